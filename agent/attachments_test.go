@@ -474,7 +474,7 @@ func TestCommandRoles(t *testing.T) {
 				w.t.Errorf("answer %d is %q, want %q", i, out[i].Text, want)
 			}
 		}
-		const memory = "modelthinkcompactmemoryhistoryskillsdreamdream-logdream-restoreforget" +
+		const memory = "modelthinkvoicecompactmemoryhistoryskillsdreamdream-logdream-restoreforget" +
 			"jobsremindtimezone"
 		for i, want := range map[int]string{1: "helpstop",
 			3: "helpstatusstopnewqueue" + memory + "usagecontextapprovedeny",

@@ -49,6 +49,7 @@ func TestHelp(t *testing.T) {
 			"steer, followup, collect or interrupt\n" +
 			"- `/model`: which language model answers here\n" +
 			"- `/think`: how long the model thinks before it answers: off, low or high\n" +
+			"- `/voice`: whether I answer with voice messages, too: never, always or auto\n" +
 			"- `/compact`: shorten this conversation: its older part becomes notes\n" +
 			"- `/memory`: what I know about you\n" +
 			"- `/history`: my notes of earlier conversations\n" +

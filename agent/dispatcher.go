@@ -52,6 +52,7 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 	d.Pool = pool.New(d.env, deps.Life, pool.Snapshot{Settings: o.Settings, Notes: deps.Notes})
 	d.backgroundTasks = newBackground(d, d.env.Calls.Estimates)
 	d.env.Background, d.env.Summarizer, d.env.Merger = d.background, d.summarizer, d.merger
+	d.env.Speaker = d.speaker
 	d.stops = pool.Stopper{Pool: d.Pool, Tools: deps.Toolset}
 	d.commands = d.newCommands(d.DB)
 	d.lanes = command.NewLanes()

@@ -10,6 +10,7 @@ import (
 	"gateway/agent/modelcall"
 	"gateway/agent/pool"
 	"gateway/agent/prompt"
+	"gateway/agent/speech"
 	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/memory"
@@ -74,6 +75,7 @@ type backgroundTasks struct {
 	archiver   background.Archiver
 	versions   *background.Versions
 	merger     *background.Merger
+	speaker    *speech.Speaker
 	eraser     *background.Eraser
 }
 
@@ -102,6 +104,10 @@ func newBackground(d *Dispatcher, estimates *prompt.Estimator) backgroundTasks {
 	if d.Media != nil {
 		b.eraser.Media = d.Media
 	}
+	if d.Voice != nil && d.Media != nil {
+		b.speaker = &speech.Speaker{Voice: *d.Voice, Calls: d.env.Calls, Media: d.Media, Now: o.Now,
+			Logger: o.Logger}
+	}
 	compactor := background.Compactor{Summarizer: summarizer}
 	b.background = background.NewRunner(&background.Runner{
 		DB: d.DB, Outbox: d.Outbox, Memory: d.Memory, Texts: h, Now: o.Now, Logger: o.Logger,
@@ -122,6 +128,9 @@ func newBackground(d *Dispatcher, estimates *prompt.Estimator) backgroundTasks {
 			background.Erase:   b.eraser,
 		},
 	})
+	if b.speaker != nil {
+		b.background.Handlers[background.Speak] = b.speaker
+	}
 	return b
 }
 

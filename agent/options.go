@@ -17,6 +17,7 @@ import (
 	"gateway/agent/pool"
 	"gateway/agent/question"
 	"gateway/agent/schedule"
+	"gateway/agent/speech"
 	"gateway/agent/tool"
 	"gateway/bus"
 	"gateway/memory"
@@ -48,6 +49,7 @@ type Deps struct {
 	Media       attachment.Media       // nil: files are only mentioned
 	Extract     *extract.Extractor     // text of files; required with Media
 	Transcriber attachment.Transcriber // nil: voice messages are not transcribed
+	Voice       *speech.Voice          // nil: answers are only written
 
 	Jobs      *schedule.Scheduler // nil: no jobs
 	Documents *document.Documents // nil: no documents

@@ -42,6 +42,7 @@ type Head struct {
 	QueueMode string     // "": as configured
 	Model     string     // "": as configured
 	Effort    llm.Effort // "": as configured
+	Voice     string     // "": as configured
 	Scope     memory.Scope
 	Turns     int // number of turns so far
 	Usage     llm.Usage
@@ -79,6 +80,7 @@ type headJSON struct {
 	QueueMode string       `json:"queue_mode,omitempty"`
 	Model     string       `json:"model,omitempty"`
 	Effort    llm.Effort   `json:"effort,omitempty"`
+	Voice     string       `json:"voice,omitempty"`
 	Scope     memory.Scope `json:"scope,omitempty"`
 	Turns     int          `json:"turns"`
 	Usage     llm.Usage    `json:"usage"`
@@ -147,10 +149,11 @@ func (s Store) Export(q store.Queryer, key Key, w io.Writer) error {
 func (s Store) head(q store.Queryer, key Key) (h Head, newest int64, err error) {
 	var created, updated, start int64
 	h.Key = key
-	err = q.QueryRow(`SELECT account, chat, thread, title, queue_mode, model, effort, scope, turns,
-			input, output, cached, cost, context, created_ms, updated_ms, start, summary, summary_from
+	err = q.QueryRow(`SELECT account, chat, thread, title, queue_mode, model, effort, voice, scope,
+			turns, input, output, cached, cost, context, created_ms, updated_ms, start, summary,
+			summary_from
 		FROM sessions WHERE key = $1`, string(key)).Scan(&h.Address.Account, &h.Address.Chat,
-		&h.Address.Thread, &h.Title, &h.QueueMode, &h.Model, &h.Effort, &h.Scope, &h.Turns,
+		&h.Address.Thread, &h.Title, &h.QueueMode, &h.Model, &h.Effort, &h.Voice, &h.Scope, &h.Turns,
 		&h.Usage.Input, &h.Usage.Output, &h.Usage.Cached, &h.Cost, &h.Context, &created, &updated, &start,
 		&h.Summary, &h.From)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -174,8 +177,8 @@ func (h Head) json() headJSON {
 		Format: exportFormat, Version: exportVersion, Key: h.Key,
 		addressJSON: addressJSON{h.Address.Account, h.Address.Chat, h.Address.Thread},
 		Title:       h.Title, QueueMode: h.QueueMode,
-		Model: h.Model, Effort: h.Effort, Scope: h.Scope, Turns: h.Turns, Usage: h.Usage, Cost: h.Cost,
-		Context: h.Context,
+		Model: h.Model, Effort: h.Effort, Voice: h.Voice, Scope: h.Scope, Turns: h.Turns,
+		Usage: h.Usage, Cost: h.Cost, Context: h.Context,
 		Created: h.Created.UTC().Format(exportTime), Updated: h.Updated.UTC().Format(exportTime),
 		Messages: h.Messages, Start: h.Start, Summary: h.Summary, From: h.From,
 	}
@@ -289,7 +292,8 @@ func parseHead(text []byte) (h Head, err error) {
 	}
 	h = Head{
 		Key: j.Key, Address: bus.Address{Account: j.Account, Chat: j.Chat, Thread: j.Thread},
-		Title: j.Title, QueueMode: j.QueueMode, Model: j.Model, Effort: j.Effort, Scope: j.Scope,
+		Title: j.Title, QueueMode: j.QueueMode, Model: j.Model, Effort: j.Effort, Voice: j.Voice,
+		Scope: j.Scope,
 		Turns: j.Turns, Usage: j.Usage, Cost: j.Cost, Context: j.Context, Messages: j.Messages,
 		Start: j.Start, Summary: j.Summary, From: j.From,
 	}

@@ -62,7 +62,8 @@ func eventful(f *fixture) {
 			return err
 		}
 		err = errors.Join(f.SetQueueMode(tx, chat, "collect", f.now),
-			f.SetModel(tx, chat, "small", f.now), f.SetEffort(tx, chat, "low", f.now))
+			f.SetModel(tx, chat, "small", f.now), f.SetEffort(tx, chat, "low", f.now),
+			SetVoice(tx, chat, "always", f.now))
 		if err != nil {
 			return err
 		}

@@ -141,13 +141,14 @@ func (w *importer) session() error {
 	place := h.Key.Place()
 	_, err := w.tx.Exec(`INSERT INTO sessions (key, account, chat, thread, title, queue_mode, model,
 			scope, turns, input, output, cached, cost, context, created_ms, updated_ms, summary,
-			summary_from, kind, reference, parent, effort)
+			summary_from, kind, reference, parent, effort, voice)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-			$18, $19, $20, $21, $22)`,
+			$18, $19, $20, $21, $22, $23)`,
 		string(h.Key), h.Address.Account, h.Address.Chat, h.Address.Thread, h.Title, h.QueueMode,
 		h.Model, string(h.Scope), h.Turns, h.Usage.Input, h.Usage.Output, h.Usage.Cached, h.Cost,
 		h.Context, h.Created.UnixMilli(), h.Updated.UnixMilli(), h.Summary, h.From,
-		string(place.Kind), place.Ref, string(place.Parent), string(h.Effort))
+		string(place.Kind), place.Ref, string(place.Parent), string(h.Effort),
+		h.Voice)
 	return err
 }
 

@@ -26,6 +26,11 @@ func (Store) SetEffort(tx *store.Tx, a bus.Address, effort llm.Effort, now time.
 	return choose(tx, a, "effort", string(effort), now)
 }
 
+// SetVoice stores when answers in a session are spoken, too; "" is as configured.
+func SetVoice(tx *store.Tx, a bus.Address, when string, now time.Time) error {
+	return choose(tx, a, "voice", when, now)
+}
+
 // choose stores a choice for a session, which need not have had a turn yet. column becomes part of
 // the statement.
 func choose(tx *store.Tx, a bus.Address, column, value string, now time.Time) error {
@@ -44,19 +49,21 @@ func choose(tx *store.Tx, a bus.Address, column, value string, now time.Time) er
 // of to remain.
 func (Store) MoveChoices(tx *store.Tx, from, to bus.Address, now time.Time) error {
 	_, err := tx.Exec(`INSERT INTO sessions
-			(key, account, chat, thread, title, queue_mode, model, effort, created_ms, updated_ms)
-		SELECT $1, $2, $3, $4, '', queue_mode, model, effort, $5, $6 FROM sessions WHERE key = $7
+			(key, account, chat, thread, title, queue_mode, model, effort, voice, created_ms, updated_ms)
+		SELECT $1, $2, $3, $4, '', queue_mode, model, effort, voice, $5, $6 FROM sessions
+			WHERE key = $7
 		ON CONFLICT (key) DO UPDATE SET
 			queue_mode = CASE WHEN sessions.queue_mode = '' THEN excluded.queue_mode
 				ELSE sessions.queue_mode END,
 			model = CASE WHEN sessions.model = '' THEN excluded.model ELSE sessions.model END,
 			effort = CASE WHEN sessions.effort = '' THEN excluded.effort
-				ELSE sessions.effort END`,
+				ELSE sessions.effort END,
+			voice = CASE WHEN sessions.voice = '' THEN excluded.voice ELSE sessions.voice END`,
 		string(KeyOf(to)), to.Account, to.Chat, to.Thread, now.UnixMilli(), now.UnixMilli(),
 		string(KeyOf(from)))
 	if err == nil {
-		_, err = tx.Exec("UPDATE sessions SET queue_mode = '', model = '', effort = '' WHERE key = $1",
-			string(KeyOf(from)))
+		_, err = tx.Exec(`UPDATE sessions SET queue_mode = '', model = '', effort = '', voice = ''
+			WHERE key = $1`, string(KeyOf(from)))
 	}
 	if err != nil {
 		return fmt.Errorf("session: move the choices of %s: %w", from, err)
@@ -120,27 +127,28 @@ func infos(q store.Queryer, query string, args ...any) ([]Info, error) {
 	}, query, args...)
 }
 
-// Chosen holds the sessions with a queue mode, a model or an effort of their own.
-type Chosen struct{ Modes, Models, Efforts map[Key]string }
+// Chosen holds the sessions with a queue mode, a model, an effort or a voice of their own.
+type Chosen struct{ Modes, Models, Efforts, Voices map[Key]string }
 
 // Chosen returns the choices of all sessions.
 func (Store) Chosen(q store.Queryer) (Chosen, error) {
-	c := Chosen{make(map[Key]string), make(map[Key]string), make(map[Key]string)}
+	c := Chosen{make(map[Key]string), make(map[Key]string), make(map[Key]string),
+		make(map[Key]string)}
 	err := store.Each(q, "session: read choices", func(scan store.Scan) error {
 		var key Key
-		var mode, model, effort string
-		if err := scan(&key, &mode, &model, &effort); err != nil {
+		var mode, model, effort, voice string
+		if err := scan(&key, &mode, &model, &effort, &voice); err != nil {
 			return err
 		}
 		for value, into := range map[*string]map[Key]string{
-			&mode: c.Modes, &model: c.Models, &effort: c.Efforts,
+			&mode: c.Modes, &model: c.Models, &effort: c.Efforts, &voice: c.Voices,
 		} {
 			if *value != "" {
 				into[key] = *value
 			}
 		}
 		return nil
-	}, `SELECT key, queue_mode, model, effort FROM sessions
-		WHERE queue_mode <> '' OR model <> '' OR effort <> ''`)
+	}, `SELECT key, queue_mode, model, effort, voice FROM sessions
+		WHERE queue_mode <> '' OR model <> '' OR effort <> '' OR voice <> ''`)
 	return c, err
 }

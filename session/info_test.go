@@ -104,6 +104,9 @@ func TestMoveChoices(t *testing.T) {
 			if err := f.SetEffort(tx, chat, "high", f.now); err != nil {
 				return err
 			}
+			if err := SetVoice(tx, chat, "auto", f.now); err != nil {
+				return err
+			}
 			return f.SetModel(tx, used, "small", f.now)
 		}))
 		f.must(f.tx(func(tx *store.Tx) error { return f.MoveChoices(tx, chat, used, f.now) }))
@@ -117,6 +120,9 @@ func TestMoveChoices(t *testing.T) {
 		}
 		if want := map[Key]string{"test/c": "high"}; !maps.Equal(chosen.Efforts, want) {
 			t.Errorf("efforts %v, want %v", chosen.Efforts, want)
+		}
+		if want := map[Key]string{"test/c": "auto"}; !maps.Equal(chosen.Voices, want) {
+			t.Errorf("voices %v, want %v", chosen.Voices, want)
 		}
 	}
 	if !f.begin(used, "hello").First {

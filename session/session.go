@@ -92,7 +92,8 @@ UPDATE sessions SET kind = CASE WHEN reference GLOB '@job--*' THEN 'run'
 	ELSE 'task' END WHERE parent <> '';
 UPDATE sessions SET reference = substr(reference, length(CASE kind WHEN 'run' THEN '@job--'
 	WHEN 'job' THEN '@job-' ELSE '@hook-' END) + 1) WHERE kind IN ('job', 'hook', 'run');`, `
-ALTER TABLE sessions ADD COLUMN effort TEXT NOT NULL DEFAULT ''; -- how long the model thinks`}}
+ALTER TABLE sessions ADD COLUMN effort TEXT NOT NULL DEFAULT ''; -- how long the model thinks`, `
+ALTER TABLE sessions ADD COLUMN voice TEXT NOT NULL DEFAULT ''; -- when answers are spoken`}}
 
 // erasedOf returns an SQL expression for the id up to which the messages of a session are erased
 // and must not be read. session is an SQL expression. Where another bound of m.id applies, a unary

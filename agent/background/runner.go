@@ -36,6 +36,9 @@ type Outcome struct {
 	Again time.Time // when to continue the task; zero: it is done
 	State []byte    // state from which to continue
 
+	// Send, if there is one, is sent when the task ends, in the same transaction.
+	Send *bus.OutboundMessage
+
 	// Pause is how long the Runner waits before it runs the task again, if the task was added again
 	// while it ran.
 	Pause time.Duration
@@ -244,6 +247,9 @@ func (r *Runner) end(tx *store.Tx, t *Task, o Outcome) error {
 		if err = r.Outbox.Put(tx, out, r.Now()); err == nil {
 			err = r.tasks.Told(tx, t)
 		}
+	}
+	if err == nil && o.Send != nil {
+		err = r.Outbox.Put(tx, *o.Send, r.Now())
 	}
 	switch {
 	case err != nil:

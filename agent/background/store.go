@@ -43,6 +43,7 @@ const (
 	Log     Kind = "log"     // list the changes of a scope's documents
 	Undo    Kind = "undo"    // undo one of these changes
 	Merge   Kind = "merge"   // move the files of a scope into another one
+	Speak   Kind = "speak"   // make a voice note of an answer
 	Erase   Kind = "erase"   // delete the files of a scope and the remaining rows
 )
 

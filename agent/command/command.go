@@ -109,6 +109,8 @@ func builtin(c *Commands) []Command {
 		{"model", "which language model answers here", bus.User, conversation.chooseModel},
 		{"think", "how long the model thinks before it answers: off, low or high", bus.User,
 			conversation.think},
+		{"voice", "whether I answer with voice messages, too: never, always or auto", bus.User,
+			conversation.voice},
 		{"compact", "shorten this conversation: its older part becomes notes", bus.User,
 			knowledge.compact},
 		{"memory", "what I know about you", bus.User, knowledge.show},

@@ -33,6 +33,11 @@ type Sessions interface {
 	// SetEffort sets in memory how long the model of a conversation thinks.
 	SetEffort(key session.Key, e llm.Effort)
 
+	// Voice returns when answers of a conversation are spoken, "" if nothing can speak there. SetVoice
+	// changes it in memory; "" is as configured.
+	Voice(key session.Key) string
+	SetVoice(key session.Key, when string)
+
 	// Stop prepares to end the work for the conversation of m.
 	Stop(m bus.InboundMessage, e Extent) Stop
 

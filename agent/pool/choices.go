@@ -26,6 +26,7 @@ type choices struct {
 	models map[session.Key]string // names of models, likewise
 
 	efforts map[session.Key]string // how long the models think, likewise
+	voices  map[session.Key]string // when the answers are spoken, likewise
 }
 
 // load reads the stored choices.
@@ -41,7 +42,7 @@ func (c *choices) load(q store.Queryer) error {
 			c.modes[key] = mode
 		}
 	}
-	c.models, c.efforts = chosen.Models, chosen.Efforts
+	c.models, c.efforts, c.voices = chosen.Models, chosen.Efforts, chosen.Voices
 	return nil
 }
 
@@ -80,6 +81,15 @@ func (c *choices) SetEffort(key session.Key, e llm.Effort) {
 	}
 }
 
+// SetVoice chooses when answers in a session are spoken; "" is as configured.
+func (c *choices) SetVoice(key session.Key, when string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.voices[key] = when; when == "" {
+		delete(c.voices, key)
+	}
+}
+
 // Forget removes all choices of a session.
 func (c *choices) Forget(key session.Key) {
 	c.mu.Lock()
@@ -87,6 +97,7 @@ func (c *choices) Forget(key session.Key) {
 	delete(c.modes, key)
 	delete(c.models, key)
 	delete(c.efforts, key)
+	delete(c.voices, key)
 }
 
 // Move moves the choices of a session to another one.
@@ -96,6 +107,7 @@ func (c *choices) Move(from, to session.Key) {
 	moveKey(c.modes, from, to)
 	moveKey(c.models, from, to)
 	moveKey(c.efforts, from, to)
+	moveKey(c.voices, from, to)
 }
 
 // Has reports whether anything was chosen for a session.
@@ -105,7 +117,8 @@ func (c *choices) Has(key session.Key) bool {
 	_, mode := c.modes[key]
 	_, model := c.models[key]
 	_, effort := c.efforts[key]
-	return mode || model || effort
+	_, voice := c.voices[key]
+	return mode || model || effort || voice
 }
 
 // Chosen returns the name of the model that was chosen for a session, or "". A job that runs beside
@@ -123,6 +136,15 @@ func (c *choices) Effort(key session.Key) llm.Effort {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return llm.Effort(c.efforts[key])
+}
+
+// Voice returns when answers in a session are spoken.
+func (c *choices) Voice(key session.Key) string {
+	key = chooser(key)
+	c.mu.Lock()
+	chosen := c.voices[key]
+	c.mu.Unlock()
+	return cmp.Or(chosen, c.Config().Voice)
 }
 
 // chooser returns the conversation whose choices apply to a session.
@@ -143,12 +165,13 @@ func (c *choices) ConfigOf(key session.Key) *turn.Settings {
 	if chosen != nil && chosen.ID != s.ModelID {
 		settings = s.With(chosen)
 	}
-	if e := c.Effort(key); e != llm.EffortDefault {
-		thinking := *settings
-		thinking.Effort = e
-		return &thinking
+	effort, voice := c.Effort(key), c.Voice(key)
+	if effort == llm.EffortDefault && voice == settings.Voice {
+		return settings
 	}
-	return settings
+	own := *settings
+	own.Effort, own.Voice = cmp.Or(effort, own.Effort), voice
+	return &own
 }
 
 // moveKey moves the value of a key to another key that has no value.

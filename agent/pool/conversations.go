@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"strings"
 
 	"gateway/agent/background"
 	"gateway/agent/command"
@@ -54,6 +55,15 @@ func (c Conversations) Models(key session.Key) command.Models {
 		models.Choices = append(models.Choices, command.Model{ID: choice.ID, Name: choice.Name})
 	}
 	return models
+}
+
+// Voice implements [command.Sessions].
+func (c Conversations) Voice(key session.Key) string {
+	account, _, _ := strings.Cut(string(key), "/")
+	if c.env.Speaker == nil || !c.env.Speaker.Plays(account) {
+		return ""
+	}
+	return c.Pool.Voice(key)
 }
 
 // Stop implements [command.Sessions].

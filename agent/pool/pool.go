@@ -53,7 +53,7 @@ func New(env *turn.Env, life *store.Life, s Snapshot) *Pool {
 		queued:    make(map[session.Key][]bus.Received),
 	}
 	pl.modes, pl.models = make(map[session.Key]Mode), make(map[session.Key]string)
-	pl.efforts = make(map[session.Key]string)
+	pl.efforts, pl.voices = make(map[session.Key]string), make(map[session.Key]string)
 	pl.Set(s)
 	return pl
 }

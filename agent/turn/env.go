@@ -14,6 +14,7 @@ import (
 	"gateway/agent/prompt"
 	"gateway/agent/question"
 	"gateway/agent/schedule"
+	"gateway/agent/speech"
 	"gateway/agent/tool"
 	"gateway/bus"
 	"gateway/memory"
@@ -67,10 +68,11 @@ type tables struct {
 
 // A Profile describes the agent and its surroundings. It is constant while the process runs.
 type Profile struct {
-	Name        string         // the agent's name
-	Workspace   string         // name of the working folder for the model, or ""
-	Location    *time.Location // time zone of people who have set none
-	ToolTimeout time.Duration  // longest call of a tool without a limit of its own
+	Name        string          // the agent's name
+	Workspace   string          // name of the working folder for the model, or ""
+	Location    *time.Location  // time zone of people who have set none
+	Speaker     *speech.Speaker // nil: answers are only written
+	ToolTimeout time.Duration   // longest call of a tool without a limit of its own
 
 	// FormatHints tells the model, by account, how its answers are displayed.
 	FormatHints map[string]string
@@ -112,6 +114,7 @@ type Settings struct {
 	MaxTaskRounds int           // the same for a sub-agent; default 15
 	Timeout       time.Duration // maximum duration of a turn; default 15 min
 	SpeechCost    float64       // of a second of transcribed sound, in dollars
+	Voice         string        // when answers are spoken, too; see package speech
 
 	// Rules say which tool calls need approval; default none. People with the role Approver or a
 	// higher one, by default admins, can approve within ApprovalTime, by default 10 minutes.

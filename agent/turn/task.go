@@ -2,9 +2,12 @@ package turn
 
 import (
 	"fmt"
+	"slices"
 
+	"gateway/agent/background"
 	"gateway/agent/llm"
 	"gateway/agent/prompt"
+	"gateway/agent/speech"
 	"gateway/agent/tool"
 	"gateway/bus"
 	"gateway/store"
@@ -59,6 +62,28 @@ func (t *turn) deliver(tx *store.Tx, out bus.OutboundMessage) error {
 		return nil
 	}
 	return t.env.Outbox.Put(tx, out, t.env.Now())
+}
+
+// isVoice reports whether m was spoken.
+func isVoice(m bus.InboundMessage) bool {
+	return slices.ContainsFunc(m.Attachments, func(a bus.Attachment) bool {
+		return a.Kind == bus.Voice
+	})
+}
+
+// answersByRef is how many answers of one turn have a background task of their own.
+const answersByRef = 1 << 16
+
+// speak has the answer out spoken, too, if that is how the conversation is answered. It reports
+// whether there is a background task to be done. What no person has asked for is only written.
+func (t *costs) speak(tx *store.Tx, out bus.OutboundMessage) (bool, error) {
+	when := t.settings.Voice
+	if t.env.Speaker == nil || !t.joined || t.isTask() ||
+		when != speech.Always && (when != speech.Auto || !t.voiced) {
+		return false, nil
+	}
+	return t.env.Speaker.Add(tx, background.Work{Scope: t.Scope, Session: string(t.Session),
+		Ref: t.ID*answersByRef + int64(t.Answers)}, out, t.spender())
 }
 
 // ownMessage returns what the model sees of a message that the agent wrote to itself.

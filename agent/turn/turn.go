@@ -30,6 +30,7 @@ type turn struct {
 
 	trigger    bus.InboundMessage // first message; its Origin says why the turn began
 	joined     bool               // a person has written to the turn
+	voiced     bool               // the newest message is a voice message
 	location   *time.Location     // time zone that the people have set, or nil
 	sender     bus.Sender         // author of the newest message
 	person     int64              // author of the newest message
@@ -188,6 +189,7 @@ func (t *runner) addWriters(batch []bus.Received) {
 			t.tools = t.toolsFor(t.role)
 		}
 		t.sender, t.person = r.Message.Sender, r.Message.Person
+		t.voiced = isVoice(r.Message)
 		if r.Message.Origin.Kind == bus.Person {
 			t.joined = true
 			t.answers = append(t.answers, r.Message.ID)
@@ -259,11 +261,14 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 		return false, err
 	}
 	out := t.outbound(t.audible(m.Text))
-	ended, later := t.Turn, false
+	ended, later, spoken := t.Turn, false, false
 	ended.Answers++
 	now := t.env.Now()
 	err = t.tx(ctx, func(tx *store.Tx) error {
 		if err := t.deliver(tx, out); err != nil {
+			return err
+		}
+		if spoken, err = t.speak(tx, out); err != nil {
 			return err
 		}
 		if len(batch) > 0 {
@@ -292,7 +297,7 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 	}
 	t.showEnd(false)
 	t.Turn = ended
-	if later {
+	if later || spoken {
 		t.env.Background.Wake()
 	}
 	if len(batch) == 0 {

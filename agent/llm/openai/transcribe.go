@@ -40,7 +40,8 @@ func NewTranscriber(model string, opts *Options) *Transcriber {
 	}
 	config := openai.DefaultConfig(o.Key)
 	config.BaseURL = cmp.Or(o.BaseURL, DefaultBaseURL)
-	config.HTTPClient = uploader{cmp.Or(o.HTTP, wire.NewClient())}
+	config.HTTPClient = uploader{cmp.Or(o.HTTP, wire.NewClient()), "application/json",
+		maxTranscript}
 	return &Transcriber{
 		Caller: wire.NewCaller(model, cmp.Or(o.IdleTimeout, transcribeIdle), o.secrets()...),
 		client: openai.NewClientWithConfig(config),
@@ -115,7 +116,11 @@ type uploadKey struct{}
 
 // An uploader stands between go-openai and the HTTP client, as a doer does, for calls that are
 // answered as a whole.
-type uploader struct{ client *http.Client }
+type uploader struct {
+	client *http.Client
+	accept string // type of the answer
+	limit  int64  // of the answer, in bytes
+}
 
 // Do sends req. Any answer but one of the protocol is an error, a *wire.Failure if the
 // provider said it.
@@ -127,7 +132,7 @@ func (u uploader) Do(req *http.Request) (*http.Response, error) {
 	if body := req.Body; body != nil {
 		req.Body = plainBody{progress{body, watch}, body}
 	}
-	req.Header.Set("Accept", "application/json")
+	req.Header.Set("Accept", u.accept)
 	watch.Start()
 	defer watch.Stop()
 	resp, err := u.client.Do(req)
@@ -142,7 +147,7 @@ func (u uploader) Do(req *http.Request) (*http.Response, error) {
 		_ = resp.Body.Close()
 		return nil, &wire.Failure{Message: "a page of HTML"}
 	}
-	limited := io.LimitReader(resp.Body, maxTranscript)
+	limited := io.LimitReader(resp.Body, u.limit)
 	resp.Body = plainBody{wire.WatchedReader{Source: limited, Watch: watch}, resp.Body}
 	return resp, nil
 }

@@ -3,7 +3,8 @@
 // A [Server] checks each request as strictly as the strictest real API does,
 // records it, and answers as a function says: with text, tool calls, pauses, or one of the
 // faults that real providers show. It streams only. It also writes down recordings, as it is
-// told to. It is used by tests and by load generators; the package owns no tables.
+// told to, and speaks texts. It is used by tests and by load generators; the package owns no
+// tables.
 package openaitest
 
 import (
@@ -80,6 +81,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	audio    audio
+	speech   speech
 	blind    *Fault // of requests with images
 	keep     int
 	count    int
@@ -179,6 +181,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.complete(w, r)
 	case "/audio/transcriptions":
 		s.transcribe(w, r)
+	case "/audio/speech":
+		s.speak(w, r)
 	default:
 		refuse(w, http.StatusNotFound, "unknown_url", "Unknown request URL: "+r.URL.Path)
 	}

@@ -36,6 +36,7 @@ func (g *Gateway) agentSettings(cfg *config.Config) pool.Settings {
 			},
 			MaxRounds: cfg.Agent.MaxRounds, MaxTaskRounds: cfg.Agent.TaskRounds,
 			Timeout: cfg.Agent.TurnTimeout, SpeechCost: cfg.Transcription.PriceMinute / 60,
+			Voice: cfg.Media.Speech.Answers,
 			Rules: newRules(cfg), Approver: bus.Role(cfg.Approvals.Approver),
 			ApprovalTime: cfg.Approvals.Timeout,
 		},

@@ -19,6 +19,8 @@ import (
 	"gateway/agent/llm/demo"
 	"gateway/agent/llm/failover"
 	"gateway/agent/llm/openai"
+	"gateway/agent/speech"
+	"gateway/channels/markup"
 	"gateway/cmd/gateway/internal/config"
 )
 
@@ -107,6 +109,24 @@ func newTranscriber(cfg *config.Config, log *slog.Logger) attachment.Transcriber
 	}
 	return openai.NewTranscriber(cfg.Transcription.Model, &openai.Options{
 		BaseURL: cfg.Transcription.BaseURL, Key: cfg.Transcription.Key.Reveal(), Logger: log})
+}
+
+// newVoice returns what speaks answers, or nil if nothing does.
+func newVoice(cfg *config.Config, log *slog.Logger) *speech.Voice {
+	s := cfg.Media.Speech
+	if s.Model == "" {
+		return nil
+	}
+	return &speech.Voice{
+		Synthesizer: openai.NewSpeaker(s.Model, s.Voice, s.Format, &openai.Options{
+			BaseURL: s.BaseURL, Key: s.Key.Reveal(), Logger: log}),
+		Readable: markup.Spoken,
+		Plays: func(account string) bool {
+			c, ok := cfg.Channels[account]
+			return ok && c.Type != "terminal"
+		},
+		MaxText: s.MaxText, Cost: s.PriceMillion / 1e6,
+	}
 }
 
 // chain returns the names of a model and its fallbacks, and theirs, each once.

@@ -54,7 +54,7 @@ var imports = map[string]string{
 		"agent/schedule",
 	"agent/command": "store bus session memory memory/document skills agent/audit " +
 		"agent/background agent/budget agent/llm agent/policy agent/prompt agent/question " +
-		"agent/schedule agent/suggest",
+		"agent/schedule agent/speech agent/suggest",
 	"agent/schedule": "store store/fault bus memory session agent/suggest",
 	"agent/dream": "store store/fault memory memory/document memory/version " +
 		"agent/llm agent/prompt",
@@ -66,6 +66,7 @@ var imports = map[string]string{
 		"agent/prompt",
 	"agent/attachment": "bus session agent/budget agent/extract agent/llm agent/modelcall " +
 		"agent/prompt",
+	"agent/speech":    "store bus agent/background agent/budget agent/modelcall",
 	"agent/heartbeat": "store bus memory memory/document session agent/prompt agent/schedule",
 
 	"agent/tools/ask":           "agent/tool",
@@ -99,13 +100,13 @@ var imports = map[string]string{
 
 	"agent/turn": "store store/fault bus memory memory/document session skills agent/attachment " +
 		"agent/background agent/budget agent/heartbeat agent/llm agent/modelcall agent/observe " +
-		"agent/policy agent/prompt agent/question agent/schedule agent/tool",
+		"agent/policy agent/prompt agent/question agent/schedule agent/speech agent/tool",
 	"agent/pool": "store bus memory session agent/attachment agent/background agent/command " +
 		"agent/llm agent/prompt agent/question agent/turn",
 	"agent": "store store/fault bus memory memory/document memory/version session skills " +
 		"agent/attachment agent/audit agent/background agent/budget agent/command agent/extract " +
 		"agent/llm agent/modelcall agent/observe agent/policy agent/pool agent/prompt agent/question " +
-		"agent/schedule agent/tool agent/turn",
+		"agent/schedule agent/speech agent/tool agent/turn",
 
 	"cmd/gateway/internal/config": "agent/suggest cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/hooks":  "store bus session",
@@ -124,7 +125,7 @@ var imports = map[string]string{
 		"agent/command agent/extract agent/guard agent/heartbeat " +
 		"agent/llm agent/llm/anthropic agent/llm/demo agent/llm/failover agent/llm/openai " +
 		"agent/policy agent/pool agent/question " +
-		"agent/schedule agent/tool agent/tools/ask agent/tools/clock agent/tools/files " +
+		"agent/schedule agent/speech agent/tool agent/tools/ask agent/tools/clock agent/tools/files " +
 		"agent/tools/jobs agent/tools/mcp agent/tools/message agent/tools/recall agent/tools/shell " +
 		"agent/tools/shell/sandbox agent/tools/spawn agent/tools/web agent/turn bus channels " +
 		"channels/discord " +

@@ -149,6 +149,9 @@ var brokenTests = []struct {
 		want: "config.toml:2: channels.whatsapp.webhook_url: is for Telegram only"},
 	{name: "transcription", file: "[transcription]\nmodel = 'w'\nbase_url = 'x'\n",
 		want: "config.toml:3: transcription.base_url: " + wantHTTP},
+	{name: "speech", file: "[media.speech]\nmodel = 't'\nbase_url = 'x'\nanswers = 'often'\n",
+		want: "config.toml:3: media.speech.base_url: " + wantHTTP + "\n" +
+			`config.toml:4: media.speech.answers: want never, always or auto, not "often"`},
 	{name: "nobody", file: "[channels.telegram]\ntoken = 'hunter2'\naccess = 'allow'\n",
 		want: "config.toml:1: channels.telegram.allow: " +
 			`nobody may speak; want ids here, or access = "pairing"`},

@@ -116,11 +116,13 @@ type Skills struct {
 	Disabled []string `koanf:"disabled"` // their names
 }
 
-// Media bounds the files that people send.
+// Media bounds the files that people send, and says how others are made.
 type Media struct {
 	MaxFileMB  int           `koanf:"max_file_mb" min:"1"`  // largest file that is fetched
 	MaxTotalMB int           `koanf:"max_total_mb" min:"1"` // of all files; the oldest go first
 	Retention  time.Duration `koanf:"retention" min:"1h"`   // how long a file is kept
+
+	Speech Speech `koanf:"speech"`
 }
 
 // Transcription is how voice messages become text.
@@ -130,6 +132,21 @@ type Transcription struct {
 	Key     Secret `koanf:"key"`      // empty while Model is
 
 	PriceMinute float64 `koanf:"price_minute" min:"0" live:"yes"` // dollars
+}
+
+// Speech is how answers become voice messages.
+type Speech struct {
+	Model   string `koanf:"model"`    // the provider's name for it; "": no speech
+	BaseURL string `koanf:"base_url"` // of an OpenAI-compatible API
+	Key     Secret `koanf:"key"`      // empty while Model is
+	Voice   string `koanf:"voice"`    // the provider's name for it
+	Format  string `koanf:"format" allowed:"opus mp3 wav"`
+
+	// Answers says when answers are spoken, in conversations that have not chosen that themselves.
+	Answers string `koanf:"answers" allowed:"never always auto" live:"yes"`
+	MaxText int    `koanf:"max_text" min:"1"` // characters that are spoken of an answer
+
+	PriceMillion float64 `koanf:"price_million" min:"0"` // dollars for a million characters
 }
 
 // A Model is a language model and how to reach it.

@@ -122,13 +122,16 @@ func TestExplanationMeansTheSame(t *testing.T) {
 }
 
 // kindsOfSecrets is how many kinds of credentials everySecret has, as <1> and so on.
-const kindsOfSecrets = 11
+const kindsOfSecrets = 12
 
 // everySecret is a configuration with every kind of credential.
 const everySecret = `
 [transcription]
 model = "whisper-1"
 key = "<1>"
+[media.speech]
+model = "tts-1"
+key = "<12>"
 [web]
 search = "brave"
 search_key = "<2>"

@@ -27,6 +27,7 @@ func (c *Config) Share() []byte {
 		shared.Channels[name] = ch
 	}
 	shared.Transcription.BaseURL = withoutUser(c.Transcription.BaseURL)
+	shared.Media.Speech.BaseURL = withoutUser(c.Media.Speech.BaseURL)
 	shared.Web.SearchURL = withoutUser(c.Web.SearchURL)
 	text, err := json.Marshal(shared)
 	if err != nil {

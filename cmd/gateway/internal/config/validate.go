@@ -54,6 +54,11 @@ func (l *loader) finish(c *Config) {
 	} else {
 		t.Key = l.secret([]string{"transcription", "key"}, t.Key, g.Home)
 	}
+	if s := &c.Media.Speech; s.Model == "" {
+		s.Key = Secret{}
+	} else {
+		s.Key = l.secret([]string{"media", "speech", "key"}, s.Key, g.Home)
+	}
 	l.finishHands(c)
 	l.finishOps(c)
 	l.chooseModel(c)
@@ -187,6 +192,9 @@ func (l *loader) validate(c *Config) {
 	l.validateOps(c)
 	if t := c.Transcription; t.Model != "" && !isHTTP(t.BaseURL) {
 		l.problem([]string{"transcription", "base_url"}, wantHTTP)
+	}
+	if s := c.Media.Speech; s.Model != "" && !isHTTP(s.BaseURL) {
+		l.problem([]string{"media", "speech", "base_url"}, wantHTTP)
 	}
 	tokens := make(map[string]string) // account by token
 	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {

@@ -95,6 +95,16 @@ func (s *scene) rows(n int, what string) {
 	})
 }
 
+// voices returns how many voice notes Ann has got.
+func (s *scene) voices() (n int) {
+	for _, m := range s.direct() {
+		if _, file, ok := strings.Cut(m, "{"); ok && strings.HasPrefix(file, "voice") {
+			n++
+		}
+	}
+	return n
+}
+
 func has(list []string, text string) bool {
 	return slices.ContainsFunc(list, func(m string) bool { return strings.Contains(m, text) })
 }
@@ -166,6 +176,14 @@ var conversations = []conversation{
 	{name: "voice", play: func(s *scene) {
 		s.voice([]byte(recording))
 		s.hear("water the roses")
+	}},
+	{name: "spoken", play: func(s *scene) {
+		s.ask("/voice auto", "I answer voice messages here with a voice message, too")
+		s.ask("hello", "you said hello")
+		s.voice([]byte(recording))
+		s.hear("you said water the roses")
+		s.until("its voice", func() bool { return s.voices() == 1 })
+		s.ask("/voice never", "I only write")
 	}},
 	{name: "bombs", play: func(s *scene) {
 		s.file("bomb.png", "image/png", imageBomb())
@@ -300,6 +318,15 @@ func playAll(t *testing.T, c *conversation) {
 func openPlatforms(
 	t *testing.T, config string, model openaitest.Answer,
 ) (*world, map[string]chatPlatform) {
+	w, platforms := joinPlatforms(t, config, model)
+	w.run()
+	return w, platforms
+}
+
+// joinPlatforms is openPlatforms for a gateway that does not run yet.
+func joinPlatforms(
+	t *testing.T, config string, model openaitest.Answer,
+) (*world, map[string]chatPlatform) {
 	w := newWorld(t, worldOptions{answer: model})
 	platforms := map[string]chatPlatform{
 		"telegram": openTelegram(w.telegram, w.url),
@@ -307,7 +334,8 @@ func openPlatforms(
 		"whatsapp": openWhatsApp(t, w.home),
 	}
 	w.config = w.config[:strings.Index(w.config, "[channels.telegram]")]
-	w.config += fmt.Sprintf("[transcription]\nmodel = \"whisper\"\nbase_url = %q\n", w.model.URL)
+	w.config += fmt.Sprintf("[transcription]\nmodel = \"whisper\"\nbase_url = %q\n"+
+		"[media.speech]\nmodel = \"tts-1\"\nbase_url = %q\n", w.model.URL, w.model.URL)
 	config, tables, found := strings.Cut(config, "[")
 	if found {
 		w.config += "[" + tables
@@ -320,7 +348,6 @@ func openPlatforms(
 	}
 	w.configure("")
 	w.model.Hear(recording, "water the roses, please")
-	w.run()
 	return w, platforms
 }
 

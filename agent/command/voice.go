@@ -1,0 +1,65 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"gateway/agent/speech"
+	"gateway/bus"
+	"gateway/session"
+	"gateway/store"
+)
+
+// voices has the reply to each choice of when answers are spoken.
+var voices = map[string]string{
+	speech.Never:  "I only write my answers here.",
+	speech.Always: "I answer here with a voice message, too, with the text beside it.",
+	speech.Auto: "I answer voice messages here with a voice message, too, with the text beside it. " +
+		"Other messages I answer in writing.",
+}
+
+// voice answers /voice [never|always|auto|default].
+func (c conversation) voice(ctx context.Context, r *Request) (Reply, error) {
+	present := c.Sessions.Voice(r.Session)
+	word := strings.ToLower(r.Args)
+	if word == "off" {
+		word = speech.Never
+	}
+	switch _, known := voices[word]; {
+	case present == "":
+		return Reply{Text: "I can't speak here: no speech is configured, or nobody could listen."}, nil
+	case word == "":
+		return spoken(voices[present], present), nil
+	case !known && word != defaultEffort:
+		return Reply{Text: "That is not a way to answer. Use `/voice never`, `/voice always`, " +
+			"`/voice auto` or `/voice default`."}, nil
+	case r.Message.Group && !r.Message.Role.AtLeast(bus.Admin):
+		return Reply{Text: "Only admins and owners can choose that in a group. `/voice` shows what " +
+			"holds here."}, nil
+	case word == defaultEffort:
+		word = ""
+	}
+	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+		say := voices[word]
+		if word == "" {
+			say = "I speak here as it is configured again."
+		}
+		return Reply{Text: say}, session.SetVoice(tx, r.Message.From, word, c.Now())
+	})
+	if err == nil {
+		c.Sessions.SetVoice(r.Session, word)
+	}
+	return reply, err
+}
+
+// spoken describes when answers are spoken, and offers the other ways.
+func spoken(say, present string) Reply {
+	reply := Reply{Text: fmt.Sprintf("%s `/voice never|always|auto` changes it.", say)}
+	for _, word := range []string{speech.Never, speech.Always, speech.Auto} {
+		if word != present {
+			reply.Buttons = append(reply.Buttons, bus.Button{Label: word, Text: "/voice " + word})
+		}
+	}
+	return reply
+}

@@ -1,0 +1,135 @@
+//go:build unix
+
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"gateway/agent/llm/openai/openaitest"
+	"gateway/store"
+)
+
+// An answer is spoken once on each platform, though the gateway is killed when its voice is made
+// and while it is being made.
+func TestVoiceKill(t *testing.T) {
+	t.Parallel()
+	w, platforms := joinPlatforms(t, "", repeat)
+	held := newHold()
+	defer held.release()
+	p := w.start("GATEWAY_FAULT=chored:1")
+	p.ready()
+	w.onAll(platforms, func(s *scene) { s.ask("/voice always", "with a voice message, too") })
+	platforms["telegram"].say("hello") // the only one, since others might send while it ends
+	until(t, "the end of the gateway", p.done)
+	platforms["discord"].say("hello")
+	platforms["whatsapp"].say("hello")
+	w.model.HoldSpeech(func(openaitest.Speech) { held.wait() })
+	p = w.start()
+	until(t, "a text to be spoken", held.reached)
+	p.kill()
+	held.release()
+	p = w.start()
+	p.ready()
+	w.onAll(platforms, func(s *scene) {
+		s.hear("you said hello")
+		s.until("the voice", func() bool { return s.voices() > 0 })
+		s.rows(0, "outbox WHERE state IN ('waiting', 'sending')")
+		if n := s.voices(); n != 1 {
+			s.t.Errorf("%s: Ann has got %d voice notes, want one: %q", s.name, n, s.direct())
+		}
+		texts := 0
+		for _, m := range s.direct() {
+			texts += strings.Count(m, "you said hello")
+		}
+		// On Telegram a text that is on its way when the gateway is killed may come twice. The voice
+		// notes are not yet.
+		if texts != 1 && s.name != "telegram" {
+			s.t.Errorf("%s: Ann reads %q, want the text once", s.name, s.direct())
+		}
+	})
+}
+
+// Without its voice an answer is there once: the API fails, the text has nothing to be spoken, or
+// the budget is spent. Of a long answer the first sentences are spoken.
+func TestVoiceFails(t *testing.T) {
+	t.Parallel()
+	answers := map[string]string{
+		"code": "```\nls\n```", "long": "One. " + strings.Repeat("a", 90) + ". Three.",
+		"link": "See **[the page](https://example.com)**.",
+	}
+	w := newWorld(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
+		for word, answer := range answers {
+			if strings.Contains(lastWords(r), word) {
+				return openaitest.Reply{Text: []string{answer}}
+			}
+		}
+		return openaitest.Reply{Text: []string{"fine"}}
+	}})
+	w.config = fmt.Sprintf("[media.speech]\nmodel = \"tts-1\"\nbase_url = %q\nanswers = \"always\"\n"+
+		"max_text = 50\nprice_million = 1e5\n[budget]\nday_dollars = 2.4\n", w.model.URL) + w.config
+	w.configure(quiet)
+	w.model.Keep(openaitest.DefaultKeep)
+	w.model.InjectSpeech(1, openaitest.Fault{Status: 500})
+	w.run()
+	want := 0
+	for _, text := range []string{"fails", "code", "long", "link", "spent"} {
+		want++
+		before := len(w.texts(annID))
+		w.telegram.Say(annID, annID, text)
+		w.await("an answer to "+text, func() bool { return len(w.texts(annID)) > before })
+		w.eventually("its voice to be made or not", func(db *store.DB) bool {
+			return w.count(db, "chores") == 0 &&
+				w.count(db, "outbox WHERE state <> 'sent'") == 0
+		})
+	}
+	var spoken []string
+	for _, s := range w.model.Speeches() {
+		spoken = append(spoken, s.Input)
+	}
+	if want := []string{"fine", "One.", "See the page."}; !slices.Equal(spoken, want) {
+		t.Errorf("spoken %q, want %q", spoken, want)
+	}
+	texts, voices := 0, 0
+	for _, m := range w.telegram.History(annID) {
+		if m.File == nil {
+			texts++
+		} else if voices++; m.File.Kind != "voice" {
+			t.Errorf("sent %+v, want a voice note", m.File)
+		}
+	}
+	if texts != want || voices != 2 {
+		t.Errorf("%d texts and %d voice notes, want %d and 2", texts, voices, want)
+	}
+}
+
+// In a group admins choose, and without speech nobody does.
+func TestVoiceChoice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: repeat})
+	w.config = fmt.Sprintf("[media.speech]\nmodel = \"tts-1\"\nbase_url = %q\nanswers = \"auto\"\n",
+		w.model.URL) + w.config
+	channel := quiet + fmt.Sprintf("\nowners = [%d]\ngroups = [%d]", annID, groupID)
+	w.configure(channel)
+	w.telegram.AddGroup(groupID, "Garden")
+	stop := w.run()
+	w.wantReply(annID, "/voice", "I answer voice messages here with a voice message, too")
+	w.wantReply(annID, "/voice loud", "That is not a way to answer.")
+	w.wantReply(annID, "/voice off", "I only write my answers here.")
+	w.wantReply(annID, "/voice default", "I speak here as it is configured again.")
+	for user, want := range map[int64]string{bobID: "Only", annID: "I answer here with a voice"} {
+		before := len(w.texts(groupID))
+		w.telegram.Say(groupID, user, "/voice@gateway_bot always")
+		w.await("an answer", func() bool { return len(w.texts(groupID)) > before })
+		if got := w.texts(groupID)[before]; !strings.HasPrefix(got, want) {
+			t.Errorf("user %d was told %q, want %q", user, got, want)
+		}
+	}
+	stop()
+	w.set("model = \"tts-1\"", "")
+	w.configure(channel)
+	w.run()
+	w.wantReply(annID, "/voice", "I can't speak here")
+}
