@@ -2,7 +2,7 @@ package discord
 
 import "sync"
 
-// A cache keeps the values that were put last. Its methods may be called concurrently.
+// A cache holds the most recently added values. Its methods are safe for concurrent use.
 type cache[V any] struct {
 	max    int
 	mu     sync.Mutex

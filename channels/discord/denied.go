@@ -5,19 +5,19 @@ import (
 	"sync"
 )
 
-// A denied list counts how often a channel could not be read after a gap for want of access. Each
-// start of a session asks for all channels with a cursor, and Discord shuts an address out for a
-// time after 10,000 refused calls within ten minutes.
+// A denied list counts how often Discord has denied access to a channel that was to be read after a
+// gap. The start of each session requests all channels with a cursor, and Discord blocks an address
+// for some time after 10,000 refused calls within ten minutes.
 type denied struct {
 	mu    sync.Mutex
 	times map[string]int // by channel
 }
 
-// maxDenied is how often a channel is asked for that refuses access: a person may give it back.
+// maxDenied is how often to request a channel that denies access. A person may restore the access.
 const maxDenied = 3
 
-// gone reports whether err, the answer of channel, means that it is not to be asked again: there
-// is no such channel, or it has refused access too often.
+// gone reports whether err, the answer for channel, means that the channel must not be requested
+// again: it does not exist, or it has denied access too often.
 func (l *denied) gone(channel string, err error) bool {
 	refused, ok := errors.AsType[*refusedError](err)
 	if !ok || refused.code != noChannel && refused.code != noAccess {
@@ -36,7 +36,7 @@ func (l *denied) gone(channel string, err error) bool {
 	return true
 }
 
-// forget begins to count a channel anew.
+// forget resets the count of a channel.
 func (l *denied) forget(channel string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

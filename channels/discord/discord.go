@@ -1,23 +1,23 @@
 // Package discord connects the gateway to Discord.
 //
-// A [Channel] is one bot. It receives messages from the websocket gateway and sends by the REST
-// API, both through the discordgo library. Discord has no acknowledgement: the bot reads messages
-// that it missed from the cursor, which is a message id for each channel.
+// A [Channel] is one bot. It receives messages from the websocket gateway and sends with the REST
+// API, both with the discordgo library. Discord has no acknowledgements: after a gap the bot reads
+// the missed messages from its cursors, one message id per channel.
 //
-// A connection that drops is resumed, so that Discord replays missed events, presses of buttons
-// too; the library resumes one Session when it is opened again, and we open it ourselves, because
-// its own loop knows no context. When that does not work, Run returns: the next one identifies anew
-// and reads every known channel from its cursor. It is also how Run ends when the library is stuck,
-// which it is for ever if it is told to reconnect as it opens.
+// A dropped connection is resumed, and Discord then replays missed events, including presses of
+// buttons. The library resumes a Session when it is opened again. This package opens it, because
+// the library's own loop has no context. If resuming fails, Run returns: the next Run identifies
+// anew and reads each known channel from its cursor. Run also returns if the library is stuck: it
+// blocks forever if Discord tells it to reconnect while it opens.
 //
 // Objects, limits and codes are described at https://discord.com/developers/docs.
 //
-// Limits: up to 1,000 messages of each channel are read after a gap. Edits and presses in a gap
-// that could not be resumed are lost, and so are messages of that time from a direct chat that was
-// not known before: a bot can't list those. A thread of a listed channel that began in a gap is
-// found unless it was archived before the gap ended. Stickers and polls come as a label, embeds not
-// at all. Discord remembers a nonce for a few minutes; before a later retry the channel is searched
-// for the text of the part.
+// Limitations: at most 1,000 messages per channel are read after a gap. If the session could not be
+// resumed, edits and presses during the gap are lost, and so are messages from unknown direct
+// chats, because a bot can't list those. A thread of a listed channel that began in the gap is
+// found unless it was archived again. Stickers and polls arrive as a label; embeds are ignored.
+// Discord remembers a nonce for a few minutes; before a later retry the channel searches for the
+// text of the part.
 package discord
 
 import (
@@ -57,8 +57,8 @@ type Channel struct {
 	opts  Options
 	log   *slog.Logger
 	web   *transport
-	rest  *discordgo.Session // makes REST calls only
-	bad   error              // of the options, or nil
+	rest  *discordgo.Session // for REST calls only
+	bad   error              // error in the options, or nil
 
 	missed missed
 	denied denied
@@ -66,26 +66,26 @@ type Channel struct {
 
 // Options are the optional settings of a [Channel]. The zero value is ready for use.
 type Options struct {
-	BaseURL   string            // instead of https://discord.com and the hosts of files
-	Transport http.RoundTripper // default [NewTransport]; its proxy and dialer serve the gateway, too
+	BaseURL   string            // replaces https://discord.com and the hosts of files
+	Transport http.RoundTripper // default [NewTransport]; also gives the gateway its proxy and dialer
 	Logger    *slog.Logger      // default discards
 
-	// Groups are the ids of the guild channels that the gateway answers in. After a gap they and
-	// their threads are read although nothing of them was stored before, from where the account's
-	// other channels were last; not at all if nothing was stored yet.
+	// Groups are the ids of the guild channels in which the gateway answers. After a gap they and
+	// their threads are read even if nothing of them is stored, from the newest position in the
+	// account's other channels. If nothing at all is stored, they are not read.
 	Groups []string
 
-	Shards        int           // gateway connections that share the guilds; default 1
-	IdentifyEvery time.Duration // time between two shards that connect; default 5s
+	Shards        int           // gateway connections among which the guilds are divided; default 1
+	IdentifyEvery time.Duration // time between the connections of two shards; default 5s
 
-	Queue       int           // events that wait to be stored; default 1000
-	OpenTimeout time.Duration // for connecting to the gateway; default 30s
-	Silence     time.Duration // after which a connection is given up; default 103s, 2.5 heartbeats
-	Postpone    time.Duration // until a channel that can't be read is tried again; default 30s
+	Queue       int           // maximum number of events waiting to be stored; default 1000
+	OpenTimeout time.Duration // time limit for connecting to the gateway; default 30s
+	Silence     time.Duration // until a silent connection is given up; default 103s, 2.5 heartbeats
+	Postpone    time.Duration // time until an unreadable channel is retried; default 30s
 }
 
-// New returns a Channel for the bot with the given token, known to the gateway as name. A nil
-// opts means the defaults.
+// New returns a Channel for the bot with the given token. name is the account's name in the
+// gateway. If opts is nil, it uses the defaults.
 func New(name, token string, opts *Options) *Channel {
 	o := Options{}
 	if opts != nil {
@@ -113,7 +113,8 @@ func New(name, token string, opts *Options) *Channel {
 	return c
 }
 
-// parseBase returns an error without the address, which might contain a password.
+// parseBase parses an address. Its error does not contain the address, which might contain a
+// password.
 func parseBase(base string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimRight(base, "/"))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -122,25 +123,25 @@ func parseBase(base string) (*url.URL, error) {
 	return u, nil
 }
 
-// stay keeps a client from following redirects, which could lead anywhere.
+// stay makes a client not follow redirects, which could lead anywhere.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// library returns a session of discordgo that does nothing by itself.
+// library returns a session of discordgo that does nothing on its own.
 func (c *Channel) library() *discordgo.Session {
-	dg, _ := discordgo.New("Bot " + c.token) // it has no way to fail
-	dg.SyncEvents = true                     // else the order of messages is lost
+	dg, _ := discordgo.New("Bot " + c.token) // it never fails
+	dg.SyncEvents = true                     // otherwise messages arrive out of order
 	dg.StateEnabled = false
 	dg.ShouldReconnectOnError = false
 	dg.ShouldReconnectVoiceOnSessionError = false
 	dg.ShouldRetryOnRateLimit = false
 	dg.MaxRestRetries = 0
-	dg.LogLevel = -1 // it logs what people write
+	dg.LogLevel = -1 // its log would contain messages of people
 	dg.Identify.Intents = discordgo.IntentsGuildMessages | discordgo.IntentsDirectMessages |
 		discordgo.IntentMessageContent
 	return dg
 }
 
-// NewTransport returns the transport that a [Channel] uses by default.
+// NewTransport returns the default transport of a [Channel].
 func NewTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Transport{
@@ -189,7 +190,7 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	return nil
 }
 
-// closeIdle ends the goroutines of connections that nobody uses. Sending opens new ones.
+// closeIdle closes idle connections, whose goroutines would remain. Sending opens new ones.
 func (c *Channel) closeIdle() {
 	if t, ok := c.opts.Transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()

@@ -20,28 +20,28 @@ import (
 )
 
 const (
-	maxBatch   = 100 // messages of a channel that are stored at once
-	maxWriters = 32  // channels whose live messages are stored at the same time
-	maxReaders = 8   // channels that are read after a gap at the same time
+	maxBatch   = 100 // messages of a channel in one transaction
+	maxWriters = 32  // channels whose live messages are stored concurrently
+	maxReaders = 8   // channels that are read concurrently after a gap
 )
 
 var errFull = errors.New("too many events wait to be stored")
 
-// A feed stores what the shards of one run receive: in order for each channel, and what a gap has
-// swallowed before what came after it. A worker does that for each channel that has something to be
-// stored or read, so that no channel waits for another one's. Messages that workers store at the
-// same time share a commit of the store. The fields below the workers are for the goroutine of run.
+// A feed stores what the shards of one run receive: in order for each channel, and missed messages
+// before later ones. Each channel with something to store or read has a worker, so no channel waits
+// for another. Messages that workers store at the same time share a commit. The fields below the
+// workers belong to the goroutine of run.
 type feed struct {
 	c       *Channel
 	in      channels.Intake
 	me      user
 	queue   chan event
 	pending atomic.Int64  // events that wait to be stored
-	full    chan struct{} // closed when an event was lost; what follows is lost, too
+	full    chan struct{} // closed when an event was lost; later ones are lost, too
 	isFull  atomic.Bool
 	acks    sync.WaitGroup
 
-	looks  singleflight.Group // look-ups of guilds
+	looks  singleflight.Group // requests for guilds
 	places *cache[place]
 	guilds *cache[guild]
 	hidden *cache[bool]   // channels that the bot can't see, or of other guilds
@@ -49,56 +49,56 @@ type feed struct {
 
 	workers sync.WaitGroup
 	done    chan *job
-	found   chan []place // listed channels and threads in which somebody wrote
+	found   chan []place // listed channels and threads with new messages
 	writing int
 	reading int
 
 	lanes   map[string]*lane // by channel
-	live    []*lane          // with something to be stored, the first comes first
-	stale   []*lane          // with a gap, the last comes first
-	since   uint64           // where listed channels without a cursor are read from; 0: they are not
-	session int              // counts the sessions that began with a gap
+	live    []*lane          // lanes with something to store, oldest first
+	stale   []*lane          // lanes with a gap, last one first
+	since   uint64           // start for listed channels without a cursor; 0: don't read them
+	session int              // number of sessions that began with a gap
 }
 
-// A lane is a channel and what is known of it and waits.
+// A lane is a channel and its waiting events.
 type lane struct {
 	place   string
-	cursor  uint64 // last message stored
-	assumed uint64 // message that was missed, if the cursor is not stored
-	items   []item // after those that its worker has
+	cursor  uint64 // last stored message
+	assumed uint64 // a missed message, if no cursor is stored
+	items   []item // those that its worker does not have
 	busy    bool   // it has a worker
 	queued  bool   // it is in live
 	gap     bool   // it is in stale
 	later   time.Time
 }
 
-// A job is what a worker does for a channel.
+// A job is the work of a worker for a channel.
 type job struct {
 	place   string
 	cursor  uint64
 	assumed uint64
 	since   uint64
 	items   []item
-	reader  bool // it counts as one
+	reader  bool // it counts as a reader
 	session int
 
-	gap  bool          // the channel is to be read before the items are stored
-	read bool          // afterwards: it was
-	wait time.Duration // afterwards: when that is to be tried again, if it is not 0
+	gap  bool          // read the channel before storing the items
+	read bool          // result: the channel was read
+	wait time.Duration // result: time until reading is retried; 0: no retry
 	err  error
 }
 
-// An event is what the gateway sent, undecoded.
+// An event is an undecoded event from the gateway.
 type event struct {
 	kind string
 	data json.RawMessage
 }
 
-// An item is an event that belongs to a channel.
+// An item is an event of a channel.
 type item struct {
 	message *message     // or nil
 	press   *interaction // or nil
-	edit    bool         // message is a new wording
+	edit    bool         // message is an edit
 }
 
 func newFeed(c *Channel, in channels.Intake, me user, cursors map[string]string) *feed {
@@ -137,7 +137,7 @@ func (f *feed) lane(place string) *lane {
 	return l
 }
 
-// put queues an event. It never blocks, since nobody would read heartbeats meanwhile.
+// put queues an event. It never blocks, because heartbeats would not be read meanwhile.
 func (f *feed) put(kind string, data json.RawMessage) {
 	switch kind {
 	case "READY", "RESUMED", "MESSAGE_CREATE", "MESSAGE_UPDATE", "INTERACTION_CREATE":
@@ -156,10 +156,10 @@ func (f *feed) put(kind string, data json.RawMessage) {
 		}
 		return
 	}
-	f.queue <- e // there is room: it holds all that is pending
+	f.queue <- e // the queue has room for all pending events
 }
 
-// end notes what was not stored. No shard and no worker is left then.
+// end records what was not stored. It is called when no shard and no worker is left.
 func (f *feed) end() {
 	f.acks.Wait()
 	for {
@@ -183,13 +183,13 @@ func (f *feed) end() {
 	}
 }
 
-// run stores events until ctx ends, an event was lost or one can't be stored.
+// run stores events until ctx is done, an event was lost, or an event can't be stored.
 func (f *feed) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	err := f.loop(ctx)
 	cancel()
 	for f.writing+f.reading > 0 {
-		_ = f.finish(<-f.done) // err came first
+		_ = f.finish(<-f.done) // err was first
 	}
 	f.workers.Wait()
 	return err
@@ -221,7 +221,7 @@ func (f *feed) loop(ctx context.Context) error {
 	}
 }
 
-// begin starts workers for what waits. It returns when to look again, at the latest.
+// begin starts workers for waiting lanes. It returns the time until the next check.
 func (f *feed) begin(ctx context.Context) time.Duration {
 	wait := time.Hour
 	for _, l := range slices.Backward(f.stale) {
@@ -251,7 +251,7 @@ func (f *feed) start(ctx context.Context, l *lane, reader bool) {
 		items: l.items[:n:n], reader: reader, session: f.session, gap: reader}
 	l.items, l.busy = l.items[n:], true
 	if l.gap && !reader {
-		j.since = 0 // only what was pressed, for now
+		j.since = 0 // store only presses for now
 	}
 	if reader {
 		f.reading++
@@ -264,7 +264,7 @@ func (f *feed) start(ctx context.Context, l *lane, reader bool) {
 	})
 }
 
-// finish notes what a worker has done.
+// finish records the result of a worker.
 func (f *feed) finish(j *job) error {
 	l := f.lanes[j.place]
 	l.busy, l.cursor, l.assumed = false, j.cursor, j.assumed
@@ -293,7 +293,7 @@ func (f *feed) finish(j *job) error {
 	return nil
 }
 
-// drop forgets the messages that are read with what is missing before them. Presses are not.
+// drop removes waiting messages that will be read together with the missed ones. Presses stay.
 func (f *feed) drop(l *lane) {
 	n := len(l.items)
 	l.items = slices.DeleteFunc(l.items, func(it item) bool { return it.press == nil })
@@ -306,7 +306,7 @@ func (f *feed) enqueue(l *lane) {
 	}
 }
 
-// hand gives an event to the lane that it belongs to.
+// hand gives an event to its lane.
 func (f *feed) hand(ctx context.Context, e event) {
 	if e.kind == "READY" || e.kind == "RESUMED" {
 		f.pending.Add(-1)
@@ -316,7 +316,7 @@ func (f *feed) hand(ctx context.Context, e event) {
 	place, it, err := decode(e)
 	if err != nil {
 		f.pending.Add(-1)
-		// Error would show a value of the event, which may be a person's text.
+		// The text of the error would contain a value of the event, which may be a person's text.
 		f.c.log.WarnContext(ctx, "event skipped: not understood",
 			"account", f.c.name, "event", e.kind)
 		return
@@ -326,7 +326,7 @@ func (f *feed) hand(ctx context.Context, e event) {
 	switch {
 	case l.gap && time.Until(l.later) > 0:
 		f.drop(l)
-	case l.gap && !l.busy && f.stale[len(f.stale)-1] != l: // somebody waits for it
+	case l.gap && !l.busy && f.stale[len(f.stale)-1] != l: // a person is waiting
 		f.stale = append(slices.DeleteFunc(f.stale, func(s *lane) bool { return s == l }), l)
 	}
 	f.enqueue(l)
@@ -344,7 +344,7 @@ func decode(e event) (place string, it item, err error) {
 	return it.message.Channel, it, err
 }
 
-// connected notes that a session has begun, with a gap before it, or was resumed without one.
+// connected records that a session has begun after a gap, or was resumed without one.
 func (f *feed) connected(ctx context.Context, gap bool) {
 	f.in.Report(channels.Connected, "connected as "+f.me.name())
 	f.c.log.InfoContext(ctx, "discord connected", "account", f.c.name,
@@ -361,7 +361,7 @@ func (f *feed) connected(ctx context.Context, gap bool) {
 		}
 	}
 	slices.SortFunc(f.stale, func(a, b *lane) int {
-		return cmp.Compare(a.cursor, b.cursor) // where people wrote last comes first
+		return cmp.Compare(a.cursor, b.cursor) // channels with the newest messages first
 	})
 	f.since = cmp.Or(f.since, f.newest())
 	if since := f.since; since > 0 && len(f.c.opts.Groups) > 0 {
@@ -369,7 +369,7 @@ func (f *feed) connected(ctx context.Context, gap bool) {
 	}
 }
 
-// work does j: it stores what came by the gateway, after what is missing before it.
+// work does j: it stores what the gateway sent, after the missed messages.
 func (f *feed) work(ctx context.Context, j *job) error {
 	if err := f.meet(ctx, j); err != nil {
 		return err
@@ -380,7 +380,7 @@ func (f *feed) work(ctx context.Context, j *job) error {
 		}
 	}
 	items := j.items
-	if j.wait > 0 { // messages are read with what is missing before them; presses are not
+	if j.wait > 0 { // messages will be read together with the missed ones; presses will not
 		items = slices.DeleteFunc(slices.Clone(items), func(it item) bool { return it.press == nil })
 	}
 	b, err := f.batch(ctx, j, items)
@@ -401,7 +401,7 @@ func (f *feed) work(ctx context.Context, j *job) error {
 	return nil
 }
 
-// batch translates what happened in one channel.
+// batch translates the events of one channel.
 func (f *feed) batch(ctx context.Context, j *job, items []item) (channels.Batch, error) {
 	b := channels.Batch{CursorKey: j.place}
 	last := uint64(0)
@@ -428,7 +428,7 @@ func (f *feed) batch(ctx context.Context, j *job, items []item) (channels.Batch,
 			b.Messages = append(b.Messages, m)
 		}
 	}
-	if last > j.cursor { // else it was read after a gap, too
+	if last > j.cursor { // otherwise it was also read after a gap
 		b.Cursor = strconv.FormatUint(last, 10)
 	}
 	return b, nil
@@ -444,8 +444,8 @@ func (f *feed) publish(ctx context.Context, j *job, b channels.Batch) error {
 	return nil
 }
 
-// isNews reports whether an edited message says something else than before, as far as we
-// remember, and remembers what it says.
+// isNews reports whether an edited message has a new text, as far as we remember, and remembers the
+// text.
 func (f *feed) isNews(m *message) bool {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(m.Content)) // it never fails
@@ -454,8 +454,8 @@ func (f *feed) isNews(m *message) bool {
 	return !known || before != h.Sum64()
 }
 
-// number returns an id as a number, or 0. Later ids are larger.
+// number returns an id as a number, or 0. Newer ids are larger.
 func number(id string) uint64 {
-	n, _ := strconv.ParseUint(id, 10, 64) // no number: no id
+	n, _ := strconv.ParseUint(id, 10, 64) // not a number: 0
 	return n
 }

@@ -19,7 +19,7 @@ import (
 	"gateway/channels"
 )
 
-// A fileRef names an attachment. Its link expires after a day; the message has a new one then.
+// A fileRef identifies an attachment. Its link expires after a day; then the message has a new one.
 type fileRef struct {
 	Channel string `json:"c"`
 	Message string `json:"m"`
@@ -28,11 +28,11 @@ type fileRef struct {
 }
 
 func (r fileRef) String() string {
-	raw, _ := json.Marshal(r) // strings always marshal
+	raw, _ := json.Marshal(r) // strings can always be encoded
 	return string(raw)
 }
 
-// errExpired reports that a link does not lead to a file any more.
+// errExpired reports that a link no longer leads to a file.
 var errExpired = fmt.Errorf("%w: the file is gone", channels.ErrRefused)
 
 // Fetch implements [channels.Fetcher].
@@ -53,7 +53,7 @@ func (c *Channel) Fetch(ctx context.Context, ref string, w io.Writer) error {
 	return nil
 }
 
-// link reads a message again for a new link to its file.
+// link reads a message again to get a new link to its file.
 func (c *Channel) link(ctx context.Context, r fileRef) (string, error) {
 	var m message
 	to := bus.Address{Chat: r.Channel}
@@ -74,7 +74,7 @@ func (c *Channel) link(ctx context.Context, r fileRef) (string, error) {
 	return "", errExpired
 }
 
-// download writes what a link leads to.
+// download writes the file at link to w.
 func (c *Channel) download(ctx context.Context, link string, w io.Writer) error {
 	u, err := url.Parse(link)
 	if err != nil || !c.web.ours(u) {
@@ -100,7 +100,7 @@ func (c *Channel) download(ctx context.Context, link string, w io.Writer) error 
 	return err
 }
 
-// upload sends a message with a file. The file is not read into memory, as the library would.
+// upload sends a message with a file. Unlike the library, it does not read the file into memory.
 func (c *Channel) upload(
 	ctx context.Context, address string, f *bus.File, body fields,
 ) ([]byte, error) {
@@ -121,7 +121,7 @@ func (c *Channel) upload(
 		_, err = file.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		_ = file.Close() // it was only read
+		_ = file.Close() // only read, so errors don't matter
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, struct {
@@ -130,14 +130,14 @@ func (c *Channel) upload(
 	}{io.MultiReader(bytes.NewReader(before), io.LimitReader(file, size),
 		bytes.NewReader(after)), file})
 	if err != nil {
-		_ = file.Close() // it was only read
+		_ = file.Close() // only read, so errors don't matter
 		return nil, err
 	}
 	req.ContentLength = int64(len(before)) + size + int64(len(after))
 	req.Header.Set("Content-Type", form)
 	req.Header.Set("Authorization", c.rest.Token)
 	req.Header.Set("User-Agent", c.rest.UserAgent)
-	resp, err := c.rest.Client.Do(req) // it closes the file
+	resp, err := c.rest.Client.Do(req) // Do closes the file
 	if err != nil {
 		return nil, c.classify(err)
 	}
@@ -149,7 +149,7 @@ func (c *Channel) upload(
 	return answer, err
 }
 
-// envelope returns what stands before and after a file in a form, and the form's type.
+// envelope returns the parts of a form before and after the file, and the form's type.
 func envelope(name, kind string, body fields) (before, after []byte, form string, err error) {
 	payload, err := json.Marshal(body)
 	if err != nil {
@@ -183,10 +183,10 @@ func envelope(name, kind string, body fields) (before, after []byte, form string
 	return b.Bytes()[:n], b.Bytes()[n:], w.FormDataContentType(), nil
 }
 
-// maxFileName is the longest name in runes that a file is sent with.
+// maxFileName is the maximum length of a sent file's name, in runes.
 const maxFileName = 100
 
-// fileName returns a name for f that any computer takes.
+// fileName returns a name for f that is valid on any computer.
 func fileName(f *bus.File) string {
 	name := strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`/\:*?"<>|`, r) {

@@ -18,19 +18,20 @@ import (
 )
 
 const (
-	// keyTime is how long Discord knows a nonce, at least. Its documentation says "a few minutes".
+	// keyTime is the minimum time for which Discord remembers a nonce. Its documentation says "a
+	// few minutes".
 	keyTime = 2 * time.Minute
-	// clockSlack is how much our clock and Discord's may differ.
+	// clockSlack is the maximum difference between our clock and Discord's.
 	clockSlack = time.Minute
-	// findPages is how many pages of messages are looked at.
+	// findPages is the maximum number of pages to search.
 	findPages = 5
 )
 
 // KeyTime implements [channels.Finder].
 func (c *Channel) KeyTime() time.Duration { return keyTime }
 
-// Find implements [channels.Finder]. Messages are looked at that came after all known ones. A
-// message of the bot that says the same, with a file if the part has one, is that of the part.
+// Find implements [channels.Finder]. It searches the messages after all known ones for a message of
+// the bot with the same text, and with a file if the part has one.
 func (c *Channel) Find(
 	ctx context.Context, part bus.Part, known []string, since time.Time,
 ) (string, error) {
@@ -55,7 +56,7 @@ func (c *Channel) Find(
 		if err := c.ask(ctx, http.MethodGet, address, nil, &list); err != nil {
 			return fail(err)
 		}
-		for _, m := range slices.Backward(list) { // the newest comes first
+		for _, m := range slices.Backward(list) { // newest first
 			if m.Author.ID == me.ID && strings.TrimSpace(m.Content) == text &&
 				(len(m.Attachments) > 0) == (part.File != nil) {
 				return m.ID, nil

@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	pageSize = 100 // the most that Discord lists at once
-	maxPages = 10  // of a channel, after a gap
+	pageSize = 100 // maximum of Discord's list
+	maxPages = 10  // maximum per channel after a gap
 )
 
 var errUnread = errors.New("messages not read")
 
-// overlap is how far before the newest cursor a listed channel without one is read from: channels
-// are stored side by side, and one may have been behind the other when the gateway ended.
+// overlap is how far before the newest cursor to start reading a listed channel without a cursor.
+// Channels are stored concurrently, so one may have lagged behind when the gateway stopped.
 const overlap = 10 * time.Second
 
-// newest returns where listed channels without a cursor are read from: just before the last message
-// that is stored, or 0 if there is none, as when the account is new.
+// newest returns where to start reading listed channels without a cursor: shortly before the newest
+// stored message, or 0 if there is none because the account is new.
 func (f *feed) newest() uint64 {
 	var last uint64
 	for _, l := range f.lanes {
@@ -43,8 +43,8 @@ func (f *feed) newest() uint64 {
 	return last
 }
 
-// meet finds out whether a channel of which something is heard for the first time is listed, or a
-// thread of one that is. Such a one is read from where the others were last.
+// meet determines whether a channel that sends its first event is listed, or a thread of a listed
+// channel. Such a channel is read from the newest position of the others.
 func (f *feed) meet(ctx context.Context, j *job) error {
 	if j.cursor > 0 || j.since == 0 || len(f.c.opts.Groups) == 0 {
 		return nil
@@ -63,26 +63,27 @@ func (f *feed) meet(ctx context.Context, j *job) error {
 	return nil
 }
 
-// listed reports whether the configuration names p, or the channel that it is a thread of.
+// listed reports whether the configuration lists p or its parent channel.
 func (f *feed) listed(p *place) bool {
 	in := p.message("")
 	return slices.Contains(f.c.opts.Groups, in.From.Chat)
 }
 
-// add notes the listed channels and threads that are to be read although they have no cursor.
+// add records the listed channels and threads to read although they have no cursor.
 func (f *feed) add(list []place) {
 	for i := range list {
 		l := f.lane(list[i].ID)
 		if l.cursor > 0 || l.busy || len(l.items) > 0 {
-			continue // it is known, or will be: see meet
+			continue // it is known or will be: see meet
 		}
 		l.cursor, l.assumed, l.gap = f.since, f.since+1, true
 		f.stale = append(f.stale, l)
 	}
 }
 
-// discover looks for the listed channels and their threads in which somebody wrote while nobody
-// listened, until each was looked up or ctx ends. Threads that are archived again are not found.
+// discover finds the listed channels and their threads with messages that were written during the
+// gap. It ends when all are looked up or ctx is done. It does not find threads that are archived
+// again.
 func (f *feed) discover(ctx context.Context, since uint64) {
 	guilds := make(map[string]bool)
 	for _, id := range f.c.opts.Groups {
@@ -115,7 +116,7 @@ func (f *feed) discover(ctx context.Context, since uint64) {
 	}
 }
 
-// insist calls f until it succeeds, which it reports, is refused or ctx ends.
+// insist calls f until it succeeds, is refused, or ctx is done. It reports whether f succeeded.
 func (f *feed) insist(ctx context.Context, id string, call func() error) bool {
 	for {
 		err := call()
@@ -124,8 +125,8 @@ func (f *feed) insist(ctx context.Context, id string, call func() error) bool {
 		}
 		_, refused := errors.AsType[*channels.AccountError](err)
 		if refused = refused || errors.Is(err, channels.ErrRefused); ctx.Err() == nil {
-			f.c.log.WarnContext(ctx, "listed channel can't be looked up; what was written in it, "+
-				"or in new threads of it, while the gateway was away may not be read",
+			f.c.log.WarnContext(ctx, "listed channel can't be looked up; messages in it, "+
+				"or in its new threads, from the time of the gap may be lost",
 				"account", f.c.name, "chat", id, "final", refused, "err", err)
 		}
 		if refused || !channels.Sleep(ctx, f.c.opts.Postpone) {
@@ -134,11 +135,11 @@ func (f *feed) insist(ctx context.Context, id string, call func() error) bool {
 	}
 }
 
-// forumTypes are the types of channels that have threads and no messages.
+// forumTypes are the types of channels that have threads but no messages.
 var forumTypes = []int{int(discordgo.ChannelTypeGuildForum), int(discordgo.ChannelTypeGuildMedia),
 	int(discordgo.ChannelTypeGuildCategory)}
 
-// tell gives the loop those of list that are listed and have something new.
+// tell passes those channels of list to the loop that are listed and have new messages.
 func (f *feed) tell(ctx context.Context, since uint64, list []place) {
 	list = slices.DeleteFunc(list, func(p place) bool {
 		return number(p.Last) <= since || !f.listed(&p) || slices.Contains(forumTypes, p.Type)
@@ -152,7 +153,7 @@ func (f *feed) tell(ctx context.Context, since uint64, list []place) {
 	}
 }
 
-// fill reads what a channel has after its cursor.
+// fill reads the messages of a channel after its cursor.
 func (f *feed) fill(ctx context.Context, j *job) error {
 	for range maxPages {
 		n, err := f.page(ctx, j)
@@ -173,15 +174,15 @@ func (f *feed) fill(ctx context.Context, j *job) error {
 			return nil
 		}
 	}
-	f.c.log.WarnContext(ctx, "too many messages after a gap; the rest is not read",
+	f.c.log.WarnContext(ctx, "too many messages after a gap; the rest is skipped",
 		"account", f.c.name, "chat", j.place, "read", maxPages*pageSize)
 	j.assumed, j.read = 0, true
 	return nil
 }
 
-// forget makes the gateway ask no more for what a channel has after its cursor.
+// forget stops reading a channel after gaps.
 func (f *feed) forget(ctx context.Context, j *job) error {
-	f.c.log.InfoContext(ctx, "channel is gone or closed to the bot; it is read no more after a gap",
+	f.c.log.InfoContext(ctx, "channel is gone or closed to the bot; it is no longer read after a gap",
 		"account", f.c.name, "chat", j.place)
 	if err := f.publish(ctx, j, channels.Batch{CursorKey: j.place, Forget: true}); err != nil {
 		return err
@@ -190,8 +191,8 @@ func (f *feed) forget(ctx context.Context, j *job) error {
 	return nil
 }
 
-// postpone leaves a channel that can't be read for later, so that it keeps no other from being
-// heard. It returns err if that has nothing to do with the channel.
+// postpone delays reading a channel that can't be read now, so that other channels continue. It
+// returns err if the cause is not the channel.
 func (f *feed) postpone(ctx context.Context, j *job, err error) error {
 	_, refused := errors.AsType[*channels.AccountError](err)
 	if refused || ctx.Err() != nil || !errors.Is(err, errUnread) {
@@ -201,19 +202,19 @@ func (f *feed) postpone(ctx context.Context, j *job, err error) error {
 	if limit, ok := errors.AsType[*channels.RateError](err); ok {
 		after = limit.After
 	}
-	f.c.log.WarnContext(ctx, "channel can't be read after a gap now; it is tried again",
+	f.c.log.WarnContext(ctx, "channel can't be read after a gap now; will be retried",
 		"account", f.c.name, "chat", j.place, "after", after, "err", err)
 	j.wait = max(after, time.Millisecond)
 	return nil
 }
 
-// page stores the next messages of a channel and returns how many there were.
+// page stores the next messages of a channel and returns their number.
 func (f *feed) page(ctx context.Context, j *job) (int, error) {
 	query := url.Values{
 		"limit": {strconv.Itoa(pageSize)},
 		"after": {strconv.FormatUint(j.cursor, 10)},
 	}
-	var list []json.RawMessage // one that is not understood must not spoil the others
+	var list []json.RawMessage // so that one undecodable message does not spoil the others
 	var limited error
 	err := f.patient(ctx, func() error {
 		address := discordgo.EndpointChannelMessages(url.PathEscape(j.place)) + "?" + query.Encode()
@@ -254,15 +255,15 @@ func (f *feed) page(ctx context.Context, j *job) (int, error) {
 	return len(list), f.publish(ctx, j, b)
 }
 
-// patience is how often a call is made again that fails in a way that may pass: one hiccup must not
-// end the connection, and with it the reading of all other channels.
+// patience is how often to retry a call after a temporary failure. One such failure must not end
+// the connection, and with it the reading of all other channels.
 const patience = 4
 
-// longestLimit is how long a rate limit is waited for when a channel is read after a gap: another
-// one may be waiting for its turn.
+// longestLimit is the longest rate limit to wait for while reading a channel after a gap. Others
+// may be waiting to be read.
 const longestLimit = time.Second
 
-// patient makes calls until Discord asks for no more patience, or has needed too much of it.
+// patient makes a call, and retries it after temporary failures and short rate limits.
 func (f *feed) patient(ctx context.Context, call func() error) error {
 	wait := 250 * time.Millisecond
 	for failures := 0; ; {

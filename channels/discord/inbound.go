@@ -18,11 +18,11 @@ import (
 	"gateway/channels"
 )
 
-// maxEditAge is how old an edit may be to be taken for one. Discord reports other changes of a
-// message, such as its being pinned, with the time of the last edit.
+// maxEditAge is the maximum age of an edit. Discord reports other changes of a message, such as
+// pinning, with the time of its last edit.
 const maxEditAge = time.Hour
 
-// inbound translates m. It reports false for what no person wrote to be read: messages of bots,
+// inbound translates m. It returns false if m is not a text from a person: messages of bots,
 // webhooks and Discord itself, and updates that change no text.
 func (f *feed) inbound(
 	ctx context.Context, m *message, edit bool,
@@ -56,7 +56,7 @@ func (f *feed) inbound(
 	said := m.content
 	if m.Reference != nil && m.Reference.Type == forwarded && len(m.Snapshots) > 0 {
 		said = m.Snapshots[0].Message
-		in.Forwarded = "somebody" // Discord doesn't say who
+		in.Forwarded = "somebody" // Discord doesn't name the author
 	}
 	in.Text = said.label(f.vocabulary(where, &said, f.me.ID).read(said.Content))
 	in.Attachments = said.files(m)
@@ -65,15 +65,15 @@ func (f *feed) inbound(
 	return in, true, nil
 }
 
-// mentioned reports whether c mentions the bot, or the role of its name that Discord has made for
-// it and offers beside it.
+// mentioned reports whether c mentions the bot or its managed role. Discord offers that role under
+// the bot's name.
 func (f *feed) mentioned(where place, c *content) bool {
 	g, _ := f.guilds.get(where.Guild) // the zero guild has no role
 	return slices.ContainsFunc(c.Mentions, func(m mentioned) bool { return m.ID == f.me.ID }) ||
 		g.own != "" && slices.Contains(c.Roles, g.own)
 }
 
-// vocabulary returns the names that c mentions.
+// vocabulary returns the names for the mentions in c.
 func (f *feed) vocabulary(where place, c *content, me string) *vocabulary {
 	v := &vocabulary{users: map[string]string{f.me.ID: f.me.name()}}
 	for i := range c.Mentions {
@@ -90,23 +90,23 @@ func (f *feed) vocabulary(where place, c *content, me string) *vocabulary {
 		}
 	}
 	v.channels = func(id string) string {
-		p, _ := f.places.get(id) // its name is "" if it is not known
+		p, _ := f.places.get(id) // its name is "" if it is unknown
 		if p.Guild != where.Guild {
-			return "" // of another guild, whose channels are not everybody's business
+			return "" // of another guild, whose channels may be private
 		}
 		return channels.Clean(p.Name, channels.MaxName)
 	}
 	return v
 }
 
-// channelMention is how a text names a channel.
+// channelMention matches a mention of a channel.
 var channelMention = regexp.MustCompile(`<#([0-9]+)>`)
 
-// maxLearned is how many channels are looked up for one message.
+// maxLearned is the maximum number of channels to look up for one message.
 const maxLearned = 5
 
-// learn asks Discord for the channels of a guild that a text names and that are not known. What it
-// does not learn keeps its number.
+// learn looks up unknown channels of a guild that a text mentions. Mentions of channels that it
+// can't look up keep their number.
 func (f *feed) learn(ctx context.Context, where place, text string) {
 	if where.Guild == "" {
 		return
@@ -120,14 +120,14 @@ func (f *feed) learn(ctx context.Context, where place, text string) {
 		p := place{ID: id}
 		err := f.c.ask(ctx, http.MethodGet, discordgo.EndpointChannel(id), nil, &p)
 		if err == nil && p.Guild == where.Guild {
-			f.places.put(id, p) // without a time: it is looked up once more if somebody writes there
+			f.places.put(id, p) // without a time, so that it is looked up again when a message arrives
 		} else {
 			f.hidden.put(id, true)
 		}
 	}
 }
 
-// quote translates the message that another one replies to, or nil.
+// quote translates the message to which another one replies, or returns nil.
 func (f *feed) quote(where place, m *message) *bus.Quote {
 	if m == nil {
 		return nil
@@ -139,7 +139,7 @@ func (f *feed) quote(where place, m *message) *bus.Quote {
 	}
 }
 
-// files returns the attachments of c, which m contains.
+// files returns the attachments of c, which is part of m.
 func (c *content) files(m *message) []bus.Attachment {
 	var files []bus.Attachment
 	for i := range c.Attachments {
@@ -172,13 +172,13 @@ func (a *attachment) kind(flags int) bus.Kind {
 	return bus.Document
 }
 
-// A place is a channel, and what else the gateway knows of it.
+// A place is a channel, with what the gateway knows about it.
 type place struct {
 	ID     string `json:"id"`
 	Type   int    `json:"type"`
 	Guild  string `json:"guild_id"` // "" for a direct chat
 	Name   string `json:"name"`
-	Parent string `json:"parent_id"` // of a thread; of others it is their category
+	Parent string `json:"parent_id"` // of a thread; of another channel, the category
 	Last   string `json:"last_message_id"`
 
 	title string // of the chat
@@ -188,7 +188,7 @@ type place struct {
 // isThread reports whether p is a thread, or a post in a forum.
 func (p *place) isThread() bool { return p.Type >= 10 && p.Type <= 12 }
 
-// message returns a message from p, to be filled in.
+// message returns a message from p without content.
 func (p *place) message(account string) bus.InboundMessage {
 	m := bus.InboundMessage{From: bus.Address{Account: account, Chat: p.ID}}
 	if p.isThread() && p.Parent != "" {
@@ -198,22 +198,21 @@ func (p *place) message(account string) bus.InboundMessage {
 	return m
 }
 
-// A guild is what the gateway knows of one.
+// A guild is what the gateway knows about a guild.
 type guild struct {
 	name  string
 	roles map[string]string
-	own   string // the role that Discord has made for the bot, or ""
+	own   string // the bot's managed role, or ""
 	at    time.Time
 }
 
-// guildTime is how long a guild is trusted to have no other roles than those that are known.
+// guildTime is how long the known roles of a guild are considered complete.
 const guildTime = time.Minute
 
-// titleTime is how long the names of channels and guilds are trusted.
+// titleTime is how long the names of channels and guilds are considered current.
 const titleTime = time.Hour
 
-// where returns the place that a channel is. Of what comes live from a direct chat, Discord says so
-// by naming no guild.
+// where returns the place of a channel. Live events without a guild are from direct chats.
 func (f *feed) where(ctx context.Context, id, guild string, live bool) (place, error) {
 	if live && guild == "" {
 		return place{ID: id}, nil
@@ -226,9 +225,9 @@ func (f *feed) where(ctx context.Context, id, guild string, live bool) (place, e
 	switch {
 	case err == nil:
 	case ok && ctx.Err() == nil:
-		return known, nil // the name may have changed, the rest can't
+		return known, nil // the name may have changed; the rest can't
 	case errors.Is(err, channels.ErrRefused):
-		p = place{ID: id, Guild: guild} // the bot was thrown out since
+		p = place{ID: id, Guild: guild} // the bot was removed since then
 	default:
 		return place{}, err
 	}
@@ -237,7 +236,7 @@ func (f *feed) where(ctx context.Context, id, guild string, live bool) (place, e
 	return p, nil
 }
 
-// look asks Discord for a channel and what its title is made of.
+// look requests a channel, and what its title consists of.
 func (f *feed) look(ctx context.Context, id string) (place, error) {
 	var p place
 	err := f.patient(ctx, func() error {
@@ -266,8 +265,8 @@ func (f *feed) look(ctx context.Context, id string) (place, error) {
 	return p, nil
 }
 
-// guild returns what is known of a guild; if it can't be seen, nothing. Of the given roles it knows
-// also those that are new.
+// guild returns what is known about a guild, or the zero guild if the bot can't see it. It looks
+// the guild up again if one of the given roles is unknown.
 func (f *feed) guild(ctx context.Context, id string, roles []string) (guild, error) {
 	known, ok := f.guilds.get(id)
 	unknown := func(role string) bool { return known.roles[role] == "" }
@@ -282,7 +281,7 @@ func (f *feed) guild(ctx context.Context, id string, roles []string) (guild, err
 	return g.(guild), nil
 }
 
-// lookGuild asks Discord for a guild.
+// lookGuild requests a guild.
 func (f *feed) lookGuild(ctx context.Context, id string) (guild, error) {
 	var answer struct {
 		Name  string `json:"name"`
@@ -298,7 +297,7 @@ func (f *feed) lookGuild(ctx context.Context, id string) (guild, error) {
 		return f.c.ask(ctx, http.MethodGet, discordgo.EndpointGuild(url.PathEscape(id)), nil, &answer)
 	})
 	if known, ok := f.guilds.get(id); err != nil && ok && ctx.Err() == nil {
-		return known, nil // a name may have changed
+		return known, nil // only a name may have changed
 	}
 	if err != nil && !errors.Is(err, channels.ErrRefused) {
 		return guild{}, fmt.Errorf("look up guild %s: %w", id, err)

@@ -35,10 +35,10 @@ func (f *feed) pressed(
 	return in, true, nil
 }
 
-// pressID returns the ID of the message that an interaction is taken for.
+// pressID returns the ID of the message that stands for an interaction.
 func pressID(i *interaction) string { return "i" + i.ID }
 
-// text returns what the person would have written instead, or "".
+// text returns the equivalent text message, or "".
 func (i *interaction) text() string {
 	switch i.Type {
 	case buttonPressed:
@@ -55,11 +55,10 @@ func (i *interaction) text() string {
 	return ""
 }
 
-// acknowledge answers an interaction that is stored. The real answer comes as a message, so
-// people should see nothing of this one: to a button there is an answer for that, and to a
-// command only they see that we think, for as long as it takes to take that back. Discord waits
-// three seconds for the answer, but not for taking it back. If nothing else will answer, the
-// answer is say, which only they see.
+// acknowledge answers an interaction that is stored. The real answer is a separate message, so this
+// answer should be invisible. For a button Discord has such an answer. For a command, the person
+// briefly sees that we think, until we delete that. Discord waits three seconds for the answer, but
+// not for the deletion. If no real answer follows, the answer is say, visible only to the person.
 func (c *Channel) acknowledge(ctx context.Context, i *interaction, say string) {
 	type data map[string]any
 	body := data{"type": discordgo.InteractionResponseDeferredMessageUpdate}
@@ -77,7 +76,7 @@ func (c *Channel) acknowledge(ctx context.Context, i *interaction, say string) {
 		address = discordgo.EndpointWebhookMessage(i.Application, i.Token, "@original")
 		_, err = c.call(ctx, http.MethodDelete, address, nil)
 	}
-	if err != nil { // it is stored and will be obeyed, whatever Discord tells the person
+	if err != nil { // it is stored and will be handled anyway
 		c.log.WarnContext(ctx, "interaction not acknowledged", "account", c.name,
 			"id", i.ID, "err", err)
 	}

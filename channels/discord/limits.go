@@ -10,21 +10,21 @@ import (
 	"gateway/bus"
 )
 
-// buckets are the rate limits that Discord says with its answers: one for each channel, a thread
-// being one, and each group of routes. A call that finds no room in a bucket is not made, because
-// Discord cuts off for a while whoever makes 10,000 invalid requests in ten minutes:
+// buckets are the rate limits that Discord announces in its answers: one for each channel or thread
+// and each group of routes. If a bucket is empty, the call is not made, because Discord blocks for
+// a time whoever makes 10,000 invalid requests in ten minutes:
 // https://discord.com/developers/docs/topics/rate-limits.
 type buckets struct {
 	mu    sync.Mutex
-	names map[string]string    // of buckets, by route
-	full  map[string]time.Time // when there is room again, by bucket and channel
+	names map[string]string    // names of buckets, by route
+	full  map[string]time.Time // when an empty bucket is refilled, by bucket and channel
 }
 
-// maxFull is how many buckets are remembered before those that have room are forgotten.
+// maxFull is the number of remembered buckets above which refilled ones are removed.
 const maxFull = 1024
 
-// routeOf returns what a request calls, "" if that has no limit that is followed, and the channel
-// that it is about.
+// routeOf returns the route of a request and its channel. The route is "" if no limit is tracked
+// for it.
 func routeOf(method, path string) (route, channel string) {
 	_, path, _ = strings.Cut(path, "/channels/")
 	parts := strings.Split(path, "/")
@@ -33,7 +33,7 @@ func routeOf(method, path string) (route, channel string) {
 	}
 	for i := range parts[1:] {
 		if i > 0 && parts[i] == "reactions" {
-			return "reactions", parts[0] // however they are changed
+			return "reactions", parts[0] // any change of reactions
 		}
 		if isID(parts[i+1]) {
 			parts[i+1] = "*"
@@ -42,7 +42,7 @@ func routeOf(method, path string) (route, channel string) {
 	return method + " " + strings.Join(parts[1:], "/"), parts[0]
 }
 
-// note notes what an answer says of the bucket of a route.
+// note records what an answer says about the bucket of a route.
 func (b *buckets) note(route, channel string, h http.Header, now time.Time) {
 	name := h.Get("X-RateLimit-Bucket")
 	if route == "" || name == "" {
@@ -71,7 +71,7 @@ func (b *buckets) note(route, channel string, h http.Header, now time.Time) {
 	b.full[name+"/"+channel] = now.Add(time.Duration(after * float64(time.Second)))
 }
 
-// wait returns how long the bucket of a route has no room.
+// wait returns how long the bucket of a route stays empty.
 func (b *buckets) wait(route, channel string, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"gateway/channels"
 )
 
-// The types below are the parts of Discord's objects that the gateway reads. The library's own are
-// not used for that: one component that it doesn't know makes a whole message illegible for it.
+// The following types are the parts of Discord's objects that the gateway reads. The library's own
+// types are not used, because a single unknown component makes them fail on the whole message.
 type (
 	user struct {
 		ID       string `json:"id"`
@@ -26,9 +26,9 @@ type (
 	message struct {
 		ID        string     `json:"id"`
 		Channel   string     `json:"channel_id"`
-		Guild     string     `json:"guild_id"` // only from the gateway
+		Guild     string     `json:"guild_id"` // only in gateway events
 		Author    user       `json:"author"`
-		Member    *member    `json:"member"` // only from the gateway
+		Member    *member    `json:"member"` // only in gateway events
 		Webhook   string     `json:"webhook_id"`
 		Type      int        `json:"type"`
 		Edited    *time.Time `json:"edited_timestamp"`
@@ -40,10 +40,10 @@ type (
 		Reactions []reaction `json:"reactions"`
 		content
 
-		live bool // it came by the gateway
+		live bool // it is from a gateway event
 	}
 
-	// content is what a message says, be it its own or that of a forwarded one.
+	// content is the content of a message or of a forwarded message.
 	content struct {
 		Content     string       `json:"content"`
 		Flags       int          `json:"flags"`
@@ -107,13 +107,13 @@ type (
 	}
 )
 
-// The types of messages that people write.
+// Types of messages that people write.
 const (
 	plainMessage = 0
 	replyMessage = 19
 )
 
-// The types of interactions.
+// Types of interactions.
 const (
 	commandUsed   = 2
 	buttonPressed = 3
@@ -121,13 +121,13 @@ const (
 
 const (
 	forwarded = 1       // type of a reference
-	voiceFlag = 1 << 13 // of a message
+	voiceFlag = 1 << 13 // flag of a message
 )
 
-// epoch is when Discord's ids begin, in ms.
+// epoch is the zero time of Discord's ids, in Unix milliseconds.
 const epoch = 1420070400000
 
-// madeAt returns when an id was made.
+// madeAt returns when an id was created.
 func madeAt(id string) time.Time {
 	return time.UnixMilli(int64(number(id)>>22) + epoch).UTC()
 }
@@ -136,7 +136,7 @@ func (u *user) name() string {
 	return channels.Clean(cmp.Or(u.Global, u.Username), channels.MaxName)
 }
 
-// name returns how the person of u is called in the guild of m.
+// name returns the name of the person u in the guild of m.
 func (m *member) name(u *user) string {
 	if m != nil && m.Nick != "" {
 		return channels.Clean(m.Nick, channels.MaxName)
@@ -144,7 +144,7 @@ func (m *member) name(u *user) string {
 	return u.name()
 }
 
-// label puts the names of parts that are neither text nor a file in front of text.
+// label prefixes text with the names of parts that are neither text nor a file.
 func (c *content) label(text string) string {
 	var labels []string
 	for _, s := range c.Stickers {

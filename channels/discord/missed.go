@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// A missed list knows channels without a stored cursor of which a message came and could not be
-// stored, so that the next run reads it.
+// A missed list holds channels without a stored cursor whose first message could not be stored, so
+// that the next run reads it.
 type missed struct {
 	mu    sync.Mutex
-	first map[string]uint64 // the message, by channel
+	first map[string]uint64 // that message, by channel
 }
 
-// add notes an event that will not be stored.
+// add records an event that will not be stored.
 func (l *missed) add(e event) {
 	var m struct {
 		ID      string `json:"id"`
@@ -34,7 +34,7 @@ func (l *missed) put(channel string, id uint64) {
 	}
 }
 
-// take returns what was missed, and forgets it.
+// take returns the missed messages and clears the list.
 func (l *missed) take() map[string]uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	callTimeout   = 30 * time.Second // for any call that carries no file
+	callTimeout   = 30 * time.Second // for any call without a file
 	uploadTimeout = 3 * time.Minute
 	maxAnswer     = 16 << 20 // bytes; 100 messages are far smaller
 )
 
-// A transport sends what is meant for Discord to another server, if there is one, and turns
-// answers that say nothing about a call into errors.
+// A transport redirects requests to another server if one is configured, and converts answers
+// without a usable body to errors.
 type transport struct {
 	base *url.URL // or nil
 	next http.RoundTripper
@@ -33,7 +33,7 @@ type transport struct {
 	buckets buckets
 }
 
-// ours reports whether u is on a host of Discord, or on the server that stands for it.
+// ours reports whether u is on a host of Discord, or on the server that replaces it.
 func (t *transport) ours(u *url.URL) bool {
 	switch u.Host {
 	case "discord.com", "cdn.discordapp.com", "media.discordapp.net":
@@ -77,8 +77,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func statusError(code int) error { return fmt.Errorf("status %d %s", code, http.StatusText(code)) }
 
-// rateError returns how long a 429 asks to wait. One without JSON comes from the servers in front
-// of Discord and is meant for everything that this address does.
+// rateError returns the wait that a 429 demands. A 429 without JSON is from servers in front of
+// Discord and applies to everything from this address.
 func rateError(resp *http.Response) *channels.RateError {
 	limit := &channels.RateError{After: time.Second, Account: true}
 	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
@@ -97,8 +97,8 @@ func rateError(resp *http.Response) *channels.RateError {
 	return limit
 }
 
-// call makes a call of the REST API and returns the answer's JSON, or an error of the channel
-// contract. Body is sent as JSON, unless it is nil.
+// call makes a call of the REST API and returns the JSON of the answer, or an error of the channel
+// contract. If body is not nil, it is sent as JSON.
 func (c *Channel) call(ctx context.Context, method, address string, body any) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -109,8 +109,8 @@ func (c *Channel) call(ctx context.Context, method, address string, body any) ([
 			return nil, err
 		}
 	}
-	// The library's own rate limiter sleeps without looking at ctx: each call gets a new one,
-	// which knows no reason to wait.
+	// The library's own rate limiter sleeps without watching ctx. Each call therefore gets a new
+	// limiter, which never waits.
 	bucket := discordgo.NewRatelimiter().LockBucket("")
 	answer, err := c.rest.RequestWithLockedBucket(method, address, "application/json", raw,
 		bucket, 0, discordgo.WithContext(ctx), discordgo.WithRetryOnRatelimit(false),
@@ -128,13 +128,13 @@ func (c *Channel) ask(ctx context.Context, method, address string, body, v any) 
 		return err
 	}
 	if json.Unmarshal(answer, v) != nil {
-		return errors.New("garbled answer") // the error may show a person's text
+		return errors.New("garbled answer") // the error might contain a person's text
 	}
 	return nil
 }
 
-// classify turns an error of the library into one of the channel contract, without addresses,
-// which may contain the token of an interaction, and without the bot's token.
+// classify converts an error of the library into one of the channel contract. The result contains
+// neither the bot's token nor addresses, which may contain the token of an interaction.
 func (c *Channel) classify(err error) error {
 	if answer, ok := errors.AsType[*discordgo.RESTError](err); ok {
 		return refusal(answer.Response.StatusCode, answer.ResponseBody)
@@ -154,9 +154,9 @@ var badToken = &channels.AccountError{
 		"under Bot and configure the new one.",
 }
 
-// Discord's codes that decide what happens after a refusal.
+// Codes of Discord that decide what happens after a refusal.
 const (
-	overloaded  = 130000 // the refusal passes
+	overloaded  = 130000 // temporary
 	noChannel   = 10003  // unknown channel
 	noSuch      = 10008  // unknown message
 	noAccess    = 50001  // the bot may not see the channel
@@ -164,11 +164,11 @@ const (
 	invalidBody = 50035  // the answer names the fields
 )
 
-// A refusedError is an [channels.ErrRefused] that says what Discord objects to.
+// A refusedError is a [channels.ErrRefused] with Discord's reason.
 type refusedError struct {
 	reason string
-	code   int             // of Discord, or the status if there is none
-	fields map[string]bool // at the top of the body that are invalid
+	code   int             // Discord's code, or the status if there is none
+	fields map[string]bool // invalid top-level fields of the body
 }
 
 func (e *refusedError) Error() string {
@@ -177,7 +177,7 @@ func (e *refusedError) Error() string {
 
 func (*refusedError) Unwrap() error { return channels.ErrRefused }
 
-// refusesReply reports whether err objects only to the message that a new one replies to.
+// refusesReply reports whether err objects only to the message to which the part replies.
 func refusesReply(err error) bool {
 	e, ok := errors.AsType[*refusedError](err)
 	return ok && (e.code == noHistory || e.code == noSuch ||
@@ -196,7 +196,7 @@ func refusal(status int, body []byte) error {
 	}
 	known := json.Unmarshal(body, &answer) == nil && answer.Message != ""
 	if !known || answer.Code == overloaded {
-		return statusError(status) // no answer of the API itself, or not its last word
+		return statusError(status) // not a final answer of the API
 	}
 	reason := channels.Clean(answer.Message, 200)
 	if detail := firstError(answer.Errors); detail != "" {
@@ -217,7 +217,7 @@ func refusal(status int, body []byte) error {
 	return fmt.Errorf("%s (%d)", reason, status)
 }
 
-// firstError finds the first message in Discord's tree of errors by field.
+// firstError returns the first message in Discord's tree of errors by field.
 func firstError(raw json.RawMessage) string {
 	var leaf struct {
 		Errors []struct {

@@ -21,7 +21,7 @@ import (
 	"gateway/channels/markup"
 )
 
-// The bounds of messages.
+// Limits of messages.
 const (
 	maxText    = 2000 // code points
 	maxNonce   = 25
@@ -35,15 +35,15 @@ const (
 // fields is an object of the REST API.
 type fields map[string]any
 
-// silent keeps text from notifying anybody, whatever it mentions.
+// silent keeps a text from notifying anybody, whatever it mentions.
 func silent(replied bool) fields {
 	return fields{"parse": []string{}, "replied_user": replied}
 }
 
-// Send implements [channels.Channel]. The part's key is the nonce: for some minutes Discord answers
-// a second message that has it with the first one, so that an answer which was lost leaves nothing
-// uncertain if the part is tried again soon. Only of a part without a key ErrUncertain is reported.
-// A part that Discord takes, but not as a reply, is sent as a plain message.
+// Send implements [channels.Channel]. The part's key is the nonce. For some minutes Discord answers
+// a second message with the same nonce with the first one, so a lost answer is harmless if the part
+// is sent again soon. Send reports ErrUncertain only for a part without a key. If Discord refuses a
+// part only as a reply, Send sends it as a plain message.
 func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 	body := fields{
 		"allowed_mentions": silent(false),
@@ -64,7 +64,7 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 	}
 	answer, err := c.post(ctx, part, body)
 	if body["message_reference"] != nil && refusesReply(err) {
-		c.log.WarnContext(ctx, "not taken as a reply; sent as a plain message",
+		c.log.WarnContext(ctx, "refused as a reply; sent as a plain message",
 			"to", part.To.String(), "replyTo", part.ReplyTo, "err", err)
 		delete(body, "message_reference")
 		body["allowed_mentions"] = silent(false)
@@ -93,14 +93,14 @@ func (c *Channel) post(ctx context.Context, part bus.Part, body fields) ([]byte,
 	return c.call(ctx, http.MethodPost, address, body)
 }
 
-// isVerdict reports whether err says for sure that nothing was done.
+// isVerdict reports whether err proves that nothing was executed.
 func isVerdict(err error) bool {
 	_, limit := errors.AsType[*channels.RateError](err)
 	_, account := errors.AsType[*channels.AccountError](err)
 	return limit || account || errors.Is(err, channels.ErrRefused)
 }
 
-// nonce returns what Discord knows a part by.
+// nonce returns the nonce for a part's key.
 func nonce(key string) string {
 	if utf8.RuneCountInString(key) <= maxNonce && channels.Clean(key, maxNonce) == key {
 		return key
@@ -109,7 +109,7 @@ func nonce(key string) string {
 	return hex.EncodeToString(sum[:maxNonce/2])
 }
 
-// channelOf returns the id of the channel that an address names, for use in a path.
+// channelOf returns the id of the channel of an address, escaped for a path.
 func channelOf(to bus.Address) string {
 	if to.Thread != "" {
 		return url.PathEscape(to.Thread)
@@ -117,14 +117,14 @@ func channelOf(to bus.Address) string {
 	return url.PathEscape(to.Chat)
 }
 
-// messageID returns the message that an id of ours is about: an edit's is that of the message with
-// something behind it, and an interaction is none.
+// messageID returns Discord's id of the message that the gateway calls id. The id of an edit begins
+// with it; an interaction has none.
 func messageID(id string) (string, bool) {
 	id, _, _ = strings.Cut(id, ":")
 	return id, number(id) > 0
 }
 
-// rows arranges buttons. Of two that say the same the second is left out, as Discord wants it.
+// rows arranges buttons in rows. It leaves out duplicates, which Discord refuses.
 func rows(buttons []bus.Button) []fields {
 	seen := make(map[string]bool)
 	var row, all []fields
@@ -159,7 +159,7 @@ func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) err
 	return nil
 }
 
-// message returns the address of a message.
+// message returns the address of a message in the API.
 func (c *Channel) message(to bus.Address, id string) string {
 	return discordgo.EndpointChannelMessages(channelOf(to)) + "/" + url.PathEscape(id)
 }
@@ -181,9 +181,8 @@ func (c *Channel) Type(ctx context.Context, to bus.Address) error {
 	return nil
 }
 
-// React implements [channels.Reactor]. Reactions that we have put there are seen on the message
-// itself, so that an earlier process may have done it. A command or a button's press is not a
-// message and gets nothing.
+// React implements [channels.Reactor]. Our earlier reactions are visible on the message itself,
+// even if an earlier process set them. A command or a press is not a message and gets no reaction.
 func (c *Channel) React(ctx context.Context, to bus.Address, id, emoji string) error {
 	id, ok := messageID(id)
 	if !ok {
@@ -225,8 +224,8 @@ func (c *Channel) react(ctx context.Context, to bus.Address, id, emoji string) e
 	return set(http.MethodPut, emoji)
 }
 
-// SetCommands implements [channels.Commander]. Every command takes a text, which it may ignore.
-// New commands appear at once, in all servers and direct chats.
+// SetCommands implements [channels.Commander]. Every command has a text parameter, which it may
+// ignore. New commands appear at once, in all servers and direct chats.
 func (c *Channel) SetCommands(ctx context.Context, commands []channels.Command) error {
 	var app struct {
 		ID string `json:"id"`
@@ -251,9 +250,9 @@ func (c *Channel) SetCommands(ctx context.Context, commands []channels.Command) 
 	return nil
 }
 
-// Limits implements [channels.Limiter]. Discord publishes no rates but the global one; those of a
-// channel, and a thread is one, are what its answers have said for years. Their present state is in
-// [Channel.Wait].
+// Limits implements [channels.Limiter]. Discord publishes only its global rate. The rates per
+// channel or thread are those that its answers have announced for years. [Channel.Wait] returns
+// their current state.
 func (c *Channel) Limits(bus.Address) channels.Limits {
 	return channels.Limits{
 		Text:         maxText,

@@ -15,25 +15,25 @@ import (
 	"gateway/channels"
 )
 
-// A shard is one connection to the gateway, and the library's Session that it belongs to. It is
-// used for one run.
+// A shard is one connection to the gateway with its Session of the library. It is used for one run.
 type shard struct {
 	c       *Channel
 	id      int
 	feed    *feed
 	dg      *discordgo.Session
 	wire    atomic.Pointer[wire] // the latest
-	dropped chan struct{}        // has a token when the library has noticed that it is not connected
+	dropped chan struct{}        // receives a token when the library has noticed a lost connection
 
-	// alive says that the session was begun or resumed since it was last opened.
+	// alive says that the session has begun or was resumed since it was last opened.
 	alive atomic.Bool
 }
 
-// resumeWaits are the pauses before the attempts to resume a session. Discord keeps one for a few
-// minutes; but what is missed in a longer outage can be read again.
+// resumeWaits are the pauses before the attempts to resume a session. Discord keeps a session for a
+// few minutes. After a longer outage the missed messages are read again.
 var resumeWaits = [...]time.Duration{0, time.Second, 3 * time.Second, 10 * time.Second}
 
-// endTime is how long the library gets to end its goroutines. It sleeps for a second as it closes.
+// endTime is how long to wait for the library's goroutines. The library sleeps for a second when it
+// closes.
 const endTime = 1500 * time.Millisecond
 
 var errStuck = errors.New("no answer from the gateway")
@@ -42,20 +42,20 @@ func newShard(c *Channel, f *feed, id int) *shard {
 	return &shard{c: c, id: id, feed: f, dropped: make(chan struct{}, 1)}
 }
 
-// run connects and stays connected for as long as the session can be resumed.
+// run connects, and stays connected as long as the session can be resumed.
 func (s *shard) run(ctx context.Context) error {
 	s.dg = s.c.library()
 	s.dg.ShardID, s.dg.ShardCount = s.id, s.c.opts.Shards
 	s.dg.Dialer = s.dialer(ctx)
 	s.dg.Client = &http.Client{
 		Timeout:   s.c.opts.OpenTimeout,
-		Transport: during(ctx, s.c.web), // the library gives no context when it asks for the gateway
+		Transport: during(ctx, s.c.web), // the library requests the gateway's address without a context
 	}
 	s.dg.AddHandler(func(_ *discordgo.Session, e *discordgo.Event) { s.event(e) })
 	s.dg.AddHandler(func(*discordgo.Session, *discordgo.Disconnect) {
 		select {
 		case s.dropped <- struct{}{}:
-		default: // nobody has noticed the last time yet
+		default: // the earlier loss has not been handled yet
 		}
 	})
 	defer s.kill()
@@ -78,7 +78,7 @@ func (s *shard) run(ctx context.Context) error {
 	return err
 }
 
-// event takes an event of the library, in the goroutine that reads from the gateway.
+// event handles an event of the library, on the goroutine that reads from the gateway.
 func (s *shard) event(e *discordgo.Event) {
 	if e.Type == "READY" || e.Type == "RESUMED" {
 		s.alive.Store(true)
@@ -86,7 +86,7 @@ func (s *shard) event(e *discordgo.Event) {
 	s.feed.put(e.Type, e.RawData)
 }
 
-// resume opens the session again. Only an answer that leaves no hope ends it early.
+// resume opens the session again. It ends early only if an answer makes further attempts useless.
 func (s *shard) resume(ctx context.Context) error {
 	var err error
 	for _, wait := range resumeWaits {
@@ -103,13 +103,13 @@ func (s *shard) resume(ctx context.Context) error {
 	return err
 }
 
-// open makes the library connect, and begin or resume the session. It gives up when that takes too
-// long: told to reconnect within Open, the library waits for a lock that it holds itself. Its
-// goroutine stays then, with a connection that is closed.
+// open makes the library connect and begin or resume the session. It gives up after a time limit:
+// if Discord says "reconnect" within Open, the library waits for a lock that it holds itself. Its
+// goroutine then remains, with a closed connection.
 func (s *shard) open(ctx context.Context) error {
 	s.alive.Store(false)
 	select {
-	case <-s.dropped: // said twice
+	case <-s.dropped: // reported twice
 	default:
 	}
 	done := make(chan struct{})
@@ -128,7 +128,7 @@ func (s *shard) open(ctx context.Context) error {
 		return cmp.Or(ctx.Err(), errStuck)
 	}
 	if errors.Is(err, discordgo.ErrWSAlreadyOpen) {
-		err = nil // what we were told was about the connection before
+		err = nil // the report was about the earlier connection
 	}
 	if err != nil {
 		return s.classify(err)
@@ -140,8 +140,8 @@ func (s *shard) open(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// opened waits for Open to return. When ctx ends it still waits a little: a session that was opened
-// can be ended faster than one that is being opened.
+// opened waits for Open to return. If ctx is done, it still waits a little, because a session can
+// be ended faster after Open has returned.
 func (s *shard) opened(ctx context.Context, done <-chan struct{}) bool {
 	timeout := time.NewTimer(s.c.opts.OpenTimeout)
 	defer timeout.Stop()
@@ -155,7 +155,7 @@ func (s *shard) opened(ctx context.Context, done <-chan struct{}) bool {
 	}
 }
 
-// within reports whether done is closed in the given time.
+// within reports whether done is closed within d.
 func within(d time.Duration, done <-chan struct{}) bool {
 	timeout := time.NewTimer(d)
 	defer timeout.Stop()
@@ -167,7 +167,7 @@ func within(d time.Duration, done <-chan struct{}) bool {
 	}
 }
 
-// classify turns what the library says on opening into an error of the channel contract.
+// classify converts an error of the library's Open into one of the channel contract.
 func (s *shard) classify(err error) error {
 	if err == nil {
 		return nil
@@ -187,8 +187,8 @@ func (s *shard) classify(err error) error {
 		return &channels.AccountError{Reason: "Discord has switched off the version of its " +
 			"interface that this gateway speaks. Update the gateway."}
 	case 4013:
-		return &channels.AccountError{Reason: "Discord does not know what the gateway wants to " +
-			"be told of. Update the gateway."}
+		return &channels.AccountError{Reason: "Discord does not know an event that the gateway " +
+			"subscribes to. Update the gateway."}
 	case 4014:
 		return &channels.AccountError{Reason: "The bot may not read messages. In the " + portal +
 			", under Bot, Privileged Gateway Intents, switch on the Message Content Intent."}
@@ -196,8 +196,8 @@ func (s *shard) classify(err error) error {
 	return fmt.Errorf("connect to the gateway: %w", err)
 }
 
-// watch waits until the connection drops, and returns an error when it is dead without having
-// dropped.
+// watch waits until the connection drops. It returns an error if the connection is dead without
+// having dropped.
 func (s *shard) watch(ctx context.Context) error {
 	tick := time.NewTicker(max(s.c.opts.Silence/10, time.Millisecond))
 	defer tick.Stop()

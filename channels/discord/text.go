@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// A vocabulary knows the names of what text mentions.
+// A vocabulary holds the names for mentions in a text.
 type vocabulary struct {
-	me       string // our user id, mentions of which are removed; or ""
-	role     string // our role, likewise
+	me       string // our user id, whose mentions are removed; or ""
+	role     string // our role, whose mentions are removed; or ""
 	users    map[string]string
 	roles    map[string]string
 	channels func(id string) string
 }
 
-// maxMention is the longest mention, custom emoji or date in bytes.
+// maxMention is the maximum length of a mention, custom emoji or date in bytes.
 const maxMention = 128
 
-// read makes text readable: mentions, custom emoji and dates, which Discord has as "<@id>" and
-// the like, become what people see. Mentions of us are removed, unless nothing else is there.
+// read replaces mentions, custom emoji and dates, which Discord encodes like "<@id>", with what
+// people see. It removes mentions of us unless there is nothing else.
 func (v *vocabulary) read(text string) string {
 	if strings.IndexByte(text, '<') < 0 {
 		return text
@@ -61,7 +61,7 @@ func (v *vocabulary) isMe(word string) bool {
 		v.role != "" && word == "@&"+v.role
 }
 
-// word returns what people see instead of "<word>", and false if that is what they see.
+// word returns what people see instead of "<word>". It returns false if people see it unchanged.
 func (v *vocabulary) word(word string) (string, bool) {
 	switch {
 	case strings.HasPrefix(word, "@&"):
@@ -106,8 +106,8 @@ func date(word string) (string, bool) {
 	return time.Unix(seconds, 0).UTC().Format("2006-01-02 15:04 UTC"), true
 }
 
-// without returns what is left of a mention and right of it, without the blanks and the comma
-// around it.
+// without joins the text on the left and on the right of a mention, without the blanks and the
+// comma around it.
 func without(left []byte, right string) ([]byte, string) {
 	if strings.TrimSpace(string(left)) == "" {
 		return nil, strings.TrimLeft(right, " \t\n,:;")

@@ -12,14 +12,14 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// A wire is the network connection below a connection to the gateway. With it a session can be
-// ended when the library would not, or would take too long.
+// A wire is the network connection of a gateway connection. It can end a session that the library
+// would not end, or not fast enough.
 type wire struct {
 	net.Conn
-	heard  atomic.Int64 // when something was last read, in ns
+	heard  atomic.Int64 // when something was last read, in nanoseconds
 	killed atomic.Bool
 	once   sync.Once
-	ended  chan struct{} // closed when a goroutine of the library was ended by Write
+	ended  chan struct{} // closed when Write has ended a goroutine of the library
 }
 
 func newWire(conn net.Conn) *wire {
@@ -37,10 +37,10 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements [net.Conn]. Once the wire was killed it ends the goroutine that calls it. That
-// is the one of the library that reads: it sees the connection fail, tells the other one to end,
-// writes a farewell and would sleep for a second, all for a session that nobody uses any more. Its
-// locks stay locked, so that the other one is stuck if it sends a heartbeat in that very moment.
+// Write implements [net.Conn]. After kill, it ends the calling goroutine. That is the library's
+// reader: it sees the connection fail, tells the other goroutine to end, writes a close message and
+// would then sleep for a second, for a session that is no longer used. Its locks stay locked, so
+// the other goroutine blocks if it sends a heartbeat at that very moment.
 func (w *wire) Write(p []byte) (int, error) {
 	if w.killed.Load() {
 		w.once.Do(func() { close(w.ended) })
@@ -49,13 +49,13 @@ func (w *wire) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
-// idle returns for how long nothing was read.
+// idle returns how long nothing has been read.
 func (w *wire) idle() time.Duration { return time.Since(time.Unix(0, w.heard.Load())) }
 
-// cut closes the connection under the library, which notices by and by.
+// cut closes the connection below the library, which notices that later.
 func (s *shard) cut() {
 	if w := s.wire.Load(); w != nil {
-		_ = w.Close() // it may be closed already
+		_ = w.Close() // it may already be closed
 	}
 }
 
@@ -67,13 +67,13 @@ func (s *shard) kill() {
 	s.cut()
 }
 
-// end ends an open session that has settled, and waits for the library's goroutines.
+// end ends an open and settled session, and waits for the library's goroutines.
 func (s *shard) end() {
 	s.kill()
 	s.await()
 }
 
-// await waits until the library's goroutines have ended, or are about to.
+// await waits until the library's goroutines have ended or are about to end.
 func (s *shard) await() {
 	timeout := time.NewTimer(endTime)
 	defer timeout.Stop()
@@ -84,15 +84,15 @@ func (s *shard) await() {
 	}
 }
 
-// settle waits until the library has sent its first heartbeat after Open. It holds a lock for that,
-// which would stay locked if the goroutine were ended just then.
+// settle waits until the library has sent its first heartbeat after Open. The library holds a lock
+// for that, which would stay locked if the goroutine were ended at that moment.
 func (s *shard) settle() {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(endTime); time.Now().Before(deadline); <-tick.C {
 		ready := false
 		if s.dg.TryRLock() {
-			ready = s.dg.DataReady // until it is disconnected
+			ready = s.dg.DataReady // false after a disconnect
 			s.dg.RUnlock()
 		}
 		if ready || len(s.dropped) > 0 {
@@ -101,8 +101,8 @@ func (s *shard) settle() {
 	}
 }
 
-// dialer returns what the library connects to the gateway with: by the same proxy and dialer as
-// the transport, if it has such, and only until ctx ends.
+// dialer returns the library's dialer for the gateway. It uses the proxy and dialer of the
+// transport, if it has them, and ends with ctx.
 func (s *shard) dialer(ctx context.Context) *websocket.Dialer {
 	d := &websocket.Dialer{HandshakeTimeout: s.c.opts.OpenTimeout}
 	dial := (&net.Dialer{}).DialContext
@@ -134,16 +134,16 @@ func (s *shard) dialer(ctx context.Context) *websocket.Dialer {
 	return d
 }
 
-// during returns a transport whose requests end with ctx, at the latest.
+// during returns a transport whose requests end when ctx is done.
 func during(ctx context.Context, next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		call, cancel := context.WithCancel(r.Context())
-		context.AfterFunc(ctx, cancel) // not before: the answer's body is read later
+		context.AfterFunc(ctx, cancel) // only now, because the body is read later
 		return next.RoundTrip(r.WithContext(call))
 	})
 }
 
-// A roundTripper is a function that is an [http.RoundTripper].
+// A roundTripper is a function that implements [http.RoundTripper].
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
