@@ -20,6 +20,7 @@ require (
 	github.com/gabriel-vasile/mimetype v1.4.16 // types of files by content
 	github.com/go-telegram-bot-api/telegram-bot-api/v5 v5.5.1 // transport of the Bot API; it ends at version 5.5
 	github.com/go-viper/mapstructure/v2 v2.5.0 // strict decoding of the configuration
+	github.com/golang-jwt/jwt/v5 v5.3.1 // signed logins of MCP servers
 	github.com/google/jsonschema-go v0.4.3 // schemas of tools and their checking
 	github.com/gorilla/websocket v1.5.3 // discordgo's; lifted to a version with its fixes
 	github.com/knadh/koanf/parsers/toml/v2 v2.1.0 // configuration file
@@ -45,6 +46,7 @@ require (
 	golang.org/x/crypto v0.57.0 // fake WhatsApp of the tests
 	golang.org/x/image v0.47.0 // scaling of images, WebP
 	golang.org/x/net v0.59.0 // host names, HTML; DNS and BPF of the tests and the sandbox
+	golang.org/x/oauth2 v0.37.0 // logins of MCP servers
 	golang.org/x/sync v0.24.0 // groups of goroutines
 	golang.org/x/sys v0.49.0 // file locks
 	golang.org/x/term v0.47.0 // line editor of the terminal
@@ -100,7 +102,6 @@ require (
 	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
 	go.mau.fi/util v0.10.1-0.20260820140024-eb612d936fde // indirect
 	golang.org/x/exp v0.0.0-20260813180055-c1d0aacb2297 // indirect
-	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/tools v0.51.0 // indirect
 	kernel.org/pub/linux/libs/security/libcap/psx v1.2.77 // indirect
 	modernc.org/libc v1.77.1 // indirect

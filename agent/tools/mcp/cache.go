@@ -79,19 +79,28 @@ func (s *server) keep(k kept) error {
 	if len(data) > maxCache {
 		return fmt.Errorf("mcp: write the cache: %d bytes are too many", len(data))
 	}
-	if err := os.MkdirAll(s.opts.Cache, 0o700); err != nil {
+	if err := writeFile(s.cacheFile(), data); err != nil {
 		return fmt.Errorf("mcp: write the cache: %w", err)
 	}
-	f, err := os.CreateTemp(s.opts.Cache, s.Name+"-*.tmp")
+	return nil
+}
+
+// writeFile writes a file that only its owner may read, all of it or nothing.
+func writeFile(file string, data []byte) error {
+	dir, name := filepath.Split(file)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, name+"-*.tmp")
 	if err != nil {
-		return fmt.Errorf("mcp: write the cache: %w", err)
+		return err
 	}
 	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), s.cacheFile())
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), file)
 	}
 	if err != nil {
-		return fmt.Errorf("mcp: write the cache: %w", errors.Join(err, os.Remove(f.Name())))
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }

@@ -147,7 +147,10 @@ func (s *server) explain(
 	ctx context.Context, l *link, err error, effect tool.Effect, sent bool,
 ) error {
 	var answer *jsonrpc.Error
+	why := s.login.problem()
 	switch {
+	case why != "" && refusesLogin(err):
+		return fmt.Errorf("the MCP server %s refuses the call: %s; nothing was done", s.Name, why)
 	case !sent:
 		return fmt.Errorf("the MCP server %s can't be reached: %s; nothing was done", s.Name,
 			s.written(bare(err).Error()))

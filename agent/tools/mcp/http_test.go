@@ -360,7 +360,7 @@ func (b *syncBuffer) String() string {
 func TestHTTPRefusals(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]string{
-		http.StatusUnauthorized: "Unauthorized: it wants a login, and the gateway knows no OAuth",
+		http.StatusUnauthorized: "it wants a login. An admin sends /mcp login s",
 		http.StatusNotFound:     "there is no endpoint of the protocol at this URL",
 	} {
 		t.Run(http.StatusText(status), func(t *testing.T) {

@@ -21,7 +21,9 @@ import (
 const modeVar = "GATEWAY_TEST_MCP"
 
 func TestMain(m *testing.M) {
-	if mode := os.Getenv(modeVar); mode != "" {
+	if mode := os.Getenv(modeVar); mode == conformanceMode {
+		os.Exit(conform(os.Args[len(os.Args)-1]))
+	} else if mode != "" {
 		serveMode(mode)
 		os.Exit(0)
 	}

@@ -12,7 +12,8 @@
 // side; never who may use a tool. Servers get nothing from us: no roots, no sampling, no
 // elicitation, and of the gateway's environment only what [Environ] names.
 //
-// The package owns the files NAME.json in the directory Options.Cache, and no tables.
+// The package owns the files NAME.json and NAME.login in the directory Options.Cache, and no
+// tables.
 package mcp
 
 import (
@@ -43,6 +44,7 @@ type Server struct {
 	Dir     string            // where the command runs; "" is where the gateway does
 	URL     string            // of a server that speaks streamable HTTP
 	Header  map[string]string // of each request to the URL's host; secrets
+	OAuth   OAuth             // how to log in to the URL, if it wants that
 	HTTP    *http.Client      // reaches the URL; nil is Options.HTTP
 
 	// Allow has patterns of the names of tools, as the server calls them, in which "*" stands for
@@ -69,9 +71,12 @@ type Options struct {
 	// Nil is a usual client.
 	HTTP *http.Client
 
-	// Cache is a directory for what servers have, so that their tools are there at once and
-	// processes start only when they are used. "" keeps nothing.
+	// Cache is a directory for logins, and for what servers have, so that their tools are there at
+	// once and processes start only when they are used. "" keeps nothing.
 	Cache string
+
+	// Changed is called after each change of what [Client.Secrets] returns. Nil is nobody.
+	Changed func()
 
 	Idle   time.Duration // after which an unused process is ended; 0 is 10 min
 	Logger *slog.Logger
@@ -149,6 +154,60 @@ func (c *Client) States() []State {
 	list := make([]State, len(c.servers))
 	for i, s := range c.servers {
 		list[i] = s.show()
+	}
+	return list
+}
+
+// server returns the server with a name.
+func (c *Client) server(name string) (*server, error) {
+	i := slices.IndexFunc(c.servers, func(s *server) bool { return s.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no MCP server %q in the configuration", name)
+	}
+	return c.servers[i], nil
+}
+
+// Login begins a login to a server and returns the link that a person has to open in a browser.
+// What the browser's address is at the end is for [Client.Finish], within a quarter of an hour.
+func (c *Client) Login(ctx context.Context, name string) (string, error) {
+	s, err := c.server(name)
+	if err != nil {
+		return "", err
+	}
+	return s.login.begin(ctx)
+}
+
+// Finish ends the login whose browser has ended at an address, and returns the server's name.
+func (c *Client) Finish(ctx context.Context, address string) (name string, err error) {
+	for _, s := range c.servers {
+		err := s.login.finish(ctx, address)
+		if errors.Is(err, errNoLogin) {
+			continue
+		}
+		if err == nil {
+			select {
+			case s.wanted <- struct{}{}: // it need not wait any more
+			default:
+			}
+		}
+		return s.Name, err
+	}
+	return "", errNoLogin
+}
+
+// Logout deletes the tokens for a server.
+func (c *Client) Logout(name string) error {
+	s, err := c.server(name)
+	if err != nil {
+		return err
+	}
+	return s.login.forget()
+}
+
+// Secrets returns the tokens of all logins. They must never be sent.
+func (c *Client) Secrets() (list []string) {
+	for _, s := range c.servers {
+		list = append(list, s.login.secrets()...)
 	}
 	return list
 }

@@ -14,10 +14,11 @@ import (
 	"time"
 )
 
-// The reference servers, as they are published.
+// The reference servers and the conformance suite, as they are published.
 var referenceServers = []string{
 	"@modelcontextprotocol/server-everything@2026.8.31",
 	"@modelcontextprotocol/server-filesystem@2026.8.31",
+	"@modelcontextprotocol/conformance@0.1.16",
 }
 
 var install = sync.OnceValues(installServers)
@@ -29,7 +30,7 @@ func installServers() (string, error) {
 		base = os.TempDir()
 	}
 	base = filepath.Join(base, "gateway-tests")
-	dir := filepath.Join(base, "mcp-2026.8.31")
+	dir := filepath.Join(base, "mcp-2026.8.31-0.1.16")
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}

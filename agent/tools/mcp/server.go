@@ -35,6 +35,7 @@ type server struct {
 	Server
 	opts *Options
 	naming
+	login   *login
 	hidden  []string // secrets
 	problem error    // of the configuration
 	first   time.Duration
@@ -61,7 +62,7 @@ func newServer(s Server, o *Options, names []string) *server {
 	s.Least = cmp.Or(s.Least, bus.User)
 	one := &server{
 		Server: s, opts: o, naming: naming{prefix: "mcp_" + s.Name + "_"},
-		problem: s.Check(), hidden: s.secrets(),
+		login: newLogin(s, o), problem: s.Check(), hidden: s.secrets(),
 		first: minDelay, wanted: make(chan struct{}, 1), stale: make(chan struct{}, 1),
 		change: make(chan struct{}), state: State{Name: s.Name, State: Starting, Since: o.Now()},
 	}
@@ -76,10 +77,14 @@ func newServer(s Server, o *Options, names []string) *server {
 // run keeps the server connected until ctx ends.
 func (s *server) run(ctx context.Context) {
 	defer s.update(func() { s.ended = true })
+	defer s.login.drop()
 	if s.problem != nil {
 		s.update(func() { s.turn(Waiting, s.problem.Error()) })
 		<-ctx.Done()
 		return
+	}
+	if err := s.login.load(); err != nil {
+		s.opts.Logger.WarnContext(ctx, "mcp login not read", "server", s.Name, "err", err)
 	}
 	needed := !s.restore(ctx) || s.URL != ""
 	for ctx.Err() == nil {

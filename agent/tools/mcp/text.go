@@ -66,6 +66,7 @@ func (s Server) secrets() []string {
 	for _, v := range s.Env {
 		list = append(list, v)
 	}
+	list = append(list, s.OAuth.ClientSecret, s.OAuth.PrivateKey)
 	if u, err := url.Parse(s.URL); err == nil && s.URL != "" {
 		if password, ok := u.User.Password(); ok {
 			list = append(list, password, u.User.String())
@@ -97,7 +98,7 @@ func (s *server) written(text string) string {
 }
 
 func (s *server) hide(text string) string {
-	for _, secret := range s.hidden {
+	for _, secret := range append(s.login.secrets(), s.hidden...) {
 		text = strings.ReplaceAll(text, secret, "(hidden)")
 	}
 	return text

@@ -10,7 +10,6 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -48,7 +47,12 @@ func (s *server) overHTTP(life context.Context) (*carrier, error) {
 		}
 		p, _ := r.Context().Value(postKey{}).(*post)
 		first := p != nil && r.Method == http.MethodPost && !p.begun.Swap(true)
-		resp, err := roundTrip(life, base, r)
+		do := func(r *http.Request) (*http.Response, error) { return roundTrip(life, base, r) }
+		send := do
+		if ours {
+			send = func(r *http.Request) (*http.Response, error) { return s.login.send(r, do) }
+		}
+		resp, err := send(r)
 		if first && err == nil && r.Header.Get("Mcp-Session-Id") != "" {
 			p.unknown.Store(refusesSession(resp))
 		}
@@ -62,7 +66,7 @@ func (s *server) overHTTP(life context.Context) (*carrier, error) {
 			Endpoint: s.URL, HTTPClient: &client, MaxEventSize: maxMessage}
 		transport = connector(func() (sdk.Connection, error) { return old.Connect(life) })
 	}
-	return &carrier{transport: transport, end: cancel, why: refusal}, nil
+	return &carrier{transport: transport, end: cancel, why: s.refusal}, nil
 }
 
 // A connector is a transport whose stream lives longer than the context in which it is opened.
@@ -73,19 +77,29 @@ func (c connector) Connect(context.Context) (sdk.Connection, error) { return c()
 
 // lacksEndpoint reports whether err is that of a URL at which there is no endpoint of a transport.
 func lacksEndpoint(err error) bool {
-	return slices.ContainsFunc([]int{http.StatusNotFound, http.StatusMethodNotAllowed},
-		func(status int) bool { return strings.Contains(err.Error(), http.StatusText(status)) })
+	return answers(err, http.StatusNotFound) || answers(err, http.StatusMethodNotAllowed)
 }
 
-// refusal returns err without the URL, and with what a person can do if the endpoint wants what
-// this client does not do.
-func refusal(err error) error {
+// refusesLogin reports whether err is that of a request whose token was not good enough.
+func refusesLogin(err error) bool {
+	return answers(err, http.StatusUnauthorized) || answers(err, http.StatusForbidden)
+}
+
+// answers reports whether err is that of a request that was answered with a status: the library
+// puts it into words.
+func answers(err error, status int) bool {
+	return strings.Contains(err.Error(), http.StatusText(status))
+}
+
+// refusal returns err without the URL, and with what a person can do.
+func (s *server) refusal(err error) error {
 	err = bare(err)
-	switch text := err.Error(); {
-	case strings.Contains(text, http.StatusText(http.StatusUnauthorized)):
-		return fmt.Errorf("%w: it wants a login, and the gateway knows no OAuth. Set the header "+
-			"Authorization of this server in the configuration, if it takes a fixed token", err)
-	case strings.Contains(text, http.StatusText(http.StatusNotFound)):
+	switch {
+	case s.login.problem() != "" && refusesLogin(err):
+		return errors.New(s.login.problem())
+	case answers(err, http.StatusUnauthorized):
+		return fmt.Errorf("%w: it refuses the header Authorization of its configuration", err)
+	case answers(err, http.StatusNotFound):
 		return fmt.Errorf("%w: there is no endpoint of the protocol at this URL", err)
 	}
 	return err

@@ -17,8 +17,9 @@ func (g *Gateway) agentOptions(cfg *config.Config) *agent.Options {
 		WorkspacePath: cfg.Gateway.Workspace, MemoryPath: MemoryFolder(cfg),
 		Location: cfg.Gateway.Location, Slots: cfg.Agent.Slots,
 		FormatHints: byAccount(cfg, func(c config.Channel) string { return formatHints[c.Type] }),
-		Commands:    accessCommands(g.gate.Invalidate, NamesOwner(cfg)),
-		Restart:     g.restart, Observer: g.ops.metrics, Usage: g.usage, Logger: g.log,
+		Commands: append(accessCommands(g.gate.Invalidate, NamesOwner(cfg)),
+			mcpCommand(g.toolset.mcp)),
+		Restart: g.restart, Observer: g.ops.metrics, Usage: g.usage, Logger: g.log,
 	}
 }
 

@@ -1,12 +1,17 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"net/url"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"gateway/agent/command"
 	"gateway/agent/tools/mcp"
 	"gateway/agent/tools/shell/sandbox"
 	"gateway/bus"
@@ -14,7 +19,7 @@ import (
 )
 
 // newMCP returns the client of the configured servers.
-func newMCP(h *toolset) *mcp.Client {
+func newMCP(h *toolset, changed func()) *mcp.Client {
 	var servers []mcp.Server
 	for _, name := range sortedKeys(h.cfg.MCP) {
 		s := h.cfg.MCP[name]
@@ -25,14 +30,21 @@ func newMCP(h *toolset) *mcp.Client {
 			HTTP: newServerGuard(h.cfg, s).Client(0),
 			Name: name, Command: s.Command, Env: reveal(s.Env), Dir: h.cfg.Gateway.Workspace,
 			URL: s.URL, Header: reveal(s.Headers), Allow: s.Allow, Timeout: s.Timeout,
+			OAuth: mcp.OAuth{Grant: s.Login, ClientID: s.ClientID,
+				ClientSecret: s.ClientSecret.Reveal(), PrivateKey: s.PrivateKey.Reveal(),
+				Redirect: s.Redirect, IdentityURL: s.IdentityURL,
+				IdentityClientID: s.IdentityClientID, IdentityFile: s.IdentityFile},
 			Confined: s.Sandbox && len(s.Command) > 0, Least: bus.Role(s.Role),
 		})
 	}
 	return mcp.New(servers, &mcp.Options{
 		Set: h.tools.Set, Command: h.serverCommand,
-		Cache: filepath.Join(h.cfg.Gateway.Home, "mcp"), Logger: h.log,
+		Cache: MCPFolder(h.cfg), Changed: changed, Logger: h.log,
 	})
 }
+
+// MCPFolder returns where the logins to servers are, and what the servers have.
+func MCPFolder(cfg *config.Config) string { return filepath.Join(cfg.Gateway.Home, "mcp") }
 
 func reveal(secrets map[string]config.Secret) map[string]string {
 	plain := make(map[string]string, len(secrets))
@@ -89,4 +101,95 @@ func revealed(env map[string]string) (list []string) {
 		list = append(list, name+"="+env[name])
 	}
 	return list
+}
+
+// mcpCommand is the command about MCP servers. It can only be listed without a client.
+func mcpCommand(client *mcp.Client) command.Command {
+	return command.Command{Name: "mcp", Help: "MCP servers, and logging in to them", Least: bus.Admin,
+		Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
+			word, rest, _ := strings.Cut(r.Args, " ")
+			text, err := "", error(nil)
+			switch rest = strings.TrimSpace(rest); word {
+			case "":
+				text = listServers(client.States())
+			case "login":
+				if r.Message.Group {
+					return command.Reply{Text: "Log in from a direct chat with me: here others would " +
+						"see the link."}, nil
+				}
+				text, err = beginLogin(ctx, client, rest)
+			case "code":
+				text, err = finishLogin(ctx, client, rest)
+			case "logout":
+				if err = client.Logout(rest); err == nil {
+					text = "I have deleted the tokens for `" + rest + "`."
+				}
+			default:
+				text = "Send `/mcp`, `/mcp login NAME`, `/mcp code ADDRESS` or `/mcp logout NAME`."
+			}
+			if err != nil {
+				text = "That did not work: " + err.Error() + "."
+			}
+			return command.Reply{Text: text}, nil
+		}}
+}
+
+// listServers describes the servers, an item each.
+func listServers(states []mcp.State) string {
+	if len(states) == 0 {
+		return "There are no MCP servers in the configuration."
+	}
+	var b strings.Builder
+	for _, s := range states {
+		fmt.Fprintf(&b, "- **%s**: %s, %d tools", s.Name, s.State, s.Tools)
+		if s.Error != "" {
+			b.WriteString(". " + s.Error)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// beginLogin returns what a person has to do to log in to a server.
+func beginLogin(ctx context.Context, client *mcp.Client, name string) (string, error) {
+	link, err := client.Login(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	at := mcp.DefaultRedirect
+	if u, err := url.Parse(link); err == nil {
+		at = cmp.Or(u.Query().Get("redirect_uri"), at)
+	}
+	return fmt.Sprintf("Open this link and log in, within 15 minutes:\n\n%s\n\nYour browser ends at "+
+		"an address that begins with `%s`. That page need not load. Copy its whole address and send "+
+		"`/mcp code ADDRESS`.", link, at), nil
+}
+
+// finishLogin ends the login whose browser has ended at an address.
+func finishLogin(ctx context.Context, client *mcp.Client, address string) (string, error) {
+	name, err := client.Finish(ctx, strings.Trim(address, "<>`"))
+	if err != nil {
+		return "", err
+	}
+	return "I am logged in to `" + name + "`.", nil
+}
+
+// A Login is the answer of [LoginPath].
+type Login struct {
+	Text, Failed string
+	Redirect     string // where the browser ends
+}
+
+// login begins the login to a server, or ends the one whose browser has ended at an address.
+func (g *Gateway) login(ctx context.Context, server, address string) Login {
+	if address != "" {
+		said, err := finishLogin(ctx, g.toolset.mcp, address)
+		return Login{Text: said, Failed: text(err)}
+	}
+	link, err := g.toolset.mcp.Login(ctx, server)
+	redirect := ""
+	if u, parsed := url.Parse(link); parsed == nil {
+		redirect = u.Query().Get("redirect_uri")
+	}
+	return Login{Text: link, Failed: text(err), Redirect: redirect}
 }

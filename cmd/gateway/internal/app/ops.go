@@ -43,10 +43,14 @@ type operations struct {
 	metrics *telemetry.Metrics
 }
 
-// secrets returns the credentials that no message may contain: those of the configuration, and the
-// operator's token in http.json.
+// secrets returns the credentials that no message may contain: those of the configuration, the
+// operator's token in http.json, and the tokens of MCP servers.
 func (g *Gateway) secrets(cfg *config.Config) router.Secrets {
-	return router.NewSecrets(append(cfg.Secrets(), g.ops.token))
+	list := append(cfg.Secrets(), g.ops.token)
+	if g.toolset != nil {
+		list = append(list, g.toolset.mcp.Secrets()...)
+	}
+	return router.NewSecrets(list)
 }
 
 // newOperations returns the operations of g, which need not be whole yet.
@@ -314,6 +318,7 @@ const (
 	ProcessPath  = "/operator/process"  // GET: a Process
 	DoctorPath   = "/operator/doctor"   // GET: []doctor.Finding; with ?offline=true no network is used
 	SecurityPath = "/operator/security" // GET: []doctor.Problem; POST also corrects modes of files
+	LoginPath    = "/operator/mcp"      // POST with ?server= begins a login, with ?address= ends it
 )
 
 // A Process is what a gateway that runs says about itself.
@@ -351,6 +356,9 @@ func (g *Gateway) operator() http.Handler {
 		list, err := Audit(r.Context(), g.settings.Load())
 		err = errors.Join(err, doctor.Fix(list))
 		answer(w, Correction{Problems: list, Failed: text(err)})
+	})
+	mux.HandleFunc("POST "+LoginPath, func(w http.ResponseWriter, r *http.Request) {
+		answer(w, g.login(r.Context(), r.FormValue("server"), r.FormValue("address")))
 	})
 	return mux
 }

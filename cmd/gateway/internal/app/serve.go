@@ -175,6 +175,7 @@ func assemble(
 		stopTask: func(ctx context.Context, session string) (bool, error) {
 			return g.dispatcher.StopTask(ctx, session)
 		},
+		secrets: func() { g.router.SetSecrets(g.secrets(g.settings.Load())) },
 	}, log)
 	if err != nil {
 		return nil, err
@@ -218,7 +219,7 @@ func SocketPath(home string) string {
 // ChatCommands returns the commands that people may send, in the order of /help. They can only be
 // listed.
 func ChatCommands() []command.Command {
-	return append(command.List(), accessCommands(func() {}, true)...)
+	return append(command.List(), append(accessCommands(func() {}, true), mcpCommand(nil))...)
 }
 
 func menu() []channels.Command {

@@ -59,6 +59,7 @@ type workplace struct {
 	knowledge *knowledge
 	extract   *extract.Extractor
 	stopTask  func(ctx context.Context, session string) (bool, error)
+	secrets   func() // is called when the credentials of the tools have changed
 }
 
 // newToolset returns the toolset of the agent. Parts that must be tested first wait for
@@ -88,7 +89,7 @@ func newToolset(cfg *config.Config, w workplace, log *slog.Logger) (*toolset, er
 	if h.tools, err = tool.NewRegistry(list...); err != nil {
 		return nil, errors.Join(err, h.close())
 	}
-	h.mcp = newMCP(h)
+	h.mcp = newMCP(h, w.secrets)
 	return h, nil
 }
 

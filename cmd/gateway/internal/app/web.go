@@ -40,9 +40,21 @@ func guardOptions(cfg *config.Config) (o guard.Options) {
 // server has a guard of its own, as it could redirect to what another one's allows.
 func newServerGuard(cfg *config.Config, s config.Server) *guard.Guard {
 	o := guardOptions(cfg)
-	u, err := url.Parse(s.URL)
-	if err != nil || s.URL == "" {
-		return guard.New(&o)
+	for _, host := range s.LoginHosts {
+		allowHost(&o, "http://"+host)
+	}
+	if s.URL != "" {
+		allowHost(&o, s.URL)
+	}
+	return guard.New(&o)
+}
+
+// allowHost lets the host of an address be reached at its port, where it stands by its address or
+// as localhost.
+func allowHost(o *guard.Options, address string) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return
 	}
 	if n, err := strconv.Atoi(u.Port()); err == nil {
 		o.Ports = append(o.Ports, n)
@@ -54,7 +66,6 @@ func newServerGuard(cfg *config.Config, s config.Server) *guard.Guard {
 		o.Allow = append(o.Allow, netip.MustParsePrefix("127.0.0.1/32"),
 			netip.MustParsePrefix("::1/128"))
 	}
-	return guard.New(&o)
 }
 
 // webTools returns the tools that reach the internet.

@@ -29,6 +29,7 @@ import (
 
 // The names of the parts of a backup.
 const (
+	mcpPart       = "mcp"
 	databasePart  = "gateway.db"
 	sharedPart    = "shared"
 	memoryPart    = "memory"
@@ -149,7 +150,7 @@ func backupParts(
 	for _, path := range phones {
 		names = append(names, filepath.Base(path))
 	}
-	names = append(names, versionsPart, sharedPart, memoryPart, skillsPart)
+	names = append(names, versionsPart, sharedPart, memoryPart, skillsPart, mcpPart)
 	if !with.noWorkspace {
 		names = append(names, workspacePart)
 	}
@@ -190,6 +191,8 @@ func partOf(cfg *config.Config, name string) (backup.Part, bool) {
 		return backup.Part{Name: name, Path: app.VersionsFolder(cfg), Kind: backup.Folder}, true
 	case workspacePart:
 		return backup.Part{Name: name, Path: cfg.Gateway.Workspace, Kind: backup.Folder}, true
+	case mcpPart:
+		return backup.Part{Name: name, Path: app.MCPFolder(cfg), Kind: backup.Folder}, true
 	case mediaPart:
 		return backup.Part{Name: name, Path: app.MediaFolder(cfg), Kind: backup.Frozen}, true
 	case skillsPart:

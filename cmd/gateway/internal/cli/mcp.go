@@ -1,9 +1,16 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +24,7 @@ import (
 )
 
 func mcpCommand(load app.Loader) *cobra.Command {
-	return group("mcp", "The Model Context Protocol", mcpServeCommand(load))
+	return group("mcp", "The Model Context Protocol", mcpServeCommand(load), mcpLoginCommand(load))
 }
 
 func mcpServeCommand(load app.Loader) *cobra.Command {
@@ -88,4 +95,95 @@ func (b backend) Recall(
 			Role: string(f.Message.Role), Text: f.Message.Text})
 	}
 	return hits, err
+}
+
+func mcpLoginCommand(load app.Loader) *cobra.Command {
+	return &cobra.Command{
+		Use:   "login NAME",
+		Short: "Log in to an MCP server, by a link that you open in a browser",
+		Long: `Log in to an MCP server that wants it, for the gateway that runs in this home. Open the
+link in a browser on this machine, and the command takes the rest from there. With a browser
+elsewhere, copy the address at which it ends and paste it here.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			r, err := findRunning(cmd.Context(), cfg.Gateway.Home)
+			if err != nil {
+				return err
+			}
+			if r == nil {
+				return errors.New("no gateway runs in this home; start it first")
+			}
+			begun, err := r.login(cmd.Context(), url.Values{"server": {args[0]}})
+			if err != nil {
+				return err
+			}
+			cmd.Printf("Open this link:\n\n%s\n\nThen paste the address at which your browser ends, unless "+
+				"it says that you are done.\n", begun.Text)
+			address, err := awaitAddress(cmd.Context(), cmd.InOrStdin(), begun.Redirect)
+			if err != nil {
+				return err
+			}
+			done, err := r.login(cmd.Context(), url.Values{"address": {address}})
+			if err == nil {
+				cmd.Println(done.Text)
+			}
+			return err
+		},
+	}
+}
+
+// login asks the running gateway to begin or to end a login.
+func (r *running) login(ctx context.Context, query url.Values) (app.Login, error) {
+	var said app.Login
+	err := r.ask(ctx, http.MethodPost, app.LoginPath+"?"+query.Encode(), time.Minute, &said)
+	if err == nil && said.Failed != "" {
+		err = errors.New(said.Failed)
+	}
+	return said, err
+}
+
+// awaitAddress returns the address at which a browser ends: it comes here if it runs on this
+// machine, or somebody pastes the address.
+func awaitAddress(ctx context.Context, in io.Reader, redirect string) (string, error) {
+	found := make(chan string, 2)
+	if u, err := url.Parse(redirect); err == nil && u.Hostname() == "localhost" {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", u.Host)
+		if err == nil {
+			server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(
+				func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path != u.Path {
+						http.NotFound(w, r)
+						return
+					}
+					fmt.Fprintln(w, "You are done here. See what the gateway says.")
+					select {
+					case found <- r.URL.String():
+					default: // the first one counts
+					}
+				})}
+			go func() { _ = server.Serve(l) }() // until it is closed
+			defer server.Close()
+		}
+	}
+	failed := make(chan error, 1)
+	go func() {
+		line, err := bufio.NewReader(in).ReadString('\n')
+		if line = strings.TrimSpace(line); line != "" {
+			found <- line
+		} else if err != nil && !errors.Is(err, io.EOF) {
+			failed <- err
+		}
+	}()
+	select {
+	case address := <-found:
+		return address, nil
+	case err := <-failed:
+		return "", err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 }

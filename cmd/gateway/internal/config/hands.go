@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"net/url"
 	"path"
 	"path/filepath"
 	"slices"
@@ -110,6 +111,20 @@ type Server struct {
 	Timeout time.Duration     `koanf:"timeout" min:"1s"`                      // of a call
 	Sandbox bool              `koanf:"sandbox"`
 	Network bool              `koanf:"network"` // inside the sandbox
+
+	// How the gateway logs in to a URL that wants it: a grant of OAuth.
+	Login string `koanf:"login" allowed:"authorization_code client_credentials cross_app_access"`
+
+	ClientID     string   `koanf:"client_id"` // "": the gateway registers one
+	ClientSecret Secret   `koanf:"client_secret"`
+	PrivateKey   Secret   `koanf:"private_key"` // PEM, instead of a secret
+	Redirect     string   `koanf:"redirect"`    // where the browser ends
+	LoginHosts   []string `koanf:"login_hosts"` // private ones that may be reached for it
+
+	// Of cross_app_access: where an identity token is exchanged, as whom, and the file with it.
+	IdentityURL      string `koanf:"identity_url"`
+	IdentityClientID string `koanf:"identity_client_id"`
+	IdentityFile     string `koanf:"identity_file"`
 }
 
 // finishHands resolves the paths and secrets of [roots], [web], [exec] and [mcp].
@@ -138,6 +153,16 @@ func (l *loader) finishHands(c *Config) {
 				secrets[key] = l.secret([]string{"mcp", name, table, key}, secret, home)
 			}
 		}
+		s.ClientSecret = l.secret([]string{"mcp", name, "client_secret"}, s.ClientSecret, home)
+		s.PrivateKey = l.secret([]string{"mcp", name, "private_key"}, s.PrivateKey, home)
+		if s.IdentityFile != "" {
+			abs, err := expand(s.IdentityFile, home, l.vars)
+			if err != nil {
+				l.problem([]string{"mcp", name, "identity_file"}, "want a path")
+			}
+			s.IdentityFile = abs
+		}
+		c.MCP[name] = s
 		if isReference(s.URL) { // then all of it is a secret
 			written := s.URL
 			address := l.secret([]string{"mcp", name, "url"}, Secret{&written}, home).Reveal()
@@ -259,5 +284,19 @@ func (l *loader) validateServer(name string, s Server) {
 		l.problem(append(at, "url"), wantHTTP)
 	case len(s.Command) > 0 && s.Command[0] == "":
 		l.problem(append(at, "command"), "want a program first")
+	}
+	if s.Login != "authorization_code" && s.Enabled && s.ClientID == "" {
+		l.problem(append(at, "client_id"), "want the client that logs in, since no person does")
+	}
+	if s.Login == "cross_app_access" && s.Enabled && (s.IdentityFile == "" || !isHTTP(s.IdentityURL)) {
+		l.problem(append(at, "identity_url"), "want this address, and identity_file")
+	}
+	if s.Redirect != "" && !isHTTP(s.Redirect) {
+		l.problem(append(at, "redirect"), wantHTTP)
+	}
+	for _, host := range s.LoginHosts {
+		if u, err := url.Parse("http://" + host); err != nil || u.Host != host || u.Hostname() == "" {
+			l.problem(append(at, "login_hosts"), "want hosts, such as localhost:8080")
+		}
 	}
 }

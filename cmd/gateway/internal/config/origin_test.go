@@ -122,7 +122,7 @@ func TestExplanationMeansTheSame(t *testing.T) {
 }
 
 // kindsOfSecrets is how many kinds of credentials everySecret has, as <1> and so on.
-const kindsOfSecrets = 12
+const kindsOfSecrets = 14
 
 // everySecret is a configuration with every kind of credential.
 const everySecret = `
@@ -153,6 +153,8 @@ command = ["x", "--key", "<9>"]
 KEY = "<9>"
 [mcp.y]
 url = "https://y.example.org"
+client_secret = "<13>"
+private_key = "<14>"
 [mcp.y.headers]
 KEY = "<10>"
 [hooks.z]

@@ -1,0 +1,574 @@
+package mcp
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+	"golang.org/x/oauth2"
+)
+
+// The grants of OAuth, as [OAuth.Grant] names them.
+const (
+	AuthorizationCode = "authorization_code" // a person logs in by a link
+	ClientCredentials = "client_credentials" // the gateway logs in by itself
+	CrossApp          = "cross_app_access"   // with the identity token of an enterprise
+)
+
+// An OAuth says how to log in to a server that wants it. The zero value registers with the
+// server's authorization server and lets a person log in.
+type OAuth struct {
+	Grant        string // "" is AuthorizationCode
+	ClientID     string // "" registers one; an https URL is that of a metadata document
+	ClientSecret string // secret
+	PrivateKey   string // PEM, of a client that proves itself by signing; secret
+	Redirect     string // where the browser ends; "" is DefaultRedirect
+
+	// For CrossApp: where the identity token is exchanged, the gateway's client there, and the file
+	// with the token, which is read each time.
+	IdentityURL, IdentityClientID, IdentityFile string
+}
+
+// DefaultRedirect is where a browser ends after a login. Nobody need listen there: its address has
+// what the gateway must know.
+const DefaultRedirect = "http://localhost:33418/callback"
+
+// loginTime is how long a person has for a login.
+const loginTime = 15 * time.Minute
+
+// A grant is what a login has brought. It is kept in a file.
+type grant struct {
+	URL    string        `json:"url"` // of the server; another one does not get the token
+	Client oauth2.Config `json:"client"`
+	Token  *oauth2.Token `json:"token,omitempty"`
+
+	// Wanted are the scopes that the server has asked for since.
+	Wanted []string `json:"wanted,omitempty"`
+}
+
+// A refused request is one that a login can help.
+type refused struct {
+	status    int
+	challenge []string // WWW-Authenticate
+	err       error    // why the gateway has not got a token by itself
+}
+
+// A login keeps the tokens for one server, renews them and gets new ones.
+type login struct {
+	Server
+	file   string // "" keeps nothing
+	http   *http.Client
+	change func() // after each change of the token; may be nil
+
+	mu      sync.Mutex
+	grant   grant
+	asked   *refused // the newest request for which the token was not good enough
+	pending *pending
+}
+
+// A pending login waits for a person.
+type pending struct {
+	state  string
+	link   chan string
+	code   chan *auth.AuthorizationResult
+	cancel context.CancelFunc
+	done   chan struct{} // closed at the end
+	err    error         // of it, set before
+}
+
+func newLogin(s Server, o *Options) *login {
+	base := *cmp.Or(s.HTTP, o.HTTP, &http.Client{})
+	base.Timeout = startTimeout
+	base.Transport = doer(ownIssuer(cmp.Or(base.Transport, http.DefaultTransport), s.URL))
+	l := &login{Server: s, http: &base, change: o.Changed}
+	if o.Cache != "" {
+		l.file = filepath.Join(o.Cache, s.Name+".login")
+	}
+	return l
+}
+
+// ownIssuer returns what does requests with base. Servers of the protocol's version 2025-03-26 are
+// their own authorization servers and name a path of theirs as the issuer, in metadata that lie at
+// the root. RFC 8414 wants the names to be equal; on one and the same host it makes no difference.
+func ownIssuer(base http.RoundTripper, server string) doer {
+	u, err := url.Parse(server)
+	if err != nil {
+		return base.RoundTrip
+	}
+	root := u.Scheme + "://" + u.Host
+	return func(r *http.Request) (*http.Response, error) {
+		resp, err := base.RoundTrip(r)
+		if err != nil || r.URL.String() != root+"/.well-known/oauth-authorization-server" ||
+			resp.StatusCode != http.StatusOK {
+			return resp, err
+		}
+		data, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+		var meta map[string]any
+		if err == nil && json.Unmarshal(data, &meta) == nil {
+			if issuer, _ := meta["issuer"].(string); strings.HasPrefix(issuer, root+"/") {
+				meta["issuer"] = root
+				if data, err = json.Marshal(meta); err != nil {
+					return nil, errors.Join(err, resp.Body.Close())
+				}
+			}
+		}
+		if err = errors.Join(err, resp.Body.Close()); err != nil {
+			return nil, err
+		}
+		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
+		return resp, nil
+	}
+}
+
+// load reads what was kept.
+func (l *login) load() error {
+	if l.file == "" || l.URL == "" {
+		return nil
+	}
+	data, err := os.ReadFile(l.file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("mcp: read the login: %w", err)
+	}
+	var g grant
+	if err == nil {
+		if err := json.Unmarshal(data, &g); err != nil {
+			return fmt.Errorf("mcp: read the login: %w", err)
+		}
+	}
+	if g.URL != l.URL {
+		g = grant{}
+	}
+	l.with(func() { l.grant = g })
+	return nil
+}
+
+// token returns the access token, "" if there is none. It is called with the lock held.
+func (l *login) token() string {
+	if l.grant.Token == nil {
+		return ""
+	}
+	return l.grant.Token.AccessToken
+}
+
+// with runs fn with the lock held, and tells afterwards if there is another token.
+func (l *login) with(fn func()) {
+	if func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		before := l.token()
+		fn()
+		return l.token() != before
+	}() && l.change != nil {
+		l.change()
+	}
+}
+
+// save keeps the grant. It is called with the lock held.
+func (l *login) save() error {
+	if l.file == "" || l.machine() {
+		return nil
+	}
+	data, err := json.Marshal(l.grant)
+	if err == nil {
+		err = writeFile(l.file, data)
+	}
+	if err != nil {
+		return fmt.Errorf("mcp: keep the login: %w", err)
+	}
+	return nil
+}
+
+// forget deletes the tokens.
+func (l *login) forget() error {
+	l.drop()
+	l.with(func() { l.grant, l.asked, l.pending = grant{}, nil, nil })
+	if l.file == "" {
+		return nil
+	}
+	if err := os.Remove(l.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("mcp: forget the login: %w", err)
+	}
+	return nil
+}
+
+// secrets returns the tokens.
+func (l *login) secrets() (list []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t := l.grant.Token; t != nil {
+		list = append(list, t.AccessToken, t.RefreshToken)
+	}
+	list = append(list, l.grant.Client.ClientSecret)
+	return slices.DeleteFunc(list, func(v string) bool { return len(v) < minSecret })
+}
+
+// machine reports whether no person is needed.
+func (l *login) machine() bool {
+	return l.OAuth.Grant == ClientCredentials || l.OAuth.Grant == CrossApp
+}
+
+// problem says what a person must do before the server lets us in, or "".
+func (l *login) problem() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.asked == nil:
+		return ""
+	case l.machine() && l.asked.err != nil:
+		return "it wants a login, and the gateway gets no token with its own credentials: " +
+			tame(bare(l.asked.err).Error(), 300)
+	case l.machine():
+		return "it refuses the token that the gateway has got with its own credentials"
+	case l.asked.status == http.StatusForbidden:
+		return fmt.Sprintf("it wants a further permission (%s). An admin sends /mcp login %s, or "+
+			"runs gateway mcp login %s", cmp.Or(tame(strings.Join(l.grant.Wanted, " "), 200),
+			"it does not say which"), l.Name, l.Name)
+	}
+	return fmt.Sprintf("it wants a login. An admin sends /mcp login %s, or runs gateway mcp login %s",
+		l.Name, l.Name)
+}
+
+// send does r with the token, and once more with a new one if that was not good enough.
+func (l *login) send(
+	r *http.Request, do func(*http.Request) (*http.Response, error),
+) (*http.Response, error) {
+	if r.Header.Get("Authorization") != "" { // the configuration has one
+		return do(r)
+	}
+	used := l.authorize(r)
+	resp, err := do(r)
+	why := refusedBy(resp)
+	if err != nil || why == nil {
+		return resp, err
+	}
+	if !l.renew(r.Context(), used, why) || r.Body != nil && r.GetBody == nil {
+		return resp, nil
+	}
+	again := r.Clone(r.Context())
+	if r.Body != nil {
+		if again.Body, err = r.GetBody(); err != nil {
+			return resp, nil
+		}
+	}
+	if err := resp.Body.Close(); err != nil {
+		return nil, err
+	}
+	l.authorize(again)
+	resp, err = do(again)
+	if why := refusedBy(resp); err == nil && why != nil {
+		l.with(func() { l.ask(why) })
+	}
+	return resp, err
+}
+
+// refusedBy returns what resp asks for if a login can help, or nil.
+func refusedBy(resp *http.Response) *refused {
+	if resp == nil {
+		return nil
+	}
+	why := &refused{status: resp.StatusCode, challenge: resp.Header.Values("WWW-Authenticate")}
+	if why.status == http.StatusUnauthorized ||
+		why.status == http.StatusForbidden && why.param("error") == "insufficient_scope" {
+		return why
+	}
+	return nil
+}
+
+// param returns a parameter of the challenge, or "".
+func (r *refused) param(name string) string {
+	list, err := oauthex.ParseWWWAuthenticate(r.challenge)
+	if err != nil {
+		return ""
+	}
+	for _, c := range list {
+		if c.Params[name] != "" {
+			return c.Params[name]
+		}
+	}
+	return ""
+}
+
+// authorize puts the token into r, renewed if it is over, and returns it.
+func (l *login) authorize(r *http.Request) (token string) {
+	l.with(func() {
+		if t := l.grant.Token; t != nil && !t.Valid() && t.RefreshToken != "" {
+			_ = l.refresh(r.Context()) // the server says what it makes of the old one
+		}
+		token = l.token()
+	})
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return token
+}
+
+// refresh gets a new token for the one that is over, and keeps it. It is called with the lock held.
+func (l *login) refresh(ctx context.Context) error {
+	old := *l.grant.Token
+	old.Expiry = time.Unix(1, 0)
+	ctx = context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, l.http)
+	fresh, err := l.grant.Client.TokenSource(ctx, &old).Token()
+	if err != nil {
+		if e := (*oauth2.RetrieveError)(nil); errors.As(err, &e) && e.ErrorCode == "invalid_grant" {
+			l.grant.Token = nil // nobody takes it any more
+			err = errors.Join(err, l.save())
+		}
+		return err
+	}
+	l.grant.Token = fresh
+	return l.save()
+}
+
+// renew gets a new token after a request with the token used was refused, and reports whether
+// there is one. If only a person can get one, it notes what was asked for.
+func (l *login) renew(ctx context.Context, used string, why *refused) (renewed bool) {
+	l.with(func() { renewed = l.replace(ctx, used, why) })
+	return renewed
+}
+
+// replace does what renew does, with the lock held.
+func (l *login) replace(ctx context.Context, used string, why *refused) bool {
+	switch {
+	case l.token() != used && l.token() != "": // another request was faster
+		return true
+	case l.machine():
+		var token *oauth2.Token
+		if token, why.err = l.machineToken(ctx, why); why.err == nil {
+			l.grant.Token, l.asked = token, nil
+			return true
+		}
+	case why.status == http.StatusUnauthorized && l.grant.Token != nil &&
+		l.grant.Token.RefreshToken != "":
+		if l.refresh(ctx) == nil {
+			return true
+		}
+	}
+	l.ask(why)
+	return false
+}
+
+// ask notes what a login is needed for. It is called with the lock held.
+func (l *login) ask(why *refused) {
+	l.asked = why
+	if why.status != http.StatusForbidden || l.machine() {
+		return
+	}
+	wanted := union(l.grant.Wanted, strings.Fields(why.param("scope")))
+	if !slices.Equal(wanted, l.grant.Wanted) {
+		l.grant.Wanted = wanted
+		_ = l.save() // else it is asked for again
+	}
+}
+
+// union returns what is in a or b, once each.
+func union(a, b []string) []string {
+	all := slices.Clone(a)
+	for _, v := range b {
+		if !slices.Contains(all, v) {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// begin begins a login and returns the link that a person has to open. It waits in the background
+// for finish.
+func (l *login) begin(ctx context.Context) (string, error) {
+	if l.URL == "" || l.machine() {
+		return "", fmt.Errorf("nobody can log in to the MCP server %s: it is a program, or the "+
+			"gateway has credentials of its own for it", l.Name)
+	}
+	why := l.probe(ctx)
+	life, cancel := context.WithTimeout(context.WithoutCancel(ctx), loginTime)
+	p := &pending{link: make(chan string, 1), code: make(chan *auth.AuthorizationResult, 1),
+		cancel: cancel, done: make(chan struct{})}
+	handler, err := auth.NewAuthorizationCodeHandler(l.handlerConfig(p))
+	if err != nil {
+		cancel()
+		return "", err
+	}
+	l.drop()
+	l.with(func() { l.pending = p })
+	req, err := http.NewRequestWithContext(life, http.MethodPost, l.URL, http.NoBody)
+	if err != nil {
+		cancel()
+		return "", errors.New("its URL is none")
+	}
+	resp := &http.Response{StatusCode: why.status, Body: http.NoBody,
+		Header: http.Header{"Www-Authenticate": why.challenge}}
+	go func() {
+		defer cancel()
+		p.err = handler.Authorize(life, req, resp)
+		close(p.done)
+	}()
+	select {
+	case link := <-p.link:
+		return link, nil
+	case <-p.done:
+		return "", fmt.Errorf("the MCP server %s can't be logged in to: %w", l.Name,
+			cmp.Or(bare(p.err), errors.New("it wants no login")))
+	case <-ctx.Done():
+		cancel()
+		return "", ctx.Err()
+	}
+}
+
+// probe returns what the server asks for.
+func (l *login) probe(ctx context.Context) *refused {
+	var why *refused
+	l.with(func() { why = l.asked })
+	if why != nil {
+		return why
+	}
+	why = &refused{status: http.StatusUnauthorized}
+	ctx, cancel := context.WithTimeout(ctx, headTime)
+	defer cancel()
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.URL, strings.NewReader(body))
+	if err != nil {
+		return why
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	for name, value := range l.Header {
+		r.Header.Set(name, value)
+	}
+	resp, err := l.http.Do(r)
+	if err != nil {
+		return why
+	}
+	defer resp.Body.Close()
+	return cmp.Or(refusedBy(resp), why)
+}
+
+// handlerConfig says how the library logs in for p.
+func (l *login) handlerConfig(p *pending) *auth.AuthorizationCodeHandlerConfig {
+	o := l.OAuth
+	redirect := cmp.Or(o.Redirect, DefaultRedirect)
+	c := &auth.AuthorizationCodeHandlerConfig{
+		RedirectURL: redirect, Client: l.http, RequestRefreshToken: true, AcceptUnadvertisedIss: true,
+		DynamicClientRegistrationConfig: &auth.DynamicClientRegistrationConfig{
+			Metadata: &oauthex.ClientRegistrationMetadata{ClientName: "gateway",
+				RedirectURIs: []string{redirect},
+				GrantTypes:   []string{"authorization_code", "refresh_token"}},
+		},
+		AuthorizationCodeFetcher: func(ctx context.Context, a *auth.AuthorizationArgs) (
+			*auth.AuthorizationResult, error) {
+			u, err := url.Parse(a.URL)
+			if err != nil || u.Scheme != "https" && u.Scheme != "http" {
+				return nil, errors.New("its link is not one of the web")
+			}
+			l.with(func() { p.state = u.Query().Get("state") })
+			p.link <- a.URL
+			select {
+			case code := <-p.code:
+				return code, nil
+			case <-ctx.Done():
+				return nil, errors.New("nobody has logged in in time")
+			}
+		},
+		ScopeFilter: func(found []string) []string {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return union(union(l.grant.Client.Scopes, l.grant.Wanted), found)
+		},
+		NewTokenSource: func(_ context.Context, c *oauth2.Config, t *oauth2.Token) (
+			oauth2.TokenSource, error) {
+			return oauth2.StaticTokenSource(t), l.adopt(c, t)
+		},
+	}
+	switch {
+	case strings.HasPrefix(o.ClientID, "https://") && o.ClientSecret == "":
+		c.ClientIDMetadataDocumentConfig = &auth.ClientIDMetadataDocumentConfig{URL: o.ClientID}
+	case o.ClientID != "":
+		c.PreregisteredClient = credentials(o)
+	}
+	return c
+}
+
+// credentials returns those that were agreed on with the authorization server.
+func credentials(o OAuth) *oauthex.ClientCredentials {
+	c := &oauthex.ClientCredentials{ClientID: o.ClientID}
+	if o.ClientSecret != "" {
+		c.ClientSecretAuth = &oauthex.ClientSecretAuth{ClientSecret: o.ClientSecret}
+	}
+	return c
+}
+
+// adopt keeps the token that a login has brought.
+func (l *login) adopt(c *oauth2.Config, t *oauth2.Token) (err error) {
+	l.with(func() {
+		l.grant, l.asked = grant{URL: l.URL, Client: *c, Token: t}, nil
+		err = l.save()
+	})
+	return err
+}
+
+// errNoLogin reports that nobody has begun the login that somebody wants to end.
+var errNoLogin = errors.New("this is not the address of a login that I wait for")
+
+// finish ends the login that waits, with the address at which the browser has ended.
+func (l *login) finish(ctx context.Context, address string) error {
+	u, err := url.Parse(strings.TrimSpace(address))
+	if err != nil {
+		return errNoLogin
+	}
+	answer := u.Query()
+	var p *pending
+	state := ""
+	l.with(func() {
+		if p = l.pending; p != nil {
+			state = p.state
+		}
+	})
+	if state == "" || answer.Get("state") != state {
+		return errNoLogin
+	}
+	if why := answer.Get("error"); why != "" {
+		return fmt.Errorf("the login was refused: %s", tame(why+" "+answer.Get("error_description"), 300))
+	}
+	select {
+	case p.code <- &auth.AuthorizationResult{
+		Code: answer.Get("code"), State: state, Iss: answer.Get("iss")}:
+	default: // somebody else was faster
+	}
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	l.with(func() {
+		if l.pending == p {
+			l.pending = nil
+		}
+	})
+	if p.err != nil {
+		return fmt.Errorf("the login has failed: %w", bare(p.err))
+	}
+	return nil
+}
+
+// drop ends the login that waits, if there is one.
+func (l *login) drop() {
+	var p *pending
+	l.with(func() { p, l.pending = l.pending, nil })
+	if p != nil {
+		p.cancel()
+		<-p.done
+	}
+}

@@ -1,0 +1,149 @@
+package mcp
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+)
+
+// assertionTime is how long the gateway's signed word is good.
+const assertionTime = 5 * time.Minute
+
+// machineToken gets a token without a person, for a request that was refused.
+func (l *login) machineToken(ctx context.Context, why *refused) (*oauth2.Token, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	resource, issuer, err := l.discover(ctx, why)
+	if err != nil {
+		return nil, err
+	}
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, l.http)
+	scopes := strings.Fields(why.param("scope"))
+	if len(scopes) == 0 {
+		scopes = resource.ScopesSupported
+	}
+	style := oauth2.AuthStyleAutoDetect
+	switch methods := issuer.TokenEndpointAuthMethodsSupported; {
+	case slices.Contains(methods, "client_secret_basic"):
+		style = oauth2.AuthStyleInHeader
+	case slices.Contains(methods, "client_secret_post"):
+		style = oauth2.AuthStyleInParams
+	}
+	if l.OAuth.Grant == CrossApp {
+		return l.crossAppToken(ctx, resource, issuer, style, scopes)
+	}
+	c := clientcredentials.Config{ClientID: l.OAuth.ClientID, ClientSecret: l.OAuth.ClientSecret,
+		TokenURL: issuer.TokenEndpoint, Scopes: scopes, AuthStyle: style,
+		EndpointParams: url.Values{"resource": {resource.Resource}}}
+	if l.OAuth.PrivateKey != "" {
+		signed, err := assertion(l.OAuth, issuer.Issuer)
+		if err != nil {
+			return nil, err
+		}
+		c.ClientSecret, c.AuthStyle = "", oauth2.AuthStyleInParams
+		c.EndpointParams.Set("client_assertion", signed)
+		c.EndpointParams.Set("client_assertion_type",
+			"urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
+	}
+	return c.Token(ctx)
+}
+
+// discover finds what the server says of itself, and of the authorization server that it names.
+func (l *login) discover(ctx context.Context, why *refused) (
+	*oauthex.ProtectedResourceMetadata, *oauthex.AuthServerMeta, error,
+) {
+	u, err := url.Parse(l.URL)
+	if err != nil {
+		return nil, nil, errors.New("its URL is none")
+	}
+	const known = "/.well-known/oauth-protected-resource"
+	root := u.Scheme + "://" + u.Host
+	for _, at := range [][2]string{{why.param("resource_metadata"), l.URL},
+		{root + known + u.Path, l.URL}, {root + known, root}} {
+		if at[0] == "" {
+			continue
+		}
+		resource, err := oauthex.GetProtectedResourceMetadata(ctx, at[0], at[1], l.http)
+		if err != nil || resource == nil || len(resource.AuthorizationServers) == 0 {
+			continue
+		}
+		issuer, err := auth.GetAuthServerMetadata(ctx, resource.AuthorizationServers[0], l.http)
+		if err == nil && issuer == nil {
+			err = errors.New("its authorization server does not say how it works")
+		}
+		return resource, issuer, err
+	}
+	return nil, nil, errors.New("it does not say who logs in to it")
+}
+
+// assertion returns the client's word that it is itself, signed with its key.
+func assertion(o OAuth, audience string) (string, error) {
+	block, _ := pem.Decode([]byte(o.PrivateKey))
+	if block == nil {
+		return "", errors.New("its private key is not PEM")
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return "", errors.New("its private key is not PKCS 8")
+	}
+	var method jwt.SigningMethod
+	switch key.(type) {
+	case *ecdsa.PrivateKey:
+		method = jwt.SigningMethodES256
+	case *rsa.PrivateKey:
+		method = jwt.SigningMethodRS256
+	default:
+		return "", errors.New("its private key is neither one of P-256 nor of RSA")
+	}
+	now := time.Now()
+	return jwt.NewWithClaims(method, jwt.MapClaims{"iss": o.ClientID, "sub": o.ClientID,
+		"aud": audience, "jti": rand.Text(), "iat": now.Unix(),
+		"exp": now.Add(assertionTime).Unix()}).SignedString(key)
+}
+
+// crossAppToken exchanges the identity token of an enterprise for one of the server.
+func (l *login) crossAppToken(
+	ctx context.Context, resource *oauthex.ProtectedResourceMetadata, issuer *oauthex.AuthServerMeta,
+	style oauth2.AuthStyle, scopes []string,
+) (*oauth2.Token, error) {
+	f, err := os.Open(l.OAuth.IdentityFile)
+	if err != nil {
+		return nil, fmt.Errorf("its identity token: %w", err)
+	}
+	defer f.Close()
+	identity, err := io.ReadAll(io.LimitReader(f, maxRefusal))
+	if err != nil {
+		return nil, fmt.Errorf("its identity token: %w", err)
+	}
+	word, err := oauthex.ExchangeToken(ctx, l.OAuth.IdentityURL, &oauthex.TokenExchangeRequest{
+		RequestedTokenType: oauthex.TokenTypeIDJAG, Audience: issuer.Issuer,
+		Resource: resource.Resource, Scope: scopes,
+		SubjectToken:     strings.TrimSpace(string(identity)),
+		SubjectTokenType: oauthex.TokenTypeIDToken,
+	}, &oauthex.ClientCredentials{ClientID: l.OAuth.IdentityClientID}, l.http)
+	if err != nil {
+		return nil, err
+	}
+	c := &oauth2.Config{ClientID: l.OAuth.ClientID, ClientSecret: l.OAuth.ClientSecret,
+		Endpoint: oauth2.Endpoint{TokenURL: issuer.TokenEndpoint, AuthStyle: style}}
+	return c.Exchange(ctx, "",
+		oauth2.SetAuthURLParam("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+		oauth2.SetAuthURLParam("assertion", word.AccessToken))
+}

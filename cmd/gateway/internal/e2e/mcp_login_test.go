@@ -1,0 +1,219 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// A tracker is an MCP server that wants a login and is its own authorization server.
+type tracker struct {
+	*httptest.Server
+	t      *testing.T
+	mu     sync.Mutex
+	issued int            // tokens
+	good   string         // the access token that is taken
+	grants map[string]int // how often each was used
+}
+
+func newTracker(t *testing.T) *tracker {
+	s := &tracker{t: t, grants: make(map[string]int)}
+	server := sdk.NewServer(&sdk.Implementation{Name: "tracker", Version: "1"}, nil)
+	sdk.AddTool(server, &sdk.Tool{Name: "count", Description: "Counts.",
+		Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true}},
+		func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "42 issues"}}}, nil, nil
+		})
+	protocol := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server },
+		&sdk.StreamableHTTPOptions{Stateless: true})
+	mux := http.NewServeMux()
+	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		good := s.good != "" && r.Header.Get("Authorization") == "Bearer "+s.good
+		s.mu.Unlock()
+		if !good {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		protocol.ServeHTTP(w, r)
+	})
+	mux.HandleFunc("/register", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		s.write(w, map[string]any{"client_id": "client-of-the-gateway",
+			"token_endpoint_auth_method": "none"})
+	})
+	mux.HandleFunc("/authorize", func(w http.ResponseWriter, r *http.Request) {
+		back, err := url.Parse(r.FormValue("redirect_uri"))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		back.RawQuery = url.Values{"state": {r.FormValue("state")}, "code": {"the-code"}}.Encode()
+		http.Redirect(w, r, back.String(), http.StatusFound)
+	})
+	mux.HandleFunc("/token", s.token)
+	s.Server = httptest.NewServer(mux)
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s
+}
+
+func (s *tracker) write(w http.ResponseWriter, v any) {
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// token gives a new access token for the code, and for the refresh token that came with the last.
+func (s *tracker) token(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	grant := r.FormValue("grant_type")
+	s.grants[grant]++
+	old := fmt.Sprintf("refresh-token-%d", s.issued)
+	if grant == "refresh_token" && r.FormValue("refresh_token") != old {
+		s.t.Errorf("renewed with %q, want %q", r.FormValue("refresh_token"), old)
+	}
+	s.issued++
+	s.good = fmt.Sprintf("access-token-%d", s.issued)
+	w.Header().Set("Content-Type", "application/json")
+	s.write(w, map[string]any{"access_token": s.good, "token_type": "Bearer", "expires_in": 3600,
+		"refresh_token": fmt.Sprintf("refresh-token-%d", s.issued)})
+}
+
+// revoke takes the access token back.
+func (s *tracker) revoke() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.good = "none"
+}
+
+func (s *tracker) used(grant string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.grants[grant]
+}
+
+// browse opens a link as a browser does, and returns the address at which it ends.
+func browse(t *testing.T, link string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, link, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	resp, err := transport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return resp.Header.Get("Location")
+}
+
+var loginLink = regexp.MustCompile(`http://127\.0\.0\.1:\d+/authorize\?\S+`)
+
+// An owner logs in to an MCP server by a link in the chat. The token survives kill -9, is renewed
+// when the server does not take it any more, and shows nowhere.
+func TestLoginByLink(t *testing.T) {
+	t.Parallel()
+	s := newTracker(t)
+	w := newWorld(t, worldOptions{answer: followOrders})
+	w.configure(quiet + "\nowners = [7]\n[mcp.tracker]\nurl = \"" + s.URL + "/mcp\"\n")
+	p := w.start()
+	p.ready()
+	w.repeatUntil("the reason", 7, "/mcp", "it wants a login. An admin sends /mcp login tracker")
+	answer := w.reply(7, "/mcp login tracker")
+	link := loginLink.FindString(answer)
+	if link == "" {
+		t.Fatalf("there is no link in %q", answer)
+	}
+	address := browse(t, link)
+	w.wantReply(7, "/mcp code http://localhost:33418/callback?code=x&state=y",
+		"this is not the address of a login that I wait for")
+	w.wantReply(7, "/mcp code "+address, "I am logged in to tracker.")
+	count := func() {
+		t.Helper()
+		w.repeatUntil("the tool", 7, "DO mcp_tracker_count {}", "42 issues")
+	}
+	count()
+	p.kill()
+	s.revoke()
+	p = w.start()
+	p.ready()
+	w.repeat("a renewed token", func() bool { return s.used("refresh_token") > 0 })
+	count()
+	codes, renewed := s.used("authorization_code"), s.used("refresh_token")
+	if codes != 1 || renewed != 1 {
+		t.Errorf("%d logins and %d renewals, want one each", codes, renewed)
+	}
+	w.repeatUntil("a message without the token", 7, "the token is access-token-2", "I have withheld")
+	info, err := os.Stat(filepath.Join(w.home, "mcp", "tracker.login"))
+	if err != nil || info.Mode().Perm()&^fs.FileMode(0o600) != 0 {
+		t.Errorf("the file of the login: %v, %v", info, err)
+	}
+	for _, text := range w.texts(7) {
+		if strings.Contains(text, "access-token") || strings.Contains(text, "refresh-token") {
+			t.Errorf("a message shows a token: %q", text)
+		}
+	}
+	if log := p.newest(); strings.Contains(log, "access-token") {
+		t.Errorf("the log shows a token:\n%s", log)
+	}
+	w.wantReply(7, "/mcp logout tracker", "I have deleted the tokens")
+}
+
+// repeatUntil says text in a chat until an answer has want in it: what it asks for takes a while.
+func (w *world) repeatUntil(what string, chat int64, text, want string) {
+	w.t.Helper()
+	for range 1000 {
+		if strings.Contains(w.reply(chat, text), want) {
+			return
+		}
+	}
+	w.t.Fatalf("%s did not come: want %q in the answer to %q", what, want, text)
+}
+
+// A server can't send the gateway to an address of the internal network for a login, unless the
+// configuration allows that host.
+func TestLoginElsewhere(t *testing.T) {
+	t.Parallel()
+	inner := newTracker(t)
+	var outer *httptest.Server
+	outer = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/.well-known/oauth-protected-resource") {
+			w.Header().Set("Content-Type", "application/json")
+			inner.write(w, map[string]any{"resource": outer.URL + "/mcp",
+				"authorization_servers": []string{inner.URL}})
+			return
+		}
+		http.Error(w, "who are you?", http.StatusUnauthorized)
+	}))
+	t.Cleanup(func() {
+		outer.CloseClientConnections()
+		outer.Close()
+	})
+	w := newWorld(t, worldOptions{answer: followOrders})
+	server := "url = \"" + outer.URL + "/mcp\"\n"
+	w.configure(quiet + "\nowners = [7]\n[mcp.strict]\n" + server + "[mcp.open]\n" + server +
+		"login_hosts = [\"" + strings.TrimPrefix(inner.URL, "http://") + "\"]\n")
+	w.run()
+	w.wantReply(7, "/mcp login strict", "refused to connect")
+	w.wantReply(7, "/mcp login open", inner.URL+"/authorize")
+}
