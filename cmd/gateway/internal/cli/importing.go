@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -83,7 +82,7 @@ func (i importing) run(cmd *cobra.Command, cfg *config.Config, source *importer.
 		if err := i.people(cmd.Context(), cfg, &t); err != nil {
 			return err
 		}
-		return i.withFolders(cfg, t, func(t importer.Target) (err error) {
+		return withFolders(cfg, t, func(t importer.Target) (err error) {
 			items, err = source.Move(cmd.Context(), t, i.dry)
 			return err
 		})
@@ -99,21 +98,13 @@ func (i importing) run(cmd *cobra.Command, cfg *config.Config, source *importer.
 func withStopped(
 	ctx context.Context, cfg *config.Config, dry bool, fn func(*store.DB) error,
 ) error {
-	path, opts := cfg.Store.Path(), &store.Options{}
 	if dry {
-		opts.Shared = true
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			dir, err := os.MkdirTemp("", "gateway-import-")
-			if err != nil {
-				return err
-			}
-			defer os.RemoveAll(dir)
-			path, opts.Shared = filepath.Join(dir, "gateway.db"), false
-		}
-	} else if err := os.MkdirAll(cfg.Gateway.Home, 0o700); err != nil {
+		return withData(ctx, func() (*config.Config, error) { return cfg, nil }, fn)
+	}
+	if err := os.MkdirAll(cfg.Gateway.Home, 0o700); err != nil {
 		return app.InHome(cfg.Gateway.Home, err)
 	}
-	db, err := store.Open(ctx, path, app.Migrations(), opts)
+	db, err := store.Open(ctx, cfg.Store.Path(), app.Migrations(), &store.Options{})
 	if errors.Is(err, store.ErrLocked) {
 		return fmt.Errorf("a gateway is running in %s: stop it, import, and start it again",
 			cfg.Gateway.Home)
@@ -227,58 +218,26 @@ func whose(people []gate.Person) string {
 	return ask + ": " + strings.Join(choices, ", ")
 }
 
-// withFolders calls fn with t and the folders of the gateway. In a dry run empty ones stand for
-// those that are not there.
-func (i importing) withFolders(
+// withFolders calls fn with t and the folders of the gateway.
+func withFolders(
 	cfg *config.Config, t importer.Target, fn func(importer.Target) error,
 ) error {
-	scopes, done, err := i.folder(app.MemoryFolder(cfg))
+	scopes, err := openFolder(app.MemoryFolder(cfg))
 	if err != nil {
 		return app.InHome(cfg.Gateway.Home, err)
 	}
-	defer done()
-	shared, done, err := i.shared(cfg)
+	defer scopes.Close()
+	shared, err := app.OpenShared(cfg, slog.Default())
 	if err != nil {
 		return app.InHome(cfg.Gateway.Home, err)
 	}
-	defer done()
+	defer shared.Close()
 	t.Memory, t.Documents = memory.New(t.DB, scopes, nil), document.New(shared, scopes, nil)
 	t.History = func(scope memory.Scope) *docversion.Tree {
 		_, tree := historyOf(cfg, t.DB, scope)
 		return tree
 	}
 	return fn(t)
-}
-
-// shared opens the folder of what is shared. A dry run makes none, and moves nothing into it.
-func (i importing) shared(cfg *config.Config) (root *os.Root, done func(), err error) {
-	if !i.dry {
-		if err := app.PrepareShared(cfg); err != nil {
-			return nil, nil, err
-		}
-	} else if _, err := os.Stat(app.SharedFolder(cfg)); errors.Is(err, fs.ErrNotExist) {
-		return i.folder(cfg.Gateway.Workspace)
-	}
-	return i.folder(app.SharedFolder(cfg))
-}
-
-// folder opens a folder of the gateway. done closes it.
-func (i importing) folder(dir string) (root *os.Root, done func(), err error) {
-	remove := func() {}
-	if _, err := os.Stat(dir); i.dry && errors.Is(err, fs.ErrNotExist) {
-		if dir, err = os.MkdirTemp("", "gateway-import-"); err != nil {
-			return nil, nil, err
-		}
-		remove = func() { _ = os.RemoveAll(dir) } // it is empty, and the system's to remove
-	}
-	if root, err = openFolder(dir); err != nil {
-		remove()
-		return nil, nil, err
-	}
-	return root, func() {
-		_ = root.Close() // nothing was written through it that is not on the disk
-		remove()
-	}, nil
 }
 
 // report prints what became of everything.
