@@ -164,9 +164,11 @@ func TestStatusLine(t *testing.T) {
 		w.tools(act("look", tool.Pure, always("seen")), act("set", tool.Once, set))
 		w.model.Queue(uses("look", "set"), llmtest.Say("answer"))
 		w.start()
+		began := time.Now()
 		w.say("a", "hello")
 		w.wantQuiet()
-		status := bus.Progress{To: at("a"), Stream: "1.0", Status: "Using look, set …"}
+		status := bus.Progress{To: at("a"), Stream: "1.0",
+			Status: "🔧 using look, using set", Since: began}
 		wantProgress(t, seen(), []bus.Progress{status, {To: at("a"), Stream: "1.0", Ended: true}})
 		if got := w.outbox("a")[0].Stream; got != "1.0" {
 			t.Errorf("the answer ends the preview %q, want that with the status line", got)

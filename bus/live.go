@@ -1,16 +1,20 @@
 package bus
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // A Progress is the current text of an unfinished answer. It may be lost.
 type Progress struct {
 	To      Address
-	Stream  string // as in the OutboundMessage that will replace it
-	ReplyTo string // as in the OutboundMessage that will replace it
-	Text    string // the whole answer so far, as Markdown
-	Status  string // what the agent is doing, one line, or ""
-	Ended   bool   // only the OutboundMessage of this stream follows
-	Void    bool   // with Ended: not even the OutboundMessage follows; the answer was stopped
+	Stream  string    // as in the OutboundMessage that will replace it
+	ReplyTo string    // as in the OutboundMessage that will replace it
+	Text    string    // the whole answer so far, as Markdown
+	Status  string    // what the agent is doing, in one line or in several of Markdown, or ""
+	Since   time.Time // with Status: since when; zero: unknown
+	Ended   bool      // only the OutboundMessage of this stream follows
+	Void    bool      // with Ended: not even the OutboundMessage follows; the answer was stopped
 }
 
 // Live passes on the newest [Progress] of each stream. Publish never waits: it replaces the

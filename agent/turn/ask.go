@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"gateway/agent/activity"
 	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/observe"
@@ -128,6 +129,7 @@ type preview struct {
 	costs
 	woken   bool   // the turn was suspended and continues
 	partial string // beginning of an answer that hit the output limit
+	log     activity.Log
 
 	mu   sync.Mutex // also guards against the timer of live
 	live *live      // nil: no preview
@@ -162,8 +164,9 @@ func (t *preview) show(text, status string) {
 	if l == nil || l.over {
 		return
 	}
-	l.newest.Text, l.newest.Status = text, status
+	l.newest.Text, l.newest.Status, l.newest.Since = text, status, time.Time{}
 	if status != "" {
+		l.newest.Since = now
 		t.publish(now)
 		return
 	}
@@ -177,6 +180,13 @@ func (t *preview) show(text, status string) {
 	case !l.due:
 		l.due = true
 		l.timer.Reset(wait)
+	}
+}
+
+// showCalls shows that calls begin.
+func (t *preview) showCalls(calls ...llm.ToolCall) {
+	if status := t.log.Add(t.settings.Activity, calls); status != "" {
+		t.show(t.partial, status)
 	}
 }
 

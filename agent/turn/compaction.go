@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 
+	"gateway/agent/activity"
 	"gateway/agent/background"
 	"gateway/agent/llm"
 	"gateway/agent/modelcall"
@@ -118,7 +119,9 @@ func (t *conversation) compactOlder(ctx context.Context, need int) (bool, error)
 	if err != nil || len(entries) == 0 {
 		return false, err
 	}
-	t.show(t.partial, "Making notes …")
+	if t.settings.Activity != activity.Off {
+		t.show(t.partial, "📝 making notes")
+	}
 	moved, err := t.env.Summarizer.Compact(ctx, t.Session, before, entries, t.spender(), true)
 	if ctx.Err() != nil || errors.Is(err, policy.ErrHalted) || modelcall.IsSpent(err) {
 		return false, nil // the next model call returns the error

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"gateway/agent/activity"
 	"gateway/agent/attachment"
 	"gateway/agent/background"
 	"gateway/agent/llm"
@@ -115,6 +116,8 @@ type Settings struct {
 	Timeout       time.Duration // maximum duration of a turn; default 15 min
 	SpeechCost    float64       // of a second of transcribed sound, in dollars
 	Voice         string        // when answers are spoken, too; see package speech
+
+	Activity activity.Mode // how much of the work is shown; default activity.Compact
 
 	// Rules say which tool calls need approval; default none. People with the role Approver or a
 	// higher one, by default admins, can approve within ApprovalTime, by default 10 minutes.

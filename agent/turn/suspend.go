@@ -154,7 +154,7 @@ func (t *round) useGrant(ctx context.Context, c llm.ToolCall, q *question.Questi
 
 // runGranted makes an approved call.
 func (t *round) runGranted(ctx context.Context, c llm.ToolCall, q *question.Question) error {
-	t.show(t.partial, "Using "+c.Name+" …")
+	t.showCalls(c)
 	d, ok := t.call(ctx, c, q)
 	if !ok {
 		return nil

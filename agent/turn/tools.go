@@ -73,13 +73,11 @@ func (t *round) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 	if len(calls) == 0 {
 		return nil
 	}
-	names := make([]string, len(calls))
 	free := true
-	for i, c := range calls {
-		names[i] = c.Name
+	for _, c := range calls {
 		free = free && t.effect(c) == tool.Pure && t.foresee(c) != policy.Ask
 	}
-	t.show(t.partial, "Using "+strings.Join(names, ", ")+" …")
+	t.showCalls(calls...)
 	if !free || len(calls) == 1 {
 		for i, c := range calls {
 			if i > 0 && t.mailbox.HasNews() {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -20,8 +21,10 @@ type preview struct {
 	messages
 	stream  string
 	replyTo string
-	text    string // newest text
-	status  string // newest status
+	text    string    // newest text
+	status  string    // newest status
+	since   time.Time // when what status says began; or zero
+	elapsed string    // since then, as it is shown
 	ended   bool
 	stopped bool // ended, and no answer replaces it
 
@@ -94,7 +97,11 @@ func (v *display) applyUpdate(update *bus.Progress) {
 	}
 	p.replyTo, p.ended, p.stopped = update.ReplyTo, update.Ended, update.Void
 	if !update.Ended {
-		p.text, p.status = v.r.secrets.Load().safePrefix(update.Text), update.Status
+		secrets := v.r.secrets.Load()
+		p.text, p.status, p.since = secrets.safePrefix(update.Text), update.Status, update.Since
+		if secrets.foundIn(p.status) {
+			p.status = ""
+		}
 	}
 }
 
@@ -132,6 +139,7 @@ func (v *display) show(ctx, work context.Context) time.Duration {
 	if v.a.editor == nil && v.a.drafter == nil || p.failed || p.text == "" && p.status == "" {
 		return wait
 	}
+	p.tick(now)
 	limits := v.a.limits(v.to)
 	due := p.edited.Add(limits.EditInterval)
 	if p.edited.IsZero() {
@@ -261,6 +269,20 @@ func (v *display) endStopped(ctx context.Context) time.Duration {
 	return time.Millisecond
 }
 
+// tickEvery is how often the time is shown that the work has taken.
+const tickEvery = 4 * time.Second
+
+// tick notes for how long what the status says has been going on.
+func (p *preview) tick(now time.Time) {
+	p.elapsed = ""
+	if took := now.Sub(p.since).Truncate(tickEvery); !p.since.IsZero() && took > 0 {
+		p.elapsed = fmt.Sprintf(" · %.0f s", took.Seconds())
+		if took >= time.Minute {
+			p.elapsed = fmt.Sprintf(" · %d min", int(took.Minutes()))
+		}
+	}
+}
+
 // pieces returns the texts that the messages of p should have.
 func (p *preview) pieces(l channels.Limits) []string {
 	pieces := []string{p.text}
@@ -273,7 +295,10 @@ func (p *preview) pieces(l channels.Limits) []string {
 	if p.status == "" {
 		return pieces
 	}
-	status := "_" + p.status + "_"
+	status := "_" + p.status + p.elapsed + "_"
+	if strings.Contains(p.status, "`") { // a list of calls
+		status = p.status + p.elapsed
+	}
 	if len(pieces) == 0 || pieces[0] == "" {
 		return []string{status}
 	}

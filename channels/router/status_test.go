@@ -29,6 +29,30 @@ func TestStatus(t *testing.T) {
 	})
 }
 
+// How long the work takes is shown every few seconds. What is secret is not.
+func TestStatusSince(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.router.SetSecrets(router.Secrets{"sesame-open"})
+		p := bus.Progress{To: chatA, Stream: "s", Status: "counts", Since: time.Now()}
+		w.progress(p)
+		w.sleep(2 * time.Second)
+		w.wantRead(chatA, "_counts_")
+		w.sleep(9 * time.Second)
+		w.wantRead(chatA, "_counts · 8 s_")
+		w.sleep(2 * time.Minute)
+		w.wantRead(chatA, "_counts · 2 min_")
+		p.Status = "🔧 `look here`\n⚙️ `exec ls`"
+		w.progress(p)
+		w.sleep(2 * time.Second)
+		w.wantRead(chatA, "🔧 `look here`\n⚙️ `exec ls` · 2 min")
+		p.Status, p.Text = "⚙️ `exec sesame-open`", "I see."
+		w.progress(p)
+		w.sleep(2 * time.Second)
+		w.wantRead(chatA, "I see.")
+	})
+}
+
 // There is no room for a status line in a full message: the text goes first.
 func TestStatusWithoutRoom(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -171,6 +171,7 @@
 //	agent/modelcall       slots, budgets and costs of model calls; agent/observe measures them
 //	agent/attachment      what models learn of the files that people send
 //	agent/speech          says answers aloud
+//	agent/activity        what tools are doing, in a few words for people
 //	agent/heartbeat       for whom a heartbeat is
 //	agent/turn            the work on one answer
 //	agent/pool            the sessions under way: a worker each, or a suspended turn

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"gateway/agent"
+	"gateway/agent/activity"
 	"gateway/agent/pool"
 	"gateway/agent/turn"
 	"gateway/bus"
@@ -37,7 +38,7 @@ func (g *Gateway) agentSettings(cfg *config.Config) pool.Settings {
 			},
 			MaxRounds: cfg.Agent.MaxRounds, MaxTaskRounds: cfg.Agent.TaskRounds,
 			Timeout: cfg.Agent.TurnTimeout, SpeechCost: cfg.Transcription.PriceMinute / 60,
-			Voice: cfg.Media.Speech.Answers,
+			Voice: cfg.Media.Speech.Answers, Activity: activity.Mode(cfg.Agent.Activity),
 			Rules: newRules(cfg), Approver: bus.Role(cfg.Approvals.Approver),
 			ApprovalTime: cfg.Approvals.Timeout,
 		},

@@ -45,10 +45,11 @@ var imports = map[string]string{
 	"channels/supervisor":               "store channels",
 	"channels/media":                    "bus channels",
 
-	"agent/extract": "agent/extract/document agent/extract/picture agent/tools/shell/sandbox",
-	"agent/guard":   "",
-	"agent/policy":  "store bus",
-	"agent/audit":   "store bus",
+	"agent/extract":  "agent/extract/document agent/extract/picture agent/tools/shell/sandbox",
+	"agent/guard":    "",
+	"agent/policy":   "store bus",
+	"agent/audit":    "store bus",
+	"agent/activity": "agent/llm",
 	"agent/background": "store store/fault bus memory memory/document memory/version session " +
 		"agent/audit agent/budget agent/dream agent/llm agent/policy agent/prompt agent/question " +
 		"agent/schedule",
@@ -98,9 +99,10 @@ var imports = map[string]string{
 	"channels/channeltest/notifier":          "",
 	"channels/channeltest/faults":            "",
 
-	"agent/turn": "store store/fault bus memory memory/document session skills agent/attachment " +
-		"agent/background agent/budget agent/heartbeat agent/llm agent/modelcall agent/observe " +
-		"agent/policy agent/prompt agent/question agent/schedule agent/speech agent/tool",
+	"agent/turn": "store store/fault bus memory memory/document session skills " +
+		"agent/activity agent/attachment agent/background agent/budget agent/heartbeat " +
+		"agent/llm agent/modelcall agent/observe agent/policy agent/prompt " +
+		"agent/question agent/schedule agent/speech agent/tool",
 	"agent/pool": "store bus memory session agent/attachment agent/background agent/command " +
 		"agent/llm agent/prompt agent/question agent/turn",
 	"agent": "store store/fault bus memory memory/document memory/version session skills " +
@@ -121,8 +123,8 @@ var imports = map[string]string{
 	"cmd/gateway/internal/importer": "agent/llm agent/schedule bus channels/gate memory " +
 		"memory/document memory/version session store",
 	"cmd/gateway/internal/display": "",
-	"cmd/gateway/internal/app": "agent agent/attachment agent/audit agent/background agent/budget " +
-		"agent/command agent/extract agent/guard agent/heartbeat " +
+	"cmd/gateway/internal/app": "agent agent/activity agent/attachment agent/audit " +
+		"agent/background agent/budget agent/command agent/extract agent/guard agent/heartbeat " +
 		"agent/llm agent/llm/anthropic agent/llm/demo agent/llm/failover agent/llm/openai " +
 		"agent/policy agent/pool agent/question " +
 		"agent/schedule agent/speech agent/tool agent/tools/ask agent/tools/clock agent/tools/files " +

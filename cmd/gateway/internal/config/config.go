@@ -100,6 +100,8 @@ type Agent struct {
 	// QueueMode says what becomes of a message that comes during a turn.
 	QueueMode string `koanf:"queue_mode" allowed:"steer followup collect interrupt" live:"yes"`
 	Waiting   int    `koanf:"waiting" min:"1" live:"yes"` // messages waiting in one session
+	// Activity says how much of the work is shown while an answer is under way.
+	Activity string `koanf:"activity" allowed:"off compact full" live:"yes"`
 
 	Undecided bool `koanf:"-"` // whether nothing says which model answers; then the demo does
 }
