@@ -18,21 +18,21 @@ import (
 	"gateway/channels/terminal/screen"
 )
 
-// ErrLost reports that the connection to the gateway ended.
-var ErrLost = errors.New("the gateway has stopped, or ended the connection")
+// ErrLost reports that the connection to the gateway was closed.
+var ErrLost = errors.New("the gateway has stopped or closed the connection")
 
-// ErrAsks reports that there is no answer yet, since the agent asks something itself.
+// ErrAsks reports that there is no answer yet because the agent asks a question itself.
 var ErrAsks = errors.New("the agent waits for your answer or decision: see above, and send it " +
 	"with gateway chat -m")
 
-// errUnanswered reports that somebody has ended the chat before the answer was there.
-var errUnanswered = errors.New("ended before the answer was there")
+// errUnanswered reports that a person has ended the chat before the answer arrived.
+var errUnanswered = errors.New("ended before the answer arrived")
 
-// askAgain is how soon it is found out again whether the agent has asked something.
+// askAgain is the time between two checks whether the agent has asked something.
 const askAgain = 100 * time.Millisecond
 
-// chatLines talks to the gateway at the other end of conn for s, until the input ends, ctx ends, or
-// the connection is lost (ErrLost). It closes conn.
+// chatLines connects s to the gateway through conn, until the input ends, ctx is done, or the
+// connection is lost (ErrLost). It closes conn.
 func chatLines(ctx context.Context, conn net.Conn, s *Screen) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -42,7 +42,7 @@ func chatLines(ctx context.Context, conn net.Conn, s *Screen) error {
 	frames, lines, said := make(chan frame), make(chan string), make(chan frame)
 	wg.Go(func() { readFrames(ctx, conn, frames) })
 	wg.Go(func() { writeFrames(ctx, conn, said) })
-	go readInput(ctx, s, lines) // ends with the input, which may outlive us
+	go readInput(ctx, s, lines) // ends with the input, perhaps after chatLines
 	c := &conversation{screen: s, own: make(map[string]bool), growing: make(map[string]string)}
 	for {
 		out, first := c.outgoing(said)
@@ -70,7 +70,7 @@ func chatLines(ctx context.Context, conn net.Conn, s *Screen) error {
 				return nil
 			}
 			if len(line) > maxText {
-				return fmt.Errorf("terminal: a message of %d bytes is too long; %d is the most",
+				return fmt.Errorf("terminal: a message of %d bytes is too long; the maximum is %d",
 					len(line), maxText)
 			}
 			c.say(line)
@@ -78,7 +78,7 @@ func chatLines(ctx context.Context, conn net.Conn, s *Screen) error {
 	}
 }
 
-// readFrames passes on what the gateway writes, and closes frames when the connection ends.
+// readFrames passes on frames from the gateway. It closes frames when the connection ends.
 func readFrames(ctx context.Context, conn net.Conn, frames chan<- frame) {
 	defer close(frames)
 	for lines := newLines(conn); lines.Scan(); {
@@ -94,7 +94,7 @@ func readFrames(ctx context.Context, conn net.Conn, frames chan<- frame) {
 	}
 }
 
-// writeFrames writes what is said. If it can't, it ends the connection.
+// writeFrames writes frames to the gateway. If that fails, it closes the connection.
 func writeFrames(ctx context.Context, conn net.Conn, said <-chan frame) {
 	for {
 		select {
@@ -132,20 +132,20 @@ func newLines(conn net.Conn) *bufio.Scanner {
 	return lines
 }
 
-// A conversation is what one screen knows of it.
+// A conversation is the state of the conversation on one screen.
 type conversation struct {
 	screen  *Screen
-	queue   []frame           // to be written
-	own     map[string]bool   // what was said and is not answered, by id: whether it is not taken
-	asks    bool              // the agent has asked something itself since
-	later   <-chan time.Time  // when to find out again whether it has; nil: that is known
-	growing map[string]string // what messages say that are not complete, by id
+	queue   []frame           // frames to write
+	own     map[string]bool   // own unanswered messages by id; true: the gateway has not stored it yet
+	asks    bool              // the agent has asked something since
+	later   <-chan time.Time  // when to check whether it has; nil: known
+	growing map[string]string // texts of incomplete messages, by id
 }
 
-// waits reports whether something said has no answer yet.
+// waits reports whether an own message has no answer yet.
 func (c *conversation) waits() bool { return len(c.own) > 0 && !c.asks }
 
-// outgoing returns said and what to write there, or nil if there is nothing to write.
+// outgoing returns said and the next frame to write, or nil if there is none.
 func (c *conversation) outgoing(said chan<- frame) (chan<- frame, frame) {
 	if len(c.queue) == 0 {
 		return nil, frame{}
@@ -156,11 +156,11 @@ func (c *conversation) outgoing(said chan<- frame) (chan<- frame, frame) {
 func (c *conversation) say(line string) {
 	id := rand.Text()
 	c.own[id], c.asks = true, false
-	// Only what fits on a line was meant as a command: the rest may be a log or a letter.
+	// Only a single line can be a command. Several lines may be a log or a letter.
 	c.queue = append(c.queue, frame{ID: id, Text: line, Literal: strings.Contains(line, "\n")})
 }
 
-// lost returns what the end of the connection means.
+// lost returns the error for a lost connection.
 func (c *conversation) lost(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return c.unanswered()
@@ -173,7 +173,7 @@ func (c *conversation) lost(ctx context.Context) error {
 	return ErrLost
 }
 
-// unanswered returns what the end of ctx means.
+// unanswered returns the error when ctx is done.
 func (c *conversation) unanswered() error {
 	if c.screen.once && len(c.own) > 0 {
 		return errUnanswered
@@ -181,7 +181,7 @@ func (c *conversation) unanswered() error {
 	return nil
 }
 
-// take shows what f says.
+// take shows the frame f.
 func (c *conversation) take(f frame) error {
 	switch {
 	case f.State != nil:
@@ -209,8 +209,8 @@ func (c *conversation) take(f frame) error {
 	return nil
 }
 
-// complete prints a message that is complete. If only one answer is wanted, everything else is not
-// for standard output.
+// complete prints a complete message. If only one answer is wanted, other messages don't go to
+// standard output.
 func (c *conversation) complete(f frame) error {
 	answered := false
 	for _, id := range f.Answers {
@@ -219,7 +219,7 @@ func (c *conversation) complete(f frame) error {
 		delete(c.own, id)
 	}
 	if !answered && len(c.own) > 0 {
-		c.queue = append(c.queue, frame{Want: wantState}) // it may be a question
+		c.queue = append(c.queue, frame{Want: wantState}) // the message may be a question
 	}
 	var out io.Writer = c.screen
 	if c.screen.once && !answered {
@@ -228,7 +228,7 @@ func (c *conversation) complete(f frame) error {
 	return c.print(out, append(slices.Clone(f.Parts), f.ID))
 }
 
-// print prints what some messages say.
+// print prints the texts of messages.
 func (c *conversation) print(out io.Writer, ids []string) error {
 	for _, id := range ids {
 		text, known := c.growing[id]

@@ -15,16 +15,17 @@ import (
 	"gateway/channels/terminal/screen"
 )
 
-// A link is a screen's connection to the gateway. When it is lost the link connects again, and says
-// again what the gateway may not have stored: it knows the messages by their ids.
+// A link is a screen's connection to the gateway. It reconnects when the connection is lost, and
+// sends again what the gateway may not have stored. The gateway recognises repeated messages by
+// their ids.
 type link struct {
 	dial func(context.Context) (net.Conn, error)
 	show func(tea.Msg)
-	wake chan struct{} // has a token when there is something to write
+	wake chan struct{} // receives a token when there is something to write
 
 	mu    sync.Mutex
-	queue []frame // to be written
-	open  []frame // messages that are not known to be stored
+	queue []frame // frames to write
+	open  []frame // messages that may not be stored yet
 }
 
 var _ screen.Gateway = (*link)(nil)
@@ -61,20 +62,21 @@ func (l *link) signal() {
 	}
 }
 
-// How soon a lost connection is tried again.
+// Intervals between attempts to reconnect.
 const (
 	firstDial = 200 * time.Millisecond
 	lastDial  = 2 * time.Second
 )
 
-// run connects until ctx ends or the gateway is known to stop. conn is the first connection.
+// run keeps the link connected until ctx is done or the gateway is stopping. conn is the first
+// connection.
 func (l *link) run(ctx context.Context, conn net.Conn) {
 	for {
 		l.talk(ctx, conn)
 		if ctx.Err() != nil {
 			return
 		}
-		l.show(screen.Lost{Reason: "The gateway has stopped. I connect again when it is back."})
+		l.show(screen.Lost{Reason: "The gateway has stopped. I will reconnect when it is back."})
 		wait := firstDial
 		for {
 			var err error
@@ -94,7 +96,7 @@ func (l *link) run(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// talk reads and writes until the connection or ctx ends.
+// talk reads and writes until the connection ends or ctx is done.
 func (l *link) talk(ctx context.Context, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -112,7 +114,7 @@ func (l *link) talk(ctx context.Context, conn net.Conn) {
 	conn.Close()
 }
 
-// write writes what is in the queue. If it can't, it ends the connection.
+// write writes the queued frames. If that fails, it closes the connection.
 func (l *link) write(ctx context.Context, conn net.Conn) {
 	for {
 		select {
@@ -133,7 +135,7 @@ func (l *link) write(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// hear passes on what the gateway sends.
+// hear handles a frame from the gateway.
 func (l *link) hear(f frame) {
 	switch {
 	case f.Taken:

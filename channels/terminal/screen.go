@@ -19,48 +19,49 @@ import (
 	"gateway/channels/terminal/screen"
 )
 
-// A Screen is where a person types and reads, or a pipe in the place of one. Log lines may be
-// written to it at any time.
+// A Screen is where a person types and reads, or a pipe in place of one. Log lines may be written
+// to it at any time.
 type Screen struct {
 	opts  ScreenOptions
 	in    *os.File
 	tty   *os.File // out as a file
 	out   io.Writer
-	notes io.Writer     // for what is not the answer
-	full  bool          // it is drawn: see package screen
+	notes io.Writer     // for everything but the answer
+	full  bool          // the screen is drawn: see package screen
 	once  bool          // the input is one message, and the output its answer
-	paced bool          // a line is read when the one before it is answered
-	lines *bufio.Reader // of a screen that is not drawn
+	paced bool          // read a line only after the previous one is answered
+	lines *bufio.Reader // for a screen that is not drawn
 
 	mu      sync.Mutex
-	program *tea.Program // nil unless it runs
+	program *tea.Program // nil unless it is running
 }
 
 // ScreenOptions are the optional settings of a [Screen]. The zero value is ready for use.
 type ScreenOptions struct {
-	// History is the path of the file that keeps what was sent.
+	// History is the path of the file that stores sent messages.
 	History string
 
-	// Owned says that the gateway ends with the chat, unless the person keeps it running.
+	// Owned says that the gateway ends with the chat unless the person keeps it running.
 	Owned bool
 
-	// Message is what is said, instead of what the input has. The screen shows its answer and ends.
+	// Message is sent instead of the input. The screen shows its answer and ends.
 	Message string
 
-	// Lines says that each line of an input that is not typed is a message. Else all of it is one.
+	// Lines says that each line of an input that is not a terminal is a message. Otherwise the
+	// whole input is one message.
 	Lines bool
 }
 
-// IsTerminal reports whether a person sits at both ends.
+// IsTerminal reports whether both files are terminals.
 func IsTerminal(in, out *os.File) bool {
 	return term.IsTerminal(int(in.Fd())) && term.IsTerminal(int(out.Fd()))
 }
 
-// ErrEmpty reports that an input has no message.
-var ErrEmpty = errors.New("there is no message: write it behind -m, or into standard input")
+// ErrEmpty reports an empty input.
+var ErrEmpty = errors.New("there is no message: write it after -m, or to standard input")
 
 // NewScreen returns a Screen on in and out. On a terminal it is drawn, unless the terminal can show
-// nothing but lines. An input that is not typed is read to its end.
+// only lines. It reads other inputs to their end.
 func NewScreen(in, out *os.File, opts ScreenOptions) (*Screen, error) {
 	s := newPipe(in, out)
 	s.opts, s.in, s.tty, s.notes = opts, in, out, os.Stderr
@@ -85,13 +86,12 @@ func NewScreen(in, out *os.File, opts ScreenOptions) (*Screen, error) {
 	return s, nil
 }
 
-// newPipe returns a Screen of which each line is a message, and that shows answers when they are
-// complete.
+// newPipe returns a Screen that treats each line as a message and shows complete answers.
 func newPipe(in io.Reader, out io.Writer) *Screen {
 	return &Screen{out: out, notes: io.Discard, paced: true, lines: bufio.NewReader(in)}
 }
 
-// Write implements [io.Writer]. What is written ends with a newline.
+// Write implements [io.Writer]. Each write must end with a newline.
 func (s *Screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	program := s.program
@@ -103,21 +103,21 @@ func (s *Screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Drawn reports whether the screen is drawn, so that nothing else may write on its terminal.
+// Drawn reports whether the screen is drawn. Then nothing else may write to its terminal.
 func (s *Screen) Drawn() bool { return s.full }
 
-// Greets reports whether a person wants a greeting as the first line.
+// Greets reports whether to print a greeting for a person first.
 func (s *Screen) Greets() bool { return !s.full && !s.paced }
 
-// Chat talks to the gateway for the person at s, until the input ends, the person leaves or ctx
-// ends. dial connects to the gateway. A screen that is drawn connects again when the connection is
-// lost; others end with ErrLost. stays reports that the gateway is to go on without the chat.
+// Chat connects the person at s to the gateway until the input ends, the person leaves or ctx is
+// done. dial connects to the gateway. A drawn screen reconnects when the connection is lost; others
+// return ErrLost. stays reports that the gateway should continue without the chat.
 func (s *Screen) Chat(
 	ctx context.Context, dial func(context.Context) (net.Conn, error),
 ) (stays bool, err error) {
 	conn, err := dial(ctx)
 	if errors.Is(err, errNobody) || err != nil && ctx.Err() != nil {
-		return false, nil // the gateway stops
+		return false, nil // the gateway is stopping
 	}
 	if err != nil {
 		return false, err
@@ -128,7 +128,7 @@ func (s *Screen) Chat(
 	return s.draw(ctx, conn, dial)
 }
 
-// draw is Chat for a screen that is drawn.
+// draw is Chat for a drawn screen.
 func (s *Screen) draw(
 	ctx context.Context, conn net.Conn, dial func(context.Context) (net.Conn, error),
 ) (stays bool, err error) {
@@ -170,7 +170,7 @@ func (s *Screen) draw(
 	return model.Stays(), nil
 }
 
-// A canvas is a terminal that tells when the prompt was drawn on it for the first time.
+// A canvas is a terminal that reports when the prompt was drawn for the first time.
 type canvas struct {
 	*os.File
 	once  sync.Once
@@ -186,7 +186,7 @@ func (c *canvas) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// readLine returns the next message: a line that is not blank, or all of the input.
+// readLine returns the next message: a non-blank line, or the whole input.
 func (s *Screen) readLine() (string, error) {
 	if s.once {
 		return strings.TrimSpace(s.opts.Message), io.EOF
@@ -200,7 +200,7 @@ func (s *Screen) readLine() (string, error) {
 	}
 }
 
-// clean returns text without what could change a terminal: models repeat what strangers wrote.
+// clean removes what could change a terminal from text, because models repeat untrusted text.
 func clean(text string) string {
 	text = strings.ReplaceAll(text, "\t", "    ")
 	return strings.Map(func(r rune) rune {

@@ -2,5 +2,5 @@
 
 package terminal
 
-// usesTerm says that the system describes its terminals in the variable TERM.
+// usesTerm says whether the variable TERM describes terminals on this system.
 const usesTerm = true

@@ -1,9 +1,9 @@
 // Package terminal lets the person at the machine talk to the agent.
 //
-// A [Channel] is one conversation that any number of screens show: that of the
-// gateway itself, if it runs on a terminal, and those of "gateway chat", which come through a
-// Unix socket in the gateway's home. [Chat] is the other end, the same for both. Who can
-// open the socket is the owner; its folder is closed to others.
+// A [Channel] is one conversation that any number of screens show: the screen of the gateway
+// itself, if it runs on a terminal, and those of "gateway chat", which connect through a Unix
+// socket in the gateway's home. [Screen.Chat] is the other end for both. Whoever can open the
+// socket is the owner; its folder is closed to others.
 //
 // The package owns no tables.
 package terminal
@@ -29,45 +29,47 @@ import (
 	"gateway/channels/terminal/screen"
 )
 
-// Sender is the platform id of the person at the terminal, and MainChat the conversation.
+// Sender is the platform id of the person at the terminal, and MainChat that of the conversation.
 const (
 	Sender   = "local"
 	MainChat = "main"
 )
 
-// A frame is what goes over a connection, a line of JSON each.
+// A frame is one line of JSON on a connection.
 type frame struct {
-	// ID names a message: the screen's own ones by the screen, ours by us.
+	// ID identifies a message. Screens choose the ids of their messages, the gateway those of its
+	// own.
 	ID string `json:"id"`
-	// From a screen: the message. To it: the text that the message called ID has now.
+	// From a screen: the text of a message. To a screen: the current text of the message ID.
 	Text string `json:"text,omitempty"`
-	// To a screen: the message of its own called ID is in the inbox.
+	// To a screen: its message ID is stored in the inbox.
 	Taken bool `json:"taken,omitempty"`
-	// To a screen: the message called ID is complete, and those called Parts, which are its earlier
-	// parts. It answers those called Answers.
+	// To a screen: the message ID is complete, and so are its earlier parts, Parts. It answers the
+	// messages Answers.
 	Done    bool     `json:"done,omitempty"`
 	Parts   []string `json:"parts,omitempty"`
 	Answers []string `json:"answers,omitempty"`
-	// To a screen: Text is what was said at another one.
+	// To a screen: Text is a message from another screen.
 	Said bool `json:"said,omitempty"`
-	// From a screen: Text is not a command, whatever it begins with.
+	// From a screen: Text is not a command, even if it begins with a slash.
 	Literal bool `json:"literal,omitempty"`
-	// To a screen: what is below the message called ID.
+	// To a screen: the buttons below the message ID.
 	Buttons []screen.Button `json:"buttons,omitempty"`
 
-	// From a screen: a question, wantState or wantFiles, which Text belongs to. To it: the answer.
+	// From a screen: a request, wantState or wantFiles, with Text as its argument. To a screen: the
+	// answer.
 	Want  string        `json:"want,omitempty"`
 	State *screen.State `json:"state,omitempty"`
 	Files []string      `json:"files,omitempty"`
 }
 
-// What a screen may ask for.
+// Requests of a screen.
 const (
 	wantState = "state"
-	wantFiles = "files" // those whose names begin with Text
+	wantFiles = "files" // files whose names begin with Text
 )
 
-// A State is what a screen shows of the gateway, and the others are its parts.
+// A State is what a screen shows of the gateway. The other types are its parts.
 type (
 	State    = screen.State
 	Account  = screen.Account
@@ -75,23 +77,23 @@ type (
 	Command  = screen.Command
 )
 
-// A Host tells screens about the gateway. Its methods may be called concurrently.
+// A Host gives screens information about the gateway. Its methods must be safe for concurrent use.
 type Host interface {
 	// State describes the gateway and the conversation at the terminal.
 	State(ctx context.Context) (*State, error)
 
-	// Files returns the names of files that a message can mention, which begin with prefix.
+	// Files returns the names of files that begin with prefix and that a message can mention.
 	Files(prefix string) []string
 }
 
-// maxText is the longest message from a screen, and maxLine the longest frame, in bytes. JSON may
-// need six bytes for one.
+// maxText is the maximum length of a message from a screen, and maxLine that of a frame, in bytes.
+// JSON may need six bytes for one.
 const (
 	maxText = screen.MaxText
 	maxLine = 8 * maxText
 )
 
-// errNobody reports that no screen is there any more, because the gateway stops.
+// errNobody reports that no screen is left because the gateway is stopping.
 var errNobody = errors.New("no terminal is attached")
 
 // A Channel is the conversation at the terminal.
@@ -101,12 +103,12 @@ type Channel struct {
 	history string
 	log     *slog.Logger
 	local   chan net.Conn // screens in this process
-	done    chan struct{} // closed when no screen comes any more
+	done    chan struct{} // closed when no further screen can connect
 
 	mu      sync.Mutex
-	host    Host // nil until SetHost
+	host    Host // nil before SetHost
 	screens map[net.Conn]bool
-	changed chan struct{} // closed, and made anew, when a screen comes
+	changed chan struct{} // closed and replaced when a screen connects
 }
 
 var (
@@ -119,7 +121,7 @@ var (
 // Options are the optional settings of a [Channel]. The zero value is ready for use.
 type Options struct {
 	Socket  string       // path of the Unix socket; default none
-	History string       // path of the file in which screens keep what was typed; default none
+	History string       // path of the file in which screens store what was typed; default none
 	Logger  *slog.Logger // default discards
 }
 
@@ -134,7 +136,8 @@ func (c *Channel) Erase(context.Context, []string) error {
 	return nil
 }
 
-// New returns a Channel known to the gateway as name. A nil opts means the defaults.
+// New returns a Channel. name is the account's name in the gateway. If opts is nil, it uses the
+// defaults.
 func New(name string, opts *Options) *Channel {
 	o := Options{}
 	if opts != nil {
@@ -150,14 +153,14 @@ func New(name string, opts *Options) *Channel {
 	}
 }
 
-// SetHost sets what tells screens about the gateway.
+// SetHost sets the Host of the screens.
 func (c *Channel) SetHost(h Host) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.host = h
 }
 
-// Dial attaches a screen in this process, once Run is running.
+// Dial connects a screen in this process. Run must be running.
 func (c *Channel) Dial(ctx context.Context) (net.Conn, error) {
 	here, there := net.Pipe()
 	select {
@@ -170,9 +173,9 @@ func (c *Channel) Dial(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// Run implements [channels.Channel]. It ends only with ctx, and is called once: the gateway stops
-// with it. A socket that can't be opened is no reason to end the chat of the gateway itself. The
-// screens that are there at the end of ctx are shown what still comes.
+// Run implements [channels.Channel]. It ends only when ctx is done, because the gateway is
+// stopping, and must be called only once. If the socket can't be opened, the gateway's own chat
+// continues. Screens that are connected when ctx is done still get later messages.
 func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -200,10 +203,10 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	}
 }
 
-// acceptPause is how long a shortage, such as of file descriptors, is given to pass.
+// acceptPause is the pause after an error such as a shortage of file descriptors.
 const acceptPause = time.Second
 
-// accept takes the screens that come through l until ctx ends.
+// accept serves the screens that connect to l until ctx is done.
 func (c *Channel) accept(ctx context.Context, l net.Listener, serve func(net.Conn)) {
 	for {
 		conn, err := l.Accept()
@@ -222,8 +225,8 @@ func (c *Channel) accept(ctx context.Context, l net.Listener, serve func(net.Con
 	}
 }
 
-// listen opens the socket. What an earlier process has left of it is removed: the
-// store's lock says that that process is gone.
+// listen opens the socket. It removes an earlier process's socket: the lock of the store proves
+// that the process is gone.
 func listen(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -239,7 +242,7 @@ func listen(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// end closes the screens that are there.
+// end disconnects all screens.
 func (c *Channel) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -264,8 +267,8 @@ func (c *Channel) detach(conn net.Conn) {
 	conn.Close()
 }
 
-// serve takes the messages of one screen until it goes, or ctx ends. In that case the screen stays
-// as long as something is sent.
+// serve handles the messages of one screen until it disconnects or ctx is done. In the latter case
+// the screen stays connected as long as messages are sent.
 func (c *Channel) serve(ctx context.Context, in channels.Intake, conn net.Conn) {
 	defer context.AfterFunc(ctx, func() {
 		if conn.SetReadDeadline(time.Now()) != nil {
@@ -287,18 +290,18 @@ func (c *Channel) serve(ctx context.Context, in channels.Intake, conn net.Conn) 
 		case err == nil && f.Want != "":
 			err = c.tell(ctx, conn, f)
 		case err != nil || f.ID == "" || f.Text == "" || len(f.Text) > maxText:
-			c.log.WarnContext(ctx, "terminal sent a line that is no message", "err", err)
+			c.log.WarnContext(ctx, "terminal sent a line that is not a message", "err", err)
 			return
 		default:
 			err = c.publish(ctx, in, conn, f)
 		}
 		if err != nil {
-			return // the screen sees that nothing was taken
+			return // the screen sees that nothing was stored
 		}
 	}
 }
 
-// publish stores a message of a screen, and shows it to the others.
+// publish stores a message of a screen and shows it on the others.
 func (c *Channel) publish(
 	ctx context.Context, in channels.Intake, conn net.Conn, f frame,
 ) error {
@@ -308,7 +311,7 @@ func (c *Channel) publish(
 	}
 	err := in.Publish(ctx, channels.Batch{Messages: []bus.InboundMessage{m}})
 	if err != nil {
-		c.log.ErrorContext(ctx, "message not taken", "err", err)
+		c.log.ErrorContext(ctx, "message could not be stored", "err", err)
 		return err
 	}
 	if err := write(conn, frame{ID: f.ID, Taken: true}); err != nil {
@@ -318,7 +321,7 @@ func (c *Channel) publish(
 	return nil
 }
 
-// tell answers a question of a screen. What can't be told now is asked for again soon.
+// tell answers a request of a screen. If it fails, the screen asks again soon.
 func (c *Channel) tell(ctx context.Context, conn net.Conn, f frame) error {
 	c.mu.Lock()
 	host := c.host
@@ -341,7 +344,7 @@ func (c *Channel) tell(ctx context.Context, conn net.Conn, f frame) error {
 	return write(conn, answer)
 }
 
-// writeTime is how long a screen may take for a frame before it is given up.
+// writeTime is how long a screen may take to accept a frame before it is disconnected.
 const writeTime = 10 * time.Second
 
 func write(conn net.Conn, f frame) error {
@@ -356,7 +359,7 @@ func write(conn net.Conn, f frame) error {
 	return err
 }
 
-// Send implements [channels.Channel]. It waits until a screen is there.
+// Send implements [channels.Channel]. It waits until a screen is connected.
 func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 	var buttons []screen.Button
 	for _, b := range part.Buttons {
@@ -382,7 +385,7 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 // Edit implements [channels.Editor].
 func (c *Channel) Edit(_ context.Context, _ bus.Address, id, text string) error {
 	if !c.show(frame{ID: id, Text: text}, nil) {
-		// The screen that showed the beginning is gone: the text goes to the next one, whole.
+		// The screen with the beginning is gone: the next one gets the whole text.
 		return fmt.Errorf("terminal: edit: %w: %w", channels.ErrRefused, errNobody)
 	}
 	return nil
@@ -394,8 +397,8 @@ func (c *Channel) Finish(_ context.Context, _ bus.Address, ids, answers []string
 	c.show(frame{ID: ids[last], Done: true, Parts: ids[:last], Answers: answers}, nil)
 }
 
-// show writes f to all screens but one and reports whether some screen has it. One that is slow
-// keeps no other waiting for it.
+// show writes f to all screens but one, and reports whether any screen got it. A slow screen does
+// not delay the others.
 func (c *Channel) show(f frame, but net.Conn) bool {
 	c.mu.Lock()
 	screens := slices.Collect(maps.Keys(c.screens))
@@ -408,7 +411,7 @@ func (c *Channel) show(f frame, but net.Conn) bool {
 		}
 		wg.Go(func() {
 			if err := write(conn, f); err != nil {
-				conn.Close() // its reader ends with it
+				conn.Close() // ends its reader
 				return
 			}
 			shown.Store(true)
@@ -418,7 +421,7 @@ func (c *Channel) show(f frame, but net.Conn) bool {
 	return shown.Load()
 }
 
-// editInterval lets an answer flow without a write for each of its words.
+// editInterval makes an answer flow without a write for each word.
 const editInterval = 40 * time.Millisecond
 
 // Limits implements [channels.Limiter].

@@ -234,7 +234,7 @@ func TestGarbage(t *testing.T) {
 				s.says(line)
 				s.wantOver(true)
 				s.wantFrames()
-				if !strings.Contains(r.log.String(), "no message") {
+				if !strings.Contains(r.log.String(), "not a message") {
 					t.Errorf("log is %q", r.log.String())
 				}
 				other.says(`{"id":"2","text":"` + long + `"}`) // the longest

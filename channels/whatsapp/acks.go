@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// longestAck is the longest time that a message may take to be taken by WhatsApp, however often it
-// was tried.
+// longestAck is the longest time to wait for WhatsApp to accept a message, after any number of
+// attempts.
 const longestAck = 30 * time.Second
 
-// maxLate is how many messages are remembered that WhatsApp did not take in time.
+// maxLate is the maximum number of remembered messages that WhatsApp did not accept in time.
 const maxLate = 1024
 
-// acks says how long to wait until WhatsApp has taken a message. All chats of an account wait
-// meanwhile, because the client sends one message at a time. So a lost acknowledgement must not
-// cost much: the first try has the time first, with which even bad connections get along. Each
-// further try of the same message has twice the time of the one before, so that a slow connection
-// gets through. A second try shows nothing twice, because it has the same id. The methods may be
-// called concurrently.
+// acks determines how long to wait until WhatsApp has accepted a message. The client sends one
+// message at a time, so all chats of an account wait meanwhile, and a lost acknowledgement must not
+// cost much. The first attempt gets the time first, which is enough even on bad connections. Each
+// further attempt at the same message gets twice the time of the one before, so that a slow
+// connection succeeds. A repeated message has the same id and is shown only once. The methods are
+// safe for concurrent use.
 type acks struct {
 	first time.Duration
 
 	mu   sync.Mutex
-	late map[string]int // tries that were too late, by what was sent
+	late map[string]int // number of late attempts, by message key
 }
 
 func newAcks(first time.Duration) *acks {
 	return &acks{first: first, late: make(map[string]int)}
 }
 
-// wait returns how long the next try of a message may take.
+// wait returns the time limit of the next attempt at a message.
 func (a *acks) wait(key string) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -38,7 +38,7 @@ func (a *acks) wait(key string) time.Duration {
 	return min(wait, max(a.first, longestAck))
 }
 
-// tried notes what became of a try of a message.
+// tried records the result of an attempt at a message.
 func (a *acks) tried(key string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

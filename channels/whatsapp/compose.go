@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	_ "image/jpeg" // for the sizes of pictures
+	_ "image/jpeg" // to read the size of pictures
 	_ "image/png"
 	"io"
 	"strings"
@@ -21,7 +21,7 @@ import (
 	"gateway/channels/markup"
 )
 
-// compose returns the message for a part; a file is uploaded for it.
+// compose returns the message for a part. It uploads the part's file.
 func (s *session) compose(
 	ctx context.Context, to types.JID, part bus.Part,
 ) (*waE2E.Message, error) {
@@ -41,8 +41,8 @@ func (s *session) compose(
 	}}, nil
 }
 
-// quoting returns what makes a message a reply to the one with an id, or nil for "". Phones show
-// the quoted message as the reply has it with it.
+// quoting returns the context that makes a message a reply to the one with the given id, or nil for
+// "". The reply contains the quoted message, as phones show it.
 func (s *session) quoting(to types.JID, id string) *waE2E.ContextInfo {
 	if id == "" {
 		return nil
@@ -66,8 +66,8 @@ func (s *session) quoting(to types.JID, id string) *waE2E.ContextInfo {
 	}
 }
 
-// composeFile uploads a file and returns the message with it: what phones can show as a
-// picture, video or sound as that, the rest as a document.
+// composeFile uploads a file and returns the message with it: as a picture, video or sound if
+// phones can show it as such, otherwise as a document.
 func (s *session) composeFile(
 	ctx context.Context, f *bus.File, caption string, info *waE2E.ContextInfo,
 ) (*waE2E.Message, error) {
@@ -75,7 +75,7 @@ func (s *session) composeFile(
 	if err != nil {
 		return nil, fmt.Errorf("open the file: %w", err)
 	}
-	defer func() { _ = r.Close() }() // it was only read
+	defer func() { _ = r.Close() }() // only read, so errors don't matter
 	head := make([]byte, 512)
 	n, err := io.ReadFull(r, head)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
@@ -83,14 +83,14 @@ func (s *session) composeFile(
 	}
 	shape := shapeOf(f.Attachment, head[:n])
 	if caption != "" && (shape == "voice" || shape == "audio" || shape == "sticker") {
-		shape = "document" // the others have no caption
+		shape = "document" // other shapes have no caption
 	}
 	var size image.Config
 	if shape == "image" {
 		if _, err := r.Seek(0, io.SeekStart); err != nil {
 			return nil, fmt.Errorf("read the file: %w", err)
 		}
-		size, _, _ = image.DecodeConfig(r) // without it phones show it at first without its shape
+		size, _, _ = image.DecodeConfig(r) // without it phones first show a wrong shape
 	}
 	if _, err := r.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("read the file: %w", err)
@@ -106,12 +106,11 @@ func (s *session) composeFile(
 	return fileMessage(shape, f.Attachment, caption, size, up, info), nil
 }
 
-// media are the shapes whose keys are of another kind than their name says.
+// media maps shapes to their kind of keys, if its name differs.
 var media = map[string]string{"sticker": "image", "voice": "audio"}
 
-// shapeOf returns what a file is shown as: image, video, audio, voice, sticker or document. A
-// voice message that is not Opus in Ogg can't be played on all phones, a picture that is not
-// JPEG or PNG not be seen.
+// shapeOf returns how a file is shown: image, video, audio, voice, sticker or document. Some phones
+// can't play a voice message unless it is Opus in Ogg, or show a picture unless it is JPEG or PNG.
 func shapeOf(a bus.Attachment, head []byte) string {
 	kind, _, _ := strings.Cut(a.Type, ";")
 	opus := bytes.HasPrefix(head, []byte("OggS")) && bytes.Contains(head, []byte("OpusHead"))

@@ -10,18 +10,18 @@ import (
 	"gateway/channels"
 )
 
-// A content is what a message says to people.
+// A content is the readable content of a message.
 type content struct {
 	text    string
 	files   []bus.Attachment
-	context *waE2E.ContextInfo // what it replies to, whom it mentions; or nil
+	context *waE2E.ContextInfo // the quoted message and the mentions; or nil
 }
 
-// wrappers bounds how deep a message may be wrapped.
+// wrappers is the maximum depth of nested envelopes.
 const wrappers = 8
 
-// unwrap returns the message inside the envelopes that say how it is to be shown: for a time, once,
-// with a caption, as an edit.
+// unwrap returns the message inside the envelopes that say how to show it: for a limited time,
+// once, with a caption, as an edit.
 func unwrap(m *waE2E.Message) *waE2E.Message {
 	for range wrappers {
 		inner := (*waE2E.Message)(nil)
@@ -47,7 +47,7 @@ func unwrap(m *waE2E.Message) *waE2E.Message {
 	return m
 }
 
-// read returns what m says, and false if that is nothing: keys, reactions, and what we don't know.
+// read returns the content of m. It returns false for keys, reactions and unknown messages.
 func read(m *waE2E.Message) (content, bool) {
 	c, ok := readAny(unwrap(m))
 	c.text = strings.ToValidUTF8(c.text, "\uFFFD") // the sender's client may send any bytes
@@ -111,7 +111,7 @@ func readFile(m *waE2E.Message) (content, bool) {
 	return content{}, false
 }
 
-// readChoice reads what a person has chosen from a list or a row of buttons.
+// readChoice reads a choice from a list or a row of buttons.
 func readChoice(m *waE2E.Message) (content, bool) {
 	var c content
 	switch {
@@ -128,7 +128,7 @@ func readChoice(m *waE2E.Message) (content, bool) {
 	return c, c.text != ""
 }
 
-// readObject reads a message for which a label stands.
+// readObject reads a message that is replaced by a label.
 func readObject(m *waE2E.Message) (content, bool) {
 	var c content
 	switch {

@@ -17,14 +17,14 @@ import (
 	"gateway/channels/whatsapp/internal/sessionlock"
 )
 
-// A held store is the one that Run has open, and what else uses it meanwhile.
+// A held is the store that Run has open, with the other users of it.
 type held struct {
 	st          *storage
 	sessionLock *sessionlock.Lock
-	users       sync.WaitGroup // grows only while Channel.open is this one
+	users       sync.WaitGroup // no Add unless Channel.open is this one
 }
 
-// hold opens the store for a session, and lets Erase use it, too.
+// hold opens the store for a session, and lets Erase use it.
 func (c *Channel) hold(ctx context.Context, in channels.Intake) (*held, *session, error) {
 	select {
 	case c.opening <- struct{}{}:
@@ -55,7 +55,7 @@ func (c *Channel) hold(ctx context.Context, in channels.Intake) (*held, *session
 	return h, s, nil
 }
 
-// release closes what hold has opened, once nobody uses it.
+// release closes the store from hold once nobody uses it.
 func (c *Channel) release(h *held) error {
 	c.mu.Lock()
 	c.open = nil
@@ -64,10 +64,9 @@ func (c *Channel) release(h *held) error {
 	return h.st.close()
 }
 
-// Erase implements [channels.Eraser]. The client gets the keys of somebody who writes again from
-// WhatsApp, as it does with anybody new: their phone sends the message once more for that. Our
-// contacts on the phone, and who is in a group with us, may be told to the client again at any
-// time.
+// Erase implements [channels.Eraser]. If an erased person writes again, the client gets their keys
+// from WhatsApp as for a new person: their phone sends the message a second time. WhatsApp may send
+// the phone's contacts and the members of our groups to the client again at any time.
 func (c *Channel) Erase(ctx context.Context, chats []string) error {
 	select {
 	case c.opening <- struct{}{}:
@@ -81,7 +80,7 @@ func (c *Channel) Erase(ctx context.Context, chats []string) error {
 	return nil
 }
 
-// erase erases from the store of Run, or else opens it. It gives the token of opening back.
+// erase erases from Run's open store, or opens the store. It releases the token of opening.
 func (c *Channel) erase(ctx context.Context, chats []string) (err error) {
 	for _, chat := range chats {
 		c.recent.drop(chat)
@@ -93,13 +92,13 @@ func (c *Channel) erase(ctx context.Context, chats []string) (err error) {
 	}
 	c.mu.Unlock()
 	if h != nil {
-		<-c.opening // Run may end meanwhile, which waits for its users
+		<-c.opening // Run may end meanwhile; it waits for its users
 		defer h.users.Done()
 		return h.st.erase(ctx, chats, h.sessionLock.Alone)
 	}
 	defer func() { <-c.opening }()
 	if _, err := os.Stat(c.path); errors.Is(err, fs.ErrNotExist) {
-		return nil // it never was linked
+		return nil // it was never linked
 	}
 	st, err := openStore(ctx, c.path, c.log)
 	if err != nil {
@@ -109,8 +108,8 @@ func (c *Channel) erase(ctx context.Context, chats []string) (err error) {
 	return st.erase(ctx, chats, func(_ context.Context, f func() error) error { return f() })
 }
 
-// erase deletes what the client keeps about chats, while alone keeps it from its sessions, and
-// then rewrites the file, so that nothing is left in its free pages.
+// erase deletes what the client stores about chats. During that, alone keeps the client from its
+// sessions. Then it rewrites the file, so that nothing remains in free pages.
 func (st *storage) erase(
 	ctx context.Context, chats []string, alone func(context.Context, func() error) error,
 ) error {
@@ -143,18 +142,18 @@ func (st *storage) erase(
 	var busy, frames, moved int
 	err = st.db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved)
 	if err == nil && busy != 0 {
-		err = errors.New("the write-ahead log of the store is still read")
+		err = errors.New("the write-ahead log of the store still has a reader")
 	}
 	return err
 }
 
-// A subject is who or what is to be erased: a group, or a person by what is known of their names.
-// The zero subject is nothing.
+// A subject is a group or a person to erase, with the known names of the person. The zero subject
+// is nothing.
 type subject struct{ group, lid, phone string }
 
-// subject returns whom a chat is with: nobody if it is not a chat of WhatsApp, which has left
-// nothing here, or the account itself. It asks the client's own map, for what was erased from the
-// database the client may know still, and does not write again.
+// subject returns the other side of a chat. It returns the zero subject for a chat that is not on
+// WhatsApp and for the account itself. It asks the client's own map: the client may still hold what
+// was erased from the database, and does not write it again.
 func (st *storage) subject(ctx context.Context, chat string) (s subject, err error) {
 	j, err := parseChat(chat)
 	if err != nil {
@@ -206,8 +205,8 @@ func (s subject) erase(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-// The columns by which the client's tables say whose a row is, each after its table. Keys
-// are under the addresses of the Signal protocol.
+// These columns of the client's tables identify the owner of a row, each with its table. Keys are
+// stored by addresses of the Signal protocol.
 var (
 	aboutChats = [][2]string{{"chat_settings", "chat_jid"}, {"message_secrets", "chat_jid"},
 		{"retry_buffer", "chat_jid"}}
@@ -218,12 +217,13 @@ var (
 		{"sender_keys", "sender_id"}}
 )
 
-// eraseMarks deletes the rows that have a mark, which is a pattern for GLOB, in one of the columns.
+// eraseMarks deletes the rows in which one of the columns matches one of the marks, which are GLOB
+// patterns.
 func eraseMarks(ctx context.Context, tx *sql.Tx, marks []string, columns [][2]string) error {
 	for _, c := range columns {
 		var args []any
 		var where []string
-		for i, mark := range marks { // at once: nothing but this looks for them
+		for i, mark := range marks { // together, because each DELETE reads the whole table
 			args = append(args, mark)
 			where = append(where, fmt.Sprintf("%s GLOB $%d", c[1], i+1))
 		}
@@ -236,7 +236,7 @@ func eraseMarks(ctx context.Context, tx *sql.Tx, marks []string, columns [][2]st
 	return nil
 }
 
-// marks returns how a user of servers is called, on all of their devices.
+// marks returns the patterns for a user of servers, on all devices.
 func marks(user string, servers ...string) (list []string) {
 	for _, server := range servers {
 		if user != "" {
@@ -246,7 +246,7 @@ func marks(user string, servers ...string) (list []string) {
 	return list
 }
 
-// keyMarks returns under what the keys of such a user are.
+// keyMarks returns the patterns under which the keys of such a user are stored.
 func keyMarks(user string, servers ...string) (list []string) {
 	for _, server := range servers {
 		if user != "" {

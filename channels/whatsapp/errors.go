@@ -12,14 +12,14 @@ import (
 	"gateway/channels"
 )
 
-// errSlower reports that WhatsApp wants fewer messages. It does not say for how long.
+// errSlower reports that WhatsApp wants fewer messages. WhatsApp does not say for how long.
 var errSlower = errors.New("too many messages")
 
-// errLate reports that WhatsApp has not taken something yet.
+// errLate reports that WhatsApp has not accepted a message in time.
 var errLate = errors.New("WhatsApp did not answer in time")
 
-// classify turns an error of the client into one of the channel contract. An error that it does not
-// know may pass.
+// classify converts an error of the client into one of the channel contract. It treats unknown
+// errors as temporary.
 func classify(err error) error {
 	switch {
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -36,18 +36,18 @@ func classify(err error) error {
 	case errors.Is(err, whatsmeow.ErrMessageTimedOut), errors.Is(err, whatsmeow.ErrIQTimedOut):
 		return errLate
 	}
-	if strings.Contains(err.Error(), "no LID found") { // the library has no name for it
+	if strings.Contains(err.Error(), "no LID found") { // the library has no variable for this error
 		return fmt.Errorf("%w: this number is not on WhatsApp, or can't be written to",
 			channels.ErrRefused)
 	}
 	return errors.New(channels.Clean(err.Error(), 300))
 }
 
-// classifyCode is classify for the code with which a message was not taken. The codes are not
-// documented; the meanings are those that the library's users have found out.
+// classifyCode is classify for the code with which WhatsApp refused a message. The codes are
+// undocumented; users of the library found out their meanings.
 func classifyCode(err error) error {
 	text := err.Error()
-	code, _ := strconv.Atoi(text[strings.LastIndexByte(text, ' ')+1:]) // 0 is not a code we know
+	code, _ := strconv.Atoi(text[strings.LastIndexByte(text, ' ')+1:]) // 0 is not a known code
 	switch code {
 	case 429:
 		return errSlower
@@ -59,10 +59,10 @@ func classifyCode(err error) error {
 	case 479:
 		return fmt.Errorf("%w: WhatsApp does not accept the address (%d)", channels.ErrRefused, code)
 	}
-	return fmt.Errorf("WhatsApp did not take the message (%d)", code)
+	return fmt.Errorf("WhatsApp refused the message (%d)", code)
 }
 
-// rated puts the time to wait into an error that asks us to slow down.
+// rated adds the time to wait to an error that asks us to slow down.
 func (c *Channel) rated(err error) error {
 	if errors.Is(err, errSlower) {
 		return &channels.RateError{After: c.opts.RateWait, Account: true}

@@ -10,15 +10,15 @@ import (
 	"gateway/channels"
 )
 
-// How long titles of groups are good for, how soon a failed question is asked again, and how
-// long a message waits for the answer.
+// How long titles of groups are cached, when a failed request is repeated, and how long a message
+// waits for the answer.
 const (
 	titleLife  = time.Hour
 	titleRetry = time.Minute
 	titleWait  = 2 * time.Second
 )
 
-// titles remembers what groups are called. Its methods may be called concurrently.
+// titles caches the titles of groups. Its methods are safe for concurrent use.
 type titles struct {
 	mu   sync.Mutex
 	byID map[types.JID]title
@@ -37,7 +37,7 @@ func (t *titles) set(group types.JID, text string) {
 	t.byID[group] = title{text, time.Now().Add(titleLife)}
 }
 
-// get returns a title and whether it need not be asked for.
+// get returns a title, and whether it is current.
 func (t *titles) get(group types.JID) (string, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,14 +45,14 @@ func (t *titles) get(group types.JID) (string, bool) {
 	return known.text, time.Now().Before(known.until)
 }
 
-// later keeps an old title, or none, for a while.
+// later keeps an old title, or none, for some time.
 func (t *titles) later(group types.JID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.byID[group] = title{t.byID[group].text, time.Now().Add(titleRetry)}
 }
 
-// title returns what a group is called, as far as that is known.
+// title returns the title of a group as far as it is known.
 func (s *session) title(ctx context.Context, group types.JID) string {
 	text, fresh := s.c.titles.get(group)
 	if fresh {
@@ -62,7 +62,7 @@ func (s *session) title(ctx context.Context, group types.JID) string {
 	defer cancel()
 	info, err := s.client.GetGroupInfo(ctx, group)
 	if err != nil {
-		s.c.log.InfoContext(ctx, "title of a group not known", "err", err)
+		s.c.log.InfoContext(ctx, "title of a group could not be read", "err", err)
 		s.c.titles.later(group)
 		return text
 	}

@@ -14,12 +14,12 @@ import (
 	"gateway/channels"
 )
 
-// lookupWait bounds the question for the hidden id of somebody who is known by phone only.
+// lookupWait is the time limit for requesting the hidden id of a phone number.
 const lookupWait = 3 * time.Second
 
-// inbound translates a message. It reports false for what no person wrote to the account: keys,
-// reactions, deletions, statuses, channels, and what the account wrote itself on the phone, unless
-// that was to itself.
+// inbound translates a message. It returns false if the message is not from a person to the
+// account: keys, reactions, deletions, statuses, channels, and messages that the owner wrote on the
+// phone to somebody else.
 func (s *session) inbound(ctx context.Context, e *events.Message) (bus.InboundMessage, bool) {
 	info := &e.Info
 	if e.Message == nil || !talk(info) {
@@ -67,7 +67,7 @@ func (s *session) inbound(ctx context.Context, e *events.Message) (bus.InboundMe
 	return in, true
 }
 
-// past returns t, or now if t is later: some senders' clocks are ahead.
+// past returns t, or now if t is in the future: the clocks of some senders are ahead.
 func past(t time.Time) time.Time {
 	if now := time.Now(); t.After(now) {
 		return now
@@ -75,7 +75,7 @@ func past(t time.Time) time.Time {
 	return t
 }
 
-// author finds out who wrote a message.
+// author determines who wrote a message.
 func (s *session) author(ctx context.Context, info *types.MessageInfo) person {
 	if info.IsFromMe {
 		return s.self()
@@ -83,7 +83,7 @@ func (s *session) author(ctx context.Context, info *types.MessageInfo) person {
 	return s.person(ctx, info.Sender, info.SenderAlt)
 }
 
-// self is the person whose account this is.
+// self returns the owner of the account.
 func (s *session) self() person {
 	p := person{id: s.ownLID.ToNonAD(), phone: s.own.User}
 	if s.ownLID.IsEmpty() {
@@ -104,8 +104,8 @@ func talk(info *types.MessageInfo) bool {
 	return false
 }
 
-// noteOwn takes a message that the account's owner sent with the phone: that one of ours was
-// deleted there matters.
+// noteOwn handles a message that the account's owner sent from the phone. It matters if it deletes
+// one of our messages.
 func (s *session) noteOwn(chat types.JID, m *waE2E.Message) {
 	p := m.GetProtocolMessage()
 	if p.GetType() == waE2E.ProtocolMessage_REVOKE && p.GetKey().GetFromMe() {
@@ -116,8 +116,8 @@ func (s *session) noteOwn(chat types.JID, m *waE2E.Message) {
 	}
 }
 
-// edited returns the new wording, the id of the message that has it and the time of the change,
-// if m is an edit; else m alone.
+// edited returns the new text, the id of the edited message and the time of the edit, if m is an
+// edit. Otherwise it returns only m.
 func (s *session) edited(
 	ctx context.Context, e *events.Message, m *waE2E.Message,
 ) (_ *waE2E.Message, id, stamp string) {
@@ -144,10 +144,11 @@ func (s *session) edited(
 	return unwrap(p.GetEditedMessage()), p.GetKey().GetID(), stamp
 }
 
-// maxID is the longest id of a message that a sender may name, in runes. WhatsApp's have up to 32.
+// maxID is the maximum length, in runes, of a message id from a sender. WhatsApp's ids have up to
+// 32.
 const maxID = 128
 
-// editMark stands between the id of a message and the time of an edit of it.
+// editMark separates the id of a message from the time of an edit.
 const editMark = ":e"
 
 // bare returns the id of a message without the time of its edit.
@@ -156,7 +157,7 @@ func bare(id string) string {
 	return id
 }
 
-// messageID returns the id under which the gateway knows a message of somebody else.
+// messageID returns the gateway's id of another person's message.
 func (s *session) messageID(info *types.MessageInfo, id string) string {
 	if info.IsGroup {
 		return info.Sender.ToNonAD().String() + "/" + id
@@ -164,8 +165,8 @@ func (s *session) messageID(info *types.MessageInfo, id string) string {
 	return id
 }
 
-// splitID returns the sender and the id of a message in a chat, as WhatsApp knows them. The
-// sender is empty for a message of ours in a group.
+// splitID returns WhatsApp's sender and id of a message in a chat. The sender is empty for our own
+// message in a group.
 func splitID(chat types.JID, id string) (types.JID, types.MessageID) {
 	sender, rest, ok := strings.Cut(bare(id), "/")
 	if !ok {
@@ -181,13 +182,13 @@ func splitID(chat types.JID, id string) (types.JID, types.MessageID) {
 	return j, rest
 }
 
-// A person is how somebody is known.
+// A person holds the identifiers of a person.
 type person struct {
-	id    types.JID // hidden, or that of the phone
+	id    types.JID // hidden id, or the phone's id
 	phone string    // digits, or ""
 }
 
-// person finds out who stands behind one or two addresses.
+// person determines the person behind one or two addresses.
 func (s *session) person(ctx context.Context, j, other types.JID) person {
 	j, other = j.ToNonAD(), other.ToNonAD()
 	if j.Server == types.DefaultUserServer {
@@ -202,7 +203,7 @@ func (s *session) person(ctx context.Context, j, other types.JID) person {
 	}
 	p := person{id: j}
 	if other.Server != types.DefaultUserServer && j.Server == types.HiddenUserServer {
-		other, _ = s.lids.GetPNForLID(ctx, j) // without it the number is not known
+		other, _ = s.lids.GetPNForLID(ctx, j) // without it the number is unknown
 	}
 	if other.Server == types.DefaultUserServer {
 		p.phone = other.User
@@ -210,8 +211,8 @@ func (s *session) person(ctx context.Context, j, other types.JID) person {
 	return p
 }
 
-// hiddenID returns the hidden id behind a phone number, from the store or from WhatsApp, or the
-// zero JID.
+// hiddenID returns the hidden id of a phone number, from the store or from WhatsApp, or the zero
+// JID.
 func (s *session) hiddenID(ctx context.Context, phone types.JID) types.JID {
 	lid, err := s.lids.GetLIDForPN(ctx, phone)
 	if err == nil && !lid.IsEmpty() {
@@ -227,7 +228,7 @@ func (s *session) hiddenID(ctx context.Context, phone types.JID) types.JID {
 	defer cancel()
 	users, err := s.client.GetUserInfo(ctx, []types.JID{phone})
 	if err != nil {
-		s.c.log.InfoContext(ctx, "hidden id not known", "err", err)
+		s.c.log.InfoContext(ctx, "hidden id could not be read", "err", err)
 		return types.EmptyJID
 	}
 	lid = users[phone].LID.ToNonAD()
@@ -239,7 +240,8 @@ func (s *session) hiddenID(ctx context.Context, phone types.JID) types.JID {
 	return lid
 }
 
-// nameOf returns what the sender of a message calls themselves, or what the phone calls them.
+// nameOf returns the name of a message's sender: the sender's own choice, otherwise the phone's
+// contact name.
 func (s *session) nameOf(ctx context.Context, info *types.MessageInfo, p person) string {
 	if name := channels.Clean(info.PushName, channels.MaxName); name != "" && name != "-" {
 		return name
@@ -267,20 +269,20 @@ func (s *session) isOwn(j types.JID) bool {
 		j.Server == types.HiddenUserServer && j.User == s.ownLID.User)
 }
 
-// address fills in the text of a message and for whom it is meant.
+// address sets the text of a message and whether it is addressed to us.
 func (s *session) address(ctx context.Context, in *bus.InboundMessage, said content) {
 	text, mentioned := s.mentions(ctx, said.text, said.context.GetMentionedJID())
 	in.Text = text
 	in.ReplyTo = s.quote(ctx, in, said.context)
 	if said.context.GetIsForwarded() {
-		in.Forwarded = "somebody" // WhatsApp does not say who
+		in.Forwarded = "somebody" // WhatsApp does not name the author
 	}
 	in.Addressed = !in.Group || mentioned || strings.HasPrefix(strings.TrimSpace(text), "/") ||
 		in.ReplyTo != nil && in.ReplyTo.Ours
 }
 
-// mentions puts names in the place of the numbers that WhatsApp writes into the text, takes out
-// our own, and reports whether it was there.
+// mentions replaces the numbers that WhatsApp writes into a text by names. It removes our own
+// mention and reports whether there was one.
 func (s *session) mentions(
 	ctx context.Context, text string, users []string,
 ) (_ string, ours bool) {
@@ -306,7 +308,7 @@ func (s *session) mentions(
 	return text, ours
 }
 
-// quote returns the message that in replies to, or nil.
+// quote returns the message to which in replies, or nil.
 func (s *session) quote(
 	ctx context.Context, in *bus.InboundMessage, info *waE2E.ContextInfo,
 ) *bus.Quote {
@@ -320,7 +322,7 @@ func (s *session) quote(
 	known, found := s.c.recent.find(in.From.Chat, id)
 	q.Ours = err == nil && s.isOwn(author) || found && known.ours
 	if in.Self {
-		q.Ours = isOurs(id) // all that is there is the account's own
+		q.Ours = isOurs(id) // the account's other messages are in the chat, too
 	}
 	switch {
 	case q.Ours:
@@ -333,7 +335,7 @@ func (s *session) quote(
 	}
 	said, ok := read(info.GetQuotedMessage())
 	q.Text, q.Attachments = said.text, said.files
-	// The sender writes what is quoted, and who has written that, as they like.
+	// The sender of a reply can forge the quoted text and its author.
 	if q.Claimed = !found; found {
 		q.Ours = known.ours || in.Self && q.Ours
 		if known.name != "" {
@@ -346,7 +348,7 @@ func (s *session) quote(
 	return q
 }
 
-// album returns what the photos and videos that were sent at once have in common, or "".
+// album returns the key that photos and videos sent together share, or "".
 func album(m *waE2E.Message) string {
 	a := m.GetMessageContextInfo().GetMessageAssociation()
 	if a.GetAssociationType() != waE2E.MessageAssociation_MEDIA_ALBUM {
@@ -355,7 +357,7 @@ func album(m *waE2E.Message) string {
 	return channels.Clean(a.GetParentMessageKey().GetID(), maxID)
 }
 
-// quotable returns m as it is sent along with an answer: without what it answers itself.
+// quotable returns m as a reply contains it: without the message that m itself quotes.
 func quotable(m *waE2E.Message) *waE2E.Message {
 	if e := m.GetExtendedTextMessage(); e != nil {
 		text := e.GetText()

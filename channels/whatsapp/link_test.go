@@ -87,8 +87,8 @@ func TestPairByPhoneCode(t *testing.T) {
 func TestPairRefused(t *testing.T) {
 	t.Parallel()
 	w := unlinked(t, whatsapp.Options{})
-	accountError(t, w.pair("0555"), "country's code")
-	accountError(t, w.pair("0155500000001"), "country's code")
+	accountError(t, w.pair("0555"), "country code")
+	accountError(t, w.pair("0155500000001"), "country code")
 	accountError(t, w.pair("4915112345678"), "does not accept this phone number")
 	w.server.FailLogin(whatsapptest.LoginFailure{Reason: 405, Pairing: true})
 	accountError(t, w.pair(""), "newer one")

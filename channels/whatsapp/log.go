@@ -10,12 +10,12 @@ import (
 	"gateway/channels"
 )
 
-// A clientLog writes the client's log to ours. The client's debug messages are whole stanzas and
-// are left out; where another one quotes a stanza, its tag stands for it.
+// A clientLog writes the client's log to ours. It omits debug messages, which are whole stanzas.
+// Where another message quotes a stanza, it shows only the tag.
 type clientLog struct {
 	log    *slog.Logger
 	module string
-	over   func() bool // the client is being ended, and complains about that
+	over   func() bool // the client is being stopped and complains about that
 }
 
 func newLog(log *slog.Logger, module string, over func() bool) waLog.Logger {
@@ -32,7 +32,7 @@ func (l *clientLog) Infof(format string, args ...any) {
 	l.log.Debug("whatsapp client", "module", l.module, "said", said(format, args))
 }
 
-// Warnf writes at Info: what the client warns of passes or is the other side's fault.
+// Warnf logs at level INFO: the client's warnings are temporary or caused by the other side.
 func (l *clientLog) Warnf(format string, args ...any) {
 	if !l.over() {
 		l.log.Info("whatsapp client", "module", l.module, "said", said(format, args))

@@ -16,12 +16,12 @@ import (
 	"gateway/channels"
 )
 
-// maxFile is the largest file that is fetched, in bytes: the most that WhatsApp takes.
+// maxFile is the maximum size of a fetched file in bytes: WhatsApp's own limit.
 const maxFile = 2 << 30
 
-// A ref is an attachment's Ref: where its file is and how to decrypt and check it.
+// A ref is the Ref of an attachment: the address of its file, and how to decrypt and check it.
 type ref struct {
-	Media  string `json:"media"` // image, video, audio or document; the keys depend on it
+	Media  string `json:"media"` // image, video, audio or document; determines the keys
 	Path   string `json:"path"`  // on WhatsApp's media servers
 	Key    []byte `json:"key"`
 	Hash   []byte `json:"hash"` // SHA-256 of the file
@@ -29,7 +29,7 @@ type ref struct {
 	Size   uint64 `json:"size"`
 }
 
-// mediaTypes are the kinds of keys, by the name in a ref.
+// mediaTypes maps the names in a ref to kinds of keys.
 var mediaTypes = map[string]whatsmeow.MediaType{
 	"image":    whatsmeow.MediaImage, // and stickers
 	"video":    whatsmeow.MediaVideo,
@@ -37,7 +37,7 @@ var mediaTypes = map[string]whatsmeow.MediaType{
 	"document": whatsmeow.MediaDocument,
 }
 
-// A stored file is the part that messages with files have in common.
+// A stored has the methods that all messages with files share.
 type stored interface {
 	GetDirectPath() string
 	GetMediaKey() []byte
@@ -53,7 +53,7 @@ func file(
 ) (content, bool) {
 	a.Type, _, _ = strings.Cut(channels.Clean(f.GetMimetype(), 100), ";")
 	a.Size = int64(min(f.GetFileLength(), maxFile))
-	r, _ := json.Marshal(ref{ // plain bytes and strings always marshal
+	r, _ := json.Marshal(ref{ // bytes and strings can always be encoded
 		Media: media, Path: f.GetDirectPath(), Key: f.GetMediaKey(),
 		Hash: f.GetFileSHA256(), Sealed: f.GetFileEncSHA256(), Size: f.GetFileLength(),
 	})
@@ -61,13 +61,13 @@ func file(
 	return content{text: caption, files: []bus.Attachment{a}, context: info}, true
 }
 
-// Fetch implements [channels.Fetcher]. The file goes through a temporary one: it is known to be
-// what was sent only when all of it was checked.
+// Fetch implements [channels.Fetcher]. It uses a temporary file, because the content is verified
+// only when all of it was read.
 func (c *Channel) Fetch(ctx context.Context, name string, w io.Writer) (err error) {
 	var r ref
 	if err := json.Unmarshal([]byte(name), &r); err != nil || mediaTypes[r.Media] == "" ||
 		!strings.HasPrefix(r.Path, "/") || len(r.Key) == 0 || len(r.Hash) != 32 {
-		return fmt.Errorf("whatsapp: fetch: %w: no file of a message", channels.ErrRefused)
+		return fmt.Errorf("whatsapp: fetch: %w: not a file of a message", channels.ErrRefused)
 	}
 	s, err := c.online(ctx)
 	if err != nil {
@@ -96,11 +96,11 @@ func (c *Channel) Fetch(ctx context.Context, name string, w io.Writer) (err erro
 	return nil
 }
 
-// sealing is how many bytes encryption adds to a file at most: padding and a checksum.
+// sealing is the maximum number of bytes that encryption adds to a file: padding and a checksum.
 const sealing = 16 + 10
 
-// A bounded file takes so much and no more. That it is no *os.File also keeps the library from
-// reserving as much as a server claims to send.
+// A bounded is a file with a maximum size. It is not an *os.File, which would make the library
+// allocate as much space as the server claims to send.
 type bounded struct {
 	*os.File
 	left int64
@@ -115,18 +115,18 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.File.Write(p)
 }
 
-// ReadFrom hides that of the file, which would go past Write.
+// ReadFrom hides the file's ReadFrom, which would bypass Write.
 func (b *bounded) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{b}, r)
 }
 
-// fetchVerdict turns an error of a download into one of the channel contract.
+// fetchVerdict converts an error of a download into one of the channel contract.
 func fetchVerdict(err error) error {
 	switch {
 	case errors.Is(err, whatsmeow.ErrMediaDownloadFailedWith403),
 		errors.Is(err, whatsmeow.ErrMediaDownloadFailedWith404),
 		errors.Is(err, whatsmeow.ErrMediaDownloadFailedWith410):
-		return fmt.Errorf("%w: WhatsApp does not have the file any more", channels.ErrRefused)
+		return fmt.Errorf("%w: WhatsApp no longer has the file", channels.ErrRefused)
 	case errors.Is(err, whatsmeow.ErrInvalidMediaHMAC), errors.Is(err, errTooLong),
 		errors.Is(err, whatsmeow.ErrInvalidMediaEncSHA256), errors.Is(err, whatsmeow.ErrTooShortFile),
 		errors.Is(err, whatsmeow.ErrInvalidMediaSHA256):

@@ -15,24 +15,24 @@ import (
 	"gateway/store"
 )
 
-// How long the first QR code and the others are shown, as WhatsApp's own clients do, and how long
-// WhatsApp may take to give them.
+// How long the first QR code and each later one are shown, as in WhatsApp's own clients, and how
+// long WhatsApp may take to send them.
 const (
 	firstCode  = time.Minute
 	laterCode  = 20 * time.Second
 	answerWait = 30 * time.Second
 )
 
-// restartWait bounds how long a new device waits for its first real connection, and nudge is when
-// it tries itself: the client forgets to, if it was hung up on too early. It is linked before
-// that already.
+// restartWait is the time limit for a new device's first real connection. After nudge, the pairing
+// connects by itself, because the client does not if the server hung up too early. The device is
+// already linked at that point.
 const (
 	restartWait = 30 * time.Second
 	nudge       = 3 * time.Second
 )
 
-// Pair implements [channels.Pairer]. Its errors are *[channels.AccountError]s where a person has
-// to know something.
+// Pair implements [channels.Pairer]. It returns an *[channels.AccountError] if a person must know
+// something.
 func (c *Channel) Pair(
 	ctx context.Context, phone string, show func(channels.PairingCode),
 ) (err error) {
@@ -65,26 +65,26 @@ func (c *Channel) Pair(
 	p.client.AutoReconnectHook = func(error) bool { return !p.wire.isCut() }
 	p.client.AddEventHandlerWithSuccessStatus(p.handle)
 	defer hangUp(life, p.client, p.wire)
-	stop := context.AfterFunc(ctx, p.wire.cut) // connecting does not look at ctx
+	stop := context.AfterFunc(ctx, p.wire.cut) // connecting ignores ctx
 	defer stop()
 	if err := p.run(ctx, life); err != nil {
-		return cmp.Or(ctx.Err(), err) // its end cuts the connection, which is no other reason
+		return cmp.Or(ctx.Err(), err) // the end of ctx cuts the connection and causes err
 	}
 	return nil
 }
 
-// A pairing is an account that is being linked.
+// A pairing is the linking of an account.
 type pairing struct {
 	c      *Channel
 	phone  string // or "" to show QR codes
 	show   func(channels.PairingCode)
 	wire   *wire
 	client *whatsmeow.Client
-	events chan any // of the client, those that say how it goes
+	events chan any // events of the client that show the progress
 }
 
-// handle takes an event of the client. Messages are left for Run: what is not acknowledged
-// comes again.
+// handle handles an event of the client. It leaves messages to Run: WhatsApp delivers
+// unacknowledged messages again.
 func (p *pairing) handle(evt any) bool {
 	switch evt.(type) {
 	case *events.Message:
@@ -94,13 +94,13 @@ func (p *pairing) handle(evt any) bool {
 		*events.PairPasskeyConfirmation, *events.PairPasskeyError, events.PermanentDisconnect:
 		select {
 		case p.events <- evt:
-		default: // far more than there is in any pairing
+		default: // a pairing has far fewer events
 		}
 	}
 	return true
 }
 
-// run links the account. The client lives as long as life.
+// run links the account. The client runs until life is done.
 func (p *pairing) run(ctx, life context.Context) error {
 	if err := p.client.ConnectContext(life); err != nil {
 		if ctx.Err() != nil {
@@ -136,8 +136,8 @@ func (p *pairing) run(ctx, life context.Context) error {
 	}
 }
 
-// begin shows the first code. For a phone code there is one only; how long it is good for is how
-// long all QR codes are.
+// begin shows the first code. There is only one phone code, which is valid as long as all QR codes
+// together.
 func (p *pairing) begin(ctx context.Context, codes *[]string, next *time.Timer) error {
 	if p.phone == "" {
 		p.showQR(codes, next, firstCode)
@@ -149,7 +149,7 @@ func (p *pairing) begin(ctx context.Context, codes *[]string, next *time.Timer) 
 	return p.showPhone(ctx, time.Now().Add(life))
 }
 
-// showQR shows the next QR code for a time.
+// showQR shows the next QR code for the given time.
 func (p *pairing) showQR(codes *[]string, next *time.Timer, life time.Duration) {
 	if len(*codes) == 0 {
 		next.Reset(0)
@@ -161,9 +161,9 @@ func (p *pairing) showQR(codes *[]string, next *time.Timer, life time.Duration) 
 	p.show(channels.PairingCode{QR: code, Expires: time.Now().Add(life)})
 }
 
-// showPhone asks for a phone code and shows it.
+// showPhone requests a phone code and shows it.
 func (p *pairing) showPhone(ctx context.Context, expires time.Time) error {
-	// WhatsApp knows a few browsers and systems by name and refuses all others.
+	// WhatsApp accepts only a few names of browsers and systems.
 	code, err := p.client.PairPhone(ctx, p.phone, true, whatsmeow.PairClientChrome, "Chrome (Linux)")
 	switch {
 	case err == nil:
@@ -171,10 +171,10 @@ func (p *pairing) showPhone(ctx context.Context, expires time.Time) error {
 		return nil
 	case errors.Is(err, whatsmeow.ErrPhoneNumberTooShort),
 		errors.Is(err, whatsmeow.ErrPhoneNumberIsNotInternational):
-		return &channels.AccountError{Reason: "The phone number must have its country's code " +
-			"and no leading zero, such as 4915112345678."}
+		return &channels.AccountError{Reason: "The phone number must begin with the country code " +
+			"and have no leading zero, such as 4915112345678."}
 	case errors.Is(err, whatsmeow.ErrIQRateOverLimit):
-		return &channels.AccountError{Reason: "WhatsApp wants no more codes for this number just " +
+		return &channels.AccountError{Reason: "WhatsApp allows no more codes for this number right " +
 			"now. Wait an hour, or scan a QR code instead."}
 	case errors.Is(err, whatsmeow.ErrIQBadRequest), errors.Is(err, whatsmeow.ErrIQNotFound):
 		return &channels.AccountError{Reason: "WhatsApp does not accept this phone number. " +
@@ -183,7 +183,7 @@ func (p *pairing) showPhone(ctx context.Context, expires time.Time) error {
 	return fmt.Errorf("whatsapp: pair: ask for a phone code: %w", err)
 }
 
-// failure returns why an event has ended the pairing.
+// failure returns the error for an event that has ended the pairing.
 func failure(evt any) error {
 	switch e := evt.(type) {
 	case *events.QRScannedWithoutMultidevice:
@@ -191,21 +191,21 @@ func failure(evt any) error {
 			"Update it, then try again."}
 	case *events.PairPasskeyRequest, *events.PairPasskeyConfirmation, *events.PairPasskeyError:
 		return &channels.AccountError{Reason: "WhatsApp asks for a passkey, which the gateway " +
-			"has not. Link it the other way: by phone code instead of QR code, or the reverse."}
+			"does not have. Link it the other way: by phone code instead of QR code, or the reverse."}
 	case *events.PairError:
 		return fmt.Errorf("whatsapp: pair: %w", e.Error)
 	case events.PermanentDisconnect:
 		return disconnectError(e)
 	}
-	return tooLate() // WhatsApp hangs up on who does not come to an end
+	return tooLate() // WhatsApp closes the connection after a time limit
 }
 
 func tooLate() error {
 	return &channels.AccountError{Reason: "Nobody has linked the account in time. Try again."}
 }
 
-// awaitRestart waits until the new device is connected for the first time, for which WhatsApp
-// makes it come again. Without that nobody would have keys to write to it yet.
+// awaitRestart waits until the new device is connected for the first time; WhatsApp makes it
+// reconnect. Before that nobody has keys to write to it.
 func (p *pairing) awaitRestart(ctx, life context.Context) error {
 	timer, early := time.NewTimer(restartWait), time.NewTimer(nudge)
 	defer timer.Stop()

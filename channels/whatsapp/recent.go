@@ -8,13 +8,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// How much is remembered of messages: enough to quote what is talked about.
+// Limits of what is remembered of messages: enough to quote recent ones.
 const (
 	maxRecent = 512
 	maxQuoted = 8 << 10 // bytes of a message that is kept whole, with its preview
 )
 
-// recent remembers the last messages of all chats. Its methods may be called concurrently.
+// recent remembers the newest messages of all chats. Its methods are safe for concurrent use.
 type recent struct {
 	mu    sync.Mutex
 	byKey map[[2]string]*remembered // by chat and id
@@ -22,7 +22,7 @@ type recent struct {
 	next  int
 }
 
-// A remembered message was received or sent a short while ago.
+// A remembered is a recently received or sent message.
 type remembered struct {
 	message *waE2E.Message // for a quote
 	text    string
@@ -50,7 +50,7 @@ func (r *recent) add(chat, id string, m remembered) {
 	r.byKey[key] = &m
 }
 
-// find returns a message, and false if it is not remembered.
+// find returns a remembered message. It returns false if the message is not remembered.
 func (r *recent) find(chat, id string) (remembered, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +61,7 @@ func (r *recent) find(chat, id string) (remembered, bool) {
 	return *m, true
 }
 
-// remove notes that a message does not exist any more.
+// remove records that a message no longer exists.
 func (r *recent) remove(chat, id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,19 +74,19 @@ func (r *recent) remove(chat, id string) {
 func (r *recent) drop(chat string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key := range r.byKey { // their places in the ring are used again in their turn
+	for key := range r.byKey { // their places in the ring will be reused
 		if key[0] == chat {
 			delete(r.byKey, key)
 		}
 	}
 }
 
-// maxPanics is at which try a message is set aside that the code can't stand. WhatsApp delivers it
-// again with each connection until it is acknowledged.
+// maxPanics is the number of attempts after which a message that causes a panic is set aside.
+// WhatsApp delivers it again on each connection until it is acknowledged.
 const maxPanics = 3
 
-// panics counts the tries of messages that ended in a panic, by their ids. Its methods may be
-// called concurrently.
+// panics counts the attempts at messages that panicked, by message id. Its methods are safe for
+// concurrent use.
 type panics struct {
 	mu    sync.Mutex
 	count map[string]int
@@ -98,7 +98,7 @@ func (p *panics) add(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.count) >= maxRecent {
-		clear(p.count) // they are tried anew
+		clear(p.count) // the messages get new attempts
 	}
 	p.count[id]++
 }

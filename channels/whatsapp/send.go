@@ -19,9 +19,9 @@ import (
 	"gateway/channels/markup"
 )
 
-// Send implements [channels.Channel]. The id of the message is made from the part's key, and
-// phones show a message once that comes twice with one id. So a part may be sent again whatever
-// became of it, and no error is [channels.ErrUncertain].
+// Send implements [channels.Channel]. The message's id is derived from the part's key, and phones
+// show messages with the same id once. A part may therefore be sent again after any error, and no
+// error is [channels.ErrUncertain].
 func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 	id := c.messageKey(part.Key)
 	err := c.with(ctx, part.To, func(s *session, to types.JID) error {
@@ -43,7 +43,7 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 	return id, nil
 }
 
-// Edit implements [channels.Editor]. WhatsApp allows it for 20 minutes.
+// Edit implements [channels.Editor]. WhatsApp allows edits for 20 minutes.
 func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) error {
 	err := c.with(ctx, to, func(s *session, chat types.JID) error {
 		known, found := c.recent.find(chat.String(), id)
@@ -134,8 +134,8 @@ func (c *Channel) MarkRead(ctx context.Context, to bus.Address, ids []string) er
 	return nil
 }
 
-// Type implements [channels.Typer]. WhatsApp shows it for some 25 seconds, or until a message
-// comes.
+// Type implements [channels.Typer]. WhatsApp shows the indicator for some 25 seconds, or until a
+// message arrives.
 func (c *Channel) Type(ctx context.Context, to bus.Address) error {
 	err := c.with(ctx, to, func(s *session, chat types.JID) error {
 		if s.isOwn(chat) {
@@ -152,7 +152,7 @@ func (c *Channel) Type(ctx context.Context, to bus.Address) error {
 	return nil
 }
 
-// with calls f with the session and the chat that to names.
+// with calls f with the session and the chat of an address.
 func (c *Channel) with(
 	ctx context.Context, to bus.Address, f func(*session, types.JID) error,
 ) error {
@@ -170,20 +170,20 @@ func (c *Channel) with(
 // Deduplicates implements [channels.Deduplicator]: the id of a message follows from its key.
 func (c *Channel) Deduplicates() {}
 
-// Address implements [channels.Addresser]. People may be named by their phone numbers.
+// Address implements [channels.Addresser]. It accepts phone numbers of people.
 func (c *Channel) Address(chat string) (string, error) {
 	j, err := parseChat(chat)
 	if err != nil {
-		return "", fmt.Errorf("%q is not a WhatsApp chat: want a phone number with + and the "+
-			"country's code, or an id that ends with @lid, @s.whatsapp.net or @g.us", chat)
+		return "", fmt.Errorf("%q is not a WhatsApp chat: use a phone number with + and the "+
+			"country code, or an id that ends with @lid, @s.whatsapp.net or @g.us", chat)
 	}
 	return j.String(), nil
 }
 
-// phoneMarks are what people write between the digits of a phone number.
+// phoneMarks removes what people write between the digits of a phone number.
 var phoneMarks = strings.NewReplacer(" ", "", "-", "", "(", "", ")", "", "/", "", ".", "")
 
-// parseChat returns the chat that an address names.
+// parseChat returns the chat of an address.
 func parseChat(chat string) (types.JID, error) {
 	if number, ok := strings.CutPrefix(phoneMarks.Replace(chat), "+"); ok &&
 		len(number) >= 7 && strings.Trim(number, "0123456789") == "" && number[0] != '0' {
@@ -199,8 +199,8 @@ func parseChat(chat string) (types.JID, error) {
 	return types.EmptyJID, fmt.Errorf("%w: no WhatsApp chat has this address", channels.ErrRefused)
 }
 
-// messageKey returns the id for the message with a key, the same each time; or a new one if key
-// is "". It is known as one of a gateway's by isOurs.
+// messageKey returns the id of the message with the given key, the same for each call; or a new id
+// if key is "". isOurs recognises the id.
 func (c *Channel) messageKey(key string) types.MessageID {
 	if key == "" {
 		key = rand.Text()
@@ -209,21 +209,22 @@ func (c *Channel) messageKey(key string) types.MessageID {
 	return sign(strings.ToUpper(hex.EncodeToString(sum[:7])))
 }
 
-// sign returns the message id with 14 digits of its own. It has the form of those of WhatsApp Web,
-// 18 digits, but its last four follow from the others.
+// sign returns a message id made of 14 digits. It has 18 digits like the ids of WhatsApp Web, but
+// the last four depend on the others.
 func sign(digits string) types.MessageID {
 	sum := sha256.Sum256([]byte("gateway\x00" + digits))
 	return whatsmeow.WebMessageIDPrefix + digits + strings.ToUpper(hex.EncodeToString(sum[:2]))
 }
 
-// isOurs reports whether a gateway has sent the message with an id: this one, at any time, or
-// another one for the same account. One in 65,536 messages of WhatsApp Web looks like it.
+// isOurs reports whether a gateway sent the message with the given id: this one, at any time, or
+// another one for the same account. One in 65,536 messages of WhatsApp Web looks the same.
 func isOurs(id types.MessageID) bool {
 	digits, ok := strings.CutPrefix(id, whatsmeow.WebMessageIDPrefix)
 	return ok && len(digits) == 18 && sign(digits[:14]) == id
 }
 
-// sendAgain is send for messages that are tried until WhatsApp accepts them. key names the message.
+// sendAgain is like send, for messages that are retried until WhatsApp accepts them. key identifies
+// the message.
 func (s *session) sendAgain(
 	ctx context.Context, to types.JID, id types.MessageID, m *waE2E.Message, key string,
 ) error {
@@ -232,13 +233,13 @@ func (s *session) sendAgain(
 	return err
 }
 
-// send sends a message and waits until WhatsApp has taken it, for at most the given time.
+// send sends a message and waits until WhatsApp has accepted it, up to the given time.
 func (s *session) send(
 	ctx context.Context, to types.JID, id types.MessageID, m *waE2E.Message, wait time.Duration,
 ) error {
 	return s.do(ctx, func() error {
 		select {
-		case s.turn <- struct{}{}: // the client's own lock does not look at ctx
+		case s.turn <- struct{}{}: // the client's own lock ignores ctx
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -255,14 +256,14 @@ func (s *session) send(
 	})
 }
 
-// encrypted reports whether a message can have been encrypted for the person behind a direct
-// chat. The client leaves out devices whose keys it did not get, if need be all of them, and
-// WhatsApp takes a message for nobody.
+// encrypted returns an error unless a message for the person of a direct chat was encrypted for at
+// least one device. The client skips devices whose keys it could not get, even if that skips all of
+// them, and WhatsApp accepts a message for nobody.
 func (s *session) encrypted(ctx context.Context, to types.JID) error {
 	if to.Server != types.HiddenUserServer {
 		return nil
 	}
-	devices, err := s.client.GetUserDevices(ctx, []types.JID{to}) // as the client has them
+	devices, err := s.client.GetUserDevices(ctx, []types.JID{to}) // from the client's cache
 	if err != nil {
 		return err
 	}
@@ -274,5 +275,5 @@ func (s *session) encrypted(ctx context.Context, to types.JID) error {
 	if len(devices) == 0 {
 		return fmt.Errorf("%w: this account has no devices any more", channels.ErrRefused)
 	}
-	return errors.New("the keys of the receiver are not to be had")
+	return errors.New("the keys of the receiver are not available")
 }

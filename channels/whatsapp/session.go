@@ -23,7 +23,7 @@ import (
 	"gateway/channels/whatsapp/internal/sessionlock"
 )
 
-// A session is the connection of a linked account, with all that lives as long as it.
+// A session is the connection of a linked account, with everything that ends with it.
 type session struct {
 	c      *Channel
 	in     channels.Intake
@@ -32,7 +32,7 @@ type session struct {
 	client *whatsmeow.Client
 	wire   *wire
 
-	// Copies, because the client empties its device when the account is logged out.
+	// Copies, because the client clears its device when the account is logged out.
 	own, ownLID types.JID
 	name        string
 	lids        store.LIDStore
@@ -40,18 +40,18 @@ type session struct {
 	sessions    store.SessionStore
 
 	sessionLock *sessionlock.Lock
-	ended       chan error    // has the first reason to end
-	turn        chan struct{} // held by the sender of a message: the client sends one at a time
-	watch       *time.Timer   // ends a session that does not come back
+	ended       chan error    // receives the first reason to end
+	turn        chan struct{} // held while a message is sent: the client sends one at a time
+	watch       *time.Timer   // ends a session that does not reconnect
 
 	mu        sync.Mutex
 	closed    bool
-	handling  sync.WaitGroup     // event handlers; grows only while closed is false
-	working   sync.WaitGroup     // calls, likewise
-	stored    bool               // a message was stored, and
-	writes    uint64             // so much had been written then
-	shownAs   string             // the name under which the account was shown as online
-	phoneOnly map[types.JID]bool // of whom WhatsApp has told no hidden id
+	handling  sync.WaitGroup     // event handlers; no Add after closed is true
+	working   sync.WaitGroup     // calls; no Add after closed is true
+	stored    bool               // a message was stored, when writes
+	writes    uint64             // was the number of writes so far
+	shownAs   string             // name under which the account was shown as online
+	phoneOnly map[types.JID]bool // people without a hidden id on WhatsApp
 }
 
 func (c *Channel) newSession(
@@ -73,7 +73,7 @@ func (c *Channel) newSession(
 	return s
 }
 
-// newClient returns a client for a device, set as our promises need it.
+// newClient returns a client for a device, with the settings on which our promises depend.
 func (c *Channel) newClient(ctx context.Context, d *store.Device, w *wire) *whatsmeow.Client {
 	cli := whatsmeow.NewClient(d, newLog(c.log, "client", w.isCut))
 	to := &http.Client{Transport: w}
@@ -81,19 +81,19 @@ func (c *Channel) newClient(ctx context.Context, d *store.Device, w *wire) *what
 	cli.SetWebsocketHTTPClient(to)
 	cli.SetMediaHTTPClient(to)
 	cli.BackgroundEventCtx = ctx
-	cli.SynchronousAck = true             // a message is acknowledged when the handler has returned,
-	cli.EnableDecryptedEventBuffer = true // and can be read again if that was without success
-	cli.UseRetryMessageStore = true       // what we sent can be asked for after a restart
+	cli.SynchronousAck = true             // acknowledge a message when the handler has returned,
+	cli.EnableDecryptedEventBuffer = true // and deliver it again if the handler failed
+	cli.UseRetryMessageStore = true       // answer requests for sent messages after a restart
 	cli.AutomaticMessageRerequestFromPhone = true
-	cli.ManualHistorySyncDownload = true // what was before linking is none of our business
+	cli.ManualHistorySyncDownload = true // ignore history from before linking
 	cli.AutoTrustIdentity = true         // people change phones
 	cli.SetMaxParallelRetryReceiptHandling(4)
 	cli.GetClientPayload = func() *waWa6.ClientPayload { return c.payload(d) }
 	return cli
 }
 
-// payload returns how d introduces itself: with our name in the phone's list of devices. The
-// library has a variable for that, but one for the whole process.
+// payload returns d's introduction, with our name for the phone's list of devices. The library has
+// only a global variable for that name.
 func (c *Channel) payload(d *store.Device) *waWa6.ClientPayload {
 	p := d.GetClientPayload()
 	asked := p.GetDevicePairingData()
@@ -102,7 +102,7 @@ func (c *Channel) payload(d *store.Device) *waWa6.ClientPayload {
 	}
 	var props waCompanionReg.DeviceProps
 	if err := proto.Unmarshal(asked.DeviceProps, &props); err != nil {
-		return p // then it has the library's name
+		return p // with the library's name
 	}
 	props.Os = &c.opts.DeviceName
 	if b, err := proto.Marshal(&props); err == nil {
@@ -111,27 +111,27 @@ func (c *Channel) payload(d *store.Device) *waWa6.ClientPayload {
 	return p
 }
 
-// run holds the connection until life ends or the session does, and returns the reason. Messages
-// are taken in until ctx ends, which is before.
+// run holds the connection until life is done or the session ends, and returns the reason. It
+// accepts messages until ctx is done, which happens earlier.
 func (s *session) run(ctx, life context.Context) error {
 	defer s.watch.Stop()
 	var err error
 	if s.wire, err = newWire(s.c.opts.Transport, s.c.opts.BaseURL); err != nil {
 		return err
 	}
-	// The client lives longer than life, by the time that it takes to end well.
+	// The client outlives life by the time that an orderly end takes.
 	work, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	s.client = s.c.newClient(work, s.device, s.wire)
-	// The client connects again at once when it loses the connection, and then after 2, 4, 6
-	// seconds and so on; if that does not help, the gateway's own patience takes over.
+	// The client reconnects at once when it loses the connection, and then after 2, 4, 6 seconds
+	// and so on. If that does not help, the session ends after Options.Reconnect.
 	s.client.AutoReconnectHook = func(error) bool { return !s.wire.isCut() }
 	s.client.AddEventHandlerWithSuccessStatus(func(evt any) bool {
 		return s.handle(ctx, life, evt)
 	})
 	stop := context.AfterFunc(life, func() { s.end(ctx.Err()) })
 	defer stop()
-	cut := context.AfterFunc(life, s.wire.cut) // connecting does not look at a context
+	cut := context.AfterFunc(life, s.wire.cut) // connecting ignores its context
 	defer cut()
 	if err := s.client.ConnectContext(work); err != nil {
 		s.close(work, kill)
@@ -148,8 +148,8 @@ func (s *session) run(ctx, life context.Context) error {
 	return err
 }
 
-// unreachable returns what people are told of a connection that could not be made: the cause,
-// without what each library has put before it.
+// unreachable returns an error for people about a failed connection: the cause without the prefixes
+// of the libraries.
 func unreachable(err error) error {
 	cause := err
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
@@ -161,7 +161,7 @@ func unreachable(err error) error {
 		channels.Clean(text, 200))
 }
 
-// close ends the client and waits for everything that runs on behalf of the session.
+// close ends the client and waits for everything that works for the session.
 func (s *session) close(work context.Context, kill context.CancelFunc) {
 	s.c.dropSession(s)
 	s.mu.Lock()
@@ -169,8 +169,9 @@ func (s *session) close(work context.Context, kill context.CancelFunc) {
 	s.mu.Unlock()
 	s.handling.Wait()
 	if s.stored {
-		// The client acknowledges a message after the handler, without telling. If that is lost,
-		// the message comes again, which is right but not nice.
+		// The client acknowledges a message after the handler has returned, and does not report
+		// when. If the acknowledgement is lost, WhatsApp delivers the message again, which is
+		// harmless.
 		s.wire.awaitWrite(s.writes)
 	}
 	hangUp(work, s.client, s.wire)
@@ -186,7 +187,7 @@ func (s *session) close(work context.Context, kill context.CancelFunc) {
 		case <-idle:
 			done = true
 		case <-tick.C:
-			// A reconnection under way may have made the client hope again, and calls with it.
+			// A reconnection under way may have restarted the client and its calls.
 			s.client.Disconnect()
 		}
 	}
@@ -196,15 +197,15 @@ func (s *session) close(work context.Context, kill context.CancelFunc) {
 	}
 }
 
-// hangUp ends a client's connection for good: it is cut, and only when the client has noticed is
-// it told to hang up, so that both don't happen at once.
+// hangUp ends a client's connection permanently. It cuts the connection, and disconnects the client
+// only after it has noticed, so that the two don't collide.
 func hangUp(ctx context.Context, client *whatsmeow.Client, w *wire) {
 	w.cut()
 	timer, tick := time.NewTimer(time.Second), time.NewTicker(time.Millisecond)
 	defer timer.Stop()
 	defer tick.Stop()
 	for waiting := true; waiting; {
-		// Nothing can be sent any more. The error says whether the client knows that.
+		// Nothing can be sent any more. The error shows whether the client has noticed.
 		err := client.SendChatPresence(ctx, types.ServerJID, types.ChatPresencePaused, "")
 		if errors.Is(err, whatsmeow.ErrNotConnected) {
 			break
@@ -218,7 +219,7 @@ func hangUp(ctx context.Context, client *whatsmeow.Client, w *wire) {
 	client.Disconnect()
 }
 
-// end notes why the session ends; the first reason counts.
+// end records why the session ends. The first reason counts.
 func (s *session) end(err error) {
 	select {
 	case s.ended <- err:
@@ -226,8 +227,8 @@ func (s *session) end(err error) {
 	}
 }
 
-// enter counts somebody who works for the session, and reports false if it is over. Who enters
-// calls Done of the same group.
+// enter counts a goroutine that works for the session. It returns false if the session is over. The
+// goroutine must call Done of the same group.
 func (s *session) enter(group *sync.WaitGroup) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,8 +239,8 @@ func (s *session) enter(group *sync.WaitGroup) bool {
 	return true
 }
 
-// do calls f and returns its error, or ctx's if that ends first. The client's methods don't all
-// look at a context: f may go on until the session ends, which waits for it.
+// do calls f and returns its error, or ctx's error if ctx is done first. Some methods of the client
+// ignore their context. Then f may run until the session ends, which waits for it.
 func (s *session) do(ctx context.Context, f func() error) error {
 	if !s.enter(&s.working) {
 		return errOffline
@@ -257,9 +258,9 @@ func (s *session) do(ctx context.Context, f func() error) error {
 	}
 }
 
-// handle takes an event of the client, messages until ctx ends and everything else until life
-// does. For messages, false means that WhatsApp has to deliver it again. The client takes a panic
-// for success, so it must not see one.
+// handle handles an event of the client: messages until ctx is done, and other events until life is
+// done. For a message, false makes WhatsApp deliver it again. The client treats a panic as success,
+// so handle must recover it.
 func (s *session) handle(ctx, life context.Context, evt any) (ok bool) {
 	if !s.enter(&s.handling) {
 		return false
@@ -285,7 +286,7 @@ func (s *session) handle(ctx, life context.Context, evt any) (ok bool) {
 		if e.UnavailableType == events.UnavailableTypeViewOnce {
 			return s.viewOnce(ctx, e)
 		}
-		// Its sender is asked for it again; the client has seen to that.
+		// The client has already asked the sender to send it again.
 		s.c.log.WarnContext(ctx, "message can't be decrypted yet", "id", e.Info.ID)
 	case *events.GroupInfo:
 		if e.Name != nil {
@@ -300,16 +301,15 @@ func (s *session) handle(ctx, life context.Context, evt any) (ok bool) {
 	return true
 }
 
-// viewOnce stores that a message came which is to be seen once. Linked devices never get those, so
-// all that can be done is to say so.
+// viewOnce stores a label for a view-once message, because linked devices never get its content.
 func (s *session) viewOnce(ctx context.Context, e *events.UndecryptableMessage) bool {
 	text := "[view-once message: WhatsApp shows it on the phone only, not to linked devices]"
 	return ctx.Err() == nil && s.tryMessage(ctx, &events.Message{Info: e.Info,
 		Message: &waE2E.Message{Conversation: &text}})
 }
 
-// tryMessage stores a message. At its last try a panic is no reason for another one: the message is
-// set aside.
+// tryMessage stores a message. If its last attempt panics, the message is set aside instead of
+// retried.
 func (s *session) tryMessage(ctx context.Context, e *events.Message) (ok bool) {
 	if s.c.panics.of(e.Info.ID) < maxPanics-1 {
 		return s.message(ctx, e)
@@ -328,7 +328,7 @@ func (s *session) message(ctx context.Context, e *events.Message) bool {
 	batch.Messages = append(batch.Messages, m)
 	if err := s.in.Publish(ctx, batch); err != nil {
 		if ctx.Err() != nil {
-			return false // others may still be sending
+			return false // other calls may still be sending
 		}
 		s.end(fmt.Errorf("whatsapp: store message %s: %w", m.ID, err))
 		return false
@@ -339,7 +339,7 @@ func (s *session) message(ctx context.Context, e *events.Message) bool {
 	return true
 }
 
-// state takes an event that says how the connection is.
+// state handles an event about the connection.
 func (s *session) state(ctx context.Context, evt any) {
 	switch e := evt.(type) {
 	case *events.Connected:
@@ -353,11 +353,11 @@ func (s *session) state(ctx context.Context, evt any) {
 	case *events.Disconnected:
 		s.c.dropSession(s)
 		s.watch.Reset(s.c.opts.Reconnect)
-		s.report(ctx, channels.Disconnected, "connection to WhatsApp lost; connecting again")
+		s.report(ctx, channels.Disconnected, "connection to WhatsApp lost; reconnecting")
 	case *events.KeepAliveTimeout:
-		s.report(ctx, channels.Disconnected, "WhatsApp does not answer since "+
+		s.report(ctx, channels.Disconnected, "WhatsApp has not answered since "+
 			e.LastSuccess.UTC().Format("15:04:05 UTC")+"; the network may be down")
-		if e.ErrorCount > 1 { // the client itself waits for three minutes
+		if e.ErrorCount > 1 { // the client itself would wait for three minutes
 			s.wire.drop()
 		}
 	case *events.KeepAliveRestored:
@@ -379,7 +379,7 @@ func (s *session) report(ctx context.Context, state channels.State, text string)
 	s.c.log.InfoContext(ctx, "whatsapp connection", "state", text)
 }
 
-// whoami says that the session is connected, and as whom.
+// whoami describes the connected account.
 func (s *session) whoami() string {
 	if s.name == "" {
 		return "connected as +" + s.own.User
@@ -387,8 +387,8 @@ func (s *session) whoami() string {
 	return "connected as +" + s.own.User + " (" + s.name + ")"
 }
 
-// appear shows the account as online, without which people don't see that it types. The phone
-// has to tell the account's name first.
+// appear shows the account as online, without which people don't see the typing indicator. First
+// the phone must send the account's name.
 func (s *session) appear(ctx context.Context) {
 	name := s.client.Store.PushName
 	s.mu.Lock()
@@ -396,19 +396,19 @@ func (s *session) appear(ctx context.Context) {
 	s.shownAs = name
 	s.mu.Unlock()
 	if shown {
-		return // each sync of the app's state ends with this
+		return // each sync of the app's state ends with this event
 	}
 	err := s.client.SendPresence(ctx, types.PresenceAvailable)
 	if err != nil && !errors.Is(err, whatsmeow.ErrNoPushName) {
-		s.c.log.InfoContext(ctx, "not shown as online", "err", err)
+		s.c.log.InfoContext(ctx, "account could not be shown as online", "err", err)
 	}
 }
 
-// disconnectError returns what the end of a connection means for the account.
+// disconnectError returns the error for a permanent disconnect.
 func disconnectError(e events.PermanentDisconnect) error {
 	switch e := e.(type) {
 	case *events.LoggedOut:
-		switch e.Reason { // as WhatsApp Web calls them; 0 while connected
+		switch e.Reason { // names as in WhatsApp Web; 0 while connected
 		case events.ConnectFailureMainDeviceGone:
 			return &unlinkedError{locked}
 		case events.ConnectFailureUnknownLogout:
@@ -416,7 +416,7 @@ func disconnectError(e events.PermanentDisconnect) error {
 		}
 		return &unlinkedError{loggedOut}
 	case *events.StreamReplaced:
-		// Coming back would take the connection from the other program, and so on for ever.
+		// Reconnecting would take the connection from the other program, and so on forever.
 		return &channels.AccountError{Final: true, Reason: "Another program has taken over this " +
 			"WhatsApp connection. Stop the other gateway that uses the same account, then restart " +
 			"this one."}
@@ -432,7 +432,7 @@ func disconnectError(e events.PermanentDisconnect) error {
 		channels.Clean(e.PermanentDisconnectDescription(), 200))
 }
 
-// ban says that an account may not be used for a time, and why.
+// ban describes a temporary ban.
 func ban(e *events.TemporaryBan) string {
 	reason := "WhatsApp has banned this account"
 	if e.Expire > 0 {

@@ -14,7 +14,7 @@ import (
 	wastore "go.mau.fi/whatsmeow/store"
 	"go.mau.fi/whatsmeow/store/sqlstore"
 	"go.mau.fi/whatsmeow/types"
-	_ "modernc.org/sqlite" // the driver named sqlite
+	_ "modernc.org/sqlite" // registers the driver "sqlite"
 
 	"gateway/store"
 )
@@ -26,11 +26,11 @@ type storage struct {
 	unlock    func() error
 }
 
-// lockPatience is how long openStore waits for another process: a command that this gateway is
-// about to start can have the file for a moment.
+// lockPatience is how long openStore waits for another process: a child that this gateway is
+// starting may hold the file for a moment.
 const lockPatience = time.Second
 
-// openStore opens the store at path, which it creates, and locks it against everybody else.
+// openStore opens or creates the store at path and locks it.
 func openStore(ctx context.Context, path string, log *slog.Logger) (_ *storage, err error) {
 	st := &storage{}
 	if st.unlock, err = store.LockSoon(ctx, path+".lock", lockPatience); err != nil {
@@ -41,7 +41,7 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *storage, 
 			err = errors.Join(err, st.close())
 		}
 	}()
-	// SQLite makes a file that others may read; the keys are nobody else's business.
+	// SQLite would create the file readable for others, but it holds private keys.
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *storage, 
 	if err != nil {
 		return nil, err
 	}
-	st.db.SetMaxOpenConns(1) // a second writer could find it busy, and lose a message by that
+	st.db.SetMaxOpenConns(1) // a second writer could find it busy and lose a message
 	st.container = sqlstore.NewWithDB(st.db, "sqlite", newLog(log, "store", never))
 	if err := st.container.Upgrade(ctx); err != nil {
 		return nil, err
@@ -69,10 +69,10 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *storage, 
 
 func never() bool { return false }
 
-// Adopt makes a store fit to go on from that comes from a backup. Meanwhile phones have seen
-// messages whose keys its sessions hold for new ones, and would drop what is encrypted with them
-// without a word. So sessions are begun anew; what comes under an old one is asked for again. A
-// store that a Channel has open is left alone.
+// Adopt prepares a store that comes from a backup. Phones have seen messages since then whose keys
+// its sessions would use again, and they silently drop such messages. Adopt therefore makes new
+// sessions begin; messages under an old one are requested again. It leaves a store alone that a
+// Channel has open.
 func Adopt(ctx context.Context, path string) (err error) {
 	st, err := openStore(ctx, path, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -105,11 +105,11 @@ func (st *storage) device(ctx context.Context) (*wastore.Device, error) {
 	return all[0], nil
 }
 
-// unlinkedTable has the reason why there is no device any more. It has one row at most.
+// unlinkedTable holds the reason why there is no device any more, in at most one row.
 const unlinkedTable = "CREATE TABLE IF NOT EXISTS gateway_unlinked (reason INTEGER NOT NULL)"
 
-// forget deletes a device that was logged out, and notes why. The client deletes it, too, but
-// nobody can wait for that.
+// forget deletes a logged-out device and stores the reason. The client also deletes it, but at an
+// unknown time.
 func (st *storage) forget(ctx context.Context, own types.JID, reason unlinked) error {
 	ctx = context.WithoutCancel(ctx)
 	for _, query := range []string{"DELETE FROM gateway_unlinked",
@@ -130,8 +130,8 @@ func (st *storage) unlinked(ctx context.Context) (reason unlinked, err error) {
 	return reason, err
 }
 
-// close closes the store and lets others have it. The client may be in the middle of a
-// query, for which the database does not wait by itself.
+// close closes and unlocks the store. The database does not wait for queries of the client, so
+// close does.
 func (st *storage) close() error {
 	if st.db == nil {
 		return st.unlock()
@@ -150,10 +150,10 @@ func (st *storage) close() error {
 	return errors.Join(err, st.unlock())
 }
 
-// closeWait bounds how long close waits for queries.
+// closeWait is how long close waits for queries.
 const closeWait = 10 * time.Second
 
-// linked reports whether the store at path has a linked device. It does not lock it.
+// linked reports whether the store at path has a linked device. It does not lock the store.
 func linked(ctx context.Context, path string) bool {
 	if _, err := os.Stat(path); err != nil {
 		return false

@@ -12,14 +12,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A timer says after how long the messages of a chat disappear. Phones don't apply it to what
-// others send: each message carries it.
+// A timer says after how long the messages of a chat disappear. Phones don't apply it to messages
+// of others: each message carries it.
 type timer struct {
-	seconds uint32 // 0: they stay
-	set     int64  // when somebody chose it, in seconds since 1970; 0 if that is not known
+	seconds uint32 // 0: never
+	set     int64  // when a person chose it, in Unix seconds; 0: unknown
 }
 
-// timersTable has the timers of the chats, with the time of the message that each was seen in.
+// timersTable holds the timers of chats, with the time of the message in which each was seen.
 const timersTable = `CREATE TABLE IF NOT EXISTS gateway_timers (
 	chat TEXT PRIMARY KEY, seconds INTEGER NOT NULL, chosen INTEGER NOT NULL, seen INTEGER NOT NULL)`
 
@@ -33,7 +33,7 @@ func (st *storage) timer(ctx context.Context, chat types.JID) (t timer, err erro
 	return t, nil
 }
 
-// setTimer notes the timer of a chat, unless a newer one is known than that seen at a time.
+// setTimer stores the timer of a chat, unless a newer one is known.
 func (st *storage) setTimer(
 	ctx context.Context, chat types.JID, t timer, seen time.Time,
 ) error {
@@ -51,8 +51,8 @@ func (st *storage) setTimer(
 	return nil
 }
 
-// noteTimer takes the timer of a chat from a message. In a direct chat each message of the other
-// side tells it, by the timer that it has itself. A group says when it changes.
+// noteTimer reads the timer of a chat from a message. In a direct chat each message of the other
+// side carries that side's timer. A group reports changes.
 func (s *session) noteTimer(ctx context.Context, info *types.MessageInfo, m *waE2E.Message) {
 	var t timer
 	if p := m.GetProtocolMessage(); p != nil {
@@ -67,7 +67,7 @@ func (s *session) noteTimer(ctx context.Context, info *types.MessageInfo, m *waE
 		}
 		t = timer{said.context.GetExpiration(), said.context.GetEphemeralSettingTimestamp()}
 		if t.seconds == 0 && (info.IsGroup || info.IsFromMe) {
-			return // some clients leave it out
+			return // some clients omit it
 		}
 	}
 	chat := info.Chat.ToNonAD()
@@ -83,17 +83,17 @@ func (s *session) noteTimer(ctx context.Context, info *types.MessageInfo, m *waE
 	s.setTimer(ctx, chat, t, info.Timestamp)
 }
 
-// setTimer notes the timer of a chat. Messages go without it if that fails.
+// setTimer stores the timer of a chat. If that fails, messages are sent without it.
 func (s *session) setTimer(ctx context.Context, chat types.JID, t timer, seen time.Time) {
 	if t.seconds == 0 {
 		t.set = 0
 	}
 	if err := s.st.setTimer(ctx, chat, t, seen); err != nil {
-		s.c.log.ErrorContext(ctx, "timer of disappearing messages not noted", "err", err)
+		s.c.log.ErrorContext(ctx, "timer of disappearing messages could not be stored", "err", err)
 	}
 }
 
-// expiring adds the timer of a chat to what is known of a message's context, which may be nil.
+// expiring adds the timer of a chat to the context of a message, which may be nil.
 func (s *session) expiring(
 	ctx context.Context, to types.JID, info *waE2E.ContextInfo,
 ) (*waE2E.ContextInfo, error) {

@@ -13,26 +13,26 @@ import (
 	"time"
 )
 
-// A wire is the transport of one session. It sends everything to another base URL if it has
+// A wire is the transport of one session. It redirects everything to another base URL if there is
 // one, and it can be cut.
 //
-// Cutting is how a session ends: a client that hangs up by itself stops to take what its reader
-// hands on, and when a frame comes in at that moment the reader is stuck for ever. When the
-// connection breaks under the reader, it ends by itself.
+// A session ends by cutting: a client that hangs up by itself stops receiving from its reader, and
+// if a frame arrives at that moment, the reader blocks forever. When the connection below the
+// reader breaks, the reader ends.
 type wire struct {
 	next http.RoundTripper
 	base *url.URL // or nil
 
-	once   sync.Once     // cutting
-	writes atomic.Uint64 // to websockets, so far
+	once   sync.Once     // guards cutting
+	writes atomic.Uint64 // number of writes to websockets
 
 	mu      sync.Mutex
 	stopped bool
-	calls   map[*context.CancelFunc]struct{} // to end what has no answer yet
+	calls   map[*context.CancelFunc]struct{} // cancels calls without an answer
 	open    map[*upgraded]struct{}
 }
 
-// newWire returns a wire over next; base may be "".
+// newWire returns a wire that uses next. base may be "".
 func newWire(next http.RoundTripper, base string) (*wire, error) {
 	w := &wire{next: next, calls: make(map[*context.CancelFunc]struct{}),
 		open: make(map[*upgraded]struct{})}
@@ -93,7 +93,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp.Body = u
 	w.mu.Lock()
-	delete(w.calls, &cancel) // the context of a websocket's request must not end before it
+	delete(w.calls, &cancel) // a websocket needs the context of its request
 	stopped = w.stopped
 	if !stopped {
 		w.open[u] = struct{}{}
@@ -105,7 +105,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// A body is that of an answer, with what is to be done at its end.
+// A body is the body of an answer with a function to call at its end.
 type body struct {
 	io.ReadCloser
 	ended func()
@@ -116,11 +116,11 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// An upgraded connection is a websocket's.
+// An upgraded is the connection of a websocket.
 type upgraded struct {
 	io.ReadWriteCloser
 	writes *atomic.Uint64
-	over   chan struct{} // closed when a read has failed
+	over   chan struct{} // closed after a failed read
 	once   sync.Once
 	closed func()
 }
@@ -144,7 +144,7 @@ func (u *upgraded) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// awaitWrite waits until more than n writes were made, but not for long.
+// awaitWrite waits for a short time until more than n writes were made.
 func (w *wire) awaitWrite(n uint64) {
 	timer, tick := time.NewTimer(200*time.Millisecond), time.NewTicker(time.Millisecond)
 	defer timer.Stop()
@@ -158,7 +158,7 @@ func (w *wire) awaitWrite(n uint64) {
 	}
 }
 
-// cut ends every connection, refuses new ones, and waits until the readers have noticed.
+// cut closes all connections, refuses new ones, and waits until the readers have noticed.
 func (w *wire) cut() { w.once.Do(w.cutAll) }
 
 func (w *wire) cutAll() {
@@ -172,22 +172,22 @@ func (w *wire) cutAll() {
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()
 	for u := range open {
-		_ = u.Close() // it may be closed already
+		_ = u.Close() // it may already be closed
 		select {
 		case <-u.over:
-		case <-timer.C: // it was closed before anybody read, or nobody reads any more
+		case <-timer.C: // it was closed before a read, or nobody reads
 			return
 		}
 	}
 }
 
-// drop ends the connections that there are. The client makes a new one.
+// drop closes the current connections. The client opens a new one.
 func (w *wire) drop() {
 	w.mu.Lock()
 	open := maps.Clone(w.open)
 	w.mu.Unlock()
 	for u := range open {
-		_ = u.Close() // it may be closed already
+		_ = u.Close() // it may already be closed
 	}
 }
 

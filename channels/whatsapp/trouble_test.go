@@ -118,7 +118,7 @@ func TestSilence(t *testing.T) {
 	w.run()
 	w.reported("connected as")
 	w.server.SetSilent(true)
-	w.reported("does not answer since")
+	w.reported("has not answered since")
 	w.server.SetSilent(false)
 	w.wait("connected again", func() bool {
 		states := w.in.States()

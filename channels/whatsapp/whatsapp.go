@@ -1,22 +1,22 @@
 // Package whatsapp connects the gateway to WhatsApp as a linked device of a person's account.
 //
-// A [Channel] is one account. [Channel.Pair] links it by QR code or by a code that is typed into
-// the phone; from then on [Channel.Run] holds the connection. A message is acknowledged only
-// once the gateway has stored it: until then WhatsApp delivers it again, and its plaintext, which
-// can be decrypted only once, waits in the store. The protocol is that of the whatsmeow package.
+// A [Channel] is one account. [Channel.Pair] links it with a QR code or with a code that a person
+// types into the phone. After that [Channel.Run] holds the connection. A message is acknowledged
+// only once the gateway has stored it. Until then WhatsApp delivers it again. Its plaintext can be
+// decrypted only once, so it waits in the store. The whatsmeow package implements the protocol.
 //
-// People are known by their hidden id (LID), which is the same in every chat: Sender.ID and the
-// address of a direct chat are "<digits>@lid". Sender.Username is "+" and the phone number wherever
-// that is known. The phone number ("<digits>@s.whatsapp.net") is used only for people without a
-// known hidden id. In groups, "<digits>@g.us", the id of a message begins with the address of its
-// sender, because receipts, reactions and quotes need it.
+// People are identified by their hidden id (LID), which is the same in every chat: Sender.ID and
+// the address of a direct chat are "<digits>@lid". Sender.Username is "+" and the phone number, if
+// it is known. The phone number ("<digits>@s.whatsapp.net") replaces an unknown hidden id. In
+// groups, "<digits>@g.us", the id of a message begins with the address of its sender, because
+// receipts, reactions and quotes need it.
 //
-// Limits: history from before linking, calls, channels, statuses and broadcast lists are left
-// out; polls, contacts and locations come in as a label such as "[poll: Where?]", and so do
-// messages to be viewed once, of which linked devices get nothing else. There are no
-// buttons. WhatsApp may ban accounts that write to strangers.
+// Limitations: history from before linking, calls, channels, statuses and broadcast lists are
+// ignored. Polls, contacts and locations arrive as a label such as "[poll: Where?]". So do
+// view-once messages, because linked devices don't get their content. There are no buttons.
+// WhatsApp may ban accounts that write to strangers.
 //
-// A Channel owns the SQLite file it is given, a lock file beside it and nothing else.
+// A Channel owns the SQLite file that it is given, a lock file beside it, and nothing else.
 package whatsapp
 
 import (
@@ -64,33 +64,33 @@ type Channel struct {
 	acks   *acks
 	panics *panics
 
-	opening chan struct{} // held while the store is opened, or is open for a moment only
+	opening chan struct{} // held while the store is opened, or open only briefly
 
 	mu      sync.Mutex
-	session *session      // of the Run that is connected, or nil
-	open    *held         // the store that Run has open, or nil
-	ended   bool          // Run has ended with its context
+	session *session      // session of a connected Run, or nil
+	open    *held         // store that Run has open, or nil
+	ended   bool          // Run has ended because its context is done
 	changed chan struct{} // closed when session or ended changes
 }
 
 // Options are the optional settings of a [Channel]. The zero value is ready for use.
 type Options struct {
-	BaseURL    string            // where WhatsApp's servers are; default their own addresses
+	BaseURL    string            // WhatsApp's servers; default: their own addresses
 	Transport  http.RoundTripper // default [NewTransport]
 	Logger     *slog.Logger      // default discards
 	DeviceName string            // in the phone's list of linked devices; default "gateway"
 
-	PollLink    time.Duration // how often an account that is not linked is looked at; default 2s
+	PollLink    time.Duration // how often to check an unlinked account; default 2s
 	ConnectWait time.Duration // how long sending waits for a connection; default 5s
-	AckWait     time.Duration // how long a message may take to be taken; default 4s; see acks
+	AckWait     time.Duration // first time limit for accepting a message; default 4s; see acks
 	MarkWait    time.Duration // the same for a reaction; default 2s
-	RateWait    time.Duration // how long to wait when told to slow down; default 1m
-	Reconnect   time.Duration // how long a lost connection is tried again before Run ends; default 1m
+	RateWait    time.Duration // wait after being told to slow down; default 1m
+	Reconnect   time.Duration // how long to reconnect before Run ends; default 1m
 	EditWindow  time.Duration // how long a message can be edited; default 20m
 }
 
-// New returns a Channel for the account whose keys are in the SQLite file storePath, known to the
-// gateway as name. A nil opts means the defaults.
+// New returns a Channel for the account whose keys are in the SQLite file storePath. name is the
+// account's name in the gateway. If opts is nil, it uses the defaults.
 func New(name, storePath string, opts *Options) *Channel {
 	o := Options{}
 	if opts != nil {
@@ -118,7 +118,7 @@ func New(name, storePath string, opts *Options) *Channel {
 	}
 }
 
-// NewTransport returns the transport that a [Channel] uses by default.
+// NewTransport returns the default transport of a [Channel].
 func NewTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Transport{
@@ -130,8 +130,8 @@ func NewTransport() *http.Transport {
 	}
 }
 
-// Run implements [channels.Channel]. While the account is not linked it waits for [Channel.Pair],
-// in this process or another, with the store closed.
+// Run implements [channels.Channel]. While the account is not linked, it waits, with the store
+// closed, for [Channel.Pair] in this or another process.
 func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	mute.Signal()
 	c.setEnded(false)
@@ -145,7 +145,7 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 			in.Report(channels.Refused, unlinked.state(c.name))
 			c.log.WarnContext(ctx, "whatsapp account not linked", "reason", unlinked.Error())
 		case waiting && errors.Is(err, store.ErrLocked):
-			// It is being linked now.
+			// The account is being linked.
 		default:
 			return err
 		}
@@ -173,8 +173,8 @@ func (c *Channel) awaitLink(ctx context.Context) error {
 	}
 }
 
-// connected holds the connection of a linked account until ctx has ended and everything is sent,
-// WhatsApp refuses the account or something breaks.
+// connected holds the connection of a linked account until ctx is done and everything is sent,
+// WhatsApp refuses the account, or an error occurs.
 func (c *Channel) connected(ctx context.Context, in channels.Intake) (err error) {
 	h, s, err := c.hold(ctx, in)
 	if err != nil {
@@ -195,7 +195,7 @@ func (c *Channel) connected(ctx context.Context, in channels.Intake) (err error)
 	return err
 }
 
-// lingering returns a context that ends when ctx has ended and everything is sent.
+// lingering returns a context that ends when ctx is done and everything is sent.
 func lingering(ctx context.Context, in channels.Intake) (context.Context, func()) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -211,10 +211,10 @@ func lingering(ctx context.Context, in channels.Intake) (context.Context, func()
 	}
 }
 
-// An unlinkedError reports that the store has no linked device, or had none any more.
+// An unlinkedError reports that the store has no linked device.
 type unlinkedError struct{ reason unlinked }
 
-// unlinked says why an account is not linked. The values are in stores.
+// unlinked says why an account is not linked. The values are stored.
 type unlinked int
 
 const (
@@ -236,7 +236,7 @@ func (e *unlinkedError) Error() string {
 	return "not linked"
 }
 
-// state says what happened to the account called name, and what to do.
+// state describes what happened to the account with the given name, and what to do.
 func (e *unlinkedError) state(name string) string {
 	state := e.Error()
 	switch e.reason {
@@ -249,7 +249,7 @@ func (e *unlinkedError) state(name string) string {
 	return state + ": run gateway pair " + name
 }
 
-// setSession makes s the session through which is sent; nil means none.
+// setSession sets the session for sending; nil: none.
 func (c *Channel) setSession(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -260,7 +260,7 @@ func (c *Channel) setSession(s *session) {
 	}
 }
 
-// setEnded notes whether no session is to be expected any more.
+// setEnded records whether no further session will come.
 func (c *Channel) setEnded(ended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -269,7 +269,7 @@ func (c *Channel) setEnded(ended bool) {
 	c.changed = make(chan struct{})
 }
 
-// dropSession takes s out of use for sending.
+// dropSession stops using s for sending.
 func (c *Channel) dropSession(s *session) {
 	c.mu.Lock()
 	mine := c.session == s
@@ -279,10 +279,10 @@ func (c *Channel) dropSession(s *session) {
 	}
 }
 
-// errOffline reports that there is no connection to send through.
+// errOffline reports that there is no connection for sending.
 var errOffline = errors.New("not connected to WhatsApp")
 
-// online returns the session through which to send; it waits a little for one, if one may come.
+// online returns the session for sending. It waits a short time for one if one may come.
 func (c *Channel) online(ctx context.Context) (*session, error) {
 	timer := time.NewTimer(c.opts.ConnectWait)
 	defer timer.Stop()
@@ -307,9 +307,9 @@ func (c *Channel) online(ctx context.Context) (*session, error) {
 }
 
 // Limits implements [channels.Limiter]. WhatsApp documents no limits for linked devices. Phones
-// take texts of 65,536 characters but fold what is longer than some 4,000, and documents of 2 GB;
-// the rates are what a quick person does, and one account sends one message at a time anyway,
-// each of which takes a round trip.
+// accept texts of 65,536 characters, but fold texts above some 4,000, and documents of 2 GB. The
+// rates are those of a fast person. An account sends one message at a time anyway, and each takes a
+// round trip.
 func (c *Channel) Limits(bus.Address) channels.Limits {
 	return channels.Limits{
 		Text:         4000,

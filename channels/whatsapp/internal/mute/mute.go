@@ -1,8 +1,8 @@
 // Package mute silences the Signal library.
 //
-// Its function is [Signal]. The library's logger is a variable of the whole process, which the
-// library itself sets without a lock when it is used first, so that two accounts could write it at
-// once. Callers of the library call Signal first.
+// Its function is [Signal]. The library's logger is a global variable that the library sets without
+// a lock on its first use, so two accounts could write it concurrently. Users of the library call
+// Signal first.
 package mute
 
 import (
@@ -11,8 +11,8 @@ import (
 	"go.mau.fi/libsignal/logger"
 )
 
-// Signal makes the Signal library, which prints to standard output unless told otherwise, silent.
-// It says nothing that the WhatsApp client does not say, too.
+// Signal silences the Signal library, which prints to standard output by default. The WhatsApp
+// client reports the same problems.
 func Signal() { once() }
 
 var once = sync.OnceFunc(func() {
@@ -20,7 +20,7 @@ var once = sync.OnceFunc(func() {
 	logger.Setup(&l)
 })
 
-// silent is a log that nobody reads.
+// silent is a logger that discards everything.
 type silent struct{}
 
 func (silent) Debug(string, string)   {}

@@ -1,15 +1,14 @@
-// Package sessionlock keeps a WhatsApp client from using a key twice.
+// Package sessionlock keeps a WhatsApp client from using an encryption key twice.
 //
-// A Signal session gives each message a key of its own. whatsmeow reads the session, takes the next
-// key and writes it back, when it sends as well as when it receives, and nothing keeps the two
-// apart. If both run at once, one of the steps is lost: the next message is encrypted with a key
-// that was used already. WhatsApp accepts it, and the receiver's phone, which has seen that key,
-// drops it without a word. A [Lock] sits between a device and its stores and lets one of the two
-// happen at a time.
+// A Signal session has a key for each message. When it sends and when it receives, whatsmeow reads
+// the session, takes the next key and writes the session back. Nothing separates these steps. If
+// sending and receiving overlap, one update is lost, and the next message is encrypted with a used
+// key. WhatsApp accepts it, but the receiver's phone silently drops it. A [Lock] between a device
+// and its stores serialises the steps.
 //
-// The client also sends by itself, such as a message again that somebody could not read, and does
-// not say when this is done. Such a send holds the lock until it has written the session, or for
-// two seconds.
+// The client also sends on its own, for example to repeat an unreadable message, and does not say
+// when it has finished. Such a send holds the lock until the session is written, or for two
+// seconds.
 package sessionlock
 
 import (
@@ -20,18 +19,18 @@ import (
 	"go.mau.fi/whatsmeow/store"
 )
 
-// A Lock orders what a client does with its sessions. Its methods may be called concurrently.
+// A Lock serialises what a client does with its sessions. Its methods are safe for concurrent use.
 type Lock struct {
-	free chan struct{} // has a token while nobody holds the lock
+	free chan struct{} // has a token while the lock is free
 
 	mu    sync.Mutex
-	alone *time.Timer // ends the hold of a step that the client makes by itself; nil if none does
+	alone *time.Timer // ends a step that the client makes on its own; nil if there is none
 }
 
-// patience bounds a step of which the end is not seen.
+// patience is the time limit of a step whose end is not visible.
 const patience = 2 * time.Second
 
-// Attach puts a new Lock between d and its stores. It must be called before a client uses d.
+// Attach puts a new Lock between d and its stores. Call it before a client uses d.
 func Attach(d *store.Device) *Lock {
 	g := &Lock{free: make(chan struct{}, 1)}
 	g.free <- struct{}{}
@@ -40,15 +39,15 @@ func Attach(d *store.Device) *Lock {
 	return g
 }
 
-// A step is one use of sessions: a message that is sent or received.
+// A step is one use of sessions: the sending or receiving of a message.
 type step struct {
 	g    *Lock
 	mu   sync.Mutex
 	held bool
-	over bool // it has had its turn
+	over bool // it has held the lock
 }
 
-// stepKey is the key of a step in a context.
+// stepKey is the context key of a step.
 type stepKey struct{}
 
 func stepOf(ctx context.Context) *step {
@@ -56,7 +55,7 @@ func stepOf(ctx context.Context) *step {
 	return st
 }
 
-// take gets the lock, unless the step has it or had it.
+// take acquires the lock unless the step holds it or has held it.
 func (st *step) take(ctx context.Context) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -72,7 +71,7 @@ func (st *step) take(ctx context.Context) error {
 	}
 }
 
-// give gives the lock back, if the step has it.
+// give releases the lock if the step holds it.
 func (st *step) give() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -83,15 +82,15 @@ func (st *step) give() {
 	}
 }
 
-// Send calls f, which sends one message with the context that it gets. Others wait from when the
-// message is encrypted, not while f waits for the server.
+// Send calls f, which must send one message with the given context. Others wait while the message
+// is encrypted, but not while f waits for the server.
 func (g *Lock) Send(ctx context.Context, f func(context.Context) error) error {
 	st := &step{g: g}
 	defer st.give()
 	return f(context.WithValue(ctx, stepKey{}, st))
 }
 
-// Alone calls f, which changes sessions behind the client's back, while the client uses none.
+// Alone calls f, which changes sessions, while the client uses none.
 func (g *Lock) Alone(ctx context.Context, f func() error) error {
 	select {
 	case <-g.free:
@@ -102,7 +101,7 @@ func (g *Lock) Alone(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// begin gets the lock for a step that the client makes by itself.
+// begin acquires the lock for a step that the client makes on its own.
 func (g *Lock) begin(ctx context.Context) error {
 	select {
 	case <-g.free:
@@ -124,7 +123,7 @@ func (g *Lock) begin(ctx context.Context) error {
 	return nil
 }
 
-// finish gives the lock back, if a step of the client's own has it.
+// finish releases the lock if such a step holds it.
 func (g *Lock) finish() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -135,7 +134,7 @@ func (g *Lock) finish() {
 	}
 }
 
-// sessions is the store of sessions behind a lock.
+// sessions is a store of sessions with a lock.
 type sessions struct {
 	store.SessionStore
 	g *Lock
@@ -179,7 +178,7 @@ func (s *sessions) PutSession(ctx context.Context, address string, session []byt
 	return s.SessionStore.PutSession(ctx, address, session)
 }
 
-// buffer is the store in which a client decrypts, behind a lock.
+// buffer is the store in which a client decrypts, with a lock.
 type buffer struct {
 	store.EventBuffer
 	g *Lock
