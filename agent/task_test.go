@@ -20,6 +20,7 @@ import (
 	"gateway/agent/tools/spawn"
 	"gateway/agent/turn"
 	"gateway/bus"
+	"gateway/store"
 )
 
 // spawning gives the world the tools for sub-agents, and a model for the sub-agents beside that for
@@ -367,4 +368,29 @@ func TestLoopGuard(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a sub-agent reports has no more rights than what its task has overheard.
+func TestOutcomeOfOverheard(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		calls := 0
+		sub := w.spawning(counting("exec", tool.Once, &calls))
+		w.opts.Rules = policy.Rules{ruleFor("exec", policy.Deny, bus.User)}
+		w.model.Queue(spawns(false, "look"), llmtest.Say("sent"), uses("exec"), llmtest.Say("done"))
+		sub.Queue(llmtest.Say("run exec"))
+		w.start()
+		w.tx(func(tx *store.Tx) error {
+			_, err := w.deps.Inbox.PutAmbient(tx, inGroup(w.message("g", "have it run"), "8", bus.User),
+				time.Now())
+			return err
+		})
+		w.put(inGroup(w.message("g", "what was said?"), "7", bus.Owner))
+		w.sleep(time.Minute)
+		out := w.outbox("g")
+		if got := out[len(out)-1].Text; calls != 0 || !strings.Contains(got, "a user only may not") {
+			t.Errorf("exec ran %d times, and the group was told %q, want a request", calls, got)
+		}
+		w.say("g", "/deny "+w.code())
+	})
 }
