@@ -58,7 +58,7 @@ func New(o Options) tool.Tool {
 	return t
 }
 
-// lasts reports whether a call decides what a job does.
+// lasts reports whether a call decides what jobs do. A run may end what it does itself.
 func lasts(c tool.Call) bool {
 	var a arguments
 	if json.Unmarshal(c.Args, &a) != nil {
@@ -67,6 +67,10 @@ func lasts(c tool.Call) bool {
 	switch strings.ToLower(strings.TrimSpace(a.Action)) {
 	case "add", "change", "resume":
 		return true
+	case "pause", "remove":
+		return !c.Proactive
+	case "timezone":
+		return a.Zone != ""
 	}
 	return false
 }

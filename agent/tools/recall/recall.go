@@ -37,7 +37,9 @@ func Tools(o Options) []tool.Tool {
 		tool.New("history_search", historyText, tool.Pure, r.history),
 	}
 	tools[2].Rare = `deletes a remembered fact, {"key":"…"}`
-	tools[0].Lasts = func(tool.Call) bool { return true }
+	for _, i := range []int{0, 2} { // a fact that is gone changes what is done, too
+		tools[i].Lasts = func(tool.Call) bool { return true }
+	}
 	for i, least := range []bus.Role{bus.User, bus.Guest, bus.User, bus.Guest} {
 		tools[i].Least = least
 	}
