@@ -2,24 +2,24 @@ package screen
 
 import "strings"
 
-// A completion is what the word before the cursor may become.
+// A completion holds the possible completions of the word before the cursor.
 type completion struct {
 	prefix  string // the word; "" if there is nothing to complete
 	choices []choice
-	at      int // of choices; the one that Tab takes next
+	at      int // index of the choice that Tab uses next
 
-	asked  bool // the gateway is asked for the choices
-	tabbed bool // Tab was pressed since
+	asked  bool // the choices were requested from the gateway
+	tabbed bool // Tab was pressed since the request
 }
 
-// A choice is one of them.
+// A choice is a possible completion.
 type choice struct{ text, help string }
 
-// ownCommands are the commands that the screen does itself.
+// ownCommands are the commands that the screen handles itself.
 var ownCommands = []Command{{"exit", "leave this chat"}, {"clear", "clear the screen"}}
 
-// suggest looks for what the word before the cursor may become: a command at the beginning, a file
-// after an "@".
+// suggest finds completions of the word before the cursor: commands at the beginning of the text,
+// files after an "@".
 func (in *input) suggest() {
 	e := &in.editor
 	from := e.wordStart()
@@ -42,7 +42,7 @@ func (in *input) suggest() {
 	}
 }
 
-// commands returns the commands that begin with a prefix.
+// commands returns the commands that begin with prefix.
 func (in *input) commands(prefix string) (choices []choice) {
 	for _, c := range in.known {
 		if strings.HasPrefix(c.Name, strings.ToLower(prefix)) {
@@ -52,7 +52,7 @@ func (in *input) commands(prefix string) (choices []choice) {
 	return choices
 }
 
-// files takes the files that were asked for, unless something else was typed since.
+// files uses the requested files unless something else was typed since.
 func (in *input) files(f Files) {
 	if in.complete.prefix != "@"+f.Prefix {
 		return
@@ -67,9 +67,9 @@ func (in *input) files(f Files) {
 	}
 }
 
-// tab makes the word before the cursor what it may become: at once if there is one choice, and what
-// all have in common if there are several. Pressed again it takes one after the other. A pasted "/"
-// becomes a command by it.
+// tab completes the word before the cursor: fully if there is one choice, otherwise up to the
+// common beginning of all choices. Pressed again, it steps through the choices. It also turns a
+// pasted "/" into a command.
 func (in *input) tab(back bool) {
 	if in.editor.literal() && strings.HasPrefix(strings.TrimSpace(in.editor.value()), "/") {
 		in.editor.typed()
@@ -112,7 +112,7 @@ func (in *input) replaceWord(old, word string) {
 	in.editor.insert(word, false)
 }
 
-// sharedStart returns what all choices begin with.
+// sharedStart returns the common beginning of all choices.
 func sharedStart(choices []choice) string {
 	same := choices[0].text
 	for _, c := range choices[1:] {

@@ -9,13 +9,13 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// A cluster is one character as people see it, such as an emoji with its modifiers, or a newline.
+// A cluster is a character as people see it, such as an emoji with its modifiers, or a newline.
 type cluster struct {
 	text   string
 	pasted bool
 }
 
-// tab is how a tab is shown. The message keeps the tab.
+// tab is how a tab is displayed. The message keeps the tab character.
 const tab = "    "
 
 func (c cluster) shown() string {
@@ -27,8 +27,8 @@ func (c cluster) shown() string {
 
 func (c cluster) isSpace() bool { return strings.TrimSpace(c.text) == "" }
 
-// An editor is a text of several lines with a cursor. It moves and deletes whole clusters: the
-// text area of bubbles works with code points, and would leave half an emoji behind.
+// An editor is a text of several lines with a cursor. It moves over and deletes whole clusters. The
+// text area of bubbles works with code points and could leave half an emoji.
 type editor struct {
 	text []cluster
 	at   int // the cursor is before text[at]
@@ -45,7 +45,7 @@ func join(clusters []cluster) string {
 	return b.String()
 }
 
-// literal reports whether the text begins with something that was pasted.
+// literal reports whether the text begins with pasted text.
 func (e *editor) literal() bool {
 	for _, c := range e.text {
 		if !c.isSpace() {
@@ -55,20 +55,21 @@ func (e *editor) literal() bool {
 	return false
 }
 
-// typed makes the text one that was typed by hand.
+// typed marks the text as typed by hand.
 func (e *editor) typed() {
 	for i := range e.text {
 		e.text[i].pasted = false
 	}
 }
 
-// set replaces the text, and puts the cursor behind it.
+// set replaces the text and moves the cursor to its end.
 func (e *editor) set(text string) {
 	e.text, e.at = nil, 0
 	e.insert(text, false)
 }
 
-// insert puts text before the cursor. What joins the characters beside it into one becomes one.
+// insert inserts text before the cursor. Characters that combine with their new neighbours become
+// one cluster.
 func (e *editor) insert(text string, pasted bool) {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
 	text = strings.ToValidUTF8(strings.Map(editable, text), "\ufffd")
@@ -79,7 +80,7 @@ func (e *editor) insert(text string, pasted bool) {
 	before, after := e.text[from:e.at], e.text[e.at:to]
 	added := split(join(before)+text+join(after), pasted)
 	behind := len(e.text) - to
-	// The characters at the edges stay as they were, unless the new text has joined them.
+	// The neighbouring clusters keep their properties unless the new text has combined with them.
 	if len(before) > 0 && added[0].text == before[0].text {
 		added[0] = before[0]
 	}
@@ -100,7 +101,7 @@ func split(text string, pasted bool) (clusters []cluster) {
 	return clusters
 }
 
-// editable drops what would change a terminal, and what turns the direction of text around.
+// editable removes characters that could change a terminal or the direction of text.
 func editable(r rune) rune {
 	switch {
 	case r == '\n' || r == '\t':
@@ -111,17 +112,17 @@ func editable(r rune) rune {
 	return r
 }
 
-// remove deletes the clusters between two positions, in any order, and puts the cursor there.
+// remove deletes the clusters between two positions, in any order, and moves the cursor there.
 func (e *editor) remove(a, b int) {
 	from, to := max(min(a, b), 0), min(max(a, b), len(e.text))
 	e.text = slices.Concat(e.text[:from], e.text[to:])
 	e.at = from
 }
 
-// move moves the cursor by so many clusters.
+// move moves the cursor by n clusters.
 func (e *editor) move(n int) { e.at = min(max(e.at+n, 0), len(e.text)) }
 
-// lineStart and lineEnd return where the line of the cursor begins and ends.
+// lineStart and lineEnd return the bounds of the cursor's line.
 func (e *editor) lineStart() int {
 	i := e.at
 	for i > 0 && e.text[i-1].text != "\n" {
@@ -138,7 +139,7 @@ func (e *editor) lineEnd() int {
 	return i
 }
 
-// wordStart and wordEnd return where the word beside the cursor begins and ends.
+// wordStart and wordEnd return the bounds of the word beside the cursor.
 func (e *editor) wordStart() int {
 	i := e.at
 	for i > 0 && e.text[i-1].isSpace() {
@@ -161,10 +162,10 @@ func (e *editor) wordEnd() int {
 	return i
 }
 
-// A line is one row of the editor on the screen: the clusters of from up to, not including, to.
+// A line is a row of the editor on the screen: the clusters from up to, but not including, to.
 type line struct{ from, to int }
 
-// layout returns the rows of the text in so many columns, and where the cursor is.
+// layout returns the rows of the text for a width in columns, and the position of the cursor.
 func (e *editor) layout(width int, m ansi.Method) (rows []line, row, column int) {
 	from, columns := 0, 0
 	end := func(to, next int) {
@@ -194,7 +195,7 @@ func (e *editor) layout(width int, m ansi.Method) (rows []line, row, column int)
 	return append(rows, line{from, len(e.text)}), row, column
 }
 
-// up moves the cursor by n rows, and reports false if there is no such row.
+// up moves the cursor up by n rows. It returns false if there is no such row.
 func (e *editor) up(n, width int, m ansi.Method) bool {
 	rows, row, column := e.layout(width, m)
 	row -= n
@@ -210,7 +211,8 @@ func (e *editor) up(n, width int, m ansi.Method) bool {
 	return true
 }
 
-// view returns at most so many rows of the text, those around the cursor, and where it is in them.
+// view returns the rows of the text around the cursor, height at most, and the cursor's position in
+// them.
 func (e *editor) view(width, height int, m ansi.Method) (shown []string, row, column int) {
 	rows, row, column := e.layout(width, m)
 	first := 0

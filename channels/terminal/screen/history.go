@@ -11,19 +11,19 @@ import (
 	"strings"
 )
 
-// maxHistory is how many messages the history has.
+// maxHistory is the maximum number of entries.
 const maxHistory = 1000
 
-// A history has what was sent before, in this run and in earlier ones. Its file has a JSON string a
-// line, and nobody else may read it.
+// A history holds the messages sent in this run and earlier ones. Its file has a JSON string per
+// line, and is readable only by its owner.
 type history struct {
-	path    string // "": it is kept in memory
+	path    string // "": kept in memory
 	entries []string
-	at      int    // the entry that is shown; len(entries): the draft
-	draft   string // what was typed before an entry was shown
+	at      int    // index of the shown entry; len(entries): the draft
+	draft   string // text that was typed before an entry was shown
 }
 
-// openHistory reads the history of earlier runs. A line that is damaged is left out.
+// openHistory reads the history of earlier runs. It skips damaged lines.
 func openHistory(path string) (*history, error) {
 	h := &history{path: path}
 	if path == "" {
@@ -57,7 +57,7 @@ func openHistory(path string) (*history, error) {
 	return h, nil
 }
 
-// rewrite replaces the file by one that has only what is kept.
+// rewrite replaces the file by one with the current entries only.
 func (h *history) rewrite() error {
 	var b strings.Builder
 	for _, entry := range h.entries {
@@ -76,12 +76,12 @@ func (h *history) rewrite() error {
 func encode(entry string) []byte {
 	text, err := json.Marshal(entry)
 	if err != nil {
-		return nil // no string is refused
+		return nil // strings can always be encoded
 	}
 	return append(text, '\n')
 }
 
-// add adds what was sent, unless it is the same as before.
+// add adds a sent message unless it equals the newest entry.
 func (h *history) add(entry string) error {
 	h.draft = ""
 	if n := len(h.entries); n > 0 && h.entries[n-1] == entry {
@@ -105,7 +105,7 @@ func (h *history) add(entry string) error {
 	return nil
 }
 
-// step returns the entry so many places later, or the draft. current is what is shown now.
+// step returns the entry n places later, or the draft. current is the shown text.
 func (h *history) step(n int, current string) (string, bool) {
 	to := h.at + n
 	if to < 0 || to > len(h.entries) {
@@ -121,7 +121,7 @@ func (h *history) step(n int, current string) (string, bool) {
 	return h.entries[to], true
 }
 
-// search returns the newest entry before a position that has text in it, and its position.
+// search returns the newest entry before a position that contains text, and its position.
 func (h *history) search(text string, before int) (string, int) {
 	for i := min(before, len(h.entries)) - 1; i >= 0; i-- {
 		if strings.Contains(h.entries[i], text) {

@@ -2,7 +2,7 @@ package screen
 
 import "strings"
 
-// An input is the editor with what it knows to write.
+// An input is the editor with its completions and its history.
 type input struct {
 	editor   editor
 	look     *look
@@ -10,10 +10,10 @@ type input struct {
 	history  *history
 	known    []Command
 	complete completion
-	finding  *finding // nil while nothing is looked for in the history
+	finding  *finding // nil: no search in the history
 }
 
-// edit moves in the text or changes it, and reports whether a key means that.
+// edit moves the cursor or changes the text. It reports whether the key does that.
 func (in *input) edit(name string) bool {
 	e := &in.editor
 	switch name {
@@ -59,7 +59,7 @@ func (in *input) edit(name string) bool {
 	return true
 }
 
-// continued makes a backslash before the cursor, at the end of the text, a new line.
+// continued replaces a backslash at the end of the text, before the cursor, by a new line.
 func (in *input) continued() bool {
 	e := &in.editor
 	if e.at != len(e.text) || e.at == 0 || e.text[e.at-1] != (cluster{text: `\`}) {
@@ -70,7 +70,7 @@ func (in *input) continued() bool {
 	return true
 }
 
-// up moves the cursor up, or shows what was sent before.
+// up moves the cursor up, or shows earlier messages.
 func (in *input) up(n int) {
 	if in.editor.up(n, in.look.room(), in.look.method) {
 		return
@@ -81,15 +81,15 @@ func (in *input) up(n int) {
 	}
 }
 
-// finding is a search in the history, by Ctrl-R.
+// A finding is a search in the history, started with Ctrl-R.
 type finding struct {
 	text   string
-	before int    // the position of what was found
-	kept   editor // what was typed before
+	before int    // position of the found entry
+	kept   editor // text typed before the search
 	failed bool
 }
 
-// find does what a key means while something is looked for, and reports whether it means anything.
+// find handles a key during a search. It reports whether the key has a meaning there.
 func (in *input) find(name, text string) bool {
 	f := in.finding
 	from := len(in.history.entries)
@@ -106,7 +106,7 @@ func (in *input) find(name, text string) bool {
 		return true
 	case text != "":
 		f.text += text
-	default: // the key means what it means in the editor
+	default: // the key has its normal meaning in the editor
 		in.finding = nil
 		return false
 	}

@@ -2,7 +2,7 @@ package screen
 
 import tea "charm.land/bubbletea/v2"
 
-// key does what a key says.
+// key handles a key.
 func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 	name := msg.Keystroke()
 	switch {
@@ -50,7 +50,8 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// interrupt stops the answer as long as there is one, else takes back what is typed, else leaves.
+// interrupt stops the running answer. If there is none, it clears the typed text. If there is none
+// either, it leaves.
 func (m *Model) interrupt() {
 	typed := len(m.editor.text) > 0
 	m.editor.set("")
@@ -63,7 +64,7 @@ func (m *Model) interrupt() {
 	}
 }
 
-// decide takes the answer to whether the gateway goes on.
+// decide handles the answer to the question whether the gateway should continue.
 func (m *Model) decide(key string) {
 	switch key {
 	case "y", "1", "enter":

@@ -12,14 +12,14 @@ import (
 	"gateway/channels/markup"
 )
 
-// A look is what is known of the terminal.
+// A look holds the properties of the terminal.
 type look struct {
 	width, height int
-	method        ansi.Method // how it counts columns
+	method        ansi.Method // how the terminal counts columns
 	profile       colorprofile.Profile
 }
 
-// The styles have the sixteen colours that every theme knows.
+// The styles use the sixteen colours that every theme defines.
 var (
 	prompt  = lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Cyan)
 	title   = lipgloss.NewStyle().Bold(true)
@@ -29,7 +29,7 @@ var (
 	chosen  = lipgloss.NewStyle().Reverse(true)
 )
 
-// paint returns text in a style, line by line, without what lipgloss adds to make a block of it.
+// paint returns text in a style, line by line, without the padding that lipgloss adds to blocks.
 func paint(style lipgloss.Style, text string) string {
 	lines := strings.Split(text, "\n")
 	for i, l := range lines {
@@ -40,19 +40,19 @@ func paint(style lipgloss.Style, text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// wrap breaks text into rows that fit.
+// wrap breaks text into rows that fit the screen.
 func (l *look) wrap(text string) string { return l.method.Wrap(text, l.width-1, " ") }
 
-// cut returns the beginning of a row that fits.
+// cut truncates a row to the screen's width.
 func (l *look) cut(text string) string { return l.method.Truncate(text, l.width-1, "…") }
 
-// Prompt is what the row begins with that a person types into.
+// Prompt is the beginning of the row into which a person types.
 const Prompt = "› "
 
-// room returns how many columns the editor has.
+// room returns the width of the editor in columns.
 func (l *look) room() int { return max(l.width-len([]rune(Prompt))-1, 1) }
 
-// own returns what the person has said as it is printed.
+// own returns a person's message as it is printed.
 func (l *look) own(text string) string {
 	var e editor
 	e.set(text)
@@ -68,16 +68,16 @@ func (l *look) own(text string) string {
 	return strings.Join(rows, "\n")
 }
 
-// colored returns text with the colours that the terminal has. What is printed above the program
-// goes past Bubble Tea's own conversion.
+// colored converts the colours of text to those of the terminal. Text printed above the program
+// bypasses Bubble Tea's own conversion.
 func (l *look) colored(text string) string {
 	var b bytes.Buffer
 	w := colorprofile.Writer{Forward: &b, Profile: l.profile}
-	_, _ = w.WriteString(text) // a buffer takes everything
+	_, _ = w.WriteString(text) // a buffer never fails
 	return b.String()
 }
 
-// answer returns a message of the agent as it is printed.
+// answer returns an agent's message as it is printed.
 func (l *look) answer(text string, buttons []Button) string {
 	if len(buttons) > 0 {
 		text = WithButtons(text, buttons)
@@ -94,6 +94,6 @@ func WithButtons(text string, buttons []Button) string {
 	return markup.WithChoices(text, list)
 }
 
-// most returns how many rows change at most. The rest of the screen has room for what is printed
-// above them at once.
+// most returns the maximum number of changing rows. The rest of the screen is for text that is
+// printed above them in one piece.
 func (l *look) most() int { return max(l.height*2/3, 3) }

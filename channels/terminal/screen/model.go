@@ -1,11 +1,11 @@
-// Package screen is what a person at a terminal sees of the conversation, and types into.
+// Package screen shows the conversation to a person at a terminal and reads what they type.
 //
-// A [Model] is a program of Bubble Tea: a value that messages change and that says how the screen
-// looks. Its messages are keys, what the gateway sends, and the clock; what it says goes to a
-// [Gateway]. It knows neither connections nor files but for the history of what was sent.
+// A [Model] is a program of Bubble Tea: messages change its state, and the state determines the
+// screen. Its messages are keys, data from the gateway, and the clock. It sends its own messages to
+// a [Gateway]. It uses neither connections nor files, except for the history of sent messages.
 //
-// What is complete scrolls away as text of the terminal. The rows below it change: what grows, what
-// the agent is doing, the editor and the status line.
+// Complete messages scroll away as text of the terminal. The rows below them change: growing
+// messages, what the agent is doing, the editor and the status line.
 package screen
 
 import (
@@ -21,14 +21,14 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Options say how a [Model] works. Gateway is required.
+// Options are the settings of a [Model]. Gateway is required.
 type Options struct {
 	Gateway Gateway
-	History string // path of the file with what was sent; "" keeps it in memory
+	History string // path of the file with sent messages; "" keeps them in memory
 
-	Width, Height int // of the terminal; 0: 80 by 24
+	Width, Height int // of the terminal; 0 means 80 by 24
 
-	// Owned says that the gateway ends with the chat, unless the person keeps it running.
+	// Owned says that the gateway ends with the chat unless the person keeps it running.
 	Owned bool
 
 	Now func() time.Time // default [time.Now]
@@ -42,21 +42,22 @@ type Model struct {
 	printer
 
 	talk    talk
-	state   *State // nil until the gateway has told it
+	state   *State // nil before the gateway has sent it
 	offline string // why there is no connection, or ""
 	spinner spinner.Model
 	since   time.Time // when the person began to wait
-	leaving bool      // the person is asked whether the gateway goes on
+	leaving bool      // the person is being asked whether the gateway should continue
 	end     outcome
 }
 
-// An outcome is how the program ends.
+// An outcome says how the program ends.
 type outcome struct {
-	wanted bool // it ends as soon as all is printed
-	stay   bool // the gateway goes on
+	wanted bool // end as soon as everything is printed
+	stay   bool // the gateway continues
 }
 
-// New returns a Model, and why the history can't be read, which is no reason not to talk.
+// New returns a Model. If the history can't be read, it also returns an error, but the Model is
+// usable.
 func New(opts Options) (*Model, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -70,22 +71,23 @@ func New(opts Options) (*Model, error) {
 		spinner: spinner.New(spinner.WithSpinner(spinner.MiniDot))}, err
 }
 
-// Stays reports whether the gateway goes on after the chat.
+// Stays reports whether the gateway continues after the chat.
 func (m *Model) Stays() bool { return m.end.stay }
 
 // Busy reports whether an answer is under way.
 func (m *Model) Busy() bool { return m.talk.waits() }
 
-// Left returns what was to be printed and was not yet.
+// Left returns text that has not been printed yet.
 func (m *Model) Left() string { return strings.Join(m.queue, "\n") }
 
-// stateTime and restTime are how often the state is asked for, during an answer and at rest.
+// stateTime and restTime are the intervals between requests for the state, during an answer and
+// otherwise.
 const (
 	stateTime = 2 * time.Second
 	restTime  = 10 * time.Second
 )
 
-// stateDue is when the state is asked for again.
+// stateDue is sent when the next request for the state is due.
 type stateDue struct{}
 
 func (m *Model) askLater() tea.Cmd {
@@ -153,7 +155,7 @@ func (m *Model) update(msg tea.Msg) tea.Cmd {
 	return nil
 }
 
-// hear takes what the gateway sends.
+// hear handles data from the gateway.
 func (m *Model) hear(msg tea.Msg) {
 	switch msg := msg.(type) {
 	case Message:
@@ -183,8 +185,8 @@ func (m *Model) hear(msg tea.Msg) {
 	}
 }
 
-// take shows a new state: at first all of it, later which accounts have come or gone, and who else
-// asks to be let in.
+// take shows a new state: the first one completely, later ones only as far as accounts have
+// connected or disconnected, or strangers have asked for approval.
 func (m *Model) take(s *State) {
 	old := m.state
 	if s.Idle {
@@ -210,7 +212,7 @@ func (m *Model) take(s *State) {
 
 func down(a Account) bool { return !a.Up }
 
-// same reports whether a person is told the same of both.
+// same reports whether a and b look the same to a person.
 func (a Account) same(b Account) bool { return a.Name == b.Name && a.Up == b.Up }
 
 // say sends a message.
@@ -221,7 +223,7 @@ func (m *Model) say(text string, literal bool) {
 	m.opts.Gateway.Say(id, text, literal)
 }
 
-// send sends what is in the editor, or does what it says.
+// send sends the text in the editor, or executes it.
 func (m *Model) send() tea.Cmd {
 	text, literal := strings.TrimSpace(m.editor.value()), m.editor.literal()
 	m.editor.set("")
@@ -256,7 +258,7 @@ func (m *Model) send() tea.Cmd {
 // MaxText is the longest message, in bytes.
 const MaxText = 1 << 20
 
-// leave ends the chat, or asks first what becomes of the gateway.
+// leave ends the chat. If necessary, it first asks whether the gateway should continue.
 func (m *Model) leave() {
 	if m.opts.Owned && m.state != nil && len(m.state.Accounts) > 0 {
 		m.leaving = true
@@ -265,24 +267,22 @@ func (m *Model) leave() {
 	m.end.wanted = true
 }
 
-// A printer has what is to be printed above the rows that change.
-//
-// That is done piece by piece: a
-// piece that does not fit above them would push them away, and they would stay there twice.
+// A printer holds the text to print above the changing rows. It prints piece by piece: a piece that
+// does not fit above those rows would push them up, and they would appear twice.
 type printer struct {
-	queue    []string // rows
-	drawn    bool     // before, Bubble Tea does not know where it can print
+	queue    []string // rows to print
+	drawn    bool     // before that, Bubble Tea does not know where to print
 	printing bool
 	emit     func(text string) tea.Cmd
 }
 
-// printed says that a piece is on the screen.
+// printed is sent when a piece is on the screen.
 type printed struct{}
 
-// add prints text below all that was printed.
+// add adds text to print.
 func (p *printer) add(text string) { p.queue = append(p.queue, strings.Split(text, "\n")...) }
 
-// print returns what prints the next piece, or ends the program when there is none.
+// print returns the command that prints the next piece, or ends the program if there is none.
 func (m *Model) print() tea.Cmd {
 	switch {
 	case m.end.wanted && (len(m.queue) == 0 || !m.drawn):
@@ -293,13 +293,13 @@ func (m *Model) print() tea.Cmd {
 	n := min(len(m.queue), max(m.height-m.most()-1, 1))
 	text := m.colored(strings.Join(m.queue[:n], "\n"))
 	if text == "" {
-		text = " " // nothing would be printed
+		text = " " // empty text would print nothing
 	}
 	m.queue, m.printing = m.queue[n:], true
 	return m.emit(text)
 }
 
-// emit prints text, and says so.
+// emit prints text, and then sends printed.
 func emit(text string) tea.Cmd {
 	return tea.Sequence(tea.Println(text), func() tea.Msg { return printed{} })
 }

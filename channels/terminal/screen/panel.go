@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// A panel says what the gateway is and does.
+// A panel describes the state of the gateway.
 type panel struct {
 	*look
 	state *State
 	owned bool // the gateway ends with the chat
 }
 
-// start returns the panel that a chat begins with: what runs, who can reach it, and what to do
-// next.
+// start returns the text at the beginning of a chat: what is running, who can reach it, and what to
+// do next.
 func (p panel) start() []string {
 	s := p.state
 	rows := []string{title.Render(s.Name) + " " + s.Version}
@@ -42,7 +42,7 @@ func describe(a Account) string {
 	return fmt.Sprintf("%s %s: %s", sign, a.Name, a.Text)
 }
 
-// waits says that somebody asks to be let in, and how that is done.
+// waits says that a stranger asks for approval, and how to approve them.
 func waits(who Stranger) string {
 	return fmt.Sprintf("%s asks to be let in on %s: /pair %s", who.Name, who.Account, who.Code)
 }
@@ -72,7 +72,7 @@ func (p panel) next() (tips []string) {
 		"Ctrl-C stops an answer. "+leave)
 }
 
-// status returns the status line, which takes two rows where it is narrow.
+// status returns the status line, which takes two rows on a narrow terminal.
 func (p panel) status() []string {
 	s := p.state
 	if s == nil {
@@ -113,7 +113,7 @@ func thousands(n int) string {
 	return fmt.Sprintf("%dk", n/1000)
 }
 
-// question asks whether the gateway goes on without the chat.
+// question asks whether the gateway should continue without the chat.
 func (p panel) question() []string {
 	var names []string
 	for _, a := range p.state.Accounts {

@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// A growing message is not complete.
+// A growing is an incomplete message.
 type growing struct {
 	id      string
 	text    string
 	buttons []Button
 }
 
-// talk is what the screen knows of the conversation.
+// talk is the screen's state of the conversation.
 type talk struct {
-	own     map[string]string // what was said and is not answered, by id
-	doubted []string          // of own: what may be answered, since the connection was lost
+	own     map[string]string // unanswered own messages, by id
+	doubted []string          // own messages that may have been answered while the connection was lost
 	grows   []*growing
-	choices []Button // that can be pressed
+	choices []Button // buttons that can be pressed
 }
 
 func newTalk() talk { return talk{own: make(map[string]string)} }
@@ -35,16 +35,16 @@ func (t *talk) say(id, text string) {
 	t.choices = slices.DeleteFunc(slices.Clone(t.choices), func(b Button) bool { return !b.asks() })
 }
 
-// asks reports whether the agent waits until one of the buttons beside b is pressed.
+// asks reports whether the agent waits for one of the buttons beside b.
 func (b Button) asks() bool {
 	name, _, _ := strings.Cut(b.Text, " ")
 	return name == "/approve" || name == "/deny" || name == "/answer"
 }
 
-// MaxButtons is how many buttons a message may have. Each has a digit.
+// MaxButtons is the maximum number of buttons of a message: each one has a digit.
 const MaxButtons = 9
 
-// chosen returns the button that a digit names, or -1.
+// chosen returns the index of the button for a digit, or -1.
 func (t *talk) chosen(text string) int {
 	if len(text) != 1 || text[0] < '1' || int(text[0]-'1') >= len(t.choices) {
 		return -1
@@ -52,14 +52,15 @@ func (t *talk) chosen(text string) int {
 	return int(text[0] - '1')
 }
 
-// decided takes the buttons away of which one was pressed, here or at another screen.
+// decided removes the buttons of which one was pressed, here or on another screen.
 func (t *talk) decided(text string) {
 	if slices.ContainsFunc(t.choices, func(b Button) bool { return b.Text == text }) {
 		t.choices = nil
 	}
 }
 
-// lose returns what grows and forgets it: what the gateway has not delivered comes again, whole.
+// lose removes the growing messages and returns their texts. The gateway sends incomplete messages
+// again, complete.
 func (t *talk) lose() (texts []string) {
 	for _, g := range t.grows {
 		if text, _ := g.body(); text != "" {
@@ -71,8 +72,9 @@ func (t *talk) lose() (texts []string) {
 	return texts
 }
 
-// idle notes that the gateway has answered all that it was told before the connection was lost. If
-// it ended between sending an answer and telling that it is complete, it does not tell that later.
+// idle handles the report that the gateway has answered all messages from before a lost connection.
+// If the gateway stopped between sending an answer and reporting it as complete, it does not report
+// that later.
 func (t *talk) idle() {
 	for _, id := range t.doubted {
 		delete(t.own, id)
@@ -80,7 +82,7 @@ func (t *talk) idle() {
 	t.doubted = nil
 }
 
-// grow takes what a message says now. It returns the message if that is complete.
+// grow handles the current text of a message. It returns the message if it is complete.
 func (t *talk) grow(m Message) *growing {
 	i := slices.IndexFunc(t.grows, func(g *growing) bool { return g.id == m.ID })
 	if !m.Done {
@@ -92,7 +94,7 @@ func (t *talk) grow(m Message) *growing {
 		return nil
 	}
 	for _, id := range m.Answers {
-		if t.own[id] == stop { // nothing else is answered any more
+		if t.own[id] == stop { // nothing else will be answered
 			clear(t.own)
 		}
 		delete(t.own, id)
@@ -108,7 +110,8 @@ func (t *talk) grow(m Message) *growing {
 	return g
 }
 
-// body returns what a growing message says, and what its last line says that the agent is doing.
+// body returns the text of a growing message, and what the agent is doing according to its last
+// line.
 func (g *growing) body() (text, doing string) {
 	before, last := "", g.text
 	if i := strings.LastIndex(g.text, "\n\n"); i >= 0 {

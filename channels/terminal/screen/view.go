@@ -21,8 +21,8 @@ func (m *Model) View() tea.View {
 	return v
 }
 
-// layout returns the rows that change, and where the cursor is in them. What grows gives way to the
-// others.
+// layout returns the changing rows and the position of the cursor in them. Growing messages give
+// way to the other rows.
 func (m *Model) layout() ([]string, *tea.Cursor) {
 	typed, row, column := m.editor.view(m.room(), max(min(10, m.height/3), 1), m.method)
 	for i, text := range typed {
@@ -37,7 +37,7 @@ func (m *Model) layout() ([]string, *tea.Cursor) {
 	return append(append(top, typed...), below...), cursor
 }
 
-// top returns what grows.
+// top returns the growing messages.
 func (m *Model) top() (rows []string) {
 	for _, g := range m.talk.grows {
 		if text, _ := g.body(); text != "" {
@@ -48,7 +48,7 @@ func (m *Model) top() (rows []string) {
 	return rows
 }
 
-// middle returns what the agent is doing, and what the person is asked.
+// middle returns what the agent is doing, and its question to the person.
 func (m *Model) middle() (rows []string) {
 	switch {
 	case m.offline != "":
@@ -62,7 +62,7 @@ func (m *Model) middle() (rows []string) {
 	return append(rows, m.choices()...)
 }
 
-// choices returns the buttons that can be pressed, on one row if they fit.
+// choices returns the buttons, on one row if they fit.
 func (m *Model) choices() (rows []string) {
 	if len(m.talk.choices) == 0 {
 		return nil
@@ -86,7 +86,7 @@ func (m *Model) choices() (rows []string) {
 	return rows
 }
 
-// doing says what the agent does now, and since when.
+// doing says what the agent is doing, and since when.
 func (m *Model) doing() string {
 	doing := "thinking"
 	if m.state != nil && m.state.Asks {
@@ -103,7 +103,7 @@ func (m *Model) doing() string {
 		m.opts.Now().Sub(m.since).Truncate(time.Second))
 }
 
-// below returns the rows below the editor: what the word may become, or the status line.
+// below returns the rows below the editor: the completions or the status line.
 func (m *Model) below() (rows []string) {
 	if f := m.finding; f != nil {
 		text := "history: " + f.text
