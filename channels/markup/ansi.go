@@ -7,14 +7,14 @@ import (
 	"github.com/yuin/goldmark/ast"
 )
 
-// ANSI returns md for a terminal of the given width in columns; 0 or less means that lines are
-// not wrapped. Styles are written as escape sequences of ECMA-48, each closed on its own
-// line. No control character of md is among them.
+// ANSI renders md for a terminal of the given width in columns; 0 or less means no wrapping. Styles
+// are escape sequences of ECMA-48, each closed on its own line. Control characters in md are
+// removed.
 func ANSI(md string, width int) string {
 	return renderIn(md, &ansi, max(0, width)).out.String()
 }
 
-// leastRoom is what a line needs at least for text, whatever its indentation, in columns.
+// leastRoom is the minimum number of columns for text on a line, whatever its indentation.
 const leastRoom = 16
 
 const (
@@ -27,7 +27,7 @@ var ansi = dialect{
 		bold:   {"\x1b[1m", "\x1b[22m"},
 		italic: {"\x1b[3m", "\x1b[23m"},
 		strike: {"\x1b[9m", "\x1b[29m"},
-		hidden: {"||", "||"}, // a terminal could not show it again
+		hidden: {"||", "||"}, // a terminal could not reveal it
 		link:   {"\x1b[4m", "\x1b[24m"},
 	},
 	bullets:  []string{"• "},
@@ -43,10 +43,10 @@ var ansi = dialect{
 	bareLink: ansiBareLink,
 }
 
-func escapeANSI(r *renderer, s string) { r.out.WriteString(s) } // it is displayed already
+func escapeANSI(r *renderer, s string) { r.out.WriteString(s) } // s is already clean
 
-// displayed returns s without what a terminal would obey instead of showing it: control characters,
-// and those that turn the direction of text around. A tab is four columns wide.
+// displayed returns s without characters that a terminal would execute instead of showing: control
+// characters, and those that change the direction of text. A tab becomes four blanks.
 func displayed(s string) string {
 	s = strings.ReplaceAll(cleaned(s), "\t", "    ")
 	return strings.Map(func(c rune) rune {
@@ -83,8 +83,8 @@ func ansiBareLink(r *renderer, n *ast.AutoLink) {
 	r.open[link]--
 }
 
-// flow calls write with a renderer for one paragraph, wraps what it wrote and writes that. In
-// dialects that don't wrap it calls write with r.
+// flow calls write with a renderer for one paragraph, wraps the result and writes it. In dialects
+// that don't wrap, it calls write with r.
 func (r *renderer) flow(write func(*renderer)) {
 	if !r.d.wraps {
 		write(r)
@@ -113,8 +113,8 @@ func (r *renderer) line(s string, first bool) {
 	r.fresh, r.bulleted = false, false
 }
 
-// room returns the columns that the indentation leaves, on the line that was begun or on one
-// that follows; 0 if there is no limit. It begins another line if too few are left.
+// room returns the columns beside the indentation, on the current line or a following one; 0: no
+// limit. It begins another line if too few are left.
 func (r *renderer) room(first bool) int {
 	if r.width == 0 {
 		return 0
@@ -130,14 +130,14 @@ func (r *renderer) room(first bool) int {
 	return r.width - column
 }
 
-// column returns how wide the last line is that was written.
+// column returns the width of the last written line.
 func (r *renderer) column() int {
 	s := r.out.String()
 	s = s[strings.LastIndexByte(s, '\n')+1:]
 	return uniseg.StringWidth(sequence.ReplaceAllString(s, ""))
 }
 
-// indentBy lengthens the indentation, if enough room is left for text.
+// indentBy lengthens the indentation if enough room is left for text.
 func (r *renderer) indentBy(s string) {
 	if r.width == 0 || uniseg.StringWidth(r.indent+s) <= r.width-leastRoom {
 		r.indent += s

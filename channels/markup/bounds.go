@@ -2,20 +2,19 @@ package markup
 
 import "strings"
 
-// Bounds of what is parsed. A text beyond them, which nobody writes to be read, is shown as it is.
+// Limits of what is parsed. A text beyond them, which nobody writes to be read, is shown unchanged.
 const (
 	mostBytes      = 256 << 10
 	mostMarkers    = 32      // of quotations and lists, before the text of a line
 	mostBrackets   = 256     // [
-	mostReferenced = 1 << 18 // bytes of the links that references can stand for
+	mostReferenced = 1 << 18 // bytes of the links that references can expand to
 	mostMarks      = 8192    // of emphasis, and as many of spoilers
 	mostCells      = 20_000  // of tables
 )
 
-// isAbsurd reports whether md could take time or memory that grows faster than its length. The
-// parser looks for the partner of each bracket and mark in all that is before it, copies what a
-// reference stands for to each place where it is used, and fills the rows of a table up to its
-// number of columns.
+// isAbsurd reports whether the time or memory for md could grow faster than its length. The parser
+// searches all preceding text for the partner of each bracket and mark, copies the target of a
+// reference to each use, and fills the rows of a table up to its number of columns.
 func isAbsurd(md string) bool {
 	brackets := strings.Count(md, "[")
 	switch {
@@ -54,11 +53,11 @@ func longestLine(md string) int {
 	return longest
 }
 
-// cells returns how many cells the tables of md have at most. The line below a table's header says
-// how many columns each row has, up to the next blank line.
+// cells returns the maximum number of cells in the tables of md. The line below a table's header
+// determines the number of columns of each row, up to the next blank line.
 func cells(md string) int {
-	all := 0              // of the paragraphs before
-	columns, rows := 0, 0 // of this one: the most that a line asks for, and lines from the first
+	all := 0              // in the paragraphs before
+	columns, rows := 0, 0 // in this paragraph: most columns of a line, and lines from the first
 	for line := range strings.Lines(md) {
 		inner := strings.TrimLeft(line, " \t>")
 		if strings.TrimSpace(inner) == "" {
@@ -73,10 +72,10 @@ func cells(md string) int {
 	return all + columns*rows
 }
 
-// delimiters returns how many columns a line gives a table, at most, if it stands below a header;
-// 0 if it can't.
+// delimiters returns the maximum number of columns of a table if line stands below its header, or 0
+// if it can't.
 func delimiters(line string) int {
-	// What comes before may be the marker of a list.
+	// A list marker may precede it.
 	line = strings.TrimLeft(line, "0123456789.)*+ \t>")
 	if strings.Trim(line, "-:| \t\r\n\v\f") != "" || !strings.ContainsAny(line, "|:") ||
 		!strings.Contains(line, "-") {

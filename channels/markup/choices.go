@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// A Choice is something that the reader of a message may send as an answer.
+// A Choice is a possible answer to a message.
 type Choice struct {
 	Label string // one line
-	Text  string // what is sent
+	Text  string // text to send
 
-	// Number, if it is not 0, may be sent instead of the text.
+	// Number, if not 0, can be sent instead of the text.
 	Number int
 }
 
-// WithChoices returns a message with a description of its choices, for people who see no buttons.
+// WithChoices returns a message with a description of its choices, for platforms without buttons.
 func WithChoices(md string, choices []Choice) string {
 	var b strings.Builder
 	b.WriteString(md)

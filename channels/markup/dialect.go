@@ -8,7 +8,7 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// A style is what applies to a stretch of text.
+// A style is a property of a stretch of text.
 type style int
 
 const (
@@ -17,52 +17,52 @@ const (
 	strike
 	hidden
 	link    // inside a link's label
-	masked  // the same where the whole link has marks
+	masked  // inside the label of a link that has marks as a whole
 	quoted  // inside a quotation
-	heading // inside a heading that has a mark of its own
-	styles  // how many there are
+	heading // inside a heading that has its own mark
+	styles  // number of styles
 )
 
-// A mark is how a dialect begins and ends a style.
+// A mark is the beginning and the end of a style in a dialect.
 type mark struct{ open, close string }
 
-// A dialect is how one platform writes each construct. Nothing in it changes.
+// A dialect says how one platform writes each construct. It is immutable.
 type dialect struct {
 	marks    [styles]mark
-	headings []string // what begins a heading, by level; deeper ones are bold
-	bullets  []string // what begins an item, by depth; the last is for all that are deeper
-	number   string   // what follows the number of an item
-	quote    string   // what begins each line of a quotation that no marks enclose
+	headings []string // prefix of a heading, by level; deeper ones are bold
+	bullets  []string // prefix of an item, by depth; the last one also for deeper items
+	number   string   // suffix of an item's number
+	quote    string   // prefix of each line of a quotation without enclosing marks
 
-	// lazy says that marks are only written around text, so never around nothing, around blanks or
-	// over the end of a line: a grammar of marks in pairs needs that, one of tags does not.
+	// lazy says that marks are written only around text: never around nothing, around blanks or
+	// over the end of a line. Dialects with paired marks need that; dialects with tags don't.
 	lazy  bool
-	wraps bool // lines are made to fit a width; needs lazy
-	tight bool // no blank lines in a quotation
+	wraps bool // wrap lines to a width; needs lazy
+	tight bool // no blank lines in quotations
 
-	// plain renders what this dialect has no marks in, such as the cells of a table; nil in the
+	// plain renders constructs for which this dialect has no marks, such as table cells; nil in the
 	// plain dialect itself.
 	plain *dialect
-	// escape writes visible text of one line so that it is not markup.
+	// escape writes visible text of one line so that nothing in it is markup.
 	escape func(r *renderer, s string)
-	// between returns what must stand between what is written and next, a mark that opens or, after
-	// one that closed, text; nil if nothing ever must.
+	// between returns what must separate the written text from next: an opening mark or, after a
+	// closing mark, text. nil means that nothing is ever needed.
 	between func(r *renderer, next string) string
-	// pre writes a block of code, in a language unless that is empty.
+	// pre writes a code block. language may be "".
 	pre func(r *renderer, language, s string)
-	// code writes code within a line.
+	// code writes inline code.
 	code func(r *renderer, s string)
-	// link writes the link or image n. Where it shows nothing, instead does.
+	// link writes the link or image n. If it shows nothing, it writes instead.
 	link func(r *renderer, n ast.Node, t target, instead string)
-	// bareLink writes an address that stands for itself.
+	// bareLink writes an address without a label.
 	bareLink func(r *renderer, n *ast.AutoLink)
-	// fits reports whether the style can be written around n where it stands; nil if it always can.
+	// fits reports whether the style can be written around n in this place; nil: always.
 	fits func(r *renderer, s style, n ast.Node) bool
-	// literal returns what stands on both sides of n where its style does not fit; nil is nothing.
+	// literal returns the text on both sides of n if its style does not fit; nil: none.
 	literal func(r *renderer, n ast.Node) string
 }
 
-// A target is where a link leads.
+// A target is the destination of a link.
 type target struct {
 	address  string
 	web      bool // http or https
@@ -76,7 +76,7 @@ func (r *renderer) target(destination []byte) target {
 	return target{address, web, web || scheme == "mailto" || scheme == "tel" || !hasScheme}
 }
 
-// linkAsText writes a link's label and then its address, if that is harmless and adds anything.
+// linkAsText writes a link's label, and its address if that is harmless and not redundant.
 func linkAsText(r *renderer, n ast.Node, t target, instead string) {
 	nested := r.open[link] > 0 // an image in a link: the link's address counts
 	shown := r.label(n, t, instead)
@@ -85,8 +85,8 @@ func linkAsText(r *renderer, n ast.Node, t target, instead string) {
 	}
 }
 
-// label writes the children of n or, if they show nothing, what stands for them, and returns
-// what that is as plain text.
+// label writes the children of n or, if they show nothing, a replacement. It returns the result as
+// plain text.
 func (r *renderer) label(n ast.Node, t target, instead string) string {
 	r.open[link]++
 	defer func() { r.open[link]-- }()
@@ -99,14 +99,14 @@ func (r *renderer) label(n ast.Node, t target, instead string) string {
 	return shown
 }
 
-// plainText returns the children of n, which are inlines, as plain text.
+// plainText returns the inline children of n as plain text.
 func (r *renderer) plainText(n ast.Node) string {
 	p := &renderer{src: r.src, d: cmp.Or(r.d.plain, r.d)}
 	p.inlines(n)
 	return p.out.String()
 }
 
-// newRenderer returns a renderer of src in d.
+// newRenderer returns a renderer of src in the dialect d.
 func newRenderer(src []byte, d *dialect) *renderer {
 	r := &renderer{src: src, d: d}
 	if d.lazy {

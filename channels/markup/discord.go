@@ -9,9 +9,9 @@ import (
 	extast "github.com/yuin/goldmark/extension/ast"
 )
 
-// Discord returns md in Discord's dialect of Markdown, which is described at
-// https://support.discord.com/hc/en-us/articles/210298617. Characters that Discord would take for
-// markup are escaped, and nothing in md becomes a mention, a timestamp or a custom emoji.
+// Discord renders md in Discord's dialect of Markdown, which is described at
+// https://support.discord.com/hc/en-us/articles/210298617. It escapes characters that Discord would
+// treat as markup, and nothing in md becomes a mention, a timestamp or a custom emoji.
 func Discord(md string) string {
 	if isPlain(md) && strings.IndexByte(md, '@') < 0 && !mayControl(md) {
 		return md
@@ -19,8 +19,8 @@ func Discord(md string) string {
 	return render(md, &discord).out.String()
 }
 
-// DiscordLen returns the length of Discord(md) as Discord's limit counts it: in code points,
-// those of the markup too.
+// DiscordLen returns the length of Discord(md) as Discord counts it: in code points, including
+// markup.
 func DiscordLen(md string) int { return utf8.RuneCountInString(Discord(md)) }
 
 var discord = dialect{
@@ -46,10 +46,10 @@ var discord = dialect{
 	fits:     discordFits,
 }
 
-// noSpace is a character that shows nothing and is not part of any markup.
+// noSpace is an invisible character that is not part of any markup.
 const noSpace = "\u200b"
 
-// discordBetween keeps two marks apart that together would be another, as in **a***b*.
+// discordBetween separates two marks that together would be another mark, as in **a***b*.
 func discordBetween(r *renderer, next string) string {
 	if r.closed && strings.ContainsAny(next[:1], "*_~|") {
 		return noSpace
@@ -57,8 +57,8 @@ func discordBetween(r *renderer, next string) string {
 	return ""
 }
 
-// discordFits chooses how italics are written: with * within words, where _ is no mark, and
-// else with _, which does not add up with the asterisks of bold text.
+// discordFits chooses the mark for italics: * within words, where _ is not a mark, and _ elsewhere,
+// because it does not combine with the asterisks of bold text.
 func discordFits(r *renderer, s style, n ast.Node) bool {
 	if s != italic {
 		return true
@@ -68,7 +68,7 @@ func discordFits(r *renderer, s style, n ast.Node) bool {
 	walk(n, func(n ast.Node) {
 		switch n := n.(type) {
 		case *extast.Strikethrough:
-			struck = true // ~~ before _ is no mark
+			struck = true // ~~ before _ is not a mark
 		case *ast.CodeSpan:
 			code += r.plainText(n)
 		}
@@ -98,7 +98,7 @@ func escapeDiscord(r *renderer, s string) {
 		case '[':
 			escaped = `\[`
 			if r.open[link] > 0 {
-				escaped = "(" // there it is no matter of escapes
+				escaped = "(" // escapes don't work there
 			}
 		case ']':
 			if r.open[link] > 0 {
@@ -159,10 +159,10 @@ func isReference(s string) bool {
 		kind == "t" || kind == "a" || kind == "id"))
 }
 
-// webAddress returns the length of the address of a web page that s begins with, or 0.
+// webAddress returns the length of the web address at the beginning of s, or 0.
 func webAddress(s string) int {
 	if !strings.HasPrefix(s, "http://") && !strings.HasPrefix(s, "https://") {
-		return 0 // schemes in capitals are none to Discord
+		return 0 // Discord ignores schemes in capitals
 	}
 	n := strings.IndexFunc(s, func(c rune) bool { return isBlank(c) || c == '<' })
 	if n < 0 {
@@ -176,8 +176,8 @@ func isWebAddress(s string) bool {
 	return rest != "" && webAddress(s) == len(s)
 }
 
-// discordText returns an address that Markdown does not know as one but Discord does, so that
-// it ends where it should, also before markup.
+// discordText returns an address that is a link for Discord but not for Markdown, so that it ends
+// in the right place even before markup.
 func discordText(r *renderer, address string, follows bool) string {
 	scheme, rest, _ := strings.Cut(address, "://")
 	rest = discordAddress(r, rest)
@@ -190,7 +190,7 @@ func discordText(r *renderer, address string, follows bool) string {
 	return scheme + "://" + rest
 }
 
-// discordAddress returns an address in which nothing ends what is around it.
+// discordAddress returns an address in a form that does not end the surrounding construct.
 func discordAddress(r *renderer, address string) string {
 	if r.styled() {
 		return styledAddress.Replace(address)
@@ -207,7 +207,7 @@ var (
 
 var encoded = []string{"@everyone", "%40everyone", "@here", "%40here", `\`, "%5C", "`", "%60"}
 
-// styled reports whether any style applies that is written with marks.
+// styled reports whether any style with marks applies.
 func (r *renderer) styled() bool {
 	for s := range link {
 		if r.open[s] > 0 && r.d.marks[s].open != "" {
@@ -217,7 +217,7 @@ func (r *renderer) styled() bool {
 	return false
 }
 
-// discordLink writes a masked link. Discord takes none whose label looks like an address.
+// discordLink writes a masked link. Discord ignores links whose label looks like an address.
 func discordLink(r *renderer, n ast.Node, t target, instead string) {
 	shown := cmp.Or(r.plainText(n), instead)
 	isURL := strings.Contains(shown, "://")
@@ -238,8 +238,7 @@ func discordLink(r *renderer, n ast.Node, t target, instead string) {
 	}
 }
 
-// discordURL writes the address that n is or has, in angle brackets where Discord would not see
-// its end.
+// discordURL writes the address of n, in angle brackets if Discord would not find its end.
 func (r *renderer) discordURL(address string, n ast.Node) {
 	address = discordAddress(r, address)
 	if !endsLink(n.NextSibling(), r.src) && !strings.Contains(address, ">") {
@@ -248,7 +247,7 @@ func (r *renderer) discordURL(address string, n ast.Node) {
 	r.solid(address)
 }
 
-// discordBareLink writes an address that stands for itself.
+// discordBareLink writes an address without a label.
 func discordBareLink(r *renderer, n *ast.AutoLink) {
 	address := cleaned(string(n.Label(r.src)))
 	if !isWebAddress(address) || r.open[link] > 0 {
@@ -258,8 +257,8 @@ func discordBareLink(r *renderer, n *ast.AutoLink) {
 	r.discordURL(address, n)
 }
 
-// endsLink reports whether Discord sees that the address before n ends there. It reads the inside
-// of a style by itself, so that the style's end is one too.
+// endsLink reports whether Discord sees the end of the address before n. Discord reads the inside
+// of a style separately, so the end of a style ends an address, too.
 func endsLink(n ast.Node, src []byte) bool {
 	t, ok := n.(*ast.Text)
 	if !ok {
@@ -282,7 +281,7 @@ func discordPre(r *renderer, language, s string) {
 	r.lines(append(lines, "```")...)
 }
 
-// discordCode writes code between one or two backquotes.
+// discordCode writes inline code between one or two backquotes.
 func discordCode(r *renderer, s string) {
 	s = cleaned(s)
 	if strings.TrimFunc(s, isBlank) == "" {

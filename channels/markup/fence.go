@@ -7,18 +7,18 @@ import (
 
 // A fence is a fenced code block in a text. Its fields up to end are byte offsets.
 type fence struct {
-	open, body int // the opening line, the line after it
-	close, end int // the closing line, the line after it; len(text) if there is none
+	open, body int // start of the opening line, and of the line after it
+	close, end int // start of the closing line, and of the line after it; len(text) if there is none
 
 	marker string // such as "```"
-	info   string // what follows the marker, such as "go"
+	info   string // text after the marker, such as "go"
 	quote  string // "> " for each quotation around it
 	indent int    // columns before the marker
 }
 
-// findFences finds the fenced code blocks of text, also those in lists and quotations. It looks
-// at lines only. Where a parser sees more (a fence inside raw HTML) a cut may be less
-// pretty, but no piece gets too long, since that is measured.
+// findFences finds the fenced code blocks of text, including those in lists and quotations. It
+// examines single lines. Where a parser sees more (a fence inside raw HTML), a cut may be less
+// pretty, but no piece becomes too long, because pieces are measured.
 func findFences(text string) []fence {
 	var found []fence
 	var f *fence
@@ -37,9 +37,9 @@ func findFences(text string) []fence {
 				f = &found[len(found)-1]
 			}
 		case f.quote != "" && !strings.HasPrefix(strings.TrimLeft(line, " "), ">"):
-			f.close, f.end = pos, pos // the quotation ended, and the fence with it
+			f.close, f.end = pos, pos // the end of the quotation ends the fence
 			f = nil
-			continue // the line may open another
+			continue // the line may open another fence
 		case f.closedBy(line):
 			f.close, f.end = pos, next
 			f = nil
@@ -51,7 +51,7 @@ func findFences(text string) []fence {
 
 // openFence reports whether a line opens a fence.
 func openFence(line string) (fence, bool) {
-	const longest = 64 // bytes of any part; what is longer than real ones would fill the pieces
+	const longest = 64 // bytes of any part; longer ones would fill the pieces
 	var f fence
 	rest := line
 	for len(f.quote) <= longest {
@@ -106,10 +106,10 @@ func (f *fence) closedBy(line string) bool {
 	return len(line) >= len(f.marker) && strings.Trim(line, f.marker[:1]) == ""
 }
 
-// code writes src[pos:end], as far as it is in f, to a piece in which f is not indented.
+// code writes the part of src[pos:end] that is in f to a piece in which f is not indented.
 func (f *fence) code(b *strings.Builder, src string, pos, end int) {
 	end = min(f.end, end)
-	if src[pos-1] != '\n' { // within a line
+	if src[pos-1] != '\n' { // in the middle of a line
 		b.WriteString(f.quote)
 		line := end
 		if i := strings.IndexByte(src[pos:end], '\n'); i >= 0 {
@@ -128,7 +128,7 @@ func (f *fence) code(b *strings.Builder, src string, pos, end int) {
 	}
 }
 
-// inside returns the fence whose code a cut at pos would cut, or nil.
+// inside returns the fence whose code a cut at pos would divide, or nil.
 func (s *splitter) inside(pos int) *fence {
 	if f := s.around(pos); f != nil && pos >= f.body && pos < f.close {
 		return f

@@ -8,14 +8,14 @@ import (
 	"github.com/yuin/goldmark/ast"
 )
 
-// whatsAppLiteral returns what stands on both sides of n where its style can't be shown: nothing in
-// prose, but its stars where they rather belong to arithmetic or code. 2*3*4 is not 234.
+// whatsAppLiteral returns the text on both sides of n if its style can't be shown: nothing in
+// prose, but the stars where they probably belong to arithmetic or code. 2*3*4 is not 234.
 func whatsAppLiteral(r *renderer, n ast.Node) string {
 	e, ok := n.(*ast.Emphasis)
 	if !ok {
 		return ""
 	}
-	stars := strings.Repeat("*", e.Level) // "_" has no meaning within words in Markdown either
+	stars := strings.Repeat("*", e.Level) // Markdown, too, ignores "_" within words
 	if _, ok := n.PreviousSibling().(*ast.AutoLink); ok {
 		return strings.ReplaceAll(stars, "*", "%2A") // part of the address
 	}
@@ -41,9 +41,9 @@ func whatsAppLiteral(r *renderer, n ast.Node) string {
 	return ""
 }
 
-// isOperand reports whether a word looks like one in a formula: a number, a variable of one letter
-// or anything beside a bracket. It touches a star with c; on the other side of that is edge. Words
-// of scripts without spaces are none.
+// isOperand reports whether a word looks like an operand in a formula: a number, a variable of one
+// letter, or anything beside a bracket. The character c of the word touches a star, and edge is on
+// the other side of the star. Words of scripts without spaces are not operands.
 func isOperand(word string, c, edge rune) bool {
 	if word == "" || c >= utf8.RuneSelf || edge >= utf8.RuneSelf {
 		return false
@@ -51,8 +51,8 @@ func isOperand(word string, c, edge rune) bool {
 	return unicode.IsDigit(c) || len(word) == 1 || strings.ContainsRune("()[]{}", edge)
 }
 
-// isTerm reports whether inner, beside a word that ends with c, is more of a formula than of prose:
-// such as the plural of a word that is stressed.
+// isTerm reports whether inner, beside a word that ends with c, looks more like a formula than like
+// prose, such as the plural of an emphasised word.
 func isTerm(c rune, inner string) bool {
 	return unicode.IsDigit(c) ||
 		strings.ContainsFunc(inner, func(c rune) bool {
@@ -60,7 +60,7 @@ func isTerm(c rune, inner string) bool {
 		})
 }
 
-// beside returns the text on one side of n, an inline, as far as it is nothing but text.
+// beside returns the plain text on one side of the inline n.
 func (r *renderer) beside(n ast.Node, next func(ast.Node) ast.Node) string {
 	for ; n != nil && n.Type() == ast.TypeInline; n = n.Parent() {
 		switch s := next(n).(type) {

@@ -6,19 +6,19 @@ import (
 	"unicode/utf8"
 )
 
-// A lazy is the state of a renderer whose dialect writes marks in pairs around text: those marks
-// are written when the text is, and closed after it, before the blanks that follow.
+// A lazy is the state of a renderer whose dialect writes paired marks around text. It writes
+// opening marks with the text, and closing marks after it, before any blanks.
 type lazy struct {
-	written  []written // marks that are open in the text, outermost first
-	held     string    // blanks that are written if more follows on the line
-	fresh    bool      // nothing is on the line yet but what the dialect put there
-	bulleted bool      // that is the marker of a list's item
+	written  []written // open marks in the text, outermost first
+	held     string    // blanks to write if more text follows on the line
+	fresh    bool      // the line has only what the dialect wrote
+	bulleted bool      // that is a list marker
 	closed   bool      // the last thing written was a closing mark
-	follows  bool      // markup follows the text that is written
-	italic   mark      // how the italics that apply are written, if the dialect has several ways
+	follows  bool      // markup follows the current text
+	italic   mark      // mark of the current italics, if the dialect has several
 }
 
-// A written is a mark that was opened.
+// A written is an open mark.
 type written struct {
 	style style
 	close string
@@ -43,7 +43,7 @@ func (r *renderer) putLazily(s string) {
 	r.held = body[len(trimmed):]
 }
 
-// solid writes s as it is, as a thing that styles apply to.
+// solid writes s unchanged, as a unit to which styles apply.
 func (r *renderer) solid(s string) {
 	r.breakLines()
 	r.sync(s)
@@ -52,8 +52,8 @@ func (r *renderer) solid(s string) {
 	r.fresh, r.bulleted, r.closed = false, false, false
 }
 
-// sync closes the marks that do not apply to next, writes the blanks that were held, and
-// opens the marks that apply.
+// sync closes the marks that do not apply to next, writes the held blanks, and opens the marks that
+// apply.
 func (r *renderer) sync(next string) {
 	keep := 0
 	for keep < len(r.written) && r.applies(r.written[keep]) {
@@ -84,7 +84,7 @@ func (r *renderer) sync(next string) {
 	}
 }
 
-// applies reports whether a mark is right for what comes next.
+// applies reports whether a mark applies to the following text.
 func (r *renderer) applies(w written) bool {
 	other := w.style == italic && r.italic.close != "" && r.italic.close != w.close
 	return r.open[w.style] > 0 && !other
@@ -99,7 +99,7 @@ func (r *renderer) isWritten(s style) bool {
 	return false
 }
 
-// closeMarks closes the marks inside of the first keep.
+// closeMarks closes all but the outermost keep marks.
 func (r *renderer) closeMarks(keep int) {
 	for i := len(r.written) - 1; i >= keep; i-- {
 		r.out.WriteString(r.written[i].close)
@@ -108,12 +108,12 @@ func (r *renderer) closeMarks(keep int) {
 	r.written = r.written[:keep]
 }
 
-// endLine writes the line breaks that are owed.
+// endLine writes the pending line breaks.
 func (r *renderer) endLine() {
 	r.closeMarks(0)
 	blank := strings.TrimRight(r.indent, " ")
 	if blank != "" {
-		blank += " " // without it the line does not belong to the quotation
+		blank += " " // so that the line belongs to the quotation
 	}
 	if blank != "" && r.d.tight {
 		r.gap = 1
@@ -126,15 +126,15 @@ func (r *renderer) endLine() {
 	r.held, r.fresh, r.bulleted, r.closed = "", true, false, false
 }
 
-// finish closes what is open at the end of the text.
+// finish closes everything at the end of the text.
 func (r *renderer) finish() {
 	if r.lazy != nil {
 		r.closeMarks(0)
 	}
 }
 
-// lines writes lines as they are, below a quotation's mark but not a list's indentation: a
-// fence stands at the beginning of its line.
+// lines writes lines unchanged, with the prefix of a quotation but without the indentation of a
+// list: a fence must begin at the start of its line.
 func (r *renderer) lines(lines ...string) {
 	before := r.indent
 	quote := strings.Index(r.indent, r.d.quote)
@@ -160,7 +160,7 @@ func (r *renderer) lines(lines ...string) {
 	r.indent = before
 }
 
-// unfenced returns code in which nothing is taken for the end of its fence.
+// unfenced returns code in which no line looks like the end of its fence.
 func unfenced(s string) string {
 	if !strings.Contains(s, "```") {
 		return s
@@ -178,10 +178,10 @@ func (r *renderer) lastRune() rune {
 	return c
 }
 
-// isBlank reports whether c is white space, also by the definition of JavaScript, whose regular
-// expressions several platforms read text with.
+// isBlank reports whether c is white space, including JavaScript's definition, because several
+// platforms parse text with JavaScript's regular expressions.
 func isBlank(c rune) bool { return unicode.IsSpace(c) || c == '\uFEFF' }
 
-// mayControl reports whether s may have control characters beyond ASCII, all of which begin with
-// the same byte.
+// mayControl reports whether s may have control characters beyond ASCII. All of them begin with the
+// same byte.
 func mayControl(s string) bool { return strings.IndexByte(s, 0xC2) >= 0 }

@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// Literal returns Markdown that shows s as it is.
+// Literal returns Markdown that displays s unchanged.
 func Literal(s string) string {
 	var b strings.Builder
 	for _, r := range s {

@@ -1,13 +1,13 @@
-// Package markup turns Markdown, which models write, into what chat platforms understand, and
-// splits it into pieces that fit their limits.
+// Package markup converts Markdown, which models write, to the markup of chat platforms, and splits
+// it into pieces that fit their limits.
 //
 // [Telegram], [Discord], [WhatsApp], [ANSI] and [Plain] render, [TelegramLen], [DiscordLen] and
-// [WhatsAppLen] measure, [SplitFirst] cuts. All are pure functions.
+// [WhatsAppLen] measure, [SplitFirst] splits. All are pure functions.
 //
-// Markdown is CommonMark with tables, ~~strikethrough~~, bare links and ||spoilers||; raw HTML is
-// shown as it is written. Elements that a platform can't show become readable text: headings are
-// bold, tables are aligned, images are links. A text that would take far more time or memory than
-// its length lets one expect, such as a table of more than 20,000 cells, is shown as it is.
+// The input is CommonMark with tables, ~~strikethrough~~, bare links and ||spoilers||. Raw HTML is
+// shown unchanged. Elements that a platform can't show become readable text: bold headings, aligned
+// tables, links instead of images. A text is shown unchanged if rendering it would take far more
+// time or memory than its length suggests, for example a table of more than 20,000 cells.
 package markup
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// markdown parses the dialect of this package. It may be used concurrently.
+// markdown parses the dialect of this package. It is safe for concurrent use.
 var markdown = parser.NewParser(
 	parser.WithBlockParsers(parser.DefaultBlockParsers()...),
 	parser.WithInlineParsers(append(parser.DefaultInlineParsers(),
 		util.Prioritized(extension.NewStrikethroughParser(), 500),
 		util.Prioritized(spoilerParser{}, 500),
-		// A bare link is shown as it is, but the characters in it are not markup.
+		// A bare link is shown unchanged, and the characters in it are not markup.
 		util.Prioritized(extension.NewLinkifyParser(), 999),
 	)...),
 	parser.WithParagraphTransformers(append(parser.DefaultParagraphTransformers(),
@@ -39,7 +39,8 @@ var markdown = parser.NewParser(
 // render renders md in a dialect.
 func render(md string, d *dialect) *renderer { return renderIn(md, d, 0) }
 
-// renderIn renders md in a dialect, wrapped to width if the dialect wraps and width is not 0.
+// renderIn renders md in a dialect. If the dialect wraps and width is not 0, it wraps lines to
+// width.
 func renderIn(md string, d *dialect, width int) *renderer {
 	md = strings.ToValidUTF8(md, "\uFFFD")
 	r := newRenderer([]byte(md), d)
@@ -57,8 +58,8 @@ func renderIn(md string, d *dialect, width int) *renderer {
 	return r
 }
 
-// isPlain reports whether md renders as itself. It errs on the side of no: most chat messages
-// need no parser, and the rest get one.
+// isPlain reports whether md renders to itself. It may return false although it does: most chat
+// messages need no parser, and the others get one.
 func isPlain(md string) bool {
 	lineStart := true
 	for i := 0; i < len(md); i++ {
@@ -72,7 +73,7 @@ func isPlain(md string) bool {
 			}
 		case newline:
 			if lineStart && (i < 2 || md[i-2] == '\n') || i+1 == len(md) || md[i-1] == ' ' {
-				return false // blank lines that collapse, blanks that go
+				return false // blank lines collapse and trailing blanks disappear
 			}
 			lineStart = true
 			continue
@@ -82,7 +83,7 @@ func isPlain(md string) bool {
 	return len(md) > 0 && md[len(md)-1] != ' ' && utf8.ValidString(md)
 }
 
-// The classes of bytes for isPlain.
+// Classes of bytes for isPlain.
 const (
 	special = iota + 1 // may be markup anywhere, or must be escaped
 	marker             // may be markup at the beginning of a line
@@ -104,7 +105,7 @@ var class = func() (class [256]byte) {
 	return class
 }()
 
-// units returns the length of valid UTF-8 in UTF-16 units.
+// units returns the length of s, which must be valid UTF-8, in UTF-16 units.
 func units(s string) int {
 	n := 0
 	for i := range len(s) {
@@ -113,8 +114,8 @@ func units(s string) int {
 	return n
 }
 
-// unitsOf returns how many UTF-16 units the character has that begins with byte c: 0 if c
-// continues one.
+// unitsOf returns the number of UTF-16 units of the character that begins with byte c, or 0 if c is
+// a continuation byte.
 func unitsOf(c byte) int {
 	switch {
 	case c < 0x80 || c >= 0xC0 && c < 0xF0:
@@ -134,8 +135,8 @@ func (*spoiler) Kind() ast.NodeKind { return spoilerKind }
 
 func (n *spoiler) Dump(source []byte, level int) { ast.DumpHelper(n, source, level, nil, nil) }
 
-// A spoilerParser finds ||spoilers||. Unlike emphasis they stand apart from
-// words, so that code such as (a||b) stays what it is.
+// A spoilerParser finds ||spoilers||. Unlike emphasis, they must be separate from words, so that
+// code such as (a||b) stays unchanged.
 type spoilerParser struct{}
 
 func (spoilerParser) Trigger() []byte { return []byte{'|'} }

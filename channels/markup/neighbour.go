@@ -8,8 +8,8 @@ import (
 	"github.com/yuin/goldmark/ast"
 )
 
-// neighbours returns the characters on both sides of n, an inline: 0 for the edge of a
-// block, a punctuation mark for what is not text.
+// neighbours returns the characters on both sides of the inline n: 0 at the edge of a block, and a
+// punctuation mark for anything that is not text.
 func (r *renderer) neighbours(n ast.Node) (before, after rune) {
 	return r.neighbour(n, ast.Node.PreviousSibling, utf8.DecodeLastRuneInString),
 		r.neighbour(n, ast.Node.NextSibling, utf8.DecodeRuneInString)
@@ -23,7 +23,7 @@ func (r *renderer) neighbour(n ast.Node, next func(ast.Node) ast.Node,
 		if s == nil {
 			continue
 		}
-		shown := "x" // if in doubt a letter, which is the harder case
+		shown := "x" // a letter when in doubt, because it is the harder case
 		switch s := s.(type) {
 		case *ast.Text:
 			if n.PreviousSibling() == s && (s.SoftLineBreak() || s.HardLineBreak()) {

@@ -18,23 +18,23 @@ import (
 type renderer struct {
 	src   []byte
 	d     *dialect
-	width int // in columns, of dialects that wrap; 0 is no limit
+	width int // in columns, for dialects that wrap; 0: no limit
 
 	out     strings.Builder
-	units   int  // length of the visible text in UTF-16 units, counted by dialects that need it
-	visible bool // something but white space was written
+	units   int  // UTF-16 units of visible text, in dialects that need it
+	visible bool // something other than white space was written
 
-	gap    int         // line breaks owed before the next thing that is written
-	marked bool        // a list marker was written: its item's first block follows on its line
-	indent string      // what begins each line, inside lists and quotations
-	depth  int         // of the list that is written
-	open   [styles]int // how often each style applies
+	gap    int         // pending line breaks
+	marked bool        // a list marker was written; the item's first block follows on its line
+	indent string      // prefix of each line, inside lists and quotations
+	depth  int         // of the current list
+	open   [styles]int // number of times each style applies
 
-	*lazy // set in dialects whose marks are written only around text
+	*lazy // set in dialects that write marks only around text
 }
 
-// blocks renders the children of n, which are blocks. They keep their distance in the
-// source: one line break or a blank line.
+// blocks renders the block children of n. It preserves their distance in the source: one line break
+// or a blank line.
 func (r *renderer) blocks(n ast.Node) {
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
 		r.separate(c)
@@ -46,7 +46,7 @@ func (r *renderer) separate(n ast.Node) {
 	switch {
 	case r.marked:
 		r.marked = false
-	case n.HasBlankPreviousLines(), n.Kind() == extast.KindTable: // a table forgets its blank line
+	case n.HasBlankPreviousLines(), n.Kind() == extast.KindTable: // tables don't record it
 		r.gap = 2
 	default:
 		r.gap = max(r.gap, 1)
@@ -84,7 +84,7 @@ func (r *renderer) block(n ast.Node) {
 	}
 }
 
-// heading renders a heading by the dialect's own mark, or in bold.
+// heading renders a heading with the dialect's mark, or in bold.
 func (r *renderer) heading(n *ast.Heading) {
 	if n.Level > len(r.d.headings) || r.open[quoted] > 1 {
 		r.flow(func(r *renderer) { r.wrap(bold, n) })
@@ -99,8 +99,8 @@ func (r *renderer) heading(n *ast.Heading) {
 	r.end(heading)
 }
 
-// quote renders a quotation. Where a dialect encloses it in marks, it has none inside another:
-// that one, like any in other dialects, gets a mark on each line.
+// quote renders a quotation. If the dialect encloses quotations in marks, they can't be nested: an
+// inner quotation, like all quotations in other dialects, gets a prefix on each line.
 func (r *renderer) quote(n ast.Node) {
 	if r.d.marks[quoted].open != "" && r.open[quoted] == 0 {
 		r.begin(quoted)
@@ -123,7 +123,7 @@ func (r *renderer) quote(n ast.Node) {
 
 func (r *renderer) list(n *ast.List) {
 	number := n.Start
-	r.marked = true // the first item stands where the list stands
+	r.marked = true // the first item begins where the list begins
 	r.depth++
 	for item := n.FirstChild(); item != nil; item = item.NextSibling() {
 		r.separate(item)
@@ -143,7 +143,7 @@ func (r *renderer) list(n *ast.List) {
 	r.depth--
 }
 
-// code renders a code block in the given language, or in none.
+// code renders a code block. language may be "".
 func (r *renderer) code(language string, lines []byte) {
 	code := strings.TrimSuffix(string(lines), "\n")
 	language = strings.Map(func(c rune) rune {
@@ -155,7 +155,7 @@ func (r *renderer) code(language string, lines []byte) {
 	r.pre(language, code)
 }
 
-// pre renders text whose columns and line breaks matter.
+// pre renders text in which columns and line breaks matter.
 func (r *renderer) pre(language, s string) {
 	if s == "" || r.lazy != nil && !strings.ContainsFunc(s, isVisible) {
 		return
@@ -173,7 +173,7 @@ func (r *renderer) inlines(n ast.Node) {
 	}
 }
 
-// run renders the texts that begin with t, as one: what is markup may be spread over them. It
+// run renders consecutive texts from t on as one, because markup may extend over several. It
 // returns the last one.
 func (r *renderer) run(t *ast.Text) ast.Node {
 	var b strings.Builder
@@ -228,7 +228,8 @@ func (r *renderer) inline(n ast.Node) {
 	}
 }
 
-// codeSpan renders code within a line. In links it is text, because Telegram has none there.
+// codeSpan renders inline code. In links it becomes text, because Telegram does not support it
+// there.
 func (r *renderer) codeSpan(n ast.Node) {
 	var code strings.Builder
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
@@ -244,7 +245,7 @@ func (r *renderer) codeSpan(n ast.Node) {
 	r.d.code(r, s)
 }
 
-// rawHTML shows a tag as it is written, except for the one that models use within tables.
+// rawHTML shows a tag unchanged, except <br>, which models use in tables.
 func (r *renderer) rawHTML(tag string) {
 	switch strings.ToLower(strings.ReplaceAll(tag, " ", "")) {
 	case "<br>", "<br/>":
@@ -253,7 +254,8 @@ func (r *renderer) rawHTML(tag string) {
 	r.text(tag)
 }
 
-// wrap renders the children of n in a style, unless it applies already or can't be written here.
+// wrap renders the children of n in a style, unless the style already applies or can't be written
+// here.
 func (r *renderer) wrap(s style, n ast.Node) {
 	fits := r.d.fits == nil || r.d.fits(r, s, n)
 	if r.open[s] > 0 || !fits {
@@ -271,7 +273,7 @@ func (r *renderer) wrap(s style, n ast.Node) {
 	r.end(s)
 }
 
-// begin and end enclose what a style applies to.
+// begin and end enclose the text to which a style applies.
 func (r *renderer) begin(s style) {
 	r.open[s]++
 	if r.lazy == nil {
@@ -287,7 +289,7 @@ func (r *renderer) end(s style) {
 	}
 }
 
-// breakLines writes the line breaks that are owed; at the beginning of the text none are.
+// breakLines writes the pending line breaks, but none at the beginning of the text.
 func (r *renderer) breakLines() {
 	if r.out.Len() == 0 {
 		r.gap = 0
@@ -307,10 +309,10 @@ func (r *renderer) breakLines() {
 	r.put("\n" + r.indent)
 }
 
-// text writes visible text, each of its lines indented.
+// text writes visible text and indents each line.
 func (r *renderer) text(s string) {
 	if r.lazy != nil && (r.open[link] > 0 || r.open[heading] > 0) {
-		s = strings.ReplaceAll(s, "\n", " ") // there are no lines in them
+		s = strings.ReplaceAll(s, "\n", " ") // they have no lines
 	}
 	for {
 		line, rest, more := strings.Cut(s, "\n")
@@ -326,14 +328,14 @@ func (r *renderer) text(s string) {
 	}
 }
 
-// marker writes what begins a line by the dialect's grammar.
+// marker writes the prefix of a line.
 func (r *renderer) marker(s string) {
 	if r.lazy == nil {
 		r.text(s)
 		return
 	}
 	if r.d.wraps {
-		r.room(true) // or another line, for the markers of many lists may share one
+		r.room(true) // or a new line, because many nested lists may share one
 	}
 	r.breakLines()
 	r.out.WriteString(s)
@@ -350,14 +352,14 @@ func (r *renderer) put(s string) {
 	r.putLazily(s)
 }
 
-// isVisible reports whether c shows by itself: not a blank, not a control or format character such
-// as U+200B and U+FEFF, and not a mark, which shows on another character only.
+// isVisible reports whether c is visible on its own: not a blank, not a control or format character
+// such as U+200B and U+FEFF, and not a combining mark.
 func isVisible(c rune) bool {
 	return !unicode.IsSpace(c) && !unicode.IsMark(c) && unicode.IsGraphic(c)
 }
 
-// unescape resolves backslash escapes and character references, each in one go: what
-// comes out of one is not looked at again.
+// unescape resolves backslash escapes and character references in one pass. It does not examine the
+// results again.
 func unescape(s string) string {
 	if !strings.ContainsAny(s, `\&`) {
 		return s
@@ -383,16 +385,16 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// referencePattern is what a character reference looks like in CommonMark: up to seven decimal
-// digits, up to six hexadecimal ones, or a name, which may not exist.
+// referencePattern matches a character reference of CommonMark: up to seven decimal digits, up to
+// six hexadecimal digits, or a name, which may not exist.
 var referencePattern = regexp.MustCompile(
 	`^&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{0,31});`)
 
-// reference returns how many bytes the character reference has with which s begins, 0 if it does
-// not begin with one.
+// reference returns the length of the character reference at the beginning of s, or 0 if there is
+// none.
 func reference(s string) int {
 	found := referencePattern.FindString(s)
-	// Of a name that is known only without the ";", such as "not" in "&notit;", the rest is left.
+	// If only the beginning of a name is known, such as "not" in "&notit;", the rest remains.
 	if s := html.UnescapeString(found); len(s) > 1 && strings.HasSuffix(s, ";") {
 		return 0
 	}

@@ -7,24 +7,24 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// SplitFirst cuts Markdown into pieces that each measure at most limit, in the units of measure,
-// and returns at most the first n of them. It takes time by what it returns, however long the text
-// is. It cuts between paragraphs if it can, else between lines, sentences, words, or characters as
-// people see them. A limit of 0 or less means no limit.
+// SplitFirst splits Markdown into pieces that each measure at most limit, in the units of measure,
+// and returns at most the first n pieces. The time depends on the returned text, not on the length
+// of the input. It splits between paragraphs if possible, otherwise between lines, sentences,
+// words, or grapheme clusters. A limit of 0 or less means no limit.
 //
-// White space at a cut is dropped, so the pieces joined by it are the whole again, with these
-// exceptions: a code fence that has to be cut is closed in the one piece and reopened with the
-// same info string in the next. There just one line break is dropped at a cut between lines,
-// and nothing at another; the indentation of a reopened fence goes from the lines that follow.
-// Strong text that has to be cut is closed and opened again likewise, if nothing else is in it.
-// Blank lines before the first piece are dropped, its indentation is not.
+// White space at a split is dropped. Joining the pieces with white space restores the text, with
+// these exceptions. If a code fence must be split, it is closed in one piece and reopened in the
+// next with the same info string. There, one line break is dropped at a split between lines, and
+// nothing at other splits, and the lines after a reopened fence lose its indentation. Bold text
+// without other markup in it is closed and reopened likewise. Blank lines before the first piece
+// are dropped, but not its indentation.
 //
-// No piece has more than eight bytes of source per unit of the limit, however little of it
-// measure counts. A piece that can't be cut to fit, because a single character or a fence around it
-// exceeds the limit, is cut between code points, without its fence, and at worst too long.
+// No piece has more than eight bytes of source per unit of the limit, even if measure counts less.
+// If a piece can't fit, because a single character or a fence around it exceeds the limit, it is
+// split between code points, without its fence, and may be too long in the worst case.
 func SplitFirst(markdown string, limit, n int, measure func(string) int) []string {
 	if limit > 0 && limit <= 1<<20 && n < 1<<10 && len(markdown) > (n+1)*8*limit {
-		markdown = markdown[:(n+1)*8*limit] // more than n pieces can hold
+		markdown = markdown[:(n+1)*8*limit] // n pieces can't hold more
 	}
 	return split(markdown, limit, n, measure)
 }
@@ -37,7 +37,7 @@ func split(markdown string, limit, most int, measure func(string) int) []string 
 	if limit <= 0 {
 		return []string{markdown}
 	}
-	limit = min(limit, 1<<40) // so that eight times it is not an overflow
+	limit = min(limit, 1<<40) // so that eight times limit does not overflow
 	s := splitter{
 		src: markdown, limit: limit, measure: measure, fences: findFences(markdown), ratio: 1,
 	}
@@ -59,19 +59,19 @@ type splitter struct {
 	measure func(string) int
 	fences  []fence
 	strongs []span
-	ratio   float64 // bytes of source per unit in the last piece: a guess for the next
-	bare    bool    // fences are cut without closing and reopening them
+	ratio   float64 // bytes of source per unit in the last piece, to estimate the next
+	bare    bool    // split fences without closing and reopening them
 }
 
 const blanks = " \t\r\n"
 
-// begin returns where the first piece begins: on the first line that isn't blank.
+// begin returns the start of the first piece: the first non-blank line.
 func (s *splitter) begin() int {
 	text := len(s.src) - len(strings.TrimLeft(s.src, blanks))
 	return strings.LastIndexByte(s.src[:text], '\n') + 1
 }
 
-// skip returns where the piece after a cut at pos begins.
+// skip returns the start of the piece after a cut at pos.
 func (s *splitter) skip(pos int) int {
 	if f := s.inside(pos); f != nil {
 		if s.src[pos] == '\n' {
@@ -80,7 +80,7 @@ func (s *splitter) skip(pos int) int {
 		if pos < f.close {
 			return pos
 		}
-		pos = f.end // nothing but the closing line is left
+		pos = f.end // only the closing line is left
 	}
 	return len(s.src) - len(strings.TrimLeft(s.src[pos:], blanks))
 }
@@ -101,19 +101,19 @@ func (s *splitter) next(pos int) (piece string, end int) {
 }
 
 // fit returns a piece from pos that fits and nearly fills the limit, or end == pos if none fits.
-// Measuring means parsing, so few candidates are measured: the first is what the piece before
-// suggests, and each outcome suggests the next.
+// Measuring requires parsing, so it measures few candidates: the previous piece suggests the first
+// one, and each result suggests the next.
 func (s *splitter) fit(pos int) (piece string, end int) {
 	most := min(len(s.src)-pos, 8*s.limit)
 	size := min(most, max(1, int(float64(s.limit)*s.ratio)))
-	if most <= 2*size { // perhaps the whole rest fits
+	if most <= 2*size { // the whole rest may fit
 		size = most
 	}
 	end = pos
 	fits, fails := 0, most+1 // sizes
 	for range 40 {
 		cut := s.cut(pos, s.runeStart(pos, pos+size))
-		guess := size // what fits already, or is known to fail, is not measured again
+		guess := size // don't measure sizes with a known result again
 		switch {
 		case cut == end:
 			fits = max(fits, size)
@@ -131,7 +131,7 @@ func (s *splitter) fit(pos int) (piece string, end int) {
 			piece, end = candidate, cut
 			fits = max(size, cut-pos)
 			s.ratio = 0.95 * float64(cut-pos) / float64(m)
-			if size >= guess-guess/5 { // a longer piece would lose the better place of this cut
+			if size >= guess-guess/5 { // a longer piece would end at a worse place
 				return piece, end
 			}
 		}
@@ -142,8 +142,8 @@ func (s *splitter) fit(pos int) (piece string, end int) {
 	return piece, end
 }
 
-// between returns guess if it lies between fits and fails, else their middle; fits if there is
-// nothing between.
+// between returns guess if it lies between fits and fails, otherwise their middle, or fits if
+// nothing lies between them.
 func between(fits, guess, fails int) int {
 	if guess <= fits || guess >= fails {
 		return fits + (fails-fits)/2
@@ -151,7 +151,7 @@ func between(fits, guess, fails int) int {
 	return guess
 }
 
-// piece returns what is sent for src[pos:end].
+// piece returns the text that is sent for src[pos:end].
 func (s *splitter) piece(pos, end int) string {
 	text := s.fenced(pos, end)
 	if s.bare {
@@ -166,12 +166,12 @@ func (s *splitter) piece(pos, end int) string {
 	return text
 }
 
-// fenced returns src[pos:end] with the fences that it has to have.
+// fenced returns src[pos:end] with the necessary fences.
 func (s *splitter) fenced(pos, end int) string {
 	from, to := s.inside(pos), s.inside(end)
 	body := pos
 	if f := s.around(pos); f != nil && pos < f.body && f.quote == "" && f.body < end {
-		from, body = f, f.body // skip took the indentation from the opening line
+		from, body = f, f.body // skip removed the indentation of the opening line
 	}
 	if s.bare || from == nil && to == nil {
 		return strings.TrimRight(s.src[pos:end], blanks)
@@ -191,16 +191,16 @@ func (s *splitter) fenced(pos, end int) string {
 		return strings.TrimRight(b.String(), blanks)
 	}
 	b.WriteString("\n" + to.quote)
-	if from != to && to.quote == "" { // in a list, if its beginning is in this piece
+	if from != to && to.quote == "" { // in a list, if this piece has its beginning
 		b.WriteString(strings.Repeat(" ", to.indent))
 	}
 	b.WriteString(to.marker)
 	return b.String()
 }
 
-// cut returns the best place in src[pos:end] to cut, the end if nothing is left to cut off. A
-// better kind of place is not taken if it lies in the first quarter. Line breaks and the end of
-// a sentence right after the end count too, since white space there would be dropped.
+// cut returns the best place in src[pos:end] for a cut, or end if nothing is left to cut off. It
+// ignores better kinds of places in the first quarter. Line breaks and the end of a sentence
+// directly after end count, too, because white space there would be dropped.
 func (s *splitter) cut(pos, end int) int {
 	if end == len(s.src) {
 		return end
@@ -222,7 +222,7 @@ func (s *splitter) cut(pos, end int) int {
 	return s.tidy(pos, at)
 }
 
-// tidy moves a cut in a fence to the fence's edge if nothing but the edge is between them.
+// tidy moves a cut in a fence to the fence's edge if nothing else is between them.
 func (s *splitter) tidy(pos, at int) int {
 	f := s.around(at)
 	switch {
@@ -235,7 +235,7 @@ func (s *splitter) tidy(pos, at int) int {
 	return at
 }
 
-// paragraph returns the last blank line or edge of a fence in src[floor:end], or floor.
+// paragraph returns the last blank line or fence edge in src[floor:end], or floor.
 func (s *splitter) paragraph(floor, end int) int {
 	best := floor
 	for end > floor {
@@ -243,7 +243,7 @@ func (s *splitter) paragraph(floor, end int) int {
 		if f == nil {
 			i := strings.LastIndex(s.src[floor:min(end+2, len(s.src))], "\n\n")
 			if g := s.before(end); g != nil && g.end > floor+i {
-				return max(best, g.end) // the end of a fence comes later than the blank line
+				return max(best, g.end) // the end of a fence comes after the blank line
 			}
 			return max(best, floor+i)
 		}
@@ -260,7 +260,8 @@ func (s *splitter) line(floor, end int) int {
 	return max(floor, floor+strings.LastIndexByte(s.src[floor:end+1], '\n'))
 }
 
-// sentence returns the end of the last sentence in s, or 0. The last byte only tells what follows.
+// sentence returns the end of the last sentence in s, or 0. The last byte of s only serves as
+// context.
 func sentence(s string) int {
 	for i := len(s) - 1; i > 0; i-- {
 		switch c := s[i]; {
@@ -277,11 +278,11 @@ func sentence(s string) int {
 	return 0
 }
 
-// character returns the last boundary between grapheme clusters in src[pos:end], or between
-// code points if there is but one cluster.
+// character returns the last boundary between grapheme clusters in src[pos:end], or between code
+// points if there is only one cluster.
 func (s *splitter) character(pos, end int) int {
 	const lookBack, lookAhead = 512, 256
-	// Between two ASCII characters there is always a boundary: no need to look farther back.
+	// There is always a boundary between two ASCII characters, so the search can begin there.
 	at := end
 	for at > pos && (s.src[at-1] >= 0x80 || s.src[at] >= 0x80 || s.src[at] < ' ') {
 		at--
@@ -311,8 +312,7 @@ func (s *splitter) character(pos, end int) int {
 	return pos + size
 }
 
-// runeStart returns the beginning of the rune in src[pos:] that at is in, or at if it
-// is in none.
+// runeStart returns the start of the rune in src[pos:] that contains at, or at if none does.
 func (s *splitter) runeStart(pos, at int) int {
 	for i := at; i < len(s.src) && i > max(pos, at-utf8.UTFMax); i-- {
 		if utf8.RuneStart(s.src[i]) {

@@ -9,19 +9,19 @@ import (
 
 const strongMark = "**"
 
-// A span is what stands between the marks of strong text, as byte offsets in the source.
+// A span is the text between the marks of bold text, as byte offsets in the source.
 type span struct{ start, end int }
 
-// findStrong returns the strong text in src that a cut may close and open again. It is sure of
-// what it returns, and leaves out the rest: what is longer than most, holds code, other marks or
-// the beginning of a block. Its answer for a place depends only on the next most bytes,
-// so that the beginning of a text is cut like the whole.
+// findStrong returns the bold text in src that a cut may close and reopen. It returns only certain
+// cases. It skips text that is longer than most, or contains code, other marks or the beginning of
+// a block. The result for a place depends only on the following most bytes, so that the beginning
+// of a text is split like the whole.
 func findStrong(src string, fences []fence, most int) []span {
 	if !strings.Contains(src, strongMark) {
 		return nil
 	}
 	var spans []span
-	open := -1 // where strong text began
+	open := -1 // start of the current bold text
 	sure := true
 	for i := 0; i < len(src); {
 		if len(fences) > 0 && i >= fences[0].open {
@@ -59,7 +59,7 @@ func findStrong(src string, fences []fence, most int) []span {
 	return spans
 }
 
-// isText reports whether src has something else than white space at i.
+// isText reports whether src has a character other than white space at i.
 func isText(src string, i int) bool {
 	return i >= 0 && i < len(src) && strings.IndexByte(blanks, src[i]) < 0
 }
@@ -70,7 +70,7 @@ func isWordAt(src string, i int) bool {
 	return unicode.IsLetter(r) || unicode.IsDigit(r)
 }
 
-// strong reports whether a cut at pos divides strong text.
+// strong reports whether a cut at pos would divide bold text.
 func (s *splitter) strong(pos int) bool {
 	i, _ := slices.BinarySearchFunc(s.strongs, pos, func(x span, pos int) int {
 		return x.end - pos

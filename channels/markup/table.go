@@ -8,11 +8,11 @@ import (
 	extast "github.com/yuin/goldmark/extension/ast"
 )
 
-// maxColumn is the widest that a column is made to align it, in columns of a terminal. A longer
-// cell sticks out, because padding each row to its width would help nobody.
+// maxColumn is the maximum width to which a column is padded, in terminal columns. A longer cell
+// sticks out, because padding each row to its width would not help.
 const maxColumn = 40
 
-// grid renders a table, in a dialect that wraps without taking more room than there is.
+// grid renders a table. In a dialect that wraps, the table takes at most the available width.
 func (r *renderer) grid(t *extast.Table) {
 	rows := r.rows(t)
 	if !r.d.wraps {
@@ -30,7 +30,7 @@ func (r *renderer) grid(t *extast.Table) {
 	}
 }
 
-// rows returns the cells of a table as text of one line each.
+// rows returns the cells of a table, each as one line of text.
 func (r *renderer) rows(t *extast.Table) (rows [][]string) {
 	for row := t.FirstChild(); row != nil; row = row.NextSibling() {
 		var cells []string
@@ -47,7 +47,7 @@ func (r *renderer) rows(t *extast.Table) (rows [][]string) {
 	return rows
 }
 
-// widths returns how wide the columns are, at most widest each.
+// widths returns the widths of the columns, each at most widest.
 func widths(rows [][]string, widest int) []int {
 	var columns []int
 	for _, cells := range rows {
@@ -61,7 +61,7 @@ func widths(rows [][]string, widest int) []int {
 	return columns
 }
 
-// shrink makes the widest columns narrower until all fit into room, or reports that they can't.
+// shrink narrows the widest columns until all fit into room. It returns false if they can't.
 func shrink(columns []int, room int) bool {
 	const least = 6
 	sum := 3 * (len(columns) - 1)
@@ -79,8 +79,8 @@ func shrink(columns []int, room int) bool {
 	return true
 }
 
-// grid returns a table as text with aligned columns. A cell that is wider than its column is
-// broken over lines, or sticks out.
+// grid returns a table as text with aligned columns. A cell that is wider than its column is broken
+// into lines, or sticks out.
 func grid(rows [][]string, columns []int, alignments []extast.Alignment, broken bool) string {
 	var b strings.Builder
 	for i, cells := range rows {
@@ -114,8 +114,8 @@ func grid(rows [][]string, columns []int, alignments []extast.Alignment, broken 
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// records renders a table that is too wide for its columns to stand side by side: each row as
-// lines of a header and a cell.
+// records renders a table whose columns don't fit side by side: each row becomes lines with a
+// header and a cell.
 func (r *renderer) records(rows [][]string) {
 	first := true
 	for i, cells := range rows[1:] {

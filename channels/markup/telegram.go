@@ -8,10 +8,9 @@ import (
 	"github.com/yuin/goldmark/ast"
 )
 
-// Telegram returns md as HTML in Telegram's own small dialect, which is described at
-// https://core.telegram.org/bots/api#html-style. The result always obeys its grammar. Markdown
-// that shows nothing at all, such as a link definition, and absurdly nested Markdown is shown
-// as it is written.
+// Telegram renders md as HTML in Telegram's dialect, which is described at
+// https://core.telegram.org/bots/api#html-style. The result is always valid. Markdown without
+// visible content, such as a link definition, and absurdly nested Markdown are shown unchanged.
 func Telegram(md string) string {
 	if isPlain(md) {
 		return md
@@ -19,8 +18,8 @@ func Telegram(md string) string {
 	return render(md, &telegram).out.String()
 }
 
-// TelegramLen returns the length of Telegram(md) as Telegram's limit counts it: UTF-16 units
-// of the visible text, tags and references resolved.
+// TelegramLen returns the length of Telegram(md) as Telegram counts it: UTF-16 units of the visible
+// text, with tags and references resolved.
 func TelegramLen(md string) int {
 	if isPlain(md) {
 		return units(md)
@@ -28,7 +27,7 @@ func TelegramLen(md string) int {
 	return render(md, &telegram).units
 }
 
-// Plain returns md as text without markup. Links keep their address in parentheses.
+// Plain renders md as text without markup. Addresses of links follow in parentheses.
 func Plain(md string) string {
 	if isPlain(md) {
 		return md
@@ -51,7 +50,7 @@ var telegram = dialect{
 	pre:      telegramPre,
 	code:     telegramCode,
 	link:     telegramLink,
-	bareLink: bareLinkAsText, // Telegram makes it a link by itself
+	bareLink: bareLinkAsText, // Telegram makes it a link
 	plain:    &plain,
 }
 
@@ -73,7 +72,7 @@ func telegramPre(r *renderer, language, s string) {
 		open, end = `<pre><code class="language-`+language+`">`, "</code></pre>"
 	}
 	before := r.indent
-	r.indent = "" // the block itself shows what it is
+	r.indent = "" // the block itself shows its extent
 	r.out.WriteString(open)
 	r.text(s)
 	r.out.WriteString(end)
@@ -89,8 +88,8 @@ func telegramCode(r *renderer, s string) {
 	r.out.WriteString("</code>")
 }
 
-// telegramLink renders a link or an image. An address that Telegram does not take, or that could
-// do harm, is not a link: only its label is shown, with the address if it is harmless.
+// telegramLink renders a link or an image. If the address is not valid for Telegram or could do
+// harm, only the label is shown, with the address if it is harmless.
 func telegramLink(r *renderer, n ast.Node, t target, instead string) {
 	if !t.web || r.open[link] > 0 {
 		linkAsText(r, n, t, instead)
@@ -110,7 +109,7 @@ func telegramLink(r *renderer, n ast.Node, t target, instead string) {
 
 func bareLinkAsText(r *renderer, n *ast.AutoLink) { r.text(string(n.Label(r.src))) }
 
-// escapeHTML writes s, escaped and counted. Control characters have no place in a message.
+// escapeHTML writes s, escaped, and counts it. It drops control characters.
 func escapeHTML(r *renderer, s string) {
 	start := 0
 	for i := range len(s) {

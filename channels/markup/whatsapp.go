@@ -8,9 +8,9 @@ import (
 	"github.com/yuin/goldmark/ast"
 )
 
-// WhatsApp returns md in WhatsApp's small dialect, which is described at
-// https://faq.whatsapp.com/539178204879377. It has no escapes: characters that WhatsApp would take
-// for markup get an invisible neighbour that makes them part of a word.
+// WhatsApp renders md in WhatsApp's dialect, which is described at
+// https://faq.whatsapp.com/539178204879377. The dialect has no escapes: characters that WhatsApp
+// would treat as markup get an invisible neighbour that makes them part of a word.
 func WhatsApp(md string) string {
 	if isPlain(md) && !mayControl(md) {
 		return md
@@ -18,8 +18,8 @@ func WhatsApp(md string) string {
 	return render(md, &whatsApp).out.String()
 }
 
-// WhatsAppLen returns the length of WhatsApp(md) in code points, those of the markup too.
-// WhatsApp documents no unit; its limit is far above what people read.
+// WhatsAppLen returns the length of WhatsApp(md) in code points, including markup. WhatsApp
+// documents no unit; its limit is far above what people read.
 func WhatsAppLen(md string) int { return utf8.RuneCountInString(WhatsApp(md)) }
 
 var whatsApp = dialect{
@@ -45,10 +45,10 @@ var whatsApp = dialect{
 	literal:  whatsAppLiteral,
 }
 
-// joint is an invisible character that regular expressions count among those of words.
+// joint is an invisible character that regular expressions treat as part of a word.
 const joint = "\u200c"
 
-// whatsAppBetween keeps a mark from what would make it part of a word.
+// whatsAppBetween separates a mark from a character that would make it part of a word.
 func whatsAppBetween(r *renderer, next string) string {
 	if strings.HasSuffix(r.out.String(), joint) || r.closed && strings.IndexByte("*_~", next[0]) >= 0 {
 		return noSpace
@@ -56,7 +56,7 @@ func whatsAppBetween(r *renderer, next string) string {
 	return ""
 }
 
-// whatsAppFits reports that n stands apart from words: within them WhatsApp has no styles.
+// whatsAppFits reports whether n is separate from words: WhatsApp has no styles within words.
 func whatsAppFits(r *renderer, s style, n ast.Node) bool {
 	before, after := r.neighbours(n)
 	return s == hidden || !isWord(before) && !isWord(after)
@@ -75,7 +75,7 @@ func escapeWhatsApp(r *renderer, s string) {
 			i += n - 1
 			continue
 		case c == '`':
-			r.out.WriteString("‵") // no neighbour stops it from being code
+			r.out.WriteString("‵") // no neighbour keeps it from being code
 			continue
 		case special:
 			if !isWord(r.lastRune()) {
@@ -93,7 +93,7 @@ func escapeWhatsApp(r *renderer, s string) {
 	}
 }
 
-// whatsAppAddress returns an address that is no markup, and still leads where it did.
+// whatsAppAddress returns an address without markup that leads to the same place.
 func whatsAppAddress(r *renderer, address string) string {
 	var b strings.Builder
 	for i := range len(address) {
@@ -109,7 +109,7 @@ func whatsAppAddress(r *renderer, address string) string {
 	return b.String()
 }
 
-// isLineMarker reports whether s begins as a quotation or an item of a list does.
+// isLineMarker reports whether s begins like a quotation or a list item.
 func isLineMarker(s string) bool {
 	digits := strings.TrimLeft(s, "0123456789")
 	return strings.IndexByte(">-*", s[0]) >= 0 || digits != s && strings.HasPrefix(digits, ".")
@@ -123,7 +123,7 @@ func whatsAppPre(r *renderer, _, s string) {
 		r.lines(append(append([]string{"```"}, strings.Split(unfenced(s), "\n")...), "```")...)
 		return
 	}
-	var quoted []string // line by line: a fence does not reach over the lines of a quotation
+	var quoted []string // line by line, because a fence can't extend over several lines of a quotation
 	for line := range strings.SplitSeq(s, "\n") {
 		if strings.TrimFunc(line, isBlank) != "" {
 			quoted = append(quoted, monospaced(line))
@@ -149,7 +149,7 @@ func whatsAppCode(r *renderer, s string) {
 	}
 }
 
-// monospaced encloses one line in the marks that may be around backquotes.
+// monospaced encloses one line in marks that may contain backquotes.
 func monospaced(s string) string {
 	return "```" + strings.ReplaceAll(s, "`", noSpace+"`"+noSpace) + "```"
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// sequence matches what the ANSI dialect writes to begin or end a style.
+// sequence matches the beginning or the end of a style in the ANSI dialect.
 var sequence = regexp.MustCompile("\x1b\\[[0-9]+m")
 
-// closing has the sequence that ends the style that another begins.
+// closing maps the beginning of each style to its end.
 var closing = map[string]string{
 	"\x1b[1m": "\x1b[22m", "\x1b[3m": "\x1b[23m", "\x1b[4m": "\x1b[24m", "\x1b[9m": "\x1b[29m",
 	ansiCode: ansiCodeEnd,
 }
 
-// wrap breaks s, which may have escape sequences, into lines of at most the given widths in
-// columns: the first line's and that of the others; 0 is no limit. It breaks where Unicode
-// allows it or, if it must or everywhere is true, between any two characters. A style that
-// goes on over the end of a line is closed there and begun again on the next.
+// wrap breaks s, which may contain escape sequences, into lines of at most the given widths in
+// columns: first for the first line, others for the other lines; 0: no limit. It breaks where
+// Unicode allows it or, if necessary or if everywhere is true, between any two characters. A style
+// that continues over the end of a line is closed there and reopened on the next line.
 func wrap(s string, first, others int, everywhere bool) []string {
 	w := wrapper{room: first, others: others, everywhere: everywhere}
 	rest, state := s, -1
@@ -40,7 +40,7 @@ func wrap(s string, first, others int, everywhere bool) []string {
 		if last {
 			state = -1
 		}
-		// Within ASCII only blanks count: addresses and options of commands stay whole.
+		// Within ASCII, break only at blanks: addresses and command options stay whole.
 		apart := cluster == " " || cluster[0] >= utf8.RuneSelf || !last && rest[0] >= utf8.RuneSelf
 		w.add(cluster, boundaries>>uniseg.ShiftWidth,
 			apart && !last && boundaries&uniseg.MaskLine == uniseg.LineCanBreak)
@@ -55,11 +55,11 @@ type wrapper struct {
 	everywhere   bool
 
 	lines  []string
-	line   strings.Builder // up to the last place where it can be broken
-	column int             // how wide that is
-	active []string        // styles at that place
+	line   strings.Builder // up to the last possible break
+	column int             // width of line
+	active []string        // styles at the end of line
 
-	word       strings.Builder // what follows that place
+	word       strings.Builder // text after line
 	wordWidth  int
 	wordActive []string
 }
@@ -79,7 +79,7 @@ func (w *wrapper) mark(sequence string) {
 	}
 }
 
-// add adds a character, after which a line can be broken or not.
+// add adds a character. canBreak says whether the line may be broken after it.
 func (w *wrapper) add(cluster string, width int, canBreak bool) {
 	if cluster == "\n" || cluster == "\r\n" {
 		w.commit()
@@ -112,7 +112,7 @@ func (w *wrapper) commit() {
 	w.wordWidth = 0
 }
 
-// flush ends the line and begins the next with rest, the word that did not fit.
+// flush ends the line and begins the next one with rest, the word that did not fit.
 func (w *wrapper) flush(rest string) {
 	if rest == "" {
 		w.commit()
