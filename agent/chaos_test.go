@@ -201,7 +201,7 @@ func TestChaos(t *testing.T) {
 				exec := tool.Tool{Name: "exec", Description: "Does it.", Effect: tool.Once, Run: c.exec,
 					Schema: json.RawMessage(`{"type":"object","properties":{}}`)}
 				c.tools(append(spawn.Tools(spawn.Options{DB: c.deps.DB, Inbox: c.deps.Inbox, Now: time.Now,
-					Stop: func(ctx context.Context, key string) (bool, error) {
+					Stop: func(ctx context.Context, key bus.Session) (bool, error) {
 						return c.d.StopTask(ctx, key)
 					}}), exec, ask.New(), act("look", tool.Pure, always("seen")))...)
 				c.opts.Rules, c.opts.MaxRounds, c.opts.Grace = askFirst("exec"), 4, 5*time.Second

@@ -17,9 +17,12 @@ import (
 	"gateway/agent/tools/ask"
 	"gateway/agent/turn"
 	"gateway/bus"
+	"gateway/bus/bustest"
 	"gateway/session"
 	"gateway/store"
 )
+
+var named = bustest.Session
 
 // A call that must be approved, and that then waits itself, waits twice.
 func TestApprovedCallThatWaits(t *testing.T) {
@@ -286,7 +289,7 @@ func TestKilledAndHalted(t *testing.T) {
 // result of the call, once, or a message of its own if it comes too late.
 func TestKilledWhileTaskWorks(t *testing.T) {
 	t.Parallel()
-	const sub = "test/a#1-left_0"
+	sub := named("test/a#1-left_0")
 	put := func(w *world, m bus.InboundMessage, id string, origin bus.Origin) (seq int64) {
 		m.ID, m.Origin, m.Text = id, origin, "blue"
 		w.tx(func(tx *store.Tx) error {
@@ -299,12 +302,12 @@ func TestKilledWhileTaskWorks(t *testing.T) {
 		return seq
 	}
 	task := func(w *world) int64 {
-		return put(w, w.message("a", ""), bus.TaskID("test/a", "1-left_0"),
-			bus.Origin{Kind: bus.Task, Label: "look", Session: sub, Parent: "test/a", Call: "left_0"})
+		return put(w, w.message("a", ""), bus.TaskID(named("test/a"), "1-left_0"),
+			bus.Origin{Kind: bus.Task, Label: "look", Session: sub, Parent: named("test/a"), Call: "left_0"})
 	}
 	outcome := func(w *world) int64 {
-		return put(w, w.message("a", ""), bus.OutcomeID("test/a", sub+":2"),
-			bus.Origin{Kind: bus.Outcome, Label: "look", Session: "test/a", Parent: "test/a",
+		return put(w, w.message("a", ""), bus.OutcomeID(named("test/a"), sub.String()+":2"),
+			bus.Origin{Kind: bus.Outcome, Label: "look", Session: named("test/a"), Parent: named("test/a"),
 				Call: "left_0"})
 	}
 	taken := func(w *world, _ *question.Question) {

@@ -277,7 +277,7 @@ func (d *Dispatcher) moveChoices(ctx context.Context, m bus.InboundMessage) erro
 }
 
 // StopTask ends the sub-agent that works in the session key. It reports whether there was one.
-func (d *Dispatcher) StopTask(ctx context.Context, key string) (stopped bool, err error) {
+func (d *Dispatcher) StopTask(ctx context.Context, key session.Key) (stopped bool, err error) {
 	return d.stops.StopTask(ctx, key)
 }
 

@@ -161,8 +161,8 @@ type toolset struct{ *world }
 func (toolset) Ready() <-chan struct{} { return nil }
 func (toolset) States() []string       { return nil }
 
-func (t toolset) Stop(session string, by *bus.InboundMessage) {
+func (t toolset) Stop(session bus.Session, by *bus.InboundMessage) {
 	if t.outside.stopped != nil {
-		t.outside.stopped(session, by)
+		t.outside.stopped(session.String(), by)
 	}
 }

@@ -136,7 +136,7 @@ func TestErrorOfOneSession(t *testing.T) {
 		w.start()
 		w.say("a", "hello")
 		w.exec("UPDATE messages SET body = '{'")
-		w.d.env.Transcripts.Drop("test/a")
+		w.d.env.Transcripts.Drop(named("test/a"))
 		w.say("a", "again")
 		w.say("b", "hello")
 		w.wantQuiet()

@@ -149,7 +149,7 @@ func (w *world) posted(chat, text string, own bool) bus.InboundMessage {
 	m.Sender, m.Role = bus.Sender{ID: "hook:build", Name: "build"}, bus.Guest
 	m.Origin = bus.Origin{Kind: bus.Hook, Label: "build"}
 	if own {
-		m.Origin.Session = string(session.HookKey(session.KeyOf(m.From), "build"))
+		m.Origin.Session = session.KeyOf(m.From).OfHook("build")
 	}
 	return m
 }

@@ -182,6 +182,6 @@ func (unwatched) States(store.Queryer) ([]string, error) { return nil, nil }
 // untended is a Toolset without tools to manage.
 type untended struct{}
 
-func (untended) Ready() <-chan struct{}           { return nil }
-func (untended) States() []string                 { return nil }
-func (untended) Stop(string, *bus.InboundMessage) {}
+func (untended) Ready() <-chan struct{}                { return nil }
+func (untended) States() []string                      { return nil }
+func (untended) Stop(bus.Session, *bus.InboundMessage) {}

@@ -97,7 +97,7 @@ func TestJobInItsOwnSession(t *testing.T) {
 			t.Errorf("the second run was asked %q", second)
 		}
 		if own := w.count("SELECT count(*) FROM messages WHERE session = $1",
-			string(session.JobKey("test/a", j.ID))); own != 4 {
+			session.KeyOf(at("a")).OfJob(j.ID).String()); own != 4 {
 			t.Errorf("the session of the job has %d messages, want 4", own)
 		}
 	})

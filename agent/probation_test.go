@@ -66,7 +66,7 @@ func TestBlame(t *testing.T) {
 func TestProbation(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.died(pool.TrialOf("test/guilty"))
+		w.died(pool.TrialOf(named("test/guilty")))
 		w.leave("turn", "hello", turn.MaxAttempts)
 		w.put(w.message("innocent", "hello"), w.message("suspect", "hello"),
 			w.message("guilty", "hello"), w.message("guilty", "and you?"), w.message("other", "hello"))
@@ -87,7 +87,7 @@ func TestProbation(t *testing.T) {
 			w.wantAnswers(chat, "hi")
 		}
 		// The others are asked for once their turn has begun, beside each other.
-		if want := pool.TrialOf("test/turn"); tried[0] != want {
+		if want := pool.TrialOf(named("test/turn")); tried[0] != want {
 			t.Errorf("the first call was made while %q was tried alone, want %q", tried[0], want)
 		}
 		if n := w.count("SELECT count(*) FROM lives WHERE suspect <> ''"); n != 0 {

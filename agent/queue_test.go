@@ -349,7 +349,7 @@ func TestNotesAreBounded(t *testing.T) {
 			list, want = append(list, m), append(want, fmt.Sprint(i))
 		}
 		w.put(list...)
-		held := len(w.d.Pending("test/a"))
+		held := len(w.d.Pending(named("test/a")))
 		if held != pool.MaxOwn {
 			t.Errorf("%d are held in memory, want %d", held, pool.MaxOwn)
 		}
@@ -387,7 +387,7 @@ func TestNotesOfSuspendedSessionAreBounded(t *testing.T) {
 		}
 		w.put(list...)
 		for range 2 { // also when what is in memory has been held against the table
-			held := len(w.d.Pending("test/a"))
+			held := len(w.d.Pending(named("test/a")))
 			if held != pool.MaxOwn {
 				t.Errorf("%d are held in memory, want %d", held, pool.MaxOwn)
 			}

@@ -212,13 +212,13 @@ func TestStopOvertaken(t *testing.T) {
 					w.sleep(time.Second)
 					own := func(kind bus.OriginKind, id, session string) bus.InboundMessage {
 						m := w.message("a", "blue")
-						m.ID, m.Origin = id, bus.Origin{Kind: kind, Session: session, Parent: "test/a"}
+						m.ID, m.Origin = id, bus.Origin{Kind: kind, Session: named(session), Parent: named("test/a")}
 						return m
 					}
 					w.model.Queue(llmtest.Say("and hello to you"))
 					w.put(w.message("a", "/stop"),
-						own(bus.Task, bus.TaskID("test/a", "1-x"), "test/a#1-x"),
-						own(bus.Outcome, bus.OutcomeID("test/a", "test/a#1-y:1"), "test/a"),
+						own(bus.Task, bus.TaskID(named("test/a"), "1-x"), "test/a#1-x"),
+						own(bus.Outcome, bus.OutcomeID(named("test/a"), "test/a#1-y:1"), "test/a"),
 						w.message("a", "again"))
 					w.wantQuiet()
 					if n := len(sub.Requests()); n != 0 {

@@ -178,7 +178,7 @@ func TestResumeKeepsOrderAndSender(t *testing.T) {
 		w.wantAnswers("a", "one", "two")
 		if len(calls) != 1 || calls[0].Sender != (bus.Sender{ID: "7", Name: "Ada"}) ||
 			calls[0].Role != "owner" || calls[0].Turn != turn.ID || calls[0].Address != at("a") ||
-			calls[0].Session != "test/a" || calls[0].ID != "left_0" {
+			calls[0].Session.String() != "test/a" || calls[0].ID != "left_0" {
 			t.Errorf("the tool was called with %+v", calls)
 		}
 		if first := w.outbox("a")[0]; first.Stream == "" {

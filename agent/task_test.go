@@ -30,7 +30,7 @@ func (w *world) spawning(more ...tool.Tool) *llmtest.Model {
 	sub := llmtest.New("sub")
 	w.deps.Model = checked{byTask{w.model, sub}, w.t}
 	w.tools(append(more, spawn.Tools(spawn.Options{DB: w.deps.DB, Inbox: w.deps.Inbox, Now: time.Now,
-		Stop: func(ctx context.Context, key string) (bool, error) { return w.d.StopTask(ctx, key) },
+		Stop: func(ctx context.Context, key bus.Session) (bool, error) { return w.d.StopTask(ctx, key) },
 	})...)...)
 	return sub
 }

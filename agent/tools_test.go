@@ -153,7 +153,7 @@ func TestCallSaysWhereItIs(t *testing.T) {
 		calls := make(map[string]tool.Call)
 		where := act("where", tool.Once, nil)
 		where.Run = func(_ context.Context, c tool.Call) (tool.Result, error) {
-			calls[c.Session] = c
+			calls[c.Session.String()] = c
 			return tool.Result{Text: "here"}, nil
 		}
 		w.tools(where)
@@ -168,11 +168,11 @@ func TestCallSaysWhereItIs(t *testing.T) {
 		w.put(topic)
 		w.wantQuiet()
 		for key, want := range map[string]tool.Call{
-			"test/a": {ID: "call_1", Args: json.RawMessage("{}"), Address: at("a"), Session: "test/a",
+			"test/a": {ID: "call_1", Args: json.RawMessage("{}"), Address: at("a"), Session: named("test/a"),
 				Sender: bus.Sender{ID: "7", Name: "Ada"}, Role: "owner", Turn: 1, Budget: 1,
 				Scope: "chat-test+a", Zone: time.UTC},
 			"test/b/5": {ID: "call_2", Args: json.RawMessage("{}"), Address: topic.From,
-				Session: "test/b/5", Sender: topic.Sender, Role: "user", Group: true, Turn: 2,
+				Session: named("test/b/5"), Sender: topic.Sender, Role: "user", Group: true, Turn: 2,
 				Budget: 2,
 				Scope:  "chat-test+b", Zone: time.UTC},
 		} {

@@ -348,7 +348,7 @@ func (w *world) wantAsked(n int, want ...string) {
 func (w *world) wantTranscript(chat string, want ...string) {
 	w.t.Helper()
 	rows, err := w.read().Query("SELECT body FROM messages WHERE session = $1 ORDER BY id",
-		string(session.KeyOf(at(chat))))
+		session.KeyOf(at(chat)).String())
 	w.must(err)
 	defer rows.Close()
 	var list []llm.Message

@@ -102,7 +102,9 @@ DROP INDEX inbox_alone;
 ALTER TABLE inbox DROP COLUMN alone;
 CREATE INDEX inbox_direct ON inbox (person) WHERE person <> 0 AND NOT shared;`, `
 -- What is open has outbox_chat. The newest is found by its id.
-DROP INDEX outbox_open;`}}
+DROP INDEX outbox_open;`, `
+-- Older versions named the session of a run like that of a job.
+UPDATE inbox SET parent = replace(parent, '#@job--', '#@run-') WHERE parent <> '';`}}
 
 // A signal wakes one reader. Calling ring again before the reader has received does nothing.
 type signal chan struct{}

@@ -52,7 +52,7 @@ func (in *Inbox) insert(
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 		ON CONFLICT (account, chat, message) DO NOTHING RETURNING id`,
 		m.From.Account, m.From.Chat, m.From.Thread, m.ID, state, string(body), now.UnixMilli(),
-		m.Origin.Kind.String(), m.Origin.Parent, m.Person, m.Group).Scan(&id)
+		m.Origin.Kind.String(), m.Origin.Parent.String(), m.Person, m.Group).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -106,11 +106,11 @@ type TaskMessage struct {
 }
 
 // Tasks returns the unfinished tasks that the session parent gave to sub-agents, in order.
-func (in *Inbox) Tasks(q store.Queryer, parent string) ([]TaskMessage, error) {
+func (in *Inbox) Tasks(q store.Queryer, parent Session) ([]TaskMessage, error) {
 	var list []TaskMessage
 	for _, state := range []string{"taken", "waiting"} { // each state has an index with few rows
 		found, err := in.query(q, "SELECT "+receivedColumns+" FROM inbox WHERE state = '"+state+
-			"' AND origin = 'task' AND parent = $1 ORDER BY id", parent)
+			"' AND origin = 'task' AND parent = $1 ORDER BY id", parent.String())
 		if err != nil {
 			return nil, err
 		}
@@ -122,16 +122,18 @@ func (in *Inbox) Tasks(q store.Queryer, parent string) ([]TaskMessage, error) {
 }
 
 // Outcomes returns the outcomes for the session parent that no turn has claimed yet, in order.
-func (in *Inbox) Outcomes(q store.Queryer, parent string) (list []Received, err error) {
+func (in *Inbox) Outcomes(q store.Queryer, parent Session) (list []Received, err error) {
 	return in.query(q, "SELECT "+receivedColumns+" FROM inbox WHERE state = 'waiting' "+
-		"AND origin = 'outcome' AND parent = $1 ORDER BY id", parent)
+		"AND origin = 'outcome' AND parent = $1 ORDER BY id", parent.String())
 }
 
 // TaskID returns the ID of the message that carries a task of the session parent.
-func TaskID(parent, id string) string { return "task:" + parent + ":" + id }
+func TaskID(parent Session, id string) string { return "task:" + parent.String() + ":" + id }
 
 // OutcomeID returns the ID of the message that carries the outcome of that task.
-func OutcomeID(parent, id string) string { return "outcome:" + parent + ":" + id }
+func OutcomeID(parent Session, id string) string {
+	return "outcome:" + parent.String() + ":" + id
+}
 
 const receivedColumns = "id, body, received_ms, crashes"
 

@@ -239,26 +239,32 @@ func TestInboxNotes(t *testing.T) {
 		})
 		return newest()
 	}
-	task := put(TaskID("x/a", "1"), Origin{Kind: Task, Parent: "x/a"})
-	begun := put(TaskID("x/a", "2"), Origin{Kind: Task, Parent: "x/a"})
-	outcome := put(OutcomeID("x/a", "3"), Origin{Kind: Outcome, Parent: "x/a"})
-	seen := put(OutcomeID("x/a", "4"), Origin{Kind: Outcome, Parent: "x/a"})
-	put(TaskID("x/a:b", "1"), Origin{Kind: Task, Parent: "x/a:b"})
-	put(OutcomeID("x/a:b", "1"), Origin{Kind: Outcome, Parent: "x/a:b"})
-	put(TaskID("x/a", "5"), Origin{})
-	last := put(OutcomeID("x/a", "5"), Origin{})
+	task := put(TaskID(named("x/a"), "1"), Origin{Kind: Task, Parent: named("x/a")})
+	begun := put(TaskID(named("x/a"), "2"), Origin{Kind: Task, Parent: named("x/a")})
+	outcome := put(OutcomeID(named("x/a"), "3"), Origin{Kind: Outcome, Parent: named("x/a")})
+	seen := put(OutcomeID(named("x/a"), "4"), Origin{Kind: Outcome, Parent: named("x/a")})
+	put(TaskID(named("x/a:b"), "1"), Origin{Kind: Task, Parent: named("x/a:b")})
+	put(OutcomeID(named("x/a:b"), "1"), Origin{Kind: Outcome, Parent: named("x/a:b")})
+	put(TaskID(named("x/a"), "5"), Origin{})
+	last := put(OutcomeID(named("x/a"), "5"), Origin{})
 	f.take(begun, 7)
 	f.take(seen, 7)
 	if got := newest(); got != last {
 		t.Errorf("the newest is %d, want %d", got, last)
 	}
-	tasks, err := f.Tasks(f.db.Read(t.Context()), "x/a")
+	tasks, err := f.Tasks(f.db.Read(t.Context()), named("x/a"))
 	if err != nil || len(tasks) != 2 || tasks[0].Seq != begun || tasks[0].Waiting ||
 		tasks[1].Seq != task || !tasks[1].Waiting {
 		t.Errorf("the tasks are %+v, %v, want %d, begun, and %d", tasks, err, begun, task)
 	}
-	outcomes, err := f.Outcomes(f.db.Read(t.Context()), "x/a")
+	outcomes, err := f.Outcomes(f.db.Read(t.Context()), named("x/a"))
 	if err != nil || len(outcomes) != 1 || outcomes[0].Seq != outcome {
 		t.Errorf("the outcomes are %+v, %v, want %d", outcomes, err, outcome)
 	}
+}
+
+// named returns the session with a name, or the zero Session if it is the name of none.
+func named(name string) Session {
+	s, _ := ParseSession(name)
+	return s
 }

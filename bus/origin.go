@@ -6,11 +6,11 @@ import "cmp"
 // has just written.
 type Origin struct {
 	Kind    OriginKind `json:"kind"`
-	Label   string     `json:"label,omitempty"`   // name of the work, for people
-	Session string     `json:"session,omitempty"` // session of the work; "": the conversation
+	Label   string     `json:"label,omitempty"`  // name of the work, for people
+	Session Session    `json:"session,omitzero"` // session of the work; zero: the conversation
 
 	// Parent is the session that gave the task and gets the outcome. Set for Task and Outcome.
-	Parent string `json:"parent,omitempty"`
+	Parent Session `json:"parent,omitzero"`
 
 	// Call is the tool call in Parent that waits for the outcome, or "". Set for Task and Outcome.
 	Call string `json:"call,omitempty"`
@@ -63,7 +63,7 @@ func (o Origin) Proactive() bool { return o.Standalone() || o.Background }
 
 // MayBeSilent reports whether the turn that o begins may end without an answer. A turn in the
 // conversation itself, and a reminder, must answer.
-func (o Origin) MayBeSilent() bool { return o.Standalone() && o.Session != "" && !o.Reminder }
+func (o Origin) MayBeSilent() bool { return o.Standalone() && !o.Session.IsZero() && !o.Reminder }
 
 // BudgetTurn returns the turn whose limit pays for the sub-agents of a turn that o began. A turn
 // that reports an outcome answers within its own limit, but its further sub-agents are paid by the

@@ -13,16 +13,16 @@ func TestOrigin(t *testing.T) {
 		interactive, standalone, proactive, silent bool
 	}{
 		{Origin{}, true, false, false, false},
-		{Origin{Kind: Task, Session: "a#1"}, false, false, false, false},
-		{Origin{Kind: Task, Session: "a#1", Background: true}, false, false, true, false},
-		{Origin{Kind: Outcome, Session: "a"}, true, false, false, false},
-		{Origin{Kind: Outcome, Session: "a", Background: true}, true, false, true, false},
+		{Origin{Kind: Task, Session: named("x/a#1")}, false, false, false, false},
+		{Origin{Kind: Task, Session: named("x/a#1"), Background: true}, false, false, true, false},
+		{Origin{Kind: Outcome, Session: named("x/a")}, true, false, false, false},
+		{Origin{Kind: Outcome, Session: named("x/a"), Background: true}, true, false, true, false},
 		{Origin{Kind: Job}, false, true, true, false},
-		{Origin{Kind: Job, Session: "a#@job-1"}, false, true, true, true},
-		{Origin{Kind: Job, Session: "a#@job-1", Reminder: true}, false, true, true, false},
-		{Origin{Kind: Heartbeat, Session: "a#@job-2"}, false, true, true, true},
+		{Origin{Kind: Job, Session: named("x/a#@job-1")}, false, true, true, true},
+		{Origin{Kind: Job, Session: named("x/a#@job-1"), Reminder: true}, false, true, true, false},
+		{Origin{Kind: Heartbeat, Session: named("x/a#@job-2")}, false, true, true, true},
 		{Origin{Kind: Hook}, false, true, true, false},
-		{Origin{Kind: Hook, Session: "a#@hook-h"}, false, true, true, true},
+		{Origin{Kind: Hook, Session: named("x/a#@hook-h")}, false, true, true, true},
 	} {
 		o := tt.origin
 		if o.Interactive() != tt.interactive || o.Standalone() != tt.standalone ||
@@ -45,7 +45,8 @@ func TestOriginInJSON(t *testing.T) {
 	if err != nil || strings.Contains(string(body), "origin") {
 		t.Errorf("the message of a person is %s, %v", body, err)
 	}
-	want := Origin{Kind: Task, Label: "l", Session: "s", Parent: "p", Call: "c", Background: true,
+	want := Origin{Kind: Task, Label: "l", Session: named("x/s"), Parent: named("x/p"),
+		Call: "c", Background: true,
 		Budget: 2, Foreign: "f", Run: 3, Reminder: true}
 	var got InboundMessage
 	if body, err = json.Marshal(InboundMessage{Origin: want}); err == nil {

@@ -34,20 +34,20 @@ func TestUpgradeFromNotes(t *testing.T) {
 		{"task:x/a:1-c", "taken", `{"id":"task:x/a:1-c",` + common + `,"text":"<look>","note":` +
 			`{"kind":"task","label":"a look","session":"x/a#1-c","origin":"x/a","wanted":"c",` +
 			`"unasked":true,"payer":9,"foreign":"the page \u003chttps://x\u003e"}}`, 3,
-			Origin{Kind: Task, Label: "a look", Session: "x/a#1-c", Parent: "x/a", Call: "c",
+			Origin{Kind: Task, Label: "a look", Session: named("x/a#1-c"), Parent: named("x/a"), Call: "c",
 				Background: true, Budget: 9, Foreign: "the page <https://x>"}},
 		{"outcome:x/a:2", "waiting", `{"id":"outcome:x/a:2",` + common + `,"text":"found","note":` +
 			`{"kind":"outcome","label":"a look","session":"x/a","payer":9}}`, 3,
-			Origin{Kind: Outcome, Label: "a look", Session: "x/a", Parent: "x/a", Budget: 9}},
+			Origin{Kind: Outcome, Label: "a look", Session: named("x/a"), Parent: named("x/a"), Budget: 9}},
 		{"run:4:1", "waiting", `{"id":"run:4:1",` + common + `,"text":"Reminder: call mum","note":` +
 			`{"kind":"job","label":"call mum","run":4}}`, 3,
 			Origin{Kind: Job, Label: "call mum", Run: 4, Reminder: true}},
 		{"run:5:1", "done", `{"id":"run:5:1",` + common + `,"text":"look","note":` +
 			`{"kind":"job","label":"look","session":"x/a#@job-2","run":5}}`, 3,
-			Origin{Kind: Job, Label: "look", Session: "x/a#@job-2", Run: 5}},
+			Origin{Kind: Job, Label: "look", Session: named("x/a#@job-2"), Run: 5}},
 		{"run:6:1", "waiting", `{"id":"run:6:1",` + common + `,"text":"look","note":` +
 			`{"kind":"heartbeat","label":"heartbeat","session":"x/a#@job-3","run":6}}`, 3,
-			Origin{Kind: Heartbeat, Label: "heartbeat", Session: "x/a#@job-3", Run: 6}},
+			Origin{Kind: Heartbeat, Label: "heartbeat", Session: named("x/a#@job-3"), Run: 6}},
 		{"hook:h:1", "waiting", `{"id":"hook:h:1",` + common + `,"text":"down","note":` +
 			`{"kind":"hook","label":"h"}}`, 3, Origin{Kind: Hook, Label: "h"}},
 	}
@@ -95,10 +95,10 @@ func TestUpgradeFromNotes(t *testing.T) {
 func checkUpgraded(t *testing.T, in *Inbox, q store.Queryer) {
 	t.Helper()
 	here := Address{Account: "x", Chat: "a"}
-	if tasks, err := in.Tasks(q, "x/a"); err != nil || len(tasks) != 1 || tasks[0].Waiting {
+	if tasks, err := in.Tasks(q, named("x/a")); err != nil || len(tasks) != 1 || tasks[0].Waiting {
 		t.Errorf("the tasks are %+v, %v; want the one that is taken", tasks, err)
 	}
-	if list, err := in.Outcomes(q, "x/a"); err != nil || len(list) != 1 {
+	if list, err := in.Outcomes(q, named("x/a")); err != nil || len(list) != 1 {
 		t.Errorf("the outcomes are %+v, %v; want one", list, err)
 	}
 	if m, ok, err := in.Last(q, here); err != nil || !ok || m.Message.ID != "1" {

@@ -3,6 +3,7 @@ package session
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -74,7 +75,7 @@ type addressJSON struct {
 type headJSON struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
-	Key     Key    `json:"key"`
+	Key     string `json:"key"`
 	addressJSON
 	Title     string       `json:"title,omitempty"`
 	QueueMode string       `json:"queue_mode,omitempty"`
@@ -152,7 +153,7 @@ func (s Store) head(q store.Queryer, key Key) (h Head, newest int64, err error) 
 	err = q.QueryRow(`SELECT account, chat, thread, title, queue_mode, model, effort, voice, scope,
 			turns, input, output, cached, cost, context, created_ms, updated_ms, start, summary,
 			summary_from
-		FROM sessions WHERE key = $1`, string(key)).Scan(&h.Address.Account, &h.Address.Chat,
+		FROM sessions WHERE key = $1`, key.String()).Scan(&h.Address.Account, &h.Address.Chat,
 		&h.Address.Thread, &h.Title, &h.QueueMode, &h.Model, &h.Effort, &h.Voice, &h.Scope, &h.Turns,
 		&h.Usage.Input, &h.Usage.Output, &h.Usage.Cached, &h.Cost, &h.Context, &created, &updated, &start,
 		&h.Summary, &h.From)
@@ -168,13 +169,13 @@ func (s Store) head(q store.Queryer, key Key) (h Head, newest int64, err error) 
 	}
 	err = q.QueryRow(`SELECT count(*), count(CASE WHEN id <= $2 THEN 1 END) FROM messages
 		WHERE session = $1 AND id <= $3 AND id > `+erasedOf("$1"),
-		string(key), start, newest).Scan(&h.Messages, &h.Start)
+		key.String(), start, newest).Scan(&h.Messages, &h.Start)
 	return h, newest, err
 }
 
 func (h Head) json() headJSON {
 	return headJSON{
-		Format: exportFormat, Version: exportVersion, Key: h.Key,
+		Format: exportFormat, Version: exportVersion, Key: h.Key.String(),
 		addressJSON: addressJSON{h.Address.Account, h.Address.Chat, h.Address.Thread},
 		Title:       h.Title, QueueMode: h.QueueMode,
 		Model: h.Model, Effort: h.Effort, Voice: h.Voice, Scope: h.Scope, Turns: h.Turns,
@@ -186,7 +187,7 @@ func (h Head) json() headJSON {
 
 // Keys returns the keys of all sessions, including those of sub-agents.
 func (Store) Keys(q store.Queryer) ([]Key, error) {
-	return keys(q, "SELECT key FROM sessions ORDER BY key")
+	return keys(q, "ORDER BY key")
 }
 
 // A LineError reports an error in a line of a file. Lines count from 1.
@@ -291,8 +292,8 @@ func parseHead(text []byte) (h Head, err error) {
 		return h, err
 	}
 	h = Head{
-		Key: j.Key, Address: bus.Address{Account: j.Account, Chat: j.Chat, Thread: j.Thread},
-		Title: j.Title, QueueMode: j.QueueMode, Model: j.Model, Effort: j.Effort, Voice: j.Voice,
+		Address: bus.Address{Account: j.Account, Chat: j.Chat, Thread: j.Thread},
+		Title:   j.Title, QueueMode: j.QueueMode, Model: j.Model, Effort: j.Effort, Voice: j.Voice,
 		Scope: j.Scope,
 		Turns: j.Turns, Usage: j.Usage, Cost: j.Cost, Context: j.Context, Messages: j.Messages,
 		Start: j.Start, Summary: j.Summary, From: j.From,
@@ -306,7 +307,10 @@ func parseHead(text []byte) (h Head, err error) {
 	if h.Messages < 0 {
 		return h, errors.New("messages: must not be negative")
 	}
-	return h, h.check()
+	if h.Key, err = h.Address.ParseSession(j.Key); err != nil {
+		err = fmt.Errorf("key: %w", err)
+	}
+	return h, cmp.Or(h.check(), err)
 }
 
 // strict decodes text into v and refuses unknown fields.

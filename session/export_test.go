@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"gateway/agent/llm"
+	"gateway/bus/bustest"
 	"gateway/store"
 )
+
+var named = bustest.Session
 
 // export returns a session as a file.
 func (f *fixture) export(key Key) string {
@@ -129,7 +132,7 @@ func TestImportBusy(t *testing.T) {
 
 func TestExportNone(t *testing.T) {
 	f := newFixture(t)
-	if err := f.Export(f.read(), "tg/none", new(bytes.Buffer)); !errors.Is(err, ErrNone) {
+	if err := f.Export(f.read(), named("tg/none"), new(bytes.Buffer)); !errors.Is(err, ErrNone) {
 		t.Errorf("Export = %v, want %v", err, ErrNone)
 	}
 }

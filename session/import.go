@@ -34,7 +34,7 @@ func (h Head) check() error {
 	switch {
 	case h.Address.Account == "" || h.Address.Chat == "":
 		return errors.New("account or chat is missing")
-	case h.Key == "" || strings.ContainsFunc(string(h.Key), unicode.IsControl):
+	case strings.ContainsFunc(h.Key.String(), unicode.IsControl):
 		return fmt.Errorf("key: %q is not a session key", h.Key)
 	case h.Turns < 0, h.Start < 0, h.From < 0, h.Context < 0, h.Cost < 0, math.IsInf(h.Cost, 0),
 		h.Usage.Input < 0, h.Usage.Output < 0, h.Usage.Cached < 0:
@@ -138,17 +138,15 @@ type importer struct {
 
 func (w *importer) session() error {
 	h := w.head
-	place := h.Key.Place()
 	_, err := w.tx.Exec(`INSERT INTO sessions (key, account, chat, thread, title, queue_mode, model,
 			scope, turns, input, output, cached, cost, context, created_ms, updated_ms, summary,
-			summary_from, kind, reference, parent, effort, voice)
+			summary_from, job, hook, run, task, effort, voice)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-			$18, $19, $20, $21, $22, $23)`,
-		string(h.Key), h.Address.Account, h.Address.Chat, h.Address.Thread, h.Title, h.QueueMode,
+			$18, $19, $20, $21, $22, $23, $24)`,
+		h.Key.String(), h.Address.Account, h.Address.Chat, h.Address.Thread, h.Title, h.QueueMode,
 		h.Model, string(h.Scope), h.Turns, h.Usage.Input, h.Usage.Output, h.Usage.Cached, h.Cost,
 		h.Context, h.Created.UnixMilli(), h.Updated.UnixMilli(), h.Summary, h.From,
-		string(place.Kind), place.Ref, string(place.Parent), string(h.Effort),
-		h.Voice)
+		h.Key.Job, h.Key.Hook, h.Key.Run, h.Key.Task, string(h.Effort), h.Voice)
 	return err
 }
 
@@ -168,7 +166,7 @@ func (w *importer) line(l Line) error {
 	var id int64
 	err = w.tx.QueryRow("INSERT INTO messages (session, turn, body, created_ms) "+
 		"VALUES ($1, $2, $3, $4) RETURNING id",
-		string(w.head.Key), w.turnID, string(body), l.Time.UnixMilli()).Scan(&id)
+		w.head.Key.String(), w.turnID, string(body), l.Time.UnixMilli()).Scan(&id)
 	if err != nil {
 		return err
 	}
@@ -194,7 +192,7 @@ func (w *importer) begin(l Line) error {
 	return w.tx.QueryRow(`INSERT INTO turns
 			(session, state, owner, epoch, reply_to, address, created_ms, updated_ms)
 		VALUES ($1, 'done', '', 0, '', $2, $3, $3) RETURNING id`,
-		string(w.head.Key), string(address), l.Time.UnixMilli()).Scan(&w.turnID)
+		w.head.Key.String(), string(address), l.Time.UnixMilli()).Scan(&w.turnID)
 }
 
 func (w *importer) flush() error {
@@ -213,7 +211,7 @@ func (w *importer) finish() error {
 			w.head.Start)
 	}
 	_, err := w.tx.Exec("UPDATE sessions SET start = $2, turns = CASE WHEN turns < $3 THEN $3 "+
-		"ELSE turns END WHERE key = $1", string(w.head.Key), w.start, w.turn)
+		"ELSE turns END WHERE key = $1", w.head.Key.String(), w.start, w.turn)
 	if err != nil {
 		return err
 	}

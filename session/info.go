@@ -1,8 +1,6 @@
 package session
 
 import (
-	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -38,7 +36,7 @@ func choose(tx *store.Tx, a bus.Address, column, value string, now time.Time) er
 			(key, account, chat, thread, title, `+column+`, created_ms, updated_ms)
 		VALUES ($1, $2, $3, $4, '', $5, $6, $6)
 		ON CONFLICT (key) DO UPDATE SET `+column+` = excluded.`+column,
-		string(KeyOf(a)), a.Account, a.Chat, a.Thread, value, now.UnixMilli())
+		KeyOf(a).String(), a.Account, a.Chat, a.Thread, value, now.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("session: %s of %s: %w", column, a, err)
 	}
@@ -59,11 +57,11 @@ func (Store) MoveChoices(tx *store.Tx, from, to bus.Address, now time.Time) erro
 			effort = CASE WHEN sessions.effort = '' THEN excluded.effort
 				ELSE sessions.effort END,
 			voice = CASE WHEN sessions.voice = '' THEN excluded.voice ELSE sessions.voice END`,
-		string(KeyOf(to)), to.Account, to.Chat, to.Thread, now.UnixMilli(), now.UnixMilli(),
-		string(KeyOf(from)))
+		KeyOf(to).String(), to.Account, to.Chat, to.Thread, now.UnixMilli(), now.UnixMilli(),
+		KeyOf(from).String())
 	if err == nil {
 		_, err = tx.Exec(`UPDATE sessions SET queue_mode = '', model = '', effort = '', voice = ''
-			WHERE key = $1`, string(KeyOf(from)))
+			WHERE key = $1`, KeyOf(from).String())
 	}
 	if err != nil {
 		return fmt.Errorf("session: move the choices of %s: %w", from, err)
@@ -84,28 +82,14 @@ type Info struct {
 	Updated   time.Time
 }
 
-// Address returns the address of a session's conversation. ok reports whether the session is the
-// conversation itself.
-func (Store) Address(q store.Queryer, key Key) (a bus.Address, ok bool, err error) {
-	var kind Kind
-	err = q.QueryRow("SELECT account, chat, thread, kind FROM sessions WHERE key = $1", string(key)).
-		Scan(&a.Account, &a.Chat, &a.Thread, &kind)
-	if errors.Is(err, sql.ErrNoRows) {
-		return a, false, nil
-	}
-	if err != nil {
-		return a, false, fmt.Errorf("session: read %s: %w", key, err)
-	}
-	return a, kind == Chat, nil
-}
-
-var infoQuery = `SELECT key, title, queue_mode, input, output, cached, cost, context, created_ms,
+var infoQuery = `SELECT ` + keyColumns + `, title, queue_mode, input, output, cached, cost,
+	context, created_ms,
 	updated_ms, (SELECT count(*) FROM messages WHERE session = key AND id > ` + erasedOf("key") +
-	`) FROM sessions `
+	`) FROM sessions s `
 
 // Info returns the description of a session. If the session does not exist, only the key is set.
 func (Store) Info(q store.Queryer, key Key) (Info, error) {
-	list, err := infos(q, infoQuery+"WHERE key = $1", string(key))
+	list, err := infos(q, infoQuery+"WHERE key = $1", key.String())
 	if err != nil || len(list) == 0 {
 		return Info{Key: key}, err
 	}
@@ -120,8 +104,8 @@ func (Store) List(q store.Queryer, limit int) ([]Info, error) {
 func infos(q store.Queryer, query string, args ...any) ([]Info, error) {
 	return store.Collect(q, "session: read sessions", func(scan store.Scan, i *Info) error {
 		var created, updated int64
-		err := scan(&i.Key, &i.Title, &i.QueueMode, &i.Usage.Input, &i.Usage.Output,
-			&i.Usage.Cached, &i.Cost, &i.Context, &created, &updated, &i.Messages)
+		err := scan(append(keyFields(&i.Key), &i.Title, &i.QueueMode, &i.Usage.Input,
+			&i.Usage.Output, &i.Usage.Cached, &i.Cost, &i.Context, &created, &updated, &i.Messages)...)
 		i.Created, i.Updated = time.UnixMilli(created), time.UnixMilli(updated)
 		return err
 	}, query, args...)
@@ -137,7 +121,7 @@ func (Store) Chosen(q store.Queryer) (Chosen, error) {
 	err := store.Each(q, "session: read choices", func(scan store.Scan) error {
 		var key Key
 		var mode, model, effort, voice string
-		if err := scan(&key, &mode, &model, &effort, &voice); err != nil {
+		if err := scan(append(keyFields(&key), &mode, &model, &effort, &voice)...); err != nil {
 			return err
 		}
 		for value, into := range map[*string]map[Key]string{
@@ -148,7 +132,7 @@ func (Store) Chosen(q store.Queryer) (Chosen, error) {
 			}
 		}
 		return nil
-	}, `SELECT key, queue_mode, model, effort, voice FROM sessions
+	}, `SELECT `+keyColumns+`, queue_mode, model, effort, voice FROM sessions s
 		WHERE queue_mode <> '' OR model <> '' OR effort <> '' OR voice <> ''`)
 	return c, err
 }

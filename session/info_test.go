@@ -12,8 +12,8 @@ import (
 
 func TestInfo(t *testing.T) {
 	f := newFixture(t)
-	none, err := f.Info(f.read(), "test/none")
-	if err != nil || none != (Info{Key: "test/none"}) {
+	none, err := f.Info(f.read(), named("test/none"))
+	if err != nil || none != (Info{Key: named("test/none")}) {
 		t.Errorf("Info of no session = %+v, %v", none, err)
 	}
 	created := f.now
@@ -30,8 +30,9 @@ func TestInfo(t *testing.T) {
 	f.begin(chat, "three")
 	got, err := f.Info(f.read(), KeyOf(chat))
 	f.must(err)
-	want := Info{Key: "test/a", Title: "Title", Usage: llm.Usage{Input: 30, Output: 5, Cached: 5},
-		Cost: 0.75, Context: 10, Messages: 3, Created: created, Updated: f.now}
+	want := Info{Key: named("test/a"), Title: "Title",
+		Usage: llm.Usage{Input: 30, Output: 5, Cached: 5},
+		Cost:  0.75, Context: 10, Messages: 3, Created: created, Updated: f.now}
 	if got != want {
 		t.Errorf("Info = %+v, want %+v", got, want)
 	}
@@ -48,7 +49,7 @@ func TestList(t *testing.T) {
 		f.must(err)
 		got := ""
 		for _, i := range list {
-			got += string(i.Key) + " "
+			got += i.Key.String() + " "
 		}
 		if got != want {
 			t.Errorf("List(%d) = %q, want %q", limit, got, want)
@@ -71,17 +72,17 @@ func TestQueueModes(t *testing.T) {
 	}
 	chosen, err := f.Chosen(f.read())
 	f.must(err)
-	if want := map[Key]string{"test/a": "followup", "test/b": "collect"}; !maps.Equal(
+	if want := map[Key]string{named("test/a"): "followup", named("test/b"): "collect"}; !maps.Equal(
 		chosen.Modes, want) {
 		t.Errorf("modes %v, want %v", chosen.Modes, want)
 	}
 	set(chat, "")
 	chosen, err = f.Chosen(f.read())
 	f.must(err)
-	if want := map[Key]string{"test/b": "collect"}; !maps.Equal(chosen.Modes, want) {
+	if want := map[Key]string{named("test/b"): "collect"}; !maps.Equal(chosen.Modes, want) {
 		t.Errorf("modes %v, want %v", chosen.Modes, want)
 	}
-	if info, err := f.Info(f.read(), "test/b"); err != nil || info.QueueMode != "collect" {
+	if info, err := f.Info(f.read(), named("test/b")); err != nil || info.QueueMode != "collect" {
 		t.Errorf("Info = %+v, %v, want the queue mode in it", info, err)
 	}
 }
@@ -112,16 +113,16 @@ func TestMoveChoices(t *testing.T) {
 		f.must(f.tx(func(tx *store.Tx) error { return f.MoveChoices(tx, chat, used, f.now) }))
 		chosen, err := f.Chosen(f.read())
 		f.must(err)
-		if want := map[Key]string{"test/c": "steer"}; !maps.Equal(chosen.Modes, want) {
+		if want := map[Key]string{named("test/c"): "steer"}; !maps.Equal(chosen.Modes, want) {
 			t.Errorf("modes %v, want %v", chosen.Modes, want)
 		}
-		if want := map[Key]string{"test/c": "small"}; !maps.Equal(chosen.Models, want) {
+		if want := map[Key]string{named("test/c"): "small"}; !maps.Equal(chosen.Models, want) {
 			t.Errorf("models %v, want %v", chosen.Models, want)
 		}
-		if want := map[Key]string{"test/c": "high"}; !maps.Equal(chosen.Efforts, want) {
+		if want := map[Key]string{named("test/c"): "high"}; !maps.Equal(chosen.Efforts, want) {
 			t.Errorf("efforts %v, want %v", chosen.Efforts, want)
 		}
-		if want := map[Key]string{"test/c": "auto"}; !maps.Equal(chosen.Voices, want) {
+		if want := map[Key]string{named("test/c"): "auto"}; !maps.Equal(chosen.Voices, want) {
 			t.Errorf("voices %v, want %v", chosen.Voices, want)
 		}
 	}
@@ -142,13 +143,14 @@ func TestModels(t *testing.T) {
 	f.begin(other, "hello")
 	chosen, err := f.Chosen(f.read())
 	f.must(err)
-	if want := map[Key]string{"test/a": "small", "test/b": "large"}; !maps.Equal(chosen.Models, want) {
+	want := map[Key]string{named("test/a"): "small", named("test/b"): "large"}
+	if !maps.Equal(chosen.Models, want) {
 		t.Errorf("models %v, want %v", chosen.Models, want)
 	}
 	set(chat, "")
 	chosen, err = f.Chosen(f.read())
 	f.must(err)
-	if want := map[Key]string{"test/b": "large"}; !maps.Equal(chosen.Models, want) {
+	if want := map[Key]string{named("test/b"): "large"}; !maps.Equal(chosen.Models, want) {
 		t.Errorf("models %v, want %v", chosen.Models, want)
 	}
 }
@@ -160,13 +162,13 @@ func TestSearch(t *testing.T) {
 	f.begin(other, "a red rose & a <b>")
 	for _, test := range []struct {
 		query string
-		key   Key
+		key   string
 		limit int
 		want  string
 	}{
 		{"red spade", "", 9, "the red spade is in the shed|where is the Red spade?|"},
 		{"RED", "", 2, "a red rose & a <b>|the red spade is in the shed|"},
-		{"red", KeyOf(other), 9, "a red rose & a <b>|"},
+		{"red", KeyOf(other).String(), 9, "a red rose & a <b>|"},
 		{"& <b>", "", 9, "a red rose & a <b>|"},
 		{"rose &", "", 9, "a red rose & a <b>|"},
 		{"user", "", 9, ""}, // a role

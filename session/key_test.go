@@ -1,33 +1,50 @@
 package session
 
-import "testing"
+import (
+	"encoding/json"
+	"testing"
 
-// A key and what its session is are two forms of the same.
-func TestPlace(t *testing.T) {
-	const chat = Key("telegram/-5/7")
+	"gateway/bus"
+)
+
+// A key says what its session is, and its name and its JSON say the same.
+func TestKey(t *testing.T) {
+	chat := KeyOf(bus.Address{Account: "telegram", Chat: "-5", Thread: "7"})
+	hash := KeyOf(bus.Address{Account: "telegram", Chat: "-5", Thread: "#7"})
+	none := Key{}
 	for _, tt := range []struct {
 		key                Key
-		want               Place
+		name               string
 		parent, beside     Key
 		background, worker bool // worker: it belongs to the conversation
 	}{
-		{chat, Place{Kind: Chat}, "", "", false, false},
-		{SubKey(chat, "1-a"), Place{Task, "1-a", chat}, chat, "", false, true},
-		{JobKey(chat, 3), Place{Job, "3", chat}, "", "", true, true},
-		{HookKey(chat, "run-x"), Place{Hook, "run-x", chat}, "", "", true, true},
-		{RunKey(chat, 3), Place{Run, "3", chat}, "", chat, true, true},
-		{chat + "#@job--3", Place{Run, "3", chat}, "", chat, true, true},
-		{SubKey(JobKey(chat, 3), "a"), Place{Task, "a", JobKey(chat, 3)}, JobKey(chat, 3), "", true,
-			true},
-		{SubKey(HookKey(chat, "x"), "a"), Place{Task, "a", HookKey(chat, "x")}, HookKey(chat, "x"), "",
-			true, true},
-		{SubKey(RunKey(chat, 3), "a"), Place{Task, "a", RunKey(chat, 3)}, RunKey(chat, 3), chat, true,
-			true},
-		{RunKey(JobKey(chat, 5), 3), Place{Run, "3", JobKey(chat, 5)}, "", JobKey(chat, 5), true, true},
-		{chat + "8", Place{Kind: Chat}, "", "", false, false},
+		{chat, "telegram/-5/7", none, none, false, false},
+		{hash, "telegram/-5/#7", none, none, false, false},
+		{hash.OfTask("1"), "telegram/-5/#7#1", hash, none, false, false},
+		{chat.OfTask("1-a"), "telegram/-5/7#1-a", chat, none, false, true},
+		{chat.OfJob(3), "telegram/-5/7#@job-3", none, none, true, true},
+		{chat.OfHook("run-x"), "telegram/-5/7#@hook-run-x", none, none, true, true},
+		{chat.OfRun(3), "telegram/-5/7#@run-3", none, chat, true, true},
+		{chat.OfJob(3).OfTask("a"), "telegram/-5/7#@job-3#a", chat.OfJob(3), none, true, true},
+		{chat.OfHook("x").OfTask("a"), "telegram/-5/7#@hook-x#a", chat.OfHook("x"), none, true, true},
+		{chat.OfRun(3).OfTask("a"), "telegram/-5/7#@run-3#a", chat.OfRun(3), chat, true, true},
+		{chat.OfJob(5).OfRun(3), "telegram/-5/7#@job-5#@run-3", none, chat.OfJob(5), true, true},
+		{KeyOf(bus.Address{Account: "telegram", Chat: "-5", Thread: "78"}), "telegram/-5/78", none, none,
+			false, false},
 	} {
-		if got := tt.key.Place(); got != tt.want {
-			t.Errorf("%s is %+v, want %+v", tt.key, got, tt.want)
+		if got := tt.key.String(); got != tt.name {
+			t.Errorf("%+v is named %s, want %s", tt.key, got, tt.name)
+		}
+		if got, err := bus.ParseSession(tt.name); got != tt.key || err != nil {
+			t.Errorf("%s is %+v, %v; want %+v", tt.name, got, err, tt.key)
+		}
+		var got Key
+		body, err := json.Marshal(tt.key)
+		if err == nil {
+			err = json.Unmarshal(body, &got)
+		}
+		if got != tt.key || err != nil {
+			t.Errorf("%s is %+v, %v; want %+v", body, got, err, tt.key)
 		}
 		if got := tt.key.Parent(); got != tt.parent {
 			t.Errorf("parent of %s = %q, want %q", tt.key, got, tt.parent)
@@ -40,6 +57,31 @@ func TestPlace(t *testing.T) {
 		}
 		if got := tt.key.Below(chat); got != tt.worker {
 			t.Errorf("%s is below %s: %t, want %t", tt.key, chat, got, tt.worker)
+		}
+	}
+	if run := chat.OfJob(5).OfRun(3); !run.OfTask("a").Below(run) ||
+		!run.OfTask("a").Below(chat.OfJob(5)) || run.Below(chat.OfJob(6)) || run.Below(run) {
+		t.Errorf("what is below %s is wrong", run)
+	}
+}
+
+// Older versions have written names of sessions into the JSON of messages, and named a run like a
+// job.
+func TestOldKeys(t *testing.T) {
+	chat := KeyOf(bus.Address{Account: "test", Chat: "a"})
+	for text, want := range map[string]Key{
+		`"test/a"`: chat, `""`: {}, `"test/a#1-c"`: chat.OfTask("1-c"),
+		`"test/a#@job--12"`:        chat.OfRun(12),
+		`"test/a#@job-7#@job--13"`: chat.OfJob(7).OfRun(13),
+	} {
+		var got Key
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
+			t.Errorf("%s is %+v, %v; want %+v", text, got, err, want)
+		}
+	}
+	for _, name := range []string{"test", "/a", "test/", "test/a#@job-x", ""} {
+		if got, err := bus.ParseSession(name); err == nil {
+			t.Errorf("%q is %+v, want an error", name, got)
 		}
 	}
 }

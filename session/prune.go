@@ -12,7 +12,7 @@ const resting = "s.updated_ms < $3 AND NOT EXISTS " +
 
 // subs is the condition of sessions that do a single task. Sessions of jobs and hooks continue with
 // each run.
-const subs = "s.kind = 'task'"
+const subs = "s.task <> ''"
 
 // PruneMessages deletes messages older than before that no prompt holds any more, in sessions
 // without activity since then, among the next rows after an id. See [store.Pruning.Step]. before

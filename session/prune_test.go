@@ -52,7 +52,7 @@ func TestPrune(t *testing.T) {
 	f.must(f.tx(func(tx *store.Tx) error { return f.Reset(tx, KeyOf(at("talks")), f.now) }))
 	f.must(f.tx(func(tx *store.Tx) error { return f.Reset(tx, KeyOf(at("runs")), f.now) }))
 	f.begin(at("runs"), "second") // and never ends
-	sub := &Turn{Session: SubKey(KeyOf(at("talks")), "1"), Address: at("talks")}
+	sub := &Turn{Session: KeyOf(at("talks")).OfTask("1"), Address: at("talks")}
 	f.must(f.tx(func(tx *store.Tx) error {
 		return f.Begin(tx, sub, "", lease, f.now, said("task"))
 	}))
@@ -79,7 +79,7 @@ func TestPrune(t *testing.T) {
 	if got := f.left(sub.Session); got != nil {
 		t.Errorf("the sub-agent has %q, want nothing", got)
 	}
-	if _, ok, err := f.Address(f.read(), KeyOf(at("left"))); !ok || err != nil {
+	if _, ok, err := f.Named(f.read(), KeyOf(at("left")).String()); !ok || err != nil {
 		t.Errorf("there is no conversation any more: %v", err)
 	}
 	// Who comes back goes on as before.
@@ -104,8 +104,8 @@ func TestPruneArchived(t *testing.T) {
 	f.begin(at("runs"), "first")
 	reset(KeyOf(at("runs")))
 	below := map[Key]bool{
-		JobKey(chat, 1): false, HookKey(chat, "x"): false, SubKey(chat, "1"): true,
-		SubKey(JobKey(chat, 1), "2"): true, SubKey(HookKey(chat, "x"), "3"): true}
+		chat.OfJob(1): false, chat.OfHook("x"): false, chat.OfTask("1"): true,
+		chat.OfJob(1).OfTask("2"): true, chat.OfHook("x").OfTask("3"): true}
 	for key := range below {
 		turn := &Turn{Session: key, Address: at("goes on")}
 		f.must(f.tx(func(tx *store.Tx) error {
@@ -148,7 +148,7 @@ func TestPruneArchived(t *testing.T) {
 		_, _, err := f.PruneMessages(tx, f.now.Add(-24*time.Hour), 0)
 		return err
 	}))
-	if got := f.left(JobKey(chat, 1)); len(got) != 2 {
+	if got := f.left(chat.OfJob(1)); len(got) != 2 {
 		t.Errorf("the job has %q, want what it goes on with", got)
 	}
 }

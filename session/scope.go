@@ -22,7 +22,7 @@ type Summary struct {
 // Summary returns the summary of a session, or the zero Summary if the session does not exist.
 func (Store) Summary(q store.Queryer, key Key) (s Summary, err error) {
 	err = q.QueryRow("SELECT scope, start, summary, summary_from FROM sessions WHERE key = $1",
-		string(key)).Scan(&s.Scope, &s.Start, &s.Text, &s.From)
+		key.String()).Scan(&s.Scope, &s.Start, &s.Text, &s.From)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return s, fmt.Errorf("session: read %s: %w", key, err)
 	}
@@ -39,7 +39,7 @@ func (Store) Compact(
 		WHERE key = $1 AND start = $2 AND scope = $6
 			AND EXISTS (SELECT 1 FROM messages WHERE id = $3 AND session = $1)
 			AND $3 > `+erasedOf("$1"),
-		string(key), before.Start, to, text, from, string(before.Scope))
+		key.String(), before.Start, to, text, from, string(before.Scope))
 	if err != nil {
 		return false, fmt.Errorf("session: compact %s: %w", key, err)
 	}
@@ -49,18 +49,29 @@ func (Store) Compact(
 // Idle returns up to limit conversations without activity since a time that were not compacted
 // since then.
 func (Store) Idle(q store.Queryer, since time.Time, limit int) ([]Key, error) {
-	return keys(q, `SELECT key FROM sessions WHERE tidy = 0 AND updated_ms < $1
+	return keys(q, `WHERE tidy = 0 AND updated_ms < $1
 		ORDER BY updated_ms LIMIT $2`, since.UnixMilli(), limit)
 }
 
-func keys(q store.Queryer, query string, args ...any) ([]Key, error) {
-	read := func(scan store.Scan, key *Key) error { return scan(key) }
-	return store.Collect(q, "session: read keys", read, query, args...)
+// keys returns the keys of the sessions for which a condition holds.
+func keys(q store.Queryer, where string, args ...any) ([]Key, error) {
+	read := func(scan store.Scan, key *Key) error { return scan(keyFields(key)...) }
+	return store.Collect(q, "session: read keys", read,
+		"SELECT "+keyColumns+" FROM sessions s "+where, args...)
+}
+
+// Named returns the key of the session with a name; false if there is none.
+func (Store) Named(q store.Queryer, name string) (Key, bool, error) {
+	list, err := keys(q, "WHERE key = $1", name)
+	if err != nil || len(list) == 0 {
+		return Key{}, false, err
+	}
+	return list[0], true, nil
 }
 
 // Tidy marks an idle session as handled until its next turn.
 func (Store) Tidy(tx *store.Tx, key Key) error {
-	if _, err := tx.Exec("UPDATE sessions SET tidy = 1 WHERE key = $1", string(key)); err != nil {
+	if _, err := tx.Exec("UPDATE sessions SET tidy = 1 WHERE key = $1", key.String()); err != nil {
 		return fmt.Errorf("session: tidy %s: %w", key, err)
 	}
 	return nil
@@ -77,19 +88,18 @@ func (Store) MoveScope(tx *store.Tx, from, to memory.Scope) error {
 
 // OfScope returns the keys of the sessions of a scope, including those of sub-agents.
 func (Store) OfScope(q store.Queryer, s memory.Scope) ([]Key, error) {
-	return keys(q, "SELECT key FROM sessions WHERE scope = $1 ORDER BY key", string(s))
+	return keys(q, "WHERE scope = $1 ORDER BY key", string(s))
 }
 
 // OfChat returns the keys of the sessions of a chat, including those of its threads and of
 // sub-agents.
 func (Store) OfChat(q store.Queryer, a bus.Address) ([]Key, error) {
-	return keys(q, "SELECT key FROM sessions WHERE account = $1 AND chat = $2 ORDER BY key",
-		a.Account, a.Chat)
+	return keys(q, "WHERE account = $1 AND chat = $2 ORDER BY key", a.Account, a.Chat)
 }
 
 // SetScope sets the scope of a session, without moving the data of the scope.
 func (Store) SetScope(tx *store.Tx, key Key, s memory.Scope) error {
-	_, err := tx.Exec("UPDATE sessions SET scope = $2 WHERE key = $1", string(key), string(s))
+	_, err := tx.Exec("UPDATE sessions SET scope = $2 WHERE key = $1", key.String(), string(s))
 	if err != nil {
 		return fmt.Errorf("session: move %s: %w", key, err)
 	}
@@ -107,7 +117,7 @@ func (Store) Erase(tx *store.Tx, key Key) error {
 		"UPDATE turns SET state = 'stopped' WHERE session = $1 AND state = 'running'",
 		"DELETE FROM sessions WHERE key = $1",
 	} {
-		if _, err := tx.Exec(statement, string(key)); err != nil {
+		if _, err := tx.Exec(statement, key.String()); err != nil {
 			return fmt.Errorf("session: erase %s: %w", key, err)
 		}
 	}

@@ -20,9 +20,9 @@ type Found struct {
 }
 
 // Search returns up to limit messages of people and of the agent that contain all words of query,
-// ignoring case, newest first. It searches one session, or all if key is "". With rare words it
+// ignoring case, newest first. It searches one session, or all if name is "". With rare words it
 // reads all messages.
-func (Store) Search(q store.Queryer, query string, key Key, limit int) ([]Found, error) {
+func (Store) Search(q store.Queryer, query, name string, limit int) ([]Found, error) {
 	words := strings.Fields(strings.ToLower(query))
 	if len(words) == 0 {
 		return nil, nil
@@ -33,9 +33,10 @@ func (Store) Search(q store.Queryer, query string, key Key, limit int) ([]Found,
 			return !unicode.IsLetter(r) && !unicode.IsDigit(r)
 		})
 	})
-	rows, err := q.Query(`SELECT session, body, created_ms FROM messages
-		WHERE ($1 = '' OR session = $1) AND id > `+erasedOf("messages.session")+`
-		ORDER BY id DESC`, string(key))
+	rows, err := q.Query(`SELECT `+keyColumns+`, m.body, m.created_ms
+		FROM messages m JOIN sessions s ON s.key = m.session
+		WHERE ($1 = '' OR m.session = $1) AND m.id > `+erasedOf("m.session")+`
+		ORDER BY m.id DESC`, name)
 	if err != nil {
 		return nil, fmt.Errorf("session: search: %w", err)
 	}
@@ -45,7 +46,7 @@ func (Store) Search(q store.Queryer, query string, key Key, limit int) ([]Found,
 		var f Found
 		var body []byte
 		var at int64
-		if err := rows.Scan(&f.Session, &body, &at); err != nil {
+		if err := rows.Scan(append(keyFields(&f.Session), &body, &at)...); err != nil {
 			return nil, fmt.Errorf("session: search: %w", err)
 		}
 		if !containsAll(strings.ToLower(string(body)), plain) {

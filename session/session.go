@@ -93,7 +93,32 @@ UPDATE sessions SET kind = CASE WHEN reference GLOB '@job--*' THEN 'run'
 UPDATE sessions SET reference = substr(reference, length(CASE kind WHEN 'run' THEN '@job--'
 	WHEN 'job' THEN '@job-' ELSE '@hook-' END) + 1) WHERE kind IN ('job', 'hook', 'run');`, `
 ALTER TABLE sessions ADD COLUMN effort TEXT NOT NULL DEFAULT ''; -- how long the model thinks`, `
-ALTER TABLE sessions ADD COLUMN voice TEXT NOT NULL DEFAULT ''; -- when answers are spoken`}}
+ALTER TABLE sessions ADD COLUMN voice TEXT NOT NULL DEFAULT ''; -- when answers are spoken`, `
+-- The fields of a key, beside account, chat and thread. The column key has its name.
+ALTER TABLE sessions ADD COLUMN job BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN hook TEXT NOT NULL DEFAULT '';
+ALTER TABLE sessions ADD COLUMN run BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN task TEXT NOT NULL DEFAULT '';
+ALTER TABLE sessions ADD COLUMN marks TEXT NOT NULL DEFAULT ''; -- what stands behind the address
+UPDATE sessions SET marks = substr(key, length(account || '/' || chat ||
+	CASE thread WHEN '' THEN '' ELSE '/' || thread END) + 1) WHERE kind <> 'chat';
+UPDATE sessions SET job = CAST(substr(marks, 7) AS INTEGER) WHERE marks GLOB '#@job-[0-9]*';
+UPDATE sessions SET hook = substr(marks, 8, instr(substr(marks, 8) || '#', '#') - 1)
+	WHERE marks GLOB '#@hook-*';
+UPDATE sessions SET run = CAST(substr(marks, instr(marks, '#@run-') + 6) AS INTEGER)
+	WHERE marks GLOB '*#@run-[0-9]*';
+UPDATE sessions SET run = CAST(substr(marks, instr(marks, '#@job--') + 7) AS INTEGER)
+	WHERE marks GLOB '*#@job--[0-9]*';
+UPDATE sessions SET task = reference WHERE kind = 'task';
+UPDATE sessions SET key = replace(key, '#@job--', '#@run-') WHERE marks GLOB '*#@job--*';
+UPDATE turns SET session = replace(session, '#@job--', '#@run-') WHERE session GLOB '*#@job--*';
+UPDATE messages SET session = replace(session, '#@job--', '#@run-')
+	WHERE session GLOB '*#@job--*';
+UPDATE session_rests SET session = replace(session, '#@job--', '#@run-');
+ALTER TABLE sessions DROP COLUMN marks;
+ALTER TABLE sessions DROP COLUMN kind;
+ALTER TABLE sessions DROP COLUMN reference;
+ALTER TABLE sessions DROP COLUMN parent;`}}
 
 // erasedOf returns an SQL expression for the id up to which the messages of a session are erased
 // and must not be read. session is an SQL expression. Where another bound of m.id applies, a unary
@@ -110,7 +135,7 @@ func (Store) Reset(tx *store.Tx, key Key, now time.Time) error {
 	_, err := tx.Exec(`UPDATE sessions SET context = 0, updated_ms = $2, summary = '',
 		summary_from = 0,
 		start = COALESCE((SELECT max(id) FROM messages WHERE session = $1), 0)
-		WHERE key = $1`, string(key), now.UnixMilli())
+		WHERE key = $1`, key.String(), now.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("session: reset %s: %w", key, err)
 	}

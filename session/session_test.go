@@ -111,11 +111,11 @@ func (f *fixture) wantRunning(want ...int64) {
 }
 
 func TestKeyOf(t *testing.T) {
-	for want, a := range map[Key]bus.Address{
+	for want, a := range map[string]bus.Address{
 		"tg/42":   {Account: "tg", Chat: "42"},
 		"tg/42/7": {Account: "tg", Chat: "42", Thread: "7"},
 	} {
-		if got := KeyOf(a); got != want {
+		if got := KeyOf(a).String(); got != want {
 			t.Errorf("KeyOf(%+v) = %q, want %q", a, got, want)
 		}
 	}
@@ -236,7 +236,7 @@ func TestTakeOver(t *testing.T) {
 	if one, err := f.RunningTurn(f.read(), KeyOf(chat)); err != nil || *one != want {
 		t.Errorf("RunningTurn = %+v, %v, want %+v", one, err, want)
 	}
-	if none, err := f.RunningTurn(f.read(), "test/b"); none != nil || err != nil {
+	if none, err := f.RunningTurn(f.read(), named("test/b")); none != nil || err != nil {
 		t.Errorf("RunningTurn of another session = %+v, %v", none, err)
 	}
 }
@@ -400,14 +400,14 @@ func TestEraseInPieces(t *testing.T) {
 	f.must(f.tx(func(tx *store.Tx) error { return f.Erase(tx, KeyOf(chat)) }))
 	rows := func(table string) (n int) {
 		f.must(f.read().QueryRow("SELECT count(*) FROM "+table+" WHERE session = $1",
-			string(KeyOf(chat))).Scan(&n))
+			KeyOf(chat).String()).Scan(&n))
 		return n
 	}
 	wantGone := func(messages int) {
 		t.Helper()
 		info, err := f.Info(f.read(), KeyOf(chat))
 		f.must(err)
-		found, err := f.Search(f.read(), "zanzibar", KeyOf(chat), 100)
+		found, err := f.Search(f.read(), "zanzibar", KeyOf(chat).String(), 100)
 		f.must(err)
 		transcript, err := f.Transcript(f.read(), KeyOf(chat), 1<<20)
 		f.must(err)

@@ -35,7 +35,7 @@ func (Store) Transcript(q store.Queryer, key Key, size int) (*Transcript, error)
 	t, err := read(q, key, size, `SELECT s.start, s.created_ms, m.id, m.turn, m.body, m.created_ms
 		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > s.start
 			AND +m.id > `+erasedOf("$1")+`
-		WHERE s.key = $1 ORDER BY m.id DESC`, string(key))
+		WHERE s.key = $1 ORDER BY m.id DESC`, key.String())
 	if err == nil {
 		slices.Reverse(t.Entries)
 	}
@@ -47,7 +47,7 @@ func (Store) TranscriptAfter(q store.Queryer, key Key, id int64) (*Transcript, e
 	return read(q, key, math.MaxInt, `SELECT s.start, s.created_ms, m.id, m.turn, m.body, m.created_ms
 		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > $2
 			AND +m.id > `+erasedOf("$1")+`
-		WHERE s.key = $1 ORDER BY m.id`, string(key), id)
+		WHERE s.key = $1 ORDER BY m.id`, key.String(), id)
 }
 
 func read(q store.Queryer, key Key, size int, query string, args ...any) (*Transcript, error) {
@@ -88,7 +88,7 @@ func (Store) After(q store.Queryer, key Key, id int64, limit int) ([]Entry, erro
 		`SELECT s.start, s.created_ms, m.id, m.turn, m.body, m.created_ms
 		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > $2
 			AND +m.id > `+erasedOf("$1")+`
-		WHERE s.key = $1 ORDER BY m.id LIMIT $3`, string(key), id, limit)
+		WHERE s.key = $1 ORDER BY m.id LIMIT $3`, key.String(), id, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (Store) Size(q store.Queryer, key Key) (size int, err error) {
 	err = q.QueryRow(`SELECT COALESCE(sum(octet_length(m.body)), 0)
 		FROM sessions s JOIN messages m ON m.session = s.key AND m.id > s.start
 			AND +m.id > `+erasedOf("$1")+` WHERE s.key = $1`,
-		string(key)).Scan(&size)
+		key.String()).Scan(&size)
 	if err != nil {
 		return 0, fmt.Errorf("session: read %s: %w", key, err)
 	}
@@ -110,7 +110,7 @@ func (Store) Size(q store.Queryer, key Key) (size int, err error) {
 // Newest returns the id of the newest message of a session, or 0 if it has none.
 func (Store) Newest(q store.Queryer, key Key) (id int64, err error) {
 	err = q.QueryRow("SELECT COALESCE(max(id), 0) FROM messages WHERE session = $1 AND id > "+
-		erasedOf("$1"), string(key)).Scan(&id)
+		erasedOf("$1"), key.String()).Scan(&id)
 	if err != nil {
 		return 0, fmt.Errorf("session: read %s: %w", key, err)
 	}
@@ -120,7 +120,7 @@ func (Store) Newest(q store.Queryer, key Key) (id int64, err error) {
 // TurnStart returns the id of the first message of a turn. Each turn has at least one.
 func (Store) TurnStart(q store.Queryer, t *Turn) (id int64, err error) {
 	err = q.QueryRow("SELECT COALESCE(min(id), 0) FROM messages WHERE session = $1 AND turn = $2",
-		string(t.Session), t.ID).Scan(&id)
+		t.Session.String(), t.ID).Scan(&id)
 	if err != nil {
 		return 0, fmt.Errorf("session: read turn %d: %w", t.ID, err)
 	}
@@ -131,7 +131,7 @@ func (Store) TurnStart(q store.Queryer, t *Turn) (id int64, err error) {
 // fewer than n.
 func (Store) KeepFrom(q store.Queryer, key Key, n int) (id int64, err error) {
 	err = q.QueryRow("SELECT id FROM messages WHERE session = $1 AND id > "+erasedOf("$1")+
-		" ORDER BY id DESC LIMIT 1 OFFSET $2", string(key), n-1).Scan(&id)
+		" ORDER BY id DESC LIMIT 1 OFFSET $2", key.String(), n-1).Scan(&id)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return 0, fmt.Errorf("session: read %s: %w", key, err)
 	}
@@ -149,5 +149,5 @@ func (Store) TurnMessages(q store.Queryer, t *Turn) ([]llm.Message, error) {
 	}
 	return store.Collect(q, fmt.Sprintf("session: read turn %d", t.ID), read,
 		"SELECT body FROM messages WHERE session = $1 AND turn = $2 ORDER BY id",
-		string(t.Session), t.ID)
+		t.Session.String(), t.ID)
 }

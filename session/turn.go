@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"gateway/agent/llm"
@@ -56,16 +57,16 @@ func (s Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now
 		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
 	}
 	var scope memory.Scope
-	place := t.Session.Place()
+	key := t.Session
 	err = tx.QueryRow(`INSERT INTO sessions
-			(key, account, chat, thread, title, scope, turns, created_ms, updated_ms, kind,
-			reference, parent)
-		VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7, $8, $9, $10)
+			(key, account, chat, thread, title, scope, turns, created_ms, updated_ms, job, hook, run,
+			task)
+		VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7, $8, $9, $10, $11)
 		ON CONFLICT (key) DO UPDATE SET title = excluded.title, turns = sessions.turns + 1,
 			updated_ms = excluded.updated_ms, tidy = 0
-		RETURNING turns, scope`, string(t.Session), t.Address.Account, t.Address.Chat,
-		t.Address.Thread, title, string(t.Scope), now.UnixMilli(), string(place.Kind), place.Ref,
-		string(place.Parent)).Scan(&t.Number, &scope)
+		RETURNING turns, scope`, key.String(), key.Conversation.Account, key.Conversation.Chat,
+		key.Conversation.Thread, title, string(t.Scope), now.UnixMilli(), key.Job, key.Hook, key.Run,
+		key.Task).Scan(&t.Number, &scope)
 	if err != nil {
 		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
 	}
@@ -73,7 +74,7 @@ func (s Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now
 	case scope == t.Scope:
 	case scope == "":
 		_, err = tx.Exec("UPDATE sessions SET scope = $1 WHERE key = $2", string(t.Scope),
-			string(t.Session))
+			t.Session.String())
 		if err != nil {
 			return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
 		}
@@ -84,7 +85,7 @@ func (s Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now
 	err = tx.QueryRow(`INSERT INTO turns
 			(session, state, owner, epoch, reply_to, address, created_ms, updated_ms)
 		VALUES ($1, 'running', $2, $3, $4, $5, $6, $6) RETURNING id`,
-		string(t.Session), lease.Owner, lease.Epoch, t.ReplyTo, string(address), now.UnixMilli(),
+		t.Session.String(), lease.Owner, lease.Epoch, t.ReplyTo, string(address), now.UnixMilli(),
 	).Scan(&t.ID)
 	if err != nil {
 		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
@@ -111,7 +112,7 @@ func (Store) insert(tx *store.Tx, t *Turn, now time.Time, messages []llm.Message
 		body, err := json.Marshal(m)
 		if err == nil {
 			_, err = tx.Exec("INSERT INTO messages (session, turn, body, created_ms) "+
-				"VALUES ($1, $2, $3, $4)", string(t.Session), t.ID, string(body), now.UnixMilli())
+				"VALUES ($1, $2, $3, $4)", t.Session.String(), t.ID, string(body), now.UnixMilli())
 		}
 		if err != nil {
 			return fmt.Errorf("session: write turn %d of %s: %w", t.ID, t.Session, err)
@@ -146,23 +147,24 @@ func (Store) Spend(tx *store.Tx, key Key, b Bill) error {
 	_, err := tx.Exec(`UPDATE sessions SET input = input + $1, output = output + $2,
 		cached = cached + $3, cost = cost + $4,
 		context = CASE WHEN $5 > 0 THEN $5 ELSE context END WHERE key = $6`,
-		b.Usage.Input, b.Usage.Output, b.Usage.Cached, b.Cost, b.Context, string(key))
+		b.Usage.Input, b.Usage.Output, b.Usage.Cached, b.Cost, b.Context, key.String())
 	if err != nil {
 		return fmt.Errorf("session: add usage to %s: %w", key, err)
 	}
 	return nil
 }
 
-const turnColumns = "id, session, address, reply_to, epoch, attempts, handovers, answers, " +
-	"tokens, cost"
+// selectTurns reads turns with the keys of their sessions.
+const selectTurns = "SELECT " + keyColumns + ", t.id, t.address, t.reply_to, t.epoch, " +
+	"t.attempts, t.handovers, t.answers, t.tokens, t.cost " +
+	"FROM turns t JOIN sessions s ON s.key = t.session "
 
 // Mend replaces the unreadable address of a turn by the address of its session.
 func (Store) Mend(tx *store.Tx, id int64) error {
-	var key Key
 	var a bus.Address
-	err := tx.QueryRow("SELECT key, account, chat, thread FROM sessions "+
+	err := tx.QueryRow("SELECT account, chat, thread FROM sessions "+
 		"WHERE key = (SELECT session FROM turns WHERE id = $1)", id).
-		Scan(&key, &a.Account, &a.Chat, &a.Thread)
+		Scan(&a.Account, &a.Chat, &a.Thread)
 	var address []byte
 	if err == nil {
 		address, err = json.Marshal(a)
@@ -179,13 +181,13 @@ func (Store) Mend(tx *store.Tx, id int64) error {
 // RunningTurns returns the turns that have not ended, in order. If nothing else fails, its error
 // holds a [store.RowError] for each turn that can't be read: see [Store.Mend].
 func (Store) RunningTurns(q store.Queryer) ([]Turn, error) {
-	return turns(q, "SELECT "+turnColumns+" FROM turns WHERE state = 'running' ORDER BY id")
+	return turns(q, selectTurns+"WHERE t.state = 'running' ORDER BY t.id")
 }
 
 // RunningTurn returns the running turn of a session, or nil.
 func (Store) RunningTurn(q store.Queryer, key Key) (*Turn, error) {
-	list, err := turns(q, "SELECT "+turnColumns+
-		" FROM turns WHERE state = 'running' AND session = $1 ORDER BY id", string(key))
+	list, err := turns(q, selectTurns+
+		"WHERE t.state = 'running' AND t.session = $1 ORDER BY t.id", key.String())
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
@@ -193,20 +195,16 @@ func (Store) RunningTurn(q store.Queryer, key Key) (*Turn, error) {
 }
 
 // RunningTasks returns the running turns of all sub-agents below a session.
-func (Store) RunningTasks(q store.Queryer, key Key) ([]Turn, error) {
-	return turns(q, `WITH RECURSIVE works(turn, above) AS (
-			SELECT t.id, s.parent FROM turns t JOIN sessions s ON s.key = t.session
-				WHERE t.state = 'running'
-			UNION SELECT w.turn, s.parent FROM works w JOIN sessions s ON s.key = w.above)
-		SELECT `+turnColumns+` FROM turns WHERE id IN (SELECT turn FROM works WHERE above = $1)
-		ORDER BY id`, string(key))
+func (s Store) RunningTasks(q store.Queryer, key Key) ([]Turn, error) {
+	list, err := s.RunningTurns(q)
+	return slices.DeleteFunc(list, func(t Turn) bool { return !t.Session.Below(key) }), err
 }
 
 func turns(q store.Queryer, query string, args ...any) ([]Turn, error) {
 	return store.Collect(q, "session: read turns", func(scan store.Scan, t *Turn) error {
 		var address []byte
-		err := scan(&t.ID, &t.Session, &address, &t.ReplyTo, &t.Epoch, &t.Attempts, &t.Handed,
-			&t.Answers, &t.Tokens, &t.Cost)
+		err := scan(append(keyFields(&t.Session), &t.ID, &address, &t.ReplyTo, &t.Epoch, &t.Attempts,
+			&t.Handed, &t.Answers, &t.Tokens, &t.Cost)...)
 		if err != nil {
 			return err
 		}

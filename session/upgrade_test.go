@@ -22,19 +22,22 @@ func TestUpgradeFromKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	chat := KeyOf(bus.Address{Account: "test", Chat: "a"})
+	thread := KeyOf(bus.Address{Account: "test", Chat: "a", Thread: "5"})
 	rows := []struct {
 		key, thread string
-		want        Place
+		want        Key
 	}{
-		{"test/a", "", Place{Kind: Chat}},
-		{"test/a/5", "5", Place{Kind: Chat}},
-		{"test/a/#5", "#5", Place{Kind: Chat}},
-		{"test/a#3-c1", "", Place{Task, "3-c1", "test/a"}},
-		{"test/a/5#@job-7", "5", Place{Job, "7", "test/a/5"}},
-		{"test/a/5#@job-7#4-c_2", "5", Place{Task, "4-c_2", "test/a/5#@job-7"}},
-		{"test/a#@hook-a-b", "", Place{Hook, "a-b", "test/a"}},
-		{"test/a#@job--12", "", Place{Run, "12", "test/a"}},
-		{"test/a#@job-7#@job--13", "", Place{Run, "13", "test/a#@job-7"}},
+		{"test/a", "", chat},
+		{"test/a/5", "5", thread},
+		{"test/a/#5", "#5", KeyOf(bus.Address{Account: "test", Chat: "a", Thread: "#5"})},
+		{"test/a#3-c1", "", chat.OfTask("3-c1")},
+		{"test/a/5#@job-7", "5", thread.OfJob(7)},
+		{"test/a/5#@job-7#4-c_2", "5", thread.OfJob(7).OfTask("4-c_2")},
+		{"test/a#@hook-a-b", "", chat.OfHook("a-b")},
+		{"test/a#@hook-a-b#5-c", "", chat.OfHook("a-b").OfTask("5-c")},
+		{"test/a#@job--12", "", chat.OfRun(12)},
+		{"test/a#@job-7#@job--13", "", chat.OfJob(7).OfRun(13)},
 	}
 	err = db.Tx(t.Context(), func(tx *store.Tx) error {
 		for _, r := range rows {
@@ -69,15 +72,16 @@ func TestUpgradeFromKeys(t *testing.T) {
 	defer db.Close()
 	f := &fixture{t: t, db: db, now: time.UnixMilli(1_000_000)}
 	for _, r := range rows {
-		var got Place
-		f.must(f.read().QueryRow("SELECT kind, reference, parent FROM sessions WHERE key = $1", r.key).
-			Scan(&got.Kind, &got.Ref, &got.Parent))
-		if got != r.want {
-			t.Errorf("%s is %+v, want %+v", r.key, got, r.want)
+		if got, ok, err := f.Named(f.read(), r.want.String()); got != r.want || !ok || err != nil {
+			t.Errorf("%s is %+v, %t, %v; want %+v", r.key, got, ok, err, r.want)
+		}
+		if list, err := f.After(f.read(), r.want, 0, 9); len(list) != 1 || err != nil {
+			t.Errorf("%s has %d messages, %v; want one", r.want, len(list), err)
 		}
 	}
-	f.wantWorkFor("test/a", "test/a#3-c1", "test/a#@hook-a-b", "test/a#@job--12")
-	f.wantWorkFor("test/a/5", "test/a/5#@job-7", "test/a/5#@job-7#4-c_2")
+	f.wantWorkFor(chat, chat.OfTask("3-c1"), chat.OfHook("a-b"), chat.OfHook("a-b").OfTask("5-c"),
+		chat.OfRun(12), chat.OfJob(7).OfRun(13))
+	f.wantWorkFor(thread, thread.OfJob(7), thread.OfJob(7).OfTask("4-c_2"))
 	f.checkGoesOn()
 }
 

@@ -31,7 +31,7 @@ func (a Archiver) Add(tx *store.Tx, key session.Key) error {
 	if err != nil || last <= s.Start {
 		return err
 	}
-	work := Work{Kind: Archive, Scope: s.Scope, Session: string(key), Ref: s.Start}
+	work := Work{Kind: Archive, Scope: s.Scope, Session: key.String(), Ref: s.Start}
 	return a.tasks.Put(tx, Task{Work: work, State: jsonOf(archived{s.Start, last})}, a.Now())
 }
 
@@ -42,7 +42,10 @@ func (a Archiver) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 	if err := json.Unmarshal(t.State, &done); err != nil {
 		return o, fmt.Errorf("background: archive %s: %w", t.Session, err)
 	}
-	key := session.Key(t.Session)
+	key, ok, err := a.sessions.Named(a.DB.Read(context.WithoutCancel(ctx)), t.Session)
+	if err != nil || !ok {
+		return o, err
+	}
 	for range maxParts {
 		read := a.DB.Read(context.WithoutCancel(ctx))
 		entries, err := a.Part(read, key, done.From, done.To, math.MaxInt)

@@ -30,6 +30,10 @@ func Need(bytes int) []byte { return jsonOf(compacted{Need: bytes}) }
 // of a prompt. If the conversation is idle or somebody asked for it, it stops when a few messages
 // are left. After some parts Do returns, so that other tasks can run.
 func (c Compactor) Do(ctx context.Context, t *Task) (o Outcome, err error) {
+	key, ok, err := c.sessions.Named(c.DB.Read(context.WithoutCancel(ctx)), t.Session)
+	if err != nil || !ok {
+		return Outcome{Text: sayCompacted(0)}, err
+	}
 	little := t.Kind == Compact && t.Tell == nil
 	done := compacted{Need: math.MaxInt}
 	switch {
@@ -38,7 +42,7 @@ func (c Compactor) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 			return o, fmt.Errorf("background: compact %s: %w", t.Session, err)
 		}
 	case little:
-		if done.Need, err = c.excess(ctx, session.Key(t.Session)); err != nil {
+		if done.Need, err = c.excess(ctx, key); err != nil {
 			return o, err
 		}
 	}
@@ -46,7 +50,7 @@ func (c Compactor) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 		if done.Need <= 0 {
 			return Outcome{Text: sayCompacted(done.Noted)}, nil
 		}
-		entries, err := c.part(ctx, t, little, done.Need)
+		entries, err := c.part(ctx, t, key, little, done.Need)
 		if err != nil {
 			return o, err
 		}
@@ -79,9 +83,8 @@ func (c Compactor) excess(ctx context.Context, key session.Key) (int, error) {
 
 // part makes notes of about need bytes of a conversation and returns the noted messages.
 func (c Compactor) part(
-	ctx context.Context, t *Task, little bool, need int,
+	ctx context.Context, t *Task, key session.Key, little bool, need int,
 ) ([]session.Entry, error) {
-	key := session.Key(t.Session)
 	read := c.DB.Read(context.WithoutCancel(ctx))
 	before, err := c.sessions.Summary(read, key)
 	if err != nil || before.Scope == "" {

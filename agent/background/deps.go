@@ -87,10 +87,8 @@ type Texts interface {
 
 // spenderOf returns who pays for work on a scope, or on one of its sessions if key is not "".
 func spenderOf(s memory.Scope, key session.Key) budget.Spender {
-	if parent := key.Parent(); parent != "" {
-		key = parent
-	}
-	return budget.Spender{Session: string(key), Person: s.Person()}
+	key.Task = ""
+	return budget.Spender{Session: key, Person: s.Person()}
 }
 
 // follows reports whether the memory of the scope from may move to the scope to, because both

@@ -11,6 +11,7 @@ import (
 	"gateway/agent/dream"
 	"gateway/agent/llm"
 	"gateway/memory"
+	"gateway/session"
 	"gateway/store"
 )
 
@@ -82,7 +83,7 @@ func (d *Dreamer) dreamer(of memory.Scope) *dream.Dreamer {
 		Versions:  func(s memory.Scope) dream.Versions { return d.Versions.Tree(s) },
 		Skills:    d.Skills.Names,
 		Ask: func(ctx context.Context, req llm.Request) (*llm.Response, error) {
-			return d.Model.Ask(ctx, spenderOf(of, ""), req)
+			return d.Model.Ask(ctx, spenderOf(of, session.Key{}), req)
 		},
 		Now: d.Now, Logger: d.Logger,
 	}, &dream.Options{Zone: d.Zone})

@@ -166,11 +166,7 @@ func (e *Eraser) theirs(tx *store.Tx, left *Erasure) (keys []session.Key, err er
 // addPlaces adds the chat of a session and its scope to left. The scope may still be that of the
 // chat, from before the person was known, or that of another person with whom they were linked.
 func (e *Eraser) addPlaces(tx *store.Tx, key session.Key, left *Erasure) error {
-	a, _, err := e.sessions.Address(tx, key)
-	if err != nil {
-		return err
-	}
-	left.addChat(a)
+	left.addChat(key.Conversation)
 	s, err := e.sessions.Summary(tx, key)
 	if err != nil || s.Scope == "" {
 		return err
@@ -211,10 +207,10 @@ func (e *Eraser) eraseSession(tx *store.Tx, key session.Key) error {
 	if err := e.sessions.Erase(tx, key); err != nil {
 		return err
 	}
-	if err := e.questions.Erase(tx, string(key)); err != nil {
+	if err := e.questions.Erase(tx, key.String()); err != nil {
 		return err
 	}
-	return e.Ledger.Erase(tx, budget.Spender{Session: string(key)})
+	return e.Ledger.Erase(tx, budget.Spender{Session: key})
 }
 
 // endTurn ends a turn and the messages that it has claimed.

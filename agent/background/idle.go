@@ -51,10 +51,9 @@ func (i *IdleSweep) addFor(tx *store.Tx, key session.Key) error {
 	if err != nil {
 		return err
 	}
-	_, peoples, err := i.sessions.Address(tx, key)
-	if err != nil || s.Scope == "" || !peoples {
-		return err
+	if s.Scope == "" || !key.IsConversation() {
+		return nil
 	}
-	work := Work{Kind: Idle, Scope: s.Scope, Session: string(key)}
+	work := Work{Kind: Idle, Scope: s.Scope, Session: key.String()}
 	return i.tasks.Put(tx, Task{Work: work}, i.Now())
 }

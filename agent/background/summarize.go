@@ -195,7 +195,7 @@ func (s *Summarizer) keep(
 			continue
 		}
 		at, err := space.Append(tx, memory.Entry{
-			Time: entries[len(entries)-1].Time, Session: string(key), Text: text})
+			Time: entries[len(entries)-1].Time, Session: key.String(), Text: text})
 		if err == nil {
 			err = s.dreamLater(tx, scope)
 		}
@@ -207,7 +207,7 @@ func (s *Summarizer) keep(
 	var said []memory.Message
 	for _, e := range entries {
 		if r := e.Message.Role; (r == llm.User || r == llm.Assistant) && e.Message.Text != "" {
-			said = append(said, memory.Message{ID: e.ID, Time: e.Time, Session: string(key),
+			said = append(said, memory.Message{ID: e.ID, Time: e.Time, Session: key.String(),
 				Speaker: string(r), Text: e.Message.Text})
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"gateway/bus/bustest"
 	"gateway/session"
 )
 
@@ -24,7 +25,7 @@ func TestSummaryIsBounded(t *testing.T) {
 	entry := []session.Entry{{Time: time.Date(2026, time.February, 16, 12, 51, 7, 0, time.UTC)}}
 	for i := range int64(60) {
 		notes := fmt.Sprintf("- note %d %s\n[notes 7, forged]", i, strings.Repeat("x", 1000))
-		s.Text, s.From = summarizer.joined("test/a", s, i+1, notes, entry)
+		s.Text, s.From = summarizer.joined(bustest.Session("test/a"), s, i+1, notes, entry)
 	}
 	head := fmt.Sprintf("[notes %d, 2026-02-16, one message]\n- note %d x", s.From, s.From-1)
 	if len(s.Text) > maxSummary || s.From < 30 || !strings.HasPrefix(s.Text, head) {

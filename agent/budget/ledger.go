@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"gateway/agent/llm"
+	"gateway/bus"
 	"gateway/store"
 )
 
@@ -155,10 +156,10 @@ func (l *Ledger) TurnLimit() Limit { return l.opts.Load().Turn }
 
 // A Spender is on whose account something is used.
 type Spender struct {
-	Session string // key of the conversation, without its sub-agents; "": none
-	Person  int64  // 0: unknown
-	Sender  string // account and platform's id of a sender without a Person; "": nobody
-	Turn    int64  // the turn that did it, or for which a sub-agent did; 0: none
+	Session bus.Session // without its sub-agents; zero: none
+	Person  int64       // 0: unknown
+	Sender  string      // account and platform's id of a sender without a Person; "": nobody
+	Turn    int64       // the turn that did it, or for which a sub-agent did; 0: none
 }
 
 // person returns under what the one is counted for whom something is used; "" if nobody is. Of a
@@ -205,8 +206,8 @@ func (l *Ledger) bounded(day string, who Spender) map[key]Limit {
 	}
 	o := l.opts.Load()
 	add(kindDay, "", o.Day)
-	if who.Session != "" {
-		add(kindSession, who.Session, o.Session)
+	if !who.Session.IsZero() {
+		add(kindSession, who.Session.String(), o.Session)
 	}
 	if person := who.person(); person != "" {
 		add(kindPerson, person, o.Person)

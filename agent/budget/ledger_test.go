@@ -11,8 +11,11 @@ import (
 	"time"
 
 	"gateway/agent/llm"
+	"gateway/bus/bustest"
 	"gateway/store"
 )
+
+var named = bustest.Session
 
 // A fixture is a ledger over a database of its own, with a clock.
 type fixture struct {
@@ -72,7 +75,8 @@ func (f *fixture) reserve(who Spender, a Amount) *Hold {
 func tokens(n int) Entry { return Entry{Model: "m", Calls: 1, Usage: llm.Usage{Input: n}} }
 
 func TestReserve(t *testing.T) {
-	ada, bob := Spender{Session: "test/a", Person: 1}, Spender{Session: "test/b", Person: 2}
+	ada := Spender{Session: named("test/a"), Person: 1}
+	bob := Spender{Session: named("test/b"), Person: 2}
 	for _, test := range []struct {
 		name  string
 		opts  Options
@@ -93,16 +97,17 @@ func TestReserve(t *testing.T) {
 		{name: "a session is its own", opts: Options{Session: Limit{Tokens: 100}}, used: tokens(100),
 			who: bob, want: Amount{Tokens: 100}},
 		{name: "of a session", opts: Options{Session: Limit{Tokens: 100}}, used: tokens(100),
-			who: Spender{Session: "test/a", Person: 2}, want: Amount{Tokens: 1}, spent: true},
+			who: Spender{Session: named("test/a"), Person: 2}, want: Amount{Tokens: 1}, spent: true},
 		{name: "of a person", opts: Options{Person: Limit{Tokens: 100}}, used: tokens(100),
-			who: Spender{Session: "test/b", Person: 1}, want: Amount{Tokens: 1}, spent: true},
+			who: Spender{Session: named("test/b"), Person: 1}, want: Amount{Tokens: 1}, spent: true},
 		{name: "of a sender", opts: Options{Person: Limit{Tokens: 100}}, used: tokens(100),
-			who:  Spender{Session: "test/b", Sender: "test/9"},
+			who:  Spender{Session: named("test/b"), Sender: "test/9"},
 			want: Amount{Tokens: 100}},
 		{name: "of a sender who is no person", opts: Options{Person: Limit{Tokens: 100}},
-			who: Spender{Session: "test/b", Sender: "test/9"}, want: Amount{Tokens: 101}, spent: true},
+			who:  Spender{Session: named("test/b"), Sender: "test/9"},
+			want: Amount{Tokens: 101}, spent: true},
 		{name: "nobody known is no person", opts: Options{Person: Limit{Tokens: 100}},
-			used: tokens(100), who: Spender{Session: "test/b"}, want: Amount{Tokens: 101}},
+			used: tokens(100), who: Spender{Session: named("test/b")}, want: Amount{Tokens: 101}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, test.opts)
@@ -116,7 +121,7 @@ func TestReserve(t *testing.T) {
 
 // What is set aside counts until it is given back or written; then nothing of it is left.
 func TestHolds(t *testing.T) {
-	who := Spender{Session: "test/a", Person: 1}
+	who := Spender{Session: named("test/a"), Person: 1}
 	for _, unit := range []Amount{{Tokens: 10}, {Cost: 10}, {Tokens: 10, Cost: 10}} {
 		f := newFixture(t, Options{Day: Limit{Tokens: 35, Dollars: 35}, Session: Limit{Tokens: 1000}})
 		one, two, three := f.reserve(who, unit), f.reserve(who, unit), f.reserve(who, unit)
@@ -162,7 +167,7 @@ func (b between) QueryRow(query string, args ...any) *sql.Row {
 // A call that is written and given back while another one asks is not overlooked.
 func TestReserveWhileWritten(t *testing.T) {
 	f := newFixture(t, Options{Day: Limit{Tokens: 100}})
-	who := Spender{Session: "test/a", Person: 1}
+	who := Spender{Session: named("test/a"), Person: 1}
 	h := f.reserve(who, Amount{Tokens: 90})
 	q := between{f.read(), new(sync.Once), func() {
 		f.add(who, tokens(90))
@@ -178,7 +183,7 @@ func TestReserveSideBySide(t *testing.T) {
 	f := newFixture(t, Options{Day: Limit{Tokens: 100}})
 	var wg sync.WaitGroup
 	for i := range 8 {
-		who := Spender{Session: fmt.Sprint("test/", i), Person: int64(i)}
+		who := Spender{Session: named(fmt.Sprint("test/", i)), Person: int64(i)}
 		wg.Go(func() {
 			for range 20 {
 				h, err := f.Reserve(f.read(), who, Amount{Tokens: 3})
@@ -213,7 +218,7 @@ func TestShare(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	f := newFixture(t, Options{Day: Limit{Dollars: 10}, Person: Limit{Tokens: 100},
 		Location: time.FixedZone("east", 2*3600)})
-	who := Spender{Session: "test/a", Person: 7}
+	who := Spender{Session: named("test/a"), Person: 7}
 	want := func(what string, got []string, want ...string) {
 		t.Helper()
 		if !slices.Equal(got, want) {
@@ -223,7 +228,8 @@ func TestWarnings(t *testing.T) {
 	want("below", f.add(who, tokens(79)))
 	want("near", f.add(who, tokens(1)), `person "7" false`)
 	want("told", f.add(who, tokens(19)))
-	want("at once", f.add(Spender{Session: "test/b", Person: 8}, Entry{Cost: 11}), `day "" true`)
+	want("at once", f.add(Spender{Session: named("test/b"), Person: 8}, Entry{Cost: 11}),
+		`day "" true`)
 	f.now = f.now.Add(9*time.Hour + 59*time.Minute) // 23:59 there
 	want("the same day", f.add(who, tokens(50)))
 	f.now = f.now.Add(time.Minute)
@@ -233,12 +239,12 @@ func TestWarnings(t *testing.T) {
 
 func TestLines(t *testing.T) {
 	f := newFixture(t, Options{Session: Limit{Tokens: 1}, Turn: Limit{Dollars: 1}})
-	ada := Spender{Session: "test/a", Person: 1}
+	ada := Spender{Session: named("test/a"), Person: 1}
 	f.add(ada, Entry{Model: "big", Calls: 1, Cost: 2,
 		Usage: llm.Usage{Input: 100, Output: 10, Cached: 50}})
 	f.add(ada, Entry{Model: "big", Calls: 2, Cost: 1, Usage: llm.Usage{Input: 1, Output: 2}})
 	f.now = f.now.AddDate(0, 0, 1)
-	f.add(Spender{Session: "test/b"},
+	f.add(Spender{Session: named("test/b")},
 		Entry{Model: "small", Calls: 1, Usage: llm.Usage{Input: 5}})
 	f.add(ada, Entry{Model: "big", Calls: 1, Usage: llm.Usage{Input: 7}})
 	show := func(list []Line, err error) (out []string) {

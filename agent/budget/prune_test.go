@@ -13,7 +13,7 @@ func TestPrune(t *testing.T) {
 	f := newFixture(t, Options{Location: zone})
 	for range 3 {
 		err := f.db.Tx(t.Context(), func(tx *store.Tx) error {
-			_, err := f.Add(tx, Spender{Person: 1, Session: "s"}, Entry{Model: "m", Calls: 1})
+			_, err := f.Add(tx, Spender{Person: 1, Session: named("x/s")}, Entry{Model: "m", Calls: 1})
 			return err
 		})
 		if err != nil {

@@ -15,7 +15,8 @@ func TestShares(t *testing.T) {
 			t.Errorf("Shares = %v, %v; want %v", got, err, want)
 		}
 	}
-	ada, bob := Spender{Session: "test/a", Person: 1}, Spender{Session: "test/b", Person: 2}
+	ada := Spender{Session: named("test/a"), Person: 1}
+	bob := Spender{Session: named("test/b"), Person: 2}
 	shares(map[string]float64{"day": 0, "person": 0, "session": 0})
 	f.add(ada, tokens(100))
 	f.add(bob, tokens(300))

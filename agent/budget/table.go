@@ -32,8 +32,8 @@ type Warning struct {
 func (l *Ledger) Add(tx *store.Tx, who Spender, e Entry) ([]Warning, error) {
 	day := l.day()
 	keys := []key{{day: day, kind: kindDay}, {day: day, kind: kindModel, key: e.Model}}
-	if who.Session != "" {
-		keys = append(keys, key{day: day, kind: kindSession, key: who.Session})
+	if !who.Session.IsZero() {
+		keys = append(keys, key{day: day, kind: kindSession, key: who.Session.String()})
 	}
 	if person := who.person(); person != "" {
 		keys = append(keys, key{day: day, kind: kindPerson, key: person})
@@ -142,7 +142,7 @@ type Line struct {
 // Erase deletes what was counted for somebody. Sums with the counts of others stay.
 func (l *Ledger) Erase(tx *store.Tx, who Spender) error {
 	_, err := tx.Exec("DELETE FROM usage WHERE kind = $1 AND key = $2 OR kind = $3 AND key = $4",
-		kindSession, who.Session, kindPerson, who.person())
+		kindSession, who.Session.String(), kindPerson, who.person())
 	if err != nil {
 		return fmt.Errorf("budget: erase: %w", err)
 	}
@@ -163,7 +163,7 @@ func (l *Ledger) Today(q store.Queryer, who Spender) ([]Line, error) {
 	return lines(q, `SELECT day, kind, key, calls, input, output, cached, cost FROM usage
 		WHERE day = $1 AND (kind = 'day' OR kind = 'session' AND key = $2
 			OR kind = 'person' AND key = $3) ORDER BY kind DESC`,
-		l.day(), who.Session, who.person())
+		l.day(), who.Session.String(), who.person())
 }
 
 // Limits returns the limit of each kind, except for those that have none.

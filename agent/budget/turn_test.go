@@ -13,7 +13,8 @@ func TestTurnLimit(t *testing.T) {
 	for _, unit := range []Amount{{Tokens: 10}, {Cost: 10}} {
 		limit := Options{Turn: Limit{Tokens: 45, Dollars: 45}}
 		f := newFixture(t, limit)
-		one, other := Spender{Session: "test/a", Turn: 1}, Spender{Session: "test/a", Turn: 2}
+		one := Spender{Session: named("test/a"), Turn: 1}
+		other := Spender{Session: named("test/a"), Turn: 2}
 		spend := func() {
 			f.add(one, Entry{Model: "m", Usage: llm.Usage{Input: unit.Tokens}, Cost: unit.Cost})
 		}
@@ -26,7 +27,7 @@ func TestTurnLimit(t *testing.T) {
 		if first == nil || second == nil || f.reserve(one, unit) != nil {
 			t.Fatalf("%v: want room for two calls beside two that were written", unit)
 		}
-		if f.reserve(other, unit) == nil || f.reserve(Spender{Session: "test/a"}, unit) == nil {
+		if f.reserve(other, unit) == nil || f.reserve(Spender{Session: named("test/a")}, unit) == nil {
 			t.Errorf("%v: want room for other turns, and for what is none", unit)
 		}
 		spend()

@@ -87,7 +87,7 @@ func (d decisions) decide(
 	}
 	var decided session.Key
 	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
-		decided = ""
+		decided = session.Key{}
 		q, reply, err := d.open(tx, kind, code)
 		if q == nil {
 			return reply, err
@@ -96,10 +96,12 @@ func (d decisions) decide(
 		if errors.Is(err, errUndecided) {
 			return reply, nil
 		}
-		decided = session.Key(q.Session)
+		if err == nil {
+			decided, _, err = session.Store{}.Named(tx, q.Session)
+		}
 		return reply, err
 	})
-	if err == nil && decided != "" {
+	if err == nil && !decided.IsZero() {
 		d.Sessions.Decided(decided)
 	}
 	return reply, err

@@ -36,7 +36,7 @@ func (k knowledge) later(
 // compact answers /compact.
 func (k knowledge) compact(ctx context.Context, r *Request) (Reply, error) {
 	return k.later(ctx, r, background.Work{Kind: background.Compact, Scope: r.scope(),
-		Session: string(r.Session), Ref: r.Seq}, "")
+		Session: r.Session.String(), Ref: r.Seq}, "")
 }
 
 // dream answers /dream. It ignores messages that have not become notes yet.

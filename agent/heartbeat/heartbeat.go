@@ -95,14 +95,10 @@ func (f *Finder) last(
 	}
 	var newest time.Time
 	for _, key := range keys {
-		a, peoples, err := f.sessions.Address(q, key)
-		if err != nil {
-			return m, false, err
-		}
-		if !peoples {
+		if !key.IsConversation() {
 			continue // of a sub-agent or a job
 		}
-		last, found, err := f.Inbox.Last(q, a)
+		last, found, err := f.Inbox.Last(q, key.Conversation)
 		if err != nil {
 			return m, false, err
 		}

@@ -214,7 +214,7 @@ func (h *handlers) sessions(
 	var lines []string
 	for _, s := range list {
 		result.Sessions = append(result.Sessions, sessionResult{
-			Session: string(s.Key), Title: s.Title, Messages: s.Messages,
+			Session: s.Key.String(), Title: s.Title, Messages: s.Messages,
 			Created: s.Created.UTC(), Updated: s.Updated.UTC(),
 		})
 		line := fmt.Sprintf("%s  %d messages, last %s", s.Key, s.Messages,
@@ -265,7 +265,7 @@ func (h *handlers) recall(
 	var parts []string
 	for _, hit := range hits {
 		result.Hits = append(result.Hits, hitResult{
-			Session: string(hit.Session), Time: hit.Time.UTC(), Role: hit.Role, Text: hit.Text,
+			Session: hit.Session.String(), Time: hit.Time.UTC(), Role: hit.Role, Text: hit.Text,
 		})
 		parts = append(parts, fmt.Sprintf("%s, %s, %s:\n%s", hit.Session,
 			hit.Time.UTC().Format(time.RFC3339), hit.Role, hit.Text))

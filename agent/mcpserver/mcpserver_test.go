@@ -56,7 +56,7 @@ func (m *memory) Recall(_ context.Context, query, in string, limit int) ([]Hit, 
 	var hits []Hit
 	for _, o := range m.sent {
 		key := session.KeyOf(o.To)
-		if strings.Contains(o.Text, query) && (in == "" || in == string(key)) && len(hits) < limit {
+		if strings.Contains(o.Text, query) && (in == "" || in == key.String()) && len(hits) < limit {
 			hits = append(hits, Hit{Session: key, Time: day, Role: "assistant", Text: o.Text})
 		}
 	}

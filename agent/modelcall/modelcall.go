@@ -99,8 +99,8 @@ func (c *Calls) bill(ctx context.Context, who budget.Spender, resp *llm.Response
 	cost := c.Ledger.Price(resp.Model, resp.Usage)
 	var learnt prompt.Calibration
 	err := c.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
-		if who.Session != "" {
-			err := c.sessions.Spend(tx, session.Key(who.Session),
+		if !who.Session.IsZero() {
+			err := c.sessions.Spend(tx, who.Session,
 				session.Bill{Usage: resp.Usage, Cost: cost})
 			if err != nil {
 				return err

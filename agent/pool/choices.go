@@ -149,10 +149,8 @@ func (c *choices) Voice(key session.Key) string {
 
 // chooser returns the conversation whose choices apply to a session.
 func chooser(key session.Key) session.Key {
-	for parent := key.Parent(); parent != ""; parent = key.Parent() {
-		key = parent
-	}
-	return cmp.Or(key.Beside(), key)
+	key.Task, key.Run = "", 0
+	return key
 }
 
 // ConfigOf returns the current settings of a session. A chosen model that is no longer configured

@@ -2,7 +2,6 @@ package pool
 
 import (
 	"context"
-	"strings"
 
 	"gateway/agent/background"
 	"gateway/agent/command"
@@ -59,8 +58,7 @@ func (c Conversations) Models(key session.Key) command.Models {
 
 // Voice implements [command.Sessions].
 func (c Conversations) Voice(key session.Key) string {
-	account, _, _ := strings.Cut(string(key), "/")
-	if c.env.Speaker == nil || !c.env.Speaker.Plays(account) {
+	if c.env.Speaker == nil || !c.env.Speaker.Plays(key.Conversation.Account) {
 		return ""
 	}
 	return c.Pool.Voice(key)

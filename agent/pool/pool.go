@@ -93,7 +93,7 @@ func (pl *Pool) MarkDue(key session.Key) {
 func (pl *Pool) start(work context.Context, key session.Key, w *worker) {
 	w.pool, w.key, w.wake = pl, key, make(chan struct{}, 1)
 	pl.workers[key] = w
-	if parent := key.Parent(); parent != "" {
+	if parent := key.Parent(); !parent.IsZero() {
 		pl.tasks[parent]++
 	}
 	pl.unadmitted = append(pl.unadmitted, w)
@@ -147,7 +147,7 @@ func (pl *Pool) HandOverUnadmitted(ctx context.Context) error {
 // session is working. pl.mu is held.
 func (pl *Pool) holdBack(key session.Key, r bus.Received) bool {
 	parent := key.Parent()
-	if parent == "" || pl.tasks[parent] < turn.MaxTasks {
+	if parent.IsZero() || pl.tasks[parent] < turn.MaxTasks {
 		return false
 	}
 	pl.queued[parent] = append(pl.queued[parent], r)
@@ -157,7 +157,7 @@ func (pl *Pool) holdBack(key session.Key, r bus.Received) bool {
 // taskEnded records that a sub-agent has ended, and starts the next task. pl.mu is held.
 func (pl *Pool) taskEnded(work context.Context, key session.Key) {
 	parent := key.Parent()
-	if parent == "" {
+	if parent.IsZero() {
 		return
 	}
 	if pl.tasks[parent]--; pl.tasks[parent] <= 0 {
@@ -331,7 +331,7 @@ func (pl *Pool) Enqueue(
 	pl.mu.Lock()
 	if p, ok := pl.suspended[key]; ok && r.Message.Origin.Run != 0 {
 		// A due job does not wait until a person has answered the question of p.
-		key = session.RunKey(key, r.Message.Origin.Run)
+		key = key.OfRun(r.Message.Origin.Run)
 	} else if ok {
 		if !person && !decides(&p.question, r) && isFull(p.waiting, &p.deferred) {
 			pl.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 
 	"gateway/agent/turn"
 	"gateway/bus"
+	"gateway/bus/bustest"
 )
 
 // Messages that a worker has claimed, but not yet in a transaction, can be discarded as well.
@@ -14,7 +15,7 @@ func TestPending(t *testing.T) {
 	t.Parallel()
 	d := New(&turn.Env{Now: time.Now}, nil, Snapshot{})
 	w := &worker{waiting: make([]bus.Received, 3),
-		wake: make(chan struct{}, 1), pool: d, key: "test/a"}
+		wake: make(chan struct{}, 1), pool: d, key: bustest.Session("test/a")}
 	for i := range w.waiting {
 		w.waiting[i].Seq = int64(i + 1)
 	}

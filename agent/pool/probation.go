@@ -31,7 +31,7 @@ const (
 func isSuspect(r bus.Received) bool { return r.Crashes >= turn.MaxCrashes-1 }
 
 // TrialOf returns the name under which a session is tried alone, for [store.Life].
-func TrialOf(key session.Key) string { return "session " + string(key) }
+func TrialOf(key session.Key) string { return "session " + key.String() }
 
 // A probation tries work alone that may have crashed processes.
 type probation struct{ *Pool }

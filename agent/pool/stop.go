@@ -17,7 +17,7 @@ import (
 type Tools interface {
 	// Stop ends what the tools of a session have left running, as far as the author of by is
 	// allowed to end it. by is nil if the session was not ended by a person.
-	Stop(session string, by *bus.InboundMessage)
+	Stop(key session.Key, by *bus.InboundMessage)
 }
 
 // A Stopper ends the work for conversations.
@@ -131,12 +131,12 @@ func (s *Stopping) discard(tx *store.Tx, e *command.Stopped) error {
 		list = append(list, s.theirs...)
 	}
 	for _, parent := range parents {
-		outcomes, err := s.d.env.Inbox.Outcomes(tx, string(parent))
+		outcomes, err := s.d.env.Inbox.Outcomes(tx, parent)
 		if err != nil {
 			return err
 		}
 		list = append(list, outcomes...)
-		tasks, err := s.d.env.Inbox.Tasks(tx, string(parent))
+		tasks, err := s.d.env.Inbox.Tasks(tx, parent)
 		if err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func (st *Stopper) cancelStopped(key session.Key, jobs bool, by *bus.InboundMess
 	for _, k := range append(st.below(key, jobs), key) {
 		gone := func(r bus.Received) bool { return k != key || !isKept(r) }
 		delete(st.queued, k)
-		if p, ok := st.suspended[k]; ok && k.Parent() == "" {
+		if p, ok := st.suspended[k]; ok && k.Task == "" {
 			p.waiting = slices.DeleteFunc(slices.Clone(p.waiting), gone)
 			st.markDue(k) // so that kept messages get a worker
 		} else {
@@ -195,15 +195,14 @@ func (st *Stopper) cancelStopped(key session.Key, jobs bool, by *bus.InboundMess
 		}
 	}
 	st.mu.Unlock()
-	st.Tools.Stop(string(key), by)
+	st.Tools.Stop(key, by)
 }
 
 // StopTask ends the sub-agent that works in the session key, and reports whether there was one.
-func (st *Stopper) StopTask(ctx context.Context, key string) (stopped bool, err error) {
-	task := session.Key(key)
+func (st *Stopper) StopTask(ctx context.Context, task session.Key) (stopped bool, err error) {
 	err = st.tx(ctx, func(tx *store.Tx) error {
 		stopped = false
-		list, err := st.env.Inbox.Tasks(tx, string(task.Parent()))
+		list, err := st.env.Inbox.Tasks(tx, task.Parent())
 		for i := 0; i < len(list) && err == nil; i++ {
 			if session.Of(list[i].Message) == task && list[i].Waiting {
 				stopped, err = st.env.Inbox.Drop(tx, list[i].Seq)

@@ -54,7 +54,9 @@ INSERT INTO questions
 	SELECT id, code, state, session, turn, call, body, answer, decided_by, expires_ms FROM questions_1;
 DROP TABLE questions_1;
 CREATE INDEX questions_open ON questions (session) WHERE state = 'open';
-CREATE INDEX questions_call ON questions (turn, call);`}}
+CREATE INDEX questions_call ON questions (turn, call);`, `
+-- Older versions named the session of a run like that of a job.
+UPDATE questions SET session = replace(session, '#@job--', '#@run-');`}}
 
 // A Kind says what a turn waits for.
 type Kind string

@@ -27,7 +27,7 @@ func message(
 		ID:   attemptID(r),
 		From: j.To, Sender: j.Sender, Person: j.Person, Role: role,
 		Group: j.Group, ChatTitle: j.Title, Addressed: true, Text: text, Time: now,
-		Origin: bus.Origin{Kind: kind, Label: j.Name, Session: string(j.Session()), Run: r.ID,
+		Origin: bus.Origin{Kind: kind, Label: j.Name, Session: j.Session(), Run: r.ID,
 			Reminder: j.Kind == Reminder},
 	}, err
 }

@@ -134,13 +134,13 @@ type Job struct {
 	Created time.Time
 }
 
-// Session returns the key of the session of a job's own, and "" if it runs in that of its
+// Session returns the key of the session of a job's own, and the zero key if it runs in that of its
 // conversation.
 func (j *Job) Session() session.Key {
 	if !j.Own {
-		return ""
+		return session.Key{}
 	}
-	return session.JobKey(session.KeyOf(j.To), j.ID)
+	return session.KeyOf(j.To).OfJob(j.ID)
 }
 
 // MayChange reports whether somebody of a role who writes in a conversation may change j: its

@@ -53,11 +53,12 @@ func TestMessage(t *testing.T) {
 		t.Errorf("the task is %+v", m)
 	}
 	want := bus.Origin{Kind: bus.Job, Label: "news", Run: 1,
-		Session: string(session.JobKey(session.KeyOf(home), own.ID))}
+		Session: session.KeyOf(home).OfJob(own.ID)}
 	if m.Origin != want {
 		t.Errorf("origin %+v, want %+v", m.Origin, want)
 	}
-	if m := list[1]; m.Text != "Reminder: call mum" || m.Origin.Session != "" || !m.Origin.Reminder {
+	if m := list[1]; m.Text != "Reminder: call mum" || !m.Origin.Session.IsZero() ||
+		!m.Origin.Reminder {
 		t.Errorf("the reminder is %+v", m)
 	}
 	if !w.begin(own) {
@@ -289,7 +290,7 @@ func TestHeartbeat(t *testing.T) {
 	w.look(0)
 	w.look(30 * time.Minute)
 	list := w.messages()
-	if len(list) != 1 || list[0].Origin.Kind != bus.Heartbeat || list[0].Origin.Session == "" {
+	if len(list) != 1 || list[0].Origin.Kind != bus.Heartbeat || list[0].Origin.Session.IsZero() {
 		t.Fatalf("messages %+v, want a heartbeat in a session of its own", list)
 	}
 	j, _, err := w.s.RunOf(w.read(), list[0].Origin.Run)

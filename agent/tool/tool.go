@@ -114,7 +114,7 @@ type Call struct {
 	ID      string          // as the model named it, unique within the conversation
 	Args    json.RawMessage // an object that the registry has checked
 	Address bus.Address     // the conversation that the turn answers
-	Session string          // its session key
+	Session bus.Session     // in which the turn runs
 	Sender  bus.Sender      // who started the turn
 	Person  int64           // who that is, over all platforms; 0: unknown
 	Role    bus.Role        // the least of those who take part in the turn

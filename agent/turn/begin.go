@@ -166,10 +166,11 @@ func (t *runner) writeFirst(
 ) error {
 	now, first := t.env.Now(), batch[0].Message
 	title := first.ChatTitle
-	if first.Origin.Session != "" {
+	if !first.Origin.Session.IsZero() {
 		title = first.Origin.Label
 	}
-	if o := t.trigger.Origin; o.Standalone() && o.Session != "" { // else its prompt grows each time
+	// Else its prompt grows each time.
+	if o := t.trigger.Origin; o.Standalone() && !o.Session.IsZero() {
 		if err := t.env.sessions.Reset(tx, t.Session, now); err != nil {
 			return err
 		}

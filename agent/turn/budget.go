@@ -38,10 +38,8 @@ const taskShare = MaxTasks
 // spender returns who is charged for the turn.
 func (t *costs) spender() budget.Spender {
 	key := t.Session
-	if parent := key.Parent(); parent != "" {
-		key = parent
-	}
-	who := budget.Spender{Session: string(key), Person: t.person, Turn: t.ID,
+	key.Task = "" // whoever has given the task
+	who := budget.Spender{Session: key, Person: t.person, Turn: t.ID,
 		Sender: t.Address.Account + "/" + t.sender.ID}
 	if t.isTask() {
 		who.Turn = t.budgetTurn()

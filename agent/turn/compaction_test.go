@@ -14,6 +14,7 @@ import (
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/prompt"
 	"gateway/agent/tool"
+	"gateway/bus"
 	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
@@ -151,7 +152,7 @@ func checkFitted(rt *rapid.T, w *world, chat string, last *runner, said []string
 func TestSizeOfPrompt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	run := w.turn("")
+	run := w.turn(bus.Session{})
 	run.system = "You are an assistant."
 	run.history = []llm.Message{{Role: llm.User, Text: "hello"},
 		{Role: llm.Assistant, Text: "hi"}, {Role: llm.User, Text: "bye"}}

@@ -45,7 +45,7 @@ func (t *conversation) systemParts(
 		Heartbeat: t.env.Jobs != nil && t.env.Jobs.HasHeartbeats(),
 		Documents: t.documents(), Contact: t.unknown(),
 		NotesSize: prompt.Share(t.settings.ContextBudget(), 4, recentSize),
-		Session:   string(t.Session), Summary: summary,
+		Session:   t.Session.String(), Summary: summary,
 		Account: t.Address.Account, Group: t.title, Zone: t.zone(),
 	}
 	if t.isTask() {

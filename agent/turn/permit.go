@@ -66,7 +66,7 @@ func (t *permissions) rule(role bus.Role, found tool.Tool, c tool.Call) policy.D
 // toolCall returns the call as the tool gets it.
 func (t *permissions) toolCall(id string, args json.RawMessage) tool.Call {
 	return tool.Call{
-		ID: id, Args: args, Address: t.Address, Session: string(t.Session),
+		ID: id, Args: args, Address: t.Address, Session: t.Session,
 		Sender: t.sender, Person: t.person, Role: t.role, Turn: t.ID, Budget: t.budgetTurn(),
 		Group: t.group, Title: t.chatTitle, Scope: t.Scope,
 		Proactive: t.proactive(), Zone: t.zone(), Foreign: t.foreign(), Overheard: t.overheard(),

@@ -13,6 +13,7 @@ import (
 	"gateway/agent/prompt"
 	"gateway/agent/tool"
 	"gateway/bus"
+	"gateway/bus/bustest"
 	"gateway/memory"
 	"gateway/memory/document"
 	"gateway/session"
@@ -23,7 +24,7 @@ import (
 // prompt returns the system prompt of a direct chat without a memory.
 func (w *world) prompt() string {
 	w.t.Helper()
-	t := w.turn("")
+	t := w.turn(bus.Session{})
 	t.Address = at("a")
 	parts, err := t.systemParts(w.read(), session.Summary{})
 	w.must(err)
@@ -66,7 +67,7 @@ func TestTaskPrompt(t *testing.T) {
 	w.must(w.env.Documents.Save(scope, document.Memory, "their secret", ""))
 	w.must(w.env.Documents.Save(scope, document.Soul, "their persona", ""))
 	w.remembers(scope, memory.Fact{Key: "pin", Value: "their fact", Pinned: true})
-	run := w.turn("")
+	run := w.turn(bus.Session{})
 	run.Scope = scope
 	run.trigger.Origin.Kind = bus.Task
 	parts, err := run.systemParts(w.read(), session.Summary{})
@@ -92,7 +93,7 @@ func TestTaskPrompt(t *testing.T) {
 func TestSaidInSilence(t *testing.T) {
 	t.Parallel()
 	own, chat := &turn{}, &turn{}
-	own.trigger.Origin = bus.Origin{Kind: bus.Job, Session: "s"}
+	own.trigger.Origin = bus.Origin{Kind: bus.Job, Session: bustest.Session("x/s")}
 	chat.trigger.Origin = bus.Origin{Kind: bus.Job}
 	for text, want := range map[string]string{
 		"HEARTBEAT_OK": "", " HEARTBEAT_OK.\n": "", "**HEARTBEAT_OK**": "", "`HEARTBEAT_OK`": "",

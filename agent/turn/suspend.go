@@ -20,7 +20,7 @@ var errSuspended = errors.New("the turn is suspended")
 // question is refused, it writes a result at once instead.
 func (t *round) suspendFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 	q := &a.question
-	q.Session, q.Turn, q.Call, q.Address = string(t.Session), t.ID, c.ID, t.Address
+	q.Session, q.Turn, q.Call, q.Address = t.Session.String(), t.ID, c.ID, t.Address
 	if q.Kind == question.Approve {
 		q.Sender = t.sender.ID
 	}

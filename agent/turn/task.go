@@ -82,7 +82,7 @@ func (t *costs) speak(tx *store.Tx, out bus.OutboundMessage) (bool, error) {
 		when != speech.Always && (when != speech.Auto || !t.voiced) {
 		return false, nil
 	}
-	return t.env.Speaker.Add(tx, background.Work{Scope: t.Scope, Session: string(t.Session),
+	return t.env.Speaker.Add(tx, background.Work{Scope: t.Scope, Session: t.Session.String(),
 		Ref: t.ID*answersByRef + int64(t.Answers)}, out, t.spender())
 }
 

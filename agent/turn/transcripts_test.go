@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gateway/agent/llm"
+	"gateway/bus/bustest"
 	"gateway/session"
 	"gateway/store"
 )
@@ -31,7 +32,7 @@ func (s *scribe) act() {
 		case 1: // a compaction, which never goes back
 			n := 0
 			err := tx.QueryRow("SELECT COALESCE(max(id), 0) FROM messages WHERE session = $1",
-				string(key)).Scan(&n)
+				key.String()).Scan(&n)
 			if err != nil {
 				return err
 			}
@@ -120,7 +121,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	var memory Transcripts
 	entries := []session.Entry{{ID: 1, Size: maxMemory / 4}}
 	for _, chat := range []string{"a", "b", "c", "d", "b", "e"} {
-		memory.remember(session.Key(chat), 1, entries)
+		memory.remember(bustest.Session("x/"+chat), 1, entries)
 		if memory.size > maxMemory || len(memory.known) != memory.used.Len() {
 			t.Fatalf("%d bytes of %d sessions are remembered, %d in order of use",
 				memory.size, len(memory.known), memory.used.Len())
@@ -131,14 +132,14 @@ func TestMemoryIsBounded(t *testing.T) {
 			t.Errorf("%s is remembered: %v, want %v", chat, got, want)
 		}
 	}
-	memory.remember("huge", 1, []session.Entry{{ID: 1, Size: 2 * maxMemory}})
-	memory.remember("d", 1, nil)
+	memory.remember(bustest.Session("x/huge"), 1, []session.Entry{{ID: 1, Size: 2 * maxMemory}})
+	memory.remember(bustest.Session("x/d"), 1, nil)
 	if known(&memory, "d") || known(&memory, "b") {
 		t.Error("what is empty, or older than one that takes all, is remembered")
 	}
 }
 
 func known(h *Transcripts, chat string) bool {
-	entries, _ := h.recall(session.Key(chat))
+	entries, _ := h.recall(bustest.Session("x/" + chat))
 	return entries != nil
 }

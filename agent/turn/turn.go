@@ -362,7 +362,7 @@ func (t *runner) leave(tx *store.Tx) (later bool, err error) {
 	}
 	if state, tooLarge := t.excess(); !t.isTask() && t.Scope != "" && tooLarge {
 		put(background.Work{Kind: background.Compact, Scope: t.Scope,
-			Session: string(t.Session)}, state)
+			Session: t.Session.String()}, state)
 	}
 	return later, err
 }

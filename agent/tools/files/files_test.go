@@ -13,6 +13,7 @@ import (
 	"gateway/agent/extract"
 	"gateway/agent/tool"
 	"gateway/bus"
+	"gateway/bus/bustest"
 )
 
 // A fixture is a workspace with the tools on it, and two trees besides: "docs", which can only be
@@ -124,7 +125,8 @@ func (f *fixture) result(t testing.TB, session, name string, args ...any) (tool.
 	if tl.Least != bus.User {
 		t.Errorf("%s is for %q, want for users", name, tl.Least)
 	}
-	return tl.Run(t.Context(), tool.Call{Args: checked, Address: here, Session: session})
+	return tl.Run(t.Context(), tool.Call{Args: checked, Address: here,
+		Session: bustest.Session("x/" + session)})
 }
 
 // wantError fails the test unless err's text has every one of parts.

@@ -7,9 +7,10 @@ import (
 	"testing"
 
 	"gateway/agent/tool"
+	"gateway/bus/bustest"
 )
 
-var call = tool.Call{Address: here, Session: "session"}
+var call = tool.Call{Address: here, Session: bustest.Session("x/session")}
 
 func TestGrep(t *testing.T) {
 	f := newTree(t)

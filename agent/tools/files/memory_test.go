@@ -12,6 +12,7 @@ import (
 
 	"gateway/agent/tool"
 	"gateway/bus"
+	"gateway/bus/bustest"
 	"gateway/memory"
 )
 
@@ -83,8 +84,9 @@ func (m *mind) use(s memory.Scope, r bus.Role, name string, args ...any) (string
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	got, err := tl.Run(m.t.Context(), tool.Call{Args: checked, Address: here, Session: "s",
-		Scope: s, Role: r})
+	got, err := tl.Run(m.t.Context(), tool.Call{Args: checked, Address: here,
+		Session: bustest.Session("x/s"),
+		Scope:   s, Role: r})
 	return got.Text, err
 }
 

@@ -2,6 +2,7 @@ package files
 
 import (
 	"container/list"
+	"gateway/bus"
 	"io/fs"
 	"os"
 	"sync"
@@ -19,7 +20,7 @@ type seen struct {
 }
 
 type seenKey struct {
-	session string
+	session bus.Session
 	tree    *tree
 	path    string
 }
@@ -30,7 +31,7 @@ type seenEntry struct {
 }
 
 // note remembers that session has seen the file at p as info describes it.
-func (s *seen) note(session string, p place, info fs.FileInfo) {
+func (s *seen) note(session bus.Session, p place, info fs.FileInfo) {
 	k := seenKey{session, p.tree, p.path}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +53,7 @@ func (s *seen) note(session string, p place, info fs.FileInfo) {
 
 // changed reports whether the file at p, which info describes now, is another than session has
 // seen. Files that session has not seen, or that are forgotten, count as unchanged.
-func (s *seen) changed(session string, p place, info fs.FileInfo) bool {
+func (s *seen) changed(session bus.Session, p place, info fs.FileInfo) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e, ok := s.entries[seenKey{session, p.tree, p.path}]

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"gateway/agent/tool"
+	"gateway/bus/bustest"
 )
 
 func TestWriteFile(t *testing.T) {
@@ -155,7 +156,7 @@ func TestSeenIsBounded(t *testing.T) {
 	}
 	var s seen
 	for i := range 3 * maxSeen {
-		s.note(fmt.Sprint(i/2), place{path: "a"}, info)
+		s.note(bustest.Session(fmt.Sprint("x/", i/2)), place{path: "a"}, info)
 	}
 	if len(s.entries) != maxSeen || s.order.Len() != maxSeen {
 		t.Errorf("%d and %d are remembered, want %d", len(s.entries), s.order.Len(), maxSeen)

@@ -287,7 +287,7 @@ func (k keeper) own(q store.Queryer, c tool.Call, a arguments) (schedule.Job, er
 	if err == nil && !j.MayChange(c.Address, c.Sender, c.Person, c.Role) {
 		err = refuse("only who has set job %d up, or an admin, may change it; tell the user", a.ID)
 	}
-	if err == nil && c.Proactive && string(j.Session()) != c.Session {
+	if err == nil && c.Proactive && j.Session() != c.Session {
 		err = refuse("nobody has asked for that just now: a scheduled run may end its own job only")
 	}
 	return j, err

@@ -11,6 +11,7 @@ import (
 	"gateway/agent/schedule"
 	"gateway/agent/tool"
 	"gateway/bus"
+	"gateway/bus/bustest"
 	"gateway/memory"
 	"gateway/store"
 )
@@ -178,11 +179,11 @@ func TestUnasked(t *testing.T) {
 	}
 	f.want(run, `{"action":"timezone","zone":"UTC"}`, "Refused: the time zone is not changed")
 	f.want(run, `{"action":"list"}`, `- job 1`)
-	run.Session = "test/g#@job-2"
+	run.Session = bustest.Session("test/g#@job-2")
 	for _, action := range []string{"remove", "pause"} {
 		f.want(run, `{"action":"`+action+`","id":1}`, "Refused: nobody has asked for that just now")
 	}
-	run.Session = "test/g#@job-1"
+	run.Session = bustest.Session("test/g#@job-1")
 	f.want(run, `{"action":"remove","id":1}`, "Removed job 1") // it may end what it does itself
 }
 

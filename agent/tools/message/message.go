@@ -148,12 +148,12 @@ func (s sender) permitted(q store.Queryer, c tool.Call, name string) (bus.Addres
 		return bus.Address{}, fmt.Errorf("only an admin may have you write to another conversation "+
 			"than %s; tell the user", c.Address)
 	}
-	to, ok, err := session.Store{}.Address(q, session.Key(name))
+	key, ok, err := session.Store{}.Named(q, name)
 	switch {
 	case err != nil:
 		return bus.Address{}, err
-	case ok:
-		return to, nil
+	case ok && key.IsConversation():
+		return key.Conversation, nil
 	}
 	list, err := session.Store{}.List(q, 20)
 	if err != nil {
@@ -161,8 +161,8 @@ func (s sender) permitted(q store.Queryer, c tool.Call, name string) (bus.Addres
 	}
 	var known []string
 	for _, info := range list {
-		if info.Key.Parent() == "" {
-			known = append(known, string(info.Key))
+		if info.Key.Task == "" {
+			known = append(known, info.Key.String())
 		}
 	}
 	return bus.Address{}, fmt.Errorf("there is no conversation %q; those used last are: %s",

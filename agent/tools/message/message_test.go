@@ -14,9 +14,12 @@ import (
 
 	"gateway/agent/tool"
 	"gateway/bus"
+	"gateway/bus/bustest"
 	"gateway/session"
 	"gateway/store"
 )
+
+var named = bustest.Session
 
 // A fixture has the tool, a database with two conversations, and a folder with a file.
 type fixture struct {
@@ -62,8 +65,8 @@ func newFixture(t *testing.T) *fixture {
 		}
 	}
 	err = db.Tx(t.Context(), func(tx *store.Tx) error {
-		for _, key := range []session.Key{"test/a", "test/b", "test/b#1-x"} {
-			turn := &session.Turn{Session: key, Address: at(string(key[5:6]))}
+		for _, key := range []session.Key{named("test/a"), named("test/b"), named("test/b#1-x")} {
+			turn := &session.Turn{Session: key, Address: key.Conversation}
 			if err := (session.Store{}).Begin(tx, turn, "", store.Lease{}, time.Now()); err != nil {
 				return err
 			}
@@ -80,7 +83,7 @@ func newFixture(t *testing.T) *fixture {
 func (f *fixture) call(role bus.Role, args string) string {
 	f.Helper()
 	r, err := f.tool.Run(f.Context(), tool.Call{Args: json.RawMessage(args), Address: at("a"),
-		Session: "test/a", Role: role})
+		Session: named("test/a"), Role: role})
 	if err != nil {
 		return "Error: " + err.Error()
 	}

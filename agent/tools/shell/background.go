@@ -24,14 +24,15 @@ const (
 
 // A process is a command in the background.
 type process struct {
-	id, session, line string
-	argv              []string
-	owner             owner
-	started           time.Time
-	cancel            context.CancelFunc
-	release           func() // the room for its processes
-	stdin             io.WriteCloser
-	done              chan struct{} // closed when it has ended and the fields below are set
+	id, line string
+	session  bus.Session
+	argv     []string
+	owner    owner
+	started  time.Time
+	cancel   context.CancelFunc
+	release  func() // the room for its processes
+	stdin    io.WriteCloser
+	done     chan struct{} // closed when it has ended and the fields below are set
 
 	outcome sandbox.Outcome
 	err     error
@@ -245,7 +246,7 @@ func (p *process) finish(cmd *sandbox.Command) {
 }
 
 // forget drops what has ended long ago, and of the session all but the last. s.mu is held.
-func (s *Shell) forget(session string) {
+func (s *Shell) forget(session bus.Session) {
 	var ended []*process
 	for id, p := range s.processes {
 		if p.running() {
@@ -264,7 +265,7 @@ func (s *Shell) forget(session string) {
 }
 
 // own returns the processes of a session, oldest first.
-func (s *Shell) own(session string) []*process {
+func (s *Shell) own(session bus.Session) []*process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(session)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gateway/agent/tool"
+	"gateway/bus"
 )
 
 const (
@@ -82,7 +83,7 @@ func (s *Shell) receiver(c tool.Call) []string {
 	return p.argv
 }
 
-func (s *Shell) find(session, id string) (*process, error) {
+func (s *Shell) find(session bus.Session, id string) (*process, error) {
 	var known []string
 	for _, p := range s.own(session) {
 		if p.id == id {

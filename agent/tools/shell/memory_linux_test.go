@@ -13,6 +13,7 @@ import (
 	"gateway/agent/tool"
 	"gateway/agent/tools/shell/sandbox"
 	"gateway/bus"
+	"gateway/bus/bustest"
 	"gateway/memory"
 )
 
@@ -64,7 +65,7 @@ func (d *testShell) as(s memory.Scope, r bus.Role, command string) string {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	got, err := found.Run(d.t.Context(), tool.Call{Args: checked, Session: "s",
+	got, err := found.Run(d.t.Context(), tool.Call{Args: checked, Session: bustest.Session("x/s"),
 		Address: bus.Address{Account: "tg", Chat: "1"}, Scope: s, Role: r})
 	if err != nil {
 		d.t.Fatal(err)

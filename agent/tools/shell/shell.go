@@ -31,7 +31,6 @@ import (
 	"gateway/agent/tools/shell/sandbox"
 	"gateway/bus"
 	"gateway/memory"
-	"gateway/session"
 )
 
 // Options say what commands may do.
@@ -146,9 +145,9 @@ func (s *Shell) Tools() []tool.Tool {
 // Stop ends the commands in the background of a session and of the sessions below it: those that
 // the writer of m may end, or all if m is nil. It returns when they have ended, and how many there
 // were.
-func (s *Shell) Stop(key string, m *bus.InboundMessage) int {
+func (s *Shell) Stop(key bus.Session, m *bus.InboundMessage) int {
 	return s.end(func(p *process) bool {
-		own := p.session == key || session.Key(p.session).Below(session.Key(key))
+		own := p.session == key || p.session.Below(key)
 		return own && (m == nil || p.owner.yields(owner{m.From.Account, m.Sender.ID, m.Person, m.Role}))
 	})
 }

@@ -23,6 +23,7 @@ import (
 	"gateway/agent/tool"
 	"gateway/agent/tools/shell/sandbox"
 	"gateway/bus"
+	"gateway/bus/bustest"
 )
 
 // The test binary is its own supervisor.
@@ -77,16 +78,13 @@ func just(box *sandbox.Sandbox) func() (*sandbox.Sandbox, error) {
 func (d *testShell) use(session, name, args string) (string, error) {
 	d.t.Helper()
 	checked, err := d.tools.Arguments(name, args)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	found, err := d.tools.Lookup(name)
-	if err != nil {
+	found, lost := d.tools.Lookup(name)
+	if err := errors.Join(err, lost); err != nil {
 		d.t.Fatal(err)
 	}
 	r, err := found.Run(d.t.Context(), tool.Call{
-		Args: checked, Session: session, Address: bus.Address{Account: "tg", Chat: "1"},
-		Role: bus.User,
+		Args: checked, Session: bustest.Session(session), Role: bus.User,
+		Address: bus.Address{Account: "tg", Chat: "1"},
 	})
 	if err == nil && name != "exec_list" && r.Foreign != foreign {
 		d.t.Errorf("%s: Foreign = %q, want %q", name, r.Foreign, foreign)
@@ -330,8 +328,8 @@ func TestOwners(t *testing.T) {
 	t.Parallel()
 	d := newTestShell(t, nil)
 	call := func(sender string, person int64, role bus.Role, args string) tool.Call {
-		return tool.Call{Args: json.RawMessage(args), Session: "s", Sender: bus.Sender{ID: sender},
-			Person: person, Role: role, Address: bus.Address{Account: "tg", Chat: "1"}}
+		return tool.Call{Args: json.RawMessage(args), Sender: bus.Sender{ID: sender}, Person: person,
+			Role: role, Address: bus.Address{Account: "tg", Chat: "1"}}
 	}
 	use := func(name string, c tool.Call) (string, error) {
 		found, err := d.tools.Lookup(name)
@@ -380,14 +378,14 @@ func TestOwners(t *testing.T) {
 		return &bus.InboundMessage{From: bus.Address{Account: "tg", Chat: "1"},
 			Sender: bus.Sender{ID: sender}, Role: r}
 	}
-	if n := d.shell.Stop("s", message("8", bus.User)); n != 0 {
+	if n := d.shell.Stop(bus.Session{}, message("8", bus.User)); n != 0 {
 		t.Error("another user ended the command")
 	}
 	end := call("8", 2, bus.User, object("id", "p1", "end", true))
 	if _, err := use("exec_input", end); err == nil {
 		t.Error("another user ended the command by exec_input")
 	}
-	if n := d.shell.Stop("s", message("7", bus.User)); n != 1 {
+	if n := d.shell.Stop(bus.Session{}, message("7", bus.User)); n != 1 {
 		t.Errorf("who has started the command ended %d, want 1", n)
 	}
 }
@@ -424,7 +422,7 @@ func TestSessions(t *testing.T) {
 			}
 		}
 	}
-	if n := d.shell.Stop("tg/1", nil); n != 2 {
+	if n := d.shell.Stop(bustest.Session("tg/1"), nil); n != 2 {
 		t.Errorf("Stop ended %d, want 2", n)
 	}
 	for session, want := range map[string]bool{"tg/1": false, "tg/1#sub": false, "tg/12": true} {
@@ -433,7 +431,7 @@ func TestSessions(t *testing.T) {
 			t.Errorf("after Stop, %s has %q, %v", session, list, err)
 		}
 	}
-	if n := d.shell.Stop("tg/1", nil); n != 0 {
+	if n := d.shell.Stop(bustest.Session("tg/1"), nil); n != 0 {
 		t.Errorf("Stop ended %d again", n)
 	}
 	d.shell.Close()

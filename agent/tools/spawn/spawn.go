@@ -26,7 +26,7 @@ type Options struct {
 	Now   func() time.Time
 
 	// Stop ends one sub-agent, by its session key. It reports false if it does not work any more.
-	Stop func(ctx context.Context, session string) (bool, error)
+	Stop func(ctx context.Context, task session.Key) (bool, error)
 }
 
 // maxOpen is how many sub-agents of a session may work or wait for their turn.
@@ -136,7 +136,7 @@ func (t tools) message(c tool.Call, id, task, label string) bus.InboundMessage {
 		ID: bus.TaskID(c.Session, id), From: c.Address, Sender: c.Sender, Person: c.Person,
 		Role: c.Role, Group: c.Group, ChatTitle: c.Title, Addressed: true, Text: task, Time: t.Now(),
 		Origin: bus.Origin{Kind: bus.Task, Label: label, Parent: c.Session,
-			Session:    string(session.SubKey(session.Key(c.Session), id)),
+			Session:    c.Session.OfTask(id),
 			Background: c.Proactive, Budget: c.Budget, Foreign: c.Foreign, Rights: c.Overheard},
 	}
 }
@@ -169,8 +169,7 @@ func (t tools) subagents(
 func (t tools) stop(
 	ctx context.Context, c tool.Call, id string, open []sub,
 ) (tool.Result, error) {
-	key := session.SubKey(session.Key(c.Session), id)
-	ok, err := t.Stop(ctx, string(key))
+	ok, err := t.Stop(ctx, c.Session.OfTask(id))
 	if err != nil {
 		return tool.Result{}, err
 	}
@@ -187,11 +186,11 @@ type sub struct {
 }
 
 // open returns the sub-agents of a session that have not finished, the oldest first.
-func (t tools) open(q store.Queryer, parent string) ([]sub, error) {
+func (t tools) open(q store.Queryer, parent session.Key) ([]sub, error) {
 	tasks, err := t.Inbox.Tasks(q, parent)
 	var list []sub
 	for _, r := range tasks {
-		s := sub{id: session.Of(r.Message).Place().Ref, label: r.Message.Origin.Label, state: "works",
+		s := sub{id: session.Of(r.Message).Task, label: r.Message.Origin.Label, state: "works",
 			since: r.At}
 		if r.Waiting {
 			s.state = "waits for its turn"

@@ -12,6 +12,7 @@ import (
 
 	"gateway/agent/tool"
 	"gateway/bus"
+	"gateway/bus/bustest"
 	"gateway/session"
 	"gateway/store"
 )
@@ -23,7 +24,7 @@ type fixture struct {
 	in      *bus.Inbox
 	tools   []tool.Tool
 	now     time.Time
-	working map[string]bool // sub-agents that Stop can stop
+	working map[session.Key]bool // sub-agents that Stop can stop
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -39,9 +40,9 @@ func newFixture(t *testing.T) *fixture {
 		}
 	})
 	f := &fixture{T: t, db: db, in: bus.NewInbox(), now: time.UnixMilli(1_000_000),
-		working: make(map[string]bool)}
+		working: make(map[session.Key]bool)}
 	f.tools = Tools(Options{DB: db, Inbox: f.in, Now: func() time.Time { return f.now },
-		Stop: func(_ context.Context, key string) (bool, error) {
+		Stop: func(_ context.Context, key session.Key) (bool, error) {
 			defer delete(f.working, key)
 			return f.working[key], nil
 		}})
@@ -56,7 +57,8 @@ func (f *fixture) call(name, id, args string) (string, *tool.Wait) {
 		i++
 	}
 	r, err := f.tools[i].Run(f.Context(), tool.Call{ID: id, Turn: 3, Args: json.RawMessage(args),
-		Session: "test/a", Address: bus.Address{Account: "test", Chat: "a"}, Role: bus.User,
+		Session: bustest.Session("test/a"), Address: bus.Address{Account: "test", Chat: "a"},
+		Role:   bus.User,
 		Sender: bus.Sender{ID: "7"}, Person: 5, Group: true, Title: "Club"})
 	if err != nil {
 		return "Error: " + err.Error(), nil
@@ -80,7 +82,7 @@ func (f *fixture) call(name, id, args string) (string, *tool.Wait) {
 
 func (f *fixture) tasks() []bus.TaskMessage {
 	f.Helper()
-	list, err := f.in.Tasks(f.db.Read(f.Context()), "test/a")
+	list, err := f.in.Tasks(f.db.Read(f.Context()), bustest.Session("test/a"))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -104,13 +106,13 @@ func TestSpawn(t *testing.T) {
 			t.Fatalf("%d tasks were given, want one", len(list))
 		}
 		m := list[0].Message
-		origin := bus.Origin{Kind: bus.Task, Label: "a look", Session: "test/a#3-c1",
-			Parent: "test/a"}
+		origin := bus.Origin{Kind: bus.Task, Label: "a look", Session: bustest.Session("test/a#3-c1"),
+			Parent: bustest.Session("test/a")}
 		if wait {
 			origin.Call = "c1"
 		}
 		if m.Origin != origin || m.Text != "look" || m.Person != 5 || m.Role != bus.User || !m.Group ||
-			m.Sender.ID != "7" || session.Of(m).Parent() != "test/a" {
+			m.Sender.ID != "7" || session.Of(m).Parent() != bustest.Session("test/a") {
 			t.Errorf("the task is %+v with %+v, want %+v", m, m.Origin, origin)
 		}
 	}
@@ -145,8 +147,9 @@ func TestTaskID(t *testing.T) {
 		"../x y\n": "3-.._x_y_",
 	} {
 		got := taskID(tool.Call{Turn: 3, ID: id})
-		if key := session.SubKey("test/a", got); got != want || key.Parent() != "test/a" {
-			t.Errorf("the task of call %q is %q of %q, want %q", id, got, key.Parent(), want)
+		key := bustest.Session("test/a").OfTask(got)
+		if read, err := bus.ParseSession(key.String()); got != want || read != key || err != nil {
+			t.Errorf("the task of call %q is %q in %+v, %v, want %q", id, got, read, err, want)
 		}
 	}
 	f := newFixture(t)
@@ -171,7 +174,7 @@ func TestSubagents(t *testing.T) {
 		}
 		if err == nil {
 			_, err = f.in.Put(tx, bus.InboundMessage{ID: "task:test/a:b:1-x",
-				Origin: bus.Origin{Kind: bus.Task, Parent: "test/a:b"}}, f.now)
+				Origin: bus.Origin{Kind: bus.Task, Parent: bustest.Session("test/a:b")}}, f.now)
 		}
 		return err
 	})
@@ -183,7 +186,7 @@ func TestSubagents(t *testing.T) {
 	if text, _ := f.call("subagents", "l", `{}`); text != want {
 		t.Errorf("the list is %q, want %q", text, want)
 	}
-	f.working["test/a#3-c2"] = true
+	f.working[bustest.Session("test/a#3-c2")] = true
 	for _, want := range []string{"Stopped. No outcome of it will come.",
 		`Error: no sub-agent with the id "3-c2" works; 2 do`} {
 		if text, _ := f.call("subagents", "s", `{"stop":"3-c2"}`); text != want {

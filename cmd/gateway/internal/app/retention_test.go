@@ -10,9 +10,9 @@ import (
 	"pgregory.net/rapid"
 
 	"gateway/agent/budget"
+	"gateway/bus/bustest"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/retention"
-	"gateway/session"
 	"gateway/store"
 )
 
@@ -97,11 +97,11 @@ func (w *warehouse) stock() {
 	w.tx(func(tx *store.Tx) error {
 		for _, key := range rowKeys {
 			begin := rapid.IntRange(0, 2000).Draw(w.T, "start")
-			place := session.Key(key).Place()
+			named := bustest.Session(key)
 			_, err := tx.Exec(`INSERT INTO sessions (key, account, chat, thread, title, start,
-				kind, reference, parent, created_ms, updated_ms) SELECT $1, 'tg', '1', '', '', $2, $3,
+				job, hook, task, created_ms, updated_ms) SELECT $1, 'tg', '1', '', '', $2, $3,
 				$4, $5, 0, COALESCE(max(created_ms), 0) FROM messages WHERE session = $1`, key, begin,
-				string(place.Kind), place.Ref, string(place.Parent))
+				named.Job, named.Hook, named.Task)
 			if err != nil {
 				return err
 			}

@@ -172,8 +172,8 @@ func assemble(
 	g.toolset, err = newToolset(cfg, workplace{
 		db: db, inbox: inbox, outbox: outbox, workspace: h.workspace, mediaRoot: h.media,
 		media: g.media, knowledge: h.knowledge, extract: decoder,
-		stopTask: func(ctx context.Context, session string) (bool, error) {
-			return g.dispatcher.StopTask(ctx, session)
+		stopTask: func(ctx context.Context, task bus.Session) (bool, error) {
+			return g.dispatcher.StopTask(ctx, task)
 		},
 		secrets: func() { g.router.SetSecrets(g.secrets(g.settings.Load())) },
 	}, log)

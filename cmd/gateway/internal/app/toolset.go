@@ -58,7 +58,7 @@ type workplace struct {
 	media     *media.Store
 	knowledge *knowledge
 	extract   *extract.Extractor
-	stopTask  func(ctx context.Context, session string) (bool, error)
+	stopTask  func(ctx context.Context, task bus.Session) (bool, error)
 	secrets   func() // is called when the credentials of the tools have changed
 }
 
@@ -322,7 +322,7 @@ func (h *toolset) limits() sandbox.Limits {
 func (h *toolset) Ready() <-chan struct{} { return h.ready }
 
 // Stop ends what a session's tools have left running, as far as the writer of by may end it.
-func (h *toolset) Stop(session string, by *bus.InboundMessage) {
+func (h *toolset) Stop(session bus.Session, by *bus.InboundMessage) {
 	h.mu.Lock()
 	s := h.shell
 	h.mu.Unlock()

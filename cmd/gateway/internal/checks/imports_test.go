@@ -25,6 +25,7 @@ var imports = map[string]string{
 	"channels/markup":                     "",
 
 	"bus":                 "store",
+	"bus/bustest":         "bus",
 	"memory":              "store bus",
 	"memory/document":     "memory",
 	"agent/llm/wire":      "agent/llm",
@@ -61,7 +62,7 @@ var imports = map[string]string{
 		"agent/llm agent/prompt",
 	"agent/prompt":   "bus memory session agent/llm",
 	"agent/question": "store bus",
-	"agent/budget":   "store agent/llm",
+	"agent/budget":   "store bus agent/llm",
 	"agent/observe":  "bus session agent/llm",
 	"agent/modelcall": "store bus session agent/budget agent/llm agent/observe agent/policy " +
 		"agent/prompt",
@@ -74,7 +75,7 @@ var imports = map[string]string{
 	"agent/tools/clock":         "agent/tool",
 	"agent/tools/mcp":           "bus agent/tool",
 	"agent/mcpserver":           "bus session agent/tool",
-	"agent/tools/shell":         "bus memory session agent/tool agent/tools/shell/sandbox",
+	"agent/tools/shell":         "bus memory agent/tool agent/tools/shell/sandbox",
 	"agent/tools/shell/sandbox": "",
 	"agent/tools/files": "bus memory agent/extract agent/extract/document " +
 		"agent/suggest agent/tool",

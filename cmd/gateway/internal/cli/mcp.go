@@ -86,9 +86,9 @@ func (b backend) Sessions(ctx context.Context, limit int) ([]session.Info, error
 
 // Recall implements mcpserver.Backend.
 func (b backend) Recall(
-	ctx context.Context, query, key string, limit int,
+	ctx context.Context, query, name string, limit int,
 ) ([]mcpserver.Hit, error) {
-	found, err := session.Store{}.Search(b.db.Read(ctx), query, session.Key(key), limit)
+	found, err := session.Store{}.Search(b.db.Read(ctx), query, name, limit)
 	var hits []mcpserver.Hit
 	for _, f := range found {
 		hits = append(hits, mcpserver.Hit{Session: f.Session, Time: f.Time,

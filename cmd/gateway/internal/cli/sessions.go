@@ -54,15 +54,17 @@ func sessionsShowCommand(load app.Loader) *cobra.Command {
 		Short: "Print what is said and done in a conversation",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key := session.Key(args[0])
 			return withData(cmd.Context(), load, func(db *store.DB) error {
+				key, _, err := session.Store{}.Named(db.Read(cmd.Context()), args[0])
+				if err != nil {
+					return err
+				}
 				t, err := session.Store{}.Transcript(db.Read(cmd.Context()), key, maxShown)
 				if err != nil {
 					return err
 				}
 				if len(t.Entries) == 0 {
-					return app.BadUsage(fmt.Errorf(
-						"there is no conversation %q; see gateway sessions list", key))
+					return noConversation(args[0])
 				}
 				for _, e := range t.Entries {
 					printEntry(cmd, e)
@@ -71,6 +73,11 @@ func sessionsShowCommand(load app.Loader) *cobra.Command {
 			})
 		},
 	}
+}
+
+// noConversation says that a name is not that of a session.
+func noConversation(name string) error {
+	return app.BadUsage(fmt.Errorf("there is no conversation %q; see gateway sessions list", name))
 }
 
 func printEntry(cmd *cobra.Command, e session.Entry) {

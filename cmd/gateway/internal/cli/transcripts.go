@@ -61,12 +61,16 @@ not in them.`,
 }
 
 // exportTo writes a session.
-func exportTo(ctx context.Context, db *store.DB, key string, w io.Writer) error {
-	out := bufio.NewWriterSize(w, 64<<10)
-	err := session.Store{}.Export(db.Read(ctx), session.Key(key), out)
-	if errors.Is(err, session.ErrNone) {
-		return app.BadUsage(fmt.Errorf("there is no conversation %q; see gateway sessions list", key))
+func exportTo(ctx context.Context, db *store.DB, name string, w io.Writer) error {
+	key, ok, err := session.Store{}.Named(db.Read(ctx), name)
+	if err != nil {
+		return err
 	}
+	if !ok {
+		return noConversation(name)
+	}
+	out := bufio.NewWriterSize(w, 64<<10)
+	err = session.Store{}.Export(db.Read(ctx), key, out)
 	return errors.Join(err, out.Flush())
 }
 
@@ -95,7 +99,7 @@ func exportAll(cmd *cobra.Command, db *store.DB, dir string) error {
 	}
 	for _, key := range keys {
 		path := filepath.Join(dir, fileName(key))
-		if err := exportFile(cmd.Context(), db, string(key), path); err != nil {
+		if err := exportFile(cmd.Context(), db, key.String(), path); err != nil {
 			return err
 		}
 	}
@@ -110,8 +114,8 @@ func fileName(key session.Key) string {
 			return r
 		}
 		return '_'
-	}, string(key))
-	sum := sha256.Sum256([]byte(key))
+	}, key.String())
+	sum := sha256.Sum256([]byte(key.String()))
 	return name[:min(len(name), 60)] + "-" + hex.EncodeToString(sum[:4]) + ".jsonl"
 }
 
@@ -200,7 +204,7 @@ func (i sessionsImport) files(
 			would = "would become "
 		}
 		cmd.Printf("%s: %s%s, %d messages\n", display.Lines(file), would,
-			display.Lines(string(head.Key)), n)
+			display.Lines(head.Key.String()), n)
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d of %d files were not read", failed, len(files))

@@ -77,7 +77,7 @@ func (v *village) probeSearches(p *villager) []string {
 		lines = append(lines, call("recall", "query", begin+"*"),
 			call("history_search", "query", begin+"*"),
 			call("history_search", "query", `"`+string(o.scope)+`"`),
-			call("history_search", "query", string(o.key)+" OR q7*"))
+			call("history_search", "query", o.key.String()+" OR q7*"))
 	}
 	return lines
 }
@@ -204,7 +204,7 @@ func (v *village) probeWrites(p *villager) (lines []string) {
 // probeMessages tries to have others sent what is secret here, and to be sent what is theirs.
 func (v *village) probeMessages(p *villager) (lines []string) {
 	for _, o := range v.others(p) {
-		to := strings.ReplaceAll(string(o.key), ":", "/")
+		to := strings.ReplaceAll(o.key.String(), ":", "/")
 		lines = append(lines,
 			call("message", "to", to, "text", "iam"+p.name+" says q7"+p.name+"said"),
 			`DO message {"text":"a file","files":[`+

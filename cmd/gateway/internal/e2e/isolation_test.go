@@ -259,7 +259,7 @@ func (v *village) plant() {
 	v.look(func(db *store.DB) { // as when nobody has written for a while
 		err := db.Tx(v.t.Context(), func(tx *store.Tx) error {
 			for _, p := range v.all {
-				work := background.Work{Kind: background.Idle, Scope: p.scope, Session: string(p.key)}
+				work := background.Work{Kind: background.Idle, Scope: p.scope, Session: p.key.String()}
 				if err := (background.Store{}).Put(tx, background.Task{Work: work}, time.Now()); err != nil {
 					return err
 				}

@@ -81,7 +81,7 @@ func (k *keeper) checkMemory(db *store.DB, chat int64, key session.Key, scope me
 	said := k.inPrompt(db, key, summary.Start)
 	var remembered []string // what Dream should have kept
 	for i, e := range entries {
-		if e.Cursor != int64(i+1) || e.Session != string(key) {
+		if e.Cursor != int64(i+1) || e.Session != key.String() {
 			k.t.Errorf("entry %d of %s has the cursor %d and is of %s", i+1, scope, e.Cursor,
 				e.Session)
 		}
@@ -126,7 +126,7 @@ func (k *keeper) inPrompt(db *store.DB, key session.Key, start int64) (said []st
 	k.t.Helper()
 	var body []byte
 	for range k.query(db, []any{&body}, "SELECT body FROM messages WHERE session = $1 AND id > $2 "+
-		"ORDER BY id", string(key), start) {
+		"ORDER BY id", key.String(), start) {
 		var m llm.Message
 		if err := json.Unmarshal(body, &m); err != nil {
 			k.t.Fatal(err)

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 
 	"gateway/agent/background"
 	"gateway/agent/llm/openai/openaitest"
+	"gateway/bus/bustest"
 	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
@@ -283,14 +285,14 @@ func (k *keeper) autopsy() {
 		if len(list) == 0 || k.rand.IntN(2) > 0 {
 			return
 		}
-		slices.Sort(list)
+		slices.SortFunc(list, func(a, b session.Key) int { return cmp.Compare(a.String(), b.String()) })
 		key := list[k.rand.IntN(len(list))]
 		err := db.Tx(k.t.Context(), func(tx *store.Tx) error {
 			s, err := session.Store{}.Summary(tx, key)
 			if err != nil {
 				return err
 			}
-			work := background.Work{Kind: background.Idle, Scope: s.Scope, Session: string(key)}
+			work := background.Work{Kind: background.Idle, Scope: s.Scope, Session: key.String()}
 			return background.Store{}.Put(tx, background.Task{Work: work}, time.Now())
 		})
 		if err != nil {
@@ -303,9 +305,10 @@ func (k *keeper) autopsy() {
 // checkStarts checks that the prompt of no session begins earlier than before.
 func (k *keeper) checkStarts(db *store.DB) {
 	k.t.Helper()
-	var key session.Key
+	var name string
 	var start int64
-	for range k.query(db, []any{&key, &start}, "SELECT key, start FROM sessions") {
+	for range k.query(db, []any{&name, &start}, "SELECT key, start FROM sessions") {
+		key := bustest.Session(name)
 		if before := k.starts[key]; start < before {
 			k.t.Errorf("the prompt of %s begins after message %d, and did so after %d", key, start,
 				before)

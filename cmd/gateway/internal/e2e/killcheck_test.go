@@ -146,7 +146,7 @@ func (tr *trial) checkTranscript(db *store.DB, chat int64, n int) {
 	open := make(map[string]bool) // tool calls without a result
 	var body []byte
 	for range tr.query(db, []any{&body},
-		"SELECT body FROM messages WHERE session = $1 ORDER BY id", string(key)) {
+		"SELECT body FROM messages WHERE session = $1 ORDER BY id", key.String()) {
 		var m llm.Message
 		if err := json.Unmarshal(body, &m); err != nil {
 			tr.t.Fatal(err)

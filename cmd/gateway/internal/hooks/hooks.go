@@ -328,7 +328,7 @@ func (e *entry) message(key, text string, r room, now time.Time) bus.InboundMess
 		Origin: bus.Origin{Kind: bus.Hook, Label: e.Name},
 	}
 	if e.Own {
-		m.Origin.Session = string(session.HookKey(session.KeyOf(e.To), e.Name))
+		m.Origin.Session = session.KeyOf(e.To).OfHook(e.Name)
 	}
 	return m
 }

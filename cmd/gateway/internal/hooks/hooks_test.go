@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"gateway/bus"
+	"gateway/bus/bustest"
 	"gateway/session"
 	"gateway/store"
 )
@@ -237,7 +238,7 @@ func TestMessage(t *testing.T) {
 		!m.Addressed || m.From.String() != "telegram/-5/9" || m.Sender.ID != "hook:own" {
 		t.Errorf("message = %+v", m)
 	}
-	want := session.HookKey("telegram/-5/9", "own")
+	want := bustest.Session("telegram/-5/9").OfHook("own")
 	if m.Origin.Kind != bus.Hook || m.Origin.Label != "own" || session.Of(m) != want {
 		t.Errorf("origin = %+v of session %s, want a hook's of %s", m.Origin, session.Of(m), want)
 	}
@@ -247,7 +248,7 @@ func TestMessage(t *testing.T) {
 		t.Error("nobody was woken")
 	}
 	w.take(bearer("chat", "text/plain", "again"))
-	if m := w.newest(); session.Of(m) != "telegram/7" || m.Role != bus.Guest {
+	if m := w.newest(); session.Of(m).String() != "telegram/7" || m.Role != bus.Guest {
 		t.Errorf("message = %+v of %s, want a guest's of telegram/7", m, session.Of(m))
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"gateway/agent/schedule"
 	"gateway/bus"
+	"gateway/bus/bustest"
 	"gateway/channels/gate"
 	"gateway/memory"
 	"gateway/memory/document"
@@ -18,6 +19,8 @@ import (
 	"gateway/session"
 	"gateway/store"
 )
+
+var named = bustest.Session
 
 // now is the time of all tests.
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -248,7 +251,7 @@ func TestNanobot(t *testing.T) {
 	}
 	want := []string{"10:05 user what is this?\n[image]",
 		`10:05 assistant  read_file{"path":"a"}`, "10:05 tool text", "10:06 assistant A picture."}
-	if got := d.transcript("telegram/42"); !slices.Equal(got, want) {
+	if got := d.transcript(named("telegram/42")); !slices.Equal(got, want) {
 		t.Errorf("the transcript is %q, want %q", got, want)
 	}
 	d.wantHistory(1, "09:00 telegram/42 Anna bought a bike.", "09:00  It was stolen.")
@@ -394,10 +397,10 @@ func TestPicoClaw(t *testing.T) {
 			"a newer one makes it a .jsonl when it starts",
 		"left job workspace/cron/jobs.json, job 1 news > : "+cronErr.Error(),
 	)
-	if got := d.transcript("telegram/-100/5"); !slices.Equal(got, []string{"10:00 user c"}) {
+	if got := d.transcript(named("telegram/-100/5")); !slices.Equal(got, []string{"10:00 user c"}) {
 		t.Errorf("the prompt holds %q", got)
 	}
-	s, err := session.Store{}.Summary(d.target.DB.Read(t.Context()), "telegram/-100/5")
+	s, err := session.Store{}.Summary(d.target.DB.Read(t.Context()), named("telegram/-100/5"))
 	if err != nil || s.Text != "Notes." || s.Scope != "chat-telegram+-100" {
 		t.Errorf("the summary is %+v, %v", s, err)
 	}
@@ -464,7 +467,7 @@ func TestOddHome(t *testing.T) {
 	}
 	d.wantHistory(0)
 	keys, err := session.Store{}.Keys(d.target.DB.Read(t.Context()))
-	if err != nil || !slices.Equal(keys, []session.Key{"telegram/2"}) {
+	if err != nil || !slices.Equal(keys, []session.Key{named("telegram/2")}) {
 		t.Errorf("there are the sessions %v, %v", keys, err)
 	}
 	for _, path := range d.tree() {

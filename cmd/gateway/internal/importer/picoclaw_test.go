@@ -52,7 +52,8 @@ func TestOpaqueSessions(t *testing.T) {
 		line(8, "left", `: "sk_v1_8" names no conversation: gateway sessions import FILE `+
 			"--as SESSION gives it one"),
 		line(9, "left", ": its scope has the version 2, and only 1 is known"))
-	if got := d.transcript("my-second/-100/7"); !slices.Equal(got, []string{"10:00 user hello"}) {
+	got := d.transcript(named("my-second/-100/7"))
+	if !slices.Equal(got, []string{"10:00 user hello"}) {
 		t.Errorf("the conversation has %q", got)
 	}
 }

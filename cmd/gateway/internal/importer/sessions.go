@@ -307,11 +307,11 @@ func (m *mover) session(ctx context.Context, name string) {
 	}
 	switch {
 	case errors.Is(err, session.ErrExists), err == nil && info.Messages > 0:
-		m.say("session", name, string(head.Key), Same, "there is such a conversation already")
+		m.say("session", name, head.Key.String(), Same, "there is such a conversation already")
 	case err != nil:
 		m.failed("session", name, err)
 	default:
-		m.say("session", name, string(head.Key), New, text)
+		m.say("session", name, head.Key.String(), New, text)
 	}
 }
 
@@ -422,7 +422,7 @@ func Archiver(
 		for _, e := range list {
 			r := e.Message.Role
 			if (r == llm.User || r == llm.Assistant) && e.Message.Text != "" {
-				said = append(said, memory.Message{ID: e.ID, Time: e.Time, Session: string(key),
+				said = append(said, memory.Message{ID: e.ID, Time: e.Time, Session: key.String(),
 					Speaker: string(r), Text: e.Message.Text})
 			}
 		}

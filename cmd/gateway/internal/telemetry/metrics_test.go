@@ -18,9 +18,12 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/observe"
 	"gateway/bus"
+	"gateway/bus/bustest"
 	"gateway/session"
 	"gateway/store"
 )
+
+var named = bustest.Session
 
 // newTestMetrics returns metrics of a gateway with a database and one account.
 func newTestMetrics(t *testing.T) (*Metrics, *Sources) {
@@ -240,7 +243,7 @@ func TestLatency(t *testing.T) {
 // aTurn tells an observer of a turn with two model calls and three tool calls. It returns the
 // context within the turn.
 func aTurn(ctx context.Context, o observe.Observer) context.Context {
-	ctx, endTurn := o.Turn(ctx, observe.TurnBegin{Session: "telegram/7", Account: "telegram",
+	ctx, endTurn := o.Turn(ctx, observe.TurnBegin{Session: named("telegram/7"), Account: "telegram",
 		Kind: bus.Hook, Waited: 1500 * time.Millisecond})
 	_, endModel := o.Model(ctx, observe.ModelBegin{Model: "main"})
 	endModel(observe.ModelEnd{Model: "spare", First: time.Second, Cost: 0.25,

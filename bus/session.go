@@ -1,0 +1,192 @@
+package bus
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+)
+
+// A Session names a session: a conversation of people, or what works for one in a session of its
+// own. It can be compared. The zero Session names none.
+//
+// A task works for the session that has the other fields. A run stands beside that session.
+type Session struct {
+	Conversation Address `json:"conversation,omitzero"`
+
+	Job  int64  `json:"job,omitempty"`  // a job of the conversation runs
+	Hook string `json:"hook,omitempty"` // what programs post to a hook is answered
+	Run  int64  `json:"run,omitempty"`  // one run of a job, while the session waits for somebody
+	Task string `json:"task,omitempty"` // a sub-agent works on the task with this id
+}
+
+// IsZero reports whether s names no session.
+func (s Session) IsZero() bool { return s == Session{} }
+
+// OfJob returns the session in which a job of the conversation s runs.
+func (s Session) OfJob(job int64) Session {
+	s.Job = job
+	return s
+}
+
+// OfHook returns the session in which the agent answers what programs post to a hook, for the
+// conversation s.
+func (s Session) OfHook(hook string) Session {
+	s.Hook = hook
+	return s
+}
+
+// OfRun returns the session in which a job runs once beside s, because that waits for somebody.
+func (s Session) OfRun(run int64) Session {
+	s.Run = run
+	return s
+}
+
+// OfTask returns the session in which a sub-agent works for s.
+func (s Session) OfTask(id string) Session {
+	s.Task = id
+	return s
+}
+
+// Parent returns the session for which a sub-agent works in s, or the zero Session if none does.
+func (s Session) Parent() Session {
+	if s.Task == "" {
+		return Session{}
+	}
+	s.Task = ""
+	return s
+}
+
+// Beside returns the session beside which s works, or the zero Session if s is neither the session
+// of a run nor one of a sub-agent of that.
+func (s Session) Beside() Session {
+	if s.Run == 0 {
+		return Session{}
+	}
+	s.Run, s.Task = 0, ""
+	return s
+}
+
+// Root returns the conversation to which s belongs.
+func (s Session) Root() Session {
+	s.Job, s.Hook, s.Run, s.Task = 0, "", 0, ""
+	return s
+}
+
+// IsConversation reports whether s is a conversation of people.
+func (s Session) IsConversation() bool { return s == s.Root() }
+
+// Background reports whether s is the session of a job, a hook or a run, or of a sub-agent of one.
+func (s Session) Background() bool { return s.Job != 0 || s.Hook != "" || s.Run != 0 }
+
+// Proactive reports whether s is the session of a job, a hook or a run.
+func (s Session) Proactive() bool { return s.Task == "" && s.Background() }
+
+// Below reports whether s is the session of a sub-agent, a job, a hook or a run of another one, or
+// of one of these.
+func (s Session) Below(above Session) bool {
+	if s == above {
+		return false
+	}
+	parent := s
+	parent.Task = ""
+	standing := parent
+	standing.Run = 0
+	return above == parent || above == standing || above == s.Root()
+}
+
+// The marks in the name of a session.
+const (
+	mark     = "#" // of what works for a conversation: of a task if none of the others follows
+	jobMark  = "@job-"
+	hookMark = "@hook-"
+	runMark  = "@run-"
+)
+
+// String returns the name of s for people, files and the database: account/chat[/thread], and then
+// that what s is for.
+func (s Session) String() string {
+	if s.IsZero() {
+		return ""
+	}
+	name := s.Conversation.String()
+	if s.Job != 0 {
+		name += mark + jobMark + strconv.FormatInt(s.Job, 10)
+	}
+	if s.Hook != "" {
+		name += mark + hookMark + s.Hook
+	}
+	if s.Run != 0 {
+		name += mark + runMark + strconv.FormatInt(s.Run, 10)
+	}
+	if s.Task != "" {
+		name += mark + s.Task
+	}
+	return name
+}
+
+// LogValue implements [slog.LogValuer].
+func (s Session) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// ParseSession reads the name of a session.
+func ParseSession(name string) (Session, error) {
+	conversation := name
+	for i := range len(name) { // "#" begins a thread, too
+		if name[i:i+1] == mark && i > 0 && name[i-1] != '/' {
+			conversation = name[:i]
+			break
+		}
+	}
+	account, rest, _ := strings.Cut(conversation, "/")
+	chat, thread, _ := strings.Cut(rest, "/")
+	if account == "" || chat == "" {
+		return Session{}, fmt.Errorf("%q is not the name of a session", name)
+	}
+	return Address{Account: account, Chat: chat, Thread: thread}.ParseSession(name)
+}
+
+// ParseSession reads the name of a session of the conversation at a.
+func (a Address) ParseSession(name string) (Session, error) {
+	s := Session{Conversation: a}
+	marks, ok := strings.CutPrefix(name, a.String())
+	if !ok || marks != "" && !strings.HasPrefix(marks, mark) {
+		return Session{}, fmt.Errorf("%q is not the name of a session of %s", name, a)
+	}
+	for part := range strings.SplitSeq(strings.TrimPrefix(marks, mark), mark) {
+		if err := s.add(part); err != nil {
+			return Session{}, fmt.Errorf("%q is not the name of a session: %w", name, err)
+		}
+	}
+	return s, nil
+}
+
+// add reads a part of a name.
+func (s *Session) add(part string) (err error) {
+	if number, ok := strings.CutPrefix(part, jobMark+"-"); ok { // as older versions named a run
+		s.Run, err = strconv.ParseInt(number, 10, 64)
+	} else if number, ok := strings.CutPrefix(part, jobMark); ok {
+		s.Job, err = strconv.ParseInt(number, 10, 64)
+	} else if number, ok := strings.CutPrefix(part, runMark); ok {
+		s.Run, err = strconv.ParseInt(number, 10, 64)
+	} else if hook, ok := strings.CutPrefix(part, hookMark); ok {
+		s.Hook = hook
+	} else {
+		s.Task = part
+	}
+	return err
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]. Older versions have written the name of a session.
+func (s *Session) UnmarshalJSON(data []byte) error {
+	var name string
+	if len(data) == 0 || data[0] != '"' {
+		type fields Session // without this method
+		return json.Unmarshal(data, (*fields)(s))
+	}
+	err := json.Unmarshal(data, &name)
+	if err == nil && name != "" {
+		*s, err = ParseSession(name)
+	}
+	return err
+}
