@@ -8,7 +8,7 @@ import (
 	"gateway/channels/channeltest/faults"
 )
 
-// An Effect is the way in which a call fails.
+// An Effect says how a call fails.
 type Effect = faults.Effect
 
 // The effects: see [faults.Effect].
@@ -20,40 +20,40 @@ const (
 	Hang   = faults.Hang
 )
 
-// A Fault makes calls fail. Those of its conditions that are set must all hold.
+// A Fault makes calls fail that meet all of its conditions.
 type Fault struct {
 	// Method is one of createMessage, editMessage, deleteMessage, getMessage, listMessages,
 	// typing, putReaction, deleteReaction, getChannel, getGuild, activeThreads, getMe,
 	// getApplication, putCommands, callback, deleteResponse, getGateway, gateway (the
 	// websocket's handshake) and file; default any.
 	Method  string
-	Channel string                 // default any
-	When    func(text string) bool // decides by the content; must not call the Server
-	Times   int                    // how many calls fail; default all until it is removed
+	Channel string                 // default: any
+	When    func(text string) bool // condition on the content; must not call the Server
+	Times   int                    // number of calls; default: all until removed
 
 	Effect     Effect
 	Status     int           // default 500, 429 with RetryAfter, 502 for a Page
 	Code       int           // of Discord's own errors, such as 50013
 	Text       string        // message of an Answer
 	RetryAfter time.Duration // in an Answer
-	Global     bool          // the rate limit is that of the whole bot
+	Global     bool          // the limit is that of the whole bot
 }
 
-// Inject makes calls fail until f.Times is used up or remove is called. Of several faults that
-// match a call, the one that was injected first applies.
+// Inject adds a fault until f.Times calls have failed or remove is called. If several faults match
+// a call, the oldest one applies.
 func (s *Server) Inject(f Fault) (remove func()) {
 	return s.faults.Inject(f, f.Effect, f.Times)
 }
 
-// Hits returns how many calls about a channel ("": about none) had the given effect.
+// Hits returns how many calls about a channel ("": about no channel) had the given effect.
 func (s *Server) Hits(e Effect, channelID string) int { return s.faults.Hits(e, channelID) }
 
-// RateLimit refuses the next message for that long.
+// RateLimit refuses the next message for the given time.
 func (s *Server) RateLimit(after time.Duration) {
 	s.Inject(Fault{Method: "createMessage", Times: 1, RetryAfter: after})
 }
 
-// Hang lets calls go unanswered from now on.
+// Hang makes the server answer no more calls.
 func (s *Server) Hang() { s.Inject(Fault{Effect: Hang}) }
 
 // SetOutage says whether Discord is down: every connection is closed, and so are new ones.
@@ -67,7 +67,7 @@ func (s *Server) SetOutage(on bool) {
 	}
 }
 
-// meet returns the fault that c meets, if any, and counts it. The caller holds s.mu.
+// meet returns the fault for c, if there is one, and counts it. The caller holds s.mu.
 func (s *Server) meet(c *call) (Fault, bool) {
 	if s.gateway.outage {
 		s.faults.Count(Drop, c.channel)
@@ -79,7 +79,7 @@ func (s *Server) meet(c *call) (Fault, bool) {
 	})
 }
 
-// fail answers c as f says.
+// fail answers c according to f.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, c *call, f Fault) {
 	switch f.Effect {
 	case Answer:

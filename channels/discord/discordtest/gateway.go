@@ -10,7 +10,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// The intents that the server knows; the others are of no consequence.
+// Intents that matter to the server.
 const (
 	intentMembers        = 1 << 1
 	intentPresences      = 1 << 8
@@ -36,14 +36,14 @@ const (
 // maxReplay is how many events of a session can be replayed.
 const maxReplay = 5000
 
-// A session is what a bot resumes: it survives its connection.
+// A session is what a bot resumes. It outlives its connection.
 type session struct {
 	id      string
 	shard   [2]int
 	intents int
 	seq     int64
-	log     [][]byte // the last events; the last one has number seq
-	conn    *conn    // nil if it has none
+	log     [][]byte // last events; the newest has number seq
+	conn    *conn    // nil: not connected
 }
 
 // A conn is a connection to the gateway.
@@ -52,8 +52,8 @@ type conn struct {
 	session *session // nil before IDENTIFY or RESUME
 	queue   [][]byte // not yet written
 	wake    chan struct{}
-	ended   chan struct{} // closed when nothing more is to be written
-	code    int           // with which the server closes it; 0: without a word
+	ended   chan struct{} // closed when nothing more will be written
+	code    int           // the server's close code; 0: silent
 	over    bool
 }
 
@@ -64,16 +64,16 @@ type frame struct {
 	Type string `json:"t,omitempty"`
 }
 
-// gatewayFaults is how the gateway misbehaves.
+// gatewayFaults are the faults of the gateway.
 type gatewayFaults struct {
 	outage   bool
 	mute     bool // heartbeats are not acknowledged
-	frozen   bool // nothing is sent at all
+	frozen   bool // nothing is sent
 	refuse   []int
 	onResume []int // operations that answer the next RESUMEs
 }
 
-// serveGateway talks to a bot until the connection ends.
+// serveGateway serves a bot until the connection ends.
 func (s *Server) serveGateway(w http.ResponseWriter, r *http.Request) {
 	ws, err := s.up.Upgrade(w, r, nil)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Server) serveGateway(w http.ResponseWriter, r *http.Request) {
 	_ = ws.Close() // it is closed already
 }
 
-// writeFrames writes what is queued until the connection ends.
+// writeFrames writes the queue until the connection ends.
 func (s *Server) writeFrames(c *conn) {
 	for over := false; !over; {
 		select {
@@ -147,7 +147,7 @@ var closeTexts = map[int]string{
 	4012: "Invalid API version.", 4013: "Invalid intents.", 4014: "Disallowed intents.",
 }
 
-// readFrames obeys the bot until the connection ends.
+// readFrames handles the bot's frames until the connection ends.
 func (s *Server) readFrames(c *conn) {
 	for {
 		_ = c.ws.SetReadDeadline(time.Now().Add(5 * s.opts.Heartbeat / 2)) // it never fails
@@ -172,8 +172,8 @@ func (s *Server) readFrames(c *conn) {
 	}
 }
 
-// lost notes that a connection has ended. One that the bot was the first to close, for good, takes
-// its session with it. The caller holds s.mu.
+// lost records that a connection has ended. If the bot closed it first, permanently, its session
+// ends, too. The caller holds s.mu.
 func (s *Server) lost(c *conn, err error) {
 	closed, ok := errors.AsType[*websocket.CloseError](err)
 	if ok && !c.over && (closed.Code == 1000 || closed.Code == 1001) && c.session != nil {
@@ -181,8 +181,8 @@ func (s *Server) lost(c *conn, err error) {
 	}
 }
 
-// obey carries out what the bot sent and returns the code with which to close, or 0. The caller
-// holds s.mu.
+// obey executes a frame of the bot and returns the code with which to close, or 0. The caller holds
+// s.mu.
 func (s *Server) obey(c *conn, op int, data json.RawMessage) int {
 	switch op {
 	case opHeartbeat:
@@ -244,7 +244,7 @@ func (s *Server) identify(c *conn, data json.RawMessage) int {
 	}
 	for id, old := range s.sessions {
 		if old.conn == nil && old.shard == shard {
-			delete(s.sessions, id) // whoever identifies does not resume
+			delete(s.sessions, id) // a bot that identifies does not resume
 		}
 	}
 	se := &session{id: "session-" + s.nextID(), shard: shard, intents: *d.Intents, conn: c}
@@ -261,7 +261,7 @@ func (s *Server) identify(c *conn, data json.RawMessage) int {
 	return 0
 }
 
-// resume continues a session: what was missed comes first.
+// resume continues a session and first replays missed events.
 func (s *Server) resume(c *conn, data json.RawMessage) int {
 	var d struct {
 		Token string `json:"token"`
@@ -304,8 +304,7 @@ func (s *Server) resume(c *conn, data json.RawMessage) int {
 	return 0
 }
 
-// dispatch tells every session of an event that its shard and intents are for. The caller holds
-// s.mu.
+// dispatch sends an event to each session with the right shard and intents. The caller holds s.mu.
 func (s *Server) dispatch(event string, g *guild, intent int, data func(intents int) any) {
 	for _, se := range s.sessions {
 		shard := 0
@@ -336,7 +335,7 @@ func (s *Server) event(se *session, event string, data any) {
 	}
 }
 
-// send queues what is not an event. The caller holds s.mu.
+// send queues a frame that is not an event. The caller holds s.mu.
 func (s *Server) send(c *conn, op int, data any) {
 	raw, _ := json.Marshal(frame{Op: op, Data: data}) // booleans and maps always marshal
 	s.queue(c, raw)
@@ -353,7 +352,7 @@ func (s *Server) queue(c *conn, raw []byte) {
 	}
 }
 
-// end closes a connection, with a code or without a word. The caller holds s.mu.
+// end closes a connection, with a code or silently. The caller holds s.mu.
 func (s *Server) end(c *conn, code int) {
 	if c.over {
 		return

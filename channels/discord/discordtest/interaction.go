@@ -10,15 +10,15 @@ import (
 	"unicode/utf8"
 )
 
-// The types of answers to an interaction.
+// Types of answers to an interaction.
 const (
 	AnswerMessage  = 4 // a message
 	AnswerLater    = 5 // "thinking …" until the bot says something
-	AnswerNothing  = 6 // to a button, nothing to see
-	AnswerOverride = 7 // to a button, a change of its message
+	AnswerNothing  = 6 // to a button: invisible
+	AnswerOverride = 7 // to a button: a change of its message
 )
 
-// An Interaction is a press of a button or the use of a command, as it stands now.
+// An Interaction is the press of a button or the use of a command, in its current state.
 type Interaction struct {
 	ID      string
 	Channel string
@@ -27,10 +27,10 @@ type Interaction struct {
 
 	Answer    int       // type of the answer, or 0
 	Answered  time.Time // zero: not yet
-	Late      bool      // an answer came after the time for it, and was refused
+	Late      bool      // an answer came too late and was refused
 	Ephemeral bool      // only the user sees the answer
 	Text      string    // of the answer
-	Deleted   bool      // the bot took the answer back
+	Deleted   bool      // the bot deleted the answer
 
 	token  string
 	button bool
@@ -59,8 +59,8 @@ type Option struct {
 	Value any    `json:"value"`
 }
 
-// Press makes a person press the button of a message and returns the interaction's id. It panics
-// if the message has no such button.
+// Press makes a person press a button of a message and returns the interaction's id. It panics if
+// there is no such button.
 func (s *Server) Press(channelID, messageID, customID, userID string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ func hasButton(m *message, id string) bool {
 	return false
 }
 
-// Slash makes a person use a command, known or not, and returns the interaction's id.
+// Slash makes a person use a command, known or unknown, and returns the interaction's id.
 func (s *Server) Slash(channelID, userID, name string, options ...Option) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +121,7 @@ func (s *Server) interact(
 	return i.ID
 }
 
-// Interaction returns an interaction as it stands now.
+// Interaction returns an interaction in its current state.
 func (s *Server) Interaction(id string) Interaction {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +131,7 @@ func (s *Server) Interaction(id string) Interaction {
 	return Interaction{}
 }
 
-// Unanswered returns how many interactions were not answered in time, or are not yet.
+// Unanswered returns how many interactions have no answer yet or got none in time.
 func (s *Server) Unanswered() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +144,7 @@ func (s *Server) Unanswered() int {
 	return n
 }
 
-// callback takes the answer to an interaction.
+// callback handles the answer to an interaction.
 func (s *Server) callback(c *call) reply {
 	i := s.interactions[c.vars[0]]
 	switch {
@@ -187,7 +187,7 @@ func (s *Server) callback(c *call) reply {
 	return reply{}
 }
 
-// deleteResponse takes back the answer to an interaction.
+// deleteResponse deletes the answer to an interaction.
 func (s *Server) deleteResponse(c *call) reply {
 	for _, i := range s.interactions {
 		if i.token != c.vars[1] || c.vars[0] != s.bot.ID {

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// A bucket is a rate limit of one channel: so many calls in a time that begins with the first.
+// A bucket is a rate limit of one channel: a number of calls in a time that begins with the first.
 type bucket struct {
 	left  int
 	until time.Time
 }
 
-// A bucketKind says which calls share a bucket, and how many it takes.
+// A bucketKind says which calls share a bucket, and how many it allows.
 type bucketKind struct {
 	name  string
 	limit int
 	per   time.Duration
 }
 
-// bucketKinds are those that Discord has had for years, by method.
+// bucketKinds are Discord's long-standing limits, by method.
 var bucketKinds = map[string]bucketKind{
 	"createMessage":  {"create", 5, 5 * time.Second},
 	"editMessage":    {"edit", 5, 5 * time.Second},
@@ -26,7 +26,7 @@ var bucketKinds = map[string]bucketKind{
 	"deleteReaction": {"react", 1, 250 * time.Millisecond},
 }
 
-// A limit is what an answer says of its bucket.
+// A limit is what an answer says about its bucket.
 type limit struct {
 	kind  bucketKind
 	left  int
@@ -43,7 +43,7 @@ func (l *limit) headers() map[string]string {
 	}
 }
 
-// allow takes c out of its bucket, and returns what is left, or nil if it has none. ok is false if
+// allow takes c from its bucket and returns what is left, or nil if c has no bucket. ok is false if
 // the bucket is empty. The caller holds s.mu.
 func (s *Server) allow(c *call) (l *limit, ok bool) {
 	kind, found := bucketKinds[c.method]
@@ -63,7 +63,7 @@ func (s *Server) allow(c *call) (l *limit, ok bool) {
 	return &limit{kind, b.left, b.until.Sub(now)}, true
 }
 
-// Limited returns how many calls had to be refused because of the rate limits of channels.
+// Limited returns how many calls were refused because of the channels' rate limits.
 func (s *Server) Limited() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// A Message is what a person writes.
+// A Message is a message that a person writes.
 type Message struct {
 	Channel string
 	User    string
-	Text    string // in the form that Discord has on the wire: a mention is <@id>
+	Text    string // in Discord's own form: a mention is <@id>
 	ReplyTo string // id of a message in the same channel, or ""
 	Files   []File
 
@@ -20,7 +20,7 @@ type Message struct {
 }
 
 // Say makes a person write to a channel and returns the message's id. It panics if the channel is
-// not known.
+// unknown.
 func (s *Server) Say(channelID, userID, text string) string {
 	return s.Deliver(Message{Channel: channelID, User: userID, Text: text})[0]
 }
@@ -35,7 +35,7 @@ func (s *Server) SayFile(channelID, userID, text string, files ...File) string {
 	return s.Deliver(Message{Channel: channelID, User: userID, Text: text, Files: files})[0]
 }
 
-// Deliver makes people write messages, with nothing between them, and returns their ids.
+// Deliver makes people write messages, one directly after another, and returns their ids.
 func (s *Server) Deliver(messages ...Message) []string {
 	ids := make([]string, 0, len(messages))
 	s.mu.Lock()
@@ -57,7 +57,7 @@ func (s *Server) Deliver(messages ...Message) []string {
 	return ids
 }
 
-// EditSay makes the author of a message change its text.
+// EditSay makes the author of a message edit its text.
 func (s *Server) EditSay(channelID, messageID, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *Server) EditSay(channelID, messageID, text string) {
 	}
 }
 
-// Embed lets Discord add the preview of a link to a message, which the bot is told as an update.
+// Embed makes Discord add a link preview to a message, which the bot sees as an update.
 func (s *Server) Embed(channelID, messageID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *Server) Embed(channelID, messageID string) {
 	}
 }
 
-// Delete makes a message disappear.
+// Delete deletes a message.
 func (s *Server) Delete(channelID, messageID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *Server) Delete(channelID, messageID string) {
 	}
 }
 
-// wire returns a message as the REST API shows it. The caller holds s.mu.
+// wire returns a message in the form of the REST API. The caller holds s.mu.
 func (s *Server) wire(ch *channel, m *message) map[string]any {
 	w := map[string]any{
 		"id": m.sent.ID, "channel_id": ch.id, "type": m.kind, "content": m.sent.Text,
@@ -143,14 +143,14 @@ func (s *Server) wire(ch *channel, m *message) map[string]any {
 	return w
 }
 
-// shown reports whether the bot sees a message's content without being allowed to see all.
+// shown reports whether the bot may see the content of a message even without the intent.
 func (s *Server) shown(ch *channel, m *message) bool {
 	return ch.guild == nil || m.author == s.bot.ID ||
 		strings.Contains(m.sent.Text, "<@"+s.bot.ID+">") ||
 		strings.Contains(m.sent.Text, "<@!"+s.bot.ID+">")
 }
 
-// hide takes out what needs the Message Content Intent.
+// hide removes what needs the Message Content Intent.
 func hide(w map[string]any) {
 	w["content"] = ""
 	for _, field := range []string{"embeds", "attachments", "components"} {
@@ -184,7 +184,7 @@ func wireButtons(buttons []Button) []component {
 	return rows
 }
 
-// dispatchMessage tells the gateway of a message. The caller holds s.mu.
+// dispatchMessage sends a message to the gateway. The caller holds s.mu.
 func (s *Server) dispatchMessage(event string, ch *channel, m *message) {
 	intent := intentDirectMessages
 	w := s.wire(ch, m)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// routes maps what is called to a name. A "*" stands for one segment of the path.
+// routes maps verbs and paths to method names. A "*" stands for one segment of the path.
 var routes = []struct{ verb, path, method string }{
 	{"POST", "channels/*/messages", "createMessage"},
 	{"GET", "channels/*/messages", "listMessages"},
@@ -36,16 +36,16 @@ var routes = []struct{ verb, path, method string }{
 
 // A call is one request of the bot.
 type call struct {
-	method  string   // its name, or "" if there is no such method
-	vars    []string // what stood for "*"
-	channel string   // that it is about, or ""
+	method  string   // method name, or "" if there is no such method
+	vars    []string // the segments for "*"
+	channel string   // its channel, or ""
 	query   url.Values
 	body    []byte
 	files   map[string]File // of a multipart form, by field
-	at      time.Time       // when it had been read
+	at      time.Time       // when it was fully read
 }
 
-// route finds out what r calls.
+// route determines the method of r.
 func (s *Server) route(r *http.Request) *call {
 	c := &call{query: r.URL.Query()}
 	switch {
@@ -89,7 +89,7 @@ func match(pattern, path string) (vars []string, ok bool) {
 	return vars, true
 }
 
-// open reports whether a call needs no bot's token.
+// open reports whether a call needs no token.
 func (c *call) open() bool {
 	switch c.method {
 	case "file", "gateway", "getGateway", "callback", "deleteResponse":
@@ -167,7 +167,7 @@ func refuse(status, code int, message string) reply {
 	return reply{status: status, code: code, message: message}
 }
 
-// invalid is the answer to a body with a wrong field.
+// invalid returns the answer to a body with an invalid field.
 func invalid(field, kind, message string) reply {
 	r := refuse(400, 50035, "Invalid Form Body")
 	type problem struct {
@@ -178,7 +178,7 @@ func invalid(field, kind, message string) reply {
 	return r
 }
 
-// execute carries out c.
+// execute executes c.
 func (s *Server) execute(c *call) reply {
 	s.mu.Lock()
 	answer, sent := s.executeLocked(c)
@@ -305,8 +305,8 @@ func (s *Server) activeThreads(c *call) reply {
 	return reply{result: map[string]any{"threads": threads, "members": []any{}}}
 }
 
-// listMessages returns up to 100 messages, the newest first: the last ones before an id, or the
-// first ones after it.
+// listMessages returns up to 100 messages, newest first: the last ones before an id, or the first
+// ones after it.
 func (s *Server) listMessages(c *call, ch *channel) reply {
 	limit := 50
 	if l := c.query.Get("limit"); l != "" {
@@ -357,7 +357,7 @@ func (s *Server) react(m *message, emoji string, on bool) reply {
 	return reply{}
 }
 
-// write sends a as Discord does.
+// write writes an answer as Discord does.
 func write(w http.ResponseWriter, a reply) {
 	h := w.Header()
 	status := a.status
@@ -391,10 +391,10 @@ func write(w http.ResponseWriter, a reply) {
 	}
 	body, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // the test put something into Extra that is not JSON
+		panic(err) // a test put something into Extra that is not JSON
 	}
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that has gone needs no answer
+	_, _ = w.Write(body) // the client may be gone
 }

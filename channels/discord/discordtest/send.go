@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of a message.
+// Limits of a message.
 const (
 	maxContent = 2000 // code points
 	maxNonce   = 25
@@ -58,7 +58,7 @@ type component struct {
 	ID         string      `json:"custom_id,omitempty"`
 }
 
-// createMessage stores a message of the bot, unless it has the nonce of an earlier one.
+// createMessage stores a message of the bot, unless an earlier one has the same nonce.
 func (s *Server) createMessage(c *call, ch *channel) (reply, *Sent) {
 	var d draft
 	if refused := c.decode(&d); refused.status != 0 {
@@ -241,7 +241,7 @@ func (s *Server) pings(ch *channel, d *draft, m *message) []string {
 	return pings
 }
 
-// editMessage replaces what a message of the bot says.
+// editMessage changes a message of the bot.
 func (s *Server) editMessage(c *call, ch *channel, m *message) reply {
 	if m.author != s.bot.ID {
 		return refuse(403, 50005, "Cannot edit a message authored by another user")

@@ -1,15 +1,15 @@
 // Package discordtest is a Discord that keeps its state in memory: the REST API, the websocket
 // gateway and the file host, for one bot.
 //
-// A [Server] is as strict about what the gateway uses as Discord is: tokens, intents, lengths,
-// components, nonces, sessions and their sequence, interactions and the time to answer them, links
-// that expire. People write with [Server.Say] and press with [Server.Press]; what the bot wrote is
-// in [Server.History], and [Server.Wait] waits for it. [Server.Inject] makes calls fail, and
-// [Server.Drop] and its like disturb the gateway.
+// A [Server] is as strict as Discord about what the gateway uses: tokens, intents, lengths,
+// components, nonces, sessions and their sequence, interactions and the time to answer them,
+// expiring links. People write with [Server.Say] and press buttons with [Server.Press].
+// [Server.History] returns what the bot wrote, and [Server.Wait] waits for it. [Server.Inject]
+// makes calls fail, and [Server.Drop] and similar methods disturb the gateway.
 //
-// It speaks version 9 of the API in JSON, uncompressed. It is stricter than Discord in one thing:
-// a field that it does not know is an error, so a misspelt one shows. It limits rates only if
-// [Options.Buckets] says so.
+// It speaks version 9 of the API in uncompressed JSON. It is stricter than Discord in one respect:
+// an unknown field is an error, which reveals misspelt ones. It limits rates only if
+// [Options.Buckets] is set.
 package discordtest
 
 import (
@@ -30,13 +30,13 @@ import (
 
 // Options are the optional settings of a [Server]. The zero value is ready for use.
 type Options struct {
-	// Bot is the bot's own account, whose ID is that of the application, too; default "Gateway".
+	// Bot is the bot's account, whose ID is also that of the application; default "Gateway".
 	Bot User
 
 	// NoContent says that the Message Content Intent is switched off in the developer portal.
 	NoContent bool
 
-	// Heartbeat is the interval that the bot is told; default 41.25 s.
+	// Heartbeat is the interval that the server announces; default 41.25 s.
 	Heartbeat time.Duration
 
 	// LinkTime is how long a link to a file is valid; default 24 h.
@@ -48,18 +48,18 @@ type Options struct {
 	// AnswerTime is how long a bot may take to answer an interaction; default 3 s.
 	AnswerTime time.Duration
 
-	// Buckets says that calls about a channel are limited, and that answers say how much is left.
+	// Buckets limits calls about a channel and announces the limits in answers.
 	Buckets bool
 
-	// Keep is how many messages of each channel are remembered; default all.
+	// Keep is how many messages of each channel are kept; default all.
 	Keep int
 
-	// OnSend is called with each message of the bot that was accepted, before the bot gets its
-	// answer. It may be called concurrently and must be quick.
+	// OnSend is called with each accepted message of the bot before the bot gets its answer. It may
+	// be called concurrently and must be quick.
 	OnSend func(Sent)
 }
 
-// A Server is a Discord for one bot. Its methods may be called concurrently.
+// A Server is a Discord for one bot. Its methods are safe for concurrent use.
 type Server struct {
 	token  string
 	opts   Options
@@ -88,7 +88,7 @@ type Server struct {
 	calls        map[string]int
 	buckets      map[string]*bucket
 	limited      int
-	changed      notifier.Notifier // rung at each change
+	changed      notifier.Notifier // notified at each change
 }
 
 // New returns a Server for the bot with the given token. A nil opts means the defaults.
@@ -126,7 +126,7 @@ func New(token string, opts *Options) *Server {
 }
 
 // Start listens on a free loopback port and serves until Close. It returns the base URL, which
-// is what an adapter takes instead of https://discord.com and the hosts of files.
+// replaces https://discord.com and the hosts of files.
 func (s *Server) Start(ctx context.Context) (baseURL string, err error) {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -135,7 +135,7 @@ func (s *Server) Start(ctx context.Context) (baseURL string, err error) {
 	}
 	s.base = "http://" + ln.Addr().String()
 	s.serving.Go(func() {
-		_ = s.http.Serve(ln) // it ends with ErrServerClosed, at Close
+		_ = s.http.Serve(ln) // ErrServerClosed, after Close
 	})
 	return s.base, nil
 }
@@ -143,19 +143,18 @@ func (s *Server) Start(ctx context.Context) (baseURL string, err error) {
 // Close ends every call and every gateway connection and stops listening.
 func (s *Server) Close() {
 	s.close.Do(func() { close(s.closing) })
-	_ = s.http.Close() // nothing to do about a listener that is gone already
+	_ = s.http.Close() // the listener may already be closed
 	s.Drop()
 	s.serving.Wait()
 }
 
-// Wait returns nil once cond reports true and ctx's error if that ends first. It calls cond
-// at once and after every change of the server's state.
+// Wait waits until cond returns true, and returns nil, or ctx's error if ctx is done first. It
+// calls cond immediately and after each change of the server's state.
 func (s *Server) Wait(ctx context.Context, cond func() bool) error {
 	return s.changed.Wait(ctx, cond)
 }
 
-// Calls returns how often something was called, failures included: one of the methods that
-// [Fault] lists.
+// Calls returns how often one of the methods in [Fault] was called, including failed calls.
 func (s *Server) Calls(method string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

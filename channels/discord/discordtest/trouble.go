@@ -15,7 +15,7 @@ func (s *Server) Connected() int {
 	return n
 }
 
-// each calls do for every connection to the gateway.
+// each calls do for each connection to the gateway.
 func (s *Server) each(do func(*conn)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -25,7 +25,7 @@ func (s *Server) each(do func(*conn)) {
 	s.changed.Notify()
 }
 
-// Drop cuts every connection to the gateway without a word. The sessions can be resumed.
+// Drop cuts each connection to the gateway silently. The sessions can be resumed.
 func (s *Server) Drop() { s.each(func(c *conn) { s.end(c, 0) }) }
 
 // CloseGateway closes every connection to the gateway with one of Discord's codes.
@@ -34,8 +34,8 @@ func (s *Server) CloseGateway(code int) { s.each(func(c *conn) { s.end(c, code) 
 // Reconnect asks every bot that is connected to reconnect and resume (operation 7).
 func (s *Server) Reconnect() { s.each(func(c *conn) { s.send(c, opReconnect, nil) }) }
 
-// InvalidSession tells every bot that is connected that its session is over (operation 9). If it
-// is resumable, the bot may as well resume it on a new connection.
+// InvalidSession tells each connected bot that its session is over (operation 9). If resumable is
+// true, the bot may resume it on a new connection instead.
 func (s *Server) InvalidSession(resumable bool) {
 	s.each(func(c *conn) {
 		if c.session != nil {
@@ -49,14 +49,14 @@ func (s *Server) InvalidSession(resumable bool) {
 	})
 }
 
-// Mute says whether heartbeats go without acknowledgement.
+// Mute says whether heartbeats stay unacknowledged.
 func (s *Server) Mute(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gateway.mute = on
 }
 
-// Freeze says whether the gateway sends nothing at all, while connections stay open.
+// Freeze says whether the gateway sends nothing while connections stay open.
 func (s *Server) Freeze(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,10 +70,10 @@ func (s *Server) RefuseIdentify(codes ...int) {
 	s.gateway.refuse = slices.Clone(codes)
 }
 
-// RefuseResume tells the next n bots that resume that their session is over.
+// RefuseResume tells the next n resuming bots that their session is over.
 func (s *Server) RefuseResume(n int) { s.onResume(opInvalidSession, n) }
 
-// ReconnectOnResume asks the next n bots that resume to reconnect, before anything else.
+// ReconnectOnResume asks the next n resuming bots to reconnect before anything else.
 func (s *Server) ReconnectOnResume(n int) { s.onResume(opReconnect, n) }
 
 func (s *Server) onResume(op, n int) {
@@ -89,7 +89,7 @@ func (s *Server) SetContent(on bool) {
 	s.opts.NoContent = !on
 }
 
-// SetToken makes another token the right one, as after a reset in the developer portal.
+// SetToken changes the valid token, like a reset in the developer portal.
 func (s *Server) SetToken(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,13 +22,13 @@ type File struct {
 	Content []byte
 }
 
-// A Button is below a message.
+// A Button is a button below a message.
 type Button struct {
 	Label string
 	ID    string // custom_id
 }
 
-// A Sent is a message that the bot sent, as it stands now.
+// A Sent is a message of the bot in its current state.
 type Sent struct {
 	Channel string
 	ID      string
@@ -38,16 +38,16 @@ type Sent struct {
 	Flags   int
 	Buttons []Button
 	Files   []File
-	Pings   []string // whom it notified: ids of users and roles, or "everyone"
+	Pings   []string // ids of notified users and roles, or "everyone"
 	Edits   int
 	Deleted bool
 
-	// Received is when the server had read the call, and Served when it last gave the bot a
-	// message of this channel before that: their difference is what the bot took.
+	// Received is when the server had read the call. Served is when it last gave the bot a message
+	// of this channel before that. The difference is the bot's response time.
 	Received, Served time.Time
 }
 
-// The kinds of channels, as Discord numbers them.
+// Kinds of channels, with Discord's numbers.
 const (
 	kindText   = 0
 	kindDM     = 1
@@ -61,7 +61,7 @@ type guild struct {
 	roles    []role
 }
 
-// A role is one of a guild. If it has a bot Discord has made it for that.
+// A role is a role of a guild. If bot is set, it is the managed role of that bot.
 type role struct{ id, name, bot string }
 
 // wire returns the roles of g as the REST API shows them.
@@ -84,7 +84,7 @@ type channel struct {
 	guild     *guild   // nil for a direct chat
 	parent    *channel // of a thread
 	person    string   // of a direct chat
-	refusal   reply    // why the bot may not use it, if its status is set
+	refusal   reply    // if its status is set: why the bot may not use the channel
 	denied    map[Permission]bool
 	served    time.Time
 	typing    int
@@ -92,7 +92,7 @@ type channel struct {
 	sentCount int
 }
 
-// A message is one entry of a channel, written by a person or by the bot.
+// A message is an entry of a channel, by a person or by the bot.
 type message struct {
 	author    string
 	sent      Sent
@@ -118,7 +118,7 @@ func (ch *channel) find(id string) *message {
 	return ch.messages[i]
 }
 
-// add stores m under the next id and forgets the oldest beyond what is kept.
+// add stores m under the next id and removes the oldest messages beyond the limit.
 func (s *Server) add(ch *channel, m *message) {
 	m.sent.Channel, m.sent.ID = ch.id, s.nextID()
 	ch.messages = append(ch.messages, m)
@@ -129,7 +129,7 @@ func (s *Server) add(ch *channel, m *message) {
 	s.changed.Notify()
 }
 
-// epoch is when Discord's ids begin, in ms.
+// epoch is the zero time of Discord's ids, in Unix milliseconds.
 const epoch = 1420070400000
 
 // nextID returns a new id, larger than all before. The caller holds s.mu.
@@ -138,7 +138,7 @@ func (s *Server) nextID() string {
 	return strconv.FormatUint(s.lastID, 10)
 }
 
-// madeAt returns when an id was made.
+// madeAt returns when an id was created.
 func madeAt(id string) time.Time {
 	return time.UnixMilli(int64(number(id)>>22) + epoch).UTC()
 }
@@ -159,14 +159,14 @@ func compare(a, b uint64) int {
 	return 0
 }
 
-// AddUser makes a person or a bot known, or changes one.
+// AddUser adds or changes a person or a bot.
 func (s *Server) AddUser(u User) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.users[u.ID] = u
 }
 
-// user returns a person, who is made up if not known. The caller holds s.mu.
+// user returns a person, adding them if necessary. The caller holds s.mu.
 func (s *Server) user(id string) User {
 	u, ok := s.users[id]
 	if !ok {
@@ -176,14 +176,14 @@ func (s *Server) user(id string) User {
 	return u
 }
 
-// AddGuild makes a guild that the bot is in.
+// AddGuild adds a guild with the bot.
 func (s *Server) AddGuild(id, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.guilds[id] = &guild{id: id, name: name, nicks: make(map[string]string)}
 }
 
-// AddRole makes a role in a guild. With a bot's id it is the one that Discord makes for that bot.
+// AddRole adds a role to a guild. With a bot's id it is the managed role of that bot.
 func (s *Server) AddRole(guildID, id, name, botID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,17 +191,17 @@ func (s *Server) AddRole(guildID, id, name, botID string) {
 	g.roles = append(g.roles, role{id, name, botID})
 }
 
-// SetNick gives a person another name in a guild.
+// SetNick sets the name of a person in a guild.
 func (s *Server) SetNick(guildID, userID, nick string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.guilds[guildID].nicks[userID] = nick
 }
 
-// AddChannel makes a text channel in a guild. It panics if the guild is not known.
+// AddChannel adds a text channel to a guild. It panics if the guild is unknown.
 func (s *Server) AddChannel(guildID, id, name string) { s.addChannel(guildID, id, name, kindText) }
 
-// AddForum makes a forum in a guild, the posts of which are threads.
+// AddForum adds a forum to a guild. Its posts are threads.
 func (s *Server) AddForum(guildID, id, name string) { s.addChannel(guildID, id, name, kindForum) }
 
 func (s *Server) addChannel(guildID, id, name string, kind int) {

@@ -25,7 +25,7 @@ type (
 type conn struct {
 	s       *Server
 	ws      *websocket.Conn
-	in      []byte // read and not yet used
+	in      []byte // read but not used yet
 	noise   [32]byte
 	payload waWa6.ClientPayload
 	close   context.CancelFunc
@@ -34,16 +34,16 @@ type conn struct {
 	read, written     uint32
 
 	// All of these are guarded by s.mu.
-	device *device // nil until logged in, and once another connection of the device has replaced it
+	device *device // nil before the login, and once another connection has replaced this one
 	active bool    // stanzas may be delivered
 
 	mu   sync.Mutex
 	out  []node
-	last time.Duration // not 0: nothing may follow what is in out, and so long after it we hang up
+	last time.Duration // if not 0: hang up that long after the end of out; nothing may be added to out
 	wake chan struct{}
 }
 
-// serveSocket is the chat server: it speaks with one client until either leaves.
+// serveSocket is the chat server: it serves one client until either side leaves.
 func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
 	s.serving.Add(1)
 	defer s.serving.Done()
@@ -96,7 +96,7 @@ func (s *Server) enter(c *conn) bool {
 	return true
 }
 
-// leave forgets a socket. What its client has not acknowledged is delivered again to the next.
+// leave removes a socket. What its client has not acknowledged is delivered to the next one.
 func (s *Server) leave(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,13 +114,13 @@ func (s *Server) leave(c *conn) {
 // send queues n; whatever is sent to one client arrives in order.
 func (c *conn) send(n node) { c.enqueue(n, 0) }
 
-// Clients drop what they have not handled yet when they are hung up on.
+// Clients drop what they have not handled when the server hangs up.
 const (
 	lastWord = 200 * time.Millisecond // for one that comes back, whether it has read why or not
 	verdict  = 30 * time.Second       // for one that hangs up itself once it has read it
 )
 
-// finish queues n and hangs up behind it.
+// finish queues n and hangs up after it.
 func (c *conn) finish(n node) {
 	hold := verdict
 	for _, key := range []string{"code", "reason"} { // of a server's own trouble
@@ -144,7 +144,7 @@ func (c *conn) enqueue(n node, last time.Duration) {
 	}
 }
 
-// writeAll writes what is queued until ctx or the connection ends.
+// writeAll writes the queue until ctx is done or the connection ends.
 func (c *conn) writeAll(ctx context.Context) {
 	for {
 		select {
@@ -217,7 +217,7 @@ func (c *conn) readAll(ctx context.Context) {
 	}
 }
 
-// name returns what the log calls the client.
+// name returns the client's name in the log.
 func (c *conn) name() string {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -277,7 +277,7 @@ func conflict(kind string) node {
 
 func unix(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
-// handle carries out one stanza of the client.
+// handle executes one stanza of the client.
 func (c *conn) handle(n *node) {
 	s := c.s
 	s.mu.Lock()
@@ -312,7 +312,7 @@ func (c *conn) handle(n *node) {
 	}
 }
 
-// presence notes that a client is there. The caller holds s.mu.
+// presence records that a client is online. The caller holds s.mu.
 func (c *conn) presence(n *node) {
 	if n.Attrs["type"] != "available" && n.Attrs["type"] != "unavailable" {
 		c.s.violate("unknown presence %s", n)
@@ -323,7 +323,7 @@ func (c *conn) presence(n *node) {
 	c.device.available = n.Attrs["type"] == "available"
 }
 
-// chatstate passes on that somebody types. The caller holds s.mu.
+// chatstate passes on a typing indicator. The caller holds s.mu.
 func (c *conn) chatstate(n *node) {
 	to, _ := n.Attrs["to"].(types.JID)
 	if g := c.s.groups[to]; g != nil {

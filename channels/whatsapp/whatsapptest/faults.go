@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// faults are what goes wrong for the bot's clients. All of it is guarded by Server.mu.
+// faults are the faults that the bot's clients meet. Server.mu guards them.
 type faults struct {
 	outage       bool
 	hanging      bool
@@ -25,12 +25,12 @@ type faults struct {
 	groupQueries int
 }
 
-// A LoginFailure is why a client may not log in.
+// A LoginFailure says why a client may not log in.
 type LoginFailure struct {
 	Reason  int  // such as 402 (banned for a time), 405 (client too old) or 503
 	Code    int  // why an account is banned
 	Expire  int  // seconds until the ban ends
-	Pairing bool // for clients that want to be linked, not for those that are
+	Pairing bool // for clients that are being linked, not for linked ones
 	Times   int  // how many logins fail; default one
 }
 
@@ -53,14 +53,14 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// deaf reports whether nothing that a client sends is heard.
+// deaf reports whether the server ignores what clients send.
 func (s *Server) deaf(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hanging && (c.device == nil || c.device.of == s.bot)
 }
 
-// SetOutage says whether WhatsApp is down for everybody. It ends the bot's connections.
+// SetOutage says whether WhatsApp is down for everybody. It closes the bot's connections.
 func (s *Server) SetOutage(on bool) {
 	s.mu.Lock()
 	s.outage = on
@@ -70,7 +70,7 @@ func (s *Server) SetOutage(on bool) {
 	}
 }
 
-// SetHang says whether the servers take what the bot sends and never answer.
+// SetHang says whether the servers accept what the bot sends but never answer.
 func (s *Server) SetHang(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *Server) SetSilent(on bool) {
 	s.silent = on
 }
 
-// Drop cuts the bot's connections, those that wait to be linked too.
+// Drop cuts the bot's connections, including those that wait to be linked.
 func (s *Server) Drop() {
 	s.each(func(c *conn) { c.close() })
 }
@@ -100,20 +100,20 @@ func (s *Server) each(f func(*conn)) {
 	}
 }
 
-// Replace does what another program with the bot's keys does: it takes the connection over.
+// Replace takes over the connection, like another program with the bot's keys.
 func (s *Server) Replace() {
 	s.each(func(c *conn) { c.finish(conflict("replaced")) })
 }
 
-// Restart makes the bot's clients connect again, with the given code: 515 after linking, 503
-// when a server goes down.
+// Restart makes the bot's clients reconnect, with the given code: 515 after linking, 503 when a
+// server goes down.
 func (s *Server) Restart(code int) {
 	s.each(func(c *conn) {
 		c.finish(node{Tag: "stream:error", Attrs: attrs{"code": strconv.Itoa(code)}})
 	})
 }
 
-// LogOut is the bot's owner removing the gateway from the phone's list of devices.
+// LogOut removes the gateway from the phone's list of devices, as the bot's owner can.
 func (s *Server) LogOut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,14 +168,14 @@ func (s *Server) RefuseAllSends(code int) {
 	s.refuseAll = code
 }
 
-// SwallowAcks makes the bot's next n messages arrive without the bot being told.
+// SwallowAcks makes the bot's next n messages arrive without an acknowledgement.
 func (s *Server) SwallowAcks(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.swallow = n
 }
 
-// HoldAcks makes the bot's messages be acknowledged only when release is called.
+// HoldAcks delays acknowledgements of the bot's messages until release is called.
 func (s *Server) HoldAcks() (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,14 +190,14 @@ func (s *Server) HoldAcks() (release func()) {
 	}
 }
 
-// DelayAcks makes the bot's messages be acknowledged only after a time.
+// DelayAcks delays acknowledgements of the bot's messages by the given time.
 func (s *Server) DelayAcks(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ackDelay = d
 }
 
-// FailKeys makes the bot's next n questions for people's keys fail.
+// FailKeys makes the bot's next n requests for people's keys fail.
 func (s *Server) FailKeys(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

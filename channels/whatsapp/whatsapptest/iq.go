@@ -137,7 +137,7 @@ func (s *Server) bundle(u node) node {
 	return answer
 }
 
-// usync tells what is asked about users. The caller holds s.mu.
+// usync answers requests for information about users. The caller holds s.mu.
 func (s *Server) usync(n *node) node {
 	sync := n.GetChildByTag("usync")
 	query, list := sync.GetChildByTag("query"), sync.GetChildByTag("list")
@@ -207,7 +207,7 @@ func (c *conn) groupInfo(n *node) {
 		"creation": "1700000000", "s_t": "1700000000", "addressing_mode": mode}, Content: parts})
 }
 
-// listHash is the hash of a list of devices that clients and server compare.
+// listHash returns the hash of a list of devices, which clients and server compare.
 func listHash(devices []types.JID) string {
 	var names []string
 	for _, d := range devices {

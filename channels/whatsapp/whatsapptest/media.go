@@ -8,10 +8,10 @@ import (
 	"net/http"
 )
 
-// mediaAuth is what clients are told to show when they upload.
+// mediaAuth is the token that clients must send with uploads.
 const mediaAuth = "media-auth"
 
-// maxUpload bounds a file in bytes.
+// maxUpload is the maximum size of a file in bytes.
 const maxUpload = 1 << 28
 
 // upload stores an encrypted file.

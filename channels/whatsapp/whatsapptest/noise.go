@@ -28,7 +28,7 @@ func root() *keys.KeyPair {
 	return keys.NewKeyPairFromPrivateKey(sha256.Sum256([]byte("whatsapptest root key")))
 }
 
-// certificate returns the chain from the root to the key static, which is good for a day.
+// certificate returns the chain from the root to the key static, valid for a day.
 func certificate(static *keys.KeyPair) ([]byte, error) {
 	intermediate := keys.NewKeyPair()
 	middle, err := sign(root(), 1, 0, intermediate.Pub[:])

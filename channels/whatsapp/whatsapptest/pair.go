@@ -129,21 +129,21 @@ func signedKey(id, value, signature []byte) node {
 	}}
 }
 
-// addDevice links d to a and tells everybody who is online. The caller holds s.mu.
+// addDevice links d to a and tells everybody online. The caller holds s.mu.
 func (s *Server) addDevice(a *account, d *device) *device {
 	d.of, d.id = a, a.next
-	a.next++ // ids are not used again
+	a.next++ // ids are not reused
 	a.devices[d.id] = d
 	s.byNoise[d.noise] = d
 	s.announce(a)
 	return d
 }
 
-// announce tells clients that a's list of devices is another one. The caller holds s.mu.
+// announce tells clients that a's list of devices has changed. The caller holds s.mu.
 func (s *Server) announce(a *account) {
 	for _, d := range s.byNoise {
 		if d.conn == nil || !d.conn.active {
-			continue // it asks anew when it connects
+			continue // it asks again when it connects
 		}
 		d.conn.send(node{Tag: "notification", Attrs: attrs{"type": "devices", "from": a.lid,
 			"id": strconv.FormatInt(time.Now().UnixNano(), 10), "t": unix(time.Now())},
@@ -164,12 +164,12 @@ func (a *account) vouch(d *device) *waAdv.ADVSignedDeviceIdentity {
 	}
 }
 
-// pairAnswer takes a client's answer to a query of pairing. The caller holds s.mu.
+// pairAnswer handles a client's answer to a query of pairing. The caller holds s.mu.
 func (c *conn) pairAnswer(n *node) {
 	switch {
 	case n.Attrs["type"] == "error":
 		c.s.violate("a client refuses to be linked: %s", n)
-	case n.Attrs["id"] == pairSuccessID: // it is to come again, as a linked device
+	case n.Attrs["id"] == pairSuccessID: // it must reconnect as a linked device
 		c.finish(node{Tag: "stream:error", Attrs: attrs{"code": "515"}})
 	}
 }
@@ -220,7 +220,7 @@ func (c *conn) linkCode(n *node, child node) {
 	}
 }
 
-// EnterCode is the bot's owner typing a code, such as ABCD-EFGH, into the phone.
+// EnterCode enters a code, such as ABCD-EFGH, on the phone, as the bot's owner would.
 func (s *Server) EnterCode(code string) error {
 	code = strings.ReplaceAll(code, "-", "")
 	s.mu.Lock()

@@ -17,7 +17,7 @@ import (
 	"go.mau.fi/whatsmeow/store/sqlstore"
 	"go.mau.fi/whatsmeow/types"
 	"go.mau.fi/whatsmeow/types/events"
-	_ "modernc.org/sqlite" // the driver named sqlite
+	_ "modernc.org/sqlite" // registers the driver "sqlite"
 
 	"gateway/channels/whatsapp/internal/sessionlock"
 )
@@ -47,8 +47,8 @@ type Identity int
 // The identities.
 const (
 	Known   Identity = iota // by hidden id, with the phone number
-	ByPhone                 // by phone number alone; asked for the hidden id, it is told
-	NoLID                   // by phone number; nobody is told a hidden id
+	ByPhone                 // by phone number only; the hidden id is told on request
+	NoLID                   // by phone number; the hidden id is never told
 )
 
 // NewPerson returns a person who is online until Close. Phone numbers and hidden ids are
@@ -72,14 +72,14 @@ func (s *Server) Owner(ctx context.Context) (*Person, error) {
 	return s.person(ctx, s.bot, n)
 }
 
-// SetIdentity changes how the server names the person from now on.
+// SetIdentity changes how the server names the person.
 func (p *Person) SetIdentity(as Identity) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	p.of.byPhone, p.of.hidden = as != Known, as == NoLID
 }
 
-// SetName changes what the person calls themselves from now on.
+// SetName changes the name that the person has chosen.
 func (p *Person) SetName(ctx context.Context, name string) error {
 	p.client.Store.PushName = name
 	return p.client.SendPresence(ctx, types.PresenceAvailable)
@@ -190,12 +190,12 @@ func (p *Person) leave() {
 		if p.client != nil {
 			p.client.Disconnect()
 		}
-		_ = p.db.Close() // its file is thrown away
+		_ = p.db.Close() // its file is deleted anyway
 	})
 }
 
-// ViewOnce sends a picture to the bot that is to be seen once, and returns the message's id. Linked
-// devices get nothing but that there is one.
+// ViewOnce sends a view-once picture to the bot and returns the message's id. Linked devices learn
+// only that there is one.
 func (p *Person) ViewOnce() string {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()

@@ -36,8 +36,8 @@ func (d *device) flush(offline bool) {
 	}
 }
 
-// activate begins delivery: what came while the client was away goes first. The caller
-// holds s.mu.
+// activate begins delivery, with the messages that came while the client was away. The caller holds
+// s.mu.
 func (d *device) activate() {
 	d.conn.active = true
 	count := strconv.Itoa(len(d.queue))
@@ -74,7 +74,7 @@ func (d *device) unread() int {
 	return n
 }
 
-// toAll sends n to every device of a that is there; nobody waits for it. The caller holds s.mu.
+// toAll sends n to every connected device of a, without queueing it. The caller holds s.mu.
 func (s *Server) toAll(a *account, n node) {
 	for _, d := range a.devices {
 		if d.conn != nil && d.conn.active {
@@ -91,8 +91,8 @@ func (s *Server) deviceOf(j types.JID) *device {
 	return nil
 }
 
-// relay passes a message on to the devices that it is encrypted for, and acknowledges it, as
-// far as no fault says otherwise. The caller holds s.mu.
+// relay passes a message on to the devices for which it is encrypted, and acknowledges it unless a
+// fault prevents that. The caller holds s.mu.
 func (c *conn) relay(n *node) {
 	s := c.s
 	to, _ := n.Attrs["to"].(types.JID)

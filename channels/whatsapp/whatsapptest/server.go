@@ -1,14 +1,14 @@
 // Package whatsapptest is a WhatsApp server that keeps its state in memory.
 //
-// A [Server] speaks the protocol of linked devices with real clients: it pairs them by QR code
-// and by phone code, relays their end-to-end encrypted messages, receipts and typing, keeps what
-// is not acknowledged, and stores media. It can't read a message, so people are clients
-// themselves: a [Person] writes to the bot and sees what the bot wrote. [Server.Wait] waits for
-// any of it. The faults are methods such as [Server.SetOutage] and [Server.RefuseSends].
+// A [Server] speaks the protocol of linked devices with real clients. It pairs them by QR code and
+// by phone code, relays their end-to-end encrypted messages, receipts and typing indicators, keeps
+// unacknowledged messages, and stores media. It can't read messages, so people are clients, too: a
+// [Person] writes to the bot and sees what the bot wrote. [Server.Wait] waits for any change.
+// Methods such as [Server.SetOutage] and [Server.RefuseSends] inject faults.
 //
-// It knows one account of the gateway, the bot, with its owner's phone. It is stricter than
-// WhatsApp in one thing: a stanza that it does not know is noted in [Server.Violations]. History
-// sync, app state and calls are missing. Persons keep their keys in files below Options.Dir.
+// It has one account of the gateway, the bot, with its owner's phone. It is stricter than WhatsApp
+// in one respect: it records unknown stanzas in [Server.Violations]. History sync, app state and
+// calls are missing. Persons store their keys in files in Options.Dir.
 package whatsapptest
 
 import (
@@ -42,7 +42,7 @@ type Options struct {
 	Log func(string) // called with each stanza; default nothing
 }
 
-// A Server is a WhatsApp server for one bot. Its methods may be called concurrently.
+// A Server is a WhatsApp server for one bot. Its methods are safe for concurrent use.
 type Server struct {
 	static *keys.KeyPair
 	cert   []byte
@@ -70,7 +70,7 @@ type Server struct {
 	violations []string
 	props      string            // name of the last device that asked to be linked
 	lastUser   int               // of a person
-	changed    notifier.Notifier // rung at each change
+	changed    notifier.Notifier // notified at each change
 	faults
 }
 
@@ -82,8 +82,8 @@ type account struct {
 	devices map[uint16]*device
 	next    uint16
 
-	byPhone bool // its stanzas name it by phone number and say nothing of the hidden id
-	hidden  bool // nobody is told its hidden id
+	byPhone bool // its stanzas identify it by phone number and omit the hidden id
+	hidden  bool // its hidden id is never told
 }
 
 // A device is a linked client of an account.
@@ -165,7 +165,7 @@ func (s *Server) addAccount(phone, lid, name string) *account {
 }
 
 // Start listens on a free loopback port and serves until Close. It returns the base URL, which
-// is what an adapter takes instead of WhatsApp's own servers.
+// replaces WhatsApp's own servers.
 func (s *Server) Start(ctx context.Context) (baseURL string, err error) {
 	if s.cert, err = certificate(s.static); err != nil {
 		return "", err
@@ -192,12 +192,12 @@ func (s *Server) Start(ctx context.Context) (baseURL string, err error) {
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	s.base = "http://" + ln.Addr().String()
 	s.serving.Go(func() {
-		_ = s.http.Serve(ln) // it ends with ErrServerClosed, at Close
+		_ = s.http.Serve(ln) // ErrServerClosed, after Close
 	})
 	return s.base, nil
 }
 
-// Close sends the persons home, closes every connection and stops listening.
+// Close disconnects the persons, closes all connections and stops listening.
 func (s *Server) Close() {
 	s.closer.Do(func() { close(s.closing) })
 	s.mu.Lock()
@@ -213,16 +213,16 @@ func (s *Server) Close() {
 	}
 	s.mu.Unlock()
 	if s.http != nil {
-		_ = s.http.Close() // nothing to do about a listener that is gone already
+		_ = s.http.Close() // the listener may already be closed
 	}
 	s.serving.Wait()
 	if s.tidy {
-		_ = os.RemoveAll(s.dir) // it is in the system's directory for temporary files
+		_ = os.RemoveAll(s.dir) // a temporary directory
 	}
 }
 
-// Wait returns nil once cond reports true and ctx's error if that ends first. It calls cond
-// at once and after every change of the server's state, or of what a person sees.
+// Wait waits until cond returns true, and returns nil, or ctx's error if ctx is done first. It
+// calls cond immediately and after each change of the server's state or of what a person sees.
 func (s *Server) Wait(ctx context.Context, cond func() bool) error {
 	return s.changed.Wait(ctx, cond)
 }
@@ -233,7 +233,7 @@ func (s *Server) logf(format string, args ...any) {
 	}
 }
 
-// Violations returns what clients did that the server does not know or allow.
+// Violations returns unknown or forbidden actions of clients.
 func (s *Server) Violations() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +246,7 @@ func (s *Server) violation(format string, args ...any) {
 	s.violate(format, args...)
 }
 
-// violate notes a violation. The caller holds s.mu.
+// violate records a violation. The caller holds s.mu.
 func (s *Server) violate(format string, args ...any) {
 	v := fmt.Sprintf(format, args...)
 	s.logf("violation: %s", v)
@@ -300,14 +300,14 @@ func (s *Server) Available() bool {
 	return false
 }
 
-// DeviceName returns what the phone shows for the device that asked last to be linked.
+// DeviceName returns the name that the phone shows for the device that last asked to be linked.
 func (s *Server) DeviceName() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.props
 }
 
-// Pending returns how many messages to the bot it has not acknowledged.
+// Pending returns the number of messages that the bot has not acknowledged.
 func (s *Server) Pending() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -326,8 +326,8 @@ func (s *Server) BotPhone() string { return s.bot.pn.User }
 // BotLID returns the bot's hidden id, digits.
 func (s *Server) BotLID() string { return s.bot.lid.User }
 
-// AddGroup makes a group of the bot and the persons and returns its chat address. If byPhone is
-// set, its members are named by phone number, as in groups that have not moved to hidden ids.
+// AddGroup creates a group of the bot and the persons and returns its chat address. If byPhone is
+// set, its members are identified by phone number, as in groups that have not moved to hidden ids.
 func (s *Server) AddGroup(title string, byPhone bool, members ...*Person) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -365,8 +365,8 @@ func (s *Server) RenameGroup(chat, title string) error {
 	return nil
 }
 
-// SetGroupTimer makes messages of a group disappear after so many seconds, 0 for never, and tells
-// its members if they are not away.
+// SetGroupTimer makes messages of a group disappear after the given number of seconds (0: never)
+// and tells its online members.
 func (s *Server) SetGroupTimer(chat string, seconds int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -399,7 +399,7 @@ func (s *Server) Expel(chat string) error {
 	return nil
 }
 
-// jid parses an address that was made here.
+// jid parses an address that this package created.
 func jid(s string) types.JID {
 	j, _ := types.ParseJID(s) // the zero JID is nobody's
 	return j

@@ -23,11 +23,11 @@ type Message struct {
 	Name     string // of a document
 	Type     string // MIME type of a file
 	Quote    string // id of the message that it replies to, or ""
-	Quoted   string // text of that message, as far as it was sent along
+	Quoted   string // text of that message, as contained in the reply
 	QuotedOf string // its author's address
 	Edits    int    // how often it was edited
 	Deleted  bool
-	Copies   int // how often it came; a phone shows it once
+	Copies   int // how often it arrived; a phone shows it once
 	Expires  int // seconds until it disappears, or 0
 
 	raw *waE2E.Message
@@ -83,7 +83,7 @@ func (p *Person) Mention(
 	}})
 }
 
-// Edit gives a message of the person a new text.
+// Edit changes the text of a message of the person.
 func (p *Person) Edit(ctx context.Context, chat, id, text string) error {
 	to := p.to(chat)
 	_, err := p.Send(ctx, chat,
@@ -91,7 +91,7 @@ func (p *Person) Edit(ctx context.Context, chat, id, text string) error {
 	return err
 }
 
-// React puts an emoji on a message of the bot; "" takes it away.
+// React puts an emoji on a message of the bot; "" removes it.
 func (p *Person) React(ctx context.Context, chat, id, emoji string) error {
 	_, err := p.Send(ctx, chat, p.client.BuildReaction(p.to(chat), p.s.bot.lid, id, emoji))
 	return err
@@ -142,7 +142,7 @@ func (p *Person) send(
 	return r.ID, nil
 }
 
-// to returns the address behind the name of a chat.
+// to returns the address for the name of a chat.
 func (p *Person) to(chat string) types.JID {
 	if chat == "" {
 		return p.s.bot.lid
@@ -203,14 +203,14 @@ func (p *Person) Fetch(ctx context.Context, m Message) ([]byte, error) {
 	return nil, errors.New("whatsapptest: a message without a file")
 }
 
-// find returns what the person knows of a message, or nil.
+// find returns the person's copy of a message, or nil.
 func (p *Person) find(chat, id string) *Message {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	return p.known(chat, id)
 }
 
-// known is find for those who hold Server.mu.
+// known is find with Server.mu held.
 func (p *Person) known(chat, id string) *Message {
 	for _, m := range p.messages {
 		if m.Chat == chat && m.ID == id {
@@ -220,7 +220,7 @@ func (p *Person) known(chat, id string) *Message {
 	return nil
 }
 
-// see takes an event of the person's client.
+// see handles an event of the person's client.
 func (p *Person) see(evt any) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
@@ -251,7 +251,7 @@ func (p *Person) see(evt any) {
 	}
 }
 
-// note changes what the person sees by one message. The caller holds Server.mu.
+// note applies one message to what the person sees. The caller holds Server.mu.
 func (p *Person) note(chat, id string, fromBot bool, m *waE2E.Message) {
 	if edited := m.GetEditedMessage().GetMessage(); edited != nil {
 		m = edited
@@ -278,7 +278,7 @@ func (p *Person) note(chat, id string, fromBot bool, m *waE2E.Message) {
 	}
 	seen := read(m)
 	if seen.Kind == "" && seen.Text == "" {
-		return // such as the keys of a group
+		return // for example the keys of a group
 	}
 	if was := p.known(chat, id); was != nil {
 		was.Copies++
