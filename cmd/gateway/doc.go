@@ -18,14 +18,13 @@
 //	                                      busy session        ⇄ tools│ + inbox done
 //	                                                          each step journaled
 //
-// It goes straight through, with no way back: channels and agent never import each other; they
-// share bus.
+// Messages flow in one direction only. channels and agent never import each other; they share bus.
 //
 // # The promise
 //
-// A message that the platform was told we have is answered exactly once, through kill -9, power
-// loss, restart and outage; and an answer that was produced is delivered, in order, or lies in the
-// dead letters, where the owner sees it (gateway outbox list). Each step is one transaction:
+// A message that was acknowledged to its platform is answered exactly once, through kill -9, power
+// loss, restart and outage. A finished answer is delivered in order, or ends up in the dead
+// letters, where the owner sees it (gateway outbox list). Each step is one transaction:
 //
 //	accept  inbox row, unique by account, chat and message id, with the platform's cursor;
 //	        only then the platform is acknowledged. Discord knows no acknowledgement: after a gap
@@ -37,69 +36,68 @@
 //	send    the part is marked before the call, or by finish if nothing has to wait, and again,
 //	        with the platform's id, after it
 //
-// A turn that is found running at start is resumed from its transcript, at most three times. A
-// tool call with an intent and no result is run again if its effect allows that (see
-// agent/tool); else the model is told that its outcome is unknown. A part that was on its way
-// is sent again under the same key, with which Discord and WhatsApp show it once. Telegram takes no
-// key: there, and only in the time of one call per chat, a message may come twice. It never gets
-// lost. The window is counted (the column uncertain of the outbox).
+// A turn that is running when a process starts is resumed from its transcript, at most three times.
+// A tool call with an intent and without a result runs again if its effect allows that (see
+// agent/tool); otherwise the model is told that the outcome is unknown. A part that was under way
+// is sent again with the same key, and Discord and WhatsApp show it once. Telegram has no keys:
+// there a message may come twice if the process dies or the connection breaks during a call, but it
+// never gets lost. These cases are counted (the column uncertain of the outbox).
 //
-// Each process has a life in the database (store.Life). What was under way when one ends without a
-// word is counted; what several ends have in common is tried alone before all else, and given up if
-// it ends the process then, too. An error of one session ends its turn; the process ends only with
-// the loss of the store. What waits in the tables and is in nobody's memory is found again every
-// ten seconds.
+// Each process has a life in the database (store.Life). When a process crashes, the crash is
+// counted against everything that was under way. Work that was under way in several crashes is
+// tried alone before anything else, and given up if the process crashes again. An error in a
+// session ends its turn; the process ends only if the store is lost. Every ten seconds the
+// dispatcher looks for pending rows that are not in memory.
 //
 // # Files
 //
-// What people send besides text is in the inbox as a reference, with which the turn that takes the
-// message has the media.Store fetch it: nothing holds up receiving, nothing is fetched for
-// strangers, and a kill in between costs only a second fetch. Files lie by chat below "media" in
-// the gateway's home, where each conversation's tools see their own. What is sent lies there, too,
-// and goes as a part of its own.
+// The inbox holds a reference for each received file. The turn that claims the message fetches the
+// file with the media.Store. So files never delay receiving, nothing is fetched for strangers, and
+// a kill costs only a second fetch. Files are stored by chat in the folder "media" of the gateway's
+// home, where the tools of each conversation see only their own. Sent files are stored there, too,
+// and each is sent as a part of its own.
 //
 // # People
 //
 // The gate gives each message a role: owner, admin, user or, in groups, guest. Commands and tools
-// say what role they want at least; a turn has the least one of those who wrote to it.
+// require a minimum role. A turn has the lowest role among the people who wrote to it.
 //
-// # Hands
+// # Tools
 //
-// A tool is a function that gets a call and returns a result; what it may know of where it is is
-// in the call. Before a call happens the turn asks whether everything is halted and what the
-// rules say of it (agent/policy), and before a model call what the budgets say (agent/budget).
-// Commands run in a sandbox (agent/tools/shell/sandbox), files that others may have made are
-// decoded in processes that can open nothing (agent/extract), connections that others have named go
-// through one guard (agent/guard), and files are reached by os.Root only. What others may have
-// written is framed in the prompt as information.
+// A tool is a function from a call to a result; the call contains everything that the tool may know
+// about its surroundings. Before each tool call the turn checks the halt switch and the rules
+// (agent/policy), and before each model call the budgets (agent/budget). Commands run in a sandbox
+// (agent/tools/shell/sandbox). Files from others are decoded in processes that can't open anything
+// (agent/extract). Connections to addresses from others go through the SSRF guard (agent/guard).
+// Files are accessed only through os.Root. Text from others is framed in the prompt as information.
 //
-// A turn that waits, for an answer, for an approval or for a sub-agent, is a row (agent/question)
-// and has no worker. What decides the question wakes it: a message, a command, the outcome of the
-// sub-agent, or the clock. Sub-agents work in sessions of their own; their tasks and outcomes are
-// messages in the inbox that the agent writes to itself.
+// A turn that waits for an answer, an approval or a sub-agent is suspended: it is a row
+// (agent/question) and has no worker. It resumes when its question is decided: by a message, a
+// command, the outcome of the sub-agent, or a timeout. Sub-agents work in sessions of their own.
+// Their tasks and outcomes are messages that the agent writes to its own inbox.
 //
 // # Origins and sessions
 //
 // The Origin of a message says who began it: a person, a task, an outcome, a job, a heartbeat or a
-// hook. A turn keeps the message that triggered it, and asks its origin whether people watch,
-// whether the turn may end in silence, and which turn's budget pays. A session is a conversation,
-// or it belongs to a parent: as the session of a sub-agent, a job, a hook, or one run of a job
-// beside a conversation that waits for somebody. Its row says which (session.Place).
+// hook. A turn keeps its first message. The Origin of this message says whether people are
+// watching, whether the turn may end without an answer, and which turn's budget pays. A session is
+// a conversation or belongs to a parent: it is the session of a sub-agent, a job, a hook, or one
+// run of a job beside a suspended conversation. The session's row says which (session.Place).
 //
 // # Proactive turns
 //
-// A job that is due is a message in the inbox: one transaction writes its run, unique by job and
-// time, puts the message and sets the next time (agent/schedule). From there it is as durable as
-// what people write. A run has a session of its own, which begins anew each time, or is a turn of
-// the conversation by itself; the turn's last step says what came of it, and one that fails is
-// tried again. Heartbeats are jobs, too. What programs post to hooks
-// (cmd/gateway/internal/hooks) is put into the inbox before they are told so.
+// A due job is a message in the inbox: one transaction inserts its run, unique by job and time,
+// inserts the message and sets the next time (agent/schedule). From then on it is as durable as the
+// messages of people. A run has a session of its own, which begins anew each time, or is a
+// standalone turn in the conversation. The last step of the turn stores the result of the run, and
+// a failed run is retried. Heartbeats are jobs, too. A post to a hook (cmd/gateway/internal/hooks)
+// is stored in the inbox before it is acknowledged.
 //
 // # Memory
 //
-// A turn works with the memory of one scope: the person's in a direct chat, on all their platforms,
-// and the group's in a group. There is no way to another: functions take a ScopedStore of one
-// scope, terms of the index carry it, and the folders of scopes lie outside of what tools can
+// A turn uses the memory of one scope: the person's in a direct chat, on all their platforms, and
+// the group's in a group. It can't reach another scope: functions take a ScopedStore of one scope,
+// the terms of the index contain the scope, and the folders of scopes are outside of what tools can
 // reach.
 //
 //	transcript ──▶ notes ───────▶ history ───────▶ documents, skills
@@ -107,40 +105,42 @@
 //	               when it gets   history.jsonl    agent/dream, every two hours
 //	               long or rests  and an index
 //
-// The transcript is never cut: the prompt holds what comes after the session's start, which moves
-// in the transaction that writes the notes of what is before it. What nobody waits for is a
-// background task (agent/background), a row that says how far it has come. Facts that the agent was
-// told to keep are rows of their own. The system prompt changes only when a document, a skill, a
-// pinned fact or the notes do; what bears on one message stands with it, in the transcript.
+// The transcript is never cut. The prompt holds the messages after the session's start. The
+// transaction that writes notes of the messages before it also moves the start. Work that nobody
+// waits for is a background task (agent/background): a row with its progress. Facts that the agent
+// was told to remember are rows of their own. The system prompt changes only when a document, a
+// skill, a pinned fact or the notes change. What concerns a single message is stored with that
+// message in the transcript.
 //
 // # Goroutines
 //
-// What lives long is a Run(ctx) error. They run in one group; the end of any of them is the end
-// of the process, but for the channels, which a supervisor starts again. At the end the order
-// is that of a message: what channels and hooks take in, scheduler, dispatcher, tools, router, the
-// connections of the channels, store.
+// Each long-lived component has a method Run(ctx) error. They run in one group, and when one of
+// them ends, the process ends. Only channels are restarted, by a supervisor. The process stops in
+// the order of a message: first what channels and hooks receive, then scheduler, dispatcher, tools,
+// router, the connections of the channels, and the store.
 //
-// A disk that is full, or somebody who locks the database, ends nothing: the write waits, and all
-// behind it with it, platforms included, until there is room (store).
+// A full disk or a locked database ends nothing: writes wait, and everything behind them, including
+// the platforms, until the problem is solved (store).
 //
 // # Operations
 //
-// cmd/gateway/internal/ops serves health, metrics and profiles; telemetry counts what
-// the agent tells its Observer. What is over and old goes piece by piece (retention); backup
-// copies the database first and then the files that it knows of; doctor says what is wrong with a
-// home, and importer takes over those of other agents.
+// cmd/gateway/internal/ops serves health, metrics and profiles, and telemetry counts what the agent
+// reports to its Observer. Old rows and files are deleted in small steps (retention). backup copies
+// the database first and then its files. doctor reports problems of a home, and importer imports
+// the homes of other agents.
 //
-// A session has a worker while it has work, and so has each conversation that something is to
-// be sent to. Reactions and receipts of an account are made by one more, which nothing waits for. A
-// bounded number of model calls run at once, for four times as many sessions as there are slots for
-// them; the others wait to be admitted. Each command runs on a goroutine of its own, and what comes
-// after it in its conversation waits for it.
+// A session has a worker while it has work, and so has each conversation with messages to send.
+// Another worker per account makes reactions and receipts, for which nothing waits. The number of
+// concurrent model calls is bounded. Four times as many sessions may work; the others wait to be
+// admitted. Each command runs on its own goroutine, and later messages of its conversation wait for
+// it.
 //
 // # Configuration
 //
 // One Config is read at the start (cmd/gateway/internal/config). When its file changes
-// (cmd/gateway/internal/watch), and on SIGHUP, a reloader merges what is live of the new one into
-// the one that holds, and hands that to apply. A turn keeps the settings that it began with.
+// (cmd/gateway/internal/watch), and on SIGHUP, a reloader merges the live settings of the new
+// Config into the current one and applies the result. A turn keeps the settings with which it
+// began.
 //
 // # Packages
 //
