@@ -205,6 +205,9 @@ func (p *docPage) settle() {
 		[]byte("---\nname: tea\ndescription: Brew tea.\n---\nBlack tea steeps for 4 minutes.\n"))
 	writeFile(p.t, filepath.Join(p.home, ".nanobot/workspace/memory/MEMORY.md"),
 		[]byte("Has a dog called Bello.\n"))
+	writeFile(p.t, filepath.Join(p.home, ".nanobot/workspace/skills/tea/SKILL.md"),
+		[]byte("---\nname: tea\ndescription: Brew tea.\n---\nBlack tea steeps for 4 minutes.\n"))
+	writeFile(p.t, filepath.Join(p.home, ".nanobot/workspace/notes/a.md"), []byte("A note.\n"))
 	writeFile(p.t, filepath.Join(p.home, ".nanobot/config.json"), []byte(`{"channels":
 		{"telegram":{"enabled":true,"token":"`+testToken+`","allowFrom":["42"]}}}`))
 	writeFile(p.t, filepath.Join(p.home, ".picoclaw/workspace/memory/MEMORY.md"),

@@ -33,7 +33,7 @@ var unrunnable = map[string]*regexp.Regexp{
 	"needs a download":         regexp.MustCompile(`ollama |sha256sums`),
 	"needs a phone":            regexp.MustCompile(`gateway pair whatsapp\n`),
 	"takes minutes":            regexp.MustCompile(`go (install|test|run) |\.ci/run`),
-	"needs another program":    regexp.MustCompile(`\bage |mcp serve|POST /hooks`),
+	"needs another program":    regexp.MustCompile(`\bage |mcp (serve|login)|POST /hooks`),
 }
 
 // settled are the pages for people whose gateway runs already: see [docPage.settle]. All others
