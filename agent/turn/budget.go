@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"gateway/agent/budget"
 	"gateway/agent/llm"
@@ -24,9 +25,10 @@ type bill struct {
 // costs counts and limits what a turn uses, and writes it with the turn's steps.
 type costs struct {
 	turn
-	used   llm.Usage // by this attempt
-	bill   bill      // the part that is not written yet
-	erased bool      // /forget has erased the session: nobody is charged
+	used   llm.Usage    // by this attempt
+	bill   bill         // the part that is not written yet
+	erased bool         // /forget has erased the session: nobody is charged
+	paid   atomic.Int64 // by tools since the last result, in millionths of a dollar
 }
 
 // MaxTasks is the maximum number of sub-agents of a session that work at once. Further tasks wait.
@@ -65,6 +67,33 @@ func (t *costs) reserve(ctx context.Context, req llm.Request) (*budget.Hold, err
 		return nil, fmt.Errorf("%w: the limit of the turn", budget.ErrSpent)
 	}
 	return ledger.Reserve(t.env.DB.Read(context.WithoutCancel(ctx)), t.spender(), amount)
+}
+
+// payer returns what counts the costs of a tool call. It runs beside the turn.
+func (t *costs) payer() func(ctx context.Context, what string, dollars float64) error {
+	who, limit, used := t.spender(), t.env.Calls.Ledger.TurnLimit(),
+		budget.Amount{Tokens: t.Tokens, Cost: t.Cost}
+	return func(ctx context.Context, what string, dollars float64) error {
+		now := used
+		now.Cost += float64(t.paid.Load())/millionths + dollars
+		if limit.Exceeded(now) {
+			return fmt.Errorf("%w: the limit of the turn", budget.ErrSpent)
+		}
+		err := t.env.Calls.Pay(ctx, who, budget.Entry{Model: what, Calls: 1, Cost: dollars})
+		if err == nil {
+			t.paid.Add(int64(dollars * millionths))
+		}
+		return err
+	}
+}
+
+const millionths = 1e6
+
+// settle adds what a tool has paid to the costs of the turn, which its next step writes.
+func (t *costs) settle() {
+	if paid := t.paid.Swap(0); paid > 0 {
+		t.Cost += float64(paid) / millionths
+	}
 }
 
 // spend records the usage of a call. The turn's next step writes it.

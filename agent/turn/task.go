@@ -18,7 +18,8 @@ import (
 
 // notForTasks are the tools that sub-agents and heartbeats don't have: they neither talk to anybody
 // nor have sub-agents.
-var notForTasks = map[string]bool{"spawn": true, "subagents": true, "message": true, "ask": true}
+var notForTasks = map[string]bool{"spawn": true, "subagents": true, "message": true, "ask": true,
+	"generate_image": true, "edit_image": true}
 
 // toolsFor returns the tools of a turn in which people with the given role take part.
 func (t *turn) toolsFor(role bus.Role) *tool.Registry {

@@ -318,6 +318,7 @@ var errToolTimeout = errors.New("the tool takes too long")
 
 // conclude writes the end of a call. It reports errSuspended if the turn is now suspended.
 func (t *round) conclude(ctx context.Context, c llm.ToolCall, d done) error {
+	t.settle()
 	switch {
 	case d.asks != nil:
 		return t.suspendFor(ctx, c, d.asks)

@@ -3,8 +3,8 @@
 // A [Server] checks each request as strictly as the strictest real API does,
 // records it, and answers as a function says: with text, tool calls, pauses, or one of the
 // faults that real providers show. It streams only. It also writes down recordings, as it is
-// told to, and speaks texts. It is used by tests and by load generators; the package owns no
-// tables.
+// told to, speaks texts and makes pictures. It is used by tests and by load generators; the
+// package owns no tables.
 package openaitest
 
 import (
@@ -82,6 +82,7 @@ type Server struct {
 	mu       sync.Mutex
 	audio    audio
 	speech   speech
+	painting painting
 	blind    *Fault // of requests with images
 	keep     int
 	count    int
@@ -183,6 +184,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.transcribe(w, r)
 	case "/audio/speech":
 		s.speak(w, r)
+	case "/images/generations":
+		s.paint(w, r, parseGeneration)
+	case "/images/edits":
+		s.paint(w, r, parseEdit)
+	case "/painted.png":
+		_, _ = w.Write(Painted()) // an error means that the client has gone
 	default:
 		refuse(w, http.StatusNotFound, "unknown_url", "Unknown request URL: "+r.URL.Path)
 	}

@@ -129,6 +129,13 @@ func newVoice(cfg *config.Config, log *slog.Logger) *speech.Voice {
 	}
 }
 
+// newPainter returns what makes pictures.
+func newPainter(cfg *config.Config, log *slog.Logger) *openai.Painter {
+	i := cfg.Media.Images
+	return openai.NewPainter(i.Model, &openai.Options{BaseURL: i.BaseURL, Key: i.Key.Reveal(),
+		Logger: log})
+}
+
 // chain returns the names of a model and its fallbacks, and theirs, each once.
 func chain(cfg *config.Config, first string) []string {
 	names := []string{first}

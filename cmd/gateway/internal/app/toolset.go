@@ -16,6 +16,7 @@ import (
 	"gateway/agent/tools/ask"
 	"gateway/agent/tools/clock"
 	"gateway/agent/tools/files"
+	"gateway/agent/tools/image"
 	"gateway/agent/tools/jobs"
 	"gateway/agent/tools/mcp"
 	"gateway/agent/tools/message"
@@ -83,6 +84,12 @@ func newToolset(cfg *config.Config, w workplace, log *slog.Logger) (*toolset, er
 	list = append(list, clock.New(time.Now, cfg.Gateway.Location), ask.New(),
 		message.New(message.Options{DB: w.db, Outbox: w.outbox, Now: time.Now,
 			Open: reach.Open, Put: w.media.Put}))
+	if cfg.Media.Images.Model != "" {
+		list = append(list, image.Tools(image.Options{Painter: newPainter(cfg, log),
+			Client: newPictureGuard(cfg).Client(pictureTime),
+			Price:  cfg.Media.Images.Price, Outbox: w.outbox, Now: time.Now, Open: reach.Open,
+			Put: w.media.Put})...)
+	}
 	list = append(list, jobs.New(jobs.Options{DB: w.db, Store: JobStore(cfg), Now: time.Now}))
 	list = append(list, spawn.Tools(spawn.Options{
 		DB: w.db, Inbox: w.inbox, Now: time.Now, Stop: w.stopTask})...)
@@ -92,6 +99,9 @@ func newToolset(cfg *config.Config, w workplace, log *slog.Logger) (*toolset, er
 	h.mcp = newMCP(h, w.secrets)
 	return h, nil
 }
+
+// pictureTime is how long a picture may take to be loaded.
+const pictureTime = time.Minute
 
 // openRoots opens the folders that the agent reaches besides its workspace.
 func (h *toolset) openRoots() error {

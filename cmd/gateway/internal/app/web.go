@@ -49,6 +49,14 @@ func newServerGuard(cfg *config.Config, s config.Server) *guard.Guard {
 	return guard.New(&o)
 }
 
+// newPictureGuard returns what loads pictures from where a provider has them. The operator has
+// named the host of the provider.
+func newPictureGuard(cfg *config.Config) *guard.Guard {
+	o := guardOptions(cfg)
+	allowHost(&o, cfg.Media.Images.BaseURL)
+	return guard.New(&o)
+}
+
 // allowHost lets the host of an address be reached at its port, where it stands by its address or
 // as localhost.
 func allowHost(o *guard.Options, address string) {

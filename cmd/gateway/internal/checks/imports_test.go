@@ -81,6 +81,7 @@ var imports = map[string]string{
 		"agent/suggest agent/tool",
 	"agent/tools/recall":             "store bus memory agent/tool",
 	"agent/tools/jobs":               "store bus agent/schedule agent/tool",
+	"agent/tools/image":              "store bus agent/guard agent/llm/openai agent/tool",
 	"agent/tools/message":            "store bus session agent/tool",
 	"agent/tools/spawn":              "store bus session agent/tool",
 	"agent/tools/web":                "agent/extract agent/extract/document agent/guard agent/tool",
@@ -129,7 +130,8 @@ var imports = map[string]string{
 		"agent/llm agent/llm/anthropic agent/llm/demo agent/llm/failover agent/llm/openai " +
 		"agent/policy agent/pool agent/question " +
 		"agent/schedule agent/speech agent/tool agent/tools/ask agent/tools/clock agent/tools/files " +
-		"agent/tools/jobs agent/tools/mcp agent/tools/message agent/tools/recall agent/tools/shell " +
+		"agent/tools/image agent/tools/jobs agent/tools/mcp agent/tools/message agent/tools/recall " +
+		"agent/tools/shell " +
 		"agent/tools/shell/sandbox agent/tools/spawn agent/tools/web agent/turn bus channels " +
 		"channels/discord " +
 		"channels/gate channels/markup channels/media channels/router channels/supervisor " +

@@ -152,6 +152,9 @@ var brokenTests = []struct {
 	{name: "speech", file: "[media.speech]\nmodel = 't'\nbase_url = 'x'\nanswers = 'often'\n",
 		want: "config.toml:3: media.speech.base_url: " + wantHTTP + "\n" +
 			`config.toml:4: media.speech.answers: want never, always or auto, not "often"`},
+	{name: "pictures", file: "[media.images]\nmodel = 'p'\nbase_url = 'x'\nprice = -1\n",
+		want: "config.toml:3: media.images.base_url: " + wantHTTP + "\n" +
+			"config.toml:4: media.images.price: want at least 0, not -1"},
 	{name: "nobody", file: "[channels.telegram]\ntoken = 'hunter2'\naccess = 'allow'\n",
 		want: "config.toml:1: channels.telegram.allow: " +
 			`nobody may speak; want ids here, or access = "pairing"`},

@@ -125,6 +125,7 @@ type Media struct {
 	Retention  time.Duration `koanf:"retention" min:"1h"`   // how long a file is kept
 
 	Speech Speech `koanf:"speech"`
+	Images Images `koanf:"images"`
 }
 
 // Transcription is how voice messages become text.
@@ -149,6 +150,14 @@ type Speech struct {
 	MaxText int    `koanf:"max_text" min:"1"` // characters that are spoken of an answer
 
 	PriceMillion float64 `koanf:"price_million" min:"0"` // dollars for a million characters
+}
+
+// Images is how the agent makes pictures.
+type Images struct {
+	Model   string  `koanf:"model"`         // the provider's name for it; "": it makes none
+	BaseURL string  `koanf:"base_url"`      // of an OpenAI-compatible API
+	Key     Secret  `koanf:"key"`           // empty while Model is
+	Price   float64 `koanf:"price" min:"0"` // of a picture, dollars
 }
 
 // A Model is a language model and how to reach it.

@@ -60,7 +60,7 @@ const Inherit = "inherit"
 // toolNames are the tools that the gateway has by itself.
 const toolNames = "exec exec_input exec_list read_file list_dir glob grep write_file edit_file " +
 	"apply_patch notebook_edit web_search web_fetch remember recall forget history_search time " +
-	"ask message schedule spawn subagents"
+	"ask message schedule spawn subagents generate_image edit_image"
 
 // ToolNames returns the names of the tools that the gateway has by itself.
 func ToolNames() []string { return strings.Fields(toolNames) }

@@ -122,7 +122,7 @@ func TestExplanationMeansTheSame(t *testing.T) {
 }
 
 // kindsOfSecrets is how many kinds of credentials everySecret has, as <1> and so on.
-const kindsOfSecrets = 14
+const kindsOfSecrets = 15
 
 // everySecret is a configuration with every kind of credential.
 const everySecret = `
@@ -132,6 +132,9 @@ key = "<1>"
 [media.speech]
 model = "tts-1"
 key = "<12>"
+[media.images]
+model = "gpt-image-1"
+key = "<15>"
 [web]
 search = "brave"
 search_key = "<2>"

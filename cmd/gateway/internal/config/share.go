@@ -28,6 +28,7 @@ func (c *Config) Share() []byte {
 	}
 	shared.Transcription.BaseURL = withoutUser(c.Transcription.BaseURL)
 	shared.Media.Speech.BaseURL = withoutUser(c.Media.Speech.BaseURL)
+	shared.Media.Images.BaseURL = withoutUser(c.Media.Images.BaseURL)
 	shared.Web.SearchURL = withoutUser(c.Web.SearchURL)
 	text, err := json.Marshal(shared)
 	if err != nil {

@@ -59,6 +59,11 @@ func (l *loader) finish(c *Config) {
 	} else {
 		s.Key = l.secret([]string{"media", "speech", "key"}, s.Key, g.Home)
 	}
+	if i := &c.Media.Images; i.Model == "" {
+		i.Key = Secret{}
+	} else {
+		i.Key = l.secret([]string{"media", "images", "key"}, i.Key, g.Home)
+	}
 	l.finishHands(c)
 	l.finishOps(c)
 	l.chooseModel(c)
@@ -195,6 +200,9 @@ func (l *loader) validate(c *Config) {
 	}
 	if s := c.Media.Speech; s.Model != "" && !isHTTP(s.BaseURL) {
 		l.problem([]string{"media", "speech", "base_url"}, wantHTTP)
+	}
+	if i := c.Media.Images; i.Model != "" && !isHTTP(i.BaseURL) {
+		l.problem([]string{"media", "images", "base_url"}, wantHTTP)
 	}
 	tokens := make(map[string]string) // account by token
 	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {

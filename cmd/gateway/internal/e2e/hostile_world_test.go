@@ -73,7 +73,10 @@ ports = [%q, %q]
 admin = "ask"
 [tools.edit_file]
 user = "deny"
-`, victimID, groupID, s.pages[strings.LastIndexByte(s.pages, ':')+1:], port))
+[media.images]
+model = "gpt-image-1"
+base_url = %q
+`, victimID, groupID, s.pages[strings.LastIndexByte(s.pages, ':')+1:], port, s.model.URL))
 	workspace := filepath.Join(s.home, "workspace")
 	if err := os.Mkdir(workspace, 0o700); err != nil {
 		t.Fatal(err)

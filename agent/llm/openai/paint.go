@@ -1,0 +1,173 @@
+package openai
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"path"
+	"strings"
+	"time"
+
+	"gateway/agent/llm/wire"
+)
+
+const (
+	paintIdle   = 4 * time.Minute // good pictures take some two minutes
+	maxPainting = 48 << 20        // of an answer, in bytes: the picture is in it as base64
+)
+
+// A Painter makes pictures through any API that has OpenAI's images/generations and images/edits.
+// It may be used concurrently.
+type Painter struct {
+	wire.Caller
+	client  uploader
+	baseURL string
+	key     string
+	log     *slog.Logger
+}
+
+// NewPainter returns a painter with the model that the provider calls so, such as gpt-image-1. Of
+// the options, Fields are not used. The provider may keep silent for 4 minutes by default.
+func NewPainter(model string, opts *Options) *Painter {
+	o := Options{}
+	if opts != nil {
+		o = *opts
+	}
+	return &Painter{
+		Caller:  wire.NewCaller(model, cmp.Or(o.IdleTimeout, paintIdle), o.secrets()...),
+		client:  uploader{cmp.Or(o.HTTP, wire.NewClient()), "application/json", maxPainting},
+		baseURL: strings.TrimSuffix(cmp.Or(o.BaseURL, DefaultBaseURL), "/"), key: o.Key,
+		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+	}
+}
+
+// A Painting is a picture, or the address of one.
+type Painting struct {
+	Data []byte
+	URL  string
+}
+
+// A Picture is one that is to be edited.
+type Picture struct {
+	Name, Type string
+	Data       []byte
+}
+
+// Generate returns a picture of what a prompt says. The size is in the provider's form, such as
+// 1024x1024, or "". The error is an [*llm.Error], or ctx's once that has ended.
+func (p *Painter) Generate(ctx context.Context, prompt, size string) (Painting, error) {
+	body, err := json.Marshal(struct {
+		Model  string `json:"model"`
+		Prompt string `json:"prompt"`
+		Size   string `json:"size,omitempty"`
+	}{p.Name, prompt, size})
+	if err != nil {
+		return Painting{}, err
+	}
+	return p.paint(ctx, "/images/generations", "application/json", body)
+}
+
+// Edit returns a picture made of others, as a prompt says; the rest is as in [Painter.Generate].
+func (p *Painter) Edit(
+	ctx context.Context, prompt, size string, pictures []Picture,
+) (Painting, error) {
+	var b bytes.Buffer
+	form := multipart.NewWriter(&b)
+	fields := [][2]string{{"model", p.Name}, {"prompt", prompt}}
+	if size != "" {
+		fields = append(fields, [2]string{"size", size})
+	}
+	var err error
+	for _, f := range fields {
+		err = cmp.Or(err, form.WriteField(f[0], f[1]))
+	}
+	field := "image"
+	if len(pictures) > 1 {
+		field = "image[]"
+	}
+	for _, picture := range pictures {
+		header := textproto.MIMEHeader{
+			"Content-Disposition": {multipart.FileContentDisposition(field, path.Base(picture.Name))},
+			"Content-Type":        {picture.Type},
+		}
+		part, failed := form.CreatePart(header)
+		if failed == nil {
+			_, failed = part.Write(picture.Data)
+		}
+		err = cmp.Or(err, failed)
+	}
+	if err = cmp.Or(err, form.Close()); err != nil {
+		return Painting{}, err
+	}
+	return p.paint(ctx, "/images/edits", form.FormDataContentType(), b.Bytes())
+}
+
+// paint posts a request and reads the picture in the answer.
+func (p *Painter) paint(
+	ctx context.Context, at, kind string, body []byte,
+) (painting Painting, err error) {
+	start := time.Now()
+	callCtx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watch := wire.NewWatchdog(p.Idle, cancel)
+	defer watch.Stop()
+	callCtx = context.WithValue(callCtx, uploadKey{}, watch)
+	req, err := http.NewRequestWithContext(callCtx, http.MethodPost, p.baseURL+at,
+		bytes.NewReader(body))
+	if err != nil {
+		return painting, p.Failed(ctx, callCtx, err)
+	}
+	req.Header.Set("Content-Type", kind)
+	if p.key != "" {
+		req.Header.Set("Authorization", "Bearer "+p.key)
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return painting, p.Failed(ctx, callCtx, err)
+	}
+	answer, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close() // it was only read
+	if err == nil {
+		painting, err = parsePainting(answer)
+	}
+	if err != nil {
+		return painting, p.Failed(ctx, callCtx, err)
+	}
+	p.log.DebugContext(ctx, "picture made", "model", p.Name, "took", time.Since(start))
+	return painting, nil
+}
+
+// errNoPainting reports an answer without a picture.
+var errNoPainting = errors.New("there is no picture in the answer")
+
+// parsePainting reads the answer of the API.
+func parsePainting(answer []byte) (painting Painting, err error) {
+	var a struct {
+		Data []struct {
+			B64 string `json:"b64_json"`
+			URL string `json:"url"`
+		} `json:"data"`
+	}
+	if json.Unmarshal(answer, &a) != nil || len(a.Data) == 0 {
+		return painting, errNoPainting
+	}
+	// Some providers have the form of an URL, data:image/png;base64,….
+	text := a.Data[0].B64
+	if strings.HasPrefix(text, "data:") {
+		_, text, _ = strings.Cut(text, ",")
+	}
+	painting.URL = a.Data[0].URL
+	if painting.Data, err = base64.StdEncoding.DecodeString(text); err != nil ||
+		len(painting.Data) == 0 && painting.URL == "" {
+		return painting, errNoPainting
+	}
+	return painting, nil
+}

@@ -1,0 +1,85 @@
+package openai
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"gateway/agent/llm"
+	"gateway/agent/llm/openai/openaitest"
+)
+
+func TestPaint(t *testing.T) {
+	t.Parallel()
+	srv := openaitest.Start(nil)
+	defer srv.Close()
+	p := NewPainter("gpt-image-1", &Options{BaseURL: srv.URL, Key: "sk-secret"})
+	picture := openaitest.Painted()
+	got, err := p.Generate(t.Context(), `a "rose"`, "")
+	if err != nil || !slices.Equal(got.Data, picture) {
+		t.Fatalf("%d bytes, %v", len(got.Data), err)
+	}
+	for n := 1; n <= 3; n++ {
+		pictures := make([]Picture, n)
+		for i := range pictures {
+			pictures[i] = Picture{Name: "x/a\"b.png", Type: "image/png", Data: picture}
+		}
+		if _, err := p.Edit(t.Context(), "blue", "1024x1024", pictures); err != nil {
+			t.Errorf("%d pictures: %v", n, err)
+		}
+	}
+	srv.AnswerDrawings("https://example.org/a.png")
+	got, err = p.Generate(t.Context(), "a rose", "auto")
+	if err != nil || got.URL != "https://example.org/a.png" || len(got.Data) > 0 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	all := srv.Drawings()
+	if all[0].Prompt != `a "rose"` || all[0].Header.Get("Authorization") != "Bearer sk-secret" ||
+		len(all[3].Edits) != 3 || all[3].Size != "1024x1024" {
+		t.Errorf("sent %+v", all)
+	}
+}
+
+func TestPaintFailures(t *testing.T) {
+	t.Parallel()
+	srv := openaitest.Start(nil)
+	defer srv.Close()
+	p := NewPainter("gpt-image-1", &Options{BaseURL: srv.URL, Key: "sk-secret"})
+	for name, tt := range map[string]struct {
+		fault openaitest.Fault
+		want  llm.Kind
+	}{
+		"key": {openaitest.Fault{Status: 401,
+			Body: `{"error":{"message":"Incorrect API key provided: sk-secret"}}`}, llm.Unauthorized},
+		"limit":      {openaitest.Fault{Status: 429}, llm.RateLimited},
+		"page":       {openaitest.HTML502(), llm.Unavailable},
+		"no JSON":    {openaitest.Fault{Status: 200, Body: "{"}, llm.Unavailable},
+		"no picture": {openaitest.Fault{Status: 200, Body: `{"data":[{}]}`}, llm.Unavailable},
+		"no base64": {openaitest.Fault{Status: 200, Body: `{"data":[{"b64_json":"%"}]}`},
+			llm.Unavailable},
+	} {
+		srv.InjectDrawing(1, tt.fault)
+		_, err := p.Generate(t.Context(), "a rose", "")
+		var e *llm.Error
+		if !errors.As(err, &e) || e.Kind != tt.want || strings.Contains(err.Error(), "secret") ||
+			strings.Contains(err.Error(), srv.URL) {
+			t.Errorf("%s: got %v, want %v", name, err, tt.want)
+		}
+	}
+	srv.InjectDrawing(1, openaitest.Fault{Status: 200, Body: `{"data":[{"b64_json":"data:image/png;` +
+		`base64,` + base64.StdEncoding.EncodeToString([]byte("x")) + `"}]}`})
+	if got, err := p.Generate(t.Context(), "a rose", ""); err != nil || string(got.Data) != "x" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if _, err := p.Generate(t.Context(), "a rose", "7x7"); err == nil {
+		t.Error("a size that there is not was taken")
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Generate(canceled, "a rose", ""); err != context.Canceled {
+		t.Errorf("got %v", err)
+	}
+}

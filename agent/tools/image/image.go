@@ -1,0 +1,218 @@
+// Package image has the tools "generate_image" and "edit_image", which make pictures by a model and
+// send them to the conversation.
+//
+// A call is paid for before it is made. The picture is stored among the files of the conversation
+// and sent in the transaction that writes the call's result. A call that the end of the process has
+// interrupted is not made again: it has cost something, so the model is told that its outcome is
+// unknown. The package owns no tables.
+package image
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"gateway/agent/guard"
+	"gateway/agent/llm/openai"
+	"gateway/agent/tool"
+	"gateway/bus"
+	"gateway/store"
+)
+
+// Options are what the tools work with. All are required.
+type Options struct {
+	Painter *openai.Painter
+	Client  *http.Client // for pictures of which the provider returns the address
+	Price   float64      // of a picture, dollars
+	Outbox  *bus.Outbox
+	Now     func() time.Time
+
+	// Open opens a file that the model names.
+	Open func(c tool.Call, name string) (*os.File, error)
+	// Put stores a file for a conversation.
+	Put func(to bus.Address, name string, r io.Reader) (bus.Attachment, error)
+}
+
+// Bounds of a call.
+const (
+	maxPrompt   = 8000 // characters
+	maxCaption  = 1000 // likewise
+	maxPictures = 4    // to be edited
+	maxBytes    = 20 << 20
+	toolTime    = 5 * time.Minute
+)
+
+type generateArgs struct {
+	Prompt  string `json:"prompt" jsonschema:"what the picture shows, and its style"`
+	Size    string `json:"size,omitempty" jsonschema:"such as 1024x1024"`
+	Caption string `json:"caption,omitempty"`
+}
+
+type editArgs struct {
+	Prompt  string   `json:"prompt" jsonschema:"what to change, or how to combine the images"`
+	Images  []string `json:"images" jsonschema:"files, such as media/x.png; 1 to 4"`
+	Size    string   `json:"size,omitempty" jsonschema:"such as 1024x1024"`
+	Caption string   `json:"caption,omitempty"`
+}
+
+type painter struct{ Options }
+
+// Tools returns the tools.
+func Tools(o Options) []tool.Tool {
+	p := painter{o}
+	generate := tool.New("generate_image", "Makes a picture and sends it to the conversation. "+
+		"It costs money: call it once for each picture that somebody wants.", tool.Once, p.generate)
+	generate.Rare = `makes and sends a picture, {"prompt":"…"}`
+	edit := tool.New("edit_image", "Makes a new picture out of images of the conversation and sends "+
+		"it. It costs money: call it once for each picture that somebody wants.", tool.Once, p.edit)
+	edit.Rare = `changes or combines images and sends the result, ` +
+		`{"prompt":"…","images":["media/…"]}`
+	edit.Operands = p.operands
+	tools := []tool.Tool{generate, edit}
+	for i := range tools {
+		tools[i].Least, tools[i].Timeout = bus.User, toolTime
+	}
+	return tools
+}
+
+func (p painter) generate(
+	ctx context.Context, c tool.Call, a generateArgs,
+) (tool.Result, error) {
+	return p.paint(ctx, c, a, func() (openai.Painting, error) {
+		return p.Painter.Generate(ctx, a.Prompt, a.Size)
+	})
+}
+
+func (p painter) edit(ctx context.Context, c tool.Call, a editArgs) (tool.Result, error) {
+	if len(a.Images) == 0 || len(a.Images) > maxPictures {
+		return tool.Result{}, fmt.Errorf("%d images are given; want 1 to %d", len(a.Images),
+			maxPictures)
+	}
+	var pictures []openai.Picture
+	for _, name := range a.Images {
+		data, err := p.read(c, name)
+		if err != nil {
+			return tool.Result{}, err
+		}
+		pictures = append(pictures, openai.Picture{Name: path.Base(name), Type: typeOf(data),
+			Data: data})
+	}
+	return p.paint(ctx, c, generateArgs{a.Prompt, a.Size, a.Caption},
+		func() (openai.Painting, error) {
+			return p.Painter.Edit(ctx, a.Prompt, a.Size, pictures)
+		})
+}
+
+// operands returns the files that a call edits.
+func (p painter) operands(c tool.Call) (list []tool.Operand) {
+	var a editArgs
+	if json.Unmarshal(c.Args, &a) != nil || len(a.Images) > maxPictures {
+		return nil // the call will say so
+	}
+	for _, name := range a.Images {
+		f, err := p.Open(c, name)
+		if err != nil {
+			continue // likewise
+		}
+		o, err := tool.ReadOperand(name, f, maxBytes)
+		if err != nil {
+			o = tool.Operand{Name: name}
+		}
+		_ = f.Close() // nothing was written
+		list = append(list, o)
+	}
+	return list
+}
+
+// read returns the image in a file that the model names.
+func (p painter) read(c tool.Call, name string) ([]byte, error) {
+	f, err := p.Open(c, name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) > maxBytes:
+		return nil, fmt.Errorf("%q has more than %d bytes", name, maxBytes)
+	case typeOf(data) == "":
+		return nil, fmt.Errorf("%q is not an image that can be edited: want PNG, JPEG or WebP", name)
+	}
+	return data, nil
+}
+
+// typeOf returns the type of an image that people and models can see, or "".
+func typeOf(data []byte) string {
+	switch t := http.DetectContentType(data); t {
+	case "image/png", "image/jpeg", "image/webp":
+		return t
+	}
+	return ""
+}
+
+// paint pays for a picture, has it made, and sends it.
+func (p painter) paint(
+	ctx context.Context, c tool.Call, a generateArgs, run func() (openai.Painting, error),
+) (tool.Result, error) {
+	switch {
+	case strings.TrimSpace(a.Prompt) == "":
+		return tool.Result{}, errors.New("the prompt is empty")
+	case utf8.RuneCountInString(a.Prompt) > maxPrompt:
+		return tool.Result{}, fmt.Errorf("the prompt is longer than %d characters", maxPrompt)
+	case utf8.RuneCountInString(a.Caption) > maxCaption:
+		return tool.Result{}, fmt.Errorf("the caption is longer than %d characters", maxCaption)
+	}
+	if err := c.Pay(ctx, "pictures", p.Price); err != nil {
+		return tool.Result{}, err
+	}
+	painting, err := run()
+	if err == nil && len(painting.Data) == 0 {
+		painting.Data, err = p.fetch(ctx, painting.URL)
+	}
+	if err != nil {
+		return tool.Result{}, fmt.Errorf("no picture was made: %w", err)
+	}
+	kind, isImage := strings.CutPrefix(typeOf(painting.Data), "image/")
+	if !isImage || len(painting.Data) > maxBytes {
+		return tool.Result{}, errors.New("what was made is no PNG, JPEG or WebP image, or too large")
+	}
+	file, err := p.Put(c.Address, "picture."+kind, bytes.NewReader(painting.Data))
+	if err != nil {
+		return tool.Result{}, err
+	}
+	out := bus.OutboundMessage{To: c.Address, Text: strings.TrimSpace(a.Caption),
+		Attachments: []bus.Attachment{file}}
+	return tool.Result{Commit: func(tx *store.Tx) (string, error) {
+		return fmt.Sprintf("The picture is media/%s and on its way to the user.", path.Base(file.Path)),
+			p.Outbox.Put(tx, out, p.Now())
+	}}, nil
+}
+
+// fetch loads a picture from the address that the provider has returned.
+func (p painter) fetch(ctx context.Context, address string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, errors.New("the provider's address of the picture is none")
+	}
+	resp, err := p.Client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	data, err := guard.ReadBody(resp, maxBytes)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("the provider's address of the picture answers with status %d",
+			resp.StatusCode)
+	}
+	return data, err
+}
