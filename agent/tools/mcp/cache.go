@@ -27,7 +27,9 @@ type dialect struct {
 type kept struct {
 	Hash    string  `json:"hash"` // of the configuration that it was learned with
 	dialect         // which was understood
-	Catalog catalog `json:"catalog"`
+	Catalog catalog `json:"catalog"` // that was agreed to
+
+	Held *catalog `json:"held,omitempty"` // what the server has, if somebody must agree to it
 }
 
 // hash stands for the parts of a configuration on which a server's tools depend, without secrets.

@@ -126,10 +126,7 @@ func TestHTTP(t *testing.T) {
 			if _, err := box.call(t, "mcp_s_more"); err != nil {
 				t.Fatal(err)
 			}
-			await(t, "the new tool", func() bool {
-				_, err := box.reg.Lookup("mcp_s_added")
-				return err == nil
-			})
+			agreeToNew(t, c, box)
 			e.restart(t, k)
 			if got, err := box.call(t, "mcp_s_echo", "text", "y"); err != nil || got.Text != "y" {
 				t.Errorf("echo after a restart of the server = %q, %v", got.Text, err)

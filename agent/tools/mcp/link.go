@@ -250,12 +250,7 @@ func (s *server) learn(ctx context.Context, l *link) error {
 	if err != nil {
 		return fmt.Errorf("it does not list what it has: %w", err)
 	}
-	s.bring(ctx, c)
-	k := kept{Catalog: c}
-	s.update(func() { k.dialect = s.dialect })
-	if err := s.keep(k); err != nil {
-		s.opts.Logger.WarnContext(ctx, "mcp cache not written", "server", s.Name, "err", err)
-	}
+	holder{s}.adopt(ctx, c)
 	return nil
 }
 

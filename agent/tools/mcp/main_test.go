@@ -176,3 +176,18 @@ func wantError(t *testing.T, err error, parts ...string) {
 func text(t string) *sdk.CallToolResult {
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: t}}}
 }
+
+// agreeToNew waits for the tool that has come, and lets the agent have it.
+func agreeToNew(t *testing.T, c *Client, box *toolbox) {
+	t.Helper()
+	await(t, "the new tool", func() bool { return len(c.States()[0].Held) > 0 })
+	if _, err := box.reg.Lookup("mcp_s_added"); err == nil {
+		t.Error("the agent has a tool that nobody has agreed to")
+	}
+	if err := c.Agree(t.Context(), "s", c.States()[0].Code); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := box.reg.Lookup("mcp_s_added"); err != nil {
+		t.Error(err)
+	}
+}

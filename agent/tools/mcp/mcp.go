@@ -75,6 +75,9 @@ type Options struct {
 	// once and processes start only when they are used. "" keeps nothing.
 	Cache string
 
+	// Report is called when a server's tools have changed and wait for somebody's agreement.
+	Report func(ctx context.Context, s State) error
+
 	// Changed is called after each change of what [Client.Secrets] returns. Nil is nobody.
 	Changed func()
 
@@ -99,6 +102,11 @@ type State struct {
 	Refused []string  // tools that are left out and why, in plain words
 	Error   string    // why the last attempt or connection ended, or ""; without secrets
 	Since   time.Time // of the state
+
+	// Held are changes of the tools that the agent does not see until somebody agrees to them, in
+	// plain words with what the server says; Code stands for all of them.
+	Held []string
+	Code string
 }
 
 // A Client connects servers and the agent.
@@ -202,6 +210,16 @@ func (c *Client) Logout(name string) error {
 		return err
 	}
 	return s.login.forget()
+}
+
+// Agree lets the agent have the tools of a server as they are now, if the code is that of its
+// state.
+func (c *Client) Agree(ctx context.Context, name, code string) error {
+	s, err := c.server(name)
+	if err != nil {
+		return err
+	}
+	return holder{s}.agree(ctx, code)
 }
 
 // Secrets returns the tokens of all logins. They must never be sent.

@@ -51,7 +51,7 @@ type server struct {
 	tries   int           // attempts that have ended
 	busy    int           // calls that use the link, or wait for it
 	used    time.Time
-	catalog *catalog // that the tools were made of
+	known   known
 	dialect dialect
 	ended   bool // run has returned
 }
@@ -116,7 +116,10 @@ func (s *server) restore(ctx context.Context) bool {
 		return false
 	}
 	s.update(func() { s.dialect = k.dialect })
-	s.bring(ctx, k.Catalog)
+	s.known.mu.Lock()
+	s.known.agreed, s.known.held = &k.Catalog, k.Held
+	holder{s}.offer(ctx)
+	s.known.mu.Unlock()
 	return s.show().Tools > 0
 }
 
@@ -124,7 +127,7 @@ func (s *server) restore(ctx context.Context) bool {
 func (s *server) bring(ctx context.Context, c catalog) {
 	c = c.sorted()
 	s.mu.Lock()
-	known := same(s.catalog, &c)
+	known := same(s.known.shown, &c)
 	s.mu.Unlock()
 	if known {
 		return
@@ -139,7 +142,7 @@ func (s *server) bring(ctx context.Context, c catalog) {
 		s.opts.Logger.WarnContext(ctx, "mcp tool refused", "server", s.Name, "reason", why)
 	}
 	s.update(func() {
-		s.catalog = &c
+		s.known.shown = &c
 		s.state.Tools, s.state.Refused = len(tools), refused
 	})
 }
@@ -286,6 +289,7 @@ func (s *server) show() State {
 	defer s.mu.Unlock()
 	state := s.state
 	state.Refused = append([]string(nil), state.Refused...)
+	state.Held = append([]string(nil), state.Held...)
 	return state
 }
 

@@ -295,10 +295,7 @@ func TestListChanged(t *testing.T) {
 			if _, err := box.call(t, "mcp_s_more"); err != nil {
 				t.Fatal(err)
 			}
-			await(t, "the new tool", func() bool {
-				_, err := box.reg.Lookup("mcp_s_added")
-				return err == nil
-			})
+			agreeToNew(t, c, box)
 			if got, err := box.call(t, "mcp_s_added"); err != nil || got.Text != "it is there" {
 				t.Errorf("added = %q, %v", got.Text, err)
 			}

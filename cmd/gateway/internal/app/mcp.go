@@ -15,11 +15,13 @@ import (
 	"gateway/agent/tools/mcp"
 	"gateway/agent/tools/shell/sandbox"
 	"gateway/bus"
+	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/store"
 )
 
 // newMCP returns the client of the configured servers.
-func newMCP(h *toolset, changed func()) *mcp.Client {
+func newMCP(h *toolset, w workplace) *mcp.Client {
 	var servers []mcp.Server
 	for _, name := range sortedKeys(h.cfg.MCP) {
 		s := h.cfg.MCP[name]
@@ -39,7 +41,7 @@ func newMCP(h *toolset, changed func()) *mcp.Client {
 	}
 	return mcp.New(servers, &mcp.Options{
 		Set: h.tools.Set, Command: h.serverCommand,
-		Cache: MCPFolder(h.cfg), Changed: changed, Logger: h.log,
+		Cache: MCPFolder(h.cfg), Changed: w.secrets, Report: reportTools(w), Logger: h.log,
 	})
 }
 
@@ -120,12 +122,18 @@ func mcpCommand(client *mcp.Client) command.Command {
 				text, err = beginLogin(ctx, client, rest)
 			case "code":
 				text, err = finishLogin(ctx, client, rest)
+			case "agree":
+				name, code, _ := strings.Cut(rest, " ")
+				if err = client.Agree(ctx, name, strings.TrimSpace(code)); err == nil {
+					text = "I use the tools of `" + name + "` as they are now."
+				}
 			case "logout":
 				if err = client.Logout(rest); err == nil {
 					text = "I have deleted the tokens for `" + rest + "`."
 				}
 			default:
-				text = "Send `/mcp`, `/mcp login NAME`, `/mcp code ADDRESS` or `/mcp logout NAME`."
+				text = "Send `/mcp`, `/mcp login NAME`, `/mcp code ADDRESS`, " +
+					"`/mcp logout NAME` or `/mcp agree NAME CODE`."
 			}
 			if err != nil {
 				text = "That did not work: " + err.Error() + "."
@@ -146,8 +154,33 @@ func listServers(states []mcp.State) string {
 			b.WriteString(". " + s.Error)
 		}
 		b.WriteString("\n")
+		if len(s.Held) > 0 {
+			b.WriteString("\n" + heldChanges(s) + "\n\n")
+		}
 	}
 	return b.String()
+}
+
+// heldChanges says what of a server waits for an admin.
+func heldChanges(s mcp.State) string {
+	return fmt.Sprintf("The MCP server %s has changed its tools. I use them as they were, and none "+
+		"that is new, until an admin sends `/mcp agree %s %s`. What stands in quotation marks is the "+
+		"server's, not mine:\n\n- %s", s.Name, s.Name, s.Code, strings.Join(s.Held, "\n- "))
+}
+
+// reportTools tells the owners that a server's tools have changed.
+func reportTools(w workplace) func(context.Context, mcp.State) error {
+	return func(ctx context.Context, s mcp.State) error {
+		return w.db.Tx(ctx, func(tx *store.Tx) error {
+			owners, err := gate.People{}.OwnerChats(tx)
+			for i := 0; i < len(owners) && err == nil; i++ {
+				err = w.outbox.Put(tx, bus.OutboundMessage{To: owners[i], Text: heldChanges(s),
+					Buttons: []bus.Button{{Label: "Agree", Text: "/mcp agree " + s.Name + " " + s.Code}},
+				}, time.Now())
+			}
+			return err
+		})
+	}
 }
 
 // beginLogin returns what a person has to do to log in to a server.

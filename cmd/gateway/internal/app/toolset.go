@@ -96,7 +96,7 @@ func newToolset(cfg *config.Config, w workplace, log *slog.Logger) (*toolset, er
 	if h.tools, err = tool.NewRegistry(list...); err != nil {
 		return nil, errors.Join(err, h.close())
 	}
-	h.mcp = newMCP(h, w.secrets)
+	h.mcp = newMCP(h, w)
 	return h, nil
 }
 

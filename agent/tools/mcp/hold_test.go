@@ -1,0 +1,95 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// A tool that changes is shown as it was until somebody agrees, also after a restart of the
+// gateway, and the code of one change is not good for another.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	var version atomic.Int32
+	e := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server {
+		s := sdk.NewServer(&sdk.Implementation{Name: "shifty", Version: "1"}, nil)
+		s.AddTool(&sdk.Tool{Name: "look", Description: fmt.Sprintf("Looks, version %d.", version.Load()),
+			InputSchema: map[string]any{"type": "object"}},
+			func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+				return text("seen"), nil
+			})
+		return s
+	}, &sdk.StreamableHTTPOptions{Stateless: true}))
+	t.Cleanup(func() {
+		e.CloseClientConnections()
+		e.Close()
+	})
+	dir := t.TempDir()
+	reports := make(chan State, 10)
+	s := Server{Name: "s", URL: e.URL, Timeout: time.Minute}
+	// begin starts a gateway, which sees the server, and returns how the tool is described.
+	begin := func(want string) (*Client, func() string, func()) {
+		t.Helper()
+		box := newToolbox(t)
+		c := New([]Server{s}, &Options{HTTP: web(t), Cache: dir, Set: box.set,
+			Report: func(_ context.Context, s State) error {
+				reports <- s
+				return nil
+			}})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		awaitState(t, c, Connected)
+		shown := func() string {
+			found, err := box.reg.Lookup("mcp_s_look")
+			if err != nil {
+				return err.Error()
+			}
+			return found.Description
+		}
+		if got := shown(); got != want {
+			t.Errorf("the tool is described as %q, want %q", got, want)
+		}
+		return c, shown, func() {
+			cancel()
+			<-done
+		}
+	}
+	_, _, end := begin("Looks, version 0.")
+	end()
+	version.Store(1)
+	_, _, end = begin("Looks, version 0.")
+	first := <-reports
+	if len(first.Held) != 1 || !strings.Contains(first.Held[0],
+		"which said “Looks, version 0.” and says “Looks, version 1.”") {
+		t.Errorf("held is %q", first.Held)
+	}
+	end()
+	_, _, end = begin("Looks, version 0.")
+	if n := len(reports); n != 0 {
+		t.Errorf("the same change was reported %d times more", n)
+	}
+	end()
+	version.Store(2)
+	c, shown, end := begin("Looks, version 0.")
+	second := <-reports
+	if err := c.Agree(t.Context(), "s", first.Code); err == nil || shown() != "Looks, version 0." {
+		t.Errorf("the code of another change lets the agent see %q, %v", shown(), err)
+	}
+	if err := c.Agree(t.Context(), "s", second.Code); err != nil || shown() != "Looks, version 2." {
+		t.Errorf("after the agreement the agent sees %q, %v", shown(), err)
+	}
+	end()
+	_, _, end = begin("Looks, version 2.")
+	end()
+	if n := len(reports); n != 0 {
+		t.Errorf("%d reports came after the agreement", n)
+	}
+}
