@@ -137,7 +137,11 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 		if err := r.touch(tx); err != nil {
 			return err
 		}
-		return t.claim(tx, &begun, batch)
+		if err := t.claim(tx, &begun, batch); err != nil {
+			return err
+		}
+		t.news, err = t.env.Transcripts.readNews(tx, t.env.sessions, t.Session)
+		return err
 	})
 	if err != nil {
 		return err

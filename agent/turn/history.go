@@ -19,6 +19,7 @@ type conversation struct {
 	history    []llm.Message
 	older      int  // how many of them belong to earlier turns
 	truncated  bool // history lacks older messages
+	news       news // of the transcript, as of the transaction that began the turn
 	prompt     int  // tokens of the newest prompt and its answer, as reported by the model
 	provenance atomic.Pointer[provenance]
 }
@@ -69,7 +70,8 @@ func (t *conversation) loadParts(ctx context.Context) (system *prompt.System, er
 	if t.First { // the transcript has only what begin wrote
 		return t.systemParts(read, session.Summary{})
 	}
-	h, err := t.env.Transcripts.read(read, t.env.sessions, t.Session, t.readLimit())
+	h, err := t.env.Transcripts.read(read, t.env.sessions, t.Session, t.readLimit(), t.news)
+	t.news = news{}
 	if err != nil {
 		return nil, err
 	}

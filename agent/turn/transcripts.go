@@ -13,7 +13,7 @@ import (
 const maxMemory = 16 << 20
 
 // Transcripts caches recently read transcripts, so that a turn reads only new messages from the
-// database. Each use checks the cache against the database. The zero value is ready for use.
+// database. Each turn checks the cache against the database. The zero value is ready for use.
 type Transcripts struct {
 	mu    sync.Mutex
 	known map[session.Key]*list.Element // of *history
@@ -28,29 +28,51 @@ type history struct {
 	size    int
 }
 
-// read returns the transcript that the prompt of a session holds, up to limit bytes.
+// news are the messages of a transcript after the newest one in the cache.
+type news struct {
+	after int64               // id of the message in the cache; 0 if nothing was read
+	read  *session.Transcript // for one call of Transcripts.read
+}
+
+// readNews reads in a transaction what [Transcripts.read] needs after it. The writing connection
+// has the pages in memory and takes no lock for it.
+func (h *Transcripts) readNews(
+	tx *store.Tx, s session.Store, key session.Key,
+) (n news, err error) {
+	if entries, _ := h.recall(key); len(entries) > 0 {
+		n.after = entries[len(entries)-1].ID
+		n.read, err = s.TranscriptAfter(tx, key, n.after)
+	}
+	return n, err
+}
+
+// read returns the transcript that the prompt of a session holds, up to limit bytes. It reads the
+// database unless n has all that is new.
 func (h *Transcripts) read(
-	q store.Queryer, s session.Store, key session.Key, limit int,
+	q store.Queryer, s session.Store, key session.Key, limit int, n news,
 ) (*session.Transcript, error) {
 	entries, created := h.recall(key)
 	if len(entries) == 0 {
 		return h.readAnew(q, s, key, limit)
 	}
-	t, err := s.TranscriptAfter(q, key, entries[len(entries)-1].ID)
-	if err != nil {
-		return nil, err
+	t := n.read
+	if last := entries[len(entries)-1].ID; t == nil || n.after != last {
+		var err error
+		if t, err = s.TranscriptAfter(q, key, last); err != nil {
+			return nil, err
+		}
 	}
 	if t.Created != created { // the session was erased
 		h.Drop(key)
 		return h.readAnew(q, s, key, limit)
 	}
 	t.Entries = append(entries, t.Entries...)
-	n := 0
-	for n < len(t.Entries) && t.Entries[n].ID <= t.Start {
-		n++
+	old := 0
+	for old < len(t.Entries) && t.Entries[old].ID <= t.Start {
+		old++
 	}
-	if n > 0 { // clone, so that the memory of the others is freed
-		t.Entries = slices.Clone(t.Entries[n:])
+	if old > 0 { // clone, so that the memory of the others is freed
+		t.Entries = slices.Clone(t.Entries[old:])
 	}
 	h.remember(key, created, t.Entries)
 	newest := len(t.Entries) - 1 // always returned, whatever its size

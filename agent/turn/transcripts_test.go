@@ -82,7 +82,14 @@ func TestMemoryEqualsFreshRead(t *testing.T) {
 				if r.IntN(3) > 0 {
 					continue // a turn reads not after each step
 				}
-				compareRead(t, &memory, w.read(), "a", limit)
+				var n news
+				if r.IntN(2) > 0 {
+					w.tx(func(tx *store.Tx) (err error) {
+						n, err = memory.readNews(tx, session.Store{}, session.KeyOf(at("a")))
+						return err
+					})
+				}
+				compareRead(t, &memory, w.read(), "a", limit, n)
 				if t.Failed() {
 					t.Fatalf("after %d steps, with a limit of %d", step, limit)
 				}
@@ -91,10 +98,12 @@ func TestMemoryEqualsFreshRead(t *testing.T) {
 	}
 }
 
-func compareRead(t *testing.T, h *Transcripts, q store.Queryer, chat string, limit int) {
+func compareRead(
+	t *testing.T, h *Transcripts, q store.Queryer, chat string, limit int, n news,
+) {
 	t.Helper()
 	key := session.KeyOf(at(chat))
-	got, err := h.read(q, session.Store{}, key, limit)
+	got, err := h.read(q, session.Store{}, key, limit, n)
 	if err != nil {
 		t.Fatal(err)
 	}
