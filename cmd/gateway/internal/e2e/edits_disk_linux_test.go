@@ -34,7 +34,7 @@ func TestFullDisk(t *testing.T) {
 	p.ready()
 	s.makeNotes()
 	s.turn("are you there?")
-	if p.logged("history not written to its file") == 0 {
+	if p.logged("history could not be written to its file") == 0 {
 		t.Errorf("no warning was logged\n%s", p.newest())
 	}
 	s.set(func() {
@@ -110,7 +110,7 @@ func TestFolderForHistory(t *testing.T) {
 	p.ready()
 	s.makeNotes()
 	s.turn("are you there?")
-	if p.logged("history not written to its file") == 0 {
+	if p.logged("history could not be written to its file") == 0 {
 		t.Errorf("no warning was logged\n%s", p.newest())
 	}
 	p.kill()
