@@ -98,10 +98,8 @@ func (v *display) applyUpdate(update *bus.Progress) {
 	p.replyTo, p.ended, p.stopped = update.ReplyTo, update.Ended, update.Void
 	if !update.Ended {
 		secrets := v.r.secrets.Load()
-		p.text, p.status, p.since = secrets.safePrefix(update.Text), update.Status, update.Since
-		if secrets.foundIn(p.status) {
-			p.status = ""
-		}
+		p.text, p.status = secrets.safePrefix(update.Text), secrets.safeStatus(update.Status)
+		p.since = update.Since
 	}
 }
 

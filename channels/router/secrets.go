@@ -58,6 +58,21 @@ func (s Secrets) safePrefix(text string) string {
 	return text[:end]
 }
 
+// safeStatus returns a status line as it may be shown: nothing if a secret is in it, and of a long
+// call, which ends with "…", no end that could be the beginning of a secret.
+func (s Secrets) safeStatus(status string) string {
+	if s.foundIn(status) {
+		return ""
+	}
+	lines := strings.Split(status, "\n")
+	for i, line := range lines {
+		if call, cut := strings.CutSuffix(line, "…`"); cut {
+			lines[i] = s.safePrefix(call) + "…`"
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
 // foundInFile reports whether the content of r contains a secret.
 func (s Secrets) foundInFile(r io.Reader) (bool, error) {
 	longest := 0

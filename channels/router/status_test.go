@@ -50,6 +50,10 @@ func TestStatusSince(t *testing.T) {
 		w.progress(p)
 		w.sleep(2 * time.Second)
 		w.wantRead(chatA, "I see.")
+		p.Status, p.Text = "⚙️ `exec sesame-o…`\n🔧 `look sesame`", ""
+		w.progress(p)
+		w.sleep(2 * time.Second)
+		w.wantRead(chatA, "⚙️ `exec …`\n🔧 `look sesame` · 2 min")
 	})
 }
 
