@@ -82,7 +82,8 @@
 // hook. A turn keeps its first message. The Origin of this message says whether people are
 // watching, whether the turn may end without an answer, and which turn's budget pays. A session is
 // a conversation or belongs to a parent: it is the session of a sub-agent, a job, a hook, or one
-// run of a job beside a suspended conversation. The session's row says which (session.Place).
+// run of a job beside a suspended conversation. The fields of its key say which (bus.Session). They
+// are columns of the session's row. Other tables have the key's name, which no code takes apart.
 //
 // # Proactive turns
 //
