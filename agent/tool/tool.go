@@ -139,7 +139,7 @@ type Call struct {
 	// Pay counts what the call is about to cost, in dollars, under a name such as "pictures". It
 	// returns an error if a budget does not allow it, or if everything is halted: then the call must
 	// not go on.
-	Pay func(ctx context.Context, what string, dollars float64) error
+	Pay func(ctx context.Context, what string, dollars float64) error `json:"-"`
 }
 
 // A Result is what a tool found or did.
