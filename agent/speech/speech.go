@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -38,6 +39,7 @@ type Synthesizer interface {
 type Voice struct {
 	Synthesizer Synthesizer
 	Readable    func(markdown string) string // what is read aloud of an answer
+	Withholds   func(text string) bool       // whether a text must not be sent in any form
 	Plays       func(account string) bool    // whether people on an account can listen
 	MaxText     int                          // characters that are spoken of an answer
 	Cost        float64                      // of a character, dollars
@@ -62,7 +64,7 @@ type Speaker struct {
 // A note is the state of a task: an answer that is to be spoken.
 type note struct {
 	To      bus.Address    `json:"to"`
-	Text    string         `json:"text"`
+	Text    string         `json:"text"` // Markdown
 	Spender budget.Spender `json:"spender"`
 	At      time.Time      `json:"at"`
 }
@@ -72,17 +74,21 @@ const (
 	maxAge   = 10 * time.Minute // of the answer: later nobody expects its voice
 	maxTime  = 2 * time.Minute  // of a call
 	maxSound = 16 << 20         // bytes; Telegram and WhatsApp take as much
+	maxText  = 64 << 10         // bytes of an answer that are looked at
 )
 
-// Add adds the task that speaks an answer, and reports whether there is something to speak. The
-// Kind and State of the work are set here. [background.Runner.Wake] must be called after the
-// transaction.
+// Add adds the task that speaks an answer, and reports whether people can listen to it. What there
+// is to speak is found out later, beside the transaction. The Kind and State of the work are set
+// here. [background.Runner.Wake] must be called after the transaction.
 func (s *Speaker) Add(
 	tx *store.Tx, w background.Work, out bus.OutboundMessage, who budget.Spender,
 ) (bool, error) {
-	text := cut(s.Readable(out.Text), s.MaxText)
-	if text == "" || !s.Plays(out.To.Account) {
+	if out.Text == "" || !s.Plays(out.To.Account) {
 		return false, nil
+	}
+	text := out.Text
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "")
 	}
 	now := s.Now()
 	state, err := json.Marshal(note{To: out.To, Text: text, Spender: who, At: now})
@@ -122,6 +128,9 @@ func (s *Speaker) Do(ctx context.Context, t *background.Task) (background.Outcom
 		s.Logger.ErrorContext(ctx, "voice note not readable", "err", err)
 		return background.Outcome{}, nil
 	}
+	if n.Text = s.Readable(n.Text); n.Text == "" {
+		return background.Outcome{}, nil
+	}
 	a, err := s.speak(ctx, n)
 	if ctx.Err() != nil {
 		return background.Outcome{}, ctx.Err()
@@ -137,9 +146,13 @@ func (s *Speaker) Do(ctx context.Context, t *background.Task) (background.Outcom
 
 // speak returns the voice note of an answer.
 func (s *Speaker) speak(ctx context.Context, n note) (a bus.Attachment, err error) {
-	if s.Now().Sub(n.At) > maxAge {
+	switch {
+	case s.Now().Sub(n.At) > maxAge:
 		return a, fmt.Errorf("the answer is older than %s", maxAge)
+	case s.Withholds(n.Text):
+		return a, errors.New("it contains a secret of the gateway")
 	}
+	n.Text = cut(n.Text, s.MaxText)
 	characters := utf8.RuneCountInString(n.Text)
 	err = s.Calls.Pay(ctx, n.Spender, budget.Entry{Model: "speech", Calls: 1,
 		Cost: float64(characters) * s.Cost})

@@ -35,15 +35,15 @@ func (r *Router) SetSecrets(s Secrets) { r.secrets.Store(&s) }
 // textWithheld replaces a message that contains a secret.
 const textWithheld = "[I have withheld this message: it contained a secret of the gateway.]"
 
-// foundIn reports whether text contains a secret.
-func (s Secrets) foundIn(text string) bool {
+// FoundIn reports whether text contains a secret.
+func (s Secrets) FoundIn(text string) bool {
 	return slices.ContainsFunc(s, func(secret string) bool { return strings.Contains(text, secret) })
 }
 
 // safePrefix returns the part of an incomplete text that may be shown: without an end that could be
 // the beginning of a secret.
 func (s Secrets) safePrefix(text string) string {
-	if s.foundIn(text) {
+	if s.FoundIn(text) {
 		return textWithheld
 	}
 	end := len(text)
@@ -61,7 +61,7 @@ func (s Secrets) safePrefix(text string) string {
 // safeStatus returns a status line as it may be shown: nothing if a secret is in it, and of a long
 // call, which ends with "…", no end that could be the beginning of a secret.
 func (s Secrets) safeStatus(status string) string {
-	if s.foundIn(status) {
+	if s.FoundIn(status) {
 		return ""
 	}
 	lines := strings.Split(status, "\n")
@@ -106,9 +106,9 @@ func (s *sender) withheld(ctx context.Context, m bus.OutboundMessage) bus.Outbou
 	if len(secrets) == 0 {
 		return m
 	}
-	found := secrets.foundIn(m.Text)
+	found := secrets.FoundIn(m.Text)
 	for _, b := range m.Buttons {
-		found = found || secrets.foundIn(b.Label)
+		found = found || secrets.FoundIn(b.Label)
 	}
 	if found {
 		m.Text, m.Buttons = textWithheld, nil
@@ -116,7 +116,7 @@ func (s *sender) withheld(ctx context.Context, m bus.OutboundMessage) bus.Outbou
 	files := m.Attachments
 	m.Attachments = nil
 	for _, f := range files {
-		if secrets.foundIn(f.Name) || s.secretFile(f) {
+		if secrets.FoundIn(f.Name) || s.secretFile(f) {
 			m.Text, found = strings.TrimSpace(m.Text+"\n\n"+textWithheld), true
 			continue
 		}

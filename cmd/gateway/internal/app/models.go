@@ -111,8 +111,11 @@ func newTranscriber(cfg *config.Config, log *slog.Logger) attachment.Transcriber
 		BaseURL: cfg.Transcription.BaseURL, Key: cfg.Transcription.Key.Reveal(), Logger: log})
 }
 
-// newVoice returns what speaks answers, or nil if nothing does.
-func newVoice(cfg *config.Config, log *slog.Logger) *speech.Voice {
+// newVoice returns what speaks answers, or nil if nothing does. Those that withholds holds back are
+// not spoken.
+func newVoice(
+	cfg *config.Config, withholds func(text string) bool, log *slog.Logger,
+) *speech.Voice {
 	s := cfg.Media.Speech
 	if s.Model == "" {
 		return nil
@@ -120,7 +123,7 @@ func newVoice(cfg *config.Config, log *slog.Logger) *speech.Voice {
 	return &speech.Voice{
 		Synthesizer: openai.NewSpeaker(s.Model, s.Voice, s.Format, &openai.Options{
 			BaseURL: s.BaseURL, Key: s.Key.Reveal(), Logger: log}),
-		Readable: markup.Spoken,
+		Readable: markup.Spoken, Withholds: withholds,
 		Plays: func(account string) bool {
 			c, ok := cfg.Channels[account]
 			return ok && c.Type != "terminal"

@@ -53,6 +53,11 @@ func (g *Gateway) secrets(cfg *config.Config) router.Secrets {
 	return router.NewSecrets(list)
 }
 
+// withholds reports whether a text contains a secret, so that it must not be sent in any form.
+func (g *Gateway) withholds(text string) bool {
+	return g.secrets(g.settings.Load()).FoundIn(text)
+}
+
 // newOperations returns the operations of g, which need not be whole yet.
 func newOperations(
 	cfg *config.Config, g *Gateway, inbox *bus.Inbox, outbox *bus.Outbox,

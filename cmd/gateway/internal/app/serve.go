@@ -186,7 +186,8 @@ func assemble(
 			Model: newModel(cfg, cfg.Agent.Model, log), Notes: notes,
 			Tools: g.toolset.tools, Media: g.media, Extract: decoder, Memory: h.knowledge.memory,
 			Jobs: g.scheduler, Documents: h.knowledge.documents, Versions: h.knowledge.versions,
-			Skills: h.knowledge.skills, Transcriber: newTranscriber(cfg, log), Voice: newVoice(cfg, log),
+			Skills: h.knowledge.skills, Transcriber: newTranscriber(cfg, log),
+			Voice:  newVoice(cfg, g.withholds, log),
 			People: People{}, Accounts: agentAccounts{g, cfg}, Toolset: g.toolset},
 		g.agentOptions(cfg))
 	return g, nil

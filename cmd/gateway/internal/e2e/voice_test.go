@@ -133,3 +133,38 @@ func TestVoiceChoice(t *testing.T) {
 	w.run()
 	w.wantReply(annID, "/voice", "I can't speak here")
 }
+
+// An answer that is withheld because of a secret is not spoken either, and no one else is told it,
+// also if the secret is written with signs that do not show.
+func TestVoiceTellsNoSecret(t *testing.T) {
+	t.Parallel()
+	escaped := strings.ReplaceAll(secretKey, "-", `\-`)
+	w := newWorld(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
+		switch text := lastWords(r); {
+		case strings.Contains(text, "plain"):
+			return say("The key is " + secretKey + ".")
+		case strings.Contains(text, "escaped"):
+			return say("The key is " + escaped + ".")
+		}
+		return say("fine")
+	}})
+	w.set("[models.fake]", fmt.Sprintf("[models.fake]\nkey = %q", secretKey))
+	w.config = fmt.Sprintf("[media.speech]\nmodel = \"tts-1\"\nbase_url = %q\n"+
+		"answers = \"always\"\n", w.model.URL) + w.config
+	w.configure(quiet)
+	w.model.Keep(openaitest.DefaultKeep)
+	w.run()
+	for _, text := range []string{"plain", "escaped", "nothing"} {
+		w.reply(annID, text)
+		w.eventually("its voice to be made or not", func(db *store.DB) bool {
+			return w.count(db, "chores") == 0 && w.count(db, "outbox WHERE state <> 'sent'") == 0
+		})
+	}
+	var spoken []string
+	for _, s := range w.model.Speeches() {
+		spoken = append(spoken, s.Input)
+	}
+	if !slices.Equal(spoken, []string{"fine"}) {
+		t.Errorf("spoken %q, want what has no secret", spoken)
+	}
+}
