@@ -13,7 +13,7 @@ import (
 	"gateway/store"
 )
 
-// An indexed is a row and what the index knows of it.
+// indexed is a row together with what the index holds of it.
 type indexed struct {
 	id  int64
 	doc doc
@@ -51,7 +51,7 @@ func (s *ScopedStore) rows(
 
 var kinds = []Kind{KindFact, KindEntry, KindMessage}
 
-// each calls do with the rows of the scope, page by page.
+// each calls do with the rows of the scope, one page at a time.
 func (s *ScopedStore) each(q store.Queryer, number int64, do func(page []indexed) error) error {
 	for _, kind := range kinds {
 		for after := int64(0); ; {
@@ -71,9 +71,9 @@ func (s *ScopedStore) each(q store.Queryer, number int64, do func(page []indexed
 	return nil
 }
 
-// Erase makes everything of the scope unreachable: from then on nothing finds it. Its rows are for
-// [Memory.Settle] to delete, and its folder for [Memory.EraseFiles]; if the process ends before,
-// the next one does it.
+// Erase makes everything in the scope unreachable: no search finds it afterwards. It
+// leaves the rows to [Memory.Settle] and the folder to [Memory.EraseFiles]. If the process
+// ends before those have run, the next process runs them.
 func (s *ScopedStore) Erase(tx *store.Tx) error {
 	st, err := s.state(tx)
 	if err == nil {
@@ -88,7 +88,8 @@ func (s *ScopedStore) Erase(tx *store.Tx) error {
 	return s.wrap("erase", s.leave(tx, ""))
 }
 
-// part parts the rows of the scope from its name: they go to a target, or, if that is "", away.
+// part detaches the rows of the scope from its name. [Memory.Settle] later moves them to
+// target, or deletes them if target is "".
 func (s *ScopedStore) part(tx *store.Tx, st state, target Scope) error {
 	dreamed := 0
 	if st.dreamed >= st.last {
@@ -111,8 +112,8 @@ func (m *Memory) indexAll(tx *store.Tx, number int64, page []indexed) error {
 	return nil
 }
 
-// Reindex makes the whole index anew, of all scopes, in one transaction: for operators, when it is
-// damaged. Nobody else can write meanwhile.
+// Reindex rebuilds the index of all scopes in one transaction. Operators use it when the
+// index is damaged. It blocks all other writers.
 func (m *Memory) Reindex(ctx context.Context) error {
 	scopes, err := m.names(ctx, "SELECT name FROM memory_scopes")
 	if err != nil {
@@ -143,17 +144,17 @@ func (m *Memory) Reindex(ctx context.Context) error {
 	return nil
 }
 
-// leave notes that files are still to be removed.
+// leave records that the scope's files must still be removed.
 func (s *ScopedStore) leave(tx *store.Tx, merged Scope) error {
-	// A folder that is to go goes, also if its history was merged.
+	// An erased folder must be removed even if its history was merged before.
 	_, err := tx.Exec(`INSERT INTO memory_leftovers (name, merged) VALUES ($1, $2)
 		ON CONFLICT (name) DO UPDATE SET merged = excluded.merged
 		WHERE memory_leftovers.merged <> ''`, string(s.scope), string(merged))
 	return err
 }
 
-// EraseFiles removes the folder of a scope that [ScopedStore.Erase] has emptied. It does nothing if
-// there is nothing left to do.
+// EraseFiles removes the folder of a scope that [ScopedStore.Erase] has emptied. It does
+// nothing if the folder was removed before.
 func (m *Memory) EraseFiles(ctx context.Context, s Scope) error {
 	unlock, err := m.lock(ctx, s)
 	if err != nil {
@@ -163,8 +164,8 @@ func (m *Memory) EraseFiles(ctx context.Context, s Scope) error {
 	return m.In(s).wrap("erase the files of", m.finish(ctx, s))
 }
 
-// finish removes what [ScopedStore.Erase] or [Memory.Merge] has left in a folder. The scope is
-// locked.
+// finish removes the files that [ScopedStore.Erase] or [Memory.Merge] has left in a
+// folder. The caller holds the scope's lock.
 func (m *Memory) finish(ctx context.Context, s Scope) error {
 	if _, err := ParseScope(string(s)); err != nil {
 		return err
@@ -192,11 +193,12 @@ func (m *Memory) finish(ctx context.Context, s Scope) error {
 	})
 }
 
-// Merge moves everything of one scope into another, because both are of the same person: facts at
-// once, the history with [Memory.Settle]. Of facts with equal keys the newer wins, and the other
-// stays as "KEY (2)". The entries come after those that are there, in the order of their times;
-// Dream reads them again unless it has read all of both. Call [Memory.Settle] and
-// [Memory.MergeFiles] once it is committed. Facts beyond [MaxFacts] are kept.
+// Merge moves everything of one scope into another when both turn out to belong to the
+// same person. Facts move at once, the history moves with [Memory.Settle]. If both scopes
+// have a fact with the same key, the newer fact keeps the key and the other is renamed
+// "KEY (2)". The moved entries follow the existing ones, ordered by time. Dream reads them
+// again unless it had read both histories completely. Merge may exceed [MaxFacts]. After
+// the commit, call [Memory.Settle] and [Memory.MergeFiles].
 func (m *Memory) Merge(tx *store.Tx, from, to Scope) error {
 	source, target := m.In(from), m.In(to)
 	if from == to {
@@ -217,7 +219,7 @@ func (m *Memory) Merge(tx *store.Tx, from, to Scope) error {
 	if err == nil {
 		err = source.part(tx, old, to)
 	}
-	if err == nil { // of most people that is all, and the next prompt has it
+	if err == nil { // most people have few rows: the next prompt then sees them
 		r := rest{number: old.number, target: to, dreamed: old.dreamed >= old.last}
 		err = m.settlePage(tx, r, time.Second)
 	}
@@ -227,7 +229,7 @@ func (m *Memory) Merge(tx *store.Tx, from, to Scope) error {
 	return source.wrap(fmt.Sprintf("merge into %s", to), err)
 }
 
-// takeFacts moves the facts of a scope.
+// takeFacts moves the facts of a scope into s.
 func (s *ScopedStore) takeFacts(tx *store.Tx, source *ScopedStore, from, to int64) error {
 	facts, err := source.allFacts(tx)
 	if err != nil {
@@ -278,7 +280,7 @@ func (s *ScopedStore) allFacts(q store.Queryer) ([]Fact, error) {
 	return s.facts(q, "SELECT "+factColumns+" FROM memory_facts WHERE scope = $1 ORDER BY id")
 }
 
-// freeKey returns a key like the given one that no fact has.
+// freeKey returns an unused key that is similar to the given one.
 func (s *ScopedStore) freeKey(q store.Queryer, number int64, key string) (string, error) {
 	for n := 2; ; n++ {
 		suffix := fmt.Sprintf(" (%d)", n)
@@ -290,16 +292,16 @@ func (s *ScopedStore) freeKey(q store.Queryer, number int64, key string) (string
 	}
 }
 
-// MergeFiles brings the history files to what [Memory.Merge] has made of the tables: the lines of
-// from go on in the file of to, and its own file is removed. [Memory.SyncAll] does the same.
+// MergeFiles updates the history files after [Memory.Merge]: it appends the lines of from
+// to the file of to, and removes the file of from. [Memory.SyncAll] does the same.
 func (m *Memory) MergeFiles(ctx context.Context, from, to Scope) error {
 	if err := m.Sync(ctx, to); err != nil {
 		return err
 	}
-	return m.Sync(ctx, from) // ends with no file, or with that of what came later
+	return m.Sync(ctx, from) // leaves no file, unless entries were added since
 }
 
-// Export writes the facts and entries of a scope as lines of JSON, after a line that says so.
+// Export writes the facts and entries of a scope as lines of JSON, after a header line.
 func (m *Memory) Export(ctx context.Context, s Scope, w io.Writer) error {
 	space, q := m.In(s), m.db.Read(ctx)
 	enc := json.NewEncoder(w)

@@ -15,29 +15,30 @@ import (
 	"gateway/store"
 )
 
-// The bounds of facts.
+// Limits of facts.
 const (
-	MaxFacts    = 2000 // of a scope
-	maxKey      = 100  // bytes; also of a category or tag
+	MaxFacts    = 2000 // per scope
+	maxKey      = 100  // bytes; also for a category or tag
 	maxValue    = 2000 // characters
 	maxTags     = 10
-	defaultRank = 3 // the importance of a fact that has none
+	defaultRank = 3 // the importance if a fact does not set one
 )
 
-// A Fact is something that the agent was told to remember. A key has at most 100 bytes on one line,
-// a value 2,000 characters; a scope has [MaxFacts] at most.
+// A Fact is something that the agent was told to remember. Its key is one line of at most
+// 100 bytes, its value has at most 2,000 characters, and a scope has at most [MaxFacts]
+// facts.
 type Fact struct {
-	Key        string    `json:"key"` // unique within the scope, in whatever case
+	Key        string    `json:"key"` // unique within the scope, ignoring case
 	Value      string    `json:"value"`
 	Category   string    `json:"category,omitempty"`
 	Tags       []string  `json:"tags,omitempty"`
-	Importance int       `json:"importance"` // 1 to 5; 0 stands for 3
+	Importance int       `json:"importance"` // 1 to 5; 0 means 3
 	Pinned     bool      `json:"pinned,omitempty"`
-	Created    time.Time `json:"created"` // when it was set; zero stands for now
-	Used       time.Time `json:"used"`    // it fades with the time since then; zero stands for now
+	Created    time.Time `json:"created"` // when it was set; zero means now
+	Used       time.Time `json:"used"`    // last use, for ranking; zero means now
 }
 
-// A RefusedError says in plain words, for the model to read, why something is not remembered.
+// A RefusedError explains to the model why a fact or entry is not stored.
 type RefusedError struct{ Reason string }
 
 // Error implements error.
@@ -47,7 +48,7 @@ func refuse(format string, args ...any) error {
 	return &RefusedError{fmt.Sprintf(format, args...)}
 }
 
-// Check returns the fact as [ScopedStore.Set] keeps it, or a [RefusedError].
+// Check returns the fact in the form that [ScopedStore.Set] stores, or a [RefusedError].
 func (f Fact) Check() (Fact, error) {
 	f.Key, f.Category = oneLine(f.Key), oneLine(f.Category)
 	f.Value = strings.TrimSpace(strings.ToValidUTF8(f.Value, "�"))
@@ -84,7 +85,7 @@ func (f Fact) Check() (Fact, error) {
 	return f, nil
 }
 
-// oneLine returns s on one line, without characters that don't show.
+// oneLine returns s on one line, without invisible characters.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) && !unicode.IsSpace(r) {
@@ -95,11 +96,11 @@ func oneLine(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// foldKey returns what two spellings of a key have in common.
+// foldKey returns the form in which keys are compared.
 func foldKey(key string) string { return strings.ToLower(oneLine(key)) }
 
-// Set remembers f, in the place of a fact with the same key. It reports a [RefusedError] if f is
-// beyond a limit.
+// Set stores f and replaces a fact with the same key. It returns a [RefusedError] if f
+// exceeds a limit.
 func (s *ScopedStore) Set(tx *store.Tx, f Fact) error {
 	f, err := f.Check()
 	if err != nil {
@@ -132,7 +133,7 @@ func (s *ScopedStore) Set(tx *store.Tx, f Fact) error {
 	return s.write(tx, number, old.id, f)
 }
 
-// room refuses one fact more if there are as many as there may be.
+// room returns a [RefusedError] if the scope already has [MaxFacts] facts.
 func (s *ScopedStore) room(q store.Queryer, number int64) error {
 	n, err := countFacts(q, number)
 	if err != nil {
@@ -145,7 +146,8 @@ func (s *ScopedStore) room(q store.Queryer, number int64) error {
 	return nil
 }
 
-// write writes and indexes a fact, over the row with an id unless that is 0.
+// write writes and indexes a fact. It replaces the row with the given id, or inserts a row
+// if id is 0.
 func (s *ScopedStore) write(tx *store.Tx, number, id int64, f Fact) error {
 	tags, err := json.Marshal(f.Tags)
 	if err != nil {
@@ -180,13 +182,13 @@ func countFacts(q store.Queryer, number int64) (n int, err error) {
 	return n, err
 }
 
-// A storedFact is a row.
+// storedFact is a fact with its row id.
 type storedFact struct {
 	Fact
 	id int64
 }
 
-// doc is what the index knows of a fact.
+// doc returns what the index holds of a fact.
 func (f storedFact) doc() doc {
 	return doc{kind: KindFact, text: strings.Join(
 		append([]string{f.Key, f.Value, f.Category}, f.Tags...), "\n")}
@@ -205,7 +207,7 @@ func scanFact(scan func(...any) error) (f storedFact, err error) {
 	return f, err
 }
 
-// stored returns the fact with a key, or nil.
+// stored returns the fact with a key, or nil if it does not exist.
 func (s *ScopedStore) stored(q store.Queryer, number int64, key string) (*storedFact, error) {
 	f, err := scanFact(q.QueryRow("SELECT "+factColumns+" FROM memory_facts "+
 		"WHERE scope = $1 AND folded = $2", number, foldKey(key)).Scan)
@@ -218,7 +220,7 @@ func (s *ScopedStore) stored(q store.Queryer, number int64, key string) (*stored
 	return &f, nil
 }
 
-// Fact returns the fact with a key, if there is one.
+// Fact returns the fact with a key. The boolean reports whether it exists.
 func (s *ScopedStore) Fact(q store.Queryer, key string) (Fact, bool, error) {
 	st, err := s.state(q)
 	if err != nil {
@@ -231,7 +233,7 @@ func (s *ScopedStore) Fact(q store.Queryer, key string) (Fact, bool, error) {
 	return f.Fact, true, nil
 }
 
-// Forget removes a fact and reports whether there was one.
+// Forget removes a fact and reports whether it existed.
 func (s *ScopedStore) Forget(tx *store.Tx, key string) (bool, error) {
 	st, err := s.state(tx)
 	if err != nil {
@@ -248,7 +250,7 @@ func (s *ScopedStore) Forget(tx *store.Tx, key string) (bool, error) {
 	return err == nil, s.wrap("forget fact of", err)
 }
 
-// Pin pins a fact or no longer pins it, and reports whether there is one.
+// Pin sets or clears the pin of a fact, and reports whether the fact exists.
 func (s *ScopedStore) Pin(tx *store.Tx, key string, pinned bool) (bool, error) {
 	st, err := s.state(tx)
 	if err != nil {
@@ -259,7 +261,7 @@ func (s *ScopedStore) Pin(tx *store.Tx, key string, pinned bool) (bool, error) {
 	return n == 1, s.wrap("pin fact of", err)
 }
 
-// Touch notes that facts are used now. Keys that there are not are left out.
+// Touch records that facts are used now. It ignores unknown keys.
 func (s *ScopedStore) Touch(tx *store.Tx, keys ...string) error {
 	st, err := s.state(tx)
 	if err != nil {
@@ -276,7 +278,8 @@ func (s *ScopedStore) Touch(tx *store.Tx, keys ...string) error {
 	return nil
 }
 
-// Facts returns up to limit facts of a category, or of all if it is "", those used last first.
+// Facts returns up to limit facts of a category, or of all categories if it is "", the
+// most recently used first.
 func (s *ScopedStore) Facts(q store.Queryer, category string, limit int) ([]Fact, error) {
 	return s.facts(q, `SELECT `+factColumns+` FROM memory_facts
 		WHERE scope = $1 AND ($2 = '' OR lower(category) = lower($3))
@@ -286,7 +289,7 @@ func (s *ScopedStore) Facts(q store.Queryer, category string, limit int) ([]Fact
 const pinnedQuery = "SELECT " + factColumns + " FROM memory_facts " +
 	"WHERE scope = $1 AND pinned = 1 ORDER BY folded"
 
-// facts returns what a query finds whose first argument is the scope's number.
+// facts runs a query whose first argument is the scope's number.
 func (s *ScopedStore) facts(q store.Queryer, query string, args ...any) ([]Fact, error) {
 	st, err := s.state(q)
 	if err != nil || st.number == 0 {
@@ -305,9 +308,9 @@ func (s *ScopedStore) factsOf(
 	return list, s.wrap("read facts of", err)
 }
 
-// A Category says how many facts there are of it.
+// A Category is a category with its number of facts.
 type Category struct {
-	Name  string // "": none
+	Name  string // "" for facts without a category
 	Facts int
 }
 
@@ -324,16 +327,16 @@ func (s *ScopedStore) Categories(q store.Queryer) ([]Category, error) {
 	return list, s.wrap("read categories of", err)
 }
 
-// Contents say what there is of a scope.
+// Contents says which kinds of rows a scope has.
 type Contents struct {
 	state
-	Facts bool // it has some
+	Facts bool // the scope has facts
 }
 
-// Any reports whether there is, or was, anything.
+// Any reports whether the scope has, or ever had, any rows.
 func (c Contents) Any() bool { return c.number != 0 }
 
-// Contents returns what there is. It costs much less than a search.
+// Contents returns which kinds of rows the scope has. It costs much less than a search.
 func (s *ScopedStore) Contents(q store.Queryer) (c Contents, err error) {
 	if _, err := ParseScope(string(s.scope)); err != nil {
 		return c, fmt.Errorf("memory: %w", err)

@@ -18,7 +18,7 @@ import (
 // historyFile is the name of the history in the folder of a scope.
 const historyFile = "history.jsonl"
 
-// A line is an entry as people read it.
+// line is the JSON form of an entry in the history file.
 type line struct {
 	Cursor  int64     `json:"cursor"`
 	Time    time.Time `json:"time"`
@@ -27,10 +27,11 @@ type line struct {
 	Text    string    `json:"text"`
 }
 
-// maxCursor is the greatest cursor that is taken from a file: one that JSON has for certain.
+// maxCursor is the greatest cursor accepted from a file. Every JSON implementation
+// represents it exactly.
 const maxCursor = 1 << 53
 
-// encode returns the line of an entry, with its end.
+// encode returns the line of an entry, including the newline.
 func encode(s Scope, e Entry) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -39,15 +40,15 @@ func encode(s Scope, e Entry) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// decode reads a line; only one without a cursor may lack the time, which then is now. What it
-// reports is for people to read.
+// decode parses a line. Only a line without a cursor may lack the time, which is then now.
+// The errors are written for people.
 func decode(s Scope, data []byte, now time.Time) (Entry, error) {
 	if data == nil {
 		return Entry{}, fmt.Errorf("longer than %d bytes", maxLine)
 	}
 	var l line
 	if err := json.Unmarshal(data, &l); err != nil {
-		return Entry{}, fmt.Errorf("no JSON object of an entry: %w", err)
+		return Entry{}, fmt.Errorf("not a JSON object of an entry: %w", err)
 	}
 	e := Entry{l.Cursor, l.Time, l.Session, l.Text}.clean(now)
 	switch {
@@ -65,9 +66,10 @@ func decode(s Scope, data []byte, now time.Time) (Entry, error) {
 	return e, nil
 }
 
-// Sync appends to the history file of a scope the entries after its last. It may be called after a
-// kill at any time: what was written in part is written anew. Nothing that a person has written is
-// changed, except for a newline at the end. A file that is missing is made of all entries.
+// Sync appends to the scope's history file the entries that it lacks at its end. It may be
+// called after a kill at any time: a partly written line is written again. It never
+// changes what a person has written, but may add a newline at the end. If the file is
+// missing, Sync writes all entries.
 func (m *Memory) Sync(ctx context.Context, s Scope) error {
 	unlock, err := m.lock(ctx, s)
 	if err != nil {
@@ -77,8 +79,9 @@ func (m *Memory) Sync(ctx context.Context, s Scope) error {
 	return m.In(s).wrap("write the history of", m.sync(ctx, s, false))
 }
 
-// sync does what [Memory.Sync] says. If taken is set, entries that the file once had and lacks now
-// have been taken out of it and stay out. The scope is locked.
+// sync implements [Memory.Sync]. If taken is set, entries that the file once had and now
+// lacks were removed on purpose and are not written again. The caller holds the scope's
+// lock.
 func (m *Memory) sync(ctx context.Context, s Scope, taken bool) error {
 	if err := m.finish(ctx, s); err != nil {
 		return err
@@ -102,7 +105,7 @@ func (m *Memory) sync(ctx context.Context, s Scope, taken bool) error {
 	if err == nil {
 		at, err = m.appendTo(ctx, s, f, at)
 	}
-	at = max(at, st.last) // entries that are no more can't be lacking
+	at = max(at, st.last) // removed entries can't be missing
 	if err = errors.Join(err, f.Close()); err != nil || at == st.synced {
 		return err
 	}
@@ -112,7 +115,7 @@ func (m *Memory) sync(ctx context.Context, s Scope, taken bool) error {
 	})
 }
 
-// appendTo writes the entries after a cursor to f, and returns the cursor of the last.
+// appendTo writes the entries after a cursor to f, and returns the last cursor written.
 func (m *Memory) appendTo(ctx context.Context, s Scope, f *os.File, at int64) (int64, error) {
 	const page = 200
 	for wrote := false; ; wrote = true {
@@ -141,7 +144,8 @@ func (m *Memory) appendTo(ctx context.Context, s Scope, f *os.File, at int64) (i
 	}
 }
 
-// resume mends the end of a history file and returns the cursor after which it goes on.
+// resume repairs the end of a history file and returns the cursor after which writing
+// continues.
 func (m *Memory) resume(ctx context.Context, s Scope, f *os.File, st state) (int64, error) {
 	last, torn, err := tail(f)
 	if err != nil {
@@ -156,7 +160,7 @@ func (m *Memory) resume(ctx context.Context, s Scope, f *os.File, st state) (int
 	}
 	at := st.synced
 	if e, err := decode(s, last, time.Time{}); err != nil || e.Cursor != at {
-		// The process ended before it could note what it wrote, or a person has edited the file.
+		// The process ended before it recorded what it wrote, or a person has edited the file.
 		if at, err = greatest(s, f); err != nil {
 			return 0, err
 		}
@@ -172,8 +176,9 @@ func (m *Memory) resume(ctx context.Context, s Scope, f *os.File, st state) (int
 	return at, err
 }
 
-// mend makes whole lines of a file that ends within one: a part of the entry after at goes, as it
-// is written anew; anything else is a person's and stays.
+// mend repairs a file that ends within a line. If the torn line is a part of the entry
+// after at, mend removes it, because it is written again. Anything else was written by a
+// person: mend keeps it and adds a newline.
 func (m *Memory) mend(ctx context.Context, s Scope, f *os.File, at int64, torn []byte) error {
 	next, err := m.In(s).Entries(m.db.Read(ctx), at, 1)
 	if err != nil {
@@ -196,7 +201,8 @@ func (m *Memory) mend(ctx context.Context, s Scope, f *os.File, at int64, torn [
 	return err
 }
 
-// tail returns the last whole line of a file, and what comes after it. Each is cut at maxLine.
+// tail returns the last complete line of a file and the bytes after it. Each is cut at
+// maxLine.
 func tail(f *os.File) (last, torn []byte, err error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -227,9 +233,9 @@ func greatest(s Scope, f *os.File) (at int64, err error) {
 	return at, err
 }
 
-// ahead makes the history go on after a cursor that the file has and the table has not given out,
-// be it that a person has written it or that the database is an older copy. Entries that the file
-// lacks get new cursors, for theirs may be taken.
+// ahead handles a file with cursors that the table has not assigned yet: a person has
+// written them, or the database is an older copy. The history continues after them.
+// Entries that the file lacks get new cursors, because theirs may be in use in the file.
 func (m *Memory) ahead(ctx context.Context, s Scope, at int64) error {
 	return m.db.Tx(ctx, func(tx *store.Tx) error {
 		st, err := m.In(s).state(tx)
@@ -237,7 +243,7 @@ func (m *Memory) ahead(ctx context.Context, s Scope, at int64) error {
 			return err
 		}
 		shift := at - st.synced
-		for _, by := range []int64{maxCursor, shift - maxCursor} { // never through one that is taken
+		for _, by := range []int64{maxCursor, shift - maxCursor} { // in two steps: no collision
 			_, err := tx.Exec("UPDATE memory_entries SET cursor = cursor + $1 "+
 				"WHERE scope = $2 AND cursor > $3", by, st.number, st.synced)
 			if err != nil {
@@ -250,18 +256,18 @@ func (m *Memory) ahead(ctx context.Context, s Scope, at int64) error {
 	})
 }
 
-// maxLine is the longest line that is read, in bytes: JSON may take six for one.
+// maxLine is the longest line that is read, in bytes: JSON may need six bytes for one.
 const maxLine = 6*MaxEntry + 4096
 
-// A fileLine is a line of a file and where it is.
+// fileLine is a line of a file and its position.
 type fileLine struct {
 	number   int // from 1
 	at, size int64
 	data     []byte // nil if it is longer than maxLine; valid until the next line
 }
 
-// readLines calls yield with each line of f that is not empty, without the mark that some editors
-// put in front of a file.
+// readLines calls yield with each non-empty line of f. It skips the byte order mark that
+// some editors write.
 func readLines(f *os.File, yield func(fileLine) error) error {
 	r := bufio.NewReaderSize(io.NewSectionReader(f, 0, 1<<62), 64<<10)
 	l := fileLine{}
@@ -298,8 +304,8 @@ func readLines(f *os.File, yield func(fileLine) error) error {
 	}
 }
 
-// SyncAll does what [Memory.Sync] does for all scopes whose files lag behind, and removes the files
-// that [ScopedStore.Erase] and [Memory.Merge] have left when the process ended.
+// SyncAll calls [Memory.Sync] for all scopes whose files lag behind. It also removes the
+// files that [ScopedStore.Erase] and [Memory.Merge] left when a process ended early.
 func (m *Memory) SyncAll(ctx context.Context) error {
 	scopes, err := m.names(ctx, "SELECT name FROM memory_leftovers UNION "+
 		"SELECT name FROM memory_scopes WHERE synced < last")
@@ -308,7 +314,7 @@ func (m *Memory) SyncAll(ctx context.Context) error {
 	}
 	var errs []error
 	for _, s := range scopes {
-		errs = append(errs, m.Sync(ctx, s)) // one bad folder is no reason to leave the others
+		errs = append(errs, m.Sync(ctx, s)) // continue after a bad folder
 	}
 	return errors.Join(errs...)
 }

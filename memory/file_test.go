@@ -201,10 +201,10 @@ func TestRebuild(t *testing.T) {
 			"\ufeff" + strings.ReplaceAll(line(1, "one")+line(2, "2"), "\n", "\r\n") + "{3}",
 			Rebuilt{Entries: 3, Changed: 1}, []string{"1 one", "2 2", "3 three"}},
 		{"bad", "{1}" + `{"cursor":2,"time":"2026` + "\n", Rebuilt{Entries: 2, Removed: 1,
-			Bad: []string{"line 2: no JSON object of an entry: unexpected end of JSON input"}},
+			Bad: []string{"line 2: not a JSON object of an entry: unexpected end of JSON input"}},
 			[]string{"1 one", "2 two"}},
 		{"bad and nameless", "{1}nonsense\n", Rebuilt{Entries: 3, Bad: []string{
-			"line 2: no JSON object of an entry: invalid character 'o' in literal null (expecting 'u')"}},
+			"line 2: not a JSON object of an entry: invalid character 'o' in literal null (expecting 'u')"}},
 			[]string{"1 one", "2 two", "3 three"}},
 		{"another's", "{1}{2}{3}" + strings.ReplaceAll(line(4, "x"), "person-1", "person-2"),
 			Rebuilt{Entries: 3, Bad: []string{`line 4: belongs to "person-2"`}},

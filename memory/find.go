@@ -12,33 +12,33 @@ import (
 	"gateway/store"
 )
 
-// The bounds of a search, so that its cost doesn't depend on how much there is.
+// Limits of a search. They make its cost independent of the size of the memory.
 const (
-	maxList       = 1000   // newest rows of a word
+	maxList       = 1000   // newest rows per word
 	maxScan       = 30_000 // occurrences of common words that are compared
-	maxCandidates = 150    // rows whose times are read; maxList if not any time will do
-	minRead       = 20     // rows whose texts are read at least
+	maxCandidates = 150    // rows whose times are read; maxList if times matter
+	minRead       = 20     // least number of rows whose texts are read
 	minPrefix     = 3      // characters; beginSize if there are more than manyRows
 	manyRows      = 100_000
 )
 
-// A list is the rows of a term.
+// list is the rows that have a term.
 type list struct {
 	term  term
 	query string
-	ids   []int64 // the newest first
-	whole bool    // these are all
-	count float64 // how many there are, by estimate if they are not all
+	ids   []int64 // newest first
+	whole bool    // ids is complete
+	count float64 // number of rows; an estimate unless whole
 }
 
-// A candidate is a row that has some of the terms.
+// candidate is a row that has some of the terms.
 type candidate struct {
 	id     int64
-	weight float64 // of the terms that it is known to have
+	weight float64 // of the terms that it is known to contain
 }
 
-// lists asks the index for each term. Terms that nothing has are taken as the beginnings of words,
-// and else left out; total is the weight of all.
+// lists asks the index for each term. A term without matches is tried as the beginning of
+// words, and otherwise left out. total is the weight of all terms.
 func (m *matcher) lists(terms []term, docs int64) (lists []list, total float64, err error) {
 	limit := maxList
 	if n := len(terms); n > 2 && !m.timed && m.read == nil {
@@ -67,16 +67,19 @@ func (m *matcher) lists(terms []term, docs int64) (lists []list, total float64, 
 			lists = append(lists, l)
 		}
 	}
-	// The rarest first: they say most, and the index goes through the rows of the first.
+	// Rarest first: rare terms are the most specific, and the index iterates over the rows of
+	// the first.
 	slices.SortStableFunc(lists, func(a, b list) int { return cmp.Compare(a.count, b.count) })
 	return lists, total, nil
 }
 
-// tries is how often a term is sought: as it is, as the beginning of a word, and so without its
-// last one and two characters, for the ending may be another one: cats, cat; Katzen, Katze.
+// tries is the number of ways to look up a term: as it is, as the beginning of a word, and
+// as a beginning without its last one or two characters. The last two find other endings:
+// cats, cat; Katzen, Katze.
 const tries = 4
 
-// try fills the lists of terms, and returns those that are still empty and worth another try.
+// try fills the lists of terms, and returns the empty lists for which another try makes
+// sense.
 func (m *matcher) try(try int, lists []*list, limit int) (missing []*list, err error) {
 	var queries []string
 	for _, l := range lists {
@@ -109,7 +112,7 @@ func (m *matcher) try(try int, lists []*list, limit int) (missing []*list, err e
 	return missing, nil
 }
 
-// find returns the rows of lists that have these queries.
+// find returns the rows in lists that match these queries.
 func (m *matcher) find(lists []*list, queries []string, limit int) ([][]int64, error) {
 	if m.read == nil {
 		return m.rows(queries, 0, limit)
@@ -125,17 +128,17 @@ func (m *matcher) find(lists []*list, queries []string, limit int) ([][]int64, e
 	return found, nil
 }
 
-// fill sets the rows of a list, of which there are limit at most.
+// fill sets the rows of a list. limit is the most that were asked for.
 func (l *list) fill(ids []int64, limit int) {
 	l.ids, l.whole, l.count = ids, len(ids) < limit, float64(len(ids))
-	if !l.whole { // as many as if they were as close to each other everywhere
+	if !l.whole { // extrapolate from the density of these rows
 		newest, oldest := ids[0], ids[len(ids)-1]
 		l.count *= float64(newest) / float64(max(newest-oldest, 1))
 	}
 }
 
-// candidates returns rows that have the terms, those that have most of them first, and then the
-// newest.
+// candidates returns rows that have the terms, ordered by the number of terms and then the
+// newest first.
 func (m *matcher) candidates(lists []list) ([]candidate, error) {
 	weights := make(map[int64]float64)
 	sum := 0.0
@@ -165,7 +168,7 @@ func (m *matcher) candidates(lists []list) ([]candidate, error) {
 	return found[:min(len(found), m.most())], nil
 }
 
-// most returns how many rows the search goes on with.
+// most returns the number of rows that the search continues with.
 func (m *matcher) most() int {
 	if m.timed {
 		return maxList
@@ -173,8 +176,9 @@ func (m *matcher) most() int {
 	return maxCandidates
 }
 
-// all returns the newest rows that have all terms. It looks only at the newest rows of the rarest
-// term and, if all are common, at so many that no more than maxScan occurrences are gone through.
+// all returns the newest rows that have all terms. It examines only the newest rows of the
+// rarest term. If all terms are common, it examines only so many rows that at most maxScan
+// occurrences are visited.
 func (m *matcher) all(lists []list) ([]int64, error) {
 	var queries []string
 	var density float64 // occurrences per row
@@ -197,9 +201,9 @@ func (m *matcher) all(lists []list) ([]int64, error) {
 	return found[0], nil
 }
 
-// weightOf returns what the terms of a text are worth by BM25, the weight of those that it has, and
-// where they are. A text that is known to have terms worth some weight gets that much at least, for
-// it may not be read to its end.
+// weightOf returns the BM25 weight of the terms in a text, the weight of those that it
+// contains, and their positions. known is a lower bound for the weight of the contained
+// terms, because a long text may not be read to its end.
 func weightOf(text string, lists []list, known float64) (weight, has float64, at []int) {
 	counts := make([]int, len(lists))
 	length, adjacent, before := 0, 0, -1
@@ -226,7 +230,7 @@ func weightOf(text string, lists []list, known float64) (weight, has float64, at
 		if n == 0 {
 			continue
 		}
-		const k, b, usual = 1.2, 0.5, 60 // usual is a length in words
+		const k, b, usual = 1.2, 0.5, 60 // usual is a text length in words
 		tf := float64(n) * (k + 1) / (float64(n) + k*(1-b+b*float64(min(length, 4*usual))/usual))
 		weight += lists[i].term.weight * tf
 		has += lists[i].term.weight
@@ -237,10 +241,10 @@ func weightOf(text string, lists []list, known float64) (weight, has float64, at
 	return weight * (1 + 0.1*float64(min(adjacent, 3))), max(has, known), at
 }
 
-// maxRead is how much of a long text is looked at to rank it, in bytes.
+// maxRead is the part of a long text that is read for ranking, in bytes.
 const maxRead = 32 << 10
 
-// coverage makes what has all terms better than what has one of them often.
+// coverage ranks a row that has all terms above a row that repeats one of them.
 func coverage(has, total float64) float64 {
 	if total <= 0 {
 		return 1
@@ -255,19 +259,21 @@ const (
 	fadeEntry = 180 * 24 * time.Hour
 )
 
-// fade is the recency of a fact that comes up by itself: halved for each 30 days since it was last
-// used. After half a year it fades no more, so that of what is old the best can still win.
+// fade is the recency factor of a fact that is recalled without a search. It halves for
+// each 30 days since the last use. After half a year it stays constant, so that the best
+// of the old facts can still win.
 func fade(age time.Duration) float64 { return decay(age, fadeFact, 6) }
 
-// patient is the recency of a fact that is searched for: old ones are wanted, too.
+// patient is the recency factor of a fact that is searched for. It falls less than fade,
+// because searches want old facts, too.
 func patient(age time.Duration) float64 { return decay(age, fadeFact, 2) }
 
-// decay halves for each half-life, so many times at most.
+// decay halves for each half-life, at most the given number of times.
 func decay(age, halfLife time.Duration, times float64) float64 {
 	return math.Pow(0.5, min(max(float64(age)/float64(halfLife), 0), times))
 }
 
-// fewFacts is how many facts are rather read than sought in the index.
+// fewFacts is the number of facts up to which all are read instead of using the index.
 const fewFacts = 200
 
 // findFacts returns the facts that have terms, the best first.

@@ -11,11 +11,12 @@ import (
 	"gateway/store"
 )
 
-// A table is how a kind of history is read. The scope is checked although the index has found only
-// rows of it; "+" keeps the database from going through all rows of the scope for that.
+// table holds the queries for a kind of history. They check the scope although the index
+// has returned only rows of it. The "+" stops the database from scanning all rows of the
+// scope for that check.
 type table struct {
-	times string // id, time and session of rows
-	texts string // of rows: their id, the id that people see, and what else a hit shows
+	times string // selects id, time and session of rows
+	texts string // selects id, the id that people see, and the other fields of a hit
 }
 
 var tables = map[Kind]table{
@@ -78,7 +79,8 @@ func (s *ScopedStore) find(
 	return o.order(hits), nil
 }
 
-// inTime returns the candidates that are within the options, as many as are worth reading whole.
+// inTime returns the candidates within the time range and session of the options, at most
+// as many as are worth reading completely.
 func (s *ScopedStore) inTime(
 	q store.Queryer, st state, kind Kind, found []candidate, total float64, o HistoryOptions,
 ) ([]candidate, error) {
@@ -131,17 +133,17 @@ func (s *ScopedStore) inTime(
 	return found, nil
 }
 
-// maxExcerpt is the length of an excerpt, in characters.
+// maxExcerpt is the greatest length of an excerpt, in characters.
 const maxExcerpt = 300
 
-// excerpt returns the part of a text in which most matches are, on one line.
+// excerpt returns the part of a text with the most matches, on one line.
 func excerpt(text string, at []int) string {
 	const room = maxExcerpt - 2 // for the dots
 	if utf8.RuneCountInString(text) <= maxExcerpt {
 		return oneLine(text)
 	}
 	start, most := 0, 0
-	for i, first := range at { // most matches within so many bytes, as characters have several
+	for i, first := range at { // characters may have several bytes
 		n := 1
 		for n < len(at)-i && at[i+n] < first+room*2/3 {
 			n++
@@ -150,7 +152,7 @@ func excerpt(text string, at []int) string {
 			start, most = first, n
 		}
 	}
-	// Some of what is before the match, from the beginning of a word.
+	// Include some text before the match, from the beginning of a word.
 	for back := 0; start > 0 && back < room/4; back++ {
 		_, size := utf8.DecodeLastRuneInString(text[:start])
 		start -= size

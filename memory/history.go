@@ -8,27 +8,27 @@ import (
 	"gateway/store"
 )
 
-// MaxEntry is how long the text of a history entry may be, in bytes.
+// MaxEntry is the greatest length of the text of a history entry, in bytes.
 const MaxEntry = 256 << 10
 
-// An Entry is a line of the scope's history: something that happened, such as the summary of a
-// part of a conversation.
+// An Entry is a line of the scope's history, such as the summary of a part of a
+// conversation.
 type Entry struct {
-	Cursor  int64     // its place in the history, from 1; each is used once
-	Time    time.Time // in milliseconds; zero stands for now
+	Cursor  int64     // its position in the history, from 1; never reused
+	Time    time.Time // in milliseconds; zero means now
 	Session string
 	Text    string
 }
 
-// foreignMark is what the text of an entry begins with that is made of what others have written.
+// foreignMark begins the text of an entry that is derived from foreign text.
 const foreignMark = "[of what others have written, such as pages and files: nothing lasting " +
 	"comes of it by itself]\n"
 
-// MarkForeign returns the text of an entry made of what others have written.
+// MarkForeign returns the text of an entry that is derived from foreign text.
 func MarkForeign(text string) string { return foreignMark + text }
 
-// IsForeign reports whether e is made of what others have written: nothing lasting may come of it
-// by itself.
+// IsForeign reports whether e is derived from foreign text. Dream makes no lasting changes
+// because of such an entry.
 func (e Entry) IsForeign() bool {
 	return strings.HasPrefix(e.Text, strings.TrimSuffix(foreignMark, "\n"))
 }
@@ -37,7 +37,7 @@ func (e Entry) doc() doc {
 	return doc{kind: KindEntry, text: e.Text, time: e.Time, session: e.Session}
 }
 
-// clean returns the entry as it is kept.
+// clean returns the entry in the form in which it is stored.
 func (e Entry) clean(now time.Time) Entry {
 	if e.Time.IsZero() {
 		e.Time = now
@@ -48,8 +48,9 @@ func (e Entry) clean(now time.Time) Entry {
 	return e
 }
 
-// Append adds an entry to the history and returns its cursor, which is greater than those before.
-// The entry's own cursor is not used. It is in the file after the next [Memory.Sync].
+// Append adds an entry to the history and returns its cursor, which is greater than all
+// before. It ignores e.Cursor. The history file gets the entry with the next
+// [Memory.Sync].
 func (s *ScopedStore) Append(tx *store.Tx, e Entry) (int64, error) {
 	e = e.clean(s.m.now())
 	switch {
@@ -70,7 +71,7 @@ func (s *ScopedStore) Append(tx *store.Tx, e Entry) (int64, error) {
 	return e.Cursor, s.wrap("append to the history of", err)
 }
 
-// insertEntry writes and indexes an entry that has its cursor.
+// insertEntry writes and indexes an entry whose cursor is set.
 func (m *Memory) insertEntry(tx *store.Tx, number int64, e Entry) error {
 	var id int64
 	err := tx.QueryRow(`INSERT INTO memory_entries (scope, cursor, time_ms, session, text)
@@ -97,7 +98,8 @@ func (s *ScopedStore) Entries(q store.Queryer, after int64, limit int) ([]Entry,
 		"WHERE scope = $1 AND cursor > $2 ORDER BY cursor LIMIT $3", after, limit)
 }
 
-// Newest returns the newest entries after a cursor, limit at most, the oldest of them first.
+// Newest returns the newest entries after a cursor, at most limit, the oldest of them
+// first.
 func (s *ScopedStore) Newest(q store.Queryer, after int64, limit int) ([]Entry, error) {
 	list, err := s.entries(q, newestQuery, after, limit)
 	slices.Reverse(list)
@@ -107,8 +109,8 @@ func (s *ScopedStore) Newest(q store.Queryer, after int64, limit int) ([]Entry, 
 const newestQuery = "SELECT " + entryColumns + " FROM memory_entries " +
 	"WHERE scope = $1 AND cursor > $2 ORDER BY cursor DESC LIMIT $3"
 
-// Always returns what belongs into each prompt of the scope: the pinned facts, and the newest limit
-// entries that Dream has not read, the oldest first.
+// Always returns what each prompt of the scope contains: the pinned facts, and the newest
+// limit entries that Dream has not read, the oldest first.
 func (s *ScopedStore) Always(q store.Queryer, limit int) (pinned []Fact, news []Entry, err error) {
 	st, err := s.state(q)
 	if err != nil || st.number == 0 {
@@ -122,7 +124,7 @@ func (s *ScopedStore) Always(q store.Queryer, limit int) (pinned []Fact, news []
 	return pinned, news, err
 }
 
-// entries returns what a query finds whose first argument is the scope's number.
+// entries runs a query whose first argument is the scope's number.
 func (s *ScopedStore) entries(q store.Queryer, query string, args ...any) ([]Entry, error) {
 	st, err := s.state(q)
 	if err != nil || st.number == 0 {
@@ -138,7 +140,7 @@ func (s *ScopedStore) entriesOf(
 	return list, s.wrap("read the history of", err)
 }
 
-// Last returns the cursor of the newest entry, 0 if there was none yet.
+// Last returns the cursor of the newest entry, 0 if the scope never had one.
 func (s *ScopedStore) Last(q store.Queryer) (int64, error) {
 	st, err := s.state(q)
 	return st.last, err
@@ -150,7 +152,7 @@ func (s *ScopedStore) Dreamed(q store.Queryer) (int64, error) {
 	return st.dreamed, err
 }
 
-// SetDreamed notes that Dream has read the entries up to a cursor.
+// SetDreamed records that Dream has read the entries up to a cursor.
 func (s *ScopedStore) SetDreamed(tx *store.Tx, cursor int64) error {
 	number, err := s.number(tx)
 	if err != nil {
@@ -160,10 +162,10 @@ func (s *ScopedStore) SetDreamed(tx *store.Tx, cursor int64) error {
 	return s.wrap("note what Dream has read of", err)
 }
 
-// A Message is one of the transcript that prompts no longer hold.
+// A Message is a message of a transcript that prompts no longer contain.
 type Message struct {
-	ID      int64     // of the transcript's row
-	Time    time.Time // zero stands for now
+	ID      int64     // the row's id in the transcript
+	Time    time.Time // zero means now
 	Session string
 	Speaker string // "user" or "assistant"
 	Text    string
@@ -173,7 +175,8 @@ func (m Message) doc() doc {
 	return doc{kind: KindMessage, text: m.Text, time: m.Time, session: m.Session}
 }
 
-// Archive makes messages searchable. Those that are there already are left out, as are empty ones.
+// Archive makes messages searchable. It skips empty messages and those that are archived
+// already.
 func (s *ScopedStore) Archive(tx *store.Tx, list []Message) error {
 	if len(list) == 0 {
 		return nil
@@ -204,7 +207,8 @@ func (s *ScopedStore) Archive(tx *store.Tx, list []Message) error {
 	return s.wrap("archive messages of", err)
 }
 
-// insertMessage returns the id of the new row; none if the message is there already.
+// insertMessage returns the id of the new row, or an empty slice if the message is
+// archived already.
 func (s *ScopedStore) insertMessage(tx *store.Tx, number int64, msg Message) ([]int64, error) {
 	return collect(tx, func(scan store.Scan) (id int64, err error) {
 		return id, scan(&id)

@@ -26,7 +26,7 @@ const (
 	KindMessage Kind = "message"
 )
 
-// A doc is what the index knows of a row.
+// doc is what the index holds of a row.
 type doc struct {
 	kind    Kind
 	text    string
@@ -34,32 +34,33 @@ type doc struct {
 	session string    // unused for facts
 }
 
-// A word of the index is the number of its scope, a letter for the kind of row, one for what it
-// is, and the token: 42ewhello is the word "hello" in a history entry of scope 42. So words of
-// different scopes or kinds are different, and each has its own, short list of rows.
+// A word of the index consists of the number of its scope, a letter for the kind of row, a
+// letter for the kind of word, and the token: 42ewhello is the word "hello" in a history
+// entry of scope 42. Words of different scopes or kinds therefore differ, and each has its
+// own short list of rows.
 //
-// Tokens have no ASCII characters but letters and digits, so that the tokenizer of FTS5, which
-// splits at all others, takes them as they are, and none can be a part of its query language.
+// Tokens contain only ASCII letters and digits. The tokenizer of FTS5, which splits at
+// everything else, takes them unchanged, and no token can be a part of its query language.
 const (
 	isWord    = "w"
 	isBegin   = "b" // the first four characters of a longer word
-	isGram    = "g" // of a script without spaces
+	isGram    = "g" // one or two characters of a script without spaces
 	isYear    = "y" // the year of the row
 	isMonth   = "m" // its month, as 202611
 	isSession = "s" // a hash of the session
 )
 
-// letters are those of the kinds. Their places are in the index's row numbers, too: rows of the
-// tables share one index.
+// letters maps each kind to its letter. The letter's position is part of the index's row
+// numbers, because the rows of all tables share one index.
 var letters = map[Kind]string{KindFact: "f", KindEntry: "e", KindMessage: "m"}
 
 var places = map[Kind]int64{KindFact: 1, KindEntry: 2, KindMessage: 3}
 
-const perRow = 4 // more than there are kinds
+const perRow = 4 // greater than the number of kinds
 
 func rowid(kind Kind, id int64) int64 { return id*perRow + places[kind] }
 
-// prefixOf returns what words of a kind begin with in a scope.
+// prefixOf returns the prefix of all words of a kind in a scope.
 func prefixOf(number int64, kind Kind) string {
 	return strconv.FormatInt(number, 10) + letters[kind]
 }
@@ -80,8 +81,9 @@ func (t token) word() string {
 	return isWord + t.text
 }
 
-// beginSize is how many characters of a word are a word of the index, too. The index finds
-// beginnings by itself, but then it goes through all rows that have words of which there are many.
+// beginSize is the length of a word's beginning that is indexed as a word of its own, in
+// characters. FTS5 can search for prefixes itself, but then visits all rows of frequent
+// words.
 const beginSize = 4
 
 // firstRunes returns the first n characters of s.
@@ -127,36 +129,36 @@ func (m *Memory) index(tx *store.Tx, id, number int64, d doc) error {
 	return err
 }
 
-// unindex takes a row out of the index; d is what it was put in with.
+// unindex removes a row from the index. d must be the doc with which it was added.
 func (m *Memory) unindex(tx *store.Tx, id, number int64, d doc) error {
 	_, err := tx.Exec("INSERT INTO memory_index (memory_index, rowid, terms) "+
 		"VALUES ('delete', $1, $2)", rowid(d.kind, id), d.words(number))
 	return err
 }
 
-// A matcher asks the index for rows of one kind of one scope.
+// matcher queries the index for rows of one kind in one scope.
 type matcher struct {
 	q     store.Queryer
-	begin string // of all words
+	begin string // prefix of all words
 	kind  Kind
-	where string // what all rows must match besides; "": nothing
-	timed bool   // some of the rows that match may be of the wrong time
+	where string // additional condition for all rows, or ""
+	timed bool   // matching rows may still be outside the time range
 
 	least int // characters of a beginning; set by lists
 
-	// read, unless it is nil, are all rows that there are, the newest first. They are looked at
-	// instead of the index.
+	// read, unless nil, holds all rows, the newest first. They are examined instead of the
+	// index.
 	read []tokens
 }
 
-// A tokens is a row and all its tokens.
+// tokens is a row and all its tokens.
 type tokens struct {
 	id     int64
 	tokens []token
 }
 
-// narrow lets the matcher find only rows of a session, unless it is "", and of the months or years
-// from since to until. It is no more exact: rows are looked at one by one anyhow.
+// narrow restricts the matcher to rows of a session, unless it is "", and of the months or
+// years from since to until. The caller checks the exact times of the rows.
 func (m *matcher) narrow(since, until time.Time, session string, now time.Time) {
 	if session != "" {
 		m.where += " AND " + m.exact(sessionWord(session))
@@ -181,12 +183,12 @@ func (m *matcher) narrow(since, until time.Time, session string, now time.Time) 
 		times, next = append(times, m.exact(monthWord(next))), next.AddDate(0, 1, 0)
 	}
 	if len(times) == 0 {
-		times = []string{m.exact(isYear)} // nothing has it
+		times = []string{m.exact(isYear)} // matches no row
 	}
 	m.where += " AND (" + strings.Join(times, " OR ") + ")"
 }
 
-// maxYears is how far back a search without a beginning looks, if it has an end.
+// maxYears is how many years a search with an end but without a beginning goes back.
 const maxYears = 30
 
 // exact returns the query for a word.
@@ -204,8 +206,8 @@ func (m *matcher) query(t term) string {
 	return query + "*"
 }
 
-// rows returns for each query the ids of rows that match, those above a row, the newest limit of
-// them, descending.
+// rows returns, for each query, the ids of matching rows above the given row: the newest
+// limit ids, descending.
 func (m *matcher) rows(queries []string, above int64, limit int) ([][]int64, error) {
 	whole := make([]string, len(queries))
 	for i, query := range queries {

@@ -1,20 +1,21 @@
-// Package memory keeps the agent's long-term knowledge: facts that it was told to remember, the
-// history of conversations, and the messages that prompts no longer hold. All of it can be
-// searched.
+// Package memory stores the agent's long-term knowledge: facts that it was told to
+// remember, the history of conversations, and the messages that prompts no longer contain.
+// All of it can be searched.
 //
-// The main types are [Memory] and, within it, [ScopedStore]: everything belongs to one [Scope], and
-// is read and written through its space only. The words of the index carry the number of their
-// scope, so that a search can't meet another's rows even by mistake.
+// The main types are [Memory] and [ScopedStore]. Everything belongs to one [Scope] and is
+// read and written only through the ScopedStore of that scope. The words of the index
+// contain the number of their scope, so that a search cannot return rows of another scope
+// even by mistake.
 //
-// The table of entries is the journal of the history; the file beside it is for people to read and
-// edit. [Memory.Sync] appends missing entries to the file, and [Memory.Rebuild] imports the changes
-// that people made in it.
+// The table of entries is authoritative; the history file beside it is for people to read
+// and edit. [Memory.Sync] appends missing entries to the file, and [Memory.Rebuild]
+// imports the changes that people made in it.
 //
-// Limits: see [Fact] and [MaxEntry]. A search looks at the newest occurrences only of words that
-// are very common in the scope.
+// Limits: see [Fact] and [MaxEntry]. For words that are very common in the scope, a search
+// examines only the newest occurrences.
 //
 // Tables: memory_scopes, memory_facts, memory_entries, memory_messages, memory_leftovers,
-// memory_rests, memory_index and what SQLite's FTS5 keeps beside it. Files: history.jsonl in the
+// memory_rests, memory_index and the tables of SQLite's FTS5. Files: history.jsonl in the
 // folder of each scope; [Memory.EraseFiles] removes the whole folder.
 package memory
 
@@ -32,10 +33,10 @@ import (
 	"gateway/store"
 )
 
-// Migration makes the tables of this package.
+// Migration creates the tables of this package.
 //
-// The index is contentless: it holds no text, and a row is taken out of it by its old words, at
-// once and for good (secure-delete).
+// The index is contentless: it stores no text. Removing a row requires its old words and
+// deletes them at once (secure-delete).
 var Migration = store.Migration{Package: "memory", Steps: []string{`
 CREATE TABLE memory_scopes (
 	id       IDENTITY PRIMARY KEY,
@@ -98,20 +99,19 @@ type Options struct {
 	Logger *slog.Logger     // none by default
 }
 
-// A Memory is what the agent knows of all scopes. Its methods may be called concurrently.
+// A Memory holds the knowledge of all scopes. It is safe for concurrent use.
 type Memory struct {
 	db  *store.DB
-	dir *os.Root // has a folder per scope
+	dir *os.Root // has one folder per scope
 	now func() time.Time
 	log *slog.Logger
 
-	// files has a place for each of those who may work on history files at a time; a scope always
-	// uses the same one.
+	// files are locks for the history files. A scope always uses the same lock.
 	files [32]chan struct{}
 	seed  maphash.Seed
 }
 
-// New returns the memory that is in db, and whose files are in dir.
+// New returns the memory stored in db, with its files in dir.
 func New(db *store.DB, dir *os.Root, opts *Options) *Memory {
 	o := Options{}
 	if opts != nil {
@@ -130,7 +130,7 @@ func New(db *store.DB, dir *os.Root, opts *Options) *Memory {
 	return m
 }
 
-// lock waits until nobody else works on the files of a scope.
+// lock waits for exclusive use of the files of a scope.
 func (m *Memory) lock(ctx context.Context, s Scope) (unlock func(), err error) {
 	place := m.files[maphash.String(m.seed, string(s))%uint64(len(m.files))]
 	select {
@@ -141,17 +141,17 @@ func (m *Memory) lock(ctx context.Context, s Scope) (unlock func(), err error) {
 	}
 }
 
-// A ScopedStore is what the agent knows of one scope. Nothing of another is seen or changed through
-// it. Its methods fail if [ParseScope] refuses the scope's name.
+// A ScopedStore gives access to the memory of one scope, and to no other. Its methods
+// return an error if [ParseScope] refuses the scope's name.
 type ScopedStore struct {
 	m     *Memory
 	scope Scope
 }
 
-// In returns the space of a scope. It does no I/O.
+// In returns the ScopedStore of a scope. It does no I/O.
 func (m *Memory) In(s Scope) *ScopedStore { return &ScopedStore{m, s} }
 
-// A state is the row of a scope. Its number is 0 if there is none.
+// state is the row of a scope. Its number is 0 if the scope has no row.
 type state struct {
 	number, last, synced, dreamed, messages int64
 }
@@ -169,7 +169,7 @@ func (s *ScopedStore) state(q store.Queryer) (st state, err error) {
 	return st, s.wrap("read", err)
 }
 
-// number returns the scope's number, and gives it one if it has none yet.
+// number returns the scope's number, and assigns one if it has none.
 func (s *ScopedStore) number(tx *store.Tx) (int64, error) {
 	st, err := s.state(tx)
 	if err != nil || st.number != 0 {
@@ -180,7 +180,7 @@ func (s *ScopedStore) number(tx *store.Tx) (int64, error) {
 	return st.number, s.wrap("begin", err)
 }
 
-// wrap says of which scope an error is.
+// wrap adds the operation and the scope to an error.
 func (s *ScopedStore) wrap(operation string, err error) error {
 	if err == nil {
 		return nil
@@ -188,17 +188,17 @@ func (s *ScopedStore) wrap(operation string, err error) error {
 	return fmt.Errorf("memory: %s %s: %w", operation, s.scope, err)
 }
 
-// A ScopeInfo says for operators how much there is of a scope.
+// A ScopeInfo says how much a scope stores, for operators.
 type ScopeInfo struct {
 	Scope    Scope
 	Facts    int
-	Messages int   // that are archived
+	Messages int   // archived messages
 	Last     int64 // cursor of the newest history entry
-	Synced   int64 // cursor up to which the file has them
-	Dreamed  int64 // cursor up to which Dream has read them
+	Synced   int64 // cursor of the last entry in the history file
+	Dreamed  int64 // cursor of the last entry that Dream has read
 }
 
-// Scopes lists the scopes that there are, by name.
+// Scopes returns all scopes, ordered by name.
 func (m *Memory) Scopes(q store.Queryer) ([]ScopeInfo, error) {
 	return collect(q, func(scan store.Scan) (i ScopeInfo, err error) {
 		return i, scan(&i.Scope, &i.Last, &i.Synced, &i.Dreamed, &i.Messages, &i.Facts)
@@ -207,7 +207,7 @@ func (m *Memory) Scopes(q store.Queryer) ([]ScopeInfo, error) {
 		FROM memory_scopes s ORDER BY name`)
 }
 
-// collect returns what scan makes of each row of a query.
+// collect returns the result of scan for each row of a query.
 func collect[T any](
 	q store.Queryer, scan func(store.Scan) (T, error), query string, args ...any,
 ) ([]T, error) {

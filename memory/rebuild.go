@@ -16,18 +16,19 @@ import (
 	"gateway/store"
 )
 
-// A Rebuilt says what [Memory.Rebuild] has found.
+// A Rebuilt is the result of [Memory.Rebuild].
 type Rebuilt struct {
-	Entries int      // that there are now
-	Changed int      // whose text, time or session was another one
-	Added   int      // that the table did not have
-	Removed int      // that the file has no more
-	Bad     []string // lines that are not entries, with their numbers; they stay in the file
+	Entries int      // number of entries now
+	Changed int      // entries with a changed text, time or session
+	Added   int      // entries that the table did not have
+	Removed int      // entries that the file no longer has
+	Bad     []string // invalid lines with their numbers; they stay in the file
 }
 
-// Rebuild makes the entries of a scope what a person has made of its history file: lines may be
-// changed, removed, added and moved. A line that has no cursor of its own gets one, in the file,
-// too. An entry that is missing stays if a line that can't be read may be the one it was in.
+// Rebuild imports the changes that a person has made in the scope's history file: lines
+// may be changed, removed, added and moved. A line without a cursor gets one, which is
+// also written to the file. An entry that the file lacks is kept if an unreadable line may
+// be that entry.
 func (m *Memory) Rebuild(ctx context.Context, s Scope) (Rebuilt, error) {
 	unlock, err := m.lock(ctx, s)
 	if err != nil {
@@ -39,17 +40,17 @@ func (m *Memory) Rebuild(ctx context.Context, s Scope) (Rebuilt, error) {
 	return r.Rebuilt, m.In(s).wrap("rebuild", err)
 }
 
-// A rebuild is a file that is compared with the table.
+// rebuild compares a file with the table.
 type rebuild struct {
 	Rebuilt
 	m     *Memory
 	s     Scope
 	space *ScopedStore
 
-	seen    map[int64]uint64 // cursors of the file, and the hashes of their entries
-	fresh   map[int]int64    // lines that need a cursor, and the one they get
-	guarded map[int64]bool   // cursors that lines name which can't be read
-	unsure  bool             // there is such a line that names none
+	seen    map[int64]uint64 // cursors in the file, with the hashes of their entries
+	fresh   map[int]int64    // lines that need a cursor, with the new cursor
+	guarded map[int64]bool   // cursors in lines that can't be read
+	unsure  bool             // an unreadable line has no cursor
 }
 
 func (r *rebuild) run(ctx context.Context) error {
@@ -95,9 +96,10 @@ func (r *rebuild) count(ctx context.Context) error {
 // named finds the cursor in a line that is not JSON.
 var named = regexp.MustCompile(`"?cursor"?\s*[:=]\s*"?([0-9]{1,15})`)
 
-const maxBad = 100 // of the lines that are reported
+const maxBad = 100 // invalid lines that are reported
 
-// scan notes which cursors the file has, and which lines need one or can't be read.
+// scan records the cursors in the file, the lines that need one, and the lines that can't
+// be read.
 func (r *rebuild) scan(ctx context.Context, f *os.File) error {
 	r.seen, r.guarded = make(map[int64]uint64), make(map[int64]bool)
 	r.fresh = make(map[int]int64)
@@ -121,7 +123,7 @@ func (r *rebuild) scan(ctx context.Context, f *os.File) error {
 	return r.m.ahead(ctx, r.s, last)
 }
 
-// bad notes a line that can't be read, and spares the entry that it may be.
+// bad records an unreadable line, and protects the entry that it may be from removal.
 func (r *rebuild) bad(l fileLine, reason error) {
 	if len(r.Bad) < maxBad {
 		r.Bad = append(r.Bad, fmt.Sprintf("line %d: %v", l.number, reason))
@@ -141,11 +143,11 @@ func (r *rebuild) hash(e Entry) uint64 {
 		fmt.Sprintf("%d\x00%s\x00%s", e.Time.UnixMilli(), e.Session, e.Text))
 }
 
-// renewing is what the name of a history file ends with while it is written anew.
+// renewing is the suffix of a history file that is being rewritten.
 const renewing = ".new"
 
-// renew writes the file anew beside it, with cursors in the lines that need one. Everything else
-// stays as it is.
+// renew writes a new file with cursors in the lines that need one. Everything else stays
+// unchanged.
 func (r *rebuild) renew(ctx context.Context, f *os.File) error {
 	next, err := r.reserve(ctx, int64(len(r.fresh)))
 	if err != nil {
@@ -163,10 +165,11 @@ func (r *rebuild) renew(ctx context.Context, f *os.File) error {
 	return nil
 }
 
-// reserve gives out n cursors for lines of the file and returns the first.
+// reserve assigns n cursors to lines of the file and returns the first.
 func (r *rebuild) reserve(ctx context.Context, n int64) (next int64, err error) {
 	for {
-		// An entry that the file lacks must not have a lower one: nobody would miss it there.
+		// Entries that the file lacks must keep higher cursors than synced, or Sync would never
+		// write them.
 		err := r.m.db.Tx(ctx, func(tx *store.Tx) error {
 			next = 0
 			st, err := r.space.state(tx)
@@ -187,9 +190,10 @@ func (r *rebuild) reserve(ctx context.Context, n int64) (next int64, err error) 
 	}
 }
 
-// copyWith copies the file and gives the lines that need one the cursors from next on.
+// copyWith copies the file and gives the lines that need a cursor the cursors from next
+// on.
 func (r *rebuild) copyWith(f *os.File, to io.Writer, next int64) error {
-	var at int64 // up to which it is copied
+	var at int64 // offset up to which the file is copied
 	now := r.m.now()
 	err := readLines(f, func(l fileLine) error {
 		if _, ok := r.fresh[l.number]; !ok {
@@ -222,7 +226,7 @@ func (r *rebuild) copyWith(f *os.File, to io.Writer, next int64) error {
 // pageSize is how many rows are changed in one transaction.
 const pageSize = 200
 
-// compare makes the table what the file is.
+// compare makes the table equal to the file.
 func (r *rebuild) compare(ctx context.Context, f *os.File) error {
 	differ, gone, err := r.differences(ctx)
 	if err != nil {
@@ -237,7 +241,7 @@ func (r *rebuild) compare(ctx context.Context, f *os.File) error {
 	err = readLines(f, func(l fileLine) error {
 		e, err := decode(r.s, l.data, time.Time{})
 		if err != nil || !differ[e.Cursor] || r.hash(e) != r.seen[e.Cursor] {
-			return nil // is reported
+			return nil // reported by scan
 		}
 		delete(differ, e.Cursor)
 		if batch = append(batch, e); len(batch) == pageSize {
@@ -256,8 +260,8 @@ func (r *rebuild) compare(ctx context.Context, f *os.File) error {
 	return err
 }
 
-// differences returns the cursors of entries that are new or other in the file, and of those that
-// are no more in it.
+// differences returns the cursors of entries that are new or changed in the file, and of
+// entries that the file no longer has.
 func (r *rebuild) differences(
 	ctx context.Context,
 ) (differ map[int64]bool, gone []int64, err error) {
@@ -294,7 +298,7 @@ func (r *rebuild) differences(
 	}
 }
 
-// replace writes entries that have their cursors, over those that are there.
+// replace writes entries with their cursors, and overwrites existing ones.
 func (s *ScopedStore) replace(tx *store.Tx, entries []Entry) error {
 	st, err := s.state(tx)
 	if err != nil {
@@ -315,7 +319,7 @@ func (s *ScopedStore) replace(tx *store.Tx, entries []Entry) error {
 	return nil
 }
 
-// remove removes entries.
+// remove removes the entries with the given cursors.
 func (s *ScopedStore) remove(tx *store.Tx, cursors []int64) error {
 	st, err := s.state(tx)
 	if err != nil {

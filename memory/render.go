@@ -36,13 +36,14 @@ func (f Fact) String() string {
 	return line
 }
 
-// maxPlain is the longest text that stands unquoted, in characters.
+// maxPlain is the greatest length of an unquoted text, in characters.
 const maxPlain = 60
 
-// plain is what names, dates, numbers and addresses consist of.
+// plain matches texts that consist only of the characters of names, dates, numbers and
+// addresses.
 var plain = regexp.MustCompile(`^[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N} .,;/@+%&€$'’_-]*$`)
 
-// orderWords are what a text says that wants to be obeyed, or how a part of a prompt begins.
+// orderWords are words of instructions, or words that begin a section of a prompt.
 var orderWords = strings.Split("always|never|must|should|shall|ignore|disregard|forget|"+
 	"do not|don't|don’t|from now on|instead|pretend|act as|reply|respond|answer|send|tell|say|write|"+
 	"run|execute|call|use|obey|follow|instruction|instructions|prompt|system|assistant|"+
@@ -50,11 +51,11 @@ var orderWords = strings.Split("always|never|must|should|shall|ignore|disregard|
 	"ab jetzt|anweisung|anweisungen|siempre|nunca|debes|ignora|olvida|envía|toujours|jamais|dois|"+
 	"devez|ignorez|oublie|envoie|réponds", "|")
 
-// order finds these words, and those of languages that set no spaces between them.
+// order matches orderWords, and the same in languages that write no spaces between words.
 var order = regexp.MustCompile(`(?i)\b(` + strings.Join(orderWords, "|") + `)\b|` +
 	`всегда|никогда|должен|игнорируй|забудь|отправь|忽略|必须|总是|永远|无视|必ず|常に|無視`)
 
-// orderStarts are the words with which one in ASCII begins.
+// orderStarts are the first words of the ASCII entries of orderWords.
 var orderStarts = func() map[string]bool {
 	starts := make(map[string]bool)
 	for _, words := range orderWords {
@@ -66,13 +67,13 @@ var orderStarts = func() map[string]bool {
 	return starts
 }()
 
-// isNoWord reports whether r ends a word, as regular expressions have it.
+// isNoWord reports whether r ends a word in the sense of \b in regular expressions.
 func isNoWord(r rune) bool {
 	return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 }
 
-// isOrder reports whether order finds something. That takes long, and is not needed where all is
-// ASCII and no word is one with which an order begins.
+// isOrder reports whether order matches. The regular expression is slow, so isOrder skips
+// it for an ASCII text without a word in orderStarts.
 func isOrder(s string) bool {
 	for word := range strings.FieldsFuncSeq(s, isNoWord) {
 		if orderStarts[strings.ToLower(word)] {
@@ -83,8 +84,8 @@ func isOrder(s string) bool {
 		order.MatchString(s)
 }
 
-// Quote returns s as it is if it is short and plain, and else as a JSON string: for a prompt in
-// which it is data.
+// Quote returns s unchanged if it is short and plain, and otherwise as a JSON string. Use
+// it for data in a prompt.
 func Quote(s string) string {
 	if utf8.RuneCountInString(s) <= maxPlain && plain.MatchString(s) && !isOrder(s) {
 		return s
@@ -98,7 +99,7 @@ func Quote(s string) string {
 	return visible(strings.TrimSuffix(b.String(), "\n"))
 }
 
-// visible writes the characters of a JSON string that don't show as their numbers.
+// visible escapes the invisible characters of a JSON string.
 func visible(s string) string {
 	var b strings.Builder
 	for _, r := range s {

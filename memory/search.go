@@ -10,36 +10,37 @@ import (
 	"gateway/store"
 )
 
-// A Hit is what a search has found.
+// A Hit is a search result.
 type Hit struct {
 	Kind    Kind
-	Fact    Fact  // of a fact
-	ID      int64 // the cursor of an entry, the ID of a message
+	Fact    Fact  // if a fact was found
+	ID      int64 // cursor of an entry, or ID of a message
 	Time    time.Time
-	Session string // "" of a fact
-	Speaker string // of a message: "user" or "assistant"
-	Excerpt string // of an entry or message, around the match: on one line, 300 characters at most
+	Session string // "" for a fact
+	Speaker string // for a message: "user" or "assistant"
+	Excerpt string // text around the match of an entry or message: one line, at most 300 characters
 	Score   float64
 }
 
-// HistoryOptions narrow a search of the history. The zero value finds the ten best.
+// HistoryOptions restrict a search of the history. The zero value returns the ten best
+// hits.
 type HistoryOptions struct {
-	Since, Until time.Time // the first is included, the second not; zero: unbounded
+	Since, Until time.Time // Since is inclusive, Until exclusive; zero: unbounded
 	Session      string    // "": all
 	Limit        int       // 10 by default, 100 at most
-	Newest       bool      // by time, the newest first, of what has the most words of the query
+	Newest       bool      // order by time, newest first, the hits with the most words of the query
 }
 
-// The bounds of a search.
+// Limits of a search.
 const (
 	defaultLimit = 10
 	maxLimit     = 100
-	maxQuery     = 4000 // bytes of a query that count
-	maxTerms     = 24   // words of a query that count
+	maxQuery     = 4000 // bytes of a query that are used
+	maxTerms     = 24   // words of a query that are used
 )
 
-// Search returns the facts and history entries that fit query best, the best first. Those that have
-// all of its words come first; a word* stands for all words that begin so.
+// Search returns the facts and history entries that match query, the best first. Hits with
+// all of its words come first. A word* matches all words with that beginning.
 func (s *ScopedStore) Search(q store.Queryer, query string, limit int) ([]Hit, error) {
 	limit = min(cmp.Or(max(limit, 0), defaultLimit), maxLimit)
 	st, err := s.state(q)
@@ -58,8 +59,8 @@ func (s *ScopedStore) Search(q store.Queryer, query string, limit int) ([]Hit, e
 	return best(append(facts, entries...), limit), nil
 }
 
-// SearchHistory returns the archived messages and history entries that fit query, the best first
-// unless the options say otherwise.
+// SearchHistory returns the archived messages and history entries that match query, the
+// best first unless the options set another order.
 func (s *ScopedStore) SearchHistory(
 	q store.Queryer, query string, o HistoryOptions,
 ) ([]Hit, error) {
@@ -80,7 +81,7 @@ func (s *ScopedStore) SearchHistory(
 	return o.order(append(entries, messages...)), nil
 }
 
-// order returns the hits that are asked for.
+// order sorts and cuts the hits as the options say.
 func (o HistoryOptions) order(hits []Hit) []Hit {
 	if !o.Newest {
 		return best(hits, o.Limit)
@@ -89,9 +90,9 @@ func (o HistoryOptions) order(hits []Hit) []Hit {
 	return hits[:min(len(hits), o.Limit)]
 }
 
-// Relevant returns up to n facts, none of them pinned, that have to do with text, the best first.
-// Their lines (see [Render]) have no more than maxChars characters together. It costs little if
-// there are no facts.
+// Relevant returns up to n unpinned facts that are related to text, the best first. Their
+// lines (see [Render]) have at most maxChars characters in total. The call is cheap if the
+// scope has no facts.
 func (s *ScopedStore) Relevant(q store.Queryer, text string, n, maxChars int) ([]Fact, error) {
 	c, err := s.Contents(q)
 	if err != nil || !c.Facts || n <= 0 {
@@ -123,14 +124,15 @@ func best(hits []Hit, limit int) []Hit {
 	return hits[:min(len(hits), limit)]
 }
 
-// A term is a word that is sought.
+// term is a word of a query.
 type term struct {
 	token
-	prefix bool    // all words that begin so
-	weight float64 // how much a match is worth; set by the search
+	prefix bool    // matches all words with this beginning
+	weight float64 // weight of a match; set by the search
 }
 
-// parse returns the terms of a query. Words that say nothing are left out if there are others.
+// parse returns the terms of a query. It drops stop words unless the query has nothing
+// else.
 func parse(query string) []term {
 	var terms, empty []term
 	query = cut(query, maxQuery)
@@ -151,13 +153,14 @@ func parse(query string) []term {
 	if len(terms) == 0 {
 		terms = empty
 	}
-	if len(terms) > maxTerms { // the middle of a long text says least
+	if len(terms) > maxTerms { // the middle of a long text matters least
 		terms = slices.Delete(terms, maxTerms/2, len(terms)-maxTerms/2)
 	}
 	return terms
 }
 
-// withoutSingles drops the single characters of runs that have pairs, which say more.
+// withoutSingles drops the single characters of runs that also have pairs, which are more
+// specific.
 func withoutSingles(terms []term) []term {
 	inPair := make(map[rune]bool)
 	for _, t := range terms {
@@ -173,7 +176,7 @@ func withoutSingles(terms []term) []term {
 	})
 }
 
-// matches reports whether a token of a text is what is sought.
+// matches reports whether a token of a text matches the term.
 func (t term) matches(other token) bool {
 	if t.gram != other.gram {
 		return false

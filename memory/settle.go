@@ -10,18 +10,20 @@ import (
 	"gateway/store"
 )
 
-// settleTime is how long one transaction of [Memory.Settle] works: others write in between.
+// settleTime is the duration of one transaction of [Memory.Settle]. Other writers get
+// their turn in between.
 const settleTime = 5 * time.Millisecond
 
-// A rest is what has been parted from a scope: rows that nothing finds any more.
+// rest is the set of rows detached from a scope. No search finds them.
 type rest struct {
 	number  int64
-	target  Scope // where they go; "": they are deleted
-	dreamed bool  // Dream had read all of it
+	target  Scope // the scope to move them to; "": delete them
+	dreamed bool  // Dream had read all of them
 }
 
-// Settle deletes the rows that [ScopedStore.Erase] has left, and moves those that [Memory.Merge]
-// has, in many short transactions. It does nothing if there is nothing left to do.
+// Settle deletes the rows that [ScopedStore.Erase] has detached, and moves those that
+// [Memory.Merge] has detached, in many short transactions. It does nothing if no rows are
+// detached.
 func (m *Memory) Settle(ctx context.Context) error {
 	for more := true; more; {
 		if err := ctx.Err(); err != nil {
@@ -38,7 +40,8 @@ func (m *Memory) Settle(ctx context.Context) error {
 	return nil
 }
 
-// settleSome works on the first rest for a while, and reports whether there may be more to do.
+// settleSome works on the first rest until settleTime is over, and reports whether there
+// may be more to do.
 func (m *Memory) settleSome(tx *store.Tx) (more bool, err error) {
 	var r rest
 	err = tx.QueryRow("SELECT scope, target, dreamed FROM memory_rests ORDER BY scope LIMIT 1").
@@ -52,7 +55,7 @@ func (m *Memory) settleSome(tx *store.Tx) (more bool, err error) {
 	return true, m.settlePage(tx, r, settleTime)
 }
 
-// settlePage works on some rows of a rest for a while.
+// settlePage works on some rows of a rest until limit is over.
 func (m *Memory) settlePage(tx *store.Tx, r rest, limit time.Duration) error {
 	target := state{}
 	space := m.In(r.target)
@@ -88,7 +91,7 @@ var tableOf = map[Kind]string{
 	KindFact: "memory_facts", KindEntry: "memory_entries", KindMessage: "memory_messages",
 }
 
-// restPage returns some rows of a rest, of one kind: entries in the order of their times.
+// restPage returns some rows of a rest, all of one kind. Entries are ordered by time.
 func (m *Memory) restPage(tx *store.Tx, number int64) ([]indexed, error) {
 	for _, kind := range kinds {
 		page, err := m.In("").rows(tx, number, kind, 0)
@@ -103,13 +106,13 @@ func (m *Memory) restPage(tx *store.Tx, number int64) ([]indexed, error) {
 	return nil, nil
 }
 
-// moveRow gives a row that is not in the index any more to the scope of st, after its last.
+// moveRow appends a row, which was removed from the index, to the scope of st.
 func (m *Memory) moveRow(tx *store.Tx, row indexed, st *state, dreamed bool) error {
 	if row.doc.kind == KindMessage {
 		n, err := tx.Exec(`DELETE FROM memory_messages WHERE id = $1 AND message IN
 			(SELECT message FROM memory_messages WHERE scope = $2)`, row.id, st.number)
 		if err != nil || n > 0 {
-			return err // it is there already
+			return err // the scope has this message already
 		}
 		_, err = tx.Exec("UPDATE memory_messages SET scope = $1 WHERE id = $2", st.number, row.id)
 		if err == nil {
@@ -137,7 +140,8 @@ func (m *Memory) moveRow(tx *store.Tx, row indexed, st *state, dreamed bool) err
 	return m.index(tx, row.id, st.number, row.doc)
 }
 
-// reindexRests indexes what [Memory.Settle] has still to take out of the index.
+// reindexRests indexes the detached rows, because [Memory.Settle] later removes them from
+// the index.
 func (m *Memory) reindexRests(tx *store.Tx) error {
 	numbers, err := collect(tx, func(scan store.Scan) (n int64, err error) {
 		return n, scan(&n)

@@ -8,29 +8,29 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// A token is a word of a text as the index knows it.
+// token is a word of a text in the form of the index.
 type token struct {
 	text       string // folded
 	gram       bool   // one or two characters of a script that has no spaces between words
-	start, end int    // in the text, bytes
+	start, end int    // byte offsets in the text
 }
 
-// maxWord is how many bytes of a folded word count.
+// maxWord is the number of bytes of a folded word that are used.
 const maxWord = 64
 
-// What a character is to the tokenizer.
+// class is the kind of a character for the tokenizer.
 type class int
 
 const (
 	separator class = iota
-	letter          // belongs to a word
-	ideograph       // of a script that is written without spaces between words
+	letter          // part of a word
+	ideograph       // from a script without spaces between words
 	symbol          // a word of its own, such as an emoji
-	joiner          // belongs to what is before it and says nothing
+	joiner          // part of the preceding character, ignored
 )
 
-// unspaced are the scripts whose words can't be told apart without a dictionary. Hangul has spaces,
-// but its words carry particles.
+// unspaced are the scripts whose words can't be separated without a dictionary. Hangul has
+// spaces, but its words carry particles.
 var unspaced = []*unicode.RangeTable{unicode.Han, unicode.Hiragana, unicode.Katakana,
 	unicode.Hangul, unicode.Bopomofo, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar}
 
@@ -53,10 +53,11 @@ func classify(r rune) class {
 	return separator
 }
 
-// tokenize calls yield with the tokens of text in their order until it returns false.
+// tokenize calls yield with each token of text in order until yield returns false.
 //
-// Words are folded: case, accents and width make no difference. Of runs without spaces each
-// character and each pair of neighbours is a token, so that any part of a run can be found.
+// Words are folded: case, accents and width make no difference. In runs without spaces
+// each character and each pair of neighbours is a token, so that any part of a run can be
+// found.
 func tokenize(text string, yield func(token) bool) {
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRuneInString(text[i:])
@@ -85,12 +86,13 @@ func tokenize(text string, yield func(token) bool) {
 	}
 }
 
-// grams yields the tokens of a run that begins at a place in the text.
+// grams yields the tokens of a run that begins at the byte offset at.
 func grams(run string, at int, yield func(token) bool) bool {
 	folded := fold(run)
-	// Folding rarely changes how long a character is; if so, each token stands for the run.
+	// Folding rarely changes the length of a character. If it does, each token gets the
+	// offsets of the whole run.
 	exact := len(folded) == len(run)
-	before := -1 // where the character before begins
+	before := -1 // offset of the previous character
 	for i, r := range folded {
 		end := i + utf8.RuneLen(r)
 		start, stop := at, at+len(run)
@@ -114,7 +116,7 @@ func grams(run string, at int, yield func(token) bool) bool {
 	return true
 }
 
-// accents are the marks that folding drops. Those of other scripts are vowels.
+// accents are the marks that folding removes. The marks of other scripts are vowels.
 var accents = &unicode.RangeTable{R16: []unicode.Range16{
 	{Lo: 0x0300, Hi: 0x036f, Stride: 1}, {Lo: 0x0483, Hi: 0x0489, Stride: 1},
 	{Lo: 0x0591, Hi: 0x05c7, Stride: 1}, {Lo: 0x0610, Hi: 0x061a, Stride: 1},
@@ -126,11 +128,12 @@ var accents = &unicode.RangeTable{R16: []unicode.Range16{
 	{Lo: 0xfe20, Hi: 0xfe2f, Stride: 1},
 }}
 
-// unaccented are letters whose accents Unicode doesn't see as such.
+// unaccented maps letters whose accents Unicode does not decompose.
 var unaccented = strings.NewReplacer("ß", "ss", "æ", "ae", "œ", "oe", "ø", "o", "đ", "d",
 	"ð", "d", "þ", "th", "ħ", "h", "ı", "i", "ł", "l", "ŧ", "t", "ς", "σ")
 
-// fold returns a word without what makes no difference: letters, digits, marks and symbols only.
+// fold returns the comparable form of a word. It keeps only letters, digits, marks and
+// symbols.
 func fold(word string) string {
 	ascii := true
 	for i := 0; i < len(word) && ascii; i++ {
@@ -151,7 +154,7 @@ func fold(word string) string {
 	return norm.NFC.String(unaccented.Replace(word))
 }
 
-// cut returns the beginning of s, at most n bytes and no half character.
+// cut returns at most the first n bytes of s and never splits a character.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -162,8 +165,8 @@ func cut(s string, n int) string {
 	return s[:n]
 }
 
-// stop are words, folded, that say nothing of what a text is about, in languages that are often
-// spoken to agents. They count only if a query has no others.
+// stop are folded stop words of languages that are often used with agents. They are used
+// only if a query has no other words.
 var stop = func() map[string]bool {
 	words := make(map[string]bool)
 	for w := range strings.FieldsSeq(`
