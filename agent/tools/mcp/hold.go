@@ -3,13 +3,17 @@ package mcp
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
+	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 )
+
+// reportEvery is how often at most the owners are told that a server's tools have changed.
+const reportEvery = time.Hour
 
 // maxChanges is how many changes of a server's tools are told one by one.
 const maxChanges = 20
@@ -21,6 +25,10 @@ type known struct {
 	shown  *catalog   // what the agent's tools were made of
 	agreed *catalog   // nil until the server was seen
 	held   *catalog   // what it has now, if that needs somebody's agreement; or nil
+
+	told   *catalog  // what was held when the owners were told last; or nil
+	toldAt time.Time // when that was, by this process; or zero
+	later  bool      // it will be listed again to tell them of what has changed since
 }
 
 // hold returns what of listed the agent may see: tools as they were agreed to. A tool that has
@@ -63,14 +71,15 @@ func (d definition) differs(now definition) string {
 	return strings.Join(list, "; ")
 }
 
-// mark returns a short fingerprint of v.
+// mark returns a fingerprint of v. A server must not find two lists with the same one: the code of
+// the first, which an admin has read, would let in the second. A button has room for 20 characters.
 func mark(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return ""
 	}
 	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:4])
+	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:20])
 }
 
 // A holder holds changes of a server's tools until somebody agrees to them.
@@ -81,25 +90,45 @@ type holder struct{ *server }
 func (s holder) adopt(ctx context.Context, listed catalog) {
 	s.known.mu.Lock()
 	defer s.known.mu.Unlock()
-	before := ""
-	if s.known.held != nil {
-		before = mark(s.known.held.Tools)
-	}
 	if s.known.agreed == nil {
 		s.known.agreed = &listed
 	}
 	s.known.held = &listed
 	changes := s.offer(ctx)
-	if s.known.held != nil && mark(s.known.held.Tools) != before {
+	if s.known.held != nil && !same(s.known.told, s.known.held) {
+		now := s.opts.Now()
+		if wait := s.known.toldAt.Add(reportEvery).Sub(now); wait > 0 {
+			s.listLater(wait)
+			return // nothing is kept that was not told
+		}
 		s.opts.Logger.WarnContext(ctx, "mcp tools have changed and wait for an admin", "server", s.Name,
 			"changes", len(changes))
 		if err := s.report(ctx); err != nil {
 			s.opts.Logger.WarnContext(ctx, "owners not told of changed tools", "server", s.Name,
 				"err", err)
-			return // the next process tells it, as it finds nothing kept
+			s.listLater(reportEvery)
+			return
 		}
+		s.known.told, s.known.toldAt = s.known.held, now
 	}
 	s.store(ctx)
+}
+
+// listLater has the server list its tools again after a while. It is called with the lock held.
+func (s holder) listLater(wait time.Duration) {
+	if s.known.later {
+		return
+	}
+	s.known.later = true
+	time.AfterFunc(wait, func() {
+		s.known.mu.Lock()
+		s.known.later = false
+		s.known.mu.Unlock()
+		select {
+		case s.stale <- struct{}{}:
+		default:
+		}
+	})
 }
 
 func (s holder) report(ctx context.Context) error {
@@ -138,9 +167,10 @@ func (s holder) agree(ctx context.Context, code string) error {
 	case s.known.held == nil:
 		return errors.New("nothing of this server waits")
 	case mark(s.known.held.Tools) != strings.ToLower(code):
-		return errors.New("this code stands for something else than what the server has now")
+		return errors.New("this code stands for something else than what the server has now, which " +
+			"/mcp shows")
 	}
-	s.known.agreed, s.known.held = s.known.held, nil
+	s.known.agreed, s.known.held, s.known.toldAt = s.known.held, nil, time.Time{}
 	s.offer(ctx)
 	s.store(ctx)
 	return nil

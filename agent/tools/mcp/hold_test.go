@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -91,5 +92,61 @@ func TestHold(t *testing.T) {
 	end()
 	if n := len(reports); n != 0 {
 		t.Errorf("%d reports came after the agreement", n)
+	}
+}
+
+// A server that changes its tools all the time does not flood the owners: they are told once an
+// hour. The code of what they were told is good for nothing else.
+func TestHoldFlood(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0).Add(reportEvery)
+	var told []State
+	c := New([]Server{{Name: "s", URL: "http://127.0.0.1:1"}}, &Options{
+		Now: func() time.Time { return now },
+		Report: func(_ context.Context, s State) error {
+			told = append(told, s)
+			return nil
+		}})
+	s := holder{c.servers[0]}
+	lists := func(version int) {
+		s.adopt(t.Context(), catalog{Tools: []definition{
+			{Name: "look", Description: fmt.Sprint("version ", version)}}})
+	}
+	for i := range 50 {
+		lists(i)
+	}
+	if len(told) != 1 || !strings.Contains(told[0].Held[0], "version 1") {
+		t.Fatalf("the owners were told %v, want the first change", told)
+	}
+	if err := s.agree(t.Context(), told[0].Code); err == nil {
+		t.Error("the code of the first change is good for the last")
+	}
+	now = now.Add(reportEvery)
+	lists(49)
+	lists(49)
+	if len(told) != 2 || !strings.Contains(told[1].Held[0], "version 49") {
+		t.Fatalf("after an hour the owners were told %v, want the last change, too", told)
+	}
+	if err := s.agree(t.Context(), told[1].Code); err != nil {
+		t.Error(err)
+	}
+	if lists(50); len(told) != 3 {
+		t.Error("the owners were not told what has changed after they had agreed")
+	}
+}
+
+// A server can't try lists until two have the same code: one that an admin agrees to, and another.
+func TestCodes(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]int)
+	for i := range 200_000 {
+		code := mark([]definition{{Name: "look", Description: strconv.Itoa(i)}})
+		if before, ok := seen[code]; ok {
+			t.Fatalf("the lists %d and %d have the code %s", before, i, code)
+		}
+		seen[code] = i
+	}
+	if n := len("/mcp agree " + strings.Repeat("s", 32) + " " + mark(nil)); n > 64 {
+		t.Errorf("the text of a button has %d bytes, want 64 at most", n)
 	}
 }

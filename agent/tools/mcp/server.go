@@ -117,7 +117,7 @@ func (s *server) restore(ctx context.Context) bool {
 	}
 	s.update(func() { s.dialect = k.dialect })
 	s.known.mu.Lock()
-	s.known.agreed, s.known.held = &k.Catalog, k.Held
+	s.known.agreed, s.known.held, s.known.told = &k.Catalog, k.Held, k.Held
 	holder{s}.offer(ctx)
 	s.known.mu.Unlock()
 	return s.show().Tools > 0
