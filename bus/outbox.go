@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"gateway/store"
@@ -19,11 +18,6 @@ import (
 // concurrent use. Methods that read rows return all readable ones. If nothing else fails, their
 // error holds a [store.RowError] for each row that can't be read.
 type Outbox struct {
-	// Idle is asked before a message is added whether nothing keeps the router from sending it at
-	// once. If so the row is sending from the beginning, which spares the router the transaction that
-	// would make it so. It is called within transactions, and must not wait for one. It may be nil.
-	Idle atomic.Pointer[func(to Address) bool]
-
 	wake  signal
 	fresh handover[Delivery]
 }
@@ -79,14 +73,11 @@ func (out *Outbox) Put(tx *store.Tx, m OutboundMessage, now time.Time) error {
 func (out *Outbox) Add(tx *store.Tx, m OutboundMessage, now time.Time) (id int64, err error) {
 	tx.Hard() // the platform may get it immediately
 	d := Delivery{State: Waiting, key: NewKey(), Created: time.UnixMilli(now.UnixMilli())}
-	if idle := out.Idle.Load(); idle != nil && (*idle)(m.To) {
-		d.State = Sending
-	}
 	body, err := json.Marshal(m)
 	if err == nil {
 		err = tx.QueryRow(`INSERT INTO outbox (account, chat, thread, state, body, key, created_ms,
-			updated_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $7) RETURNING id`, m.To.Account,
-			m.To.Chat, m.To.Thread, string(d.State), string(body), d.key, now.UnixMilli()).Scan(&d.ID)
+			updated_ms) VALUES ($1, $2, $3, 'waiting', $4, $5, $6, $6) RETURNING id`,
+			m.To.Account, m.To.Chat, m.To.Thread, string(body), d.key, now.UnixMilli()).Scan(&d.ID)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("bus: store message to %s in outbox: %w", m.To, err)

@@ -75,13 +75,11 @@ func (s *sender) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
 // that could not be stored.
 func (s *sender) begin(ctx context.Context, d *bus.Delivery) (over bool, wait time.Duration) {
 	s.uncertainSince = time.Time{}
-	untried := d.State == bus.Sending && d.ID > s.r.seen.first // as it was added: see account.isIdle
-	tried := d.State == bus.Sending && !untried                // by an earlier process
-	if tried || d.Attempts > 0 {
+	if d.State == bus.Sending || d.Attempts > 0 { // by an earlier process, or long ago
 		s.uncertainSince = d.Created
 	}
 	uncertain := d.Uncertain
-	if tried {
+	if d.State == bus.Sending {
 		if !s.a.deduplicates {
 			s.r.uncertain(ctx, d)
 		}
@@ -98,7 +96,7 @@ func (s *sender) begin(ctx context.Context, d *bus.Delivery) (over bool, wait ti
 		return false, firstRetry
 	}
 	s.current, s.shown, s.retryAt, s.lastTry = d, messages{}, time.Time{}, time.Time{}
-	s.planned, s.sending, s.parts = false, untried, nil
+	s.planned, s.sending, s.parts = false, false, nil
 	if stream := d.Message.Stream; stream != "" {
 		if shown := s.c.display.claimPreview(stream); s.a.editor != nil {
 			s.shown = shown

@@ -78,7 +78,6 @@ type Router struct {
 
 // seen is the router's read position in the outbox.
 type seen struct {
-	first   int64     // id of the newest delivery that was there before Run
 	newest  int64     // id of the newest dispatched delivery
 	changes int64     // number of changes by people at the last rescan
 	scanned time.Time // when all waiting messages were last counted
@@ -187,7 +186,6 @@ func (r *Router) Run(ctx context.Context) error {
 	if err != nil {
 		cancel()
 	}
-	r.outbox.Idle.Store(nil)
 	stop() // stops the workers, also if the store failed
 	timer := time.AfterFunc(flushTime, cancel)
 	defer timer.Stop()
@@ -253,12 +251,6 @@ func (r *Router) begin(ctx context.Context) error {
 	if r.seen.newest, err = r.outbox.Newest(q); err != nil {
 		return err
 	}
-	r.seen.first = r.seen.newest
-	idle := func(to bus.Address) bool {
-		a, ok := r.accounts[to.Account]
-		return ok && a.isIdle(r, to)
-	}
-	r.outbox.Idle.Store(&idle)
 	if r.seen.changes, err = r.outbox.Changes(q); err != nil {
 		return err
 	}
@@ -297,7 +289,6 @@ func (r *Router) dispatch(ctx, work context.Context, d *bus.Delivery) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a.pending++
-	delete(a.announced, to)
 	r.previews.finished.add(d.Message.Stream)
 	c, running := r.conversations[to]
 	switch {
