@@ -11,7 +11,7 @@ import (
 //go:embed builtin
 var builtins embed.FS
 
-// readBuiltin reads the built-in skills. A mistake in one is a bug that the tests find.
+// readBuiltin reads the built-in skills. The tests make sure that all of them are valid.
 func readBuiltin() []*cachedSkill {
 	entries, err := builtins.ReadDir("builtin")
 	if err != nil {

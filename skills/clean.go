@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// oneLine returns foreign text on one line, without what does not show or turns around what is
-// beside it.
+// oneLine returns foreign text on one line, without invisible characters and without those
+// that change the direction of text.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -22,7 +22,7 @@ func oneLine(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// clip returns the beginning of s, at most n characters.
+// clip returns at most the first n characters of s.
 func clip(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
@@ -30,14 +30,15 @@ func clip(s string, n int) string {
 	return strings.TrimSpace(string([]rune(s)[:n-1])) + "…"
 }
 
-// goodName is a name in the form of agentskills.io.
+// goodName matches names in the form of agentskills.io.
 var goodName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
-// validName reports whether a name has the form that skills should have: lower-case letters,
-// digits and single hyphens, at most 64 characters.
+// validName reports whether a name has the recommended form: lower-case letters, digits
+// and single hyphens, at most 64 characters.
 func validName(name string) bool { return len(name) <= maxName && goodName.MatchString(name) }
 
-// harmless reports whether a name, though it may not have the right form, can be shown and said.
+// harmless reports whether a name can be shown and mentioned, even if its form is not the
+// recommended one.
 func harmless(name string) bool {
 	if n := utf8.RuneCountInString(name); n == 0 || n > maxName || !utf8.ValidString(name) {
 		return false
@@ -49,7 +50,7 @@ func harmless(name string) bool {
 		strings.IndexFunc(name, func(r rune) bool { return r != ' ' && !inName(r) }) < 0
 }
 
-// inName reports whether a character can be part of a name that is said as $name.
+// inName reports whether a character can be part of a name that is mentioned as $name.
 func inName(r rune) bool {
 	return unicode.In(r, unicode.L, unicode.N, unicode.M) || r == '-' || r == '_' || r == '.'
 }

@@ -17,24 +17,24 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of a skill's files.
+// Limits of a skill's files.
 const (
 	maxFiles = 1000
 	maxBytes = 64 << 20
-	maxLevel = 16 // folders in each other
+	maxLevel = 16 // nested folders
 )
 
 // A File is one of a skill's files.
 type File struct {
-	Name   string // below the skill's folder, with slashes
+	Name   string // slash-separated path below the skill's folder
 	Size   int64  // bytes
-	Script bool   // it can be run, or is made for that
-	Odd    string // what it is if it is not a file, such as "a link"; "" otherwise
+	Script bool   // it is executable or looks like a script
+	Odd    string // kind of a non-regular file, such as "a link"; otherwise ""
 
-	run bool // its mode says that it can be run
+	run bool // its mode has an executable bit
 }
 
-// A folder is where a skill's files are.
+// folder is the folder of a skill's files.
 type folder struct {
 	fs.FS
 	open func(name string) (fs.File, error)
@@ -48,9 +48,9 @@ func folderOf(root *os.Root) folder {
 		func(name string) (string, error) { return root.Readlink(filepath.FromSlash(name)) }}
 }
 
-// files returns the files of a skill of [Library.List], in order, and the hash of all of them:
-// their names, whether they can be run, and what is in them. Links are not followed; where they
-// lead to is part of the hash.
+// files returns the files of a skill of [Library.List], in order, and a hash of all their
+// names, executable bits and contents. Links are not followed; their targets are part of
+// the hash.
 func (l *Library) files(s Skill) ([]File, string, error) {
 	if s.Source == Builtin {
 		sub, err := fs.Sub(builtins, path.Join("builtin", s.Folder))
@@ -76,7 +76,7 @@ func (l *Library) files(s Skill) ([]File, string, error) {
 	return files, sum, nil
 }
 
-// survey lists the files of a folder and takes their hash.
+// survey lists and hashes the files of a folder.
 func survey(f folder) ([]File, string, error) {
 	files, err := walk(f)
 	if err != nil {
@@ -117,7 +117,7 @@ func walk(f folder) ([]File, error) {
 	return files, err
 }
 
-// odd says what it is that is not a file.
+// odd returns the kind of a file that is not regular.
 func odd(mode fs.FileMode) string {
 	switch {
 	case mode.IsRegular():
@@ -134,7 +134,8 @@ func odd(mode fs.FileMode) string {
 	return "something odd"
 }
 
-// add writes a file to a hash, each part behind its length so that no other files have the same.
+// add writes a file to a hash, each part after its length, so that different files never
+// yield the same input.
 func (f *File) add(sum hash.Hash, in folder, left *int64) error {
 	fmt.Fprintf(sum, "%d:%s %t %s\n", len(f.Name), f.Name, f.run, f.Odd)
 	if f.Odd != "" {
@@ -154,7 +155,7 @@ func (f *File) add(sum hash.Hash, in folder, left *int64) error {
 	}
 	defer file.Close()
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return errors.Join(err, fmt.Errorf("%s is not a file any more", f.Name))
+		return errors.Join(err, fmt.Errorf("%s is no longer a file", f.Name))
 	}
 	content := sha256.New()
 	head := &bytes.Buffer{}
@@ -167,7 +168,7 @@ func (f *File) add(sum hash.Hash, in folder, left *int64) error {
 	return err
 }
 
-// firstBytes keeps the first two bytes of what is written to it.
+// firstBytes keeps the first two bytes that are written to it.
 type firstBytes struct{ *bytes.Buffer }
 
 func (b *firstBytes) Write(p []byte) (int, error) {
@@ -181,14 +182,14 @@ var scriptEndings = []string{".sh", ".bash", ".zsh", ".fish", ".py", ".js", ".mj
 	".rb", ".pl", ".php", ".lua", ".ps1", ".bat", ".cmd", ".exe", ".com", ".jar", ".so", ".dll",
 	".dylib", ".wasm", ".awk", ".tcl", ".r"}
 
-// isScript reports whether a file is made to be run.
+// isScript reports whether a file is a script.
 func isScript(name string, head []byte) bool {
 	return slices.Contains(scriptEndings, strings.ToLower(path.Ext(name))) ||
 		string(head) == "#!" || string(head) == "MZ" || string(head) == "\x7fE"
 }
 
-// honest reports whether the name of a file below a skill's folder can be shown and written on any
-// system.
+// honest reports whether the name of a file below a skill's folder can be shown, and is
+// valid on all systems.
 func honest(name string) bool {
 	if !utf8.ValidString(name) || oneLine(name) != name || !filepath.IsLocal(name) {
 		return false

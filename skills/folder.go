@@ -13,35 +13,35 @@ import (
 	"time"
 )
 
-// The bounds of a folder of skills.
+// Limits of a folder of skills.
 const (
-	maxSkills  = 500  // skills in it that are looked at
+	maxSkills  = 500  // skills in it that are read
 	maxEntries = 2000 // files and folders in it, or in a skill, that are listed
 )
 
-// settleTime is more than the unit in which file systems count time: what changed longer ago than
-// that shows any later change in its time.
+// settleTime is longer than the time resolution of file systems. If something was last
+// changed longer ago than that, any later change shows in its time.
 const settleTime = 3 * time.Second
 
-// A folderCache is a folder of skills as it was when it was looked at. It doesn't change.
+// folderCache is the content of a folder of skills when it was read. It is immutable.
 type folderCache struct {
 	seen    seen
 	skills  []*cachedSkill // by the names of their folders
-	problem string         // why none can be read; ""
+	problem string         // why no skill can be read, or ""
 }
 
-// A cachedSkill is a skill in its folder as it was when it was read. It doesn't change; a [view]
-// has copies.
+// cachedSkill is a skill in its folder when it was read. It is immutable; a [view] has
+// copies.
 type cachedSkill struct {
 	skill   Skill
-	text    string // what is always part of the prompt; "" otherwise
-	inlined bool   // it is part of the prompt, in a view
+	text    string // text that is always part of the prompt, or ""
+	inlined bool   // the view has the text in the prompt
 	seen    []seen
 }
 
-// A seen is the state of a file or folder, to find out cheaply whether it has changed. It is looked
-// at by its path, which says no more than that something may be different: what is different is
-// read through the root, which a path can't leave.
+// seen is the state of a file or folder, for a cheap check of whether it has changed. The
+// check uses the path and can only tell that something may have changed. Changed files are
+// then read through the root, which a path can't leave.
 type seen struct {
 	path    string
 	info    fs.FileInfo
@@ -49,12 +49,12 @@ type seen struct {
 }
 
 func see(path string, info fs.FileInfo, now time.Time) seen {
-	// A link says nothing about what it leads to.
+	// The time of a link does not show changes of its target.
 	settled := info.Mode()&fs.ModeSymlink == 0 && now.Sub(info.ModTime()).Abs() > settleTime
 	return seen{path, info, settled}
 }
 
-// same reports whether the file is what it was.
+// same reports whether the file is unchanged.
 func (s seen) same() bool {
 	if !s.settled {
 		return false
@@ -64,7 +64,7 @@ func (s seen) same() bool {
 		info.Mode() == s.info.Mode() && info.ModTime().Equal(s.info.ModTime())
 }
 
-// same reports whether the skill is what it was.
+// same reports whether the skill is unchanged.
 func (b *cachedSkill) same() bool {
 	for _, s := range b.seen {
 		if !s.same() {
@@ -74,7 +74,7 @@ func (b *cachedSkill) same() bool {
 	return len(b.seen) > 0
 }
 
-// same reports whether the folder and all skills in it are what they were.
+// same reports whether the folder and all skills in it are unchanged.
 func (s *folderCache) same() bool {
 	if s == nil || !s.seen.same() {
 		return false
@@ -87,8 +87,8 @@ func (s *folderCache) same() bool {
 	return true
 }
 
-// openSkills opens the folder of skills that is called name below root. It is a folder and no link,
-// so that one scope's is never another's.
+// openSkills opens the folder of skills with the given name below root. It refuses a link,
+// so that no scope can see the folder of another.
 func openSkills(root *os.Root, name string) (*os.Root, fs.FileInfo, error) {
 	for dir := name; dir != "."; dir = filepath.Dir(dir) {
 		info, err := root.Lstat(dir)
@@ -117,8 +117,8 @@ func openSkills(root *os.Root, name string) (*os.Root, fs.FileInfo, error) {
 	return folder, info, nil
 }
 
-// readFolder looks at the folder of skills that is called name below root. A skill that is in old
-// and hasn't changed is not read again. There is no folder if it returns nil and no error.
+// readFolder reads the folder of skills with the given name below root. It reuses
+// unchanged skills of old. If there is no such folder, it returns nil and no error.
 func readFolder(root *os.Root, name string, old *folderCache, now time.Time) (*folderCache, error) {
 	folder, info, err := openSkills(root, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -154,7 +154,7 @@ func readFolder(root *os.Root, name string, old *folderCache, now time.Time) (*f
 		case b == nil || !b.same():
 			b = readSkill(folder, name, name, filepath.Join(path, name), now)
 			if private {
-				b.text, b.skill.Always = "", false // nobody has decided that
+				b.text, b.skill.Always = "", false // only the owner may decide that
 			}
 		}
 		s.skills = append(s.skills, b)
@@ -162,8 +162,8 @@ func readFolder(root *os.Root, name string, old *folderCache, now time.Time) (*f
 	return s, nil
 }
 
-// folders returns the names of the folders in a folder, and of links, in order: the first
-// [maxEntries], and how many there are besides. Names that begin with a dot are left out.
+// folders returns the names of the folders and links in a folder, sorted: the first
+// [maxEntries], and the number of the others. It skips names that begin with a dot.
 func folders(root *os.Root) (names []string, left int, err error) {
 	f, err := openFile(root, ".")
 	if err != nil {
@@ -171,7 +171,8 @@ func folders(root *os.Root) (names []string, left int, err error) {
 	}
 	defer f.Close()
 	for {
-		// A folder is read in the order of the disk, so that all of it must be seen to know the first.
+		// The order of entries on disk is arbitrary, so all must be read to find the first ones by
+		// name.
 		entries, err := f.ReadDir(maxEntries)
 		for _, e := range entries {
 			if !strings.HasPrefix(e.Name(), ".") && isFolder(root, e) {
@@ -191,7 +192,8 @@ func folders(root *os.Root) (names []string, left int, err error) {
 	}
 }
 
-// isFolder reports whether e is a folder, or a link to one, or to what can't be told.
+// isFolder reports whether e is a folder, or a link that leads to one or can't be
+// followed.
 func isFolder(root *os.Root, e fs.DirEntry) bool {
 	if e.Type()&fs.ModeSymlink == 0 {
 		return e.IsDir()
@@ -200,12 +202,13 @@ func isFolder(root *os.Root, e fs.DirEntry) bool {
 	return err != nil || info.IsDir()
 }
 
-// openFile opens a file or folder to read it. A pipe would hang without O_NONBLOCK.
+// openFile opens a file or folder for reading. Opening a pipe without O_NONBLOCK would
+// block.
 func openFile(root *os.Root, name string) (*os.File, error) {
 	return root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// list returns the skills, none if there is no folder.
+// list returns the skills, or nil if there is no folder.
 func (s *folderCache) list() []*cachedSkill {
 	if s == nil {
 		return nil
@@ -213,7 +216,7 @@ func (s *folderCache) list() []*cachedSkill {
 	return s.skills
 }
 
-// readDir returns what is in a folder, at most [maxEntries].
+// readDir returns at most [maxEntries] entries of a folder.
 func readDir(root *os.Root, name string) ([]fs.DirEntry, error) {
 	f, err := openFile(root, name)
 	if err != nil {
@@ -227,11 +230,11 @@ func readDir(root *os.Root, name string) ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
-// fileNames are what the file of a skill may be called; the first that is there counts.
+// fileNames are the accepted names of a skill's file. The first that exists is used.
 var fileNames = []string{"SKILL.md", "Skill.md", "skill.md"}
 
-// readSkill reads the skill in the folder dir below root, which is called name and has the given
-// path.
+// readSkill reads the skill in the folder dir below root. name is the folder's name, path
+// its path on disk.
 func readSkill(root *os.Root, dir, name, path string, now time.Time) *cachedSkill {
 	b := &cachedSkill{skill: Skill{Name: shown(name), Folder: name, file: fileNames[0]}}
 	info, err := root.Lstat(dir)
@@ -251,7 +254,7 @@ func readSkill(root *os.Root, dir, name, path string, now time.Time) *cachedSkil
 			files = append(files, e.Name())
 		}
 	}
-	slices.Sort(files) // SKILL.md comes first, as it happens, and skill.md last
+	slices.Sort(files) // sorts SKILL.md first and skill.md last
 	if len(files) == 0 {
 		b.skill.Problem = "it has no SKILL.md"
 		return b
@@ -266,12 +269,12 @@ func readSkill(root *os.Root, dir, name, path string, now time.Time) *cachedSkil
 	b.fill(parse(data))
 	if len(files) > 1 {
 		b.skill.Remarks = append(b.skill.Remarks,
-			fmt.Sprintf("it has a %s besides its %s, which counts", files[1], files[0]))
+			fmt.Sprintf("it has a %s besides its %s, which is used", files[1], files[0]))
 	}
 	return b
 }
 
-// readFile reads the file of a skill, and remembers in which state it was.
+// readFile reads the file of a skill, and records its state.
 func (b *cachedSkill) readFile(root *os.Root, name, path string, now time.Time) ([]byte, error) {
 	info, err := root.Lstat(name)
 	if err != nil {
@@ -279,8 +282,8 @@ func (b *cachedSkill) readFile(root *os.Root, name, path string, now time.Time) 
 	}
 	s := see(path, info, now)
 	data, err := readText(root, name)
-	// If the file is there, then it shows what is different. Only for another name, which another
-	// file may have the better of, the folder must be looked at, too.
+	// If the first name exists, changes show in its state. For another name the folder must be
+	// checked, too, because a preferred file may appear in it.
 	if err == nil && b.skill.file == fileNames[0] && b.seen[0].info.IsDir() {
 		b.seen = []seen{s}
 	} else {
@@ -317,7 +320,7 @@ func readText(root *os.Root, name string) ([]byte, error) {
 	return data, err
 }
 
-// fill takes what stands in the document.
+// fill copies the fields of a parsed document to the skill.
 func (b *cachedSkill) fill(d document) {
 	s := &b.skill
 	s.Description, s.Always, s.Manual = d.description, d.always, d.manual
@@ -326,7 +329,7 @@ func (b *cachedSkill) fill(d document) {
 	switch {
 	case d.name == "":
 	case !harmless(d.name):
-		s.Remarks = append(s.Remarks, "its name can't be said, so that its folder's counts")
+		s.Remarks = append(s.Remarks, "its name can't be mentioned, so its folder's name is used")
 	default:
 		s.Name = d.name
 	}
@@ -344,7 +347,7 @@ func (b *cachedSkill) fill(d document) {
 	}
 }
 
-// shown returns the name of a folder as it can be shown.
+// shown returns the name of a folder in a form that can be shown.
 func shown(name string) string {
 	if name = clip(oneLine(name), maxName); name == "" {
 		return "?"
@@ -352,7 +355,7 @@ func shown(name string) string {
 	return name
 }
 
-// reason says in words why a skill can't be read.
+// reason explains why a skill can't be read.
 func reason(err error) string {
 	switch {
 	case errors.Is(err, errNoFile), errors.Is(err, errTooLong):
@@ -363,7 +366,7 @@ func reason(err error) string {
 		return "it may not be read"
 	case errors.Is(err, syscall.ENOTDIR):
 		return "its folder is not a folder"
-	case strings.Contains(err.Error(), "escapes"): // the os package has no name for this error
+	case strings.Contains(err.Error(), "escapes"): // package os does not export this error
 		return "it is a link that leads out of the folder of skills"
 	}
 	if e, ok := errors.AsType[*fs.PathError](err); ok {

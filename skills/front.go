@@ -11,31 +11,33 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The bounds of a front matter's structure. Aliases are never expanded, so that these are enough.
+// Limits of a front matter's structure. Aliases are never expanded, so these limits are
+// enough.
 const (
 	maxAliases = 8
 	maxNodes   = 5000
 	maxDepth   = 32
-	maxList    = 32  // entries of a requirement
-	maxEntry   = 128 // characters of one
+	maxList    = 32  // entries per requirement
+	maxEntry   = 128 // characters per entry
 )
 
-// gatewayKeys are the names under which skills have settings for programs like this one, the one
-// that counts most first.
+// gatewayKeys are the names under which skills have settings for programs like this one,
+// the preferred one first.
 var gatewayKeys = []string{"gateway", "nanobot", "openclaw", "moltbot", "clawdbot", "clawdis"}
 
-// clawKeys are the names that OpenClaw has had. There "always" does not mean that the text is part
-// of each prompt, but that the skill is offered whatever it requires, if the system is right.
+// clawKeys are the names that OpenClaw has had. Under these, "always" does not put the
+// text into each prompt: it offers the skill regardless of its requirements, if the
+// operating system fits.
 var clawKeys = gatewayKeys[2:]
 
-// errBound reports a front matter that is larger than that of any honest skill.
+// errBound means that a front matter exceeds the limits.
 var errBound = errors.New("too large")
 
-// plainValue is a line with a value that begins like a text.
+// plainValue matches a line whose value begins like plain text.
 var plainValue = regexp.MustCompile(`(?m)^([a-z-]+):[ \t]+([^\s|>"'{].*)$`)
 
-// mend returns a front matter that is not YAML as its author may have meant it: tabs indent, and a
-// value with ": " or a bracket in it is a text.
+// mend repairs common mistakes in a front matter that is not valid YAML: it replaces tabs
+// by spaces, and quotes values that contain ": " or a bracket.
 func mend(text string) string {
 	text = strings.ReplaceAll(text, "\t", "  ")
 	return plainValue.ReplaceAllStringFunc(text, func(line string) string {
@@ -43,13 +45,13 @@ func mend(text string) string {
 			return line
 		}
 		key, value, _ := strings.Cut(line, ":")
-		return key + ": " + strconv.Quote(oneLine(value)) // Go's escapes are YAML's
+		return key + ": " + strconv.Quote(oneLine(value)) // YAML has the same escapes as Go
 	})
 }
 
-// readFront reads a front matter, mending it if it must.
+// readFront parses a front matter, and repairs it if necessary.
 func (d *document) readFront(text string) {
-	root, err := readYAML("\n" + text) // so that an error names the line of the file
+	root, err := readYAML("\n" + text) // so that line numbers in errors are those of the file
 	if err != nil {
 		var mended *yaml.Node
 		err2 := err
@@ -96,13 +98,13 @@ func (d *document) readFront(text string) {
 // alwaysKeys are the spellings of "always".
 var alwaysKeys = []string{"always", "always_load", "alwaysLoad"}
 
-// says reports whether one of keys says yes in f.
+// says reports whether one of keys is true in f.
 func says(f map[string]*yaml.Node, keys []string) bool {
 	return slices.ContainsFunc(keys, func(key string) bool { return truth(f[key]) })
 }
 
-// settings takes what a mapping says of when the skill is used. It may stand at the top, in the
-// metadata and in a part of it.
+// settings reads when the skill is used. The settings may be at the top level, in the
+// metadata or in a part of it.
 func (d *document) settings(f map[string]*yaml.Node) {
 	for _, key := range alwaysKeys {
 		if n := f[key]; n != nil {
@@ -123,7 +125,7 @@ func (d *document) settings(f map[string]*yaml.Node) {
 	}
 }
 
-// system returns the name that Go has for a system.
+// system returns Go's name of an operating system.
 func system(name string) string {
 	switch name = strings.ToLower(name); name {
 	case "macos", "mac", "osx":
@@ -134,7 +136,7 @@ func system(name string) string {
 	return name
 }
 
-// take sets list to the texts of n, a list or a single text, if it is there.
+// take sets list to the texts of n, a list or a single text, if n exists.
 func (d *document) take(list *[]string, what string, n *yaml.Node) {
 	n = target(n)
 	if n == nil {
@@ -147,17 +149,17 @@ func (d *document) take(list *[]string, what string, n *yaml.Node) {
 	case n.Kind == yaml.SequenceNode:
 		for _, item := range n.Content {
 			if item = target(item); item == nil || item.Kind != yaml.ScalarNode {
-				d.remark("%s has an entry that is not text; it doesn't count", what)
+				d.remark("%s has an entry that is not text; it is ignored", what)
 			} else if text := scalar(item); text != "" {
 				found = append(found, text)
 			}
 		}
 	default:
-		d.remark("%s is neither a list nor a text; it doesn't count", what)
+		d.remark("%s is neither a list nor a text; it is ignored", what)
 		return
 	}
 	if len(found) > maxList {
-		d.remark("%s has more than %d entries; the rest doesn't count", what, maxList)
+		d.remark("%s has more than %d entries; the rest is ignored", what, maxList)
 		found = found[:maxList]
 	}
 	*list = nil
@@ -168,7 +170,7 @@ func (d *document) take(list *[]string, what string, n *yaml.Node) {
 	}
 }
 
-// fields returns the values of a mapping. The last of several with the same key counts.
+// fields returns the values of a mapping. Of duplicate keys the last is used.
 func (d *document) fields(n *yaml.Node) map[string]*yaml.Node {
 	f := make(map[string]*yaml.Node, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -177,14 +179,14 @@ func (d *document) fields(n *yaml.Node) map[string]*yaml.Node {
 			continue
 		}
 		if f[key.Value] != nil {
-			d.remark("%q stands there twice; the last one counts", clip(oneLine(key.Value), maxName))
+			d.remark("%q occurs twice; the last one is used", clip(oneLine(key.Value), maxName))
 		}
 		f[key.Value] = n.Content[i+1]
 	}
 	return f
 }
 
-// mapping returns the values of a mapping, which may be written as a text that is JSON or YAML.
+// mapping returns the values of a mapping, which may also be a string with JSON or YAML.
 func (d *document) mapping(what string, n *yaml.Node) map[string]*yaml.Node {
 	n = target(n)
 	if n != nil && n.Kind == yaml.ScalarNode && strings.TrimSpace(scalar(n)) != "" {
@@ -199,7 +201,7 @@ func (d *document) mapping(what string, n *yaml.Node) map[string]*yaml.Node {
 	case n == nil || n.Kind == yaml.ScalarNode && scalar(n) == "" || len(n.Content) == 0:
 		return nil
 	case n.Kind != yaml.MappingNode:
-		d.remark("%s has no keys with values; it doesn't count", what)
+		d.remark("%s has no keys with values; it is ignored", what)
 		return nil
 	}
 	return d.fields(n)
@@ -222,7 +224,7 @@ func (d *document) text(f map[string]*yaml.Node, key string) string {
 		}
 		return strings.Join(parts, ", ")
 	}
-	d.remark("%s is not text; it doesn't count", key)
+	d.remark("%s is not text; it is ignored", key)
 	return ""
 }
 
@@ -234,7 +236,7 @@ func scalar(n *yaml.Node) string {
 	return n.Value
 }
 
-// truth reports whether n says yes.
+// truth reports whether n is a true value.
 func truth(n *yaml.Node) bool {
 	n = target(n)
 	if n == nil || n.Kind != yaml.ScalarNode {
@@ -247,7 +249,7 @@ func truth(n *yaml.Node) bool {
 	return false
 }
 
-// target returns the node that an alias stands for, and n if it is not an alias.
+// target returns the node of an alias, or n if it is not an alias.
 func target(n *yaml.Node) *yaml.Node {
 	for range maxAliases {
 		if n == nil || n.Kind != yaml.AliasNode {
@@ -258,9 +260,9 @@ func target(n *yaml.Node) *yaml.Node {
 	return nil
 }
 
-// readYAML reads a YAML text of which nothing is known, and returns nil if there is nothing in it.
+// readYAML parses untrusted YAML. It returns nil for an empty text.
 func readYAML(text string) (n *yaml.Node, err error) {
-	defer func() { // no skill ends a turn, whatever the library makes of it
+	defer func() { // a panic in the library must not end a turn
 		if p := recover(); p != nil {
 			n, err = nil, fmt.Errorf("%v", p)
 		}
@@ -283,7 +285,7 @@ func readYAML(text string) (n *yaml.Node, err error) {
 	return root, nil
 }
 
-// measure refuses a tree that is beyond the bounds.
+// measure returns an error if a tree exceeds the limits.
 func measure(n *yaml.Node, depth int, aliases, nodes *int) error {
 	*nodes++
 	if n.Kind == yaml.AliasNode {

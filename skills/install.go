@@ -14,21 +14,21 @@ import (
 	"time"
 )
 
-// ErrExists reports that there is a shared skill of that name already.
+// ErrExists means that a shared skill with that name exists already.
 var ErrExists = errors.New("there is such a skill already")
 
-// A Package is a skill that was looked at as a whole.
+// A Package is a skill with all its files, checked.
 type Package struct {
 	Skill Skill
 	Files []File
-	Hash  string // of all files; "" if they can't be read
+	Hash  string // hash of all files; "" if they can't be read
 
-	// Trouble is what keeps it from being used, or for [Library.Check] from being installed, in
-	// words; nil if there is nothing.
+	// Trouble lists the reasons why the skill can't be used or, from [Library.Check], can't be
+	// installed; nil if there are none.
 	Trouble []string
 }
 
-// Check looks at a skill in any folder.
+// Check examines a skill in any folder.
 func (l *Library) Check(dir string) (Package, error) {
 	root, name, err := openFolder(dir)
 	if err != nil {
@@ -38,7 +38,7 @@ func (l *Library) Check(dir string) (Package, error) {
 	return l.check(root, name, dir), nil
 }
 
-// Inspect looks at a skill of [Library.List].
+// Inspect examines a skill of [Library.List].
 func (l *Library) Inspect(s Skill) Package {
 	p := Package{Skill: s}
 	if s.Problem != "" {
@@ -50,7 +50,7 @@ func (l *Library) Inspect(s Skill) Package {
 	return p
 }
 
-// openFolder opens a folder that somebody names, and returns its own name.
+// openFolder opens a folder given by a user, and returns its base name.
 func openFolder(dir string) (*os.Root, string, error) {
 	full, err := filepath.Abs(dir)
 	if err != nil {
@@ -60,7 +60,7 @@ func openFolder(dir string) (*os.Root, string, error) {
 	return root, filepath.Base(full), err
 }
 
-// check looks at the skill in root, which is called name.
+// check examines the skill in root, whose folder is called name.
 func (l *Library) check(root *os.Root, name, dir string) Package {
 	b := readSkill(root, ".", name, dir, l.opts.Now())
 	p := Package{Skill: b.skill}
@@ -75,7 +75,8 @@ func (l *Library) check(root *os.Root, name, dir string) Package {
 	return p
 }
 
-// judge says what is wrong with files, which could not all be read because of err if it isn't nil.
+// judge returns the problems of files. err is the error, if any, that ended the reading of
+// the files.
 func judge(files []File, err error) []string {
 	const most = 20
 	var wrong []string
@@ -97,10 +98,11 @@ func judge(files []File, err error) []string {
 
 func shownPath(name string) string { return clip(oneLine(name), 200) }
 
-// Install copies the skill in the folder dir into the shared folder, where it replaces one with its
-// name only if force is set. Nothing of it is there before all of it is. If dir is one of the
-// shared skills already, it is only checked. An error that wraps [ErrExists] reports that it
-// was not replaced; a skill with any Trouble is returned and not installed.
+// Install copies the skill in the folder dir into the shared folder. It replaces a skill
+// with the same name only if force is set; otherwise it returns an error that wraps
+// [ErrExists]. The new skill becomes visible only when it is complete. If dir is already a
+// shared skill, Install only checks it. A skill with any Trouble is returned and not
+// installed.
 func (l *Library) Install(dir string, force bool) (Package, error) {
 	if l.opts.Shared == nil {
 		return Package{}, errors.New("skills: install: there is no shared folder")
@@ -135,8 +137,8 @@ func (l *Library) Install(dir string, force bool) (Package, error) {
 	return p, nil
 }
 
-// put copies a skill that was checked into the shared folder. What is checked in the end is the
-// copy.
+// put copies a checked skill into the shared folder. It checks the copy again before the
+// copy becomes visible.
 func (l *Library) put(skillsDir, from *os.Root, p Package, force bool) (Package, error) {
 	name := p.Skill.Folder
 	if !harmless(name) || !honest(name) {
@@ -162,7 +164,7 @@ func (l *Library) put(skillsDir, from *os.Root, p Package, force bool) (Package,
 	return done, nil
 }
 
-// isIn reports whether a folder is the one that is called name in its folder.
+// isIn reports whether folder is the one called name in skillsDir.
 func isIn(skillsDir *os.Root, name string, folder *os.Root) bool {
 	here, err := folder.Stat(".")
 	if err != nil {
@@ -172,17 +174,17 @@ func isIn(skillsDir *os.Root, name string, folder *os.Root) bool {
 	return err == nil && os.SameFile(here, there)
 }
 
-// sweep removes what installations have left that were killed.
+// sweep removes what killed installations have left.
 func sweep(skillsDir *os.Root, now time.Time) {
 	entries, err := readDir(skillsDir, ".")
 	if err != nil {
-		return // the installation itself says so
+		return // the installation reports the same error
 	}
 	for _, e := range entries {
 		info, err := e.Info()
 		if err == nil && strings.HasPrefix(e.Name(), temporaryPrefix) &&
 			now.Sub(info.ModTime()) > time.Hour {
-			_ = skillsDir.RemoveAll(e.Name()) // it disturbs nobody, and is tried again
+			_ = skillsDir.RemoveAll(e.Name()) // harmless if it fails; retried next time
 		}
 	}
 }
@@ -199,7 +201,7 @@ func (l *Library) stage(
 	left := int64(maxBytes)
 	for _, f := range p.Files {
 		if strings.HasPrefix(f.Name, ".git/") {
-			continue // the history of its author, which is not part of the skill
+			continue // the author's Git history is not part of the skill
 		}
 		if err := copyFile(to, from, f, &left); err != nil {
 			return p, err
@@ -210,7 +212,7 @@ func (l *Library) stage(
 	return done, nil
 }
 
-// copyFile copies a file, at most as many bytes as are left.
+// copyFile copies a file of at most left bytes.
 func copyFile(to, from *os.Root, f File, left *int64) error {
 	name := filepath.FromSlash(f.Name)
 	if dir := path.Dir(f.Name); dir != "." {
@@ -224,7 +226,7 @@ func copyFile(to, from *os.Root, f File, left *int64) error {
 	}
 	defer in.Close()
 	if info, err := in.Stat(); err != nil || !info.Mode().IsRegular() {
-		return errors.Join(err, fmt.Errorf("%s is not a file any more", f.Name))
+		return errors.Join(err, fmt.Errorf("%s is no longer a file", f.Name))
 	}
 	mode := fs.FileMode(0o600)
 	if f.run {
@@ -241,7 +243,7 @@ func copyFile(to, from *os.Root, f File, left *int64) error {
 	return errors.Join(err, out.Sync(), out.Close())
 }
 
-// exchange puts a staged folder in the place of another one, if there is one.
+// exchange renames a staged folder to name, and replaces an existing folder.
 func exchange(skillsDir *os.Root, staged, name string) error {
 	old := temporary()
 	err := skillsDir.Rename(name, old)
@@ -259,7 +261,7 @@ func exchange(skillsDir *os.Root, staged, name string) error {
 
 const temporaryPrefix = ".gateway-"
 
-// temporary returns a name that no skill has.
+// temporary returns a name that no skill can have.
 func temporary() string { return temporaryPrefix + rand.Text() }
 
 // Remove removes a skill of [Library.List] that is not built in, with all its files.
@@ -272,7 +274,7 @@ func (l *Library) Remove(s Skill) error {
 		return fmt.Errorf("skills: remove %s: %w", s.Name, err)
 	}
 	defer skillsDir.Close()
-	old := temporary() // out of the way at once: nobody reads half a skill
+	old := temporary() // atomic: nobody reads half a skill
 	if err := skillsDir.Rename(s.Folder, old); err != nil {
 		return fmt.Errorf("skills: remove %s: %w", s.Name, err)
 	}

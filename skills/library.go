@@ -18,11 +18,12 @@ import (
 	"time"
 )
 
-// Options say where skills are and what there is for them. The zero value finds what is built in.
+// Options say where the skills are and what is available to them. With the zero value a
+// Library has only the built-in skills.
 type Options struct {
-	Shared   *os.Root // the folder "skills" is in it; nil: there is none
-	Memory   *os.Root // a folder for each scope, with "skills" in it; nil: there is none
-	Disabled []string // names of skills that are switched off
+	Shared   *os.Root // contains the folder "skills"; may be nil
+	Memory   *os.Root // a folder per scope, with "skills" in it; may be nil
+	Disabled []string // names of disabled skills
 
 	// The requirements of skills. A view remembers the answers for 15 s. A setting is asked
 	// for as KEY, which must be there, or as KEY=VALUE.
@@ -35,30 +36,30 @@ type Options struct {
 	Logger *slog.Logger     // default: none
 }
 
-// The folders of skills, as the model reads them.
+// The folders of skills as the model sees them.
 const (
 	skillsFolder  = "skills"
 	builtinFolder = "builtin-skills"
 	foundFolder   = "memory/skills"
 )
 
-// maxScopes is of how many scopes it is remembered what was found.
+// maxScopes is the number of scopes whose skills are cached.
 const maxScopes = 64
 
-// A Library knows the skills. It may be used concurrently.
+// A Library gives access to the skills. It is safe for concurrent use.
 type Library struct {
 	opts     Options
 	disabled map[string]bool
 	builtin  func() []*cachedSkill
 
-	clock   atomic.Uint64 // goes on with each [Library.Mark]
+	clock   atomic.Uint64 // incremented by each [Library.Mark]
 	mu      sync.Mutex
-	looked  look                    // the newest at the shared folder
-	folders map[string]*folderCache // by scope, "" for that of the shared ones
+	looked  look                    // the newest look at the shared folder
+	folders map[string]*folderCache // by scope; "" for the shared folder
 	views   map[string]*view        // by scope
 }
 
-// New returns a library of the skills that are found when it is asked.
+// New returns a library. It reads skills when they are asked for.
 func New(opts *Options) *Library {
 	o := Options{}
 	if opts != nil {
@@ -89,20 +90,21 @@ func New(opts *Options) *Library {
 	return l
 }
 
-// A Mark is a time from which on somebody wants to know of changes.
+// A Mark is a point in time. A caller passes it to see all changes made before it.
 type Mark uint64
 
-// anew is later than all marks: whoever wants to know of changes since then looks himself.
+// anew is later than all marks: it forces a new look at the folder.
 const anew Mark = math.MaxUint64
 
-// Mark returns a mark for the time being.
+// Mark returns a mark for now.
 func (l *Library) Mark() Mark { return Mark(l.clock.Add(1)) }
 
-// List returns all skills that a scope sees, by name. The scope is the name of its folder, "" for
-// none. The skills must not be changed.
+// List returns all skills visible to a scope, ordered by name. The scope is the name of
+// its folder, "" for none. The caller must not modify the skills.
 //
-// A shared skill takes the place of the built-in one with its name. One that was found
-// takes nobody's place: it is then listed with a Problem. So are skills that can't be read.
+// A shared skill replaces the built-in one with the same name. A found skill replaces
+// nothing: on a conflict it is listed with a Problem. Skills that can't be read are also
+// listed with a Problem.
 func (l *Library) List(scope string) []Skill {
 	v := l.view(scope, anew)
 	list := make([]Skill, len(v.skills))
@@ -112,23 +114,23 @@ func (l *Library) List(scope string) []Skill {
 	return list
 }
 
-// A view is what a scope sees. It doesn't change.
+// view is the list of skills visible to a scope. It is immutable.
 type view struct {
-	shared, found *folderCache  // what it is made of
-	until         time.Time     // then it is looked again whether what the skills require is there
+	shared, found *folderCache  // its sources
+	until         time.Time     // when the requirements must be checked again
 	skills        []cachedSkill // by name
 	active        string
 	summary       string
 }
 
-// view returns what a scope sees, as it was at some time since a mark.
+// view returns the skills visible to a scope at some time after a mark.
 func (l *Library) view(scope string, since Mark) *view {
 	v := &view{shared: l.sharedFolder(since)}
 	if scope != "" {
 		v.found = l.cachedFolder(scope)
 	}
 	if v.found == nil {
-		scope = "" // it sees what everybody does
+		scope = "" // it has no skills of its own
 	}
 	now := l.opts.Now()
 	l.mu.Lock()
@@ -138,7 +140,7 @@ func (l *Library) view(scope string, since Mark) *view {
 		return old
 	}
 	v.until = now.Add(answerTime)
-	taken := make(map[string]string) // names in lower case to where the skill is
+	taken := make(map[string]string) // lower-case names to the places of skills
 	v.skills = l.collect(nil, taken, Shared, "", v.shared.list())
 	v.skills = l.collect(v.skills, taken, Builtin, "", l.builtin())
 	v.skills = l.collect(v.skills, taken, Found, scope, v.found.list())
@@ -155,12 +157,12 @@ func (l *Library) view(scope string, since Mark) *view {
 	return v
 }
 
-// collect adds the skills of a source to list.
+// collect appends the skills of a source to list.
 func (l *Library) collect(
 	list []cachedSkill, taken map[string]string, source Source, scope string, skills []*cachedSkill,
 ) []cachedSkill {
 	first := len(list)
-	for own := range 2 { // those that are called like their folder come first
+	for own := range 2 { // skills named like their folder come first
 		for _, b := range skills {
 			if (b.skill.Name == b.skill.Folder) != (own == 0) {
 				continue
@@ -174,7 +176,7 @@ func (l *Library) collect(
 				place, ok := taken[key]
 				switch {
 				case ok && source == Builtin:
-					continue // the owner has replaced it
+					continue // replaced by a shared skill
 				case ok:
 					s.Problem = "there is another skill with its name, " + place
 				default:
@@ -192,7 +194,7 @@ func (l *Library) collect(
 	return list
 }
 
-// location returns where the model reads a skill.
+// location returns the path by which the model reads a skill.
 func location(source Source, folder, file string) string {
 	switch source {
 	case Builtin:
@@ -203,8 +205,8 @@ func location(source Source, folder, file string) string {
 	return path.Join(skillsFolder, folder, file)
 }
 
-// place returns the root and the folder below it in which the skills of a scope are, the shared
-// ones for "", and whether there can be any.
+// place returns the root and the folder below it with the skills of a scope, or the shared
+// ones for "". It reports false if there can be none.
 func (l *Library) place(scope string) (*os.Root, string, bool) {
 	if scope == "" {
 		return l.opts.Shared, skillsFolder, l.opts.Shared != nil
@@ -214,14 +216,14 @@ func (l *Library) place(scope string) (*os.Root, string, bool) {
 	return l.opts.Memory, filepath.Join(scope, skillsFolder), ok
 }
 
-// A look is what was found of the shared skills, and when it was begun.
+// look is the result of reading the shared skills, with the time at which it began.
 type look struct {
 	folder *folderCache
 	begun  Mark
 }
 
-// sharedFolder returns the shared skills as they were at some time since a mark; nil if there are
-// none. Those who ask at the same time share one look at the disk.
+// sharedFolder returns the shared skills at some time after a mark, nil if there are none.
+// Concurrent callers share one look at the disk.
 func (l *Library) sharedFolder(since Mark) *folderCache {
 	l.mu.Lock()
 	newest := l.looked
@@ -239,8 +241,8 @@ func (l *Library) sharedFolder(since Mark) *folderCache {
 	return mine.folder
 }
 
-// cachedFolder returns the skills of a scope, the shared ones for "", as they are now; nil if there
-// are none. As long as nothing changes it is the same one.
+// cachedFolder returns the current skills of a scope, or the shared ones for "", nil if
+// there are none. It returns the same pointer until something changes.
 func (l *Library) cachedFolder(scope string) *folderCache {
 	root, name, ok := l.place(scope)
 	if !ok {
@@ -255,7 +257,7 @@ func (l *Library) cachedFolder(scope string) *folderCache {
 	s, err := readFolder(root, name, old, l.opts.Now())
 	if err != nil {
 		s = &folderCache{problem: err.Error()}
-		if old == nil || old.problem != s.problem { // it would be said several times in each turn
+		if old == nil || old.problem != s.problem { // log once, not several times in each turn
 			l.opts.Logger.Warn("skills can't be read", "folder", name, "err", err)
 		}
 	}
@@ -272,7 +274,7 @@ func (l *Library) cachedFolder(scope string) *folderCache {
 	return s
 }
 
-// forget drops what is remembered of one scope.
+// forget removes one scope from a cache.
 func forget[T any](remembered map[string]T) {
 	for scope := range remembered {
 		if scope != "" {
@@ -282,7 +284,7 @@ func forget[T any](remembered map[string]T) {
 	}
 }
 
-// Scopes returns the scopes that have skills of their own, in order.
+// Scopes returns the scopes with skills of their own, sorted.
 func (l *Library) Scopes() ([]string, error) {
 	if l.opts.Memory == nil {
 		return nil, nil

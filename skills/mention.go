@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxMentions is how many skills one message can name.
+// maxMentions is the number of skills that one message can mention.
 const maxMentions = 5
 
-// Mentioned returns the skills that a message names as $name, outside of code, in the order in
-// which it does; at most 5, each once. Those that are switched off or can't be used don't count;
-// those that lack something do.
+// Mentioned returns the skills that a message mentions as $name outside of code, in order
+// of appearance: at most 5, each once. It skips skills that are disabled or unusable, but
+// includes skills with missing requirements.
 func (l *Library) Mentioned(scope, text string) []Skill {
 	if !strings.Contains(text, "$") {
 		return nil
@@ -29,7 +29,7 @@ func (l *Library) Mentioned(scope, text string) []Skill {
 	var found []Skill
 	for _, name := range names {
 		s, ok := known[name]
-		if !ok && name != strings.ToUpper(name) { // a phone writes $Weather; $HOME is not a skill
+		if !ok && name != strings.ToUpper(name) { // phones capitalise: accept $Weather, but not $HOME
 			s, ok = known[strings.ToLower(name)]
 		}
 		if ok && len(found) < maxMentions {
@@ -40,7 +40,7 @@ func (l *Library) Mentioned(scope, text string) []Skill {
 	return found
 }
 
-// mentions returns what follows a "$" in a text as far as it may be a name.
+// mentions returns the possible names after each "$" in a text.
 func mentions(text string) []string {
 	var names []string
 	text = withoutCode(text)
@@ -63,8 +63,8 @@ func mentions(text string) []string {
 	return names
 }
 
-// withoutCode returns a Markdown text in which code is replaced by a space: blocks between fences,
-// and spans between backticks.
+// withoutCode returns a Markdown text in which each code block and code span is replaced
+// by a space.
 func withoutCode(text string) string {
 	if !strings.ContainsAny(text, "`~") {
 		return text
@@ -86,7 +86,7 @@ func withoutCode(text string) string {
 	return withoutSpans(b.String())
 }
 
-// fenceOf returns the characters that begin or end a block of code, "" if a line doesn't.
+// fenceOf returns the fence that a line begins or ends a code block with, or "".
 func fenceOf(line string) string {
 	line = strings.TrimLeftFunc(line, unicode.IsSpace)
 	for _, mark := range []string{"```", "~~~"} {
@@ -97,7 +97,7 @@ func fenceOf(line string) string {
 	return ""
 }
 
-// withoutSpans replaces what is between two runs of as many backticks.
+// withoutSpans replaces the code spans in a text.
 func withoutSpans(text string) string {
 	var b strings.Builder
 	for {
@@ -120,7 +120,8 @@ func withoutSpans(text string) string {
 	}
 }
 
-// closing returns where a run of exactly so many backticks begins in the same paragraph, or -1.
+// closing returns the index of a run of exactly ticks backticks in the same paragraph, or
+// -1.
 func closing(text string, ticks int) int {
 	if end := strings.Index(text, "\n\n"); end >= 0 {
 		text = text[:end]

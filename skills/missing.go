@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// answerTime is how long a view holds what its skills require and is there.
+// answerTime is how long a view caches whether requirements are met.
 const answerTime = 15 * time.Second
 
-// missing says in words what of the requirements isn't there.
+// missing returns descriptions of the requirements that are not met.
 func (l *Library) missing(r Requires) []string {
 	var missing []string
 	for _, name := range r.Bins {
@@ -38,8 +38,8 @@ func (l *Library) missing(r Requires) []string {
 	return missing
 }
 
-// hasProgram reports whether a program is there, by its name: a path would be a way to ask which
-// files there are.
+// hasProgram reports whether a program is installed. It accepts only a name: a path would
+// let a skill find out which files exist.
 func (l *Library) hasProgram(name string) bool {
 	return !strings.ContainsAny(name, `/\`) && l.opts.LookPath(name)
 }

@@ -7,22 +7,22 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of a skill's text, in bytes.
+// Limits of a skill's text, in bytes.
 const (
-	maxFile  = 1 << 20  // of a SKILL.md
-	maxFront = 32 << 10 // of its front matter
-	maxBody  = 32 << 10 // of what is shown of its text
+	maxFile  = 1 << 20  // a SKILL.md
+	maxFront = 32 << 10 // its front matter
+	maxBody  = 32 << 10 // the part of its text that is shown
 )
 
-// The bounds of the form, in characters.
+// Recommended limits, in characters.
 const (
 	maxName        = 64
 	maxDescription = 1024
 )
 
-// A document is what stands in a SKILL.md.
+// document is a parsed SKILL.md.
 type document struct {
-	name          string // "": not said
+	name          string // "" if missing
 	description   string
 	always        bool
 	manual        bool
@@ -35,7 +35,7 @@ type document struct {
 	problem       string
 }
 
-// parse reads a SKILL.md. There is no text that it can't say something about.
+// parse parses a SKILL.md. It reports mistakes in the document's problem and remarks.
 func parse(data []byte) document {
 	var d document
 	text := d.decode(data)
@@ -51,7 +51,7 @@ func parse(data []byte) document {
 		d.problem = "it is empty"
 		return d
 	case !ok:
-		d.remark("it has no front matter, so that its first paragraph describes it")
+		d.remark("it has no front matter, so its first paragraph is the description")
 	case len(front) > maxFront:
 		d.problem = fmt.Sprintf("its front matter is larger than %d KB", maxFront>>10)
 		return d
@@ -71,7 +71,7 @@ func parse(data []byte) document {
 	return d
 }
 
-// remark notes something odd, once.
+// remark adds a remark, unless the document has it already.
 func (d *document) remark(format string, args ...any) {
 	const most = 20
 	text := fmt.Sprintf(format, args...)
@@ -89,14 +89,14 @@ func (d *document) remark(format string, args ...any) {
 func (d *document) describe(front bool) {
 	d.description = firstParagraph(d.body)
 	if front && d.problem == "" {
-		d.remark("it has no description, so that its first paragraph describes it")
+		d.remark("it has no description, so its first paragraph is the description")
 	}
 }
 
-// byteOrderMark is what some editors put before UTF-8.
+// byteOrderMark is written by some editors at the beginning of UTF-8 files.
 var byteOrderMark = []byte("\xEF\xBB\xBF")
 
-// decode returns the text of a file, with "\n" at the ends of its lines.
+// decode returns the text of a file, with "\n" as line ends.
 func (d *document) decode(data []byte) string {
 	switch {
 	case bytes.HasPrefix(data, []byte{0xFF, 0xFE}), bytes.HasPrefix(data, []byte{0xFE, 0xFF}):
@@ -109,14 +109,15 @@ func (d *document) decode(data []byte) string {
 	data = bytes.TrimPrefix(data, byteOrderMark)
 	text := string(data)
 	if !utf8.ValidString(text) {
-		d.remark("it is not all UTF-8: what isn't shows as \uFFFD")
+		d.remark("it is not all UTF-8: invalid bytes show as \uFFFD")
 		text = strings.ToValidUTF8(text, "\uFFFD")
 	}
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	return strings.ReplaceAll(text, "\r", "\n")
 }
 
-// split returns the front matter of a text and what follows it, and whether there is one.
+// split returns the front matter of a text, the rest of the text, and whether there is a
+// front matter.
 func (d *document) split(text string) (front, body string, ok bool) {
 	text = strings.TrimLeft(text, " \t\n")
 	first, rest, _ := strings.Cut(text, "\n")
@@ -135,8 +136,8 @@ func (d *document) split(text string) (front, body string, ok bool) {
 	return "", "", false
 }
 
-// firstParagraph returns the first paragraph of a text that is not a heading, or else the first
-// heading.
+// firstParagraph returns the first paragraph of a text that is not a heading, or the first
+// heading if there is no such paragraph.
 func firstParagraph(text string) string {
 	var heading string
 	var lines []string

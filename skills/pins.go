@@ -12,11 +12,11 @@ import (
 )
 
 // Pins is the path of a JSON file with the hashes of the shared skills that the owner has
-// installed. The file need not be there. It belongs where the agent can't write. A file that can't
-// be read as JSON counts as none: then all skills are reported.
+// installed. The file need not exist. Put it where the agent can't write. If the file is
+// not valid JSON, there are no pins and all skills are reported.
 type Pins string
 
-// pinFile is the form of the file.
+// pinFile is the JSON form of the file.
 type pinFile struct {
 	Skills map[string]pin `json:"skills"` // by the names of their folders
 }
@@ -37,7 +37,7 @@ func (p Pins) read() (pinFile, error) {
 	return file, nil
 }
 
-// Set remembers what a skill is now.
+// Set records the current hash of a skill.
 func (p Pins) Set(folder, hash string) error {
 	file, err := p.read()
 	if err != nil {
@@ -54,9 +54,9 @@ func (p Pins) Set(folder, hash string) error {
 	return nil
 }
 
-// Review compares the shared skills with the pins, reading all their files. It returns, by folder
-// and in words, how those are that are not what the owner has installed. They are used all the
-// same.
+// Review compares all files of the shared skills with the pins. It returns, by folder, a
+// description of each difference from what the owner has installed. Such skills remain
+// usable.
 func (p Pins) Review(ctx context.Context, l *Library) (map[string]string, error) {
 	file, err := p.read()
 	if err != nil {

@@ -9,27 +9,27 @@ import (
 	"strings"
 )
 
-// The bounds of what is part of each prompt, in bytes.
+// Limits of the skills' part of each prompt, in bytes.
 const (
 	maxActive  = 64 << 10
 	maxSummary = 24 << 10
 	maxNames   = 4 << 10 // of maxSummary
 )
 
-// Prompt returns what a prompt has of the skills that a scope sees. Both are the same texts as long
-// as nothing has changed, and "" if there is nothing.
+// Prompt returns the prompt's parts about the skills visible to a scope. As long as
+// nothing changes, it returns identical texts. A part without content is "".
 //
-// active is the text of those that are always part of it. summary lists the others that the model
-// may read, as XML of at most 24 KB: of many skills the descriptions are shortened, and of too many
-// the last ones are only named.
+// active is the text of the skills that are always part of the prompt. summary lists the
+// others that the model may read, as XML of at most 24 KB: if there are many, descriptions
+// are shortened, and the last skills may only be named.
 //
-// Changes before the mark are in it, and later ones may be.
+// The texts include all changes made before the mark, and perhaps later ones.
 func (l *Library) Prompt(scope string, since Mark) (active, summary string) {
 	v := l.view(scope, since)
 	return v.active, v.summary
 }
 
-// renderActive marks those whose text is in what it returns.
+// renderActive returns the text of the active skills and marks the included ones.
 func renderActive(skills []cachedSkill) string {
 	var b strings.Builder
 	left := 0
@@ -76,8 +76,8 @@ func renderSummary(skills []cachedSkill) string {
 	return text + "\n" + nameThem(left)
 }
 
-// summarize lists skills with at most so many characters of description each, and returns those
-// that don't fit.
+// summarize lists skills with at most most characters of description each, in at most size
+// bytes. It returns the skills that don't fit.
 func summarize(list []Skill, most, size int) (text string, left []Skill) {
 	const end = "</skills>"
 	var b strings.Builder
@@ -94,9 +94,9 @@ func summarize(list []Skill, most, size int) (text string, left []Skill) {
 	return b.String(), left
 }
 
-// nameThem returns the names of skills that have no place in the list.
+// nameThem returns the names of skills that don't fit into the list.
 func nameThem(left []Skill) string {
-	const reserve = 200 // bytes, for what is around the names
+	const reserve = 200 // bytes for the text around the names
 	var known []string
 	size := reserve
 	for _, s := range left {
@@ -133,8 +133,8 @@ var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "
 
 func escape(s string) string { return escaper.Replace(s) }
 
-// Body returns the text of a skill of [Library.List] without its front matter, as it is now. A long
-// one is cut, with a notice.
+// Body returns the current text of a skill of [Library.List] without its front matter. A
+// long text is cut and gets a notice.
 func (l *Library) Body(s Skill) (string, error) {
 	if s.Problem != "" {
 		return "", fmt.Errorf("the skill %s can't be used: %s", s.Name, s.Problem)
@@ -150,7 +150,7 @@ func (l *Library) Body(s Skill) (string, error) {
 	return cut(d.body, &s), nil
 }
 
-// read returns the file of a skill.
+// read returns the content of a skill's file.
 func (l *Library) read(s Skill) ([]byte, error) {
 	if s.Source == Builtin {
 		return builtins.ReadFile(path.Join("builtin", s.Folder, s.file))
@@ -163,7 +163,7 @@ func (l *Library) read(s Skill) ([]byte, error) {
 	return readText(folder, filepath.Join(s.Folder, s.file))
 }
 
-// open opens the folder of skills in which one is.
+// open opens the folder of skills that contains a skill.
 func (l *Library) open(s Skill) (*os.Root, error) {
 	if (s.Source == Found) != (s.Scope != "") {
 		return nil, fs.ErrNotExist
@@ -176,7 +176,7 @@ func (l *Library) open(s Skill) (*os.Root, error) {
 	return folder, err
 }
 
-// cut returns the beginning of a skill's text, with a notice if it isn't all.
+// cut returns the beginning of a skill's text, with a notice if the text was cut.
 func cut(body string, s *Skill) string {
 	if len(body) <= maxBody {
 		return body

@@ -1,45 +1,45 @@
 package skills
 
-// A Source says where a skill comes from.
+// A Source is the origin of a skill.
 type Source string
 
-// The sources.
+// The sources of skills.
 const (
 	Shared  Source = "shared"  // kept by the owner, in skills/NAME
 	Builtin Source = "builtin" // part of the gateway
 	Found   Source = "found"   // found in conversations, private to one memory scope
 )
 
-// A Skill is what is known of a skill without reading all of it.
+// A Skill describes a skill without the full text.
 type Skill struct {
-	Name        string // what it is called with; unique in a list, apart from those with a Problem
+	Name        string // unique in a list, except for skills with a Problem
 	Description string // one line, without control characters
-	Location    string // of its SKILL.md, as the model reads it
+	Location    string // path by which the model reads its SKILL.md
 	Source      Source
-	Scope       string // whose it is, for one that was found
+	Scope       string // owner of a found skill
 	Folder      string // name of its folder
 
-	Always   bool     // its text is always part of the prompt
-	Manual   bool     // the model isn't told of it: somebody has to name it
-	Disabled bool     // switched off in the configuration
-	Missing  []string // what it requires and is not there, in words
+	Always   bool     // its text is part of each prompt
+	Manual   bool     // hidden from the model: used only when a message mentions it
+	Disabled bool     // disabled in the configuration
+	Missing  []string // descriptions of missing requirements
 	Problem  string   // why it can't be used at all
-	Remarks  []string // what is odd about it, and no obstacle
+	Remarks  []string // oddities that do not prevent its use
 
 	Requires      Requires
 	License       string
 	Compatibility string
-	AllowedTools  string // what its author wants allowed; nothing is allowed by it
+	AllowedTools  string // the author's wish; it grants nothing
 
-	file string // name of its SKILL.md
+	file string // name of its SKILL.md file
 }
 
-// Requires is what a skill needs.
+// Requires lists the requirements of a skill.
 type Requires struct {
-	Bins    []string // programs, all of them
-	AnyBins []string // programs, one of them
+	Bins    []string // programs; all are needed
+	AnyBins []string // programs; one is needed
 	Env     []string // environment variables
-	OS      []string // systems, one of them, as in runtime.GOOS
+	OS      []string // operating systems as in runtime.GOOS; one is needed
 	Config  []string // settings of the gateway
 }
 

@@ -15,12 +15,12 @@ import (
 	"gateway/store/atomicfile"
 )
 
-// manifest is the file in which [Unpack] remembers what it has written, so that it never removes
-// anything else.
+// manifest is the file in which [Unpack] records what it has written, so that it removes
+// nothing else.
 const manifest = ".unpacked"
 
-// Unpack writes the built-in skills into a folder, which it makes, and removes what it has written
-// there before and is none any more. Files that are the same are left untouched.
+// Unpack writes the built-in skills into a folder, which it creates. It removes files that
+// it wrote earlier and that are no longer built in. Unchanged files are not written again.
 func Unpack(dir string) error {
 	if err := unpack(dir, builtins, "builtin"); err != nil {
 		return fmt.Errorf("skills: unpack: %w", err)
@@ -70,7 +70,7 @@ func unpack(dir string, from fs.FS, top string) error {
 	return update(root, manifest, []byte(strings.Join(names, "\n")+"\n"))
 }
 
-// update writes a file unless it has that content.
+// update writes a file unless it has that content already.
 func update(root *os.Root, name string, data []byte) error {
 	if was, err := current(root, name); err == nil && bytes.Equal(was, data) {
 		return nil
@@ -78,7 +78,7 @@ func update(root *os.Root, name string, data []byte) error {
 	return atomicfile.Write(root, name, data, 0o600)
 }
 
-// current returns what is in a file that was unpacked.
+// current returns the content of an unpacked file.
 func current(root *os.Root, name string) ([]byte, error) {
 	f, err := openFile(root, name)
 	if err != nil {
@@ -88,7 +88,8 @@ func current(root *os.Root, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile))
 }
 
-// discard removes a file that was unpacked by an older version, and its folders if they are empty.
+// discard removes a file that an older version has unpacked, and folders that become
+// empty.
 func discard(root *os.Root, name string) error {
 	name = filepath.FromSlash(name)
 	if !filepath.IsLocal(name) || name == "." {
@@ -99,7 +100,7 @@ func discard(root *os.Root, name string) error {
 	}
 	for dir := filepath.Dir(name); dir != "."; dir = filepath.Dir(dir) {
 		if root.Remove(dir) != nil {
-			break // something else is in it
+			break // not empty
 		}
 	}
 	return nil

@@ -1,15 +1,17 @@
-// Package document reads and writes the documents of the agent's prompt: Markdown files that people
-// may edit by hand, some shared by everybody, some of one scope. The main type is [Documents].
+// Package document reads and writes the documents of the agent's prompt: Markdown files
+// that people may edit by hand. Some are shared by all scopes, some belong to one scope.
+// The main type is [Documents].
 //
-// A document that was read is kept in memory until its file changes, so that reading it again costs
-// a check of the file's times. Documents that can't be read are mentioned in the prompt, and never
-// end a turn. A document is replaced whole, by a rename, and only if it has not changed since the
-// writer read it, so that a person's edit is never lost. Symbolic links are not followed: anybody
-// who can write their target could write the document.
+// A document is cached until its file changes, so that reading it again costs only a check
+// of the file's times. A document that can't be read is mentioned in the prompt and never
+// ends a turn. A document is replaced as a whole, by a rename, and only if it has not
+// changed since the writer read it, so that no edit of a person is lost. Symbolic links
+// are not followed, because anybody who can write the target could then write the
+// document.
 //
-// It owns the files AGENTS.md, SOUL.md, USER.md, TOOLS.md and IDENTITY.md and
-// the folder "skills" in the shared folder, the link "memory" in the workspace, and in the folder
-// of the scopes ".templates" and, for each scope, its documents and skills.
+// The package owns the files AGENTS.md, SOUL.md, USER.md, TOOLS.md and IDENTITY.md and the
+// folder "skills" in the shared folder, the link "memory" in the workspace, and in the
+// folder of the scopes ".templates" and, for each scope, its documents and skills.
 package document
 
 import (
@@ -29,44 +31,46 @@ import (
 // The names of documents.
 const (
 	Agents    = "AGENTS.md"    // how the agent works; shared
-	Soul      = "SOUL.md"      // how the agent is
+	Soul      = "SOUL.md"      // the agent's character
 	User      = "USER.md"      // who the people are
-	Tools     = "TOOLS.md"     // what is to know about tools; shared
+	Tools     = "TOOLS.md"     // hints about tools; shared
 	Identity  = "IDENTITY.md"  // the agent's name and role; shared
-	Heartbeat = "HEARTBEAT.md" // what to look after from time to time; of a scope
-	Memory    = "MEMORY.md"    // what is to remember; of a scope
+	Heartbeat = "HEARTBEAT.md" // what to check regularly; per scope
+	Memory    = "MEMORY.md"    // what to remember; per scope
 )
 
-// SkillsFolder is the folder of skills, in the shared folder and in that of a scope.
+// SkillsFolder is the name of the folder of skills, both in the shared folder and in the
+// folder of a scope.
 const SkillsFolder = "skills"
 
-// PromptOrder are the shared documents that the prompt begins with, in its order.
+// PromptOrder lists the shared documents at the beginning of the prompt, in order.
 var PromptOrder = []string{Agents, Soul, User, Tools, Identity}
 
-// ErrChanged reports that somebody has changed a document since it was read.
+// ErrChanged means that a document was changed since it was read.
 var ErrChanged = errors.New("the document was changed meanwhile")
 
-// ErrExists reports that there is a file already.
+// ErrExists means that the file exists already.
 var ErrExists = errors.New("the file is there already")
 
-// Options are what [Documents] may be given.
+// Options are the optional settings of [New].
 type Options struct {
 	Now    func() time.Time // by default the time of the system
 	Logger *slog.Logger     // by default nothing is logged
 
-	// MaxTokens is how much of a document is put into the prompt, by default 8,192; a token
-	// counts as four bytes.
+	// MaxTokens is the greatest part of a document that goes into the prompt. The default is
+	// 8,192; a token counts as four bytes.
 	MaxTokens int
 }
 
-// Documents are those that are shared and those of all scopes. They may be used concurrently.
+// Documents gives access to the shared documents and to those of all scopes. It is safe
+// for concurrent use.
 type Documents struct {
 	shared, scopes *os.Root
 	opts           Options
 	writing        sync.Mutex // held while a document is replaced
 
-	// clock goes on with each View: what was looked at when it was at least at that of the View is
-	// fresh enough for it.
+	// clock is incremented by each View. A cached document is fresh enough for a View if it
+	// was checked when clock had at least the View's value.
 	clock atomic.Uint64
 
 	mu    sync.Mutex
@@ -74,8 +78,8 @@ type Documents struct {
 	size  int // bytes of their texts
 }
 
-// New returns the documents in the shared folder, and those of the scopes that have a folder each
-// in another. Either may be nil: then there are none.
+// New returns the documents in the folder shared, and those in scopes, which has one
+// folder per scope. Either may be nil, and then has no documents.
 func New(shared, scopes *os.Root, o *Options) *Documents {
 	d := &Documents{shared: shared, scopes: scopes, known: make(map[key]cached)}
 	if o != nil {
@@ -89,18 +93,19 @@ func New(shared, scopes *os.Root, o *Options) *Documents {
 	return d
 }
 
-// A Doc is a document as the prompt has it. One that isn't there has neither text nor problem.
+// A Doc is a document in the form for the prompt. If the file does not exist, Text and
+// Problem are "".
 type Doc struct {
 	Name      string
 	Text      string // valid UTF-8 without white space around it; the beginning if it is long
 	Hash      string // of the whole file, as [Hash] makes it; "" if it isn't there or can't be read
-	Template  bool   // it is as the gateway has made it: nobody has filled it in
-	Truncated bool   // Text ends with a notice that says so
-	Problem   string // why it can't be read, for the agent and its people; or ""
+	Template  bool   // an unchanged template of the gateway
+	Truncated bool   // Text was cut and ends with a notice
+	Problem   string // why it can't be read, for the agent and for people; or ""
 }
 
-// Prompt returns what the prompt has of the document: its text, or a notice if it can't be read.
-// It is "" for an untouched template and for a document that isn't there.
+// Prompt returns the document's text for the prompt, or a notice if the document can't be
+// read. It returns "" for an unchanged template and for a missing document.
 func (d Doc) Prompt() string {
 	switch {
 	case d.Problem != "":
@@ -114,10 +119,10 @@ func (d Doc) Prompt() string {
 // Shared returns a document that all scopes share.
 func (d *Documents) Shared(name string) Doc { return d.doc(key{"", name}, always) }
 
-// In returns the documents of a scope. The scope "" has none.
+// In returns the documents of a scope. The scope "" has no documents.
 func (d *Documents) In(s memory.Scope) Space { return Space{d, s} }
 
-// A Space is the documents of one scope.
+// A Space gives access to the documents of one scope.
 type Space struct {
 	documents *Documents
 	scope     memory.Scope

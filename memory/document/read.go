@@ -19,38 +19,38 @@ import (
 	"gateway/memory"
 )
 
-// The bounds of what is read.
+// Limits of reading.
 const (
-	maxFile       = 4 << 20  // bytes of a document
-	maxKnown      = 64 << 20 // bytes of all texts in memory
+	maxFile       = 4 << 20  // bytes per document
+	maxKnown      = 64 << 20 // bytes of all cached texts
 	maxKnownDocs  = 8_192
 	bytesPerToken = 4
 )
 
-// settleTime is more than the unit in which file systems count time: what was changed longer ago
-// than that can't be changed again without its time showing it.
+// settleTime is longer than the time resolution of file systems. If a file was last
+// changed longer ago than that, any later change shows in its time.
 const settleTime = 3 * time.Second
 
-// A key names a document; the scope "" has the shared ones.
+// key identifies a document. The scope "" stands for the shared documents.
 type key struct {
 	scope memory.Scope
 	name  string
 }
 
-// A cached is a document in memory.
+// cached is a document in memory.
 type cached struct {
 	doc     Doc
-	info    fs.FileInfo // of the file that was read; nil: it can't tell whether that has changed
-	checked uint64      // the [Documents.clock] before doc was last found to be true
+	info    fs.FileInfo // of the file read; nil if a change would not show in it
+	checked uint64      // value of [Documents.clock] before the last check of doc
 }
 
-// always is later than the clock ever is: what is asked for since then is looked at anew.
+// always is greater than any value of the clock: the document is checked again.
 const always = math.MaxUint64
 
-// errNone reports that there is no such folder of documents.
+// errNone means that the folder of documents does not exist.
 var errNone = errors.New("there are no documents here")
 
-// place returns where a document lies.
+// place returns the path of a document.
 func (d *Documents) place(k key) (root *os.Root, path string, err error) {
 	root, path = d.shared, filepath.FromSlash(k.name)
 	if k.scope != "" {
@@ -68,8 +68,8 @@ func (d *Documents) place(k key) (root *os.Root, path string, err error) {
 	return root, path, nil
 }
 
-// doc returns a document as it was at some time since the clock had a value. It is from memory if
-// it was looked at since then, or if its file is the one that was read.
+// doc returns a document as it was at some time after the clock had the value since. It
+// returns the cached document if that was checked since then, or if its file is unchanged.
 func (d *Documents) doc(k key, since uint64) Doc {
 	c, known := d.recall(k)
 	if known && c.checked >= since {
@@ -117,7 +117,8 @@ func (d *Documents) doc(k key, since uint64) Doc {
 	return doc
 }
 
-// rememberNone notes that a shared document isn't there. Those of scopes would be too many.
+// rememberNone caches that a shared document does not exist. Missing documents of scopes
+// are not cached: there would be too many.
 func (d *Documents) rememberNone(k key, checked uint64) {
 	if k.scope != "" {
 		d.forget(k)
@@ -136,16 +137,16 @@ func same(a, b fs.FileInfo) bool {
 		a.Mode() == b.Mode()
 }
 
-// unreadable returns the document of a file that can't be read.
+// unreadable returns the Doc of a file that can't be read.
 func (d *Documents) unreadable(k key, err error) Doc {
 	d.opts.Logger.Warn("document left out of the prompt", "file", k.name, "scope", k.scope, "err", err)
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
-		err = pathErr.Err // without the path as the system sees it
+		err = pathErr.Err // leave out the absolute path
 	}
 	return Doc{Name: k.name, Problem: fmt.Sprintf("%s can't be read: %v", k.name, err)}
 }
 
-// load reads a file, and tells which one it was.
+// load reads a file and returns its content and FileInfo.
 func (d *Documents) load(k key, root *os.Root, path string) ([]byte, fs.FileInfo, error) {
 	data, info, err := d.loadOnce(k, root, path)
 	for range maxTries {
@@ -157,7 +158,7 @@ func (d *Documents) load(k key, root *os.Root, path string) ([]byte, fs.FileInfo
 	return data, info, err
 }
 
-// maxTries is how often a file is tried that is being replaced.
+// maxTries limits the attempts to read a file that is being replaced.
 const maxTries = 20
 
 var errReplaced = errors.New("it is replaced all the time")
@@ -166,7 +167,7 @@ func (d *Documents) loadOnce(
 	k key, root *os.Root, path string,
 ) ([]byte, fs.FileInfo, error) {
 	if k.scope != "" {
-		// A link to another scope's folder is within the tree, and all the same not ours.
+		// A link to the folder of another scope stays within the root, but must be refused.
 		if err := wantFolder(root, string(k.scope)); err != nil {
 			return nil, nil, err
 		}
@@ -174,7 +175,8 @@ func (d *Documents) loadOnce(
 	if err := wantPlain(root.Lstat(path)); err != nil {
 		return nil, nil, err
 	}
-	// It may have become a pipe meanwhile: without O_NONBLOCK that would hang.
+	// The file may have become a pipe since the check. Opening a pipe without O_NONBLOCK would
+	// block.
 	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err
@@ -185,7 +187,7 @@ func (d *Documents) loadOnce(
 		return nil, nil, err
 	}
 	if now, err := root.Lstat(path); err != nil || !os.SameFile(now, info) {
-		return nil, nil, errReplaced // or it was a link when it was opened
+		return nil, nil, errReplaced // or it was a link when opened
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(data) > maxFile {
@@ -204,7 +206,7 @@ func wantFolder(root *os.Root, name string) error {
 	return err
 }
 
-// wantPlain refuses what is not a regular file of bounded size.
+// wantPlain returns an error unless info is of a regular file of at most maxFile bytes.
 func wantPlain(info fs.FileInfo, err error) error {
 	switch {
 	case err != nil:
@@ -221,7 +223,7 @@ func wantPlain(info fs.FileInfo, err error) error {
 	return nil
 }
 
-// parse returns the document with such a content.
+// parse returns the Doc with the given file content.
 func (d *Documents) parse(k key, data []byte) Doc {
 	doc := Doc{Name: k.name, Hash: Hash(string(data))}
 	text, ok := decode(data)
@@ -234,7 +236,7 @@ func (d *Documents) parse(k key, data []byte) Doc {
 	return doc
 }
 
-// decode returns a text in UTF-8 with LF at the ends of its lines, and whether it is one.
+// decode returns data as UTF-8 with LF line ends, and whether data is text.
 func decode(data []byte) (string, bool) {
 	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
 		order := unicode.UTF16(unicode.LittleEndian, unicode.ExpectBOM)
@@ -252,8 +254,8 @@ func decode(data []byte) (string, bool) {
 	return strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n")), true
 }
 
-// clip returns a text that is no longer than most bytes, cut at the end of a line if there is one,
-// and with a notice in addition if it was cut.
+// clip returns a text of at most most bytes. A longer text is cut at the end of a line, if
+// possible, and gets a notice.
 func clip(name, text string, most int) (string, bool) {
 	if len(text) <= most {
 		return text, false
@@ -283,7 +285,7 @@ func (d *Documents) remember(k key, c cached) {
 	d.size += len(c.doc.Text) - len(d.known[k].doc.Text)
 	d.known[k] = c
 	if d.size > maxKnown || len(d.known) > maxKnownDocs {
-		clear(d.known) // what is needed is read again
+		clear(d.known) // documents in use are read again
 		d.size = 0
 	}
 }
@@ -295,9 +297,9 @@ func (d *Documents) forget(k key) {
 	delete(d.known, k)
 }
 
-// Read returns all of a document as it is on the disk and its hash; "" for both if it isn't
-// there. Text that is not UTF-8 is an error. The scope "" stands for the shared documents. name is
-// a path with slashes.
+// Read returns the full content of a document on disk and its hash, or "" for both if it
+// does not exist. A text that is not UTF-8 is an error. The scope "" stands for the shared
+// documents. name is a slash-separated path.
 func (d *Documents) Read(s memory.Scope, name string) (text, hash string, err error) {
 	k := key{s, name}
 	root, path, err := d.place(k)

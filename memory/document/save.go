@@ -15,18 +15,19 @@ import (
 	"gateway/memory"
 )
 
-// The modes of what is made.
+// Modes of created files and folders.
 const (
 	newFile = 0o600
 	newDir  = 0o700
 )
 
-// maxSave bounds a document that is written, in bytes.
+// maxSave is the greatest size of a written document, in bytes.
 const maxSave = 1 << 20
 
-// Save replaces a document, if its hash still is base, else the error is [ErrChanged]. A base of
-// "" means that there is none yet. The scope "" stands for the shared documents. name is that of a
-// Markdown file, or a path below [SkillsFolder], with slashes.
+// Save replaces a document if its hash is still base; otherwise it returns [ErrChanged]. A
+// base of "" means that the document must not exist yet. The scope "" stands for the
+// shared documents. name is a Markdown file, or a slash-separated path below
+// [SkillsFolder].
 func (d *Documents) Save(s memory.Scope, name, text, base string) error {
 	if err := d.save(key{s, name}, text, base); err != nil {
 		return fmt.Errorf("document: save %s: %w", name, err)
@@ -34,7 +35,7 @@ func (d *Documents) Save(s memory.Scope, name, text, base string) error {
 	return nil
 }
 
-// Create writes a file that isn't there yet, else the error is [ErrExists].
+// Create writes a new file. It returns [ErrExists] if the file exists.
 func (d *Documents) Create(s memory.Scope, name, text string) error {
 	err := d.Save(s, name, text, "")
 	if errors.Is(err, ErrChanged) {
@@ -43,7 +44,7 @@ func (d *Documents) Create(s memory.Scope, name, text string) error {
 	return err
 }
 
-// checkSave refuses what is not a document.
+// checkSave returns an error if name or text is not valid for a document.
 func checkSave(name, text string) error {
 	elements := strings.Split(name, "/")
 	odd := func(e string) bool { return e == "" || e[0] == '.' || strings.ContainsAny(e, "\\:\x00\n") }
@@ -98,8 +99,8 @@ func (d *Documents) save(k key, text, base string) error {
 	return replace(folder, file, text, info)
 }
 
-// replace writes a file beside its place and then moves it there, if what stands there still is
-// as info says.
+// replace writes a temporary file beside the document and renames it, if the document is
+// still the one that info describes.
 func replace(folder *os.Root, file, text string, info fs.FileInfo) error {
 	temp := ".gateway-" + rand.Text() + ".tmp"
 	mode := fs.FileMode(newFile)
@@ -115,18 +116,19 @@ func replace(folder *os.Root, file, text string, info fs.FileInfo) error {
 	if err == nil {
 		err = put(folder, temp, file, info)
 	}
-	_ = folder.Remove(temp) // it is not there if it was moved
+	_ = folder.Remove(temp) // fails if it was renamed
 	if err != nil {
 		return err
 	}
 	if dir, err := folder.Open("."); err == nil {
-		_ = dir.Sync() // not all systems can; the file itself is on the disk
+		_ = dir.Sync() // not supported everywhere; the file itself is synced
 		_ = dir.Close()
 	}
 	return nil
 }
 
-// put moves a file to its place. A file that somebody has put there meanwhile stays.
+// put renames the temporary file. It never overwrites a file that was created in the
+// meantime.
 func put(folder *os.Root, temp, file string, info fs.FileInfo) error {
 	if info == nil {
 		err := folder.Link(temp, file)

@@ -7,7 +7,7 @@ import (
 	"gateway/memory"
 )
 
-// Scopes returns the scopes that have a folder, in the order of their names.
+// Scopes returns the scopes that have a folder, ordered by name.
 func (d *Documents) Scopes() ([]memory.Scope, error) {
 	if d.scopes == nil {
 		return nil, nil
@@ -18,7 +18,7 @@ func (d *Documents) Scopes() ([]memory.Scope, error) {
 	}
 	var list []memory.Scope
 	for _, e := range entries {
-		if s, err := memory.ParseScope(e.Name()); err == nil && e.IsDir() { // else it is something else
+		if s, err := memory.ParseScope(e.Name()); err == nil && e.IsDir() { // skip other files
 			list = append(list, s)
 		}
 	}

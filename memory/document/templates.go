@@ -16,31 +16,33 @@ import (
 //go:embed templates/*.md
 var templates embed.FS
 
-// SharedNames are the documents that are shared, of each of which there is a template.
+// SharedNames lists the shared documents. Each has a template.
 var SharedNames = []string{Agents, Soul, User, Tools, Identity}
 
-// shipped are the templates of this version and of all before it, as [mark] makes them. One that
-// changes gets a new entry, and the old one stays.
+// shipped are the marks, see [mark], of the templates of this version and of all earlier
+// ones. When a template changes, add an entry and keep the old one.
 var shipped = []string{
 	"88dfc3415b00aaf0", "ed5f0ad32147c795", "56e6c3bb1477c8ea", // AGENTS.md, SOUL.md, USER.md
 	"eceea41370a83091", "0c45df0aa0ce11d2", // TOOLS.md, IDENTITY.md
-	"6f1eb53ab1eea8a4", // HEARTBEAT.md, which is not made any more
+	"6f1eb53ab1eea8a4", // HEARTBEAT.md, which is no longer created
 }
 
-// mark returns what tells a template from another text, whatever its white space.
+// mark returns a hash of a text that ignores white space.
 func mark(text string) string {
 	sum := sha256.Sum256([]byte(strings.Join(strings.Fields(text), " ")))
 	return hex.EncodeToString(sum[:8])
 }
 
-// isTemplate reports whether a text is one that the gateway has written itself.
+// isTemplate reports whether the gateway has written a text as a template.
 func isTemplate(text string) bool { return slices.Contains(shipped, mark(text)) }
 
-// markerName is the file, in the folder of the scopes, that names what was made to be shared.
+// markerName is the file in the folder of the scopes that lists the templates created so
+// far.
 const markerName = ".templates"
 
-// WriteTemplates writes the shared documents that are not there, for people to fill in, and makes
-// the folder of skills; each once only: what was deleted isn't made again.
+// WriteTemplates creates the missing shared documents from templates, for people to fill
+// in, and the folder of skills. Each is created only once: what a person has deleted is
+// not created again.
 func (d *Documents) WriteTemplates() error {
 	if d.shared == nil || d.scopes == nil {
 		return nil
@@ -77,8 +79,9 @@ func (d *Documents) WriteTemplates() error {
 	return nil
 }
 
-// retireHeartbeat removes the template of a shared HEARTBEAT.md, which earlier versions made and
-// never read: each scope has a list of its own. A list that somebody has filled in stays.
+// retireHeartbeat removes the template of a shared HEARTBEAT.md. Earlier versions created
+// that file and never read it; each scope has a file of its own. A file that somebody has
+// changed stays.
 func (d *Documents) retireHeartbeat() error {
 	switch doc := d.Shared(Heartbeat); {
 	case doc.Template:
@@ -90,7 +93,7 @@ func (d *Documents) retireHeartbeat() error {
 	return nil
 }
 
-// writeTemplate makes a document or the folder of skills, if nothing has that name.
+// writeTemplate creates a document or the folder of skills, if nothing has that name.
 func (d *Documents) writeTemplate(name string) error {
 	if _, err := d.shared.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -105,15 +108,16 @@ func (d *Documents) writeTemplate(name string) error {
 	if err := replace(d.shared, name, string(text), nil); !errors.Is(err, ErrChanged) {
 		return err
 	}
-	return nil // somebody was faster
+	return nil // it was created in the meantime
 }
 
-// linkName is what the scopes' folders are found by in the workspace.
+// linkName is the name of the link in the workspace to the scopes' folders.
 const linkName = "memory"
 
-// Link makes the link "memory" in a workspace, by which people find the scopes' folders. If
-// something else has that name, or links can't be made, there is none: that is not an error.
-// Nothing that works within the workspace can follow it, for it leads out.
+// Link creates the link "memory" in a workspace, so that people find the scopes' folders.
+// If the name is in use, or the system can't create links, Link does nothing and returns
+// nil. Tools that are confined to the workspace can't follow the link, because it leads
+// out.
 func (d *Documents) Link(workspace *os.Root) error {
 	if d.scopes == nil {
 		return nil
@@ -123,14 +127,14 @@ func (d *Documents) Link(workspace *os.Root) error {
 		return fmt.Errorf("document: link: %w", err)
 	}
 	if target == "" {
-		d.opts.Logger.Info("no link to the memories: they lie in the workspace")
+		d.opts.Logger.Info("no link to the memories: they are in the workspace")
 		return nil
 	}
 	switch now, err := workspace.Readlink(linkName); {
 	case err == nil && now == target:
 		return nil
 	case !errors.Is(err, fs.ErrNotExist):
-		d.opts.Logger.Info("no link to the memories: there is something else", "file", linkName)
+		d.opts.Logger.Info("no link to the memories: the name is in use", "file", linkName)
 		return nil
 	}
 	if err := workspace.Symlink(target, linkName); err != nil {
@@ -139,7 +143,8 @@ func (d *Documents) Link(workspace *os.Root) error {
 	return nil
 }
 
-// linkTarget returns the path of the scopes from the workspace, "" if they lie in it.
+// linkTarget returns the path from the workspace to the scopes, or "" if the scopes are in
+// the workspace.
 func linkTarget(workspace, scopes string) (string, error) {
 	from, err := realPath(workspace)
 	if err != nil {
@@ -156,12 +161,12 @@ func linkTarget(workspace, scopes string) (string, error) {
 	case filepath.IsLocal(rel):
 		return "", nil
 	case strings.HasPrefix(rel, filepath.Join("..", "..")):
-		return to, nil // far away: the workspace moves alone
+		return to, nil // far away: an absolute path survives a move of the workspace
 	}
-	return rel, nil // beside each other: they move together
+	return rel, nil // close: a relative path survives a move of both
 }
 
-// realPath returns an absolute path without links.
+// realPath returns an absolute path with all links resolved.
 func realPath(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Versioned reports whether a file of a scope's folder, or of the shared one, is one whose history
-// is kept: a document or a skill. rel is a path with slashes; that of a folder ends in one.
+// Versioned reports whether the history of a file is kept, which is so for documents and
+// skills. rel is a slash-separated path relative to a scope's folder or to the shared
+// folder; the path of a folder ends in a slash.
 func Versioned(rel string) bool {
 	first, _, below := strings.Cut(rel, "/")
 	if below {

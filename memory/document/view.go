@@ -6,15 +6,16 @@ import (
 	"gateway/memory"
 )
 
-// A View is what one turn sees of the shared documents and of those of its scope: each as it was
-// when the View was made, or later. Turns that begin at the same time share one look at a shared
-// document, and a turn looks at its own ones once. A View is used by one goroutine.
+// A View is a turn's view of the shared documents and of those of its scope: each as it
+// was when the View was made, or later. Turns that begin at the same time share one check
+// of a shared document; a turn checks the documents of its scope once. A View is not safe
+// for concurrent use.
 type View struct {
 	documents *Documents
 	scope     memory.Scope
 	since     uint64
-	own       map[string]Doc // of the scope, that were asked for
-	absent    bool           // the scope has no folder, and so no documents
+	own       map[string]Doc // documents of the scope that were read
+	absent    bool           // the scope has no folder and thus no documents
 }
 
 // View returns a View for a scope, which may be "".
@@ -22,7 +23,7 @@ func (d *Documents) View(s memory.Scope) *View {
 	return &View{documents: d, scope: s, since: d.clock.Add(1)}
 }
 
-// Shared returns a document that all scopes share.
+// Shared returns a shared document.
 func (v *View) Shared(name string) Doc { return v.documents.doc(key{"", name}, v.since) }
 
 // Own returns a document of the scope.
@@ -42,8 +43,8 @@ func (v *View) Own(name string) Doc {
 	return doc
 }
 
-// isAbsent reports whether the scope has no folder. Most new ones have none, and then this is the
-// only look at the disk.
+// isAbsent reports whether the scope has no folder. Most new scopes have none, and then
+// this is the only access to the disk.
 func (v *View) isAbsent() bool {
 	if v.scope == "" {
 		return true

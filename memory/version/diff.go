@@ -9,7 +9,7 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 )
 
-// diff returns what leads from one state to another as a unified diff, "" if they are the same.
+// diff returns the difference of two states as a unified diff, "" if they are equal.
 func diff(before, after snapshot) (string, error) {
 	names := make(snapshot)
 	maps.Copy(names, before)
@@ -26,14 +26,14 @@ func diff(before, after snapshot) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if b.WriteString(unified); unified == "" { // an empty file
+		if b.WriteString(unified); unified == "" { // a file without content
 			b.WriteString("--- " + from + "\n+++ " + to + "\n")
 		}
 	}
 	return b.String(), nil
 }
 
-// byteEdits returns what makes a text of another, in bytes.
+// byteEdits returns the edits that turn old into text, with byte offsets.
 func byteEdits(old, text string) []udiff.Edit {
 	lines := slices.Collect(strings.Lines(old))
 	starts := make([]int, len(lines)+1)

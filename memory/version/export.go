@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Export writes the history for "git fast-import", which makes a repository of it: the branch main
-// with a commit for each version.
+// Export writes the history in the format of "git fast-import". The repository gets a
+// branch main with one commit per version.
 func (t *Tree) Export(ctx context.Context, w io.Writer) error {
 	read := t.store.db.Read(ctx)
 	rows, err := t.rows(read, " ORDER BY id")
@@ -58,7 +58,8 @@ func (t *Tree) exportFiles(ctx context.Context, out *bufio.Writer, id int64) err
 	return files.Err()
 }
 
-// quotePath quotes a path as fast-import reads it: only these three signs must be escaped.
+// quotePath quotes a path for fast-import, which requires escapes for these three
+// characters only.
 func quotePath(path string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(path) + `"`
 }

@@ -7,14 +7,14 @@ import (
 
 // A Conflict is a place where two texts differ from their base and from each other.
 type Conflict struct {
-	Line               int // where it begins in ours, from 1
+	Line               int // its first line in ours, from 1
 	Base, Ours, Theirs string
 }
 
-// Merge3 returns base with the changes of both texts, line by line. Where both have changed the
-// same lines, or added some at the same place, and not alike, they conflict, and the result has
-// the lines of ours. Line ends, LF or CRLF, are those of the text that has changed them, or else
-// all stay as they are.
+// Merge3 returns base with the changes of both texts, line by line. If both have changed
+// the same lines differently, or inserted different lines at the same place, they
+// conflict, and the result has the lines of ours. A change of the line ends, LF or CRLF,
+// is merged like a change of a line.
 func Merge3(base, ours, theirs string) (string, []Conflict) {
 	switch {
 	case ours == theirs, theirs == base:
@@ -30,7 +30,7 @@ func Merge3(base, ours, theirs string) (string, []Conflict) {
 		return "", m.conflicts
 	}
 	text := strings.Join(m.out, "\n")
-	blank := m.out[len(m.out)-1] == "" // only its end makes it a line
+	blank := m.out[len(m.out)-1] == "" // an empty last line exists only through its line end
 	if blank || changedOf(b.ended, o.endedLike(b), t.endedLike(b)) {
 		text += "\n"
 	}
@@ -40,7 +40,7 @@ func Merge3(base, ours, theirs string) (string, []Conflict) {
 	return text, m.conflicts
 }
 
-// changedOf returns what a yes or no becomes.
+// changedOf merges a boolean: the changed value wins over base.
 func changedOf(base, ours, theirs bool) bool {
 	if ours != base {
 		return ours
@@ -54,10 +54,10 @@ func isCRLF(text string) bool {
 	return n > 0 && n == strings.Count(text, "\n")
 }
 
-// lines are those of a text, without their ends.
+// lines is a text split into lines without their ends.
 type lines struct {
 	list  []string
-	ended bool // the last line has an end
+	ended bool // the last line has a line end
 }
 
 func newLines(text string) lines {
@@ -71,7 +71,8 @@ func newLines(text string) lines {
 	return lines{strings.Split(rest, "\n"), ended}
 }
 
-// endedLike returns whether the last line has an end, which a text without lines doesn't say.
+// endedLike returns whether the last line has a line end. For a text without lines it
+// returns the value of base.
 func (l lines) endedLike(base lines) bool {
 	if len(l.list) == 0 {
 		return base.ended
@@ -79,14 +80,14 @@ func (l lines) endedLike(base lines) bool {
 	return l.ended
 }
 
-// An edit puts lines into the place of those of the base from the one to the other.
+// edit replaces a range of lines of the base.
 type edit struct {
 	from, to int
 	lines    []string
-	at       int // where they begin in their text
+	at       int // where the new lines begin in their text
 }
 
-// edits returns what makes a text of the base, in order.
+// edits returns the edits that turn base into text, in order.
 func edits(base, text []string) []edit {
 	var list []edit
 	from, at := 0, 0
@@ -105,7 +106,7 @@ func edits(base, text []string) []edit {
 	return list
 }
 
-// overlaps reports whether e changes something of a range, or adds lines within it.
+// overlaps reports whether e changes a line of a range, or inserts lines within it.
 func (e edit) overlaps(from, to int) bool {
 	switch {
 	case e.from == e.to && from == to:
@@ -118,11 +119,11 @@ func (e edit) overlaps(from, to int) bool {
 	return max(e.from, from) < min(e.to, to)
 }
 
-// A merging is a merge under way.
+// merging is the state of a merge.
 type merging struct {
 	base         []string
-	ours, theirs []edit // still to be made
-	done         int    // lines of the base that are merged
+	ours, theirs []edit // not applied yet
+	done         int    // number of merged lines of the base
 	out          []string
 	conflicts    []Conflict
 }
@@ -141,7 +142,8 @@ func (m *merging) run() {
 	m.out = append(m.out, m.base[m.done:]...)
 }
 
-// next returns the range of the edit that comes first. Lines are added before others are changed.
+// next returns the range of the first edit. At the same place, insertions come before
+// changes.
 func (m *merging) next() (from, to int) {
 	if len(m.theirs) == 0 {
 		return m.ours[0].from, m.ours[0].to
@@ -155,7 +157,8 @@ func (m *merging) next() (from, to int) {
 	return e.from, e.to
 }
 
-// take moves the next edit to those of a range if it belongs there, and widens the range.
+// take moves the next edit from list to taken if it touches the range, and extends the
+// range.
 func take(list, taken *[]edit, from, to *int) bool {
 	if len(*list) == 0 {
 		return false
@@ -169,7 +172,7 @@ func take(list, taken *[]edit, from, to *int) bool {
 	return true
 }
 
-// merge makes the edits of a range.
+// merge applies the edits of a range.
 func (m *merging) merge(from, to int, ours, theirs []edit) {
 	o, t := m.edited(from, to, ours), m.edited(from, to, theirs)
 	switch {
@@ -185,7 +188,7 @@ func (m *merging) merge(from, to int, ours, theirs []edit) {
 	}
 }
 
-// edited returns lines of the base after edits.
+// edited returns lines of the base with edits applied.
 func (m *merging) edited(from, to int, list []edit) []string {
 	var out []string
 	for _, e := range list {
@@ -195,11 +198,11 @@ func (m *merging) edited(from, to int, list []edit) []string {
 	return append(out, m.base[from:to]...)
 }
 
-// maxTable bounds the table by which texts are compared exactly, in cells.
+// maxTable is the greatest size of the table for an exact comparison, in cells.
 const maxTable = 1 << 21
 
-// matches returns for each line of a the one of b that it is, or -1. They are in order. Where the
-// texts are long and have little in common it finds fewer than there are.
+// matches returns, for each line of a, the index of the matching line of b, or -1. The
+// matches are in increasing order. For long texts with little in common it may miss some.
 func matches(a, b []string) []int {
 	to := make([]int, len(a))
 	for i := range to {
@@ -209,7 +212,7 @@ func matches(a, b []string) []int {
 	return to
 }
 
-// match fills in to for a, whose lines of b begin at the line from.
+// match fills in to for the lines a. b begins at line from of the whole text.
 func match(a, b []string, to []int, from int) {
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
 		to[0] = from
@@ -232,7 +235,7 @@ func match(a, b []string, to []int, from int) {
 		to[p.a] = from + p.b
 		i, j = p.a+1, p.b+1
 	}
-	if i > 0 { // else nothing is gained by trying again
+	if i > 0 { // otherwise a second attempt gains nothing
 		match(a[i:], b[j:], to[i:], from+j)
 	}
 }
@@ -263,10 +266,11 @@ func matchTable(a, b []string, to []int, from int) {
 	}
 }
 
-// A pair is a line of two texts.
+// pair is the positions of a line in two texts.
 type pair struct{ a, b int }
 
-// anchors returns lines that each text has once, in an order that both have.
+// anchors returns a longest sequence of lines that occur once in each text and have the
+// same order in both.
 func anchors(a, b []string) []pair {
 	type seen struct{ a, b, line int }
 	counts := make(map[string]seen, len(a))
@@ -280,7 +284,7 @@ func anchors(a, b []string) []pair {
 			counts[s] = c
 		}
 	}
-	var ends []int // by length, the pair with the least a that such a sequence ends with
+	var ends []int // by length, the last pair of a sequence, as small as possible
 	var pairs []pair
 	var before []int
 	for j, s := range b {

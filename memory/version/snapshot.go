@@ -17,17 +17,18 @@ import (
 	"gateway/store/atomicfile"
 )
 
-// A snapshot is the content of files by their names.
+// snapshot maps the names of files to their content.
 type snapshot map[string]string
 
-// The bounds of a snapshot.
+// Limits of a snapshot.
 const (
 	maxFile  = 1 << 20 // bytes
 	maxFiles = 10_000
 	maxDepth = 12 // folders
 )
 
-// read returns what is in the tree's folder. A file that can't be read is as it was before.
+// read returns the files in the tree's folder. For a file that can't be read it returns
+// the content in before.
 func (t *Tree) read(ctx context.Context, before snapshot) (snapshot, error) {
 	s := make(snapshot)
 	root, err := os.OpenRoot(t.folder)
@@ -56,7 +57,7 @@ func (t *Tree) read(ctx context.Context, before snapshot) (snapshot, error) {
 		switch {
 		case err == nil:
 			s[name] = text
-		case errors.Is(err, fs.ErrNotExist): // gone meanwhile
+		case errors.Is(err, fs.ErrNotExist): // removed in the meantime
 		default:
 			t.store.opts.Logger.WarnContext(ctx, "file left out of its history", "file", name, "err", err)
 			t.keepBelow(s, before, name, err)
@@ -69,7 +70,7 @@ func (t *Tree) read(ctx context.Context, before snapshot) (snapshot, error) {
 	return s, nil
 }
 
-// skip returns what leaves out a folder and all below it.
+// skip returns the value that makes WalkDir skip d and everything below it.
 func skip(d fs.DirEntry) error {
 	if d != nil && d.IsDir() {
 		return fs.SkipDir
@@ -77,7 +78,8 @@ func skip(d fs.DirEntry) error {
 	return nil
 }
 
-// keepBelow leaves in s what was before at a name that there is and can't be read.
+// keepBelow copies from before into s the files at or below a name that exists but can't
+// be read.
 func (t *Tree) keepBelow(s, before snapshot, name string, err error) {
 	if err == nil {
 		return
@@ -89,7 +91,8 @@ func (t *Tree) keepBelow(s, before snapshot, name string, err error) {
 	}
 }
 
-// keeps reports whether a file, or a folder with a slash at its end, belongs to the history.
+// keeps reports whether a file belongs to the history. The name of a folder ends in a
+// slash.
 func (t *Tree) keeps(name string) bool {
 	for e := range strings.SplitSeq(strings.TrimSuffix(name, "/"), "/") {
 		if strings.EqualFold(e, ".git") || !utf8.ValidString(e) ||
@@ -121,7 +124,7 @@ func readFile(root *os.Root, name string) (string, error) {
 	return string(text), err
 }
 
-// replace makes the files of the folder, which are as in ours, those of s.
+// replace writes s to the folder, whose current content is ours.
 func (t *Tree) replace(ours, s snapshot) error {
 	if err := os.MkdirAll(t.folder, 0o700); err != nil {
 		return fmt.Errorf("version: write %s: %w", t.name, err)
@@ -142,7 +145,7 @@ func (t *Tree) replace(ours, s snapshot) error {
 			err = writeFile(root, name, text)
 		} else {
 			err = root.Remove(filepath.FromSlash(name))
-			_ = root.Remove(filepath.FromSlash(path.Dir(name))) // stays unless it is empty
+			_ = root.Remove(filepath.FromSlash(path.Dir(name))) // fails unless the folder is empty
 		}
 		if err != nil {
 			return fmt.Errorf("version: write %s: %w", t.name, err)
@@ -151,10 +154,10 @@ func (t *Tree) replace(ours, s snapshot) error {
 	return nil
 }
 
-// errBusy reports that somebody writes at the same time.
+// errBusy means that another writer changes the files at the same time.
 var errBusy = errors.New("it is being changed at the same time; try again")
 
-// changed returns the names of the files that are not the same in both.
+// changed returns the names of the files that differ between a and b.
 func changed(a, b snapshot) []string {
 	var names []string
 	for name, text := range a {
@@ -171,7 +174,7 @@ func changed(a, b snapshot) []string {
 	return names
 }
 
-// writeFile replaces a file, and makes its folder.
+// writeFile replaces a file, and creates its folder.
 func writeFile(root *os.Root, name, text string) error {
 	file, mode := filepath.FromSlash(name), fs.FileMode(0o600)
 	if info, err := root.Stat(file); err == nil {

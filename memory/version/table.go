@@ -13,7 +13,7 @@ import (
 	"gateway/store"
 )
 
-// Migration makes the tables of this package.
+// Migration creates the tables of this package.
 var Migration = store.Migration{Package: "version", Steps: []string{`
 CREATE TABLE versions (
 	id      IDENTITY PRIMARY KEY,
@@ -35,7 +35,7 @@ CREATE TABLE version_files ( -- the files that a version changed
 );
 CREATE INDEX version_files_version ON version_files (version);`}}
 
-// A row is a version with its place in the table.
+// row is a version with its row id.
 type row struct {
 	id int64
 	Version
@@ -43,7 +43,7 @@ type row struct {
 
 const columns = "SELECT id, name, time_ms, author, reason, change FROM versions WHERE tree = $1"
 
-// rows returns the versions that a condition chooses.
+// rows returns the versions that match a condition.
 func (t *Tree) rows(q store.Queryer, condition string, args ...any) ([]row, error) {
 	return store.Collect(q, "version: read "+t.name, func(scan store.Scan, r *row) error {
 		var ms int64
@@ -53,7 +53,7 @@ func (t *Tree) rows(q store.Queryer, condition string, args ...any) ([]row, erro
 	}, columns+condition, append([]any{t.name}, args...)...)
 }
 
-// newest returns the place of the newest version, 0 if there is none.
+// newest returns the row id of the newest version, 0 if there is none.
 func (t *Tree) newest(q store.Queryer) (id int64, err error) {
 	var last sql.NullInt64
 	err = q.QueryRow("SELECT max(id) FROM versions WHERE tree = $1", t.name).Scan(&last)
@@ -63,7 +63,7 @@ func (t *Tree) newest(q store.Queryer) (id int64, err error) {
 	return last.Int64, nil
 }
 
-// state returns the files as they were after the version at a place.
+// state returns the files after the version with a row id.
 func (t *Tree) state(q store.Queryer, id int64) (snapshot, error) {
 	s := make(snapshot)
 	return s, store.Each(q, "version: read "+t.name, func(scan store.Scan) error {
@@ -91,7 +91,7 @@ func (t *Tree) has(q store.Queryer, change string) (bool, error) {
 	return true, nil
 }
 
-// insert adds a version after the one at a place, and returns it with its name.
+// insert adds a version after the one with a row id, and returns it with its name.
 func (t *Tree) insert(
 	tx *store.Tx, last int64, before, after snapshot, v Version,
 ) (Version, error) {
@@ -107,7 +107,7 @@ func (t *Tree) insert(
 		"VALUES ($1, $2, $3, $4, $5, $6) RETURNING id", t.name, v.ID, v.Time.UnixMilli(), v.Author,
 		v.Reason, v.Change).Scan(&id)
 	for i := 0; i < len(names) && err == nil; i++ {
-		var text []byte // nil: it is gone
+		var text []byte // nil: the file was removed
 		if now, there := after[names[i]]; there {
 			text = append([]byte{}, now...)
 		}

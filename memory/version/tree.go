@@ -17,13 +17,13 @@ import (
 	"gateway/store"
 )
 
-// changeID is what a change may be called, in maxName bytes.
+// changeID matches the IDs of changes, which also have at most maxName bytes.
 var changeID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/+@-]*$`)
 
 // maxReason bounds a reason, in bytes.
 const maxReason = 16 << 10
 
-// version returns the version that a change makes now.
+// version returns a Version for a change that is made now.
 func (t *Tree) version(c Change) (Version, error) {
 	if c.ID != "" && (len(c.ID) > maxName || !changeID.MatchString(c.ID)) {
 		return Version{}, fmt.Errorf("version: %q can't be the ID of a change", c.ID)
@@ -50,8 +50,8 @@ func (t *Tree) version(c Change) (Version, error) {
 		Reason: strings.TrimSpace(reason), Change: c.ID}, nil
 }
 
-// Commit records the files as they are. It returns the zero Version if they are as in the newest
-// version, or if the change was made before.
+// Commit records the current files. It returns the zero Version if they equal the newest
+// version, or if the change was recorded before.
 func (t *Tree) Commit(ctx context.Context, c Change) (Version, error) {
 	v, err := t.version(c)
 	if err != nil {
@@ -61,10 +61,10 @@ func (t *Tree) Commit(ctx context.Context, c Change) (Version, error) {
 	return v, err
 }
 
-// maxTries is how often a commit begins anew because another one came first.
+// maxTries limits how often a commit is retried because another one came first.
 const maxTries = 20
 
-// commit records the files, if they have changed, and returns what they are.
+// commit records the files, if they have changed, and returns their content.
 func (t *Tree) commit(ctx context.Context, v Version) (Version, snapshot, error) {
 	for range maxTries {
 		read := t.store.db.Read(ctx)
@@ -122,16 +122,16 @@ func (t *Tree) Has(ctx context.Context, change string) (bool, error) {
 	return t.has(t.store.db.Read(ctx), change)
 }
 
-// A found is a version with the files before it and after it.
+// found is a version with the files before and after it.
 type found struct {
 	Version
 	before, after snapshot
 }
 
-// hexID is what may name a version.
+// hexID matches the digits that may identify a version.
 var hexID = regexp.MustCompile(`^[0-9a-f]{6,64}$`)
 
-// find returns the version that id names.
+// find returns the version with an ID, or with an ID that begins with id.
 func (t *Tree) find(ctx context.Context, id string) (found, error) {
 	id = strings.ToLower(id)
 	if !hexID.MatchString(id) {
@@ -139,7 +139,8 @@ func (t *Tree) find(ctx context.Context, id string) (found, error) {
 			id, ErrUnknown)
 	}
 	read := t.store.db.Read(ctx)
-	// Ids with the prefix id lie before id with a digit that is beyond all others.
+	// IDs with the prefix id sort before id followed by "g", which is greater than every
+	// hexadecimal digit.
 	rows, err := t.rows(read, " AND name >= $2 AND name < $3 LIMIT 2", id, id+"g")
 	switch {
 	case err != nil:
@@ -156,7 +157,7 @@ func (t *Tree) find(ctx context.Context, id string) (found, error) {
 	return f, err
 }
 
-// Show returns what a version is, why it was made and what it changed, as text.
+// Show returns a description of a version: its author, time, reason and diff.
 func (t *Tree) Show(ctx context.Context, id string) (string, error) {
 	f, err := t.find(ctx, id)
 	if err != nil {
@@ -170,7 +171,7 @@ func (t *Tree) Show(ctx context.Context, id string) (string, error) {
 	return text + "\n" + changes, err
 }
 
-// Diff returns what a version changed, as a unified diff.
+// Diff returns the changes of a version as a unified diff.
 func (t *Tree) Diff(ctx context.Context, id string) (string, error) {
 	f, err := t.find(ctx, id)
 	if err != nil {
@@ -179,10 +180,10 @@ func (t *Tree) Diff(ctx context.Context, id string) (string, error) {
 	return diff(f.before, f.after)
 }
 
-// Undo takes back what a version changed, keeps what was changed since, and records that; what
-// was not recorded yet becomes a version of its own before. It returns the zero Version if there
-// is nothing left of the change. If lines were changed again since, nothing is done and the error
-// is a [*ConflictError].
+// Undo reverts the changes of a version, keeps later changes, and records the result.
+// Unrecorded changes of the files are recorded first, as a version of their own. Undo
+// returns the zero Version if nothing of the change is left. If the same lines were
+// changed again since, Undo changes nothing and returns a [*ConflictError].
 func (t *Tree) Undo(ctx context.Context, id string, c Change) (Version, error) {
 	v, err := t.version(c)
 	if err != nil {
@@ -211,7 +212,7 @@ func (t *Tree) Undo(ctx context.Context, id string, c Change) (Version, error) {
 	return v, err
 }
 
-// undone returns ours without what the version changed.
+// undone returns ours without the changes of the version.
 func (f *found) undone(ours snapshot) (snapshot, error) {
 	s := maps.Clone(ours)
 	conflict := &ConflictError{Version: f.ID}
@@ -221,7 +222,7 @@ func (f *found) undone(ours snapshot) (snapshot, error) {
 		now, there := ours[name]
 		merged, conflicts := Merge3(text, now, old)
 		switch {
-		case !there && is: // it was removed since, and with it what the version had changed
+		case !there && is: // removed since, including the version's changes
 		case len(conflicts) > 0:
 			conflict.Files = append(conflict.Files, FileConflict{name, conflicts})
 		case !was && strings.TrimSpace(merged) == "":
@@ -254,7 +255,7 @@ func (t *Tree) Remove(ctx context.Context) error {
 	return nil
 }
 
-// removeBefore deletes what an earlier gateway has kept of the history.
+// removeBefore deletes the files in which an earlier gateway kept the history.
 func (t *Tree) removeBefore() error {
 	base := filepath.Join(t.store.opts.Before, t.name)
 	paths, err := filepath.Glob(base + ".git.damaged-*")
