@@ -12,9 +12,9 @@ import (
 // maxTexts bounds what a [Cache] holds, in bytes.
 const maxTexts = 4 << 20
 
-// A Cache keeps the system prompts that were made last, so that turns with the same one neither
-// make it again nor have a copy each. It compares all that a prompt is made of. The zero value is
-// ready for use. It is used concurrently.
+// A Cache keeps the most recent system prompts, so that turns with the same prompt share
+// one copy. It compares everything that a prompt is made of. The zero value is ready for
+// use. A Cache is safe for concurrent use.
 type Cache struct {
 	mu    sync.Mutex
 	seed  maphash.Seed
@@ -22,14 +22,14 @@ type Cache struct {
 	size  int
 }
 
-// A made is a prompt, and what it was made of.
+// made is a prompt with its sources.
 type made struct {
 	of    []string
 	tools []llm.ToolSpec
 	text  string
 }
 
-// Text returns the text of s. Its tools must not be changed later.
+// Text returns the text of s. The caller must not change the tools of s afterwards.
 func (c *Cache) Text(s *System) string {
 	parts := s.changing()
 	of := s.sources(parts)
@@ -55,7 +55,7 @@ func (c *Cache) Text(s *System) string {
 	return m.text
 }
 
-// sources returns all that the text of s is made of, but for the tools.
+// sources returns everything that the text of s is made of, except the tools.
 func (s *System) sources(c changing) []string {
 	list := make([]string, 0, 16+2*len(s.Documents))
 	list = append(list, s.Name, s.Workspace, s.FormatHint, s.ActiveSkills, s.Skills, s.Account,
@@ -67,7 +67,7 @@ func (s *System) sources(c changing) []string {
 	return list
 }
 
-// sameList reports whether two lists of tools are one.
+// sameList reports whether two lists of tools are the same slice.
 func sameList(a, b []llm.ToolSpec) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }

@@ -12,11 +12,11 @@ import (
 	"gateway/bus"
 )
 
-// TimeLayout is the form of the time that each message of a person begins with.
+// TimeLayout is the layout of the time at the beginning of each message of a person.
 const TimeLayout = "Monday 2006-01-02 15:04 -07:00"
 
-// JoinParts returns the messages of batch as people see them: the parts of an album are one, and
-// a new wording stands in the place of the old one, if that is there.
+// JoinParts returns the messages of batch as people see them. It joins the parts of an
+// album, and puts an edited message in the place of the original, if batch has it.
 func JoinParts(batch []bus.Received) []bus.InboundMessage {
 	var list []bus.InboundMessage
 	for _, r := range batch {
@@ -41,8 +41,8 @@ func JoinParts(batch []bus.Received) []bus.InboundMessage {
 	return list
 }
 
-// Envelope returns what stands before the text of m, so that the model knows what it must: when
-// it was sent, who wrote it where several people do, and what it quotes.
+// Envelope returns the text that precedes the text of m. It tells the model when m was
+// sent, who wrote it (in groups), and what m quotes.
 func Envelope(m bus.InboundMessage, zone *time.Location) string {
 	var b strings.Builder
 	b.WriteString("[" + m.Time.In(zone).Format(TimeLayout) + "] ")
@@ -72,15 +72,15 @@ func Envelope(m bus.InboundMessage, zone *time.Location) string {
 	return b.String()
 }
 
-// Escape returns text in a form that cannot pass for a part of an envelope.
+// Escape returns text without anything that looks like a part of an envelope.
 func Escape(text string) string {
 	text = envelopeLike.ReplaceAllString(text, "($1)")
-	return envelopeStart.ReplaceAllString(text, "($1") // what stands within another one
+	return envelopeStart.ReplaceAllString(text, "($1") // one nested in another
 }
 
-// What could pass in the text of a message for the envelope of another one, or for what the
-// gateway says of quotes, files and tasks, whatever stands for its spaces. It loses its brackets,
-// also where the text ends before it does.
+// These expressions match text in a message that looks like the envelope of another
+// message, or like the gateway's own texts about quotes, files and tasks, with any kind of
+// spaces. Escape removes the brackets, even if the closing one is missing.
 var (
 	envelopeLike  = gapped(`(?i)\[_*(your_+task_*|(?:` + envelopeWords + `)[^\]]*)(?:\]|\z)`)
 	envelopeStart = gapped(`(?i)\[(_*(?:` + envelopeWords + `))`)
@@ -95,18 +95,18 @@ func gapped(pattern string) *regexp.Regexp {
 	return regexp.MustCompile(strings.NewReplacer("_+", gap+"+", "_*", gap+"*").Replace(pattern))
 }
 
-// gap is a sign that shows as a space, or not at all.
+// gap matches a character that looks like a space or is invisible.
 const gap = `[\s\p{Z}\p{Cf}]`
 
-// maxQuote is how much of a quoted message is repeated, in bytes.
+// maxQuote is the part of a quoted message that is repeated, in bytes.
 const maxQuote = 500
 
-// Name returns s in a form that cannot pass for a part of the envelope: a display name is
-// its owner's choice.
+// Name returns s without anything that looks like a part of an envelope, because users
+// choose their display names. It returns otherwise if nothing is left.
 func Name(s, otherwise string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
-		case strings.ContainsRune("[]:", r), strings.ContainsRune("()（）", r): // the role's brackets
+		case strings.ContainsRune("[]:", r), strings.ContainsRune("()（）", r): // the brackets of the role
 			return ' '
 		case unicode.IsSpace(r):
 			return ' '
@@ -122,10 +122,10 @@ func Name(s, otherwise string) string {
 	return s
 }
 
-// printable reports whether r shows by itself, and changes nothing around it.
+// printable reports whether r is visible and does not affect the characters around it.
 func printable(r rune) bool { return unicode.IsPrint(r) }
 
-// Clip returns the beginning of s, of at most n bytes, and never a part of a rune.
+// Clip returns at most the first n bytes of s and never splits a rune.
 func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -8,51 +8,51 @@ import (
 	"gateway/agent/llm"
 )
 
-// BytesPerToken is how many bytes a token of an unknown model is taken for. It errs on the safe
-// side: English has about four, Chinese about three.
+// BytesPerToken is the number of bytes per token assumed for an unknown model. It errs on
+// the safe side: English has about four, Chinese about three.
 const BytesPerToken = 3
 
-// The ratios that are believed.
+// Ratios outside these bounds are clamped.
 const (
 	LeastRatio = 1.5
 	MostRatio  = 6
 )
 
-// ratioWeight is how much a new ratio counts.
+// ratioWeight is the weight of a new ratio in the moving average.
 const ratioWeight = 0.2
 
-// worthWriting is how far a ratio must be from the one that is kept to be written again, as a part
-// of that. It moves with every answer, and a few percent are no reason to write.
+// worthWriting is the relative change of a ratio from which it is saved again. The ratio
+// moves with every answer, and a few percent are not worth a write.
 const worthWriting = 0.05
 
-// leastSample is the smallest prompt that says something of a ratio, in tokens: in a smaller one
-// what the provider adds by itself counts too much.
+// leastSample is the size of the smallest prompt from which a ratio is learnt, in tokens.
+// In smaller prompts the provider's own additions distort the ratio.
 const leastSample = 500
 
-// An estimator says how many tokens a prompt has, by its bytes. It learns how many bytes a model's
-// token has from what the model reports, and the next process goes on with that. The zero value is
-// ready for use.
+// An Estimator estimates the tokens of a prompt from its bytes. It learns the bytes per
+// token of each model from the usage that the model reports. The ratios are saved for the
+// next process. The zero value is ready for use.
 type Estimator struct {
 	mu     sync.Mutex
 	ratios map[string]float64 // bytes per token, by model
-	kept   map[string]float64 // those that are in the database
+	kept   map[string]float64 // ratios saved in the database
 }
 
-// Load takes in what an earlier process has learnt.
+// Load sets the ratios that an earlier process has saved.
 func (e *Estimator) Load(kept map[string]float64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.kept, e.ratios = kept, maps.Clone(kept)
 }
 
-// A Calibration is a ratio that is to be written in a transaction; the zero value is none.
+// A Calibration is a ratio to be saved in a transaction. The zero value means none.
 type Calibration struct {
 	Model string
 	Ratio float64 // bytes per token
 }
 
-// Unsaved returns the ratio of a model if it has changed enough to be written. Once that is
-// durable, Saved must be told.
+// Unsaved returns the ratio of a model if it has changed enough to be saved. The caller
+// calls Saved once the ratio is durable.
 func (e *Estimator) Unsaved(model string) Calibration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -63,7 +63,7 @@ func (e *Estimator) Unsaved(model string) Calibration {
 	return Calibration{model, ratio}
 }
 
-// Saved notes what is in the database now.
+// Saved records that c is in the database.
 func (e *Estimator) Saved(c Calibration) {
 	if c.Ratio == 0 {
 		return
@@ -76,7 +76,7 @@ func (e *Estimator) Saved(c Calibration) {
 	e.kept[c.Model] = c.Ratio
 }
 
-// Ratio returns how many bytes a token of a model has.
+// Ratio returns the bytes per token of a model.
 func (e *Estimator) Ratio(model string) float64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -86,17 +86,18 @@ func (e *Estimator) Ratio(model string) float64 {
 	return BytesPerToken
 }
 
-// Tokens returns how many tokens so many bytes are for a model.
+// Tokens returns the estimated tokens of so many bytes for a model.
 func (e *Estimator) Tokens(model string, bytes int) int {
 	return int(float64(bytes) / e.Ratio(model))
 }
 
-// Bytes returns how many bytes so many tokens have.
+// Bytes returns the estimated bytes of so many tokens for a model.
 func (e *Estimator) Bytes(model string, tokens int) int {
 	return int(float64(tokens) * e.Ratio(model))
 }
 
-// Learn takes in that a prompt had so many bytes, and tokens as the model counts.
+// Learn updates the ratio of a model from a prompt with so many bytes, for which the model
+// reported tokens.
 func (e *Estimator) Learn(model string, bytes, tokens int) {
 	if tokens < leastSample || bytes <= 0 {
 		return
@@ -115,7 +116,8 @@ func (e *Estimator) Learn(model string, bytes, tokens int) {
 	e.ratios[model] = old + (seen-old)*ratioWeight
 }
 
-// Exceeded takes in that a prompt of so many bytes did not fit into a window of tokens.
+// Exceeded updates the ratio of a model after a prompt of so many bytes did not fit into
+// its window, which is given in tokens.
 func (e *Estimator) Exceeded(model string, window, bytes int) {
 	most := max(float64(bytes)/float64(window), LeastRatio)
 	if ratio := e.Ratio(model); ratio > most {
@@ -128,17 +130,18 @@ func (e *Estimator) Exceeded(model string, window, bytes int) {
 	}
 }
 
-// Share returns so many bytes, or, where the window is small, one nth of a prompt of so many
-// tokens: what stands in the system prompt must leave room for the conversation.
+// Share returns bytes, but at most one nth of a prompt of so many tokens. It limits the
+// parts of the system prompt in a small window, to leave room for the conversation.
 func Share(tokens, n, bytes int) int { return min(bytes, tokens*BytesPerToken/n) }
 
-// messageOverhead is about what a message takes besides its text, in bytes.
+// messageOverhead is the approximate size of a message besides its text, in bytes.
 const messageOverhead = 16
 
-// MaxImages is how many images a prompt has: the newest ones. The others are only mentioned.
+// MaxImages is the number of images in a prompt. The newest are included, the others are
+// only mentioned.
 const MaxImages = 6
 
-// imageSize is what an image is taken for, in bytes of text: about 1,300 tokens.
+// imageSize is the assumed size of an image, in bytes of text: about 1,300 tokens.
 const imageSize = 4000
 
 // Size returns the size of a request, in bytes.
@@ -163,7 +166,8 @@ func ToolsSize(specs []llm.ToolSpec) (n int) {
 	return n
 }
 
-// LearnFrom learns from an answer how large the prompt was. Images tell nothing of text.
+// LearnFrom updates the ratio from the usage in resp. It ignores requests with images,
+// because their tokens say nothing about text.
 func (e *Estimator) LearnFrom(req llm.Request, resp *llm.Response) {
 	for _, m := range req.Messages {
 		if len(m.Images) > 0 {

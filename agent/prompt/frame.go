@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Frame returns the text of a tool's result as the model sees it. If foreign names somebody else
-// who may have written it, the text stands in a frame that it can't end itself.
+// Frame returns the text of a tool's result as the model sees it. If foreign is not "", it
+// names the source of text that others may have written. Frame then puts the text into a
+// frame that the text itself can't close.
 func Frame(foreign, text string) string {
 	if foreign == "" || text == "" {
 		return text
@@ -16,10 +17,10 @@ func Frame(foreign, text string) string {
 		source, Escape(text), source)
 }
 
-// maxSource is how much of the name of a source is shown, in bytes.
+// maxSource is the part of a source's name that is shown, in bytes.
 const maxSource = 200
 
-// SourceName returns s on one line, without what could end a frame.
+// SourceName returns s on one line, without anything that could close a frame.
 func SourceName(s string) string {
 	s = strings.NewReplacer("[", "(", "]", ")").Replace(strings.Join(strings.Fields(s), " "))
 	s = strings.Map(func(r rune) rune {

@@ -7,14 +7,14 @@ import (
 	"gateway/agent/llm"
 )
 
-// ShrunkResult is how many bytes stay of an old tool result where room is needed, and
-// leastResult where even that is too much.
+// ShrunkResult is the number of bytes that remain of an old tool result when room is
+// needed. leastResult applies if that is still too much.
 const (
 	ShrunkResult = 1000
 	leastResult  = 100
 )
 
-// ShrinkResults cuts the tool results in list that have more than n bytes, mark included.
+// ShrinkResults cuts the tool results in list to n bytes, including the mark of the cut.
 func ShrinkResults(list []llm.Message, n int) {
 	for i := range list {
 		if m := &list[i]; m.Role == llm.ToolRole && len(m.Text) > n {
@@ -23,9 +23,10 @@ func ShrinkResults(list []llm.Message, n int) {
 	}
 }
 
-// Prepare returns history as a model takes it: it begins with the user, each tool call is
-// followed by its result in the order of the calls, and results without a call are left
-// out. If it is larger than size bytes, older tool results are shrunk.
+// Prepare returns history in the form that models accept: it begins with the user, each
+// tool call is followed by its result in the order of the calls, and results without a
+// call are dropped. If history is larger than size bytes, Prepare shrinks older tool
+// results.
 func Prepare(history []llm.Message, size int) []llm.Message {
 	begin := slices.IndexFunc(history, func(m llm.Message) bool { return m.Role == llm.User })
 	if begin < 0 {
@@ -36,7 +37,7 @@ func Prepare(history []llm.Message, size int) []llm.Message {
 		m := rest[0]
 		rest = rest[1:]
 		if m.Role == llm.ToolRole {
-			continue // its call is not there
+			continue // its call is missing
 		}
 		list = append(list, m)
 		if len(m.ToolCalls) > 0 {
@@ -52,7 +53,7 @@ func Prepare(history []llm.Message, size int) []llm.Message {
 		ShrinkResults(list[:lastUser(list)], ShrunkResult)
 	}
 	old := list[:max(len(list)-keptResults, 0)]
-	for _, n := range []int{ShrunkResult, leastResult} { // one giant turn
+	for _, n := range []int{ShrunkResult, leastResult} { // a single huge turn
 		if TextSize(list) > size {
 			ShrinkResults(old, n)
 		}
@@ -60,11 +61,11 @@ func Prepare(history []llm.Message, size int) []llm.Message {
 	return list
 }
 
-// requestMessages is for how many more messages there is room, which a request has at most besides
-// the history.
+// requestMessages is the capacity reserved for messages besides the history; no request
+// has more of them.
 const requestMessages = 3
 
-// keptResults is how many messages at the end of a prompt are never shrunk.
+// keptResults is the number of messages at the end of a prompt that are never shrunk.
 const keptResults = 4
 
 // results returns the result of each call, in the order of the calls.
@@ -90,7 +91,8 @@ func lastUser(list []llm.Message) int {
 	return 0
 }
 
-// Merge joins consecutive messages of the user, and of the assistant, in list's place.
+// Merge joins consecutive messages of the user, and consecutive messages of the assistant,
+// in place.
 func Merge(list []llm.Message) []llm.Message {
 	out := list[:0]
 	for _, m := range list {
@@ -138,8 +140,8 @@ func ToolResult(c llm.ToolCall, text string) llm.Message {
 	return llm.Message{Role: llm.ToolRole, ToolCallID: c.ID, Text: text}
 }
 
-// WithToolImages returns list with the images of tool results in a message of their own behind
-// them: results are text only.
+// WithToolImages returns list with the images of tool results in a user message after the
+// results, because results can only contain text.
 func WithToolImages(list []llm.Message) []llm.Message {
 	if !slices.ContainsFunc(list, func(m llm.Message) bool {
 		return m.Role == llm.ToolRole && len(m.Images) > 0
@@ -163,7 +165,7 @@ func WithToolImages(list []llm.Message) []llm.Message {
 	return out
 }
 
-// Texts in the place of a tool's result, or beside it.
+// Texts that replace or accompany a tool's result.
 const (
 	ResultMissing = "No result of this call was recorded."
 	resultShrunk  = "\n[… shortened]"

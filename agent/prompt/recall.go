@@ -10,14 +10,14 @@ import (
 	"gateway/session"
 )
 
-// added is what [Recalled] and [NamedSkill] add to messages. Nothing that people write looks like
-// that: see [Escape].
+// added matches what [Recalled] and [NamedSkill] append to messages. [Escape] makes sure
+// that no text of a person matches.
 var added = regexp.MustCompile(`(?s)\n\n\[the skill [^\]\n]*, named by the user\]\n.*?` +
 	`\n\[end of the skill\]|\n\n\[what you remember, for this message\]\n.*?` +
 	`\n\[end of what you remember\]`)
 
-// AsSaid returns what was said in entries, without what was remembered for it: that is not news,
-// and neither a search nor notes should find it as if somebody had said it.
+// AsSaid returns entries without the facts and skills that were appended for the model.
+// Searches and summaries must not treat these as something that a person said.
 func AsSaid(entries []session.Entry) []session.Entry {
 	list := slices.Clone(entries)
 	for i := range list {
@@ -28,20 +28,20 @@ func AsSaid(entries []session.Entry) []session.Entry {
 	return list
 }
 
-// Recalled returns what follows a message for which facts were recalled.
+// Recalled returns the text that is appended to a message for which facts were recalled.
 func Recalled(facts []memory.Fact) string {
 	return "\n\n[what you remember, for this message]\n" +
 		strings.TrimSpace(Escape(memory.Render(facts))) + "\n[end of what you remember]"
 }
 
-// NamedSkill returns what follows a message that names a skill.
+// NamedSkill returns the text that is appended to a message that names a skill.
 func NamedSkill(skill, body string) string {
 	return "\n\n[the skill " + Name(skill, "without a name") + ", named by the user]\n" +
 		Escape(body) + "\n[end of the skill]"
 }
 
-// Unseen returns the facts that do not stand in the newest entries of a transcript, of size bytes
-// at most.
+// Unseen returns the facts that are not in the newest entries of a transcript. It checks
+// at most size bytes of entries.
 func Unseen(facts []memory.Fact, transcript []session.Entry, size int) (list []memory.Fact) {
 	near := newest(transcript, size)
 	for _, f := range facts {
@@ -54,7 +54,7 @@ func Unseen(facts []memory.Fact, transcript []session.Entry, size int) (list []m
 	return list
 }
 
-// newest returns the last entries, of so many bytes at most.
+// newest returns the last entries with at most size bytes.
 func newest(list []session.Entry, size int) []session.Entry {
 	i := len(list)
 	for i > 0 && size >= list[i-1].Size {

@@ -13,28 +13,28 @@ import (
 	"gateway/session"
 )
 
-// A System is what a system prompt is made of. It holds nothing that changes from turn to turn, so
-// that providers can take the prompt from their cache: the time is in the messages, and so is what
-// is recalled for one of them only. Parts that are "" or nil are left out.
+// A System holds the parts of a system prompt. It contains nothing that changes from turn
+// to turn, so that providers can cache the prompt: the time and the recalled facts are in
+// the messages instead. Parts that are "" or nil are left out.
 type System struct {
-	Name       string // what the agent calls itself
-	Workspace  string // path of the folder with its files
-	FormatHint string // what its answers look like on the account
+	Name       string // name of the agent
+	Workspace  string // path of the agent's files
+	FormatHint string // format of answers on the account
 	Tools      []llm.ToolSpec
 	Scoped     bool // the conversation has a memory of its own
-	Heartbeat  bool // the agent looks after the memory's HEARTBEAT.md by itself
-	Task       bool // it is that of a sub-agent, which works on one task for the agent
+	Heartbeat  bool // heartbeats read the memory's HEARTBEAT.md
+	Task       bool // the prompt is for a sub-agent
 
-	Documents    []Document // that people edit, in order
-	Contact      bool       // the person is to be asked for a style
-	Memory       string     // what MEMORY.md says
+	Documents    []Document // documents that people edit, in order
+	Contact      bool       // the agent should ask the person for a style
+	Memory       string     // content of MEMORY.md
 	Pinned       []memory.Fact
-	ActiveSkills string // the text of the skills that are always there
-	Skills       string // the list of the others
+	ActiveSkills string // text of the active skills
+	Skills       string // list of the other skills
 
 	Notes     []memory.Entry // newest entries of the scope's history, the oldest first
-	NotesSize int            // how many bytes of them are shown
-	Session   string         // whose own notes are in Summary
+	NotesSize int            // bytes of them that are shown
+	Session   string         // session whose notes are in Summary
 	Summary   session.Summary
 
 	Account string
@@ -42,10 +42,10 @@ type System struct {
 	Zone    *time.Location
 }
 
-// Platform names the machine; it never changes while the process runs.
+// Platform is the operating system and architecture. It is constant for the process.
 var Platform = runtime.GOOS + "/" + runtime.GOARCH
 
-// A Document is one that people edit.
+// A Document is a document that people edit.
 type Document struct{ Title, Text string }
 
 // separator stands between the parts of the system prompt.
@@ -54,10 +54,10 @@ const separator = "\n\n---\n\n"
 // Text returns the system prompt.
 func (s *System) Text() string { return s.text(s.changing()) }
 
-// Parts returns the parts of the system prompt, in their order.
+// Parts returns the parts of the system prompt, in order.
 func (s *System) Parts() []Part { return s.parts(s.changing()) }
 
-// text returns the system prompt, whose parts that change are made already.
+// text is [System.Text] with the changing parts already made.
 func (s *System) text(c changing) string {
 	var texts []string
 	for _, p := range s.parts(c) {
@@ -66,7 +66,7 @@ func (s *System) text(c changing) string {
 	return strings.Join(texts, separator)
 }
 
-// parts is [System.Parts]. The parts that change are made already.
+// parts is [System.Parts] with the changing parts already made.
 func (s *System) parts(c changing) []Part {
 	parts := []Part{{"Instructions", s.identity()}}
 	for _, d := range s.Documents {
@@ -79,7 +79,7 @@ func (s *System) parts(c changing) []Part {
 	if s.ActiveSkills != "" {
 		parts = append(parts, Part{"Skills", "# Active Skills\n\n" + s.ActiveSkills})
 	}
-	if s.Skills != "" && s.has("read_file") { // else the others could not be read
+	if s.Skills != "" && s.has("read_file") { // otherwise the model can't read the skills
 		parts = append(parts, Part{"Skills", "# Skills\n\n" + skillsIntro + "\n\n" + s.Skills})
 	}
 	parts = append(parts, Part{"Notes of earlier conversations", c.recent},
@@ -87,7 +87,7 @@ func (s *System) parts(c changing) []Part {
 	return slices.DeleteFunc(parts, func(p Part) bool { return p.Text == "" })
 }
 
-// changing are the parts that are made of rows, which are read anew for each turn.
+// changing holds the parts that are made of database rows, which are read for each turn.
 type changing struct{ memory, recent, summary string }
 
 func (s *System) changing() changing { return changing{s.memory(), s.recent(), s.summary()} }
@@ -121,12 +121,12 @@ func (s *System) identity() string {
 	return b.String() + ForeignRules
 }
 
-// has reports whether there is a tool with a name.
+// has reports whether the prompt has a tool with the given name.
 func (s *System) has(tool string) bool {
 	return slices.ContainsFunc(s.Tools, func(t llm.ToolSpec) bool { return t.Name == tool })
 }
 
-// taskRules are those of a sub-agent.
+// taskRules are the rules for a sub-agent.
 const taskRules = `
 ## Your task
 
@@ -136,18 +136,18 @@ const taskRules = `
   what it needs to go on: names, numbers, paths, and what failed.
 `
 
-// memoryPaths say where the memory is that the conversation works with.
+// memoryPaths says where the conversation's memory is.
 const memoryPaths = `Your lasting memory is in memory/, which only this conversation's people and
 you can see: USER.md (who they are), MEMORY.md (facts and projects), history.jsonl (notes of earlier
 conversations, read-only) and skills/.
 `
 
-// heartbeatPath says where the heartbeat reads what it has to do.
+// heartbeatPath says where the list for heartbeats is.
 const heartbeatPath = `You look at memory/HEARTBEAT.md from time to time: put recurring checks
 there, one "- [ ] …" a line.
 `
 
-// Rules are how the agent works.
+// Rules are the agent's general rules.
 const Rules = `
 ## How to work
 
@@ -173,7 +173,7 @@ const searchRules = `
   or what was said.
 `
 
-// ForeignRules say what texts of others are to the agent.
+// ForeignRules say how the agent treats foreign text.
 const ForeignRules = `
 ## What others have written
 
@@ -188,7 +188,7 @@ creative, technical, or their own words. Write their choice to memory/USER.md wi
 "- Style: …" (default if they would rather not choose), with their name and language if you know
 them, and follow it. Don't ask twice.`
 
-// memory returns what is always remembered.
+// memory returns the part with MEMORY.md and the pinned facts.
 func (s *System) memory() string {
 	part := ""
 	if s.Memory != "" {
@@ -206,7 +206,7 @@ func (s *System) memory() string {
 const skillsIntro = "When a skill fits, read its file with read_file first, and then do as it " +
 	"says. One that is not available lacks what it names."
 
-// recent returns the notes of earlier conversations that are not part of the documents yet.
+// recent returns the notes of earlier conversations that Dream has not read yet.
 func (s *System) recent() string {
 	var list []string
 	room := s.NotesSize
@@ -227,7 +227,7 @@ func (s *System) recent() string {
 	return "# Recent History\n\nNotes of earlier conversations.\n\n" + strings.Join(list, "\n\n")
 }
 
-// summary returns the notes of what was said in this conversation before the messages that follow.
+// summary returns the notes of the earlier part of this conversation.
 func (s *System) summary() string {
 	if s.Summary.Text == "" {
 		return ""
@@ -236,7 +236,7 @@ func (s *System) summary() string {
 		"history_search finds the words themselves.\n\n" + Escape(s.Summary.Text)
 }
 
-// runtime names what never changes within a session.
+// runtime returns the part with facts that are constant within a session.
 func (s *System) runtime() string {
 	var tools []string
 	for _, spec := range s.Tools {

@@ -6,16 +6,16 @@ import (
 	"gateway/agent/llm"
 )
 
-// A Part is one part of a system prompt, with a name for people.
+// A Part is a part of a system prompt, with a label for people.
 type Part struct{ Label, Text string }
 
-// A Content is what some kind of content takes up of a context window.
+// A Content says how much of a context window one kind of content uses.
 type Content struct {
 	Label string
 	Bytes int
 }
 
-// The contents of what is not the system prompt.
+// Labels of the contents besides the system prompt.
 const (
 	contentTools    = "Tools"
 	contentMessages = "Messages"
@@ -23,8 +23,8 @@ const (
 	contentFiles    = "Files and pictures"
 )
 
-// Contents returns what a request is made of: the parts of its system prompt, the tools, and the
-// conversation. What takes up nothing is left out.
+// Contents returns the contents of a request: the parts of its system prompt, the tools,
+// and the conversation. It leaves out empty contents.
 func Contents(system []Part, tools []llm.ToolSpec, conversation []llm.Message) (list []Content) {
 	add := func(label string, bytes int) {
 		if n := len(list); n > 0 && list[n-1].Label == label {
@@ -59,7 +59,8 @@ func Contents(system []Part, tools []llm.ToolSpec, conversation []llm.Message) (
 	return list
 }
 
-// documentsSize returns how many bytes of a message are the text of files: see [DocumentText].
+// documentsSize returns the number of bytes in a message that are texts of files, see
+// [DocumentText].
 func documentsSize(text string) (n int) {
 	for {
 		begin := strings.Index(text, documentBegin)
