@@ -13,24 +13,24 @@ import (
 	"gateway/store/fault"
 )
 
-// errNonsense reports an answer without a line that can be used.
+// errNonsense means that the answer has no usable line.
 var errNonsense = errors.New("the model's answer holds no line of the form that was asked for")
 
-// again is what the model is told after such an answer.
+// again is sent to the model after such an answer.
 const again = "That holds no line that can be used. Answer only with lines that begin with " +
 	"[USER], [MEMORY], [SOUL], [USER-REMOVE], [MEMORY-REMOVE], [SOUL-REMOVE] or [SKILL], or with " +
 	"the one line [SKIP]."
 
-// maxEcho is how much of an answer of no use the model is shown again, in bytes.
+// maxEcho is the part of a useless answer that is shown to the model again, in bytes.
 const maxEcho = 2_000
 
-// analyse is the first phase: the model names what is to change.
+// analyse is the first phase: the model names the changes to make.
 func (r *run) analyse(ctx context.Context, from, last int64) error {
 	entries, err := r.nextEntries(ctx, from)
 	if err != nil {
 		return err
 	}
-	if len(entries) == 0 { // somebody has removed them by hand
+	if len(entries) == 0 { // a person has removed them
 		r.state.Phase, r.state.From, r.state.To = dreamt, from, last
 		return nil
 	}
@@ -58,13 +58,13 @@ func (r *run) analyse(ctx context.Context, from, last int64) error {
 	return r.fail(ctx, errNonsense)
 }
 
-// ownWords returns entries without those that are made of what others have written: a page that
-// says what to remember must not become memory.
+// ownWords returns entries without those derived from foreign text: a web page must not be
+// able to write to the memory.
 func ownWords(entries []memory.Entry) []memory.Entry {
 	return slices.DeleteFunc(slices.Clone(entries), memory.Entry.IsForeign)
 }
 
-// name saves what the first phase has found.
+// name saves the findings of the first phase.
 func (r *run) name(
 	ctx context.Context, a analysis, d *drafts, from int64, read []memory.Entry,
 ) error {
@@ -89,13 +89,13 @@ func (r *run) name(
 	return nil
 }
 
-// skip notes for the report what was not done.
+// skip adds a line to the report about something that was not done.
 func (r *run) skip(format string, args ...any) {
 	r.state.Skipped = append(r.state.Skipped, fmt.Sprintf(format, args...))
 }
 
-// nextEntries returns the entries of this run: fewer after failures, and no more text than the run
-// has room for, but one entry at least.
+// nextEntries returns the entries for this run: at least one, fewer after failures, and
+// not more text than the run has room for.
 func (r *run) nextEntries(ctx context.Context, after int64) ([]memory.Entry, error) {
 	limit := max(1, r.opts.MaxEntries>>min(r.state.Failures, 16))
 	list, err := r.deps.History(r.scope).Entries(r.deps.DB.Read(ctx), after, limit)
@@ -111,7 +111,8 @@ func (r *run) nextEntries(ctx context.Context, after int64) ([]memory.Entry, err
 	return list, nil
 }
 
-// readEntries returns the entries that the run has read before, without those of foreign text.
+// readEntries returns the entries that the run has read before, without those derived from
+// foreign text.
 func (r *run) readEntries(ctx context.Context) ([]memory.Entry, error) {
 	list, err := r.deps.History(r.scope).Entries(r.deps.DB.Read(ctx), r.state.From, r.opts.MaxEntries)
 	for i, e := range list {
@@ -122,7 +123,7 @@ func (r *run) readEntries(ctx context.Context) ([]memory.Entry, error) {
 	return ownWords(list), err
 }
 
-// wholeLines returns the text of an answer, without a last line that was cut off.
+// wholeLines returns the text of an answer without an incomplete last line.
 func wholeLines(resp *llm.Response) string {
 	text := resp.Message.Text
 	if resp.Finish != llm.FinishLength && resp.Finish != llm.FinishFiltered {

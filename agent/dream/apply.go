@@ -14,14 +14,14 @@ import (
 	"gateway/store/fault"
 )
 
-// The authors of changes.
+// Authors of changes.
 const (
 	author = "Dream"
 	person = "a person"
 )
 
-// apply is the third phase: the new texts take the place of the documents, in one version. Each of
-// its steps can be done again.
+// apply is the third phase: it writes the new texts to the documents, as one version. Each
+// step can be repeated safely.
 func (r *run) apply(ctx context.Context) (version.Version, error) {
 	if len(r.state.Plan) == 0 {
 		return version.Version{}, nil
@@ -44,7 +44,7 @@ func (r *run) apply(ctx context.Context) (version.Version, error) {
 		}
 		fault.Point("applied")
 	}
-	if len(r.changes()) == 0 { // all was in conflict, or done by somebody else
+	if len(r.changes()) == 0 { // everything was in conflict, or made by a person
 		return version.Version{}, nil
 	}
 	v, err := versions.Commit(ctx, version.Change{
@@ -57,7 +57,7 @@ func (r *run) apply(ctx context.Context) (version.Version, error) {
 	return v, nil
 }
 
-// made returns the version that an earlier process has made.
+// made returns the version that an earlier process has recorded.
 func (r *run) made(ctx context.Context, versions Versions) (version.Version, error) {
 	list, err := versions.Log(ctx, maxLog)
 	i := slices.IndexFunc(list, func(v version.Version) bool { return v.Change == r.state.ID })
@@ -67,15 +67,16 @@ func (r *run) made(ctx context.Context, versions Versions) (version.Version, err
 	return list[i], nil
 }
 
-// maxLog is how many versions are searched for one that was made before a restart.
+// maxLog is the number of versions that are searched for one recorded before a restart.
 const maxLog = 100
 
-// maxTries is how often the documents are merged anew because somebody edits them at this moment.
+// maxTries limits how often the documents are merged again because a person edits them at
+// the same time.
 const maxTries = 5
 
-// write puts the plan into the documents.
+// write writes the plan to the documents.
 func (r *run) write(ctx context.Context, versions Versions) error {
-	mine, err := r.written() // something of the plan may be in the documents
+	mine, err := r.written() // parts of the plan may be in the documents already
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (r *run) write(ctx context.Context, versions Versions) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if !mine { // so that Dream's version holds nothing of theirs
+		if !mine { // keep people's changes out of Dream's version
 			_, err := versions.Commit(ctx, version.Change{Author: person, Reason: "Edited by hand."})
 			if err != nil {
 				return err
@@ -93,7 +94,7 @@ func (r *run) write(ctx context.Context, versions Versions) error {
 			return err
 		}
 		r.state.Writing = true
-		if err := r.save(ctx); err != nil { // what is written must be known before it is
+		if err := r.save(ctx); err != nil { // save the plan before writing it
 			return err
 		}
 		n, err := r.put()
@@ -102,10 +103,11 @@ func (r *run) write(ctx context.Context, versions Versions) error {
 			return err
 		}
 	}
-	return errors.New("somebody edits the documents all the time")
+	return errors.New("somebody keeps editing the documents")
 }
 
-// written reports whether an earlier process may have put some of the plan into the documents.
+// written reports whether an earlier process may have written parts of the plan to the
+// documents.
 func (r *run) written() (bool, error) {
 	if !r.state.Writing {
 		return false, nil
@@ -119,7 +121,8 @@ func (r *run) written() (bool, error) {
 	return false, nil
 }
 
-// merge makes the plan fit what people have made of the documents since they were read.
+// merge merges the plan with the changes that people have made since the documents were
+// read.
 func (r *run) merge() error {
 	var plan []file
 	for _, f := range r.state.Plan {
@@ -128,7 +131,7 @@ func (r *run) merge() error {
 			return err
 		}
 		switch {
-		case hash != "" && text == f.Text, hash == f.Hash: // it is there, or nothing has changed
+		case hash != "" && text == f.Text, hash == f.Hash: // already written, or unchanged
 		case f.New:
 			r.skip("%s: somebody has made one meanwhile", f.changes()[0])
 			continue
@@ -153,7 +156,7 @@ func (r *run) merge() error {
 	return nil
 }
 
-// put writes the files that are not there yet, and returns how many.
+// put writes the files that are not written yet, and returns their number.
 func (r *run) put() (n int, err error) {
 	for _, f := range r.state.Plan {
 		if f.Text == f.Base {
@@ -177,8 +180,8 @@ func (r *run) put() (n int, err error) {
 	return n, nil
 }
 
-// advance moves the cursor. It reports false if the history has gone, because somebody had it
-// erased: then there is nothing to remember.
+// advance moves the cursor. It returns false if the history was erased in the meantime:
+// then nothing may be remembered.
 func (r *run) advance(ctx context.Context) (bool, error) {
 	history := r.deps.History(r.scope)
 	there := false
@@ -196,7 +199,7 @@ func (r *run) advance(ctx context.Context) (bool, error) {
 	return there, err
 }
 
-// changes says in words what becomes of the file, a line each.
+// changes describes the changes of the file, one line each.
 func (f file) changes() []string {
 	if f.New {
 		name := strings.TrimSuffix(strings.TrimPrefix(f.Name, "skills/"), "/SKILL.md")
@@ -216,7 +219,7 @@ func (f file) changes() []string {
 	return list
 }
 
-// maxWords is how much of a line is shown in a report, in bytes.
+// maxWords is the part of a line that is shown in a report, in bytes.
 const maxWords = 300
 
 func inWords(line string) string {
@@ -227,7 +230,7 @@ func inWords(line string) string {
 	return line
 }
 
-// reason says why the documents have changed, for their history.
+// reason returns the reason of the change, for the documents' history.
 func (r *run) reason() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Dream over the entries %d to %d", r.state.From+1, r.state.To)
@@ -241,7 +244,7 @@ func (r *run) reason() string {
 	return b.String()
 }
 
-// changes says in words what the run changes.
+// changes describes all changes of the run.
 func (r *run) changes() []string {
 	var list []string
 	for _, f := range r.state.Plan {

@@ -13,32 +13,32 @@ import (
 	"gateway/agent/prompt"
 )
 
-// drafts are the copies of the documents that a run edits. Editing them touches no file.
+// drafts are copies of the documents. A run edits only the copies, not the files.
 type drafts struct {
-	byName map[string]*draft // by the name of the document
+	byName map[string]*draft // by document name
 	limit  int               // the size of a document, in bytes
 	day    string            // today
 
-	allowed []string // the skills that the first phase has named
-	exist   []string // the skills that there are
-	skills  []file   // new ones
-	edited  bool     // something was changed, also if it was changed back
+	allowed []string // the new skills named by the first phase
+	exist   []string // the existing skills
+	skills  []file   // new skills
+	edited  bool     // something was changed, even if it was changed back
 }
 
-// A draft is the copy of a document. Its texts have plain line ends.
+// draft is the copy of a document. Its texts have LF line ends.
 type draft struct {
-	file    file   // as it was read; its New and Text are not set
-	base    string // what it was
-	text    string // what it is now
+	file    file   // as read; New and Text are not set
+	base    string // original text
+	text    string // current text
 	problem string // why it can't be changed, or ""
 	bom     bool
-	crlf    bool // all lines end so
+	crlf    bool // all lines of the file end in CRLF
 }
 
 const byteOrderMark = "\uFEFF"
 
-// openDrafts reads the documents. One that can't be edited stays as it is, and the model is told
-// so.
+// openDrafts reads the documents. A document that can't be edited stays unchanged, and the
+// model is told why.
 func (r *run) openDrafts(ctx context.Context) *drafts {
 	d := &drafts{byName: make(map[string]*draft), limit: r.opts.MaxDocument, day: r.today()}
 	for _, name := range documents {
@@ -76,7 +76,7 @@ func newDraft(name, text, hash string) *draft {
 	return s
 }
 
-// plan returns what is to be written.
+// plan returns the files to write.
 func (d *drafts) plan() []file {
 	var list []file
 	for _, name := range documents {
@@ -96,14 +96,14 @@ func (d *drafts) plan() []file {
 	return append(list, d.skills...)
 }
 
-// editArgs are those of edit_document.
+// editArgs are the arguments of edit_document.
 type editArgs struct {
 	Name string  `json:"name"`
 	Old  *string `json:"old"`
 	New  *string `json:"new"`
 }
 
-// edit replaces a piece of a document, or adds to it. Its error is for the model.
+// edit replaces a part of a document, or adds to it. The model reads its error.
 func (d *drafts) edit(a editArgs) error {
 	s := d.byName[documentName(a.Name)]
 	switch {
@@ -128,7 +128,7 @@ func (d *drafts) edit(a editArgs) error {
 		changed, err = appended(s.text, text)
 	case strings.TrimSpace(old) == "":
 		changed, err = appended(s.text, unframed(text))
-	case strings.Contains(s.text, old): // a document may have lines with bars of its own
+	case strings.Contains(s.text, old): // the bars are a part of the document
 		changed, err = s.replaced(old, text)
 	default:
 		changed, err = s.replaced(unframed(old), unframed(text))
@@ -143,13 +143,13 @@ func (d *drafts) edit(a editArgs) error {
 	return nil
 }
 
-// documentName returns the name of a document, also if the model has written a path to it.
+// documentName returns the name of a document, even if the model has written a path.
 func documentName(s string) string {
 	s = strings.TrimSpace(s)
 	return strings.TrimPrefix(strings.TrimPrefix(s, "./"), "memory/")
 }
 
-// isTable reports whether all lines of text end with a bar as well as they may begin with one.
+// isTable reports whether all lines of text end with a bar, as in a Markdown table.
 func isTable(text string) bool {
 	for _, line := range contentLines(text) {
 		if !strings.HasSuffix(line, "|") {
@@ -159,7 +159,7 @@ func isTable(text string) bool {
 	return true
 }
 
-// replaced returns the document with text in the place of old, which must be there once.
+// replaced returns the document with old replaced by text. old must occur exactly once.
 func (s *draft) replaced(old, text string) (string, error) {
 	switch n := strings.Count(s.text, old); {
 	case n == 0:
@@ -175,21 +175,21 @@ func (s *draft) replaced(old, text string) (string, error) {
 	before, after := s.text[:at], s.text[at+len(old):]
 	if text == "" && (before == "" || strings.HasSuffix(before, "\n")) &&
 		!strings.HasSuffix(old, "\n") {
-		after = strings.TrimPrefix(after, "\n") // whole lines go with their end
+		after = strings.TrimPrefix(after, "\n") // remove the line end of whole lines, too
 	}
 	return before + text + after, nil
 }
 
-// smallRewrite is how many lines may be worded anew in any document.
+// smallRewrite is the number of lines that may be reworded in any document.
 const smallRewrite = 3
 
-// check returns why the document may not become text, or nil.
+// check returns an error if the document may not be changed to text.
 func (s *draft) check(text string, limit int) error {
 	switch {
 	case len(text) > limit && len(text) >= len(s.text):
 		return fmt.Errorf("%s may have %d bytes and would have %d: shorten something else first",
 			s.file.Name, limit, len(text))
-	case len(s.base) > limit: // it must become shorter, but not next to nothing
+	case len(s.base) > limit: // it must become shorter, but keep some text
 		if len(text) < limit/4 {
 			return fmt.Errorf("that would leave %d bytes of %s: keep more of it", len(text), s.file.Name)
 		}
@@ -207,7 +207,7 @@ func (s *draft) check(text string, limit int) error {
 	return nil
 }
 
-// contentLines returns the lines of text that say something, without white space around them.
+// contentLines returns the non-blank lines of text, trimmed.
 func contentLines(text string) []string {
 	var list []string
 	for line := range strings.SplitSeq(text, "\n") {
@@ -218,7 +218,7 @@ func contentLines(text string) []string {
 	return list
 }
 
-// without returns the lines of a that b does not have, each as often as it is missing.
+// without returns the lines of a that are not in b, as often as they are missing.
 func without(a, b []string) []string {
 	count := make(map[string]int, len(b))
 	for _, line := range b {
@@ -233,20 +233,20 @@ func without(a, b []string) []string {
 	return list
 }
 
-// skillArgs are those of write_skill.
+// skillArgs are the arguments of write_skill.
 type skillArgs struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 	Body        string `json:"body"`
 }
 
-// The limits of a new skill, in bytes.
+// Limits of a new skill, in bytes.
 const (
 	maxSkillFile        = 8 << 10
 	maxSkillDescription = 1_024
 )
 
-// write drafts a new skill. Its error is for the model.
+// write drafts a new skill. The model reads its error.
 func (d *drafts) write(a skillArgs) error {
 	description, body := oneLine(a.Description), withoutMatter(strings.TrimSpace(clean(a.Body)))
 	name := skillPath(a.Name)
@@ -277,28 +277,28 @@ func (d *drafts) write(a skillArgs) error {
 	return nil
 }
 
-// skillPath returns where a new skill is written, relative to the scope's folder.
+// skillPath returns the path of a new skill, relative to the scope's folder.
 func skillPath(name string) string { return "skills/" + name + "/SKILL.md" }
 
-// skillText returns the file of a skill, which says that it was found and not written by a person.
+// skillText returns the file of a skill. Its metadata says that Dream found it.
 func skillText(name, description, body, day string) string {
 	return "---\nname: " + name + "\ndescription: " + quote(description) +
 		"\nmetadata:\n  gateway:\n    found: true\n    found_on: " + quote(day) +
 		"\n---\n\n" + body + "\n"
 }
 
-// quote returns s as a string of JSON, which is one of YAML, too.
+// quote returns s as a JSON string, which is also valid YAML.
 func quote(s string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if e.Encode(s) != nil { // never, for a string
+	if e.Encode(s) != nil { // can't happen for a string
 		return `""`
 	}
 	return strings.TrimSpace(b.String())
 }
 
-// withoutMatter returns the body of a skill without front matter of the model's own.
+// withoutMatter returns the body of a skill without front matter written by the model.
 func withoutMatter(body string) string {
 	rest, ok := strings.CutPrefix(body, "---\n")
 	if !ok {

@@ -1,16 +1,17 @@
-// Package dream turns the history of a memory scope into lasting memory: a [Dreamer] reads what is
-// new in it, and changes the documents of that scope and no other.
+// Package dream turns the history of a memory scope into lasting memory: a [Dreamer] reads
+// the new entries and changes the documents of that scope only.
 //
-// A run has three phases. One call of the model names what is to change; a second conversation,
-// whose only tools are edits of copies in memory, makes the changes; then the copies take the place
-// of the documents, in one version of the scope's history, and the cursor moves. The results of
-// each phase are saved before the next begins, so that another process can end a run that was
-// killed, without asking or changing anything twice. A document that a person edits meanwhile is
-// merged; where both have changed the same lines, the person's lines stay.
+// A run has three phases. First, one model call names the changes to make. Second, a
+// conversation with the model makes the changes; its only tools edit copies in memory.
+// Third, the copies replace the documents, as one version of the scope's history, and the
+// cursor moves. The result of each phase is saved before the next begins. If a run is
+// killed, another process completes it without repeating a call or a change. Changes that
+// a person makes to a document in the meantime are merged; where both have changed the
+// same lines, the person's lines win.
 //
-// Limits: see [Options]. A document neither exceeds its size nor loses more than half of its lines
-// in a run. The package owns no tables and no files: it changes USER.md, MEMORY.md, SOUL.md and new
-// skills of a scope through [Documents].
+// Limits: see [Options]. A run never makes a document exceed its size, nor removes more
+// than half of its lines. The package owns no tables and no files: it changes USER.md,
+// MEMORY.md, SOUL.md and new skills of a scope through [Documents].
 package dream
 
 import (
@@ -26,34 +27,35 @@ import (
 	"gateway/store"
 )
 
-// A History is what a scope has lived through, as [memory.ScopedStore] has it.
+// A History is the history of a scope. [memory.ScopedStore] implements it.
 type History interface {
 	// Entries returns up to limit entries after a cursor, the oldest first.
 	Entries(q store.Queryer, after int64, limit int) ([]memory.Entry, error)
 	// Last returns the cursor of the newest entry, 0 if there is none.
 	Last(q store.Queryer) (int64, error)
-	// Dreamed returns the cursor up to which earlier runs have read.
+	// Dreamed returns the cursor of the last entry that earlier runs have read.
 	Dreamed(q store.Queryer) (int64, error)
-	// SetDreamed notes that a run has read up to a cursor.
+	// SetDreamed records that a run has read the entries up to a cursor.
 	SetDreamed(tx *store.Tx, cursor int64) error
 }
 
-// Documents are the files of scopes, as [gateway/memory/document.Documents] has them. Names are
-// paths with slashes, relative to the scope's folder.
+// Documents are the files of scopes. [gateway/memory/document.Documents] implements it.
+// Names are slash-separated paths relative to the scope's folder.
 type Documents interface {
-	// Read returns all of a document and its hash, "" for both if it isn't there.
+	// Read returns the full content of a document and its hash, or "" for both if it does not
+	// exist.
 	Read(s memory.Scope, name string) (text, hash string, err error)
-	// Save replaces a document whose hash is base, "" if it isn't there. It reports
-	// [document.ErrChanged] if it has another hash.
+	// Save replaces a document whose hash is base, "" if it does not exist. It returns
+	// [document.ErrChanged] if the hash differs.
 	Save(s memory.Scope, name, text, base string) error
-	// Create writes a file that isn't there, or reports [document.ErrExists].
+	// Create writes a new file. It returns [document.ErrExists] if the file exists.
 	Create(s memory.Scope, name, text string) error
 }
 
-// Versions are the history of a scope's documents, as [version.Tree] has them.
+// Versions is the history of a scope's documents. [version.Tree] implements it.
 type Versions interface {
-	// Commit records the documents as they are. It returns the zero Version if nothing has
-	// changed or the change was recorded before.
+	// Commit records the current documents. It returns the zero Version if nothing has changed
+	// or the change was recorded before.
 	Commit(ctx context.Context, c version.Change) (version.Version, error)
 	// Has reports whether a change with this ID was recorded.
 	Has(ctx context.Context, change string) (bool, error)
@@ -61,18 +63,19 @@ type Versions interface {
 	Log(ctx context.Context, n int) ([]version.Version, error)
 }
 
-// Deps are what a [Dreamer] works with. All but the last two and Skills are required.
+// Deps are the dependencies of a [Dreamer]. All but the last two and Skills are required.
 type Deps struct {
 	DB        *store.DB
 	History   func(memory.Scope) History
 	Documents Documents
 	Versions  func(memory.Scope) Versions
 
-	// Skills returns the names of the skills that the scope sees, so that none is made twice.
+	// Skills returns the names of the skills visible to the scope, so that Dream does not
+	// write one again.
 	Skills func(memory.Scope) []string
 
-	// Ask asks the model once. It minds halts, budgets and the number of calls at a time, and
-	// counts what is used; its errors mean that the run is to be tried later.
+	// Ask makes one model call. It respects halts, budgets and the limit of concurrent calls,
+	// and counts the usage. After an error the run is retried later.
 	Ask func(ctx context.Context, req llm.Request) (*llm.Response, error)
 
 	Now    func() time.Time // by default the time of the system
@@ -81,20 +84,20 @@ type Deps struct {
 
 // Options are the limits of a run.
 type Options struct {
-	MaxEntries  int // history entries of a run; by default 20
-	MaxRounds   int // model calls of its second phase; by default 10
-	MaxOutput   int // tokens of an answer; 0 is the provider's default
+	MaxEntries  int // history entries per run; by default 20
+	MaxRounds   int // model calls in the second phase; by default 10
+	MaxOutput   int // tokens per answer; 0 is the provider's default
 	MaxDocument int // the size of a document, in bytes; by default 16,384
 
-	// MaxTokens is what all model calls of a run may use, input and output; by default 100,000.
-	// The last answer may exceed it if the provider ignores the limit that it is given.
+	// MaxTokens is the limit for all model calls of a run, input and output; by default
+	// 100,000. The last answer may exceed it if the provider ignores the limit in the request.
 	MaxTokens int
 
 	Zone *time.Location // of the dates that the model sees; by default UTC
 }
 
-// A Dreamer makes memory out of history. It may be used concurrently, but runs one at a time for
-// each scope.
+// A Dreamer turns history into memory. It is safe for concurrent use, but the runs of one
+// scope must not overlap.
 type Dreamer struct {
 	deps Deps
 	opts Options
@@ -122,23 +125,23 @@ func New(deps Deps, opts *Options) *Dreamer {
 	return &Dreamer{deps: deps, opts: o}
 }
 
-// A Report says what a run has done.
+// A Report is the result of a run.
 type Report struct {
 	Scope    memory.Scope
-	From, To int64    // it has read the entries after From, up to To; the same if there were none
-	Changes  []string // in words, a line each
-	Version  string   // what the versions of the documents call the change; "" if there is none
-	Skipped  []string // what was not done, and why, a line each
+	From, To int64    // the run read the entries after From up to To; equal if there were none
+	Changes  []string // descriptions, one line each
+	Version  string   // version of the documents with the changes; "" if there is none
+	Skipped  []string // what was not done and why, one line each
 	More     bool     // there is more history to read
 }
 
-// A GiveUpError reports that the model's answers were of no use for the third time in a row, or
-// more often. Nothing was lost and the cursor did not move; somebody should be told, and the next
-// run wait for longer.
+// A GiveUpError means that the model's answers were useless at least three times in a row.
+// Nothing was lost and the cursor did not move. The caller should tell the owner, and wait
+// longer before the next run.
 type GiveUpError struct {
 	Scope    memory.Scope
-	Failures int   // in a row
-	Err      error // the last one
+	Failures int   // consecutive failures
+	Err      error // the last failure
 }
 
 // Error implements error.

@@ -13,14 +13,14 @@ import (
 	"gateway/store/fault"
 )
 
-// The names of the tools of the second phase.
+// Names of the tools of the second phase.
 const (
 	toolEdit  = "edit_document"
 	toolSkill = "write_skill"
 	toolDone  = "done"
 )
 
-// editTools are all tools that the second phase has. They work on a [drafts].
+// editTools returns all tools of the second phase. They work on [drafts].
 func editTools(skills bool) []llm.ToolSpec {
 	list := []llm.ToolSpec{{
 		Name: toolEdit,
@@ -49,13 +49,14 @@ func editTools(skills bool) []llm.ToolSpec {
 	return list
 }
 
-// The limits of one answer.
+// Limits of one answer.
 const (
 	maxCalls     = 32       // tool calls
 	maxArguments = 64 << 10 // of a call, in bytes
 )
 
-// goOn is what the model is told that has made no call and no change, or was cut off.
+// goOn is sent to the model after an answer that made no call and no change, or was cut
+// off.
 const goOn = "Make the changes with the tools. When all are made, or if there is nothing to do, " +
 	"call done."
 
@@ -83,7 +84,7 @@ func (r *run) edit(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := r.save(ctx); err != nil { // what it has used
+		if err := r.save(ctx); err != nil { // the tokens used
 			return err
 		}
 		said := sayable(resp.Message)
@@ -107,8 +108,8 @@ func (r *run) edit(ctx context.Context) error {
 	return r.fail(ctx, fmt.Errorf("%w in %d rounds", errRounds, r.opts.MaxRounds))
 }
 
-// sayable returns an answer in a form that can be shown to the model again: providers refuse
-// arguments that are not JSON, and empty messages.
+// sayable returns an answer in a form that can be sent back to the model: providers refuse
+// empty messages and arguments that are not JSON.
 func sayable(m llm.Message) llm.Message {
 	m.Role, m.Text = llm.Assistant, prompt.Clip(m.Text, maxEcho)
 	calls := make([]llm.ToolCall, 0, len(m.ToolCalls))
@@ -130,8 +131,8 @@ func isObject(s string) bool {
 	return strings.HasPrefix(strings.TrimSpace(s), "{") && json.Valid([]byte(s))
 }
 
-// answer does what the model asks for and returns the results. done says that the model is done,
-// and nothing of this answer failed.
+// answer executes the tool calls of an answer and returns their results. done is true if
+// the model has called done and no call of this answer failed.
 func (d *drafts) answer(calls []llm.ToolCall) (results []llm.Message, done bool) {
 	failed := 0
 	for i, c := range calls {
@@ -145,7 +146,7 @@ func (d *drafts) answer(calls []llm.ToolCall) (results []llm.Message, done bool)
 		case c.Name == toolDone:
 			done = true
 		default:
-			done = false // it goes on
+			done = false // the model continues
 			err = d.call(c)
 		}
 		if err != nil {
@@ -157,7 +158,7 @@ func (d *drafts) answer(calls []llm.ToolCall) (results []llm.Message, done bool)
 	return results, done
 }
 
-// call makes one change.
+// call executes one tool call.
 func (d *drafts) call(c llm.ToolCall) error {
 	if c.Name != toolEdit && c.Name != toolSkill {
 		return fmt.Errorf("there is no tool %q: want %s, %s or %s", prompt.Clip(c.Name, 80), toolEdit,
@@ -188,7 +189,7 @@ func (d *drafts) call(c llm.ToolCall) error {
 	return d.edit(edit)
 }
 
-// plan saves what is to be written.
+// plan saves the files to write.
 func (r *run) plan(ctx context.Context, d *drafts) error {
 	r.state.Phase, r.state.Plan = planned, d.plan()
 	if !d.edited {

@@ -10,23 +10,23 @@ import (
 	"gateway/memory/document"
 )
 
-// The limits of what the first phase may name.
+// Limits of the findings of the first phase.
 const (
 	maxFindings = 50
-	maxFinding  = 1_000 // bytes of one
-	maxReasons  = 20    // why lines were left out
-	maxSkills   = 2     // new ones of a run
+	maxFinding  = 1_000 // bytes per finding
+	maxReasons  = 20    // recorded reasons for skipped lines
+	maxSkills   = 2     // new skills per run
 )
 
-// A finding is a change that the first phase has named.
+// finding is a change that the first phase has named.
 type finding struct {
-	Document string `json:"document,omitempty"` // the name of a file; "" for a skill
+	Document string `json:"document,omitempty"` // file name; "" for a skill
 	Remove   bool   `json:"remove,omitempty"`
-	Skill    string `json:"skill,omitempty"` // the name of a new one
-	Text     string `json:"text"`            // a fact, what to remove and why, what the skill is for
+	Skill    string `json:"skill,omitempty"` // name of a new skill
+	Text     string `json:"text"`            // a fact, a removal with its reason, or a skill's purpose
 }
 
-// String returns the line by which the model names the finding.
+// String returns the finding in the form of the model's answer.
 func (f finding) String() string {
 	if f.Skill != "" {
 		return "[SKILL] " + f.Skill + ": " + f.Text
@@ -38,19 +38,19 @@ func (f finding) String() string {
 	return "[" + tag + "] " + f.Text
 }
 
-// An analysis is what the model's answer to the first phase says.
+// analysis is the parsed answer of the first phase.
 type analysis struct {
 	findings []finding
-	valid    bool     // it has a line of the form that was asked for
+	valid    bool     // it has at least one line of the requested form
 	skipped  []string // why lines were left out
 }
 
-// tagged is a line that begins with a tag, whatever marks of lists, headings, quotes or bold text
-// stand before it. A bar is none of them: the model repeats a line of its data.
+// tagged matches a line that begins with a tag, after any marks of lists, headings, quotes
+// or bold text. A bar is not such a mark: there the model repeats a line of its data.
 var tagged = regexp.MustCompile("^(?:[\\s>#*+•–_`-]|\\d{1,3}[.)]|\\[[ xX]\\])*" +
 	"[\\[【]\\s*([A-Za-z][A-Za-z ._-]{0,30}?)\\s*[\\]】][\\s*_`:：]*(.*)$")
 
-// parse reads the answer of the first phase. The skills with the given names are there already.
+// parse parses the answer of the first phase. skills are the names of existing skills.
 func parse(answer string, skills []string) analysis {
 	var a analysis
 	for line := range strings.SplitSeq(clean(answer), "\n") {
@@ -71,7 +71,7 @@ func parse(answer string, skills []string) analysis {
 		case "USER-REMOVE", "MEMORY-REMOVE", "SOUL-REMOVE":
 			f.Document, f.Remove = strings.TrimSuffix(tag, "-REMOVE")+".md", true
 		default:
-			if m[1] == strings.ToUpper(m[1]) { // else it is prose, or a link
+			if m[1] == strings.ToUpper(m[1]) { // otherwise it is prose or a link
 				a.leaveOut(line, "its tag is unknown")
 			}
 			continue
@@ -86,7 +86,7 @@ func parse(answer string, skills []string) analysis {
 	return a
 }
 
-// tagName returns the name of a tag in the form of the prompt: "user.md remove" is USER-REMOVE.
+// tagName normalises the name of a tag: "user.md remove" becomes USER-REMOVE.
 func tagName(s string) string {
 	words := strings.FieldsFunc(strings.ToUpper(s), func(r rune) bool {
 		return strings.ContainsRune(" ._-", r)
@@ -94,7 +94,7 @@ func tagName(s string) string {
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "MD" }), "-")
 }
 
-// add adds f unless there is a reason against it.
+// add adds f, or records why it was skipped.
 func (a *analysis) add(f finding, skills []string) {
 	named := 0
 	for _, other := range a.findings {
@@ -102,7 +102,7 @@ func (a *analysis) add(f finding, skills []string) {
 			named++
 		}
 		if other == f || f.Skill != "" && other.Skill == f.Skill {
-			return // the model repeats itself
+			return // a repetition
 		}
 	}
 	switch {
@@ -129,8 +129,8 @@ func (a *analysis) leaveOut(line, why string) {
 	}
 }
 
-// unmarked returns text on one line, without the second half of a mark whose first half stood
-// before the tag.
+// unmarked returns text on one line. It removes the closing half of a mark whose opening
+// half was before the tag.
 func unmarked(text string) string {
 	text = oneLine(text)
 	for _, mark := range []string{"**", "__", "`"} {
@@ -141,12 +141,12 @@ func unmarked(text string) string {
 	return text
 }
 
-// skillName is the form of names that skills have.
+// skillName matches valid names of skills.
 var skillName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 const maxSkillName = 64
 
-// skillFinding reads "kebab-name: what it is for".
+// skillFinding parses "kebab-name: what it is for".
 func skillFinding(text string) (finding, bool) {
 	name, rest, ok := strings.Cut(strings.Replace(text, "：", ":", 1), ":")
 	if !ok {
@@ -160,5 +160,5 @@ func skillFinding(text string) (finding, bool) {
 	return finding{Skill: name, Text: unmarked(strings.TrimLeft(rest, " *`"))}, true
 }
 
-// documents are those that a run may change, in the order of the prompt.
+// documents are the documents that a run may change, in the order of the prompt.
 var documents = []string{document.User, document.Memory, document.Soul}

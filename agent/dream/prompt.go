@@ -12,7 +12,7 @@ import (
 	"gateway/memory/document"
 )
 
-// about says what is in each document.
+// about describes the content of each document.
 var about = map[string]string{
 	document.User: "who the people are: names, places, languages, family, work, what they prefer " +
 		"and how they want to be answered",
@@ -21,7 +21,7 @@ var about = map[string]string{
 	document.Soul: "how the assistant itself is to be and to talk, as these people have asked of it",
 }
 
-// whose says whom the memory is of.
+// whose describes the owner of the memory.
 func whose(s memory.Scope) string {
 	if strings.HasPrefix(string(s), "person-") {
 		return "one person, who talks to the assistant alone"
@@ -108,7 +108,7 @@ func system(rules string, s memory.Scope) llm.Message {
 	return llm.Message{Role: llm.System, Text: fmt.Sprintf(rules, args...)}
 }
 
-// today returns the day in the zone that people live in.
+// today returns the current date in the people's time zone.
 func (r *run) today() string { return r.deps.Now().In(r.opts.Zone).Format(time.DateOnly) }
 
 // writeEntries shows history entries as data.
@@ -119,19 +119,19 @@ func (r *run) writeEntries(b *strings.Builder, entries []memory.Entry) {
 		fmt.Fprintf(b, "Entry %d, %s, in %s:\n", e.Cursor,
 			e.Time.In(r.opts.Zone).Format("2006-01-02 15:04"), cmp.Or(plainName(e.Session), "a session"))
 		text := e.Text
-		if len(text) > room { // only the first one can be as long
+		if len(text) > room { // only the first entry can be that long
 			text = prompt.Clip(text, room) + "\n[the rest is left out: it is too long]"
 		}
 		b.WriteString(framed(text) + "\n")
 	}
 }
 
-// plainName returns the key of a session without what could pass for something else.
+// plainName returns the key of a session without characters that could imitate other text.
 func plainName(s string) string {
 	return prompt.Clip(strings.NewReplacer("[", "(", "]", ")", "|", "/").Replace(oneLine(s)), 120)
 }
 
-// entryRoom is how much of a run's tokens the entries may take, in bytes.
+// entryRoom is the part of a run's tokens that entries may use, in bytes.
 func (r *run) entryRoom() int { return r.opts.MaxTokens * bytesPerToken / 4 }
 
 // writeDocuments shows the documents as data.
@@ -154,7 +154,7 @@ func (r *run) writeDocuments(b *strings.Builder, d *drafts) {
 	}
 }
 
-// writeSkills lists the skills that there are.
+// writeSkills lists the existing skills.
 func writeSkills(b *strings.Builder, names []string) {
 	b.WriteString("# The skills that there are\n\n")
 	if len(names) == 0 {
@@ -184,8 +184,8 @@ func (r *run) analysisPrompt(entries []memory.Entry, d *drafts, skills []string)
 	return []llm.Message{system(analysisRules, r.scope), {Role: llm.User, Text: b.String()}}
 }
 
-// editingPrompt returns the beginning of the conversation of the second phase. The entries are for
-// new skills only.
+// editingPrompt returns the beginning of the conversation of the second phase. It includes
+// the entries only if there are new skills to write.
 func (r *run) editingPrompt(entries []memory.Entry, d *drafts) []llm.Message {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Today is %s.\n\n# The changes to make\n\n", r.today())

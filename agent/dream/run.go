@@ -8,18 +8,18 @@ import (
 	"gateway/memory"
 )
 
-// Run turns the next entries of a scope's history into memory. state is what was saved last by a
-// run of the scope that did not end well, nil if there is none; save makes a new state durable.
+// Run turns the next entries of a scope's history into memory. state is the state last
+// saved by an incomplete run of the scope, or nil. save must make a new state durable.
 //
-// An error means that the run can be tried again later with the state saved last: nothing was lost,
-// and nothing will be done twice. After a run without an error the state is of no more use: the
-// next one begins with nil. The scope must not be erased while a run of it is under way; a run that
-// was interrupted finds out.
+// After an error the run can be repeated later with the last saved state: nothing was
+// lost, and nothing is done twice. After a run without an error the state is obsolete, and
+// the next run begins with nil. The scope must not be erased during a run; a run that was
+// interrupted detects an erasure.
 func (d *Dreamer) Run(
 	ctx context.Context, scope memory.Scope, state []byte,
 	save func(ctx context.Context, state []byte) error,
 ) (Report, error) {
-	if _, err := memory.ParseScope(string(scope)); err != nil { // "" would be the shared documents
+	if _, err := memory.ParseScope(string(scope)); err != nil { // "" would mean the shared documents
 		return Report{}, fmt.Errorf("dream: %w", err)
 	}
 	r := &run{Dreamer: d, scope: scope, keep: save}
@@ -32,7 +32,7 @@ func (d *Dreamer) Run(
 	return report, err
 }
 
-// all does what is left of the run.
+// all performs the remaining steps of the run.
 func (r *run) all(ctx context.Context) (Report, error) {
 	dreamed, last, err := r.position(ctx)
 	if err != nil {
@@ -41,7 +41,7 @@ func (r *run) all(ctx context.Context) (Report, error) {
 	if there, err := r.there(r.deps.DB.Read(ctx)); err != nil {
 		return Report{}, err
 	} else if !there || r.state.Phase != begun && dreamed >= r.state.To && !r.ended() {
-		r.restart() // the history was erased, or another run has read it: this one is void
+		r.restart() // the history was erased or read by another run
 	}
 	if r.state.Phase == begun {
 		if last <= dreamed {
@@ -59,7 +59,7 @@ func (r *run) all(ctx context.Context) (Report, error) {
 	return r.finish(ctx)
 }
 
-// position returns how far the history was read, and how far it goes.
+// position returns the cursors of the last entry read and of the newest entry.
 func (r *run) position(ctx context.Context) (dreamed, last int64, err error) {
 	history, q := r.deps.History(r.scope), r.deps.DB.Read(ctx)
 	if dreamed, err = history.Dreamed(q); err == nil {
@@ -68,7 +68,7 @@ func (r *run) position(ctx context.Context) (dreamed, last int64, err error) {
 	return dreamed, last, err
 }
 
-// ended reports whether all that is left is to move the cursor.
+// ended reports whether only the cursor remains to be moved.
 func (r *run) ended() bool {
 	switch r.state.Phase {
 	case dreamt:
@@ -100,7 +100,7 @@ func (r *run) finish(ctx context.Context) (Report, error) {
 	}
 	_, last, err := r.position(ctx)
 	report.More = last > r.state.To
-	if err != nil { // all is done, and the next run looks again
+	if err != nil { // the work is done; the next run checks again
 		r.deps.Logger.WarnContext(ctx, "end of the history is not known", "scope", r.scope, "err", err)
 	}
 	return report, nil

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// appended returns text with more at its end. If more begins with a heading that text has, the rest
-// of it goes to the end of that section. Lines that text has already are left out.
+// appended appends more to text. If more begins with a heading that text has, the rest is
+// appended to that section. Lines that text already has are dropped.
 func appended(text, more string) (string, error) {
 	list := trimBlank(strings.Split(more, "\n"))
 	if len(list) == 0 {
@@ -38,7 +38,7 @@ func appended(text, more string) (string, error) {
 	return strings.Join(doc, "\n") + "\n", nil
 }
 
-// trimBlank returns list without blank lines around it.
+// trimBlank returns list without leading and trailing blank lines.
 func trimBlank(list []string) []string {
 	blank := func(s string) bool { return strings.TrimSpace(s) == "" }
 	for len(list) > 0 && blank(list[0]) {
@@ -50,14 +50,14 @@ func trimBlank(list []string) []string {
 	return slices.Clone(list)
 }
 
-// isHeading reports whether a line is a heading of Markdown.
+// isHeading reports whether a line is a Markdown heading.
 func isHeading(line string) bool {
 	rest := strings.TrimLeft(line, "#")
 	n := len(line) - len(rest)
 	return n > 0 && n <= 6 && strings.HasPrefix(rest, " ")
 }
 
-// headingAt returns where doc has a heading, or -1.
+// headingAt returns the index of a heading in doc, or -1.
 func headingAt(doc []string, heading string) int {
 	if !isHeading(heading) {
 		return -1
@@ -67,8 +67,8 @@ func headingAt(doc []string, heading string) int {
 	})
 }
 
-// sectionEnd returns where lines are added to the section whose heading is line i of doc: behind
-// its last line that is not blank, before the next heading.
+// sectionEnd returns where to add lines to the section whose heading is line i of doc:
+// after its last non-blank line, before the next heading.
 func sectionEnd(doc []string, i int) int {
 	end, fenced := i+1, false
 	for ; end < len(doc); end++ {
@@ -87,7 +87,8 @@ func sectionEnd(doc []string, i int) int {
 
 func isFence(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), "```") }
 
-// news returns list without the lines that doc has. Blocks of code are left as they are.
+// news returns list without the lines that doc already has. It leaves code blocks
+// unchanged.
 func news(doc, list []string) []string {
 	if slices.ContainsFunc(list, isFence) {
 		return list
@@ -102,7 +103,8 @@ func news(doc, list []string) []string {
 	}))
 }
 
-// sameBlock reports whether a line can stand right below another: an item below an item.
+// sameBlock reports whether a line can follow another without a blank line, such as a list
+// item after a list item.
 func sameBlock(above, line string) bool {
 	return strings.TrimSpace(above) == "" || isHeading(above) || isItem(above) && isItem(line)
 }

@@ -12,35 +12,35 @@ import (
 	"gateway/store"
 )
 
-// A phase is how far a run has come.
+// phase is the progress of a run.
 type phase string
 
-// The phases that a saved state can be in.
+// Phases of a saved state.
 const (
 	begun   phase = ""
-	dreamt  phase = "dreamt"  // the changes have names
-	planned phase = "planned" // the new texts are known
-	written phase = "written" // they are in the documents
+	dreamt  phase = "dreamt"  // the changes are named
+	planned phase = "planned" // the new texts are complete
+	written phase = "written" // the documents have the new texts
 )
 
-// A state is what a run has found so far. It is saved as JSON.
+// state is the progress of a run. It is saved as JSON.
 type state struct {
 	Scope    memory.Scope `json:"scope"`
 	Phase    phase        `json:"phase"`
-	Failures int          `json:"failures,omitempty"` // answers of no use, in a row
+	Failures int          `json:"failures,omitempty"` // consecutive useless answers
 	Used     int          `json:"used,omitempty"`     // tokens, since the last failure
 
-	ID       string    `json:"id,omitempty"` // of the change
+	ID       string    `json:"id,omitempty"` // ID of the change
 	From     int64     `json:"from,omitempty"`
 	To       int64     `json:"to,omitempty"`
-	Newest   string    `json:"newest,omitempty"` // of the entries that were read, see [mark]
+	Newest   string    `json:"newest,omitempty"` // mark of the newest entry read, see [mark]
 	Findings []finding `json:"findings,omitempty"`
 	Skipped  []string  `json:"skipped,omitempty"`
 	Plan     []file    `json:"plan,omitempty"`
-	Writing  bool      `json:"writing,omitempty"` // some of the plan may be in the documents
+	Writing  bool      `json:"writing,omitempty"` // parts of the plan may be written already
 }
 
-// A file is what becomes of a document, or a new skill.
+// file is a changed document or a new skill.
 type file struct {
 	Name string `json:"name"` // path in the scope's folder
 	New  bool   `json:"new,omitempty"`
@@ -49,7 +49,7 @@ type file struct {
 	Text string `json:"text"`           // its new text
 }
 
-// A run is one under way.
+// run is a run in progress.
 type run struct {
 	*Dreamer
 	scope memory.Scope
@@ -57,7 +57,7 @@ type run struct {
 	keep  func(ctx context.Context, state []byte) error
 }
 
-// load reads the state of an earlier process. A state that can't be used counts as none.
+// load reads the state of an earlier process. It ignores an unusable state.
 func (r *run) load(ctx context.Context, saved []byte) {
 	r.state = state{Scope: r.scope}
 	if len(saved) == 0 {
@@ -78,7 +78,7 @@ func (r *run) load(ctx context.Context, saved []byte) {
 	r.state = s
 }
 
-// whole reports whether s has what its phase needs.
+// whole reports whether s has the fields that its phase needs.
 func (s *state) whole() bool {
 	switch s.Phase {
 	case begun:
@@ -100,10 +100,11 @@ func (r *run) save(ctx context.Context) error {
 	return nil
 }
 
-// giveUpAfter is how many failures in a row somebody should be told of.
+// giveUpAfter is the number of consecutive failures after which Run returns a
+// [GiveUpError].
 const giveUpAfter = 3
 
-// fail counts an answer that was of no use. After some of them the run begins anew, with fewer
+// fail counts a useless answer. After several of them the run starts again with fewer
 // entries.
 func (r *run) fail(ctx context.Context, cause error) error {
 	r.state.Failures++
@@ -115,30 +116,31 @@ func (r *run) fail(ctx context.Context, cause error) error {
 	return errors.Join(cause, r.save(ctx))
 }
 
-// mark returns what tells an entry from another one that has got its cursor after an erasure.
+// mark returns a text that distinguishes an entry from a later one that got the same
+// cursor after an erasure.
 func mark(e memory.Entry) string {
 	return fmt.Sprintf("%d %d %s", e.Cursor, e.Time.UnixMilli(), e.Session)
 }
 
-// there reports whether the history still has what the run has read.
+// there reports whether the history still has the entries that the run has read.
 func (r *run) there(q store.Queryer) (bool, error) {
-	if r.state.Newest == "" { // it has read nothing
+	if r.state.Newest == "" { // nothing was read yet
 		return true, nil
 	}
 	list, err := r.deps.History(r.scope).Entries(q, r.state.To-1, 1)
 	return len(list) == 1 && mark(list[0]) == r.state.Newest, err
 }
 
-// restart forgets what the run has found.
+// restart discards the findings of the run.
 func (r *run) restart() { r.state = state{Scope: r.scope, Failures: r.state.Failures} }
 
-// errTokens reports that a run has used what it may.
+// errTokens means that a run has used all its tokens.
 var errTokens = errors.New("the run has used its tokens")
 
-// bytesPerToken is about how many bytes of text a token has.
+// bytesPerToken is the approximate number of bytes per token.
 const bytesPerToken = 4
 
-// ask asks the model within what the run may use.
+// ask makes a model call within the limits of the run.
 func (r *run) ask(ctx context.Context, req llm.Request) (*llm.Response, error) {
 	expected := promptSize(req) / bytesPerToken
 	left := r.opts.MaxTokens - r.state.Used - expected
@@ -162,18 +164,18 @@ func (r *run) ask(ctx context.Context, req llm.Request) (*llm.Response, error) {
 		resp = &llm.Response{}
 	}
 	used := resp.Usage.Input + resp.Usage.Output
-	if used <= 0 { // the provider does not say
+	if used <= 0 { // the provider reports no usage
 		used = expected + (messageSize(resp.Message))/bytesPerToken
 	}
 	r.state.Used += used
 	return resp, nil
 }
 
-// usualOutput is more than an answer usually takes, in tokens. Where less is left, the provider is
-// told: otherwise it is not, as some refuse more than their model can do.
+// usualOutput is more than an answer usually needs, in tokens. The request carries a limit
+// only if less is left, because some providers refuse a limit beyond that of their model.
 const usualOutput = 8_192
 
-// hopeless reports whether the same request will fail the same way whenever it is made.
+// hopeless reports whether repeating the same request always fails in the same way.
 func hopeless(k llm.Kind) bool {
 	return k == llm.ContextTooLong || k == llm.ContentRefused || k == llm.BadRequest
 }

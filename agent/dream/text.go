@@ -6,12 +6,12 @@ import (
 	"unicode"
 )
 
-// lineEnds are the signs that end a line for some reader.
+// lineEnds replaces all characters that some program treats as a line end.
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n",
 	"\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
 
-// clean returns s as plain text: valid, with one sign for the end of a line, and without signs that
-// are not seen or that turn others around.
+// clean returns s as plain text: valid UTF-8 with LF line ends, without invisible
+// characters and without those that change the direction of text.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -24,7 +24,7 @@ func clean(s string) string {
 	}, lineEnds.Replace(strings.ToValidUTF8(s, "\uFFFD")))
 }
 
-// hidden are signs that a text needs in no language, and may hide something with.
+// hidden are characters that no language needs and that may hide text.
 var hidden = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{Lo: 0x200B, Hi: 0x200B, Stride: 1}, // zero width space
@@ -35,19 +35,20 @@ var hidden = &unicode.RangeTable{
 	R32: []unicode.Range32{{Lo: 0xE0000, Hi: 0xE007F, Stride: 1}},
 }
 
-// oneLine returns s cleaned, on one line.
+// oneLine returns the cleaned s on one line.
 func oneLine(s string) string { return strings.Join(strings.Fields(clean(s)), " ") }
 
-// bar begins each line of a frame, so that no line inside can pass for one of those around it.
+// bar begins each line of a frame, so that no line inside can imitate one outside.
 const bar = "| "
 
-// framed returns s as data for the model: each line begins with a bar.
+// framed returns s as data for the model, with a bar before each line.
 func framed(s string) string {
 	s = strings.TrimRight(clean(s), "\n")
 	return bar + strings.ReplaceAll(s, "\n", "\n"+bar) + "\n"
 }
 
-// unframed returns s without the bars that the model may have copied, if all lines have them.
+// unframed returns s without the bars that the model may have copied, if all lines have
+// them.
 func unframed(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, line := range lines {
@@ -60,8 +61,9 @@ func unframed(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// posing reports whether s holds what could pass for something that the gateway says in a prompt:
-// the head of a message, the frame of a file, the summary or the context of a conversation.
+// posing reports whether s contains text that imitates the gateway's own text in a prompt:
+// the envelope of a message, the frame of a file, or the summary or context of a
+// conversation.
 func posing(s string) bool { return envelopeLike.MatchString(s) }
 
 var envelopeLike = regexp.MustCompile(strings.NewReplacer("_", `[\s\p{Z}\p{Cf}]+`).Replace(

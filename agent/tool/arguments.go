@@ -16,17 +16,17 @@ import (
 	"gateway/agent/suggest"
 )
 
-// maxSuggestLen bounds names that are compared with known ones, in bytes.
+// maxSuggestLen is the length up to which names are compared with known ones, in bytes.
 const maxSuggestLen = 100
 
-// CheckArguments returns arguments that were written for a tool as an object that fits its schema.
-// Mistakes that can be corrected without a guess are corrected. The error tells the author what is
-// wrong.
+// CheckArguments returns the arguments that a model wrote for a tool, as an object that
+// fits the tool's schema. It corrects mistakes that can be corrected without guessing. The
+// error tells the model what is wrong.
 func CheckArguments(schema *jsonschema.Resolved, written string) (json.RawMessage, error) {
 	return checkArguments(schema, nil, written)
 }
 
-// checkArguments is [CheckArguments] for a tool that knows some arguments by other names, too.
+// checkArguments is [CheckArguments] for a tool with aliases of arguments.
 func checkArguments(
 	schema *jsonschema.Resolved, aliases map[string]string, written string,
 ) (json.RawMessage, error) {
@@ -36,7 +36,7 @@ func checkArguments(
 	}
 	for alias, name := range aliases {
 		v, ok := args[alias]
-		if _, both := args[name]; ok && !both { // both are refused: which one is meant is a guess
+		if _, both := args[name]; ok && !both { // refuse both: which one is meant would be a guess
 			args[name] = v
 			delete(args, alias)
 		}
@@ -52,10 +52,10 @@ func checkArguments(
 	return json.Marshal(fit)
 }
 
-// readObject finds the object in what a model wrote: it may be missing, stand
-// within a code fence, within a JSON string or under the key "arguments".
+// readObject finds the object in the text of a model. The object may be missing, or be
+// inside a code fence, a JSON string or the key "arguments".
 func readObject(s *jsonschema.Schema, written string) (map[string]any, error) {
-	for range 4 { // as deep as models wrap it
+	for range 4 { // the deepest nesting that models produce
 		v, err := readJSON(unfence(written))
 		if err != nil {
 			return nil, err
@@ -97,8 +97,8 @@ func unfence(s string) string {
 	return strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(inner), "```"))
 }
 
-// readJSON returns the one JSON value in s, with numbers as they are written,
-// or nil if there is none.
+// readJSON returns the single JSON value in s, or nil if s is empty. Numbers keep their
+// spelling.
 func readJSON(s string) (any, error) {
 	if s == "" {
 		return nil, nil
@@ -118,11 +118,11 @@ func readJSON(s string) (any, error) {
 	return v, nil
 }
 
-// plain returns v with numbers as float64, the form that the validator knows.
+// plain returns v with numbers as float64, which the validator needs.
 func plain(v any) any {
 	switch v := v.(type) {
 	case json.Number:
-		f, _ := v.Float64() // infinite if out of range, which the validator can't take
+		f, _ := v.Float64() // out of range: infinite, which the validator refuses
 		return max(-math.MaxFloat64, min(f, math.MaxFloat64))
 	case []any:
 		list := make([]any, len(v))
@@ -140,8 +140,8 @@ func plain(v any) any {
 	return v
 }
 
-// innermost returns the validator's message without the schemas it went through, but
-// for the last one.
+// innermost returns the validator's message without the list of schemas before the last
+// one.
 func innermost(err error) string {
 	text := err.Error()
 	if i := strings.LastIndex(text, "validating "); i > 0 {
@@ -150,7 +150,7 @@ func innermost(err error) string {
 	return strings.ReplaceAll(text, "/properties/", "/")
 }
 
-// missing returns the problems of required arguments that args does not have.
+// missing returns the errors for required arguments that args lacks.
 func missing(s *jsonschema.Schema, path string, args map[string]any) []string {
 	var problems []string
 	for _, name := range s.Required {
@@ -169,7 +169,7 @@ func missing(s *jsonschema.Schema, path string, args map[string]any) []string {
 	return problems
 }
 
-// unknown returns the problem of an argument that the schema does not know.
+// unknown returns the error for an argument that is not in the schema.
 func unknown(s *jsonschema.Schema, path, name string) string {
 	names := slices.Sorted(maps.Keys(s.Properties))
 	text := fmt.Sprintf("there is no argument %q", join(path, name))
@@ -190,7 +190,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// describe returns v for an error, cut if it is long.
+// describe returns v for an error message, cut if it is long.
 func describe(v any) string {
 	switch v := v.(type) {
 	case nil:

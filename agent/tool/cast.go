@@ -14,14 +14,14 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// A caster turns values into the types that a schema wants where nothing is
-// lost by it, and collects the problems of the others. It knows what schemas of tools
-// are made of, and leaves what it does not know to the validator.
+// caster converts values to the types that a schema requires if nothing is lost, and
+// collects errors for the others. It knows the parts of JSON Schema that tools use, and
+// leaves the rest to the validator.
 type caster struct {
 	problems []string
 }
 
-// object returns args with its members cast.
+// object returns args with converted members.
 func (c *caster) object(s *jsonschema.Schema, path string, args map[string]any) map[string]any {
 	fit := make(map[string]any, len(args))
 	for _, name := range slices.Sorted(maps.Keys(args)) {
@@ -42,7 +42,7 @@ func (c *caster) object(s *jsonschema.Schema, path string, args map[string]any) 
 	return fit
 }
 
-// value returns v cast to s.
+// value returns v converted to s.
 func (c *caster) value(s *jsonschema.Schema, path string, v any) any {
 	types := typesOf(s)
 	if len(types) == 0 {
@@ -61,12 +61,12 @@ func (c *caster) value(s *jsonschema.Schema, path string, v any) any {
 	return c.inside(s, path, v)
 }
 
-// inside casts what v, which has a type of s, is made of.
+// inside converts the elements of v, whose own type already fits s.
 func (c *caster) inside(s *jsonschema.Schema, path string, v any) any {
 	switch v := v.(type) {
 	case json.Number:
 		if i, ok := integer(string(v)); ok && accepts(s, "integer") {
-			return i // 5.0 is an integer for a schema, but not for package json
+			return i // 5.0 is an integer in JSON Schema, but not in package json
 		}
 	case map[string]any:
 		return c.object(s, path, v)
@@ -110,7 +110,7 @@ func isType(t string, v any) bool {
 	return false
 }
 
-// castTo returns v as the JSON type t, if it says the same.
+// castTo returns v as the JSON type t if the conversion loses nothing.
 func castTo(t string, s *jsonschema.Schema, v any) (any, bool) {
 	text, isText := v.(string)
 	switch t {
@@ -148,8 +148,8 @@ func castTo(t string, s *jsonschema.Schema, v any) (any, bool) {
 	return nil, false
 }
 
-// castToList returns the list that v is the text of, or v as the only element. A text
-// that may be meant as a string is never read as a list.
+// castToList returns the list that the text v encodes, or a list with v as its only
+// element. It never parses a text that may be meant as a string.
 func castToList(s *jsonschema.Schema, v any) (any, bool) {
 	if v == nil {
 		return nil, false
@@ -163,11 +163,10 @@ func castToList(s *jsonschema.Schema, v any) (any, bool) {
 	return []any{v}, true
 }
 
-// number is what JSON calls a number, with an exponent that is cheap to expand.
+// number matches a JSON number whose exponent is cheap to expand.
 var number = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?$`)
 
-// integer returns the number that s writes without fraction and exponent, if
-// it is one that an int64 holds.
+// integer returns s as an integer without fraction and exponent, if an int64 can hold it.
 func integer(s string) (json.Number, bool) {
 	if !number.MatchString(s) {
 		return "", false
@@ -182,7 +181,7 @@ func integer(s string) (json.Number, bool) {
 // isDigits reports whether s is an integer of any size.
 func isDigits(s string) bool { return !strings.ContainsAny(s, ".eE") }
 
-// typesOf returns the JSON types that s allows, or none if it does not say.
+// typesOf returns the JSON types that s allows, or nil if s does not restrict them.
 func typesOf(s *jsonschema.Schema) []string {
 	if s.Type != "" {
 		return []string{s.Type}
@@ -190,15 +189,16 @@ func typesOf(s *jsonschema.Schema) []string {
 	return s.Types
 }
 
-// accepts reports whether s allows the JSON type t, as far as it says.
+// accepts reports whether s allows the JSON type t. It returns true if s does not restrict
+// types.
 func accepts(s *jsonschema.Schema, t string) bool {
 	types := typesOf(s)
 	return len(types) == 0 || slices.Contains(types, t)
 }
 
-// closed reports whether s allows no members but its properties.
+// closed reports whether s allows no members besides its properties.
 func closed(s *jsonschema.Schema) bool {
-	none := &jsonschema.Schema{Not: &jsonschema.Schema{}} // JSON Schema's false
+	none := &jsonschema.Schema{Not: &jsonschema.Schema{}} // the schema "false"
 	return reflect.DeepEqual(s.AdditionalProperties, none) && len(s.PatternProperties) == 0
 }
 

@@ -7,15 +7,16 @@ import (
 	"io"
 )
 
-// An Operand is a file that a call names. An approval of the call is for its content, too.
+// An Operand is a file that a call names. An approval of the call covers the file's
+// content.
 type Operand struct {
 	Name string // as the call names it
 	Size int64  // bytes
-	Sum  string // SHA-256 of its content; "" if that is too long to be looked at
+	Sum  string // SHA-256 of its content; "" if the file is too large
 }
 
-// ReadOperand returns the operand that r, the file with a name, is: without a Sum if there are more
-// than most bytes.
+// ReadOperand returns the operand for a file with content r. It omits Sum if the file has
+// more than most bytes.
 func ReadOperand(name string, r io.Reader, most int64) (Operand, error) {
 	h := sha256.New()
 	n, err := io.Copy(h, io.LimitReader(r, most+1))

@@ -14,22 +14,22 @@ import (
 	"gateway/agent/llm"
 )
 
-// MoreName is the name of the tool by which models use rare tools, those with a [Tool].Rare. Their
-// schemas would cost tokens in each request, so a model gets them only when it asks. A registry
-// with two rare tools or more has it by itself.
+// MoreName is the name of the tool through which models use rare tools, those with a
+// non-empty [Tool].Rare. Their schemas would cost tokens in each request, so a model gets
+// them only on demand. A registry with at least two rare tools adds this tool itself.
 const MoreName = "more_tools"
 
 const moreDescription = "Calls a rarely used tool. Without arguments it explains the tool. The " +
 	"tools:"
 
-// moreArgs are those of the tool MoreName. The arguments are a text because some providers refuse
-// an object whose properties are not named.
+// moreArgs are the arguments of MoreName. The tool's arguments are a string, because some
+// providers refuse an object without named properties.
 type moreArgs struct {
 	Tool      string `json:"tool"`
 	Arguments string `json:"arguments,omitempty" jsonschema:"JSON object"`
 }
 
-// madeMore returns the tool MoreName with all that is the same in each registry.
+// madeMore returns the parts of MoreName that are the same in each registry.
 var madeMore = sync.OnceValue(func() entry {
 	more := New[moreArgs](MoreName, moreDescription, Pure, nil)
 	return entry{more, sync.OnceValues(func() (*jsonschema.Resolved, error) {
@@ -37,7 +37,8 @@ var madeMore = sync.OnceValue(func() entry {
 	})}
 })
 
-// offer sets what [Registry.Specs] returns. r.mu is held, or nobody else knows r yet.
+// offer computes the result of [Registry.Specs]. The caller holds r.mu, or r is not shared
+// yet.
 func (r *Registry) offer() {
 	delete(r.tools, MoreName)
 	r.offered = make([]llm.ToolSpec, 0, len(r.specs)+1)
@@ -52,7 +53,7 @@ func (r *Registry) offer() {
 		rare[s.Name] = s
 		text += "\n- " + s.Name + ": " + t.Rare
 	}
-	if len(rare) < 2 { // one takes no more room than the tool MoreName
+	if len(rare) < 2 { // a single one needs no more room than MoreName
 		r.offered = slices.Clone(r.specs)
 		return
 	}
@@ -75,8 +76,8 @@ func (r *Registry) offer() {
 		Schema: more.tool.Schema})
 }
 
-// Direct returns calls with each that uses a rare tool through [MoreName] as a call of that tool,
-// as rules, approvals and the transcript want it.
+// Direct returns calls in which each use of a rare tool through [MoreName] is replaced by
+// a call of that tool. Rules, approvals and the transcript need that form.
 func (r *Registry) Direct(calls []llm.ToolCall) []llm.ToolCall {
 	for i, c := range calls {
 		if c.Name != MoreName {
@@ -90,9 +91,9 @@ func (r *Registry) Direct(calls []llm.ToolCall) []llm.ToolCall {
 	return calls
 }
 
-// Offered returns messages with each call of a rare tool as one of [MoreName], which is what
-// [Registry.Specs] tell of. A model repeats the calls that it reads, and some providers refuse one
-// of a tool that the request does not describe.
+// Offered returns messages in which each call of a rare tool is replaced by a call of
+// [MoreName], as [Registry.Specs] describes it. Models repeat the calls that they read,
+// and some providers refuse calls of tools that the request does not describe.
 func (r *Registry) Offered(messages []llm.Message) []llm.Message {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -122,17 +123,17 @@ func (r *Registry) Offered(messages []llm.Message) []llm.Message {
 	return list
 }
 
-// moreCall returns the arguments of [MoreName] that mean c.
+// moreCall returns the arguments of [MoreName] that stand for the call c.
 func moreCall(c llm.ToolCall) string {
 	text, err := json.Marshal(moreArgs{c.Name, cmp.Or(strings.TrimSpace(c.Arguments), "{}")})
-	if err != nil { // two texts can always be encoded
+	if err != nil { // can't happen: two strings can always be encoded
 		return "{}"
 	}
 	return string(text)
 }
 
-// meant returns the tool and the arguments in a call of [MoreName]. It reports false if that call
-// only asks, or means a tool that does not exist.
+// meant returns the tool and the arguments in a call of [MoreName]. It returns false if
+// the call only asks for a description, or names an unknown tool.
 func (r *Registry) meant(written string) (name, args string, ok bool) {
 	more, err := r.lookup(MoreName)
 	if err != nil {

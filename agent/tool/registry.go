@@ -18,14 +18,14 @@ import (
 	"gateway/bus"
 )
 
-// A Registry is a set of tools. It may be used concurrently.
+// A Registry is a set of tools. It is safe for concurrent use.
 type Registry struct {
 	mu      sync.RWMutex
-	sources map[string][]string // names of the tools that Set has brought
+	sources map[string][]string // names of the tools added by Set, by source
 	tools   map[string]entry
-	specs   []llm.ToolSpec         // of all, sorted by name; never changed once others can see it
-	offered []llm.ToolSpec         // what a model is told; never changed either
-	roles   map[bus.Role]*Registry // what For has returned since the tools last changed
+	specs   []llm.ToolSpec         // all tools, sorted by name; immutable once shared
+	offered []llm.ToolSpec         // the result of Specs; immutable
+	roles   map[bus.Role]*Registry // results of For since the last change of tools
 }
 
 type entry struct {
@@ -33,11 +33,11 @@ type entry struct {
 	schema func() (*jsonschema.Resolved, error)
 }
 
-// toolName is what all providers accept.
+// toolName matches the names that all providers accept.
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// NewRegistry returns a registry of tools. It refuses a name that is used
-// twice or that providers would not take, and a schema that is not one of an object.
+// NewRegistry returns a registry of tools. It returns an error for a duplicate name, for a
+// name that providers refuse, and for a schema that is not an object schema.
 func NewRegistry(tools ...Tool) (*Registry, error) {
 	r := &Registry{tools: make(map[string]entry, len(tools)), sources: make(map[string][]string)}
 	for _, t := range tools {
@@ -49,7 +49,7 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 	return r, nil
 }
 
-// add adds t. r.mu is held, or nobody else knows r yet.
+// add adds t. The caller holds r.mu, or r is not shared yet.
 func (r *Registry) add(t Tool) error {
 	if _, ok := r.tools[t.Name]; ok || t.Name == MoreName {
 		return fmt.Errorf("tool: two tools have the name %q", t.Name)
@@ -65,8 +65,8 @@ func (r *Registry) add(t Tool) error {
 	return nil
 }
 
-// withProperties returns a copy of schema that says which properties there are, also if there are
-// none: some providers insist on that.
+// withProperties returns a copy of schema with a properties member, even if it is empty,
+// because some providers require it.
 func withProperties(schema json.RawMessage) json.RawMessage {
 	var fields map[string]json.RawMessage
 	err := json.Unmarshal(schema, &fields)
@@ -80,16 +80,16 @@ func withProperties(schema json.RawMessage) json.RawMessage {
 	return slices.Clone(schema)
 }
 
-// insert returns specs with s in its place by name.
+// insert returns specs with s inserted in name order.
 func insert(specs []llm.ToolSpec, s llm.ToolSpec) []llm.ToolSpec {
 	i, _ := slices.BinarySearchFunc(specs, s.Name,
 		func(s llm.ToolSpec, name string) int { return cmp.Compare(s.Name, name) })
 	return slices.Insert(specs, i, s)
 }
 
-// Set replaces the tools that an earlier Set with the same source has brought. A tool that is
-// refused, as by [NewRegistry], is left out; the error names all of these. Registries that
-// [Registry.For] has returned before stay as they are.
+// Set replaces the tools of an earlier Set with the same source. It leaves out tools that
+// [NewRegistry] would refuse; the error names all of them. Registries returned earlier by
+// [Registry.For] stay unchanged.
 func (r *Registry) Set(source string, tools []Tool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,14 +111,14 @@ func (r *Registry) Set(source string, tools []Tool) error {
 	return errors.Join(errs...)
 }
 
-// Select returns the registry of those tools for which keep returns true, as they are now.
+// Select returns a registry of the current tools for which keep returns true.
 func (r *Registry) Select(keep func(t Tool) bool) *Registry {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.choose(keep)
 }
 
-// choose is Select. r.mu is held.
+// choose is Select for a caller that holds r.mu.
 func (r *Registry) choose(keep func(t Tool) bool) *Registry {
 	kept := &Registry{tools: make(map[string]entry, len(r.tools)), sources: make(map[string][]string)}
 	for _, spec := range r.specs {
@@ -131,11 +131,11 @@ func (r *Registry) choose(keep func(t Tool) bool) *Registry {
 	return kept
 }
 
-// For returns the registry of those tools that somebody of a role may use, as they are now. It is
-// the same one until the tools change, and is only to be read.
+// For returns a registry of the current tools that a role may use. It returns the same
+// registry until the tools change. The caller must not modify it.
 func (r *Registry) For(role bus.Role) *Registry {
 	if !role.Valid() {
-		role = "" // of these there may be many
+		role = "" // there may be many unknown roles
 	}
 	r.mu.RLock()
 	known, ok := r.roles[role]
@@ -153,7 +153,7 @@ func (r *Registry) For(role bus.Role) *Registry {
 	return chosen
 }
 
-// validate returns the schema by which arguments for t are checked.
+// validate returns a function that returns the schema for checking the arguments of t.
 func validate(t Tool) (func() (*jsonschema.Resolved, error), error) {
 	switch {
 	case !toolName.MatchString(t.Name):
@@ -165,7 +165,8 @@ func validate(t Tool) (func() (*jsonschema.Resolved, error), error) {
 	case t.Run == nil:
 		return nil, errors.New("want a Run function")
 	case t.made.schema != nil && bytes.Equal(t.made.text, t.Schema):
-		// Later, as it takes a while, and the gateway has many tools when it starts.
+		// Resolve the schema on first use, because it is slow and the gateway has many tools at
+		// startup.
 		return sync.OnceValues(func() (*jsonschema.Resolved, error) {
 			return t.made.schema.Resolve(nil)
 		}), nil
@@ -184,24 +185,24 @@ func validate(t Tool) (func() (*jsonschema.Resolved, error), error) {
 	return func() (*jsonschema.Resolved, error) { return resolved, nil }, nil
 }
 
-// Specs returns what a model is told of the tools, sorted by name: the same
-// bytes each time, so that a provider's prompt cache can hold them. They must not be changed. Rare
-// tools are described by that of [MoreName].
+// Specs returns the descriptions of the tools for a model, sorted by name. They are the
+// same bytes each time, so that the provider can cache the prompt. The caller must not
+// modify them. The description of [MoreName] stands for the rare tools.
 func (r *Registry) Specs() []llm.ToolSpec {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return slices.Clip(r.offered)
 }
 
-// Lookup returns the tool with this name. The error, if there is none, is for the model.
+// Lookup returns the tool with this name. The model reads the error.
 func (r *Registry) Lookup(name string) (Tool, error) {
 	e, err := r.lookup(name)
 	return e.tool, err
 }
 
-// Arguments returns the arguments that a model wrote for the tool with this
-// name as an object that fits the tool's schema, ready for [Call].Args. What can be
-// mended without a guess is. The error is for the model.
+// Arguments returns the arguments that a model wrote for a tool, as an object that fits
+// the tool's schema, for [Call].Args. It corrects mistakes that can be corrected without
+// guessing. The model reads the error.
 func (r *Registry) Arguments(name, written string) (json.RawMessage, error) {
 	e, err := r.lookup(name)
 	if err != nil {
@@ -212,7 +213,7 @@ func (r *Registry) Arguments(name, written string) (json.RawMessage, error) {
 		return nil, err
 	}
 	args, err := checkArguments(schema, e.tool.Aliases, written)
-	if err != nil && e.tool.Rare != "" { // the model may never have seen the schema
+	if err != nil && e.tool.Rare != "" { // the model may not have seen the schema
 		err = fmt.Errorf("%w\nArguments of %s: %s", err, name, e.tool.Schema)
 	}
 	return args, err

@@ -1,11 +1,11 @@
-// Package tool defines what the agent can do besides talking: a [Tool] with
-// the schema of its arguments, and the [Registry] of those that a turn may use.
+// Package tool defines the tools of the agent: a [Tool] with the schema of its arguments,
+// and a [Registry] of the tools that a turn may use.
 //
-// [New] derives the schema from a Go struct. The registry checks the arguments of a call against
-// it, and corrects mistakes that need no guess. Errors are written for the model, which reads them
-// as the call's result: they say what is wrong and what is expected.
+// [New] derives the schema from a Go struct. The registry checks the arguments of a call
+// against the schema, and corrects mistakes that need no guess. The model reads errors as
+// the call's result: they say what is wrong and what is expected.
 //
-// The tools themselves stand in agent/tools. The package owns no tables.
+// The tools themselves are in agent/tools. The package owns no tables.
 package tool
 
 import (
@@ -23,22 +23,22 @@ import (
 	"gateway/store"
 )
 
-// An Effect says what a resumed turn may do with a call that was begun and has
-// no result, because the process ended in between.
+// An Effect says what a resumed turn does with a call that was started but has no result,
+// because the process ended.
 type Effect int
 
 // The effects.
 const (
-	// Once is for what must not happen twice, such as sending a message. The
-	// call isn't run again: the model is told that its outcome is unknown.
+	// Once is for calls that must not happen twice, such as sending a message. The call is not
+	// repeated; the model is told that its outcome is unknown.
 	Once Effect = iota
 
-	// Idempotent is for what changes something, but running it again changes
-	// nothing more. The call is run again.
+	// Idempotent is for calls that change something, but change nothing more when repeated.
+	// The call is repeated.
 	Idempotent
 
-	// Pure is for what only looks. The call is run again, and calls of pure
-	// tools may run at the same time.
+	// Pure is for calls that only read. The call is repeated, and calls of pure tools may run
+	// concurrently.
 	Pure
 )
 
@@ -55,157 +55,160 @@ func (e Effect) String() string {
 	return fmt.Sprintf("effect %d", int(e))
 }
 
-// A Tool is something that the agent can do.
+// A Tool is an action that the agent can take.
 type Tool struct {
 	Name        string          // letters, digits, "_" and "-", at most 64
 	Description string          // for the model: when to use it and when not
 	Schema      json.RawMessage // JSON Schema of the arguments, an object
 	Effect      Effect
-	Least       bus.Role // who may make the agent use it; "" is everybody
+	Least       bus.Role // the least role that may use it; "" allows everybody
 
-	// Rare says in a few words what a rarely used tool is for. Models call such a tool through the
-	// tool [MoreName], and learn Description and Schema only when they ask for them.
+	// Rare describes, in a few words, a rarely used tool. Models call such a tool through
+	// [MoreName] and get its Description and Schema only on demand.
 	Rare string
 
-	// Run does it. It may be called concurrently. An error becomes the call's
-	// result: it is for the model to read, and no reason to end the turn.
+	// Run executes a call. It may be called concurrently. An error becomes the call's result
+	// for the model and does not end the turn.
 	Run func(ctx context.Context, call Call) (Result, error)
 
-	// Argv returns the command that a call would run, or to which it would give input; nil if it
-	// would do neither. Rules about commands look at it, and people who are asked for approval see
-	// it. A tool that runs no commands has none.
+	// Argv returns the command that a call would run, or to which it would give input, and nil
+	// for other calls. Rules about commands match it, and people see it when they are asked
+	// for approval. It is nil for a tool that runs no commands.
 	Argv func(c Call) []string
 
-	// Operands, if there is one, returns the files that a call names, as they are now. An approval
-	// is for them, too: if they have changed, the call needs another one.
+	// Operands, if not nil, returns the current files that a call names. An approval covers
+	// their content: if a file changes, the call needs a new approval.
 	Operands func(c Call) []Operand
 
-	// Like names the tool whose rules hold, besides its own, for calls that have an Argv.
+	// Like names another tool whose rules also apply to calls that have an Argv.
 	Like string
 
-	// Asks, if there is one, reports whether somebody must approve a call although no rule says so,
-	// because of what it would do.
+	// Asks, if not nil, reports whether a call needs an approval even if no rule requires one.
 	Asks func(c Call) bool
 
-	// Lasts, if there is one, reports whether a call changes what later turns act on by themselves,
-	// such as a document of their prompt or a job. In a turn that has read foreign text somebody
-	// must approve such a call.
+	// Lasts, if not nil, reports whether a call changes something that affects later turns,
+	// such as a document of the prompt or a job. In a turn that has read foreign text such a
+	// call needs an approval.
 	Lasts func(c Call) bool
 
-	// Aliases are other names of arguments, such as those that documents written for similar
-	// programs teach, each with the name in the schema.
+	// Aliases maps alternative names of arguments, such as those of similar programs, to the
+	// names in the schema.
 	Aliases map[string]string
 
-	// Timeout is the longest time of one call; 0 is the usual one of the agent.
+	// Timeout is the time limit of one call; 0 means the agent's default.
 	Timeout time.Duration
 
-	made madeSchema // by New; need not be read and checked again while it is Schema
+	made madeSchema // set by New; valid while made.text equals Schema
 }
 
-// A madeSchema is the schema of a Go struct.
+// madeSchema is the schema derived from a Go struct.
 type madeSchema struct {
 	text   json.RawMessage
 	schema *jsonschema.Schema
 }
 
-// A Call is one use of a tool. It carries all that a tool may know of where it is
-// used, so that a tool keeps no state of its own about chats.
+// A Call is one use of a tool. It carries everything that a tool needs to know about the
+// conversation, so that tools keep no state about chats.
 type Call struct {
-	ID      string          // as the model named it, unique within the conversation
-	Args    json.RawMessage // an object that the registry has checked
-	Address bus.Address     // the conversation that the turn answers
-	Session bus.Session     // in which the turn runs
+	ID      string          // the model's ID of the call, unique within the conversation
+	Args    json.RawMessage // an object, checked by the registry
+	Address bus.Address     // the conversation of the turn
+	Session bus.Session     // the session of the turn
 	Sender  bus.Sender      // who started the turn
-	Person  int64           // who that is, over all platforms; 0: unknown
-	Role    bus.Role        // the least of those who take part in the turn
-	Group   bool            // more people than the sender read the conversation
-	Title   string          // of the group
-	Scope   memory.Scope    // whose memory the turn works with; "": none
+	Person  int64           // the sender across all platforms; 0: unknown
+	Role    bus.Role        // the least role of those who take part in the turn
+	Group   bool            // other people read the conversation, too
+	Title   string          // title of the group
+	Scope   memory.Scope    // the memory of the turn; "": none
 	Turn    int64
-	Budget  int64 // the turn whose limit pays for the sub-agents of this one
+	Budget  int64 // the turn whose budget pays for sub-agents
 
-	// Foreign names what others have written into the turn, such as a page; "" if nobody has.
+	// Foreign names the source of foreign text in the turn, such as a web page; "" if there is
+	// none.
 	Foreign string
 
-	// Overheard is the least role of people whose words the turn has overheard; "" if there are none.
+	// Overheard is the least role of people whose messages are in the turn's ambient context;
+	// "" if there is none.
 	Overheard bus.Role
 
-	// Proactive says that nobody has written to the turn: a job, a heartbeat or a hook began it, or
-	// began the turn that it works for.
+	// Proactive says that no person's message began the turn, but a job, a heartbeat or a
+	// hook. A sub-agent has the value of the turn that it works for.
 	Proactive bool
 
 	Zone *time.Location // of the people; nil: the gateway's
 
-	// Pay counts what the call is about to cost, in dollars, under a name such as "pictures". It
-	// returns an error if a budget does not allow it, or if everything is halted: then the call must
-	// not go on.
+	// Pay records what the call is about to cost, in dollars, under a name such as "pictures".
+	// It returns an error if a budget does not allow the cost or the gateway is halted: then
+	// the call must not continue.
 	Pay func(ctx context.Context, what string, dollars float64) error `json:"-"`
 }
 
-// A Result is what a tool found or did.
+// A Result is the result of a call.
 type Result struct {
 	Text string // for the model
 
-	// Foreign says where Text comes from if others than the people of the conversation may have
-	// written it, such as `the page https://…`; else it is "". The model sees such a text
-	// framed as information.
+	// Foreign names the source of Text if people outside the conversation may have written it,
+	// such as `the page https://…`; otherwise it is "". The model sees such a text in a frame
+	// that marks it as information.
 	Foreign string
 
-	// Kept says that what Foreign names was written by the people of the gateway, or with their
-	// leave: a document of the prompt. The turn is trusted as before.
+	// Kept says that the source in Foreign was written or approved by the owner's people, such
+	// as a document of the prompt. It does not make the turn untrusted.
 	Kept bool
 
-	// Images are shown to the model beside Text.
+	// Images are shown to the model in addition to Text.
 	Images []Image
 
-	// Files are stored among those of the conversation, and the model is told where: sound, for
-	// example, or what is not text.
+	// Files are stored with those of the conversation, and the model is told their paths. Use
+	// them for sound and other content that is neither text nor an image.
 	Files []File
 
-	// Commit, if there is one, does what the tool is for, in the transaction that writes the
-	// result, and returns what the model is told instead of Text. It may be tried more than
-	// once. The effect of such a call and its result are there together or not at all, so that
-	// its tool is [Idempotent].
+	// Commit, if not nil, performs the call's effect in the transaction that writes the
+	// result. It returns the text for the model, which replaces Text. It may run more than
+	// once. The effect and the result are committed together or not at all, so that such a
+	// tool is [Idempotent].
 	Commit func(tx *store.Tx) (string, error)
 
-	// Wait, if there is one, lets the turn wait: what comes of that is the call's result, in the
-	// place of Text. Commit is called all the same.
+	// Wait, if not nil, suspends the turn: the outcome of the wait becomes the call's result
+	// and replaces Text. Commit is called in any case.
 	Wait *Wait
 }
 
-// A Wait is what a turn waits for. It takes no memory meanwhile, and survives restarts.
+// A Wait says what a turn waits for. A suspended turn uses no memory and survives
+// restarts.
 type Wait struct {
-	Text    string        // what the person is asked, Markdown; unused if Outcome is set
-	Options []string      // what the person may choose from; others can be said, too
-	For     time.Duration // after that the model is told that nobody has answered
+	Text    string        // the question for the person, Markdown; unused if Outcome is set
+	Options []string      // suggested answers; others are accepted, too
+	For     time.Duration // after this time the model is told that nobody has answered
 
-	// Outcome says that not a person is asked: the turn waits for the outcome of the sub-agent
+	// Outcome says that the turn waits not for a person but for the outcome of the sub-agent
 	// whose task Commit puts into the inbox.
 	Outcome bool
 }
 
-// A RefusedError is an error of [Result].Commit that is for the model to read. Whatever was written
-// before it stays, so that it must come first. Any other error is one of the database.
+// A RefusedError is an error of [Result].Commit for the model to read. Commit must return
+// it before it writes anything, because earlier writes are kept. All other errors are
+// database errors.
 type RefusedError struct{ Reason string }
 
 // Error implements error.
 func (e *RefusedError) Error() string { return e.Reason }
 
-// A File is what a tool has found and no text shows.
+// A File is a tool result that text can't represent.
 type File struct {
-	Name string // foreign text; its extension is kept if it is a plain one
+	Name string // foreign text; a plain extension is kept
 	Data []byte
 }
 
-// An Image is a picture that a tool has found.
+// An Image is a picture in a tool result.
 type Image struct {
-	Name string // of the file, for people and the model; foreign text
+	Name string // file name, for people and the model; foreign text
 	Data []byte // JPEG, PNG, GIF or WebP
 }
 
 // New returns a tool whose arguments are the JSON form of the struct Args. The
-// "jsonschema" tags of its fields are their descriptions; a field is required
-// unless its "json" tag has omitempty or omitzero. New panics if Args has no JSON form.
+// "jsonschema" tags of the fields are their descriptions. A field is required unless its
+// "json" tag has omitempty or omitzero. New panics if Args has no JSON form.
 func New[Args any](
 	name, description string, effect Effect,
 	run func(ctx context.Context, call Call, args Args) (Result, error),
@@ -232,9 +235,9 @@ func New[Args any](
 	}
 }
 
-// openSchema returns a copy of s as models get it. It does not say that there are no other
-// properties: models don't invent any, and it costs tokens with each call. Arguments are checked
-// against s all the same.
+// openSchema returns a copy of s without "additionalProperties": false, for the model.
+// Models don't invent properties, and the statement would cost tokens in each request.
+// Arguments are still checked against s.
 func openSchema(s *jsonschema.Schema) *jsonschema.Schema {
 	s = s.CloneSchemas()
 	open(s)
@@ -254,8 +257,8 @@ func open(s *jsonschema.Schema) {
 	open(s.Items)
 }
 
-// dropNull removes "null" from the types of pointers and slices in s: optional
-// fields may be left out, and some providers refuse lists of types.
+// dropNull removes "null" from the types of pointers and slices in s. Optional fields may
+// be left out, and some providers refuse lists of types.
 func dropNull(s *jsonschema.Schema) {
 	if s == nil {
 		return
@@ -271,8 +274,8 @@ func dropNull(s *jsonschema.Schema) {
 	dropNull(s.AdditionalProperties)
 }
 
-// unmarshalError says for the model what the schema can't express, such as the
-// size of an integer.
+// unmarshalError returns an error for the model about limits that the schema can't
+// express, such as the size of an integer.
 func unmarshalError(err error) error {
 	if bad := (*json.UnmarshalTypeError)(nil); errors.As(err, &bad) {
 		return fmt.Errorf("argument %q: %s does not fit %s", bad.Field, bad.Value, bad.Type)
