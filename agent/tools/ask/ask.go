@@ -1,7 +1,8 @@
-// Package ask has the tool "ask", with which the agent asks the person a question and waits for the
-// answer: in the journal, so that hours and restarts do not matter.
+// Package ask implements the tool "ask", with which the agent asks the person a question
+// and suspends the turn until the answer. The suspended turn is in the database, so that
+// it survives hours and restarts.
 //
-// It owns no state: what waits is kept by package question.
+// The package owns no state: package question keeps the pending questions.
 package ask
 
 import (
@@ -15,14 +16,14 @@ import (
 	"gateway/agent/tool"
 )
 
-// The bounds of a question.
+// Limits of a question.
 const (
 	maxOptions  = 8
 	maxOption   = 40 // characters; buttons are short
 	maxQuestion = 2000
 	defaultWait = time.Hour
 	maxWait     = 7 * 24 * time.Hour
-	groupWait   = 10 * time.Minute // in a group, where others wait for the turn, too
+	groupWait   = 10 * time.Minute // in a group, where the turn blocks others, too
 )
 
 const description = "Asks the user and waits for the answer, 60 minutes by default. Only before " +
@@ -68,7 +69,8 @@ func run(_ context.Context, c tool.Call, a arguments) (tool.Result, error) {
 	return tool.Result{Wait: &wait}, nil
 }
 
-// line returns s on one line, without what does not show or turns around what is beside it.
+// line returns s on one line, without invisible characters and without those that change
+// the direction of text.
 func line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) && !unicode.IsSpace(r) {

@@ -1,6 +1,6 @@
-// Package clock has the tool "time", which tells the time in any zone. The messages that the agent
-// reads carry their own time, so this tool is for other zones and for long turns. The package owns
-// no state.
+// Package clock implements the tool "time", which tells the time in any zone. The messages
+// that the agent reads carry their own time, so this tool is for other zones and for long
+// turns. The package owns no state.
 package clock
 
 import (
@@ -19,8 +19,8 @@ type timeArgs struct {
 	Zone string `json:"zone,omitempty" jsonschema:"such as Europe/Berlin"`
 }
 
-// New returns the tool. It takes the time from now and shows it in the zone of its caller, else in
-// zone, unless it is asked for another.
+// New returns the tool. It gets the time from now. It shows the zone that the call asks
+// for, otherwise the caller's zone, otherwise zone.
 func New(now func() time.Time, zone *time.Location) tool.Tool {
 	run := func(_ context.Context, c tool.Call, args timeArgs) (tool.Result, error) {
 		in := cmp.Or(c.Zone, zone)
@@ -38,7 +38,7 @@ func New(now func() time.Time, zone *time.Location) tool.Tool {
 	return t
 }
 
-// show returns t for its zone and for UTC.
+// show returns t in its own zone and in UTC.
 func show(t time.Time) string {
 	zone, _ := t.Zone()
 	if name := t.Location().String(); name != "Local" && name != zone {

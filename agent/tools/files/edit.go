@@ -14,7 +14,7 @@ const editDescription = "Replaces text in a file that you have read. old_text is
 	"white space but without line numbers, and unique unless replace_all. edits: several, " +
 	"all or none."
 
-// maxEdits is how many edits one call may make.
+// maxEdits is the greatest number of edits in one call.
 const maxEdits = 200
 
 type editArgs struct {
@@ -31,7 +31,7 @@ type edit struct {
 	All     bool   `json:"replace_all,omitempty"`
 }
 
-// list returns the edits that the arguments ask for.
+// list returns the edits in the arguments.
 func (a editArgs) list() ([]edit, error) {
 	switch {
 	case len(a.Edits) == 0 && a.NewText == nil:
@@ -85,8 +85,8 @@ func (w *Files) editFile(ctx context.Context, c tool.Call, a editArgs) (tool.Res
 		printable(t.name), lineList(lines), countLines(text))}, nil
 }
 
-// applyEdits returns text after the edits, or an error that names the first that doesn't apply,
-// and the lines that they changed, as they were numbered then.
+// applyEdits returns text after the edits and the lines that they changed, numbered as
+// they were at that moment. The error names the first edit that doesn't apply.
 func applyEdits(ctx context.Context, text string, edits []edit) (string, []int, error) {
 	var lines []int
 	for i, e := range edits {
@@ -110,7 +110,7 @@ func applyEdits(ctx context.Context, text string, edits []edit) (string, []int, 
 	return text, lines, nil
 }
 
-// applyEdit returns text after an edit, and the lines where it was made.
+// applyEdit returns text after an edit, and the changed lines.
 func applyEdit(text string, e edit) (string, []int, error) {
 	switch {
 	case e.OldText == "":
@@ -120,7 +120,7 @@ func applyEdit(text string, e edit) (string, []int, error) {
 	}
 	_, crlf, _ := lineEnds(strings.NewReader(text)) // a string can always be read
 	if crlf && !strings.Contains(e.OldText+e.NewText, "\r") {
-		// The model doesn't see how lines end.
+		// The model doesn't see CRLF line ends.
 		e.OldText = strings.ReplaceAll(e.OldText, "\n", "\r\n")
 		e.NewText = strings.ReplaceAll(e.NewText, "\n", "\r\n")
 	}
@@ -139,11 +139,11 @@ func applyEdit(text string, e edit) (string, []int, error) {
 	return text[:at[0]] + e.NewText + text[at[0]+len(e.OldText):], lines, nil
 }
 
-// maxListed is how many places are told of.
+// maxListed is the number of places that are listed.
 const maxListed = 20
 
-// occurrences returns where part begins in text, at most a few. Those that overlap count only if
-// each is one that could be meant, and not if all are replaced.
+// occurrences returns up to a few offsets of part in text. It includes overlapping ones,
+// because each could be meant, unless all are to be replaced.
 func occurrences(text, part string, all bool) []int {
 	var at []int
 	for from := 0; len(at) <= maxListed; {
@@ -160,7 +160,7 @@ func occurrences(text, part string, all bool) []int {
 	return at
 }
 
-// linesAt returns the lines of byte positions in text, from 1, each once.
+// linesAt returns the line numbers, from 1, of byte offsets in text, without duplicates.
 func linesAt(text string, at []int) []int {
 	lines := make([]int, len(at))
 	line, from := 1, 0
@@ -172,7 +172,7 @@ func linesAt(text string, at []int) []int {
 	return slices.Compact(lines)
 }
 
-// lineList returns lines in words.
+// lineList describes line numbers in words.
 func lineList(lines []int) string {
 	lines = slices.Compact(slices.Sorted(slices.Values(lines)))
 	var b strings.Builder

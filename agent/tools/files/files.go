@@ -37,41 +37,41 @@ import (
 	"gateway/bus"
 )
 
-// Options are the trees that the tools reach. Who opens them closes them when no tool runs any
-// more.
+// Options are the trees that the tools can access. The caller opens them, and closes them
+// when no tool runs any more.
 type Options struct {
 	Workspace *os.Root // can be read and written
-	Path      string   // of the workspace, absolute, as the model knows it
+	Path      string   // absolute path of the workspace, as the model knows it
 
-	// Media has the files of all conversations: of them, "media" shows what belongs to the one
-	// that a call comes from. Nil means nothing.
+	// Media has the files of all conversations. The path "media" shows those of the call's own
+	// conversation. It may be nil.
 	Media *os.Root
 
-	// Memory has a folder for each scope: of them, "memory" shows the one of a call's own, and
-	// nothing in a conversation without. Nil means nothing.
+	// Memory has a folder for each scope. The path "memory" shows the one of the call's own
+	// scope. It may be nil.
 	Memory *os.Root
 
 	// Extract reads documents. It is required.
 	Extract *extract.Extractor
 
-	// Shared has the documents and the folder "skills" that everybody's prompt is made of. They show
-	// as if they stood at the top of the workspace. Nil means nothing.
+	// Shared has the shared documents and the folder "skills". They appear at the top of the
+	// workspace. It may be nil.
 	Shared *os.Root
 
-	// Roots are further trees. One that lies within the workspace can be reached, and
-	// written, by that way as well.
+	// Roots are further trees. A root within the workspace can also be accessed, and written,
+	// through the workspace.
 	Roots []Root
 }
 
-// A Root is a tree of its own.
+// A Root is a further tree.
 type Root struct {
-	Name  string   // what paths begin with: one element, not "media" or "memory"
+	Name  string   // first element of its paths; not "media" or "memory"
 	Path  string   // absolute, as the model knows it
-	Dir   *os.Root // the tree itself
-	Write bool     // it may be written as well
+	Dir   *os.Root // the open tree
+	Write bool     // it is writable
 }
 
-// Files are what the tools reach. They may be used concurrently.
+// Files holds the trees that the tools can access. It is safe for concurrent use.
 type Files struct {
 	workspace *tree
 	media     *tree // or nil
@@ -129,7 +129,7 @@ func (w *Files) Tools() []tool.Tool {
 	tools[6].Rare = "changes several files, all or none"
 	tools[7].Rare = "changes a cell of a Jupyter notebook"
 	for i := range tools {
-		tools[i].Least = bus.User // guests have no hands
+		tools[i].Least = bus.User // not for guests
 		if tools[i].Effect != tool.Pure {
 			tools[i].Lasts = w.lasts
 		}
@@ -137,7 +137,7 @@ func (w *Files) Tools() []tool.Tool {
 	return tools
 }
 
-// explain returns err, from an operation on what stands at a place, for the model.
+// explain returns err, from an operation at a place, in words for the model.
 func (w *Files) explain(at place, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -151,7 +151,7 @@ func (w *Files) explain(at place, err error) error {
 		return fmt.Errorf("%q: the name is too long for the file system", short(at.said))
 	}
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
-		err = pathErr.Err // without the path as the system sees it
+		err = pathErr.Err // leave out the absolute path
 	}
 	if linkErr := (*os.LinkError)(nil); errors.As(err, &linkErr) {
 		err = linkErr.Err
@@ -159,9 +159,9 @@ func (w *Files) explain(at place, err error) error {
 	return fmt.Errorf("%q: %w", at.said, err)
 }
 
-// missing is the error of a file that is not there.
+// missing returns the error for a file that does not exist.
 func (w *Files) missing(at place) error {
-	if at.tree == w.memory && filepath.Dir(at.path) == "." { // its neighbours are other scopes
+	if at.tree == w.memory && filepath.Dir(at.path) == "." { // the entries beside it are other scopes
 		return fmt.Errorf("nothing was written into %s yet", w.memory.name)
 	}
 	hint := ""
@@ -177,10 +177,10 @@ func (w *Files) missing(at place) error {
 	return fmt.Errorf("there is no %q in %s%s; list_dir shows what there is", at.said, in, hint)
 }
 
-// maxNear is how many entries are looked through for a name that was meant.
+// maxNear is the number of entries that are searched for a similar name.
 const maxNear = 2_000
 
-// kind returns what a file of this mode is called, or "" for a regular one.
+// kind returns the name of a file's kind, or "" for a regular file.
 func kind(mode fs.FileMode) string {
 	switch {
 	case mode.IsRegular():
@@ -199,8 +199,7 @@ func kind(mode fs.FileMode) string {
 	return "special file"
 }
 
-// printable returns a file's name, quoted if it has signs that could be taken for
-// more than a name.
+// printable returns a file's name, quoted if it has special characters.
 func printable(name string) string {
 	if quoted := strconv.Quote(name); quoted != `"`+name+`"` {
 		return quoted
@@ -217,7 +216,7 @@ func short(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// hasControl reports whether a name has signs that are not seen.
+// hasControl reports whether a name has invisible characters.
 func hasControl(name string) bool {
 	return strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }

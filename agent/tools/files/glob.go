@@ -18,17 +18,17 @@ import (
 	"gateway/agent/tool"
 )
 
-// The bounds of one call of glob.
+// Limits of one call of glob.
 const (
 	globShown   = 200     // by default
 	maxGlob     = 2_000   // entries
 	maxFound    = 200_000 // matches that are kept to be sorted
 	maxPattern  = 500     // bytes
 	maxWildcard = 24      // in one pattern
-	maxChoices  = 300     // of alternatives in braces: each combination is tried by itself
+	maxChoices  = 300     // combinations of alternatives in braces: each is tried
 )
 
-// wildcards are the signs that make a path a pattern.
+// wildcards are the characters that make a path a pattern.
 const wildcards = `*?[{\`
 
 const globDescription = `Finds files by path ("**/*.go", "src/{a,b}/*_test.py"; without "/" at ` +
@@ -53,12 +53,12 @@ func (a globArgs) check() error {
 	return checkPattern(a.Pattern)
 }
 
-// entryTypes are what a call may look for, also as nanobot's documents name it.
+// entryTypes are the accepted types of entries, including nanobot's names.
 var entryTypes = map[string]string{
 	"file": "file", "dir": "dir", "any": "any", "files": "file", "dirs": "dir", "both": "any",
 }
 
-// checkPattern refuses an invalid pattern, or one that takes too long to match.
+// checkPattern returns an error for a pattern that is invalid or takes too long to match.
 func checkPattern(pattern string) error {
 	switch {
 	case pattern == "":
@@ -74,7 +74,8 @@ func checkPattern(pattern string) error {
 	return nil
 }
 
-// choices returns the most combinations that a pattern with as many braces and commas can have.
+// choices returns an upper bound for the combinations of a pattern with these braces and
+// commas.
 func choices(pattern string) float64 {
 	braces := float64(strings.Count(pattern, "{"))
 	if braces == 0 {
@@ -104,7 +105,7 @@ func (w *Files) glob(ctx context.Context, c tool.Call, a globArgs) (tool.Result,
 	}
 	g := globber{start: start, pattern: pattern, want: cmp.Or(entryTypes[a.Type], "file")}
 	k := w.newWalk(start, g.visit)
-	k.all = a.Ignored || !strings.ContainsAny(pattern, wildcards) // a path that is named
+	k.all = a.Ignored || !strings.ContainsAny(pattern, wildcards) // an explicit path
 	if !strings.Contains(pattern, "**") {
 		k.deep = strings.Count(pattern, "/") + 1
 	}
@@ -121,7 +122,7 @@ func (w *Files) glob(ctx context.Context, c tool.Call, a globArgs) (tool.Result,
 		Kept: w.isKept(start)}, err
 }
 
-// wantDir refuses a place where no directory is.
+// wantDir returns an error unless a place is a directory.
 func (w *Files) wantDir(at place) error {
 	info, err := at.tree.dir.Stat(at.path)
 	if err != nil {
@@ -133,7 +134,7 @@ func (w *Files) wantDir(at place) error {
 	return nil
 }
 
-// A globber collects what fits a pattern.
+// globber collects the matches of a pattern.
 type globber struct {
 	start   place
 	pattern string
@@ -155,7 +156,7 @@ func (g *globber) visit(dir string, entries []fs.DirEntry) {
 		if e.Type()&fs.ModeSymlink != 0 {
 			info, err := g.start.tree.dir.Stat(g.start.under(rel).path)
 			if err != nil && g.want != "any" {
-				continue // it leads nowhere, or out
+				continue // a dangling link, or one that leads out
 			}
 			isDir = err == nil && info.IsDir()
 		}
@@ -176,7 +177,7 @@ func (g *globber) visit(dir string, entries []fs.DirEntry) {
 	g.full = true
 }
 
-// text returns a part of what was found.
+// text returns a page of the matches.
 func (g *globber) text(a globArgs, k *walk) (string, error) {
 	notes := k.notes()
 	if g.full {

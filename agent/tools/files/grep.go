@@ -17,11 +17,11 @@ import (
 	"gateway/agent/tool"
 )
 
-// The bounds of one call of grep.
+// Limits of one call of grep.
 const (
 	grepShown  = 200     // results, by default
 	maxGrep    = 1_000   // results
-	maxOffset  = 100_000 // results that are left out
+	maxOffset  = 100_000 // results to skip
 	maxContext = 20      // lines before and after one
 	maxSearch  = 5 << 20 // bytes; larger files are not searched
 	maxFiles   = 500_000
@@ -82,7 +82,7 @@ func (a *grepArgs) check() error {
 	return nil
 }
 
-// typePatterns are the files of a language.
+// typePatterns are the file name patterns of each language.
 var typePatterns = map[string]string{
 	"c": "*.{c,h}", "cpp": "*.{cc,cpp,cxx,hh,hpp,hxx,h}", "cs": "*.cs", "css": "*.{css,scss,less}",
 	"csv": "*.{csv,tsv}", "go": "*.go", "html": "*.{html,htm}", "java": "*.java",
@@ -125,7 +125,7 @@ func (w *Files) grep(ctx context.Context, c tool.Call, a grepArgs) (tool.Result,
 		Kept: w.isKept(start)}, err
 }
 
-// gather lists the files that s searches, and says what it has left out.
+// gather lists the files for s to search, and notes what it has left out.
 func (w *Files) gather(ctx context.Context, s *search) ([]string, error) {
 	info, err := s.start.tree.dir.Stat(s.start.path)
 	if err != nil {
@@ -154,7 +154,7 @@ func (w *Files) gather(ctx context.Context, s *search) ([]string, error) {
 	return notes, err
 }
 
-// patterns returns what paths must fit, all of them.
+// patterns returns the patterns that a path must match, all of them.
 func (a *grepArgs) patterns() []string {
 	var list []string
 	for _, p := range []string{a.Glob, typePatterns[a.Type]} {
@@ -169,17 +169,17 @@ func (a *grepArgs) patterns() []string {
 	return list
 }
 
-// A part is some files of a directory, to be searched by one worker. A single part with the
-// name "" is the start itself, which is a file.
+// part is a set of files in one directory, searched by one worker. A single part with the
+// name "" means that the start itself is a file.
 type part struct {
 	dir   string // below the start
 	names []string
 }
 
-// partSize is how many files a part has.
+// partSize is the number of files in a part.
 const partSize = 64
 
-// A gatherer collects the files of a walk.
+// gatherer collects the files found by a walk.
 type gatherer struct {
 	globs []string
 

@@ -13,39 +13,40 @@ import (
 	"gateway/bus"
 )
 
-// sharedFiles are the documents that everybody's prompt has in it, and heartbeatFile, which was one
-// in earlier versions.
+// sharedFiles are the shared documents of each prompt, and heartbeatFile, which earlier
+// versions shared.
 var sharedFiles = []string{
 	"AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", "IDENTITY.md", heartbeatFile,
 }
 
-// heartbeatFile is read by the heartbeat in a memory, and nowhere else.
+// heartbeatFile is read by heartbeats only in a memory.
 const heartbeatFile = "HEARTBEAT.md"
 
-// skillsFolder holds skills, among what is shared everybody's.
+// skillsFolder is the folder of skills. In the shared folder it holds the shared ones.
 const skillsFolder = "skills"
 
-// isShared reports whether a path with slashes, relative to the workspace, leads to what is shared.
+// isShared reports whether a slash-separated path, relative to the workspace, is in the
+// shared folder.
 func isShared(path string) bool {
 	first, _, below := strings.Cut(path, "/")
 	return first == skillsFolder || !below && slices.Contains(sharedFiles, first)
 }
 
-// checkShared refuses what a call must not write among what is shared. Whoever may write there has
-// the agent do for everybody what they say.
+// checkShared refuses a write to the shared folder unless the caller's role allows it:
+// shared documents affect the agent's behaviour for everybody.
 func (w *Files) checkShared(c tool.Call, at place) error {
 	switch {
 	case at.path == heartbeatFile && w.memory != nil:
 		return fmt.Errorf("%q is not read by the heartbeat; use memory/%s", at.said, heartbeatFile)
 	case !c.Role.AtLeast(bus.Admin):
 		return w.refusePrompt(at.said)
-	case !isShared(filepath.ToSlash(at.path)) || at.path == skillsFolder: // it came there by a link
+	case !isShared(filepath.ToSlash(at.path)) || at.path == skillsFolder: // reached through a link
 		return fmt.Errorf("%q leads to no shared document and no skill", at.said)
 	}
 	return nil
 }
 
-// refusePrompt is the error of a call that may not.
+// refusePrompt returns the error for a write that the role does not allow.
 func (w *Files) refusePrompt(said string) error {
 	text := fmt.Sprintf("%q is part of the prompt of everybody who talks to you, and is changed for "+
 		"admins only", said)
@@ -56,15 +57,16 @@ func (w *Files) refusePrompt(said string) error {
 	return errors.New(text)
 }
 
-// A descent opens the directory of a file that is about to be written, one after the other from
-// the top of its tree, through no link: who makes a link of a directory meanwhile leads it nowhere.
+// descent opens the directory of a file to be written, element by element from the top of
+// its tree, and follows no link. A directory that is replaced by a link in the meantime is
+// therefore refused.
 type descent struct {
 	w      *Files
 	call   tool.Call
 	at     place
 	create bool
 
-	made []string // directories that were made, the innermost first
+	made []string // created directories, the innermost first
 }
 
 // open returns the directory of the file.
@@ -92,8 +94,8 @@ func (d *descent) open() (*os.Root, error) {
 	return dir, nil
 }
 
-// check refuses a directory of another tree than the one that the path is in: what is shared is
-// written by its own names only, and so are the memories.
+// check refuses a directory that belongs to another tree: shared files and memories may be
+// written only by their own names.
 func (d *descent) check(dir *os.Root) error {
 	here, err := dir.Stat(".")
 	if err != nil {
@@ -112,7 +114,7 @@ func (d *descent) check(dir *os.Root) error {
 	return nil
 }
 
-// step opens the last of the elements, which is in dir.
+// step opens the last of the elements, a directory in dir.
 func (d *descent) step(dir *os.Root, elements []string) (*os.Root, error) {
 	name := elements[len(elements)-1]
 	info, err := dir.Lstat(name)
@@ -128,7 +130,7 @@ func (d *descent) step(dir *os.Root, elements []string) (*os.Root, error) {
 		return nil, err
 	}
 	if info.Mode()&fs.ModeSymlink != 0 {
-		return nil, errMoved // it was none when the path was resolved
+		return nil, errMoved // it was not a link when the path was resolved
 	}
 	next, err := dir.OpenRoot(name)
 	if err != nil {

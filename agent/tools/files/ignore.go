@@ -11,45 +11,45 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// The files that say what a search leaves out, in the format of gitignore(5). The rules of the
-// second count before those of the first.
+// Files with patterns of paths that a search leaves out, in the format of gitignore(5).
+// The rules of the second file override those of the first.
 const (
 	gitIgnore = ".gitignore"
 	ownIgnore = ".ignore"
 )
 
-// gitDir is in a directory that is a repository of its own, where no .gitignore above it holds.
+// gitDir is in the root of a repository. The .gitignore files above it do not apply below
+// it.
 const gitDir = ".git"
 
-// The bounds of such a file: what is beyond is not read.
+// Limits of such a file. The rest is not read.
 const (
 	maxIgnoreFile = 256 << 10 // bytes
 	maxIgnores    = 2_000     // patterns
 )
 
-// An ignores is what the files of a directory, and of those above it, leave out. Nil leaves out
-// nothing.
+// ignores holds the patterns of a directory and of those above it. Nil ignores nothing.
 type ignores struct {
 	above *ignores
-	dir   string // below the tree, with slashes; "" is the tree itself
+	dir   string // slash-separated path in the tree; "" is its top
 	own   []ignoreRule
 	git   []ignoreRule
-	repo  bool // .gitignore above does not hold here
+	repo  bool // .gitignore files above do not apply
 }
 
-// An ignoreRule is a line of such a file.
+// ignoreRule is a line of such a file.
 type ignoreRule struct {
 	negated bool
-	dirs    bool   // only directories
-	base    bool   // the last element of a path is meant, and else the whole path
-	literal string // what that is; or
-	prefix  string // what that begins with,
-	suffix  string // what that ends in,
-	glob    string // and what that fits; "": anything
+	dirs    bool   // applies to directories only
+	base    bool   // matches the last element of a path, not the whole path
+	literal string // exact match; or
+	prefix  string // a prefix,
+	suffix  string // a suffix,
+	glob    string // and a pattern; "" matches anything
 }
 
-// below returns g with what the files of a directory say. names are the entries that it has, as
-// far as they matter here.
+// below returns g with the patterns of a directory added. names says which relevant files
+// the directory has.
 func (g *ignores) below(at place, names ignoreNames) *ignores {
 	if names == (ignoreNames{}) {
 		return g
@@ -68,10 +68,10 @@ func (g *ignores) below(at place, names ignoreNames) *ignores {
 	return next
 }
 
-// ignoreNames says which entries that matter a directory has.
+// ignoreNames says which of the relevant entries a directory has.
 type ignoreNames struct{ git, own, repo bool }
 
-// note takes in the name of an entry.
+// note records the name of an entry.
 func (n *ignoreNames) note(name string) {
 	switch name {
 	case gitIgnore:
@@ -83,14 +83,14 @@ func (n *ignoreNames) note(name string) {
 	}
 }
 
-// everyName is for a directory of which not all entries are known.
+// everyName returns the ignoreNames of a directory whose entries are not all known.
 func everyName(at place) ignoreNames {
 	_, err := at.tree.dir.Lstat(filepath.Join(at.path, gitDir))
 	return ignoreNames{git: true, own: true, repo: err == nil}
 }
 
-// ignoresAbove returns what the directories above a place leave out below it. If the place itself
-// is left out that is nothing: who names it wants it.
+// ignoresAbove returns the patterns of the directories above a place. If they ignore the
+// place itself it returns nil, because the caller named the place explicitly.
 func ignoresAbove(at place) *ignores {
 	var g *ignores
 	if at.path == "." {
@@ -108,7 +108,8 @@ func ignoresAbove(at place) *ignores {
 	return g
 }
 
-// ignored reports whether a path below the tree is left out. Directories above it are not checked.
+// ignored reports whether a path in the tree is ignored. It does not check the directories
+// above the path.
 func (g *ignores) ignored(path string, isDir bool) bool {
 	for l := g; l != nil; l = l.above {
 		if out, known := decideIgnore(l.own, l.rel(path), isDir); known {
@@ -126,7 +127,7 @@ func (g *ignores) ignored(path string, isDir bool) bool {
 	return false
 }
 
-// rel returns a path below the tree as one below the directory of l.
+// rel converts a path in the tree to one relative to the directory of l.
 func (g *ignores) rel(path string) string {
 	if g.dir == "" {
 		return path
@@ -134,7 +135,7 @@ func (g *ignores) rel(path string) string {
 	return path[len(g.dir)+1:]
 }
 
-// decideIgnore returns what the last of the rules that fits says.
+// decideIgnore returns the result of the last matching rule, and whether any rule matches.
 func decideIgnore(rules []ignoreRule, rel string, isDir bool) (out, known bool) {
 	if len(rules) == 0 {
 		return false, false
@@ -148,8 +149,8 @@ func decideIgnore(rules []ignoreRule, rel string, isDir bool) (out, known bool) 
 	return false, false
 }
 
-// fits reports whether a path with this last element is meant. The glob is looked at last: it takes
-// the most time, and there are many paths.
+// fits reports whether the rule matches a path with this last element. It checks the glob
+// last, because that is slow and there are many paths.
 func (r *ignoreRule) fits(rel, base string, isDir bool) bool {
 	if r.dirs && !isDir {
 		return false
@@ -164,7 +165,7 @@ func (r *ignoreRule) fits(rel, base string, isDir bool) bool {
 		(r.glob == "" || doublestar.MatchUnvalidated(r.glob, rel))
 }
 
-// readIgnores reads a file of a directory. One that can't be read leaves out nothing.
+// readIgnores reads a file of patterns. It returns nil if the file can't be read.
 func readIgnores(at place, name string) []ignoreRule {
 	f, err := at.tree.dir.OpenFile(filepath.Join(at.path, name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -182,7 +183,7 @@ func readIgnores(at place, name string) []ignoreRule {
 	return parseIgnores(string(text))
 }
 
-// parseIgnores reads the rules of a file. As with git, a line that is not a pattern fits nothing.
+// parseIgnores parses the rules of a file. As in Git, an invalid pattern matches nothing.
 func parseIgnores(text string) []ignoreRule {
 	var rules []ignoreRule
 	for line := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
@@ -194,7 +195,7 @@ func parseIgnores(text string) []ignoreRule {
 	return rules
 }
 
-// ignoreMeta are the signs that mean more than themselves in a pattern.
+// ignoreMeta are the special characters of a pattern.
 const ignoreMeta = `*?[\`
 
 func parseIgnore(line string) (r ignoreRule, ok bool) {
@@ -219,13 +220,13 @@ func parseIgnore(line string) (r ignoreRule, ok bool) {
 		return r, true
 	}
 	if inside, ok := strings.CutSuffix(line, "/**"); ok {
-		line = inside + "/**/*" // not the directory itself
+		line = inside + "/**/*" // everything in it, but not the directory itself
 	}
 	r.glob = globOf(line)
 	return r, doublestar.ValidatePattern(r.glob)
 }
 
-// trimSpaces removes spaces from the end of a line, except for an escaped one.
+// trimSpaces removes unescaped spaces at the end of a line.
 func trimSpaces(line string) string {
 	for strings.HasSuffix(line, " ") {
 		rest := strings.TrimSuffix(line, " ")
@@ -238,17 +239,17 @@ func trimSpaces(line string) string {
 	return line
 }
 
-// classes are what stands in brackets for kinds of characters.
+// classes replaces the named character classes in brackets.
 var classes = strings.NewReplacer("[:alpha:]", "a-zA-Z", "[:digit:]", "0-9",
 	"[:alnum:]", "a-zA-Z0-9", "[:upper:]", "A-Z", "[:lower:]", "a-z",
 	"[:space:]", " \t\n\r\v\f", "[:blank:]", " \t", "[:xdigit:]", "0-9a-fA-F")
 
-// globOf returns a pattern of such a file as one of doublestar: braces mean nothing in it, and a
-// bracket that comes first in brackets is meant itself.
+// globOf converts a pattern to doublestar's syntax: braces have no special meaning in it,
+// and a bracket at the beginning of brackets is literal.
 func globOf(pattern string) string {
 	var b strings.Builder
 	pattern = classes.Replace(pattern)
-	first := -1 // where a class begins; -1 outside of one
+	first := -1 // index where a class begins; -1 outside of one
 	for i := 0; i < len(pattern); i++ {
 		c := pattern[i]
 		switch {

@@ -7,8 +7,8 @@ import (
 	"gateway/agent/tool"
 )
 
-// isKept reports whether what is at a place changes only by people, or with their leave: the memory
-// of a scope, and what everybody's prompt is made of.
+// isKept reports whether a place changes only through people or with their approval: the
+// memory of a scope, and the shared documents.
 func (w *Files) isKept(at place) bool {
 	if real, err := at.resolved(); err == nil {
 		at = real
@@ -16,7 +16,7 @@ func (w *Files) isKept(at place) bool {
 	return w.memory != nil && at.tree == w.memory || w.shared != nil && at.tree == w.shared
 }
 
-// changes are the arguments of all tools that change files, as far as they say which.
+// changes are the arguments that name files, for all tools that change files.
 type changes struct {
 	editArgs
 	Patch   string  `json:"patch"`
@@ -24,12 +24,12 @@ type changes struct {
 	Source  *string `json:"source"`
 }
 
-// lasts reports whether a call changes documents or skills, on which later turns act. To mark in a
-// list that something is done is no such change.
+// lasts reports whether a call changes documents or skills, which affect later turns.
+// Ticking an item of a list does not count.
 func (w *Files) lasts(c tool.Call) bool {
 	var a changes
 	if json.Unmarshal(c.Args, &a) != nil {
-		return false // the call will say so
+		return false // the call itself reports the error
 	}
 	edits, err := a.list()
 	if err == nil && a.Patch == "" && a.Content == nil && a.Source == nil && marksDone(edits) {
@@ -39,7 +39,7 @@ func (w *Files) lasts(c tool.Call) bool {
 	if a.Patch != "" {
 		patches, err := parsePatch(a.Patch)
 		if err != nil {
-			return false // the call will say so
+			return false // the call itself reports the error
 		}
 		for _, p := range patches {
 			names = append(names, p.path, p.moveTo)

@@ -16,7 +16,7 @@ import (
 	"gateway/agent/tool"
 )
 
-// The bounds of one call of list_dir, in entries.
+// Limits of one call of list_dir, in entries.
 const (
 	maxShown = 500
 	maxRead  = 20_000
@@ -69,7 +69,7 @@ func (w *Files) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Resu
 	}, nil
 }
 
-// listNote says which entries are shown, and how to see others.
+// listNote says which entries are shown, and how to see the others.
 func listNote(skip, end, all int) string {
 	more := ""
 	if all == maxRead {
@@ -85,8 +85,8 @@ func listNote(skip, end, all int) string {
 	return note + ")\n"
 }
 
-// withMemory returns the entries of the workspace with the memory of the call's own scope, if it
-// has one, instead of what goes by that name for people.
+// withMemory returns the entries of the workspace with the memory of the call's scope, if
+// any. It replaces the link "memory", which is for people.
 func (w *Files) withMemory(c tool.Call, entries []fs.DirEntry) []fs.DirEntry {
 	if w.memory == nil {
 		return entries
@@ -98,7 +98,7 @@ func (w *Files) withMemory(c tool.Call, entries []fs.DirEntry) []fs.DirEntry {
 	return with(entries, w.memory.name, info)
 }
 
-// withShared returns the entries of the workspace with what is shared.
+// withShared returns the entries of the workspace with the shared ones.
 func (w *Files) withShared(entries []fs.DirEntry) []fs.DirEntry {
 	if w.shared == nil {
 		return entries
@@ -113,7 +113,8 @@ func (w *Files) withShared(entries []fs.DirEntry) []fs.DirEntry {
 	return entries
 }
 
-// with returns entries with the one of another tree that is shown by name, or none for nil.
+// with returns entries with name replaced by an entry of another tree, or removed if info
+// is nil.
 func with(entries []fs.DirEntry, name string, info fs.FileInfo) []fs.DirEntry {
 	byName := func(e fs.DirEntry, name string) int { return cmp.Compare(e.Name(), name) }
 	i, found := slices.BinarySearchFunc(entries, name, byName)
@@ -126,7 +127,7 @@ func with(entries []fs.DirEntry, name string, info fs.FileInfo) []fs.DirEntry {
 	return slices.Insert(entries, i, fs.DirEntry(otherEntry{fs.FileInfoToDirEntry(info), name}))
 }
 
-// An otherEntry is one of another tree, by the name that calls know it by.
+// otherEntry is an entry of another tree, under the name that calls use.
 type otherEntry struct {
 	fs.DirEntry
 	name string
@@ -135,7 +136,7 @@ type otherEntry struct {
 // Name implements fs.DirEntry.
 func (e otherEntry) Name() string { return e.name }
 
-// readDir returns the entries of a directory by name.
+// readDir returns the entries of a directory, sorted by name.
 func (w *Files) readDir(at place) ([]fs.DirEntry, error) {
 	info, err := at.tree.dir.Stat(at.path)
 	if err != nil {
@@ -179,7 +180,7 @@ func line(at place, e fs.DirEntry) string {
 			info, err = other.Info()
 		}
 		if err != nil {
-			return name // gone meanwhile
+			return name // removed in the meantime
 		}
 		return fmt.Sprintf("%s  %d", name, info.Size())
 	default:

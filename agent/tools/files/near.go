@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// The bounds of the search for what was meant.
+// Limits of the search for similar text.
 const (
 	maxNearLines = 100_000 // of the file
-	maxNearOld   = 40      // lines of the text that was not found
+	maxNearOld   = 40      // lines of the missing text
 	maxNearWidth = 200     // bytes of a line that are compared
 	maxNearShown = 3       // lines that are shown
 )
 
-// numbered is a line as read_file shows it.
+// numbered matches the line numbers that read_file adds.
 var numbered = regexp.MustCompile(`^ *[0-9]+\t`)
 
-// nearMiss says what in text is most like old, which is not in it, and in what it differs. Lines of
-// the file are quoted: they are data, and their white space is to be seen.
+// nearMiss describes the part of text that is most similar to old, which text does not
+// contain, and the differences. It quotes the lines of the file, so that their white space
+// is visible and they read as data.
 func nearMiss(text, old string) string {
 	lines := splitLines(text, maxNearLines)
 	want := splitLines(old, maxNearOld)
@@ -52,7 +53,7 @@ func nearMiss(text, old string) string {
 	return b.String()
 }
 
-// quoted returns a line for people and models to compare.
+// quoted returns a line quoted, so that people and models can compare it.
 func quoted(line string) string {
 	const most = 160
 	if len(line) > most {
@@ -72,11 +73,11 @@ func splitLines(text string, n int) []string {
 
 func blank(lines []string) bool { return strings.TrimSpace(strings.Join(lines, "")) == "" }
 
-// nearestBlock returns the index of the line where the block most like want begins, and how alike
-// they are, up to 1.
+// nearestBlock returns the index of the first line of the block most similar to want, and
+// the similarity, from 0 to 1.
 func nearestBlock(lines, want []string) (best int, score float64) {
 	plainWant, plainLines := plainOf(want), plainOf(lines)
-	work := 20_000_000 // bytes that are compared, about
+	work := 20_000_000 // approximate number of bytes to compare
 	for i := range lines {
 		sum := 0.0
 		for j := range want {
@@ -84,7 +85,7 @@ func nearestBlock(lines, want []string) (best int, score float64) {
 				break
 			}
 			if j > 0 && sum == 0 && len(want) > 2 && j > len(want)/2 {
-				break // can't become the best any more
+				break // can no longer become the best
 			}
 			work -= len(plainLines[i+j])
 			sum += alike(plainWant[j], plainLines[i+j])
@@ -104,8 +105,8 @@ func plainOf(lines []string) []string {
 	return plain
 }
 
-// plainLine returns a line without what is easily mistaken: the width of white space, and kinds
-// of quotes, dashes and letter case.
+// plainLine returns a line without differences that are easily overlooked: the width of
+// white space, kinds of quotes and dashes, and letter case.
 func plainLine(s string) string {
 	if len(s) > maxNearWidth {
 		s = strings.ToValidUTF8(s[:maxNearWidth], "")
@@ -116,7 +117,8 @@ func plainLine(s string) string {
 var plainSigns = strings.NewReplacer("“", `"`, "”", `"`, "„", `"`, "‘", "'", "’", "'", "‚", "'",
 	"–", "-", "—", "-", "−", "-", "\u00a0", " ", "…", "...", "`", "'", `"`, "'")
 
-// alike returns how much of two texts their common beginning and end are, up to 1.
+// alike returns the share of two texts that is in their common prefix and suffix, from 0
+// to 1.
 func alike(a, b string) float64 {
 	if a == b {
 		return 1
@@ -131,7 +133,7 @@ func alike(a, b string) float64 {
 	return float64(begin+end) / float64(max(len(a), len(b)))
 }
 
-// difference names what alone makes two blocks differ, or returns "".
+// difference names the only difference of two blocks, or returns "".
 func difference(got, want []string) string {
 	if len(got) != len(want) {
 		return ""

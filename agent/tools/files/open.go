@@ -9,7 +9,7 @@ import (
 	"gateway/agent/tool"
 )
 
-// Open opens the file that a model calls name, if it is a regular file. The error is for the model.
+// Open opens the regular file that a model calls name. The model reads the error.
 func (w *Files) Open(c tool.Call, name string) (*os.File, error) {
 	at, err := w.find(c, name)
 	if err != nil {
@@ -19,16 +19,17 @@ func (w *Files) Open(c tool.Call, name string) (*os.File, error) {
 	return f, err
 }
 
-// open opens the regular file at a place and describes it.
+// open opens the regular file at a place and returns its FileInfo.
 func (w *Files) open(at place) (*os.File, fs.FileInfo, error) {
-	info, err := at.tree.dir.Stat(at.path) // before opening, which has an effect on some devices
+	info, err := at.tree.dir.Stat(at.path) // before opening, because opening some devices has effects
 	if err != nil {
 		return nil, nil, w.explain(at, err)
 	}
 	if err := wantRegular(at.said, info); err != nil {
 		return nil, nil, err
 	}
-	// The file may have become a pipe meanwhile: without O_NONBLOCK that would hang.
+	// The file may have become a pipe since the check. Opening a pipe without O_NONBLOCK would
+	// block.
 	f, err := at.tree.dir.OpenFile(at.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, w.explain(at, err)
@@ -58,7 +59,7 @@ func wantRegular(name string, info fs.FileInfo) error {
 	}
 }
 
-// saw remembers for the session of c what the file at a place is now.
+// saw records for the session of c the current state of the file at a place.
 func (w *Files) saw(c tool.Call, at place, info fs.FileInfo) {
 	if real, err := at.resolved(); err == nil {
 		at = real

@@ -12,11 +12,11 @@ import (
 	"gateway/memory"
 )
 
-// historyFile is the journal of a scope, which only the gateway writes.
+// historyFile is the journal of a scope. Only the gateway writes it.
 const historyFile = "history.jsonl"
 
-// own returns the place below the memory of a call's scope, which is all that a call sees of the
-// memories. No link leads from there to anywhere: another scope's folder lies in the same tree.
+// own returns a place in the memory of the call's scope. A call sees no other memory, and
+// links are refused there, because the folders of other scopes are in the same tree.
 func (w *Files) own(c tool.Call, rest, said string) (place, error) {
 	if c.Scope == "" {
 		return place{}, fmt.Errorf("%q: this conversation has no memory", said)
@@ -25,7 +25,7 @@ func (w *Files) own(c tool.Call, rest, said string) (place, error) {
 		return place{}, fmt.Errorf("%q: %w", said, err)
 	}
 	rest = filepath.ToSlash(filepath.Join(".", filepath.FromSlash(rest)))
-	// As people name it, who see the folders of all.
+	// People see the folders of all scopes and use the name with the scope.
 	if first, below, _ := strings.Cut(rest, "/"); first == string(c.Scope) {
 		rest = filepath.ToSlash(filepath.Join(".", filepath.FromSlash(below)))
 	}
@@ -43,7 +43,7 @@ func (w *Files) own(c tool.Call, rest, said string) (place, error) {
 	return p, nil
 }
 
-// ownPath reports whether an absolute path lies in the memories, and returns what it is there.
+// ownPath reports whether an absolute path is in the memories, and returns its path there.
 func (w *Files) ownPath(path string) (rest string, ok bool) {
 	if w.memory == nil || w.memory.path == "" {
 		return "", false
@@ -52,13 +52,13 @@ func (w *Files) ownPath(path string) (rest string, ok bool) {
 	return filepath.ToSlash(rel), err == nil && filepath.IsLocal(rel)
 }
 
-// belongsTo reports whether what is found by an absolute path is the memory of a call's scope.
+// belongsTo reports whether a path in the memories belongs to the call's scope.
 func belongsTo(rest string, c tool.Call) bool {
 	first, _, _ := strings.Cut(rest, "/")
 	return c.Scope != "" && first == string(c.Scope)
 }
 
-// checkOwn refuses to write what doesn't belong into a memory, so that it stays one.
+// checkOwn refuses to write a file that does not belong into a memory.
 func (at place) checkOwn() error {
 	elements := strings.Split(filepath.ToSlash(at.path), "/")[1:] // without the scope
 	hidden := func(e string) bool { return strings.HasPrefix(e, ".") }
@@ -76,5 +76,6 @@ func (at place) checkOwn() error {
 		"skills, such as memory/skills/NAME/SKILL.md; other files belong in the workspace", at.said)
 }
 
-// errMoved reports that a directory was moved, or became a link, while a file in it was written.
+// errMoved means that a directory was moved or replaced by a link while a file in it was
+// written.
 var errMoved = errors.New("a directory of its path is being changed at the same time; try again")

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of a page.
+// Limits of a page.
 const (
 	maxLines = 2_000
 	maxChars = 128_000 // of the whole result, about
@@ -20,12 +20,12 @@ const (
 	bufferSize = 64 << 10 // bytes that are read at once
 )
 
-// A page is the lines of a file that one call shows.
+// page is the lines of a file that one call shows.
 type page struct {
 	first, limit int
 	lines        []string // numbered
-	seen         int      // lines of the file up to the end of the page
-	more         bool     // the file goes on
+	seen         int      // lines read so far, up to the end of the page
+	more         bool     // the file has more lines
 }
 
 // fill reads the page from the start of a file.
@@ -64,8 +64,8 @@ func (p *page) fill(ctx context.Context, r *bufio.Reader) error {
 	}
 }
 
-// skip passes over what r has buffered of the lines before the page, at least one byte. A line
-// that goes on beyond that is counted at its end, which may be the end of the file.
+// skip discards the buffered part of the lines before the page, at least one byte. It
+// counts a line at its end, which may be the end of the file.
 func (p *page) skip(r *bufio.Reader) error {
 	if _, err := r.Peek(1); err != nil {
 		return err
@@ -124,7 +124,7 @@ func readLine(r *bufio.Reader) (string, error) {
 	return line, nil
 }
 
-// text returns the page for the model, with how to read on.
+// text returns the page for the model, with a hint on how to continue.
 func (p *page) text() (string, error) {
 	if len(p.lines) == 0 {
 		if p.seen == 0 {
@@ -140,7 +140,7 @@ func (p *page) text() (string, error) {
 	return strings.Join(p.lines, "\n") + "\n\n" + note, nil
 }
 
-// wholeRunes returns b without the beginning of a rune at its end.
+// wholeRunes returns b without an incomplete rune at its end.
 func wholeRunes(b []byte) []byte {
 	for i := 1; i <= min(utf8.UTFMax, len(b)); i++ {
 		if tail := b[len(b)-i:]; utf8.RuneStart(tail[0]) {

@@ -14,7 +14,7 @@ import (
 	"gateway/agent/tool"
 )
 
-// The modes of what is made, less what the process's umask takes away.
+// Modes of created files and folders, before the process's umask.
 const (
 	newFile = 0o644
 	newDir  = 0o755
@@ -36,15 +36,15 @@ func (t *tree) newDir() fs.FileMode {
 	return newDir
 }
 
-// A change is what becomes of one file.
+// change is a change of one file.
 type change struct {
 	target
 	content []byte
 	remove  bool
-	like    fs.FileInfo // whose owner and mode a new file gets, or nil
+	like    fs.FileInfo // source of a new file's owner and mode, or nil
 }
 
-// A staged is a change that is ready to be made: its content lies beside the file.
+// staged is a prepared change: the new content is in a temporary file beside the file.
 type staged struct {
 	change
 	dir    *os.Root // the directory
@@ -54,8 +54,9 @@ type staged struct {
 	done   bool
 }
 
-// save makes all changes or none. Nothing is changed before every new content is on the disk; if
-// then one of several can't be put into its place, the others are put back. w.lock is held.
+// save makes all changes or none. It writes all new contents to disk before it changes
+// anything. If one of several changes then fails, it undoes the others. The caller holds
+// w.lock.
 func (w *Files) save(ctx context.Context, c tool.Call, changes ...change) error {
 	list := make([]*staged, 0, len(changes))
 	err := func() error {
@@ -90,7 +91,7 @@ func (w *Files) save(ctx context.Context, c tool.Call, changes ...change) error 
 	return err
 }
 
-// uncommitted returns why a change could not be made, for the model.
+// uncommitted explains to the model why a change could not be made.
 func (w *Files) uncommitted(s *staged, err error) error {
 	if errors.Is(err, errChanged) {
 		return w.changed(s.place)
@@ -98,10 +99,11 @@ func (w *Files) uncommitted(s *staged, err error) error {
 	return w.explain(s.place, err)
 }
 
-// errChanged reports a file that is another than the one that was read.
+// errChanged means that a file is no longer the one that was read.
 var errChanged = errors.New("changed meanwhile")
 
-// prepare does all but the change itself. keep says that it may have to be undone.
+// prepare does everything before the change itself. keep says that the change may have to
+// be undone.
 func (s *staged) prepare(w *Files, c tool.Call, keep bool) error {
 	d := descent{w: w, call: c, at: s.place, create: !s.remove}
 	var err error
@@ -124,7 +126,7 @@ func (s *staged) prepare(w *Files, c tool.Call, keep bool) error {
 // tempName returns a name that no file has.
 func tempName() string { return ".gateway-" + rand.Text() + ".tmp" }
 
-// writeTemp writes the new content beside the file, as it should become.
+// writeTemp writes the new content to a temporary file with the final owner and mode.
 func (s *staged) writeTemp() error {
 	name := tempName()
 	f, err := s.dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, s.tree.newFile())
@@ -143,7 +145,7 @@ func (s *staged) writeTemp() error {
 	return errors.Join(err, f.Close())
 }
 
-// keepOld gives the old file a second name. Where that can't be, a copy does.
+// keepOld makes a hard link to the old file, or a copy if links are not possible.
 func (s *staged) keepOld() error {
 	name := tempName()
 	base := filepath.Base(s.path)
@@ -200,7 +202,7 @@ func (s *staged) rollback() error {
 	}
 	s.discard()
 	for _, d := range s.made {
-		_ = s.tree.dir.Remove(d) // stays if somebody has put something there
+		_ = s.tree.dir.Remove(d) // fails if it is not empty
 	}
 	if err != nil {
 		return fmt.Errorf("and %q could not be put back: %w", s.said, err)
@@ -208,10 +210,10 @@ func (s *staged) rollback() error {
 	return nil
 }
 
-// settle makes a change last, and remembers it as seen by the session.
+// settle makes a change durable, and records the new state for the session.
 func (w *Files) settle(c tool.Call, s *staged) {
 	if d, err := s.dir.Open("."); err == nil {
-		_ = d.Sync() // not all systems can; the file itself is on the disk
+		_ = d.Sync() // not supported everywhere; the file itself is synced
 		_ = d.Close()
 	}
 	if info, err := s.dir.Lstat(filepath.Base(s.path)); err == nil && !s.remove {
@@ -219,17 +221,17 @@ func (w *Files) settle(c tool.Call, s *staged) {
 	}
 }
 
-// discard removes what is left beside the file.
+// discard removes temporary files.
 func (s *staged) discard() {
 	for _, name := range []*string{&s.temp, &s.backup} {
 		if *name != "" && s.dir != nil {
-			_ = s.dir.Remove(*name) // it is ours, and nobody needs it
+			_ = s.dir.Remove(*name) // a temporary file of ours
 			*name = ""
 		}
 	}
 }
 
-// clean frees what the change has held.
+// clean releases the resources of the change.
 func (s *staged) clean() {
 	s.discard()
 	if s.dir != nil {

@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// maxSeen is how many files are remembered, over all sessions.
+// maxSeen is the number of files remembered, over all sessions.
 const maxSeen = 4_096
 
-// A seen remembers what files were when a session last saw them. The ones seen longest ago are
-// forgotten first. Its zero value remembers nothing.
+// seen records the state of files when a session last saw them. It forgets the least
+// recently seen ones first. The zero value is ready for use.
 type seen struct {
 	mu      sync.Mutex
 	entries map[seenKey]*list.Element
@@ -30,7 +30,7 @@ type seenEntry struct {
 	info fs.FileInfo
 }
 
-// note remembers that session has seen the file at p as info describes it.
+// note records that session has seen the file at p in the state of info.
 func (s *seen) note(session bus.Session, p place, info fs.FileInfo) {
 	k := seenKey{session, p.tree, p.path}
 	s.mu.Lock()
@@ -51,8 +51,9 @@ func (s *seen) note(session bus.Session, p place, info fs.FileInfo) {
 	}
 }
 
-// changed reports whether the file at p, which info describes now, is another than session has
-// seen. Files that session has not seen, or that are forgotten, count as unchanged.
+// changed reports whether the file at p, whose current state is info, differs from what
+// session has seen. It returns false for files that the session has not seen or that were
+// forgotten.
 func (s *seen) changed(session bus.Session, p place, info fs.FileInfo) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

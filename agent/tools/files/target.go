@@ -12,16 +12,16 @@ import (
 	"gateway/agent/tool"
 )
 
-// maxEdit is how large a file may be whose content is changed, in bytes.
+// maxEdit is the size up to which a file can be edited, in bytes.
 const maxEdit = 16 << 20
 
-// A target is a file that a call is about to change.
+// target is a file that a call is about to change.
 type target struct {
 	place             // without symbolic links
 	info  fs.FileInfo // of the file that is there, or nil
 }
 
-// lock waits until no other call changes files. The returned function ends that.
+// lock waits for exclusive permission to change files. The caller must call unlock.
 func (w *Files) lock(ctx context.Context) (unlock func(), err error) {
 	select {
 	case w.writing <- struct{}{}:
@@ -31,7 +31,7 @@ func (w *Files) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// target returns the file that a model means by name, if it may be changed.
+// target returns the file that a model means by name, if the call may change it.
 func (w *Files) target(c tool.Call, name string) (target, error) {
 	at, err := w.find(c, name)
 	switch {
@@ -89,8 +89,8 @@ func (*Files) changed(at place) error {
 		"read it again and then decide", at.said)
 }
 
-// wholeText returns the content of a file of text that is about to be changed, and the target as
-// it was when it was read.
+// wholeText returns the content of a text file that is about to be changed, and the target
+// with its state at that moment.
 func (w *Files) wholeText(t target) (string, target, error) {
 	f, info, err := w.open(t.place)
 	if err != nil {

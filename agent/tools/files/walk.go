@@ -17,42 +17,42 @@ import (
 	"time"
 )
 
-// The bounds of a walk.
+// Limits of a walk.
 const (
 	maxEntries = 1_000_000
 	maxWalk    = 30 * time.Second
 	readAtOnce = 4_096 // entries
 )
 
-// skippedDirs are those that a walk does not descend into: nobody looks for what programs keep
-// there.
+// skippedDirs are directories that a walk skips, because they hold internal files of
+// programs.
 var skippedDirs = []string{".git", ".hg", ".svn", "node_modules"}
 
-// A walk goes through the directories below a place, several at a time. It follows no links.
+// walk visits the directories below a place, several at a time. It follows no links.
 type walk struct {
 	start  place
-	hidden []string // entries of the start that stand for other trees
-	deep   int      // how many directories to descend; 0: all
-	all    bool     // also what .gitignore and .ignore leave out
+	hidden []string // entries of the start that are hidden by other trees
+	deep   int      // depth limit; 0: none
+	all    bool     // include files ignored by .gitignore and .ignore
 
-	// visit is called for each directory with what is in it. It may be called concurrently.
+	// visit is called for each directory with its entries. It may be called concurrently.
 	visit func(dir string, entries []fs.DirEntry)
 
 	mu      sync.Mutex
-	free    sync.Cond // of mu: there is a directory to read, or the walk ends
+	free    sync.Cond // uses mu; signals a directory to read, or the end
 	todo    []step
-	busy    int // workers that may find more
+	busy    int // workers that may add directories
 	seen    int // entries
 	skipped map[string]int
-	ignored int // entries that were left out
+	ignored int // ignored entries
 	failed  int // directories that could not be read
 	cut     string
 }
 
-// A step is a directory to read.
+// step is a directory to read.
 type step struct {
 	dir   string   // relative to the start, with slashes; "" is the start
-	above *ignores // what those above it leave out
+	above *ignores // patterns of the directories above
 }
 
 // newWalk returns a walk below a place.
@@ -75,7 +75,7 @@ func (w *Files) newWalk(start place, visit func(dir string, entries []fs.DirEntr
 	return k
 }
 
-// run walks until all is seen, or the bounds are reached, or ctx ends.
+// run walks until everything is visited, a limit is reached, or ctx ends.
 func (k *walk) run(ctx context.Context) error {
 	if !k.all {
 		k.todo[0].above = ignoresAbove(k.start)
@@ -115,7 +115,7 @@ func (k *walk) work(ctx context.Context) {
 	}
 }
 
-// read reads a directory. k.mu is free.
+// read reads a directory. The caller must not hold k.mu.
 func (k *walk) read(ctx context.Context, v step) error {
 	f, err := k.start.tree.dir.OpenFile(filepath.Join(k.start.path, filepath.FromSlash(v.dir)),
 		os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -151,10 +151,10 @@ func (k *walk) at(dir string) place {
 	return place{tree: k.start.tree, path: filepath.Join(k.start.path, filepath.FromSlash(dir))}
 }
 
-// namesOf returns what a directory has that matters for what is left out. entries are its first.
+// namesOf returns which relevant entries a directory has. entries are its first entries.
 func namesOf(at place, entries []fs.DirEntry) ignoreNames {
 	if len(entries) == readAtOnce {
-		return everyName(at) // which may be among the others
+		return everyName(at) // they may be among the entries not read yet
 	}
 	var names ignoreNames
 	for _, e := range entries {
@@ -163,7 +163,8 @@ func namesOf(at place, entries []fs.DirEntry) ignoreNames {
 	return names
 }
 
-// without returns the entries of a directory that are not left out, and how many are.
+// without returns the entries of a directory that are not ignored, and the number of
+// ignored ones.
 func (k *walk) without(v step, entries []fs.DirEntry) ([]fs.DirEntry, int) {
 	if v.above == nil {
 		return entries, 0
@@ -178,7 +179,7 @@ func (k *walk) without(v step, entries []fs.DirEntry) ([]fs.DirEntry, int) {
 	return entries, all - len(entries)
 }
 
-// found takes in entries of a directory, and reports whether to go on.
+// found records entries of a directory, and reports whether to continue.
 func (k *walk) found(v step, entries []fs.DirEntry) bool {
 	dir, seen := v.dir, len(entries)
 	if dir == "" && len(k.hidden) > 0 {
@@ -208,7 +209,7 @@ func (k *walk) found(v step, entries []fs.DirEntry) bool {
 	return k.cut == ""
 }
 
-// notes says what the walk has left out.
+// notes describes what the walk has left out.
 func (k *walk) notes() []string {
 	var notes []string
 	if k.cut != "" {
@@ -230,7 +231,7 @@ func (k *walk) notes() []string {
 	return notes
 }
 
-// withNotes returns text with notes behind it.
+// withNotes returns text followed by notes.
 func withNotes(text string, notes []string) string {
 	if len(notes) == 0 {
 		return text

@@ -47,8 +47,8 @@ func (w *Files) writeFile(ctx context.Context, c tool.Call, a writeArgs) (tool.R
 		printable(t.name), how, len(content), lineCount(content), notes)}, nil
 }
 
-// likeOld returns content with the line ends and the byte order mark of the file that it replaces,
-// which the model does not see, and says so.
+// likeOld returns content with the line ends and the byte order mark of the file that it
+// replaces, which the model does not see, and a note about that.
 func (w *Files) likeOld(t target, content string) (string, string, error) {
 	f, _, err := w.open(t.place)
 	if err != nil {
@@ -101,7 +101,7 @@ func lineEnds(r io.Reader) (bom, crlf bool, err error) {
 	}
 }
 
-// countLines returns how many lines a text has.
+// countLines returns the number of lines of a text.
 func countLines(text string) int {
 	n := strings.Count(text, "\n")
 	if text != "" && !strings.HasSuffix(text, "\n") {
@@ -110,7 +110,7 @@ func countLines(text string) int {
 	return n
 }
 
-// lineCount says how many lines text has.
+// lineCount describes the number of lines of text.
 func lineCount(text string) string {
 	if n := countLines(text); n != 1 {
 		return fmt.Sprintf("%d lines", n)

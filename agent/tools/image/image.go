@@ -28,11 +28,11 @@ import (
 	"gateway/store"
 )
 
-// Options are what the tools work with. All are required.
+// Options are the dependencies of the tools. All are required.
 type Options struct {
 	Painter *openai.Painter
-	Client  *http.Client // for pictures of which the provider returns the address
-	Price   float64      // of a picture, dollars
+	Client  *http.Client // loads pictures if the provider returns an address
+	Price   float64      // dollars per picture
 	Outbox  *bus.Outbox
 	Now     func() time.Time
 
@@ -42,10 +42,10 @@ type Options struct {
 	Put func(to bus.Address, name string, r io.Reader) (bus.Attachment, error)
 }
 
-// Bounds of a call.
+// Limits of a call.
 const (
 	maxPrompt   = 8000 // characters
-	maxCaption  = 1000 // likewise
+	maxCaption  = 1000 // characters
 	maxPictures = 4    // to be edited
 	maxBytes    = 20 << 20
 	toolTime    = 5 * time.Minute
@@ -116,12 +116,12 @@ func (p painter) edit(ctx context.Context, c tool.Call, a editArgs) (tool.Result
 func (p painter) operands(c tool.Call) (list []tool.Operand) {
 	var a editArgs
 	if json.Unmarshal(c.Args, &a) != nil || len(a.Images) > maxPictures {
-		return nil // the call will say so
+		return nil // the call itself reports the error
 	}
 	for _, name := range a.Images {
 		f, err := p.Open(c, name)
 		if err != nil {
-			continue // likewise
+			continue // the call itself reports the error
 		}
 		o, err := tool.ReadOperand(name, f, maxBytes)
 		if err != nil {
@@ -161,7 +161,7 @@ func typeOf(data []byte) string {
 	return ""
 }
 
-// paint pays for a picture, has it made, and sends it.
+// paint pays for a picture, asks the provider for it, and sends it.
 func (p painter) paint(
 	ctx context.Context, c tool.Call, a generateArgs, run func() (openai.Painting, error),
 ) (tool.Result, error) {

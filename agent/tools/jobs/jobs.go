@@ -1,8 +1,9 @@
-// Package jobs has the tool "schedule", with which the agent sets up what it does at set times.
+// Package jobs implements the tool "schedule", with which the agent manages scheduled
+// jobs.
 //
-// A job is written in the same transaction as the call's result, so that it is set up once,
-// whatever happens. A job belongs to the scope of its conversation, and nobody else sees it. The
-// package owns no tables.
+// A job is written in the transaction that writes the call's result, so that it is created
+// exactly once. A job belongs to the scope of its conversation and is visible only there.
+// The package owns no tables.
 package jobs
 
 import (
@@ -20,7 +21,7 @@ import (
 	"gateway/store"
 )
 
-// Options are what the tool works with. All are required.
+// Options are the dependencies of the tool. All are required.
 type Options struct {
 	DB    *store.DB
 	Store schedule.Store
@@ -58,11 +59,12 @@ func New(o Options) tool.Tool {
 	return t
 }
 
-// lasts reports whether a call decides what jobs do. A run may end what it does itself.
+// lasts reports whether a call changes what jobs do. The run of a job may end its own job
+// without approval.
 func lasts(c tool.Call) bool {
 	var a arguments
 	if json.Unmarshal(c.Args, &a) != nil {
-		return false // the call will say so
+		return false // the call itself reports the error
 	}
 	switch strings.ToLower(strings.TrimSpace(a.Action)) {
 	case "add", "change", "resume":
@@ -75,12 +77,12 @@ func lasts(c tool.Call) bool {
 	return false
 }
 
-// An action does one thing in the transaction that writes the result, and returns what the model is
-// told.
+// action performs one action in the transaction that writes the result, and returns the
+// text for the model.
 type action struct {
 	do func(k keeper, tx *store.Tx, c tool.Call, a arguments) (string, error)
 
-	asked bool // only if somebody has asked for it now
+	asked bool // only in a turn that a person began
 	id    bool // it is about one job
 }
 
@@ -123,7 +125,7 @@ func (k keeper) run(_ context.Context, c tool.Call, a arguments) (tool.Result, e
 	}}, nil
 }
 
-// when returns the time that a names, and false if it names none.
+// when returns the time in a, and false if a has none.
 func (k keeper) when(q store.Queryer, c tool.Call, a arguments) (schedule.When, bool, error) {
 	loc, err := k.zone(q, c, a)
 	if err != nil {
@@ -154,7 +156,7 @@ func refuse(format string, args ...any) error {
 	return &tool.RefusedError{Reason: fmt.Sprintf(format, args...)}
 }
 
-// zone returns the zone that a names, or that of the user.
+// zone returns the time zone in a, or that of the user.
 func (k keeper) zone(q store.Queryer, c tool.Call, a arguments) (*time.Location, error) {
 	if a.Zone == "" {
 		return k.Store.ZoneOf(q, c.Scope)
@@ -194,7 +196,7 @@ func (k keeper) add(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	return "Set up: " + text, err
 }
 
-// setKind sets what kind of job j is and in which session it runs, as far as a says so.
+// setKind sets the kind and session of job j from a, if a has them.
 func setKind(j *schedule.Job, a arguments, fresh bool) error {
 	switch strings.ToLower(a.Kind) {
 	case "":
@@ -219,7 +221,7 @@ func setKind(j *schedule.Job, a arguments, fresh bool) error {
 	return nil
 }
 
-// describe says how a job stands, in the zone of the user.
+// describe describes the state of a job, with times in the user's zone.
 func (k keeper) describe(q store.Queryer, c tool.Call, j *schedule.Job) (string, error) {
 	loc, err := k.Store.ZoneOf(q, c.Scope)
 	return fmt.Sprintf("job %d %q (%s), %s; %s.", j.ID, j.Name, j.Kind, j.When, j.Status(loc)), err
@@ -244,7 +246,7 @@ func (k keeper) list(tx *store.Tx, c tool.Call, _ arguments) (string, error) {
 	return b.String(), nil
 }
 
-// maxRuns is how many runs of a job are shown.
+// maxRuns is the number of runs that are shown for a job.
 const maxRuns = 5
 
 func (k keeper) show(tx *store.Tx, c tool.Call, a arguments) (string, error) {
@@ -272,7 +274,7 @@ func (k keeper) show(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	return b.String(), nil
 }
 
-// find returns the job that a names, if it is one of the conversation's scope.
+// find returns the job named in a, if it belongs to the conversation's scope.
 func (k keeper) find(q store.Queryer, c tool.Call, a arguments) (schedule.Job, error) {
 	j, err := k.Store.Get(q, a.ID)
 	if err == nil && (j.Scope != c.Scope || j.Kind == schedule.Heartbeat) {
@@ -281,7 +283,7 @@ func (k keeper) find(q store.Queryer, c tool.Call, a arguments) (schedule.Job, e
 	return j, err
 }
 
-// own is find of a job that the speaker may change.
+// own is find for a job that the speaker may change.
 func (k keeper) own(q store.Queryer, c tool.Call, a arguments) (schedule.Job, error) {
 	j, err := k.find(q, c, a)
 	if err == nil && !j.MayChange(c.Address, c.Sender, c.Person, c.Role) {
@@ -320,7 +322,7 @@ func (k keeper) change(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	if err := setKind(&j, a, false); err != nil {
 		return "", err
 	}
-	if j.Role.AtLeast(c.Role) { // the new words are of who speaks now
+	if j.Role.AtLeast(c.Role) { // the new text is the speaker's
 		j.Role = c.Role
 	}
 	if err := k.Store.Change(tx, &j, k.Now()); err != nil {
@@ -330,7 +332,7 @@ func (k keeper) change(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	return "Changed: " + text, err
 }
 
-// alter does something with a job that the speaker may change, and says how it stands then.
+// alter changes a job that the speaker may change, and describes its new state.
 func (k keeper) alter(tx *store.Tx, c tool.Call, a arguments, done string,
 	do func(tx *store.Tx, id int64, now time.Time) error,
 ) (string, error) {

@@ -1,8 +1,8 @@
-// Package message has the tool "message", with which the agent sends something besides its answer:
-// a file, an interim result, a message to another conversation.
+// Package message implements the tool "message", with which the agent sends something in
+// addition to its answer: a file, an interim result, or a message to another conversation.
 //
-// The message is written to the outbox in the same transaction as the call's result, so that it is
-// sent once, whatever happens. The package owns no tables.
+// The message is written to the outbox in the transaction that writes the call's result,
+// so that it is sent exactly once. The package owns no tables.
 package message
 
 import (
@@ -24,7 +24,7 @@ import (
 	"gateway/store"
 )
 
-// Options are what the tool works with. All are required.
+// Options are the dependencies of the tool. All are required.
 type Options struct {
 	DB     *store.DB
 	Outbox *bus.Outbox
@@ -36,12 +36,12 @@ type Options struct {
 	Put func(to bus.Address, name string, r io.Reader) (bus.Attachment, error)
 }
 
-// The bounds of a message.
+// Limits of a message.
 const (
 	maxText    = 64 << 10 // bytes
 	maxFiles   = 10
 	maxButtons = 8
-	maxLabel   = 40 // bytes, of a button
+	maxLabel   = 40 // bytes, per button
 )
 
 const description = "Sends a message besides your answer: files, an interim result, or to " +
@@ -60,33 +60,35 @@ type sender struct{ Options }
 func New(o Options) tool.Tool {
 	t := tool.New("message", description, tool.Idempotent, sender{o}.run)
 	t.Least = bus.User
-	t.Aliases = map[string]string{"content": "text", "media": "files"} // nanobot's
+	t.Aliases = map[string]string{"content": "text", "media": "files"} // nanobot's names
 	t.Asks = elsewhere
 	t.Operands = sender{o}.operands
 	return t
 }
 
-// elsewhere reports whether a call writes to another conversation: what a page or a file may have
-// told the agent must not go to others unseen. Who may not write there is refused, and not asked.
+// elsewhere reports whether a call writes to another conversation. Such a call needs an
+// approval after foreign text, which could otherwise make the agent send data to others.
+// It returns false for callers who may not write there, because they are refused anyway.
 func elsewhere(c tool.Call) bool {
 	var a arguments
 	return c.Role.AtLeast(bus.Admin) && (json.Unmarshal(c.Args, &a) != nil ||
 		a.To != "" && a.To != c.Address.String())
 }
 
-// maxOperand is how many bytes of each file that goes elsewhere are looked at for an approval.
+// maxOperand is the number of bytes of each file sent elsewhere that are read for an
+// approval.
 const maxOperand = 256 << 20
 
 // operands returns the files that a call sends.
 func (s sender) operands(c tool.Call) (list []tool.Operand) {
 	var a arguments
 	if json.Unmarshal(c.Args, &a) != nil || len(a.Files) > maxFiles {
-		return nil // the call will say so
+		return nil // the call itself reports the error
 	}
 	for _, name := range a.Files {
 		f, err := s.Open(c, name)
 		if err != nil {
-			continue // likewise
+			continue // the call itself reports the error
 		}
 		o, err := tool.ReadOperand(name, f, maxOperand)
 		if err != nil {
@@ -138,8 +140,8 @@ func (s sender) run(ctx context.Context, c tool.Call, a arguments) (tool.Result,
 	}}, nil
 }
 
-// permitted returns the conversation that is called name, if the speaker may write there: others
-// than the own one are for admins and owners.
+// permitted returns the conversation called name, if the speaker may write there. Only
+// admins and owners may write to other conversations.
 func (s sender) permitted(q store.Queryer, c tool.Call, name string) (bus.Address, error) {
 	if name == c.Address.String() {
 		return c.Address, nil
@@ -182,7 +184,8 @@ func (s sender) attach(c tool.Call, to bus.Address, name string) (bus.Attachment
 	return a, nil
 }
 
-// line returns s on one line, without what does not show or turns around what is beside it.
+// line returns s on one line, without invisible characters and without those that change
+// the direction of text.
 func line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) && !unicode.IsSpace(r) {

@@ -54,8 +54,8 @@ func (r recaller) history(ctx context.Context, c tool.Call, a historyArgs) (tool
 	}, nil
 }
 
-// parseTime reads an argument, which may be empty. A date is the beginning of that day in UTC, or
-// of one some days after.
+// parseTime parses an argument, which may be empty. A date means the beginning of that day
+// in UTC, plus the given number of days.
 func parseTime(name, text string, days int) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -70,7 +70,8 @@ func parseTime(name, text string, days int) (time.Time, error) {
 		"2026-02-16T12:51:00+08:00", name, text)
 }
 
-// show returns a hit on one line. Its text is a JSON string: it can't look like what is around it.
+// show returns a hit on one line. Its text is a JSON string, so that it can't imitate the
+// text around it.
 func show(h memory.Hit) string {
 	who := "noted"
 	if h.Kind == memory.KindMessage {

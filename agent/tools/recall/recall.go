@@ -20,7 +20,7 @@ import (
 	"gateway/store"
 )
 
-// Options are what the tools work with. All are required.
+// Options are the dependencies of the tools. All are required.
 type Options struct {
 	DB     *store.DB
 	Memory *memory.Memory
@@ -37,7 +37,7 @@ func Tools(o Options) []tool.Tool {
 		tool.New("history_search", historyText, tool.Pure, r.history),
 	}
 	tools[2].Rare = `deletes a remembered fact, {"key":"…"}`
-	for _, i := range []int{0, 2} { // a fact that is gone changes what is done, too
+	for _, i := range []int{0, 2} { // a forgotten fact affects later turns, too
 		tools[i].Lasts = func(tool.Call) bool { return true }
 	}
 	for i, least := range []bus.Role{bus.User, bus.Guest, bus.User, bus.Guest} {
@@ -57,7 +57,7 @@ const (
 		"recall."
 )
 
-// The bounds of what is shown.
+// Limits of what is shown.
 const (
 	usual    = 10 // hits or facts
 	most     = 50 // hits or facts
@@ -66,10 +66,10 @@ const (
 
 type recaller struct{ Options }
 
-// errNowhere reports a call from a turn that has no memory.
+// errNowhere means that the turn has no memory.
 var errNowhere = errors.New("there is no memory in this conversation; tell the user")
 
-// space returns what the tools of a call work with.
+// space returns the memory of a call's scope.
 func (r recaller) space(c tool.Call) (*memory.ScopedStore, error) {
 	if c.Scope == "" {
 		return nil, errNowhere
@@ -77,7 +77,7 @@ func (r recaller) space(c tool.Call) (*memory.ScopedStore, error) {
 	return r.Memory.In(c.Scope), nil
 }
 
-// readable makes of a refusal one that the model reads.
+// readable converts a refusal of the memory to an error that the model reads.
 func readable(err error) error {
 	if refused := (*memory.RefusedError)(nil); errors.As(err, &refused) {
 		return &tool.RefusedError{Reason: refused.Reason}
@@ -188,7 +188,7 @@ func bound(limit int) int {
 	return min(limit, most)
 }
 
-// used returns a result that notes the use of facts, so that they don't fade.
+// used returns a result that records the use of facts, so that they do not fade.
 func used(space *memory.ScopedStore, text string, keys ...string) tool.Result {
 	return tool.Result{Commit: func(tx *store.Tx) (string, error) {
 		return text, space.Touch(tx, keys...)
@@ -302,14 +302,14 @@ func (r recaller) forget(_ context.Context, c tool.Call, a forgetArgs) (tool.Res
 	}}, nil
 }
 
-// lines are what the model is shown, up to maxChars characters.
+// lines collects lines for the model, up to maxChars characters.
 type lines struct {
 	text strings.Builder
 	size int
 	more bool
 }
 
-// add adds a line unless there is no room, and reports whether it did.
+// add adds a line if there is room, and reports whether it did.
 func (l *lines) add(line string) bool {
 	size := utf8.RuneCountInString(line) + 1
 	if l.more = l.more || l.size+size > maxChars; l.more {
