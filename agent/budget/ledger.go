@@ -56,7 +56,7 @@ CREATE TABLE usage_ratios (
 // ErrSpent is wrapped by the errors of [Ledger.Reserve].
 var ErrSpent = errors.New("budget spent")
 
-// A Limit bounds what is used. A zero value is no bound.
+// A Limit bounds a usage. A zero field means no limit.
 type Limit struct {
 	Tokens  int // input and output together
 	Dollars float64
@@ -64,12 +64,12 @@ type Limit struct {
 
 func (l Limit) zero() bool { return l == Limit{} }
 
-// Share returns one part in n of l. Of a bound something is left, as none would be no bound.
+// Share returns one nth of l. A limit never becomes 0, because that would mean no limit.
 func (l Limit) Share(n int) Limit {
 	return Limit{max(l.Tokens/n, min(l.Tokens, 1)), l.Dollars / float64(n)}
 }
 
-// Exceeded reports whether so much is more than l allows.
+// Exceeded reports whether an amount exceeds l.
 func (l Limit) Exceeded(a Amount) bool {
 	return l.Tokens > 0 && a.Tokens > l.Tokens || l.Dollars > 0 && a.Cost > l.Dollars
 }
@@ -87,12 +87,12 @@ func (l Limit) Used(a Amount) string {
 	return tokens + " tokens, " + dollars
 }
 
-// near reports whether so much is at least 80 % of l.
+// near reports whether an amount is at least 80 % of l.
 func (l Limit) near(a Amount) bool {
 	return l.Tokens > 0 && a.Tokens*5 >= l.Tokens*4 || l.Dollars > 0 && a.Cost*5 >= l.Dollars*4
 }
 
-// An Amount is what was used.
+// An Amount is a usage.
 type Amount struct {
 	Tokens int
 	Cost   float64 // dollars
@@ -104,25 +104,25 @@ func (a Amount) plus(b Amount) Amount { return Amount{a.Tokens + b.Tokens, a.Cos
 type Options struct {
 	Turn    Limit // of one turn, its sub-agents together
 	Session Limit // of a conversation in a day, its sub-agents together
-	Person  Limit // of a person in a day, on all platforms together; of others as each sender
+	Person  Limit // of a person in a day, across platforms; of others per sender
 	Day     Limit // of the gateway in a day
 
-	// Price returns what a usage of a model costs, in dollars; default nothing.
+	// Price returns the price of a usage of a model in dollars; default 0.
 	Price func(model string, u llm.Usage) float64
 
 	Location *time.Location   // where a day begins at midnight; default UTC
 	Now      func() time.Time // default time.Now
 }
 
-// A Ledger keeps what was used. It may be used concurrently.
+// A Ledger counts usage. It is safe for concurrent use.
 type Ledger struct {
 	opts atomic.Pointer[Options]
 
 	mu       sync.Mutex
-	held     map[key]map[*Hold]struct{} // what is reserved, or used and not yet written
-	released int                        // how many holds were given back or written
-	readers  int                        // calls that read what is used now
-	freed    []freed                    // holds that were released while somebody reads
+	held     map[key]map[*Hold]struct{} // reserved, or used but not written yet
+	released int                        // number of released holds
+	readers  int                        // calls that are reading usage
+	freed    []freed                    // holds released during such a read
 }
 
 // New returns a Ledger. A nil opts means the defaults.
@@ -148,13 +148,13 @@ func (l *Ledger) Configure(opts *Options) {
 	l.opts.Store(&o)
 }
 
-// Price returns what a usage of a model costs, in dollars.
+// Price returns the price of a usage of a model in dollars.
 func (l *Ledger) Price(model string, u llm.Usage) float64 { return l.opts.Load().Price(model, u) }
 
 // TurnLimit returns the limit of one turn and its sub-agents.
 func (l *Ledger) TurnLimit() Limit { return l.opts.Load().Turn }
 
-// A Spender is on whose account something is used.
+// A Spender is the owner of a usage.
 type Spender struct {
 	Session bus.Session // without its sub-agents; zero: none
 	Person  int64       // 0: unknown
@@ -162,9 +162,9 @@ type Spender struct {
 	Turn    int64       // the turn that did it, or for which a sub-agent did; 0: none
 }
 
-// person returns under what the one is counted for whom something is used; "" if nobody is. Of a
-// sender who is not a person it is a hash, which tells nobody who it was and outlives their
-// /forget: else that would be a new budget.
+// person returns the key of the spender's account, or "" if there is none. For a sender
+// who is not a known person it is a hash. The hash identifies nobody, and survives
+// /forget, which would otherwise reset the sender's budget.
 func (s Spender) person() string {
 	switch {
 	case s.Person != 0:
@@ -176,13 +176,13 @@ func (s Spender) person() string {
 	return "sender-" + hex.EncodeToString(sum[:8])
 }
 
-// A key is one of the accounts that a usage is written to.
+// key identifies an account to which usage is written.
 type key struct {
 	day, kind, key string
-	turn           int64 // of a turn, instead of day and key: midnight gives it nothing back
+	turn           int64 // for a turn, instead of day and key: midnight does not reset it
 }
 
-// The kinds of accounts.
+// Kinds of accounts.
 const (
 	kindDay     = "day"
 	kindModel   = "model"
@@ -218,21 +218,23 @@ func (l *Ledger) bounded(day string, who Spender) map[key]Limit {
 	return limits
 }
 
-// A Hold is an amount that is set aside, or used and not yet written. It is used by one goroutine.
+// A Hold is an amount that is reserved, or used but not written yet. It is not safe for
+// concurrent use.
 type Hold struct {
 	l      *Ledger
 	keys   []key
-	amount Amount // l.mu guards it
+	amount Amount // protected by l.mu
 }
 
-// A freed is a hold that was released: the nth.
+// freed is a released hold with its number.
 type freed struct {
 	nth    int
 	keys   []key
 	amount Amount
 }
 
-// Reserve sets an amount aside for a call that is about to be made, or reports [ErrSpent].
+// Reserve reserves an amount for a call that is about to be made. It returns an error that
+// wraps [ErrSpent] if a limit does not allow it.
 func (l *Ledger) Reserve(q store.Queryer, who Spender, amount Amount) (*Hold, error) {
 	limits := l.bounded(l.day(), who)
 	l.mu.Lock()
@@ -244,8 +246,8 @@ func (l *Ledger) Reserve(q store.Queryer, who Spender, amount Amount) (*Hold, er
 	defer l.mu.Unlock()
 	defer l.readDone()
 	if err == nil {
-		// A row that was written during this read is in its result, or it is not: that
-		// errs on the side of the limit, by a few calls.
+		// A row that was written during this read may or may not be in its result. Counting it
+		// twice errs on the safe side, by a few calls.
 		for _, f := range l.freed {
 			for _, k := range f.keys {
 				if _, ok := used[k]; ok && f.nth > released {
@@ -258,7 +260,7 @@ func (l *Ledger) Reserve(q store.Queryer, who Spender, amount Amount) (*Hold, er
 	return nil, err
 }
 
-// readDone forgets what was released if nobody reads any more. l.mu is held.
+// readDone discards released holds when no read is in progress. The caller holds l.mu.
 func (l *Ledger) readDone() {
 	if l.readers--; l.readers == 0 {
 		l.freed = nil
@@ -277,7 +279,8 @@ func readAll(q store.Queryer, limits map[key]Limit) (map[key]Amount, error) {
 	return used, nil
 }
 
-// hold sets an amount aside, if used and what is held leave room for it. l.mu is held.
+// hold reserves an amount, if the limits allow it beside what is used and reserved. The
+// caller holds l.mu.
 func (l *Ledger) hold(
 	limits map[key]Limit, used map[key]Amount, amount Amount,
 ) (*Hold, error) {
@@ -301,14 +304,14 @@ func (l *Ledger) hold(
 	return h, nil
 }
 
-// Set changes the amount to what was really used.
+// Set changes the amount to the actual usage.
 func (h *Hold) Set(amount Amount) {
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()
 	h.amount = amount
 }
 
-// Release gives the amount back, or leaves it to the table once it is written there.
+// Release ends the reservation: the amount is unused, or was written to the table.
 func (h *Hold) Release() {
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()

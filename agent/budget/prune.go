@@ -7,8 +7,8 @@ import (
 	"gateway/store"
 )
 
-// Prune deletes what was counted on days that were over before a time, at most 500 rows, and
-// returns how many. Turns come when there are no such days any more.
+// Prune deletes at most 500 rows of days that ended before a time, and returns their
+// number. It deletes rows of turns after all such days.
 func (l *Ledger) Prune(tx *store.Tx, before time.Time) (int, error) {
 	day := before.In(l.opts.Load().Location).Format(time.DateOnly)
 	n, err := tx.Exec(`DELETE FROM usage WHERE (day, kind, key) IN

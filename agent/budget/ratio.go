@@ -6,7 +6,7 @@ import (
 	"gateway/store"
 )
 
-// Ratios returns how many bytes a token of each model has, as far as that was learnt.
+// Ratios returns the learnt bytes per token of each model.
 func Ratios(q store.Queryer) (map[string]float64, error) {
 	ratios := make(map[string]float64)
 	err := store.Each(q, "budget: read ratios", func(scan store.Scan) error {
@@ -19,7 +19,7 @@ func Ratios(q store.Queryer) (map[string]float64, error) {
 	return ratios, err
 }
 
-// SetRatio keeps how many bytes a token of a model has.
+// SetRatio saves the bytes per token of a model.
 func SetRatio(tx *store.Tx, model string, bytes float64) error {
 	_, err := tx.Exec("INSERT INTO usage_ratios (model, bytes) VALUES ($1, $2) "+
 		"ON CONFLICT (model) DO UPDATE SET bytes = excluded.bytes", model, bytes)

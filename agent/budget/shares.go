@@ -6,8 +6,9 @@ import (
 	"gateway/store"
 )
 
-// Shares returns which share of each limit of a day is used today, by its kind (day, person or
-// session): of a person's and a session's by the largest user. It is 0 where there is no limit.
+// Shares returns the used share of each daily limit today, by kind (day, person or
+// session). For persons and sessions it is the share of the largest user. It is 0 if there
+// is no limit.
 func (l *Ledger) Shares(q store.Queryer) (map[string]float64, error) {
 	o, day := l.opts.Load(), l.day()
 	shares := make(map[string]float64)
@@ -29,7 +30,7 @@ func (l *Ledger) Shares(q store.Queryer) (map[string]float64, error) {
 	return shares, nil
 }
 
-// Part returns which part of l so much is: of the bound that is nearer.
+// Part returns the used share of l: the greater of the shares of tokens and cost.
 func (l Limit) Part(a Amount) (part float64) {
 	if l.Tokens > 0 {
 		part = float64(a.Tokens) / float64(l.Tokens)

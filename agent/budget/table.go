@@ -10,7 +10,7 @@ import (
 	"gateway/store"
 )
 
-// An Entry is what calls of one model have used.
+// An Entry is the usage of one model.
 type Entry struct {
 	Model string
 	Calls int
@@ -18,17 +18,17 @@ type Entry struct {
 	Cost  float64 // dollars
 }
 
-// A Warning says that a limit of a day is nearly reached.
+// A Warning means that a daily limit is nearly reached.
 type Warning struct {
 	Kind   string // day, person or session
-	Key    string // which of that kind; "" for day
+	Key    string // the person or session; "" for day
 	Used   Amount
 	Limit  Limit
-	Passed bool // it is reached already
+	Passed bool // the limit is reached
 }
 
-// Add writes what who has used. It returns the limits that are at 80 % now and were not before, on
-// this day.
+// Add writes a usage of who. It returns a warning for each daily limit whose use has just
+// reached 80 %.
 func (l *Ledger) Add(tx *store.Tx, who Spender, e Entry) ([]Warning, error) {
 	day := l.day()
 	keys := []key{{day: day, kind: kindDay}, {day: day, kind: kindModel, key: e.Model}}
@@ -70,14 +70,14 @@ func (l *Ledger) Add(tx *store.Tx, who Spender, e Entry) ([]Warning, error) {
 	return warnings, nil
 }
 
-// An account is what one key has used.
+// account is the usage of one key.
 type account struct {
 	key
 	used Amount
 	told bool
 }
 
-// additionRows are what [addition] has for each key.
+// additionRows are the parts of [addition] for each key.
 var additionRows = []string{
 	"($1, $7, $8, $2, $3, $4, $5, $6)", "($1, $9, $10, $2, $3, $4, $5, $6)",
 	"($1, $11, $12, $2, $3, $4, $5, $6)", "($1, $13, $14, $2, $3, $4, $5, $6)",
@@ -120,7 +120,7 @@ func add(tx *store.Tx, keys []key, e Entry) ([]account, error) {
 	return list, nil
 }
 
-// read returns what an account has used.
+// read returns the usage of an account.
 func read(q store.Queryer, k key) (a Amount, err error) {
 	if k.kind == kindTurn {
 		return readTurn(q, k.turn)
@@ -133,13 +133,13 @@ func read(q store.Queryer, k key) (a Amount, err error) {
 	return a, nil
 }
 
-// A Line is what one account has used in one day.
+// A Line is the usage of one account on one day.
 type Line struct {
 	Day, Kind, Key string
 	Entry          // without Model
 }
 
-// Erase deletes what was counted for somebody. Sums with the counts of others stay.
+// Erase deletes the usage of a person or session. Sums that include others stay.
 func (l *Ledger) Erase(tx *store.Tx, who Spender) error {
 	_, err := tx.Exec("DELETE FROM usage WHERE kind = $1 AND key = $2 OR kind = $3 AND key = $4",
 		kindSession, who.Session.String(), kindPerson, who.person())
@@ -157,8 +157,8 @@ func Lines(q store.Queryer, kind, since string, limit int) ([]Line, error) {
 		LIMIT $3`, kind, since, limit)
 }
 
-// Today returns what who has used today: a line for the session, the person and the whole day, as
-// far as there is any.
+// Today returns today's usage of who: a line for the session, the person and the whole
+// day, as far as there is any.
 func (l *Ledger) Today(q store.Queryer, who Spender) ([]Line, error) {
 	return lines(q, `SELECT day, kind, key, calls, input, output, cached, cost FROM usage
 		WHERE day = $1 AND (kind = 'day' OR kind = 'session' AND key = $2
@@ -166,7 +166,7 @@ func (l *Ledger) Today(q store.Queryer, who Spender) ([]Line, error) {
 		l.day(), who.Session.String(), who.person())
 }
 
-// Limits returns the limit of each kind, except for those that have none.
+// Limits returns the limits by kind, without kinds that have no limit.
 func (l *Ledger) Limits() map[string]Limit {
 	o := l.opts.Load()
 	limits := map[string]Limit{kindDay: o.Day, kindPerson: o.Person,

@@ -8,8 +8,8 @@ import (
 	"gateway/store"
 )
 
-// addTurn adds to the account of the turn for which who works. There are such accounts only while
-// turns have a limit: nobody else asks for them.
+// addTurn adds a usage to the account of the turn that who works for. Such accounts exist
+// only while turns have a limit.
 func (l *Ledger) addTurn(tx *store.Tx, day string, who Spender, e Entry) error {
 	if who.Turn == 0 || l.TurnLimit().zero() {
 		return nil
@@ -24,7 +24,7 @@ func (l *Ledger) addTurn(tx *store.Tx, day string, who Spender, e Entry) error {
 	return nil
 }
 
-// readTurn returns what a turn and its sub-agents have used.
+// readTurn returns the usage of a turn with its sub-agents.
 func readTurn(q store.Queryer, turn int64) (a Amount, err error) {
 	err = q.QueryRow("SELECT tokens, cost FROM usage_turns WHERE turn = $1", turn).
 		Scan(&a.Tokens, &a.Cost)

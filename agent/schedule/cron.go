@@ -12,7 +12,7 @@ import (
 	"github.com/adhocore/gronx"
 )
 
-// maxCron bounds an expression, in bytes.
+// maxCron is the greatest length of an expression, in bytes.
 const maxCron = 200
 
 // ParseCron returns the times of a cron expression of 5 fields, or a tag such as @daily, in a zone.
@@ -31,19 +31,19 @@ func ParseCron(expr string, loc *time.Location) (When, error) {
 	if err != nil {
 		return When{}, fmt.Errorf("%q is not a cron expression: %w", expr, err)
 	}
-	// All that can come at all comes in the 100 years before the last one.
+	// Every date that can occur at all occurs in the 100 years before lastYear.
 	if _, ok := p.next(time.Date(lastYear-100, 1, 1, 0, 0, 0, 0, time.UTC)); !ok {
 		return When{}, fmt.Errorf("%q never comes: there is no such date", expr)
 	}
 	return When{cron: expr, loc: loc}, nil
 }
 
-// A field is what may stand in one field of an expression.
+// field describes one field of an expression.
 type field struct {
 	name        string
 	least, most int
 	names       string         // with a space around each
-	special     *regexp.Regexp // forms besides numbers, ranges and steps; or nil
+	special     *regexp.Regexp // other forms than numbers, ranges and steps; or nil
 }
 
 var cronFields = [5]field{
@@ -63,18 +63,18 @@ var (
 	cronWords = regexp.MustCompile(`[A-Z]+`)
 )
 
-// A plan is an expression that was read.
+// plan is a parsed expression.
 type plan struct {
-	minutes, hours, months uint64   // a bit for each number that is due
-	date                   []string // what gronx looks at to tell whether a date is due
+	minutes, hours, months uint64   // one bit for each matching number
+	date                   []string // the segments with which gronx checks a date
 
-	// days has the days of months that were looked at: by the weekday on which such a month begins,
-	// and how many days it has above 28.
+	// days caches the matching days of months, by the first weekday of the month and its
+	// number of days above 28.
 	days [7][4]uint32
 }
 
-// compile reads an expression. What gronx takes in one way at one time and in another at another is
-// refused before, and also what is in all likelihood a mistake.
+// compile parses an expression. It refuses forms that gronx interprets inconsistently, and
+// forms that are most likely mistakes.
 func compile(expr string) (*plan, error) {
 	if n := len(strings.Fields(expr)); n != 5 && !strings.HasPrefix(expr, "@") {
 		return nil, fmt.Errorf("want 5 fields (minute hour day month weekday), not %d; there are "+
@@ -110,7 +110,8 @@ func compile(expr string) (*plan, error) {
 	return p, err
 }
 
-// check refuses what is wrong in a field as it was written, and with numbers for its names.
+// check returns an error for an invalid field. raw is the field as written, segment has
+// numbers instead of names.
 func (f *field) check(raw, segment string) error {
 	for _, word := range cronWords.FindAllString(raw, -1) {
 		if !strings.Contains(f.names, " "+word+" ") {
@@ -122,7 +123,7 @@ func (f *field) check(raw, segment string) error {
 	}
 	for part := range strings.SplitSeq(segment, ",") {
 		if f.special != nil && f.special.MatchString(part) {
-			part = strings.TrimRight(part, "LW") // the number in it
+			part = strings.TrimRight(part, "LW") // leave the number
 			part, _, _ = strings.Cut(part, "#")
 			if part == "" {
 				continue
@@ -140,9 +141,10 @@ func (f *field) check(raw, segment string) error {
 	return nil
 }
 
-// checkNumbers refuses numbers out of bounds: of a first and a last one and a step, each may be "".
+// checkNumbers returns an error if a range's first number, last number or step is out of
+// bounds. Each may be "".
 func (f *field) checkNumbers(first, last, step string) error {
-	// Anything but a number is "", and stands for 0.
+	// A missing number counts as 0.
 	from, _ := strconv.Atoi(first)
 	to, _ := strconv.Atoi(last)
 	width, _ := strconv.Atoi(step)
@@ -157,7 +159,8 @@ func (f *field) checkNumbers(first, last, step string) error {
 	return nil
 }
 
-// due returns which of n numbers a segment means, given times that show them where it stands.
+// due returns which of n numbers match a segment. at returns a time that has the number in
+// the segment's position.
 func due(segment string, position, n int, at func(int) time.Time) (uint64, error) {
 	if segment == "*" {
 		return 1<<n - 1, nil
@@ -179,8 +182,8 @@ func due(segment string, position, n int, at func(int) time.Time) (uint64, error
 
 // after returns the first time of p after t in a zone.
 func (p *plan) after(t time.Time, loc *time.Location) (time.Time, bool) {
-	// Later times on the wall never come earlier, so that none before that of t is left out. Some
-	// after it may have been: when the clock was put back.
+	// Later wall clock times are never earlier moments, so no time before t's wall clock time
+	// is missed. Times after it may have passed already, when the clock was set back.
 	for wall := floating(t.In(loc)); ; {
 		var ok bool
 		if wall, ok = p.next(wall); !ok {
@@ -192,8 +195,8 @@ func (p *plan) after(t time.Time, loc *time.Location) (time.Time, bool) {
 	}
 }
 
-// next returns the first time of p after another one, both as a clock shows them that is never
-// changed.
+// next returns the first time of p after another one, both as wall clock times without
+// changes of the clock.
 func (p *plan) next(after time.Time) (time.Time, bool) {
 	t := after.Truncate(time.Minute).Add(time.Minute)
 	first, hour, minute := t.Day(), t.Hour(), t.Minute()
@@ -221,8 +224,8 @@ func nextMonth(y int, m time.Month) (int, time.Month) {
 	return y, m + 1
 }
 
-// daysOf returns the days of a month that are due, a bit for each. They are the same for all months
-// that begin on the same weekday and have as many days.
+// daysOf returns the matching days of a month as bits. They are the same for all months
+// with the same first weekday and length.
 func (p *plan) daysOf(y int, m time.Month) uint32 {
 	begin := time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
 	length := time.Date(y, m+1, 0, 0, 0, 0, 0, time.UTC).Day()
@@ -230,11 +233,11 @@ func (p *plan) daysOf(y int, m time.Month) uint32 {
 	if *known != 0 {
 		return *known &^ 1
 	}
-	*known = 1 // known, also if no day is due
+	*known = 1 // marks the entry as known even if no day matches
 	g := gronx.New()
 	for day := 1; day <= length; day++ {
 		g.C.SetRef(begin.AddDate(0, 0, day-1))
-		// An error means that it is not due: the segments were checked.
+		// The segments were checked before, so an error means no match.
 		if due, err := g.SegmentsDue(p.date); err == nil && due {
 			*known |= 1 << day
 		}
@@ -242,7 +245,7 @@ func (p *plan) daysOf(y int, m time.Month) uint32 {
 	return *known &^ 1
 }
 
-// minuteOf returns the first minute of a day that is due, at an hour and minute or after it.
+// minuteOf returns the first matching minute of a day at or after an hour and minute.
 func (p *plan) minuteOf(hour, minute int) (int, bool) {
 	for h := hour; h < 24; h++ {
 		if p.hours&(1<<h) != 0 {

@@ -10,7 +10,7 @@ func ShowTime(t time.Time, loc *time.Location) string {
 	return t.In(loc).Format("Mon 2006-01-02 15:04 MST")
 }
 
-// Status says for people how a job stands, with times in a zone.
+// Status describes the state of a job for people, with times in a zone.
 func (j *Job) Status(loc *time.Location) string {
 	switch {
 	case j.State == Paused && j.Why != "":
@@ -23,7 +23,7 @@ func (j *Job) Status(loc *time.Location) string {
 	return "over"
 }
 
-// Status says for people how a run stands, with times in a zone.
+// Status describes the state of a run for people, with times in a zone.
 func (r *Run) Status(loc *time.Location) string {
 	s := fmt.Sprintf("due %s: %s", ShowTime(r.Due, loc), r.State)
 	if r.Late {

@@ -14,7 +14,7 @@ import (
 // ReminderMark begins the text of a reminder.
 const ReminderMark = "Reminder: "
 
-// message returns what an attempt of a run says to the agent.
+// message returns the message to the agent for an attempt of a run.
 func message(
 	q store.Queryer, j *Job, r *Run, role bus.Role, now time.Time,
 ) (bus.InboundMessage, error) {
@@ -35,7 +35,7 @@ func message(
 // attemptID returns the ID of the message of the newest attempt of a run.
 func attemptID(r *Run) string { return fmt.Sprintf("run:%d:%d", r.ID, r.Attempts) }
 
-// prompt returns all that the agent must know.
+// prompt returns the text of the message.
 func prompt(q store.Queryer, j *Job, r *Run) (string, error) {
 	var b strings.Builder
 	if j.Kind == Reminder {
@@ -61,7 +61,8 @@ func prompt(q store.Queryer, j *Job, r *Run) (string, error) {
 	return b.String(), err
 }
 
-// lastSaid returns what the newest run of a job that went well has said, and when.
+// lastSaid returns the answer of the newest successful run of a job, and the time of its
+// end.
 func lastSaid(q store.Queryer, job int64) (said string, ended time.Time, err error) {
 	var at int64
 	err = q.QueryRow(`SELECT said, ended_ms FROM runs WHERE job = $1 AND state = 'done'

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// maxSpan bounds an interval.
+// maxSpan is the greatest interval.
 const maxSpan = 10 * 366 * 24 * time.Hour
 
-// Pieces of expressions for what people write, in lower case.
+// Parts of regular expressions for people's input in lower case.
 const (
 	unitPattern = `(?:weeks?|w|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)`
 	spanPattern = `(?:\d{1,9}\s*` + unitPattern + `\s*)+`
@@ -36,7 +36,7 @@ var (
 var units = map[byte]time.Duration{'w': 7 * 24 * time.Hour, 'd': 24 * time.Hour, 'h': time.Hour,
 	'm': time.Minute, 's': time.Second}
 
-// parseSpan reads a duration such as 90m, "1h 30m" or "2 days".
+// parseSpan parses a duration such as 90m, "1h 30m" or "2 days".
 func parseSpan(text string) (time.Duration, error) {
 	if !spanWhole.MatchString(text) {
 		return 0, fmt.Errorf("%q is not a length of time: want one such as 90m, 1h30m, 1d or 2w",
@@ -70,7 +70,7 @@ func ParseEvery(text string, anchor time.Time, least time.Duration) (When, error
 	return When{every: d, anchor: anchor.UnixMilli(), loc: anchor.Location()}, nil
 }
 
-// errAt says how a time is written.
+// errAt explains how to write a time.
 var errAt = errors.New(`want one such as "in 20m", "09:00", "tomorrow 09:00", "monday 9am", ` +
 	`"2026-11-22 09:00" or "2026-11-22T09:00:00+01:00"`)
 
@@ -119,7 +119,8 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 	return nextTime(m[1], m[2], now)
 }
 
-// nextTime returns the next time of the clock on a day, such as "tomorrow", "monday" or "".
+// nextTime returns the next occurrence of a clock time on a day, such as "tomorrow",
+// "monday" or "".
 func nextTime(day, clock string, now time.Time) (time.Time, error) {
 	hour, minute, err := parseClock(clock)
 	if err != nil {
@@ -130,7 +131,7 @@ func nextTime(day, clock string, now time.Time) (time.Time, error) {
 		t := instant(time.Date(y, m, d+ahead, hour, minute, 0, 0, time.UTC), now.Location())
 		switch day {
 		case "today":
-			return t, nil // if it is over, the caller says so
+			return t, nil // the caller reports a time in the past
 		case "tomorrow":
 			if ahead == 1 {
 				return t, nil
@@ -152,19 +153,19 @@ func weekdayOf(y int, m time.Month, d int) time.Weekday {
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Weekday()
 }
 
-// weekday returns the weekday that begins with the first three letters of name.
+// weekday returns the weekday whose first three letters are those of name.
 func weekday(name string) time.Weekday {
 	return time.Weekday(slices.Index([]string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"},
 		name[:3]))
 }
 
-// parseClock reads 9:00, 21:30, 9am or 9:30 pm.
+// parseClock parses 9:00, 21:30, 9am or 9:30 pm.
 func parseClock(text string) (hour, minute int, err error) {
 	m := clockTime.FindStringSubmatch(text)
 	if m == nil {
 		return 0, 0, errAt
 	}
-	// The pattern has but digits there.
+	// The pattern guarantees digits.
 	hour, _ = strconv.Atoi(m[1])
 	minute, _ = strconv.Atoi(cmp.Or(m[2], "0"))
 	switch {
@@ -178,7 +179,7 @@ func parseClock(text string) (hour, minute int, err error) {
 	return hour, minute, nil
 }
 
-// The words that a request may begin with.
+// Words that a request may begin with.
 var (
 	everyDay = regexp.MustCompile(`(?i)^every\s+(day|weekday|` + weekdays +
 		`(?:(?:\s*,\s*|\s+and\s+)` + weekdays + `)*)\s+(?:at\s+)?(` + timePattern + `)(?:\s+|$)`)
@@ -223,7 +224,7 @@ func ParseWish(text string, now time.Time, loc *time.Location, least time.Durati
 	return w, rest, err
 }
 
-// parseDays returns a time on each of some days of the week.
+// parseDays returns a When with a clock time on some days of the week.
 func parseDays(days, clock string, loc *time.Location) (When, error) {
 	hour, minute, err := parseClock(clock)
 	if err != nil {

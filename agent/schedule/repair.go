@@ -8,9 +8,10 @@ import (
 	"gateway/store"
 )
 
-// repair has runs that nobody works on tried again: those that are open, and whose message neither
-// waits nor was taken by a turn. Each end of a turn ends its run in the same transaction, so that
-// there are none but by a hand in the database. One would keep its job from running for ever.
+// repair retries runs that nobody works on: open runs whose message is neither in the
+// inbox nor claimed by a turn. Each turn ends its run in the transaction that ends the
+// turn, so such runs exist only after a manual change of the database. Without repair one
+// would block its job forever.
 func (s *Scheduler) repair(ctx context.Context, now time.Time) error {
 	open, err := s.openAttempts(ctx)
 	if err != nil {
@@ -39,7 +40,7 @@ func (s *Scheduler) repair(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// openAttempts returns the runs that a turn works on, or should.
+// openAttempts returns the runs that a turn works on, or should work on.
 func (s *Scheduler) openAttempts(ctx context.Context) ([]Run, error) {
 	read := func(scan store.Scan, r *Run) error { return scan(&r.ID, &r.Job, &r.Attempts) }
 	return store.Collect(s.db.Read(ctx), "schedule: read open runs", read,

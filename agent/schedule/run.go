@@ -10,13 +10,13 @@ import (
 	"gateway/store"
 )
 
-// Bounds of what a run keeps, in bytes.
+// Limits of the texts of a run, in bytes.
 const (
 	maxSaid  = 2000
 	maxError = 500
 )
 
-// backoff is how long a run waits before it is tried again.
+// backoff is the delay before each retry of a run.
 var backoff = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute}
 
 const runColumns = "r.id, r.job, r.due_ms, r.state, r.attempts, r.try_ms, r.late, r.missed, " +
@@ -36,7 +36,7 @@ func runFields() (into []any, made func() Run) {
 	}
 }
 
-// Runs returns the runs of a job, the newest first, 100 at most.
+// Runs returns the newest runs of a job, at most 100, the newest first.
 func (Store) Runs(q store.Queryer, job int64) ([]Run, error) {
 	read := func(scan store.Scan, r *Run) error {
 		into, made := runFields()
@@ -48,8 +48,8 @@ func (Store) Runs(q store.Queryer, job int64) ([]Run, error) {
 		"SELECT "+runColumns+" FROM runs r WHERE r.job = $1 ORDER BY r.id DESC LIMIT 100", job)
 }
 
-// RunOf returns a run and its job, or [ErrNone]. A job that was removed is there until the run is
-// over.
+// RunOf returns a run and its job, or [ErrNone]. A removed job exists until its run has
+// ended.
 func (Store) RunOf(q store.Queryer, run int64) (Job, Run, error) {
 	into, made := runFields()
 	j, err := scanJob(q.QueryRow("SELECT "+jobColumns+", "+runColumns+
@@ -63,8 +63,8 @@ func (Store) RunOf(q store.Queryer, run int64) (Job, Run, error) {
 	return j, made(), nil
 }
 
-// Begin notes that a turn works on a run. It reports false if the run must not begin: it was
-// skipped, as its job was paused or removed meanwhile, or erased.
+// Begin records that a turn works on a run. It returns false if the run must not begin: it
+// was erased, or skipped because its job was paused or removed.
 func (Store) Begin(tx *store.Tx, run int64, now time.Time) (bool, error) {
 	n, err := tx.Exec(`UPDATE runs SET state = 'running', started_ms = $2
 		WHERE id = $1 AND state = 'waiting' AND try_ms = 0`, run, millis(now))
@@ -74,19 +74,19 @@ func (Store) Begin(tx *store.Tx, run int64, now time.Time) (bool, error) {
 	return n > 0, nil
 }
 
-// Done notes that a run has ended well, and the beginning of what was said. A run that is over or
-// erased stays so, here as with Stop and Fail.
+// Done records that a run has succeeded, with the beginning of its answer. Like Stop and
+// Fail, it does nothing for a run that has ended or was erased.
 func (s Store) Done(tx *store.Tx, run int64, said string, now time.Time) error {
 	return s.end(tx, run, Succeeded, clip(strings.TrimSpace(said), maxSaid), "", now)
 }
 
-// Stop notes that somebody has stopped a run.
+// Stop records that somebody has stopped a run.
 func (s Store) Stop(tx *store.Tx, run int64, now time.Time) error {
 	return s.end(tx, run, Stopped, "", "", now)
 }
 
-// Again ends an attempt that was ended together with something else, and has the next one begin at
-// once; of a job that was paused or removed meanwhile there is none.
+// Again ends an attempt that was interrupted by something else, and starts the next one at
+// once. There is no next one if the job was paused or removed.
 func (s Store) Again(tx *store.Tx, run int64, now time.Time) error {
 	n, err := tx.Exec(`UPDATE runs SET state = 'waiting', try_ms = $2
 		WHERE id = $1 AND state = 'running'
@@ -116,9 +116,10 @@ func (s Store) end(
 	return s.bury(tx, job)
 }
 
-// Fail notes that an attempt of a run has failed. The next one comes after 1, 5 and 15 minutes;
-// dead reports that there is none, which the people are to be told. A heartbeat has one attempt
-// only, since another one comes, and so has a job that was paused or removed meanwhile.
+// Fail records that an attempt of a run has failed. Retries follow after 1, 5 and 15
+// minutes. dead reports that there are no more retries, which the caller must tell the
+// people. A heartbeat has only one attempt, because another heartbeat follows. A job that
+// was paused or removed is not retried either.
 func (s Store) Fail(tx *store.Tx, run int64, reason string, now time.Time) (dead bool, err error) {
 	j, r, err := s.RunOf(tx, run)
 	if errors.Is(err, ErrNone) || err == nil && r.State != Waiting && r.State != Running {
@@ -140,8 +141,8 @@ func (s Store) Fail(tx *store.Tx, run int64, reason string, now time.Time) (dead
 	return false, nil
 }
 
-// Prune deletes up to 256 runs that ended before a time, and jobs of which nothing is left to tell,
-// and returns how many runs.
+// Prune deletes up to 256 runs that ended before a time, and removed jobs without runs. It
+// returns the number of deleted runs.
 func (Store) Prune(tx *store.Tx, before time.Time) (int, error) {
 	n, err := tx.Exec(`DELETE FROM runs WHERE id IN (SELECT id FROM runs
 		WHERE ended_ms > 0 AND ended_ms < $1 ORDER BY ended_ms LIMIT 256)`, millis(before))

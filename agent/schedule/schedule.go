@@ -80,62 +80,62 @@ UPDATE jobs SET shut_out = 1
 	WHERE state = 'paused' AND why = 'who has set it up may not use me any more';
 CREATE INDEX jobs_shut_out ON jobs (id) WHERE shut_out = 1;`}}
 
-// A Kind says what a job is for.
+// A Kind is the purpose of a job.
 type Kind string
 
 // The kinds of jobs.
 const (
-	Task      Kind = "task"     // the agent does something
-	Reminder  Kind = "reminder" // it tells people something
+	Task      Kind = "task"     // the agent performs a task
+	Reminder  Kind = "reminder" // the agent reminds people of something
 	Heartbeat Kind = "heartbeat"
 )
 
-// A State says how a job stands.
+// A State is the state of a job.
 type State string
 
 // The states of a job.
 const (
 	Active State = "active"
 	Paused State = "paused"
-	Ended  State = "ended" // it has no further time
+	Ended  State = "ended" // no further times
 )
 
-// A RunState says how a run stands.
+// A RunState is the state of a run.
 type RunState string
 
 // The states of a run.
 const (
-	Waiting   RunState = "waiting" // for its turn, or for the time of its next attempt
+	Waiting   RunState = "waiting" // waiting for a turn, or for the time of the next attempt
 	Running   RunState = "running"
 	Succeeded RunState = "done"
-	Failed    RunState = "failed" // for good: it was told
+	Failed    RunState = "failed" // without a further retry; people were told
 	Stopped   RunState = "stopped"
-	Skipped   RunState = "skipped" // it was never begun; Error says why
+	Skipped   RunState = "skipped" // never started; Error has the reason
 )
 
-// A Job is something that the agent does at set times.
+// A Job is something that the agent does at scheduled times.
 type Job struct {
 	ID      int64
 	Name    string // one line
 	Kind    Kind
-	Text    string // what is to be done or told
+	Text    string // the task or the reminder
 	When    When
-	To      bus.Address // the conversation that gets what comes of it
-	Sender  bus.Sender  // who has made it
-	Person  int64       // who that is, over all platforms; 0: unknown
-	Role    bus.Role    // of its maker, then
-	Group   bool        // more people than the sender read the conversation
-	Title   string      // of the group
+	To      bus.Address // the conversation that gets the outcome
+	Sender  bus.Sender  // its creator
+	Person  int64       // its creator across all platforms; 0: unknown
+	Role    bus.Role    // role of its creator at that time
+	Group   bool        // other people read the conversation, too
+	Title   string      // title of the group
 	Scope   memory.Scope
-	Own     bool // its runs have a session of their own
+	Own     bool // runs use a session of their own
 	State   State
-	Why     string    // it is paused
-	Next    time.Time // zero if there is none
+	Why     string    // reason of the pause
+	Next    time.Time // next run; zero if there is none
 	Created time.Time
 }
 
-// Session returns the key of the session of a job's own, and the zero key if it runs in that of its
-// conversation.
+// Session returns the key of the job's own session, or the zero key if it runs in the
+// session of its conversation.
 func (j *Job) Session() session.Key {
 	if !j.Own {
 		return session.Key{}
@@ -143,31 +143,31 @@ func (j *Job) Session() session.Key {
 	return session.KeyOf(j.To).OfJob(j.ID)
 }
 
-// MayChange reports whether somebody of a role who writes in a conversation may change j: its
-// maker, and in any case an admin.
+// MayChange reports whether somebody may change j: its creator, or an admin, who writes in
+// a conversation.
 func (j *Job) MayChange(in bus.Address, by bus.Sender, person int64, role bus.Role) bool {
 	return role.AtLeast(bus.Admin) || j.Person != 0 && j.Person == person ||
 		j.To.Account == in.Account && j.Sender.ID == by.ID
 }
 
-// A Run is one time of a job.
+// A Run is one execution of a job.
 type Run struct {
 	ID       int64
 	Job      int64
 	Due      time.Time
 	State    RunState
-	Attempts int       // begun so far, at most 4
-	Retry    time.Time // when the next attempt begins, if one waits for its time
-	Late     bool      // it came more than two minutes after Due
-	Started  time.Time // the newest attempt; zero if none was
-	Ended    time.Time // zero as long as it is not over
-	Said     string    // the beginning of what came of it
-	Error    string    // of the newest attempt that failed, or why it was skipped
+	Attempts int       // attempts started so far, at most 4
+	Retry    time.Time // time of the next attempt, if one is scheduled
+	Late     bool      // it started more than two minutes after Due
+	Started  time.Time // start of the newest attempt; zero if there was none
+	Ended    time.Time // zero until the run has ended
+	Said     string    // the beginning of the answer
+	Error    string    // of the last failed attempt, or the reason of a skip
 
-	missed bool // times before it were missed, too
+	missed bool // earlier times were missed, too
 }
 
-// The reasons why a change of a job is refused. Their texts are for people.
+// Reasons why a change of a job is refused. People read the texts.
 var (
 	ErrNone    = errors.New("there is no such job")
 	ErrRunning = errors.New("it is running already")

@@ -22,47 +22,49 @@ type Options struct {
 	Now    func() time.Time // default time.Now
 	Logger *slog.Logger     // default discards
 
-	// Admit returns the role of a job's maker today. If it is not ok, the maker may have nothing
-	// done any more: the job is paused until the maker may again. Default is the role that the job
-	// has.
+	// Admit returns the current role of a job's creator. If ok is false, the creator may no
+	// longer use the agent: the job is paused until that changes. By default the job keeps its
+	// role.
 	Admit func(q store.Queryer, j *Job) (role bus.Role, ok bool, err error)
 
-	// Heartbeat is how often there is one; default never. Heartbeats returns who wants one, and Open
-	// reports, when it is due, whether there is still something to look after. Both are required
-	// then.
+	// Heartbeat is the interval of heartbeats; default none. Heartbeats returns the people and
+	// groups that want one. Open reports, when one is due, whether there is something to
+	// check. Both are required if Heartbeat is set.
 	Heartbeat  time.Duration
 	Heartbeats func(ctx context.Context) ([]HeartbeatTarget, error)
 	Open       func(of memory.Scope) bool
 }
 
 const (
-	// poll is how often the tables are looked at without a reason: other processes write to them,
-	// too, and the clock may be changed.
+	// poll is the interval at which the tables are read without another reason: other
+	// processes may write to them, and the clock may change.
 	poll = 2 * time.Second
 
-	// beatsEvery is how often it is asked who wants a heartbeat, if heartbeats do not come sooner.
+	// beatsEvery is the interval at which Heartbeats is called, unless heartbeats are more
+	// frequent.
 	beatsEvery = time.Minute
 
-	// lateAfter is after which delay a run is late.
+	// lateAfter is the delay after which a run is late.
 	lateAfter = 2 * time.Minute
 
-	// maxOpen is how many runs of one job may be open: one that works, and one that waits for it or
-	// for its next attempt. Jobs that are due beyond that are skipped.
+	// maxOpen is the number of runs of one job that may be open: one that works, and one that
+	// waits for it or for a retry. Further due times are skipped.
 	maxOpen = 2
 
-	// batch is how many jobs are started in one transaction. It stands in the statements.
+	// batch is the number of jobs started in one transaction. The SQL statements contain the
+	// same number.
 	batch = 256
 )
 
-// A Scheduler starts what is due. It has the methods of its [Store]. Several may work on one
-// database. Its methods but Run may be called concurrently.
+// A Scheduler starts jobs when they are due. It has the methods of its [Store]. Several
+// schedulers may share a database. All methods but Run are safe for concurrent use.
 type Scheduler struct {
 	Store
 	db       *store.DB
 	inbox    *bus.Inbox
 	opts     Options
 	wake     chan struct{}
-	lastSeen atomic.Int64 // when it looked last, as Unix milliseconds
+	lastSeen atomic.Int64 // time of the last check, Unix milliseconds
 
 	last  time.Time // when it looked last; used by Run alone, as all below
 	asked time.Time // when it was asked last who wants a heartbeat
@@ -120,9 +122,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 }
 
-// look starts all that is due, and returns how long there is nothing to do.
+// look starts everything that is due, and returns the time until something else can be
+// due.
 func (s *Scheduler) look(ctx context.Context) (time.Duration, error) {
-	now := s.opts.Now().Round(0) // by the clock on the wall, also if that is changed
+	now := s.opts.Now().Round(0) // wall clock time, without the monotonic reading
 	if s.last.IsZero() {
 		if err := s.repair(ctx, now); err != nil {
 			return 0, err
@@ -150,7 +153,7 @@ func (s *Scheduler) look(ctx context.Context) (time.Duration, error) {
 	return s.pause(ctx, now)
 }
 
-// pause returns how long nothing will be due.
+// pause returns the time until something is due.
 func (s *Scheduler) pause(ctx context.Context, now time.Time) (time.Duration, error) {
 	pause := poll
 	for _, query := range []string{
@@ -168,9 +171,10 @@ func (s *Scheduler) pause(ctx context.Context, now time.Time) (time.Duration, er
 	return max(pause, 10*time.Millisecond), nil
 }
 
-// replan puts the times of all repeating jobs right: at the start, since rules of zones change with
-// a new version of them, and when the clock was put back. Jobs that have run at a time before do
-// not run again at that time. Further attempts come no later than they would from now on.
+// replan recalculates the times of all repeating jobs: at the start, because a new version
+// may have other time zone rules, and after the clock was set back. A job that has run at
+// a time does not run at that time again. Retries do not come later than they would from
+// now on.
 func (s *Scheduler) replan(ctx context.Context, now time.Time) error {
 	err := s.db.Tx(ctx, func(tx *store.Tx) error {
 		_, err := tx.Exec(`UPDATE runs SET try_ms = $1 WHERE state = 'waiting' AND try_ms > $1`,
@@ -208,7 +212,7 @@ func (s *Scheduler) replan(ctx context.Context, now time.Time) error {
 	}
 }
 
-// move gives jobs another next time, unless they have one already.
+// move sets the next time of jobs, unless they have that time already.
 func move(tx *store.Tx, to map[*Job]time.Time) error {
 	for j, next := range to {
 		_, err := tx.Exec(`UPDATE jobs SET next_ms = $3
@@ -221,10 +225,10 @@ func move(tx *store.Tx, to map[*Job]time.Time) error {
 	return nil
 }
 
-// HasHeartbeats reports whether there are heartbeats.
+// HasHeartbeats reports whether heartbeats are configured.
 func (s *Scheduler) HasHeartbeats() bool { return s.opts.Heartbeat > 0 }
 
-// beats makes sure that who wants a heartbeat has one.
+// beats creates and removes heartbeats, so that everybody who wants one has one.
 func (s *Scheduler) beats(ctx context.Context, now time.Time) error {
 	first := s.asked.IsZero()
 	every := beatsEvery
@@ -239,12 +243,12 @@ func (s *Scheduler) beats(ctx context.Context, now time.Time) error {
 		if !first {
 			return nil
 		}
-		return s.db.Tx(ctx, func(tx *store.Tx) error { // of an earlier configuration
+		return s.db.Tx(ctx, func(tx *store.Tx) error { // remove those of an earlier configuration
 			return s.eraseJobs(tx, "SELECT id FROM jobs WHERE kind = 'heartbeat'")
 		})
 	}
 	list, err := s.opts.Heartbeats(ctx)
-	if err != nil { // it looks into files: no reason to start nothing else
+	if err != nil { // an error with files must not stop other jobs
 		s.opts.Logger.ErrorContext(ctx, "it is not known who wants a heartbeat, and those that are "+
 			"known go on: see that the folder of the memory can be read", "err", err)
 		return nil
@@ -259,7 +263,7 @@ func (s *Scheduler) beats(ctx context.Context, now time.Time) error {
 	})
 }
 
-// startJobs makes runs of the jobs that are due.
+// startJobs creates runs of the jobs that are due.
 func (s *Scheduler) startJobs(ctx context.Context, now time.Time) error {
 	for {
 		due, err := jobs(s.db.Read(ctx), "SELECT "+jobColumns+` FROM jobs j
@@ -268,7 +272,7 @@ func (s *Scheduler) startJobs(ctx context.Context, now time.Time) error {
 		if err != nil || len(due) == 0 {
 			return err
 		}
-		wanted := make(map[memory.Scope]bool) // heartbeats, found out outside of the transaction
+		wanted := make(map[memory.Scope]bool) // heartbeats with something to check
 		for _, j := range due {
 			if j.Kind == Heartbeat {
 				wanted[j.Scope] = s.opts.Heartbeat > 0 && s.opts.Open(j.Scope)
@@ -290,8 +294,8 @@ func (s *Scheduler) startJobs(ctx context.Context, now time.Time) error {
 	}
 }
 
-// startRuns puts the messages of runs whose next attempt is due, or which somebody wants besides
-// the times of their jobs.
+// startRuns puts the messages of due retries into the inbox, and those of runs that
+// somebody has requested.
 func (s *Scheduler) startRuns(ctx context.Context, now time.Time) error {
 	for {
 		due, err := dueRuns(s.db.Read(ctx), now)
@@ -321,14 +325,14 @@ func dueRuns(q store.Queryer, now time.Time) ([]int64, error) {
 		AND try_ms <= $1 ORDER BY try_ms LIMIT 256`, millis(now))
 }
 
-// A started is a run whose message was put into the inbox.
+// started is a run whose message was put into the inbox.
 type started struct {
 	job, run int64
 	attempt  int
 	late     bool
 }
 
-// start runs a transaction that starts runs, and tells whom it concerns once it is committed.
+// start runs a transaction that starts runs, and notifies the inbox after the commit.
 func (s *Scheduler) start(ctx context.Context, do func(*store.Tx) ([]started, error)) error {
 	var list []started
 	err := s.db.Tx(ctx, func(tx *store.Tx) (err error) {
@@ -347,8 +351,8 @@ func (s *Scheduler) start(ctx context.Context, do func(*store.Tx) ([]started, er
 	return nil
 }
 
-// claim makes a run of a job, if it is still due, and sets its next time. wanted says whether
-// there is anything for a heartbeat to do.
+// claim creates a run of a job, if it is still due, and sets the job's next time. wanted
+// has the heartbeats with something to check.
 func (s *Scheduler) claim(
 	tx *store.Tx, id int64, wanted bool, now time.Time,
 ) ([]started, error) {
@@ -381,7 +385,7 @@ func (s *Scheduler) claim(
 		return nil, err
 	}
 	if j.Kind == Heartbeat && (!wanted || !admitted || open > 0) {
-		return nil, nil // another one comes: this one leaves no trace
+		return nil, nil // another heartbeat follows: record nothing
 	}
 	due := following.newest(j.Next, now)
 	r := Run{Job: id, Due: due, State: Waiting, Late: now.Sub(due) > lateAfter,
@@ -393,7 +397,7 @@ func (s *Scheduler) claim(
 		r.State, r.Error = Skipped, "earlier runs of the job were not over"
 	}
 	if ok, err := insertRun(tx, &r, now); err != nil || !ok {
-		return nil, err // if it is there already, it has run before the clock was put back
+		return nil, err // a run of that time exists if the clock was set back
 	}
 	if !admitted {
 		return nil, s.shutOut(tx, id)
@@ -410,7 +414,8 @@ func openRuns(q store.Queryer, job int64) (n int, err error) {
 	return n, err
 }
 
-// insertRun writes r and sets its ID. It reports false if there is a run of that time already.
+// insertRun writes r and sets its ID. It returns false if the job already has a run for
+// that time.
 func insertRun(tx *store.Tx, r *Run, now time.Time) (bool, error) {
 	ended := int64(0)
 	if r.State == Skipped {
@@ -426,7 +431,7 @@ func insertRun(tx *store.Tx, r *Run, now time.Time) (bool, error) {
 	return err == nil, err
 }
 
-// retry puts the message of the next attempt of a run, if that is still due.
+// retry puts the message of the next attempt of a run into the inbox, if it is still due.
 func (s *Scheduler) retry(tx *store.Tx, run int64, now time.Time) ([]started, error) {
 	j, r, err := s.RunOf(tx, run)
 	if errors.Is(err, ErrNone) {
@@ -442,13 +447,13 @@ func (s *Scheduler) retry(tx *store.Tx, run int64, now time.Time) ([]started, er
 	if !admitted {
 		return nil, errors.Join(s.end(tx, run, Skipped, "", whyRefused, now), s.shutOut(tx, j.ID))
 	}
-	if r.Attempts == 0 { // somebody has wanted it, and the gateway was away
+	if r.Attempts == 0 { // requested by somebody while the gateway was down
 		r.Late = now.Sub(r.Due) > lateAfter
 	}
 	return s.put(tx, &j, &r, role, now)
 }
 
-// put has the next attempt of a run begin, by its message.
+// put starts the next attempt of a run by putting its message into the inbox.
 func (s *Scheduler) put(
 	tx *store.Tx, j *Job, r *Run, role bus.Role, now time.Time,
 ) ([]started, error) {

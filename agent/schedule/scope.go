@@ -13,7 +13,7 @@ import (
 	"gateway/store"
 )
 
-// Zone returns the zone that the people of a scope have set, nil if none.
+// Zone returns the time zone that the people of a scope have set, or nil.
 func (Store) Zone(q store.Queryer, of memory.Scope) (*time.Location, error) {
 	var name string
 	err := q.QueryRow("SELECT zone FROM zones WHERE scope = $1", string(of)).Scan(&name)
@@ -30,13 +30,13 @@ func (Store) Zone(q store.Queryer, of memory.Scope) (*time.Location, error) {
 	return loc, nil
 }
 
-// ZoneOf returns the zone in which the people of a scope think.
+// ZoneOf returns the time zone of a scope, or the default zone.
 func (s Store) ZoneOf(q store.Queryer, of memory.Scope) (*time.Location, error) {
 	loc, err := s.Zone(q, of)
 	return cmp.Or(loc, s.Location, time.UTC), err
 }
 
-// SetZone sets the zone of a scope, by its IANA name. Jobs keep theirs.
+// SetZone sets the time zone of a scope by its IANA name. Existing jobs keep theirs.
 func (Store) SetZone(tx *store.Tx, of memory.Scope, name string) error {
 	_, err := tx.Exec(`INSERT INTO zones (scope, zone) VALUES ($1, $2)
 		ON CONFLICT (scope) DO UPDATE SET zone = excluded.zone`, string(of), name)
@@ -46,9 +46,10 @@ func (Store) SetZone(tx *store.Tx, of memory.Scope, name string) error {
 	return nil
 }
 
-// MoveScope makes the jobs and the zone of a scope those of another one, which keeps its own zone.
+// MoveScope moves the jobs and the time zone of a scope to another one. The other scope
+// keeps its own zone, if it has one.
 func (s Store) MoveScope(tx *store.Tx, from, to memory.Scope) error {
-	// A scope has one heartbeat. If both have, that of to stays.
+	// A scope has one heartbeat. If both have one, that of to stays.
 	if err := s.eraseJobs(tx, `SELECT id FROM jobs WHERE kind = 'heartbeat' AND scope = $1
 		AND EXISTS (SELECT 1 FROM jobs WHERE kind = 'heartbeat' AND scope = $2)`,
 		string(from), string(to)); err != nil {
@@ -62,7 +63,7 @@ func (s Store) MoveScope(tx *store.Tx, from, to memory.Scope) error {
 			return fmt.Errorf("schedule: move %s: %w", from, err)
 		}
 	}
-	// Somebody whose direct chat was not known has one now.
+	// A person whose direct chat was unknown has one now.
 	if to.Person() != 0 {
 		_, err := tx.Exec(`UPDATE jobs SET person = $2 WHERE scope = $1 AND person = 0
 			AND in_group = 0`, string(to), to.Person())
@@ -73,7 +74,7 @@ func (s Store) MoveScope(tx *store.Tx, from, to memory.Scope) error {
 	if from.Person() == 0 || to.Person() == 0 {
 		return nil
 	}
-	// Jobs that one has set up in groups belong to the other from now on, too.
+	// Jobs that the first person has created in groups now belong to the second.
 	if _, err := tx.Exec("UPDATE jobs SET person = $2 WHERE person = $1", from.Person(),
 		to.Person()); err != nil {
 		return fmt.Errorf("schedule: move %s: %w", from, err)
@@ -81,7 +82,7 @@ func (s Store) MoveScope(tx *store.Tx, from, to memory.Scope) error {
 	return nil
 }
 
-// EraseScope deletes all jobs of a scope with their runs, and its zone.
+// EraseScope deletes all jobs of a scope with their runs, and its time zone.
 func (s Store) EraseScope(tx *store.Tx, of memory.Scope) error {
 	if err := s.eraseJobs(tx, "SELECT id FROM jobs WHERE scope = $1", string(of)); err != nil {
 		return err
@@ -92,18 +93,18 @@ func (s Store) EraseScope(tx *store.Tx, of memory.Scope) error {
 	return nil
 }
 
-// EraseChat deletes all jobs whose outcome goes to a chat, all its threads together.
+// EraseChat deletes all jobs whose outcome goes to a chat or one of its threads.
 func (s Store) EraseChat(tx *store.Tx, a bus.Address) error {
 	return s.eraseJobs(tx, "SELECT id FROM jobs WHERE account = $1 AND chat = $2", a.Account,
 		a.Chat)
 }
 
-// ErasePerson deletes all jobs that a person has set up, also in groups.
+// ErasePerson deletes all jobs that a person has created, also in groups.
 func (s Store) ErasePerson(tx *store.Tx, person int64) error {
 	return s.eraseJobs(tx, "SELECT id FROM jobs WHERE person = $1 AND person <> 0", person)
 }
 
-// CountDue returns how many jobs, and further attempts of their runs, should have begun by now.
+// CountDue returns the number of overdue jobs and retries.
 func (Store) CountDue(q store.Queryer, now time.Time) (n int, err error) {
 	err = q.QueryRow(`SELECT (SELECT count(*) FROM jobs
 			WHERE state = 'active' AND next_ms > 0 AND next_ms <= $1)
@@ -115,7 +116,7 @@ func (Store) CountDue(q store.Queryer, now time.Time) (n int, err error) {
 	return n, nil
 }
 
-// eraseJobs deletes the jobs that a query names, with their runs.
+// eraseJobs deletes the jobs that a query selects, with their runs.
 func (Store) eraseJobs(tx *store.Tx, ids string, args ...any) error {
 	for _, query := range []string{
 		"DELETE FROM runs WHERE job IN (" + ids + ")", "DELETE FROM jobs WHERE id IN (" + ids + ")",
@@ -127,7 +128,7 @@ func (Store) eraseJobs(tx *store.Tx, ids string, args ...any) error {
 	return nil
 }
 
-// MoveChat makes the jobs of a chat, all its threads together, those of another one.
+// MoveChat moves the jobs of a chat and its threads to another chat.
 func (Store) MoveChat(tx *store.Tx, from, to bus.Address) error {
 	_, err := tx.Exec(`UPDATE jobs SET account = $3, chat = $4 WHERE account = $1 AND chat = $2`,
 		from.Account, from.Chat, to.Account, to.Chat)
@@ -148,7 +149,8 @@ type HeartbeatTarget struct {
 	Title  string
 }
 
-// SetHeartbeat makes a heartbeat come at an interval. A new one comes first after the interval.
+// SetHeartbeat sets the interval of a heartbeat. A new heartbeat first comes after one
+// interval.
 func (s Store) SetHeartbeat(
 	tx *store.Tx, b HeartbeatTarget, every time.Duration, now time.Time,
 ) error {
@@ -157,7 +159,7 @@ func (s Store) SetHeartbeat(
 		Scope: b.Scope, Own: true,
 		When:  When{every: every, anchor: now.UnixMilli(), loc: time.UTC},
 		State: Active, Created: now}
-	j.Next, _ = j.When.Next(now) // an interval has always a further time
+	j.Next, _ = j.When.Next(now) // an interval always has a next time
 	list, err := jobs(tx, "SELECT "+jobColumns+
 		" FROM jobs j WHERE j.scope = $1 AND j.kind = 'heartbeat'", string(b.Scope))
 	if err != nil {

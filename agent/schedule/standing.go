@@ -15,15 +15,16 @@ import (
 // whyRefused is why a job is paused whose maker may have nothing done any more.
 const whyRefused = "who has set it up may not use me any more"
 
-// shutOut pauses a job whose maker may have nothing done any more, unless somebody has paused it.
+// shutOut pauses a job whose creator may no longer use the agent, unless somebody has
+// paused it.
 func (Store) shutOut(tx *store.Tx, id int64) error {
 	_, err := tx.Exec(`UPDATE jobs SET state = 'paused', why = $2, shut_out = 1
 		WHERE id = $1 AND state IN ('active', 'ended')`, id, whyRefused)
 	return err
 }
 
-// readmit ends the pauses of jobs whose makers may have something done again. Runs that were due
-// meanwhile are skipped, as with every other pause.
+// readmit ends the pauses of jobs whose creators may use the agent again. Runs that were
+// due in the meantime are skipped, as with every other pause.
 func (s *Scheduler) readmit(ctx context.Context, now time.Time) error {
 	if !s.tried.IsZero() && now.Sub(s.tried) < poll {
 		return nil
@@ -47,8 +48,8 @@ func (s *Scheduler) readmit(ctx context.Context, now time.Time) error {
 	}
 }
 
-// letGoOn ends the pause of j if its maker may have something done again. If its one time has
-// passed, it is over.
+// letGoOn ends the pause of j if its creator may use the agent again. A one-time job whose
+// time has passed has ended.
 func (s *Scheduler) letGoOn(ctx context.Context, j *Job, now time.Time) error {
 	_, admitted, err := s.opts.Admit(s.db.Read(ctx), j)
 	if err != nil || !admitted {
@@ -59,7 +60,7 @@ func (s *Scheduler) letGoOn(ctx context.Context, j *Job, now time.Time) error {
 		n, err := tx.Exec(`UPDATE jobs SET state = 'ended', why = '', next_ms = 0, shut_out = 0
 			WHERE id = $1 AND state = 'paused' AND shut_out = 1`, j.ID)
 		if goesOn = n > 0; err != nil || !goesOn {
-			return err // somebody else has changed it meanwhile
+			return err // changed in the meantime
 		}
 		err = s.Resume(tx, j.ID, now)
 		if errors.Is(err, ErrOver) {

@@ -15,21 +15,21 @@ import (
 	"gateway/store"
 )
 
-// Store reads and writes jobs, their runs, and the zones of people. It has no state but its
-// settings, whose zero value is ready for use.
+// Store reads and writes jobs, their runs, and time zones. It has settings but no state;
+// the zero value is ready for use.
 type Store struct {
-	MaxJobs  int            // of a person, that are not over; default 50, negative for no limit
+	MaxJobs  int            // unfinished jobs per person; default 50, negative for no limit
 	MinEvery time.Duration  // least time between two runs of a job; default 1 min
-	Location *time.Location // where nobody has set one; default UTC
+	Location *time.Location // default time zone; UTC if nil
 }
 
-// Bounds of a job.
+// Limits of a job.
 const (
 	maxName = 64   // characters
 	maxText = 8000 // bytes
 )
 
-// A RefusedError says for people what is wrong with a job.
+// A RefusedError says what is wrong with a job. People read it.
 type RefusedError struct{ Reason string }
 
 // Error implements error.
@@ -42,7 +42,7 @@ func refuse(format string, args ...any) error {
 // Least returns the least time between two runs of a job.
 func (s Store) Least() time.Duration { return cmp.Or(s.MinEvery, time.Minute) }
 
-// check refuses a job that must not be written.
+// check returns an error if a job must not be written.
 func (s Store) check(j *Job, now time.Time) error {
 	j.Name, j.Text = strings.TrimSpace(j.Name), strings.TrimSpace(j.Text)
 	if j.Name == "" {
@@ -90,8 +90,8 @@ func title(text string) string {
 	return string(runes)
 }
 
-// Add writes a new job and sets its ID, State, Next and Created. A job without a name is called
-// like the beginning of its text. A [RefusedError] says what is wrong with it.
+// Add writes a new job and sets its ID, State, Next and Created. If the job has no name,
+// it gets the beginning of its text. Add returns a [RefusedError] for an invalid job.
 func (s Store) Add(tx *store.Tx, j *Job, now time.Time) error {
 	if err := s.check(j, now); err != nil {
 		return err
@@ -113,8 +113,8 @@ func (s Store) Add(tx *store.Tx, j *Job, now time.Time) error {
 	return s.insert(tx, j)
 }
 
-// Count returns how many jobs that are not over who has made j has, a person or all those in a
-// scope whom nobody knows, and how many are allowed, negative for any number.
+// Count returns the number of unfinished jobs of j's creator, and the limit, negative for
+// none. Unknown creators in a scope count together.
 func (s Store) Count(q store.Queryer, j *Job) (n, most int, err error) {
 	err = q.QueryRow(`SELECT count(*) FROM jobs WHERE person = $1 AND ($1 > 0 OR scope = $2)
 		AND state IN ('active', 'paused') AND kind <> 'heartbeat'`,
@@ -146,7 +146,7 @@ func (Store) insert(tx *store.Tx, j *Job) error {
 	return nil
 }
 
-// flag is how the database keeps a bool.
+// flag converts a bool for the database.
 func flag(b bool) int {
 	if b {
 		return 1
@@ -154,7 +154,7 @@ func flag(b bool) int {
 	return 0
 }
 
-// millis is how the database keeps a time, 0 for the zero one.
+// millis converts a time for the database: Unix milliseconds, 0 for the zero time.
 func millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -186,14 +186,14 @@ func (Store) Get(q store.Queryer, id int64) (Job, error) {
 	return list[0], nil
 }
 
-// A Filter says which jobs are wanted; heartbeats never are. The zero value is all others that are
-// not over.
+// A Filter selects jobs. The zero value selects all unfinished jobs. Heartbeats are never
+// selected.
 type Filter struct {
 	Scope memory.Scope
-	Over  bool // also those that have no further time
+	Over  bool // include finished jobs
 }
 
-// List returns jobs, the one that is due next first, and those that are not due last.
+// List returns jobs ordered by their next time; those without one come last.
 func (Store) List(q store.Queryer, f Filter) ([]Job, error) {
 	return jobs(q, "SELECT "+jobColumns+` FROM jobs j
 		WHERE j.kind <> 'heartbeat' AND ($1 = '' OR j.scope = $1)
@@ -209,7 +209,7 @@ func jobs(q store.Queryer, query string, args ...any) ([]Job, error) {
 	}, query, args...)
 }
 
-// scanJob reads a row of jobColumns, and more.
+// scanJob reads a row with jobColumns and additional columns.
 func scanJob(scan func(...any) error, zones zoner, more ...any) (j Job, err error) {
 	var rule string
 	var sender []byte
@@ -226,16 +226,16 @@ func scanJob(scan func(...any) error, zones zoner, more ...any) (j Job, err erro
 	}
 	j.Group, j.Own = group != 0, own != 0
 	j.Next, j.Created = stamp(next), stamp(created)
-	// A time that can't be read, as its zone is not known any more, is none: the job is paused when
-	// it is due, and keeps nobody from reading the others.
+	// A stored time may be unreadable because its zone no longer exists. Such a job has no
+	// times and is paused when it is due. It must not prevent reading the others.
 	if j.When, err = zones.decode(rule); err != nil {
 		j.When = When{}
 	}
 	return j, nil
 }
 
-// Change writes the name, text, time, kind, session and role of a job anew, and begins one that was
-// over again if it has a further time. A run that has begun goes on as it was.
+// Change updates the name, text, time, kind, session and role of a job. A finished job
+// starts again if it has a further time. A run in progress continues unchanged.
 func (s Store) Change(tx *store.Tx, j *Job, now time.Time) error {
 	if err := s.check(j, now); err != nil {
 		return err
@@ -252,7 +252,7 @@ func (s Store) Change(tx *store.Tx, j *Job, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("schedule: change job %d: %w", j.ID, err)
 	}
-	if rule == was { // that times go by is not a change of them
+	if rule == was { // the rule is the same: keep the next time
 		j.State, j.Next = old.State, old.Next
 	} else if next, ok := j.When.Next(now); !ok {
 		return refuse("%s is over", j.When)
@@ -268,8 +268,8 @@ func (s Store) Change(tx *store.Tx, j *Job, now time.Time) error {
 	return nil
 }
 
-// Pause keeps a job from running until [Store.Resume]. A run that has begun goes on; one that only
-// waits is skipped.
+// Pause stops a job from running until [Store.Resume]. A run in progress continues; a
+// waiting one is skipped.
 func (s Store) Pause(tx *store.Tx, id int64, why string, now time.Time) error {
 	j, err := s.Get(tx, id)
 	switch {
@@ -285,7 +285,7 @@ func (s Store) Pause(tx *store.Tx, id int64, why string, now time.Time) error {
 	return s.skipWaiting(tx, id, "the job was paused", now)
 }
 
-// skipWaiting ends the runs of a job that no turn has begun.
+// skipWaiting ends the runs of a job that no turn has started.
 func (Store) skipWaiting(tx *store.Tx, id int64, why string, now time.Time) error {
 	_, err := tx.Exec(`UPDATE runs SET state = 'skipped', try_ms = 0, error = $2, ended_ms = $3
 		WHERE job = $1 AND state = 'waiting'`, id, why, millis(now))
@@ -295,8 +295,8 @@ func (Store) skipWaiting(tx *store.Tx, id int64, why string, now time.Time) erro
 	return nil
 }
 
-// Resume ends a pause. Runs that were due meanwhile are skipped; a job whose one time has
-// passed is over.
+// Resume ends a pause. Runs that were due in the meantime are skipped. A one-time job
+// whose time has passed is finished.
 func (s Store) Resume(tx *store.Tx, id int64, now time.Time) error {
 	j, err := s.Get(tx, id)
 	switch {
@@ -316,7 +316,8 @@ func (s Store) Resume(tx *store.Tx, id int64, now time.Time) error {
 	return nil
 }
 
-// Remove deletes a job. A run that has begun goes on, and the job is gone with its end.
+// Remove deletes a job. A run in progress continues, and the job is deleted when the run
+// ends.
 func (s Store) Remove(tx *store.Tx, id int64, now time.Time) error {
 	if _, err := s.Get(tx, id); err != nil {
 		return err
@@ -331,7 +332,7 @@ func (s Store) Remove(tx *store.Tx, id int64, now time.Time) error {
 	return s.bury(tx, id)
 }
 
-// bury deletes a job that was removed, once nothing runs of it.
+// bury deletes a removed job that has no open run.
 func (s Store) bury(tx *store.Tx, id int64) error {
 	n, err := tx.Exec(`DELETE FROM jobs WHERE id = $1 AND state = 'removed' AND NOT EXISTS
 		(SELECT 1 FROM runs WHERE job = $1 AND state IN ('waiting', 'running'))`, id)
@@ -344,8 +345,9 @@ func (s Store) bury(tx *store.Tx, id int64) error {
 	return nil
 }
 
-// RunNow makes a job run besides its times. One that waits to be tried again is tried at once; else
-// it reports [ErrRunning] if it runs already. [Scheduler.Wake] follows the commit.
+// RunNow runs a job in addition to its scheduled times. A pending retry starts at once.
+// RunNow returns [ErrRunning] if a run is in progress. Call [Scheduler.Wake] after the
+// commit.
 func (s Store) RunNow(tx *store.Tx, id int64, now time.Time) error {
 	if _, err := s.Get(tx, id); err != nil {
 		return err
@@ -361,7 +363,7 @@ func (s Store) RunNow(tx *store.Tx, id int64, now time.Time) error {
 	return err
 }
 
-// addRun writes a run that is due now, unless one is there that is not over.
+// addRun writes a run that is due now, unless the job has an open run.
 func (Store) addRun(tx *store.Tx, id int64, now time.Time) error {
 	var one int
 	err := tx.QueryRow("SELECT 1 FROM runs WHERE job = $1 AND state IN ('waiting', 'running')",
@@ -372,7 +374,8 @@ func (Store) addRun(tx *store.Tx, id int64, now time.Time) error {
 	if !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	// Of one job there is one run at a time: that of this very moment may be over already.
+	// The due time must be unique within the job, and a run with this time may have ended
+	// already.
 	for due := millis(now); ; due++ {
 		n, err := tx.Exec(`INSERT INTO runs (job, due_ms, state, try_ms)
 			VALUES ($1, $2, 'waiting', $3) ON CONFLICT (job, due_ms) DO NOTHING`,

@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// A When says when a job runs: once, at an interval, or at times of the clock. The zero value is
-// never.
+// A When is the schedule of a job: once, at an interval, or at clock times. The zero value
+// never occurs.
 type When struct {
-	at     int64         // Unix milliseconds; 0: not once
-	every  time.Duration // 0: at no interval
-	anchor int64         // Unix milliseconds, from which intervals count
-	cron   string        // "": at no times of the clock
+	at     int64         // Unix milliseconds; 0: not a single time
+	every  time.Duration // 0: not an interval
+	anchor int64         // Unix milliseconds; start of the intervals
+	cron   string        // "": no clock times
 	loc    *time.Location
 }
 
-// lastYear bounds all times.
+// lastYear is the last year with scheduled times.
 const lastYear = 2100
 
 // IsZero reports whether w has no time.
 func (w When) IsZero() bool { return w.at == 0 && w.every == 0 && w.cron == "" }
 
-// Once reports whether w has one time only.
+// Once reports whether w has a single time.
 func (w When) Once() bool { return w.at != 0 }
 
-// Location returns the zone in which w was said.
+// Location returns the time zone of w.
 func (w When) Location() *time.Location { return cmp.Or(w.loc, time.UTC) }
 
-// In returns w with times of the clock in another zone.
+// In returns w with clock times in another zone.
 func (w When) In(loc *time.Location) When {
 	w.loc = loc
 	return w
 }
 
-// shown is how times are shown to people.
+// shown is the layout of times for people.
 const shown = "2006-01-02 15:04"
 
 // String describes w for people.
@@ -52,7 +52,7 @@ func (w When) String() string {
 	return "never"
 }
 
-// span writes a duration as people do: 1d12h, 90m.
+// span formats a duration for people: 1d12h, 90m.
 func span(d time.Duration) string {
 	var b strings.Builder
 	for _, unit := range []struct {
@@ -67,13 +67,14 @@ func span(d time.Duration) string {
 	return cmp.Or(b.String(), "0s")
 }
 
-// Next returns the first time after another one, and false if there is none until 2100.
+// Next returns the first time after another one, and false if there is none before 2100.
 func (w When) Next(after time.Time) (time.Time, bool) { return w.series()(after) }
 
-// A series returns the first time of it after another one, and false if there is none.
+// series is a function that returns the first time after another one, and false if there
+// is none.
 type series func(after time.Time) (time.Time, bool)
 
-// series prepares w for more than one look.
+// series prepares w for repeated use.
 func (w When) series() series {
 	switch {
 	case w.at != 0:
@@ -88,13 +89,13 @@ func (w When) series() series {
 		}
 	}
 	plan, err := compile(w.cron)
-	if err != nil { // no expression
+	if err != nil { // invalid expression
 		return func(time.Time) (time.Time, bool) { return time.Time{}, false }
 	}
 	return func(after time.Time) (time.Time, bool) { return plan.after(after, w.Location()) }
 }
 
-// newest returns the last time of a series that is not after now, given one that is not.
+// newest returns the last time of a series that is not after now. known is such a time.
 func (next series) newest(known, now time.Time) time.Time {
 	// A series of every minute need not be counted over years: it is enough to begin shortly before
 	// now, if there is a time since then.
@@ -135,7 +136,7 @@ func (w When) tooOften(now time.Time, least time.Duration) bool {
 	return false
 }
 
-// storedWhen is how a When is written down.
+// storedWhen is the JSON form of a When.
 type storedWhen struct {
 	At     int64  `json:"at,omitempty"`     // Unix milliseconds
 	Every  int64  `json:"every,omitempty"`  // milliseconds
@@ -150,7 +151,7 @@ func (w When) encode() (string, error) {
 	return string(b), err
 }
 
-// A zoner finds zones by their names, each once.
+// zoner caches time zones by name.
 type zoner map[string]*time.Location
 
 func (z zoner) load(name string) (*time.Location, error) {
@@ -174,17 +175,18 @@ func (z zoner) decode(text string) (When, error) {
 		cron: s.Cron, loc: loc}, err
 }
 
-// floating returns what the clock on the wall shows at t, as a time of UTC.
+// floating returns the wall clock time at t as a UTC time.
 func floating(t time.Time) time.Time {
 	y, m, d := t.Date()
 	return time.Date(y, m, d, t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
 }
 
-// instant returns when the clock on the wall in loc shows what wall does: for the first time, if it
-// does so twice, and the first moment after it, if the clock is put forward over it.
+// instant returns the moment when the wall clock in loc shows wall. If that occurs twice,
+// it returns the first. If the clock skips that time, it returns the first moment after
+// the gap.
 func instant(wall time.Time, loc *time.Location) time.Time {
-	// Each part of time between two changes of the clock is looked at in its order. No zone is
-	// further from UTC than a day, so that this one begins before.
+	// Examine each period between two changes of the clock, in order. No zone differs from UTC
+	// by more than a day, so start 26 hours earlier.
 	for at := wall.Add(-26 * time.Hour).In(loc); ; {
 		start, end := at.ZoneBounds()
 		_, offset := at.Zone()

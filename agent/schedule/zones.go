@@ -14,8 +14,8 @@ import (
 //go:embed zones.txt
 var zoneNames string
 
-// FindZone returns the zone with a name, in any case; the name of its city alone will do. Its error
-// is for people, and names the nearest one.
+// FindZone returns the time zone with a name, ignoring case. The name of a city alone is
+// enough. The error is for people and suggests the most similar name.
 func FindZone(name string) (*time.Location, error) {
 	name = strings.ReplaceAll(strings.TrimSpace(name), " ", "_")
 	var cities []string
