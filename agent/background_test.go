@@ -11,6 +11,7 @@ import (
 	"gateway/agent/background"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/speech"
 	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/memory"
@@ -33,6 +34,46 @@ func (m stays) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, e
 		}
 	}
 	return m.Model.Stream(ctx, r)
+}
+
+// silence is speech that is never made.
+type silence struct{}
+
+func (silence) Speak(ctx context.Context, _ string) ([]byte, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Voice notes that many chats wait for, from an API that does not answer, keep nobody waiting for
+// what is to be done with the memory.
+func TestVoicesOfOthers(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.deps.Voice = &speech.Voice{Synthesizer: silence{}, MaxText: 100,
+			Readable:  func(md string) string { return md },
+			Withholds: func(string) bool { return false },
+			Plays:     func(string) bool { return true }}
+		w.opts.Voice = speech.Always
+		w.atLength()
+		w.start()
+		w.say("b", "/voice never")
+		w.talks("b", 0, 10)
+		const chats = 40
+		for i := range chats {
+			chat := fmt.Sprint("voice-", i)
+			w.say(chat, "hello")
+			w.settle()
+		}
+		if n := w.count("SELECT count(*) FROM chores WHERE kind = 'speak'"); n != chats {
+			t.Fatalf("%d voice notes wait, want %d", n, chats)
+		}
+		before := len(w.outbox("b"))
+		w.say("b", "/compact")
+		w.settle()
+		if n := len(w.outbox("b")) - before; n != 1 {
+			t.Errorf("the other conversation has %d answers, want 1", n)
+		}
+	})
 }
 
 // What one conversation has to be done, however much and for however long, keeps no other waiting.

@@ -125,6 +125,9 @@ func (r *Runner) Run(ctx context.Context) error {
 			return nil
 		case e := <-round.ended:
 			round.running--
+			if e.kind == Speak {
+				round.speaking--
+			}
 			for _, scope := range e.scopes {
 				delete(round.busy, scope)
 			}
@@ -145,15 +148,23 @@ func (r *Runner) Run(ctx context.Context) error {
 
 // A round is Run's record of the tasks under way.
 type round struct {
-	running int
-	busy    map[memory.Scope]bool // scopes whose files they use
-	ended   chan end
+	running  int
+	speaking int                   // how many of them make voice notes
+	busy     map[memory.Scope]bool // scopes whose files they use
+	ended    chan end
 }
 
 // An end reports that a task has ended and its scopes are free. An error is an error of the store.
 type end struct {
+	kind   Kind
 	scopes []memory.Scope
 	err    error
+}
+
+// hasRoom reports whether a task of a kind may begin. Voice notes leave room for what is done with
+// the memory: many chats may want one at the same time, and its API may be slow.
+func (r *Runner) hasRoom(round *round, k Kind) bool {
+	return round.running < r.Parallel && (k != Speak || round.speaking < max(r.Parallel/2, 1))
 }
 
 // untilDue returns how long to wait for the next task. A due task that has not begun waits for
@@ -184,14 +195,16 @@ func (r *Runner) start(ctx context.Context, round *round) error {
 	for _, t := range list {
 		scopes := r.scopes(&t)
 		isBusy := func(s memory.Scope) bool { return round.busy[s] }
-		if round.running >= r.Parallel || slices.ContainsFunc(scopes, isBusy) {
+		if !r.hasRoom(round, t.Kind) || slices.ContainsFunc(scopes, isBusy) {
 			continue
 		}
 		for _, s := range scopes {
 			round.busy[s] = true
 		}
-		round.running++
-		go func() { round.ended <- end{scopes, r.do(ctx, &t)} }()
+		if round.running++; t.Kind == Speak {
+			round.speaking++
+		}
+		go func() { round.ended <- end{t.Kind, scopes, r.do(ctx, &t)} }()
 	}
 	return nil
 }

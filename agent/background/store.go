@@ -97,9 +97,9 @@ func (Store) Put(tx *store.Tx, c Task, due time.Time) error {
 	return nil
 }
 
-// Due returns the next due task of each scope, longest due first, for a limited number of scopes:
-// tasks of a scope run one after another and don't hold up other scopes. If nothing else fails, its
-// error holds a [store.RowError] for each task that can't be read.
+// Due returns the next due task of each scope, voice notes last and longest due first, for a
+// limited number of scopes: tasks of a scope run one after another and don't hold up other scopes.
+// If nothing else fails, its error holds a [store.RowError] for each task that can't be read.
 func (Store) Due(q store.Queryer, now time.Time) ([]Task, error) {
 	return store.Collect(q, "background: read", func(scan store.Scan, c *Task) error {
 		err := scan(&c.ID, &c.Kind, &c.Scope, &c.Session, &c.Ref, &c.State, &c.tell, &c.puts,
@@ -118,9 +118,9 @@ func (Store) Due(q store.Queryer, now time.Time) ([]Task, error) {
 		return nil
 	}, `SELECT id, kind, scope, session, ref, state, tell, puts, attempts
 		FROM chores WHERE due_ms <= $1 AND NOT EXISTS (SELECT 1 FROM chores o
-			WHERE o.scope = chores.scope AND (o.due_ms < chores.due_ms
-				OR o.due_ms = chores.due_ms AND o.id < chores.id))
-		ORDER BY due_ms, id LIMIT 32`, now.UnixMilli())
+			WHERE o.scope = chores.scope AND o.due_ms <= $1 AND (o.kind = 'speak', o.due_ms, o.id)
+				< (chores.kind = 'speak', chores.due_ms, chores.id))
+		ORDER BY kind = 'speak', due_ms, id LIMIT 32`, now.UnixMilli())
 }
 
 // Mend removes the unreadable address of a task, so that nobody is told. The task itself is still
