@@ -19,7 +19,7 @@ import (
 	"gateway/bus"
 )
 
-// A Decision says what becomes of a tool call.
+// A Decision is the result of applying rules to a tool call.
 type Decision string
 
 // The decisions.
@@ -29,20 +29,20 @@ const (
 	Deny  Decision = "deny"
 )
 
-// A Rule is about one tool, or about all whose names begin alike.
+// A Rule applies to one tool, or to all tools whose names have a common prefix.
 type Rule struct {
 	Tool string // its name; a last "*" stands for any characters
 
-	// Roles says what those of a role may do. Where it says nothing, whatever holds without the rule
-	// goes on to hold; only Allow loosens that.
+	// Roles holds the decision for each role. For a role that is missing, the rule changes
+	// nothing. Only Allow makes an earlier decision less strict.
 	Roles map[bus.Role]Decision
 
-	// Commands are looked at after Roles, in this order: the first pattern that fits decides, for
-	// all roles that are not denied the tool.
+	// Commands are checked after Roles, in order: the first matching pattern decides, for all
+	// roles that are not denied the tool.
 	Commands []Command
 }
 
-// A Command says what becomes of the commands that fit a pattern.
+// A Command is a decision for the commands that match a pattern.
 type Command struct {
 	// Pattern has a word each, in which "*", "?" and "[a-z]" stand for characters. A last word "*"
 	// stands for any number of words.
@@ -50,12 +50,12 @@ type Command struct {
 	Decision Decision
 }
 
-// Rules are applied in their order, each to what those before it have come to. A rule tightens
-// that, unless it says Allow.
+// Rules are applied in order, each to the decision of the rules before it. A rule makes
+// the decision stricter, unless it says Allow.
 type Rules []Rule
 
-// Decide returns what becomes of a call of a tool for somebody of a role. argv is the command that
-// it would run, or nil; without is what becomes of the call if no rule is about it.
+// Decide returns the decision for a call of a tool by a role. argv is the command that the
+// call would run, or nil. without is the decision if no rule applies.
 func (r Rules) Decide(role bus.Role, tool string, argv []string, without Decision) Decision {
 	decision := without
 	for _, rule := range r {
@@ -87,7 +87,7 @@ func (r Rule) apply(before Decision, role bus.Role, argv []string) Decision {
 	return decision
 }
 
-// Stricter returns the stricter one of two decisions.
+// Stricter returns the stricter of two decisions.
 func Stricter(a, b Decision) Decision {
 	for _, v := range []Decision{Deny, Ask} {
 		if a == v || b == v {
@@ -97,7 +97,7 @@ func Stricter(a, b Decision) Decision {
 	return Allow
 }
 
-// fits reports whether c is about the command argv.
+// fits reports whether the pattern of c matches the command argv.
 func (c Command) fits(argv []string) bool {
 	if len(argv) == 0 || len(c.Pattern) == 0 {
 		return false
@@ -116,7 +116,7 @@ func (c Command) fits(argv []string) bool {
 	return len(argv) == len(c.Pattern)
 }
 
-// match is path.Match in which a "/" is like any other character: words are not paths.
+// match is path.Match, except that "/" is an ordinary character: words are not paths.
 func match(pattern, word string) bool {
 	const other = "\x00" // no word of a command contains it
 	swap := func(s string) string { return strings.ReplaceAll(s, "/", other) }
@@ -124,8 +124,8 @@ func match(pattern, word string) bool {
 	return err == nil && ok
 }
 
-// ParseCommand returns the pattern that s writes with spaces between its words. It refuses one
-// that can't be matched.
+// ParseCommand parses a pattern, whose words are separated by spaces. It returns an error
+// for an invalid pattern.
 func ParseCommand(s string, v Decision) (Command, error) {
 	words := strings.Fields(s)
 	if len(words) == 0 {
@@ -139,14 +139,14 @@ func ParseCommand(s string, v Decision) (Command, error) {
 	return Command{words, v}, nil
 }
 
-// A File is one that a call names.
+// A File is a file that a call names.
 type File struct {
 	Name string
 	Size int64  // bytes
 	Sum  string // hash of its content; "": not known
 }
 
-// A Call is what somebody approves.
+// A Call is a tool call that somebody approves.
 type Call struct {
 	Tool  string
 	Argv  []string // the command that it would run; or nil
@@ -154,7 +154,7 @@ type Call struct {
 	Files []File // that it names
 }
 
-// Subject returns the hash of what a call would do, to which an approval is bound.
+// Subject returns the hash of a call's effect. An approval is valid only for this hash.
 func (c Call) Subject() string {
 	parts := append([]string{c.Tool, string(c.Args), fmt.Sprint(len(c.Argv))}, c.Argv...)
 	for _, f := range c.Files {

@@ -22,7 +22,7 @@ const (
 	settle     = 100 * time.Millisecond
 )
 
-// A process is a command in the background.
+// process is a command in the background.
 type process struct {
 	id, line string
 	session  bus.Session
@@ -45,7 +45,7 @@ type process struct {
 	changed chan struct{}
 }
 
-// An owner is who has started a process.
+// owner is who started a process.
 type owner struct {
 	account, sender string
 	person          int64 // over all platforms; 0: unknown
@@ -56,7 +56,7 @@ func ownerOf(c tool.Call) owner {
 	return owner{c.Address.Account, c.Sender.ID, c.Person, c.Role}
 }
 
-// yields reports whether by may give a process of o input, or end it.
+// yields reports whether by may give input to a process of o, or end it.
 func (o owner) yields(by owner) bool {
 	same := o.account == by.account && o.sender == by.sender ||
 		o.person != 0 && o.person == by.person
@@ -72,7 +72,8 @@ func (p *process) running() bool {
 	}
 }
 
-// Write takes output. It always takes all of it: if nobody reads, the oldest is lost.
+// Write appends output to the buffer. It always accepts everything: if nobody reads, the
+// oldest output is lost.
 func (p *process) Write(piece []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +90,7 @@ func (p *process) Write(piece []byte) (int, error) {
 	return len(piece), nil
 }
 
-// news returns the output since the last look, shortened.
+// news returns the output since the last call, shortened.
 func (p *process) news() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +134,7 @@ func (p *process) wait(ctx context.Context, most time.Duration) {
 	}
 }
 
-// begin starts a command in the background and waits a little, in case it ends at once.
+// begin starts a command in the background and waits briefly, in case it ends at once.
 func (s *Shell) begin(
 	ctx context.Context, c tool.Call, argv []string, dir string,
 ) (tool.Result, error) {
@@ -177,7 +178,7 @@ func (s *Shell) begin(
 	return tool.Result{Text: frame(p.news(), note), Foreign: foreign}, nil
 }
 
-// endedEarly returns the result of a command that ended at once, and forgets it.
+// endedEarly returns the result of a command that ended at once, and removes its process.
 func (s *Shell) endedEarly(ctx context.Context, p *process) (tool.Result, error) {
 	s.mu.Lock()
 	delete(s.processes, p.id)
@@ -198,7 +199,7 @@ func (s *Shell) endedEarly(ctx context.Context, p *process) (tool.Result, error)
 	return tool.Result{Text: text, Foreign: foreign}, nil
 }
 
-// start starts a process if there may be another, and watches it.
+// start starts a process if the limits allow another one, and watches it.
 func (s *Shell) start(p *process, cmd *sandbox.Command) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +246,8 @@ func (p *process) finish(cmd *sandbox.Command) {
 	close(p.done)
 }
 
-// forget drops what has ended long ago, and of the session all but the last. s.mu is held.
+// forget removes processes that ended long ago, and all but the last ended ones of the
+// session. The caller holds s.mu.
 func (s *Shell) forget(session bus.Session) {
 	var ended []*process
 	for id, p := range s.processes {
