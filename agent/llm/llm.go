@@ -31,9 +31,9 @@ type Message struct {
 	ToolCallID string     `json:"tool_call_id,omitempty"` // the call that is answered
 	Images     []Image    `json:"images,omitempty"`       // of a User message; shown before its text
 
-	// Foreign names whose words stand in Text, or in what Images show, if they are not those of the
-	// people who may give orders: a page, for example. Rights is the least role of those people.
-	// Neither is sent to the provider.
+	// Foreign names the source of foreign text in Text or Images, such as a web page; "" if
+	// there is none. Rights is the least role of the people whose messages are in the
+	// conversation. Neither is sent to the provider.
 	Foreign string `json:"foreign,omitempty"`
 	Rights  string `json:"rights,omitempty"`
 
@@ -47,15 +47,15 @@ type Image struct {
 	Path string `json:"path"` // where it is kept
 	Type string `json:"type"` // its MIME type
 
-	// Ready says that the file is one which models take as it is.
+	// Ready says that models accept the file unchanged.
 	Ready bool `json:"ready,omitempty"`
 
-	// Data is the picture itself. It is loaded for one call only: a transcript keeps the path.
-	// Without it the model is told the path.
+	// Data is the content of the image. It is loaded for one call only; a transcript keeps
+	// only the path. Without Data the model is told the path.
 	Data []byte `json:"-"`
 }
 
-// A ToolCall is the model's wish to use a tool.
+// A ToolCall is a model's request to use a tool.
 type ToolCall struct {
 	ID        string `json:"id"` // unique within the conversation; never empty
 	Name      string `json:"name"`
@@ -65,7 +65,7 @@ type ToolCall struct {
 	Extra map[string]json.RawMessage `json:"extra,omitempty"`
 }
 
-// A ToolSpec tells a model of a tool that it may call.
+// A ToolSpec describes a tool that a model may call.
 type ToolSpec struct {
 	Name        string
 	Description string
@@ -120,11 +120,11 @@ type Event struct {
 	Response *Response // the whole answer; on the last event only
 }
 
-// A Model answers conversations. It may be used concurrently.
+// A Model continues conversations. It is safe for concurrent use.
 type Model interface {
-	// Stream asks for an answer and yields it piece by piece. The last event
-	// carries the Response. Instead of it an error may come, after any number of
-	// events: an *[Error], or ctx's error once ctx has ended. Nothing follows either.
-	// Breaking out of the loop ends the call.
+	// Stream asks for an answer and yields it piece by piece. The last event carries the
+	// Response. If the call fails, an error comes instead, after any number of events: an
+	// *[Error], or ctx's error once ctx has ended. Nothing follows either. Breaking out of the
+	// loop ends the call.
 	Stream(ctx context.Context, req Request) iter.Seq2[Event, error]
 }

@@ -7,11 +7,11 @@ import (
 	"gateway/agent/llm"
 )
 
-// A span is how long a model is left alone: least the first time, then doubling up to most.
+// span is the duration of a cool-down: least the first time, then doubling up to most.
 type span struct{ least, most time.Duration }
 
-// spanOf returns the span for a kind of error. Errors that are the
-// conversation's fault, not the model's, have none.
+// spanOf returns the span for a kind of error. It returns false for errors that the
+// conversation causes, not the model.
 func spanOf(kind llm.Kind) (span, bool) {
 	switch kind {
 	case llm.RateLimited:
@@ -34,13 +34,13 @@ type link struct {
 	cools map[llm.Kind]cool // by cause
 }
 
-// A cool is a cool-down: the present one, or the last before the next.
+// cool is the current cool-down of a link, or the last one.
 type cool struct {
 	length time.Duration
 	until  time.Time
 }
 
-// cooling returns how long the model is to be left alone from now on, 0 if it is not.
+// cooling returns the remaining time of the model's cool-down, 0 if there is none.
 func (l *link) cooling(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,9 +51,9 @@ func (l *link) cooling(now time.Time) time.Duration {
 	return left
 }
 
-// failed lets the model cool down and returns for how long from now, 0 if not at
-// all. What the provider asked for counts if it is longer. Many calls that fail at
-// the same time are one failure: a cool-down is not prolonged while it lasts.
+// failed starts a cool-down and returns its duration, 0 for none. A longer wait that the
+// provider asked for takes precedence. Concurrent failures count as one: a cool-down is
+// not prolonged while it lasts.
 func (l *link) failed(kind llm.Kind, after time.Duration, now time.Time) time.Duration {
 	s, ok := spanOf(kind)
 	if !ok {
