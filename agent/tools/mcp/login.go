@@ -402,13 +402,13 @@ func (l *login) begin(ctx context.Context) (string, error) {
 		cancel()
 		return "", err
 	}
-	l.drop()
-	l.with(func() { l.pending = p })
 	req, err := http.NewRequestWithContext(life, http.MethodPost, l.URL, http.NoBody)
 	if err != nil {
 		cancel()
 		return "", errors.New("its URL is none")
 	}
+	l.drop()
+	l.with(func() { l.pending = p })
 	resp := &http.Response{StatusCode: why.status, Body: http.NoBody,
 		Header: http.Header{"Www-Authenticate": why.challenge}}
 	go func() {
