@@ -32,8 +32,8 @@ type Message struct {
 	Images     []Image    `json:"images,omitempty"`       // of a User message; shown before its text
 
 	// Foreign names the source of foreign text in Text or Images, such as a web page; "" if
-	// there is none. Rights is the least role of the people whose messages are in the
-	// conversation. Neither is sent to the provider.
+	// there is none. Rights is the least role of the people who wrote it, or "" if it was
+	// written by others. Neither is sent to the provider.
 	Foreign string `json:"foreign,omitempty"`
 	Rights  string `json:"rights,omitempty"`
 
