@@ -420,8 +420,9 @@ func (l *login) begin(ctx context.Context) (string, error) {
 	case link := <-p.link:
 		return link, nil
 	case <-p.done:
-		return "", fmt.Errorf("the MCP server %s can't be logged in to: %w", l.Name,
-			cmp.Or(bare(p.err), errors.New("it wants no login")))
+		why := cmp.Or(bare(p.err), errors.New("it wants no login"))
+		return "", fmt.Errorf("the MCP server %s can't be logged in to: %s", l.Name,
+			tame(why.Error(), 300))
 	case <-ctx.Done():
 		cancel()
 		return "", ctx.Err()
@@ -558,7 +559,7 @@ func (l *login) finish(ctx context.Context, address string) error {
 		}
 	})
 	if p.err != nil {
-		return fmt.Errorf("the login has failed: %w", bare(p.err))
+		return fmt.Errorf("the login has failed: %s", tame(bare(p.err).Error(), 300))
 	}
 	return nil
 }
