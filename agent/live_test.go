@@ -168,7 +168,7 @@ func TestStatusLine(t *testing.T) {
 		w.say("a", "hello")
 		w.wantQuiet()
 		status := bus.Progress{To: at("a"), Stream: "1.0",
-			Status: "🔧 using look, using set", Since: began}
+			Status: "🔧 using `look`, using `set`", Since: began}
 		wantProgress(t, seen(), []bus.Progress{status, {To: at("a"), Stream: "1.0", Ended: true}})
 		if got := w.outbox("a")[0].Stream; got != "1.0" {
 			t.Errorf("the answer ends the preview %q, want that with the status line", got)

@@ -53,7 +53,8 @@ func Line(calls []llm.ToolCall) string {
 	for _, c := range calls {
 		k, ok := kinds[c.Name]
 		if !ok {
-			k = kind{"🔧", "using " + c.Name, "using " + c.Name}
+			name := "using " + shown(c.Name)
+			k = kind{"🔧", name, name}
 		}
 		if counts[k.one]++; counts[k.one] == 1 {
 			order, names[k.one] = append(order, k.one), k
@@ -77,6 +78,7 @@ func Line(calls []llm.ToolCall) string {
 const (
 	maxCalls = 8
 	maxArgs  = 80 // runes
+	maxName  = 64 // runes
 )
 
 // A Log is what was done for an answer so far. The zero value is empty.
@@ -103,12 +105,24 @@ func line(c llm.ToolCall) string {
 	if k, ok := kinds[c.Name]; ok {
 		icon = k.icon
 	}
-	args := []rune(strings.Join(strings.Fields(arguments(c.Arguments)), " "))
-	if len(args) > maxArgs {
-		args = append(args[:maxArgs], '…')
+	args := cut(arguments(c.Arguments), maxArgs)
+	return icon + " " + code(strings.TrimSpace(cut(c.Name, maxName)+" "+args))
+}
+
+// shown returns the name of a tool as Markdown. A model may call tools that do not exist, by names
+// of any length.
+func shown(name string) string { return code(cut(name, maxName)) }
+
+// code returns a text on one line as code in Markdown.
+func code(s string) string { return "`" + strings.ReplaceAll(s, "`", "'") + "`" }
+
+// cut puts a text on one line of n runes at most.
+func cut(s string, n int) string {
+	runes := []rune(strings.Join(strings.Fields(s), " "))
+	if len(runes) > n {
+		return string(runes[:n]) + "…"
 	}
-	text := strings.TrimSpace(c.Name + " " + string(args))
-	return icon + " `" + strings.ReplaceAll(text, "`", "'") + "`"
+	return string(runes)
 }
 
 // arguments shows the arguments of a call: a single one without its name.

@@ -21,8 +21,10 @@ func TestLine(t *testing.T) {
 		"🔎 reading 3 pages": calls("web_fetch", "web_fetch", "web_fetch"),
 		"🔎 searching the web, reading 2 pages": calls("web_search", "web_fetch", "web_search",
 			"web_fetch"),
-		"📄 looking through files": calls("glob", "grep", "list_dir"),
-		"🔧 using mcp_x_tool":      calls("mcp_x_tool", "mcp_x_tool"),
+		"📄 looking through files":                         calls("glob", "grep", "list_dir"),
+		"🔧 using `mcp_x_tool`":                            calls("mcp_x_tool", "mcp_x_tool"),
+		"🔧 using `" + strings.Repeat("n", maxName) + "…`": calls(strings.Repeat("n", 5000)),
+		"🔧 using `a 'b'`":                                 calls("a\n`b`"),
 	} {
 		if got := Line(list); got != want {
 			t.Errorf("Line = %q, want %q", got, want)
