@@ -173,11 +173,28 @@ func (r Runner) prepareMachine(ctx context.Context, s Spec) error {
 	if err := os.Chmod(machineFolder, 0o755); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(machineConfig, os.O_CREATE|os.O_WRONLY, 0o644)
+	return makeConfig(machineConfig, account)
+}
+
+// makeConfig makes an empty configuration if there is none. Only root and the group can read it,
+// for a person may write a token into it.
+func makeConfig(path, group string) error {
+	g, err := user.LookupGroup(group)
 	if err != nil {
 		return err
 	}
-	return f.Close()
+	id, err := strconv.Atoi(g.Gid)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Chown(-1, id), f.Close())
 }
 
 // domain is where launchd keeps the agents of this person's session.

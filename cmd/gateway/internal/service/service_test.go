@@ -7,7 +7,10 @@ import (
 	"flag"
 	"io"
 	"os"
+	"os/user"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -98,6 +101,35 @@ func TestMachine(t *testing.T) {
 	_, err = spec.Text()
 	if err == nil || !strings.Contains(err.Error(), "/etc/gateway/config.toml") {
 		t.Errorf("a configuration that the service does not read: %v", err)
+	}
+}
+
+// TestConfiguration makes a configuration that others can't read, and leaves alone one that is
+// there.
+func TestConfiguration(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		return // launchd and systemd are elsewhere
+	}
+	own, err := user.LookupGroupId(strconv.Itoa(os.Getgid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "config.toml")
+	if err := makeConfig(path, own.Name); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("the configuration has mode %v, %v", info.Mode(), err)
+	}
+	if err := os.WriteFile(path, []byte("# mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := makeConfig(path, own.Name); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "# mine" {
+		t.Errorf("the configuration is now %q, %v", text, err)
 	}
 }
 
