@@ -1,4 +1,5 @@
-// Package activity says in a few words what tools are doing, for the people who wait for an answer.
+// Package activity describes in a few words which tools are running, for people who wait for an
+// answer.
 package activity
 
 import (
@@ -9,20 +10,20 @@ import (
 	"gateway/agent/llm"
 )
 
-// A Mode says how much of the work of an answer is shown while it is under way.
+// A Mode says how much of the agent's work is shown while it makes an answer.
 type Mode string
 
 // The modes.
 const (
 	Off     Mode = "off"
-	Compact Mode = "compact" // one line: what is being done
-	Full    Mode = "full"    // a line for each of the last calls, with its arguments
+	Compact Mode = "compact" // one line that describes the current calls
+	Full    Mode = "full"    // one line with the arguments for each of the last 8 calls
 )
 
-// A kind is what calls of a tool do.
+// A kind describes what the calls of a tool do: one call, or several if many contains %d.
 type kind struct{ icon, one, many string }
 
-// search, read and so on are what several tools do.
+// The kinds that several tools share.
 var (
 	search = kind{"🔎", "searching the web", "searching the web"}
 	look   = kind{"📄", "looking through files", "looking through files"}
@@ -31,7 +32,7 @@ var (
 	recall = kind{"🧠", "looking into my memory", "looking into my memory"}
 )
 
-// kinds are those of the tools that are built in. Others are named.
+// kinds has the kind of each built-in tool. Other tools are shown by their names.
 var kinds = map[string]kind{
 	"web_search": search, "web_fetch": {"🔎", "reading a page", "reading %d pages"},
 	"read_file": {"📄", "reading a file", "reading %d files"},
@@ -45,10 +46,10 @@ var kinds = map[string]kind{
 	"spawn":    {"🤝", "handing work on", "handing work on"},
 }
 
-// Line says what calls do that are made together.
+// Line describes calls that run together, in one line. It returns "" if there are none.
 func Line(calls []llm.ToolCall) string {
 	var order []string
-	counts := make(map[string]int) // by what is done
+	counts := make(map[string]int) // by kind.one
 	names := make(map[string]kind)
 	for _, c := range calls {
 		k, ok := kinds[c.Name]
@@ -74,17 +75,17 @@ func Line(calls []llm.ToolCall) string {
 	return names[order[0]].icon + " " + strings.Join(parts, ", ")
 }
 
-// The bounds of a list of calls.
+// Limits of a list of calls.
 const (
 	maxCalls = 8
 	maxArgs  = 80 // runes
 	maxName  = 64 // runes
 )
 
-// A Log is what was done for an answer so far. The zero value is empty.
+// A Log contains the calls made for an answer so far. The zero value is empty.
 type Log struct{ lines []string }
 
-// Add notes calls that begin, and returns what is shown from then on; "" is nothing.
+// Add adds calls that are about to begin and returns the text to show, or "" to show nothing.
 func (l *Log) Add(m Mode, calls []llm.ToolCall) string {
 	switch m {
 	case Off:
@@ -99,7 +100,7 @@ func (l *Log) Add(m Mode, calls []llm.ToolCall) string {
 	return Line(calls)
 }
 
-// line shows one call with its arguments.
+// line returns one call with its arguments.
 func line(c llm.ToolCall) string {
 	icon := "🔧"
 	if k, ok := kinds[c.Name]; ok {
@@ -109,14 +110,14 @@ func line(c llm.ToolCall) string {
 	return icon + " " + code(strings.TrimSpace(cut(c.Name, maxName)+" "+args))
 }
 
-// shown returns the name of a tool as Markdown. A model may call tools that do not exist, by names
-// of any length.
+// shown returns the name of a tool as Markdown. It shortens the name, because a model may call
+// tools that do not exist, with names of any length.
 func shown(name string) string { return code(cut(name, maxName)) }
 
-// code returns a text on one line as code in Markdown.
+// code formats a text of one line as Markdown code.
 func code(s string) string { return "`" + strings.ReplaceAll(s, "`", "'") + "`" }
 
-// cut puts a text on one line of n runes at most.
+// cut joins the lines of a text into one and shortens it to n runes.
 func cut(s string, n int) string {
 	runes := []rune(strings.Join(strings.Fields(s), " "))
 	if len(runes) > n {
@@ -125,7 +126,7 @@ func cut(s string, n int) string {
 	return string(runes)
 }
 
-// arguments shows the arguments of a call: a single one without its name.
+// arguments returns the arguments of a call as text. A single argument is shown without its name.
 func arguments(raw string) string {
 	var args map[string]any
 	if json.Unmarshal([]byte(raw), &args) != nil || len(args) != 1 {

@@ -1,5 +1,5 @@
-// Package attachment loads what models learn of the files that people send: the text of documents
-// and voice messages, and images in the size that models take.
+// Package attachment converts the files that people send into input for a model: the text of
+// documents and voice messages, and images in a size that models accept.
 package attachment
 
 import (
@@ -24,7 +24,7 @@ import (
 	"gateway/session"
 )
 
-// What the model gets of files.
+// Limits of what the model gets from files.
 const (
 	maxDocumentText = 12_000 // bytes of a document's text in the prompt
 	maxImageSide    = 2048   // pixels
@@ -32,16 +32,16 @@ const (
 	transcribeTime  = 2 * time.Minute
 )
 
-// Folder is how the model knows the folder of its conversation's files.
+// Folder is the name under which the model knows the folder with the files of its conversation.
 const Folder = "media"
 
-// Media are the files that people send. It is used concurrently.
+// Media stores the files that people send. It is safe for concurrent use.
 type Media interface {
-	// Fetch makes sure that the files of m and of the message that it quotes are there: each
-	// attachment has a Path then, or a Problem.
+	// Fetch fetches the files of m and of the message that m quotes. Afterwards each attachment
+	// has either a Path or a Problem.
 	Fetch(ctx context.Context, m *bus.InboundMessage)
 
-	// Open opens the file at an attachment's Path.
+	// Open opens the file at the Path of an attachment.
 	Open(path string) (*os.File, error)
 
 	// Put stores a file for a conversation.
@@ -51,16 +51,16 @@ type Media interface {
 	Erase(a bus.Address) error
 }
 
-// A Transcriber writes down what is said in a sound file. It is used concurrently.
+// A Transcriber converts speech in a sound file to text. It is safe for concurrent use.
 type Transcriber interface {
 	Transcribe(ctx context.Context, name string, r io.Reader) (string, error)
 }
 
-// A Loader loads attachments. It is used concurrently.
+// A Loader loads attachments. It is safe for concurrent use.
 type Loader struct {
-	Media       Media // nil: files are only mentioned
+	Media       Media // nil: files are only mentioned to the model
 	Extract     *extract.Extractor
-	Transcriber Transcriber // nil: voice messages stay unread
+	Transcriber Transcriber // nil: voice messages are not transcribed
 	Calls       *modelcall.Calls
 	Logger      *slog.Logger
 
@@ -73,8 +73,8 @@ func HasFiles(m bus.InboundMessage) bool {
 	return len(m.Attachments) > 0 || q != nil && len(q.Attachments) > 0
 }
 
-// Load fetches the files of m, and returns what the model learns of them and of the files of the
-// message that m quotes. price is what a second of transcribed sound costs, in dollars.
+// Load fetches the files of m and of the message that m quotes, and returns what the model gets
+// of each. price is the cost of transcription in dollars per second of sound.
 func (l *Loader) Load(
 	ctx context.Context, m *bus.InboundMessage, price float64,
 ) (files, quoted []prompt.File) {
@@ -92,7 +92,7 @@ func (l *Loader) Load(
 	return files, quoted
 }
 
-// load returns what the model learns of an attachment of m, or of the message that m quotes.
+// load returns what the model gets of an attachment of m or of the message that m quotes.
 func (l *Loader) load(
 	ctx context.Context, m bus.InboundMessage, a bus.Attachment, price float64,
 ) prompt.File {
@@ -118,7 +118,7 @@ func (l *Loader) load(
 	return f
 }
 
-// transcribe returns what is said in a voice message, or why that is not known.
+// transcribe returns the text of a voice message, or why there is none.
 func (l *Loader) transcribe(
 	ctx context.Context, m bus.InboundMessage, a bus.Attachment, price float64,
 ) (text, problem string) {
@@ -150,14 +150,14 @@ func (l *Loader) transcribe(
 	return strings.TrimSpace(text), ""
 }
 
-// slowestSpeech is how many bytes a second of sound has at least, for the price: 32 kbit/s is what
-// the apps record. What the sender says of its length may be anything.
+// slowestSpeech is the lowest assumed rate of a sound file, in bytes per second (32 kbit/s, the
+// rate of the platforms' apps). It bounds the price, because senders can state any length.
 const slowestSpeech = 4 << 10
 
-// speechModel is under what transcription is counted.
+// speechModel is the name under which transcription is billed.
 const speechModel = "transcription"
 
-// paySpeech asks the budgets for the transcription of a, and counts it.
+// paySpeech bills the transcription of a, or returns an error if the budget is spent.
 func (l *Loader) paySpeech(
 	ctx context.Context, m bus.InboundMessage, a bus.Attachment, price float64,
 ) error {
@@ -168,8 +168,9 @@ func (l *Loader) paySpeech(
 		Cost: float64(seconds) * price})
 }
 
-// loadImage makes the image in a file fit for a model, or says in seen why that can't be done. The
-// converted image is kept, so that no later turn need decode the file again.
+// loadImage converts an image for the model and sets seen.Image. If it fails, it adds the reason
+// to seen.Note. It stores the converted image, so that later turns need not decode the file
+// again.
 func (l *Loader) loadImage(
 	ctx context.Context, from bus.Address, a bus.Attachment, file string, seen *prompt.File,
 ) {
@@ -189,19 +190,19 @@ func (l *Loader) loadImage(
 	}
 	seen.Image = &llm.Image{Path: file, Type: kind, Ready: true}
 	if int64(len(data)) == a.Size && kind == a.Type {
-		return // it is shown as it is
+		return // the model gets the file unchanged
 	}
 	_, ext, _ := strings.Cut(kind, "/")
 	kept, err := l.Media.Put(from, "image."+ext, bytes.NewReader(data))
 	if err != nil {
 		l.Logger.WarnContext(ctx, "image not kept as it is shown", "err", err)
-		seen.Image.Ready = false // it is decoded for each turn
+		seen.Image.Ready = false // each turn decodes the file again
 		return
 	}
 	seen.Image.Path = path.Join(Folder, path.Base(kept.Path))
 }
 
-// Reason returns what an error says of a file, for the model.
+// Reason explains to the model why a file can't be read.
 func Reason(err error) string {
 	if errors.Is(err, extract.ErrUnsupported) {
 		return "its format is not one of JPEG, PNG, GIF and WebP"
@@ -209,7 +210,8 @@ func Reason(err error) string {
 	return prompt.Name(err.Error(), "it is damaged")
 }
 
-// loadDocument returns the text of a document, marked as what it is, or "" if it has none.
+// loadDocument returns the text of a document, labelled with its file name, or "" if it has no
+// text.
 func (l *Loader) loadDocument(
 	ctx context.Context, from bus.Address, a bus.Attachment, file string,
 ) string {
@@ -229,8 +231,8 @@ func (l *Loader) loadDocument(
 	return prompt.DocumentText(file, text)
 }
 
-// Image returns an image of a conversation's transcript with its data, in the size that models
-// take. With an error it returns the image as it was.
+// Image returns an image of a transcript with its data, in a size that models accept. If it
+// fails, it returns the image without data.
 func (l *Loader) Image(
 	ctx context.Context, from bus.Address, im llm.Image,
 ) (_ llm.Image, err error) {
@@ -248,7 +250,7 @@ func (l *Loader) Image(
 	return im, err
 }
 
-// imageData returns the data of an image that is ready to be shown.
+// imageData reads the file of a converted image.
 func (l *Loader) imageData(from bus.Address, im llm.Image) ([]byte, error) {
 	f, err := l.Media.Open(path.Join(from.Folder(), path.Base(im.Path)))
 	if err != nil {
@@ -258,7 +260,8 @@ func (l *Loader) imageData(from bus.Address, im llm.Image) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxImageBytes))
 }
 
-// Fit returns a tool's image in the size that models take, and its type.
+// Fit converts an image of a tool to a size that models accept, and returns the data and its
+// type.
 func (l *Loader) Fit(
 	ctx context.Context, from bus.Address, data []byte,
 ) (fit []byte, kind string, err error) {
@@ -266,7 +269,7 @@ func (l *Loader) Fit(
 		maxImageSide, maxImageBytes)
 }
 
-// Keep stores data among the files of a conversation, and returns how the model knows it.
+// Keep stores data as a file of a conversation, and returns the path by which the model knows it.
 func (l *Loader) Keep(to bus.Address, name string, data []byte) (string, error) {
 	if l.Media == nil {
 		return "", errors.New("there is no place for files")
@@ -275,27 +278,27 @@ func (l *Loader) Keep(to bus.Address, name string, data []byte) (string, error) 
 	return path.Join(Folder, path.Base(a.Path)), err
 }
 
-// readied has what has become of images in transcripts of earlier versions, which are not ready to
-// be shown: by the path of the file, the image that is shown, or nil if it can't be.
+// readied caches conversions of images from transcripts of earlier versions. The key is the path
+// of the original file; the value is the converted image, or nil if conversion failed.
 type readied struct {
 	mu   sync.Mutex
 	list map[string]*llm.Image
 }
 
-// maxReadied is how many of them are known at a time.
+// maxReadied is the largest number of cached conversions.
 const maxReadied = 1024
 
 var errNotShown = errors.New("it can't be shown, as was found before")
 
-// forget forgets an image whose kept file is gone.
+// forget removes an image from the cache after its converted file was deleted.
 func (r *readied) forget(file string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.list, file)
 }
 
-// ready returns the image that is shown for one of an earlier version. It is decoded once in the
-// life of the process, and kept as it is shown.
+// ready returns the converted image for an image of an earlier version. Each process decodes a
+// file at most once and stores the converted image.
 func (l *Loader) ready(
 	ctx context.Context, from bus.Address, im llm.Image,
 ) (llm.Image, error) {
@@ -312,7 +315,7 @@ func (l *Loader) ready(
 	}
 	f, err := l.Media.Open(file)
 	if err != nil {
-		return im, err // it may come back with a backup
+		return im, err // not cached: a restored backup may bring the file back
 	}
 	defer f.Close()
 	info, err := f.Stat()

@@ -1,7 +1,7 @@
-// Package audit keeps who has decided what: approvals and denials of tool calls, who was let in and
-// with which role, groups, halts, and changes of the rules in the configuration.
+// Package audit records who decided what: approvals and denials of tool calls, admissions and
+// roles of people, groups, halts, and changes of the rules in the configuration.
 //
-// An [Entry] is written in the transaction of what it is about, so that none is missing.
+// The transaction that makes a decision also writes its [Entry], so no entry is missing.
 //
 // Tables: audits.
 package audit
@@ -35,35 +35,35 @@ CREATE TABLE audits (
 	rules   TEXT NOT NULL -- of a change of the rules: what they are now; see Rules
 );`}}
 
-// The authors of what no person in a chat has done.
+// The authors of entries that no person in a chat caused.
 const (
 	CommandLine   = "the command line"
 	Configuration = "the configuration file"
 )
 
-// An Entry says that somebody has decided something.
+// An Entry records one decision.
 type Entry struct {
 	ID     int64
 	Time   time.Time
 	Action string // such as "approved"
-	About  string // what it is about, one line; or ""
-	Whom   int64  // the person whom it is about; or 0
-	By     string // account/sender, CommandLine or Configuration
-	Name   string // of By, if it is a person
-	Person int64  // likewise; or 0
+	About  string // subject in one line, or ""
+	Whom   int64  // the person that the decision is about, or 0
+	By     string // the author: account/sender, CommandLine or Configuration
+	Name   string // name of the author if it is a person
+	Person int64  // id of the author if it is a person, else 0
 	Where  bus.Address
 }
 
-// Of returns the entry for what the sender of m has done in its chat.
+// Of returns the entry for a decision that the sender of m made in the chat of m.
 func Of(m bus.InboundMessage, action, about string) Entry {
 	return Entry{Action: action, About: about, By: m.From.Account + "/" + m.Sender.ID,
 		Name: m.Sender.Name, Person: m.Person, Where: m.From}
 }
 
-// maxAbout is how much of what an entry is about is kept, in runes.
+// maxAbout is the longest Entry.About that is stored, in runes.
 const maxAbout = 200
 
-// Add writes e. The time is now.
+// Add writes e with the time now. It shortens About to 200 runes.
 func Add(tx *store.Tx, e Entry, now time.Time) error { return add(tx, e, "", now) }
 
 func add(tx *store.Tx, e Entry, rules string, now time.Time) error {
@@ -81,7 +81,7 @@ func add(tx *store.Tx, e Entry, rules string, now time.Time) error {
 	return nil
 }
 
-// List returns entries, the newest first: at most so many, after those that are skipped.
+// List returns at most most entries, newest first. It skips the first skipped ones.
 func List(q store.Queryer, most, skipped int) ([]Entry, error) {
 	return store.Collect(q, "audit: read", func(scan store.Scan, e *Entry) error {
 		var at int64
@@ -93,10 +93,10 @@ func List(q store.Queryer, most, skipped int) ([]Entry, error) {
 		ORDER BY id DESC LIMIT $1 OFFSET $2`, most, skipped)
 }
 
-// A Rules maps keys of the configuration that are rules to what tells their values apart.
+// Rules maps each configuration key that is a rule to a text that differs if its value differs.
 type Rules map[string]string
 
-// readRules returns the rules that were noted last, nil if none were.
+// readRules returns the rules that were recorded last, or nil.
 func readRules(q store.Queryer) (last Rules, err error) {
 	var text string
 	err = q.QueryRow(`SELECT COALESCE((SELECT rules FROM audits WHERE rules <> ''
@@ -110,14 +110,14 @@ func readRules(q store.Queryer) (last Rules, err error) {
 	return last, nil
 }
 
-// SameRules reports whether the rules are those that were noted last.
+// SameRules reports whether now equals the rules that were recorded last.
 func SameRules(q store.Queryer, now Rules) (bool, error) {
 	last, err := readRules(q)
 	return maps.Equal(last, now), err
 }
 
-// NoteRules writes an entry that names the keys whose values have changed since the last call, also
-// one of an earlier process. The first call has nothing to compare with.
+// NoteRules writes an entry that names the keys whose values have changed since the last call,
+// even if an earlier process made that call. The first entry names no keys.
 func NoteRules(tx *store.Tx, now Rules, at time.Time) error {
 	before, err := readRules(tx)
 	if err != nil {
@@ -134,7 +134,7 @@ func NoteRules(tx *store.Tx, now Rules, at time.Time) error {
 	return add(tx, e, string(state), at)
 }
 
-// differing returns the keys that differ, sorted.
+// differing returns the sorted keys whose values differ.
 func differing(a, b Rules) (keys []string) {
 	for key := range a {
 		if a[key] != b[key] {
@@ -150,15 +150,16 @@ func differing(a, b Rules) (keys []string) {
 	return keys
 }
 
-// Prune deletes entries from before a time: see [store.Pruning.Step]. What the rules are stays.
+// Prune deletes entries older than before. It keeps the newest entry with rules, because
+// NoteRules compares with it. See [store.Pruning.Step].
 func Prune(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
 	return store.Pruning{Table: "audits", Time: "at_ms",
 		Over: "id <> COALESCE((SELECT max(id) FROM audits WHERE rules <> ''), 0)"}.
 		Step(tx, before, after)
 }
 
-// Erase removes what entries say about a person, 0 for none, and what was decided in chats. That
-// something was decided stays.
+// Erase removes the personal content of entries about or by a person (0: nobody), and the subject
+// and the chat of entries from chats. The entries themselves stay.
 func Erase(tx *store.Tx, person int64, chats []bus.Address) error {
 	if person != 0 {
 		_, err := tx.Exec("UPDATE audits SET about = '', whom = 0 WHERE whom = $1", person)
@@ -180,7 +181,7 @@ func Erase(tx *store.Tx, person int64, chats []bus.Address) error {
 	return nil
 }
 
-// Author returns who has decided, for people.
+// Author returns the author of the entry as people read it.
 func (e Entry) Author() string {
 	if e.Name != "" {
 		return fmt.Sprintf("%s (%s)", e.Name, e.By)

@@ -8,7 +8,7 @@ import (
 	"gateway/session"
 )
 
-// context answers /context: what fills the context window of the model here.
+// context runs /context: it shows what fills the context window of the current model.
 func (c conversation) context(ctx context.Context, r *Request) (Reply, error) {
 	w, err := c.Sessions.Window(ctx, r.Session, r.Message)
 	if err != nil {
@@ -21,22 +21,23 @@ func (c conversation) context(ctx context.Context, r *Request) (Reply, error) {
 	return Reply{Text: w.text(info.Context)}, nil
 }
 
-// A Window says what fills the context window of a conversation, in tokens, as far as they are
-// known before the model counts them.
+// A Window describes what fills the context window of a conversation. All sizes are in tokens.
+// They are estimates, because only the model can count its tokens.
 type Window struct {
 	Model string
-	Size  int // of the window
-	Room  int // of it for the prompt; the rest is kept for the answer
+	Size  int // of the whole window
+	Room  int // for the prompt; the rest is reserved for the answer
 	Parts []Filling
 }
 
-// A Filling is a part of a prompt.
+// A Filling is one part of a prompt.
 type Filling struct {
 	Label  string
 	Tokens int
 }
 
-// text shows w. counted is how many tokens the last prompt had, as the model says; 0: unknown.
+// text formats w for people. counted is the size of the last prompt in tokens as the model
+// reported it, or 0 if unknown.
 func (w *Window) text(counted int) string {
 	used := 0
 	for _, p := range w.Parts {

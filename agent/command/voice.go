@@ -11,7 +11,7 @@ import (
 	"gateway/store"
 )
 
-// voices has the reply to each choice of when answers are spoken.
+// voices has the reply for each voice setting.
 var voices = map[string]string{
 	speech.Never:  "I only write my answers here.",
 	speech.Always: "I answer here with a voice message, too, with the text beside it.",
@@ -19,7 +19,7 @@ var voices = map[string]string{
 		"Other messages I answer in writing.",
 }
 
-// voice answers /voice [never|always|auto|default].
+// voice runs /voice [never|always|auto|default].
 func (c conversation) voice(ctx context.Context, r *Request) (Reply, error) {
 	present := c.Sessions.Voice(r.Session)
 	word := strings.ToLower(r.Args)
@@ -53,7 +53,7 @@ func (c conversation) voice(ctx context.Context, r *Request) (Reply, error) {
 	return reply, err
 }
 
-// spoken describes when answers are spoken, and offers the other ways.
+// spoken returns the reply that describes the present setting and offers the other ones.
 func spoken(say, present string) Reply {
 	reply := Reply{Text: fmt.Sprintf("%s `/voice never|always|auto` changes it.", say)}
 	for _, word := range []string{speech.Never, speech.Always, speech.Auto} {

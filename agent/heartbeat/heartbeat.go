@@ -1,5 +1,5 @@
-// Package heartbeat finds out for whom a heartbeat is: the people and groups with something open in
-// their HEARTBEAT.md.
+// Package heartbeat finds the people and groups that need a heartbeat: those whose HEARTBEAT.md
+// contains open items.
 package heartbeat
 
 import (
@@ -17,19 +17,19 @@ import (
 	"gateway/store"
 )
 
-// A Finder finds the heartbeats. Its methods may be called concurrently.
+// A Finder finds the heartbeats that are due. Its methods are safe for concurrent use.
 type Finder struct {
 	DB        *store.DB
 	Inbox     *bus.Inbox
-	Documents *document.Documents // nil: there are no heartbeats
+	Documents *document.Documents // nil: no heartbeats
 
 	sessions session.Store
 }
 
-// maxText is how much of HEARTBEAT.md is shown, in bytes.
+// maxText is the longest part of HEARTBEAT.md that the model sees, in bytes.
 const maxText = 8000
 
-// Text returns what a model sees of the HEARTBEAT.md of a scope.
+// Text returns the part of a scope's HEARTBEAT.md that the model sees, or "" if docs is nil.
 func Text(docs *document.Documents, s memory.Scope) string {
 	if docs == nil {
 		return ""
@@ -37,7 +37,7 @@ func Text(docs *document.Documents, s memory.Scope) string {
 	return prompt.Clip(docs.In(s).Doc(document.Heartbeat).Text, maxText)
 }
 
-// IsOpen reports whether something is open in the HEARTBEAT.md of a scope.
+// IsOpen reports whether the HEARTBEAT.md of a scope contains an unchecked item ("- [ ] text").
 func (f *Finder) IsOpen(s memory.Scope) bool {
 	for line := range strings.Lines(comments.ReplaceAllString(Text(f.Documents, s), "")) {
 		item, ok := strings.CutPrefix(strings.TrimRight(line, " \t\r\n"), "- [ ]")
@@ -48,11 +48,11 @@ func (f *Finder) IsOpen(s memory.Scope) bool {
 	return false
 }
 
-// comments are the parts of a Markdown document that its readers don't see.
+// comments matches the comments of a Markdown document. Rendered Markdown does not show them.
 var comments = regexp.MustCompile(`(?s)<!--.*?(?:-->|$)`)
 
-// List returns the people and groups with something open. A heartbeat goes to the conversation in
-// which they wrote last.
+// List returns a heartbeat target for each person and group with open items. The target is the
+// conversation with the newest message of the scope.
 func (f *Finder) List(ctx context.Context) ([]schedule.HeartbeatTarget, error) {
 	if f.Documents == nil {
 		return nil, nil
@@ -72,11 +72,11 @@ func (f *Finder) List(ctx context.Context) ([]schedule.HeartbeatTarget, error) {
 			return nil, err
 		}
 		if !ok {
-			continue // nobody has written yet
+			continue // nobody has written in the scope yet
 		}
 		role := m.Role
 		if m.Group && role.AtLeast(bus.User) {
-			role = bus.User // everybody there can write the document
+			role = bus.User // everybody in the group can write the document
 		}
 		list = append(list, schedule.HeartbeatTarget{Scope: s, To: m.From, Sender: m.Sender,
 			Person: m.Person,
@@ -85,7 +85,7 @@ func (f *Finder) List(ctx context.Context) ([]schedule.HeartbeatTarget, error) {
 	return list, nil
 }
 
-// last returns the last message that somebody wrote in a conversation of a scope.
+// last returns the newest message in the conversations of a scope.
 func (f *Finder) last(
 	q store.Queryer, s memory.Scope,
 ) (m bus.InboundMessage, ok bool, err error) {
@@ -96,7 +96,7 @@ func (f *Finder) last(
 	var newest time.Time
 	for _, key := range keys {
 		if !key.IsConversation() {
-			continue // of a sub-agent or a job
+			continue // a session of a sub-agent or a job
 		}
 		last, found, err := f.Inbox.Last(q, key.Conversation)
 		if err != nil {

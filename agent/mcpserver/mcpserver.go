@@ -1,9 +1,10 @@
 // Package mcpserver lets other programs use the gateway over the Model Context Protocol.
 //
-// [Serve] offers, over a pair of streams, three tools: "send" a message to a chat, list the
-// "sessions", and "recall" what was said in them. What they do is up to a [Backend]; each result is
-// given both as text and as structured content. Who has the streams may use all of it: the
-// command that calls Serve runs as the gateway's own user. The package owns no state.
+// [Serve] offers three tools over a pair of streams: "send" sends a message to a chat, "sessions"
+// lists the sessions, and "recall" searches their transcripts. A [Backend] implements them. Each
+// result is both text and structured content. There is no access control: whoever can use the
+// streams may call all tools, because the command that calls Serve runs as the gateway's own
+// user. The package has no state.
 package mcpserver
 
 import (
@@ -24,30 +25,30 @@ import (
 	"gateway/session"
 )
 
-// A Backend does what the tools are for. Its methods may be called concurrently. The texts of its
-// errors are shown to the program that calls.
+// A Backend implements the tools. Its methods may be called concurrently. The calling program
+// sees the texts of its errors.
 type Backend interface {
-	// Send puts a message into the outbox and returns its number there. An address whose account
-	// there is not is an error.
+	// Send puts a message into the outbox and returns its number there. An unknown account in the
+	// address is an error.
 	Send(ctx context.Context, to bus.Address, text string) (id int64, err error)
 
-	// Sessions returns up to limit sessions, the one that was used last first.
+	// Sessions returns at most limit sessions, the most recently used first.
 	Sessions(ctx context.Context, limit int) ([]session.Info, error)
 
-	// Recall searches what was said, in one session or, if session is "", in all, and returns up
-	// to limit places, the best first.
+	// Recall searches the transcripts of one session, or of all sessions if session is "". It
+	// returns at most limit hits, best first.
 	Recall(ctx context.Context, query, session string, limit int) ([]Hit, error)
 }
 
-// A Hit is a place in a transcript.
+// A Hit is a search result in a transcript.
 type Hit struct {
 	Session session.Key
 	Time    time.Time
-	Role    string // who speaks, such as "user" or "assistant"
-	Text    string // around what was searched for
+	Role    string // the author, such as "user" or "assistant"
+	Text    string // the text around the match
 }
 
-// The bounds of what is asked for.
+// Limits of requests.
 const (
 	defaultLimit = 20
 	maxLimit     = 200
@@ -56,8 +57,8 @@ const (
 	maxMessage   = 4 << 20 // bytes of one request
 )
 
-// Serve answers on out what comes from in until in or ctx ends; the end of in is no error. It
-// closes both. Nothing else may write to out meanwhile.
+// Serve answers the requests from in on out until in or ctx ends. It returns nil at the end of
+// in. It closes both streams. Nothing else may write to out meanwhile.
 func Serve(
 	ctx context.Context, in io.ReadCloser, out io.WriteCloser, b Backend, version string,
 ) error {
@@ -102,7 +103,7 @@ func newServer(b Backend, version string) *sdk.Server {
 	return s
 }
 
-// addTool adds a tool and the schema of its arguments.
+// addTool adds a tool to the server and the schema of its arguments to the schemas.
 func addTool[In, Out any](
 	s *sdk.Server, known schemas, t *sdk.Tool, h sdk.ToolHandlerFor[In, Out],
 ) {
@@ -117,10 +118,10 @@ func addTool[In, Out any](
 	sdk.AddTool(s, t, h)
 }
 
-// schemas are those of the arguments of the tools, by name.
+// schemas has the argument schema of each tool by name.
 type schemas map[string]*jsonschema.Resolved
 
-// check refuses arguments that do not fit before the library does, which names Go's types.
+// check rejects invalid arguments before the library does: the library's errors name Go types.
 func (s schemas) check(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		call, ok := req.(*sdk.CallToolRequest)
@@ -138,7 +139,7 @@ func (s schemas) check(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// handlers are the tools.
+// handlers implements the tools.
 type handlers struct {
 	backend Backend
 }
@@ -172,7 +173,7 @@ func (h *handlers) send(
 	return text("The message to %s is on its way; its number is %d.", to, id), sendResult{id}, nil
 }
 
-// parseAddress reads the form of [bus.Address.String]. A thread may have slashes.
+// parseAddress parses the form of [bus.Address.String]. A thread may contain slashes.
 func parseAddress(s string) (bus.Address, error) {
 	account, rest, _ := strings.Cut(s, "/")
 	chat, thread, threaded := strings.Cut(rest, "/")
@@ -210,7 +211,7 @@ func (h *handlers) sessions(
 	if err != nil {
 		return nil, sessionsResult{}, err
 	}
-	result := sessionsResult{Sessions: []sessionResult{}} // a list, also if it is empty
+	result := sessionsResult{Sessions: []sessionResult{}} // not nil: an empty list must be [] in JSON
 	var lines []string
 	for _, s := range list {
 		result.Sessions = append(result.Sessions, sessionResult{
@@ -261,7 +262,7 @@ func (h *handlers) recall(
 	if err != nil {
 		return nil, recallResult{}, err
 	}
-	result := recallResult{Hits: []hitResult{}} // a list, also if it is empty
+	result := recallResult{Hits: []hitResult{}} // not nil: an empty list must be [] in JSON
 	var parts []string
 	for _, hit := range hits {
 		result.Hits = append(result.Hits, hitResult{
@@ -276,7 +277,7 @@ func (h *handlers) recall(
 	return text("%s", strings.Join(parts, "\n\n")), result, nil
 }
 
-// limited returns how many results are wanted.
+// limited returns the number of results for a requested limit, or an error if it is out of range.
 func limited(n int) (int, error) {
 	if n < 0 || n > maxLimit {
 		return 0, fmt.Errorf("the limit is %d; want 1 to %d", n, maxLimit)

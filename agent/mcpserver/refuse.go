@@ -8,12 +8,12 @@ import (
 	"io"
 )
 
-// Refuse answers the requests that come from in with an error that has a text for people, up to
-// the one that begins a session or until in or ctx ends: clients show that, and not what a server
-// writes beside it.
+// Refuse answers each request from in with an error that contains text. It returns after it has
+// answered the request "initialize", or when in or ctx ends. Clients show such an error to
+// people, but not the output on stderr.
 func Refuse(ctx context.Context, in io.Reader, out io.Writer, text string) error {
 	done := make(chan error, 1)
-	go func() { done <- refuse(in, out, text) }() // ends with in
+	go func() { done <- refuse(in, out, text) }() // the goroutine ends when in ends
 	select {
 	case err := <-done:
 		return err
@@ -34,7 +34,7 @@ func refuse(in io.Reader, out io.Writer, text string) error {
 			return fmt.Errorf("mcpserver: refuse: %w", err)
 		}
 		if request.ID == nil {
-			continue // wants no answer
+			continue // a notification needs no answer
 		}
 		answer, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": request.ID,
 			"error": map[string]any{"code": codeInternal, "message": text}})

@@ -1,5 +1,5 @@
-// Package modelcall makes calls of models. A call takes one of a bounded number of slots, is not
-// made while everything is halted or a budget is spent, and is counted and observed.
+// Package modelcall makes model calls. Each call holds one of a limited number of slots, is
+// refused while the gateway is halted or a budget is spent, and is billed and observed.
 package modelcall
 
 import (
@@ -18,38 +18,38 @@ import (
 	"gateway/store"
 )
 
-// Owners are the people who own the gateway.
+// Owners finds the owners of the gateway.
 type Owners interface {
-	// OwnerChats returns their direct chats.
+	// OwnerChats returns the direct chats of the owners.
 	OwnerChats(q store.Queryer) ([]bus.Address, error)
 }
 
-// Calls are what all model calls of the process share. It is used concurrently.
+// Calls has the state that all model calls of the process share. It is safe for concurrent use.
 type Calls struct {
 	DB        *store.DB
 	Outbox    *bus.Outbox
 	Ledger    *budget.Ledger
-	Owners    Owners // nil: nobody is told of limits
+	Owners    Owners // nil: nobody is told about limits
 	Observer  observe.Observer
 	Estimates *prompt.Estimator
-	Slots     chan struct{} // a call holds one
+	Slots     chan struct{} // each call holds one; the capacity is the limit
 	Now       func() time.Time
 
 	sessions session.Store
 }
 
-// A Model is a model with what a call of it must know.
+// A Model is a model with its names.
 type Model struct {
 	llm.Model
-	ID   string // as prices know it
-	Name string // shown to people
+	ID   string // name in the price list
+	Name string // name that people see
 }
 
-// ExpectedAnswer is how many tokens an answer is expected to have when the budget is asked.
+// ExpectedAnswer is the assumed length of an answer, in tokens, when a call reserves its budget.
 const ExpectedAnswer = 1024
 
-// Halted returns [policy.ErrHalted] if everything is halted, or the error that hides whether it is:
-// then nothing may happen either.
+// Halted returns [policy.ErrHalted] if the gateway is halted. If it can't read the halt switch,
+// it returns that error: then no call may run either.
 func (c *Calls) Halted(ctx context.Context) error {
 	h, err := policy.GetHalt(c.DB.Read(context.WithoutCancel(ctx)))
 	if err == nil && h != nil {
@@ -58,7 +58,7 @@ func (c *Calls) Halted(ctx context.Context) error {
 	return err
 }
 
-// Ask calls a model once, on behalf of no turn, and counts what that costs.
+// Ask calls a model once, outside of a turn, and bills the usage to who.
 func (c *Calls) Ask(
 	ctx context.Context, who budget.Spender, m Model, req llm.Request,
 ) (resp *llm.Response, err error) {
@@ -94,7 +94,7 @@ func (c *Calls) Ask(
 	return nil, &llm.Error{Kind: llm.Unavailable, Model: m.Name}
 }
 
-// bill writes what a call on behalf of no turn has used.
+// bill writes the usage of a call that is not part of a turn.
 func (c *Calls) bill(ctx context.Context, who budget.Spender, resp *llm.Response) error {
 	cost := c.Ledger.Price(resp.Model, resp.Usage)
 	var learnt prompt.Calibration
@@ -119,7 +119,7 @@ func (c *Calls) bill(ctx context.Context, who budget.Spender, resp *llm.Response
 	return err
 }
 
-// SaveCalibration writes what was learnt of a model, if there is something.
+// SaveCalibration writes the measured token ratio of a model. It does nothing if c is zero.
 func SaveCalibration(tx *store.Tx, c prompt.Calibration) error {
 	if c == (prompt.Calibration{}) {
 		return nil
@@ -127,8 +127,8 @@ func SaveCalibration(tx *store.Tx, c prompt.Calibration) error {
 	return budget.SetRatio(tx, c.Model, c.Ratio)
 }
 
-// Pay counts a call whose price is known before it is made. It refuses while everything is halted
-// or the budget is spent.
+// Pay bills a call whose price is known in advance. It refuses with an error while the gateway is
+// halted or the budget is spent. Pay must be called before the call is made.
 func (c *Calls) Pay(ctx context.Context, who budget.Spender, e budget.Entry) error {
 	if err := c.Halted(ctx); err != nil {
 		return err
@@ -144,7 +144,7 @@ func (c *Calls) Pay(ctx context.Context, who budget.Spender, e budget.Entry) err
 	})
 }
 
-// Count writes what was used, and tells the owners of limits that are nearly or wholly used up.
+// Count writes the usage of a call. It tells the owners when a limit is 80 % used or spent.
 func (c *Calls) Count(tx *store.Tx, who budget.Spender, e budget.Entry) error {
 	warnings, err := c.Ledger.Add(tx, who, e)
 	if err != nil {
@@ -152,7 +152,7 @@ func (c *Calls) Count(tx *store.Tx, who budget.Spender, e budget.Entry) error {
 	}
 	for _, w := range warnings {
 		if w.Kind == "person" && who.Person == 0 {
-			w.Key = who.Sender // that owners know
+			w.Key = who.Sender // owners know the sender, not the id 0
 		}
 		err := c.TellOwners(tx, bus.Address{}, func(to bus.Address) bus.OutboundMessage {
 			return bus.OutboundMessage{To: to, Text: warn(w)}
@@ -164,7 +164,7 @@ func (c *Calls) Count(tx *store.Tx, who budget.Spender, e budget.Entry) error {
 	return nil
 }
 
-// TellOwners puts a message into the direct chat of each owner, except the chat at but.
+// TellOwners sends a message to the direct chat of each owner, except to the chat but.
 func (c *Calls) TellOwners(
 	tx *store.Tx, but bus.Address, message func(to bus.Address) bus.OutboundMessage,
 ) error {
@@ -180,7 +180,7 @@ func (c *Calls) TellOwners(
 	return err
 }
 
-// warn is what owners are told of a limit.
+// warn returns the message for the owners about a limit.
 func warn(w budget.Warning) string {
 	whose := map[string]string{
 		"day": "", "person": " of person " + w.Key, "session": " of the conversation `" + w.Key + "`",
@@ -193,10 +193,10 @@ func warn(w budget.Warning) string {
 	return text + " Beyond it I make no model calls; `[budget]` in the configuration sets it."
 }
 
-// IsSpent reports whether err says that a budget is spent.
+// IsSpent reports whether err means that a budget is spent.
 func IsSpent(err error) bool { return errors.Is(err, budget.ErrSpent) }
 
-// A Watch follows the call of a model for the Observer.
+// A Watch reports the progress of one model call to the Observer.
 type Watch struct {
 	calls *Calls
 	began time.Time
@@ -204,7 +204,7 @@ type Watch struct {
 	ended func(observe.ModelEnd)
 }
 
-// Watch tells the Observer that a call begins.
+// Watch tells the Observer that a model call begins.
 func (c *Calls) Watch(
 	ctx context.Context, b observe.ModelBegin,
 ) (context.Context, *Watch) {
@@ -213,14 +213,14 @@ func (c *Calls) Watch(
 	return ctx, w
 }
 
-// Event notes that the model has sent something.
+// Event records that the model sent an event.
 func (w *Watch) Event() {
 	if w.first == 0 {
 		w.first = max(w.calls.Now().Sub(w.began), 1)
 	}
 }
 
-// End tells the Observer that the call has ended.
+// End tells the Observer that the model call has ended.
 func (w *Watch) End(resp *llm.Response, err error) {
 	e := observe.ModelEnd{First: w.first, Err: err}
 	if resp != nil {

@@ -1,4 +1,4 @@
-// Package observe has the interface for measuring turns, model calls and tool calls.
+// Package observe defines the interface that measures turns, model calls and tool calls.
 package observe
 
 import (
@@ -10,64 +10,64 @@ import (
 	"gateway/session"
 )
 
-// An Observer measures what the agent does. Each method learns that something begins, and returns a
-// function that is called once, when that has ended. The context that it returns is the context of
-// everything that happens in between. An Observer is used concurrently and returns at once.
+// An Observer measures the work of the agent. Each method is called when a turn or call begins.
+// It returns a function that is called once, when the turn or call ends, and the context for
+// everything in between. An Observer is safe for concurrent use and never blocks.
 type Observer interface {
-	// Turn tells of a turn that begins or goes on.
+	// Turn is called when a turn begins or resumes.
 	Turn(ctx context.Context, t TurnBegin) (context.Context, func(TurnEnd))
 
-	// Model tells of the call of a model, for a turn or beside one.
+	// Model is called when a model call begins, in a turn or in background work.
 	Model(ctx context.Context, m ModelBegin) (context.Context, func(ModelEnd))
 
-	// Tool tells of the call of a tool.
+	// Tool is called when a tool call begins.
 	Tool(ctx context.Context, c ToolBegin) (context.Context, func(ToolEnd))
 }
 
-// A TurnBegin is a turn that begins or goes on.
+// A TurnBegin describes a turn that begins or resumes.
 type TurnBegin struct {
 	Session session.Key
-	Turn    int64          // 0 if it has only now begun
+	Turn    int64          // 0 for a new turn
 	Account string         // of the conversation
-	Kind    bus.OriginKind // of its first message; unknown if it goes on
-	Attempt int            // 0 if it has only now begun
-	Waited  time.Duration  // since its first message was accepted; 0 if it goes on
+	Kind    bus.OriginKind // of the first message; unknown for a resumed turn
+	Attempt int            // 0 for a new turn
+	Waited  time.Duration  // time since the first message was accepted; 0 for a resumed turn
 }
 
-// A TurnEnd is what has come of it.
+// A TurnEnd describes how a turn ended.
 type TurnEnd struct {
 	Turn   int64
-	State  session.State // [session.Running] if it waits, or is left to the next process
+	State  session.State // [session.Running] if the turn is suspended or left to the next process
 	Rounds int           // model calls that used tools
-	Err    error         // of the store
+	Err    error         // error of the store
 }
 
-// A ModelBegin is the call of a model.
+// A ModelBegin describes a model call that begins.
 type ModelBegin struct {
-	Model string // the one that is asked first, as prices know it
-	Notes bool   // for no turn, but for notes of what was said
+	Model string // the model that is called first, by its name in the price list
+	Notes bool   // the call is not part of a turn, such as a summary
 }
 
-// A ModelEnd is what has come of it.
+// A ModelEnd describes how a model call ended.
 type ModelEnd struct {
-	Model string        // which has answered, as prices know it; "": none
-	Usage llm.Usage     // as it says
-	Cost  float64       // of that, dollars
-	First time.Duration // until the first text or the answer came; 0: nothing came
+	Model string        // the model that answered, by its name in the price list; "": none
+	Usage llm.Usage     // as the model reported it
+	Cost  float64       // dollars
+	First time.Duration // time until the first event; 0: no event
 	Err   error
 }
 
-// A ToolBegin is the call of a tool.
+// A ToolBegin describes a tool call that begins.
 type ToolBegin struct{ Name, ID string }
 
-// A ToolEnd is what has come of it.
+// A ToolEnd describes how a tool call ended.
 type ToolEnd struct {
-	Known bool // there is such a tool
-	Waits bool // somebody is asked first, or the call waits for something else
+	Known bool // a tool with this name exists
+	Waits bool // the call waits for an approval or for another event
 	Err   error
 }
 
-// Nothing is an Observer that measures nothing.
+// Nothing is an Observer that does nothing.
 type Nothing struct{}
 
 // Turn implements [Observer].

@@ -1,8 +1,9 @@
-// Package question keeps the questions that turns wait for: a question to a person, a tool call
-// that somebody must approve, or the work of a sub-agent.
+// Package question stores the questions that suspended turns wait for: a question to a person, a
+// tool call that needs approval, or the outcome of a sub-agent.
 //
-// The main type is [Store]. A turn that waits needs no memory: its question is a row, and so
-// survives restarts. Each is decided once, by a person, the clock or /stop, whichever comes first.
+// The main type is [Store]. A suspended turn needs no memory: its question is a database row and
+// survives restarts. Each question is decided once: by a person, by its timeout or by /stop,
+// whichever comes first.
 //
 // Tables: questions.
 package question
@@ -20,7 +21,7 @@ import (
 	"gateway/store"
 )
 
-// Migration makes the table of this package.
+// Migration creates the table of this package.
 var Migration = store.Migration{Package: "question", Steps: []string{`
 CREATE TABLE questions (
 	id         IDENTITY PRIMARY KEY,
@@ -63,55 +64,55 @@ type Kind string
 
 // The kinds of questions.
 const (
-	Ask     Kind = "ask"     // what somebody says
-	Approve Kind = "approve" // that somebody lets a tool call happen
-	Await   Kind = "await"   // what comes of a sub-agent's work
+	Ask     Kind = "ask"     // the answer of a person
+	Approve Kind = "approve" // the approval of a tool call
+	Await   Kind = "await"   // the outcome of a sub-agent
 )
 
-// A State says how a question stands.
+// A State is the state of a question.
 type State string
 
-// The states of a question. All but Open and Granted are final.
+// The states of a question. Open and Granted are the only states that can change.
 const (
 	Open     State = "open"
 	Answered State = "answered"
-	Granted  State = "granted" // the call may happen, once
+	Granted  State = "granted" // the call is approved and may run once
 	Refused  State = "refused"
-	Expired  State = "expired" // nobody has decided in time
-	Used     State = "used"    // the call that was granted has begun
+	Expired  State = "expired" // nobody decided in time
+	Used     State = "used"    // the approved call has begun
 	Void     State = "void"    // the turn was stopped
 )
 
 // A Question is what a turn waits for.
 type Question struct {
 	ID      int64  `json:"-"`
-	Code    string `json:"-"` // with which people name it
+	Code    string `json:"-"` // people name the question by it
 	State   State  `json:"-"`
 	Session string `json:"-"`
 	Turn    int64  `json:"-"`
 	Call    string `json:"-"` // id of the tool call
-	Answer  string `json:"-"` // once it is decided; for the model
-	By      string `json:"-"` // who has decided, as account/sender; "": the gateway
+	Answer  string `json:"-"` // for the model; set when the question is decided
+	By      string `json:"-"` // who decided, as account/sender; "": the gateway
 
 	Expires time.Time `json:"-"`
 
-	// After is the newest message in the inbox when it was asked: one that had come before is no
-	// answer to it.
+	// After is the id of the newest message in the inbox when the question was asked. Earlier
+	// messages don't answer the question.
 	After int64 `json:"after,omitempty"`
 
 	Kind    Kind        `json:"kind"`
-	Address bus.Address `json:"address"`           // the conversation in which it was asked
-	Sender  string      `json:"sender,omitempty"`  // who is asked, platform's id; "": anybody
-	Least   bus.Role    `json:"least,omitempty"`   // the role that may decide, and those above
-	Text    string      `json:"text"`              // what people read
-	Options []string    `json:"options,omitempty"` // of an Ask: what may be chosen
-	Subject string      `json:"subject,omitempty"` // of an Approve: the hash of what is approved
+	Address bus.Address `json:"address"`           // the conversation with the question
+	Sender  string      `json:"sender,omitempty"`  // platform id of the person asked; "": anybody
+	Least   bus.Role    `json:"least,omitempty"`   // the lowest role that may decide
+	Text    string      `json:"text"`              // the text that people read
+	Options []string    `json:"options,omitempty"` // of an Ask: the answers to choose from
+	Subject string      `json:"subject,omitempty"` // of an Approve: the hash of the approved call
 }
 
-// ErrNone reports a code that no question has.
+// ErrNone means that no question has the code or id.
 var ErrNone = errors.New("no such question")
 
-// Store reads and writes questions. It has no state of its own.
+// Store reads and writes questions. It is stateless.
 type Store struct{}
 
 const codeLength = 6 // of 32 letters and digits
@@ -124,7 +125,7 @@ func (Store) Put(tx *store.Tx, q *Question) error {
 		return fmt.Errorf("question: %w", err)
 	}
 	q.State = Open
-	for err = sql.ErrNoRows; errors.Is(err, sql.ErrNoRows); { // while the code is another one's
+	for err = sql.ErrNoRows; errors.Is(err, sql.ErrNoRows); { // until the code is unique
 		q.Code = rand.Text()[:codeLength]
 		err = tx.QueryRow(`INSERT INTO questions (code, state, session, turn, call, body, expires_ms)
 			VALUES ($1, 'open', $2, $3, $4, $5, $6) ON CONFLICT (code) DO NOTHING RETURNING id`,
@@ -136,7 +137,8 @@ func (Store) Put(tx *store.Tx, q *Question) error {
 	return nil
 }
 
-// Decide gives q, if it is still open, its final state and answer, and reports whether it was.
+// Decide sets the final state and the answer of q if q is still open. It reports whether q was
+// open.
 func (Store) Decide(tx *store.Tx, q *Question, state State, answer, by string) (bool, error) {
 	tx.Hard()
 	n, err := tx.Exec("UPDATE questions SET state = $1, answer = $2, decided_by = $3 "+
@@ -150,10 +152,10 @@ func (Store) Decide(tx *store.Tx, q *Question, state State, answer, by string) (
 	return n == 1, nil
 }
 
-// Use notes that the call which q allows begins now. It reports false if q does not allow it, or
-// not any more.
+// Use marks the granted call of q as begun. It reports false if q is not granted, or if the call
+// has already begun.
 func (Store) Use(tx *store.Tx, q *Question) (bool, error) {
-	tx.Hard() // what it allows must not run twice
+	tx.Hard() // the approved call must not run twice
 	n, err := tx.Exec("UPDATE questions SET state = 'used' WHERE id = $1 AND state = 'granted'", q.ID)
 	if err != nil {
 		return false, fmt.Errorf("question: use %d: %w", q.ID, err)
@@ -161,7 +163,7 @@ func (Store) Use(tx *store.Tx, q *Question) (bool, error) {
 	return n == 1, nil
 }
 
-// Void ends the open questions of a turn.
+// Void sets the open questions of a turn to Void.
 func (Store) Void(tx *store.Tx, turn int64) error {
 	_, err := tx.Exec("UPDATE questions SET state = 'void' WHERE turn = $1 AND state = 'open'", turn)
 	if err != nil {
@@ -180,17 +182,17 @@ func (Store) Erase(tx *store.Tx, session string) error {
 	return nil
 }
 
-// Get returns the question with an id.
+// Get returns the question with an id, or [ErrNone].
 func (Store) Get(q store.Queryer, id int64) (*Question, error) {
 	return one(q, "id = $1", id)
 }
 
-// ByCode returns the question that people name by code, in any case, or reports [ErrNone].
+// ByCode returns the question with a code, or [ErrNone]. Case does not matter.
 func (Store) ByCode(q store.Queryer, code string) (*Question, error) {
 	return one(q, "code = $1", strings.ToUpper(strings.Trim(code, " `")))
 }
 
-// OfCall returns the newest question that a tool call has asked, or nil.
+// OfCall returns the newest question that a tool call asked, or nil.
 func (Store) OfCall(q store.Queryer, turn int64, call string) (*Question, error) {
 	found, err := one(q, "turn = $1 AND call = $2 ORDER BY id DESC LIMIT 1", turn, call)
 	if errors.Is(err, ErrNone) {
@@ -199,8 +201,8 @@ func (Store) OfCall(q store.Queryer, turn int64, call string) (*Question, error)
 	return found, err
 }
 
-// SetAside marks an open question that can't be read, so that nobody tries again. Its state is bad
-// from then on.
+// SetAside sets the state of an unreadable open question to "bad", so that the gateway does not
+// read it again.
 func (Store) SetAside(tx *store.Tx, id int64) error {
 	_, err := tx.Exec("UPDATE questions SET state = 'bad' WHERE id = $1 AND state = 'open'", id)
 	if err != nil {
@@ -209,8 +211,8 @@ func (Store) SetAside(tx *store.Tx, id int64) error {
 	return nil
 }
 
-// ListOpen returns the open questions, the oldest first. Its error has a [store.RowError] for each
-// that can't be read, if nothing else is wrong.
+// ListOpen returns the open questions, oldest first. If some rows are unreadable, it returns the
+// others, and its error contains a [store.RowError] for each unreadable one.
 func (Store) ListOpen(q store.Queryer) ([]Question, error) {
 	return query(q, "state = 'open' ORDER BY id")
 }

@@ -7,15 +7,16 @@ import (
 	"gateway/bus"
 )
 
-// A format is what a sound file is. Its ending is "" if it is none that platforms play.
+// A format describes a sound file. Its ending is "" if platforms don't play the file.
 type format struct {
 	kind         bus.Kind
 	ending, mime string
-	seconds      int // 0: unknown
+	seconds      int // length of the sound; 0: unknown
 }
 
-// formatOf returns the format of a sound file by its content. Only Opus in Ogg is a voice message
-// on all platforms; other sound is sent as an audio file.
+// formatOf detects the format of a sound file from its content. Only Ogg Opus is a voice message
+// on all platforms; other formats are sent as an audio file. An unknown format gives the zero
+// value.
 func formatOf(sound []byte) format {
 	head := sound[:min(len(sound), 512)]
 	switch {
@@ -30,11 +31,11 @@ func formatOf(sound []byte) format {
 	return format{}
 }
 
-// opusSeconds returns how long a file with Opus in Ogg is. The last page of the file says how many
-// samples there are up to its end: 48,000 a second, whatever the rate of the sound.
+// opusSeconds returns the length of an Ogg Opus file, or 0 if it is unknown. The last page of the
+// file contains the number of samples up to its end: 48,000 per second, whatever the sample rate.
 func opusSeconds(sound []byte) int {
 	const (
-		position = 6 // of the count in a page
+		position = 6 // offset of the sample count in a page
 		rate     = 48_000
 		longest  = 24 * 60 * 60
 	)
@@ -44,7 +45,7 @@ func opusSeconds(sound []byte) int {
 	}
 	samples := binary.LittleEndian.Uint64(sound[last+position:])
 	seconds := (samples + rate - 1) / rate
-	if seconds > longest { // a page on which no packet ends has the count -1
+	if seconds > longest { // the count is -1 if no packet ends on the page
 		return 0
 	}
 	return int(seconds)

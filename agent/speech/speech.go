@@ -1,7 +1,7 @@
-// Package speech says answers aloud. The text of an answer is sent at once; its voice note is a
-// background task, which is added in the transaction that sends the text. The voice note and the
-// end of the task are one transaction, too, so that a voice note is sent once at most. If it can't
-// be made, only the text is there. The package owns no tables.
+// Package speech makes voice notes of answers. The text of an answer is sent at once. The
+// transaction that sends the text also adds a background task that makes the voice note. One
+// transaction sends the voice note and ends the task, so a voice note is sent at most once. If it
+// can't be made, people get only the text. The package owns no tables.
 package speech
 
 import (
@@ -23,36 +23,36 @@ import (
 	"gateway/store"
 )
 
-// When the answers of a conversation are spoken.
+// The settings for when the answers in a conversation are spoken.
 const (
 	Never  = "never"
 	Always = "always"
-	Auto   = "auto" // if the question was a voice message
+	Auto   = "auto" // only answers to voice messages
 )
 
-// A Synthesizer makes sound of text. It is used concurrently.
+// A Synthesizer converts text to sound. It is safe for concurrent use.
 type Synthesizer interface {
 	Speak(ctx context.Context, text string) ([]byte, error)
 }
 
-// A Voice says how answers are spoken. All its fields are required.
+// A Voice configures how answers are spoken. All fields are required.
 type Voice struct {
 	Synthesizer Synthesizer
-	Readable    func(markdown string) string // what is read aloud of an answer
+	Readable    func(markdown string) string // returns the text to read aloud
 	Withholds   func(text string) bool       // whether a text must not be sent in any form
-	Plays       func(account string) bool    // whether people on an account can listen
-	MaxText     int                          // characters that are spoken of an answer
-	Cost        float64                      // of a character, dollars
+	Plays       func(account string) bool    // whether people on an account can listen to sound
+	MaxText     int                          // longest spoken part of an answer, in characters
+	Cost        float64                      // dollars per character
 }
 
-// Media keeps files.
+// Media stores files.
 type Media interface {
 	// Put stores a file for a conversation.
 	Put(to bus.Address, name string, r io.Reader) (bus.Attachment, error)
 }
 
-// A Speaker makes voice notes of answers: it is the [background.Handler] of [background.Speak]. All
-// its fields are required. It is used concurrently.
+// A Speaker makes voice notes of answers. It is the [background.Handler] of [background.Speak].
+// All fields are required. It is safe for concurrent use.
 type Speaker struct {
 	Voice
 	Calls  *modelcall.Calls
@@ -61,7 +61,7 @@ type Speaker struct {
 	Logger *slog.Logger
 }
 
-// A note is the state of a task: an answer that is to be spoken.
+// A note is the stored state of a task: an answer to speak.
 type note struct {
 	To      bus.Address    `json:"to"`
 	Text    string         `json:"text"` // Markdown
@@ -69,17 +69,18 @@ type note struct {
 	At      time.Time      `json:"at"`
 }
 
-// Bounds of a voice note.
+// Limits of a voice note.
 const (
-	maxAge   = 10 * time.Minute // of the answer: later nobody expects its voice
-	maxTime  = 2 * time.Minute  // of a call
-	maxSound = 16 << 20         // bytes; Telegram and WhatsApp take as much
-	maxText  = 64 << 10         // bytes of an answer that are looked at
+	maxAge   = 10 * time.Minute // age of the answer: nobody expects a voice note later
+	maxTime  = 2 * time.Minute  // of a call of the Synthesizer
+	maxSound = 16 << 20         // bytes; the limit of Telegram and WhatsApp
+	maxText  = 64 << 10         // bytes of an answer that are stored
 )
 
-// Add adds the task that speaks an answer, and reports whether people can listen to it. What there
-// is to speak is found out later, beside the transaction. The Kind and State of the work are set
-// here. [background.Runner.Wake] must be called after the transaction.
+// Add adds the task that speaks an answer. It reports false, and adds nothing, if the answer has
+// no text or people on the account can't listen. [Speaker.Do] decides later, outside the
+// transaction, whether the answer has text to read aloud. Add sets Kind and State of the work.
+// The caller calls [background.Runner.Wake] after the transaction.
 func (s *Speaker) Add(
 	tx *store.Tx, w background.Work, out bus.OutboundMessage, who budget.Spender,
 ) (bool, error) {
@@ -99,8 +100,8 @@ func (s *Speaker) Add(
 	return true, background.Store{}.Put(tx, background.Task{Work: w, State: state}, now)
 }
 
-// cut returns the first sentences of text that have at most so many characters, or so many
-// characters if there is no end of a sentence among them.
+// cut shortens text to at most most characters. It cuts after the last complete sentence, or at
+// most characters if no sentence ends before.
 func cut(text string, most int) string {
 	text = strings.TrimSpace(text)
 	if utf8.RuneCountInString(text) <= most {
@@ -120,8 +121,9 @@ func cut(text string, most int) string {
 	return strings.TrimSpace(text[:end])
 }
 
-// Do implements [background.Handler]. A voice note that can't be made is left out: its text has
-// been sent. Only one that the end of the process interrupts is tried again.
+// Do implements [background.Handler]. If the voice note can't be made, Do logs the reason and the
+// task ends, because the text was sent already. The task is retried only if the process ends
+// meanwhile.
 func (s *Speaker) Do(ctx context.Context, t *background.Task) (background.Outcome, error) {
 	var n note
 	if err := json.Unmarshal(t.State, &n); err != nil {
@@ -144,7 +146,7 @@ func (s *Speaker) Do(ctx context.Context, t *background.Task) (background.Outcom
 	}, nil
 }
 
-// speak returns the voice note of an answer.
+// speak makes the voice note of an answer and stores the file.
 func (s *Speaker) speak(ctx context.Context, n note) (a bus.Attachment, err error) {
 	switch {
 	case s.Now().Sub(n.At) > maxAge:

@@ -1,5 +1,5 @@
-// Package atomicfile replaces files as a whole: whoever reads one sees the old content or the new
-// one, also after a crash.
+// Package atomicfile replaces files atomically: readers see either the old or the new content,
+// even after a crash.
 package atomicfile
 
 import (
@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 )
 
-// Write replaces the file that is called name below root. Its folder must be there. A crash leaves
-// a ".gateway-*.tmp" beside the file at most.
+// Write replaces the file name below root. Its folder must exist. A crash can leave a temporary
+// file ".gateway-*.tmp" in the folder.
 func Write(root *os.Root, name string, data []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(name)
 	temp := filepath.Join(dir, ".gateway-"+rand.Text()+".tmp")
@@ -29,13 +29,13 @@ func Write(root *os.Root, name string, data []byte, mode fs.FileMode) error {
 		return errors.Join(fmt.Errorf("write %s: %w", name, err), root.Remove(temp))
 	}
 	if d, err := root.Open(dir); err == nil {
-		_ = d.Sync() // not all systems can; the file itself is on the disk
+		_ = d.Sync() // some systems can't sync folders; the file itself is synced
 		_ = d.Close()
 	}
 	return nil
 }
 
-// WritePath is [Write] for a file whose folder nobody else can change.
+// WritePath is [Write] for a path. Other users must not be able to change its folder.
 func WritePath(path string, data []byte, mode fs.FileMode) error {
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
