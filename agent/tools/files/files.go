@@ -1,24 +1,25 @@
-// Package files has the tools that look at files and change them: "read_file", "write_file",
-// "edit_file", "apply_patch", "notebook_edit", "list_dir", "glob" and "grep". [Files] holds them.
+// Package files implements the tools that read and change files: "read_file", "write_file",
+// "edit_file", "apply_patch", "notebook_edit", "list_dir", "glob" and "grep". [Files] returns them.
 //
-// They reach the trees of [Options]: the workspace, in it as "media" the files of their own
-// conversation, which can only be read, as "memory" the documents of their own scope, as AGENTS.md
-// and so on and "skills" what is shared by all, and further trees by name. Each is an
-// [os.Root]: the operating system, not string arithmetic, keeps paths and symbolic links inside.
-// Devices, pipes, sockets and the files of /proc are never read.
+// The tools reach the trees of [Options]. The workspace is at the top. Its folder "media" shows the
+// files of the call's conversation, for reading only, and "memory" shows the documents of the
+// call's scope. AGENTS.md, the other shared documents and "skills" are the same for everybody.
+// Other trees have names of their own. Each tree is an [os.Root], so the operating system, and not
+// string arithmetic, keeps paths and symbolic links inside. The tools never read devices, pipes,
+// sockets or files of /proc.
 //
-// Shared documents and skills are part of everybody's prompt, and only admins write them. They are
-// in a tree of their own; files with such a name in the workspace can't be reached.
+// Shared documents and skills are part of every prompt, and only admins may write them. They are in
+// a separate tree; a file of the workspace with such a name can't be reached.
 //
-// A file is written whole, beside its place, and then renamed into it: others see the old content
-// or the new one, and never a part. Only a crash in between leaves a ".gateway-*.tmp" behind.
-// A link within a tree is followed, and its target is written.
-// Hard links can't be told from other files: reading one shows what it shares with a name
-// outside, writing one leaves that other name the old content.
+// The tools write a new file beside the old one and rename it. Other processes see the old content
+// or the new one, never a part of it. If the gateway crashes in between, a file ".gateway-*.tmp" is
+// left behind. When a path is a symbolic link within a tree, the tools write the link's target.
+// Hard links look like other files: reading one shows the content that it shares with a name
+// outside the tree; writing one leaves the old content under that other name.
 //
-// The limits of a call stand at its tool. In memory, and nowhere else, the package holds of some
-// thousand files what they were when a session saw them, so that nobody's changes are undone
-// unseen. It owns no tables.
+// Each tool's description states its limits. The package remembers, in memory only, the state in
+// which sessions saw some thousand files, so that a session does not overwrite changes that it has
+// not seen. It has no database tables.
 package files
 
 import (
@@ -37,33 +38,33 @@ import (
 	"gateway/bus"
 )
 
-// Options are the trees that the tools can access. The caller opens them, and closes them
-// when no tool runs any more.
+// Options are the trees that the tools can access. The caller opens the trees, and closes them when
+// no tool runs any more.
 type Options struct {
 	Workspace *os.Root // can be read and written
 	Path      string   // absolute path of the workspace, as the model knows it
 
-	// Media has the files of all conversations. The path "media" shows those of the call's own
+	// Media holds the files of all conversations. The path "media" shows those of the call's
 	// conversation. It may be nil.
 	Media *os.Root
 
-	// Memory has a folder for each scope. The path "memory" shows the one of the call's own
-	// scope. It may be nil.
+	// Memory has a folder for each scope. The path "memory" shows the folder of the call's scope.
+	// It may be nil.
 	Memory *os.Root
 
 	// Extract reads documents. It is required.
 	Extract *extract.Extractor
 
-	// Shared has the shared documents and the folder "skills". They appear at the top of the
+	// Shared holds the shared documents and the folder "skills". They appear at the top of the
 	// workspace. It may be nil.
 	Shared *os.Root
 
-	// Roots are further trees. A root within the workspace can also be accessed, and written,
+	// Roots are more trees. If a root is inside the workspace, the tools can also read and write it
 	// through the workspace.
 	Roots []Root
 }
 
-// A Root is a further tree.
+// A Root is a tree with a name of its own.
 type Root struct {
 	Name  string   // first element of its paths; not "media" or "memory"
 	Path  string   // absolute, as the model knows it
@@ -137,7 +138,7 @@ func (w *Files) Tools() []tool.Tool {
 	return tools
 }
 
-// explain returns err, from an operation at a place, in words for the model.
+// explain rewrites err, the error of an operation on at, for the model.
 func (w *Files) explain(at place, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -161,7 +162,7 @@ func (w *Files) explain(at place, err error) error {
 
 // missing returns the error for a file that does not exist.
 func (w *Files) missing(at place) error {
-	if at.tree == w.memory && filepath.Dir(at.path) == "." { // the entries beside it are other scopes
+	if at.tree == w.memory && filepath.Dir(at.path) == "." { // the other entries are other scopes
 		return fmt.Errorf("nothing was written into %s yet", w.memory.name)
 	}
 	hint := ""
@@ -177,10 +178,10 @@ func (w *Files) missing(at place) error {
 	return fmt.Errorf("there is no %q in %s%s; list_dir shows what there is", at.said, in, hint)
 }
 
-// maxNear is the number of entries that are searched for a similar name.
+// maxNear is the number of directory entries that are searched for a similar name.
 const maxNear = 2_000
 
-// kind returns the name of a file's kind, or "" for a regular file.
+// kind returns the name of a file's kind, such as a directory or a pipe, or "" for a regular file.
 func kind(mode fs.FileMode) string {
 	switch {
 	case mode.IsRegular():
@@ -207,7 +208,7 @@ func printable(name string) string {
 	return name
 }
 
-// short returns s, cut if it is long.
+// short returns s, cut to 80 characters or so.
 func short(s string) string {
 	const most = 80
 	if len(s) <= most {
@@ -216,7 +217,7 @@ func short(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// hasControl reports whether a name has invisible characters.
+// hasControl reports whether a name has characters that can't be printed.
 func hasControl(name string) bool {
 	return strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withKinds returns f, a directory, as a file that lists entries with their kinds only. That of an
-// [os.Root] asks the system about each entry, which takes most of the time of a walk. The caller
-// closes both.
+// withKinds returns a second file for the directory f, whose listing has only the names and kinds
+// of entries. A listing of an [os.Root] calls lstat for each entry, which takes most of the time of
+// a walk. The caller closes both files.
 func withKinds(f *os.File) (*os.File, error) {
 	conn, err := f.SyscallConn()
 	if err != nil {

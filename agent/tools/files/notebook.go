@@ -81,8 +81,8 @@ func (w *Files) editNotebook(
 	return tool.Result{Text: printable(t.name) + ": " + told}, nil
 }
 
-// changeNotebook returns the text of a notebook after a change, and what was done. What it does
-// not know stays. Keys are sorted, as Jupyter sorts them.
+// changeNotebook returns the text of a notebook after a change, and a message about the change. It
+// keeps members that it does not know. It sorts keys, as Jupyter does.
 func changeNotebook(text string, a notebookArgs) (after, told string, err error) {
 	book, cells, err := parseNotebook(text)
 	if err != nil {
@@ -111,12 +111,12 @@ func changeNotebook(text string, a notebookArgs) (after, told string, err error)
 	return after, fmt.Sprintf("%s, of %d", told, len(cells)), err
 }
 
-// An object is one of JSON with what this package does not know in it.
+// An object is a JSON object. Members that this package does not know stay in it unchanged.
 type object map[string]json.RawMessage
 
 func (o object) set(name string, value any) { o[name] = marshal(value) }
 
-// text returns a member that is a string or a list of lines, "" for anything else.
+// text returns a member that is a string or a list of strings, and "" for any other member.
 func (o object) text(name string) string {
 	var s string
 	var lines []string
@@ -129,18 +129,18 @@ func (o object) text(name string) string {
 	return ""
 }
 
-// marshal returns v as JSON, with the signs of HTML as they are.
+// marshal returns v as JSON. It does not escape HTML characters.
 func marshal(v any) json.RawMessage {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		panic("files: " + err.Error()) // strings, and what was read as JSON, always can
+		panic("files: " + err.Error()) // strings and parsed JSON can always be encoded
 	}
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// likeJSON returns JSON indented as old is.
+// likeJSON returns raw with the indentation of old.
 func likeJSON(raw []byte, old string) (string, error) {
 	b := bytes.NewBuffer(nil)
 	err := json.Compact(b, raw)
@@ -154,7 +154,7 @@ func likeJSON(raw []byte, old string) (string, error) {
 	return b.String(), err
 }
 
-// parseNotebook reads a notebook of the format's version 4.
+// parseNotebook parses a notebook of nbformat version 4.
 func parseNotebook(text string) (book object, cells []object, err error) {
 	if !json.Valid([]byte(text)) {
 		return nil, nil, errors.New("it is not valid JSON")
@@ -168,13 +168,13 @@ func parseNotebook(text string) (book object, cells []object, err error) {
 
 func isNull(o object) bool { return o == nil }
 
-// withIDs reports whether cells have ids in the notebook's version, which is 4.5.
+// withIDs reports whether the cells of this version have ids: since nbformat 4.5.
 func (o object) withIDs() bool {
 	minor, err := strconv.Atoi(string(o["nbformat_minor"]))
 	return err == nil && minor >= 5
 }
 
-// findCell returns the index of the cell that a model means.
+// findCell returns the index of the cell that the model named.
 func findCell(cells []object, name string) (int, error) {
 	if i := slices.IndexFunc(cells, func(c object) bool { return c.text("id") == name }); i >= 0 {
 		return i, nil
@@ -203,7 +203,7 @@ func newCell(a notebookArgs, withID bool) object {
 	return o
 }
 
-// replace gives a cell another source, and another type if one is named.
+// replace sets a cell's source, and its type if the arguments name one.
 func (o object) replace(a notebookArgs) {
 	if a.Type != "" {
 		o.set("cell_type", a.Type)
@@ -222,14 +222,15 @@ func (o object) replace(a notebookArgs) {
 	delete(o, "outputs")
 }
 
-// sourceLines returns a text as notebooks hold it: a list of lines with their ends.
+// sourceLines returns a text in the form of the notebook format: a list of lines, each with its
+// line break.
 func sourceLines(text string) []string {
 	lines := []string{}
 	return slices.AppendSeq(lines, strings.Lines(text))
 }
 
-// notebookText returns what a model reads of a notebook: its cells, with their numbers and ids,
-// and what they have printed.
+// notebookText returns a notebook as the model reads it: its cells with their numbers, ids and
+// printed output.
 func notebookText(text string) (string, error) {
 	_, cells, err := parseNotebook(text)
 	if err != nil {
@@ -244,7 +245,7 @@ func notebookText(text string) (string, error) {
 		fmt.Fprintf(&b, "--- cell %d, %s%s\n%s\n", i, printable(c.text("cell_type")), id,
 			strings.TrimSuffix(c.text("source"), "\n"))
 		var outputs []object
-		_ = json.Unmarshal(c["outputs"], &outputs) // text has none
+		_ = json.Unmarshal(c["outputs"], &outputs) // text cells have no outputs
 		for _, out := range outputs {
 			writeOutput(&b, out)
 		}
@@ -252,11 +253,11 @@ func notebookText(text string) (string, error) {
 	return b.String(), nil
 }
 
-// writeOutput writes the text that an output of a cell has.
+// writeOutput writes the text of a cell's output.
 func writeOutput(b *strings.Builder, out object) {
 	text := out.text("text") + out.text("evalue")
 	var data object
-	_ = json.Unmarshal(out["data"], &data) // not all have some
+	_ = json.Unmarshal(out["data"], &data) // some outputs have no data
 	text += data.text("text/plain")
 	for name := range data {
 		if strings.HasPrefix(name, "image/") {

@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// keepOwner does nothing: what is made in a directory gets its owner from there.
+// keepOwner does nothing. On other systems a new file gets its owner from its directory.
 func keepOwner(*os.File, fs.FileInfo) {}

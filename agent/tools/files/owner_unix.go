@@ -8,10 +8,11 @@ import (
 	"syscall"
 )
 
-// keepOwner gives f, which takes the place of a file, the same owner, as far as the gateway may.
+// keepOwner gives f, which replaces a file, the owner and group of that file, if the gateway is
+// allowed to.
 func keepOwner(f *os.File, old fs.FileInfo) {
 	st, ok := old.Sys().(*syscall.Stat_t)
 	if ok && (int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid()) {
-		_ = f.Chown(int(st.Uid), int(st.Gid)) // only root may, and then it matters
+		_ = f.Chown(int(st.Uid), int(st.Gid)) // only root may do that, and only for root it matters
 	}
 }

@@ -16,7 +16,7 @@ const patchDescription = `Changes, adds, deletes and moves several files, all or
 	`lines with " ", "-" or "+" in front, "*** End Patch". Each hunk needs about 3 lines of ` +
 	`context.`
 
-// The bounds of a patch.
+// Limits of a patch.
 const (
 	maxPatch      = 4 << 20 // bytes
 	maxPatchFiles = 200
@@ -62,13 +62,13 @@ func (w *Files) applyPatch(ctx context.Context, c tool.Call, a patchArgs) (tool.
 	return tool.Result{Text: strings.Join(p.told, "\n")}, nil
 }
 
-// A patching is a patch being applied, all in memory.
+// A patching is the state of a patch while it is applied. All of it is in memory.
 type patching struct {
 	w     *Files
 	call  tool.Call
 	files map[patchKey]*patched
 	order []*patched
-	told  []string // what was done, for the model
+	told  []string // messages for the model about what was done
 }
 
 type patchKey struct {
@@ -76,16 +76,16 @@ type patchKey struct {
 	path string
 }
 
-// A patched is a file as it is after what was applied so far.
+// A patched is a file with the changes that the patch has made so far.
 type patched struct {
 	target
 	old, text string
 	there     bool
 	loaded    bool
-	like      fs.FileInfo // of the file that it was before a move, or nil
+	like      fs.FileInfo // the file before a move, or nil
 }
 
-// file returns the file that a patch calls name.
+// file returns the file that the patch calls name.
 func (p *patching) file(name string) (*patched, error) {
 	t, err := p.w.target(p.call, name)
 	if err != nil {
@@ -104,7 +104,7 @@ func (p *patching) file(name string) (*patched, error) {
 	return f, nil
 }
 
-// load reads the file, if that has not happened yet.
+// load reads the file unless that has been done.
 func (p *patching) load(f *patched) (err error) {
 	if f.loaded || f.info == nil {
 		return nil
@@ -114,7 +114,7 @@ func (p *patching) load(f *patched) (err error) {
 	return err
 }
 
-// apply applies what a patch does to one file.
+// apply applies the part of a patch that concerns one file.
 func (p *patching) apply(patch filePatch) error {
 	f, err := p.file(patch.path)
 	switch {
@@ -158,7 +158,7 @@ func (p *patching) hunks(patch filePatch, f *patched) error {
 	return nil
 }
 
-// move gives a file's content to another name.
+// move moves a file's content to the given name.
 func (p *patching) move(f *patched, name string) error {
 	to, err := p.file(name)
 	switch {
@@ -180,7 +180,7 @@ func (p *patching) tell(what string, f *patched) {
 	p.told = append(p.told, fmt.Sprintf("%s was %s", printable(f.name), what))
 }
 
-// changes returns what is to be done.
+// changes returns the changes to make on disk.
 func (p *patching) changes() []change {
 	var list []change
 	for _, f := range p.order {

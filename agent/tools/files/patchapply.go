@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// A textLine is a line of a file, with how it ends.
+// A textLine is a line of a file and its line break.
 type textLine struct {
 	text string
-	end  string // "\n", "\r\n", or "" for a last one
+	end  string // "\n", "\r\n", or "" if the last line has no line break
 }
 
-// linesOf splits a text.
+// linesOf splits a text into lines.
 func linesOf(text string) []textLine {
 	var lines []textLine
 	for l := range strings.Lines(text) {
@@ -28,7 +28,8 @@ func linesOf(text string) []textLine {
 	return lines
 }
 
-// joined is linesOf the other way round. A line that is not the last any more gets an end.
+// joined is the inverse of linesOf. It adds end to a line without a line break that is no longer
+// the last one.
 func joined(lines []textLine, end string) string {
 	var b strings.Builder
 	for i, l := range lines {
@@ -41,7 +42,8 @@ func joined(lines []textLine, end string) string {
 	return b.String()
 }
 
-// applyHunks returns text after hunks. The error names the first hunk that can't be placed.
+// applyHunks returns text with the hunks applied. The error names the first hunk that does not
+// apply.
 func applyHunks(text string, hunks []hunk) (string, error) {
 	bom := ""
 	if rest, ok := strings.CutPrefix(text, string(byteOrderMark)); ok {
@@ -53,7 +55,7 @@ func applyHunks(text string, hunks []hunk) (string, error) {
 		end = "\r\n"
 	}
 	var out []textLine
-	done := 0 // lines of the file that are in out, or replaced
+	done := 0 // number of input lines that are copied to out or replaced
 	for i, h := range hunks {
 		at, err := h.place(lines, done)
 		if err != nil {
@@ -68,8 +70,8 @@ func applyHunks(text string, hunks []hunk) (string, error) {
 	return bom + joined(out, end), nil
 }
 
-// replace returns what the hunk makes of the lines at its place, and how many of them. What is
-// context stays as the file has it.
+// replace returns the lines that replace those at the hunk's place, and the number of lines
+// replaced. Context lines stay as they are in the file.
 func (h *hunk) replace(lines []textLine, end string) ([]textLine, int) {
 	var out []textLine
 	n := 0
@@ -84,7 +86,7 @@ func (h *hunk) replace(lines []textLine, end string) ([]textLine, int) {
 			out = append(out, textLine{l.text, end})
 		}
 	}
-	// A patch does not say whether the last line has an end.
+	// A patch does not say whether the file's last line has a line break.
 	if last := len(out) - 1; n == len(lines) && n > 0 && last >= 0 {
 		if lines[n-1].end == "" {
 			out[last].end = ""
@@ -93,7 +95,7 @@ func (h *hunk) replace(lines []textLine, end string) ([]textLine, int) {
 	return out, n
 }
 
-// place returns the index of the line where the hunk belongs, not before the line from.
+// place returns the index of the first line of the hunk in the file, which is at least from.
 func (h *hunk) place(lines []textLine, from int) (int, error) {
 	old := h.old()
 	behind := from
@@ -104,7 +106,7 @@ func (h *hunk) place(lines []textLine, from int) (int, error) {
 		if i < 0 {
 			return 0, fmt.Errorf("does not apply: there is no line %s", quoted(a))
 		}
-		from, behind = behind+i, behind+i+1 // the anchor may be the first line of the hunk as well
+		from, behind = behind+i, behind+i+1 // the anchor may also be the first line of the hunk
 	}
 	if len(old) == 0 {
 		if len(h.anchors) > 0 {
@@ -141,7 +143,7 @@ func trimmed(a, b string) bool {
 	return strings.TrimRight(a, " \t\r") == strings.TrimRight(b, " \t\r")
 }
 
-// fits reports whether the lines from at on are those of old.
+// fits reports whether old matches the lines that begin at index at.
 func fits(lines []textLine, old []patchLine, at int, equal func(a, b string) bool) bool {
 	if at+len(old) > len(lines) {
 		return false
@@ -154,7 +156,7 @@ func fits(lines []textLine, old []patchLine, at int, equal func(a, b string) boo
 	return true
 }
 
-// misfit says why a hunk has no place, and what is most like it.
+// misfit returns an error that says why a hunk does not apply. It shows the most similar lines.
 func (h *hunk) misfit(lines []textLine, from int) error {
 	text := joined(lines, "\n")
 	var want []string
@@ -168,7 +170,7 @@ func (h *hunk) misfit(lines []textLine, from int) error {
 	return fmt.Errorf("does not apply: its lines are not in the file%s", near)
 }
 
-// placeable reports whether the lines of a hunk are somewhere.
+// placeable reports whether the old lines of a hunk occur anywhere in the file.
 func placeable(h *hunk, lines []textLine) bool {
 	old := h.old()
 	for at := range lines {

@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// A filePatch is what a patch does to one file.
+// A filePatch is the part of a patch that concerns one file.
 type filePatch struct {
-	path   string // of the file as it is; for a new one, as it is to be
+	path   string // the file's present name; for a new file, its future name
 	moveTo string // or ""
 	add    bool
 	remove bool
-	hunks  []hunk // of a new file one at most, of added lines only
+	hunks  []hunk // a new file has at most one, with added lines only
 }
 
-// A hunk replaces lines.
+// A hunk replaces lines of a file.
 type hunk struct {
-	anchors []string // lines that come before, in this order
-	end     bool     // it ends where the file does
+	anchors []string // lines that occur before the hunk, in this order
+	end     bool     // the hunk ends at the end of the file
 	lines   []patchLine
 }
 
@@ -30,18 +30,18 @@ type patchLine struct {
 	text string
 }
 
-// old returns the lines that the hunk wants to find.
+// old returns the context and removed lines: those that the file must have.
 func (h *hunk) old() []patchLine { return h.without('+') }
 
 func (h *hunk) without(op byte) []patchLine {
 	return slices.DeleteFunc(slices.Clone(h.lines), func(l patchLine) bool { return l.op == op })
 }
 
-// parsePatch reads a patch in the form that models are trained on.
+// parsePatch parses a patch in the "*** Begin Patch" format, on which models are trained.
 func parsePatch(text string) ([]filePatch, error) {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	for i := range lines {
-		lines[i] = strings.TrimSuffix(lines[i], "\r") // the file decides how lines end
+		lines[i] = strings.TrimSuffix(lines[i], "\r") // the file decides which line breaks are used
 	}
 	p := &patchParser{lines: lines}
 	if !slices.ContainsFunc(lines, func(l string) bool { return sectionOf(l) != "" }) {
@@ -55,14 +55,14 @@ func parsePatch(text string) ([]filePatch, error) {
 	return p.files, nil
 }
 
-// A patchParser reads a patch line by line.
+// A patchParser parses a patch line by line.
 type patchParser struct {
 	lines []string
 	at    int
 	files []filePatch
 }
 
-// peek returns the n-th line from here, or "" after the last.
+// peek returns the n-th line after the current one, or "" after the end.
 func (p *patchParser) peek(n int) string {
 	if p.at+n < len(p.lines) {
 		return p.lines[p.at+n]
@@ -72,7 +72,7 @@ func (p *patchParser) peek(n int) string {
 
 func (p *patchParser) done() bool { return p.at >= len(p.lines) }
 
-// The lines that structure a patch.
+// The beginnings of lines that structure a patch.
 const (
 	updateFile = "*** Update File:"
 	addFile    = "*** Add File:"
@@ -83,7 +83,7 @@ const (
 	endPatch   = "*** End Patch"
 )
 
-// sectionOf returns how a line begins that begins a file, or "".
+// sectionOf returns which of the markers above begins the line, or "".
 func sectionOf(line string) string {
 	for _, s := range []string{updateFile, addFile, deleteFile} {
 		if strings.HasPrefix(line, s) {
@@ -93,7 +93,7 @@ func sectionOf(line string) string {
 	return ""
 }
 
-// sections reads the files of a patch.
+// sections parses the parts of the patch, one for each file.
 func (p *patchParser) sections() error {
 	for !p.done() {
 		line := p.peek(0)

@@ -18,16 +18,16 @@ import (
 	"gateway/agent/tool"
 )
 
-// A tree is one that the tools reach.
+// A tree is a directory tree that the tools can access.
 type tree struct {
-	name    string // what paths within it begin with; "" for the workspace and what is shared
+	name    string // first element of its paths; "" for the workspace and shared documents
 	path    string // absolute; "" for media
 	dir     *os.Root
 	write   bool
-	private bool // nobody else on the machine may read what is made in it
+	private bool // new files are not readable by other users of the system
 }
 
-// title returns what the tree is called in a sentence.
+// title returns the tree's name for use in a sentence.
 func (t *tree) title() string {
 	switch {
 	case t.name == "" && t.private:
@@ -40,15 +40,15 @@ func (t *tree) title() string {
 	return fmt.Sprintf("%s (%s)", t.name, t.path)
 }
 
-// A place is a path within a tree.
+// A place is a path in a tree.
 type place struct {
 	tree *tree
 	path string // within tree.dir
-	name string // as tools show it and take it, with slashes
-	said string // as the model has called it
+	name string // as tools show and accept it, with slashes
+	said string // as the model wrote it
 }
 
-// under returns the place of an entry below p. rel has slashes.
+// under returns the place of rel below p. rel has slashes.
 func (p place) under(rel string) place {
 	name := p.name + "/" + rel
 	if p.name == "." {
@@ -57,11 +57,11 @@ func (p place) under(rel string) place {
 	return place{p.tree, filepath.Join(p.path, filepath.FromSlash(rel)), name, name}
 }
 
-// maxPath bounds what a model calls a file, in bytes.
+// maxPath is the greatest length of a path that the model gives, in bytes.
 const maxPath = 4096
 
-// find returns the place that a model means by name: a relative path, or an absolute one within
-// a tree. Whether anything is there is not known yet.
+// find returns the place for a path that the model wrote: a relative path, or an absolute path in a
+// tree. It does not check whether the file exists.
 func (w *Files) find(c tool.Call, name string) (place, error) {
 	if err := checkSpelling(name); err != nil {
 		return place{}, err
@@ -94,7 +94,7 @@ func (w *Files) find(c tool.Call, name string) (place, error) {
 	}
 	first, rest, _ := strings.Cut(p.name, "/")
 	if w.media != nil && first == w.media.name {
-		// Of the files that people send, each conversation sees its own.
+		// A conversation sees only the files that were sent to it.
 		folder := filepath.FromSlash(c.Address.Folder())
 		p.tree, p.path = w.media, filepath.Join(folder, filepath.FromSlash(rest))
 	}
@@ -109,7 +109,7 @@ func (w *Files) find(c tool.Call, name string) (place, error) {
 	return p.respelled(), nil
 }
 
-// sharedPath returns what a path within the shared folder is called.
+// sharedPath returns the path that tools use for an absolute path in the shared folder.
 func (w *Files) sharedPath(path string) (string, bool) {
 	if w.shared == nil || w.shared.path == "" {
 		return "", false
@@ -118,7 +118,7 @@ func (w *Files) sharedPath(path string) (string, bool) {
 	return rel, err == nil && isShared(filepath.ToSlash(rel))
 }
 
-// checkSpelling refuses what is not a path.
+// checkSpelling returns an error if name can't be a path.
 func checkSpelling(name string) error {
 	scheme, rest, isURL := strings.Cut(name, "://")
 	switch {
@@ -136,7 +136,7 @@ func checkSpelling(name string) error {
 	return nil
 }
 
-// holding returns the innermost tree that an absolute path is in, and the path within it.
+// holding returns the innermost tree that contains an absolute path, and the path relative to it.
 func (w *Files) holding(path string) (*tree, string) {
 	var best *tree
 	within := ""
@@ -157,11 +157,11 @@ func (w *Files) outside(name string) error {
 	return errors.New(text + " can be reached")
 }
 
-// maxSpelled is how many entries of a directory are looked through for another form of a name.
+// maxSpelled is the number of directory entries that are compared with a name.
 const maxSpelled = 20_000
 
-// respelled returns p with each element as the tree has it, where that differs only in how
-// accents are written: some systems compose letters with them, and others don't.
+// respelled returns p with each element spelled as in the directory, if the spellings differ only
+// in their Unicode normalization. macOS, for example, stores accents as separate characters.
 func (p place) respelled() place {
 	if isASCII(p.path) {
 		return p
@@ -179,7 +179,7 @@ func (p place) respelled() place {
 			}
 			other := func(name string) bool { return norm.NFC.String(name) != norm.NFC.String(e) }
 			if names = slices.DeleteFunc(names, other); len(names) != 1 {
-				break // what follows is not there either
+				break // the remaining elements do not exist either
 			}
 			elements[i] = names[0]
 		}
@@ -197,7 +197,7 @@ func isASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
-// namesIn returns names of a directory, at most n.
+// namesIn returns at most n names of entries of a directory.
 func namesIn(root *os.Root, path string, n int) ([]string, error) {
 	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -211,20 +211,21 @@ func namesIn(root *os.Root, path string, n int) ([]string, error) {
 	return names, err
 }
 
-// maxLinks is how many symbolic links a path may lead through.
+// maxLinks is the number of symbolic links that a path may go through.
 const maxLinks = 40
 
-// errEscape reports a link that leads out of its tree, in the words of package os.
+// errEscape is the error for a link that leads out of its tree. It has the text that package os
+// uses.
 var errEscape = errors.New("path escapes from parent")
 
-// isEscape reports whether a path led out of its tree: os exports no error for it.
+// isEscape reports whether err says that a path leaves its tree. Package os exports no such error.
 func isEscape(err error) bool { return strings.HasSuffix(err.Error(), errEscape.Error()) }
 
 func isTooLong(err error) bool { return errors.Is(err, syscall.ENAMETOOLONG) }
 
-// resolved returns p without symbolic links, so that what is written there replaces the target of
-// a link and not the link. It is no guard: whoever changes links meanwhile leads a write to
-// another place within the tree, which the tree itself sees to.
+// resolved returns p without symbolic links, so that a write replaces the link's target and not the
+// link. This does not protect anything: if somebody changes links at the same time, the write goes
+// to another place within the tree. The tree itself prevents an escape.
 func (p place) resolved() (place, error) {
 	pending := strings.Split(filepath.ToSlash(p.path), "/")
 	var done []string

@@ -5,8 +5,9 @@ import (
 	"syscall"
 )
 
-// isPseudo reports whether f is a file of /proc or its like: these are regular files by their
-// mode, but tell of the gateway's own process, and reading some of them has effects.
+// isPseudo reports whether f is a file of /proc, /sys or a similar file system. Their files look
+// regular by their mode, but they reveal things about the gateway's process, and reading some of
+// them has side effects.
 func isPseudo(f *os.File) bool {
 	var st syscall.Statfs_t
 	conn, err := f.SyscallConn()

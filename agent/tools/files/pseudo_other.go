@@ -4,5 +4,5 @@ package files
 
 import "os"
 
-// isPseudo reports nothing: other systems have no such files, or not in common use.
+// isPseudo always returns false: other systems have no such file systems, or rarely use them.
 func isPseudo(*os.File) bool { return false }

@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// maxRegexp bounds a regular expression, in bytes.
+// maxRegexp is the greatest length of a regular expression, in bytes.
 const maxRegexp = 2_000
 
-// A query finds the places in a text that fit an expression.
+// A query finds the matches of an expression in a text.
 type query struct {
 	re      *regexp.Regexp
-	multi   bool     // what fits may go over several lines
-	literal []byte   // is in all that fits, if not empty
-	oneOf   [][]byte // one of them is in all that fits, if there are any
-	fold    bool     // these are in lower case, and so must be what they are looked for in
-	whole   bool     // what has the literal in it fits
-	edges   bool     // the expression asks for the beginning or the end of the text
+	multi   bool     // a match may span several lines
+	literal []byte   // part of every match, if not empty
+	oneOf   [][]byte // every match contains one of them, if there are any
+	fold    bool     // literal and oneOf are lower case; compare them with the text in lower case
+	whole   bool     // every line that contains the literal matches
+	edges   bool     // the expression refers to the beginning or the end of the text
 }
 
-// newQuery returns the query for an expression.
+// newQuery returns the query for an expression. An error is for the model.
 func newQuery(pattern string, fixed, ignoreCase, multi bool) (*query, error) {
 	switch {
 	case pattern == "":
@@ -68,8 +68,8 @@ func notRegexp(err error) error {
 		"the syntax is RE2 (no look-around, no back references); for plain text set fixed", text)
 }
 
-// required returns a text that is in all that fits an expression, or "", and whether it is in
-// lower case and fits in any case.
+// required returns a string that is part of every match of re, or "". fold reports that the string
+// is lower case and that the match ignores case.
 func required(re *syntax.Regexp) (text string, fold bool) {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -93,8 +93,8 @@ func required(re *syntax.Regexp) (text string, fold bool) {
 	return text, fold
 }
 
-// alternatives returns texts of which one is in all that fits an expression, or nothing, and
-// whether they are in lower case and fit in any case.
+// alternatives returns strings of which every match of re contains at least one, or nil. fold
+// reports that they are lower case and that the match ignores case.
 func alternatives(re *syntax.Regexp) (texts [][]byte, fold bool) {
 	for re.Op == syntax.OpCapture {
 		re = re.Sub[0]
@@ -112,7 +112,7 @@ func alternatives(re *syntax.Regexp) (texts [][]byte, fold bool) {
 	return texts, fold
 }
 
-// may reports whether something in part of a text can fit.
+// may reports whether the given part of a text can contain a match.
 func (q *query) may(in []byte) bool {
 	if len(q.oneOf) == 0 {
 		return bytes.Contains(in, q.literal)
@@ -120,10 +120,10 @@ func (q *query) may(in []byte) bool {
 	return slices.ContainsFunc(q.oneOf, func(text []byte) bool { return bytes.Contains(in, text) })
 }
 
-// longestPlain returns the longest part of s whose letters have no other forms than two in ASCII.
+// longestPlain returns the longest part of s in which each letter has only its two ASCII forms.
 func longestPlain(s string) string {
 	best := ""
-	other := func(r rune) bool { return r >= 0x80 || r == 'k' || r == 's' } // K is Kelvin too
+	other := func(r rune) bool { return r >= 0x80 || r == 'k' || r == 's' } // K is also Kelvin
 	for _, part := range strings.FieldsFunc(s, other) {
 		if len(part) > len(best) {
 			best = part
@@ -132,7 +132,7 @@ func longestPlain(s string) string {
 	return best
 }
 
-// hasEdges reports whether an expression asks for the beginning or the end of the text.
+// hasEdges reports whether an expression refers to the beginning or the end of the text.
 func hasEdges(re *syntax.Regexp) bool {
 	if re.Op == syntax.OpBeginText || re.Op == syntax.OpEndText {
 		return true
@@ -145,16 +145,16 @@ func hasEdges(re *syntax.Regexp) bool {
 	return false
 }
 
-// A hit is whole lines of a text that fit, without the last line's end.
+// A hit is a range of whole lines that contain a match, without the last line break.
 type hit struct{ from, to int }
 
-// A scanner looks through texts, one after the other.
+// A scanner searches texts, one after the other.
 type scanner struct {
 	query *query
-	lower []byte // the text in lower case, if the query wants it
+	lower []byte // the text in lower case, if the query needs it
 }
 
-// hits calls yield for the places in text that fit, until it returns false. Lines end in "\n".
+// hits calls yield for each hit in text until yield returns false. Lines must end in "\n".
 func (s *scanner) hits(text []byte, yield func(hit) bool) {
 	in := text
 	if s.query.fold {
@@ -174,7 +174,7 @@ func (s *scanner) hits(text []byte, yield func(hit) bool) {
 	}
 }
 
-// byLiteral looks only at lines with the literal in them.
+// byLiteral tests only lines that contain the literal.
 func (s *scanner) byLiteral(text, in []byte, yield func(hit) bool) {
 	for from := 0; from < len(text); {
 		i := bytes.Index(in[from:], s.query.literal)
@@ -189,11 +189,11 @@ func (s *scanner) byLiteral(text, in []byte, yield func(hit) bool) {
 	}
 }
 
-// chunkSize is how much is looked through at once without a literal, in bytes: more than that, and
-// package regexp takes a slower way.
+// chunkSize is the number of bytes that are matched at once if there is no literal. Package regexp
+// uses a slower algorithm for longer texts.
 const chunkSize = 1 << 10
 
-// byChunk looks at some lines at once, and at each of them only if something there fits.
+// byChunk matches some lines at once. Only if they match does it test each line.
 func (s *scanner) byChunk(text, in []byte, yield func(hit) bool) {
 	for from := 0; from < len(text); {
 		to := lineAround(text, from, min(from+chunkSize, len(text)-1)).to
@@ -211,10 +211,10 @@ func (s *scanner) byChunk(text, in []byte, yield func(hit) bool) {
 	}
 }
 
-// maxHits is how many places of one file are found that may go over several lines.
+// maxHits is the number of matches of one file if a match may span several lines.
 const maxHits = 100_000
 
-// manyLines looks at the text as a whole.
+// manyLines matches the text as a whole.
 func (s *scanner) manyLines(text []byte, yield func(hit) bool) {
 	if len(text) == 0 {
 		return
@@ -224,7 +224,7 @@ func (s *scanner) manyLines(text []byte, yield func(hit) bool) {
 		first := min(at[0], len(text)-1)
 		h := lineAround(text, first, max(first, at[1]-1))
 		if h.from <= last.to {
-			continue // in the lines of the one before
+			continue // these lines belong to the previous hit
 		}
 		if last = h; !yield(h) {
 			return
@@ -232,7 +232,7 @@ func (s *scanner) manyLines(text []byte, yield func(hit) bool) {
 	}
 }
 
-// lineAround returns the lines that the bytes from and to are in.
+// lineAround returns the range of the lines that contain the bytes at from and to.
 func lineAround(text []byte, from, to int) hit {
 	h := hit{from: bytes.LastIndexByte(text[:from], '\n') + 1, to: len(text)}
 	if i := bytes.IndexByte(text[to:], '\n'); i >= 0 {
@@ -241,7 +241,7 @@ func lineAround(text []byte, from, to int) hit {
 	return h
 }
 
-// lowerASCII appends text to b with the letters of ASCII in lower case.
+// lowerASCII appends text to b with ASCII letters in lower case.
 func lowerASCII(b, text []byte) []byte {
 	b = append(b, text...)
 	for i, c := range b {

@@ -18,11 +18,11 @@ import (
 	"gateway/agent/tool"
 )
 
-// The bounds of what read_file makes of files that are not text.
+// Limits of read_file.
 const (
-	sniffLen    = 8 << 10  // bytes that decide whether a file is text, as git has it
+	sniffLen    = 8 << 10  // bytes that decide whether a file is text; Git uses the same rule
 	maxImage    = 20 << 20 // bytes
-	maxDocument = 16 << 20 // bytes of a document's text; pages are taken from it
+	maxDocument = 16 << 20 // bytes of a document's extracted text, of which pages are shown
 )
 
 const readDescription = "Reads a file: text as numbered lines, at most 2000, from line offset; " +
@@ -65,10 +65,10 @@ func (w *Files) readFile(ctx context.Context, c tool.Call, a readArgs) (tool.Res
 	return r, nil
 }
 
-// foreign says where the text of a result comes from.
+// foreign describes the origin of a result's text.
 func foreign(what string, at place) string { return "the " + what + " " + printable(at.name) }
 
-// headOf returns the first bytes of a file and leaves f at its start.
+// headOf returns the first bytes of a file and then seeks back to its start.
 func headOf(f *os.File) ([]byte, error) {
 	head := make([]byte, sniffLen)
 	n, err := f.ReadAt(head, 0)
@@ -78,7 +78,7 @@ func headOf(f *os.File) ([]byte, error) {
 	return head[:n], nil
 }
 
-// isText reports whether a file that begins with head is text in UTF-8.
+// isText reports whether a file that begins with head is UTF-8 text.
 func isText(head []byte) bool {
 	return bytes.IndexByte(head, 0) < 0 && utf8.Valid(wholeRunes(head))
 }
@@ -89,8 +89,8 @@ func isImage(kind string) bool {
 
 const notebookType = "application/x-ipynb+json"
 
-// isDocument reports whether text must be got out of files of the type, even if they look like
-// text themselves.
+// isDocument reports whether files of a type must go through the extractor, even if they look like
+// text.
 func isDocument(kind string) bool {
 	return slices.Contains([]string{
 		"application/pdf", "application/zip", "application/epub+zip", notebookType,
@@ -109,7 +109,7 @@ func readImage(f *os.File, info fs.FileInfo, at place, kind string) ([]tool.Imag
 	return []tool.Image{{Name: at.name, Data: data}}, nil
 }
 
-// readText returns a page of the text that is in a file.
+// readText returns one page of a file's text.
 func (w *Files) readText(
 	ctx context.Context, c tool.Call, f *os.File, at place, a readArgs,
 ) (string, error) {
@@ -148,7 +148,8 @@ func (w *Files) readText(
 
 var byteOrderMark = []byte("\ufeff")
 
-// documentText returns the text of a file that is not simply text, and what it is.
+// documentText returns the text extracted from a file that is not plain text, and the name of its
+// type.
 func (w *Files) documentText(
 	ctx context.Context, c tool.Call, f *os.File, info fs.FileInfo, at place,
 ) (text, kind string, err error) {

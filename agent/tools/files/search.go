@@ -16,28 +16,28 @@ import (
 	"unicode/utf8"
 )
 
-// A search counts first what fits in which file, and only then reads again the few files whose
-// lines are shown.
+// A search first counts the matches in each file. Then it reads again only the files whose lines
+// are shown.
 type search struct {
 	args  grepArgs
 	query *query
 	start place
-	parts []part // in the order of results
+	parts []part // in the order of the results
 
 	mu       sync.Mutex
-	next     int     // part to search
-	counts   [][]int // by part and file: what fits, at most as much as is needed
-	complete int     // parts before which all are counted
-	results  int     // in these
-	binary   int     // files that were left out
+	next     int     // index of the next part to search
+	counts   [][]int // by part and file: number of matches, counted up to a limit
+	complete int     // number of parts at the beginning whose counts are complete
+	results  int     // number of results in the complete parts
+	binary   int     // binary files that were skipped
 	large    int
 	failed   int
 }
 
-// need is how many results tell all that is to be told: those before, those shown, and one more.
+// need is the number of results to find: the skipped ones, the shown ones, and one more.
 func (s *search) need() int { return s.args.Skip + s.args.Limit + 1 }
 
-// run counts.
+// run counts the matches, with several workers.
 func (s *search) run(ctx context.Context) error {
 	s.counts = make([][]int, len(s.parts))
 	var wg sync.WaitGroup
@@ -48,7 +48,7 @@ func (s *search) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// work counts in one part after the other, until enough was found.
+// work counts one part after the other until there are enough results.
 func (s *search) work(ctx context.Context) {
 	sc := searcher{scanner: scanner{query: s.query}, tree: s.start.tree}
 	for ctx.Err() == nil {
@@ -75,7 +75,7 @@ func (s *search) work(ctx context.Context) {
 	s.binary, s.large, s.failed = s.binary+sc.binary, s.large+sc.large, s.failed+sc.failed
 }
 
-// worth is how many results a file with n places that fit has.
+// worth returns the number of results for a file with n matches.
 func (s *search) worth(n int) int {
 	if s.args.Mode == modeContent {
 		return n
@@ -83,7 +83,7 @@ func (s *search) worth(n int) int {
 	return min(n, 1)
 }
 
-// count returns how often each file of a part fits.
+// count returns the number of matches in each file of a part.
 func (s *search) count(sc *searcher, p part) []int {
 	most := s.need()
 	switch s.args.Mode {
@@ -112,11 +112,11 @@ func (s *search) count(sc *searcher, p part) []int {
 // A folder is a directory whose files are searched.
 type folder struct {
 	root *os.Root
-	file string // what "" means: the start is a file
-	own  bool   // close closes root
+	file string // the file that "" stands for, if the search starts at a file
+	own  bool   // close must close root
 }
 
-// openDir opens a directory below the start.
+// openDir opens a directory below the start of the search.
 func (s *search) openDir(dir string) (folder, error) {
 	if len(s.parts) == 1 && s.parts[0].names[0] == "" {
 		return folder{root: s.start.tree.dir, file: s.start.path}, nil
@@ -127,11 +127,11 @@ func (s *search) openDir(dir string) (folder, error) {
 
 func (d folder) close() {
 	if d.own {
-		_ = d.root.Close() // nothing was written
+		_ = d.root.Close() // it was only read
 	}
 }
 
-// A searcher is what one worker has: its buffers grow to the largest file.
+// A searcher is the state of one worker. Its buffers grow to the size of the largest file.
 type searcher struct {
 	scanner
 	tree   *tree
@@ -141,8 +141,8 @@ type searcher struct {
 	failed int
 }
 
-// read returns the text of a file, with lines that end in "\n", until the next call. It is empty
-// if the file can't be searched.
+// read returns the text of a file with lines that end in "\n". The text is valid until the next
+// call. It is empty if the file can't be searched.
 func (sc *searcher) read(d folder, name string) []byte {
 	if name == "" {
 		name = d.file
@@ -179,7 +179,7 @@ func (sc *searcher) read(d folder, name string) []byte {
 	return withoutCR(text)
 }
 
-// withoutCR makes each "\r\n" in text "\n", in place.
+// withoutCR replaces each "\r\n" in text by "\n", in place.
 func withoutCR(text []byte) []byte {
 	i := bytes.Index(text, []byte("\r\n"))
 	if i < 0 {
@@ -196,7 +196,7 @@ func withoutCR(text []byte) []byte {
 	return text[:to]
 }
 
-// text shows the results that were asked for.
+// text returns the results to show.
 func (s *search) text(ctx context.Context, notes []string) (string, error) {
 	for _, left := range []struct {
 		n    int
@@ -228,14 +228,14 @@ func (s *search) text(ctx context.Context, notes []string) (string, error) {
 	return withNotes(strings.TrimSuffix(v.out.String(), "\n"), notes), ctx.Err()
 }
 
-// A view shows results.
+// A view formats results.
 type view struct {
 	*search
 	searcher
 	out strings.Builder
 }
 
-// show writes the results from the one index to the other.
+// show writes the results with indexes from from up to to.
 func (v *view) show(ctx context.Context, from, to int) {
 	seen := 0
 	for i, p := range v.parts[:v.complete] {
@@ -253,7 +253,7 @@ func (v *view) show(ctx context.Context, from, to int) {
 	}
 }
 
-// file writes results of the j-th file of a part.
+// file writes the results of the j-th file of a part.
 func (v *view) file(p part, j, n, first, last int) {
 	name := v.start.name
 	if p.names[j] != "" {
@@ -268,7 +268,7 @@ func (v *view) file(p part, j, n, first, last int) {
 	default:
 		dir, err := v.openDir(p.dir)
 		if err != nil {
-			return // gone meanwhile
+			return // it was removed in the meantime
 		}
 		defer dir.close()
 		text := v.read(dir, p.names[j])
@@ -283,7 +283,7 @@ func (v *view) file(p part, j, n, first, last int) {
 	}
 }
 
-// lines writes places of a text with the lines around them.
+// lines writes hits of a text and the lines around them.
 func (v *view) lines(name string, text []byte, hits []hit) {
 	w := lineWriter{name: name, text: text, out: &v.out, gaps: v.args.Before+v.args.After > 0}
 	if w.gaps && v.out.Len() > 0 {
@@ -312,20 +312,20 @@ func (v *view) lines(name string, text []byte, hits []hit) {
 	}
 }
 
-// A lineWriter writes lines of a text.
+// A lineWriter writes lines of a text with their numbers.
 type lineWriter struct {
 	name string
 	text []byte
 	out  *strings.Builder
-	gaps bool // show where lines are left out
-	done int  // bytes up to here are written, or left out
-	line int  // line breaks up to done
+	gaps bool // mark omitted lines
+	done int  // offset up to which the text is written or omitted
+	line int  // number of line breaks before done
 }
 
 // maxGrepLine is how much of a line is shown, in bytes.
 const maxGrepLine = 500
 
-// write writes the lines from the one byte to the other, with a sign that says what they are.
+// write writes the lines between two offsets. sign follows the file name and the line number.
 func (w *lineWriter) write(from, to int, sign byte) {
 	to = min(to, len(w.text))
 	if from >= to {
@@ -344,7 +344,7 @@ func (w *lineWriter) write(from, to int, sign byte) {
 	w.done = from
 }
 
-// cutLine returns a line as it is shown.
+// cutLine returns a line, cut to maxGrepLine.
 func cutLine(line []byte) string {
 	if len(line) <= maxGrepLine {
 		return strings.ToValidUTF8(string(line), "\ufffd")
