@@ -1,22 +1,24 @@
-// Package backup writes all that a gateway knows into one file while it runs, and puts it back.
+// Package backup writes all data of a running gateway into one file, and restores it.
 //
-// [Write] makes the archive and [Restore] unpacks it. The caller names the parts of the gateway's
-// data, and their places, by a list of [Part].
+// [Write] makes the archive and [Restore] unpacks it. The caller lists the parts of the gateway's
+// data and their paths as a list of [Part].
 //
-// The order of copying makes the copy consistent. The database comes first, as of one moment, and
-// everything else after it. So the archive has every file that the database refers to, unless the
-// file was removed in between, which every reader of files expects anyway. Later additions are
-// surplus: files without a row are removed when they are old, repeated work finds versions of
-// documents by their names, and the filter of a part leaves out lines of a history that the
-// database does not have. Copying files first would make rows that refer to missing files.
+// The order of copying makes the copy consistent. The database is copied first, as of one moment,
+// and everything else after it. So the archive contains every file to which the database refers,
+// unless the file was removed in between. Readers handle missing files anyway. Files that were
+// added in between do no harm: old files without a row are removed later, repeated work finds
+// versions of documents by their names, and the filter of a part drops history lines that the
+// database does not contain. If the files were copied first, rows could refer to missing files.
 //
-// An archive is a gzipped tar. Its first file, manifest.json, names the others with their sizes and
-// SHA-256 sums. To know those before it writes anything, Write copies everything into a folder
-// beside the archive; it links files that never change, where the file system can.
+// An archive is a gzipped tar. Its first file, manifest.json, lists the other files with their
+// sizes and SHA-256 sums. Write must know those first, so it copies everything into a folder
+// beside the archive. It hard-links files that never change, if the file system supports that.
 //
-// Limits: links, sockets and devices are left out, as are files that this user may not read or
-// whose names are not UTF-8. An archive has at most a million files. The package owns no tables.
-// Files: the archive, and .gateway-backup-* and .gateway-restore-* beside the files that are being
+// Limits: the archive does not contain links, sockets, devices, files that this user may not
+// read, or files whose names are not UTF-8. An archive has at most a million files. The package
+// owns no tables. Files: the archive, and .gateway-backup-* and .gateway-restore-* beside the
+// files that are being written. [Write] and [Restore] remove those that a killed process has
+// left.
 // written; [Write] and [Restore] remove those that a kill has left.
 package backup
 
@@ -33,51 +35,52 @@ type Kind int
 
 // The kinds of parts.
 const (
-	Database Kind = iota // an SQLite file, as it stands at one moment
+	Database Kind = iota // an SQLite file, copied as of one moment
 	File                 // one file
-	Folder               // all files below a folder, one after another
-	Frozen               // a folder whose files are never changed, only made and removed
+	Folder               // all files below a folder, copied one after another
+	Frozen               // a folder whose files are created and removed but never changed
 )
 
-// A Part is some of a gateway's data.
+// A Part is one part of a gateway's data.
 type Part struct {
-	Name string // in the archive: one element of a path, another for each part
-	Path string // of the file or folder, absolute
+	Name string // unique name in the archive: one path element
+	Path string // absolute path of the file or folder
 	Kind Kind
 
-	// Filter, if it is not nil, copies a file of a Folder instead of copying it as it is. The
-	// name is relative to the folder, with slashes.
+	// Filter, if not nil, copies each file of a Folder and can change its content. The name is
+	// relative to the folder and has slashes.
 	Filter func(name string, w io.Writer, r io.Reader) error
 }
 
 // An Entry is a file or a folder of an archive.
 type Entry struct {
-	Name   string `json:"name"`           // with slashes; a folder's ends in one
+	Name   string `json:"name"`           // with slashes; the name of a folder ends in a slash
 	Size   int64  `json:"size"`           // bytes
 	SHA256 string `json:"sha256"`         // hexadecimal; "" for a folder
 	Mode   uint32 `json:"mode,omitempty"` // permissions
 }
 
-// Format is the version of archives that this package writes. It reads those up to it.
+// Format is the version of archives that this package writes. It can read all versions up to
+// Format.
 const Format = 1
 
-// program is what archives name as their maker.
+// program is the name of the program in the manifest.
 const program = "gateway"
 
-// A Manifest says what is in an archive.
+// A Manifest describes the content of an archive.
 type Manifest struct {
 	Program string         `json:"program"`
 	Format  int            `json:"format"`
-	Version string         `json:"version"` // of the gateway
-	Created time.Time      `json:"created"` // the moment of the database
+	Version string         `json:"version"` // version of the gateway
+	Created time.Time      `json:"created"` // time of the copy of the database
 	Schema  map[string]int `json:"schema"`  // version of each package's tables
 	Entries []Entry        `json:"entries"`
 
-	// Skipped are the names of what was left out, some of them if that is much.
+	// Skipped has the names of files that were not copied, at most 20.
 	Skipped []string `json:"skipped,omitempty"`
 }
 
-// Size returns how many bytes the files of the archive have.
+// Size returns the total size of the files in bytes.
 func (m *Manifest) Size() (n int64) {
 	for _, e := range m.Entries {
 		n += e.Size
@@ -92,22 +95,22 @@ const (
 	maxSkipped   = 20 // names
 )
 
-// The errors that callers tell apart.
+// Errors that callers can test for.
 var (
-	// ErrExists reports an archive, or data, in whose place another would come.
+	// ErrExists means that the archive, or data to restore, already exists.
 	ErrExists = errors.New("it exists already")
-	// ErrForeign reports a file that is not a whole archive of a gateway.
+	// ErrForeign means that the file is not a complete archive of a gateway.
 	ErrForeign = errors.New("no whole backup of a gateway")
-	// ErrNewer reports an archive of a newer format.
+	// ErrNewer means that the archive has a newer format.
 	ErrNewer = errors.New("made by a newer gateway")
 )
 
-// foreign returns an [ErrForeign] that says what is wrong.
+// foreign returns an [ErrForeign] with the reason.
 func foreign(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrForeign}, args...)...)
 }
 
-// A contextReader ends when its context does.
+// A contextReader is a reader that stops with an error when its context ends.
 type contextReader struct {
 	ctx context.Context // of this call
 	r   io.Reader

@@ -12,12 +12,12 @@ import (
 	"gateway/store/atomicfile"
 )
 
-// noteName is the file in the home that says when the last backup was made. It is in no backup.
+// noteName is the file in the home with the time of the last backup. Backups don't contain it.
 const noteName = "last-backup"
 
-// Note notes in the home that a backup was made.
+// Note records in the home that a backup was made at a time.
 func Note(home string, at time.Time) error {
-	// It holds no secret, and who makes backups may be another user than who reads it.
+	// Others may read the file: it contains no secret, and another user may make the backups.
 	text := at.UTC().Format(time.RFC3339) + "\n"
 	if err := atomicfile.WritePath(filepath.Join(home, noteName), []byte(text), 0o644); err != nil {
 		return fmt.Errorf("backup: note: %w", err)
@@ -25,7 +25,7 @@ func Note(home string, at time.Time) error {
 	return nil
 }
 
-// Last returns when the last backup of a home was made, the zero time if there never was one.
+// Last returns the time of the last backup of a home, or the zero time if there is none.
 func Last(home string) (time.Time, error) {
 	text, err := os.ReadFile(filepath.Join(home, noteName))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -16,34 +16,34 @@ import (
 
 // RestoreOptions are the settings of [Restore].
 type RestoreOptions struct {
-	Migrations []store.Migration // that this gateway knows
-	Force      bool              // existing data is moved aside
-	Now        time.Time         // names the folder that gets it
-	// Place says where a part goes: an absolute path, or false for a name that is not of a gateway's
-	// data.
+	Migrations []store.Migration // the tables that this gateway knows
+	Force      bool              // moves existing data aside instead of failing
+	Now        time.Time         // names the folder for the old data
+	// Place returns the part with a name and its absolute path, or false if the name is unknown.
 	Place func(name string) (Part, bool)
-	// Adopt makes a database fit to go on, before anything is changed: name is that of its part, and
-	// path where it was unpacked. May be nil.
+	// Adopt prepares an unpacked database before any data is replaced. name is the name of its
+	// part, path the unpacked file. It may be nil.
 	Adopt func(ctx context.Context, name, path string) error
-	// Home is the data directory. While parts are being replaced it has a file Unfinished.
+	// Home is the data directory. It contains the file Unfinished while parts are being replaced.
 	Home string
 }
 
-// Unfinished is the file that is in the data directory while a restore replaces its parts. A
+// Unfinished is a file in the data directory that exists while a restore replaces its parts. A
 // gateway must not start there.
 const Unfinished = "restore-unfinished"
 
-// A Restored says what [Restore] has done.
+// A Restored describes the result of [Restore].
 type Restored struct {
 	Manifest Manifest
-	Aside    []string // folders with what was there before
+	Aside    []string // folders with the old data
 }
 
-// Restore puts back what is in the archive that r reads. The caller holds the lock of the database.
+// Restore replaces the gateway's data with the archive that r reads. The caller holds the lock of
+// the database.
 //
-// Nothing is changed before all of the archive was unpacked and every sum is right. What is there
-// already is moved into a folder before-restore-TIME beside it, never deleted. It reports
-// [ErrForeign], [ErrNewer], [store.ErrNewer] or, without Force, [ErrExists].
+// Restore first unpacks the whole archive and checks every sum; only then it changes data. It
+// moves existing data into a folder before-restore-TIME beside it and never deletes it. The error
+// can be [ErrForeign], [ErrNewer], [store.ErrNewer] or, without Force, [ErrExists].
 func Restore(ctx context.Context, r io.Reader, o RestoreOptions) (*Restored, error) {
 	u := &unpacker{o: o, roots: make(map[string]*part)}
 	err := u.unpack(ctx, r)
@@ -60,7 +60,7 @@ func Restore(ctx context.Context, r io.Reader, o RestoreOptions) (*Restored, err
 	return done, nil
 }
 
-// adopt lets the caller change databases that were checked.
+// adopt calls Adopt for each unpacked database.
 func (u *unpacker) adopt(ctx context.Context) error {
 	if u.o.Adopt == nil {
 		return nil
@@ -76,7 +76,7 @@ func (u *unpacker) adopt(ctx context.Context) error {
 	return nil
 }
 
-// swap puts each part in its place.
+// swap moves the existing data aside and each unpacked part to its path.
 func (u *unpacker) swap() (*Restored, error) {
 	done := &Restored{Manifest: u.manifest}
 	for _, p := range u.parts {
@@ -113,16 +113,16 @@ func (u *unpacker) swap() (*Restored, error) {
 	return done, syncDir(u.o.Home)
 }
 
-// A part is one that was unpacked.
+// A part is an unpacked Part.
 type part struct {
 	Part
-	stage  string // folder in which it was, on the file system of its place
+	stage  string // folder with the unpacked part, on the file system of its path
 	unlock func() error
 	root   *os.Root
 }
 
-// files returns the paths that the part takes. What SQLite keeps beside a database belongs to it: a
-// log that is not this database's own would be written into it.
+// files returns the paths that belong to the part. Those of a database include the files that
+// SQLite keeps beside it: SQLite would apply a log of another database to this one.
 func (p *part) files() []string {
 	if p.Kind == Database {
 		return []string{p.Path, p.Path + "-wal", p.Path + "-shm", p.Path + "-journal"}
@@ -130,7 +130,8 @@ func (p *part) files() []string {
 	return []string{p.Path}
 }
 
-// moveAside moves what is in the part's place into a folder beside it, and notes that in done.
+// moveAside moves the existing files of a part into a folder beside them and adds it to
+// done.Aside.
 func (u *unpacker) moveAside(p *part, done *Restored) error {
 	for _, path := range p.files() {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -147,7 +148,7 @@ func (u *unpacker) moveAside(p *part, done *Restored) error {
 	return nil
 }
 
-// asideFolder returns the folder in dir that gets what was there, which it makes once.
+// asideFolder returns the folder in dir for the old data. The first call creates it.
 func (u *unpacker) asideFolder(dir string, done *Restored) (string, error) {
 	for _, known := range done.Aside {
 		if filepath.Dir(known) == dir {
@@ -166,7 +167,7 @@ func (u *unpacker) asideFolder(dir string, done *Restored) (string, error) {
 	return name, err
 }
 
-// close removes what was unpacked and is in no place.
+// close removes the stages, with all files that were not moved to their paths.
 func (u *unpacker) close() error {
 	var errs []error
 	for _, p := range u.roots {
@@ -175,7 +176,8 @@ func (u *unpacker) close() error {
 	return errors.Join(errs...)
 }
 
-// open returns the part that a name of the archive belongs to.
+// open returns the part to which a name in the archive belongs. The first call for a part creates
+// its stage.
 func (u *unpacker) open(name string) (*part, error) {
 	top, _, _ := strings.Cut(name, "/")
 	if p, ok := u.roots[top]; ok {
@@ -199,7 +201,7 @@ func (u *unpacker) open(name string) (*part, error) {
 	return p, nil
 }
 
-// prepare makes the stage of p in dir, after it has removed those that a kill has left there.
+// prepare creates the stage of p in dir. It first removes stages that a killed process has left.
 func (p *part) prepare(dir string) error {
 	err := sweep(dir, restorePattern)
 	if err != nil {

@@ -18,23 +18,23 @@ import (
 	"gateway/store"
 )
 
-// A stage is the folder in which the copy of everything is gathered.
+// A stage is the temporary folder that contains the copies of all parts.
 type stage struct {
 	dir      string
 	unlock   func() error
-	names    []string // of the parts that are there
+	names    []string // names of the copied parts
 	manifest Manifest
 }
 
 const (
 	stagePattern   = ".gateway-backup-*"
 	restorePattern = ".gateway-restore-*"
-	treeName       = "tree" // the folder with what becomes the archive
+	treeName       = "tree" // the folder with the content of the archive
 	lockName       = "lock"
-	staleAge       = time.Minute // from which a folder that nobody has locked is a dead one's
+	staleAge       = time.Minute // minimum age of an unlocked stage that is removed
 )
 
-// newStage makes a stage in dir, after it has removed those that a kill has left there.
+// newStage creates a stage in dir. It first removes stages that a killed process has left.
 func newStage(dir string) (*stage, error) {
 	if err := sweep(dir, stagePattern); err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func newStage(dir string) (*stage, error) {
 	return s, nil
 }
 
-// sweep removes the stages in dir, of those that a pattern matches, whose owners are gone.
+// sweep removes the stages in dir that match pattern and whose processes have ended.
 func sweep(dir, pattern string) error {
 	list, err := filepath.Glob(filepath.Join(dir, pattern))
 	if err != nil {
@@ -66,7 +66,7 @@ func sweep(dir, pattern string) error {
 		}
 		unlock, err := store.Lock(filepath.Join(old, lockName))
 		if err != nil {
-			continue // somebody's, or not ours to remove
+			continue // in use, or not writable for this user
 		}
 		if err := errors.Join(unlock(), os.RemoveAll(old)); err != nil {
 			return err
@@ -94,7 +94,7 @@ func (s *stage) copyPart(ctx context.Context, p Part) error {
 	return err
 }
 
-// copyFolder copies what is at name below a part's folder to the same place below to.
+// copyFolder copies the files at name below a part's folder to the same place below to.
 func (s *stage) copyFolder(ctx context.Context, p Part, name, to string) error {
 	root, err := os.OpenRoot(p.Path)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *stage) copyFolder(ctx context.Context, p Part, name, to string) error {
 	return fs.WalkDir(root.FS(), name, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist), isTemporary(p.Kind, path.Base(name)):
-			return leave(d) // removed meanwhile, or nobody's
+			return leave(d) // removed meanwhile, or a temporary file
 		case !utf8.ValidString(name), isClosed(p, err):
 			s.skip(path.Join(p.Name, name))
 			return leave(d)
@@ -133,7 +133,7 @@ func (s *stage) copyFolder(ctx context.Context, p Part, name, to string) error {
 	})
 }
 
-// leave returns what has a walk go on without d, which is nil if it could not be looked at.
+// leave skips d in a walk. d is nil if it could not be read.
 func leave(d fs.DirEntry) error {
 	if d != nil && d.IsDir() {
 		return fs.SkipDir
@@ -141,13 +141,13 @@ func leave(d fs.DirEntry) error {
 	return nil
 }
 
-// isClosed reports whether an error is that of what this user may not read, in a folder in which
-// others make files: a command that takes its rights from a file must not end all backups.
+// isClosed reports whether err says that this user may not read a file in a Folder. Commands
+// create files there and can change their modes. Such a file must not make backups fail.
 func isClosed(p Part, err error) bool {
 	return p.Kind == Folder && errors.Is(err, fs.ErrPermission)
 }
 
-// isTemporary reports whether a file or folder is one that is being written, by its name.
+// isTemporary reports whether a name is that of a file or folder that is still being written.
 func isTemporary(k Kind, name string) bool {
 	return strings.HasPrefix(name, ".gateway-") ||
 		k == Frozen && strings.HasSuffix(name, ".part")
@@ -165,7 +165,7 @@ func (s *stage) copyBelow(
 ) error {
 	from := filepath.Join(p.Path, filepath.FromSlash(name))
 	if p.Kind == Frozen && os.Link(from, target) == nil {
-		return nil // else it is another file system, or one without links
+		return nil // linking fails on another file system or on one without links
 	}
 	r, err := root.Open(name)
 	if err != nil {
@@ -190,7 +190,7 @@ func copyFile(
 	return copyOpen(ctx, r, to, filter)
 }
 
-// copyOpen copies r, as far as it goes now, to a new file with its times and permissions.
+// copyOpen copies r up to its present size to a new file with the same times and permissions.
 func copyOpen(
 	ctx context.Context, r *os.File, to string, filter func(w io.Writer, r io.Reader) error,
 ) error {
@@ -215,7 +215,7 @@ func copyOpen(
 		os.Chtimes(to, info.ModTime(), info.ModTime()))
 }
 
-// sum lists what was copied.
+// sum adds an entry for each copied file to the manifest.
 func (s *stage) sum(ctx context.Context) error {
 	tree := filepath.Join(s.dir, treeName)
 	for _, name := range s.names {

@@ -19,15 +19,15 @@ import (
 	"gateway/store"
 )
 
-// An unpacker unpacks an archive beside the places of its parts.
+// An unpacker unpacks an archive into stages beside the paths of its parts.
 type unpacker struct {
 	o        RestoreOptions
 	manifest Manifest
-	roots    map[string]*part // by name
+	roots    map[string]*part // by part name
 	parts    []*part          // in the order of the archive
 }
 
-// unpack reads all of the archive, and no more of it than its manifest promises.
+// unpack reads the whole archive. It reads no more data than the manifest lists.
 func (u *unpacker) unpack(ctx context.Context, r io.Reader) error {
 	zip, err := gzip.NewReader(contextReader{ctx, r})
 	if err != nil {
@@ -51,7 +51,7 @@ func (u *unpacker) unpack(ctx context.Context, r io.Reader) error {
 	} else if !errors.Is(err, io.EOF) {
 		return ended(ctx, err, "it is damaged at its end")
 	}
-	// The sum of the compressed data comes last.
+	// Reading up to the end checks the gzip checksum.
 	n, err := io.Copy(io.Discard, io.LimitReader(zip, maxPadding))
 	if err != nil || n == maxPadding {
 		return ended(ctx, err, "it is damaged at its end")
@@ -59,10 +59,10 @@ func (u *unpacker) unpack(ctx context.Context, r io.Reader) error {
 	return nil
 }
 
-// maxPadding bounds what may follow the end of the tar: it is filled up to a block.
+// maxPadding limits the padding after the tar's end, which fills up its last block.
 const maxPadding = 1 << 20
 
-// ended returns ctx's error if it has one, else what is wrong with the archive.
+// ended returns the error of ctx, or an [ErrForeign] with the reason if ctx has not ended.
 func ended(ctx context.Context, err error, format string, args ...any) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -96,7 +96,7 @@ func (u *unpacker) readManifest(ctx context.Context, in *tar.Reader) error {
 	return store.CheckVersions(m.Schema, u.o.Migrations)
 }
 
-// unpackEntry unpacks a file or folder, which must be the next one of the manifest.
+// unpackEntry unpacks a file or folder. It must match e, the next entry of the manifest.
 func (u *unpacker) unpackEntry(
 	ctx context.Context, in io.Reader, h *tar.Header, e Entry,
 ) error {
@@ -109,7 +109,7 @@ func (u *unpacker) unpackEntry(
 	case h.Name != e.Name || h.Typeflag != kind || h.Size != e.Size || e.Size < 0:
 		return foreign("%q is not what its manifest says", h.Name)
 	case !fs.ValidPath(name) || name == "." || strings.Contains(name, "\x00"),
-		// Elsewhere a name may have a backslash.
+		// On Windows a backslash would separate path elements.
 		filepath.Separator == '\\' && strings.Contains(name, `\`):
 		return foreign("%q can't be the name of a file here", h.Name)
 	}
@@ -137,12 +137,12 @@ func (u *unpacker) unpackEntry(
 	} else if got := hex.EncodeToString(sum.Sum(nil)); got != e.SHA256 {
 		err = foreign("%s is damaged", e.Name)
 	}
-	mode := fs.FileMode(e.Mode) & 0o755 // nobody else writes to it, and it has no privileges
+	mode := fs.FileMode(e.Mode) & 0o755 // not writable for others, and no setuid
 	return errors.Join(err, f.Chmod(mode|0o600), f.Sync(), f.Close(),
 		p.root.Chtimes(name, h.ModTime, h.ModTime))
 }
 
-// damaged tells an archive that can't be read from a file that can't be written.
+// damaged returns [ErrForeign] if the archive can't be read, but a write error unchanged.
 func damaged(ctx context.Context, err error, name string) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {

@@ -18,19 +18,19 @@ import (
 
 // WriteOptions are the settings of [Write].
 type WriteOptions struct {
-	Version string    // of the gateway
-	Force   bool      // an archive that exists is replaced
-	Stream  io.Writer // instead of a file
-	Scratch string    // the folder for what is copied, if there is a Stream
+	Version string    // version of the gateway
+	Force   bool      // replaces an existing archive
+	Stream  io.Writer // destination instead of a file
+	Scratch string    // folder for the copies; required with Stream
 
-	// Copied, if it is not nil, is told of the copy of the first part, the gateway's database,
-	// before anything else is copied. It may open it.
+	// Copied, if not nil, is called after the first part, the gateway's database, was copied and
+	// before anything else is copied. It may open the copy at path.
 	Copied func(ctx context.Context, path string) error
 }
 
-// Write makes an archive of parts, of which the first is the gateway's database. The file
-// appears under its name when all of it is on the disk; only its owner can read it. Parts that
-// are not there are left out, except the first.
+// Write writes an archive of parts. The first part is the gateway's database. The file gets its
+// name when it is complete and synced; only its owner can read it. Write skips parts that don't
+// exist, except the first.
 func Write(ctx context.Context, file string, parts []Part, o WriteOptions) (*Manifest, error) {
 	dir := o.Scratch
 	if o.Stream == nil {
@@ -77,7 +77,7 @@ func (s *stage) write(
 	return m, s.publish(ctx, file)
 }
 
-// database looks at the copy of the gateway's database.
+// database reads the schema versions from the copied database and calls Copied.
 func (s *stage) database(ctx context.Context, o WriteOptions) error {
 	path := filepath.Join(s.dir, treeName, s.names[0])
 	var err error
@@ -87,7 +87,7 @@ func (s *stage) database(ctx context.Context, o WriteOptions) error {
 	return o.Copied(ctx, path)
 }
 
-// publish writes the archive and gives it its name.
+// publish writes the archive to a temporary file and renames it.
 func (s *stage) publish(ctx context.Context, file string) error {
 	temp := filepath.Join(s.dir, "archive")
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -104,19 +104,19 @@ func (s *stage) publish(ctx context.Context, file string) error {
 	return syncDir(filepath.Dir(file))
 }
 
-// syncDir makes the names in a folder last, where the system can.
+// syncDir syncs a folder, so that renames in it survive a crash. Some systems don't support that.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
-	_ = d.Sync() // not all systems can; the files themselves are on the disk
+	_ = d.Sync() // some systems can't sync folders; the files themselves are synced
 	return d.Close()
 }
 
-// pack writes what was copied as an archive.
+// pack writes the copied files as an archive.
 func (s *stage) pack(ctx context.Context, w io.Writer) error {
-	zip, err := gzip.NewWriterLevel(w, gzip.BestSpeed) // beside a gateway that wants to work
+	zip, err := gzip.NewWriterLevel(w, gzip.BestSpeed) // leaves CPU time to the running gateway
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-// Package display makes text fit for a terminal.
+// Package display formats text for a terminal.
 package display
 
 import (
@@ -14,10 +14,10 @@ func printable(r rune) rune {
 	return r
 }
 
-// Ago returns how long ago t was, for people.
+// Ago returns the time since t in seconds, minutes and hours, such as "1h2m3s".
 func Ago(t time.Time) string { return time.Since(t).Truncate(time.Second).String() }
 
-// OneLine returns the beginning of s in a form that fits into a table and changes no terminal.
+// OneLine returns s as one line of at most 60 runes without control characters.
 func OneLine(s string) string {
 	const most = 60
 	runes := []rune(strings.Join(strings.Fields(s), " "))
@@ -27,7 +27,7 @@ func OneLine(s string) string {
 	return strings.Map(printable, string(runes))
 }
 
-// Lines returns s in a form that changes no terminal.
+// Lines returns s without control characters other than newlines and tabs.
 func Lines(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {

@@ -20,64 +20,65 @@ import (
 	"gateway/store"
 )
 
-// A Severity says how much is at stake.
+// A Severity says how dangerous a problem is.
 type Severity string
 
 // The severities.
 const (
-	High   Severity = "high"   // others can get in, or at secrets
-	Medium Severity = "medium" // one more mistake, and they can
-	Low    Severity = "low"    // good to change
-	Info   Severity = "info"   // good to know
+	High   Severity = "high"   // others can get access or secrets
+	Medium Severity = "medium" // others can get access or secrets after one more mistake
+	Low    Severity = "low"    // should be changed
+	Info   Severity = "info"   // for information
 )
 
-// A Rule is one thing that is unsafe. Its id never changes, and is never used for another.
+// A Rule describes one unsafe condition. Its id never changes and is never reused.
 type Rule struct {
 	ID       string   `json:"id"`
-	Severity Severity `json:"severity"` // at most
+	Severity Severity `json:"severity"` // the highest severity of its problems
 	Title    string   `json:"title"`
-	Meaning  string   `json:"meaning"` // why that is unsafe
+	Meaning  string   `json:"meaning"` // why the condition is unsafe
 	Remedy   string   `json:"remedy"`
-	Fixable  bool     `json:"fixable"` // by --fix
+	Fixable  bool     `json:"fixable"` // --fix can correct it
 
 	find func(*auditor) []hit
 }
 
-// A Problem is where a rule is broken.
+// A Problem is one violation of a rule.
 type Problem struct {
 	Rule
-	Text  string `json:"text"`            // what was found, and where
-	Fixed string `json:"fixed,omitempty"` // what was done about it
+	Text  string `json:"text"`            // what was found and where
+	Fixed string `json:"fixed,omitempty"` // what Fix did
 
-	path string // whose mode is to be corrected; "" if there is none
+	path string // file whose mode Fix corrects; "": none
 }
 
-// A hit is what the find of a rule returns.
+// A hit is a violation that the find function of a rule returns.
 type hit struct {
 	text     string
-	path     string   // of a file whose mode is wrong
-	severity Severity // if it is less than the rule's
+	path     string   // file with the wrong mode; "": none
+	severity Severity // if lower than the severity of the rule
 }
 
 // A Suspect is the gateway to audit.
 type Suspect struct {
 	Case
 
-	// Skills returns how the shared skills are that are not what was installed, by folder.
+	// Skills returns, by folder, the state of each shared skill that differs from what was
+	// installed.
 	Skills func(ctx context.Context) (map[string]string, error)
-	Root   bool // it runs as root, and in no container
+	Root   bool // the gateway runs as root outside a container
 }
 
-// An auditor has the data that rules check.
+// An auditor contains the data that rules check.
 type auditor struct {
 	Suspect
 	cfg    *config.Config
-	raw    map[string]any // the configuration file as it is written
-	owned  bool           // there is an owner
+	raw    map[string]any // the configuration file as written
+	owned  bool           // an owner exists
 	skills map[string]string
 }
 
-// Audit returns the problems that there are, in the order of the rules.
+// Audit checks all rules and returns the problems in the order of the rules.
 func Audit(ctx context.Context, s Suspect) ([]Problem, error) {
 	a := &auditor{Suspect: s, cfg: s.Config}
 	if err := a.look(ctx); err != nil {
@@ -111,7 +112,7 @@ func (a *auditor) look(ctx context.Context) error {
 	return err
 }
 
-// hasOwner reports whether the configuration names an owner, or somebody was made one.
+// hasOwner reports whether the configuration names an owner or the database contains one.
 func (a *auditor) hasOwner(ctx context.Context) (bool, error) {
 	for _, c := range a.cfg.Channels {
 		if c.Enabled && len(c.Owners) > 0 {
@@ -132,8 +133,9 @@ func (a *auditor) hasOwner(ctx context.Context) (bool, error) {
 	}), err
 }
 
-// Fix corrects the modes that are wrong, and says in each problem what it did. Its error names what
-// it could not correct. It does not follow links: their targets may belong to somebody else.
+// Fix corrects wrong file modes and sets Fixed of each corrected problem. The error names the
+// files that it could not correct. Fix does not follow links, because their targets may belong to
+// others.
 func Fix(list []Problem) error {
 	var errs []error
 	for i, p := range list {
@@ -161,7 +163,7 @@ func Fix(list []Problem) error {
 	return errors.Join(errs...)
 }
 
-// Left counts the problems of a severity that were not corrected.
+// Left returns the number of problems of a severity that were not corrected.
 func Left(list []Problem, s Severity) (n int) {
 	for _, p := range list {
 		if p.Severity == s && p.Fixed == "" {
@@ -171,7 +173,7 @@ func Left(list []Problem, s Severity) (n int) {
 	return n
 }
 
-// open returns a hit if others can reach a file.
+// open returns a hit if others have access to a file.
 func (a *auditor) open(file string) []hit {
 	if file == "" {
 		return nil
@@ -187,7 +189,7 @@ func (a *auditor) open(file string) []hit {
 	return []hit{{text: text, path: file, severity: Low}}
 }
 
-// openConfig returns a hit if others can change the configuration, or read secrets that it has.
+// openConfig returns a hit if others can change the configuration file, or read secrets in it.
 func (a *auditor) openConfig() []hit {
 	info, err := os.Stat(a.File)
 	if err != nil || info.Mode().Perm()&0o022 == 0 && !a.literal() {
@@ -196,7 +198,7 @@ func (a *auditor) openConfig() []hit {
 	return a.open(a.File)
 }
 
-// opens is open of several files.
+// opens calls open for each file.
 func (a *auditor) opens(files ...string) (list []hit) {
 	for _, f := range files {
 		list = append(list, a.open(f)...)
@@ -204,11 +206,11 @@ func (a *auditor) opens(files ...string) (list []hit) {
 	return list
 }
 
-// backups returns the files in and below the data directory that look like backups.
+// backups returns the files in the data directory that look like backups.
 func (a *auditor) backups() (list []string) {
 	home := a.cfg.Gateway.Home
 	for _, pattern := range []string{"*.tar.gz", "*.tgz", "*.bak", "backups/*"} {
-		found, _ := filepath.Glob(filepath.Join(home, pattern)) // the patterns are right
+		found, _ := filepath.Glob(filepath.Join(home, pattern)) // the patterns are valid
 		for _, f := range found {
 			if info, err := os.Stat(f); err == nil && info.Mode().IsRegular() {
 				list = append(list, f)
@@ -218,15 +220,16 @@ func (a *auditor) backups() (list []string) {
 	return list
 }
 
-// A written is a secret in the configuration file, as it is written there.
+// A written is a secret as it is written in the configuration file.
 type written struct{ key, value string }
 
-// literal reports whether w is the secret itself, and no place where it is.
+// literal reports whether w is the secret itself and not a reference (env: or file:).
 func (w written) literal() bool {
 	return !strings.HasPrefix(w.value, "env:") && !strings.HasPrefix(w.value, "file:")
 }
 
-// written returns the configuration file as it is written, nothing if there is none.
+// written parses the configuration file without resolving it. It returns nil if the file is
+// missing.
 func (c Case) written() (raw map[string]any, err error) {
 	text, err := os.ReadFile(c.File)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -238,7 +241,7 @@ func (c Case) written() (raw map[string]any, err error) {
 	return raw, toml.Unmarshal(text, &raw)
 }
 
-// secretsIn returns the secrets in a configuration file.
+// secretsIn returns the secrets in a parsed configuration file.
 func secretsIn(raw map[string]any) []written {
 	return secretsBelow(reflect.TypeFor[config.Config](), raw, "")
 }
@@ -272,7 +275,7 @@ func secretsBelow(t reflect.Type, v any, key string) (list []written) {
 	return list
 }
 
-// fieldType returns the type of the field with a key, nil if there is none.
+// fieldType returns the type of the field with a configuration key, or nil.
 func fieldType(t reflect.Type, key string) reflect.Type {
 	for f := range t.Fields() {
 		if f.Tag.Get("koanf") == key {
@@ -282,7 +285,7 @@ func fieldType(t reflect.Type, key string) reflect.Type {
 	return nil
 }
 
-// secretFiles returns the files that secrets are in.
+// secretFiles returns the files to which secrets refer.
 func (a *auditor) secretFiles() (list []string) {
 	for _, s := range secretsIn(a.raw) {
 		file, ok := strings.CutPrefix(s.value, "file:")
@@ -292,7 +295,7 @@ func (a *auditor) secretFiles() (list []string) {
 		if rest, ok := strings.CutPrefix(file, "~/"); ok {
 			home, err := os.UserHomeDir()
 			if err != nil {
-				continue // the configuration would not be right
+				continue // the configuration would not be valid
 			}
 			file = filepath.Join(home, rest)
 		}
@@ -304,7 +307,7 @@ func (a *auditor) secretFiles() (list []string) {
 	return list
 }
 
-// checkout returns the folder above the workspace that is a git checkout, "" if there is none.
+// checkout returns the folder above the workspace that is a git checkout, or "".
 func (a *auditor) checkout() string {
 	for dir := a.cfg.Gateway.Workspace; ; {
 		above := filepath.Dir(dir)

@@ -20,8 +20,8 @@ import (
 	"gateway/store"
 )
 
-// examineFile says where the configuration comes from, and what of it can have no effect. That it
-// has no mistakes is known before.
+// examineFile reports where the configuration comes from, and which keys have no effect. The
+// configuration was validated before.
 func (c Case) examineFile(context.Context) []Finding {
 	if doubts := c.Config.Doubts(); doubts != nil {
 		return one("config", "Configuration", Bad, "has no effect: "+doubts.Error(),
@@ -63,10 +63,10 @@ func (c Case) examineHome(context.Context) []Finding {
 	return one(id, what, OK, home, "")
 }
 
-// modes reports whether files have modes that mean something here.
+// modes reports whether file modes have a meaning on this system.
 const modes = runtime.GOOS != "windows"
 
-// tryWrite makes a file in a folder and removes it.
+// tryWrite creates a file in a folder and removes it.
 func tryWrite(dir string) error {
 	f, err := os.CreateTemp(dir, ".doctor-*")
 	if err != nil {
@@ -75,13 +75,13 @@ func tryWrite(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// The least room that a disk must have.
+// Minimum free space on a disk.
 const (
 	leastBytes = 100 << 20
 	leastFiles = 1_000
 )
 
-// examineDisk checks the room for data and for the workspace.
+// examineDisk checks the free space for data and for the workspace.
 func (c Case) examineDisk(context.Context) []Finding {
 	var list []Finding
 	g := c.Config.Gateway
@@ -111,7 +111,7 @@ func (c Case) examineDisk(context.Context) []Finding {
 	return list
 }
 
-// existing returns dir, or the nearest folder above it that is there.
+// existing returns dir, or its nearest parent folder that exists.
 func existing(dir string) string {
 	for {
 		if _, err := os.Stat(dir); err == nil {
@@ -131,7 +131,7 @@ func within(path, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// examineFiles checks who can read the files with secrets.
+// examineFiles checks whether other users can read the files with secrets.
 func (c Case) examineFiles(context.Context) []Finding {
 	var list []Finding
 	for _, file := range c.privateFiles() {
@@ -169,16 +169,16 @@ func (c Case) privateFiles() []string {
 	return slices.Compact(list)
 }
 
-// literal reports whether a secret stands in the configuration file itself: else everybody may read
-// it, as that of a ConfigMap.
+// literal reports whether the configuration file itself contains a secret. If not, others may
+// read the file, as with a ConfigMap.
 func (c Case) literal() bool {
 	raw, err := c.written()
 	return err != nil || slices.ContainsFunc(secretsIn(raw), written.literal)
 }
 
-// exposed returns the mode of a file, and whether others can read or write it. A closed data
-// directory protects the files in it. Where root lends a file to our group, as Kubernetes does with
-// secrets, that group may read it.
+// exposed returns the mode of a file and whether others can read or write it. A closed data
+// directory protects the files in it. If another user owns the file and it belongs to our group,
+// that group may read it: Kubernetes mounts secrets in this way.
 func exposed(file, home string) (fs.FileMode, bool) {
 	info, err := os.Stat(file)
 	if err != nil || !modes {
@@ -230,12 +230,13 @@ func (c Case) examineStore(ctx context.Context) []Finding {
 	return append(list, examineWork(db.Read(ctx), c.Config.Gateway.Location)...)
 }
 
-// sickStore returns the finding about an error of the database, with its remedy. Only a damaged
-// database needs a backup: where the disk is full, for example, a restore would lose messages.
+// sickStore returns the finding for an error of the database, with a remedy. It recommends a
+// restore only for a damaged database. If the disk is full, for example, a restore would lose
+// messages.
 func sickStore(path, id, what string, err error) []Finding {
 	text := err.Error()
 	switch {
-	case errors.Is(err, syscall.ENOSPC), strings.Contains(text, "disk is full"): // SQLite's words
+	case errors.Is(err, syscall.ENOSPC), strings.Contains(text, "disk is full"): // SQLite's error text
 		return one(id, what, Bad, "the disk is full, so the database can't be checked",
 			"Free some space on the disk that holds "+path+", and run gateway "+
 				"doctor again. Nothing was lost.")
@@ -251,7 +252,7 @@ func sickStore(path, id, what string, err error) []Finding {
 		"gateway and at the disk (dmesg) before you change anything.")
 }
 
-// examineIntegrity reads the whole database, if that doesn't take too long.
+// examineIntegrity checks the whole database, for at most ten seconds.
 func (c Case) examineIntegrity(ctx context.Context, db *store.DB) []Finding {
 	const id, what = "store.integrity", "Database"
 	limited, cancel := context.WithTimeout(ctx, storeTime)
@@ -274,11 +275,11 @@ func (c Case) examineIntegrity(ctx context.Context, db *store.DB) []Finding {
 	return one(id, what, OK, "undamaged", "")
 }
 
-// staleBackup is how old the last backup may become.
+// staleBackup is the age from which the last backup is too old.
 const staleBackup = 7 * 24 * time.Hour
 
-// examineBackup reports how old the last backup is. A home without any backup is not a problem:
-// its operator may copy it in another way.
+// examineBackup reports the age of the last backup. A home without a backup is not a problem: its
+// operator may back it up in another way.
 func (c Case) examineBackup(context.Context) []Finding {
 	const id, what = "backup", "Backup"
 	at, err := c.LastBackup()
@@ -297,7 +298,7 @@ func (c Case) examineBackup(context.Context) []Finding {
 	return one(id, what, OK, text, "")
 }
 
-// examineOwner says whether a gateway runs.
+// examineOwner reports whether a gateway is running.
 func (c Case) examineOwner(ctx context.Context, db *store.DB) []Finding {
 	const id, what = "store.owner", "Gateway"
 	running, err := store.Held(db.Read(ctx), "dispatcher", c.Now())
@@ -314,8 +315,8 @@ func (c Case) examineOwner(ctx context.Context, db *store.DB) []Finding {
 	return one(id, what, Note, "not running", "")
 }
 
-// examineWork looks for messages that could not be delivered, and for the emergency stop. That the
-// database can't be read is said elsewhere.
+// examineWork looks for undelivered messages and for the emergency stop. It ignores errors of the
+// database, because examineStore reports them.
 func examineWork(q store.Queryer, zone *time.Location) []Finding {
 	var list []Finding
 	if n, err := bus.NewOutbox().DeadLetters(q); err == nil && n > 0 {
@@ -330,8 +331,8 @@ func examineWork(q store.Queryer, zone *time.Location) []Finding {
 	return list
 }
 
-// lockHolder returns the process that holds the lock of a file, 0 if none does or that can't be
-// known.
+// lockHolder returns the id of the process that holds the lock of a file. It returns 0 if there
+// is none or the id is unknown.
 func lockHolder(file string) int {
 	inode, ok := inodeOf(file)
 	if !ok {
@@ -358,18 +359,18 @@ func lockHolder(file string) int {
 	return 0
 }
 
-// clockSlack is by how much clocks may differ.
+// clockSlack is the largest accepted difference between two clocks.
 const clockSlack = time.Minute
 
 const setClock = "Set the clock, best by NTP: timedatectl set-ntp true"
 
-// examineClock compares the clock with what was written last.
+// examineClock compares the clock with the newest times in the database.
 func (c Case) examineClock(ctx context.Context) []Finding {
 	const id, what = "clock", "Clock"
 	now := c.Now()
 	text := now.In(c.Config.Gateway.Location).Format("2006-01-02 15:04 MST")
 	db, err := store.Open(ctx, c.Config.Store.Path(), c.Migrations, &store.Options{Shared: true})
-	if err != nil { // which the check of the database says
+	if err != nil { // examineStore reports this error
 		return one(id, what, OK, text, "")
 	}
 	defer db.Close()

@@ -1,12 +1,12 @@
 // Package doctor finds problems that keep a gateway from working or make it unsafe.
 //
-// [Examine] checks the configuration, the data, the programs and the networks that a gateway needs.
-// Each [Finding] describes one of them and, if something is wrong, has a remedy of one sentence.
-// [Audit] compares the configuration and the modes of files with [Rules], whose ids never change.
-// [Fix] corrects the modes.
+// [Examine] checks the configuration, the data, the programs and the networks that a gateway
+// needs. Each [Finding] describes one of them. If something is wrong, it has a remedy of one
+// sentence. [Audit] checks the configuration and file modes against [Rules], whose ids never
+// change. [Fix] corrects the modes.
 //
-// Only Fix changes anything, and a gateway may run at the same time. A network request waits five
-// seconds at most. No finding contains a secret. The package owns no tables and no files.
+// Only Fix changes anything. A gateway may run at the same time. A network request takes at most
+// five seconds. No finding contains a secret. The package owns no tables and no files.
 package doctor
 
 import (
@@ -21,60 +21,60 @@ import (
 	"gateway/store"
 )
 
-// A State says how something is.
+// A State is the result of a check.
 type State string
 
 // The states.
 const (
 	OK   State = "ok"
-	Note State = "note" // worth knowing; nothing is to be done
-	Bad  State = "bad"  // somebody must do something
+	Note State = "note" // for information; no action is needed
+	Bad  State = "bad"  // somebody must act
 )
 
 // A Finding is the result of one check.
 type Finding struct {
-	ID     string `json:"id"`   // of the check
+	ID     string `json:"id"`   // id of the check
 	What   string `json:"what"` // the thing that was checked
 	State  State  `json:"state"`
-	Text   string `json:"text"`             // how it is
-	Remedy string `json:"remedy,omitempty"` // what to do, a sentence; "" unless it is Bad
+	Text   string `json:"text"`             // the result
+	Remedy string `json:"remedy,omitempty"` // one sentence; "" unless the state is Bad
 }
 
-// A Case is the gateway to check.
+// A Case describes the gateway to check.
 type Case struct {
 	Config     *config.Config
-	File       string // the configuration file, which may be missing
+	File       string // the configuration file; it may be missing
 	Migrations []store.Migration
-	Offline    bool // no network is used
+	Offline    bool // skips all checks that need a network
 
-	// Sandbox finds and tests the sandbox for commands; nil is returned if none are wanted.
+	// Sandbox finds and tests the sandbox for commands. It returns nil if none is configured.
 	Sandbox func(ctx context.Context) (*sandbox.Sandbox, error)
-	// LastBackup returns when the last backup was made, the zero time if there never was one.
+	// LastBackup returns the time of the last backup, or the zero time if there is none.
 	LastBackup func() (time.Time, error)
-	// WhatsApp returns the file with the keys of an account.
+	// WhatsApp returns the file that contains the keys of an account.
 	WhatsApp func(account string) string
 
-	// Answers of the machine, for tests. The zero values ask it.
+	// Replacements for the real system, for tests. The zero values use the real system.
 	Now       func() time.Time
 	Transport *http.Transport
 	Disk      func(dir string) (Space, error)
 	LookPath  func(program string) (string, error)
 }
 
-// Space is the room on a disk.
+// Space is the free space on a disk.
 type Space struct {
 	Free   uint64 // bytes
-	Files  uint64 // that can still be made
-	Counts bool   // the disk counts files
+	Files  uint64 // number of files that can still be created
+	Counts bool   // the file system limits the number of files
 }
 
-// networkTime is how long a network may take to answer.
+// networkTime is the timeout of a network request.
 const networkTime = 5 * time.Second
 
-// storeTime is how long the database may be checked.
+// storeTime is the timeout of the database check.
 const storeTime = 10 * time.Second
 
-// Examine makes all checks, side by side.
+// Examine runs all checks concurrently.
 func Examine(ctx context.Context, c Case) []Finding {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -97,7 +97,7 @@ func Examine(ctx context.Context, c Case) []Finding {
 	return all(ctx, checks)
 }
 
-// all runs checks side by side and returns what they find in their order.
+// all runs checks concurrently and returns their findings in the order of the checks.
 func all(ctx context.Context, checks []func(context.Context) []Finding) []Finding {
 	found := make([][]Finding, len(checks))
 	var wg sync.WaitGroup
@@ -112,7 +112,7 @@ func all(ctx context.Context, checks []func(context.Context) []Finding) []Findin
 	return list
 }
 
-// Sick counts the findings that are [Bad].
+// Sick returns the number of findings that are [Bad].
 func Sick(list []Finding) (n int) {
 	for _, f := range list {
 		if f.State == Bad {
@@ -122,7 +122,7 @@ func Sick(list []Finding) (n int) {
 	return n
 }
 
-// one is a single finding.
+// one returns a list with a single finding.
 func one(id, what string, state State, text, remedy string) []Finding {
 	return []Finding{{ID: id, What: what, State: state, Text: text, Remedy: remedy}}
 }

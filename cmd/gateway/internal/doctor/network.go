@@ -20,7 +20,7 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// examineNetwork tries the credentials of channels and models.
+// examineNetwork tests the credentials of channels and models.
 func (c Case) examineNetwork(ctx context.Context) []Finding {
 	var checks []func(context.Context) []Finding
 	for _, name := range slices.Sorted(maps.Keys(c.Config.Channels)) {
@@ -38,7 +38,7 @@ func (c Case) examineNetwork(ctx context.Context) []Finding {
 	return all(ctx, checks)
 }
 
-// usedModels returns the models in use, with their fallbacks.
+// usedModels returns the models in use and their fallbacks.
 func (c Case) usedModels() []string {
 	names := []string{c.Config.Agent.Model}
 	for _, name := range []string{
@@ -78,16 +78,16 @@ func (c Case) examineChannel(ctx context.Context, name string, ch config.Channel
 type answer struct {
 	status int
 	body   []byte
-	date   time.Time // by its clock; zero if it sent none
+	date   time.Time // time of the server's clock; zero if unknown
 }
 
-// maxAnswer is how much of an answer is read, in bytes.
+// maxAnswer is the most that is read of a response, in bytes.
 const maxAnswer = 1 << 20
 
-// mostOffers is how many models of a provider are named in place of one that it does not have.
+// mostOffers is the most model names that a finding suggests for an unknown model.
 const mostOffers = 5
 
-// ask makes one request. Its errors have no URL in them, for that may have a token in it.
+// ask sends one GET request. Its errors don't contain the URL, which may contain a token.
 func (c Case) ask(
 	ctx context.Context, address string, header http.Header, proxy string,
 ) (answer, error) {
@@ -105,7 +105,7 @@ func (c Case) ask(
 		transport.Proxy = http.ProxyURL(u)
 		defer transport.CloseIdleConnections()
 	}
-	// A redirect would take the credentials along.
+	// Following a redirect would send the credentials to another server.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	resp, err := (&http.Client{Transport: transport, CheckRedirect: stay}).Do(req)
 	if e, ok := errors.AsType[*url.Error](err); ok {
@@ -126,24 +126,24 @@ func (c Case) ask(
 	return a, err
 }
 
-// authorization returns the header with which a caller says who it is.
+// authorization returns a header with an Authorization value.
 func authorization(value string) http.Header {
 	return http.Header{"Authorization": {value}}
 }
 
-// unreachable is the finding about a server that doesn't answer.
+// unreachable returns the finding for a server that doesn't answer.
 func unreachable(id, what string, err error) []Finding {
 	return one(id, what, Bad, "can't be reached: "+err.Error(),
 		"Look at this machine's network, DNS and proxy; gateway doctor --offline leaves this out.")
 }
 
-// odd is the finding about an unexpected status.
+// odd returns the finding for an unexpected HTTP status.
 func odd(id, what string, status int) []Finding {
 	return one(id, what, Bad, fmt.Sprintf("answers with status %d", status),
 		"Try again later, and look at its status page.")
 }
 
-// clock compares the clock of a server with ours.
+// clock compares the clock of a server with the local clock.
 func (c Case) clock(what string, a answer) []Finding {
 	if a.date.IsZero() {
 		return nil
@@ -221,7 +221,7 @@ func (c Case) examineDiscord(ctx context.Context, name string, ch config.Channel
 	if err != nil || json.Unmarshal(a.body, &app) != nil || app.Flags == nil {
 		return list
 	}
-	const contents = 1<<18 | 1<<19 // GATEWAY_MESSAGE_CONTENT, and for bots in few servers
+	const contents = 1<<18 | 1<<19 // GATEWAY_MESSAGE_CONTENT, and _LIMITED
 	if *app.Flags&contents == 0 {
 		list = append(list, one(id+".intents", what, Bad, "does not get the text of messages",
 			"In the developer portal, under Bot, Privileged Gateway Intents, switch on the "+
@@ -257,7 +257,7 @@ func (c Case) examineWhatsApp(ctx context.Context, name string) []Finding {
 	return one(id, what, OK, "is linked with a phone", "")
 }
 
-// modelsURL returns where the provider of a model lists what it has.
+// modelsURL returns the URL that lists the models of a provider.
 func modelsURL(m config.Model) string {
 	base := strings.TrimRight(m.BaseURL, "/")
 	if m.Provider == "anthropic" && !strings.HasSuffix(base, "/v1") {
@@ -266,7 +266,7 @@ func modelsURL(m config.Model) string {
 	return base + "/models"
 }
 
-// modelHeader returns what the provider of a model is shown with each request.
+// modelHeader returns the headers that authenticate a request to the provider of a model.
 func modelHeader(m config.Model, key string) http.Header {
 	header := http.Header{}
 	switch {
@@ -282,7 +282,7 @@ func modelHeader(m config.Model, key string) http.Header {
 	return header
 }
 
-// examineKeys tries a model with each of its keys.
+// examineKeys tests a model with each of its keys.
 func examineKeys(ctx context.Context, c Case, name string, m config.Model) (list []Finding) {
 	id, what := "model."+name, "Model "+name
 	keys := m.AllKeys()
@@ -298,7 +298,7 @@ func examineKeys(ctx context.Context, c Case, name string, m config.Model) (list
 	return list
 }
 
-// examineModel tries a model with one key.
+// examineModel tests a model with one key.
 func (c Case) examineModel(ctx context.Context, id, what, name, key string) []Finding {
 	m := c.Config.Models[name]
 	switch {
@@ -342,7 +342,7 @@ func (c Case) examineModel(ctx context.Context, id, what, name, key string) []Fi
 			offers = append(offers, known.ID)
 		}
 	}
-	// Some providers take names that they do not list, such as aliases.
+	// Some providers accept names that they do not list, such as aliases.
 	return append(list, one(id, what, Note, fmt.Sprintf("its provider takes the key, but lists no "+
 		"model %q; it offers %s: if calls fail, set model in [models.%s]", m.Model,
 		strings.Join(offers, ", "), name), "")...)

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// OwnerOf returns the user and the group that a file belongs to.
+// OwnerOf returns the user id and the group id of a file.
 func OwnerOf(info fs.FileInfo) (uid, gid int, ok bool) {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -17,7 +17,7 @@ func OwnerOf(info fs.FileInfo) (uid, gid int, ok bool) {
 	return int(s.Uid), int(s.Gid), true
 }
 
-// inodeOf returns the number of a file on its disk.
+// inodeOf returns the inode number of a file.
 func inodeOf(file string) (inode uint64, ok bool) {
 	info, err := os.Stat(file)
 	if err != nil {

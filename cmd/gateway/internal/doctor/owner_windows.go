@@ -2,8 +2,8 @@ package doctor
 
 import "io/fs"
 
-// OwnerOf returns nothing: files have no such number here.
+// OwnerOf returns false: Windows has no numeric user ids.
 func OwnerOf(fs.FileInfo) (uid, gid int, ok bool) { return 0, 0, false }
 
-// inodeOf returns nothing, likewise.
+// inodeOf returns false: Windows has no inode numbers.
 func inodeOf(string) (inode uint64, ok bool) { return 0, false }

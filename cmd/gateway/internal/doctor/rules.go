@@ -14,7 +14,7 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// openWorkspace is the rule whose files others may read, but not write.
+// openWorkspace is the rule for the workspace. Others may read its files but not write them.
 const openWorkspace = "GS028"
 
 const (
@@ -22,7 +22,7 @@ const (
 	closeIt  = "Take the rights of others away: gateway security --fix, or chmod go-rwx."
 )
 
-// Rules returns all rules, in the order of their ids.
+// Rules returns all rules in the order of their ids.
 func Rules() []Rule {
 	list := slices.Concat(fileRules(), peopleRules(), commandRules(), networkRules(), placeRules())
 	slices.SortFunc(list, func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })
@@ -78,7 +78,7 @@ func plainSecrets(a *auditor) (list []hit) {
 	return list
 }
 
-// directory returns a hit if others have rights in a folder.
+// directory returns a hit if others have one of the rights in a folder.
 func (a *auditor) directory(dir string, rights os.FileMode) []hit {
 	info, err := os.Stat(dir)
 	if err != nil || !modes || info.Mode().Perm()&rights == 0 {
@@ -87,7 +87,7 @@ func (a *auditor) directory(dir string, rights os.FileMode) []hit {
 	return []hit{{text: fmt.Sprintf("%s has mode %04o", dir, info.Mode().Perm()), path: dir}}
 }
 
-// accounts returns the enabled accounts on platforms.
+// accounts returns the enabled platform accounts.
 func (a *auditor) accounts() (list []string) {
 	for _, name := range slices.Sorted(maps.Keys(a.cfg.Channels)) {
 		if c := a.cfg.Channels[name]; c.Enabled && c.Type != "terminal" {
@@ -97,7 +97,7 @@ func (a *auditor) accounts() (list []string) {
 	return list
 }
 
-// accountsThat returns a hit for each account that a test is true of.
+// accountsThat returns a hit for each account for which test is true.
 func (a *auditor) accountsThat(test func(config.Channel) bool, text string) (list []hit) {
 	for _, name := range a.accounts() {
 		if test(a.cfg.Channels[name]) {
@@ -107,8 +107,8 @@ func (a *auditor) accountsThat(test func(config.Channel) bool, text string) (lis
 	return list
 }
 
-// mayRun reports whether a role may run commands without being asked. tool gives the setting of
-// the tool for that role.
+// mayRun reports whether a role may run commands without an approval. tool returns the role's
+// setting of a tool; otherwise is the answer for a role without a setting in a sandbox.
 func (a *auditor) mayRun(tool func(config.Tool) string, otherwise bool) bool {
 	if a.cfg.Exec.Sandbox == "off" {
 		return false
@@ -116,7 +116,7 @@ func (a *auditor) mayRun(tool func(config.Tool) string, otherwise bool) bool {
 	if said := tool(a.cfg.Tools["exec"]); said != "" && said != config.Inherit {
 		return said == "allow"
 	}
-	return otherwise && a.cfg.Exec.Sandbox != "none" // then each command must be approved
+	return otherwise && a.cfg.Exec.Sandbox != "none" // "none": commands need approval
 }
 
 func peopleRules() []Rule {
@@ -233,7 +233,7 @@ func commandRules() []Rule {
 	}
 }
 
-// serversThat returns a hit for each enabled MCP server that a test is true of.
+// serversThat returns a hit for each enabled MCP server for which test is true.
 func (a *auditor) serversThat(test func(config.Server) bool, text string) (list []hit) {
 	for _, name := range slices.Sorted(maps.Keys(a.cfg.MCP)) {
 		if s := a.cfg.MCP[name]; s.Enabled && test(s) {
@@ -269,15 +269,15 @@ func networkRules() []Rule {
 	}
 }
 
-// metadata is where clouds tell machines their secrets.
+// metadata is the address at which clouds give machines their secrets.
 var metadata = netip.MustParseAddr("169.254.169.254")
 
 func wideNetworks(a *auditor) (list []hit) {
-	const most = 16 // bits of the host
+	const most = 16 // bits of the host part
 	for _, text := range a.cfg.Web.AllowNetworks {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
-			continue // the configuration was checked
+			continue // the configuration was validated
 		}
 		if p.Addr().BitLen()-p.Bits() > most || p.Contains(metadata) {
 			list = append(list, hit{text: "[web] allow_networks has " + text})
@@ -286,7 +286,7 @@ func wideNetworks(a *auditor) (list []hit) {
 	return list
 }
 
-// loopback reports whether only this machine reaches a host.
+// loopback reports whether a host is reachable only from this machine.
 func loopback(host string) bool {
 	if host == "localhost" {
 		return true

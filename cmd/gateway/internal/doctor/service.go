@@ -51,7 +51,7 @@ func (c Case) examineSandbox(ctx context.Context) []Finding {
 	return list
 }
 
-// examineServers checks whether the programs of MCP servers are installed.
+// examineServers checks whether the programs of the MCP servers are installed.
 func (c Case) examineServers(context.Context) []Finding {
 	var list []Finding
 	for _, name := range slices.Sorted(maps.Keys(c.Config.MCP)) {
@@ -70,7 +70,7 @@ func (c Case) examineServers(context.Context) []Finding {
 	return list
 }
 
-// examineListener checks whether the address of the operator's server is free, or ours.
+// examineListener checks whether the address of the HTTP server is free or used by this gateway.
 func (c Case) examineListener(ctx context.Context) []Finding {
 	const id, what = "http", "HTTP"
 	address := c.Config.HTTP.Listen
@@ -95,7 +95,7 @@ func (c Case) examineListener(ctx context.Context) []Finding {
 	return one(id, what, Bad, err.Error(), "Set an address of this machine: [http] listen.")
 }
 
-// examineReady asks a running gateway for its readiness.
+// examineReady asks a running gateway whether it is ready.
 func (c Case) examineReady(ctx context.Context) []Finding {
 	const id, what = "ready", "Readiness"
 	end, err := ops.ReadEndpoint(c.Config.Gateway.Home)

@@ -9,7 +9,7 @@ func diskSpace(dir string) (Space, error) {
 	if err := unix.Statfs(dir, &s); err != nil {
 		return Space{}, err
 	}
-	// Some file systems make as many files as there is room for, and count none.
+	// Some file systems have no limit for the number of files and report 0.
 	return Space{Free: uint64(s.Bavail) * uint64(s.Bsize), Files: uint64(s.Ffree),
 		Counts: s.Files > 0}, nil
 }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DiskSpace returns how many bytes this user can still write where path is, and how large all of
-// that is.
+// DiskSpace returns the number of bytes that this user can still write on the disk of path, and
+// the size of the disk.
 func DiskSpace(path string) (free, total uint64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// DiskSpace returns how many bytes this user can still write where path is, and how large all of
-// that is.
+// DiskSpace returns the number of bytes that this user can still write on the disk of path, and
+// the size of the disk.
 func DiskSpace(path string) (free, total uint64, err error) {
 	name, err := windows.UTF16PtrFromString(path)
 	if err == nil {

@@ -12,22 +12,24 @@ import (
 	"gateway/store"
 )
 
-// An Endpoint says how the command line reaches the server of a gateway that runs.
+// An Endpoint tells the command line how to reach the HTTP server of a running gateway.
 type Endpoint struct {
 	Address string `json:"address"` // host:port
-	Token   string `json:"token"`   // of the operator
-	PID     int    `json:"pid"`     // of the gateway
+	Token   string `json:"token"`   // the operator's token
+	PID     int    `json:"pid"`     // process id of the gateway
 }
 
-// lockPatience is how long a server waits for its lock, which a command may hold for a moment.
+// lockPatience is how long a server waits for its lock. A command may hold the lock for a moment.
 const lockPatience = 2 * time.Second
 
-// lockFile is what a server holds while it listens. A gateway that was killed leaves its endpoint
-// behind, and another program may have its address by then: nobody shows that the token.
+// lockFile returns the file that a server locks while it listens. A killed gateway leaves its
+// endpoint behind, and another program may use its address by then. The lock tells whether the
+// endpoint is still valid, so that no command sends the token to another program.
 func lockFile(home string) string { return filepath.Join(home, "http.lock") }
 
-// ReadEndpoint returns the endpoint of the gateway in home. It reports [fs.ErrNotExist] if none
-// runs there, or its server does not listen, and then the address that was left behind, if any.
+// ReadEndpoint returns the endpoint of the gateway in home. If no gateway runs or its server does
+// not listen, the error is [fs.ErrNotExist], and the Endpoint has the Address that was left
+// behind, if any.
 func ReadEndpoint(home string) (Endpoint, error) {
 	var e Endpoint
 	text, err := os.ReadFile(endpointFile(home))
@@ -44,8 +46,8 @@ func ReadEndpoint(home string) (Endpoint, error) {
 	return e, nil
 }
 
-// isFree reports whether a lock file is there that nobody holds. A gateway of an earlier version
-// has none.
+// isFree reports whether a lock file exists and no process holds the lock. A gateway of an
+// earlier version has no lock file.
 func isFree(path string) bool {
 	if _, err := os.Stat(path); err != nil {
 		return false
@@ -54,13 +56,13 @@ func isFree(path string) bool {
 	return err == nil && unlock() == nil
 }
 
-// write notes e in home, for this user only, and whole or not at all.
+// write replaces the endpoint file in home atomically. Only this user can read it.
 func (e Endpoint) write(home string) error {
 	text, err := json.Marshal(e)
 	if err != nil {
 		return fmt.Errorf("ops: write endpoint: %w", err)
 	}
-	f, err := os.CreateTemp(home, "http-*.json") // its mode is 0600
+	f, err := os.CreateTemp(home, "http-*.json") // the file mode is 0600
 	if err != nil {
 		return fmt.Errorf("ops: write endpoint: %w", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// handler returns the handler for all paths. local says that the address is a loopback one.
+// handler returns the handler for all paths. local says whether the server listens on loopback.
 func (s *Server) handler(local bool) http.Handler {
 	open := s.private
 	if local {
@@ -28,7 +28,7 @@ func (s *Server) handler(local bool) http.Handler {
 	if s.opts.Operator != nil {
 		mux.Handle("/operator/", s.private(s.opts.Operator))
 	}
-	// Package pprof also serves on http.DefaultServeMux, which is not used here.
+	// Importing pprof also registers handlers with http.DefaultServeMux, which is not used here.
 	for pattern, h := range map[string]http.HandlerFunc{
 		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/cmdline": pprof.Cmdline,
 		"GET /debug/pprof/profile": pprof.Profile, "GET /debug/pprof/symbol": pprof.Symbol,
@@ -39,7 +39,7 @@ func (s *Server) handler(local bool) http.Handler {
 	return guarded(mux)
 }
 
-// guarded keeps browsers from guessing the type of an answer, and everybody from caching it.
+// guarded forbids browsers to guess the content type, and everybody to cache the response.
 func guarded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -48,17 +48,17 @@ func guarded(h http.Handler) http.Handler {
 	})
 }
 
-// local serves callers that use a loopback name: a page from elsewhere whose name leads here is
-// refused. A token is optional, but a wrong one is refused, so that a caller with the token of
-// another gateway notices. Requests that a proxy passes on need the token, since many proxies call
-// us by a loopback address.
+// local serves callers that use a loopback name. Other host names are refused, because a web page
+// could use its own name for this address (DNS rebinding). A token is optional, but a wrong one
+// is refused, so that a caller with the token of another gateway notices. Requests forwarded by a
+// proxy need the token, since many proxies connect from a loopback address.
 func (s *Server) local(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil {
 			host = r.Host
 		}
-		configured, _, _ := net.SplitHostPort(s.listen) // the configuration was checked
+		configured, _, _ := net.SplitHostPort(s.listen) // the configuration was validated
 		if !isLoopback(strings.Trim(host, "[]")) && host != configured {
 			http.Error(w, "call this server by a loopback address", http.StatusMisdirectedRequest)
 			return
@@ -71,7 +71,7 @@ func (s *Server) local(h http.Handler) http.Handler {
 	})
 }
 
-// isForwarded reports whether a proxy has passed r on.
+// isForwarded reports whether a proxy forwarded r.
 func isForwarded(r *http.Request) bool {
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip"} {
 		if r.Header.Get(name) != "" {
@@ -81,7 +81,7 @@ func isForwarded(r *http.Request) bool {
 	return false
 }
 
-// private serves callers that have the operator's token.
+// private serves only callers that have the operator's token.
 func (s *Server) private(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.allowed(r) {
@@ -106,15 +106,15 @@ func (s *Server) allowed(r *http.Request) bool {
 
 func serveAlive(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = w.Write([]byte("ok\n")) // the caller may have gone
+	_, _ = w.Write([]byte("ok\n")) // the caller may have disconnected
 }
 
-// serveReady reports the result of each check.
+// serveReady writes the result of each check as JSON.
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	report := s.opts.Ready.Report(r.Context())
 	w.Header().Set("Content-Type", "application/json")
 	if !report.Ready {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_ = json.NewEncoder(w).Encode(report) // the caller may have gone
+	_ = json.NewEncoder(w).Encode(report) // the caller may have disconnected
 }

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// A Check is one condition for the gateway to be ready.
+// A Check is one condition for the readiness of the gateway.
 type Check struct {
 	Name string
 
-	// Test returns the state in a few words, and whether that is well. It is called by one
-	// goroutine at a time and never blocks: slow tests run in a [Probe].
+	// Test returns the state in a few words and whether it is good. It is called by one goroutine
+	// at a time and must not block: slow tests run in a [Probe].
 	Test func(ctx context.Context) (state string, ok bool)
 }
 
@@ -20,16 +20,16 @@ type Result struct {
 	Name  string    `json:"name"`
 	OK    bool      `json:"ok"`
 	State string    `json:"state"` // a few words
-	Since time.Time `json:"since"` // when OK was seen to be as it is
+	Since time.Time `json:"since"` // when OK changed last
 }
 
-// A Report has the results of all checks.
+// A Report contains the results of all checks.
 type Report struct {
 	Ready  bool     `json:"ready"`
 	Checks []Result `json:"checks"`
 }
 
-// Health knows whether the gateway is ready. Its methods may be called concurrently.
+// Health checks whether the gateway is ready. Its methods are safe for concurrent use.
 type Health struct {
 	checks []Check
 
@@ -37,12 +37,12 @@ type Health struct {
 	last []Result
 }
 
-// NewHealth returns a Health of checks.
+// NewHealth returns a Health with checks.
 func NewHealth(checks ...Check) *Health {
 	return &Health{checks: checks, last: make([]Result, len(checks))}
 }
 
-// Report makes all checks.
+// Report runs all checks. The gateway is ready if all of them are OK.
 func (h *Health) Report(ctx context.Context) Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,15 +1,16 @@
-// Package ops is the gateway's HTTP server for operators and other programs: whether it is alive
-// and ready, its metrics and profiles, and the hooks that programs post to.
+// Package ops is the gateway's HTTP server for operators and other programs. It serves health,
+// metrics and profiles, and receives posts to hooks.
 //
-// The main type is [Server]. On a loopback address health and metrics are open to everybody on the
-// machine. They must call it by a loopback name and not through a proxy: a web page in a browser
-// must not reach it. Profiles, the paths of the operator, and everything on any other address need
-// the operator's token, except hooks, which have secrets of their own. [Health] says whether the
-// gateway is ready, by a list of [Check]s.
+// The main type is [Server]. On a loopback address, everybody on the machine can read health and
+// metrics. They must use a loopback name and no proxy, so that web pages in a browser can't read
+// them. Profiles, the operator's paths, and everything on any other address need the operator's
+// token. Hooks don't: they have secrets of their own. [Health] decides with a list of [Check]s
+// whether the gateway is ready.
 //
-// At most 1,024 connections are served at once; further ones wait. A request has a header of 16 KiB
-// at most and 30 seconds to arrive.
+// The server serves at most 1,024 connections at once; further ones wait. A request header has at
+// most 16 KiB. A request must arrive within 30 seconds.
 //
+// Files: http.json in the gateway's home. The command line finds the server with it.
 // Files: http.json in the gateway's home, with which the command line finds the server.
 package ops
 
@@ -34,27 +35,25 @@ import (
 
 // Options are the optional settings of a [Server]. The zero value serves /healthz only.
 type Options struct {
-	Token   string       // of the operator; default a new one
-	Ready   *Health      // what /readyz says; default always ready
-	Metrics http.Handler // of /metrics; default there are none
-	Hooks   http.Handler // of POST /hooks/{name}; default there are none
-	// Operator serves everything below /operator/ to those who have the token; default there is
-	// nothing.
+	Token   string       // the operator's token; default: a new one
+	Ready   *Health      // result of /readyz; default: always ready
+	Metrics http.Handler // handler of /metrics; default: none
+	Hooks   http.Handler // handler of POST /hooks/{name}; default: none
+	// Operator serves the paths below /operator/ to callers with the token. Default: none.
 	Operator http.Handler
 
-	Retry  time.Duration // how soon an address that is taken is tried again; default 10 s
-	Logger *slog.Logger  // default discards
+	Retry  time.Duration // pause before retrying an address in use; default: 10 s
+	Logger *slog.Logger  // default: discards
 }
 
 // A Server is the HTTP server of one gateway.
 type Server struct {
 	listen string // host:port
-	home   string // where http.json is written
+	home   string // folder of http.json
 	opts   Options
 }
 
-// New returns a Server that listens at an address in the form host:port. The folder home must be
-// there.
+// New returns a Server that listens on an address host:port. The folder home must exist.
 func New(listen, home string, opts *Options) *Server {
 	o := Options{}
 	if opts != nil {
@@ -67,22 +66,22 @@ func New(listen, home string, opts *Options) *Server {
 	return &Server{listen: listen, home: home, opts: o}
 }
 
-// The bounds of what is served.
+// Limits of the server.
 const (
 	maxConnections = 1024
 	maxHeader      = 16 << 10
 	headerTime     = 5 * time.Second
 	readTime       = 30 * time.Second
-	writeTime      = 90 * time.Second // a profile takes 30 s, if nobody asks for longer
+	writeTime      = 90 * time.Second // a profile takes 30 s by default
 	idleTime       = time.Minute
-	shutdownTime   = 5 * time.Second // for requests under way at the end
+	shutdownTime   = 5 * time.Second // for requests in progress at the end
 )
 
-// Run serves until ctx ends. While a loopback address is taken, as by another gateway, it is tried
-// again and again, since nothing else depends on it; any other address that can't be listened on is
-// an error. When Run returns, no request is under way.
+// Run serves until ctx ends. If a loopback address is in use, for example by another gateway, Run
+// logs a warning and retries, since nothing else depends on the server. Any other address that it
+// can't listen on is an error. When Run returns, no request is in progress.
 func (s *Server) Run(ctx context.Context) error {
-	if err := removeEndpoint(s.home); err != nil { // of a process that was killed
+	if err := removeEndpoint(s.home); err != nil { // left by a killed process
 		return err
 	}
 	l, err := s.open(ctx)
@@ -102,7 +101,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(s.serve(ctx, l, addr), removeEndpoint(s.home), unlock())
 }
 
-// open listens. It returns nil if ctx ends before it can.
+// open listens. It returns nil, nil if ctx ends first.
 func (s *Server) open(ctx context.Context) (net.Listener, error) {
 	var config net.ListenConfig
 	for told := false; ; told = true {
@@ -113,7 +112,7 @@ func (s *Server) open(ctx context.Context) (net.Listener, error) {
 		if ctx.Err() != nil {
 			return nil, nil
 		}
-		host, _, _ := net.SplitHostPort(s.listen) // the configuration was checked
+		host, _, _ := net.SplitHostPort(s.listen) // the configuration was validated
 		if !isLoopback(host) {
 			return nil, fmt.Errorf("http: %w; set another address in [http] listen", err)
 		}
@@ -157,12 +156,12 @@ func (s *Server) serve(ctx context.Context, l net.Listener, addr *net.TCPAddr) e
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
 	if srv.Shutdown(last) != nil {
-		_ = srv.Close() // requests that are still under way have had their time
+		_ = srv.Close() // requests in progress have had shutdownTime
 	}
 	return group.Wait()
 }
 
-// reachable returns the address at which the machine itself reaches a server.
+// reachable returns the address at which this machine reaches the server.
 func reachable(addr *net.TCPAddr) string {
 	a := *addr
 	if a.IP.IsUnspecified() {
@@ -171,7 +170,7 @@ func reachable(addr *net.TCPAddr) string {
 	return a.String()
 }
 
-// isLoopback reports whether only this machine reaches a host.
+// isLoopback reports whether a host is reachable only from this machine.
 func isLoopback(host string) bool {
 	if host == "localhost" {
 		return true
@@ -180,5 +179,5 @@ func isLoopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// endpointFile returns where the endpoint of a gateway is written.
+// endpointFile returns the path of the endpoint file in home.
 func endpointFile(home string) string { return filepath.Join(home, "http.json") }

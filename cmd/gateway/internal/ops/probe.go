@@ -6,29 +6,28 @@ import (
 	"time"
 )
 
-// A Probe runs a test that may take long, or never end, apart from the callers that want its
-// result. Only one test runs at a time.
+// A Probe runs a slow test in its own goroutine, so that callers get the last result without
+// waiting. The test may hang. Only one test runs at a time.
 type Probe struct {
 	every, limit time.Duration
 	try          func(ctx context.Context) (state string, err error)
 
 	mu    sync.Mutex
-	began time.Time // of the try under way; zero if there is none
-	tried bool      // one has ended
-	state string    // of the last one
-	err   error     // of the last one
+	began time.Time // start of the running test; zero if none runs
+	tried bool      // at least one test has ended
+	state string    // result of the last test
+	err   error     // error of the last test
 }
 
-// NewProbe returns a Probe that makes a try each time so long after the one before. One that takes
-// longer than limit is as bad as one that fails. The state that try returns says in a few words
-// what was found.
+// NewProbe returns a Probe that runs try every interval every. A test that runs longer than limit
+// counts as failed. try returns its result in a few words.
 func NewProbe(
 	every, limit time.Duration, try func(ctx context.Context) (state string, err error),
 ) *Probe {
 	return &Probe{every: every, limit: limit, try: try}
 }
 
-// Run makes tries until ctx ends, and returns after the last one has.
+// Run runs tests until ctx ends. It returns after the last test has ended.
 func (p *Probe) Run(ctx context.Context) error {
 	tick := time.NewTicker(p.every)
 	defer tick.Stop()
@@ -48,7 +47,7 @@ func (p *Probe) Run(ctx context.Context) error {
 	}
 }
 
-// Test is that of a [Check].
+// Test returns the last result. It serves as [Check.Test].
 func (p *Probe) Test(context.Context) (state string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

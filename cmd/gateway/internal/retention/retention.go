@@ -1,10 +1,11 @@
-// Package retention removes old data that is no longer used. From a database that is too large it
-// removes the oldest such data first. It works in small pieces, so that nobody waits for it.
+// Package retention removes old data that is no longer used. If the database is too large, it
+// also removes younger unused data, oldest first. It works in small pieces, so that others need
+// not wait.
 //
-// The main type is [Sweeper]. Each kind of data has a [Rule], which its package owns. A piece is
-// one transaction of at most [Batch] rows. After each piece the sweeper pauses, to leave the
-// database to others. Data that is still used stays, even if the database is too large: then the
-// sweeper reports what takes up the room.
+// The main type is [Sweeper]. Each kind of data has a [Rule]; the package that owns the data
+// defines it. A piece is one transaction of at most [Batch] rows. After each piece the sweeper
+// pauses, so that others can use the database. Data in use stays even if the database is too
+// large. In this case the sweeper logs which tables use the space.
 //
 // The package owns no tables.
 package retention
@@ -21,18 +22,18 @@ import (
 	"gateway/store"
 )
 
-// A Rule removes what one owner has of one kind.
+// A Rule removes one kind of data of one package.
 type Rule struct {
-	Name string        // for the log, a plural: "messages in"
-	Keep time.Duration // how long after its end something is kept; 0: for ever
+	Name string        // for the log, in the plural: "messages in"
+	Keep time.Duration // how long data is kept after its end; 0: for ever
 
-	// Prune removes some of what ended before a time: of the rows that come next after an id,
-	// as many as a short transaction may have. It returns how many, and the id after which it is
-	// to be called again, 0 at the end. It may run more than once for one transaction.
+	// Prune removes data that ended before a time. It checks the next rows after an id, at most
+	// as many as fit in a short transaction. It returns the number of removed rows and the id for
+	// the next call, or 0 at the end. It may be called again for the same transaction.
 	Prune func(tx *store.Tx, before time.Time, after int64) (n int, next int64, err error)
 }
 
-// Repeat makes a Prune of a function that is to be called until it removes nothing.
+// Repeat returns a Prune function that calls prune until it removes nothing.
 func Repeat(prune func(tx *store.Tx, before time.Time) (int, error),
 ) func(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
 	return func(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
@@ -46,34 +47,35 @@ func Repeat(prune func(tx *store.Tx, before time.Time) (int, error),
 
 // Options are the optional settings of [New].
 type Options struct {
-	Logger *slog.Logger     // discards by default
-	Now    func() time.Time // the clock; time.Now by default
-	First  time.Duration    // from the start to the first pass; default a minute
-	Every  time.Duration    // from the end of a pass to the next; default an hour
-	Rest   time.Duration    // between two pieces; default 20 ms
+	Logger *slog.Logger     // default: discards
+	Now    func() time.Time // the clock; default: time.Now
+	First  time.Duration    // from the start to the first pass; default: 1 minute
+	Every  time.Duration    // from the end of a pass to the next; default: 1 hour
+	Rest   time.Duration    // between two pieces; default: 20 ms
 
-	// Newest returns the time of the newest row that an earlier process has written, or the zero
-	// time. With it a clock that is wrong at the start is noticed.
+	// Newest returns the time of the newest row that an earlier process wrote, or the zero time.
+	// The sweeper uses it to detect a wrong clock at the start.
 	Newest func(q store.Queryer) (time.Time, error)
 
-	// Most is how many bytes the database may use; 0: any number. If it uses more after a pass, the
-	// rules of Tight apply, with what they keep also then: those of a group take turns, the oldest
-	// rows of each first, until there is room or none of them finds anything more. Then comes the
-	// next group.
+	// Most is the maximum size of the database in bytes; 0: no limit. If the database is larger
+	// after a pass, the sweeper applies the groups of Tight in order. The rules of a group take
+	// turns and each remove their oldest rows, until the database is small enough or they find
+	// nothing more. The Keep of these rules still applies.
 	Most  int64
 	Tight [][]Rule
-	// Remains says, by table, which rows may stay and how somebody can reduce them.
+	// Remains explains, by table, which rows can't be removed and how an operator can reduce
+	// them.
 	Remains map[string]string
 }
 
-// A Sweeper applies rules, again and again.
+// A Sweeper applies rules repeatedly.
 type Sweeper struct {
 	db    *store.DB
 	rules []Rule
 	o     Options
 }
 
-// New returns a Sweeper of the rules.
+// New returns a Sweeper with rules. A nil o uses the defaults.
 func New(db *store.DB, rules []Rule, o *Options) *Sweeper {
 	s := &Sweeper{db: db, rules: rules}
 	if o != nil {
@@ -89,18 +91,18 @@ func New(db *store.DB, rules []Rule, o *Options) *Sweeper {
 	return s
 }
 
-// A clock that jumps makes everything old at once. After a jump by more than maxJump, against the
-// time for which the process has run, nothing is removed for trustTime: a person, or the network's
-// time, can set it right meanwhile. A machine that slept looks the same, and loses nothing by it.
-// So is a clock treated that stands before the newest row at the start, or maxGap after it.
+// If the clock jumps forward, everything seems old. So nothing is removed for trustTime after the
+// clock has jumped by more than maxJump, compared with the time for which the process has run. A
+// person or NTP can correct the clock meanwhile. Waking up from sleep looks the same and does no
+// harm. The same applies at the start if the clock is more than maxJump before or maxGap after
+// the newest row.
 const (
 	maxJump   = time.Hour
 	maxGap    = 30 * 24 * time.Hour
 	trustTime = 24 * time.Hour
 )
 
-// Run makes a pass soon and then every hour until ctx ends. A failure is logged, and tried again
-// with the next pass.
+// Run makes passes until ctx ends. It logs failures; the next pass tries again.
 func (s *Sweeper) Run(ctx context.Context) error {
 	began, clock := time.Now(), s.o.Now()
 	jumped := s.doubt(ctx, began)
@@ -121,7 +123,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// doubt returns began if the clock may be wrong already, else the zero time.
+// doubt returns began if the clock may already be wrong, else the zero time.
 func (s *Sweeper) doubt(ctx context.Context, began time.Time) time.Time {
 	if s.o.Newest == nil {
 		return time.Time{}
@@ -140,8 +142,8 @@ func (s *Sweeper) doubt(ctx context.Context, began time.Time) time.Time {
 	return began
 }
 
-// Pass applies each rule until nothing is left for it, makes the database small enough, and then
-// gives the room back.
+// Pass applies each rule until it finds nothing more, makes the database small enough, and
+// returns free pages to the file system.
 func (s *Sweeper) Pass(ctx context.Context) error {
 	start := s.o.Now()
 	var errs []error
@@ -160,7 +162,7 @@ func (s *Sweeper) Pass(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// report says which rows were removed, if there were any.
+// report logs which rows were removed, if any.
 func (s *Sweeper) report(ctx context.Context, message string, removed []any, start time.Time) {
 	if len(removed) > 0 {
 		s.o.Logger.InfoContext(ctx, message, slog.Group("rows", removed...),
@@ -187,7 +189,7 @@ func (s *Sweeper) apply(ctx context.Context, r Rule, now time.Time) (total int, 
 	}
 }
 
-// piece applies a rule to the next rows after an id.
+// piece applies a rule in one transaction to the next rows after an id.
 func (s *Sweeper) piece(
 	ctx context.Context, r Rule, now time.Time, after int64,
 ) (n int, next int64, err error) {
@@ -198,7 +200,7 @@ func (s *Sweeper) piece(
 	return n, next, err
 }
 
-// excess reports whether the database is too large.
+// excess returns the size of the database in bytes and whether it is too large.
 func (s *Sweeper) excess(ctx context.Context) (used int64, over bool, err error) {
 	if s.o.Most == 0 {
 		return 0, false, nil
@@ -207,7 +209,7 @@ func (s *Sweeper) excess(ctx context.Context) (used int64, over bool, err error)
 	return used, used > s.o.Most, err
 }
 
-// tighten removes what is over from a database that is too large.
+// tighten applies the rules of Tight while the database is too large.
 func (s *Sweeper) tighten(ctx context.Context, now time.Time) error {
 	removed := make(map[string]int)
 	var names []string
@@ -230,13 +232,14 @@ func (s *Sweeper) tighten(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// takeTurns lets the rules of a group remove a piece each, again and again, until there is room or
-// nothing left to remove. It counts by their names what they have removed.
+// takeTurns lets the rules of a group remove one piece each in turn, until the database is small
+// enough or nothing is left to remove. It adds the number of removed rows to removed, by rule
+// name.
 func (s *Sweeper) takeTurns(
 	ctx context.Context, group []Rule, now time.Time, removed map[string]int,
 ) error {
 	var errs []error
-	after := make(map[int]int64) // of the rules that are not at their end
+	after := make(map[int]int64) // by rule that has not reached its end
 	for i := range group {
 		after[i] = 0
 	}
@@ -265,7 +268,7 @@ func (s *Sweeper) takeTurns(
 	return errors.Join(errs...)
 }
 
-// shrink gives free pages back to the file system, some at a time.
+// shrink returns free pages to the file system, a few at a time.
 func (s *Sweeper) shrink(ctx context.Context) error {
 	for {
 		more, err := s.db.Shrink(ctx)
@@ -278,10 +281,10 @@ func (s *Sweeper) shrink(ctx context.Context) error {
 	}
 }
 
-// lookTime is how long may be looked for what is in the way.
+// lookTime limits the search for the largest tables.
 const lookTime = 30 * time.Second
 
-// warn says what is in the way if the database is still too large.
+// warn logs which tables use the space if the database is still too large.
 func (s *Sweeper) warn(ctx context.Context) error {
 	used, over, err := s.excess(ctx)
 	if err != nil || !over {
@@ -290,7 +293,7 @@ func (s *Sweeper) warn(ctx context.Context) error {
 	look, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	list, err := s.db.Largest(look)
-	if err != nil { // it may be too large to be read in that time
+	if err != nil { // a large database can exceed the time limit
 		s.o.Logger.DebugContext(ctx, "largest tables not known", "err", err)
 	}
 	var way []string

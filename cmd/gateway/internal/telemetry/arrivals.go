@@ -7,19 +7,19 @@ import (
 	"gateway/bus"
 )
 
-// arrivals are the messages that are not answered yet, and when they came. The oldest are forgotten
-// when there are too many: some get no answer at all.
+// arrivals contains the arrival times of messages that are not answered yet. When it is full, it
+// drops the oldest: some messages never get an answer.
 type arrivals struct {
 	mu    *sync.Mutex
 	at    map[arrival]time.Time
-	order []arrival // the next to be forgotten is at next
+	order []arrival // a ring; next is the index of the oldest
 	next  int
 }
 
-// An arrival names a message.
+// An arrival identifies a message.
 type arrival struct{ account, chat, id string }
 
-// maxArrivals is how many messages are remembered.
+// maxArrivals is the capacity of arrivals.
 const maxArrivals = 8192
 
 func newArrivals() arrivals {
@@ -42,7 +42,7 @@ func (a *arrivals) add(messages []bus.InboundMessage, now time.Time) {
 	}
 }
 
-// take returns when the messages came that out answers, and forgets them.
+// take removes the messages that out answers and returns their arrival times.
 func (a *arrivals) take(out bus.OutboundMessage) (list []time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -15,39 +15,39 @@ import (
 	"gateway/store"
 )
 
-// Sources are asked for what is just now.
+// Sources provides the current values of gauges.
 type Sources struct {
 	DB       *store.DB
-	Path     string // of the database
+	Path     string // path of the database
 	Inbox    *bus.Inbox
 	Outbox   *bus.Outbox
 	Agent    func() agent.Stats
 	Accounts []Account
-	DiskFree func() (bytes uint64, err error) // where the database is
+	DiskFree func() (bytes uint64, err error) // on the disk of the database
 	Counts   []Count
 
-	// Budget returns which share of each limit of a day is used.
+	// Budget returns, for each daily limit, which part of it is used: 1 is all.
 	Budget func(q store.Queryer) (map[string]float64, error)
 
-	// LastBackup returns when the last backup was made, the zero time if there never was one.
+	// LastBackup returns the time of the last backup, or the zero time if there is none.
 	LastBackup func() (time.Time, error)
 
-	// Reloads returns how often the configuration was read again, and how often in vain.
+	// Reloads returns how often the configuration was reloaded, and how often that failed.
 	Reloads func() (done, failed int64)
 }
 
-// An Account is one on a chat platform.
+// An Account is an account on a chat platform.
 type Account struct {
 	Name, Platform string
 
 	State func() AccountState
 }
 
-// An AccountState is how an account is, and what has become of its messages since the gateway
-// began.
+// An AccountState is the state of an account, and the counts of its messages since the process
+// started.
 type AccountState struct {
-	Up       bool  // messages come in
-	Restarts int64 // of its channel
+	Up       bool  // the channel receives messages
+	Restarts int64 // restarts of its channel
 
 	Received, Repeated, Dropped, Refused, Skipped, Sent, Uncertain, Dead int64
 }
@@ -59,34 +59,34 @@ type Count struct {
 	Of func(q store.Queryer, now time.Time) (int, error)
 }
 
-// gauges are the metrics that are found out when they are asked for.
+// gauges collects the metrics that are read at each scrape.
 type gauges struct {
 	from Sources
 
 	mu   sync.Mutex
-	at   time.Time // when rows was counted
+	at   time.Time // time of the last count
 	rows rows
 }
 
-// rows are what is counted in tables.
+// rows has the numbers that are counted in tables.
 type rows struct {
 	err     error
 	waiting bus.Backlog
 	open    map[string]int
 	dead    int
-	counts  []int // of Sources.Counts
+	counts  []int // in the order of Sources.Counts
 	budget  map[string]float64
 	now     time.Time
 }
 
 var errNotYet = errors.New("not done yet")
 
-// fresh is how long what was counted counts.
+// fresh is how long counted numbers are reused.
 const fresh = time.Second
 
 func newGauges(from Sources) *gauges { return &gauges{from: from, rows: rows{err: errNotYet}} }
 
-// refresh counts rows, if that was not done a moment ago.
+// refresh counts rows unless the last count is younger than fresh.
 func (g *gauges) refresh(ctx context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -187,7 +187,8 @@ var (
 		"How long writes have been waiting for the database; 0 if they don't.")
 )
 
-// Describe implements [prometheus.Collector]. The metrics depend on the accounts.
+// Describe implements [prometheus.Collector]. It describes nothing, since the metrics depend on
+// the accounts.
 func (g *gauges) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
@@ -287,7 +288,7 @@ func (g *gauges) collectStore(out chan<- prometheus.Metric) {
 	gauge(out, descTrouble, stuck)
 }
 
-// size returns the size of a file in bytes, 0 if it is not there.
+// size returns the size of a file in bytes, or 0 if it does not exist.
 func size(path string) float64 {
 	st, err := os.Stat(path)
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"gateway/cmd/gateway/internal/hooks"
 )
 
-// Metrics are the numbers of one gateway since it began. Their methods may be called concurrently.
+// Metrics has the metrics of one gateway since it started. Its methods are safe for concurrent
+// use.
 type Metrics struct {
 	registry *prometheus.Registry
 	gauges   *gauges
@@ -29,20 +30,19 @@ type Metrics struct {
 	arrivals arrivals
 
 	mu    sync.Mutex
-	names map[string]bool // of tools that have a label
+	names map[string]bool // tools with a label of their own
 }
 
-// maxTools is how many tools have a label of their own: servers of tools choose the names.
+// maxTools is the maximum number of tool labels. MCP servers choose the names of their tools.
 const maxTools = 512
 
-// Seconds that are told apart, from those of a quick tool to those of a long turn.
+// Histogram buckets in seconds, from a quick tool to a long turn.
 var (
 	quick = []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
 	slow  = []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280}
 )
 
-// NewMetrics returns the metrics of a version of the gateway. The sources are asked when the
-// metrics are.
+// NewMetrics returns the metrics of a gateway of a version. Each scrape reads the sources.
 func NewMetrics(version string, from Sources, log *slog.Logger) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(), gauges: newGauges(from), log: log,
@@ -97,10 +97,10 @@ func histogram(
 		prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }
 
-// scrapeTime is how long the tables may take to be counted.
+// scrapeTime is the time limit for counting the tables.
 const scrapeTime = 5 * time.Second
 
-// Handler serves the metrics. Values that can't be read are left out, and logged.
+// Handler serves the metrics. It logs and omits values that can't be read.
 func (m *Metrics) Handler() http.Handler {
 	h := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError,
@@ -168,7 +168,7 @@ func (m *Metrics) Tool(
 	}
 }
 
-// toolLabel returns a tool's name as a label.
+// toolLabel returns the label of a tool: its name, or "other" for tools beyond maxTools.
 func (m *Metrics) toolLabel(name string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -186,13 +186,13 @@ func (m *Metrics) Posted(hook string, o hooks.Outcome) {
 	m.posts.WithLabelValues(hook, string(o)).Inc()
 }
 
-// Admitted notes when messages came in.
+// Admitted records the arrival time of messages.
 func (m *Metrics) Admitted(messages []bus.InboundMessage) {
 	m.arrivals.add(messages, time.Now())
 }
 
-// Delivered measures how long people have waited for an answer. Those to messages that an earlier
-// process has accepted are not measured.
+// Delivered measures how long people have waited for an answer. It does not measure answers to
+// messages that an earlier process has accepted.
 func (m *Metrics) Delivered(out bus.OutboundMessage) {
 	now := time.Now()
 	for _, at := range m.arrivals.take(out) {

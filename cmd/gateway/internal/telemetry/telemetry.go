@@ -1,4 +1,4 @@
-// Package telemetry has the metrics of the gateway for Prometheus: see [Metrics].
+// Package telemetry provides the gateway's metrics for Prometheus: see [Metrics].
 //
 // Labels have few values: accounts, models, tools, kinds of turns and their outcomes, but never a
 // chat, a person or a session. The package owns no tables.
@@ -13,7 +13,7 @@ import (
 	"gateway/bus"
 )
 
-// kindOf returns a kind of turns as a label.
+// kindOf returns the label of an origin kind.
 func kindOf(k bus.OriginKind) string {
 	if k == bus.Person {
 		return "message"
@@ -21,7 +21,7 @@ func kindOf(k bus.OriginKind) string {
 	return string(k)
 }
 
-// Outcomes, besides the kinds of a model's errors.
+// Labels of outcomes, besides the kinds of model errors.
 const (
 	fine     = "ok"
 	failed   = "error"
@@ -29,7 +29,7 @@ const (
 	waits    = "waits"
 )
 
-// outcomeOf returns what an error says of a call as a label.
+// outcomeOf returns the label of a call's outcome.
 func outcomeOf(err error) string {
 	if err == nil {
 		return fine
@@ -43,7 +43,7 @@ func outcomeOf(err error) string {
 	return failed
 }
 
-// turnOutcome returns what has become of a turn as a label.
+// turnOutcome returns the label of a turn's outcome.
 func turnOutcome(e observe.TurnEnd) string {
 	if e.Err != nil {
 		return failed
@@ -51,5 +51,5 @@ func turnOutcome(e observe.TurnEnd) string {
 	return string(e.State)
 }
 
-// unknownTool stands for all names that are none of a tool.
+// unknownTool is the label for names of unknown tools.
 const unknownTool = "unknown"

@@ -1,14 +1,14 @@
 // Package watch reports when the content of a file has changed.
 //
-// A [File] is read once a second, so that every way of changing it is noticed: written in place,
-// replaced by another file of its name, removed for a while, behind a link that now leads elsewhere
-// (as Kubernetes does with a ConfigMap), or in a folder that was replaced. To be told by the system
-// would need a watch on each folder and link on the way, and another kind of it on each system; to
-// read a small file costs 20 µs.
+// A [File] is read once a second. So it notices every way of changing a file: writing in place,
+// replacing it, removing it for a while, changing a link on its path (as Kubernetes does with a
+// ConfigMap), or replacing its folder. Notifications of the operating system would need a watch
+// on each folder and link of the path, and different code on each system. Reading a small file
+// takes 20 µs.
 //
 // Only the content counts: a file with a newer time and the same bytes has not changed. An empty
-// file counts as missing, since many programs empty a file for a moment before they write it. The
-// file has to fit into memory. The package owns no files.
+// file counts as missing, since many programs truncate a file before they write it. The file must
+// fit into memory. The package owns no files.
 package watch
 
 import (
@@ -21,19 +21,19 @@ import (
 	"time"
 )
 
-// A File is a file that is watched.
+// A File watches one file.
 type File struct {
-	// Path is where the file is, or will be.
+	// Path is the path of the file. It need not exist yet.
 	Path string
 
-	// Every is the time between two looks; by default a second. A change counts when two looks in
-	// a row have found the same, as the file may be half written at the first.
+	// Every is the time between two reads; default: 1 second. A change counts when two reads in a
+	// row return the same content, since the file may be half written at the first.
 	Every time.Duration
 }
 
-// Run calls changed whenever the file has another content, until ctx ends. It calls it once soon
-// after the beginning if the file is there, since it may have changed after the caller has read it.
-// While the file is away nothing is called.
+// Run calls changed whenever the content of the file has changed, until ctx ends. It also calls
+// changed soon after the start if the file exists, since the file may have changed after the
+// caller read it. It does not call changed while the file is missing.
 func (f File) Run(ctx context.Context, changed func(context.Context)) {
 	ticker := time.NewTicker(cmp.Or(f.Every, time.Second))
 	defer ticker.Stop()
@@ -53,7 +53,7 @@ func (f File) Run(ctx context.Context, changed func(context.Context)) {
 	}
 }
 
-// A content is what is in a file, or why it can't be read.
+// A content is the checksum of a file's content, or of the error if it can't be read.
 type content struct {
 	there bool
 	sum   [sha256.Size]byte
