@@ -1,14 +1,16 @@
 // Package hooks turns posts of other programs to /hooks/NAME into messages to the agent.
 //
-// The main type is [Handler]. It answers a post with 202 once the message is in the inbox, where it
-// is as durable as the messages of people. A repeated post has no effect: one with the same
-// idempotency key as long as the inbox has the message, and one with the same HMAC of its body for
-// three days if it had a key. The text of a post is foreign. The turn shows it to the model as
-// such, and it has the rights that the configuration gives to the hook.
+// The main type is [Handler]. It answers a post with 202 once the message is in the inbox, where
+// it is as durable as the messages of people. A repeated post has no effect. A post is a
+// repetition if it has the idempotency key of a message that is still in the inbox, or if it has
+// the same HMAC of its body as a post with a key of the last three days. The text of a post is
+// foreign: the turn shows it to the model as such, and the message has the role that the
+// configuration gives to the hook.
 //
-// Limits: each hook reads 32 posts at once. Further posts wait for at most 10 seconds, or, where
-// the body is the proof, replace the post that has been read for longest. A body must arrive within
-// 10 seconds. An idempotency key has at most 200 characters, a message 64 KiB.
+// Limits: each hook reads 32 posts at once. Further posts wait for at most 10 seconds. If the
+// hook authenticates the body, a further post instead replaces the one whose body has been read
+// for the longest time. A body must arrive within 10 seconds. An idempotency key has at most 200
+// characters, a message at most 64 KiB.
 //
 // Table: hook_signatures.
 package hooks
@@ -34,42 +36,42 @@ import (
 	"gateway/store"
 )
 
-// A Hook is what is to become of what is posted under its name.
+// A Hook configures what happens with posts to its name.
 type Hook struct {
 	Name     string
 	To       bus.Address // the conversation that gets the answer
-	Secret   string      // "": the hook does not exist
-	Auth     Auth        // how who posts shows to know Secret; "": Bearer
-	Header   string      // of HMAC: where the signature stands
-	Template *Template   // of [ParseTemplate]; nil: the message is what was posted
-	Role     bus.Role    // whose rights the message has
-	Own      bool        // it is answered in a session of the hook, not in that of To
-	Rate     int         // posts in a minute
-	MaxBytes int64       // of a post
+	Secret   string      // "": posts get 404, as for an unknown hook
+	Auth     Auth        // how a sender proves that it knows Secret; "": Bearer
+	Header   string      // of HMAC: the header with the signature
+	Template *Template   // from [ParseTemplate]; nil: the message is the body
+	Role     bus.Role    // role of the message
+	Own      bool        // the message gets a session of the hook, not the one of To
+	Rate     int         // posts per minute
+	MaxBytes int64       // maximum size of a post
 }
 
-// An Outcome says what has become of a post.
+// An Outcome is the result of a post.
 type Outcome string
 
 // The outcomes of a post.
 const (
 	Accepted     Outcome = "accepted"
-	Duplicate    Outcome = "duplicate"    // it was accepted before
-	Ignored      Outcome = "ignored"      // its template has made nothing of it
+	Duplicate    Outcome = "duplicate"    // the post was accepted before
+	Ignored      Outcome = "ignored"      // the template gave an empty text
 	Unauthorized Outcome = "unauthorized" // the secret or the signature is wrong
 	Limited      Outcome = "limited"      // too many posts
-	Refused      Outcome = "refused"      // it can't be a message
-	Failed       Outcome = "failed"       // it could not be stored
+	Refused      Outcome = "refused"      // the post can't become a message
+	Failed       Outcome = "failed"       // the message could not be stored
 )
 
 // Options are the optional settings of a [Handler].
 type Options struct {
-	// Done is told what has become of each post to a hook that exists; default nobody is.
+	// Done, if not nil, is called with the outcome of each post to an existing hook.
 	Done func(hook string, o Outcome)
 
-	Patience time.Duration    // with a body, and with a place to read it; default 10 s
-	Now      func() time.Time // default time.Now
-	Logger   *slog.Logger     // default discards
+	Patience time.Duration    // limit for a body, and for the wait before it; default: 10 s
+	Now      func() time.Time // default: time.Now
+	Logger   *slog.Logger     // default: discards
 }
 
 // A Handler serves POST /hooks/{name}.
@@ -80,17 +82,17 @@ type Handler struct {
 	hooks map[string]*entry // by name
 }
 
-// An entry is a hook and what is known of its posts.
+// An entry is a hook with the state of its posts.
 type entry struct {
 	Hook
-	places places // a post that is read or stored holds one
+	places places // a post holds one while it is read and stored
 	rate   *rate.Limiter
 
 	mu   sync.Mutex
-	room room // who reads To, as was known at some time
+	room room // cached properties of the conversation To
 }
 
-// New returns a Handler. Hooks without a secret don't exist for it.
+// New returns a Handler for the hooks in list. It ignores hooks without a secret.
 func New(db *store.DB, inbox *bus.Inbox, list []Hook, opts *Options) *Handler {
 	o := Options{}
 	if opts != nil {
@@ -118,21 +120,21 @@ func New(db *store.DB, inbox *bus.Inbox, list []Hook, opts *Options) *Handler {
 	return h
 }
 
-// A refusal is why a post is not taken.
+// A refusal is the error for a post that is not accepted.
 type refusal struct {
-	code    int // of HTTP
+	code    int // HTTP status
 	outcome Outcome
-	reason  string        // for who has posted
-	after   time.Duration // when it may be tried again; 0: waiting does not help
+	reason  string        // for the sender
+	after   time.Duration // for Retry-After; 0: none, retrying does not help
 }
 
 func (r *refusal) Error() string { return r.reason }
 
-// An answer is that to a post that was taken.
+// An answer is the response to an accepted post.
 type answer struct {
-	ID        string `json:"id,omitempty"` // of the message
+	ID        string `json:"id,omitempty"` // id of the message
 	Duplicate bool   `json:"duplicate,omitempty"`
-	Ignored   bool   `json:"ignored,omitempty"` // there is no message
+	Ignored   bool   `json:"ignored,omitempty"` // the post made no message
 
 	outcome Outcome
 }
@@ -153,10 +155,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"outcome", string(a.outcome))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusAccepted)
-	_ = json.NewEncoder(w).Encode(a) // the sender may have gone
+	_ = json.NewEncoder(w).Encode(a) // the sender may have disconnected
 }
 
-// refuse answers a post that was not taken.
+// refuse writes the response to a post that is not accepted.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, e *entry, err error) {
 	no, ok := errors.AsType[*refusal](err)
 	if !ok && r.Context().Err() != nil {
@@ -182,24 +184,24 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, e *entry, err e
 	http.Error(w, no.reason, no.code)
 }
 
-// How much of a post that was refused is read, and for how long.
+// Limits for reading the rest of a refused post.
 const (
 	maxDrain  = 1 << 20
 	drainTime = time.Second
 )
 
-// drain reads what the sender of r still writes: to one who writes to a connection that is closed
-// the system may not show the answer that came before.
+// drain reads what the sender of r is still writing. If the connection were closed first, the
+// sender's system could drop the response.
 func drain(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Expect") != "" {
-		return // it waits for the answer
+		return // the sender writes no body before the response
 	}
-	// Writers that know no deadlines are those of tests only.
+	// Only the ResponseWriters of tests don't support deadlines.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
-	_, _ = io.CopyN(io.Discard, r.Body, maxDrain) // a sender of more may miss the answer
+	_, _ = io.CopyN(io.Discard, r.Body, maxDrain) // a sender of more may not see the response
 }
 
-// serve takes a post.
+// serve authenticates a post, reads it and stores its message.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, e *entry) (answer, error) {
 	if e.isBearer() && !e.knows(r.Header.Get("Authorization")) {
 		return answer{}, unauthorized("want the hook's secret: Authorization: Bearer SECRET")
@@ -236,7 +238,7 @@ func unauthorized(reason string) error {
 	return &refusal{http.StatusUnauthorized, Unauthorized, reason, 0}
 }
 
-// read returns the body of r.
+// read reads the body of r, within the limits of size and time.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request, e *entry) ([]byte, error) {
 	large := &refusal{http.StatusRequestEntityTooLarge, Refused,
 		fmt.Sprintf("want %d bytes at most", e.MaxBytes), 0}
@@ -244,7 +246,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, e *entry) ([]byte
 		return nil, large
 	}
 	control := http.NewResponseController(w)
-	// Writers that know no deadlines are those of tests only.
+	// Only the ResponseWriters of tests don't support deadlines.
 	_ = control.SetReadDeadline(time.Now().Add(h.opts.Patience))
 	done := e.places.begin(func() { _ = control.SetReadDeadline(time.Unix(1, 0)) })
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, e.MaxBytes))
@@ -264,7 +266,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, e *entry) ([]byte
 	return nil, &refusal{http.StatusBadRequest, Refused, "the body has no end", 0}
 }
 
-// pace reports that e was posted to too often.
+// pace returns an error if e got too many posts.
 func (e *entry) pace(now time.Time) error {
 	r := e.rate.ReserveN(now, 1)
 	if wait := r.DelayFrom(now); wait > 0 {
@@ -275,7 +277,7 @@ func (e *entry) pace(now time.Time) error {
 	return nil
 }
 
-// put stores the message of a post.
+// put stores the message of a post in a transaction.
 func (h *Handler) put(ctx context.Context, e *entry, p proof, text string) (answer, error) {
 	now := h.opts.Now()
 	room, err := h.roomOf(ctx, e, now)
@@ -283,7 +285,7 @@ func (h *Handler) put(ctx context.Context, e *entry, p proof, text string) (answ
 		return answer{}, err
 	}
 	m := e.message(p.key, text, room, now)
-	var known string // the ID of the message that this post was before
+	var known string // the ID of an earlier message for the same post
 	err = h.db.Tx(ctx, func(tx *store.Tx) (err error) {
 		known, err = h.putNew(tx, e, p, m, now)
 		return err
@@ -298,8 +300,8 @@ func (h *Handler) put(ctx context.Context, e *entry, p proof, text string) (answ
 	return answer{ID: m.ID, outcome: Accepted}, nil
 }
 
-// putNew does so in tx. It returns the ID of the message that the same post has made before, if one
-// has.
+// putNew stores m in tx. If an earlier post with the same proof made a message, it stores nothing
+// and returns the ID of that message.
 func (h *Handler) putNew(
 	tx *store.Tx, e *entry, p proof, m bus.InboundMessage, now time.Time,
 ) (string, error) {
@@ -319,7 +321,7 @@ func (h *Handler) putNew(
 	return "", rememberSignature(tx, e.Name, p.signature, m.ID, now)
 }
 
-// message returns what the agent gets.
+// message returns the message to the agent.
 func (e *entry) message(key, text string, r room, now time.Time) bus.InboundMessage {
 	name := "hook:" + e.Name
 	m := bus.InboundMessage{
@@ -333,19 +335,19 @@ func (e *entry) message(key, text string, r room, now time.Time) bus.InboundMess
 	return m
 }
 
-// A room is who reads a conversation: in a group there are more people than one.
+// A room describes a conversation: whether it is a group, and its title.
 type room struct {
 	group bool
 	title string
-	until time.Time // when it is to be looked up again
+	until time.Time // end of validity
 }
 
-// roomTime is for how long a room is taken to be what it was. Its title may change, and until
-// somebody has written there nobody knows whether it is a group.
+// roomTime is how long a room is cached. The title can change, and the gateway knows whether a
+// conversation is a group only after somebody has written there.
 const roomTime = time.Minute
 
-// roomOf returns who reads the conversation that gets the answer. Platforms say so with what people
-// write there, and a post says nothing of it.
+// roomOf returns the room of the conversation that gets the answer. It comes from the messages
+// that people wrote there, because a post contains nothing about it.
 func (h *Handler) roomOf(ctx context.Context, e *entry, now time.Time) (room, error) {
 	e.mu.Lock()
 	known := e.room

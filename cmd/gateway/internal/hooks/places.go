@@ -8,27 +8,28 @@ import (
 	"time"
 )
 
-// maxReading is how many posts of a hook are read or stored at once.
+// maxReading is the maximum number of posts of a hook that are read or stored at once.
 const maxReading = 32
 
-// A places bounds how many posts of a hook are under way. Anybody can begin a post whose body is
-// the proof, and leave it half sent: such a one gives way to the next.
+// A places limits the concurrent posts of a hook. If the hook authenticates the body, anybody can
+// begin a post and never finish it. Then a new post evicts the one that has been read for the
+// longest time.
 type places struct {
 	taken chan struct{}
 
 	mu      sync.Mutex
-	reading []*reading // the one that began first comes first
+	reading []*reading // oldest first
 }
 
-// A reading is a post whose body is awaited.
+// A reading is a post whose body is being read.
 type reading struct {
-	stop   func() // makes the reader of the body return
-	gaveUp bool   // its place is wanted for another
+	stop   func() // interrupts reading the body
+	gaveUp bool   // the post was evicted
 }
 
 func newPlaces() places { return places{taken: make(chan struct{}, maxReading)} }
 
-// enter waits for a place, which [places.leave] gives back.
+// enter waits for a place. The caller gives it back with [places.leave].
 func (h *Handler) enter(ctx context.Context, e *entry) error {
 	select {
 	case e.places.taken <- struct{}{}:
@@ -50,7 +51,7 @@ func (h *Handler) enter(ctx context.Context, e *entry) error {
 	}
 }
 
-// crowded is the answer to a post for which there is no room.
+// crowded returns the refusal of a post that got no place.
 func (h *Handler) crowded() error {
 	return &refusal{http.StatusServiceUnavailable, Limited, "too many posts are under way",
 		h.opts.Patience}
@@ -58,8 +59,9 @@ func (h *Handler) crowded() error {
 
 func (p *places) leave() { <-p.taken }
 
-// begin notes that a body is awaited, which stop ends. Done must be called once it is there, or is
-// not; it reports whether the post has to give up its place. Stop is not called after that.
+// begin registers a post whose body is being read; stop interrupts reading. The caller calls done
+// when reading has ended. done reports whether the post was evicted. stop is not called after
+// done.
 func (p *places) begin(stop func()) (done func() (gaveUp bool)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,7 +75,7 @@ func (p *places) begin(stop func()) (done func() (gaveUp bool)) {
 	}
 }
 
-// evict ends the post whose body has been awaited for longest, if there is one.
+// evict interrupts the post whose body has been read for the longest time, if any.
 func (p *places) evict() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

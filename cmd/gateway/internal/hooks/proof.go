@@ -11,30 +11,30 @@ import (
 	"time"
 )
 
-// An Auth is how who posts shows to know the secret of a hook.
+// An Auth is the way in which a sender proves that it knows the secret of a hook.
 type Auth string
 
-// The ways to show it.
+// The ways of authentication.
 const (
-	Bearer   Auth = "bearer"   // by the secret itself
-	HMAC     Auth = "hmac"     // by a signature of the body
-	Standard Auth = "standard" // by one of id, time and body, see [ParseKey]
+	Bearer   Auth = "bearer"   // the secret itself
+	HMAC     Auth = "hmac"     // a signature of the body
+	Standard Auth = "standard" // a signature of id, time and body; see [ParseKey]
 )
 
-// isBearer reports whether the secret itself is sent.
+// isBearer reports whether senders send the secret itself.
 func (h Hook) isBearer() bool { return h.Auth == "" || h.Auth == Bearer }
 
-// A proof is what tells a post from others.
+// A proof identifies a post.
 type proof struct {
-	key       string // the same each time it is sent
-	keyed     bool   // the sender has sent the key
-	signature []byte // of HMAC: the one of its body; else nil
+	key       string // the idempotency key; random if the sender sent none
+	keyed     bool   // the sender sent the key
+	signature []byte // with HMAC: the signature of the body; else nil
 }
 
-// identify returns which post it is that has a header.
+// identify returns the proof with the key in a header.
 func (h Hook) identify(header http.Header) (proof, error) {
 	names := []string{"Idempotency-Key", "X-GitHub-Delivery"}
-	if h.Auth == Standard { // any other key is not signed
+	if h.Auth == Standard { // this header is signed, others are not
 		names = []string{standardID}
 	}
 	for _, name := range names {
@@ -48,14 +48,14 @@ func (h Hook) identify(header http.Header) (proof, error) {
 	return proof{key: rand.Text()}, nil
 }
 
-// verify reports an error if p is not signed by who knows the secret.
+// verify returns an error if the signature of p is missing or wrong.
 func (h Hook) verify(p *proof, header http.Header, body []byte, now time.Time) error {
 	switch h.Auth {
 	case HMAC:
 		if !h.signed(header.Get(h.Header), body) {
 			return unauthorized("want the HMAC-SHA256 of the body in " + h.Header)
 		}
-		mac, _ := parseSignature(header.Get(h.Header)) // as it is one
+		mac, _ := parseSignature(header.Get(h.Header)) // signed has parsed it successfully
 		p.signature = mac[:]
 	case Standard:
 		return h.verifyStandard(p.key, header, body, now)
@@ -63,15 +63,15 @@ func (h Hook) verify(p *proof, header http.Header, body []byte, now time.Time) e
 	return nil
 }
 
-// knows reports whether a header is that of who knows the secret, in a time that says nothing of
-// the secret.
+// knows reports whether an Authorization header contains the secret. It compares in constant
+// time.
 func (h Hook) knows(authorization string) bool {
 	scheme, secret, _ := strings.Cut(authorization, " ")
 	got, want := sha256.Sum256([]byte(strings.TrimSpace(secret))), sha256.Sum256([]byte(h.Secret))
 	return subtle.ConstantTimeCompare(got[:], want[:]) == 1 && strings.EqualFold(scheme, "Bearer")
 }
 
-// signed reports whether a header is the signature of body, likewise.
+// signed reports whether a header contains the signature of body. It compares in constant time.
 func (h Hook) signed(header string, body []byte) bool {
 	got, ok := parseSignature(header)
 	mac := hmac.New(sha256.New, []byte(h.Secret))
@@ -79,7 +79,7 @@ func (h Hook) signed(header string, body []byte) bool {
 	return hmac.Equal(got[:], mac.Sum(nil)) && ok
 }
 
-// parseSignature reads an HMAC-SHA256 in hexadecimal, with or without "sha256=" before it.
+// parseSignature parses a hexadecimal HMAC-SHA256 with or without the prefix "sha256=".
 func parseSignature(header string) (mac [sha256.Size]byte, ok bool) {
 	digits := strings.TrimPrefix(strings.TrimSpace(header), "sha256=")
 	if len(digits) != 2*sha256.Size {
@@ -89,10 +89,10 @@ func parseSignature(header string) (mac [sha256.Size]byte, ok bool) {
 	return mac, err == nil
 }
 
-// maxKey is the greatest length of an idempotency key.
+// maxKey is the maximum length of an idempotency key.
 const maxKey = 200
 
-// checkKey reports an error if the value of a header can't be a key.
+// checkKey returns an error if the value of a header is not a valid key.
 func checkKey(name, key string) error {
 	visible := func(r rune) bool { return r > ' ' && r <= '~' }
 	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return !visible(r) }) {

@@ -11,12 +11,12 @@ import (
 	"gateway/store"
 )
 
-// An HMAC signs the body and no key, so that who has seen a post could send it again under another
-// key, or under none. So it is remembered which signatures have come with a key: a sender that uses
-// keys gives each post one, and what has the same signature is the same post. A sender that uses
-// none may say the same again, and means it.
+// An HMAC signs the body but not the key. So an attacker who has seen a post could send it again
+// with another key or without one. Therefore the package remembers the signatures of posts with a
+// key. A sender that uses keys gives each post a different one, so an equal signature means the
+// same post. A sender without keys may send the same body twice on purpose.
 
-// Migration makes the table of this package.
+// Migration creates the table of this package.
 var Migration = store.Migration{Package: "hooks", Steps: []string{`
 CREATE TABLE hook_signatures (
 	hook        TEXT NOT NULL,
@@ -27,12 +27,12 @@ CREATE TABLE hook_signatures (
 );
 CREATE INDEX hook_signatures_old ON hook_signatures (accepted_ms);`}}
 
-// signatureTime is for how long a signature is remembered: GitHub posts again what is up to three
-// days old, https://docs.github.com/en/webhooks/testing-and-troubleshooting-webhooks.
+// signatureTime is how long a signature is remembered. GitHub can redeliver posts of the last
+// three days: https://docs.github.com/en/webhooks/testing-and-troubleshooting-webhooks.
 const signatureTime = 72 * time.Hour
 
-// signedBefore returns the ID of the message that a post with a signature and a key has made, "" if
-// there was none.
+// signedBefore returns the ID of the message that an earlier post with a key and the same
+// signature made, or "".
 func signedBefore(
 	tx *store.Tx, hook string, signature []byte, now time.Time,
 ) (id string, err error) {
@@ -48,7 +48,8 @@ func signedBefore(
 	return id, nil
 }
 
-// rememberSignature notes that a post with a signature has made a message, and forgets old ones.
+// rememberSignature stores the signature of a post with the ID of its message, and deletes old
+// ones.
 func rememberSignature(
 	tx *store.Tx, hook string, signature []byte, id string, now time.Time,
 ) error {
@@ -67,7 +68,8 @@ func rememberSignature(
 	return nil
 }
 
-// digest returns what stands for a signature: with itself the body could be posted again.
+// digest returns the hash of a signature. With the signature itself, a reader of the database
+// could send the post again.
 func digest(signature []byte) string {
 	sum := sha256.Sum256(signature)
 	return hex.EncodeToString(sum[:])

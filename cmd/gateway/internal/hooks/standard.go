@@ -11,29 +11,30 @@ import (
 	"time"
 )
 
-// The headers of https://www.standardwebhooks.com.
+// The headers of Standard Webhooks, https://www.standardwebhooks.com.
 const (
 	standardID        = "Webhook-Id"
 	standardTime      = "Webhook-Timestamp" // Unix seconds
-	standardSignature = "Webhook-Signature" // several are separated by spaces
+	standardSignature = "Webhook-Signature" // signatures separated by spaces
 )
 
 const (
-	keyPrefix       = "whsec_" // of a secret
-	signatureScheme = "v1,"    // of HMAC-SHA256
+	keyPrefix       = "whsec_" // prefix of a secret
+	signatureScheme = "v1,"    // prefix of an HMAC-SHA256 signature
 )
 
-// tolerance is how far the clock of who posts may be from ours. For longer than that the inbox
-// remembers the id of a post, so that a signature is of use once.
+// tolerance is the maximum difference between the sender's clock and ours. The inbox remembers
+// the id of a post for longer, so a signature can be used only once.
 const tolerance = 5 * time.Minute
 
-// minKey is the least length of a key, in bytes.
+// minKey is the minimum length of a key in bytes.
 const minKey = 16
 
-// ParseKey returns the key that the secret of a hook with [Standard] stands for.
+// ParseKey decodes the secret of a hook with [Standard]: base64, with or without "whsec_" before
+// it.
 func ParseKey(secret string) ([]byte, error) {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, keyPrefix))
-	if err != nil { // whose text shows a part of the secret
+	if err != nil { // the text of err contains a part of the secret
 		return nil, errors.New(`want base64, with or without "whsec_" before it`)
 	}
 	if len(key) < minKey {
@@ -42,13 +43,14 @@ func ParseKey(secret string) ([]byte, error) {
 	return key, nil
 }
 
-// verifyStandard reports an error if a post with an id has no signature, or is not of now.
+// verifyStandard returns an error if a post with an id has no valid signature, or if its time
+// differs from now by more than the tolerance.
 func (h Hook) verifyStandard(id string, header http.Header, body []byte, now time.Time) error {
 	key, err := ParseKey(h.Secret)
 	if err != nil {
-		return err // the configuration was checked
+		return err // the configuration was validated
 	}
-	if strings.Contains(id, ".") { // the same bytes could be another id and another body
+	if strings.Contains(id, ".") { // another id and another body could have the same signature
 		return refused("want no full stop in " + standardID)
 	}
 	stamp := header.Get(standardTime)
@@ -70,14 +72,14 @@ func (h Hook) verifyStandard(id string, header http.Header, body []byte, now tim
 	return nil
 }
 
-// signs reports whether one of the signatures in a header is mac, in a time that says nothing of
-// it. There are several while a secret is changed.
+// signs reports whether one of the signatures in a header is mac. It compares in constant time. A
+// header has several signatures while the sender changes its secret.
 func signs(header string, mac []byte) bool {
 	found := false
 	for text := range strings.FieldsSeq(header) {
 		digits, ok := strings.CutPrefix(text, signatureScheme)
 		if !ok {
-			continue // of another scheme
+			continue // signature of another scheme
 		}
 		got, err := base64.StdEncoding.DecodeString(digits)
 		found = hmac.Equal(got, mac) && err == nil || found

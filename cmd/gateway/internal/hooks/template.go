@@ -9,33 +9,33 @@ import (
 	"strings"
 )
 
-// A Template is a text with placeholders for values of what is posted:
+// A Template is a text with placeholders for values of the posted data:
 //
 //	{{ issue.title }}             a field of a field
 //	{{ alerts.0.labels.name }}    a field of the first element of a list
-//	{{ . }}                       all of it
+//	{{ . }}                       all data
 //	{{ issue.title | "none" }}    with a default for a missing, null or empty value
 //
-// A missing value without a default shows as nothing, and a list or an object as JSON.
-// A Template may be used concurrently.
+// A missing value without a default becomes "". A list or an object becomes JSON. A Template is
+// safe for concurrent use.
 type Template struct {
-	literals []string // one more than there are placeholders
+	literals []string // one more than placeholders
 	values   []placeholder
 }
 
 type placeholder struct {
-	path     []string // empty: everything
+	path     []string // empty: all data
 	fallback string
 }
 
 var (
 	gap = regexp.MustCompile(`\{\{(.*?)\}\}`)
-	// A name has neither spaces nor what a Go template would have beside a path.
+	// A name contains no spaces and no other syntax of Go templates.
 	placeholderText = regexp.MustCompile(`^\s*\.?([^\s.|"{}()$]+(?:\.[^\s.|"{}()$]+)*)?\s*` +
 		`(?:\|\s*("(?:[^"\\]|\\.)*"))?\s*$`)
 )
 
-// ParseTemplate reads a template.
+// ParseTemplate parses a template. Its errors name the invalid placeholder.
 func ParseTemplate(text string) (*Template, error) {
 	t := &Template{}
 	end := 0
@@ -71,8 +71,8 @@ func ParseTemplate(text string) (*Template, error) {
 	return t, nil
 }
 
-// fill returns the text with the values of data. It fails with errLong if that is longer than
-// limit bytes.
+// fill replaces the placeholders with values of data. It returns errLong if the text is longer
+// than limit bytes.
 func (t *Template) fill(data any, limit int) (string, error) {
 	var b strings.Builder
 	for i, literal := range t.literals {
@@ -108,7 +108,7 @@ func (p placeholder) of(v any) string {
 	return p.fallback
 }
 
-// show returns a text as it is, nothing for null, and anything else as JSON.
+// show returns a string unchanged, "" for null, and any other value as JSON.
 func show(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -119,11 +119,11 @@ func show(v any) string {
 	return toJSON(v)
 }
 
-// toJSON returns a value that was read from JSON or a form as JSON.
+// toJSON encodes a value that was decoded from JSON or a form.
 func toJSON(v any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // cannot fail: JSON has such values only
+	_ = e.Encode(v) // can't fail: all values come from JSON or a form
 	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
 }

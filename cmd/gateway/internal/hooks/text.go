@@ -12,10 +12,10 @@ import (
 	"unicode/utf8"
 )
 
-// maxText is the length of the longest message, in bytes.
+// maxText is the maximum length of a message in bytes.
 const maxText = 64 << 10
 
-// text returns the message for a body, "" if the template makes none of it.
+// text returns the message for a body, or "" if the template gives an empty text.
 func (h Hook) text(contentType string, body []byte) (string, error) {
 	data, plain, err := decode(contentType, body)
 	if err != nil {
@@ -39,10 +39,10 @@ func (h Hook) text(contentType string, body []byte) (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// errLong reports that a template makes too much text.
+// errLong means that the text of a template is too long.
 var errLong = errors.New("the message becomes too long")
 
-// decode returns a body as data for a template, and as text for a message.
+// decode decodes a body into data for a template and text for a message.
 func decode(contentType string, body []byte) (data any, text string, err error) {
 	kind, params, err := mime.ParseMediaType(contentType)
 	if err != nil {
@@ -73,7 +73,7 @@ func decode(contentType string, body []byte) (data any, text string, err error) 
 	return string(body), string(body), nil
 }
 
-// joined returns all that is in a form.
+// joined returns all names and values of a form.
 func joined(values url.Values) string {
 	var b strings.Builder
 	for name, list := range values {
@@ -82,7 +82,7 @@ func joined(values url.Values) string {
 	return b.String()
 }
 
-// parseJSON returns one JSON value, with numbers as they were written.
+// parseJSON parses one JSON value. Numbers keep their form.
 func parseJSON(body []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
@@ -96,7 +96,7 @@ func parseJSON(body []byte) (any, error) {
 	return v, nil
 }
 
-// compact returns JSON, which is known to be right, without spaces.
+// compact removes the spaces from valid JSON.
 func compact(body []byte) string {
 	var b bytes.Buffer
 	_ = json.Compact(&b, body) // can't fail

@@ -11,30 +11,31 @@ import (
 	"gateway/memory/document"
 )
 
-// maxDocument is how large a document may be, in bytes.
+// maxDocument is the maximum size of a document in bytes.
 const maxDocument = 1 << 20
 
-// A place says where a document of the other home belongs.
+// A place maps a document of the imported home to a document of this gateway.
 type place struct {
-	from     string // in the workspace
+	from     string // path in the imported workspace
 	to       string
-	personal bool // it belongs to the scope
+	personal bool // belongs to Target.Scope, else to the shared documents
 }
 
-// places are the documents of both kinds, those that go first where two have one place.
+// places lists the documents of both programs. If two have the same target, the first one takes
+// it.
 var places = []place{
 	{"memory/MEMORY.md", document.Memory, true},
 	{"MEMORY.md", document.Memory, true},
 	{"USER.md", document.User, true},
 	{"HEARTBEAT.md", document.Heartbeat, true},
 	{"AGENTS.md", document.Agents, false},
-	{"AGENT.md", document.Agents, false}, // of PicoClaw
+	{"AGENT.md", document.Agents, false}, // PicoClaw
 	{"SOUL.md", document.Soul, false},
 	{"TOOLS.md", document.Tools, false},
 	{"IDENTITY.md", document.Identity, false},
 }
 
-// documents moves what people and the agent have written down.
+// documents imports the documents that people and the agent have written.
 func (m *mover) documents(ctx context.Context) {
 	for _, p := range places {
 		text, err := m.read(m.in(p.from), maxDocument)
@@ -57,7 +58,7 @@ func (m *mover) documents(ctx context.Context) {
 	}
 }
 
-// document moves one text to its place, or beside what somebody has written there.
+// document imports one text. If a different document exists already, it writes NAME.imported.md.
 func (m *mover) document(
 	ctx context.Context, from string, scope memory.Scope, name, text string,
 ) {
@@ -95,7 +96,7 @@ func (m *mover) document(
 	m.say("document", from, shown+"/"+name, Kept, "there is another one, and one that was imported")
 }
 
-// untouched reports whether nobody has filled in a document.
+// untouched reports whether a document still has the content of its template.
 func (m *mover) untouched(scope memory.Scope, name string) bool {
 	if scope == "" {
 		return m.Documents.Shared(name).Template

@@ -21,13 +21,13 @@ import (
 	"gateway/store"
 )
 
-// An event is an entry of the other history.
+// An event is an entry of the imported history.
 type event struct {
 	memory.Entry
-	read bool // its Dream has made memory of it
+	read bool // the Dream of the imported agent has processed the entry
 }
 
-// history moves what happened into the history of the scope.
+// history imports the history of the other agent into the history of the scope.
 func (m *mover) history(ctx context.Context) {
 	known, err := m.known(ctx)
 	if err != nil {
@@ -56,14 +56,14 @@ func (m *mover) history(ctx context.Context) {
 	}
 }
 
-// A fingerprint is what an entry is known by.
+// A fingerprint identifies an entry by its time and text.
 type fingerprint [sha256.Size]byte
 
 func fingerprintOf(e memory.Entry) fingerprint {
 	return sha256.Sum256([]byte(strconv.FormatInt(e.Time.UnixMilli(), 10) + "\n" + e.Text))
 }
 
-// known returns what the history of the scope has.
+// known returns the fingerprints of the entries in the history of the scope.
 func (m *mover) known(ctx context.Context) (map[fingerprint]bool, error) {
 	known := make(map[fingerprint]bool)
 	space := m.Memory.In(m.Scope)
@@ -83,7 +83,8 @@ func (m *mover) known(ctx context.Context) (map[fingerprint]bool, error) {
 	}
 }
 
-// events moves one file. All of it is read before any of it is moved.
+// events imports one file. It reads the whole file first, so that an unreadable file adds
+// nothing.
 func (m *mover) events(ctx context.Context, name string, known map[fingerprint]bool) error {
 	fresh, all := 0, 0
 	for e, err := range m.entries(name) {
@@ -108,7 +109,7 @@ func (m *mover) events(ctx context.Context, name string, known map[fingerprint]b
 	return nil
 }
 
-// append adds the entries of a file that are not known.
+// append adds the entries of a file that are not in known.
 func (m *mover) append(ctx context.Context, name string, known map[fingerprint]bool) error {
 	var batch []event
 	flush := func() error {
@@ -133,8 +134,8 @@ func (m *mover) append(ctx context.Context, name string, known map[fingerprint]b
 	return flush()
 }
 
-// put adds entries. If no entry here waits for Dream, those that the other agent has already made
-// memory of are marked as done.
+// put adds entries. Entries that the other agent's Dream has processed are marked as processed,
+// unless older entries of this gateway still wait for Dream.
 func (m *mover) put(tx *store.Tx, batch []event) error {
 	space := m.Memory.In(m.Scope)
 	last, err := space.Last(tx)
@@ -158,7 +159,7 @@ func (m *mover) put(tx *store.Tx, batch []event) error {
 	return space.SetDreamed(tx, dreamed)
 }
 
-// entries returns the entries of one file.
+// entries reads the entries of one file.
 func (m *mover) entries(name string) iter.Seq2[event, error] {
 	return func(yield func(event, error) bool) {
 		f, err := m.open(name)
@@ -185,7 +186,7 @@ func (m *mover) entries(name string) iter.Seq2[event, error] {
 	}
 }
 
-// cut returns the beginning of a text that is too long for an entry, as the history keeps it.
+// cut shortens a text to the maximum length of a history entry.
 func cut(text string) string {
 	text = strings.TrimSpace(strings.ToValidUTF8(text, "�"))
 	const end = " […]"
@@ -195,11 +196,11 @@ func cut(text string) string {
 	return text
 }
 
-// cursor returns up to where nanobot's Dream has read.
+// cursor returns the cursor of nanobot's Dream: it has processed the entries up to there.
 func (m *mover) cursor(dir string) int64 {
 	text, err := m.read(path.Join(dir, ".dream_cursor"), 100)
 	if err != nil {
-		return 0 // it has never dreamed
+		return 0 // Dream has never run
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil {
@@ -208,7 +209,7 @@ func (m *mover) cursor(dir string) int64 {
 	return n
 }
 
-// lines reads history.jsonl.
+// lines reads the entries of history.jsonl.
 func (m *mover) lines(r io.Reader, dreamed int64) iter.Seq2[event, error] {
 	return func(yield func(event, error) bool) {
 		next := session.ReadLines(r, session.MaxLine)
@@ -249,11 +250,11 @@ func (m *mover) lines(r io.Reader, dreamed int64) iter.Seq2[event, error] {
 	}
 }
 
-// stamp is what a paragraph of HISTORY.md begins with.
+// stamp matches the time at the beginning of a paragraph in HISTORY.md.
 var stamp = regexp.MustCompile(`^\[(\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}(?::\d{2})?)?)[^\]]*\]`)
 
-// paragraphs reads HISTORY.md, whose entries begin with a time. What stands before the first
-// is a heading.
+// paragraphs reads the entries of HISTORY.md. Each entry begins with a time. Text before the
+// first entry is a heading and is skipped.
 func paragraphs(r io.Reader, loc *time.Location) iter.Seq2[event, error] {
 	return func(yield func(event, error) bool) {
 		next := session.ReadLines(r, session.MaxLine)
@@ -294,10 +295,10 @@ func paragraphs(r io.Reader, loc *time.Location) iter.Seq2[event, error] {
 	}
 }
 
-// dayName is what notes of a day are called: 2026-02-16.md, or 202602/20260216.md.
+// dayName matches the names of daily notes: 2026-02-16.md or 202602/20260216.md.
 var dayName = regexp.MustCompile(`^(\d{4})-?(\d{2})-?(\d{2})\.md$`)
 
-// notes returns the files of the memory folder that are about a day.
+// notes returns the files with daily notes in the memory folder.
 func (m *mover) notes() (list []string, err error) {
 	entries, err := m.list(m.in("memory"))
 	if err != nil {

@@ -1,18 +1,18 @@
 // Package importer imports the homes of other agents, nanobot (HKUDS/nanobot) and PicoClaw
 // (sipeed/picoclaw): documents, memory, conversations and jobs.
 //
-// [Open] opens such a home. [Source.Move] copies it into a [Target] and reports the result for each
-// item; a dry run reports the same and changes nothing. Existing data stays, so a second import of
-// the same home adds only new items. Links are never followed. Items that can't be read are left
-// out, with the reason.
+// [Open] opens such a home. [Source.Move] copies it into a [Target] and reports the result of
+// each item. A dry run reports the same and changes nothing. Existing data stays, so a second
+// import of the same home adds only new items. Links are never followed. Items that can't be read
+// are left out, with the reason.
 //
-// The formats are those of nanobot 0.1.0 to 0.2 of 2026 (sessions in the home or in the workspace,
-// with and without a key; HISTORY.md, history.jsonl and notes of days; jobs in camel or snake case)
-// and of PicoClaw 0.2 of 2026 (sessions as JSON lines with a .meta.json, which has the conversation
-// of those whose key is a hash; notes of days; accounts in channels or in channel_list).
+// The formats are those of nanobot 0.1.0 to 0.2 of 2026 (sessions in the home or in the
+// workspace, with and without a key; HISTORY.md, history.jsonl and daily notes; jobs in camel or
+// snake case) and of PicoClaw 0.2 of 2026 (sessions as JSON lines with a .meta.json, which names
+// the conversation if the key is a hash; daily notes; accounts in channels or in channel_list).
 //
-// Limits: a document has 1 MB, a line of a session 64 MB, other JSON files 16 MB. The package owns
-// no tables and no files.
+// Limits: a document has at most 1 MB, a line of a session 64 MB, other JSON files 16 MB. The
+// package owns no tables and no files.
 package importer
 
 import (
@@ -38,7 +38,7 @@ import (
 	"gateway/store"
 )
 
-// A Kind is the program whose home it is.
+// A Kind is the program to which a home belongs.
 type Kind string
 
 // The kinds of homes.
@@ -47,65 +47,66 @@ const (
 	PicoClaw Kind = "picoclaw"
 )
 
-// A State says what became, or will become, of an item.
+// A State is the result of an item, or in a dry run the expected result.
 type State string
 
 // The states of an item.
 const (
-	New    State = "new"    // it is imported
-	Same   State = "same"   // it was before
-	Kept   State = "kept"   // another one is here, and stays
-	Left   State = "left"   // it is left out
-	Failed State = "failed" // it should have been imported
+	New    State = "new"    // imported
+	Same   State = "same"   // the same item already exists
+	Kept   State = "kept"   // a different item exists and stays
+	Left   State = "left"   // left out; the text has the reason
+	Failed State = "failed" // not imported because of an error
 )
 
-// An Item is something of the home.
+// An Item is one thing in the imported home.
 type Item struct {
 	Kind  string `json:"kind"` // such as "document" or "job"
-	From  string `json:"from"` // in the home, a path or a name
+	From  string `json:"from"` // path or name in the imported home
 	To    string `json:"to,omitempty"`
 	State State  `json:"state"`
-	Text  string `json:"text,omitempty"` // how much of it, or why not
+	Text  string `json:"text,omitempty"` // amount of data, or the reason
 }
 
-// A Source is a home that is open.
+// A Source is an open home of another agent.
 type Source struct {
 	kind      Kind
 	root      *os.Root
-	workspace string // path of the workspace in root
-	config    object // of its config.json; nil if there is none
+	workspace string // path of the workspace below root
+	config    object // the parsed config.json; nil if there is none
 }
 
-// A Target is where a home is moved to: a gateway that does not run.
+// A Target is the gateway that gets the data. It must not be running.
 type Target struct {
 	DB        *store.DB
 	Memory    *memory.Memory
 	Documents *document.Documents
 	Jobs      schedule.Store
-	Scope     memory.Scope // gets what is personal
-	Owner     Owner        // of Scope; the zero Owner if it is nobody's
+	Scope     memory.Scope // gets the personal data
+	Owner     Owner        // owner of Scope; zero if unknown
 	People    []gate.Person
-	Location  *time.Location // of times that name no zone
+	Location  *time.Location // time zone of times without a zone
 	Now       time.Time
 
-	// History returns the history of the documents of a scope, of the shared ones for "".
+	// History returns the versions of the documents of a scope; "" is the scope of shared
+	// documents.
 	History func(scope memory.Scope) *version.Tree
 
-	// Account returns the account here that takes the place of a platform there.
+	// Account returns the account of this gateway for a platform of the imported home.
 	Account func(platform string) string
 }
 
 // An Owner is the person who gets the data that belongs to no conversation.
 type Owner struct {
 	Person int64
-	Chat   bus.Address // where they write alone; zero if that is not known
+	Chat   bus.Address // direct chat; zero if unknown
 	Sender bus.Sender
 }
 
-// maxJSON is how large a file of JSON may be that is read as a whole, in bytes.
+// maxJSON is the maximum size of a JSON file that is read as a whole, in bytes.
 const maxJSON = 16 << 20
 
-// Open opens a home. The error says what a person can do.
+// Open opens a home. Its error tells people what to do.
 func Open(kind Kind, dir string) (*Source, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -114,7 +115,7 @@ func Open(kind Kind, dir string) (*Source, error) {
 	s := &Source{kind: kind, root: root, workspace: "workspace"}
 	if info, err := root.Lstat("workspace"); err != nil || !info.IsDir() {
 		if s.isFile("AGENTS.md") || s.isFile("SOUL.md") || s.isFile("memory/MEMORY.md") {
-			s.workspace = "." // it is a workspace itself
+			s.workspace = "." // the folder is a workspace without a home
 		}
 	}
 	text, err := s.read("config.json", maxJSON)
@@ -136,16 +137,16 @@ func Open(kind Kind, dir string) (*Source, error) {
 // Close closes the home.
 func (s *Source) Close() error { return s.root.Close() }
 
-// shown returns a path of the home for people.
+// shown returns the path of a file in the home as people see it.
 func (s *Source) shown(name string) string { return filepath.Join(s.root.Name(), name) }
 
-// in returns the path of something in the workspace.
+// in returns the path of a file in the workspace.
 func (s *Source) in(name string) string { return path.Join(s.workspace, name) }
 
-// errLink reports a link on the way.
+// errLink means that a path contains a link.
 var errLink = errors.New("it is, or lies behind, a link, which is not followed")
 
-// stat returns what is at a path that has no link in it.
+// stat returns the FileInfo of a path, or errLink if the path contains a link.
 func (s *Source) stat(name string) (info fs.FileInfo, err error) {
 	done := ""
 	for element := range strings.SplitSeq(path.Clean(name), "/") {
@@ -182,7 +183,7 @@ func (s *Source) open(name string) (*os.File, error) {
 	return s.root.Open(filepath.FromSlash(name))
 }
 
-// read reads a file that has no more than most bytes.
+// read reads a file of at most most bytes.
 func (s *Source) read(name string, most int64) ([]byte, error) {
 	f, err := s.open(name)
 	if err != nil {
@@ -196,7 +197,7 @@ func (s *Source) read(name string, most int64) ([]byte, error) {
 	return text, err
 }
 
-// list returns the entries of a folder in order; none if it isn't there.
+// list returns the sorted entries of a folder, or none if the folder does not exist.
 func (s *Source) list(name string) ([]fs.DirEntry, error) {
 	if _, err := s.stat(name); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -207,17 +208,18 @@ func (s *Source) list(name string) ([]fs.DirEntry, error) {
 	return fs.ReadDir(s.root.FS(), name)
 }
 
-// A mover is one move.
+// A mover does one import.
 type mover struct {
 	*Source
 	Target
 	dry      bool
 	accounts []account
 	items    []Item
-	begun    map[memory.Scope]bool // documents of it are moved; "" for the shared ones
+	begun    map[memory.Scope]bool // scopes with imported documents; "" for shared ones
 }
 
-// Move moves everything, or only says what it would move. The error is one that ended it.
+// Move imports everything, or with dry only reports what it would import. An error means that the
+// import was not completed; errors of single items are in the list.
 func (s *Source) Move(ctx context.Context, t Target, dry bool) ([]Item, error) {
 	accounts, err := s.channelList()
 	if err != nil {
@@ -236,17 +238,17 @@ func (s *Source) Move(ctx context.Context, t Target, dry bool) ([]Item, error) {
 	return m.items, nil
 }
 
-// say notes what became of something.
+// say adds the result of an item.
 func (m *mover) say(kind, from, to string, state State, text string) {
 	m.items = append(m.items, Item{kind, from, to, state, text})
 }
 
-// failed notes that an item could not be imported.
+// failed adds an item that could not be imported.
 func (m *mover) failed(kind, from string, err error) {
 	m.say(kind, from, "", Failed, plain(err))
 }
 
-// plain returns the end of an error that names the same thing as its item.
+// plain returns the text of err without the path, which the item already contains.
 func plain(err error) string {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err.Error()
@@ -254,13 +256,13 @@ func plain(err error) string {
 	return err.Error()
 }
 
-// Address returns the conversation here that a session key there names: "telegram:42",
-// "telegram:-100:topic:7", or PicoClaw's "agent:main:telegram:group:-100". account is as in a
-// [Target].
+// Address converts a session key of the other agent to an address of this gateway. Keys are, for
+// example, "telegram:42", "telegram:-100:topic:7", or "agent:main:telegram:group:-100" of
+// PicoClaw. account is like [Target].Account.
 func Address(key string, account func(platform string) string) (bus.Address, error) {
 	parts := strings.Split(key, ":")
 	if parts[0] == "agent" && len(parts) >= 5 {
-		parts = slices.Delete(parts[2:], 1, 2) // the agent's name; direct or group
+		parts = slices.Delete(parts[2:], 1, 2) // removes the agent's name and "direct" or "group"
 	}
 	if len(parts) < 2 || parts[0] == "agent" || strings.HasPrefix(key, opaque) {
 		return bus.Address{}, fmt.Errorf("%q names no conversation: gateway sessions import FILE "+
@@ -287,15 +289,15 @@ func Address(key string, account func(platform string) string) (bus.Address, err
 	return a, nil
 }
 
-// platforms are those that both sides know.
+// platforms lists the platforms that both the other agents and this gateway support.
 var platforms = []string{"telegram", "discord", "whatsapp"}
 
-// isGroup reports whether a conversation is known to be one of several people.
+// isGroup reports whether an address is known to be a group.
 func isGroup(a bus.Address) bool {
 	return strings.HasPrefix(a.Chat, "-") || strings.HasSuffix(a.Chat, "@g.us")
 }
 
-// person returns the only person who writes in a conversation, nil if that is not known.
+// person returns the person of a direct chat, or nil if unknown.
 func (m *mover) person(a bus.Address) *gate.Person {
 	for i, p := range m.People {
 		if p.Account == a.Account && p.Sender == a.Chat {
@@ -305,7 +307,8 @@ func (m *mover) person(a bus.Address) *gate.Person {
 	return nil
 }
 
-// scopeOf returns the scope of a conversation, "" if only its next message will tell.
+// scopeOf returns the scope of a conversation. It returns "" if only the next message there can
+// tell.
 func (m *mover) scopeOf(a bus.Address) memory.Scope {
 	if isGroup(a) {
 		return memory.OfChat(a)

@@ -18,10 +18,10 @@ import (
 	"gateway/store"
 )
 
-// jobs moves what is to be done at set times.
+// jobs imports scheduled jobs.
 func (m *mover) jobs(ctx context.Context) {
 	files := []string{m.in("cron/jobs.json"), "cron/jobs.json"}
-	for _, name := range slices.Compact(files) { // they are one in a bare workspace
+	for _, name := range slices.Compact(files) { // both are the same file if the workspace has no home
 		text, err := m.read(name, maxJSON)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -40,7 +40,7 @@ func (m *mover) jobs(ctx context.Context) {
 	}
 }
 
-// parseJobs reads a file with "jobs", or with a list of them.
+// parseJobs parses a list of jobs, or an object with the list in "jobs".
 func parseJobs(text []byte) (list []object, err error) {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	if err = json.Unmarshal(text, &list); err == nil {
@@ -56,12 +56,12 @@ func parseJobs(text []byte) (list []object, err error) {
 	return list, json.Unmarshal(o["jobs"], &list)
 }
 
-// A leftError is the reason why a job is not imported.
+// A leftError is the reason why a job is left out.
 type leftError string
 
 func (e leftError) Error() string { return string(e) }
 
-// job moves one job.
+// job imports one job.
 func (m *mover) job(ctx context.Context, from string, o object) {
 	j, paused, err := m.convert(o)
 	name := strings.TrimSpace(from + " " + j.Name)
@@ -99,7 +99,7 @@ func (m *mover) job(ctx context.Context, from string, o object) {
 	m.say("job", name, j.To.String(), New, text)
 }
 
-// hasJob reports whether a job is there already.
+// hasJob reports whether the same job already exists.
 func (m *mover) hasJob(ctx context.Context, j schedule.Job) (bool, error) {
 	list, err := m.Jobs.List(m.DB.Read(ctx), schedule.Filter{Over: true})
 	for _, here := range list {
@@ -111,7 +111,7 @@ func (m *mover) hasJob(ctx context.Context, j schedule.Job) (bool, error) {
 	return false, err
 }
 
-// convert makes a job of one of theirs.
+// convert converts a job of the other agent.
 func (m *mover) convert(o object) (j schedule.Job, paused bool, err error) {
 	j = schedule.Job{Name: oneLine(o.text("name")), Kind: schedule.Task}
 	payload, err := o.table("payload")
@@ -135,12 +135,12 @@ func (m *mover) convert(o object) (j schedule.Job, paused bool, err error) {
 	if j.To, err = m.target(payload); err != nil {
 		return j, false, leftError(err.Error())
 	}
-	j.Own = true // it had a session of its own there
+	j.Own = true // the other agents run each job in its own session
 	m.maker(&j)
 	return j, !o.flag("enabled", true), nil
 }
 
-// oneLine returns a text as the name of a job.
+// oneLine shortens a text to the name of a job: one line of at most 64 runes.
 func oneLine(s string) string {
 	const most = 64
 	runes := []rune(strings.Join(strings.Fields(s), " "))
@@ -150,7 +150,7 @@ func oneLine(s string) string {
 	return string(runes)
 }
 
-// when reads the times of a job.
+// when parses the schedule of a job.
 func (m *mover) when(o object) (w schedule.When, err error) {
 	s, err := o.table("schedule")
 	if err != nil {
@@ -184,7 +184,7 @@ func (m *mover) when(o object) (w schedule.When, err error) {
 	return w, nil
 }
 
-// target returns the conversation that gets what comes of a job.
+// target returns the conversation that gets the results of a job.
 func (m *mover) target(payload object) (bus.Address, error) {
 	channel := cmp.Or(payload.text("channel"), payload.text("originChannel", "origin_channel"))
 	to := cmp.Or(payload.text("to"), payload.text("originChatId", "origin_chat_id"))
@@ -200,7 +200,7 @@ func (m *mover) target(payload object) (bus.Address, error) {
 	return bus.Address{}, errors.New("it names no conversation, and that of the owner is not known")
 }
 
-// maker sets the person of a job: the only one who writes in its conversation, or the owner.
+// maker sets the person of a job: the only person in its conversation, or the owner.
 func (m *mover) maker(j *schedule.Job) {
 	j.Group, j.Role = isGroup(j.To), bus.User
 	if p := m.person(j.To); p != nil {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// An object is one of JSON whose keys have been written in more than one way.
+// An object is a JSON object whose keys have different spellings in different versions.
 type object map[string]json.RawMessage
 
 func parseObject(text []byte) (o object, err error) {
@@ -18,7 +18,7 @@ func parseObject(text []byte) (o object, err error) {
 	return o, err
 }
 
-// raw returns the value of the first of the keys that is there.
+// raw returns the value of the first key that exists.
 func (o object) raw(keys []string) json.RawMessage {
 	for _, key := range keys {
 		if v, ok := o[key]; ok && string(v) != "null" {
@@ -28,7 +28,7 @@ func (o object) raw(keys []string) json.RawMessage {
 	return nil
 }
 
-// table returns the object of a key, an empty one if there is none.
+// table returns the object of a key, or an empty object if there is none.
 func (o object) table(keys ...string) (t object, err error) {
 	v := o.raw(keys)
 	if v == nil {
@@ -40,7 +40,7 @@ func (o object) table(keys ...string) (t object, err error) {
 	return t, nil
 }
 
-// text returns the string, or the number as it is written, of a key; "" if there is none.
+// text returns the string of a key, or its number in the form as written; "" if there is none.
 func (o object) text(keys ...string) string {
 	v := o.raw(keys)
 	var s string
@@ -54,7 +54,7 @@ func (o object) text(keys ...string) string {
 	return ""
 }
 
-// number returns the whole number of a key, 0 if there is none.
+// number returns the integer of a key, or 0 if there is none.
 func (o object) number(keys ...string) int64 {
 	var f float64
 	if json.Unmarshal(o.raw(keys), &f) != nil || f < -1<<53 || f > 1<<53 {
@@ -63,7 +63,7 @@ func (o object) number(keys ...string) int64 {
 	return int64(f)
 }
 
-// flag returns the truth of a key, otherwise if there is none.
+// flag returns the boolean of a key, or otherwise if there is none.
 func (o object) flag(key string, otherwise bool) bool {
 	var b bool
 	if json.Unmarshal(o[key], &b) != nil {

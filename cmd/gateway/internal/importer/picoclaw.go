@@ -11,10 +11,10 @@ import (
 	"gateway/bus"
 )
 
-// An account is one of PicoClaw's channel_list, which may have several of one platform.
+// An account is an entry of PicoClaw's channel_list. A platform can have several.
 type account struct{ name, platform string }
 
-// channelList returns the accounts of channel_list.
+// channelList returns the accounts in channel_list.
 func (s *Source) channelList() (accounts []account, err error) {
 	all, err := s.config.table("channel_list")
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *Source) channelList() (accounts []account, err error) {
 	return accounts, nil
 }
 
-// platformOf returns the platform of a type of PicoClaw's channels, of which WhatsApp has two.
+// platformOf returns the platform of a PicoClaw channel type. WhatsApp has two types.
 func platformOf(kind string) string {
 	if kind == "whatsapp_native" {
 		return "whatsapp"
@@ -38,7 +38,7 @@ func platformOf(kind string) string {
 	return kind
 }
 
-// address is Address with the accounts of the target, and with those of channel_list there.
+// address is like [Address], but a key may also name an account of channel_list.
 func (m *mover) address(key string) (bus.Address, error) {
 	parts, at := strings.Split(key, ":"), 0
 	if parts[0] == "agent" && len(parts) >= 5 {
@@ -46,7 +46,7 @@ func (m *mover) address(key string) (bus.Address, error) {
 	}
 	here, alike := m.Account, 0
 	for _, a := range m.accounts {
-		if !strings.EqualFold(a.name, parts[at]) { // in its sessions they have small letters
+		if !strings.EqualFold(a.name, parts[at]) { // PicoClaw writes session keys in lower case
 			continue
 		}
 		for _, b := range m.accounts {
@@ -54,7 +54,7 @@ func (m *mover) address(key string) (bus.Address, error) {
 				alike++
 			}
 		}
-		if parts[at] = a.platform; alike > 1 { // one account here can't be all of them
+		if parts[at] = a.platform; alike > 1 { // several accounts on a platform
 			here = func(string) string { return m.Account(a.name) }
 		}
 		return Address(strings.Join(parts, ":"), here)
@@ -63,18 +63,19 @@ func (m *mover) address(key string) (bus.Address, error) {
 	return Address(strings.Join(parts, ":"), here)
 }
 
-// opaque begins the keys of PicoClaw's newer sessions: the rest is a hash.
+// opaque is the prefix of the keys of PicoClaw's newer sessions. The rest of such a key is a
+// hash.
 const opaque = "sk_v1_"
 
-// A foreignScope says in a .meta.json what a session with an opaque key is about.
+// A foreignScope describes, in a .meta.json, the conversation of a session with an opaque key.
 type foreignScope struct {
 	Version    int               `json:"version"`
 	Channel    string            `json:"channel"`
-	Dimensions []string          `json:"dimensions"` // what has a session of its own
-	Values     map[string]string `json:"values"`     // of each dimension
+	Dimensions []string          `json:"dimensions"` // properties that separate sessions
+	Values     map[string]string `json:"values"`     // by dimension
 }
 
-// key returns the key of the conversation. The error says why it is none.
+// key returns the key of the conversation, or an error with the reason why there is none.
 func (s *foreignScope) key() (string, error) {
 	kind, chat, ok := strings.Cut(s.Values["chat"], ":")
 	switch {
@@ -94,7 +95,7 @@ func (s *foreignScope) key() (string, error) {
 	return key, nil
 }
 
-// place returns where a session belongs.
+// place returns the address to which a session belongs.
 func (m *mover) place(f Foreign, name string) (bus.Address, error) {
 	key := cmp.Or(f.Key, KeyOfFile(name))
 	if f.scope != nil && strings.HasPrefix(key, opaque) {

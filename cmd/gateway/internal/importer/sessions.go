@@ -22,21 +22,21 @@ import (
 	"gateway/store"
 )
 
-// A Foreign is the head of a session of another agent.
+// A Foreign is the header of a session of another agent.
 type Foreign struct {
-	Key     string // as it stands there; "" if the file doesn't say
+	Key     string // as written in the file; "" if missing
 	Created time.Time
 	Updated time.Time
 	Summary string
-	Start   int // messages that its prompt does not hold any more
+	Start   int // number of messages that are no longer in the prompt
 
-	scope *foreignScope // of PicoClaw's newer ones
+	scope *foreignScope // of newer PicoClaw sessions
 }
 
-// ErrForm reports a file that is not a session of another agent.
+// ErrForm means that a file is not a session of another agent.
 var ErrForm = errors.New("it does not begin like a session of nanobot or PicoClaw")
 
-// foreignHead is the first line of nanobot's sessions, or PicoClaw's .meta.json.
+// foreignHead is the first line of a nanobot session, or PicoClaw's .meta.json.
 type foreignHead struct {
 	Type      string        `json:"_type"`
 	Key       string        `json:"key"`
@@ -61,8 +61,8 @@ func (h foreignHead) parse(loc *time.Location) (f Foreign, err error) {
 	return f, err
 }
 
-// parseTime reads a time as Python and Go write them; one without a zone is in loc. "" is the
-// zero time.
+// parseTime parses a time as Python and Go write it. A time without a zone is in loc. "" gives
+// the zero time.
 func parseTime(s string, loc *time.Location) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
@@ -76,9 +76,9 @@ func parseTime(s string, loc *time.Location) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is no time", s)
 }
 
-// ReadSession reads a session of nanobot, or the messages of one of PicoClaw: its head, and then
-// its lines, of which those without a role have no place in a transcript. Times without a zone are
-// in loc. Errors are as those of [session.Read].
+// ReadSession reads a session of nanobot, or the messages of one of PicoClaw: the header and then
+// the lines. Lines without a role don't belong into a transcript. Times without a zone are in
+// loc. Errors are as in [session.Read].
 func ReadSession(r io.Reader, loc *time.Location) (Foreign, iter.Seq2[session.Line, error], error) {
 	next := session.ReadLines(r, session.MaxLine)
 	fail := func(n int, err error) (Foreign, iter.Seq2[session.Line, error], error) {
@@ -99,7 +99,7 @@ func ReadSession(r io.Reader, loc *time.Location) (Foreign, iter.Seq2[session.Li
 		return fail(n, ErrForm)
 	}
 	var head Foreign
-	pending := bytes.Clone(first) // a message already, where there is no head
+	pending := bytes.Clone(first) // without a header the first line is already a message
 	if probe.Type == "metadata" {
 		pending = nil
 		var h foreignHead
@@ -129,7 +129,7 @@ func ReadSession(r io.Reader, loc *time.Location) (Foreign, iter.Seq2[session.Li
 				return
 			}
 			if !keep {
-				line = session.Line{} // Message.Role is "": it counts, and is left out
+				line = session.Line{} // the empty role makes callers count and drop the line
 			}
 			if !yield(line, nil) {
 				return
@@ -138,7 +138,7 @@ func ReadSession(r io.Reader, loc *time.Location) (Foreign, iter.Seq2[session.Li
 	}, nil
 }
 
-// foreignMessage is a message of either.
+// foreignMessage is a message of nanobot or PicoClaw.
 type foreignMessage struct {
 	Type       string          `json:"_type"`
 	Role       string          `json:"role"`
@@ -161,14 +161,14 @@ type foreignCall struct {
 	} `json:"function"`
 }
 
-// A converter makes lines of the messages of one session.
+// A converter converts the messages of one session to transcript lines.
 type converter struct {
 	loc  *time.Location
 	last time.Time
 	turn int
 }
 
-// line converts a message. keep is false of one that has no place in a transcript.
+// line converts a message. keep is false if the message does not belong into a transcript.
 func (c *converter) line(text []byte) (l session.Line, keep bool, err error) {
 	var f foreignMessage
 	if err := json.Unmarshal(text, &f); err != nil {
@@ -228,7 +228,7 @@ func (f foreignCall) convert() (c llm.ToolCall, err error) {
 	return c, err
 }
 
-// content returns the text of a message: of a string, or of a list of parts.
+// content returns the text of a message content, which is a string or a list of parts.
 func content(raw json.RawMessage, media []string) (string, error) {
 	var text string
 	switch {
@@ -263,10 +263,10 @@ func content(raw json.RawMessage, media []string) (string, error) {
 	return text, nil
 }
 
-// sessions moves the conversations.
+// sessions imports the conversations.
 func (m *mover) sessions(ctx context.Context) {
 	dirs := []string{m.in("sessions"), "sessions"}
-	for _, dir := range slices.Compact(dirs) { // they are one in a bare workspace
+	for _, dir := range slices.Compact(dirs) { // both are the same folder if the workspace has no home
 		entries, err := m.list(dir)
 		if err != nil {
 			m.failed("session", dir, err)
@@ -286,7 +286,7 @@ func (m *mover) sessions(ctx context.Context) {
 	}
 }
 
-// session moves one conversation.
+// session imports one conversation.
 func (m *mover) session(ctx context.Context, name string) {
 	head, lost, err := m.survey(name)
 	if err != nil {
@@ -315,10 +315,11 @@ func (m *mover) session(ctx context.Context, name string) {
 	}
 }
 
-// A noPlaceError says why a session belongs nowhere here.
+// A noPlaceError says why a session belongs to no conversation of this gateway.
 type noPlaceError struct{ error }
 
-// survey reads a whole session: what its head will be here, and how many messages are left out.
+// survey reads a whole session. It returns the header to write and the number of dropped
+// messages.
 func (m *mover) survey(name string) (h session.Head, lost int, err error) {
 	f, lines, done, err := m.load(name)
 	if err != nil {
@@ -339,7 +340,7 @@ func (m *mover) survey(name string) (h session.Head, lost int, err error) {
 	return h, lost, nil
 }
 
-// KeyOfFile returns the key of a session that older versions have in the name of its file only.
+// KeyOfFile returns the key of a session from its file name. Older versions store it only there.
 func KeyOfFile(name string) string {
 	base := path.Base(filepath.ToSlash(name))
 	base = strings.TrimSuffix(base, path.Ext(base))
@@ -349,8 +350,8 @@ func KeyOfFile(name string) string {
 	return strings.Replace(base, "_", ":", 1)
 }
 
-// Survey reads all lines of a session: what its head will be here, but for its place, and how many
-// messages are left out.
+// Survey reads all lines of a session. It returns the header to write, without its key and
+// address, and the number of dropped messages.
 func Survey(
 	f Foreign, lines iter.Seq2[session.Line, error], now time.Time,
 ) (h session.Head, lost int, err error) {
@@ -383,7 +384,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// insert writes a session that was surveyed.
+// insert writes a session that survey has checked.
 func (m *mover) insert(tx *store.Tx, name string, h session.Head) error {
 	_, lines, done, err := m.load(name)
 	if err != nil {
@@ -398,7 +399,7 @@ func (m *mover) insert(tx *store.Tx, name string, h session.Head) error {
 	return err
 }
 
-// Spoken leaves out of lines what has no place in a transcript, and gives a time to what has none.
+// Spoken drops the lines without a role, and sets the time of lines without a time to since.
 func Spoken(lines iter.Seq2[session.Line, error], since time.Time) iter.Seq2[session.Line, error] {
 	return func(yield func(session.Line, error) bool) {
 		for line, err := range lines {
@@ -413,7 +414,8 @@ func Spoken(lines iter.Seq2[session.Line, error], since time.Time) iter.Seq2[ses
 	}
 }
 
-// Archiver makes what a prompt does not hold any more searchable in a scope.
+// Archiver returns a function that makes messages which are no longer in the prompt searchable in
+// a scope.
 func Archiver(
 	m *memory.Memory, scope memory.Scope, key session.Key,
 ) func(tx *store.Tx, list []session.Entry) error {
@@ -430,7 +432,7 @@ func Archiver(
 	}
 }
 
-// load opens a session file. done closes it.
+// load opens a session file. The caller closes it with done.
 func (m *mover) load(
 	name string,
 ) (f Foreign, lines iter.Seq2[session.Line, error], done func(), err error) {
@@ -438,7 +440,7 @@ func (m *mover) load(
 	if err != nil {
 		return f, nil, nil, err
 	}
-	closing := func() { _ = file.Close() } // it was only read
+	closing := func() { _ = file.Close() } // the error does not matter after reading
 	f, lines, err = ReadSession(file, m.Location)
 	if err == nil {
 		err = m.meta(strings.TrimSuffix(name, ".jsonl")+".meta.json", &f)
@@ -450,7 +452,7 @@ func (m *mover) load(
 	return f, lines, closing, nil
 }
 
-// meta reads the file that PicoClaw has beside its messages.
+// meta reads the .meta.json that PicoClaw writes beside its messages, if it exists.
 func (m *mover) meta(name string, f *Foreign) error {
 	text, err := m.read(name, maxJSON)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,12 +12,11 @@ import (
 	"gateway/memory/version"
 )
 
-// author is the author of the versions that an import makes.
+// author is the author of the versions that an import writes.
 const author = "gateway import"
 
-// begin is called before a document of a scope is written. It keeps the documents as they are, so
-// that the version with the imported ones holds nothing else, and restoring it takes back nothing
-// else.
+// begin commits the present documents of a scope before the first import into it. So the version
+// with the imported documents contains no other changes, and restoring it undoes no others.
 func (m *mover) begin(ctx context.Context, scope memory.Scope) error {
 	if m.begun[scope] {
 		return nil
@@ -28,12 +27,12 @@ func (m *mover) begin(ctx context.Context, scope memory.Scope) error {
 	return err
 }
 
-// versions makes the versions that have the imported documents.
+// versions commits the imported documents of each scope.
 func (m *mover) versions(ctx context.Context) {
 	for _, scope := range slices.Sorted(maps.Keys(m.begun)) {
 		names := m.written(scope)
 		if len(names) == 0 {
-			continue // none could be written
+			continue // no document could be written
 		}
 		_, err := m.History(scope).Commit(ctx, version.Change{Author: author,
 			Reason: fmt.Sprintf("Imported from %s, %s: %s.", m.kind, m.root.Name(),
@@ -44,7 +43,7 @@ func (m *mover) versions(ctx context.Context) {
 	}
 }
 
-// written returns where the documents came from that a version of a scope has.
+// written returns the source paths of the documents that were imported into a scope.
 func (m *mover) written(scope memory.Scope) (names []string) {
 	for _, i := range m.items {
 		folder, name, _ := strings.Cut(i.To, "/")
@@ -55,7 +54,7 @@ func (m *mover) written(scope memory.Scope) (names []string) {
 	return names
 }
 
-// shownScope returns what a scope is called in items.
+// shownScope returns the name of a scope in items.
 func shownScope(scope memory.Scope) string {
 	if scope == "" {
 		return "shared"
