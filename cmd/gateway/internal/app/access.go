@@ -19,8 +19,8 @@ import (
 	"gateway/store"
 )
 
-// NamesOwner reports whether the configuration names an owner, or might without its mistakes.
-// If it does not, the first person who is approved becomes the owner.
+// NamesOwner reports whether the configuration names an owner, or may do so once its mistakes are
+// corrected. If it names none, the first approved person becomes the owner.
 func NamesOwner(cfg *config.Config) bool {
 	if cfg.IsMistaken("channels") {
 		return true
@@ -33,15 +33,16 @@ func NamesOwner(cfg *config.Config) bool {
 	return false
 }
 
-// IsListedOwner reports whether the configuration makes somebody an owner, whatever role the
-// database has: those in owners, and whoever sits at the terminal.
+// IsListedOwner reports whether the configuration makes a sender an owner, regardless of the role
+// in the database: everybody in owners, and the person at the terminal.
 func IsListedOwner(cfg *config.Config, account, sender string) bool {
 	c, ok := cfg.Channels[account]
 	return ok && c.Enabled && slices.Contains(newPolicy(c).Owners, sender)
 }
 
-// accessCommands are the commands about who may speak. changed is called after each of them that
-// may have changed that. owned says that the configuration names an owner.
+// accessCommands returns the commands that decide who may talk to the agent. changed is called
+// after a command that may have changed that. owned says whether the configuration names an
+// owner.
 func accessCommands(changed func(), owned bool) []command.Command {
 	return []command.Command{
 		{Name: "whoami", Help: "who you are to me", Least: bus.Guest, Run: whoami},
@@ -69,7 +70,7 @@ func accessCommands(changed func(), owned bool) []command.Command {
 	}
 }
 
-// whoami answers /whoami.
+// whoami runs /whoami.
 func whoami(_ context.Context, r *command.Request) (command.Reply, error) {
 	m := r.Message
 	var b strings.Builder
@@ -84,8 +85,8 @@ func whoami(_ context.Context, r *command.Request) (command.Reply, error) {
 	return command.Reply{Text: b.String()}, nil
 }
 
-// letIn answers /pair. The first person becomes the owner, as with "gateway people approve", if
-// whoever has sent this is one: at the terminal, where there need not be another yet.
+// letIn runs /pair. If owned is false and an owner sends /pair, for example at the terminal, the
+// first approved person becomes the owner, as with "gateway people approve".
 func letIn(tx *store.Tx, r *command.Request, owned bool) (command.Reply, error) {
 	people, now, args := gate.People{}, time.Now(), r.Args
 	word, code, _ := strings.Cut(args, " ")
@@ -118,14 +119,14 @@ func letIn(tx *store.Tx, r *command.Request, owned bool) (command.Reply, error) 
 		Text: fmt.Sprintf("%s can now talk to me (role: %s).", nameOf(p.Name, p.Sender), p.Role)}, err
 }
 
-// LetIn returns the entry of the audit log that p was let in, by whom e says.
+// LetIn returns e as the audit entry for the approval of p.
 func LetIn(e audit.Entry, p gate.Person) audit.Entry {
 	e.Action, e.Whom = "let in as "+string(p.Role), p.ID
 	e.About = strings.TrimSpace(display.OneLine(p.Name) + " " + p.Account + "/" + p.Sender)
 	return e
 }
 
-// nameOf names somebody for people: by the name, or by the platform's id if there is none.
+// nameOf returns the name of somebody as Markdown, or the platform's id if the name is empty.
 func nameOf(name, sender string) string {
 	if name = display.OneLine(name); name == "" {
 		return "`" + sender + "`"
@@ -150,12 +151,12 @@ func pendingReply(tx *store.Tx, now time.Time) (command.Reply, error) {
 	return reply, nil
 }
 
-// Welcome is the message to somebody who was approved.
+// Welcome returns the message to a person who was approved.
 func Welcome(chat bus.Address) bus.OutboundMessage {
 	return bus.OutboundMessage{To: chat, Text: "Welcome, you are in! What can I do for you?"}
 }
 
-// groupSays is what each state of a group means, for people.
+// groupSays explains each state of a group to people.
 var groupSays = map[gate.GroupState]string{
 	gate.GroupAsked:   "not decided, so I ignore it",
 	gate.GroupMention: "I answer messages that address me",
@@ -166,7 +167,7 @@ var groupSays = map[gate.GroupState]string{
 	gate.GroupListedAlways:  "if the configuration lists it, I answer all messages",
 }
 
-// decideGroup answers /group [mention|always|ignore N].
+// decideGroup runs /group [mention|always|ignore N].
 func decideGroup(tx *store.Tx, r *command.Request) (command.Reply, error) {
 	word, number, _ := strings.Cut(r.Args, " ")
 	state := gate.GroupState(strings.ToLower(word))
@@ -195,12 +196,12 @@ func decideGroup(tx *store.Tx, r *command.Request) (command.Reply, error) {
 		groupSays[state])}, err
 }
 
-// groupEntry is what the audit log says of a decision about a group.
+// groupEntry returns the audit entry for a decision about a group.
 func groupEntry(r *command.Request, g gate.Group, s gate.GroupState) audit.Entry {
 	return audit.Of(r.Message, "group set to "+string(s), g.Title+" "+g.Account+"/"+g.Chat)
 }
 
-// helloGroup is what the agent says in a group that was let in.
+// helloGroup returns the agent's first message in an approved group.
 func helloGroup(g gate.Group, s gate.GroupState) bus.OutboundMessage {
 	text := "Hello! I answer here when somebody mentions me or replies to me."
 	if s == gate.GroupAlways {
@@ -209,7 +210,7 @@ func helloGroup(g gate.Group, s gate.GroupState) bus.OutboundMessage {
 	return bus.OutboundMessage{To: bus.Address{Account: g.Account, Chat: g.Chat}, Text: text}
 }
 
-// groupsReply lists the groups about which something was asked or decided.
+// groupsReply lists the groups that were approved, ignored or that wait for a decision.
 func groupsReply(tx *store.Tx) (command.Reply, error) {
 	list, err := gate.Groups{}.List(tx)
 	if err != nil || len(list) == 0 {
@@ -230,7 +231,7 @@ func groupsReply(tx *store.Tx) (command.Reply, error) {
 	return reply, nil
 }
 
-// groupName names a group for people.
+// groupName returns the name of a group as people read it.
 func groupName(g gate.Group) string {
 	if g.Title == "" {
 		return "`" + g.Chat + "`"
@@ -238,7 +239,7 @@ func groupName(g gate.Group) string {
 	return markup.Literal(g.Title) + " (`" + g.Chat + "`)"
 }
 
-// activate answers /activation [mention|always].
+// activate runs /activation [mention|always].
 func activate(tx *store.Tx, r *command.Request) (command.Reply, error) {
 	m := r.Message
 	state := gate.GroupState(strings.ToLower(r.Args))

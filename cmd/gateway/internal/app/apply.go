@@ -11,7 +11,7 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// agentOptions returns what the configuration says of the agent.
+// agentOptions returns the options of the agent for a configuration.
 func (g *Gateway) agentOptions(cfg *config.Config) *agent.Options {
 	return &agent.Options{
 		Settings: g.agentSettings(cfg), Name: cfg.Gateway.Name, Version: BuildVersion(),
@@ -24,7 +24,7 @@ func (g *Gateway) agentOptions(cfg *config.Config) *agent.Options {
 	}
 }
 
-// agentSettings returns the part of agentOptions that can change while the gateway runs.
+// agentSettings returns the options that can change while the gateway runs.
 func (g *Gateway) agentSettings(cfg *config.Config) pool.Settings {
 	model := cfg.Models[cfg.Agent.Model]
 	_, notesID := newNotes(cfg, g.log)
@@ -49,7 +49,7 @@ func (g *Gateway) agentSettings(cfg *config.Config) pool.Settings {
 	}
 }
 
-// byAccount returns what get says of each account.
+// byAccount returns the result of get for each account.
 func byAccount[V any](cfg *config.Config, get func(config.Channel) V) map[string]V {
 	m := make(map[string]V, len(cfg.Channels))
 	for name, c := range cfg.Channels {
@@ -58,7 +58,7 @@ func byAccount[V any](cfg *config.Config, get func(config.Channel) V) map[string
 	return m
 }
 
-// modelFor returns the model with a name, nil if it is the one that answers.
+// modelFor returns the model with a name. It returns nil for "" and for the default model.
 func (g *Gateway) modelFor(cfg *config.Config, name string) *turn.Choice {
 	if name == "" || name == cfg.Agent.Model {
 		return nil
@@ -67,18 +67,18 @@ func (g *Gateway) modelFor(cfg *config.Config, name string) *turn.Choice {
 	return &c
 }
 
-// choice returns the model with a name and what must be known of it.
+// choice returns the model with a name and its properties.
 func (g *Gateway) choice(cfg *config.Config, name string) turn.Choice {
 	m := cfg.Models[name]
 	return turn.Choice{Model: newModel(cfg, name, g.log), Name: modelName(cfg, name), ID: name,
 		ContextWindow: m.ContextWindow, MaxOutput: m.MaxOutput, NoImages: !m.Images}
 }
 
-// demoModel is the name under which every configuration has the demo.
+// demoModel is the name of the demo model, which every configuration contains.
 const demoModel = "demo"
 
-// choices returns the models that a conversation may have: all but the demo, which is always there
-// and of use only where there is no other.
+// choices returns the models that a conversation can choose. It contains the demo model only if
+// that is the default model.
 func (g *Gateway) choices(cfg *config.Config) (list []turn.Choice) {
 	for _, name := range sortedKeys(cfg.Models) {
 		if name != demoModel || cfg.Agent.Model == demoModel {
@@ -88,10 +88,10 @@ func (g *Gateway) choices(cfg *config.Config) (list []turn.Choice) {
 	return list
 }
 
-// apply makes a changed configuration hold, as far as that can be while the gateway runs.
+// apply applies the settings of cfg that can change while the gateway runs.
 func (g *Gateway) apply(cfg *config.Config) {
 	g.settings.Store(cfg)
-	g.router.SetSecrets(g.secrets(cfg)) // first: no new one gets out
+	g.router.SetSecrets(g.secrets(cfg)) // first, so that no new secret is sent
 	g.usage.Configure(budgetOptions(cfg))
 	notes, _ := newNotes(cfg, g.log)
 	g.dispatcher.Configure(newModel(cfg, cfg.Agent.Model, g.log), notes, g.agentSettings(cfg))

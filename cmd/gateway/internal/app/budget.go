@@ -6,7 +6,7 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// budgetOptions returns what bounds what models are used for.
+// budgetOptions returns the limits on the use of models.
 func budgetOptions(cfg *config.Config) *budget.Options {
 	b := cfg.Budget
 	return &budget.Options{
@@ -19,8 +19,9 @@ func budgetOptions(cfg *config.Config) *budget.Options {
 	}
 }
 
-// prices returns what a usage costs in dollars, by the configured prices per million tokens. A
-// model without a price costs the most that is thinkable: an unknown price must not open a budget.
+// prices returns a function that computes the cost of a usage in dollars from the configured
+// prices per million tokens. A model without a price costs the maximum, so that it can't bypass a
+// budget.
 func prices(cfg *config.Config) func(model string, u llm.Usage) float64 {
 	return func(model string, u llm.Usage) float64 {
 		m := cfg.Models[model]

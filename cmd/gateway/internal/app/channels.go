@@ -18,10 +18,10 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// newPolicy returns who may write to an account.
+// newPolicy returns the policy that decides who may write to an account.
 func newPolicy(c config.Channel) gate.Policy {
 	if c.Type == "terminal" {
-		// Whoever has this process' home has all that it could protect.
+		// Whoever can use the terminal can already read everything in the home.
 		return gate.Policy{Access: gate.Open, Owners: []string{terminal.Sender}}
 	}
 	return gate.Policy{
@@ -59,7 +59,7 @@ func NewChannel(cfg *config.Config, name string, log *slog.Logger) channels.Chan
 	return telegram.New(name, c.Token.Reveal(), o)
 }
 
-// withProxy makes t use the proxy, if there is one. The configuration was checked.
+// withProxy makes t use the proxy if it is set. The configuration was validated.
 func withProxy(t *http.Transport, proxy config.Secret) *http.Transport {
 	if u, err := url.Parse(proxy.Reveal()); err == nil && u.Host != "" {
 		t.Proxy = http.ProxyURL(u)
@@ -72,7 +72,7 @@ func WhatsAppStore(cfg *config.Config, name string) string {
 	return filepath.Join(cfg.Gateway.Home, "whatsapp-"+name+".db")
 }
 
-// OpenMedia opens the folder of the files that people send.
+// OpenMedia opens the media folder and creates it if necessary.
 func OpenMedia(cfg *config.Config) (*os.Root, error) {
 	dir := MediaFolder(cfg)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -85,10 +85,10 @@ func OpenMedia(cfg *config.Config) (*os.Root, error) {
 	return root, nil
 }
 
-// MediaFolder returns the folder of the files that people send and get.
+// MediaFolder returns the folder with the files that people send and get.
 func MediaFolder(cfg *config.Config) string { return filepath.Join(cfg.Gateway.Home, "media") }
 
-// MediaOptions returns what the configuration says of the files that people send.
+// MediaOptions returns the options of the media store for a configuration.
 func MediaOptions(cfg *config.Config, log *slog.Logger) *media.Options {
 	const mb = 1 << 20
 	return &media.Options{

@@ -25,18 +25,18 @@ import (
 	"gateway/store"
 )
 
-// terminalAccount is the terminal's name in each configuration.
+// terminalAccount is the name of the terminal's account in every configuration.
 const terminalAccount = "terminal"
 
-// greeting is the first line of a chat on a terminal that can't be drawn on.
+// greeting is the first line of a chat on a terminal without screen control.
 const greeting = "Talk to %s. /help shows the commands, /exit leaves.\n"
 
-// historyFile is where screens keep what was typed.
+// historyFile returns the file with the input history of screens.
 func historyFile(cfg *config.Config) string {
 	return filepath.Join(cfg.Gateway.Home, "terminal-history")
 }
 
-// NewScreen returns the screen on standard input and output. Its history is in the gateway's home.
+// NewScreen returns a screen on standard input and output. Its input history is in the home.
 func NewScreen(cfg *config.Config, opts terminal.ScreenOptions) (*terminal.Screen, error) {
 	opts.History = historyFile(cfg)
 	screen, err := terminal.NewScreen(os.Stdin, os.Stdout, opts)
@@ -46,14 +46,14 @@ func NewScreen(cfg *config.Config, opts terminal.ScreenOptions) (*terminal.Scree
 	return screen, err
 }
 
-// A chat is that of the person at the screen with this gateway.
+// A chat connects the person at the screen with this gateway.
 type chat struct {
 	g      *Gateway
 	screen *terminal.Screen
-	left   func() // called when the chat has ended and the gateway goes on
+	left   func() // called when the person leaves and the gateway keeps running
 }
 
-// run lets the person talk. At the end it calls stop, unless the person wants the gateway to go on.
+// run runs the chat. At its end it calls stop, unless the gateway keeps running.
 func (c *chat) run(ctx context.Context, stop func()) error {
 	if c.g.terminal == nil {
 		stop()
@@ -74,7 +74,7 @@ func (c *chat) run(ctx context.Context, stop func()) error {
 	return nil
 }
 
-// host tells the screens of the terminal about the gateway.
+// host provides the terminal's screens with the state of the gateway.
 type host struct {
 	g    *Gateway
 	home string
@@ -110,7 +110,7 @@ func (h host) State(ctx context.Context) (*terminal.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	unsent, err := bus.IsUnsent(q, chat) // read later: a question and its message are written at once
+	unsent, err := bus.IsUnsent(q, chat) // read last: a question and its message are written together
 	if err != nil {
 		return nil, err
 	}
@@ -134,11 +134,11 @@ func (h host) State(ctx context.Context) (*terminal.State, error) {
 	return s, nil
 }
 
-// asks reports whether the agent has asked something at the terminal and waits for that.
+// asks reports whether a question to the person at the terminal is open.
 func asks(q store.Queryer) (bool, error) {
 	list, err := question.Store{}.ListOpen(q)
 	if _, damaged := errors.AsType[*store.RowError](err); damaged {
-		err = nil // it is reported elsewhere
+		err = nil // reported elsewhere
 	}
 	return slices.ContainsFunc(list, func(q question.Question) bool {
 		return q.Address.Account == terminalAccount && time.Now().Before(q.Expires)
@@ -157,20 +157,20 @@ func printable(r rune) rune {
 	return r
 }
 
-// maxFiles is how many names a screen is told at once.
+// maxFiles is the maximum number of file names for one completion.
 const maxFiles = 50
 
-// Files implements [terminal.Host]: they are those of the workspace.
+// Files implements [terminal.Host] with the files of the workspace.
 func (h host) Files(prefix string) (names []string) {
 	dir, start := path.Split(prefix)
 	entries, err := fs.ReadDir(h.g.home.workspace.FS(), path.Clean(dir))
 	if err != nil {
-		return nil // there is nothing of that name
+		return nil // the folder does not exist
 	}
 	for _, e := range entries {
 		name := e.Name()
 		hidden := strings.HasPrefix(name, ".") && start == ""
-		odd := func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) } // not for a terminal
+		odd := func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) } // hard to type on a terminal
 		if !strings.HasPrefix(name, start) || hidden || strings.ContainsFunc(name, odd) {
 			continue
 		}

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// timeScale is GATEWAY_TIME_SCALE: how many hours pass in one, for what is kept and for heartbeats.
+// timeScale is GATEWAY_TIME_SCALE. It divides retention and heartbeat times.
 var timeScale = sync.OnceValue(func() time.Duration { return scale("GATEWAY_TIME_SCALE") })
 
-// healthScale is GATEWAY_HEALTH_SCALE: how much sooner than else the gateway is not ready.
+// healthScale is GATEWAY_HEALTH_SCALE. It divides the time limits of health checks.
 var healthScale = sync.OnceValue(func() time.Duration { return scale("GATEWAY_HEALTH_SCALE") })
 
-// scale returns a number of the environment, 1 if it is not set.
+// scale returns the number in an environment variable, or 1 if it is not set.
 func scale(name string) time.Duration {
 	n, err := strconv.ParseInt(os.Getenv(name), 10, 64)
 	if err != nil || n < 1 {
@@ -24,10 +24,8 @@ func scale(name string) time.Duration {
 	return time.Duration(n)
 }
 
-// compressed returns a time that something takes: for tests of a day in a minute, only a
-// part of d.
+// compressed returns d divided by timeScale, so that tests can run a day in a minute.
 func compressed(d time.Duration) time.Duration { return d / timeScale() }
 
-// impatient returns how long something may take before it counts as trouble: for tests that make
-// trouble, only a part of d.
+// impatient returns d divided by healthScale, so that tests can see failing health checks soon.
 func impatient(d time.Duration) time.Duration { return d / healthScale() }

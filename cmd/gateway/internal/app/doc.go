@@ -1,3 +1,3 @@
-// Package app puts the gateway together from its parts, runs it, stops it and reloads its
+// Package app builds the gateway from its parts, runs and stops it, and reloads its
 // configuration.
 package app

@@ -4,13 +4,13 @@ import (
 	"fmt"
 )
 
-// A HomeError is trouble with the gateway's home or its workspace.
+// A HomeError is an error about the gateway's home or its workspace.
 type HomeError struct {
 	Home string
 	err  error
 }
 
-// InHome returns trouble with a home.
+// InHome returns err as a [HomeError].
 func InHome(home string, err error) error { return &HomeError{home, err} }
 
 func (e *HomeError) Error() string { return fmt.Sprintf("home %s: %v", e.Home, e.err) }
@@ -19,13 +19,13 @@ func (e *HomeError) Unwrap() error { return e.err }
 // A UsageError is a mistake in the configuration or on the command line.
 type UsageError struct{ error }
 
-// BadUsage returns a mistake in the configuration or on the command line.
+// BadUsage returns err as a [UsageError].
 func BadUsage(err error) error { return UsageError{err} }
 
 func (e UsageError) Unwrap() error { return e.error }
 
-// The exit codes.
+// Exit codes.
 const (
 	ExitFailure = 1
-	ExitUsage   = 2 // a configuration or a command line that is wrong
+	ExitUsage   = 2 // wrong configuration or command line
 )

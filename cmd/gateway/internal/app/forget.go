@@ -16,16 +16,17 @@ import (
 	"gateway/store"
 )
 
-// People are the people that the database knows.
+// People gives access to the people in the database.
 type People struct{ gate.People }
 
-// Known reports whether there is a person with a number.
+// Known reports whether a person with an id exists.
 func (p People) Known(q store.Queryer, person int64) (bool, error) {
 	list, err := p.List(q)
 	return slices.ContainsFunc(list, func(p gate.Person) bool { return p.ID == person }), err
 }
 
-// Forget makes somebody a stranger, if they are known, and their chats unknown.
+// Forget revokes the access of a person, if they exist, and deletes what is known about their
+// chats.
 func (People) Forget(tx *store.Tx, person int64, chats []bus.Address) error {
 	err := gate.People{}.Revoke(tx, person)
 	if err != nil && !errors.Is(err, gate.ErrNobody) {
@@ -34,17 +35,17 @@ func (People) Forget(tx *store.Tx, person int64, chats []bus.Address) error {
 	return gate.Forget(tx, chats)
 }
 
-// agentAccounts are those of a gateway. They implement [agent.Accounts].
+// agentAccounts has the accounts of a gateway. It implements [agent.Accounts].
 type agentAccounts struct {
 	*Gateway
 	cfg *config.Config
 }
 
-// Served reports whether messages to an account can be sent.
+// Served reports whether messages can be sent to an account.
 func (g agentAccounts) Served(account string) bool { return g.channels[account] != nil }
 
-// Keeper returns what keeps data of its own about the people on an account, or nil. An account that
-// is disabled, or not in the configuration any more, may have left a file.
+// Keeper returns the store of an account's own data about people, or nil if it has none. It also
+// returns one for a WhatsApp account that was disabled or removed but has left its file.
 func (g agentAccounts) Keeper(account string) background.Keeper {
 	if e, ok := g.channels[account].(channels.Eraser); ok {
 		return e
@@ -69,7 +70,7 @@ func (g agentAccounts) States(q store.Queryer) ([]string, error) {
 			g.router.Pending(s.Name()), dead[s.Name()], time.Since(since).Truncate(time.Second), state))
 	}
 	n, given := g.router.Stats(), 0
-	for _, answers := range dead { // also of accounts that are not configured any more
+	for _, answers := range dead { // includes accounts that were removed from the configuration
 		given += answers
 	}
 	return append(lines, fmt.Sprintf(

@@ -12,7 +12,7 @@ import (
 	"gateway/store"
 )
 
-// A home is the data and the folders that a gateway works with.
+// A home is the open data and folders of a gateway.
 type home struct {
 	path             string
 	db               *store.DB
@@ -21,7 +21,7 @@ type home struct {
 	knowledge        *knowledge
 }
 
-// openHome opens the database, which no other gateway may have open, and the workspace.
+// openHome opens the database and the workspace. Only one gateway can open a database at a time.
 func openHome(ctx context.Context, cfg *config.Config) (*home, error) {
 	if err := CheckRestored(cfg); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func openWorkspace(cfg *config.Config) (*os.Root, error) {
 	return root, nil
 }
 
-// openRest opens what else a gateway works with, and begins its life.
+// openRest opens the other data, and records the start of this process.
 func (h *home) openRest(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
 	if h.media, err = OpenMedia(cfg); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (h *home) openRest(ctx context.Context, cfg *config.Config, log *slog.Logge
 	return err
 }
 
-// close closes what was opened.
+// close closes everything that was opened.
 func (h *home) close() error {
 	var errs []error
 	if h.knowledge != nil {
@@ -74,7 +74,7 @@ func (h *home) close() error {
 	return errors.Join(append(errs, h.db.Close(), h.workspace.Close())...)
 }
 
-// build puts a gateway together in its home.
+// build builds a gateway in its home.
 func build(
 	ctx context.Context, cfg *config.Config, h *home, restart *command.Restart, log *slog.Logger,
 ) (*Gateway, error) {
@@ -84,8 +84,8 @@ func build(
 	return assemble(cfg, h, restart, log)
 }
 
-// Open opens the home that a configuration names, and puts the gateway together that works there.
-// It is run by [gateway.Run], and has to be closed.
+// Open opens the home that a configuration names, and builds its gateway. The caller starts it
+// with [Gateway.Run] and must call [Gateway.Close].
 func Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Gateway, error) {
 	h, err := openHome(ctx, cfg)
 	if err != nil {
@@ -101,5 +101,5 @@ func Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Gateway, 
 // Run runs the gateway until ctx ends or a part of it fails.
 func (g *Gateway) Run(ctx context.Context) error { return g.live(ctx, nil) }
 
-// Close gives up the home.
+// Close closes the home.
 func (g *Gateway) Close() error { return g.home.close() }

@@ -22,11 +22,11 @@ import (
 	"gateway/store"
 )
 
-// knowledge is what the agent knows for longer than a conversation, and what it can follow.
+// knowledge is the agent's long-term memory, its documents and its skills.
 type knowledge struct {
 	db        *store.DB
-	shared    *os.Root // documents and skills of everybody's prompt
-	scopes    *os.Root // a folder for each scope
+	shared    *os.Root // shared documents and skills
+	scopes    *os.Root // one folder per scope
 	builtin   *os.Root // the built-in skills
 	memory    *memory.Memory
 	documents *document.Documents
@@ -39,23 +39,25 @@ type knowledge struct {
 // MemoryFolder returns the folder with the documents and the history of each scope.
 func MemoryFolder(cfg *config.Config) string { return filepath.Join(cfg.Gateway.Home, "memory") }
 
-// VersionsFolder returns the folder in which earlier gateways kept the versions of documents.
+// VersionsFolder returns the folder in which earlier versions of the gateway kept document
+// versions.
 func VersionsFolder(cfg *config.Config) string {
 	return filepath.Join(cfg.Gateway.Home, "versions")
 }
 
-// builtinFolder returns the folder into which the built-in skills are written.
+// builtinFolder returns the folder to which the built-in skills are written.
 func builtinFolder(cfg *config.Config) string {
 	return filepath.Join(cfg.Gateway.Home, builtinName)
 }
 
-// builtinName is what paths to built-in skills begin with.
+// builtinName is the path prefix of built-in skills.
 const builtinName = "builtin-skills"
 
-// PinsFile returns the file that knows which skills the operator has installed.
+// PinsFile returns the file that records which skills the operator has installed.
 func PinsFile(cfg *config.Config) string { return filepath.Join(cfg.Gateway.Home, "skills.json") }
 
-// openKnowledge opens what the agent knows, and writes what a new home begins with.
+// openKnowledge opens the memory, the documents and the skills, and writes templates in a new
+// home.
 func openKnowledge(
 	cfg *config.Config, db *store.DB, workspace *os.Root, log *slog.Logger,
 ) (*knowledge, error) {
@@ -80,25 +82,25 @@ func openKnowledge(
 	m.documents = document.New(m.shared, m.scopes, &document.Options{Logger: log})
 	m.versions = NewVersions(cfg, db, log)
 	m.skills = NewSkills(cfg, m.shared, m.scopes, log)
-	// Without them the agent works all the same.
+	// The agent works without these templates.
 	if err := errors.Join(m.documents.WriteTemplates(), m.documents.Link(workspace)); err != nil {
 		log.Warn("shared documents not prepared", "err", err)
 	}
 	return m, nil
 }
 
-// NewVersions returns the versions of documents.
+// NewVersions returns the store of document versions.
 func NewVersions(cfg *config.Config, db *store.DB, log *slog.Logger) *docversion.Store {
 	return docversion.New(db, &docversion.Options{Before: VersionsFolder(cfg), Logger: log})
 }
 
-// NewSkills returns the skills in the shared folder and in those of scopes.
+// NewSkills returns the library of the shared skills and the skills of scopes.
 func NewSkills(
 	cfg *config.Config, shared, scopes *os.Root, log *slog.Logger,
 ) *skills.Library {
 	return skills.New(&skills.Options{Shared: shared, Memory: scopes, Logger: log,
 		Disabled: cfg.Skills.Disabled, Config: cfg.Has,
-		// A skill's requirements are those of its commands, which see few variables.
+		// A skill can use only the variables that its commands see.
 		Env: func(name string) bool {
 			return os.Getenv(name) != "" && slices.Contains(cfg.Exec.Env, name)
 		},
@@ -115,12 +117,13 @@ func (m *knowledge) close() error {
 	return errors.Join(errs...)
 }
 
-// tools returns the tools that work with what is remembered.
+// tools returns the tools that read and write the memory.
 func (m *knowledge) tools() []tool.Tool {
 	return recall.Tools(recall.Options{DB: m.db, Memory: m.memory, Now: time.Now})
 }
 
-// run warns of skills that are not what was installed, beside everything else.
+// run logs a warning for each skill that differs from what was installed, and waits until ctx
+// ends.
 func (m *knowledge) run(ctx context.Context) error {
 	states, err := m.pins.Review(ctx, m.skills)
 	if err != nil {
@@ -134,11 +137,11 @@ func (m *knowledge) run(ctx context.Context) error {
 	return nil
 }
 
-// newNotes returns the model that makes notes, and its name.
+// newNotes returns the model that summarises conversations, and its name.
 func newNotes(cfg *config.Config, log *slog.Logger) (llm.Model, string) {
 	name := cfg.Memory.Model
 	if name == "" || name == cfg.Agent.Model {
-		return nil, cfg.Agent.Model // the one that answers
+		return nil, cfg.Agent.Model // nil means the default model
 	}
 	return newModel(cfg, name, log), name
 }

@@ -17,9 +17,9 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// openLog returns the log, and what ends it: for people on a terminal, JSON for machines and in
-// files. While somebody chats on the terminal, only what needs attention disturbs them: see
-// [logLevel].
+// openLog returns the log and a function that closes it. The format is text on a terminal and
+// JSON otherwise, unless configured. During a chat on the terminal only important lines are
+// shown: see [logLevel].
 func openLog(
 	cfg config.Log, screen *terminal.Screen, level slog.Leveler,
 ) (*slog.Logger, func() error, error) {
@@ -46,7 +46,7 @@ func openLog(
 		Level: level, ReplaceAttr: spellDuration})), end, nil
 }
 
-// spellDuration writes a duration as people and [time.ParseDuration] read it, such as "1.5s".
+// spellDuration formats a duration such that [time.ParseDuration] can read it, such as "1.5s".
 // Package slog would write nanoseconds.
 func spellDuration(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
@@ -59,8 +59,8 @@ func spellDuration(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// openLogFile returns the log file, which only its owner can read. That it can be written shows now
-// and not with the first line.
+// openLogFile opens the log file, readable only for its owner. If the file is not writable, it
+// fails now and not at the first line.
 func openLogFile(cfg config.Log) (*lumberjack.Logger, error) {
 	if err := os.MkdirAll(filepath.Dir(cfg.File), 0o700); err != nil {
 		return nil, err
@@ -75,12 +75,12 @@ func openLogFile(cfg config.Log) (*lumberjack.Logger, error) {
 	const day = 24 * time.Hour
 	return &lumberjack.Logger{
 		Filename: cfg.File, MaxSize: cfg.FileMB, MaxBackups: cfg.FileKeep,
-		MaxAge: int((cfg.FileAge + day - 1) / day), // it counts in days
+		MaxAge: int((cfg.FileAge + day - 1) / day), // lumberjack counts days
 	}, nil
 }
 
-// logLevel returns the level of the log, which is higher while somebody chats where it is shown,
-// unless they asked for everything.
+// logLevel returns the level of the log. It is higher while somebody chats on the terminal that
+// shows the log, unless the configuration asks for more.
 func logLevel(cfg config.Log, chat bool) slog.Level {
 	if chat && cfg.File == "" && cfg.Level > slog.LevelDebug {
 		return max(cfg.Level, slog.LevelWarn)

@@ -20,7 +20,7 @@ import (
 	"gateway/store"
 )
 
-// newMCP returns the client of the configured servers.
+// newMCP returns the client of the configured MCP servers.
 func newMCP(h *toolset, w workplace) *mcp.Client {
 	var servers []mcp.Server
 	for _, name := range sortedKeys(h.cfg.MCP) {
@@ -45,7 +45,8 @@ func newMCP(h *toolset, w workplace) *mcp.Client {
 	})
 }
 
-// MCPFolder returns where the logins to servers are, and what the servers have.
+// MCPFolder returns the folder with the logins to MCP servers and the cached lists of their
+// tools.
 func MCPFolder(cfg *config.Config) string { return filepath.Join(cfg.Gateway.Home, "mcp") }
 
 func reveal(secrets map[string]config.Secret) map[string]string {
@@ -56,7 +57,7 @@ func reveal(secrets map[string]config.Secret) map[string]string {
 	return plain
 }
 
-// serverCommand prepares the process of a server.
+// serverCommand prepares the process of an MCP server.
 func (h *toolset) serverCommand(ctx context.Context, s mcp.Server) (*exec.Cmd, error) {
 	env := mcp.Environ(s.Env)
 	if !s.Confined {
@@ -64,7 +65,7 @@ func (h *toolset) serverCommand(ctx context.Context, s mcp.Server) (*exec.Cmd, e
 		cmd.Env, cmd.Dir = env, s.Dir
 		return cmd, nil
 	}
-	select { // the sandbox may still be tested
+	select { // wait until the sandbox was tested
 	case <-h.ready:
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -77,7 +78,7 @@ func (h *toolset) serverCommand(ctx context.Context, s mcp.Server) (*exec.Cmd, e
 			"sandbox = false for this server if you trust it")
 	}
 	limits := h.limits()
-	limits.CPU, limits.KeepFree = serverTime, 0 // others may fill the disk while it lives
+	limits.CPU, limits.KeepFree = serverTime, 0 // others may fill the disk while the server runs
 	command, err := box.Command(ctx, sandbox.Spec{
 		Argv: s.Command, Dir: s.Dir, Env: revealed(s.Env), ReadWrite: []string{s.Dir},
 		Network: h.cfg.MCP[s.Name].Network, Limits: limits,
@@ -85,7 +86,7 @@ func (h *toolset) serverCommand(ctx context.Context, s mcp.Server) (*exec.Cmd, e
 	if err != nil {
 		return nil, err
 	}
-	// It lives as long as ctx, and must not be dropped before.
+	// The sandbox must stay open as long as ctx.
 	context.AfterFunc(ctx, func() {
 		if err := command.Close(); err != nil {
 			h.log.Warn("sandbox not closed", "server", s.Name, "err", err)
@@ -94,10 +95,10 @@ func (h *toolset) serverCommand(ctx context.Context, s mcp.Server) (*exec.Cmd, e
 	return command.Cmd, nil
 }
 
-// serverTime is how much processor time a server may use in all.
+// serverTime limits the total CPU time of a server.
 const serverTime = 24 * time.Hour
 
-// revealed returns variables in the form NAME=value.
+// revealed returns the variables in the form NAME=value.
 func revealed(env map[string]string) (list []string) {
 	for _, name := range sortedKeys(env) {
 		list = append(list, name+"="+env[name])
@@ -105,7 +106,7 @@ func revealed(env map[string]string) (list []string) {
 	return list
 }
 
-// mcpCommand is the command about MCP servers. It can only be listed without a client.
+// mcpCommand returns the command /mcp. With a nil client it can be listed but not run.
 func mcpCommand(client *mcp.Client) command.Command {
 	return command.Command{Name: "mcp", Help: "MCP servers, and logging in to them", Least: bus.Admin,
 		Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
@@ -142,7 +143,7 @@ func mcpCommand(client *mcp.Client) command.Command {
 		}}
 }
 
-// listServers describes the servers, an item each.
+// listServers describes each server as a list item.
 func listServers(states []mcp.State) string {
 	if len(states) == 0 {
 		return "There are no MCP servers in the configuration."
@@ -161,14 +162,14 @@ func listServers(states []mcp.State) string {
 	return b.String()
 }
 
-// heldChanges says what of a server waits for an admin.
+// heldChanges returns the message about changes of a server's tools that wait for an admin.
 func heldChanges(s mcp.State) string {
 	return fmt.Sprintf("The MCP server %s has changed its tools. I use them as they were, and none "+
 		"that is new, until an admin sends `/mcp agree %s %s`. What stands in quotation marks is the "+
 		"server's, not mine:\n\n- %s", s.Name, s.Name, s.Code, strings.Join(s.Held, "\n- "))
 }
 
-// reportTools tells the owners that a server's tools have changed.
+// reportTools returns a function that tells the owners that a server's tools have changed.
 func reportTools(w workplace) func(context.Context, mcp.State) error {
 	return func(ctx context.Context, s mcp.State) error {
 		return w.db.Tx(ctx, func(tx *store.Tx) error {
@@ -183,7 +184,7 @@ func reportTools(w workplace) func(context.Context, mcp.State) error {
 	}
 }
 
-// beginLogin returns what a person has to do to log in to a server.
+// beginLogin starts the login to a server and returns the instructions for the person.
 func beginLogin(ctx context.Context, client *mcp.Client, name string) (string, error) {
 	link, err := client.Login(ctx, name)
 	if err != nil {
@@ -198,7 +199,7 @@ func beginLogin(ctx context.Context, client *mcp.Client, name string) (string, e
 		"`/mcp code ADDRESS`.", link, at), nil
 }
 
-// finishLogin ends the login whose browser has ended at an address.
+// finishLogin completes the login with the address at which the browser ended.
 func finishLogin(ctx context.Context, client *mcp.Client, address string) (string, error) {
 	name, err := client.Finish(ctx, strings.Trim(address, "<>`"))
 	if err != nil {
@@ -207,13 +208,13 @@ func finishLogin(ctx context.Context, client *mcp.Client, address string) (strin
 	return "I am logged in to `" + name + "`.", nil
 }
 
-// A Login is the answer of [LoginPath].
+// A Login is the response of [LoginPath].
 type Login struct {
 	Text, Failed string
-	Redirect     string // where the browser ends
+	Redirect     string // the address at which the browser will end
 }
 
-// login begins the login to a server, or ends the one whose browser has ended at an address.
+// login starts the login to a server, or completes it if address is set.
 func (g *Gateway) login(ctx context.Context, server, address string) Login {
 	if address != "" {
 		said, err := finishLogin(ctx, g.toolset.mcp, address)

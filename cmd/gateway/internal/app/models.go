@@ -24,7 +24,7 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// newModel returns the model with a name, with those that take its place when it fails.
+// newModel returns the model with a name. It includes the fallback models.
 func newModel(cfg *config.Config, name string, log *slog.Logger) llm.Model {
 	var entries []failover.Entry
 	for _, name := range chain(cfg, name) {
@@ -34,7 +34,7 @@ func newModel(cfg *config.Config, name string, log *slog.Logger) llm.Model {
 	return failover.New(entries, &failover.Options{Logger: log})
 }
 
-// anyKey returns a model that is asked with each of its keys.
+// anyKey returns a model that tries each of its keys.
 func anyKey(name string, m *config.Model, log *slog.Logger) llm.Model {
 	keys := m.AllKeys()
 	if len(keys) == 0 {
@@ -51,7 +51,7 @@ func anyKey(name string, m *config.Model, log *slog.Logger) llm.Model {
 	return failover.NewKeys(name, entries, &failover.Options{Logger: log})
 }
 
-// oneModel returns a model that is asked with one key.
+// oneModel returns a model that uses one key.
 func oneModel(name string, m *config.Model, key string, log *slog.Logger) llm.Model {
 	switch m.Provider {
 	case "demo":
@@ -62,7 +62,7 @@ func oneModel(name string, m *config.Model, key string, log *slog.Logger) llm.Mo
 	return openai.New(name, m.Model, modelOptions(m, key, log))
 }
 
-// modelOptions returns how a model is reached and what is asked of it.
+// modelOptions returns the options of a model with the OpenAI protocol.
 func modelOptions(m *config.Model, key string, log *slog.Logger) *openai.Options {
 	o := &openai.Options{
 		BaseURL: m.BaseURL, Key: key, Headers: reveal(m.Headers),
@@ -78,7 +78,7 @@ func modelOptions(m *config.Model, key string, log *slog.Logger) *openai.Options
 	return o
 }
 
-// claudeOptions returns how a model is reached through Anthropic's API, and what is asked of it.
+// claudeOptions returns the options of a model with Anthropic's API.
 func claudeOptions(m *config.Model, key string, log *slog.Logger) *anthropic.Options {
 	fields := bodyFields(m)
 	if m.ReasoningEffort != "" {
@@ -90,7 +90,7 @@ func claudeOptions(m *config.Model, key string, log *slog.Logger) *anthropic.Opt
 	}
 }
 
-// bodyFields returns the further fields of each request that all protocols have in common.
+// bodyFields returns the additional request fields that all protocols share.
 func bodyFields(m *config.Model) map[string]json.RawMessage {
 	fields := make(map[string]json.RawMessage)
 	for name, value := range m.Body {
@@ -102,7 +102,7 @@ func bodyFields(m *config.Model) map[string]json.RawMessage {
 	return fields
 }
 
-// newTranscriber returns what turns voice messages into text, or nil if nothing does.
+// newTranscriber returns the transcriber of voice messages, or nil if none is configured.
 func newTranscriber(cfg *config.Config, log *slog.Logger) attachment.Transcriber {
 	if cfg.Transcription.Model == "" {
 		return nil
@@ -111,8 +111,8 @@ func newTranscriber(cfg *config.Config, log *slog.Logger) attachment.Transcriber
 		BaseURL: cfg.Transcription.BaseURL, Key: cfg.Transcription.Key.Reveal(), Logger: log})
 }
 
-// newVoice returns what speaks answers, or nil if nothing does. Those that withholds holds back are
-// not spoken.
+// newVoice returns the voice for answers, or nil if none is configured. Answers for which
+// withholds is true are not spoken.
 func newVoice(
 	cfg *config.Config, withholds func(text string) bool, log *slog.Logger,
 ) *speech.Voice {
@@ -132,14 +132,14 @@ func newVoice(
 	}
 }
 
-// newPainter returns what makes pictures.
+// newPainter returns the generator of pictures.
 func newPainter(cfg *config.Config, log *slog.Logger) *openai.Painter {
 	i := cfg.Media.Images
 	return openai.NewPainter(i.Model, &openai.Options{BaseURL: i.BaseURL, Key: i.Key.Reveal(),
 		Logger: log})
 }
 
-// chain returns the names of a model and its fallbacks, and theirs, each once.
+// chain returns the names of a model, its fallbacks and their fallbacks, each once.
 func chain(cfg *config.Config, first string) []string {
 	names := []string{first}
 	for i := 0; i < len(names); i++ {
@@ -166,16 +166,17 @@ func modelName(cfg *config.Config, first string) string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// Bounds of the search for a model server on this machine.
+// Limits of the search for a local model server.
 const (
-	localTime   = 20 * time.Second // a port that nobody listens on refuses at once
+	localTime   = 20 * time.Second // a port without a listener refuses at once
 	localAnswer = 1 << 20          // bytes
-	localWindow = 32_768           // tokens that the server is believed to be started with
+	localWindow = 32_768           // assumed context window of the server, in tokens
 	localIdle   = 10 * time.Minute
 )
 
-// UseLocalModel lets cfg have the model of an Ollama or LM Studio on this machine if nothing else
-// is configured and one of them answers. Otherwise it makes no connection.
+// UseLocalModel makes a model of a local Ollama or LM Studio the default model if the
+// configuration chooses none and a server answers. Otherwise it changes nothing. It connects only
+// if the configuration chooses no model.
 func UseLocalModel(cfg *config.Config, ollamaHost string) {
 	if !cfg.Agent.Undecided {
 		return
@@ -188,7 +189,7 @@ func UseLocalModel(cfg *config.Config, ollamaHost string) {
 		if id == "" {
 			continue
 		}
-		m := cfg.Models[demoModel] // has the defaults of all other keys
+		m := cfg.Models[demoModel] // for the defaults of all other keys
 		m.Provider, m.Model, m.BaseURL = "openai", id, base
 		m.ContextWindow, m.IdleTimeout, m.Images = localWindow, localIdle, false
 		cfg.Models[server.name] = m
@@ -197,20 +198,20 @@ func UseLocalModel(cfg *config.Config, ollamaHost string) {
 	}
 }
 
-// ollamaAddress returns the host and port that OLLAMA_HOST stands for, in its usual forms.
+// ollamaAddress returns the host and port of a value of OLLAMA_HOST.
 func ollamaAddress(variable string) string {
 	variable = strings.TrimPrefix(variable, "http://")
 	host, port, err := net.SplitHostPort(strings.TrimSuffix(variable, "/"))
 	if err != nil {
 		host, port = strings.TrimSuffix(variable, "/"), "11434"
 	}
-	if host == "0.0.0.0" || host == "::" { // an address to listen on, not to call
+	if host == "0.0.0.0" || host == "::" { // an address to listen on, not to connect to
 		host = ""
 	}
 	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port)
 }
 
-// localModel returns the first model for conversations that a server lists, "" if there is none.
+// localModel returns the first model in a server's list that is not an embedding model, or "".
 func localModel(base string) string {
 	client := &http.Client{
 		Timeout: localTime, Transport: &http.Transport{DisableKeepAlives: true},

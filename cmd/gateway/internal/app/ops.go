@@ -35,15 +35,15 @@ import (
 	"gateway/store"
 )
 
-// operations serve operators and other programs: health, metrics, and hooks.
+// operations has the HTTP server for operators and programs, the health checks and the metrics.
 type operations struct {
-	server  *ops.Server // nil if it does not listen
-	token   string      // of the operator; "" then
+	server  *ops.Server // nil if no address is configured
+	token   string      // the operator's token; "" without a server
 	probes  []*ops.Probe
 	metrics *telemetry.Metrics
 }
 
-// secrets returns the credentials that no message may contain: those of the configuration, the
+// secrets returns the credentials that no message may contain: those in the configuration, the
 // operator's token in http.json, and the tokens of MCP servers.
 func (g *Gateway) secrets(cfg *config.Config) router.Secrets {
 	list := append(cfg.Secrets(), g.ops.token)
@@ -53,12 +53,12 @@ func (g *Gateway) secrets(cfg *config.Config) router.Secrets {
 	return router.NewSecrets(list)
 }
 
-// withholds reports whether a text contains a secret, so that it must not be sent in any form.
+// withholds reports whether a text contains a secret and so must not be sent in any form.
 func (g *Gateway) withholds(text string) bool {
 	return g.secrets(g.settings.Load()).FoundIn(text)
 }
 
-// newOperations returns the operations of g, which need not be whole yet.
+// newOperations returns the operations of g. It can be called before g is complete.
 func newOperations(
 	cfg *config.Config, g *Gateway, inbox *bus.Inbox, outbox *bus.Outbox,
 ) *operations {
@@ -89,7 +89,7 @@ func (o *operations) serve(ctx context.Context) error {
 // probe runs the slow checks until ctx ends.
 func (o *operations) probe(ctx context.Context) error {
 	if o.server == nil {
-		<-ctx.Done() // nobody asks
+		<-ctx.Done() // no server uses the results
 		return nil
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -99,7 +99,7 @@ func (o *operations) probe(ctx context.Context) error {
 	return group.Wait()
 }
 
-// newHooks returns the hooks that are switched on.
+// newHooks returns the enabled hooks.
 func newHooks(cfg *config.Config) []hooks.Hook {
 	var list []hooks.Hook
 	for _, name := range sortedKeys(cfg.Hooks) {
@@ -115,7 +115,7 @@ func newHooks(cfg *config.Config) []hooks.Hook {
 			Rate: h.Rate, MaxBytes: int64(h.MaxKB) << 10,
 		}
 		if h.Template != "" {
-			hook.Template, _ = hooks.ParseTemplate(h.Template) // the configuration was checked
+			hook.Template, _ = hooks.ParseTemplate(h.Template) // the configuration was validated
 		}
 		list = append(list, hook)
 	}
@@ -164,7 +164,7 @@ func (g *Gateway) sources(
 	return s
 }
 
-// accountState returns how an account is.
+// accountState returns the state of an account.
 func (g *Gateway) accountState(s *supervisor.Supervisor) telemetry.AccountState {
 	in, out := g.gate.Stats(s.Name()), g.router.AccountStats(s.Name())
 	return telemetry.AccountState{
@@ -178,12 +178,12 @@ func (g *Gateway) accountState(s *supervisor.Supervisor) telemetry.AccountState 
 
 // Limits of the checks.
 const (
-	lostTime  = 10 * time.Second // a channel may be gone for so long
-	stuckTime = 15 * time.Second // a loop that goes round every two seconds is stuck then
-	probeTime = 2 * time.Second  // a write may take so long
-	probeWait = 5 * time.Second  // between two of them
+	lostTime  = 10 * time.Second // a channel may be disconnected for this long
+	stuckTime = 15 * time.Second // a healthy loop reports every two seconds
+	probeTime = 2 * time.Second  // a write may take this long
+	probeWait = 5 * time.Second  // pause between two tests
 	leastDisk = 64 << 20
-	mostDisk  = 1 << 30 // enough, however large the disk is
+	mostDisk  = 1 << 30 // always enough, even on a larger disk
 )
 
 // checks returns the conditions for the gateway to be ready.
@@ -245,7 +245,7 @@ func (o *operations) checks(cfg *config.Config, g *Gateway, inbox *bus.Inbox) []
 		})})
 }
 
-// beating tests whether a loop goes round.
+// beating returns a test that fails if a loop has not reported for stuckTime.
 func beating(beat func() time.Time) func(context.Context) (string, bool) {
 	return func(context.Context) (string, bool) {
 		at := beat()
@@ -259,11 +259,12 @@ func beating(beat func() time.Time) func(context.Context) (string, bool) {
 	}
 }
 
-// mostAbandoned is how many tool calls may ignore that they were to end: each holds a goroutine,
-// and what it works with.
+// mostAbandoned is the accepted number of tool calls that keep running after their cancellation.
+// Each one holds a goroutine and its resources.
 const mostAbandoned = 32
 
-// toolState says whether tool calls go on that nobody waits for.
+// toolState describes the cancelled tool calls that are still running. It is bad if they are too
+// many.
 func toolState(abandoned int64) (string, bool) {
 	switch {
 	case abandoned == 0:
@@ -275,7 +276,7 @@ func toolState(abandoned int64) (string, bool) {
 		"system that does not answer, and restart the gateway", abandoned), false
 }
 
-// examineDisk reports an error if there is little room where path is.
+// examineDisk returns an error if the disk of path has too little free space.
 func examineDisk(path string) (string, error) {
 	free, total, err := ops.DiskSpace(path)
 	if err != nil {
@@ -289,7 +290,7 @@ func examineDisk(path string) (string, error) {
 	return state, nil
 }
 
-// oldest reports an error if a message has waited for longer than a time and nobody works on it.
+// oldest returns an error if a message has waited for more than longest and nobody works on it.
 func (g *Gateway) oldest(
 	ctx context.Context, inbox *bus.Inbox, longest time.Duration,
 ) (string, error) {
@@ -306,43 +307,43 @@ func (g *Gateway) oldest(
 	return "nothing waits for too long", nil
 }
 
-// halted reports whether everything is halted, which is not an error: somebody wants it so.
+// halted describes the emergency stop. A halt is not an error, because somebody wants it.
 func halted(q store.Queryer) (string, error) {
 	h, err := policy.GetHalt(q)
 	switch {
 	case err != nil:
 		return "", err
 	case h != nil:
-		return "halted for " + display.Ago(h.Since), nil // by whom is nobody's business there
+		return "halted for " + display.Ago(h.Since), nil // the name of that person is private here
 	}
 	return "not halted", nil
 }
 
-// The paths of the operator's server, for the commands of the command line.
+// Paths of the operator's server, used by the command line.
 const (
 	ProcessPath  = "/operator/process"  // GET: a Process
-	DoctorPath   = "/operator/doctor"   // GET: []doctor.Finding; with ?offline=true no network is used
-	SecurityPath = "/operator/security" // GET: []doctor.Problem; POST also corrects modes of files
-	LoginPath    = "/operator/mcp"      // POST with ?server= begins a login, with ?address= ends it
+	DoctorPath   = "/operator/doctor"   // GET: []doctor.Finding; with ?offline=true without network
+	SecurityPath = "/operator/security" // GET: []doctor.Problem; POST also corrects file modes
+	LoginPath    = "/operator/mcp"      // POST: ?server= starts a login, ?address= completes it
 )
 
-// A Process is what a gateway that runs says about itself.
+// A Process describes a running gateway.
 type Process struct {
 	PID       int
 	Version   string
 	Began     time.Time
-	Variables []string        // of its environment, that have a part in its settings
+	Variables []string        // environment variables that affect its settings
 	Settings  json.RawMessage // see [config.Shared]
 }
 
-// A Correction is the answer of [SecurityPath].
+// A Correction is the response of [SecurityPath].
 type Correction struct {
 	Problems []doctor.Problem
-	Failed   string // why not everything was looked at or corrected; "" if it was
+	Failed   string // why the audit or the corrections are incomplete; ""
 }
 
-// operator returns what serves the commands of the home. Each request is answered by this process,
-// which alone has the settings and the credentials that hold.
+// operator returns the handler for the commands of the command line. This process handles each
+// request itself, because only it has the current settings and credentials.
 func (g *Gateway) operator() http.Handler {
 	p := Process{PID: os.Getpid(), Version: BuildVersion(), Began: time.Now(),
 		Variables: variables(g.settings.Load())}
@@ -371,10 +372,10 @@ func (g *Gateway) operator() http.Handler {
 // answer writes v as JSON.
 func answer(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // whoever asked may have gone
+	_ = json.NewEncoder(w).Encode(v) // the caller may have disconnected
 }
 
-// text returns the text of an error, "" if there is none.
+// text returns the text of an error, or "" for nil.
 func text(err error) string {
 	if err == nil {
 		return ""
@@ -382,7 +383,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-// with returns p with the settings that hold now.
+// with returns p with the settings in cfg.
 func (p Process) with(cfg *config.Config) Process {
 	shared := *cfg
 	if abs, err := filepath.Abs(cfg.File); err == nil {
@@ -392,27 +393,27 @@ func (p Process) with(cfg *config.Config) Process {
 	return p
 }
 
-// variables returns the names of the variables that have a part in a configuration.
+// variables returns the names of the environment variables that affect a configuration.
 func variables(cfg *config.Config) []string {
 	file := cfg.File
 	if !cfg.Found {
-		file = "" // only one that nobody names may be missing
+		file = "" // only a file that the command line does not name may be missing
 	}
 	e, err := config.Explain(file, os.Environ())
 	if err != nil {
-		return nil // the file was changed since it was read
+		return nil // the file was changed after it was read
 	}
 	return e.Variables
 }
 
-// Examine looks for what keeps a gateway with these settings from working.
+// Examine looks for problems that keep a gateway with these settings from working.
 func Examine(ctx context.Context, cfg *config.Config, offline bool) []doctor.Finding {
 	c := examined(cfg)
 	c.Offline = offline
 	return doctor.Examine(ctx, c)
 }
 
-// Audit looks for what makes a gateway with these settings unsafe.
+// Audit looks for unsafe conditions of a gateway with these settings.
 func Audit(ctx context.Context, cfg *config.Config) ([]doctor.Problem, error) {
 	return doctor.Audit(ctx, doctor.Suspect{
 		Case: examined(cfg), Root: os.Geteuid() == 0 && !inContainer(),
@@ -428,7 +429,7 @@ func Audit(ctx context.Context, cfg *config.Config) ([]doctor.Problem, error) {
 	})
 }
 
-// examined returns what the doctor and the audit look at.
+// examined returns the gateway that the doctor and the audit check.
 func examined(cfg *config.Config) doctor.Case {
 	return doctor.Case{
 		Config: cfg, File: cfg.File, Migrations: Migrations(),

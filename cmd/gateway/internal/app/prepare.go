@@ -2,5 +2,5 @@
 
 package app
 
-// Prepare makes this process ready for what only tests need: nothing, in this build.
+// Prepare does nothing in this build. Test builds prepare the process for tests.
 func Prepare() {}

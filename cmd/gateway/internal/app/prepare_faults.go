@@ -9,10 +9,10 @@ import (
 	"go.mau.fi/whatsmeow"
 )
 
-// Prepare makes this process ready for what only tests need: GATEWAY_WHATSAPP_ROOT is the public
-// key, in hexadecimal, with which a WhatsApp server has to prove itself. The fake one can't have
-// WhatsApp's own. The library keeps the key in a variable of the process, so it is set before
-// anything connects. No build that people get contains this.
+// Prepare sets the public key, in hexadecimal, with which a WhatsApp server proves its identity,
+// if GATEWAY_WHATSAPP_ROOT is set. Tests use a fake server, which does not have WhatsApp's
+// private key. The library keeps the key in a global variable, so Prepare must run before any
+// connection. Release builds don't contain this code.
 func Prepare() {
 	root, ok := os.LookupEnv("GATEWAY_WHATSAPP_ROOT")
 	if !ok {

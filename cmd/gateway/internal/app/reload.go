@@ -17,13 +17,14 @@ import (
 	"gateway/cmd/gateway/internal/watch"
 )
 
-// A reloader brings changes of the configuration to a running gateway: when the content of the file
-// has changed, and on SIGHUP, which also reads secrets in files of their own again. The log names
-// settings that need a restart. A configuration with mistakes changes nothing.
+// A reloader applies changes of the configuration to a running gateway. It reloads when the
+// content of the file has changed, and on SIGHUP. SIGHUP also reads secrets in separate files
+// again. The log names changed settings that need a restart. A configuration with mistakes
+// changes nothing.
 type reloader struct {
 	load    Loader
 	hangup  <-chan os.Signal
-	current *config.Config // in use; only run may use it
+	current *config.Config // in use; only run accesses it
 	apply   func(*config.Config)
 	log     *slog.Logger
 
@@ -32,13 +33,13 @@ type reloader struct {
 	done, failed int64
 }
 
-// watchHangup returns a channel that gets SIGHUP, and a function that ends that. On a terminal the
-// signal keeps its meaning, that the terminal is gone.
+// watchHangup returns a channel that receives SIGHUP, and a function that stops it. On a
+// terminal, SIGHUP keeps its usual meaning: the terminal was closed.
 func watchHangup() (<-chan os.Signal, func()) {
 	if term.IsTerminal(int(os.Stdin.Fd())) {
 		return nil, func() {}
 	}
-	c := make(chan os.Signal, 1) // one that waits stands for all that come meanwhile
+	c := make(chan os.Signal, 1) // one pending signal is enough for several
 	signal.Notify(c, syscall.SIGHUP)
 	return c, func() { signal.Stop(c) }
 }
@@ -72,8 +73,8 @@ func (r *reloader) run(ctx context.Context) error {
 	}
 }
 
-// reload reads the configuration and applies its live settings. If nothing has changed, it says so
-// only if somebody has asked for the reload.
+// reload reads the configuration and applies its live settings. If nothing has changed, it logs
+// at level info only if somebody asked for the reload.
 func (r *reloader) reload(ctx context.Context, asked bool) {
 	next, err := r.load()
 	if err == nil && r.current.Found && !next.Found {
@@ -105,7 +106,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	r.note(nil, asked || len(live)+len(restart) > 0)
 }
 
-// note keeps how a reload has ended, and counts it.
+// note records the result of a reload, and counts it if counts is true.
 func (r *reloader) note(err error, counts bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,15 +120,15 @@ func (r *reloader) note(err error, counts bool) {
 	}
 }
 
-// state returns why the newest configuration was not applied, or nil if it was, as far as that is
-// possible without a restart.
+// state returns why the newest configuration was not applied. It returns nil if all settings that
+// need no restart were applied.
 func (r *reloader) state() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.trouble
 }
 
-// counts returns how often a configuration was reloaded, and how often that failed.
+// counts returns the number of successful and of failed reloads.
 func (r *reloader) counts() (done, failed int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

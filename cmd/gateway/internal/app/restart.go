@@ -13,14 +13,14 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// ErrRestart is why a gateway ends that is to start again.
+// ErrRestart is the reason for the end of a gateway that restarts.
 var ErrRestart = errors.New("the gateway is to start again")
 
-// checkTime is how long the program may take to look at the configuration, on a slow machine.
+// checkTime limits the check of the configuration. It is long enough for a slow machine.
 const checkTime = 30 * time.Second
 
-// newRestart returns what /restart does, nil on systems on which a process can't become another
-// one. The gateway ends by end, and main starts it again.
+// newRestart returns the functions of /restart, or nil if the system does not support a restart.
+// The gateway ends with ErrRestart, and main starts the program again.
 func newRestart(
 	ctx context.Context, cfg *config.Config, end context.CancelCauseFunc, log *slog.Logger,
 ) *command.Restart {
@@ -33,9 +33,9 @@ func newRestart(
 	}
 }
 
-// checkProgram has the program look at the configuration, as it would when it starts: both may have
-// been replaced since this process began. It returns what is wrong, for people. Once ctx has ended,
-// nothing is: the gateway starts again already, or somebody else starts it.
+// checkProgram runs the program's own check of the configuration, because both may have been
+// replaced since this process started. It returns the problem as a text for people, or "". It
+// also returns "" if ctx has ended, because then the gateway already stops.
 func checkProgram(ctx context.Context, cfg *config.Config, log *slog.Logger) string {
 	args := []string{"config", "check", "--start-only"}
 	if cfg.Found {
@@ -59,8 +59,8 @@ func checkProgram(ctx context.Context, cfg *config.Config, log *slog.Logger) str
 	return "My program can't be started any more; the log says why."
 }
 
-// runProgram runs a program for at most checkTime. It may be any: one that does not end, or leaves
-// others behind that hold on to its output, is not waited for.
+// runProgram runs a program for at most checkTime. It does not wait longer for a program that
+// hangs, or for child processes that keep its output open.
 func runProgram(ctx context.Context, out io.Writer, path string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
@@ -69,13 +69,13 @@ func runProgram(ctx context.Context, out io.Writer, path string, args ...string)
 	return cmd.Run()
 }
 
-// maxSaid is how much of the program's output is worth a place in the log, in bytes.
+// maxSaid is how much of the program's output is logged, in bytes.
 const maxSaid = 4096
 
-// A beginning keeps the first bytes of what is written to it.
+// A beginning stores the first maxSaid bytes that are written to it.
 type beginning struct{ text []byte }
 
-// Write implements [io.Writer]. It takes everything.
+// Write implements [io.Writer]. It never fails.
 func (b *beginning) Write(p []byte) (int, error) {
 	b.text = append(b.text, p[:min(len(p), maxSaid-len(b.text))]...)
 	return len(p), nil

@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// canRestart says whether this process can become another one.
+// canRestart reports whether a process can replace itself.
 const canRestart = true
 
-// StartAgain makes this process one of the program as it is now, with the same number, arguments
-// and environment. It returns only if that fails.
+// StartAgain replaces this process with the present program file, with the same process id,
+// arguments and environment. It returns only if that fails.
 func StartAgain() error {
 	path, err := os.Executable()
 	if err != nil {

@@ -2,9 +2,9 @@ package app
 
 import "errors"
 
-// canRestart says whether this process can become another one. A service that ends and leaves
-// another process behind would be taken for one that has stopped.
+// canRestart reports whether a process can replace itself. On Windows it can't: if a service
+// started a new process and ended, Windows would consider the service stopped.
 const canRestart = false
 
-// StartAgain always fails.
+// StartAgain always returns [errors.ErrUnsupported].
 func StartAgain() error { return errors.ErrUnsupported }

@@ -9,7 +9,7 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// CheckRestored refuses a home in which a restore has ended half way.
+// CheckRestored returns an error if a restore of the home was interrupted.
 func CheckRestored(cfg *config.Config) error {
 	mark := filepath.Join(cfg.Gateway.Home, backup.Unfinished)
 	if _, err := os.Lstat(mark); err == nil {

@@ -17,15 +17,15 @@ import (
 	"gateway/store"
 )
 
-// How much is kept even if the database is too large.
+// Minimum retention, even if the database is too large.
 const (
-	// Platforms deliver again what they believe we have not got: see [bus.Inbox.Prune].
+	// Platforms redeliver messages for some time: see [bus.Inbox.Prune].
 	leastKept = 48 * time.Hour
-	// The counts of a month are what people look at.
+	// People look at the usage of a month.
 	leastUsage = 32 * 24 * time.Hour
 )
 
-// newSweeper returns what removes old rows. Files have a sweeper of their own: see
+// newSweeper returns the sweeper of old database rows. Files have their own sweeper: see
 // [media.Store].
 func newSweeper(
 	cfg *config.Config, db *store.DB, used *budget.Ledger, log *slog.Logger,
@@ -38,7 +38,7 @@ func newSweeper(
 	})
 }
 
-// retentionRules returns what is removed when it is old, and what of a database that is too large.
+// retentionRules returns the rules for old rows, and those for a database that is too large.
 func retentionRules(
 	cfg *config.Config, used *budget.Ledger,
 ) (rules []retention.Rule, tight [][]retention.Rule) {
@@ -59,7 +59,7 @@ func retentionRules(
 		rule("usage", cfg.Retention.Usage, counts),
 		rule("audit", cfg.Retention.Audit, audit.Prune),
 	}
-	// Data that nobody misses comes first, then data that can only be searched and exported.
+	// The first group has data that nobody misses, the next ones data for search and export.
 	tight = [][]retention.Rule{{
 		rule("messages_in", leastKept, in),
 		rule("messages_out", leastKept, out),
@@ -76,10 +76,10 @@ func retentionRules(
 	return rules, tight
 }
 
-// pruneArchived removes messages that no prompt holds and of which no notes are to be made.
+// pruneArchived removes messages that are in no prompt and wait for no summary.
 func pruneArchived(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
 	below := int64(math.MaxInt64)
-	from, ok, err := background.Store{}.Least(tx, background.Archive) // of messages after that one
+	from, ok, err := background.Store{}.Least(tx, background.Archive) // excludes this id
 	if err != nil {
 		return 0, 0, err
 	}
@@ -89,7 +89,7 @@ func pruneArchived(tx *store.Tx, before time.Time, after int64) (int, int64, err
 	return session.Store{}.PruneArchived(tx, below, before, after)
 }
 
-// remains says what stays in the tables that may be large, and what makes it less.
+// remains explains, for each table that can be large, which rows stay and how to reduce them.
 var remains = map[string]string{
 	"inbox": "messages of the last two days, and those that wait",
 	"outbox": "messages of the last two days, those to be sent, and those that were given up, " +

@@ -14,16 +14,16 @@ import (
 	"gateway/store"
 )
 
-// newRules returns which tool calls need approval: the built-in rules first, then what is said of
-// servers, then what is said of single tools.
+// newRules returns the approval rules for tool calls: the built-in rules, then those of MCP
+// servers, then those of single tools. A later rule overrides an earlier one.
 func newRules(cfg *config.Config) policy.Rules {
 	var rules policy.Rules
 	if cfg.Exec.Sandbox == "none" {
-		// Nothing but somebody's eyes is between such a command and the machine.
+		// Without a sandbox, approval is the only protection of the machine.
 		rules = append(rules, policy.Rule{Tool: "exec", Roles: everybody(policy.Ask)})
 	}
-	// The tools of a server whose name begins like another's follow the longer one, so that it
-	// comes later. Those of a server that is switched off are somebody else's.
+	// The names are sorted: if one server's name is a prefix of another's, the longer one comes
+	// later and wins. Tools with the prefix of a disabled server belong to another server.
 	for _, name := range sortedKeys(cfg.MCP) {
 		if s := cfg.MCP[name]; s.Enabled {
 			rules = append(rules, policy.Rule{
@@ -36,7 +36,7 @@ func newRules(cfg *config.Config) policy.Rules {
 	return rules
 }
 
-// newRule returns the rule that a [tools.NAME] describes.
+// newRule returns the rule for a table [tools.NAME].
 func newRule(name string, t config.Tool) policy.Rule {
 	rule := policy.Rule{Tool: name, Roles: make(map[bus.Role]policy.Decision)}
 	for role, said := range map[bus.Role]string{bus.Owner: t.Owner, bus.Admin: t.Admin,
@@ -53,7 +53,7 @@ func newRule(name string, t config.Tool) policy.Rule {
 		{t.AllowCommands, policy.Allow},
 	} {
 		for _, pattern := range list.patterns {
-			// The configuration was checked for what can't be parsed.
+			// The configuration was validated: all patterns can be parsed.
 			if c, err := policy.ParseCommand(pattern, list.decision); err == nil {
 				rule.Commands = append(rule.Commands, c)
 			}
@@ -62,7 +62,7 @@ func newRule(name string, t config.Tool) policy.Rule {
 	return rule
 }
 
-// auditedRules returns what tells the values of the keys apart that say who may do what.
+// auditedRules returns a hash for each key that decides who may do what.
 func auditedRules(cfg *config.Config) audit.Rules {
 	rules := make(audit.Rules)
 	add := func(key string, values ...any) {
@@ -83,7 +83,7 @@ func auditedRules(cfg *config.Config) audit.Rules {
 	return rules
 }
 
-// noteRules has the audit log say which rules have changed.
+// noteRules writes an audit entry if the rules have changed.
 func (g *Gateway) noteRules(ctx context.Context, cfg *config.Config) {
 	rules := auditedRules(cfg)
 	same, err := audit.SameRules(g.db.Read(ctx), rules)
@@ -95,7 +95,7 @@ func (g *Gateway) noteRules(ctx context.Context, cfg *config.Config) {
 	}
 }
 
-// everybody is a decision for all roles.
+// everybody returns the same decision for all roles.
 func everybody(v policy.Decision) map[bus.Role]policy.Decision {
 	return map[bus.Role]policy.Decision{bus.Owner: v, bus.Admin: v, bus.User: v, bus.Guest: v}
 }

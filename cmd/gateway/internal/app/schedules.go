@@ -8,13 +8,13 @@ import (
 	"gateway/store"
 )
 
-// JobStore returns what reads and writes jobs.
+// JobStore returns the store of jobs.
 func JobStore(cfg *config.Config) schedule.Store {
 	return schedule.Store{MaxJobs: cfg.Schedule.MaxJobs, MinEvery: cfg.Schedule.MinEvery,
 		Location: cfg.Gateway.Location}
 }
 
-// newScheduler returns what starts jobs when they are due.
+// newScheduler returns the scheduler, which starts due jobs.
 func (g *Gateway) newScheduler(cfg *config.Config, inbox *bus.Inbox) *schedule.Scheduler {
 	finder := &heartbeat.Finder{DB: g.db, Inbox: inbox, Documents: g.knowledge.documents}
 	return schedule.New(g.db, inbox, &schedule.Options{
@@ -24,8 +24,8 @@ func (g *Gateway) newScheduler(cfg *config.Config, inbox *bus.Inbox) *schedule.S
 	})
 }
 
-// admitJob returns the role with which a job runs: that which its maker had, and no more than what
-// they have now.
+// admitJob returns the role with which a job runs: the role that its maker had when making it, or
+// their present role if that is lower.
 func (g *Gateway) admitJob(q store.Queryer, j *schedule.Job) (bus.Role, bool, error) {
 	m := bus.InboundMessage{From: j.To, Sender: j.Sender, Group: j.Group, Text: j.Text}
 	ok, err := g.gate.Standing(q, &m)

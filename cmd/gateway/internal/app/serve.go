@@ -32,14 +32,14 @@ import (
 	"gateway/store"
 )
 
-// Migrations make the tables of all packages.
+// Migrations returns the migrations of all packages.
 func Migrations() []store.Migration {
 	return append(agent.Migrations(), bus.Migration, session.Migration, gate.Migration,
 		memory.Migration, docversion.Migration, hooks.Migration)
 }
 
-// Serve runs the gateway until ctx ends, or, if there is a screen, until the person at it leaves
-// and does not keep the gateway running.
+// Serve runs the gateway until ctx ends. With a screen it also ends when the person at the screen
+// leaves, unless they keep the gateway running.
 func Serve(
 	ctx context.Context, cfg *config.Config, load Loader, screen *terminal.Screen,
 ) error {
@@ -52,14 +52,14 @@ func Serve(
 		return err
 	}
 	level := new(slog.LevelVar)
-	var alone atomic.Bool // nobody chats
+	var alone atomic.Bool // nobody chats on the terminal
 	alone.Store(screen == nil)
 	level.Set(logLevel(cfg.Log, screen != nil))
 	log, closeLog, err := openLog(cfg.Log, screen, level)
 	if err != nil {
 		return errors.Join(err, h.close())
 	}
-	defer func() { _ = closeLog() }() // nobody could be told
+	defer func() { _ = closeLog() }() // there is nowhere to report the error
 	if info, err := os.Stdin.Stat(); screen == nil && err == nil && info.Mode()&os.ModeNamedPipe != 0 {
 		log.InfoContext(ctx, "standard input is not read; to send a message: echo TEXT | gateway chat")
 	}
@@ -100,10 +100,10 @@ func Serve(
 	return nil
 }
 
-// A Gateway is all that runs, put together.
+// A Gateway is a gateway with all its parts.
 type Gateway struct {
 	name        string
-	settings    atomic.Pointer[config.Config] // that hold
+	settings    atomic.Pointer[config.Config] // the settings in force
 	log         *slog.Logger
 	gate        *gate.Gate
 	usage       *budget.Ledger
@@ -119,12 +119,12 @@ type Gateway struct {
 	ops         *operations
 	knowledge   *knowledge
 	sweeper     *retention.Sweeper
-	terminal    *terminal.Channel // nil if it is not enabled
-	reload      *reloader         // nil if the configuration stays as it is
-	restart     *command.Restart  // nil if that is not possible
+	terminal    *terminal.Channel // nil if disabled
+	reload      *reloader         // nil without live reload
+	restart     *command.Restart  // nil if not supported
 }
 
-// assemble puts a gateway together. restart is nil if that is not possible.
+// assemble builds a gateway. restart is nil if a restart is not supported.
 func assemble(
 	cfg *config.Config, h *home, restart *command.Restart, log *slog.Logger,
 ) (*Gateway, error) {
@@ -193,7 +193,7 @@ func assemble(
 	return g, nil
 }
 
-// formatHints tell the model what its answers look like, by the type of the channel.
+// formatHints tells the model, by channel type, which formatting its answers can have.
 var formatHints = map[string]string{
 	"telegram": "Your answers are shown in Telegram. Use simple Markdown: bold, italics, lists, " +
 		"links and code blocks. Wide tables are hard to read there.",
@@ -205,10 +205,10 @@ var formatHints = map[string]string{
 		"it: bold, lists, code and small tables.",
 }
 
-// maxSocketPath is the longest path that all systems take for a Unix socket.
+// maxSocketPath is the longest Unix socket path that all systems accept.
 const maxSocketPath = 103
 
-// SocketPath returns where "gateway chat" finds the gateway, or "" if the path would be too long.
+// SocketPath returns the socket that "gateway chat" connects to, or "" if the path is too long.
 func SocketPath(home string) string {
 	path := filepath.Join(home, "gateway.sock")
 	if len(path) > maxSocketPath {
@@ -217,8 +217,8 @@ func SocketPath(home string) string {
 	return path
 }
 
-// ChatCommands returns the commands that people may send, in the order of /help. They can only be
-// listed.
+// ChatCommands returns the commands that people can send, in the order of /help. They can be
+// listed but not run.
 func ChatCommands() []command.Command {
 	return append(command.List(), append(accessCommands(func() {}, true), mcpCommand(nil))...)
 }
@@ -233,7 +233,7 @@ func menu() []channels.Command {
 	return list
 }
 
-// live runs the gateway until ctx ends, and notes that it ended in order if it did.
+// live runs the gateway until ctx ends. Afterwards it records that the process ended in order.
 func (g *Gateway) live(ctx context.Context, talk *chat) error {
 	if g.terminal != nil {
 		g.terminal.SetHost(host{g, g.home.path})
@@ -245,9 +245,9 @@ func (g *Gateway) live(ctx context.Context, talk *chat) error {
 	return g.home.life.End(context.WithoutCancel(ctx), time.Now())
 }
 
-// run runs everything until ctx ends or a part fails. The order of stopping is that of a message:
-// when nothing more comes in, turns reach their next step, then what can go is sent, and only then
-// the channels give up their connections.
+// run runs all parts until ctx ends or a part fails. It stops them in the order in which a
+// message passes them: first the intake, then turns at their next step, then the outbox, then the
+// channels.
 func (g *Gateway) run(ctx context.Context, talk *chat) error {
 	start := time.Now()
 	g.db.OnTrouble(func(err error) { g.logTrouble(ctx, err) })
@@ -267,7 +267,7 @@ func (g *Gateway) run(ctx context.Context, talk *chat) error {
 	return err
 }
 
-// logTrouble says that writes wait for the database, or go on.
+// logTrouble logs that writes wait for the database, or work again if err is nil.
 func (g *Gateway) logTrouble(ctx context.Context, err error) {
 	if err == nil {
 		g.log.InfoContext(ctx, "the database can be written again")
@@ -277,8 +277,8 @@ func (g *Gateway) logTrouble(ctx context.Context, err error) {
 		"make room on its disk, or end what locks it", "err", err)
 }
 
-// inOrder runs stages side by side. When ctx ends or one of them fails, they are ended one after
-// another, in their order.
+// inOrder runs stages concurrently. When ctx ends or a stage fails, it cancels the stages one
+// after another, each after the one before has returned.
 func inOrder(ctx context.Context, stages ...func(context.Context) error) error {
 	g, current := errgroup.WithContext(ctx)
 	for _, stage := range stages {
@@ -293,7 +293,8 @@ func inOrder(ctx context.Context, stages ...func(context.Context) error) error {
 	return g.Wait()
 }
 
-// runChannels runs the channels until ctx ends. Some of them end earlier, once runIntake has.
+// runChannels runs the channels until ctx ends. Some end earlier, after runIntake has closed
+// them.
 func (g *Gateway) runChannels(ctx context.Context) error {
 	var group errgroup.Group
 	for _, s := range g.supervisors {
@@ -306,8 +307,8 @@ func (g *Gateway) runChannels(ctx context.Context) error {
 	return err
 }
 
-// runIntake runs what takes messages in beside the channels, and the chat at the terminal, whose
-// end is the end of all. When it returns, the channels take nothing in any more.
+// runIntake runs the other sources of messages and the chat at the terminal until ctx or the chat
+// ends. Then it closes the intake of the channels.
 func (g *Gateway) runIntake(ctx context.Context, talk *chat) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -12,15 +12,15 @@ import (
 	"gateway/memory/document"
 )
 
-// SharedFolder returns the folder of what everybody's prompt is made of: the shared documents, and
-// the shared skills in "skills". Commands and confined servers may read it and never write it, so
-// it lies beside the workspace.
+// SharedFolder returns the folder with the shared documents, and the shared skills in "skills".
+// They are part of everybody's prompt. Commands and confined servers may read the folder but not
+// write it, so it is outside the workspace.
 func SharedFolder(cfg *config.Config) string {
 	return filepath.Join(cfg.Gateway.Home, "shared")
 }
 
-// OpenShared opens the shared folder. If it is not there it is made, of what earlier versions have
-// kept in the workspace.
+// OpenShared opens the shared folder. If it does not exist, it is created with the documents that
+// earlier versions kept in the workspace.
 func OpenShared(cfg *config.Config, log *slog.Logger) (*os.Root, error) {
 	if _, err := os.Lstat(SharedFolder(cfg)); errors.Is(err, fs.ErrNotExist) {
 		if err := makeShared(cfg, log); err != nil {
@@ -30,7 +30,7 @@ func OpenShared(cfg *config.Config, log *slog.Logger) (*os.Root, error) {
 	return os.OpenRoot(SharedFolder(cfg))
 }
 
-// PrepareShared makes the shared folder if it is not there.
+// PrepareShared creates the shared folder if it does not exist.
 func PrepareShared(cfg *config.Config) error {
 	root, err := OpenShared(cfg, slog.Default())
 	if err != nil {
@@ -39,8 +39,8 @@ func PrepareShared(cfg *config.Config) error {
 	return root.Close()
 }
 
-// SharedIfThere opens the shared folder for commands that only look. A home that no gateway of this
-// version has used yet has its documents in the workspace. It returns nil if there is neither.
+// SharedIfThere opens the shared folder for reading. If it does not exist, it opens the
+// workspace, where earlier versions kept the documents. It returns nil if neither exists.
 func SharedIfThere(cfg *config.Config) (*os.Root, error) {
 	root, err := OpenIfThere(SharedFolder(cfg))
 	if root == nil && err == nil {
@@ -49,9 +49,9 @@ func SharedIfThere(cfg *config.Config) (*os.Root, error) {
 	return root, err
 }
 
-// makeShared makes the shared folder. It is put together beside its place and gets its name in one
-// step, after which nothing is ever taken over from the workspace: that is where commands write. A
-// process that ends before leaves what the next one goes on with.
+// makeShared creates the shared folder. It fills a draft folder and renames it at the end. After
+// that nothing is ever moved from the workspace, since commands can write there. If a process
+// dies during the move, the next one continues.
 func makeShared(cfg *config.Config, log *slog.Logger) error {
 	draft := SharedFolder(cfg) + ".new"
 	if err := os.MkdirAll(draft, 0o700); err != nil {
@@ -90,8 +90,8 @@ func makeShared(cfg *config.Config, log *slog.Logger) error {
 	return nil
 }
 
-// moveTo renames a file or folder. To another file system it is copied; the copy in the workspace
-// stays, as an ordinary file that no prompt is made of.
+// moveTo renames a file or folder. If the target is on another file system, it copies instead;
+// then the original stays in the workspace and has no effect.
 func moveTo(from, to string) error {
 	if _, err := os.Lstat(to); err == nil {
 		return nil // an earlier process has moved it
@@ -100,7 +100,7 @@ func moveTo(from, to string) error {
 		return nil
 	}
 	copied := to + ".new"
-	if err := os.RemoveAll(copied); err != nil { // of a process that ended early
+	if err := os.RemoveAll(copied); err != nil { // left by a process that died
 		return err
 	}
 	if info, err := os.Lstat(from); err != nil {
@@ -124,7 +124,7 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, text, 0o600)
 }
 
-// OpenIfThere opens a folder; it returns nil if there is none.
+// OpenIfThere opens a folder. It returns nil if the folder does not exist.
 func OpenIfThere(dir string) (*os.Root, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {

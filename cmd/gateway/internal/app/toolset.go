@@ -30,7 +30,7 @@ import (
 	"gateway/store"
 )
 
-// toolset is what the agent works with: its tools, and what runs for them.
+// toolset has the agent's tools and the processes that serve them.
 type toolset struct {
 	cfg   *config.Config
 	log   *slog.Logger
@@ -38,18 +38,18 @@ type toolset struct {
 	mcp   *mcp.Client
 	roots []files.Root
 
-	ready   chan struct{} // closed when it is known which commands can be run
-	broken  chan struct{} // gets a value when the sandbox was found not to work any more
+	ready   chan struct{} // closed after the first test of the sandbox
+	broken  chan struct{} // receives a value when the sandbox has stopped working
 	proving sync.Mutex    // held while the sandbox is tested
 
 	mu      sync.Mutex
-	sandbox *sandbox.Sandbox // that has proven itself; nil if there is none, or not yet
-	mode    string           // of the sandboxes that are looked for
-	missing error            // why there is none
-	shell   *shell.Shell     // nil until there was a sandbox
+	sandbox *sandbox.Sandbox // passed its test; nil if none did
+	mode    string           // accepted sandboxes
+	missing error            // why sandbox is nil
+	shell   *shell.Shell     // nil until a sandbox was found
 }
 
-// A workplace is what tools work on.
+// A workplace has what the tools work with.
 type workplace struct {
 	db        *store.DB
 	inbox     *bus.Inbox
@@ -60,11 +60,11 @@ type workplace struct {
 	knowledge *knowledge
 	extract   *extract.Extractor
 	stopTask  func(ctx context.Context, task bus.Session) (bool, error)
-	secrets   func() // is called when the credentials of the tools have changed
+	secrets   func() // called when the credentials of the tools have changed
 }
 
-// newToolset returns the toolset of the agent. Parts that must be tested first wait for
-// [toolset.run].
+// newToolset returns the toolset of the agent. [toolset.run] adds the tools that need a sandbox
+// test.
 func newToolset(cfg *config.Config, w workplace, log *slog.Logger) (*toolset, error) {
 	h := &toolset{cfg: cfg, log: log, mode: cfg.Exec.Sandbox, ready: make(chan struct{}),
 		broken: make(chan struct{}, 1)}
@@ -100,10 +100,10 @@ func newToolset(cfg *config.Config, w workplace, log *slog.Logger) (*toolset, er
 	return h, nil
 }
 
-// pictureTime is how long a picture may take to be loaded.
+// pictureTime limits the download of a picture.
 const pictureTime = time.Minute
 
-// openRoots opens the folders that the agent reaches besides its workspace.
+// openRoots opens the folders that the agent can use besides its workspace.
 func (h *toolset) openRoots() error {
 	for _, name := range sortedKeys(h.cfg.Roots) {
 		r := h.cfg.Roots[name]
@@ -117,7 +117,7 @@ func (h *toolset) openRoots() error {
 	return nil
 }
 
-// close closes what newToolset has opened.
+// close closes the folders that newToolset has opened.
 func (h *toolset) close() error {
 	var errs []error
 	for _, r := range h.roots {
@@ -126,16 +126,16 @@ func (h *toolset) close() error {
 	return errors.Join(errs...)
 }
 
-// run finds a sandbox, proves it again from time to time, and runs the servers of tools until ctx
-// ends. When it returns, no process of its tools is left.
+// run finds a sandbox, tests it again periodically, and runs the MCP servers until ctx ends. When
+// it returns, all processes of its tools have ended.
 func (h *toolset) run(ctx context.Context) error {
-	h.endOrphans() // of a process before this one
+	h.endOrphans() // left by an earlier process
 	h.prove(ctx)
 	close(h.ready)
 	var wg sync.WaitGroup
 	wg.Go(func() { h.keepProving(ctx) })
 	err := h.mcp.Run(ctx)
-	<-ctx.Done() // without servers there was nothing to run
+	<-ctx.Done() // Run returns at once without servers
 	wg.Wait()
 	h.mu.Lock()
 	s := h.shell
@@ -150,23 +150,23 @@ func (h *toolset) run(ctx context.Context) error {
 	return err
 }
 
-// endOrphans ends what commands have left running whose supervisor has died.
+// endOrphans ends processes of commands whose supervisor has died.
 func (h *toolset) endOrphans() {
 	if n := sandbox.EndOrphans(); n > 0 {
 		h.log.Warn("processes of commands ended whose supervisor had died", "count", n)
 	}
 }
 
-// How soon a sandbox is looked for again while there is none, and proven again while there is one.
+// Intervals of looking for a sandbox while there is none, and of testing an existing one.
 const (
 	firstSeek = 5 * time.Second
 	lastSeek  = 5 * time.Minute
 	proveWait = 10 * time.Minute
 )
 
-// keepProving looks for a sandbox while there is none, for somebody may install it or let it work,
-// and proves the one that there is. It does so also while the gateway is halted: that uses no tool,
-// and what /readyz says must be right.
+// keepProving looks for a sandbox while there is none, since somebody may install one, and tests
+// an existing one periodically. It also does so while the gateway is halted: that runs no tool,
+// and /readyz must stay correct.
 func (h *toolset) keepProving(ctx context.Context) {
 	if h.cfg.Exec.Sandbox == "off" {
 		return
@@ -184,7 +184,7 @@ func (h *toolset) keepProving(ctx context.Context) {
 			timer.Stop()
 			return
 		case <-h.broken:
-			timer.Stop() // it is looked for again sooner than it was to be proven
+			timer.Stop() // look for a sandbox soon instead
 			continue
 		case <-timer.C:
 		}
@@ -193,7 +193,7 @@ func (h *toolset) keepProving(ctx context.Context) {
 	}
 }
 
-// sandboxState says in a few words how the sandbox is, and whether that is well.
+// sandboxState describes the sandbox in a few words, and reports whether it works.
 func (h *toolset) sandboxState() (state string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -208,10 +208,10 @@ func (h *toolset) sandboxState() (state string, ok bool) {
 	return h.sandbox.String(), true
 }
 
-// prove looks for a sandbox that proves itself, and lets commands run if there is one. One that did
-// before may fail once: a machine can be too busy for the test. After bubblewrap has proven itself
-// nothing weaker is used until the gateway is started again: commands could make the machine so
-// busy that its test fails.
+// prove looks for a sandbox that passes its test, and offers the commands if there is one. A
+// sandbox that worked before is tested twice, since a busy machine can make a test fail. After
+// bubblewrap has passed, prove accepts no weaker sandbox until a restart: commands could keep the
+// machine busy to make the test fail.
 func (h *toolset) prove(ctx context.Context) {
 	h.proving.Lock()
 	defer h.proving.Unlock()
@@ -226,7 +226,7 @@ func (h *toolset) prove(ctx context.Context) {
 		err = fmt.Errorf("%w; a weaker one is used only after a restart of the gateway", err)
 	}
 	if ctx.Err() != nil || err == nil && box == nil {
-		return // nobody wants to know, or none is wanted
+		return // stopping, or no sandbox is wanted
 	}
 	if err == nil && s == nil {
 		if s, err = h.openShell(); err != nil {
@@ -250,7 +250,7 @@ func (h *toolset) prove(ctx context.Context) {
 	}
 }
 
-// openShell offers the tools that run commands.
+// openShell adds the tools that run commands.
 func (h *toolset) openShell() (*shell.Shell, error) {
 	s := shell.New(h.shellOptions())
 	if err := h.tools.Set("shell", s.Tools()); err != nil {
@@ -259,11 +259,11 @@ func (h *toolset) openShell() (*shell.Shell, error) {
 	return s, nil
 }
 
-// errNoSandbox tells the model why it can't run commands.
+// errNoSandbox tells the model why commands can't run.
 var errNoSandbox = errors.New("no command can be run at present, since the sandbox does not " +
 	"work; the owner finds out why with gateway doctor. Do it without commands, or try again later")
 
-// currentSandbox is that of [shell.Options].
+// currentSandbox implements [shell.Options].Sandbox.
 func (h *toolset) currentSandbox() (*sandbox.Sandbox, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -273,20 +273,20 @@ func (h *toolset) currentSandbox() (*sandbox.Sandbox, error) {
 	return h.sandbox, nil
 }
 
-// doubt is that of [shell.Options].
+// doubt implements [shell.Options].Doubt.
 func (h *toolset) doubt(ctx context.Context) error {
 	h.prove(ctx)
 	_, err := h.currentSandbox()
 	if err != nil {
 		select {
 		case h.broken <- struct{}{}:
-		default: // one is enough
+		default: // a signal is already pending
 		}
 	}
 	return err
 }
 
-// FindSandbox returns a sandbox of a mode for commands, and nil if none are wanted.
+// FindSandbox returns a sandbox for commands, or nil if mode is "off".
 func FindSandbox(ctx context.Context, mode string) (*sandbox.Sandbox, error) {
 	if mode == "off" {
 		return nil, nil
@@ -294,7 +294,7 @@ func FindSandbox(ctx context.Context, mode string) (*sandbox.Sandbox, error) {
 	return sandbox.Find(ctx, sandbox.Options{Mode: mode})
 }
 
-// shellOptions returns what commands may do.
+// shellOptions returns the folders and limits of commands.
 func (h *toolset) shellOptions() shell.Options {
 	e := h.cfg.Exec
 	o := shell.Options{
@@ -328,10 +328,10 @@ func (h *toolset) limits() sandbox.Limits {
 		Disk:     int64(e.DiskMB) * mb, FileSize: int64(e.DiskMB) * mb}
 }
 
-// Ready is closed when all tools are known.
+// Ready returns a channel that is closed when all tools are known.
 func (h *toolset) Ready() <-chan struct{} { return h.ready }
 
-// Stop ends what a session's tools have left running, as far as the writer of by may end it.
+// Stop ends the processes of a session's tools that the sender of by may end.
 func (h *toolset) Stop(session bus.Session, by *bus.InboundMessage) {
 	h.mu.Lock()
 	s := h.shell
@@ -341,7 +341,7 @@ func (h *toolset) Stop(session bus.Session, by *bus.InboundMessage) {
 	}
 }
 
-// States describes the toolset for /status, a line each.
+// States describes the toolset for /status, one line each.
 func (h *toolset) States() []string {
 	h.mu.Lock()
 	box, missing := h.sandbox, h.missing

@@ -6,7 +6,7 @@ import "runtime/debug"
 // -ldflags "-X gateway/cmd/gateway/internal/app.version=1.2.3".
 var version string
 
-// BuildVersion returns the version, or the commit that the binary was built from.
+// BuildVersion returns the version, or the commit from which the binary was built.
 func BuildVersion() string {
 	if version != "" {
 		return version

@@ -14,13 +14,13 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// newGuard returns what connects to hosts that others name.
+// newGuard returns the SSRF guard for addresses from others.
 func newGuard(cfg *config.Config) *guard.Guard {
 	o := guardOptions(cfg)
 	return guard.New(&o)
 }
 
-// guardOptions are what the configuration allows. It was checked for what can't be parsed.
+// guardOptions returns the networks and ports that the configuration allows. It was validated.
 func guardOptions(cfg *config.Config) (o guard.Options) {
 	for _, s := range cfg.Web.AllowNetworks {
 		if p, err := netip.ParsePrefix(s); err == nil {
@@ -35,9 +35,9 @@ func guardOptions(cfg *config.Config) (o guard.Options) {
 	return o
 }
 
-// newServerGuard returns what connects to an MCP server. The operator has named its host: one that
-// stands on this machine, or by its address in a private network, may be reached at its port. Each
-// server has a guard of its own, as it could redirect to what another one's allows.
+// newServerGuard returns the SSRF guard for an MCP server. The operator has named the server's
+// host, so it may be localhost or a private address, at its port only. Each server has its own
+// guard, because it could redirect to a host that is allowed for another one.
 func newServerGuard(cfg *config.Config, s config.Server) *guard.Guard {
 	o := guardOptions(cfg)
 	for _, host := range s.LoginHosts {
@@ -49,16 +49,15 @@ func newServerGuard(cfg *config.Config, s config.Server) *guard.Guard {
 	return guard.New(&o)
 }
 
-// newPictureGuard returns what loads pictures from where a provider has them. The operator has
-// named the host of the provider.
+// newPictureGuard returns the SSRF guard for downloads of generated pictures. The operator has
+// named the provider's host.
 func newPictureGuard(cfg *config.Config) *guard.Guard {
 	o := guardOptions(cfg)
 	allowHost(&o, cfg.Media.Images.BaseURL)
 	return guard.New(&o)
 }
 
-// allowHost lets the host of an address be reached at its port, where it stands by its address or
-// as localhost.
+// allowHost allows the port of an address, and its host if that is an IP address or localhost.
 func allowHost(o *guard.Options, address string) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -76,7 +75,7 @@ func allowHost(o *guard.Options, address string) {
 	}
 }
 
-// webTools returns the tools that reach the internet.
+// webTools returns the tools that use the internet.
 func webTools(cfg *config.Config, g *guard.Guard, x *extract.Extractor, log *slog.Logger) (
 	[]tool.Tool, error,
 ) {
