@@ -15,8 +15,8 @@ type execArgs struct {
 	Background bool `json:"background,omitempty"`
 }
 
-// Argv returns the words that "exec" runs for these arguments, byte by byte, or nil if it runs
-// nothing. A command line without anything that a shell would have to do runs without one.
+// Argv returns the argument vector that "exec" runs for these arguments, exactly as it runs, or nil
+// if it runs nothing. If a command line needs no feature of a shell, it runs without a shell.
 func Argv(args json.RawMessage) []string {
 	var a execArgs
 	if json.Unmarshal(args, &a) != nil {
@@ -49,11 +49,11 @@ func (a *execArgs) words() ([]string, error) {
 	return []string{"/bin/sh", "-c", a.Command}, nil
 }
 
-// plain are the characters that mean nothing but themselves to a shell.
+// plain are the characters without a special meaning in a shell.
 const plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./,:+@%="
 
-// plainWords returns the words of a command line in which there is nothing for a shell to do, or
-// nil. When in doubt, it is a shell's.
+// plainWords returns the words of a command line that needs no shell, or nil. When in doubt, it
+// returns nil.
 func plainWords(command string) []string {
 	if strings.Trim(command, plain+" \t") != "" || strings.IndexFunc(command, notPlain) >= 0 {
 		return nil
@@ -67,8 +67,8 @@ func plainWords(command string) []string {
 
 func notPlain(r rune) bool { return r != ' ' && r != '\t' && !strings.ContainsRune(plain, r) }
 
-// shellWords are the commands and reserved words of sh, and of bash in case it goes by that name.
-// Many are programs as well, but not quite the same ones.
+// shellWords are the built-in commands and reserved words of sh, and of bash, because sh may be
+// bash. Many are also programs, but these behave a little differently.
 const shellWords = ` . : alias bg bind break builtin caller case cd chdir command compgen ` +
 	`complete compopt continue coproc declare dirs disown do done echo elif else enable esac eval ` +
 	`exec exit export false fc fg fi for function getopts hash help history if in jobs ` +

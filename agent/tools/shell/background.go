@@ -22,7 +22,7 @@ const (
 	settle     = 100 * time.Millisecond
 )
 
-// process is a command in the background.
+// process is a background command.
 type process struct {
 	id, line string
 	session  bus.Session
@@ -30,9 +30,9 @@ type process struct {
 	owner    owner
 	started  time.Time
 	cancel   context.CancelFunc
-	release  func() // the room for its processes
+	release  func() // gives back its share of Options.Processes
 	stdin    io.WriteCloser
-	done     chan struct{} // closed when it has ended and the fields below are set
+	done     chan struct{} // closed when the command has ended and the fields below are set
 
 	outcome sandbox.Outcome
 	err     error
@@ -40,15 +40,15 @@ type process struct {
 
 	mu      sync.Mutex
 	clean   cleaner
-	buffer  []byte // the output that is not read yet, or its end
-	lost    int64  // characters of it that did not fit
+	buffer  []byte // output that was not read yet, or the last part of it
+	lost    int64  // characters of output that were discarded
 	changed chan struct{}
 }
 
-// owner is who started a process.
+// owner is the person who started a process.
 type owner struct {
 	account, sender string
-	person          int64 // over all platforms; 0: unknown
+	person          int64 // the same on all platforms; 0: unknown
 	role            bus.Role
 }
 
@@ -56,7 +56,7 @@ func ownerOf(c tool.Call) owner {
 	return owner{c.Address.Account, c.Sender.ID, c.Person, c.Role}
 }
 
-// yields reports whether by may give input to a process of o, or end it.
+// yields reports whether by may write to a process of o or end it.
 func (o owner) yields(by owner) bool {
 	same := o.account == by.account && o.sender == by.sender ||
 		o.person != 0 && o.person == by.person
@@ -72,8 +72,8 @@ func (p *process) running() bool {
 	}
 }
 
-// Write appends output to the buffer. It always accepts everything: if nobody reads, the
-// oldest output is lost.
+// Write appends output to the buffer. It never fails. If nobody reads the output, it discards the
+// oldest part.
 func (p *process) Write(piece []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +95,7 @@ func (p *process) news() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var e excerpt
-	_, _ = e.Write(p.buffer) // always takes all
+	_, _ = e.Write(p.buffer) // Write never fails
 	text := e.String()
 	if p.clean.binary() {
 		text = p.clean.describe()
@@ -106,7 +106,7 @@ func (p *process) news() string {
 	return text
 }
 
-// wait waits until there is output, the process has ended, or the time is over.
+// wait returns when there is output, when the process has ended, or after the time most.
 func (p *process) wait(ctx context.Context, most time.Duration) {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -124,7 +124,7 @@ func (p *process) wait(ctx context.Context, most time.Duration) {
 			return
 		}
 	}
-	rest := time.NewTimer(settle) // a little more often comes with it
+	rest := time.NewTimer(settle) // more output often follows shortly
 	defer rest.Stop()
 	select {
 	case <-rest.C:
@@ -134,7 +134,7 @@ func (p *process) wait(ctx context.Context, most time.Duration) {
 	}
 }
 
-// begin starts a command in the background and waits briefly, in case it ends at once.
+// begin starts a background command and waits briefly, in case the command ends at once.
 func (s *Shell) begin(
 	ctx context.Context, c tool.Call, argv []string, dir string,
 ) (tool.Result, error) {
@@ -142,7 +142,7 @@ func (s *Shell) begin(
 	if err != nil {
 		return tool.Result{}, err
 	}
-	own, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the turn is not its end
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the command outlives the turn
 	cmd, err := s.command(own, c, argv, dir)
 	if err != nil {
 		cancel()
@@ -178,7 +178,7 @@ func (s *Shell) begin(
 	return tool.Result{Text: frame(p.news(), note), Foreign: foreign}, nil
 }
 
-// endedEarly returns the result of a command that ended at once, and removes its process.
+// endedEarly returns the result of a command that ended at once, and removes the process.
 func (s *Shell) endedEarly(ctx context.Context, p *process) (tool.Result, error) {
 	s.mu.Lock()
 	delete(s.processes, p.id)
@@ -199,7 +199,7 @@ func (s *Shell) endedEarly(ctx context.Context, p *process) (tool.Result, error)
 	return tool.Result{Text: text, Foreign: foreign}, nil
 }
 
-// start starts a process if the limits allow another one, and watches it.
+// start starts a process, if the limits allow one more, and waits for its end in a goroutine.
 func (s *Shell) start(p *process, cmd *sandbox.Command) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,7 +233,7 @@ func (s *Shell) start(p *process, cmd *sandbox.Command) error {
 	return nil
 }
 
-// finish waits for the end of the process.
+// finish waits until the process ends and records its outcome.
 func (p *process) finish(cmd *sandbox.Command) {
 	err := cmd.Wait()
 	outcome, outcomeErr := cmd.Outcome()
@@ -246,8 +246,8 @@ func (p *process) finish(cmd *sandbox.Command) {
 	close(p.done)
 }
 
-// forget removes processes that ended long ago, and all but the last ended ones of the
-// session. The caller holds s.mu.
+// forget removes processes that ended long ago. Of the session's ended processes, it keeps only the
+// last ones. The caller holds s.mu.
 func (s *Shell) forget(session bus.Session) {
 	var ended []*process
 	for id, p := range s.processes {

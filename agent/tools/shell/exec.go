@@ -14,7 +14,7 @@ import (
 
 const (
 	defaultTimeout = 60 * time.Second
-	earlyEnd       = 2 * time.Second // how long a command in the background is waited for
+	earlyEnd       = 2 * time.Second // how long exec waits for a background command to end
 )
 
 const execDescription = "Runs a command in the workspace, in a sandbox without a terminal: give " +
@@ -22,7 +22,7 @@ const execDescription = "Runs a command in the workspace, in a sandbox without a
 	"and beyond 10 minutes, use background, then exec_input. $SHARED/skills has shared " +
 	"skills, read-only."
 
-// foreign is where output comes from, for the model.
+// foreign describes the origin of command output to the model.
 const foreign = "the output of the command"
 
 func (s *Shell) exec(ctx context.Context, c tool.Call, a execArgs) (tool.Result, error) {
@@ -78,13 +78,13 @@ func (s *Shell) exec(ctx context.Context, c tool.Call, a execArgs) (tool.Result,
 	return tool.Result{Text: frame(out.String(), note), Foreign: foreign}, nil
 }
 
-// isDoubtful reports whether it looks as if the sandbox had kept a command from being started: its
-// supervisor says so or has ended without a word, or bwrap has spoken in place of the command.
+// isDoubtful reports whether the sandbox seems to have prevented a command from starting: the
+// supervisor reported an error or ended without a report, or bwrap itself printed an error.
 func isDoubtful(o sandbox.Outcome, err error, output string) bool {
 	return err != nil || o.Err != "" || o.Exit == 1 && strings.HasPrefix(output, "bwrap: ")
 }
 
-// doubt finds out whether the sandbox works, and returns why no command can be run if it doesn't.
+// doubt tests whether the sandbox works. If it does not, doubt returns the reason.
 func (s *Shell) doubt(ctx context.Context) error {
 	if s.o.Doubt == nil {
 		return nil
@@ -92,7 +92,7 @@ func (s *Shell) doubt(ctx context.Context) error {
 	return s.o.Doubt(ctx)
 }
 
-// ended returns why nothing is known of a command's end, for the model.
+// ended returns, for the model, the reason why the outcome of a command is unknown.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("the command was stopped before it ended: %w", ctx.Err())
@@ -105,7 +105,7 @@ func unstarted(o sandbox.Outcome) error {
 		"folders of the system, others need their path", shorten(o.Err, 500))
 }
 
-// frame returns an output with a last line of our own about it.
+// frame returns an output followed by note on a line of its own.
 func frame(output, note string) string {
 	output = strings.TrimRight(output, "\n")
 	if strings.TrimSpace(output) == "" {
@@ -114,7 +114,7 @@ func frame(output, note string) string {
 	return output + "\n[" + note + "]"
 }
 
-// note returns how a command ended and what can be done about it.
+// note describes how a command ended and what the model can do about it.
 func (s *Shell) note(o sandbox.Outcome) string {
 	if advice := s.advice(o.Limit); advice != "" {
 		return fmt.Sprintf("it was ended because it exceeded a limit, %s: %s", o.Limit, advice)
@@ -122,14 +122,14 @@ func (s *Shell) note(o sandbox.Outcome) string {
 	switch {
 	case o.Signal > 0:
 		return fmt.Sprintf("ended by signal %d, %s", o.Signal, syscall.Signal(o.Signal))
-	case o.Exit > 128 && o.Exit < 128+65: // as shells say it
+	case o.Exit > 128 && o.Exit < 128+65: // the convention of shells: 128 + signal
 		return fmt.Sprintf("exit code %d, which may mean signal %d, %s", o.Exit, o.Exit-128,
 			syscall.Signal(o.Exit-128))
 	}
 	return fmt.Sprintf("exit code %d", o.Exit)
 }
 
-// advice returns what to do if a command exceeds a limit, or "" for none.
+// advice returns what the model can do after a command exceeded a limit, or "".
 func (s *Shell) advice(limit string) string {
 	switch limit {
 	case sandbox.LimitMemory:

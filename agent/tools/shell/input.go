@@ -15,9 +15,9 @@ import (
 
 const (
 	maxWait     = 60 * time.Second
-	usualWait   = 2 * time.Second // for an answer to what was written
+	usualWait   = 2 * time.Second // to wait for output after writing
 	writeWait   = 10 * time.Second
-	maxLineShow = 100 // characters of a command in a list
+	maxLineShow = 100 // characters of a command that a list shows
 )
 
 const inputDescription = "Shows the new output of a background command and whether it still " +
@@ -49,7 +49,7 @@ func (s *Shell) input(ctx context.Context, c tool.Call, a inputArgs) (tool.Resul
 	wait := min(time.Duration(min(a.Wait, 60))*time.Second, maxWait)
 	if a.Text != "" || a.EOF {
 		if !p.running() {
-			return s.show(p), nil // which says so
+			return s.show(p), nil // show says that it has ended
 		}
 		if err := s.write(ctx, p, a.Text, a.EOF); err != nil {
 			return tool.Result{}, err
@@ -70,7 +70,8 @@ func (s *Shell) input(ctx context.Context, c tool.Call, a inputArgs) (tool.Resul
 	return s.show(p), nil
 }
 
-// receiver returns the command to which a call gives input, or nil if it gives none.
+// receiver returns the argument vector of the process that a call writes to, or nil if it writes
+// nothing.
 func (s *Shell) receiver(c tool.Call) []string {
 	var a inputArgs
 	if json.Unmarshal(c.Args, &a) != nil || a.Text == "" && !a.EOF {
@@ -78,7 +79,7 @@ func (s *Shell) receiver(c tool.Call) []string {
 	}
 	p, err := s.find(c.Session, a.ID)
 	if err != nil {
-		return nil // the call will say so
+		return nil // the call itself reports the error
 	}
 	return p.argv
 }
@@ -98,10 +99,10 @@ func (s *Shell) find(session bus.Session, id string) (*process, error) {
 		strings.Join(known, ", "))
 }
 
-// write writes to a process, which may be slow to read.
+// write writes to a process, which may read slowly.
 func (s *Shell) write(ctx context.Context, p *process, text string, eof bool) error {
 	written := make(chan error, 1)
-	s.wg.Go(func() { // it ends with the process at the latest, whose end closes the pipe
+	s.wg.Go(func() { // ends with the process at the latest: the pipe is closed then
 		_, err := io.WriteString(p.stdin, text)
 		if eof {
 			err = errors.Join(err, p.stdin.Close())
@@ -123,13 +124,13 @@ func (s *Shell) write(ctx context.Context, p *process, text string, eof bool) er
 	}
 }
 
-// show returns the news of a process.
+// show returns the new output and the state of a process.
 func (s *Shell) show(p *process) tool.Result {
-	running := p.running() // before the output: what comes between is shown the next time
+	running := p.running() // asked first: output that arrives later is shown by the next call
 	return tool.Result{Text: frame(p.news(), s.state(p, running)), Foreign: foreign}
 }
 
-// state returns how a process is.
+// state describes the state of a process.
 func (s *Shell) state(p *process, running bool) string {
 	switch {
 	case running:

@@ -12,19 +12,19 @@ import (
 	"gateway/agent/tool"
 )
 
-// The bounds of what an approval of one command is bound to.
+// Limits of the files that an approval covers.
 const (
-	maxOperands    = 100       // files; more are shown as one that is too large
-	maxOperandSize = 512 << 20 // bytes of all of them together
-	maxLooks       = 10_000    // at what could be a file or a folder
+	maxOperands    = 100       // files; if there are more, moreFiles stands for them
+	maxOperandSize = 512 << 20 // total number of bytes
+	maxLooks       = 10_000    // number of names that are tested for a file or folder
 )
 
-// moreFiles stands for the files that were not looked at.
+// moreFiles stands for the files beyond the limits.
 var moreFiles = tool.Operand{Name: "and more files"}
 
-// operands returns the files that a command names and that it, and what runs beside it, may change:
-// who approves the command approves them as they are. Files that a command reads without naming
-// them, such as the parts of a program, are not among them.
+// operands returns the files that a command names and that commands may change. The approval of the
+// command holds only while these files have the same content. Files that a command reads without
+// naming them, such as the modules of a program, are not included.
 func (s *Shell) operands(c tool.Call) []tool.Operand {
 	var a execArgs
 	if json.Unmarshal(c.Args, &a) != nil {
@@ -32,16 +32,16 @@ func (s *Shell) operands(c tool.Call) []tool.Operand {
 	}
 	argv, err := a.words()
 	if err != nil {
-		return nil // the call will say so
+		return nil // the call itself reports the error
 	}
 	start, err := s.folder(a.Dir)
 	if err != nil {
-		return nil // likewise
+		return nil // the call itself reports the error
 	}
 	return s.named(start, argv)
 }
 
-// typed returns the files that the input names which a call gives to a command: see operands.
+// typed returns the files that are named in the input for a running command. See operands.
 func (s *Shell) typed(c tool.Call) []tool.Operand {
 	var a inputArgs
 	if json.Unmarshal(c.Args, &a) != nil || a.Text == "" {
@@ -50,13 +50,13 @@ func (s *Shell) typed(c tool.Call) []tool.Operand {
 	return s.named(s.o.Workspace, []string{a.Text})
 }
 
-// named returns the files that words name, seen from the folder start. A command may be made of
-// thousands of names, and the turn waits: what is beyond maxLooks is not looked at.
+// named returns the files that words name, relative to the folder start. A command may contain
+// thousands of names while the turn waits, so it tests at most maxLooks of them.
 func (s *Shell) named(start string, words []string) (list []tool.Operand) {
 	names, all := mentioned(words)
 	looks := len(names)
 	folders := []string{start}
-	for _, name := range names { // where a script may go before it names others
+	for _, name := range names { // a script may change to such a folder before it names files
 		if path := absolute(start, name); s.isFolder(path) && !slices.Contains(folders, path) {
 			folders = append(folders, path)
 		}
@@ -99,12 +99,13 @@ func absolute(folder, name string) string {
 	return filepath.Join(folder, name)
 }
 
-// tree opens the folder that commands may change and that path is in. No link leads out of it.
+// tree opens the folder that contains path and that commands may change. Links can't lead out of
+// the returned root.
 func (s *Shell) tree(path string) (root *os.Root, rel string, ok bool) {
 	for _, top := range append([]string{s.o.Workspace}, s.o.ReadWrite...) {
 		rel, err := filepath.Rel(top, path)
 		if err != nil || !filepath.IsLocal(rel) {
-			if top, err = filepath.EvalSymlinks(top); err == nil { // path may be without links
+			if top, err = filepath.EvalSymlinks(top); err == nil { // path may have no links in it
 				rel, err = filepath.Rel(top, path)
 			}
 		}
@@ -118,8 +119,8 @@ func (s *Shell) tree(path string) (root *os.Root, rel string, ok bool) {
 	return nil, "", false
 }
 
-// reach opens the folder that commands may change and that the file at path is in, or what path
-// leads to by links that leave the folder: absolute ones, also back into it, or into another such
+// reach opens the folder that contains the file at path and that commands may change. It follows
+// links that leave this folder: absolute links, also those back into it, and links to another such
 // folder.
 func (s *Shell) reach(path string) (root *os.Root, rel string, info os.FileInfo, ok bool) {
 	places := []string{path}
@@ -148,7 +149,7 @@ func (s *Shell) isFolder(path string) bool {
 	return info.IsDir()
 }
 
-// operand reads the file at path, if it is a regular one that commands may change.
+// operand reads the file at path, if it is a regular file that commands may change.
 func (s *Shell) operand(path string, most int64) (tool.Operand, bool) {
 	root, rel, info, ok := s.reach(path)
 	if !ok {
@@ -158,10 +159,10 @@ func (s *Shell) operand(path string, most int64) (tool.Operand, bool) {
 	if !info.Mode().IsRegular() {
 		return tool.Operand{}, false
 	}
-	// It may have become a pipe meanwhile: without O_NONBLOCK that would hang.
+	// The file may have been replaced by a pipe. O_NONBLOCK prevents that opening it hangs.
 	f, err := root.OpenFile(rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return tool.Operand{Name: rel}, true // nobody knows what is in it
+		return tool.Operand{Name: rel}, true // its content can't be read
 	}
 	defer f.Close()
 	o, err := tool.ReadOperand(rel, f, most)
@@ -176,8 +177,8 @@ var (
 	escaped    = regexp.MustCompile(`\\(.)`)
 )
 
-// betweenNames are the signs that can stand between the names of files in a command: those of a
-// shell, of options such as --file=name, and of programs that are given as an argument.
+// betweenNames are the characters that can separate the names of files in a command: those of the
+// shell, of options such as --file=name, and of program text in an argument.
 const betweenNames = " \t\r\n'\"`|&;<>(){}[]$=,:@!#*?+"
 
 // mentioned returns what could be names of files in the words of a command: each word, what is

@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	maxChars = 10_000 // of an output that is shown
-	sniffLen = 512    // bytes that tell what a binary output is, by package http
+	maxChars = 10_000 // of the output that the model gets
+	sniffLen = 512    // bytes from which package http detects the type of binary output
 )
 
-// A cleaner turns what a command writes, in pieces of any size, into text that can do nothing to
-// whoever reads it: no control characters but line feed and tab, no terminal sequences, no
-// marks that reorder text, only valid UTF-8. The zero value is ready.
+// A cleaner removes or replaces everything in output that could deceive its reader: control
+// characters other than line feed and tab, terminal sequences, marks that reorder text, and invalid
+// UTF-8. It accepts pieces of any size. The zero value is ready to use.
 type cleaner struct {
-	part   []byte // the beginning of a rune
+	part   []byte // beginning of an incomplete rune
 	escape escapeState
-	cr     bool // the last was a carriage return, whose line feed may come
+	cr     bool // the last rune was a carriage return; its line feed may follow
 
-	bytes, bad int64 // bytes seen, and those of them that no text has
+	bytes, bad int64 // bytes seen, and bytes that do not occur in text
 	start      []byte
 }
 
-// An escapeState says where in a terminal sequence a cleaner is.
+// An escapeState is the position of a cleaner within a terminal sequence.
 type escapeState int
 
 const (
@@ -33,10 +33,10 @@ const (
 	begun                  // after ESC
 	control                // after ESC [, up to a letter
 	text                   // after ESC ] and the like, up to BEL or ESC \
-	textEnding             // ESC within it
+	textEnding             // after ESC within text
 )
 
-// clean calls emit with each rune of the next piece that is to be read.
+// clean calls emit with each visible rune of the next piece.
 func (c *cleaner) clean(piece []byte, emit func(rune)) {
 	c.bytes += int64(len(piece))
 	if n := sniffLen - len(c.start); n > 0 {
@@ -64,7 +64,7 @@ func (c *cleaner) next(r rune, emit func(rune)) {
 	if c.cr {
 		c.cr = false
 		if r == '\n' {
-			return // it has been emitted for the carriage return
+			return // the carriage return was emitted as a line feed
 		}
 	}
 	if c.escape != outside {
@@ -79,7 +79,7 @@ func (c *cleaner) next(r rune, emit func(rune)) {
 		emit('\n')
 	case r == '\n', r == '\t':
 		emit(r)
-	case r < ' ': // by its picture
+	case r < ' ': // shown as its Unicode control picture
 		emit('\u2400' + r)
 	case r == 0x7f:
 		emit('\u2421')
@@ -90,7 +90,7 @@ func (c *cleaner) next(r rune, emit func(rune)) {
 	}
 }
 
-// sequence takes one rune of a terminal sequence, of which nothing is emitted.
+// sequence consumes one rune of a terminal sequence and emits nothing for it.
 func (c *cleaner) sequence(r rune, emit func(rune)) {
 	switch c.escape {
 	case begun:
@@ -99,20 +99,20 @@ func (c *cleaner) sequence(r rune, emit func(rune)) {
 			c.escape = control
 		case strings.ContainsRune("]PX^_", r):
 			c.escape = text
-		case r >= ' ' && r <= '/': // more to come
+		case r >= ' ' && r <= '/': // the sequence continues
 		default:
 			c.escape = outside
 		}
 	case control:
 		if r >= '@' && r <= '~' {
 			c.escape = outside
-		} else if r < ' ' || r > '~' { // it was none
+		} else if r < ' ' || r > '~' { // not a sequence
 			c.escape = outside
 			c.next(r, emit)
 		}
 	case text:
 		switch r {
-		case '\a', '\n': // a title has one line: what follows is output again
+		case '\a', '\n': // a title has one line; output continues after it
 			c.escape = outside
 		case '\x1b':
 			c.escape = textEnding
@@ -126,7 +126,7 @@ func (c *cleaner) sequence(r rune, emit func(rune)) {
 	}
 }
 
-// binary reports whether it can't have been text.
+// binary reports whether the output is not text: more than a tenth of its bytes are bad.
 func (c *cleaner) binary() bool { return c.bad > 0 && c.bad*10 > c.bytes }
 
 func (c *cleaner) describe() string {
@@ -134,15 +134,14 @@ func (c *cleaner) describe() string {
 		"look at it with a program that understands it]", c.bytes, http.DetectContentType(c.start))
 }
 
-// An excerpt keeps the beginning and the end of an output: it never grows, however much there is.
-// It is an io.Writer.
+// An excerpt keeps the beginning and the end of an output in constant memory. It is an io.Writer.
 type excerpt struct {
 	cleaner
 	head, tail []rune
-	n          int64 // characters in all
+	n          int64 // total number of characters
 }
 
-// Write takes the next piece of the output. It always takes all of it.
+// Write appends the next piece of the output. It never fails.
 func (e *excerpt) Write(piece []byte) (int, error) {
 	e.clean(piece, e.add)
 	return len(piece), nil
@@ -161,8 +160,8 @@ func (e *excerpt) add(r rune) {
 	e.n++
 }
 
-// String returns the output, at most 10,000 characters of it and a line that says what is left
-// out.
+// String returns the output, at most 10,000 characters of it, with a line that says how much is
+// left out.
 func (e *excerpt) String() string {
 	if e.binary() {
 		return e.describe()
@@ -171,7 +170,7 @@ func (e *excerpt) String() string {
 	if e.n <= maxChars {
 		return string(e.head) + string(e.tail)
 	}
-	first := (e.n - half) % half // the oldest of the ring
+	first := (e.n - half) % half // oldest character of the ring buffer
 	return fmt.Sprintf("%s\n[… %d characters are left out here …]\n%s%s", string(e.head),
 		e.n-maxChars, string(e.tail[first:]), string(e.tail[:first]))
 }

@@ -1,16 +1,18 @@
-// Package shell has the tools that run commands: "exec", "exec_input" and "exec_list".
+// Package shell implements the tools that run commands: "exec", "exec_input" and "exec_list".
 //
-// A [Shell] runs them confined by a [sandbox.Sandbox], without which it refuses them. A command is
-// turned into the words that run once, by [Argv], so that what is shown and approved is what runs.
-// Output is text for the model, 10,000 characters of it at most. Commands in the background belong
-// to a session and to the person who started them, outlive its turns and end with the gateway: they
-// are kept in memory only. Everybody in the conversation may look at them; who has started one,
-// admins and owners may give it input or end it, but nobody with a lesser role than it has.
+// A [Shell] confines commands with a [sandbox.Sandbox] and refuses to run them without one. [Argv]
+// turns a command line into an argument vector once, so that people see and approve exactly what
+// runs. Output is text for the model, at most 10,000 characters.
 //
-// A command may read the documents of its own scope, and of the workspace it may change all but
-// what everybody's prompt is made of: that is for admins. With Landlock that can't be kept, and the
-// sandbox's report says so. Missing files are made, empty. The package owns no
-// tables.
+// A background command belongs to a session and to the person who started it. It outlives the turn
+// and ends with the gateway; it is kept in memory only. Everybody in the conversation may see its
+// output. The person who started it, admins and owners may write to it or end it, but nobody with a
+// lesser role than that person.
+//
+// A command may read the documents of its scope. It may change everything in the workspace except
+// the files that are part of every prompt; only admins may change those. Landlock can't enforce
+// this, and the sandbox's report says so. Missing files of this kind are created empty. The package
+// has no database tables.
 package shell
 
 import (
@@ -33,57 +35,58 @@ import (
 	"gateway/memory"
 )
 
-// Options say what commands may do.
+// Options configure a [Shell].
 type Options struct {
-	// Sandbox returns the one for the next command, or why there is none at present, in words for
-	// the model. It is called concurrently.
+	// Sandbox returns the sandbox for the next command. Its error says, for the model, why there is
+	// none at present. It is called concurrently.
 	Sandbox   func() (*sandbox.Sandbox, error)
 	Workspace string // absolute; commands run in it and may change it
 
-	// Doubt is called, concurrently, if it looks as if the sandbox itself had kept a command from
-	// being started. It finds out whether the sandbox works, and returns why no command can be run
-	// if it doesn't, in words for the model. It may be nil.
+	// Doubt is called if the sandbox itself seems to have prevented a command from starting. It
+	// tests whether the sandbox works. If not, its error says why, in words for the model. It is
+	// called concurrently and may be nil.
 	Doubt func(ctx context.Context) error
 
-	// Media returns the folder of the files that were sent to a conversation, which its commands
-	// may read and find in $MEDIA. It may be nil, and what it names may not exist.
+	// Media returns the folder with the files that were sent to a conversation. Commands of the
+	// conversation may read it and find its path in $MEDIA. Media may be nil, and the folder may
+	// not exist.
 	Media func(bus.Address) string
 
-	// Memory returns the folder of a scope's documents, which its commands may read and find in
-	// $MEMORY. It may be nil, and what it names may not exist.
+	// Memory returns the folder with the documents of a scope. Commands of the scope may read it
+	// and find its path in $MEMORY. Memory may be nil, and the folder may not exist.
 	Memory func(memory.Scope) string
 
-	// Shared is the folder of what everybody's prompt is made of, documents and, in "skills", skills.
-	// Commands may read it and find it in $SHARED. It may be "".
+	// Shared is the folder with the documents, and in "skills" the skills, that are part of every
+	// prompt. Commands may read it and find its path in $SHARED. It may be "".
 	Shared string
 
-	ReadOnly, ReadWrite []string // absolute paths of what else they may reach
+	ReadOnly, ReadWrite []string // absolute paths that commands may also access
 	Network             bool
-	Env                 []string       // names of our environment that they may see; by default none
+	Env                 []string       // variables passed on; by default none
 	Limits              sandbox.Limits // of each command; processor time is an hour by default
 
-	// Processes bounds how many processes all commands together may have, with their threads. A
-	// command counts as many as its limit lets it have: it waits for room, and is refused if there
-	// is none in a while. By default there is no bound.
+	// Processes bounds the number of processes and threads of all commands together. Each command
+	// counts with its own limit. It waits up to 20 s until that many are free, and is refused after
+	// that. By default there is no bound.
 	Processes  int
-	MaxTimeout time.Duration // of one in the foreground; by default 10 minutes
+	MaxTimeout time.Duration // of a command in the foreground; by default 10 minutes
 }
 
-// The bounds of commands in the background.
+// Limits of background commands.
 const (
 	maxRunning = 8  // per session
 	maxAll     = 64 // of all sessions
-	maxEnded   = 8  // that are remembered, per session
+	maxEnded   = 8  // ended commands that are remembered, per session
 	keepEnded  = time.Hour
 )
 
 // A Shell runs commands. It is safe for concurrent use.
 type Shell struct {
 	o     Options
-	early time.Duration       // how long a command in the background is waited for
-	room  *semaphore.Weighted // for processes of all commands; nil: no bound
-	wait  time.Duration       // for room
-	wg    sync.WaitGroup      // of commands in the background
+	early time.Duration       // how long exec waits for a background command to end
+	room  *semaphore.Weighted // for the processes of all commands; nil: no bound
+	wait  time.Duration       // how long a command waits for room
+	wg    sync.WaitGroup      // of background commands
 
 	mu        sync.Mutex
 	closed    bool
@@ -91,7 +94,7 @@ type Shell struct {
 	processes map[string]*process // by ID
 }
 
-// New returns a Shell. Whoever makes it closes it.
+// New returns a Shell. The caller must close it.
 func New(o Options) *Shell {
 	o.MaxTimeout = cmp.Or(o.MaxTimeout, 10*time.Minute)
 	o.Limits.CPU = cmp.Or(o.Limits.CPU, time.Hour)
@@ -102,10 +105,10 @@ func New(o Options) *Shell {
 	return s
 }
 
-// roomTime is how long a command waits for room.
+// roomTime is how long a command waits until Options.Processes leaves room for it.
 const roomTime = 20 * time.Second
 
-// takeRoom takes the room for a command's processes, and returns what gives it back.
+// takeRoom reserves room for a command's processes. The caller must call release.
 func (s *Shell) takeRoom(ctx context.Context) (release func(), err error) {
 	if s.room == nil {
 		return func() {}, nil
@@ -137,14 +140,14 @@ func (s *Shell) Tools() []tool.Tool {
 	list.Rare = "lists background commands, {}"
 	tools := []tool.Tool{exec, input, list}
 	for i := range tools {
-		tools[i].Least = bus.User // guests have no hands
+		tools[i].Least = bus.User // guests can't run commands
 	}
 	return tools
 }
 
-// Stop ends the commands in the background of a session and of the sessions below it: those that
-// the writer of m may end, or all if m is nil. It returns when they have ended, and how many there
-// were.
+// Stop ends the background commands of a session and of the sessions below it: those that the
+// sender of m may end, or all of them if m is nil. It waits until they have ended and returns their
+// number.
 func (s *Shell) Stop(key bus.Session, m *bus.InboundMessage) int {
 	return s.end(func(p *process) bool {
 		own := p.session == key || p.session.Below(key)
@@ -152,7 +155,7 @@ func (s *Shell) Stop(key bus.Session, m *bus.InboundMessage) int {
 	})
 }
 
-// Close ends all commands in the background and waits for them. None can be started any more.
+// Close ends all background commands and waits for them. After that, no command can be started.
 func (s *Shell) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -178,7 +181,7 @@ func (s *Shell) end(which func(*process) bool) (n int) {
 	return len(ending)
 }
 
-// folder returns the absolute path of a folder of the workspace.
+// folder returns the absolute path of a folder in the workspace.
 func (s *Shell) folder(name string) (string, error) {
 	rel := filepath.Clean(name) // "." for ""
 	if filepath.IsAbs(rel) {
@@ -203,8 +206,8 @@ func (s *Shell) folder(name string) (string, error) {
 	return filepath.Join(s.o.Workspace, rel), nil
 }
 
-// show lets a command read a folder, if it is there, and find it by a name. No link is followed:
-// it could lead to a folder of somebody else.
+// show lets a command read a folder, if it exists, and puts its path into the environment variable
+// name. The folder must not be a link, because a link could lead to another scope's folder.
 func show(spec *sandbox.Spec, name, folder string) {
 	if info, err := os.Lstat(folder); folder != "" && err == nil && info.IsDir() {
 		spec.ReadOnly = append(spec.ReadOnly, folder)
@@ -212,7 +215,7 @@ func show(spec *sandbox.Spec, name, folder string) {
 	}
 }
 
-// command prepares a command for the conversation of a call.
+// command prepares a command in the conversation of a call.
 func (s *Shell) command(
 	ctx context.Context, c tool.Call, argv []string, dir string,
 ) (*sandbox.Command, error) {

@@ -17,10 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A attributeServer changes the mode and times of files for the processes of a job, which may not
-// do so themselves: the kernel's rules can't say for which files they may.
+// An attributeServer changes the mode and times of files on behalf of the processes of a job. The
+// job's filter does not let them do it directly, because Landlock has no rule that restricts such
+// changes to certain files.
 type attributeServer struct {
-	folders []string // with no symbolic links in their paths
+	folders []string // their paths have no symbolic links
 }
 
 func newAttributeServer(j *job, tmp string) *attributeServer {
@@ -33,7 +34,8 @@ func newAttributeServer(j *job, tmp string) *attributeServer {
 	return m
 }
 
-// A seccompRequest is a system call that waits for us: struct seccomp_notif of linux/seccomp.h.
+// A seccompRequest is a system call that waits for the supervisor: struct seccomp_notif of
+// linux/seccomp.h.
 type seccompRequest struct {
 	id    uint64
 	pid   uint32
@@ -52,15 +54,16 @@ type answer struct {
 	flags uint32
 }
 
-// A form says in which arguments of a system call what stands, -1 meaning that there is none.
+// A form describes the arguments of a system call. The fields are argument indexes, or -1 if the
+// call has no such argument.
 type form struct {
-	what                    byte // 'm'ode, 'o'wner, 't'imes
+	what                    byte // 'm' for mode, 'o' for owner, 't' for times
 	dir, path, value, flags int
 	noFollow                bool
-	unit                    time.Duration // of the fraction of times, 0: only seconds
+	unit                    time.Duration // of the fraction in times; 0: times have whole seconds only
 }
 
-// forms are the system calls of [changes].
+// forms describes the system calls of [changes].
 var forms = map[int32]form{
 	unix.SYS_FCHMOD:    {what: 'm', dir: 0, path: -1, value: 1, flags: -1},
 	unix.SYS_FCHMODAT:  {what: 'm', dir: 0, path: 1, value: 2, flags: -1},
@@ -72,7 +75,7 @@ var forms = map[int32]form{
 	},
 }
 
-// serve answers the calls that come from the listener for as long as the supervisor lives.
+// serve answers the system calls from listener until the supervisor ends.
 func (m *attributeServer) serve(listener int) {
 	for {
 		var p seccompRequest
@@ -80,7 +83,7 @@ func (m *attributeServer) serve(listener int) {
 			unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(&p)))
 		switch e {
 		case 0:
-		case unix.EINTR, unix.ENOENT: // who called is gone
+		case unix.EINTR, unix.ENOENT: // the calling process has ended
 			continue
 		default:
 			return
@@ -89,13 +92,13 @@ func (m *attributeServer) serve(listener int) {
 		if err := m.do(listener, &p); err != 0 {
 			a.err = -int32(err)
 		}
-		// An error means that who called is gone.
+		// An error means that the calling process has ended.
 		_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(listener),
 			unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&a)))
 	}
 }
 
-// do does what was asked for, if it is about a file that the job may write and owns.
+// do makes the requested change if the job may write the file and owns it.
 func (m *attributeServer) do(listener int, p *seccompRequest) unix.Errno {
 	f, ok := forms[p.call]
 	if !ok {
@@ -113,7 +116,8 @@ func (m *attributeServer) do(listener int, p *seccompRequest) unix.Errno {
 	if e != 0 {
 		return e
 	}
-	// All was read of the process that asked, not of one that came after it.
+	// Make sure that the data was read from the process that made the call, and not from a later
+	// process with the same ID.
 	_, _, e = unix.Syscall(unix.SYS_IOCTL, uintptr(listener), unix.SECCOMP_IOCTL_NOTIF_ID_VALID,
 		uintptr(unsafe.Pointer(&p.id)))
 	if e != 0 {
@@ -151,7 +155,8 @@ func changeMode(name string, old, mode uint32) unix.Errno {
 	return errno(unix.Chmod(name, mode&0o7777))
 }
 
-// changeOwner changes nothing: who has no privileges can only give a file to whom it belongs.
+// changeOwner changes nothing. It succeeds if the owner stays the same, as an unprivileged process
+// can't give files away.
 func changeOwner(stat *unix.Stat_t, user, group uint32) unix.Errno {
 	const keep = ^uint32(0)
 	if user != keep && user != stat.Uid || group != keep && group != stat.Gid {
@@ -160,7 +165,7 @@ func changeOwner(stat *unix.Stat_t, user, group uint32) unix.Errno {
 	return 0
 }
 
-// open opens the file that the call is about, only to name it.
+// open opens the file of the call with O_PATH.
 func (p *seccompRequest) open(f form) (fd int, e unix.Errno) {
 	proc := "/proc/" + strconv.Itoa(int(p.pid)) + "/"
 	base := proc + "cwd"
@@ -189,7 +194,8 @@ func (p *seccompRequest) open(f form) (fd int, e unix.Errno) {
 		how = unix.O_NOFOLLOW
 	}
 	if filepath.IsAbs(path) {
-		// The C library changes modes by it; for us it would be another process.
+		// The C library changes modes through this path. In the supervisor it would name the
+		// supervisor.
 		if rest, ok := strings.CutPrefix(path, "/proc/self/"); ok {
 			path = proc + rest
 		}
@@ -208,7 +214,7 @@ func open(dir int, path string, how int) (fd int, e unix.Errno) {
 	return fd, errno(err)
 }
 
-// text returns the path at an address of the process that called.
+// text reads the path at an address in the calling process.
 func (p *seccompRequest) text(at uint64) (string, unix.Errno) {
 	b := make([]byte, unix.PathMax)
 	n, e := p.read(b, at)
@@ -222,7 +228,7 @@ func (p *seccompRequest) text(at uint64) (string, unix.Errno) {
 	return string(text), 0
 }
 
-// times returns the two times of the call, if it is about times.
+// times returns the two times of the call, or nil if the call does not set times.
 func (p *seccompRequest) times(f form) ([]unix.Timespec, unix.Errno) {
 	if f.what != 't' {
 		return nil, 0
@@ -248,7 +254,7 @@ func (p *seccompRequest) times(f form) ([]unix.Timespec, unix.Errno) {
 	}, 0
 }
 
-// read reads memory of the process that called, as much as there is.
+// read reads memory of the calling process. It may read less than len(b).
 func (p *seccompRequest) read(b []byte, at uint64) (n int, e unix.Errno) {
 	mem, err := unix.Open("/proc/"+strconv.Itoa(int(p.pid))+"/mem", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -262,7 +268,7 @@ func (p *seccompRequest) read(b []byte, at uint64) (n int, e unix.Errno) {
 	return n, 0
 }
 
-// errno returns the number of an error of package unix.
+// errno returns the error number of err.
 func errno(err error) unix.Errno {
 	var e unix.Errno
 	if err != nil && !errors.As(err, &e) {

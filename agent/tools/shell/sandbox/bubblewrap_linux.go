@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// The files that bwrap is given beside the three usual ones.
+// File descriptors that bwrap inherits beside the three standard ones.
 const (
 	filterFD    = 3
 	argumentsFD = 4
 )
 
-// arguments returns what bwrap is told for the job.
+// arguments returns the arguments of bwrap for the job.
 func (j *job) arguments() []string {
 	args := []string{
 		"--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL",
@@ -32,24 +32,25 @@ func (j *job) arguments() []string {
 		}
 	}
 	size := strconv.FormatInt(max(j.Limits.Temporary, 1<<20), 10)
-	// If we are root, so is the command, and much of /proc is root's to write, without privileges.
+	// A gateway that runs as root runs commands as root. Root can write to many files of /proc even
+	// without capabilities.
 	args = append(args, "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev",
 		"--size", size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
 		"--size", size, "--perms", "1777", "--tmpfs", "/tmp", "--symlink", "/tmp", "/var/tmp")
 	args = append(args, systemMounts(j.Network)...)
 	args = append(args, j.mounts()...)
-	// The root is a file system in memory: what fills it would not be counted.
+	// The root is a file system in memory. Files there would not count towards the limits.
 	return append(args, "--remount-ro", "/", "--chdir", j.Dir,
 		"--seccomp", strconv.Itoa(filterFD))
 }
 
-// systemMounts returns the arguments that show the system.
+// systemMounts returns the arguments that mount the system's folders and files.
 func systemMounts(network bool) []string {
 	var args []string
 	for _, path := range systemFolders {
 		info, err := os.Lstat(path)
 		if err != nil {
-			continue // not on this system
+			continue // does not exist on this system
 		}
 		if info.Mode()&os.ModeSymlink == 0 {
 			args = append(args, "--ro-bind", path, path)
@@ -67,7 +68,7 @@ func systemMounts(network bool) []string {
 	return args
 }
 
-// mounts returns the arguments that show what the job is given, outer folders first.
+// mounts returns the arguments that mount the job's paths, outer folders first.
 func (j *job) mounts() []string {
 	type mount struct{ how, path string }
 	var list []mount
@@ -85,8 +86,9 @@ func (j *job) mounts() []string {
 	return args
 }
 
-// wrap returns the command line of bwrap for the job, and its files: the filter and the
-// arguments, which may hold secrets and so must not be seen in the list of processes.
+// wrap returns the command line of bwrap for the job and the files that bwrap inherits: the filter
+// and the arguments. The arguments may contain secrets, so they must not be visible in the list of
+// processes.
 func (j *job) wrap() (argv []string, files []*os.File, err error) {
 	program, err := filter{network: j.Network}.bytes()
 	if err != nil {
@@ -99,7 +101,7 @@ func (j *job) wrap() (argv []string, files []*os.File, err error) {
 	list := strings.Join(j.arguments(), "\x00") + "\x00"
 	arguments, err := memoryFile("arguments", []byte(list))
 	if err != nil {
-		_ = rules.Close() // the first error counts
+		_ = rules.Close() // report the first error
 		return nil, nil, fmt.Errorf("arguments of bwrap: %w", err)
 	}
 	argv = append([]string{j.Bubblewrap, "--args", strconv.Itoa(argumentsFD), "--"}, j.Argv...)

@@ -4,7 +4,7 @@ package sandbox
 
 import "golang.org/x/sys/unix"
 
-// privileged are system calls that change or look into the system or other processes.
+// privileged are the system calls that inspect or change the system or other processes.
 var privileged = []uintptr{
 	// other processes
 	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_KCMP,
@@ -30,8 +30,9 @@ var privileged = []uintptr{
 	unix.SYS_SETDOMAINNAME, unix.SYS_VHANGUP,
 }
 
-// absent are system calls that programs do without if the system has none. The filter could not
-// look into them, they go round it, or what they make outlives processes and their limits.
+// absent are the system calls that fail with ENOSYS, so that programs fall back to others. The
+// filter can't inspect their arguments, or they bypass it, or the objects that they create outlive
+// processes and their limits.
 var absent = []uintptr{
 	unix.SYS_CLONE3, unix.SYS_OPENAT2,
 	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
@@ -40,7 +41,8 @@ var absent = []uintptr{
 	unix.SYS_MQ_OPEN,
 }
 
-// attributes are refused as on a file system that has none: programs that copy files go on.
+// attributes fail with ENOTSUP, as on a file system without extended attributes. Programs that copy
+// files accept that.
 var attributes = []uintptr{
 	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
 	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT,

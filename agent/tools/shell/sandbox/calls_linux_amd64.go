@@ -9,32 +9,32 @@ import (
 
 const auditArch = unix.AUDIT_ARCH_X86_64
 
-// archPrivileged are privileged calls that only this architecture has.
+// archPrivileged are the privileged system calls that only this architecture has.
 var archPrivileged = []uintptr{
 	unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT, unix.SYS_USELIB, unix.SYS_USTAT,
 	unix.SYS_SYSFS, unix.SYS__SYSCTL, unix.SYS_CREATE_MODULE, unix.SYS_GET_KERNEL_SYMS,
 	unix.SYS_QUERY_MODULE,
 }
 
-// archChanges are older forms of [changes].
+// archChanges are the older system calls for [changes].
 var archChanges = []uintptr{
 	unix.SYS_CHMOD, unix.SYS_CHOWN, unix.SYS_LCHOWN, unix.SYS_UTIME, unix.SYS_UTIMES,
 	unix.SYS_FUTIMESAT,
 }
 
-// archModes adds the rules for older calls that take a mode.
+// archModes adds the rules for older system calls that set a mode.
 func archModes(rules map[uintptr][]bpf.Instruction) {
 	rules[unix.SYS_CHMOD] = without(1, setID, unix.EPERM)
 }
 
-// archCreates adds the rules for older calls that create files.
+// archCreates adds the rules for older system calls that create files.
 func archCreates(rules map[uintptr][]bpf.Instruction) {
 	rules[unix.SYS_OPEN] = withoutIfCreates(1, 2, setID)
 	rules[unix.SYS_CREAT] = without(1, setID, unix.EPERM)
 	rules[unix.SYS_MKNOD] = without(1, setID, unix.EPERM)
 }
 
-// archForms are the forms of [archChanges].
+// archForms describes the system calls of [archChanges].
 var archForms = map[int32]form{
 	unix.SYS_CHMOD:  {what: 'm', dir: -1, path: 0, value: 1, flags: -1},
 	unix.SYS_CHOWN:  {what: 'o', dir: -1, path: 0, value: 1, flags: -1},

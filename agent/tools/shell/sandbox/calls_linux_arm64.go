@@ -7,7 +7,7 @@ import (
 
 const auditArch = unix.AUDIT_ARCH_AARCH64
 
-// This architecture has none of the older calls.
+// arm64 does not have the older system calls.
 var archPrivileged, archChanges []uintptr
 
 func archModes(map[uintptr][]bpf.Instruction)   {}

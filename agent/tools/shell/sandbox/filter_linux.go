@@ -12,26 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A filter says which system calls a command may make. It refuses calls that nobody uses in
-// everyday work, calls that have often been the way out of a sandbox, and calls that are younger
-// than this list.
+// A filter defines which system calls a command may make. It refuses system calls that ordinary
+// programs do not use, those that have often allowed an escape from a sandbox, and those that are
+// newer than this list.
 type filter struct {
 	network bool
 
-	// notify hands calls to the supervisor that change the attributes of files: Landlock has no rules
-	// for them.
+	// notify passes system calls that change attributes of files to the supervisor, because
+	// Landlock has no rules for them.
 	notify bool
 
-	// protect are processes that must get no signal. It is for kernels whose Landlock lets signals
-	// through: with it, ways to send signals that can't be looked into are refused.
+	// protect lists processes that must not get signals. It is for kernels whose Landlock does not
+	// restrict signals. If it is set, the filter also refuses ways to send signals whose target it
+	// can't inspect.
 	protect []int
 }
 
-// lastCall is the youngest system call that the filter has been thought through for,
-// rseq_slice_yield.
+// lastCall is the newest system call that this filter takes into account, rseq_slice_yield.
 const lastCall = 471
 
-// The offsets of what a filter sees, struct seccomp_data in linux/seccomp.h.
+// Offsets in struct seccomp_data of linux/seccomp.h, the filter's input.
 const (
 	offsetCall = 0
 	offsetArch = 4
@@ -43,22 +43,23 @@ var (
 	notify = bpf.RetConstant{Val: unix.SECCOMP_RET_USER_NOTIF}
 )
 
-// fail returns the end of a call with this error.
+// fail returns the instruction that makes the system call fail with e.
 func fail(e unix.Errno) bpf.Instruction {
 	return bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(e)}
 }
 
-// argument loads the lower half of an argument: the calls looked at take 32 bits of it.
+// argument loads the lower 32 bits of an argument. The arguments that are inspected have no more.
 func argument(n int) bpf.Instruction {
 	return bpf.LoadAbsolute{Off: uint32(offsetArgs + 8*n), Size: 4}
 }
 
-// among allows the call if the argument is one of values, or refuses it.
+// among allows the system call if argument n is one of values. Otherwise the call fails with e.
 func among(n int, e unix.Errno, values ...uint32) []bpf.Instruction {
 	return choose(n, fail(e), allow, values)
 }
 
-// notAmong refuses the call if the argument is one of values, or allows it.
+// notAmong makes the system call fail with e if argument n is one of values, and allows it
+// otherwise.
 func notAmong(n int, e unix.Errno, values ...uint32) []bpf.Instruction {
 	return choose(n, allow, fail(e), values)
 }
@@ -71,36 +72,37 @@ func choose(n int, otherwise, found bpf.Instruction, values []uint32) []bpf.Inst
 	return append(p, otherwise, found)
 }
 
-// without refuses the call if the argument has one of the bits.
+// without makes the system call fail with e if argument n has one of the bits.
 func without(n int, bits uint32, e unix.Errno) []bpf.Instruction {
 	return []bpf.Instruction{
 		argument(n), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: bits, SkipTrue: 1}, allow, fail(e),
 	}
 }
 
-// withoutIfCreates is without for calls that look at the argument only if flags have O_CREAT.
+// withoutIfCreates is like without, for system calls that use the mode only if flags contains
+// O_CREAT.
 func withoutIfCreates(flags, n int, bits uint32) []bpf.Instruction {
 	return append([]bpf.Instruction{
 		argument(flags), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.O_CREAT, SkipTrue: 1}, allow,
 	}, without(n, bits, unix.EPERM)...)
 }
 
-// setID are the bits of a file's mode that lend its owner's rights to whoever runs it. As root,
-// such a file would be a way up for others on the machine.
+// setID are the mode bits with which a program runs with the rights of its owner or group. If the
+// gateway runs as root, other users could get root's rights with such a file.
 const setID = unix.S_ISUID | unix.S_ISGID
 
-// namespaces are the flags of clone that make namespaces.
+// namespaces are the flags of clone that create namespaces.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// Commands of fcntl that can have a signal sent, from fcntl.h.
+// Commands of fcntl that can cause signals, from fcntl.h.
 const (
 	setOwner   = 8
 	setSignal  = 10
 	setOwnerEx = 15
 )
 
-// rules returns what is done with which system call, each ending in a return.
+// rules returns the instructions for each restricted system call. Each list ends with a return.
 func (f filter) rules() map[uintptr][]bpf.Instruction {
 	rules := make(map[uintptr][]bpf.Instruction)
 	refuse := func(e unix.Errno, calls ...uintptr) {
@@ -116,11 +118,11 @@ func (f filter) rules() map[uintptr][]bpf.Instruction {
 	rules[unix.SYS_CLONE] = without(0, namespaces, unix.EPERM)
 	rules[unix.SYS_IOCTL] = notAmong(1, unix.EPERM, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSCTTY,
 		unix.TIOCCONS, unix.TIOCSETD)
-	rules[unix.SYS_PERSONALITY] = among(0, unix.EPERM, 0, 8, 0xffffffff) // Linux, ask
+	rules[unix.SYS_PERSONALITY] = among(0, unix.EPERM, 0, 8, 0xffffffff) // PER_LINUX, 32, query
 	rules[unix.SYS_OPENAT] = withoutIfCreates(2, 3, setID)
 	rules[unix.SYS_MKNODAT] = without(2, setID, unix.EPERM)
 
-	// On other processes that run as the same user.
+	// These calls may only concern the calling process, not others of the same user.
 	rules[unix.SYS_PRLIMIT64] = among(0, unix.EPERM, 0)
 	for _, c := range []uintptr{unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETATTR,
 		unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETSCHEDULER} {
@@ -136,8 +138,8 @@ func (f filter) rules() map[uintptr][]bpf.Instruction {
 	return rules
 }
 
-// sockets lets only those be made that lead nowhere. Pairs of datagrams are no such: either end
-// can still send to any path.
+// sockets allows only sockets that can't connect to anything outside. Pairs of datagram sockets are
+// not allowed: each end could still send to any path.
 func (f filter) sockets(rules map[uintptr][]bpf.Instruction) {
 	rules[unix.SYS_SOCKETPAIR] = append([]bpf.Instruction{
 		argument(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: 1},
@@ -153,7 +155,7 @@ func (f filter) sockets(rules map[uintptr][]bpf.Instruction) {
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET, SkipTrue: 5},
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_INET6, SkipTrue: 4},
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_NETLINK, SkipTrue: 1},
-			fail(unix.EACCES), argument(2), // of netlink only routes, to look at interfaces
+			fail(unix.EACCES), argument(2), // netlink is allowed for routes only, to list network interfaces
 			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.NETLINK_ROUTE, SkipTrue: 1},
 			allow, fail(unix.EACCES),
 		}
@@ -164,7 +166,7 @@ func (f filter) sockets(rules map[uintptr][]bpf.Instruction) {
 	}
 }
 
-// modes is about the attributes of files.
+// modes restricts changes of file attributes.
 func (f filter) modes(rules map[uintptr][]bpf.Instruction) {
 	if f.notify {
 		for _, c := range slices.Concat(changes, archChanges) {
@@ -178,12 +180,12 @@ func (f filter) modes(rules map[uintptr][]bpf.Instruction) {
 	archModes(rules)
 }
 
-// signals keeps them from the processes that are protected.
+// signals prevents signals to the protected processes.
 func (f filter) signals(rules map[uintptr][]bpf.Instruction) {
 	if len(f.protect) == 0 {
 		return
 	}
-	targets := []uint32{^uint32(0)} // -1: everybody
+	targets := []uint32{^uint32(0)} // -1: all processes
 	for _, pid := range f.protect {
 		targets = append(targets, uint32(pid), uint32(-pid))
 	}
@@ -197,14 +199,14 @@ func (f filter) signals(rules map[uintptr][]bpf.Instruction) {
 	rules[unix.SYS_FCNTL] = notAmong(1, unix.EPERM, setOwner, setSignal, setOwnerEx)
 }
 
-// assemble returns the program of a filter: one struct sock_filter of the kernel after another.
+// assemble returns the filter's program as the kernel's struct sock_filter values.
 func assemble(rules map[uintptr][]bpf.Instruction) ([]bpf.RawInstruction, error) {
 	p := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offsetArch, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: auditArch, SkipTrue: 1},
 		bpf.RetConstant{Val: unix.SECCOMP_RET_KILL_PROCESS},
 		bpf.LoadAbsolute{Off: offsetCall, Size: 4},
-		// The x32 calls of amd64 have numbers far above.
+		// System calls of the x32 ABI on amd64 have much greater numbers.
 		bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: lastCall, SkipTrue: 1},
 		fail(unix.ENOSYS),
 	}
@@ -223,7 +225,7 @@ func assemble(rules map[uintptr][]bpf.Instruction) ([]bpf.RawInstruction, error)
 	return raw, nil
 }
 
-// bytes returns the filter as a program that loads it wants to read it.
+// bytes returns the filter's program in the binary form that bwrap reads.
 func (f filter) bytes() ([]byte, error) {
 	raw, err := assemble(f.rules())
 	if err != nil {
@@ -238,16 +240,17 @@ func (f filter) bytes() ([]byte, error) {
 	return b, nil
 }
 
-// load puts the calling thread under rules, for good, and returns the file that the calls come
-// from which are handed to the supervisor.
+// load puts the calling thread under rules, permanently. It returns the file from which the
+// supervisor reads the system calls that wait for it.
 func load(rules map[uintptr][]bpf.Instruction) (listener int, err error) {
-	// So that a signal does not break off a call that is being answered; from Linux 5.19 on.
+	// WAIT_KILLABLE_RECV, since Linux 5.19, prevents that a signal interrupts a system call that
+	// the supervisor is answering.
 	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER |
 		unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
 	return loadFilter(rules, flags)
 }
 
-// loadFilter puts the calling thread under rules, and returns what the kernel does.
+// loadFilter puts the calling thread under rules and returns the kernel's result.
 func loadFilter(rules map[uintptr][]bpf.Instruction, flags uintptr) (int, error) {
 	raw, err := assemble(rules)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 )
 
-// Find returns a sandbox of the mode asked for that has passed the self-test. The error, if there
-// is none, says why and what can be done, and is [ErrUnavailable].
+// Find returns a sandbox of the requested mode that has passed the self-test. If there is none, the
+// error wraps [ErrUnavailable] and says why and what can be done.
 func Find(ctx context.Context, o Options) (*Sandbox, error) {
-	self := cmp.Or(o.Self, "/proc/self/exe") // stays the same if the file is replaced
+	self := cmp.Or(o.Self, "/proc/self/exe") // this path still works if the file is replaced
 	switch mode := cmp.Or(o.Mode, Auto); mode {
 	case Auto:
 		var others []string
@@ -41,7 +41,7 @@ func Find(ctx context.Context, o Options) (*Sandbox, error) {
 	}
 }
 
-// try returns a sandbox of one mode if it works here.
+// try returns a sandbox of one mode if it works on this system.
 func try(ctx context.Context, mode, self, bubblewrap string) (*Sandbox, error) {
 	s := &Sandbox{mode: mode, self: self, report: Report{Mode: mode}}
 	switch mode {
@@ -77,7 +77,7 @@ func (s *Sandbox) setABI(abi int) {
 	}
 }
 
-// test proves that commands are confined.
+// test runs the self-test, which proves that commands are confined.
 func (s *Sandbox) test(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()

@@ -12,25 +12,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leastABI is the oldest version of Landlock that is good enough: before it, files outside can
-// be truncated. With signalABI also signals are kept in.
+// leastABI is the oldest usable version of Landlock: older ones do not prevent that files outside
+// are truncated. Since signalABI, Landlock also restricts signals.
 const (
 	leastABI  = 3 // Linux 6.2
 	signalABI = 6 // Linux 6.12
 )
 
-// The rights below a path.
+// Access rights below a path.
 const (
 	reading = ll.AccessFSExecute | ll.AccessFSReadFile | ll.AccessFSReadDir
 	onFiles = ll.AccessFSExecute | ll.AccessFSReadFile | ll.AccessFSWriteFile |
-		ll.AccessFSTruncate // of these, what makes sense for a file
+		ll.AccessFSTruncate // the rights that apply to files
 	writing = reading | onFiles | ll.AccessFSRemoveDir | ll.AccessFSRemoveFile |
 		ll.AccessFSMakeDir | ll.AccessFSMakeReg | ll.AccessFSMakeFifo | ll.AccessFSMakeSym |
 		ll.AccessFSRefer
 	device = ll.AccessFSReadFile | ll.AccessFSWriteFile | ll.AccessFSTruncate
 )
 
-// ruleset returns all that Landlock of this version can restrict.
+// ruleset returns everything that this version of Landlock can restrict.
 func ruleset(abi int, network bool) ll.RulesetAttr {
 	known := uint64(ll.AccessFSRefer<<1 - 1)
 	if abi >= 3 {
@@ -55,7 +55,7 @@ func ruleset(abi int, network bool) ll.RulesetAttr {
 	return a
 }
 
-// rules opens a set of rules for the job, with its private folder tmp. The caller closes it.
+// rules creates the ruleset for the job, whose temporary folder is tmp. The caller closes fd.
 func (j *job) rules(tmp string) (fd int, err error) {
 	attr := ruleset(j.ABI, j.Network)
 	fd, err = ll.LandlockCreateRuleset(&attr, 0)
@@ -82,7 +82,7 @@ func (j *job) rules(tmp string) (fd int, err error) {
 	add(j.ReadOnly, reading, true)
 	add(append([]string{tmp}, j.ReadWrite...), writing, true)
 	if err != nil {
-		_ = unix.Close(fd) // the first error counts
+		_ = unix.Close(fd) // report the first error
 		return -1, err
 	}
 	return fd, nil
@@ -108,8 +108,8 @@ func addRule(rules int, path string, access uint64) error {
 	return nil
 }
 
-// confine puts the calling thread, and what it starts, under the job's rules for good. It returns
-// the file that calls for the supervisor come from.
+// confine restricts the calling thread, and the processes that it starts, permanently. It returns
+// the file from which the supervisor reads the system calls that wait for it.
 func (j *job) confine(tmp string) (listener int, err error) {
 	rules, err := j.rules(tmp)
 	if err != nil {
@@ -135,16 +135,17 @@ func (j *job) confine(tmp string) (listener int, err error) {
 	return load(f.rules())
 }
 
-// dropCapabilities takes all capabilities from the calling thread, and from what it starts the
-// possibility to have any, which root would otherwise get again.
+// dropCapabilities drops all capabilities of the calling thread. The processes that it starts can't
+// get any; otherwise root would get all of them again.
 func dropCapabilities() error {
-	const most = 63 // the kernel says where they end
+	const most = 63 // more than the kernel has; it reports the end
 	for c := range uintptr(most + 1) {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		if errors.Is(err, unix.EINVAL) {
-			break // there is no such capability
+			break // the kernel has no more capabilities
 		}
-		// Without privileges they can't be taken away, and with no_new_privs not be had.
+		// An unprivileged process can't drop them from the bounding set, but with no_new_privs it
+		// can't gain any either.
 		if err != nil && !(errors.Is(err, unix.EPERM) && unix.Geteuid() != 0) {
 			return fmt.Errorf("capabilities: bounding set: %w", err)
 		}

@@ -12,17 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// markOOM is the oom_score_adj of all that a sandbox runs. The odd number is a mark: with Landlock
-// a command can't write to /proc, so that what comes of it can't shed it.
+// markOOM is the oom_score_adj of all processes in sandboxes. The odd number is a mark: with
+// Landlock, a command can't write to /proc, so its processes can't remove the mark.
 const markOOM = 803
 
-// orphansTime bounds how long orphans are ended that make more of themselves all the time.
+// orphansTime bounds the time of [EndOrphans] if orphans keep starting new processes.
 const orphansTime = 2 * time.Second
 
-// EndOrphans ends what commands behind Landlock have left running because their supervisor has
-// died, for example when the system had no thread left for it: then the processes go to the
-// system's first one, without limits. With bubblewrap the kernel ends them. It returns how many
-// there were. Without a sandbox, mode [None], such processes can't be told from others.
+// EndOrphans kills processes of Landlock commands whose supervisor has died, for example because
+// the system had no thread left for it. Such processes are adopted by the system's first process
+// and have no limits any more. With bubblewrap, the kernel kills them. EndOrphans returns the
+// number of killed processes. In mode [None] it can't tell such processes from others.
 func EndOrphans() (n int) {
 	for end := time.Now().Add(orphansTime); ; {
 		found := orphans()
@@ -36,7 +36,7 @@ func EndOrphans() (n int) {
 	}
 }
 
-// orphans returns the processes that a sandbox has marked and that no supervisor is above.
+// orphans returns the marked processes that have no supervisor as an ancestor.
 func orphans() (found []int) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -51,7 +51,7 @@ func orphans() (found []int) {
 	return found
 }
 
-// isMarked reports whether a process of this user has the mark.
+// isMarked reports whether a process belongs to this user and has the mark.
 func isMarked(pid int) (bool, error) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	var stat unix.Stat_t
@@ -62,7 +62,7 @@ func isMarked(pid int) (bool, error) {
 	return strings.TrimSpace(string(text)) == strconv.Itoa(markOOM), err
 }
 
-// isFiltered reports whether the system calls of a process that lives are filtered more than ours.
+// isFiltered reports whether a running process has more seccomp filters than this one.
 func isFiltered(pid int) (bool, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -73,8 +73,8 @@ func isFiltered(pid int) (bool, error) {
 		!bytes.Contains(text, []byte("\nState:\tZ")), err
 }
 
-// isSupervisor reports whether a process is a supervisor, of this gateway or another one. A command
-// can call itself one, but then it is filtered.
+// isSupervisor reports whether a process is a supervisor of any gateway. A command can give itself
+// the same arguments, but it has a filter.
 func isSupervisor(pid int) (bool, error) {
 	name, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	if err != nil || !strings.Contains(string(name), "\x00"+Argument+"\x00") {
@@ -84,11 +84,11 @@ func isSupervisor(pid int) (bool, error) {
 	return !filtered, err
 }
 
-// maxTries is how often the processes above one are looked for while they end.
+// maxTries is how many steps isOrphan makes while ancestors keep ending.
 const maxTries = 100
 
-// isOrphan reports whether a process is marked and no supervisor is above it, with nothing between
-// them but what is marked. It reports false where it can't be known.
+// isOrphan reports whether a process is marked and filtered, and none of its ancestors up to the
+// first unmarked one is a supervisor. If this can't be determined, it returns false.
 func isOrphan(start int) bool {
 	if marked, err := isMarked(start); err != nil || !marked {
 		return false
@@ -107,8 +107,8 @@ func isOrphan(start int) bool {
 			if pid == start && !there {
 				return false // it has ended
 			}
-			pid = start // what was above it has ended: now another process is
-		case s.parent == 0: // out of sight
+			pid = start // the parent has ended and another process is the parent now: begin again
+		case s.parent == 0: // the parent is outside of this PID namespace
 			return true
 		case err1 != nil, err2 != nil, supervisor:
 			return false

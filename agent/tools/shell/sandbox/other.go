@@ -13,21 +13,21 @@ func Find(context.Context, Options) (*Sandbox, error) {
 	return nil, fmt.Errorf("sandbox: %w: it needs Linux on amd64 or arm64", ErrUnavailable)
 }
 
-// Command is never reached: [Find] makes no Sandbox here.
+// Command always fails: [Find] returns no Sandbox on this system.
 func (s *Sandbox) Command(context.Context, Spec) (*Command, error) {
 	return nil, fmt.Errorf("sandbox: command: %w", ErrUnavailable)
 }
 
-// Outcome is never reached: there is no [Command] here.
+// Outcome always fails: there is no [Command] on this system.
 func (c *Command) Outcome() (Outcome, error) {
 	return Outcome{}, errors.New("sandbox: outcome: no command has run")
 }
 
-// EndOrphans has nothing to end here.
+// EndOrphans does nothing on this system.
 func EndOrphans() int { return 0 }
 
-// Main is the supervisor, which does not exist here.
+// Main does nothing on this system, which has no supervisor.
 func Main([]string) int { return 1 }
 
-// Seal reports that it can't be done here.
+// Seal always fails on this system.
 func Seal() error { return fmt.Errorf("sandbox: seal: %w", ErrUnavailable) }

@@ -1,18 +1,20 @@
-// Package sandbox runs commands that nobody has to trust.
+// Package sandbox runs untrusted commands.
 //
-// [Find] picks a back-end that works on this machine, bubblewrap or else Landlock with seccomp, and
-// proves it by a self-test: a probe within the sandbox must be refused a file and a socket that it
-// could otherwise have. [Sandbox.Command] prepares a command that runs confined.
+// [Find] picks a back-end that works on this machine: bubblewrap, or otherwise Landlock with
+// seccomp. A self-test proves that it works: a probe within the sandbox must not get a file and a
+// socket that it could use without the sandbox. [Sandbox.Command] prepares a command that runs
+// confined.
 //
-// Each command has a supervisor, which is the program itself started again: main must hand over to
-// [Main] when its first argument is [Argument]. The supervisor confines the command, watches what
-// it uses, and ends all of its processes when the command ends or the program does, however.
+// Each command has a supervisor, which is the same program started again: main must call [Main]
+// when its first argument is [Argument]. The supervisor confines the command and watches its
+// resources. When the command or the gateway ends, in whatever way, it kills all processes of the
+// command.
 //
-// Within the sandbox there are the folders given, the system's programs to read, a private
-// temporary folder, no other files, processes or sockets, and no privileges. What the Landlock
-// back-end can't hide are names and attributes of files outside. It needs Linux; elsewhere Find
-// says that there is no sandbox. The package owns no tables; folders named gateway-sandbox-* in the
-// system's temporary folder are its own.
+// In the sandbox, a command has the given folders, the system's programs for reading, a private
+// temporary folder, and nothing else: no other files, processes or sockets, and no privileges. The
+// Landlock back-end can't hide names and attributes of files outside. The package needs Linux; on
+// other systems Find returns an error. It has no database tables. It owns the folders
+// gateway-sandbox-* in the system's temporary folder.
 package sandbox
 
 import (
@@ -29,22 +31,22 @@ import (
 // Argument is the first argument of the program when it is started as a supervisor.
 const Argument = "__sandbox"
 
-// The modes.
+// The modes of [Options] and of [Sandbox.Name].
 const (
 	Auto       = "auto"       // the first of the next two that works
 	Bubblewrap = "bubblewrap" // namespaces, by the program bwrap
-	Landlock   = "landlock"   // rules of the kernel, and system calls that are refused
-	None       = "none"       // no confinement, only limits and an end
+	Landlock   = "landlock"   // Landlock rules, and a seccomp filter
+	None       = "none"       // no confinement, only limits and supervision
 )
 
-// ErrUnavailable reports that no sandbox works here, so that no command must be run.
+// ErrUnavailable reports that no sandbox works on this system. Commands must not be run then.
 var ErrUnavailable = errors.New("no sandbox works here")
 
-// Options are what [Find] can be told. The zero value is the usual.
+// Options are the optional settings of [Find].
 type Options struct {
 	Mode       string // "" is [Auto]
-	Self       string // path of this program; by default the file that runs
-	Bubblewrap string // path of bwrap; by default it is looked for in PATH
+	Self       string // path of this program; by default the running executable
+	Bubblewrap string // path of bwrap; by default it is searched in PATH
 }
 
 // A Sandbox confines commands. It is safe for concurrent use.
@@ -52,7 +54,7 @@ type Sandbox struct {
 	mode       string
 	self       string
 	bubblewrap string
-	abi        int // of Landlock, that is used at most
+	abi        int // newest version of Landlock to use
 	report     Report
 }
 
@@ -67,46 +69,46 @@ func (s *Sandbox) String() string {
 	return s.mode
 }
 
-// Report returns what the self-test found.
+// Report returns the result of the self-test.
 func (s *Sandbox) Report() Report { return s.report }
 
-// A Report says what is known of a sandbox.
+// A Report describes a sandbox.
 type Report struct {
 	Mode   string
-	Passed []string // what the self-test has proven, in words
-	Others []string // modes that were tried before and why they don't work
+	Passed []string // what the self-test has proven
+	Others []string // modes that were tried first, and why they don't work
 	Weak   []string // what this system can't restrict
 }
 
-// A Spec is a command to run.
+// A Spec describes a command to run.
 type Spec struct {
 	Argv []string
 	Dir  string   // absolute; by default the first of ReadWrite
-	Env  []string // NAME=value, beside a small environment that every command has
+	Env  []string // NAME=value, added to the small environment of every command
 
-	// ReadOnly and ReadWrite are absolute paths of what the command may reach beside the system. None
-	// of ReadOnly may lie within one of ReadWrite, which are folders: a rule of Landlock can't take
-	// back within a folder what another allows for the whole. What must stay as it is belongs into a
-	// folder of ReadOnly and is not a file of its own there: the kernel detaches the mount of a
-	// single file when another file is renamed over it, as editors and the gateway do.
+	// ReadOnly and ReadWrite are absolute paths that the command may access beside the system.
+	// ReadWrite lists folders. No path of ReadOnly may be inside a folder of ReadWrite, because a
+	// Landlock rule can't restrict part of a folder that another rule allows. To protect a file,
+	// put it into a folder of ReadOnly; don't list the file itself. The kernel detaches the mount
+	// of a single file when another file is renamed over it, as editors and the gateway do.
 	ReadOnly, ReadWrite []string
 
-	Network bool // the machine's network, loopback too; never UNIX sockets
+	Network bool // allow the machine's network, with loopback; never UNIX sockets
 	Limits  Limits
 }
 
-// Limits bound what all processes of a command use together, unless they say otherwise. A zero
-// means the default and a negative number no limit.
+// Limits bound what all processes of a command use together, except where a field says that it is
+// for one process. Zero means the default, a negative number means no limit.
 type Limits struct {
-	Memory    int64         // bytes, 2 GiB; one process can also allocate no more
-	Processes int           // with their threads, 1,024
-	CPU       time.Duration // of one process; no limit
-	FileSize  int64         // bytes of one file, 1 GiB
-	Disk      int64         // bytes of the files written, about, 4 GiB
-	Files     int           // files written, about, 200,000
-	KeepFree  int64         // bytes to leave free on the file systems of ReadWrite, about; no limit
-	OpenFiles int           // of one process, 1,024
-	Temporary int64         // bytes of the temporary folder, 256 MiB; with Landlock it is in Disk
+	Memory    int64         // bytes, by default 2 GiB; also bounds each process
+	Processes int           // with their threads, by default 1,024
+	CPU       time.Duration // of one process; by default no limit
+	FileSize  int64         // bytes of one file, by default 1 GiB
+	Disk      int64         // approximate bytes of written files, by default 4 GiB
+	Files     int           // approximate number of written files, by default 200,000
+	KeepFree  int64         // approximate bytes that must stay free on the disks; no limit
+	OpenFiles int           // of one process, by default 1,024
+	Temporary int64         // bytes of the temporary folder, 256 MiB; Landlock: in Disk
 }
 
 func (l Limits) withDefaults() Limits {
@@ -122,7 +124,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// The limits as an [Outcome] names them.
+// The names of limits in [Outcome.Limit].
 const (
 	LimitMemory    = "memory"
 	LimitProcesses = "processes"
@@ -133,27 +135,28 @@ const (
 	LimitFree      = "free disk space"
 )
 
-// An Outcome is how a command ended.
+// An Outcome describes how a command ended.
 type Outcome struct {
-	Exit   int    // exit code, 128 + Signal if a signal ended it
+	Exit   int    // exit code; 128 + Signal after a signal
 	Signal int    // 0: none
 	Limit  string // the limit that ended it, or ""
 	Err    string // why it could not be started, or ""
 }
 
-// A Command is a command that is prepared to run. Whoever starts it also waits for it and keeps it
-// until then: to drop it, or to end its context, ends the command with all of its processes.
+// A Command is a prepared command. Call Start and Wait and keep a reference until Wait has
+// returned. Without a reference, or when its context is done, the command ends with all of its
+// processes.
 type Command struct {
 	*exec.Cmd
 
-	report *os.File // in: the job, out: the outcome
-	life   *os.File // the supervisor ends when it is closed
+	report *os.File // first holds the job, then the outcome
+	life   *os.File // the supervisor ends when this is closed
 }
 
-// Close frees what the command holds. It ends the command if it still runs.
+// Close releases the command's resources. It ends the command if it still runs.
 func (c *Command) Close() error { return errors.Join(c.life.Close(), c.report.Close()) }
 
-// A job is what the supervisor is told.
+// A job is the supervisor's input.
 type job struct {
 	Mode       string
 	Argv       []string
@@ -168,7 +171,7 @@ type job struct {
 	Parent     int // process ID of the gateway
 }
 
-// check refuses what no back-end could do.
+// check returns an error if no back-end could run the command.
 func (s *Spec) check() error {
 	if len(s.Argv) == 0 || s.Argv[0] == "" {
 		return errors.New("sandbox: command: it is empty")
@@ -196,7 +199,7 @@ func (s *Spec) check() error {
 	return nil
 }
 
-// within reports whether path is folder or lies in it, by name.
+// within reports whether path is folder or is inside it. It compares names only.
 func within(path, folder string) bool {
 	rel, err := filepath.Rel(folder, path)
 	return err == nil && filepath.IsLocal(rel)

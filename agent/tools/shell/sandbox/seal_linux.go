@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Seal takes from this process, for good, all that a program which only computes does without: it
-// can open no file and no socket, start no process and send no signal to another. It can still
-// use what is open. An error means that the process is as it was.
+// Seal permanently restricts this process to computing: afterwards it can't open files or sockets,
+// start processes or signal other processes. It can still use files that are open. If Seal returns
+// an error, it has not restricted system calls.
 func Seal() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("sandbox: seal: no new privileges: %w", err)
 	}
-	// All threads at once, or none. The kernel returns the thread that has rules of its own.
+	// TSYNC restricts all threads or none. The kernel returns the ID of a thread that prevents it.
 	switch n, err := loadFilter(sealed(unix.Getpid()), unix.SECCOMP_FILTER_FLAG_TSYNC); {
 	case err != nil:
 		return fmt.Errorf("sandbox: seal: %w", err)
@@ -29,8 +29,8 @@ func Seal() error {
 	return nil
 }
 
-// computing are the system calls that Go's runtime makes when a program only computes, reads and
-// writes.
+// computing are the system calls that the Go runtime needs for a program that only computes, reads
+// and writes.
 var computing = []uintptr{
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_CLOSE,
 	unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_MINCORE,
@@ -44,7 +44,7 @@ var computing = []uintptr{
 	unix.SYS_FCNTL, unix.SYS_FSTAT,
 }
 
-// sealed are the rules of a process that only computes.
+// sealed returns the rules for a process that only computes.
 func sealed(self int) map[uintptr][]bpf.Instruction {
 	rules := make(map[uintptr][]bpf.Instruction)
 	for call := range uintptr(lastCall + 1) {
@@ -53,12 +53,13 @@ func sealed(self int) map[uintptr][]bpf.Instruction {
 	for _, call := range computing {
 		delete(rules, call)
 	}
-	// Threads, but no processes; and the signals with which Go interrupts its own.
+	// Allow threads but no processes, and the signals with which the Go runtime preempts
+	// goroutines.
 	rules[unix.SYS_CLONE] = []bpf.Instruction{
 		argument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLONE_THREAD, SkipTrue: 1},
 		fail(unix.EPERM), allow,
 	}
-	rules[unix.SYS_CLONE3] = []bpf.Instruction{fail(unix.ENOSYS)} // C libraries take clone then
+	rules[unix.SYS_CLONE3] = []bpf.Instruction{fail(unix.ENOSYS)} // C libraries use clone then
 	rules[unix.SYS_TGKILL] = among(0, unix.EPERM, uint32(self))
 	return rules
 }

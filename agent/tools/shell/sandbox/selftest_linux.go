@@ -21,39 +21,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// testTimeout bounds the self-test. It takes a fraction of a second, and on a machine that is busy
-// with other things a hundred times as long.
+// testTimeout bounds the self-test. The test takes a fraction of a second, and a hundred times as
+// long on a busy machine.
 const testTimeout = time.Minute
 
-// A trial is what a self-test prepares: files in and beside a workspace, a folder that may only be
-// read, and somebody who listens. Without a sandbox the probe could reach all of it.
+// A trial is the environment of a self-test: files in and beside a workspace, a read-only folder,
+// and a listening socket. Without a sandbox the probe could access all of them.
 type trial struct {
-	dir      string // holds the workspace and, beside it, what must not be reached
+	dir      string // has the workspace and the files outside of it
 	listener net.Listener
 	secret   string
 }
 
-// A task is what the probe is told to try.
+// A task is the probe's input.
 type task struct {
 	Inside, Outside, Write string // files to read, and one to write
-	Shared                 string // folder that must not be written
+	Shared                 string // folder that must be read-only
 	Address                string // to connect to
-	Secret                 string // not to be found in its own environment
+	Secret                 string // must not be in its environment
 }
 
-// A finding is what the probe could do.
+// A finding is what the probe was able to do.
 type finding struct {
 	Inside     string // content of the file inside
-	Shared     string // content of the shared document, after it was replaced
+	Shared     string // content of the shared document, read after its replacement
 	Outside    string // content of the file outside
 	Connect    bool
-	Sockets    []string // kinds that it could make
-	Secret     bool     // found in its own environment
+	Sockets    []string // kinds of sockets that it could create
+	Secret     bool     // the secret is in its environment
 	Environ    []int    // processes whose environment it could read
-	Caps       bool     // has any capability
-	Privileges bool     // can get new ones
-	Filter     bool     // is under a filter of system calls
-	Files      []int    // open files beside the usual ones
+	Caps       bool     // it has a capability
+	Privileges bool     // it can gain privileges
+	Filter     bool     // it has a seccomp filter
+	Files      []int    // open files beside the three standard ones
 }
 
 func newTrial() (*trial, error) {
@@ -68,7 +68,7 @@ func newTrial() (*trial, error) {
 		os.Mkdir(t.path("shared"), 0o700),
 		os.Mkdir(t.path("shared", sharedSkills), 0o700),
 		os.WriteFile(t.path("shared", sharedDocument), []byte("old"), 0o600),
-		// Everybody may read it: only the sandbox can be what keeps it.
+		// Everybody may read the canary, so only the sandbox can prevent it.
 		os.WriteFile(t.path("canary"), []byte(t.secret), 0o644),
 		os.Chmod(dir, 0o755),
 	)
@@ -111,7 +111,7 @@ func (t *trial) run(ctx context.Context, s *Sandbox) (found finding, err error) 
 		Argv:      []string{program, Argument, "probe", string(text)},
 		ReadOnly:  []string{program, t.path("shared")},
 		ReadWrite: []string{t.path("inside")},
-		// A build that looks for races needs more than can be said. It is a short test.
+		// A build with the race detector needs more memory than any fixed limit. The test is short.
 		Limits: Limits{Memory: -1}, Env: []string{"GORACE=atexit_sleep_ms=0"},
 	})
 	if err != nil {
@@ -126,9 +126,9 @@ func (t *trial) run(ctx context.Context, s *Sandbox) (found finding, err error) 
 		return errors.Join(t.replace(), more.Close())
 	}}
 	c.Stdin, c.Stdout, c.Stderr = in, stdout, &stderr
-	c.Env = append(c.Env, "CANARY="+t.secret) // of the supervisor
+	c.Env = append(c.Env, "CANARY="+t.secret) // for the supervisor, not the probe
 	err = c.Run()
-	_, _ = in.Close(), more.Close() // the latter is closed already if all is well
+	_, _ = in.Close(), more.Close() // after a success, more is closed already
 	o, oerr := c.Outcome()
 	if err != nil || oerr != nil || o.Err != "" {
 		return found, fmt.Errorf("the probe did not run: %s %s", cause(err, oerr, o),
@@ -143,21 +143,21 @@ func (t *trial) run(ctx context.Context, s *Sandbox) (found finding, err error) 
 	return found, nil
 }
 
-// What the shared folder of a trial holds.
+// The contents of a trial's shared folder.
 const (
 	sharedDocument = "AGENTS.md"
 	sharedSkills   = "skills"
 )
 
-// replace replaces the shared document as the gateway and editors do: by another file that is
-// renamed over it. The kernel takes the mount of a single file away then.
+// replace replaces the shared document in the way that the gateway and editors do: it renames
+// another file over it. This detaches the mount of a single file.
 func (t *trial) replace() error {
 	fresh := t.path("shared", ".new")
 	return errors.Join(os.WriteFile(fresh, []byte(t.secret), 0o600),
 		os.Rename(fresh, t.path("shared", sharedDocument)))
 }
 
-// untouched reports whether the shared folder is as [trial.replace] has left it.
+// untouched reports whether the shared folder still has the content that [trial.replace] wrote.
 func (t *trial) untouched() bool {
 	names := func(dir string) (list []string) {
 		entries, err := os.ReadDir(dir)
@@ -174,8 +174,8 @@ func (t *trial) untouched() bool {
 		len(names(t.path("shared", sharedSkills))) == 0
 }
 
-// A replacing writer keeps what a probe says, and does something after its first line, with which
-// the probe says that it runs.
+// A replacing writer stores the probe's output. It calls do once, after the first line, which the
+// probe writes when it runs.
 type replacing struct {
 	said bytes.Buffer
 	do   func() error
@@ -200,7 +200,7 @@ func cause(run, outcome error, o Outcome) string {
 	return errors.Join(run, outcome).Error()
 }
 
-// judge returns what the findings prove, or the ways out that are open.
+// judge returns what the findings prove, or an error that lists the escapes that are possible.
 func (t *trial) judge(f finding) (passed []string, err error) {
 	if err := t.control(); err != nil {
 		return nil, fmt.Errorf("it can't tell: %w", err)
@@ -235,7 +235,7 @@ func (t *trial) judge(f finding) (passed []string, err error) {
 	return passed, nil
 }
 
-// control proves that without a sandbox the probe could have had what it was refused.
+// control proves that the probe could access the canary and the socket without a sandbox.
 func (t *trial) control() error {
 	text, err := os.ReadFile(t.path("canary"))
 	if err != nil || string(text) != t.secret {
@@ -248,7 +248,7 @@ func (t *trial) control() error {
 	return c.Close()
 }
 
-// probe tries, within a sandbox, what a sandbox must refuse, and writes what it could do.
+// probe runs in a sandbox. It tries what the sandbox must refuse, and writes its findings.
 func probe(text string) int {
 	var t task
 	if err := json.Unmarshal([]byte(text), &t); err != nil {
@@ -257,12 +257,12 @@ func probe(text string) int {
 	}
 	writeShared(t.Shared)
 	fmt.Println("it runs")
-	_, _ = io.Copy(io.Discard, os.Stdin) // ends once the shared document was replaced
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the shared document was replaced
 	f := finding{Inside: content(t.Inside), Outside: content(t.Outside),
 		Shared: content(filepath.Join(t.Shared, sharedDocument))}
 	writeShared(t.Shared)
-	// With bubblewrap it can be written, but to a folder that is nobody else's.
-	_ = os.WriteFile(t.Write, []byte("probe"), 0o600) // whether it is there is seen from outside
+	// With bubblewrap this may succeed, but in a private folder.
+	_ = os.WriteFile(t.Write, []byte("probe"), 0o600) // judge tests whether the file exists
 	if c, err := net.DialTimeout("tcp", t.Address, time.Second); err == nil {
 		f.Connect = true
 		_ = c.Close() // nothing was written
@@ -288,11 +288,11 @@ func probe(text string) int {
 	return 0
 }
 
-// writeShared tries to change the shared folder in every way. The result is seen from outside.
+// writeShared tries every way to change the shared folder. [trial.untouched] checks the result.
 func writeShared(dir string) {
 	document, evil := filepath.Join(dir, sharedDocument), filepath.Join(dir, "evil")
 	if f, err := os.OpenFile(document, os.O_WRONLY|os.O_APPEND, 0); err == nil {
-		_, _ = f.WriteString("probe") // whether it is there is seen from outside
+		_, _ = f.WriteString("probe") // untouched checks the result
 		_ = f.Close()
 	}
 	_ = os.WriteFile(evil, []byte("probe"), 0o600)
@@ -311,11 +311,11 @@ func content(path string) string {
 	return string(text)
 }
 
-// lookAround notes what the probe is and whom it sees.
+// lookAround records the probe's privileges and the processes that it sees.
 func (f *finding) lookAround(t task) {
-	// The supervisor has it in its environment.
+	// The supervisor has the secret in its environment.
 	pids := []int{os.Getppid()}
-	entries, _ := os.ReadDir("/proc") // none is what a sandbox may show
+	entries, _ := os.ReadDir("/proc") // a sandbox may hide all of /proc
 	for _, e := range entries {
 		if pid, err := strconv.Atoi(e.Name()); err == nil {
 			pids = append(pids, pid)
@@ -340,7 +340,7 @@ func (f *finding) lookAround(t task) {
 	f.Files = inherited()
 }
 
-// inherited returns the open files that are not closed on a start: the runtime's own are.
+// inherited returns the open files without close-on-exec. The Go runtime's own files have it.
 func inherited() (files []int) {
 	for fd := 3; fd < 256; fd++ {
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)

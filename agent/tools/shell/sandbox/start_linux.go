@@ -14,26 +14,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A started command is what the supervisor looks after.
+// A started is the result of starting a command.
 type started struct {
 	pid int
 	err error
 }
 
-// niceness is the priority of commands.
+// niceness is the nice value of commands.
 const niceness = 5
 
-// start starts the job's command and reports to result. It restricts its own thread, from which
-// the command inherits the restrictions while the rest of the supervisor stays as it is. So the
-// thread is of no more use: start returns only when done is closed, since the command would
-// end with the thread.
+// start starts the job's command and sends the outcome to result. It restricts its own thread only;
+// the command inherits the restrictions, and the rest of the supervisor keeps its rights. The
+// thread can't be used for anything else. start returns only after done is closed, because the
+// command ends with this thread.
 func (j *job) start(
 	tmp string, m *attributeServer, w *watch, result chan<- started, done <-chan struct{},
 ) {
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	if unix.Gettid() == unix.Getpid() {
-		// /proc shows the main thread's restrictions as those of the process, and EndOrphans knows a
-		// supervisor by having none. While this goroutine waits, no other one runs on that thread.
+		// /proc shows the main thread's restrictions as those of the process, and EndOrphans
+		// recognises a supervisor by their absence. While this goroutine waits, it keeps the main
+		// thread, so the new goroutine gets another one.
 		go j.start(tmp, m, w, result, done)
 		<-done
 		return
@@ -49,7 +50,7 @@ func (j *job) launch(tmp string, m *attributeServer, w *watch) (pid int, err err
 	files := []uintptr{0, 1, 2}
 	switch j.Mode {
 	case Bubblewrap:
-		// It has the same system inside, and bwrap's own words are not for the model.
+		// bwrap would find the same programs, but its error message would confuse the model.
 		if _, err := lookUp(argv[0], env); err != nil {
 			return 0, err
 		}
@@ -67,12 +68,12 @@ func (j *job) launch(tmp string, m *attributeServer, w *watch) (pid int, err err
 		if err != nil {
 			return 0, err
 		}
-		go m.serve(listener) // ends with the supervisor
+		go m.serve(listener) // until the supervisor ends
 	case None:
 	default:
 		return 0, fmt.Errorf("there is no mode %q", j.Mode)
 	}
-	// The command is less urgent than the gateway, and than its supervisor. Best effort.
+	// The gateway and the supervisor are more urgent than the command. A failure does not matter.
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness)
 	path, err := lookUp(argv[0], env)
 	if err != nil {
@@ -90,10 +91,10 @@ func (j *job) launch(tmp string, m *attributeServer, w *watch) (pid int, err err
 	return pid, nil
 }
 
-// errNotFound reports that no program has the name.
+// errNotFound reports that there is no program with the name.
 var errNotFound = errors.New("there is no such program")
 
-// lookUp returns the path of a program by the PATH of env.
+// lookUp searches for a program in the PATH of env and returns its path.
 func lookUp(name string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil

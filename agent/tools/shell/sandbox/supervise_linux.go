@@ -23,11 +23,11 @@ const (
 	exitTrouble = 125 // the command could not be confined or started
 )
 
-// grace is how long a command that is asked to end may take.
+// grace is how long a command may run after it was asked to end.
 const grace = 2 * time.Second
 
-// Main is the supervisor of one command, or the probe of a self-test. The program's main calls it
-// before all else, with what follows [Argument], and exits with what it returns.
+// Main runs the supervisor of one command, or the probe of a self-test. The program's main function
+// calls it first, with the arguments after [Argument], and exits with the returned code.
 func Main(args []string) int {
 	switch {
 	case len(args) == 1 && args[0] == "run":
@@ -39,9 +39,9 @@ func Main(args []string) int {
 	return exitUsage
 }
 
-// supervise runs one job from start to end. When it returns, no process of the job is left.
+// supervise runs one job. When it returns, all processes of the job have ended.
 func supervise() int {
-	// Inherited files must not get to the command.
+	// The command must not inherit the supervisor's files.
 	if err := unix.CloseRange(reportFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		fmt.Fprintln(os.Stderr, "gateway: sandbox:", err)
 		return exitTrouble
@@ -53,7 +53,7 @@ func supervise() int {
 		err = errors.Join(report.Truncate(0), writeAt(report, outcomeMark+"\n"+string(text)))
 	}
 	if err != nil || o.Err != "" {
-		if o.Err != "" { // nobody reads the report of a server of MCP, but its last words
+		if o.Err != "" { // nobody reads an MCP server's report, only its last output
 			fmt.Fprintln(os.Stderr, "gateway: sandbox:", o.Err)
 		}
 		return exitTrouble
@@ -66,7 +66,7 @@ func writeAt(f *os.File, text string) error {
 	return err
 }
 
-// attend does the job that the report file holds.
+// attend runs the job in the report file.
 func attend(report, life *os.File) Outcome {
 	var j job
 	text, err := io.ReadAll(io.NewSectionReader(report, 0, 1<<30))
@@ -77,14 +77,14 @@ func attend(report, life *os.File) Outcome {
 		return Outcome{Err: fmt.Sprintf("job: %v", err)}
 	}
 	ended := make(chan struct{})
-	go func() { // ends with the process at the latest
-		_, _ = io.Copy(io.Discard, life) // nothing comes: what counts is the end
+	go func() { // until the process ends
+		_, _ = io.Copy(io.Discard, life) // nothing is ever written; only the end matters
 		close(ended)
 	}()
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 
-	// Orphans become our children: so none gets away.
+	// Orphaned descendants become children of the supervisor, so that none escapes.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return Outcome{Err: fmt.Sprintf("subreaper: %v", err)}
 	}
@@ -96,10 +96,10 @@ func attend(report, life *os.File) Outcome {
 	return j.run(tmp, ended, asked)
 }
 
-// run starts the job's command and waits until it and all that came of it has ended.
+// run starts the job's command and waits until the command and all of its descendants have ended.
 func (j *job) run(tmp string, ended <-chan struct{}, asked <-chan os.Signal) Outcome {
-	// The watch must get its turn also when a command makes a thousand processes. Best effort: it is
-	// only for processes that have privileges.
+	// The watch must get processor time even if a command starts a thousand processes. Only
+	// privileged processes may do this; a failure does not matter.
 	_ = unix.Setpriority(unix.PRIO_PGRP, 0, -20)
 	w := newWatch(j, tmp)
 	m := newAttributeServer(j, tmp)
@@ -119,13 +119,13 @@ func (j *job) run(tmp string, ended <-chan struct{}, asked <-chan os.Signal) Out
 
 	o := Outcome{Exit: -1}
 	hits := make(chan string, 1)
-	go w.run(hits) // ends with the supervisor
+	go w.run(hits) // until the supervisor ends
 	var late <-chan time.Time
 	for {
 		select {
 		case status := <-exits:
 			select {
-			case o.Limit = <-hits: // that was why
+			case o.Limit = <-hits: // the reason for the end
 			default:
 			}
 			o.set(status)
@@ -150,7 +150,7 @@ func (j *job) run(tmp string, ended <-chan struct{}, asked <-chan os.Signal) Out
 	}
 }
 
-// set notes how the command itself ended.
+// set records the exit status of the command.
 func (o *Outcome) set(status unix.WaitStatus) {
 	o.Exit = status.ExitStatus()
 	if status.Signaled() {
@@ -160,7 +160,7 @@ func (o *Outcome) set(status unix.WaitStatus) {
 	if o.Limit != "" {
 		return
 	}
-	switch o.Exit { // also what a shell or bwrap says of its child
+	switch o.Exit { // shells and bwrap report a child's signal like this
 	case 128 + int(unix.SIGXCPU):
 		o.Limit = LimitCPU
 	case 128 + int(unix.SIGXFSZ):
@@ -168,7 +168,7 @@ func (o *Outcome) set(status unix.WaitStatus) {
 	}
 }
 
-// ask asks the command to end. bwrap itself would not pass it on.
+// ask sends SIGTERM to the command. bwrap does not forward signals.
 func (j *job) ask(pid int) {
 	for _, p := range descendants(os.Getpid()) {
 		if j.Mode != Bubblewrap || p != pid {
@@ -177,8 +177,8 @@ func (j *job) ask(pid int) {
 	}
 }
 
-// reap waits for every process below this one. It sends how main ended, and closes empty when no
-// process is left.
+// reap waits for all descendants of this process. It sends the exit status of main, and closes
+// empty when no process is left.
 func reap(main int, exits chan<- unix.WaitStatus, empty chan<- struct{}) {
 	defer close(empty)
 	for {
@@ -188,7 +188,7 @@ func reap(main int, exits chan<- unix.WaitStatus, empty chan<- struct{}) {
 			continue
 		}
 		if err != nil {
-			return // there are no more
+			return // there are no more children
 		}
 		if pid == main && (status.Exited() || status.Signaled()) {
 			exits <- status
@@ -196,7 +196,7 @@ func reap(main int, exits chan<- unix.WaitStatus, empty chan<- struct{}) {
 	}
 }
 
-// endAll kills every process below this one until none is left.
+// endAll kills all descendants of this process until none is left.
 func endAll(empty <-chan struct{}) {
 	again := time.NewTimer(0)
 	defer again.Stop()
@@ -211,47 +211,49 @@ func endAll(empty <-chan struct{}) {
 	}
 }
 
-// letGo replaces our three usual files, so that who reads the command's output sees its end and
-// who writes to it too.
+// letGo replaces the supervisor's three standard files by /dev/null. Otherwise they would stay
+// open, and readers of the command's output and writers to its input would not see its end.
 func letGo() {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return // then they stay open until the end
+		return // the files stay open until the end
 	}
 	for fd := range 3 {
-		_ = unix.Dup3(null, fd, unix.O_CLOEXEC) // then it stays open until the end
+		_ = unix.Dup3(null, fd, unix.O_CLOEXEC) // the file stays open until the end
 	}
 	_ = unix.Close(null) // nothing was written
 }
 
-// preferred makes what is started now the first to go if the machine runs out of memory.
+// preferred makes new child processes the first victims of the kernel's OOM killer. It returns the
+// old setting for restore.
 func preferred() string {
 	const file = "/proc/self/oom_score_adj"
 	old, err := os.ReadFile(file)
 	if err != nil {
 		return ""
 	}
-	_ = os.WriteFile(file, []byte(strconv.Itoa(markOOM)), 0) // best effort
+	_ = os.WriteFile(file, []byte(strconv.Itoa(markOOM)), 0) // a failure does not matter
 	return string(old)
 }
 
 func restore(old string) {
 	if old != "" {
-		_ = os.WriteFile("/proc/self/oom_score_adj", []byte(old), 0) // best effort
+		_ = os.WriteFile("/proc/self/oom_score_adj", []byte(old), 0) // a failure does not matter
 	}
 }
 
-// removeAll removes a folder in which a command could do what it liked.
+// removeAll removes a folder in which a command could do anything.
 func removeAll(dir string) {
 	if os.RemoveAll(dir) == nil {
 		return
 	}
-	// There are folders that even their owner may not enter. Nobody changes them any more.
+	// Even its owner can't enter a folder without permissions. The command has ended, so nobody
+	// changes them any more.
 	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, _ error) error {
 		if d != nil && d.IsDir() {
-			_ = syscall.Chmod(path, 0o700) // what fails here fails below
+			_ = syscall.Chmod(path, 0o700) // if this fails, RemoveAll fails
 		}
 		return nil
 	})
-	_ = os.RemoveAll(dir) // what can't be removed stays: nobody could be told
+	_ = os.RemoveAll(dir) // the rest stays: there is nobody to tell
 }

@@ -1,11 +1,11 @@
 package sandbox
 
-// systemFolders are what programs are made of.
+// systemFolders are the folders with programs and libraries.
 var systemFolders = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
 }
 
-// systemFiles are the settings that programs need, and no others: there are secrets in /etc.
+// systemFiles are the settings that programs need. Other files in /etc may be secret.
 var systemFiles = []string{
 	"/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
 	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs",
@@ -17,13 +17,13 @@ var systemFiles = []string{
 	"/etc/python3", "/etc/ImageMagick-6", "/etc/ImageMagick-7", "/etc/papersize",
 }
 
-// networkFiles are needed beside them to find hosts by name.
+// networkFiles are also needed to resolve host names.
 var networkFiles = []string{"/etc/resolv.conf"}
 
-// devices are those that can do no harm.
+// devices are the harmless devices.
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 
-// kernelFiles tell about the machine and about no process.
+// kernelFiles describe the machine. They say nothing about processes.
 var kernelFiles = []string{
 	"/proc/cpuinfo", "/proc/filesystems", "/proc/loadavg", "/proc/meminfo", "/proc/stat",
 	"/proc/uptime", "/proc/version",

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descendants returns the processes below root, without those that end meanwhile.
+// descendants returns the descendants of root. It leaves out processes that end in the meantime.
 func descendants(root int) []int {
 	if _, err := os.Stat("/proc/thread-self/children"); err != nil {
 		return scan(root)
@@ -48,7 +48,7 @@ func childrenOf(pid int) []int {
 	return found
 }
 
-// scan is descendants for kernels that keep no list of children.
+// scan is descendants for kernels without lists of children.
 func scan(root int) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -74,11 +74,11 @@ func scan(root int) []int {
 	return found
 }
 
-// A status is what a process uses.
+// A status describes the resources of a process.
 type status struct {
 	parent  int
 	threads int
-	memory  int64 // bytes that are its own, or shared and written
+	memory  int64 // bytes of private memory, and of written shared memory
 }
 
 func readStatus(pid int) (s status, ok bool) {
@@ -92,7 +92,8 @@ func readStatus(pid int) (s status, ok bool) {
 	return s, true
 }
 
-// shared returns the memory of a process in bytes, with its part of what it shares with others.
+// shared returns the memory of a process in bytes, with its proportional part of shared memory. If
+// that is unknown, it returns otherwise.
 func shared(pid int, otherwise int64) int64 {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/smaps_rollup")
 	if err != nil || !bytes.Contains(text, []byte("Pss_Anon:")) {
@@ -101,7 +102,7 @@ func shared(pid int, otherwise int64) int64 {
 	return (field(text, "Pss_Anon:") + field(text, "Pss_Shmem:")) << 10
 }
 
-// field returns the number after name at the start of a line, or 0.
+// field returns the number that follows name at the beginning of a line, or 0.
 func field(text []byte, name string) int64 {
 	for line := range bytes.Lines(text) {
 		if rest, ok := bytes.CutPrefix(line, []byte(name)); ok {
@@ -116,8 +117,8 @@ func field(text []byte, name string) int64 {
 	return 0
 }
 
-// killBelow kills every process below this one that it finds, each as soon as it is found: so it
-// is faster than what only makes more of itself. Who loses its parent becomes our child.
+// killBelow kills each descendant of this process as soon as it finds it. So it is faster than
+// processes that keep starting new ones. Orphaned processes become children of this process.
 func killBelow() {
 	if _, err := os.Stat("/proc/thread-self/children"); err != nil {
 		for _, pid := range scan(os.Getpid()) {

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How often the processes are looked at: at first often, since trouble comes soon.
+// How often the processes are measured. Most problems occur early, so the first intervals are
+// short.
 const (
 	firstLook  = 10 * time.Millisecond
 	earlyLook  = 20 * time.Millisecond
@@ -24,30 +25,31 @@ const (
 	diskPeriod = 200 * time.Millisecond
 )
 
-// A watch measures what the processes of a job use and says which limit is exceeded. The kernel's
-// own limits are per process or don't hold for root.
+// A watch measures the resources of a job's processes and reports the limit that they exceed. The
+// kernel's own limits are per process, or do not apply to root.
 type watch struct {
 	limits  Limits
 	folders []string
 	begun   time.Time
-	disk    time.Time // last look at the folders
-	free    []space   // of folders, at the start or the last count
-	seen    []int     // processes that have their limits
+	disk    time.Time // last measurement of the folders
+	free    []space   // of the folders' file systems, at the start or after the last count
+	seen    []int     // processes whose limits are set
 	rlimits map[int]unix.Rlimit
-	open    int // files that this process has open, before it is confined
+	open    int // files that this process has open before it is confined
 }
 
-// A space is what is free on a file system, or used of it.
+// A space is an amount of free or used storage.
 type space struct{ bytes, files int64 }
 
-// slack is how many bytes a command may write to a disk that is too full.
+// slack is how many bytes a command may write although the disk is too full.
 const slack = 16 << 20
 
 func newWatch(j *job, tmp string) *watch {
 	w := &watch{limits: j.Limits, begun: time.Now(), rlimits: j.Limits.perProcess()}
 	if n := j.Limits.Processes; n >= 0 && os.Getuid() != 0 {
-		// This counts all of the user's, and does not hold for root. It is the wall behind the watch:
-		// the user's other programs must have room to begin something too.
+		// The kernel counts all threads of the user for this limit, and does not apply it to root.
+		// It is only the second line behind the watch, so it leaves room for the user's other
+		// programs.
 		all := uint64(threadsOf(os.Getuid())) + 2*uint64(n)
 		w.rlimits[unix.RLIMIT_NPROC] = unix.Rlimit{Cur: all, Max: all}
 	}
@@ -61,7 +63,7 @@ func newWatch(j *job, tmp string) *watch {
 	return w
 }
 
-// perProcess returns the limits that the kernel holds.
+// perProcess returns the limits that the kernel enforces for each process.
 func (l Limits) perProcess() map[int]unix.Rlimit {
 	limits := make(map[int]unix.Rlimit)
 	set := func(resource int, n int64) {
@@ -70,7 +72,7 @@ func (l Limits) perProcess() map[int]unix.Rlimit {
 		}
 	}
 	set(unix.RLIMIT_CORE, 0)
-	// Not the address space: many programs reserve far more of it than they use.
+	// RLIMIT_AS would be wrong: many programs reserve much more address space than they use.
 	set(unix.RLIMIT_DATA, l.Memory)
 	set(unix.RLIMIT_FSIZE, l.FileSize)
 	set(unix.RLIMIT_NOFILE, int64(l.OpenFiles))
@@ -81,7 +83,7 @@ func (l Limits) perProcess() map[int]unix.Rlimit {
 	return limits
 }
 
-// threadsOf returns how many threads a user has.
+// threadsOf returns the number of a user's threads.
 func threadsOf(uid int) (n int64) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -103,9 +105,9 @@ func threadsOf(uid int) (n int64) {
 	return n
 }
 
-// lend puts this process under the limits for files, so that what it starts has them from its first
-// moment, and returns what takes them off again. The others take longer to exceed. Meanwhile the
-// supervisor must write nothing.
+// lend applies the limits for files to this process, so that a new child has them from the start.
+// takeOff removes them. The other limits take longer to exceed and are set later. Between the two
+// calls the supervisor must not write to files.
 func (w *watch) lend() (takeOff func()) {
 	size := lend(unix.RLIMIT_FSIZE, w.rlimits, w.open)
 	files := lend(unix.RLIMIT_NOFILE, w.rlimits, w.open)
@@ -115,7 +117,7 @@ func (w *watch) lend() (takeOff func()) {
 	}
 }
 
-// ownFiles is how many files the supervisor may have to open while it starts a command.
+// ownFiles is how many files the supervisor may need to open to start a command.
 const ownFiles = 16
 
 func lend(resource int, rlimits map[int]unix.Rlimit, open int) (takeOff func()) {
@@ -127,37 +129,40 @@ func lend(resource int, rlimits map[int]unix.Rlimit, open int) (takeOff func()) 
 	if resource == unix.RLIMIT_NOFILE {
 		limit.Cur = max(limit.Cur, uint64(open+ownFiles))
 	}
-	// Of package syscall, which else gives what it starts the limit from before it has raised its own.
+	// unix.Setrlimit would not do: package syscall gives children the limit of open files from
+	// before the runtime raised it, unless its own Setrlimit was called.
 	lent := syscall.Rlimit{Cur: min(old.Max, limit.Cur), Max: old.Max}
-	_ = syscall.Setrlimit(resource, &lent) // limit follows
+	_ = syscall.Setrlimit(resource, &lent) // limit sets it again
 	return func() {
-		_ = syscall.Setrlimit(resource, &old) // it may always be put back
+		_ = syscall.Setrlimit(resource, &old) // raising it again is always allowed
 	}
 }
 
-// limit gives a process its limits. It may have made others before; look finds them.
+// limit sets the limits of a process. Processes that it has started before do not get them; look
+// sets theirs.
 func (w *watch) limit(pid int) {
 	for resource, limit := range w.rlimits {
 		_ = unix.Prlimit(pid, resource, &limit, nil) // it may have ended
 	}
 }
 
-// run looks again and again, sends the limit that is exceeded, and returns. It keeps a thread to
-// itself and sleeps in the kernel, so as not to depend on any other thread when there are many.
+// run measures until a limit is exceeded, kills the processes, and returns after it has sent the
+// limit to hits. It keeps a thread and sleeps in the kernel, so that it does not depend on other
+// threads when there are many.
 func (w *watch) run(hits chan<- string) {
 	runtime.LockOSThread()
 	for pause := firstLook; ; pause = w.pause() {
 		t := unix.NsecToTimespec(int64(pause))
-		_ = unix.Nanosleep(&t, nil) // to be woken early does no harm
+		_ = unix.Nanosleep(&t, nil) // waking up early does no harm
 		if hit := w.look(); hit != "" {
 			hits <- hit
-			killBelow() // at once: others may have to wait for their turn
+			killBelow() // now, because the receiver may get processor time late
 			return
 		}
 	}
 }
 
-// pause returns the time to the next look.
+// pause returns the time until the next measurement.
 func (w *watch) pause() time.Duration {
 	if time.Since(w.begun) < early {
 		return earlyLook
@@ -165,7 +170,7 @@ func (w *watch) pause() time.Duration {
 	return laterLook
 }
 
-// look returns which limit is exceeded, or "".
+// look returns the limit that is exceeded, or "".
 func (w *watch) look() string {
 	pids := descendants(os.Getpid())
 	if w.limits.Processes >= 0 && len(pids) > w.limits.Processes {
@@ -176,7 +181,7 @@ func (w *watch) look() string {
 		if !slices.Contains(w.seen, pid) {
 			w.limit(pid)
 		}
-		s, _ := readStatus(pid) // nothing if it has ended
+		s, _ := readStatus(pid) // zero if it has ended
 		threads += s.threads
 		memory += s.memory
 	}
@@ -193,11 +198,11 @@ func (w *watch) look() string {
 	}
 	hit := w.lookAtDisk(pids)
 	took := time.Since(now)
-	w.disk = now.Add(10 * took) // where there are many files, seldom
+	w.disk = now.Add(10 * took) // rarely if there are many files
 	return hit
 }
 
-// exactMemory returns the memory of processes together, what they share counted once.
+// exactMemory returns the memory of all processes together. It counts shared memory once.
 func (w *watch) exactMemory(pids []int) (sum int64) {
 	for _, pid := range pids {
 		if s, ok := readStatus(pid); ok {
@@ -207,14 +212,14 @@ func (w *watch) exactMemory(pids []int) (sum int64) {
 	return sum
 }
 
-// lookAtDisk counts what was written, but only if the file systems have less room than
-// before: to count is slow where there are many files.
+// lookAtDisk returns the disk limit that is exceeded, or "". It counts written files only if the
+// file systems have less free space than before, because counting many files is slow.
 func (w *watch) lookAtDisk(pids []int) string {
 	less := false
 	for i, folder := range w.folders {
 		now := freeOn(folder)
 		d := space{w.free[i].bytes - now.bytes, w.free[i].files - now.files}
-		// Others may fill the disk, and what only removes files goes on.
+		// Other programs may fill the disk too, and a command that only removes files may go on.
 		if now.bytes < w.limits.KeepFree && d.bytes > slack && w.written(pids).bytes > slack {
 			return LimitFree
 		}
@@ -236,8 +241,8 @@ func (w *watch) lookAtDisk(pids []int) string {
 	return ""
 }
 
-// written returns what the files hold that were changed since the start, those too that have no
-// name any more but are open.
+// written returns the size and number of files that were changed since the start. It includes
+// deleted files that are still open.
 func (w *watch) written(pids []int) (sum space) {
 	seen := make(map[[2]uint64]bool) // files by device and inode
 	count := func(stat *unix.Stat_t) {
@@ -255,12 +260,12 @@ func (w *watch) written(pids []int) (sum space) {
 			if err == nil && unix.Lstat(path, &stat) == nil {
 				count(&stat)
 			}
-			return nil // what can't be read is left out
+			return nil // skip files that can't be read
 		})
 	}
 	for _, pid := range pids {
 		dir := "/proc/" + strconv.Itoa(pid) + "/fd/"
-		files, _ := os.ReadDir(dir) // none if it has ended
+		files, _ := os.ReadDir(dir) // nil if it has ended
 		for _, f := range files {
 			var stat unix.Stat_t
 			if unix.Stat(dir+f.Name(), &stat) == nil && stat.Nlink == 0 &&
