@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// A Kind is the cause of an [Error], as far as it decides what to do next.
+// A Kind classifies an [Error] by what the caller can do about it.
 type Kind string
 
 // The kinds of errors.
 const (
 	RateLimited    Kind = "rate limited"     // too many requests; wait
-	Overloaded     Kind = "overloaded"       // the provider has too much to do (503, 529)
+	Overloaded     Kind = "overloaded"       // the provider is overloaded (503, 529)
 	Unavailable    Kind = "unavailable"      // no connection, 5xx, truncated stream
-	TimedOut       Kind = "timed out"        // no byte for too long
+	TimedOut       Kind = "timed out"        // the provider sent nothing for too long
 	Unauthorized   Kind = "unauthorized"     // the key is missing or wrong
-	Forbidden      Kind = "forbidden"        // the key is right, but must not do this (403)
-	NotFound       Kind = "not found"        // no such model or address (404)
-	OutOfQuota     Kind = "out of quota"     // the account has no money left
-	ContextTooLong Kind = "context too long" // the conversation exceeds the model's window
-	NoImages       Kind = "no images"        // the model takes none, or not these: ask without Data
-	ContentRefused Kind = "content refused"  // the provider's filter stopped it
+	Forbidden      Kind = "forbidden"        // the key is valid, but not allowed to do this (403)
+	NotFound       Kind = "not found"        // unknown model or address (404)
+	OutOfQuota     Kind = "out of quota"     // the account has no credit left
+	ContextTooLong Kind = "context too long" // the conversation exceeds the context window
+	NoImages       Kind = "no images"        // the model refuses the images; ask without Data
+	ContentRefused Kind = "content refused"  // the provider's content filter refused it
 	BadRequest     Kind = "bad request"      // the provider does not understand the request
 )
 
-// An Error is a failed call to a model. Its text is for logs, not for people,
-// and holds no secrets.
+// An Error is a failed call to a model. Its text is for logs, not for users, and contains no
+// secrets.
 type Error struct {
 	Kind  Kind
-	Model string        // as configured
-	After time.Duration // how long the provider asks to wait; 0 if it does not say
+	Model string        // configured name
+	After time.Duration // how long the provider asks the caller to wait; 0 if unknown
 	Err   error         // cause
 }
 
@@ -46,7 +46,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Passing reports whether the same call may well succeed a little later.
+// Passing reports whether the same call is likely to succeed a little later.
 func (k Kind) Passing() bool {
 	switch k {
 	case RateLimited, Overloaded, Unavailable, TimedOut:

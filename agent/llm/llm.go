@@ -1,8 +1,8 @@
-// Package llm defines what the gateway asks of a language model, without
-// naming any provider: the messages of a conversation, the [Model] that
-// continues them as a stream, and its errors by kind.
+// Package llm defines the interface to language models, independent of any provider: the messages
+// of a conversation, the [Model] that continues a conversation as a stream, and errors classified
+// by kind.
 //
-// Providers stand in packages below this one. The package owns no tables.
+// Providers are implemented in packages below this one. The package has no database tables.
 package llm
 
 import (
@@ -11,7 +11,7 @@ import (
 	"iter"
 )
 
-// A Role says who speaks in a [Message].
+// A Role is the author's role in a [Message].
 type Role string
 
 // The roles of the chat completion protocol.
@@ -27,9 +27,9 @@ type Message struct {
 	Role       Role       `json:"role"`
 	Text       string     `json:"text"`
 	Reasoning  string     `json:"reasoning,omitempty"`    // what the model thought; never shown
-	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`   // of an Assistant message
-	ToolCallID string     `json:"tool_call_id,omitempty"` // the call that is answered
-	Images     []Image    `json:"images,omitempty"`       // of a User message; shown before its text
+	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`   // only in an Assistant message
+	ToolCallID string     `json:"tool_call_id,omitempty"` // the call that this message answers
+	Images     []Image    `json:"images,omitempty"`       // only in a User message; precede the text
 
 	// Foreign names the source of foreign text in Text or Images, such as a web page; "" if
 	// there is none. Rights is the least role of the people who wrote it, or "" if it was
@@ -44,24 +44,24 @@ type Message struct {
 
 // An Image is a picture that belongs to a [Message].
 type Image struct {
-	Path string `json:"path"` // where it is kept
+	Path string `json:"path"` // where the file is stored
 	Type string `json:"type"` // its MIME type
 
-	// Ready says that models accept the file unchanged.
+	// Ready reports that models accept the file without conversion.
 	Ready bool `json:"ready,omitempty"`
 
-	// Data is the content of the image. It is loaded for one call only; a transcript keeps
-	// only the path. Without Data the model is told the path.
+	// Data is the content of the image. It is loaded for one call only; a transcript stores only
+	// the path. If Data is empty, the model gets the path instead.
 	Data []byte `json:"-"`
 }
 
 // A ToolCall is a model's request to use a tool.
 type ToolCall struct {
-	ID        string `json:"id"` // unique within the conversation; never empty
+	ID        string `json:"id"` // unique in the conversation; never empty
 	Name      string `json:"name"`
-	Arguments string `json:"arguments"` // as the model wrote them, meant to be a JSON object
+	Arguments string `json:"arguments"` // as the model wrote them; should be a JSON object
 
-	// Extra is like that of a Message; it holds a thought signature, for example.
+	// Extra is like that of a Message. For example, it may hold a thought signature.
 	Extra map[string]json.RawMessage `json:"extra,omitempty"`
 }
 
@@ -76,14 +76,14 @@ type ToolSpec struct {
 type Request struct {
 	Messages  []Message // the first is the System message
 	Tools     []ToolSpec
-	MaxOutput int // most tokens of the answer; 0 means the provider's default
+	MaxOutput int // limit of the answer in tokens; 0 means the provider's default
 	Effort    Effort
 }
 
-// A Finish says why an answer ended.
+// A Finish is the reason why an answer ended.
 type Finish string
 
-// The reasons for the end of an answer.
+// The reasons why an answer ended.
 const (
 	FinishStop      Finish = "stop"
 	FinishLength    Finish = "length" // cut off by the output limit
@@ -91,11 +91,11 @@ const (
 	FinishFiltered  Finish = "content_filter"
 )
 
-// Usage counts what a call consumed, in tokens.
+// Usage counts the tokens of a call.
 type Usage struct {
-	Input  int `json:"input"`  // the whole prompt, Cached included
-	Output int `json:"output"` // the whole answer, reasoning included
-	Cached int `json:"cached"` // the part of Input that came from the provider's prompt cache
+	Input  int `json:"input"`  // the whole prompt, including Cached
+	Output int `json:"output"` // the whole answer, including reasoning
+	Cached int `json:"cached"` // the part of Input that the provider's prompt cache had
 }
 
 // Add adds v to u.
@@ -105,26 +105,25 @@ func (u *Usage) Add(v Usage) {
 	u.Cached += v.Cached
 }
 
-// A Response is a whole answer.
+// A Response is a complete answer.
 type Response struct {
 	Message Message // Role is Assistant
 	Finish  Finish
-	Usage   Usage  // zero if the provider did not say
-	Model   string // the model that answered, as configured
+	Usage   Usage  // zero if the provider sent none
+	Model   string // configured name of the model that answered
 }
 
 // An Event is a piece of a streamed answer.
 type Event struct {
 	Text     string    // visible text to append
-	Reset    bool      // the answer starts anew, with Text: what was streamed before is void
-	Response *Response // the whole answer; on the last event only
+	Reset    bool      // discard the text streamed so far; the answer restarts with Text
+	Response *Response // the complete answer; only in the last event
 }
 
 // A Model continues conversations. It is safe for concurrent use.
 type Model interface {
-	// Stream asks for an answer and yields it piece by piece. The last event carries the
-	// Response. If the call fails, an error comes instead, after any number of events: an
-	// *[Error], or ctx's error once ctx has ended. Nothing follows either. Breaking out of the
-	// loop ends the call.
+	// Stream calls the model and yields its answer piece by piece. The last event carries the
+	// Response. If the call fails, the sequence ends with an error, after any number of events: an
+	// *[Error], or ctx's error if ctx has ended. Breaking out of the loop ends the call.
 	Stream(ctx context.Context, req Request) iter.Seq2[Event, error]
 }

@@ -9,14 +9,14 @@ import (
 	"gateway/agent/llm/wire"
 )
 
-// Fields of [llm.Message.Extra]: what a model thought, signed by the provider, and the provider.
-// While tools are used it wants its thoughts back unchanged.
+// Fields of [llm.Message.Extra]: the model's thoughts, signed by the provider, and the provider's
+// host. During a series of tool calls the provider needs its thoughts back unchanged.
 const (
 	thoughtsKey = "anthropic_thinking"
 	originKey   = "anthropic_origin"
 )
 
-// An event is a piece of a stream. Its type says which fields it has.
+// An event is one event of a stream. Its type determines which fields are set.
 type event struct {
 	Type    string `json:"type"`
 	Message struct {
@@ -42,7 +42,7 @@ type event struct {
 	Error json.RawMessage `json:"error"`
 }
 
-// A usage counts tokens; the three sums of the prompt do not overlap.
+// A usage has token counts. The three counts of the prompt do not overlap.
 type usage struct {
 	Input   int `json:"input_tokens"`
 	Written int `json:"cache_creation_input_tokens"`
@@ -50,7 +50,7 @@ type usage struct {
 	Output  int `json:"output_tokens"`
 }
 
-// An answer is put together from the events of a stream.
+// An answer collects the events of a stream.
 type answer struct {
 	parts []*part
 	usage llm.Usage
@@ -58,19 +58,19 @@ type answer struct {
 	size  int // bytes of all parts
 }
 
-// maxAnswer bounds an answer, in bytes: far more than a model's longest.
+// maxAnswer is the greatest size of an answer in bytes, much more than any model's longest.
 const maxAnswer = 32 << 20
 
-// errTooLong reports an answer that does not end.
+// errTooLong reports an answer that exceeds maxAnswer.
 var errTooLong = errors.New("the answer has more than 32 MB")
 
-// A part of an answer is text, a thought or a call.
+// A part of an answer is text, a thought or a tool call.
 type part struct {
 	kind, id, name, data string
 	text, signature      strings.Builder
 }
 
-// add takes the next event and returns what people may see of it.
+// add adds the next event and returns the text that users may see.
 func (a *answer) add(e *event) (string, error) {
 	switch e.Type {
 	case "message_start":
@@ -87,12 +87,12 @@ func (a *answer) add(e *event) (string, error) {
 		return d.Text, a.write(d.Text+d.Thinking+d.PartialJSON, d.Signature)
 	case "message_delta":
 		a.stop = e.Delta.StopReason
-		a.count(e.Usage) // from the beginning; it may have the output only
+		a.count(e.Usage) // cumulative; it may have only the output
 	}
 	return "", nil
 }
 
-// write appends to the last part: they come one after another.
+// write appends to the last part. The parts of a stream do not overlap.
 func (a *answer) write(text, signature string) error {
 	p := a.parts[len(a.parts)-1]
 	p.text.WriteString(text)
@@ -109,7 +109,7 @@ func (a *answer) count(u usage) {
 	a.usage.Output = max(a.usage.Output, u.Output)
 }
 
-// response returns the whole answer.
+// response returns the complete answer.
 func (a *answer) response(m *Model) *llm.Response {
 	msg := llm.Message{Role: llm.Assistant}
 	var thoughts []block
@@ -141,7 +141,7 @@ func (a *answer) response(m *Model) *llm.Response {
 	if len(thoughts) > 0 {
 		list, err1 := json.Marshal(thoughts)
 		origin, err2 := json.Marshal(m.origin)
-		if err1 == nil && err2 == nil { // texts can always be encoded
+		if err1 == nil && err2 == nil { // encoding strings can't fail
 			msg.Extra = map[string]json.RawMessage{thoughtsKey: list, originKey: origin}
 		}
 	}

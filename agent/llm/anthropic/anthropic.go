@@ -1,13 +1,12 @@
-// Package anthropic answers conversations through Anthropic's own API for Claude. Its main type is
-// [Model].
+// Package anthropic calls models through Anthropic's own API for Claude. Its main type is [Model].
 //
-// Unlike Anthropic's compatibility layer for OpenAI's protocol, the API caches prompts. A Model
-// marks where: after the tools, after the system prompt, and after the two newest messages of the
-// user's side. What did not change since the call before costs a tenth.
+// Unlike Anthropic's compatibility layer for OpenAI's protocol, this API caches prompts. A Model
+// marks the ends of the cached parts: the tools, the system prompt, and the two newest messages of
+// the user's side. A part that has not changed since the previous call costs a tenth of the price.
 //
-// It has its own types instead of anthropic-sdk-go's: that looks methods up by name, so that the
-// linker keeps every method of the program, which then has 10 MB more on disk and 4 MB in memory.
-// A Model makes one attempt; it neither retries nor waits. The package owns no tables.
+// The package has its own types instead of anthropic-sdk-go, which looks up methods by name. The
+// linker would then keep all methods of the program: 10 MB more on disk and 4 MB in memory. A Model
+// makes one attempt; it does not retry or wait. The package has no database tables.
 package anthropic
 
 import (
@@ -35,39 +34,39 @@ import (
 // DefaultBaseURL is the address of Anthropic's API.
 const DefaultBaseURL = "https://api.anthropic.com"
 
-// defaultMaxOutput is the limit of an answer, in tokens, if the request has none: the API wants
-// one. Each model of the last two years can answer as much.
+// defaultMaxOutput limits an answer, in tokens, if the request does not, because the API requires a
+// limit. All models of the last two years support it.
 const defaultMaxOutput = 8192
 
 const defaultIdle = time.Minute
 
 // Options are the optional settings of a [Model].
 type Options struct {
-	BaseURL string // up to but without /v1/messages; default DefaultBaseURL
+	BaseURL string // without /v1/messages; default DefaultBaseURL
 	Key     string
 
-	// Headers are further headers of each request. Their values may be secrets.
+	// Headers are added to each request. Their values may be secrets.
 	Headers map[string]string
 
-	// HTTP makes the calls. By default the Model has a client of its own.
+	// HTTP makes the calls. By default the Model has its own client.
 	HTTP *http.Client
 
-	// IdleTimeout is how long the provider may keep silent, before its answer
-	// as well as within; default 1 minute.
+	// IdleTimeout is how long the provider may send nothing, before and during its answer. The
+	// default is 1 minute.
 	IdleTimeout time.Duration
 
-	// Fields are further fields of each request, such as temperature or thinking. They replace
-	// those that the Model sets itself.
+	// Fields are added to each request, for example temperature or thinking. They replace those
+	// that the Model sets itself, except the fields of the conversation and its tools.
 	Fields map[string]json.RawMessage
 
-	Logger *slog.Logger // default discards
+	Logger *slog.Logger // discards by default
 }
 
-// A Model is one model of Anthropic. It implements [llm.Model].
+// A Model is one of Anthropic's models. It implements [llm.Model].
 type Model struct {
 	wire.Caller
-	id      string // as the provider calls it
-	url     string // of the messages
+	id      string // the provider's name of the model
+	url     string // URL of the Messages API
 	origin  string // the provider's host
 	key     string
 	headers map[string]string
@@ -79,16 +78,16 @@ type Model struct {
 
 var _ llm.Model = (*Model)(nil)
 
-// New returns the model that the provider calls id and the configuration calls name.
+// New returns a model. id is the provider's name of the model, name the configured one.
 func New(name, id string, opts *Options) *Model {
 	o := Options{}
 	if opts != nil {
 		o = *opts
 	}
 	base := strings.TrimSuffix(cmp.Or(o.BaseURL, DefaultBaseURL), "/")
-	base = strings.TrimSuffix(base, "/v1") // as the addresses of other providers end
+	base = strings.TrimSuffix(base, "/v1") // base URLs of other providers end with it
 	origin := ""
-	if u, err := url.Parse(base); err == nil { // if not, every call reports it
+	if u, err := url.Parse(base); err == nil { // otherwise every call reports the error
 		origin = u.Host
 	}
 	secrets := append(slices.Collect(maps.Values(o.Headers)), o.Key)
@@ -106,7 +105,7 @@ func (m *Model) Name() string { return m.Caller.Name }
 // errTruncated reports that a stream ended before the answer did.
 var errTruncated = errors.New("stream ended before the answer did")
 
-// errBroken reports that the consumer has broken out of the loop.
+// errBroken reports that the consumer has broken out of its loop.
 var errBroken = errors.New("broken off")
 
 // Stream implements [llm.Model].
@@ -136,7 +135,7 @@ func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 	}
 }
 
-// read makes the call and passes on each event of its answer, up to the last.
+// read makes the call and passes each event of the answer to take.
 func (m *Model) read(ctx context.Context, cancel context.CancelCauseFunc, req llm.Request,
 	take func(*event) error,
 ) error {
@@ -165,25 +164,25 @@ func (m *Model) read(ctx context.Context, cancel context.CancelCauseFunc, req ll
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return wire.ReadFailure(resp)
 	}
-	// The stream is read to its end, or given up.
+	// The body was read to its end, or the rest does not matter.
 	defer func() { _ = resp.Body.Close() }()
 	return events(wire.WatchedReader{Source: resp.Body, Watch: watch}, take)
 }
 
-// version is that of the API.
+// version is the version of the API.
 const version = "2023-06-01"
 
-// maxLine bounds a line of a stream, in bytes: a redacted thought is one.
+// maxLine is the greatest length of a line in a stream, in bytes. A redacted thought is one line.
 const maxLine = 4 << 20
 
-// events reads a stream of events, up to the last one or to an error of take.
+// events reads a stream of events until the last event or an error of take.
 func events(stream io.Reader, take func(*event) error) error {
 	lines := bufio.NewScanner(stream)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
 		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data:"))
 		if !ok {
-			continue // the data has its type, too
+			continue // the data has the type too
 		}
 		var e event
 		if err := json.Unmarshal(data, &e); err != nil {
@@ -196,7 +195,7 @@ func events(stream io.Reader, take func(*event) error) error {
 			return err
 		}
 		if e.Type == "message_stop" {
-			return nil // whatever the server still sends
+			return nil // ignore anything after the last event
 		}
 	}
 	return cmp.Or(lines.Err(), errTruncated)

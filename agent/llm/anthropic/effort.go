@@ -12,28 +12,28 @@ import (
 	"gateway/agent/llm"
 )
 
-// A thinker is how a model of Claude is told to think:
+// A thinker describes how thinking is configured for a Claude model. See
 // https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking.
 type thinker struct {
-	budget   bool   // by a number of tokens; else by an effort
-	off      string // the value of thinking that switches it off; "": nothing is sent
-	alwaysOn bool   // it can't be switched off
+	budget   bool   // a number of tokens; otherwise an effort
+	off      string // value of the thinking field that disables it; "": send no field
+	alwaysOn bool   // thinking can't be disabled
 }
 
-// modelName is the maker's name of a model: claude-sonnet-4-6 or claude-3-7-sonnet-20250219.
+// modelName matches Anthropic's model ids: claude-sonnet-4-6 or claude-3-7-sonnet-20250219.
 var modelName = regexp.MustCompile(
 	`^claude-(?:([a-z]+)-)?([0-9]{1,2})(?:-([0-9]{1,2}))?(?:-([a-z]+))?(?:-|$)`)
 
 const disabled = `{"type":"disabled"}`
 
-// thinkerOf returns how the model with an id thinks, nil if it does not.
+// thinkerOf returns the thinker of the model with the given id, or nil if the model can't think.
 func thinkerOf(id string) *thinker {
 	m := modelName.FindStringSubmatch(strings.ToLower(id))
 	if m == nil {
 		return nil
 	}
 	family := m[1] + m[4]
-	// The expression lets only numbers through; a missing one is 0.
+	// The expression matches only digits. A missing number becomes 0.
 	major, _ := strconv.Atoi(m[2])
 	minor, _ := strconv.Atoi(m[3])
 	version := 100*major + minor
@@ -52,7 +52,7 @@ func thinkerOf(id string) *thinker {
 	return &thinker{off: disabled}
 }
 
-// Efforts returns the efforts that can be asked of the model.
+// Efforts returns the efforts that the model supports.
 func (m *Model) Efforts() []llm.Effort {
 	switch {
 	case m.thinker == nil:
@@ -63,14 +63,15 @@ func (m *Model) Efforts() []llm.Effort {
 	return llm.AllEfforts
 }
 
-// Tokens of thoughts, for the models that want a number.
+// Thinking budgets in tokens, for models that require a number.
 const (
-	leastBudget = 1024 // of the API
+	leastBudget = 1024 // minimum of the API
 	lowBudget   = 2048
 	highBudget  = 16_000
 )
 
-// think sets how long the model thinks in r, and returns the further fields of the request.
+// think returns the fields of the request for an effort. It also raises the limit of the answer in
+// r, unless the caller has given one.
 func (m *Model) think(r *request, effort llm.Effort, given int) map[string]json.RawMessage {
 	if !slices.Contains(m.Efforts(), effort) {
 		return m.fields
@@ -88,14 +89,14 @@ func (m *Model) think(r *request, effort llm.Effort, given int) map[string]json.
 		}
 		return fields
 	}
-	delete(fields, "temperature") // the API refuses these beside thoughts
+	delete(fields, "temperature") // the API refuses these together with thinking
 	delete(fields, "top_k")
-	delete(fields, "top_p") // refused below 0.95
+	delete(fields, "top_p") // refused if below 0.95
 	want := lowBudget
 	if effort == llm.EffortHigh {
 		want = highBudget
 	}
-	if given == 0 { // thoughts count as a part of the answer, whose room stays the same
+	if given == 0 { // thoughts count towards the limit; keep the room for the answer
 		r.MaxTokens += want
 	}
 	switch {
@@ -110,8 +111,8 @@ func (m *Model) think(r *request, effort llm.Effort, given int) map[string]json.
 	return fields
 }
 
-// mayThink reports whether the API allows thoughts now: within a series of tool calls only if it
-// began with one.
+// mayThink reports whether the API allows thinking in this request. During a series of tool calls
+// it does so only if the series began with a thought.
 func (r *request) mayThink() bool {
 	n := len(r.Messages)
 	if n < 2 || r.Messages[n-1].Content[0].Type != "tool_result" {

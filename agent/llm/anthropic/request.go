@@ -10,17 +10,17 @@ import (
 	"gateway/agent/llm/wire"
 )
 
-// Texts that stand where the API wants some and there is none.
+// Texts for places where the API requires some and the conversation has none.
 const (
 	noText      = "(no text)"
 	noBeginning = "(The conversation began earlier.)"
 )
 
-// marked is how many of the newest messages of the user's side are marked for the cache. With the
-// tools and the system prompt that makes four, the most that the API takes.
+// marked is how many of the newest messages of the user's side are marked for the cache. Together
+// with the tools and the system prompt that makes four marks, the API's maximum.
 const marked = 2
 
-// noArguments is the schema of a tool that has none.
+// noArguments is the schema of a tool without arguments.
 var noArguments = json.RawMessage(`{"type":"object","properties":{}}`)
 
 type request struct {
@@ -40,7 +40,7 @@ type tool struct {
 	CacheControl *cacheControl   `json:"cache_control,omitempty"`
 }
 
-// A choice says whether the model may use tools.
+// A choice determines whether the model may use tools.
 type choice struct {
 	Type string `json:"type"`
 }
@@ -50,13 +50,13 @@ type message struct {
 	Content []block  `json:"content"`
 }
 
-// A block is a part of a message: its type says which fields it has.
+// A block is a part of a message. Its type determines which fields are set.
 type block struct {
 	Type      string          `json:"type"`
 	Text      string          `json:"text,omitempty"`
-	Thinking  *string         `json:"thinking,omitempty"` // nil unless it is a thought
+	Thinking  *string         `json:"thinking,omitempty"` // nil unless the block is a thought
 	Signature string          `json:"signature,omitempty"`
-	Data      string          `json:"data,omitempty"` // of a redacted thought
+	Data      string          `json:"data,omitempty"` // data of a redacted thought
 	ID        string          `json:"id,omitempty"`
 	Name      string          `json:"name,omitempty"`
 	Input     json.RawMessage `json:"input,omitempty"`
@@ -67,24 +67,25 @@ type block struct {
 	CacheControl *cacheControl `json:"cache_control,omitempty"`
 }
 
-// A source is a picture.
+// A source is the data of an image.
 type source struct {
 	Type      string `json:"type"`
 	MediaType string `json:"media_type"`
 	Data      []byte `json:"data"`
 }
 
-// A cacheControl tells the provider to cache the prompt up to and with the part that has it.
+// A cacheControl tells the provider to cache the prompt up to the end of the part that has it.
 type cacheControl struct {
 	Type string `json:"type"`
 }
 
-// ephemeral is the cache of five minutes, which each use prolongs.
+// ephemeral is the cache of five minutes. Each use extends the time.
 var ephemeral = &cacheControl{"ephemeral"}
 
 func textBlock(text string) block { return block{Type: "text", Text: text} }
 
-// body encodes req. Equal conversations have equal beginnings, so that the cache hits.
+// body encodes req. Conversations with the same beginning are encoded with the same first bytes, so
+// that the provider's prompt cache works.
 func (m *Model) body(req llm.Request) ([]byte, error) {
 	r := request{Model: m.id, MaxTokens: cmp.Or(req.MaxOutput, defaultMaxOutput), Stream: true,
 		Tools: tools(req.Tools)}
@@ -108,11 +109,11 @@ func (m *Model) body(req llm.Request) ([]byte, error) {
 	return wire.WithFields(r, fields, 0, ownFields...)
 }
 
-// ownFields are those of a request that are never taken from further ones.
+// ownFields are the fields that configured fields can't replace.
 var ownFields = []string{"model", "stream", "tools", "tool_choice", "system", "messages"}
 
-// nameTools names the tools that were used, which may not be used any more: the API refuses calls
-// and results of calls in a request without tools.
+// nameTools declares the tools that the conversation has used, and forbids their use. The API
+// refuses tool calls and results in a request without tools.
 func (r *request) nameTools() {
 	for _, m := range r.Messages {
 		for _, b := range m.Content {
@@ -127,7 +128,8 @@ func (r *request) nameTools() {
 	}
 }
 
-// appended returns list with blocks of a role, within its last message if that has the same role.
+// appended returns list with the blocks of a role appended. If the last message has the same role,
+// the blocks are added to it.
 func appended(list []message, role llm.Role, blocks []block) []message {
 	if len(list) == 0 && role == llm.Assistant {
 		list = append(list, message{llm.User, []block{textBlock(noBeginning)}})
@@ -142,7 +144,7 @@ func appended(list []message, role llm.Role, blocks []block) []message {
 	return append(list, message{role, blocks})
 }
 
-// mark marks what the provider is to cache.
+// mark marks the parts that the provider is to cache.
 func (r *request) mark() {
 	if n := len(r.Tools); n > 0 {
 		r.Tools[n-1].CacheControl = ephemeral
@@ -159,12 +161,12 @@ func (r *request) mark() {
 	}
 }
 
-// said returns the blocks of an answer.
+// said returns the blocks of an assistant message.
 func (m *Model) said(msg llm.Message) (blocks []block) {
 	if wire.TextOf(msg.Extra[originKey]) == m.origin {
-		_ = json.Unmarshal(msg.Extra[thoughtsKey], &blocks) // as it came; there may be none
+		_ = json.Unmarshal(msg.Extra[thoughtsKey], &blocks) // unchanged; there may be none
 	}
-	if text := strings.TrimRight(msg.Text, " \t\r\n"); text != "" { // the API refuses blank texts
+	if text := strings.TrimRight(msg.Text, " \t\r\n"); text != "" { // the API refuses blank text
 		blocks = append(blocks, textBlock(text))
 	}
 	for _, c := range msg.ToolCalls {
@@ -174,7 +176,7 @@ func (m *Model) said(msg llm.Message) (blocks []block) {
 	return blocks
 }
 
-// asked returns the blocks of a message of a user or a tool.
+// asked returns the blocks of a user's or tool's message.
 func asked(msg llm.Message) (blocks []block) {
 	if msg.Role == llm.ToolRole {
 		return []block{{Type: "tool_result", ToolUseID: wire.SentID(msg.ToolCallID),
@@ -195,14 +197,14 @@ func asked(msg llm.Message) (blocks []block) {
 	return blocks
 }
 
-// hasImages reports whether images are sent with req.
+// hasImages reports whether req has images that are sent.
 func hasImages(req llm.Request) bool {
 	return slices.ContainsFunc(req.Messages, func(m llm.Message) bool {
 		return slices.ContainsFunc(m.Images, func(im llm.Image) bool { return len(im.Data) > 0 })
 	})
 }
 
-// tools returns the tools as the API wants them.
+// tools returns the tools in the form of the API.
 func tools(specs []llm.ToolSpec) (list []tool) {
 	for _, s := range specs {
 		t := tool{Name: s.Name, Description: s.Description, InputSchema: s.Schema}

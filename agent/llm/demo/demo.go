@@ -1,13 +1,12 @@
-// Package demo is the built-in model for people who have no key yet: a table of rules, not a
+// Package demo is a built-in model for users who have no API key yet. It is a table of rules, not a
 // language model.
 //
-// It shows the whole machine at work with no network: [New] returns the real
-// client of package openai, whose HTTP transport leads to a [Handler] in memory, which
-// speaks the chat completions protocol, streams and calls tools. A new trick is
-// a line in the table of rules.
+// It exercises the complete gateway without a network. [New] returns the real client of package
+// openai; its HTTP transport calls a [Handler] in memory, which speaks the chat completions
+// protocol, streams and calls tools. To add an ability, add a line to the table of rules.
 //
-// It keeps no state: all that it knows of a conversation is in the request. The
-// package owns no tables.
+// The model has no state: it knows a conversation only from the request. The package has no
+// database tables.
 package demo
 
 import (
@@ -26,13 +25,14 @@ const (
 
 // Options are the optional settings of the demo model.
 type Options struct {
-	// WordDelay is the pause after each word; default 10 ms, negative for none.
+	// WordDelay is the pause after each word. The default is 10 ms; a negative value means no
+	// pause.
 	WordDelay time.Duration
 
-	Logger *slog.Logger // default discards
+	Logger *slog.Logger // discards by default
 }
 
-// New returns the demo model under the name that it has in the configuration.
+// New returns the demo model. name is its configured name.
 func New(name string, opts *Options) *openai.Model {
 	o := Options{}
 	if opts != nil {
@@ -40,7 +40,7 @@ func New(name string, opts *Options) *openai.Model {
 	}
 	handler := Handler{WordDelay: cmp.Or(o.WordDelay, defaultDelay)}
 	return openai.New(name, modelID, &openai.Options{
-		BaseURL: "http://demo.invalid/v1", // never looked up
+		BaseURL: "http://demo.invalid/v1", // this name is never resolved
 		HTTP:    &http.Client{Transport: memoryTransport{handler}},
 		Logger:  o.Logger,
 	})

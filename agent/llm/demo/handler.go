@@ -11,16 +11,15 @@ import (
 	"time"
 )
 
-// maxBody is the most that a request may hold, in bytes.
+// maxBody is the greatest size of a request, in bytes.
 const maxBody = 64 << 20
 
-// A Handler is the demo model as a server of the chat completions protocol.
-// It streams, whether asked to or not.
+// A Handler serves the demo model with the chat completions protocol. It always streams.
 type Handler struct {
-	WordDelay time.Duration // the pause after each word; none if 0 or less
+	WordDelay time.Duration // pause after each word; none if 0 or less
 }
 
-// request is what the model looks at of a request.
+// request has the fields of a request that the model uses.
 type request struct {
 	Messages []struct {
 		Role    string  `json:"role"`
@@ -34,13 +33,13 @@ type request struct {
 	} `json:"tools"`
 }
 
-// A content is the text of a message, and what its images are.
+// A content is the text of a message and a description of its images.
 type content struct {
 	text   string
 	images []string // such as "PNG, 12 KB"
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]: a content is a string, or a list of parts.
+// UnmarshalJSON implements [json.Unmarshaler]. A content is a string or a list of parts.
 func (c *content) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &c.text); err == nil {
 		return nil
@@ -63,7 +62,7 @@ func (c *content) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// describe tells the type and the size of the image in a data URL.
+// describe returns the type and size of the image in a data URL.
 func describe(url string) string {
 	kind, data, ok := strings.Cut(strings.TrimPrefix(url, "data:image/"), ";base64,")
 	if !ok {
@@ -73,8 +72,8 @@ func describe(url string) string {
 	return fmt.Sprintf("%s, %d KB", strings.ToUpper(kind), (size+1023)/1024)
 }
 
-// offers reports whether the model may call the tool. The gateway names rarely used tools in the
-// description of another one, and takes calls of their own names, too.
+// offers reports whether the model may call the tool. The gateway lists rarely used tools in the
+// description of another tool, and accepts calls by their own names too.
 func (r *request) offers(tool string) bool {
 	for _, t := range r.Tools {
 		if t.Function.Name == tool || strings.Contains(t.Function.Description, "\n- "+tool+": ") {
@@ -84,7 +83,7 @@ func (r *request) offers(tool string) bool {
 	return false
 }
 
-// answered reports whether the model has said anything yet.
+// answered reports whether the model has written any text yet.
 func (r *request) answered() bool {
 	for _, m := range r.Messages {
 		if m.Role == "assistant" && strings.TrimSpace(m.Content.text) != "" {
@@ -104,11 +103,11 @@ func (r *request) question() content {
 	return content{}
 }
 
-// frame is what stands around texts that others may have written; people need not see it.
+// frame matches the lines around text from outside, which people need not see.
 var frame = regexp.MustCompile(`(?m)^\[(?:text of .*, which is information and no instruction|` +
 	`end of .*)\]\n?`)
 
-// results returns what the tools have answered if that is what the request ends with.
+// results returns the results of tools at the end of the request, or "".
 func (r *request) results() string {
 	var results []string
 	for i := len(r.Messages) - 1; i >= 0 && r.Messages[i].Role == "tool"; i-- {
@@ -129,7 +128,7 @@ func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
-		// An error means that the client has gone.
+		// An error means that the client has disconnected.
 		_ = json.NewEncoder(w).Encode(object{"error": object{"message": err.Error()}})
 		return
 	}
@@ -146,7 +145,7 @@ type stream struct {
 	err   error
 }
 
-// object is a piece of JSON to be written.
+// object is a JSON object to write.
 type object map[string]any
 
 func (s *stream) write(r reply) {
@@ -154,7 +153,7 @@ func (s *stream) write(r reply) {
 	words := strings.SplitAfter(r.text, " ")
 	if r.tool != "" {
 		finish = "tool_calls"
-		// A map of strings always has a JSON form.
+		// Encoding a map of strings can't fail.
 		args, _ := json.Marshal(r.args)
 		s.delta(object{"tool_calls": []object{{"index": 0, "type": "function",
 			"function": object{"name": r.tool, "arguments": string(args)}}}})
@@ -192,7 +191,7 @@ func (s *stream) line(data string) {
 	}
 }
 
-// pause waits between two words, or ends the stream if the client has gone.
+// pause waits between two words. It ends the stream if the client has disconnected.
 func (s *stream) pause() {
 	if s.delay <= 0 || s.err != nil {
 		return

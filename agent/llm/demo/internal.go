@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// What the gateway's own requests for notes, and for lasting memory, begin with.
+// The beginnings of the gateway's own requests, for notes and for long-term memory.
 const (
 	notesPrompt = "You keep the long-term notes of an assistant."
 	dreamPrompt = "You look after the long-term memory of an assistant."
 )
 
-// maxNote is how much of a message the notes repeat, in bytes.
+// maxNote is how much of a message a note repeats, in bytes.
 const maxNote = 300
 
-// internalReply answers what the gateway asks for itself: notes are what people have said, and no
-// document is ever changed. It reports false for what people ask.
+// internalReply answers the gateway's own requests: the notes repeat what users wrote, and
+// documents are never changed. It returns false for other requests.
 func internalReply(r request) (reply, bool) {
 	if len(r.Messages) == 0 || r.Messages[0].Role != "system" {
 		return reply{}, false
@@ -29,7 +29,7 @@ func internalReply(r request) (reply, bool) {
 	return reply{}, false
 }
 
-// notes returns what people have said in the lines of a conversation.
+// notes returns the users' lines of a conversation.
 func notes(conversation string) string {
 	var b strings.Builder
 	for line := range strings.Lines(conversation) {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// A rule is one thing that the demo model can do: call a tool, and show its result.
+// A rule is one ability of the demo model: it calls a tool and shows the result.
 type rule struct {
-	usage   string // what to write
-	does    string // what it is good for
-	tool    string // which must be on offer
+	usage   string // what the user writes
+	does    string // what the ability is good for
+	tool    string // required tool
 	pattern *regexp.Regexp
-	args    []string // names of the tool's arguments, one for each group of the pattern
-	action  string   // of a tool with several; or ""
+	args    []string // argument names, one for each group of the pattern
+	action  string   // for a tool with several actions; or ""
 }
 
 // rules are tried in this order.
@@ -42,7 +42,7 @@ var rules = []rule{
 		[]string{"at", "text"}, "add"},
 }
 
-// defaults are the arguments that stand for an empty group.
+// defaults are the arguments for empty groups.
 var defaults = map[string]string{"path": "."}
 
 var helpPattern = regexp.MustCompile(`(?i)^(?:/?help|what can you do)$`)
@@ -50,20 +50,20 @@ var helpPattern = regexp.MustCompile(`(?i)^(?:/?help|what can you do)$`)
 const introduction = "I am the demo model: a table of rules inside the gateway, " +
 	"not a language model. To talk to a real one, set OPENAI_API_KEY and start the gateway again."
 
-// Bounds of what is shown, in bytes.
+// Limits of what is shown, in bytes.
 const (
 	maxEcho   = 200
 	maxResult = 3000
 )
 
-// A reply is what the model answers: a text, or a tool call if tool is not empty.
+// A reply is the model's answer: a text, or a tool call if tool is not empty.
 type reply struct {
 	text string
 	tool string
 	args map[string]string
 }
 
-// answer decides on the reply to a request.
+// answer returns the reply to a request.
 func answer(r request) reply {
 	if own, ok := internalReply(r); ok {
 		return own
@@ -104,16 +104,16 @@ func answer(r request) reply {
 }
 
 var (
-	// jobFrame is what the gateway says around the text of a job that is due.
+	// jobFrame matches what the gateway adds around the text of a job.
 	jobFrame = regexp.MustCompile(
 		`(?s)\[the job "[^\n]*\]\n|\n\nIf there is nothing that anybody .*`)
-	// reminder is what a person is to be reminded of, and heartbeat a look that nobody asked for.
+	// reminder matches a reminder, and heartbeat the gateway's heartbeat message.
 	reminder  = regexp.MustCompile(`(?s)^Reminder: .*`)
 	heartbeat = regexp.MustCompile(`^\[heartbeat; `)
 )
 
-// proactive answers a message that no person wrote: it repeats a reminder, and finds nothing at a
-// heartbeat. It reports false for all else.
+// proactive answers a message that nobody wrote: it repeats a reminder and reports nothing for a
+// heartbeat. It returns false for other messages.
 func proactive(message string) (reply, bool) {
 	message = jobFrame.ReplaceAllString(envelope.ReplaceAllString(message, ""), "")
 	switch {
@@ -125,7 +125,7 @@ func proactive(message string) (reply, bool) {
 	return reply{}, false
 }
 
-// sight says what little is known of images.
+// sight describes images by type and size.
 func sight(images []string) string {
 	what := "an image (" + images[0] + ")"
 	if n := len(images); n > 1 {
@@ -191,7 +191,7 @@ func plain(text string) string {
 	return strings.TrimRight(strings.Trim(text, "`"), "?! \t\r\n")
 }
 
-// clip cuts text to at most n bytes and the mark of the cut.
+// clip cuts text to at most n bytes and marks the cut.
 func clip(text string, n int) string {
 	if len(text) <= n {
 		return text

@@ -7,29 +7,29 @@ import (
 	"sync"
 )
 
-// A memoryTransport is an [http.RoundTripper] that hands requests to a handler in the
-// same process. The body of a response streams through a pipe.
+// A memoryTransport is an [http.RoundTripper] that calls a handler in the same process. The
+// response's body is streamed through a pipe.
 type memoryTransport struct{ handler http.Handler }
 
-// RoundTrip implements [http.RoundTripper]. The handler must return when its context
-// ends: with that of the request, or when the body of the response is closed, which waits for it.
+// RoundTrip implements [http.RoundTripper]. The handler must return when its context ends: when the
+// request's context ends, or when the response's body is closed. Close waits for the handler.
 func (t memoryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(req.Context())
 	reader, writer := io.Pipe()
 	w := &pipeWriter{pipe: writer, header: make(http.Header), begun: make(chan struct{})}
 	b := &pipeBody{PipeReader: reader, ended: make(chan struct{}), end: cancel}
-	go func() { // Close waits for it
+	go func() { // Close waits for this goroutine
 		defer close(b.ended)
 		t.handler.ServeHTTP(w, req.WithContext(ctx))
 		w.WriteHeader(http.StatusOK)
-		// Neither the end of the pipe nor that of a body in memory reports an error.
-		_ = writer.CloseWithError(context.Cause(ctx)) // nil is the proper end
+		// Closing a pipe or a body in memory can't fail.
+		_ = writer.CloseWithError(context.Cause(ctx)) // nil means a normal end
 		_ = req.Body.Close()
 	}()
 	select {
 	case <-w.begun:
 	case <-ctx.Done():
-		_ = b.Close() // reports no error
+		_ = b.Close() // can't fail
 		return nil, context.Cause(ctx)
 	}
 	return &http.Response{
@@ -39,7 +39,7 @@ func (t memoryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// A pipeWriter is the handler's end of a response.
+// A pipeWriter is the handler's side of a response.
 type pipeWriter struct {
 	pipe   *io.PipeWriter
 	header http.Header
@@ -62,17 +62,17 @@ func (w *pipeWriter) Write(p []byte) (int, error) {
 	return w.pipe.Write(p)
 }
 
-// Flush implements [http.Flusher]; a pipe holds nothing back.
+// Flush implements [http.Flusher]. A pipe has no buffer.
 func (w *pipeWriter) Flush() {}
 
-// A pipeBody is the client's end of a response.
+// A pipeBody is the client's side of a response.
 type pipeBody struct {
 	*io.PipeReader
 	end   func()
-	ended chan struct{} // closed once the handler has returned
+	ended chan struct{} // closed when the handler has returned
 }
 
-// Close ends the handler and waits until it has returned.
+// Close cancels the handler and waits until it has returned.
 func (b *pipeBody) Close() error {
 	b.end()
 	err := b.PipeReader.Close()

@@ -1,9 +1,10 @@
-// Package failover makes one [llm.Model] of several: a [Chain] retries after errors that may pass,
-// goes on to the next model after others, and avoids a model that failed for a while.
+// Package failover combines several models in one [llm.Model]. A [Chain] retries after temporary
+// errors and goes on to the next model after other errors. For a while it avoids a model that has
+// failed.
 //
-// A call tries each model at most 4 times, with 7 seconds of waiting of its own.
-// The state is in memory: after a restart every model is tried afresh. The
-// package owns no tables.
+// A call tries each model at most 4 times and waits up to 7 seconds in between, or longer if the
+// provider asks for it. The state is kept in memory, so all models are tried again after a restart.
+// The package has no database tables.
 package failover
 
 import (
@@ -18,15 +19,15 @@ import (
 	"gateway/agent/llm"
 )
 
-// How a call is retried on the same model.
+// Retries on the same model.
 const (
 	retries   = 3
 	firstWait = time.Second // doubles each time
-	jitter    = 0.25        // at most so much longer, as a part of the wait
-	maxAfter  = time.Minute // a provider that asks for more is left alone
+	jitter    = 0.25        // the wait is longer by up to this fraction
+	maxAfter  = time.Minute // if a provider asks for a longer wait, there is no retry
 )
 
-// An Entry is a model with the name under which it is configured.
+// An Entry is a model with its configured name.
 type Entry struct {
 	Name  string
 	Model llm.Model
@@ -34,16 +35,16 @@ type Entry struct {
 
 // Options are the optional settings of a [Chain].
 type Options struct {
-	Logger *slog.Logger     // default discards
-	Now    func() time.Time // for cool-downs; default time.Now
+	Logger *slog.Logger     // discards by default
+	Now    func() time.Time // clock for cool-downs; default time.Now
 }
 
-// A Chain is a list of models, the preferred one first. It implements [llm.Model]:
+// A Chain is a list of models with the preferred one first. It implements [llm.Model].
 //
-// Kinds of errors for which [llm.Kind.Passing] holds are retried on the same model, any
-// other goes to the next model at once, but for [llm.ContextTooLong] and [llm.NoImages]:
-// these are returned to the caller, who alone can change the conversation. The error
-// returned is that of the last model.
+// Errors of kinds that are [llm.Kind.Passing] are retried on the same model. After other errors the
+// Chain tries the next model at once. The exceptions are [llm.ContextTooLong] and [llm.NoImages]:
+// the Chain returns them, because only the caller can change the conversation. If all models fail,
+// the Chain returns the last model's error.
 type Chain struct {
 	links []*link
 	log   *slog.Logger
@@ -52,7 +53,7 @@ type Chain struct {
 
 var _ llm.Model = (*Chain)(nil)
 
-// New returns a chain of at least one model; it panics if there is none.
+// New returns a chain of models. It panics if there are no entries.
 func New(entries []Entry, opts *Options) *Chain {
 	if len(entries) == 0 {
 		panic("failover: no models")
@@ -71,7 +72,7 @@ func New(entries []Entry, opts *Options) *Chain {
 	return c
 }
 
-// Efforts returns the efforts that can be asked of the preferred model.
+// Efforts returns the efforts that the preferred model supports.
 func (c *Chain) Efforts() []llm.Effort { return llm.Efforts(c.links[0].Model) }
 
 // Stream implements [llm.Model].
@@ -91,13 +92,13 @@ func (c *Chain) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 	}
 }
 
-// forCaller reports whether the caller has to change the conversation.
+// forCaller reports whether only the caller can resolve the error, by changing the conversation.
 func forCaller(kind llm.Kind) bool {
 	return kind == llm.ContextTooLong || kind == llm.NoImages
 }
 
-// order returns the models to try: those that are not cooling down, or, while
-// all are, the one that is due first.
+// order returns the models to try: all that are not cooling down. If all are cooling down, it
+// returns the one whose cool-down ends first.
 func (c *Chain) order() []*link {
 	now := c.now()
 	var ready []*link
@@ -117,8 +118,8 @@ func (c *Chain) order() []*link {
 	return ready
 }
 
-// ask tries one model until it answers, fails for good or has had its
-// retries. In the latter cases the model cools down.
+// ask tries one model until the model answers, fails with an error that is not retried, or has no
+// retries left. In the last two cases the model's cool-down begins.
 func (c *Chain) ask(ctx context.Context, l *link, req llm.Request, t *try) error {
 	for n := 0; ; n++ {
 		err := t.run(ctx, l.Model, req)
@@ -149,18 +150,17 @@ func (c *Chain) ask(ctx context.Context, l *link, req llm.Request, t *try) error
 	}
 }
 
-// retryIn returns how long to wait before the same model is tried again after
-// n retries, and whether it is to be tried again.
+// retryIn returns how long to wait before retry n+1 on the same model, and whether there is one.
 func retryIn(kind llm.Kind, after time.Duration, n int) (time.Duration, bool) {
 	if !kind.Passing() || n >= retries || after > maxAfter {
 		return 0, false
 	}
 	wait := cmp.Or(after, firstWait<<n)
-	// So that the calls that failed together do not come back together.
+	// The jitter spreads the retries of calls that failed at the same time.
 	return wait + time.Duration(rand.Float64()*jitter*float64(wait)), true
 }
 
-// sleep waits for d, or until ctx ends, and then returns its error.
+// sleep waits for d. If ctx ends first, it returns ctx's error.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -172,18 +172,17 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// errNoEnd is the error of a model that breaks its contract.
+// errNoEnd reports a model that ended its stream without a response or an error.
 var errNoEnd = errors.New("failover: stream ended without a response")
 
-// A try is one call of the Chain, over all of its attempts.
+// A try is the state of one call, over all its attempts.
 type try struct {
 	yield  func(llm.Event, error) bool
-	shown  bool // text of an attempt that failed stands before the user
+	shown  bool // the user sees text of a failed attempt
 	broken bool // the consumer has broken out of the loop
 }
 
-// run makes one attempt and passes its events on. It returns the
-// error with which the attempt ended.
+// run makes one attempt and passes on its events. It returns the error that ended the attempt.
 func (t *try) run(ctx context.Context, m llm.Model, req llm.Request) error {
 	if t.shown && !t.pass(llm.Event{Reset: true}) {
 		return nil
@@ -208,11 +207,11 @@ func (t *try) pass(e llm.Event) bool {
 	}
 	t.shown = t.shown || e.Text != ""
 	more := t.yield(e, nil)
-	t.broken = !more && e.Response == nil // after the Response nothing is left to break
+	t.broken = !more && e.Response == nil // the Response is the last event
 	return more
 }
 
-// kindOf returns the kind of err; errors of no kind count as passing.
+// kindOf returns the kind of err, and Unavailable for other errors, so that they are retried.
 func kindOf(err error) llm.Kind {
 	var e *llm.Error
 	if errors.As(err, &e) {
@@ -221,7 +220,7 @@ func kindOf(err error) llm.Kind {
 	return llm.Unavailable
 }
 
-// afterOf returns how long the provider asks to wait.
+// afterOf returns how long the provider asks the caller to wait.
 func afterOf(err error) time.Duration {
 	var e *llm.Error
 	if errors.As(err, &e) {

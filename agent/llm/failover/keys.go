@@ -10,14 +10,14 @@ import (
 	"gateway/agent/llm"
 )
 
-// Keys is one model that can be asked with several keys. It implements [llm.Model].
+// Keys is one model that can be called with several API keys. It implements [llm.Model].
 //
-// It stays with a key as long as that works, since providers cache prompts by account. A key that
-// is limited, refused or out of money is left alone for a while, and the next one is asked at once.
-// Any other failure is not the key's: it is returned, and a [Chain] decides what to do.
+// It uses the same key as long as that works, because providers cache prompts per account. If a key
+// is rate limited, refused or out of credit, Keys avoids it for a while and tries the next key at
+// once. It returns all other errors, because another key would not help; a [Chain] handles them.
 type Keys struct {
 	name  string
-	links []*link       // one per key
+	links []*link       // one for each key
 	last  atomic.Uint32 // the key that worked last
 	log   *slog.Logger
 	now   func() time.Time
@@ -25,8 +25,8 @@ type Keys struct {
 
 var _ llm.Model = (*Keys)(nil)
 
-// NewKeys returns the model with a name, given as an entry for each key. The names of the entries
-// are for the log. It panics if there is none.
+// NewKeys returns the model with the given name, which has an entry for each key. The names of the
+// entries appear in the log. It panics if there are no entries.
 func NewKeys(name string, entries []Entry, opts *Options) *Keys {
 	c := New(entries, opts)
 	return &Keys{name: name, links: c.links, log: c.log, now: c.now}
@@ -41,7 +41,7 @@ func ofKey(kind llm.Kind) bool {
 	return false
 }
 
-// Efforts returns the efforts that can be asked of the model.
+// Efforts returns the efforts that the model supports.
 func (k *Keys) Efforts() []llm.Effort { return llm.Efforts(k.links[0].Model) }
 
 // Stream implements [llm.Model].
@@ -52,7 +52,7 @@ func (k *Keys) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event,
 		for _, i := range k.order() {
 			l := k.links[i]
 			if failure != nil && kindOf(failure).Passing() && l.cooling(k.now()) > 0 {
-				continue // waiting for that failure to pass is as good
+				continue // a key that cools down would not help any sooner
 			}
 			err := t.run(ctx, l.Model, req)
 			switch {
@@ -77,7 +77,7 @@ func (k *Keys) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event,
 	}
 }
 
-// sooner reports whether the call can be made again sooner after a than after b.
+// sooner reports whether the call may succeed sooner after error a than after error b.
 func sooner(a, b error) bool {
 	if p, q := kindOf(a).Passing(), kindOf(b).Passing(); p != q {
 		return p
@@ -85,8 +85,8 @@ func sooner(a, b error) bool {
 	return afterOf(a) < afterOf(b)
 }
 
-// order returns the keys to try: those that are not left alone, beginning with the one that worked
-// last, and then the one of the others that is due first.
+// order returns the keys to try. It begins with the last key that worked and leaves out those that
+// are cooling down, except the one whose cool-down ends first; that key comes last.
 func (k *Keys) order() []int {
 	now := k.now()
 	var ready []int

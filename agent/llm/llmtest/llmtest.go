@@ -1,9 +1,9 @@
 // Package llmtest provides a scripted [llm.Model] for tests, in memory.
 //
-// A [Model] answers from a queue of steps or as a function says: with text in pieces, tool calls,
-// errors, after a delay or once released. It records what it was asked. It knows nothing of
-// any provider's protocol; for that there is the fake server beside the provider's client.
-// The package owns no tables.
+// A [Model] answers from a queue of steps or calls a function: with text in pieces, tool calls or
+// errors, after a delay or when a channel is closed. It records its requests. It uses no provider's
+// protocol; to test a protocol, use the fake server beside the provider's client. The package has
+// no database tables.
 package llmtest
 
 import (
@@ -20,26 +20,26 @@ import (
 	"gateway/agent/llm"
 )
 
-// ErrNoStep reports that a Model was called more often than it has steps.
-// It comes wrapped in an [llm.Error] of kind [llm.BadRequest].
+// ErrNoStep reports that a Model had no step left for a call. It is wrapped in an [llm.Error] of
+// kind [llm.BadRequest].
 var ErrNoStep = errors.New("llmtest: no step left")
 
-// A Step is what a Model does when it is called once.
+// A Step describes what a Model does in one call.
 type Step struct {
-	Delay time.Duration   // wait before anything else, and then
+	Delay time.Duration   // wait first, and then
 	Block <-chan struct{} // wait until this is closed; nil does not wait
 
 	Text      []string // pieces of the visible text
 	Between   time.Duration
 	Reasoning string
-	Calls     []llm.ToolCall // an empty ID is filled in
-	Finish    llm.Finish     // default by Calls
+	Calls     []llm.ToolCall // an empty ID is replaced by a new one
+	Finish    llm.Finish     // default depends on Calls
 	Usage     llm.Usage
 
-	Err error // ends the stream in place of the Response, after Text
+	Err error // ends the stream after Text, instead of the Response
 }
 
-// Say returns a Step that answers with this text, word by word.
+// Say returns a Step that answers with text, word by word.
 func Say(text string) Step { return Step{Text: strings.SplitAfter(text, " ")} }
 
 // Call returns a Step that calls a tool.
@@ -47,55 +47,55 @@ func Call(tool, arguments string) Step {
 	return Step{Calls: []llm.ToolCall{{Name: tool, Arguments: arguments}}}
 }
 
-// Fail returns a Step that fails with an [llm.Error] of this kind.
+// Fail returns a Step that fails with an [llm.Error] of the given kind.
 func Fail(kind llm.Kind) Step { return Step{Err: &llm.Error{Kind: kind}} }
 
 // A Model is a scripted model. It is safe for concurrent use.
 type Model struct {
 	name   string
-	answer func(llm.Request) Step // nil if it goes by steps
+	answer func(llm.Request) Step // nil if steps are used
 
 	mu       sync.Mutex
 	steps    []Step
 	requests []llm.Request
-	calls    int // ids given to tool calls
+	calls    int // number of ids given to tool calls
 	running  int
 }
 
 var _ llm.Model = (*Model)(nil)
 
-// New returns a Model that takes one step per call.
+// New returns a Model that uses one step for each call.
 func New(name string, steps ...Step) *Model {
 	return &Model{name: name, steps: steps}
 }
 
-// Func returns a Model that asks answer for each step. It may be called concurrently.
+// Func returns a Model that calls answer for each step. answer must be safe for concurrent use.
 func Func(name string, answer func(llm.Request) Step) *Model {
 	return &Model{name: name, answer: answer}
 }
 
-// Queue adds steps to be taken after those that are left.
+// Queue appends steps to those that are left.
 func (m *Model) Queue(steps ...Step) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.steps = append(m.steps, steps...)
 }
 
-// Requests returns what the Model was asked so far, in order.
+// Requests returns the requests so far, in order.
 func (m *Model) Requests() []llm.Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.requests)
 }
 
-// Running returns how many calls are under way.
+// Running returns the number of calls in progress.
 func (m *Model) Running() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.running
 }
 
-// Left returns how many steps have not been taken.
+// Left returns the number of unused steps.
 func (m *Model) Left() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -133,7 +133,7 @@ func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 	}
 }
 
-// begin records a call and returns what to do.
+// begin records a call and returns its step.
 func (m *Model) begin(req llm.Request) Step {
 	req.Messages = slices.Clone(req.Messages)
 	m.mu.Lock()
@@ -162,7 +162,7 @@ func (m *Model) end() {
 	m.running--
 }
 
-// named returns err with the model's name if it is an *llm.Error without one.
+// named returns err. If err is an *llm.Error without a model, it sets the model's name.
 func (m *Model) named(err error) error {
 	var e *llm.Error
 	if !errors.As(err, &e) || e.Model != "" {
@@ -201,7 +201,7 @@ func (m *Model) response(s Step) *llm.Response {
 	}
 }
 
-// wait waits as the step says. It returns ctx's error if ctx ends before.
+// wait waits for Delay and Block. It returns ctx's error if ctx ends first.
 func (s *Step) wait(ctx context.Context) error {
 	if err := sleep(ctx, s.Delay); err != nil {
 		return err

@@ -6,9 +6,9 @@ import (
 	"gateway/agent/llm"
 )
 
-// Problem says what the strictest provider would refuse of messages, "" if nothing.
+// Problem returns the reason why the strictest provider would refuse messages, or "".
 func Problem(messages []llm.Message) string {
-	var open []string // calls whose results come next
+	var open []string // calls whose results must come next
 	before := llm.Role("")
 	for i, m := range messages {
 		switch {

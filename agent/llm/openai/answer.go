@@ -7,19 +7,19 @@ import (
 	"gateway/agent/llm"
 )
 
-// An answer is put together from the chunks of a stream.
+// An answer collects the chunks of a stream.
 type answer struct {
 	text      strings.Builder
 	reasoning strings.Builder
 	think     thinkSplitter
 	calls     callList
 	extra     map[string]json.RawMessage
-	finish    string // as the provider says it; empty until it does
+	finish    string // reason in the provider's words; empty until it is known
 	usage     llm.Usage
-	begun     bool // there was a choice
+	begun     bool // a chunk had a choice
 }
 
-// add takes the next chunk and returns what people may see of it.
+// add adds the next chunk and returns the text that users may see.
 func (a *answer) add(c *chunk) llm.Event {
 	if c.Usage != nil {
 		a.usage = c.Usage.neutral()
@@ -66,21 +66,21 @@ func (a *answer) show(s split, event *llm.Event) {
 	event.Text += s.text
 }
 
-// flush returns the text that was held back, at the end of the stream.
+// flush returns the text that was held back. Call it at the end of the stream.
 func (a *answer) flush() llm.Event {
 	var event llm.Event
 	a.show(a.think.flush(), &event)
 	return event
 }
 
-// complete reports whether the stream may end here; done says that
-// the provider has declared its end.
+// complete reports whether the answer is complete if the stream ends now. done reports that the
+// provider has sent [DONE].
 func (a *answer) complete(done bool) bool {
 	return a.finish != "" || done && a.begun
 }
 
-// response returns the whole answer to req. Fields that only the provider understands
-// are marked with its origin.
+// response returns the complete answer to req. It marks fields that only the provider understands
+// with origin.
 func (a *answer) response(req llm.Request, model, origin string) *llm.Response {
 	var calls []llm.ToolCall
 	if len(a.calls) > 0 {
@@ -107,7 +107,7 @@ func finishOf(reason string, calls bool) llm.Finish {
 	case "content_filter":
 		return llm.FinishFiltered
 	}
-	if calls { // some providers say "stop" all the same
+	if calls { // some providers send "stop" in this case
 		return llm.FinishToolCalls
 	}
 	return llm.FinishStop

@@ -9,17 +9,17 @@ import (
 	"gateway/agent/llm/wire"
 )
 
-// A callList assembles the tool calls of one answer from their pieces.
+// A callList collects the tool calls of one answer from their pieces.
 type callList []*partCall
 
 type partCall struct {
-	index     int // as numbered by the provider; -1 if it does not
+	index     int // the provider's number; -1 if it sends none
 	id, name  string
 	arguments strings.Builder
 	extra     map[string]json.RawMessage
 }
 
-// add takes the next piece.
+// add adds the next piece.
 func (l *callList) add(d callDelta) {
 	c := l.find(d)
 	if c == nil || c.endedBy(d) {
@@ -39,8 +39,8 @@ func (l *callList) add(d callDelta) {
 	c.extra = mergeExtra(c.extra, d.Extra)
 }
 
-// find returns the call that d continues, going by its number: the latest one
-// of that number, or the latest of all if d has none. It is nil if there is none.
+// find returns the call that d continues: the latest call with d's number, or the latest call if d
+// has no number. It returns nil if there is none.
 func (l callList) find(d callDelta) *partCall {
 	for _, c := range slices.Backward(l) {
 		if d.Index == nil || c.index == *d.Index {
@@ -50,8 +50,8 @@ func (l callList) find(d callDelta) *partCall {
 	return nil
 }
 
-// endedBy reports whether d belongs to another call than c in spite of its number:
-// some providers give all calls the number 0, or none at all.
+// endedBy reports whether d begins another call than c, although the numbers are the same. Some
+// providers number all calls 0, or do not number them.
 func (c *partCall) endedBy(d callDelta) bool {
 	if d.Name == "" || c.name == "" {
 		return false
@@ -59,12 +59,12 @@ func (c *partCall) endedBy(d callDelta) bool {
 	if d.ID != "" && c.id != "" && d.ID != c.id || d.Name != c.name {
 		return true
 	}
-	// The same name again may be a repetition, or another call of the same tool.
+	// The provider may repeat the name, or begin another call of the same tool.
 	return strings.HasPrefix(string(d.Arguments), "{") && json.Valid([]byte(c.arguments.String()))
 }
 
-// calls returns the assembled calls. Their ids are unique among themselves and
-// among those in taken, which it adds them to.
+// calls returns the collected calls. Their ids are unique and not in taken; calls adds them to
+// taken.
 func (l callList) calls(taken map[string]bool) []llm.ToolCall {
 	var calls []llm.ToolCall
 	for _, c := range l {
@@ -90,8 +90,8 @@ func callIDs(messages []llm.Message) map[string]bool {
 	return ids
 }
 
-// sentCall returns c as it stands in a request: models make calls with names, ids and arguments
-// that their own providers refuse to get back. own reports that this provider has made c.
+// sentCall returns c in the form for a request. It corrects names, ids and arguments that providers
+// refuse, although models produce them. own reports that this provider has made c.
 func sentCall(c llm.ToolCall, own bool) wireCall {
 	id := c.ID
 	if !own || !meansMore(id) {
@@ -101,8 +101,8 @@ func sentCall(c llm.ToolCall, own bool) wireCall {
 		Name: wire.SentName(c.Name), Arguments: wire.SentArguments(c.Arguments)}}
 }
 
-// meansMore reports whether those who made the id want it back as it was: Kimi's prompt template
-// reads the name and number of the call from it, and LiteLLM has Gemini's signature in it.
+// meansMore reports whether the provider needs its id unchanged: Kimi's prompt template reads the
+// name and number of the call from it, and LiteLLM stores Gemini's thought signature in it.
 func meansMore(id string) bool {
 	return strings.HasPrefix(id, "functions.") || strings.Contains(id, "__thought__")
 }

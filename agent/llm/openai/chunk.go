@@ -11,8 +11,8 @@ import (
 	"gateway/agent/llm/wire"
 )
 
-// A chunk is one frame of a streamed answer, or a whole answer from a provider
-// that does not stream.
+// A chunk is one frame of a streamed answer, or the complete answer of a provider that does not
+// stream.
 type chunk struct {
 	Choices []choice        `json:"choices"`
 	Usage   *usage          `json:"usage"`
@@ -22,12 +22,12 @@ type chunk struct {
 type choice struct {
 	Index        int    `json:"index"`
 	Delta        delta  `json:"delta"`
-	Message      delta  `json:"message"` // instead of Delta in a whole answer
+	Message      delta  `json:"message"` // replaces Delta in a complete answer
 	FinishReason string `json:"finish_reason"`
-	Usage        *usage `json:"usage"` // where Moonshot has it
+	Usage        *usage `json:"usage"` // Moonshot sends the usage here
 }
 
-// usage holds the token counts in all spellings that providers have for them.
+// A usage has the token counts under the names that different providers use.
 type usage struct {
 	Prompt     int `json:"prompt_tokens"`
 	Completion int `json:"completion_tokens"`
@@ -40,8 +40,8 @@ type usage struct {
 	CacheRead int `json:"cache_read_input_tokens"` // Anthropic
 }
 
-// neutral returns u in the gateway's terms. Some providers leave reasoning out
-// of the completion but have it in the total.
+// neutral returns u as an [llm.Usage]. Some providers count reasoning in the total only, not in the
+// completion.
 func (u *usage) neutral() llm.Usage {
 	return llm.Usage{
 		Input:  u.Prompt,
@@ -50,7 +50,7 @@ func (u *usage) neutral() llm.Usage {
 	}
 }
 
-// A delta is what a frame adds to the message.
+// A delta is the part of a message that a frame adds.
 type delta struct {
 	Content   text
 	Reasoning text
@@ -59,7 +59,7 @@ type delta struct {
 	Extra     map[string]json.RawMessage
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. Fields that it does not know go to Extra.
+// UnmarshalJSON implements [json.Unmarshaler]. It stores unknown fields in Extra.
 func (d *delta) UnmarshalJSON(b []byte) error {
 	var alias text // OpenRouter sends the reasoning under both names
 	err := fields(b, &d.Extra, func(name string) any {
@@ -88,12 +88,12 @@ func (d *delta) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// thoughtsIn returns the thoughts that Mistral has among the parts of the content of a delta.
+// thoughtsIn returns the thoughts in the content of a delta. Mistral sends them as parts of it.
 func thoughtsIn(b []byte) (thoughts text) {
 	var d struct {
 		Content []struct{ Thinking text }
 	}
-	if json.Unmarshal(b, &d) == nil { // if not, they are words of the text
+	if json.Unmarshal(b, &d) == nil { // otherwise the content is text
 		for _, part := range d.Content {
 			thoughts += part.Thinking
 		}
@@ -101,7 +101,7 @@ func thoughtsIn(b []byte) (thoughts text) {
 	return thoughts
 }
 
-// A callDelta is what a frame adds to a tool call.
+// A callDelta is the part of a tool call that a frame adds.
 type callDelta struct {
 	Index     *int // nil if the provider does not number its calls
 	ID        string
@@ -110,7 +110,7 @@ type callDelta struct {
 	Extra     map[string]json.RawMessage
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. Fields that it does not know go to Extra.
+// UnmarshalJSON implements [json.Unmarshaler]. It stores unknown fields in Extra.
 func (c *callDelta) UnmarshalJSON(b []byte) error {
 	var function struct {
 		Name      string `json:"name"`
@@ -133,11 +133,11 @@ func (c *callDelta) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// ignored stands for a field that is known and of no use.
+// ignored is the type of known fields that are not used.
 type ignored struct{}
 
-// fields decodes the valid JSON object b, each field to where target says; those for
-// which it returns nil go to extra, unless they are empty.
+// fields decodes the fields of a valid JSON object into the variables that target returns. It
+// stores a field in extra if target returns nil and the field is not empty.
 func fields(b []byte, extra *map[string]json.RawMessage, target func(name string) any) error {
 	if string(b) == "null" {
 		return nil
@@ -166,9 +166,9 @@ func fields(b []byte, extra *map[string]json.RawMessage, target func(name string
 	return nil
 }
 
-// objectFields yields the fields of a valid JSON object, their values undecoded and
-// valid as long as b is. Decoding each delta to a map takes several times as long, and this
-// is done for every few characters that a model writes.
+// objectFields yields the fields of a valid JSON object with their undecoded values, which are
+// valid as long as b is. Decoding each delta into a map takes several times as long, and a model
+// sends a delta for every few characters.
 func objectFields(b []byte) iter.Seq2[string, json.RawMessage] {
 	return func(yield func(string, json.RawMessage) bool) {
 		for {
@@ -189,7 +189,7 @@ func objectFields(b []byte) iter.Seq2[string, json.RawMessage] {
 	}
 }
 
-// valueLen returns the length of the JSON value at the beginning of b.
+// valueLen returns the length in bytes of the JSON value at the beginning of b.
 func valueLen(b []byte) int {
 	depth, quoted := 0, false
 	for i := 0; i < len(b); i++ {
@@ -206,13 +206,13 @@ func valueLen(b []byte) int {
 		case c == '}' || c == ']':
 			depth--
 		case depth == 0 && strings.IndexByte(", \t\r\n", c) >= 0:
-			return i // of a number or literal
+			return i // end of a number or literal
 		default:
 			continue
 		}
 		switch {
 		case depth < 0:
-			return i // a number or literal at the end of its object
+			return i // the object ends with a number or literal
 		case depth == 0 && !quoted:
 			return i + 1
 		}
@@ -220,8 +220,8 @@ func valueLen(b []byte) int {
 	return len(b)
 }
 
-// A text is a string that some providers send as something else: as null, as
-// a list of parts with a text each, or, in place of arguments, as an object.
+// A text is a string that some providers send in another form: null, a list of parts with text, or,
+// for arguments, an object.
 type text string
 
 // UnmarshalJSON implements [json.Unmarshaler].

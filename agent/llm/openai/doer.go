@@ -12,41 +12,42 @@ import (
 	"gateway/agent/llm/wire"
 )
 
-// Bounds of a call.
+// Limits of a call.
 const (
-	maxWhole  = 32 << 20               // of an answer that is not streamed, in bytes
-	afterDone = 250 * time.Millisecond // for the end of the body after its last frame
-	afterIdle = 5 * time.Second        // for the usage after the end of the answer
+	maxWhole  = 32 << 20               // bytes of an answer that is not streamed
+	afterDone = 250 * time.Millisecond // time for the end of the body after its last frame
+	afterIdle = 5 * time.Second        // time for the usage after the end of the answer
 )
 
-// errNotOurs reports a call that go-openai makes by itself.
+// errNotOurs reports a request that go-openai makes on its own.
 var errNotOurs = errors.New("not a call of this package")
 
-// A call is what one request has of its own on its way through go-openai, which
-// passes nothing but the context.
+// A call is the state of one request. It is passed in the context, because go-openai passes on
+// nothing else.
 type call struct {
-	body   outgoing // nil once there is an answer
+	body   outgoing // nil as soon as there is an answer
 	watch  *wire.Watchdog
-	frames *frameReader // once the answer has begun
+	frames *frameReader // set when the answer begins
 }
 
 type callKey struct{}
 
-// A doer stands between go-openai and the HTTP client. It sends the call's own
-// body in place of go-openai's, keeps all that a failure says, and cleans the stream.
+// A doer is the HTTP client that go-openai uses. It replaces the request's body by that of the
+// call, keeps the details of failures, and filters the stream.
 type doer struct {
 	client  *http.Client
-	headers map[string]string // further ones of each request
+	headers map[string]string // added to each request
 }
 
-// Do sends req. Any answer but a stream is an error, a *wire.Failure if the provider said it.
+// Do sends req. If the answer is not a stream, it returns an error: a *wire.Failure if the provider
+// reported the failure.
 func (d doer) Do(req *http.Request) (*http.Response, error) {
 	c, ok := req.Context().Value(callKey{}).(*call)
 	if !ok {
 		return nil, errNotOurs
 	}
 	req.ContentLength = c.body.size()
-	req.GetBody = func() (io.ReadCloser, error) { // to send it again on a new connection
+	req.GetBody = func() (io.ReadCloser, error) { // for another attempt on a new connection
 		return io.NopCloser(c.body.reader()), nil
 	}
 	// GetBody cannot fail.
@@ -62,13 +63,13 @@ func (d doer) Do(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.body = nil // nobody asks for it any more, and the answer may take long
+	c.body = nil // release it now, because the answer may take long
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return nil, wire.ReadFailure(resp)
 	}
 	src, err := stream(resp, wire.WatchedReader{Source: resp.Body, Watch: c.watch})
 	if err != nil {
-		// The error at hand says more than one of Close.
+		// err is more important than an error of Close.
 		_ = resp.Body.Close()
 		return nil, err
 	}
@@ -77,12 +78,12 @@ func (d doer) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// stream returns the body of resp as a stream of events, which it makes
-// of an answer that came whole.
+// stream returns the body of resp as a stream of events. It converts a complete answer into such a
+// stream.
 func stream(resp *http.Response, body io.Reader) (io.Reader, error) {
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil {
-		kind = "" // missing or mangled: it may well be a stream
+		kind = "" // missing or malformed: it may still be a stream
 	}
 	switch kind {
 	case "text/html":
@@ -94,7 +95,7 @@ func stream(resp *http.Response, body io.Reader) (io.Reader, error) {
 		}
 		var frame bytes.Buffer
 		if json.Compact(&frame, whole) != nil {
-			return bytes.NewReader(whole), nil // a stream under a false name
+			return bytes.NewReader(whole), nil // a stream with a wrong Content-Type
 		}
 		frame.WriteString("\n\ndata: [DONE]\n\n")
 		return &frame, nil
@@ -102,7 +103,7 @@ func stream(resp *http.Response, body io.Reader) (io.Reader, error) {
 	return body, nil
 }
 
-// A body is the cleaned stream. Closing it lets the connection be used again.
+// A body is the filtered stream. Closing it makes the connection reusable.
 type body struct {
 	frames *frameReader
 	src    io.ReadCloser
@@ -111,14 +112,14 @@ type body struct {
 
 func (b *body) Read(p []byte) (int, error) { return b.frames.Read(p) }
 
-// Close implements [io.Closer]. After the last frame it waits a little for the end
-// of the body, since a connection with something left to read is thrown away.
+// Close implements [io.Closer]. After the last frame it waits up to 250 ms for the end of the body,
+// because a connection with unread data can't be reused.
 func (b *body) Close() error {
 	if b.frames.done && b.frames.err == nil {
 		b.watch.Limit(afterDone)
 		b.watch.Start()
 		defer b.watch.Stop()
-		// Whatever comes, the answer is complete.
+		// The answer is complete, so an error does not matter.
 		_, _ = io.CopyN(io.Discard, b.src, firstBuffer)
 	}
 	return b.src.Close()

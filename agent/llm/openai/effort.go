@@ -9,10 +9,10 @@ import (
 	"gateway/agent/llm"
 )
 
-// efforts are the fields of a request by which a model thinks longer or shorter.
+// efforts maps an effort to the fields of a request that make a model think for longer or shorter.
 type efforts map[llm.Effort]map[string]json.RawMessage
 
-// list returns the efforts that can be asked for.
+// list returns the efforts that the model has.
 func (e efforts) list() (list []llm.Effort) {
 	for _, effort := range llm.AllEfforts {
 		if e[effort] != nil {
@@ -22,8 +22,8 @@ func (e efforts) list() (list []llm.Effort) {
 	return list
 }
 
-// of returns the fields of a request with an effort: further ones, with those for the effort in
-// place of the configured ones.
+// of returns fields with the fields for an effort. The latter replace the configured ones. If the
+// model does not have the effort, it returns fields unchanged.
 func (e efforts) of(
 	effort llm.Effort, fields map[string]json.RawMessage,
 ) map[string]json.RawMessage {
@@ -42,7 +42,7 @@ func (e efforts) of(
 	return all
 }
 
-// jsonFields returns the fields of one effort, given as pairs of a name and its JSON.
+// jsonFields returns the fields of one effort from pairs of a name and its JSON value.
 func jsonFields(pairs ...string) map[string]json.RawMessage {
 	m := make(map[string]json.RawMessage)
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -51,7 +51,7 @@ func jsonFields(pairs ...string) map[string]json.RawMessage {
 	return m
 }
 
-// Words of requests.
+// Names and values of fields in requests.
 const (
 	effortField   = "reasoning_effort"
 	thinkingField = "thinking"
@@ -59,8 +59,8 @@ const (
 	thinksNot     = `{"type":"disabled"}`
 )
 
-// efforted returns the efforts of a model that takes these words as its reasoning_effort; "" is an
-// effort that it does not have.
+// efforted returns the efforts of a model with these values of reasoning_effort. "" means that the
+// model does not have the effort.
 func efforted(off, low, high string) efforts {
 	e := make(efforts)
 	for effort, word := range map[llm.Effort]string{
@@ -73,15 +73,15 @@ func efforted(off, low, high string) efforts {
 	return e
 }
 
-// guessEfforts tells by host and model id how a model is told to think, as the documentation of
-// the providers had it in November 2026. It knows only what they say of models that have tools.
+// guessEfforts derives a model's efforts from host and model id. It is based on the providers'
+// documentation of November 2026, and covers only models that support tools.
 func guessEfforts(host, id string) efforts {
 	id = strings.ToLower(id)
 	bare := path.Base(id)
 	switch {
 	case host == "api.openai.com":
 		return openAIEfforts(bare)
-	case host == "openrouter.ai": // translates for each maker, and ignores it for other models
+	case host == "openrouter.ai": // translates for each maker; other models ignore it
 		return efforts{
 			llm.EffortOff:  jsonFields("reasoning", `{"effort":"none"}`),
 			llm.EffortLow:  jsonFields("reasoning", `{"effort":"low"}`),
@@ -117,8 +117,8 @@ func guessEfforts(host, id string) efforts {
 	return nil
 }
 
-// openAIEfforts are the efforts of OpenAI's own models. Since gpt-5.2 its chat API refuses tools
-// together with any effort but none.
+// openAIEfforts returns the efforts of OpenAI's own models. Since gpt-5.2, the chat API refuses
+// tools together with any effort except none.
 func openAIEfforts(id string) efforts {
 	switch {
 	case strings.HasPrefix(id, "gpt-5.1"):
@@ -131,7 +131,7 @@ func openAIEfforts(id string) efforts {
 	return nil
 }
 
-// kimiEfforts are the efforts of Moonshot's models.
+// kimiEfforts returns the efforts of Moonshot's models.
 func kimiEfforts(id string) efforts {
 	switch {
 	case hasAnyPrefix(id, "kimi-k2.5", "kimi-k2.6"):

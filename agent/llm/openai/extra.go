@@ -7,11 +7,11 @@ import (
 	"gateway/agent/llm"
 )
 
-// originKey is the field of a message's extra fields that names the provider
-// which they, and those of the message's tool calls, came from.
+// originKey is the field of a message's extra fields that names the provider of these fields and of
+// the extra fields of the message's tool calls.
 const originKey = "gateway_origin"
 
-// markOrigin returns extra with the mark, if there is anything to be marked.
+// markOrigin adds the origin to extra if there are any extra fields, and returns extra.
 func markOrigin(
 	extra map[string]json.RawMessage, calls []llm.ToolCall, origin string,
 ) map[string]json.RawMessage {
@@ -31,8 +31,8 @@ func markOrigin(
 	return extra
 }
 
-// mergeExtra adds the fields of piece to whole, which it returns: strings and
-// lists grow from frame to frame, anything else is replaced.
+// mergeExtra adds the fields of piece to whole and returns whole. Strings and lists are appended,
+// because they arrive in pieces; other values are replaced.
 func mergeExtra(whole, piece map[string]json.RawMessage) map[string]json.RawMessage {
 	if whole == nil {
 		return maps.Clone(piece)
@@ -58,8 +58,8 @@ func mergeValue(old, more json.RawMessage) json.RawMessage {
 	return more
 }
 
-// mergeList appends a list to another. An entry that continues the last one, that
-// is, of the same type and index, is merged with it: so come reasoning_details.
+// mergeList appends the list more to old. If an entry has the type and index of the last one, it
+// continues that entry and is merged with it: reasoning_details arrive this way.
 func mergeList(old, more json.RawMessage) json.RawMessage {
 	var list, pieces []json.RawMessage
 	if json.Unmarshal(old, &list) != nil || json.Unmarshal(more, &pieces) != nil {
@@ -81,8 +81,7 @@ func mergeList(old, more json.RawMessage) json.RawMessage {
 	return joined
 }
 
-// mergeEntry returns the entry that old and its continuation make up, or nil
-// if they do not belong together.
+// mergeEntry returns old merged with its continuation more, or nil if more does not continue old.
 func mergeEntry(old, more json.RawMessage) json.RawMessage {
 	var a, b map[string]json.RawMessage
 	if json.Unmarshal(old, &a) != nil || json.Unmarshal(more, &b) != nil {

@@ -1,13 +1,13 @@
-// Package openai answers conversations through any API that speaks the chat
-// completions protocol of OpenAI: OpenAI itself, OpenRouter, DeepSeek, Moonshot,
-// Gemini, Ollama, vLLM and many more. Its main type is [Model].
+// Package openai calls models through any API that implements OpenAI's chat completions protocol:
+// OpenAI itself, OpenRouter, DeepSeek, Moonshot, Gemini, Ollama, vLLM and many more. Its main type
+// is [Model].
 //
-// It stands on go-openai, whose view of the protocol is narrower than what providers
-// send: see doer for what passes by it on the way out, and frameReader for the way in.
+// It uses go-openai, which supports less than what providers send and require. The type doer adds
+// this to requests, and frameReader to answers.
 //
-// A Model makes one attempt; it neither retries nor waits. It takes text and images and
-// asks for one answer at a time. A [Transcriber] writes down speech. The package owns no
-// tables.
+// A Model makes one attempt; it does not retry or wait. It accepts text and images and asks for one
+// answer at a time. A [Transcriber] turns speech into text, a [Speaker] text into speech, and a
+// [Painter] makes pictures. The package has no database tables.
 package openai
 
 import (
@@ -37,14 +37,14 @@ const DefaultBaseURL = "https://api.openai.com/v1"
 
 const defaultIdle = time.Minute
 
-// ErrTruncated reports that a stream ended before the answer did.
-// It comes wrapped in an [llm.Error] of kind [llm.Unavailable].
+// ErrTruncated reports that a stream ended before the answer was complete. It is wrapped in an
+// [llm.Error] of kind [llm.Unavailable].
 var ErrTruncated = errors.New("stream ended before the answer did")
 
-// A MaxTokensField is the name that an API has for the limit of an answer.
+// A MaxTokensField is the name of the request field that limits the answer.
 type MaxTokensField string
 
-// The names of the limit.
+// The names of that field.
 const (
 	MaxTokens           MaxTokensField = "max_tokens"
 	MaxCompletionTokens MaxTokensField = "max_completion_tokens"
@@ -52,34 +52,34 @@ const (
 
 // Options are the optional settings of a [Model].
 type Options struct {
-	BaseURL string // up to but without /chat/completions; default DefaultBaseURL
-	Key     string // default none, as for a local server
+	BaseURL string // without /chat/completions; default DefaultBaseURL
+	Key     string // default none, as local servers need none
 
-	// Headers are further headers of each request. Their values may be secrets.
+	// Headers are added to each request. Their values may be secrets.
 	Headers map[string]string
 
-	// HTTP makes the calls. It should keep as many idle connections per host as there
-	// are calls at a time. By default the Model has a client of its own that keeps 512.
+	// HTTP makes the calls. For each host, it should keep as many idle connections as there are
+	// concurrent calls. By default the Model has its own client, which keeps 512.
 	HTTP *http.Client
 
-	// IdleTimeout is how long the provider may keep silent, before its answer
-	// as well as within; default 1 minute.
+	// IdleTimeout is how long the provider may send nothing, before and during its answer. The
+	// default is 1 minute.
 	IdleTimeout time.Duration
 
-	MaxTokensField MaxTokensField // default by host and model id
+	MaxTokensField MaxTokensField // default depends on host and model id
 
-	// ReasoningBack says that the provider wants a message's reasoning back. It is
-	// on for DeepSeek and Moonshot in any case, going by host and model id.
+	// ReasoningBack makes the Model send a message's reasoning back to the provider. For DeepSeek
+	// and Moonshot, recognised by host and model id, it is always on.
 	ReasoningBack bool
 
-	// Fields are further fields of each request, such as temperature. They do not
-	// replace those that the Model sets itself, except for reasoning_effort.
+	// Fields are added to each request, for example temperature. They do not replace fields that
+	// the Model sets itself, except reasoning_effort.
 	Fields map[string]json.RawMessage
 
-	Logger *slog.Logger // default discards
+	Logger *slog.Logger // discards by default
 }
 
-// secrets returns what no error may show.
+// secrets returns the strings that errors must not contain.
 func (o *Options) secrets() []string {
 	return append(slices.Collect(maps.Values(o.Headers)), o.Key)
 }
@@ -87,7 +87,7 @@ func (o *Options) secrets() []string {
 // A Model is one model of one provider. It implements [llm.Model].
 type Model struct {
 	wire.Caller
-	id     string // as the provider calls it
+	id     string // the provider's name of the model
 	origin string // the provider's host
 	client *openai.Client
 	quirks quirks
@@ -101,7 +101,7 @@ type Model struct {
 
 var _ llm.Model = (*Model)(nil)
 
-// New returns the model that the provider calls id and the configuration calls name.
+// New returns a model. id is the provider's name of the model, name the configured one.
 func New(name, id string, opts *Options) *Model {
 	o := Options{}
 	if opts != nil {
@@ -109,7 +109,7 @@ func New(name, id string, opts *Options) *Model {
 	}
 	base := cmp.Or(o.BaseURL, DefaultBaseURL)
 	origin := ""
-	if u, err := url.Parse(base); err == nil { // if not, every call reports it
+	if u, err := url.Parse(base); err == nil { // otherwise every call reports the error
 		origin = u.Host
 	}
 	q := guessQuirks(origin, id)
@@ -118,13 +118,13 @@ func New(name, id string, opts *Options) *Model {
 		q.newMaxTokens = o.MaxTokensField == MaxCompletionTokens
 	}
 	think := guessEfforts(origin, id)
-	if think == nil && o.Fields[effortField] != nil { // then it understands this one
+	if think == nil && o.Fields[effortField] != nil { // then the model supports the field
 		think = efforted("none", "low", "high")
 	}
 	config := openai.DefaultConfig(o.Key)
 	config.BaseURL = base
 	config.HTTPClient = doer{cmp.Or(o.HTTP, wire.NewClient()), o.Headers}
-	config.EmptyMessagesLimit = math.MaxInt32 // the frameReader bounds the stream
+	config.EmptyMessagesLimit = math.MaxInt32 // the frameReader limits the stream
 	return &Model{
 		Caller: wire.NewCaller(name, cmp.Or(o.IdleTimeout, defaultIdle), o.secrets()...),
 		id:     id, origin: origin,
@@ -140,7 +140,7 @@ func New(name, id string, opts *Options) *Model {
 // Name returns the name under which the model is configured.
 func (m *Model) Name() string { return m.Caller.Name }
 
-// Efforts returns the efforts that can be asked of the model.
+// Efforts returns the efforts that the model supports.
 func (m *Model) Efforts() []llm.Effort { return m.think.list() }
 
 // Stream implements [llm.Model].
@@ -160,7 +160,8 @@ func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 	}
 }
 
-// withoutImages returns err, but of another kind if it blames images and req has none.
+// withoutImages returns err. If the provider blames images although req has none, it changes the
+// error's kind.
 func withoutImages(err error, req llm.Request) error {
 	var e *llm.Error
 	if errors.As(err, &e) && e.Kind == llm.NoImages && !hasImages(req) {
@@ -169,10 +170,10 @@ func withoutImages(err error, req llm.Request) error {
 	return err
 }
 
-// errBroken reports that the consumer has broken out of the loop.
+// errBroken reports that the consumer has broken out of its loop.
 var errBroken = errors.New("broken off")
 
-// answer asks for an answer, shows it piece by piece and returns it as a whole.
+// answer calls the provider, passes events to show as they arrive, and returns the complete answer.
 func (m *Model) answer(
 	ctx context.Context, req llm.Request, show func(llm.Event) bool,
 ) (*llm.Response, error) {
@@ -185,13 +186,13 @@ func (m *Model) answer(
 	c := &call{body: body, watch: wire.NewWatchdog(m.Idle, cancel)}
 	callCtx = context.WithValue(callCtx, callKey{}, c)
 
-	// The request is empty since the doer sends c.body; so none of go-openai's own
-	// checks of models and parameters can apply.
+	// The request is empty because the doer sends c.body. So go-openai can't reject models or
+	// parameters that it does not know.
 	stream, err := m.client.CreateChatCompletionStream(callCtx, openai.ChatCompletionRequest{})
 	if err != nil {
 		return nil, m.Failed(ctx, callCtx, err)
 	}
-	// The body is read to its end, or given up.
+	// The body was read to its end, or the rest does not matter.
 	defer func() { _ = stream.Close() }()
 	a := &answer{}
 	for {
@@ -210,8 +211,8 @@ func (m *Model) answer(
 	}
 }
 
-// next takes the next frame of the stream. After the last one it returns io.EOF, and with
-// it what was held back.
+// next returns the next event of the stream. After the last frame it returns io.EOF together with
+// the text that was held back.
 func (c *call) next(stream *openai.ChatCompletionStream, a *answer) (llm.Event, error) {
 	raw, err := stream.RecvRaw()
 	if err != nil {
@@ -238,7 +239,7 @@ func (c *call) next(stream *openai.ChatCompletionStream, a *answer) (llm.Event, 
 		return event, &wire.Failure{Message: "ended by an error"}
 	}
 	if a.finish != "" {
-		c.watch.Limit(afterIdle) // only the usage is still to come
+		c.watch.Limit(afterIdle) // only the usage may follow
 	}
 	return event, nil
 }

@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	paintIdle   = 4 * time.Minute // good pictures take some two minutes
-	maxPainting = 48 << 20        // of an answer, in bytes: the picture is in it as base64
+	paintIdle   = 4 * time.Minute // good pictures take about two minutes
+	maxPainting = 48 << 20        // bytes of an answer, which has the picture as base64
 )
 
-// A Painter makes pictures through any API that has OpenAI's images/generations and images/edits.
-// It may be used concurrently.
+// A Painter generates pictures through any API with OpenAI's images/generations and images/edits.
+// It is safe for concurrent use.
 type Painter struct {
 	wire.Caller
 	client  uploader
@@ -34,8 +34,8 @@ type Painter struct {
 	log     *slog.Logger
 }
 
-// NewPainter returns a painter with the model that the provider calls so, such as gpt-image-1. Of
-// the options, Fields are not used. The provider may keep silent for 4 minutes by default.
+// NewPainter returns a painter. model is the provider's name, such as gpt-image-1. It ignores
+// opts.Fields. The default IdleTimeout is 4 minutes.
 func NewPainter(model string, opts *Options) *Painter {
 	o := Options{}
 	if opts != nil {
@@ -49,20 +49,20 @@ func NewPainter(model string, opts *Options) *Painter {
 	}
 }
 
-// A Painting is a picture, or the address of one.
+// A Painting is a picture or the URL of one.
 type Painting struct {
 	Data []byte
 	URL  string
 }
 
-// A Picture is one that is to be edited.
+// A Picture is a picture to edit.
 type Picture struct {
 	Name, Type string
 	Data       []byte
 }
 
-// Generate returns a picture of what a prompt says. The size is in the provider's form, such as
-// 1024x1024, or "". The error is an [*llm.Error], or ctx's once that has ended.
+// Generate returns a picture for a prompt. size is in the provider's form, such as 1024x1024, or
+// "". The error is an [*llm.Error], or ctx's error if ctx has ended.
 func (p *Painter) Generate(ctx context.Context, prompt, size string) (Painting, error) {
 	body, err := json.Marshal(struct {
 		Model  string `json:"model"`
@@ -75,7 +75,8 @@ func (p *Painter) Generate(ctx context.Context, prompt, size string) (Painting, 
 	return p.paint(ctx, "/images/generations", "application/json", body)
 }
 
-// Edit returns a picture made of others, as a prompt says; the rest is as in [Painter.Generate].
+// Edit returns a picture made from other pictures and a prompt. size and the error are as for
+// [Painter.Generate].
 func (p *Painter) Edit(
 	ctx context.Context, prompt, size string, pictures []Picture,
 ) (Painting, error) {
@@ -110,7 +111,7 @@ func (p *Painter) Edit(
 	return p.paint(ctx, "/images/edits", form.FormDataContentType(), b.Bytes())
 }
 
-// paint posts a request and reads the picture in the answer.
+// paint posts a request and returns the picture in the answer.
 func (p *Painter) paint(
 	ctx context.Context, at, kind string, body []byte,
 ) (painting Painting, err error) {
@@ -148,7 +149,7 @@ func (p *Painter) paint(
 // errNoPainting reports an answer without a picture.
 var errNoPainting = errors.New("there is no picture in the answer")
 
-// parsePainting reads the answer of the API.
+// parsePainting parses the answer of the API.
 func parsePainting(answer []byte) (painting Painting, err error) {
 	var a struct {
 		Data []struct {
@@ -159,7 +160,7 @@ func parsePainting(answer []byte) (painting Painting, err error) {
 	if json.Unmarshal(answer, &a) != nil || len(a.Data) == 0 {
 		return painting, errNoPainting
 	}
-	// Some providers have the form of an URL, data:image/png;base64,….
+	// Some providers send a data URL: data:image/png;base64,….
 	text := a.Data[0].B64
 	if strings.HasPrefix(text, "data:") {
 		_, text, _ = strings.Cut(text, ",")

@@ -14,9 +14,8 @@ import (
 	"gateway/agent/llm/wire"
 )
 
-// The types here take the place of go-openai's request types, which leave out
-// what some providers insist on (empty content and arguments) and have no place
-// for fields that only one provider knows.
+// These types replace go-openai's request types. Those omit empty contents and arguments, on which
+// some providers insist, and have no room for fields that only one provider knows.
 
 type wireRequest struct {
 	Model               string         `json:"model"`
@@ -36,7 +35,7 @@ type wireMessage struct {
 	ToolCallID string   `json:"tool_call_id,omitempty"`
 }
 
-// A wirePart is a part of a message that has images.
+// A wirePart is a part of a message with images.
 type wirePart struct {
 	Type     string    `json:"type"`
 	Text     string    `json:"text,omitempty"`
@@ -45,12 +44,12 @@ type wirePart struct {
 	CacheControl *cacheControl `json:"cache_control,omitempty"`
 }
 
-// A cacheControl tells the provider to cache the request up to and with the part that has it.
+// A cacheControl tells the provider to cache the request up to the end of the part that has it.
 type cacheControl struct {
 	Type string `json:"type"`
 }
 
-// ephemeral is Anthropic's cache of five minutes, which each use prolongs.
+// ephemeral is Anthropic's cache of five minutes. Each use extends the time.
 var ephemeral = cacheControl{Type: "ephemeral"}
 
 type imageURL struct {
@@ -78,11 +77,11 @@ type wireTool struct {
 	CacheControl *cacheControl `json:"cache_control,omitempty"`
 }
 
-// noArguments is the schema of a tool that has none; OpenAI wants the properties.
+// noArguments is the schema of a tool without arguments. OpenAI requires the properties.
 var noArguments = json.RawMessage(`{"type":"object","properties":{}}`)
 
-// body encodes req. Equal conversations have equal beginnings, byte for byte,
-// so that the provider's prompt cache hits.
+// body encodes req. Conversations with the same beginning are encoded with the same first bytes, so
+// that the provider's prompt cache works.
 func (m *Model) body(req llm.Request) (outgoing, error) {
 	w := wireRequest{Model: m.id, Messages: []any{}, Stream: true}
 	if !m.quirks.strict {
@@ -105,7 +104,7 @@ func (m *Model) body(req llm.Request) (outgoing, error) {
 	if err != nil {
 		return nil, err
 	}
-	head, tail, _ := bytes.Cut(frame, []byte(noMessages)) // in a string the quotes are escaped
+	head, tail, _ := bytes.Cut(frame, []byte(noMessages)) // strings have escaped quotes
 	head = append(slices.Clip(head), noMessages[:len(noMessages)-1]...)
 	messages = append(append(messages, ']'), tail...)
 	if len(req.Tools) == 0 {
@@ -119,13 +118,13 @@ func (m *Model) body(req llm.Request) (outgoing, error) {
 	return outgoing{head, system, messages, tools, []byte("}")}, nil
 }
 
-// noMessages is the empty list in the place of which the messages come.
+// noMessages is the empty list that the messages replace.
 const noMessages = `"messages":[]`
 
-// messages encodes the elements of a list of messages: a plain system message in front for itself,
-// since many requests have the same.
+// messages encodes the elements of the list of messages. It returns a plain system message at the
+// beginning separately, because many requests share it.
 func (m *Model) messages(list []llm.Message) (system, rest []byte, err error) {
-	size := 1 << 10 // about what the rest has with what follows, so that it need not grow
+	size := 1 << 10 // estimated length, so that the buffer need not grow
 	for _, msg := range list {
 		if msg.Role != llm.System {
 			size += 64 + len(msg.Text) + len(msg.Text)/16
@@ -156,7 +155,7 @@ func (m *Model) messages(list []llm.Message) (system, rest []byte, err error) {
 		if err := enc.Encode(entry); err != nil {
 			return nil, nil, err
 		}
-		buf.Truncate(buf.Len() - 1) // the newline
+		buf.Truncate(buf.Len() - 1) // the newline of the encoder
 		if plain {
 			buf.WriteByte('}')
 		}
@@ -164,16 +163,16 @@ func (m *Model) messages(list []llm.Message) (system, rest []byte, err error) {
 	return system, buf.Bytes(), nil
 }
 
-// isPlain reports whether msg is sent as nothing but its role and its text. Most messages of a long
-// conversation are, and encoding these two alone takes a third of the time of a [wireMessage].
+// isPlain reports whether only the role and text of msg are sent. This applies to most messages of
+// a long conversation, and takes a third of the time of encoding a [wireMessage].
 func (m *Model) isPlain(msg *llm.Message) bool {
 	return len(msg.ToolCalls) == 0 && msg.ToolCallID == "" && len(msg.Images) == 0 &&
 		len(msg.Extra) == 0 && (msg.Reasoning == "" || !m.quirks.reasoningBack)
 }
 
-// An outgoing is the body of a request in pieces. The tools and the system prompt, which are the
-// larger part of a short one, are the same pieces in many requests: so many as wait for the model
-// need not have a copy each.
+// An outgoing is the body of a request in pieces. Requests share the pieces for the tools and the
+// system prompt, which are the larger part of a short request, so that many waiting requests do not
+// each need a copy.
 type outgoing [][]byte
 
 func (p outgoing) size() (n int64) {
@@ -183,12 +182,12 @@ func (p outgoing) size() (n int64) {
 	return n
 }
 
-// reader returns a reader of the whole.
+// reader returns a reader of all pieces.
 func (p outgoing) reader() io.Reader { return &outgoingReader{slices.Clone(p)} }
 
 type outgoingReader struct{ rest outgoing }
 
-// Read fills b from several pieces, so that they are sent with one call of the system.
+// Read copies several pieces into b, so that one system call sends them.
 func (r *outgoingReader) Read(b []byte) (n int, err error) {
 	for n < len(b) && len(r.rest) > 0 {
 		k := copy(b[n:], r.rest[0])
@@ -203,8 +202,8 @@ func (r *outgoingReader) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// message returns msg as it stands in the request. Tool calls that got another id go into ids,
-// under the one that they had, so that their results find them.
+// message returns msg in the form for a request. If it changes the id of a tool call, it stores the
+// new id in ids under the old one, for the call's result.
 func (m *Model) message(msg llm.Message, ids map[string]string) (any, error) {
 	own := m.ownExtra(msg)
 	w := wireMessage{Role: msg.Role, Content: contentOf(msg),
@@ -230,8 +229,8 @@ func (m *Model) message(msg llm.Message, ids map[string]string) (any, error) {
 	if m.quirks.reasoningBack && msg.Role == llm.Assistant {
 		w.Reasoning = msg.Reasoning
 		if w.Reasoning == "" && len(w.ToolCalls) > 0 {
-			// Another model made this call. Moonshot refuses it without
-			// reasoning, and takes the empty string for that.
+			// Another model made this call. Moonshot refuses a call without reasoning or with empty
+			// reasoning.
 			w.Reasoning = " "
 		}
 	}
@@ -241,8 +240,8 @@ func (m *Model) message(msg llm.Message, ids map[string]string) (any, error) {
 	return orWithFields(w, msg.Extra)
 }
 
-// contentOf returns the text of msg, and before it the images: those of the user that are loaded
-// as data, in parts; the others by their path, in the text.
+// contentOf returns the content of msg. Images with data become parts before the text. For other
+// images, the text has their path.
 func contentOf(msg llm.Message) any {
 	var parts []wirePart
 	text := msg.Text
@@ -258,13 +257,13 @@ func contentOf(msg llm.Message) any {
 		return text
 	}
 	slices.Reverse(parts)
-	if text != "" { // an empty part is an error to some
+	if text != "" { // some providers refuse an empty part
 		parts = append(parts, wirePart{Type: "text", Text: text})
 	}
 	return parts
 }
 
-// hasImages reports whether images are sent with req.
+// hasImages reports whether req has images that are sent.
 func hasImages(req llm.Request) bool {
 	return slices.ContainsFunc(req.Messages, func(m llm.Message) bool {
 		return m.Role == llm.User && slices.ContainsFunc(m.Images, func(im llm.Image) bool {
@@ -273,14 +272,14 @@ func hasImages(req llm.Request) bool {
 	})
 }
 
-// ownExtra reports whether this model's provider is the one that understands
-// the extra fields of msg. Unmarked ones are believed to be its own.
+// ownExtra reports whether this model's provider made the extra fields of msg. It returns true for
+// fields without a mark.
 func (m *Model) ownExtra(msg llm.Message) bool {
 	mark, marked := msg.Extra[originKey]
 	return !marked || wire.TextOf(mark) == m.origin
 }
 
-// orWithFields returns v itself if there is nothing to add to it.
+// orWithFields returns v with the extra fields, or v itself if there are none.
 func orWithFields(v any, extra map[string]json.RawMessage) (any, error) {
 	if len(extra) == 0 {
 		return v, nil
@@ -289,8 +288,7 @@ func orWithFields(v any, extra map[string]json.RawMessage) (any, error) {
 	return json.RawMessage(b), err
 }
 
-// ownNames are the fields that are never taken from extra ones, because the
-// types here have them.
+// ownNames are the fields that extra fields can't replace, because wireRequest has them.
 var ownNames = []string{
 	"model", "messages", "tools", "max_tokens", "max_completion_tokens",
 	"stream", "stream_options",
@@ -298,27 +296,27 @@ var ownNames = []string{
 	"id", "type", "function", originKey,
 }
 
-// quirks are the ways in which providers differ.
+// quirks describes the differences between providers.
 type quirks struct {
-	newMaxTokens          bool // the output limit is called max_completion_tokens
+	newMaxTokens          bool // the output limit is max_completion_tokens
 	reasoningBack         bool // wants its reasoning back as reasoning_content
-	toolsWithoutReasoning bool // takes tools only with the reasoning switched off
-	cacheMarks            bool // caches only what is marked
-	strict                bool // refuses stream_options, and long ids of calls
+	toolsWithoutReasoning bool // accepts tools only with reasoning switched off
+	cacheMarks            bool // caches only marked parts
+	strict                bool // refuses stream_options and long call ids
 }
 
-// guessQuirks tells the quirks by host and model id.
+// guessQuirks derives the quirks from host and model id.
 func guessQuirks(host, id string) quirks {
 	official := host == "api.openai.com"
-	bare := path.Base(id) // some hosts put the maker before it
+	bare := path.Base(id) // some hosts put the maker before the id
 	return quirks{
 		newMaxTokens:  official || hasAnyPrefix(bare, "o1", "o3", "o4", "gpt-5", "gpt-6"),
 		reasoningBack: wire.ContainsAny(strings.ToLower(host+"/"+id), "deepseek", "kimi", "moonshot"),
 		toolsWithoutReasoning: official &&
 			(bare == "gpt-6-sol" || bare == "gpt-6-luna" || strings.HasPrefix(bare, "gpt-5.6")),
-		// https://docs.mistral.ai/api: it counts the tokens of each answer without being asked to.
+		// It sends the usage without stream_options: https://docs.mistral.ai/api.
 		strict: host == "api.mistral.ai",
-		// OpenRouter passes the marks on to Anthropic. Other makers' models need none.
+		// OpenRouter passes the marks to Anthropic. Models of other makers need none.
 		cacheMarks: host == "openrouter.ai" && strings.HasPrefix(id, "anthropic/"),
 	}
 }

@@ -15,11 +15,11 @@ import (
 
 const (
 	speechIdle = time.Minute
-	maxSpeech  = 16 << 20 // of the sound, in bytes
+	maxSpeech  = 16 << 20 // bytes of audio
 )
 
-// A Speaker turns text into speech through any API that has OpenAI's audio/speech. It may be used
-// concurrently.
+// A Speaker turns text into speech through any API with OpenAI's audio/speech. It is safe for
+// concurrent use.
 type Speaker struct {
 	wire.Caller
 	client *openai.Client
@@ -28,9 +28,9 @@ type Speaker struct {
 	log    *slog.Logger
 }
 
-// NewSpeaker returns a speaker with the model and the voice that the provider calls so, such as
-// gpt-4o-mini-tts and alloy. The format is opus, mp3 or wav. Of the options, Fields are not used.
-// The provider may keep silent for a minute by default.
+// NewSpeaker returns a speaker. model and voice are the provider's names, such as gpt-4o-mini-tts
+// and alloy. format is opus, mp3 or wav. It ignores opts.Fields. The default IdleTimeout is 1
+// minute.
 func NewSpeaker(model, voice, format string, opts *Options) *Speaker {
 	o := Options{}
 	if opts != nil {
@@ -47,8 +47,8 @@ func NewSpeaker(model, voice, format string, opts *Options) *Speaker {
 	}
 }
 
-// Speak returns the sound of text, which may have 4096 characters at OpenAI. The error is an
-// [*llm.Error], or ctx's once that has ended.
+// Speak returns text as audio. OpenAI accepts up to 4096 characters. The error is an [*llm.Error],
+// or ctx's error if ctx has ended.
 func (s *Speaker) Speak(ctx context.Context, text string) ([]byte, error) {
 	start := time.Now()
 	callCtx, cancel := context.WithCancelCause(ctx)

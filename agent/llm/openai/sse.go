@@ -9,37 +9,35 @@ import (
 
 // Limits of a [frameReader], in bytes.
 const (
-	firstBuffer = 2 << 10 // enough for most frames; grows as lines need it
-	maxLine     = 8 << 20 // a whole file written by a tool call may be one frame
+	firstBuffer = 2 << 10 // enough for most frames; grows for longer lines
+	maxLine     = 8 << 20 // a tool call that writes a file may be one frame
 )
 
 var errLineTooLong = fmt.Errorf("line over %d bytes", maxLine)
 
-// A frameReader reads a stream of server-sent events and passes on only what
-// carries an answer, each as one whole "data: …\n" line. Comments, blank lines
-// and the other fields of an event are left out: go-openai counts them, gives up
-// after some hundred, and mistakes what it has collected of them for an error.
+// A frameReader reads a stream of server-sent events and passes on only the data, each frame as one
+// "data: …\n" line. It drops comments, blank lines and other fields of events: go-openai counts
+// them, gives up after some hundred, and treats the lines that it has collected as an error.
 //
-// Every data line is taken as one frame, because no chat completion API splits a
-// frame over several. A line that begins with { is taken as data, because some
-// proxies put a bare JSON error into the stream.
+// Every data line is one frame, because no chat completion API splits a frame over several lines. A
+// line that begins with { is data too, because some proxies put a bare JSON error into the stream.
 type frameReader struct {
 	src io.Reader
-	buf []byte // bytes of src; those in buf[r:w] are yet to be looked at
+	buf []byte // data of src; buf[r:w] was not processed yet
 	r   int
 	w   int
-	out []byte // rest of the line being passed on; may lie in buf
+	out []byte // rest of the line that Read returns; may be part of buf
 	err error  // of src; io.EOF at its end
 
 	done bool // the last frame was [DONE]
-	cut  bool // src ended within a line
+	cut  bool // src ended in the middle of a line
 }
 
 func newFrameReader(src io.Reader) *frameReader {
 	return &frameReader{src: src, buf: make([]byte, firstBuffer)}
 }
 
-// Read implements [io.Reader]. After the [DONE] frame it reports io.EOF.
+// Read implements [io.Reader]. It returns io.EOF after the [DONE] frame.
 func (f *frameReader) Read(p []byte) (int, error) {
 	for len(f.out) == 0 {
 		if f.done {
@@ -56,10 +54,10 @@ func (f *frameReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// line returns the next line of the source with its newline, which is added
-// to a last line that lacks it. The line is valid until the next call.
+// line returns the next line of the source with its newline. If the last line has no newline, line
+// adds one. The line is valid until the next call.
 func (f *frameReader) line() ([]byte, error) {
-	looked := 0 // so many bytes from r on have no newline
+	looked := 0 // number of bytes after r that were searched for a newline
 	for {
 		if i := bytes.IndexByte(f.buf[f.r+looked:f.w], '\n'); i >= 0 {
 			line := f.buf[f.r : f.r+looked+i+1]
@@ -83,7 +81,7 @@ func (f *frameReader) line() ([]byte, error) {
 	}
 }
 
-// fill reads once from the source, behind what is not yet looked at.
+// fill reads once from the source and appends the data to buf.
 func (f *frameReader) fill() {
 	if f.r > 0 {
 		f.w = copy(f.buf, f.buf[f.r:f.w])
@@ -104,7 +102,7 @@ var (
 	doneFrame  = []byte("[DONE]")
 )
 
-// frame returns what to pass on for a line: nothing, or the line as a frame.
+// frame returns the frame for a line, or nil if the line is to be dropped.
 func (f *frameReader) frame(line []byte) []byte {
 	line = bytes.TrimPrefix(line, byteOrder)
 	payload, isData := bytes.CutPrefix(line, dataField)
@@ -116,8 +114,8 @@ func (f *frameReader) frame(line []byte) []byte {
 		f.done = true
 		return line
 	case bytes.HasPrefix(payload, errorStart):
-		// go-openai would take this frame for itself and lose most of it. It does not
-		// know it again with a space in it.
+		// go-openai would handle this frame itself and lose most of the error. With a space after
+		// the brace it does not recognise the frame.
 		return fmt.Appendf(nil, "data: { %s\n", payload[1:])
 	case !isData:
 		return fmt.Appendf(nil, "data: %s\n", payload)

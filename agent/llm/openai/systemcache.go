@@ -7,20 +7,20 @@ import (
 	"gateway/agent/llm/wire"
 )
 
-// maxSystems bounds what a [systemCache] holds, in bytes of JSON.
+// maxSystems is how many bytes of JSON a [systemCache] holds.
 const maxSystems = 4 << 20
 
-// A systemCache keeps the JSON of the system messages that were used last: many requests have the
-// same. The zero value is ready for use.
+// A systemCache holds the JSON of recently used system messages, because many requests have the
+// same one. The zero value is ready to use.
 type systemCache struct {
-	mark bool // the message, so that the provider caches it
+	mark bool // mark the message for the provider's cache
 
 	mu   sync.Mutex
-	kept map[string][]byte // by the text
+	kept map[string][]byte // key: the text
 	size int
 }
 
-// encode returns the JSON of a system message, which must not be changed.
+// encode returns the JSON of a system message. The caller must not change it.
 func (c *systemCache) encode(text string) ([]byte, error) {
 	c.mu.Lock()
 	known, ok := c.kept[text]
@@ -38,7 +38,7 @@ func (c *systemCache) encode(text string) ([]byte, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.kept[text]; ok { // by somebody else meanwhile
+	if _, ok := c.kept[text]; ok { // another goroutine was faster
 		return body, nil
 	}
 	if c.size += len(body); c.size > maxSystems || c.kept == nil {

@@ -2,32 +2,32 @@ package openai
 
 import "strings"
 
-// The tags with which some models mark their reasoning within the content.
+// The tags around the reasoning that some models send within the content.
 const (
 	thinkOpen  = "<think>"
 	thinkClose = "</think>"
 )
 
-// A thinkSplitter parts streamed content into what people may see and what the
-// model thought. A tag may be spread over any number of pieces.
+// A thinkSplitter separates visible text and reasoning in streamed content. A tag may be split over
+// any number of pieces.
 type thinkSplitter struct {
-	held   string // end of the content so far that may be the beginning of a tag
-	inside bool   // between the tags
-	seen   bool   // there was a tag
-	shown  bool   // there was visible text
+	held   string // end of the content so far; may be the beginning of a tag
+	inside bool   // within the tags
+	seen   bool   // a tag has occurred
+	shown  bool   // visible text has occurred
 }
 
-// A split is what a piece of content turned out to be.
+// A split is a piece of content, separated into text and reasoning.
 type split struct {
 	text    string // visible
 	thought string
 
-	// retract says that all text before this piece was thought too: its opening tag
-	// stood in the prompt, as some chat templates have it.
+	// retract reports that all text before this piece is reasoning too. Some chat templates put the
+	// opening tag into the prompt, so that only the closing tag is in the content.
 	retract bool
 }
 
-// push takes the next piece of content.
+// push processes the next piece of content.
 func (t *thinkSplitter) push(piece string) split {
 	plain := t.held == "" && !t.inside && (t.shown || !t.seen)
 	if plain && strings.IndexByte(piece, '<') < 0 {
@@ -57,7 +57,7 @@ func (t *thinkSplitter) push(piece string) split {
 	return s
 }
 
-// flush returns what was held back, at the end of the content.
+// flush returns the content that was held back. Call it at the end of the content.
 func (t *thinkSplitter) flush() split {
 	var s split
 	t.emit(&s, t.held)
@@ -65,8 +65,8 @@ func (t *thinkSplitter) flush() split {
 	return s
 }
 
-// emit adds text to the part of s where it belongs. Blank space between
-// the reasoning and the beginning of the answer belongs to neither.
+// emit adds text to the matching field of s. It drops white space between the reasoning and the
+// beginning of the answer.
 func (t *thinkSplitter) emit(s *split, text string) {
 	if t.inside {
 		s.thought += text
@@ -79,8 +79,8 @@ func (t *thinkSplitter) emit(s *split, text string) {
 	s.text += text
 }
 
-// tags returns the tags that mean something in the present state: a closing
-// tag without an opening one does only as long as there was none at all.
+// tags returns the tags that can occur now. A closing tag without an opening one can occur only as
+// the first tag.
 func (t *thinkSplitter) tags() []string {
 	switch {
 	case t.inside:
@@ -91,7 +91,7 @@ func (t *thinkSplitter) tags() []string {
 	return []string{thinkOpen, thinkClose}
 }
 
-// nextTag returns the first tag in s and its place; the tag is empty if there is none.
+// nextTag returns the first tag in s and its index. The tag is "" if there is none.
 func (t *thinkSplitter) nextTag(s string) (at int, tag string) {
 	for _, candidate := range t.tags() {
 		if i := strings.Index(s, candidate); i >= 0 && (tag == "" || i < at) {
@@ -101,7 +101,7 @@ func (t *thinkSplitter) nextTag(s string) (at int, tag string) {
 	return at, tag
 }
 
-// heldBack returns the length of the longest end of s with which a tag may begin.
+// heldBack returns the length of the longest suffix of s that may be the beginning of a tag.
 func heldBack(s string, tags []string) int {
 	longest := 0
 	for _, tag := range tags {

@@ -9,10 +9,10 @@ import (
 	"gateway/agent/llm/wire"
 )
 
-// A toolCache keeps the JSON of the lists of tools that were used last: most requests of a model
-// have one of a few, and it is the larger part of a short request. The zero value is ready for use.
+// A toolCache holds the JSON of recently used lists of tools. Most requests of a model have one of
+// a few lists, and the list is the larger part of a short request. The zero value is ready to use.
 type toolCache struct {
-	mark bool // the last tool, so that the provider caches all of them
+	mark bool // mark the last tool, so that the provider caches all of them
 
 	mu   sync.Mutex
 	kept []keptTools // the newest last
@@ -23,10 +23,10 @@ type keptTools struct {
 	text  json.RawMessage
 }
 
-// maxKept is how many lists are kept: that of each role, and of their sub-agents.
+// maxKept is how many lists are kept. Each role and its sub-agents have lists of their own.
 const maxKept = 8
 
-// encode returns the JSON of specs, which nobody changes.
+// encode returns the JSON of specs. The caller must not change it.
 func (c *toolCache) encode(specs []llm.ToolSpec) (json.RawMessage, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +60,8 @@ func (c *toolCache) encode(specs []llm.ToolSpec) (json.RawMessage, error) {
 	return text, nil
 }
 
-// sameSpec reports whether a and b are the same, by where the schema is kept: it is never changed.
+// sameSpec reports whether a and b are the same tool. It compares the address of the schema, which
+// never changes.
 func sameSpec(a, b llm.ToolSpec) bool {
 	return a.Name == b.Name && a.Description == b.Description && len(a.Schema) == len(b.Schema) &&
 		(len(a.Schema) == 0 || &a.Schema[0] == &b.Schema[0])

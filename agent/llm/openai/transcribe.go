@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	transcribeIdle = 2 * time.Minute // a long recording takes its time
-	maxTranscript  = 4 << 20         // of an answer, in bytes
+	transcribeIdle = 2 * time.Minute // a long recording takes time
+	maxTranscript  = 4 << 20         // bytes of an answer
 )
 
-// A Transcriber turns speech into text through any API that has OpenAI's audio/transcriptions.
-// It may be used concurrently.
+// A Transcriber turns speech into text through any API with OpenAI's audio/transcriptions. It is
+// safe for concurrent use.
 type Transcriber struct {
 	wire.Caller
 	client *openai.Client
@@ -30,9 +30,9 @@ type Transcriber struct {
 	log    *slog.Logger
 }
 
-// NewTranscriber returns a transcriber with the model that the provider calls so, such as
-// whisper-1. The options are those of a [Model], but Fields are only looked at for language,
-// a code of two letters, and prompt. The provider may keep silent for 2 minutes by default.
+// NewTranscriber returns a transcriber. model is the provider's name, such as whisper-1. Of
+// opts.Fields it uses only language, a code of two letters, and prompt. The default IdleTimeout is
+// 2 minutes.
 func NewTranscriber(model string, opts *Options) *Transcriber {
 	o := Options{}
 	if opts != nil {
@@ -50,9 +50,9 @@ func NewTranscriber(model string, opts *Options) *Transcriber {
 	}
 }
 
-// Transcribe returns what is said in the recording r, which is held in memory meanwhile. Its
-// format is told by the ending of name. The text is empty if nothing is said. The error
-// is an [*llm.Error], or ctx's once that has ended, or that of r.
+// Transcribe returns the speech in the recording r as text. It reads all of r into memory. The
+// extension of name tells the format. The text is empty if there is no speech. The error is an
+// [*llm.Error], ctx's error if ctx has ended, or an error of r.
 func (t *Transcriber) Transcribe(ctx context.Context, name string, r io.Reader) (string, error) {
 	start := time.Now()
 	callCtx, cancel := context.WithCancelCause(ctx)
@@ -78,7 +78,7 @@ func (t *Transcriber) Transcribe(ctx context.Context, name string, r io.Reader) 
 	return strings.TrimSpace(answer.Text), nil
 }
 
-// field returns a field of the options that is a string.
+// field returns the value of a string field of the options.
 func (t *Transcriber) field(name string) string {
 	if raw := t.fields[name]; !wire.IsEmpty(raw) {
 		return wire.TextOf(raw)
@@ -86,11 +86,11 @@ func (t *Transcriber) field(name string) string {
 	return ""
 }
 
-// fileName returns the name to send: without folders, and with an ending that providers know.
+// fileName returns the name to send: without folders, and with an extension that providers know.
 func fileName(name string) string {
 	name = path.Base(strings.ReplaceAll(name, `\`, "/"))
 	switch ext := path.Ext(name); strings.ToLower(ext) {
-	case ".opus", ".spx": // Opus stands in Ogg files, and so do voice messages
+	case ".opus", ".spx": // Opus in an Ogg file, as voice messages are
 		return strings.TrimSuffix(name, ext) + ".ogg"
 	case "":
 		return name + ".ogg"
@@ -98,7 +98,7 @@ func fileName(name string) string {
 	return name
 }
 
-// A source remembers the error of its reader, which go-openai would wrap beyond recognition.
+// A source stores the error of its reader, because go-openai wraps it in a way that hides it.
 type source struct {
 	r   io.Reader
 	err error
@@ -114,16 +114,15 @@ func (s *source) Read(p []byte) (int, error) {
 
 type uploadKey struct{}
 
-// An uploader stands between go-openai and the HTTP client, as a doer does, for calls that are
-// answered as a whole.
+// An uploader is the HTTP client that go-openai uses for calls with a complete answer, as doer is
+// for streams.
 type uploader struct {
 	client *http.Client
-	accept string // type of the answer
-	limit  int64  // of the answer, in bytes
+	accept string // Content-Type of the answer
+	limit  int64  // bytes of the answer
 }
 
-// Do sends req. Any answer but one of the protocol is an error, a *wire.Failure if the
-// provider said it.
+// Do sends req. It returns a *wire.Failure if the answer is not one of the protocol.
 func (u uploader) Do(req *http.Request) (*http.Response, error) {
 	watch, ok := req.Context().Value(uploadKey{}).(*wire.Watchdog)
 	if !ok {
@@ -143,7 +142,7 @@ func (u uploader) Do(req *http.Request) (*http.Response, error) {
 		return nil, wire.ReadFailure(resp)
 	}
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") {
-		// What is wrong is known; an error of Close changes nothing.
+		// The failure is known; an error of Close changes nothing.
 		_ = resp.Body.Close()
 		return nil, &wire.Failure{Message: "a page of HTML"}
 	}
@@ -152,14 +151,14 @@ func (u uploader) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// A plainBody is a body that is read through something.
+// A plainBody is a body that is read through another reader.
 type plainBody struct {
 	io.Reader
 	io.Closer
 }
 
-// A progress tells the watchdog that something was sent. It does not stop it, since an
-// answer is awaited too.
+// A progress tells the watchdog that data was sent. It does not stop the watchdog, which also waits
+// for the answer.
 type progress struct {
 	src   io.Reader
 	watch *wire.Watchdog

@@ -12,14 +12,14 @@ import (
 	"gateway/agent/llm"
 )
 
-// A Caller is what calls of every sort have in common.
+// A Caller has the settings that calls of every kind share.
 type Caller struct {
-	Name    string        // of the model, as configured
-	secrets []string      // that no error may show
-	Idle    time.Duration // how long the provider may keep silent
+	Name    string        // configured name of the model
+	secrets []string      // strings that errors must not contain
+	Idle    time.Duration // how long the provider may send nothing
 }
 
-// NewCaller returns the caller of a model with this name. No error shows one of the secrets.
+// NewCaller returns the caller of the model with this name. It removes the secrets from errors.
 func NewCaller(name string, idle time.Duration, secrets ...string) Caller {
 	c := Caller{Name: name, Idle: idle}
 	for _, s := range secrets {
@@ -30,12 +30,12 @@ func NewCaller(name string, idle time.Duration, secrets ...string) Caller {
 	return c
 }
 
-// leastSecret is the length from which a secret is looked for in errors, in bytes: a shorter
-// value of a header stands in many by chance.
+// leastSecret is the length, in bytes, of the shortest secret that is removed from errors. A
+// shorter value of a header occurs in many texts by chance.
 const leastSecret = 6
 
-// Failed returns the error to report for err: that of ctx once it has ended, else
-// an *llm.Error without URL and key.
+// Failed returns the error to report for err: the error of ctx if ctx has ended, and otherwise an
+// *llm.Error whose text contains neither the URL nor a secret.
 func (c Caller) Failed(ctx, callCtx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -43,7 +43,7 @@ func (c Caller) Failed(ctx, callCtx context.Context, err error) error {
 	e := &llm.Error{Kind: llm.Unavailable, Model: c.Name, Err: err}
 	var urlErr *url.Error
 	if errors.As(err, &urlErr) {
-		e.Err = urlErr.Err // its text has the URL
+		e.Err = urlErr.Err // the text of urlErr contains the URL
 		if urlErr.Op == "parse" {
 			e.Kind = llm.BadRequest
 		}

@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// idLen is the length of the ids made here, in characters: what
-// Mistral insists on, and all others take.
+// idLen is the length in characters of ids from [NewID]. Mistral accepts only this length, and all
+// other providers accept it too.
 const idLen = 9
 
 // NewID returns a new id for a tool call.
 func NewID() string { return rand.Text()[:idLen] }
 
-// Bounds of what providers take in the calls of a conversation, in characters. A request with a
-// call beyond them is refused as a whole, and so would be all later ones of the conversation.
+// Limits of providers for the calls of a conversation, in characters. If one call exceeds them, the
+// provider refuses the request, and every later request of the conversation.
 const (
-	maxCallName = 64 // OpenAI: ^[a-zA-Z0-9_-]+$ and at most 64
-	maxCallID   = 40 // OpenAI; Anthropic takes 64, and only ^[a-zA-Z0-9_-]+$
+	maxCallName = 64 // OpenAI: at most 64 of a-z, A-Z, 0-9, _ and -
+	maxCallID   = 40 // OpenAI; Anthropic allows 64 of the same characters as in names
 )
 
-// SentID returns id, or a hash of it if it does not fit.
+// SentID returns id, or a hash of id if providers would refuse it.
 func SentID(id string) string {
 	if id == plainName(id) && len(id) <= maxCallID {
 		return id
@@ -30,7 +30,8 @@ func SentID(id string) string {
 	return hashed(id)
 }
 
-// ShortID returns id, or a hash of it if Mistral would refuse it: it takes nine letters and digits.
+// ShortID returns id, or a hash of id if Mistral would refuse it. Mistral accepts nine letters and
+// digits.
 func ShortID(id string) string {
 	if id == plainName(id) && len(id) == idLen && !strings.ContainsAny(id, "_-") {
 		return id
@@ -43,7 +44,7 @@ func hashed(id string) string {
 	return base32.StdEncoding.EncodeToString(sum[:])[:idLen]
 }
 
-// SentName returns name, mended so that it fits.
+// SentName returns name, changed so that providers accept it.
 func SentName(name string) string {
 	if name == "" {
 		return "unknown"
@@ -52,7 +53,8 @@ func SentName(name string) string {
 	return name[:min(len(name), maxCallName)]
 }
 
-// SentArguments returns args if they are a JSON object, and else an object that has them as text.
+// SentArguments returns args if they are a JSON object. Otherwise it returns an object that
+// contains them as text.
 func SentArguments(args string) string {
 	var object map[string]json.RawMessage
 	if json.Unmarshal([]byte(args), &object) == nil && object != nil {
@@ -62,13 +64,13 @@ func SentArguments(args string) string {
 		return "{}"
 	}
 	b, err := EncodePlain(map[string]string{"raw": args}, len(args))
-	if err != nil { // a text can always be encoded
+	if err != nil { // encoding a string can't fail
 		return "{}"
 	}
 	return string(b)
 }
 
-// plainName returns s with "_" for each character that names must not have.
+// plainName returns s with "_" for each character that is not allowed in names.
 func plainName(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

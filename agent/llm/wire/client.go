@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// Bounds of a client.
+// Limits of a client.
 const (
 	dialLimit  = 10 * time.Second
-	idleConns  = 512 // connections kept per provider
+	idleConns  = 512 // idle connections per provider
 	idleLimit  = 90 * time.Second
 	keepAlives = 30 * time.Second
 
 	maxRedirects = 5
 
-	// Of each connection without HTTP/2, for which 4096 are usual: an answer comes in short pieces,
-	// and of a request only the header goes through the buffer.
+	// Per connection without HTTP/2. The usual size is 4096, but an answer arrives in short pieces,
+	// and only the header of a request goes through the buffer.
 	readBuffer  = 2048
 	writeBuffer = 1024
 )
 
-// sameHost lets requests be redirected on their own host only: another one would get the key and
-// the conversation.
+// sameHost allows redirects on the same host only. Another host would get the key and the
+// conversation.
 func sameHost(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects || req.URL.Host != via[0].URL.Host ||
 		req.URL.Scheme != via[0].URL.Scheme {
@@ -34,7 +34,7 @@ func sameHost(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// NewClient returns a client for many calls at once to few hosts.
+// NewClient returns a client for many concurrent calls to few hosts.
 func NewClient() *http.Client {
 	dialer := &net.Dialer{Timeout: dialLimit, KeepAlive: keepAlives}
 	return &http.Client{CheckRedirect: sameHost, Transport: &http.Transport{
@@ -51,17 +51,17 @@ func NewClient() *http.Client {
 		MaxIdleConns:        2 * idleConns,
 		MaxIdleConnsPerHost: idleConns,
 		IdleConnTimeout:     idleLimit,
-		DisableCompression:  true, // a compressed stream comes in lumps
+		DisableCompression:  true, // compressed streams arrive in large pieces
 		ReadBufferSize:      readBuffer,
 		WriteBufferSize:     writeBuffer,
 	}}
 }
 
-// A conn sends what does not fit into the buffer of a connection by way of a buffer from a pool. A
-// TCP connection of the net package takes a new one for each request.
+// A conn copies request bodies with a buffer from a pool. A TCP connection of package net allocates
+// a new buffer for each request.
 type conn struct{ net.Conn }
 
-// buffers are those of requests that are being sent.
+// buffers holds the buffers for sending requests.
 var buffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // ReadFrom implements [io.ReaderFrom].

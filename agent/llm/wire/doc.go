@@ -1,5 +1,5 @@
-// Package wire has what the adapters of model providers have in common, whatever protocol they
-// speak: an HTTP client, the watch over a silent provider, and the reading of errors.
+// Package wire has the code that the adapters of all model providers share: an HTTP client, a
+// watchdog for providers that send nothing, and the parsing of errors.
 //
-// The package owns no tables.
+// The package has no database tables.
 package wire

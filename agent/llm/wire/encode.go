@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// EncodePlain encodes v, which has about so many bytes, with "<", ">" and "&" as they are.
+// EncodePlain encodes v without escaping "<", ">" and "&". size is the expected length in bytes.
 func EncodePlain(v any, size int) ([]byte, error) {
 	var buf bytes.Buffer
 	buf.Grow(size)
@@ -19,8 +19,8 @@ func EncodePlain(v any, size int) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// WithFields encodes v, a struct of about so many bytes, with further fields, sorted by name, but
-// for those that own names.
+// WithFields encodes the struct v together with the extra fields, sorted by name. It leaves out
+// extra fields named in own. size is the expected length in bytes.
 func WithFields(
 	v any, extra map[string]json.RawMessage, size int, own ...string,
 ) ([]byte, error) {

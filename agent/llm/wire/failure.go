@@ -16,17 +16,17 @@ import (
 	"gateway/agent/llm"
 )
 
-// Bounds of what is kept of an error, in bytes.
+// How much of an error is kept, in bytes.
 const (
 	maxErrorBody = 64 << 10
 	maxErrorText = 300
 )
 
-// A Failure is what a provider says about a call that it did not answer.
+// A Failure is a provider's description of a failed call.
 type Failure struct {
-	Status  int    // of HTTP, or the number that stands for it in the body; 0 if neither
-	Code    string // such as context_length_exceeded, and the type
-	Message string // as the provider words it
+	Status  int    // HTTP status or a number in the body; 0 if unknown
+	Code    string // such as context_length_exceeded, with the type
+	Message string // in the provider's words
 	After   time.Duration
 }
 
@@ -44,11 +44,11 @@ func (f *Failure) Error() string {
 	return s
 }
 
-// ReadFailure reads a response that is none, and closes it.
+// ReadFailure reads the failure from a response and closes the response's body.
 func ReadFailure(resp *http.Response) *Failure {
-	// What cannot be read of it is missing in the message, that is all.
+	// If reading fails, only a part of the message is missing.
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-	// The response is of no further use; an error of Close changes nothing.
+	// The response is not used any more; an error of Close does not matter.
 	_ = resp.Body.Close()
 	f := ParseFailure(body)
 	f.Status = resp.StatusCode
@@ -56,8 +56,8 @@ func ReadFailure(resp *http.Response) *Failure {
 	return f
 }
 
-// ParseFailure reads the body of an error, or the value of an error field, in
-// the many forms that providers have for it.
+// ParseFailure parses the body of an error, or the value of an error field, in the different forms
+// that providers use.
 func ParseFailure(body []byte) *Failure {
 	f := &Failure{}
 	body = bytes.TrimSpace(body)
@@ -69,12 +69,12 @@ func ParseFailure(body []byte) *Failure {
 	if json.Unmarshal(body, &object) != nil {
 		f.Message = plainText(body)
 	}
-	for range 2 { // {"error": {"error": …}} occurs
+	for range 2 { // some providers nest: {"error": {"error": …}}
 		inner, has := object["error"]
 		if !has {
 			break
 		}
-		object = nil // not merged into
+		object = nil // do not merge into the outer object
 		if json.Unmarshal(inner, &object) != nil {
 			f.Message = TextOf(inner)
 		}
@@ -84,11 +84,11 @@ func ParseFailure(body []byte) *Failure {
 	return f
 }
 
-// read takes what it knows from the error object.
+// read sets the fields of f from an error object.
 func (f *Failure) read(object map[string]json.RawMessage) {
 	var metadata map[string]json.RawMessage
 	if json.Unmarshal(object["metadata"], &metadata) == nil {
-		object["metadata"] = metadata["raw"] // OpenRouter: what the provider behind it said
+		object["metadata"] = metadata["raw"] // OpenRouter: the message of the underlying provider
 	}
 	for _, name := range []string{"message", "detail", "msg", "error_msg", "metadata"} {
 		if raw := object[name]; !IsEmpty(raw) {
@@ -107,7 +107,7 @@ func (f *Failure) read(object map[string]json.RawMessage) {
 	}
 }
 
-// plainText returns the body of an error that is not JSON, unless it is a page.
+// plainText returns the body of an error that is not JSON, or "" if it is an HTML page.
 func plainText(body []byte) string {
 	switch {
 	case len(body) == 0:
@@ -120,8 +120,8 @@ func plainText(body []byte) string {
 	return string(body)
 }
 
-// retryAfter returns how long the headers ask to wait, or 0. A date is
-// compared with the provider's own clock.
+// retryAfter returns how long the headers ask the caller to wait, or 0. It compares a date with the
+// Date header, the provider's own clock.
 func retryAfter(h http.Header) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil {
 		return seconds(ms / 1000)
@@ -141,7 +141,7 @@ func retryAfter(h http.Header) time.Duration {
 	return max(0, until.Sub(now))
 }
 
-// seconds returns s as a duration from 0 to a day.
+// seconds returns s as a duration between 0 and a day.
 func seconds(s float64) time.Duration {
 	return time.Duration(min(max(0, s), 24*60*60) * float64(time.Second))
 }
@@ -149,8 +149,8 @@ func seconds(s float64) time.Duration {
 var waitText = regexp.MustCompile(
 	`(?i)(?:try again|retry) in ((?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?m?s)`)
 
-// askedToWait returns how long the message asks to wait, or 0: OpenAI and Gemini
-// say it there ("Please try again in 7.66s").
+// askedToWait returns how long the message asks the caller to wait, or 0. OpenAI and Gemini write
+// it into the message: "Please try again in 7.66s".
 func askedToWait(message string) time.Duration {
 	m := waitText.FindStringSubmatch(message)
 	if m == nil {
@@ -163,7 +163,7 @@ func askedToWait(message string) time.Duration {
 	return d
 }
 
-// What providers call the causes for which the status says too little.
+// Words of providers for causes that the status does not tell.
 var (
 	contextWords = []string{
 		"context_length_exceeded", "context length", "context window", "context size", "context limit",
@@ -181,7 +181,8 @@ var (
 		"content exists risk", "data_inspection_failed", "considered high risk", "flagged",
 		"safety system",
 	}
-	// imageWords name images, noImageWords say that they are not taken.
+	// A message that has an image word and a no-image word says that the model does not accept
+	// images.
 	imageWords   = []string{"image", "vision", "multimodal", "multi-modal"}
 	noImageWords = []string{
 		"not support", "n't support", "unsupported", "only supported by", "no endpoints found",
@@ -196,7 +197,7 @@ var (
 	}
 )
 
-// Kind tells the cause by status, code and wording.
+// Kind derives the kind of error from status, code and message.
 func (f *Failure) Kind() llm.Kind {
 	words := strings.ToLower(f.Code + " " + f.Message)
 	switch {
@@ -219,7 +220,7 @@ func (f *Failure) Kind() llm.Kind {
 	return f.kindByStatus(words)
 }
 
-// noImages reports whether the provider takes no images, or not those of this request.
+// noImages reports whether the model accepts no images, or not those of this request.
 func (f *Failure) noImages(words string) bool {
 	switch f.Status {
 	case 0, http.StatusBadRequest, http.StatusNotFound, http.StatusUnsupportedMediaType,
@@ -229,8 +230,8 @@ func (f *Failure) noImages(words string) bool {
 	return false
 }
 
-// quota reports whether the account has run dry. Gemini words its limit per
-// minute in the same way, but then says to come back soon.
+// quota reports whether the account has no credit left. Gemini uses the same words for its limit
+// per minute, but then asks for a short wait.
 func (f *Failure) quota(words string) bool {
 	if strings.Contains(words, "insufficient_quota") {
 		return true
@@ -266,7 +267,7 @@ func (f *Failure) kindByStatus(words string) llm.Kind {
 	return llm.Unavailable
 }
 
-// AsFailure returns the failure in err's chain, or nil.
+// AsFailure returns the Failure in err's tree, or nil.
 func AsFailure(err error) *Failure {
 	var f *Failure
 	if errors.As(err, &f) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// TextOf returns a string that some providers send as something else: as null, as a list of parts
-// with a text each, or as an object.
+// TextOf returns a string that some providers send in another form: null, a list of parts with
+// text, or an object.
 func TextOf(raw json.RawMessage) string {
 	switch {
 	case len(raw) == 0 || string(raw) == "null":
@@ -36,7 +36,7 @@ func TextOf(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// IsEmpty reports whether a value says nothing.
+// IsEmpty reports whether a JSON value is missing or empty.
 func IsEmpty(raw json.RawMessage) bool {
 	switch string(raw) {
 	case "", "null", `""`, "[]", "{}":
@@ -45,7 +45,7 @@ func IsEmpty(raw json.RawMessage) bool {
 	return false
 }
 
-// ContainsAny reports whether s contains one of the parts.
+// ContainsAny reports whether s contains at least one of the parts.
 func ContainsAny(s string, parts ...string) bool {
 	return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(s, p) })
 }

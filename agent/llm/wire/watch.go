@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// ErrIdle reports that the provider has kept silent for too long.
+// ErrIdle reports that the provider has sent nothing for too long.
 var ErrIdle = errors.New("no byte for too long")
 
-// A Watchdog cancels a call when the provider keeps silent too long. It runs only
-// while something is awaited, so a slow consumer does not set it off.
+// A Watchdog cancels a call if the provider sends nothing for too long. It runs only while the
+// caller waits for data, so a slow consumer does not trigger it.
 type Watchdog struct {
 	idle  time.Duration
 	timer *time.Timer
 }
 
-// NewWatchdog returns a Watchdog, stopped, that cancels with [ErrIdle].
+// NewWatchdog returns a stopped Watchdog. It calls cancel with [ErrIdle].
 func NewWatchdog(idle time.Duration, cancel context.CancelCauseFunc) *Watchdog {
 	w := &Watchdog{idle: idle, timer: time.AfterFunc(idle, func() { cancel(ErrIdle) })}
 	w.Stop()
 	return w
 }
 
-// Start begins to wait for a byte.
+// Start starts the timer.
 func (w *Watchdog) Start() { w.timer.Reset(w.idle) }
 
-// Stop ends the waiting.
+// Stop stops the timer.
 func (w *Watchdog) Stop() { w.timer.Stop() }
 
-// Limit shortens the silence from now on.
+// Limit reduces the allowed time, beginning with the next Start.
 func (w *Watchdog) Limit(d time.Duration) { w.idle = min(w.idle, d) }
 
-// A WatchedReader is watched while it reads.
+// A WatchedReader runs its watchdog during each Read.
 type WatchedReader struct {
 	Source io.Reader
 	Watch  *Watchdog
