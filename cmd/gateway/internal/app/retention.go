@@ -79,7 +79,7 @@ func retentionRules(
 // pruneArchived removes messages that are in no prompt and wait for no summary.
 func pruneArchived(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
 	below := int64(math.MaxInt64)
-	from, ok, err := background.Store{}.Least(tx, background.Archive) // excludes this id
+	from, ok, err := background.Store{}.Least(tx, background.Archive) // archives later ids
 	if err != nil {
 		return 0, 0, err
 	}

@@ -27,7 +27,7 @@ import (
 	"gateway/store"
 )
 
-// The names of the parts of a backup.
+// Names of the parts of a backup.
 const (
 	mcpPart       = "mcp"
 	databasePart  = "gateway.db"
@@ -42,14 +42,15 @@ const (
 	whatsappPrefix, whatsappSuffix = "whatsapp-", ".db"
 )
 
-// unusedSuffix is added to the name of a configuration that was restored and is not used: it says
-// what programs run, so whoever can make a backup file must not bring it in unseen.
+// unusedSuffix is appended to the name of a restored configuration that is not used. A
+// configuration decides which programs run, so a backup from somebody else must not activate one
+// unnoticed.
 const unusedSuffix = ".restored"
 
-// ownLink is a link that the gateway makes at each start.
+// ownLink is a symbolic link that the gateway creates at each start.
 const ownLink = "workspace/memory"
 
-// A choice is what of the data a backup holds.
+// A choice has the options of backup and restore: which data a backup contains.
 type choice struct {
 	noMedia, noWorkspace, config bool
 	force                        bool
@@ -116,7 +117,7 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with choic
 			fmt.Errorf("%s exists already; choose another name or give --force", file))
 	}
 	if err != nil {
-		full := strings.Contains(err.Error(), "disk is full") // SQLite's
+		full := strings.Contains(err.Error(), "disk is full") // SQLite's error text
 		if full || errors.Is(err, syscall.ENOSPC) {
 			err = fmt.Errorf("there is no room left where it was written: %w", err)
 		}
@@ -138,7 +139,7 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with choic
 	return nil
 }
 
-// backupParts returns the parts of a gateway's data, in the order in which they are copied.
+// backupParts returns the parts of a gateway's data in the order of copying.
 func backupParts(
 	cfg *config.Config, with choice, filter func(name string, w io.Writer, r io.Reader) error,
 ) ([]backup.Part, error) {
@@ -164,7 +165,7 @@ func backupParts(
 	for _, name := range names {
 		p, ok := partOf(cfg, name)
 		if !ok {
-			continue // a WhatsApp account of a strange name
+			continue // WhatsApp account whose name can't be a part
 		}
 		switch name {
 		case memoryPart:
@@ -177,7 +178,7 @@ func backupParts(
 	return parts, nil
 }
 
-// partOf returns the part of a name, and false if there is none.
+// partOf returns the part with a name, or false if there is none.
 func partOf(cfg *config.Config, name string) (backup.Part, bool) {
 	home := cfg.Gateway.Home
 	switch name {
@@ -208,12 +209,12 @@ func partOf(cfg *config.Config, name string) (backup.Part, bool) {
 	return backup.Part{Name: name, Path: app.WhatsAppStore(cfg, account), Kind: backup.Database}, true
 }
 
-// A historyFilter leaves out of the files of histories what is newer than the copy of the
-// database: there, the next entries will have the same numbers.
+// A historyFilter drops the lines of history files that are newer than the copied database. After
+// a restore, the database would give new entries the same numbers.
 type historyFilter struct{ last map[string]int64 } // cursors by scope
 
 func (f *historyFilter) learn(ctx context.Context, path string) error {
-	// Without migrations its age doesn't matter: a backup is made before an upgrade, too.
+	// No migrations: a backup before an upgrade must open databases of any version.
 	db, err := store.Open(ctx, path, nil, &store.Options{Shared: true})
 	if err != nil {
 		return err
@@ -235,12 +236,12 @@ func (f *historyFilter) copy(name string, w io.Writer, r io.Reader) error {
 	for {
 		line, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return nil // a line without an end is being written
+			return nil // an incomplete line is still being written
 		}
 		var e struct {
 			Cursor int64 `json:"cursor"`
 		}
-		// A line that is not an entry is a person's, and is kept.
+		// A line that is not an entry was written by a person and stays.
 		if err == nil && (json.Unmarshal(line, &e) != nil || e.Cursor <= f.last[scope]) {
 			_, err = w.Write(line)
 		}
@@ -333,8 +334,8 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, with cho
 	return nil
 }
 
-// asideShared moves the shared folder aside if the backup is of a version that kept the shared
-// documents in the workspace: the next start makes the folder of them.
+// asideShared moves the shared folder aside if the backup is from a version that kept the shared
+// documents in the workspace. The next start creates the folder from them.
 func asideShared(cfg *config.Config, done *backup.Restored) error {
 	holds := func(part string) bool {
 		return slices.ContainsFunc(done.Manifest.Entries, func(e backup.Entry) bool {
@@ -356,7 +357,7 @@ func asideShared(cfg *config.Config, done *backup.Restored) error {
 	return nil
 }
 
-// adoptPart makes the keys of a WhatsApp account fit to go on.
+// adoptPart prepares the keys of a WhatsApp account for this gateway.
 func adoptPart(ctx context.Context, name, path string) error {
 	if !strings.HasPrefix(name, whatsappPrefix) {
 		return nil
@@ -364,8 +365,9 @@ func adoptPart(ctx context.Context, name, path string) error {
 	return whatsapp.Adopt(ctx, path)
 }
 
-// checkOwner keeps root from putting files into the home of another user, who could not read them.
-// Whose home it is, the database says if there is one.
+// checkOwner refuses to restore as root into the home of another user, who could not read the
+// files. The owner of the home is the owner of the database, or of the folder if there is no
+// database.
 func checkOwner(cfg *config.Config) error {
 	path := cfg.Store.Path()
 	info, err := os.Stat(path)
@@ -374,7 +376,7 @@ func checkOwner(cfg *config.Config) error {
 		info, err = os.Stat(path)
 	}
 	if err != nil {
-		return nil // it will be made, or the next step says what is wrong
+		return nil // the restore creates the home or reports the error
 	}
 	owner, _, ok := doctor.OwnerOf(info)
 	if ok && owner != 0 && os.Geteuid() == 0 {
@@ -384,12 +386,12 @@ func checkOwner(cfg *config.Config) error {
 	return nil
 }
 
-// hasConfig reports whether a backup holds the configuration.
+// hasConfig reports whether a backup contains the configuration.
 func hasConfig(m backup.Manifest) bool {
 	return slices.ContainsFunc(m.Entries, func(e backup.Entry) bool { return e.Name == configPart })
 }
 
-// restoreTrouble says what is wrong with a backup, and what to do.
+// restoreTrouble returns the error of a restore with advice for people.
 func restoreTrouble(file string, err error) error {
 	switch {
 	case errors.Is(err, backup.ErrForeign):

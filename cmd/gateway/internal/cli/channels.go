@@ -49,7 +49,7 @@ func channelsCommand(found app.Loader) *cobra.Command {
 	})
 }
 
-// printChannels prints a table of the accounts. For people, what to do stands below it.
+// printChannels prints a table of the accounts. For people it also prints what to do.
 func printChannels(cmd *cobra.Command, rows [][]any) error {
 	asJSON, err := cmd.Flags().GetBool("json")
 	if err != nil {
@@ -71,7 +71,7 @@ func printChannels(cmd *cobra.Command, rows [][]any) error {
 	return err
 }
 
-// ChannelRows describes the accounts, a row each.
+// ChannelRows returns one row per account.
 func ChannelRows(cfg *config.Config, q store.Queryer) ([][]any, error) {
 	states, err := supervisor.States(q)
 	if err != nil {

@@ -39,7 +39,7 @@ func chatCommand(load, all app.Loader) *cobra.Command {
 	return cmd
 }
 
-// serve runs the gateway, with a chat if there is a terminal.
+// serve runs the gateway. On a terminal it also runs a chat.
 func serve(ctx context.Context, cfg *config.Config, all app.Loader) error {
 	if !terminal.IsTerminal(os.Stdin, os.Stdout) || inBackground(os.Stdin) {
 		return app.Serve(ctx, cfg, all, nil)
@@ -51,7 +51,7 @@ func serve(ctx context.Context, cfg *config.Config, all app.Loader) error {
 	return app.Serve(ctx, cfg, all, screen)
 }
 
-// chat talks to the running gateway, or to one that is started for it.
+// chat connects to the running gateway, or starts one if none runs.
 func chat(ctx context.Context, load, all app.Loader, opts terminal.ScreenOptions) error {
 	cfg, err := load()
 	if err != nil {
@@ -81,7 +81,7 @@ func chat(ctx context.Context, load, all app.Loader, opts terminal.ScreenOptions
 	return err
 }
 
-// redial returns what connects to the running gateway: at first by conn.
+// redial returns a function that connects to the running gateway. Its first call returns conn.
 func redial(cfg *config.Config, conn net.Conn) func(context.Context) (net.Conn, error) {
 	return func(ctx context.Context) (net.Conn, error) {
 		if first := conn; first != nil {
@@ -96,7 +96,7 @@ func redial(cfg *config.Config, conn net.Conn) func(context.Context) (net.Conn, 
 	}
 }
 
-// dial connects to the running gateway. It returns nil if there is none.
+// dial connects to the running gateway. It returns nil, nil if none runs.
 func dial(ctx context.Context, cfg *config.Config) (net.Conn, error) {
 	path := app.SocketPath(cfg.Gateway.Home)
 	if path == "" {

@@ -28,9 +28,9 @@ func NewCommand() *cobra.Command {
 			return cfg, nil
 		}
 	}
-	// Most commands need no credential, and the shell that they are called in may have none.
+	// Most commands need no credentials, and the calling shell may have none.
 	load := reading(config.LoadWithoutSecrets)
-	// A gateway that answers looks for a model on this machine if nothing is configured.
+	// A gateway that answers uses a local model server if no model is configured.
 	all := reading(func(file string, environ []string) (*config.Config, error) {
 		cfg, err := config.Load(file, environ)
 		if err == nil {
@@ -38,8 +38,8 @@ func NewCommand() *cobra.Command {
 		}
 		return cfg, err
 	})
-	// Commands that only need the home work despite mistakes in the configuration. If a gateway runs
-	// there, its settings hold, and not those of this shell.
+	// Commands that only need the home also work with mistakes in the configuration. If a gateway
+	// runs there, they use its settings instead of those of this shell.
 	found := reading(config.LoadDespiteMistakes)
 	local := passing(found, os.Stderr)
 	root := new(cobra.Command)
@@ -68,9 +68,10 @@ func NewCommand() *cobra.Command {
 			return run(cmd, args)
 		},
 	}
-	// A version of cobra's own would be a template, which keeps every method in the binary.
+	// Cobra's own version flag uses text/template, which would keep all exported methods in the
+	// binary.
 	root.Flags().BoolVarP(&onlyVersion, "version", "v", false, "print the version")
-	root.SetOut(os.Stdout) // else what commands print goes to standard error
+	root.SetOut(os.Stdout) // the default is stderr
 	root.PersistentFlags().StringVarP(&file, "config", "c", "",
 		"configuration file (default config.toml in the gateway's home)")
 	root.SetFlagErrorFunc(wrongFlag)
@@ -95,7 +96,7 @@ func NewCommand() *cobra.Command {
 	return root
 }
 
-// passing returns a loader that reads once, and prints the mistakes that it ignores.
+// passing returns a loader that reads once and prints the mistakes that it ignores.
 func passing(read app.Loader, out io.Writer) app.Loader {
 	return sync.OnceValues(func() (*config.Config, error) {
 		cfg, err := read()
@@ -118,7 +119,7 @@ func versionCommand() *cobra.Command {
 
 func printVersion(cmd *cobra.Command, _ []string) { cmd.Println("gateway", app.BuildVersion()) }
 
-// checkWords makes every word that cmd and the commands below it don't know a mistake of usage.
+// checkWords makes unknown words of cmd and its subcommands usage errors.
 func checkWords(cmd *cobra.Command) {
 	switch args := cmd.Args; {
 	case cmd.HasSubCommands():
@@ -140,7 +141,7 @@ func checkWords(cmd *cobra.Command) {
 	}
 }
 
-// noSuchCommand reports the first word that names no command below cmd.
+// noSuchCommand returns an error if the first word is not a subcommand of cmd.
 func noSuchCommand(cmd *cobra.Command, words []string) error {
 	if len(words) == 0 {
 		return nil
@@ -153,7 +154,7 @@ func noSuchCommand(cmd *cobra.Command, words []string) error {
 		cmd.CommandPath(), words[0], suggest.Hint(words[0], known)))
 }
 
-// wrongFlag reports a flag that a command does not know, or whose value it does not take.
+// wrongFlag returns the error for an unknown flag or an invalid value, with a suggestion.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok || len(unknown.GetSpecifiedName()) < 2 {
@@ -168,7 +169,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return app.BadUsage(fmt.Errorf("%w%s; \"%s --help\" says more", err, hint, cmd.CommandPath()))
 }
 
-// helpCommand returns the command that shows the help of another one.
+// helpCommand returns the command that prints the help of another one.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",

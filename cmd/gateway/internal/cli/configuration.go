@@ -14,7 +14,7 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// An explain reads the configuration that the command line names, with the origin of each value.
+// An explain reads the configuration of the command line with the origin of each value.
 type explain func() (*config.Explanation, error)
 
 func configCommand(read explain) *cobra.Command {
@@ -69,8 +69,8 @@ func configCheck(read explain) *cobra.Command {
 	return cmd
 }
 
-// findDoubts returns settings without effect: those that the configuration itself shows, and skills
-// that nobody has.
+// findDoubts returns settings without effect: those that the configuration itself reveals, and
+// names of skills that do not exist.
 func findDoubts(e *config.Explanation) ([]string, error) {
 	doubts := e.Doubts
 	if len(e.Config.Skills.Disabled) == 0 {
@@ -94,7 +94,7 @@ func findDoubts(e *config.Explanation) ([]string, error) {
 	return doubts, err
 }
 
-// warnOfReaders says so if credentials are in a file that others on this machine can read.
+// warnOfReaders prints a warning if other users can read a file with credentials.
 func warnOfReaders(cmd *cobra.Command, e *config.Explanation) error {
 	if !e.Literal {
 		return nil

@@ -22,7 +22,7 @@ import (
 	"gateway/store"
 )
 
-// withData calls fn with the gateway's data, which a running gateway may use at the same time.
+// withData calls fn with the gateway's database. A running gateway may use it at the same time.
 func withData(ctx context.Context, load app.Loader, fn func(*store.DB) error) error {
 	cfg, err := load()
 	if err != nil {
@@ -38,31 +38,32 @@ func withData(ctx context.Context, load app.Loader, fn func(*store.DB) error) er
 	return errors.Join(fn(db), db.Close())
 }
 
-// group returns a command that only has others below it.
+// group returns a command that only has subcommands.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short}
 	cmd.AddCommand(commands...)
 	return cmd
 }
 
-// How long a running gateway may take to answer.
+// Timeouts for responses of a running gateway.
 const (
-	answerTime = 15 * time.Second // a busy machine
-	doctorTime = time.Minute      // it asks other servers, and reads the database
+	answerTime = 15 * time.Second // for a busy machine
+	doctorTime = time.Minute      // the doctor connects to other servers and reads the database
 )
 
-// mostAnswer is how much of an answer is read, in bytes.
+// mostAnswer is the most that is read of a response, in bytes.
 const mostAnswer = 16 << 20
 
-// A running is a gateway that runs in this home and answers. It alone knows the settings that hold:
-// a shell need not have its variables, nor the same configuration file.
+// A running is the gateway that runs in this home. Only that process knows the settings in force,
+// because this shell may have other variables or another configuration file.
 type running struct {
 	endpoint ops.Endpoint
 	process  app.Process
 	settings *config.Config // without credentials
 }
 
-// findRunning returns the gateway that runs in a home, or nil if none does or its server is off.
+// findRunning returns the gateway that runs in a home. It returns nil, nil if none runs or if its
+// server is disabled.
 func findRunning(ctx context.Context, home string) (*running, error) {
 	e, err := ops.ReadEndpoint(home)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -74,7 +75,7 @@ func findRunning(ctx context.Context, home string) (*running, error) {
 	r := &running{endpoint: e}
 	err = r.ask(ctx, http.MethodGet, app.ProcessPath, answerTime, &r.process)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, nil // it was killed, and could not remove the file
+		return nil, nil // a killed gateway does not remove the file
 	}
 	if err == nil {
 		r.settings, err = config.Shared(r.process.Settings)
@@ -85,7 +86,7 @@ func findRunning(ctx context.Context, home string) (*running, error) {
 	return r, nil
 }
 
-// ask makes a request of the running gateway and decodes the answer.
+// ask sends a request to the running gateway and decodes the response into into.
 func (r *running) ask(
 	ctx context.Context, method, path string, limit time.Duration, into any,
 ) error {
@@ -101,7 +102,7 @@ func (r *running) ask(
 	return json.Unmarshal(body, into)
 }
 
-// request returns the answer of a gateway.
+// request sends a request to a gateway and returns the status and the body.
 func request(ctx context.Context, e ops.Endpoint, method, path string, limit time.Duration) (
 	code int, body []byte, err error,
 ) {
@@ -112,7 +113,7 @@ func request(ctx context.Context, e ops.Endpoint, method, path string, limit tim
 		return 0, nil, err
 	}
 	req.Header.Set("Authorization", "Bearer "+e.Token)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // uses no proxy
 	resp, err := client.Do(req)
 	if err != nil {
 		return 0, nil, err
@@ -122,7 +123,7 @@ func request(ctx context.Context, e ops.Endpoint, method, path string, limit tim
 	return resp.StatusCode, body, err
 }
 
-// String names the process, and where its settings are from.
+// String describes the process and the origin of its settings.
 func (r *running) String() string {
 	var from []string
 	if r.settings.Found {
@@ -136,7 +137,7 @@ func (r *running) String() string {
 		r.process.Began.Local().Format(time.DateTime), strings.Join(from, ", "))
 }
 
-// aboutSettings says which settings a command speaks of.
+// aboutSettings tells people whose settings a command reports on.
 func aboutSettings(r *running, err error, home string) string {
 	switch {
 	case r != nil:
@@ -147,8 +148,8 @@ func aboutSettings(r *running, err error, home string) string {
 	return fmt.Sprintf("This is about the settings of this shell: no gateway answers in %s.", home)
 }
 
-// preferRunning returns a loader of the settings that hold in the home: those of the gateway that
-// runs there, or, if none answers, those that read returns.
+// preferRunning returns a loader that returns the settings of the gateway that runs in the home.
+// If none answers, it returns those of read.
 func preferRunning(ctx func() context.Context, read app.Loader) app.Loader {
 	return sync.OnceValues(func() (*config.Config, error) {
 		cfg, err := read()

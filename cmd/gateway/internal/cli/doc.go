@@ -1,2 +1,2 @@
-// Package cli is the command line of the gateway: a file for each command.
+// Package cli implements the command line of the gateway, with one file per command.
 package cli

@@ -40,8 +40,8 @@ has. Otherwise the settings of this shell are examined.`,
 	return cmd
 }
 
-// examine has the running gateway examine itself, or else examines what the settings of this shell
-// name. The first finding says which of the two it did.
+// examine asks the running gateway to examine itself. If none answers, it examines a gateway with
+// the settings of this shell. The first finding says which settings were used.
 func examine(
 	ctx context.Context, found, all app.Loader, offline bool,
 ) (list []doctor.Finding, err error) {
@@ -100,7 +100,7 @@ func printFindings(cmd *cobra.Command, list []doctor.Finding, asJSON bool) error
 	return nil
 }
 
-// plural returns a number of things.
+// plural returns a number with a noun in the singular or plural.
 func plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -108,7 +108,7 @@ func plural(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// printJSON prints v for programs and people.
+// printJSON prints v as indented JSON.
 func printJSON(out io.Writer, v any) error {
 	enc := json.NewEncoder(out)
 	enc.SetEscapeHTML(false)

@@ -12,17 +12,17 @@ import (
 	"gateway/store"
 )
 
-// errNoData reports a home in which no gateway has run yet.
+// errNoData means that no gateway has run in the home yet.
 var errNoData = errors.New("no data")
 
-// What the library says of flags that are missing.
+// Patterns of the library's errors about missing flags.
 var (
 	missingFlag   = regexp.MustCompile(`^at least one of the flags in the group \[(.*)\] is required`)
 	requiredFlags = regexp.MustCompile(`^required flag\(s\) "(.*)" not set`)
 )
 
-// usage returns err, or, if it is an error of the library that reads the command line, a
-// [app.UsageError] in plain words.
+// usage returns err. It replaces errors of the command line library by an [app.UsageError] in
+// plain words.
 func usage(err error) error {
 	if err == nil {
 		return nil
@@ -37,8 +37,7 @@ func usage(err error) error {
 	return err
 }
 
-// plain returns the text of an error that ends the gateway, for people: what happened and what to
-// do.
+// plain returns the text of an error as people read it: what happened and what to do.
 func plain(err error) string {
 	home, ok := errors.AsType[*app.HomeError](err)
 	if !ok {
@@ -60,7 +59,7 @@ func plain(err error) string {
 			home.Home, elsewhere)
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):
 		return fmt.Sprintf("%s is not a folder. Move what is there away, %s.", home.Home, elsewhere)
-	case errors.Is(err, syscall.ENOSPC), strings.Contains(err.Error(), "disk is full"): // SQLite's
+	case errors.Is(err, syscall.ENOSPC), strings.Contains(err.Error(), "disk is full"): // of SQLite
 		return fmt.Sprintf("the disk that holds %s is full. Free some space; nothing was lost.",
 			home.Home)
 	case errors.Is(err, store.ErrNewer):

@@ -16,7 +16,7 @@ import (
 	"gateway/store"
 )
 
-// memoryForgetCommand erases a scope beside a running gateway: it does what /forget does.
+// memoryForgetCommand erases a scope, like /forget. A gateway may be running.
 func memoryForgetCommand(load app.Loader) *cobra.Command {
 	sure := false
 	cmd := &cobra.Command{
@@ -58,7 +58,7 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 	return cmd
 }
 
-// lastOwner says so if the person of a scope is the only owner, and returns "" otherwise.
+// lastOwner returns a warning if the person of a scope is the only owner, else "".
 func lastOwner(q store.Queryer, r remembrance) (string, error) {
 	list, err := gate.People{}.List(q)
 	owns, others := false, app.NamesOwner(r.cfg)
@@ -73,7 +73,7 @@ func lastOwner(q store.Queryer, r remembrance) (string, error) {
 	return ", the only owner,", nil
 }
 
-// wantKnown refuses a scope of which there is nothing: no memory, no conversation and no person.
+// wantKnown returns an error if a scope has no memory, no conversation and no person.
 func wantKnown(ctx context.Context, r remembrance) error {
 	nothing := r.want(ctx)
 	if nothing == nil {

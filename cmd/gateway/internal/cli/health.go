@@ -39,7 +39,7 @@ func healthCommand(load app.Loader) *cobra.Command {
 	return cmd
 }
 
-// examineHealth asks the gateway that runs in the configured home how it is.
+// examineHealth asks the running gateway whether it is alive or, with ready, whether it is ready.
 func examineHealth(ctx context.Context, cfg *config.Config, ready bool, out io.Writer) error {
 	e, err := ops.ReadEndpoint(cfg.Gateway.Home)
 	if errors.Is(err, fs.ErrNotExist) && cfg.HTTP.Listen == "" {
@@ -77,7 +77,7 @@ func examineHealth(ctx context.Context, cfg *config.Config, ready bool, out io.W
 	return printReport(body, out)
 }
 
-// printReport prints what is not well. It returns an error if there is something.
+// printReport prints the failed checks. It returns an error if there are any.
 func printReport(body []byte, out io.Writer) error {
 	var r ops.Report
 	if err := json.Unmarshal(body, &r); err != nil {

@@ -26,11 +26,11 @@ import (
 	"gateway/store"
 )
 
-// An importing is one call of gateway import.
+// An importing has the options of one run of gateway import.
 type importing struct {
 	dry, asJSON bool
 	scope       string
-	accounts    []string // PLATFORM=ACCOUNT
+	accounts    []string // in the form PLATFORM=ACCOUNT
 }
 
 func importCommand(load app.Loader) *cobra.Command {
@@ -93,8 +93,8 @@ func (i importing) run(cmd *cobra.Command, cfg *config.Config, source *importer.
 	return i.report(cmd, items)
 }
 
-// withStopped calls fn with the data of a gateway that does not run. A dry run changes nothing, and
-// a gateway may run beside it.
+// withStopped calls fn with the database, and returns an error if a gateway is running. A dry run
+// changes nothing, so a gateway may be running then.
 func withStopped(
 	ctx context.Context, cfg *config.Config, dry bool, fn func(*store.DB) error,
 ) error {
@@ -115,8 +115,8 @@ func withStopped(
 	return errors.Join(fn(db), db.Close())
 }
 
-// account returns which account takes the place of a platform: the one that --as names, the one
-// that is called like it, or the only one of that type.
+// account returns a function that maps a platform to an account: the one in --as, else the only
+// account of that type, else the account named like the platform.
 func (i importing) account(cfg *config.Config) (func(platform string) string, error) {
 	named := make(map[string]string)
 	for _, s := range i.accounts {
@@ -144,7 +144,7 @@ func (i importing) account(cfg *config.Config) (func(platform string) string, er
 	}, nil
 }
 
-// people fills in who is known, and to whom what is personal goes.
+// people sets the known people and the scope for personal data in t.
 func (i importing) people(ctx context.Context, cfg *config.Config, t *importer.Target) (err error) {
 	if t.People, err = (gate.People{}).List(t.DB.Read(ctx)); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (i importing) people(ctx context.Context, cfg *config.Config, t *importer.T
 	return i.owner(ctx, t)
 }
 
-// owner fills in where the person of the scope writes alone.
+// owner sets the direct chat of the scope's person in t.
 func (i importing) owner(ctx context.Context, t *importer.Target) error {
 	t.Owner.Person = t.Scope.Person()
 	if t.Owner.Person == 0 {
@@ -202,7 +202,7 @@ func (i importing) owner(ctx context.Context, t *importer.Target) error {
 	return nil
 }
 
-// whose asks to whom what is personal is to go.
+// whose returns the question for whom the personal data is.
 func whose(people []gate.Person) string {
 	const ask = "whose memory is this? Name the person, or a conversation, with --scope"
 	var choices []string
@@ -218,7 +218,7 @@ func whose(people []gate.Person) string {
 	return ask + ": " + strings.Join(choices, ", ")
 }
 
-// withFolders calls fn with t and the folders of the gateway.
+// withFolders opens the folders of the gateway and calls fn with t.
 func withFolders(
 	cfg *config.Config, t importer.Target, fn func(importer.Target) error,
 ) error {
@@ -240,7 +240,7 @@ func withFolders(
 	return fn(t)
 }
 
-// report prints what became of everything.
+// report prints the result of each item.
 func (i importing) report(cmd *cobra.Command, items []importer.Item) error {
 	failed := 0
 	for _, item := range items {

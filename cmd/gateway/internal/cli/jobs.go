@@ -33,7 +33,7 @@ func jobsCommand(load app.Loader) *cobra.Command {
 			schedule.Store.Remove))
 }
 
-// withJobs calls fn with the gateway's data and what reads and writes its jobs.
+// withJobs calls fn with the database and the store of jobs.
 func withJobs(
 	cmd *cobra.Command, load app.Loader, fn func(db *store.DB, s schedule.Store) error,
 ) error {
@@ -105,7 +105,7 @@ func jobsShowCommand(load app.Loader) *cobra.Command {
 	}
 }
 
-// changeJob returns a command that does something with a job.
+// changeJob returns a command that changes a job.
 func changeJob(load app.Loader, use, short, done string,
 	do func(s schedule.Store, tx *store.Tx, id int64, now time.Time) error,
 ) *cobra.Command {
@@ -130,7 +130,7 @@ func changeJob(load app.Loader, use, short, done string,
 	}
 }
 
-// jobNumber returns the number of a job.
+// jobNumber parses the number of a job.
 func jobNumber(s string) (int64, error) {
 	id, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
@@ -139,7 +139,7 @@ func jobNumber(s string) (int64, error) {
 	return id, nil
 }
 
-// jobProblem says what a person can do about a job that can't be changed.
+// jobProblem returns the error for a job that can't be changed, with advice for people.
 func jobProblem(id int64, err error) error {
 	switch {
 	case errors.Is(err, schedule.ErrNone):
@@ -150,7 +150,7 @@ func jobProblem(id int64, err error) error {
 	return err
 }
 
-// newJob is what the command line says of a new job.
+// newJob has the flags for a new job.
 type newJob struct {
 	to, name, text, at, every, cron, zone, session string
 	reminder                                       bool
@@ -197,7 +197,7 @@ func jobsAddCommand(load app.Loader) *cobra.Command {
 		"(default chat for reminders, else own)")
 	for _, name := range []string{"to", "text"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic(err) // there is no such flag
+			panic(err) // the flag does not exist
 		}
 	}
 	cmd.MarkFlagsOneRequired("at", "every", "cron")
@@ -205,7 +205,7 @@ func jobsAddCommand(load app.Loader) *cobra.Command {
 	return cmd
 }
 
-// add writes the job.
+// add stores the job.
 func (n *newJob) add(
 	tx *store.Tx, cfg *config.Config, now time.Time,
 ) (*schedule.Job, error) {
@@ -237,7 +237,7 @@ func (n *newJob) add(
 	return j, err
 }
 
-// jobScope returns whose job it is that somebody sets up with a message.
+// jobScope returns the scope of a job that the sender of m sets up.
 func jobScope(m bus.InboundMessage) memory.Scope {
 	if !m.Group && m.Person != 0 {
 		return memory.OfPerson(m.Person)
@@ -245,8 +245,8 @@ func jobScope(m bus.InboundMessage) memory.Scope {
 	return memory.OfChat(m.From)
 }
 
-// speaker returns what was written last in the conversation: who is there, and what they may do,
-// is known from that.
+// speaker returns the newest message in the conversation. The job gets its person, role and
+// group.
 func (n *newJob) speaker(q store.Queryer, cfg *config.Config) (m bus.InboundMessage, err error) {
 	account, rest, _ := strings.Cut(n.to, "/")
 	chat, thread, _ := strings.Cut(rest, "/")
@@ -263,7 +263,7 @@ func (n *newJob) speaker(q store.Queryer, cfg *config.Config) (m bus.InboundMess
 	return last.Message, err
 }
 
-// when reads the time.
+// when parses the time or the interval of the job.
 func (n *newJob) when(
 	q store.Queryer, s schedule.Store, of memory.Scope, now time.Time,
 ) (w schedule.When, err error) {

@@ -7,7 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	_ "time/tzdata" // zones by name also where the system has none
+	_ "time/tzdata" // zone names for systems without zone data
 
 	"gateway/cmd/gateway/internal/app"
 )
@@ -23,25 +23,25 @@ func Main(ctx context.Context) int {
 		if !errors.Is(err, app.ErrRestart) {
 			return exitCode(err)
 		}
-		if err := app.StartAgain(); err != nil { // it goes on as the program that it is
+		if err := app.StartAgain(); err != nil { // the loop runs the present program again
 			fmt.Fprintln(os.Stderr, "gateway:", err)
 		}
 	}
 }
 
-// runCommand runs the command line until it is done or a signal ends it.
+// runCommand runs the command line until it ends or a signal cancels it.
 func runCommand(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal kills the process
 	err := usage(NewCommand().ExecuteContext(ctx))
 	if errors.Is(err, app.ErrRestart) && ctx.Err() != nil {
-		return nil // somebody has ended it meanwhile
+		return nil // a signal came during the restart
 	}
 	return err
 }
 
-// exitCode prints an error and returns its exit code.
+// exitCode prints an error and returns the exit code for it.
 func exitCode(err error) int {
 	if err == nil {
 		return 0

@@ -42,7 +42,7 @@ func mcpServeCommand(load app.Loader) *cobra.Command {
 				served = true
 				err = mcpserver.Serve(cmd.Context(), os.Stdin, os.Stdout, backend{cfg, db}, app.BuildVersion())
 				if cmd.Context().Err() != nil {
-					return nil // ended by a signal
+					return nil // a signal ended it
 				}
 				return err
 			})
@@ -54,19 +54,19 @@ func mcpServeCommand(load app.Loader) *cobra.Command {
 	}
 }
 
-// isDevice reports whether f is a device such as a terminal, where no program asks.
+// isDevice reports whether f is a device such as a terminal. No MCP client uses one.
 func isDevice(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// A backend does what MCP clients ask for. It implements [mcpserver.Backend].
+// A backend implements [mcpserver.Backend].
 type backend struct {
 	cfg *config.Config
 	db  *store.DB
 }
 
-// Send implements mcpserver.Backend.
+// Send implements [mcpserver.Backend].
 func (b backend) Send(ctx context.Context, to bus.Address, text string) (id int64, err error) {
 	m := bus.OutboundMessage{To: to, Text: text}
 	if err := checkMessage(b.cfg, &m, nil); err != nil {
@@ -79,12 +79,12 @@ func (b backend) Send(ctx context.Context, to bus.Address, text string) (id int6
 	return id, err
 }
 
-// Sessions implements mcpserver.Backend.
+// Sessions implements [mcpserver.Backend].
 func (b backend) Sessions(ctx context.Context, limit int) ([]session.Info, error) {
 	return session.Store{}.List(b.db.Read(ctx), limit)
 }
 
-// Recall implements mcpserver.Backend.
+// Recall implements [mcpserver.Backend].
 func (b backend) Recall(
 	ctx context.Context, query, name string, limit int,
 ) ([]mcpserver.Hit, error) {
@@ -136,7 +136,7 @@ elsewhere, copy the address at which it ends and paste it here.`,
 	}
 }
 
-// login asks the running gateway to begin or to end a login.
+// login asks the running gateway to start or to complete a login.
 func (r *running) login(ctx context.Context, query url.Values) (app.Login, error) {
 	var said app.Login
 	err := r.ask(ctx, http.MethodPost, app.LoginPath+"?"+query.Encode(), time.Minute, &said)
@@ -146,8 +146,8 @@ func (r *running) login(ctx context.Context, query url.Values) (app.Login, error
 	return said, err
 }
 
-// awaitAddress returns the address at which a browser ends: it comes here if it runs on this
-// machine, or somebody pastes the address.
+// awaitAddress returns the address at which the browser ends. It receives the address from a
+// browser on this machine at redirect, or reads it from in, where somebody pastes it.
 func awaitAddress(ctx context.Context, in io.Reader, redirect string) (string, error) {
 	found := make(chan string, 2)
 	if u, err := url.Parse(redirect); err == nil && u.Hostname() == "localhost" {
@@ -162,10 +162,10 @@ func awaitAddress(ctx context.Context, in io.Reader, redirect string) (string, e
 					fmt.Fprintln(w, "You are done here. See what the gateway says.")
 					select {
 					case found <- r.URL.String():
-					default: // the first one counts
+					default: // only the first one counts
 					}
 				})}
-			go func() { _ = server.Serve(l) }() // until it is closed
+			go func() { _ = server.Serve(l) }() // ends with Close
 			defer server.Close()
 		}
 	}

@@ -34,10 +34,10 @@ func memoryCommand(load app.Loader) *cobra.Command {
 		memoryExportCommand(load), memoryReindexCommand(load), memoryForgetCommand(load))
 }
 
-// sharedScope is what the documents of the workspace go by on the command line.
+// sharedScope is the name of the shared documents on the command line.
 const sharedScope = "shared"
 
-// A remembrance is what is remembered of one scope, or the shared documents.
+// A remembrance is the memory of one scope, or the shared documents.
 type remembrance struct {
 	cfg       *config.Config
 	db        *store.DB
@@ -48,8 +48,8 @@ type remembrance struct {
 	history   *docversion.Tree
 }
 
-// withMemory calls fn with what is remembered. name is that of a scope, a person's number, or
-// "shared"; "" stands for all scopes.
+// withMemory calls fn with the memory of a scope. name is a scope, a person's number, "shared",
+// or "" for all scopes.
 func withMemory(
 	cmd *cobra.Command, load app.Loader, name string, fn func(remembrance) error,
 ) error {
@@ -79,8 +79,8 @@ func withMemory(
 	})
 }
 
-// historyOf returns the folder with the documents of a scope, of the shared ones for "", and their
-// history.
+// historyOf returns the folder with the documents of a scope and their versions. Scope "" means
+// the shared documents.
 func historyOf(
 	cfg *config.Config, db *store.DB, scope memory.Scope,
 ) (folder string, tree *docversion.Tree) {
@@ -91,7 +91,7 @@ func historyOf(
 	return folder, app.NewVersions(cfg, db, nil).Tree(name, folder, document.Versioned)
 }
 
-// openFolder opens a folder, and makes it if it isn't there.
+// openFolder opens a folder and creates it if necessary.
 func openFolder(dir string) (*os.Root, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func openFolder(dir string) (*os.Root, error) {
 	return os.OpenRoot(dir)
 }
 
-// scopeOf returns the scope that an argument names.
+// scopeOf parses the scope in an argument.
 func scopeOf(name string) (memory.Scope, error) {
 	if name == "" || name == sharedScope {
 		return "", nil
@@ -114,7 +114,7 @@ func scopeOf(name string) (memory.Scope, error) {
 	return scope, nil
 }
 
-// want refuses a scope of which nothing is remembered.
+// want returns an error if the scope has no memory.
 func (r remembrance) want(ctx context.Context) error {
 	list, err := r.memory.Scopes(r.db.Read(ctx))
 	if err != nil {
@@ -130,7 +130,7 @@ func (r remembrance) want(ctx context.Context) error {
 	return nil
 }
 
-// ofScope returns a command about one scope. With private it takes no shared documents.
+// ofScope returns a command about one scope. With private it refuses the shared documents.
 func ofScope(
 	load app.Loader, use, short string, args cobra.PositionalArgs, private bool,
 	do func(cmd *cobra.Command, r remembrance, args []string) error,
@@ -170,7 +170,7 @@ func memoryListCommand(load app.Loader) *cobra.Command {
 	})
 }
 
-// list returns a row for each scope that has anything.
+// list returns one row for each scope with data.
 func (r remembrance) list(ctx context.Context) ([][]any, error) {
 	infos, err := r.memory.Scopes(r.db.Read(ctx))
 	if err != nil {
@@ -208,8 +208,8 @@ func (r remembrance) list(ctx context.Context) ([][]any, error) {
 	return rows, nil
 }
 
-// documentsIn returns the documents and skills of a folder, which need not be there, by their
-// paths with slashes.
+// documentsIn returns the paths, with slashes, of the documents and skills in a folder. The
+// folder need not exist.
 func documentsIn(folder string) ([]string, error) {
 	root, err := app.OpenIfThere(folder)
 	if err != nil || root == nil {
@@ -250,7 +250,7 @@ func memoryShowCommand(load app.Loader) *cobra.Command {
 		})
 }
 
-// maxFacts is how many facts are shown.
+// maxFacts is the maximum number of facts that are shown.
 const maxFacts = 10_000
 
 func (r remembrance) show(cmd *cobra.Command) error {
@@ -309,7 +309,7 @@ func memoryLogCommand(load app.Loader) *cobra.Command {
 	return listing(cmd)
 }
 
-// record makes a version of what was edited by hand, for the shared documents: nobody else does.
+// record commits the shared documents, because nothing else records changes by hand.
 func (r remembrance) record(ctx context.Context) error {
 	if r.scope != "" {
 		return nil
@@ -319,7 +319,7 @@ func (r remembrance) record(ctx context.Context) error {
 	return err
 }
 
-// shortID returns as much of a version's name as people type.
+// shortID returns the part of a version's id that people type.
 func shortID(id string) string { return id[:min(len(id), 10)] }
 
 func memoryDiffCommand(load app.Loader) *cobra.Command {
@@ -355,7 +355,7 @@ func memoryRestoreCommand(load app.Loader) *cobra.Command {
 		})
 }
 
-// versionError returns what a person is told who has named a version.
+// versionError returns the error for a version id, with advice for people.
 func versionError(err error, id string) error {
 	switch conflict := (*docversion.ConflictError)(nil); {
 	case errors.As(err, &conflict):
@@ -389,7 +389,7 @@ func memorySearchCommand(load app.Loader) *cobra.Command {
 				return err
 			}
 			var rows [][]any
-			found := make(map[string]bool) // both searches find history entries
+			found := make(map[string]bool) // both searches can return the same history entry
 			for _, h := range append(hits, past...) {
 				row := hitRow(h)
 				key := shownCell(row[0]) + "\n" + shownCell(row[1]) + "\n" + shownCell(row[2])
@@ -442,7 +442,7 @@ func memoryExportCommand(load app.Loader) *cobra.Command {
 	return cmd
 }
 
-// export writes facts, history and documents.
+// export writes the facts, the history and the documents as JSON lines.
 func (r remembrance) export(ctx context.Context, w io.Writer) error {
 	if err := r.memory.Export(ctx, r.scope, w); err != nil {
 		return err

@@ -41,10 +41,11 @@ func outboxListCommand(load app.Loader) *cobra.Command {
 						return err
 					}
 					for _, row := range bad {
-						cmd.PrintErrln(row) // the gateway sets it aside
+						cmd.PrintErrln(row) // the gateway will set the row aside
 					}
 					for _, d := range list {
-						// Which message this is about is in the column before.
+						// The column before already shows the address, so it is cut from the
+						// error.
 						_, reason, found := strings.Cut(d.Error, d.Message.To.String()+": ")
 						if !found {
 							reason = d.Error
@@ -86,7 +87,7 @@ func outboxShowCommand(load app.Loader) *cobra.Command {
 	})
 }
 
-// printDelivery prints all that is known of a message.
+// printDelivery prints all details of a message.
 func printDelivery(cmd *cobra.Command, d *bus.Delivery) error {
 	if asJSON, err := cmd.Flags().GetBool("json"); err != nil || asJSON {
 		return errors.Join(err, printJSON(cmd.OutOrStdout(), map[string]any{
@@ -111,7 +112,7 @@ func printDelivery(cmd *cobra.Command, d *bus.Delivery) error {
 }
 
 // outboxChangeCommand returns a command that changes the deliveries with the given ids, or all
-// that were given up.
+// dead letters.
 func outboxChangeCommand(load app.Loader, use, short, done string,
 	change func(tx *store.Tx, id int64, now time.Time) (int64, error),
 ) *cobra.Command {
@@ -152,7 +153,7 @@ func outboxChangeCommand(load app.Loader, use, short, done string,
 	return cmd
 }
 
-// parseIDs returns the ids on the command line; 0 stands for all.
+// parseIDs parses the ids on the command line. It returns 0 for all.
 func parseIDs(args []string, all bool) ([]int64, error) {
 	if all != (len(args) == 0) {
 		return nil, app.BadUsage(fmt.Errorf("name messages by their ID (see gateway outbox list), " +

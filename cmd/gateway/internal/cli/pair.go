@@ -55,7 +55,7 @@ func pairCommand(load app.Loader) *cobra.Command {
 	return cmd
 }
 
-// Pairer returns the channel of an account that is linked by a phone.
+// Pairer returns the channel of an account that people link with their phone.
 func Pairer(cfg *config.Config, name string) (channels.Pairer, error) {
 	c, ok := cfg.Channels[name]
 	if !ok {
@@ -73,7 +73,7 @@ func Pairer(cfg *config.Config, name string) (channels.Pairer, error) {
 		"yourself in with the code that it answers: gateway people approve CODE", name)
 }
 
-// Pair links an account, and writes what the person with the phone has to do.
+// Pair links an account and prints the instructions for the person with the phone.
 func Pair(ctx context.Context, p channels.Pairer, out io.Writer, phone, file string) error {
 	if hint := trunkZero(phone); hint != "" {
 		if _, err := fmt.Fprintln(out, hint); err != nil {
@@ -100,7 +100,7 @@ func Pair(ctx context.Context, p channels.Pairer, out io.Writer, phone, file str
 	return err
 }
 
-// checkPhone reports what is wrong with a phone number to link; "" stands for a QR code.
+// checkPhone returns an error for an invalid phone number; "" means a QR code.
 func checkPhone(phone string) error {
 	const want = "want the number of the account with its country's code, such as +4915112345678"
 	switch {
@@ -114,9 +114,9 @@ func checkPhone(phone string) error {
 	return nil
 }
 
-// trunkZero returns a warning if a zero follows the country's code in a phone number, or "". Most
-// countries dial it only from within. Whether a number is right only WhatsApp knows, and it shows a
-// code for a wrong one as well.
+// trunkZero returns a warning if the country code in a phone number is followed by a zero, else
+// "". Most countries use this zero only for domestic calls. Only WhatsApp knows whether a number
+// is right, and it also gives out codes for wrong numbers.
 func trunkZero(phone string) string {
 	number := digits(phone)
 	code := countryCode(number)
@@ -124,7 +124,7 @@ func trunkZero(phone string) string {
 		return ""
 	}
 	switch code {
-	case "39", "225", "242", "378": // Italy, Ivory Coast, Congo, San Marino
+	case "39", "225", "242", "378": // Italy, Ivory Coast, Congo, San Marino keep it
 		return ""
 	}
 	return fmt.Sprintf("%s has a zero after the country's code, %s. It usually has to go: if the "+
@@ -132,8 +132,8 @@ func trunkZero(phone string) string {
 		code+strings.TrimLeft(number[len(code):], "0"))
 }
 
-// countryCode returns the country's code that a number begins with, or "". By E.164 of the ITU a
-// code has one digit in two of the nine zones of the world, else two or three.
+// countryCode returns the country code at the beginning of a number, or "". By ITU E.164, codes
+// have one digit in two of the nine world zones, else two or three.
 func countryCode(number string) string {
 	if len(number) < 3 || number[0] == '0' {
 		return ""
@@ -160,7 +160,7 @@ func digits(s string) string {
 	}, s)
 }
 
-// show shows a pairing code, which the next one replaces.
+// show prints a pairing code, or writes it into a file. It replaces an earlier code.
 func show(out io.Writer, c channels.PairingCode, file string) error {
 	until := c.Expires.Local().Format(time.TimeOnly)
 	if c.Phone != "" {
@@ -172,7 +172,8 @@ func show(out io.Writer, c channels.PairingCode, file string) error {
 		return fmt.Errorf("QR code: %w", err)
 	}
 	if file != "" {
-		// Only its owner can read it: whoever scans the code first has the account.
+		// Only the owner may read the file, because the first one who scans the code gets the
+		// account.
 		if err := os.WriteFile(file, code.PNG(), 0o600); err != nil {
 			return err
 		}
@@ -181,10 +182,10 @@ func show(out io.Writer, c channels.PairingCode, file string) error {
 	return err
 }
 
-const quietZone = 2 // modules around a QR code; four by the standard, but half of them do
+const quietZone = 2 // modules around a QR code; the standard wants four, but two are enough
 
-// blocks returns a QR code as text, two modules a character: light ones are blocks, because
-// terminals are mostly dark.
+// blocks returns a QR code as text with two modules per character. Light modules are blocks,
+// because most terminals have a dark background.
 func blocks(code *qr.Code) string {
 	var b strings.Builder
 	for y := -quietZone; y < code.Size+quietZone; y += 2 {

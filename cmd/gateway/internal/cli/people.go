@@ -205,7 +205,7 @@ func peopleUnlinkCommand(load app.Loader) *cobra.Command {
 		})
 }
 
-// change returns a command that changes people in a transaction, and says what it did.
+// change returns a command that changes people in a transaction and prints the result.
 func change(
 	load app.Loader, use, short string,
 	do func(tx *store.Tx, args []string) error, done func(args []string) string,
@@ -229,13 +229,13 @@ func change(
 	}
 }
 
-// note writes to the audit log what the command line has done, and to which person, 0 for none.
+// note adds an audit entry of the command line. whom is the person concerned, or 0.
 func note(tx *store.Tx, whom int64, action, about string) error {
 	return audit.Add(tx, audit.Entry{By: audit.CommandLine, Action: action, About: about, Whom: whom},
 		time.Now())
 }
 
-// personNumber returns the number of a person.
+// personNumber parses the number of a person.
 func personNumber(s string) (int64, error) {
 	id, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {

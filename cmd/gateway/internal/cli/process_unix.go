@@ -11,21 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inBackground reports whether the shell has started this process in the background of its
-// terminal, as with "gateway &". The kernel stops one there that changes how the terminal works.
+// inBackground reports whether this process runs in the background of its terminal, as with
+// "gateway &". The kernel stops a background process that changes the terminal's settings.
 func inBackground(terminal *os.File) bool {
 	foreground, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPGRP)
 	return err == nil && foreground != unix.Getpgrp()
 }
 
-// stepBack lets other processes have the processor first.
+// stepBack lowers the CPU priority of this process.
 func stepBack() error {
 	const niceness = 10
 	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil { // a system on which it is a matter of the whole process
+	if err != nil { // a system where the priority belongs to the process
 		return syscall.Setpriority(syscall.PRIO_PROCESS, 0, niceness)
 	}
-	for _, t := range threads { // threads that come later have it from these
+	for _, t := range threads { // new threads inherit the priority
 		id, err := strconv.Atoi(t.Name())
 		if err == nil {
 			err = syscall.Setpriority(syscall.PRIO_PROCESS, id, niceness)

@@ -6,11 +6,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// inBackground reports whether the shell has started this process in the background of its
-// terminal, which is never so here.
+// inBackground returns false: Windows has no background processes on terminals.
 func inBackground(*os.File) bool { return false }
 
-// stepBack lets other processes have the processor first.
+// stepBack lowers the CPU priority of this process.
 func stepBack() error {
 	return windows.SetPriorityClass(windows.CurrentProcess(), windows.BELOW_NORMAL_PRIORITY_CLASS)
 }

@@ -50,8 +50,8 @@ is about the settings of this shell.`,
 	return cmd
 }
 
-// inspect has the running gateway look at itself, or else looks at what the settings of this shell
-// name, and says which of the two it does.
+// inspect asks the running gateway to audit itself. If none answers, it audits a gateway with the
+// settings of this shell. It prints which settings were used.
 func inspect(cmd *cobra.Command, found, all app.Loader, fix bool) (done app.Correction, err error) {
 	if cfg, mistake := found(); mistake == nil {
 		r, trouble := findRunning(cmd.Context(), cfg.Gateway.Home)

@@ -96,7 +96,7 @@ func checkMessage(cfg *config.Config, m *bus.OutboundMessage, files []string) er
 	return nil
 }
 
-// putFiles copies files to where the router finds them.
+// putFiles copies files to the media folder, where the router finds them.
 func putFiles(cfg *config.Config, to bus.Address, files []string) ([]bus.Attachment, error) {
 	if len(files) == 0 {
 		return nil, nil

@@ -45,7 +45,7 @@ func sessionsListCommand(load app.Loader) *cobra.Command {
 	return listing(cmd)
 }
 
-// maxShown is how many bytes of a transcript are shown.
+// maxShown is the maximum size of a shown transcript in bytes.
 const maxShown = 16 << 20
 
 func sessionsShowCommand(load app.Loader) *cobra.Command {
@@ -75,7 +75,7 @@ func sessionsShowCommand(load app.Loader) *cobra.Command {
 	}
 }
 
-// noConversation says that a name is not that of a session.
+// noConversation returns the error for an unknown session name.
 func noConversation(name string) error {
 	return app.BadUsage(fmt.Errorf("there is no conversation %q; see gateway sessions list", name))
 }

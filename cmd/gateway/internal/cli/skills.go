@@ -24,13 +24,13 @@ func skillsCommand(load app.Loader) *cobra.Command {
 		skillsInstallCommand(load), skillsRemoveCommand(load))
 }
 
-// A bookcase is what the commands work with. A gateway may run beside them.
+// A bookcase has the skills and their pins for the commands. A gateway may be running.
 type bookcase struct {
 	*skills.Library
 	pins skills.Pins
 }
 
-// withSkills calls fn with the skills of the gateway, whose home need not be there.
+// withSkills calls fn with the skills of the gateway. The home need not exist.
 func withSkills(load app.Loader, fn func(bookcase) error) error {
 	cfg, err := load()
 	if err != nil {
@@ -54,12 +54,12 @@ func withScopes(cfg *config.Config, shared *os.Root, fn func(bookcase) error) er
 	if scopes != nil {
 		defer scopes.Close()
 	}
-	// The commands print problems themselves.
+	// The log is discarded because the commands print problems themselves.
 	return fn(bookcase{app.NewSkills(cfg, shared, scopes, slog.New(slog.DiscardHandler)),
 		skills.Pins(app.PinsFile(cfg))})
 }
 
-// all returns the skills of everybody.
+// all returns the skills of all scopes.
 func (b bookcase) all() ([]skills.Skill, error) {
 	list := b.List("")
 	scopes, err := b.Scopes()
@@ -73,7 +73,7 @@ func (b bookcase) all() ([]skills.Skill, error) {
 	return list, err
 }
 
-// state says in words how a skill is. review is how it differs from what was installed.
+// state describes a skill. review says how it differs from what was installed.
 func state(s skills.Skill, review string) string {
 	words := "available"
 	switch {
@@ -92,7 +92,7 @@ func state(s skills.Skill, review string) string {
 	return words
 }
 
-// origin says whose a skill is.
+// origin returns the source of a skill, and its scope if it has one.
 func origin(s skills.Skill) string {
 	return strings.TrimSpace(string(s.Source) + " " + s.Scope)
 }
@@ -150,7 +150,7 @@ func skillsCheckCommand(load app.Loader) *cobra.Command {
 	}
 }
 
-// packages returns all skills, or the one in a folder, with their files.
+// packages returns all skills with their files, or only the one in dirs[0].
 func (b bookcase) packages(dirs []string) ([]skills.Package, error) {
 	if len(dirs) > 0 {
 		p, err := b.Check(dirs[0])
@@ -170,12 +170,12 @@ func (b bookcase) packages(dirs []string) ([]skills.Package, error) {
 	return list, err
 }
 
-// report prints what is wrong with skills. It is an error if one of them can't be used.
+// report prints the problems of skills. It returns an error if a skill can't be used.
 func report(cmd *cobra.Command, list []skills.Package, states map[string]string) error {
 	bad, noted := 0, 0
 	for _, p := range list {
 		file := p.Skill.Location
-		if p.Skill.Source == skills.Found { // as the operator sees it
+		if p.Skill.Source == skills.Found { // path as the operator sees it
 			file = strings.Replace(file, "memory/", "memory/"+p.Skill.Scope+"/", 1)
 		}
 		say := func(kind, text string) {
@@ -191,7 +191,7 @@ func report(cmd *cobra.Command, list []skills.Package, states map[string]string)
 		for _, text := range p.Skill.Remarks {
 			say("note", text)
 		}
-		if p.Skill.Source != skills.Builtin { // nobody needs all of these
+		if p.Skill.Source != skills.Builtin { // built-in skills need not all be usable
 			for _, text := range p.Skill.Missing {
 				say("missing", text)
 			}
@@ -209,8 +209,8 @@ func report(cmd *cobra.Command, list []skills.Package, states map[string]string)
 	return nil
 }
 
-// find returns the skill that is meant by a name: one that can be used, if there is one. For own it
-// is one that is not built in, if there is one.
+// find returns the skill with a name. It prefers usable skills and, with own, skills that are not
+// built in.
 func (b bookcase) find(name, scope string, own bool) (skills.Skill, error) {
 	rank := func(s skills.Skill) (n int) {
 		if s.Problem != "" {
@@ -235,7 +235,7 @@ func (b bookcase) find(name, scope string, own bool) (skills.Skill, error) {
 	return *found, nil
 }
 
-// scopeFlag lets a command work with a skill that was found.
+// scopeFlag adds the flag for the scope of a skill that the agent has found.
 func scopeFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().String("scope", "", "whose skill it is, if it was found: such as person-1")
 }
@@ -274,7 +274,7 @@ func skillsShowCommand(load app.Loader) *cobra.Command {
 	return cmd
 }
 
-// showPackage prints all about a skill but its text.
+// showPackage prints everything about a skill except its text.
 func showPackage(cmd *cobra.Command, p skills.Package, review string) {
 	s := p.Skill
 	line := func(name, text string) {
@@ -364,7 +364,7 @@ func install(cmd *cobra.Command, b bookcase, dir string, force bool) error {
 	return warnOf(cmd, b, p)
 }
 
-// warnOf says what a skill that was installed can do.
+// warnOf prints a warning about what an installed skill can do.
 func warnOf(cmd *cobra.Command, b bookcase, p skills.Package) error {
 	name := display.OneLine(p.Skill.Name)
 	cmd.Printf("%s is installed. Its files:\n", name)

@@ -12,28 +12,29 @@ import (
 	"gateway/cmd/gateway/internal/display"
 )
 
-// A table is what a command lists. A cell is a string, a number, or one of the types below.
+// A table is the output of a list command. A cell is a string, a number or one of the types
+// below.
 type table struct {
-	columns []string // headings for people; in lower case they are the names in JSON
+	columns []string // headings; their lower-case forms are the names in JSON
 	rows    [][]any
-	empty   string // what people read if there are no rows
+	empty   string // text for people if there are no rows
 }
 
 type (
-	excerpt string    // people see its beginning, in one line
-	age     time.Time // people see how long ago it was
-	event   time.Time // the same, in words: it may never have been
-	moment  time.Time // people see date and time, in the zone of this machine
+	excerpt string    // people see up to 60 runes in one line
+	age     time.Time // people see the time since then
+	event   time.Time // as age, but in words; zero: never
+	moment  time.Time // people see date and time in the local zone
 	dollars float64
 )
 
-// listing gives a command that prints a table the flag --json.
+// listing adds the flag --json to a command that prints a table.
 func listing(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().Bool("json", false, "print JSON")
 	return cmd
 }
 
-// print prints the table for people or, if the command has got --json, for programs.
+// print prints the table, or its JSON with --json.
 func (t table) print(cmd *cobra.Command) error {
 	if asJSON := cmd.Flags().Lookup("json"); asJSON != nil && asJSON.Value.String() == "true" {
 		return t.printJSON(cmd.OutOrStdout())
@@ -54,7 +55,7 @@ func (t table) print(cmd *cobra.Command) error {
 	return err
 }
 
-// printJSON prints a list of objects, which is empty if there are no rows.
+// printJSON prints the rows as a JSON list of objects.
 func (t table) printJSON(out io.Writer) error {
 	list := make([]map[string]any, 0, len(t.rows))
 	for _, row := range t.rows {
@@ -67,7 +68,7 @@ func (t table) printJSON(out io.Writer) error {
 	return printJSON(out, list)
 }
 
-// shownCell returns what people see of a cell.
+// shownCell returns a cell as people see it.
 func shownCell(cell any) string {
 	switch c := cell.(type) {
 	case excerpt:
@@ -90,7 +91,7 @@ func shownCell(cell any) string {
 	return strings.Join(strings.Fields(display.Lines(fmt.Sprint(cell))), " ")
 }
 
-// cellJSON returns what programs get of a cell: null for a time that is not known.
+// cellJSON returns a cell for JSON: null for a zero time.
 func cellJSON(cell any) any {
 	var at time.Time
 	switch c := cell.(type) {
@@ -109,8 +110,8 @@ func cellJSON(cell any) any {
 	return at.UTC().Format(time.RFC3339)
 }
 
-// align returns lines whose cells begin below each other on a terminal, where characters have
-// different widths.
+// align pads the cells of lines so that columns align on a terminal. It takes the different
+// widths of characters into account.
 func align(lines [][]string) string {
 	const gap = 2
 	var widths []int
@@ -124,7 +125,7 @@ func align(lines [][]string) string {
 	}
 	var b strings.Builder
 	for _, line := range lines {
-		spaces := 0 // owed before the next cell that is not empty: no line ends with spaces
+		spaces := 0 // written before the next non-empty cell, so that no line ends in spaces
 		for i, cell := range line {
 			if cell != "" {
 				b.WriteString(strings.Repeat(" ", spaces) + cell)

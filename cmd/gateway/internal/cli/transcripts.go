@@ -60,7 +60,7 @@ not in them.`,
 	return cmd
 }
 
-// exportTo writes a session.
+// exportTo writes a session to w.
 func exportTo(ctx context.Context, db *store.DB, name string, w io.Writer) error {
 	key, ok, err := session.Store{}.Named(db.Read(ctx), name)
 	if err != nil {
@@ -74,7 +74,7 @@ func exportTo(ctx context.Context, db *store.DB, name string, w io.Writer) error
 	return errors.Join(err, out.Flush())
 }
 
-// exportFile writes a session into a new file, which is there as a whole or not at all.
+// exportFile writes a session to a new file. It removes the file if an error occurs.
 func exportFile(ctx context.Context, db *store.DB, key, path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
@@ -107,7 +107,7 @@ func exportAll(cmd *cobra.Command, db *store.DB, dir string) error {
 	return nil
 }
 
-// fileName returns the name of the file of a session: one for people to read, and no other's.
+// fileName returns a readable and unique file name for a session.
 func fileName(key session.Key) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
@@ -119,7 +119,7 @@ func fileName(key session.Key) string {
 	return name[:min(len(name), 60)] + "-" + hex.EncodeToString(sum[:4]) + ".jsonl"
 }
 
-// A sessionsImport is one call of gateway sessions import.
+// A sessionsImport has the options of one run of gateway sessions import.
 type sessionsImport struct {
 	as           string
 	dry, replace bool
@@ -158,7 +158,7 @@ in a file is wrong, nothing of it is read. The gateway must not run.`,
 	return cmd
 }
 
-// filesIn returns a file, or the files of a folder that may be sessions.
+// filesIn returns path if it is a file, or the .jsonl files of a folder.
 func filesIn(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -175,7 +175,7 @@ func filesIn(path string) ([]string, error) {
 	return files, err
 }
 
-// escapeGlob returns a path as a pattern that only it matches.
+// escapeGlob returns a glob pattern that matches only path.
 func escapeGlob(path string) string {
 	return strings.NewReplacer("*", "[*]", "?", "[?]", "[", "[[]").Replace(path)
 }
@@ -212,7 +212,7 @@ func (i sessionsImport) files(
 	return nil
 }
 
-// lineOf returns the error of a line without what led to it.
+// lineOf returns the text of a [session.LineError] in err, without its context.
 func lineOf(err error) string {
 	if e, ok := errors.AsType[*session.LineError](err); ok {
 		return e.Error()
@@ -220,7 +220,7 @@ func lineOf(err error) string {
 	return err.Error()
 }
 
-// file reads one file, in one transaction.
+// file imports one file in one transaction.
 func (i sessionsImport) file(
 	ctx context.Context, cfg *config.Config, db *store.DB, path string,
 ) (head session.Head, n int, err error) {
@@ -247,7 +247,7 @@ func (i sessionsImport) file(
 	return head, n, err
 }
 
-// try reads a whole file and changes nothing.
+// try reads a whole file without changes to the database.
 func (i sessionsImport) try(
 	cfg *config.Config, q store.Queryer, f *os.File,
 ) (head session.Head, n int, err error) {
@@ -268,7 +268,8 @@ func (i sessionsImport) try(
 	return head, n, err
 }
 
-// open reads the head of a file of either form, and gives it its place.
+// open reads the header of a file and sets its address. It accepts exported sessions and those of
+// other agents.
 func (i sessionsImport) open(
 	cfg *config.Config, q store.Queryer, f *os.File,
 ) (session.Head, iter.Seq2[session.Line, error], error) {
@@ -285,7 +286,7 @@ func (i sessionsImport) open(
 	return head, lines, err
 }
 
-// foreign reads a session of nanobot: all of it once, to know its head.
+// foreign reads a session of another agent. It reads the whole file once to make the header.
 func (i sessionsImport) foreign(
 	cfg *config.Config, f *os.File,
 ) (head session.Head, lines iter.Seq2[session.Line, error], err error) {
@@ -323,8 +324,8 @@ func (i sessionsImport) foreign(
 	return head, importer.Spoken(lines, head.Created), nil
 }
 
-// settle gives a session the place that --as names. Whose memory it works with stays only if that
-// is right here, too: else its next message says so.
+// settle sets the address in --as. It keeps the scope of the session only if it is the right one
+// for the address. Otherwise the next message sets the scope.
 func (i sessionsImport) settle(cfg *config.Config, q store.Queryer, h *session.Head) error {
 	if i.as != "" {
 		account, rest, _ := strings.Cut(i.as, "/")
@@ -343,7 +344,7 @@ func (i sessionsImport) settle(cfg *config.Config, q store.Queryer, h *session.H
 	return err
 }
 
-// isScopeOf reports whether a scope is known to be that of a conversation.
+// isScopeOf reports whether a scope is known to be the scope of a conversation.
 func isScopeOf(q store.Queryer, s memory.Scope, a bus.Address) (bool, error) {
 	if s == memory.OfChat(a) {
 		return true, nil

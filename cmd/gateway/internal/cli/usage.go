@@ -47,7 +47,7 @@ func usageCommand(load app.Loader) *cobra.Command {
 	return listing(cmd)
 }
 
-// maxUsageLines is how many lines are shown.
+// maxUsageLines is the maximum number of shown lines.
 const maxUsageLines = 1000
 
 func usageRows(list []budget.Line) (rows [][]any) {
@@ -95,7 +95,7 @@ func auditCommand(load app.Loader) *cobra.Command {
 	return listing(cmd)
 }
 
-// auditLines is how many lines a page of the audit log has.
+// auditLines is the number of lines on a page of the audit log.
 const auditLines = 50
 
 func haltCommand(load app.Loader) *cobra.Command {
