@@ -5,26 +5,25 @@ import (
 	"slices"
 )
 
-// A special network is one in which there is nothing that everybody can reach.
+// A special network is one whose addresses are not public.
 type special struct {
 	prefix netip.Prefix
-	what   string // an address of it is
+	what   string // description of its addresses
 }
 
-// The addresses that are refused, in the order in which they are looked up: those of the IANA
-// IPv4 and IPv6 Special-Purpose Address Registries (RFC 6890), of the multicast
-// and of the reserved space. Blocks that IANA calls globally reachable but that have no web
-// servers, such as those of AS112, are refused with the others.
+// specials are the refused networks, in the order of the lookup: those of the IANA IPv4 and IPv6
+// Special-Purpose Address Registries (RFC 6890), multicast and reserved space. They include blocks
+// that IANA calls globally reachable but that have no web servers, such as those of AS112.
 //
-// Addresses of IPv6 that carry one of IPv4 are refused as a whole where the mechanism is
-// deprecated or local (compatible addresses, 6to4, Teredo, NAT64 of local use). The two that
-// machines still use are unwrapped by [inner] and judged by the address inside.
+// IPv6 networks whose addresses contain IPv4 addresses are refused as a whole if the mechanism is
+// deprecated or local: IPv4-compatible addresses, 6to4, Teredo, and local NAT64. For the two
+// mechanisms that are still in use, [inner] extracts the IPv4 address, and that is checked.
 var specials = []special{
 	{netip.MustParsePrefix("0.0.0.0/8"), "an address of this machine or network"},
 	{netip.MustParsePrefix("10.0.0.0/8"), "a private address"},
 	{netip.MustParsePrefix("100.64.0.0/10"), "an address within a provider's network"},
 	{netip.MustParsePrefix("127.0.0.0/8"), "a loopback address"},
-	{netip.MustParsePrefix("168.63.129.16/32"), "the host of an Azure machine"}, // in public space
+	{netip.MustParsePrefix("168.63.129.16/32"), "the host of an Azure machine"}, // a public address
 	{netip.MustParsePrefix("169.254.0.0/16"), "a link-local address"},           // cloud metadata
 	{netip.MustParsePrefix("172.16.0.0/12"), "a private address"},
 	{netip.MustParsePrefix("192.0.0.0/24"), "reserved for protocols"},
@@ -60,15 +59,16 @@ var specials = []special{
 }
 
 var (
-	// globalUnicast is all that IANA has ever given out of IPv6 for the internet (RFC 4291).
+	// globalUnicast is the space from which IANA assigns public IPv6 addresses (RFC 4291).
 	globalUnicast = netip.MustParsePrefix("2000::/3")
 
-	// nat64 is the well-known prefix of RFC 6052, behind which machines without IPv4 find
-	// most of the web. Prefixes that a network has chosen for itself can't be told from others.
+	// nat64 is the well-known prefix of RFC 6052. Machines without IPv4 reach most of the web
+	// through it. A prefix that a network has chosen itself can't be recognised.
 	nat64 = netip.MustParsePrefix("64:ff9b::/96")
 )
 
-// refusal says what an address is that may not be reached, or "" if it may.
+// refusal returns the description of an address that may not be reached, or "" for an allowed
+// address.
 func (g *Guard) refusal(addr netip.Addr) string {
 	if addr.Zone() != "" {
 		return "an address with a zone"
@@ -80,7 +80,7 @@ func (g *Guard) refusal(addr netip.Addr) string {
 	return refusal(inner(addr))
 }
 
-// refusal is that of everybody, without what an operator has allowed.
+// refusal returns the same without regard to the networks that an operator has allowed.
 func refusal(addr netip.Addr) string {
 	for _, s := range specials {
 		if s.prefix.Contains(addr) {
@@ -98,7 +98,7 @@ func refusal(addr netip.Addr) string {
 	return ""
 }
 
-// inner returns the address of IPv4 that an address of NAT64 leads to, else the address.
+// inner returns the IPv4 address in a NAT64 address. It returns other addresses unchanged.
 func inner(addr netip.Addr) netip.Addr {
 	if !nat64.Contains(addr) {
 		return addr
@@ -107,8 +107,8 @@ func inner(addr netip.Addr) netip.Addr {
 	return netip.AddrFrom4([4]byte(b[12:]))
 }
 
-// isISATAP reports whether the lower half of an address is that of an ISATAP tunnel, which ends
-// at the address of IPv4 in it (RFC 5214).
+// isISATAP reports whether the lower half of an address is that of an ISATAP tunnel, which ends at
+// the IPv4 address in it (RFC 5214).
 func isISATAP(addr netip.Addr) bool {
 	if !addr.Is6() {
 		return false

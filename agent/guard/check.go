@@ -13,14 +13,14 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// maxURL is the longest address that is looked at, in bytes.
+// maxURL is the greatest length of a URL, in bytes.
 const maxURL = 8 << 10
 
-// Check returns a URL in the one spelling that is used from then on: the host in lower case and
-// ASCII, without the dot at its end; an address as it is normally written. It refuses what no
-// [Client] would follow: other schemes than http and https, a user name or password, ports that
-// are not allowed, and hosts that are written as a number or are an address that may not be
-// reached. Names are not resolved: their addresses are checked when connecting.
+// Check returns a URL in canonical form: the host in lower-case ASCII without a final dot, and an
+// IP address in its usual form. It refuses URLs that no [Client] would follow: schemes other than
+// http and https, a user name or password, ports that are not allowed, hosts in the form of a
+// number, and addresses that may not be reached. It does not resolve names; their addresses are
+// checked on connecting.
 func (g *Guard) Check(rawURL string) (*url.URL, error) {
 	rawURL = strings.TrimSpace(rawURL)
 	u, err := parse(rawURL)
@@ -37,8 +37,8 @@ func (g *Guard) Check(rawURL string) (*url.URL, error) {
 	return u, nil
 }
 
-// parse reads a URL as strictly as possible: where programs disagree about what the host is,
-// one of them can be fooled.
+// parse parses a URL as strictly as possible. If programs disagree about the host, an attacker can
+// use the difference.
 func parse(rawURL string) (*url.URL, error) {
 	if len(rawURL) > maxURL {
 		return nil, fmt.Errorf("the URL has more than %d bytes", maxURL)
@@ -69,14 +69,14 @@ func parse(rawURL string) (*url.URL, error) {
 }
 
 var (
-	// number is how a label looks that makes a host an address of IPv4, as the WHATWG has it.
+	// number matches a last label that makes a host an IPv4 address according to WHATWG.
 	number = regexp.MustCompile(`^([0-9]+|0[xX][0-9a-fA-F]*)$`)
 
-	// label is what a name in the DNS consists of in practice: with underscores.
+	// label matches a DNS label as used in practice, which may have underscores.
 	label = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
 )
 
-// host returns a host as it is used from then on.
+// host returns a host in canonical form, or an error if it is refused.
 func (g *Guard) host(name string) (string, error) {
 	if strings.Contains(name, ":") {
 		addr, err := netip.ParseAddr(name)
@@ -106,10 +106,10 @@ func (g *Guard) host(name string) (string, error) {
 	return name, nil
 }
 
-// ascii returns a name in lower case and ASCII: the DNS and programs that map full-width signs
-// to plain ones must see the same.
+// ascii returns a name in lower-case ASCII. The DNS and programs that map full-width characters to
+// ASCII must see the same name.
 func ascii(name string) (string, error) {
-	const most = 1000 // bytes; what the mapping of longer ones costs grows fast
+	const most = 1000 // bytes; the cost of mapping longer names grows fast
 	if len(name) > most {
 		return "", fmt.Errorf("the host %.80q… is too long", name)
 	}
@@ -131,7 +131,7 @@ func ascii(name string) (string, error) {
 	return name, nil
 }
 
-// address returns an address as text if it may be reached.
+// address returns an address as text, or an error if it may not be reached.
 func (g *Guard) address(addr netip.Addr) (string, error) {
 	if what := g.refusal(addr); what != "" {
 		return "", fmt.Errorf("%s is %s; only public addresses can be reached", addr, what)
@@ -139,7 +139,7 @@ func (g *Guard) address(addr netip.Addr) (string, error) {
 	return addr.Unmap().String(), nil
 }
 
-// hostPort returns the host of a URL, with its port if that is not the usual one.
+// hostPort returns the host of a URL, with the port unless it is the scheme's default.
 func (g *Guard) hostPort(scheme, host, port string) (string, error) {
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
@@ -157,8 +157,8 @@ func (g *Guard) hostPort(scheme, host, port string) (string, error) {
 	return fmt.Sprintf("%s:%d", host, n), nil
 }
 
-// shown returns a URL for an error: without a user name or password, on one line and not too
-// long. It is what somebody wrote, so it may be no URL at all.
+// shown returns a URL for an error: without user name and password, as one short line. The text may
+// not be a valid URL.
 func shown(rawURL string) string {
 	const most = 200
 	if before, rest, ok := strings.Cut(rawURL, "//"); ok {

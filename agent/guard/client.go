@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// maxRedirects is how many are followed.
+// maxRedirects is how many redirects a client follows.
 const maxRedirects = 5
 
-// A transport lets only those requests pass that the guard has checked.
+// A transport checks each request with the guard before it sends it.
 type transport struct {
 	guard *Guard
 	base  *http.Transport
@@ -38,28 +38,28 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// closeBody closes the body of a request that is not sent, as a [http.RoundTripper] must.
+// closeBody closes the body of a request that is not sent. A [http.RoundTripper] must do that.
 func closeBody(req *http.Request) {
 	if req.Body != nil {
 		_ = req.Body.Close() // it was only to be read
 	}
 }
 
-// CloseIdleConnections ends the connections that nobody uses.
+// CloseIdleConnections closes the unused connections.
 func (t *transport) CloseIdleConnections() { t.base.CloseIdleConnections() }
 
-// Client returns a new client over a transport of its own. The timeout is that of a whole
-// request, its body included; 0 means that only the context ends it. The client follows five
-// redirects. One to another origin (scheme, host and port) does not get what the request had in
-// its headers, except for the harmless ones, and is refused if it would get the request's body.
+// Client returns a new client with its own transport. timeout limits a whole request, including its
+// body; 0 means that only the context limits it. The client follows five redirects. If a redirect
+// leads to another origin (scheme, host and port), the client sends only harmless headers there,
+// and refuses to send the request's body.
 func (g *Guard) Client(timeout time.Duration) *http.Client {
 	return &http.Client{Transport: g.Transport(), Timeout: timeout, CheckRedirect: g.redirect}
 }
 
-// harmless are the headers that say nothing about who asks.
+// harmless are the headers that reveal nothing about the sender.
 var harmless = []string{"Accept", "Accept-Language", "User-Agent"}
 
-// redirect judges a request that the answers to those before it have led to.
+// redirect checks a redirected request. It removes headers or returns an error.
 func (g *Guard) redirect(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return &Error{
@@ -74,7 +74,7 @@ func (g *Guard) redirect(req *http.Request, via []*http.Request) error {
 	first := origin(via[0].URL)
 	foreign := func(r *http.Request) bool { return origin(r.URL) != first }
 	if !foreign(req) && !slices.ContainsFunc(via, foreign) {
-		return nil // never left, so nobody else can have decided where this goes
+		return nil // still at the first origin, which alone chose the target
 	}
 	if req.Body != nil && req.Body != http.NoBody {
 		return &Error{
@@ -90,7 +90,7 @@ func (g *Guard) redirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// origin returns what two URLs have in common that are of one site.
+// origin returns the scheme, host and port of a URL.
 func origin(u *url.URL) string {
 	port := u.Port()
 	switch {
@@ -102,15 +102,15 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }
 
-// ErrTooLarge reports that a body has more bytes than are wanted.
+// ErrTooLarge reports that a body is longer than the limit.
 var ErrTooLarge = errors.New("the answer is too large")
 
-// ReadBody returns the body of a response, after decompression, and closes it. If there are more
-// than limit bytes, it returns the first ones and an error that is [ErrTooLarge]. The context of
-// the request ends it. For a body to be decompressed, the request must not set Accept-Encoding;
-// one that is compressed nevertheless is an error.
+// ReadBody returns the decompressed body of a response and closes it. If the body is longer than
+// limit bytes, ReadBody returns the first ones and [ErrTooLarge]. The request's context can
+// interrupt it. The request must not set Accept-Encoding, so that package http decompresses the
+// body; ReadBody returns an error for a body that is still compressed.
 func ReadBody(resp *http.Response, limit int64) ([]byte, error) {
-	// The data was checked when it was read; an error of Close changes nothing.
+	// The data was checked when it was read; an error of Close does not matter.
 	defer func() { _ = resp.Body.Close() }()
 	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":

@@ -1,14 +1,14 @@
-// Package guard connects to hosts that web pages, a model or people name. It keeps such names from
-// leading into this machine or its network.
+// Package guard connects to hosts that web pages, models or people name. It prevents that such
+// names lead into this machine or its network (SSRF).
 //
-// A [Guard] makes HTTP clients. They follow http and https to ports 80 and 443 of public
-// addresses. A name is resolved once for each connection, by the guard itself; every address it
-// has is checked, and the connection goes to one of these: an answer that changes afterwards
-// changes nothing. Redirects are checked like the first request, five at most. The proxies of the
-// environment are not used, because they would resolve the names themselves.
+// A [Guard] makes HTTP clients. They use http and https on ports 80 and 443 of public addresses.
+// The guard itself resolves a name once for each connection and checks all of its addresses. It
+// then connects to one of these, so a later change of the DNS answer has no effect. Redirects, at
+// most five, are checked like the first request. Proxies of the environment are not used, because
+// they would resolve names themselves.
 //
-// Its limit: a network that translates IPv4 by a prefix of its own (RFC 6052) is not recognised.
-// The package owns no tables or files.
+// Limitation: the guard can't recognise a NAT64 prefix that a network has chosen itself (RFC 6052).
+// The package has no database tables or files.
 package guard
 
 import (
@@ -26,13 +26,13 @@ import (
 	"time"
 )
 
-// ErrRefused is what every [Error] is: the target may not be reached, and trying again is no use.
+// ErrRefused is wrapped by every [Error]: the target may not be reached, and a retry is useless.
 var ErrRefused = errors.New("refused to connect")
 
-// An Error reports that a URL, one it redirects to, or an address of its host may not be reached.
-// Its text is for people and models.
+// An Error reports that a URL, the target of a redirect, or an address of the host may not be
+// reached. Its text is for people and models.
 type Error struct {
-	URL    string // without user name and password, cut if long; or host and port
+	URL    string // without user name and password, may be cut; or host and port
 	Reason string // a clause
 }
 
@@ -43,32 +43,32 @@ func (e *Error) Error() string {
 // Unwrap returns [ErrRefused].
 func (e *Error) Unwrap() error { return ErrRefused }
 
-// A Resolver finds the addresses of a host, as [net.Resolver] does.
+// A Resolver resolves host names as [net.Resolver] does.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Options are what is optional about a [Guard].
+// Options are the optional settings of a [Guard].
 type Options struct {
-	// Allow has the networks that may be reached although they are not public, such as the
-	// operator's own. Where a local proxy answers for all names with addresses of 198.18.0.0/15,
-	// that is one of them.
+	// Allow lists networks that may be reached although they are not public, for example the
+	// operator's own. It must contain 198.18.0.0/15 if a local proxy resolves all names to such
+	// addresses.
 	Allow []netip.Prefix
 
-	// Ports are those that may be reached besides 80 and 443, at every address.
+	// Ports may be reached besides 80 and 443, at every address.
 	Ports []int
 
-	// Resolver is [net.DefaultResolver] by default. It may be used concurrently.
+	// Resolver must be safe for concurrent use. The default is [net.DefaultResolver].
 	Resolver Resolver
 
-	// ConnectTimeout is the most that resolving and connecting take; by default 10 s.
+	// ConnectTimeout limits resolving and connecting. The default is 10 s.
 	ConnectTimeout time.Duration
 
-	// HeaderTimeout is the most that a server takes to begin its answer; by default 30 s.
+	// HeaderTimeout limits the wait for the response's header. The default is 30 s.
 	HeaderTimeout time.Duration
 }
 
-// A Guard decides what may be reached. It may be used concurrently.
+// A Guard decides what may be reached. It is safe for concurrent use.
 type Guard struct {
 	allow    []netip.Prefix
 	ports    map[int]bool
@@ -77,7 +77,7 @@ type Guard struct {
 	header   time.Duration
 }
 
-// New returns a guard; nil options are the usual ones.
+// New returns a guard. opts may be nil.
 func New(opts *Options) *Guard {
 	o := Options{}
 	if opts != nil {
@@ -97,7 +97,7 @@ func New(opts *Options) *Guard {
 	return g
 }
 
-// portList returns the ports for an error.
+// portList returns the allowed ports for an error.
 func (g *Guard) portList() string {
 	var list []string
 	for _, p := range slices.Sorted(maps.Keys(g.ports)) {
@@ -109,8 +109,8 @@ func (g *Guard) portList() string {
 // maxDials is how many of a host's addresses are tried.
 const maxDials = 4
 
-// DialContext connects to a host and port, such as "example.org:443", if all addresses of the
-// host may be reached. The network is "tcp", "tcp4" or "tcp6".
+// DialContext connects to a host and port, such as "example.org:443", if all addresses of the host
+// may be reached. network is "tcp", "tcp4" or "tcp6".
 func (g *Guard) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.connect)
 	defer cancel()
@@ -131,7 +131,8 @@ func (g *Guard) DialContext(ctx context.Context, network, address string) (net.C
 	return nil, errors.Join(errs...)
 }
 
-// resolve returns the addresses that the host of address may be reached at, one or more.
+// resolve returns the addresses of the host in address, at least one. It returns an error if one of
+// them may not be reached.
 func (g *Guard) resolve(
 	ctx context.Context, network, address string,
 ) ([]netip.Addr, uint16, error) {
@@ -163,7 +164,7 @@ func (g *Guard) resolve(
 	if len(addrs) == 0 {
 		return nil, 0, &net.DNSError{Err: "no addresses", Name: host, IsNotFound: true}
 	}
-	// One that may not be reached speaks against the host: honest ones have none.
+	// One forbidden address is enough to refuse the host: honest hosts have none.
 	for i, addr := range addrs {
 		if what := g.refusal(addr); what != "" {
 			return nil, 0, refuse(fmt.Errorf("the host %s has the address %s, which is %s; "+
@@ -174,9 +175,9 @@ func (g *Guard) resolve(
 	return addrs, uint16(n), nil
 }
 
-// Transport returns a new transport, with its own connections. It checks the URL of each request
-// and each address that it connects to, also for a client that has redirect rules of its own.
-// Its CloseIdleConnections, which [http.Client] calls, ends what is left.
+// Transport returns a new transport with its own connections. It checks the URL of each request and
+// each address that it connects to, even if the client has its own rules for redirects.
+// [http.Client] closes unused connections by its CloseIdleConnections.
 func (g *Guard) Transport() http.RoundTripper {
 	return &transport{guard: g, base: &http.Transport{
 		DialContext:            g.DialContext,

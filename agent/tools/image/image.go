@@ -1,10 +1,10 @@
-// Package image has the tools "generate_image" and "edit_image", which make pictures by a model and
-// send them to the conversation.
+// Package image implements the tools "generate_image" and "edit_image", which create pictures with
+// a model and send them to the conversation.
 //
-// A call is paid for before it is made. The picture is stored among the files of the conversation
-// and sent in the transaction that writes the call's result. A call that the end of the process has
-// interrupted is not made again: it has cost something, so the model is told that its outcome is
-// unknown. The package owns no tables.
+// The price is charged to the budget before the call. The picture is stored with the conversation's
+// files. It is sent in the transaction that writes the call's result. If the gateway ends during a
+// call, the call is not repeated, because it may have cost money; the model is told that the
+// outcome is unknown. The package has no database tables.
 package image
 
 import (
@@ -31,7 +31,7 @@ import (
 // Options are the dependencies of the tools. All are required.
 type Options struct {
 	Painter *openai.Painter
-	Client  *http.Client // loads pictures if the provider returns an address
+	Client  *http.Client // loads pictures that the provider returns as a URL
 	Price   float64      // dollars per picture
 	Outbox  *bus.Outbox
 	Now     func() time.Time
@@ -46,7 +46,7 @@ type Options struct {
 const (
 	maxPrompt   = 8000 // characters
 	maxCaption  = 1000 // characters
-	maxPictures = 4    // to be edited
+	maxPictures = 4    // number of pictures to edit
 	maxBytes    = 20 << 20
 	toolTime    = 5 * time.Minute
 )
@@ -127,13 +127,13 @@ func (p painter) operands(c tool.Call) (list []tool.Operand) {
 		if err != nil {
 			o = tool.Operand{Name: name}
 		}
-		_ = f.Close() // nothing was written
+		_ = f.Close() // it was only read
 		list = append(list, o)
 	}
 	return list
 }
 
-// read returns the image in a file that the model names.
+// read returns the image in a file that the model has named.
 func (p painter) read(c tool.Call, name string) ([]byte, error) {
 	f, err := p.Open(c, name)
 	if err != nil {
@@ -152,7 +152,7 @@ func (p painter) read(c tool.Call, name string) ([]byte, error) {
 	return data, nil
 }
 
-// typeOf returns the type of an image that people and models can see, or "".
+// typeOf returns the MIME type of an image that people and models can see, or "".
 func typeOf(data []byte) string {
 	switch t := http.DetectContentType(data); t {
 	case "image/png", "image/jpeg", "image/webp":
@@ -161,7 +161,7 @@ func typeOf(data []byte) string {
 	return ""
 }
 
-// paint pays for a picture, asks the provider for it, and sends it.
+// paint pays for a picture, calls the provider, and sends the picture.
 func (p painter) paint(
 	ctx context.Context, c tool.Call, a generateArgs, run func() (openai.Painting, error),
 ) (tool.Result, error) {
@@ -199,7 +199,7 @@ func (p painter) paint(
 	}}, nil
 }
 
-// fetch loads a picture from the address that the provider has returned.
+// fetch loads a picture from the URL that the provider has returned.
 func (p painter) fetch(ctx context.Context, address string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

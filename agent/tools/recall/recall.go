@@ -1,9 +1,9 @@
-// Package recall has the tools "remember", "recall", "forget" and "history_search", with which the
-// agent works with what it knows for longer than a conversation.
+// Package recall implements the tools "remember", "recall", "forget" and "history_search", with
+// which the agent uses its long-term memory.
 //
-// A tool sees the scope of the call that uses it, and no other: guests, too, work with the memory
-// of the conversation that they are in. They may look things up there, for others in it have said
-// them to them; what is remembered or forgotten is for users. The package owns no tables.
+// A tool sees only the scope of its call. In the memory of a conversation, guests may search,
+// because its contents come from the conversation that they take part in. Only users may remember
+// or forget facts. The package has no database tables.
 package recall
 
 import (

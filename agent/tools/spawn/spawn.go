@@ -1,8 +1,8 @@
-// Package spawn has the tools "spawn" and "subagents", with which the agent lets others work for
-// it.
+// Package spawn implements the tools "spawn" and "subagents", with which the agent delegates tasks
+// to sub-agents.
 //
-// A sub-agent's task is a message in the inbox for a session of its own: it is as durable as
-// what people write, and so is its outcome. The package owns no tables.
+// A sub-agent's task is a message in the inbox for a separate session. The task and its outcome are
+// therefore as durable as people's messages. The package has no database tables.
 package spawn
 
 import (
@@ -19,17 +19,18 @@ import (
 	"gateway/store"
 )
 
-// Options are what the tools work with. All are required.
+// Options are the dependencies of the tools. All are required.
 type Options struct {
 	DB    *store.DB
 	Inbox *bus.Inbox
 	Now   func() time.Time
 
-	// Stop ends one sub-agent, by its session key. It reports false if it does not work any more.
+	// Stop stops one sub-agent by its session key. It returns false if the sub-agent is not
+	// running.
 	Stop func(ctx context.Context, task session.Key) (bool, error)
 }
 
-// maxOpen is how many sub-agents of a session may work or wait for their turn.
+// maxOpen is how many unfinished sub-agents a session may have.
 const maxOpen = 32
 
 const (
@@ -45,7 +46,7 @@ type tools struct{ Options }
 func Tools(o Options) []tool.Tool {
 	t := tools{o}
 	list := []tool.Tool{
-		// The task is written with the result: there are both or none.
+		// The task is stored in the transaction of the call's result: both exist or neither.
 		tool.New("spawn", spawnDescription, tool.Idempotent, t.spawn),
 		tool.New("subagents", listDescription, tool.Idempotent, t.subagents),
 	}
@@ -63,13 +64,13 @@ type spawnArguments struct {
 	Wait  bool   `json:"wait,omitempty"`
 }
 
-// Bounds, in bytes.
+// Limits in bytes.
 const (
 	maxTask  = 32 << 10
 	maxLabel = 60
 )
 
-// waitFor is how long a turn waits for an outcome; a sub-agent's own limits end it before.
+// waitFor is how long a turn waits for an outcome. The sub-agent's own limits are shorter.
 const waitFor = 24 * time.Hour
 
 func (t tools) spawn(
@@ -108,8 +109,8 @@ func (t tools) spawn(
 	return r, nil
 }
 
-// taskID names the task that c gives. Ids that models give their calls go into it without
-// characters that have a meaning in the key of a session.
+// taskID returns the ID of the task that c creates. It replaces those characters of the model's
+// call ID that have a meaning in session keys.
 func taskID(c tool.Call) string {
 	return fmt.Sprintf("%d-%s", c.Turn, strings.Map(func(r rune) rune {
 		if r == '#' || r == '/' || !unicode.IsPrint(r) || unicode.IsSpace(r) {
@@ -179,13 +180,13 @@ func (t tools) stop(
 	return tool.Result{Text: "Stopped. No outcome of it will come."}, nil
 }
 
-// A sub is a sub-agent that has not finished.
+// A sub is an unfinished sub-agent.
 type sub struct {
 	id, label, state string
 	since            time.Time
 }
 
-// open returns the sub-agents of a session that have not finished, the oldest first.
+// open returns the unfinished sub-agents of a session, the oldest first.
 func (t tools) open(q store.Queryer, parent session.Key) ([]sub, error) {
 	tasks, err := t.Inbox.Tasks(q, parent)
 	var list []sub
@@ -200,7 +201,7 @@ func (t tools) open(q store.Queryer, parent session.Key) ([]sub, error) {
 	return list, err
 }
 
-// line returns s on one line, without what does not show or turns around what is beside it.
+// line returns s as one line, without invisible characters and marks that reorder text.
 func line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) && !unicode.IsSpace(r) {

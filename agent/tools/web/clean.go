@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// visible returns text without what nobody would see: control characters, and characters without
-// width, in which instructions can be hidden from people. Joiners stay where scripts and emoji
-// need them: after a character beyond ASCII.
+// visible removes control characters and characters without width from text. Instructions could be
+// hidden from people in them. It keeps joiners where scripts and emoji need them: after a character
+// outside ASCII.
 func visible(text string) string {
 	var b strings.Builder
 	b.Grow(len(text))
@@ -23,18 +23,18 @@ func visible(text string) string {
 		case unicode.IsControl(r), invisible(r):
 			continue
 		}
-		b.WriteRune(r) // U+FFFD for what is not UTF-8
+		b.WriteRune(r) // invalid UTF-8 becomes U+FFFD
 		last = r
 	}
 	return b.String()
 }
 
-// invisible reports whether r has no width and no meaning of its own.
+// invisible reports whether r has no width and carries no meaning.
 func invisible(r rune) bool {
 	switch {
-	case unicode.Is(unicode.Cf, r): // formats: directions, tags, soft hyphens
+	case unicode.Is(unicode.Cf, r): // format characters: directions, tags, soft hyphens
 		return true
-	case r >= 0xe0100 && r <= 0xe01ef: // variants of ideographs
+	case r >= 0xe0100 && r <= 0xe01ef: // variation selectors for ideographs
 		return true
 	}
 	switch r {
@@ -44,12 +44,12 @@ func invisible(r rune) bool {
 	return false
 }
 
-// oneLine returns foreign text as one visible line of at most most characters.
+// oneLine returns foreign text as one line of at most most characters, without invisible ones.
 func oneLine(text string, most int) string {
 	return cut(strings.Join(strings.Fields(visible(strings.Map(space, text))), " "), most)
 }
 
-// space turns line breaks of all kinds into spaces, so that words stay apart.
+// space converts line breaks of all kinds to spaces, so that words stay separate.
 func space(r rune) rune {
 	if unicode.IsSpace(r) || r == 0x2028 || r == 0x2029 {
 		return ' '
@@ -57,7 +57,7 @@ func space(r rune) rune {
 	return r
 }
 
-// cut returns at most most characters of text, with an ellipsis if there are more.
+// cut returns the first most characters of text, with an ellipsis if text is longer.
 func cut(text string, most int) string {
 	if head := prefix(text, most); head != text {
 		return head + "…"
@@ -65,7 +65,7 @@ func cut(text string, most int) string {
 	return text
 }
 
-// prefix returns at most most characters of text.
+// prefix returns the first most characters of text.
 func prefix(text string, most int) string {
 	if len(text) <= most {
 		return text

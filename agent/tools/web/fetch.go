@@ -26,7 +26,7 @@ import (
 const fetchDescription = "Fetches a public web page as Markdown, PDF and Office documents as " +
 	"text, or an image. It can't log in."
 
-// The characters of a result.
+// Default and greatest number of characters in a result.
 const (
 	usualChars = 50_000
 	mostChars  = 200_000
@@ -38,7 +38,7 @@ type fetchArgs struct {
 	Raw      bool   `json:"raw,omitempty"`
 }
 
-// A fetcher is the tool web_fetch.
+// A fetcher implements the tool web_fetch.
 type fetcher struct {
 	client  *http.Client
 	extract *extract.Extractor
@@ -46,7 +46,7 @@ type fetcher struct {
 	log     *slog.Logger
 }
 
-// head is how much of a body tells its type, in bytes.
+// head is the number of bytes of a body from which its type is detected.
 const head = 3072
 
 func (f *fetcher) fetch(ctx context.Context, c tool.Call, a fetchArgs) (tool.Result, error) {
@@ -60,7 +60,7 @@ func (f *fetcher) fetch(ctx context.Context, c tool.Call, a fetchArgs) (tool.Res
 	return f.result(ctx, c, p, a)
 }
 
-// get returns the page that is asked for.
+// get loads the page for the arguments.
 func (f *fetcher) get(ctx context.Context, a fetchArgs) (*page, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTime)
 	defer cancel()
@@ -77,7 +77,7 @@ func (f *fetcher) get(ctx context.Context, a fetchArgs) (*page, error) {
 	if err != nil {
 		return nil, explain(err)
 	}
-	// The data was checked when it was read; an error of Close changes nothing.
+	// The data was checked when it was read; an error of Close does not matter.
 	defer func() { _ = resp.Body.Close() }()
 	f.log.DebugContext(ctx, "page answered", "status", resp.StatusCode, "took", time.Since(start))
 	if err := statusError(resp); err != nil {
@@ -90,21 +90,21 @@ func (f *fetcher) get(ctx context.Context, a fetchArgs) (*page, error) {
 	return p, nil
 }
 
-// A page is what a URL has led to.
+// A page is a loaded page.
 type page struct {
 	url      *url.URL // after redirects
-	kind     string   // MIME type by content
+	kind     string   // MIME type, detected from the content
 	declared string   // Content-Type header
 	body     []byte   // nil if it was not loaded
 	size     int64    // bytes; -1 if unknown
 }
 
-// load reads a response, unless it is of a type that nothing can be made of.
+// load reads a response. It does not read a body whose type the tool can't use.
 func load(resp *http.Response) (*page, error) {
 	p := &page{
 		url: resp.Request.URL, declared: resp.Header.Get("Content-Type"), size: resp.ContentLength,
 	}
-	// Bodies that are compressed in a way that was not asked for are refused by ReadBody.
+	// ReadBody refuses bodies with a Content-Encoding that the request did not ask for.
 	r := bufio.NewReaderSize(resp.Body, head)
 	first, err := r.Peek(head)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -131,7 +131,7 @@ func (p *page) isImage() bool {
 	return false
 }
 
-// isDocument reports whether the page is a file whose text package document may know.
+// isDocument reports whether package document may be able to extract text from the page.
 func (p *page) isDocument() bool {
 	return p.kind == "application/pdf" || p.kind == "application/zip" ||
 		p.kind == "application/epub+zip" ||
@@ -148,14 +148,13 @@ func (p *page) isText() bool {
 	case "json", "xml", "javascript", "x-ndjson", "yaml", "toml", "sql":
 		return true
 	}
-	// Some encodings of text look like no text.
+	// Text in some encodings does not look like text.
 	return p.kind == "application/octet-stream" && strings.HasPrefix(p.declared, "text/")
 }
 
 func (p *page) readable() bool { return p.isImage() || p.isDocument() || p.isText() }
 
-// isHTML reports whether the page is one: the server's word counts, except that it may call text
-// HTML only if it is text.
+// isHTML reports whether the page is HTML. It trusts the Content-Type if the body is text.
 func (p *page) isHTML() bool {
 	declared, _, err := mime.ParseMediaType(p.declared)
 	if err != nil || declared == "" || declared == "application/octet-stream" {
@@ -164,7 +163,7 @@ func (p *page) isHTML() bool {
 	return p.isText() && (declared == "text/html" || declared == "application/xhtml+xml")
 }
 
-// result returns the page for the model.
+// result returns the page in the form for the model.
 func (f *fetcher) result(
 	ctx context.Context, c tool.Call, p *page, a fetchArgs,
 ) (tool.Result, error) {
@@ -200,7 +199,7 @@ func (f *fetcher) result(
 	return r, nil
 }
 
-// describe returns type and size of what is not text.
+// describe returns the type and size of a page that is not text.
 func (p *page) describe() string {
 	if p.size < 0 {
 		return p.kind + " of unknown size"
@@ -224,7 +223,7 @@ func (f *fetcher) document(ctx context.Context, c tool.Call, p *page) (string, e
 	return text, nil
 }
 
-// markdown returns the title of a web page and what can be read in it.
+// markdown returns the title and the readable text of a web page.
 func (f *fetcher) markdown(ctx context.Context, c tool.Call, p *page) (
 	title, text string, err error,
 ) {
@@ -238,7 +237,7 @@ func (f *fetcher) markdown(ctx context.Context, c tool.Call, p *page) (
 	return title, string(data), nil
 }
 
-// shorten cuts a text to the characters that are wanted and says so.
+// shorten cuts text to at most most characters and says so at the end.
 func shorten(text string, most int) string {
 	if most == 0 {
 		most = usualChars
@@ -255,7 +254,7 @@ func shorten(text string, most int) string {
 	return kept + note + "]"
 }
 
-// statusError returns what a status means for a model, or nil if there is a page.
+// statusError returns an error for the model, or nil if the status is a success.
 func statusError(resp *http.Response) error {
 	code := resp.StatusCode
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", code, http.StatusText(code)))
@@ -282,11 +281,11 @@ func statusError(resp *http.Response) error {
 		status)
 }
 
-// badLocation begins the text of the error that [http.Client] makes of a redirect whose Location is
-// not a URL. The error has no type of its own.
+// badLocation is the beginning of the error of [http.Client] for a redirect whose Location is not a
+// URL. This error has no type.
 const badLocation = "failed to parse Location header"
 
-// explain returns an error of the network for a model, without what the library adds.
+// explain returns a network error for the model, without the library's additions.
 func explain(err error) error {
 	var refused *guard.Error
 	var dns *net.DNSError

@@ -20,19 +20,19 @@ import (
 	"golang.org/x/net/html/charset"
 )
 
-// The bounds of converting a page.
+// Limits of the conversion of a page.
 const (
 	maxTitle    = 300     // characters
 	maxMarkdown = 8 << 20 // bytes
-	maxArticle  = 10_000  // nodes in which a readable part is looked for
-	little      = 500     // bytes of a readable part that may be a wrong guess
-	maxBuilding = 400_000 // nodes that the parser may build
+	maxArticle  = 10_000  // nodes that are searched for a readable part
+	little      = 500     // bytes; a shorter readable part may be a wrong guess
+	maxBuilding = 400_000 // nodes that the parser may create
 	parseTime   = 3 * time.Second
-	unhurried   = 64 << 10 // bytes for which the parser needs no limit of time
+	unhurried   = 64 << 10 // bytes that the parser reads without a time limit
 )
 
-// decode returns a body as UTF-8, by what the header, a byte order mark or a meta element say.
-// Where nothing does, text that is valid UTF-8 is UTF-8.
+// decode returns a body as UTF-8. The encoding comes from the header, a byte order mark or a meta
+// element. Without any of these, valid UTF-8 is taken as UTF-8.
 func decode(body []byte, contentType string) string {
 	enc, _, certain := charset.DetermineEncoding(body, contentType)
 	if !certain && utf8.Valid(body) {
@@ -45,7 +45,7 @@ func decode(body []byte, contentType string) string {
 	return strings.TrimPrefix(string(text), "\ufeff")
 }
 
-// KindPage is the kind of work, for an [extract.Extractor], that [Page] does.
+// KindPage is the kind under which an [extract.Extractor] runs [Page].
 const KindPage = "page"
 
 type pageArgs struct {
@@ -53,8 +53,8 @@ type pageArgs struct {
 	Declared string // Content-Type header
 }
 
-// Page is the work of making Markdown of a web page: it returns the page's readable part, or all of
-// it where there is no such part, and the title.
+// Page converts a web page to Markdown. It returns the page's readable part, or the whole page if
+// there is none, and the title.
 func Page(args json.RawMessage, body []byte) (text []byte, title string, err error) {
 	var a pageArgs
 	if err := json.Unmarshal(args, &a); err != nil {
@@ -68,8 +68,8 @@ func Page(args json.RawMessage, body []byte) (text []byte, title string, err err
 	return []byte(strings.ToValidUTF8(md[:min(len(md), maxMarkdown)], "")), title, err
 }
 
-// markdown returns the title of a page and its readable part as Markdown, or all of it where
-// there is no such part.
+// markdown returns the title of a page and its readable part as Markdown, or the whole page as
+// Markdown if there is no readable part.
 func markdown(source string, at *url.URL) (title, text string, err error) {
 	doc, whole, err := parse(source)
 	if err != nil {
@@ -95,8 +95,8 @@ func markdown(source string, at *url.URL) (title, text string, err error) {
 	return oneLine(title, maxTitle), text, nil
 }
 
-// parse returns the tree of a page, and whether it has all of it. It fails where elements are
-// within elements 512 times.
+// parse returns the node tree of a page. whole is false if the page was cut. It fails if elements
+// are nested 512 deep.
 func parse(source string) (doc *html.Node, whole bool, err error) {
 	trimmed := trim(source)
 	r := &limited{r: strings.NewReader(trimmed), until: time.Now().Add(parseTime)}
@@ -104,11 +104,11 @@ func parse(source string) (doc *html.Node, whole bool, err error) {
 	return doc, !r.late && len(trimmed) == len(source), err
 }
 
-// readable returns the readable part of a page with all bytes of text, and its title; nil if
-// there is none, or hardly any.
+// readable returns the readable part of a page and its title. all is the number of bytes of text in
+// the page. It returns nil if there is no readable part, or hardly any.
 func readable(doc *html.Node, at *url.URL, all int) (*html.Node, string) {
 	p := readability.NewParser()
-	p.KeepClasses = true // they tell the language of code
+	p.KeepClasses = true // they name the language of code
 	p.DisableJSONLD = true
 	article, err := p.ParseDocument(doc, at)
 	if err != nil || article.Node == nil {
@@ -120,7 +120,7 @@ func readable(doc *html.Node, at *url.URL, all int) (*html.Node, string) {
 	return article.Node, article.Title()
 }
 
-// textLen returns how many bytes of text are in a node, white space left out.
+// textLen returns the number of bytes of text in a node, without white space.
 func textLen(n *html.Node) int {
 	size := 0
 	for d := range n.Descendants() {
@@ -131,9 +131,9 @@ func textLen(n *html.Node) int {
 	return size
 }
 
-// newConverter returns one for a single page: it has no state that pages could share. Signs that
-// have a meaning in Markdown stay as they are: a model reads "a_b" better than "a\_b", and
-// escaping takes time that grows with the square of their number.
+// newConverter returns a converter for one page, because a converter has state that pages can't
+// share. It does not escape Markdown characters: a model reads "a_b" better than "a\_b", and the
+// time for escaping grows with the square of their number.
 func newConverter() *converter.Converter {
 	return converter.NewConverter(converter.WithEscapeMode(converter.EscapeModeDisabled),
 		converter.WithPlugins(
@@ -152,17 +152,17 @@ func newConverter() *converter.Converter {
 		))
 }
 
-// A limited reader ends when the time is over: some pages take the parser time that grows with
-// the square of their length.
+// A limited reader ends when its time is over. For some pages the parser's time grows with the
+// square of the length.
 type limited struct {
 	r     io.Reader
 	until time.Time
 	read  int
-	late  bool // it has ended so
+	late  bool // it has reached the time limit
 }
 
 func (l *limited) Read(p []byte) (int, error) {
-	// A short page is read to its end: if that takes long, it is the machine that stands still.
+	// There is no limit for a short page. If that takes long, the machine is just busy.
 	if l.read > unhurried && time.Now().After(l.until) {
 		l.late = true
 		return 0, io.EOF
@@ -172,15 +172,15 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// formatting are the elements that the parser opens again, in each paragraph, until they are
-// closed (HTML, 13.2.4.3): a page can make it build hundreds of nodes with a few bytes.
+// formatting are the elements that the parser reopens in each paragraph until they are closed
+// (HTML, 13.2.4.3). With them, a few bytes of a page can create hundreds of nodes.
 var formatting = map[string]bool{
 	"a": true, "b": true, "big": true, "code": true, "em": true, "font": true, "i": true,
 	"nobr": true, "s": true, "small": true, "strike": true, "strong": true, "tt": true, "u": true,
 }
 
-// trim returns the beginning of a page for which the parser builds a bounded number of nodes.
-// Ordinary pages stay whole.
+// trim returns the beginning of a page for which the parser creates a bounded number of nodes. It
+// does not shorten ordinary pages.
 func trim(source string) string {
 	z := html.NewTokenizer(strings.NewReader(source))
 	open := make(map[string]int)
@@ -206,7 +206,7 @@ func trim(source string) string {
 	}
 }
 
-// outerText returns the text of a node on one line.
+// outerText returns the text of a node as one line.
 func outerText(n *html.Node) string {
 	var b bytes.Buffer
 	for d := range n.Descendants() {

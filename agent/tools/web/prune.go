@@ -10,29 +10,30 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// The bounds of a pruned page.
+// Limits of a pruned page.
 const (
 	maxNodes   = 100_000
 	maxText    = 2 << 20 // bytes
-	maxDepth   = 100     // of elements; what is deeper is lifted
-	maxNested  = 10      // of lists and quotations, which indent each line within them
-	maxCells   = 20_000  // of a table, as a grid
-	maxSpan    = 20      // columns or rows of a cell
+	maxDepth   = 100     // of elements; deeper ones are replaced by their children
+	maxNested  = 10      // of lists and quotations, which indent all of their lines
+	maxCells   = 20_000  // of a table, if all rows are as wide as the widest
+	maxSpan    = 20      // columns or rows that a cell spans
 	maxAddress = 2000    // bytes of a link
 )
 
-// A pruner takes from a page what is not read: scripts, controls, comments, and what is hidden.
+// A pruner removes the parts of a page that nobody reads: scripts, controls, comments, and hidden
+// elements.
 type pruner struct {
-	base  *url.URL // of links
+	base  *url.URL // base URL of links
 	title string
-	nodes int  // that are left
-	text  int  // bytes that are left, white space left out
-	cut   bool // something was left out because of a bound
+	nodes int  // number of nodes that are left
+	text  int  // bytes of text that are left, without white space
+	cut   bool // something was removed because of a limit
 }
 
 func newPruner(at *url.URL) *pruner { return &pruner{base: at} }
 
-// prune works on the whole document.
+// prune prunes the whole document.
 func (p *pruner) prune(doc *html.Node) {
 	for n := range doc.Descendants() {
 		switch {
@@ -47,8 +48,8 @@ func (p *pruner) prune(doc *html.Node) {
 	p.children(doc, 0, 0)
 }
 
-// children prunes what is below n, which is at a depth of elements, and of nested lists and
-// quotations.
+// children prunes the children of n. depth is the nesting depth of elements, and nested that of
+// lists and quotations.
 func (p *pruner) children(n *html.Node, depth, nested int) {
 	for c := n.FirstChild; c != nil; {
 		next := c.NextSibling
@@ -74,7 +75,8 @@ func (p *pruner) children(n *html.Node, depth, nested int) {
 	}
 }
 
-// indents returns 1 for a list or quotation. One that is nested too deeply becomes a plain block.
+// indents returns 1 for a list or quotation, and otherwise 0. It converts one that is nested too
+// deeply to a plain block.
 func indents(n *html.Node, nested int) int {
 	switch n.DataAtom {
 	case atom.Ul, atom.Ol, atom.Blockquote, atom.Menu, atom.Dl:
@@ -88,7 +90,7 @@ func indents(n *html.Node, nested int) int {
 	return 1
 }
 
-// keep reports whether a node is read, and counts its text.
+// keep reports whether a node stays in the page, and counts its text.
 func (p *pruner) keep(n *html.Node) bool {
 	if p.nodes >= maxNodes {
 		p.cut = true
@@ -111,7 +113,7 @@ func (p *pruner) keep(n *html.Node) bool {
 	return false
 }
 
-// dropped are the elements that say nothing to a reader, or only to one who could click.
+// dropped are the elements without text for a reader, or with text only for one who can click.
 var dropped = map[atom.Atom]bool{
 	atom.Script: true, atom.Style: true, atom.Template: true, atom.Noscript: true,
 	atom.Iframe: true, atom.Frame: true, atom.Frameset: true, atom.Noframes: true,
@@ -121,7 +123,7 @@ var dropped = map[atom.Atom]bool{
 }
 
 var (
-	// unseen are declarations that hide an element, in a style without white space.
+	// unseen matches style declarations, without white space, that hide an element.
 	unseen = regexp.MustCompile(`(^|;)(display:none|visibility:(hidden|collapse)|` +
 		`content-visibility:hidden|opacity:(0|0?\.0+|0%)|font-size:[0.]+(p[xt]|r?em|%|v[wh])?|` +
 		`(left|top|right|bottom|text-indent|margin-left|margin-top):-\d{3,}(\.\d+)?[a-z]*|` +
@@ -131,13 +133,13 @@ var (
 	cssComment = regexp.MustCompile(`(?s)/\*.*?\*/`)
 )
 
-// unseenClasses hide an element from eyes by convention.
+// unseenClasses are class names that conventionally hide an element from sight.
 var unseenClasses = map[string]bool{
 	"sr-only": true, "visually-hidden": true, "visuallyhidden": true, "screen-reader-text": true,
 	"d-none": true,
 }
 
-// hidden reports whether nobody who looks at the page sees an element.
+// hidden reports whether an element is invisible on the page.
 func hidden(n *html.Node) bool {
 	for _, a := range n.Attr {
 		switch a.Key {
@@ -163,7 +165,7 @@ func hidden(n *html.Node) bool {
 	return n.DataAtom == atom.Dialog && !has(n, "open")
 }
 
-// attributes makes links absolute, removes those that lead nowhere, and bounds spans.
+// attributes makes links absolute, removes links that lead nowhere, and limits spans.
 func (p *pruner) attributes(n *html.Node) {
 	kept := n.Attr[:0]
 	for _, a := range n.Attr {
@@ -183,14 +185,14 @@ func (p *pruner) attributes(n *html.Node) {
 	}
 	n.Attr = kept
 	if n.DataAtom == atom.Img && attr(n, "src") == "" {
-		rename(n, atom.Span) // an empty one, except for its alternative text
+		rename(n, atom.Span) // an empty span with only the alternative text
 		if alt := strings.TrimSpace(attr(n, "alt")); alt != "" {
 			n.AppendChild(&html.Node{Type: html.TextNode, Data: alt})
 		}
 	}
 }
 
-// link returns the absolute address of a link, or "" if it can't be followed.
+// link returns the absolute URL of a link, or "" if the link can't be followed.
 func (p *pruner) link(ref string) string {
 	ref = strings.TrimSpace(ref)
 	if strings.HasPrefix(ref, "#") || len(ref) > maxAddress {
@@ -207,7 +209,7 @@ func (p *pruner) link(ref string) string {
 	return ""
 }
 
-// lift puts the children of an element in its place.
+// lift replaces an element by its children.
 func lift(parent, n *html.Node) {
 	for c := n.FirstChild; c != nil; c = n.FirstChild {
 		n.RemoveChild(c)
@@ -216,7 +218,7 @@ func lift(parent, n *html.Node) {
 	parent.RemoveChild(n)
 }
 
-// gridSize returns how many cells a table has when all rows are as wide as the widest.
+// gridSize returns the number of cells of a table if all rows were as wide as the widest.
 func gridSize(t *html.Node) int {
 	rows, widest, width := 0, 0, 0
 	for n := range t.Descendants() {
@@ -233,7 +235,7 @@ func gridSize(t *html.Node) int {
 	return rows * widest
 }
 
-// flatten turns a table into plain blocks.
+// flatten converts a table to plain blocks.
 func flatten(t *html.Node) {
 	rename(t, atom.Div)
 	for n := range t.Descendants() {
@@ -246,7 +248,7 @@ func flatten(t *html.Node) {
 
 func rename(n *html.Node, to atom.Atom) { n.DataAtom, n.Data = to, to.String() }
 
-// attr returns an attribute of an element, or "".
+// attr returns the value of an element's attribute, or "".
 func attr(n *html.Node, key string) string {
 	for _, a := range n.Attr {
 		if a.Key == key {

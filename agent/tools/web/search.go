@@ -22,9 +22,9 @@ import (
 const searchDescription = "Searches the web. Use it for facts that may have changed or that you " +
 	"are not sure of; read the best results with web_fetch."
 
-// The bounds of a search.
+// Limits of a search.
 const (
-	maxQuery   = 400 // characters: the most that Brave takes
+	maxQuery   = 400 // characters; Brave's maximum
 	usualCount = 5
 	maxSnippet = 500 // characters
 )
@@ -37,28 +37,28 @@ type searchArgs struct {
 // A hit is one result of a search. All of it is foreign text.
 type hit struct{ title, url, snippet string }
 
-// A service knows how one search service is asked and answers.
+// A service implements the protocol of one search service.
 type service interface {
 	// request returns a request for about count results.
 	request(ctx context.Context, query string, count int) (*http.Request, error)
 
-	// hits reads an answer with a status that is not an error. An error is for the model.
+	// hits parses the answer to a successful request. An error is for the model.
 	hits(body []byte) ([]hit, error)
 
-	// advice says what a status that is an error means, or "" for what it usually does.
+	// advice explains an error status to the model. It returns "" if the usual meaning applies.
 	advice(status int) string
 }
 
-// A provider is the tool web_search.
+// A provider implements the tool web_search with one service.
 type provider struct {
-	name    string // as people call it
+	name    string // the service's name for people
 	service service
 	client  *http.Client
 	agent   string
 	log     *slog.Logger
 }
 
-// newProvider returns a provider that uses client where the operator has not named a host.
+// newProvider returns a provider. It uses client unless the operator has set a host.
 func newProvider(o SearchOptions, client *http.Client) (*provider, error) {
 	p := &provider{client: client}
 	at := strings.TrimRight(o.BaseURL, "/")
@@ -131,7 +131,7 @@ func (p *provider) search(ctx context.Context, _ tool.Call, a searchArgs) (tool.
 	return tool.Result{Text: text, Foreign: "search results of " + p.name}, nil
 }
 
-// ask returns the body of an answer.
+// ask sends a query and returns the body of the answer.
 func (p *provider) ask(ctx context.Context, query string, count int) ([]byte, error) {
 	req, err := p.service.request(ctx, query, count)
 	if err != nil {
@@ -152,8 +152,8 @@ func (p *provider) ask(ctx context.Context, query string, count int) ([]byte, er
 	return body, nil
 }
 
-// unreachable returns an error of the network for the model. It does not name the address, which
-// may be one within the operator's network.
+// unreachable returns a network error for the model. It leaves out the address, which may belong to
+// the operator's network.
 func (p *provider) unreachable(err error) error {
 	why := "there is no connection to it"
 	var timeout interface{ Timeout() bool }
@@ -167,7 +167,7 @@ func (p *provider) unreachable(err error) error {
 		p.name, why)
 }
 
-// statusError returns what an HTTP status means.
+// statusError returns an error for the model from an HTTP status.
 func (p *provider) statusError(status int) error {
 	advice := p.service.advice(status)
 	switch {
@@ -194,8 +194,8 @@ func (p *provider) statusError(status int) error {
 const quotaAdvice = "what the configured key may use is used up; tell the user, and use " +
 	"web_fetch with URLs that you know"
 
-// list returns at most count hits, numbered. Those that lead nowhere, or where another does, are
-// left out.
+// list returns at most count hits as a numbered list. It leaves out hits without a usable link and
+// repeated links.
 func list(hits []hit, count int) string {
 	var b strings.Builder
 	seen := make(map[string]bool)
@@ -221,7 +221,7 @@ func list(hits []hit, count int) string {
 	return b.String()
 }
 
-// untagged returns the text of a bit of HTML.
+// untagged returns the text of a piece of HTML.
 func untagged(s string) string {
 	if !strings.ContainsAny(s, "<&") {
 		return s
@@ -238,7 +238,7 @@ func untagged(s string) string {
 	}
 }
 
-// getJSON reads an answer.
+// getJSON decodes an answer into v. Its error is for the model.
 func getJSON(body []byte, v any) error {
 	if err := json.Unmarshal(body, v); err != nil {
 		return errors.New("its answer can't be understood; try once more, or web_fetch a page " +

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// brave is the Brave Search API, https://api-dashboard.search.brave.com/docs.
+// brave implements the Brave Search API, https://api-dashboard.search.brave.com/docs.
 type brave struct{ base, key string }
 
 func (s brave) request(ctx context.Context, query string, count int) (*http.Request, error) {
@@ -44,14 +44,14 @@ func (s brave) hits(body []byte) ([]hit, error) {
 }
 
 func (s brave) advice(status int) string {
-	if status == http.StatusUnprocessableEntity { // also for a token that is none
+	if status == http.StatusUnprocessableEntity { // also the status for an invalid token
 		return "it refuses the query or the configured key; try other words, else tell the user " +
 			"that the operator has to check the key"
 	}
 	return ""
 }
 
-// tavily is the Tavily Search API, https://docs.tavily.com.
+// tavily implements the Tavily Search API, https://docs.tavily.com.
 type tavily struct{ base, key string }
 
 func (s tavily) request(ctx context.Context, query string, count int) (*http.Request, error) {
@@ -76,13 +76,13 @@ func (s tavily) hits(body []byte) ([]hit, error) {
 }
 
 func (s tavily) advice(status int) string {
-	if status == 432 || status == 433 { // the limits of the plan and of paying as one goes
+	if status == 432 || status == 433 { // limits of the plan and of pay-as-you-go
 		return quotaAdvice
 	}
 	return ""
 }
 
-// searxng is an instance of SearXNG, https://docs.searxng.org/dev/search_api.html.
+// searxng implements the API of a SearXNG instance, https://docs.searxng.org/dev/search_api.html.
 type searxng struct{ base string }
 
 func (s searxng) request(ctx context.Context, query string, _ int) (*http.Request, error) {
@@ -109,7 +109,7 @@ func (s searxng) advice(status int) string {
 	return ""
 }
 
-// results are how Tavily and SearXNG answer.
+// results is the answer of Tavily and SearXNG.
 type results struct {
 	Results []struct{ Title, URL, Content string }
 }
@@ -122,8 +122,8 @@ func (r results) hits() []hit {
 	return hits
 }
 
-// duckduckgo is DuckDuckGo's page for browsers without scripts. It has no contract: it may ask
-// who searches for a proof that they are a person.
+// duckduckgo reads DuckDuckGo's page for browsers without scripts. This page is not a stable API,
+// and may ask the user to prove that they are a person.
 type duckduckgo struct{ base string }
 
 func (s duckduckgo) request(ctx context.Context, query string, _ int) (*http.Request, error) {
@@ -153,7 +153,7 @@ func (s duckduckgo) hits(body []byte) ([]hit, error) {
 		return nil, errors.New("its page can't be understood; use web_fetch with URLs that you know")
 	}
 	var hits []hit
-	known := false // the page is one of results, if only of none
+	known := false // it is a page of results, even if it has none
 	for n := range doc.Descendants() {
 		known = known || hasClass(n, "results") || hasClass(n, "no-results")
 		if hasClass(n, "result") && !hasClass(n, "result--ad") {
@@ -176,7 +176,7 @@ func (s duckduckgo) advice(status int) string {
 	return ""
 }
 
-// duckduckgoHit reads one result.
+// duckduckgoHit returns the hit in one result's node.
 func duckduckgoHit(n *html.Node) hit {
 	var h hit
 	for d := range n.Descendants() {
@@ -190,7 +190,7 @@ func duckduckgoHit(n *html.Node) hit {
 	return h
 }
 
-// unwrap returns where a link of a result leads to, or "" for an advertisement.
+// unwrap returns the target of a result's link, or "" for an advertisement.
 func unwrap(href string) string {
 	u, err := url.Parse(href)
 	if err != nil {

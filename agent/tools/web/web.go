@@ -1,14 +1,14 @@
-// Package web has the tools "web_search" and "web_fetch".
+// Package web implements the tools "web_search" and "web_fetch".
 //
-// [Tools] returns both. Pages are fetched through a [guard.Guard], so that no URL of a model or
-// of a page leads into the operator's network. A page becomes Markdown: its readable part if
-// there is one, without scripts and without what people who look at it would not see, such as
-// hidden elements and invisible characters. That is told by attributes; style sheets are not
-// evaluated. PDF, office documents and images are read, too; no third party takes part. All of
-// that is decoded in a process of its own (see package extract).
+// [Tools] returns both. A [guard.Guard] loads pages, so that no URL from a model or a page leads
+// into the operator's network. A page becomes Markdown: its readable part, if there is one, without
+// scripts and without anything invisible, such as hidden elements and invisible characters.
+// Elements are hidden if their attributes say so; style sheets are not evaluated. The tools also
+// read PDF files, office documents and images. No third party is involved. All decoding runs in a
+// separate process (see package extract).
 //
-// Limits: 5 MB, 30 s and five redirects for a page; 2 MiB of its text and 100,000 of its nodes
-// are looked at. The package owns no tables or files.
+// Limits for a page: 5 MB, 30 s, five redirects, 2 MiB of text and 100,000 nodes. The package has
+// no database tables or files.
 package web
 
 import (
@@ -23,39 +23,40 @@ import (
 	"gateway/agent/tool"
 )
 
-// The bounds of both tools.
+// Limits of both tools.
 const (
 	maxBody   = 5 << 20 // bytes, after decompression
 	pageTime  = 30 * time.Second
-	toolTime  = 45 * time.Second // with the conversion
-	maxResult = 10               // of a search
+	toolTime  = 45 * time.Second // including the conversion
+	maxResult = 10               // results of a search
 )
 
-// Options are what the tools work with, and what is optional about them.
+// Options are the settings of the tools. All but Extract are optional.
 type Options struct {
-	// Extract decodes what was loaded; its program knows [Page] as [KindPage]. It is required.
+	// Extract decodes loaded data. Its program must register [Page] under [KindPage]. It is
+	// required.
 	Extract *extract.Extractor
 
-	Guard     *guard.Guard // of web_fetch and of the public search services; by default a new one
+	Guard     *guard.Guard // for web_fetch and the public search services; default new
 	Search    SearchOptions
-	UserAgent string       // by default a plain one that names no version
+	UserAgent string       // default has no version number
 	Logger    *slog.Logger // discards by default
 }
 
-// SearchOptions say which service searches.
+// SearchOptions select the search service.
 type SearchOptions struct {
-	// Provider is "brave", "tavily", "searxng" or "duckduckgo", which is the default.
+	// Provider is "brave", "tavily", "searxng" or "duckduckgo". The default is "duckduckgo".
 	Provider string
 
-	// Key is that of Brave or Tavily, without which they can't be used.
+	// Key is the API key for Brave or Tavily, which require one.
 	Key string
 
-	// BaseURL replaces the address of the service, without a path; SearXNG has no other. It is
-	// the operator's word: it may be private, and its redirects are not followed.
+	// BaseURL replaces the service's address, without a path. SearXNG requires it. Because the
+	// operator sets it, it may be private; its redirects are not followed.
 	BaseURL string
 }
 
-// Tools returns web_search and web_fetch. An error means that the search options do not fit.
+// Tools returns web_search and web_fetch. It returns an error if the search options are not valid.
 func Tools(o Options) ([]tool.Tool, error) {
 	g := o.Guard
 	if g == nil {
@@ -80,8 +81,8 @@ func Tools(o Options) ([]tool.Tool, error) {
 	return tools, nil
 }
 
-// trusted returns the client for a host that the operator has named: it may be anywhere, but
-// what it redirects to may not.
+// trusted returns the client for a host that the operator has set. The host may have any address.
+// The client does not follow redirects.
 func trusted() *http.Client {
 	return &http.Client{
 		Timeout:       pageTime,
