@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Merge returns old with the live settings of new: the configuration of a gateway that runs with
-// old and has reloaded new. It changes neither.
+// Merge returns a copy of old with the live settings of new. It is the configuration of a gateway
+// that started with old and has reloaded new. Merge does not change old or new.
 func Merge(old, new *Config) *Config {
 	v := reflect.New(reflect.TypeFor[Config]()).Elem()
 	v.Set(reflect.ValueOf(old).Elem())
@@ -33,7 +33,7 @@ func mergeTable(to, from reflect.Value) {
 	}
 }
 
-// mergeEntries returns the entries of old, with the live fields of the same entries of new.
+// mergeEntries returns the entries of old. Entries that are also in new get its live fields.
 func mergeEntries(old, new reflect.Value) reflect.Value {
 	if old.IsNil() {
 		return old
@@ -50,8 +50,8 @@ func mergeEntries(old, new reflect.Value) reflect.Value {
 	return merged
 }
 
-// Changed returns the keys that differ, sorted, such as "agent.model". Of a table that only one
-// of the two has it is the table's name.
+// Changed returns the sorted keys whose values differ, such as "agent.model". If only one
+// configuration has a table, the result contains the name of the table.
 func Changed(a, b *Config) []string {
 	keys := changed(nil, reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem(), nil)
 	slices.Sort(keys)
@@ -90,7 +90,7 @@ func changed(keys []string, a, b reflect.Value, path []string) []string {
 	return keys
 }
 
-// equal reports whether two values of a key are the same.
+// equal reports whether two values of a key are equal.
 func equal(a, b reflect.Value) bool {
 	if s, ok := a.Interface().(Secret); ok {
 		return s.Reveal() == b.Interface().(Secret).Reveal()

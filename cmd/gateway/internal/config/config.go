@@ -1,12 +1,11 @@
-// Package config reads the gateway's configuration: one typed [Config] out of
-// the built-in defaults, a TOML file and the environment, each over the one before.
+// Package config reads the gateway's configuration. It returns one typed [Config], made from the
+// built-in defaults, a TOML file and the environment. Each of these overrides the one before.
 //
-// [Load] refuses a configuration that has a mistake and reports all of them at
-// once, each with the file and line or the variable that it comes from. Credentials are
-// of type [Secret] and show in no log and no error.
+// [Load] rejects a configuration with mistakes. It reports all of them at once, each with the
+// file and line or the variable. Credentials have the type [Secret], so that no log and no error
+// shows them.
 //
-// The package only reads: the configuration file is the user's. Reloading is
-// calling Load again.
+// The package only reads: the configuration file belongs to the user. To reload, call Load again.
 package config
 
 import (
@@ -24,9 +23,9 @@ import (
 	"time"
 )
 
-// A Config is everything that can be configured. The tags of its fields are
-// what a source is checked against: the key, the allowed values and the least value. A field that
-// is tagged live, or is in a table that is, takes effect while the gateway runs: see [Merge].
+// A Config contains all settings. The tags of its fields give the key, the allowed values and the
+// limits with which a source is checked. A field that is tagged live, or that is in a table
+// tagged live, can change while the gateway runs: see [Merge].
 type Config struct {
 	Gateway       Gateway            `koanf:"gateway"`
 	Store         Store              `koanf:"store"`
@@ -45,32 +44,32 @@ type Config struct {
 	Heartbeat     Heartbeat          `koanf:"heartbeat"`
 	HTTP          HTTP               `koanf:"http"`
 	Retention     Retention          `koanf:"retention"`
-	Models        map[string]Model   `koanf:"models" live:"yes"` // by name; always has "demo"
-	Channels      map[string]Channel `koanf:"channels"`          // by account; always has "terminal"
-	Tools         map[string]Tool    `koanf:"tools" live:"yes"`  // by the tool's name
+	Models        map[string]Model   `koanf:"models" live:"yes"` // by name; contains "demo"
+	Channels      map[string]Channel `koanf:"channels"`          // by account; contains "terminal"
+	Tools         map[string]Tool    `koanf:"tools" live:"yes"`  // by tool name
 	Roots         map[string]Root    `koanf:"roots"`             // by name
 	MCP           map[string]Server  `koanf:"mcp"`               // by name
-	Hooks         map[string]Hook    `koanf:"hooks"`             // by name, the last part of their URL
+	Hooks         map[string]Hook    `koanf:"hooks"`             // by name, the last part of the URL
 
-	File  string `koanf:"-"` // path of the file, as it was given
-	Found bool   `koanf:"-"` // whether that was there; it need not unless it was named
+	File  string `koanf:"-"` // path of the file as given
+	Found bool   `koanf:"-"` // the file exists; it may be missing unless it was named
 
-	unresolved []problem `koanf:"-"` // references to secrets that lead nowhere
-	mistakes   []problem `koanf:"-"` // that were passed over: see [LoadDespiteMistakes]
-	exposed    []string  `koanf:"-"` // secrets that are no [Secret]: of variables and URLs
+	unresolved []problem `koanf:"-"` // references to secrets that don't exist
+	mistakes   []problem `koanf:"-"` // ignored mistakes: see [LoadDespiteMistakes]
+	exposed    []string  `koanf:"-"` // secrets without the type [Secret]: in variables and URLs
 }
 
-// Gateway is about the process as a whole.
+// Gateway has the settings of the whole process.
 type Gateway struct {
-	Name      string `koanf:"name"`      // what the agent calls itself
+	Name      string `koanf:"name"`      // name of the agent
 	Home      string `koanf:"home"`      // absolute path of the data directory
-	Workspace string `koanf:"workspace"` // absolute path of the agent's files
+	Workspace string `koanf:"workspace"` // absolute path of the workspace
 	Timezone  string `koanf:"timezone"`  // IANA name, or "Local"
 
-	Location *time.Location `koanf:"-"` // Timezone, loaded
+	Location *time.Location `koanf:"-"` // loaded from Timezone
 }
 
-// Store is about the database.
+// Store has the settings of the database.
 type Store struct {
 	URL string `koanf:"url"` // "sqlite:" and an absolute path
 }
@@ -78,118 +77,118 @@ type Store struct {
 // Path returns the path of the SQLite database file.
 func (s Store) Path() string { return strings.TrimPrefix(s.URL, sqliteScheme) }
 
-// Log is about the program's log.
+// Log has the settings of the log.
 type Log struct {
 	Level  slog.Level `koanf:"level" live:"yes"`
 	Format string     `koanf:"format" allowed:"auto text json"`
 
 	File     string        `koanf:"file"`              // absolute path; "": standard error
-	FileMB   int           `koanf:"file_mb" min:"1"`   // of a file; then the next begins
-	FileKeep int           `koanf:"file_keep" min:"0"` // old files; 0: all within FileAge
-	FileAge  time.Duration `koanf:"file_age" min:"0s"` // of an old file; 0: any
+	FileMB   int           `koanf:"file_mb" min:"1"`   // maximum size of a file before rotation
+	FileKeep int           `koanf:"file_keep" min:"0"` // number of old files; 0: all within FileAge
+	FileAge  time.Duration `koanf:"file_age" min:"0s"` // maximum age of old files; 0: any
 }
 
-// Agent bounds and directs what the agent does.
+// Agent has the limits and settings of the agent.
 type Agent struct {
 	Model       string        `koanf:"model" live:"yes"`                 // a key of Config.Models
-	Slots       int           `koanf:"slots" min:"1"`                    // model calls at once
-	MaxRounds   int           `koanf:"max_rounds" min:"1" live:"yes"`    // model calls in one turn
-	TaskModel   string        `koanf:"task_model" live:"yes"`            // "": the one that answers
-	TaskRounds  int           `koanf:"task_rounds" min:"1" live:"yes"`   // likewise, of a sub-agent
-	TurnTimeout time.Duration `koanf:"turn_timeout" min:"1s" live:"yes"` // longest turn
-	// QueueMode says what becomes of a message that comes during a turn.
+	Slots       int           `koanf:"slots" min:"1"`                    // concurrent model calls
+	MaxRounds   int           `koanf:"max_rounds" min:"1" live:"yes"`    // model calls per turn
+	TaskModel   string        `koanf:"task_model" live:"yes"`            // of sub-agents; "": Model
+	TaskRounds  int           `koanf:"task_rounds" min:"1" live:"yes"`   // model calls per sub-agent
+	TurnTimeout time.Duration `koanf:"turn_timeout" min:"1s" live:"yes"` // time limit of a turn
+	// QueueMode says what happens with a message that arrives during a turn.
 	QueueMode string `koanf:"queue_mode" allowed:"steer followup collect interrupt" live:"yes"`
-	Waiting   int    `koanf:"waiting" min:"1" live:"yes"` // messages waiting in one session
-	// Activity says how much of the work is shown while an answer is under way.
+	Waiting   int    `koanf:"waiting" min:"1" live:"yes"` // maximum pending messages per session
+	// Activity says how much of the agent's work is shown while it makes an answer.
 	Activity string `koanf:"activity" allowed:"off compact full" live:"yes"`
 
-	Undecided bool `koanf:"-"` // whether nothing says which model answers; then the demo does
+	Undecided bool `koanf:"-"` // no model is configured, so the demo answers
 }
 
-// Memory is how conversations become notes, and notes lasting memory.
+// Memory says when conversations are summarised, and when Dream updates the memory.
 type Memory struct {
-	Model      string        `koanf:"model"`                // a key of Config.Models; "": the agent's
-	Idle       time.Duration `koanf:"idle" min:"0s"`        // rest before notes; 0: never
-	DreamEvery time.Duration `koanf:"dream_every" min:"0s"` // 0: only when somebody asks
+	Model      string        `koanf:"model"`                // a key of Config.Models; "": agent.model
+	Idle       time.Duration `koanf:"idle" min:"0s"`        // idle time before a summary; 0: never
+	DreamEvery time.Duration `koanf:"dream_every" min:"0s"` // 0: only on request
 }
 
-// Skills are what the agent can follow.
+// Skills has the settings of skills.
 type Skills struct {
-	Disabled []string `koanf:"disabled"` // their names
+	Disabled []string `koanf:"disabled"` // names of skills
 }
 
-// Media bounds the files that people send, and says how others are made.
+// Media has the limits of received files, and the settings of generated ones.
 type Media struct {
-	MaxFileMB  int           `koanf:"max_file_mb" min:"1"`  // largest file that is fetched
+	MaxFileMB  int           `koanf:"max_file_mb" min:"1"`  // maximum size of a received file
 	MaxTotalMB int           `koanf:"max_total_mb" min:"1"` // of all files; the oldest go first
-	Retention  time.Duration `koanf:"retention" min:"1h"`   // how long a file is kept
+	Retention  time.Duration `koanf:"retention" min:"1h"`   // how long files are kept
 
 	Speech Speech `koanf:"speech"`
 	Images Images `koanf:"images"`
 }
 
-// Transcription is how voice messages become text.
+// Transcription has the settings for the transcription of voice messages.
 type Transcription struct {
-	Model   string `koanf:"model"`    // the provider's name for it; "": no transcription
+	Model   string `koanf:"model"`    // name at the provider; "": no transcription
 	BaseURL string `koanf:"base_url"` // of an OpenAI-compatible API
-	Key     Secret `koanf:"key"`      // empty while Model is
+	Key     Secret `koanf:"key"`      // empty if Model is empty
 
-	PriceMinute float64 `koanf:"price_minute" min:"0" live:"yes"` // dollars
+	PriceMinute float64 `koanf:"price_minute" min:"0" live:"yes"` // dollars per minute
 }
 
-// Speech is how answers become voice messages.
+// Speech has the settings for voice messages with answers.
 type Speech struct {
-	Model   string `koanf:"model"`    // the provider's name for it; "": no speech
+	Model   string `koanf:"model"`    // name at the provider; "": no speech
 	BaseURL string `koanf:"base_url"` // of an OpenAI-compatible API
-	Key     Secret `koanf:"key"`      // empty while Model is
-	Voice   string `koanf:"voice"`    // the provider's name for it
+	Key     Secret `koanf:"key"`      // empty if Model is empty
+	Voice   string `koanf:"voice"`    // name at the provider
 	Format  string `koanf:"format" allowed:"opus mp3 wav"`
 
-	// Answers says when answers are spoken, in conversations that have not chosen that themselves.
+	// Answers says when answers are spoken. Each conversation can override it.
 	Answers string `koanf:"answers" allowed:"never always auto" live:"yes"`
-	MaxText int    `koanf:"max_text" min:"1"` // characters that are spoken of an answer
+	MaxText int    `koanf:"max_text" min:"1"` // maximum spoken characters of an answer
 
-	PriceMillion float64 `koanf:"price_million" min:"0"` // dollars for a million characters
+	PriceMillion float64 `koanf:"price_million" min:"0"` // dollars per million characters
 }
 
-// Images is how the agent makes pictures.
+// Images has the settings for generating pictures.
 type Images struct {
-	Model   string  `koanf:"model"`         // the provider's name for it; "": it makes none
+	Model   string  `koanf:"model"`         // name at the provider; "": no pictures
 	BaseURL string  `koanf:"base_url"`      // of an OpenAI-compatible API
-	Key     Secret  `koanf:"key"`           // empty while Model is
-	Price   float64 `koanf:"price" min:"0"` // of a picture, dollars
+	Key     Secret  `koanf:"key"`           // empty if Model is empty
+	Price   float64 `koanf:"price" min:"0"` // dollars per picture
 }
 
-// A Model is a language model and how to reach it.
+// A Model is a language model with its address and its limits.
 type Model struct {
-	// Provider is the protocol; never auto once the configuration is loaded.
+	// Provider is the protocol. After loading, it is never auto.
 	Provider string `koanf:"provider" allowed:"auto openai anthropic demo" hint:"; or set base_url"`
 
-	Model         string   `koanf:"model"`    // the provider's name for it
-	BaseURL       string   `koanf:"base_url"` // of its API
+	Model         string   `koanf:"model"`    // name at the provider
+	BaseURL       string   `koanf:"base_url"` // of the provider's API
 	Key           Secret   `koanf:"key"`
-	Keys          []Secret `koanf:"keys"`                   // further ones
+	Keys          []Secret `koanf:"keys"`                   // additional keys
 	ContextWindow int      `koanf:"context_window" min:"1"` // tokens, prompt and answer
-	MaxOutput     int      `koanf:"max_output" min:"0"`     // tokens; 0: the provider decides
+	MaxOutput     int      `koanf:"max_output" min:"0"`     // tokens; 0: provider's default
 	PriceIn       float64  `koanf:"price_in" min:"0"`       // dollars per million tokens; 0: unknown
-	PriceOut      float64  `koanf:"price_out" min:"0"`      // likewise
-	PriceCached   float64  `koanf:"price_cached" min:"0"`   // likewise, of what is cached there
-	Free          bool     `koanf:"free"`                   // it costs nothing
-	Images        bool     `koanf:"images"`                 // it understands images
-	Fallback      []string `koanf:"fallback"`               // models to try next, in this order
+	PriceOut      float64  `koanf:"price_out" min:"0"`      // as PriceIn
+	PriceCached   float64  `koanf:"price_cached" min:"0"`   // as PriceIn, for cached input
+	Free          bool     `koanf:"free"`                   // the model costs nothing
+	Images        bool     `koanf:"images"`                 // the model accepts images
+	Fallback      []string `koanf:"fallback"`               // models to try next, in order
 
-	Temperature     float64       `koanf:"temperature" min:"-1" max:"2"` // -1: the provider decides
-	ReasoningEffort string        `koanf:"reasoning_effort"`             // "": the provider decides
-	ReasoningBack   bool          `koanf:"reasoning_back"`               // it wants its reasoning back
-	IdleTimeout     time.Duration `koanf:"idle_timeout" min:"1s"`        // its longest silence
-	// MaxOutputField is what the provider calls the limit of an answer.
+	Temperature     float64       `koanf:"temperature" min:"-1" max:"2"` // -1: provider's default
+	ReasoningEffort string        `koanf:"reasoning_effort"`             // "": provider's default
+	ReasoningBack   bool          `koanf:"reasoning_back"`               // return reasoning to model
+	IdleTimeout     time.Duration `koanf:"idle_timeout" min:"1s"`        // longest pause in a response
+	// MaxOutputField is the provider's name of the field that limits the length of an answer.
 	MaxOutputField string `koanf:"max_output_field" allowed:"auto max_tokens max_completion_tokens"`
 
-	Body    map[string]JSON   `koanf:"body"`    // further fields of each request
-	Headers map[string]Secret `koanf:"headers"` // further headers of each request
+	Body    map[string]JSON   `koanf:"body"`    // additional request fields
+	Headers map[string]Secret `koanf:"headers"` // additional request headers
 }
 
-// AllKeys returns the different keys of m, in the order in which they are asked.
+// AllKeys returns the keys of m without duplicates, in the order in which they are tried.
 func (m *Model) AllKeys() (keys []string) {
 	for _, s := range append([]Secret{m.Key}, m.Keys...) {
 		if key := s.Reveal(); key != "" && !slices.Contains(keys, key) {
@@ -199,9 +198,9 @@ func (m *Model) AllKeys() (keys []string) {
 	return keys
 }
 
-// KeyName returns how the log names one of several keys: by its place and its last characters.
+// KeyName returns the name of a key in the log: its position and its last four characters.
 func KeyName(place int, key string) string {
-	const shown, least = 4, 16 // of a shorter one the end would say too much
+	const shown, least = 4, 16 // keys shorter than least show nothing
 	name := "key " + strconv.Itoa(place)
 	if len(key) >= least {
 		name += " (…" + key[len(key)-shown:] + ")"
@@ -216,42 +215,41 @@ type JSON string
 type Channel struct {
 	Type         string        `koanf:"type" allowed:"telegram discord whatsapp terminal"`
 	Enabled      bool          `koanf:"enabled"`
-	Token        Secret        `koanf:"token"`   // empty while Enabled is false
-	APIURL       string        `koanf:"api_url"` // "" is the platform's own
+	Token        Secret        `koanf:"token"`   // empty only if Enabled is false
+	APIURL       string        `koanf:"api_url"` // "": the platform's own
 	Access       string        `koanf:"access" allowed:"open allow pairing" live:"yes"`
-	Allow        []string      `koanf:"allow" live:"yes"`  // ids of people who may speak
-	Owners       []string      `koanf:"owners" live:"yes"` // ids of people who own the gateway
-	Groups       []string      `koanf:"groups" live:"yes"` // ids of groups it answers in
+	Allow        []string      `koanf:"allow" live:"yes"`  // ids of people who may write
+	Owners       []string      `koanf:"owners" live:"yes"` // ids of the owners
+	Groups       []string      `koanf:"groups" live:"yes"` // ids of the allowed groups
 	Streaming    bool          `koanf:"streaming"`
-	EditInterval time.Duration `koanf:"edit_interval" min:"0s"`       // 0: the platform's own
-	Debounce     time.Duration `koanf:"debounce" min:"0s" live:"yes"` // 0: each text is a message
+	EditInterval time.Duration `koanf:"edit_interval" min:"0s"`       // 0: platform's default
+	Debounce     time.Duration `koanf:"debounce" min:"0s" live:"yes"` // 0: no debounce
 	RateLimit    string        `koanf:"rate_limit" allowed:"platform off"`
-	// Activation says which messages of groups are answered.
+	// Activation says which messages in groups are answered.
 	Activation string `koanf:"activation" allowed:"mention always" live:"yes"`
 
 	Reaction string `koanf:"reaction"` // an emoji; "": none
-	Proxy    Secret `koanf:"proxy"`    // URL; may have a password
+	Proxy    Secret `koanf:"proxy"`    // URL; may contain a password
 
-	// SenderRate is how many messages of one sender are taken in a minute; 0: any number.
+	// SenderRate is the maximum number of messages per sender and minute; 0: no limit.
 	SenderRate int `koanf:"sender_rate" min:"0" live:"yes"`
 
-	// Of Telegram:
+	// Settings of Telegram:
 	WebhookURL    string `koanf:"webhook_url"`    // public; "": long polling
-	WebhookListen string `koanf:"webhook_listen"` // host:port behind it
+	WebhookListen string `koanf:"webhook_listen"` // host:port to which the public URL leads
 	WebhookSecret Secret `koanf:"webhook_secret"`
-	Drafts        bool   `koanf:"drafts"`      // stream as drafts in direct chats
+	Drafts        bool   `koanf:"drafts"`      // stream answers as drafts in direct chats
 	Rich          bool   `koanf:"rich"`        // send rich messages
 	LocalFiles    string `koanf:"local_files"` // absolute path of a local Bot API server's files
 
-	// Of Discord:
+	// Settings of Discord:
 	Shards int `koanf:"shards" min:"1"`
 }
 
-// Load reads the configuration file at path and the environment, given in the
-// form of [os.Environ]. Without a path it reads config.toml in the data
-// directory if there is one.
+// Load reads the configuration file at path and the environment in the form of [os.Environ]. If
+// path is "", it reads config.toml in the data directory if that exists.
 //
-// A configuration with mistakes is an error whose text has one line for each.
+// If the configuration has mistakes, the text of the error has one line for each.
 func Load(path string, environ []string) (*Config, error) {
 	c, err := LoadWithoutSecrets(path, environ)
 	if err == nil {
@@ -263,14 +261,14 @@ func Load(path string, environ []string) (*Config, error) {
 	return c, nil
 }
 
-// LoadWithoutSecrets is [Load] for callers that need no credential, or only some. A reference to a
-// missing variable or file is not an error: that secret is empty.
+// LoadWithoutSecrets is [Load] for callers that need no credentials, or only some. A reference to
+// a missing variable or file is not an error: the secret is empty.
 func LoadWithoutSecrets(path string, environ []string) (*Config, error) {
 	return newLoader(variables(environ)).load(path)
 }
 
-// Unresolved returns an error that names the references to secrets at or below a key that lead
-// nowhere, or nil if there is none.
+// Unresolved returns an error that names the references to missing secrets at or below a key, or
+// nil if there are none.
 func (c *Config) Unresolved(key ...string) error {
 	prefix := strings.Join(key, ".")
 	return joinProblems(slices.DeleteFunc(slices.Clone(c.unresolved), func(p problem) bool {
@@ -278,7 +276,7 @@ func (c *Config) Unresolved(key ...string) error {
 	}))
 }
 
-// load is [Load].
+// load implements [Load].
 func (l *loader) load(path string) (*Config, error) {
 	optional := path == ""
 	if optional {
@@ -297,7 +295,7 @@ func (l *loader) load(path string) (*Config, error) {
 	return c, err
 }
 
-// unreadable returns the error of a configuration file that can't be read, with what to do.
+// unreadable returns the error for an unreadable configuration file, with advice.
 func unreadable(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -309,12 +307,12 @@ func unreadable(path string, err error) error {
 	return fmt.Errorf("config: %w", err)
 }
 
-// defaultPath returns the configuration file in the data directory.
+// defaultPath returns the path of the configuration file in the data directory.
 func defaultPath(vars map[string]string) string {
 	home := cmp.Or(vars[homeVariable], vars["GATEWAY_GATEWAY__HOME"], "~/.gateway")
 	home, err := expand(home, "", vars)
 	if err != nil {
-		return "config.toml" // parse reports that there is no home, with more context
+		return "config.toml" // parse reports the missing home with more context
 	}
 	return filepath.Join(home, "config.toml")
 }

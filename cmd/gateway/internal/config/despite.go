@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// LoadDespiteMistakes is [LoadWithoutSecrets] for commands that need little more than the home. It
-// ignores keys with a mistake and lines that are not TOML. A mistake that leaves open which home or
-// database is meant is still an error.
+// LoadDespiteMistakes is [LoadWithoutSecrets] for commands that need little more than the home.
+// It ignores keys with a mistake and lines that are not TOML. A mistake that leaves the home or
+// the database unclear is still an error.
 func LoadDespiteMistakes(path string, environ []string) (*Config, error) {
 	l := newLoader(variables(environ))
 	l.forgiving = true
 	return l.load(path)
 }
 
-// Mistakes returns an error with a line for each mistake that [LoadDespiteMistakes] passed over,
-// or nil if there is none.
+// Mistakes returns an error with one line for each mistake that [LoadDespiteMistakes] ignored, or
+// nil if there are none.
 func (c *Config) Mistakes() error { return joinProblems(c.mistakes) }
 
-// IsMistaken reports whether [LoadDespiteMistakes] has passed over something that may have been
-// meant for a top-level table.
+// IsMistaken reports whether [LoadDespiteMistakes] ignored something that may belong to a
+// top-level table.
 func (c *Config) IsMistaken(table string) bool {
 	return slices.ContainsFunc(c.mistakes, func(p problem) bool {
 		top, _, _ := strings.Cut(p.key, ".")
@@ -30,7 +30,7 @@ func (c *Config) IsMistaken(table string) bool {
 	})
 }
 
-// harmless are the keys of [gateway] that say nothing about where the data lies.
+// harmless lists the keys of [gateway] that do not affect where the data is.
 var harmless = []string{"gateway.name", "gateway.workspace", "gateway.timezone"}
 
 // forgives reports whether a configuration with this problem can be used.
@@ -45,8 +45,8 @@ func (l *loader) forgives(p problem) bool {
 	return top != "store"
 }
 
-// readable returns src without the lines that keep it from being TOML, which it reports. Lines
-// keep their numbers.
+// readable returns src with an empty line for each line that is not TOML. It reports those lines.
+// The line numbers do not change.
 func (l *loader) readable(name string, src []byte) []byte {
 	rows := bytes.Split(src, []byte("\n"))
 	for range 2 * len(rows) {
@@ -57,7 +57,7 @@ func (l *loader) readable(name string, src []byte) []byte {
 		}
 		p := probe.problems[0]
 		row := min(max(p.at.line, 1), len(rows)) - 1
-		if len(rows[row]) == 0 { // the mistake lies elsewhere, so the end is given up
+		if len(rows[row]) == 0 { // the mistake is elsewhere, so the last line is dropped
 			row = len(rows) - 1
 			rows = rows[:row]
 			continue
@@ -71,11 +71,11 @@ func (l *loader) readable(name string, src []byte) []byte {
 	return nil
 }
 
-// homeLine is a line that may say which home or database is meant.
+// homeLine matches a line that may set the home or the database.
 var homeLine = regexp.MustCompile(`^\s*\[?\s*(gateway|home|store|url)\b`)
 
-// tableOfHome returns the table of a line that is not TOML, if the line may say where the data is;
-// otherwise "".
+// tableOfHome returns the table to which an invalid line belongs if the line may set the home or
+// the database, else "".
 func tableOfHome(line []byte) string {
 	m := homeLine.FindSubmatch(line)
 	switch {
@@ -87,7 +87,7 @@ func tableOfHome(line []byte) string {
 	return "gateway"
 }
 
-// forgive sets values that a mistake has left empty.
+// forgive sets defaults for values that a mistake has left empty.
 func (c *Config) forgive() {
 	if c.Gateway.Location == nil {
 		c.Gateway.Location = time.Local

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Doubts returns an error with a line for each setting that is allowed but can have no effect, such
-// as the name of a person where the platform has numbers. It returns nil if there is none.
+// Doubts returns an error with one line for each valid setting that can have no effect, such as a
+// person's name where the platform uses numbers. It returns nil if there are none.
 func (c *Config) Doubts() error {
 	var errs []error
 	for _, d := range c.doubts() {
@@ -19,13 +19,13 @@ func (c *Config) Doubts() error {
 	return errors.Join(errs...)
 }
 
-// A doubt is about one setting.
+// A doubt describes one setting without effect.
 type doubt struct {
 	path []string
 	text string
 }
 
-// doubts returns what [Config.Doubts] tells.
+// doubts returns the settings that [Config.Doubts] reports.
 func (c *Config) doubts() (list []doubt) {
 	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {
 		ch := c.Channels[name]
@@ -59,13 +59,13 @@ func (c *Config) doubts() (list []doubt) {
 	return list
 }
 
-// isEmpty reports whether there is no credential, because what it refers to is missing.
+// isEmpty reports whether a secret is empty, for example because its reference leads to nothing.
 func isEmpty(s Secret) bool { return s.Reveal() == "" }
 
-// telegramToken is what the tokens of bots look like.
+// telegramToken matches the form of Telegram bot tokens.
 var telegramToken = regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`)
 
-// ids are what people and groups are named by on a platform.
+// ids has the form of the ids of people and groups on each platform.
 var ids = map[string]struct {
 	form *regexp.Regexp
 	want string
@@ -76,8 +76,8 @@ var ids = map[string]struct {
 		`a phone number such as "+4915112345678", or the id that /whoami shows`},
 }
 
-// CanBeChat reports whether a chat can have this id on an account's platform, as far as the form of
-// ids says that.
+// CanBeChat reports whether a chat on the account's platform can have this id. It checks only the
+// form of the id.
 func (c *Config) CanBeChat(account, chat string) bool {
 	switch platform := c.Channels[account].Type; platform {
 	case "telegram", "discord":
@@ -86,7 +86,7 @@ func (c *Config) CanBeChat(account, chat string) bool {
 	return true
 }
 
-// badIDs says which of the ids of a key nobody can have, "" if there is none.
+// badIDs describes the ids in a list that are not valid on a platform, or returns "".
 func badIDs(platform, key string, list []string) string {
 	known, ok := ids[platform]
 	if !ok {

@@ -15,113 +15,114 @@ import (
 	"gateway/agent/suggest"
 )
 
-// Budget limits the use of language models. A day is one in the gateway's time zone; 0 is no
-// limit.
+// Budget limits the use of language models. Days begin at midnight in the gateway's time zone; 0
+// means no limit.
 type Budget struct {
 	TurnTokens     int     `koanf:"turn_tokens" min:"0"`
 	TurnDollars    float64 `koanf:"turn_dollars" min:"0"`
-	SessionTokens  int     `koanf:"session_tokens" min:"0"` // of a conversation in a day
+	SessionTokens  int     `koanf:"session_tokens" min:"0"` // per conversation and day
 	SessionDollars float64 `koanf:"session_dollars" min:"0"`
-	PersonTokens   int     `koanf:"person_tokens" min:"0"` // of a person in a day
+	PersonTokens   int     `koanf:"person_tokens" min:"0"` // per person and day
 	PersonDollars  float64 `koanf:"person_dollars" min:"0"`
-	DayTokens      int     `koanf:"day_tokens" min:"0"` // of everybody in a day
+	DayTokens      int     `koanf:"day_tokens" min:"0"` // per day in total
 	DayDollars     float64 `koanf:"day_dollars" min:"0"`
 }
 
-// Prices are what a model without a price of its own is taken to cost, in dollars per million
+// Prices has the assumed prices of models without a configured price, in dollars per million
 // tokens.
 type Prices struct {
 	CeilingIn  float64 `koanf:"ceiling_in" min:"0"`
 	CeilingOut float64 `koanf:"ceiling_out" min:"0"`
 }
 
-// Approvals are about tool calls that somebody must approve.
+// Approvals has the settings for tool calls that need approval.
 type Approvals struct {
-	Approver string        `koanf:"approver" allowed:"user admin owner"` // and who is more
-	Timeout  time.Duration `koanf:"timeout" min:"1s"`                    // then it counts as denied
+	Approver string        `koanf:"approver" allowed:"user admin owner"` // or a higher role
+	Timeout  time.Duration `koanf:"timeout" min:"1s"`                    // then the call is denied
 }
 
-// A Tool says who may have the agent use a tool.
+// A Tool says for each role whether the agent may use a tool.
 type Tool struct {
 	Owner string `koanf:"owner" allowed:"inherit allow ask deny"`
 	Admin string `koanf:"admin" allowed:"inherit allow ask deny"`
 	User  string `koanf:"user" allowed:"inherit allow ask deny"`
 	Guest string `koanf:"guest" allowed:"inherit allow ask deny"`
 
-	// Patterns of commands, for exec; the first list that has one that fits decides.
+	// Command patterns for exec. The first list with a matching pattern decides.
 	DenyCommands  []string `koanf:"deny_commands"`
 	AskCommands   []string `koanf:"ask_commands"`
 	AllowCommands []string `koanf:"allow_commands"`
 }
 
-// Inherit is what a [Tool] says of a role for which it changes nothing.
+// Inherit is the value of a [Tool] for a role whose decision it does not change.
 const Inherit = "inherit"
 
-// toolNames are the tools that the gateway has by itself.
+// toolNames contains the names of the built-in tools.
 const toolNames = "exec exec_input exec_list read_file list_dir glob grep write_file edit_file " +
 	"apply_patch notebook_edit web_search web_fetch remember recall forget history_search time " +
 	"ask message schedule spawn subagents generate_image edit_image"
 
-// ToolNames returns the names of the tools that the gateway has by itself.
+// ToolNames returns the names of the built-in tools.
 func ToolNames() []string { return strings.Fields(toolNames) }
 
-// ToolPrefix returns what the names of the tools of [mcp.NAME] begin with.
+// ToolPrefix returns the prefix of the tool names of [mcp.NAME].
 func ToolPrefix(server string) string { return "mcp_" + server + "_" }
 
-// Exec is how commands are run.
+// Exec has the settings and limits of commands.
 type Exec struct {
 	Sandbox   string        `koanf:"sandbox" allowed:"auto bubblewrap landlock none off"`
 	Network   bool          `koanf:"network"`
-	Timeout   time.Duration `koanf:"timeout" min:"1s"` // longest time of a command
+	Timeout   time.Duration `koanf:"timeout" min:"1s"` // maximum duration of a command
 	MemoryMB  int           `koanf:"memory_mb" min:"16"`
 	Processes int           `koanf:"processes" min:"1"`
-	DiskMB    int           `koanf:"disk_mb" min:"1"` // that a command may write
+	DiskMB    int           `koanf:"disk_mb" min:"1"` // maximum that a command can write
 
 	ProcessesTotal int `koanf:"processes_total" min:"1"` // of all commands together
-	KeepFreeMB     int `koanf:"keep_free_mb" min:"0"`    // of the disk; 0: commands may fill it
+	KeepFreeMB     int `koanf:"keep_free_mb" min:"0"`    // of the disk; 0: none
 
-	Env []string `koanf:"env"` // variables of the gateway that commands see
+	Env []string `koanf:"env"` // variables that commands see
 }
 
-// Web is about tools that reach the internet.
+// Web has the settings of tools that use the internet.
 type Web struct {
 	Search        string   `koanf:"search" allowed:"duckduckgo brave tavily searxng off"`
 	SearchKey     Secret   `koanf:"search_key"`
-	SearchURL     string   `koanf:"search_url"`     // "": the provider's own
-	AllowNetworks []string `koanf:"allow_networks"` // private ones that may be reached
-	Ports         []string `koanf:"ports"`          // besides 80 and 443
+	SearchURL     string   `koanf:"search_url"`     // "": provider's default
+	AllowNetworks []string `koanf:"allow_networks"` // private networks that tools may use
+	Ports         []string `koanf:"ports"`          // allowed ports besides 80 and 443
 }
 
-// A Root is a folder besides the workspace that the agent's file tools reach.
+// A Root is a folder outside the workspace that the file tools can use.
 type Root struct {
 	Path  string `koanf:"path"` // absolute
 	Write bool   `koanf:"write"`
 }
 
-// A Server is one of the Model Context Protocol.
+// A Server is an MCP server.
 type Server struct {
 	Enabled bool              `koanf:"enabled"`
-	Command []string          `koanf:"command"` // of a server that talks over stdio
+	Command []string          `koanf:"command"` // of a stdio server
 	Env     map[string]Secret `koanf:"env"`     // of the command
-	URL     string            `koanf:"url"`     // of one that talks over HTTP
-	Headers map[string]Secret `koanf:"headers"` // of its requests
-	Allow   []string          `koanf:"allow"`   // its tools, as patterns; empty: all
+	URL     string            `koanf:"url"`     // of an HTTP server
+	Headers map[string]Secret `koanf:"headers"` // of HTTP requests
+	Allow   []string          `koanf:"allow"`   // patterns of its tools; empty: all
 	Approve string            `koanf:"approve" allowed:"allow ask deny"`
-	Role    string            `koanf:"role" allowed:"guest user admin owner"` // who may use it
+	Role    string            `koanf:"role" allowed:"guest user admin owner"` // lowest user role
 	Timeout time.Duration     `koanf:"timeout" min:"1s"`                      // of a call
 	Sandbox bool              `koanf:"sandbox"`
-	Network bool              `koanf:"network"` // inside the sandbox
+	Network bool              `koanf:"network"` // network access in the sandbox
 
-	// How the gateway logs in to a URL that wants it: a grant of OAuth.
+	// Login is the OAuth grant with which the gateway logs in to the URL.
 	Login string `koanf:"login" allowed:"authorization_code client_credentials cross_app_access"`
 
-	ClientID     string   `koanf:"client_id"` // "": the gateway registers one
+	ClientID     string   `koanf:"client_id"` // "": the gateway registers itself
 	ClientSecret Secret   `koanf:"client_secret"`
-	PrivateKey   Secret   `koanf:"private_key"` // PEM, instead of a secret
-	Redirect     string   `koanf:"redirect"`    // where the browser ends
-	LoginHosts   []string `koanf:"login_hosts"` // private ones that may be reached for it
+	PrivateKey   Secret   `koanf:"private_key"` // PEM, instead of ClientSecret
+	Redirect     string   `koanf:"redirect"`    // address at which the browser ends
+	LoginHosts   []string `koanf:"login_hosts"` // private hosts allowed for the login
 
-	// Of cross_app_access: where an identity token is exchanged, as whom, and the file with it.
+	// For cross_app_access: address and client id for the token exchange, and the file with the
+	// identity token.
 	IdentityURL      string `koanf:"identity_url"`
 	IdentityClientID string `koanf:"identity_client_id"`
 	IdentityFile     string `koanf:"identity_file"`
@@ -139,7 +140,7 @@ func (l *loader) finishHands(c *Config) {
 		c.Roots[name] = r
 	}
 	if w := &c.Web; w.Search == "off" {
-		w.SearchKey = Secret{} // what it refers to need not exist
+		w.SearchKey = Secret{} // an unused reference need not exist
 	} else {
 		w.SearchKey = l.secret([]string{"web", "search_key"}, w.SearchKey, home)
 	}
@@ -163,7 +164,7 @@ func (l *loader) finishHands(c *Config) {
 			s.IdentityFile = abs
 		}
 		c.MCP[name] = s
-		if isReference(s.URL) { // then all of it is a secret
+		if isReference(s.URL) { // the whole URL is a secret
 			written := s.URL
 			address := l.secret([]string{"mcp", name, "url"}, Secret{&written}, home).Reveal()
 			if address != "" {
@@ -202,8 +203,8 @@ func (l *loader) validateHands(c *Config) {
 	}
 }
 
-// isTool reports whether name is that of a tool, or can be one of a configured server: which tools
-// that has is known only once it runs, and one that is switched off keeps its rules.
+// isTool reports whether name is a built-in tool or can be a tool of a configured server. The
+// tools of a server are known only while it runs. The rules of a disabled server stay valid.
 func isTool(c *Config, name string) bool {
 	if slices.Contains(ToolNames(), name) {
 		return true
@@ -216,7 +217,7 @@ func isTool(c *Config, name string) bool {
 	return false
 }
 
-// isCommand reports whether s can be the pattern of a command.
+// isCommand reports whether s is a valid command pattern.
 func isCommand(s string) bool {
 	words := strings.Fields(s)
 	return len(words) > 0 && !slices.ContainsFunc(words, func(w string) bool {
@@ -247,7 +248,7 @@ func (l *loader) validateWeb(w *Web) {
 	}
 }
 
-// validateRoot keeps the gateway's own files out of the agent's reach.
+// validateRoot reports a root that would give the agent access to the gateway's own files.
 func (l *loader) validateRoot(name string, c *Config) {
 	at := []string{"roots", name, "path"}
 	root := c.Roots[name].Path

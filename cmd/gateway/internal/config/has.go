@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Has reports whether a setting has a value that is neither empty nor zero nor false, or, with "="
-// and a value behind its name, whether it has that. Settings are named as in the configuration,
-// such as "web.search_key" or "exec.sandbox=none".
+// Has reports whether a setting is not empty, zero or false. With "=VALUE" after the name, it
+// reports whether the setting has that value. Examples are "web.search_key" and
+// "exec.sandbox=none".
 func (c *Config) Has(setting string) bool {
 	key, want, exact := strings.Cut(setting, "=")
 	v := reflect.ValueOf(c).Elem()
@@ -31,7 +31,7 @@ func (c *Config) Has(setting string) bool {
 	return !v.IsZero()
 }
 
-// field returns the field of a struct that has a key; the zero Value if there is none.
+// field returns the field of a struct for a key, or the zero Value.
 func field(v reflect.Value, key string) reflect.Value {
 	for i := range v.NumField() {
 		if v.Type().Field(i).Tag.Get("koanf") == key {

@@ -9,30 +9,30 @@ import (
 	"github.com/knadh/koanf/v2"
 )
 
-// template names the tables of the defaults that hold for every table beside them.
+// template is the name of a defaults table that applies to all tables beside it.
 const template = "NAME"
 
-// entries are the tables that have an entry for each name.
+// entries lists the tables that contain a table for each name.
 var entries = []string{"models", "channels", "tools", "roots", "mcp", "hooks"}
 
-// A loader turns the sources of one [Load] into a [Config] and collects the problems.
+// A loader merges the sources of one [Load] into a [Config] and collects the problems.
 type loader struct {
 	vars     map[string]string // the environment
 	places   map[string]place  // by path, joined with delimiter
 	problems []problem
-	written  []string // models that the file or a GATEWAY_ variable describes
-	usual    source   // what the usual variables stand for
+	written  []string // models in the file or in GATEWAY_ variables
+	usual    source   // settings from usual variables such as OPENAI_API_KEY
 
-	references map[string]string // secrets that are written as a reference, by path
+	references map[string]string // references to secrets, by path
 
-	forgiving bool // mistakes are passed over where that is possible
+	forgiving bool // ignore mistakes where possible
 }
 
 func newLoader(vars map[string]string) *loader {
 	return &loader{vars: vars, places: make(map[string]place)}
 }
 
-// parse returns the configuration of a file with content src and of the environment.
+// parse returns the configuration made from the file content src and the environment.
 func (l *loader) parse(name string, src []byte) (*Config, error) {
 	if l.forgiving {
 		src = l.readable(name, src)
@@ -40,7 +40,7 @@ func (l *loader) parse(name string, src []byte) (*Config, error) {
 	sources := l.read(name, src)
 	c, err := merge(sources)
 	if err != nil {
-		l.report(problem{text: err.Error()}) // checkTable has let something through
+		l.report(problem{text: err.Error()}) // checkTable missed a mistake
 		return nil, joinProblems(l.problems)
 	}
 	l.references = referencesIn(c)
@@ -60,7 +60,7 @@ func (l *loader) parse(name string, src []byte) (*Config, error) {
 	return c, nil
 }
 
-// read returns all sources, the one that is overridden by all others first.
+// read returns all sources. Later sources override earlier ones.
 func (l *loader) read(name string, src []byte) []source {
 	defaults := readDefaults()
 	usual := source(shorthand(l.vars))
@@ -91,8 +91,8 @@ func (l *loader) read(name string, src []byte) []source {
 	return []source{defaults, usual, file, vars}
 }
 
-// hasOwn reports whether s has an account on a platform under a name of its own. It may well use
-// the usual variable's token, and a bot can't be received for twice.
+// hasOwn reports whether s has an account of a platform with a different name. That account may
+// use the token in the usual variable, and only one connection may receive a bot's messages.
 func hasOwn(s source, platform string) bool {
 	for name, v := range s.table("channels") {
 		if t, ok := v.(map[string]any); ok && t["type"] == platform && name != platform {
@@ -102,7 +102,7 @@ func hasOwn(s source, platform string) bool {
 	return false
 }
 
-// merge returns the configuration that sources make, later ones over earlier ones.
+// merge returns the configuration made from sources. Later sources override earlier ones.
 func merge(sources []source) (*Config, error) {
 	k := koanf.New(delimiter)
 	for _, s := range append([]source{expandTemplates(sources)}, sources...) {
@@ -125,8 +125,8 @@ func merge(sources []source) (*Config, error) {
 	return &c, err
 }
 
-// expandTemplates takes the templates out of the defaults, the first of the sources,
-// and returns a source with a copy for each table that they hold for.
+// expandTemplates removes the templates from the defaults, which are the first source. It returns
+// a source with a copy of the template for each table to which it applies.
 func expandTemplates(sources []source) source {
 	expanded := source{}
 	for _, key := range entries {
@@ -138,7 +138,7 @@ func expandTemplates(sources []source) source {
 			for name := range s.table(key) {
 				t := maps.Clone(values)
 				if key == "channels" && typeOf(name, sources) == "whatsapp" {
-					t["streaming"] = false // each edit would be marked as one
+					t["streaming"] = false // WhatsApp marks each edit of a message
 				}
 				tables[name] = t
 			}
@@ -148,7 +148,7 @@ func expandTemplates(sources []source) source {
 	return expanded
 }
 
-// typeOf returns the type of the account with the given name.
+// typeOf returns the type of the account with a name.
 func typeOf(name string, sources []source) string {
 	for _, s := range slices.Backward(sources) {
 		t, _ := s.table("channels")[name].(map[string]any)
@@ -159,7 +159,8 @@ func typeOf(name string, sources []source) string {
 	return name
 }
 
-// report notes a problem. Only the first one of a key counts: the others follow from it.
+// report adds a problem. It keeps only the first problem of a key, because the others follow from
+// it.
 func (l *loader) report(p problem) {
 	same := func(other problem) bool { return p.key != "" && other.key == p.key }
 	if !slices.ContainsFunc(l.problems, same) {
@@ -167,13 +168,13 @@ func (l *loader) report(p problem) {
 	}
 }
 
-// problem notes a problem of the key at path, or of the nearest table around
-// it that was written somewhere.
+// problem reports a problem of the key at path. Its place is the key, or the nearest enclosing
+// table that was written.
 func (l *loader) problem(path []string, text string) {
 	l.report(problem{at: l.place(path), key: strings.Join(path, "."), text: text})
 }
 
-// place returns where the key at path was written, or the nearest table around it.
+// place returns the place of the key at path, or of the nearest enclosing table that was written.
 func (l *loader) place(path []string) (at place) {
 	for n := len(path); n > 0 && at == (place{}); n-- {
 		at = l.places[strings.Join(path[:n], delimiter)]

@@ -13,50 +13,50 @@ import (
 	"gateway/cmd/gateway/internal/hooks"
 )
 
-// Schedule bounds what people have done at set times.
+// Schedule has the limits of jobs.
 type Schedule struct {
-	MaxJobs  int           `koanf:"max_jobs" min:"1"`    // of a person, that are not over
-	MinEvery time.Duration `koanf:"min_every" min:"10s"` // between two runs of a job
+	MaxJobs  int           `koanf:"max_jobs" min:"1"`    // maximum active jobs per person
+	MinEvery time.Duration `koanf:"min_every" min:"10s"` // minimum interval of a job
 }
 
-// Heartbeat is how the agent looks by itself after what its HEARTBEAT.md lists.
+// Heartbeat says how often the agent checks HEARTBEAT.md by itself.
 type Heartbeat struct {
 	Every time.Duration `koanf:"every" min:"0s"`   // 0: never
-	Model string        `koanf:"model" live:"yes"` // a key of Config.Models; "": the agent's
+	Model string        `koanf:"model" live:"yes"` // a key of Config.Models; "": agent.model
 }
 
-// HTTP is the operator's server: health, metrics, profiles and hooks.
+// HTTP has the settings of the server for health, metrics, profiles and hooks.
 type HTTP struct {
-	Listen string `koanf:"listen"` // host:port; "": there is none
-	Token  Secret `koanf:"token"`  // empty: a new one at each start, in the data directory
+	Listen string `koanf:"listen"` // host:port; "": no server
+	Token  Secret `koanf:"token"`  // empty: a new token at each start, in http.json
 }
 
-// Retention is how long finished data is kept; 0 is for ever.
+// Retention says how long finished data is kept; 0 means for ever.
 type Retention struct {
-	Messages    time.Duration `koanf:"messages" min:"0s"`    // in and out, once they are answered
-	Transcripts time.Duration `koanf:"transcripts" min:"0s"` // of conversations nobody goes on with
-	Offloads    time.Duration `koanf:"offloads" min:"0s"`    // long results of tools
+	Messages    time.Duration `koanf:"messages" min:"0s"`    // received and sent, after the answer
+	Transcripts time.Duration `koanf:"transcripts" min:"0s"` // of conversations without new messages
+	Offloads    time.Duration `koanf:"offloads" min:"0s"`    // long tool results
 	Runs        time.Duration `koanf:"runs" min:"0s"`        // of jobs
-	Usage       time.Duration `koanf:"usage" min:"0s"`       // the counts of a day
-	Audit       time.Duration `koanf:"audit" min:"0s"`       // who has decided what
-	MaxTotalMB  int           `koanf:"max_total_mb" min:"0"` // that the database uses; 0: any number
+	Usage       time.Duration `koanf:"usage" min:"0s"`       // usage counts per day
+	Audit       time.Duration `koanf:"audit" min:"0s"`       // audit entries
+	MaxTotalMB  int           `koanf:"max_total_mb" min:"0"` // of the database; 0: no limit
 }
 
-// A Hook turns what is posted to /hooks/NAME into a message to the agent.
+// A Hook makes messages to the agent from posts to /hooks/NAME.
 type Hook struct {
 	Enabled  bool   `koanf:"enabled"`
 	To       string `koanf:"to"`     // account/chat or account/chat/thread that gets the answer
 	Secret   Secret `koanf:"secret"` // empty only while Enabled is false
 	Auth     string `koanf:"auth" allowed:"bearer hmac standard"`
-	Header   string `koanf:"header"`                                // of an HMAC signature
-	Template string `koanf:"template"`                              // "": what was posted, as it is
-	Role     string `koanf:"role" allowed:"guest user admin owner"` // whose rights it has
+	Header   string `koanf:"header"`                                // header with the HMAC signature
+	Template string `koanf:"template"`                              // "": the body unchanged
+	Role     string `koanf:"role" allowed:"guest user admin owner"` // role of the message
 	Session  string `koanf:"session" allowed:"own chat"`
-	Rate     int    `koanf:"rate" min:"1"`   // a minute
-	MaxKB    int    `koanf:"max_kb" min:"1"` // of what is posted
+	Rate     int    `koanf:"rate" min:"1"`   // posts per minute
+	MaxKB    int    `koanf:"max_kb" min:"1"` // maximum size of a post
 }
 
-// Address splits To.
+// Address splits To into its parts.
 func (h Hook) Address() (account, chat, thread string) {
 	account, rest, _ := strings.Cut(h.To, "/")
 	chat, thread, _ = strings.Cut(rest, "/")
@@ -71,7 +71,7 @@ func (l *loader) finishOps(c *Config) {
 		if h.Enabled {
 			h.Secret = l.secret([]string{"hooks", name, "secret"}, h.Secret, home)
 		} else {
-			h.Secret = Secret{} // what it refers to need not exist
+			h.Secret = Secret{} // an unused reference need not exist
 		}
 		c.Hooks[name] = h
 	}
@@ -84,7 +84,7 @@ func (l *loader) finishOps(c *Config) {
 	}
 }
 
-// minSecret is the least length of a secret that opens something from outside, in bytes.
+// minSecret is the minimum length, in bytes, of a secret that gives access from outside.
 const minSecret = 16
 
 // validateOps reports mistakes in [heartbeat], [retention], [http] and [hooks].
@@ -105,15 +105,15 @@ func (l *loader) validateOps(c *Config) {
 	}
 }
 
-// validateRetention refuses times so short that something may still be needed.
+// validateRetention rejects retention times so short that data in use could be removed.
 func (l *loader) validateRetention(r Retention) {
-	// For 24 hours Telegram delivers updates again that it believes we did not get. The row of a
-	// message says that it was answered.
+	// Telegram redelivers updates for 24 hours if it believes that we did not get them. The row
+	// of a message shows that it was answered.
 	if r.Messages != 0 && r.Messages < 48*time.Hour {
 		l.problem([]string{"retention", "messages"}, "want at least 48h, for platforms deliver "+
 			"messages again; or 0 for ever")
 	}
-	// Notes of a conversation are made when it has rested, and then of what others have said first.
+	// A conversation is summarised when it is idle, after the summaries of other conversations.
 	if r.Transcripts != 0 && r.Transcripts < 24*time.Hour {
 		l.problem([]string{"retention", "transcripts"}, "want at least 24h, or 0 for ever")
 	}
@@ -138,7 +138,7 @@ func (l *loader) validateHTTP(h HTTP) {
 	}
 }
 
-// isLoopback reports whether only this machine reaches a host.
+// isLoopback reports whether a host is reachable only from this machine.
 func isLoopback(host string) bool {
 	if host == "localhost" {
 		return true

@@ -13,37 +13,37 @@ import (
 	"time"
 )
 
-// An Explanation is a configuration with the origin of each value. It has no credential.
+// An Explanation is a configuration with the origin of each value. It contains no credentials.
 type Explanation struct {
 	Config *Config `json:"-"`
 	Tables []Table
 
-	Variables []string // of the environment, that have a part in it
-	Ignored   []string // that begin with GATEWAY_ and mean nothing
-	Literal   bool     // whether the file itself has credentials in it
-	Doubts    []string // what [Config.Doubts] names, with where it is written
+	Variables []string // environment variables with an effect
+	Ignored   []string // GATEWAY_ variables without an effect
+	Literal   bool     // the file itself contains credentials
+	Doubts    []string // results of [Config.Doubts] with their places
 }
 
-// A Table is one of an [Explanation].
+// A Table is a table of an [Explanation].
 type Table struct {
 	Path     []string
 	Settings []Setting
 
-	named bool // whether its name was written, which alone means something
+	named bool // its header was written; that alone can have an effect
 }
 
-// A Setting is one key of a [Table].
+// A Setting is a key of a [Table] with its value.
 type Setting struct {
 	Key    string
-	Value  any    // a string, a number, a bool or a list of strings; of a secret its reference
-	Hidden bool   // whether there is a value that must not show
-	Origin string // "default", "FILE:LINE", "variable NAME" and the like
+	Value  any    // string, number, bool or list of strings; a secret's reference
+	Hidden bool   // the value is secret
+	Origin string // "default", "FILE:LINE", "variable NAME" or similar
 }
 
-// originDefault is the origin of what nobody has written.
+// originDefault is the origin of a built-in default.
 const originDefault = "default"
 
-// Explain reads the configuration as [LoadWithoutSecrets] does.
+// Explain reads the configuration like [LoadWithoutSecrets].
 func Explain(path string, environ []string) (*Explanation, error) {
 	l := newLoader(variables(environ))
 	c, err := l.load(path)
@@ -67,17 +67,17 @@ func Explain(path string, environ []string) (*Explanation, error) {
 	return &e.Explanation, nil
 }
 
-// An explainer makes an [Explanation].
+// An explainer builds an [Explanation].
 type explainer struct {
 	Explanation
 	*loader
 	config   *Config
 	secrets  []string
 	defaults source
-	used     map[string]bool // variables
+	used     map[string]bool // names of used variables
 }
 
-// table explains the table v at path, and those below it after it.
+// table adds the table v at path, and then the tables below it.
 func (e *explainer) table(v reflect.Value, path []string) {
 	t := Table{Path: path}
 	var below [][]string
@@ -118,7 +118,7 @@ func (e *explainer) table(v reflect.Value, path []string) {
 	}
 }
 
-// setting explains a value.
+// setting returns the Setting for a value.
 func (e *explainer) setting(path []string, v reflect.Value) Setting {
 	joined := strings.Join(path, delimiter)
 	s := Setting{Key: path[len(path)-1], Origin: e.origin(path)}
@@ -138,7 +138,7 @@ func (e *explainer) setting(path []string, v reflect.Value) Setting {
 	case slog.Level:
 		s.Value = strings.ToLower(value.String())
 	case []string:
-		s.Value = append([]string{}, value...) // an empty list is one, too
+		s.Value = append([]string{}, value...) // an empty list is not null
 		s.Hidden = slices.ContainsFunc(value, e.sensitive)
 	case JSON:
 		s.Hidden = e.sensitive(string(value))
@@ -155,7 +155,8 @@ func (e *explainer) setting(path []string, v reflect.Value) Setting {
 	return s
 }
 
-// secretList explains a list of secrets at a path: all their references, or that there are some.
+// secretList completes the Setting for a list of secrets. Its value is the list of references. If
+// a secret is not a reference, the value is hidden.
 func (e *explainer) secretList(s Setting, path string, list []Secret) Setting {
 	references := []string{}
 	for i := range list {
@@ -194,7 +195,7 @@ func (e *explainer) origin(path []string) string {
 	return originDefault
 }
 
-// usualVariable returns the usual variable, such as OPENAI_MODEL, that the value at path is from.
+// usualVariable returns the usual variable, such as OPENAI_MODEL, that set the value at path.
 func (l *loader) usualVariable(path []string) string {
 	if len(path) != 3 {
 		return ""
@@ -214,11 +215,11 @@ func (l *loader) usualVariable(path []string) string {
 	return name
 }
 
-// leastSecret is the length from which a credential is looked for in other values, in bytes: a
-// shorter one stands in many by chance.
+// leastSecret is the minimum length, in bytes, of a credential that is searched for in other
+// values. A shorter one would match by chance.
 const leastSecret = 6
 
-// sensitive reports whether a value that is not a [Secret] contains one.
+// sensitive reports whether a value that is not a [Secret] contains a credential.
 func (e *explainer) sensitive(s string) bool {
 	for _, secret := range e.secrets {
 		if len(secret) >= leastSecret && strings.Contains(s, secret) {
@@ -233,7 +234,7 @@ func (e *explainer) sensitive(s string) bool {
 	return has
 }
 
-// referencesIn returns the secrets of c that are written as references, by their paths.
+// referencesIn returns the references to secrets in c, by path.
 func referencesIn(c *Config) map[string]string {
 	list := make(map[string]string)
 	var walk func(v reflect.Value, path []string)

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// TOML returns the configuration as a file that means the same, with the origin of each value
-// behind it. Credentials are left out unless they are references; a comment says so. Without all
-// it has only what isn't a default.
+// TOML returns the configuration as an equivalent TOML file with comments that give the origin of
+// each value. It replaces credentials by a comment, but keeps references. If all is false, it
+// omits default values.
 func (e *Explanation) TOML(all bool) string {
 	var b strings.Builder
 	for _, t := range e.Tables {
@@ -37,7 +37,7 @@ func (e *Explanation) TOML(all bool) string {
 	return b.String()
 }
 
-// Name returns the name of the table as it is written between brackets.
+// Name returns the name of the table in the form between the brackets.
 func (t Table) Name() string {
 	parts := make([]string, len(t.Path))
 	for i, part := range t.Path {
@@ -46,7 +46,7 @@ func (t Table) Name() string {
 	return strings.Join(parts, ".")
 }
 
-// MarshalJSON returns the table as an object of its settings.
+// MarshalJSON returns an object that contains the settings of the table.
 func (t Table) MarshalJSON() ([]byte, error) {
 	type value struct {
 		Value  any    `json:"value"`
@@ -71,7 +71,7 @@ func (s Setting) line() string {
 	return fmt.Sprintf("%s = %s # %s", quoteKey(s.Key), literal(s.Value), s.Origin)
 }
 
-// literal returns v in TOML.
+// literal formats v as TOML.
 func literal(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -106,12 +106,12 @@ func literal(v any) string {
 			s += ".0"
 		}
 		return s
-	default: // a whole number or a bool
+	default: // an integer or a bool
 		return fmt.Sprint(v)
 	}
 }
 
-// quote returns s as a basic string of TOML.
+// quote formats s as a basic string of TOML.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -143,7 +143,7 @@ func quoteKey(s string) string {
 	return quote(s)
 }
 
-// shortDuration returns d without the parts at its end that are zero, such as "15m".
+// shortDuration formats d without trailing zero units, such as "15m".
 func shortDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

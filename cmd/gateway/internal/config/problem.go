@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A place is where a value was written: a line of the file or a variable of
-// the environment. The zero place is neither.
+// A place is where a value was written: a line of the file, or an environment variable. The zero
+// place means neither.
 type place struct {
 	file     string
 	line     int
@@ -29,7 +29,7 @@ type problem struct {
 	key  string // dotted; "" for the file as a whole
 	text string
 
-	secret bool // a reference to a secret leads nowhere, which need not matter here
+	secret bool // the secret that a reference names is missing
 }
 
 func (p problem) Error() string {
@@ -40,8 +40,8 @@ func (p problem) Error() string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ": ")
 }
 
-// joinProblems returns all problems as one error, in the order of the file,
-// or nil if there is none.
+// joinProblems returns all problems as one error, in the order of the file, or nil if there are
+// none.
 func joinProblems(problems []problem) error {
 	sorted := slices.Clone(problems)
 	slices.SortStableFunc(sorted, func(a, b problem) int {

@@ -17,8 +17,8 @@ import (
 	"gateway/agent/suggest"
 )
 
-// A member is what a key may hold: a field of a struct, or an entry of a map,
-// which has no tag.
+// A member describes the value of a key: a field of a struct, or an entry of a map. An entry has
+// no tag.
 type member struct {
 	typ reflect.Type
 	tag reflect.StructTag
@@ -35,12 +35,12 @@ var (
 	entryName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 )
 
-// table reports whether m holds keys of its own.
+// table reports whether m is a table, which has keys of its own.
 func (m member) table() bool {
 	return m.typ.Kind() == reflect.Map || m.typ.Kind() == reflect.Struct && m.typ != secretType
 }
 
-// keys returns the keys of a table that has fixed ones.
+// keys returns the keys of a struct.
 func (m member) keys() []string {
 	var keys []string
 	if m.typ.Kind() == reflect.Struct {
@@ -53,7 +53,7 @@ func (m member) keys() []string {
 	return keys
 }
 
-// child returns the member of a table that key names.
+// child returns the member for a key of a table.
 func (m member) child(key string) (member, error) {
 	if m.typ.Kind() == reflect.Map {
 		if !entryName.MatchString(key) {
@@ -69,8 +69,8 @@ func (m member) child(key string) (member, error) {
 	return member{}, errors.New("unknown key" + suggest.Hint(key, m.keys()))
 }
 
-// check returns v, as a TOML parser or fromText gave it, in the form that m is
-// decoded from. The error says what is wanted.
+// check converts v, which comes from the TOML parser or from fromText, to the form from which m
+// is decoded. The error says which form is expected.
 func (m member) check(v any) (any, error) {
 	switch m.typ {
 	case durationType:
@@ -83,13 +83,13 @@ func (m member) check(v any) (any, error) {
 		return v, nil
 	case secretType:
 		if _, ok := v.(string); !ok {
-			return nil, errors.New("want a string") // says nothing of v
+			return nil, errors.New("want a string") // does not show v
 		}
 		return v, nil
 	case secretsType:
 		list, ok := v.([]any)
 		if !ok || slices.ContainsFunc(list, func(e any) bool { _, ok := e.(string); return !ok }) {
-			return nil, errors.New(`want a list such as ["env:A", "env:B"]`) // says nothing of v
+			return nil, errors.New(`want a list such as ["env:A", "env:B"]`) // does not show v
 		}
 		return v, nil
 	case jsonType:
@@ -151,7 +151,7 @@ func (m member) checkNumber(v any) (any, error) {
 	return i, nil
 }
 
-// checkList accepts strings, and whole numbers because many platforms' ids are.
+// checkList accepts strings and integers, because many platforms use numeric ids.
 func (m member) checkList(v any) (any, error) {
 	list, ok := v.([]any)
 	if !ok {
@@ -184,7 +184,7 @@ func (m member) checkString(v any) (any, error) {
 	return v, nil
 }
 
-// want returns the error for a v that is not what is wanted.
+// want returns an error that says which value was wanted instead of v.
 func (member) want(wanted string, v any) error {
 	got := fmt.Sprint(v)
 	switch v := v.(type) {
@@ -203,8 +203,8 @@ func oneOf(allowed []string) string {
 	return strings.Join(allowed[:last], ", ") + " or " + allowed[last]
 }
 
-// fromText returns the text of an environment variable as a TOML parser would
-// give the value, if it can be read as m's type, else as it is for check to refuse.
+// fromText converts the text of an environment variable to the value that a TOML parser would
+// return. If the text does not fit the type of m, it returns the text, which check then rejects.
 func (m member) fromText(s string) any {
 	switch {
 	case m.typ == durationType || m.typ == levelType:
@@ -236,7 +236,7 @@ func (m member) fromText(s string) any {
 	return s
 }
 
-// hasNull reports whether v, decoded JSON, is or holds null, which TOML can't express.
+// hasNull reports whether the decoded JSON value v is or contains null, which TOML can't express.
 func hasNull(v any) bool {
 	switch v := v.(type) {
 	case nil:

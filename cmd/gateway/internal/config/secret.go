@@ -16,17 +16,17 @@ import (
 
 const redacted = "redacted"
 
-// A Secret is a credential. However it is printed, logged or marshaled, it
-// reads "redacted"; only Reveal gives it away. The zero Secret is empty.
+// A Secret is a credential. Printing, logging or marshaling it gives "redacted"; only Reveal
+// returns the credential. The zero Secret is empty.
 //
-// In a source it is written as itself, as "env:NAME" or as "file:PATH".
+// In a source, a Secret is the credential itself, "env:NAME" or "file:PATH".
 type Secret struct {
-	// A pointer, because package fmt prints unexported fields of a struct
-	// without asking their methods: it then shows an address.
+	// A pointer, because package fmt prints unexported fields without calling their methods. It
+	// then prints only the address.
 	value *string
 }
 
-// Reveal returns the credential, or "" if there is none.
+// Reveal returns the credential, or "" if it is empty.
 func (s Secret) Reveal() string {
 	if s.value == nil {
 		return ""
@@ -39,17 +39,17 @@ func (Secret) String() string { return redacted }
 
 // Format prints "redacted" for every verb.
 func (Secret) Format(f fmt.State, _ rune) {
-	_, _ = io.WriteString(f, redacted) // fmt has no way to report an error
+	_, _ = io.WriteString(f, redacted) // a Formatter can't return an error
 }
 
 // LogValue returns "redacted".
 func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// MarshalText returns "redacted"; JSON and TOML encoders use it.
+// MarshalText returns "redacted". JSON and TOML encoders call it.
 func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// UnmarshalText sets s to text. [Load] then follows a reference. The word that MarshalText writes
-// in place of a credential leaves s empty.
+// UnmarshalText sets s to text. [Load] resolves references later. The text "redacted", which
+// MarshalText writes, gives an empty Secret.
 func (s *Secret) UnmarshalText(text []byte) error {
 	if v := string(text); v != redacted {
 		s.value = &v
@@ -57,18 +57,18 @@ func (s *Secret) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// isReference reports whether a value of a source says where a secret stands.
+// isReference reports whether a value is a reference to a secret.
 func isReference(s string) bool {
 	return strings.HasPrefix(s, "env:") || strings.HasPrefix(s, "file:")
 }
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// errNoReference reports a reference that could lead nowhere on any machine.
+// errNoReference means that a reference is not valid on any machine.
 var errNoReference = errors.New(`"env:" wants the name of an environment variable after it`)
 
-// follow returns the secret that s refers to, or s if it is not a reference. Its
-// errors name the variable or the file and never the content.
+// follow returns the secret to which s refers, or s if it is not a reference. Its errors name the
+// variable or the file and never the content.
 func (s Secret) follow(home string, vars map[string]string) (Secret, error) {
 	if name, ok := strings.CutPrefix(s.Reveal(), "env:"); ok {
 		if !variableName.MatchString(name) {
@@ -94,7 +94,7 @@ func readSecret(path, home string, vars map[string]string) (Secret, error) {
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return Secret{}, err // names the path
+		return Secret{}, err // the error contains the path
 	}
 	v := strings.TrimSpace(string(b))
 	if v == "" {
@@ -103,13 +103,13 @@ func readSecret(path, home string, vars map[string]string) (Secret, error) {
 	return Secret{&v}, nil
 }
 
-// expand returns path as an absolute path. A leading "~" is the user's home
-// directory; a relative path begins at base, or at the working directory if base is "".
+// expand returns path as an absolute path. A leading "~" is the user's home directory. A relative
+// path is relative to base, or to the working directory if base is "".
 func expand(path, base string, vars map[string]string) (string, error) {
 	if rest, ok := strings.CutPrefix(path, "~"); ok && (rest == "" || os.IsPathSeparator(rest[0])) {
 		home := vars["HOME"]
 		if home == "" {
-			home = vars["USERPROFILE"] // Windows
+			home = vars["USERPROFILE"] // on Windows
 		}
 		if home == "" {
 			return "", errors.New(`"~" has no meaning, because HOME is not set`)
@@ -122,8 +122,8 @@ func expand(path, base string, vars map[string]string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// Secrets returns the values of all secrets in c, including those in the URLs of MCP servers and
-// the variables that commands see and whose names say that they are credentials.
+// Secrets returns the values of all secrets in c. They include those in the URLs of MCP servers,
+// and the variables for commands whose names look like credentials.
 func (c *Config) Secrets() []string {
 	list := append(secretsIn(reflect.ValueOf(*c)), c.exposed...)
 	for _, s := range c.MCP {
@@ -132,17 +132,17 @@ func (c *Config) Secrets() []string {
 	return list
 }
 
-// secretName is what variables are called that have secrets in them.
+// secretName matches the names of variables that contain secrets.
 var secretName = regexp.MustCompile(`(?i)(KEY|TOKEN|SECRET|PASSW|CREDENTIAL)`)
 
-// leastExposed is how long the value of such a variable is at least: a shorter one, such as "true",
-// stands in many texts.
+// leastExposed is the minimum length of such a variable's value. A shorter value, such as "true",
+// occurs in many texts.
 const leastExposed = 8
 
-// NamesSecret reports whether a variable is called like a credential.
+// NamesSecret reports whether the name of a variable looks like that of a credential.
 func NamesSecret(variable string) bool { return secretName.MatchString(variable) }
 
-// exposed returns the values of the variables with the given names that are credentials.
+// exposed returns the values of those of the named variables that are credentials.
 func exposed(names []string, vars map[string]string) (list []string) {
 	for _, name := range names {
 		if v := strings.TrimSpace(vars[name]); NamesSecret(name) && len(v) >= leastExposed {
@@ -152,11 +152,11 @@ func exposed(names []string, vars map[string]string) (list []string) {
 	return list
 }
 
-// leastToken is how long a part of a URL is at least that can be a token.
+// leastToken is the minimum length of a URL part that may be a token.
 const leastToken = 16
 
-// urlSecrets returns what of a URL is a credential: passwords, and parts of its path and its query
-// that look like tokens, as they are long and have letters and digits.
+// urlSecrets returns the credentials in a URL: the password, and parts of the path and the query
+// that look like tokens. Such parts are long and contain letters and digits.
 func urlSecrets(address string) (list []string) {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Share returns c as JSON, for other processes that work in the same home. It holds no credential,
-// and none of the URLs and request fields in which one may be hidden.
+// Share returns c as JSON for other processes that use the same home. It omits credentials, and
+// URLs and request fields that may contain one.
 func (c *Config) Share() []byte {
 	shared := *c
 	shared.MCP, shared.Models, shared.Channels = maps.Clone(c.MCP), maps.Clone(c.Models),
 		maps.Clone(c.Channels)
 	for name, s := range shared.MCP {
-		s.URL = "" // parts of it may be tokens
+		s.URL = "" // may contain tokens
 		shared.MCP[name] = s
 	}
 	for name, m := range shared.Models {
@@ -32,12 +32,12 @@ func (c *Config) Share() []byte {
 	shared.Web.SearchURL = withoutUser(c.Web.SearchURL)
 	text, err := json.Marshal(shared)
 	if err != nil {
-		panic("config: share: " + err.Error()) // no field has a value that can't be encoded
+		panic("config: share: " + err.Error()) // can't happen: all fields can be encoded
 	}
 	return text
 }
 
-// withoutUser returns a URL, or "" if it has a user or a password in it.
+// withoutUser returns a URL, or "" if it contains a user or a password.
 func withoutUser(address string) string {
 	if u, err := url.Parse(address); err != nil || u.User != nil {
 		return ""
@@ -45,8 +45,8 @@ func withoutUser(address string) string {
 	return address
 }
 
-// Shared returns the configuration that another process has written with [Config.Share]. Its
-// secrets are empty.
+// Shared returns the configuration that another process wrote with [Config.Share]. Its secrets
+// are empty.
 func Shared(text []byte) (*Config, error) {
 	var c Config
 	err := json.Unmarshal(text, &c)
@@ -59,6 +59,6 @@ func Shared(text []byte) (*Config, error) {
 	return &c, nil
 }
 
-// Pass notes in c, the configuration of a gateway that runs, the mistakes of the one that was read
-// here.
+// Pass copies the mistakes of read into c. c is the configuration of a running gateway, and read
+// is the one that this process has read.
 func (c *Config) Pass(read *Config) { c.mistakes = read.mistakes }

@@ -2,22 +2,21 @@ package config
 
 import "cmp"
 
-// A provider is a model API that its usual environment variable is enough to use.
+// A provider is a model API that needs no configuration besides its usual environment variables.
 type provider struct {
-	name   string // of the model in the configuration
-	prefix string // of PREFIX_API_KEY, PREFIX_BASE_URL and PREFIX_MODEL
+	name   string // name of the model in the configuration
+	prefix string // prefix of _API_KEY, _BASE_URL and _MODEL
 
-	protocol          string // "" is that of OpenAI
+	protocol          string // "": OpenAI
 	baseURL, model    string
 	window, output    int     // tokens
 	priceIn, priceOut float64 // US dollars per million tokens; 0: unknown
 }
 
-// providers are the known providers, the preferred ones first, each with a
-// model that is good at tools without being its most expensive. The limits and
-// prices are the published ones of November 2026, except output, which keeps an
-// answer within what a chat can show. A price that nobody has looked up is left out: the ceiling of
-// [prices] counts then.
+// providers lists the known providers in the order of preference. Each has a model that is good
+// at using tools and not the most expensive one. The limits and prices are those published in
+// November 2026, except output, which limits an answer to what a chat can show. A model without a
+// known price counts with the ceiling in [prices].
 var providers = [...]provider{
 	{
 		name: "openai", prefix: "OPENAI",
@@ -25,8 +24,8 @@ var providers = [...]provider{
 		window: 400_000, output: 32_000, priceIn: 0.75, priceOut: 4.50,
 	},
 	{
-		// The router picks the model: its price is not known beforehand, and
-		// the window is what all of its large models have.
+		// The router picks the model, so the price is not known in advance. All of its large
+		// models have at least this window.
 		name: "openrouter", prefix: "OPENROUTER",
 		baseURL: "https://openrouter.ai/api/v1", model: "openrouter/auto",
 		window: 128_000,
@@ -42,7 +41,7 @@ var providers = [...]provider{
 		window: 1_000_000, output: 32_000, priceIn: 2, priceOut: 10,
 	},
 	{
-		// The name stands for Google's newest model of this size, whose price changes with it.
+		// This name is the newest Gemini Flash model, whose price changes with each new one.
 		name: "gemini", prefix: "GEMINI",
 		baseURL: "https://generativelanguage.googleapis.com/v1beta/openai",
 		model:   "gemini-flash-latest", window: 1_000_000, output: 32_000,
@@ -74,8 +73,8 @@ var providers = [...]provider{
 	},
 }
 
-// shorthand returns what the usual variables of model APIs and platforms stand
-// for, in the form of a file.
+// shorthand returns the settings from the usual variables of model APIs and platforms, in the
+// form of a configuration file.
 func shorthand(vars map[string]string) map[string]any {
 	models, channels := map[string]any{}, map[string]any{}
 	for _, p := range providers {
@@ -93,8 +92,8 @@ func shorthand(vars map[string]string) map[string]any {
 	return map[string]any{"models": models, "channels": channels}
 }
 
-// table returns the model that p's variables describe. Its limits and prices
-// are left out if the variables name another model or another server.
+// table returns the model from the variables of p. It omits the limits and prices if the
+// variables set another model or another server.
 func (p provider) table(vars map[string]string) map[string]any {
 	t := map[string]any{
 		"model":    cmp.Or(vars[p.prefix+"_MODEL"], p.model),

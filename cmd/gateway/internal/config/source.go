@@ -22,21 +22,20 @@ const (
 	variablePrefix = "GATEWAY_"
 	homeVariable   = "GATEWAY_HOME"
 
-	// delimiter joins the keys of a path. It can't stand in a key that check lets through.
+	// delimiter joins the keys of a path. Valid keys don't contain it.
 	delimiter = "/"
 )
 
-// A source is one place of configuration, read and checked. It is a
-// koanf.Provider.
+// A source is one validated source of configuration. It implements koanf.Provider.
 type source map[string]any
 
 // Read returns the tables of the source.
 func (s source) Read() (map[string]any, error) { return s, nil }
 
-// ReadBytes is never called, since a source needs no parser.
+// ReadBytes always returns an error. Koanf does not call it, because a source needs no parser.
 func (s source) ReadBytes() ([]byte, error) { return nil, errors.ErrUnsupported }
 
-// table returns the table key of s, or nil.
+// table returns the table with a key, or nil.
 func (s source) table(key string) map[string]any {
 	t, _ := s[key].(map[string]any)
 	return t
@@ -62,7 +61,7 @@ func readDefaults() source {
 	return tables
 }
 
-// readFile returns what src, the content of the file name, says. It notes the line of each key.
+// readFile parses src, the content of the file name, and records the line of each key.
 func (l *loader) readFile(name string, src []byte) source {
 	tables, err := tomlparser.Parser().Unmarshal(src)
 	if syntax := (*toml.DecodeError)(nil); errors.As(err, &syntax) {
@@ -84,7 +83,7 @@ func (l *loader) readFile(name string, src []byte) source {
 var unquoted = regexp.MustCompile(
 	`expected newline|character U\+00[4-7][0-9A-F] '[a-zA-Z]' at start`)
 
-// quoteHint returns what to add to a syntax error if quotes seem to be missing.
+// quoteHint returns a hint for a syntax error if quotes seem to be missing, else "".
 func quoteHint(err error) string {
 	if unquoted.MatchString(err.Error()) {
 		return `; put a text in quotes, as in token = "123456789:AAE"`
@@ -92,7 +91,7 @@ func quoteHint(err error) string {
 	return ""
 }
 
-// checkTable returns raw without the keys that m does not allow, which it reports.
+// checkTable returns raw without the keys that m does not allow. It reports those keys.
 func (l *loader) checkTable(m member, path []string, raw map[string]any) map[string]any {
 	checked := make(map[string]any, len(raw))
 	for key, v := range raw {
@@ -120,7 +119,7 @@ func (l *loader) checkTable(m member, path []string, raw map[string]any) map[str
 	return checked
 }
 
-// lines returns the line at which each key of a valid TOML document first stands.
+// lines returns, for each key of a valid TOML document, the line of its first occurrence.
 func lines(doc []byte) map[string]int {
 	index := make(map[string]int)
 	var p unstable.Parser
@@ -156,9 +155,9 @@ func lines(doc []byte) map[string]int {
 	return index
 }
 
-// readEnvironment returns what the GATEWAY_ variables say. A name with neither "__" nor
-// a meaning of its own is left alone: Kubernetes sets GATEWAY_PORT and others
-// for a service called "gateway".
+// readEnvironment returns the settings in GATEWAY_ variables. It ignores names without "__",
+// except GATEWAY_HOME: Kubernetes sets GATEWAY_PORT and others for a service with the name
+// "gateway".
 func (l *loader) readEnvironment(known source) source {
 	transform := func(name, text string) (string, any) {
 		rest := strings.TrimPrefix(name, variablePrefix)
@@ -186,8 +185,8 @@ func (l *loader) readEnvironment(known source) source {
 	return tables
 }
 
-// checkVariable returns the joined path and the value that a variable sets, or
-// "" if they are not allowed, which it reports.
+// checkVariable returns the joined path and the value that a variable sets. If they are not
+// valid, it reports that and returns "".
 func (l *loader) checkVariable(
 	name string, path []string, text string, known source,
 ) (string, any) {
@@ -223,9 +222,9 @@ func (l *loader) checkVariable(
 	return key, v
 }
 
-// entry returns the name among known that a variable's segment, in lower case,
-// means: one that is equal except for case and "_" in place of other signs.
-// If there is none it is a new name.
+// entry returns the name in known that a lower-case segment of a variable stands for. It ignores
+// case, and "_" stands for "-" and "." too. If no name matches, it returns the segment as a new
+// name.
 func entry(segment string, known map[string]any) string {
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		if strings.NewReplacer("-", "_", ".", "_").Replace(strings.ToLower(name)) == segment {

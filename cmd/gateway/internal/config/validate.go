@@ -19,8 +19,8 @@ import (
 
 const sqliteScheme = "sqlite:"
 
-// finish replaces what depends on other values: paths, references, the model
-// and the types of channels.
+// finish sets the values that depend on others: absolute paths, secrets, the model and the types
+// of channels.
 func (l *loader) finish(c *Config) {
 	g := &c.Gateway
 	g.Home = l.path("home", g.Home, "")
@@ -50,7 +50,7 @@ func (l *loader) finish(c *Config) {
 		c.Channels[name] = l.finishChannel(name, ch, g.Home)
 	}
 	if t := &c.Transcription; t.Model == "" {
-		t.Key = Secret{} // what it refers to need not exist
+		t.Key = Secret{} // an unused reference need not exist
 	} else {
 		t.Key = l.secret([]string{"transcription", "key"}, t.Key, g.Home)
 	}
@@ -69,7 +69,7 @@ func (l *loader) finish(c *Config) {
 	l.chooseModel(c)
 }
 
-// path returns the path that a key of [gateway] holds as an absolute one.
+// path returns the absolute path for a key of [gateway].
 func (l *loader) path(key, path, base string) string {
 	abs, err := expand(path, base, l.vars)
 	if path == "" {
@@ -81,14 +81,14 @@ func (l *loader) path(key, path, base string) string {
 	return abs
 }
 
-// Addresses of providers.
+// Base URLs of providers.
 const (
 	openAI    = "https://api.openai.com/v1"
 	claude    = "https://api.anthropic.com"
 	claudesV1 = claude + "/v1"
 )
 
-// settleProvider sets the protocol by the address, or the address by the protocol.
+// settleProvider sets the protocol from the URL, or the URL from the protocol.
 func (m *Model) settleProvider() {
 	base := strings.TrimSuffix(m.BaseURL, "/")
 	switch {
@@ -96,7 +96,7 @@ func (m *Model) settleProvider() {
 		m.Provider = "anthropic"
 	case m.Provider == "auto":
 		m.Provider = "openai"
-	case m.Provider == "anthropic" && base == openAI: // the default
+	case m.Provider == "anthropic" && base == openAI: // the default URL
 		m.BaseURL = claudesV1
 	}
 }
@@ -110,7 +110,7 @@ func (l *loader) finishStore(c *Config) {
 		return
 	}
 	if !ok || path == "" {
-		l.problem(key, `want "sqlite:PATH"`) // the value may hold a password
+		l.problem(key, `want "sqlite:PATH"`) // the message omits the value, which may contain a password
 		return
 	}
 	abs, err := expand(path, c.Gateway.Home, l.vars)
@@ -130,7 +130,7 @@ func (l *loader) finishChannel(name string, ch Channel, home string) Channel {
 		if ch.Enabled {
 			*s = l.secret([]string{"channels", name, key}, *s, home)
 		} else {
-			*s = Secret{} // what it refers to need not exist
+			*s = Secret{} // an unused reference need not exist
 		}
 	}
 	if ch.LocalFiles != "" {
@@ -143,7 +143,7 @@ func (l *loader) finishChannel(name string, ch Channel, home string) Channel {
 	return ch
 }
 
-// secret returns the secret that s refers to.
+// secret returns the secret to which s refers. It reports a problem if that is missing.
 func (l *loader) secret(path []string, s Secret, home string) Secret {
 	resolved, err := s.follow(home, l.vars)
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
@@ -156,8 +156,8 @@ func (l *loader) secret(path []string, s Secret, home string) Secret {
 	return resolved
 }
 
-// chooseModel sets the agent's model if it is not set: the one that is
-// described, else the first provider that has a key, else the demo.
+// chooseModel sets the agent's model if it is not set: to the only configured model, else to the
+// first provider with a key, else to the demo.
 func (l *loader) chooseModel(c *Config) {
 	if c.Agent.Model != "" {
 		return
@@ -178,7 +178,7 @@ func (l *loader) chooseModel(c *Config) {
 	}
 }
 
-// validate reports mistakes in values that are well formed by themselves.
+// validate reports mistakes in values that have a valid form.
 func (l *loader) validate(c *Config) {
 	if c.Gateway.Name == "" {
 		l.problem([]string{"gateway", "name"}, "want a name")
@@ -249,7 +249,7 @@ func (l *loader) validateModel(name string, models map[string]Model) {
 	l.checkModels(path("fallback"), m.Fallback, models)
 }
 
-// bodyKeys are the fields of a request that belong to the gateway, with the key to use instead.
+// bodyKeys lists the request fields that the gateway sets itself, with the key to use instead.
 var bodyKeys = map[string]string{
 	"model": "; use model", "messages": "", "system": "", "tools": "", "stream": "",
 	"stream_options": "",
@@ -257,7 +257,7 @@ var bodyKeys = map[string]string{
 	"temperature": "; use temperature", "reasoning_effort": "; use reasoning_effort",
 }
 
-// wantToken returns what to do for an account without a token.
+// wantToken returns advice for an account without a token.
 func wantToken(name, platform string) string {
 	const want = `want the bot's token, best as "env:NAME" or "file:PATH"`
 	if name != platform {
@@ -266,7 +266,8 @@ func wantToken(name, platform string) string {
 	return want + "; or export " + strings.ToUpper(platform) + "_BOT_TOKEN"
 }
 
-// setUpBy names the variable that makes an account that the file does not have, "" if none does.
+// setUpBy returns a note about the variable that creates an account which is not in the file, or
+// "".
 func setUpBy(l *loader, account string) string {
 	if l.place([]string{"channels", account}) != (place{}) {
 		return ""
@@ -279,7 +280,7 @@ func setUpBy(l *loader, account string) string {
 	return ""
 }
 
-// findCycles reports one model of each cycle of fallbacks.
+// findCycles reports each cycle of fallbacks once.
 func (l *loader) findCycles(models map[string]Model) {
 	done := make(map[string]bool)
 	var visit func(name string, trail []string)
@@ -346,7 +347,7 @@ func (l *loader) validateChannel(name string, ch Channel, tokens map[string]stri
 	l.validateTransport(path, ch)
 }
 
-// validateDiscord finds mistakes with which an account would connect and receive nothing.
+// validateDiscord reports mistakes that make an account connect but receive nothing.
 func (l *loader) validateDiscord(path func(string) []string, ch Channel) {
 	token := ch.Token.Reveal()
 	if strings.HasPrefix(token, "Bot ") || strings.ContainsFunc(token, unicode.IsSpace) {
@@ -363,10 +364,10 @@ func (l *loader) validateDiscord(path func(string) []string, ch Channel) {
 	}
 }
 
-// validateTransport checks how the messages of an account come and go.
+// validateTransport checks the settings for sending and receiving messages.
 func (l *loader) validateTransport(path func(string) []string, ch Channel) {
 	if p := ch.Proxy.Reveal(); p != "" && !isProxy(p) {
-		// The value may hold a password.
+		// The message omits the value, which may contain a password.
 		l.problem(path("proxy"), `want a URL that begins with "http://", "https://" or "socks5://"`)
 	}
 	if ch.WebhookURL == "" {
@@ -387,8 +388,8 @@ func (l *loader) validateTransport(path func(string) []string, ch Channel) {
 	}
 }
 
-// secretToken is the form that Telegram accepts, up to 256 bytes, without secrets that could be
-// guessed: https://core.telegram.org/bots/api#setwebhook.
+// secretToken matches secrets that Telegram accepts and nobody can guess. Telegram allows up to
+// 256 bytes: https://core.telegram.org/bots/api#setwebhook.
 var secretToken = regexp.MustCompile(`^[A-Za-z0-9_-]{16,}$`)
 
 func isProxy(s string) bool {
