@@ -14,25 +14,25 @@ import (
 	"slices"
 )
 
-// maxCache bounds the file of one server, in bytes.
+// maxCache is the greatest size of a server's cache file, in bytes.
 const maxCache = 16 << 20
 
-// A dialect says how to speak with a server.
+// A dialect is the variant of the protocol that a server speaks.
 type dialect struct {
-	Legacy bool `json:"legacy,omitempty"` // with the handshake of old versions
-	SSE    bool `json:"sse,omitempty"`    // over the transport of old versions, HTTP with SSE
+	Legacy bool `json:"legacy,omitempty"` // the handshake of old protocol versions
+	SSE    bool `json:"sse,omitempty"`    // the transport of old protocol versions, HTTP with SSE
 }
 
-// A kept is the content of a server's file.
+// A kept is the content of a server's cache file.
 type kept struct {
-	Hash    string  `json:"hash"` // of the configuration that it was learned with
-	dialect         // which was understood
-	Catalog catalog `json:"catalog"` // that was agreed to
+	Hash    string  `json:"hash"` // of the configuration at the time
+	dialect         // that worked
+	Catalog catalog `json:"catalog"` // agreed by an admin
 
-	Held *catalog `json:"held,omitempty"` // what the server has, if somebody must agree to it
+	Held *catalog `json:"held,omitempty"` // the server's present catalog, if it waits for agreement
 }
 
-// hash stands for the parts of a configuration on which a server's tools depend, without secrets.
+// hash returns a hash of the settings on which a server's tools depend. Secrets are not included.
 func (s Server) hash() string {
 	data, err := json.Marshal([]any{s.Name, s.Command, s.Dir, s.URL, s.Allow,
 		slices.Sorted(maps.Keys(s.Env)), slices.Sorted(maps.Keys(s.Header))})
@@ -45,7 +45,7 @@ func (s Server) hash() string {
 
 func (s *server) cacheFile() string { return filepath.Join(s.opts.Cache, s.Name+".json") }
 
-// recall reads what the server had when it was last seen with this configuration.
+// recall reads the server's cache file. It returns nil if there is none for this configuration.
 func (s *server) recall() (*kept, error) {
 	if s.opts.Cache == "" {
 		return nil, nil
@@ -68,7 +68,7 @@ func (s *server) recall() (*kept, error) {
 	return &k, nil
 }
 
-// keep writes k, all of it or nothing.
+// keep writes the cache file atomically.
 func (s *server) keep(k kept) error {
 	if s.opts.Cache == "" {
 		return nil
@@ -87,7 +87,7 @@ func (s *server) keep(k kept) error {
 	return nil
 }
 
-// writeFile writes a file that only its owner may read, all of it or nothing.
+// writeFile atomically writes a file that only its owner may read.
 func writeFile(file string, data []byte) error {
 	dir, name := filepath.Split(file)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

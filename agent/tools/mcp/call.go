@@ -19,7 +19,7 @@ import (
 	"gateway/agent/tool"
 )
 
-// The bounds of one result.
+// Limits of one result.
 const (
 	maxImages    = 8
 	maxFiles     = 8
@@ -28,13 +28,13 @@ const (
 	maxErrorText = 1_500    // characters
 )
 
-// errSlow ends a call that takes longer than the server's time-out.
+// errSlow ends a call that exceeds the server's timeout.
 var errSlow = errors.New("no answer in time")
 
-// errForgotten ends a call during which the endpoint has forgotten the session.
+// errForgotten ends a call because the endpoint forgot the session in the meantime.
 var errForgotten = fmt.Errorf("%w any more", sdk.ErrSessionMissing)
 
-// caller returns what runs the tool name, which the server knows as d.
+// caller returns the function that runs the tool with our name name and the server's definition d.
 func (s *server) caller(
 	name string, d definition,
 ) func(context.Context, tool.Call) (tool.Result, error) {
@@ -52,12 +52,12 @@ func (s *server) caller(
 	}
 }
 
-// source is how results are marked.
+// source is the origin of the results, for the mark of foreign text.
 func (s *server) source() string { return "the MCP server " + s.Name }
 
-// use runs do with a connection, and says for the model what went wrong. A request that has not
-// reached the server is tried once more, and so is one that may be repeated and was under way when
-// the endpoint forgot the session.
+// use calls do with a connection and converts an error for the model. It tries a second time if the
+// request did not reach the server, or if the endpoint forgot the session during the request and
+// the request may be repeated.
 func (s *server) use(
 	ctx context.Context, effect tool.Effect,
 	do func(ctx context.Context, session *sdk.ClientSession) error,
@@ -76,7 +76,7 @@ func (s *server) use(
 		}
 		lost, sent := s.judge(ctx, err)
 		if lost && s.URL == "" {
-			l.awaitEnd() // which says more than err
+			l.awaitEnd() // the reason of the end is more precise than err
 		}
 		if lost {
 			l.fail(bare(err))
@@ -89,7 +89,7 @@ func (s *server) use(
 	}
 }
 
-// once runs do with l, no longer than the server's time-out.
+// once calls do with l and the server's timeout.
 func (s *server) once(
 	ctx context.Context, l *link, do func(ctx context.Context, session *sdk.ClientSession) error,
 ) error {
@@ -103,16 +103,17 @@ func (s *server) once(
 	case err != nil && context.Cause(ctx) == errSlow:
 		return errSlow
 	case err != nil && ctx.Err() == nil && first.unknown.Load():
-		// It ended the link, and that may have overtaken what the library says of it.
+		// The request ended the link. The library's error may describe that end instead of the
+		// cause.
 		return fmt.Errorf("%w: %w", sdk.ErrSessionMissing, err)
 	case s.URL != "" && first.begun.Load() && errors.Is(err, sdk.ErrSessionMissing):
-		// Another request was refused for the session, and its end is that of all calls.
+		// The endpoint refused the session of another request, which ended all calls.
 		return errForgotten
 	}
 	return err
 }
 
-// judge reports whether err means that the link is of no more use, and whether the request may
+// judge reports whether the link can't be used any more because of err, and whether the request may
 // have reached the server.
 func (s *server) judge(ctx context.Context, err error) (lost, sent bool) {
 	var dial *net.OpError
@@ -135,14 +136,14 @@ func (s *server) judge(ctx context.Context, err error) (lost, sent bool) {
 	return s.URL == "" && broken(err), true
 }
 
-// broken reports whether err is one of the pipes to a process, and not of what came through.
+// broken reports whether err is an error of the pipes to a process, not of the data.
 func broken(err error) bool {
 	var file *fs.PathError
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errLong) ||
 		errors.As(err, &file)
 }
 
-// explain returns err for the model.
+// explain converts err for the model.
 func (s *server) explain(
 	ctx context.Context, l *link, err error, effect tool.Effect, sent bool,
 ) error {
@@ -171,11 +172,11 @@ func (s *server) explain(
 		s.written(bare(err).Error()), outcome(effect))
 }
 
-// codeRejected is the code with which the library marks requests that its transport could not
-// deliver, such as those that were answered with 503.
+// codeRejected is the code that the library gives to requests which its transport could not
+// deliver, for example because of status 503.
 const codeRejected = -32005
 
-// outcome says what is known of a call that got no answer.
+// outcome describes what is known about a call without an answer.
 func outcome(effect tool.Effect) string {
 	switch effect {
 	case tool.Pure:
@@ -186,7 +187,7 @@ func outcome(effect tool.Effect) string {
 	return "; it is not known whether it took effect: find out before you try again"
 }
 
-// result returns for the model what a tool has answered.
+// result converts the answer of a tool for the model.
 func (s *server) result(name string, r *sdk.CallToolResult) (tool.Result, error) {
 	if r.NeedsInput() {
 		return tool.Result{Foreign: s.source()}, fmt.Errorf(
@@ -196,8 +197,8 @@ func (s *server) result(name string, r *sdk.CallToolResult) (tool.Result, error)
 	for _, c := range r.Content {
 		b.content(c)
 	}
-	// Structured content repeats what the parts say. Servers that answer with a picture alone repeat
-	// it in base64.
+	// Structured content repeats the other parts. Servers that answer with only a picture repeat it
+	// there in base64.
 	if r.StructuredContent != nil && len(r.Content) == 0 {
 		if data, err := json.Marshal(r.StructuredContent); err == nil {
 			b.add(string(data))
@@ -227,7 +228,7 @@ func (b *builder) add(part string) { b.parts = append(b.parts, plain(part)) }
 
 func (b *builder) text() string { return strings.Join(b.parts, "\n") }
 
-// note adds what is not from the server but about its answer.
+// note adds a remark of the gateway about the answer.
 func (b *builder) note(format string, args ...any) {
 	b.add("(" + fmt.Sprintf(format, args...) + ")")
 }
@@ -250,7 +251,7 @@ func (b *builder) content(c sdk.Content) {
 	}
 }
 
-// aside returns ": description (type)" with what there is of it.
+// aside returns ": description (type)". It leaves out empty parts.
 func aside(description, kind string) string {
 	text := ""
 	if description != "" {
@@ -262,7 +263,7 @@ func aside(description, kind string) string {
 	return text
 }
 
-// image adds a picture, if it is one that models see.
+// image adds a picture if models support its type.
 func (b *builder) image(data []byte, kind string) {
 	switch found := http.DetectContentType(data); {
 	case found != "image/png" && found != "image/jpeg" && found != "image/gif" &&

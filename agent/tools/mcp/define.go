@@ -13,15 +13,15 @@ import (
 	"gateway/agent/tool"
 )
 
-// The bounds of what one server may bring.
+// Limits of what one server may define.
 const (
 	maxTools   = 128
 	maxSchemas = 256 << 10 // bytes of all schemas and descriptions
-	maxName    = 64        // bytes of a tool's name, as providers have it
-	maxRefused = 20        // refusals that are kept
+	maxName    = 64        // bytes of a tool's name; the limit of providers
+	maxRefused = 20        // refusals that are reported
 )
 
-// A definition is a tool as its server describes it.
+// A definition is a tool as described by its server.
 type definition struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
@@ -30,15 +30,15 @@ type definition struct {
 	Idempotent  bool   `json:"idempotent,omitempty"`
 }
 
-// A catalog is what a server has.
+// A catalog lists what a server offers.
 type catalog struct {
 	Tools     []definition `json:"tools,omitempty"`
 	Resources bool         `json:"resources,omitempty"`
 	Prompts   bool         `json:"prompts,omitempty"`
-	More      bool         `json:"more,omitempty"` // tools that were not read any more
+	More      bool         `json:"more,omitempty"` // there are more tools, which were not read
 }
 
-// same reports whether two catalogs are.
+// same reports whether two catalogs are equal.
 func same(a, b *catalog) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -48,14 +48,15 @@ func same(a, b *catalog) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// sorted returns c with its tools by name, so that it is the same however the server lists them.
+// sorted returns c with its tools sorted by name, so that the order of the server's list does not
+// matter.
 func (c catalog) sorted() catalog {
 	c.Tools = slices.Clone(c.Tools)
 	slices.SortStableFunc(c.Tools, func(a, b definition) int { return cmp.Compare(a.Name, b.Name) })
 	return c
 }
 
-// effect returns what a resumed turn may do with calls of d. The server's word is taken for it.
+// effect returns what a resumed turn may do with calls of d. It trusts the server's hints.
 func (d definition) effect() tool.Effect {
 	switch {
 	case d.ReadOnly:
@@ -66,7 +67,7 @@ func (d definition) effect() tool.Effect {
 	return tool.Once
 }
 
-// define returns the tools of c, sorted by name, and what was refused of it and why.
+// define returns the tools of c, sorted by name, and the reasons for those that it refused.
 func (s *server) define(c catalog) (tools []tool.Tool, refused []string) {
 	c = c.sorted()
 	refuse := func(name, why string) {
@@ -125,19 +126,19 @@ func (s *server) tool(name, description string, schema json.RawMessage, d defini
 	}
 }
 
-// longest is how long one use of a tool may take: the wait for the connection, and the call.
+// longest is how long one use of a tool may take: waiting for the connection plus the call.
 func (s *server) longest() time.Duration { return 2*s.Timeout + 5*time.Second }
 
-// A naming names the tools of a server.
+// A naming chooses the names of a server's tools.
 type naming struct {
-	prefix string   // of the names
-	others []string // prefixes of other servers that begin with ours
+	prefix string   // prefix of the names
+	others []string // other servers' prefixes that begin with this prefix
 }
 
-// names returns the names of the tools, in the same order; "" for one that can't have any. Names
-// depend on nothing but the configured servers and the tools' own names.
+// names returns the names of the tools in the same order, or "" for a tool without a possible name.
+// The names depend only on the configured servers and the server's own names for its tools.
 func (s *naming) names(tools []definition) []string {
-	first := make(map[string]string) // name to the tool that it is of
+	first := make(map[string]string) // name to the server's name of the tool
 	for _, d := range tools {
 		if name := s.prefix + d.Name; fits(name) && s.ours(name) {
 			first[name] = d.Name
@@ -165,8 +166,8 @@ func (s *naming) names(tools []definition) []string {
 	return names
 }
 
-// ours reports whether name can be one of this server's tools: it is not that of our own tools for
-// the server, and does not begin as those of another server do.
+// ours reports whether name can be the name of a tool of this server. It can't be one of the two
+// tools that the gateway adds to a server, and can't begin with another server's prefix.
 func (s *naming) ours(name string) bool {
 	if name == s.prefix+"resources" || name == s.prefix+"prompts" {
 		return false
@@ -176,10 +177,10 @@ func (s *naming) ours(name string) bool {
 	})
 }
 
-// fits reports whether providers take name.
+// fits reports whether providers accept name.
 func fits(name string) bool { return len(name) <= maxName && name == letters(name) }
 
-// letters returns name with "_" in the place of what providers don't take.
+// letters returns name with "_" for each character that providers refuse.
 func letters(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -190,8 +191,8 @@ func letters(name string) string {
 	}, name)
 }
 
-// mendName returns the name for the server's tool, cut and with a mark of what was cut if it is
-// too long.
+// mendName returns the name for a tool of the server. If it is too long, mendName cuts it and adds
+// a hash.
 func (s *naming) mendName(name string) string {
 	full := s.prefix + letters(name)
 	if name == "" || len(full) > maxName {
@@ -200,12 +201,12 @@ func (s *naming) mendName(name string) string {
 	return full
 }
 
-// hashed returns a name for the server's tool that no other one has.
+// hashed returns a unique name for a tool of the server.
 func (s *naming) hashed(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	mark := hex.EncodeToString(sum[:4])
 	full := s.prefix + letters(name)
-	if !s.ours(full + "_") { // it looks like another server's: the mark comes first
+	if !s.ours(full + "_") { // it looks like another server's name: begin with the hash
 		full = s.prefix + mark + "_" + letters(name)
 		return full[:min(len(full), maxName)]
 	}

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Environ returns the environment of a server's process: what of the gateway's own is harmless and
-// programs need, and env.
+// Environ returns the environment of a server's process: the harmless variables of the gateway's
+// environment that programs need, and env.
 func Environ(env map[string]string) []string {
 	names := []string{"PATH", "HOME", "LANG", "TERM", "TZ"}
 	if runtime.GOOS == "windows" {

@@ -11,10 +11,10 @@ import (
 	"gateway/agent/tool"
 )
 
-// maxPage is how many resources or prompts are listed at once.
+// maxPage is how many resources or prompts one page lists.
 const maxPage = 50
 
-// maxItems bounds how far into a list one can read on.
+// maxItems is how many entries of a list can be read.
 const maxItems = 5_000
 
 type resourcesArgs struct {
@@ -68,7 +68,7 @@ func listResources(
 	if err != nil {
 		return "", err
 	}
-	// Many servers have no templates and know no request for them.
+	// Many servers have no templates and do not support this request.
 	_ = collect(p, session.ResourceTemplates(ctx, nil), func(r *sdk.ResourceTemplate) string {
 		return tame(r.URITemplate, 500) + "  " + tame(r.Name, 100) +
 			aside(r.Description, r.MIMEType) + " [template: fill in what is in braces]"
@@ -82,7 +82,7 @@ type promptsArgs struct {
 	Offset    int               `json:"offset,omitempty" jsonschema:"how many to pass over"`
 }
 
-// promptsTool returns the tool that lists the server's prompts and fills one in.
+// promptsTool returns the tool that lists the server's prompts and fills in the arguments of one.
 func (s *server) promptsTool() tool.Tool {
 	t := tool.New(s.prefix+"prompts", "Lists the prompts (texts with blanks) of the MCP server "+
 		s.Name+", or gets one filled in.", tool.Pure, s.prompts)
@@ -141,14 +141,14 @@ func listPrompts(ctx context.Context, session *sdk.ClientSession, offset int) (s
 	return p.text("prompts"), err
 }
 
-// A pager takes one page out of a list.
+// A pager selects one page of a list.
 type pager struct {
 	offset, seen int
 	lines        []string
 	more         bool
 }
 
-// collect adds what list yields.
+// collect adds the entries that list yields to the page.
 func collect[T any](p *pager, list iter.Seq2[*T, error], line func(*T) string) error {
 	for item, err := range list {
 		if err != nil {

@@ -12,27 +12,27 @@ import (
 	"time"
 )
 
-// reportEvery is how often at most the owners are told that a server's tools have changed.
+// reportEvery is the shortest time between two reports to the owners about a server's tools.
 const reportEvery = time.Hour
 
-// maxChanges is how many changes of a server's tools are told one by one.
+// maxChanges is how many changes of a server's tools a report lists.
 const maxChanges = 20
 
-// known is what a server has, and what of it an admin has agreed to. What a server has when it is
-// seen for the first time is agreed to: somebody has just put it into the configuration.
+// known is the catalog of a server and the part of it that an admin has agreed to. The first
+// catalog counts as agreed, because somebody has just configured the server.
 type known struct {
-	mu     sync.Mutex // held while tools are brought to the agent
-	shown  *catalog   // what the agent's tools were made of
-	agreed *catalog   // nil until the server was seen
-	held   *catalog   // what it has now, if that needs somebody's agreement; or nil
+	mu     sync.Mutex // held while the agent's tools are replaced
+	shown  *catalog   // catalog from which the agent's tools were made
+	agreed *catalog   // nil until the server was seen for the first time
+	held   *catalog   // the present catalog if it waits for agreement; or nil
 
-	told   *catalog  // what was held when the owners were told last; or nil
-	toldAt time.Time // when that was, by this process; or zero
-	later  bool      // it will be listed again to tell them of what has changed since
+	told   *catalog  // held catalog in the last report to the owners; or nil
+	toldAt time.Time // time of that report in this process; or zero
+	later  bool      // another listing is scheduled, to report later changes
 }
 
-// hold returns what of listed the agent may see: tools as they were agreed to. A tool that has
-// changed stays as it was, and a new one is left out. It also says what is held.
+// hold returns the part of listed that the agent may see: the agreed definitions. A changed tool
+// keeps its agreed definition; a new tool is left out. It also returns descriptions of the changes.
 func (c catalog) hold(listed catalog) (offered catalog, changes []string) {
 	before := make(map[string]definition)
 	for _, d := range c.Tools {
@@ -55,7 +55,7 @@ func (c catalog) hold(listed catalog) (offered catalog, changes []string) {
 	return offered, changes
 }
 
-// differs says how d differs from what it was, "" if it does not.
+// differs describes how now differs from d. It returns "" if they are equal.
 func (d definition) differs(now definition) string {
 	var list []string
 	if d.Description != now.Description {
@@ -71,8 +71,9 @@ func (d definition) differs(now definition) string {
 	return strings.Join(list, "; ")
 }
 
-// mark returns a fingerprint of v. A server must not find two lists with the same one: the code of
-// the first, which an admin has read, would let in the second. A button has room for 20 characters.
+// mark returns a hash of v in 20 characters, which fit into a button. It must be hard to find two
+// lists with the same hash: a server could otherwise show an admin the first list and use the
+// agreement for the second.
 func mark(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -82,11 +83,11 @@ func mark(v any) string {
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:20])
 }
 
-// A holder holds changes of a server's tools until somebody agrees to them.
+// A holder holds back changes of a server's tools until somebody agrees to them.
 type holder struct{ *server }
 
-// adopt brings what the server lists to the agent, but for changes that nobody has agreed to, and
-// keeps both. It tells of changes that are new.
+// adopt gives the listed catalog to the agent, except for changes that nobody has agreed to. It
+// stores the catalog and the changes, and reports new changes.
 func (s holder) adopt(ctx context.Context, listed catalog) {
 	s.known.mu.Lock()
 	defer s.known.mu.Unlock()
@@ -99,7 +100,7 @@ func (s holder) adopt(ctx context.Context, listed catalog) {
 		now := s.opts.Now()
 		if wait := s.known.toldAt.Add(reportEvery).Sub(now); wait > 0 {
 			s.listLater(wait)
-			return // nothing is kept that was not told
+			return // store only what was reported
 		}
 		s.opts.Logger.WarnContext(ctx, "mcp tools have changed and wait for an admin", "server", s.Name,
 			"changes", len(changes))
@@ -114,7 +115,7 @@ func (s holder) adopt(ctx context.Context, listed catalog) {
 	s.store(ctx)
 }
 
-// listLater has the server list its tools again after a while. It is called with the lock held.
+// listLater makes the gateway list the server's tools again after wait. The caller holds the lock.
 func (s holder) listLater(wait time.Duration) {
 	if s.known.later {
 		return
@@ -138,7 +139,7 @@ func (s holder) report(ctx context.Context) error {
 	return s.opts.Report(ctx, s.show())
 }
 
-// offer brings what was agreed to of what the server has. It is called with the lock held.
+// offer gives the agreed part of the present catalog to the agent. The caller holds the lock.
 func (s holder) offer(ctx context.Context) []string {
 	have := s.known.held
 	if have == nil {
@@ -159,7 +160,7 @@ func (s holder) offer(ctx context.Context) []string {
 	return changes
 }
 
-// agree lets the agent have what the server has now, if that is what code stands for.
+// agree gives the present catalog to the agent if code is its hash.
 func (s holder) agree(ctx context.Context, code string) error {
 	s.known.mu.Lock()
 	defer s.known.mu.Unlock()
@@ -176,7 +177,7 @@ func (s holder) agree(ctx context.Context, code string) error {
 	return nil
 }
 
-// store keeps what is known. It is called with the lock held.
+// store writes the cache file. The caller holds the lock.
 func (s holder) store(ctx context.Context) {
 	k := kept{Catalog: *s.known.agreed, Held: s.known.held}
 	s.update(func() { k.dialect = s.dialect })

@@ -15,27 +15,27 @@ const (
 	// legacyVersion is the newest version of the protocol with the old handshake.
 	legacyVersion = "2025-11-25"
 
-	maxMessage  = 16 << 20 // bytes of one message of a server
-	maxListed   = 2_000    // tools that are read of a server
-	maxPages    = 100      // of a list
+	maxMessage  = 16 << 20 // bytes of one message from a server
+	maxListed   = 2_000    // tools that are read from a server
+	maxPages    = 100      // pages of a list
 	closeTime   = 10 * time.Second
-	maxLogEntry = 500 // characters of what a server wants logged
+	maxLogEntry = 500 // characters of a log message from a server
 )
 
 // A link is one connection to a server.
 type link struct {
 	session *sdk.ClientSession
-	ended   chan struct{} // closed when the connection is of no more use
+	ended   chan struct{} // closed when the connection can't be used any more
 
-	// bind returns a context that ends with the link, too.
+	// bind returns a context that also ends with the link.
 	bind func(ctx context.Context) (context.Context, context.CancelFunc)
-	stop func() // ends everything and waits for it
+	stop func() // ends everything and waits
 
 	once sync.Once
 	err  error // set before ended is closed
 }
 
-// fail says that the link is of no more use, and why.
+// fail marks the link as unusable, with the reason.
 func (l *link) fail(err error) {
 	l.once.Do(func() {
 		l.err = err
@@ -52,7 +52,7 @@ func (l *link) alive() bool {
 	}
 }
 
-// awaitEnd waits a little for the end of a link that is broken.
+// awaitEnd waits up to three times endTime for the end of a broken link.
 func (l *link) awaitEnd() {
 	timer := time.NewTimer(3 * endTime)
 	defer timer.Stop()
@@ -62,10 +62,10 @@ func (l *link) awaitEnd() {
 	}
 }
 
-// reason returns why the link has ended.
+// reason returns the reason for the end of the link.
 func (l *link) reason() error { return l.err }
 
-// forgotten reports whether the link has ended because the endpoint does not know its session.
+// forgotten reports whether the link has ended because the endpoint forgot the session.
 func (l *link) forgotten() bool {
 	return !l.alive() && errors.Is(l.reason(), sdk.ErrSessionMissing)
 }
@@ -76,20 +76,20 @@ func (l *link) close() {
 	l.stop()
 }
 
-// A carrier is the way to a server: its process, or the requests to its endpoint.
+// A carrier is the connection below a session: a process, or requests to an endpoint.
 type carrier struct {
 	transport sdk.Transport
 
-	// end ends the way at once or, at the end of a session, in order; it may be called twice and
-	// returns once nothing is left.
+	// end ends the connection: gracefully after the session has ended, and otherwise at once. It
+	// may be called several times. It returns when all resources are released.
 	end func()
 
-	// why explains err, an error of the session, with what only the carrier knows.
+	// why adds to err, an error of the session, what only the carrier knows.
 	why func(err error) error
 }
 
-// connect makes a connection. An endpoint that does not know streamable HTTP may speak the
-// transport of old versions, as the protocol wants clients to find out.
+// connect makes a connection. If the endpoint does not support streamable HTTP, connect tries the
+// transport of old protocol versions, as the protocol requires.
 func (s *server) connect(ctx context.Context) (*link, error) {
 	l, err := s.attempt(ctx)
 	if err == nil || !lacksEndpoint(err) || ctx.Err() != nil {
@@ -100,14 +100,14 @@ func (s *server) connect(ctx context.Context) (*link, error) {
 	if other == nil {
 		return l, nil
 	}
-	if s.dialect.SSE { // what streamable HTTP says is what its owner expects
+	if s.dialect.SSE { // the error of streamable HTTP is more useful
 		s.update(func() { s.dialect.SSE = false })
 		other = err
 	}
 	return nil, other
 }
 
-// attempt starts the server, agrees with it on a protocol and reads what it has.
+// attempt starts the server, opens a session and lists what the server offers.
 func (s *server) attempt(ctx context.Context) (*link, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var c *carrier
@@ -123,7 +123,7 @@ func (s *server) attempt(ctx context.Context) (*link, error) {
 	}
 	start, done := context.WithTimeout(ctx, startTimeout)
 	defer done()
-	// The library waits without regard to ctx in some places; the end of the way ends them.
+	// The library sometimes waits without regard to ctx. Ending the carrier ends this.
 	guard := context.AfterFunc(start, c.end)
 	l, err := s.session(start, life, c)
 	if err == nil {
@@ -138,7 +138,7 @@ func (s *server) attempt(ctx context.Context) (*link, error) {
 		}
 		return l, nil
 	}
-	if err == nil { // it was ready when its time was over
+	if err == nil { // it became ready just after the timeout
 		err = context.Cause(start)
 	}
 	err = c.why(err)
@@ -153,7 +153,7 @@ func (s *server) attempt(ctx context.Context) (*link, error) {
 	return nil, err
 }
 
-// session opens the session that c carries. Its goroutine ends with l.stop.
+// session opens a session over c. Its goroutine ends with l.stop.
 func (s *server) session(ctx, life context.Context, c *carrier) (*link, error) {
 	opts := &sdk.ClientSessionOptions{}
 	s.update(func() {
@@ -164,9 +164,9 @@ func (s *server) session(ctx, life context.Context, c *carrier) (*link, error) {
 	way := &opened{Transport: c.transport}
 	session, err := s.client().Connect(ctx, way, opts)
 	if err != nil {
-		if way.conn != nil { // the library leaves it open after some errors
+		if way.conn != nil { // after some errors the library does not close it
 			c.end()
-			_ = way.conn.Close() // err is the one that matters
+			_ = way.conn.Close() // err is more important
 		}
 		return nil, err
 	}
@@ -189,12 +189,12 @@ func (s *server) session(ctx, life context.Context, c *carrier) (*link, error) {
 		l.fail(c.why(err))
 	})
 	l.stop = func() {
-		cancel() // calls under way would hold up the rest
+		cancel() // calls in progress would delay the rest
 		if s.URL == "" {
 			c.end()
 		}
 		late := time.AfterFunc(closeTime, c.end)
-		_ = session.Close() // the session is over either way
+		_ = session.Close() // the session is over in any case
 		wg.Wait()
 		late.Stop()
 		c.end()
@@ -202,7 +202,7 @@ func (s *server) session(ctx, life context.Context, c *carrier) (*link, error) {
 	return l, nil
 }
 
-// An opened transport remembers its connection.
+// An opened transport stores its connection.
 type opened struct {
 	sdk.Transport
 	conn sdk.Connection
@@ -214,7 +214,7 @@ func (o *opened) Connect(ctx context.Context) (sdk.Connection, error) {
 	return o.conn, err
 }
 
-// client returns the client for one session: it offers nothing to the server.
+// client returns the client for one session. It offers no capabilities to the server.
 func (s *server) client() *sdk.Client {
 	stale := func() {
 		select {
@@ -240,7 +240,7 @@ func (s *server) client() *sdk.Client {
 	})
 }
 
-// learn reads what the server has, gives it to the agent and keeps it.
+// learn lists what the server offers, gives it to the agent and stores it.
 func (s *server) learn(ctx context.Context, l *link) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -254,7 +254,7 @@ func (s *server) learn(ctx context.Context, l *link) error {
 	return nil
 }
 
-// list reads what the server has.
+// list lists what the server offers.
 func (s *server) list(ctx context.Context, session *sdk.ClientSession) (catalog, error) {
 	var c catalog
 	has := &sdk.ServerCapabilities{}
@@ -266,7 +266,7 @@ func (s *server) list(ctx context.Context, session *sdk.ClientSession) (catalog,
 			return c, err
 		}
 	}
-	// A server that says that it has some and can't list them has none.
+	// If a server announces resources or prompts but can't list them, it has none.
 	if has.Resources != nil {
 		r, err := session.ListResources(ctx, &sdk.ListResourcesParams{})
 		c.Resources = err == nil && len(r.Resources) > 0
@@ -308,7 +308,7 @@ func (s *server) listTools(ctx context.Context, session *sdk.ClientSession, c *c
 	return nil
 }
 
-// describe returns of t what matters to us.
+// describe returns the definition of t.
 func describe(t *sdk.Tool) definition {
 	d := definition{Name: t.Name, Description: tame(t.Description, maxDescription),
 		Schema: t.InputSchema}

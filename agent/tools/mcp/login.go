@@ -23,72 +23,72 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// The grants of OAuth, as [OAuth.Grant] names them.
+// The values of [OAuth.Grant].
 const (
-	AuthorizationCode = "authorization_code" // a person logs in by a link
-	ClientCredentials = "client_credentials" // the gateway logs in by itself
+	AuthorizationCode = "authorization_code" // a person logs in with a link
+	ClientCredentials = "client_credentials" // the gateway logs in with its own credentials
 	CrossApp          = "cross_app_access"   // with the identity token of an enterprise
 )
 
-// An OAuth says how to log in to a server that wants it. The zero value registers with the
-// server's authorization server and lets a person log in.
+// An OAuth configures the login to a server. With the zero value, the gateway registers with the
+// server's authorization server and a person logs in.
 type OAuth struct {
 	Grant        string // "" is AuthorizationCode
-	ClientID     string // "" registers one; an https URL is that of a metadata document
+	ClientID     string // "" registers a client; an https URL is a metadata document's
 	ClientSecret string // secret
-	PrivateKey   string // PEM, of a client that proves itself by signing; secret
-	Redirect     string // where the browser ends; "" is DefaultRedirect
+	PrivateKey   string // PEM key with which the client signs its assertions; secret
+	Redirect     string // where the browser is sent at the end; "" is DefaultRedirect
 
-	// For CrossApp: where the identity token is exchanged, the gateway's client there, and the file
-	// with the token, which is read each time.
+	// For CrossApp: the URL where the identity token is exchanged, the gateway's client ID there,
+	// and the file with the token. The file is read for each exchange.
 	IdentityURL, IdentityClientID, IdentityFile string
 }
 
-// DefaultRedirect is where a browser ends after a login. Nobody need listen there: its address has
-// what the gateway must know.
+// DefaultRedirect is the address to which a login sends the browser. No program needs to listen
+// there: the address itself contains what the gateway needs.
 const DefaultRedirect = "http://localhost:33418/callback"
 
-// loginTime is how long a person has for a login.
+// loginTime is how long a person has to log in.
 const loginTime = 15 * time.Minute
 
-// A grant is what a login has brought. It is kept in a file.
+// A grant is the result of a login. It is stored in a file.
 type grant struct {
-	URL    string        `json:"url"` // of the server; another one does not get the token
+	URL    string        `json:"url"` // of the server; other servers do not get the token
 	Client oauth2.Config `json:"client"`
 	Token  *oauth2.Token `json:"token,omitempty"`
 
-	// Wanted are the scopes that the server has asked for since.
+	// Wanted are the scopes that the server has requested since the login.
 	Wanted []string `json:"wanted,omitempty"`
 }
 
-// A refused request is one that a login can help.
+// A refused describes a refused request for which a login can help.
 type refused struct {
 	status    int
 	challenge []string // WWW-Authenticate
-	err       error    // why the gateway has not got a token by itself
+	err       error    // why the gateway could not get a token on its own
 }
 
-// A login keeps the tokens for one server, renews them and gets new ones.
+// A login stores the tokens for one server, renews them and gets new ones.
 type login struct {
 	Server
-	file   string // "" keeps nothing
+	file   string // "" stores nothing
 	http   *http.Client
-	change func() // after each change of the token; may be nil
+	change func() // called after each change of the token; may be nil
 
 	mu      sync.Mutex
 	grant   grant
-	asked   *refused // the newest request for which the token was not good enough
+	asked   *refused // the latest request that was refused in spite of the token
 	pending *pending
 }
 
-// A pending login waits for a person.
+// A pending is a login that waits for a person.
 type pending struct {
 	state  string
 	link   chan string
 	code   chan *auth.AuthorizationResult
 	cancel context.CancelFunc
-	done   chan struct{} // closed at the end
-	err    error         // of it, set before
+	done   chan struct{} // closed when the login has ended
+	err    error         // result; set before done is closed
 }
 
 func newLogin(s Server, o *Options) *login {
@@ -102,9 +102,10 @@ func newLogin(s Server, o *Options) *login {
 	return l
 }
 
-// ownIssuer returns what does requests with base. Servers of the protocol's version 2025-03-26 are
-// their own authorization servers and name a path of theirs as the issuer, in metadata that lie at
-// the root. RFC 8414 wants the names to be equal; on one and the same host it makes no difference.
+// ownIssuer returns a transport that uses base. In protocol version 2025-03-26, servers are their
+// own authorization servers, and their metadata at the root may name a path of the server as the
+// issuer. RFC 8414 requires both names to be equal. ownIssuer replaces the issuer by the root,
+// which is safe because both are on the same host.
 func ownIssuer(base http.RoundTripper, server string) doer {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -135,7 +136,7 @@ func ownIssuer(base http.RoundTripper, server string) doer {
 	}
 }
 
-// load reads what was kept.
+// load reads the stored grant.
 func (l *login) load() error {
 	if l.file == "" || l.URL == "" {
 		return nil
@@ -157,7 +158,7 @@ func (l *login) load() error {
 	return nil
 }
 
-// token returns the access token, "" if there is none. It is called with the lock held.
+// token returns the access token, or "". The caller holds the lock.
 func (l *login) token() string {
 	if l.grant.Token == nil {
 		return ""
@@ -165,7 +166,7 @@ func (l *login) token() string {
 	return l.grant.Token.AccessToken
 }
 
-// with runs fn with the lock held, and tells afterwards if there is another token.
+// with calls fn with the lock held. If the token has changed, it calls l.change afterwards.
 func (l *login) with(fn func()) {
 	if func() bool {
 		l.mu.Lock()
@@ -178,7 +179,7 @@ func (l *login) with(fn func()) {
 	}
 }
 
-// save keeps the grant. It is called with the lock held.
+// save stores the grant. The caller holds the lock.
 func (l *login) save() error {
 	if l.file == "" || l.machine() {
 		return nil
@@ -206,7 +207,7 @@ func (l *login) forget() error {
 	return nil
 }
 
-// secrets returns the tokens.
+// secrets returns the tokens and the client's secret.
 func (l *login) secrets() (list []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -217,12 +218,12 @@ func (l *login) secrets() (list []string) {
 	return slices.DeleteFunc(list, func(v string) bool { return len(v) < minSecret })
 }
 
-// machine reports whether no person is needed.
+// machine reports whether the gateway logs in without a person.
 func (l *login) machine() bool {
 	return l.OAuth.Grant == ClientCredentials || l.OAuth.Grant == CrossApp
 }
 
-// problem says what a person must do before the server lets us in, or "".
+// problem describes what a person must do so that the server accepts requests, or returns "".
 func (l *login) problem() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -243,11 +244,11 @@ func (l *login) problem() string {
 		l.Name, l.Name)
 }
 
-// send does r with the token, and once more with a new one if that was not good enough.
+// send sends r with the token. If the token is refused, it gets a new one and sends r again.
 func (l *login) send(
 	r *http.Request, do func(*http.Request) (*http.Response, error),
 ) (*http.Response, error) {
-	if r.Header.Get("Authorization") != "" { // the configuration has one
+	if r.Header.Get("Authorization") != "" { // the configuration sets it
 		return do(r)
 	}
 	used := l.authorize(r)
@@ -276,7 +277,7 @@ func (l *login) send(
 	return resp, err
 }
 
-// refusedBy returns what resp asks for if a login can help, or nil.
+// refusedBy returns a description of the refusal if a login can help, and otherwise nil.
 func refusedBy(resp *http.Response) *refused {
 	if resp == nil {
 		return nil
@@ -289,7 +290,7 @@ func refusedBy(resp *http.Response) *refused {
 	return nil
 }
 
-// param returns a parameter of the challenge, or "".
+// param returns a parameter of the WWW-Authenticate header, or "".
 func (r *refused) param(name string) string {
 	list, err := oauthex.ParseWWWAuthenticate(r.challenge)
 	if err != nil {
@@ -303,11 +304,11 @@ func (r *refused) param(name string) string {
 	return ""
 }
 
-// authorize puts the token into r, renewed if it is over, and returns it.
+// authorize adds the token to r and returns it. It refreshes an expired token first.
 func (l *login) authorize(r *http.Request) (token string) {
 	l.with(func() {
 		if t := l.grant.Token; t != nil && !t.Valid() && t.RefreshToken != "" {
-			_ = l.refresh(r.Context()) // the server says what it makes of the old one
+			_ = l.refresh(r.Context()) // if it fails, the server decides about the old token
 		}
 		token = l.token()
 	})
@@ -317,7 +318,7 @@ func (l *login) authorize(r *http.Request) (token string) {
 	return token
 }
 
-// refresh gets a new token for the one that is over, and keeps it. It is called with the lock held.
+// refresh replaces the expired token by a new one and stores it. The caller holds the lock.
 func (l *login) refresh(ctx context.Context) error {
 	old := *l.grant.Token
 	old.Expiry = time.Unix(1, 0)
@@ -325,7 +326,7 @@ func (l *login) refresh(ctx context.Context) error {
 	fresh, err := l.grant.Client.TokenSource(ctx, &old).Token()
 	if err != nil {
 		if e := (*oauth2.RetrieveError)(nil); errors.As(err, &e) && e.ErrorCode == "invalid_grant" {
-			l.grant.Token = nil // nobody takes it any more
+			l.grant.Token = nil // nobody accepts it any more
 			err = errors.Join(err, l.save())
 		}
 		return err
@@ -334,14 +335,14 @@ func (l *login) refresh(ctx context.Context) error {
 	return l.save()
 }
 
-// renew gets a new token after a request with the token used was refused, and reports whether
-// there is one. If only a person can get one, it notes what was asked for.
+// renew gets a new token after a request with the token used was refused, and reports whether there
+// is one. If only a person can get one, it records the refusal for the next login.
 func (l *login) renew(ctx context.Context, used string, why *refused) (renewed bool) {
 	l.with(func() { renewed = l.replace(ctx, used, why) })
 	return renewed
 }
 
-// replace does what renew does, with the lock held.
+// replace implements renew. The caller holds the lock.
 func (l *login) replace(ctx context.Context, used string, why *refused) bool {
 	switch {
 	case l.token() != used && l.token() != "": // another request was faster
@@ -362,7 +363,7 @@ func (l *login) replace(ctx context.Context, used string, why *refused) bool {
 	return false
 }
 
-// ask notes what a login is needed for. It is called with the lock held.
+// ask records the refusal for which a login is needed. The caller holds the lock.
 func (l *login) ask(why *refused) {
 	l.asked = why
 	if why.status != http.StatusForbidden || l.machine() {
@@ -371,11 +372,11 @@ func (l *login) ask(why *refused) {
 	wanted := union(l.grant.Wanted, strings.Fields(why.param("scope")))
 	if !slices.Equal(wanted, l.grant.Wanted) {
 		l.grant.Wanted = wanted
-		_ = l.save() // else it is asked for again
+		_ = l.save() // otherwise the server will request it again
 	}
 }
 
-// union returns what is in a or b, once each.
+// union returns the elements of a and b without duplicates.
 func union(a, b []string) []string {
 	all := slices.Clone(a)
 	for _, v := range b {
@@ -386,8 +387,8 @@ func union(a, b []string) []string {
 	return all
 }
 
-// begin begins a login and returns the link that a person has to open. It waits in the background
-// for finish.
+// begin begins a login and returns the link that a person has to open. A goroutine waits for
+// finish.
 func (l *login) begin(ctx context.Context) (string, error) {
 	if l.URL == "" || l.machine() {
 		return "", fmt.Errorf("nobody can log in to the MCP server %s: it is a program, or the "+
@@ -429,7 +430,7 @@ func (l *login) begin(ctx context.Context) (string, error) {
 	}
 }
 
-// probe returns what the server asks for.
+// probe returns how the server refuses a request without a token.
 func (l *login) probe(ctx context.Context) *refused {
 	var why *refused
 	l.with(func() { why = l.asked })
@@ -457,7 +458,7 @@ func (l *login) probe(ctx context.Context) *refused {
 	return cmp.Or(refusedBy(resp), why)
 }
 
-// handlerConfig says how the library logs in for p.
+// handlerConfig returns the configuration with which the library logs in for p.
 func (l *login) handlerConfig(p *pending) *auth.AuthorizationCodeHandlerConfig {
 	o := l.OAuth
 	redirect := cmp.Or(o.Redirect, DefaultRedirect)
@@ -502,7 +503,7 @@ func (l *login) handlerConfig(p *pending) *auth.AuthorizationCodeHandlerConfig {
 	return c
 }
 
-// credentials returns those that were agreed on with the authorization server.
+// credentials returns the credentials configured for the authorization server.
 func credentials(o OAuth) *oauthex.ClientCredentials {
 	c := &oauthex.ClientCredentials{ClientID: o.ClientID}
 	if o.ClientSecret != "" {
@@ -511,7 +512,7 @@ func credentials(o OAuth) *oauthex.ClientCredentials {
 	return c
 }
 
-// adopt keeps the token that a login has brought.
+// adopt stores the token of a finished login.
 func (l *login) adopt(c *oauth2.Config, t *oauth2.Token) (err error) {
 	l.with(func() {
 		l.grant, l.asked = grant{URL: l.URL, Client: *c, Token: t}, nil
@@ -520,10 +521,10 @@ func (l *login) adopt(c *oauth2.Config, t *oauth2.Token) (err error) {
 	return err
 }
 
-// errNoLogin reports that nobody has begun the login that somebody wants to end.
+// errNoLogin reports an address that does not belong to a login in progress.
 var errNoLogin = errors.New("this is not the address of a login that I wait for")
 
-// finish ends the login that waits, with the address at which the browser has ended.
+// finish completes the pending login with the address at which the browser arrived.
 func (l *login) finish(ctx context.Context, address string) error {
 	u, err := url.Parse(strings.TrimSpace(address))
 	if err != nil {
@@ -546,7 +547,7 @@ func (l *login) finish(ctx context.Context, address string) error {
 	select {
 	case p.code <- &auth.AuthorizationResult{
 		Code: answer.Get("code"), State: state, Iss: answer.Get("iss")}:
-	default: // somebody else was faster
+	default: // another call was faster
 	}
 	select {
 	case <-p.done:
@@ -564,7 +565,7 @@ func (l *login) finish(ctx context.Context, address string) error {
 	return nil
 }
 
-// drop ends the login that waits, if there is one.
+// drop cancels the pending login, if there is one.
 func (l *login) drop() {
 	var p *pending
 	l.with(func() { p, l.pending = l.pending, nil })

@@ -23,10 +23,10 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 )
 
-// assertionTime is how long the gateway's signed word is good.
+// assertionTime is how long a signed assertion is valid.
 const assertionTime = 5 * time.Minute
 
-// machineToken gets a token without a person, for a request that was refused.
+// machineToken gets a token without a person, for a refused request.
 func (l *login) machineToken(ctx context.Context, why *refused) (*oauth2.Token, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -65,7 +65,7 @@ func (l *login) machineToken(ctx context.Context, why *refused) (*oauth2.Token, 
 	return c.Token(ctx)
 }
 
-// discover finds what the server says of itself, and of the authorization server that it names.
+// discover loads the metadata of the server and of the authorization server that it names.
 func (l *login) discover(ctx context.Context, why *refused) (
 	*oauthex.ProtectedResourceMetadata, *oauthex.AuthServerMeta, error,
 ) {
@@ -93,7 +93,7 @@ func (l *login) discover(ctx context.Context, why *refused) (
 	return nil, nil, errors.New("it does not say who logs in to it")
 }
 
-// assertion returns the client's word that it is itself, signed with its key.
+// assertion returns a JWT that the client signs with its key to authenticate.
 func assertion(o OAuth, audience string) (string, error) {
 	block, _ := pem.Decode([]byte(o.PrivateKey))
 	if block == nil {
@@ -118,7 +118,7 @@ func assertion(o OAuth, audience string) (string, error) {
 		"exp": now.Add(assertionTime).Unix()}).SignedString(key)
 }
 
-// crossAppToken exchanges the identity token of an enterprise for one of the server.
+// crossAppToken exchanges the identity token of an enterprise for a token of the server.
 func (l *login) crossAppToken(
 	ctx context.Context, resource *oauthex.ProtectedResourceMetadata, issuer *oauthex.AuthServerMeta,
 	style oauth2.AuthStyle, scopes []string,

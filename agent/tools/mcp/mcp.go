@@ -1,19 +1,19 @@
-// Package mcp makes tools of servers that speak the Model Context Protocol.
+// Package mcp turns servers of the Model Context Protocol into tools.
 //
-// A [Client] keeps the connection to each configured [Server], a process that it starts or an
-// endpoint of streamable HTTP, and gives the server's tools, resources and prompts to the agent,
-// named mcp_<server>_<tool>. Servers start beside each other and never hold up who calls
-// [Client.Run]. A process that nobody has used for a while is ended, and started again by the next
-// call; the tools stay, as they were last seen.
+// A [Client] keeps a connection to each configured [Server]: a process that it starts, or an
+// endpoint of streamable HTTP. It gives the server's tools, resources and prompts to the agent
+// under names like mcp_<server>_<tool>. Servers start concurrently and never delay the caller of
+// [Client.Run]. An unused process is ended after a while, and the next call starts it again. In
+// between, the agent keeps the tools as they were last seen.
 //
-// Whatever a server says is foreign text: names are mended, descriptions cut, schemas checked and
-// mended or refused, results marked. A server's own word on what its tools do (read-only,
-// idempotent) is a hint that decides only what a resumed turn runs again and what runs side by
-// side; never who may use a tool. Servers get nothing from us: no roots, no sampling, no
-// elicitation, and of the gateway's environment only what [Environ] names.
+// Everything from a server is foreign text: names are changed to fit, descriptions cut, schemas
+// checked and repaired or refused, results marked. A server may say that a tool is read-only or
+// idempotent. This hint decides only which calls a resumed turn repeats and which calls run
+// concurrently, never who may use a tool. Servers get nothing from the gateway: no roots, no
+// sampling, no elicitation, and only the environment that [Environ] returns.
 //
-// The package owns the files NAME.json and NAME.login in the directory Options.Cache, and no
-// tables.
+// The package owns the files NAME.json and NAME.login in the directory Options.Cache. It has no
+// database tables.
 package mcp
 
 import (
@@ -36,85 +36,87 @@ import (
 	"gateway/bus"
 )
 
-// A Server is one configured server: a command, or the URL of an endpoint.
+// A Server is a configured server: a command or the URL of an endpoint.
 type Server struct {
 	Name    string            // at most 32 letters, digits, "_" and "-"; unique
-	Command []string          // of a server that speaks over its standard input and output
-	Env     map[string]string // of the command, beside what Environ gives to all; secrets
-	Dir     string            // where the command runs; "" is where the gateway does
-	URL     string            // of a server that speaks streamable HTTP
-	Header  map[string]string // of each request to the URL's host; secrets
-	OAuth   OAuth             // how to log in to the URL, if it wants that
-	HTTP    *http.Client      // reaches the URL; nil is Options.HTTP
+	Command []string          // server that uses standard input and output
+	Env     map[string]string // added to what Environ returns; secrets
+	Dir     string            // working directory; "" is that of the gateway
+	URL     string            // endpoint of streamable HTTP
+	Header  map[string]string // for requests to the URL's host; secrets
+	OAuth   OAuth             // how to log in, if the server requires it
+	HTTP    *http.Client      // for the URL; nil is Options.HTTP
 
-	// Allow has patterns of the names of tools, as the server calls them, in which "*" stands for
-	// anything; "resources" and "prompts" are the tools for these. Empty allows all.
+	// Allow lists patterns for the server's names of tools; "*" matches anything. "resources" and
+	// "prompts" stand for the tools for these. Empty allows all.
 	Allow []string
 
-	Timeout  time.Duration // of one call; 0 is 60 s
-	Confined bool          // the command must run in the sandbox, which Options.Command knows
-	Least    bus.Role      // who may use the tools; "" is bus.User
+	Timeout  time.Duration // of one call; 0 means 60 s
+	Confined bool          // run the command in the sandbox of Options.Command
+	Least    bus.Role      // who may use the tools; "" means bus.User
 }
 
 // Options are the optional parameters of [New].
 type Options struct {
-	// Set replaces the tools of a source, as [tool.Registry.Set] does. Nil drops them.
+	// Set replaces the tools of a source, as [tool.Registry.Set] does. If Set is nil, the tools are
+	// discarded.
 	Set func(source string, tools []tool.Tool) error
 
-	// Command prepares the process of a server, for instance inside a sandbox. Its ctx ends when
-	// the process must be gone. The client sets the process's input, output and group, and its
-	// environment if there is none. Nil runs the command as it is, and refuses a confined one.
+	// Command prepares the process of a server, for example in a sandbox. When ctx ends, the
+	// process must end. The client sets the process's input, output and process group, and its
+	// environment if Command has set none. If Command is nil, the client runs the command directly
+	// and refuses confined ones.
 	Command func(ctx context.Context, s Server) (*exec.Cmd, error)
 
-	// HTTP reaches the endpoints that have no client of their own; it decides which addresses may
-	// be. Its Timeout is not used, because answers are streams; each call has a time-out of its own.
-	// Nil is a usual client.
+	// HTTP is the client for endpoints without their own client. It decides which addresses may be
+	// reached. Its Timeout is ignored, because answers are streams; each call has its own timeout.
+	// Nil means a default client.
 	HTTP *http.Client
 
-	// Cache is a directory for logins, and for what servers have, so that their tools are there at
-	// once and processes start only when they are used. "" keeps nothing.
+	// Cache is a directory for logins and for the servers' catalogs. With a cached catalog, tools
+	// are available at once and processes start only when they are used. "" disables it.
 	Cache string
 
-	// Report is called when a server's tools have changed and wait for somebody's agreement.
+	// Report is called when a server's tools have changed and wait for agreement.
 	Report func(ctx context.Context, s State) error
 
-	// Changed is called after each change of what [Client.Secrets] returns. Nil is nobody.
+	// Changed is called when the result of [Client.Secrets] has changed. It may be nil.
 	Changed func()
 
-	Idle   time.Duration // after which an unused process is ended; 0 is 10 min
+	Idle   time.Duration // time until an unused process is ended; 0 means 10 min
 	Logger *slog.Logger
-	Now    func() time.Time // nil is time.Now
+	Now    func() time.Time // nil means time.Now
 }
 
-// The names of states.
+// The values of [State.State].
 const (
 	Connected = "connected"
 	Starting  = "starting"
-	Idle      = "idle"    // its process starts when a tool is used
-	Waiting   = "waiting" // for the next attempt, after an error
+	Idle      = "idle"    // its process starts with the next call
+	Waiting   = "waiting" // for the next attempt after an error
 )
 
-// A State says how a server is.
+// A State describes the state of a server.
 type State struct {
 	Name    string
 	State   string // Connected, Starting, Idle or Waiting
 	Tools   int
-	Refused []string  // tools that are left out and why, in plain words
-	Error   string    // why the last attempt or connection ended, or ""; without secrets
-	Since   time.Time // of the state
+	Refused []string  // tools that are left out and why
+	Error   string    // why the last attempt or connection ended, or ""; no secrets
+	Since   time.Time // begin of the state
 
-	// Held are changes of the tools that the agent does not see until somebody agrees to them, in
-	// plain words with what the server says; Code stands for all of them.
+	// Held describes changes of the tools that the agent does not see until somebody agrees to
+	// them. It quotes the server's descriptions. Code identifies all of them together.
 	Held []string
 	Code string
 }
 
-// A Client connects servers and the agent.
+// A Client connects servers to the agent.
 type Client struct {
 	servers []*server
 }
 
-// New returns a client of servers. One that [Server.Check] refuses shows so in the states.
+// New returns a client for servers. If [Server.Check] refuses a server, its State says so.
 func New(servers []Server, opts *Options) *Client {
 	o := Options{}
 	if opts != nil {
@@ -146,8 +148,8 @@ func New(servers []Server, opts *Options) *Client {
 	return c
 }
 
-// Run keeps the servers connected until ctx ends. It owns all processes and connections: when it
-// returns, none is left. It may be called once.
+// Run keeps the servers connected until ctx ends. When it returns, all processes and connections
+// have ended. Call it only once.
 func (c *Client) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, s := range c.servers {
@@ -157,7 +159,7 @@ func (c *Client) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// States returns how the servers are, in the order of their configuration.
+// States returns the states of the servers, in the order of the configuration.
 func (c *Client) States() []State {
 	list := make([]State, len(c.servers))
 	for i, s := range c.servers {
@@ -166,7 +168,7 @@ func (c *Client) States() []State {
 	return list
 }
 
-// server returns the server with a name.
+// server returns the server with the given name, or an error.
 func (c *Client) server(name string) (*server, error) {
 	i := slices.IndexFunc(c.servers, func(s *server) bool { return s.Name == name })
 	if i < 0 {
@@ -176,7 +178,7 @@ func (c *Client) server(name string) (*server, error) {
 }
 
 // Login begins a login to a server and returns the link that a person has to open in a browser.
-// What the browser's address is at the end is for [Client.Finish], within a quarter of an hour.
+// Within 15 minutes, the address at which the browser arrives must be passed to [Client.Finish].
 func (c *Client) Login(ctx context.Context, name string) (string, error) {
 	s, err := c.server(name)
 	if err != nil {
@@ -185,7 +187,8 @@ func (c *Client) Login(ctx context.Context, name string) (string, error) {
 	return s.login.begin(ctx)
 }
 
-// Finish ends the login whose browser has ended at an address, and returns the server's name.
+// Finish completes the login to which the browser's address belongs, and returns the name of the
+// server.
 func (c *Client) Finish(ctx context.Context, address string) (name string, err error) {
 	for _, s := range c.servers {
 		err := s.login.finish(ctx, address)
@@ -194,7 +197,7 @@ func (c *Client) Finish(ctx context.Context, address string) (name string, err e
 		}
 		if err == nil {
 			select {
-			case s.wanted <- struct{}{}: // it need not wait any more
+			case s.wanted <- struct{}{}: // it can connect now
 			default:
 			}
 		}
@@ -212,8 +215,7 @@ func (c *Client) Logout(name string) error {
 	return s.login.forget()
 }
 
-// Agree lets the agent have the tools of a server as they are now, if the code is that of its
-// state.
+// Agree gives the present tools of a server to the agent, if code is that of its [State].
 func (c *Client) Agree(ctx context.Context, name, code string) error {
 	s, err := c.server(name)
 	if err != nil {
@@ -222,7 +224,7 @@ func (c *Client) Agree(ctx context.Context, name, code string) error {
 	return holder{s}.agree(ctx, code)
 }
 
-// Secrets returns the tokens of all logins. They must never be sent.
+// Secrets returns the tokens of all logins, which must never be sent to people or models.
 func (c *Client) Secrets() (list []string) {
 	for _, s := range c.servers {
 		list = append(list, s.login.secrets()...)
@@ -232,7 +234,7 @@ func (c *Client) Secrets() (list []string) {
 
 var serverName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 
-// Check returns what is wrong with a server's configuration, or nil.
+// Check returns an error if the configuration of the server is not valid.
 func (s Server) Check() error {
 	switch {
 	case !serverName.MatchString(s.Name):
@@ -260,7 +262,7 @@ func (s Server) Check() error {
 func (s Server) checkURL() error {
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("mcp: %s: want a URL with http or https", s.Name) // it may have a secret
+		return fmt.Errorf("mcp: %s: want a URL with http or https", s.Name) // it may be secret
 	}
 	for name, value := range s.Header {
 		if name == "" || strings.ContainsAny(name+value, "\r\n\x00") || strings.Contains(name, " ") {
@@ -270,7 +272,7 @@ func (s Server) checkURL() error {
 	return nil
 }
 
-// allows reports whether the tool that the server calls name is wanted.
+// allows reports whether the server's tool name is allowed.
 func (s Server) allows(name string) bool {
 	return len(s.Allow) == 0 || slices.ContainsFunc(s.Allow, func(pattern string) bool {
 		ok, err := path.Match(flat(pattern), flat(name))
@@ -278,10 +280,10 @@ func (s Server) allows(name string) bool {
 	})
 }
 
-// flat hides the slashes of a name from path.Match, to which they are special.
+// flat replaces the slashes in a name, because path.Match treats them specially.
 func flat(name string) string { return strings.ReplaceAll(name, "/", "\x01") }
 
-// plainCommand runs the command of s as it is.
+// plainCommand returns the command of s without a sandbox.
 func plainCommand(ctx context.Context, s Server) (*exec.Cmd, error) {
 	if s.Confined {
 		return nil, errors.New("it must run in the sandbox, and there is none")

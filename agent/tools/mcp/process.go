@@ -18,22 +18,23 @@ import (
 )
 
 const (
-	// A process has so long to end after its input has, and then after it was asked to.
+	// endTime is how long a process may take to end after its input was closed, and again after
+	// SIGTERM.
 	endTime = 2 * time.Second
 
-	// A server that does not read its input for so long is taken for dead.
+	// A server that does not read its input for writeTime is considered dead.
 	writeTime = 20 * time.Second
 
-	maxStderr = 4 << 10 // bytes of its last words that are kept
+	maxStderr = 4 << 10 // bytes of its last error output that are kept
 )
 
-// startProcess starts the command of s. It is given up when life ends.
+// startProcess starts the command of s. The process ends with life.
 func (s *server) startProcess(life context.Context) (*carrier, error) {
 	cmd, err := s.opts.Command(life, s.Server)
 	if err != nil {
 		return nil, fmt.Errorf("its command can't be run: %w", err)
 	}
-	if cmd.Env == nil { // of the gateway's own nothing is given away
+	if cmd.Env == nil { // give away nothing of the gateway's environment
 		cmd.Env = Environ(s.Env)
 	}
 	inRead, inWrite, err := os.Pipe()
@@ -49,11 +50,11 @@ func (s *server) startProcess(life context.Context) (*carrier, error) {
 	cmd.WaitDelay = endTime
 	ownGroup(cmd)
 	err = cmd.Start()
-	closed := errors.Join(inRead.Close(), outWrite.Close()) // the process has its own
+	closed := errors.Join(inRead.Close(), outWrite.Close()) // the process has its own copies
 	if err = errors.Join(err, closed); err != nil {
 		if cmd.Process != nil {
 			endGroup(cmd.Process, true)
-			_ = cmd.Wait() // it was ended by us
+			_ = cmd.Wait() // the gateway has ended it
 		}
 		return nil, errors.Join(fmt.Errorf("its command can't be started: %w", err),
 			inWrite.Close(), outRead.Close())
@@ -68,33 +69,34 @@ func (s *server) startProcess(life context.Context) (*carrier, error) {
 	}, nil
 }
 
-// A process is a server that we have started.
+// A process is a server that the gateway has started.
 type process struct {
 	cmd    *exec.Cmd
 	in     *os.File
 	out    *os.File
 	stderr tail
 	gone   chan struct{} // closed when the process has ended
-	err    error         // of its end, set before
+	err    error         // result; set before gone is closed
 	once   sync.Once
 	wg     sync.WaitGroup
 }
 
-// wait waits for the end of the process and takes what it has started along.
+// wait waits until the process ends, and then kills its process group.
 func (p *process) wait() {
 	p.err = p.cmd.Wait()
 	endGroup(p.cmd.Process, true)
 	close(p.gone)
-	// Whoever has left the group may still hold the output.
+	// A process that has left the group may still hold the output open.
 	if err := p.out.SetReadDeadline(time.Now().Add(endTime)); err != nil {
-		_ = p.out.Close() // so that nobody reads on for ever
+		_ = p.out.Close() // so that no read blocks forever
 	}
 }
 
-// end ends the process: by the end of its input, then politely, then by force.
+// end ends the process. It closes the process's input, sends SIGTERM after 2 s, and SIGKILL after 2
+// s more.
 func (p *process) end() {
 	p.once.Do(func() {
-		_ = p.in.Close() // the session may have closed it before
+		_ = p.in.Close() // the session may have closed it already
 		for _, force := range []bool{false, true} {
 			timer := time.NewTimer(endTime)
 			select {
@@ -109,15 +111,15 @@ func (p *process) end() {
 	_ = p.out.Close() // it may be closed already
 }
 
-// errLong ends a session with a server that does not come to the end of a message.
+// errLong ends the session with a server whose message exceeds maxMessage.
 var errLong = fmt.Errorf("it sent a message of more than %d bytes", maxMessage)
 
-// why adds what the process has left: how it ended, and its last words.
+// why adds how the process ended and its last error output.
 func (p *process) why(err error) error {
 	if errors.Is(err, errLong) {
 		return errLong
 	}
-	timer := time.NewTimer(2 * endTime) // its output has ended, so it is about to
+	timer := time.NewTimer(2 * endTime) // its output has ended, so it will end soon
 	defer timer.Stop()
 	select {
 	case <-p.gone:
@@ -134,10 +136,10 @@ func (p *process) why(err error) error {
 	return err
 }
 
-// inWriter writes to a process that may not read.
+// inWriter writes to a process that may not read its input.
 type inWriter struct{ *os.File }
 
-// Write gives up if the process does not read.
+// Write fails if the process does not read for writeTime.
 func (w inWriter) Write(p []byte) (int, error) {
 	if err := w.SetWriteDeadline(time.Now().Add(writeTime)); err != nil &&
 		!errors.Is(err, os.ErrNoDeadline) {
@@ -162,7 +164,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns the end of what was written: the last lines.
+// String returns the last lines.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,12 +173,12 @@ func (t *tail) String() string {
 	return string(words[max(0, len(words)-most):])
 }
 
-// lines passes on those lines of a server's output that are messages. Other output of programs,
-// such as greetings, would end the session.
+// lines passes on only the lines of a server's output that are messages. Other output, such as
+// greetings, would end the session.
 type lines struct {
 	r    *bufio.Reader
 	c    io.Closer
-	left []byte // of a message that is being read
+	left []byte // rest of the message that is being read
 }
 
 func (l *lines) Close() error { return l.c.Close() }
@@ -194,7 +196,7 @@ func (l *lines) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next returns the next line if it is a message, else nothing.
+// next returns the next line if it is a message, and otherwise nil.
 func (l *lines) next() ([]byte, error) {
 	var line []byte
 	message := true

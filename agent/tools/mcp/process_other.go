@@ -7,10 +7,10 @@ import (
 	"os/exec"
 )
 
-// ownGroup does nothing: there are no process groups here.
+// ownGroup does nothing: other systems have no process groups.
 func ownGroup(*exec.Cmd) {}
 
-// endGroup ends p.
+// endGroup kills p. Its process group, if any, goes on.
 func endGroup(p *os.Process, _ bool) {
 	_ = p.Kill() // it may have ended
 }

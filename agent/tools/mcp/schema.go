@@ -14,16 +14,16 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// The bounds of what one tool may say of itself.
+// Limits of the description of one tool.
 const (
 	maxDescription = 1_000    // characters
 	maxSchema      = 32 << 10 // bytes
-	maxExpanded    = 10_000   // schemas that one value is checked against
-	maxDepth       = 64       // of schemas within schemas
+	maxExpanded    = 10_000   // schemas against which one value is checked
+	maxDepth       = 64       // of nested schemas
 )
 
-// mend returns the schema of a tool's arguments in the form that providers and our own checking
-// know, or why that can't be.
+// mend returns the schema of a tool's arguments in a form that providers and the gateway's own
+// check support, or an error with the reason why that is impossible.
 func mend(schema any) (json.RawMessage, error) {
 	root, err := object(schema)
 	if err != nil {
@@ -61,7 +61,7 @@ func mend(schema any) (json.RawMessage, error) {
 	return data, nil
 }
 
-// object returns schema as a copy with the type of an object.
+// object returns a copy of schema, which must describe an object.
 func object(schema any) (map[string]any, error) {
 	data, err := json.Marshal(schema)
 	if err != nil {
@@ -88,7 +88,7 @@ func object(schema any) (map[string]any, error) {
 	return nil, errors.New("its schema is not an object")
 }
 
-// inline puts what the root refers to in the root's place: providers want an object there.
+// inline replaces a reference at the root by its target, because providers require an object there.
 func inline(root map[string]any) error {
 	for range 8 {
 		ref, ok := root["$ref"].(string)
@@ -120,7 +120,7 @@ func inline(root map[string]any) error {
 	return nil
 }
 
-// duplicate copies what JSON is made of.
+// duplicate returns a deep copy of a JSON value.
 func duplicate(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -139,7 +139,7 @@ func duplicate(v any) any {
 	return v
 }
 
-// follow returns what the reference ref, "#" or "#/…", stands for in root, or nil.
+// follow returns the target of the reference ref, "#" or "#/…", in root, or nil.
 func follow(root map[string]any, ref string) any {
 	if ref == "#" {
 		return root
@@ -171,12 +171,12 @@ func follow(root map[string]any, ref string) any {
 	return at
 }
 
-// A mender goes through a schema and mends what generators of old drafts write.
+// A mender converts the old drafts' constructs in a schema, which generators still write.
 type mender struct {
 	err error
 }
 
-// Where schemas are within schemas: by name, in a list, or just one.
+// Keywords with nested schemas: by name, in a list, or a single one.
 var (
 	inNames = []string{"properties", "patternProperties", "$defs", "definitions",
 		"dependentSchemas"}
@@ -186,7 +186,7 @@ var (
 		"contentSchema"}
 )
 
-// schema mends s and what is within it.
+// schema repairs s and its nested schemas.
 func (m *mender) schema(s map[string]any, depth int) {
 	if depth > maxDepth {
 		m.err = errors.New("its schema is too deep")
@@ -221,7 +221,7 @@ func (m *mender) schema(s map[string]any, depth int) {
 
 func isList(v any) bool { _, ok := v.([]any); return ok }
 
-// sub mends a schema within another one. Nothing at all stands for any value.
+// sub repairs a nested schema. A null schema accepts any value.
 func (m *mender) sub(v any, depth int) any {
 	switch v := v.(type) {
 	case nil:
@@ -229,10 +229,10 @@ func (m *mender) sub(v any, depth int) any {
 	case map[string]any:
 		m.schema(v, depth+1)
 	}
-	return v // a boolean is a schema too, and of the rest the check says that it is none
+	return v // a boolean is valid; the check refuses anything else
 }
 
-// keywords mends what stands in s itself.
+// keywords repairs the keywords of s itself.
 func (m *mender) keywords(s map[string]any) {
 	for key, value := range s {
 		if value == nil && key != "const" && key != "default" {
@@ -250,7 +250,7 @@ func (m *mender) keywords(s map[string]any) {
 			delete(s, key)
 		}
 	}
-	for _, key := range []string{"Minimum", "Maximum"} { // of draft 4
+	for _, key := range []string{"Minimum", "Maximum"} { // draft 4
 		if strict, ok := s["exclusive"+key].(bool); ok {
 			delete(s, "exclusive"+key)
 			if bound := strings.ToLower(key); strict && s[bound] != nil {
@@ -259,15 +259,15 @@ func (m *mender) keywords(s map[string]any) {
 			}
 		}
 	}
-	if _, ok := s["required"].(bool); ok { // of draft 3
+	if _, ok := s["required"].(bool); ok { // draft 3
 		delete(s, "required")
 	}
-	if t, ok := s["type"].(string); ok && t == "any" { // of draft 3
+	if t, ok := s["type"].(string); ok && t == "any" { // draft 3
 		delete(s, "type")
 	}
 	if pattern, ok := s["pattern"].(string); ok {
 		if _, err := regexp.Compile(pattern); err != nil {
-			delete(s, "pattern") // of another dialect; the server checks it
+			delete(s, "pattern") // in a different regexp syntax; the server checks it
 		}
 	}
 	if named, ok := s["patternProperties"].(map[string]any); ok {
@@ -279,7 +279,7 @@ func (m *mender) keywords(s map[string]any) {
 	m.refuse(s)
 }
 
-// refuse reports what can't be mended.
+// refuse sets an error for keywords that can't be repaired.
 func (m *mender) refuse(s map[string]any) {
 	for _, key := range []string{"$dynamicRef", "$recursiveRef", "$dynamicAnchor", "dependencies"} {
 		if _, ok := s[key]; ok {
@@ -306,8 +306,8 @@ func (m *mender) refuse(s map[string]any) {
 	}
 }
 
-// flatten takes alternatives away from the root, where providers refuse them: the model sees all
-// their properties, and which go together is for the server to check.
+// flatten removes alternatives at the root, which providers refuse. The model sees the properties
+// of all alternatives; the server checks which of them go together.
 func flatten(root map[string]any) {
 	for _, key := range []string{"allOf", "anyOf", "oneOf"} {
 		list, _ := root[key].([]any)
@@ -330,7 +330,7 @@ func flatten(root map[string]any) {
 	}
 }
 
-// merge adds the properties of branch to those of root, and what it requires if that holds always.
+// merge adds the properties of branch to root. If always is set, it also adds the required ones.
 func merge(root, branch map[string]any, always bool) {
 	named, _ := branch["properties"].(map[string]any)
 	have, ok := root["properties"].(map[string]any)
@@ -356,8 +356,8 @@ func merge(root, branch map[string]any, always bool) {
 	root["required"] = all
 }
 
-// bounded refuses schemas whose checking would not end, or not soon: those that refer in a circle
-// without going into the value, and those that multiply.
+// bounded returns an error for schemas whose check would not end, or take too long: those with
+// circular references that do not descend into the value, and those that multiply.
 func bounded(root map[string]any) error {
 	b := &bounds{root: root, cost: make(map[string]int)}
 	b.within(root)
@@ -366,11 +366,11 @@ func bounded(root map[string]any) error {
 
 type bounds struct {
 	root map[string]any
-	cost map[string]int // of what references stand for; -1 while it is being counted
+	cost map[string]int // cost of references' targets; -1 while it is counted
 	err  error
 }
 
-// within counts s and everything that is in it.
+// within counts s and all nested schemas.
 func (b *bounds) within(s map[string]any) {
 	if b.count(s) > maxExpanded && b.err == nil {
 		b.err = errors.New("its schema multiplies without bound")
@@ -380,7 +380,7 @@ func (b *bounds) within(s map[string]any) {
 	}
 }
 
-// count returns how many schemas a value is checked against if it is checked against s.
+// count returns against how many schemas a value is checked if it is checked against s.
 func (b *bounds) count(s map[string]any) int {
 	n := 1
 	if ref, ok := s["$ref"].(string); ok {
@@ -431,7 +431,7 @@ func (b *bounds) reference(ref string) int {
 	return b.cost[ref]
 }
 
-// subschemas yields the schemas directly within s.
+// subschemas yields the schemas nested directly in s.
 func subschemas(s map[string]any) func(yield func(map[string]any) bool) {
 	return func(yield func(map[string]any) bool) {
 		for key, value := range s {

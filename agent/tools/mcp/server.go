@@ -13,50 +13,50 @@ import (
 	"gateway/bus"
 )
 
-// The times of a server's life.
+// Times in the life of a server.
 const (
-	startTimeout = 30 * time.Second // from the start of a process to its list of tools
+	startTimeout = 30 * time.Second // from the start to the list of tools
 	minDelay     = time.Second      // before the next attempt
 	maxDelay     = 5 * time.Minute
 	longLife     = time.Minute // of a connection after which failures are forgotten
-	listDelay    = time.Second // between two lists that the server wants us to read
+	listDelay    = time.Second // between two lists after the server reported changes
 
-	// patience is how many failures in a row a call waits through. A server that has failed more
-	// often is down, and the call learns it from the next attempt.
+	// patience is how many consecutive failures a call waits for. If a server has failed more
+	// often, the call fails after the next attempt.
 	patience = 2
 )
 
-// errIdle ends a connection that nobody uses.
+// errIdle ends an unused connection.
 var errIdle = errors.New("not used")
 
-// A server is a configured server with its connection. One goroutine, in run, makes and ends
-// connections; calls use the one that is there.
+// A server is a configured server and its connection. One goroutine, run, opens and closes
+// connections; calls use the present one.
 type server struct {
 	Server
 	opts *Options
 	naming
 	login   *login
 	hidden  []string // secrets
-	problem error    // of the configuration
+	problem error    // error in the configuration
 	first   time.Duration
 
 	wanted chan struct{} // a call waits for a connection
-	stale  chan struct{} // the server says that its tools are others now
+	stale  chan struct{} // the server has reported that its tools changed
 
 	mu      sync.Mutex
 	state   State
 	link    *link         // or nil
-	change  chan struct{} // closed at each change of the fields here, and replaced
-	failed  int           // attempts and connections in a row
-	tries   int           // attempts that have ended
-	busy    int           // calls that use the link, or wait for it
+	change  chan struct{} // closed and replaced whenever a field here changes
+	failed  int           // consecutive failed attempts and connections
+	tries   int           // finished attempts
+	busy    int           // calls that use the link or wait for it
 	used    time.Time
 	known   known
 	dialect dialect
 	ended   bool // run has returned
 }
 
-// newServer returns the server of a client whose servers have names.
+// newServer returns a server. names are the names of all servers of the client.
 func newServer(s Server, o *Options, names []string) *server {
 	s.Timeout = cmp.Or(s.Timeout, 60*time.Second)
 	s.Least = cmp.Or(s.Least, bus.User)
@@ -106,7 +106,7 @@ func (s *server) run(ctx context.Context) {
 	}
 }
 
-// restore brings the tools as they were last seen, and reports whether there are any.
+// restore gives the cached tools to the agent, and reports whether there are any.
 func (s *server) restore(ctx context.Context) bool {
 	k, err := s.recall()
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *server) restore(ctx context.Context) bool {
 	return s.show().Tools > 0
 }
 
-// bring makes c's tools those of the agent.
+// bring makes the tools of c available to the agent.
 func (s *server) bring(ctx context.Context, c catalog) {
 	c = c.sorted()
 	s.mu.Lock()
@@ -147,7 +147,7 @@ func (s *server) bring(ctx context.Context, c catalog) {
 	})
 }
 
-// connection makes one connection and keeps it until it ends, and returns why it did.
+// connection opens a connection, keeps it until it ends, and returns the reason for the end.
 func (s *server) connection(ctx context.Context) error {
 	select {
 	case <-s.wanted:
@@ -181,11 +181,11 @@ func (s *server) connection(ctx context.Context) error {
 	return err
 }
 
-// watch reads what has changed at the server until the connection ends or nobody uses it.
+// watch lists changed tools until the connection ends or is unused for too long.
 func (s *server) watch(ctx context.Context, l *link) error {
 	idle := time.NewTimer(s.opts.Idle)
 	defer idle.Stop()
-	pause := time.NewTimer(0) // until the list may be read again
+	pause := time.NewTimer(0) // until the tools may be listed again
 	defer pause.Stop()
 	stale := false
 	for {
@@ -216,7 +216,8 @@ func (s *server) watch(ctx context.Context, l *link) error {
 	}
 }
 
-// rest returns how long the link may still stay unused. At 0 it is taken away from calls.
+// rest returns how long the link may stay unused. If the time is over, it removes the link of a
+// process, so that no call uses it.
 func (s *server) rest() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,15 +228,15 @@ func (s *server) rest() time.Duration {
 	if left <= 0 && s.URL == "" {
 		s.link = nil
 		select {
-		case <-s.wanted: // of a call that has had its link
+		case <-s.wanted: // from a call that already got its link
 		default:
 		}
 	}
 	return left
 }
 
-// pause waits before the next attempt, the longer the more have failed. A call that wants the
-// server ends the wait, but not its first second.
+// pause waits before the next attempt, longer after each failure. A call that needs the server ends
+// the wait, but not in the first second. pause returns false if ctx has ended.
 func (s *server) pause(ctx context.Context, err error) bool {
 	why := s.scrub(err.Error())
 	var delay time.Duration
@@ -264,7 +265,7 @@ func (s *server) pause(ctx context.Context, err error) bool {
 	return true
 }
 
-// update changes the server's state and tells those who wait for it.
+// update calls change with the lock held and wakes those who wait for changes.
 func (s *server) update(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,8 +274,8 @@ func (s *server) update(change func()) {
 	s.change = make(chan struct{})
 }
 
-// turn enters a state, within update. While the server is being tried again, the error that led
-// to it stays.
+// turn sets the state. It must be called within update. In the state Starting, the previous error
+// stays visible.
 func (s *server) turn(state, problem string) {
 	if state != s.state.State {
 		s.state.State, s.state.Since = state, s.opts.Now()
@@ -293,10 +294,10 @@ func (s *server) show() State {
 	return state
 }
 
-// acquire returns the link, once there is one. release must be called after its use.
+// acquire waits for the link and returns it. The caller must call release after use.
 func (s *server) acquire(ctx context.Context) (l *link, release func(), err error) {
 	s.mu.Lock()
-	s.busy++ // from now on, so that a new link is not taken for one that nobody uses
+	s.busy++ // from now on, so that the new link does not count as unused
 	defer func() {
 		if err != nil {
 			s.release()

@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// tame returns foreign text as one line of at most most characters that can't pass for a part of
-// the prompt: without control and invisible signs, and without the brackets that our own marks and
-// those of models have.
+// tame returns foreign text as one line of at most most characters that can't imitate a part of the
+// prompt. It removes control characters, invisible characters, and the brackets that the gateway's
+// and the models' own marks use.
 func tame(text string, most int) string {
 	text = strings.ToValidUTF8(text[:min(len(text), 8*most)], "")
 	text = strings.Map(func(r rune) rune {

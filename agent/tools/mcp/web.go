@@ -17,16 +17,16 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// headTime is how long the head of an answer may take if the request has no time-out of its own.
+// headTime is how long the header of a response may take if the request has no deadline.
 const headTime = 15 * time.Second
 
-// overHTTP returns the way to the endpoint of s. Its requests end with life.
+// overHTTP returns the carrier for the endpoint of s. Its requests end with life.
 func (s *server) overHTTP(life context.Context) (*carrier, error) {
 	u, err := url.Parse(s.URL)
 	if err != nil {
 		return nil, errors.New("its URL is none")
 	}
-	sse := s.dialect.SSE // which only the goroutine of run changes
+	sse := s.dialect.SSE // only the goroutine of run changes it
 	life, cancel := context.WithCancel(life)
 	client := *cmp.Or(s.HTTP, s.opts.HTTP)
 	client.Timeout = 0
@@ -40,7 +40,7 @@ func (s *server) overHTTP(life context.Context) (*carrier, error) {
 		if sse && !ours {
 			return nil, errors.New("it names an address elsewhere for what is sent to it")
 		}
-		if ours { // a redirect elsewhere gets none of the secrets
+		if ours { // a redirect to another host gets no secrets
 			for name, value := range s.Header {
 				r.Header.Set(name, value)
 			}
@@ -69,29 +69,29 @@ func (s *server) overHTTP(life context.Context) (*carrier, error) {
 	return &carrier{transport: transport, end: cancel, why: s.refusal}, nil
 }
 
-// A connector is a transport whose stream lives longer than the context in which it is opened.
+// A connector is a transport whose stream outlives the context of Connect.
 type connector func() (sdk.Connection, error)
 
 // Connect implements sdk.Transport.
 func (c connector) Connect(context.Context) (sdk.Connection, error) { return c() }
 
-// lacksEndpoint reports whether err is that of a URL at which there is no endpoint of a transport.
+// lacksEndpoint reports whether err says that there is no endpoint of the transport at the URL.
 func lacksEndpoint(err error) bool {
 	return answers(err, http.StatusNotFound) || answers(err, http.StatusMethodNotAllowed)
 }
 
-// refusesLogin reports whether err is that of a request whose token was not good enough.
+// refusesLogin reports whether err says that a request was refused because of its token.
 func refusesLogin(err error) bool {
 	return answers(err, http.StatusUnauthorized) || answers(err, http.StatusForbidden)
 }
 
-// answers reports whether err is that of a request that was answered with a status: the library
-// puts it into words.
+// answers reports whether err says that the response had the given status. The library puts only
+// the status text into the error.
 func answers(err error, status int) bool {
 	return strings.Contains(err.Error(), http.StatusText(status))
 }
 
-// refusal returns err without the URL, and with what a person can do.
+// refusal returns err without the URL, with advice for people.
 func (s *server) refusal(err error) error {
 	err = bare(err)
 	switch {
@@ -105,18 +105,18 @@ func (s *server) refusal(err error) error {
 	return err
 }
 
-// A post is what becomes of the first request that a call posts; the library may post a notice
-// of its end with the same context.
+// A post is the state of the first POST request of a call. The library may send another one, to
+// cancel the call, with the same context.
 type post struct {
 	begun   atomic.Bool
-	unknown atomic.Bool // the endpoint does not know the session, so it has done nothing
+	unknown atomic.Bool // the endpoint did not know the session, so it did nothing
 }
 
-// maxRefusal is how much of an answer is looked at for why a request is refused, in bytes.
+// maxRefusal is how many bytes of a response are searched for the reason of a refusal.
 const maxRefusal = 64 << 10
 
-// refusesSession reports whether an endpoint answers that it does not know the session. The
-// protocol's way is status 404; many servers say 400 and put it in words.
+// refusesSession reports whether the endpoint does not know the session. The protocol requires
+// status 404, but many servers use 400 and say so in the body.
 func refusesSession(resp *http.Response) bool {
 	if resp.StatusCode != http.StatusBadRequest {
 		return resp.StatusCode == http.StatusNotFound
@@ -129,16 +129,17 @@ func refusesSession(resp *http.Response) bool {
 	return err == nil && bytes.Contains(bytes.ToLower(head), []byte("session"))
 }
 
-// postKey is the key of a call's post in its context.
+// postKey is the context key of a call's post.
 type postKey struct{}
 
-// A doer is a function as an http.RoundTripper.
+// A doer is a function that implements http.RoundTripper.
 type doer func(r *http.Request) (*http.Response, error)
 
 func (d doer) RoundTrip(r *http.Request) (*http.Response, error) { return d(r) }
 
-// roundTrip does r, which ends with life, and waits only so long for the head of the answer. A
-// stream of notices that does not come is one that the server does not have.
+// roundTrip sends r, which ends with life, and limits the wait for the response's header. If a GET
+// request for a stream of notifications times out, the server has no such stream, and roundTrip
+// returns status 405.
 func roundTrip(
 	life context.Context, base http.RoundTripper, r *http.Request,
 ) (*http.Response, error) {
@@ -176,7 +177,7 @@ func roundTrip(
 	return resp, nil
 }
 
-// A body is the body of an answer, of which only so much is read.
+// A body is the body of a response, of which only a limited number of bytes is read.
 type body struct {
 	io.ReadCloser
 	done func()
@@ -202,7 +203,7 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// bare returns an error of a request without its URL, which may be secret.
+// bare returns the error of a request without its URL, which may be secret.
 func bare(err error) error {
 	if e := (*url.Error)(nil); errors.As(err, &e) {
 		return e.Err
