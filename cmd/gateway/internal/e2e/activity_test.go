@@ -10,7 +10,7 @@ import (
 	"gateway/channels/telegram/telegramtest"
 )
 
-// looks lists the files once, and answers when it is let go.
+// looks returns a model that lists the files once and answers after release is closed.
 func looks(release <-chan struct{}) openaitest.Answer {
 	return func(r openaitest.Request) openaitest.Reply {
 		if r.Messages[len(r.Messages)-1].Role != "tool" {
@@ -22,7 +22,8 @@ func looks(release <-chan struct{}) openaitest.Answer {
 	}
 }
 
-// What the agent does shows in one message while it does it, and the answer takes its place.
+// TestActivity checks that one message shows the agent's activity and is then replaced by the
+// answer.
 func TestActivity(t *testing.T) {
 	t.Parallel()
 	for name, shown := range map[string]string{
@@ -44,8 +45,8 @@ func TestActivity(t *testing.T) {
 	}
 }
 
-// Somebody who wants to see nothing of the work sees the answer only, and so does a platform
-// without edits.
+// TestActivityOff checks that only the answer is shown if activity is off, or if the platform
+// can't edit messages.
 func TestActivityOff(t *testing.T) {
 	t.Parallel()
 	for activity, channel := range map[string]string{"off": streaming, "full": quiet} {

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal returns the two ends of a new terminal: the one that a person has, and the one that
-// programs have.
+// openTerminal opens a new pseudo-terminal. It returns the person's end and the programs' end.
 func openTerminal(t *testing.T) (person, programs *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -37,8 +36,8 @@ func openTerminal(t *testing.T) (person, programs *os.File) {
 	return person, programs
 }
 
-// In the background of a terminal the gateway begins no chat, for which the kernel would stop it:
-// it runs as a service.
+// TestBackground checks that a gateway in the background of a terminal runs as a service. If it
+// began a chat, the kernel would stop it.
 func TestBackground(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})

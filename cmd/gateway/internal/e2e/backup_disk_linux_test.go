@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A disk that fills up while a backup is written is said to be full, nothing is left on it, and the
-// backup of before is still there.
+// TestBackupDiskFull checks that a backup on a full disk says so, leaves nothing behind and keeps
+// the earlier backup.
 func TestBackupDiskFull(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})

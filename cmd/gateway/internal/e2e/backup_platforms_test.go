@@ -14,18 +14,20 @@ import (
 	"gateway/store"
 )
 
-// TestBackupPlatforms is TestBackup on the platforms that remember what they were sent, and have
-// ways of their own to deliver again what a gateway has not heard of:
+// TestBackupPlatforms is TestBackup on the platforms that remember what they were sent and that
+// redeliver messages in their own ways.
 //
-// Discord's channels are read from where the backup stood. So all that was ever said is in the
-// restored gateway, answered once and in order. What the old gateway has answered since the backup
-// is answered a second time.
+// Discord's channels are read from the cursors in the backup. So the restored gateway gets all
+// messages, and answers each once and in order. Messages that the old gateway answered after the
+// backup are answered a second time.
 //
-// WhatsApp delivers what was not acknowledged. What the old gateway has taken after the backup is
-// not heard of any more, and was answered by that one as far as it came. The account is linked
-// still, and its keys fit those of phones that have gone on meanwhile.
+// WhatsApp redelivers messages without an acknowledgement. The restored gateway does not get
+// messages that the old one acknowledged after the backup; the old one answered them as far as it
+// came. The account is still linked. Its keys work with phones that have received messages
+// meanwhile.
 //
-// On both, an answer that the backup has and that the old gateway has sent is not seen again.
+// On both platforms, people don't see an answer again that is in the backup and that the old
+// gateway has sent.
 func TestBackupPlatforms(t *testing.T) {
 	t.Parallel()
 	for _, platform := range []struct {
@@ -70,8 +72,8 @@ func TestBackupPlatforms(t *testing.T) {
 	}
 }
 
-// afterMove lets a gateway go on with what was restored, and checks what becomes of it. With all,
-// it hears of everything that was said.
+// afterMove runs a gateway with the restored data and checks the results. With all, the gateway
+// gets all messages.
 func (tr *trial) afterMove(all bool) {
 	tr.t.Helper()
 	known := make(map[string]bool) // deliveries of the backup
@@ -148,7 +150,7 @@ func (tr *trial) afterMove(all bool) {
 	})
 }
 
-// heard returns the marks of a chat's messages in the inbox, in their order.
+// heard returns the marks of a chat's messages in the inbox in their order.
 func (tr *trial) heard(db *store.DB, chat int64) (list []string) {
 	tr.t.Helper()
 	at := tr.platform.address(chat)
@@ -164,8 +166,8 @@ func (tr *trial) heard(db *store.DB, chat int64) (list []string) {
 	return list
 }
 
-// checkSeen checks that what was heard in a chat is answered once and in order, and that people see
-// all of that: once, if the backup knew of it, and else at most once from each of the gateways.
+// checkSeen checks that each received message of a chat is answered once and in order. People
+// must see each answer once if the backup contains it, else at most once from each gateway.
 func (tr *trial) checkSeen(
 	chat int64, heard []string, all []delivery, known map[string]bool,
 ) {

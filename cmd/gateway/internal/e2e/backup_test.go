@@ -81,7 +81,7 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// moveHome puts a backup into a new home, in which tr goes on.
+// moveHome restores a backup into a new home, in which tr continues.
 func (tr *trial) moveHome(file string) {
 	tr.t.Helper()
 	config, err := os.ReadFile(filepath.Join(tr.home, "config.toml"))
@@ -97,7 +97,7 @@ func (tr *trial) moveHome(file string) {
 	}
 }
 
-// afterRestore lets a gateway go on with what was restored, and checks what becomes of it.
+// afterRestore runs a gateway with the restored data and checks the results.
 func (tr *trial) afterRestore() {
 	tr.t.Helper()
 	sent := make(map[string]bool) // answers that the backup knows to be delivered
@@ -145,9 +145,9 @@ func (tr *trial) afterRestore() {
 	})
 }
 
-// checkRestored checks that each message of a chat that the database has is answered in one
-// delivery, in their order, and that since the restore people have seen exactly those deliveries
-// that the backup did not know to be sent: each once.
+// checkRestored checks that each message of a chat in the database has one delivery as its
+// answer, in order. Since the restore, people must have seen exactly the deliveries that are not
+// marked as sent in the backup, each once.
 func (tr *trial) checkRestored(
 	db *store.DB, chat int64, all []delivery, sent map[string]bool, shown []string,
 ) {
@@ -177,8 +177,8 @@ func (tr *trial) checkRestored(
 	}
 }
 
-// A home in which a restore has ended half way is no home to start in; one in which a gateway runs
-// is none to restore to.
+// TestRestoreRefused checks that a gateway does not start in a home with an unfinished restore,
+// and that a restore refuses a home in which a gateway is running.
 func TestRestoreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
@@ -220,8 +220,8 @@ func TestRestoreRefused(t *testing.T) {
 	}
 }
 
-// What belongs to people comes back: their documents with all versions, as git itself sees them,
-// and the history without what the database does not have.
+// TestBackupMemory checks that a restore brings back the documents with all versions, and the
+// history without entries that the database does not contain.
 func TestBackupMemory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{channel: quiet + "\nowners = [\"7\"]"})
@@ -288,8 +288,8 @@ func TestBackupMemory(t *testing.T) {
 	}
 }
 
-// A backup is made before an upgrade, by the new gateway, too; and it has the configuration that
-// was named.
+// TestBackupBeforeUpgrade checks that the new gateway can make a backup before the upgrade, and
+// that the backup contains the configuration named on the command line.
 func TestBackupBeforeUpgrade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{channel: quiet})
@@ -337,7 +337,8 @@ func TestBackupBeforeUpgrade(t *testing.T) {
 	}
 }
 
-// Root does not fill the home of another user with files that only root can read.
+// TestRestoreOwner checks that root does not restore into the home of another user, who could not
+// read the files.
 func TestRestoreOwner(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -11,8 +11,8 @@ import (
 	"gateway/store"
 )
 
-// What was chosen for a group stays chosen when Telegram makes a supergroup of it, which has
-// another id, also if the gateway was killed meanwhile.
+// TestChoicesFollowGroup checks that the choices in a group stay valid when Telegram makes a
+// supergroup with another id of it, even if the gateway is killed meanwhile.
 func TestChoicesFollowGroup(t *testing.T) {
 	t.Parallel()
 	const group, supergroup = -42, -1009876543210

@@ -9,8 +9,8 @@ import (
 	"gateway/agent/llm/anthropic/anthropictest"
 )
 
-// Claude answers through its own API, uses tools, and reads from the cache what it has read before.
-// After a crash it goes on with the same conversation.
+// TestClaude checks that Claude answers through its own API, uses tools and its prompt cache, and
+// continues the conversation after a crash.
 func TestClaude(t *testing.T) {
 	t.Parallel()
 	const key = "key-of-claude"

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A command that takes long, however long that is, delays its own chat and no other one.
+// TestSlowCommandDelaysNobody checks that a slow command delays only its own chat.
 func TestSlowCommandDelaysNobody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})

@@ -32,8 +32,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// A conversation is one with people on every platform, and the golden file of its name what they
-// read and what the model was asked.
+// A conversation is played by people on every platform. The golden file with its name contains
+// what they read and the requests to the model.
 type conversation struct {
 	name   string
 	config string // further lines of each account, and then tables of the gateway
@@ -49,8 +49,9 @@ type scene struct {
 	hold *hold      // of the model, when it answers "slowly three" and has begun
 }
 
-// A player is the test for one of several goroutines that play at once. A test may only be ended on
-// its own goroutine, so what would end it ends the player's goroutine, and [world.onAll] the test.
+// A player is the testing.TB of one of several concurrent goroutines. FailNow may only be called
+// on a test's own goroutine. So FailNow of a player ends the player's goroutine, and
+// [world.onAll] ends the test.
 type player struct{ testing.TB }
 
 func (p player) FailNow() {
@@ -87,7 +88,7 @@ func (s *scene) hear(text string) {
 	s.until(text, func() bool { return has(s.direct(), text) })
 }
 
-// rows waits until so many rows are in the gateway's data that belong to the platform's account.
+// rows waits until the database contains n rows of the platform's account.
 func (s *scene) rows(n int, what string) {
 	s.t.Helper()
 	s.w.eventually(what, func(db *store.DB) bool {
@@ -95,7 +96,7 @@ func (s *scene) rows(n int, what string) {
 	})
 }
 
-// voices returns how many voice notes Ann has got.
+// voices returns the number of voice notes that Ann has received.
 func (s *scene) voices() (n int) {
 	for _, m := range s.direct() {
 		if _, file, ok := strings.Cut(m, "{"); ok && strings.HasPrefix(file, "voice") {
@@ -313,8 +314,8 @@ func playAll(t *testing.T, c *conversation) {
 	compare(t, filepath.Join("testdata", "conversations", name), txtar.Format(archive))
 }
 
-// openPlatforms runs a gateway with an account on each platform. The lines of config are for each,
-// up to the first table.
+// openPlatforms runs a gateway with an account on each platform. The lines of config before its
+// first table apply to each account.
 func openPlatforms(
 	t *testing.T, config string, model openaitest.Answer,
 ) (*world, map[string]chatPlatform) {
@@ -323,7 +324,7 @@ func openPlatforms(
 	return w, platforms
 }
 
-// joinPlatforms is openPlatforms for a gateway that does not run yet.
+// joinPlatforms is openPlatforms for a gateway that is not running yet.
 func joinPlatforms(
 	t *testing.T, config string, model openaitest.Answer,
 ) (*world, map[string]chatPlatform) {
@@ -351,7 +352,7 @@ func joinPlatforms(
 	return w, platforms
 }
 
-// onAll plays on all platforms at once, and ends the test if a scene has failed.
+// onAll plays on all platforms concurrently, and ends the test if a scene has failed.
 func (w *world) onAll(platforms map[string]chatPlatform, play func(s *scene)) {
 	w.t.Helper()
 	mine := *w
@@ -387,7 +388,7 @@ func section(b *bytes.Buffer, title string, list []string) {
 	}
 }
 
-// changed returns what stands for s.
+// changed returns the placeholder for s.
 func changed(s string) string {
 	switch s[0] {
 	case '[':
@@ -400,7 +401,7 @@ func changed(s string) string {
 	return "CODE"
 }
 
-// changing is what is another in each run.
+// changing matches texts that differ in each run.
 var changing = regexp.MustCompile(`\[[A-Z][a-z]+day \d{4}-\d\d-\d\d \d\d:\d\d [+-]\d\d:\d\d\]|` +
 	`media/[0-9a-f]{16}|\b[A-Z2-7]{6}(?:[A-Z2-7]{2})?\b|@\d{12,}|\b1\d{14,}(@lid|@g\.us)?|-100\d{10}`)
 
@@ -422,12 +423,12 @@ func compare(t *testing.T, file string, got []byte) {
 
 var channelLine = regexp.MustCompile(`(?m)^Channel: (\w+)$`)
 
-// platformOf returns the account of the conversation that a request is about.
+// platformOf returns the account of the conversation to which a request belongs.
 func platformOf(r openaitest.Request) string {
 	return channelLine.FindStringSubmatch(r.Messages[0].Content)[1]
 }
 
-// lastUser returns what the user said last, and how many images the model sees with it.
+// lastUser returns the last message of the user and the number of its images.
 func lastUser(r openaitest.Request) string {
 	for _, m := range slices.Backward(r.Messages) {
 		if m.Role == "user" {
@@ -462,10 +463,10 @@ func perform(r openaitest.Request) openaitest.Reply {
 	return say("you said " + text)
 }
 
-// envelopeHead is what stands before a person's words on the last line of a message.
+// envelopeHead matches the text that the gateway adds before a person's words in the last line.
 var envelopeHead = regexp.MustCompile(`^(\[[^\]]*\] |Bob \(guest\): |Ann \(user\): )+`)
 
-// lastWords returns the last line of what the user said, without what the gateway has added.
+// lastWords returns the last line of the user's message without the text that the gateway adds.
 func lastWords(r openaitest.Request) string {
 	text := lastText(r)
 	text = text[strings.LastIndexByte(text, '\n')+1:]
@@ -491,7 +492,7 @@ func longAnswer() string {
 	return b.String()
 }
 
-// pixels returns an image with so many pixels in a row.
+// pixels returns an image with n pixels in a row.
 func pixels(n int) []byte {
 	img := image.NewGray(image.Rect(0, 0, n, n))
 	img.SetGray(0, 0, color.Gray{Y: 200})
@@ -512,8 +513,8 @@ func imageBomb() []byte {
 	return b
 }
 
-// zipBomb returns a small document that unpacks to more than anybody should. It is refused for
-// what it begins with, so that no time limit has a say in it on a slow machine.
+// zipBomb returns a small document that unpacks to an extreme size. Its beginning is enough to
+// refuse it, so the test needs no time limit.
 func zipBomb() []byte {
 	const pieces, size = 400, 3 << 18
 	content := bytes.Repeat([]byte("<p>"), size/3)

@@ -58,7 +58,7 @@ func scrape(t *testing.T) map[string]bool {
 	return names
 }
 
-// waitUntil calls cond until it has no error, or patience is at its end.
+// waitUntil calls cond until it returns nil, at most for patience.
 func waitUntil(t *testing.T, cond func() error) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -77,7 +77,7 @@ func waitUntil(t *testing.T, cond func() error) {
 	}
 }
 
-// TestDeployMetrics holds that alerts and the dashboard ask for nothing but what there is.
+// TestDeployMetrics checks that alerts and the dashboard use only metrics that exist.
 func TestDeployMetrics(t *testing.T) {
 	t.Parallel()
 	there := scrape(t)

@@ -27,8 +27,8 @@ func onDiscordOnly(t *testing.T, config string, answer openaitest.Answer) (*worl
 	return w, s
 }
 
-// In a channel whose history the bot may not read Discord takes no replies: the answer comes as a
-// plain message.
+// TestAnswerWithoutReadMessageHistory checks that the answer is a plain message in a channel
+// whose history the bot may not read. Discord rejects replies there.
 func TestAnswerWithoutReadMessageHistory(t *testing.T) {
 	_, s := onDiscordOnly(t, "streaming = false\n", perform)
 	d := s.chatPlatform.(*onDiscord)
@@ -44,8 +44,8 @@ func TestAnswerWithoutReadMessageHistory(t *testing.T) {
 	}
 }
 
-// An answer that Discord refuses is told to the owner and to whoever has asked, its mark goes, and
-// the command line counts it.
+// TestAnswerGivenUp checks what happens with an answer that Discord rejects: the owner and the
+// sender are told, its reaction is removed, and the command line counts it.
 func TestAnswerGivenUp(t *testing.T) {
 	w, s := onDiscordOnly(t, "streaming = false\naccess = \"open\"\n", perform)
 	d := s.chatPlatform.(*onDiscord)
@@ -83,7 +83,8 @@ func TestAnswerGivenUp(t *testing.T) {
 	s.until("the answer", func() bool { return has(s.group(), "roses?") })
 }
 
-// A mention of the role that Discord has made for the bot is a mention of the bot.
+// TestMentionOfTheRole checks that a mention of the bot's own role counts as a mention of the
+// bot.
 func TestMentionOfTheRole(t *testing.T) {
 	_, s := onDiscordOnly(t, "streaming = false\n", perform)
 	d := s.chatPlatform.(*onDiscord)
@@ -92,7 +93,8 @@ func TestMentionOfTheRole(t *testing.T) {
 	s.until("an answer", func() bool { return has(s.group(), "you said roses?") })
 }
 
-// A mention in a thread that began while the gateway was away is answered.
+// TestThreadOfAGap checks that a mention is answered in a thread that began while the gateway was
+// down.
 func TestThreadOfAGap(t *testing.T) {
 	w, s := onDiscordOnly(t, "streaming = false\n", perform)
 	d := s.chatPlatform.(*onDiscord)
@@ -108,8 +110,8 @@ func TestThreadOfAGap(t *testing.T) {
 	})
 }
 
-// A command that is used where nobody answers, or by somebody who is not let in, is answered with a
-// word that only they see.
+// TestCommandThatIsNotForUs checks that a command in a place without answers, or by a stranger,
+// gets a response that only the sender sees.
 func TestCommandThatIsNotForUs(t *testing.T) {
 	_, s := onDiscordOnly(t, "streaming = false\n", perform)
 	d := s.chatPlatform.(*onDiscord)

@@ -17,7 +17,7 @@ import (
 	"gateway/channels/telegram/telegramtest"
 )
 
-// prepare does what the text around a block tells the reader to do before.
+// prepare does the manual steps that the text asks for before a block.
 func (p *docPage) prepare(block string) {
 	for _, step := range []struct {
 		block *regexp.Regexp
@@ -33,7 +33,8 @@ func (p *docPage) prepare(block string) {
 	}
 }
 
-// noticed waits until the states of the accounts are in the database: no person is as fast as this.
+// noticed waits until the states of the accounts are in the database. A person is slower than
+// that.
 func (p *docPage) noticed() {
 	p.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -48,7 +49,7 @@ func (p *docPage) noticed() {
 	}
 }
 
-// fillIn puts the values of this machine in the place of examples.
+// fillIn replaces example values by the values of this machine.
 func (p *docPage) fillIn(text string) string {
 	p.t.Helper()
 	for _, example := range []struct {
@@ -92,7 +93,7 @@ func (p *docPage) fillIn(text string) string {
 	return text
 }
 
-// address returns where the gateway's server listens.
+// address returns the address on which the gateway's server listens.
 func (p *docPage) address() string {
 	p.t.Helper()
 	data, err := os.ReadFile(filepath.Join(p.home, ".gateway", "http.json"))
@@ -110,7 +111,7 @@ var docPhoneCode = regexp.MustCompile(`Type this into the phone, .*: (\S+)\n`)
 
 var docPairing = regexp.MustCompile(`pairing code is \W*([A-Z2-7]{8})\b`)
 
-// stranger has somebody write to the bot for the first time, and returns the code that they get.
+// stranger makes a new person write to the bot, and returns the pairing code that they get.
 func (p *docPage) stranger() string {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
@@ -156,7 +157,7 @@ func (p *docPage) stranger() string {
 	return code
 }
 
-// newPerson has a stranger let in, and returns their number.
+// newPerson makes an owner approve a stranger, and returns the person's number.
 func (p *docPage) newPerson() string {
 	p.t.Helper()
 	p.must("people", "approve", p.stranger())
@@ -170,7 +171,7 @@ func (p *docPage) newPerson() string {
 	return ""
 }
 
-// settledConfig is the configuration of a gateway that runs already.
+// settledConfig is the configuration of a gateway that is already in use.
 const settledConfig = `[channels.telegram]
 token = "file:telegram-token"
 api_url = %q
@@ -182,8 +183,9 @@ key = "file:openai-key"
 base_url = %q
 `
 
-// settle makes the home of somebody who has used the gateway for a while: Ann, with the id 42, has
-// written in a chat of her own and in a group, and has edited a document. The gateway runs.
+// settle creates the home of a person who has used the gateway for a while. Ann, whose id is 42,
+// has written in her direct chat and in a group, and has edited a document. The gateway is
+// running.
 func (p *docPage) settle() {
 	p.t.Helper()
 	dir := filepath.Join(p.home, ".gateway")
@@ -215,7 +217,7 @@ func (p *docPage) settle() {
 	writeFile(p.t, filepath.Join(p.home, ".picoclaw/config.json"), []byte("{}"))
 }
 
-// ask has Ann write in a chat, and waits for an answer with a word.
+// ask makes Ann write in a chat and waits for an answer that contains a word.
 func (p *docPage) ask(chat int64, text, word string) {
 	p.t.Helper()
 	id := p.telegram.Say(chat, 42, text)
@@ -249,7 +251,7 @@ func (p *docPage) link(s *docShell) {
 	}
 }
 
-// start starts the gateway as a service, if it does not run.
+// start starts the gateway as a service if it is not running.
 func (p *docPage) start() {
 	p.t.Helper()
 	if p.gateway != nil {
@@ -263,7 +265,7 @@ func (p *docPage) start() {
 	p.ready()
 }
 
-// stop ends the service, if it runs.
+// stop stops the service if it is running.
 func (p *docPage) stop() {
 	if p.gateway == nil {
 		return

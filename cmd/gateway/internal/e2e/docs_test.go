@@ -23,8 +23,8 @@ import (
 	"gateway/channels/whatsapp/whatsapptest"
 )
 
-// unrunnable are the reasons why a shell block of a document is not run in the test, each with what
-// only such a block contains. A comment before the block gives the reason.
+// unrunnable lists the reasons for not running a shell block, each with a pattern that such a
+// block must match. A comment before the block gives the reason.
 var unrunnable = map[string]*regexp.Regexp{
 	"needs a container engine": regexp.MustCompile(`docker `),
 	"needs Kubernetes":         regexp.MustCompile(`kubectl `),
@@ -36,21 +36,21 @@ var unrunnable = map[string]*regexp.Regexp{
 	"needs another program":    regexp.MustCompile(`\bage |mcp (serve|login)|POST /hooks`),
 }
 
-// settled are the pages for people whose gateway runs already: see [docPage.settle]. All others
-// begin with an empty home.
+// settled lists the pages for people whose gateway is already running: see [docPage.settle]. All
+// other pages begin with an empty home.
 var settled = []string{"channels.md", "configuration.md", "contributing.md", "docker.md",
 	"durability.md", "extending.md", "faq.md", "hooks.md", "memory.md", "moving.md", "operations.md",
 	"performance.md", "schedules.md", "security.md", "skills.md", "tools.md", "upgrade.md"}
 
-// TestDocs does what README.md and each page of docs say: in a new home it types the page's shell
-// blocks into a shell, one after another, and writes the files that the page shows. The text block
-// after a shell block is what its commands must print.
+// TestDocs follows README.md and each page of docs. In a new home it types the shell blocks of
+// the page into a shell, one after another, and writes the files that the page shows. A text
+// block after a shell block contains the expected output.
 //
-// The platforms and the model are fakes. Words such as CODE stand for values that a reader has to
-// fill in, and so do the examples in [docPage.fillIn].
+// The platforms and the model are fakes. Words such as CODE, and the examples in
+// [docPage.fillIn], stand for values that a reader must fill in.
 //
-// A comment <!-- not run: REASON --> before a block says that the test can't run it, and
-// <!-- file: PATH --> that the block is a file.
+// A comment <!-- not run: REASON --> before a block says that the test can't run it. <!-- file:
+// PATH --> says that the block is a file.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../../../docs/*.md")
@@ -79,7 +79,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// A docBlock is a shell block of a document or a file that it shows.
+// A docBlock is a shell block of a document, or a file that the document shows.
 type docBlock struct {
 	line  int
 	file  string // path that the reader writes it to; "": it is for the shell
@@ -136,7 +136,7 @@ func parseDoc(t *testing.T, text string) (blocks []docBlock) {
 	return blocks
 }
 
-// A docPage is the machine of somebody who follows a document.
+// A docPage is the machine of a reader who follows a document.
 type docPage struct {
 	t        *testing.T
 	path     string // folder of the gateway's program
@@ -181,7 +181,7 @@ func openDocPage(t *testing.T) *docPage {
 	return p
 }
 
-// end ends what still runs.
+// end stops everything that is still running.
 func (p *docPage) end() {
 	for _, s := range []*docShell{p.shell, p.held} {
 		if s != nil {
@@ -191,7 +191,7 @@ func (p *docPage) end() {
 	p.stop()
 }
 
-// environ is the environment of a new terminal. Nothing in it reaches beyond this machine.
+// environ returns the environment of a new terminal. No variable refers to another machine.
 func (p *docPage) environ() []string {
 	return []string{"HOME=" + p.home, "PATH=" + p.path + ":" + os.Getenv("PATH"), "TMPDIR=" + p.home,
 		"GATEWAY_HTTP__LISTEN=127.0.0.1:0", "GATEWAY_EXEC__SANDBOX=off",
@@ -199,7 +199,7 @@ func (p *docPage) environ() []string {
 		fmt.Sprintf("GATEWAY_WHATSAPP_ROOT=%x", whatsapptest.RootKey)}
 }
 
-// read does what a block says.
+// read follows one block.
 func (p *docPage) read(b docBlock) {
 	p.t.Helper()
 	if b.skip != "" {
@@ -228,10 +228,10 @@ func (p *docPage) read(b docBlock) {
 	}
 }
 
-// asking are the blocks that only ask how the gateway is.
+// asking matches blocks that only ask for the state of the gateway.
 var asking = regexp.MustCompile(`\A(gateway health.*\n)+\z`)
 
-// mayFail are the commands that fail when they find something, such as the missing sandbox.
+// mayFail matches the commands that fail if they find a problem, such as the missing sandbox.
 var mayFail = regexp.MustCompile(`^gateway (doctor|security)`)
 
 var (
@@ -240,9 +240,9 @@ var (
 	docNumber   = regexp.MustCompile(`\d+`)
 )
 
-// notShown returns the first line of shown that out does not have behind the line before. In shown
-// "…" stands for anything, a number for any number, a time such as 3s for any time and a code for
-// any code.
+// notShown returns the first line of shown that is not in out after the line before it. In shown,
+// "…" matches any text. A number matches any number, a time such as 3s any time, and a code any
+// code.
 func notShown(shown, out string) string {
 	lines := strings.Split(out, "\n")
 	for line := range strings.Lines(shown) {
@@ -271,8 +271,8 @@ func notShown(shown, out string) string {
 	return ""
 }
 
-// A docShell is a bash into which blocks are typed. Its commands could read what is typed next, as
-// on a terminal.
+// A docShell is a bash into which blocks are typed. As on a terminal, its commands could read the
+// next typed line.
 type docShell struct {
 	cmd    *exec.Cmd
 	input  *os.File
@@ -282,7 +282,7 @@ type docShell struct {
 	lines  chan string
 }
 
-// docTraps makes bash report the first line of each command that fails, and its end.
+// docTraps makes bash report the first line of each failing command, and its own end.
 const docTraps = `set -o pipefail
 trap 'printf "failed %s\n" "${BASH_COMMAND%%$'"'\n'"'*}" >&3' ERR
 trap 'echo ended >&3' EXIT
@@ -319,7 +319,7 @@ func (p *docPage) open() *docShell {
 	return s
 }
 
-// listen passes on what the shell reports, until all of its commands have ended.
+// listen forwards the reports of the shell until all of its commands have ended.
 func (s *docShell) listen() {
 	defer close(s.lines)
 	var line []byte
@@ -343,7 +343,7 @@ func (s *docShell) write(t *testing.T, text string) {
 	}
 }
 
-// printed returns what was printed since the last call.
+// printed returns the output since the last call.
 func (s *docShell) printed(t *testing.T) string {
 	t.Helper()
 	data, err := os.ReadFile(s.output)
@@ -354,7 +354,7 @@ func (s *docShell) printed(t *testing.T) string {
 	return string(data[s.read:])
 }
 
-// end ends the shell and all that it has begun.
+// end ends the shell and its processes.
 func (s *docShell) end() {
 	s.input.Close()
 	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGTERM) // nothing may be left of it
@@ -364,14 +364,15 @@ func (s *docShell) end() {
 	s.report.Close()
 }
 
-// starting are the lines that start a gateway. The reader has ended the one in another terminal by
-// then.
+// starting matches lines that start a gateway. The reader has stopped a gateway in another
+// terminal before.
 var starting = regexp.MustCompile(`(?m)^(nohup )?gateway( </dev/null.*)?$`)
 
-// occupying are the last lines of blocks that hold the terminal: the reader goes on in another.
+// occupying matches the last line of a block that keeps the terminal busy. The reader opens
+// another one.
 var occupying = regexp.MustCompile(`(?m)^gateway( chat)?\n\z`)
 
-// typed types a block, and returns what was printed and which commands failed.
+// typed types a block. It returns the output and the commands that failed.
 func (p *docPage) typed(text string) (out string, failed []string) {
 	p.t.Helper()
 	if p.shell == nil {
@@ -412,7 +413,7 @@ func (p *docPage) typed(text string) (out string, failed []string) {
 	return s.printed(p.t), failed
 }
 
-// await waits until the shell reports a word, and returns which commands failed until then.
+// await waits until the shell reports a word, and returns the commands that failed before.
 func (p *docPage) await(s *docShell, word string) (failed []string) {
 	p.t.Helper()
 	timer := time.NewTimer(patience)
@@ -431,7 +432,7 @@ func (p *docPage) await(s *docShell, word string) (failed []string) {
 	}
 }
 
-// run runs a command of the gateway in a terminal of its own.
+// run runs a gateway command in its own terminal.
 func (p *docPage) run(args ...string) (string, error) {
 	cmd := exec.CommandContext(p.t.Context(), filepath.Join(p.path, "gateway"), args...)
 	cmd.Env, cmd.Dir = p.environ(), p.home
@@ -443,7 +444,7 @@ func (p *docPage) run(args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// must is run for what can't fail.
+// must is run for commands that must succeed.
 func (p *docPage) must(args ...string) string {
 	p.t.Helper()
 	out, err := p.run(args...)
@@ -453,7 +454,7 @@ func (p *docPage) must(args ...string) string {
 	return out
 }
 
-// ready waits until a gateway runs.
+// ready waits until a gateway is running.
 func (p *docPage) ready() {
 	p.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)

@@ -10,8 +10,8 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// While there is no room for what is remembered, turns go on and a warning is logged; nothing is
-// lost, and it is written once there is room again.
+// TestFullDisk checks that turns continue if the disk of the memory files is full. A warning is
+// logged, nothing is lost, and the files are written once there is space again.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	s := newStudy(t)
@@ -83,7 +83,8 @@ func (s *study) fill(dir string) {
 	}
 }
 
-// checkCaughtUp checks that the files have what the table has, and that Dream has ended its run.
+// checkCaughtUp checks that the files contain the rows of the table, and that Dream has ended its
+// run.
 func (s *study) checkCaughtUp(document string) {
 	s.t.Helper()
 	table, dreamed, file := s.entries()
@@ -99,7 +100,7 @@ func (s *study) checkCaughtUp(document string) {
 	}
 }
 
-// A folder in the place of the history's file holds up nothing either.
+// TestFolderForHistory checks that a folder in the place of the history file blocks nothing.
 func TestFolderForHistory(t *testing.T) {
 	t.Parallel()
 	s := newStudy(t)

@@ -14,7 +14,7 @@ import (
 	"gateway/store"
 )
 
-// calls returns an edit of MEMORY.md by Dream.
+// calls returns a model that edits MEMORY.md as Dream.
 func calls(old, text string) openaitest.Answer {
 	return func(openaitest.Request) openaitest.Reply {
 		arguments := fmt.Sprintf(`{"name":"MEMORY.md","old":%s,"new":%s}`, quoteJSON(old),
@@ -24,7 +24,7 @@ func calls(old, text string) openaitest.Answer {
 	}
 }
 
-// before returns an answer before which something is done.
+// before returns a model that calls do before it answers.
 func before(do func(), answer openaitest.Answer) openaitest.Answer {
 	return func(r openaitest.Request) openaitest.Reply {
 		do()
@@ -32,8 +32,8 @@ func before(do func(), answer openaitest.Answer) openaitest.Answer {
 	}
 }
 
-// What a person writes while Dream works is never lost: neither what has nothing to do with Dream's
-// change, nor what contradicts it.
+// TestEditWhileDreaming checks that an edit by a person during a Dream is never lost, even if it
+// contradicts Dream's change.
 func TestEditWhileDreaming(t *testing.T) {
 	const base = "# Memory\n\n- lives in Osaka\n- likes tea\n- has a cat\n- 40 years old\n"
 	edited := strings.Replace(base, "Osaka", "Kyoto", 1)
@@ -87,7 +87,7 @@ func TestEditWhileDreaming(t *testing.T) {
 	}
 }
 
-// Dream keeps versions without any other program, and they can be taken back.
+// TestDreamVersions checks that Dream's versions need no other program and can be undone.
 func TestDreamVersions(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	s := newStudy(t)
@@ -111,7 +111,7 @@ func TestDreamVersions(t *testing.T) {
 	}
 }
 
-// entries returns the history of Ann's scope as the table has it, and its file.
+// entries returns the history of Ann's scope from the table, and its file.
 func (s *study) entries() (table []memory.Entry, dreamed int64, file []string) {
 	s.t.Helper()
 	s.look(func(db *store.DB) {
@@ -134,8 +134,8 @@ func (s *study) entries() (table []memory.Entry, dreamed int64, file []string) {
 	return table, dreamed, file
 }
 
-// A model that answers nonsense, nothing, or errors instead of notes and memory costs nothing of
-// what was there: people are told, and what was to be done is done later.
+// TestNonsense checks a model that returns nonsense, nothing or errors instead of notes and
+// memory. No existing data is lost, people are told, and the work is done later.
 func TestNonsense(t *testing.T) {
 	for name, answer := range map[string]openaitest.Answer{
 		"nonsense": openaitest.Say("as a language model I love roses"),
@@ -187,7 +187,7 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// checkKept checks that Dream has done nothing.
+// checkKept checks that Dream has changed nothing.
 func (s *study) checkKept(base string) {
 	s.t.Helper()
 	if got := s.read(s.own("MEMORY.md")); got != base {

@@ -16,8 +16,8 @@ import (
 	"gateway/store"
 )
 
-// A study is a gateway whose memory people edit by hand while it runs, with a model for notes and
-// for Dream that a test can change.
+// A study is a gateway whose memory people edit by hand while it runs. A test can change its
+// model for notes and for Dream.
 type study struct {
 	*world
 	mu      sync.Mutex
@@ -26,7 +26,7 @@ type study struct {
 	edit    openaitest.Answer // default nothing is to do
 }
 
-// annScope is that of Ann's direct chat, to whom the account is open.
+// annScope is the scope of Ann's direct chat. The account is open to her.
 const annScope = memory.Scope("chat-telegram+7")
 
 func newStudy(t *testing.T) *study {
@@ -56,7 +56,7 @@ func (s *study) answer(r openaitest.Request) openaitest.Reply {
 		{Name: "done", Arguments: "{}"}}}, r)
 }
 
-// reply returns what answer replies, or usual if there is none.
+// reply returns the reply of answer, or of usual if answer is nil.
 func reply(
 	answer openaitest.Answer, usual openaitest.Reply, r openaitest.Request,
 ) openaitest.Reply {
@@ -73,7 +73,8 @@ func (s *study) set(change func()) {
 	change()
 }
 
-// own returns the path of a document of Ann's scope, shared that of one of everybody's.
+// own returns the path of a document in Ann's scope. shared returns the path of a shared
+// document.
 func (s *study) own(name string) string {
 	return filepath.Join(s.home, "memory", string(annScope), filepath.FromSlash(name))
 }
@@ -82,7 +83,7 @@ func (s *study) shared(name string) string {
 	return filepath.Join(s.home, "shared", filepath.FromSlash(name))
 }
 
-// turn has Ann say something, waits for the answer, and returns the system prompt of it.
+// turn makes Ann write, waits for the answer, and returns the system prompt of that turn.
 func (s *study) turn(text string) string {
 	s.t.Helper()
 	s.telegram.Say(annID, annID, text)
@@ -94,7 +95,7 @@ func (s *study) turn(text string) string {
 	return list[len(list)-1].Messages[0].Content
 }
 
-// tell has Ann send a command, and waits for an answer that has one of the texts.
+// tell makes Ann send a command and waits for an answer that contains one of the texts.
 func (s *study) tell(command string, answers ...string) string {
 	s.t.Helper()
 	before := s.telegram.SentCount(annID)
@@ -118,7 +119,7 @@ func (s *study) tell(command string, answers ...string) string {
 	return found
 }
 
-// read returns a file, "" if it isn't there.
+// read returns the content of a file, or "" if it does not exist.
 func (s *study) read(path string) string {
 	s.t.Helper()
 	text, err := os.ReadFile(path)
@@ -128,7 +129,7 @@ func (s *study) read(path string) string {
 	return string(text)
 }
 
-// due makes all chores due now.
+// due makes all background tasks due now.
 func (s *study) due() {
 	s.t.Helper()
 	s.look(func(db *store.DB) {
@@ -142,7 +143,7 @@ func (s *study) due() {
 	})
 }
 
-// makeNotes lets Ann's conversation become notes.
+// makeNotes makes the gateway summarise Ann's conversation into notes.
 func (s *study) makeNotes() {
 	s.t.Helper()
 	for i := range 8 {
@@ -151,7 +152,7 @@ func (s *study) makeNotes() {
 	s.tell("/compact", "I have made notes of")
 }
 
-// documents are what people edit by hand, and where: in a text with the given word.
+// documents returns, by document, a function that makes its text with a given word.
 func (s *study) documents() map[string]func(word string) string {
 	plain := func(word string) string { return "# By hand\n\n- the word is " + word + "\n" }
 	skill := func(word string) string {
@@ -165,8 +166,8 @@ func (s *study) documents() map[string]func(word string) string {
 	}
 }
 
-// A document that was edited by hand counts from the next turn on, however it was saved, and one
-// that can't be read is told of and holds up nothing.
+// TestHandEdits checks that a manual edit of a document applies from the next turn on, however it
+// was saved. An unreadable document is reported and blocks nothing.
 func TestHandEdits(t *testing.T) {
 	t.Parallel()
 	s := newStudy(t)
@@ -212,7 +213,7 @@ func TestHandEdits(t *testing.T) {
 	}
 }
 
-// handEdits are the ways in which a document is saved, one after another.
+// handEdits lists ways to save a document.
 var handEdits = []struct {
 	name   string
 	save   func(path, text string) error
@@ -261,7 +262,7 @@ var handEdits = []struct {
 
 func overwrite(path, text string) error { return os.WriteFile(path, []byte(text), 0o600) }
 
-// saveByRename saves as vim does: a new file takes the place of the old one.
+// saveByRename saves like vim: a new file replaces the old one.
 func saveByRename(path, text string) error {
 	if err := os.WriteFile(path+"~new", []byte(text), 0o600); err != nil {
 		return err
@@ -269,7 +270,7 @@ func saveByRename(path, text string) error {
 	return replaceBy(path, func() error { return os.Rename(path+"~new", path) })
 }
 
-// replaceBy removes what a file can't be renamed to, and calls then.
+// replaceBy removes a file that rename can't replace, and then calls then.
 func replaceBy(path string, then func() error) error {
 	info, err := os.Lstat(path)
 	if err == nil && info.Mode().IsRegular() && strings.HasSuffix(path, "SOUL.md") {

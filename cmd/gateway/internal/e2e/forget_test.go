@@ -19,7 +19,7 @@ import (
 	"gateway/store"
 )
 
-// A guest is somebody on a platform who was let in by a code.
+// A guest is a person on a platform who was approved by a pairing code.
 type guest struct {
 	platform string
 	marks    []string // by which they would be found
@@ -70,8 +70,8 @@ func newInn(t *testing.T) *inn {
 	return in
 }
 
-// open starts a gateway and waits until it hears everybody: on Discord it never learns what it did
-// not hear of somebody whom it does not know.
+// open starts a gateway and waits until it receives from all platforms. On Discord it could not
+// get the messages of unknown people that it missed.
 func (in *inn) open(env ...string) *process {
 	in.t.Helper()
 	p := in.start(env...)
@@ -101,8 +101,8 @@ func (in *inn) code(g guest, n int) string {
 	return codes[n-1][1]
 }
 
-// welcome lets all guests in, and has them talk, until the gateway has something of each; and then
-// Ann: an owner who is there before is told who asks to be let in.
+// welcome approves all guests and makes them write until the gateway stores data about each. Ann
+// comes last, because an existing owner is told about each pairing request.
 func (in *inn) welcome() {
 	in.t.Helper()
 	for _, g := range in.guests {
@@ -124,7 +124,7 @@ func (in *inn) welcome() {
 	in.eventually("an answer to Ann", func(*store.DB) bool { return len(in.whatsapp.direct()) > 0 })
 }
 
-// forgets waits until what /forget leaves to do is done.
+// forgets waits until the background work of /forget is done.
 func (in *inn) forgets() {
 	in.t.Helper()
 	in.eventually("all is forgotten", func(db *store.DB) bool {
@@ -132,7 +132,7 @@ func (in *inn) forgets() {
 	})
 }
 
-// traces returns the files of the home, without the configuration, in which a text stands.
+// traces returns the files of the home, except the configuration, that contain a text.
 func (in *inn) traces(text string) (list []string) {
 	in.t.Helper()
 	err := filepath.WalkDir(in.home, func(path string, e fs.DirEntry, err error) error {
@@ -151,8 +151,8 @@ func (in *inn) traces(text string) (list []string) {
 	return list
 }
 
-// wantNoTraces checks that no file has anything of the guests any more, but of those that are
-// excepted.
+// wantNoTraces checks that no file contains data about the guests, except for the files in
+// except.
 func (in *inn) wantNoTraces(except ...string) {
 	in.t.Helper()
 	for _, g := range in.guests {
@@ -167,7 +167,7 @@ func (in *inn) wantNoTraces(except ...string) {
 	}
 }
 
-// wantStrangers checks that the guests are heard as strangers, and read what they are told.
+// wantStrangers checks that the gateway treats the guests as strangers.
 func (in *inn) wantStrangers() {
 	in.t.Helper()
 	for _, g := range in.guests {
@@ -176,8 +176,8 @@ func (in *inn) wantStrangers() {
 	}
 }
 
-// Whoever has themselves forgotten has left nothing in any file of the gateway, not even the
-// number by which their platform calls them, whatever happens in the middle; and may come again.
+// TestForgetOnPlatforms checks that a forgotten person leaves no data in any file of the gateway,
+// not even their platform id, whatever interrupts it. The person may come again.
 func TestForgetOnPlatforms(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -238,8 +238,8 @@ func TestForgetOnPlatforms(t *testing.T) {
 	}
 }
 
-// The operator forgets people beside the gateway, or while it does not run, also those of an
-// account that is gone from the configuration: the next gateway does what is left to do.
+// TestForgetByOperator checks that the operator can forget people while a gateway runs or not,
+// even those of a removed account. The next gateway completes the work.
 func TestForgetByOperator(t *testing.T) {
 	t.Parallel()
 	in := newInn(t)

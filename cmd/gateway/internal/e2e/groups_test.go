@@ -13,7 +13,7 @@ import (
 // teamID is a group that the configuration does not list.
 const teamID = -100_777
 
-// said returns how many of the texts of a chat have something in them.
+// said returns the number of a chat's texts that contain text.
 func (w *world) said(chat int64, text string) (n int) {
 	for _, t := range w.texts(chat) {
 		if strings.Contains(t, text) {
@@ -23,7 +23,7 @@ func (w *world) said(chat int64, text string) (n int) {
 	return n
 }
 
-// pressNewest presses a button of the newest message that has one with this label.
+// pressNewest presses the button with a label in the newest message that has one.
 func (w *world) pressNewest(chat, user int64, label string) {
 	w.t.Helper()
 	history := w.telegram.History(chat)
@@ -40,8 +40,9 @@ func (w *world) pressNewest(chat, user int64, label string) {
 	w.t.Fatalf("chat %d has no button %q", chat, label)
 }
 
-// Somebody mentions the bot in a group that is not listed: the owner is asked once, also through a
-// kill, decides by a button, and the group is answered from then on, also through a kill.
+// TestGroupFromChat checks a mention of the bot in an unlisted group. The owner is asked once,
+// even through a kill, and decides with a button. The group is answered from then on, even after
+// a kill.
 func TestGroupFromChat(t *testing.T) {
 	t.Parallel()
 	const question = "What should I do there?"
@@ -99,7 +100,8 @@ func TestGroupFromChat(t *testing.T) {
 	}
 }
 
-// Somebody adds the bot to a group: the owner is asked before anybody has written there.
+// TestGroupJoined checks that the owner is asked when the bot is added to a group, before anybody
+// writes.
 func TestGroupJoined(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat, channel: allow("7") + "\nowners = [\"7\"]"})
@@ -115,7 +117,8 @@ func TestGroupJoined(t *testing.T) {
 	w.await("an answer", func() bool { return heard(w, teamID, "hello, too") })
 }
 
-// With groups = ["*"] all groups are answered, but for those that an owner has it ignore.
+// TestAllGroups checks groups = ["*"]: all groups are answered except those that an owner
+// ignores.
 func TestAllGroups(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat,
@@ -130,8 +133,8 @@ func TestAllGroups(t *testing.T) {
 	w.await("an answer", func() bool { return heard(w, teamID, "just so") })
 }
 
-// What was chosen with /activation in a group that the configuration lists does not keep the group
-// open once it is listed no more.
+// TestGroupUnlisted checks that a choice with /activation does not keep a group approved after it
+// was removed from the configuration.
 func TestGroupUnlisted(t *testing.T) {
 	t.Parallel()
 	owned := allow("7") + "\nowners = [\"7\"]"

@@ -13,8 +13,8 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// workWorld is a world whose model obeys, with more lines of configuration and files in the
-// workspace. Ann is the owner.
+// workWorld returns a world whose model follows orders, with additional configuration and files
+// in the workspace. Ann is the owner.
 func workWorld(t *testing.T, tables string, files map[string][]byte) *world {
 	w := newWorld(t, worldOptions{answer: followOrders, channel: quiet + "\nowners = [7]\n" + tables})
 	w.model.Keep(100)
@@ -34,8 +34,8 @@ func writeFile(t *testing.T, path string, data []byte) {
 	}
 }
 
-// do has Ann order a call, waits for the answer, and returns the newest request of the model, in
-// which the result is.
+// do makes Ann order a tool call, waits for the answer, and returns the newest request to the
+// model. It contains the result.
 func (w *world) do(call string) openaitest.Request {
 	w.t.Helper()
 	n := w.model.Count()
@@ -63,8 +63,8 @@ func images(r openaitest.Request) (n int) {
 	return n
 }
 
-// An image that the agent reads, from a file or from the web, is shown to the model in the next
-// request, and only what is one.
+// TestReadImage checks that the next request shows the model an image that the agent has read
+// from a file or from the web. Other data is not shown as an image.
 func TestReadImage(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -88,7 +88,7 @@ func TestReadImage(t *testing.T) {
 	}
 }
 
-// local lets pages come from a server of a test.
+// local allows the tools to fetch pages from a test server.
 func local(s *httptest.Server) string {
 	return fmt.Sprintf("[web]\nallow_networks = [\"127.0.0.1/32\"]\nports = [%q]\n",
 		s.URL[strings.LastIndexByte(s.URL, ':')+1:])
@@ -96,7 +96,8 @@ func local(s *httptest.Server) string {
 
 var storedWhole = regexp.MustCompile(`the whole is in (media/[^ ]+\.txt)`)
 
-// A long result is shown as its head and tail, and the whole can be read where it says.
+// TestLongResult checks that a long result is shown as head and tail, with the place of the
+// whole.
 func TestLongResult(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -129,7 +130,7 @@ func TestLongResult(t *testing.T) {
 	w.await("a refusal", func() bool { return heard(w, bobID, "Error: ") })
 }
 
-// onePage is a PDF with a text.
+// onePage returns a PDF with a text.
 func onePage(text string) []byte {
 	stream := "BT /F1 24 Tf 72 700 Td (" + text + ") Tj ET"
 	objects := []string{
@@ -150,7 +151,7 @@ func onePage(text string) []byte {
 		b, table, len(objects)+1, len(b))
 }
 
-// A PDF is read as text, wherever it comes from, and stands in the frame of its source.
+// TestReadPDF checks that PDFs are read as text from any source, in the frame of that source.
 func TestReadPDF(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -170,8 +171,8 @@ func TestReadPDF(t *testing.T) {
 	}
 }
 
-// Folders besides the workspace are reached by their names: to write only where that is allowed,
-// and never beyond them.
+// TestRoots checks that folders besides the workspace are reached by their names. Writing works
+// only if it is allowed, and nothing outside of them is reachable.
 func TestRoots(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"notes/old.txt", "drafts/old.txt", "secret.txt"} {

@@ -15,8 +15,8 @@ import (
 	"gateway/store"
 )
 
-// While there is little room on the disk the gateway is not ready, also if writes wait for room;
-// with room all goes on.
+// TestReadyDisk checks that the gateway is not ready while the disk has too little space, even if
+// writes wait. It continues when there is space again.
 func TestReadyDisk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
@@ -60,8 +60,8 @@ func TestReadyDisk(t *testing.T) {
 	w.wantRoom("run")
 }
 
-// wantRoom checks that a command which finds a full disk asks for room and for nothing else: a
-// restored backup, or a home elsewhere, would lose what is there.
+// wantRoom checks that a command on a full disk asks only for space. Restoring a backup or using
+// another home would lose data.
 func (w *world) wantRoom(args ...string) {
 	w.t.Helper()
 	out, err := w.gateway(args...)
@@ -73,7 +73,7 @@ func (w *world) wantRoom(args ...string) {
 	}
 }
 
-// fillUp makes a file larger until its disk is full.
+// fillUp appends to a file until its disk is full.
 func fillUp(path string) error {
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -91,7 +91,8 @@ func fillUp(path string) error {
 	return nil
 }
 
-// Without a sandbox the gateway is not ready; once one is installed it finds it by itself.
+// TestReadySandbox checks that the gateway is not ready without a sandbox, and finds one that is
+// installed later.
 func TestReadySandbox(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("bwrap")
@@ -108,8 +109,8 @@ func TestReadySandbox(t *testing.T) {
 	o.healthy(w)
 }
 
-// A sandbox that stops working is noticed by the command that it fails, or when it is proven again.
-// Commands are refused until it works, and all that is seen.
+// TestSandboxBreaks checks that a broken sandbox is noticed by a failing command or at the next
+// test. Commands are refused until the sandbox works again, and the readiness shows it.
 func TestSandboxBreaks(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("bwrap")
@@ -182,7 +183,8 @@ func TestSandboxBreaks(t *testing.T) {
 	}
 }
 
-// A sandbox that fails once, on a busy machine, is not left for a weaker one.
+// TestSandboxFailsOnce checks that one failed test, on a busy machine, does not select a weaker
+// sandbox.
 func TestSandboxFailsOnce(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("bwrap")

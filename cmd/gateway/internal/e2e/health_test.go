@@ -29,7 +29,8 @@ func TestReadyChannel(t *testing.T) {
 	w.await("an answer", func() bool { return w.telegram.SentCount(1) == 1 })
 }
 
-// An account that Telegram never let in is not well from the beginning.
+// TestReadyWrongToken checks that an account is not ready if Telegram has never accepted its
+// token.
 func TestReadyWrongToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
@@ -46,8 +47,8 @@ func TestReadyWrongToken(t *testing.T) {
 	}
 }
 
-// An account that only a person can help is not well from the moment on at which that is known,
-// although it was a moment ago.
+// TestReadyBanned checks that an account which only a person can repair is not ready as soon as
+// that is known.
 func TestReadyBanned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
@@ -67,7 +68,8 @@ func TestReadyBanned(t *testing.T) {
 	})
 }
 
-// While somebody else holds the database the gateway is not ready; it waits, and goes on.
+// TestReadyStore checks that the gateway is not ready, and waits, while another process locks the
+// database.
 func TestReadyStore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
@@ -102,7 +104,7 @@ func TestReadyStore(t *testing.T) {
 	w.await("an answer", func() bool { return w.telegram.SentCount(1) == 1 })
 }
 
-// A dispatcher that hangs is seen, and nothing is lost by it.
+// TestReadyDispatcher checks that a hanging dispatcher is reported and loses nothing.
 func TestReadyDispatcher(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
@@ -121,7 +123,8 @@ func TestReadyDispatcher(t *testing.T) {
 	w.await("an answer", func() bool { return w.telegram.SentCount(1) == 1 })
 }
 
-// A message on which nobody works for twice as long as a turn may take is seen.
+// TestReadyInbox checks that a message is reported if nobody works on it for twice the turn
+// timeout.
 func TestReadyInbox(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{agent: `turn_timeout = "1s"`})
@@ -139,8 +142,8 @@ func TestReadyInbox(t *testing.T) {
 	o.healthy(w)
 }
 
-// A configuration that can't be reloaded is seen until it can; that everything is halted shows, and
-// is no trouble.
+// TestReadyConfigurationAndHalt checks that an invalid configuration is reported until it is
+// corrected, and that a halt is shown but does not count as a problem.
 func TestReadyConfigurationAndHalt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
@@ -164,7 +167,8 @@ func TestReadyConfigurationAndHalt(t *testing.T) {
 	o.healthy(w)
 }
 
-// The command says the same as the server, by its exit code, too.
+// TestHealthCommand checks that the command reports the same as the server, with a matching exit
+// code.
 func TestHealthCommand(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
@@ -208,7 +212,7 @@ func TestHealthCommand(t *testing.T) {
 	fails("no gateway answers at " + o.Address) // its file is still there
 }
 
-// The operator's token, which the gateway has made itself, is a secret like those that people set.
+// TestOperatorsTokenIsWithheld checks that the generated operator's token counts as a secret.
 func TestOperatorsTokenIsWithheld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{channel: quiet + "\nowners = [\"7\"]"})

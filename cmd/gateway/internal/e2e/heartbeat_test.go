@@ -14,8 +14,8 @@ import (
 	"gateway/store"
 )
 
-// A heartbeat whose answer is HEARTBEAT_OK, or nothing, is heard by nobody; one that has something
-// to say is.
+// TestHeartbeat checks that a heartbeat with the answer HEARTBEAT_OK, or without one, sends
+// nothing. Other answers are sent.
 func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	var beats atomic.Int64
@@ -70,8 +70,8 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
-// The heartbeat reads the list that the agent is told of: what the agent writes there on a person's
-// wish is looked after.
+// TestHeartbeatOfAgent checks that heartbeats read the list that the agent writes on a person's
+// request.
 func TestHeartbeatOfAgent(t *testing.T) {
 	t.Parallel()
 	named := regexp.MustCompile(`You look at (\S+) from time to time`)

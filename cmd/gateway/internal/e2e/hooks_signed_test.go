@@ -17,10 +17,10 @@ import (
 	"gateway/store"
 )
 
-// standardSecret is that of a hook of Standard Webhooks.
+// standardSecret is the secret of a hook with Standard Webhooks.
 const standardSecret = "whsec_YS1zZWNyZXQtb2YtdGhlLWhvb2tz"
 
-// withSigned are settings with two hooks that want a signature.
+// withSigned is a configuration with two hooks that require a signature.
 const withSigned = quiet + `
 [hooks.signed]
 to = "telegram/1"
@@ -51,8 +51,8 @@ func (o *operator) standardHook(id, body string, at time.Time) *http.Request {
 	return req
 }
 
-// What was signed is taken once, whoever posts it again and however, also by a gateway that was
-// killed meanwhile; what was signed at another time is not taken at all.
+// TestSignedHooksReplayed checks that a signed post is accepted once, however it is posted again,
+// and even if the gateway was killed meanwhile. A post with an old time is rejected.
 func TestSignedHooksReplayed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{channel: withSigned})
@@ -96,7 +96,8 @@ func TestSignedHooksReplayed(t *testing.T) {
 	})
 }
 
-// A secret that is no key is found before the gateway runs, and is not shown.
+// TestStandardHookSecret checks that an invalid secret is reported at the start without showing
+// it.
 func TestStandardHookSecret(t *testing.T) {
 	t.Parallel()
 	for _, secret := range []string{"whsec_not-base64-at-all!", "whsec_c2hvcnQtb25l"} {
@@ -110,8 +111,8 @@ func TestStandardHookSecret(t *testing.T) {
 	}
 }
 
-// The agent knows that what is posted goes to a group, and who asks there next still has what was
-// said before as context.
+// TestHookOfGroup checks that the agent knows that a post goes to a group, and that the next
+// person who asks there gets the earlier messages as context.
 func TestHookOfGroup(t *testing.T) {
 	t.Parallel()
 	answer := func(r openaitest.Request) openaitest.Reply {

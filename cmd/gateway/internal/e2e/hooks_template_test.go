@@ -10,7 +10,7 @@ import (
 	"gateway/channels/telegram/telegramtest"
 )
 
-// withTemplate are settings with a hook that has a template.
+// withTemplate is a configuration with a hook that has a template.
 const withTemplate = quiet + `
 [hooks.alerts]
 to = "telegram/1"
@@ -19,7 +19,8 @@ rate = 100000
 template = '''{{ title }}{{ jobs.0.name | "" }}{{ jobs.0.log }} {{ labels }}'''
 `
 
-// A template makes of a post what it says, and a post of which it makes nothing is ignored.
+// TestHookTemplate checks that a template makes the message, and that an empty message is
+// ignored.
 func TestHookTemplate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{channel: withTemplate})
@@ -49,7 +50,8 @@ func TestHookTemplate(t *testing.T) {
 	}
 }
 
-// A template with anything but placeholders is refused before anything starts.
+// TestHookTemplateRefused checks that a template with other syntax than placeholders is rejected
+// at the start.
 func TestHookTemplateRefused(t *testing.T) {
 	t.Parallel()
 	path, err := buildBinary()

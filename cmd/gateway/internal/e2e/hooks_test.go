@@ -20,7 +20,7 @@ import (
 
 const hookSecret = "a-secret-of-the-hooks"
 
-// withHooks are settings with two hooks whose answers go to chat 1 on Telegram.
+// withHooks is a configuration with two hooks whose answers go to chat 1 on Telegram.
 const withHooks = quiet + `
 [hooks.alerts]
 to = "telegram/1"
@@ -56,7 +56,8 @@ func (o *operator) hook(name, key, body string) *http.Request {
 	return req
 }
 
-// What is posted is answered in the chat, once; what is wrong is refused and leaves no trace.
+// TestHooks checks that a post is answered once in the chat, and that an invalid post has no
+// effect.
 func TestHooks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{channel: withHooks})
@@ -119,8 +120,9 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// postUntilLimited posts to the hook with two posts a minute until it refuses one, and returns how
-// many it has taken: two, and one more for each half minute that this takes.
+// postUntilLimited posts to the hook with the limit of two posts per minute until it refuses one.
+// It returns the number of accepted posts: two, and one more for each half minute that this
+// takes.
 func (w *world) postUntilLimited(o *operator) (taken int) {
 	w.t.Helper()
 	for began := time.Now(); ; taken++ {
@@ -137,8 +139,8 @@ func (w *world) postUntilLimited(o *operator) (taken int) {
 	}
 }
 
-// Posts that were accepted survive the end of the process: each is answered, and none twice, though
-// all are posted again, as senders do that got no answer.
+// TestHooksSurviveKills checks that accepted posts survive the end of the process. Each is
+// answered once, although all are posted again, as senders without a response do.
 func TestHooksSurviveKills(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -234,7 +236,8 @@ func TestHooksSurviveKills(t *testing.T) {
 	})
 }
 
-// The server is alive to others while one lets it wait for a body, and ends with the gateway.
+// TestHooksSlowBody checks that a slow body does not block other requests or the end of the
+// gateway.
 func TestHooksSlowBody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{channel: withHooks})
@@ -273,7 +276,7 @@ func TestHooksSlowBody(t *testing.T) {
 	})
 }
 
-// A slowBody is a body that has a beginning, and then nothing until it is closed.
+// A slowBody is a body that blocks after its beginning until it is closed.
 type slowBody struct {
 	first  *strings.Reader
 	once   sync.Once

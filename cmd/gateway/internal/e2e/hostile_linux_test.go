@@ -27,17 +27,17 @@ import (
 	"gateway/store"
 )
 
-// hostileMemory is what the gateway and all of its processes have together.
+// hostileMemory is the memory of the gateway and all its child processes, in bytes.
 const hostileMemory = 512 << 20
 
-// A hostileFile is one that somebody sends, and a part of what the model is told of it.
+// A hostileFile is an attached file, and a part of the text that the model gets about it.
 type hostileFile struct {
 	name, mime string
 	data       []byte
 	want       string
 }
 
-// hostileFiles would each take far more time or memory than there is.
+// hostileFiles returns files of which each would need far more time or memory than available.
 func hostileFiles(t *testing.T) []hostileFile {
 	const tooLarge = "it can't be shown: it is too large"
 	gif := []byte("GIF89a\xff\xff\xff\xff\x00\x00\x00,\x00\x00\x00\x00\xff\xff\xff\xff\x00\x02\x00;")
@@ -66,8 +66,8 @@ func hostileFiles(t *testing.T) []hostileFile {
 	}
 }
 
-// passesJPEG is a progressive JPEG with so many passes over 4095 × 4095 pixels. Each has 42 bytes
-// and takes a decoder some 15 ms.
+// passesJPEG returns a progressive JPEG of 4095 × 4095 pixels with n passes. Each pass has 42
+// bytes and takes a decoder about 15 ms.
 func passesJPEG(t testing.TB, n int) []byte {
 	var b bytes.Buffer
 	if err := jpeg.Encode(&b, image.NewGray(image.Rect(0, 0, 8, 8)), nil); err != nil {
@@ -91,7 +91,7 @@ func passesJPEG(t testing.TB, n int) []byte {
 	return append(file, 0xff, 0xd9)
 }
 
-// largePNG is a picture that is all right, and needs more than the usual memory.
+// largePNG returns a valid picture that needs more memory than usual.
 func largePNG(t *testing.T, side int) []byte {
 	var b bytes.Buffer
 	e := png.Encoder{CompressionLevel: png.BestSpeed}
@@ -101,7 +101,7 @@ func largePNG(t *testing.T, side int) []byte {
 	return b.Bytes()
 }
 
-// loopPDF is a document whose tree of pages has itself as its children.
+// loopPDF returns a document whose page tree contains itself.
 func loopPDF() []byte {
 	var b bytes.Buffer
 	b.WriteString("%PDF-1.7\n")
@@ -120,7 +120,8 @@ func loopPDF() []byte {
 	return b.Bytes()
 }
 
-// packed is an archive with an entry of about size bytes, and others: names and texts.
+// packed returns an archive with an entry of about size bytes, and others given as names and
+// texts.
 func packed(t *testing.T, name, begin, middle, end string, size int, others ...string) []byte {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
@@ -153,8 +154,8 @@ func packed(t *testing.T, name, begin, middle, end string, size int, others ...s
 	return b.Bytes()
 }
 
-// confine bounds the memory of a process and its children: of all together where control groups
-// can be made, and of each in any case.
+// confine limits the memory of a process and its children: in total if control groups are
+// available, and of each process in any case.
 func confine(t *testing.T, pid int) {
 	t.Helper()
 	limit := unix.Rlimit{Cur: hostileMemory, Max: hostileMemory}
@@ -181,14 +182,14 @@ func confine(t *testing.T, pid int) {
 	}
 }
 
-// explodingTable is a table of 8 KB with two million cells.
+// explodingTable returns a table of 8 KB with two million cells.
 func explodingTable() string {
 	return strings.Repeat("|", 1271) + "\n" + strings.Repeat("-|", 1270) + "\n" +
 		strings.Repeat("|\n", 1900)
 }
 
-// A gateway with little memory answers each of many who mean it harm at the same time, and those
-// who don't meanwhile. It ends when it is told to, and nothing of that comes again.
+// TestHostileContent checks that a gateway with little memory answers everybody while several
+// people send hostile files. It stops when asked to, and none of the files is processed again.
 func TestHostileContent(t *testing.T) {
 	t.Parallel()
 	files := hostileFiles(t)

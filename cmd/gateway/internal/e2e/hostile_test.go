@@ -8,8 +8,8 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// The beginning of an answer without end comes as messages, and the whole as a file: also where it
-// was shown while it grew.
+// TestAnswerWithoutEnd checks an answer of extreme length: its beginning is sent as messages and
+// the whole as a file, with and without streaming.
 func TestAnswerWithoutEnd(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
