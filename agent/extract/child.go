@@ -18,12 +18,13 @@ import (
 // Exit codes of the child.
 const (
 	exitUsage = 2
-	exitAlone = 3 // the gateway is gone
+	exitAlone = 3 // the gateway has ended
 	exitLimit = 4
 )
 
-// What a child says when it ends at a bound: what it says itself or Go does for it, Go in a program
-// with C that gets no memory for a thread's stack, and the detector of races.
+// Parts of the messages that a child prints when it exceeds a limit: its own messages or those of
+// the Go runtime, of a cgo program that gets no memory for a thread's stack, and of the race
+// detector.
 const (
 	wordsMemory = "out of memory"
 	wordsTime   = "out of time"
@@ -31,8 +32,8 @@ const (
 	wordsRace   = "failed to allocate"
 )
 
-// Main decodes one file, which comes from the standard input. The program's main calls it before
-// all else and exits with what it returns. The kinds of work are those of this package and more.
+// Main decodes one file from standard input. The program's main function calls it first and exits
+// with the returned code. more adds kinds of work to those of this package.
 func Main(more map[string]Func) int {
 	in := bufio.NewReader(os.Stdin)
 	var t task
@@ -55,13 +56,13 @@ func Main(more map[string]Func) int {
 	if err := sandbox.Seal(); err != nil {
 		a.Open = err.Error()
 	}
-	debug.SetMemoryLimit(t.Memory / 4 * 3) // the garbage is collected in time
+	debug.SetMemoryLimit(t.Memory / 4 * 3) // so that the garbage collector runs in time
 	file := make([]byte, t.Size)
 	if _, err := io.ReadFull(in, file); err != nil {
 		return exitAlone
 	}
-	go func() { // ends with the process
-		_, _ = io.Copy(io.Discard, in) // nothing comes: what counts is the end
+	go func() { // until the process ends
+		_, _ = io.Copy(io.Discard, in) // nothing is ever written; only the end matters
 		os.Exit(exitAlone)
 	}()
 	data, note, err := guarded(work, t.Args, file)
@@ -79,7 +80,7 @@ func Main(more map[string]Func) int {
 	return 0
 }
 
-// guarded does the work. A panic is the file's fault.
+// guarded does the work. It converts a panic to an error, because the file is the cause.
 func guarded(work Func, args json.RawMessage, file []byte) (data []byte, note string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -89,7 +90,7 @@ func guarded(work Func, args json.RawMessage, file []byte) (data []byte, note st
 	return work(args, file)
 }
 
-// words returns what an error says of the file, in so many bytes that they fit into an answer.
+// words returns the error's statement about the file, cut to fit into an answer.
 func words(err error) string {
 	_, clause, ok := strings.Cut(err.Error(), "picture: ")
 	if !ok {

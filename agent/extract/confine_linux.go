@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// niceness is the priority of a child: the gateway goes first.
+// niceness is the nice value of a child, so that the gateway goes first.
 const niceness = 5
 
-// confine sets the bounds of this process, for good. The memory counts beside what the program has
-// taken to start.
+// confine sets the limits of this process, permanently. The memory limit is added to the memory
+// that the program has used to start.
 func confine(t task) error {
-	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness) // best effort
-	// The first to go if the machine runs out of memory: best effort, too.
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness) // a failure does not matter
+	// The child is the first victim of the OOM killer. A failure does not matter.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	var pages [6]int64 // size, resident, shared, text, library, data and stack
 	statm, err := os.ReadFile("/proc/self/statm")

@@ -9,12 +9,13 @@ import (
 	"time"
 )
 
-// look is how often a child looks at what it uses.
+// look is how often a child measures its memory and processor time.
 const look = 20 * time.Millisecond
 
-// confine sets the bounds of this process: where the system has none that hold, it looks itself.
+// confine sets the limits of this process. Where the system has no effective limits, the process
+// measures itself.
 func confine(t task) error {
-	go func() { // ends with the process
+	go func() { // until the process ends
 		start := time.Now()
 		sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"},
 			{Name: "/memory/classes/heap/released:bytes"}}

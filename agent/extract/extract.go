@@ -1,17 +1,17 @@
-// Package extract decodes files that strangers may have made: it gets the text out of documents
-// and makes pictures fit for a model.
+// Package extract decodes untrusted files: it extracts text from documents and converts pictures
+// for a model.
 //
-// An [Extractor] has each file decoded by a process of its own, which is the program itself started
-// again: main must hand over to [Main] when its first argument is [Argument]. That process gets the
-// file through a pipe. It can open nothing (see [sandbox.Seal]), and it has a bound on memory,
-// processor time and what it returns. It ends with the context, with its deadline, and with the
-// gateway. Whatever a file does to it, the gateway goes on and can say what was refused.
+// An [Extractor] decodes each file in a separate process, which is the same program started again:
+// main must call [Main] when its first argument is [Argument]. That process gets the file through a
+// pipe. It can't open anything (see [sandbox.Seal]). Its memory, processor time and output are
+// limited. It ends with the context, at its deadline, and with the gateway. Whatever a file does to
+// it, the gateway goes on and can say why the file was refused.
 //
-// Bounds: 96 MiB of memory for a file, or 288 MiB where that is not enough, 20 s of processor time
-// and 60 s in all. Two files are decoded at once, and one large one beside them, but only one of
-// each conversation. Where there is no sandbox (macOS, Windows, a kernel without seccomp) the
-// bounds hold all the same, though on macOS and Windows memory is looked at every 20 ms only. The
-// package owns no tables or files.
+// Limits: 96 MiB of memory for a file, or 288 MiB if that is not enough, 20 s of processor time and
+// 60 s in total. Two files are decoded at once, plus one that needs the larger memory, but only one
+// per conversation. Without a sandbox (macOS, Windows, a kernel without seccomp) the same limits
+// apply, but on macOS and Windows the memory is measured only every 20 ms. The package has no
+// database tables or files.
 package extract
 
 import (
@@ -31,11 +31,11 @@ import (
 	"gateway/agent/extract/picture"
 )
 
-// ErrUnsupported reports that there is no text in a file of this type, or that it is not a picture
-// of a type that can be read.
+// ErrUnsupported reports that files of this type have no text, or that the file is not a picture of
+// a supported type.
 var ErrUnsupported = document.ErrUnsupported
 
-// What the errors say of a file that was refused. They are for people, and for a model.
+// Errors about a refused file. Their texts are for people and models.
 var (
 	errTooLarge = errors.New("the file is too large to be read")
 	errMemory   = errors.New("reading the file takes too much memory")
@@ -43,39 +43,39 @@ var (
 	errBroken   = errors.New("the file is damaged")
 )
 
-// The bounds of one file.
+// Limits for one file.
 const (
 	maxFile     = 64 << 20 // bytes
-	usualMemory = 96 << 20 // bytes beside those of a process that does nothing
+	usualMemory = 96 << 20 // bytes in addition to the memory of an idle process
 	largeMemory = 288 << 20
-	usualSlots  = 2 // files at once
-	largeSlots  = 1 // files at once that need more than the usual memory
+	usualSlots  = 2 // number of files decoded at once
+	largeSlots  = 1 // the same for files that need more memory
 	cpuTime     = 20 * time.Second
 	allTime     = 60 * time.Second
 )
 
-// A Func is a kind of work: it decodes file and returns what is in it, and a short note beside it.
-// Its error is [ErrUnsupported], or one whose text is a plain clause about the file.
+// A Func does one kind of work: it decodes file and returns the contents and a short note. Its
+// error is [ErrUnsupported], or an error whose text is a plain clause about the file.
 type Func func(args json.RawMessage, file []byte) (data []byte, note string, err error)
 
 // An Extractor decodes files. It is safe for concurrent use.
 type Extractor struct {
 	self  string
 	log   *slog.Logger
-	usual chan struct{} // decoding a file holds one
-	large chan struct{} // decoding a large one holds one of these instead
-	told  sync.Once     // that there is no sandbox
+	usual chan struct{} // one token for each file being decoded
+	large chan struct{} // the same for files that need more memory
+	told  sync.Once     // whether the log says that there is no sandbox
 
-	cpu, all time.Duration // bounds of one file, which the tests make narrower
+	cpu, all time.Duration // limits for one file; tests reduce them
 
 	mu    sync.Mutex
-	seats map[string]*seat // of whom a file is decoded or waits
+	seats map[string]*seat // by conversation; those with a file being decoded or waiting
 }
 
-// Options are the optional settings of an [Extractor]. The zero value is ready for use.
+// Options are the optional settings of an [Extractor]. The zero value is ready to use.
 type Options struct {
-	Self   string       // path of this program; by default the file that runs
-	Logger *slog.Logger // default discards
+	Self   string       // path of this program; by default the running executable
+	Logger *slog.Logger // discards by default
 }
 
 // New returns an Extractor.
@@ -86,7 +86,7 @@ func New(o Options) (*Extractor, error) {
 			return nil, fmt.Errorf("extract: path of the program: %w", err)
 		}
 		if o.Self = self; runtime.GOOS == "linux" {
-			o.Self = "/proc/self/exe" // stays the same if the file is replaced
+			o.Self = "/proc/self/exe" // this path still works if the file is replaced
 		}
 	}
 	return &Extractor{
@@ -96,17 +96,17 @@ func New(o Options) (*Extractor, error) {
 	}, nil
 }
 
-// A Job is a file to be decoded.
+// A Job is a file to decode.
 type Job struct {
-	Kind string // of work, as [Main] knows it
-	For  string // whose it is, such as a conversation: one of each is decoded at a time
-	Args any    // for the [Func]; has a JSON form
+	Kind string // of work, as registered in [Main]
+	For  string // owner, such as a conversation; one of its files is decoded at a time
+	Args any    // for the [Func]; encoded as JSON
 	File io.ReaderAt
 	Size int64 // bytes of File
-	Most int   // bytes that may come of it
+	Most int   // limit of the output in bytes
 }
 
-// Text returns the text of a file of the given size, at most limit bytes; see [document.Text].
+// Text returns at most limit bytes of the text of a file with the given size. See [document.Text].
 func (x *Extractor) Text(
 	ctx context.Context, whose string, r io.ReaderAt, size int64, mime string, limit int,
 ) (string, error) {
@@ -115,8 +115,8 @@ func (x *Extractor) Text(
 	return string(data), err
 }
 
-// Picture returns the picture in a file with sides of at most longest pixels and at most most
-// bytes, and its MIME type; see [picture.Fit]. most must be greater than 0.
+// Picture returns the picture in a file, with sides of at most longest pixels and a size of at most
+// most bytes, and its MIME type. most must be greater than 0. See [picture.Fit].
 func (x *Extractor) Picture(
 	ctx context.Context, whose string, r io.ReaderAt, size int64, longest, most int,
 ) (data []byte, mime string, err error) {
@@ -124,8 +124,8 @@ func (x *Extractor) Picture(
 		Args: pictureArgs{longest, most}})
 }
 
-// Do decodes a file. The error is [ErrUnsupported], that of ctx or of the file, or one whose text
-// is a plain clause about the file, such as "reading the file takes too long".
+// Do decodes a file. Its error is [ErrUnsupported], ctx's error, an error of j.File, or an error
+// whose text is a plain clause about the file, such as "reading the file takes too long".
 func (x *Extractor) Do(ctx context.Context, j Job) (data []byte, note string, err error) {
 	if j.Size > maxFile {
 		return nil, "", errTooLarge
@@ -144,7 +144,7 @@ func (x *Extractor) Do(ctx context.Context, j Job) (data []byte, note string, er
 	return x.within(ctx, x.large, j, largeMemory)
 }
 
-// within decodes a file when there is a slot for it.
+// within waits for a free slot and decodes a file.
 func (x *Extractor) within(ctx context.Context, slots chan struct{}, j Job, memory int64) (
 	[]byte, string, error,
 ) {
@@ -161,13 +161,13 @@ func (x *Extractor) within(ctx context.Context, slots chan struct{}, j Job, memo
 	return data, note, err
 }
 
-// A seat is the place of a conversation: who has it decodes a file.
+// A seat lets one file of a conversation be decoded at a time.
 type seat struct {
-	taken chan struct{} // holds a value while somebody sits
-	users int           // who sit or wait
+	taken chan struct{} // holds a value while a file is decoded
+	users int           // decoding or waiting
 }
 
-// sit waits until nothing else of whose is decoded.
+// sit waits until no other file of whose is decoded. The caller must call leave.
 func (x *Extractor) sit(ctx context.Context, whose string) (leave func(), err error) {
 	x.mu.Lock()
 	s := x.seats[whose]
@@ -193,7 +193,7 @@ func (x *Extractor) sit(ctx context.Context, whose string) (leave func(), err er
 	}
 }
 
-// The kinds of work that every program knows.
+// The kinds of work of this package.
 const (
 	kindText    = "text"
 	kindPicture = "picture"

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Argument is the first argument of the program when it is started to decode a file.
+// Argument is the program's first argument when it is started to decode a file.
 const Argument = "__extract"
 
-// A task is what the child is told: a line of JSON, and then the file.
+// A task is the child's input: a line of JSON, followed by the file.
 type task struct {
 	Kind   string
 	Args   json.RawMessage
@@ -25,22 +25,22 @@ type task struct {
 	Time   time.Duration
 }
 
-// An answer is what the child says: a line of JSON, and then the data.
+// An answer is the child's output: a line of JSON, followed by the data.
 type answer struct {
 	Note        string
 	Size        int
 	Unsupported bool   // the error is [ErrUnsupported]
 	Err         string // for people
-	Open        string // why it has no sandbox, or ""
+	Open        string // why the child has no sandbox, or ""
 }
 
 const (
 	maxAnswer = 8 << 10 // bytes of an answer without its data
-	maxWords  = 2 << 10 // bytes of what a child that has died says
+	maxWords  = 2 << 10 // bytes of a child's error output
 	waitDelay = 2 * time.Second
 )
 
-// run has a child decode a file.
+// run decodes a file in a child.
 func (x *Extractor) run(ctx context.Context, j Job, memory int64) ([]byte, string, error) {
 	args, err := json.Marshal(j.Args)
 	if err != nil {
@@ -55,7 +55,8 @@ func (x *Extractor) run(ctx context.Context, j Job, memory int64) ([]byte, strin
 	defer cancel()
 	cmd := exec.CommandContext(ctx, x.self)
 	cmd.Args = []string{"gateway", Argument}
-	// Nothing of ours. A build that looks for races would else sleep a second before it ends.
+	// The child gets nothing of the gateway's environment. With GORACE, a build with the race
+	// detector does not sleep for a second before it exits.
 	cmd.Env = []string{"GOMAXPROCS=1", "GOTRACEBACK=none", "GORACE=atexit_sleep_ms=0"}
 	out, words := &capped{most: maxAnswer + j.Most}, &capped{most: maxWords}
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, words, waitDelay
@@ -67,8 +68,8 @@ func (x *Extractor) run(ctx context.Context, j Job, memory int64) ([]byte, strin
 		return nil, "", fmt.Errorf("extract: %w", err)
 	}
 	file := &source{r: io.NewSectionReader(j.File, 0, j.Size)}
-	// The child may leave input unread: its exit says why. The pipe stays open until
-	// then, for its end tells the child that we are gone.
+	// The child may not read all of its input; its exit says why. The pipe stays open until then,
+	// because its end tells the child that the gateway has ended.
 	_, _ = io.Copy(in, io.MultiReader(bytes.NewReader(append(head, '\n')), file))
 	if file.err != nil {
 		cancel()
@@ -87,7 +88,7 @@ func (x *Extractor) run(ctx context.Context, j Job, memory int64) ([]byte, strin
 	return x.read(outer, out)
 }
 
-// death says why a child has died.
+// death returns an error with the reason why a child has died.
 func (x *Extractor) death(ctx context.Context, j Job, cmd *exec.Cmd, words *capped) error {
 	said := words.b.String()
 	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
@@ -99,7 +100,7 @@ func (x *Extractor) death(ctx context.Context, j Job, cmd *exec.Cmd, words *capp
 	case strings.Contains(said, wordsTime), used >= x.cpu-time.Second/2:
 		err = errTooLong
 	case cmd.ProcessState.ExitCode() < 0 && said == "":
-		err = errMemory // the system has killed it
+		err = errMemory // the system's OOM killer has killed it
 	}
 	if errors.Is(err, errBroken) {
 		first, _, _ := strings.Cut(said, "\n")
@@ -109,7 +110,7 @@ func (x *Extractor) death(ctx context.Context, j Job, cmd *exec.Cmd, words *capp
 	return err
 }
 
-// read returns what a child has answered.
+// read returns the contents of a child's answer.
 func (x *Extractor) read(ctx context.Context, out *capped) ([]byte, string, error) {
 	line, data, _ := bytes.Cut(out.b.Bytes(), []byte("\n"))
 	var a answer
@@ -131,7 +132,7 @@ func (x *Extractor) read(ctx context.Context, out *capped) ([]byte, string, erro
 	return data, a.Note, nil
 }
 
-// A source notes what went wrong with a file, which is no fault of the child's.
+// A source stores the error of a file, which is not the child's fault.
 type source struct {
 	r   io.Reader
 	err error
@@ -145,7 +146,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A capped buffer takes so many bytes and drops the rest.
+// A capped is a buffer that stores at most most bytes and drops the rest.
 type capped struct {
 	b    bytes.Buffer
 	most int

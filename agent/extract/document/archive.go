@@ -11,21 +11,21 @@ import (
 	"strings"
 )
 
-// Bounds of archives, whose formats are all folders of XML files.
+// Limits of archives. All of these formats are ZIP files with XML files in them.
 const (
-	maxDirectory = 8 << 20 // bytes that are read for the list of entries
+	maxDirectory = 8 << 20 // bytes to read for the list of entries
 	maxEntries   = 10_000
 	maxDepth     = 1000    // of XML elements
-	maxToken     = 1 << 20 // bytes of a tag, or of text without tags
+	maxToken     = 1 << 20 // bytes of a tag, or of text without a tag
 )
 
-// An archive is one that is being read.
+// An archive is a document in the form of an archive.
 type archive struct {
 	*file
 	entries map[string]*zip.File
 }
 
-// archive reads a document that is an archive, by what is in it.
+// archive reads an archive. Its entries determine the format.
 func (f *file) archive() error {
 	z, err := zip.NewReader(&scarce{f.r, maxDirectory}, f.size)
 	if errors.Is(err, errTooLarge) {
@@ -37,7 +37,7 @@ func (f *file) archive() error {
 	if len(z.File) > maxEntries {
 		return errTooLarge
 	}
-	if z, err = zip.NewReader(f.r, f.size); err != nil { // whose entries are not scarce
+	if z, err = zip.NewReader(f.r, f.size); err != nil { // now without the limit, for the entries
 		return errBroken
 	}
 	a := &archive{file: f, entries: make(map[string]*zip.File)}
@@ -61,7 +61,7 @@ func (f *file) archive() error {
 	return ErrUnsupported
 }
 
-// A scarce reader allows only so many bytes to be read.
+// A scarce is a reader that allows only a limited number of bytes to be read.
 type scarce struct {
 	r    io.ReaderAt
 	left int64
@@ -76,7 +76,7 @@ func (s *scarce) ReadAt(p []byte, off int64) (int, error) {
 
 func (a *archive) has(name string) bool { return a.entries[name] != nil }
 
-// numbered returns the names of the entries prefix1suffix, prefix2suffix …, by number.
+// numbered returns the names of the entries with prefix, a number and suffix, sorted by number.
 func (a *archive) numbered(prefix, suffix string) []string {
 	numbers := make(map[string]int)
 	var names []string
@@ -92,7 +92,7 @@ func (a *archive) numbered(prefix, suffix string) []string {
 	return names
 }
 
-// open returns the content of an entry. It ends with an error where a bound is reached.
+// open opens an entry. Reading fails when a limit is reached.
 func (a *archive) open(name string) (io.ReadCloser, error) {
 	e := a.entries[name]
 	if e == nil {
@@ -108,7 +108,7 @@ func (a *archive) open(name string) (io.ReadCloser, error) {
 	return &unpacked{r, a}, nil
 }
 
-// An unpacked entry counts what is read of it.
+// An unpacked counts the bytes that are read from an entry.
 type unpacked struct {
 	io.ReadCloser
 	a *archive
@@ -125,17 +125,17 @@ func (u *unpacked) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A handler is called for each beginning and end of an element, and for text: of start, end
-// and text one is set.
+// A handler is called for the start and end of each element, and for text. Exactly one of start,
+// end and text is set.
 type handler func(start *xml.StartElement, end, text string) error
 
-// xml reads an entry. Names are without their name space, which all documents agree on.
+// xml reads an entry. Names have no name space, because all documents use the same ones.
 func (a *archive) xml(name string, handle handler) error {
 	r, err := a.open(name)
 	if err != nil {
 		return err
 	}
-	// The data was checked when it was read; an error of Close changes nothing.
+	// The data was checked when it was read; an error of Close does not matter.
 	defer func() { _ = r.Close() }()
 	return readXML(r, handle)
 }
@@ -172,14 +172,14 @@ func readXML(r io.Reader, handle handler) error {
 	}
 }
 
-// A guard keeps from an XML decoder what would make it fill the memory: it holds one token
-// at a time, however long that is. Neither document types, which office documents have none of,
-// nor long tokens pass.
+// A guard protects an XML decoder from input that would fill the memory: the decoder holds a whole
+// token in memory, whatever its length. The guard refuses long tokens, and document types, which
+// office documents do not have.
 type guard struct {
 	r      io.Reader
-	tail   [9]byte // the last bytes that were read
+	tail   [9]byte // last bytes that were read
 	length int     // since the last < or >, or since the beginning of <!
-	marked bool    // inside of <! … >
+	marked bool    // within <! … >
 }
 
 func (g *guard) Read(p []byte) (int, error) {
@@ -190,7 +190,7 @@ func (g *guard) Read(p []byte) (int, error) {
 		g.length++
 		switch {
 		case g.marked:
-			// A comment or CDATA ends with -- or ]] before the >.
+			// A comment or CDATA section ends only if -- or ]] precedes the >.
 			end := string(g.tail[6:])
 			g.marked = end != "-->" && end != "]]>"
 		case c == '!' && g.tail[7] == '<':
@@ -207,7 +207,7 @@ func (g *guard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// attribute returns an attribute of an element.
+// attribute returns the value of an element's attribute, or "".
 func attribute(e *xml.StartElement, name string) string {
 	for _, a := range e.Attr {
 		if a.Name.Local == name {
@@ -217,7 +217,7 @@ func attribute(e *xml.StartElement, name string) string {
 	return ""
 }
 
-// book reads an EPUB: its pages in the order of their names, which mostly is that of the book.
+// book reads an EPUB. It sorts the pages by name, which is usually their order in the book.
 func (a *archive) book() error {
 	var names []string
 	for name := range a.entries {
@@ -233,7 +233,7 @@ func (a *archive) book() error {
 			return err
 		}
 		raw, err := io.ReadAll(io.LimitReader(r, maxToken))
-		// It was read as far as it matters.
+		// Everything needed was read.
 		_ = r.Close()
 		if err != nil {
 			return unpackError(err)
@@ -247,7 +247,8 @@ func (a *archive) book() error {
 	return nil
 }
 
-// unpackError returns err if it is one of this package, else that the file is damaged.
+// unpackError returns err if it is an error of this package, and otherwise the error for a damaged
+// file.
 func unpackError(err error) error {
 	if errors.Is(err, errTooLarge) || errors.Is(err, errTooLong) {
 		return err

@@ -1,10 +1,10 @@
-// Package document gets the text out of files that people send, so that a language model can
-// read them: [Text] reads, [Type] tells what a file is.
+// Package document extracts the text of files that people send, so that a language model can read
+// them. [Text] returns the text; [Type] detects the type of a file.
 //
-// It knows plain text in several encodings, HTML, notebooks, PDF, the formats of Microsoft Office
-// since 2007, OpenDocument and EPUB. Files come from strangers, so each way of reading has bounds:
-// 64 MiB of file, 256 MiB unpacked, 40 seconds, and further bounds beside the code that needs them.
-// The package owns no tables or files.
+// It supports plain text in several encodings, HTML, notebooks, PDF, the formats of Microsoft
+// Office since 2007, OpenDocument and EPUB. Files come from strangers, so every format has limits:
+// 64 MiB of file, 256 MiB unpacked, 40 seconds, and more limits beside the code that needs them.
+// The package has no database tables or files.
 package document
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/gabriel-vasile/mimetype"
 )
 
-// ErrUnsupported reports that there is no text in a file of this type, or none that can be read.
+// ErrUnsupported reports that files of this type have no text, or none that the package can read.
 var ErrUnsupported = errors.New("there is no text in a file of this type")
 
 var (
@@ -31,25 +31,25 @@ var (
 const (
 	maxFile     = 64 << 20
 	maxUnpacked = 256 << 20
-	maxTime     = 40 * time.Second // on a busy machine; package extract bounds that of the processor
-	headSize    = 3072             // bytes that tell the type
+	maxTime     = 40 * time.Second // on a busy machine; package extract limits processor time
+	headSize    = 3072             // bytes from which the type is detected
 )
 
-// Text returns the text of the file r of the given size. The MIME type decides only where the
-// content does not. At most limit bytes are returned; where that is less than there is, the
-// text is cut at a character and ends with a note how much is missing.
+// Text returns the text of the file r with the given size. The MIME type matters only if the
+// content does not tell the type. Text returns at most limit bytes. It cuts longer text between
+// characters and adds a note about the length of the rest.
 //
-// The error is [ErrUnsupported], that of r, or one whose text is a plain clause such as "the PDF
-// is encrypted".
+// The error is [ErrUnsupported], an error of r, or an error whose text is a plain clause, such as
+// "the PDF is encrypted".
 func Text(r io.ReaderAt, size int64, mime string, limit int) (text string, err error) {
 	return bounds{maxTime, maxUnpacked, maxShared}.text(r, size, mime, limit)
 }
 
-// bounds are those that the tests make narrower.
+// bounds are the limits that tests reduce.
 type bounds struct {
 	time     time.Duration
 	unpacked int64
-	shared   int // strings of a workbook
+	shared   int // number of strings in a workbook
 }
 
 func (b bounds) text(r io.ReaderAt, size int64, mime string, limit int) (string, error) {
@@ -74,18 +74,18 @@ func (b bounds) text(r io.ReaderAt, size int64, mime string, limit int) (string,
 	return f.out.text(), nil
 }
 
-// A file is one that is being read.
+// A file is the state of reading one file.
 type file struct {
 	r     io.ReaderAt
 	size  int64
 	out   *sink
-	until time.Time // when reading is given up
+	until time.Time // deadline for reading
 
 	unpacked int64 // bytes that may still be unpacked
-	shared   int   // most strings that the cells of a workbook share
+	shared   int   // greatest number of shared strings in a workbook
 }
 
-// read reads a file of a type by its content, and by its sender.
+// read reads the file. kind is the type detected from the content, claimed the sender's.
 func (f *file) read(kind, claimed string) error {
 	switch {
 	case kind == "application/pdf":
@@ -111,9 +111,8 @@ func (f *file) read(kind, claimed string) error {
 	return f.plain()
 }
 
-// Type returns the MIME type of a file by how it begins, without parameters. The name only
-// decides between types that look the same, such as kinds of text or of archives. About 3 kB
-// of head are enough.
+// Type returns the MIME type of a file, without parameters, from its first bytes; about 3 kB are
+// enough. The name matters only for types that look the same, such as kinds of text or of archives.
 func Type(head []byte, name string) string {
 	kind := base(mimetype.Detect(head).String())
 	byName := byExtension[strings.ToLower(path.Ext(name))]
@@ -134,7 +133,7 @@ func base(mime string) string {
 	return strings.ToLower(strings.TrimSpace(mime))
 }
 
-// isText reports whether files of the type are text as they are.
+// isText reports whether files of the type are plain text.
 func isText(mime string) bool {
 	return strings.HasPrefix(mime, "text/") || strings.HasSuffix(mime, "+json") ||
 		strings.HasSuffix(mime, "+xml") || slices.Contains(textTypes, mime)
@@ -146,14 +145,14 @@ var textTypes = []string{
 	"application/x-subrip", "application/x-perl", "application/x-python", "application/x-php",
 }
 
-// isZip reports whether files of the type are archives, some of which have text.
+// isZip reports whether files of the type are ZIP archives. Some of these have text.
 func isZip(mime string) bool {
 	return mime == "application/zip" || mime == "application/epub+zip" ||
 		strings.HasPrefix(mime, "application/vnd.openxmlformats-officedocument.") ||
 		strings.HasPrefix(mime, "application/vnd.oasis.opendocument.")
 }
 
-// byExtension has the types that content alone does not tell for sure.
+// byExtension has the types that can't be reliably detected from the content.
 var byExtension = map[string]string{
 	".txt": "text/plain", ".log": "text/plain", ".md": "text/markdown",
 	".markdown": "text/markdown", ".csv": "text/csv", ".tsv": "text/tab-separated-values",
@@ -175,7 +174,7 @@ var byExtension = map[string]string{
 	".epub": "application/epub+zip",
 }
 
-// whole returns the bytes of the file.
+// whole returns all bytes of the file.
 func (f *file) whole() ([]byte, error) {
 	b := make([]byte, f.size)
 	n, err := f.r.ReadAt(b, 0)
@@ -185,7 +184,7 @@ func (f *file) whole() ([]byte, error) {
 	return b[:n], nil
 }
 
-// late returns an error once reading has taken too long.
+// late returns an error if reading takes too long.
 func (f *file) late() error {
 	if time.Now().After(f.until) {
 		return errTooLong
@@ -193,23 +192,23 @@ func (f *file) late() error {
 	return nil
 }
 
-// errEnough ends reading when all the text that is wanted, and a lot more, was found.
+// errEnough ends reading when the wanted text and a surplus were found.
 var errEnough = errors.New("enough")
 
-// surplus is how much text that is not wanted is counted, in bytes.
+// surplus is how many bytes of text beyond the limit are counted.
 const surplus = 8 << 20
 
-// A sink takes the text that is found, and keeps as much as is wanted.
+// A sink receives the text that is found and stores it up to a limit.
 type sink struct {
 	limit   int
 	b       bytes.Buffer
 	missing int64 // bytes beyond the limit
-	atLeast bool  // there is more
-	begun   bool  // something but white space was written
-	breaks  int   // line breaks that are owed
+	atLeast bool  // missing is only a lower bound
+	begun   bool  // something other than white space was written
+	breaks  int   // line breaks to write before the next text
 }
 
-// write adds text to the line.
+// write appends text to the current line.
 func (s *sink) write(text string) error {
 	for text != "" && s.missing <= surplus {
 		line, rest, more := strings.Cut(text, "\n")
@@ -230,11 +229,11 @@ func (s *sink) write(text string) error {
 	return nil
 }
 
-// line begins another line, and paragraph leaves one free before it.
+// line starts a new line; paragraph also leaves an empty line before it.
 func (s *sink) line()      { s.breaks = max(s.breaks, 1) }
 func (s *sink) paragraph() { s.breaks = max(s.breaks, 2) }
 
-// flushBreaks writes the breaks that are owed: none at the beginning, two at most.
+// flushBreaks writes the pending line breaks: none at the beginning, and at most two.
 func (s *sink) flushBreaks() {
 	if s.begun {
 		s.add("\n\n"[:min(s.breaks, 2)])
@@ -249,14 +248,14 @@ func (s *sink) add(text string) {
 	s.missing += int64(len(text) - keep)
 }
 
-// raw adds text in which all line breaks are kept.
+// raw appends text with all of its line breaks.
 func (s *sink) raw(text string) { s.add(text) }
 
-// text returns what was kept, with a note if it was cut.
+// text returns the stored text, with a note if it was cut.
 func (s *sink) text() string {
 	text := s.b.String()
 	if s.missing > 0 {
-		text = strings.ToValidUTF8(text, "") // it ends within a character
+		text = strings.ToValidUTF8(text, "") // it may end within a character
 	}
 	if s.missing == 0 && !s.atLeast && len(text) <= s.limit {
 		return text
@@ -269,7 +268,7 @@ func (s *sink) text() string {
 	note := func() string {
 		return fmt.Sprintf("\n[cut off here: %s%d bytes are missing]", more, missing)
 	}
-	keep := s.limit - len(note()) - len("00") // the number may become longer
+	keep := s.limit - len(note()) - len("00") // the number in the note may become longer
 	if keep < s.limit/2 {                     // no room for a note
 		return cut(text, s.limit)
 	}
@@ -278,7 +277,7 @@ func (s *sink) text() string {
 	return text + note()
 }
 
-// cut returns at most n bytes of text, whole characters.
+// cut returns at most n bytes of text without splitting a character.
 func cut(text string, n int) string {
 	if len(text) <= n {
 		return text

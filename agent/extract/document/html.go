@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// html reads a page.
+// html reads an HTML file.
 func (f *file) html() error {
 	raw, err := f.whole()
 	if err != nil {
@@ -25,12 +25,12 @@ var (
 	hrefAttr = regexp.MustCompile(`(?i)\shref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))`)
 )
 
-// silent are the elements whose content is not shown.
+// silent are the elements whose content is not visible.
 var silent = map[string]bool{
 	"script": true, "style": true, "template": true, "noscript": true, "svg": true, "iframe": true,
 }
 
-// Blocks stand on lines of their own, spaced ones with a free line around them.
+// The blocks start on new lines; spaced ones have an empty line around them.
 var blocks = map[string]bool{
 	"div": true, "li": true, "tr": true, "br": true, "dt": true, "dd": true, "section": true,
 	"article": true, "header": true, "footer": true, "nav": true, "option": true, "form": true,
@@ -43,17 +43,17 @@ var spaced = map[string]bool{
 	"title": true, "body": true, "dl": true,
 }
 
-// A page is HTML that is being read.
+// A page is the state of reading HTML.
 type page struct {
 	*sink
-	pre   int    // depth of preformatted text
-	href  string // of the link that is open
-	space bool   // white space is owed
-	cells int    // of the row
+	pre   int    // depth of preformatted elements
+	href  string // target of the open link
+	space bool   // white space to write before the next text
+	cells int    // number of cells in the row so far
 }
 
-// page reads HTML by its tags, without building a tree: that is enough for its text, and takes no
-// more memory however deeply it is nested.
+// page reads HTML tag by tag without building a tree. That is enough to get the text, and deep
+// nesting takes no more memory.
 func (f *file) page(src string) error {
 	p := &page{sink: f.out}
 	for n := 0; src != ""; n++ {
@@ -92,7 +92,7 @@ func (f *file) page(src string) error {
 	return nil
 }
 
-// tagEnd returns the position of the > that ends a tag, outside quotation marks.
+// tagEnd returns the index of the > that ends a tag. It skips quoted strings.
 func tagEnd(s string) int {
 	quote := byte(0)
 	for i := range len(s) {
@@ -108,12 +108,12 @@ func tagEnd(s string) int {
 		}
 	}
 	if i := strings.IndexByte(s, '>'); i >= 0 {
-		return i // a quotation mark that nothing closes
+		return i // the quotation mark is never closed
 	}
 	return len(s)
 }
 
-// after returns what follows the closing tag that begins so, in any case of letters.
+// after returns the text after the closing tag that begins with closing, in any letter case.
 func after(s, closing string) string {
 	for {
 		i := strings.Index(s, "</")
@@ -171,7 +171,7 @@ func (p *page) tag(name, tag string) error {
 	return nil
 }
 
-// text writes text in which white space is one blank, unless it is preformatted.
+// text writes text and collapses white space, unless the text is preformatted.
 func (p *page) text(s string) error {
 	if p.pre > 0 {
 		return p.write(s)
@@ -189,5 +189,5 @@ func (p *page) text(s string) error {
 	return p.write(joined)
 }
 
-// errBroken reports a file that does not keep its format.
+// errBroken reports a file that violates its format.
 var errBroken = errors.New("the file is damaged")

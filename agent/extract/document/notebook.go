@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// errNoNotebook reports JSON that is something else.
+// errNoNotebook reports that JSON is not a notebook.
 var errNoNotebook = errors.New("not a notebook")
 
 // A source is text that a notebook stores as one string or as a list of lines.
@@ -19,13 +19,13 @@ func (s *source) UnmarshalJSON(b []byte) error {
 		return nil
 	}
 	var whole string
-	if json.Unmarshal(b, &whole) == nil { // anything else is left out
+	if json.Unmarshal(b, &whole) == nil { // leave out any other value
 		*s = source(whole)
 	}
 	return nil
 }
 
-// notebook reads the cells of a Jupyter notebook, and what they printed.
+// notebook reads the cells of a Jupyter notebook and their printed output.
 func (f *file) notebook() error {
 	raw, err := f.whole()
 	if err != nil {

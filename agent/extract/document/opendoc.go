@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// openDocument reads a text, a spreadsheet or a presentation of LibreOffice and others.
+// openDocument reads an OpenDocument text, spreadsheet or presentation.
 func (a *archive) openDocument() error {
 	return a.xml("content.xml", (&openText{sink: a.out}).handle)
 }
 
-// An openText writes paragraphs as they come.
+// An openText writes the text of content.xml.
 type openText struct {
 	*sink
 	texts  int // depth of paragraphs and headings
 	lists  int
 	tables int
-	gap    int // empty cells that are shown if another follows
-	repeat int // how often this cell stands there
+	gap    int // empty cells to write if another cell follows
+	repeat int // how often the cell is repeated
 	cell   strings.Builder
-	skip   int // depth of what is not text of the document
+	skip   int // depth of elements that are not text of the document
 }
 
 func (o *openText) handle(start *xml.StartElement, end, text string) error {
@@ -116,7 +116,7 @@ func (o *openText) end(name string) error {
 	return nil
 }
 
-// endCell writes a cell, as often as it is repeated. Empty ones are only written before others.
+// endCell writes a cell as often as it is repeated. It writes empty cells only before other cells.
 func (o *openText) endCell() error {
 	text := strings.Join(strings.Fields(o.cell.String()), " ")
 	if text == "" {
@@ -132,7 +132,7 @@ func (o *openText) endCell() error {
 	return nil
 }
 
-// put writes text, or keeps it for the cell.
+// put writes text, or stores it for the current cell.
 func (o *openText) put(text string) error {
 	if o.tables == 0 {
 		return o.write(text)

@@ -13,12 +13,12 @@ import (
 	"github.com/ledongthuc/pdf"
 )
 
-// Bounds of PDF files.
+// Limits of PDF files.
 const (
 	maxPages   = 500
-	maxContent = 4 << 20 // bytes of a page's content, unpacked
-	maxForms   = 5       // depth of forms in forms
-	maxKerned  = 1 << 16 // pieces of one line
+	maxContent = 4 << 20 // unpacked bytes of a page's content
+	maxForms   = 5       // nesting depth of forms
+	maxKerned  = 1 << 16 // strings in one array
 )
 
 var (
@@ -27,15 +27,15 @@ var (
 	errBadPDF    = errors.New("the PDF is damaged")
 )
 
-// pdf reads the pages of a PDF file. The package that parses it panics where a file is not as it
-// should be, which is the end of reading. It takes sizes in the file for granted: what keeps a file
-// from taking all memory is the process that package extract confines.
+// pdf reads the pages of a PDF file. The parser panics on a malformed file; pdf then stops reading.
+// The parser also trusts the sizes in the file. Only the process limits of package extract keep it
+// from using all memory.
 func (f *file) pdf() (err error) {
 	raw, err := f.whole()
 	if err != nil {
 		return err
 	}
-	// The parser insists on a version that it knows, and on the end.
+	// The parser accepts only versions that it knows, and requires the end mark.
 	if end := bytes.LastIndex(raw, []byte("%%EOF")); end > 0 {
 		raw = raw[:end+len("%%EOF")]
 	}
@@ -88,11 +88,11 @@ func (f *file) pdf() (err error) {
 	return errScanned
 }
 
-// A stop is a panic of this package through the one that parses.
+// A stop is a panic of this package that unwinds the parser.
 type stop struct{ error }
 
 // A deadline is a file that can be read until a certain time. All loops of the parser that a file
-// could make endless read from it.
+// could make endless read from the file.
 type deadline struct {
 	r     io.ReaderAt
 	until time.Time
@@ -105,7 +105,7 @@ func (d *deadline) ReadAt(p []byte, off int64) (int, error) {
 	return d.r.ReadAt(p, off)
 }
 
-// pdfPage reads one page. If it can't be read, the next one may be.
+// pdfPage reads one page. If it fails, the next page may still be readable.
 func (f *file) pdfPage(r *pdf.Reader, n, pages int) (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -129,21 +129,21 @@ func (f *file) pdfPage(r *pdf.Reader, n, pages int) (err error) {
 	return nil
 }
 
-// A pdfText follows the operators of a page as far as they place text.
+// A pdfText interprets the operators of a page that place text.
 type pdfText struct {
 	*file
-	heading   string // before the first text
+	heading   string // written before the first text
 	encoder   pdf.TextEncoding
 	encoders  map[string]pdf.TextEncoding // by name of the font
 	resources pdf.Value
 	depth     int
-	size      float64 // of the font
+	size      float64 // size of the font
 	leading   float64
-	x, y      float64 // where the line begins
-	moved     bool    // other text was shown elsewhere on the line
+	x, y      float64 // beginning of the line
+	moved     bool    // the position has changed within the line
 }
 
-// content follows a content stream, or several that are one.
+// content interprets a content stream, or several streams that belong together.
 func (t *pdfText) content(streams, resources pdf.Value, depth int) {
 	before, outer := t.resources, t.depth
 	t.resources, t.depth = resources, depth
@@ -153,7 +153,8 @@ func (t *pdfText) content(streams, resources pdf.Value, depth int) {
 	t.resources, t.depth = before, outer
 }
 
-// unpackedSize returns the size of a stream, or of all streams in an array, or more than most.
+// unpackedSize returns the unpacked size of a stream or of all streams in an array. If the size
+// exceeds most, it returns a number greater than most.
 func unpackedSize(v pdf.Value, most int64) int64 {
 	streams := []pdf.Value{v}
 	if v.Kind() == pdf.Array {
@@ -172,13 +173,13 @@ func unpackedSize(v pdf.Value, most int64) int64 {
 			return size
 		}
 		if err != nil && n == 0 {
-			continue // the parser finds out
+			continue // the parser reports the error
 		}
 	}
 	return size
 }
 
-// do follows one operator.
+// do interprets one operator.
 func (t *pdfText) do(stack *pdf.Stack, op string) {
 	args := make([]pdf.Value, min(stack.Len(), maxKerned))
 	for i := len(args) - 1; i >= 0; i-- {
@@ -223,7 +224,7 @@ func (t *pdfText) do(stack *pdf.Stack, op string) {
 	}
 }
 
-// move notes that the next text stands elsewhere: on another line or farther on in this one.
+// move records that the next text is at another place: on another line, or further along this line.
 func (t *pdfText) move(x, y float64) {
 	if math.Abs(y-t.y) > 0.1 {
 		t.out.line()
@@ -236,7 +237,7 @@ func (t *pdfText) move(x, y float64) {
 	t.x, t.y = x, y
 }
 
-// form follows a form, which is content with a name.
+// form interprets a form, which is content with a name.
 func (t *pdfText) form(object pdf.Value) {
 	if object.Key("Subtype").Name() != "Form" {
 		return
@@ -251,7 +252,7 @@ func (t *pdfText) form(object pdf.Value) {
 	t.encoders = encoders
 }
 
-// font returns the encoding of a font.
+// font returns the text encoding of a font.
 func (t *pdfText) font(name string) pdf.TextEncoding {
 	if e, ok := t.encoders[name]; ok {
 		return e
@@ -265,7 +266,7 @@ func (t *pdfText) font(name string) pdf.TextEncoding {
 	return e
 }
 
-// showKerned shows the strings of an array, with blanks where a number leaves room for one.
+// showKerned shows the strings of an array, with a blank for each sufficiently large gap.
 func (t *pdfText) showKerned(v pdf.Value) {
 	const blank = -180 // thousandths of the font's size
 	for i := 0; i < v.Len() && i < maxKerned; i++ {
@@ -280,9 +281,9 @@ func (t *pdfText) showKerned(v pdf.Value) {
 	}
 }
 
-// show writes a string of the font's codes.
+// show writes a string in the codes of the font.
 func (t *pdfText) show(raw string) {
-	const step = 256 // decoding takes time by the length and by the size of the font's map
+	const step = 256 // time for decoding grows with the length and the size of the map
 	for raw != "" {
 		if err := t.late(); err != nil {
 			panic(stop{err})
@@ -312,7 +313,7 @@ func (t *pdfText) put(text string) {
 	}
 }
 
-// cleaned returns text without control characters and what no font maps to anything.
+// cleaned returns text without control characters and characters that the font does not map.
 func cleaned(s string) string {
 	return strings.Map(func(c rune) rune {
 		if c < ' ' || c >= 0x7f && c < 0xa0 || c == 0xfffd {

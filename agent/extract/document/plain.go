@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// plain reads text as it is.
+// plain reads plain text.
 func (f *file) plain() error {
-	// A character of UTF-16 takes at least two thirds of its bytes in UTF-8.
+	// UTF-16 takes at most twice as many bytes as UTF-8, so this is enough for limit bytes of text.
 	want := min(f.size, 2*int64(f.out.limit)+headSize)
 	raw, err := io.ReadAll(io.NewSectionReader(f.r, 0, want))
 	if err != nil {
@@ -29,7 +29,7 @@ func (f *file) plain() error {
 	return nil
 }
 
-// incomplete returns how many bytes at the end of raw begin a character of UTF-8 that goes on.
+// incomplete returns the number of bytes of an incomplete UTF-8 character at the end of raw.
 func incomplete(raw []byte) int {
 	for i := 1; i < utf8.UTFMax && i <= len(raw); i++ {
 		if utf8.RuneStart(raw[len(raw)-i]) {
@@ -42,7 +42,7 @@ func incomplete(raw []byte) int {
 	return 0
 }
 
-// decode returns raw as UTF-8, or that it is not text.
+// decode returns raw as UTF-8. It returns false if raw is not text.
 func decode(raw []byte) (string, bool) {
 	switch {
 	case bytes.HasPrefix(raw, []byte("\xef\xbb\xbf")):
@@ -61,7 +61,7 @@ func decode(raw []byte) (string, bool) {
 	return latin1(raw), true
 }
 
-// isBinary reports whether raw has control characters that no text has.
+// isBinary reports whether raw has control characters that do not occur in text.
 func isBinary(raw []byte) bool {
 	control := 0
 	for _, c := range raw {
@@ -83,7 +83,8 @@ func decodeUTF16(raw []byte, order binary.ByteOrder) string {
 	return string(utf16.Decode(units))
 }
 
-// latin1 decodes what is probably Windows-1252, the superset of Latin-1 that most such text is in.
+// latin1 decodes text that is probably Windows-1252. Most text that claims to be Latin-1 is in this
+// superset of it.
 func latin1(raw []byte) string {
 	var b strings.Builder
 	b.Grow(len(raw) + len(raw)/8)
@@ -97,7 +98,7 @@ func latin1(raw []byte) string {
 	return b.String()
 }
 
-// windows1252 has the characters from 0x80 on.
+// windows1252 has the characters of the codes 0x80 to 0x9f.
 var windows1252 = [32]rune{
 	'€', 0xfffd, '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', 0xfffd, 'Ž', 0xfffd,
 	0xfffd, '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', 0xfffd, 'ž', 'Ÿ',

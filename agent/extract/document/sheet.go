@@ -11,27 +11,27 @@ import (
 	"time"
 )
 
-// Bounds of workbooks.
+// Limits of workbooks.
 const (
-	maxCell        = 64 << 10  // bytes; more than the 32,767 characters that Excel allows
+	maxCell        = 64 << 10  // bytes; Excel allows 32,767 characters
 	maxShared      = 1_000_000 // strings
 	maxSharedBytes = 64 << 20
-	maxGap         = 64 // empty cells in a row that are shown
+	maxGap         = 64 // empty cells in a row that are written
 	maxStyles      = 100_000
 	maxSheets      = 1000
 )
 
-// A relation leads from one entry to another.
+// A relation is a reference from one entry to another.
 type relation struct{ id, kind, target string }
 
-// relations returns those of an entry; none if they can't be read.
+// relations returns the relations of an entry, or nil if they can't be read.
 func (a *archive) relations(name string) (all []relation) {
 	folder, file := path.Split(name)
 	rels := folder + "_rels/" + file + ".rels"
 	if !a.has(rels) {
 		return nil
 	}
-	// Cells that can't be read are left out: there is no text in them.
+	// An error only means that some relations are missing.
 	_ = a.xml(rels, func(e *xml.StartElement, _, _ string) error {
 		if e == nil || e.Name.Local != "Relationship" || len(all) >= maxEntries {
 			return nil
@@ -48,15 +48,15 @@ func (a *archive) relations(name string) (all []relation) {
 	return all
 }
 
-// A workbook is one of Microsoft Excel that is being read.
+// A workbook is the state of reading an Excel workbook.
 type workbook struct {
 	*archive
-	texts []string // that cells refer to
-	dates []bool   // by style: numbers are dates
+	texts []string // shared strings of cells
+	dates []bool   // by style: whether numbers are dates
 	early bool     // days are counted from 1904 instead of 1900
 }
 
-// workbook reads the sheets as lines of cells with tabs between them.
+// workbook reads the sheets as lines with tabs between cells.
 func (a *archive) workbook() error {
 	w := &workbook{archive: a}
 	type sheet struct{ name, id string }
@@ -87,7 +87,7 @@ func (a *archive) workbook() error {
 			name = fmt.Sprintf("xl/worksheets/sheet%d.xml", i+1)
 		}
 		if !a.has(name) {
-			continue // a chart
+			continue // it is a chart
 		}
 		a.out.paragraph()
 		if err := a.out.write("# " + s.name); err != nil {
@@ -101,7 +101,7 @@ func (a *archive) workbook() error {
 	return nil
 }
 
-// readShared reads the texts that cells share.
+// readShared reads the strings that cells share.
 func (w *workbook) readShared() error {
 	const name = "xl/sharedStrings.xml"
 	if !w.has(name) {
@@ -134,7 +134,7 @@ func (w *workbook) readShared() error {
 	})
 }
 
-// readStyles reads which styles show numbers as dates.
+// readStyles reads which styles format numbers as dates.
 func (w *workbook) readStyles() error {
 	const name = "xl/styles.xml"
 	if !w.has(name) {
@@ -161,16 +161,16 @@ func (w *workbook) readStyles() error {
 	})
 }
 
-// notFormat matches what is shown as it is, or is a color or a condition.
+// notFormat matches the parts of a format that are literal text, a color or a condition.
 var notFormat = regexp.MustCompile(`"[^"]*"?|[\\_*].|\[[^\]]*[^\]hms][^\]]*\]`)
 
-// isDateFormat reports whether a format shows a date or a time.
+// isDateFormat reports whether a number format is for a date or a time.
 func isDateFormat(code string) bool {
 	code = notFormat.ReplaceAllString(strings.ToLower(code), "")
 	return code != "general" && strings.ContainsAny(code, "ydhs")
 }
 
-// date returns a number of days as a date, a time or both.
+// date formats a number of days as a date, a time or both.
 func (w *workbook) date(number string) string {
 	days, err := strconv.ParseFloat(number, 64)
 	if err != nil || days < 0 || days > 3_000_000 {
@@ -194,12 +194,12 @@ func (w *workbook) date(number string) string {
 // A sheetText writes the rows of one sheet.
 type sheetText struct {
 	*workbook
-	column int    // of the last cell that was written, from 1
-	at     int    // column of this cell
-	kind   string // of this cell: s is a shared text
+	column int    // column of the last written cell, from 1
+	at     int    // column of the current cell
+	kind   string // type of the current cell; s is a shared string
 	style  int
 	value  strings.Builder
-	inside bool // in a value
+	inside bool // within a value
 }
 
 func (s *sheetText) handle(start *xml.StartElement, end, text string) error {
@@ -239,7 +239,7 @@ func (s *sheetText) begin(e *xml.StartElement) {
 	s.value.Reset()
 }
 
-// cell writes the cell that ended.
+// cell writes the current cell at its end.
 func (s *sheetText) cell() error {
 	value := s.value.String()
 	switch s.kind {
@@ -267,7 +267,8 @@ func (s *sheetText) cell() error {
 	return s.out.write(strings.Repeat("\t", min(gap, maxGap)) + value)
 }
 
-// columnOf returns the number of the column in a reference such as AB12, 0 if it is none.
+// columnOf returns the column number in a reference such as AB12, or 0 if the reference is not
+// valid.
 func columnOf(ref string) int {
 	n := 0
 	for i := 0; i < len(ref) && i < 3 && ref[i] >= 'A' && ref[i] <= 'Z'; i++ {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// slides reads a presentation of Microsoft PowerPoint, with the speaker's notes.
+// slides reads a PowerPoint presentation with the speaker's notes.
 func (a *archive) slides() error {
 	for i, name := range a.numbered("ppt/slides/slide", ".xml") {
 		a.out.paragraph()
@@ -29,7 +29,7 @@ func (a *archive) slides() error {
 	return nil
 }
 
-// related returns the name of the first entry to which name has a relation of the kind.
+// related returns the name of the first entry to which name has a relation of the given kind.
 func (a *archive) related(name, kind string) string {
 	for _, r := range a.relations(name) {
 		if strings.HasSuffix(r.kind, "/"+kind) {
@@ -39,14 +39,14 @@ func (a *archive) related(name, kind string) string {
 	return ""
 }
 
-// A slideText writes paragraphs as lines.
+// A slideText writes the paragraphs of a slide as lines.
 type slideText struct {
 	*sink
-	title  string // before the first text
+	title  string // written before the first text
 	inText bool
 	cells  int
 	tables int
-	field  bool // a field, such as the slide's number
+	field  bool // within a field, such as the slide's number
 }
 
 func (s *slideText) handle(start *xml.StartElement, end, text string) error {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// word reads a document of Microsoft Word, and its notes.
+// word reads a Word document and its notes.
 func (a *archive) word() error {
 	if err := a.xml("word/document.xml", (&wordText{sink: a.out}).handle); err != nil {
 		return err
@@ -23,15 +23,15 @@ func (a *archive) word() error {
 	return nil
 }
 
-// A wordText writes paragraphs as they come.
+// A wordText writes the paragraphs of a Word document.
 type wordText struct {
 	*sink
-	prefix  string // of the paragraph: a heading's or an item's
+	prefix  string // of the paragraph: mark of a heading or list item
 	begun   bool   // the paragraph has text
 	inText  bool
-	tables  int // depth
-	cells   int // of the row
-	deleted int // depth of what was deleted
+	tables  int // nesting depth
+	cells   int // number of cells in the row so far
+	deleted int // nesting depth of deleted text
 }
 
 func (w *wordText) handle(start *xml.StartElement, end, text string) error {
@@ -68,7 +68,7 @@ func (w *wordText) start(e *xml.StartElement) error {
 		return w.put("\n")
 	case "noBreakHyphen":
 		return w.put("-")
-	case "del", "moveFrom", "Fallback": // a Fallback repeats what was there
+	case "del", "moveFrom", "Fallback": // a Fallback repeats earlier content
 		w.deleted++
 	case "tbl":
 		w.tables++
@@ -99,7 +99,7 @@ func (w *wordText) end(name string) {
 		case w.tables > 0:
 			if w.begun {
 				w.begun = false
-				// The next paragraph of the cell is apart from this one.
+				// Separate the next paragraph of the cell from this one.
 				w.prefix = ""
 			}
 		case w.begun:
@@ -118,7 +118,7 @@ func (w *wordText) end(name string) {
 	}
 }
 
-// put writes text of a paragraph.
+// put writes text of the current paragraph.
 func (w *wordText) put(text string) error {
 	if w.deleted > 0 {
 		return nil
@@ -135,7 +135,7 @@ func (w *wordText) put(text string) error {
 	return w.write(text)
 }
 
-// headingPrefix returns the mark of a heading by the name of its style, in English or German.
+// headingPrefix returns the mark of a heading for the name of its style, in English or German.
 func headingPrefix(style string) string {
 	lower := strings.ToLower(style)
 	for _, name := range []string{"heading", "berschrift", "title"} {

@@ -1,9 +1,9 @@
-// Package picture makes pictures fit for a language model: [Fit] turns them upright, scales
-// them down and encodes them so that they keep a limit.
+// Package picture converts pictures for a language model. [Fit] rotates them upright, scales them
+// down and encodes them within a size limit.
 //
-// It reads JPEG, PNG, GIF and WebP, told by their content. A picture is refused before it is
-// decoded if that would take more than 256 MiB, or more than 100 passes. The package owns no tables
-// or files.
+// It supports JPEG, PNG, GIF and WebP, detected from the content. It refuses a picture, before
+// decoding it, if that would take more than 256 MiB or more than 100 passes. The package has no
+// database tables or files.
 package picture
 
 import (
@@ -20,24 +20,24 @@ import (
 	"golang.org/x/image/webp"
 )
 
-// ErrUnsupported reports that the format is not one that can be read.
+// ErrUnsupported reports that the format is not supported.
 var ErrUnsupported = errors.New("picture: not a JPEG, PNG, GIF or WebP picture")
 
-// ErrTooLarge reports that a picture is too large to be read, or can't be made small enough.
+// ErrTooLarge reports that a picture is too large to decode, or can't be made small enough.
 var ErrTooLarge = errors.New("picture: it is too large")
 
-// ErrTooMany reports that a JPEG is stored in more passes than any encoder makes: a pass of a few
-// bytes takes as long as one over the whole picture.
+// ErrTooMany reports that a JPEG has more passes than any encoder creates. A pass of a few bytes
+// takes as long as one over the whole picture.
 var ErrTooMany = fmt.Errorf("picture: it is stored in more than %d passes", maxPasses)
 
 const (
-	maxPasses  = 100      // libjpeg-turbo's advice; usual are 10
+	maxPasses  = 100      // the recommendation of libjpeg-turbo; 10 are usual
 	maxFile    = 64 << 20 // bytes of a file
 	maxPixels  = 50_000_000
-	maxDecoded = 256 << 20 // bytes that decoding may take
+	maxDecoded = 256 << 20 // bytes that decoding may use
 )
 
-// The MIME types of the pictures that are read.
+// The MIME types of supported pictures.
 const (
 	typeJPEG = "image/jpeg"
 	typePNG  = "image/png"
@@ -45,17 +45,19 @@ const (
 	typeWebP = "image/webp"
 )
 
-// Fit returns the picture in r with sides of at most longest pixels and at most maxBytes bytes,
-// and its MIME type; 0 or less is no limit. A picture that fits is returned as it is, unless it
-// is an animated GIF or a JPEG that is not upright: it becomes its first frame, or is turned. Any
-// other is encoded anew: as PNG if it is transparent and that is small enough, else as JPEG.
+// Fit returns the picture in r with sides of at most longest pixels and a size of at most maxBytes
+// bytes, and its MIME type. A limit of 0 or less means no limit. Fit returns a picture that fits
+// unchanged, with two exceptions: of an animated GIF it returns the first frame, and it rotates a
+// JPEG that is not upright. It encodes other pictures as PNG if they are transparent and small
+// enough as PNG, and otherwise as JPEG.
 //
-// The error is [ErrUnsupported], [ErrTooLarge], that of r, or says what is wrong with the file.
+// The error is [ErrUnsupported], [ErrTooLarge], [ErrTooMany], an error of r, or describes the
+// damage of the file.
 func Fit(r io.ReadSeeker, longest, maxBytes int) (data []byte, mime string, err error) {
 	return fit(r, limits{longest, maxBytes, maxPixels, maxDecoded})
 }
 
-// limits bound a picture: what comes out, and what is read.
+// limits are the limits of the result and of the input.
 type limits struct {
 	longest, bytes  int
 	pixels, decoded int
@@ -87,10 +89,10 @@ func fit(r io.ReadSeeker, l limits) ([]byte, string, error) {
 	return shrink(src, f.orientation, l)
 }
 
-// fits reports whether n keeps a limit, if there is one.
+// fits reports whether n is within limit. A limit of 0 or less means no limit.
 func fits(n, limit int) bool { return limit <= 0 || n <= limit }
 
-// readFile reads r from its beginning.
+// readFile returns the content of r from its beginning.
 func readFile(r io.ReadSeeker) ([]byte, error) {
 	size, err := r.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -119,17 +121,17 @@ func readFile(r io.ReadSeeker) ([]byte, error) {
 	return nil, ErrTooLarge
 }
 
-// A format is what is known of a file before it is decoded.
+// A format describes a file before it is decoded.
 type format struct {
 	mime        string
 	config      image.Config
 	decode      func(io.Reader) (image.Image, error)
-	pixelBytes  int // that decoding takes for each pixel
-	orientation int // of EXIF, 1 to 8; 0 if unknown
+	pixelBytes  int // bytes that decoding needs for each pixel
+	orientation int // EXIF orientation, 1 to 8; 0 if unknown
 	animated    bool
 }
 
-// inspect tells the format of a file by its content.
+// inspect detects the format of a file from its content.
 func inspect(file []byte) (f format, err error) {
 	r := bytes.NewReader(file)
 	switch {
@@ -142,7 +144,7 @@ func inspect(file []byte) (f format, err error) {
 		}
 		f.orientation, f.pixelBytes = scan.orientation, 4
 		if scan.progressive {
-			f.pixelBytes = 16 // coefficients of all components are kept
+			f.pixelBytes = 16 // the decoder keeps the coefficients of all components
 		}
 	case bytes.HasPrefix(file, []byte("\x89PNG\r\n\x1a\n")):
 		f = format{mime: typePNG, decode: png.Decode, pixelBytes: 4}

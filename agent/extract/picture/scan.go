@@ -5,14 +5,14 @@ import (
 	"encoding/binary"
 )
 
-// A jpegScan is what the segments of a JPEG file tell.
+// A jpegScan describes a JPEG file, from its segments.
 type jpegScan struct {
-	orientation int  // that EXIF tells, 0 if none
+	orientation int  // EXIF orientation, 0 if there is none
 	progressive bool // the picture is stored in several passes
-	passes      int  // up to one more than maxPasses
+	passes      int  // counted up to maxPasses + 1
 }
 
-// scanJPEG reads the segments of a JPEG file, without decoding what is between them.
+// scanJPEG reads the segments of a JPEG file. It does not decode the data between them.
 func scanJPEG(file []byte) (s jpegScan) {
 	const app1, sos, eoi, firstSOF, lastSOF = 0xe1, 0xda, 0xd9, 0xc0, 0xcf
 	for pos := 2; pos+4 <= len(file) && file[pos] == 0xff; {
@@ -42,7 +42,7 @@ func scanJPEG(file []byte) (s jpegScan) {
 	return s
 }
 
-// nextMarker returns where the data from pos on, which no length is written of, ends.
+// nextMarker returns the end of the data at pos, whose length is not stored.
 func nextMarker(file []byte, pos int) int {
 	for {
 		i := bytes.IndexByte(file[pos:], 0xff)
@@ -50,15 +50,15 @@ func nextMarker(file []byte, pos int) int {
 			return len(file)
 		}
 		pos += i
-		if next := file[pos+1]; next != 0 && (next < 0xd0 || next > 0xd7) { // restarts
+		if next := file[pos+1]; next != 0 && (next < 0xd0 || next > 0xd7) { // not a restart marker
 			return pos
 		}
 		pos += 2
 	}
 }
 
-// exifOrientation returns the orientation in an APP1 segment, 0 if it has none. The format is
-// that of a TIFF file: a byte order, and a list of entries of 12 bytes.
+// exifOrientation returns the orientation in an APP1 segment, or 0. The segment has the TIFF
+// format: a byte order, and a list of entries of 12 bytes.
 func exifOrientation(segment []byte) int {
 	const tagOrientation, entrySize = 0x0112, 12
 	tiff, ok := bytes.CutPrefix(segment, []byte("Exif\x00\x00"))
@@ -87,7 +87,7 @@ func exifOrientation(segment []byte) int {
 	return 0
 }
 
-// isAnimated reports whether a GIF file has more than one frame, going by its blocks.
+// isAnimated reports whether a GIF file has more than one frame. It reads the file's blocks.
 func isAnimated(file []byte) bool {
 	const header, trailer, extension, descriptor = 13, 0x3b, 0x21, 0x2c
 	if len(file) < header {
@@ -106,14 +106,14 @@ func isAnimated(file []byte) bool {
 				return false
 			}
 			pos = skipBlocks(file, pos+10+colorTable(file[pos+9])+1)
-		default: // trailer, or nonsense
+		default: // trailer, or damaged
 			return false
 		}
 	}
 	return false
 }
 
-// colorTable returns the length of the table that the flags announce, in bytes.
+// colorTable returns the length in bytes of the color table that flags describes.
 func colorTable(flags byte) int {
 	if flags&0x80 == 0 {
 		return 0
@@ -121,7 +121,7 @@ func colorTable(flags byte) int {
 	return 3 << (flags&7 + 1)
 }
 
-// skipBlocks returns the position after the data blocks at pos.
+// skipBlocks returns the offset after the data blocks at pos.
 func skipBlocks(file []byte, pos int) int {
 	for pos < len(file) {
 		n := int(file[pos])

@@ -10,14 +10,15 @@ import (
 	"golang.org/x/image/draw"
 )
 
-// qualities are those of JPEG that are tried in turn until the file is small enough.
+// qualities are the JPEG qualities to try until the file is small enough.
 var qualities = []int{85, 70, 50}
 
-// leastSide is how small, in pixels, a picture is made at most to save bytes.
+// leastSide is the minimum length of the longer side, in pixels, when a picture is scaled down to
+// save bytes.
 const leastSide = 64
 
-// shrink scales src down, turns it upright and encodes it. Where that takes too many bytes
-// it scales down further.
+// shrink scales src down, rotates it upright and encodes it. If the result has too many bytes,
+// shrink scales src down further.
 func shrink(src image.Image, orientation int, l limits) ([]byte, string, error) {
 	size := src.Bounds().Size()
 	longest := max(size.X, size.Y)
@@ -37,7 +38,7 @@ func shrink(src image.Image, orientation int, l limits) ([]byte, string, error) 
 	}
 }
 
-// encode returns m as a file of at most limit bytes, or nil if none is so small.
+// encode returns m as a file of at most limit bytes, or nil if that is not possible.
 func encode(m *image.RGBA, limit int) ([]byte, string, error) {
 	var b bytes.Buffer
 	if !m.Opaque() {
@@ -68,11 +69,12 @@ func onWhite(m *image.RGBA) *image.RGBA {
 	return dst
 }
 
-// scaled returns src with a longer side of the given length, or a copy if it isn't longer.
+// scaled returns src scaled so that its longer side has the given length, or a copy if it is not
+// longer.
 //
-// A scaler keeps 32 bytes for each pixel of a source column and a destination row at once,
-// hundreds of megabytes for a photo. So one direction is scaled after the other, in strips:
-// in the direction that keeps its length pixels do not touch each other, so there are no seams.
+// A scaler keeps 32 bytes for each combination of a source column and a destination row: hundreds
+// of megabytes for a photo. So scaled first scales one direction and then the other, in strips. In
+// the direction that keeps its length, pixels do not affect each other, so there are no seams.
 func scaled(src image.Image, longest int) *image.RGBA {
 	r := src.Bounds()
 	w, h := r.Dx(), r.Dy()
@@ -100,11 +102,11 @@ func scaled(src image.Image, longest int) *image.RGBA {
 	return dst
 }
 
-// side returns n scaled by the ratio of to and from, at least 1.
+// side returns n scaled by the ratio to/from, at least 1.
 func side(n, to, from int) int { return max(1, (n*to+from/2)/from) }
 
-// upright returns m turned and mirrored as EXIF's orientation says: 1 is upright, 2 to 4 are
-// mirrored or upside down, from 5 on the sides change places.
+// upright returns m rotated and mirrored according to the EXIF orientation. 1 is upright, 2 to 4
+// are mirrored or upside down, and from 5 on the sides are swapped.
 func upright(m *image.RGBA, orientation int) *image.RGBA {
 	if orientation < 2 || orientation > 8 {
 		return m

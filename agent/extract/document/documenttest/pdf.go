@@ -1,4 +1,4 @@
-// Package documenttest makes PDF files for tests.
+// Package documenttest creates PDF files for tests.
 package documenttest
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A pdfFile puts a PDF file together.
+// A pdfFile builds a PDF file.
 type pdfFile struct {
 	b       bytes.Buffer
 	offsets []int
@@ -37,24 +37,24 @@ func (p *pdfFile) bytes(trailer string) []byte {
 	return p.b.Bytes()
 }
 
-// Deflated returns s as a FlateDecode filter unpacks it.
+// Deflated returns s compressed for the filter FlateDecode.
 func Deflated(s string) string {
 	var b bytes.Buffer
 	w := zlib.NewWriter(&b)
-	// Writing to memory does not fail.
+	// Writing to memory can't fail.
 	_, _ = w.Write([]byte(s))
 	_ = w.Close()
 	return b.String()
 }
 
-// ToUnicode is the map of the font F2.
+// ToUnicode is the character map of the font F2.
 const ToUnicode = `/CIDInit /ProcSet findresource begin 12 dict begin begincmap
 1 begincodespacerange <0000> <FFFF> endcodespacerange
 2 beginbfchar <0001> <65E5> <0002> <672C> endbfchar
 endcmap end end`
 
-// PDF returns a file with a page for each part of the contents, between lines of ---. F1 is
-// a Latin font, F2 one with the map [ToUnicode], X1 a form.
+// PDF returns a file with one page for each part of contents. Lines of --- separate the parts. F1
+// is a Latin font, F2 a font with the map [ToUnicode], X1 a form.
 func PDF(contents string) []byte {
 	pages := strings.Split(contents, "---\n")
 	var p pdfFile
@@ -76,15 +76,15 @@ func PDF(contents string) []byte {
 	return p.bytes("")
 }
 
-// ObjectStreams returns a file whose objects are in a stream, as PDF 1.5 has it.
+// ObjectStreams returns a PDF 1.5 file with its objects in a stream.
 func ObjectStreams(count, first string) []byte {
 	var p pdfFile
-	p.object("<</Type /Catalog /Pages 3 0 R>>") // 1, in plain sight
-	held := "3 0 4 52 "                         // numbers and places of the objects
+	p.object("<</Type /Catalog /Pages 3 0 R>>") // object 1 is not in the stream
+	held := "3 0 4 52 "                         // numbers and offsets of the objects in the stream
 	objects := fmt.Sprintf("%-52s%s", "<</Type /Pages /Count 1 /Kids [4 0 R]>>",
 		"<</Type /Page /Parent 3 0 R /Contents 5 0 R>>")
 	p.stream(fmt.Sprintf("/Type /ObjStm /N %s /First %s /Filter /FlateDecode", count, first),
-		Deflated(held+objects)) // 2
+		Deflated(held+objects)) // object 2
 	offsets := p.offsets
 	at5 := p.b.Len()
 	content := "BT (packed) Tj ET"
