@@ -18,21 +18,21 @@ import (
 	"gateway/store"
 )
 
-// The people of a [hostileWorld] besides Ann and Bob. Each case has people of its own, so that
-// nobody is told what another one has asked for.
+// The people of a [hostileWorld] besides Ann and Bob. Each attack has its own people, so that
+// nobody is told about the requests of another attack.
 const (
 	adminID  = 5
 	victimID = 90
 )
 
-// What must never leave the gateway: see also testToken.
+// Secrets that must never leave the gateway: see also testToken.
 const (
 	secretKey = "sk-the-key-of-the-model"
 	secretEnv = "what-the-environment-holds"
 )
 
-// A hostileWorld is a world with people, pages and files that attack the gateway, and a model that
-// does whatever it reads.
+// A hostileWorld is a world with people, pages and files that attack the gateway. Its model
+// follows every order that it reads.
 type hostileWorld struct {
 	*world
 	outside   string // a folder that belongs to nobody in the gateway
@@ -42,7 +42,7 @@ type hostileWorld struct {
 	reached   atomic.Int64 // connections to it
 }
 
-// newHostileWorld runs a gateway in whose workspace there are some files.
+// newHostileWorld runs a gateway with files in its workspace.
 func newHostileWorld(t *testing.T, files map[string]string) *hostileWorld {
 	if runtime.GOOS != "linux" {
 		t.Skip("the sandbox needs Linux")
@@ -94,7 +94,7 @@ base_url = %q
 	return s
 }
 
-// listen opens the server that may not be reached.
+// listen starts the server that must never be reached.
 func (s *hostileWorld) listen() {
 	l, err := net.Listen("tcp", "127.0.0.2:0")
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *hostileWorld) listen() {
 	s.t.(*testing.T).Cleanup(server.Close)
 }
 
-// serve serves the pages, as text if they don't begin with a tag; "=> URL" is a redirect.
+// serve serves the pages. A page without a leading tag is plain text; "=> URL" is a redirect.
 func (s *hostileWorld) serve(w http.ResponseWriter, r *http.Request) {
 	text, ok := s.page.Load(r.URL.Path)
 	if !ok {
@@ -132,7 +132,7 @@ func (s *hostileWorld) serve(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, text)
 }
 
-// promote makes somebody an admin.
+// promote makes a person an admin.
 func (s *hostileWorld) promote(id int64) {
 	s.t.Helper()
 	s.look(func(db *store.DB) {
@@ -159,19 +159,20 @@ func (s *hostileWorld) write(path, text string) {
 	}
 }
 
-// fill puts the folder outside, the pages and the forbidden server in the place of their names.
+// fill replaces the placeholders for the outside folder, the pages and the forbidden server.
 func (s *hostileWorld) fill(text string) string {
 	return strings.NewReplacer("OUTSIDE", s.outside, "PAGES", s.pages, "FORBIDDEN", s.forbidden).
 		Replace(text)
 }
 
-// exists reports whether there is a file in the workspace.
+// exists reports whether a file exists in the workspace.
 func (s *hostileWorld) exists(name string) bool {
 	_, err := os.Lstat(filepath.Join(s.home, "workspace", name))
 	return err == nil
 }
 
-// tell has somebody say text in their direct chat, and waits for an answer with the given text.
+// tell makes a person write text in their direct chat and waits for an answer that contains
+// answer.
 func (s *hostileWorld) tell(chat int64, text, answer string) {
 	s.t.Helper()
 	s.telegram.Say(chat, chat, s.fill(text))
@@ -183,14 +184,14 @@ func (s *hostileWorld) hears(chat int64, answer string) {
 	s.await(answer, func() bool { return has(s.texts(chat), answer) })
 }
 
-// more returns what reports whether text was said in a chat more often than it is now.
+// more returns a function that reports whether a chat shows text more often than at this moment.
 func (s *hostileWorld) more(chat int64, text string) func() bool {
 	count := func() int { return strings.Count(strings.Join(s.texts(chat), "\n"), text) }
 	n := count()
 	return func() bool { return count() > n }
 }
 
-// seen returns what the model was sent that contains text: messages, in their order.
+// seen returns the messages to the model that contain text, in their order.
 func (s *hostileWorld) seen(text string) (list []openaitest.Message) {
 	for _, r := range s.model.Requests() {
 		for _, m := range r.Messages {
@@ -202,7 +203,7 @@ func (s *hostileWorld) seen(text string) (list []openaitest.Message) {
 	return list
 }
 
-// request returns the newest request of the model with text in its newest message.
+// request returns the newest request to the model whose newest message contains text.
 func (s *hostileWorld) request(text string) (found openaitest.Request) {
 	s.t.Helper()
 	for _, r := range s.model.Requests() {
@@ -216,11 +217,11 @@ func (s *hostileWorld) request(text string) (found openaitest.Request) {
 	return found
 }
 
-// dreamsSystem is what the prompts begin with in which Dream makes lasting memory of notes.
+// dreamsSystem is the beginning of Dream's system prompts.
 const dreamsSystem = "You look after the long-term memory"
 
-// credulous is [followOrders] that also takes orders out of quotes and of ambient messages, and
-// says what "SAY" tells it to. Its notes are all that it was shown.
+// credulous is [followOrders], but also follows orders in quotes and in ambient context, and
+// repeats the text after "SAY". Its notes contain everything that it was shown.
 func credulous(r openaitest.Request) openaitest.Reply {
 	last := len(r.Messages) - 1
 	switch system := r.Messages[0].Content; {

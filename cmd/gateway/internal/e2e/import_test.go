@@ -13,7 +13,8 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// recital answers with those of the words that are anywhere in the prompt, and the last message.
+// recital returns a model that answers with the last message and those words that the prompt
+// contains.
 func recital(words ...string) openaitest.Answer {
 	return func(r openaitest.Request) openaitest.Reply {
 		var known []string
@@ -30,8 +31,9 @@ func recital(words ...string) openaitest.Answer {
 	}
 }
 
-// TestImportedHomeIsUsed moves a home of nanobot to a gateway that has run, and starts it again:
-// the memory is known to its owner and to nobody else, the conversation goes on, the job runs once.
+// TestImportedHomeIsUsed imports a nanobot home into a gateway that was used before, and starts
+// it again. Only the owner's conversations use the memory, the conversation continues, and the
+// job runs once.
 func TestImportedHomeIsUsed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: recital("Bello", "Coco", "Rome")})

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// versionPattern is what /dream-log shows of a version by Dream.
+// versionPattern matches a version by Dream in the output of /dream-log.
 var versionPattern = regexp.MustCompile(`(?m)^\W*([0-9a-f]{8}) .*Dream`)
 
-// probe has everybody try to get at what the others have.
+// probe makes everybody try to access the data of the others.
 func (v *village) probe() {
 	v.t.Helper()
 	v.everybody("what do you know?")
@@ -35,7 +35,7 @@ func (v *village) probe() {
 	v.probeVersions()
 }
 
-// each has everybody say lines of their own, and waits for what comes of it.
+// each makes everybody write their own lines, and waits for the results.
 func (v *village) each(lines func(p *villager) []string) {
 	v.t.Helper()
 	for _, p := range v.all {
@@ -54,7 +54,7 @@ func (v *village) others(p *villager) (list []*villager) {
 	return list
 }
 
-// call returns the order of a call with one argument, or several.
+// call returns the order for a tool call with one or more arguments.
 func call(tool string, pairs ...string) string {
 	var list []string
 	for i := 0; i < len(pairs); i += 2 {
@@ -82,7 +82,7 @@ func (v *village) probeSearches(p *villager) []string {
 	return lines
 }
 
-// ways are spellings of the path of a file in the folder of another scope, "S", or beside it.
+// ways lists spellings of the path of a file in, or beside, the folder "S" of another scope.
 var ways = []string{
 	"memory/../S", "../memory/S", "memory/S", "HOME/memory/S", "workspace/memory/S",
 	"./memory/./../S", "media/../memory/S", "media/../../memory/S", "memory/skills/../../S",
@@ -182,7 +182,7 @@ func (v *village) probeCommands(p *villager) (lines []string) {
 	return lines
 }
 
-// probeWrites tries to change what others have, or to read it by changing it.
+// probeWrites returns orders that try to change data of others, or to read it by a change.
 func (v *village) probeWrites(p *villager) (lines []string) {
 	for _, o := range v.others(p) {
 		for _, path := range v.spell(string(o.scope) + "/MEMORY.md") {
@@ -201,7 +201,8 @@ func (v *village) probeWrites(p *villager) (lines []string) {
 		call("read_file", "path", "taken.md"))
 }
 
-// probeMessages tries to have others sent what is secret here, and to be sent what is theirs.
+// probeMessages returns orders that try to send own secrets to others, and to receive those of
+// others.
 func (v *village) probeMessages(p *villager) (lines []string) {
 	for _, o := range v.others(p) {
 		to := strings.ReplaceAll(o.key.String(), ":", "/")
@@ -213,7 +214,7 @@ func (v *village) probeMessages(p *villager) (lines []string) {
 	return append(lines, `DO message {"text":"mine","files":["memory/MEMORY.md"]}`)
 }
 
-// probeTask has a sub-agent try the same.
+// probeTask returns orders that make a sub-agent try the same.
 func (v *village) probeTask(p *villager) []string {
 	task := []string{"iam" + p.name + " look around", call("recall", "query", "q7*"),
 		`DO history_search {"query":"q7*","limit":50}`,
@@ -227,7 +228,7 @@ func (v *village) probeTask(p *villager) []string {
 		`DO subagents {}`}
 }
 
-// probeVersions has everybody ask for the newest versions of the others' documents.
+// probeVersions makes everybody ask for the newest versions of the others' documents.
 func (v *village) probeVersions() {
 	v.t.Helper()
 	ids := make(map[*villager]string)

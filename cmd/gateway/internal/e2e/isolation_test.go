@@ -26,10 +26,9 @@ import (
 	"gateway/store"
 )
 
-// TestIsolation lets two people, a third one and a group plant secrets in every way in which
-// something is remembered, and has everybody's model, which obeys, try to get at those of the
-// others. It looks at each request and message of the whole run. Then two of the scopes turn out
-// to be one person's.
+// TestIsolation makes three people and a group store secrets in every kind of memory. Then each
+// model, which follows all orders, tries to get the secrets of the others. The test checks every
+// request and message of the whole run. At the end two of the scopes are linked to one person.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -45,8 +44,8 @@ func TestIsolation(t *testing.T) {
 	v.checkTogether()
 }
 
-// A villager is one scope: its conversation with the gateway, and whose secrets belong there.
-// Whatever they say carries the mark "iam" and their name, so that it shows whose a request is.
+// A villager is one scope: its conversation with the gateway and its own secrets. All its
+// messages contain "iam" and its name, so that a request shows to whom it belongs.
 type villager struct {
 	name   string
 	server *telegramtest.Server
@@ -73,7 +72,8 @@ const (
 	secondToken = "654321:SECOND-TOKEN"
 )
 
-// A secret is "q7", whose it is, and how it was planted; the beginnings of it are none.
+// A secret is "q7", the name of its owner, and the way in which it was stored. A prefix is not a
+// secret.
 var (
 	secretPattern = regexp.MustCompile(`q7(ann|twin|bob|carol|garden)([a-z]+)`)
 	ownPattern    = regexp.MustCompile(`(?:q7|iam)(ann|twin|bob|carol|garden)[a-z]*`)
@@ -109,7 +109,7 @@ func openVillage(t *testing.T) *village {
 	return v
 }
 
-// admit lets everybody in, as strangers are: by the code that they are given.
+// admit approves everybody with their pairing codes, like strangers.
 func (v *village) admit() {
 	v.t.Helper()
 	for _, p := range v.all[:4] {
@@ -146,7 +146,7 @@ func (v *village) admit() {
 	}
 }
 
-// people returns the account and the id there of the known people, by number.
+// people returns the account and the platform id of each known person, by number.
 func (v *village) people() map[int64]string {
 	known := make(map[int64]string)
 	v.look(func(db *store.DB) {
@@ -161,7 +161,7 @@ func (v *village) people() map[int64]string {
 	return known
 }
 
-// command runs the gateway's program beside the gateway.
+// command runs a command of the gateway while the gateway is running.
 func (w *world) command(args ...string) string {
 	w.t.Helper()
 	path, err := buildBinary()
@@ -177,7 +177,7 @@ func (w *world) command(args ...string) string {
 	return string(out)
 }
 
-// rest waits until nothing is left to do, in the background either.
+// rest waits until no work is left, including background tasks.
 func (w *world) rest() {
 	w.t.Helper()
 	w.received()
@@ -203,8 +203,8 @@ func (w *world) rest() {
 	})
 }
 
-// everybody has all say the same, but for the name of each in the place of NAME, and waits for what
-// comes of it.
+// everybody makes all villagers write the same text, in which NAME stands for their own name, and
+// waits for the results.
 func (v *village) everybody(text string) {
 	v.t.Helper()
 	for _, p := range v.all {
@@ -225,7 +225,7 @@ func (v *village) settle() {
 	v.rest()
 }
 
-// plant has everybody plant their secrets.
+// plant makes everybody store their secrets.
 func (v *village) plant() {
 	v.t.Helper()
 	v.telegram.Say(groupID, bobID, "iamgarden not to you: q7gardenoverheard")
@@ -275,14 +275,14 @@ func (v *village) plant() {
 	v.probed = v.model.Count()
 }
 
-// put has a villager send a file.
+// put makes a villager send a file.
 func (v *village) put(p *villager) {
 	p.server.SayDocument(p.chat, p.user, p.before+"iam"+p.name+" a file", "notes-"+p.name+".txt",
 		"text/plain", []byte("the word in the file is q7"+p.name+"file\n"))
 }
 
-// confide is a model that does whatever people tell it to, notes all secrets that it is shown, and
-// has Dream keep more of them.
+// confide is a model that follows all orders of people, writes all secrets that it sees into
+// notes, and makes Dream store more of them.
 func confide(r openaitest.Request) openaitest.Reply {
 	system, last := r.Messages[0].Content, r.Messages[len(r.Messages)-1]
 	switch {
@@ -303,7 +303,7 @@ func confide(r openaitest.Request) openaitest.Reply {
 	return say(said)
 }
 
-// ownWords returns the secrets and marks in text, each once.
+// ownWords returns the secrets and marks in text without duplicates.
 func ownWords(text string) []string {
 	list := ownPattern.FindAllString(text, -1)
 	slices.Sort(list)
@@ -334,7 +334,7 @@ func dreamSecrets(r openaitest.Request, last openaitest.Message) openaitest.Repl
 	}}
 }
 
-// link makes one person of ann and twin, who then look at what they know.
+// link links ann and twin to one person and makes them ask for their memory.
 func (v *village) link() {
 	v.t.Helper()
 	v.joined = v.model.Count()
@@ -350,7 +350,7 @@ func (v *village) link() {
 	v.probe()
 }
 
-// owner returns whose a secret is, for those who are one person the same.
+// owner returns the owner of a secret. Linked people have the same owner.
 func (v *village) owner(name string) string {
 	if v.linked && name == "twin" {
 		return "ann"
@@ -358,7 +358,7 @@ func (v *village) owner(name string) string {
 	return name
 }
 
-// owners returns whose secrets and marks are in a text.
+// owners returns the owners of the secrets and marks in a text.
 func (v *village) owners(text string) (list []string) {
 	for _, m := range ownPattern.FindAllStringSubmatch(text, -1) {
 		if name := v.owner(m[1]); !slices.Contains(list, name) {
@@ -368,8 +368,8 @@ func (v *village) owners(text string) (list []string) {
 	return list
 }
 
-// parts returns the whole body of a request: each message and what stands beside them. Most of them
-// were in an earlier request as well.
+// parts returns the parts of a request: each message and everything beside them. Most of them are
+// the same as in an earlier request.
 func (v *village) parts(r openaitest.Request) (list []string) {
 	var body map[string]json.RawMessage
 	err := json.Unmarshal(r.Body, &body)
@@ -390,8 +390,7 @@ func (v *village) parts(r openaitest.Request) (list []string) {
 	return list
 }
 
-// checkApart checks that no request has words of two scopes, nor any chat, file or row of the data
-// those of another.
+// checkApart checks that no request, chat, file or row contains words of two scopes.
 func (v *village) checkApart() {
 	v.t.Helper()
 	known := make(map[string][]string) // owners by part
@@ -429,7 +428,7 @@ func (v *village) checkApart() {
 	v.checkRows()
 }
 
-// belongs checks that a text has words of one scope only.
+// belongs checks that a text contains only words of one scope.
 func (v *village) belongs(what, whose, text string) {
 	v.t.Helper()
 	for _, at := range ownPattern.FindAllStringSubmatchIndex(text, -1) {
@@ -441,7 +440,7 @@ func (v *village) belongs(what, whose, text string) {
 	}
 }
 
-// checkFiles checks the files of a scope, and their versions.
+// checkFiles checks the files of a scope and their versions.
 func (v *village) checkFiles(p *villager) {
 	v.t.Helper()
 	found := ""
@@ -480,7 +479,7 @@ func (v *village) checkFiles(p *villager) {
 	v.belongs("a version of "+string(p.scope), p.name, versions)
 }
 
-// checkRows checks what the database has of each scope.
+// checkRows checks the rows of each scope in the database.
 func (v *village) checkRows() {
 	v.t.Helper()
 	whose := make(map[string]string)
@@ -507,8 +506,8 @@ func (v *village) checkRows() {
 	}
 }
 
-// places returns where secrets of a scope were shown to the model since a request: in the system
-// prompt, in the result of a tool, in a prompt for a skill. Each is a place and a word.
+// places returns where the model saw the secrets of a scope since a request: the system prompt, a
+// tool result or the prompt for a skill. Each key is a place and a word.
 func (v *village) places(whose string, after int) map[string]bool {
 	seen, known := make(map[string]bool), make(map[string]bool)
 	for _, r := range v.model.Requests() {
@@ -527,8 +526,8 @@ func (v *village) places(whose string, after int) map[string]bool {
 	return seen
 }
 
-// checkFound checks that everybody's own secrets were found, each where it should be: else it would
-// prove nothing that nobody else has found them.
+// checkFound checks that everybody found their own secrets in all expected places. Otherwise the
+// test would prove nothing.
 func (v *village) checkFound() {
 	v.t.Helper()
 	want := []string{
@@ -556,7 +555,7 @@ func (v *village) checkFound() {
 	}
 }
 
-// checkTogether checks that linked people know of themselves what each of them was told.
+// checkTogether checks that linked people have the memory of both.
 func (v *village) checkTogether() {
 	v.t.Helper()
 	seen := make(map[string]bool)

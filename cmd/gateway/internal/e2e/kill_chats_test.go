@@ -19,8 +19,8 @@ import (
 	"gateway/channels/whatsapp/whatsapptest"
 )
 
-// A killPlatform is a platform on which the people of a trial talk to the gateway, each in a chat
-// of their own. Chats are numbered from 1.
+// A killPlatform is a platform on which the people of a trial talk to the gateway, each in their
+// own chat. Chats are numbered from 1.
 type killPlatform interface {
 	address(chat int64) bus.Address
 	ready()                    // waits until the gateway is connected
@@ -34,16 +34,16 @@ type killPlatform interface {
 	rest()                          // waits until nothing is on its way to people
 }
 
-// A saying is what somebody writes.
+// A saying is a message of a person.
 type saying struct {
 	chat int64
 	text string
 }
 
-// rarely is how many sends are disturbed in each of the ways: one in so many.
+// rarely is the share of sends that each kind of failure affects: one in rarely.
 const rarely = 25
 
-// killTelegram is Telegram in a trial, which never knows what it was sent before.
+// killTelegram is Telegram in a trial. It does not remember what it was sent.
 type killTelegram struct{ *world }
 
 func (v killTelegram) address(chat int64) bus.Address {
@@ -141,8 +141,8 @@ func (v killDiscord) texts(chat int64) (list []string) {
 	return list
 }
 
-// disturb makes one send in five fail, and few of the calls that read what was missed: one of them
-// ends the connection.
+// disturb makes one send in five fail, and a few of the calls that read missed messages. One of
+// the failures breaks the connection.
 func (v killDiscord) disturb(func(text string)) {
 	faults := []discordtest.Fault{
 		{RetryAfter: 300 * time.Millisecond},
@@ -233,7 +233,7 @@ func (v *killWhatsApp) address(chat int64) bus.Address {
 	return bus.Address{Account: "whatsapp", Chat: v.persons[chat-1].Chat()}
 }
 
-// say lets people write side by side, each one message after the other.
+// say makes people write concurrently. Each person writes one message after another.
 func (v *killWhatsApp) say(list []saying) {
 	all := make(map[int64][]string)
 	for _, s := range list {
@@ -252,10 +252,10 @@ func (v *killWhatsApp) say(list []saying) {
 	saying.Wait()
 }
 
-// texts leaves out what comes again: a phone shows it once.
+// texts omits repetitions, because a phone shows a message once.
 func (v *killWhatsApp) texts(chat int64) []string { return v.persons[chat-1].Texts() }
 
-// disturb makes sends fail as WhatsApp does when it has had enough.
+// disturb makes sends fail with the errors of a rate-limited WhatsApp.
 func (v *killWhatsApp) disturb(func(text string)) { v.FailKeys(2) }
 
 func (v *killWhatsApp) shake(r *rand.Rand) {

@@ -20,8 +20,8 @@ import (
 	"gateway/store"
 )
 
-// TestKillJobs ends the gateway at random moments and between any two steps while jobs are due, and
-// holds it to its promise: each time of a job runs once, also what was due while nothing ran.
+// TestKillJobs kills the gateway at random moments and between any two steps while jobs are due.
+// It checks that each run happens once, even if it was due while no gateway was running.
 func TestKillJobs(t *testing.T) {
 	t.Parallel()
 	t.Run("random", func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestKillJobs(t *testing.T) {
 	}
 }
 
-// A jobTrial is a gateway that is ended again and again while jobs are due.
+// A jobTrial is a gateway that is killed repeatedly while jobs are due.
 type jobTrial struct {
 	*world
 	t    *testing.T
@@ -87,7 +87,7 @@ type jobTrial struct {
 	tired  bool // one more kill could make a turn give up
 }
 
-// jobMark is what tells one job from another.
+// jobMark matches the mark of a job.
 var jobMark = regexp.MustCompile(`job-(\d+)-(\d+)`)
 
 func newJobTrial(t *testing.T) *jobTrial {
@@ -120,7 +120,7 @@ func newJobTrial(t *testing.T) *jobTrial {
 	return tr
 }
 
-// people is how many people have jobs.
+// people returns the number of people who have jobs.
 func (tr *jobTrial) people() int { return 5 }
 
 // tools reports whether the job with this text uses a tool first.
@@ -142,7 +142,7 @@ func (tr *jobTrial) hasEnded(p *process) bool {
 	}
 }
 
-// plan adds n jobs: some are due already, the others soon; some are reminders.
+// plan adds n jobs. Some are due already, the others soon. Some are reminders.
 func (tr *jobTrial) plan(n int) {
 	tr.t.Helper()
 	tr.look(func(db *store.DB) {
@@ -165,7 +165,7 @@ func (tr *jobTrial) plan(n int) {
 
 func (tr *jobTrial) mark(i int) string { return fmt.Sprintf("job-%d-%d", i%tr.people(), i) }
 
-// add adds the i-th job. Every fourth was due ten minutes ago, when nothing ran.
+// add adds the i-th job. Every fourth job was due ten minutes ago, while no gateway was running.
 func (tr *jobTrial) add(tx *store.Tx, i int) error {
 	now, in := time.Now().Add(-time.Duration(tr.rand.IntN(900))*time.Millisecond), "in 1s"
 	if i%4 == 0 {
@@ -190,8 +190,8 @@ func (tr *jobTrial) chat(i int) bus.Address {
 	return bus.Address{Account: "telegram", Chat: strconv.Itoa(i%tr.people() + 1)}
 }
 
-// autopsy notes what a dead process has left: the sends under way, and turns that were interrupted
-// often.
+// autopsy checks what a dead process has left: unfinished sends, and turns with many
+// interruptions.
 func (tr *jobTrial) autopsy() {
 	tr.t.Helper()
 	tr.look(func(db *store.DB) {
@@ -220,7 +220,7 @@ func (tr *jobTrial) quiet(p *process) {
 	})
 }
 
-// settle runs a last process until everything is over, and checks what has come of it.
+// settle runs a last process until all work is done, and checks the results.
 func (tr *jobTrial) settle() {
 	tr.t.Helper()
 	p := tr.start()
@@ -230,7 +230,7 @@ func (tr *jobTrial) settle() {
 	tr.look(tr.check)
 }
 
-// check holds runs, messages and what people see against what was planned.
+// check compares runs, messages and what people see with the plan.
 func (tr *jobTrial) check(db *store.DB) {
 	tr.t.Helper()
 	n := len(tr.marks)

@@ -61,7 +61,7 @@ func (k *keeper) checkAnswers(db *store.DB) {
 	}
 }
 
-// checkMemory checks what is remembered of a chat.
+// checkMemory checks the memory of a chat.
 func (k *keeper) checkMemory(db *store.DB, chat int64, key session.Key, scope memory.Scope) {
 	k.t.Helper()
 	space := memory.New(db, nil, nil).In(scope)
@@ -114,14 +114,14 @@ func (k *keeper) checkMemory(db *store.DB, chat int64, key session.Key, scope me
 	k.checkVersions(db, scope, dreamed)
 }
 
-// noted returns the marks that the model has made a note of. Others may stand behind that: those of
-// an answer whose question was noted before.
+// noted returns the marks in the first line of a text, which has the noted messages. Later lines
+// can contain the marks of an answer whose question is in an earlier note.
 func noted(text string) []string {
 	first, _, _ := strings.Cut(text, "\n")
 	return marks(first)
 }
 
-// inPrompt returns what a person has said that the prompt holds word for word.
+// inPrompt returns the person's messages that the prompt contains word for word.
 func (k *keeper) inPrompt(db *store.DB, key session.Key, start int64) (said []string) {
 	k.t.Helper()
 	var body []byte
@@ -138,7 +138,7 @@ func (k *keeper) inPrompt(db *store.DB, key session.Key, start int64) (said []st
 	return said
 }
 
-// checkOnce checks that a list has the marks of all n messages of a chat, each once.
+// checkOnce checks that a list contains the mark of each of the n messages of a chat once.
 func (k *keeper) checkOnce(what string, list []string, chat int64, n int) {
 	k.t.Helper()
 	count := make(map[string]int)
@@ -155,7 +155,7 @@ func (k *keeper) checkOnce(what string, list []string, chat int64, n int) {
 	}
 }
 
-// checkFile checks that the history's file has the entries, a line each.
+// checkFile checks that the history file contains each entry as a line.
 func (k *keeper) checkFile(scope memory.Scope, entries []memory.Entry) {
 	k.t.Helper()
 	text, err := os.ReadFile(filepath.Join(k.home, "memory", string(scope), "history.jsonl"))
@@ -185,11 +185,11 @@ func (k *keeper) checkFile(scope memory.Scope, entries []memory.Entry) {
 	}
 }
 
-// dreamRange is what the reason of Dream's versions begins with.
+// dreamRange matches the beginning of the reason of Dream's versions.
 var dreamRange = regexp.MustCompile(`^Dream over the entries (\d+) to (\d+)\n`)
 
-// checkVersions checks that there is one whole version for each run of Dream, that these have read
-// the entries up to a cursor one after another, and that the newest has the document as it is.
+// checkVersions checks that each run of Dream has one complete version, that the runs have read
+// the entries in order without gaps, and that the newest version equals the document.
 func (k *keeper) checkVersions(db *store.DB, scope memory.Scope, dreamed int64) {
 	k.t.Helper()
 	folder := filepath.Join(k.home, "memory", string(scope))

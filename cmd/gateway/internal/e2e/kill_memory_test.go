@@ -20,9 +20,9 @@ import (
 	"gateway/store"
 )
 
-// TestKillMemory ends the gateway while conversations become notes and notes become lasting memory,
-// at random moments and between any two steps, and looks at what is remembered in the end: each
-// thing that was said stands in the prompt or in one note, and each note in the documents once.
+// TestKillMemory kills the gateway at random moments and between any two steps of writing notes
+// and of Dream. At the end, each message must be either in the prompt or in one note, and each
+// note must be in the documents once.
 func TestKillMemory(t *testing.T) {
 	t.Parallel()
 	t.Run("random", func(t *testing.T) {
@@ -69,8 +69,8 @@ func TestKillMemory(t *testing.T) {
 	}
 }
 
-// A keeper has people talk to a gateway that is ended again and again, and knows what must be
-// remembered of that. It plays the model as well, whose notes and memory repeat what it is given.
+// A keeper makes people talk to a gateway that is killed repeatedly, and knows what the memory
+// must contain. It is also the model, whose notes and memory repeat its input.
 type keeper struct {
 	*world
 	t      *testing.T
@@ -86,7 +86,7 @@ type keeper struct {
 	noted, analysed, edited int
 }
 
-// lacks returns what the model was not asked for yet, "" if there is no such thing.
+// lacks returns a kind of request that the model has not received yet, or "".
 func (k *keeper) lacks() string {
 	k.ledger.mu.Lock()
 	defer k.ledger.mu.Unlock()
@@ -121,8 +121,8 @@ func newKeeper(t *testing.T) *keeper {
 // padding makes messages long.
 var padding = strings.Repeat(" and so on and on", 180)
 
-// noteLine is what the model for notes is shown of what a person said; dreamLine is a note that
-// Dream is shown, and findingLine what it has named itself.
+// noteLine matches a person's message in a request for notes. dreamLine matches a note in a
+// request of Dream, and findingLine matches what Dream has found.
 var (
 	noteLine    = regexp.MustCompile(`(?m)^\{"day":"[^"]*","who":"user",.*$`)
 	dreamLine   = regexp.MustCompile(`(?m)^\| - noted: (.*)$`)
@@ -166,7 +166,7 @@ func (k *keeper) answer(r openaitest.Request) openaitest.Reply {
 	return openaitest.Reply{ToolCalls: calls}
 }
 
-// act has somebody say something, or have something made of what was said.
+// act makes a person write or send a command about the memory.
 func (k *keeper) act(p *process) {
 	chat := int64(1 + k.rand.IntN(keeperChats))
 	switch k.rand.IntN(9) {
@@ -183,7 +183,8 @@ func (k *keeper) act(p *process) {
 	}
 }
 
-// command sends a command when everything before it was answered: some discard what was not.
+// command sends a command after all earlier messages were answered, because some commands discard
+// pending messages.
 func (k *keeper) command(p *process, chat int64, text string) {
 	k.t.Helper()
 	if k.silent {
@@ -201,7 +202,7 @@ func (k *keeper) command(p *process, chat int64, text string) {
 	k.telegram.Say(chat, chat, text)
 }
 
-// replies are what the answers to commands look like.
+// replies has a pattern for the reply to each command.
 var replies = map[string]*regexp.Regexp{
 	"/compact": regexp.MustCompile(`^I have made notes of |^There is nothing to compact`),
 	"/new":     regexp.MustCompile(`(?i)new conversation`),
@@ -209,7 +210,7 @@ var replies = map[string]*regexp.Regexp{
 		`^I have (changed my memory|looked)|^There are no new notes|^- `),
 }
 
-// answers returns how often a command was answered in a chat.
+// answers returns the number of replies to a command in a chat.
 func (k *keeper) answers(name string, chat int64) (n int) {
 	to := telegramChat(chat)
 	k.look(func(db *store.DB) {
@@ -223,7 +224,7 @@ func (k *keeper) answers(name string, chat int64) (n int) {
 	return n
 }
 
-// killAfter kills p after a time, and looks at what it leaves.
+// killAfter kills p after a duration and checks what it has left.
 func (k *keeper) killAfter(p *process, d time.Duration) {
 	k.t.Helper()
 	timer := time.NewTimer(d)
@@ -238,8 +239,8 @@ func (k *keeper) killAfter(p *process, d time.Duration) {
 	k.autopsy()
 }
 
-// endAt starts a gateway and has people talk to it until it comes to a fault point for the nth
-// time, which is its end.
+// endAt starts a gateway and makes people write until it reaches a fault point for the nth time
+// and dies.
 func (k *keeper) endAt(point string, n int) {
 	k.t.Helper()
 	p := k.start(fmt.Sprintf("GATEWAY_FAULT=%s:%d", point, n))
@@ -272,8 +273,8 @@ func (k *keeper) endAt(point string, n int) {
 	k.autopsy()
 }
 
-// autopsy looks at what a dead process has left, and may let a conversation seem to be idle. If one
-// more end could make a turn give up, it lets the gateway answer everything.
+// autopsy checks what a dead process has left, and sometimes makes a conversation idle. If one
+// more kill could make the gateway give up a turn, it first lets the gateway answer everything.
 func (k *keeper) autopsy() {
 	k.t.Helper()
 	k.look(func(db *store.DB) {
@@ -302,7 +303,7 @@ func (k *keeper) autopsy() {
 	k.relieve()
 }
 
-// checkStarts checks that the prompt of no session begins earlier than before.
+// checkStarts checks that the start of no session's prompt moves backward.
 func (k *keeper) checkStarts(db *store.DB) {
 	k.t.Helper()
 	var name string
@@ -317,7 +318,7 @@ func (k *keeper) checkStarts(db *store.DB) {
 	}
 }
 
-// settle runs a last process until all is quiet, stops it, and checks what is remembered.
+// settle runs a last process until all work is done, stops it, and checks the memory.
 func (k *keeper) settle() {
 	k.t.Helper()
 	p := k.start()

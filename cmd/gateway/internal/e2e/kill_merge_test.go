@@ -20,9 +20,9 @@ import (
 	"gateway/store"
 )
 
-// TestKillMerge ends the gateway while two people become one, who have said and kept things before
-// they were linked: between any two steps, and at random moments. In the end the one has what both
-// had, once, and of the other nothing is left.
+// TestKillMerge kills the gateway at random moments and between any two steps while it merges two
+// linked people who already have data. At the end one of them has the data of both, once, and
+// nothing of the other one is left.
 func TestKillMerge(t *testing.T) {
 	t.Parallel()
 	t.Run("random", func(t *testing.T) {
@@ -56,8 +56,8 @@ func TestKillMerge(t *testing.T) {
 	}
 }
 
-// A merger is a world of pairs of people. Each pair is linked, and the gateway has yet to learn it.
-// The pair n are the people 2n+1 and 2n+2, who have those numbers on Telegram, too.
+// A merger is a world with pairs of people. Each pair is linked before the gateway knows it. Pair
+// n has the people 2n+1 and 2n+2, whose numbers are also their Telegram ids.
 type merger struct {
 	*world
 	t      *testing.T
@@ -115,7 +115,7 @@ func newMerger(t *testing.T, pairs int) *merger {
 	return m
 }
 
-// meet makes somebody known whose number is also that on Telegram.
+// meet adds a person whose number is also their Telegram id.
 func meet(tx *store.Tx, id int64) error {
 	_, err := tx.Exec("INSERT INTO people (id, name, role, created_ms) "+
 		"VALUES ($1, 'P', 'user', 0)", id)
@@ -126,10 +126,10 @@ func meet(tx *store.Tx, id int64) error {
 	return err
 }
 
-// entriesOf is how many entries somebody has of their own.
+// entriesOf is the number of history entries per person.
 const entriesOf = 20
 
-// furnish gives somebody facts, a history, what was archived, documents, a skill and versions.
+// furnish adds facts, history, archived messages, documents, a skill and versions of a person.
 func (m *merger) furnish(db *store.DB, id int64) {
 	m.t.Helper()
 	scope := memory.OfPerson(id)
@@ -183,7 +183,7 @@ func (m *merger) furnish(db *store.DB, id int64) {
 	}
 }
 
-// document returns what somebody has in a document.
+// document returns the content of a person's document.
 func (m *merger) document(id int64, name string) []byte {
 	if strings.HasSuffix(name, "SKILL.md") {
 		const skill = "---\nname: skill%d\ndescription: what person%d does\n---\nDo it.\n"
@@ -197,7 +197,7 @@ func (m *merger) tree(db *store.DB, s memory.Scope) *docversion.Tree {
 		filepath.Join(m.home, "memory", string(s)), document.Versioned)
 }
 
-// speak has the second of a pair say something, by which the gateway learns who they are.
+// speak makes the second person of a pair write, so that the gateway learns about the link.
 func (m *merger) speak(pair int) {
 	id := int64(2*pair + 2)
 	m.telegram.Say(id, id, m.ledger.next(id, 0))
@@ -218,7 +218,7 @@ func (m *merger) killAfter(p *process, d time.Duration) {
 	m.relieve()
 }
 
-// endsItself waits until p has come to its fault point.
+// endsItself waits until p dies at its fault point.
 func (m *merger) endsItself(p *process) {
 	m.t.Helper()
 	if code := p.exited(patience); code != -1 {
@@ -227,7 +227,7 @@ func (m *merger) endsItself(p *process) {
 	m.kills++
 }
 
-// settle runs a last process until all is quiet, and looks at what there is.
+// settle runs a last process until all work is done, and checks the results.
 func (m *merger) settle() {
 	m.t.Helper()
 	p := m.start()
@@ -259,7 +259,8 @@ func (m *merger) settle() {
 	})
 }
 
-// checkFacts checks that a has the facts of both; of equal keys the newer one, which is that of b.
+// checkFacts checks that a has the facts of both. Of equal keys, the newer fact, which is b's,
+// stays.
 func (m *merger) checkFacts(db *store.DB, a, b int64) {
 	m.t.Helper()
 	space, read := memory.New(db, nil, nil).In(memory.OfPerson(a)), db.Read(m.t.Context())
@@ -287,8 +288,8 @@ func (m *merger) checkFacts(db *store.DB, a, b int64) {
 	}
 }
 
-// checkHistory checks that a has the entries of both, the own ones first, in the table, in the file
-// and in the index, and what was archived of both.
+// checkHistory checks that a has the entries of both, its own first, in the table, the file and
+// the index, and the archived messages of both.
 func (m *merger) checkHistory(db *store.DB, a, b int64) {
 	m.t.Helper()
 	space, read := memory.New(db, nil, nil).In(memory.OfPerson(a)), db.Read(m.t.Context())
@@ -330,8 +331,8 @@ func (m *merger) checkHistory(db *store.DB, a, b int64) {
 	}
 }
 
-// checkFiles checks that the documents of a have the lines of both once, that there is the skill of
-// both, and that one version tells of the merge.
+// checkFiles checks that the documents of a contain the lines of both once, that the skills of
+// both exist, and that one version describes the merge.
 func (m *merger) checkFiles(db *store.DB, a, b int64) {
 	m.t.Helper()
 	folder := filepath.Join(m.home, "memory", string(memory.OfPerson(a)))
@@ -371,7 +372,7 @@ func (m *merger) checkFiles(db *store.DB, a, b int64) {
 	}
 }
 
-// checkGone checks that nothing is left that belongs to b alone.
+// checkGone checks that no data of b is left.
 func (m *merger) checkGone(db *store.DB, b int64) {
 	m.t.Helper()
 	scope := string(memory.OfPerson(b))

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestKillPlatforms is TestKill on the platforms that remember what they were sent: there nobody
-// ever sees anything twice.
+// TestKillPlatforms is TestKill on the platforms that remember what they were sent. There nobody
+// may see anything twice.
 func TestKillPlatforms(t *testing.T) {
 	t.Parallel()
 	for _, platform := range []struct {
@@ -47,7 +47,7 @@ func TestKillPlatforms(t *testing.T) {
 	}
 }
 
-// torment ends the gateway at n random moments, while its connection suffers.
+// torment kills the gateway at n random moments while its connection fails repeatedly.
 func (tr *trial) torment(n int) {
 	tr.t.Helper()
 	for range n {
@@ -62,8 +62,8 @@ func (tr *trial) torment(n int) {
 	tr.settle()
 }
 
-// meet lets each person say something and be answered: only of a chat that it knows can the
-// gateway find out what was said there while it was away.
+// meet makes each person write and waits for the answers. The gateway can only read missed
+// messages of chats that it knows.
 func (tr *trial) meet() {
 	tr.t.Helper()
 	var list []saying
@@ -79,7 +79,7 @@ func (tr *trial) meet() {
 	tr.stop(p)
 }
 
-// relax lets a process answer everything if one more end could make a turn give up.
+// relax lets a process answer everything if one more kill could make the gateway give up a turn.
 func (tr *trial) relax() {
 	tr.t.Helper()
 	if tr.tired {
@@ -89,8 +89,7 @@ func (tr *trial) relax() {
 	}
 }
 
-// move puts the people of tr, and so the gateway, to another platform, with the given section of
-// the configuration.
+// move moves the people of tr to another platform. section is the gateway's configuration for it.
 func (tr *trial) move(section string) {
 	tr.t.Helper()
 	common, _, _ := strings.Cut(tr.config, "[channels.")

@@ -18,9 +18,9 @@ import (
 	"gateway/store"
 )
 
-// TestKillPower is TestKill with a power loss at each kill: what the process had not synced is gone
-// from its database. Each message is answered, in order, and once, but for what was sent in the
-// last 50 ms, which may come twice.
+// TestKillPower is TestKill with a power loss at each kill: the database loses all data that was
+// not synced. Each message is answered in order and once. Only messages sent in the last 50 ms
+// may come twice.
 func TestKillPower(t *testing.T) {
 	t.Parallel()
 	t.Run("random", func(t *testing.T) {
@@ -54,8 +54,8 @@ func TestKillPower(t *testing.T) {
 	}
 }
 
-// powerLossAfter ends p after a time, and takes from its database what was not on the disk. It
-// returns how many frames of the write-ahead log that were.
+// powerLossAfter kills p after a duration and removes unsynced data from its database. It returns
+// the number of lost frames of the write-ahead log.
 func (tr *trial) powerLossAfter(p *process, d time.Duration) (lost int) {
 	tr.t.Helper()
 	tr.rest(p)
@@ -68,8 +68,8 @@ func (tr *trial) powerLossAfter(p *process, d time.Duration) (lost int) {
 	return lost
 }
 
-// losePower takes from the database of a dead process what it had not synced. It notes which
-// messages were sent, or on their way, and are not marked so any more: they may come again.
+// losePower removes unsynced data from the database of a dead process. It records the messages
+// that were sent, or being sent, and are no longer marked so: they may come again.
 func (tr *trial) losePower() (lost int) {
 	tr.t.Helper()
 	before := tr.sendings(copyDatabase(tr.t, tr.home))
@@ -84,7 +84,7 @@ func (tr *trial) losePower() (lost int) {
 	return lost
 }
 
-// A sending is how far a delivery has come.
+// A sending is the progress of a delivery.
 type sending struct {
 	text  string
 	state bus.DeliveryState
@@ -111,7 +111,7 @@ func (tr *trial) sendings(home string) map[int64]sending {
 	return list
 }
 
-// copyDatabase copies the database of a home, since looking at one changes its files.
+// copyDatabase copies the database of a home, because opening a database changes its files.
 func copyDatabase(t *testing.T, home string) string {
 	dir := t.TempDir()
 	for _, name := range []string{"gateway.db", "gateway.db-wal"} {
@@ -137,9 +137,9 @@ const (
 	indexHeadSize = 136
 )
 
-// cutLog cuts the write-ahead log of the database at path after the last frame that was synced, as
-// the process has noted it, or that a checkpoint may have moved into the database, before which it
-// syncs the log. It returns the number of frames that are gone.
+// cutLog truncates the write-ahead log of the database at path after the last synced frame. The
+// process has recorded that frame. Frames that a checkpoint may have copied to the database stay,
+// since SQLite syncs the log before a checkpoint. cutLog returns the number of lost frames.
 func cutLog(t *testing.T, path string) (lost int) {
 	t.Helper()
 	wal, err := os.ReadFile(path + "-wal")
@@ -179,13 +179,13 @@ func cutLog(t *testing.T, path string) (lost int) {
 	return lost
 }
 
-// A logMark says how far a write-ahead log reaches.
+// A logMark is a position in a write-ahead log.
 type logMark struct {
 	salt   uint64
 	frames int
 }
 
-// readMark reads a mark that the process has noted; none is zero.
+// readMark reads the mark that the process has recorded, or zero if there is none.
 func readMark(t *testing.T, path string) (m logMark) {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -17,9 +17,9 @@ import (
 	"gateway/store"
 )
 
-// TestKill ends the gateway at random moments and between any two steps of a message, starts it
-// again, and holds it to its promise: each message is answered, in order, and once, but for the
-// sends whose outcome a dead process can't know.
+// TestKill kills the gateway at random moments and between any two steps of a message, and
+// restarts it. It checks that each message is answered, in order and once. Only sends whose
+// outcome the dead process could not know may come twice.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	t.Run("random", func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// atPoint ends two processes when they come to a fault point for the nth time.
+// atPoint kills two processes when they reach a fault point for the nth time.
 func atPoint(t *testing.T, point string, n int) {
 	tr := newTrial(t, 25)
 	for range 2 {
@@ -108,8 +108,8 @@ func atPoint(t *testing.T, point string, n int) {
 	}
 }
 
-// endAt starts a process and lets people write until it comes to a fault point for the nth time,
-// which is its end.
+// endAt starts a process and makes people write until it reaches a fault point for the nth time
+// and dies.
 func (tr *trial) endAt(point string, n int) {
 	tr.t.Helper()
 	p := tr.start(fmt.Sprintf("GATEWAY_FAULT=%s:%d", point, n), "GATEWAY_SYNCED=1")
@@ -145,7 +145,7 @@ func total(counts map[string]int) (sum int) {
 	return sum
 }
 
-// A trial is a gateway that is ended again and again while people talk to it.
+// A trial is a gateway that is killed repeatedly while people talk to it.
 type trial struct {
 	*world
 	t        *testing.T
@@ -187,7 +187,7 @@ func newTrial(t *testing.T, chats int) *trial {
 	return tr
 }
 
-// say lets people write n messages, sometimes several in a row.
+// say makes people write n messages, sometimes several in a row.
 func (tr *trial) say(n int) {
 	var list []saying
 	for len(list) < n {
@@ -199,7 +199,7 @@ func (tr *trial) say(n int) {
 	tr.platform.say(list)
 }
 
-// pause waits for a time, or for the end of p.
+// pause waits for a duration or until p ends.
 func (tr *trial) pause(p *process, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -210,8 +210,8 @@ func (tr *trial) pause(p *process, d time.Duration) {
 	}
 }
 
-// rest lets p answer everything if one more end could make a turn give up. That it does so when
-// it was interrupted too often is not what is tried here.
+// rest lets p answer everything if one more kill could make the gateway give up a turn. This test
+// does not check giving up.
 func (tr *trial) rest(p *process) {
 	tr.t.Helper()
 	if tr.tired {
@@ -231,7 +231,7 @@ func (tr *trial) killAfter(p *process, d time.Duration) {
 	tr.autopsy()
 }
 
-// stop ends p as systemd does.
+// stop stops p like systemd.
 func (tr *trial) stop(p *process) {
 	tr.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -242,8 +242,8 @@ func (tr *trial) stop(p *process) {
 	}
 }
 
-// autopsy looks at what a dead process has left: the sends under way, of which it returns the
-// number, and turns that were interrupted often.
+// autopsy checks what a dead process has left. It returns the number of unfinished sends, and
+// looks for turns with many interruptions.
 func (tr *trial) autopsy() (sending int) {
 	tr.t.Helper()
 	tr.look(func(db *store.DB) {
@@ -262,7 +262,7 @@ func (tr *trial) autopsy() (sending int) {
 	return sending
 }
 
-// stream lets answers be shown while they grow.
+// stream switches on streaming.
 func (tr *trial) stream() {
 	tr.ledger.slow = true
 	tr.configure("streaming = true\n" + streaming)
@@ -288,8 +288,7 @@ func (tr *trial) quiet(p *process) {
 	})
 }
 
-// settle runs a last process until all is quiet, stops it, and checks what has become of
-// everything.
+// settle runs a last process until all work is done, stops it, and checks everything.
 func (tr *trial) settle() {
 	tr.t.Helper()
 	tr.platform.calm()
@@ -304,8 +303,7 @@ func (tr *trial) settle() {
 	tr.check()
 }
 
-// executions returns how often a chat shows each of the answers that were promised, and in which
-// order.
+// executions returns how often a chat shows each of the promised answers, and in which order.
 func (tr *trial) executions(chat int64, promised []string) (times map[string]int, order []string) {
 	times = make(map[string]int)
 	for _, text := range tr.platform.texts(chat) {
@@ -325,9 +323,9 @@ func (tr *trial) executions(chat int64, promised []string) (times map[string]int
 	return times, order
 }
 
-// orphan notes a preview that a process has sent when it died before it noted that. It is possible
-// once for each time that the chat's answer was cut off by a kill, and not at all on a platform
-// that knows again what it was sent.
+// orphan records a preview of a process that died before it recorded the preview itself. That can
+// happen once for each answer of the chat that a kill has interrupted, and never on a platform
+// that recognizes repeated sends.
 func (tr *trial) orphan(chat int64, text string) {
 	tr.orphans++
 	at := tr.platform.address(chat).Chat
@@ -337,7 +335,7 @@ func (tr *trial) orphan(chat int64, text string) {
 	}
 }
 
-// report logs the figures of a trial.
+// report logs the results of a trial.
 func (tr *trial) report(deliveries int, uncertain int) {
 	tr.t.Logf("%d messages, %d answers, %d model calls, %d kills; %d sends caught by a kill, "+
 		"%d hidden by the platform; %d uncertain, %d doubled, %d orphaned previews",
@@ -345,5 +343,5 @@ func (tr *trial) report(deliveries int, uncertain int) {
 		total(tr.ledger.lost), uncertain, tr.doubled, tr.orphans)
 }
 
-// number returns the place of a mark among those of its chat.
+// number returns the number of a mark within its chat.
 func number(m string) string { return strings.SplitN(m[1:], "r", 2)[0] }
