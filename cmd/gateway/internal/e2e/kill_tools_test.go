@@ -14,10 +14,10 @@ import (
 	"gateway/store"
 )
 
-// counter is a file to which commands add a line; each line should be there once.
+// counter is a file to which commands append lines. Each line must be there once.
 const counter = "counter"
 
-// counts returns how often each line is in the counter.
+// counts returns the number of occurrences of each line in the counter.
 func (w *world) counts() map[string]int {
 	w.t.Helper()
 	text, err := os.ReadFile(filepath.Join(w.home, "workspace", counter))
@@ -31,7 +31,7 @@ func (w *world) counts() map[string]int {
 	return lines
 }
 
-// results returns the results of the commands that have added a line, by that line.
+// results returns, by line, the results of the commands that append that line.
 func (w *world) results() map[string][]string {
 	w.t.Helper()
 	results := make(map[string][]string)
@@ -58,14 +58,14 @@ func (w *world) results() map[string][]string {
 	return results
 }
 
-// order says in chat that a command shall add a line.
+// order writes a message that orders a command to append a line.
 func (w *world) order(chat int64, line string) {
 	w.telegram.Say(chat, chat, fmt.Sprintf(
 		`DO exec {"command":"echo %s >> %s; sleep 0.0%d"}`, line, counter, rand.IntN(9)))
 }
 
-// A command is never run twice: one that was under way when the gateway was killed has the result
-// that its outcome is unknown.
+// TestKillTools checks that no command runs twice. The result of a command that a kill
+// interrupted is that its outcome is unknown.
 func TestKillTools(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: followOrders, sandbox: "auto",
@@ -101,7 +101,7 @@ func TestKillTools(t *testing.T) {
 	w.checkCommands(said)
 }
 
-// allAnswered waits until everything is answered.
+// allAnswered waits until all messages are answered.
 func (w *world) allAnswered() {
 	w.t.Helper()
 	w.eventually("an answer to everything", func(db *store.DB) bool {
@@ -110,16 +110,16 @@ func (w *world) allAnswered() {
 	})
 }
 
-// isTired reports whether one more kill could make a turn give up, or a message that the process
-// has ended with several times. The end that has just come is counted by the next process.
+// isTired reports whether one more kill could make the gateway give up a turn, or a message that
+// was pending at several crashes. Only the next process counts the last kill.
 func (w *world) isTired(db *store.DB) bool {
 	return w.count(db, "turns WHERE state = 'running' AND attempts >= 3") > 0 ||
 		w.count(db, "outbox WHERE state IN ('waiting', 'sending') AND crashes > 0") > 0 ||
 		w.count(db, "inbox WHERE state = 'waiting' AND crashes > 0") > 0
 }
 
-// relieve lets a process finish everything if one more kill could make the gateway give something
-// up. That it gives up what several processes have ended with is not what a test of kills tries.
+// relieve lets a process finish all work if one more kill could make the gateway give something
+// up. Tests of kills don't check giving up.
 func (w *world) relieve(env ...string) {
 	w.t.Helper()
 	tired := false
@@ -133,7 +133,7 @@ func (w *world) relieve(env ...string) {
 	p.kill()
 }
 
-// checkCommands checks that each command has run once at most, and that its result says so.
+// checkCommands checks that each command has run at most once, and that its result is correct.
 func (w *world) checkCommands(said map[string]int64) {
 	w.t.Helper()
 	counts, results := w.counts(), w.results()
@@ -153,7 +153,8 @@ func (w *world) checkCommands(said map[string]int64) {
 	w.t.Logf("%d commands, %d of them with an unknown outcome", len(said), unknown)
 }
 
-// An approval is good for one call, also where the gateway is killed between the steps of it.
+// TestKillApproval checks that an approval allows one call, even if the gateway is killed between
+// its steps.
 func TestKillApproval(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -199,7 +200,7 @@ func TestKillApproval(t *testing.T) {
 	}
 }
 
-// code returns the code of the newest approval that was asked for in a chat, or "".
+// code returns the code of the newest approval request in a chat, or "".
 func (w *world) code(chat int64) (code string) {
 	for _, text := range w.texts(chat) {
 		if _, rest, ok := strings.Cut(text, "(code "); ok {

@@ -14,7 +14,7 @@ import (
 	"gateway/store"
 )
 
-// check holds what is in the gateway's data, and what people see, against what was said.
+// check compares the gateway's data, and what people see, with the messages that were sent.
 func (tr *trial) check() {
 	tr.t.Helper()
 	tr.ledger.mu.Lock()
@@ -31,7 +31,7 @@ func (tr *trial) check() {
 	})
 }
 
-// checkStates looks for anything that has not come to its end.
+// checkStates checks that no message, turn or delivery is unfinished.
 func (tr *trial) checkStates(db *store.DB) {
 	tr.t.Helper()
 	for _, want := range []struct {
@@ -51,7 +51,7 @@ func (tr *trial) checkStates(db *store.DB) {
 	}
 }
 
-// said returns how many messages people wrote. The ledger is locked.
+// said returns how many messages people wrote. The caller holds the lock of the ledger.
 func (tr *trial) said() (n int) {
 	for _, said := range tr.ledger.said {
 		n += said
@@ -65,7 +65,7 @@ type delivery struct {
 	uncertain int
 }
 
-// deliveries returns what is in the outbox, by chat.
+// deliveries returns the rows of the outbox by chat.
 func (tr *trial) deliveries(db *store.DB) map[int64][]delivery {
 	list := make(map[int64][]delivery)
 	chats := make(map[bus.Address]int64)
@@ -85,8 +85,8 @@ func (tr *trial) deliveries(db *store.DB) map[int64][]delivery {
 	return list
 }
 
-// checkDeliveries checks that each message is answered in one delivery, that people see
-// these in their order, and that none came twice but where its outcome was not known to anybody.
+// checkDeliveries checks that each message is answered in one delivery, and that people see the
+// deliveries in order. A delivery may come twice only if the outcome of a send was unknown.
 func (tr *trial) checkDeliveries(db *store.DB) {
 	tr.t.Helper()
 	all := tr.deliveries(db)
@@ -122,7 +122,7 @@ func (tr *trial) checkDeliveries(db *store.DB) {
 	tr.report(answers, uncertain)
 }
 
-// checkOrder checks that text, all that was answered in a chat, names its n messages in their
+// checkOrder checks that text, which contains all answers of a chat, names its n messages in
 // order.
 func (tr *trial) checkOrder(chat int64, n int, text string) {
 	tr.t.Helper()
@@ -138,8 +138,8 @@ func (tr *trial) checkOrder(chat int64, n int, text string) {
 	}
 }
 
-// checkTranscript checks that the n messages of a chat are in its transcript, each once and in
-// order, and that each tool call is followed by one result.
+// checkTranscript checks that the transcript of a chat contains its n messages once and in order,
+// and that one result follows each tool call.
 func (tr *trial) checkTranscript(db *store.DB, chat int64, n int) {
 	key := session.KeyOf(tr.platform.address(chat))
 	var said []string

@@ -14,15 +14,15 @@ import (
 	"gateway/channels/telegram/telegramtest"
 )
 
-// mark is what each message of a [ledger] carries: its chat, its number there, and how many
-// rounds of tool calls the model makes before it answers.
+// mark matches the mark of a message in a [ledger]: its chat, its number in the chat, and the
+// number of tool rounds before the model answers.
 var mark = regexp.MustCompile(`\bm(\d+)-(\d+)r(\d+)\b`)
 
 // marks returns the marks in text.
 func marks(text string) []string { return mark.FindAllString(text, -1) }
 
-// A ledger keeps account of what was said to the gateway and what came back. It plays the
-// model, too, which names in each answer the messages that it answers.
+// A ledger records all messages to the gateway and all answers. It is also the model: each answer
+// names the messages that it answers.
 type ledger struct {
 	slow bool  // the model answers bit by bit
 	late *hold // the model answers every fourth chat only once it is released; nil: at once
@@ -45,7 +45,8 @@ func newLedger() *ledger {
 	}
 }
 
-// delay has some people wait for what they ask from now on, until what it returns is released.
+// delay holds the answers to the next messages of some people until the returned hold is
+// released.
 func (l *ledger) delay() *hold {
 	h := newHold()
 	l.mu.Lock()
@@ -69,10 +70,10 @@ func (l *ledger) next(chat int64, rounds int) string {
 	return "please look at " + text
 }
 
-// onSend notes an answer that Telegram has executed.
+// onSend records an answer that Telegram has executed.
 func (l *ledger) onSend(s telegramtest.Sent) { l.heard(s.Text) }
 
-// heard notes an answer that people can see.
+// heard records an answer that people can see.
 func (l *ledger) heard(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,16 +87,16 @@ func (l *ledger) heard(text string) {
 	l.changed = make(chan struct{})
 }
 
-// state returns how many messages have an answer and how many have none, and a channel
-// that is closed when that may change.
+// state returns the number of answered and of open messages, and a channel that is closed when
+// these numbers may change.
 func (l *ledger) state() (answered, open int, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.answered, len(l.open), l.changed
 }
 
-// await waits until so many messages are answered, or, if n is 0, all of them, or stop is closed.
-// How long that takes is up to the machine; but some answer must come within patience.
+// await waits until n messages are answered (0: all), or until stop is closed. The total time is
+// not limited, but some answer must arrive within patience.
 func (l *ledger) await(t testing.TB, n int, stop <-chan struct{}) {
 	t.Helper()
 	timer := time.NewTimer(patience)
@@ -119,7 +120,8 @@ func (l *ledger) await(t testing.TB, n int, stop <-chan struct{}) {
 	}
 }
 
-// answer is the model: it calls tools as often as the messages ask for, then names them.
+// answer is the model. It calls as many tools as the messages ask for, and then names the
+// messages.
 func (l *ledger) answer(r openaitest.Request) openaitest.Reply {
 	l.mu.Lock()
 	l.calls++
@@ -153,8 +155,8 @@ func (l *ledger) answer(r openaitest.Request) openaitest.Reply {
 	return openaitest.Reply{Text: []string{"Let me see. "}, ToolCalls: calls}
 }
 
-// question returns the marks of the user's messages since the last answer, and how many rounds of
-// tool calls there were since.
+// question returns the marks of the user's messages since the last answer, and the number of tool
+// rounds since then.
 func question(messages []openaitest.Message) (asked []string, rounds int) {
 	for _, m := range slices.Backward(messages) {
 		switch {
@@ -169,7 +171,7 @@ func question(messages []openaitest.Message) (asked []string, rounds int) {
 	return asked, rounds
 }
 
-// hide notes that Telegram hides what becomes of a try to send text.
+// hide records that Telegram hides the result of an attempt to send text.
 func (l *ledger) hide(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

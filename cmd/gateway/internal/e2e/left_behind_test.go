@@ -15,8 +15,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// A gateway that was killed leaves its address and token behind. A program that has the address by
-// then is asked nothing and told nothing: commands act on their own home.
+// TestImpostor checks commands after a gateway was killed and another program got its address.
+// The commands send nothing to that program and use their own home.
 func TestImpostor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})
@@ -45,7 +45,7 @@ func TestImpostor(t *testing.T) {
 	}
 }
 
-// What was typed at the terminal is forgotten with all else.
+// TestTerminalForgets checks that /forget also removes the input history of the terminal.
 func TestTerminalForgets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})

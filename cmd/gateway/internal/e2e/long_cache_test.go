@@ -5,16 +5,16 @@ import (
 	"testing"
 )
 
-// cacheTurns is how many turns the conversation of TestPromptCache has.
+// cacheTurns is the number of turns in TestPromptCache.
 const cacheTurns = 20
 
-// settledTurn is the one in which a person who was asked for a style and has not chosen gets the
-// default one: the request for it goes out of the system prompt.
+// settledTurn is the turn in which a person who has not chosen a style gets the default one. Then
+// the question about the style is removed from the system prompt.
 const settledTurn = 4
 
-// TestPromptCache measures how much of its prompts a provider can take from its cache in a
-// conversation with tools. But for the turn in which the person's document is written, each prompt
-// must begin with all of the one before: what is new then comes from people and tools only.
+// TestPromptCache measures which part of its prompts a provider can take from its cache in a
+// conversation with tools. Each prompt must begin with the whole previous one, except in the turn
+// that writes the person's document. So only the text of people and tools is new.
 func TestPromptCache(t *testing.T) {
 	t.Parallel()
 	l := newLongWorld(t, 1000, 128_000)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A longFact is something that the person of the long conversation tells once, long before it is
-// asked for.
+// A longFact is a fact that the person of the long conversation tells once, long before asking
+// for it.
 type longFact struct {
 	said  string // what the person writes
 	key   string // under which the model remembers it; "": it was only said
@@ -18,7 +18,7 @@ type longFact struct {
 	asks  string // a question that it bears on, if it is remembered
 }
 
-// longFacts are planted. The remembered ones come first.
+// longFacts are the facts that the person asks for. The remembered ones come first.
 var longFacts = []longFact{
 	{said: "My sister Ilse can't eat walnuts, she got a bad rash last time. Keep that in mind.",
 		key: "Ilse's allergy", value: "Ilse, the sister, must not eat walnuts", want: "walnuts",
@@ -132,8 +132,8 @@ var longFacts = []longFact{
 		query: "who is allowed to sign large orders"},
 }
 
-// longOther returns the n-th of the facts that are remembered but never asked for: they are what
-// the planted ones must be found among.
+// longOther returns the n-th fact that is remembered but never asked for. The search must find
+// the other facts among these.
 func longOther(n int) longFact {
 	people := []string{"Ilse", "Vera", "Mira", "Tom", "the boss", "Lena", "uncle Bertil", "Marek"}
 	things := []string{"favourite tea", "birthday", "size of shoes", "car", "phone", "school",
@@ -146,7 +146,7 @@ func longOther(n int) longFact {
 		said: fmt.Sprintf("Remember the %s: %s.", key, values[i])}
 }
 
-// longWords are what the person chats about. Many of the words are those of the facts, too.
+// longWords are the topics of small talk. Many of the words also occur in the facts.
 var longWords = []struct{ nouns, verbs, tails []string }{
 	{[]string{"sister", "uncle", "neighbour", "grandfather", "daughter", "cat", "dog", "boss"},
 		[]string{"called again", "was in a good mood", "wants to visit us", "told the old story",
@@ -190,7 +190,7 @@ func (l *longScript) chat() string {
 	return b.String() + pick(ask)
 }
 
-// answer returns what an assistant says to that.
+// answer returns the assistant's answer to small talk.
 func (l *longScript) answer() string {
 	parts := []string{"That sounds like a full day.", "It depends on how much time you have.",
 		"I would begin with the smaller part and look at the rest tomorrow.",
@@ -207,7 +207,8 @@ func (l *longScript) answer() string {
 	return strings.Join(list, " ")
 }
 
-// A longScript says what the person writes and what the model does. It is always the same.
+// A longScript determines what the person writes and what the model does. It is the same in each
+// run.
 type longScript struct {
 	rand    *rand.Rand
 	turns   int
@@ -227,7 +228,7 @@ func newLongScript(turns int) *longScript {
 	return l
 }
 
-// longFiles are in the workspace.
+// longFiles are the files in the workspace.
 var longFiles = map[string]string{
 	"plan.md":    "# Plan\n\n" + strings.Repeat("- a line of the plan, with what is to do\n", 20),
 	"prices.csv": "what,price\n" + strings.Repeat("a board of oak,17.40\nscrews,3.20\n", 15),

@@ -15,7 +15,7 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// A longTurn is what the model does when the person has written a text.
+// A longTurn is what the model does after a message of the person.
 type longTurn struct {
 	n      int
 	text   string
@@ -23,7 +23,7 @@ type longTurn struct {
 	say    string
 }
 
-// use adds a round with a call.
+// use adds a round with a tool call.
 func (t *longTurn) use(tool string, args map[string]any) {
 	text, err := json.Marshal(args)
 	if err != nil {
@@ -34,14 +34,14 @@ func (t *longTurn) use(tool string, args map[string]any) {
 		Name: tool, Arguments: string(text)}})
 }
 
-// The kinds of what a model is asked.
+// The kinds of model calls.
 const (
 	longReply = "answer"
 	longNotes = "notes"
 	longDream = "dream"
 )
 
-// A longCall is a call of the model, in tokens.
+// A longCall is a model call with its sizes in tokens.
 type longCall struct {
 	kind                       string
 	turn                       int
@@ -49,7 +49,7 @@ type longCall struct {
 	same                       bool // the prompt begins with all of the one before
 }
 
-// A longModel answers as its script says, and counts as a provider does.
+// A longModel follows its script, and counts tokens like a provider.
 type longModel struct {
 	t      testing.TB
 	window int // tokens of prompt and answer; 0: any number
@@ -68,7 +68,7 @@ func newLongModel(t testing.TB, window int) *longModel {
 		newest: make(map[string][]string), counts: make(map[string]int)}
 }
 
-// begin says which turn comes now.
+// begin starts a turn.
 func (m *longModel) begin(turn longTurn) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,7 +94,7 @@ func (m *longModel) answer(r openaitest.Request) openaitest.Reply {
 	return m.meter(kind, r, reply)
 }
 
-// step answers the person, or calls a tool first.
+// step answers the person or calls a tool.
 func (m *longModel) step(r openaitest.Request) openaitest.Reply {
 	m.asked = r
 	round := 0
@@ -112,8 +112,8 @@ func (m *longModel) step(r openaitest.Request) openaitest.Reply {
 	return openaitest.Reply{Text: []string{m.turn.say}}
 }
 
-// meter counts the tokens of a call. What a prompt has in common with the one before of its kind is
-// taken from the cache, if it is as much as a provider keeps.
+// meter counts the tokens of a call. The common prefix with the previous prompt of its kind
+// counts as cached if it is long enough for a provider's cache.
 func (m *longModel) meter(
 	kind string, r openaitest.Request, reply openaitest.Reply,
 ) openaitest.Reply {
@@ -155,7 +155,8 @@ func (m *longModel) meter(
 	return reply
 }
 
-// promptParts returns what a provider reads, in its order: the tools and then the messages.
+// promptParts returns the parts of a request in the order in which a provider reads them: tools,
+// then messages.
 func promptParts(r openaitest.Request) []string {
 	var tools strings.Builder
 	for _, t := range r.Tools {
@@ -172,7 +173,7 @@ func promptParts(r openaitest.Request) []string {
 	return parts
 }
 
-// commonPrefix returns how many bytes two texts have in common, in whole runes of ASCII texts.
+// commonPrefix returns the length of the common prefix in bytes, in whole runes of ASCII texts.
 func commonPrefix(a, b string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -190,8 +191,8 @@ func (m *longModel) tokens(s string) int {
 	return n
 }
 
-// longTokens counts tokens about as providers do: short words have one, with the space before them,
-// longer ones several, some more than others; digits go by threes and signs by pairs.
+// longTokens counts tokens about as providers do. A short word with the space before it is one
+// token, a longer word several. Digits count in threes and signs in pairs.
 func longTokens(s string) (n int) {
 	runes := []rune(s)
 	for i := 0; i < len(runes); {
@@ -224,7 +225,7 @@ func longTokens(s string) (n int) {
 	return n
 }
 
-// classOf returns what kind of sign r is: letters, digits, spaces, line ends, signs, others.
+// classOf returns the class of r: letter, digit, space, line end, sign or other.
 func classOf(r rune) byte {
 	switch {
 	case r == '\n':
@@ -241,10 +242,10 @@ func classOf(r rune) byte {
 	return 's'
 }
 
-// clockHead is what messages begin with.
+// clockHead matches the time at the beginning of messages.
 var clockHead = regexp.MustCompile(`^\[[A-Z][a-z]+day [^\]]*\] `)
 
-// notes keeps what a person has told and leaves small talk out. Like a model, it overlooks some.
+// notes returns the facts in a text without the small talk. Like a model, it overlooks some.
 func (m *longModel) notes(text string) string {
 	known := make(map[string]bool)
 	for _, f := range longFacts {
@@ -273,7 +274,7 @@ func (m *longModel) notes(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// findings is the first phase of Dream: some of the notes are to be kept.
+// findings is the first phase of Dream: it selects some of the notes.
 func (m *longModel) findings(text string) string {
 	if m.dreams++; m.dreams%3 == 0 {
 		return "[SKIP]"
@@ -291,7 +292,7 @@ func (m *longModel) findings(text string) string {
 	return strings.Join(list, "\n")
 }
 
-// edits is the second phase: each fact becomes a line.
+// edits is the second phase of Dream: it makes a line of each fact.
 func (m *longModel) edits(text string) (calls []openaitest.ToolCall) {
 	add := func(name string, args map[string]string) {
 		body, err := json.Marshal(args)
@@ -314,7 +315,7 @@ func (m *longModel) edits(text string) (calls []openaitest.ToolCall) {
 	return calls
 }
 
-// sum adds up the tokens of the calls that fit.
+// sum adds the tokens of the calls for which fits is true.
 func (m *longModel) sum(fits func(longCall) bool) (c longCall) {
 	for _, call := range m.calls {
 		if fits(call) {
@@ -326,7 +327,7 @@ func (m *longModel) sum(fits func(longCall) bool) (c longCall) {
 	return c
 }
 
-// perTurn returns how many tokens each of the turns from one to another took, sorted.
+// perTurn returns the sorted token counts of the turns from one to another.
 func (m *longModel) perTurn(from, to int) []int {
 	turns := make(map[int]int)
 	for _, c := range m.calls {

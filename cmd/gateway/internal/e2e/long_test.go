@@ -19,10 +19,11 @@ import (
 
 var longTurns = flag.Int("long.turns", 300, "turns of the long conversation, 200 at least")
 
-// longWindow is the context window in it, in tokens. It is small, so that notes are made often.
+// longWindow is the context window of the test in tokens. It is small, so that there are many
+// summaries.
 const longWindow = 16_000
 
-// A longWorld is a gateway and the one person who talks to it.
+// A longWorld is a gateway with one person.
 type longWorld struct {
 	*world
 	model  *longModel
@@ -49,7 +50,7 @@ func newLongWorld(t *testing.T, turns, window int) *longWorld {
 	return l
 }
 
-// take lets the person write, and waits for the answer.
+// take makes the person write and waits for the answer.
 func (l *longWorld) take(turn longTurn) {
 	l.t.Helper()
 	l.turns++
@@ -58,7 +59,7 @@ func (l *longWorld) take(turn longTurn) {
 	l.say(turn.text)
 }
 
-// say writes a text and waits for what comes back.
+// say writes a text and waits for the answer.
 func (l *longWorld) say(text string) {
 	l.t.Helper()
 	before := l.telegram.SentCount(1)
@@ -66,7 +67,7 @@ func (l *longWorld) say(text string) {
 	l.await("the answer to "+text, func() bool { return l.telegram.SentCount(1) > before })
 }
 
-// talk lets the whole conversation take place, with a Dream for each of its days.
+// talk plays the whole conversation, with a Dream for each of its days.
 func (l *longWorld) talk(turns int) {
 	l.t.Helper()
 	const day = 50
@@ -78,11 +79,11 @@ func (l *longWorld) talk(turns int) {
 	}
 }
 
-// longYears is how long ago the conversation began when the person asks for what was said.
+// longYears is the age of the conversation when the person asks for facts.
 const longYears = 2 * 365 * 24 * time.Hour
 
-// age makes everything that was said, noted and remembered older: its beginning two years, and the
-// rest as much as it is nearer to the end.
+// age makes all messages, notes and memories older: the first one by two years, later ones
+// proportionally less.
 func (l *longWorld) age(began time.Time) {
 	now := time.Now()
 	factor := float64(longYears) / float64(now.Sub(began))
@@ -105,7 +106,7 @@ func (l *longWorld) age(began time.Time) {
 	})
 }
 
-// A recallReport says which of the planted facts were found, from 0 to 1.
+// A recallReport contains the shares of facts that were found, from 0 to 1.
 type recallReport struct {
 	Injected        float64 `json:"injected"`                // remembered: beside a question
 	Recall          float64 `json:"recall_at_5"`             // remembered: by recall
@@ -154,7 +155,7 @@ func (l *longWorld) askAll() (r recallReport) {
 // share returns n of all, rounded for a report.
 func share(n, all float64) float64 { return math.Round(n/all*1000) / 1000 }
 
-// inPrompt reports whether a remembered fact was beside a message in the newest prompt, or pinned.
+// inPrompt reports whether the newest prompt contains a remembered fact, recalled or pinned.
 func (l *longWorld) inPrompt(f longFact) bool {
 	line := memory.Fact{Key: f.key, Value: f.value}.String()
 	messages := l.model.asked.Messages
@@ -171,7 +172,8 @@ func (l *longWorld) inPrompt(f longFact) bool {
 	return false
 }
 
-// find looks a fact up by both tools. A result is 1 if one of its first five hits has the fact.
+// find searches for a fact with both tools. A result is 1 if one of the first five hits contains
+// it.
 func (l *longWorld) find(f longFact) (byRecall, byHistory float64) {
 	l.t.Helper()
 	turn := longTurn{n: l.turns + 1, text: "Please look that up.", say: "I have looked."}
@@ -200,7 +202,7 @@ func (l *longWorld) find(f longFact) (byRecall, byHistory float64) {
 	return results[0], results[1]
 }
 
-// A spendReport says what the tokens went for.
+// A spendReport says for what the tokens were used.
 type spendReport struct {
 	Turns       [3][2]int `json:"turn_tokens"`      // median, 95th percentile: three times
 	Background  float64   `json:"background"`       // share of all tokens
@@ -214,7 +216,7 @@ type spendReport struct {
 	BytesToken  float64   `json:"bytes_per_token"`  // of the tokenizer, over the last prompt
 }
 
-// spent looks at the calls of the conversation.
+// spent analyses the calls of the conversation.
 func (l *longWorld) spent(turns int) (r spendReport) {
 	m := l.model
 	const part = 100 // turns
@@ -252,9 +254,9 @@ func (l *longWorld) spent(turns int) (r spendReport) {
 	return r
 }
 
-// TestLongConversation is one person's conversation of many turns in a small context window. The
-// person tells facts, asks for them when they have left the prompt long ago, and finds them; the
-// turns at the end cost what those at the beginning do.
+// TestLongConversation plays a long conversation of one person in a small context window. The
+// person tells facts, and asks for them long after they have left the prompt. The facts must be
+// found, and late turns must cost as much as early ones.
 func TestLongConversation(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -16,7 +16,7 @@ import (
 	"gateway/cmd/gateway/internal/cli"
 )
 
-// long is set by .ci/run.
+// long selects the long variants of the tests. The script .ci/run sets it.
 var long = flag.Bool("long", false,
 	"run the long variants: the tests that kill the gateway at random moments do so four times as "+
 		"often, people write more in TestOrder, and TestSoak takes a minute")
@@ -29,7 +29,7 @@ func often(n int) int {
 	return n
 }
 
-// TestMain lets scripts run this program as "gateway", for which the fake WhatsApp is the real one.
+// TestMain lets scripts run this program as "gateway". For it, the fake WhatsApp is the real one.
 func TestMain(m *testing.M) {
 	if code, ours := app.RunHelper(); ours {
 		os.Exit(code)
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// tidy removes what [buildBinary] has made when all tests are over.
+// tidy runs the tests and then removes the files of [buildBinary].
 type tidy struct{ *testing.M }
 
 func (m tidy) Run() int {

@@ -11,7 +11,7 @@ import (
 	"gateway/store"
 )
 
-// malformed are tool calls that models make and that their providers do not take back.
+// malformed lists tool calls that models make but that providers reject in a later request.
 var malformed = map[string]openaitest.ToolCall{
 	"dotted name":     {Name: "functions.time", Arguments: "{}"},
 	"no name":         {Arguments: "{}"},
@@ -26,8 +26,9 @@ var malformed = map[string]openaitest.ToolCall{
 	"no arguments":    {Name: "time"},
 }
 
-// A malformed tool call costs its turn nothing, and no later turn: the provider checks names, ids
-// and arguments of the whole conversation, and each person makes another mistake.
+// TestMalformedCalls checks that a malformed tool call harms neither its turn nor later ones. The
+// provider checks names, ids and arguments of the whole conversation. Each person's model makes
+// another mistake.
 func TestMalformedCalls(t *testing.T) {
 	t.Parallel()
 	const first, second = "do something", "are you still there?"
@@ -54,8 +55,8 @@ func TestMalformedCalls(t *testing.T) {
 	}
 }
 
-// An answer that shows nothing, which platforms refuse as empty, is one that the model does not
-// have. People are told so, and nothing lies in the dead letters.
+// TestAnswersThatShowNothing checks answers without visible text, which platforms reject as
+// empty. People are told that there is no answer, and there are no dead letters.
 func TestAnswersThatShowNothing(t *testing.T) {
 	t.Parallel()
 	nothing := map[int64]string{

@@ -7,8 +7,8 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// A message is marked while its answer is on its way, and unmarked when that is there; nothing of a
-// stranger is marked at all.
+// TestMarksOnPlatforms checks that a message has a reaction until its answer arrives, and that
+// messages of strangers never get one.
 func TestMarksOnPlatforms(t *testing.T) {
 	t.Parallel()
 	holds := map[string]*hold{"telegram": newHold(), "discord": newHold(), "whatsapp": newHold()}
@@ -38,7 +38,7 @@ func TestMarksOnPlatforms(t *testing.T) {
 	})
 }
 
-// Two accounts of one platform stand side by side, each with its own people and settings.
+// TestTwoAccounts checks that two accounts on one platform have their own people and settings.
 func TestTwoAccounts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})

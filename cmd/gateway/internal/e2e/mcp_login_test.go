@@ -21,7 +21,7 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// A tracker is an MCP server that wants a login and is its own authorization server.
+// A tracker is an MCP server that requires a login and is its own authorization server.
 type tracker struct {
 	*httptest.Server
 	t      *testing.T
@@ -82,7 +82,7 @@ func (s *tracker) write(w http.ResponseWriter, v any) {
 	}
 }
 
-// token gives a new access token for the code, and for the refresh token that came with the last.
+// token returns a new access token for a code or for the last refresh token.
 func (s *tracker) token(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *tracker) token(w http.ResponseWriter, r *http.Request) {
 		"refresh_token": fmt.Sprintf("refresh-token-%d", s.issued)})
 }
 
-// revoke takes the access token back.
+// revoke revokes the access token.
 func (s *tracker) revoke() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *tracker) used(grant string) int {
 	return s.grants[grant]
 }
 
-// browse opens a link as a browser does, and returns the address at which it ends.
+// browse opens a link like a browser and returns the address at which it ends.
 func browse(t *testing.T, link string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, link, http.NoBody)
@@ -132,8 +132,8 @@ func browse(t *testing.T, link string) string {
 
 var loginLink = regexp.MustCompile(`http://127\.0\.0\.1:\d+/authorize\?\S+`)
 
-// An owner logs in to an MCP server by a link in the chat. The token survives kill -9, is renewed
-// when the server does not take it any more, and shows nowhere.
+// TestLoginByLink checks that an owner can log in to an MCP server with a link in the chat. The
+// token survives kill -9, is renewed when the server rejects it, and is never shown.
 func TestLoginByLink(t *testing.T) {
 	t.Parallel()
 	s := newTracker(t)
@@ -182,7 +182,8 @@ func TestLoginByLink(t *testing.T) {
 	w.wantReply(7, "/mcp logout tracker", "I have deleted the tokens")
 }
 
-// repeatUntil says text in a chat until an answer has want in it: what it asks for takes a while.
+// repeatUntil repeats text in a chat until an answer contains want, because the effect may need
+// time.
 func (w *world) repeatUntil(what string, chat int64, text, want string) {
 	w.t.Helper()
 	for range 1000 {
@@ -193,8 +194,8 @@ func (w *world) repeatUntil(what string, chat int64, text, want string) {
 	w.t.Fatalf("%s did not come: want %q in the answer to %q", what, want, text)
 }
 
-// A server can't send the gateway to an address of the internal network for a login, unless the
-// configuration allows that host.
+// TestLoginElsewhere checks that a server can't direct the gateway to an internal address for a
+// login, unless the configuration allows the host.
 func TestLoginElsewhere(t *testing.T) {
 	t.Parallel()
 	inner := newTracker(t)
@@ -221,8 +222,8 @@ func TestLoginElsewhere(t *testing.T) {
 	w.wantReply(7, "/mcp login open", inner.URL+"/authorize")
 }
 
-// A description that a server changes after it was let in does not reach the model before an
-// admin agrees, also over kill -9.
+// TestChangedTool checks that a changed tool description reaches the model only after an admin
+// agrees, even after kill -9.
 func TestChangedTool(t *testing.T) {
 	t.Parallel()
 	var words atomic.Value

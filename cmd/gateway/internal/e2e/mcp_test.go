@@ -16,8 +16,8 @@ import (
 	"gateway/cmd/gateway/internal/app"
 )
 
-// A server's program runs in the sandbox: it reaches what lies in the workspace, and the home of
-// the gateway beside it not at all.
+// TestServerInSandbox checks that a server's program in the sandbox can access the workspace but
+// not the gateway's home.
 func TestServerInSandbox(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: followOrders, sandbox: "auto"})
@@ -48,7 +48,8 @@ func TestServerInSandbox(t *testing.T) {
 	w.await("an answer", func() bool { return has(w.texts(7), `no tool "mcp_outer_sessions"`) })
 }
 
-// A server in a home without data tells its client why it does not serve, and fails.
+// TestServerWithoutData checks that a server in a home without data sends its client the reason
+// and fails.
 func TestServerWithoutData(t *testing.T) {
 	t.Parallel()
 	program, err := buildBinary()
@@ -76,7 +77,7 @@ func TestServerWithoutData(t *testing.T) {
 	}
 }
 
-// server returns the configuration of one that serves the data in a home.
+// server returns the configuration of an MCP server that serves the data of a home.
 func server(name, home string) string {
 	return "[mcp." + name + "]\ncommand = [\"./program\", \"mcp\", \"serve\"]\n" +
 		"[mcp." + name + ".env]\nGATEWAY_HOME = " + strconv.Quote(home) + "\n"

@@ -15,7 +15,7 @@ import (
 	"gateway/channels/telegram/telegramtest"
 )
 
-// series returns the metrics of a gateway by name and labels: values, and the counts of histograms.
+// series returns the gateway's metrics by name and labels: values, or counts of histograms.
 func (o *operator) series() map[string]float64 {
 	o.t.Helper()
 	code, text := o.get("/metrics")
@@ -42,7 +42,7 @@ func (o *operator) series() map[string]float64 {
 	return all
 }
 
-// A conversation shows in the metrics: what came and went, turns, calls of models and of tools.
+// TestMetrics checks the metrics of a conversation: messages, turns, model calls and tool calls.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: followOrders})
@@ -129,7 +129,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// However many people write, there are no more series than before.
+// TestMetricsAreBounded checks that more people don't add more series.
 func TestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
@@ -163,7 +163,7 @@ func TestMetricsAreBounded(t *testing.T) {
 	}
 }
 
-// How much of a day's budget is used, and when the last backup was made, are in the metrics.
+// TestBudgetAndBackupMetrics checks the metrics of the day's budget and of the last backup.
 func TestBudgetAndBackupMetrics(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{agent: "[budget]\nday_tokens = 1000000\nsession_tokens = 500000"})

@@ -13,7 +13,7 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// A limiter says what the provider does with each key, and notes with which it was asked.
+// A limiter decides how the provider treats each key, and records the used keys.
 type limiter struct {
 	mu     sync.Mutex
 	faults map[string]openaitest.Fault
@@ -31,7 +31,7 @@ func (l *limiter) answer(r openaitest.Request) openaitest.Reply {
 	return reply
 }
 
-// keysAsked returns with which keys the provider was asked since the last time, by their letters.
+// keysAsked returns the letters of the keys that were used since the last call.
 func (l *limiter) keysAsked() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,8 +39,8 @@ func (l *limiter) keysAsked() string {
 	return strings.Join(l.asked, "")
 }
 
-// A key that is limited, revoked or out of money makes room for the next at once, and the log
-// names it, never as a whole.
+// TestModelKeys checks that the next key is used at once if one is limited, revoked or out of
+// money. The log names the key but never contains the whole key.
 func TestModelKeys(t *testing.T) {
 	t.Parallel()
 	keys := []string{"a-key-of-the-test-aaaa", "b-key-of-the-test-bbbb", "c-key-of-the-test-cccc"}
@@ -74,7 +74,7 @@ func TestModelKeys(t *testing.T) {
 	}
 }
 
-// Claude's keys take turns as well, through Anthropic's own protocol.
+// TestClaudeKeys checks the same with Anthropic's protocol.
 func TestClaudeKeys(t *testing.T) {
 	t.Parallel()
 	said := func(r anthropictest.Request) anthropictest.Reply {

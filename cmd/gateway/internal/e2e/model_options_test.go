@@ -7,7 +7,7 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// lastRequest returns the fields of the newest request that the model has got, and the request.
+// lastRequest returns the fields of the newest request to the model, and the request.
 func (w *world) lastRequest() (map[string]json.RawMessage, openaitest.Request) {
 	w.t.Helper()
 	requests := w.model.Requests()
@@ -22,12 +22,13 @@ func (w *world) lastRequest() (map[string]json.RawMessage, openaitest.Request) {
 	return fields, r
 }
 
-// modelOptions are the fields of a request that settings of a model add.
+// modelOptions lists the request fields that settings of a model add.
 var modelOptions = []string{
 	"temperature", "reasoning_effort", "top_p", "provider", "max_tokens", "max_completion_tokens",
 }
 
-// The settings of a model reach its provider, and without them a request has nothing of them.
+// TestModelOptions checks that the settings of a model are sent to its provider, and nothing
+// without them.
 func TestModelOptions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})
@@ -70,8 +71,8 @@ max_output_field = "max_completion_tokens"`)
 	}
 }
 
-// A provider that keeps silent longer than idle_timeout is asked again. With the default of a
-// minute the turn would end first.
+// TestIdleTimeout checks that a request is repeated if the provider sends nothing for
+// idle_timeout. With the default of a minute, the turn would end first.
 func TestIdleTimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{

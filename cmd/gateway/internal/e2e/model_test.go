@@ -13,7 +13,7 @@ import (
 	"gateway/store"
 )
 
-// reply makes somebody say something in their chat and returns what they are told then.
+// reply makes a person write in their chat and returns the answer.
 func (w *world) reply(chat int64, text string) string {
 	w.t.Helper()
 	before := len(w.texts(chat))
@@ -22,7 +22,7 @@ func (w *world) reply(chat int64, text string) string {
 	return w.texts(chat)[before]
 }
 
-// wantReply checks that what somebody is told has something in it.
+// wantReply checks that the answer to a person contains want.
 func (w *world) wantReply(chat int64, text, want string) {
 	w.t.Helper()
 	if got := w.reply(chat, text); !strings.Contains(got, want) {
@@ -30,7 +30,7 @@ func (w *world) wantReply(chat int64, text, want string) {
 	}
 }
 
-// stop ends the process as an operator does, and waits for its end.
+// stop stops the process like an operator and waits for its end.
 func (p *process) stop() {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -41,8 +41,9 @@ func (p *process) stop() {
 	}
 }
 
-// An owner chooses another model for their conversation. It holds there only, through a restart,
-// with its fallbacks and in the usage, until the configuration does not know it any more.
+// TestModelChoice checks that an owner can choose another model for their conversation. The
+// choice applies only there, survives a restart, includes the fallbacks and the usage, and ends
+// when the configuration no longer contains the model.
 func TestModelChoice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: openaitest.Say("fake answers")})

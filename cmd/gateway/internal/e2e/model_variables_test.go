@@ -11,7 +11,7 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// withoutModel takes the model out of the configuration, so that variables describe it.
+// withoutModel removes the model from the configuration, so that environment variables define it.
 func (w *world) withoutModel() {
 	w.t.Helper()
 	w.set("model = \"fake\"\n", "")
@@ -19,7 +19,7 @@ func (w *world) withoutModel() {
 	w.configure(quiet)
 }
 
-// A provider's usual variable is enough to use it.
+// TestProviderVariable checks that a provider needs only its usual environment variable.
 func TestProviderVariable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})
@@ -37,8 +37,8 @@ func TestProviderVariable(t *testing.T) {
 	}
 }
 
-// Claude on OpenRouter gets the system prompt and the tools marked for its cache, in the same
-// way each time, and nothing else.
+// TestOpenRouterCache checks that only the system prompt and the tools are marked for the cache
+// of Claude on OpenRouter, identically in each request.
 func TestOpenRouterCache(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})
@@ -74,8 +74,8 @@ func TestOpenRouterCache(t *testing.T) {
 	}
 }
 
-// A model server on this machine is found where nothing else is configured, and is left alone
-// where the demo is.
+// TestLocalModel checks that a local model server is used if nothing else is configured, but not
+// if the demo is configured.
 func TestLocalModel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})

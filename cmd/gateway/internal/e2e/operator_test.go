@@ -17,18 +17,18 @@ import (
 	"gateway/cmd/gateway/internal/ops"
 )
 
-// soonTroubled has a gateway of operate say five times as soon that something is wrong: a loop that
-// goes round every two seconds is stuck after three.
+// soonTroubled makes a gateway report problems five times sooner: a loop that runs every two
+// seconds counts as stuck after three.
 const soonTroubled = "GATEWAY_HEALTH_SCALE=5"
 
-// An operator asks a gateway that runs how it is, by HTTP.
+// An operator asks a running gateway for its state by HTTP.
 type operator struct {
 	*process
 	ops.Endpoint
 	client *http.Client
 }
 
-// operate starts a gateway whose server listens, and returns once it does.
+// operate starts a gateway and returns when its server listens.
 func (w *world) operate(env ...string) *operator {
 	w.t.Helper()
 	p := w.start(append([]string{"GATEWAY_HTTP__LISTEN=127.0.0.1:0"}, env...)...)
@@ -42,7 +42,7 @@ func (w *world) operate(env ...string) *operator {
 	return o
 }
 
-// repeat waits until cond holds, which it looks at again and again.
+// repeat checks cond repeatedly until it is true.
 func (w *world) repeat(what string, cond func() bool) {
 	w.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -54,7 +54,7 @@ func (w *world) repeat(what string, cond func() bool) {
 	}
 }
 
-// get returns the answer to a request, with the operator's token.
+// get sends a request with the operator's token.
 func (o *operator) get(path string) (code int, body string) {
 	o.t.Helper()
 	ctx, cancel := context.WithTimeout(o.t.Context(), patience)
@@ -75,14 +75,14 @@ func (o *operator) get(path string) (code int, body string) {
 	}
 }
 
-// isCutOff reports whether err says that the server has hung up without an answer, as it does if a
-// slow machine sends it the request too late.
+// isCutOff reports whether err means that the server closed the connection without a response. It
+// does so if a slow machine sends the request too late.
 func isCutOff(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, syscall.EPIPE) || strings.Contains(err.Error(), "server closed idle connection")
 }
 
-// check returns what a check of /readyz has found, and whether the gateway is ready.
+// check returns the result of a check in /readyz, and whether the gateway is ready.
 func (o *operator) check(name string) (r ops.Result, ready bool) {
 	o.t.Helper()
 	code, body := o.get("/readyz")
@@ -102,8 +102,8 @@ func (o *operator) check(name string) (r ops.Result, ready bool) {
 	return r, false
 }
 
-// turns waits until a check has found what is wanted, and says one of states, if there are any: on
-// a slow machine it may be red for a moment as it takes too long. While it is red so is the whole.
+// turns waits until the check name has the result ok and one of states, if any are given. On a
+// slow machine, a check can fail for a moment because it takes too long.
 func (o *operator) turns(w *world, name string, ok bool, states ...string) {
 	o.t.Helper()
 	w.repeat(fmt.Sprintf("%s to be ok: %t, as %q", name, ok, states), func() bool {
@@ -116,7 +116,7 @@ func (o *operator) turns(w *world, name string, ok bool, states ...string) {
 	})
 }
 
-// healthy waits until all checks are green.
+// healthy waits until all checks are OK.
 func (o *operator) healthy(w *world) {
 	o.t.Helper()
 	w.repeat("the gateway to be ready", func() bool {
@@ -128,7 +128,7 @@ func (o *operator) healthy(w *world) {
 	}
 }
 
-// post posts to a hook of the gateway. It returns an error if there is no answer.
+// post sends a post to a hook. It returns an error if there is no response.
 func (o *operator) post(t testing.TB, req *http.Request) (code int, body string, err error) {
 	t.Helper()
 	resp, err := o.client.Do(req)
@@ -140,7 +140,7 @@ func (o *operator) post(t testing.TB, req *http.Request) (code int, body string,
 	return resp.StatusCode, string(text), err
 }
 
-// commandIn returns a command of the gateway in the home of w, for a server that listens.
+// commandIn returns a gateway command in the home of w, whose server listens.
 func commandIn(ctx context.Context, path string, w *world, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(w.environ(), "GATEWAY_HTTP__LISTEN=127.0.0.1:0")

@@ -8,8 +8,8 @@ import (
 	"gateway/channels/telegram/telegramtest"
 )
 
-// The chats of TestOrder. The model holds the slow one, and Telegram limits the other, until all
-// others have all their answers.
+// The special chats of TestOrder. The model delays the slow one and Telegram limits the other
+// one, until all other chats have their answers.
 const (
 	orderChats  = 200
 	slowChat    = 201
@@ -17,7 +17,7 @@ const (
 	orderAtOnce = 32 // calls of the model
 )
 
-// orderTexts is how many messages each person of TestOrder writes.
+// orderTexts returns the number of messages that each person of TestOrder writes.
 func orderTexts() int {
 	if *long {
 		return 50
@@ -25,9 +25,8 @@ func orderTexts() int {
 	return 20
 }
 
-// TestOrder lets many people write much at once. Each gets an answer to each message in the order
-// in which they wrote, none waits for another, and many are served at the same time: the model
-// answers nobody before so many ask at once.
+// TestOrder makes many people write many messages at once. Each message is answered in order, and
+// no chat waits for another. The model answers only when many chats are served concurrently.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -79,7 +78,7 @@ func TestOrder(t *testing.T) {
 	t.Logf("%d model calls at once, %d in all", l.overlap, l.calls)
 }
 
-// checkTexts checks that a chat shows the answers to its messages, each once and in order.
+// checkTexts checks that a chat shows the answer to each of its messages once and in order.
 func checkTexts(t *testing.T, w *world, chat int64) {
 	t.Helper()
 	texts := w.texts(chat)
@@ -104,8 +103,8 @@ func chatOf(m string) (chat int) {
 	return chat
 }
 
-// enter counts a call of the model that is under way until leave is called, and returns how many
-// are.
+// enter counts a model call as running until leave is called. It returns the number of running
+// calls.
 func (l *ledger) enter() (busy int, leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,12 +9,12 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// order is what makes [followOrders] call a tool, wherever it stands: DO tool {"argument":…}
+// order matches an order to call a tool for [followOrders]: DO tool {"argument":…}
 var order = regexp.MustCompile(`\bDO ([a-z_]+) (\{.*)`)
 
-// followOrders is a model that does whatever the newest message or tool results tell it to, whoever
-// wrote them: "DO tool {…}" calls a tool. Otherwise it says what the tools have said, or repeats
-// the message. No protection may depend on a model that knows better.
+// followOrders is a model that follows every order in the newest message or tool results, whoever
+// wrote it: "DO tool {…}" calls a tool. Without an order it repeats the tool results or the
+// message. No protection may depend on a model that knows better.
 func followOrders(r openaitest.Request) openaitest.Reply {
 	last := len(r.Messages) - 1
 	first := last

@@ -15,11 +15,11 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// The library for WhatsApp has a data race where it ends a connection because of an error of the
-// stream, which comes after each pairing. So this test runs without the race detector.
+// The WhatsApp library has a data race when it closes a connection after a stream error, which
+// follows each pairing. So this test runs without the race detector.
 
-// A gateway that runs takes up an account as soon as it is linked in another process, by QR code or
-// by phone code, and tells what to do before that.
+// TestPair checks that a running gateway uses an account as soon as another process has linked
+// it, with a QR code or a phone code. Before that, it says what to do.
 func TestPair(t *testing.T) {
 	t.Parallel()
 	for _, number := range []string{"", "+1 555 000-0001"} {

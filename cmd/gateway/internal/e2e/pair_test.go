@@ -14,7 +14,7 @@ import (
 	"gateway/store"
 )
 
-// A phone is a pairer whose owner does at once what the code asks for.
+// A phone is a Pairer whose owner accepts the code at once.
 type phone struct {
 	channels.Pairer
 	whatsapp *whatsapptest.Server
@@ -40,7 +40,7 @@ func (p *phone) Pair(ctx context.Context, number string, show func(channels.Pair
 	})
 }
 
-// checkPairing checks what a person was shown.
+// checkPairing checks the instructions for the person.
 func checkPairing(t *testing.T, out, number, file string) {
 	t.Helper()
 	if !strings.HasSuffix(out, "The account is linked.\n") {
@@ -71,7 +71,7 @@ func checkPairing(t *testing.T, out, number, file string) {
 	}
 }
 
-// awaitState waits until an account is noted to be in a state.
+// awaitState waits until the recorded state of an account contains text.
 func (w *world) awaitState(account, text string) {
 	w.t.Helper()
 	w.eventually(account+" "+text, func(db *store.DB) bool {

@@ -12,7 +12,7 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// withPictures lets the gateway of w make pictures.
+// withPictures configures a model for pictures.
 func (w *world) withPictures(more string) {
 	w.t.Helper()
 	w.config = fmt.Sprintf("[media.images]\nmodel = \"gpt-image-1\"\nbase_url = %q\nprice = 0.2\n%s",
@@ -20,7 +20,7 @@ func (w *world) withPictures(more string) {
 	w.model.Keep(openaitest.DefaultKeep)
 }
 
-// files returns how many files Ann has got.
+// files returns the number of files that Ann has received.
 func (s *scene) files() (n int) {
 	for _, m := range s.direct() {
 		n += strings.Count(m, "{")
@@ -30,7 +30,7 @@ func (s *scene) files() (n int) {
 
 var mediaFile = regexp.MustCompile(`media/[a-z0-9]+\.[a-z]+`)
 
-// drawn returns the picture that was to be made with this prompt; it fails if there is not one.
+// drawn returns the one picture that was requested with this prompt.
 func (s *scene) drawn(prompt string) openaitest.Drawing {
 	s.t.Helper()
 	found := slices.DeleteFunc(s.w.model.Drawings(), func(d openaitest.Drawing) bool {
@@ -42,8 +42,8 @@ func (s *scene) drawn(prompt string) openaitest.Drawing {
 	return found[0]
 }
 
-// On each platform a picture is made and sent, and one of the conversation is edited. One that a
-// kill interrupts is neither made again nor sent, and the model is told so.
+// TestPictures checks that pictures are generated, edited and sent on each platform. A picture
+// that a kill interrupts is neither generated again nor sent, and the model is told.
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	w, platforms := joinPlatforms(t, "", perform)
@@ -97,8 +97,8 @@ func TestPictures(t *testing.T) {
 	})
 }
 
-// Pictures cost money, may need an approval, and are loaded from where the provider has them, but
-// not from elsewhere in the network. Without a model for them there is no tool.
+// TestPictureLimits checks that pictures have a cost, can need an approval, and are loaded only
+// from the provider's host. Without a model for pictures there is no tool.
 func TestPictureLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: perform})
@@ -149,7 +149,7 @@ func TestPictureLimits(t *testing.T) {
 	}
 }
 
-// lastTools returns what the model was offered last.
+// lastTools returns the tools in the newest request to the model.
 func (w *world) lastTools() []byte {
 	w.t.Helper()
 	fields, _ := w.lastRequest()

@@ -15,9 +15,9 @@ import (
 	"gateway/channels/telegram/telegramtest"
 )
 
-// The tests of pitfalls_test.go that are about answers which are shown while they grow.
+// This file has the tests of pitfalls_test.go about streaming.
 
-// words returns a text of numbered words, of at least n bytes.
+// words returns a text of numbered words with at least n bytes.
 func words(word string, n int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < n; i++ {
@@ -26,7 +26,7 @@ func words(word string, n int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// stream returns a reply that comes bit by bit, slowly enough for previews.
+// stream returns a reply in small pieces, slow enough for previews.
 func stream(text string) openaitest.Reply {
 	r := openaitest.Reply{First: 120 * time.Millisecond, Between: 6 * time.Millisecond}
 	for chunk := range slices.Chunk([]byte(text), 100) {
@@ -35,7 +35,7 @@ func stream(text string) openaitest.Reply {
 	return r
 }
 
-// held lets a reply wait after its beginning until a chat shows that.
+// held makes a reply wait after its beginning until a chat shows that beginning.
 func (w *world) held(chat int64, r openaitest.Reply) openaitest.Reply {
 	r.Hold = func(int) {
 		w.holdUntil(fmt.Sprint("an answer to begin in ", chat),
@@ -53,7 +53,7 @@ func (w *world) holdUntil(what string, cond func() bool) {
 	}
 }
 
-// expectWords waits until what a chat shows, all its messages together, is text.
+// expectWords waits until the messages of a chat together equal text.
 func (w *world) expectWords(chat int64, text string) {
 	w.t.Helper()
 	want := strings.Fields(text)
@@ -67,7 +67,7 @@ func (w *world) expectWords(chat int64, text string) {
 	})
 }
 
-// chatIn returns the number at the end of what was said last.
+// chatIn returns the number at the end of the last message.
 func chatIn(r openaitest.Request) int64 {
 	text := lastText(r)
 	n, err := strconv.ParseInt(text[strings.LastIndexByte(text, ' ')+1:], 10, 64)
@@ -77,7 +77,7 @@ func chatIn(r openaitest.Request) int64 {
 	return n
 }
 
-// edits returns how often the messages of a chat were edited.
+// edits returns the number of edits of the messages in a chat.
 func (w *world) edits(chat int64) (n int) {
 	for _, m := range w.telegram.History(chat) {
 		n += m.Edits
@@ -257,7 +257,8 @@ func TestMessageRightAfterStreamedAnswer(t *testing.T) {
 	w.expect(1, want...)
 }
 
-// What is shown of an answer that is stopped says so, and no longer grows.
+// TestStoppedAnswerIsMarked checks that the preview of a stopped answer says so and no longer
+// changes.
 func TestStoppedAnswerIsMarked(t *testing.T) {
 	t.Parallel()
 	var w *world

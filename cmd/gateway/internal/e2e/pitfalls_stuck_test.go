@@ -11,7 +11,7 @@ import (
 	"gateway/store"
 )
 
-// The tests of pitfalls_test.go that are about chats which stand in each other's way.
+// This file has the tests of pitfalls_test.go about chats that block each other.
 
 func TestHelpWhileAllSlotsAreBusy(t *testing.T) {
 	t.Parallel()
