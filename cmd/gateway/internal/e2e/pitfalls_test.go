@@ -52,7 +52,7 @@ import (
 	"gateway/store"
 )
 
-// lastText returns the newest message of the user, without its envelope.
+// lastText returns the newest message of the user without its envelope.
 func lastText(r openaitest.Request) string {
 	for _, m := range slices.Backward(r.Messages) {
 		if m.Role == "user" {
@@ -63,7 +63,7 @@ func lastText(r openaitest.Request) string {
 	return ""
 }
 
-// say returns a reply of the model.
+// say returns a reply of the model with a text.
 func say(text string) openaitest.Reply { return openaitest.Reply{Text: []string{text}} }
 
 // repeat is a model that repeats the newest message.
@@ -87,13 +87,13 @@ func (h *hold) wait() {
 	<-h.released
 }
 
-// received waits until the gateway has confirmed all that was said.
+// received waits until the gateway has acknowledged all messages.
 func (w *world) received() {
 	w.t.Helper()
 	w.await("the gateway to confirm", func() bool { return w.telegram.Pending() == 0 })
 }
 
-// expect waits until a chat shows texts, and nothing else.
+// expect waits until a chat shows exactly these texts.
 func (w *world) expect(chat int64, texts ...string) {
 	w.t.Helper()
 	defer func() {

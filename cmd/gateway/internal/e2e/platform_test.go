@@ -17,7 +17,8 @@ import (
 )
 
 // A chatPlatform is a platform on which people talk to the gateway: Ann in a direct chat, and Ann
-// and Bob in a group. What they read is in the form in which the platform got it.
+// and Bob in a group. Its methods return messages in the form in which the platform received
+// them.
 type chatPlatform interface {
 	config() string // of the account, which has the platform's name
 	ready() bool    // the gateway is there
@@ -174,7 +175,7 @@ func (o *onTelegram) outage(on bool) {
 	}
 }
 
-// onDiscord is Discord. The threads are 31 and 32, in the channel 30.
+// onDiscord is Discord. Channel 30 has the threads 31 and 32.
 type onDiscord struct {
 	*discordtest.Server
 	url string
@@ -320,7 +321,7 @@ type onWhatsApp struct {
 	garden   string
 }
 
-// openWhatsApp opens a WhatsApp to which the account of the given home is linked.
+// openWhatsApp opens a fake WhatsApp. The account in the given home is linked to it.
 func openWhatsApp(t testing.TB, home string) *onWhatsApp {
 	o := &onWhatsApp{Server: whatsapptest.New(nil), t: t}
 	var err error
@@ -413,14 +414,14 @@ func (o *onWhatsApp) marks(stranger bool, id string) string {
 
 func (o *onWhatsApp) stranger() []string { return o.read(o.bob, "") }
 
-// refuse refuses one message: nobody else is sent any meanwhile.
+// refuse makes WhatsApp refuse one message. Nobody else may be sent a message meanwhile.
 func (o *onWhatsApp) refuse(on bool) {
 	if on {
 		o.RefuseSends(463)
 	}
 }
 
-// press sends what the text says instead of a button.
+// press sends the number or text that stands for a button, because the platform has no buttons.
 func (o *onWhatsApp) press(label string) {
 	texts := o.ann.Texts()
 	for line := range strings.SplitSeq(texts[len(texts)-1], "\n") {

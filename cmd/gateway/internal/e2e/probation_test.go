@@ -10,8 +10,8 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// A message that ends the process each time before its turn has begun is given up after a few ends,
-// and nothing else with it: the chat is told, and who has written beside it gets an answer.
+// TestProbation checks a message that crashes the process before its turn begins. It is given up
+// after a few crashes and the chat is told. Other messages are answered.
 func TestProbation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: openaitest.Echo})

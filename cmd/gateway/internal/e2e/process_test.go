@@ -22,11 +22,11 @@ import (
 	"gateway/channels/whatsapp/whatsapptest"
 )
 
-// buildDir holds the binary while the tests run.
+// buildDir is the folder of the binary during the tests.
 var buildDir = filepath.Join(os.TempDir(), "gateway-test-"+strconv.Itoa(os.Getpid()))
 
-// buildBinary returns the path of the gateway's binary, with the fault points of package fault
-// in it. It is built once for all tests.
+// buildBinary returns the path of the gateway's binary, which contains the fault points of
+// package fault. It is built once for all tests.
 var buildBinary = sync.OnceValues(func() (string, error) {
 	if err := os.Mkdir(buildDir, 0o700); err != nil {
 		return "", err
@@ -43,8 +43,7 @@ var buildBinary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// A process is a gateway that runs as a process of its own, headless. Its log is read while it
-// runs.
+// A process is a gateway in its own process, without a terminal. Its log is read while it runs.
 type process struct {
 	t    testing.TB
 	cmd  *exec.Cmd
@@ -56,7 +55,7 @@ type process struct {
 	changed chan struct{}  // closed at the next log line
 }
 
-// start starts a gateway in the home of w, with further environment variables.
+// start starts a gateway in the home of w with additional environment variables.
 func (w *world) start(env ...string) *process {
 	w.t.Helper()
 	path, err := buildBinary()
@@ -66,7 +65,7 @@ func (w *world) start(env ...string) *process {
 	return w.startProgram(path, env...)
 }
 
-// startProgram is start with the program at a path.
+// startProgram is start for the program at a path.
 func (w *world) startProgram(path string, env ...string) *process {
 	w.t.Helper()
 	p := &process{
@@ -97,7 +96,7 @@ func (w *world) startProgram(path string, env ...string) *process {
 	return p
 }
 
-// keepLines is how much of a log is shown when a test fails.
+// keepLines is the number of log lines that are shown when a test fails.
 const keepLines = 25
 
 func (p *process) read(log io.Reader) {
@@ -127,18 +126,18 @@ func (p *process) newest() string {
 	return strings.Join(p.tail[max(0, len(p.tail)-keepLines):], "\n")
 }
 
-// logged returns how many lines with the given message the log has.
+// logged returns the number of log lines with the given message.
 func (p *process) logged(message string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.counts[message]
 }
 
-// errEnded reports that a process ended while somebody waited for it to do something.
+// errEnded means that a process ended before it did what a test was waiting for.
 var errEnded = errors.New("the gateway has ended")
 
-// wait returns when cond is true, which it looks at after each line of the log, and from time to
-// time since not all that happens is logged. It returns an error if the process or ctx ends first.
+// wait returns when cond is true. It checks cond after each line of the log, and periodically,
+// since not every event is logged. It returns an error if the process or ctx ends first.
 func (p *process) wait(ctx context.Context, cond func() bool) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -163,7 +162,7 @@ func (p *process) wait(ctx context.Context, cond func() bool) error {
 	}
 }
 
-// ready waits until the process is.
+// ready waits until the process is ready.
 func (p *process) ready() {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
@@ -174,13 +173,14 @@ func (p *process) ready() {
 	}
 }
 
-// kill ends the process as kill -9 does, and waits for its end.
+// kill kills the process like kill -9 and waits for its end.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // it may have ended already
 	<-p.done
 }
 
-// exited waits for the end of the process and returns its exit code, -1 if a signal ended it.
+// exited waits for the end of the process. It returns the exit code, or -1 if a signal ended the
+// process.
 func (p *process) exited(within time.Duration) int {
 	p.t.Helper()
 	timer := time.NewTimer(within)

@@ -12,9 +12,9 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// What every request begins with, the system prompt and the tools, is short, and names every tool.
-// It costs money and time with each of them. The figures are those that deploy/bench prints, in
-// characters of JSON.
+// TestPromptSize checks that the beginning of every request, the system prompt and the tools, is
+// short and names every tool. Each request costs money and time for it. The sizes are those that
+// deploy/bench prints, in characters of JSON.
 func TestPromptSize(t *testing.T) {
 	t.Parallel()
 	const mostSystem, mostTools = 4000, 8000
@@ -59,7 +59,7 @@ func TestPromptSize(t *testing.T) {
 	}
 }
 
-// A model uses a rare tool by asking for its description first.
+// TestRareTool checks that a model can use a rare tool after it has asked for the description.
 func TestRareTool(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: followOrders})

@@ -21,7 +21,7 @@ const (
 	restartKeys = "some saved settings count only after a restart"
 )
 
-// says waits until the log has n lines with a message.
+// says waits until the log contains n lines with a message.
 func (p *process) says(message string, n int) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
@@ -32,7 +32,7 @@ func (p *process) says(message string, n int) {
 	}
 }
 
-// shows reports if the log doesn't have all of texts.
+// shows fails the test if the log does not contain all texts.
 func (p *process) shows(texts ...string) {
 	p.t.Helper()
 	for _, text := range texts {
@@ -42,7 +42,7 @@ func (p *process) shows(texts ...string) {
 	}
 }
 
-// hangUp asks for the configuration to be read again.
+// hangUp sends SIGHUP, so that the gateway reloads the configuration.
 func (p *process) hangUp() {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
@@ -50,12 +50,12 @@ func (p *process) hangUp() {
 	}
 }
 
-// allow is a quiet account for some people only.
+// allow returns the lines for a quiet account that only some people may use.
 func allow(people string) string {
 	return strings.Replace(quiet, `access = "open"`, "access = \"allow\"\nallow = ["+people+"]", 1)
 }
 
-// set changes a line of what is common to all configurations.
+// set changes a line in the part that all configurations share.
 func (w *world) set(old, new string) {
 	w.t.Helper()
 	if !strings.Contains(w.config, old) {
@@ -64,7 +64,7 @@ func (w *world) set(old, new string) {
 	w.config = strings.Replace(w.config, old, new, 1)
 }
 
-// save writes the configuration with this function in place of a plain write.
+// save writes the configuration with the function write.
 func (w *world) save(channel string, write func(path string, text []byte) error) {
 	w.t.Helper()
 	path := filepath.Join(w.home, "config.toml")
@@ -73,7 +73,7 @@ func (w *world) save(channel string, write func(path string, text []byte) error)
 	}
 }
 
-// answers makes somebody say something in their chat and waits for the newest answer there.
+// answers makes a person write in their chat and waits for the newest answer there.
 func (w *world) answers(chat int64, text string) {
 	w.t.Helper()
 	w.telegram.Say(chat, chat, text)
@@ -102,7 +102,8 @@ func TestReloadAccess(t *testing.T) {
 	p.shows(`"changed":["channels.telegram.allow"]`)
 }
 
-// A turn that runs ends with the model that it began with; the next one asks the new one.
+// TestReloadModel checks that a running turn keeps its model and that the next one uses the new
+// model.
 func TestReloadModel(t *testing.T) {
 	t.Parallel()
 	h := newHold()
@@ -132,7 +133,8 @@ func TestReloadModel(t *testing.T) {
 	p.shows(`"changed":["agent.model","models.other"]`)
 }
 
-// What is wrong with a file is named, all of it, and nothing of it holds.
+// TestReloadBroken checks that all mistakes of a file are reported, and that none of its settings
+// apply.
 func TestReloadBroken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat, channel: allow("7")})
@@ -163,8 +165,8 @@ func TestReloadNeedsRestart(t *testing.T) {
 	p.shows(`"keys":["agent.slots","channels.telegram.rich"]`, `"changed":["agent.max_rounds"]`)
 }
 
-// The log is more talkative as soon as it shall be, and a file with the same meaning is nothing
-// that anybody else wants to read of.
+// TestReloadLogLevel checks that a new log level applies at once, and that a file with the same
+// settings is reported only at the level debug.
 func TestReloadLogLevel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
@@ -178,7 +180,8 @@ func TestReloadLogLevel(t *testing.T) {
 	p.shows(`"level":"DEBUG","msg":"` + unchanged + `"`)
 }
 
-// SIGHUP reads everything again, also secrets that lie in files of their own.
+// TestReloadHangup checks that SIGHUP reads everything again, including secrets in separate
+// files.
 func TestReloadHangup(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
@@ -214,7 +217,7 @@ func TestReloadHangup(t *testing.T) {
 	p.says("message withheld: it contains a secret of the gateway", 1)
 }
 
-// TestReloadWaysOfSaving saves the file as editors and deployments do.
+// TestReloadWaysOfSaving saves the file in the ways of editors and deployments.
 func TestReloadWaysOfSaving(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat, channel: allow("1")})
@@ -262,8 +265,8 @@ func TestReloadWaysOfSaving(t *testing.T) {
 	}
 }
 
-// A configuration that appears while the gateway runs on defaults holds, and one that is gone is a
-// mistake, not a wish for defaults.
+// TestReloadAppears checks that a configuration file is applied if it appears while the gateway
+// runs with the defaults. A removed file is a mistake and does not mean the defaults.
 func TestReloadAppears(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat, channel: allow("7")})

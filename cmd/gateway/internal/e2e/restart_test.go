@@ -15,7 +15,7 @@ import (
 	"gateway/store"
 )
 
-// bossID is the owner, who talks to the gateway beside a trial.
+// bossID is the owner, who writes to the gateway besides the people of a trial.
 const bossID = 7001
 
 const (
@@ -23,8 +23,8 @@ const (
 	backAgain  = "I am back: gateway "
 )
 
-// TestRestart has the gateway start again and again while people talk to it, in the same process:
-// each of their messages is answered once, and so is who has asked for the restart, twice.
+// TestRestart restarts the gateway repeatedly, in the same process, while people talk to it. Each
+// of their messages is answered once, and each request for a restart twice.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	tr := newTrial(t, 40)
@@ -58,7 +58,8 @@ func TestRestart(t *testing.T) {
 	tr.stop(p) // it is the process that was started, and no other one
 }
 
-// Several who ask at once all hear of the restart and of its end, and nobody that there is none.
+// TestRestartOfSeveral checks that several people who ask at the same time all get the messages
+// about the restart and its end, and that nobody is told that it failed.
 func TestRestartOfSeveral(t *testing.T) {
 	t.Parallel()
 	people := []int64{annID, bobID, bossID}
@@ -82,7 +83,8 @@ func TestRestartOfSeveral(t *testing.T) {
 	p.stop()
 }
 
-// A gateway that was killed on its way to a restart is back with the next start, and says so once.
+// TestRestartKilled checks that a gateway which was killed during a restart reports its return
+// once, at the next start.
 func TestRestartKilled(t *testing.T) {
 	t.Parallel()
 	h := newHold()
@@ -113,7 +115,8 @@ func TestRestartKilled(t *testing.T) {
 	}
 }
 
-// What would not start again is not ended, and a new program is the one that starts.
+// TestRestartProgram checks that the gateway keeps running if the program could not start again,
+// and that a replaced program is the one that starts.
 func TestRestartProgram(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat, channel: quiet + "\nowners = [\"7\"]"})

@@ -11,9 +11,9 @@ import (
 	"gateway/store"
 )
 
-// A gateway keeps its database within the bound while people talk to it: what was over before goes,
-// and so does what is over now, but not what was given up or is shown to the model. Everybody is
-// answered exactly once.
+// TestDatabaseStaysBounded checks that the database stays below its limit while people write. Old
+// and new finished data is removed, but neither dead letters nor messages in the prompt. Every
+// message is answered exactly once.
 func TestDatabaseStaysBounded(t *testing.T) {
 	t.Parallel()
 	const (
@@ -77,7 +77,8 @@ func TestDatabaseStaysBounded(t *testing.T) {
 	})
 }
 
-// answered reports whether each chat has got so many answers since the first one of all.
+// answered reports whether each chat has received n answers. Chat 1 must have one more: the first
+// answer of the test.
 func (w *world) answered(chats int64, n int) bool {
 	for chat := int64(1); chat <= chats; chat++ {
 		want := n
@@ -91,8 +92,8 @@ func (w *world) answered(chats int64, n int) bool {
 	return true
 }
 
-// stockUp fills the database of a gateway with what is over for three days: rows of each table, and
-// a message that was given up.
+// stockUp fills the database with data that was finished three days ago: rows of each table and a
+// dead letter.
 func (w *world) stockUp(rows, long int) {
 	w.t.Helper()
 	body, at := strings.Repeat("x", long), time.Now().Add(-72*time.Hour).UnixMilli()

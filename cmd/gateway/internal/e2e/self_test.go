@@ -13,9 +13,10 @@ import (
 	"gateway/channels/whatsapp/whatsapptest"
 )
 
-// Somebody whose own WhatsApp account the gateway uses writes to themselves. Each of their messages
-// is answered once, through kill -9 at every step. Nothing is an answer to an answer, although a
-// second account of the gateway is linked to the same number, and sees what the first one sends.
+// TestSelfKilled checks the case that the gateway uses a person's own WhatsApp account, and the
+// person writes to themselves. Each message is answered once, through kill -9 at every step.
+// Nothing answers an answer, although a second account of the gateway with the same number
+// receives what the first one sends.
 func TestSelfKilled(t *testing.T) {
 	t.Parallel()
 	fake := whatsapptest.New(nil)

@@ -22,8 +22,9 @@ func (w *world) system() string {
 	return list[len(list)-1].Messages[0].Content
 }
 
-// A user's commands change nothing of what everybody's prompt is made of, in either sandbox: not
-// directly, and not by a command that waits in the background until somebody has replaced a file.
+// TestSharedBehindSandboxes checks that a user's commands can't change the shared part of the
+// prompt, in either sandbox: neither directly nor in the background after somebody has replaced a
+// file.
 func TestSharedBehindSandboxes(t *testing.T) {
 	for _, mode := range []string{"bubblewrap", "landlock"} {
 		t.Run(mode, func(t *testing.T) {
@@ -65,8 +66,8 @@ func TestSharedBehindSandboxes(t *testing.T) {
 	}
 }
 
-// What earlier versions kept in the workspace moves out of it once, whenever the process ends, and
-// nothing that a command puts there later is taken over.
+// TestSharedMoves checks that the shared documents of earlier versions move out of the workspace
+// once, whenever the process ends. Files that a command creates there later are ignored.
 func TestSharedMoves(t *testing.T) {
 	for name, drafted := range map[string][]string{
 		"at once": nil, "after an end in between": {"skills/tea/SKILL.md", "AGENTS.md"},
@@ -120,7 +121,8 @@ func TestSharedMoves(t *testing.T) {
 	}
 }
 
-// "always" below OpenClaw's key puts nothing into the prompt but a line in the list.
+// TestAlwaysOfOpenClaw checks that "always" below OpenClaw's key adds only a line of the list to
+// the prompt.
 func TestAlwaysOfOpenClaw(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: followOrders})

@@ -12,8 +12,8 @@ import (
 	"gateway/store"
 )
 
-// An answer that says a hundred thousand times that nobody needs to know, as a post may order it,
-// holds nobody up.
+// TestEndlessSilence checks that an answer with 100,000 silence markers, as a post may order it,
+// delays nobody.
 func TestEndlessSilence(t *testing.T) {
 	t.Parallel()
 	const marks = 100_000

@@ -27,18 +27,18 @@ const (
 	soakVisitors = 160                    // who come again and again
 )
 
-// TestSoak lets people talk to a gateway for some days, and looks whether anything grows that
-// should not. The time after which something old goes is a part of a minute.
+// TestSoak makes people talk to a gateway for a simulated time of some days, and checks that
+// nothing grows without limit. Retention times are scaled down to a part of a minute.
 //
-// After a third, everything has been removed at least once: what is kept two days is gone after a
-// sixth. What is measured in the last third must not be more than a quarter above the most of the
-// third before, and a constant. The constants are what noise can be: some pages and parts of a log
-// for files, a few connections for goroutines, and for memory what the collector lets it
-// grow before it looks. What leaks with each message goes beyond them: in the last third there are
-// some 400 messages by default, and in a day of it nearly a million.
+// After a third of the test, everything has been removed at least once: data that is kept for two
+// days is removed after a sixth. The values in the last third may be at most a quarter above the
+// maximum of the second third, plus a constant. The constants allow for noise: some pages and log
+// lines for files, a few connections for goroutines, and the growth of the heap between two
+// garbage collections. A leak per message exceeds them: the last third has about 400 messages by
+// default, and nearly a million in a test of a day.
 //
-// Memory is no part of that: what people have said is remembered for ever, so that its tables are
-// taken out of the size of the database.
+// The memory of the agent is excluded, because it is kept for ever. So its tables are subtracted
+// from the size of the database.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	s := newSoak(t)
@@ -70,11 +70,11 @@ func TestSoak(t *testing.T) {
 	s.check(samples)
 }
 
-// leastSamples is how many samples there are on any machine.
+// leastSamples is the minimum number of samples on any machine.
 const leastSamples = 12
 
-// settle waits until the gateway has answered everything: on a slow machine more and more would be
-// under way, which looks like a leak.
+// settle waits until the gateway has answered everything. On a slow machine, a growing backlog
+// would look like a leak.
 func (s *soak) settle() {
 	s.t.Helper()
 	s.received()
@@ -85,7 +85,7 @@ func (s *soak) settle() {
 	})
 }
 
-// soakTime is how long people talk.
+// soakTime returns how long people talk.
 func soakTime() time.Duration {
 	if *long {
 		return time.Minute
@@ -93,7 +93,7 @@ func soakTime() time.Duration {
 	return 20 * time.Second
 }
 
-// A soak is a gateway with visitors who come, say something, begin a new conversation and go.
+// A soak is a gateway with visitors. Each comes, writes, begins a new conversation and leaves.
 type soak struct {
 	*world
 	p    *process
@@ -119,10 +119,10 @@ func newSoak(t *testing.T) *soak {
 	return s
 }
 
-// visit is how long a visitor stays, in ticks; so many are there at a time.
+// visit is how many ticks a visitor stays. It is also the number of visitors at a time.
 const visit = 8
 
-// traffic lets the visitors of a tick write.
+// traffic makes the visitors of a tick write.
 func (s *soak) traffic(n int) {
 	var list []telegramtest.Message
 	for i := range visit {
@@ -142,10 +142,10 @@ func (s *soak) traffic(n int) {
 	s.telegram.Deliver(list...)
 }
 
-// A sample is what was measured at one moment, by name.
+// A sample has the values measured at one moment, by name.
 type sample map[string]float64
 
-// slack is what noise can be, by name.
+// slack has the accepted noise by name.
 var slack = map[string]float64{
 	"database bytes": 2 << 20, "log of the database bytes": 8 << 20, "media bytes": 1 << 20,
 	"log bytes": 1 << 20, "versions bytes": 1 << 20, "rows in": 300, "rows out": 300, "turns": 300,
@@ -174,7 +174,7 @@ func (s *soak) measure() sample {
 	return m
 }
 
-// size returns the bytes of a file, or of all files of a folder.
+// size returns the size of a file, or of all files in a folder, in bytes.
 func (s *soak) size(name string) (total float64) {
 	s.t.Helper()
 	err := filepath.WalkDir(filepath.Join(s.home, name),
@@ -193,7 +193,7 @@ func (s *soak) size(name string) (total float64) {
 	return total
 }
 
-// scrape asks the gateway itself, by its metrics.
+// scrape adds the gateway's own metrics to a sample.
 func (s *soak) scrape(m sample) {
 	s.t.Helper()
 	e, err := ops.ReadEndpoint(s.home)
@@ -229,7 +229,7 @@ func (s *soak) scrape(m sample) {
 	}
 }
 
-// check compares the last third with the one before.
+// check compares the last third with the second one.
 func (s *soak) check(samples []sample) {
 	s.t.Helper()
 	third := len(samples) / 3

@@ -23,7 +23,7 @@ func (w *world) awaitJob(job int, state string) {
 	})
 }
 
-// runs has a job run, and waits until somebody is told what comes of it.
+// runs runs a job and waits until its result arrives in a chat.
 func (w *world) runs(job, chat int64) {
 	w.t.Helper()
 	before := len(w.texts(chat))
@@ -31,8 +31,8 @@ func (w *world) runs(job, chat int64) {
 	w.await("a reminder", func() bool { return len(w.texts(chat)) > before })
 }
 
-// The reminders of somebody who is not in the list any more pause, and go on by themselves when
-// they are again; what they have paused themselves does not.
+// TestJobsOfShutOut checks that the reminders of a person who was removed from the list pause,
+// and continue when the person is listed again. Reminders that the person has paused stay paused.
 func TestJobsOfShutOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})
@@ -56,7 +56,7 @@ func TestJobsOfShutOut(t *testing.T) {
 	w.awaitJob(1, "paused")
 }
 
-// So do those of somebody whom an operator has revoked, and lets in again.
+// TestJobsOfRevoked checks the same for a person whom an operator revokes and approves again.
 func TestJobsOfRevoked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})

@@ -14,8 +14,8 @@ import (
 	"gateway/agent/extract"
 )
 
-// /stop ends the turn whose file is being decoded at once, and the process that decodes it: here
-// one that would never end. What comes after it is answered.
+// TestStopWhileDecoding checks that /stop ends a turn whose file is being decoded, and its
+// decoder process, at once. The decoder of the test would never end. Later messages are answered.
 func TestStopWhileDecoding(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: followOrders})
@@ -36,8 +36,9 @@ func TestStopWhileDecoding(t *testing.T) {
 	}
 }
 
-// stopDecoder has Ann send a file, and stops the process that decodes it. It returns how many files
-// were decoded before: on a busy machine that may be over before this process sees it.
+// stopDecoder makes Ann send a file and stops (SIGSTOP) the process that decodes it. It returns
+// the number of files whose decoding ended before this test saw the process, as on a busy
+// machine.
 func (w *world) stopDecoder(p *process) (missed int) {
 	w.t.Helper()
 	file := passesJPEG(w.t, 99)
@@ -56,7 +57,7 @@ func (w *world) stopDecoder(p *process) (missed int) {
 	}
 }
 
-// ticks waits until cond holds, which nobody tells of.
+// ticks checks cond periodically until it is true, because no event announces it.
 func ticks(t testing.TB, what string, limit time.Duration, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -68,7 +69,7 @@ func ticks(t testing.TB, what string, limit time.Duration, cond func() bool) {
 	}
 }
 
-// decoder returns the process that decodes a file for a gateway, or 0.
+// decoder returns the id of the process that decodes a file for a gateway, or 0.
 func decoder(t testing.TB, gateway int) int {
 	t.Helper()
 	list, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", gateway))

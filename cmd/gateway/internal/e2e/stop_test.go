@@ -11,9 +11,9 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// A gateway that is stopped, or starts again, sends the answers that are under way before it ends,
-// on platforms whose connection is needed for that, too. What people say meanwhile is not
-// acknowledged, and answered by the next process.
+// TestStopAnswers checks that a stopping or restarting gateway sends the answers in progress
+// before it ends, even on platforms that need a connection for that. Messages that arrive
+// meanwhile are not acknowledged; the next process answers them.
 func TestStopAnswers(t *testing.T) {
 	holds := map[string]*hold{"telegram": newHold(), "discord": newHold(), "whatsapp": newHold()}
 	for _, h := range holds {

@@ -9,8 +9,8 @@ import (
 	"gateway/channels/telegram/telegramtest"
 )
 
-// The budget of a person holds for strangers and for guests of a group as well, each by themselves,
-// also after a kill.
+// TestBudgetOfStrangers checks that the budget per person also applies to each stranger and each
+// guest of a group, even after a kill.
 func TestBudgetOfStrangers(t *testing.T) {
 	t.Parallel()
 	const spent = "the budget is spent"

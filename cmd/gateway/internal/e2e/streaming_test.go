@@ -17,7 +17,7 @@ import (
 	"gateway/channels/telegram/telegramtest"
 )
 
-// The chats of TestManyStreams, the pieces in which the answers come, and how long each takes.
+// Settings of TestManyStreams: the chats, and the number and delay of the pieces of answers.
 const (
 	streamChats  = 1000
 	streamPieces = 20
@@ -26,9 +26,9 @@ const (
 	streamInterval = time.Second
 )
 
-// TestManyStreams lets 1,000 people watch answers grow at once. Each sees theirs grow steadily and
-// to the end, no edit comes sooner after the one before than the platform likes, and what they
-// asked is answered in its order.
+// TestManyStreams shows growing answers to 1,000 people at the same time. Each answer must grow
+// steadily to its end, with no more edits than the platform accepts, and the questions must be
+// answered in order.
 func TestManyStreams(t *testing.T) {
 	t.Parallel()
 	l := newStreamLog()
@@ -82,8 +82,8 @@ func streamed(name string, n int) string {
 	return name + strings.Repeat(" grows and", n-1) + " grows"
 }
 
-// A streamLog is what people see of answers that grow, as Telegram was told, and the model of
-// these answers.
+// A streamLog records what people see of growing answers on Telegram. It is also the model that
+// gives these answers.
 type streamLog struct {
 	growing  chan struct{} // closed when each first answer has been changed once
 	complete chan struct{} // closed when each answer is there
@@ -98,7 +98,7 @@ type streamLog struct {
 	closest time.Duration
 }
 
-// A glimpse is what an answer said at a time.
+// A glimpse is the visible text of an answer at a time.
 type glimpse struct {
 	text string
 	at   time.Time
@@ -115,7 +115,7 @@ func newStreamLog() *streamLog {
 
 var streamName = regexp.MustCompile(`\bs\d+-[12]\b`)
 
-// note notes a call that shows an answer. It never lets one fail.
+// note records a call that shows an answer. It never makes a call fail.
 func (l *streamLog) note(text string) bool {
 	name := streamName.FindString(text)
 	l.mu.Lock()
@@ -134,8 +134,8 @@ func (l *streamLog) note(text string) bool {
 	return false
 }
 
-// check checks that an answer only grew, and no sooner than it may: only its last change comes
-// when it is ready.
+// check checks that an answer only grew, and not faster than allowed. Only the last change may
+// come at any time.
 func (l *streamLog) check(t *testing.T, name string) {
 	t.Helper()
 	l.mu.Lock()
@@ -158,7 +158,7 @@ func (l *streamLog) check(t *testing.T, name string) {
 	}
 }
 
-// serve is the model. No first answer ends before all of them were seen growing.
+// serve is the model. None of the first answers ends before all of them were seen growing.
 func (l *streamLog) serve(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Messages []struct {

@@ -9,8 +9,8 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// A sub-agent has a model and a prompt of its own, and its outcome is told as the agent's own work.
-// A crash in between changes nothing.
+// TestTaskModel checks that a sub-agent has its own model and prompt, and that its outcome is
+// presented as the agent's own work, even after a crash.
 func TestTaskModel(t *testing.T) {
 	t.Parallel()
 	entered, release := make(chan struct{}, 8), make(chan struct{})

@@ -7,8 +7,8 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// A group that is listed stays so when Telegram makes a supergroup of it, which has another id; an
-// answer that is on its way follows it there.
+// TestGroupBecomesSupergroup checks that a listed group stays listed when Telegram makes a
+// supergroup with another id of it, and that an answer in progress is sent to the new id.
 func TestGroupBecomesSupergroup(t *testing.T) {
 	t.Parallel()
 	const group, supergroup = -42, -1009876543210
@@ -34,14 +34,14 @@ func TestGroupBecomesSupergroup(t *testing.T) {
 	w.await("an answer", func() bool { return heard(w, supergroup, "after a restart") })
 }
 
-// heard reports whether the bot has said something in a chat.
+// heard reports whether the bot has sent a text in a chat.
 func heard(w *world, chat int64, text string) bool {
 	texts := w.texts(chat)
 	return len(texts) > 0 && strings.Contains(texts[len(texts)-1], text)
 }
 
-// Where the account is so configured, an answer in a direct chat grows as a draft, and in a group,
-// where there are none, by edits.
+// TestDrafts checks an account with drafts: answers grow as drafts in direct chats, and by edits
+// in groups, which have no drafts.
 func TestDrafts(t *testing.T) {
 	t.Parallel()
 	var w *world
@@ -75,7 +75,8 @@ func TestDrafts(t *testing.T) {
 	}
 }
 
-// Nothing that a stranger sends is fetched; once they are let in it is.
+// TestStrangersFilesAreNotFetched checks that files of strangers are not fetched before the
+// stranger is approved.
 func TestStrangersFilesAreNotFetched(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: perform,

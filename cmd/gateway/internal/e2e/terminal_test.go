@@ -12,7 +12,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// What keys send.
+// The bytes that keys send.
 const (
 	enterKey  = "\r"
 	leftKey   = "\x1b[D"
@@ -23,8 +23,8 @@ const (
 	pastedEnd = "\x1b[201~"
 )
 
-// A person talks to a new gateway: the panel says what runs, a paste is one message and none of its
-// lines a command, wide characters are edited as they are seen, and /exit leaves.
+// TestTerminal checks a chat with a new gateway: the panel shows the state, a pasted text is one
+// message without commands, wide characters are edited correctly, and /exit leaves.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	for name, method := range map[string]ansi.Method{
@@ -68,7 +68,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// The agent asks before it uses a tool, and a key decides.
+// TestTerminalApproval checks that the agent asks before it uses a tool, and that a key decides.
 func TestTerminalApproval(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: followOrders})
@@ -99,7 +99,7 @@ func TestTerminalApproval(t *testing.T) {
 	p.ends()
 }
 
-// hide puts a file into the workspace.
+// hide creates a file in the workspace.
 func (w *world) hide(name string) {
 	w.t.Helper()
 	dir := filepath.Join(w.home, "workspace")
@@ -111,7 +111,8 @@ func (w *world) hide(name string) {
 	}
 }
 
-// A person leaves, and the gateway goes on for those on Telegram. Ctrl-C ends it.
+// TestTerminalLeaves checks that the gateway continues on Telegram after the person has left the
+// terminal, and that Ctrl-C ends it.
 func TestTerminalLeaves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
@@ -133,8 +134,8 @@ func TestTerminalLeaves(t *testing.T) {
 	p.ends()
 }
 
-// A chat with a gateway that starts again goes on with it, and what was typed meanwhile is
-// answered.
+// TestTerminalRestart checks that a chat continues after the gateway has restarted, and that
+// messages typed meanwhile are answered.
 func TestTerminalRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
@@ -160,7 +161,8 @@ func TestTerminalRestart(t *testing.T) {
 	p.ends()
 }
 
-// NO_COLOR leaves no colour. A terminal that knows nothing but lines gets nothing else.
+// TestTerminalPlain checks that NO_COLOR removes all colours, and that a terminal without screen
+// control gets plain lines.
 func TestTerminalPlain(t *testing.T) {
 	t.Parallel()
 	for name, env := range map[string][]string{

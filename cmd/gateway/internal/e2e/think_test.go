@@ -12,7 +12,7 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// wantEffort says something and checks with which effort the model was asked.
+// wantEffort sends a message and checks the reasoning effort in the request to the model.
 func (w *world) wantEffort(chat int64, want string) {
 	w.t.Helper()
 	w.answers(chat, fmt.Sprintf("hello %d", len(w.model.Requests())))
@@ -22,8 +22,8 @@ func (w *world) wantEffort(chat int64, want string) {
 	}
 }
 
-// An owner chooses how long the model thinks in their conversation. It holds there only, and
-// through a kill.
+// TestThink checks that an owner can choose the reasoning effort of their conversation. The
+// choice applies only there and survives a kill.
 func TestThink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})
@@ -58,7 +58,7 @@ func TestThink(t *testing.T) {
 	w.wantEffort(annID, `"medium"`)
 }
 
-// Claude is told in Anthropic's own words.
+// TestThinkClaude checks the same with Anthropic's protocol.
 func TestThinkClaude(t *testing.T) {
 	t.Parallel()
 	said := func(r anthropictest.Request) anthropictest.Reply {

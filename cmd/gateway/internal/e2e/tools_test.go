@@ -9,7 +9,7 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// A rule can be about each tool that there is, and about no other.
+// TestToolNames checks that rules can name each existing tool and no others.
 func TestToolNames(t *testing.T) {
 	s := newHostileWorld(t, nil)
 	s.tell(victimID, "what can you do?", "you said what can you do?")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A token that Telegram does not know is one plain sentence in the log, without the token, and
-// ends neither the gateway nor the terminal's chat.
+// TestWrongToken checks that an invalid Telegram token gives one plain sentence in the log,
+// without the token. The gateway and the terminal's chat continue.
 func TestWrongToken(t *testing.T) {
 	t.Parallel()
 	const wrong = "987654:WRONG-TOKEN"

@@ -12,8 +12,7 @@ import (
 	"gateway/store"
 )
 
-// A spender is a model whose answer gives work to four sub-agents that never come to an end.
-// Each call costs callTokens.
+// A spender is a model that starts four endless sub-agents. Each model call costs callTokens.
 type spender struct {
 	*hold // that the second call of each sub-agent meets; it is reached when all four have
 
@@ -53,13 +52,14 @@ func (s *spender) answer(r openaitest.Request) openaitest.Reply {
 	return reply
 }
 
-// lookAround calls a tool, each time with something else, lest it is taken for a loop.
+// lookAround calls a tool with different arguments each time, so that the loop detector ignores
+// it.
 func lookAround(r openaitest.Request) []openaitest.ToolCall {
 	return []openaitest.ToolCall{{ID: fmt.Sprint("call-", r.N), Name: "list_dir",
 		Arguments: fmt.Sprintf(`{"path":"%d"}`, r.N)}}
 }
 
-// direct makes r's reply that of the turn that gives the work to sub-agents, in its eight calls.
+// direct sets the reply for the turn that starts the sub-agents, which makes eight calls.
 func (s *spender) direct(r openaitest.Request, reply *openaitest.Reply) {
 	results := 0
 	for _, m := range r.Messages {
@@ -81,7 +81,7 @@ func (s *spender) direct(r openaitest.Request, reply *openaitest.Reply) {
 	}
 }
 
-// wait holds a call, and reports whether its process is still there then.
+// wait delays a call and reports whether its process still exists afterwards.
 func (s *spender) wait() bool {
 	s.mu.Lock()
 	before := !s.killed
@@ -95,8 +95,8 @@ func (s *spender) wait() bool {
 	return !before || !s.killed
 }
 
-// TestTurnBudget holds that the limit of a turn is for it and for its sub-agents together, also
-// when another process goes on with them.
+// TestTurnBudget checks that the limit of a turn includes its sub-agents, even if another process
+// continues them.
 func TestTurnBudget(t *testing.T) {
 	t.Parallel()
 	s := &spender{hold: newHold(), subs: make(map[string]int)}

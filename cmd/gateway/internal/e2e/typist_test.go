@@ -14,7 +14,7 @@ import (
 	"github.com/creack/pty"
 )
 
-// A vt is a terminal in memory: rows of cells, of which the last ones are on the screen.
+// A vt is a terminal in memory: rows of cells. The last rows are on the screen.
 type vt struct {
 	width, height int
 	method        ansi.Method
@@ -34,7 +34,7 @@ func newVT(width, height int, method ansi.Method) *vt {
 		parser: ansi.NewParser()}
 }
 
-// write takes what a program writes, and returns what the terminal answers.
+// write processes the output of a program and returns the terminal's response.
 func (v *vt) write(p []byte) (answer string) {
 	v.raw.Write(p)
 	v.rest = append(v.rest, p...)
@@ -65,7 +65,7 @@ func (v *vt) write(p []byte) (answer string) {
 	return answer
 }
 
-// whole reports whether seq is a character that may be shown.
+// whole reports whether seq is a complete character that can be shown.
 func (v *vt) whole(seq []byte) bool {
 	return !strings.ContainsRune(string(seq), '\ufffd') && v.method.StringWidth(string(seq)) > 0
 }
@@ -103,7 +103,7 @@ func (v *vt) put(cluster string, width int) {
 	v.x += width
 }
 
-// row returns the row of the cursor, with so many cells at least.
+// row returns the row of the cursor, extended to at least width cells.
 func (v *vt) row(width int) []string {
 	for len(v.rows[v.y]) < width {
 		v.rows[v.y] = append(v.rows[v.y], " ")
@@ -111,7 +111,7 @@ func (v *vt) row(width int) []string {
 	return v.rows[v.y]
 }
 
-// control obeys a control sequence.
+// control executes a control sequence.
 func (v *vt) control(seq string) (answer string) {
 	cmd := ansi.Cmd(v.parser.Command())
 	n, _ := v.parser.Param(0, 1)
@@ -176,7 +176,7 @@ func (v *vt) control(seq string) (answer string) {
 	return ""
 }
 
-// insertRows makes room for n rows. What leaves the screen below is gone.
+// insertRows inserts n rows. Rows below the screen are lost.
 func (v *vt) insertRows(n int) {
 	rows := append(append(v.rows[:v.y:v.y], make([][]string, n)...), v.rows[v.y:]...)
 	v.rows = rows[:min(len(rows), v.first+v.height)]
@@ -188,7 +188,7 @@ func blank(cells []string) {
 	}
 }
 
-// text returns all rows, also those that have scrolled away.
+// text returns all rows, including those that have scrolled away.
 func (v *vt) text() string {
 	var b strings.Builder
 	for _, row := range v.rows {
@@ -209,7 +209,7 @@ type typist struct {
 	changed chan struct{} // closed at the next output
 }
 
-// sit starts the gateway's program at a terminal of its own.
+// sit starts the gateway's program on its own terminal.
 func (w *world) sit(screen *vt, env []string, args ...string) *typist {
 	w.t.Helper()
 	path, err := buildBinary()
@@ -276,7 +276,7 @@ func (p *typist) sees(text string) {
 	p.waits("the text "+text, func() bool { return strings.Contains(p.vt.text(), text) })
 }
 
-// waits waits until cond is true, which it looks at after each output.
+// waits waits until cond is true. It checks cond after each output.
 func (p *typist) waits(what string, cond func() bool) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)

@@ -4,7 +4,8 @@ package e2e
 
 import "testing"
 
-// The log names a group that is not listed once, with the id that people need to list it.
+// TestUnlistedGroup checks that the log names an unlisted group once, with the id for the
+// configuration.
 func TestUnlistedGroup(t *testing.T) {
 	t.Parallel()
 	const group = -100_777
@@ -24,7 +25,8 @@ func TestUnlistedGroup(t *testing.T) {
 	p.shows(`"group":"-100777","title":"Team"`)
 }
 
-// Who is no admin sees how much of the day's budget is left for all, and not what others use.
+// TestUsageOfAll checks that a person who is not an admin sees the rest of the day's budget, but
+// not the usage of others.
 func TestUsageOfAll(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat, agent: "[budget]\nday_tokens = 1000000"})

@@ -12,8 +12,8 @@ import (
 	"gateway/store"
 )
 
-// An answer is spoken once on each platform, though the gateway is killed when its voice is made
-// and while it is being made.
+// TestVoiceKill checks that an answer is spoken once on each platform, although the gateway is
+// killed before and during the speech synthesis.
 func TestVoiceKill(t *testing.T) {
 	t.Parallel()
 	w, platforms := joinPlatforms(t, "", repeat)
@@ -52,8 +52,9 @@ func TestVoiceKill(t *testing.T) {
 	})
 }
 
-// Without its voice an answer is there once: the API fails, the text has nothing to be spoken, or
-// the budget is spent. Of a long answer the first sentences are spoken.
+// TestVoiceFails checks that an answer is sent once without a voice note if the API fails, the
+// text has nothing to speak, or the budget is spent. Only the first sentences of a long answer
+// are spoken.
 func TestVoiceFails(t *testing.T) {
 	t.Parallel()
 	answers := map[string]string{
@@ -105,7 +106,8 @@ func TestVoiceFails(t *testing.T) {
 	}
 }
 
-// In a group admins choose, and without speech nobody does.
+// TestVoiceChoice checks that only admins can choose in a group, and nobody without configured
+// speech.
 func TestVoiceChoice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})
@@ -134,8 +136,8 @@ func TestVoiceChoice(t *testing.T) {
 	w.wantReply(annID, "/voice", "I can't speak here")
 }
 
-// An answer that is withheld because of a secret is not spoken either, and no one else is told it,
-// also if the secret is written with signs that do not show.
+// TestVoiceTellsNoSecret checks that an answer withheld because of a secret is not spoken and not
+// sent to the speech API, even if Markdown escapes split the secret.
 func TestVoiceTellsNoSecret(t *testing.T) {
 	t.Parallel()
 	escaped := strings.ReplaceAll(secretKey, "-", `\-`)

@@ -21,11 +21,11 @@ import (
 	"gateway/store"
 )
 
-// patience is how long a test waits for what must happen.
+// patience is how long a test waits for an expected event.
 const patience = 3 * time.Minute
 
-// A world is what a gateway lives in: a home with a configuration, and the two servers that it
-// talks to, Telegram and the provider of the model, both fakes with a state of their own.
+// A world contains a gateway's home with a configuration, and the two servers that the gateway
+// connects to: fakes of Telegram and of the model's provider. Both have their own state.
 type world struct {
 	t        testing.TB
 	home     string
@@ -48,11 +48,12 @@ type worldOptions struct {
 	sandbox string                  // for commands; default there are none
 }
 
-// quiet is a Telegram account that everybody may use at any rate, without previews.
+// quiet configures a Telegram account that is open to everybody, without rate limit and
+// streaming.
 const quiet = "access = \"open\"\nrate_limit = \"off\"\nstreaming = false\n" +
 	"reaction = \"\"\nsender_rate = 0"
 
-// streaming is one with previews that come often.
+// streaming configures such an account with frequent previews.
 const streaming = "access = \"open\"\nrate_limit = \"off\"\nedit_interval = \"20ms\"\n" +
 	"sender_rate = 0"
 
@@ -89,7 +90,7 @@ api_url = %q
 	return w
 }
 
-// configure writes the configuration file, with the given lines for the Telegram account.
+// configure writes the configuration file with the given lines for the Telegram account.
 func (w *world) configure(channel string) {
 	w.t.Helper()
 	file := filepath.Join(w.home, "config.toml")
@@ -98,13 +99,14 @@ func (w *world) configure(channel string) {
 	}
 }
 
-// environ is the environment of a gateway in w: nothing of the machine's own settings.
+// environ returns the environment of a gateway in w, without settings of this machine.
 func (w *world) environ() []string {
 	return []string{"GATEWAY_HOME=" + w.home, "HOME=" + w.home, "PATH=" + os.Getenv("PATH"),
 		"GATEWAY_HTTP__LISTEN="} // else all would want the same port
 }
 
-// run runs a gateway in this process until the test ends or stop is called. Both wait for its end.
+// run runs a gateway in this process until the test ends or stop is called. Both wait for its
+// end.
 func (w *world) run() (stop func()) {
 	w.t.Helper()
 	cfg, err := config.Load("", w.environ())
@@ -135,7 +137,7 @@ func (w *world) run() (stop func()) {
 	return stop
 }
 
-// look opens the gateway's data beside it and closes it when fn returns.
+// look opens the database beside the gateway, calls fn, and closes it.
 func (w *world) look(fn func(db *store.DB)) {
 	w.t.Helper()
 	path := filepath.Join(w.home, "gateway.db")
@@ -147,7 +149,7 @@ func (w *world) look(fn func(db *store.DB)) {
 	fn(db)
 }
 
-// query runs a query, and yields once for each row, after it has put the columns where into points.
+// query runs a query and yields once per row, after it has scanned the columns into the pointers.
 func (w *world) query(db *store.DB, into []any, query string, args ...any) iter.Seq[struct{}] {
 	return func(yield func(struct{}) bool) {
 		rows, err := db.Read(w.t.Context()).Query(query, args...)
@@ -169,7 +171,7 @@ func (w *world) query(db *store.DB, into []any, query string, args ...any) iter.
 	}
 }
 
-// count returns how many rows there are, named by table and condition.
+// count returns the number of rows. rows is a table with a condition.
 func (w *world) count(db *store.DB, rows string) (n int) {
 	for range w.query(db, []any{&n}, "SELECT count(*) FROM "+rows) {
 	}
@@ -184,7 +186,7 @@ func outbound(t testing.TB, body []byte) (m bus.OutboundMessage) {
 	return m
 }
 
-// await waits until cond is true, which it looks at whenever something happens at Telegram.
+// await waits until cond is true. It checks cond after each event at Telegram.
 func (w *world) await(what string, cond func() bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
@@ -194,7 +196,7 @@ func (w *world) await(what string, cond func() bool) {
 	}
 }
 
-// texts returns what the bot has said in a chat, as it stands now.
+// texts returns the present texts of the bot in a chat.
 func (w *world) texts(chat int64) []string {
 	var list []string
 	for _, m := range w.telegram.History(chat) {
@@ -205,7 +207,7 @@ func (w *world) texts(chat int64) []string {
 	return list
 }
 
-// until waits until something is closed or sent.
+// until waits until a channel is closed or receives a value.
 func until[T any](t testing.TB, what string, c <-chan T) {
 	t.Helper()
 	timer := time.NewTimer(patience)
@@ -217,7 +219,7 @@ func until[T any](t testing.TB, what string, c <-chan T) {
 	}
 }
 
-// eventually waits until cond holds of the gateway's data, which it looks at again and again.
+// eventually checks cond on the gateway's database repeatedly until it is true.
 func (w *world) eventually(what string, cond func(db *store.DB) bool) {
 	w.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
