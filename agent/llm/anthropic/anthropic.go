@@ -56,7 +56,7 @@ type Options struct {
 	IdleTimeout time.Duration
 
 	// Fields are added to each request, for example temperature or thinking. They replace those
-	// that the Model sets itself, except the fields of the conversation and its tools.
+	// that the Model sets itself, except the model, the conversation and the tools.
 	Fields map[string]json.RawMessage
 
 	Logger *slog.Logger // discards by default

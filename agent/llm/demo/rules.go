@@ -149,7 +149,7 @@ func (r *rule) arguments(match []string) map[string]string {
 	return args
 }
 
-// abilities names what can be asked for.
+// abilities returns a text about what the user can ask for.
 func abilities(r request) string {
 	var b strings.Builder
 	b.WriteString("You can write:\n")
@@ -163,18 +163,18 @@ func abilities(r request) string {
 }
 
 var (
-	// envelope is the time stamp before a message, such as "[Monday 2026-02-16 12:51 +08:00] ".
+	// envelope matches the timestamp before a message, such as "[Monday 2026-02-16 12:51 +08:00] ".
 	envelope = regexp.MustCompile(`(?m)^\s*\[[^\]\n]*\d{4}-\d{2}-\d{2}[^\]\n]*\]\s*`)
-	// remembered is what the gateway adds to a message from its memory.
+	// remembered matches the facts and skills that the gateway adds to a message.
 	remembered = regexp.MustCompile(`(?s)\n\n\[(?:what you remember|the skill )[^\]]*\].*`)
 
 	speaker = regexp.MustCompile(`^[^:\n]{1,64}:\s+`)
 	mention = regexp.MustCompile(`^@\S+\s+`)
 )
 
-// readings returns in what ways a message may be meant, never none: without its envelope;
-// without what may be the name of the speaker, as in groups; and its last
-// line alone, since messages that come together are one.
+// readings returns the possible requests in a message, at least one: the message without its
+// envelope; without what may be the speaker's name, as in groups; and its last line, because
+// messages that arrive together are joined to one.
 func readings(message string) []string {
 	lines := strings.Split(strings.TrimSpace(message), "\n")
 	var all []string
@@ -185,7 +185,7 @@ func readings(message string) []string {
 	return all
 }
 
-// plain strips what people put around a request.
+// plain removes a mention at the beginning and the punctuation around a request.
 func plain(text string) string {
 	text = mention.ReplaceAllString(strings.TrimSpace(text), "")
 	return strings.TrimRight(strings.Trim(text, "`"), "?! \t\r\n")

@@ -121,7 +121,7 @@ func (p *patchParser) sections() error {
 	return nil
 }
 
-// section reads what follows the beginning of a file.
+// section parses the lines after the line that begins a file.
 func (p *patchParser) section(s string, f *filePatch) error {
 	switch s {
 	case deleteFile:
@@ -155,7 +155,7 @@ func (p *patchParser) section(s string, f *filePatch) error {
 	return nil
 }
 
-// hunk reads one hunk.
+// hunk parses one hunk.
 func (p *patchParser) hunk() (hunk, error) {
 	var h hunk
 	for ; strings.HasPrefix(p.peek(0), "@@"); p.at++ {
@@ -182,15 +182,15 @@ func (p *patchParser) hunk() (hunk, error) {
 	return h, nil
 }
 
-// lineNumbers is what models write of other forms where an anchor belongs.
+// lineNumbers matches line numbers of a unified diff, which models write in place of an anchor.
 var lineNumbers = regexp.MustCompile(`^-\d+(,\d+)? \+\d+(,\d+)?( @@.*)?$`)
 
-// add takes in a line of a hunk, if it is one.
+// add adds a line to the hunk. It returns false if the line is not part of a hunk.
 func (h *hunk) add(line string) bool {
 	switch {
 	case line == "": // models leave out the space of an empty line
 		h.lines = append(h.lines, patchLine{op: ' '})
-	case strings.HasPrefix(line, `\`): // models add "\ No newline at end of file" of other forms
+	case strings.HasPrefix(line, `\`): // "\ No newline at end of file" of a unified diff
 	case strings.IndexByte(" +-", line[0]) >= 0:
 		h.lines = append(h.lines, patchLine{op: line[0], text: line[1:]})
 	default:
@@ -199,8 +199,7 @@ func (h *hunk) add(line string) bool {
 	return true
 }
 
-// trimBlank removes empty lines of context at the end, which stand between hunks and belong to
-// none.
+// trimBlank removes empty context lines at the end. They separate hunks and belong to none.
 func trimBlank(lines []patchLine) []patchLine {
 	for len(lines) > 0 && lines[len(lines)-1] == (patchLine{op: ' '}) {
 		lines = lines[:len(lines)-1]

@@ -430,7 +430,7 @@ func (l *login) begin(ctx context.Context) (string, error) {
 	}
 }
 
-// probe returns how the server refuses a request without a token.
+// probe returns the latest refusal, or how the server refuses a request without a token.
 func (l *login) probe(ctx context.Context) *refused {
 	var why *refused
 	l.with(func() { why = l.asked })

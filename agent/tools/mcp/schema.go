@@ -61,7 +61,7 @@ func mend(schema any) (json.RawMessage, error) {
 	return data, nil
 }
 
-// object returns a copy of schema, which must describe an object.
+// object returns schema as a JSON object. A missing schema, and true, accept any object.
 func object(schema any) (map[string]any, error) {
 	data, err := json.Marshal(schema)
 	if err != nil {

@@ -43,7 +43,7 @@ func clip(text string, most int) string {
 	return text
 }
 
-// plain returns foreign text of a result: valid, and without signs that terminals obey.
+// plain returns the foreign text of a result as valid UTF-8 without terminal control characters.
 func plain(text string) string {
 	text = strings.ToValidUTF8(text, "\ufffd")
 	return strings.Map(func(r rune) rune {
@@ -54,7 +54,8 @@ func plain(text string) string {
 	}, text)
 }
 
-// secrets returns what of the configuration must not show in errors and logs, longest first.
+// secrets returns the strings of the configuration that errors and logs must not show, the longest
+// first.
 func (s Server) secrets() []string {
 	var list []string
 	for _, v := range s.Header {
@@ -75,7 +76,7 @@ func (s Server) secrets() []string {
 		for _, values := range u.Query() {
 			list = append(list, values...)
 		}
-		if len(u.Path) > 1 { // some endpoints have their token in the path
+		if len(u.Path) > 1 { // some endpoints have a token in the path
 			list = append(list, u.Path, u.EscapedPath())
 		}
 	}
@@ -84,15 +85,17 @@ func (s Server) secrets() []string {
 	return slices.Compact(list)
 }
 
-// A shorter value than minSecret, such as "1", is part of too many other texts.
+// minSecret is the length of the shortest secret that is removed. A shorter value, such as "1",
+// occurs in too many other texts.
 const minSecret = 5
 
-// scrub returns text without the server's secrets, as one line of at most 600 characters: for logs,
-// and for people.
+// scrub returns text for logs and people: without the server's secrets, as one line of at most 600
+// characters.
 func (s *server) scrub(text string) string { return tame(s.hide(text), 600) }
 
-// written returns text without the server's secrets, and else as the server has written it, for the
-// model: a path or JSON in an error can be used again. The agent sees to it that it ends no frame.
+// written returns text for the model: without the server's secrets, and otherwise unchanged, so
+// that the model can use a path or JSON in an error. The agent makes sure that the text can't end
+// the frame around foreign text.
 func (s *server) written(text string) string {
 	return clip(strings.TrimSpace(plain(s.hide(text))), maxErrorText)
 }

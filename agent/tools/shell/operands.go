@@ -181,9 +181,9 @@ var (
 // shell, of options such as --file=name, and of program text in an argument.
 const betweenNames = " \t\r\n'\"`|&;<>(){}[]$=,:@!#*?+"
 
-// mentioned returns what could be names of files in the words of a command: each word, what is
-// quoted in it, and its pieces. More names than it has do no harm. Of very many it returns the
-// first, and all is false.
+// mentioned returns the possible names of files in the words of a command: each word, the quoted
+// parts in it, and its pieces. Names that do not exist do no harm. If there are very many names, it
+// returns the first ones, and all is false.
 func mentioned(argv []string) (names []string, all bool) {
 	seen := make(map[string]bool)
 	add := func(name string) {

@@ -1,5 +1,5 @@
-// Package anthropictest fakes Anthropic's Messages API over loopback. It refuses what the
-// documentation of the API forbids, and keeps a prompt cache as the API does.
+// Package anthropictest provides a fake of Anthropic's Messages API on a loopback port. It refuses
+// requests that the API's documentation forbids, and has a prompt cache like the API.
 package anthropictest
 
 import (
@@ -13,36 +13,36 @@ import (
 	"testing"
 )
 
-// A Reply is what the model does.
+// A Reply is the model's answer.
 type Reply struct {
-	Thinking string // before all else
+	Thinking string // sent first
 	Text     string
 	Calls    []Call
-	Stop     string // default end_turn, or tool_use if there are calls
+	Stop     string // default is end_turn, or tool_use if there are calls
 
-	Status int    // not 0: the call fails with it
-	Kind   string // of the error, such as overloaded_error; without Status it comes in the stream
-	Cut    bool   // the stream ends before the answer
+	Status int    // if not 0, the call fails with this HTTP status
+	Kind   string // of the error, such as overloaded_error; without Status it is in the stream
+	Cut    bool   // end the stream before the answer
 }
 
-// A Call is the use of a tool.
+// A Call is a call of a tool.
 type Call struct{ ID, Name, Input string }
 
-// A Server is the API. Its methods may be called concurrently.
+// A Server is a fake of the API. It is safe for concurrent use.
 type Server struct {
-	URL string // up to but without /v1/messages
+	URL string // without /v1/messages
 
 	key    string
 	answer func(Request) Reply
 
 	mu       sync.Mutex
 	requests []Request
-	cached   map[string]bool // beginnings of prompts
+	cached   map[string]bool // cached beginnings of prompts
 	problems []string
 }
 
-// Start starts a server that wants key and asks answer. It fails the test if it got a request that
-// the API refuses.
+// Start starts a server that requires key and calls answer. When the test ends, it fails if the
+// server has received an invalid request.
 func Start(t testing.TB, key string, answer func(Request) Reply) *Server {
 	s := &Server{key: key, answer: answer, cached: make(map[string]bool)}
 	srv := httptest.NewServer(http.HandlerFunc(s.serve))
@@ -63,7 +63,7 @@ func (s *Server) Requests() []Request {
 	return append([]Request(nil), s.requests...)
 }
 
-// Problems returns what was wrong with requests so far, and forgets it.
+// Problems returns the problems of requests so far and clears them.
 func (s *Server) Problems() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *Server) Problems() []string {
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the client has gone
+		return // the client has disconnected
 	}
 	if r.Header.Get("X-Api-Key") != s.key {
 		fail(w, 401, "authentication_error", "invalid x-api-key")
@@ -115,8 +115,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	stream(w, req, reply, written)
 }
 
-// cache keeps the marked beginnings of a prompt, notes how much of it was kept before, and returns
-// how much was not, in characters. Its caller holds mu.
+// cache stores the marked beginnings of a prompt. It records in req how much was stored already,
+// and returns how many characters were not. The caller holds mu.
 func (s *Server) cache(req *Request) (written int) {
 	for _, beginning := range req.marked {
 		if s.cached[beginning] {
@@ -133,7 +133,7 @@ func (s *Server) cache(req *Request) (written int) {
 func fail(w http.ResponseWriter, status int, kind, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(failure(kind, message)) // the client may have gone
+	_ = json.NewEncoder(w).Encode(failure(kind, message)) // the client may have disconnected
 }
 
 func failure(kind, message string) any {
@@ -141,7 +141,7 @@ func failure(kind, message string) any {
 		"error": map[string]string{"type": kind, "message": message}}
 }
 
-// stream writes the events of an answer, a few characters each.
+// stream writes the events of an answer in pieces of a few characters.
 func stream(w http.ResponseWriter, req Request, r Reply, written int) {
 	read := req.CacheRead
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
@@ -149,9 +149,9 @@ func stream(w http.ResponseWriter, req Request, r Reply, written int) {
 		fields["type"] = kind
 		data, err := json.Marshal(fields)
 		if err != nil {
-			panic(err) // nothing here can fail
+			panic(err) // these values can always be encoded
 		}
-		_, _ = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, data) // the client may have gone
+		_, _ = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, data) // the client may have disconnected
 		if f, ok := w.(http.Flusher); ok {
 			f.Flush()
 		}
@@ -167,7 +167,7 @@ func stream(w http.ResponseWriter, req Request, r Reply, written int) {
 		event("content_block_start", map[string]any{"index": index, "content_block": start})
 		for len(text) > 0 {
 			n := min(len(text), 7)
-			for n < len(text) && text[n]&0xC0 == 0x80 { // within a character
+			for n < len(text) && text[n]&0xC0 == 0x80 { // don't split a character
 				n++
 			}
 			event("content_block_delta", map[string]any{"index": index,

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A Request is what a client has asked for.
+// A Request is a client's request.
 type Request struct {
 	Model     string          `json:"model"`
 	MaxTokens int             `json:"max_tokens"`
@@ -17,17 +17,17 @@ type Request struct {
 	System    []Block         `json:"system"`
 	Messages  []Message       `json:"messages"`
 	Tools     []Tool          `json:"tools"`
-	Other     json.RawMessage `json:"-"` // the fields besides these
+	Other     json.RawMessage `json:"-"` // all other fields
 
 	Header http.Header `json:"-"`
 	Body   []byte      `json:"-"`
 
-	CacheRead int `json:"-"` // characters that were in the cache
+	CacheRead int `json:"-"` // characters found in the cache
 
-	marked []string // the beginnings of the prompt that are to be cached
+	marked []string // the marked beginnings of the prompt
 }
 
-// A Message is one of a conversation.
+// A Message is one message of a conversation.
 type Message struct {
 	Role    string  `json:"role"`
 	Content []Block `json:"content"`
@@ -53,7 +53,7 @@ type Block struct {
 	CacheControl json.RawMessage `json:"cache_control"`
 }
 
-// A Tool is one that the model may use.
+// A Tool is a tool that the model may use.
 type Tool struct {
 	Name         string          `json:"name"`
 	Description  string          `json:"description"`
@@ -61,7 +61,7 @@ type Tool struct {
 	CacheControl json.RawMessage `json:"cache_control"`
 }
 
-// others are the documented fields that Request has not.
+// others are the documented fields that Request does not have.
 var others = map[string]bool{"temperature": true, "top_p": true, "top_k": true, "thinking": true,
 	"output_config": true, "metadata": true, "stop_sequences": true, "tool_choice": true,
 	"service_tier": true}
@@ -71,7 +71,7 @@ var (
 	callID   = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 )
 
-// parse reads a request, and says why the API refuses it, or "".
+// parse parses a request. problem is the reason why the API refuses it, or "".
 func parse(body []byte) (req Request, problem string) {
 	req.Body = body
 	var fields map[string]json.RawMessage
@@ -94,7 +94,7 @@ func parse(body []byte) (req Request, problem string) {
 		return req, err.Error()
 	}
 	known.Body = body
-	known.Other, _ = json.Marshal(other) // it was JSON
+	known.Other, _ = json.Marshal(other) // parsed JSON can be encoded
 	problem = known.problem()
 	if problem == "" {
 		problem = known.thinkingProblem()
@@ -169,7 +169,7 @@ func (r *Request) hasCalls() bool {
 	return false
 }
 
-// A prompt is what a model reads, in its order, and the beginnings of it that are to be cached.
+// A prompt is the text that a model reads, in its order, and the marked beginnings of the text.
 type prompt struct {
 	text   bytes.Buffer
 	marked []string
@@ -178,9 +178,9 @@ type prompt struct {
 func (p *prompt) add(part any, mark json.RawMessage) {
 	data, err := json.Marshal(part)
 	if err != nil {
-		panic(err) // it was JSON
+		panic(err) // parsed JSON can be encoded
 	}
-	if len(mark) > 0 { // the mark itself does not count
+	if len(mark) > 0 { // the mark itself is not part of the text
 		data = bytes.Replace(data, mark, nil, 1)
 	} else {
 		data = bytes.Replace(data, []byte(`"cache_control":null`), []byte(`"cache_control":`), 1)
@@ -202,8 +202,8 @@ func (t *Tool) problem() string {
 	return ""
 }
 
-// problem checks a message that follows calls which wait for results, and returns those that its
-// own calls wait for.
+// problem checks a message that follows calls without results. It returns the message's own calls,
+// whose results must follow.
 func (m *Message) problem(open []string) (calls []string, problem string) {
 	results := 0
 	for i, b := range m.Content {

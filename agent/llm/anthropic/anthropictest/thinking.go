@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A thinking is what a request says of thoughts.
+// A thinking has the fields of a request that configure thinking.
 type thinking struct {
 	Thinking *struct {
 		Type   string `json:"type"`
@@ -18,8 +18,8 @@ type thinking struct {
 	TopK        *int     `json:"top_k"`
 }
 
-// thinkingOf has the types of thinking that a model takes, by the beginning of its id, as the page
-// "Adaptive thinking" of the documentation has them. Other models take none.
+// thinkingOf lists the types of thinking that models support, by prefix of the model id, according
+// to the page "Adaptive thinking" of the documentation. Other models support none.
 var thinkingOf = []struct{ model, types string }{
 	{"claude-fable", "adaptive"}, {"claude-mythos", "adaptive"}, {"claude-opus-5-5", "adaptive"},
 	{"claude-sonnet-5-5", "adaptive between_tools"}, {"claude-haiku-5", "adaptive disabled"},
@@ -31,7 +31,8 @@ var thinkingOf = []struct{ model, types string }{
 	{"claude-haiku-4", "enabled disabled"},
 }
 
-// thinkingProblem returns why the API refuses the thoughts that a request asks for, or "".
+// thinkingProblem returns the reason why the API refuses the request's configuration of thinking,
+// or "".
 func (r *Request) thinkingProblem() string {
 	var t thinking
 	if err := json.Unmarshal(r.Other, &t); err != nil {

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// maxAudio is the most that a recording may hold, in bytes, as the API has it.
+// maxAudio is the API's limit for a recording, in bytes.
 const maxAudio = 25 << 20
 
-// An Audio is a recording that was to be transcribed.
+// An Audio is a recording in a transcription request.
 type Audio struct {
 	Model    string
 	Name     string // of the file
@@ -25,15 +25,15 @@ type Audio struct {
 	Header   http.Header
 }
 
-// audio is the part of a [Server] that transcribes. The server's lock guards it.
+// audio is the part of a [Server] for transcriptions. The server's lock guards it.
 type audio struct {
-	texts  map[string]string // by content
+	texts  map[string]string // by the recording's content
 	heard  []Audio
 	faults []Fault
 }
 
-// Hear sets what is said in a recording with this content. Others are answered with their name
-// and size.
+// Hear sets the transcription of a recording with the given content. For other recordings the
+// server returns their name and size.
 func (s *Server) Hear(content, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,8 +43,8 @@ func (s *Server) Hear(content, text string) {
 	s.audio.texts[content] = text
 }
 
-// InjectAudio lets the next n transcriptions suffer the fault, of which only what comes
-// before a stream counts.
+// InjectAudio applies the fault to the next n transcriptions. Only its fields for the time before a
+// stream have an effect.
 func (s *Server) InjectAudio(n int, f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,8 +53,8 @@ func (s *Server) InjectAudio(n int, f Fault) {
 	}
 }
 
-// Audios returns the recordings that were sent, in order of arrival. As of requests, only
-// so many are kept.
+// Audios returns the received recordings in order of arrival. Like requests, only the first ones
+// are kept.
 func (s *Server) Audios() []Audio {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *Server) transcribe(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hear keeps a and returns what is said in it, and the fault that it suffers.
+// hear stores a and returns its transcription and fault.
 func (s *Server) hear(a Audio) (string, Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *Server) hear(a Audio) (string, Fault) {
 	return text, f
 }
 
-// parseAudio reads a form and checks it.
+// parseAudio parses and checks a form.
 func parseAudio(body io.Reader, r *http.Request) (Audio, error) {
 	a := Audio{Header: r.Header}
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -138,7 +138,7 @@ func parseAudio(body io.Reader, r *http.Request) (Audio, error) {
 	}
 }
 
-// endings are those of the files that the API takes.
+// endings are the file extensions that the API accepts.
 var endings = []string{
 	".flac", ".m4a", ".mp3", ".mp4", ".mpeg", ".mpga", ".oga", ".ogg", ".wav", ".webm",
 }

@@ -18,20 +18,20 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of the API's pictures.
+// Limits of the API for pictures.
 const (
 	maxImagePrompt = 32_000 // characters
 	maxEdited      = 16     // pictures in one request
 )
 
-// A Drawing is a picture that was to be made.
+// A Drawing is a request for a picture.
 type Drawing struct {
 	Model, Prompt, Size string
-	Edits               [][]byte // the pictures that it is made of
+	Edits               [][]byte // the pictures to edit
 	Header              http.Header
 }
 
-// painting is the part of a [Server] that makes pictures. The server's lock guards it.
+// painting is the part of a [Server] for pictures. The server's lock guards it.
 type painting struct {
 	asked  []Drawing
 	faults []Fault
@@ -39,8 +39,8 @@ type painting struct {
 	url    string
 }
 
-// InjectDrawing lets the next n pictures suffer the fault, of which only what comes before a stream
-// counts.
+// InjectDrawing applies the fault to the next n pictures. Only its fields for the time before a
+// stream have an effect.
 func (s *Server) InjectDrawing(n int, f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,23 +49,23 @@ func (s *Server) InjectDrawing(n int, f Fault) {
 	}
 }
 
-// HoldDrawings calls hold before each picture is made. It may wait.
+// HoldDrawings makes the server call hold before each picture. hold may block.
 func (s *Server) HoldDrawings(hold func(Drawing)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.painting.hold = hold
 }
 
-// AnswerDrawings lets pictures be answered by an address, such as that of the server's own
-// painted.png; "" is by their content again.
+// AnswerDrawings makes the server answer with a URL, for example that of its own painted.png. With
+// "" it answers with the content again.
 func (s *Server) AnswerDrawings(url string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.painting.url = url
 }
 
-// Drawings returns the pictures that were to be made, in order of arrival. As of requests, only so
-// many are kept.
+// Drawings returns the received requests for pictures in order of arrival. Like other requests,
+// only the first ones are kept.
 func (s *Server) Drawings() []Drawing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,18 +102,18 @@ func (s *Server) paint(
 	}
 }
 
-// Painted returns the picture that a server makes.
+// Painted returns the picture that a server sends.
 func Painted() []byte {
 	m := image.NewGray(image.Rect(0, 0, 64, 64))
 	for i := range 64 {
 		m.Set(i, i, color.White)
 	}
 	var b bytes.Buffer
-	_ = png.Encode(&b, m) // a Buffer takes everything
+	_ = png.Encode(&b, m) // writing to a Buffer can't fail
 	return b.Bytes()
 }
 
-// parseGeneration reads a request for a picture and checks it.
+// parseGeneration parses and checks a request for a new picture.
 func parseGeneration(body io.Reader, r *http.Request) (a Drawing, err error) {
 	if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" {
 		return a, errors.New("JSON must be posted")
@@ -131,7 +131,7 @@ func parseGeneration(body io.Reader, r *http.Request) (a Drawing, err error) {
 	return a, a.check()
 }
 
-// parseEdit reads a request for a picture made of others and checks it.
+// parseEdit parses and checks a request for an edited picture.
 func parseEdit(body io.Reader, r *http.Request) (a Drawing, err error) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if r.Method != http.MethodPost || err != nil || kind != "multipart/form-data" {
@@ -174,8 +174,8 @@ func parseEdit(body io.Reader, r *http.Request) (a Drawing, err error) {
 	return a, a.check()
 }
 
-// set sets a field of a request, of those that the API knows for its newer models: these don't know
-// response_format.
+// set sets a field of a request. It accepts the fields of the API's newer models, which do not
+// support response_format.
 func (a *Drawing) set(name, text string, isText bool) error {
 	where := map[string]*string{"model": &a.Model, "prompt": &a.Prompt, "size": &a.Size}[name]
 	switch {

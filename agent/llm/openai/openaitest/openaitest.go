@@ -1,10 +1,9 @@
 // Package openaitest provides a fake of an OpenAI-compatible server.
 //
-// A [Server] checks each request as strictly as the strictest real API does,
-// records it, and answers as a function says: with text, tool calls, pauses, or one of the
-// faults that real providers show. It streams only. It also writes down recordings, as it is
-// told to, speaks texts and makes pictures. It is used by tests and by load generators; the
-// package owns no tables.
+// A [Server] checks each request as strictly as the strictest real API, records it, and answers as
+// a function decides: with text, tool calls, pauses, or a fault of real providers. It always
+// streams. It also transcribes recordings, speaks texts and makes pictures. Tests and load
+// generators use it. The package has no database tables.
 package openaitest
 
 import (
@@ -21,32 +20,32 @@ import (
 // DefaultKeep is the number of requests that a new Server keeps.
 const DefaultKeep = 1000
 
-// maxBody is the most that a request may hold, in bytes.
+// maxBody is the greatest size of a request, in bytes.
 const maxBody = 64 << 20
 
-// A Reply is what the server answers.
+// A Reply is the server's answer.
 type Reply struct {
 	Text      []string // pieces of the visible text
 	Reasoning []string // pieces of the reasoning, before the text
 	ToolCalls []ToolCall
-	Finish    string // default "tool_calls" if there are any, else "stop"
+	Finish    string // default "tool_calls" if there are any, otherwise "stop"
 	Usage     *Usage // default counts words
 
 	First   time.Duration // wait before the first byte
 	Between time.Duration // wait before each further frame
 
-	// Hold is called before each piece of the text but the first, with the number of those that
-	// are sent, and may wait; default none.
+	// Hold is called before each piece of the text except the first, with the number of pieces sent
+	// so far. It may block. By default there is none.
 	Hold func(sent int)
 
-	// Frames are the frames to send in place of all of the above but the waits: whole
-	// lines without newline, such as "data: {…}" or ": comment".
+	// Frames replace all of the above except the waits. Each frame is a whole line without newline,
+	// such as "data: {…}" or ": comment".
 	Frames []string
 
 	Fault Fault // default none
 }
 
-// Usage is the number of tokens, as the API has it.
+// Usage has token counts in the form of the API.
 type Usage struct {
 	Prompt     int `json:"prompt_tokens"`
 	Completion int `json:"completion_tokens"`
@@ -56,15 +55,15 @@ type Usage struct {
 	} `json:"prompt_tokens_details"`
 }
 
-// An Answer decides what to reply. It is called concurrently.
+// An Answer decides how to reply. It must be safe for concurrent use.
 type Answer func(Request) Reply
 
-// Echo answers with the text of the last message after "echo: ", word by word.
+// Echo answers "echo: " and the text of the last message, word by word.
 func Echo(r Request) Reply {
 	return Reply{Text: strings.SplitAfter("echo: "+r.Messages[len(r.Messages)-1].Content, " ")}
 }
 
-// Say returns an Answer that always gives this text.
+// Say returns an Answer that always replies with text.
 func Say(text string) Answer {
 	return func(Request) Reply { return Reply{Text: []string{text}} }
 }
@@ -83,7 +82,7 @@ type Server struct {
 	audio    audio
 	speech   speech
 	painting painting
-	blind    *Fault // of requests with images
+	blind    *Fault // for requests with images
 	keep     int
 	count    int
 	requests []Request
@@ -91,7 +90,7 @@ type Server struct {
 	models   []string
 }
 
-// New returns a server that is not listening. If answer is nil, it is [Echo].
+// New returns a server that does not listen. If answer is nil, it uses [Echo].
 func New(answer Answer) *Server {
 	if answer == nil {
 		answer = Echo
@@ -110,8 +109,7 @@ func Start(answer Answer) *Server {
 	return s
 }
 
-// Close ends all replies and, after [Start], stops listening.
-// It must be called once only.
+// Close ends all replies. After [Start] it also stops listening. Call it only once.
 func (s *Server) Close() {
 	close(s.closed)
 	if s.http != nil {
@@ -119,14 +117,14 @@ func (s *Server) Close() {
 	}
 }
 
-// Keep sets how many requests are kept at most, the first ones; 0 for none.
+// Keep sets how many requests are kept: the first n, or none if n is 0.
 func (s *Server) Keep(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keep = n
 }
 
-// Inject lets the next n chat completions suffer the fault.
+// Inject applies the fault to the next n chat completions.
 func (s *Server) Inject(n int, f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,14 +133,14 @@ func (s *Server) Inject(n int, f Fault) {
 	}
 }
 
-// RefuseImages lets all chat completions with images suffer the fault, such as [NoImages].
+// RefuseImages applies a fault, such as [NoImages], to all chat completions with images.
 func (s *Server) RefuseImages(f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.blind = &f
 }
 
-// blindness returns what requests with images suffer.
+// blindness returns the fault for requests with images.
 func (s *Server) blindness() Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,21 +150,21 @@ func (s *Server) blindness() Fault {
 	return *s.blind
 }
 
-// SetModels sets what /models lists.
+// SetModels sets the answer to requests for /models.
 func (s *Server) SetModels(ids ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.models = ids
 }
 
-// Requests returns the kept requests, refused ones included, in order of arrival.
+// Requests returns the kept requests in order of arrival, including refused ones.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Request(nil), s.requests...)
 }
 
-// Count returns how many chat completions were asked for.
+// Count returns the number of requests for chat completions.
 func (s *Server) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +187,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/images/edits":
 		s.paint(w, r, parseEdit)
 	case "/painted.png":
-		_, _ = w.Write(Painted()) // an error means that the client has gone
+		_, _ = w.Write(Painted()) // an error means that the client has disconnected
 	default:
 		refuse(w, http.StatusNotFound, "unknown_url", "Unknown request URL: "+r.URL.Path)
 	}
@@ -235,7 +233,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 	st.run(r.Context(), req)
 }
 
-// record keeps req and returns the fault that it suffers, if any.
+// record stores req and returns its fault, if any.
 func (s *Server) record(req *Request) (Fault, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,11 +259,11 @@ func refuse(w http.ResponseWriter, status int, code, message string) {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// An error means that the client has gone, which is its own affair.
+	// An error means that the client has disconnected.
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// words returns a rough count of tokens.
+// words returns a rough number of tokens.
 func words(texts ...string) int {
 	n := 0
 	for _, t := range texts {
@@ -274,7 +272,7 @@ func words(texts ...string) int {
 	return n
 }
 
-// encode returns v as JSON; v is of a type that always has one.
+// encode returns v as JSON. v has a type whose encoding can't fail.
 func encode(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 	"sync"
 )
 
-// A Request is a chat completion that was asked for.
+// A Request is a request for a chat completion.
 type Request struct {
-	N         int // counts requests from 1
+	N         int // number of the request, from 1
 	Model     string
 	Messages  []Message
 	Tools     []Tool
-	MaxTokens int // by either name
+	MaxTokens int // from either field name
 	Header    http.Header
-	// RemoteAddr is the client's end of the connection.
+	// RemoteAddr is the client's address.
 	RemoteAddr string
 	Body       []byte // as received
 }
@@ -28,15 +28,15 @@ type Request struct {
 // A Message is one message of a [Request].
 type Message struct {
 	Role       string
-	Content    string  // the text, of all parts if there are several
-	Images     []Image // of the parts, decoded
+	Content    string  // the texts of all parts, joined
+	Images     []Image // decoded, from the parts
 	Reasoning  string
 	ToolCalls  []ToolCall
 	ToolCallID string
 	Raw        map[string]json.RawMessage // all fields
 }
 
-// An Image is an image that was sent as a data URL.
+// An Image is an image sent as a data URL.
 type Image struct {
 	Type string // MIME type
 	Data []byte
@@ -44,7 +44,7 @@ type Image struct {
 
 // A ToolCall is a tool call, in a [Request] or a [Reply].
 type ToolCall struct {
-	ID        string // in a Reply default call_1, call_2 …
+	ID        string // default in a Reply: call_1, call_2 …
 	Name      string
 	Arguments string
 }
@@ -55,7 +55,7 @@ type Tool struct {
 	Schema            json.RawMessage
 }
 
-// HasTool reports whether the request offers a tool of this name.
+// HasTool reports whether the request offers the tool.
 func (r Request) HasTool(name string) bool {
 	for _, t := range r.Tools {
 		if t.Name == name {
@@ -86,30 +86,30 @@ type wireTool struct {
 	} `json:"function"`
 }
 
-// A toolbox remembers lists of tools that were right. They are the largest part of a request and
-// the same each time, and to read them again took most of the time of tests that ask much.
+// A toolbox remembers valid lists of tools. The list is the largest part of a request and usually
+// the same. Parsing it each time took most of the time of some tests.
 type toolbox struct {
 	mu    sync.Mutex
 	known []offer
 }
 
-// maxOffers is how many lists are remembered: roles and sub-agents have their own.
+// maxOffers is how many lists are remembered. Roles and sub-agents have their own.
 const maxOffers = 8
 
-// An offer is a list of tools as it ended a body, and what it says.
+// An offer is a list of tools, with the end of the body that contains it.
 type offer struct {
 	end   []byte
 	tools []Tool
 }
 
-// parse decodes a body and checks it. What could be decoded is returned with the error too.
+// parse decodes and checks a body. With an error, it also returns the part that was decoded.
 func (b *toolbox) parse(body []byte) (Request, error) {
 	b.mu.Lock()
 	i := slices.IndexFunc(b.known, func(o offer) bool { return bytes.HasSuffix(body, o.end) })
 	if i >= 0 {
 		o := b.known[i]
 		b.mu.Unlock()
-		// If this is an object without its end, then it was one with it, and the end is no text.
+		// If the body without this end and with "}" is an object, the end is not within a string.
 		req, _, err := parse(append(bytes.Clone(body[:len(body)-len(o.end)]), '}'))
 		req.Body, req.Tools = body, slices.Clone(o.tools)
 		return req, err
@@ -126,7 +126,7 @@ func (b *toolbox) parse(body []byte) (Request, error) {
 	return req, err
 }
 
-// parse decodes a body and checks it, and returns its tools also as they stand in it.
+// parse decodes and checks a body. It also returns the undecoded list of tools.
 func parse(body []byte) (Request, json.RawMessage, error) {
 	req := Request{Body: body}
 	invalid := func(format string, args ...any) (Request, json.RawMessage, error) {
@@ -209,7 +209,7 @@ func parseMessage(raw map[string]json.RawMessage) (Message, error) {
 	return m, nil
 }
 
-// parseContent takes a text, or the parts of a message with images.
+// parseContent parses a text, or the parts of a message with images.
 func (m *Message) parseContent(raw json.RawMessage) error {
 	if raw == nil {
 		return errors.New("missing field `content`")
@@ -244,7 +244,7 @@ func (m *Message) parseContent(raw json.RawMessage) error {
 	return nil
 }
 
-// parseImage takes a data URL of an image whose content is what its type says.
+// parseImage parses the data URL of an image and checks that its content has the declared type.
 func parseImage(url string) (Image, error) {
 	kind, encoded, ok := strings.Cut(strings.TrimPrefix(url, "data:"), ";base64,")
 	data, err := base64.StdEncoding.DecodeString(encoded)
@@ -259,7 +259,7 @@ func parseImage(url string) (Image, error) {
 	return Image{kind, data}, nil
 }
 
-// images returns how many images the request has.
+// images returns the number of images in the request.
 func (r Request) images() (n int) {
 	for _, m := range r.Messages {
 		n += len(m.Images)
@@ -267,7 +267,7 @@ func (r Request) images() (n int) {
 	return n
 }
 
-// parseTools returns the tools of a request, up to the first that is wrong.
+// parseTools returns the tools of a request up to the first invalid one.
 func parseTools(raw json.RawMessage) (list []Tool, err error) {
 	var tools []wireTool
 	if raw != nil {
@@ -300,8 +300,8 @@ func isObject(s string) bool {
 	return json.Unmarshal([]byte(s), &object) == nil && object != nil
 }
 
-// validName reports whether s matches ^[a-zA-Z0-9_-]+$ and has at most so many characters, as the
-// API wants it.
+// validName reports whether s matches ^[a-zA-Z0-9_-]+$ and has at most most characters, as the API
+// requires.
 func validName(s string, most int) bool {
 	for _, c := range s {
 		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
@@ -312,12 +312,12 @@ func validName(s string, most int) bool {
 	return 0 < len(s) && len(s) <= most
 }
 
-// checkMessages holds the rules on the order of messages.
+// checkMessages checks the order of messages.
 func checkMessages(messages []Message) error {
 	if len(messages) == 0 {
 		return errors.New("[] is too short - 'messages'")
 	}
-	open := make(map[string]bool) // calls without result
+	open := make(map[string]bool) // calls without a result
 	seen := make(map[string]bool)
 	for i, m := range messages {
 		if len(open) > 0 && m.Role != "tool" {

@@ -12,24 +12,24 @@ import (
 	"unicode/utf8"
 )
 
-// maxInput is the most that a text to be spoken may have, in characters, as the API has it.
+// maxInput is the API's limit for a text to speak, in characters.
 const maxInput = 4096
 
-// A Speech is a text that was to be spoken.
+// A Speech is a request for speech.
 type Speech struct {
 	Model, Input, Voice, Format string
 	Header                      http.Header
 }
 
-// speech is the part of a [Server] that speaks. The server's lock guards it.
+// speech is the part of a [Server] for speech. The server's lock guards it.
 type speech struct {
 	asked  []Speech
 	faults []Fault
 	hold   func(Speech)
 }
 
-// InjectSpeech lets the next n texts suffer the fault, of which only what comes before a stream
-// counts.
+// InjectSpeech applies the fault to the next n requests for speech. Only its fields for the time
+// before a stream have an effect.
 func (s *Server) InjectSpeech(n int, f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,15 +38,15 @@ func (s *Server) InjectSpeech(n int, f Fault) {
 	}
 }
 
-// HoldSpeech calls hold before each text is spoken. It may wait.
+// HoldSpeech makes the server call hold before each answer with speech. hold may block.
 func (s *Server) HoldSpeech(hold func(Speech)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.speech.hold = hold
 }
 
-// Speeches returns the texts that were to be spoken, in order of arrival. As of requests, only so
-// many are kept.
+// Speeches returns the received requests for speech in order of arrival. Like other requests, only
+// the first ones are kept.
 func (s *Server) Speeches() []Speech {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,14 +73,14 @@ func (s *Server) speak(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "invalid_request_error", invalid.Error())
 	case asked.Format == "opus":
 		w.Header().Set("Content-Type", "audio/ogg")
-		_, _ = w.Write(Ogg(2)) // an error means that the client has gone
+		_, _ = w.Write(Ogg(2)) // an error means that the client has disconnected
 	default:
 		w.Header().Set("Content-Type", "audio/mpeg")
 		_, _ = w.Write(append([]byte("ID3\x04\x00\x00\x00\x00\x00\x00"), make([]byte, 64)...))
 	}
 }
 
-// parseSpeech reads a request and checks it.
+// parseSpeech parses and checks a request.
 func parseSpeech(body io.Reader, r *http.Request) (Speech, error) {
 	var in struct {
 		Model          string  `json:"model"`
@@ -116,7 +116,7 @@ func parseSpeech(body io.Reader, r *http.Request) (Speech, error) {
 	return s, nil
 }
 
-// Ogg returns Opus in Ogg of so many seconds: the pages that say so, with packets of silence.
+// Ogg returns an Ogg file with the given number of seconds of silence in Opus.
 func Ogg(seconds int) []byte {
 	var b bytes.Buffer
 	page := func(kind byte, samples uint64, number uint32, packet []byte) {
@@ -124,7 +124,7 @@ func Ogg(seconds int) []byte {
 		b.WriteByte(kind)
 		for _, field := range []any{samples, uint32(1), number, uint32(0), byte(1),
 			byte(len(packet))} {
-			_ = binary.Write(&b, binary.LittleEndian, field) // a Buffer takes everything
+			_ = binary.Write(&b, binary.LittleEndian, field) // writing to a Buffer can't fail
 		}
 		b.Write(packet)
 	}

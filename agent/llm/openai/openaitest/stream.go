@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// A Fault is a way in which a provider fails. The fields exclude each
-// other, except where they say so.
+// A Fault is a way in which a provider fails. Set only one field, except where the comments say
+// otherwise.
 type Fault struct {
-	Status      int    // answer with this status, and
-	RetryAfter  string // with this header, and
-	Body        string // with this body; default an error object
-	ContentType string // of Body; default JSON
+	Status      int    // HTTP status of the answer, with
+	RetryAfter  string // this header, and
+	Body        string // this body; default is an error object
+	ContentType string // type of Body; default is JSON
 
 	Hang       bool // never answer
-	HangAfter  int  // never go on after so many frames
-	DropAfter  int  // cut the connection after so many frames
-	EndAfter   int  // end the stream properly after so many frames, without [DONE]
-	ErrorAfter int  // send a comment and an error frame after so many frames
+	HangAfter  int  // send nothing more after this number of frames
+	DropAfter  int  // cut the connection after this number of frames
+	EndAfter   int  // end the stream without [DONE] after this number of frames
+	ErrorAfter int  // send a comment and an error frame after this number of frames
 
-	KeepAlives int  // so many comment lines first; goes with the others
-	NoDone     bool // leave out the final [DONE]; goes with the others
+	KeepAlives int  // number of comment lines to send first; works with other fields
+	NoDone     bool // leave out the final [DONE]; works with other fields
 }
 
-// HTML502 is the error page of a proxy whose provider is down.
+// HTML502 is the error page of a proxy that can't reach the provider.
 func HTML502() Fault {
 	return Fault{
 		Status: http.StatusBadGateway, ContentType: "text/html",
@@ -34,7 +34,7 @@ func HTML502() Fault {
 	}
 }
 
-// NoImages is the answer of OpenRouter if the model takes no images.
+// NoImages is OpenRouter's answer if the model does not accept images.
 func NoImages() Fault {
 	return Fault{
 		Status: http.StatusNotFound,
@@ -42,7 +42,7 @@ func NoImages() Fault {
 	}
 }
 
-// before applies what a fault does before the stream, and reports whether that was all.
+// before applies a fault that occurs before the stream. It returns false if there is none.
 func (f Fault) before(s *Server, w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case f.Hang:
@@ -59,7 +59,7 @@ func (f Fault) before(s *Server, w http.ResponseWriter, r *http.Request) bool {
 			w.Header().Set("Content-Type", f.ContentType)
 		}
 		w.WriteHeader(f.Status)
-		// An error means that the client has gone.
+		// An error means that the client has disconnected.
 		_, _ = io.WriteString(w, f.Body)
 	}
 	return true
@@ -71,7 +71,7 @@ func (f Fault) header(w http.ResponseWriter) {
 	}
 }
 
-// hang returns when the client has gone or the server is closed.
+// hang returns when the client has disconnected or the server is closed.
 func (s *Server) hang(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -113,8 +113,7 @@ func (s *streamer) run(ctx context.Context, req Request) {
 	}
 }
 
-// faultAt applies the fault that is due after n frames, and reports whether
-// it ended the reply.
+// faultAt applies a fault that occurs after n frames, and reports whether it has ended the reply.
 func (s *streamer) faultAt(ctx context.Context, n int) bool {
 	if n == 0 {
 		return false
@@ -123,7 +122,7 @@ func (s *streamer) faultAt(ctx context.Context, n int) bool {
 	case f.HangAfter:
 		s.server.hang(ctx)
 	case f.DropAfter:
-		panic(http.ErrAbortHandler) // how a handler cuts the connection
+		panic(http.ErrAbortHandler) // makes net/http cut the connection
 	case f.ErrorAfter:
 		s.send(": OPENROUTER PROCESSING")
 		s.send(`data: {"error":{"message":"Provider overloaded","code":529}}`)
@@ -134,13 +133,13 @@ func (s *streamer) faultAt(ctx context.Context, n int) bool {
 	return true
 }
 
-// send writes one frame. If that fails the client has gone, which wait reports.
+// send writes one frame. An error means that the client has disconnected; wait reports that.
 func (s *streamer) send(line string) {
 	_, _ = io.WriteString(s.w, line+"\n\n")
 	_ = http.NewResponseController(s.w).Flush()
 }
 
-// wait waits for d and reports whether the reply goes on.
+// wait waits for d. It returns false if the reply must end.
 func (s *streamer) wait(ctx context.Context, d time.Duration) bool {
 	if d == 0 {
 		return ctx.Err() == nil
@@ -187,7 +186,7 @@ type (
 	}
 )
 
-// frames returns the reply as the API streams it, up to the usage.
+// frames returns the frames of the reply, up to the usage, in the form of the API.
 func (r *Reply) frames(req Request) []string {
 	var frames []string
 	add := func(choices []wireChoice, u *Usage) {
@@ -208,7 +207,7 @@ func (r *Reply) frames(req Request) []string {
 		if id == "" {
 			id = "call_" + strconv.Itoa(i+1)
 		}
-		// Like the API: the name first, the arguments in pieces after it.
+		// Like the API, send the name first and then the arguments in pieces.
 		half := len(c.Arguments) / 2
 		delta(wireDelta{ToolCalls: []wireCall{
 			{Index: i, ID: id, Type: "function", Function: wireFunction{Name: c.Name}}}})

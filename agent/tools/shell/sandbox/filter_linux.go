@@ -138,8 +138,9 @@ func (f filter) rules() map[uintptr][]bpf.Instruction {
 	return rules
 }
 
-// sockets allows only sockets that can't connect to anything outside. Pairs of datagram sockets are
-// not allowed: each end could still send to any path.
+// sockets allows pairs of connected stream sockets and, with network, sockets of IP and of
+// netlink's routes. It refuses pairs of datagram sockets, because each end could still send to any
+// path.
 func (f filter) sockets(rules map[uintptr][]bpf.Instruction) {
 	rules[unix.SYS_SOCKETPAIR] = append([]bpf.Instruction{
 		argument(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: 1},
