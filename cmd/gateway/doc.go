@@ -1,9 +1,9 @@
 // The gateway command connects chat channels to an AI agent: people write to it on Telegram,
-// Discord, WhatsApp or in the terminal, a language model with tools answers.
+// Discord, WhatsApp or in the terminal, and a language model with tools answers.
 //
-// This page is the architecture.
+// This page describes the architecture.
 //
-// # The way of a message
+// # The path of a message
 //
 //	platform                                                                     platform
 //	   │ update                                                                      ▲ send, edit
@@ -27,11 +27,11 @@
 // letters, where the owner sees it (gateway outbox list). Each step is one transaction:
 //
 //	accept  inbox row, unique by account, chat and message id, with the platform's cursor;
-//	        only then the platform is acknowledged. Discord knows no acknowledgement: after a gap
-//	        the channel reads what came since its cursors
-//	begin   turn row with the lease's epoch, its inbox rows taken, the user's message
+//	        only then the platform is acknowledged. Discord has no acknowledgement: after a gap
+//	        the channel reads the messages since its cursors
+//	begin   turn row with the lease's epoch, its inbox rows claimed, the user's message
 //	step    the model's message with its tool calls before the first of them runs, each
-//	        result as soon as it is there, each message that steers the turn
+//	        result as soon as it exists, each message that steers the turn
 //	finish  the answer in the transcript and in the outbox, inbox rows done, turn done, usage
 //	send    the part is marked before the call and again, with the platform's id, after it
 //
@@ -148,40 +148,40 @@
 // it owns.
 //
 //	store, store/fault    database, leases; ends the process at chosen points, in test builds
-//	store/atomicfile      replaces files as a whole
+//	store/atomicfile      replaces files atomically
 //	agent/llm             what a model is; below it openai, demo, failover
 //	bus                   messages, inbox, outbox, live progress
 //	session               transcripts and turns
-//	agent/tool            what a tool is; agent/tools has them
-//	agent/policy          rules about tool calls, and the kill switch
-//	agent/audit           who has decided what
-//	agent/question        what turns wait for
+//	agent/tool            what a tool is; agent/tools contains the tools
+//	agent/policy          rules for tool calls, and the halt switch
+//	agent/audit           records who decided what
+//	agent/question        questions that suspended turns wait for
 //	agent/budget          limits of tokens and dollars
 //	agent/guard           connections to hosts that others name
 //	agent/mcpserver       the gateway's own tools for other MCP clients
 //	memory                scopes, facts, history and their index
 //	memory/document       documents that people edit; memory/version keeps their versions
 //	skills                what the agent can follow; some are built in
-//	agent/prompt          what a model is asked, made out of data
-//	agent/dream           makes lasting memory out of notes
-//	agent/background      work that nobody waits for; agent/schedule what has a time
-//	agent/extract         decodes files in processes of their own: document gets the text,
-//	                      picture makes images fit for a model
+//	agent/prompt          makes requests to the model from data
+//	agent/dream           updates the documents of the memory from notes
+//	agent/background      tasks that nobody waits for; agent/schedule runs jobs
+//	agent/extract         decodes files in separate processes: document gets the text,
+//	                      picture converts images for a model
 //	agent/command         slash commands, each on a goroutine of its own
 //	agent/modelcall       slots, budgets and costs of model calls; agent/observe measures them
-//	agent/attachment      what models learn of the files that people send
-//	agent/speech          says answers aloud
-//	agent/activity        what tools are doing, in a few words for people
-//	agent/heartbeat       for whom a heartbeat is
-//	agent/turn            the work on one answer
-//	agent/pool            the sessions under way: a worker each, or a suspended turn
+//	agent/attachment      converts the files that people send into input for models
+//	agent/speech          makes voice notes of answers
+//	agent/activity        describes running tools in a few words
+//	agent/heartbeat       finds the people and groups that need a heartbeat
+//	agent/turn            runs one turn
+//	agent/pool            the active sessions: each has a worker or a suspended turn
 //	agent                 the dispatcher: inbox, commands, background tasks
 //	channels              what a channel is: the contract between gateway and platforms
-//	channels/gate         who gets into the inbox, and as whom; people and pairings
-//	channels/router       brings the outbox to the platforms
+//	channels/gate         decides who may write, with which role; people and pairings
+//	channels/router       delivers the outbox to the platforms
 //	channels/supervisor   keeps a channel running; channels/media keeps files
 //	channels/markup       Markdown for each platform, and splitting
 //	channels/telegram     and discord, whatsapp, terminal: a platform each
-//	cmd/gateway           the program; below internal: app puts it together and runs it, cli is
+//	cmd/gateway           the program; below internal: app builds and runs the gateway, cli is
 //	                      the command line, config the configuration
 package main
