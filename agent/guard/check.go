@@ -17,8 +17,8 @@ import (
 const maxURL = 8 << 10
 
 // Check returns a URL in canonical form: the host in lower-case ASCII without a final dot, and an
-// IP address in its usual form. It refuses URLs that no [Client] would follow: schemes other than
-// http and https, a user name or password, ports that are not allowed, hosts in the form of a
+// IP address in its usual form. It refuses URLs that no [Guard.Client] would follow: schemes other
+// than http and https, a user name or password, ports that are not allowed, hosts in the form of a
 // number, and addresses that may not be reached. It does not resolve names; their addresses are
 // checked on connecting.
 func (g *Guard) Check(rawURL string) (*url.URL, error) {

@@ -50,8 +50,8 @@ func (t *transport) CloseIdleConnections() { t.base.CloseIdleConnections() }
 
 // Client returns a new client with its own transport. timeout limits a whole request, including its
 // body; 0 means that only the context limits it. The client follows five redirects. If a redirect
-// leads to another origin (scheme, host and port), the client sends only harmless headers there,
-// and refuses to send the request's body.
+// leads to another origin (scheme, host and port), the client sends only the headers Accept,
+// Accept-Language and User-Agent there, and refuses to send the request's body.
 func (g *Guard) Client(timeout time.Duration) *http.Client {
 	return &http.Client{Transport: g.Transport(), Timeout: timeout, CheckRedirect: g.redirect}
 }

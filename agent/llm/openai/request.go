@@ -104,7 +104,8 @@ func (m *Model) body(req llm.Request) (outgoing, error) {
 	if err != nil {
 		return nil, err
 	}
-	head, tail, _ := bytes.Cut(frame, []byte(noMessages)) // strings have escaped quotes
+	// The first match is the field: within a JSON string the quotes would be escaped.
+	head, tail, _ := bytes.Cut(frame, []byte(noMessages))
 	head = append(slices.Clip(head), noMessages[:len(noMessages)-1]...)
 	messages = append(append(messages, ']'), tail...)
 	if len(req.Tools) == 0 {

@@ -123,7 +123,8 @@ func (q *query) may(in []byte) bool {
 // longestPlain returns the longest part of s in which each letter has only its two ASCII forms.
 func longestPlain(s string) string {
 	best := ""
-	other := func(r rune) bool { return r >= 0x80 || r == 'k' || r == 's' } // K is also Kelvin
+	// In Unicode, k also matches the Kelvin sign, and s the long s.
+	other := func(r rune) bool { return r >= 0x80 || r == 'k' || r == 's' }
 	for _, part := range strings.FieldsFunc(s, other) {
 		if len(part) > len(best) {
 			best = part

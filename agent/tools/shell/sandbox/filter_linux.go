@@ -118,7 +118,8 @@ func (f filter) rules() map[uintptr][]bpf.Instruction {
 	rules[unix.SYS_CLONE] = without(0, namespaces, unix.EPERM)
 	rules[unix.SYS_IOCTL] = notAmong(1, unix.EPERM, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSCTTY,
 		unix.TIOCCONS, unix.TIOCSETD)
-	rules[unix.SYS_PERSONALITY] = among(0, unix.EPERM, 0, 8, 0xffffffff) // PER_LINUX, 32, query
+	// PER_LINUX, PER_LINUX32, and the query of the present personality.
+	rules[unix.SYS_PERSONALITY] = among(0, unix.EPERM, 0, 8, 0xffffffff)
 	rules[unix.SYS_OPENAT] = withoutIfCreates(2, 3, setID)
 	rules[unix.SYS_MKNODAT] = without(2, setID, unix.EPERM)
 
