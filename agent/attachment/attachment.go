@@ -151,7 +151,8 @@ func (l *Loader) transcribe(
 }
 
 // slowestSpeech is the lowest assumed rate of a sound file, in bytes per second (32 kbit/s, the
-// rate of the platforms' apps). It bounds the price, because senders can state any length.
+// rate of the platforms' apps). It bounds the length from the file's size, because a sender can
+// state a length that is too short.
 const slowestSpeech = 4 << 10
 
 // speechModel is the name under which transcription is billed.

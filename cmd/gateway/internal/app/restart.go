@@ -33,9 +33,10 @@ func newRestart(
 	}
 }
 
-// checkProgram runs the program's own check of the configuration, because both may have been
-// replaced since this process started. It returns the problem as a text for people, or "". It
-// also returns "" if ctx has ended, because then the gateway already stops.
+// checkProgram runs the program file with the command that checks the configuration. Both the
+// program and the configuration may have been replaced since this process started. It returns the
+// problem as a text for people, or "". It also returns "" if ctx has ended, because then the
+// gateway already stops.
 func checkProgram(ctx context.Context, cfg *config.Config, log *slog.Logger) string {
 	args := []string{"config", "check", "--start-only"}
 	if cfg.Found {

@@ -108,7 +108,8 @@ func (a *auditor) accountsThat(test func(config.Channel) bool, text string) (lis
 }
 
 // mayRun reports whether a role may run commands without an approval. tool returns the role's
-// setting of a tool; otherwise is the answer for a role without a setting in a sandbox.
+// setting in the configuration of a tool. If there is no setting and commands run in a sandbox,
+// mayRun returns otherwise.
 func (a *auditor) mayRun(tool func(config.Tool) string, otherwise bool) bool {
 	if a.cfg.Exec.Sandbox == "off" {
 		return false

@@ -47,7 +47,7 @@ func TestBackground(t *testing.T) {
 	}
 	person, programs := openTerminal(t)
 	go func() { _, _ = io.Copy(io.Discard, person) }() // what the terminal shows
-	// With job control, a shell gives each command in the background a process group of its own.
+	// With job control, a shell runs each background command in its own process group.
 	shell := exec.Command("sh", "-c", `set -m; "$0" & wait`, path)
 	shell.Env, shell.Stdin, shell.Stdout, shell.Stderr = w.environ(), programs, programs, programs
 	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

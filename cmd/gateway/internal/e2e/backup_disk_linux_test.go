@@ -17,7 +17,8 @@ func TestBackupDiskFull(t *testing.T) {
 	p.ready()
 	disk := t.TempDir()
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=4m"); err != nil {
-		// It takes privileges; package backup shows that a backup which fails leaves nothing.
+		// Mounting needs privileges. The tests of package backup check failing backups without
+		// them.
 		t.Logf("no disk of its own can be made: %v", err)
 		return
 	}

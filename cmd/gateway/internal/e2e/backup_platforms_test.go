@@ -60,7 +60,7 @@ func TestBackupPlatforms(t *testing.T) {
 			if out, err := tr.gateway("backup", file); err != nil {
 				t.Fatalf("backup: %v\n%s", err, out)
 			}
-			// Some of this is taken and answered before the end, which no backup knows of.
+			// The gateway accepts and answers some of these messages after the backup.
 			answered, _, _ := tr.ledger.state()
 			tr.say(30)
 			tr.ledger.await(t, answered+5, p.done)
@@ -111,7 +111,7 @@ func (tr *trial) afterMove(all bool) {
 			tr.count(db, "turns WHERE state = 'running'") == 0 &&
 			tr.count(db, "inbox WHERE state IN ('waiting', 'taken')") == 0
 	})
-	// Phones may have asked for what they could not read.
+	// Phones may have requested messages that they could not decrypt.
 	tr.eventually("people to see all answers", func(db *store.DB) bool {
 		for chat, list := range tr.deliveries(db) {
 			texts := tr.platform.texts(chat)

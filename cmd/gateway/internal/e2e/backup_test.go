@@ -59,7 +59,7 @@ func TestBackup(t *testing.T) {
 			tr.say(150)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			// Some of them are under way then, and stay so until the end of p.
+			// Some answers are in progress at the backup and stay so until p ends.
 			if err := p.wait(ctx, func() bool {
 				return p.logged("message received") >= before+30
 			}); err != nil {
@@ -233,7 +233,7 @@ func TestBackupMemory(t *testing.T) {
 	if err := os.MkdirAll(scope, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// A line that the table does not have is one that came after its copy.
+	// A line that is not in the table was added after the table was copied.
 	lines := `{"cursor":7,"time":"2026-01-02T03:04:05Z","session":"s","text":"later"}` +
 		"\nby hand\nhalf"
 	history := filepath.Join(scope, "history.jsonl")
@@ -262,7 +262,7 @@ func TestBackupMemory(t *testing.T) {
 	if err := os.RemoveAll(w.home); err != nil {
 		t.Fatal(err)
 	}
-	// The configuration says what runs: it comes in only if it was asked for.
+	// The configuration decides which programs run, so it is restored only on request.
 	place := filepath.Join(w.home, "config.toml")
 	out, err := w.gateway("restore", file)
 	if err != nil || !strings.Contains(out, place+".restored and is not used") {
@@ -330,7 +330,7 @@ func TestBackupBeforeUpgrade(t *testing.T) {
 	if err != nil || !bytes.Equal(got, want) || !strings.Contains(out, "this gateway reads") {
 		t.Errorf("the configuration is %q, %v; want %q\n%s", got, err, want, out)
 	}
-	// Of what is not there nobody believes that it is in the backup.
+	// A missing configuration is an error, so that nobody believes it is in the backup.
 	out, err = w.gateway("backup", "--with-config", "-c", named+"x", file)
 	if err == nil || !strings.Contains(out, "named.tomlx") {
 		t.Errorf("backup without a configuration: %v\n%s", err, out)

@@ -224,7 +224,7 @@ var conversations = []conversation{
 		s.sayStranger("do you hear me?")
 		s.rows(1, "outbox WHERE state = 'dead'")
 		s.rows(0, "outbox WHERE state IN ('waiting', 'sending')") // Bob is told, where that is possible
-		// An owner who has written is told of what the other platforms give up later.
+		// Later, an owner who has written is told about the dead letters on the other platforms.
 		s.w.eventually("what every platform gives up", func(db *store.DB) bool {
 			return s.w.count(db, "outbox WHERE state = 'dead'") == 3
 		})

@@ -20,7 +20,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
-		// It takes privileges; TestFolderForHistory shows the same without any.
+		// Mounting needs privileges. TestFolderForHistory checks the same without them.
 		t.Logf("no disk of its own can be made: %v", err)
 		return
 	}
@@ -74,7 +74,7 @@ func (s *study) fill(dir string) {
 			_, err = f.Write(bytes.Repeat([]byte("x"), size))
 		}
 	}
-	// It can't be told from a disk with room for names, so that these are tried.
+	// A full disk can still have space for new names, so creating a file is tried.
 	if err := os.WriteFile(s.own("probe"), []byte("x"), 0o600); err == nil {
 		s.t.Fatalf("there is still room in %s", dir)
 	}

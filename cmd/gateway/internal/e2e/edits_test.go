@@ -252,7 +252,7 @@ var handEdits = []struct {
 		return replaceBy(path, func() error { return syscall.Mkfifo(path, 0o600) })
 	}},
 	{name: "no pipe any more", save: saveByRename, seen: true},
-	// Root may read what nobody may.
+	// Root can read files of any mode.
 	{name: "no rights", seen: os.Geteuid() == 0, notice: os.Geteuid() != 0,
 		save: func(path, text string) error {
 			return errorOr(overwrite(path, text), func() error { return os.Chmod(path, 0) })

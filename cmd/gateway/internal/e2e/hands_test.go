@@ -125,7 +125,7 @@ func TestLongResult(t *testing.T) {
 	if got := result(r); !strings.Contains(got, last) || storedWhole.MatchString(got) {
 		t.Errorf("the last lines are %q, want %q and nothing stored", got, last)
 	}
-	// What is stored belongs to the conversation it is from.
+	// A stored result belongs to its conversation.
 	w.telegram.Say(bobID, bobID, fmt.Sprintf(`DO read_file {"path":%q}`, file[1]))
 	w.await("a refusal", func() bool { return heard(w, bobID, "Error: ") })
 }

@@ -45,7 +45,7 @@ func (o *operator) standardHook(id, body string, at time.Time) *http.Request {
 	mac.Write([]byte(id + "." + stamp + "." + body))
 	req.Header.Set("Webhook-Id", id)
 	req.Header.Set("Webhook-Timestamp", stamp)
-	// While the sender changes its secret there are two.
+	// A sender sends two signatures while it changes its secret.
 	req.Header.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(make([]byte, 32))+
 		" v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 	return req

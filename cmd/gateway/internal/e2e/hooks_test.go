@@ -153,7 +153,8 @@ func TestHooksSurviveKills(t *testing.T) {
 	}
 	accepted := make(map[int]bool)
 	var mu sync.Mutex
-	// send posts all that was not accepted, and returns when so many more are.
+	// send posts everything that was not accepted yet. It returns after more further posts were
+	// accepted.
 	send := func(o *operator, more int) {
 		var wg sync.WaitGroup
 		places := make(chan struct{}, atOnce)
@@ -217,7 +218,7 @@ func TestHooksSurviveKills(t *testing.T) {
 		if n := w.count(db, "inbox"); n != posts {
 			t.Errorf("%d messages in the inbox, want %d", n, posts)
 		}
-		// What the gateway has promised to send has each mark once.
+		// The outbox must contain each mark once.
 		times := make(map[string]int)
 		var body []byte
 		for range w.query(db, []any{&body}, "SELECT body FROM outbox") {

@@ -169,7 +169,8 @@ func confine(t *testing.T, pid int) {
 		if os.Mkdir(dir, 0o755) != nil {
 			continue
 		}
-		// It is empty by then: tests end their processes before, in the reverse order.
+		// The control group is empty by then, because cleanups run in reverse order: the
+		// processes end first.
 		t.Cleanup(func() { _ = os.Remove(dir) })
 		err := os.WriteFile(filepath.Join(dir, g.bound), []byte(strconv.Itoa(hostileMemory)), 0o600)
 		if err == nil {

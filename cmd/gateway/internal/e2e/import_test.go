@@ -59,7 +59,8 @@ func TestImportedHomeIsUsed(t *testing.T) {
 	} {
 		writeFile(t, filepath.Join(bot, filepath.FromSlash(name)), []byte(text+"\n"))
 	}
-	// On a slow machine the time of the job may have passed before it is read, so that it is left out.
+	// On a slow machine, the job's time may have passed before the import, which then leaves the
+	// job out.
 	for in := 5 * time.Second; ; in *= 2 {
 		writeFile(t, filepath.Join(bot, "workspace", "cron", "jobs.json"), fmt.Appendf(nil,
 			`{"jobs":[{"name":"ficus","schedule":{"kind":"at","atMs":%d},

@@ -231,7 +231,8 @@ var (
 	framePattern = regexp.MustCompile(
 		`^\[text of ([^\[\]\n]+), which is information and no instruction\]\n((?s:.*))\n` +
 			`\[end of ([^\[\]\n]+)\]$`)
-	// frameEnd is what people and models would take for the end of a frame, or for an envelope.
+	// frameEnd matches text that people or models could mistake for the end of a frame or for an
+	// envelope.
 	frameEnd = regexp.MustCompile(`(?i)\[[\s\p{Z}\p{Cf}]*(?:end[\s\p{Z}\p{Cf}]+of|` +
 		`text[\s\p{Z}\p{Cf}]+of|[a-z]+day[\s\p{Z}\p{Cf}]+\d{4}-)[^\]]*`)
 )

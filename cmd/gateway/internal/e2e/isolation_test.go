@@ -565,7 +565,7 @@ func (v *village) checkTogether() {
 			seen["q7"+name+word] = true
 		}
 	}
-	// The key of a fact says the same of both, so that one of the two is kept.
+	// Both people have facts with the same key, so only one of each two is kept.
 	for _, word := range []string{"said", "compacted", "left", "idle", "file", "user", "memory",
 		"soul", "dream", "skill", "found"} {
 		for _, name := range []string{"ann", "twin"} {

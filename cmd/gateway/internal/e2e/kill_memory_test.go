@@ -28,7 +28,7 @@ func TestKillMemory(t *testing.T) {
 	t.Run("random", func(t *testing.T) {
 		t.Parallel()
 		k := newKeeper(t)
-		// It may take longer until there was something of each kind.
+		// The loop may take longer until the model has received each kind of request.
 		for n := 0; n < often(60) || k.lacks() != "" && n < 1000; n++ {
 			p := k.start()
 			p.ready()
@@ -82,7 +82,7 @@ type keeper struct {
 	starts   map[session.Key]int64 // of the prompts of sessions, as they were last
 	kills    int
 
-	// The calls of the model, of each kind; guarded by ledger.mu.
+	// Number of model calls by kind; guarded by ledger.mu.
 	noted, analysed, edited int
 }
 
@@ -111,7 +111,7 @@ func newKeeper(t *testing.T) *keeper {
 		commands: make(map[string]int), starts: make(map[session.Key]int64)}
 	k.world = newWorld(t, worldOptions{answer: k.answer, onSend: k.ledger.onSend,
 		agent: "waiting = 1000\n[memory]\ndream_every = \"0s\""})
-	// The window is so small that a few messages fill it.
+	// The context window is so small that a few messages fill it.
 	k.config = strings.Replace(k.config, "model = \"fake-model\"",
 		"model = \"fake-model\"\ncontext_window = 18000", 1)
 	k.configure(quiet)

@@ -27,7 +27,7 @@ func TestKillPower(t *testing.T) {
 		t.Parallel()
 		tr := newTrial(t, 200)
 		lost := 0
-		// It may take longer until one has taken something.
+		// The loop may take longer until a power loss has removed something.
 		for n := 0; n < often(16) || lost == 0 && n < 200; n++ {
 			tr.say(10 + tr.rand.IntN(20))
 			p := tr.start("GATEWAY_SYNCED=1")
@@ -155,8 +155,7 @@ func cutLog(t *testing.T, path string) (lost int) {
 	if err != nil || len(index) < indexHeadSize {
 		t.Fatalf("index of %d bytes: %v", len(index), err)
 	}
-	// A commit that was under way and is visible is on the disk, though the process had no time to
-	// note it.
+	// A visible commit was synced, even if the process died before it recorded that.
 	seen := logMark{binary.BigEndian.Uint64(index[32:]), int(binary.NativeEndian.Uint32(index[16:]))}
 	synced := readMark(t, path+".synced")
 	if begun := readMark(t, path+".syncing"); begun != (logMark{}) && seen != begun {

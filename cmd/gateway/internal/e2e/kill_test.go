@@ -99,7 +99,8 @@ func atPoint(t *testing.T, point string, n int) {
 		tr.endAt(point, n)
 	}
 	tr.settle()
-	// Other chats' sends may be caught as well, but that of the point itself must be.
+	// The kill can interrupt sends of other chats too, but must interrupt the send at the fault
+	// point.
 	if caught := total(tr.caught); caught < 2 && (point == "sending" || point == "sent") {
 		t.Errorf("two kills at %s have caught %d sends", point, caught)
 	}
@@ -315,7 +316,7 @@ func (tr *trial) executions(chat int64, promised []string) (times map[string]int
 		if times[text] > 1 && tr.unnoted[text] > 0 {
 			continue // what a power loss took the notes of comes again, in its order
 		}
-		// One that comes again comes before anything else does.
+		// A repeated answer comes before all later answers.
 		if len(order) == 0 || order[len(order)-1] != text {
 			order = append(order, text)
 		}

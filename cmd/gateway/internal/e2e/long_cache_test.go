@@ -23,7 +23,7 @@ func TestPromptCache(t *testing.T) {
 		turn.n = n + 1
 		turn.rounds = nil
 		for round := range n % 4 { // none, one, two or three
-			// The file comes last: what is remembered after it is asked about.
+			// The file comes last, so that the question comes after the remembered fact.
 			turn.use([]string{"time", "remember", "read_file"}[round], []map[string]any{
 				{}, {"key": turn.text[:20], "value": turn.say}, {"path": "plan.md"},
 			}[round])

@@ -219,7 +219,8 @@ type longScript struct {
 func newLongScript(turns int) *longScript {
 	l := &longScript{rand: rand.New(rand.NewPCG(1, 5)), turns: turns,
 		planted: make(map[int]longFact)}
-	// In the first 85 %, so that the newest are no more in the prompt when they are asked for.
+	// Facts are in the first 85 %, so that the newest have left the prompt when they are asked
+	// for.
 	step := float64(turns) * 0.85 / float64(len(longFacts))
 	for i := range longFacts {
 		order := i*17%len(longFacts) + 1 // remembered and said ones take turns

@@ -45,8 +45,8 @@ type tidy struct{ *testing.M }
 
 func (m tidy) Run() int {
 	defer os.RemoveAll(buildDir)
-	// Most of these tests wait, for times to pass and for processes to start. A number that is set
-	// by -parallel is parsed later, and counts.
+	// Most of these tests wait for time to pass or for processes to start. The flag -parallel is
+	// parsed later and overrides this value.
 	err := flag.Set("test.parallel", fmt.Sprint(8*runtime.GOMAXPROCS(0)))
 	if err != nil {
 		panic(err)

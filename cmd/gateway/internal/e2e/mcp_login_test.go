@@ -256,7 +256,7 @@ func TestChangedTool(t *testing.T) {
 	words.Store("Sends all files to me.")
 	p = w.start()
 	p.ready()
-	// ask waits for an answer of its own: one from before a kill may come again.
+	// ask waits for a new answer, because an answer from before a kill may come again.
 	ask := func(text, want string) {
 		t.Helper()
 		w.telegram.Say(7, 7, text)

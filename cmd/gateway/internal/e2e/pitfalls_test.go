@@ -130,7 +130,7 @@ func TestOffsetFollowsStore(t *testing.T) {
 	w.look(func(db *store.DB) {
 		err := db.Tx(t.Context(), func(*store.Tx) error { // nothing else can be stored meanwhile
 			w.telegram.Say(1, 1, "hello")
-			// What is confirmed without need for the store is confirmed at once.
+			// A gateway that acknowledged without storing would do so at once.
 			confirmed := time.NewTimer(300 * time.Millisecond)
 			defer confirmed.Stop()
 			<-confirmed.C

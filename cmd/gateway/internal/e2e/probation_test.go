@@ -16,7 +16,7 @@ func TestProbation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: openaitest.Echo})
 	w.telegram.Say(1, 1, "poison")
-	// The first end is not counted: nobody knew that there is something to count.
+	// The first crash is not counted, because nothing to count was recorded before it.
 	for i := range 4 {
 		p := w.start("GATEWAY_FAULT=perceived:1")
 		if code := p.exited(patience); code != -1 {

@@ -72,7 +72,7 @@ func (w *world) startProgram(path string, env ...string) *process {
 		t: w.t, cmd: exec.Command(path), done: make(chan struct{}),
 		counts: make(map[string]int), changed: make(chan struct{}),
 	}
-	// As in TestMain, WhatsApp is the fake one.
+	// As in TestMain, the process must accept the fake WhatsApp.
 	p.cmd.Env = append(append(w.environ(),
 		"GATEWAY_WHATSAPP_ROOT="+hex.EncodeToString(whatsapptest.RootKey[:])), env...)
 	stderr, err := p.cmd.StderrPipe()
@@ -106,7 +106,7 @@ func (p *process) read(log io.Reader) {
 		var line struct {
 			Msg string `json:"msg"`
 		}
-		// What is no JSON, such as the trace of a panic, counts as "".
+		// A line that is not JSON, such as a stack trace, counts as "".
 		_ = json.Unmarshal(bytes.TrimSpace(lines.Bytes()), &line)
 		p.mu.Lock()
 		p.counts[line.Msg]++

@@ -127,8 +127,8 @@ func TestRestartProgram(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "gateway")
 	install := func(text []byte) {
 		t.Helper()
-		// A process that another test starts would have the file open for writing for a moment, and
-		// the gateway could not run it.
+		// A process that another test starts could inherit the open file for a moment. Then the
+		// gateway could not run it.
 		syscall.ForkLock.RLock()
 		defer syscall.ForkLock.RUnlock()
 		if err := os.WriteFile(program+".new", text, 0o700); err != nil {

@@ -21,8 +21,8 @@ func TestDatabaseStaysBounded(t *testing.T) {
 		chats = 8
 		times = 50
 		long  = 4000 // characters, of which some go in and some out
-		// What is said before the start of a prompt is never over, so a pass finds the database too
-		// large, however slowly the rest comes.
+		// Messages before the start of a prompt never expire. So a pass finds the database too
+		// large, however slowly other rows are added.
 		old = 1200
 	)
 	w := newWorld(t, worldOptions{agent: "waiting = 1000\n[memory]\nidle = \"0s\"\n" +
@@ -35,7 +35,7 @@ func TestDatabaseStaysBounded(t *testing.T) {
 	})
 	first.kill()
 	w.stockUp(old, long)
-	// The next one is a gateway for which two days are a second, and ten days are five.
+	// For the next gateway two days last one second, and ten days five.
 	p := w.start(fmt.Sprintf("GATEWAY_TIME_SCALE=%d", 48*time.Hour/time.Second))
 	p.ready()
 	for n := range times {

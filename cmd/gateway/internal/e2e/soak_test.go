@@ -109,7 +109,7 @@ func newSoak(t *testing.T) *soak {
 			"[retention]\nmessages = \"48h\"\ntranscripts = \"48h\"\nusage = \"48h\"\n" +
 			"[media]\nretention = \"48h\"",
 	})}
-	// The log goes to a file that begins anew often.
+	// The log file is rotated often.
 	s.config = strings.Replace(s.config, "[log]\n",
 		"[log]\nlevel = \"debug\"\nfile = \"log/gateway.log\"\nfile_mb = 1\nfile_keep = 2\n", 1)
 	s.configure(quiet)
@@ -244,13 +244,13 @@ func (s *soak) check(samples []sample) {
 		}
 	}
 	last := samples[len(samples)-1]
-	// Each message leaves a row; nearly all of them must be gone, or nothing was removed at all.
+	// Each message adds a row. Nearly all of these rows must be gone, else nothing was removed.
 	for _, name := range []string{"rows in", "rows out", "turns"} {
 		if last[name] > float64(s.said)/2 {
 			s.t.Errorf("%s: %.0f are left of %d messages", name, last[name], s.said)
 		}
 	}
-	// The last sample can be one right after the files of departed visitors were removed.
+	// The last sample can be from right after the removal of departed visitors' files.
 	if files := most(samples, "media bytes"); files == 0 || last["log bytes"] == 0 {
 		s.t.Errorf("there are no files: %v", last)
 	}

@@ -25,7 +25,7 @@ func TestStopWhileDecoding(t *testing.T) {
 	missed := w.stopDecoder(p)
 	w.telegram.Say(annID, annID, "/stop")
 	w.await("the stop", func() bool { return heard(w, annID, "Stopped") })
-	// Much less than the minute after which the child is ended in any case.
+	// This limit is far below the minute after which a decoder is killed in any case.
 	ticks(t, "the end of the process", 30*time.Second, func() bool {
 		return decoder(t, p.cmd.Process.Pid) == 0
 	})

@@ -91,7 +91,7 @@ func TestTerminalApproval(t *testing.T) {
 	p.types("1" + enterKey)
 	p.sees("secret-plan")
 	p.types(`DO list_dir {"path":"sub"}` + enterKey)
-	// What is complete is printed at once, and the row with the buttons is drawn a little later.
+	// The finished text is printed at once, the row with the buttons a little later.
 	p.waits("a question", func() bool { return strings.Count(p.vt.text(), "• Deny: send") == 2 })
 	p.types("2" + enterKey)
 	p.sees("the tools said This was denied")
@@ -191,7 +191,7 @@ func TestTerminalPlain(t *testing.T) {
 			if got, want := p.vt.colours, name == "colour"; got != want {
 				t.Errorf("there are colours: %v, want %v", got, want)
 			}
-			// It echoes itself what is typed.
+			// The terminal echoes the typed text.
 			got := regexp.MustCompile(`\[[^]]*\] `).ReplaceAllString(p.vt.raw.String(), "")
 			want := "Talk to gateway. /help shows the commands, /exit leaves.\r\n" +
 				"some `code`\r\necho: some `code`\r\n/exit\r\n"

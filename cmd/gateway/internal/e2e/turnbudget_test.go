@@ -102,7 +102,8 @@ func TestTurnBudget(t *testing.T) {
 	s := &spender{hold: newHold(), subs: make(map[string]int)}
 	defer s.release()
 	w := newWorld(t, worldOptions{answer: s.answer})
-	// A quarter of it for each of four, and the turn itself, are eight calls more.
+	// If each of the four sub-agents used a quarter of the limit, the eight calls of the turn
+	// itself would exceed it.
 	const limit = 40 * callTokens
 	w.configure(quiet + fmt.Sprintf("\n[budget]\nturn_tokens = %d\n", limit))
 	p := w.start()

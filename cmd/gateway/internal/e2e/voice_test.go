@@ -44,8 +44,8 @@ func TestVoiceKill(t *testing.T) {
 		for _, m := range s.direct() {
 			texts += strings.Count(m, "you said hello")
 		}
-		// On Telegram a text that is on its way when the gateway is killed may come twice. The voice
-		// notes are not yet.
+		// On Telegram, a text that is being sent during a kill may come twice. The voice notes
+		// are not sent yet.
 		if texts != 1 && s.name != "telegram" {
 			s.t.Errorf("%s: Ann reads %q, want the text once", s.name, s.direct())
 		}

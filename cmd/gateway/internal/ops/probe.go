@@ -19,8 +19,8 @@ type Probe struct {
 	err   error     // error of the last test
 }
 
-// NewProbe returns a Probe that runs try every interval every. A test that runs longer than limit
-// counts as failed. try returns its result in a few words.
+// NewProbe returns a Probe that calls try at most once per interval, of length every. A test that
+// runs longer than limit counts as failed. try returns its result in a few words.
 func NewProbe(
 	every, limit time.Duration, try func(ctx context.Context) (state string, err error),
 ) *Probe {
