@@ -16,10 +16,10 @@
 //
 // Limits: the archive does not contain links, sockets, devices, files that this user may not
 // read, or files whose names are not UTF-8. An archive has at most a million files. The package
-// owns no tables. Files: the archive, and .gateway-backup-* and .gateway-restore-* beside the
-// files that are being written. [Write] and [Restore] remove those that a killed process has
-// left.
-// written; [Write] and [Restore] remove those that a kill has left.
+// owns no tables.
+//
+// Files: the archive, and .gateway-backup-* and .gateway-restore-* beside the files that are being
+// written. [Write] and [Restore] remove those that a killed process has left.
 package backup
 
 import (

@@ -49,8 +49,8 @@ var settled = []string{"channels.md", "configuration.md", "contributing.md", "do
 // The platforms and the model are fakes. Words such as CODE, and the examples in
 // [docPage.fillIn], stand for values that a reader must fill in.
 //
-// A comment <!-- not run: REASON --> before a block says that the test can't run it. <!-- file:
-// PATH --> says that the block is a file.
+// A comment <!-- not run: REASON --> before a block says that the test can't run it, and
+// <!-- file: PATH --> says that the block is a file.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../../../docs/*.md")

@@ -11,7 +11,6 @@
 // most 16 KiB. A request must arrive within 30 seconds.
 //
 // Files: http.json in the gateway's home. The command line finds the server with it.
-// Files: http.json in the gateway's home, with which the command line finds the server.
 package ops
 
 import (
