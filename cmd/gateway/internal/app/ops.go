@@ -339,7 +339,7 @@ type Process struct {
 // A Correction is the response of [SecurityPath].
 type Correction struct {
 	Problems []doctor.Problem
-	Failed   string // why the audit or the corrections are incomplete; ""
+	Failed   string // why the audit or the corrections are incomplete, or ""
 }
 
 // operator returns the handler for the commands of the command line. This process handles each

@@ -79,7 +79,8 @@ func retentionRules(
 // pruneArchived removes messages that are in no prompt and wait for no summary.
 func pruneArchived(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
 	below := int64(math.MaxInt64)
-	from, ok, err := background.Store{}.Least(tx, background.Archive) // archives later ids
+	// A background task will archive the messages after the id from, so they must stay.
+	from, ok, err := background.Store{}.Least(tx, background.Archive)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -78,7 +78,7 @@ type Exec struct {
 	DiskMB    int           `koanf:"disk_mb" min:"1"` // maximum that a command can write
 
 	ProcessesTotal int `koanf:"processes_total" min:"1"` // of all commands together
-	KeepFreeMB     int `koanf:"keep_free_mb" min:"0"`    // of the disk; 0: none
+	KeepFreeMB     int `koanf:"keep_free_mb" min:"0"`    // kept free; 0: none
 
 	Env []string `koanf:"env"` // variables that commands see
 }
@@ -107,7 +107,7 @@ type Server struct {
 	Headers map[string]Secret `koanf:"headers"` // of HTTP requests
 	Allow   []string          `koanf:"allow"`   // patterns of its tools; empty: all
 	Approve string            `koanf:"approve" allowed:"allow ask deny"`
-	Role    string            `koanf:"role" allowed:"guest user admin owner"` // lowest user role
+	Role    string            `koanf:"role" allowed:"guest user admin owner"` // lowest role
 	Timeout time.Duration     `koanf:"timeout" min:"1s"`                      // of a call
 	Sandbox bool              `koanf:"sandbox"`
 	Network bool              `koanf:"network"` // network access in the sandbox
