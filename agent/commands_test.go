@@ -197,7 +197,8 @@ func TestContext(t *testing.T) {
 		told := w.outbox("a")
 		first, second := told[0].Text, told[2].Text
 		for _, part := range []string{" of the 40000 tokens of ", "\n- SOUL.md: 30", "\n- Memory: ",
-			"\n- Tools: ", "\n- Instructions: ", "\n- Kept for the answer: 9216 (23 %)", "\n- Free: "} {
+			"\n- Tools: ", "\n- Instructions: ", "\n- Kept for the answer: 9216 (23 %)", "\n- Free: ",
+			"\n\n`/compact` shortens"} {
 			if !strings.Contains(first, part) {
 				t.Errorf("%q is missing in\n%s", part, first)
 			}

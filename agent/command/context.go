@@ -54,10 +54,11 @@ func (w *Window) text(counted int) string {
 	}
 	line("Kept for the answer", w.Size-w.Room)
 	line("Free", max(w.Room-used, 0))
+	b.WriteString("\n")
 	if counted > 0 {
-		fmt.Fprintf(&b, "\nAt the last answer the model counted %d.", counted)
+		fmt.Fprintf(&b, "At the last answer the model counted %d. ", counted)
 	}
-	b.WriteString(" `/compact` shortens the conversation, `/new` begins a new one.")
+	b.WriteString("`/compact` shortens the conversation, `/new` begins a new one.")
 	return b.String()
 }
 
