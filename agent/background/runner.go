@@ -161,8 +161,8 @@ type end struct {
 	err    error
 }
 
-// hasRoom reports whether a task of a kind may begin. Voice notes leave room for what is done with
-// the memory: many chats may want one at the same time, and its API may be slow.
+// hasRoom reports whether a task of a kind may begin. Voice notes leave room for tasks of the
+// memory: many chats may want a note at the same time, and the speech API may be slow.
 func (r *Runner) hasRoom(round *round, k Kind) bool {
 	return round.running < r.Parallel && (k != Speak || round.speaking < max(r.Parallel/2, 1))
 }

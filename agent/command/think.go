@@ -12,8 +12,8 @@ import (
 	"gateway/store"
 )
 
-// defaultEffort is the word that stands for the effort of the configuration and the provider.
-const defaultEffort = "default"
+// defaultWord is the argument that takes back a choice: what is configured holds again.
+const defaultWord = "default"
 
 // think answers /think [off|low|high|default].
 func (c conversation) think(ctx context.Context, r *Request) (Reply, error) {
@@ -26,7 +26,7 @@ func (c conversation) think(ctx context.Context, r *Request) (Reply, error) {
 	case !r.Message.Role.AtLeast(bus.Admin):
 		return Reply{Text: "Only admins and owners can choose how long the model thinks. `/think` " +
 			"shows the current setting."}, nil
-	case word == defaultEffort:
+	case word == defaultWord:
 		return c.setEffort(ctx, r, llm.EffortDefault, "How long the model of this conversation thinks "+
 			"is up to its configuration and its provider again.")
 	case !slices.Contains(llm.AllEfforts, effort):
@@ -84,12 +84,12 @@ func (m *Models) thinking(r *Request) Reply {
 	for _, e := range m.Efforts {
 		words = append(words, string(e))
 	}
-	words = append(words, defaultEffort)
+	words = append(words, defaultWord)
 	reply := Reply{Text: fmt.Sprintf("%s Admins can change it with `/think %s`.", text,
 		strings.Join(words, "|"))}
 	for _, word := range words {
 		if r.Message.Role.AtLeast(bus.Admin) && word != string(m.Effort) &&
-			(word != defaultEffort || m.Effort != llm.EffortDefault) {
+			(word != defaultWord || m.Effort != llm.EffortDefault) {
 			reply.Buttons = append(reply.Buttons, bus.Button{Label: word, Text: "/think " + word})
 		}
 	}

@@ -28,16 +28,17 @@ func (c conversation) voice(ctx context.Context, r *Request) (Reply, error) {
 	}
 	switch _, known := voices[word]; {
 	case present == "":
-		return Reply{Text: "I can't speak here: no speech is configured, or nobody could listen."}, nil
+		return Reply{Text: "I can't speak here. Voice answers need a speech model in the " +
+			"configuration, and a chat that can play them."}, nil
 	case word == "":
 		return spoken(voices[present], present), nil
-	case !known && word != defaultEffort:
+	case !known && word != defaultWord:
 		return Reply{Text: "That is not a way to answer. Use `/voice never`, `/voice always`, " +
 			"`/voice auto` or `/voice default`."}, nil
 	case r.Message.Group && !r.Message.Role.AtLeast(bus.Admin):
-		return Reply{Text: "Only admins and owners can choose that in a group. `/voice` shows what " +
-			"holds here."}, nil
-	case word == defaultEffort:
+		return Reply{Text: "Only admins and owners can choose that in a group. `/voice` shows the " +
+			"present setting."}, nil
+	case word == defaultWord:
 		word = ""
 	}
 	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
