@@ -64,8 +64,8 @@ func message(sender, chat string, person int64) bus.InboundMessage {
 	return m
 }
 
-// What a person has done and what was done in their chat is not told any more once they are
-// forgotten, but that something was decided is.
+// TestErase checks that the log forgets the names and the content of a forgotten person's
+// decisions, and keeps that something was decided.
 func TestErase(t *testing.T) {
 	f := newFixture(t)
 	f.add(Of(message("7", "a", 1), "approved", "`exec`\nwants to run"))
