@@ -8,6 +8,7 @@ import (
 	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/modelcall"
+	"gateway/agent/persona"
 	"gateway/agent/pool"
 	"gateway/agent/prompt"
 	"gateway/agent/speech"
@@ -40,7 +41,7 @@ func (h host) Background() background.Config {
 
 // Prompt implements [background.Settings].
 func (h host) Prompt(key session.Key) (model string, tokens int) {
-	s := h.d.ConfigOf(key)
+	s := h.d.ConfigOf(key).In(persona.Place{Address: key.Conversation})
 	return s.ModelID, s.ContextBudget()
 }
 

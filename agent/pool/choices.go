@@ -159,9 +159,14 @@ func (c *choices) ConfigOf(key session.Key) *turn.Settings {
 	s := c.Config()
 	settings := &s.Settings.Settings
 	chosen := s.choice(c.Chosen(key))
-	// The default model remembers which models of its fallback chain have failed.
-	if chosen != nil && chosen.ID != s.ModelID {
-		settings = s.With(chosen)
+	if chosen != nil {
+		own := *settings
+		// The default model remembers which models of its fallback chain have failed.
+		if chosen.ID != s.ModelID {
+			own = *s.With(chosen)
+		}
+		own.Chosen = true
+		settings = &own
 	}
 	effort, voice := c.Effort(key), c.Voice(key)
 	if effort == llm.EffortDefault && voice == settings.Voice {

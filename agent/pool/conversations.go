@@ -6,6 +6,7 @@ import (
 	"gateway/agent/background"
 	"gateway/agent/command"
 	"gateway/agent/llm"
+	"gateway/agent/persona"
 	"gateway/agent/question"
 	"gateway/agent/turn"
 	"gateway/bus"
@@ -25,7 +26,7 @@ type Conversations struct {
 func (c Conversations) Window(
 	ctx context.Context, key session.Key, m bus.InboundMessage,
 ) (command.Window, error) {
-	s := c.ConfigOf(key)
+	s := c.ConfigOf(key).In(persona.PlaceOf(&m))
 	contents, err := turn.Measure(ctx, c.env, s, key, m)
 	w := command.Window{Model: s.ModelName, Size: s.ContextWindow, Room: s.ContextBudget()}
 	for _, content := range contents {

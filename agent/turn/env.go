@@ -3,6 +3,7 @@ package turn
 import (
 	"cmp"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"gateway/agent/background"
 	"gateway/agent/llm"
 	"gateway/agent/modelcall"
+	"gateway/agent/persona"
 	"gateway/agent/policy"
 	"gateway/agent/prompt"
 	"gateway/agent/question"
@@ -124,6 +126,16 @@ type Settings struct {
 	Rules        policy.Rules
 	Approver     bus.Role
 	ApprovalTime time.Duration
+
+	Places *Places        // what holds in single accounts, chats and for single people; nil: nothing
+	Here   persona.Choice // what holds where the turn works: see [Settings.In]
+	Chosen bool           // an admin has chosen the model for the conversation
+}
+
+// Places says what differs between places.
+type Places struct {
+	Table  *persona.Table
+	Models map[string]*Choice // models that the table names, by their names there
 }
 
 // A Choice is a model and its properties.
@@ -153,4 +165,67 @@ func (s *Settings) ContextBudget() int {
 	)
 	window := s.ContextWindow
 	return max(window-cmp.Or(s.MaxOutput, min(answer, window/4))-min(reserve, window/8), 1)
+}
+
+// In returns the settings that hold in a place. A model that an admin has chosen for the
+// conversation counts before those of policies and personas.
+func (s *Settings) In(at persona.Place) *Settings {
+	if s.Places == nil {
+		return s
+	}
+	return s.with(s.Places.Table.At(at))
+}
+
+// with returns a copy of s with what holds in a place.
+func (s *Settings) with(here persona.Choice) *Settings {
+	own := *s
+	if c := s.Places.Models[here.Model]; c != nil && !s.Chosen && c.ID != s.ModelID {
+		own = *s.With(c)
+	}
+	if here.Activity != "" {
+		own.Activity = activity.Mode(here.Activity)
+	}
+	own.Here = persona.Choice{Persona: here.Persona, Model: here.Model, Policies: here.Policies}
+	own.limit(here.Layers)
+	return &own
+}
+
+// limit adds layers of limits that s does not have yet, and reports whether there were any.
+func (s *Settings) limit(layers []*persona.Limits) (added bool) {
+	for _, l := range layers {
+		if slices.Contains(s.Here.Layers, l) {
+			continue
+		}
+		added = true
+		s.Here.Layers = append(slices.Clip(s.Here.Layers), l)
+		for _, name := range l.Ask {
+			s.Rules = append(slices.Clip(s.Rules), policy.Rule{Tool: name, Roles: askEverybody})
+		}
+	}
+	return added
+}
+
+// askEverybody is the decision of a policy that wants approval.
+var askEverybody = map[bus.Role]policy.Decision{bus.Owner: policy.Ask, bus.Admin: policy.Ask,
+	bus.User: policy.Ask, bus.Guest: policy.Ask}
+
+// withholds reports whether a policy or the persona withholds a tool.
+func (s *Settings) withholds(x tool.Tool) bool {
+	return slices.ContainsFunc(s.Here.Layers, func(l *persona.Limits) bool {
+		return l.Withhold(x.Name, x.Like)
+	})
+}
+
+// restrict adds the limits of the policies that apply to the author of m, who joins the turn. It
+// reports whether there are any new ones.
+func (t *turn) restrict(m *bus.InboundMessage) bool {
+	if t.settings.Places == nil {
+		return false
+	}
+	own := *t.settings
+	if !own.limit(t.settings.Places.Table.Policies(persona.PlaceOf(m))) {
+		return false
+	}
+	t.settings = &own
+	return true
 }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"gateway/agent/llm"
+	"gateway/agent/persona"
 	"gateway/agent/prompt"
 	"gateway/bus"
 	"gateway/memory"
@@ -108,7 +109,8 @@ func Measure(
 	ctx context.Context, env *Env, s *Settings, key session.Key, m bus.InboundMessage,
 ) ([]prompt.Content, error) {
 	var t conversation
-	t.turn = turn{env: env, settings: s, trigger: m, role: m.Role, sender: m.Sender, person: m.Person}
+	t.turn = turn{env: env, settings: s.In(persona.PlaceOf(&m)), trigger: m, role: m.Role,
+		sender: m.Sender, person: m.Person}
 	t.Session, t.Address, t.Scope = key, m.From, memory.ScopeOf(m)
 	t.tools = t.toolsFor(m.Role)
 	if m.Group {

@@ -24,11 +24,14 @@ var notForTasks = map[string]bool{"spawn": true, "subagents": true, "message": t
 // toolsFor returns the tools of a turn in which people with the given role take part.
 func (t *turn) toolsFor(role bus.Role) *tool.Registry {
 	// A heartbeat, too, speaks only through its answer.
-	if k := t.trigger.Origin.Kind; k != bus.Task && k != bus.Heartbeat {
+	k := t.trigger.Origin.Kind
+	silent := k == bus.Task || k == bus.Heartbeat
+	if !silent && len(t.settings.Here.Layers) == 0 {
 		return t.env.Tools.For(role)
 	}
 	return t.env.Tools.Select(func(x tool.Tool) bool {
-		return !notForTasks[x.Name] && (x.Least == "" || role.AtLeast(x.Least))
+		return !(silent && notForTasks[x.Name]) && (x.Least == "" || role.AtLeast(x.Least)) &&
+			!t.settings.withholds(x)
 	})
 }
 

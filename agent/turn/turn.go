@@ -11,6 +11,7 @@ import (
 
 	"gateway/agent/background"
 	"gateway/agent/llm"
+	"gateway/agent/persona"
 	"gateway/agent/prompt"
 	"gateway/agent/tool"
 	"gateway/bus"
@@ -171,10 +172,11 @@ func (t *runner) identify(ctx context.Context, batch []bus.Received) error {
 	return nil
 }
 
-// setTrigger sets the first message of the turn.
+// setTrigger sets the first message of the turn, and with it what holds for the turn.
 func (t *turn) setTrigger(first bus.InboundMessage) {
 	t.trigger = first
-	if c := t.settings.Models[first.Origin.Kind]; c != nil {
+	t.settings = t.settings.In(persona.PlaceOf(&first))
+	if c := t.settings.Models[first.Origin.Kind]; c != nil && t.settings.Here.Model == "" {
 		t.settings = t.settings.With(c)
 	}
 }
@@ -184,8 +186,11 @@ func (t *turn) setTrigger(first bus.InboundMessage) {
 func (t *runner) addWriters(batch []bus.Received) {
 	t.seen = nil // repeating a call can make sense now
 	for _, r := range batch {
-		if t.tools == nil || !r.Message.Role.AtLeast(t.role) {
+		lower := t.tools == nil || !r.Message.Role.AtLeast(t.role)
+		if lower {
 			t.role = r.Message.Role
+		}
+		if t.restrict(&r.Message) || lower {
 			t.tools = t.toolsFor(t.role)
 		}
 		t.sender, t.person = r.Message.Sender, r.Message.Person

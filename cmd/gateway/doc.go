@@ -153,6 +153,7 @@
 //	bus                   messages, inbox, outbox, live progress
 //	session               transcripts and turns
 //	agent/tool            what a tool is; agent/tools contains the tools
+//	agent/persona         who the agent is in a chat, and what it may use there
 //	agent/policy          rules for tool calls, and the halt switch
 //	agent/audit           records who decided what
 //	agent/question        questions that suspended turns wait for

@@ -40,7 +40,7 @@ func (g *Gateway) agentSettings(cfg *config.Config) pool.Settings {
 			Timeout: cfg.Agent.TurnTimeout, SpeechCost: cfg.Transcription.PriceMinute / 60,
 			Voice: cfg.Media.Speech.Answers, Activity: activity.Mode(cfg.Agent.Activity),
 			Rules: newRules(cfg), Approver: bus.Role(cfg.Approvals.Approver),
-			ApprovalTime: cfg.Approvals.Timeout,
+			ApprovalTime: cfg.Approvals.Timeout, Places: g.places(cfg),
 		},
 		NotesID: notesID, Choices: g.choices(cfg),
 		QueueMode: pool.Mode(cfg.Agent.QueueMode), Waiting: cfg.Agent.Waiting,

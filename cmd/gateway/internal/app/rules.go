@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"gateway/agent/audit"
+	"gateway/agent/persona"
 	"gateway/agent/policy"
+	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/store"
@@ -77,6 +79,12 @@ func auditedRules(cfg *config.Config) audit.Rules {
 	for name, s := range cfg.MCP {
 		add("mcp."+name, s.Enabled, s.Approve, s.Role, s.Allow, s.Sandbox, s.Network)
 	}
+	for name, p := range cfg.Policies {
+		add("policies."+name, p)
+	}
+	for name, p := range cfg.Personas {
+		add("personas."+name, p)
+	}
 	for name, c := range cfg.Channels {
 		add("channels."+name, c.Enabled, c.Access, c.Allow, c.Owners, c.Groups, c.Activation)
 	}
@@ -98,4 +106,48 @@ func (g *Gateway) noteRules(ctx context.Context, cfg *config.Config) {
 // everybody returns the same decision for all roles.
 func everybody(v policy.Decision) map[bus.Role]policy.Decision {
 	return map[bus.Role]policy.Decision{bus.Owner: v, bus.Admin: v, bus.User: v, bus.Guest: v}
+}
+
+// NewTable returns the personas and policies of a configuration, or nil if it has no policies.
+func NewTable(cfg *config.Config) *persona.Table {
+	var personas []persona.Persona
+	for _, name := range sortedKeys(cfg.Personas) {
+		p := cfg.Personas[name]
+		personas = append(personas, persona.Persona{ID: name, Name: p.Name, Model: p.Model,
+			Limits: persona.Limits{Tools: p.Tools, Skills: p.Skills}})
+	}
+	var policies []persona.Policy
+	for _, name := range sortedKeys(cfg.Policies) {
+		p := cfg.Policies[name]
+		policy := persona.Policy{ID: name, Accounts: p.Accounts, Chats: p.Chats, People: p.People,
+			Persona: p.Persona, Model: p.Model, Activity: p.Activity,
+			Limits: persona.Limits{Tools: p.Tools, Deny: p.Deny, Ask: p.Ask, Skills: p.Skills}}
+		if p.Activity == config.Inherit {
+			policy.Activity = ""
+		}
+		policies = append(policies, policy)
+	}
+	return persona.NewTable(personas, policies)
+}
+
+// places returns what differs between accounts, chats and people, or nil if nothing does.
+func (g *Gateway) places(cfg *config.Config) *turn.Places {
+	table := NewTable(cfg)
+	if table == nil {
+		return nil
+	}
+	p := &turn.Places{Table: table, Models: make(map[string]*turn.Choice)}
+	add := func(name string) {
+		if name != "" && p.Models[name] == nil {
+			c := g.choice(cfg, name)
+			p.Models[name] = &c
+		}
+	}
+	for _, policy := range cfg.Policies {
+		add(policy.Model)
+	}
+	for _, persona := range cfg.Personas {
+		add(persona.Model)
+	}
+	return p
 }

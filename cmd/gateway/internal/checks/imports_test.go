@@ -48,6 +48,7 @@ var imports = map[string]string{
 
 	"agent/extract":  "agent/extract/document agent/extract/picture agent/tools/shell/sandbox",
 	"agent/guard":    "",
+	"agent/persona":  "bus",
 	"agent/policy":   "store bus",
 	"agent/audit":    "store bus",
 	"agent/activity": "agent/llm",
@@ -103,14 +104,14 @@ var imports = map[string]string{
 
 	"agent/turn": "store store/fault bus memory memory/document session skills " +
 		"agent/activity agent/attachment agent/background agent/budget agent/heartbeat " +
-		"agent/llm agent/modelcall agent/observe agent/policy agent/prompt " +
+		"agent/llm agent/modelcall agent/observe agent/persona agent/policy agent/prompt " +
 		"agent/question agent/schedule agent/speech agent/tool",
 	"agent/pool": "store bus memory session agent/attachment agent/background agent/command " +
-		"agent/llm agent/prompt agent/question agent/turn",
+		"agent/llm agent/persona agent/prompt agent/question agent/turn",
 	"agent": "store store/fault bus memory memory/document memory/version session skills " +
 		"agent/attachment agent/audit agent/background agent/budget agent/command agent/extract " +
-		"agent/llm agent/modelcall agent/observe agent/policy agent/pool agent/prompt agent/question " +
-		"agent/schedule agent/speech agent/tool agent/turn",
+		"agent/llm agent/modelcall agent/observe agent/persona agent/policy agent/pool agent/prompt " +
+		"agent/question agent/schedule agent/speech agent/tool agent/turn",
 
 	"cmd/gateway/internal/config": "agent/suggest cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/hooks":  "store bus session",
@@ -128,7 +129,7 @@ var imports = map[string]string{
 	"cmd/gateway/internal/app": "agent agent/activity agent/attachment agent/audit " +
 		"agent/background agent/budget agent/command agent/extract agent/guard agent/heartbeat " +
 		"agent/llm agent/llm/anthropic agent/llm/demo agent/llm/failover agent/llm/openai " +
-		"agent/policy agent/pool agent/question " +
+		"agent/persona agent/policy agent/pool agent/question " +
 		"agent/schedule agent/speech agent/tool agent/tools/ask agent/tools/clock agent/tools/files " +
 		"agent/tools/image agent/tools/jobs agent/tools/mcp agent/tools/message agent/tools/recall " +
 		"agent/tools/shell " +

@@ -51,7 +51,7 @@ func TestEveryKeyHasAReader(t *testing.T) {
 // isEntry reports whether a section is read through a variable, such as an entry of a map.
 func isEntry(section string) bool {
 	return slices.Contains([]string{"Model", "Channel", "Log", "Tool", "Root", "Server", "Budget",
-		"Exec", "Web", "Hook"}, section)
+		"Exec", "Web", "Hook", "Persona", "Policy"}, section)
 }
 
 // keys returns the keys of a configuration struct, as Section.Field.

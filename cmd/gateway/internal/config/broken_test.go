@@ -59,6 +59,27 @@ var brokenTests = []struct {
 			"use max_output"},
 	{name: "field without JSON", file: "[models.a]\nmodel = 'm'\n[models.a.body]\nx = nan\n",
 		want: "config.toml:4: models.a.body.x: want a value that JSON can express, not NaN"},
+	{name: "policy of nobody", file: "[policies.p]\ndeny = ['exec']\n",
+		want: "config.toml:1: policies.p: want accounts, chats or people that it is about"},
+	{name: "policy of unknown places", file: "[policies.p]\naccounts = ['terminl']\n" +
+		"chats = ['telgram/1']\npeople = ['ann']\n[policies.q]\nchats = ['terminal']\n" +
+		"people = ['7', 'termial/7']\n",
+		want: `config.toml:2: policies.p.accounts: there is no [channels.terminl]; did you mean ` +
+			"\"terminal\"?\n" +
+			"config.toml:3: policies.p.chats: there is no [channels.telgram]\n" +
+			`config.toml:4: policies.p.people: want account/id or the number of a person, not "ann"` +
+			"\n" + `config.toml:6: policies.q.chats: want account/chat, not "terminal"` + "\n" +
+			`config.toml:7: policies.q.people: there is no [channels.termial]; did you mean "terminal"?`},
+	{name: "policy with unknown names", file: "[personas.tutor]\nmodel = 'dmo'\n" +
+		"tools = ['web_*', 'mcp_x_*']\n[policies.p]\naccounts = ['terminal']\npersona = 'tuto'\n" +
+		"model = 'dem'\nask = ['exce']\n",
+		want: `config.toml:2: personas.tutor.model: there is no [models.dmo]; did you mean "demo"?` +
+			"\n" + `config.toml:3: personas.tutor.tools: there is no tool "mcp_x_*"; docs/tools.md ` +
+			"lists them, and those of [mcp.SERVER] are called mcp_SERVER_TOOL\n" +
+			`config.toml:6: policies.p.persona: there is no [personas.tuto]; did you mean "tutor"?` +
+			"\n" + `config.toml:7: policies.p.model: there is no [models.dem]; did you mean "demo"?` +
+			"\n" + `config.toml:8: policies.p.ask: there is no tool "exce"; docs/tools.md lists them, ` +
+			`and those of [mcp.SERVER] are called mcp_SERVER_TOOL; did you mean "exec"?`},
 	{name: "level", file: "[log]\nlevel = 'loud'\n",
 		want: `config.toml:2: log.level: want debug, info, warn or error, not "loud"`},
 	{name: "one of", file: "[log]\nformat = 'jsno'\n",

@@ -51,12 +51,20 @@ type Config struct {
 	MCP           map[string]Server  `koanf:"mcp"`               // by name
 	Hooks         map[string]Hook    `koanf:"hooks"`             // by name, the last part of the URL
 
+	Personas map[string]Persona `koanf:"personas" live:"yes"` // by name
+	Policies map[string]Policy  `koanf:"policies" live:"yes"` // by name
+
 	File  string `koanf:"-"` // path of the file as given
 	Found bool   `koanf:"-"` // the file exists; it may be missing unless it was named
 
-	unresolved []problem `koanf:"-"` // references to secrets that don't exist
-	mistakes   []problem `koanf:"-"` // ignored mistakes: see [LoadDespiteMistakes]
-	exposed    []string  `koanf:"-"` // secrets without the type [Secret]: in variables and URLs
+	findings `koanf:"-"`
+}
+
+// findings are what loading has found beside the settings.
+type findings struct {
+	unresolved []problem // references to secrets that don't exist
+	mistakes   []problem // ignored mistakes: see [LoadDespiteMistakes]
+	exposed    []string  // secrets without the type [Secret]: in variables and URLs
 }
 
 // Gateway has the settings of the whole process.

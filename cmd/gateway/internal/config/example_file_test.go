@@ -79,6 +79,11 @@ top_p = 0.9
 [models.main.headers]
 Authorization = "env:PROXY_AUTHORIZATION"
 [tools.exec]
+[personas.tutor]
+[policies.family]
+accounts = ["telegram"]
+chats = ["telegram/-1001234567890"]
+people = ["telegram/123456789"]
 [roots.notes]
 path = "/srv/notes"
 [mcp.files]

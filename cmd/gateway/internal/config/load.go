@@ -13,7 +13,8 @@ import (
 const template = "NAME"
 
 // entries lists the tables that contain a table for each name.
-var entries = []string{"models", "channels", "tools", "roots", "mcp", "hooks"}
+var entries = []string{"models", "channels", "tools", "roots", "mcp", "hooks",
+	"personas", "policies"}
 
 // A loader merges the sources of one [Load] into a [Config] and collects the problems.
 type loader struct {

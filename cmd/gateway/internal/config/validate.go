@@ -195,6 +195,7 @@ func (l *loader) validate(c *Config) {
 	l.findCycles(c.Models)
 	l.validateHands(c)
 	l.validateOps(c)
+	placeChecker{l, c}.check()
 	if t := c.Transcription; t.Model != "" && !isHTTP(t.BaseURL) {
 		l.problem([]string{"transcription", "base_url"}, wantHTTP)
 	}

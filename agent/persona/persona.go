@@ -1,0 +1,204 @@
+// Package persona decides who the agent is in a chat, and what it may use there. A [Persona] is a
+// character with documents, a model, tools and skills of its own. A [Policy] applies to accounts,
+// chats or people, and names a persona, a model and limits. The main type is [Table].
+//
+// The most specific policy decides about persona, model and activity: one for people counts before
+// one for chats, and that before one for accounts. Limits add up: what one layer withholds, no
+// other layer gives back.
+package persona
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gateway/bus"
+)
+
+// A Persona is a character of the agent.
+type Persona struct {
+	ID    string // key in the configuration, and name of its folder of documents
+	Name  string // what the agent calls itself; "": its usual name
+	Model string // name of a model; "": the usual one
+	Limits
+}
+
+// A Policy says what holds in some places. A list that is empty matches everything; a Policy has at
+// least one that is not.
+type Policy struct {
+	ID       string
+	Accounts []string // names
+	Chats    []string // in the form account/chat or account/chat/thread
+	People   []string // in the form account/id, or numbers of people
+
+	Persona  string // ID of a persona; "": as elsewhere
+	Model    string // name of a model; "": as elsewhere
+	Activity string // how much of the work is shown; "": as elsewhere
+	Limits
+}
+
+// Limits say what may be used. Each entry is a name; a last "*" stands for any characters.
+type Limits struct {
+	Tools  []string // the only tools; empty: all
+	Deny   []string // tools that are withheld
+	Ask    []string // tools that need approval
+	Skills []string // the only skills; empty: all
+}
+
+// Withhold reports whether l withholds a tool. like is the tool by whose rules it is judged, too,
+// or "".
+func (l *Limits) Withhold(tool, like string) bool {
+	return len(l.Tools) > 0 && !matches(l.Tools, tool) ||
+		matches(l.Deny, tool) || like != "" && matches(l.Deny, like)
+}
+
+// HidesSkill reports whether l withholds a skill.
+func (l *Limits) HidesSkill(name string) bool {
+	return len(l.Skills) > 0 && !matches(l.Skills, name)
+}
+
+// matches reports whether one of patterns matches name.
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return Match(p, name) })
+}
+
+// Match reports whether a pattern of [Limits] matches name.
+func Match(pattern, name string) bool {
+	prefix, many := strings.CutSuffix(pattern, "*")
+	return pattern == name || many && strings.HasPrefix(name, prefix)
+}
+
+// A Place is where the agent works, and for whom.
+type Place struct {
+	Address bus.Address
+	Sender  bus.Sender // zero: nobody in particular
+	Person  int64      // 0: unknown
+}
+
+// PlaceOf returns the place of a message.
+func PlaceOf(m *bus.InboundMessage) Place { return Place{m.From, m.Sender, m.Person} }
+
+// A Table holds all personas and policies. It does not change.
+type Table struct {
+	personas map[string]*Persona
+	policies []*Policy // the most specific last
+}
+
+// NewTable returns a Table, or nil if there are no policies.
+func NewTable(personas []Persona, policies []Policy) *Table {
+	if len(policies) == 0 {
+		return nil
+	}
+	t := &Table{personas: make(map[string]*Persona)}
+	for i := range personas {
+		t.personas[personas[i].ID] = &personas[i]
+	}
+	for i := range policies {
+		t.policies = append(t.policies, &policies[i])
+	}
+	slices.SortFunc(t.policies, func(a, b *Policy) int {
+		return cmp.Or(cmp.Compare(a.specificity(), b.specificity()), cmp.Compare(b.ID, a.ID))
+	})
+	return t
+}
+
+// specificity is higher for a policy that counts before another one. Of two equal ones the first in
+// the order of the alphabet counts.
+func (p *Policy) specificity() (n int) {
+	for i, list := range [][]string{p.Accounts, p.Chats, p.People} {
+		if len(list) > 0 {
+			n += 1 << i
+		}
+	}
+	return n
+}
+
+// appliesTo reports whether p applies to a place.
+func (p *Policy) appliesTo(at Place) bool {
+	return within(p.Accounts, func(s string) bool { return s == at.Address.Account }) &&
+		within(p.Chats, func(s string) bool { return isChat(s, at.Address) }) &&
+		within(p.People, at.isFor)
+}
+
+// within reports whether list is empty or has an entry for which is returns true.
+func within(list []string, is func(string) bool) bool {
+	return len(list) == 0 || slices.ContainsFunc(list, is)
+}
+
+// isChat reports whether s names the chat or the thread of an address.
+func isChat(s string, a bus.Address) bool {
+	rest, ok := strings.CutPrefix(s, a.Account+"/")
+	return ok && (rest == a.Chat || a.Thread != "" && rest == a.Chat+"/"+a.Thread)
+}
+
+// isFor reports whether s names the person at a place. On WhatsApp s may have a phone number, which
+// is then the user name.
+func (at Place) isFor(s string) bool {
+	account, id, ok := strings.Cut(s, "/")
+	if !ok {
+		return at.Person != 0 && s == strconv.FormatInt(at.Person, 10)
+	}
+	return account == at.Address.Account && id != "" && (id == at.Sender.ID ||
+		strings.HasPrefix(id, "+") && id == at.Sender.Username)
+}
+
+// A Choice is what holds in a place.
+type Choice struct {
+	Persona  *Persona // nil: none
+	Model    string   // "": the usual one
+	Activity string   // "": as usual
+	Policies []string // IDs of the policies that apply, the most specific last
+	Layers   []*Limits
+}
+
+// At returns what holds in a place.
+func (t *Table) At(at Place) Choice {
+	c, id := t.apply(at)
+	return t.with(c, id)
+}
+
+// Policies returns the limits of the policies for a place, without those of the persona.
+func (t *Table) Policies(at Place) []*Limits {
+	c, _ := t.apply(at)
+	return c.Layers
+}
+
+// Resumed is [Table.At] for a turn that began with the persona id, or with none if id is "". If
+// that persona is no longer configured, the one that holds now counts.
+func (t *Table) Resumed(at Place, id string) Choice {
+	c, now := t.apply(at)
+	if id != "" && t.personas[id] == nil {
+		id = now
+	}
+	return t.with(c, id)
+}
+
+// apply returns what the policies say about a place, and the ID of the persona that they name.
+func (t *Table) apply(at Place) (c Choice, id string) {
+	for _, p := range t.policies {
+		if p.appliesTo(at) {
+			id, c.Model = cmp.Or(p.Persona, id), cmp.Or(p.Model, c.Model)
+			c.Activity = cmp.Or(p.Activity, c.Activity)
+			c.Policies = append(c.Policies, p.ID)
+			c.limit(&p.Limits)
+		}
+	}
+	return c, id
+}
+
+// with returns c with a persona; "": none.
+func (t *Table) with(c Choice, id string) Choice {
+	if c.Persona = t.personas[id]; c.Persona != nil {
+		c.Model = cmp.Or(c.Model, c.Persona.Model)
+		c.limit(&c.Persona.Limits)
+	}
+	return c
+}
+
+// limit adds a layer of limits unless it limits nothing.
+func (c *Choice) limit(l *Limits) {
+	if len(l.Tools)+len(l.Deny)+len(l.Ask)+len(l.Skills) > 0 {
+		c.Layers = append(c.Layers, l)
+	}
+}

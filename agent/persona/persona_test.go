@@ -1,0 +1,112 @@
+package persona
+
+import (
+	"slices"
+	"testing"
+
+	"gateway/bus"
+)
+
+// The most specific policy that names a persona, a model or an activity decides about it.
+func TestMostSpecificPolicyCounts(t *testing.T) {
+	table := NewTable(
+		[]Persona{{ID: "calm", Model: "small"}, {ID: "loud"}},
+		[]Policy{
+			{ID: "b-chat", Chats: []string{"tg/-1"}, Persona: "loud"},
+			{ID: "c-chat", Chats: []string{"tg/-1"}, Persona: "calm", Activity: "off"},
+			{ID: "account", Accounts: []string{"tg"}, Persona: "calm", Activity: "full"},
+			{ID: "person", People: []string{"tg/7"}, Model: "large"},
+			{ID: "person-here", People: []string{"3"}, Chats: []string{"tg/-1"}, Activity: "compact"},
+			{ID: "topic", Chats: []string{"tg/-2/5"}, Model: "topic"},
+		})
+	ann := bus.Sender{ID: "7"}
+	for _, tt := range []struct {
+		name                     string
+		at                       Place
+		persona, model, activity string
+		policies                 []string
+	}{
+		{"an account", Place{Address: bus.Address{Account: "tg", Chat: "9"}}, "calm", "small", "full",
+			[]string{"account"}},
+		{"another account", Place{Address: bus.Address{Account: "dc", Chat: "-1"}}, "", "", "", nil},
+		{"a chat", Place{Address: bus.Address{Account: "tg", Chat: "-1"}}, "loud", "", "off",
+			[]string{"account", "c-chat", "b-chat"}},
+		{"a thread of the chat", Place{Address: bus.Address{Account: "tg", Chat: "-1", Thread: "8"}},
+			"loud", "", "off", []string{"account", "c-chat", "b-chat"}},
+		{"a person in the chat", Place{bus.Address{Account: "tg", Chat: "-1"}, ann, 3}, "loud",
+			"large", "compact", []string{"account", "c-chat", "b-chat", "person", "person-here"}},
+		{"the person elsewhere", Place{bus.Address{Account: "tg", Chat: "7"}, ann, 3}, "calm", "large",
+			"full", []string{"account", "person"}},
+		{"the same id elsewhere", Place{bus.Address{Account: "dc", Chat: "7"}, ann, 0}, "", "", "",
+			nil},
+		{"a topic", Place{Address: bus.Address{Account: "tg", Chat: "-2", Thread: "5"}}, "calm",
+			"topic", "full", []string{"account", "topic"}},
+		{"beside the topic", Place{Address: bus.Address{Account: "tg", Chat: "-2"}}, "calm", "small",
+			"full", []string{"account"}},
+	} {
+		c := table.At(tt.at)
+		id := ""
+		if c.Persona != nil {
+			id = c.Persona.ID
+		}
+		if id != tt.persona || c.Model != tt.model || c.Activity != tt.activity ||
+			!slices.Equal(c.Policies, tt.policies) {
+			t.Errorf("%s: persona %q, model %q, activity %q, policies %q; want %q, %q, %q, %q", tt.name,
+				id, c.Model, c.Activity, c.Policies, tt.persona, tt.model, tt.activity, tt.policies)
+		}
+	}
+}
+
+// A phone number stands for a person on WhatsApp, whose user name it is. No other user name stands
+// for anybody: people choose it themselves.
+func TestPhoneNumber(t *testing.T) {
+	p := Policy{People: []string{"wa/+491", "wa/ann"}}
+	for name, want := range map[string]bool{"+491": true, "ann": false, "+492": false} {
+		at := Place{Address: bus.Address{Account: "wa"}, Sender: bus.Sender{ID: "1@lid", Username: name}}
+		if got := p.appliesTo(at); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// A resumed turn keeps the persona with which it began, and gets the limits that hold now.
+func TestResumedKeepsPersona(t *testing.T) {
+	at := Place{Address: bus.Address{Account: "tg", Chat: "-1"}}
+	table := NewTable([]Persona{{ID: "old", Model: "small"}, {ID: "new", Model: "large"}},
+		[]Policy{{ID: "p", Accounts: []string{"tg"}, Persona: "new",
+			Limits: Limits{Deny: []string{"exec"}}}})
+	for began, want := range map[string]struct{ persona, model string }{
+		"old": {"old", "small"}, "new": {"new", "large"}, "": {"", ""}, "gone": {"new", "large"},
+	} {
+		c := table.Resumed(at, began)
+		id := ""
+		if c.Persona != nil {
+			id = c.Persona.ID
+		}
+		if id != want.persona || c.Model != want.model {
+			t.Errorf("begun with %q: persona %q, model %q", began, id, c.Model)
+		}
+		if !slices.ContainsFunc(c.Layers, func(l *Limits) bool { return l.Withhold("exec", "") }) {
+			t.Errorf("begun with %q: the policy's limits are missing", began)
+		}
+	}
+}
+
+// A tool that is judged like a withheld one is withheld, too, and skills have their own list.
+func TestLimits(t *testing.T) {
+	l := Limits{Tools: []string{"web_*", "exec", "exec_input"}, Deny: []string{"web_fetch"},
+		Skills: []string{"cook"}}
+	for name, want := range map[string]bool{"web_search": false, "web_fetch": true, "time": true,
+		"exec": false} {
+		if got := l.Withhold(name, ""); got != want {
+			t.Errorf("%s is withheld: %v", name, got)
+		}
+	}
+	l.Deny = []string{"exec"}
+	if !l.Withhold("exec_input", "exec") {
+		t.Error("input for commands is not withheld with the commands")
+	}
+	if l.HidesSkill("cook") || !l.HidesSkill("weather") || new(Limits).HidesSkill("weather") {
+		t.Error("the skills are wrong")
+	}
+}

@@ -1,0 +1,118 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gateway/agent/suggest"
+)
+
+// A Persona is a character of the agent. Its documents are in a folder of the data directory.
+type Persona struct {
+	Name   string   `koanf:"name"`   // what the agent calls itself; "": its usual name
+	Model  string   `koanf:"model"`  // a key of Config.Models; "": the usual one
+	Tools  []string `koanf:"tools"`  // patterns of the only tools; empty: all
+	Skills []string `koanf:"skills"` // patterns of the only skills; empty: all
+}
+
+// A Policy says what holds in some accounts, in some chats or for some people.
+type Policy struct {
+	Accounts []string `koanf:"accounts"` // keys of Config.Channels; empty: any, as in the next two
+	Chats    []string `koanf:"chats"`    // account/chat or account/chat/thread
+	People   []string `koanf:"people"`   // account/id, or a person's number
+
+	Persona  string   `koanf:"persona"` // a key of Config.Personas; "": as elsewhere
+	Model    string   `koanf:"model"`   // a key of Config.Models; "": as elsewhere
+	Activity string   `koanf:"activity" allowed:"inherit off compact full"`
+	Tools    []string `koanf:"tools"`  // patterns of the only tools; empty: all
+	Deny     []string `koanf:"deny"`   // patterns of tools that are withheld
+	Ask      []string `koanf:"ask"`    // patterns of tools that need approval
+	Skills   []string `koanf:"skills"` // patterns of the only skills; empty: all
+}
+
+// A placeChecker reports mistakes in [personas] and [policies].
+type placeChecker struct {
+	*loader
+	*Config
+}
+
+func (c placeChecker) check() {
+	for _, name := range slices.Sorted(maps.Keys(c.Personas)) {
+		p, at := c.Personas[name], []string{"personas", name}
+		c.model(append(at, "model"), p.Model)
+		c.tools(append(at, "tools"), p.Tools)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
+		c.policy(name, c.Policies[name])
+	}
+}
+
+func (c placeChecker) policy(name string, p Policy) {
+	at := func(key string) []string { return []string{"policies", name, key} }
+	if len(p.Accounts)+len(p.Chats)+len(p.People) == 0 {
+		c.problem([]string{"policies", name}, "want accounts, chats or people that it is about")
+	}
+	for _, account := range p.Accounts {
+		c.account(at("accounts"), account)
+	}
+	for _, chat := range p.Chats {
+		if account, id, _ := strings.Cut(chat, "/"); id == "" {
+			c.problem(at("chats"), fmt.Sprintf("want account/chat, not %q", chat))
+		} else {
+			c.account(at("chats"), account)
+		}
+	}
+	for _, who := range p.People {
+		account, id, _ := strings.Cut(who, "/")
+		if _, err := strconv.ParseUint(who, 10, 63); err == nil {
+			continue
+		}
+		if id == "" {
+			c.problem(at("people"),
+				fmt.Sprintf("want account/id or the number of a person, not %q", who))
+		} else {
+			c.account(at("people"), account)
+		}
+	}
+	if _, ok := c.Personas[p.Persona]; !ok && p.Persona != "" {
+		c.problem(at("persona"), fmt.Sprintf("there is no [personas.%s]%s", p.Persona,
+			suggest.Hint(p.Persona, slices.Sorted(maps.Keys(c.Personas)))))
+	}
+	c.model(at("model"), p.Model)
+	c.tools(at("tools"), p.Tools)
+	c.tools(at("deny"), p.Deny)
+	c.tools(at("ask"), p.Ask)
+}
+
+// model reports a problem of the key at path if name is not "" and not a model.
+func (c placeChecker) model(path []string, name string) {
+	if name != "" {
+		c.checkModels(path, []string{name}, c.Models)
+	}
+}
+
+// account reports a problem of the key at path if name is not an account.
+func (c placeChecker) account(path []string, name string) {
+	if _, ok := c.Channels[name]; !ok {
+		c.problem(path, fmt.Sprintf("there is no [channels.%s]%s", name,
+			suggest.Hint(name, slices.Sorted(maps.Keys(c.Channels)))))
+	}
+}
+
+// tools reports a problem of the key at path if one of patterns can match no tool.
+func (c placeChecker) tools(path, patterns []string) {
+	for _, p := range patterns {
+		prefix, many := strings.CutSuffix(p, "*")
+		begins := func(name string) bool { return strings.HasPrefix(name, prefix) }
+		servers := slices.Collect(maps.Keys(c.MCP))
+		if isTool(c.Config, p) || many && (slices.ContainsFunc(ToolNames(), begins) ||
+			slices.ContainsFunc(servers, func(name string) bool { return begins(ToolPrefix(name)) })) {
+			continue
+		}
+		c.problem(path, fmt.Sprintf("there is no tool %q; docs/tools.md lists them, and those of "+
+			"[mcp.SERVER] are called mcp_SERVER_TOOL%s", p, suggest.Hint(p, ToolNames())))
+	}
+}
