@@ -3,10 +3,10 @@
 //
 // The main type is [DB]. It uses SQLite in WAL mode. When [DB.Tx] has returned nil, the write
 // survives a kill and a power loss. After [DB.TxSoon] it survives a kill, and some milliseconds
-// later also a power loss. While the disk is full or another program locks the file, writes and
-// reads wait (see [DB.Trouble]). One process owns a database at a time: a lock file refuses a
-// second one. Command line tools can open the database without the lock for short reads and writes
-// (see [Options]).
+// later also a power loss. [DB.TxEarly] shows a write to others before it is on the disk. While the
+// disk is full or another program locks the file, writes and reads wait (see [DB.Trouble]). One
+// process owns a database at a time: a lock file refuses a second one. Command line tools can open
+// the database without the lock for short reads and writes (see [Options]).
 //
 // Most SQL of the gateway uses the subset that SQLite and PostgreSQL share: $1 placeholders, ON
 // CONFLICT, RETURNING. Full-text search and some migrations are specific to SQLite. Times are Unix
@@ -218,7 +218,7 @@ func (db *DB) Close() error {
 //
 // If ctx is done, Tx does not begin the transaction. Once begun, the transaction is finished.
 func (db *DB) Tx(ctx context.Context, fn func(*Tx) error) error {
-	return db.write.do(ctx, false, fn)
+	return db.write.do(ctx, &request{fn: fn})
 }
 
 // TxSoon is like [DB.Tx] but returns before its writes are on the disk. Use it for writes that only
@@ -228,7 +228,23 @@ func (db *DB) Tx(ctx context.Context, fn func(*Tx) error) error {
 // for the disk, or after 50 ms: commits reach the disk in order. A transaction that calls [Tx.Hard]
 // waits for the disk.
 func (db *DB) TxSoon(ctx context.Context, fn func(*Tx) error) error {
-	return db.write.do(ctx, true, fn)
+	return db.write.do(ctx, &request{fn: fn, soft: true})
+}
+
+// TxEarly is like [DB.Tx] but calls visible as soon as the writes are committed, while they are on
+// their way to the disk. Use it for writes that are acknowledged to others only after TxEarly has
+// returned. What others write because they have seen these writes reaches the disk after them.
+//
+// If TxEarly returns an error after it called visible, the writes may be lost in a power loss.
+func (db *DB) TxEarly(ctx context.Context, fn func(*Tx) error, visible func()) error {
+	if err := db.write.do(ctx, &request{fn: fn, soft: true, early: true}); err != nil {
+		return err
+	}
+	visible()
+	if err := db.write.log.wait(); err != nil {
+		return fmt.Errorf("store: sync: %w", err)
+	}
+	return nil
 }
 
 // A Queryer runs queries: on a [Tx] they see its own writes, on [DB.Read] the last committed state.

@@ -15,11 +15,13 @@ const softDelay = 50 * time.Millisecond
 // syncRetry is the pause after an error before a syncer tries again.
 const syncRetry = time.Second
 
-// A syncer syncs the write-ahead log after soft commits that no hard commit follows. It does so
-// beside the writers. The log is sequential, so one sync makes all earlier commits durable.
+// A syncer syncs the write-ahead log after soft commits that no hard commit follows, or when a
+// caller waits for that. It does so beside the writers. The log is sequential, so one sync makes
+// all earlier commits durable.
 type syncer struct {
 	path   string       // of the database
 	repair func() error // makes the log durable after a failed sync
+	one    sync.Mutex   // held during a sync
 
 	mu      sync.Mutex
 	last    int64       // number of the last soft commit
@@ -61,30 +63,46 @@ func (s *syncer) arm(d time.Duration) {
 func (s *syncer) flush() {
 	defer s.flushes.Done()
 	s.mu.Lock()
-	last, needed := s.last, s.durable < s.last
 	s.timer = nil
 	s.mu.Unlock()
-	if !needed {
-		return
-	}
-	frames := fault.Frames(s.path)
-	err := syncFile(s.path + "-wal")
-	if err != nil {
-		// After a failed sync the system may mark the unwritten pages as clean. A second sync would
-		// then succeed without writing them.
-		err = s.repair()
-	}
+	err := s.wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
 		s.arm(syncRetry)
-		return
-	}
-	fault.Synced(s.path, frames)
-	s.durable = max(s.durable, last)
-	if s.durable < s.last {
+	} else if s.durable < s.last {
 		s.arm(softDelay)
 	}
+}
+
+// wait syncs the log unless all soft commits so far are on the disk already. Callers that come
+// during a sync share the next one.
+func (s *syncer) wait() error {
+	s.mu.Lock()
+	last := s.last
+	s.mu.Unlock()
+	s.one.Lock()
+	defer s.one.Unlock()
+	s.mu.Lock()
+	needed := s.durable < last
+	last = s.last
+	s.mu.Unlock()
+	if !needed {
+		return nil
+	}
+	frames := fault.Frames(s.path)
+	if err := syncFile(s.path + "-wal"); err != nil {
+		// After a failed sync the system may mark the unwritten pages as clean. A second sync would
+		// then succeed without writing them.
+		if err := s.repair(); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fault.Synced(s.path, frames)
+	s.durable = max(s.durable, last)
+	return nil
 }
 
 // close waits for a flush under way. Closing the database syncs the rest.

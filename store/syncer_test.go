@@ -1,7 +1,9 @@
 package store
 
 import (
+	"errors"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,4 +70,79 @@ func TestTxHard(t *testing.T) {
 			t.Errorf("%d rows and %d calls after the commit, want 2 and 1", got, after)
 		}
 	})
+}
+
+// An early transaction is visible before it is on the disk, and on the disk when TxEarly returns.
+// The calls for what it keeps come before others see it.
+func TestTxEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, filepath.Join(t.TempDir(), "g.db"))
+		var calls []string
+		early := func(name string, hard bool) error {
+			return db.TxEarly(t.Context(), func(tx *Tx) error {
+				if tx.HardAtReturn(); hard {
+					tx.Hard()
+				}
+				tx.After(func() { calls = append(calls, "after") })
+				return insert(name)(tx)
+			}, func() {
+				calls = append(calls, "visible")
+				want := int64(1)
+				if hard {
+					want = 0
+				}
+				if got := unsynced(db); got != want {
+					t.Errorf("%s: %d commits are not synced when they are visible, want %d", name, got, want)
+				}
+				if got := count(t, db.Read(t.Context())); got != len(calls)/2 {
+					t.Errorf("%s: %d rows are visible, want %d", name, got, len(calls)/2)
+				}
+			})
+		}
+		for name, hard := range map[string]bool{"a": false, "b": true} {
+			if err := early(name, hard); err != nil {
+				t.Fatal(err)
+			}
+			if got := unsynced(db); got != 0 {
+				t.Errorf("%s: %d commits are not synced", name, got)
+			}
+		}
+		if want := []string{"after", "visible", "after", "visible"}; !slices.Equal(calls, want) {
+			t.Errorf("calls %q, want %q", calls, want)
+		}
+		err := db.TxSoon(t.Context(), func(tx *Tx) error {
+			tx.HardAtReturn()
+			return insert("c")(tx)
+		})
+		if got := unsynced(db); err != nil || got != 0 {
+			t.Errorf("%d commits are not synced, error %v", got, err)
+		}
+	})
+}
+
+// If the log can't be synced, an early transaction waits until it is in the database itself, and
+// reports an error if that fails, too.
+func TestTxEarlyFails(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "g.db"))
+	log := &db.write.log
+	path, repair := log.path, log.repair
+	log.path = filepath.Join(t.TempDir(), "missing")
+	repaired := 0
+	log.repair = func() error {
+		repaired++
+		return repair()
+	}
+	if err := db.TxEarly(t.Context(), insert("a"), func() {}); err != nil || repaired != 1 {
+		t.Errorf("error %v after %d repairs, want none after 1", err, repaired)
+	}
+	failed := errors.New("the disk is broken")
+	log.repair = func() error { return failed }
+	err := db.TxEarly(t.Context(), insert("b"), func() {})
+	if !errors.Is(err, failed) {
+		t.Errorf("error %v, want %v", err, failed)
+	}
+	if unsynced(db) != 1 {
+		t.Error("the commit counts as synced")
+	}
+	log.path, log.repair = path, repair
 }

@@ -15,11 +15,21 @@ type Tx struct {
 	stmts map[string]*sql.Stmt
 	after []func() // of the current function
 	hard  bool     // a function of the group called Hard
+	early bool     // the current function belongs to TxEarly
 }
 
 // Hard makes the transaction wait for the disk, even if [DB.TxSoon] began it. Call it for writes
 // that must survive a power loss, or on which other programs act immediately.
 func (tx *Tx) Hard() { tx.hard = true }
+
+// HardAtReturn makes the transaction wait for the disk before its caller continues. Call it for
+// writes that must survive a power loss once the caller has acknowledged them. Unlike after
+// [Tx.Hard], others may see the writes earlier: see [DB.TxEarly].
+func (tx *Tx) HardAtReturn() {
+	if !tx.early {
+		tx.hard = true
+	}
+}
 
 // After registers fn to be called once the transaction is committed, on the goroutine that called
 // [DB.Tx]. It is not called if the transaction fails.

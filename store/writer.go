@@ -46,6 +46,7 @@ type writer struct {
 type request struct {
 	fn    func(*Tx) error
 	soft  bool // its commit need not wait for the disk
+	early bool // its caller waits for the disk after the commit
 	bare  bool // fn runs outside a transaction
 	err   error
 	pan   any           // value with which fn panicked
@@ -62,13 +63,13 @@ func newWriter(db *sql.DB, path string) *writer {
 	return w
 }
 
-// do runs fn, possibly grouped with others, and returns once it is committed. A soft one does not
+// do runs r.fn, possibly grouped with others, and returns once it is committed. A soft one does not
 // wait for the disk.
-func (w *writer) do(ctx context.Context, soft bool, fn func(*Tx) error) error {
+func (w *writer) do(ctx context.Context, r *request) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return w.enqueue(&request{fn: fn, soft: soft})
+	return w.enqueue(r)
 }
 
 // alone runs fn on the connection that writes, outside a transaction and without any other request.
@@ -285,7 +286,7 @@ func (w *writer) runApart(r *request) error {
 // run calls r.fn. It stores a panic for the caller of r, because this goroutine may belong to
 // another caller.
 func (w *writer) run(r *request) (err error) {
-	r.pan, w.tx.after = nil, nil
+	r.pan, w.tx.after, w.tx.early = nil, nil, r.early
 	defer func() {
 		r.after = w.tx.after
 		if p := recover(); p != nil {

@@ -169,7 +169,8 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 	now := g.now()
 	var fresh []bus.InboundMessage
 	var told replies
-	err = g.db.Tx(ctx, func(tx *store.Tx) error {
+	// The dispatcher need not wait for the disk, only the acknowledgement to the platform must.
+	err = g.db.TxEarly(ctx, func(tx *store.Tx) error {
 		var err error
 		if fresh, told, err = g.save(tx, sorted, now, unanswered); err != nil {
 			return err
@@ -181,24 +182,12 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 			return in.dropCursor(tx, b.CursorKey)
 		}
 		return in.saveCursor(tx, b.CursorKey, b.Cursor)
-	})
+	}, func() { in.announce(b, fresh) })
 	if err != nil {
 		for _, j := range sorted { // the batch will be published again
 			j.undo()
 		}
 		return err
-	}
-	fault.Point("accepted")
-	if len(b.Migrated) > 0 {
-		g.expire()
-	}
-	if len(fresh) > 0 {
-		in.stats.Received.Add(int64(len(fresh)))
-		g.backlog.add(len(fresh))
-		for _, l := range g.listeners {
-			l.Admitted(fresh) // before an answer can exist
-		}
-		g.inbox.Wake()
 	}
 	in.countRepeated(ctx, sorted, fresh)
 	if told.codes > 0 {
@@ -210,6 +199,24 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 			"account", in.account, "messages", told.dropped)
 	}
 	return nil
+}
+
+// announce tells the others about the messages of b that are new in the inbox.
+func (in *intake) announce(b channels.Batch, fresh []bus.InboundMessage) {
+	g := in.gate
+	fault.Point("accepted")
+	if len(b.Migrated) > 0 {
+		g.expire()
+	}
+	if len(fresh) == 0 {
+		return
+	}
+	in.stats.Received.Add(int64(len(fresh)))
+	g.backlog.add(len(fresh))
+	for _, l := range g.listeners {
+		l.Admitted(fresh) // before an answer can exist
+	}
+	g.inbox.Wake()
 }
 
 // countRepeated counts the messages that were already in the inbox. A platform delivers a message

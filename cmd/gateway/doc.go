@@ -27,8 +27,9 @@
 // letters, where the owner sees it (gateway outbox list). Each step is one transaction:
 //
 //	accept  inbox row, unique by account, chat and message id, with the platform's cursor;
-//	        only then the platform is acknowledged. Discord has no acknowledgement: after a gap
-//	        the channel reads the messages since its cursors
+//	        the platform is acknowledged once the row is on the disk; the turn need not wait
+//	        for that, because what it writes follows the row there. Discord has no
+//	        acknowledgement: after a gap the channel reads the messages since its cursors
 //	begin   turn row with the lease's epoch, its inbox rows claimed, the user's message
 //	step    the model's message with its tool calls before the first of them runs, each
 //	        result as soon as it exists, each message that steers the turn
