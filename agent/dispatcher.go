@@ -10,6 +10,7 @@ import (
 
 	"gateway/agent/budget"
 	"gateway/agent/command"
+	"gateway/agent/hearing"
 	"gateway/agent/llm"
 	"gateway/agent/pool"
 	"gateway/agent/turn"
@@ -29,6 +30,7 @@ type Dispatcher struct {
 	lanes    command.Lanes
 	stops    pool.Stopper
 	commands *command.Commands
+	hearer   *hearing.Hearer
 	backgroundTasks
 
 	last     int64         // Seq of the newest message that was handed out; used by Run only
@@ -55,6 +57,8 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 	d.env.Speaker = d.speaker
 	d.stops = pool.Stopper{Pool: d.Pool, Tools: deps.Toolset}
 	d.commands = d.newCommands(d.DB)
+	d.hearer = &hearing.Hearer{DB: d.DB, Loader: d.env.Attachments, Commands: d.commands,
+		Accounts: d.Accounts, Now: o.Now, Logger: o.Logger}
 	d.lanes = command.NewLanes()
 	return d
 }
@@ -227,11 +231,17 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 	}
 }
 
-// handOut starts r if it is a command, or gives it to its session. A failure is reported to the
-// sender and does not block others. An error means that the store is lost.
+// handOut starts r if it is a command, or gives it to its session. The words of a short voice
+// message decide which it is, so they are read first. A failure is reported to the sender and does
+// not block others. An error means that the store is lost.
 func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound int) error {
 	key := session.KeyOf(r.Message.From) // the lane also covers sub-agents and jobs
 	if d.lanes.Join(key, command.Queued{Message: r, Bound: bound}) {
+		return nil
+	}
+	if d.hearer.Wants(r.Message) {
+		d.lanes.Hear(key, command.Queued{Message: r, Bound: bound},
+			func() (*bus.Received, error) { return d.hear(ctx, r) })
 		return nil
 	}
 	err := d.moveChoices(ctx, r.Message)

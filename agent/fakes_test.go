@@ -111,6 +111,8 @@ type outside struct {
 	keeper  func(account string) background.Keeper
 	states  func(q store.Queryer) ([]string, error)
 	stopped func(session string, by *bus.InboundMessage)
+
+	admitted func(messages []bus.InboundMessage)
 }
 
 type people struct{ *world }
@@ -154,6 +156,12 @@ func (a accounts) States(q store.Queryer) ([]string, error) {
 		return nil, nil
 	}
 	return a.outside.states(q)
+}
+
+func (a accounts) Admitted(messages []bus.InboundMessage) {
+	if a.outside.admitted != nil {
+		a.outside.admitted(messages)
+	}
 }
 
 type toolset struct{ *world }

@@ -11,6 +11,7 @@ import (
 	"gateway/agent/budget"
 	"gateway/agent/command"
 	"gateway/agent/extract"
+	"gateway/agent/hearing"
 	"gateway/agent/llm"
 	"gateway/agent/observe"
 	"gateway/agent/policy"
@@ -86,6 +87,8 @@ type Accounts interface {
 
 	// States describes the accounts for /status, one line each.
 	States(q store.Queryer) ([]string, error)
+
+	hearing.Accounts
 }
 
 // A Toolset manages what tools need. Its methods must be safe for concurrent use.
@@ -178,6 +181,7 @@ type unwatched struct{}
 func (unwatched) Served(string) bool                     { return true }
 func (unwatched) Keeper(string) background.Keeper        { return nil }
 func (unwatched) States(store.Queryer) ([]string, error) { return nil, nil }
+func (unwatched) Admitted([]bus.InboundMessage)          {}
 
 // untended is a Toolset without tools to manage.
 type untended struct{}

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 
 	"gateway/agent/command"
+	"gateway/agent/hearing"
 	"gateway/agent/pool"
 	"gateway/agent/turn"
 	"gateway/bus"
@@ -14,10 +15,11 @@ import (
 	"gateway/store/fault"
 )
 
-// leaveLane hands out the messages that waited for a finished command. If the process is stopping
-// and the command could not finish, the next process answers it before those messages.
+// leaveLane hands out the messages that waited for a finished command or a voice message. If the
+// process is stopping and the command could not finish, the next process answers it before those
+// messages.
 func (d *Dispatcher) leaveLane(ctx, work context.Context, done command.Done) error {
-	waiting := d.lanes.Leave(done.Session)
+	waiting := d.lanes.Leave(done)
 	if done.Err != nil || ctx.Err() != nil {
 		return done.Err
 	}
@@ -27,6 +29,14 @@ func (d *Dispatcher) leaveLane(ctx, work context.Context, done command.Done) err
 		}
 	}
 	return nil
+}
+
+// hear reads the words of a voice message. After an error the message stays in the inbox, and heal
+// hands it out again. An error that hear returns means that the store is lost.
+func (d *Dispatcher) hear(ctx context.Context, r bus.Received) (*bus.Received, error) {
+	s := d.Config()
+	heard, err := d.hearer.Hear(ctx, r, hearing.Settings{Names: s.Names, Cost: s.SpeechCost})
+	return heard, survive(ctx, d.opts.Logger, "voice message not heard", err)
 }
 
 // runCommand runs a command and tells the sender if it failed. If it failed because the process is

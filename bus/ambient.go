@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -23,16 +24,40 @@ func (in *Inbox) PutAmbient(tx *store.Tx, m InboundMessage, now time.Time) (bool
 	if err != nil || !added {
 		return false, err
 	}
-	_, err = tx.Exec(`DELETE FROM inbox
+	return true, pruneAmbient(tx, m.From, now)
+}
+
+func pruneAmbient(tx *store.Tx, at Address, now time.Time) error {
+	_, err := tx.Exec(`DELETE FROM inbox
 		WHERE account = $1 AND chat = $2 AND thread = $3 AND state = 'heard' AND (received_ms < $4
 			OR id <= (SELECT id FROM inbox
 				WHERE account = $1 AND chat = $2 AND thread = $3 AND state = 'heard'
 				ORDER BY id DESC LIMIT 1 OFFSET 50))`,
-		m.From.Account, m.From.Chat, m.From.Thread, now.Add(-AmbientAge).UnixMilli())
+		at.Account, at.Chat, at.Thread, now.Add(-AmbientAge).UnixMilli())
 	if err != nil {
-		return false, fmt.Errorf("bus: store ambient message of %s: %w", m.From, err)
+		return fmt.Errorf("bus: store ambient message of %s: %w", at, err)
 	}
-	return true, nil
+	return nil
+}
+
+// Hear stores what the words of r's voice message have decided. If r is still [Overheard], it was
+// not for the agent and becomes an ambient message. Hear reports false if r is no longer waiting.
+func Hear(tx *store.Tx, r Received, now time.Time) (bool, error) {
+	state := "waiting"
+	if r.Message.Hearing == Overheard {
+		state = "heard"
+		r.Message.Hearing = Heard
+	}
+	body, err := json.Marshal(r.Message)
+	if err != nil {
+		return false, fmt.Errorf("bus: store message of %s in inbox: %w", r.Message.From, err)
+	}
+	ok, err := setInbox(tx, "UPDATE inbox SET state = $2, body = $3 "+
+		"WHERE id = $1 AND state = 'waiting'", r.Seq, state, string(body))
+	if err != nil || !ok || state == "waiting" {
+		return ok, err
+	}
+	return true, pruneAmbient(tx, r.Message.From, now)
 }
 
 // Ambient returns the messages of a conversation that were not for the agent and came before the

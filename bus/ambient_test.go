@@ -87,3 +87,56 @@ func TestRoles(t *testing.T) {
 		}
 	}
 }
+
+// The words of a voice message decide what becomes of its row, once.
+func TestHear(t *testing.T) {
+	f := newInboxFixture(t)
+	room := Address{Account: "test", Chat: "g"}
+	f.put(room, "1", "")
+	f.put(room, "2", "")
+	list, err := f.Waiting(f.read(), 0)
+	f.must(err)
+	hear := func(r Received, h Hearing, said string) bool {
+		r.Message.Hearing, r.Message.Text = h, said
+		return f.ask(func(tx *store.Tx) (bool, error) { return Hear(tx, r, f.now) })
+	}
+	if !hear(list[0], Overheard, "to Bob") || !hear(list[1], SpokenCommand, "/new") {
+		t.Error("a waiting message was not heard")
+	}
+	if hear(list[0], Heard, "again") {
+		t.Error("a message was heard twice")
+	}
+	if got := f.heard(room, newest); !slices.Equal(got, []string{"to Bob"}) {
+		t.Errorf("the context is %q", got)
+	}
+	if got := f.waiting(0); !slices.Equal(got, []string{"/new"}) {
+		t.Errorf("%q wait", got)
+	}
+}
+
+func TestUtterance(t *testing.T) {
+	t.Parallel()
+	voice := Attachment{Kind: Voice, Seconds: 30, Size: 200 << 10}
+	whole := InboundMessage{Attachments: []Attachment{voice}}
+	if whole.Utterance() == nil {
+		t.Error("a short voice message is no utterance")
+	}
+	for name, change := range map[string]func(m *InboundMessage){
+		"text":      func(m *InboundMessage) { m.Text = "look" },
+		"forwarded": func(m *InboundMessage) { m.Forwarded = "Eve" },
+		"edit":      func(m *InboundMessage) { m.Edits = "7" },
+		"literal":   func(m *InboundMessage) { m.Literal = true },
+		"own":       func(m *InboundMessage) { m.Origin.Kind = Job },
+		"two":       func(m *InboundMessage) { m.Attachments = append(m.Attachments, voice) },
+		"audio":     func(m *InboundMessage) { m.Attachments[0].Kind = Audio },
+		"long":      func(m *InboundMessage) { m.Attachments[0].Seconds = 31 },
+		"large":     func(m *InboundMessage) { m.Attachments[0].Size = 300 << 10 },
+		"unknown":   func(m *InboundMessage) { m.Attachments[0].Seconds, m.Attachments[0].Size = 0, 0 },
+	} {
+		m := InboundMessage{Attachments: []Attachment{voice}}
+		change(&m)
+		if m.Utterance() != nil {
+			t.Errorf("%s: an utterance", name)
+		}
+	}
+}

@@ -77,7 +77,43 @@ type InboundMessage struct {
 	// Edits is the ID of the earlier message that this one rewords, or "".
 	Edits string `json:"edits,omitempty"`
 
+	// Hearing says whether the words of a voice message were read to decide what it is.
+	Hearing Hearing `json:"hearing,omitempty"`
+
 	Origin Origin `json:"origin,omitzero"` // who began it
+}
+
+// A Hearing says what is known about a short voice message, whose words decide whether it is for
+// the agent, and whether it is a command.
+type Hearing string
+
+// The values of Hearing. A message without one is not a voice message, or nobody has read it yet.
+const (
+	Overheard     Hearing = "overheard" // it is for the agent only if its words say so
+	Heard         Hearing = "heard"     // nothing is left to decide
+	SpokenCommand Hearing = "command"   // likewise, and Text is the command that was spoken
+)
+
+// Limits of the voice messages whose words are read before the gateway decides what they are.
+const (
+	maxUtterance      = 30        // seconds
+	maxUtteranceBytes = 256 << 10 // twice what the platforms' apps record in that time
+)
+
+// Utterance returns the voice message that m consists of, if its words may be a command or a
+// mention. It returns nil if m has a text or further files, is long, forwarded or an edit, or was
+// not written by a person.
+func (m *InboundMessage) Utterance() *Attachment {
+	if len(m.Attachments) != 1 || m.Text != "" || m.Forwarded != "" || m.Edits != "" || m.Literal ||
+		m.Origin.Kind != Person {
+		return nil
+	}
+	a := &m.Attachments[0]
+	if a.Kind != Voice || a.Seconds > maxUtterance || a.Size > maxUtteranceBytes ||
+		a.Seconds <= 0 && a.Size <= 0 {
+		return nil
+	}
+	return a
 }
 
 // A Kind says what an [Attachment] is for people.
@@ -107,6 +143,11 @@ type Attachment struct {
 	Ref     string `json:"ref,omitempty"`     // how to fetch it, in the channel's own form
 	Path    string `json:"path,omitempty"`    // slash-separated, relative to the media directory
 	Problem string `json:"problem,omitempty"` // why it is missing, in a few words
+
+	// Said is the transcript of a voice message, and Unsaid says why there is none, in a few words.
+	// Both are "" if nobody has tried yet.
+	Said   string `json:"said,omitempty"`
+	Unsaid string `json:"unsaid,omitempty"`
 }
 
 // An OutboundMessage is a message from the agent to a conversation.

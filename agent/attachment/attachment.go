@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -92,6 +93,22 @@ func (l *Loader) Load(
 	return files, quoted
 }
 
+// Hear fetches and transcribes the voice message that m consists of, and stores the result in m. If
+// the file can't be fetched, or ctx ends, it changes nothing: [Loader.Load] tries again.
+func (l *Loader) Hear(ctx context.Context, m *bus.InboundMessage, price float64) {
+	fetched := *m
+	fetched.Attachments, fetched.ReplyTo = slices.Clone(m.Attachments), nil
+	l.Media.Fetch(ctx, &fetched)
+	a := fetched.Utterance() // now with the file's real size
+	if a == nil || a.Path == "" {
+		return
+	}
+	a.Said, a.Unsaid = l.transcribe(ctx, fetched, *a, price)
+	if ctx.Err() == nil {
+		m.Attachments = fetched.Attachments
+	}
+}
+
 // load returns what the model gets of an attachment of m or of the message that m quotes.
 func (l *Loader) load(
 	ctx context.Context, m bus.InboundMessage, a bus.Attachment, price float64,
@@ -122,6 +139,9 @@ func (l *Loader) load(
 func (l *Loader) transcribe(
 	ctx context.Context, m bus.InboundMessage, a bus.Attachment, price float64,
 ) (text, problem string) {
+	if a.Said != "" || a.Unsaid != "" {
+		return a.Said, a.Unsaid
+	}
 	if l.Transcriber == nil {
 		return "", "it can't be understood, because no transcription is configured"
 	}

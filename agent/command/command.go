@@ -228,7 +228,11 @@ func (c *Commands) Run(ctx context.Context, received bus.Received) error {
 		Session: session.KeyOf(m.From), deps: c.Deps}
 	limited, cancel := context.WithTimeout(ctx, Deadline)
 	defer cancel()
-	reply, err := c.find(name, m.Role).Run(limited, r)
+	k := c.find(name, m.Role)
+	if m.Hearing == bus.SpokenCommand && k.Name != "" && !runsSpoken(name, args) {
+		k.Run = confirm
+	}
+	reply, err := k.Run(limited, r)
 	if err == nil && !r.committed {
 		_, err = r.Commit(ctx, func(*store.Tx) (Reply, error) { return reply, nil })
 	}

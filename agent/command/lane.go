@@ -9,11 +9,12 @@ import (
 // that arrive meanwhile for the same conversation, its sub-agents or its jobs wait in a lane. This
 // keeps the order within a conversation, and no other conversation waits.
 
-// A lane is a conversation with a command under way. Only the goroutine that hands messages out
+// A lane is a conversation with a command under way, or with a voice message whose words are being
+// read. Only the goroutine that hands messages out
 // uses lanes.
 type lane struct {
-	command bus.Received
-	waiting []Queued // messages that arrived after the command
+	first   bus.Received // the command or the voice message
+	waiting []Queued     // messages that arrived after it
 }
 
 // A Queued is a message in a lane, with the maximum number of messages that may wait in its
@@ -23,26 +24,32 @@ type Queued struct {
 	Bound   int
 }
 
-// A Done is a finished command.
+// A Done is a finished command, or a voice message whose words were read.
 type Done struct {
 	Session session.Key
-	Err     error // the store is lost
+	Heard   []Queued // the voice message, if it is to be handed out
+	Err     error    // the store is lost
 }
 
-// maxCommands is the maximum number of commands that run at once. Further commands wait.
-const maxCommands = 64
+// The maximum number of commands that run at once, and of voice messages. Further ones wait.
+const (
+	maxCommands = 64
+	maxHearings = 64
+)
 
-// Lanes holds the conversations with a command under way. Only the goroutine that hands messages
-// out uses it.
+// Lanes holds the conversations with a command under way, or with a voice message whose words are
+// being read. Only the goroutine that hands messages out uses it.
 type Lanes struct {
-	list  map[session.Key]*lane
-	done  chan Done
-	slots chan struct{} // each running command holds one
+	list     map[session.Key]*lane
+	done     chan Done
+	commands chan struct{} // each running command holds a slot
+	hearings chan struct{} // so does each voice message
 }
 
 // NewLanes returns Lanes without commands.
 func NewLanes() Lanes {
-	return Lanes{make(map[session.Key]*lane), make(chan Done), make(chan struct{}, maxCommands)}
+	return Lanes{make(map[session.Key]*lane), make(chan Done), make(chan struct{}, maxCommands),
+		make(chan struct{}, maxHearings)}
 }
 
 // Done returns a channel of finished commands. For each of them [Lanes.Leave] must be called.
@@ -50,12 +57,28 @@ func (l *Lanes) Done() <-chan Done { return l.done }
 
 // Enter opens a lane and answers a command in it by calling run on a new goroutine.
 func (l *Lanes) Enter(key session.Key, r bus.Received, run func() error) {
-	l.list[key] = &lane{command: r}
+	l.list[key] = &lane{first: r}
 	go func() { // Lanes.Wait waits for it
-		l.slots <- struct{}{}
+		l.commands <- struct{}{}
 		err := run()
-		<-l.slots
-		l.done <- Done{key, err}
+		<-l.commands
+		l.done <- Done{key, nil, err}
+	}()
+}
+
+// Hear opens a lane and reads a voice message in it by calling hear on a new goroutine. hear
+// returns the message to hand out when the lane closes, or nil.
+func (l *Lanes) Hear(key session.Key, q Queued, hear func() (*bus.Received, error)) {
+	l.list[key] = &lane{first: q.Message}
+	go func() { // Lanes.Wait waits for it
+		l.hearings <- struct{}{}
+		heard, err := hear()
+		<-l.hearings
+		done := Done{Session: key, Err: err}
+		if heard != nil {
+			done.Heard = []Queued{{*heard, q.Bound}}
+		}
+		l.done <- done
 	}()
 }
 
@@ -68,14 +91,15 @@ func (l *Lanes) Join(key session.Key, q Queued) bool {
 	return ok
 }
 
-// Leave closes the lane of a finished command and returns the messages that waited in it.
-func (l *Lanes) Leave(key session.Key) []Queued {
-	waiting := l.list[key].waiting
-	delete(l.list, key)
-	return waiting
+// Leave closes the lane of a finished command or voice message. It returns the messages to hand
+// out: the voice message, and those that waited in the lane.
+func (l *Lanes) Leave(done Done) []Queued {
+	waiting := l.list[done.Session].waiting
+	delete(l.list, done.Session)
+	return append(done.Heard, waiting...)
 }
 
-// Wait waits for the running commands. Commands that have not started are left to the next process.
+// Wait waits for what runs in lanes. Commands that have not started are left to the next process.
 func (l *Lanes) Wait() {
 	for len(l.list) > 0 {
 		done := <-l.done
@@ -86,7 +110,7 @@ func (l *Lanes) Wait() {
 // Hold adds the messages that are in lanes to messages.
 func (l *Lanes) Hold(messages map[int64]bool) {
 	for _, lane := range l.list {
-		messages[lane.command.Seq] = true
+		messages[lane.first.Seq] = true
 		for _, q := range lane.waiting {
 			messages[q.Message.Seq] = true
 		}

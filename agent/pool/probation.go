@@ -138,7 +138,9 @@ func (pr *probation) fill(work context.Context, list []*worker) error {
 			after = r.Seq
 			key := session.Of(r.Message)
 			i := slices.IndexFunc(list, func(w *worker) bool { return w.key == key })
-			if name, _ := command.Parse(r.Message); i < 0 || name != "" || closed[key] {
+			// The words of an overheard voice message decide first whether it is for the session.
+			if name, _ := command.Parse(r.Message); i < 0 || name != "" || closed[key] ||
+				r.Message.Hearing == bus.Overheard {
 				closed[key] = true
 				continue
 			}

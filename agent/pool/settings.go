@@ -60,6 +60,10 @@ type Settings struct {
 	QueueMode Mode          // default Steer
 	Waiting   int           // maximum number of waiting messages in a session; default 20
 
+	// Names are the agent's names in voice messages. A voice message of a group that contains one is
+	// for the agent; default none.
+	Names []string
+
 	// Debounce is how long each account waits for further parts of a message; default 0.
 	Debounce map[string]time.Duration
 

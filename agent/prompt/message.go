@@ -102,7 +102,7 @@ func Numbered(list []llm.Message) []llm.Message {
 }
 
 // Ambient returns the ambient context of a group: messages to others as the model sees
-// them, with times in zone. Files are only mentioned.
+// them, with times in zone. Files are only mentioned, except for voice messages with a transcript.
 func Ambient(heard []bus.Received, zone *time.Location) []llm.Message {
 	if len(heard) == 0 {
 		return nil
@@ -113,6 +113,10 @@ func Ambient(heard []bus.Received, zone *time.Location) []llm.Message {
 		var files []File
 		for _, a := range h.Message.Attachments {
 			a.Problem = "not looked at"
+			if a.Said != "" {
+				files = append(files, File{Note: FileLabel(a), Said: Escape(a.Said)})
+				continue
+			}
 			files = append(files, MissingFile(a))
 		}
 		b.WriteString(Clip(User(h.Message, files, nil, zone).Text, maxAmbientText) + "\n")

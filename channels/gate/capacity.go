@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -60,21 +61,47 @@ func (g *Gate) isFull(q store.Queryer, m bus.InboundMessage) (isFull, tell bool,
 	return true, !told, nil
 }
 
-// checkCapacity returns the decision on m, whose sender is admitted. It depends on the room in the
-// inbox.
-func (in *intake) checkCapacity(ctx context.Context, m bus.InboundMessage) (decision, error) {
-	g := in.gate
-	full, tell, err := g.isFull(g.db.Read(ctx), m)
-	if err != nil || !full {
-		return admitted, err
+// limit returns the decision on m, whose sender is admitted. It depends on the room in the inbox
+// and on the sender's rate. undo gives the token back to the rate. If m is dropped and its sender
+// is not told in the chat, limit may add a text to unanswered.
+func (in *intake) limit(
+	ctx context.Context, p Policy, m *bus.InboundMessage, unanswered map[string]string,
+) (d decision, undo func(), err error) {
+	g, undo := in.gate, func() {}
+	limited := *m
+	if m.Hearing == bus.Overheard { // has limits of its own, since nobody is told about them
+		limited.Sender.ID += "\x00overheard"
+		limited.From.Chat += "\x00overheard"
 	}
-	g.log.ErrorContext(ctx, "message dropped: the inbox is full; the model answers too slowly or "+
-		"not at all", "from", m.From.String(), "id", m.ID, "dropped", g.dropped.Add(1))
+	reason, d := "its sender writes too fast", tooFast
+	full, tell, err := g.isFull(g.db.Read(ctx), limited)
+	if err != nil {
+		return dropped, undo, err
+	}
+	var ok bool
+	if full {
+		reason, d = "the inbox is full; the model answers too slowly or not at all", inboxFull
+	} else if ok, tell, undo = g.rates.allow(limited, p.PerMinute); ok {
+		return admitted, undo, nil
+	}
+	if m.Hearing == bus.Overheard { // nobody reads its words
+		m.Hearing = ""
+		return ambient, undo, nil
+	}
+	level := slog.LevelWarn
+	if full {
+		level = slog.LevelError
+	}
+	g.log.Log(ctx, level, "message dropped: "+reason,
+		"from", m.From.String(), "id", m.ID, "dropped", g.dropped.Add(1))
 	in.stats.Dropped.Add(1)
-	if tell {
-		return inboxFull, nil
+	switch {
+	case tell:
+		return d, undo, nil
+	case !full:
+		unanswered[m.ID] = textTooFast
 	}
-	return dropped, nil
+	return dropped, undo, nil
 }
 
 // add counts n new messages in the inbox.

@@ -69,7 +69,8 @@ func New(db *store.DB, inbox *bus.Inbox, outbox *bus.Outbox, log *slog.Logger) *
 
 // A Listener is told about new messages in the inbox.
 type Listener interface {
-	// Admitted is called after the transaction that stored messages. It must not block.
+	// Admitted is called after the transaction that stored messages, but not for overheard ones. It
+	// must not block.
 	Admitted(messages []bus.InboundMessage)
 }
 
@@ -213,8 +214,11 @@ func (in *intake) announce(b channels.Batch, fresh []bus.InboundMessage) {
 	}
 	in.stats.Received.Add(int64(len(fresh)))
 	g.backlog.add(len(fresh))
+	certain := slices.DeleteFunc(slices.Clone(fresh), func(m bus.InboundMessage) bool {
+		return m.Hearing == bus.Overheard
+	})
 	for _, l := range g.listeners {
-		l.Admitted(fresh) // before an answer can exist
+		l.Admitted(certain) // before an answer can exist
 	}
 	g.inbox.Wake()
 }
@@ -276,21 +280,8 @@ func (in *intake) decideAll(
 		}
 		undo := func() {}
 		if v == admitted {
-			if v, err = in.checkCapacity(ctx, m); err != nil {
+			if v, undo, err = in.limit(ctx, policy, &m, unanswered); err != nil {
 				return fail(err)
-			}
-		}
-		if v == admitted {
-			var ok, tell bool
-			if ok, tell, undo = g.rates.allow(m, policy.PerMinute); !ok {
-				g.log.WarnContext(ctx, "message dropped: its sender writes too fast",
-					"from", m.From.String(), "id", m.ID, "dropped", g.dropped.Add(1))
-				in.stats.Dropped.Add(1)
-				if !tell {
-					unanswered[m.ID] = textTooFast
-					continue
-				}
-				v = tooFast
 			}
 		}
 		if v == dropped {

@@ -121,3 +121,42 @@ func TestGroupMoves(t *testing.T) {
 		d.wantInbox(string(bus.Guest) + " hey")
 	})
 }
+
+// In the groups that are listed for it, short voice messages get into the inbox to be read, but
+// nothing shows that they were received. Beyond the sender's rate they are only context.
+func TestOverheard(t *testing.T) {
+	atDoor(t, func(d *door) {
+		p := owned
+		p.Groups, p.Overhear, p.PerMinute = []string{"g1", "g2"}, []string{"g1"}, 2
+		voice := func(group, id string) bus.InboundMessage {
+			m := inGroup(group, false, message(id, "bob", ""))
+			m.Attachments = []bus.Attachment{{Kind: bus.Voice, Seconds: 5}}
+			return m
+		}
+		marks := &admittedMessages{}
+		d.gate.Notify(marks)
+		forwarded, long, captioned := voice("g1", "1"), voice("g1", "2"), voice("g1", "3")
+		forwarded.Forwarded, long.Attachments[0].Seconds, captioned.Text = "Eve", 31, "look"
+		d.publish(p, forwarded, long, captioned, voice("g2", "4"), voice("elsewhere", "5"))
+		d.wantInbox()
+		d.publish(p, voice("g1", "6"), voice("g1", "7"), voice("g1", "8"), voice("g1", "9"))
+		d.wantInbox("guest ", "guest ")
+		d.publish(p, inGroup("g1", true, message("10", "bob", "to you")))
+		d.wantInbox("guest ", "guest ", "guest to you")
+		if n := len(*marks); n != 1 {
+			t.Errorf("%d messages were marked, want 1", n)
+		}
+		if n := len(d.outboxed("g1")); n != 0 {
+			t.Errorf("the group was told %d things", n)
+		}
+		received, err := d.inbox.Waiting(d.db.Read(d.t.Context()), 0)
+		if err != nil || received[0].Message.Hearing != bus.Overheard ||
+			received[2].Message.Hearing != "" {
+			t.Errorf("the inbox has %+v: %v", received, err)
+		}
+	})
+}
+
+type admittedMessages []bus.InboundMessage
+
+func (a *admittedMessages) Admitted(messages []bus.InboundMessage) { *a = append(*a, messages...) }

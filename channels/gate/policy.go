@@ -27,6 +27,10 @@ type Policy struct {
 
 	// Always makes the agent answer every message of the groups, not only messages that address it.
 	Always bool
+	// Overhear lists groups whose short voice messages are admitted although they don't address the
+	// agent: their words decide whether they are for it; "*": all groups.
+	Overhear []string
+
 	// Phones says that the platform has verified a Username that begins with "+".
 	Phones bool
 	// PerMinute is the maximum number of accepted messages per sender and minute; 0: no limit. It
@@ -88,8 +92,17 @@ func (p *Policy) decideGroup(m *bus.InboundMessage, decided GroupState) decision
 		return ignored
 	case m.Addressed || decided.always(p.Always) && m.Edits == "":
 		return admitted
+	case p.overhears(m):
+		m.Hearing = bus.Overheard
+		return admitted
 	}
 	return ambient
+}
+
+// overhears reports whether the words of m, which does not address the agent, may still do so.
+func (p *Policy) overhears(m *bus.InboundMessage) bool {
+	return len(p.Overhear) > 0 && m.Utterance() != nil &&
+		(slices.Contains(p.Overhear, AnyGroup) || slices.Contains(p.Overhear, m.From.Chat))
 }
 
 // AnyGroup stands for all groups in a [Policy].

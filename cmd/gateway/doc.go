@@ -57,6 +57,10 @@
 // home, where the tools of each conversation see only their own. Sent files are stored there, too,
 // and each is sent as a part of its own.
 //
+// The words of a short voice message decide whether it is a command and, in a group, whether it is
+// for the agent. So it is fetched and transcribed before it is handed out (agent/hearing), beside
+// the sessions, and later messages of its conversation wait. Its row keeps the transcript.
+//
 // # People
 //
 // The gate gives each message a role: owner, admin, user or, in groups, guest. Commands and tools
@@ -173,6 +177,7 @@
 //	agent/modelcall       slots, budgets and costs of model calls; agent/observe measures them
 //	agent/attachment      converts the files that people send into input for models
 //	agent/speech          makes voice notes of answers
+//	agent/hearing         reads the words of voice messages: whether they are commands
 //	agent/activity        describes running tools in a few words
 //	agent/heartbeat       finds the people and groups that need a heartbeat
 //	agent/turn            runs one turn

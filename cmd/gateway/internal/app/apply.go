@@ -44,9 +44,24 @@ func (g *Gateway) agentSettings(cfg *config.Config) pool.Settings {
 		},
 		NotesID: notesID, Choices: g.choices(cfg),
 		QueueMode: pool.Mode(cfg.Agent.QueueMode), Waiting: cfg.Agent.Waiting,
+		Names:     names(cfg),
 		Debounce:  byAccount(cfg, func(c config.Channel) time.Duration { return c.Debounce }),
 		IdleAfter: cfg.Memory.Idle, DreamEvery: cfg.Memory.DreamEvery,
 	}
+}
+
+// names returns the names by which people call the agent.
+func names(cfg *config.Config) []string {
+	if len(cfg.Transcription.Names) > 0 {
+		return cfg.Transcription.Names
+	}
+	list := []string{cfg.Gateway.Name}
+	for _, name := range sortedKeys(cfg.Personas) {
+		if p := cfg.Personas[name]; p.Name != "" {
+			list = append(list, p.Name)
+		}
+	}
+	return list
 }
 
 // byAccount returns the result of get for each account.
@@ -97,7 +112,7 @@ func (g *Gateway) apply(cfg *config.Config) {
 	g.dispatcher.Configure(newModel(cfg, cfg.Agent.Model, g.log), notes, g.agentSettings(cfg))
 	for name, c := range cfg.Channels {
 		if c.Enabled {
-			g.gate.SetPolicy(name, newPolicy(c))
+			g.gate.SetPolicy(name, newPolicy(cfg, c))
 		}
 	}
 }

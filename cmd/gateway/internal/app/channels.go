@@ -19,15 +19,19 @@ import (
 )
 
 // newPolicy returns the policy that decides who may write to an account.
-func newPolicy(c config.Channel) gate.Policy {
+func newPolicy(cfg *config.Config, c config.Channel) gate.Policy {
 	if c.Type == "terminal" {
 		// Whoever can use the terminal can already read everything in the home.
 		return gate.Policy{Access: gate.Open, Owners: []string{terminal.Sender}}
 	}
-	return gate.Policy{
+	p := gate.Policy{
 		Access: gate.Access(c.Access), Allow: c.Allow, Owners: c.Owners, Groups: c.Groups,
 		Always: c.Activation == "always", Phones: c.Type == "whatsapp", PerMinute: c.SenderRate,
 	}
+	if cfg.Transcription.Model != "" {
+		p.Overhear = cfg.Transcription.Groups
+	}
+	return p
 }
 
 // NewChannel returns the channel of an account.

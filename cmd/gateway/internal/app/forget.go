@@ -57,6 +57,12 @@ func (g agentAccounts) Keeper(account string) background.Keeper {
 	return whatsapp.New(account, path, &whatsapp.Options{Logger: g.log})
 }
 
+// Admitted shows people that overheard messages were received.
+func (g agentAccounts) Admitted(messages []bus.InboundMessage) {
+	g.router.Admitted(messages)
+	g.ops.metrics.Admitted(messages)
+}
+
 // States describes the accounts for /status.
 func (g agentAccounts) States(q store.Queryer) ([]string, error) {
 	dead, err := bus.NewOutbox().DeadByAccount(q)

@@ -152,7 +152,7 @@ func assemble(
 			EditInterval: c.EditInterval, Unlimited: c.RateLimit == "off",
 		})
 		g.supervisors = append(g.supervisors,
-			supervisor.New(db, name, ch, g.gate.Intake(name, newPolicy(c)), menu(), log))
+			supervisor.New(db, name, ch, g.gate.Intake(name, newPolicy(cfg, c)), menu(), log))
 	}
 	g.channels = sources
 	g.media = media.New(h.media, sources, MediaOptions(cfg, log))

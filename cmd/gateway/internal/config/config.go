@@ -142,6 +142,11 @@ type Transcription struct {
 	Key     Secret `koanf:"key"`      // empty if Model is empty
 
 	PriceMinute float64 `koanf:"price_minute" min:"0" live:"yes"` // dollars per minute
+
+	// Groups lists groups, or "*", whose short voice messages are transcribed to find out whether
+	// they are for the agent. Names are how people call it there; empty: the agent's name.
+	Groups []string `koanf:"groups" live:"yes"`
+	Names  []string `koanf:"names" live:"yes"`
 }
 
 // Speech has the settings for voice messages with answers.

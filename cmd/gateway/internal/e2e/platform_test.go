@@ -36,6 +36,7 @@ type chatPlatform interface {
 
 	sayGroup(text string, mention bool)               // Bob
 	sayThread(thread int, text string)                // Ann; threads are 1 and 2
+	voiceGroup(data []byte)                           // Bob, who mentions nobody
 	replyGroup(text string)                           // Bob, to the bot's newest message
 	direct() []string                                 // what Ann reads
 	group() []string                                  // what Bob reads
@@ -127,6 +128,8 @@ func (o *onTelegram) sayGroup(text string, mention bool) {
 	}
 	o.Say(groupID, bobID, text)
 }
+
+func (o *onTelegram) voiceGroup(data []byte) { o.SayVoice(groupID, bobID, data, 3) }
 
 func (o *onTelegram) sayThread(thread int, text string) {
 	o.Deliver(telegramtest.Message{Chat: groupID, User: annID, Thread: thread,
@@ -227,9 +230,13 @@ func (o *onDiscord) file(name, mimeType string, data []byte) {
 	o.SayFile("20", "7", "", discordtest.File{Name: name, Type: mimeType, Content: data})
 }
 
-func (o *onDiscord) voice(data []byte) {
-	o.Deliver(discordtest.Message{Channel: "20", User: "7", Extra: map[string]any{"flags": 1 << 13},
-		Files: []discordtest.File{{Name: "voice-message.ogg", Type: "audio/ogg", Content: data}}})
+func (o *onDiscord) voice(data []byte)      { o.speak("20", "7", data) }
+func (o *onDiscord) voiceGroup(data []byte) { o.speak("30", "8", data) }
+
+func (o *onDiscord) speak(channel, user string, data []byte) {
+	o.Deliver(discordtest.Message{Channel: channel, User: user,
+		Extra: map[string]any{"flags": 1 << 13}, Files: []discordtest.File{
+			{Name: "voice-message.ogg", Type: "audio/ogg", Content: data}}})
 }
 
 func (o *onDiscord) sayStranger(text string) string { return o.Say("21", "8", text) }
@@ -390,8 +397,15 @@ func (o *onWhatsApp) file(name, mimeType string, data []byte) {
 	o.media(whatsapptest.Media{Kind: "document", Name: name, Type: mimeType, Data: data})
 }
 
-func (o *onWhatsApp) voice(data []byte) {
-	o.media(whatsapptest.Media{Kind: "voice", Type: "audio/ogg; codecs=opus", Seconds: 3, Data: data})
+func (o *onWhatsApp) voice(data []byte) { o.media(voiceMessage(data)) }
+
+func (o *onWhatsApp) voiceGroup(data []byte) {
+	_, err := o.bob.SendMedia(o.t.Context(), o.garden, voiceMessage(data))
+	o.must(err)
+}
+
+func voiceMessage(data []byte) whatsapptest.Media {
+	return whatsapptest.Media{Kind: "voice", Type: "audio/ogg; codecs=opus", Seconds: 3, Data: data}
 }
 
 func (o *onWhatsApp) sayStranger(text string) string {

@@ -1,0 +1,260 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"gateway/agent/llm/llmtest"
+	"gateway/bus"
+)
+
+// A scribe writes down what is in a file. It fails for "noise", panics for "panic", and waits for
+// release where it is set.
+type scribe struct {
+	calls   atomic.Int32
+	release chan struct{}
+}
+
+func (s *scribe) Transcribe(ctx context.Context, _ string, r io.Reader) (string, error) {
+	s.calls.Add(1)
+	all, err := io.ReadAll(r)
+	text := string(all)
+	if s.release != nil && strings.HasPrefix(text, "slow") {
+		select {
+		case <-s.release:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+	switch text {
+	case "noise":
+		err = errors.New("bad sound")
+	case "panic":
+		panic("scribe")
+	}
+	return text, err
+}
+
+// withScribe makes voice messages readable.
+func (w *world) withScribe() *scribe {
+	s := &scribe{}
+	w.deps.Media = &shelf{dir: w.t.TempDir(), files: map[string]string{}}
+	w.deps.Transcriber = s
+	return s
+}
+
+// spoken returns a voice message of a direct chat.
+func (w *world) spoken(chat, said string) bus.InboundMessage {
+	m := w.message(chat, "")
+	ref := m.ID + ".ogg"
+	w.deps.Media.(*shelf).files[ref] = said
+	return carrying(m, bus.Attachment{Kind: bus.Voice, Type: "audio/ogg", Seconds: 3, Ref: ref})
+}
+
+// overheard returns a voice message of a group that does not address the agent.
+func (w *world) overheard(chat, said string) bus.InboundMessage {
+	m := w.spoken(chat, said)
+	m.Group, m.Addressed, m.Hearing = true, false, bus.Overheard
+	return m
+}
+
+// What is said after a voice message waits until its words are read, in order. Other conversations
+// don't wait. The words are read once.
+func TestHearing(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		s := w.withScribe()
+		s.release = make(chan struct{})
+		w.model.Queue(llmtest.Say("hello b"), llmtest.Say("slow, I see"), llmtest.Say("and you"))
+		w.opts.QueueMode = "followup"
+		w.start()
+		w.put(w.spoken("a", "slow"), w.message("a", "how are you?"), w.spoken("a", "Slash status."),
+			w.message("b", "hello"), w.message("b", "/queue"))
+		w.sleep(2 * healInterval)
+		if got := w.texts("a"); len(got) != 0 {
+			t.Errorf("a was told %q before its voice message was read", got)
+		}
+		if got := w.texts("b"); len(got) != 2 {
+			t.Errorf("b was told %q, want two answers", got)
+		}
+		close(s.release)
+		w.wantQuiet()
+		got := w.texts("a")
+		if len(got) != 3 || !strings.Contains(strings.Join(got, "\n"), "- Gateway") {
+			t.Errorf("a was told %q, want two answers and the status", got)
+		}
+		w.wantAsked(2, "user: [voice message, 3 s] slow")
+		if n := s.calls.Load(); n != 2 {
+			t.Errorf("%d transcriptions, want 2", n)
+		}
+	})
+}
+
+// A spoken command runs beside the turn, as a typed one does.
+func TestSpokenStop(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.withScribe()
+		release := make(chan struct{})
+		defer close(release)
+		w.model.Queue(held(llmtest.Say("never said"), release))
+		w.start()
+		w.say("a", "think long")
+		w.put(w.spoken("a", "Stop!"))
+		w.wantQuiet()
+		if got := w.texts("a"); len(got) != 1 || !strings.Contains(got[0], "topped") {
+			t.Errorf("a was told %q, want that the answer was stopped", got)
+		}
+	})
+}
+
+// A command that deletes or grants is not run because it was spoken: it has to be sent in writing.
+func TestSpokenGrave(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.withScribe()
+		w.start()
+		w.put(w.spoken("a", "slash forget me"))
+		w.wantQuiet()
+		list := w.outbox("a")
+		if len(list) != 1 || !strings.Contains(list[0].Text, "I have understood `/forget me`") ||
+			len(list[0].Buttons) != 1 || list[0].Buttons[0].Text != "/forget me" {
+			t.Errorf("a was told %+v, want a question with a button", list)
+		}
+	})
+}
+
+// A forwarded voice message is neither a command nor for the agent, and neither is one with a
+// caption.
+func TestForwardedIsNoCommand(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.withScribe()
+		w.model.Queue(llmtest.Say("one"), llmtest.Say("two"))
+		w.start()
+		forwarded, captioned := w.spoken("a", "slash new"), w.spoken("a", "slash new")
+		forwarded.Forwarded, captioned.Text = "Bob", "listen to this"
+		w.put(forwarded)
+		w.put(captioned)
+		w.wantQuiet()
+		w.wantAnswers("a", "one", "two")
+	})
+}
+
+// In a group a voice message that the gate was not sure about is answered if a name of the agent is
+// said in it. If not, it becomes context.
+func TestOverheard(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.withScribe()
+		var marked []string
+		w.outside.admitted = func(list []bus.InboundMessage) {
+			for _, m := range list {
+				marked = append(marked, m.ID)
+			}
+		}
+		w.opts.Names = []string{"Aida", "Ada Two"}
+		w.model.Queue(llmtest.Say("yes"))
+		w.start()
+		w.put(w.overheard("g", "The roses are red."), w.overheard("g", "Stop!"),
+			w.overheard("g", "noise"), w.overheard("g", "panic"), w.overheard("g", "Aidas roses"))
+		w.wantAnswers("g")
+		named := w.overheard("g", "Are they, AIDA?")
+		w.put(named)
+		w.wantQuiet()
+		w.wantAnswers("g", "yes")
+		if len(marked) != 1 || marked[0] != named.ID {
+			t.Errorf("marked %q, want %q", marked, named.ID)
+		}
+		asked := strings.Join(lines(w.request(1).Messages[1:]), "\n")
+		context, question, _ := strings.Cut(asked, "[End of what was said before.]")
+		for _, want := range []string{"The roses are red.", "Stop!", "not looked at", "Aidas roses"} {
+			if !strings.Contains(context, want) {
+				t.Errorf("the context is %q, want %q in it", context, want)
+			}
+		}
+		if !strings.HasSuffix(question, "[voice message, 3 s] Are they, AIDA?") {
+			t.Errorf("the question is %q", question)
+		}
+		w.put(w.overheard("g", "Ada two, slash queue collect"))
+		w.wantQuiet()
+		if got := w.texts("g"); len(got) != 2 || !strings.Contains(got[1], "now collect") {
+			t.Errorf("the group was told %q, want that the mode is collect", got)
+		}
+	})
+}
+
+// A process that stops leaves a voice message to the next one. What was decided before is not
+// decided again.
+func TestHearingRestart(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		s := w.withScribe()
+		s.release = make(chan struct{})
+		w.opts.Names = []string{"Ada"}
+		w.start()
+		w.put(w.overheard("g", "slow, Ada"), w.spoken("a", "slow"))
+		w.must(w.stop())
+		w.wantAnswers("g")
+		close(s.release)
+		w.model.Queue(llmtest.Say("hello"), llmtest.Say("hello"))
+		w.start()
+		w.wantQuiet()
+		w.wantAnswers("g", "hello")
+		w.wantAnswers("a", "hello")
+		if n := s.calls.Load(); n != 4 {
+			t.Errorf("%d transcriptions, want 4", n)
+		}
+		w.must(w.stop())
+		heard := w.overheard("g", "nothing")
+		heard.Hearing, heard.Addressed = bus.Heard, true
+		heard.Attachments[0].Said = "said before"
+		w.model.Queue(llmtest.Say("again"))
+		w.put(heard)
+		w.start()
+		w.wantQuiet()
+		w.wantAnswers("g", "hello", "again")
+		if n := s.calls.Load(); n != 4 {
+			t.Errorf("%d transcriptions after a restart, want 4", n)
+		}
+	})
+}
+
+// Without a transcription an overheard message of an earlier process becomes context, and other
+// voice messages go to the model as before.
+func TestHearingNotConfigured(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.withScribe()
+		w.deps.Transcriber = nil
+		w.model.Queue(llmtest.Say("what?"))
+		w.start()
+		w.put(w.overheard("g", "Ada"))
+		w.put(w.spoken("a", "slash new"))
+		w.wantQuiet()
+		w.wantAnswers("g")
+		w.wantAnswers("a", "what?")
+	})
+}
+
+// Voice messages that are long or large are not read before their turn.
+func TestLongVoice(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.withScribe()
+		w.model.Queue(llmtest.Say("one"), llmtest.Say("two"))
+		w.start()
+		long, large := w.spoken("a", "slash new"), w.spoken("a", "slash new")
+		long.Attachments[0].Seconds, large.Attachments[0].Size = 31, 1<<20
+		w.put(long)
+		w.sleep(time.Second)
+		w.put(large)
+		w.wantQuiet()
+		w.wantAnswers("a", "one", "two")
+	})
+}

@@ -1,0 +1,97 @@
+//go:build unix
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"gateway/agent/llm/openai/openaitest"
+)
+
+// record returns a voice message in which text is said.
+func (w *world) record(text string) []byte {
+	sound := recording + text
+	w.model.Hear(sound, text)
+	return []byte(sound)
+}
+
+// transcribed returns how often a voice message was transcribed.
+func (w *world) transcribed(sound []byte) (n int) {
+	for _, a := range w.model.Audios() {
+		if string(a.Data) == string(sound) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestSpoken checks on each platform that a voice message in a group is answered if the agent's
+// name is said in it, that other voice messages there are context, and that a spoken command runs.
+// The gateway is killed after it has decided about the first one, which is not transcribed again.
+func TestSpoken(t *testing.T) {
+	t.Parallel()
+	w, platforms := joinPlatforms(t, "", repeat)
+	w.set("[transcription]", "[transcription]\ngroups = [\"*\"]\nnames = [\"Ada\"]")
+	w.configure("")
+	w.model.Keep(openaitest.DefaultKeep)
+	roses, shed := w.record("Ada, where are the roses?"), w.record("The shed is open.")
+	p := w.start("GATEWAY_FAULT=heard:1")
+	p.ready()
+	platforms["telegram"].voiceGroup(roses)
+	until(t, "the gateway to die", p.done)
+	p = w.start()
+	p.ready()
+	w.onAll(platforms, func(s *scene) {
+		if s.name != "telegram" {
+			s.voiceGroup(roses)
+		}
+		s.until("an answer", func() bool { return has(s.group(), "where are the roses?") })
+		answers := len(s.group())
+		s.voiceGroup(shed)
+		s.sayGroup("what was that?", true)
+		s.until("an answer", func() bool { return has(s.group(), "what was that?") })
+		if n := len(s.group()); n != answers+1 {
+			s.t.Errorf("%s: Bob reads %q, want one more answer", s.name, s.group())
+		}
+		s.voice(w.record("Slash new."))
+		s.hear("A new conversation begins.")
+		s.voice(w.record("Slash forget me"))
+		s.hear("I have understood")
+	})
+	for sound, want := range map[string]int{string(roses): 3, string(shed): 3} {
+		if n := w.transcribed([]byte(sound)); n != want {
+			t.Errorf("%q was transcribed %d times, want %d", sound, n, want)
+		}
+	}
+	context := 0
+	for _, r := range w.model.Requests() {
+		question := lastText(r)
+		if strings.Contains(question, "what was that?") &&
+			strings.Contains(question, "The shed is open.") {
+			context++
+		}
+	}
+	if context != 3 {
+		t.Errorf("%d questions have the voice message before them as context, want 3", context)
+	}
+}
+
+// TestUnheard checks that voice messages of a group are not transcribed unless the configuration
+// says so, and strangers' voice messages never.
+func TestUnheard(t *testing.T) {
+	t.Parallel()
+	w, platforms := joinPlatforms(t, "", repeat)
+	w.model.Keep(openaitest.DefaultKeep)
+	w.run()
+	w.onAll(platforms, func(s *scene) {
+		s.voiceGroup(w.record("gateway, stop"))
+		s.sayGroup("hello", true)
+		s.until("an answer", func() bool { return has(s.group(), "hello") })
+	})
+	w.telegram.SayVoice(bobID, bobID, w.record("slash help"), 3)
+	w.await("a pairing code", func() bool { return len(w.texts(bobID)) > 0 })
+	if n := len(w.model.Audios()); n != 0 {
+		t.Errorf("%d voice messages were transcribed, want none", n)
+	}
+}
