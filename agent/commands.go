@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"gateway/agent/command"
+	"gateway/agent/persona"
 	"gateway/agent/pool"
+	"gateway/bus"
 	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
@@ -28,13 +30,17 @@ type conversations struct {
 }
 
 // Status implements [command.Sessions].
-func (c conversations) Status(ctx context.Context, key session.Key) (command.Status, error) {
-	return c.d.Status(ctx, key)
+func (c conversations) Status(
+	ctx context.Context, key session.Key, m bus.InboundMessage,
+) (command.Status, error) {
+	return c.d.Status(ctx, key, m)
 }
 
-// Status describes a conversation and the gateway for /status.
-func (d *Dispatcher) Status(ctx context.Context, key session.Key) (command.Status, error) {
-	config := d.ConfigOf(key)
+// Status describes a conversation and the gateway for /status, for the sender of m.
+func (d *Dispatcher) Status(
+	ctx context.Context, key session.Key, m bus.InboundMessage,
+) (command.Status, error) {
+	config := d.ConfigOf(key).In(persona.PlaceOf(&m))
 	waiting := d.Pending(key)
 	mode, busy := d.Mode(key), d.Counts().Workers
 	lines := make([]string, 0, 8)
@@ -45,7 +51,8 @@ func (d *Dispatcher) Status(ctx context.Context, key session.Key) (command.Statu
 	for _, text := range channels {
 		lines = append(lines, "- Channel: "+text)
 	}
-	return command.Status{Lines: lines, Model: config.ModelName, Context: config.ContextBudget(),
+	return command.Status{Lines: lines, Model: config.ModelName, Persona: config.Here.ID(),
+		Context: config.ContextBudget(),
 		Uptime:  d.opts.Now().Sub(d.started).Truncate(time.Second).String(),
 		Waiting: len(waiting), Mode: string(mode), Busy: busy, Calls: len(d.env.Calls.Slots),
 		Slots: cap(d.env.Calls.Slots)}, err

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,8 @@ import (
 	"gateway/agent/tool"
 	"gateway/agent/turn"
 	"gateway/bus"
+	"gateway/memory/document"
+	"gateway/session"
 )
 
 // within gives the world the tools look and change, a model "Small" beside "main", and policies.
@@ -124,5 +128,134 @@ func TestChosenModelBeforePolicy(t *testing.T) {
 		w.settle()
 		w.wantAnswers("a", "small", "This conversation uses the model `main` (big-1), then spare from "+
 			"its next answer on. `/model default` undoes that.", "main")
+	})
+}
+
+// withPersonas gives the world the personas "pirate" and "tutor", documents for them and for
+// everybody, and policies.
+func (w *world) withPersonas(policies ...persona.Policy) {
+	w.within(policies...)
+	dir := filepath.Dir(w.path)
+	for name, text := range map[string]string{
+		"SOUL.md": "You are calm.", "AGENTS.md": "You work slowly.",
+		"personas/pirate/SOUL.md":  "You are a pirate.",
+		"personas/pirate/SHIP.md":  "The ship is called Pearl.",
+		"personas/tutor/SOUL.md":   "You are a tutor.",
+		"personas/tutor/AGENTS.md": "",
+	} {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		w.must(os.MkdirAll(filepath.Dir(file), 0o700))
+		w.must(os.WriteFile(file, []byte(text), 0o600))
+	}
+	root, err := os.OpenRoot(dir)
+	w.must(err)
+	w.t.Cleanup(func() { w.must(root.Close()) })
+	w.opts.Places.Documents = document.New(root, nil, nil)
+	w.opts.Places.Table = persona.NewTable([]persona.Persona{
+		{ID: "pirate", Name: "Bart"}, {ID: "tutor"}, {ID: "plain"}}, policies)
+}
+
+// wantSystem checks which of the personas' documents are in the system prompt of a request.
+func (w *world) wantSystem(n int, want ...string) {
+	w.t.Helper()
+	system := w.request(n).Messages[0].Text
+	var got []string
+	for _, text := range []string{"# Bart", "# gateway", "## AGENTS.md\n\nYou work slowly.",
+		"## SOUL.md\n\nYou are calm.", "## SOUL.md\n\nYou are a pirate.",
+		"## SOUL.md\n\nYou are a tutor.", "## SHIP.md\n\nThe ship is called Pearl."} {
+		if strings.Contains(system, text) {
+			got = append(got, text[strings.LastIndexByte(text, '\n')+1:])
+		}
+	}
+	if !slices.Equal(got, want) {
+		w.t.Errorf("request %d has %q, want %q", n, got, want)
+	}
+}
+
+// A persona's documents replace those with the same name, an empty one too, and others are added.
+// A persona without documents answers like the agent.
+func TestPersonaDocuments(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.withPersonas(persona.Policy{ID: "g", Chats: []string{"test/g"}, Persona: "pirate"},
+			persona.Policy{ID: "b", Chats: []string{"test/b"}, Persona: "tutor"},
+			persona.Policy{ID: "c", Chats: []string{"test/c"}, Persona: "plain"})
+		w.start()
+		for range 4 {
+			w.model.Queue(llmtest.Say("hello"))
+		}
+		w.put(w.inGroup("a", "hello"))
+		w.sleep(time.Minute)
+		for _, chat := range []string{"b", "c", "a"} {
+			w.say(chat, "hello")
+			w.settle()
+		}
+		w.wantSystem(1, "# Bart", "You work slowly.", "You are a pirate.", "The ship is called Pearl.")
+		w.wantSystem(2, "# gateway", "You are a tutor.")
+		w.wantSystem(3, "# gateway", "You work slowly.", "You are calm.")
+		w.wantSystem(4, "# gateway", "You work slowly.", "You are calm.")
+		w.say("b", "/status")
+		if got := w.lastSay("b").Text; !strings.Contains(got, "- Persona: tutor\n") {
+			t.Errorf("the status is %q, want the persona in it", got)
+		}
+	})
+}
+
+// A turn that an earlier process left goes on with the persona with which it began, also with none,
+// and the next turn has the persona that holds now.
+func TestPersonaOfResumedTurn(t *testing.T) {
+	for began, want := range map[string]string{"pirate": "You are a pirate.", "": "You are calm.",
+		"gone": "You are a tutor."} {
+		t.Run(began, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.withPersonas(persona.Policy{ID: "p", Accounts: []string{"test"}, Persona: "tutor"})
+				left := w.leave("a", "hello", 1)
+				w.exec("UPDATE turns SET persona = $1 WHERE id = $2", began, left.ID)
+				w.model.Queue(llmtest.Say("one"), llmtest.Say("two"))
+				w.start()
+				w.settle()
+				w.say("a", "and now")
+				w.settle()
+				w.wantAnswers("a", "one", "two")
+				for n, want := range []string{want, "You are a tutor."} {
+					if got := w.request(n + 1).Messages[0].Text; !strings.Contains(got, want) {
+						t.Errorf("request %d lacks %q", n+1, want)
+					}
+				}
+				if got := w.column("SELECT persona FROM turns ORDER BY id"); !slices.Equal(got,
+					[]string{began, "tutor"}) {
+					t.Errorf("the turns have the personas %q", got)
+				}
+			})
+		})
+	}
+}
+
+// A suspended turn, too, goes on with its persona after a change of the settings.
+func TestPersonaOfSuspendedTurn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.withPersonas(persona.Policy{ID: "p", Accounts: []string{"test"}, Persona: "pirate",
+			Limits: persona.Limits{Ask: []string{"change"}}})
+		w.model.Queue(uses("change"), llmtest.Say("done"))
+		w.start()
+		w.say("a", "change it")
+		w.settle()
+		next := w.d.Config().Settings
+		places := *next.Places
+		places.Table = persona.NewTable([]persona.Persona{{ID: "pirate"}, {ID: "tutor"}},
+			[]persona.Policy{{ID: "p", Accounts: []string{"test"}, Persona: "tutor"}})
+		next.Places = &places
+		w.d.Configure(w.deps.Model, w.deps.Notes, next)
+		w.say("a", "/approve "+w.code())
+		w.wantQuiet()
+		if got := w.lastSay("a").Text; got != "done" {
+			t.Errorf("the answer is %q", got)
+		}
+		if got := w.request(2).Messages[0].Text; !strings.Contains(got, "You are a pirate.") {
+			t.Error("the turn has lost its persona")
+		}
+		turn, err := session.Store{}.RunningTurn(w.read(), session.KeyOf(at("a")))
+		if err != nil || turn != nil {
+			t.Errorf("the turn %+v still runs, %v", turn, err)
+		}
 	})
 }

@@ -118,7 +118,8 @@ UPDATE session_rests SET session = replace(session, '#@job--', '#@run-');
 ALTER TABLE sessions DROP COLUMN marks;
 ALTER TABLE sessions DROP COLUMN kind;
 ALTER TABLE sessions DROP COLUMN reference;
-ALTER TABLE sessions DROP COLUMN parent;`}}
+ALTER TABLE sessions DROP COLUMN parent;`, `
+ALTER TABLE turns ADD COLUMN persona TEXT NOT NULL DEFAULT ''; -- with which it began`}}
 
 // erasedOf returns an SQL expression for the id up to which the messages of a session are erased
 // and must not be read. session is an SQL expression. Where another bound of m.id applies, a unary

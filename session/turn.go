@@ -44,6 +44,8 @@ type Turn struct {
 
 	Scope memory.Scope // scope of the memory that it uses; "": none
 	Moved memory.Scope // scope of the session before this turn; "": the same
+
+	Persona string // ID of the persona with which it began; "": none
 }
 
 // Begin starts a turn under a lease with its first messages. It sets t.ID, t.Epoch, t.Number,
@@ -83,9 +85,10 @@ func (s Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now
 	}
 	t.Epoch, t.Attempts, t.First = lease.Epoch, 1, t.Number == 1
 	err = tx.QueryRow(`INSERT INTO turns
-			(session, state, owner, epoch, reply_to, address, created_ms, updated_ms)
-		VALUES ($1, 'running', $2, $3, $4, $5, $6, $6) RETURNING id`,
+			(session, state, owner, epoch, reply_to, address, created_ms, updated_ms, persona)
+		VALUES ($1, 'running', $2, $3, $4, $5, $6, $6, $7) RETURNING id`,
 		t.Session.String(), lease.Owner, lease.Epoch, t.ReplyTo, string(address), now.UnixMilli(),
+		t.Persona,
 	).Scan(&t.ID)
 	if err != nil {
 		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
@@ -156,7 +159,7 @@ func (Store) Spend(tx *store.Tx, key Key, b Bill) error {
 
 // selectTurns reads turns with the keys of their sessions.
 const selectTurns = "SELECT " + keyColumns + ", t.id, t.address, t.reply_to, t.epoch, " +
-	"t.attempts, t.handovers, t.answers, t.tokens, t.cost " +
+	"t.attempts, t.handovers, t.answers, t.tokens, t.cost, t.persona " +
 	"FROM turns t JOIN sessions s ON s.key = t.session "
 
 // Mend replaces the unreadable address of a turn by the address of its session.
@@ -204,7 +207,7 @@ func turns(q store.Queryer, query string, args ...any) ([]Turn, error) {
 	return store.Collect(q, "session: read turns", func(scan store.Scan, t *Turn) error {
 		var address []byte
 		err := scan(append(keyFields(&t.Session), &t.ID, &address, &t.ReplyTo, &t.Epoch, &t.Attempts,
-			&t.Handed, &t.Answers, &t.Tokens, &t.Cost)...)
+			&t.Handed, &t.Answers, &t.Tokens, &t.Cost, &t.Persona)...)
 		if err != nil {
 			return err
 		}

@@ -23,10 +23,23 @@ const (
 // others that the model may read, as XML of at most 24 KB: if there are many, descriptions
 // are shortened, and the last skills may only be named.
 //
-// The texts include all changes made before the mark, and perhaps later ones.
-func (l *Library) Prompt(scope string, since Mark) (active, summary string) {
+// Skills for which hidden returns true are left out; a nil hidden hides none. The texts include
+// all changes made before the mark, and perhaps later ones.
+func (l *Library) Prompt(
+	scope string, since Mark, hidden func(name string) bool,
+) (active, summary string) {
 	v := l.view(scope, since)
-	return v.active, v.summary
+	if hidden == nil {
+		return v.active, v.summary
+	}
+	var seen []cachedSkill
+	for _, k := range v.skills {
+		if !hidden(k.skill.Name) {
+			k.inlined = false
+			seen = append(seen, k)
+		}
+	}
+	return renderActive(seen), renderSummary(seen)
 }
 
 // renderActive returns the text of the active skills and marks the included ones.

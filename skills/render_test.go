@@ -54,12 +54,12 @@ func TestRender(t *testing.T) {
 }
 
 func activeOf(l *Library, scope string) string {
-	active, _ := l.Prompt(scope, l.Mark())
+	active, _ := l.Prompt(scope, l.Mark(), nil)
 	return active
 }
 
 func summaryOf(l *Library, scope string) string {
-	_, summary := l.Prompt(scope, l.Mark())
+	_, summary := l.Prompt(scope, l.Mark(), nil)
 	return summary
 }
 
@@ -243,7 +243,7 @@ func TestMark(t *testing.T) {
 				case <-done:
 					return
 				default:
-					f.Prompt("", f.Mark())
+					f.Prompt("", f.Mark(), nil)
 				}
 			}
 		})
@@ -252,7 +252,7 @@ func TestMark(t *testing.T) {
 	for i := range 50 {
 		want := fmt.Sprint("What number ", i, " is for.")
 		f.skill("one", "---\nname: one\ndescription: "+want+"\n---\n\nDo it.\n")
-		if _, summary := f.Prompt("", f.Mark()); !strings.Contains(summary, want) {
+		if _, summary := f.Prompt("", f.Mark(), nil); !strings.Contains(summary, want) {
 			t.Errorf("%q is not in %s", want, summary)
 		}
 	}
@@ -261,11 +261,29 @@ func TestMark(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(f.workspace, "skills")); err != nil {
 		t.Fatal(err)
 	}
-	if _, summary := f.Prompt("", before); !strings.Contains(summary, "What number 49") {
+	if _, summary := f.Prompt("", before, nil); !strings.Contains(summary, "What number 49") {
 		t.Errorf("an old mark has the disk looked at again: %s", summary)
 	}
-	if _, summary := f.Prompt("", f.Mark()); strings.Contains(summary, "What number") {
+	if _, summary := f.Prompt("", f.Mark(), nil); strings.Contains(summary, "What number") {
 		t.Errorf("what was removed is in %s", summary)
+	}
+}
+
+// Hidden skills are in no part of the prompt, and the prompt of others does not change.
+func TestHiddenSkills(t *testing.T) {
+	f := newFixture(t, Options{})
+	f.skill("cook", "---\nname: cook\ndescription: Cooks.\n---\n\nCook it.\n")
+	f.skill("house", "---\nname: house\ndescription: Rules.\nalways: true\n---\n\nBe kind.\n")
+	active, summary := f.Prompt("", f.Mark(), nil)
+	for hidden, want := range map[string][2]bool{"cook": {true, false}, "house": {false, true}} {
+		a, s := f.Prompt("", f.Mark(), func(name string) bool { return name == hidden })
+		if strings.Contains(a, "Be kind.") != want[0] || strings.Contains(s, "Cooks.") != want[1] {
+			t.Errorf("without %s the prompt has %q and %q", hidden, a, s)
+		}
+	}
+	if a, s := f.Prompt("", f.Mark(), nil); a != active || s != summary ||
+		!strings.Contains(a, "Be kind.") || strings.Contains(s, "Rules.") {
+		t.Errorf("the prompt of everybody is %q and %q", a, s)
 	}
 }
 

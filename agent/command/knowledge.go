@@ -127,7 +127,11 @@ func (k knowledge) history(ctx context.Context, r *Request) (Reply, error) {
 func (k knowledge) skills(_ context.Context, r *Request) (Reply, error) {
 	var b strings.Builder
 	if k.Skills != nil {
+		hidden := k.Sessions.HiddenSkills(r.Message)
 		for _, s := range k.Skills.List(string(r.scope())) {
+			if hidden != nil && hidden(s.Name) {
+				continue
+			}
 			state := ""
 			switch {
 			case s.Problem != "":

@@ -39,7 +39,7 @@ func (m *Models) defaultWord() string {
 
 // chooseModel answers /model [NAME].
 func (c conversation) chooseModel(ctx context.Context, r *Request) (Reply, error) {
-	models := c.Sessions.Models(r.Session)
+	models := c.Sessions.Models(r.Session, r.Message)
 	switch {
 	case r.Args == "":
 		return models.reply(r), nil

@@ -15,8 +15,12 @@ import (
 // its methods outside of transactions, because they may wait for one. Only methods of [Stop] and
 // [Erasure] that take a transaction are called inside it.
 type Sessions interface {
-	// Status describes a conversation and the gateway.
-	Status(ctx context.Context, key session.Key) (Status, error)
+	// Status describes a conversation and the gateway, for the sender of m.
+	Status(ctx context.Context, key session.Key, m bus.InboundMessage) (Status, error)
+
+	// HiddenSkills returns a function that reports whether a policy withholds a skill from the sender
+	// of m, or nil if none does.
+	HiddenSkills(m bus.InboundMessage) func(name string) bool
 
 	// Window says what fills the context window of a conversation when the sender of m is answered.
 	Window(ctx context.Context, key session.Key, m bus.InboundMessage) (Window, error)
@@ -25,9 +29,9 @@ type Sessions interface {
 	Mode(key session.Key) string
 	SetMode(key session.Key, mode string)
 
-	// Models returns the models of a conversation. SetModel changes the chosen one in memory; ""
-	// means the default.
-	Models(key session.Key) Models
+	// Models returns the models of a conversation, for the sender of m. SetModel changes the chosen
+	// one in memory; "" means the default.
+	Models(key session.Key, m bus.InboundMessage) Models
 	SetModel(key session.Key, id string)
 
 	// SetEffort sets in memory how long the model of a conversation thinks.
@@ -123,8 +127,9 @@ type Status struct {
 	Lines   []string // more lines about tools and channels, each beginning with "- "
 	Uptime  string
 	Model   string
-	Context int // maximum size of a prompt, in tokens
-	Waiting int // number of waiting messages
+	Persona string // "": none
+	Context int    // maximum size of a prompt, in tokens
+	Waiting int    // number of waiting messages
 	Mode    string
 	Busy    int // number of conversations with work under way
 	Calls   int // model calls under way

@@ -24,7 +24,7 @@ func (c conversation) status(ctx context.Context, r *Request) (Reply, error) {
 	if err != nil {
 		return Reply{}, err
 	}
-	s, err := c.Sessions.Status(ctx, r.Session)
+	s, err := c.Sessions.Status(ctx, r.Session, r.Message)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -37,8 +37,11 @@ func (c conversation) status(ctx context.Context, r *Request) (Reply, error) {
 		version = "(development build)"
 	}
 	line("Gateway", "%s %s, running for %s", c.Name, version, s.Uptime)
+	if s.Persona != "" {
+		line("Persona", "%s", s.Persona)
+	}
 	line("Model", "%s", s.Model)
-	if m := c.Sessions.Models(r.Session); m.Effort != llm.EffortDefault {
+	if m := c.Sessions.Models(r.Session, r.Message); m.Effort != llm.EffortDefault {
 		line("Thinking", "%s", m.shownEffort())
 	}
 	line("Tokens", "%d in (%d cached), %d out", info.Usage.Input, info.Usage.Cached, info.Usage.Output)

@@ -17,7 +17,7 @@ const defaultWord = "default"
 
 // think answers /think [off|low|high|default].
 func (c conversation) think(ctx context.Context, r *Request) (Reply, error) {
-	m := c.Sessions.Models(r.Session)
+	m := c.Sessions.Models(r.Session, r.Message)
 	word := strings.ToLower(r.Args)
 	effort := llm.Effort(word)
 	switch {

@@ -152,6 +152,24 @@ type Choice struct {
 	Layers   []*Limits
 }
 
+// ID returns the ID of the persona, or "".
+func (c *Choice) ID() string {
+	if c.Persona == nil {
+		return ""
+	}
+	return c.Persona.ID
+}
+
+// HiddenSkills returns a function that reports whether a skill is withheld, or nil if none is.
+func (c *Choice) HiddenSkills() func(name string) bool {
+	if !slices.ContainsFunc(c.Layers, func(l *Limits) bool { return len(l.Skills) > 0 }) {
+		return nil
+	}
+	return func(name string) bool {
+		return slices.ContainsFunc(c.Layers, func(l *Limits) bool { return l.HidesSkill(name) })
+	}
+}
+
 // At returns what holds in a place.
 func (t *Table) At(at Place) Choice {
 	c, id := t.apply(at)

@@ -47,14 +47,22 @@ func (c Conversations) SetMode(key session.Key, mode string) {
 }
 
 // Models implements [command.Sessions].
-func (c Conversations) Models(key session.Key) command.Models {
-	s := c.Config()
+func (c Conversations) Models(key session.Key, m bus.InboundMessage) command.Models {
+	config, at := c.Config(), persona.PlaceOf(&m)
+	s := config.In(at)
 	models := command.Models{Default: command.Model{ID: s.ModelID, Name: s.ModelName},
-		Chosen: c.Chosen(key), Effort: c.Effort(key), Efforts: llm.Efforts(c.ConfigOf(key).Model)}
-	for _, choice := range s.Choices {
+		Chosen: c.Chosen(key), Effort: c.Effort(key),
+		Efforts: llm.Efforts(c.ConfigOf(key).In(at).Model)}
+	for _, choice := range config.Choices {
 		models.Choices = append(models.Choices, command.Model{ID: choice.ID, Name: choice.Name})
 	}
 	return models
+}
+
+// HiddenSkills implements [command.Sessions].
+func (c Conversations) HiddenSkills(m bus.InboundMessage) func(name string) bool {
+	here := c.Config().In(persona.PlaceOf(&m)).Here
+	return here.HiddenSkills()
 }
 
 // Voice implements [command.Sessions].

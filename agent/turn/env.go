@@ -136,7 +136,13 @@ type Settings struct {
 type Places struct {
 	Table  *persona.Table
 	Models map[string]*Choice // models that the table names, by their names there
+
+	// Documents holds those of personas, with names such as PersonasFolder/ID/SOUL.md; nil: none.
+	Documents *document.Documents
 }
+
+// PersonasFolder is the folder with a folder of documents for each persona.
+const PersonasFolder = "personas"
 
 // A Choice is a model and its properties.
 type Choice struct {
@@ -174,6 +180,14 @@ func (s *Settings) In(at persona.Place) *Settings {
 		return s
 	}
 	return s.with(s.Places.Table.At(at))
+}
+
+// resumed is [Settings.In] for a turn that began with the persona id; "": with none.
+func (s *Settings) resumed(at persona.Place, id string) *Settings {
+	if s.Places == nil {
+		return s
+	}
+	return s.with(s.Places.Table.Resumed(at, id))
 }
 
 // with returns a copy of s with what holds in a place.

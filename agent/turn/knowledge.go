@@ -16,6 +16,7 @@ import (
 // A sight is what a turn has loaded of documents, skills and memory.
 type sight struct {
 	documents *document.View // nil: no documents
+	persona   *document.View // of all personas; nil: the turn has none
 	skills    skills.Mark    // state of the skills that the turn sees
 	blank     bool           // the scope had no memories at recall
 }
@@ -25,6 +26,9 @@ func (t *turn) look() {
 	t.sight = new(sight)
 	if t.env.Documents != nil {
 		t.sight.documents = t.env.Documents.View(t.Scope)
+	}
+	if t.settings.Here.Persona != nil && t.settings.Places.Documents != nil {
+		t.sight.persona = t.settings.Places.Documents.View("")
 	}
 	if t.env.Skills != nil {
 		t.sight.skills = t.env.Skills.Mark()
@@ -51,6 +55,9 @@ func (t *conversation) systemParts(
 	if t.isTask() {
 		s.FormatHint = ""
 	}
+	if p := t.settings.Here.Persona; p != nil && p.Name != "" {
+		s.Name = p.Name
+	}
 	if t.Scope != "" && !t.isTask() {
 		if !t.sight.blank {
 			pinned, notes, err := t.env.Memory.In(t.Scope).Always(q, recentEntries)
@@ -64,7 +71,8 @@ func (t *conversation) systemParts(
 		}
 	}
 	if t.env.Skills != nil {
-		s.ActiveSkills, s.Skills = t.env.Skills.Prompt(string(t.Scope), t.sight.skills)
+		s.ActiveSkills, s.Skills = t.env.Skills.Prompt(string(t.Scope), t.sight.skills,
+			t.settings.Here.HiddenSkills())
 	}
 	return s, nil
 }
@@ -81,7 +89,8 @@ func (t *turn) has(name string) bool {
 	return err == nil
 }
 
-// documents returns the documents of the prompt. A scope's own document precedes the shared one.
+// documents returns the documents of the prompt. A scope's own document precedes the shared one,
+// which the persona may replace. Other documents of the persona follow.
 func (t *conversation) documents() (list []prompt.Document) {
 	docs := t.sight.documents
 	if docs == nil {
@@ -99,10 +108,31 @@ func (t *conversation) documents() (list []prompt.Document) {
 		if t.Scope != "" && slices.Contains(ownDocuments, name) {
 			add("memory/"+name, docs.Own(name))
 		}
-		add(name, docs.Shared(name))
+		if doc := t.ofPersona(name); doc.Hash != "" || doc.Problem != "" {
+			add(name, doc)
+		} else {
+			add(name, docs.Shared(name))
+		}
+	}
+	if t.sight.persona != nil && !t.isTask() {
+		for _, name := range t.settings.Places.Documents.Names(t.personaFolder()) {
+			if !slices.Contains(document.PromptOrder, name) {
+				add(name, t.ofPersona(name))
+			}
+		}
 	}
 	return list
 }
+
+// ofPersona returns a document of the persona. It is empty if the turn has no persona.
+func (t *turn) ofPersona(name string) document.Doc {
+	if t.sight.persona == nil {
+		return document.Doc{Name: name}
+	}
+	return t.sight.persona.Shared(t.personaFolder() + "/" + name)
+}
+
+func (t *turn) personaFolder() string { return PersonasFolder + "/" + t.settings.Here.ID() }
 
 // taskDocuments are the documents that a sub-agent also gets: how to work, and with what. It does
 // not need to know who the agent and the people are.

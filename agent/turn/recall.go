@@ -75,7 +75,11 @@ func (t *reader) namedSkills(text string) string {
 		return ""
 	}
 	var b strings.Builder
+	hidden := t.settings.Here.HiddenSkills()
 	for _, s := range t.env.Skills.Mentioned(string(t.Scope), text) {
+		if hidden != nil && hidden(s.Name) {
+			continue
+		}
 		body, err := t.env.Skills.Body(s)
 		if err != nil {
 			body = "It can't be read: " + err.Error()

@@ -172,10 +172,16 @@ func (t *runner) identify(ctx context.Context, batch []bus.Received) error {
 	return nil
 }
 
-// setTrigger sets the first message of the turn, and with it what holds for the turn.
+// setTrigger sets the first message of the turn, and with it what holds for the turn. A resumed
+// turn keeps its persona.
 func (t *turn) setTrigger(first bus.InboundMessage) {
 	t.trigger = first
-	t.settings = t.settings.In(persona.PlaceOf(&first))
+	if at := persona.PlaceOf(&first); t.ID == 0 {
+		t.settings = t.settings.In(at)
+		t.Persona = t.settings.Here.ID()
+	} else {
+		t.settings = t.settings.resumed(at, t.Persona)
+	}
 	if c := t.settings.Models[first.Origin.Kind]; c != nil && t.settings.Here.Model == "" {
 		t.settings = t.settings.With(c)
 	}

@@ -2,6 +2,8 @@ package document
 
 import (
 	"errors"
+	"slices"
+	"strings"
 
 	"gateway/memory"
 )
@@ -42,6 +44,30 @@ func (v *View) Own(name string) Doc {
 	}
 	return doc
 }
+
+// Names returns the names of the Markdown files in a folder of the shared documents, in order and
+// at most 32.
+func (d *Documents) Names(folder string) (names []string) {
+	dir, err := d.shared.Open(folder)
+	if err != nil {
+		return nil // most often it does not exist
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(-1)
+	if err != nil {
+		d.opts.Logger.Warn("documents can't be listed", "folder", folder, "err", err)
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".md") && e.Name()[0] != '.' {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names[:min(len(names), maxNames)]
+}
+
+// maxNames is the maximum number of documents in a folder.
+const maxNames = 32
 
 // isAbsent reports whether the scope has no folder. Most new scopes have none, and then
 // this is the only access to the disk.

@@ -90,7 +90,8 @@ func (h host) State(ctx context.Context) (*terminal.State, error) {
 		return nil, err
 	}
 	key := session.KeyOf(chat)
-	status, err := g.dispatcher.Status(ctx, key)
+	status, err := g.dispatcher.Status(ctx, key,
+		bus.InboundMessage{From: chat, Sender: bus.Sender{ID: terminal.Sender}})
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/tool"
 	"gateway/agent/tools/recall"
+	"gateway/agent/turn"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/display"
 	"gateway/memory"
@@ -28,8 +29,10 @@ type knowledge struct {
 	shared    *os.Root // shared documents and skills
 	scopes    *os.Root // one folder per scope
 	builtin   *os.Root // the built-in skills
+	home      *os.Root // nil until a persona is configured
 	memory    *memory.Memory
 	documents *document.Documents
+	personas  *document.Documents // nil until a persona is configured
 	versions  *docversion.Store
 	skills    *skills.Library
 	pins      skills.Pins
@@ -107,9 +110,30 @@ func NewSkills(
 	})
 }
 
+// PersonasFolder returns the folder with a folder of documents for each persona. No tool reaches
+// it.
+func PersonasFolder(cfg *config.Config) string {
+	return filepath.Join(cfg.Gateway.Home, turn.PersonasFolder)
+}
+
+// ofPersonas returns the documents of personas, or nil if the home can't be opened. It must not be
+// called concurrently.
+func (m *knowledge) ofPersonas(cfg *config.Config) *document.Documents {
+	if m.personas != nil {
+		return m.personas
+	}
+	var err error
+	if m.home, err = os.OpenRoot(cfg.Gateway.Home); err != nil {
+		m.log.Error("personas answer without documents of their own", "err", err)
+		return nil
+	}
+	m.personas = document.New(m.home, nil, &document.Options{Logger: m.log})
+	return m.personas
+}
+
 func (m *knowledge) close() error {
 	var errs []error
-	for _, root := range []*os.Root{m.shared, m.scopes, m.builtin} {
+	for _, root := range []*os.Root{m.shared, m.scopes, m.builtin, m.home} {
 		if root != nil {
 			errs = append(errs, root.Close())
 		}

@@ -137,6 +137,9 @@ func (g *Gateway) places(cfg *config.Config) *turn.Places {
 		return nil
 	}
 	p := &turn.Places{Table: table, Models: make(map[string]*turn.Choice)}
+	if len(cfg.Personas) > 0 {
+		p.Documents = g.home.knowledge.ofPersonas(cfg)
+	}
 	add := func(name string) {
 		if name != "" && p.Models[name] == nil {
 			c := g.choice(cfg, name)

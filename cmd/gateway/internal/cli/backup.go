@@ -30,6 +30,7 @@ import (
 // Names of the parts of a backup.
 const (
 	mcpPart       = "mcp"
+	personasPart  = "personas"
 	databasePart  = "gateway.db"
 	sharedPart    = "shared"
 	memoryPart    = "memory"
@@ -151,7 +152,7 @@ func backupParts(
 	for _, path := range phones {
 		names = append(names, filepath.Base(path))
 	}
-	names = append(names, versionsPart, sharedPart, memoryPart, skillsPart, mcpPart)
+	names = append(names, versionsPart, sharedPart, memoryPart, skillsPart, mcpPart, personasPart)
 	if !with.noWorkspace {
 		names = append(names, workspacePart)
 	}
@@ -192,6 +193,8 @@ func partOf(cfg *config.Config, name string) (backup.Part, bool) {
 		return backup.Part{Name: name, Path: app.VersionsFolder(cfg), Kind: backup.Folder}, true
 	case workspacePart:
 		return backup.Part{Name: name, Path: cfg.Gateway.Workspace, Kind: backup.Folder}, true
+	case personasPart:
+		return backup.Part{Name: name, Path: app.PersonasFolder(cfg), Kind: backup.Folder}, true
 	case mcpPart:
 		return backup.Part{Name: name, Path: app.MCPFolder(cfg), Kind: backup.Folder}, true
 	case mediaPart:

@@ -45,6 +45,7 @@ func (c *Config) doubts() (list []doubt) {
 			}
 		}
 	}
+	list = append(list, c.policyDoubts()...)
 	for name, m := range c.Models {
 		n := len(m.Keys)
 		if m.Key.Reveal() != "" {
@@ -102,8 +103,11 @@ func badIDs(platform, key string, list []string) string {
 		return ""
 	}
 	what := "nobody has the id"
-	if key == "groups" {
+	switch key {
+	case "groups":
 		what = "no group has the id"
+	case "chats":
+		what = "no chat has the id"
 	}
 	return fmt.Sprintf("%s %s on %s: want %s", what, strings.Join(bad, ", "), platform, known.want)
 }

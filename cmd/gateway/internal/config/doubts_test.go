@@ -24,8 +24,18 @@ func TestDoubts(t *testing.T) {
 		"WHATSAPP__GROUPS=120363041234567890@g.us,4915112345678-1@g.us": "",
 
 		"WHATSAPP__ALLOW=4915112345678": `nobody has the id "4915112345678"`,
+
+		"TELEGRAM__OWNERS=7 POLICIES__P__CHATS=telegram/-1,telegram/-1/5 POLICIES__P__PEOPLE=7": "",
+		"TELEGRAM__OWNERS=7 POLICIES__P__CHATS=telegram/team": `policies.p.chats: no chat has the id ` +
+			`"team" on telegram`,
+		"TELEGRAM__OWNERS=7 POLICIES__P__PEOPLE=telegram/@ann": `policies.p.people: nobody has the id ` +
+			`"@ann"`,
 	} {
-		c, err := Load("", environ("GATEWAY_CHANNELS__"+setting))
+		set := strings.Fields("GATEWAY_CHANNELS__" + setting)
+		for i, s := range set[1:] {
+			set[i+1] = "GATEWAY_" + s
+		}
+		c, err := Load("", environ(set...))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -116,3 +116,20 @@ func (c placeChecker) tools(path, patterns []string) {
 			"[mcp.SERVER] are called mcp_SERVER_TOOL%s", p, suggest.Hint(p, ToolNames())))
 	}
 }
+
+// policyDoubts returns the settings of policies that [Config.Doubts] reports.
+func (c *Config) policyDoubts() (list []doubt) {
+	for name, p := range c.Policies {
+		for key, entries := range map[string][]string{"chats": p.Chats, "people": p.People} {
+			for _, entry := range entries {
+				account, id, ok := strings.Cut(entry, "/")
+				id, _, _ = strings.Cut(id, "/") // without a thread
+				platform := c.Channels[account].Type
+				if text := badIDs(platform, key, []string{id}); ok && text != "" {
+					list = append(list, doubt{[]string{"policies", name, key}, text})
+				}
+			}
+		}
+	}
+	return list
+}
