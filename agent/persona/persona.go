@@ -53,6 +53,9 @@ func (l *Limits) Withhold(tool, like string) bool {
 		matches(l.Deny, tool) || like != "" && matches(l.Deny, like)
 }
 
+// Asks reports whether l wants approval for a tool.
+func (l *Limits) Asks(tool string) bool { return matches(l.Ask, tool) }
+
 // HidesSkill reports whether l withholds a skill.
 func (l *Limits) HidesSkill(name string) bool {
 	return len(l.Skills) > 0 && !matches(l.Skills, name)

@@ -110,6 +110,35 @@ func NewSkills(
 	})
 }
 
+// skillNames returns the names of all skills, also of those of single scopes.
+func skillNames(cfg *config.Config) (names []string, err error) {
+	shared, err := SharedIfThere(cfg)
+	if err != nil || shared == nil {
+		return nil, err
+	}
+	defer shared.Close()
+	scopes, err := OpenIfThere(MemoryFolder(cfg))
+	if err != nil {
+		return nil, err
+	}
+	library := NewSkills(cfg, shared, scopes, slog.New(slog.DiscardHandler))
+	places := []string{""}
+	if scopes != nil {
+		defer scopes.Close()
+		found, err := library.Scopes()
+		if err != nil {
+			return nil, err
+		}
+		places = append(places, found...)
+	}
+	for _, scope := range places {
+		for _, s := range library.List(scope) {
+			names = append(names, s.Name)
+		}
+	}
+	return names, nil
+}
+
 // PersonasFolder returns the folder with a folder of documents for each persona. No tool reaches
 // it.
 func PersonasFolder(cfg *config.Config) string {

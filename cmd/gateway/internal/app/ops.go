@@ -438,6 +438,8 @@ func examined(cfg *config.Config) doctor.Case {
 		},
 		LastBackup: func() (time.Time, error) { return backup.Last(cfg.Gateway.Home) },
 		WhatsApp:   func(account string) string { return WhatsAppStore(cfg, account) },
+		Persona:    func(name string) string { return filepath.Join(PersonasFolder(cfg), name) },
+		SkillNames: func() ([]string, error) { return skillNames(cfg) },
 	}
 }
 

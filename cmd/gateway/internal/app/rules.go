@@ -121,7 +121,7 @@ func NewTable(cfg *config.Config) *persona.Table {
 		p := cfg.Policies[name]
 		policy := persona.Policy{ID: name, Accounts: p.Accounts, Chats: p.Chats, People: p.People,
 			Persona: p.Persona, Model: p.Model, Activity: p.Activity,
-			Limits: persona.Limits{Tools: p.Tools, Deny: p.Deny, Ask: p.Ask, Skills: p.Skills}}
+			Limits: p.Limits()}
 		if p.Activity == config.Inherit {
 			policy.Activity = ""
 		}

@@ -114,7 +114,7 @@ var imports = map[string]string{
 		"agent/hearing agent/llm agent/modelcall agent/observe agent/persona agent/policy " +
 		"agent/pool agent/prompt agent/question agent/schedule agent/speech agent/tool agent/turn",
 
-	"cmd/gateway/internal/config": "agent/suggest cmd/gateway/internal/hooks",
+	"cmd/gateway/internal/config": "agent/persona agent/suggest cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/hooks":  "store bus session",
 	"cmd/gateway/internal/ops":    "store",
 	"cmd/gateway/internal/telemetry": "store bus agent agent/llm agent/observe " +
@@ -122,7 +122,8 @@ var imports = map[string]string{
 	"cmd/gateway/internal/backup":    "store store/atomicfile",
 	"cmd/gateway/internal/retention": "store",
 	"cmd/gateway/internal/watch":     "",
-	"cmd/gateway/internal/doctor": "store bus agent/policy agent/tools/shell/sandbox " +
+	"cmd/gateway/internal/doctor": "store bus agent/persona agent/policy agent/suggest " +
+		"agent/tools/shell/sandbox " +
 		"channels/gate cmd/gateway/internal/config cmd/gateway/internal/ops",
 	"cmd/gateway/internal/importer": "agent/llm agent/schedule bus channels/gate memory " +
 		"memory/document memory/version session store",

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gateway/agent/persona"
 	"gateway/agent/suggest"
 )
 
@@ -31,6 +32,19 @@ type Policy struct {
 	Deny     []string `koanf:"deny"`   // patterns of tools that are withheld
 	Ask      []string `koanf:"ask"`    // patterns of tools that need approval
 	Skills   []string `koanf:"skills"` // patterns of the only skills; empty: all
+}
+
+// Limits returns what p withholds, and what needs approval.
+func (p Policy) Limits() persona.Limits {
+	return persona.Limits{Tools: p.Tools, Deny: p.Deny, Ask: p.Ask, Skills: p.Skills}
+}
+
+// Restricts reports whether p is about all people of an account and lets them use a tool only with
+// approval, or not at all.
+func (p Policy) Restricts(account, tool string) bool {
+	l := p.Limits()
+	return len(p.Chats)+len(p.People) == 0 && slices.Contains(p.Accounts, account) &&
+		(l.Withhold(tool, "") || l.Asks(tool))
 }
 
 // A placeChecker reports mistakes in [personas] and [policies].

@@ -331,3 +331,30 @@ func TestLent(t *testing.T) {
 		}
 	}
 }
+
+// A policy that withholds a tool from everybody of an account, or wants approval, counts like a
+// rule that denies it; one for a single chat does not.
+func TestPolicyAnswersFinding(t *testing.T) {
+	const everywhere = "[policies.p]\naccounts = [\"telegram\", \"discord\", \"whatsapp\"]\n"
+	for policy, want := range map[string]bool{
+		"": true, everywhere + "deny = [\"exec\", \"read_*\"]\n": false,
+		everywhere + "tools = [\"time\"]\n":                         false,
+		everywhere + "ask = [\"*\"]\n":                              false,
+		everywhere + "deny = [\"time\"]\n":                          true,
+		"[policies.p]\nchats = [\"discord/1\"]\ndeny = [\"*\"]\n":   true,
+		"[policies.p]\naccounts = [\"telegram\"]\ndeny = [\"*\"]\n": true,
+	} {
+		p := newSafe(t)
+		p.replace("[channels.discord]\n", "[channels.discord]\naccess = \"open\"\n")
+		p.replace(`sandbox = "off"`, `sandbox = "auto"`)
+		p.more("[tools.read_file]\nguest = \"allow\"\n[tools.exec]\nguest = \"allow\"\n" +
+			"user = \"allow\"\n" + policy)
+		list := p.audit(nil)
+		for _, id := range []string{"GS011", "GS020", "GS021"} {
+			got := slices.ContainsFunc(list, func(f Problem) bool { return f.ID == id })
+			if got != want {
+				t.Errorf("%s is found: %v; want %v with\n%s", id, got, want, policy)
+			}
+		}
+	}
+}

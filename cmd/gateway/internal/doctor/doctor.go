@@ -54,6 +54,10 @@ type Case struct {
 	// WhatsApp returns the file that contains the keys of an account.
 	WhatsApp func(account string) string
 
+	// Persona returns the folder with the documents of a persona, and SkillNames those of all skills.
+	Persona    func(name string) string
+	SkillNames func() ([]string, error)
+
 	// Replacements for the real system, for tests. The zero values use the real system.
 	Now       func() time.Time
 	Transport *http.Transport
@@ -93,6 +97,7 @@ func Examine(ctx context.Context, c Case) []Finding {
 		c.examineFile, c.examineHome, c.examineDisk, c.examineFiles, c.examineStore,
 		c.examineBackup, c.examineClock, c.examineSandbox, c.examineServers,
 		c.examineListener, c.examineReady, c.examineNetwork,
+		func(context.Context) []Finding { return examinePersonas(c) },
 	}
 	return all(ctx, checks)
 }

@@ -396,3 +396,38 @@ func TestLockHolder(t *testing.T) {
 		}
 	}
 }
+
+// The doctor names personas without documents, personas that no policy chooses, and unknown skills,
+// and tries the models that policies and personas use.
+func TestPersonas(t *testing.T) {
+	p := newPatient(t)
+	p.Persona = func(name string) string { return filepath.Join(p.home, "personas", name) }
+	p.SkillNames = func() ([]string, error) { return []string{"cook", "weather"}, nil }
+	if err := os.MkdirAll(p.Persona("tutor"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p.file("personas/tutor/SOUL.md", "You are a tutor.", 0o600)
+	p.more("[models.other]\nmodel = \"m7\"\nbase_url = \"" + p.Config.Models["m"].BaseURL + "\"\n" +
+		"[personas.tutor]\nskills = [\"cok\", \"wea*\"]\nmodel = \"other\"\n[personas.bare]\n" +
+		"[personas.idle]\n[policies.a]\naccounts = [\"discord\"]\npersona = \"tutor\"\n" +
+		"[policies.b]\nchats = [\"discord/1\"]\npersona = \"bare\"\nskills = [\"none\"]\n")
+	var got []string
+	for _, f := range Examine(t.Context(), p.Case) {
+		if f.ID == "personas" || f.ID == "skills" || strings.Contains(f.What+f.Text, "other") {
+			got = append(got, strings.ReplaceAll(fmt.Sprint(f.What, " ", f.State, " ", f.Text), p.home, ""))
+		}
+	}
+	text := strings.Join(got, "\n")
+	for _, want := range []string{"[personas.tutor] ok documents of its own: 1",
+		"[personas.bare] note no documents of its own in /personas/bare",
+		"[personas.idle] note no policy chooses it",
+		`[personas.tutor] skills: there is no skill "cok"; did you mean "cook"?`,
+		`[policies.b] skills: there is no skill "none"`, "other"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the findings lack %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "wea*") {
+		t.Errorf("a pattern that matches is named:\n%s", text)
+	}
+}

@@ -41,9 +41,12 @@ func (c Case) examineNetwork(ctx context.Context) []Finding {
 // usedModels returns the models in use and their fallbacks.
 func (c Case) usedModels() []string {
 	names := []string{c.Config.Agent.Model}
-	for _, name := range []string{
-		c.Config.Memory.Model, c.Config.Heartbeat.Model, c.Config.Agent.TaskModel,
-	} {
+	others := []string{c.Config.Memory.Model, c.Config.Heartbeat.Model, c.Config.Agent.TaskModel}
+	for _, name := range slices.Sorted(maps.Keys(c.Config.Policies)) {
+		p := c.Config.Policies[name]
+		others = append(others, p.Model, c.Config.Personas[p.Persona].Model)
+	}
+	for _, name := range others {
 		if name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}

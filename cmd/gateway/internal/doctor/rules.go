@@ -120,6 +120,24 @@ func (a *auditor) mayRun(tool func(config.Tool) string, otherwise bool) bool {
 	return otherwise && a.cfg.Exec.Sandbox != "none" // "none": commands need approval
 }
 
+// free returns the accounts, of the given ones, where no policy restricts the use of a tool.
+func (a *auditor) free(accounts []string, tool string) []string {
+	return slices.DeleteFunc(slices.Clone(accounts), func(account string) bool {
+		for _, p := range a.cfg.Policies {
+			if p.Restricts(account, tool) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// guestsMay reports whether guests of any account may use a tool that the rules allow them.
+func (a *auditor) guestsMay(tool string) bool {
+	accounts := a.accounts()
+	return len(accounts) == 0 || len(a.free(accounts, tool)) > 0
+}
+
 func peopleRules() []Rule {
 	everybody := func(c config.Channel) bool { return c.Access == "open" }
 	return []Rule{
@@ -129,12 +147,20 @@ func peopleRules() []Rule {
 			func(a *auditor) []hit { return a.accountsThat(everybody, `access = "open"`) }},
 		{"GS011", High, "Everybody may have commands run",
 			"Strangers may write to the bot, and the role user runs commands unasked.",
-			`Set access = "pairing", or user = "deny" in [tools.exec].`, false,
+			`Set access = "pairing", user = "deny" in [tools.exec], or deny = ["exec"] in a policy ` +
+				"for the account.", false,
 			func(a *auditor) []hit {
 				if !a.mayRun(func(t config.Tool) string { return t.User }, true) {
 					return nil
 				}
-				return a.accountsThat(everybody, `access = "open", and [tools.exec] lets users`)
+				var list []hit
+				for _, name := range a.free(a.accounts(), "exec") {
+					if everybody(a.cfg.Channels[name]) {
+						list = append(list, hit{text: "[channels." + name + "] " +
+							`access = "open", and [tools.exec] lets users`})
+					}
+				}
+				return list
 			}},
 		{"GS012", Medium, "The bot answers in every group",
 			"Anybody can add it to a group, where then everybody can use it.",
@@ -191,7 +217,7 @@ func commandRules() []Rule {
 			`Set guest = "deny" in [tools.NAME].`, false,
 			func(a *auditor) (list []hit) {
 				for _, name := range slices.Sorted(maps.Keys(a.cfg.Tools)) {
-					if name != "exec" && a.cfg.Tools[name].Guest == "allow" {
+					if name != "exec" && a.cfg.Tools[name].Guest == "allow" && a.guestsMay(name) {
 						list = append(list, hit{text: "[tools." + name + `] guest = "allow"`})
 					}
 				}
@@ -201,7 +227,8 @@ func commandRules() []Rule {
 			"Guests are people in groups whom nobody has approved.",
 			`Set guest = "deny" in [tools.exec].`, false,
 			func(a *auditor) []hit {
-				if !a.mayRun(func(t config.Tool) string { return t.Guest }, false) {
+				if !a.guestsMay("exec") ||
+					!a.mayRun(func(t config.Tool) string { return t.Guest }, false) {
 					return nil
 				}
 				return []hit{{text: `[tools.exec] guest = "allow"`}}

@@ -9,10 +9,13 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 
+	"gateway/agent/persona"
+	"gateway/agent/suggest"
 	"gateway/agent/tools/shell/sandbox"
 	"gateway/cmd/gateway/internal/ops"
 )
@@ -124,6 +127,52 @@ func (c Case) examineReady(ctx context.Context) []Finding {
 		if !r.OK {
 			list = append(list, one(id+"."+strings.ReplaceAll(r.Name, " ", "-"), what, Bad,
 				r.Name+": "+r.State, "See the log of the gateway, and gateway channels.")...)
+		}
+	}
+	return list
+}
+
+// examinePersonas reports personas without effect, and skills in personas and policies that don't
+// exist.
+func examinePersonas(c Case) (list []Finding) {
+	const id = "personas"
+	skills := make(map[string][]string) // by table
+	chosen := make(map[string]bool)
+	for name, p := range c.Config.Policies {
+		skills["policies."+name], chosen[p.Persona] = p.Skills, true
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Config.Personas)) {
+		skills["personas."+name] = c.Config.Personas[name].Skills
+		what, state, text := "[personas."+name+"]", Note, "no policy chooses it"
+		if chosen[name] {
+			docs, _ := filepath.Glob(filepath.Join(c.Persona(name), "*.md")) // a valid pattern
+			if text = "no documents of its own in " + c.Persona(name); len(docs) > 0 {
+				state, text = OK, fmt.Sprintf("documents of its own: %d", len(docs))
+			}
+		}
+		list = append(list, one(id, what, state, text, "")...)
+	}
+	return append(list, examineSkills(c, skills)...)
+}
+
+// examineSkills reports patterns that match no skill. patterns has the skills of each table.
+func examineSkills(c Case, patterns map[string][]string) (list []Finding) {
+	const id, what = "skills", "Skills"
+	var known []string
+	for _, table := range slices.Sorted(maps.Keys(patterns)) {
+		for _, pattern := range patterns[table] {
+			var err error
+			if known == nil {
+				known, err = c.SkillNames()
+			}
+			if err != nil {
+				return one(id, what, Bad, err.Error(), "Correct the rights of the folders.")
+			}
+			if !slices.ContainsFunc(known, func(s string) bool { return persona.Match(pattern, s) }) {
+				list = append(list, one(id, what, Bad, fmt.Sprintf("[%s] skills: there is no skill %q%s",
+					table, pattern, suggest.Hint(pattern, known)),
+					"Correct the name; gateway skills list shows all.")...)
+			}
 		}
 	}
 	return list
