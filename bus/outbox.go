@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"gateway/store"
@@ -18,6 +19,11 @@ import (
 // concurrent use. Methods that read rows return all readable ones. If nothing else fails, their
 // error holds a [store.RowError] for each row that can't be read.
 type Outbox struct {
+	// Idle reports whether the router would send a message to an address at once. Add then stores
+	// the message as Sending, so that the router need not do so in a transaction of its own. It is
+	// called within transactions and must not wait for one. It may be nil.
+	Idle atomic.Pointer[func(to Address) bool]
+
 	wake  signal
 	fresh handover[Delivery]
 }
@@ -52,6 +58,10 @@ type Delivery struct {
 
 	Tried time.Duration // time spent on failed attempts and between them
 
+	// Fresh says that this process has just added the delivery as Sending, and that no attempt has
+	// begun. A delivery that was read from the table is never fresh.
+	Fresh bool
+
 	key string // common prefix of the idempotency keys of its parts
 }
 
@@ -73,18 +83,21 @@ func (out *Outbox) Put(tx *store.Tx, m OutboundMessage, now time.Time) error {
 func (out *Outbox) Add(tx *store.Tx, m OutboundMessage, now time.Time) (id int64, err error) {
 	tx.Hard() // the platform may get it immediately
 	d := Delivery{State: Waiting, key: NewKey(), Created: time.UnixMilli(now.UnixMilli())}
+	if idle := out.Idle.Load(); idle != nil && (*idle)(m.To) {
+		d.State = Sending
+	}
 	body, err := json.Marshal(m)
 	if err == nil {
 		err = tx.QueryRow(`INSERT INTO outbox (account, chat, thread, state, body, key, created_ms,
-			updated_ms) VALUES ($1, $2, $3, 'waiting', $4, $5, $6, $6) RETURNING id`,
-			m.To.Account, m.To.Chat, m.To.Thread, string(body), d.key, now.UnixMilli()).Scan(&d.ID)
+			updated_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $7) RETURNING id`, m.To.Account,
+			m.To.Chat, m.To.Thread, string(d.State), string(body), d.key, now.UnixMilli()).Scan(&d.ID)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("bus: store message to %s in outbox: %w", m.To, err)
 	}
 	tx.After(func() {
 		if json.Unmarshal(body, &d.Message) == nil { // a copy that shares nothing with m
-			d.Message.To = m.To
+			d.Message.To, d.Fresh = m.To, d.State == Sending
 			out.fresh.put(d.ID, d, len(body))
 		}
 		out.wake.ring()

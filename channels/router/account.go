@@ -30,9 +30,11 @@ type account struct {
 	breaker breaker
 
 	// Guarded by Router.mu:
-	loaded  int // conversations with a worker because something waits for them
-	pending int // messages that wait to be sent
-	backlog backlog
+	loaded    int // conversations with a worker because something waits for them
+	pending   int // messages that wait to be sent
+	backlog   backlog
+	announced map[bus.Address]bool // conversations for which isIdle expects a message
+	read      int64                // id of the newest message that a worker got from the table
 }
 
 // features are the optional interfaces of an account's channel; nil if it lacks them.
@@ -58,7 +60,7 @@ func newAccount(a Account, now time.Time) *account {
 	acc := &account{Account: a, typing: make(chan struct{}, maxTyping),
 		typed: rate.NewLimiter(typingRate, typingRate),
 		marks: newMarks(a, now),
-		chats: make(map[string]*bucket), pruneAt: maxBuckets}
+		chats: make(map[string]*bucket), pruneAt: maxBuckets, announced: make(map[bus.Address]bool)}
 	acc.remover, _ = a.Channel.(channels.Remover)
 	acc.finisher, _ = a.Channel.(channels.Finisher)
 	acc.finder, _ = a.Channel.(channels.Finder)
@@ -100,6 +102,11 @@ func (c *bucket) reserve(r channels.Rate, now time.Time) time.Time {
 		c.limiter = rate.NewLimiter(rate.Every(r.Every), max(r.Burst, 1))
 	}
 	return now.Add(c.limiter.ReserveN(now, 1).DelayFrom(now))
+}
+
+// hasToken reports whether reserve would return now.
+func (c *bucket) hasToken(now time.Time) bool {
+	return c.limiter == nil || c.limiter.TokensAt(now) >= 1
 }
 
 // isFull reports whether c limits nothing at present and can be removed.
@@ -173,6 +180,42 @@ func (a *account) broken() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.breaker.open
+}
+
+// isIdle reports whether the next message to a conversation will probably be sent at once. After
+// that it reports false until that message is dispatched. A message that must wait after all is
+// marked as waiting by its sender.
+func (a *account) isIdle(r *Router, to bus.Address) bool {
+	if !a.isFree(to, r.now()) {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	idle := !a.announced[to] && r.suspects.untried == 0 && r.suspects.trying == nil
+	if c, ok := r.conversations[to]; ok {
+		idle = idle && c.first == nil && !c.more && !c.loading
+	} else {
+		idle = idle && !a.backlog.pending && a.loaded+len(a.announced) < maxLoaded
+	}
+	if idle {
+		a.announced[to] = true
+	}
+	return idle
+}
+
+// isFree reports whether a message to a conversation could be sent now.
+func (a *account) isFree(to bus.Address, now time.Time) bool {
+	if a.pacer != nil && a.pacer.Wait(to) > 0 {
+		return false
+	}
+	chat := limitKey(to, a.limits(to))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.breaker.open || a.pausedFor(chat, now) > 0 {
+		return false
+	}
+	c, ok := a.chats[chat]
+	return a.total.hasToken(now) && (!ok || c.hasToken(now))
 }
 
 // limitKey returns the key of the chat or thread whose limits apply to a conversation.

@@ -75,11 +75,12 @@ func (s *sender) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
 // that could not be stored.
 func (s *sender) begin(ctx context.Context, d *bus.Delivery) (over bool, wait time.Duration) {
 	s.uncertainSince = time.Time{}
-	if d.State == bus.Sending || d.Attempts > 0 { // by an earlier process, or long ago
+	tried := d.State == bus.Sending && d.ID <= s.r.seen.first // by an earlier process
+	if tried || d.Attempts > 0 {
 		s.uncertainSince = d.Created
 	}
 	uncertain := d.Uncertain
-	if d.State == bus.Sending {
+	if tried {
 		if !s.a.deduplicates {
 			s.r.uncertain(ctx, d)
 		}
@@ -96,7 +97,9 @@ func (s *sender) begin(ctx context.Context, d *bus.Delivery) (over bool, wait ti
 		return false, firstRetry
 	}
 	s.current, s.shown, s.retryAt, s.lastTry = d, messages{}, time.Time{}, time.Time{}
-	s.planned, s.sending, s.parts = false, false, nil
+	// A delivery from the table is always marked before it is sent. The mark fails if it was sent
+	// since the table was read.
+	s.planned, s.sending, s.parts = false, d.Fresh, nil
 	if stream := d.Message.Stream; stream != "" {
 		if shown := s.c.display.claimPreview(stream); s.a.editor != nil {
 			s.shown = shown

@@ -79,7 +79,7 @@ func (r *Router) assignLoaded(ctx, work context.Context, a *account, d *bus.Deli
 		return
 	}
 	to := d.Message.To
-	a.backlog.cursor = to
+	a.backlog.cursor, a.read = to, max(a.read, d.ID)
 	if c, running := r.conversations[to]; running {
 		c.expectMore()
 		return
@@ -160,6 +160,7 @@ func (r *Router) scanAll(q store.Queryer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range r.accounts {
+		clear(a.announced) // also of messages whose transactions failed
 		if a.pending = open[a.Name]; a.pending > 0 {
 			a.backlog.add()
 		}

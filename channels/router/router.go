@@ -78,6 +78,7 @@ type Router struct {
 
 // seen is the router's read position in the outbox.
 type seen struct {
+	first   int64     // id of the newest delivery that was there before Run
 	newest  int64     // id of the newest dispatched delivery
 	changes int64     // number of changes by people at the last rescan
 	scanned time.Time // when all waiting messages were last counted
@@ -186,6 +187,7 @@ func (r *Router) Run(ctx context.Context) error {
 	if err != nil {
 		cancel()
 	}
+	r.outbox.Idle.Store(nil)
 	stop() // stops the workers, also if the store failed
 	timer := time.AfterFunc(flushTime, cancel)
 	defer timer.Stop()
@@ -200,14 +202,18 @@ func (r *Router) Run(ctx context.Context) error {
 }
 
 func (r *Router) route(ctx, work context.Context) error {
-	if err := r.begin(work); err != nil {
+	err := r.begin(work)
+	if err == nil {
+		err = r.readNew(ctx, work) // from now on the outbox hands over new messages
+	}
+	if err != nil {
 		return err
 	}
 	tick := time.NewTicker(rescanInterval)
 	defer tick.Stop()
 	for {
 		r.lastRun.Store(time.Now().UnixNano())
-		err := r.loadConversations(ctx, work)
+		err = r.loadConversations(ctx, work)
 		if err != nil {
 			return err
 		}
@@ -251,6 +257,12 @@ func (r *Router) begin(ctx context.Context) error {
 	if r.seen.newest, err = r.outbox.Newest(q); err != nil {
 		return err
 	}
+	r.seen.first = r.seen.newest
+	idle := func(to bus.Address) bool {
+		a, ok := r.accounts[to.Account]
+		return ok && a.isIdle(r, to)
+	}
+	r.outbox.Idle.Store(&idle)
 	if r.seen.changes, err = r.outbox.Changes(q); err != nil {
 		return err
 	}
@@ -289,6 +301,8 @@ func (r *Router) dispatch(ctx, work context.Context, d *bus.Delivery) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a.pending++
+	delete(a.announced, to)
+	d.Fresh = d.Fresh && d.ID > a.read // otherwise it may have been found in the table, and sent
 	r.previews.finished.add(d.Message.Stream)
 	c, running := r.conversations[to]
 	switch {

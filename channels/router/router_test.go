@@ -258,6 +258,31 @@ func TestKilledDeduplicating(t *testing.T) {
 	})
 }
 
+// A message for which nothing has to wait is added as one that is being sent, and the one after it
+// is not. Nothing is written before it is sent, and a kill then counts as in [TestKilled].
+func TestSentAtOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.exec(`CREATE TRIGGER broken BEFORE UPDATE ON outbox WHEN NEW.state <> 'sent'
+			BEGIN SELECT RAISE(ABORT, 'written'); END`)
+		w.put(chatA, "first")
+		w.put(chatA, "second")
+		w.wantRead(chatA, "first", "second")
+		w.exec("DROP TRIGGER broken")
+		w.fail = func(context.Context, call) error { return &channels.RateError{After: time.Hour} }
+		limited := w.put(chatA, "limited")
+		w.wantState(limited, bus.Waiting)
+		w.fail = nil
+		next := w.store(bus.OutboundMessage{To: chatA, Text: "next"})
+		w.wantState(next, bus.Waiting)
+		w.sleep(time.Hour)
+		w.wantRead(chatA, "first", "second", "limited", "next")
+		if n := w.router.Stats().Uncertain.Load(); n != 0 {
+			t.Errorf("%d counted as uncertain, want none", n)
+		}
+	})
+}
+
 // A router that was stopped, not killed, goes on with the part that failed last.
 func TestStoppedBetweenParts(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -310,7 +335,7 @@ func TestStoreFailsBeforeSend(t *testing.T) {
 		w.start()
 		w.exec(`CREATE TRIGGER broken BEFORE UPDATE ON outbox WHEN NEW.state = 'sending'
 			BEGIN SELECT RAISE(ABORT, 'disk full'); END`)
-		id := w.put(chatA, "hello")
+		id := w.storeBy(bus.NewOutbox(), bus.OutboundMessage{To: chatA, Text: "hello"})
 		w.sleep(5 * time.Second)
 		w.wantRead(chatA)
 		w.exec("DROP TRIGGER broken")

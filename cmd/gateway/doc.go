@@ -34,7 +34,8 @@
 //	step    the model's message with its tool calls before the first of them runs, each
 //	        result as soon as it exists, each message that steers the turn
 //	finish  the answer in the transcript and in the outbox, inbox rows done, turn done, usage
-//	send    the part is marked before the call and again, with the platform's id, after it
+//	send    the part is marked before the call, or by finish if nothing has to wait, and again,
+//	        with the platform's id, after it
 //
 // A turn that is running when a process starts is resumed from its transcript, at most three times.
 // A tool call with an intent and without a result runs again if its effect allows that (see
