@@ -86,7 +86,7 @@ func (Groups) Decide(tx *store.Tx, id int64, s GroupState) (before Group, err er
 // Activate stores which messages the agent answers in a group: g.State is GroupMention or
 // GroupAlways. It does not admit a group that is answered only because the configuration lists it.
 func (groups Groups) Activate(tx *store.Tx, g Group, now time.Time) error {
-	before, err := groups.state(tx, g.Account, g.Chat, g.Chat)
+	before, err := groups.state(tx, g.Account, g.Chat)
 	if err != nil {
 		return err
 	}
@@ -108,11 +108,10 @@ func (Groups) Set(tx *store.Tx, g Group, now time.Time) error {
 	return nil
 }
 
-// state returns the decision about a group, or "". before is the earlier id of the group, if it had
-// one.
-func (Groups) state(q store.Queryer, account, chat, before string) (s GroupState, err error) {
-	err = q.QueryRow(`SELECT state FROM known_groups WHERE account = $1 AND chat IN ($2, $3)
-		ORDER BY CASE chat WHEN $2 THEN 0 ELSE 1 END LIMIT 1`, account, chat, before).Scan(&s)
+// state returns the decision about a group, or "".
+func (Groups) state(q store.Queryer, account, chat string) (s GroupState, err error) {
+	err = q.QueryRow("SELECT state FROM known_groups WHERE account = $1 AND chat = $2",
+		account, chat).Scan(&s)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return "", fmt.Errorf("gate: read groups: %w", err)
 	}

@@ -1,8 +1,6 @@
 package gate
 
 import (
-	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -107,26 +105,29 @@ func (g *Gate) Invalidate() {
 	g.generation++
 }
 
-// readProfile reads the profile of a writer from the tables.
+// readProfile reads the profile of a writer from the tables, in one query.
 func (g *Gate) readProfile(q store.Queryer, w writer) (who profile, err error) {
-	err = q.QueryRow(`SELECT p.id, p.role, i.chat FROM identities i JOIN people p ON p.id = i.person
-		WHERE i.account = $1 AND i.sender = $2`, w.account, w.sender).
-		Scan(&who.person, &who.role, &who.chat)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return who, fmt.Errorf("gate: read people: %w", err)
+	err = q.QueryRow(`SELECT COALESCE(p.id, 0), COALESCE(p.role, ''), COALESCE(i.chat, ''),
+			COALESCE(m.before, ''), COALESCE((SELECT state FROM known_groups k
+				WHERE k.account = a.account AND k.chat IN (a.chat, m.before)
+				ORDER BY CASE k.chat WHEN a.chat THEN 0 ELSE 1 END LIMIT 1), '')
+		FROM (SELECT CAST($1 AS TEXT) AS account, CAST($2 AS TEXT) AS chat) a
+		LEFT JOIN identities i ON i.account = a.account AND i.sender = $3
+		LEFT JOIN people p ON p.id = i.person
+		LEFT JOIN moves m ON m.account = a.account AND m.chat = a.chat`,
+		w.account, w.chat, w.sender).
+		Scan(&who.person, &who.role, &who.chat, &who.before, &who.group)
+	if err != nil {
+		return profile{}, fmt.Errorf("gate: read the profile of a sender: %w", err)
 	}
-	if err == nil && !who.role.Valid() { // a damaged row admits nobody
+	if who.person == 0 {
+		who.role, who.chat = "", ""
+	} else if !who.role.Valid() { // a damaged row admits nobody
 		g.log.Error("person has an unknown role and is not admitted",
 			"person", who.person, "role", string(who.role))
-		who = profile{}
+		who.person, who.role, who.chat = 0, "", ""
 	}
-	err = q.QueryRow("SELECT before FROM moves WHERE account = $1 AND chat = $2",
-		w.account, w.chat).Scan(&who.before)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return who, fmt.Errorf("gate: read moves: %w", err)
-	}
-	who.group, err = Groups{}.state(q, w.account, w.chat, who.before)
-	return who, err
+	return who, nil
 }
 
 // expire makes the next lookUp read all profiles again.
