@@ -51,10 +51,13 @@ func newPatient(t *testing.T) *patient {
 	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Date", p.date.UTC().Format(http.TimeFormat))
+		discord := strings.HasPrefix(r.URL.Path, "/api/v9/")
 		if s := p.status[r.URL.Path]; s != 0 {
 			w.WriteHeader(s)
 		} else if p.revoked != "" && r.Header.Get("Authorization") == p.revoked {
 			w.WriteHeader(http.StatusUnauthorized)
+		} else if discord && !strings.HasPrefix(r.Header.Get("User-Agent"), "DiscordBot (") {
+			w.WriteHeader(http.StatusForbidden)
 		}
 		fmt.Fprint(w, p.body[r.URL.Path])
 	}))

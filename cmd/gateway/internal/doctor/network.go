@@ -61,6 +61,29 @@ func (c Case) usedModels() []string {
 	return names
 }
 
+// An Identity says to whom the token of an account belongs.
+type Identity struct {
+	Name             string // of the bot; "": unknown
+	Refused          bool   // the platform does not take the token
+	Owner, OwnerName string // id and name of the bot's owner, where the platform says it
+}
+
+// TryChannel checks the token of a Telegram or Discord account.
+func TryChannel(ctx context.Context, c Case, name string) (Identity, []Finding) {
+	ch := c.Config.Channels[name]
+	if c.Transport == nil {
+		c.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment}
+		defer c.Transport.CloseIdleConnections()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if ch.Type == "telegram" {
+		return c.examineTelegram(ctx, name, ch)
+	}
+	return c.examineDiscord(ctx, name, ch)
+}
+
 func (c Case) examineChannel(ctx context.Context, name string, ch config.Channel) []Finding {
 	id, what := "channel."+name, "Channel "+name
 	switch {
@@ -70,11 +93,9 @@ func (c Case) examineChannel(ctx context.Context, name string, ch config.Channel
 		return c.examineWhatsApp(ctx, name)
 	case c.Offline:
 		return one(id, what, Note, "not tried", "")
-	case ch.Type == "telegram":
-		return c.examineTelegram(ctx, name, ch)
-	default:
-		return c.examineDiscord(ctx, name, ch)
 	}
+	_, list := TryChannel(ctx, c, name)
+	return list
 }
 
 // An answer is the response of a server.
@@ -100,8 +121,8 @@ func (c Case) ask(
 	if err != nil {
 		return answer{}, errors.New("its address is not valid")
 	}
-	maps.Copy(req.Header, header)
 	req.Header.Set("User-Agent", "gateway-doctor")
+	maps.Copy(req.Header, header)
 	transport := c.Transport
 	if u, err := url.Parse(proxy); err == nil && u.Host != "" {
 		transport = transport.Clone()
@@ -128,6 +149,10 @@ func (c Case) ask(
 	a.body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	return a, err
 }
+
+// discordAgent is the name of a client in the form without which Discord may refuse it:
+// https://discord.com/developers/docs/reference#user-agent.
+const discordAgent = "DiscordBot (https://github.com/bwmarrin/discordgo, 0.29.0)"
 
 // authorization returns a header with an Authorization value.
 func authorization(value string) http.Header {
@@ -158,14 +183,16 @@ func (c Case) clock(what string, a answer) []Finding {
 	return nil
 }
 
-func (c Case) examineTelegram(ctx context.Context, name string, ch config.Channel) []Finding {
+func (c Case) examineTelegram(
+	ctx context.Context, name string, ch config.Channel,
+) (who Identity, list []Finding) {
 	id, what := "channel."+name, "Channel "+name
 	base := strings.TrimRight(cmp.Or(ch.APIURL, "https://api.telegram.org"), "/")
 	a, err := c.ask(ctx, base+"/bot"+ch.Token.Reveal()+"/getMe", nil, ch.Proxy.Reveal())
 	if err != nil {
-		return unreachable(id, what, err)
+		return who, unreachable(id, what, err)
 	}
-	list := c.clock(what, a)
+	list = c.clock(what, a)
 	switch a.status {
 	case http.StatusOK:
 		var me struct {
@@ -175,54 +202,77 @@ func (c Case) examineTelegram(ctx context.Context, name string, ch config.Channe
 			} `json:"result"`
 		}
 		if json.Unmarshal(a.body, &me) != nil {
-			return append(list, odd(id, what, a.status)...)
+			return who, append(list, odd(id, what, a.status)...)
 		}
-		list = append(list, one(id, what, OK, "is @"+me.Result.Username, "")...)
+		who.Name = me.Result.Username
+		list = append(list, one(id, what, OK, "is @"+who.Name, "")...)
 		if ch.Activation == "always" && !me.Result.Groups {
 			list = append(list, one(id+".privacy", what, Bad, "sees only what is said to it in "+
 				`groups, and activation is "always"`, "Send /setprivacy to @BotFather, choose the "+
 				"bot and Disable, and add it to the groups anew.")...)
 		}
-		return list
+		return who, list
 	case http.StatusUnauthorized, http.StatusNotFound:
-		return append(list, one(id, what, Bad, "Telegram refuses the token",
+		who.Refused = true
+		return who, append(list, one(id, what, Bad, "Telegram refuses the token",
 			"Get the token of the bot from @BotFather, and set it in [channels."+name+"].")...)
 	}
-	return append(list, odd(id, what, a.status)...)
+	return who, append(list, odd(id, what, a.status)...)
 }
 
-func (c Case) examineDiscord(ctx context.Context, name string, ch config.Channel) []Finding {
+func (c Case) examineDiscord(
+	ctx context.Context, name string, ch config.Channel,
+) (who Identity, list []Finding) {
 	id, what := "channel."+name, "Channel "+name
 	base := strings.TrimRight(cmp.Or(ch.APIURL, "https://discord.com"), "/") + "/api/v9/"
+	header := authorization("Bot " + ch.Token.Reveal())
+	header.Set("User-Agent", discordAgent)
 	ask := func(path string) (answer, error) {
-		return c.ask(ctx, base+path, authorization("Bot "+ch.Token.Reveal()), ch.Proxy.Reveal())
+		return c.ask(ctx, base+path, header, ch.Proxy.Reveal())
 	}
 	a, err := ask("users/@me")
 	if err != nil {
-		return unreachable(id, what, err)
+		return who, unreachable(id, what, err)
 	}
-	list := c.clock(what, a)
+	list = c.clock(what, a)
 	switch a.status {
 	case http.StatusOK:
 	case http.StatusUnauthorized:
-		return append(list, one(id, what, Bad, "Discord refuses the token", "Reset the token "+
+		who.Refused = true
+		return who, append(list, one(id, what, Bad, "Discord refuses the token", "Reset the token "+
 			"under Bot in the developer portal, and set it in [channels."+name+"].")...)
 	default:
-		return append(list, odd(id, what, a.status)...)
+		return who, append(list, odd(id, what, a.status)...)
 	}
 	var me struct {
 		Username string `json:"username"`
 	}
 	if json.Unmarshal(a.body, &me) != nil {
-		return append(list, odd(id, what, a.status)...)
+		return who, append(list, odd(id, what, a.status)...)
 	}
-	list = append(list, one(id, what, OK, "is "+me.Username, "")...)
+	who.Name = me.Username
+	list = append(list, one(id, what, OK, "is "+who.Name, "")...)
 	a, err = ask("applications/@me")
 	var app struct {
 		Flags *int `json:"flags"`
+		Owner struct {
+			ID       string `json:"id"`
+			Username string `json:"username"`
+		} `json:"owner"`
+		Team struct {
+			Owner string `json:"owner_user_id"`
+		} `json:"team"`
 	}
-	if err != nil || json.Unmarshal(a.body, &app) != nil || app.Flags == nil {
-		return list
+	if err != nil || json.Unmarshal(a.body, &app) != nil {
+		return who, list
+	}
+	// The owner of a team's application is a user that stands for the team.
+	who.Owner, who.OwnerName = app.Owner.ID, app.Owner.Username
+	if app.Team.Owner != "" {
+		who.Owner, who.OwnerName = app.Team.Owner, "the owner of its team"
+	}
+	if app.Flags == nil {
+		return who, list
 	}
 	const contents = 1<<18 | 1<<19 // GATEWAY_MESSAGE_CONTENT, and _LIMITED
 	if *app.Flags&contents == 0 {
@@ -230,7 +280,7 @@ func (c Case) examineDiscord(ctx context.Context, name string, ch config.Channel
 			"In the developer portal, under Bot, Privileged Gateway Intents, switch on the "+
 				"Message Content Intent.")...)
 	}
-	return list
+	return who, list
 }
 
 // examineWhatsApp checks whether an account is linked, without connecting.
