@@ -210,3 +210,20 @@ func (s *Server) dispatchMessage(event string, ch *channel, m *message) {
 		return w
 	})
 }
+
+// SetOwner makes a user the owner of the bot's application.
+func (s *Server) SetOwner(user string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owner = user
+}
+
+// application returns the bot's application as the REST API shows it. s.mu is held.
+func (s *Server) application() map[string]any {
+	const contents = 1 << 19 // GATEWAY_MESSAGE_CONTENT_LIMITED: switched on, and not verified
+	app := map[string]any{"id": s.bot.ID, "name": s.bot.Name, "flags": contents}
+	if owner, ok := s.users[s.owner]; ok {
+		app["owner"] = owner
+	}
+	return app
+}

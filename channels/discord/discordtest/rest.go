@@ -28,6 +28,7 @@ var routes = []struct{ verb, path, method string }{
 	{"GET", "guilds/*/threads/active", "activeThreads"},
 	{"GET", "users/@me", "getMe"},
 	{"GET", "oauth2/applications/@me", "getApplication"},
+	{"GET", "applications/@me", "getApplication"},
 	{"PUT", "applications/*/commands", "putCommands"},
 	{"POST", "interactions/*/*/callback", "callback"},
 	{"DELETE", "webhooks/*/*/messages/@original", "deleteResponse"},
@@ -195,7 +196,7 @@ func (s *Server) executeLocked(c *call) (answer reply, sent *Sent) {
 	case "getMe":
 		return reply{result: s.bot}, nil
 	case "getApplication":
-		return reply{result: map[string]any{"id": s.bot.ID, "name": s.bot.Name}}, nil
+		return reply{result: s.application()}, nil
 	case "getGateway":
 		url := "ws" + strings.TrimPrefix(s.base, "http") + "/gateway"
 		return reply{result: map[string]any{"url": url}}, nil

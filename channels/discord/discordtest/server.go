@@ -74,6 +74,7 @@ type Server struct {
 
 	mu           sync.Mutex
 	bot          User
+	owner        string // of the bot's application; "": it is not said
 	lastID       uint64
 	users        map[string]User
 	guilds       map[string]*guild

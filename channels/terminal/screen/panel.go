@@ -55,11 +55,11 @@ func (p panel) next() (tips []string) {
 	}
 	if s.Demo {
 		tips = append(tips, "This is the built-in demo, which knows a few fixed phrases. "+
-			"Set OPENAI_API_KEY, or start Ollama, and start again for a real model.")
+			"For a real model leave this, and run `gateway setup`.")
 	}
 	if len(s.Accounts) == 0 {
-		tips = append(tips, "Only this terminal is connected. TELEGRAM_BOT_TOKEN or "+
-			"DISCORD_BOT_TOKEN connects a bot, `gateway pair` WhatsApp.")
+		tips = append(tips, "Only this terminal is connected. `gateway setup` connects Telegram, "+
+			"Discord and WhatsApp.")
 	}
 	leave := "Ctrl-D leaves, and the gateway goes on."
 	if p.owned {

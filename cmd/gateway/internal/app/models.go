@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -174,28 +175,63 @@ const (
 	localIdle   = 10 * time.Minute
 )
 
+// A LocalServer is a model server on this machine.
+type LocalServer struct {
+	Name    string // "ollama" or "lmstudio"
+	BaseURL string
+	Models  []string // that it offers for conversations; not empty
+}
+
+// LocalServers returns the model servers that answer on their ports.
+func LocalServers(ctx context.Context, ollamaHost string) (list []LocalServer) {
+	for _, s := range []LocalServer{
+		{Name: "ollama", BaseURL: ollamaAddress(ollamaHost)},
+		{Name: "lmstudio", BaseURL: "127.0.0.1:1234"},
+	} {
+		s.BaseURL = "http://" + s.BaseURL + "/v1"
+		if s.Models = OfferedModels(ctx, s.BaseURL, ""); len(s.Models) > 0 {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// LocalSettings returns the settings of a model on a local server.
+func LocalSettings(model, baseURL string) map[string]any {
+	return map[string]any{"model": model, "base_url": baseURL, "free": true, "images": false,
+		"context_window": int64(localWindow), "idle_timeout": "10m"}
+}
+
 // UseLocalModel makes a model of a local Ollama or LM Studio the default model if the
 // configuration chooses none and a server answers. Otherwise it changes nothing. It connects only
 // if the configuration chooses no model.
-func UseLocalModel(cfg *config.Config, ollamaHost string) {
+func UseLocalModel(ctx context.Context, cfg *config.Config, ollamaHost string) {
 	if !cfg.Agent.Undecided {
 		return
 	}
-	for _, server := range []struct{ name, address string }{
-		{"ollama", ollamaAddress(ollamaHost)}, {"lmstudio", "127.0.0.1:1234"},
-	} {
-		base := "http://" + server.address + "/v1"
-		id := localModel(base)
-		if id == "" {
-			continue
-		}
-		m := cfg.Models[demoModel] // for the defaults of all other keys
-		m.Provider, m.Model, m.BaseURL = "openai", id, base
-		m.ContextWindow, m.IdleTimeout, m.Images = localWindow, localIdle, false
-		cfg.Models[server.name] = m
-		cfg.Agent.Model = server.name
+	list := LocalServers(ctx, ollamaHost)
+	if list == nil {
 		return
 	}
+	m := cfg.Models[demoModel] // for the defaults of all other keys
+	m.Provider, m.Model, m.BaseURL = "openai", list[0].Models[0], list[0].BaseURL
+	m.ContextWindow, m.IdleTimeout, m.Images = localWindow, localIdle, false
+	cfg.Models[list[0].Name] = m
+	cfg.Agent.Model = list[0].Name
+}
+
+// TryModel asks a model for one word, as a turn does. It returns an error that wraps an *llm.Error.
+func TryModel(ctx context.Context, name string, m *config.Model) error {
+	const words = 64 // tokens; some models think before they answer
+	req := llm.Request{MaxOutput: words, Messages: []llm.Message{
+		{Role: llm.System, Text: "Answer with one word."}, {Role: llm.User, Text: "Are you there?"},
+	}}
+	for _, err := range anyKey(name, m, slog.New(slog.DiscardHandler)).Stream(ctx, req) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ollamaAddress returns the host and port of a value of OLLAMA_HOST.
@@ -211,14 +247,23 @@ func ollamaAddress(variable string) string {
 	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port)
 }
 
-// localModel returns the first model in a server's list that is not an embedding model, or "".
-func localModel(base string) string {
+// OfferedModels returns the models that a server with the OpenAI protocol lists, without those for
+// embeddings. It returns nil if the server does not answer.
+func OfferedModels(ctx context.Context, base, key string) (models []string) {
 	client := &http.Client{
-		Timeout: localTime, Transport: &http.Transport{DisableKeepAlives: true},
+		Timeout: localTime, Transport: &http.Transport{
+			DisableKeepAlives: true, Proxy: http.ProxyFromEnvironment},
 	}
-	resp, err := client.Get(base + "/models")
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/models", nil)
 	if err != nil {
-		return ""
+		return nil
+	}
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil
 	}
 	defer resp.Body.Close()
 	var list struct {
@@ -228,12 +273,12 @@ func localModel(base string) string {
 	}
 	err = json.NewDecoder(io.LimitReader(resp.Body, localAnswer)).Decode(&list)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		return ""
+		return nil
 	}
 	for _, m := range list.Data {
 		if !strings.Contains(m.ID, "embed") {
-			return m.ID
+			models = append(models, m.ID)
 		}
 	}
-	return ""
+	return models
 }

@@ -413,6 +413,13 @@ func Examine(ctx context.Context, cfg *config.Config, offline bool) []doctor.Fin
 	return doctor.Examine(ctx, c)
 }
 
+// TryChannel checks the token of a Telegram or Discord account.
+func TryChannel(
+	ctx context.Context, cfg *config.Config, account string,
+) (doctor.Identity, []doctor.Finding) {
+	return doctor.TryChannel(ctx, doctor.Case{Config: cfg}, account)
+}
+
 // Audit looks for unsafe conditions of a gateway with these settings.
 func Audit(ctx context.Context, cfg *config.Config) ([]doctor.Problem, error) {
 	return doctor.Audit(ctx, doctor.Suspect{

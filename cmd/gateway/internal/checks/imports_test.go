@@ -149,8 +149,11 @@ var imports = map[string]string{
 		"channels/supervisor channels/terminal channels/whatsapp cmd/gateway/internal/app " +
 		"cmd/gateway/internal/backup cmd/gateway/internal/config cmd/gateway/internal/display " +
 		"cmd/gateway/internal/doctor cmd/gateway/internal/importer cmd/gateway/internal/ops " +
-		"cmd/gateway/internal/service memory " +
+		"cmd/gateway/internal/service cmd/gateway/internal/setup memory " +
 		"memory/document memory/version session skills store",
+	"cmd/gateway/internal/setup": "agent/llm channels/telegram cmd/gateway/internal/app " +
+		"cmd/gateway/internal/config " +
+		"cmd/gateway/internal/display cmd/gateway/internal/doctor store/atomicfile",
 	"cmd/gateway/internal/service": "cmd/gateway/internal/config deploy",
 	"cmd/gateway/internal/e2e":     "",
 	"cmd/gateway/internal/checks":  "",

@@ -30,11 +30,12 @@ func NewCommand() *cobra.Command {
 	}
 	// Most commands need no credentials, and the calling shell may have none.
 	load := reading(config.LoadWithoutSecrets)
+	root := new(cobra.Command)
 	// A gateway that answers uses a local model server if no model is configured.
 	all := reading(func(file string, environ []string) (*config.Config, error) {
 		cfg, err := config.Load(file, environ)
 		if err == nil {
-			app.UseLocalModel(cfg, os.Getenv("OLLAMA_HOST"))
+			app.UseLocalModel(root.Context(), cfg, os.Getenv("OLLAMA_HOST"))
 		}
 		return cfg, err
 	})
@@ -42,7 +43,6 @@ func NewCommand() *cobra.Command {
 	// runs there, they use its settings instead of those of this shell.
 	found := reading(config.LoadDespiteMistakes)
 	local := passing(found, os.Stderr)
-	root := new(cobra.Command)
 	home := preferRunning(root.Context, local)
 	run := func(cmd *cobra.Command, _ []string) error {
 		cfg, err := all()
@@ -79,7 +79,8 @@ func NewCommand() *cobra.Command {
 	root.AddCommand(
 		&cobra.Command{
 			Use: "run", Short: "Run the gateway, as without a command", Args: cobra.NoArgs, RunE: run},
-		chatCommand(found, all), outboxCommand(home), sessionsCommand(home), peopleCommand(home),
+		setupCommand(found), chatCommand(found, all), outboxCommand(home), sessionsCommand(home),
+		peopleCommand(home),
 		channelsCommand(found), pairCommand(load), sendCommand(home),
 		usageCommand(home), auditCommand(home), haltCommand(home), resumeCommand(home),
 		doctorCommand(found, all),

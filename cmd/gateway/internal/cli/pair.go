@@ -17,6 +17,7 @@ import (
 	"gateway/channels"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/setup"
 )
 
 func pairCommand(load app.Loader) *cobra.Command {
@@ -53,6 +54,31 @@ func pairCommand(load app.Loader) *cobra.Command {
 		"phone number with the country's code: show a code to type in instead of a QR code")
 	cmd.Flags().StringVar(&file, "png", "", "also write the QR code into this file")
 	return cmd
+}
+
+func setupCommand(found app.Loader) *cobra.Command {
+	return setup.Command(setup.Options{
+		Load: found,
+		Running: func(ctx context.Context, cfg *config.Config) bool {
+			conn, err := dial(ctx, cfg)
+			if conn != nil {
+				_ = conn.Close() // nothing was sent
+			}
+			return err == nil && conn != nil
+		},
+		Pair: func(
+			ctx context.Context, cfg *config.Config, account, phone string, out io.Writer,
+		) error {
+			p, err := Pairer(cfg, account)
+			if err == nil {
+				err = checkPhone(phone)
+			}
+			if err != nil {
+				return err
+			}
+			return Pair(ctx, p, out, phone, "")
+		},
+	})
 }
 
 // Pairer returns the channel of an account that people link with their phone.

@@ -21,6 +21,13 @@ func LoadDespiteMistakes(path string, environ []string) (*Config, error) {
 // nil if there are none.
 func (c *Config) Mistakes() error { return joinProblems(c.mistakes) }
 
+// MistakesBut is [Config.Mistakes] without those of some keys.
+func (c *Config) MistakesBut(except func(key string) bool) error {
+	return joinProblems(slices.DeleteFunc(slices.Clone(c.mistakes), func(p problem) bool {
+		return except(p.key)
+	}))
+}
+
 // IsMistaken reports whether [LoadDespiteMistakes] ignored something that may belong to a
 // top-level table.
 func (c *Config) IsMistaken(table string) bool {

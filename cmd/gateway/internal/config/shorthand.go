@@ -1,74 +1,81 @@
 package config
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
 
-// A provider is a model API that needs no configuration besides its usual environment variables.
-type provider struct {
-	name   string // name of the model in the configuration
-	prefix string // prefix of _API_KEY, _BASE_URL and _MODEL
+// A Provider is a model API that needs no configuration besides its usual environment variables.
+type Provider struct {
+	Name     string // name of the model in the configuration
+	Variable string // prefix of _API_KEY, _BASE_URL and _MODEL
+	BaseURL  string
+	Model    string // the provider's name of the model
 
-	protocol          string // "": OpenAI
-	baseURL, model    string
+	protocol          string  // "": OpenAI
 	window, output    int     // tokens
 	priceIn, priceOut float64 // US dollars per million tokens; 0: unknown
 }
+
+// Providers returns the known providers in the order of preference.
+func Providers() []Provider { return slices.Clone(providers[:]) }
 
 // providers lists the known providers in the order of preference. Each has a model that is good
 // at using tools and not the most expensive one. The limits and prices are those published in
 // November 2026, except output, which limits an answer to what a chat can show. A model without a
 // known price counts with the ceiling in [prices].
-var providers = [...]provider{
+var providers = [...]Provider{
 	{
-		name: "openai", prefix: "OPENAI",
-		baseURL: "https://api.openai.com/v1", model: "gpt-5.4-mini",
+		Name: "openai", Variable: "OPENAI",
+		BaseURL: "https://api.openai.com/v1", Model: "gpt-5.4-mini",
 		window: 400_000, output: 32_000, priceIn: 0.75, priceOut: 4.50,
 	},
 	{
 		// The router picks the model, so the price is not known in advance. All of its large
 		// models have at least this window.
-		name: "openrouter", prefix: "OPENROUTER",
-		baseURL: "https://openrouter.ai/api/v1", model: "openrouter/auto",
+		Name: "openrouter", Variable: "OPENROUTER",
+		BaseURL: "https://openrouter.ai/api/v1", Model: "openrouter/auto",
 		window: 128_000,
 	},
 	{
-		name: "deepseek", prefix: "DEEPSEEK",
-		baseURL: "https://api.deepseek.com", model: "deepseek-v4-flash",
+		Name: "deepseek", Variable: "DEEPSEEK",
+		BaseURL: "https://api.deepseek.com", Model: "deepseek-v4-flash",
 		window: 1_000_000, output: 32_000, priceIn: 0.14, priceOut: 0.28,
 	},
 	{
-		name: "anthropic", prefix: "ANTHROPIC", protocol: "anthropic",
-		baseURL: "https://api.anthropic.com/v1", model: "claude-sonnet-5-5",
+		Name: "anthropic", Variable: "ANTHROPIC", protocol: "anthropic",
+		BaseURL: "https://api.anthropic.com/v1", Model: "claude-sonnet-5-5",
 		window: 1_000_000, output: 32_000, priceIn: 2, priceOut: 10,
 	},
 	{
 		// This name is the newest Gemini Flash model, whose price changes with each new one.
-		name: "gemini", prefix: "GEMINI",
-		baseURL: "https://generativelanguage.googleapis.com/v1beta/openai",
-		model:   "gemini-flash-latest", window: 1_000_000, output: 32_000,
+		Name: "gemini", Variable: "GEMINI",
+		BaseURL: "https://generativelanguage.googleapis.com/v1beta/openai",
+		Model:   "gemini-flash-latest", window: 1_000_000, output: 32_000,
 	},
 	{
-		name: "groq", prefix: "GROQ",
-		baseURL: "https://api.groq.com/openai/v1", model: "openai/gpt-oss-120b",
+		Name: "groq", Variable: "GROQ",
+		BaseURL: "https://api.groq.com/openai/v1", Model: "openai/gpt-oss-120b",
 		window: 131_072, output: 16_000,
 	},
 	{
-		name: "mistral", prefix: "MISTRAL",
-		baseURL: "https://api.mistral.ai/v1", model: "mistral-medium-latest",
+		Name: "mistral", Variable: "MISTRAL",
+		BaseURL: "https://api.mistral.ai/v1", Model: "mistral-medium-latest",
 		window: 128_000, output: 16_000,
 	},
 	{
-		name: "moonshot", prefix: "MOONSHOT",
-		baseURL: "https://api.moonshot.ai/v1", model: "kimi-k2.6",
+		Name: "moonshot", Variable: "MOONSHOT",
+		BaseURL: "https://api.moonshot.ai/v1", Model: "kimi-k2.6",
 		window: 256_000, output: 32_000,
 	},
 	{
-		name: "xai", prefix: "XAI",
-		baseURL: "https://api.x.ai/v1", model: "grok-4.3",
+		Name: "xai", Variable: "XAI",
+		BaseURL: "https://api.x.ai/v1", Model: "grok-4.3",
 		window: 256_000, output: 32_000,
 	},
 	{
-		name: "together", prefix: "TOGETHER",
-		baseURL: "https://api.together.xyz/v1", model: "openai/gpt-oss-120b",
+		Name: "together", Variable: "TOGETHER",
+		BaseURL: "https://api.together.xyz/v1", Model: "openai/gpt-oss-120b",
 		window: 131_072, output: 16_000,
 	},
 }
@@ -78,8 +85,8 @@ var providers = [...]provider{
 func shorthand(vars map[string]string) map[string]any {
 	models, channels := map[string]any{}, map[string]any{}
 	for _, p := range providers {
-		if vars[p.prefix+"_API_KEY"] != "" {
-			models[p.name] = p.table(vars)
+		if vars[p.Variable+"_API_KEY"] != "" {
+			models[p.Name] = p.table(vars)
 		}
 	}
 	for platform, name := range map[string]string{
@@ -92,18 +99,22 @@ func shorthand(vars map[string]string) map[string]any {
 	return map[string]any{"models": models, "channels": channels}
 }
 
-// table returns the model from the variables of p. It omits the limits and prices if the
-// variables set another model or another server.
-func (p provider) table(vars map[string]string) map[string]any {
-	t := map[string]any{
-		"model":    cmp.Or(vars[p.prefix+"_MODEL"], p.model),
-		"base_url": cmp.Or(vars[p.prefix+"_BASE_URL"], p.baseURL),
-		"key":      "env:" + p.prefix + "_API_KEY",
-	}
+// table returns the model from the variables of p.
+func (p Provider) table(vars map[string]string) map[string]any {
+	t := p.Settings(cmp.Or(vars[p.Variable+"_MODEL"], p.Model),
+		cmp.Or(vars[p.Variable+"_BASE_URL"], p.BaseURL))
+	t["key"] = "env:" + p.Variable + "_API_KEY"
+	return t
+}
+
+// Settings returns the settings of a model of p, without its key. It omits the limits and prices if
+// this is another model than that of p, or on another server.
+func (p Provider) Settings(model, baseURL string) map[string]any {
+	t := map[string]any{"model": model, "base_url": baseURL}
 	if p.protocol != "" {
 		t["provider"] = p.protocol
 	}
-	if t["model"] == p.model && t["base_url"] == p.baseURL {
+	if model == p.Model && baseURL == p.BaseURL {
 		t["context_window"] = int64(p.window)
 		t["max_output"] = int64(p.output)
 		t["price_in"] = p.priceIn

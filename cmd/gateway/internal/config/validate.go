@@ -166,8 +166,8 @@ func (l *loader) chooseModel(c *Config) {
 	case 0:
 		c.Agent.Model = "demo"
 		for _, p := range slices.Backward(providers[:]) {
-			if _, ok := c.Models[p.name]; ok {
-				c.Agent.Model = p.name
+			if _, ok := c.Models[p.Name]; ok {
+				c.Agent.Model = p.Name
 			}
 		}
 		c.Agent.Undecided = c.Agent.Model == "demo"

@@ -32,6 +32,8 @@ var unrunnable = map[string]*regexp.Regexp{
 	"needs root":               regexp.MustCompile(`sudo |useradd `),
 	"needs a download":         regexp.MustCompile(`ollama |sha256sums`),
 	"needs a phone":            regexp.MustCompile(`gateway pair whatsapp\n`),
+	"needs a key":              regexp.MustCompile(`--key env:`),
+	"asks questions":           regexp.MustCompile(`gateway setup\n`),
 	"takes minutes":            regexp.MustCompile(`go (install|test|run) |\.ci/run`),
 	"needs another program":    regexp.MustCompile(`\bage |mcp (serve|login)|POST /hooks`),
 }

@@ -1,0 +1,60 @@
+package telegram
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
+)
+
+const (
+	awaitPoll  = 25 * time.Second // of one call
+	awaitPause = time.Second      // between calls while other messages wait
+	awaitMost  = 100              // messages that one call returns
+)
+
+// errManyWait means that a message can't be seen behind older ones.
+var errManyWait = errors.New("too many messages wait for this bot: start the gateway, which " +
+	"takes them, and write to it then")
+
+// AwaitSender waits until somebody sends the bot a direct message that contains text. It returns
+// the sender's id and name. It confirms nothing: a gateway that starts afterwards gets all
+// messages.
+func AwaitSender(ctx context.Context, c *Channel, text string) (id, name string, err error) {
+	for {
+		raw, err := c.call(ctx, awaitPoll+callTimeout, "getUpdates", tgbotapi.Params{
+			"timeout": strconv.Itoa(int(awaitPoll.Seconds()))})
+		if err != nil {
+			return "", "", classify(err, false)
+		}
+		var updates []update
+		if err := json.Unmarshal(raw, &updates); err != nil {
+			return "", "", err
+		}
+		for _, u := range updates {
+			m := u.Message
+			if m == nil || m.From == nil || m.Chat.Type != "private" || !strings.Contains(m.Text, text) {
+				continue
+			}
+			name := strings.TrimSpace(m.From.First + " " + m.From.Last)
+			return strconv.FormatInt(m.From.ID, 10), name, nil
+		}
+		if len(updates) >= awaitMost {
+			return "", "", errManyWait
+		}
+		if len(updates) == 0 {
+			continue
+		}
+		pause := time.NewTimer(awaitPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return "", "", ctx.Err()
+		}
+	}
+}

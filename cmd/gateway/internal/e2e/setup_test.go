@@ -1,0 +1,395 @@
+//go:build unix
+
+package e2e
+
+import (
+	"context"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"gateway/agent/llm/anthropic/anthropictest"
+	"gateway/agent/llm/openai/openaitest"
+	"gateway/channels/telegram/telegramtest"
+	"gateway/channels/whatsapp/whatsapptest"
+)
+
+// A newcomer has no configuration, and variables that lead to the fakes of all platforms.
+type newcomer struct {
+	*world
+	discord  *onDiscord
+	whatsapp *whatsapptest.Server
+	ann      *whatsapptest.Person
+	env      []string
+}
+
+func newNewcomer(t *testing.T) *newcomer {
+	t.Helper()
+	n := &newcomer{world: newWorld(t, worldOptions{}), discord: openDiscord(t),
+		whatsapp: whatsapptest.New(nil)}
+	n.discord.SetOwner("7")
+	n.telegram.AddUser(telegramtest.User{ID: annID, First: "Ann"})
+	url, err := n.whatsapp.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.whatsapp.Close)
+	if n.ann, err = n.whatsapp.NewPerson(t.Context(), "Ann", whatsapptest.Known); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(n.home, "config.toml")); err != nil {
+		t.Fatal(err)
+	}
+	n.home = filepath.Join(n.home, "home")
+	n.env = []string{"OPENAI_BASE_URL=" + n.model.URL,
+		"GATEWAY_WHATSAPP_ROOT=" + hex.EncodeToString(whatsapptest.RootKey[:]),
+		"GATEWAY_CHANNELS__TELEGRAM__API_URL=" + n.url,
+		"GATEWAY_CHANNELS__DISCORD__API_URL=" + n.discord.url,
+		"GATEWAY_CHANNELS__WHATSAPP__API_URL=" + url, "GATEWAY_EXEC__SANDBOX=off",
+		"GATEWAY_LOG__FORMAT=json"}
+	return n
+}
+
+// gateway runs the program with the variables of n and the given ones, and a standard input.
+func (n *newcomer) gateway(input string, env []string, args ...string) (string, error) {
+	n.t.Helper()
+	path, err := buildBinary()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Env = append(append(n.environ(), n.env...), env...)
+	cmd.Stdin = strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// file returns a file of the home, which only its owner may read.
+func (n *newcomer) file(name string) string {
+	n.t.Helper()
+	path := filepath.Join(n.home, name)
+	info, err := os.Stat(path)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 {
+		n.t.Errorf("%s has mode %v", name, info.Mode())
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// isClean checks that nothing looks at the home and finds a problem.
+func (n *newcomer) isClean() {
+	n.t.Helper()
+	for command, want := range map[string]string{
+		"config check": "The configuration is right.", "doctor": "All is well.",
+		"security": "Nothing unsafe was found.",
+	} {
+		out, err := n.gateway("", nil, strings.Fields(command)...)
+		if os.Geteuid() == 0 { // who runs the tests is not what setup decides
+			out = regexp.MustCompile(`(?m)^GS026 .*\n.*\n.*\n`).ReplaceAllString(out, want)
+		}
+		if err != nil || !strings.Contains(out, want) || strings.Contains(out, "✗") ||
+			strings.Contains(out, "\nGS") {
+			n.t.Errorf("gateway %s: %v\n%s", command, err, out)
+		}
+	}
+}
+
+// TestSetup answers all questions on a terminal, some of them wrongly first. The gateway then
+// answers the owner on all platforms.
+func TestSetup(t *testing.T) {
+	t.Parallel()
+	n := newNewcomer(t)
+	n.model.Keep(openaitest.DefaultKeep)
+	n.model.Inject(1, openaitest.Fault{Status: http.StatusUnauthorized})
+	p := n.sit(newVT(120, 200, ansi.WcWidth), n.env, "setup")
+	answer := func(question, keys string) {
+		t.Helper()
+		p.sees(question)
+		p.types(keys + enterKey)
+	}
+	answer("Provider, by number or name [openai]", "")
+	answer("Key of openai", "sk-wrong")
+	answer("Model [gpt-5.4-mini]", "")
+	answer("The provider refuses the key", "sk-right")
+	p.waits("the second question", func() bool {
+		return strings.Count(p.vt.text(), "Model [gpt-5.4-mini]") == 2
+	})
+	p.types(enterKey)
+	p.sees("It answers.")
+	answer("Token of the bot", "nonsense")
+	answer("This is not a token of Telegram", "123456:WRONG")
+	answer("Telegram refuses the token", testToken)
+	answer("The bot is ", "")
+	p.sees("Waiting for that.")
+	code := regexp.MustCompile(`\?start=(\S+) `).FindStringSubmatch(p.text())[1]
+	n.telegram.Say(bobID, bobID, "I am first")
+	n.telegram.Say(annID, annID, "/start "+code)
+	answer("Ann has sent it (id 7). Is that the owner?", "")
+	p.waits("Discord", func() bool {
+		_, rest, _ := strings.Cut(p.vt.text(), "\nDiscord\n")
+		return strings.Contains(rest, "Token of the bot")
+	})
+	p.types(discordToken + enterKey)
+	answer("An id (that of ann, who owns the bot, is 7)", "")
+	answer("Connect it? [y/N]", "y")
+	answer("Your number with", "+"+n.ann.Phone())
+	answer("Link the account at the end", "+"+n.whatsapp.BotPhone())
+	answer("Time zone", "Nowhere")
+	answer(`There is no time zone "Nowhere"`, "Asia/Tokyo")
+	p.sees("Write this?")
+	if _, err := os.Stat(n.home); err == nil {
+		t.Error("the home was made before the last question was answered")
+	}
+	p.types(enterKey)
+	p.sees("Type this into the phone, until")
+	shown := docPhoneCode.FindStringSubmatch(p.text() + "\n")
+	if err := n.whatsapp.EnterCode(shown[1]); err != nil {
+		t.Fatal(err)
+	}
+	p.sees("The account is linked.")
+	p.sees("Start it: gateway\n")
+	p.ends()
+
+	for name, want := range map[string]string{"openai.key": "sk-right", "telegram.token": testToken,
+		"discord.token": discordToken} {
+		if got := n.file("secrets/" + name); got != want+"\n" {
+			t.Errorf("%s has %q", name, got)
+		}
+		if strings.Contains(p.text(), want) || strings.Contains(n.file("config.toml"), want) {
+			t.Errorf("%s is on the screen, or in the configuration", want)
+		}
+	}
+	if want := setupFile(n); n.file("config.toml") != want {
+		t.Errorf("the configuration is\n%s\nwant\n%s", n.file("config.toml"), want)
+	}
+	n.isClean()
+
+	n.start(n.env...).ready()
+	n.await("an answer to the code", func() bool { return len(n.texts(annID)) > 0 })
+	n.answers(annID, "hello")
+	if _, r := n.lastRequest(); r.Header.Get("Authorization") != "Bearer sk-right" {
+		t.Errorf("the model was asked with %q", r.Header.Get("Authorization"))
+	}
+	n.discord.say("hello")
+	if _, err := n.ann.Say(t.Context(), "hello"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := n.discord.wait(ctx, func() bool { return len(n.discord.direct()) > 0 }); err != nil {
+		t.Errorf("no answer on Discord: %v", err)
+	}
+	if err := n.whatsapp.Wait(ctx, func() bool {
+		for _, m := range n.ann.Messages("") {
+			if m.FromBot {
+				return true
+			}
+		}
+		return false
+	}); err != nil {
+		t.Errorf("no answer on WhatsApp: %v", err)
+	}
+}
+
+// setupFile is the configuration that TestSetup writes.
+func setupFile(n *newcomer) string {
+	return strings.NewReplacer("URL", n.model.URL, "PHONE", "+"+n.ann.Phone()).Replace(`[models.openai]
+model = "gpt-5.4-mini"
+base_url = "URL"
+key = "file:secrets/openai.key"
+
+[agent]
+model = "openai"
+
+[channels.telegram]
+token = "file:secrets/telegram.token"
+owners = ["7"]
+
+[channels.discord]
+token = "file:secrets/discord.token"
+owners = ["7"]
+
+[channels.whatsapp]
+owners = ["PHONE"]
+access = "allow"
+
+[gateway]
+timezone = "Asia/Tokyo"
+`)
+}
+
+// TestSetupStops checks that Ctrl-C, also while a secret is typed, changes nothing.
+func TestSetupStops(t *testing.T) {
+	t.Parallel()
+	n := newNewcomer(t)
+	p := n.sit(newVT(120, 200, ansi.WcWidth), n.env, "setup")
+	p.sees("Provider, by number or name")
+	p.types(enterKey)
+	p.sees("Key of openai")
+	p.types("sk-half\x03")
+	p.sees("stopped: nothing was changed")
+	until(t, "the end", p.done)
+	if _, err := os.Stat(n.home); err == nil {
+		t.Error("there is a home")
+	}
+}
+
+// TestSetupHint checks that a gateway without any configuration tells a person about setup.
+func TestSetupHint(t *testing.T) {
+	t.Parallel()
+	n := newNewcomer(t)
+	p := n.sit(newVT(120, 50, ansi.WcWidth), []string{"OLLAMA_HOST=127.0.0.1:1"})
+	p.sees("For a real model leave this, and run `gateway setup`.")
+	p.sees("demo · context")
+	p.types("/exit" + enterKey)
+	p.ends()
+}
+
+// TestSetupAgain checks that a second run changes what is answered, and keeps the comments and the
+// other keys of the file.
+func TestSetupAgain(t *testing.T) {
+	t.Parallel()
+	n := newNewcomer(t)
+	claude := anthropictest.Start(t, "sk-claude",
+		func(anthropictest.Request) anthropictest.Reply { return anthropictest.Reply{Text: "Yes."} })
+	n.env = append(n.env, "ANTHROPIC_BASE_URL="+claude.URL+"/v1", "KEY=sk-claude", "WRONG=sk-wrong",
+		"TOKEN="+testToken)
+	n.withoutAPI("DISCORD", "WHATSAPP")
+	writeFile(t, filepath.Join(n.home, "config.toml"), []byte(`# My gateway.
+[gateway]
+name = "Bello" # the dog
+
+[models.old] # not used any more
+model = "m"
+base_url = "http://127.0.0.1:1/v1"
+
+[agent]
+model = "old" # for now
+slots = 8
+
+[channels.telegram]
+token = "env:TOKEN"
+owners = [
+  7, # Ann
+]
+`))
+	before := n.file("config.toml")
+	for _, args := range [][]string{
+		{"--key", "env:WRONG"}, {"--key", "sk-claude"}, {"--key", "env:NOTHING"},
+		{"--key", "env:KEY", "--timezone", "Nowhere"}, {"--key", "env:KEY", "--telegram-owner", "@ann"},
+	} {
+		args := append([]string{"setup", "--no-input", "--provider", "anthropic"}, args...)
+		out, err := n.gateway("", nil, args...)
+		if err == nil || n.file("config.toml") != before {
+			t.Errorf("%q was accepted:\n%s", args, out)
+		}
+	}
+	out, err := n.gateway("", nil, "setup", "--no-input", "--provider", "anthropic",
+		"--key", "env:KEY", "--telegram-owner", "8")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want := strings.NewReplacer(`"old" # for`, `"anthropic" # for`, "7, # Ann", `7, "8", # Ann`).
+		Replace(before) + `
+[models.anthropic]
+provider = "anthropic"
+model = "claude-sonnet-5-5"
+base_url = "` + claude.URL + `/v1"
+key = "file:secrets/anthropic.key"
+`
+	if got := n.file("config.toml"); got != want {
+		t.Errorf("the configuration is\n%s\nwant\n%s", got, want)
+	}
+	if n.file("secrets/anthropic.key") != "sk-claude\n" {
+		t.Error("the key is another")
+	}
+
+	// Without a terminal each line answers a question; empty lines keep everything.
+	out, err = n.gateway("\n\n\n\n\n\n", nil, "setup")
+	if err != nil || !strings.Contains(out, "Nothing has to be written.") ||
+		n.file("config.toml") != want {
+		t.Errorf("empty answers: %v\n%s", err, out)
+	}
+	if out, err = n.gateway("y\nanthropic\n", nil, "setup"); err == nil ||
+		!strings.Contains(out, "answer it with --key; --no-input leaves") {
+		t.Errorf("too few answers: %v\n%s", err, out)
+	}
+	n.isTaken(t)
+}
+
+// isTaken checks that a running gateway takes a change over, and that a file with mistakes stays.
+func (n *newcomer) isTaken(t *testing.T) {
+	t.Helper()
+	p := n.start(n.env...)
+	p.ready()
+	out, err := n.gateway("", nil, "setup", "--no-input", "--telegram-owner", "9")
+	if err != nil || !strings.Contains(out, "The gateway that runs here takes this over by itself.") {
+		n.t.Errorf("a further owner: %v\n%s", err, out)
+	}
+	n.telegram.AddUser(telegramtest.User{ID: 9, First: "Cem"})
+	p.says(reloaded, 1)
+	n.wantReply(9, "/whoami", "owner")
+	out, err = n.gateway("", nil, "setup", "--no-input", "--timezone", "Asia/Tokyo")
+	if err != nil || !strings.Contains(out, "Restart it") || !strings.Contains(out, "timezone") {
+		n.t.Errorf("another zone: %v\n%s", err, out)
+	}
+	broken := []byte("[agent]\nslots = \"many\"\n")
+	writeFile(t, filepath.Join(n.home, "config.toml"), broken)
+	out, err = n.gateway("", nil, "setup", "--no-input", "--timezone", "Asia/Seoul")
+	if err == nil || !strings.Contains(out, "correct these first") ||
+		n.file("config.toml") != string(broken) {
+		n.t.Errorf("a file with mistakes: %v\n%s", err, out)
+	}
+}
+
+// withoutAPI removes the addresses of platforms without an account.
+func (n *newcomer) withoutAPI(platforms ...string) {
+	var env []string
+	for _, v := range n.env {
+		keep := true
+		for _, p := range platforms {
+			keep = keep && !strings.HasPrefix(v, "GATEWAY_CHANNELS__"+p)
+		}
+		if keep {
+			env = append(env, v)
+		}
+	}
+	n.env = env
+}
+
+// TestSetupLocal checks that a model server on this machine is found, and needs no key.
+func TestSetupLocal(t *testing.T) {
+	t.Parallel()
+	n := newNewcomer(t)
+	n.withoutAPI("TELEGRAM", "DISCORD", "WHATSAPP")
+	n.model.SetModels("nomic-embed-text", "qwen3:8b")
+	n.env = append(n.env, "OLLAMA_HOST="+strings.TrimSuffix(n.model.URL, "/v1"))
+	// Provider, model, Telegram, Discord, WhatsApp, time zone, and whether to write.
+	out, err := n.gateway(strings.Repeat("\n", 7), nil, "setup")
+	if err != nil || !strings.Contains(out, "runs on this machine: qwen3:8b") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	n.isClean()
+	if out, err = n.gateway("", nil, "chat", "-m", "hello"); err != nil ||
+		!strings.Contains(out, "echo: ") {
+		t.Errorf("the chat: %v\n%s", err, out)
+	}
+	info, err := os.Stat(n.home)
+	if err != nil || info.Mode() != fs.ModeDir|0o700 {
+		t.Errorf("the home is %v, %v", info, err)
+	}
+}

@@ -1,0 +1,148 @@
+package setup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// errStopped means that the person has stopped the questions.
+var errStopped = errors.New("stopped: nothing was changed")
+
+// A question asks for one line.
+type question struct {
+	text     string
+	flag     string // that answers it instead; "": none does
+	fallback string // the meaning of an empty line
+	hidden   bool   // a secret: not shown while it is typed
+}
+
+// An asker asks a person at a terminal, or a program that writes a line for each answer.
+type asker struct {
+	in       *os.File
+	out      io.Writer
+	terminal bool              // in is one
+	given    map[string]string // answers by flag; each is used once
+	quiet    bool              // ask nothing: an empty line answers everything
+
+	reading chan line // a read that has not ended yet
+}
+
+// A line is a line of the input.
+type line struct {
+	text string
+	err  error
+}
+
+func newAsker(in *os.File, out io.Writer, given map[string]string, quiet bool) *asker {
+	return &asker{in: in, out: out, terminal: term.IsTerminal(int(in.Fd())), given: given,
+		quiet: quiet}
+}
+
+// answered reports whether a flag answers a question.
+func (a *asker) answered(flag string) bool {
+	_, ok := a.given[flag]
+	return ok
+}
+
+// say prints a line.
+func (a *asker) say(format string, args ...any) { fmt.Fprintf(a.out, format+"\n", args...) }
+
+// ask returns the answer to a question.
+func (a *asker) ask(ctx context.Context, q question) (string, error) {
+	if text, ok := a.given[q.flag]; ok {
+		delete(a.given, q.flag) // a wrong one is not tried again
+		return text, nil
+	}
+	if a.quiet {
+		return q.fallback, nil
+	}
+	fmt.Fprint(a.out, q.text, ": ")
+	text, err := a.read(ctx, q.hidden)
+	if !a.terminal || q.hidden {
+		fmt.Fprintln(a.out)
+	}
+	if errors.Is(err, io.EOF) {
+		if a.terminal {
+			return "", errStopped
+		}
+		hint := "--no-input leaves as it is what no flag names"
+		if q.flag != "" {
+			hint = "answer it with --" + q.flag + "; " + hint
+		}
+		return "", fmt.Errorf("standard input ends before the question %q: %s", q.text, hint)
+	}
+	return cmp.Or(strings.TrimSpace(text), q.fallback), err
+}
+
+// confirm asks a question that is answered with yes or no.
+func (a *asker) confirm(ctx context.Context, text string, fallback bool) (bool, error) {
+	for {
+		choice, meaning := " [y/N]", "n"
+		if fallback {
+			choice, meaning = " [Y/n]", "y"
+		}
+		answer, err := a.ask(ctx, question{text: text + choice, fallback: meaning})
+		if err != nil {
+			return false, err
+		}
+		switch strings.ToLower(answer) {
+		case "y", "yes":
+			return true, nil
+		case "n", "no":
+			return false, nil
+		}
+		a.say("Please answer y or n.")
+	}
+}
+
+// read returns the next line. A line for which an earlier call has waited in vain is this one.
+func (a *asker) read(ctx context.Context, hidden bool) (string, error) {
+	var before *term.State
+	if a.terminal {
+		before, _ = term.GetState(int(a.in.Fd())) // without it there is nothing to restore
+	}
+	if a.reading == nil {
+		c := make(chan line, 1)
+		a.reading = c
+		go func() { c <- a.next(hidden) }()
+	}
+	select {
+	case l := <-a.reading:
+		a.reading = nil
+		return l.text, l.err
+	case <-ctx.Done():
+		if before != nil && hidden {
+			_ = term.Restore(int(a.in.Fd()), before) // the program ends
+		}
+		return "", errStopped
+	}
+}
+
+// next reads one line, byte by byte: what follows it may be for a read without echo.
+func (a *asker) next(hidden bool) (l line) {
+	if hidden && a.terminal {
+		text, err := term.ReadPassword(int(a.in.Fd()))
+		return line{string(text), err}
+	}
+	var text []byte
+	for b := make([]byte, 1); ; {
+		n, err := a.in.Read(b)
+		switch {
+		case n == 1 && b[0] == '\n':
+			return line{text: string(text)}
+		case n == 1:
+			text = append(text, b[0])
+		case len(text) > 0 && errors.Is(err, io.EOF):
+			return line{text: string(text)}
+		case err != nil:
+			return line{err: err}
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package setup
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// A document is the text of a configuration file. Changing a key leaves all other text alone, also
+// comments and keys that this package doesn't know.
+type document []byte
+
+// An expression is a key with its value, or the header of a table.
+type expression struct {
+	path       []string // of the key or the table
+	key        []string // as written, without the table
+	header     bool
+	start, end int // offsets in the document
+	value      int // offset of the value
+	inline     bool
+	list       bool
+	last       int // offset behind the last element of a list, or behind its "["
+}
+
+// expressions returns the expressions of d in order.
+func (d document) expressions() (list []expression, err error) {
+	var p unstable.Parser
+	p.Reset(d)
+	var table []string
+	for p.NextExpression() {
+		n := p.Expression()
+		e := expression{header: n.Kind != unstable.KeyValue}
+		for it := n.Key(); it.Next(); {
+			raw := it.Node().Raw
+			if e.key == nil {
+				e.start = int(raw.Offset)
+			}
+			e.key, e.end = append(e.key, string(it.Node().Data)), int(raw.Offset+raw.Length)
+		}
+		if e.header {
+			table = e.key
+			e.path, e.key = e.key, nil
+			e.start = bytes.LastIndexByte(d[:e.start], '\n') + 1
+			list = append(list, e)
+			continue
+		}
+		e.path = slices.Concat(table, e.key)
+		rest := bytes.TrimLeft(d[e.end:], " \t")
+		e.value = len(d) - len(bytes.TrimLeft(rest[1:], " \t")) // after the "="
+		e.end = int(n.Raw.Offset + n.Raw.Length)
+		e.inline = n.Value().Kind == unstable.InlineTable
+		if e.list = n.Value().Kind == unstable.Array; e.list {
+			e.last = e.value + 1
+			for it := n.Value().Children(); it.Next(); {
+				if raw := it.Node().Raw; raw.Length > 0 {
+					e.last = int(raw.Offset + raw.Length)
+				}
+			}
+		}
+		list = append(list, e)
+	}
+	return list, p.Error()
+}
+
+// has reports whether d has a key, or a table with at least one key or a header.
+func (d document) has(path ...string) bool {
+	list, err := d.expressions()
+	return err == nil && slices.ContainsFunc(list, func(e expression) bool {
+		return len(e.path) >= len(path) && slices.Equal(e.path[:len(path)], path)
+	})
+}
+
+// set returns d with a key set to a value: a string, a bool, a number or a list of strings.
+func (d document) set(value any, path ...string) (document, error) {
+	list, err := d.expressions()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range list {
+		switch {
+		case !e.header && slices.Equal(e.path, path):
+			return d.splice(e.value, e.end, toml(value)), nil
+		case e.inline && len(e.path) < len(path) && slices.Equal(e.path, path[:len(e.path)]):
+			return nil, fmt.Errorf("%s is written as {…}: write it as a table, [%[1]s], first",
+				dotted(e.path))
+		}
+	}
+	return d.insert(list, value, path), nil
+}
+
+// insert returns d with a key that it does not have yet.
+func (d document) insert(list []expression, value any, path []string) document {
+	table, key := path[:len(path)-1], path[len(path)-1:]
+	after := slices.IndexFunc(list, func(e expression) bool {
+		return e.header && slices.Equal(e.path, table)
+	})
+	if after < 0 {
+		after, key = lastDotted(list, table, key)
+	}
+	line := dotted(key) + " = " + toml(value)
+	if after < 0 { // a new table
+		head := "[" + dotted(table) + "]\n"
+		if len(bytes.TrimSpace(d)) > 0 {
+			head = "\n" + head
+		}
+		return append(d.ended(), d.newlines(head+line+"\n")...)
+	}
+	next, below := len(d), list[after].header
+	for i := after + 1; i < len(list); i++ {
+		if list[i].header {
+			next = list[i].start
+			break
+		}
+		if below {
+			after = i
+		}
+	}
+	d = d.ended()
+	at := d.lineEnd(list[after].end)
+	// The commented default of the key is its best place.
+	note := regexp.MustCompile(`(?m)^#` + regexp.QuoteMeta(dotted(key)) + ` =.*$`)
+	from := d.headerEnd(list, after)
+	if loc := note.FindIndex(d[from:max(next, from)]); loc != nil {
+		at = d.lineEnd(from + loc[1])
+	}
+	return d.splice(at, at, d.newlines(line+"\n"))
+}
+
+// lastDotted returns the index of the last key of a table that has no header, and the key in the
+// form in which that one is written. The index is -1 if there is none.
+func lastDotted(list []expression, table, key []string) (int, []string) {
+	for i, e := range slices.Backward(list) {
+		outer := len(e.path) - len(e.key)
+		if !e.header && outer < len(table) && len(e.path) > len(table) &&
+			slices.Equal(e.path[:len(table)], table) {
+			return i, slices.Concat(table[outer:], key)
+		}
+	}
+	return -1, key
+}
+
+// headerEnd returns the end of the line of the header above an expression, or 0.
+func (d document) headerEnd(list []expression, i int) int {
+	for ; i >= 0; i-- {
+		if list[i].header {
+			return d.lineEnd(list[i].end)
+		}
+	}
+	return 0
+}
+
+// remove returns d without a key.
+func (d document) remove(path ...string) (document, error) {
+	list, err := d.expressions()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range list {
+		if !e.header && slices.Equal(e.path, path) {
+			return d.splice(bytes.LastIndexByte(d[:e.start], '\n')+1, d.lineEnd(e.end), ""), nil
+		}
+	}
+	return d, nil
+}
+
+// add returns d with a string added to a list.
+func (d document) add(element string, path ...string) (document, error) {
+	list, err := d.expressions()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range list {
+		if e.header || !e.list || !slices.Equal(e.path, path) {
+			continue
+		}
+		text := toml(element)
+		if e.last > e.value+1 {
+			text = ", " + text
+		}
+		return d.splice(e.last, e.last, text), nil
+	}
+	return d.set([]string{element}, path...)
+}
+
+// splice returns d with the text from start to end replaced.
+func (d document) splice(start, end int, text string) document {
+	return slices.Concat(d[:start], document(text), d[end:])
+}
+
+// lineEnd returns the offset behind the line in which offset at is.
+func (d document) lineEnd(at int) int {
+	if i := bytes.IndexByte(d[at:], '\n'); i >= 0 {
+		return at + i + 1
+	}
+	return len(d)
+}
+
+// ended returns d with a newline at its end, unless it is empty.
+func (d document) ended() document {
+	if len(d) == 0 || d[len(d)-1] == '\n' {
+		return slices.Clone(d)
+	}
+	return append(slices.Clone(d), d.newlines("\n")...)
+}
+
+// newlines returns text with the line ends of d.
+func (d document) newlines(text string) string {
+	if bytes.Contains(d, []byte("\r\n")) {
+		return strings.ReplaceAll(text, "\n", "\r\n")
+	}
+	return text
+}
+
+var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// dotted returns a path in the form of TOML.
+func dotted(path []string) string {
+	var keys []string
+	for _, key := range path {
+		if !bareKey.MatchString(key) {
+			key = toml(key)
+		}
+		keys = append(keys, key)
+	}
+	return strings.Join(keys, ".")
+}
+
+// toml returns a value in the form of TOML.
+func toml(value any) string {
+	switch v := value.(type) {
+	case []string:
+		var list []string
+		for _, element := range v {
+			list = append(list, toml(element))
+		}
+		return "[" + strings.Join(list, ", ") + "]"
+	case string: // the escapes of JSON are a part of those of TOML
+		var b strings.Builder
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		_ = enc.Encode(v) // a Builder takes everything
+		return strings.TrimSuffix(b.String(), "\n")
+	case float64:
+		if v == math.Trunc(v) {
+			return strconv.FormatFloat(v, 'f', 1, 64)
+		}
+	}
+	return fmt.Sprint(value)
+}

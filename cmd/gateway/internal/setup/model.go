@@ -1,0 +1,381 @@
+package setup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gateway/agent/llm"
+	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/display"
+)
+
+// A choice is an answer to the question whose model answers.
+type choice struct {
+	name     string // of the table of the model
+	about    string
+	provider *config.Provider // nil: a server of one's own
+	baseURL  string           // "": to be asked for
+	models   []string         // that a server on this machine offers
+}
+
+const (
+	otherChoice = "other"
+	demoChoice  = "demo"
+	ownModel    = "main" // table of a model of one's own server
+	mostOffers  = 8      // models that are named
+)
+
+// choices returns all choices, and the name of the one to suggest.
+func (w *wizard) choices(ctx context.Context) (list []choice, first string) {
+	for _, p := range config.Providers() {
+		list = append(list, choice{name: p.Name, about: p.Model, provider: &p,
+			baseURL: cmp.Or(os.Getenv(p.Variable+"_BASE_URL"), p.BaseURL)})
+		if first == "" && os.Getenv(p.Variable+"_API_KEY") != "" {
+			first = p.Name
+		}
+	}
+	if !w.offline {
+		for _, s := range app.LocalServers(ctx, os.Getenv("OLLAMA_HOST")) {
+			list = append(list, choice{name: s.Name, baseURL: s.BaseURL, models: s.Models,
+				about: "runs on this machine: " + offers(s.Models)})
+			first = cmp.Or(first, s.Name)
+		}
+	}
+	list = append(list,
+		choice{name: otherChoice, about: "any server with the protocol of OpenAI"},
+		choice{name: demoChoice, about: "no model yet: the built-in demo answers"})
+	return list, cmp.Or(first, list[0].name)
+}
+
+// offers returns the first of a list of models as text.
+func offers(models []string) string {
+	if len(models) > mostOffers {
+		models = append(slices.Clone(models[:mostOffers]), "…")
+	}
+	return display.Lines(strings.Join(models, ", "))
+}
+
+// modelFlags are the flags that answer the questions about the model.
+var modelFlags = []string{"provider", "base-url", "key", "model"}
+
+func (w *wizard) askModel(ctx context.Context) error {
+	if w.skips(modelFlags...) {
+		return nil
+	}
+	w.say("\nModel")
+	if name := w.cfg.Agent.Model; name != demoChoice && w.before.has("models", name) {
+		change, err := w.changes(ctx, fmt.Sprintf("%s answers, which is %s.", name,
+			w.cfg.Models[name].Model), modelFlags...)
+		if err != nil || !change {
+			return err
+		}
+	}
+	for {
+		c, err := w.askProvider(ctx)
+		if err != nil || c.name == demoChoice {
+			return err
+		}
+		done, err := w.askModelOf(ctx, c)
+		if err != nil || done {
+			return err
+		}
+	}
+}
+
+// askProvider asks whose model answers.
+func (w *wizard) askProvider(ctx context.Context) (choice, error) {
+	list, first := w.choices(ctx)
+	if !w.quiet && !w.answered("provider") {
+		for i, c := range list {
+			w.say("  %2d  %-11s %s", i+1, c.name, c.about)
+		}
+	}
+	for {
+		answer, err := w.ask(ctx, question{text: "Provider, by number or name [" + first + "]",
+			flag: "provider", fallback: first})
+		if err != nil {
+			return choice{}, err
+		}
+		if n, err := strconv.Atoi(answer); err == nil && n >= 1 && n <= len(list) {
+			return list[n-1], nil
+		}
+		i := slices.IndexFunc(list, func(c choice) bool { return strings.EqualFold(c.name, answer) })
+		if i >= 0 {
+			return list[i], nil
+		}
+		err = fmt.Errorf("there is no provider %q here", answer)
+		if w.quiet {
+			return choice{}, app.BadUsage(err)
+		}
+		w.say("%s.", sentence(err.Error()))
+	}
+}
+
+// sentence returns text with a capital letter.
+func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// A draft is a model as it is being set up.
+type draft struct {
+	*wizard
+	choice
+	table string // [models.TABLE]
+	key   string // "": as it was, or none
+	model string
+	prior config.Model // zero if there was none
+	known bool         // there was one
+}
+
+// askModelOf asks for a model of a provider. It returns false for another choice of the provider.
+func (w *wizard) askModelOf(ctx context.Context, c choice) (done bool, err error) {
+	d := &draft{wizard: w, choice: c, table: c.name}
+	if c.name == otherChoice {
+		d.table = ownModel
+	}
+	d.known = w.before.has("models", d.table)
+	d.prior = w.cfg.Models[d.table]
+	if err := d.askAddress(ctx); err != nil {
+		return false, err
+	}
+	for ask := d.models == nil; ; {
+		if ask {
+			if err := d.askKey(ctx); err != nil {
+				return false, err
+			}
+		}
+		if err := d.askName(ctx); err != nil {
+			return false, err
+		}
+		next, err := d.try(ctx)
+		switch {
+		case err != nil:
+			return false, err
+		case next == "provider":
+			return false, nil
+		case next == "":
+			d.store()
+			return true, nil
+		}
+		ask = next == "key"
+	}
+}
+
+func (d *draft) askAddress(ctx context.Context) error {
+	if d.name != otherChoice && !d.answered("base-url") {
+		return nil
+	}
+	for {
+		q := question{text: "Address of its API, such as http://127.0.0.1:8080/v1", flag: "base-url"}
+		if d.known && d.name == otherChoice {
+			q.text, q.fallback = "Address of its API ["+d.prior.BaseURL+"]", d.prior.BaseURL
+		}
+		answer, err := d.ask(ctx, q)
+		if err != nil {
+			return err
+		}
+		u, err := url.Parse(answer)
+		if err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") {
+			d.baseURL = strings.TrimRight(answer, "/")
+			return nil
+		}
+		if d.quiet {
+			return app.BadUsage(errors.New("--base-url: want an address that begins with https:// or " +
+				"http://"))
+		}
+		d.say("It begins with https:// or http://.")
+	}
+}
+
+// askKey asks for the key of a model. An empty answer keeps the one that is there.
+func (d *draft) askKey(ctx context.Context) error {
+	q := question{text: "Key of " + d.name + ", which is not shown", flag: "key", hidden: true}
+	present := d.prior.Key.Reveal()
+	variable := ""
+	if d.provider != nil {
+		variable = d.provider.Variable + "_API_KEY"
+	}
+	switch {
+	case variable != "" && os.Getenv(variable) != "":
+		q.text += " (Enter: the one in " + variable + ")"
+		q.fallback = strings.TrimSpace(os.Getenv(variable))
+	case d.known && present != "":
+		q.text += " (Enter: as it is)"
+	case d.provider == nil:
+		q.text += " (Enter: none)"
+	}
+	for {
+		key, err := d.ask(ctx, q)
+		if err != nil {
+			return err
+		}
+		if d.key = key; key != "" || present != "" || d.provider == nil {
+			return nil
+		}
+		if d.quiet {
+			return app.BadUsage(fmt.Errorf("%s needs a key: give --key", d.name))
+		}
+		d.say("%s needs a key.", d.name)
+	}
+}
+
+// askName asks for the provider's name of the model.
+func (d *draft) askName(ctx context.Context) error {
+	if d.models == nil && d.provider == nil && !d.offline {
+		d.models = app.OfferedModels(ctx, d.baseURL, cmp.Or(d.key, d.prior.Key.Reveal()))
+	}
+	if len(d.models) > 0 {
+		d.say("It offers %s.", offers(d.models))
+	}
+	first := ""
+	switch {
+	case d.model != "" && d.provider == nil: // it is asked again
+	case d.known && d.prior.Model != "":
+		first = d.prior.Model
+	case d.provider != nil:
+		first = cmp.Or(os.Getenv(d.provider.Variable+"_MODEL"), d.provider.Model)
+	case len(d.models) > 0:
+		first = d.models[0]
+	}
+	q := question{text: "Model", flag: "model", fallback: first}
+	if first != "" {
+		q.text += " [" + first + "]"
+	}
+	for {
+		var err error
+		if d.model, err = d.ask(ctx, q); err != nil || d.model != "" {
+			return err
+		}
+		if d.quiet {
+			return app.BadUsage(errors.New("--model: want the provider's name of the model"))
+		}
+		d.say("It needs the provider's name of the model.")
+	}
+}
+
+// try asks the model for a word. It returns what to ask for again: "key", "model" or
+// "provider", or "" if the model is right.
+func (d *draft) try(ctx context.Context) (again string, err error) {
+	if d.offline {
+		return "", nil
+	}
+	m := d.config()
+	for {
+		d.say("Asking %s for a word …", d.model)
+		err := app.TryModel(ctx, d.table, &m)
+		if err == nil {
+			d.say("It answers.")
+			return "", nil
+		}
+		if ctx.Err() != nil {
+			return "", errStopped
+		}
+		text, again := d.explain(ctx, &m, err)
+		if d.quiet {
+			return "", errors.New(text)
+		}
+		d.say("%s.", sentence(text))
+		if again != "" {
+			return again, nil
+		}
+		retry, err := d.confirm(ctx, tryAgain, true)
+		if err != nil || !retry {
+			return "", err
+		}
+	}
+}
+
+// explain says why a model does not answer, and what to ask for again: "key", "model", or "".
+func (d *draft) explain(
+	ctx context.Context, m *config.Model, failure error,
+) (text, again string) {
+	var e *llm.Error
+	if !errors.As(failure, &e) {
+		return display.Lines(failure.Error()), ""
+	}
+	switch e.Kind {
+	case llm.Unauthorized, llm.Forbidden:
+		if d.name == otherChoice || d.provider != nil {
+			again = "key"
+		}
+		return "the provider refuses the key: take care to copy all of it, or make a new one there", again
+	case llm.NotFound:
+		text = fmt.Sprintf("the provider has no model %q", d.model)
+		if list := app.OfferedModels(ctx, m.BaseURL, m.Key.Reveal()); len(list) > 0 {
+			text += ", but " + offers(list)
+		}
+		return text, "model"
+	case llm.OutOfQuota:
+		return "the provider takes the key, but the account has no credit left: add some there", ""
+	case llm.RateLimited, llm.Overloaded:
+		return "the provider takes no more requests at the moment: wait a little", ""
+	case llm.Unavailable, llm.TimedOut:
+		return fmt.Sprintf("%s can't be reached: %s", d.baseURL, display.Lines(failure.Error())), ""
+	}
+	return display.Lines(failure.Error()), ""
+}
+
+// config returns the model as the gateway will ask it.
+func (d *draft) config() config.Model {
+	m := d.cfg.Models[demoChoice] // for the defaults of all other keys
+	if d.known {
+		m = d.prior
+	}
+	m.Provider, m.Model, m.BaseURL = "openai", d.model, d.baseURL
+	if p, ok := d.settings()["provider"].(string); ok {
+		m.Provider = p
+	}
+	if d.key != "" {
+		m.Key, m.Keys = secret(d.key), nil
+	}
+	return m
+}
+
+// settings returns the keys of the model's table, without its secret.
+func (d *draft) settings() map[string]any {
+	switch {
+	case d.provider != nil:
+		return d.provider.Settings(d.model, d.baseURL)
+	case d.name != otherChoice:
+		return app.LocalSettings(d.model, d.baseURL)
+	}
+	return map[string]any{"model": d.model, "base_url": d.baseURL}
+}
+
+// modelKeys are the keys of a model's table in the order in which they are written.
+var modelKeys = []string{"provider", "model", "base_url", "context_window", "max_output",
+	"price_in", "price_out", "free", "images", "idle_timeout"}
+
+// store writes the model into the configuration. If only the key is another, the other keys
+// stay as they are.
+func (d *draft) store() {
+	table := []string{"models", d.table}
+	same := d.known && d.prior.Model == d.model &&
+		strings.TrimRight(d.prior.BaseURL, "/") == d.baseURL
+	settings := d.settings()
+	for _, key := range modelKeys {
+		path := append(slices.Clone(table), key)
+		value := settings[key]
+		switch {
+		case same:
+		case value == nil || value == int64(0) || value == 0.0:
+			if d.before.has(path...) {
+				d.edited(path)(d.text.remove(path...))
+			}
+		default:
+			d.set(value, path...)
+		}
+	}
+	if d.key != "" {
+		d.keep(d.key, d.table+".key", append(table, "key")...)
+	}
+	if !d.before.has("agent", "model") || d.cfg.Agent.Model != d.table {
+		d.set(d.table, "agent", "model")
+	}
+}

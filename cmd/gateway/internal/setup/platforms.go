@@ -1,0 +1,451 @@
+package setup
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"gateway/channels/telegram"
+	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/display"
+	"gateway/cmd/gateway/internal/doctor"
+)
+
+// A platform is one where the gateway is a bot with a token.
+type platform struct {
+	kind     string // of the accounts
+	title    string
+	where    string // to get a token
+	variable string // with a token
+}
+
+var platforms = []platform{
+	{"telegram", "Telegram", "@BotFather makes bots: send it /newbot", "TELEGRAM_BOT_TOKEN"},
+	{"discord", "Discord", "https://discord.com/developers/applications makes bots: New " +
+		"Application, Bot, Reset Token", "DISCORD_BOT_TOKEN"},
+}
+
+// A bot is an account of a platform as it is being set up.
+type bot struct {
+	*wizard
+	platform
+	name    string         // of the account
+	known   bool           // it was there before
+	account config.Channel // zero if it was not there
+	who     doctor.Identity
+}
+
+func (w *wizard) askBots(ctx context.Context) error {
+	for _, p := range platforms {
+		b := &bot{wizard: w, platform: p}
+		b.name, b.known = w.account(p.kind)
+		b.account = w.cfg.Channels[b.name]
+		b.account.Type = p.kind
+		if err := b.askAll(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// account returns the account to set up: the only one in the file of a kind, or that with the name
+// of the kind.
+func (w *wizard) account(kind string) (name string, known bool) {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(w.cfg.Channels)) {
+		if w.cfg.Channels[name].Type == kind && w.before.has("channels", name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 1 {
+		return names[0], true
+	}
+	return kind, slices.Contains(names, kind)
+}
+
+// state describes an account that is there.
+func state(name string, c config.Channel) string {
+	text := "There is [channels." + name + "]"
+	if len(c.Owners) > 0 {
+		text += ", whose owners are " + strings.Join(c.Owners, ", ")
+	}
+	if !c.Enabled {
+		text += ", which is disabled"
+	}
+	return text + "."
+}
+
+// askAll asks for the token of the bot, and for its owner.
+func (b *bot) askAll(ctx context.Context) error {
+	tokenFlag, ownerFlag := b.kind+"-token", b.kind+"-owner"
+	if b.skips(tokenFlag, ownerFlag) {
+		return nil
+	}
+	b.say("\n%s", b.title)
+	if b.known {
+		change, err := b.changes(ctx, state(b.name, b.account), tokenFlag, ownerFlag)
+		if err != nil || !change {
+			return err
+		}
+	}
+	token, err := b.askToken(ctx)
+	if err == nil && token == "" && !b.known && b.answered(ownerFlag) {
+		return app.BadUsage(fmt.Errorf("there is no account on %s yet: give --%s, too", b.title,
+			tokenFlag))
+	}
+	if err != nil || token == "" && !b.known {
+		return err
+	}
+	if token != "" {
+		b.keep(token, b.name+".token", "channels", b.name, "token")
+		b.account.Token = secret(token)
+	}
+	if b.known && !b.account.Enabled {
+		b.set(true, "channels", b.name, "enabled")
+	}
+	return b.askOwner(ctx)
+}
+
+// askToken asks for the token of the bot and tries it. It returns "" for the token that is there,
+// or if there is to be no bot.
+func (b *bot) askToken(ctx context.Context) (string, error) {
+	q := question{text: "Token of the bot, which is not shown", flag: b.kind + "-token", hidden: true}
+	present := b.account.Token.Reveal()
+	switch {
+	case b.known && b.answered(b.kind+"-owner") && !b.answered(q.flag):
+		b.try(ctx, b.account.Token)
+		return "", nil
+	case b.known && (present != "" || os.Getenv(b.variable) == ""):
+		q.text += " (Enter: as it is)"
+	case os.Getenv(b.variable) != "":
+		q.text += " (Enter: the one in " + b.variable + ")"
+		q.fallback = strings.TrimSpace(os.Getenv(b.variable))
+	default:
+		q.text += " (Enter: no " + b.title + ")"
+		if !b.quiet {
+			b.say("%s.", b.where)
+		}
+	}
+	for {
+		token, err := b.ask(ctx, q)
+		if err != nil || token == "" && (!b.known || present == "") {
+			return "", err
+		}
+		tried := b.account.Token
+		if token != "" {
+			tried = secret(token)
+		}
+		for again := true; again; {
+			problem := b.try(ctx, tried)
+			if problem == "" {
+				return token, nil
+			}
+			if b.quiet {
+				return "", fmt.Errorf("%s: %s", b.title, problem)
+			}
+			b.say("%s.", sentence(problem))
+			if b.who.Refused {
+				q.fallback = ""
+				break
+			}
+			again, err = b.confirm(ctx, tryAgain, true)
+			if err != nil || !again {
+				return token, err
+			}
+		}
+	}
+}
+
+// tryAgain is a question after something could not be tried.
+const tryAgain = "Try it again? Without that it is kept as it is."
+
+// try asks the platform whose token it is. It returns what is wrong, or "".
+func (b *bot) try(ctx context.Context, token config.Secret) (problem string) {
+	c := b.account
+	c.Enabled, c.Token, c.Owners, c.Allow, c.Groups = true, token, nil, nil, nil
+	cfg := &config.Config{Channels: map[string]config.Channel{b.name: c}}
+	b.who = doctor.Identity{}
+	if doubts := cfg.Doubts(); doubts != nil {
+		b.who.Refused = true
+		return cut(doubts, "channels."+b.name+".token: ")
+	}
+	if b.offline {
+		return ""
+	}
+	b.say("Trying the token …")
+	var findings []doctor.Finding
+	b.who, findings = app.TryChannel(ctx, cfg, b.name)
+	if b.who.Name != "" {
+		b.say("The bot is %s.", display.OneLine(b.who.Name))
+	}
+	for _, f := range findings {
+		if f.State != doctor.Bad || f.ID == "channel."+b.name+".privacy" {
+			continue
+		}
+		problem = display.Lines(f.Text)
+		switch {
+		case b.who.Name != "":
+			return "it " + problem + ". " + strings.TrimSuffix(f.Remedy, ".")
+		case !b.who.Refused: // otherwise the text begins with the name
+			problem = b.title + " " + problem
+		}
+		return problem
+	}
+	return ""
+}
+
+// cut returns the text of an error without a prefix.
+func cut(err error, prefix string) string { return strings.TrimPrefix(err.Error(), prefix) }
+
+// Answers to the question for an owner.
+const (
+	ownerWaits = "wait"
+	ownerLater = "later"
+)
+
+// awaitOwner is how long this command waits for a message of the owner.
+const awaitOwner = 10 * time.Minute
+
+// askOwner asks who the owner is on the account.
+func (b *bot) askOwner(ctx context.Context) error {
+	owners := b.account.Owners
+	q := question{flag: b.kind + "-owner", fallback: ownerLater}
+	waits := b.kind == "telegram" && b.who.Name != "" && !b.Running(ctx, b.cfg)
+	switch {
+	case len(owners) > 0:
+		q.text = "Id of a further owner (Enter: none)"
+	case b.quiet:
+	case waits:
+		q.fallback = ownerWaits
+		q.text = fmt.Sprintf("Who is the owner? An id, %q to find it out by a message to the bot, or "+
+			"%q [%s]", ownerWaits, ownerLater, ownerWaits)
+	case b.who.Owner != "":
+		q.fallback = b.who.Owner
+		q.text = fmt.Sprintf("Who is the owner? An id (that of %s, who owns the bot, is %s), or "+
+			"%q [%[2]s]", display.OneLine(b.who.OwnerName), b.who.Owner, ownerLater)
+	default:
+		q.text = fmt.Sprintf("Who is the owner? An id, or %q [%[1]s]", ownerLater)
+	}
+	for {
+		id, err := b.ask(ctx, q)
+		if err != nil {
+			return err
+		}
+		if id == ownerWaits && waits {
+			if id, err = b.awaitOwner(ctx); err != nil {
+				return err
+			}
+			if id == "" {
+				continue
+			}
+		}
+		if id == ownerLater {
+			if len(owners) == 0 {
+				b.later = append(b.later, b.name)
+			}
+			return nil
+		}
+		if b.addOwner(b.name, b.account, id) {
+			return nil
+		}
+		if b.quiet {
+			return app.BadUsage(fmt.Errorf("--%s: nobody has the id %q there", q.flag, id))
+		}
+	}
+}
+
+// addOwner adds an owner to an account. It returns false if nobody can have the id.
+func (w *wizard) addOwner(name string, c config.Channel, id string) bool {
+	cfg := &config.Config{Channels: map[string]config.Channel{
+		name: {Type: c.Type, Enabled: true, Owners: []string{id}}}}
+	if doubts := cfg.Doubts(); doubts != nil {
+		w.say("%s.", sentence(cut(doubts, "channels."+name+".owners: ")))
+		return false
+	}
+	if !slices.Contains(c.Owners, id) {
+		path := []string{"channels", name, "owners"}
+		w.edited(path)(w.text.add(id, path...))
+	}
+	return true
+}
+
+// awaitOwner waits until somebody sends the bot a code. It returns their id, or "" to ask again.
+func (b *bot) awaitOwner(ctx context.Context) (string, error) {
+	cfg := *b.cfg
+	cfg.Channels = map[string]config.Channel{b.name: b.account}
+	account, ok := app.NewChannel(&cfg, b.name, slog.New(slog.DiscardHandler)).(*telegram.Channel)
+	if !ok {
+		return "", fmt.Errorf("[channels.%s] is not on Telegram", b.name)
+	}
+	code := rand.Text()[:8]
+	b.say("Open https://t.me/%s?start=%s and press Start, or send the bot %[2]s.", b.who.Name, code)
+	if b.terminal {
+		b.say("Waiting for that. Enter ends it.")
+	}
+	limited, cancel := context.WithTimeout(ctx, awaitOwner)
+	defer cancel()
+	var id, name string
+	ended, err := b.during(limited, func(ctx context.Context) (err error) {
+		id, name, err = telegram.AwaitSender(ctx, account, code)
+		return err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return "", errStopped
+	case ended:
+		return "", nil
+	case limited.Err() != nil:
+		b.say("Nobody has sent it.")
+		return "", nil
+	case err != nil:
+		b.say("%s.", sentence(display.Lines(err.Error())))
+		return "", nil
+	}
+	yes, err := b.confirm(ctx, fmt.Sprintf("%s has sent it (id %s). Is that the owner?",
+		cmp.Or(display.OneLine(name), "Somebody"), id), true)
+	if err != nil || !yes {
+		return "", err
+	}
+	return id, nil
+}
+
+// during calls f. On a terminal Enter ends it early.
+func (a *asker) during(
+	ctx context.Context, f func(context.Context) error,
+) (entered bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	if !a.terminal {
+		return false, <-done
+	}
+	if a.reading == nil {
+		c := make(chan line, 1)
+		a.reading = c
+		go func() { c <- a.next(false) }()
+	}
+	select {
+	case err := <-done:
+		return false, err // the line answers the next question
+	case <-a.reading:
+		a.reading = nil
+		cancel()
+		<-done
+		return true, nil
+	}
+}
+
+// whatsappFlag answers the question for the owner on WhatsApp.
+const whatsappFlag = "whatsapp-owner"
+
+func (w *wizard) askWhatsApp(ctx context.Context) error {
+	if w.skips(whatsappFlag) {
+		return nil
+	}
+	w.say("\nWhatsApp")
+	name, known := w.account("whatsapp")
+	c := w.cfg.Channels[name]
+	wanted, err := true, error(nil)
+	if known {
+		wanted, err = w.changes(ctx, state(name, c), whatsappFlag)
+	} else if !w.answered(whatsappFlag) {
+		wanted, err = w.confirm(ctx, "The gateway becomes a linked device of an account, and can read "+
+			"and write\neverything there; docs/getting-started-whatsapp.md has what to know before. "+
+			"Connect it?", false)
+	}
+	if err == nil && wanted {
+		wanted, err = w.askNumber(ctx, name, known, c)
+	}
+	if err != nil || !wanted && !known || exists(app.WhatsAppStore(w.cfg, name)) {
+		return err
+	}
+	return w.askLink(ctx, name)
+}
+
+// askNumber asks for the number of the owner. It returns false if there is to be no account.
+func (w *wizard) askNumber(
+	ctx context.Context, name string, known bool, c config.Channel,
+) (bool, error) {
+	q := question{flag: whatsappFlag,
+		text: "Your number with the country's code, such as +4915112345678 (Enter: leave this)"}
+	c.Type = "whatsapp"
+	for {
+		number, err := w.ask(ctx, q)
+		if err != nil || number == "" {
+			return false, err
+		}
+		number = strings.NewReplacer(" ", "", "-", "", "(", "", ")", "", "/", "").Replace(number)
+		if w.addOwner(name, c, number) {
+			break
+		}
+		if w.quiet {
+			return false, app.BadUsage(fmt.Errorf("--%s: want a number such as +4915112345678",
+				whatsappFlag))
+		}
+	}
+	if known && !c.Enabled {
+		w.set(true, "channels", name, "enabled")
+	}
+	if !known {
+		// A number that others know would answer everybody who writes with a code.
+		w.set("allow", "channels", name, "access")
+	}
+	return true, nil
+}
+
+// askLink asks how an account is linked with its phone.
+func (w *wizard) askLink(ctx context.Context, name string) error {
+	const qr, none = "qr", "later"
+	answer, err := w.ask(ctx, question{fallback: qr, text: "Link the account at the end: with a QR " +
+		"code (Enter), with a code to\ntype into the phone (the account's own number), or \"" + none +
+		"\""})
+	if err != nil || answer == none {
+		return err
+	}
+	if answer == qr {
+		answer = ""
+	}
+	w.pair = append(w.pair, link{name, answer})
+	return nil
+}
+
+func (w *wizard) askZone(ctx context.Context) error {
+	const flag = "timezone"
+	if w.skips(flag) {
+		return nil
+	}
+	zone := w.cfg.Gateway.Timezone
+	w.say("\nTime")
+	for {
+		answer, err := w.ask(ctx, question{flag: flag, fallback: zone, text: fmt.Sprintf("Time zone, "+
+			"such as Europe/Berlin (Enter: %s, where it is %s)", zone,
+			time.Now().In(w.cfg.Gateway.Location).Format("15:04"))})
+		if err != nil || answer == zone {
+			return err
+		}
+		if _, err := time.LoadLocation(answer); err == nil {
+			w.set(answer, "gateway", "timezone")
+			return nil
+		}
+		err = fmt.Errorf("there is no time zone %q", answer)
+		if w.quiet {
+			return app.BadUsage(err)
+		}
+		w.say("%s.", sentence(err.Error()))
+	}
+}
+
+// exists reports whether there is a file.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil || !os.IsNotExist(err)
+}

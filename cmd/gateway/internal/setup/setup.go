@@ -1,0 +1,247 @@
+// Package setup asks a person for what a gateway needs, tries it, and writes it into the
+// configuration.
+//
+// Nothing is written before all questions are answered. Secrets get files of their own in the
+// folder "secrets" of the home. The configuration file is edited key by key, and replaced only by a
+// text that the gateway can start with. A secret is never shown.
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/doctor"
+)
+
+// Options are what the command line has for this package.
+type Options struct {
+	Load    func() (*config.Config, error) // the configuration, despite mistakes
+	Running func(context.Context, *config.Config) bool
+	// Pair links a WhatsApp account: with a QR code, or with a code to type in if phone is the
+	// account's number.
+	Pair func(ctx context.Context, cfg *config.Config, account, phone string, out io.Writer) error
+}
+
+// flags are the flags that answer questions, with their help. The value of a flag for a secret is
+// a reference.
+var flags = []struct{ name, help string }{
+	{"provider", "whose model answers: openai, anthropic, …, ollama, lmstudio, other or demo"},
+	{"base-url", "address of the model's API"},
+	{"key", "the provider's key"},
+	{"model", "the provider's name of the model"},
+	{"telegram-token", "token of a bot on Telegram"},
+	{"telegram-owner", "id of the gateway's owner on Telegram"},
+	{"discord-token", "token of a bot on Discord"},
+	{"discord-owner", "id of the gateway's owner on Discord"},
+	{"whatsapp-owner", "phone number of the gateway's owner on WhatsApp"},
+	{"timezone", `time zone, such as "Europe/Berlin"`},
+}
+
+// secretFlags are the flags for secrets.
+var secretFlags = []string{"key", "telegram-token", "discord-token"}
+
+// Command returns the command "setup".
+func Command(o Options) *cobra.Command {
+	var quiet, offline bool
+	values := make(map[string]*string)
+	cmd := &cobra.Command{
+		Use:   "setup",
+		Short: "Ask for model, chat platforms and owner, try them, and write the configuration",
+		Long: `Ask for model, chat platforms and owner, try them, and write the configuration.
+
+Nothing is written before the last question is answered, and Ctrl-C leaves everything as it was. Run
+it again to change something: an empty answer keeps what is there. Comments and other keys of
+config.toml stay. Secrets get files of their own in the home, which only you can read.
+
+A flag answers its question. A secret is given as "env:NAME" or "file:PATH", and is read from there
+once. Without a terminal each line of standard input is an answer.`,
+		Example: "gateway setup\n" +
+			"gateway setup --no-input --provider openai --key env:OPENAI_API_KEY " +
+			"--telegram-token file:token",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			given := make(map[string]string)
+			for name, value := range values {
+				if !cmd.Flags().Changed(name) {
+					continue
+				}
+				given[name] = *value
+				if slices.Contains(secretFlags, name) {
+					var err error
+					if given[name], err = readReference(*value); err != nil {
+						return app.BadUsage(fmt.Errorf("--%s: %w", name, err))
+					}
+				}
+			}
+			w := &wizard{Options: o, asker: newAsker(os.Stdin, cmd.OutOrStdout(), given, quiet),
+				offline: offline, secrets: make(map[string]string)}
+			return w.run(cmd.Context())
+		},
+	}
+	for _, f := range flags {
+		help := f.help
+		if slices.Contains(secretFlags, f.name) {
+			help += `, as "env:NAME" or "file:PATH"`
+		}
+		values[f.name] = cmd.Flags().String(f.name, "", help)
+	}
+	cmd.Flags().BoolVar(&quiet, "no-input", false, "ask nothing: what no flag names stays as it is")
+	cmd.Flags().BoolVar(&offline, "offline", false, "try nothing that needs a network")
+	return cmd
+}
+
+// readReference returns the secret to which a flag refers.
+func readReference(text string) (string, error) {
+	if name, ok := strings.CutPrefix(text, "env:"); ok {
+		if v := strings.TrimSpace(os.Getenv(name)); v != "" {
+			return v, nil
+		}
+		return "", fmt.Errorf("environment variable %s is not set", name)
+	}
+	path, ok := strings.CutPrefix(text, "file:")
+	if !ok {
+		return "", errors.New(`want "env:NAME" or "file:PATH": others can see the command line`)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	if v := strings.TrimSpace(string(content)); v != "" {
+		return v, nil
+	}
+	return "", fmt.Errorf("%s is empty", path)
+}
+
+// A wizard is one run of the questions.
+type wizard struct {
+	Options
+	*asker
+	offline bool
+
+	cfg     *config.Config    // as it was
+	path    string            // of the configuration file
+	before  document          // its text
+	text    document          // its text with what was answered
+	tables  []string          // that were changed
+	failed  error             // of an edit
+	secrets map[string]string // content of files by their path below the home
+	later   []string          // accounts whose owner gets a code
+	pair    []link            // WhatsApp accounts to link
+}
+
+// A link is a WhatsApp account to link with a phone.
+type link struct {
+	account string
+	phone   string // its number, for a code to type in; "": a QR code
+}
+
+// run asks all questions and writes what they have changed.
+func (w *wizard) run(ctx context.Context) error {
+	if err := w.open(); err != nil {
+		return err
+	}
+	w.say("This sets up the gateway in %s. Nothing is written before the end; Ctrl-C leaves\n"+
+		"everything as it is.", w.cfg.Gateway.Home)
+	for _, step := range []func(context.Context) error{
+		w.askModel, w.askBots, w.askWhatsApp, w.askZone,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return w.finish(ctx)
+}
+
+// open reads the configuration as it is.
+func (w *wizard) open() (err error) {
+	if w.cfg, err = w.Load(); err != nil {
+		return err
+	}
+	// Tokens and models are what this command asks for.
+	mistakes := w.cfg.MistakesBut(func(key string) bool {
+		return key == "agent.model" || strings.HasPrefix(key, "channels.") &&
+			strings.HasSuffix(key, ".token")
+	})
+	if mistakes != nil {
+		return app.BadUsage(fmt.Errorf("correct these first, as nothing can be added to a "+
+			"configuration with mistakes:\n%w", mistakes))
+	}
+	w.path = w.cfg.File
+	if w.cfg.Found {
+		if w.path, err = filepath.EvalSymlinks(w.path); err != nil {
+			return err
+		}
+		text, err := os.ReadFile(w.path)
+		if err != nil {
+			return err
+		}
+		w.before, w.text = text, text
+	}
+	for _, path := range []string{w.cfg.Gateway.Home, w.path} {
+		info, err := os.Stat(path)
+		if err != nil {
+			continue // it will be made
+		}
+		if owner, _, ok := doctor.OwnerOf(info); ok && owner != os.Geteuid() {
+			return fmt.Errorf("%s belongs to another user: run this as that user, as in "+
+				"\"sudo -u gateway gateway setup\"", path)
+		}
+	}
+	return nil
+}
+
+// skips reports whether a part is left as it is because nothing may be asked and no flag answers.
+func (w *wizard) skips(flags ...string) bool {
+	return w.quiet && !slices.ContainsFunc(flags, w.answered)
+}
+
+// changes asks whether a part that is there is to be changed. A flag that answers a question of the
+// part says so, too.
+func (w *wizard) changes(ctx context.Context, state string, flags ...string) (bool, error) {
+	if slices.ContainsFunc(flags, w.answered) {
+		return true, nil
+	}
+	return w.confirm(ctx, state+" Change that?", false)
+}
+
+// set sets a key of the configuration.
+func (w *wizard) set(value any, path ...string) {
+	w.edited(path)(w.text.set(value, path...))
+}
+
+// edited returns a function that takes the result of an edit.
+func (w *wizard) edited(path []string) func(document, error) {
+	return func(text document, err error) {
+		if err != nil {
+			w.failed = errors.Join(w.failed, err)
+			return
+		}
+		w.text = text
+		if table := "[" + dotted(path[:len(path)-1]) + "]"; !slices.Contains(w.tables, table) {
+			w.tables = append(w.tables, table)
+		}
+	}
+}
+
+// secret returns a secret of the configuration.
+func secret(text string) (s config.Secret) {
+	_ = s.UnmarshalText([]byte(text)) // it takes every text
+	return s
+}
+
+// keep sets a key to a secret, which gets a file of its own.
+func (w *wizard) keep(text, file string, path ...string) {
+	file = filepath.Join(secretFolder, file)
+	w.secrets[file] = text
+	w.set("file:"+filepath.ToSlash(file), path...)
+}

@@ -1,0 +1,165 @@
+package setup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/store/atomicfile"
+)
+
+// secretFolder is the folder of secrets below the home.
+const secretFolder = "secrets"
+
+// finish writes what was answered, and says what to do next.
+func (w *wizard) finish(ctx context.Context) error {
+	w.say("")
+	if w.failed != nil {
+		return fmt.Errorf("%s can't be changed by this command: %w", w.path, w.failed)
+	}
+	if len(w.secrets) == 0 && bytes.Equal(w.before, w.text) {
+		w.say("Nothing has to be written.")
+	} else if err := w.write(ctx); err != nil {
+		return err
+	}
+	next, err := config.Load(w.file(), os.Environ())
+	if err != nil {
+		return fmt.Errorf("the configuration is written, but the gateway can't start with it "+
+			"here:\n%w", err)
+	}
+	for _, l := range w.pair {
+		err := errors.New("that takes a person with the phone")
+		if !w.quiet {
+			w.say("\nOn the phone of the account, open WhatsApp, Linked devices, Link a device.")
+			err = w.Pair(ctx, next, l.account, l.phone, w.out)
+		}
+		if err != nil {
+			w.say("%s is not linked yet: %v. To link it: gateway pair %[1]s", l.account, err)
+		}
+	}
+	w.sayNext(ctx, next)
+	return nil
+}
+
+// file returns the path of the configuration as the loader wants it: "" for that of the home, which
+// may be missing.
+func (w *wizard) file() string {
+	if exists(w.path) {
+		return w.path
+	}
+	return ""
+}
+
+// write writes the answers after a last question. The secrets come first: a configuration without
+// them would not be right.
+func (w *wizard) write(ctx context.Context) error {
+	w.say("To be written:\n  %s: %s", w.path, strings.Join(w.tables, ", "))
+	for _, name := range slices.Sorted(maps.Keys(w.secrets)) {
+		w.say("  %s", filepath.Join(w.cfg.Gateway.Home, name))
+	}
+	yes, err := w.confirm(ctx, "Write this?", true)
+	if err != nil {
+		return err
+	}
+	if !yes {
+		return errStopped
+	}
+	folder := filepath.Join(w.cfg.Gateway.Home, secretFolder)
+	for _, dir := range []string{w.cfg.Gateway.Home, filepath.Dir(w.path)} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := w.check(); err != nil {
+		return err
+	}
+	if len(w.secrets) > 0 {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return err
+		}
+	}
+	for name, text := range w.secrets {
+		path := filepath.Join(w.cfg.Gateway.Home, name)
+		if err := atomicfile.WritePath(path, []byte(text+"\n"), 0o600); err != nil {
+			return err
+		}
+	}
+	mode := fs.FileMode(0o600)
+	if info, err := os.Stat(w.path); err == nil {
+		mode = info.Mode().Perm()
+	}
+	if !bytes.Equal(w.before, w.text) {
+		if err := atomicfile.WritePath(w.path, w.text, mode); err != nil {
+			return err
+		}
+	}
+	w.say("Written.")
+	return nil
+}
+
+// check returns an error if a gateway would not take the new text, or if somebody else has changed
+// the old one.
+func (w *wizard) check() error {
+	now, err := os.ReadFile(w.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if !bytes.Equal(now, w.before) {
+		return fmt.Errorf("%s has changed meanwhile, so nothing was written: run this again", w.path)
+	}
+	temp, err := os.CreateTemp(filepath.Dir(w.path), ".gateway-*.tmp") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name())
+	_, err = temp.Write(w.text)
+	if err := errors.Join(err, temp.Close()); err != nil {
+		return err
+	}
+	// The secrets are not there yet.
+	if _, err = config.LoadWithoutSecrets(temp.Name(), os.Environ()); err != nil {
+		return app.BadUsage(fmt.Errorf("nothing was written, for a gateway would refuse it:\n%s",
+			strings.ReplaceAll(err.Error(), temp.Name(), w.path)))
+	}
+	return nil
+}
+
+// sayNext says what to do next.
+func (w *wizard) sayNext(ctx context.Context, next *config.Config) {
+	w.say("")
+	if w.Running(ctx, w.cfg) {
+		w.sayRunning(next)
+	} else {
+		w.say("Start it: gateway\nKeep it running, also after a restart of the machine: " +
+			"gateway service install")
+	}
+	for _, account := range w.later {
+		w.say("Write to the bot of %s. It answers with a code: gateway people approve CODE", account)
+	}
+}
+
+// sayRunning says what a running gateway does with the changes.
+func (w *wizard) sayRunning(next *config.Config) {
+	restart := config.Changed(config.Merge(w.cfg, next), next)
+	if len(w.secrets) > 0 && bytes.Equal(w.before, w.text) {
+		restart = append(restart, "a secret in a file")
+	}
+	switch {
+	case len(restart) > 0:
+		w.say("A gateway runs here. Restart it, with /restart in the chat, for it to take over: %s",
+			strings.Join(restart, ", "))
+	case len(w.tables) > 0:
+		w.say("The gateway that runs here takes this over by itself.")
+	default:
+		w.say("A gateway runs here.")
+	}
+}
