@@ -144,6 +144,10 @@ type Attachment struct {
 	Path    string `json:"path,omitempty"`    // slash-separated, relative to the media directory
 	Problem string `json:"problem,omitempty"` // why it is missing, in a few words
 
+	// Waveform is the loudness of a voice message over time, for a drawing: 64 bytes from 0 to 100, in
+	// base64; "" if unknown.
+	Waveform string `json:"waveform,omitempty"`
+
 	// Said is the transcript of a voice message, and Unsaid says why there is none, in a few words.
 	// Both are "" if nobody has tried yet.
 	Said   string `json:"said,omitempty"`

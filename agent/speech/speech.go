@@ -174,6 +174,6 @@ func (s *Speaker) speak(ctx context.Context, n note) (a bus.Attachment, err erro
 	if a, err = s.Media.Put(n.To, "voice"+f.ending, bytes.NewReader(sound)); err != nil {
 		return a, err
 	}
-	a.Kind, a.Type, a.Seconds = f.kind, f.mime, f.seconds
+	a.Kind, a.Type, a.Seconds, a.Waveform = f.kind, f.mime, f.seconds, f.waveform
 	return a, nil
 }

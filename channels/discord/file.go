@@ -3,6 +3,7 @@ package discord
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,9 @@ import (
 	"gateway/bus"
 	"gateway/channels"
 )
+
+// maxWaveform is the maximum number of points of a voice message's waveform.
+const maxWaveform = 256
 
 // A fileRef identifies an attachment. Its link expires after a day; then the message has a new one.
 type fileRef struct {
@@ -100,6 +104,25 @@ func (c *Channel) download(ctx context.Context, link string, w io.Writer) error 
 	return err
 }
 
+// voiceFields returns the attachment of a voice message, which has nothing but its sound, or nil if
+// part is not one. Discord requires the length and the waveform, and shows only Opus in Ogg so.
+func voiceFields(part bus.Part) fields {
+	f := part.File
+	if f == nil || f.Kind != bus.Voice || part.Text != "" || len(part.Buttons) > 0 ||
+		f.Seconds <= 0 || f.Waveform == "" {
+		return nil
+	}
+	wave, err := base64.StdEncoding.DecodeString(f.Waveform)
+	if err != nil || len(wave) == 0 || len(wave) > maxWaveform {
+		return nil
+	}
+	for i, v := range wave {
+		wave[i] = byte(int(v) * 255 / 100)
+	}
+	return fields{"id": 0, "filename": fileName(f), "duration_secs": f.Seconds,
+		"waveform": base64.StdEncoding.EncodeToString(wave)}
+}
+
 // upload sends a message with a file. Unlike the library, it does not read the file into memory.
 func (c *Channel) upload(
 	ctx context.Context, address string, f *bus.File, body fields,
@@ -107,7 +130,9 @@ func (c *Channel) upload(
 	ctx, cancel := context.WithTimeout(ctx, uploadTimeout)
 	defer cancel()
 	name := fileName(f)
-	body["attachments"] = []fields{{"id": 0, "filename": name}}
+	if body["attachments"] == nil {
+		body["attachments"] = []fields{{"id": 0, "filename": name}}
+	}
 	before, after, form, err := envelope(name, f.Type, body)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package discord_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -62,6 +63,48 @@ func TestUpload(t *testing.T) {
 	}}}
 	if _, err := w.c.Send(t.Context(), part); err == nil {
 		t.Error("Send of a file that can't be opened = nil")
+	}
+}
+
+// A voice message is one for Discord, too, if its length and waveform are known. If Discord refuses
+// it as one, and if it has a text, it is a file.
+func TestVoiceMessage(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil, nil)
+	const isVoice = 1 << 13
+	send := func(change func(p *bus.Part)) discordtest.Sent {
+		t.Helper()
+		f := fileOf("voice.ogg", "audio/ogg", "OggS")
+		f.Kind, f.Seconds = bus.Voice, 2
+		f.Waveform = base64.StdEncoding.EncodeToString([]byte{0, 50, 100})
+		part := bus.Part{To: ada, File: f}
+		change(&part)
+		if _, err := w.c.Send(t.Context(), part); err != nil {
+			t.Fatal(err)
+		}
+		h := w.History(direct)
+		return h[len(h)-1]
+	}
+	wave := base64.StdEncoding.EncodeToString([]byte{0, 127, 255})
+	sent := send(func(*bus.Part) {})
+	if f := sent.Files[0]; sent.Flags != isVoice || f.Seconds != 2 || f.Waveform != wave {
+		t.Errorf("sent %+v, want a voice message", sent)
+	}
+	for name, change := range map[string]func(p *bus.Part){
+		"text":         func(p *bus.Part) { p.Text = "listen" },
+		"button":       func(p *bus.Part) { p.Buttons = []bus.Button{{Label: "b", Text: "b"}} },
+		"no length":    func(p *bus.Part) { p.File.Seconds = 0 },
+		"no waveform":  func(p *bus.Part) { p.File.Waveform = "" },
+		"bad waveform": func(p *bus.Part) { p.File.Waveform = "%" },
+		"audio":        func(p *bus.Part) { p.File.Kind = bus.Audio },
+		"not permitted": func(*bus.Part) {
+			w.Allow(direct, discordtest.SendVoiceMessages, false)
+		},
+	} {
+		if sent := send(change); sent.Flags&isVoice != 0 || len(sent.Files) != 1 {
+			t.Errorf("%s: sent %+v, want a file", name, sent)
+		}
+		w.Allow(direct, discordtest.SendVoiceMessages, true)
 	}
 }
 

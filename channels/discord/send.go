@@ -43,7 +43,7 @@ func silent(replied bool) fields {
 // Send implements [channels.Channel]. The part's key is the nonce. For some minutes Discord answers
 // a second message with the same nonce with the first one, so a lost answer is harmless if the part
 // is sent again soon. Send reports ErrUncertain only for a part without a key. If Discord refuses a
-// part only as a reply, Send sends it as a plain message.
+// part only as a reply, Send sends it as a plain message, and a refused voice message as a file.
 func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 	body := fields{
 		"allowed_mentions": silent(false),
@@ -62,12 +62,24 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 	if len(part.Buttons) > 0 {
 		body["components"] = rows(part.Buttons)
 	}
+	voice := voiceFields(part)
+	if voice != nil {
+		body["flags"] = discordgo.MessageFlagsIsVoiceMessage
+		body["attachments"] = []fields{voice}
+	}
 	answer, err := c.post(ctx, part, body)
 	if body["message_reference"] != nil && refusesReply(err) {
 		c.log.WarnContext(ctx, "refused as a reply; sent as a plain message",
 			"to", part.To.String(), "replyTo", part.ReplyTo, "err", err)
 		delete(body, "message_reference")
 		body["allowed_mentions"] = silent(false)
+		answer, err = c.post(ctx, part, body)
+	}
+	if voice != nil && errors.Is(err, channels.ErrRefused) { // for example without the permission
+		c.log.WarnContext(ctx, "refused as a voice message; sent as a file",
+			"to", part.To.String(), "err", err)
+		body["flags"] = discordgo.MessageFlagsSuppressEmbeds
+		delete(body, "attachments")
 		answer, err = c.post(ctx, part, body)
 	}
 	var sent struct {

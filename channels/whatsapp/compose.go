@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"image"
@@ -165,12 +166,15 @@ func fileMessage(
 			FileEncSHA256: up.FileEncSHA256, FileSHA256: up.FileSHA256, FileLength: &up.FileLength,
 		}}
 	case "audio", "voice":
+		var wave []byte
 		if shape == "voice" {
 			kind = "audio/ogg; codecs=opus"
+			wave, _ = base64.StdEncoding.DecodeString(a.Waveform) // phones draw none without it
 		}
 		return &waE2E.Message{AudioMessage: &waE2E.AudioMessage{
 			Mimetype: &kind, ContextInfo: info, Seconds: seconds, PTT: proto.Bool(shape == "voice"),
-			URL: &up.URL, DirectPath: &up.DirectPath, MediaKey: up.MediaKey,
+			Waveform: wave,
+			URL:      &up.URL, DirectPath: &up.DirectPath, MediaKey: up.MediaKey,
 			FileEncSHA256: up.FileEncSHA256, FileSHA256: up.FileSHA256, FileLength: &up.FileLength,
 		}}
 	}

@@ -180,8 +180,9 @@ func TestMediaOut(t *testing.T) {
 			[]byte("x"), "", whatsapptest.Message{Kind: "document", Type: "image/webp", Name: "a.webp"}},
 		{"video", bus.Attachment{Kind: bus.Video, Type: "video/mp4"}, []byte("x"), "film",
 			whatsapptest.Message{Kind: "video", Type: "video/mp4", Text: "film"}},
-		{"voice", bus.Attachment{Kind: bus.Voice, Type: "audio/ogg"}, opus, "",
-			whatsapptest.Message{Kind: "voice", Type: "audio/ogg; codecs=opus"}},
+		{"voice", bus.Attachment{Kind: bus.Voice, Type: "audio/ogg", Seconds: 2, Waveform: "AAEC"}, opus,
+			"", whatsapptest.Message{Kind: "voice", Type: "audio/ogg; codecs=opus", Seconds: 2,
+				Waveform: []byte{0, 1, 2}}},
 		{"voice in mp3", bus.Attachment{Kind: bus.Voice, Type: "audio/mpeg"}, []byte("x"), "",
 			whatsapptest.Message{Kind: "audio", Type: "audio/mpeg"}},
 		{"voice with caption", bus.Attachment{Kind: bus.Voice, Type: "audio/ogg", Name: "v.ogg"}, opus,
@@ -206,7 +207,8 @@ func TestMediaOut(t *testing.T) {
 			w.wait("Ada sees it", func() bool { return len(w.ada.Messages("")) == i+1 })
 			got := w.ada.Messages("")[i]
 			if got.Kind != tt.want.Kind || got.Type != tt.want.Type || got.Name != tt.want.Name ||
-				got.Text != tt.want.Text {
+				got.Text != tt.want.Text || got.Seconds != tt.want.Seconds ||
+				!bytes.Equal(got.Waveform, tt.want.Waveform) {
 				t.Errorf("Ada sees %+v, want %+v", got, tt.want)
 			}
 			data, err := w.ada.Fetch(t.Context(), got)

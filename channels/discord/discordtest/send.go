@@ -1,6 +1,7 @@
 package discordtest
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -23,6 +24,7 @@ const (
 	suppressEmbeds        = 1 << 2
 	ephemeral             = 1 << 6
 	suppressNotifications = 1 << 12
+	voiceMessage          = 1 << 13
 )
 
 // A draft is the body of createMessage and editMessage.
@@ -47,6 +49,9 @@ type draft struct {
 	Attachments []struct {
 		ID   json.RawMessage `json:"id"` // a number, bare or as a string
 		Name string          `json:"filename"`
+
+		Seconds  float64 `json:"duration_secs"` // of a voice message
+		Waveform string  `json:"waveform"`
 	} `json:"attachments"`
 }
 
@@ -66,7 +71,8 @@ func (s *Server) createMessage(c *call, ch *channel) (reply, *Sent) {
 	}
 	m := &message{author: s.bot.ID, sent: Sent{Flags: d.Flags, Received: c.at, Served: ch.served}}
 	for _, check := range []func(*call, *channel, *draft, *message) reply{
-		s.checkTarget, s.checkText, s.checkReference, s.checkButtons, s.checkFiles, s.checkNonce,
+		s.checkTarget, s.checkText, s.checkReference, s.checkButtons, s.checkFiles, s.checkVoice,
+		s.checkNonce,
 	} {
 		if refused := check(c, ch, &d, m); refused.status != 0 {
 			return refused, nil
@@ -108,7 +114,7 @@ func (s *Server) checkText(_ *call, _ *channel, d *draft, m *message) reply {
 	if utf8.RuneCountInString(m.sent.Text) > maxContent {
 		return invalid("content", "BASE_TYPE_MAX_LENGTH", "Must be 2000 or fewer in length.")
 	}
-	if d.Flags&^(suppressEmbeds|suppressNotifications) != 0 {
+	if d.Flags&^(suppressEmbeds|suppressNotifications|voiceMessage) != 0 {
 		return invalid("flags", "INVALID_FLAGS", "Can't be set on a message.")
 	}
 	return reply{}
@@ -186,8 +192,31 @@ func (s *Server) checkFiles(c *call, ch *channel, d *draft, m *message) reply {
 		if f.Name == "" || strings.ContainsAny(f.Name, "/\\\n\"") {
 			return invalid("attachments", "BASE_TYPE_REQUIRED", "filename is not valid.")
 		}
+		f.Seconds, f.Waveform = a.Seconds, a.Waveform
 		m.sent.Files = append(m.sent.Files, f)
 		m.files = append(m.files, storedFile{File: f, id: s.nextID(), channel: ch.id})
+	}
+	return reply{}
+}
+
+// checkVoice checks a voice message: one sound with its length and waveform, and nothing else.
+func (s *Server) checkVoice(_ *call, ch *channel, d *draft, m *message) reply {
+	if d.Flags&voiceMessage == 0 {
+		return reply{}
+	}
+	if ch.denies(SendVoiceMessages) {
+		return refuse(403, 50173, "Cannot send voice messages in this channel")
+	}
+	if m.sent.Text != "" || len(d.Components) > 0 {
+		return refuse(400, 50159, "Voice messages do not support additional content.")
+	}
+	if len(m.sent.Files) != 1 || !strings.HasPrefix(m.sent.Files[0].Type, "audio/") {
+		return refuse(400, 50160, "Voice messages must have a single audio attachment.")
+	}
+	f := m.sent.Files[0]
+	wave, err := base64.StdEncoding.DecodeString(f.Waveform)
+	if f.Seconds <= 0 || err != nil || len(wave) == 0 || len(wave) > 256 {
+		return refuse(400, 50161, "Voice messages must have supporting metadata.")
 	}
 	return reply{}
 }
@@ -252,6 +281,9 @@ func (s *Server) editMessage(c *call, ch *channel, m *message) reply {
 	}
 	if len(d.Nonce) > 0 || d.EnforceNonce || d.Reference != nil || d.Flags&^suppressEmbeds != 0 {
 		return invalid("body", "NOT_EDITABLE", "A field can't be edited.")
+	}
+	if m.sent.Flags&voiceMessage != 0 {
+		return refuse(400, 50162, "Voice messages cannot be edited.")
 	}
 	edited := &message{}
 	for _, check := range []func(*call, *channel, *draft, *message) reply{

@@ -20,6 +20,9 @@ type File struct {
 	Name    string
 	Type    string // MIME type
 	Content []byte
+
+	Seconds  float64 // length of a voice message of the bot
+	Waveform string  // of one, in base64
 }
 
 // A Button is a button below a message.
@@ -259,6 +262,7 @@ const (
 	SendMessages Permission = iota
 	ReadMessageHistory
 	AddReactions
+	SendVoiceMessages
 )
 
 // Allow says whether the bot has a permission in a channel and the threads of it.

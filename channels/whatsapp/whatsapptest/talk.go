@@ -22,6 +22,8 @@ type Message struct {
 	Kind     string // image, video, audio, voice, document, sticker, or "" for a text
 	Name     string // of a document
 	Type     string // MIME type of a file
+	Seconds  int    // length of sound
+	Waveform []byte // of a voice message
 	Quote    string // id of the message that it replies to, or ""
 	Quoted   string // text of that message, as contained in the reply
 	QuotedOf string // its author's address
@@ -304,6 +306,7 @@ func read(m *waE2E.Message) Message {
 	case m.AudioMessage != nil:
 		f := m.AudioMessage
 		out.Kind, out.Type, info = "audio", f.GetMimetype(), f.GetContextInfo()
+		out.Seconds, out.Waveform = int(f.GetSeconds()), f.GetWaveform()
 		if f.GetPTT() {
 			out.Kind = "voice"
 		}

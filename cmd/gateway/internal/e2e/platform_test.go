@@ -153,6 +153,9 @@ func (o *onTelegram) read(chat int64, thread int) (list []string) {
 		}
 		if m.File != nil {
 			line += fmt.Sprintf(" {%s %s %d bytes}", m.File.Kind, m.File.Name, len(m.File.Data))
+			if m.File.Kind == "voice" {
+				line += fmt.Sprintf(" %d s", m.File.Seconds)
+			}
 		}
 		for _, row := range o.Buttons(chat, m.ID) {
 			for _, b := range row {
@@ -300,6 +303,9 @@ func (o *onDiscord) read(channel string) (list []string) {
 		}
 		for _, f := range m.Files {
 			line += fmt.Sprintf(" {%s %d bytes}", f.Name, len(f.Content))
+			if m.Flags&(1<<13) != 0 {
+				line += fmt.Sprintf(" voice message, %v s, waveform %.8s", f.Seconds, f.Waveform)
+			}
 		}
 		for _, b := range m.Buttons {
 			line += " [" + b.Label + "]"
@@ -481,6 +487,9 @@ func (o *onWhatsApp) read(p *whatsapptest.Person, chat string) (list []string) {
 		}
 		if m.Kind != "" {
 			line += fmt.Sprintf(" {%s %s}", m.Kind, m.Name)
+			if m.Kind == "voice" {
+				line += fmt.Sprintf(" %d s, waveform of %d", m.Seconds, len(m.Waveform))
+			}
 		}
 		list = append(list, line)
 	}
