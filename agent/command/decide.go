@@ -71,7 +71,10 @@ func (d decisions) answer(ctx context.Context, r *Request) (Reply, error) {
 			}
 			chosen := d.Sessions.Answer(q, text)
 			_, err := question.Store{}.Decide(tx, q, question.Answered, chosen, by(r.Message))
-			_, what, _ := strings.Cut(chosen, ": ")
+			what := chosen
+			if q.Continues == nil {
+				_, what, _ = strings.Cut(chosen, ": ")
+			}
 			return Reply{Text: "Noted: " + what}, err
 		})
 }

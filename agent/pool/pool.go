@@ -175,7 +175,7 @@ func (pl *Pool) taskEnded(work context.Context, key session.Key) {
 }
 
 // suspendAgain suspends the turns that were suspended in the earlier process, and returns the
-// others.
+// others. Those that waited in the middle of a call are among the others.
 func (pl *Pool) suspendAgain(
 	turns []session.Turn, waits map[int64]question.Question,
 ) []session.Turn {
@@ -183,7 +183,7 @@ func (pl *Pool) suspendAgain(
 	defer pl.mu.Unlock()
 	return slices.DeleteFunc(turns, func(t session.Turn) bool {
 		q, ok := waits[t.ID]
-		if ok {
+		if ok = ok && !q.Running; ok {
 			pl.suspended[t.Session] = &suspended{turn: t, question: q}
 		}
 		return ok
@@ -195,8 +195,8 @@ func (pl *Pool) suspend(w *worker, o *turn.Outcome) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	delete(pl.workers, w.key)
-	pl.suspended[w.key] = &suspended{turn: o.Turn, question: o.Question, waiting: w.waiting,
-		told: w.told, deferred: w.deferred, answers: o.Answers}
+	pl.suspended[w.key] = &suspended{turn: o.Turn, question: o.Question, cancel: o.Cancel,
+		waiting: w.waiting, told: w.told, deferred: w.deferred, answers: o.Answers}
 	w.waiting, w.suspended = nil, true
 	pl.markDue(w.key) // the question may already be decided, or a waiting message may decide it
 }

@@ -23,6 +23,7 @@ import (
 type suspended struct {
 	turn     session.Turn
 	question question.Question
+	cancel   func()         // ends the tool call that waits for the answer, if not nil
 	waiting  []bus.Received // messages that arrived since
 	told     bool           // the sender knows that the session is full
 	deferred bool           // messages without an author stayed in the inbox for lack of room
@@ -75,6 +76,9 @@ func (rv review) run(ctx, work context.Context, key session.Key) error {
 	ended := errors.Is(err, session.ErrEnded) // a person has stopped it
 	if err != nil && !ended {
 		return err
+	}
+	if ended && p.cancel != nil {
+		p.cancel()
 	}
 	p.turn.Epoch = rv.Lease.Epoch
 	rv.mu.Lock()
@@ -195,17 +199,21 @@ func decides(q *question.Question, r bus.Received) bool {
 }
 
 // chosenAnswer returns the option that text selects by number or wording, or text as the user's own
-// words.
+// words. The answer for a tool has no further words.
 func chosenAnswer(q *question.Question, text string) string {
 	text = strings.TrimSpace(text)
+	chosen := slices.IndexFunc(q.Options, func(o string) bool { return strings.EqualFold(o, text) })
 	if n, err := strconv.Atoi(strings.TrimSuffix(text, ".")); err == nil &&
 		n >= 1 && n <= len(q.Options) {
-		return "The user chose: " + q.Options[n-1]
+		chosen = n - 1
 	}
-	for _, option := range q.Options {
-		if strings.EqualFold(option, text) {
-			return "The user chose: " + option
-		}
+	switch {
+	case chosen >= 0 && q.Continues != nil:
+		return q.Options[chosen]
+	case chosen >= 0:
+		return "The user chose: " + q.Options[chosen]
+	case q.Continues != nil:
+		return text
 	}
 	return "The user answered: " + prompt.Escape(text)
 }

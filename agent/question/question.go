@@ -72,14 +72,15 @@ const (
 // A State is the state of a question.
 type State string
 
-// The states of a question. Open and Granted are the only states that can change.
+// The states of a question. Open and Granted are the only states that can change, and those of a
+// question that continues a call, until the call has continued.
 const (
 	Open     State = "open"
 	Answered State = "answered"
 	Granted  State = "granted" // the call is approved and may run once
 	Refused  State = "refused"
 	Expired  State = "expired" // nobody decided in time
-	Used     State = "used"    // the approved call has begun
+	Used     State = "used"    // the approved call has begun, or a call has continued
 	Void     State = "void"    // the turn was stopped
 )
 
@@ -107,6 +108,11 @@ type Question struct {
 	Text    string      `json:"text"`              // the text that people read
 	Options []string    `json:"options,omitempty"` // of an Ask: the answers to choose from
 	Subject string      `json:"subject,omitempty"` // of an Approve: the hash of the approved call
+
+	// Continues is set if the answer to an Ask goes to the tool, which is called again with it. It
+	// is the tool's state. Running says that this call is under way and ends with the process.
+	Continues json.RawMessage `json:"continues,omitempty"`
+	Running   bool            `json:"running,omitempty"`
 }
 
 // ErrNone means that no question has the code or id.
@@ -152,11 +158,16 @@ func (Store) Decide(tx *store.Tx, q *Question, state State, answer, by string) (
 	return n == 1, nil
 }
 
-// Use marks the granted call of q as begun. It reports false if q is not granted, or if the call
-// has already begun.
+// Use records that the granted call of q has begun, or that the call which q continues goes on. It
+// reports false if q is not granted, or if the call has already begun or continued.
 func (Store) Use(tx *store.Tx, q *Question) (bool, error) {
-	tx.Hard() // the approved call must not run twice
-	n, err := tx.Exec("UPDATE questions SET state = 'used' WHERE id = $1 AND state = 'granted'", q.ID)
+	tx.Hard() // the call must not run twice
+	from := Granted
+	if q.Continues != nil {
+		from = q.State
+	}
+	n, err := tx.Exec("UPDATE questions SET state = 'used' WHERE id = $1 AND state = $2",
+		q.ID, string(from))
 	if err != nil {
 		return false, fmt.Errorf("question: use %d: %w", q.ID, err)
 	}

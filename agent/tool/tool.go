@@ -137,6 +137,9 @@ type Call struct {
 
 	Zone *time.Location // of the people; nil: the gateway's
 
+	// Reply is set if the call is made again after a [Wait] with a State.
+	Reply *Reply
+
 	// Pay records what the call is about to cost, in dollars, under a name such as "pictures".
 	// It returns an error if a budget does not allow the cost or the gateway is halted: then
 	// the call must not continue.
@@ -184,6 +187,23 @@ type Wait struct {
 	// Outcome says that the turn waits not for a person but for the outcome of the sub-agent
 	// whose task Commit puts into the inbox.
 	Outcome bool
+
+	// State, if not nil, makes the turn call the tool again when the wait is over, with State in
+	// [Call].Reply. The answer then goes to the tool and not to the model. State is JSON and is
+	// stored.
+	State json.RawMessage
+
+	// Cancel, if not nil, says that the tool is in the middle of the call, which ends with the
+	// process. After a restart nobody is asked any more: the call is treated like any other
+	// interrupted one. Cancel ends the call. The turn uses it if it does not call the tool again.
+	Cancel func() `json:"-"`
+}
+
+// A Reply is the end of a [Wait] with a State.
+type Reply struct {
+	State    json.RawMessage
+	Answered bool   // false: nobody answered in time, or the person said something else
+	Text     string // option that the person chose, or the person's own words
 }
 
 // A RefusedError is an error of [Result].Commit for the model to read. Commit must return

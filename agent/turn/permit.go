@@ -131,7 +131,7 @@ func Approvable(found tool.Tool, c tool.Call) policy.Call {
 func (t *permissions) waits(r tool.Result) *asks {
 	w := r.Wait
 	q := question.Question{Kind: question.Ask, Sender: t.sender.ID, Text: w.Text, Options: w.Options,
-		Expires: t.env.Now().Add(w.For)}
+		Continues: w.State, Running: w.Cancel != nil, Expires: t.env.Now().Add(w.For)}
 	if w.Outcome {
 		q.Kind = question.Await
 	}

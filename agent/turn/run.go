@@ -55,6 +55,7 @@ type Outcome struct {
 	Turn  session.Turn // its current state
 
 	Question question.Question // question for which a suspended turn waits
+	Cancel   func()            // ends the tool call that waits for the answer, if not nil
 	Answers  []string          // platform's ids of the messages that it answers
 
 	Unanswered []string      // platform's ids of messages that the next turn answers
@@ -108,7 +109,8 @@ func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out Outcome
 	case errors.Is(err, errSuspended):
 		t.showEnd(true)
 		t.First = false // the transcript now has more than the first messages
-		return Outcome{State: Suspended, Question: t.asked, Answers: t.answers}, nil
+		return Outcome{State: Suspended, Question: t.asked, Cancel: t.cancelCall,
+			Answers: t.answers}, nil
 	case errors.Is(err, errDraining):
 		out.State = HandedOver
 		return out, t.tx(ctx, func(tx *store.Tx) error { // the usage is known only here

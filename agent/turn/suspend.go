@@ -3,8 +3,10 @@ package turn
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"gateway/agent/llm"
+	"gateway/agent/policy"
 	"gateway/agent/prompt"
 	"gateway/agent/question"
 	"gateway/agent/tool"
@@ -58,6 +60,9 @@ func (t *round) suspendFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 	}
 	fault.Point("suspended")
 	t.asked = *q
+	if a.result.Wait != nil {
+		t.cancelCall = a.result.Wait.Cancel
+	}
 	return errSuspended
 }
 
@@ -84,22 +89,34 @@ func (t *round) putPrompts(tx *store.Tx, q *question.Question) error {
 	})
 }
 
-// resumeWait gives the first open call its result if the turn was suspended for it, and then makes
-// the other calls, which have not begun. It reports false if the turn was not suspended.
+// resumeWait gives the open call for which the turn was suspended its result, and then makes the
+// other calls, which have not begun or only read. It reports false if the turn was not suspended.
 func (t *round) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error) {
-	c := open[0]
-	q, err := t.env.questions.OfCall(t.env.DB.Read(context.WithoutCancel(ctx)), t.ID, c.ID)
-	if err != nil || q == nil {
-		return false, err
+	var q *question.Question
+	var c llm.ToolCall
+	for i := 0; i < len(open) && q == nil; i++ {
+		var err error
+		c = open[i]
+		q, err = t.env.questions.OfCall(t.env.DB.Read(context.WithoutCancel(ctx)), t.ID, c.ID)
+		if err != nil {
+			return false, err
+		}
+	}
+	if q == nil {
+		return false, nil
 	}
 	t.woken = true
-	switch q.State {
-	case question.Open: // the process was killed before it suspended the turn in memory
+	var err error
+	switch {
+	case q.State == question.Open && !q.Running:
+		// The process was killed before it suspended the turn in memory.
 		t.asked = *q
 		return true, errSuspended
-	case question.Granted:
+	case q.Continues != nil:
+		err = t.continueCall(ctx, c, q)
+	case q.State == question.Granted:
 		err = t.useGrant(ctx, c, q)
-	case question.Used: // the process was killed during the call
+	case q.State == question.Used: // the process was killed during the call
 		if t.effect(c) == tool.Once || !t.approves(q, c) {
 			err = t.write(ctx, prompt.ToolResult(c, ResultUnknown))
 		} else {
@@ -115,12 +132,41 @@ func (t *round) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, erro
 	if err != nil || ctx.Err() != nil {
 		return true, err
 	}
-	if rest := open[1:]; len(rest) > 0 && t.mailbox.HasNews() {
+	rest := slices.DeleteFunc(slices.Clone(open), func(o llm.ToolCall) bool { return o.ID == c.ID })
+	if len(rest) > 0 && t.mailbox.HasNews() {
 		err = t.write(ctx, prompt.CloseCalls(t.history, ResultSkipped)...)
 	} else {
 		err = t.runCalls(ctx, rest)
 	}
 	return true, err
+}
+
+// continueCall continues the call c, whose tool waits for the answer to q. It first records that
+// the call continues, so that no answer is used twice. If an earlier process has ended in the
+// middle of the call, the call is made again or its outcome is unknown.
+func (t *round) continueCall(ctx context.Context, c llm.ToolCall, q *question.Question) error {
+	lost := q.State == question.Open || q.State == question.Used
+	if t.foresee(c) == policy.Deny {
+		return t.write(ctx, prompt.ToolResult(c, ResultChanged))
+	}
+	err := t.tx(ctx, func(tx *store.Tx) error {
+		if err := t.append(tx, &t.Turn, nil, nil); err != nil {
+			return err
+		}
+		ok, err := t.env.questions.Use(tx, q)
+		lost = lost || !ok
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case lost && t.effect(c) == tool.Once:
+		return t.write(ctx, prompt.ToolResult(c, ResultUnknown))
+	case lost:
+		return t.runCalls(ctx, []llm.ToolCall{c})
+	}
+	fault.Point("continued")
+	return t.runGranted(ctx, c, q)
 }
 
 // useGrant makes the call that q allows. It first records that the call begins, so that the call
@@ -152,7 +198,7 @@ func (t *round) useGrant(ctx context.Context, c llm.ToolCall, q *question.Questi
 	return t.runGranted(ctx, c, q)
 }
 
-// runGranted makes an approved call.
+// runGranted makes an approved call, or continues one.
 func (t *round) runGranted(ctx context.Context, c llm.ToolCall, q *question.Question) error {
 	t.showCalls(c)
 	d, ok := t.call(ctx, c, q)

@@ -33,7 +33,9 @@ type round struct {
 	rounds int               // number of model calls that used tools
 	seen   map[sameness]int  // number of equal calls with equal results
 	asked  question.Question // question for which the turn is suspended
-	wrote  bool              // a tool may have changed documents of the scope
+
+	cancelCall func() // ends the call that waits for the answer to asked; or nil
+	wrote      bool   // a tool may have changed documents of the scope
 }
 
 // useTools makes the tool calls of m. It writes m before the first call, and each result as soon as
@@ -117,12 +119,25 @@ func (t *round) runSideBySide(ctx context.Context, calls []llm.ToolCall) error {
 		})
 	}
 	var err error
+	var waits []ended
 	for range calls {
-		if e := <-results; e.ok && err == nil {
+		e := <-results
+		switch {
+		case e.ok && e.done.result.Wait != nil:
+			waits = append(waits, e)
+		case e.ok && err == nil:
 			err = t.conclude(ctx, e.call, e.done)
 		}
 	}
 	wg.Wait()
+	// A turn waits for one answer at a time. Further calls that wait are made again after it.
+	for _, e := range waits {
+		if err == nil {
+			err = t.conclude(ctx, e.call, e.done)
+		} else if cancel := e.done.result.Wait.Cancel; cancel != nil {
+			cancel()
+		}
+	}
 	return err
 }
 
@@ -174,7 +189,7 @@ type done struct {
 
 // call makes one tool call. There is no result if ctx is done, if everything is halted, or if the
 // process stops before the tool has ended: such a call is left to the next process. granted is the
-// question by which somebody approved the call, or nil.
+// question by which somebody approved the call, or for whose answer the tool has waited, or nil.
 func (t *round) call(
 	ctx context.Context, c llm.ToolCall, granted *question.Question,
 ) (d done, ok bool) {
@@ -238,6 +253,9 @@ func (t *round) runTool(
 		if a, err := t.permit(found, call); a != nil || err != nil {
 			return done{asks: a}, err
 		}
+	} else if granted.Kind == question.Ask {
+		call.Reply = &tool.Reply{State: granted.Continues, Text: granted.Answer,
+			Answered: granted.State == question.Answered}
 	} else if granted.Subject != Approvable(found, call).Subject() {
 		return done{result: tool.Result{Text: ResultChanged}}, nil
 	}

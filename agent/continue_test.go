@@ -1,0 +1,204 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent/llm/llmtest"
+	"gateway/agent/policy"
+	"gateway/agent/tool"
+	"gateway/agent/turn"
+	"gateway/bus"
+)
+
+// An inquirer is a tool that asks the person until it is told "enough".
+type inquirer struct {
+	begun     int  // calls
+	running   bool // it is in the middle of the call while it waits
+	cancelled int
+}
+
+func (i *inquirer) tool(name string, effect tool.Effect) tool.Tool {
+	return tool.Tool{Name: name, Description: "Asks.", Effect: effect,
+		Schema: json.RawMessage(`{"type":"object","properties":{}}`),
+		Run: func(_ context.Context, c tool.Call) (tool.Result, error) {
+			said := ""
+			switch r := c.Reply; {
+			case r == nil:
+				i.begun++
+			case !r.Answered:
+				return tool.Result{Text: "nobody answers after" + string(r.State)}, nil
+			default:
+				if err := json.Unmarshal(r.State, &said); err != nil {
+					return tool.Result{}, err
+				}
+				if said += " " + r.Text; r.Text == "enough" {
+					return tool.Result{Text: "they said" + said}, nil
+				}
+			}
+			state, err := json.Marshal(said)
+			if err != nil {
+				return tool.Result{}, err
+			}
+			w := &tool.Wait{Text: "What of " + name + "?", Options: []string{"more", "enough"},
+				For: time.Hour, State: state}
+			if i.running {
+				w.Cancel = func() { i.cancelled++ }
+			}
+			return tool.Result{Wait: w}, nil
+		}}
+}
+
+// The answer goes to the tool, which may ask again; the model sees only what the tool says at the
+// end.
+func TestContinue(t *testing.T) {
+	t.Parallel()
+	const call = "assistant:  ask_me({})"
+	for _, test := range []struct {
+		name           string
+		effect         tool.Effect
+		running, fresh bool     // in the middle of the call; with a restart before the last answer
+		say            []string // %s is the code of the question
+		want           string   // result
+		begun          int
+	}{
+		{name: "words and a number", say: []string{"who: knows", "2"},
+			want: "they said who: knows enough"},
+		{name: "button", say: []string{"/answer %s 1", "/answer %s 2"}, want: "they said more enough"},
+		{name: "after a restart", say: []string{"x", "enough"}, fresh: true, want: "they said x enough"},
+		{name: "in the middle", say: []string{"x", "enough"}, running: true, want: "they said x enough"},
+		{name: "in the middle, after a restart", say: []string{"x"}, running: true, fresh: true,
+			want: turn.ResultUnknown},
+		{name: "in the middle of what may be repeated, after a restart", say: []string{"x", "enough"},
+			running: true, fresh: true, effect: tool.Idempotent, want: "they said enough", begun: 2},
+		{name: "nobody", say: []string{"x"}, want: `nobody answers after" x"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				i := &inquirer{running: test.running}
+				w.tools(i.tool("ask_me", test.effect))
+				w.model.Queue(uses("ask_me"), llmtest.Say("fine"))
+				w.start()
+				w.say("a", "hello")
+				for n, text := range test.say {
+					if test.fresh && n == 1 {
+						w.restart()
+						w.settle()
+					}
+					if strings.Contains(text, "%s") {
+						text = fmt.Sprintf(text, w.code())
+					}
+					w.say("a", text)
+				}
+				if test.fresh && len(test.say) == 1 {
+					w.restart()
+				}
+				w.sleep(2 * time.Hour)
+				w.wantQuiet()
+				w.wantTranscript("a", "user: hello", call, "tool: "+test.want, "assistant: fine")
+				if i.begun != max(test.begun, 1) {
+					t.Errorf("the call was begun %d times", i.begun)
+				}
+			})
+		})
+	}
+}
+
+// Nothing is left of a call in whose middle somebody was asked when its turn is stopped.
+func TestContinueStopped(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		i := &inquirer{running: true}
+		w.tools(i.tool("ask_me", tool.Once))
+		w.model.Queue(uses("ask_me"))
+		w.start()
+		w.say("a", "hello")
+		code := w.code()
+		w.say("a", "/stop")
+		w.say("a", "/answer "+code+" 2")
+		w.wantAnswers("a", "What of ask_me?", "Stopped.", "That is decided already.")
+		if i.cancelled != 1 {
+			t.Errorf("the call was cancelled %d times, want once", i.cancelled)
+		}
+		w.wantQuiet()
+	})
+}
+
+// In a group only the person answers in whose turn the call runs.
+func TestContinueInGroup(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		i := &inquirer{}
+		w.tools(i.tool("ask_me", tool.Once))
+		w.model.Queue(uses("ask_me"), llmtest.Say("fine"))
+		w.start()
+		w.put(w.inGroup("8", "ask me"))
+		w.put(w.inGroup("7", "/answer "+w.code()+" 2"))
+		w.wantAnswers("g", "What of ask_me?", "I have asked somebody else.")
+		w.put(w.inGroup("8", "enough"))
+		w.wantAnswers("g", "What of ask_me?", "I have asked somebody else.", "fine")
+	})
+}
+
+// Of calls that run side by side, one after another asks.
+func TestContinueSideBySide(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		first, second := &inquirer{running: true}, &inquirer{running: true}
+		w.tools(first.tool("ask_one", tool.Pure), second.tool("ask_two", tool.Pure),
+			act("read", tool.Pure, always("read it")))
+		w.model.Queue(uses("ask_one", "read", "ask_two"), llmtest.Say("fine"))
+		w.start()
+		w.say("a", "hello")
+		w.say("a", "enough", "enough")
+		w.wantQuiet()
+		if out := w.outbox("a"); len(out) != 3 || out[2].Text != "fine" {
+			t.Errorf("the person reads %+v", out)
+		}
+		if n := first.begun + second.begun; n != 3 || first.cancelled+second.cancelled != 1 {
+			t.Errorf("%d calls were begun, want 3, and %d cancelled, want one", n,
+				first.cancelled+second.cancelled)
+		}
+	})
+}
+
+// A call that needs an approval asks after it, once.
+func TestContinueApproved(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		i := &inquirer{}
+		w.tools(i.tool("ask_me", tool.Once))
+		w.opts.Rules = askFirst("ask_me")
+		w.model.Queue(uses("ask_me"), llmtest.Say("fine"))
+		w.start()
+		w.say("a", "hello")
+		w.say("a", "/approve "+w.code())
+		w.say("a", "x", "enough")
+		out := w.outbox("a")
+		if got := out[len(out)-1].Text; got != "fine" || i.begun != 1 {
+			t.Errorf("the person reads %q, and %d calls were begun", got, i.begun)
+		}
+	})
+}
+
+// A rule that denies the tool meanwhile ends the call.
+func TestContinueDenied(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		i := &inquirer{}
+		w.tools(i.tool("ask_me", tool.Once))
+		w.model.Queue(uses("ask_me"), llmtest.Say("fine"))
+		w.start()
+		w.say("a", "hello")
+		w.must(w.stop())
+		w.opts.Rules = policy.Rules{ruleFor("ask_me", policy.Deny, bus.Owner)}
+		w.start()
+		w.say("a", "enough")
+		w.wantTranscript("a", "user: hello", "assistant:  ask_me({})", "tool: "+turn.ResultChanged,
+			"assistant: fine")
+	})
+}
