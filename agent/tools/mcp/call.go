@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/gabriel-vasile/mimetype"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -33,24 +34,6 @@ var errSlow = errors.New("no answer in time")
 
 // errForgotten ends a call because the endpoint forgot the session in the meantime.
 var errForgotten = fmt.Errorf("%w any more", sdk.ErrSessionMissing)
-
-// caller returns the function that runs the tool with our name name and the server's definition d.
-func (s *server) caller(
-	name string, d definition,
-) func(context.Context, tool.Call) (tool.Result, error) {
-	return func(ctx context.Context, c tool.Call) (tool.Result, error) {
-		var r *sdk.CallToolResult
-		err := s.use(ctx, d.effect(), func(ctx context.Context, session *sdk.ClientSession) error {
-			var err error
-			r, err = session.CallTool(ctx, &sdk.CallToolParams{Name: d.Name, Arguments: c.Args})
-			return err
-		})
-		if err != nil {
-			return tool.Result{Foreign: s.source()}, err
-		}
-		return s.result(name, r)
-	}
-}
 
 // source is the origin of the results, for the mark of foreign text.
 func (s *server) source() string { return "the MCP server " + s.Name }
@@ -89,16 +72,25 @@ func (s *server) use(
 	}
 }
 
-// once calls do with l and the server's timeout.
+// once calls do with l and the server's timeout, which does not run while a person is asked.
 func (s *server) once(
 	ctx context.Context, l *link, do func(ctx context.Context, session *sdk.ClientSession) error,
 ) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, errSlow)
+	ctx, cancel := context.WithTimeoutCause(ctx, maxLife, errSlow)
 	defer cancel()
+	ctx, slow := context.WithCancelCause(ctx)
+	defer slow(nil)
+	end, err := s.asks.begin(ctx, func() *time.Timer {
+		return time.AfterFunc(s.Timeout, func() { slow(errSlow) })
+	})
+	if err != nil {
+		return err
+	}
+	defer end()
 	bound, done := l.bind(ctx)
 	defer done()
 	var first post
-	err := do(context.WithValue(bound, postKey{}, &first), l.session)
+	err = do(context.WithValue(bound, postKey{}, &first), l.session)
 	switch {
 	case err != nil && context.Cause(ctx) == errSlow:
 		return errSlow
@@ -189,10 +181,6 @@ func outcome(effect tool.Effect) string {
 
 // result converts the answer of a tool for the model.
 func (s *server) result(name string, r *sdk.CallToolResult) (tool.Result, error) {
-	if r.NeedsInput() {
-		return tool.Result{Foreign: s.source()}, fmt.Errorf(
-			"the MCP server %s asks for input, which this agent does not give", s.Name)
-	}
 	b := &builder{name: name, prefix: s.prefix}
 	for _, c := range r.Content {
 		b.content(c)

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -122,7 +123,10 @@ func (s *server) define(c catalog) (tools []tool.Tool, refused []string) {
 func (s *server) tool(name, description string, schema json.RawMessage, d definition) tool.Tool {
 	return tool.Tool{
 		Name: name, Description: description, Schema: schema, Effect: d.effect(), Least: s.Least,
-		Run: s.caller(name, d), Timeout: s.longest(),
+		Timeout: s.longest(),
+		Run: func(ctx context.Context, c tool.Call) (tool.Result, error) {
+			return (&exchange{s, name, d, c}).run(ctx)
+		},
 	}
 }
 

@@ -214,7 +214,7 @@ func (o *opened) Connect(ctx context.Context) (sdk.Connection, error) {
 	return o.conn, err
 }
 
-// client returns the client for one session. It offers no capabilities to the server.
+// client returns the client for one session. All that a server may do is to ask a person.
 func (s *server) client() *sdk.Client {
 	stale := func() {
 		select {
@@ -223,8 +223,11 @@ func (s *server) client() *sdk.Client {
 		}
 	}
 	return sdk.NewClient(&sdk.Implementation{Name: "gateway", Version: "1"}, &sdk.ClientOptions{
-		Capabilities:   &sdk.ClientCapabilities{}, // no roots
-		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true},
+		Capabilities: &sdk.ClientCapabilities{ // no roots
+			Elicitation: &sdk.ElicitationCapabilities{
+				Form: &sdk.FormElicitationCapabilities{}, URL: &sdk.URLElicitationCapabilities{}}},
+		ElicitationHandler: s.elicit,
+		MultiRoundTrip:     &sdk.MultiRoundTripOptions{Disabled: true}, // the turn does it
 
 		ToolListChangedHandler:     func(context.Context, *sdk.ToolListChangedRequest) { stale() },
 		PromptListChangedHandler:   func(context.Context, *sdk.PromptListChangedRequest) { stale() },

@@ -10,7 +10,8 @@
 // checked and repaired or refused, results marked. A server may say that a tool is read-only or
 // idempotent. This hint decides only which calls a resumed turn repeats and which calls run
 // concurrently, never who may use a tool. Servers get nothing from the gateway: no roots, no
-// sampling, no elicitation, and only the environment that [Environ] returns.
+// sampling, and only the environment that [Environ] returns. During a call they may ask the person
+// in whose turn it runs for values, or to open a link.
 //
 // The package owns the files NAME.json and NAME.login in the directory Options.Cache. It has no
 // database tables.
@@ -146,6 +147,16 @@ func New(servers []Server, opts *Options) *Client {
 		c.servers = append(c.servers, one)
 	}
 	return c
+}
+
+// Restore gives the tools to the agent that the servers had in an earlier process. Turns may resume
+// only after it: of a tool that is not known, nobody can say whether a call may be repeated.
+func (c *Client) Restore(ctx context.Context) {
+	for _, s := range c.servers {
+		if s.problem == nil {
+			s.restore(ctx)
+		}
+	}
 }
 
 // Run keeps the servers connected until ctx ends. When it returns, all processes and connections

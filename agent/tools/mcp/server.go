@@ -43,17 +43,24 @@ type server struct {
 	wanted chan struct{} // a call waits for a connection
 	stale  chan struct{} // the server has reported that its tools changed
 
-	mu      sync.Mutex
-	state   State
-	link    *link         // or nil
-	change  chan struct{} // closed and replaced whenever a field here changes
-	failed  int           // consecutive failed attempts and connections
-	tries   int           // finished attempts
-	busy    int           // calls that use the link or wait for it
+	mu     sync.Mutex
+	state  State
+	link   *link         // or nil
+	change chan struct{} // closed and replaced whenever a field here changes
+	attempts
+	busy    int // calls that use the link or wait for it
 	used    time.Time
 	known   known
 	dialect dialect
 	ended   bool // run has returned
+
+	asks askings
+}
+
+// attempts counts the attempts to connect.
+type attempts struct {
+	failed int // consecutive failed attempts and connections
+	tries  int // finished attempts
 }
 
 // newServer returns a server. names are the names of all servers of the client.
@@ -63,6 +70,7 @@ func newServer(s Server, o *Options, names []string) *server {
 	one := &server{
 		Server: s, opts: o, naming: naming{prefix: "mcp_" + s.Name + "_"},
 		login: newLogin(s, o), problem: s.Check(), hidden: s.secrets(),
+		asks:  newAskings(),
 		first: minDelay, wanted: make(chan struct{}, 1), stale: make(chan struct{}, 1),
 		change: make(chan struct{}), state: State{Name: s.Name, State: Starting, Since: o.Now()},
 	}
@@ -116,6 +124,9 @@ func (s *server) restore(ctx context.Context) bool {
 		return false
 	}
 	s.update(func() { s.dialect = k.dialect })
+	s.asks.mu.Lock()
+	s.asks.inCall = k.dialect.Asks
+	s.asks.mu.Unlock()
 	s.known.mu.Lock()
 	s.known.agreed, s.known.held, s.known.told = &k.Catalog, k.Held, k.Held
 	holder{s}.offer(ctx)

@@ -131,6 +131,7 @@ func (h *toolset) close() error {
 func (h *toolset) run(ctx context.Context) error {
 	h.endOrphans() // left by an earlier process
 	h.prove(ctx)
+	h.mcp.Restore(ctx)
 	close(h.ready)
 	var wg sync.WaitGroup
 	wg.Go(func() { h.keepProving(ctx) })

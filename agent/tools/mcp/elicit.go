@@ -1,0 +1,474 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"gateway/agent/tool"
+)
+
+// During a call, the server may ask the person in whose turn it runs. The turn is then suspended
+// like any that waits for an answer. In versions of the protocol up to 2025-11-25, the server asks
+// in the middle of the call: the call stays open in memory and ends with the process. Since then,
+// the server ends the call with what it asks, and the call is made again with the answers: that
+// survives restarts.
+
+// maxLife limits a request with all the time in which a person is asked.
+const maxLife = time.Hour
+
+// A liveRequest is a request to a server that is under way.
+type liveRequest struct {
+	person bool        // somebody can be asked
+	asks   chan asking // what the server asks
+	over   chan struct{}
+	cancel context.CancelCauseFunc
+
+	answer chan<- *sdk.ElicitResult // of the asking that the person sees
+
+	// Set before over is closed:
+	result *sdk.CallToolResult
+	links  []request // to open before the call is made again
+	err    error
+
+	// asks.mu of the server guards:
+	ended <-chan struct{} // closed when the attempt that is under way has ended
+	limit *time.Timer     // ends the attempt; stopped while a person is asked
+	asked bool
+	alone bool     // it has the turn of askings
+	notes []string // for the model
+}
+
+// An asking is a request of a server in the middle of a call.
+type asking struct {
+	request
+	answer chan<- *sdk.ElicitResult // with room for one
+}
+
+type liveKey struct{} // context key of a call's liveRequest
+
+// A heldKey identifies a call whose server waits for a person.
+type heldKey struct {
+	turn int64
+	id   string
+}
+
+// askings has the requests to one server that are under way. A server that asks in the middle of a
+// call does not say in which one. So requests to such a server run one at a time, apart from those
+// for which a person is being asked.
+type askings struct {
+	turn chan struct{} // has room for one: the request that runs alone
+
+	mu     sync.Mutex
+	inCall bool // the server asks in the middle of calls
+	live   map[*liveRequest]bool
+	held   map[heldKey]*liveRequest
+}
+
+func newAskings() askings {
+	return askings{turn: make(chan struct{}, 1), live: make(map[*liveRequest]bool),
+		held: make(map[heldKey]*liveRequest)}
+}
+
+// begin records an attempt of the request of ctx, once it may run. limit starts the clock that ends
+// the attempt.
+func (a *askings) begin(ctx context.Context, limit func() *time.Timer) (end func(), err error) {
+	r, ok := ctx.Value(liveKey{}).(*liveRequest)
+	if !ok {
+		r = &liveRequest{}
+	}
+	a.mu.Lock()
+	alone := a.inCall
+	a.mu.Unlock()
+	if alone {
+		select {
+		case a.turn <- struct{}{}:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.live[r] = true
+	r.ended, r.limit, r.alone = ctx.Done(), limit(), alone
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.live, r)
+		r.limit.Stop()
+		a.yield(r)
+	}, nil
+}
+
+// yield lets another request run. a.mu is held.
+func (a *askings) yield(r *liveRequest) {
+	if r.alone {
+		r.alone = false
+		<-a.turn
+	}
+}
+
+// claim returns the request during which the server asks, and stops its clock. It returns nil if
+// several are possible, and what the server did not do before: ask in the middle of a call.
+func (a *askings) claim() (live *liveRequest, first bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	first, a.inCall = !a.inCall, true
+	var list []*liveRequest
+	for r := range a.live {
+		if !r.asked {
+			list = append(list, r)
+		}
+	}
+	if len(list) != 1 || !list[0].limit.Stop() {
+		for _, r := range list {
+			r.notes = append(r.notes, "the server asked for input while several calls were under way, "+
+				"so nobody was asked; make the call again, alone")
+		}
+		return nil, first
+	}
+	list[0].asked = true
+	a.yield(list[0])
+	return list[0], first
+}
+
+// resume starts the clock of r again, once it may run.
+func (a *askings) resume(r *liveRequest, limit time.Duration) {
+	alone := false
+	select {
+	case a.turn <- struct{}{}:
+		alone = true
+	case <-r.ended:
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r.asked, r.alone = false, alone
+	if !a.live[r] { // it has ended meanwhile
+		a.yield(r)
+		return
+	}
+	r.limit.Reset(limit)
+}
+
+// note adds a note for the model.
+func (a *askings) note(r *liveRequest, text string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r.notes = append(r.notes, text)
+}
+
+// notes returns the notes for the model.
+func (a *askings) notes(r *liveRequest) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return r.notes
+}
+
+// hold keeps r until the person has answered. It cancels an older request of the same call.
+func (a *askings) hold(key heldKey, r *liveRequest) {
+	if old := a.release(key); old != nil && old != r {
+		old.cancel(errForsaken)
+	}
+	if r == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.held[key] = r
+}
+
+// release returns the request that is held for a call, or nil.
+func (a *askings) release(key heldKey) *liveRequest {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := a.held[key]
+	delete(a.held, key)
+	return r
+}
+
+var errForsaken = errors.New("the turn has ended")
+
+// elicit answers a server that asks in the middle of a call.
+func (s *server) elicit(ctx context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+	wanted, err := newRequest("", r.Params)
+	if err != nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
+	}
+	live, first := s.asks.claim()
+	if first {
+		s.update(func() { s.dialect.Asks = true })
+		s.known.mu.Lock()
+		holder{s}.store(ctx)
+		s.known.mu.Unlock()
+	}
+	if live == nil {
+		return &sdk.ElicitResult{Action: cancel}, nil
+	}
+	defer s.asks.resume(live, s.Timeout)
+	if !live.person {
+		s.asks.note(live, noPerson)
+		return &sdk.ElicitResult{Action: decline}, nil
+	}
+	answer := make(chan *sdk.ElicitResult, 1)
+	select {
+	case live.asks <- asking{wanted, answer}:
+	case <-live.ended:
+		return &sdk.ElicitResult{Action: cancel}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	select {
+	case result := <-answer:
+		return result, nil
+	case <-live.ended:
+		return &sdk.ElicitResult{Action: cancel}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+const noPerson = "the server asked for input, which was declined, because this work was not " +
+	"begun by a person who could be asked"
+
+// An exchange is one call of a tool, with all that its server asks.
+type exchange struct {
+	*server
+	name string
+	d    definition
+	call tool.Call
+}
+
+// run makes the call, or continues it with a person's answer.
+func (x *exchange) run(ctx context.Context) (tool.Result, error) {
+	q := &inquiry{}
+	params := &sdk.CallToolParams{Name: x.d.Name, Arguments: x.call.Args}
+	var live *liveRequest
+	if x.call.Reply == nil {
+		x.asks.hold(x.key(), nil)
+	} else {
+		err := x.take(q)
+		if q.Running {
+			if live = x.asks.release(x.key()); live == nil {
+				return x.fail(fmt.Errorf("the call has ended before the person answered%s",
+					outcome(x.d.effect())), nil)
+			}
+		}
+		if err != nil || len(q.Requests) > 0 {
+			return x.wait(q, live, err)
+		}
+		if q.Running {
+			live.answer <- q.Answers[""]
+		} else if q.Links && !q.accepted() {
+			return x.fail(errors.New("the person has not opened the link that the server requires; "+
+				"nothing was done"), nil)
+		}
+		q.fillIn(params)
+	}
+	var notes []string
+	for {
+		if live == nil {
+			live = x.begin(ctx, params)
+		}
+		select {
+		case a := <-live.asks:
+			live.answer = a.answer
+			q.Running, q.Requests, q.Answers = true, []request{a.request}, nil
+			q.Rounds++
+			return x.wait(q, live, nil)
+		case <-live.over:
+		case <-ctx.Done():
+			live.cancel(context.Cause(ctx))
+			<-live.over
+		}
+		notes = append(notes, x.asks.notes(live)...)
+		if live.err != nil {
+			return x.fail(live.err, notes)
+		}
+		if err := q.begin(live); err != nil {
+			return x.fail(fmt.Errorf("the MCP server %s %w", x.Name, err), notes)
+		}
+		if len(q.Requests) == 0 {
+			return x.finish(live, q, notes)
+		}
+		if x.alone() {
+			notes = append(notes, noPerson)
+			q.end(decline)
+			if q.Links {
+				return x.fail(errors.New("the server requires that a person opens a link"), notes)
+			}
+			q.fillIn(params)
+			live = nil
+			continue
+		}
+		return x.wait(q, nil, nil)
+	}
+}
+
+// alone reports whether there is no person who could be asked.
+func (x *exchange) alone() bool { return x.call.Proactive || x.call.Session.Task != "" }
+
+func (x *exchange) key() heldKey { return heldKey{x.call.Turn, x.call.ID} }
+
+// take restores the inquiry that the person has answered, and adds the answer.
+func (x *exchange) take(q *inquiry) error {
+	if err := json.Unmarshal(x.call.Reply.State, q); err != nil {
+		return fmt.Errorf("what the server asked can't be read: %w", err)
+	}
+	if len(q.Requests) == 0 {
+		return errors.New("what the server asked is not there")
+	}
+	return q.take(x.call.Reply)
+}
+
+// wait returns the result that makes the turn wait for the answer to q. A call that is under way
+// is held meanwhile.
+func (x *exchange) wait(q *inquiry, live *liveRequest, err error) (tool.Result, error) {
+	var w *tool.Wait
+	if err == nil && q.Rounds > maxRounds {
+		err = fmt.Errorf("the server asks more than %d times", maxRounds)
+	}
+	if err == nil {
+		w, err = q.wait(x.Name, x.d.Name, x.call.Group)
+	}
+	if live != nil && err == nil {
+		x.asks.hold(x.key(), live)
+	} else if live != nil {
+		live.cancel(err)
+	}
+	if err != nil {
+		return x.fail(err, nil)
+	}
+	if q.Running {
+		w.Cancel = func() { x.asks.hold(x.key(), nil) }
+	}
+	return tool.Result{Wait: w}, nil
+}
+
+// fail returns an error for the model.
+func (x *exchange) fail(err error, notes []string) (tool.Result, error) {
+	if len(notes) > 0 {
+		err = fmt.Errorf("%w (%s)", err, strings.Join(notes, "; "))
+	}
+	return tool.Result{Foreign: x.source()}, err
+}
+
+// finish returns the result of the call for the model.
+func (x *exchange) finish(live *liveRequest, q *inquiry, notes []string) (tool.Result, error) {
+	if len(q.Answers) > 0 && !q.accepted() {
+		notes = append(notes, "the server asked the person for input, and the person gave none")
+	}
+	r, err := x.result(x.name, live.result)
+	if err != nil {
+		return x.fail(err, notes)
+	}
+	for _, n := range notes {
+		r.Text += "\n(" + n + ")"
+	}
+	return r, nil
+}
+
+// begin makes the call on a goroutine of its own, because it goes on while a person is asked.
+func (x *exchange) begin(ctx context.Context, params *sdk.CallToolParams) *liveRequest {
+	live := &liveRequest{person: !x.alone(), asks: make(chan asking), over: make(chan struct{})}
+	// The turn may end its part of the call while the call goes on.
+	ctx, live.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	go func() {
+		defer close(live.over)
+		defer live.cancel(nil)
+		defer func() {
+			if p := recover(); p != nil {
+				x.opts.Logger.ErrorContext(ctx, "mcp call panicked", "server", x.Name,
+					"panic", fmt.Sprint(p))
+				live.err = errors.New("the call crashed")
+			}
+		}()
+		live.err = x.use(context.WithValue(ctx, liveKey{}, live), x.d.effect(),
+			func(ctx context.Context, session *sdk.ClientSession) (err error) {
+				live.result, err = session.CallTool(ctx, params)
+				if live.links = linksOf(err); live.links != nil {
+					return nil
+				}
+				return err
+			})
+	}()
+	return live
+}
+
+// linksOf returns the links that err requires a person to open, or nil.
+func linksOf(err error) (list []request) {
+	refusal, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || refusal.Code != sdk.CodeURLElicitationRequired {
+		return nil
+	}
+	var data struct {
+		Elicitations []*sdk.ElicitParams `json:"elicitations"`
+	}
+	if json.Unmarshal(refusal.Data, &data) != nil || len(data.Elicitations) > maxFields {
+		return nil
+	}
+	for i, p := range data.Elicitations {
+		r, err := newRequest(fmt.Sprint(i), p)
+		if err != nil || r.Link == "" {
+			return nil
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// begin sets what the server asks for at the end of a call. If it asks for nothing, q has no
+// requests. The error describes what the server does.
+func (q *inquiry) begin(live *liveRequest) error {
+	q.Running, q.Links, q.Server, q.Requests = false, live.links != nil, "", live.links
+	if live.links == nil && !live.result.NeedsInput() {
+		return nil
+	}
+	q.Rounds++
+	q.Answers = nil
+	if q.Rounds > maxRounds {
+		return fmt.Errorf("asks more than %d times", maxRounds)
+	}
+	if live.links != nil {
+		return nil
+	}
+	wanted := live.result.InputRequests
+	switch {
+	case len(wanted) == 0:
+		return errors.New("is busy; try again later")
+	case len(wanted) > maxFields || len(live.result.RequestState) > maxState:
+		return errors.New("asks for too much at once")
+	}
+	q.Server = live.result.RequestState
+	for _, id := range slices.Sorted(maps.Keys(wanted)) {
+		p, ok := wanted[id].(*sdk.ElicitParams)
+		if !ok {
+			return errors.New("asks for input, which this agent does not give")
+		}
+		r, err := newRequest(id, p)
+		if err != nil {
+			return fmt.Errorf("asks for input in a wrong way: %w", err)
+		}
+		q.Requests = append(q.Requests, r)
+	}
+	return nil
+}
+
+// fillIn adds the answers to the parameters of the next call.
+func (q *inquiry) fillIn(params *sdk.CallToolParams) {
+	if q.Links || q.Running {
+		return
+	}
+	params.RequestState, params.InputResponses = q.Server, make(sdk.InputResponseMap)
+	for id, a := range q.Answers {
+		params.InputResponses[id] = a
+	}
+}

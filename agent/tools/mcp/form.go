@@ -1,0 +1,398 @@
+package mcp
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/mail"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Limits of what a server may ask for.
+const (
+	maxFields   = 20
+	maxChoices  = 50
+	maxButtons  = 8
+	maxLabel    = 40    // characters; buttons are short
+	maxAsked    = 1_000 // characters of the server's message
+	maxLink     = 2_000 // bytes
+	maxInteger  = 1 << 53
+	maxUnfit    = 5 // answers that don't fit, until the question is cancelled
+	wordDefault = "default"
+	wordSkip    = "skip"
+	wordDecline = "decline"
+	wordCancel  = "cancel"
+)
+
+// A request is what a server asks a person for: the values of a form, or to open a link.
+type request struct {
+	ID      string          `json:"id,omitempty"`
+	Message string          `json:"message"`
+	Link    string          `json:"link,omitempty"`
+	Schema  json.RawMessage `json:"schema,omitempty"` // of a form; checked
+}
+
+// newRequest returns p as a request, or an error for the server.
+func newRequest(id string, p *sdk.ElicitParams) (request, error) {
+	if p == nil {
+		return request{}, errors.New("it has no parameters")
+	}
+	r := request{ID: id, Message: tame(p.Message, maxAsked)}
+	if p.Mode == "url" || p.Mode == "" && p.URL != "" {
+		u, err := url.Parse(p.URL)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" ||
+			u.User != nil || len(p.URL) > maxLink || !isPlain(p.URL) {
+			return r, errors.New("want a URL with http or https, without a user, in ASCII")
+		}
+		r.Link = u.String()
+		return r, nil
+	}
+	if p.Mode != "" && p.Mode != "form" {
+		return r, fmt.Errorf("the mode %q does not exist", tame(p.Mode, 80))
+	}
+	if p.RequestedSchema == nil {
+		return r, nil
+	}
+	root, err := object(p.RequestedSchema)
+	if err == nil && refers(root) {
+		err = errors.New("the schema has references")
+	}
+	if err != nil {
+		return r, err
+	}
+	if r.Schema, err = json.Marshal(root); err != nil {
+		return r, err
+	}
+	_, err = r.fields()
+	return r, err
+}
+
+// isPlain reports whether a link has only characters that can't be mistaken for others, and none
+// that means something in Markdown.
+func isPlain(link string) bool {
+	return !strings.ContainsFunc(link, func(c rune) bool {
+		return c <= ' ' || c > '~' || strings.ContainsRune("`<>\"\\", c)
+	})
+}
+
+// refers reports whether a schema has references, whose check might not end.
+func refers(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, sub := range v {
+			if strings.HasPrefix(key, "$") && strings.HasSuffix(strings.ToLower(key), "ref") ||
+				refers(sub) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, refers)
+	}
+	return false
+}
+
+// A field is one value of a form.
+type field struct {
+	name     string
+	required bool
+	schema   *jsonschema.Schema
+	values   []any    // to choose from; nil: anything that fits
+	labels   []string // of values
+	preset   any      // default; nil: none
+}
+
+// fields returns the fields of r, the required ones first.
+func (r request) fields() ([]*field, error) {
+	if len(r.Schema) == 0 {
+		return nil, nil
+	}
+	var s jsonschema.Schema
+	if err := json.Unmarshal(r.Schema, &s); err != nil {
+		return nil, fmt.Errorf("its schema is none: %s", tame(err.Error(), 200))
+	}
+	if s.Type != "" && s.Type != "object" {
+		return nil, errors.New("its schema is not that of an object")
+	}
+	if len(s.Properties) > maxFields {
+		return nil, fmt.Errorf("it asks for more than %d values", maxFields)
+	}
+	var list []*field
+	for name, p := range s.Properties {
+		f, err := newField(name, p)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", tame(name, 80), err)
+		}
+		f.required = slices.Contains(s.Required, name)
+		list = append(list, f)
+	}
+	slices.SortFunc(list, func(a, b *field) int {
+		if a.required != b.required {
+			if a.required {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	return list, nil
+}
+
+func newField(name string, p *jsonschema.Schema) (*field, error) {
+	if p == nil {
+		return nil, errors.New("it has no schema")
+	}
+	f := &field{name: name, schema: p}
+	var err error
+	switch p.Type {
+	case "boolean":
+		f.values, f.labels = []any{true, false}, []string{"Yes", "No"}
+	case "number", "integer":
+	case "string", "":
+		err = f.choices(p)
+	case "array":
+		if p.Items == nil {
+			return nil, errors.New("it does not say what to choose from")
+		}
+		if err = f.choices(p.Items); err == nil && len(f.values) == 0 {
+			err = errors.New("it does not say what to choose from")
+		}
+	default:
+		err = fmt.Errorf("values of the type %q can't be asked for", tame(p.Type, 80))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(p.Default) > 0 {
+		var v any
+		if json.Unmarshal(p.Default, &v) == nil && f.fits(v) {
+			f.preset = v
+		}
+	}
+	return f, nil
+}
+
+// choices sets the values to choose from.
+func (f *field) choices(p *jsonschema.Schema) error {
+	f.values = slices.Clone(p.Enum)
+	names, _ := p.Extra["enumNames"].([]any) // of the old form
+	for i, v := range f.values {
+		label := fmt.Sprint(v)
+		if i < len(names) {
+			label = fmt.Sprint(names[i])
+		}
+		f.labels = append(f.labels, label)
+	}
+	for _, one := range append(slices.Clone(p.OneOf), p.AnyOf...) {
+		if one == nil || one.Const == nil {
+			return errors.New("one of its values is missing")
+		}
+		f.values = append(f.values, *one.Const)
+		label := one.Title
+		if label == "" {
+			label = fmt.Sprint(*one.Const)
+		}
+		f.labels = append(f.labels, label)
+	}
+	if len(f.values) > maxChoices {
+		return fmt.Errorf("it has more than %d values to choose from", maxChoices)
+	}
+	for i, v := range f.values {
+		if _, ok := v.(string); !ok {
+			return errors.New("one of its values is not a string")
+		}
+		f.labels[i] = strings.ReplaceAll(tame(f.labels[i], maxLabel), "`", "'")
+	}
+	return nil
+}
+
+// several reports whether several values may be chosen.
+func (f *field) several() bool { return f.schema.Type == "array" }
+
+// fits reports whether v is a value of f.
+func (f *field) fits(v any) bool {
+	p := f.schema
+	limits := &jsonschema.Schema{Type: cmp.Or(p.Type, "string"),
+		MinLength: p.MinLength, MaxLength: p.MaxLength, Pattern: p.Pattern,
+		Minimum: p.Minimum, Maximum: p.Maximum,
+		ExclusiveMinimum: p.ExclusiveMinimum, ExclusiveMaximum: p.ExclusiveMaximum,
+		MultipleOf: p.MultipleOf, MinItems: p.MinItems, MaxItems: p.MaxItems}
+	check, err := limits.Resolve(nil)
+	if err != nil || check.Validate(v) != nil {
+		return false
+	}
+	switch v := v.(type) {
+	case []any:
+		return !slices.ContainsFunc(v, func(one any) bool { return !slices.Contains(f.values, one) })
+	case string:
+		return f.values != nil && slices.Contains(f.values, any(v)) || f.values == nil && f.formed(v)
+	}
+	return true
+}
+
+// formed reports whether text has the format of f.
+func (f *field) formed(text string) (ok bool) {
+	var err error
+	switch f.schema.Format {
+	case "email":
+		var a *mail.Address
+		a, err = mail.ParseAddress(text)
+		return err == nil && a.Address == text
+	case "uri":
+		var u *url.URL
+		u, err = url.Parse(text)
+		return err == nil && u.Scheme != ""
+	case "date":
+		_, err = time.Parse(time.DateOnly, text)
+	case "date-time":
+		_, err = time.Parse(time.RFC3339, text)
+	}
+	return err == nil
+}
+
+// value returns the value for which a person's words stand, and whether they stand for one.
+func (f *field) value(text string) (v any, ok bool) {
+	switch {
+	case f.several():
+		list := []any{}
+		for part := range strings.SplitSeq(text, ",") {
+			one, ok := f.chosen(part)
+			if !ok {
+				return nil, false
+			}
+			if !slices.Contains(list, one) {
+				list = append(list, one)
+			}
+		}
+		v = list
+	case f.values != nil:
+		if v, ok = f.chosen(text); !ok {
+			return nil, false
+		}
+	case f.schema.Type == "integer":
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n > maxInteger || n < -maxInteger {
+			return nil, false
+		}
+		v = float64(n)
+	case f.schema.Type == "number":
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil || n-n != 0 { // infinite, or no number
+			return nil, false
+		}
+		v = n
+	default:
+		v = text
+	}
+	return v, f.fits(v)
+}
+
+// chosen returns the value with a label, a number or a wording.
+func (f *field) chosen(text string) (any, bool) {
+	text = strings.TrimSpace(text)
+	i := slices.IndexFunc(f.labels, func(l string) bool { return strings.EqualFold(l, text) })
+	if i < 0 {
+		i = slices.IndexFunc(f.values, func(v any) bool {
+			return strings.EqualFold(fmt.Sprint(v), text)
+		})
+	}
+	if n, err := strconv.Atoi(strings.TrimSuffix(text, ".")); i < 0 && err == nil {
+		i = n - 1
+	}
+	if i < 0 || i >= len(f.values) {
+		return nil, false
+	}
+	return f.values[i], true
+}
+
+// buttons reports whether the choices of f fit on buttons, with one to decline.
+func (f *field) buttons() bool {
+	return !f.several() && f.values != nil && len(f.values) < maxButtons
+}
+
+// wants says what fits f, as sentences.
+func (f *field) wants() string {
+	var b strings.Builder
+	p := f.schema
+	switch {
+	case f.values != nil && !f.buttons():
+		b.WriteString("One of these")
+		if f.several() {
+			b.Reset()
+			b.WriteString("Some of these, with commas between them")
+			b.WriteString(between(asFloat(p.MinItems), asFloat(p.MaxItems), ""))
+		}
+		for i, label := range f.labels {
+			fmt.Fprintf(&b, "\n%d. %s", i+1, label)
+		}
+		b.WriteString("\n")
+		return b.String()
+	case f.values != nil:
+		return ""
+	case p.Type == "integer":
+		b.WriteString("A whole number" + between(p.Minimum, p.Maximum, ""))
+	case p.Type == "number":
+		b.WriteString("A number" + between(p.Minimum, p.Maximum, ""))
+	case p.Format == "email":
+		b.WriteString("An e-mail address")
+	case p.Format == "uri":
+		b.WriteString("An address such as https://example.org")
+	case p.Format == "date":
+		b.WriteString("A date such as 2026-12-31")
+	case p.Format == "date-time":
+		b.WriteString("A time such as 2026-12-31T18:00:00Z")
+	default:
+		b.WriteString("A text" + between(asFloat(p.MinLength), asFloat(p.MaxLength), " characters"))
+	}
+	if p.Pattern != "" {
+		fmt.Fprintf(&b, ", in the form `%s`", strings.ReplaceAll(tame(p.Pattern, 100), "`", "'"))
+	}
+	return b.String() + "."
+}
+
+func asFloat(n *int) *float64 {
+	if n == nil {
+		return nil
+	}
+	v := float64(*n)
+	return &v
+}
+
+// between describes limits.
+func between(least, most *float64, unit string) string {
+	show := func(v *float64) string { return strconv.FormatFloat(*v, 'f', -1, 64) }
+	switch {
+	case least != nil && most != nil:
+		return " from " + show(least) + " to " + show(most) + unit
+	case least != nil:
+		return " of at least " + show(least) + unit
+	case most != nil:
+		return " of at most " + show(most) + unit
+	}
+	return ""
+}
+
+// show returns the words for a value of f.
+func (f *field) show(v any) string {
+	if list, ok := v.([]any); ok {
+		words := make([]string, len(list))
+		for i := range list {
+			words[i] = f.show(list[i])
+		}
+		return strings.Join(words, ", ")
+	}
+	if i := slices.Index(f.values, v); i >= 0 {
+		return f.labels[i]
+	}
+	if n, ok := v.(float64); ok {
+		return strconv.FormatFloat(n, 'f', -1, 64)
+	}
+	return strings.ReplaceAll(tame(fmt.Sprint(v), 200), "`", "'")
+}

@@ -1,0 +1,221 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"gateway/agent/tool"
+)
+
+// Limits of asking a person.
+const (
+	maxRounds  = 10       // times that a server may ask during one call
+	maxState   = 64 << 10 // bytes of the server's own state
+	answerTime = 10 * time.Minute
+	longAnswer = time.Hour // if nothing waits meanwhile but the turn of a direct chat
+)
+
+// The actions of a person, and the options for them.
+const (
+	accept  = "accept"
+	decline = "decline"
+	cancel  = "cancel"
+
+	optionAccept  = "Accept"
+	optionOpened  = "I have opened it"
+	optionDecline = "Decline"
+)
+
+// An inquiry is what a server asks during one call of a tool, with the answers so far. It is stored
+// with the question that a person sees.
+type inquiry struct {
+	Requests []request                    `json:"requests"` // still to be answered
+	Answers  map[string]*sdk.ElicitResult `json:"answers,omitempty"`
+	Server   string                       `json:"server,omitempty"` // the server's own state
+	Rounds   int                          `json:"rounds"`           // times that the server has asked
+
+	// Running says that the server waits in the middle of the call. Otherwise the call is made
+	// again with the answers, or after Links without them.
+	Running bool `json:"running,omitempty"`
+	Links   bool `json:"links,omitempty"`
+
+	// The form of the first request.
+	Field  int            `json:"field,omitempty"` // index of the field that is asked for
+	Values map[string]any `json:"values,omitempty"`
+	Unfit  int            `json:"unfit,omitempty"` // answers in a row that don't fit
+}
+
+// take takes in the answer of a person to the first request. The answer to the last field of a
+// request removes the request.
+func (q *inquiry) take(r *tool.Reply) error {
+	fields, err := q.Requests[0].fields()
+	if err != nil || q.Field > len(fields) {
+		return fmt.Errorf("what the server asks can't be read: %w", err)
+	}
+	text := strings.TrimSpace(r.Text)
+	word := strings.ToLower(text)
+	switch {
+	case !r.Answered || word == wordCancel:
+		q.end(cancel)
+		return nil
+	case word == wordDecline:
+		q.end(decline)
+		return nil
+	}
+	fits := true
+	if len(fields) == 0 {
+		fits = word == accept || word == strings.ToLower(optionOpened)
+	} else {
+		fits = q.fill(fields[q.Field], text, word)
+	}
+	switch {
+	case !fits:
+		if q.Unfit++; q.Unfit == maxUnfit {
+			q.end(cancel)
+		}
+	case q.Field+1 < len(fields):
+		q.Field, q.Unfit = q.Field+1, 0
+	default:
+		result := &sdk.ElicitResult{Action: accept}
+		if q.Requests[0].Link == "" {
+			result.Content = q.Values
+			if result.Content == nil {
+				result.Content = map[string]any{}
+			}
+		}
+		q.answer(result)
+	}
+	return nil
+}
+
+// fill sets the value of f, and reports whether the person's words stand for one.
+func (q *inquiry) fill(f *field, text, word string) bool {
+	v, ok := f.preset, true
+	switch {
+	case word == wordSkip && !f.required:
+		return true
+	case word != wordDefault || f.preset == nil:
+		v, ok = f.value(text)
+	}
+	if ok {
+		if q.Values == nil {
+			q.Values = make(map[string]any)
+		}
+		q.Values[f.name] = v
+	}
+	return ok
+}
+
+// answer records the answer to the first request.
+func (q *inquiry) answer(r *sdk.ElicitResult) {
+	if q.Answers == nil {
+		q.Answers = make(map[string]*sdk.ElicitResult)
+	}
+	q.Answers[q.Requests[0].ID] = r
+	q.Requests, q.Field, q.Values, q.Unfit = q.Requests[1:], 0, nil, 0
+}
+
+// end answers all requests with an action other than accept.
+func (q *inquiry) end(action string) {
+	for len(q.Requests) > 0 {
+		q.answer(&sdk.ElicitResult{Action: action})
+	}
+}
+
+// accepted reports whether the person has accepted all requests.
+func (q *inquiry) accepted() bool {
+	for _, r := range q.Answers {
+		if r.Action != accept {
+			return false
+		}
+	}
+	return true
+}
+
+// wait returns the question to the person about the first request of q.
+func (q *inquiry) wait(server, name string, group bool) (*tool.Wait, error) {
+	fields, err := q.Requests[0].fields()
+	if err != nil {
+		return nil, err
+	}
+	state, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	w := &tool.Wait{State: state, For: longAnswer}
+	if group || q.Running {
+		w.For = answerTime
+	}
+	r := q.Requests[0]
+	var b strings.Builder
+	if q.Unfit > 0 {
+		b.WriteString("That does not fit. ")
+	}
+	fmt.Fprintf(&b, "The MCP server `%s` asks you, during the call of its tool `%s`", server,
+		strings.ReplaceAll(tame(name, 80), "`", "'"))
+	switch {
+	case r.Link != "":
+		fmt.Fprintf(&b, ", to open a link. It leads to `%s`:\n\n%s", hostOf(r.Link), r.Link)
+		w.Options = []string{optionOpened, optionDecline}
+	case len(fields) == 0:
+		b.WriteString(" for your consent.")
+		w.Options = []string{optionAccept, optionDecline}
+	default:
+		b.WriteString(":")
+	}
+	if r.Message != "" {
+		fmt.Fprintf(&b, "\n\n“%s”", r.Message)
+	}
+	if len(fields) > 0 {
+		f := fields[q.Field]
+		b.WriteString("\n\n" + f.ask(q.Field, len(fields)))
+		if f.buttons() {
+			w.Options = append(append([]string(nil), f.labels...), optionDecline)
+		}
+	}
+	b.WriteString("\n\nThe server gets what you send, and I don't know what it does with it: never " +
+		"send a password or a key.")
+	w.Text = b.String()
+	return w, nil
+}
+
+func hostOf(link string) string {
+	u, err := url.Parse(link)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// ask returns the question for f, which is field i of n.
+func (f *field) ask(i, n int) string {
+	title := f.schema.Title
+	if title == "" {
+		title = f.name
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "**%s**", strings.ReplaceAll(tame(title, 100), "*", ""))
+	if n > 1 {
+		fmt.Fprintf(&b, " (%d of %d)", i+1, n)
+	}
+	if f.schema.Description != "" {
+		b.WriteString(": “" + tame(f.schema.Description, 300) + "”")
+	}
+	if wants := f.wants(); wants != "" {
+		b.WriteString("\n" + wants)
+	}
+	b.WriteString("\n")
+	if f.preset != nil {
+		fmt.Fprintf(&b, "`%s` stands for “%s”. ", wordDefault, f.show(f.preset))
+	}
+	if !f.required {
+		fmt.Fprintf(&b, "`%s` leaves it out. ", wordSkip)
+	}
+	fmt.Fprintf(&b, "`%s` refuses.", wordDecline)
+	return b.String()
+}
