@@ -129,6 +129,9 @@ func newBackground(d *Dispatcher, estimates *prompt.Estimator) backgroundTasks {
 			background.Erase:   b.eraser,
 		},
 	})
+	if o.Export != nil {
+		b.background.Handlers[background.Export] = o.Export
+	}
 	if b.speaker != nil {
 		b.background.Handlers[background.Speak] = b.speaker
 	}

@@ -125,6 +125,8 @@ type Options struct {
 	Commands []command.Command
 	// Restart restarts the gateway; default: not possible.
 	Restart *command.Restart
+	// Export sends people what is stored about them; default: /export is not answered.
+	Export background.Handler
 	// Observer receives measurements; default none.
 	Observer observe.Observer
 	// Usage counts and limits the usage of models; default: it does neither.

@@ -10,6 +10,13 @@ import (
 // time of their own.
 const Offload = "tool-result.txt"
 
+// Export is the name of archives with all data of a person. The names of their stored files begin
+// with ExportPrefix. They have a retention time of their own, and are not part of later exports.
+const (
+	Export       = "gateway-export.zip"
+	ExportPrefix = "export-"
+)
+
 // Prune deletes inbound messages older than before that were answered or dropped or are ambient,
 // among the next rows after an id. See [store.Pruning.Step]. A message is recognised as a duplicate
 // only while its row exists, and Telegram delivers unacknowledged messages again for 24 hours:

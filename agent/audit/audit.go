@@ -93,6 +93,18 @@ func List(q store.Queryer, most, skipped int) ([]Entry, error) {
 		ORDER BY id DESC LIMIT $1 OFFSET $2`, most, skipped)
 }
 
+// Last returns when the author of e has done the same before, or the zero time.
+func Last(q store.Queryer, e Entry) (time.Time, error) {
+	var at int64
+	err := q.QueryRow(`SELECT COALESCE(max(at_ms), 0) FROM audits
+		WHERE action = $1 AND (by_whom = $2 OR person = $3 AND person <> 0)`,
+		e.Action, e.By, e.Person).Scan(&at)
+	if err != nil || at == 0 {
+		return time.Time{}, err
+	}
+	return time.UnixMilli(at), nil
+}
+
 // Rules maps each configuration key that is a rule to a text that differs if its value differs.
 type Rules map[string]string
 

@@ -80,16 +80,7 @@ func (e *Eraser) Add(tx *store.Tx, left *Erasure) error {
 // Rows deletes the rows of a person or a room and records in left what else must be erased. It
 // returns the keys of their sessions.
 func (e *Eraser) Rows(tx *store.Tx, left *Erasure) ([]session.Key, error) {
-	if left.Person != 0 { // there may be chats without any turn
-		chats, err := e.Inbox.DirectChats(tx, left.Person)
-		if err != nil {
-			return nil, err
-		}
-		for _, a := range chats {
-			left.addChat(a)
-		}
-	}
-	keys, err := e.theirs(tx, left)
+	keys, err := e.Find(tx, left)
 	if err != nil {
 		return nil, err
 	}
@@ -129,14 +120,23 @@ func (e *Eraser) Rows(tx *store.Tx, left *Erasure) ([]session.Key, error) {
 	return keys, e.People.Forget(tx, left.Person, left.Chats)
 }
 
-// theirs returns the sessions of left's scopes and chats, and adds the scopes and chats of those
-// sessions to left.
-func (e *Eraser) theirs(tx *store.Tx, left *Erasure) (keys []session.Key, err error) {
+// Find returns the sessions of left's person, scopes and chats, and adds the scopes and chats of
+// those sessions to left. It changes nothing in the database, and needs only Inbox and People.
+func (e *Eraser) Find(q store.Queryer, left *Erasure) (keys []session.Key, err error) {
+	if left.Person != 0 { // there may be chats without any turn
+		chats, err := e.Inbox.DirectChats(q, left.Person)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range chats {
+			left.addChat(a)
+		}
+	}
 	add := func(found []session.Key, err error) error {
 		for i := 0; i < len(found) && err == nil; i++ {
 			if !slices.Contains(keys, found[i]) {
 				keys = append(keys, found[i])
-				err = e.addPlaces(tx, found[i], left)
+				err = e.addPlaces(q, found[i], left)
 			}
 		}
 		return err
@@ -145,17 +145,17 @@ func (e *Eraser) theirs(tx *store.Tx, left *Erasure) (keys []session.Key, err er
 		if scopes < len(left.Scopes) {
 			s := left.Scopes[scopes]
 			scopes++
-			merging, err := e.tasks.Merging(tx, s)
+			merging, err := e.tasks.Merging(q, s)
 			if err == nil {
 				left.addScopes(merging...)
-				err = add(e.sessions.OfScope(tx, s))
+				err = add(e.sessions.OfScope(q, s))
 			}
 			if err != nil {
 				return nil, err
 			}
 			continue
 		}
-		if err := add(e.sessions.OfChat(tx, left.Chats[chats])); err != nil {
+		if err := add(e.sessions.OfChat(q, left.Chats[chats])); err != nil {
 			return nil, err
 		}
 		chats++
@@ -165,13 +165,13 @@ func (e *Eraser) theirs(tx *store.Tx, left *Erasure) (keys []session.Key, err er
 
 // addPlaces adds the chat of a session and its scope to left. The scope may still be that of the
 // chat, from before the person was known, or that of another person with whom they were linked.
-func (e *Eraser) addPlaces(tx *store.Tx, key session.Key, left *Erasure) error {
+func (e *Eraser) addPlaces(q store.Queryer, key session.Key, left *Erasure) error {
 	left.addChat(key.Conversation)
-	s, err := e.sessions.Summary(tx, key)
+	s, err := e.sessions.Summary(q, key)
 	if err != nil || s.Scope == "" {
 		return err
 	}
-	if follows, err := follows(tx, e.People, s.Scope, left.Scopes[0]); err != nil || !follows {
+	if follows, err := follows(q, e.People, s.Scope, left.Scopes[0]); err != nil || !follows {
 		return err
 	}
 	left.addScopes(s.Scope)

@@ -44,6 +44,7 @@ const (
 	Undo    Kind = "undo"    // undo one of these changes
 	Merge   Kind = "merge"   // move the files of a scope into another one
 	Speak   Kind = "speak"   // make a voice note of an answer
+	Export  Kind = "export"  // send a person what is stored about them
 	Erase   Kind = "erase"   // delete the files of a scope and the remaining rows
 )
 

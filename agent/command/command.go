@@ -119,6 +119,8 @@ func builtin(c *Commands) []Command {
 		{"dream", "save what I learned recently", bus.User, knowledge.dream},
 		{"dream-log", "how my memory has changed", bus.User, knowledge.changes},
 		{"dream-restore", "undo a change of my memory", bus.User, knowledge.restore},
+		{"export", "everything that I have stored about you, as a file", bus.User,
+			knowledge.export},
 		{"forget", "delete what I know about you", bus.User, knowledge.forget},
 		{"jobs", "reminders and jobs", bus.User, jobs.list},
 		{"remind", "remind you of something in 20m, tomorrow 9:00, every 2h …", bus.User,

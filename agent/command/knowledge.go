@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"gateway/agent/audit"
 	"gateway/agent/background"
 	"gateway/agent/prompt"
 	"gateway/bus"
@@ -163,10 +164,43 @@ func firstSentence(s string) string {
 	return s
 }
 
+// exportPause is how long a person must wait between two exports. Making one costs reading all of
+// their data.
+const exportPause = time.Hour
+
+// export answers /export: a background task sends the archive. The audit log has who exported.
+func (k knowledge) export(ctx context.Context, r *Request) (Reply, error) {
+	if r.Message.Group {
+		return Reply{Text: "Other people read this chat. Send me `/export` in our direct chat."}, nil
+	}
+	entry := audit.Of(r.Message, "exported", "their data")
+	last, err := audit.Last(k.DB.Read(ctx), entry)
+	if err != nil {
+		return Reply{}, err
+	}
+	if wait := last.Add(exportPause).Sub(k.Now()); wait > 0 {
+		return Reply{Text: fmt.Sprintf("I have made an export for you less than an hour ago. "+
+			"Please ask again in %s.", background.Count(int(wait/time.Minute)+1, "minute"))}, nil
+	}
+	out := r.answer(Reply{})
+	task := background.Task{Work: background.Work{Kind: background.Export, Scope: r.scope()},
+		Tell: &out}
+	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+		if err := audit.Add(tx, entry, k.Now()); err != nil {
+			return Reply{}, err
+		}
+		return Reply{}, background.Store{}.Put(tx, task, k.Now())
+	})
+	if err == nil {
+		k.Background.Wake()
+	}
+	return reply, err
+}
+
 const sayForget = "This erases all that I know of you: our conversations in direct chats, on all " +
 	"your platforms, your files, what I remember, and who you are to me. What you said in groups " +
 	"stays with the groups. This can't be undone, and afterwards you are a stranger to me.\n\n" +
-	"To do it, send `/forget me now`. `gateway memory export` can save a copy first."
+	"To do it, send `/forget me now`. `/export` sends you a copy first."
 
 const sayForgotten = "I have forgotten you. It takes a moment until the last traces are gone."
 

@@ -62,6 +62,8 @@ const (
 	folderMode   = fs.FileMode(0o700)
 
 	offloadPrefix = "result-" // prefix of stored files that were named bus.Offload
+
+	exportAge = 48 * time.Hour // age at which exports are removed; deliveries are given up earlier
 )
 
 // New returns a Store in the folder root, which the caller closes. sources are the channels by
@@ -317,8 +319,11 @@ func (m *Store) Open(name string) (*os.File, error) {
 func (m *Store) Put(to bus.Address, name string, r io.Reader) (bus.Attachment, error) {
 	a := bus.Attachment{Kind: bus.Document, Name: name}
 	base := strings.ToLower(rand.Text()[:16])
-	if name == bus.Offload {
+	switch name {
+	case bus.Offload:
 		base = offloadPrefix + base
+	case bus.Export:
+		base = bus.ExportPrefix + base
 	}
 	base = path.Join(to.Folder(), base)
 	err := m.store(base, &a, func(w io.Writer) error {

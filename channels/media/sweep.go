@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"gateway/bus"
 )
 
 // Run removes old files at the start, at intervals, and when the total is too large, until ctx is
@@ -53,6 +55,8 @@ func (m *Store) Sweep(ctx context.Context, now time.Time) error {
 			age = min(age, staleTime)
 		case strings.HasPrefix(path.Base(f.name), offloadPrefix):
 			age = m.opts.Offloads
+		case strings.HasPrefix(path.Base(f.name), bus.ExportPrefix):
+			age = min(age, exportAge)
 		}
 		if total <= m.opts.MaxTotal && now.Sub(f.time) <= age {
 			continue

@@ -73,8 +73,8 @@ func (s Secrets) safeStatus(status string) string {
 	return strings.Join(lines, "\n")
 }
 
-// foundInFile reports whether the content of r contains a secret.
-func (s Secrets) foundInFile(r io.Reader) (bool, error) {
+// FoundInFile reports whether the content of r contains a secret.
+func (s Secrets) FoundInFile(r io.Reader) (bool, error) {
 	longest := 0
 	for _, secret := range s {
 		longest = max(longest, len(secret))
@@ -136,6 +136,6 @@ func (s *sender) secretFile(f bus.Attachment) bool {
 		return false
 	}
 	defer file.Close()
-	found, err := s.r.secrets.Load().foundInFile(file)
+	found, err := s.r.secrets.Load().FoundInFile(file)
 	return found || err != nil
 }

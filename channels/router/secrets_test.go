@@ -35,9 +35,9 @@ func TestSecretsInFile(t *testing.T) {
 		for _, before := range []int{0, 1, 64<<10 - 5, 64 << 10, 64<<10 + 5, 64<<10 + 40, 200_000} {
 			text := strings.Repeat("x", before) + secret + strings.Repeat("y", 100)
 			for name, r := range map[string]func() (bool, error){
-				"whole": func() (bool, error) { return s.foundInFile(strings.NewReader(text)) },
+				"whole": func() (bool, error) { return s.FoundInFile(strings.NewReader(text)) },
 				"by half": func() (bool, error) {
-					return s.foundInFile(iotest.HalfReader(strings.NewReader(text)))
+					return s.FoundInFile(iotest.HalfReader(strings.NewReader(text)))
 				},
 			} {
 				got, err := r()
@@ -48,7 +48,7 @@ func TestSecretsInFile(t *testing.T) {
 			}
 		}
 	}
-	if _, err := s.foundInFile(iotest.ErrReader(iotest.ErrTimeout)); err == nil {
+	if _, err := s.FoundInFile(iotest.ErrReader(iotest.ErrTimeout)); err == nil {
 		t.Error("a file that can't be read is taken for one without secrets")
 	}
 }

@@ -172,6 +172,7 @@
 //	agent/prompt          makes requests to the model from data
 //	agent/dream           updates the documents of the memory from notes
 //	agent/background      tasks that nobody waits for; agent/schedule runs jobs
+//	agent/export          writes what is stored about a person, the counterpart of erasing
 //	agent/extract         decodes files in separate processes: document gets the text,
 //	                      picture converts images for a model
 //	agent/command         slash commands, each on a goroutine of its own

@@ -208,14 +208,35 @@ func (l *login) forget() error {
 }
 
 // secrets returns the tokens and the client's secret.
-func (l *login) secrets() (list []string) {
+func (l *login) secrets() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if t := l.grant.Token; t != nil {
+	return l.grant.secrets()
+}
+
+func (g *grant) secrets() (list []string) {
+	if t := g.Token; t != nil {
 		list = append(list, t.AccessToken, t.RefreshToken)
 	}
-	list = append(list, l.grant.Client.ClientSecret)
+	list = append(list, g.Client.ClientSecret)
 	return slices.DeleteFunc(list, func(v string) bool { return len(v) < minSecret })
+}
+
+// StoredSecrets returns the tokens in the files of a directory like [Options.Cache].
+func StoredSecrets(dir string) (list []string, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.login"))
+	for _, file := range files {
+		var g grant
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(data, &g)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("mcp: read the login: %w", err)
+		}
+		list = append(list, g.secrets()...)
+	}
+	return list, err
 }
 
 // machine reports whether the gateway logs in without a person.

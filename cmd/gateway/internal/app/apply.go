@@ -21,6 +21,7 @@ func (g *Gateway) agentOptions(cfg *config.Config) *agent.Options {
 		Commands: append(accessCommands(g.gate.Invalidate, NamesOwner(cfg)),
 			mcpCommand(g.toolset.mcp)),
 		Restart: g.restart, Observer: g.ops.metrics, Usage: g.usage, Logger: g.log,
+		Export: g.newSender(cfg),
 	}
 }
 

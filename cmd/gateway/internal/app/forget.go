@@ -3,16 +3,21 @@ package app
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"time"
 
 	"gateway/agent/background"
+	"gateway/agent/export"
+	"gateway/agent/tools/mcp"
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/gate"
+	"gateway/channels/router"
 	"gateway/channels/whatsapp"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/ops"
 	"gateway/store"
 )
 
@@ -23,6 +28,39 @@ type People struct{ gate.People }
 func (p People) Known(q store.Queryer, person int64) (bool, error) {
 	list, err := p.List(q)
 	return slices.ContainsFunc(list, func(p gate.Person) bool { return p.ID == person }), err
+}
+
+// NewExporter returns an exporter of what the home of cfg has about people. secrets returns the
+// credentials that must not be in an export.
+func NewExporter(
+	cfg *config.Config, db *store.DB, scopes, files *os.Root, secrets func() router.Secrets,
+) *export.Exporter {
+	return &export.Exporter{DB: db, People: People{}, Memory: scopes, Media: files,
+		Before:    VersionsFolder(cfg),
+		Secrets:   func() []string { return secrets() },
+		HasSecret: func(r io.Reader) (bool, error) { return secrets().FoundInFile(r) },
+		Zone:      cfg.Gateway.Location, Now: time.Now}
+}
+
+// StoredSecrets returns the credentials that a configuration and its home have: for programs beside
+// the gateway.
+func StoredSecrets(cfg *config.Config) (router.Secrets, error) {
+	logins, err := mcp.StoredSecrets(MCPFolder(cfg))
+	if err != nil {
+		return nil, err
+	}
+	list := append(cfg.Secrets(), logins...)
+	if e, err := ops.ReadEndpoint(cfg.Gateway.Home); err == nil {
+		list = append(list, e.Token)
+	}
+	return router.NewSecrets(list), nil
+}
+
+// newSender returns the handler of /export.
+func (g *Gateway) newSender(cfg *config.Config) *export.Sender {
+	secrets := func() router.Secrets { return g.secrets(g.settings.Load()) }
+	return &export.Sender{Files: g.media, MaxFile: MediaOptions(cfg, nil).MaxFile,
+		Exporter: NewExporter(cfg, g.db, g.knowledge.scopes, g.home.media, secrets)}
 }
 
 // Forget revokes the access of a person, if they exist, and deletes what is known about their

@@ -71,6 +71,7 @@ var imports = map[string]string{
 		"agent/prompt",
 	"agent/hearing":   "store store/fault bus agent/attachment agent/command",
 	"agent/speech":    "store bus agent/background agent/budget agent/modelcall",
+	"agent/export":    "store bus memory session agent/background agent/llm",
 	"agent/heartbeat": "store bus memory memory/document session agent/prompt agent/schedule",
 
 	"agent/tools/ask":           "agent/tool",
@@ -129,7 +130,8 @@ var imports = map[string]string{
 		"memory/document memory/version session store",
 	"cmd/gateway/internal/display": "",
 	"cmd/gateway/internal/app": "agent agent/activity agent/attachment agent/audit " +
-		"agent/background agent/budget agent/command agent/extract agent/guard agent/heartbeat " +
+		"agent/background agent/budget agent/command agent/export agent/extract agent/guard " +
+		"agent/heartbeat " +
 		"agent/llm agent/llm/anthropic agent/llm/demo agent/llm/failover agent/llm/openai " +
 		"agent/persona agent/policy agent/pool agent/question " +
 		"agent/schedule agent/speech agent/tool agent/tools/ask agent/tools/clock agent/tools/files " +
@@ -143,9 +145,10 @@ var imports = map[string]string{
 		"cmd/gateway/internal/hooks cmd/gateway/internal/ops cmd/gateway/internal/retention " +
 		"cmd/gateway/internal/telemetry cmd/gateway/internal/watch memory memory/document " +
 		"memory/version session skills store",
-	"cmd/gateway/internal/cli": "agent/audit agent/background agent/budget agent/command agent/llm " +
+	"cmd/gateway/internal/cli": "agent/audit agent/background agent/budget agent/command " +
+		"agent/export agent/llm " +
 		"agent/mcpserver agent/policy agent/schedule agent/suggest bus channels " +
-		"channels/gate channels/media " +
+		"channels/gate channels/media channels/router " +
 		"channels/supervisor channels/terminal channels/whatsapp cmd/gateway/internal/app " +
 		"cmd/gateway/internal/backup cmd/gateway/internal/config cmd/gateway/internal/display " +
 		"cmd/gateway/internal/doctor cmd/gateway/internal/importer cmd/gateway/internal/ops " +

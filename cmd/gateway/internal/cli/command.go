@@ -85,7 +85,7 @@ func NewCommand() *cobra.Command {
 		usageCommand(home), auditCommand(home), haltCommand(home), resumeCommand(home),
 		doctorCommand(found, all),
 		healthCommand(local),
-		securityCommand(found, all), importCommand(load),
+		securityCommand(found, all), importCommand(load), exportCommand(home, found),
 		backupCommand(home), restoreCommand(local), service.Command(local, &file),
 		mcpCommand(home), memoryCommand(home), skillsCommand(home), jobsCommand(home),
 		configCommand(func() (*config.Explanation, error) {

@@ -2,15 +2,21 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"gateway/agent/background"
 	"gateway/agent/budget"
+	"gateway/agent/export"
 	"gateway/bus"
 	"gateway/channels/gate"
+	"gateway/channels/router"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/session"
 	"gateway/store"
@@ -37,8 +43,12 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 					return err
 				}
 				if !sure {
+					saves := "gateway memory export"
+					if r.scope.Person() != 0 {
+						saves = "gateway export"
+					}
 					return app.BadUsage(fmt.Errorf("this erases all of %s%s and can't be taken back; "+
-						"gateway memory export %s saves a copy, and --yes does it", r.scope, owner, r.scope))
+						"%s %s saves a copy, and --yes does it", r.scope, owner, saves, r.scope))
 				}
 				eraser := background.Eraser{DB: r.db, Inbox: bus.NewInbox(), Outbox: bus.NewOutbox(),
 					Memory: r.memory, Ledger: budget.New(nil), People: app.People{}, Now: time.Now}
@@ -56,6 +66,120 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&sure, "yes", false, "do it")
 	return cmd
+}
+
+// exportCommand writes what is stored about a person. home has the settings in force, and
+// withSecrets those of this shell.
+func exportCommand(home, withSecrets app.Loader) *cobra.Command {
+	return &cobra.Command{
+		Use:   "export PERSON [DIR|FILE.zip|-]",
+		Short: "Write all that is stored about a person, also while the gateway runs",
+		Long: `Write the conversations, documents, facts, files, jobs, usage and decisions of a person
+into a new folder, a new zip archive, or, as an archive, to standard output ("-"). Without a second
+argument the folder is PERSON-export. The number of a person is in gateway people list. The words of
+other people in groups are not in it. Secrets of the gateway are not in it either, as far as this
+shell has the variables that contain them.`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			to := args[0] + "-export"
+			if len(args) > 1 {
+				to = args[1]
+			}
+			return exportPerson(cmd, home, withSecrets, args[0], to)
+		},
+	}
+}
+
+func exportPerson(
+	cmd *cobra.Command, home, withSecrets app.Loader, person, to string,
+) error {
+	scope, err := scopeOf(person)
+	if err != nil || scope.Person() == 0 {
+		return app.BadUsage(fmt.Errorf("%q is not a person: want a number that gateway people list "+
+			"shows", person))
+	}
+	own, err := withSecrets()
+	if err != nil {
+		return err
+	}
+	secrets, err := app.StoredSecrets(own)
+	if err != nil {
+		return err
+	}
+	return withMemory(cmd, home, person, func(r remembrance) (err error) {
+		files, err := app.OpenMedia(r.cfg)
+		if err != nil {
+			return err
+		}
+		defer files.Close()
+		scopes, err := openFolder(app.MemoryFolder(r.cfg))
+		if err != nil {
+			return app.InHome(r.cfg.Gateway.Home, err)
+		}
+		defer scopes.Close()
+		known, err := app.People{}.Known(r.db.Read(cmd.Context()), scope.Person())
+		if err == nil && !known {
+			err = app.BadUsage(fmt.Errorf("there is no person %s; see gateway people list", person))
+		}
+		if err != nil {
+			return err
+		}
+		exporter := app.NewExporter(r.cfg, r.db, scopes, files,
+			func() router.Secrets { return secrets })
+		return writeExport(cmd, to, func(target export.Target) error {
+			return exporter.Write(cmd.Context(), scope, nil, target)
+		})
+	})
+}
+
+// writeExport calls write with a new folder, a new archive, or standard output. After an error it
+// removes what it has made.
+func writeExport(cmd *cobra.Command, to string, write func(export.Target) error) (err error) {
+	var made string
+	defer func() {
+		if err != nil && made != "" {
+			err = errors.Join(err, os.RemoveAll(made))
+		}
+	}()
+	if to != "-" && !strings.HasSuffix(strings.ToLower(to), ".zip") {
+		folder, err := export.NewFolder(to)
+		if errors.Is(err, export.ErrExists) {
+			return fmt.Errorf("%s has files already; nothing was written into it", to)
+		}
+		if err != nil {
+			return err
+		}
+		made = to
+		if err := errors.Join(write(folder), folder.Close()); err != nil {
+			return err
+		}
+		cmd.Printf("The export is in %s. It begins with README.md.\n", to)
+		return nil
+	}
+	if to == "-" {
+		return writeZip(cmd.OutOrStdout(), write)
+	}
+	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("%s is there already; nothing was written into it", to)
+	}
+	if err != nil {
+		return err
+	}
+	made = to
+	if err := errors.Join(writeZip(f, write), f.Close()); err != nil {
+		return err
+	}
+	cmd.Printf("The export is in %s. It begins with README.md.\n", to)
+	return nil
+}
+
+func writeZip(w io.Writer, write func(export.Target) error) error {
+	archive := export.NewZip(w, 0, time.Now())
+	if err := write(archive); err != nil {
+		return err
+	}
+	return archive.Close()
 }
 
 // lastOwner returns a warning if the person of a scope is the only owner, else "".

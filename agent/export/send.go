@@ -1,0 +1,65 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"gateway/agent/background"
+	"gateway/bus"
+)
+
+// Media stores files.
+type Media interface {
+	// Put stores a file for a conversation.
+	Put(to bus.Address, name string, r io.Reader) (bus.Attachment, error)
+}
+
+// A Sender sends people their exports. It is the [background.Handler] of [background.Export]. One
+// transaction sends the archive and ends the task, so it is sent once, whatever interrupts it.
+type Sender struct {
+	*Exporter
+	Files   Media
+	MaxFile int64 // maximum size of a stored file, in bytes
+}
+
+// maxArchive is the largest archive that is sent, in bytes: Discord takes files up to 10 MiB.
+const maxArchive = 9 << 20
+
+const (
+	textSent = "Here is everything that I have stored about you, as a zip archive. Begin with " +
+		"README.md. Keep it safe: whoever has it can read our conversations."
+	textTooLarge = "Your data is too large for a file in this chat. The person who runs me can " +
+		"write all of it to a folder with `gateway export`."
+)
+
+// Do implements [background.Handler].
+func (s *Sender) Do(ctx context.Context, t *background.Task) (background.Outcome, error) {
+	if t.Tell == nil {
+		return background.Outcome{}, nil
+	}
+	out := *t.Tell
+	chat := background.ChatOf(out.To)
+	pr, pw := io.Pipe()
+	written := make(chan error, 1)
+	go func() {
+		archive := NewZip(pw, min(maxArchive, s.MaxFile), s.Now())
+		err := s.Write(ctx, t.Scope, []bus.Address{chat}, archive)
+		if err == nil {
+			err = archive.Close()
+		}
+		written <- err
+		pw.CloseWithError(err)
+	}()
+	a, err := s.Files.Put(chat, bus.Export, pr)
+	pr.CloseWithError(errors.Join(err, io.ErrClosedPipe)) // ends the writer if Put has failed
+	switch failed := <-written; {
+	case errors.Is(failed, ErrTooLarge):
+		return background.Outcome{Text: textTooLarge}, nil
+	case err != nil:
+		return background.Outcome{}, err
+	}
+	a.Kind, a.Type = bus.Document, "application/zip"
+	out.Text, out.Attachments = textSent, []bus.Attachment{a}
+	return background.Outcome{Send: &out}, nil
+}

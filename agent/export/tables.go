@@ -1,0 +1,298 @@
+package export
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"gateway/bus"
+)
+
+// An owner says to what the rows of a table belong.
+type owner int
+
+const (
+	ofPerson  owner = iota // $1 is their id
+	ofScope                // $1 is its name
+	ofSession              // $1 is its name
+	ofChat                 // $1 is the account, $2 the chat
+)
+
+// A table says which rows of a table an export has.
+type table struct {
+	name  string
+	owner owner
+	where string
+	order string   // unique columns; "": id
+	omit  []string // columns
+}
+
+const (
+	ofNumber = "scope = (SELECT id FROM memory_scopes WHERE name = $1)"
+	ofPlace  = "account = $1 AND chat = $2"
+)
+
+// tables lists what an export has. The rows of one table must follow one another. The messages of
+// transcripts are in the conversations.
+var tables = []table{
+	{name: "people", owner: ofPerson, where: "id = $1"},
+	{name: "identities", owner: ofPerson, where: "person = $1", order: "account, sender"},
+	{name: "pairings", owner: ofChat, where: ofPlace, order: "account, sender",
+		omit: []string{"code"}},
+	{name: "places", owner: ofChat, where: "account = $1 AND place = $2 AND place <> ''",
+		order: "account, place"},
+	{name: "notices", owner: ofChat, where: ofPlace, order: "account, chat"},
+	{name: "moves", owner: ofChat, where: "account = $1 AND (chat = $2 OR before = $2)",
+		order: "account, chat"},
+	{name: "sessions", owner: ofSession, where: "key = $1", order: "key"},
+	{name: "turns", owner: ofSession, where: "session = $1", omit: []string{"owner", "epoch"}},
+	{name: "questions", owner: ofSession, where: "session = $1", omit: []string{"code"}},
+	{name: "usage", owner: ofPerson, where: "kind = 'person' AND key = CAST($1 AS TEXT)",
+		order: "day, kind, key"},
+	{name: "usage", owner: ofSession, where: "kind = 'session' AND key = $1",
+		order: "day, kind, key"},
+	{name: "memory_scopes", owner: ofScope, where: "name = $1"},
+	{name: "memory_facts", owner: ofScope, where: ofNumber},
+	{name: "memory_entries", owner: ofScope, where: ofNumber},
+	{name: "memory_messages", owner: ofScope, where: ofNumber},
+	{name: "versions", owner: ofScope, where: "tree = $1"},
+	{name: "version_files", owner: ofScope, where: "tree = $1", order: "version, file"},
+	{name: "jobs", owner: ofScope, where: "scope = $1"},
+	{name: "jobs", owner: ofChat, where: ofPlace},
+	{name: "jobs", owner: ofPerson, where: "person = $1"},
+	{name: "runs", owner: ofScope, where: "job IN (SELECT id FROM jobs WHERE scope = $1)"},
+	{name: "runs", owner: ofChat, where: "job IN (SELECT id FROM jobs WHERE " + ofPlace + ")"},
+	{name: "runs", owner: ofPerson, where: "job IN (SELECT id FROM jobs WHERE person = $1)"},
+	{name: "zones", owner: ofScope, where: "scope = $1", order: "scope"},
+	{name: "chores", owner: ofScope, where: "scope = $1 AND kind <> 'erase'"},
+	{name: "inbox", owner: ofChat, where: ofPlace},
+	{name: "outbox", owner: ofChat, where: ofPlace, omit: []string{"key"}},
+	{name: "audits", owner: ofPerson, where: "person = $1", omit: []string{"rules"}},
+	{name: "audits", owner: ofChat, where: ofPlace, omit: []string{"rules"}},
+	// Who decided about a person is another person.
+	{name: "audits", owner: ofPerson, where: "whom = $1 AND person <> $1",
+		omit: []string{"rules", "by_whom", "name", "person", "account", "chat"}},
+}
+
+// Tables returns the names of the tables whose rows are in an export.
+func Tables() []string {
+	names := []string{"messages"}
+	for _, t := range tables {
+		names = append(names, t.name)
+	}
+	return slices.Compact(names)
+}
+
+// arguments returns the arguments of a query for each of the owners of a kind.
+func (r *run) arguments(of owner) (list [][]any) {
+	switch of {
+	case ofPerson:
+		if r.owned.Person != 0 {
+			list = append(list, []any{r.owned.Person})
+		}
+	case ofScope:
+		for _, s := range r.owned.Scopes {
+			list = append(list, []any{string(s)})
+		}
+	case ofSession:
+		for _, key := range r.keys {
+			list = append(list, []any{key.String()})
+		}
+	case ofChat:
+		for _, a := range r.owned.Chats {
+			list = append(list, []any{a.Account, a.Chat})
+		}
+	}
+	return list
+}
+
+// rows writes a file for each table that has rows of the person.
+func (r *run) rows(context.Context) error {
+	var out *bufio.Writer
+	var seen map[string]bool // lines of a table that several conditions may find
+	for i, t := range tables {
+		if i == 0 || tables[i-1].name != t.name {
+			out, seen = nil, nil
+			if i+1 < len(tables) && tables[i+1].name == t.name {
+				seen = make(map[string]bool)
+			}
+		}
+		for _, args := range r.arguments(t.owner) {
+			err := r.pages(t, args, func(line string) error {
+				if seen[line] {
+					return nil
+				}
+				if seen != nil {
+					seen[line] = true
+				}
+				if out == nil {
+					w, err := r.to.Create("data/" + t.name + ".jsonl")
+					if err != nil {
+						return err
+					}
+					out = bufio.NewWriter(w)
+				}
+				_, err := io.WriteString(out, line+"\n")
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if out != nil {
+			if err := out.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// page is the number of rows that one query reads.
+const page = 256
+
+// pages calls write with the rows of t as JSON. It reads a page at a time, so no query stays open
+// while write waits.
+func (r *run) pages(t table, args []any, write func(line string) error) error {
+	n := len(args) + 1
+	query := fmt.Sprintf("SELECT * FROM %s WHERE (%s) AND id > $%d ORDER BY id LIMIT %d", t.name,
+		t.where, n, page)
+	if t.order != "" {
+		query = fmt.Sprintf("SELECT * FROM %s WHERE %s ORDER BY %s LIMIT %d OFFSET $%d", t.name,
+			t.where, t.order, page, n)
+	}
+	for after := int64(0); ; {
+		lines, last, err := r.page(t, query, append(slices.Clip(args), after))
+		if err != nil {
+			return fmt.Errorf("table %s: %w", t.name, err)
+		}
+		for _, line := range lines {
+			if err := write(line); err != nil {
+				return err
+			}
+		}
+		if len(lines) < page {
+			return nil
+		}
+		if after += page; t.order == "" {
+			after = last
+		}
+	}
+}
+
+// page returns the rows of a query as JSON, and the id of the last one.
+func (r *run) page(t table, query string, args []any) (lines []string, last int64, err error) {
+	rows, err := r.read.Query(query, args...)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, 0, err
+	}
+	values, into := make([]any, len(columns)), make([]any, len(columns))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return nil, 0, err
+		}
+		line := []byte("{")
+		for i, column := range columns {
+			if id, ok := values[i].(int64); ok && column == "id" {
+				last = id
+			}
+			if slices.Contains(t.omit, column) {
+				continue
+			}
+			if len(line) > 1 {
+				line = append(line, ',')
+			}
+			name, value := r.field(t.name, column, values[i])
+			line = append(append(append(line, encode(name)...), ':'), value...)
+		}
+		lines = append(lines, string(append(line, '}')))
+	}
+	return lines, last, rows.Err()
+}
+
+// field returns the name and the JSON value of a column. Times become readable, and JSON stays
+// JSON.
+func (r *run) field(table, column string, value any) (name string, text []byte) {
+	if b, ok := value.([]byte); ok {
+		if !utf8.Valid(b) {
+			return column, encode(base64.StdEncoding.EncodeToString(b))
+		}
+		value = string(b)
+	}
+	switch v := value.(type) {
+	case int64:
+		if at, ok := strings.CutSuffix(column, "_ms"); ok {
+			if v == 0 {
+				return at, []byte("null")
+			}
+			return at, encode(time.UnixMilli(v).UTC().Format(time.RFC3339Nano))
+		}
+	case string:
+		if table == "inbox" && column == "body" {
+			v = withoutReferences(v)
+		}
+		v = r.clean.Replace(v)
+		if strings.HasPrefix(v, "{") || strings.HasPrefix(v, "[") {
+			var compact bytes.Buffer
+			if json.Compact(&compact, []byte(v)) == nil {
+				return column, compact.Bytes()
+			}
+		}
+		return column, encode(v)
+	}
+	return column, encode(value)
+}
+
+// withoutReferences returns an inbound message without the references with which a platform gives
+// out files. Those of WhatsApp contain keys.
+func withoutReferences(body string) string {
+	var m bus.InboundMessage
+	if json.Unmarshal([]byte(body), &m) != nil {
+		return body
+	}
+	return string(encode(withoutRefs(m)))
+}
+
+func withoutRefs(m bus.InboundMessage) bus.InboundMessage {
+	clear := func(list []bus.Attachment) []bus.Attachment {
+		list = slices.Clone(list)
+		for i := range list {
+			list[i].Ref = ""
+		}
+		return list
+	}
+	m.Attachments = clear(m.Attachments)
+	if m.ReplyTo != nil {
+		quote := *m.ReplyTo
+		quote.Attachments = clear(quote.Attachments)
+		m.ReplyTo = &quote
+	}
+	return m
+}
+
+// encode returns v, which can always be encoded, as JSON.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(fmt.Sprintf("export: %v", err))
+	}
+	return bytes.TrimSpace(b.Bytes())
+}

@@ -1,0 +1,256 @@
+package export
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"gateway/agent/llm"
+	"gateway/bus"
+	"gateway/session"
+	"gateway/store"
+)
+
+const timeLayout = "2006-01-02 15:04"
+
+// transcript writes a session as Markdown: what people and the agent said, and the names of the
+// tools that were used.
+func (r *run) transcript(key session.Key, out io.Writer) error {
+	info, err := session.Store{}.Summary(r.read, key)
+	if err != nil {
+		return err
+	}
+	title := r.clean.Replace(key.String())
+	if _, err := fmt.Fprintf(out, "# %s\n", title); err != nil {
+		return err
+	}
+	if info.Text != "" {
+		_, err := fmt.Fprintf(out, "\n## Notes on the older part\n\n%s\n", r.clean.Replace(info.Text))
+		if err != nil {
+			return err
+		}
+	}
+	for at := int64(0); ; {
+		entries, err := session.Store{}.After(r.read, key, at, page)
+		if err != nil || len(entries) == 0 {
+			return err
+		}
+		for _, e := range entries {
+			at = e.ID
+			if err := r.message(out, e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (r *run) message(out io.Writer, e session.Entry) error {
+	who := map[llm.Role]string{llm.User: "You", llm.Assistant: "Assistant"}[e.Message.Role]
+	if who == "" {
+		return nil // results of tools are in the JSON
+	}
+	text := strings.TrimSpace(e.Message.Text)
+	for _, c := range e.Message.ToolCalls {
+		text += fmt.Sprintf("\n\n(used the tool `%s`)", c.Name)
+	}
+	for _, i := range e.Message.Images {
+		text += fmt.Sprintf("\n\n(picture: files/%s)", i.Path)
+	}
+	if text == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "\n**%s** %s\n\n%s\n", who, e.Time.In(r.Zone).Format(timeLayout),
+		r.clean.Replace(strings.TrimSpace(text)))
+	return err
+}
+
+// A said is a message that the person has written in a group, with the answers to it.
+type said struct {
+	Time    time.Time `json:"time"`
+	Group   string    `json:"group,omitempty"`
+	Text    string    `json:"text"`
+	Files   []string  `json:"files,omitempty"` // names
+	Answers []string  `json:"answers,omitempty"`
+}
+
+// groups writes what the person has said in each group, and the answers to only that. It leaves out
+// what others have said, and so the messages that theirs quote.
+func (r *run) groups(context.Context) error {
+	if r.owned.Person == 0 {
+		return nil
+	}
+	chats, err := store.Collect(r.read, "read groups", func(scan store.Scan, a *bus.Address) error {
+		return scan(&a.Account, &a.Chat)
+	}, `SELECT DISTINCT account, chat FROM inbox
+		WHERE person = $1 AND shared AND origin = 'person' ORDER BY account, chat`, r.owned.Person)
+	if err != nil {
+		return err
+	}
+	for _, a := range chats {
+		if err := r.group(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) group(a bus.Address) error {
+	own, order, err := r.saidIn(a)
+	if err != nil || len(own) == 0 {
+		return err
+	}
+	left, err := r.answersIn(a, own)
+	if err != nil {
+		return err
+	}
+	base := "groups/" + fileName(a.String())
+	jsonl, md := new(strings.Builder), new(strings.Builder)
+	fmt.Fprintf(md, "# %s\n", r.clean.Replace(a.String()))
+	for _, id := range order {
+		s := own[id]
+		jsonl.WriteString(string(encode(s)) + "\n")
+		fmt.Fprintf(md, "\n**You** %s\n\n%s\n", s.Time.In(r.Zone).Format(timeLayout), s.Text)
+		for _, name := range s.Files {
+			fmt.Fprintf(md, "\n(file: %s)\n", name)
+		}
+		for _, answer := range s.Answers {
+			fmt.Fprintf(md, "\n**Assistant**\n\n%s\n", answer)
+		}
+	}
+	if left > 0 {
+		r.leftOut = append(r.leftOut, fmt.Sprintf(
+			"%d answers in the group %s, which answer other people, too", left, a))
+	}
+	for _, f := range []struct{ name, text string }{
+		{base + ".jsonl", jsonl.String()}, {base + ".md", md.String()},
+	} {
+		w, err := r.to.Create(f.name)
+		if err == nil {
+			_, err = io.WriteString(w, f.text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// saidIn returns the person's messages in a group by their ids, and the ids in order.
+func (r *run) saidIn(a bus.Address) (own map[string]*said, order []string, err error) {
+	own = make(map[string]*said)
+	err = r.bodies(`SELECT id, body FROM inbox WHERE account = $1 AND chat = $2 AND person = $3
+		AND shared AND origin = 'person' AND id > $4 ORDER BY id LIMIT 256`,
+		[]any{a.Account, a.Chat, r.owned.Person}, func(body []byte) error {
+			var m bus.InboundMessage
+			if json.Unmarshal(body, &m) != nil {
+				return nil
+			}
+			s := &said{Time: m.Time, Group: r.clean.Replace(m.ChatTitle),
+				Text: r.clean.Replace(m.Text)}
+			for _, f := range m.Attachments {
+				s.Files = append(s.Files, string(f.Kind)+" "+r.clean.Replace(f.Name))
+			}
+			own[m.ID], order = s, append(order, m.ID)
+			return nil
+		})
+	return own, order, err
+}
+
+// answersIn adds the answers to only the person's messages, and returns the number of those to
+// other people's messages, too.
+func (r *run) answersIn(a bus.Address, own map[string]*said) (left int, err error) {
+	err = r.bodies(`SELECT id, body FROM outbox WHERE account = $1 AND chat = $2 AND id > $3
+		ORDER BY id LIMIT 256`, []any{a.Account, a.Chat}, func(body []byte) error {
+		var m bus.OutboundMessage
+		if json.Unmarshal(body, &m) != nil {
+			return nil
+		}
+		mine := slices.DeleteFunc(slices.Clone(m.Answers), func(id string) bool {
+			return own[id] == nil
+		})
+		switch {
+		case len(mine) == 0:
+		case len(mine) < len(m.Answers):
+			left++
+		default:
+			s := own[mine[len(mine)-1]]
+			s.Answers = append(s.Answers, r.clean.Replace(m.Text))
+		}
+		return nil
+	})
+	return left, err
+}
+
+// bodies calls do with the bodies that a query returns, a page at a time. The last parameter of the
+// query is the id after which a page begins.
+func (r *run) bodies(query string, args []any, do func(body []byte) error) error {
+	type row struct {
+		id   int64
+		body []byte
+	}
+	for after := int64(0); ; {
+		list, err := store.Collect(r.read, "read messages", func(scan store.Scan, w *row) error {
+			return scan(&w.id, &w.body)
+		}, query, append(slices.Clip(args), after)...)
+		if err != nil {
+			return err
+		}
+		for _, w := range list {
+			after = w.id
+			if err := do(w.body); err != nil {
+				return err
+			}
+		}
+		if len(list) < page {
+			return nil
+		}
+	}
+}
+
+// withheld replaces a secret.
+const withheld = "[withheld]"
+
+// cleaner returns a replacer for secrets, as they are in a text and in a JSON string.
+func cleaner(secrets []string) *strings.Replacer {
+	var pairs []string
+	for _, s := range secrets {
+		quoted := encode(s)
+		pairs = append(pairs, s, withheld, string(quoted[1:len(quoted)-1]), withheld)
+		if html, err := json.Marshal(s); err == nil {
+			pairs = append(pairs, string(html[1:len(html)-1]), withheld)
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// A lineCleaner removes secrets from the lines that are written to it.
+type lineCleaner struct {
+	to    io.Writer
+	clean *strings.Replacer
+	part  []byte // of a line
+}
+
+// Write implements [io.Writer].
+func (c *lineCleaner) Write(p []byte) (int, error) {
+	c.part = append(c.part, p...)
+	if end := strings.LastIndexByte(string(p), '\n'); end >= 0 {
+		end += len(c.part) - len(p) + 1
+		if _, err := c.clean.WriteString(c.to, string(c.part[:end])); err != nil {
+			return 0, err
+		}
+		c.part = append(c.part[:0], c.part[end:]...)
+	}
+	return len(p), nil
+}
+
+// flush writes a last line that has no end.
+func (c *lineCleaner) flush() error {
+	_, err := c.clean.WriteString(c.to, string(c.part))
+	c.part = nil
+	return errors.Join(err)
+}
