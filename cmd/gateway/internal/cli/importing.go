@@ -35,7 +35,8 @@ type importing struct {
 
 func importCommand(load app.Loader) *cobra.Command {
 	return group("import", "Take over the home of another agent",
-		importKindCommand(load, importer.Nanobot), importKindCommand(load, importer.PicoClaw))
+		importKindCommand(load, importer.Nanobot), importKindCommand(load, importer.PicoClaw),
+		importKindCommand(load, importer.OpenClaw))
 }
 
 func importKindCommand(load app.Loader, kind importer.Kind) *cobra.Command {

@@ -129,10 +129,10 @@ func sessionsImportCommand(load app.Loader) *cobra.Command {
 	var i sessionsImport
 	cmd := &cobra.Command{
 		Use:   "import FILE|DIR",
-		Short: "Read conversations that were exported, or those of nanobot",
+		Short: "Read conversations that were exported, or those of nanobot or OpenClaw",
 		Long: `Read a conversation, or all in a folder, as gateway sessions export has written them,
-or as nanobot keeps them. One that is here already stays, unless --replace is given. If anything
-in a file is wrong, nothing of it is read. The gateway must not run.`,
+or as nanobot and OpenClaw keep them. One that is here already stays, unless --replace is given.
+If anything in a file is wrong, nothing of it is read. The gateway must not run.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := load()
@@ -297,7 +297,8 @@ func (i sessionsImport) foreign(
 		}
 		found, lines, err = importer.ReadSession(f, cfg.Gateway.Location)
 		if errors.Is(err, importer.ErrForm) {
-			return errors.New("the file is neither an exported session nor one of nanobot")
+			return errors.New("the file is neither an exported session nor one of nanobot " +
+				"or OpenClaw")
 		}
 		return err
 	}

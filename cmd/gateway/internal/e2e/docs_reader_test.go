@@ -215,6 +215,7 @@ func (p *docPage) settle() {
 	writeFile(p.t, filepath.Join(p.home, ".picoclaw/workspace/memory/MEMORY.md"),
 		[]byte("Has a parrot called Coco.\n"))
 	writeFile(p.t, filepath.Join(p.home, ".picoclaw/config.json"), []byte("{}"))
+	writeFile(p.t, filepath.Join(p.home, ".openclaw/workspace/USER.md"), []byte("Anna\n"))
 }
 
 // ask makes Ann write in a chat and waits for an answer that contains a word.

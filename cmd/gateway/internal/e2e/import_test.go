@@ -97,3 +97,32 @@ func TestImportedHomeIsUsed(t *testing.T) {
 		t.Errorf("importing beside a gateway: %v\n%s", err, out)
 	}
 }
+
+// TestImportedOpenClawIsUsed imports an OpenClaw home: the owner's conversation continues, and a
+// stranger learns nothing of it.
+func TestImportedOpenClawIsUsed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: recital("Bello", "Coco")})
+	w.configure(quiet + "\nowners = [7]")
+	p := w.start()
+	p.ready()
+	w.reply(7, "hello")
+	p.stop()
+	claw := t.TempDir()
+	for name, text := range map[string]string{
+		"workspace/MEMORY.md":                "The dog is called Bello.",
+		"agents/main/sessions/sessions.json": `{"agent:main:telegram:direct:55":{"sessionId":"s"}}`,
+		"agents/main/sessions/s.jsonl": `{"type":"session","version":3,"id":"s"}
+{"type":"message","id":"1","parentId":null,"timestamp":"2026-05-01T08:00:00Z",` +
+			`"message":{"role":"user","content":"The parrot is called Coco."}}`,
+	} {
+		writeFile(t, filepath.Join(claw, filepath.FromSlash(name)), []byte(text+"\n"))
+	}
+	if out, err := w.gateway("import", "openclaw", claw); err != nil {
+		t.Fatalf("import: %v\n%s", err, out)
+	}
+	w.start().ready()
+	w.wantReply(7, "what do you know, owner?", `I know ["Bello"]`)
+	w.wantReply(55, "what do you know, friend?", `I know ["Coco"]`)
+	w.wantReply(8, "what do you know, stranger?", "I know []")
+}

@@ -1,5 +1,5 @@
-// Package importer imports the homes of other agents, nanobot (HKUDS/nanobot) and PicoClaw
-// (sipeed/picoclaw): documents, memory, conversations and jobs.
+// Package importer imports the homes of other agents, nanobot (HKUDS/nanobot), PicoClaw
+// (sipeed/picoclaw) and OpenClaw (openclaw/openclaw): documents, memory, conversations and jobs.
 //
 // [Open] opens such a home. [Source.Move] copies it into a [Target] and reports the result of
 // each item. A dry run reports the same and changes nothing. Existing data stays, so a second
@@ -9,7 +9,9 @@
 // The formats are those of nanobot 0.1.0 to 0.2 of 2026 (sessions in the home or in the
 // workspace, with and without a key; HISTORY.md, history.jsonl and daily notes; jobs in camel or
 // snake case) and of PicoClaw 0.2 of 2026 (sessions as JSON lines with a .meta.json, which names
-// the conversation if the key is a hash; daily notes; accounts in channels or in channel_list).
+// the conversation if the key is a hash; daily notes; accounts in channels or in channel_list), and
+// of OpenClaw up to June 2026 (sessions as trees of JSON lines with an index; later versions keep
+// them in a database, which is not read).
 //
 // Limits: a document has at most 1 MB, a line of a session 64 MB, other JSON files 16 MB. The
 // package owns no tables and no files.
@@ -45,6 +47,7 @@ type Kind string
 const (
 	Nanobot  Kind = "nanobot"
 	PicoClaw Kind = "picoclaw"
+	OpenClaw Kind = "openclaw"
 )
 
 // A State is the result of an item, or in a dry run the expected result.
@@ -118,18 +121,25 @@ func Open(kind Kind, dir string) (*Source, error) {
 			s.workspace = "." // the folder is a workspace without a home
 		}
 	}
-	text, err := s.read("config.json", maxJSON)
+	file := "config.json"
+	if kind == OpenClaw {
+		file = "openclaw.json"
+	}
+	text, err := s.read(file, maxJSON)
 	if err == nil {
 		s.config, err = parseObject(text)
 	}
+	if kind == OpenClaw && err != nil { // it may be JSON5, and little of it is needed
+		err = nil
+	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.Join(fmt.Errorf("import: %s: %w", s.shown("config.json"), err),
+		return nil, errors.Join(fmt.Errorf("import: %s: %w", s.shown(file), err),
 			root.Close())
 	}
 	if s.config == nil && s.workspace == "workspace" && !s.isFolder("workspace") &&
-		!s.isFolder("sessions") {
-		return nil, errors.Join(fmt.Errorf("import: %s is no home of %s: it has no config.json, "+
-			"no workspace and no sessions", dir, kind), root.Close())
+		!s.isFolder("sessions") && !s.isFolder("agents") {
+		return nil, errors.Join(fmt.Errorf("import: %s is no home of %s: it has no %s, "+
+			"no workspace and no sessions", dir, kind, file), root.Close())
 	}
 	return s, nil
 }
@@ -227,6 +237,9 @@ func (s *Source) Move(ctx context.Context, t Target, dry bool) ([]Item, error) {
 	}
 	m := &mover{Source: s, Target: t, dry: dry, accounts: accounts,
 		begun: make(map[memory.Scope]bool)}
+	if s.kind == OpenClaw {
+		s.clawSettings(m.say)
+	}
 	for _, step := range []func(context.Context){
 		m.documents, m.history, m.sessions, m.jobs, m.versions,
 	} {

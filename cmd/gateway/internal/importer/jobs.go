@@ -111,6 +111,9 @@ func (m *mover) hasJob(ctx context.Context, j schedule.Job) (bool, error) {
 	return false, err
 }
 
+// jobKinds are the kinds of jobs that an agent does, as the other programs spell them.
+var jobKinds = []string{"agent_turn", "system_event", "agentTurn", "systemEvent"}
+
 // convert converts a job of the other agent.
 func (m *mover) convert(o object) (j schedule.Job, paused bool, err error) {
 	j = schedule.Job{Name: oneLine(o.text("name")), Kind: schedule.Task}
@@ -118,10 +121,10 @@ func (m *mover) convert(o object) (j schedule.Job, paused bool, err error) {
 	if err != nil {
 		return j, false, err
 	}
-	j.Text = strings.TrimSpace(payload.text("message"))
+	j.Text = strings.TrimSpace(payload.text("message", "text"))
 	kind := cmp.Or(payload.text("kind"), "agent_turn")
 	switch {
-	case kind != "agent_turn" && kind != "system_event":
+	case !slices.Contains(jobKinds, kind):
 		return j, false, leftError(fmt.Sprintf("there are no jobs of the kind %q here", kind))
 	case payload.text("command") != "":
 		return j, false, leftError("it runs a command, and no agent")
@@ -131,6 +134,9 @@ func (m *mover) convert(o object) (j schedule.Job, paused bool, err error) {
 	j.Name = cmp.Or(j.Name, oneLine(j.Text))
 	if j.When, err = m.when(o); err != nil {
 		return j, false, err
+	}
+	if delivery, err := o.table("delivery"); err == nil && delivery.text("to") != "" {
+		payload = delivery // of OpenClaw
 	}
 	if j.To, err = m.target(payload); err != nil {
 		return j, false, leftError(err.Error())
@@ -165,6 +171,9 @@ func (m *mover) when(o object) (w schedule.When, err error) {
 	switch kind := s.text("kind"); kind {
 	case "at":
 		at := time.UnixMilli(s.number("atMs", "at_ms"))
+		if iso, err := parseTime(s.text("at"), loc); err == nil && !iso.IsZero() {
+			at = iso
+		}
 		if !at.After(m.Now) {
 			return w, leftError("its time was " + at.In(loc).Format("2006-01-02 15:04"))
 		}
@@ -191,8 +200,9 @@ func (m *mover) target(payload object) (bus.Address, error) {
 	if key := payload.text("sessionKey", "session_key"); key != "" && to == "" {
 		return m.address(key)
 	}
+	to = strings.TrimPrefix(to, channel+":") // OpenClaw may repeat it
 	switch {
-	case to != "" && channel != "":
+	case to != "" && channel != "" && channel != "last":
 		return m.address(channel + ":" + to)
 	case m.Owner.Chat.Chat != "":
 		return m.Owner.Chat, nil

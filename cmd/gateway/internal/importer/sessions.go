@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"gateway/agent/llm"
+	"gateway/bus"
 	"gateway/memory"
 	"gateway/session"
 	"gateway/store"
@@ -34,7 +35,7 @@ type Foreign struct {
 }
 
 // ErrForm means that a file is not a session of another agent.
-var ErrForm = errors.New("it does not begin like a session of nanobot or PicoClaw")
+var ErrForm = errors.New("it does not begin like a session of nanobot, PicoClaw or OpenClaw")
 
 // foreignHead is the first line of a nanobot session, or PicoClaw's .meta.json.
 type foreignHead struct {
@@ -76,10 +77,12 @@ func parseTime(s string, loc *time.Location) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is no time", s)
 }
 
-// ReadSession reads a session of nanobot, or the messages of one of PicoClaw: the header and then
-// the lines. Lines without a role don't belong into a transcript. Times without a zone are in
-// loc. Errors are as in [session.Read].
-func ReadSession(r io.Reader, loc *time.Location) (Foreign, iter.Seq2[session.Line, error], error) {
+// ReadSession reads a session of nanobot or OpenClaw, or the messages of one of PicoClaw: the
+// header and then the lines. Lines without a role don't belong into a transcript. Times without a
+// zone are in loc. Errors are as in [session.Read].
+func ReadSession(
+	r io.ReadSeeker, loc *time.Location,
+) (Foreign, iter.Seq2[session.Line, error], error) {
 	next := session.ReadLines(r, session.MaxLine)
 	fail := func(n int, err error) (Foreign, iter.Seq2[session.Line, error], error) {
 		return Foreign{}, nil, &session.LineError{Line: max(n, 1), Err: err}
@@ -93,7 +96,11 @@ func ReadSession(r io.Reader, loc *time.Location) (Foreign, iter.Seq2[session.Li
 	}
 	var probe struct {
 		Type string  `json:"_type"`
+		Claw string  `json:"type"`
 		Role *string `json:"role"`
+	}
+	if json.Unmarshal(first, &probe) == nil && probe.Claw == "session" {
+		return readClaw(r, loc)
 	}
 	if json.Unmarshal(first, &probe) != nil || probe.Type != "metadata" && probe.Role == nil {
 		return fail(n, ErrForm)
@@ -265,6 +272,20 @@ func content(raw json.RawMessage, media []string) (string, error) {
 
 // sessions imports the conversations.
 func (m *mover) sessions(ctx context.Context) {
+	if m.kind == OpenClaw {
+		list, err := m.clawSessions()
+		if err != nil {
+			m.failed("session", "agents", err)
+		}
+		for _, s := range list {
+			if s.problem != "" {
+				m.say("session", s.file, "", Left, s.problem)
+			} else if ctx.Err() == nil {
+				m.session(ctx, s.file, s.key)
+			}
+		}
+		return
+	}
 	dirs := []string{m.in("sessions"), "sessions"}
 	for _, dir := range slices.Compact(dirs) { // both are the same folder if the workspace has no home
 		entries, err := m.list(dir)
@@ -277,7 +298,7 @@ func (m *mover) sessions(ctx context.Context) {
 			switch ext := path.Ext(name); {
 			case e.IsDir(), strings.HasSuffix(name, ".meta.json"), ctx.Err() != nil:
 			case ext == ".jsonl":
-				m.session(ctx, name)
+				m.session(ctx, name, "")
 			case ext == ".json":
 				m.say("session", name, "", Left, "it has the form of an old PicoClaw; a newer one "+
 					"makes it a .jsonl when it starts")
@@ -286,9 +307,9 @@ func (m *mover) sessions(ctx context.Context) {
 	}
 }
 
-// session imports one conversation.
-func (m *mover) session(ctx context.Context, name string) {
-	head, lost, err := m.survey(name)
+// session imports one conversation. key is the one in the index of OpenClaw, or "".
+func (m *mover) session(ctx context.Context, name, key string) {
+	head, lost, err := m.survey(name, key)
 	if err != nil {
 		if _, ok := errors.AsType[*noPlaceError](err); ok {
 			m.say("session", name, "", Left, err.Error())
@@ -320,13 +341,18 @@ type noPlaceError struct{ error }
 
 // survey reads a whole session. It returns the header to write and the number of dropped
 // messages.
-func (m *mover) survey(name string) (h session.Head, lost int, err error) {
+func (m *mover) survey(name, key string) (h session.Head, lost int, err error) {
 	f, lines, done, err := m.load(name)
 	if err != nil {
 		return h, 0, err
 	}
 	defer done()
-	a, err := m.place(f, name)
+	var a bus.Address
+	if key != "" {
+		a, err = clawPlace(m, key)
+	} else {
+		a, err = m.place(f, name)
+	}
 	if err != nil {
 		return h, 0, &noPlaceError{err}
 	}
