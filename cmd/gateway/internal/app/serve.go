@@ -26,6 +26,7 @@ import (
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/hooks"
 	"gateway/cmd/gateway/internal/retention"
+	"gateway/cmd/gateway/internal/telemetry"
 	"gateway/memory"
 	docversion "gateway/memory/version"
 	"gateway/session"
@@ -45,6 +46,7 @@ func Serve(
 ) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
+	telemetry.WatchCollector()
 	hangup, ignore := watchHangup()
 	defer ignore()
 	h, err := openHome(ctx, cfg)

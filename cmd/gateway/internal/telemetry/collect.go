@@ -1,0 +1,86 @@
+package telemetry
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync"
+	"time"
+)
+
+// While the garbage collector runs again and again, the heap may grow to busyHeap between two runs
+// instead of to twice what is in use. In a burst of messages that saves a tenth of the processor
+// time. A gateway that is not busy, or uses more than that, keeps Go's default. After a burst, and
+// after the start, the system gets back the memory that is not in use.
+const (
+	busyHeap   = 40 << 20
+	busyPause  = time.Second     // longest pause between two runs that follow each other
+	busyRuns   = 10              // number of runs in a row after which the gateway is busy
+	quietAfter = 2 * time.Second // after the last run, until memory is given back
+
+	defaultPercent = 100 // Go's default for GOGC
+	maxPercent     = 400
+)
+
+// A collector sets the percentage of the garbage collector after each of its runs.
+type collector struct {
+	mu      sync.Mutex
+	last    time.Time // time of the newest run
+	runs    int       // number of runs in a row
+	percent int
+	quiet   *time.Timer
+	live    []metrics.Sample
+}
+
+// WatchCollector makes the garbage collector run less often while the process is busy, unless the
+// operator has set GOGC. It is called once.
+func WatchCollector() {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	c := &collector{percent: defaultPercent,
+		live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}}
+	c.quiet = time.AfterFunc(quietAfter, func() {
+		c.set(defaultPercent)
+		debug.FreeOSMemory()
+	})
+	c.watch()
+}
+
+// watch calls ran after the next run of the garbage collector, and so on.
+func (c *collector) watch() {
+	marker := new([64]byte) // large enough to be an allocation of its own
+	runtime.AddCleanup(marker, func(c *collector) {
+		c.watch()
+		metrics.Read(c.live)
+		if percent := c.ran(time.Now(), c.live[0].Value.Uint64()); percent != defaultPercent {
+			c.quiet.Reset(quietAfter)
+			c.set(percent)
+		}
+	}, c)
+}
+
+// ran records a run that has left live bytes in use, and returns the percentage for the next one.
+func (c *collector) ran(now time.Time, live uint64) (percent int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Sub(c.last) > busyPause {
+		c.runs = 0
+	}
+	c.last = now
+	if c.runs++; c.runs < busyRuns || live == 0 {
+		return defaultPercent
+	}
+	percent = int(busyHeap*100/live) - 100
+	return max(min(percent/50*50, maxPercent), defaultPercent) // in steps: each change stops all work
+}
+
+func (c *collector) set(percent int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if percent != c.percent {
+		c.percent = percent
+		debug.SetGCPercent(percent)
+	}
+}
