@@ -218,10 +218,21 @@ func (s *Server) SetOwner(user string) {
 	s.owner = user
 }
 
+// SetContentIntent switches the Message Content Intent of the bot's application on or off. It is on
+// in a new Server.
+func (s *Server) SetContentIntent(on bool) {
+	const contents = 1 << 19 // GATEWAY_MESSAGE_CONTENT_LIMITED: switched on, and not verified
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flags = 0
+	if on {
+		s.flags = contents
+	}
+}
+
 // application returns the bot's application as the REST API shows it. s.mu is held.
 func (s *Server) application() map[string]any {
-	const contents = 1 << 19 // GATEWAY_MESSAGE_CONTENT_LIMITED: switched on, and not verified
-	app := map[string]any{"id": s.bot.ID, "name": s.bot.Name, "flags": contents}
+	app := map[string]any{"id": s.bot.ID, "name": s.bot.Name, "flags": s.flags}
 	if owner, ok := s.users[s.owner]; ok {
 		app["owner"] = owner
 	}

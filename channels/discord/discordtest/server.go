@@ -75,6 +75,7 @@ type Server struct {
 	mu           sync.Mutex
 	bot          User
 	owner        string // of the bot's application; "": it is not said
+	flags        int    // of the bot's application
 	lastID       uint64
 	users        map[string]User
 	guilds       map[string]*guild
@@ -122,6 +123,7 @@ func New(token string, opts *Options) *Server {
 		calls:        make(map[string]int),
 		buckets:      make(map[string]*bucket),
 	}
+	s.SetContentIntent(true)
 	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
 	return s
 }

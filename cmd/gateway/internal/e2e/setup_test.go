@@ -248,6 +248,58 @@ func TestSetupStops(t *testing.T) {
 	}
 }
 
+// TestSetupTrouble checks that each wrong answer is explained and asked for again, and that what
+// was written stays if the account of WhatsApp is not linked.
+func TestSetupTrouble(t *testing.T) {
+	t.Parallel()
+	n := newNewcomer(t)
+	n.withoutAPI("TELEGRAM")
+	n.discord.SetContentIntent(false)
+	n.model.Inject(1, openaitest.Fault{Status: http.StatusNotFound})
+	n.model.Inject(1, openaitest.Fault{Status: http.StatusBadGateway})
+	p := n.sit(newVT(160, 200, ansi.WcWidth), n.env, "setup")
+	answer := func(question, keys string) {
+		t.Helper()
+		p.sees(question)
+		p.types(keys + enterKey)
+	}
+	answer("Provider, by number or name", "nobody")
+	answer(`There is no provider "nobody"`, "other")
+	answer("Address of its API", "nonsense")
+	answer("It begins with https://", n.model.URL)
+	answer("Key of other", "")
+	answer("It offers fake-model.", "missing")
+	answer(`The provider has no model "missing", but fake-model.`, "fake-model")
+	answer("can't be reached", "y")
+	p.sees("It answers.")
+	answer("(Enter: no Telegram)", "")
+	answer("(Enter: no Discord)", discordToken)
+	answer("switch on the Message Content Intent", "")
+	p.waits("a second try", func() bool {
+		return strings.Count(p.vt.text(), "Try it again?") == 3
+	})
+	p.types("n" + enterKey)
+	answer("Who is the owner?", "@ann")
+	answer(`Nobody has the id "@ann"`, "later")
+	answer("Connect it? [y/N]", "perhaps")
+	answer("Please answer y or n.", "yes")
+	answer("Your number with", "12")
+	answer(`Nobody has the id "12"`, "+1 (555) 000-0002")
+	answer("Link the account at the end", "")
+	answer("Time zone", "")
+	answer("Write this?", "")
+	p.sees("Scan this with the phone")
+	p.types("\x03")
+	p.sees("whatsapp is not linked: linking was stopped")
+	p.sees("Link whatsapp with its phone: gateway pair whatsapp")
+	p.sees("Write to the bot of discord. It answers with a code: gateway people approve CODE")
+	p.ends()
+	if text := n.file("config.toml"); !strings.Contains(text, `model = "main"`) ||
+		!strings.Contains(text, `owners = ["+15550000002"]`) {
+		t.Errorf("the configuration is\n%s", text)
+	}
+}
+
 // TestSetupHint checks that a gateway without any configuration tells a person about setup.
 func TestSetupHint(t *testing.T) {
 	t.Parallel()

@@ -408,13 +408,16 @@ func (w *wizard) askLink(ctx context.Context, name string) error {
 	answer, err := w.ask(ctx, question{fallback: qr, text: "Link the account at the end: with a QR " +
 		"code (Enter), with a code to\ntype into the phone (the account's own number), or \"" + none +
 		"\""})
-	if err != nil || answer == none {
+	switch {
+	case err != nil:
 		return err
+	case answer == none:
+		w.unlinked = append(w.unlinked, name)
+	case answer == qr:
+		w.pair = append(w.pair, link{name, ""})
+	default:
+		w.pair = append(w.pair, link{name, answer})
 	}
-	if answer == qr {
-		answer = ""
-	}
-	w.pair = append(w.pair, link{name, answer})
 	return nil
 }
 

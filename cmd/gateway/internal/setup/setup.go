@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -128,15 +129,16 @@ type wizard struct {
 	*asker
 	offline bool
 
-	cfg     *config.Config    // as it was
-	path    string            // of the configuration file
-	before  document          // its text
-	text    document          // its text with what was answered
-	tables  []string          // that were changed
-	failed  error             // of an edit
-	secrets map[string]string // content of files by their path below the home
-	later   []string          // accounts whose owner gets a code
-	pair    []link            // WhatsApp accounts to link
+	cfg      *config.Config    // as it was
+	path     string            // of the configuration file
+	before   document          // its text
+	text     document          // its text with what was answered
+	tables   []string          // that were changed
+	failed   error             // of an edit
+	secrets  map[string]string // content of files by their path below the home
+	later    []string          // accounts whose owner gets a code
+	pair     []link            // WhatsApp accounts to link at the end
+	unlinked []string          // WhatsApp accounts to link later
 }
 
 // A link is a WhatsApp account to link with a phone.
@@ -239,9 +241,12 @@ func secret(text string) (s config.Secret) {
 	return s
 }
 
+// unsafe matches what the name of a file does not have.
+var unsafe = regexp.MustCompile(`[^A-Za-z0-9._-]`)
+
 // keep sets a key to a secret, which gets a file of its own.
 func (w *wizard) keep(text, file string, path ...string) {
-	file = filepath.Join(secretFolder, file)
+	file = filepath.Join(secretFolder, unsafe.ReplaceAllString(file, "_"))
 	w.secrets[file] = text
 	w.set("file:"+filepath.ToSlash(file), path...)
 }

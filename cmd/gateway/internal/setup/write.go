@@ -43,7 +43,8 @@ func (w *wizard) finish(ctx context.Context) error {
 			err = w.Pair(ctx, next, l.account, l.phone, w.out)
 		}
 		if err != nil {
-			w.say("%s is not linked yet: %v. To link it: gateway pair %[1]s", l.account, err)
+			w.say("%s is not linked: %v.", l.account, err)
+			w.unlinked = append(w.unlinked, l.account)
 		}
 	}
 	w.sayNext(ctx, next)
@@ -141,6 +142,9 @@ func (w *wizard) sayNext(ctx context.Context, next *config.Config) {
 	} else {
 		w.say("Start it: gateway\nKeep it running, also after a restart of the machine: " +
 			"gateway service install")
+	}
+	for _, account := range w.unlinked {
+		w.say("Link %s with its phone: gateway pair %[1]s", account)
 	}
 	for _, account := range w.later {
 		w.say("Write to the bot of %s. It answers with a code: gateway people approve CODE", account)
