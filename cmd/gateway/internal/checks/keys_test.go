@@ -57,10 +57,9 @@ func isEntry(section string) bool {
 // keys returns the keys of a configuration struct, as Section.Field.
 func keys(t reflect.Type, section string) []string {
 	var list []string
-	for i := range t.NumField() {
-		field := t.Field(i)
+	for _, field := range reflect.VisibleFields(t) {
 		key, ok := field.Tag.Lookup("koanf")
-		if !ok || key == "-" {
+		if !ok || key == "-" || field.Anonymous {
 			continue
 		}
 		typ := field.Type

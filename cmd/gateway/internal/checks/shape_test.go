@@ -37,7 +37,6 @@ var grown = map[string]int{
 	"channels/whatsapp.session methods":           37,
 	"cmd/gateway/internal/app files":              32,
 	"cmd/gateway/internal/cli files":              28,
-	"cmd/gateway/internal/config.Channel fields":  23,
 	"cmd/gateway/internal/config.Config fields":   28,
 	"cmd/gateway/internal/config.loader methods":  36,
 	"cmd/gateway/internal/importer.mover methods": 35,

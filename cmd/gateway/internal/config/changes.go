@@ -19,12 +19,11 @@ func Merge(old, new *Config) *Config {
 
 // mergeTable sets the live fields of a struct to their values in from.
 func mergeTable(to, from reflect.Value) {
-	for f, field := range from.Fields() {
-		target := to.FieldByIndex(f.Index)
+	for _, f := range fields(from.Type()) {
+		target, field := to.FieldByIndex(f.Index), from.FieldByIndex(f.Index)
 		switch {
 		case f.Tag.Get("live") == "yes":
 			target.Set(field)
-		case f.Tag.Get("koanf") == "-":
 		case f.Type.Kind() == reflect.Struct && f.Type != secretType:
 			mergeTable(target, field)
 		case f.Type.Kind() == reflect.Map && f.Type.Elem().Kind() == reflect.Struct:
@@ -66,10 +65,9 @@ func changed(keys []string, a, b reflect.Value, path []string) []string {
 			keys = append(keys, strings.Join(path, "."))
 		}
 	case a.Kind() == reflect.Struct:
-		for f, field := range a.Fields() {
-			if key := f.Tag.Get("koanf"); key != "-" {
-				keys = changed(keys, field, b.FieldByIndex(f.Index), append(path, key))
-			}
+		for _, f := range fields(a.Type()) {
+			keys = changed(keys, a.FieldByIndex(f.Index), b.FieldByIndex(f.Index),
+				append(path, f.Tag.Get("koanf")))
 		}
 	default:
 		names := make(map[string]bool)

@@ -247,16 +247,20 @@ type Channel struct {
 	// SenderRate is the maximum number of messages per sender and minute; 0: no limit.
 	SenderRate int `koanf:"sender_rate" min:"0" live:"yes"`
 
-	// Settings of Telegram:
+	Telegram `koanf:",squash"`
+
+	// Settings of Discord:
+	Shards int `koanf:"shards" min:"1"`
+}
+
+// Telegram has the settings of a [Channel] that only Telegram has.
+type Telegram struct {
 	WebhookURL    string `koanf:"webhook_url"`    // public; "": long polling
 	WebhookListen string `koanf:"webhook_listen"` // host:port to which the public URL leads
 	WebhookSecret Secret `koanf:"webhook_secret"`
 	Drafts        bool   `koanf:"drafts"`      // stream answers as drafts in direct chats
 	Rich          bool   `koanf:"rich"`        // send rich messages
 	LocalFiles    string `koanf:"local_files"` // absolute path of a local Bot API server's files
-
-	// Settings of Discord:
-	Shards int `koanf:"shards" min:"1"`
 }
 
 // Load reads the configuration file at path and the environment in the form of [os.Environ]. If

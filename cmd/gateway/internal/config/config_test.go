@@ -60,8 +60,9 @@ func TestDefaults(t *testing.T) {
 	}
 	want := Channel{
 		Type: "terminal", Enabled: true, Access: "open", Streaming: true, RateLimit: "platform",
-		Activation: "mention", SenderRate: 30, Reaction: "👀", WebhookListen: "127.0.0.1:8443",
-		Shards: 1, Allow: []string{}, Owners: []string{}, Groups: []string{},
+		Activation: "mention", SenderRate: 30, Reaction: "👀",
+		Telegram: Telegram{WebhookListen: "127.0.0.1:8443"}, Shards: 1,
+		Allow: []string{}, Owners: []string{}, Groups: []string{},
 	}
 	got := c.Channels["terminal"]
 	got.Token, got.Proxy, got.WebhookSecret = Secret{}, Secret{}, Secret{}

@@ -33,9 +33,9 @@ func (c *Config) Has(setting string) bool {
 
 // field returns the field of a struct for a key, or the zero Value.
 func field(v reflect.Value, key string) reflect.Value {
-	for i := range v.NumField() {
-		if v.Type().Field(i).Tag.Get("koanf") == key {
-			return v.Field(i)
+	for _, f := range fields(v.Type()) {
+		if f.Tag.Get("koanf") == key {
+			return v.FieldByIndex(f.Index)
 		}
 	}
 	return reflect.Value{}

@@ -92,10 +92,8 @@ func (e *explainer) table(v reflect.Value, path []string) {
 		}
 	}
 	if v.Kind() == reflect.Struct {
-		for f, field := range v.Fields() {
-			if key := f.Tag.Get("koanf"); key != "-" {
-				add(key, field)
-			}
+		for _, f := range fields(v.Type()) {
+			add(f.Tag.Get("koanf"), v.FieldByIndex(f.Index))
 		}
 		if len(path) == 2 && slices.Contains(entries, path[0]) {
 			_, builtin := e.defaults.table(path[0])[path[1]]
@@ -248,10 +246,8 @@ func referencesIn(c *Config) map[string]string {
 				list[strings.Join(path, delimiter)] = text
 			}
 		case v.Kind() == reflect.Struct:
-			for f, field := range v.Fields() {
-				if key := f.Tag.Get("koanf"); key != "" && key != "-" {
-					walk(field, append(path, key))
-				}
+			for _, f := range fields(v.Type()) {
+				walk(v.FieldByIndex(f.Index), append(path, f.Tag.Get("koanf")))
 			}
 		case v.Kind() == reflect.Map:
 			for it := v.MapRange(); it.Next(); {

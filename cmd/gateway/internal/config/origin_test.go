@@ -208,10 +208,8 @@ func TestEverySecretIsTried(t *testing.T) {
 		case typ == secretType:
 			count++
 		case typ.Kind() == reflect.Struct:
-			for f := range typ.Fields() {
-				if f.Tag.Get("koanf") != "" {
-					walk(f.Type)
-				}
+			for _, f := range fields(typ) {
+				walk(f.Type)
 			}
 		case typ.Kind() == reflect.Map:
 			walk(typ.Elem())

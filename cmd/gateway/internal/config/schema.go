@@ -40,14 +40,20 @@ func (m member) table() bool {
 	return m.typ.Kind() == reflect.Map || m.typ.Kind() == reflect.Struct && m.typ != secretType
 }
 
+// fields returns the fields of a struct that have a key, also those of embedded structs.
+func fields(t reflect.Type) []reflect.StructField {
+	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool {
+		key := f.Tag.Get("koanf")
+		return f.Anonymous || key == "" || key == "-"
+	})
+}
+
 // keys returns the keys of a struct.
 func (m member) keys() []string {
 	var keys []string
 	if m.typ.Kind() == reflect.Struct {
-		for f := range m.typ.Fields() {
-			if key := f.Tag.Get("koanf"); key != "-" {
-				keys = append(keys, key)
-			}
+		for _, f := range fields(m.typ) {
+			keys = append(keys, f.Tag.Get("koanf"))
 		}
 	}
 	return keys
@@ -61,8 +67,8 @@ func (m member) child(key string) (member, error) {
 		}
 		return member{typ: m.typ.Elem()}, nil
 	}
-	for f := range m.typ.Fields() {
-		if key != "-" && f.Tag.Get("koanf") == key {
+	for _, f := range fields(m.typ) {
+		if f.Tag.Get("koanf") == key {
 			return member{typ: f.Type, tag: f.Tag}, nil
 		}
 	}

@@ -187,10 +187,8 @@ func secretsIn(v reflect.Value) (list []string) {
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		for f, field := range v.Fields() {
-			if f.IsExported() && f.Tag.Get("koanf") != "-" {
-				list = append(list, secretsIn(field)...)
-			}
+		for _, f := range fields(v.Type()) {
+			list = append(list, secretsIn(v.FieldByIndex(f.Index))...)
 		}
 	case reflect.Map:
 		for it := v.MapRange(); it.Next(); {
