@@ -235,7 +235,7 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 // message decide which it is, so they are read first. A failure is reported to the sender and does
 // not block others. An error means that the store is lost.
 func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound int) error {
-	key := session.KeyOf(r.Message.From) // the lane also covers sub-agents and jobs
+	key := session.Of(r.Message).Root() // the lane also covers sub-agents and jobs
 	if d.lanes.Join(key, command.Queued{Message: r, Bound: bound}) {
 		return nil
 	}
@@ -271,14 +271,15 @@ func (d *Dispatcher) drop(ctx context.Context) error {
 // moveChoices moves the choices of a group to the group that it has become, before any message from
 // there is handled.
 func (d *Dispatcher) moveChoices(ctx context.Context, m bus.InboundMessage) error {
-	from, to := m.From, m.From
-	from.Chat, from.Thread, to.Thread = m.Before, "", ""
-	before, key := session.KeyOf(from), session.KeyOf(to)
+	key := session.Of(m).Root()
+	key.Conversation.Thread = ""
+	before := key
+	before.Conversation.Chat = m.Before
 	if m.Before == "" || !d.Has(before) {
 		return nil
 	}
 	err := d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
-		return session.Store{}.MoveChoices(tx, from, to, d.opts.Now())
+		return session.Store{}.MoveChoices(tx, before, key, d.opts.Now())
 	})
 	if err == nil {
 		d.Move(before, key)

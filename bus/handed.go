@@ -20,7 +20,7 @@ func (in *Inbox) Hand(tx *store.Tx, list []Received) error {
 
 // Handed returns the waiting messages on which an earlier process had begun to work.
 func (in *Inbox) Handed(q store.Queryer) ([]Received, error) {
-	return in.query(q, "SELECT "+receivedColumns+" FROM inbox "+
+	return readInbox(q, "SELECT "+receivedColumns+" FROM inbox "+
 		"WHERE state = 'waiting' AND handed = 1 ORDER BY id")
 }
 
@@ -36,7 +36,7 @@ func (in *Inbox) HandBack(tx *store.Tx, seq int64, crashed bool) error {
 
 // Suspects returns the waiting messages that have a crash count of crashes or more.
 func (in *Inbox) Suspects(q store.Queryer, crashes int) ([]Received, error) {
-	list, err := in.query(q, "SELECT "+receivedColumns+" FROM inbox "+
+	list, err := readInbox(q, "SELECT "+receivedColumns+" FROM inbox "+
 		"WHERE state = 'waiting' AND crashes >= $1 ORDER BY id", crashes)
 	if err != nil {
 		return nil, fmt.Errorf("bus: suspects: %w", err)

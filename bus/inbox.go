@@ -17,6 +17,7 @@ import (
 // if the gateway gives it up and tells the sender. The methods of Inbox are safe for concurrent
 // use.
 type Inbox struct {
+	sessionScopes
 	wake  signal
 	fresh handover[freshMessage]
 }
@@ -35,6 +36,9 @@ type Received struct {
 // Put stores m and reports whether it is new; a message that is already there stays as it is. After
 // the commit the caller must call [Inbox.Wake].
 func (in *Inbox) Put(tx *store.Tx, m InboundMessage, now time.Time) (bool, error) {
+	if err := in.setSession(tx, &m); err != nil {
+		return false, err
+	}
 	return in.insert(tx, m, "waiting", now)
 }
 
@@ -81,7 +85,7 @@ const ReadLimit = 256
 // Waiting returns up to [ReadLimit] waiting messages whose Seq is above after, in order. If nothing
 // else fails, its error holds a [store.RowError] for each message that can't be read.
 func (in *Inbox) Waiting(q store.Queryer, after int64) ([]Received, error) {
-	return in.query(q, "SELECT "+receivedColumns+" FROM inbox "+
+	return readInbox(q, "SELECT "+receivedColumns+" FROM inbox "+
 		"WHERE state = 'waiting' AND id > $1 ORDER BY id LIMIT 256", after)
 }
 
@@ -95,7 +99,7 @@ func (in *Inbox) Newest(q store.Queryer) (seq int64, err error) {
 
 // ClaimedBy returns the messages that a turn has claimed, in order.
 func (in *Inbox) ClaimedBy(q store.Queryer, turn int64) ([]Received, error) {
-	return in.query(q, "SELECT "+receivedColumns+" FROM inbox "+
+	return readInbox(q, "SELECT "+receivedColumns+" FROM inbox "+
 		"WHERE state = 'taken' AND turn = $1 ORDER BY id", turn)
 }
 
@@ -109,7 +113,7 @@ type TaskMessage struct {
 func (in *Inbox) Tasks(q store.Queryer, parent Session) ([]TaskMessage, error) {
 	var list []TaskMessage
 	for _, state := range []string{"taken", "waiting"} { // each state has an index with few rows
-		found, err := in.query(q, "SELECT "+receivedColumns+" FROM inbox WHERE state = '"+state+
+		found, err := readInbox(q, "SELECT "+receivedColumns+" FROM inbox WHERE state = '"+state+
 			"' AND origin = 'task' AND parent = $1 ORDER BY id", parent.String())
 		if err != nil {
 			return nil, err
@@ -123,7 +127,7 @@ func (in *Inbox) Tasks(q store.Queryer, parent Session) ([]TaskMessage, error) {
 
 // Outcomes returns the outcomes for the session parent that no turn has claimed yet, in order.
 func (in *Inbox) Outcomes(q store.Queryer, parent Session) (list []Received, err error) {
-	return in.query(q, "SELECT "+receivedColumns+" FROM inbox WHERE state = 'waiting' "+
+	return readInbox(q, "SELECT "+receivedColumns+" FROM inbox WHERE state = 'waiting' "+
 		"AND origin = 'outcome' AND parent = $1 ORDER BY id", parent.String())
 }
 
@@ -137,7 +141,7 @@ func OutcomeID(parent Session, id string) string {
 
 const receivedColumns = "id, body, received_ms, crashes"
 
-func (in *Inbox) query(q store.Queryer, query string, args ...any) ([]Received, error) {
+func readInbox(q store.Queryer, query string, args ...any) ([]Received, error) {
 	return store.Collect(q, "bus: read inbox", func(scan store.Scan, r *Received) error {
 		var body []byte
 		var at int64

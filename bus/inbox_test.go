@@ -14,9 +14,12 @@ import (
 type inboxFixture struct {
 	*fixture
 	*Inbox
+	seq int // messages put by session
 }
 
-func newInboxFixture(t *testing.T) *inboxFixture { return &inboxFixture{newFixture(t), NewInbox()} }
+func newInboxFixture(t *testing.T) *inboxFixture {
+	return &inboxFixture{fixture: newFixture(t), Inbox: NewInbox()}
+}
 
 // put adds a message and reports whether it is new.
 func (f *inboxFixture) put(a Address, id, text string) (fresh bool) {

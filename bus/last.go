@@ -8,8 +8,10 @@ import (
 
 // Last returns the newest message that a person wrote to the agent in a conversation. It returns
 // false if the inbox no longer has one.
-func (in *Inbox) Last(q store.Queryer, a Address) (Received, bool, error) {
-	list, err := in.query(q, "SELECT "+receivedColumns+` FROM inbox
+func (in *Inbox) Last(q store.Queryer, a Address) (Received, bool, error) { return last(q, a) }
+
+func last(q store.Queryer, a Address) (Received, bool, error) {
+	list, err := readInbox(q, "SELECT "+receivedColumns+` FROM inbox
 		WHERE account = $1 AND chat = $2 AND thread = $3 AND state <> 'heard'
 			AND origin = 'person'
 		ORDER BY id DESC LIMIT 1`, a.Account, a.Chat, a.Thread)
@@ -22,7 +24,7 @@ func (in *Inbox) Last(q store.Queryer, a Address) (Received, bool, error) {
 // Find returns the message of a chat that has the given platform id, in any thread. It returns
 // false if the inbox does not have it.
 func (in *Inbox) Find(q store.Queryer, a Address, id string) (InboundMessage, bool, error) {
-	list, err := in.query(q, "SELECT "+receivedColumns+` FROM inbox
+	list, err := readInbox(q, "SELECT "+receivedColumns+` FROM inbox
 		WHERE account = $1 AND chat = $2 AND message = $3`, a.Account, a.Chat, id)
 	if err != nil || len(list) == 0 {
 		return InboundMessage{}, false, err
@@ -33,7 +35,7 @@ func (in *Inbox) Find(q store.Queryer, a Address, id string) (InboundMessage, bo
 // Room reports whether a chat is a group, and its title if so. It uses the newest message of the
 // chat that the inbox still has, in any thread.
 func (in *Inbox) Room(q store.Queryer, a Address) (group bool, title string, err error) {
-	list, err := in.query(q, "SELECT "+receivedColumns+` FROM inbox
+	list, err := readInbox(q, "SELECT "+receivedColumns+` FROM inbox
 		WHERE account = $1 AND chat = $2 AND origin = 'person'
 		ORDER BY id DESC LIMIT 1`, a.Account, a.Chat)
 	if err != nil || len(list) == 0 {

@@ -9,6 +9,10 @@ type Origin struct {
 	Label   string     `json:"label,omitempty"`  // name of the work, for people
 	Session Session    `json:"session,omitzero"` // session of the work; zero: the conversation
 
+	// Conversation is the conversation that the message belongs to, if it is not that of From. The
+	// inbox sets it: see [SessionScope].
+	Conversation Session `json:"conversation,omitzero"`
+
 	// Parent is the session that gave the task and gets the outcome. Set for Task and Outcome.
 	Parent Session `json:"parent,omitzero"`
 

@@ -11,9 +11,16 @@ import (
 // A Session names a session: a conversation of people, or what works for one in a session of its
 // own. It can be compared. The zero Session names none.
 //
+// A conversation is that of a chat or a thread. With a Speaker it is what this member of a group
+// and the agent say to each other. With a Person it is that of all their direct chats, and has no
+// address. See [SessionScope].
+//
 // A task works for the session that has the other fields. A run stands beside that session.
 type Session struct {
 	Conversation Address `json:"conversation,omitzero"`
+
+	Speaker string `json:"speaker,omitempty"` // platform's id
+	Person  int64  `json:"person,omitempty"`  // number, as in InboundMessage
 
 	Job  int64  `json:"job,omitempty"`  // a job of the conversation runs
 	Hook string `json:"hook,omitempty"` // what programs post to a hook is answered
@@ -98,19 +105,27 @@ func (s Session) Below(above Session) bool {
 
 // The marks in the name of a session.
 const (
-	mark     = "#" // of what works for a conversation: of a task if none of the others follows
-	jobMark  = "@job-"
-	hookMark = "@hook-"
-	runMark  = "@run-"
+	mark        = "#" // of each part behind the address: of a task if none of the others follows
+	speakerMark = "@speaker-"
+	personMark  = "@person-" // in place of an address
+	jobMark     = "@job-"
+	hookMark    = "@hook-"
+	runMark     = "@run-"
 )
 
-// String returns the name of s for people, files and the database: account/chat[/thread], and then
-// that what s is for.
+// String returns the name of s for people, files and the database: account/chat[/thread] or
+// @person-ID, and then what s is for.
 func (s Session) String() string {
 	if s.IsZero() {
 		return ""
 	}
 	name := s.Conversation.String()
+	if s.Person != 0 {
+		name = personMark + strconv.FormatInt(s.Person, 10)
+	}
+	if s.Speaker != "" {
+		name += mark + speakerMark + s.Speaker
+	}
 	if s.Job != 0 {
 		name += mark + jobMark + strconv.FormatInt(s.Job, 10)
 	}
@@ -138,6 +153,9 @@ func ParseSession(name string) (Session, error) {
 			break
 		}
 	}
+	if strings.HasPrefix(name, personMark) {
+		return Address{}.ParseSession(name)
+	}
 	account, rest, _ := strings.Cut(conversation, "/")
 	chat, thread, _ := strings.Cut(rest, "/")
 	if account == "" || chat == "" {
@@ -146,14 +164,23 @@ func ParseSession(name string) (Session, error) {
 	return Address{Account: account, Chat: chat, Thread: thread}.ParseSession(name)
 }
 
-// ParseSession reads the name of a session of the conversation at a.
+// ParseSession reads the name of a session of the conversation at a, which is zero for that of a
+// person.
 func (a Address) ParseSession(name string) (Session, error) {
 	s := Session{Conversation: a}
+	if a == (Address{}) && strings.HasPrefix(name, personMark) {
+		return s.with(name, name)
+	}
 	marks, ok := strings.CutPrefix(name, a.String())
 	if !ok || marks != "" && !strings.HasPrefix(marks, mark) {
 		return Session{}, fmt.Errorf("%q is not the name of a session of %s", name, a)
 	}
-	for part := range strings.SplitSeq(strings.TrimPrefix(marks, mark), mark) {
+	return s.with(strings.TrimPrefix(marks, mark), name)
+}
+
+// with returns s with the parts of a name.
+func (s Session) with(parts, name string) (Session, error) {
+	for part := range strings.SplitSeq(parts, mark) {
 		if err := s.add(part); err != nil {
 			return Session{}, fmt.Errorf("%q is not the name of a session: %w", name, err)
 		}
@@ -169,6 +196,10 @@ func (s *Session) add(part string) (err error) {
 		s.Job, err = strconv.ParseInt(number, 10, 64)
 	} else if number, ok := strings.CutPrefix(part, runMark); ok {
 		s.Run, err = strconv.ParseInt(number, 10, 64)
+	} else if number, ok := strings.CutPrefix(part, personMark); ok {
+		s.Person, err = strconv.ParseInt(number, 10, 64)
+	} else if speaker, ok := strings.CutPrefix(part, speakerMark); ok {
+		s.Speaker = speaker
 	} else if hook, ok := strings.CutPrefix(part, hookMark); ok {
 		s.Hook = hook
 	} else {

@@ -64,9 +64,9 @@ func eventful(f *fixture) {
 		if _, err := f.Compact(tx, KeyOf(chat), before, list[1].ID, "notes", 7); err != nil {
 			return err
 		}
-		err = errors.Join(f.SetQueueMode(tx, chat, "collect", f.now),
-			f.SetModel(tx, chat, "small", f.now), f.SetEffort(tx, chat, "low", f.now),
-			SetVoice(tx, chat, "always", f.now))
+		err = errors.Join(f.SetQueueMode(tx, KeyOf(chat), "collect", f.now),
+			f.SetModel(tx, KeyOf(chat), "small", f.now), f.SetEffort(tx, KeyOf(chat), "low", f.now),
+			SetVoice(tx, KeyOf(chat), "always", f.now))
 		if err != nil {
 			return err
 		}

@@ -5,50 +5,51 @@ import (
 	"time"
 
 	"gateway/agent/llm"
-	"gateway/bus"
 	"gateway/store"
 )
 
 // SetQueueMode stores the queue mode of a session; "" means as configured.
-func (Store) SetQueueMode(tx *store.Tx, a bus.Address, mode string, now time.Time) error {
-	return choose(tx, a, "queue_mode", mode, now)
+func (Store) SetQueueMode(tx *store.Tx, key Key, mode string, now time.Time) error {
+	return choose(tx, key, "queue_mode", mode, now)
 }
 
 // SetModel stores the name of the model that answers in a session; "" means as configured.
-func (Store) SetModel(tx *store.Tx, a bus.Address, model string, now time.Time) error {
-	return choose(tx, a, "model", model, now)
+func (Store) SetModel(tx *store.Tx, key Key, model string, now time.Time) error {
+	return choose(tx, key, "model", model, now)
 }
 
 // SetEffort stores how long the model thinks in a session; "" means as configured.
-func (Store) SetEffort(tx *store.Tx, a bus.Address, effort llm.Effort, now time.Time) error {
-	return choose(tx, a, "effort", string(effort), now)
+func (Store) SetEffort(tx *store.Tx, key Key, effort llm.Effort, now time.Time) error {
+	return choose(tx, key, "effort", string(effort), now)
 }
 
 // SetVoice stores when answers in a session are spoken, too; "" is as configured.
-func SetVoice(tx *store.Tx, a bus.Address, when string, now time.Time) error {
-	return choose(tx, a, "voice", when, now)
+func SetVoice(tx *store.Tx, key Key, when string, now time.Time) error {
+	return choose(tx, key, "voice", when, now)
 }
 
 // choose stores a choice for a session, which need not have had a turn yet. column becomes part of
 // the statement.
-func choose(tx *store.Tx, a bus.Address, column, value string, now time.Time) error {
-	_, err := tx.Exec(`INSERT INTO sessions
-			(key, account, chat, thread, title, `+column+`, created_ms, updated_ms)
-		VALUES ($1, $2, $3, $4, '', $5, $6, $6)
+func choose(tx *store.Tx, key Key, column, value string, now time.Time) error {
+	a := key.Conversation
+	_, err := tx.Exec(`INSERT INTO sessions (key, account, chat, thread, speaker, person, title,
+			`+column+`, created_ms, updated_ms, began_ms)
+		VALUES ($1, $2, $3, $4, $5, $6, '', $7, $8, $8, $8)
 		ON CONFLICT (key) DO UPDATE SET `+column+` = excluded.`+column,
-		KeyOf(a).String(), a.Account, a.Chat, a.Thread, value, now.UnixMilli())
+		key.String(), a.Account, a.Chat, a.Thread, key.Speaker, key.Person, value, now.UnixMilli())
 	if err != nil {
-		return fmt.Errorf("session: %s of %s: %w", column, a, err)
+		return fmt.Errorf("session: %s of %s: %w", column, key, err)
 	}
 	return nil
 }
 
 // MoveChoices copies the choices of the conversation from to the conversation to. Existing choices
 // of to remain.
-func (Store) MoveChoices(tx *store.Tx, from, to bus.Address, now time.Time) error {
-	_, err := tx.Exec(`INSERT INTO sessions
-			(key, account, chat, thread, title, queue_mode, model, effort, voice, created_ms, updated_ms)
-		SELECT $1, $2, $3, $4, '', queue_mode, model, effort, voice, $5, $6 FROM sessions
+func (Store) MoveChoices(tx *store.Tx, from, to Key, now time.Time) error {
+	a := to.Conversation
+	_, err := tx.Exec(`INSERT INTO sessions (key, account, chat, thread, speaker, title, queue_mode,
+			model, effort, voice, created_ms, updated_ms, began_ms)
+		SELECT $1, $2, $3, $4, $5, '', queue_mode, model, effort, voice, $6, $6, $6 FROM sessions
 			WHERE key = $7
 		ON CONFLICT (key) DO UPDATE SET
 			queue_mode = CASE WHEN sessions.queue_mode = '' THEN excluded.queue_mode
@@ -57,11 +58,10 @@ func (Store) MoveChoices(tx *store.Tx, from, to bus.Address, now time.Time) erro
 			effort = CASE WHEN sessions.effort = '' THEN excluded.effort
 				ELSE sessions.effort END,
 			voice = CASE WHEN sessions.voice = '' THEN excluded.voice ELSE sessions.voice END`,
-		KeyOf(to).String(), to.Account, to.Chat, to.Thread, now.UnixMilli(), now.UnixMilli(),
-		KeyOf(from).String())
+		to.String(), a.Account, a.Chat, a.Thread, to.Speaker, now.UnixMilli(), from.String())
 	if err == nil {
 		_, err = tx.Exec(`UPDATE sessions SET queue_mode = '', model = '', effort = '', voice = ''
-			WHERE key = $1`, KeyOf(from).String())
+			WHERE key = $1`, from.String())
 	}
 	if err != nil {
 		return fmt.Errorf("session: move the choices of %s: %w", from, err)

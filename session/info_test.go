@@ -61,7 +61,7 @@ func TestQueueModes(t *testing.T) {
 	f := newFixture(t)
 	other := bus.Address{Account: "test", Chat: "b"}
 	set := func(a bus.Address, mode string) {
-		f.must(f.tx(func(tx *store.Tx) error { return f.SetQueueMode(tx, a, mode, f.now) }))
+		f.must(f.tx(func(tx *store.Tx) error { return f.SetQueueMode(tx, KeyOf(a), mode, f.now) }))
 	}
 	f.begin(chat, "hello")
 	set(chat, "followup")
@@ -93,24 +93,26 @@ func TestMoveChoices(t *testing.T) {
 	fresh, used := bus.Address{Account: "test", Chat: "b"}, bus.Address{Account: "test", Chat: "c"}
 	for range 2 { // the second time there is nothing to move
 		f.must(f.tx(func(tx *store.Tx) error {
-			if err := f.MoveChoices(tx, chat, fresh, f.now); err != nil {
+			if err := f.MoveChoices(tx, KeyOf(chat), KeyOf(fresh), f.now); err != nil {
 				return err
 			}
-			if err := f.SetQueueMode(tx, chat, "steer", f.now); err != nil {
+			if err := f.SetQueueMode(tx, KeyOf(chat), "steer", f.now); err != nil {
 				return err
 			}
-			if err := f.SetModel(tx, chat, "big", f.now); err != nil {
+			if err := f.SetModel(tx, KeyOf(chat), "big", f.now); err != nil {
 				return err
 			}
-			if err := f.SetEffort(tx, chat, "high", f.now); err != nil {
+			if err := f.SetEffort(tx, KeyOf(chat), "high", f.now); err != nil {
 				return err
 			}
-			if err := SetVoice(tx, chat, "auto", f.now); err != nil {
+			if err := SetVoice(tx, KeyOf(chat), "auto", f.now); err != nil {
 				return err
 			}
-			return f.SetModel(tx, used, "small", f.now)
+			return f.SetModel(tx, KeyOf(used), "small", f.now)
 		}))
-		f.must(f.tx(func(tx *store.Tx) error { return f.MoveChoices(tx, chat, used, f.now) }))
+		f.must(f.tx(func(tx *store.Tx) error {
+			return f.MoveChoices(tx, KeyOf(chat), KeyOf(used), f.now)
+		}))
 		chosen, err := f.Chosen(f.read())
 		f.must(err)
 		if want := map[Key]string{named("test/c"): "steer"}; !maps.Equal(chosen.Modes, want) {
@@ -135,7 +137,7 @@ func TestModels(t *testing.T) {
 	f := newFixture(t)
 	other := bus.Address{Account: "test", Chat: "b"}
 	set := func(a bus.Address, model string) {
-		f.must(f.tx(func(tx *store.Tx) error { return f.SetModel(tx, a, model, f.now) }))
+		f.must(f.tx(func(tx *store.Tx) error { return f.SetModel(tx, KeyOf(a), model, f.now) }))
 	}
 	f.begin(chat, "hello")
 	set(chat, "small")

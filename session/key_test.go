@@ -11,6 +11,8 @@ import (
 func TestKey(t *testing.T) {
 	chat := KeyOf(bus.Address{Account: "telegram", Chat: "-5", Thread: "7"})
 	hash := KeyOf(bus.Address{Account: "telegram", Chat: "-5", Thread: "#7"})
+	member := Key{Conversation: chat.Conversation, Speaker: "49@lid"}
+	person := Key{Person: 12}
 	none := Key{}
 	for _, tt := range []struct {
 		key                Key
@@ -29,6 +31,11 @@ func TestKey(t *testing.T) {
 		{chat.OfHook("x").OfTask("a"), "telegram/-5/7#@hook-x#a", chat.OfHook("x"), none, true, true},
 		{chat.OfRun(3).OfTask("a"), "telegram/-5/7#@run-3#a", chat.OfRun(3), chat, true, true},
 		{chat.OfJob(5).OfRun(3), "telegram/-5/7#@job-5#@run-3", none, chat.OfJob(5), true, true},
+		{member, "telegram/-5/7#@speaker-49@lid", none, none, false, false},
+		{member.OfTask("a"), "telegram/-5/7#@speaker-49@lid#a", member, none, false, false},
+		{member.OfRun(3), "telegram/-5/7#@speaker-49@lid#@run-3", none, member, true, false},
+		{person, "@person-12", none, none, false, false},
+		{person.OfTask("a"), "@person-12#a", person, none, false, false},
 		{KeyOf(bus.Address{Account: "telegram", Chat: "-5", Thread: "78"}), "telegram/-5/78", none, none,
 			false, false},
 	} {
@@ -79,7 +86,7 @@ func TestOldKeys(t *testing.T) {
 			t.Errorf("%s is %+v, %v; want %+v", text, got, err, want)
 		}
 	}
-	for _, name := range []string{"test", "/a", "test/", "test/a#@job-x", ""} {
+	for _, name := range []string{"test", "/a", "test/", "test/a#@job-x", "", "@person-x"} {
 		if got, err := bus.ParseSession(name); err == nil {
 			t.Errorf("%q is %+v, want an error", name, got)
 		}

@@ -14,6 +14,8 @@
 package session
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -119,7 +121,12 @@ ALTER TABLE sessions DROP COLUMN marks;
 ALTER TABLE sessions DROP COLUMN kind;
 ALTER TABLE sessions DROP COLUMN reference;
 ALTER TABLE sessions DROP COLUMN parent;`, `
-ALTER TABLE turns ADD COLUMN persona TEXT NOT NULL DEFAULT ''; -- with which it began`}}
+ALTER TABLE turns ADD COLUMN persona TEXT NOT NULL DEFAULT ''; -- with which it began`, `
+ALTER TABLE sessions ADD COLUMN speaker TEXT NOT NULL DEFAULT '';
+ALTER TABLE sessions ADD COLUMN person BIGINT NOT NULL DEFAULT 0; -- if set, there is no account
+ALTER TABLE sessions ADD COLUMN heard BIGINT NOT NULL DEFAULT 0; -- newest ambient message it had
+ALTER TABLE sessions ADD COLUMN began_ms BIGINT NOT NULL DEFAULT 0; -- when it last began anew
+UPDATE sessions SET began_ms = created_ms;`}}
 
 // erasedOf returns an SQL expression for the id up to which the messages of a session are erased
 // and must not be read. session is an SQL expression. Where another bound of m.id applies, a unary
@@ -134,11 +141,40 @@ type Store struct{}
 // Reset makes the prompt of a session begin after its newest message. The command /new calls it.
 func (Store) Reset(tx *store.Tx, key Key, now time.Time) error {
 	_, err := tx.Exec(`UPDATE sessions SET context = 0, updated_ms = $2, summary = '',
-		summary_from = 0,
+		summary_from = 0, began_ms = $2,
 		start = COALESCE((SELECT max(id) FROM messages WHERE session = $1), 0)
 		WHERE key = $1`, key.String(), now.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("session: reset %s: %w", key, err)
+	}
+	return nil
+}
+
+// BeganBefore reports whether a session exists that began before a time. It begins with its first
+// turn, and again with each [Store.Reset].
+func BeganBefore(q store.Queryer, key Key, limit time.Time) (is bool, err error) {
+	err = q.QueryRow("SELECT EXISTS (SELECT 1 FROM sessions WHERE key = $1 AND began_ms < $2)",
+		key.String(), limit.UnixMilli()).Scan(&is)
+	if err != nil {
+		return false, fmt.Errorf("session: read %s: %w", key, err)
+	}
+	return is, nil
+}
+
+// Heard returns the Seq of the newest ambient message that a session has had, or 0.
+func Heard(q store.Queryer, key Key) (seq int64, err error) {
+	err = q.QueryRow("SELECT heard FROM sessions WHERE key = $1", key.String()).Scan(&seq)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, fmt.Errorf("session: read %s: %w", key, err)
+	}
+	return seq, nil
+}
+
+// SetHeard stores that a session has had the ambient messages up to seq.
+func SetHeard(tx *store.Tx, key Key, seq int64) error {
+	_, err := tx.Exec("UPDATE sessions SET heard = $2 WHERE key = $1", key.String(), seq)
+	if err != nil {
+		return fmt.Errorf("session: write %s: %w", key, err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,16 +62,21 @@ func (s Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now
 	var scope memory.Scope
 	key := t.Session
 	err = tx.QueryRow(`INSERT INTO sessions
-			(key, account, chat, thread, title, scope, turns, created_ms, updated_ms, job, hook, run,
-			task)
-		VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7, $8, $9, $10, $11)
+			(key, account, chat, thread, title, scope, turns, created_ms, updated_ms, began_ms, job,
+			hook, run, task, speaker, person)
+		VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7, $7, $8, $9, $10, $11, $12, $13)
 		ON CONFLICT (key) DO UPDATE SET title = excluded.title, turns = sessions.turns + 1,
 			updated_ms = excluded.updated_ms, tidy = 0
 		RETURNING turns, scope`, key.String(), key.Conversation.Account, key.Conversation.Chat,
 		key.Conversation.Thread, title, string(t.Scope), now.UnixMilli(), key.Job, key.Hook, key.Run,
-		key.Task).Scan(&t.Number, &scope)
+		key.Task, key.Speaker, key.Person).Scan(&t.Number, &scope)
 	if err != nil {
 		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
+	}
+	if scope == t.Scope && key.Person != 0 && key.IsConversation() {
+		if scope, err = visit(tx, t, now); err != nil {
+			return err
+		}
 	}
 	switch t.Moved = ""; {
 	case scope == t.Scope:
@@ -162,12 +168,39 @@ const selectTurns = "SELECT " + keyColumns + ", t.id, t.address, t.reply_to, t.e
 	"t.attempts, t.handovers, t.answers, t.tokens, t.cost, t.persona " +
 	"FROM turns t JOIN sessions s ON s.key = t.session "
 
-// Mend replaces the unreadable address of a turn by the address of its session.
+// visit notes the chat of a turn in a person's conversation, as a session of its own without
+// messages, and returns whose scope the chat had before. The row says where the person writes, and
+// shows when the chat comes to belong to another person.
+func visit(tx *store.Tx, t *Turn, now time.Time) (before memory.Scope, err error) {
+	a := t.Address
+	err = tx.QueryRow("SELECT scope FROM sessions WHERE key = $1", KeyOf(a).String()).Scan(&before)
+	if errors.Is(err, sql.ErrNoRows) {
+		before, err = t.Scope, nil
+	}
+	if err == nil { // what is left there of an earlier conversation still gets notes (tidy = 0)
+		_, err = tx.Exec(`INSERT INTO sessions (key, account, chat, thread, title, scope, tidy,
+				created_ms, updated_ms, began_ms) VALUES ($1, $2, $3, $4, '', $5, 1, $6, $6, $6)
+			ON CONFLICT (key) DO UPDATE SET scope = excluded.scope,
+				updated_ms = CASE WHEN tidy = 1 THEN excluded.updated_ms ELSE sessions.updated_ms END`,
+			KeyOf(a).String(), a.Account, a.Chat, a.Thread, string(t.Scope), now.UnixMilli())
+	}
+	if err != nil {
+		return "", fmt.Errorf("session: begin turn of %s at %s: %w", t.Session, a, err)
+	}
+	if before == "" {
+		before = t.Scope
+	}
+	return before, nil
+}
+
+// Mend replaces the unreadable address of a turn by the address of its session, or by that of the
+// chat in which the person has written last.
 func (Store) Mend(tx *store.Tx, id int64) error {
 	var a bus.Address
-	err := tx.QueryRow("SELECT account, chat, thread FROM sessions "+
-		"WHERE key = (SELECT session FROM turns WHERE id = $1)", id).
-		Scan(&a.Account, &a.Chat, &a.Thread)
+	err := tx.QueryRow(`SELECT c.account, c.chat, c.thread FROM sessions s
+		JOIN sessions c ON c.key = s.key OR s.person <> 0 AND c.scope = s.scope
+		WHERE s.key = (SELECT session FROM turns WHERE id = $1) AND c.chat <> ''
+		ORDER BY c.updated_ms DESC LIMIT 1`, id).Scan(&a.Account, &a.Chat, &a.Thread)
 	var address []byte
 	if err == nil {
 		address, err = json.Marshal(a)
@@ -197,10 +230,12 @@ func (Store) RunningTurn(q store.Queryer, key Key) (*Turn, error) {
 	return &list[0], nil
 }
 
-// RunningTasks returns the running turns of all sub-agents below a session.
-func (s Store) RunningTasks(q store.Queryer, key Key) ([]Turn, error) {
+// RunningTasks returns the running turns of all sub-agents below any of the sessions.
+func (s Store) RunningTasks(q store.Queryer, keys ...Key) ([]Turn, error) {
 	list, err := s.RunningTurns(q)
-	return slices.DeleteFunc(list, func(t Turn) bool { return !t.Session.Below(key) }), err
+	return slices.DeleteFunc(list, func(t Turn) bool {
+		return !slices.ContainsFunc(keys, t.Session.Below)
+	}), err
 }
 
 func turns(q store.Queryer, query string, args ...any) ([]Turn, error) {

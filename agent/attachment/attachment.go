@@ -182,7 +182,7 @@ const speechModel = "transcription"
 func (l *Loader) paySpeech(
 	ctx context.Context, m bus.InboundMessage, a bus.Attachment, price float64,
 ) error {
-	who := budget.Spender{Session: session.KeyOf(m.From), Person: m.Person,
+	who := budget.Spender{Session: session.Of(m), Person: m.Person,
 		Sender: m.From.Account + "/" + m.Sender.ID}
 	seconds := max(a.Seconds, int(a.Size/slowestSpeech), 1)
 	return l.Calls.Pay(ctx, who, budget.Entry{Model: speechModel, Calls: 1,

@@ -179,7 +179,7 @@ func (e *Eraser) addPlaces(q store.Queryer, key session.Key, left *Erasure) erro
 }
 
 func (left *Erasure) addChat(a bus.Address) {
-	if a = ChatOf(a); !slices.Contains(left.Chats, a) {
+	if a = ChatOf(a); a.Chat != "" && !slices.Contains(left.Chats, a) {
 		left.Chats = append(left.Chats, a)
 	}
 }

@@ -227,7 +227,7 @@ func (c *Commands) Run(ctx context.Context, received bus.Received) error {
 	m := received.Message
 	name, args := Parse(m)
 	r := &Request{Name: name, Args: args, Message: m, Seq: received.Seq,
-		Session: session.KeyOf(m.From), deps: c.Deps}
+		Session: session.Of(m), deps: c.Deps}
 	limited, cancel := context.WithTimeout(ctx, Deadline)
 	defer cancel()
 	k := c.find(name, m.Role)

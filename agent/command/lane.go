@@ -82,11 +82,18 @@ func (l *Lanes) Hear(key session.Key, q Queued, hear func() (*bus.Received, erro
 	}()
 }
 
-// Join makes q wait for the command in a lane. It reports false if there is no such lane.
+// Join makes q, a message for a session of the conversation key, wait in its lane.
+// It reports false if there is no such lane. What works for a whole chat also waits for a command
+// that was sent there but belongs to another conversation: see [bus.SessionScope].
 func (l *Lanes) Join(key session.Key, q Queued) bool {
-	lane, ok := l.list[key]
+	found, ok := l.list[key]
+	for _, lane := range l.list {
+		if !ok && session.KeyOf(lane.first.Message.From) == key {
+			found, ok = lane, true
+		}
+	}
 	if ok {
-		lane.waiting = append(lane.waiting, q)
+		found.waiting = append(found.waiting, q)
 	}
 	return ok
 }

@@ -70,7 +70,7 @@ func (c conversation) setModel(
 	ctx context.Context, r *Request, id, say string,
 ) (Reply, error) {
 	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
-		return Reply{Text: say}, session.Store{}.SetModel(tx, r.Message.From, id, c.Now())
+		return Reply{Text: say}, session.Store{}.SetModel(tx, r.Session, id, c.Now())
 	})
 	if err == nil {
 		c.Sessions.SetModel(r.Session, id)

@@ -39,7 +39,7 @@ type Sessions interface {
 
 	// Voice returns when answers of a conversation are spoken, "" if nothing can speak there. SetVoice
 	// changes it in memory; "" is as configured.
-	Voice(key session.Key) string
+	Voice(key session.Key, account string) string
 	SetVoice(key session.Key, when string)
 
 	// Stop prepares to end the work for the conversation of m.

@@ -164,7 +164,7 @@ func (c conversation) queue(ctx context.Context, r *Request) (Reply, error) {
 			"`interrupt`."}, nil
 	}
 	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
-		err := session.Store{}.SetQueueMode(tx, r.Message.From, mode, c.Now())
+		err := session.Store{}.SetQueueMode(tx, r.Session, mode, c.Now())
 		return Reply{Text: fmt.Sprintf("The queue mode of this conversation is now %s.", mode)}, err
 	})
 	if err == nil {

@@ -43,7 +43,7 @@ func (c conversation) setEffort(
 	ctx context.Context, r *Request, effort llm.Effort, say string,
 ) (Reply, error) {
 	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
-		return Reply{Text: say}, session.Store{}.SetEffort(tx, r.Message.From, effort, c.Now())
+		return Reply{Text: say}, session.Store{}.SetEffort(tx, r.Session, effort, c.Now())
 	})
 	if err == nil {
 		c.Sessions.SetEffort(r.Session, effort)

@@ -21,7 +21,7 @@ var voices = map[string]string{
 
 // voice runs /voice [never|always|auto|default].
 func (c conversation) voice(ctx context.Context, r *Request) (Reply, error) {
-	present := c.Sessions.Voice(r.Session)
+	present := c.Sessions.Voice(r.Session, r.Message.From.Account)
 	word := strings.ToLower(r.Args)
 	if word == "off" {
 		word = speech.Never
@@ -46,7 +46,7 @@ func (c conversation) voice(ctx context.Context, r *Request) (Reply, error) {
 		if word == "" {
 			say = "I speak here as it is configured again."
 		}
-		return Reply{Text: say}, session.SetVoice(tx, r.Message.From, word, c.Now())
+		return Reply{Text: say}, session.SetVoice(tx, r.Session, word, c.Now())
 	})
 	if err == nil {
 		c.Sessions.SetVoice(r.Session, word)

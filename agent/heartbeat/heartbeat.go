@@ -95,8 +95,8 @@ func (f *Finder) last(
 	}
 	var newest time.Time
 	for _, key := range keys {
-		if !key.IsConversation() {
-			continue // a session of a sub-agent or a job
+		if !key.IsConversation() || key.Person != 0 {
+			continue // a session of a sub-agent or a job, or without a chat
 		}
 		last, found, err := f.Inbox.Last(q, key.Conversation)
 		if err != nil {

@@ -66,8 +66,8 @@ func (c Conversations) HiddenSkills(m bus.InboundMessage) func(name string) bool
 }
 
 // Voice implements [command.Sessions].
-func (c Conversations) Voice(key session.Key) string {
-	if c.env.Speaker == nil || !c.env.Speaker.Plays(key.Conversation.Account) {
+func (c Conversations) Voice(key session.Key, account string) string {
+	if c.env.Speaker == nil || !c.env.Speaker.Plays(account) {
 		return ""
 	}
 	return c.Pool.Voice(key)

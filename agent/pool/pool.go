@@ -226,11 +226,13 @@ func (pl *Pool) pendingLocked(key session.Key) []bus.Received {
 	return nil
 }
 
-// below returns the sessions that work for a session: those of its sub-agents and, if jobs is set,
+// below returns the sessions that work for any of keys: those of sub-agents and, if jobs is set,
 // those of jobs and hooks. pl.mu is held.
-func (pl *Pool) below(key session.Key, jobs bool) (list []session.Key) {
+func (pl *Pool) below(keys []session.Key, jobs bool) (list []session.Key) {
 	wanted := func(k session.Key) bool {
-		return k.Below(key) && (jobs || k.Background() == key.Background())
+		return slices.ContainsFunc(keys, func(key session.Key) bool {
+			return k.Below(key) && (jobs || k.Background() == key.Background())
+		})
 	}
 	for k := range pl.workers {
 		if wanted(k) {

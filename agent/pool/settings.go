@@ -67,6 +67,10 @@ type Settings struct {
 	// Debounce is how long each account waits for further parts of a message; default 0.
 	Debounce map[string]time.Duration
 
+	// ResetAt is the time of day after which the conversations of an account begin anew, as the time
+	// since midnight; default none.
+	ResetAt map[string]time.Duration
+
 	// IdleAfter is the time without messages after which notes are made of the older part of a
 	// conversation. DreamEvery is the time between two runs of Dream. 0 disables either.
 	IdleAfter  time.Duration

@@ -47,10 +47,10 @@ type Stopping struct {
 
 // New collects what works for the conversation of m.
 func (st *Stopper) New(m bus.InboundMessage, e command.Extent) *Stopping {
-	s := &Stopping{d: st, key: session.KeyOf(m.From), by: m, extent: e}
+	s := &Stopping{d: st, key: session.Of(m), by: m, extent: e}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	for _, k := range st.below(s.key, true) {
+	for _, k := range st.below(s.keys(), true) {
 		if k.Proactive() {
 			s.jobs = append(s.jobs, k)
 			s.theirs = append(s.theirs, st.pendingLocked(k)...)
@@ -78,7 +78,16 @@ func (s *Stopping) Cancel() {
 		s.d.cancelOwn(s.key, s.dropped, s.ended)
 		return
 	}
-	s.d.cancelStopped(s.key, s.background(), &s.by)
+	s.d.cancelStopped(s.keys(), s.background(), &s.by)
+}
+
+// keys returns the session of the conversation and, if background() is true, the one that all
+// people in the chat of the command share: jobs and hooks belong to the chat.
+func (s *Stopping) keys() []session.Key {
+	if chat := session.KeyOf(s.by.From); s.background() && chat != s.key {
+		return []session.Key{s.key, chat}
+	}
+	return []session.Key{s.key}
 }
 
 // background reports whether background work ends, too.
@@ -90,7 +99,7 @@ func (s *Stopping) end(tx *store.Tx) (e command.Stopped, err error) {
 	if err := s.discard(tx, &e); err != nil {
 		return e, err
 	}
-	turns, err := s.d.sessions.RunningTasks(tx, s.key)
+	turns, err := s.d.sessions.RunningTasks(tx, s.keys()...)
 	if err != nil {
 		return e, err
 	}
@@ -174,11 +183,12 @@ func (s *Stopping) discard(tx *store.Tx, e *command.Stopped) error {
 // own.
 func isKept(r bus.Received) bool { return r.Message.Origin.Standalone() }
 
-// cancelStopped ends the workers of a session whose turns were ended and, if jobs is set, those of
-// its jobs and hooks. by is the message that ended them, or nil if no person did.
-func (st *Stopper) cancelStopped(key session.Key, jobs bool, by *bus.InboundMessage) {
+// cancelStopped ends the workers of the session keys[0] and of what works for any of keys, jobs and
+// hooks only if jobs is set. by is the message that ended their turns, or nil if no person did.
+func (st *Stopper) cancelStopped(keys []session.Key, jobs bool, by *bus.InboundMessage) {
+	key := keys[0]
 	st.mu.Lock()
-	for _, k := range append(st.below(key, jobs), key) {
+	for _, k := range append(st.below(keys, jobs), key) {
 		gone := func(r bus.Received) bool { return k != key || !isKept(r) }
 		delete(st.queued, k)
 		if p, ok := st.suspended[k]; ok && k.Task == "" {
@@ -195,7 +205,9 @@ func (st *Stopper) cancelStopped(key session.Key, jobs bool, by *bus.InboundMess
 		}
 	}
 	st.mu.Unlock()
-	st.Tools.Stop(key, by)
+	for _, k := range keys {
+		st.Tools.Stop(k, by)
+	}
 }
 
 // StopTask ends the sub-agent that works in the session key, and reports whether there was one.
@@ -219,7 +231,7 @@ func (st *Stopper) StopTask(ctx context.Context, task session.Key) (stopped bool
 		return st.endStopped(tx, t, new(command.Stopped), false)
 	})
 	if err == nil && stopped {
-		st.cancelStopped(task, true, nil)
+		st.cancelStopped([]session.Key{task}, true, nil)
 	}
 	return stopped, err
 }
@@ -277,7 +289,7 @@ func (st *Stopper) stopRuns(
 // letGo ends the work for erased sessions and removes their state from memory.
 func (st *Stopper) letGo(keys []session.Key) {
 	for _, key := range keys {
-		st.cancelStopped(key, true, nil)
+		st.cancelStopped([]session.Key{key}, true, nil)
 		st.env.Transcripts.Drop(key)
 		st.Forget(key)
 	}

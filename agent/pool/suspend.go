@@ -175,13 +175,14 @@ func decisionOf(q *question.Question, waiting []bus.Received) (decision, bool) {
 		m := r.Message
 		by := m.From.Account + "/" + m.Sender.ID
 		person := m.Origin.Kind == bus.Person
-		asked := person && m.Sender.ID == q.Sender && r.Seq > q.After
+		elsewhere := !m.Group && m.From != q.Address // in another chat of the same person
+		asked := person && (m.Sender.ID == q.Sender || elsewhere) && r.Seq > q.After
 		switch {
 		case q.Kind == question.Await && person:
 			return decision{question.Refused, turn.ResultGoesOn, by, -1}, true
 		case q.Kind == question.Await && m.Origin.Kind == bus.Outcome && m.Origin.Call == q.Call:
 			return decision{question.Answered, prompt.Escape(m.Text), "", i}, true
-		case q.Kind == question.Ask && asked && (hasFiles(r) || m.Edits != ""):
+		case q.Kind == question.Ask && asked && (hasFiles(r) || m.Edits != "" || elsewhere):
 			return decision{question.Refused, turn.ResultOther, by, -1}, true
 		case q.Kind == question.Ask && asked:
 			return decision{question.Answered, chosenAnswer(q, m.Text), by, i}, true

@@ -26,7 +26,7 @@ type worker struct {
 	arrived   time.Time      // when the newest waiting message arrived
 	deferred  bool           // messages without an author stayed in the inbox for lack of room
 	told      bool           // the sender knows that the session is full
-	asker     string         // platform's id of the person whom the running turn answers
+	asker     asker          // whom the running turn answers
 	suspended bool           // the turn is suspended; another worker will continue it
 	alone     bool           // no other message joins the turn: see bus.Origin.Standalone
 	proof     chan struct{}  // closed when the trial ends; nil if the worker is not on trial
@@ -113,7 +113,7 @@ func (w *worker) claim() []bus.Received {
 	switch mode := w.pool.Mode(w.key); {
 	case w.alone, isSuspect(w.waiting[0]):
 	case mode == Collect, mode == Interrupt:
-		n = w.asked(w.waiting[0].Message.Sender.ID)
+		n = w.asked(askerOf(w.waiting[0].Message))
 	default:
 		for n < len(w.waiting) && !isSuspect(w.waiting[n]) && w.joined(n) {
 			n++
@@ -131,7 +131,8 @@ func hasFiles(r bus.Received) bool { return attachment.HasFiles(r.Message) }
 // parts of an album, an edit, or pieces of a long text. The pool's mu is held.
 func (w *worker) joined(n int) bool {
 	a, b := &w.waiting[n-1], &w.waiting[n]
-	if a.Message.Sender.ID != b.Message.Sender.ID || b.Message.Origin.Standalone() {
+	if a.Message.From != b.Message.From || a.Message.Sender.ID != b.Message.Sender.ID ||
+		b.Message.Origin.Standalone() {
 		return false
 	}
 	if a.Message.Album != "" || b.Message.Album != "" {
@@ -163,12 +164,11 @@ func (w *worker) Next(files bool) []bus.Received {
 	return w.claiming
 }
 
-// asked returns how many of the waiting messages a turn that answers person may claim: those before
-// the first one that begins a turn of its own. In a group, each question of another person begins
-// its own turn. The pool's mu is held.
-func (w *worker) asked(person string) int {
+// asked returns how many of the waiting messages a turn that answers by may claim: those before the
+// first one that begins a turn of its own. The pool's mu is held.
+func (w *worker) asked(by asker) int {
 	i := slices.IndexFunc(w.waiting, func(r bus.Received) bool {
-		return r.Message.Origin.Standalone() || isOthers(r.Message, person)
+		return r.Message.Origin.Standalone() || by.isOther(r.Message)
 	})
 	if i < 0 {
 		return len(w.waiting)
@@ -176,22 +176,29 @@ func (w *worker) asked(person string) int {
 	return i
 }
 
-// isOther reports whether r is a question in a group from a person whom the running turn does not
-// answer. The pool's mu is held.
-func (w *worker) isOther(r bus.Received) bool {
-	return isOthers(r.Message, w.asker)
+// isOther reports whether the running turn must not answer r. The pool's mu is held.
+func (w *worker) isOther(r bus.Received) bool { return w.asker.isOther(r.Message) }
+
+// An asker is whom a turn answers, and where.
+type asker struct {
+	from bus.Address
+	id   string // platform's id; "": nobody has asked
 }
 
-// isOthers reports whether m is a question in a group from a person other than person.
-func isOthers(m bus.InboundMessage, person string) bool {
-	return m.Group && m.Origin.Kind == bus.Person && m.Sender.ID != person
+func askerOf(m bus.InboundMessage) asker { return asker{m.From, m.Sender.ID} }
+
+// isOther reports whether m needs a turn of its own beside those of a: in a group, the questions of
+// each person do, and in a person's conversation those of each chat, because the answer goes there.
+func (a asker) isOther(m bus.InboundMessage) bool {
+	return m.From != a.from || m.Group && m.Origin.Kind == bus.Person && m.Sender.ID != a.id
 }
 
 // listen records whom the turn with batch answers. The pool's mu is held.
 func (w *worker) listen(batch []bus.Received) {
 	for _, r := range batch {
+		w.asker.from = r.Message.From
 		if r.Message.Origin.Kind == bus.Person {
-			w.asker = r.Message.Sender.ID
+			w.asker.id = r.Message.Sender.ID
 		}
 	}
 }
@@ -244,8 +251,12 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 	w.cancel = cancel
 	numbered := d.Mode(w.key) == Collect
 	d.mu.Unlock()
-	out, err := turn.Run(work, d.env, turn.Start{Turn: *st, Messages: batch, Numbered: numbered,
-		Lease: d.Lease, Settings: d.ConfigOf(w.key), Unanswered: w.unanswered}, w)
+	start := turn.Start{Turn: *st, Messages: batch, Numbered: numbered, Lease: d.Lease,
+		Settings: d.ConfigOf(w.key), Unanswered: w.unanswered}
+	if at, ok := d.Config().ResetAt[st.Address.Account]; ok {
+		start.ResetAt = &at
+	}
+	out, err := turn.Run(work, d.env, start, w)
 	w.unanswered = out.Unanswered
 	if out.Refused {
 		w.drop(batch)

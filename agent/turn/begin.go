@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"gateway/agent/attachment"
+	"gateway/agent/background"
 	"gateway/agent/llm"
 	"gateway/bus"
 	"gateway/memory"
@@ -158,6 +160,9 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 		t.look() // see also what moved
 		t.env.Background.Wake()
 	}
+	if t.reset {
+		t.env.Background.Wake()
+	}
 	t.settleStyle(ctx)
 	t.recall(messages...)
 	return nil
@@ -179,6 +184,9 @@ func (t *runner) writeFirst(
 			return err
 		}
 	}
+	if err := t.resetDaily(tx, now); err != nil {
+		return err
+	}
 	if err := t.env.sessions.Begin(tx, begun, title, t.lease, now, messages...); err != nil {
 		return err
 	}
@@ -192,6 +200,37 @@ func (t *runner) writeFirst(
 	}
 	return t.env.Jobs.MoveChat(tx, bus.Address{Account: first.From.Account, Chat: first.Before},
 		bus.Address{Account: first.From.Account, Chat: first.From.Chat})
+}
+
+// resetDaily begins the conversation anew, as /new does, if it began before the account's newest
+// time of reset. A turn that runs at that time goes on, and so does what reports to it.
+func (t *runner) resetDaily(tx *store.Tx, now time.Time) (err error) {
+	t.reset = false
+	if t.resetAt == nil || !t.Session.IsConversation() || t.trigger.Origin.Kind == bus.Outcome {
+		return nil
+	}
+	limit := lastTime(now.In(t.zone()), *t.resetAt)
+	if t.reset, err = session.BeganBefore(tx, t.Session, limit); err != nil || !t.reset {
+		return err
+	}
+	archiver := background.Archiver{Summarizer: t.env.Summarizer}
+	if err := archiver.Add(tx, t.Session); err != nil {
+		return err
+	}
+	return t.env.sessions.Reset(tx, t.Session, now)
+}
+
+// lastTime returns when the clocks showed a time of day, given as the time since midnight, last
+// before now or at now.
+func lastTime(now time.Time, of time.Duration) time.Time {
+	year, month, day := now.Date()
+	for ; ; day-- {
+		// As minutes of the day: 4:00 is 4:00 also on a day when the clocks change.
+		t := time.Date(year, month, day, 0, int(of.Minutes()), 0, 0, now.Location())
+		if !t.After(now) {
+			return t
+		}
+	}
 }
 
 // movedFrom returns the scope whose memory now belongs to the scope of t, or "". It is set when a

@@ -2,11 +2,13 @@ package turn
 
 import (
 	"context"
+	"io/fs"
 	"slices"
 
 	"gateway/agent/llm"
 	"gateway/agent/prompt"
 	"gateway/bus"
+	"gateway/session"
 )
 
 // A reader converts claimed messages to messages for the model.
@@ -66,8 +68,13 @@ func (t *reader) ambient(ctx context.Context, r bus.Received) []bus.Received {
 	if !r.Message.Group || !t.trigger.Origin.Interactive() {
 		return nil
 	}
-	heard, err := t.env.Inbox.Ambient(t.env.DB.Read(context.WithoutCancel(ctx)),
-		r.Message.From, r.Seq, t.env.Now())
+	read := t.env.DB.Read(context.WithoutCancel(ctx))
+	heard, err := t.env.Inbox.Ambient(read, r.Message.From, r.Seq, t.env.Now())
+	if err == nil && t.Session.Speaker != "" {
+		var upTo int64
+		upTo, err = session.Heard(read, t.Session)
+		heard = slices.DeleteFunc(heard, func(h bus.Received) bool { return h.Seq <= upTo })
+	}
 	if err != nil {
 		t.logger().WarnContext(ctx, "ambient messages could not be read", "err", err)
 	}
@@ -101,7 +108,11 @@ func (t *asker) image(ctx context.Context, im llm.Image) llm.Image {
 	if known, ok := t.images[im.Path]; ok {
 		return known
 	}
-	im, err := t.env.Attachments.Image(ctx, t.Address, im)
+	shown, err := t.env.Attachments.Image(ctx, t.Address, im)
+	if err != nil && t.Session.Person != 0 { // it may have been sent in another chat of the person
+		shown, err = t.imageElsewhere(ctx, im)
+	}
+	im = shown
 	if err != nil {
 		t.logger().InfoContext(ctx, "image not shown to the model", "err", err)
 	}
@@ -110,4 +121,23 @@ func (t *asker) image(ctx context.Context, im llm.Image) llm.Image {
 	}
 	t.images[im.Path] = im
 	return im
+}
+
+// imageElsewhere is [attachment.Loader.Image] for the first chat of the person that has the image.
+func (t *asker) imageElsewhere(ctx context.Context, im llm.Image) (_ llm.Image, err error) {
+	keys, err := t.env.sessions.OfScope(t.env.DB.Read(context.WithoutCancel(ctx)), t.Scope)
+	if err != nil {
+		return im, err
+	}
+	err = fs.ErrNotExist
+	for _, key := range keys {
+		if !key.IsConversation() || key.Person != 0 {
+			continue
+		}
+		var shown llm.Image
+		if shown, err = t.env.Attachments.Image(ctx, key.Conversation, im); err == nil {
+			return shown, nil
+		}
+	}
+	return im, err
 }

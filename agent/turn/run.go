@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"gateway/agent/llm"
 	"gateway/agent/observe"
@@ -47,6 +48,10 @@ type Start struct {
 	// Unanswered holds the platform's ids of messages that an interrupted turn left unanswered.
 	// This turn answers them, too.
 	Unanswered []string
+
+	// ResetAt is the time of day after which the conversation begins anew, as the time since
+	// midnight; nil: none.
+	ResetAt *time.Duration
 }
 
 // An Outcome describes how a turn has returned.
@@ -76,7 +81,7 @@ const (
 // Run runs a turn until it ends, is suspended or is left to the next process. An error means that
 // the store is lost. Any other error ends the turn and is reported to the chat.
 func Run(ctx context.Context, env *Env, s Start, mailbox Mailbox) (Outcome, error) {
-	t := &runner{lease: s.Lease, began: env.Now()}
+	t := &runner{lease: s.Lease, began: env.Now(), resetAt: s.ResetAt}
 	t.turn = turn{Turn: s.Turn, env: env, mailbox: mailbox, settings: s.Settings,
 		unanswered: s.Unanswered}
 	t.numbered = s.Numbered

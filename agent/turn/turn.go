@@ -54,6 +54,8 @@ type runner struct {
 	blanks    int           // number of answers without text
 	ended     session.State // set when the turn has ended
 	refused   bool          // the first messages were answered without a turn
+	resetAt   *time.Duration
+	reset     bool // the session began anew with the turn
 }
 
 var (
@@ -411,6 +413,9 @@ func (t *conversation) claim(tx *store.Tx, st *session.Turn, batch []bus.Receive
 	// A proactive turn does not show ambient messages. The next question does.
 	if len(batch) > 0 && batch[0].Message.Group && t.trigger.Origin.Interactive() {
 		last := batch[len(batch)-1]
+		if st.Session.Speaker != "" { // the conversations of the other members get them, too
+			return session.SetHeard(tx, st.Session, last.Seq)
+		}
 		return t.env.Inbox.ForgetAmbient(tx, last.Message.From, last.Seq)
 	}
 	return nil

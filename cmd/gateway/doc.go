@@ -90,6 +90,12 @@
 // run of a job beside a suspended conversation. The fields of its key say which (bus.Session). They
 // are columns of the session's row. Other tables have the key's name, which no code takes apart.
 //
+// A conversation is a chat or a thread, or by configuration what a member of a group says, or all
+// direct chats of a person (bus.SessionScope). The inbox chooses when it stores a message: unless
+// the account has no such setting, the key is part of the message. An earlier message of the same
+// person in the same chat that is unfinished decides before the setting, so that the order holds
+// when the setting changes. A turn answers in one chat. Messages of other chats get other turns.
+//
 // # Proactive turns
 //
 // A due job is a message in the inbox: one transaction inserts its run, unique by job and time,

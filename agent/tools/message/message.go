@@ -154,7 +154,7 @@ func (s sender) permitted(q store.Queryer, c tool.Call, name string) (bus.Addres
 	switch {
 	case err != nil:
 		return bus.Address{}, err
-	case ok && key.IsConversation():
+	case ok && key.IsConversation() && key.Person == 0:
 		return key.Conversation, nil
 	}
 	list, err := session.Store{}.List(q, 20)
@@ -163,7 +163,7 @@ func (s sender) permitted(q store.Queryer, c tool.Call, name string) (bus.Addres
 	}
 	var known []string
 	for _, info := range list {
-		if info.Key.Task == "" {
+		if info.Key.Task == "" && info.Key.Person == 0 {
 			known = append(known, info.Key.String())
 		}
 	}

@@ -47,6 +47,7 @@ func (g *Gateway) agentSettings(cfg *config.Config) pool.Settings {
 		QueueMode: pool.Mode(cfg.Agent.QueueMode), Waiting: cfg.Agent.Waiting,
 		Names:     names(cfg),
 		Debounce:  byAccount(cfg, func(c config.Channel) time.Duration { return c.Debounce }),
+		ResetAt:   resetTimes(cfg),
 		IdleAfter: cfg.Memory.Idle, DreamEvery: cfg.Memory.DreamEvery,
 	}
 }
@@ -63,6 +64,25 @@ func names(cfg *config.Config) []string {
 		}
 	}
 	return list
+}
+
+// resetTimes returns the times of day at which the conversations of accounts begin anew, since
+// midnight. It leaves out accounts without one.
+func resetTimes(cfg *config.Config) map[string]time.Duration {
+	times := make(map[string]time.Duration)
+	for name, c := range cfg.Channels {
+		if at, err := time.Parse(config.TimeOfDay, c.SessionReset); err == nil {
+			times[name] = time.Duration(at.Hour())*time.Hour + time.Duration(at.Minute())*time.Minute
+		}
+	}
+	return times
+}
+
+// sessionScopes returns which messages of each account are one conversation.
+func sessionScopes(cfg *config.Config) map[string]bus.SessionScope {
+	return byAccount(cfg, func(c config.Channel) bus.SessionScope {
+		return bus.SessionScope(c.Session)
+	})
 }
 
 // byAccount returns the result of get for each account.
@@ -109,6 +129,7 @@ func (g *Gateway) apply(cfg *config.Config) {
 	g.settings.Store(cfg)
 	g.router.SetSecrets(g.secrets(cfg)) // first, so that no new secret is sent
 	g.usage.Configure(budgetOptions(cfg))
+	g.dispatcher.Inbox.SetScopes(sessionScopes(cfg))
 	notes, _ := newNotes(cfg, g.log)
 	g.dispatcher.Configure(newModel(cfg, cfg.Agent.Model, g.log), notes, g.agentSettings(cfg))
 	for name, c := range cfg.Channels {

@@ -135,6 +135,7 @@ func assemble(
 		restart: restart}
 	g.settings.Store(cfg)
 	inbox, outbox, live := bus.NewInbox(), bus.NewOutbox(), bus.NewLive()
+	inbox.SetScopes(sessionScopes(cfg))
 	g.gate, g.usage = gate.New(db, inbox, outbox, log), budget.New(budgetOptions(cfg))
 	g.sweeper = newSweeper(cfg, db, g.usage, log)
 	var accounts []router.Account

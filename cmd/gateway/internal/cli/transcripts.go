@@ -338,6 +338,10 @@ func (i sessionsImport) settle(cfg *config.Config, q store.Queryer, h *session.H
 		h.Address = bus.Address{Account: account, Chat: chat, Thread: thread}
 		h.Key = session.KeyOf(h.Address)
 	}
+	if h.Key.Person != 0 { // the number may be somebody else's here
+		return app.BadUsage(fmt.Errorf("%s is the conversation of a person in several chats: say with "+
+			"--as ACCOUNT/CHAT in which one it goes on", h.Key))
+	}
 	right, err := isScopeOf(q, h.Scope, h.Address)
 	if !right {
 		h.Scope, h.From = "", 0

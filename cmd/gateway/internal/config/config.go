@@ -238,6 +238,11 @@ type Channel struct {
 	EditInterval time.Duration `koanf:"edit_interval" min:"0s"`       // 0: platform's default
 	Debounce     time.Duration `koanf:"debounce" min:"0s" live:"yes"` // 0: no debounce
 	RateLimit    string        `koanf:"rate_limit" allowed:"platform off"`
+	// Session says which messages are one conversation. SessionReset is the time of day after which
+	// conversations begin anew, such as 04:00; "": never.
+	Session      string `koanf:"session" allowed:"chat speaker person" live:"yes"`
+	SessionReset string `koanf:"session_reset" live:"yes"`
+
 	// Activation says which messages in groups are answered.
 	Activation string `koanf:"activation" allowed:"mention always" live:"yes"`
 

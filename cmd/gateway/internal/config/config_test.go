@@ -60,7 +60,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := Channel{
 		Type: "terminal", Enabled: true, Access: "open", Streaming: true, RateLimit: "platform",
-		Activation: "mention", SenderRate: 30, Reaction: "👀",
+		Activation: "mention", SenderRate: 30, Reaction: "👀", Session: "chat",
 		Telegram: Telegram{WebhookListen: "127.0.0.1:8443"}, Shards: 1,
 		Allow: []string{}, Owners: []string{}, Groups: []string{},
 	}

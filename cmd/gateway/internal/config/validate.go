@@ -305,8 +305,14 @@ func (l *loader) findCycles(models map[string]Model) {
 	}
 }
 
+// TimeOfDay is the form of a time of day, for [time.Parse].
+const TimeOfDay = "15:04"
+
 func (l *loader) validateChannel(name string, ch Channel, tokens map[string]string) {
 	path := func(key string) []string { return []string{"channels", name, key} }
+	if _, err := time.Parse(TimeOfDay, ch.SessionReset); err != nil && ch.SessionReset != "" {
+		l.problem(path("session_reset"), `want a time of day such as "04:00", or "" for never`)
+	}
 	switch ch.Type {
 	case "terminal":
 		if name != "terminal" {

@@ -1,0 +1,122 @@
+package bus
+
+import (
+	"sync"
+
+	"gateway/store"
+)
+
+// A SessionScope says which messages of an account are one conversation.
+type SessionScope string
+
+// The scopes of sessions. PerPerson concerns direct chats only: what a person writes there must not
+// show in a group.
+const (
+	PerChat    SessionScope = "chat"    // those of a chat or thread
+	PerSpeaker SessionScope = "speaker" // in a group those of each member, else those of the chat
+	PerPerson  SessionScope = "person"  // those of a person in all direct chats, else of the chat
+)
+
+// sessionScopes holds the scopes of the accounts.
+type sessionScopes struct {
+	mu      sync.Mutex
+	of      map[string]SessionScope // by account; PerChat is left out
+	mixed   bool                    // open messages may belong to a session of another scope
+	checked bool                    // mixed is known since the process began
+}
+
+// SetScopes sets the scopes of the accounts, for messages that arrive from then on. A message that
+// arrives while an earlier one of the same person in the same chat is unfinished goes to the
+// session of that one, so that the answers keep their order, and a reply to a question reaches the
+// turn that has asked.
+func (s *sessionScopes) SetScopes(scopes map[string]SessionScope) {
+	of := make(map[string]SessionScope)
+	for account, scope := range scopes {
+		if scope != PerChat && scope != "" {
+			of[account] = scope
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mixed = s.mixed || len(s.of) > 0
+	s.of = of
+}
+
+// setSession sets the session of m, which is about to be stored.
+func (s *sessionScopes) setSession(tx *store.Tx, m *InboundMessage) error {
+	m.Origin.Conversation = Session{}
+	if !m.Origin.Session.IsZero() {
+		return nil
+	}
+	scope, mixed, err := s.scopeOf(tx, m.From.Account)
+	if err != nil || scope == "" && !mixed {
+		return err
+	}
+	before, found, err := openBefore(tx, m)
+	switch {
+	case err != nil:
+		return err
+	case found:
+		m.Origin.Conversation = before.Origin.Conversation
+	case scope == PerSpeaker && m.Group && m.Origin.Kind != Hook:
+		m.Origin.Conversation = Session{Conversation: m.From, Speaker: m.Sender.ID}
+	case scope == PerPerson && !m.Group:
+		m.Origin.Conversation.Person = m.Person
+		if m.Origin.Kind == Hook { // it concerns the person whose chat this is
+			newest, _, err := last(tx, m.From)
+			if err != nil {
+				return err
+			}
+			m.Origin.Conversation.Person = newest.Message.Person
+		}
+	}
+	return nil
+}
+
+// scopeOf returns the scope of an account, "" for PerChat. mixed reports whether unfinished
+// messages may belong to a session of another scope: the configuration has changed.
+func (s *sessionScopes) scopeOf(
+	tx *store.Tx, account string,
+) (scope SessionScope, mixed bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.checked { // the scopes of an earlier process may have been other ones
+		for _, state := range openStates {
+			list, err := readInbox(tx, "SELECT "+receivedColumns+" FROM inbox WHERE state = '"+state+"'")
+			if _, bad := store.RowErrors(err); err != nil && !bad {
+				return "", false, err
+			}
+			for _, r := range list {
+				s.mixed = s.mixed || !r.Message.Origin.Conversation.IsZero()
+			}
+		}
+		s.checked = true
+	}
+	return s.of[account], s.mixed, nil
+}
+
+// openStates are the states of unfinished messages. Each has an index with few rows.
+var openStates = []string{"waiting", "taken"}
+
+// openBefore returns the newest unfinished message that the sender of m wrote in the same chat as
+// the same person.
+func openBefore(
+	tx *store.Tx, m *InboundMessage,
+) (before InboundMessage, found bool, err error) {
+	newest := int64(0)
+	for _, state := range openStates {
+		list, err := readInbox(tx, "SELECT "+receivedColumns+" FROM inbox WHERE state = '"+state+
+			"' AND account = $1 AND chat = $2 AND thread = $3 AND person = $4",
+			m.From.Account, m.From.Chat, m.From.Thread, m.Person)
+		if _, bad := store.RowErrors(err); err != nil && !bad {
+			return before, false, err
+		}
+		for _, r := range list {
+			own := r.Message.Origin.Session.IsZero() && r.Message.Sender.ID == m.Sender.ID
+			if own && r.Seq > newest {
+				before, found, newest = r.Message, true, r.Seq
+			}
+		}
+	}
+	return before, found, nil
+}
