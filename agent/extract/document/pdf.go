@@ -16,9 +16,11 @@ import (
 // Limits of PDF files.
 const (
 	maxPages   = 500
-	maxContent = 4 << 20 // unpacked bytes of a page's content
-	maxForms   = 5       // nesting depth of forms
-	maxKerned  = 1 << 16 // strings in one array
+	maxNodes   = 4 * maxPages // of the page tree
+	maxTree    = 32           // depth of the page tree
+	maxContent = 4 << 20      // unpacked bytes of a page's content
+	maxForms   = 5            // nesting depth of forms
+	maxKerned  = 1 << 16      // strings in one array
 )
 
 var (
@@ -62,11 +64,17 @@ func (f *file) pdf() (err error) {
 	if slices.Contains(r.Trailer().Keys(), "Encrypt") {
 		return errEncrypted
 	}
-	pages := min(r.NumPage(), maxPages)
+	pages, damaged := pdfPages(r)
+	f.out.atLeast = f.out.atLeast || len(pages) > maxPages
+	pages = pages[:min(len(pages), maxPages)]
 	read, broken := 0, 0
-	for n := 1; n <= pages; n++ {
+	for i, page := range pages {
+		heading := ""
+		if len(pages) > 1 {
+			heading = fmt.Sprintf("[page %d]\n", i+1)
+		}
 		before := f.out.b.Len() + int(f.out.missing)
-		err := f.pdfPage(r, n, pages)
+		err := f.pdfPage(page, heading)
 		if errors.Is(err, errBadPDF) {
 			broken++
 			continue
@@ -78,11 +86,10 @@ func (f *file) pdf() (err error) {
 			read++
 		}
 	}
-	f.out.atLeast = f.out.atLeast || r.NumPage() > maxPages
 	switch {
 	case read > 0:
 		return nil
-	case broken > 0:
+	case broken > 0 || damaged:
 		return errBadPDF
 	}
 	return errScanned
@@ -105,8 +112,33 @@ func (d *deadline) ReadAt(p []byte, off int64) (int, error) {
 	return d.r.ReadAt(p, off)
 }
 
+// pdfPages returns the pages of a file in order, one more than maxPages at most. It also reports
+// whether the page tree is too large or too deep, and parts of it are left out. It walks the tree
+// itself, because the parser follows a tree that contains itself without end.
+func pdfPages(r *pdf.Reader) (pages []pdf.Value, damaged bool) {
+	nodes := 0
+	var walk func(node pdf.Value, depth int)
+	walk = func(node pdf.Value, depth int) {
+		if nodes++; nodes > maxNodes || depth > maxTree {
+			damaged = true
+			return
+		}
+		switch node.Key("Type").Name() {
+		case "Page":
+			pages = append(pages, node)
+		case "Pages":
+			kids := node.Key("Kids")
+			for i := 0; i < kids.Len() && nodes <= maxNodes && len(pages) <= maxPages; i++ {
+				walk(kids.Index(i), depth+1)
+			}
+		}
+	}
+	walk(r.Trailer().Key("Root").Key("Pages"), 0)
+	return pages, damaged
+}
+
 // pdfPage reads one page. If it fails, the next page may still be readable.
-func (f *file) pdfPage(r *pdf.Reader, n, pages int) (err error) {
+func (f *file) pdfPage(page pdf.Value, heading string) (err error) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
@@ -116,16 +148,9 @@ func (f *file) pdfPage(r *pdf.Reader, n, pages int) (err error) {
 			err = errBadPDF
 		}
 	}()
-	page := r.Page(n)
-	if page.V.IsNull() {
-		return nil
-	}
-	p := &pdfText{file: f, encoders: make(map[string]pdf.TextEncoding)}
-	if pages > 1 {
-		p.heading = fmt.Sprintf("[page %d]\n", n)
-	}
+	p := &pdfText{file: f, heading: heading, encoders: make(map[string]pdf.TextEncoding)}
 	p.out.paragraph()
-	p.content(page.V.Key("Contents"), page.Resources(), 0)
+	p.content(page.Key("Contents"), pdf.Page{V: page}.Resources(), 0)
 	return nil
 }
 

@@ -63,9 +63,20 @@ func TestPDFLong(t *testing.T) {
 	}
 }
 
+// A page tree that contains itself is refused at once.
+func TestPDFTree(t *testing.T) {
+	file := strings.Replace(string(documenttest.PDF("")), "/Kids [7 0 R ]", "/Kids [2 0 R ]", 1)
+	b := bounds{time.Hour, maxUnpacked, maxShared}
+	_, err := b.text(strings.NewReader(file), int64(len(file)), "", 1000)
+	if !errors.Is(err, errBadPDF) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // What sends the parser round in circles ends with the time.
 func TestPDFForEver(t *testing.T) {
-	file := strings.Replace(string(documenttest.PDF("")), "/Kids [7 0 R ]", "/Kids [2 0 R ]", 1)
+	file := strings.NewReplacer("/Parent 2 0 R", "/Parent 7 0 R", "/Resources", "/NoResource").
+		Replace(string(documenttest.PDF("")))
 	b := bounds{500 * time.Millisecond, maxUnpacked, maxShared}
 	_, err := b.text(strings.NewReader(file), int64(len(file)), "", 1000)
 	if !errors.Is(err, errTooLong) {
