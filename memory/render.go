@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -41,7 +42,9 @@ const maxPlain = 60
 
 // plain matches texts that consist only of the characters of names, dates, numbers and
 // addresses.
-var plain = regexp.MustCompile(`^[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N} .,;/@+%&€$'’_-]*$`)
+var plain = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N} .,;/@+%&€$'’_-]*$`)
+})
 
 // orderWords are words of instructions, or words that begin a section of a prompt.
 var orderWords = strings.Split("always|never|must|should|shall|ignore|disregard|forget|"+
@@ -52,8 +55,10 @@ var orderWords = strings.Split("always|never|must|should|shall|ignore|disregard|
 	"devez|ignorez|oublie|envoie|réponds", "|")
 
 // order matches orderWords, and the same in languages that write no spaces between words.
-var order = regexp.MustCompile(`(?i)\b(` + strings.Join(orderWords, "|") + `)\b|` +
-	`всегда|никогда|должен|игнорируй|забудь|отправь|忽略|必须|总是|永远|无视|必ず|常に|無視`)
+var order = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)\b(` + strings.Join(orderWords, "|") + `)\b|` +
+		`всегда|никогда|должен|игнорируй|забудь|отправь|忽略|必须|总是|永远|无视|必ず|常に|無視`)
+})
 
 // orderStarts are the first words of the ASCII entries of orderWords.
 var orderStarts = func() map[string]bool {
@@ -77,17 +82,17 @@ func isNoWord(r rune) bool {
 func isOrder(s string) bool {
 	for word := range strings.FieldsFuncSeq(s, isNoWord) {
 		if orderStarts[strings.ToLower(word)] {
-			return order.MatchString(s)
+			return order().MatchString(s)
 		}
 	}
 	return strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII }) &&
-		order.MatchString(s)
+		order().MatchString(s)
 }
 
 // Quote returns s unchanged if it is short and plain, and otherwise as a JSON string. Use
 // it for data in a prompt.
 func Quote(s string) string {
-	if utf8.RuneCountInString(s) <= maxPlain && plain.MatchString(s) && !isOrder(s) {
+	if utf8.RuneCountInString(s) <= maxPlain && plain().MatchString(s) && !isOrder(s) {
 		return s
 	}
 	var b bytes.Buffer

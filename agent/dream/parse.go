@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"gateway/agent/prompt"
 	"gateway/memory/document"
@@ -47,14 +48,16 @@ type analysis struct {
 
 // tagged matches a line that begins with a tag, after any marks of lists, headings, quotes
 // or bold text. A bar is not such a mark: there the model repeats a line of its data.
-var tagged = regexp.MustCompile("^(?:[\\s>#*+•–_`-]|\\d{1,3}[.)]|\\[[ xX]\\])*" +
-	"[\\[【]\\s*([A-Za-z][A-Za-z ._-]{0,30}?)\\s*[\\]】][\\s*_`:：]*(.*)$")
+var tagged = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("^(?:[\\s>#*+•–_`-]|\\d{1,3}[.)]|\\[[ xX]\\])*" +
+		"[\\[【]\\s*([A-Za-z][A-Za-z ._-]{0,30}?)\\s*[\\]】][\\s*_`:：]*(.*)$")
+})
 
 // parse parses the answer of the first phase. skills are the names of existing skills.
 func parse(answer string, skills []string) analysis {
 	var a analysis
 	for line := range strings.SplitSeq(clean(answer), "\n") {
-		m := tagged.FindStringSubmatch(line)
+		m := tagged().FindStringSubmatch(line)
 		if m == nil {
 			continue
 		}

@@ -3,6 +3,7 @@ package dream
 import (
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -64,9 +65,11 @@ func unframed(s string) string {
 // posing reports whether s contains text that imitates the gateway's own text in a prompt:
 // the envelope of a message, the frame of a file, or the summary or context of a
 // conversation.
-func posing(s string) bool { return envelopeLike.MatchString(s) }
+func posing(s string) bool { return envelopeLike().MatchString(s) }
 
-var envelopeLike = regexp.MustCompile(strings.NewReplacer("_", `[\s\p{Z}\p{Cf}]+`).Replace(
-	`(?im)[\[【]\s*(?:[a-z]+day_\d{4}-\d\d-\d\d|(?:end|text|outcome)_of_|what_was_said_|in_reply_to_|` +
-		`in_the_quoted_|forwarded,|new_wording_|voice_message\s*[\],:]|your_task\s*\]|` +
-		`archived_context_summary)|^\s*#+\s*runtime_context\s*$`))
+var envelopeLike = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(strings.NewReplacer("_", `[\s\p{Z}\p{Cf}]+`).Replace(
+		`(?im)[\[【]\s*(?:[a-z]+day_\d{4}-\d\d-\d\d|(?:end|text|outcome)_of_|what_was_said_|` +
+			`in_reply_to_|in_the_quoted_|forwarded,|new_wording_|voice_message\s*[\],:]|` +
+			`your_task\s*\]|archived_context_summary)|^\s*#+\s*runtime_context\s*$`))
+})

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -74,8 +75,11 @@ func Envelope(m bus.InboundMessage, zone *time.Location) string {
 
 // Escape returns text without anything that looks like a part of an envelope.
 func Escape(text string) string {
-	text = envelopeLike.ReplaceAllString(text, "($1)")
-	return envelopeStart.ReplaceAllString(text, "($1") // one nested in another
+	if !strings.Contains(text, "[") { // most texts
+		return text
+	}
+	text = envelopeLike().ReplaceAllString(text, "($1)")
+	return envelopeStart().ReplaceAllString(text, "($1") // one nested in another
 }
 
 // These expressions match text in a message that looks like the envelope of another
@@ -91,8 +95,10 @@ const envelopeWords = `[a-z]+day_+\d{4}-\d\d-\d\d|(?:end|text|outcome)_+of_+|wha
 	`what_+you_+remember|the_+skill_+|archived_+context_+|heartbeat;|the_+job_+|` +
 	`posted_+by_+`
 
-func gapped(pattern string) *regexp.Regexp {
-	return regexp.MustCompile(strings.NewReplacer("_+", gap+"+", "_*", gap+"*").Replace(pattern))
+func gapped(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(strings.NewReplacer("_+", gap+"+", "_*", gap+"*").Replace(pattern))
+	})
 }
 
 // gap matches a character that looks like a space or is invisible.

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"gateway/agent/llm"
 	"gateway/memory"
@@ -12,9 +13,11 @@ import (
 
 // added matches what [Recalled] and [NamedSkill] append to messages. [Escape] makes sure
 // that no text of a person matches.
-var added = regexp.MustCompile(`(?s)\n\n\[the skill [^\]\n]*, named by the user\]\n.*?` +
-	`\n\[end of the skill\]|\n\n\[what you remember, for this message\]\n.*?` +
-	`\n\[end of what you remember\]`)
+var added = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?s)\n\n\[the skill [^\]\n]*, named by the user\]\n.*?` +
+		`\n\[end of the skill\]|\n\n\[what you remember, for this message\]\n.*?` +
+		`\n\[end of what you remember\]`)
+})
 
 // AsSaid returns entries without the facts and skills that were appended for the model.
 // Searches and summaries must not treat these as something that a person said.
@@ -22,7 +25,7 @@ func AsSaid(entries []session.Entry) []session.Entry {
 	list := slices.Clone(entries)
 	for i := range list {
 		if m := &list[i].Message; m.Role == llm.User {
-			m.Text = added.ReplaceAllString(m.Text, "")
+			m.Text = added().ReplaceAllString(m.Text, "")
 		}
 	}
 	return list

@@ -42,25 +42,25 @@ func ParseCron(expr string, loc *time.Location) (When, error) {
 type field struct {
 	name        string
 	least, most int
-	names       string         // with a space around each
-	special     *regexp.Regexp // other forms than numbers, ranges and steps; or nil
+	names       string                // with a space around each
+	special     func() *regexp.Regexp // other forms than numbers, ranges and steps; or nil
 }
 
 var cronFields = [5]field{
 	{name: "minute", most: 59},
 	{name: "hour", most: 23},
 	{name: "day", least: 1, most: 31, names: " L W ",
-		special: regexp.MustCompile(`^(L|\d{1,2}W)$`)},
+		special: lazily(`^(L|\d{1,2}W)$`)},
 	{name: "month", least: 1, most: 12,
 		names: " JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC "},
 	{name: "weekday", most: 7,
 		names:   " SUN MON TUE WED THU FRI SAT L SUNL MONL TUEL WEDL THUL FRIL SATL ",
-		special: regexp.MustCompile(`^[0-7](L|#[1-5])$`)},
+		special: lazily(`^[0-7](L|#[1-5])$`)},
 }
 
 var (
-	cronPart  = regexp.MustCompile(`^(?:\*|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?$`)
-	cronWords = regexp.MustCompile(`[A-Z]+`)
+	cronPart  = lazily(`^(?:\*|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?$`)
+	cronWords = lazily(`[A-Z]+`)
 )
 
 // plan is a parsed expression.
@@ -113,7 +113,7 @@ func compile(expr string) (*plan, error) {
 // check returns an error for an invalid field. raw is the field as written, segment has
 // numbers instead of names.
 func (f *field) check(raw, segment string) error {
-	for _, word := range cronWords.FindAllString(raw, -1) {
+	for _, word := range cronWords().FindAllString(raw, -1) {
 		if !strings.Contains(f.names, " "+word+" ") {
 			return fmt.Errorf("%s is nothing that may stand there", word)
 		}
@@ -122,14 +122,14 @@ func (f *field) check(raw, segment string) error {
 		return nil
 	}
 	for part := range strings.SplitSeq(segment, ",") {
-		if f.special != nil && f.special.MatchString(part) {
+		if f.special != nil && f.special().MatchString(part) {
 			part = strings.TrimRight(part, "LW") // leave the number
 			part, _, _ = strings.Cut(part, "#")
 			if part == "" {
 				continue
 			}
 		}
-		m := cronPart.FindStringSubmatch(part)
+		m := cronPart().FindStringSubmatch(part)
 		if m == nil {
 			return errors.New("want *, a number, a range such as 1-5, a step such as */2, or a " +
 				"list of these")

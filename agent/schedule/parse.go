@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -25,25 +26,31 @@ const (
 )
 
 var (
-	spanPart  = regexp.MustCompile(`(\d{1,9})\s*(` + unitPattern + `)`)
-	spanWhole = regexp.MustCompile(`^` + spanPattern + `$`)
-	dayTime   = regexp.MustCompile(`^(?:(` + dayPattern + `)\s+)?(?:at\s+)?(` + timePattern + `)$`)
-	dateTime  = regexp.MustCompile(
+	spanPart  = lazily(`(\d{1,9})\s*(` + unitPattern + `)`)
+	spanWhole = lazily(`^` + spanPattern + `$`)
+	dayTime   = lazily(`^(?:(` + dayPattern + `)\s+)?(?:at\s+)?(` + timePattern + `)$`)
+	dateTime  = lazily(
 		`^(` + datePattern + `)(?:\s+at\s+|\s*t\s*|\s+)(\d{1,2}:\d{2}(?::\d{2})?)$`)
-	clockTime = regexp.MustCompile(`^(\d{1,2})(?::(\d{2}))?\s*([ap]m)?$`)
+	clockTime = lazily(`^(\d{1,2})(?::(\d{2}))?\s*([ap]m)?$`)
 )
+
+// lazily returns a function that compiles an expression at its first call. All of them together
+// would take a noticeable part of the start.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
 
 var units = map[byte]time.Duration{'w': 7 * 24 * time.Hour, 'd': 24 * time.Hour, 'h': time.Hour,
 	'm': time.Minute, 's': time.Second}
 
 // parseSpan parses a duration such as 90m, "1h 30m" or "2 days".
 func parseSpan(text string) (time.Duration, error) {
-	if !spanWhole.MatchString(text) {
+	if !spanWhole().MatchString(text) {
 		return 0, fmt.Errorf("%q is not a length of time: want one such as 90m, 1h30m, 1d or 2w",
 			clip(text, 40))
 	}
 	var sum time.Duration
-	for _, m := range spanPart.FindAllStringSubmatch(text, -1) {
+	for _, m := range spanPart().FindAllStringSubmatch(text, -1) {
 		n, err := strconv.Atoi(m[1])
 		unit := units[m[2][0]]
 		if err != nil || time.Duration(n) > maxSpan/unit {
@@ -100,7 +107,7 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	if m := dateTime.FindStringSubmatch(text); m != nil {
+	if m := dateTime().FindStringSubmatch(text); m != nil {
 		for _, layout := range []string{"2006-01-02 15:04", "2006-01-02 15:04:05"} {
 			if wall, err := time.Parse(layout, m[1]+" "+m[2]); err == nil {
 				return instant(wall, now.Location()), nil
@@ -108,11 +115,11 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 		}
 		return time.Time{}, errors.New("there is no such date or no such time of the day")
 	}
-	if after := strings.TrimPrefix(text, "in "); spanWhole.MatchString(after) {
+	if after := strings.TrimPrefix(text, "in "); spanWhole().MatchString(after) {
 		d, err := parseSpan(after)
 		return now.Add(d), err
 	}
-	m := dayTime.FindStringSubmatch(text)
+	m := dayTime().FindStringSubmatch(text)
 	if m == nil {
 		return time.Time{}, errAt
 	}
@@ -161,7 +168,7 @@ func weekday(name string) time.Weekday {
 
 // parseClock parses 9:00, 21:30, 9am or 9:30 pm.
 func parseClock(text string) (hour, minute int, err error) {
-	m := clockTime.FindStringSubmatch(text)
+	m := clockTime().FindStringSubmatch(text)
 	if m == nil {
 		return 0, 0, errAt
 	}
@@ -181,15 +188,15 @@ func parseClock(text string) (hour, minute int, err error) {
 
 // Words that a request may begin with.
 var (
-	everyDay = regexp.MustCompile(`(?i)^every\s+(day|weekday|` + weekdays +
+	everyDay = lazily(`(?i)^every\s+(day|weekday|` + weekdays +
 		`(?:(?:\s*,\s*|\s+and\s+)` + weekdays + `)*)\s+(?:at\s+)?(` + timePattern + `)(?:\s+|$)`)
-	everySpan = regexp.MustCompile(`(?i)^every\s+(` + spanPattern + `|` + unitPattern +
+	everySpan = lazily(`(?i)^every\s+(` + spanPattern + `|` + unitPattern +
 		`)(?:\s+|$)`)
-	atTime = regexp.MustCompile(`(?i)^((?:in\s+)` + spanPattern + `|` +
+	atTime = lazily(`(?i)^((?:in\s+)` + spanPattern + `|` +
 		`(?:on\s+)?` + datePattern + `(?:\s+at\s+|t|\s+)\d{1,2}:\d{2}(?::\d{2})?` +
 		`(?:z|[+-]\d{2}:\d{2})?|` +
 		`(?:on\s+)?(?:` + dayPattern + `\s+)?(?:at\s+)?` + timePattern + `)(?:\s+|$)`)
-	anyDay = regexp.MustCompile(weekdays)
+	anyDay = lazily(weekdays)
 )
 
 // ParseWish splits what a person wishes into its time and what is to be said then: such as "in 20m
@@ -198,17 +205,17 @@ func ParseWish(text string, now time.Time, loc *time.Location, least time.Durati
 	w When, rest string, err error,
 ) {
 	text = strings.TrimSpace(text)
-	if m := everyDay.FindStringSubmatch(text); m != nil {
+	if m := everyDay().FindStringSubmatch(text); m != nil {
 		rest = text[len(m[0]):]
 		w, err = parseDays(strings.ToLower(m[1]), strings.ToLower(m[2]), loc)
-	} else if m := everySpan.FindStringSubmatch(text); m != nil {
+	} else if m := everySpan().FindStringSubmatch(text); m != nil {
 		rest = text[len(m[0]):]
 		every := m[1]
 		if every[0] < '0' || every[0] > '9' {
 			every = "1" + every
 		}
 		w, err = ParseEvery(every, now.In(loc), least)
-	} else if m := atTime.FindStringSubmatch(text); m != nil {
+	} else if m := atTime().FindStringSubmatch(text); m != nil {
 		rest = text[len(m[0]):]
 		w, err = ParseAt(m[1], now, loc)
 	} else {
@@ -237,7 +244,7 @@ func parseDays(days, clock string, loc *time.Location) (When, error) {
 		on = "1-5"
 	default:
 		var list []string
-		for _, name := range anyDay.FindAllString(days, -1) {
+		for _, name := range anyDay().FindAllString(days, -1) {
 			list = append(list, strconv.Itoa(int(weekday(name))))
 		}
 		on = strings.Join(list, ",")

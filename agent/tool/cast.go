@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -119,7 +120,7 @@ func castTo(t string, s *jsonschema.Schema, v any) (any, bool) {
 			return integer(strings.TrimSpace(text))
 		}
 	case "number":
-		if text = strings.TrimSpace(text); isText && number.MatchString(text) {
+		if text = strings.TrimSpace(text); isText && number().MatchString(text) {
 			return json.Number(text), true
 		}
 	case "boolean":
@@ -164,11 +165,13 @@ func castToList(s *jsonschema.Schema, v any) (any, bool) {
 }
 
 // number matches a JSON number whose exponent is cheap to expand.
-var number = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?$`)
+var number = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?$`)
+})
 
 // integer returns s as an integer without fraction and exponent, if an int64 can hold it.
 func integer(s string) (json.Number, bool) {
-	if !number.MatchString(s) {
+	if !number().MatchString(s) {
 		return "", false
 	}
 	r, ok := new(big.Rat).SetString(s)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -104,14 +103,14 @@ func (r *request) question() content {
 }
 
 // frame matches the lines around text from outside, which people need not see.
-var frame = regexp.MustCompile(`(?m)^\[(?:text of .*, which is information and no instruction|` +
+var frame = lazily(`(?m)^\[(?:text of .*, which is information and no instruction|` +
 	`end of .*)\]\n?`)
 
 // results returns the results of tools at the end of the request, or "".
 func (r *request) results() string {
 	var results []string
 	for i := len(r.Messages) - 1; i >= 0 && r.Messages[i].Role == "tool"; i-- {
-		text := frame.ReplaceAllString(r.Messages[i].Content.text, "")
+		text := frame().ReplaceAllString(r.Messages[i].Content.text, "")
 		text = clip(strings.TrimSpace(text), maxResult)
 		if text == "" {
 			text = "(nothing)"

@@ -37,7 +37,7 @@ func notes(conversation string) string {
 		if json.Unmarshal([]byte(line), &said) != nil || said.Who != "user" {
 			continue
 		}
-		text := envelope.ReplaceAllString(remembered.ReplaceAllString(said.Text, ""), "")
+		text := envelope().ReplaceAllString(remembered().ReplaceAllString(said.Text, ""), "")
 		b.WriteString("- " + said.Day + ": " + clip(strings.Join(strings.Fields(text), " "), maxNote) +
 			"\n")
 	}

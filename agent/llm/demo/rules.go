@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // A rule is one ability of the demo model: it calls a tool and shows the result.
@@ -11,41 +12,47 @@ type rule struct {
 	usage   string // what the user writes
 	does    string // what the ability is good for
 	tool    string // required tool
-	pattern *regexp.Regexp
+	pattern func() *regexp.Regexp
 	args    []string // argument names, one for each group of the pattern
 	action  string   // for a tool with several actions; or ""
+}
+
+// lazily returns a function that compiles an expression at its first call: hardly any gateway uses
+// this model.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
 
 // rules are tried in this order.
 var rules = []rule{
 	{"time", "tells the time", "time",
-		regexp.MustCompile(`(?i)^(?:what(?:'s| is) the )?time(?: is it)?$`), nil, ""},
+		lazily(`(?i)^(?:what(?:'s| is) the )?time(?: is it)?$`), nil, ""},
 	{"ls [PATH]", "lists a folder", "list_dir",
-		regexp.MustCompile(`(?i)^ls(?:\s+(\S.*))?$`), []string{"path"}, ""},
+		lazily(`(?i)^ls(?:\s+(\S.*))?$`), []string{"path"}, ""},
 	{"read FILE", "shows a file", "read_file",
-		regexp.MustCompile(`(?i)^read\s+(\S.*)$`), []string{"path"}, ""},
+		lazily(`(?i)^read\s+(\S.*)$`), []string{"path"}, ""},
 	{"run COMMAND", "runs a command in a sandbox", "exec",
-		regexp.MustCompile(`(?i)^run\s+(\S.*)$`), []string{"command"}, ""},
+		lazily(`(?i)^run\s+(\S.*)$`), []string{"command"}, ""},
 	{"fetch URL", "reads a web page", "web_fetch",
-		regexp.MustCompile(`(?i)^fetch\s+(\S+)$`), []string{"url"}, ""},
+		lazily(`(?i)^fetch\s+(\S+)$`), []string{"url"}, ""},
 	{"remember KEY: VALUE", "remembers it for later conversations", "remember",
-		regexp.MustCompile(`(?i)^remember\s+([^:\n]+):\s*(\S.*)$`), []string{"key", "value"}, ""},
+		lazily(`(?i)^remember\s+([^:\n]+):\s*(\S.*)$`), []string{"key", "value"}, ""},
 	{"recall WORDS", "looks up what I remember", "recall",
-		regexp.MustCompile(`(?i)^recall\s+(\S.*)$`), []string{"query"}, ""},
+		lazily(`(?i)^recall\s+(\S.*)$`), []string{"query"}, ""},
 	{"ask me QUESTION", "asks you, and waits for your answer", "ask",
-		regexp.MustCompile(`(?i)^ask me\s+(\S.*)$`), []string{"question"}, ""},
+		lazily(`(?i)^ask me\s+(\S.*)$`), []string{"question"}, ""},
 	{"remind me every 2h to TEXT", "reminds you again and again", "schedule",
-		regexp.MustCompile(`(?i)^remind me every\s+(\S.*?)\s+(?:to|that)\s+(\S.*)$`),
+		lazily(`(?i)^remind me every\s+(\S.*?)\s+(?:to|that)\s+(\S.*)$`),
 		[]string{"every", "text"}, "add"},
 	{"remind me in 1m to TEXT", "reminds you, also `at 9:00` or `tomorrow 9:00`", "schedule",
-		regexp.MustCompile(`(?i)^remind me\s+(\S.*?)\s+(?:to|that)\s+(\S.*)$`),
+		lazily(`(?i)^remind me\s+(\S.*?)\s+(?:to|that)\s+(\S.*)$`),
 		[]string{"at", "text"}, "add"},
 }
 
 // defaults are the arguments for empty groups.
 var defaults = map[string]string{"path": "."}
 
-var helpPattern = regexp.MustCompile(`(?i)^(?:/?help|what can you do)$`)
+var helpPattern = lazily(`(?i)^(?:/?help|what can you do)$`)
 
 const introduction = "I am the demo model: a table of rules inside the gateway, " +
 	"not a language model. To talk to a real one, set OPENAI_API_KEY and start the gateway again."
@@ -78,21 +85,21 @@ func answer(r request) reply {
 		return say(results)
 	}
 	question := r.question()
-	question.text = remembered.ReplaceAllString(question.text, "")
+	question.text = remembered().ReplaceAllString(question.text, "")
 	if n := len(question.images); n > 0 {
 		return say(sight(question.images))
 	}
 	if due, ok := proactive(question.text); ok {
 		return due
 	}
-	question.text = jobFrame.ReplaceAllString(question.text, "")
+	question.text = jobFrame().ReplaceAllString(question.text, "")
 	requests := readings(question.text)
 	for _, request := range requests {
-		if helpPattern.MatchString(request) {
+		if helpPattern().MatchString(request) {
 			return say(abilities(r))
 		}
 		for _, rule := range rules {
-			if m := rule.pattern.FindStringSubmatch(request); m != nil && r.offers(rule.tool) {
+			if m := rule.pattern().FindStringSubmatch(request); m != nil && r.offers(rule.tool) {
 				return reply{tool: rule.tool, args: rule.arguments(m)}
 			}
 		}
@@ -105,21 +112,21 @@ func answer(r request) reply {
 
 var (
 	// jobFrame matches what the gateway adds around the text of a job.
-	jobFrame = regexp.MustCompile(
+	jobFrame = lazily(
 		`(?s)\[the job "[^\n]*\]\n|\n\nIf there is nothing that anybody .*`)
 	// reminder matches a reminder, and heartbeat the gateway's heartbeat message.
-	reminder  = regexp.MustCompile(`(?s)^Reminder: .*`)
-	heartbeat = regexp.MustCompile(`^\[heartbeat; `)
+	reminder  = lazily(`(?s)^Reminder: .*`)
+	heartbeat = lazily(`^\[heartbeat; `)
 )
 
 // proactive answers a message that nobody wrote: it repeats a reminder and reports nothing for a
 // heartbeat. It returns false for other messages.
 func proactive(message string) (reply, bool) {
-	message = jobFrame.ReplaceAllString(envelope.ReplaceAllString(message, ""), "")
+	message = jobFrame().ReplaceAllString(envelope().ReplaceAllString(message, ""), "")
 	switch {
-	case reminder.MatchString(message):
+	case reminder().MatchString(message):
 		return reply{text: strings.TrimSpace(message)}, true
-	case heartbeat.MatchString(message):
+	case heartbeat().MatchString(message):
 		return reply{text: "HEARTBEAT_OK"}, true
 	}
 	return reply{}, false
@@ -164,12 +171,12 @@ func abilities(r request) string {
 
 var (
 	// envelope matches the timestamp before a message, such as "[Monday 2026-02-16 12:51 +08:00] ".
-	envelope = regexp.MustCompile(`(?m)^\s*\[[^\]\n]*\d{4}-\d{2}-\d{2}[^\]\n]*\]\s*`)
+	envelope = lazily(`(?m)^\s*\[[^\]\n]*\d{4}-\d{2}-\d{2}[^\]\n]*\]\s*`)
 	// remembered matches the facts and skills that the gateway adds to a message.
-	remembered = regexp.MustCompile(`(?s)\n\n\[(?:what you remember|the skill )[^\]]*\].*`)
+	remembered = lazily(`(?s)\n\n\[(?:what you remember|the skill )[^\]]*\].*`)
 
-	speaker = regexp.MustCompile(`^[^:\n]{1,64}:\s+`)
-	mention = regexp.MustCompile(`^@\S+\s+`)
+	speaker = lazily(`^[^:\n]{1,64}:\s+`)
+	mention = lazily(`^@\S+\s+`)
 )
 
 // readings returns the possible requests in a message, at least one: the message without its
@@ -179,15 +186,15 @@ func readings(message string) []string {
 	lines := strings.Split(strings.TrimSpace(message), "\n")
 	var all []string
 	for _, text := range []string{strings.Join(lines, "\n"), lines[len(lines)-1]} {
-		text = envelope.ReplaceAllString(text, "")
-		all = append(all, plain(text), plain(speaker.ReplaceAllString(text, "")))
+		text = envelope().ReplaceAllString(text, "")
+		all = append(all, plain(text), plain(speaker().ReplaceAllString(text, "")))
 	}
 	return all
 }
 
 // plain removes a mention at the beginning and the punctuation around a request.
 func plain(text string) string {
-	text = mention.ReplaceAllString(strings.TrimSpace(text), "")
+	text = mention().ReplaceAllString(strings.TrimSpace(text), "")
 	return strings.TrimRight(strings.Trim(text, "`"), "?! \t\r\n")
 }
 

@@ -52,7 +52,7 @@ func WatchCollector() {
 func (c *collector) watch() {
 	marker := new([64]byte) // large enough to be an allocation of its own
 	runtime.AddCleanup(marker, func(c *collector) {
-		c.watch()
+		defer c.watch() // last, so that no two calls run at once
 		metrics.Read(c.live)
 		if percent := c.ran(time.Now(), c.live[0].Value.Uint64()); percent != defaultPercent {
 			c.quiet.Reset(quietAfter)
