@@ -195,8 +195,8 @@ func (w *wizard) open() (err error) {
 			continue // it will be made
 		}
 		if owner, _, ok := doctor.OwnerOf(info); ok && owner != os.Geteuid() {
-			return fmt.Errorf("%s belongs to another user: run this as that user, as in "+
-				"\"sudo -u gateway gateway setup\"", path)
+			return fmt.Errorf("%s belongs to another user, whose gateway could not read what this "+
+				"command writes: run it as that user", path)
 		}
 	}
 	return nil
