@@ -10,6 +10,9 @@
 # The gateway gets no configuration: it must become ready, run as its own user, answer in the
 # chat, prove its sandbox, end at SIGTERM, and know the conversation after a second start. With
 # Docker the second start has the restrictions of compose.yml.
+#
+# Then it builds the target "full" and runs each of its programs as the image's user. Where PyPI
+# or the registry of npm can't be reached, it says so and leaves out uv, or the target.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -46,10 +49,15 @@ docker_stop() {
 	code=$(docker wait "$name")
 	docker rm "$name" >/dev/null
 }
+docker_full() {
+	docker build --build-arg VERSION=try --build-arg "UV_VERSION=$1" --target full \
+		--tag "$name-full" . >"$tmp/log" 2>&1 || die "the build of the target full failed"
+}
+docker_run() { docker run --rm --entrypoint "$1" "$name-full" "${@:2}"; }
 docker_clean() {
 	docker rm --force "$name"
 	docker volume rm --force "$name"
-	docker rmi --force "$name"
+	docker rmi --force "$name" "$name-full"
 }
 
 # Buildah: the same. Without isolation a container's processes are processes of this machine.
@@ -73,13 +81,13 @@ base() {
 # a mirror or a module proxy may be known only here.
 authorities() {
 	mkdir -p "$1/etc/ssl/certs"
-	cp -L "${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}" \
-		"$1/etc/ssl/certs/ca-certificates.crt"
+	cp -L "${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}" "$tmp/ca-certificates.crt"
+	cp "$tmp/ca-certificates.crt" "$1/etc/ssl/certs/ca-certificates.crt"
 }
 
 buildah_build() {
 	local suite go
-	suite=$(sed -n 's/^FROM debian:\([a-z]*\)-slim$/\1/p' Dockerfile)
+	suite=$(sed -n 's/^FROM debian:\([a-z]*\)-slim AS plain$/\1/p' Dockerfile)
 	go=$(sed -n 's/^FROM golang:\([0-9.]*\)-.*/\1/p' Dockerfile)
 	case $(go env GOVERSION) in
 	go"$go"*) ;;
@@ -87,6 +95,8 @@ buildah_build() {
 	esac
 	debootstrap --variant=minbase "$suite" "$tmp/base" >"$tmp/log" || die "debootstrap failed"
 	authorities "$tmp/base"
+	# As in Debian's image: packages need not survive a power cut.
+	echo force-unsafe-io >"$tmp/base/etc/dpkg/dpkg.cfg.d/docker-apt-speedup"
 	base "docker.io/library/debian:$suite-slim" "$tmp/base"
 	mkdir -p "$tmp/base/usr/local"
 	cp -a "$(go env GOROOT)" "$tmp/base/usr/local/go"
@@ -99,6 +109,7 @@ buildah_build() {
 		--volume "$(go env GOMODCACHE):/root/go/pkg/mod" \
 		--volume "$(go env GOCACHE):/root/.cache/go-build" --tag "$name" . >"$tmp/log" 2>&1 ||
 		die "the build failed"
+	b rmi "docker.io/library/debian:$suite-slim" "docker.io/library/golang:$go-$suite" >/dev/null
 	container=$(b from --pull-never "localhost/$name")
 	mkdir "$tmp/data"
 	chown 10001:10001 "$tmp/data"
@@ -118,6 +129,17 @@ buildah_stop() {
 	wait "$started" || code=$?
 	started=
 }
+# The image would be a third copy of a gigabyte. So the container of the plain image becomes it:
+# the RUN of the stage is run there.
+buildah_full() {
+	local run
+	run=$(sed -n '/^FROM plain AS full$/,/^USER 10001/p' Dockerfile | sed -n '/^RUN /,$p' |
+		sed -e 's/^RUN //' -e '/^USER/d')
+	b run --isolation chroot --network host --user 0:0 --env "UV_VERSION=$1" \
+		--volume "$tmp/ca-certificates.crt:/etc/ssl/certs/ca-certificates.crt:ro" "$container" -- \
+		/bin/sh -c "$run" >"$tmp/log" 2>&1 || die "the stage full of the Dockerfile failed"
+}
+buildah_run() { inside_b "$@"; }
 buildah_clean() {
 	[ -z "${started:-}" ] || kill "$started"
 	b rm --all
@@ -176,3 +198,28 @@ expect "terminal" gateway sessions list
 expect "Sandbox: proven: " gateway doctor
 stop
 echo "ok: a second start with the same volume, after $SECONDS s"
+
+programs=("python --version" "pip --version" "python -m venv /tmp/venv" "node --version"
+	"npm --version" "npx --version" "jq --version" "curl --version" "gh --version"
+	"ffmpeg -version" "gateway version" "uv --version" "uvx --version")
+reaches() { curl --silent --fail --max-time 30 --retry 2 --output /dev/null "$1"; }
+if ! reaches https://registry.npmjs.org/npm/latest; then
+	echo "left out: the target full, as the registry of npm can't be reached"
+	exit
+fi
+uv=$(sed -n 's/^ARG UV_VERSION=//p' Dockerfile)
+if ! reaches https://pypi.org/simple/uv/; then
+	echo "uv is left out: PyPI can't be reached"
+	programs=("${programs[@]:0:${#programs[@]}-2}")
+	uv=
+fi
+"${engine}_full" "$uv"
+[ "$("${engine}_run" id -u)" = 10001 ] || die "the target full has another user"
+for program in "${programs[@]}"; do
+	read -ra words <<<"$program"
+	"${engine}_run" "${words[@]}" >"$tmp/said" 2>&1 || {
+		cat "$tmp/said" >&2
+		die "$program fails in the target full"
+	}
+done
+echo "ok: the target full, after $SECONDS s"

@@ -48,7 +48,7 @@ type composeFile struct {
 type composeService struct {
 	Image, Restart       string
 	Profiles, Command    []string
-	Build                struct{ Context, Args any }
+	Build                struct{ Context, Target, Args any }
 	EnvFile              []any `yaml:"env_file"`
 	Volumes, Ports       []string
 	Secrets, Tmpfs       []string
