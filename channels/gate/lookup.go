@@ -2,6 +2,7 @@ package gate
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"gateway/bus"
@@ -21,6 +22,12 @@ func (g *Gate) policy(account string) Policy {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.policies[account]
+}
+
+// Names reports whether the configuration of an account names a group. Such a group is admitted
+// whatever owners have decided.
+func (g *Gate) Names(account, chat string) bool {
+	return slices.Contains(g.policy(account).Groups, chat)
 }
 
 // decide decides on m and returns the profile of its sender, which is at most as old as most.

@@ -43,27 +43,27 @@ func IsListedOwner(cfg *config.Config, account, sender string) bool {
 // accessCommands returns the commands that decide who may talk to the agent. changed is called
 // after a command that may have changed that. owned says whether the configuration names an
 // owner.
-func accessCommands(changed func(), owned bool) []command.Command {
+func accessCommands(g *gate.Gate, owned bool) []command.Command {
 	return []command.Command{
 		{Name: "whoami", Help: "who you are to me", Least: bus.Guest, Run: whoami},
 		{Name: "pair", Help: "let somebody in by their code", Least: bus.Admin,
 			Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
 				return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) {
-					tx.After(changed)
+					tx.After(g.Invalidate)
 					return letIn(tx, r, owned)
 				})
 			}},
 		{Name: "group", Help: "in which groups I answer, and to what", Least: bus.Admin,
 			Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
 				return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) {
-					tx.After(changed)
-					return decideGroup(tx, r)
+					tx.After(g.Invalidate)
+					return decideGroup(tx, r, g.Names)
 				})
 			}},
 		{Name: "activation", Help: "what I answer in this group: mention or always", Least: bus.Admin,
 			Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
 				return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) {
-					tx.After(changed)
+					tx.After(g.Invalidate)
 					return activate(tx, r)
 				})
 			}},
@@ -167,12 +167,19 @@ var groupSays = map[gate.GroupState]string{
 	gate.GroupListedAlways:  "if the configuration lists it, I answer all messages",
 }
 
-// decideGroup runs /group [mention|always|ignore N].
-func decideGroup(tx *store.Tx, r *command.Request) (command.Reply, error) {
+// sayNamed explains a group that was to be ignored and that the configuration names.
+const sayNamed = "I go on answering, because the configuration names it: only without its id in " +
+	"`groups` do I ignore it"
+
+// decideGroup runs /group [mention|always|ignore N]. named reports whether the configuration names
+// a group.
+func decideGroup(
+	tx *store.Tx, r *command.Request, named func(account, chat string) bool,
+) (command.Reply, error) {
 	word, number, _ := strings.Cut(r.Args, " ")
 	state := gate.GroupState(strings.ToLower(word))
 	if r.Args == "" {
-		return groupsReply(tx)
+		return groupsReply(tx, named)
 	}
 	if !state.Answers() && state != gate.GroupIgnored {
 		return command.Reply{Text: "Use `/group mention N`, `/group always N` or `/group ignore N`. " +
@@ -191,6 +198,9 @@ func decideGroup(tx *store.Tx, r *command.Request) (command.Reply, error) {
 	}
 	if err == nil && state.Answers() && !before.State.Answers() {
 		err = bus.NewOutbox().Put(tx, helloGroup(before, state), time.Now())
+	}
+	if err == nil && state == gate.GroupIgnored && named(before.Account, before.Chat) {
+		return command.Reply{Text: "The group " + groupName(before) + ": " + sayNamed + "."}, nil
 	}
 	return command.Reply{Text: fmt.Sprintf("The group %s: %s from now on.", groupName(before),
 		groupSays[state])}, err
@@ -211,7 +221,9 @@ func helloGroup(g gate.Group, s gate.GroupState) bus.OutboundMessage {
 }
 
 // groupsReply lists the groups that were approved, ignored or that wait for a decision.
-func groupsReply(tx *store.Tx) (command.Reply, error) {
+func groupsReply(
+	tx *store.Tx, named func(account, chat string) bool,
+) (command.Reply, error) {
 	list, err := gate.Groups{}.List(tx)
 	if err != nil || len(list) == 0 {
 		return command.Reply{Text: "Nobody has written to me in a group that is not listed, and " +
@@ -219,8 +231,11 @@ func groupsReply(tx *store.Tx) (command.Reply, error) {
 	}
 	reply := command.Reply{Text: "Groups, besides those in the configuration:\n\n"}
 	for _, g := range list {
-		reply.Text += fmt.Sprintf("- %d: %s on %s: %s\n", g.ID, groupName(g), g.Account,
-			groupSays[g.State])
+		says := groupSays[g.State]
+		if g.State == gate.GroupIgnored && named(g.Account, g.Chat) {
+			says = sayNamed
+		}
+		reply.Text += fmt.Sprintf("- %d: %s on %s: %s\n", g.ID, groupName(g), g.Account, says)
 		if g.State == gate.GroupAsked && reply.Buttons == nil {
 			reply.Buttons = gate.GroupButtons(g.ID)
 		}

@@ -223,7 +223,7 @@ func SocketPath(home string) string {
 // ChatCommands returns the commands that people can send, in the order of /help. They can be
 // listed but not run.
 func ChatCommands() []command.Command {
-	return append(command.List(), append(accessCommands(func() {}, true), mcpCommand(nil))...)
+	return append(command.List(), append(accessCommands(nil, true), mcpCommand(nil))...)
 }
 
 func menu() []channels.Command {

@@ -161,3 +161,20 @@ func TestGroupUnlisted(t *testing.T) {
 	})
 	w.wantReply(annID, "/group", "if the configuration lists it, I answer all messages")
 }
+
+// TestIgnoreListedGroup checks that /group says the truth about a group that the configuration
+// names: it is answered although an owner wants it to be ignored.
+func TestIgnoreListedGroup(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: repeat,
+		channel: fmt.Sprintf("%s\nowners = [\"7\"]\ngroups = [%d]", allow("7"), teamID)})
+	w.telegram.AddGroup(teamID, "Team")
+	w.run()
+	w.telegram.Say(teamID, annID, "/activation@gateway_bot always")
+	w.await("a reply", func() bool { return heard(w, teamID, "I answer all messages from now on") })
+	const want = "I go on answering, because the configuration names it"
+	w.wantReply(annID, "/group ignore 1", "The group Team (-100777): "+want)
+	w.wantReply(annID, "/group", fmt.Sprintf("1: Team (%d) on telegram: %s", teamID, want))
+	w.telegram.Say(teamID, bobID, "@gateway_bot are you there")
+	w.await("an answer", func() bool { return heard(w, teamID, "are you there") })
+}
