@@ -59,6 +59,10 @@ type grant struct {
 
 	// Wanted are the scopes that the server has requested since the login.
 	Wanted []string `json:"wanted,omitempty"`
+
+	// Begun identifies the newest login that somebody has begun: a hash of its state. A login does
+	// not survive a restart, but the person is told so.
+	Begun string `json:"begun,omitempty"`
 }
 
 // A refused describes a refused request for which a login can help.
@@ -496,7 +500,11 @@ func (l *login) handlerConfig(p *pending) *auth.AuthorizationCodeHandlerConfig {
 			if err != nil || u.Scheme != "https" && u.Scheme != "http" {
 				return nil, errors.New("its link is not one of the web")
 			}
-			l.with(func() { p.state = u.Query().Get("state") })
+			l.with(func() {
+				p.state = u.Query().Get("state")
+				l.grant.URL, l.grant.Begun = l.URL, mark(p.state)
+				_ = l.save() // without it, the person only learns less after a restart
+			})
 			p.link <- a.URL
 			select {
 			case code := <-p.code:
@@ -543,7 +551,8 @@ func (l *login) adopt(c *oauth2.Config, t *oauth2.Token) (err error) {
 }
 
 // errNoLogin reports an address that does not belong to a login in progress.
-var errNoLogin = errors.New("this is not the address of a login that I wait for")
+var errNoLogin = errors.New("this is not the address of a login that I wait for. For a new one, " +
+	"send /mcp login NAME")
 
 // finish completes the pending login with the address at which the browser arrived.
 func (l *login) finish(ctx context.Context, address string) error {
@@ -553,13 +562,18 @@ func (l *login) finish(ctx context.Context, address string) error {
 	}
 	answer := u.Query()
 	var p *pending
-	state := ""
+	state, begun := "", false
 	l.with(func() {
 		if p = l.pending; p != nil {
 			state = p.state
 		}
+		begun = l.grant.Begun != "" && l.grant.Begun == mark(answer.Get("state"))
 	})
-	if state == "" || answer.Get("state") != state {
+	switch {
+	case begun && p == nil:
+		return fmt.Errorf("this login is over: it has failed, or the gateway was restarted "+
+			"meanwhile. For a new one, send /mcp login %s or run gateway mcp login %s", l.Name, l.Name)
+	case state == "" || answer.Get("state") != state:
 		return errNoLogin
 	}
 	if why := answer.Get("error"); why != "" {

@@ -121,9 +121,10 @@ elsewhere, copy the address at which it ends and paste it here.`,
 			if err != nil {
 				return err
 			}
-			cmd.Printf("Open this link:\n\n%s\n\nThen paste the address at which your browser ends, unless "+
-				"it says that you are done.\n", begun.Text)
-			address, err := awaitAddress(cmd.Context(), cmd.InOrStdin(), begun.Redirect)
+			address, err := awaitAddress(cmd.Context(), cmd.InOrStdin(), begun.Redirect, func() {
+				cmd.Printf("Open this link:\n\n%s\n\nThen paste the address at which your browser ends, "+
+					"unless it says that you are done.\n", begun.Text)
+			})
 			if err != nil {
 				return err
 			}
@@ -147,8 +148,11 @@ func (r *running) login(ctx context.Context, query url.Values) (app.Login, error
 }
 
 // awaitAddress returns the address at which the browser ends. It receives the address from a
-// browser on this machine at redirect, or reads it from in, where somebody pastes it.
-func awaitAddress(ctx context.Context, in io.Reader, redirect string) (string, error) {
+// browser on this machine at redirect, or reads it from in, where somebody pastes it. It calls
+// ready as soon as it listens.
+func awaitAddress(
+	ctx context.Context, in io.Reader, redirect string, ready func(),
+) (string, error) {
 	found := make(chan string, 2)
 	if u, err := url.Parse(redirect); err == nil && u.Hostname() == "localhost" {
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp", u.Host)
@@ -165,10 +169,15 @@ func awaitAddress(ctx context.Context, in io.Reader, redirect string) (string, e
 					default: // only the first one counts
 					}
 				})}
-			go func() { _ = server.Serve(l) }() // ends with Close
-			defer server.Close()
+			go func() { _ = server.Serve(l) }() // ends with Shutdown
+			defer func() {                      // once the browser has got its page
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+				defer cancel()
+				_ = server.Shutdown(ctx) // the command ends anyway
+			}()
 		}
 	}
+	ready()
 	failed := make(chan error, 1)
 	go func() {
 		line, err := bufio.NewReader(in).ReadString('\n')

@@ -1,14 +1,20 @@
 package e2e
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -180,6 +186,111 @@ func TestLoginByLink(t *testing.T) {
 		t.Errorf("the log shows a token:\n%s", log)
 	}
 	w.wantReply(7, "/mcp logout tracker", "I have deleted the tokens")
+}
+
+// TestLoginInterrupted checks that a person whose login a kill has interrupted is told so, and what
+// to do.
+func TestLoginInterrupted(t *testing.T) {
+	t.Parallel()
+	s := newTracker(t)
+	w := newWorld(t, worldOptions{answer: followOrders})
+	w.configure(quiet + "\nowners = [7]\n[mcp.tracker]\nurl = \"" + s.URL + "/mcp\"\n")
+	p := w.start()
+	p.ready()
+	link := loginLink.FindString(w.reply(7, "/mcp login tracker"))
+	address := browse(t, link)
+	p.kill()
+	p = w.start()
+	p.ready()
+	w.repeatUntil("the reason", 7, "/mcp code "+address, "the gateway was restarted meanwhile. "+
+		"For a new one, send /mcp login tracker")
+	address = browse(t, loginLink.FindString(w.reply(7, "/mcp login tracker")))
+	w.wantReply(7, "/mcp code "+address, "I am logged in to tracker.")
+}
+
+// TestLoginCommand checks that "gateway mcp login" receives the address itself from a browser on
+// this machine.
+func TestLoginCommand(t *testing.T) {
+	t.Parallel()
+	s := newTracker(t)
+	w := newWorld(t, worldOptions{answer: followOrders})
+	redirect := "http://" + unusedAddress(t) + "/done"
+	w.configure(fmt.Sprintf("%s\nowners = [7]\n[mcp.tracker]\nurl = %q\nredirect = %q\n", quiet,
+		s.URL+"/mcp", redirect))
+	w.start("GATEWAY_HTTP__LISTEN=127.0.0.1:0").ready()
+	program, err := buildBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "mcp", "login", "tracker")
+	cmd.Env = w.environ()
+	var failed bytes.Buffer
+	cmd.Stderr = &failed
+	in, err := cmd.StdinPipe() // nobody pastes anything
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	page := ""
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		said.WriteString(lines.Text() + "\n")
+		// The command listens before it says what to do with the link.
+		if strings.Contains(lines.Text(), "paste the address") {
+			page = open(t, browse(t, loginLink.FindString(said.String())))
+		}
+	}
+	if err := cmd.Wait(); err != nil || !strings.Contains(said.String(), "I am logged in to") {
+		t.Fatalf("the command ended with %v: %s%s", err, said.String(), failed.String())
+	}
+	if !strings.Contains(page, "You are done here.") {
+		t.Errorf("the browser shows %q", page)
+	}
+	w.repeatUntil("the tool", 7, "DO mcp_tracker_count {}", "42 issues")
+}
+
+// unusedAddress returns an address of this machine on which nobody listens. Its port is not one
+// that the system gives to others.
+func unusedAddress(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		address := fmt.Sprintf("localhost:%d", 20_000+rand.IntN(10_000))
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return address
+	}
+	t.Fatal("all ports are taken")
+	return ""
+}
+
+// open loads a page.
+func open(t *testing.T, address string) string {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }
 
 // repeatUntil repeats text in a chat until an answer contains want, because the effect may need
