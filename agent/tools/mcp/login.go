@@ -1,13 +1,11 @@
 package mcp
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -104,40 +102,6 @@ func newLogin(s Server, o *Options) *login {
 		l.file = filepath.Join(o.Cache, s.Name+".login")
 	}
 	return l
-}
-
-// ownIssuer returns a transport that uses base. In protocol version 2025-03-26, servers are their
-// own authorization servers, and their metadata at the root may name a path of the server as the
-// issuer. RFC 8414 requires both names to be equal. ownIssuer replaces the issuer by the root,
-// which is safe because both are on the same host.
-func ownIssuer(base http.RoundTripper, server string) doer {
-	u, err := url.Parse(server)
-	if err != nil {
-		return base.RoundTrip
-	}
-	root := u.Scheme + "://" + u.Host
-	return func(r *http.Request) (*http.Response, error) {
-		resp, err := base.RoundTrip(r)
-		if err != nil || r.URL.String() != root+"/.well-known/oauth-authorization-server" ||
-			resp.StatusCode != http.StatusOK {
-			return resp, err
-		}
-		data, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
-		var meta map[string]any
-		if err == nil && json.Unmarshal(data, &meta) == nil {
-			if issuer, _ := meta["issuer"].(string); strings.HasPrefix(issuer, root+"/") {
-				meta["issuer"] = root
-				if data, err = json.Marshal(meta); err != nil {
-					return nil, errors.Join(err, resp.Body.Close())
-				}
-			}
-		}
-		if err = errors.Join(err, resp.Body.Close()); err != nil {
-			return nil, err
-		}
-		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
-		return resp, nil
-	}
 }
 
 // load reads the stored grant.
