@@ -68,11 +68,15 @@ func describeCommands(b *strings.Builder, cmd *cobra.Command) {
 			describeCommands(b, c)
 			continue
 		}
-		fmt.Fprintf(b, "\n### `%s`\n\n%s.\n", strings.TrimSuffix(c.UseLine(), " [flags]"), c.Short)
-		if c.Long != "" {
-			for _, p := range strings.Split(c.Long, "\n\n") {
-				fmt.Fprintf(b, "\n%s\n", strings.Join(strings.Fields(p), " "))
-			}
+		text := c.Short + "."
+		if strings.HasPrefix(c.Long, c.Short) {
+			text = c.Long
+		} else if c.Long != "" {
+			text += "\n\n" + c.Long
+		}
+		fmt.Fprintf(b, "\n### `%s`\n", strings.TrimSuffix(c.UseLine(), " [flags]"))
+		for _, p := range strings.Split(text, "\n\n") {
+			fmt.Fprintf(b, "\n%s\n", strings.Join(strings.Fields(p), " "))
 		}
 		var rows []string
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {

@@ -64,11 +64,11 @@ func backupCommand(load app.Loader) *cobra.Command {
 		Short: "Write all that the gateway knows into one file, also while it runs",
 		Long: `Write all that the gateway knows into one .tar.gz file, also while it runs: the
 database, WhatsApp's keys, shared documents and skills, memory and its versions, files and the
-workspace. "-" stands for
-standard output. Whoever can read the file can read every conversation: keep it safe.
+workspace. "-" stands for standard output. Whoever can read the
+file can read every conversation: keep it safe.
 
-The configuration is left out unless --with-config is given, for it may hold tokens in plain text.
-What it refers to by "env:NAME" or "file:PATH" is never in the file.`,
+The configuration is left out unless --with-config is given, because it may hold tokens in plain
+text. What it refers to by "env:NAME" or "file:PATH" is never in the file.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := load()
@@ -258,16 +258,16 @@ func restoreCommand(load app.Loader) *cobra.Command {
 	var with choice
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Put back what a backup holds, while no gateway runs",
-		Long: `Put back what a backup holds, while no gateway runs. All of it is checked before
-anything is changed. What is there already is moved into a folder "before-restore-TIME"
-beside it, and only with --force.
+		Short: "Restore a backup, while no gateway runs",
+		Long: `Restore a backup, while no gateway runs. The whole backup is checked before anything
+is changed. If there is data already, the command refuses; with --force it moves that data into a
+folder "before-restore-TIME" beside it.
 
-A configuration that is in the backup says what programs the gateway runs: it is put into the home
-as config.toml.restored, to be looked at, and is used only if --with-config is given.
+A configuration decides which programs the gateway runs. So the one in the backup is only written
+into the home as config.toml.restored, for you to look at. With --with-config it is used.
 
-The gateway then goes on as if it had been killed at the moment of the backup: see
-docs/durability.md for what that means for messages that came later.`,
+Afterwards the gateway goes on as if it had been killed at the moment of the backup:
+docs/durability.md says what that means for messages that came later.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := load()

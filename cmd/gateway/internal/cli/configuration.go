@@ -25,9 +25,10 @@ func configCheck(read explain) *cobra.Command {
 	var startOnly bool
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Say whether the configuration is right, without starting anything",
-		Long: "check names mistakes, with which no gateway starts, and settings without effect.\n" +
-			"Its exit code is 2 for the former and 1 for the latter.",
+		Short: "Check the configuration without starting anything",
+		Long: "check lists mistakes, which keep the gateway from starting, and settings without\n" +
+			"effect. Its exit code is 2 if there are mistakes, and 1 if there are only settings\n" +
+			"without effect.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e, err := read()
@@ -114,9 +115,9 @@ func configShow(read explain) *cobra.Command {
 	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Print the configuration that holds, with the origin of each value",
-		Long: "show prints what the defaults, the file and the environment make together, as a file " +
-			"that\nmeans the same, with the origin of each value behind it. Credentials are left out.",
+		Short: "Print the configuration in effect, with the origin of each value",
+		Long: "show merges the defaults, the file and the environment, and prints the result as a\n" +
+			"TOML file. A comment behind each value says where it comes from. Secrets are left out.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e, err := read()

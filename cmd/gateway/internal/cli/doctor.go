@@ -18,8 +18,8 @@ func doctorCommand(found, all app.Loader) *cobra.Command {
 	var offline, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what keeps the gateway from working, and say what to do",
-		Long: `Look for what keeps the gateway from working, and say what to do: configuration,
+		Short: "Find what keeps the gateway from working, and say what to do",
+		Long: `Find what keeps the gateway from working, and say what to do: configuration,
 data, disk, clock, channels, models, sandbox, programs, and how a gateway that runs is. Nothing
 is changed. Channels and models are asked whether they take the credentials; that sends no
 message and costs nothing.

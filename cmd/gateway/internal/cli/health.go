@@ -24,8 +24,8 @@ func healthCommand(load app.Loader) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Say whether the gateway that runs here is alive, or ready",
-		Long: "health asks the gateway that runs in this home, by its server of [http]. It prints\n" +
-			"what is not well, and its exit code is 0 if all is: for the probes of containers.",
+		Long: "health asks the gateway that runs in this home through its HTTP server. It prints what\n" +
+			"is wrong. Its exit code is 0 if nothing is: use it for the probes of containers.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load()

@@ -160,9 +160,9 @@ func jobsAddCommand(load app.Loader) *cobra.Command {
 	var n newJob
 	cmd := &cobra.Command{
 		Use:   "add",
-		Short: "Have something done in a conversation, once or again and again",
-		Long: "Have something done in a conversation, once or again and again.\n" +
-			"It is done with the rights of who has written there last.",
+		Short: "Schedule something in a conversation, once or repeatedly",
+		Long: "Schedule something in a conversation, once or repeatedly.\n" +
+			"It runs with the rights of the person who wrote there last.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load()

@@ -155,7 +155,7 @@ func ofScope(
 func memoryListCommand(load app.Loader) *cobra.Command {
 	return listing(&cobra.Command{
 		Use:   "list",
-		Short: "List of whom and of which groups something is remembered",
+		Short: "List the people and groups about whom something is remembered",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withMemory(cmd, load, "", func(r remembrance) error {
@@ -323,7 +323,7 @@ func (r remembrance) record(ctx context.Context) error {
 func shortID(id string) string { return id[:min(len(id), 10)] }
 
 func memoryDiffCommand(load app.Loader) *cobra.Command {
-	return ofScope(load, "diff SCOPE VERSION", "Print what was changed with a version, and why",
+	return ofScope(load, "diff SCOPE VERSION", "Print what a version changed, and why",
 		cobra.ExactArgs(2), false, func(cmd *cobra.Command, r remembrance, args []string) error {
 			text, err := r.history.Show(cmd.Context(), args[0])
 			if err != nil {
@@ -336,7 +336,7 @@ func memoryDiffCommand(load app.Loader) *cobra.Command {
 
 func memoryRestoreCommand(load app.Loader) *cobra.Command {
 	return ofScope(load, "restore SCOPE VERSION",
-		"Take back what was changed with a version, and keep what was changed since",
+		"Undo the change of a version, and keep later changes",
 		cobra.ExactArgs(2), false, func(cmd *cobra.Command, r remembrance, args []string) error {
 			if err := r.record(cmd.Context()); err != nil {
 				return err

@@ -18,7 +18,7 @@ import (
 func outboxCommand(load app.Loader) *cobra.Command {
 	return group("outbox", "Show and resend messages that could not be delivered",
 		outboxListCommand(load), outboxShowCommand(load),
-		outboxChangeCommand(load, "retry", "Send messages that could not be delivered again",
+		outboxChangeCommand(load, "retry", "Try again to send messages that could not be delivered",
 			"%d put back into the queue.\n", bus.NewOutbox().Retry),
 		outboxChangeCommand(load, "drop", "Delete messages that wait or could not be delivered",
 			"%d dropped.\n", bus.NewOutbox().Drop),

@@ -24,7 +24,7 @@ func pairCommand(load app.Loader) *cobra.Command {
 	var phone, file string
 	cmd := &cobra.Command{
 		Use:   "pair ACCOUNT",
-		Short: "Link an account with a phone: WhatsApp",
+		Short: "Link a WhatsApp account with a phone",
 		Long: "pair links a WhatsApp account. On the phone, open WhatsApp, then Linked devices, then\n" +
 			"Link a device, and scan the code that is shown here. With --phone a code to type in is\n" +
 			"shown instead. A running gateway takes the account up by itself.",

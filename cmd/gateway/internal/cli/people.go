@@ -132,7 +132,7 @@ func peopleUndenyCommand(load app.Loader) *cobra.Command {
 }
 
 func peopleRevokeCommand(load app.Loader) *cobra.Command {
-	return change(load, "revoke PERSON", "Forget a person, who is a stranger again then",
+	return change(load, "revoke PERSON", "Forget a person, who becomes a stranger again",
 		func(tx *store.Tx, args []string) error {
 			id, err := personNumber(args[0])
 			if err != nil {
@@ -167,7 +167,7 @@ func peopleRoleCommand(load app.Loader) *cobra.Command {
 }
 
 func peopleLinkCommand(load app.Loader) *cobra.Command {
-	return change(load, "link PERSON OTHER", "Merge two people who are one human",
+	return change(load, "link PERSON OTHER", "Merge two people who are the same human",
 		func(tx *store.Tx, args []string) error {
 			id, err := personNumber(args[0])
 			if err != nil {
@@ -192,7 +192,7 @@ func peopleLinkCommand(load app.Loader) *cobra.Command {
 func peopleUnlinkCommand(load app.Loader) *cobra.Command {
 	var p gate.Person
 	return change(load, "unlink ACCOUNT ID",
-		"Make a person of their own of somebody on an account who was linked to another one",
+		"Undo a link: the user of an account becomes a person of their own again",
 		func(tx *store.Tx, args []string) (err error) {
 			if p, err = (gate.People{}).Unlink(tx, args[0], args[1], time.Now()); err != nil {
 				return err

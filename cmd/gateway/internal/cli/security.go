@@ -16,8 +16,8 @@ func securityCommand(found, all app.Loader) *cobra.Command {
 	var fix, asJSON, list bool
 	cmd := &cobra.Command{
 		Use:   "security",
-		Short: "Look for what makes the gateway unsafe, and say what to do",
-		Long: `Look for what makes the gateway unsafe, and say what to do. Each rule has an id that
+		Short: "Find what makes the gateway unsafe, and say what to do",
+		Long: `Find what makes the gateway unsafe, and say what to do. Each rule has an id that
 never changes. --fix corrects the modes of files and nothing else. The command fails if
 any problem that is high is left.
 

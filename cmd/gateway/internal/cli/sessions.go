@@ -51,7 +51,7 @@ const maxShown = 16 << 20
 func sessionsShowCommand(load app.Loader) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show SESSION",
-		Short: "Print what is said and done in a conversation",
+		Short: "Print the transcript of a conversation",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withData(cmd.Context(), load, func(db *store.DB) error {

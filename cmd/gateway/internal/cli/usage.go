@@ -19,7 +19,7 @@ func usageCommand(load app.Loader) *cobra.Command {
 	var days int
 	cmd := &cobra.Command{
 		Use:   "usage",
-		Short: "Show what language models were used for, in tokens and dollars",
+		Short: "Show the tokens and dollars that language models have used",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load()
