@@ -474,8 +474,8 @@ func TestCommandRoles(t *testing.T) {
 				w.t.Errorf("answer %d is %q, want %q", i, out[i].Text, want)
 			}
 		}
-		const memory = "modelthinkvoicecompactmemoryhistoryskillsdreamdream-logdream-restoreforget" +
-			"jobsremindtimezone"
+		const memory = "modelthinkvoiceactivitycompactmemoryhistoryskillsdreamdream-log" +
+			"dream-restoreexportforgetjobsremindtimezone"
 		for i, want := range map[int]string{1: "helpstop",
 			3: "helpstatusstopnewqueue" + memory + "usagecontextapprovedeny",
 			5: "helpstatusstopnewqueue" + memory + "usagecontextapprovedenyhaltresumeauditrestartpair"} {

@@ -50,6 +50,7 @@ func TestHelp(t *testing.T) {
 			"- `/model`: which language model answers here\n" +
 			"- `/think`: how long the model thinks before it answers: off, low or high\n" +
 			"- `/voice`: whether I answer with voice messages, too: never, always or auto\n" +
+			"- `/activity`: how much of my work I show before the answer: off, compact or full\n" +
 			"- `/compact`: shorten this conversation: its older part becomes notes\n" +
 			"- `/memory`: what I know about you\n" +
 			"- `/history`: my notes of earlier conversations\n" +
@@ -57,6 +58,7 @@ func TestHelp(t *testing.T) {
 			"- `/dream`: save what I learned recently\n" +
 			"- `/dream-log`: how my memory has changed\n" +
 			"- `/dream-restore`: undo a change of my memory\n" +
+			"- `/export`: everything that I have stored about you, as a file\n" +
 			"- `/forget`: delete what I know about you\n" +
 			"- `/jobs`: reminders and jobs\n" +
 			"- `/remind`: remind you of something in 20m, tomorrow 9:00, every 2h …\n" +

@@ -11,6 +11,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/persona"
+	"gateway/agent/speech"
 	"gateway/agent/tool"
 	"gateway/agent/turn"
 	"gateway/bus"
@@ -128,6 +129,53 @@ func TestChosenModelBeforePolicy(t *testing.T) {
 		w.settle()
 		w.wantAnswers("a", "small", "This conversation uses the model `main` (big-1), then spare from "+
 			"its next answer on. `/model default` undoes that.", "main")
+	})
+}
+
+// A policy says when answers are spoken and how much of the work is shown. What was chosen in a
+// chat counts before it, also after a restart. In a group only admins choose.
+func TestChosenBeforePolicy(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.within(persona.Policy{ID: "p", Accounts: []string{"test"}, Voice: speech.Always,
+			Activity: "full"})
+		w.deps.Voice = &speech.Voice{Synthesizer: silence{}, MaxText: 100,
+			Readable:  func(md string) string { return md },
+			Withholds: func(string) bool { return false },
+			Plays:     func(string) bool { return true }}
+		w.opts.Voice = speech.Never
+		w.start()
+		want := func(chat, voice, shows string) {
+			t.Helper()
+			m := w.message(chat, "")
+			s := w.d.ConfigOf(session.KeyOf(m.From)).In(persona.PlaceOf(&m))
+			if s.Voice != voice || string(s.Activity) != shows {
+				t.Errorf("%s: voice %q and activity %q, want %q and %q", chat, s.Voice, s.Activity, voice,
+					shows)
+			}
+		}
+		want("a", speech.Always, "full")
+		w.say("a", "/voice", "/voice auto", "/activity", "/activity off", "/activity loud")
+		guest := w.message("g", "/activity off")
+		guest.Group, guest.Role = true, bus.User
+		w.put(guest)
+		w.wantQuiet()
+		said := strings.Join(w.texts("a"), "\n")
+		for _, text := range []string{"with a voice message, too, with the text beside it. `/voice",
+			"Everybody in this chat sees them. `/activity off|compact|full` changes it.",
+			"I only show my answers here.", "That is not a way to show my work."} {
+			if !strings.Contains(said, text) {
+				t.Errorf("a was told %q, want %q in it", said, text)
+			}
+		}
+		want("a", speech.Auto, "off")
+		want("b", speech.Always, "full")
+		want("g", speech.Always, "full")
+		w.must(w.stop())
+		w.start()
+		want("a", speech.Auto, "off")
+		w.say("a", "/activity default", "/voice default")
+		w.wantQuiet()
+		want("a", speech.Always, "full")
 	})
 }
 

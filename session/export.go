@@ -44,6 +44,7 @@ type Head struct {
 	Model     string     // "": as configured
 	Effort    llm.Effort // "": as configured
 	Voice     string     // "": as configured
+	Activity  string     // "": as configured
 	Scope     memory.Scope
 	Turns     int // number of turns so far
 	Usage     llm.Usage
@@ -71,28 +72,34 @@ type addressJSON struct {
 	Thread  string `json:"thread,omitempty"`
 }
 
+// choicesJSON is what people have chosen for a session.
+type choicesJSON struct {
+	QueueMode string     `json:"queue_mode,omitempty"`
+	Model     string     `json:"model,omitempty"`
+	Effort    llm.Effort `json:"effort,omitempty"`
+	Voice     string     `json:"voice,omitempty"`
+	Activity  string     `json:"activity,omitempty"`
+}
+
 // headJSON is the JSON form of a Head.
 type headJSON struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
 	Key     string `json:"key"`
 	addressJSON
-	Title     string       `json:"title,omitempty"`
-	QueueMode string       `json:"queue_mode,omitempty"`
-	Model     string       `json:"model,omitempty"`
-	Effort    llm.Effort   `json:"effort,omitempty"`
-	Voice     string       `json:"voice,omitempty"`
-	Scope     memory.Scope `json:"scope,omitempty"`
-	Turns     int          `json:"turns"`
-	Usage     llm.Usage    `json:"usage"`
-	Cost      float64      `json:"cost"`
-	Context   int          `json:"context"`
-	Created   string       `json:"created"`
-	Updated   string       `json:"updated"`
-	Messages  int          `json:"messages"`
-	Start     int          `json:"start"`
-	Summary   string       `json:"summary,omitempty"`
-	From      int64        `json:"summary_from,omitempty"`
+	Title string `json:"title,omitempty"`
+	choicesJSON
+	Scope    memory.Scope `json:"scope,omitempty"`
+	Turns    int          `json:"turns"`
+	Usage    llm.Usage    `json:"usage"`
+	Cost     float64      `json:"cost"`
+	Context  int          `json:"context"`
+	Created  string       `json:"created"`
+	Updated  string       `json:"updated"`
+	Messages int          `json:"messages"`
+	Start    int          `json:"start"`
+	Summary  string       `json:"summary,omitempty"`
+	From     int64        `json:"summary_from,omitempty"`
 }
 
 // lineJSON is the JSON form of a Line.
@@ -150,11 +157,12 @@ func (s Store) Export(q store.Queryer, key Key, w io.Writer) error {
 func (s Store) head(q store.Queryer, key Key) (h Head, newest int64, err error) {
 	var created, updated, start int64
 	h.Key = key
-	err = q.QueryRow(`SELECT account, chat, thread, title, queue_mode, model, effort, voice, scope,
-			turns, input, output, cached, cost, context, created_ms, updated_ms, start, summary,
-			summary_from
+	err = q.QueryRow(`SELECT account, chat, thread, title, queue_mode, model, effort, voice,
+			activity, scope, turns, input, output, cached, cost, context, created_ms, updated_ms,
+			start, summary, summary_from
 		FROM sessions WHERE key = $1`, key.String()).Scan(&h.Address.Account, &h.Address.Chat,
-		&h.Address.Thread, &h.Title, &h.QueueMode, &h.Model, &h.Effort, &h.Voice, &h.Scope, &h.Turns,
+		&h.Address.Thread, &h.Title, &h.QueueMode, &h.Model, &h.Effort, &h.Voice, &h.Activity,
+		&h.Scope, &h.Turns,
 		&h.Usage.Input, &h.Usage.Output, &h.Usage.Cached, &h.Cost, &h.Context, &created, &updated, &start,
 		&h.Summary, &h.From)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -177,8 +185,9 @@ func (h Head) json() headJSON {
 	return headJSON{
 		Format: exportFormat, Version: exportVersion, Key: h.Key.String(),
 		addressJSON: addressJSON{h.Address.Account, h.Address.Chat, h.Address.Thread},
-		Title:       h.Title, QueueMode: h.QueueMode,
-		Model: h.Model, Effort: h.Effort, Voice: h.Voice, Scope: h.Scope, Turns: h.Turns,
+		Title:       h.Title,
+		choicesJSON: choicesJSON{h.QueueMode, h.Model, h.Effort, h.Voice, h.Activity},
+		Scope:       h.Scope, Turns: h.Turns,
 		Usage: h.Usage, Cost: h.Cost, Context: h.Context,
 		Created: h.Created.UTC().Format(exportTime), Updated: h.Updated.UTC().Format(exportTime),
 		Messages: h.Messages, Start: h.Start, Summary: h.Summary, From: h.From,
@@ -294,7 +303,7 @@ func parseHead(text []byte) (h Head, err error) {
 	h = Head{
 		Address: bus.Address{Account: j.Account, Chat: j.Chat, Thread: j.Thread},
 		Title:   j.Title, QueueMode: j.QueueMode, Model: j.Model, Effort: j.Effort, Voice: j.Voice,
-		Scope: j.Scope,
+		Activity: j.Activity, Scope: j.Scope,
 		Turns: j.Turns, Usage: j.Usage, Cost: j.Cost, Context: j.Context, Messages: j.Messages,
 		Start: j.Start, Summary: j.Summary, From: j.From,
 	}

@@ -66,7 +66,8 @@ func eventful(f *fixture) {
 		}
 		err = errors.Join(f.SetQueueMode(tx, KeyOf(chat), "collect", f.now),
 			f.SetModel(tx, KeyOf(chat), "small", f.now), f.SetEffort(tx, KeyOf(chat), "low", f.now),
-			SetVoice(tx, KeyOf(chat), "always", f.now))
+			SetVoice(tx, KeyOf(chat), "always", f.now),
+			SetActivity(tx, KeyOf(chat), "full", f.now))
 		if err != nil {
 			return err
 		}
@@ -84,7 +85,8 @@ func TestExportImportExport(t *testing.T) {
 	f := newFixture(t)
 	eventful(f)
 	want := f.export(KeyOf(chat))
-	for _, setting := range []string{`"queue_mode":"collect"`, `"model":"small"`} {
+	for _, setting := range []string{`"queue_mode":"collect"`, `"model":"small"`,
+		`"activity":"full"`} {
 		if !strings.Contains(want, setting) {
 			t.Errorf("the file lacks %s:\n%s", setting, want)
 		}

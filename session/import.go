@@ -140,14 +140,14 @@ func (w *importer) session() error {
 	h := w.head
 	_, err := w.tx.Exec(`INSERT INTO sessions (key, account, chat, thread, title, queue_mode, model,
 			scope, turns, input, output, cached, cost, context, created_ms, updated_ms, summary,
-			summary_from, job, hook, run, task, effort, voice, speaker, person, began_ms)
+			summary_from, job, hook, run, task, effort, voice, speaker, person, activity, began_ms)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-			$18, $19, $20, $21, $22, $23, $24, $25, $26, $15)`,
+			$18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $15)`,
 		h.Key.String(), h.Address.Account, h.Address.Chat, h.Address.Thread, h.Title, h.QueueMode,
 		h.Model, string(h.Scope), h.Turns, h.Usage.Input, h.Usage.Output, h.Usage.Cached, h.Cost,
 		h.Context, h.Created.UnixMilli(), h.Updated.UnixMilli(), h.Summary, h.From,
 		h.Key.Job, h.Key.Hook, h.Key.Run, h.Key.Task, string(h.Effort), h.Voice, h.Key.Speaker,
-		h.Key.Person)
+		h.Key.Person, h.Activity)
 	return err
 }
 

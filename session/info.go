@@ -28,6 +28,11 @@ func SetVoice(tx *store.Tx, key Key, when string, now time.Time) error {
 	return choose(tx, key, "voice", when, now)
 }
 
+// SetActivity stores how much of the agent's work a session shows; "" is as configured.
+func SetActivity(tx *store.Tx, key Key, mode string, now time.Time) error {
+	return choose(tx, key, "activity", mode, now)
+}
+
 // choose stores a choice for a session, which need not have had a turn yet. column becomes part of
 // the statement.
 func choose(tx *store.Tx, key Key, column, value string, now time.Time) error {
@@ -48,8 +53,9 @@ func choose(tx *store.Tx, key Key, column, value string, now time.Time) error {
 func (Store) MoveChoices(tx *store.Tx, from, to Key, now time.Time) error {
 	a := to.Conversation
 	_, err := tx.Exec(`INSERT INTO sessions (key, account, chat, thread, speaker, title, queue_mode,
-			model, effort, voice, created_ms, updated_ms, began_ms)
-		SELECT $1, $2, $3, $4, $5, '', queue_mode, model, effort, voice, $6, $6, $6 FROM sessions
+			model, effort, voice, activity, created_ms, updated_ms, began_ms)
+		SELECT $1, $2, $3, $4, $5, '', queue_mode, model, effort, voice, activity, $6, $6, $6
+			FROM sessions
 			WHERE key = $7
 		ON CONFLICT (key) DO UPDATE SET
 			queue_mode = CASE WHEN sessions.queue_mode = '' THEN excluded.queue_mode
@@ -57,11 +63,13 @@ func (Store) MoveChoices(tx *store.Tx, from, to Key, now time.Time) error {
 			model = CASE WHEN sessions.model = '' THEN excluded.model ELSE sessions.model END,
 			effort = CASE WHEN sessions.effort = '' THEN excluded.effort
 				ELSE sessions.effort END,
-			voice = CASE WHEN sessions.voice = '' THEN excluded.voice ELSE sessions.voice END`,
+			voice = CASE WHEN sessions.voice = '' THEN excluded.voice ELSE sessions.voice END,
+			activity = CASE WHEN sessions.activity = '' THEN excluded.activity
+				ELSE sessions.activity END`,
 		to.String(), a.Account, a.Chat, a.Thread, to.Speaker, now.UnixMilli(), from.String())
 	if err == nil {
-		_, err = tx.Exec(`UPDATE sessions SET queue_mode = '', model = '', effort = '', voice = ''
-			WHERE key = $1`, from.String())
+		_, err = tx.Exec(`UPDATE sessions SET queue_mode = '', model = '', effort = '', voice = '',
+			activity = '' WHERE key = $1`, from.String())
 	}
 	if err != nil {
 		return fmt.Errorf("session: move the choices of %s: %w", from, err)
@@ -111,28 +119,31 @@ func infos(q store.Queryer, query string, args ...any) ([]Info, error) {
 	}, query, args...)
 }
 
-// Chosen holds the sessions with a queue mode, a model, an effort or a voice of their own.
-type Chosen struct{ Modes, Models, Efforts, Voices map[Key]string }
+// Chosen holds the sessions with a queue mode, a model, an effort, a voice or an activity of their
+// own.
+type Chosen struct{ Modes, Models, Efforts, Voices, Activities map[Key]string }
 
 // Chosen returns the choices of all sessions.
 func (Store) Chosen(q store.Queryer) (Chosen, error) {
 	c := Chosen{make(map[Key]string), make(map[Key]string), make(map[Key]string),
-		make(map[Key]string)}
+		make(map[Key]string), make(map[Key]string)}
 	err := store.Each(q, "session: read choices", func(scan store.Scan) error {
 		var key Key
-		var mode, model, effort, voice string
-		if err := scan(append(keyFields(&key), &mode, &model, &effort, &voice)...); err != nil {
+		var mode, model, effort, voice, activity string
+		if err := scan(append(keyFields(&key), &mode, &model, &effort, &voice,
+			&activity)...); err != nil {
 			return err
 		}
 		for value, into := range map[*string]map[Key]string{
 			&mode: c.Modes, &model: c.Models, &effort: c.Efforts, &voice: c.Voices,
+			&activity: c.Activities,
 		} {
 			if *value != "" {
 				into[key] = *value
 			}
 		}
 		return nil
-	}, `SELECT `+keyColumns+`, queue_mode, model, effort, voice FROM sessions s
-		WHERE queue_mode <> '' OR model <> '' OR effort <> '' OR voice <> ''`)
+	}, `SELECT `+keyColumns+`, queue_mode, model, effort, voice, activity FROM sessions s
+		WHERE queue_mode <> '' OR model <> '' OR effort <> '' OR voice <> '' OR activity <> ''`)
 	return c, err
 }

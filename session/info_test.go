@@ -108,6 +108,9 @@ func TestMoveChoices(t *testing.T) {
 			if err := SetVoice(tx, KeyOf(chat), "auto", f.now); err != nil {
 				return err
 			}
+			if err := SetActivity(tx, KeyOf(chat), "full", f.now); err != nil {
+				return err
+			}
 			return f.SetModel(tx, KeyOf(used), "small", f.now)
 		}))
 		f.must(f.tx(func(tx *store.Tx) error {
@@ -126,6 +129,9 @@ func TestMoveChoices(t *testing.T) {
 		}
 		if want := map[Key]string{named("test/c"): "auto"}; !maps.Equal(chosen.Voices, want) {
 			t.Errorf("voices %v, want %v", chosen.Voices, want)
+		}
+		if want := map[Key]string{named("test/c"): "full"}; !maps.Equal(chosen.Activities, want) {
+			t.Errorf("activities %v, want %v", chosen.Activities, want)
 		}
 	}
 	if !f.begin(used, "hello").First {

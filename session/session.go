@@ -126,7 +126,8 @@ ALTER TABLE sessions ADD COLUMN speaker TEXT NOT NULL DEFAULT '';
 ALTER TABLE sessions ADD COLUMN person BIGINT NOT NULL DEFAULT 0; -- if set, there is no account
 ALTER TABLE sessions ADD COLUMN heard BIGINT NOT NULL DEFAULT 0; -- newest ambient message it had
 ALTER TABLE sessions ADD COLUMN began_ms BIGINT NOT NULL DEFAULT 0; -- when it last began anew
-UPDATE sessions SET began_ms = created_ms;`}}
+UPDATE sessions SET began_ms = created_ms;`, `
+ALTER TABLE sessions ADD COLUMN activity TEXT NOT NULL DEFAULT ''; -- how much work is shown`}}
 
 // erasedOf returns an SQL expression for the id up to which the messages of a session are erased
 // and must not be read. session is an SQL expression. Where another bound of m.id applies, a unary

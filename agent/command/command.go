@@ -111,6 +111,8 @@ func builtin(c *Commands) []Command {
 			conversation.think},
 		{"voice", "whether I answer with voice messages, too: never, always or auto", bus.User,
 			conversation.voice},
+		{"activity", "how much of my work I show before the answer: off, compact or full", bus.User,
+			conversation.activity},
 		{"compact", "shorten this conversation: its older part becomes notes", bus.User,
 			knowledge.compact},
 		{"memory", "what I know about you", bus.User, knowledge.show},

@@ -37,10 +37,14 @@ type Sessions interface {
 	// SetEffort sets in memory how long the model of a conversation thinks.
 	SetEffort(key session.Key, e llm.Effort)
 
-	// Voice returns when answers of a conversation are spoken, "" if nothing can speak there. SetVoice
-	// changes it in memory; "" is as configured.
-	Voice(key session.Key, account string) string
+	// Voice returns when answers to the sender of m are spoken, "" if nothing can speak there.
+	// SetVoice changes it for a conversation in memory; "" is as configured.
+	Voice(key session.Key, m bus.InboundMessage) string
 	SetVoice(key session.Key, when string)
+
+	// Activity and SetActivity are the same for how much of the work is shown.
+	Activity(key session.Key, m bus.InboundMessage) string
+	SetActivity(key session.Key, mode string)
 
 	// Stop prepares to end the work for the conversation of m.
 	Stop(m bus.InboundMessage, e Extent) Stop

@@ -141,8 +141,8 @@ func isUnspaced(word string) bool {
 // something, grant something or can't be taken back.
 var (
 	harmless = []string{"help", "status", "stop", "new", "queue", "model", "think", "voice",
-		"compact", "memory", "history", "skills", "remind", "timezone", "usage", "context", "deny",
-		"halt", "audit", "whoami"}
+		"activity", "compact", "memory", "history", "skills", "remind", "timezone", "usage",
+		"context", "deny", "halt", "audit", "whoami"}
 	lists = []string{"jobs", "forget", "dream-log", "group", "activation", "mcp"}
 )
 

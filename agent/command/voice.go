@@ -4,63 +4,97 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
+	"gateway/agent/activity"
 	"gateway/agent/speech"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
 )
 
-// voices has the reply for each voice setting.
-var voices = map[string]string{
-	speech.Never:  "I only write my answers here.",
-	speech.Always: "I answer here with a voice message, too, with the text beside it.",
-	speech.Auto: "I answer voice messages here with a voice message, too, with the text beside it. " +
-		"Other messages I answer in writing.",
+// A setting of a conversation has one of a few words as its value. Anybody may choose it in a
+// direct chat, and admins in a group.
+type setting struct {
+	words   []string
+	replies map[string]string // by word; that of defaultWord is for the end of the choice
+	wrong   string            // reply to another word
+	store   func(tx *store.Tx, key session.Key, word string, now time.Time) error
+	set     func(key session.Key, word string) // in memory
 }
 
 // voice runs /voice [never|always|auto|default].
 func (c conversation) voice(ctx context.Context, r *Request) (Reply, error) {
-	present := c.Sessions.Voice(r.Session, r.Message.From.Account)
-	word := strings.ToLower(r.Args)
-	if word == "off" {
-		word = speech.Never
-	}
-	switch _, known := voices[word]; {
-	case present == "":
+	present := c.Sessions.Voice(r.Session, r.Message)
+	if present == "" {
 		return Reply{Text: "I can't speak here. Voice answers need a speech model in the " +
 			"configuration, and a chat that can play them."}, nil
+	}
+	if strings.EqualFold(r.Args, "off") {
+		r.Args = speech.Never
+	}
+	return c.choose(ctx, r, present, setting{
+		words: []string{speech.Never, speech.Always, speech.Auto},
+		replies: map[string]string{
+			speech.Never:  "I only write my answers here.",
+			speech.Always: "I answer here with a voice message, too, with the text beside it.",
+			speech.Auto: "I answer voice messages here with a voice message, too, with the text " +
+				"beside it. Other messages I answer in writing.",
+			defaultWord: "I speak here as it is configured again.",
+		},
+		wrong: "That is not a way to answer.", store: session.SetVoice, set: c.Sessions.SetVoice,
+	})
+}
+
+// activity runs /activity [off|compact|full|default].
+func (c conversation) activity(ctx context.Context, r *Request) (Reply, error) {
+	return c.choose(ctx, r, c.Sessions.Activity(r.Session, r.Message), setting{
+		words: []string{string(activity.Off), string(activity.Compact), string(activity.Full)},
+		replies: map[string]string{
+			string(activity.Off):     "I only show my answers here.",
+			string(activity.Compact): "While I work, I show in one line what I am doing.",
+			string(activity.Full): "While I work, I show which tools I use, with their arguments. " +
+				"Everybody in this chat sees them.",
+			defaultWord: "I show my work here as it is configured again.",
+		},
+		wrong: "That is not a way to show my work.", store: session.SetActivity,
+		set: c.Sessions.SetActivity,
+	})
+}
+
+// choose changes a setting of a conversation, or shows the present value and offers the others.
+func (c conversation) choose(
+	ctx context.Context, r *Request, present string, s setting,
+) (Reply, error) {
+	word := strings.ToLower(r.Args)
+	_, known := s.replies[word]
+	switch {
 	case word == "":
-		return spoken(voices[present], present), nil
-	case !known && word != defaultWord:
-		return Reply{Text: "That is not a way to answer. Use `/voice never`, `/voice always`, " +
-			"`/voice auto` or `/voice default`."}, nil
+		reply := Reply{Text: fmt.Sprintf("%s `/%s %s` changes it.", s.replies[present], r.Name,
+			strings.Join(s.words, "|"))}
+		for _, word := range s.words {
+			if word != present {
+				reply.Buttons = append(reply.Buttons,
+					bus.Button{Label: word, Text: "/" + r.Name + " " + word})
+			}
+		}
+		return reply, nil
+	case !known:
+		return Reply{Text: fmt.Sprintf("%s Use `/%s %s`, or `/%[2]s %s`.", s.wrong, r.Name,
+			strings.Join(s.words, fmt.Sprintf("`, `/%s ", r.Name)), defaultWord)}, nil
 	case r.Message.Group && !r.Message.Role.AtLeast(bus.Admin):
-		return Reply{Text: "Only admins and owners can choose that in a group. `/voice` shows the " +
-			"present setting."}, nil
-	case word == defaultWord:
+		return Reply{Text: "Only admins and owners can choose that in a group. `/" + r.Name +
+			"` shows the present setting."}, nil
+	}
+	say := s.replies[word]
+	if word == defaultWord {
 		word = ""
 	}
 	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
-		say := voices[word]
-		if word == "" {
-			say = "I speak here as it is configured again."
-		}
-		return Reply{Text: say}, session.SetVoice(tx, r.Session, word, c.Now())
+		return Reply{Text: say}, s.store(tx, r.Session, word, c.Now())
 	})
 	if err == nil {
-		c.Sessions.SetVoice(r.Session, word)
+		s.set(r.Session, word)
 	}
 	return reply, err
-}
-
-// spoken returns the reply that describes the present setting and offers the other ones.
-func spoken(say, present string) Reply {
-	reply := Reply{Text: fmt.Sprintf("%s `/voice never|always|auto` changes it.", say)}
-	for _, word := range []string{speech.Never, speech.Always, speech.Auto} {
-		if word != present {
-			reply.Buttons = append(reply.Buttons, bus.Button{Label: word, Text: "/voice " + word})
-		}
-	}
-	return reply
 }

@@ -2,9 +2,9 @@
 // character with documents, a model, tools and skills of its own. A [Policy] applies to accounts,
 // chats or people, and names a persona, a model and limits. The main type is [Table].
 //
-// The most specific policy decides about persona, model and activity: one for people counts before
-// one for chats, and that before one for accounts. Limits add up: what one layer withholds, no
-// other layer gives back.
+// The most specific policy decides about persona, model, activity and voice: one for people counts
+// before one for chats, and that before one for accounts. Limits add up: what one layer withholds,
+// no other layer gives back.
 package persona
 
 import (
@@ -35,6 +35,7 @@ type Policy struct {
 	Persona  string // ID of a persona; "": as elsewhere
 	Model    string // name of a model; "": as elsewhere
 	Activity string // how much of the work is shown; "": as elsewhere
+	Voice    string // when answers are spoken; "": as elsewhere
 	Limits
 }
 
@@ -151,6 +152,7 @@ type Choice struct {
 	Persona  *Persona // nil: none
 	Model    string   // "": the usual one
 	Activity string   // "": as usual
+	Voice    string   // "": as usual
 	Policies []string // IDs of the policies that apply, the most specific last
 	Layers   []*Limits
 }
@@ -200,7 +202,7 @@ func (t *Table) apply(at Place) (c Choice, id string) {
 	for _, p := range t.policies {
 		if p.appliesTo(at) {
 			id, c.Model = cmp.Or(p.Persona, id), cmp.Or(p.Model, c.Model)
-			c.Activity = cmp.Or(p.Activity, c.Activity)
+			c.Activity, c.Voice = cmp.Or(p.Activity, c.Activity), cmp.Or(p.Voice, c.Voice)
 			c.Policies = append(c.Policies, p.ID)
 			c.limit(&p.Limits)
 		}

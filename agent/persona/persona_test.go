@@ -14,7 +14,8 @@ func TestMostSpecificPolicyCounts(t *testing.T) {
 		[]Policy{
 			{ID: "b-chat", Chats: []string{"tg/-1"}, Persona: "loud"},
 			{ID: "c-chat", Chats: []string{"tg/-1"}, Persona: "calm", Activity: "off"},
-			{ID: "account", Accounts: []string{"tg"}, Persona: "calm", Activity: "full"},
+			{ID: "account", Accounts: []string{"tg"}, Persona: "calm", Activity: "full",
+				Voice: "auto"},
 			{ID: "person", People: []string{"tg/7"}, Model: "large"},
 			{ID: "person-here", People: []string{"3"}, Chats: []string{"tg/-1"}, Activity: "compact"},
 			{ID: "topic", Chats: []string{"tg/-2/5"}, Model: "topic"},
@@ -45,6 +46,9 @@ func TestMostSpecificPolicyCounts(t *testing.T) {
 			"full", []string{"account"}},
 	} {
 		c := table.At(tt.at)
+		if account := tt.at.Address.Account; (c.Voice == "auto") != (account == "tg") {
+			t.Errorf("%s: the voice is %q", tt.name, c.Voice)
+		}
 		id := ""
 		if c.Persona != nil {
 			id = c.Persona.ID

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"gateway/agent/activity"
 	"gateway/agent/llm"
 	"gateway/agent/turn"
 	"gateway/session"
@@ -27,6 +28,8 @@ type choices struct {
 
 	efforts map[session.Key]string // how long the models think, likewise
 	voices  map[session.Key]string // when the answers are spoken, likewise
+
+	activities map[session.Key]string // how much of the work is shown, likewise
 }
 
 // load reads the stored choices.
@@ -43,6 +46,7 @@ func (c *choices) load(q store.Queryer) error {
 		}
 	}
 	c.models, c.efforts, c.voices = chosen.Models, chosen.Efforts, chosen.Voices
+	c.activities = chosen.Activities
 	return nil
 }
 
@@ -90,6 +94,15 @@ func (c *choices) SetVoice(key session.Key, when string) {
 	}
 }
 
+// SetActivity chooses how much of the work a session shows; "" is as configured.
+func (c *choices) SetActivity(key session.Key, mode string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.activities[key] = mode; mode == "" {
+		delete(c.activities, key)
+	}
+}
+
 // Forget removes all choices of a session.
 func (c *choices) Forget(key session.Key) {
 	c.mu.Lock()
@@ -98,6 +111,7 @@ func (c *choices) Forget(key session.Key) {
 	delete(c.models, key)
 	delete(c.efforts, key)
 	delete(c.voices, key)
+	delete(c.activities, key)
 }
 
 // Move moves the choices of a session to another one.
@@ -108,6 +122,7 @@ func (c *choices) Move(from, to session.Key) {
 	moveKey(c.models, from, to)
 	moveKey(c.efforts, from, to)
 	moveKey(c.voices, from, to)
+	moveKey(c.activities, from, to)
 }
 
 // Has reports whether anything was chosen for a session.
@@ -118,7 +133,8 @@ func (c *choices) Has(key session.Key) bool {
 	_, model := c.models[key]
 	_, effort := c.efforts[key]
 	_, voice := c.voices[key]
-	return mode || model || effort || voice
+	_, activity := c.activities[key]
+	return mode || model || effort || voice || activity
 }
 
 // Chosen returns the name of the model that was chosen for a session, or "". A job that runs beside
@@ -138,13 +154,12 @@ func (c *choices) Effort(key session.Key) llm.Effort {
 	return llm.Effort(c.efforts[key])
 }
 
-// Voice returns when answers in a session are spoken.
-func (c *choices) Voice(key session.Key) string {
+// shown returns what was chosen for a session about voice and activity, by the same rule as Chosen.
+func (c *choices) shown(key session.Key) (voice, shows string) {
 	key = chooser(key)
 	c.mu.Lock()
-	chosen := c.voices[key]
-	c.mu.Unlock()
-	return cmp.Or(chosen, c.Config().Voice)
+	defer c.mu.Unlock()
+	return c.voices[key], c.activities[key]
 }
 
 // chooser returns the conversation whose choices apply to a session.
@@ -165,15 +180,19 @@ func (c *choices) ConfigOf(key session.Key) *turn.Settings {
 		if chosen.ID != s.ModelID {
 			own = *s.With(chosen)
 		}
-		own.Chosen = true
+		own.Chosen.Model = true
 		settings = &own
 	}
-	effort, voice := c.Effort(key), c.Voice(key)
-	if effort == llm.EffortDefault && voice == settings.Voice {
+	effort := c.Effort(key)
+	voice, shows := c.shown(key)
+	if effort == llm.EffortDefault && voice == "" && shows == "" {
 		return settings
 	}
 	own := *settings
-	own.Effort, own.Voice = cmp.Or(effort, own.Effort), voice
+	own.Effort = cmp.Or(effort, own.Effort)
+	own.Chosen.Voice, own.Chosen.Activity = voice, activity.Mode(shows)
+	own.Voice = cmp.Or(own.Chosen.Voice, own.Voice)
+	own.Activity = cmp.Or(own.Chosen.Activity, own.Activity)
 	return &own
 }
 

@@ -1,8 +1,10 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 
+	"gateway/agent/activity"
 	"gateway/agent/background"
 	"gateway/agent/command"
 	"gateway/agent/llm"
@@ -66,11 +68,16 @@ func (c Conversations) HiddenSkills(m bus.InboundMessage) func(name string) bool
 }
 
 // Voice implements [command.Sessions].
-func (c Conversations) Voice(key session.Key, account string) string {
-	if c.env.Speaker == nil || !c.env.Speaker.Plays(account) {
+func (c Conversations) Voice(key session.Key, m bus.InboundMessage) string {
+	if c.env.Speaker == nil || !c.env.Speaker.Plays(m.From.Account) {
 		return ""
 	}
-	return c.Pool.Voice(key)
+	return c.ConfigOf(key).In(persona.PlaceOf(&m)).Voice
+}
+
+// Activity implements [command.Sessions].
+func (c Conversations) Activity(key session.Key, m bus.InboundMessage) string {
+	return string(cmp.Or(c.ConfigOf(key).In(persona.PlaceOf(&m)).Activity, activity.Compact))
 }
 
 // Stop implements [command.Sessions].

@@ -54,6 +54,7 @@ func New(env *turn.Env, life *store.Life, s Snapshot) *Pool {
 	}
 	pl.modes, pl.models = make(map[session.Key]Mode), make(map[session.Key]string)
 	pl.efforts, pl.voices = make(map[session.Key]string), make(map[session.Key]string)
+	pl.activities = make(map[session.Key]string)
 	pl.Set(s)
 	return pl
 }

@@ -129,7 +129,14 @@ type Settings struct {
 
 	Places *Places        // what holds in single accounts, chats and for single people; nil: nothing
 	Here   persona.Choice // what holds where the turn works: see [Settings.In]
-	Chosen bool           // an admin has chosen the model for the conversation
+	Chosen Chosen         // what was chosen for the conversation, which counts before Here
+}
+
+// Chosen says what people have chosen for a conversation.
+type Chosen struct {
+	Model    bool          // Model was chosen
+	Voice    string        // "": as configured
+	Activity activity.Mode // "": as configured
 }
 
 // Places says what differs between places.
@@ -173,8 +180,8 @@ func (s *Settings) ContextBudget() int {
 	return max(window-cmp.Or(s.MaxOutput, min(answer, window/4))-min(reserve, window/8), 1)
 }
 
-// In returns the settings that hold in a place. A model that an admin has chosen for the
-// conversation counts before those of policies and personas.
+// In returns the settings that hold in a place. What people have chosen for the conversation counts
+// before policies and personas.
 func (s *Settings) In(at persona.Place) *Settings {
 	if s.Places == nil {
 		return s
@@ -193,12 +200,11 @@ func (s *Settings) resumed(at persona.Place, id string) *Settings {
 // with returns a copy of s with what holds in a place.
 func (s *Settings) with(here persona.Choice) *Settings {
 	own := *s
-	if c := s.Places.Models[here.Model]; c != nil && !s.Chosen && c.ID != s.ModelID {
+	if c := s.Places.Models[here.Model]; c != nil && !s.Chosen.Model && c.ID != s.ModelID {
 		own = *s.With(c)
 	}
-	if here.Activity != "" {
-		own.Activity = activity.Mode(here.Activity)
-	}
+	own.Activity = cmp.Or(s.Chosen.Activity, activity.Mode(here.Activity), own.Activity)
+	own.Voice = cmp.Or(s.Chosen.Voice, here.Voice, own.Voice)
 	own.Here = persona.Choice{Persona: here.Persona, Model: here.Model, Policies: here.Policies}
 	own.limit(here.Layers)
 	return &own

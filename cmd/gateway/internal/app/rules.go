@@ -120,14 +120,19 @@ func NewTable(cfg *config.Config) *persona.Table {
 	for _, name := range sortedKeys(cfg.Policies) {
 		p := cfg.Policies[name]
 		policy := persona.Policy{ID: name, Accounts: p.Accounts, Chats: p.Chats, People: p.People,
-			Persona: p.Persona, Model: p.Model, Activity: p.Activity,
-			Limits: p.Limits()}
-		if p.Activity == config.Inherit {
-			policy.Activity = ""
-		}
+			Persona: p.Persona, Model: p.Model, Activity: inherited(p.Activity),
+			Voice: inherited(p.Voice), Limits: p.Limits()}
 		policies = append(policies, policy)
 	}
 	return persona.NewTable(personas, policies)
+}
+
+// inherited returns the value of a key, or "" if it is as elsewhere.
+func inherited(value string) string {
+	if value == config.Inherit {
+		return ""
+	}
+	return value
 }
 
 // places returns what differs between accounts, chats and people, or nil if nothing does.

@@ -55,7 +55,7 @@ var imports = map[string]string{
 	"agent/background": "store store/fault bus memory memory/document memory/version session " +
 		"agent/audit agent/budget agent/dream agent/llm agent/policy agent/prompt agent/question " +
 		"agent/schedule",
-	"agent/command": "store bus session memory memory/document skills agent/audit " +
+	"agent/command": "store bus session memory memory/document skills agent/activity agent/audit " +
 		"agent/background agent/budget agent/llm agent/policy agent/prompt agent/question " +
 		"agent/schedule agent/speech agent/suggest",
 	"agent/schedule": "store store/fault bus memory session agent/suggest",
@@ -108,8 +108,8 @@ var imports = map[string]string{
 		"agent/activity agent/attachment agent/background agent/budget agent/heartbeat " +
 		"agent/llm agent/modelcall agent/observe agent/persona agent/policy agent/prompt " +
 		"agent/question agent/schedule agent/speech agent/tool",
-	"agent/pool": "store bus memory session agent/attachment agent/background agent/command " +
-		"agent/llm agent/persona agent/prompt agent/question agent/turn",
+	"agent/pool": "store bus memory session agent/activity agent/attachment agent/background " +
+		"agent/command agent/llm agent/persona agent/prompt agent/question agent/turn",
 	"agent": "store store/fault bus memory memory/document memory/version session skills " +
 		"agent/attachment agent/audit agent/background agent/budget agent/command agent/extract " +
 		"agent/hearing agent/llm agent/modelcall agent/observe agent/persona agent/policy " +

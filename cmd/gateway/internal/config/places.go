@@ -28,6 +28,7 @@ type Policy struct {
 	Persona  string   `koanf:"persona"` // a key of Config.Personas; "": as elsewhere
 	Model    string   `koanf:"model"`   // a key of Config.Models; "": as elsewhere
 	Activity string   `koanf:"activity" allowed:"inherit off compact full"`
+	Voice    string   `koanf:"voice" allowed:"inherit never always auto"`
 	Tools    []string `koanf:"tools"`  // patterns of the only tools; empty: all
 	Deny     []string `koanf:"deny"`   // patterns of tools that are withheld
 	Ask      []string `koanf:"ask"`    // patterns of tools that need approval

@@ -136,6 +136,49 @@ func TestVoiceChoice(t *testing.T) {
 	w.wantReply(annID, "/voice", "I can't speak here")
 }
 
+// TestVoicePolicy checks that a policy of an account says when answers are spoken there, and that
+// what was chosen in a chat counts before it, on each platform and after a kill.
+func TestVoicePolicy(t *testing.T) {
+	t.Parallel()
+	w, platforms := joinPlatforms(t, "[policies.spoken]\naccounts = [\"telegram\"]\n"+
+		"voice = \"always\"\nactivity = \"full\"\n", repeat)
+	p := w.start()
+	p.ready()
+	w.onAll(platforms, func(s *scene) {
+		s.ask("hello", "you said hello")
+		if s.name == "telegram" {
+			s.until("the voice", func() bool { return s.voices() == 1 })
+			s.ask("/activity", "Everybody in this chat sees them.")
+			s.ask("/voice never", "I only write my answers here.")
+		} else {
+			s.ask("/activity", "I show in one line what I am doing.")
+		}
+		s.ask("/activity off", "I only show my answers here.")
+		s.rows(0, "outbox WHERE state IN ('waiting', 'sending')")
+	})
+	p.kill()
+	p = w.start()
+	p.ready()
+	w.onAll(platforms, func(s *scene) {
+		s.say("/activity")
+		s.until("the setting", func() bool {
+			return slices.ContainsFunc(s.direct(), func(m string) bool {
+				return strings.Contains(m, "I only show my answers here.") &&
+					strings.Contains(m, "changes it")
+			})
+		})
+		voices := s.voices()
+		s.ask("once more", "you said once more")
+		s.w.eventually("no voice to be made", func(db *store.DB) bool {
+			return s.w.count(db, "chores WHERE kind = 'speak'") == 0
+		})
+		s.rows(0, "outbox WHERE state IN ('waiting', 'sending')")
+		if n := s.voices(); n != voices {
+			s.t.Errorf("%s: Ann has got %d voice notes, want %d", s.name, n, voices)
+		}
+	})
+}
+
 // TestVoiceTellsNoSecret checks that an answer withheld because of a secret is not spoken and not
 // sent to the speech API, even if Markdown escapes split the secret.
 func TestVoiceTellsNoSecret(t *testing.T) {
