@@ -193,6 +193,18 @@ func Erase(tx *store.Tx, person int64, chats []bus.Address) error {
 	return nil
 }
 
+// Link makes the entries of the person other those of the person id, who has become the same one.
+func Link(tx *store.Tx, id, other int64) error {
+	_, err := tx.Exec("UPDATE audits SET whom = $1 WHERE whom = $2", id, other)
+	if err == nil {
+		_, err = tx.Exec("UPDATE audits SET person = $1 WHERE person = $2", id, other)
+	}
+	if err != nil {
+		return fmt.Errorf("audit: link person %d to %d: %w", other, id, err)
+	}
+	return nil
+}
+
 // Author returns the author of the entry as people read it.
 func (e Entry) Author() string {
 	if e.Name != "" {

@@ -81,6 +81,16 @@ func TestErase(t *testing.T) {
 		"role set to admin||the command line|", "approved||somebody who was forgotten|")
 }
 
+// TestErasePersonOfTwo checks that the log also forgets what it had of a linked person before.
+func TestErasePersonOfTwo(t *testing.T) {
+	f := newFixture(t)
+	f.add(Of(message("7", "a", 1), "approved", "exec"))
+	f.add(Entry{Action: "let in", About: "User 7", Whom: 1, By: CommandLine})
+	f.tx(func(tx *store.Tx) error { return Link(tx, 2, 1) })
+	f.tx(func(tx *store.Tx) error { return Erase(tx, 2, nil) })
+	f.wantLines("let in||the command line|", "approved||somebody who was forgotten|")
+}
+
 // Rules that change are noted with their keys, once, and what they are outlives old entries.
 func TestNoteRules(t *testing.T) {
 	f := newFixture(t)

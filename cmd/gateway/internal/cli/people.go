@@ -180,6 +180,9 @@ func peopleLinkCommand(load app.Loader) *cobra.Command {
 			if err := (gate.People{}).Link(tx, id, other); err != nil {
 				return err
 			}
+			if err := audit.Link(tx, id, other); err != nil {
+				return err
+			}
 			return note(tx, id, "linked", "person "+args[1]+" with person "+args[0])
 		},
 		func(args []string) string {

@@ -36,9 +36,12 @@ type inn struct {
 
 const zoe = "Zoe Zanzibar"
 
-func newInn(t *testing.T) *inn {
+func newInn(t *testing.T) *inn { return newInnOf(t, worldOptions{}, "") }
+
+// newInnOf is newInn with more lines for each account.
+func newInnOf(t *testing.T, o worldOptions, account string) *inn {
 	t.Helper()
-	w := newWorld(t, worldOptions{})
+	w := newWorld(t, o)
 	in := &inn{world: w, whatsapp: openWhatsApp(t, w.home)}
 	d, tg := openDiscord(t), openTelegram(w.telegram, w.url)
 	const user, dm = "481516234200000001", "481516234200000002"
@@ -64,7 +67,7 @@ func newInn(t *testing.T) *inn {
 		name string
 		chatPlatform
 	}{{"discord", d}, {"telegram", tg}, {"whatsapp", in.whatsapp}} {
-		w.config += "[channels." + th.name + "]\n" + th.config()
+		w.config += "[channels." + th.name + "]\n" + th.config() + account
 	}
 	w.configure("")
 	return in
