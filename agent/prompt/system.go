@@ -99,7 +99,7 @@ func (s *System) identity() string {
 		b.WriteString("You work for " + s.Name + ", an assistant that people reach by chat.\n")
 		b.WriteString(taskRules)
 	} else {
-		b.WriteString("You are " + s.Name + ", a helpful assistant that people reach by chat.\n")
+		b.WriteString("You are " + s.Name + ", an assistant that people reach by chat.\n")
 	}
 	if s.Workspace != "" && s.has("read_file") {
 		b.WriteString("\n## Workspace\n\nYour files are in " + s.Workspace +
@@ -114,11 +114,7 @@ func (s *System) identity() string {
 	if s.FormatHint != "" {
 		b.WriteString("\n## Format\n\n" + s.FormatHint + "\n")
 	}
-	b.WriteString(Rules)
-	if s.has("grep") {
-		b.WriteString(searchRules)
-	}
-	return b.String() + ForeignRules
+	return b.String() + Rules + ForeignRules
 }
 
 // has reports whether the prompt has a tool with the given name.
@@ -147,30 +143,14 @@ const heartbeatPath = `You look at memory/HEARTBEAT.md from time to time: put re
 there, one "- [ ] …" a line.
 `
 
-// Rules are the agent's general rules.
+// Rules explain what the gateway adds to messages. How the agent works is in the document
+// AGENTS.md, which has a default.
 const Rules = `
-## How to work
-
-- When a tool can find something out or do it, call the tool instead of announcing it.
-- Look before you act: don't take the existence or the content of a file for granted.
-- When a tool call fails, find out why and try another way before you give up.
-- After changes in several steps, check the result.
-- Ask the user only what your tools can't tell you.
-- Answer in the language of the user, as briefly as will do.
-
 ## Messages
 
 - The gateway writes the time in brackets before each message of the user, and in groups the
   speaker's name and role. Never write that yourself.
 - A file that somebody sent is named in brackets, with its path below media/.
-`
-
-const searchRules = `
-## Search
-
-- Find files and text with glob and grep, not with commands; count first where much may match.
-- Try recall and history_search before you say that you don't know something about these people,
-  or what was said.
 `
 
 // ForeignRules say how the agent treats foreign text.
@@ -185,7 +165,7 @@ const firstContact = `## First contact
 You don't know this person yet. Unless you have done so below: introduce yourself in a sentence,
 answer what was asked, and ask which style they want: default, concise, friendly, professional,
 creative, technical, or their own words. Write their choice to memory/USER.md with write_file, as
-"- Style: …" (default if they would rather not choose), with their name and language if you know
+"- Style: …" (default if they don't choose), with their name and language if you know
 them, and follow it. Don't ask twice.`
 
 // memory returns the part with MEMORY.md and the pinned facts.

@@ -46,7 +46,7 @@ func TestSystemPromptParts(t *testing.T) {
 	w.must(os.Mkdir(filepath.Join(w.dir, "TOOLS.md"), 0o700))
 
 	parts := strings.Split(w.prompt(), "\n\n---\n\n")
-	identity := "# Robin\n\nYou are Robin, a helpful assistant that people reach by chat.\n\n" +
+	identity := "# Robin\n\nYou are Robin, an assistant that people reach by chat.\n\n" +
 		"## Format\n\nHint for test.\n" + prompt.Rules + prompt.ForeignRules
 	runtime := "## Runtime Context\n\nChannel: test\nChat: direct\nTools: look, set\n" +
 		"Time zone: Somewhere\n" +

@@ -99,7 +99,7 @@ type Doc struct {
 	Name      string
 	Text      string // valid UTF-8 without white space around it; the beginning if it is long
 	Hash      string // of the whole file, as [Hash] makes it; "" if it isn't there or can't be read
-	Template  bool   // an unchanged template of the gateway
+	Template  bool   // an unchanged template of the gateway; see [View.Shared]
 	Truncated bool   // Text was cut and ends with a notice
 	Problem   string // why it can't be read, for the agent and for people; or ""
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 )
 
 //go:embed templates/*.md
@@ -22,9 +23,36 @@ var SharedNames = []string{Agents, Soul, User, Tools, Identity}
 // shipped are the marks, see [mark], of the templates of this version and of all earlier
 // ones. When a template changes, add an entry and keep the old one.
 var shipped = []string{
-	"88dfc3415b00aaf0", "ed5f0ad32147c795", "56e6c3bb1477c8ea", // AGENTS.md, SOUL.md, USER.md
-	"eceea41370a83091", "0c45df0aa0ce11d2", // TOOLS.md, IDENTITY.md
-	"6f1eb53ab1eea8a4", // HEARTBEAT.md, which is no longer created
+	// AGENTS.md, SOUL.md, USER.md, TOOLS.md, IDENTITY.md and HEARTBEAT.md of the first version
+	"88dfc3415b00aaf0", "ed5f0ad32147c795", "56e6c3bb1477c8ea", "eceea41370a83091",
+	"0c45df0aa0ce11d2", "6f1eb53ab1eea8a4",
+	"09b2be89ac1055b6", "9ea22c77cecd27d2", "198ca9acb75609ca", // AGENTS.md, SOUL.md, TOOLS.md
+}
+
+// defaults are the documents of the prompt that people have not replaced, by name: the templates of
+// AGENTS.md, SOUL.md and TOOLS.md without the note to people. The others are forms to fill in.
+var defaults = sync.OnceValue(func() map[string]string {
+	texts := make(map[string]string)
+	for _, name := range []string{Agents, Soul, Tools} {
+		text, err := templates.ReadFile("templates/" + name)
+		if err != nil {
+			panic(fmt.Sprintf("document: %v", err)) // it is part of the program
+		}
+		_, rest, _ := strings.Cut(string(text), "-->")
+		texts[name] = strings.TrimSpace(rest)
+	}
+	return texts
+})
+
+// orDefault returns the default in place of a shared document that does not exist or is an
+// unchanged template. An empty document stays: its owner wants none.
+func orDefault(doc Doc) Doc {
+	text := defaults()[doc.Name]
+	if text == "" || doc.Problem != "" || doc.Hash != "" && !doc.Template {
+		return doc
+	}
+	doc.Text, doc.Template, doc.Truncated = text, false, false
+	return doc
 }
 
 // mark returns a hash of a text that ignores white space.
@@ -58,6 +86,9 @@ func (d *Documents) WriteTemplates() error {
 	var fresh []string
 	for _, name := range append([]string{SkillsFolder}, SharedNames...) {
 		if slices.Contains(made, name) {
+			if err := d.renewTemplate(name); err != nil {
+				return fmt.Errorf("document: template of %s: %w", name, err)
+			}
 			continue
 		}
 		if err := d.writeTemplate(name); err != nil {
@@ -91,6 +122,26 @@ func (d *Documents) retireHeartbeat() error {
 			"a person or a group", "to", filepath.Join(d.scopes.Name(), "person-NUMBER", Heartbeat))
 	}
 	return nil
+}
+
+// renewTemplate replaces an unchanged template of an earlier version.
+func (d *Documents) renewTemplate(name string) error {
+	text, err := templates.ReadFile("templates/" + name)
+	if err != nil {
+		return nil // it is the folder of skills
+	}
+	doc := d.Shared(name)
+	if !doc.Template || mark(doc.Text) == mark(string(text)) {
+		return nil
+	}
+	info, err := d.shared.Lstat(name)
+	if err == nil {
+		err = replace(d.shared, name, string(text), info)
+	}
+	if errors.Is(err, ErrChanged) {
+		return nil // by a person, in the meantime
+	}
+	return err
 }
 
 // writeTemplate creates a document or the folder of skills, if nothing has that name.

@@ -76,6 +76,52 @@ func TestTemplates(t *testing.T) {
 	wantNoTraces(t, f)
 }
 
+// A document that nobody has changed has a default in the prompt. A person replaces it by a change,
+// and turns it off with an empty file. The template of an earlier version becomes that of this one.
+func TestDefaults(t *testing.T) {
+	f := newFixture(t, nil)
+	at := func(name string) string { return filepath.Join(f.workspace, name) }
+	prompt := func(name string) string { return f.View("").Shared(name).Prompt() }
+	for _, name := range []string{Agents, Soul, Tools} {
+		before := prompt(name)
+		if before == "" || strings.Contains(before, "<!--") {
+			t.Errorf("without a file %s is %q", name, before)
+		}
+		if err := f.WriteTemplates(); err != nil {
+			t.Fatal(err)
+		}
+		if got := prompt(name); got != before {
+			t.Errorf("with its template %s is %q, want %q", name, got, before)
+		}
+	}
+	for _, name := range []string{User, Identity} {
+		if got := prompt(name); got != "" {
+			t.Errorf("%s is %q, want nothing", name, got)
+		}
+	}
+	write(t, at(Soul), "Be dry.\n")
+	write(t, at(Tools), "\n")
+	if soul, tools := prompt(Soul), prompt(Tools); soul != "Be dry." || tools != "" {
+		t.Errorf("changed they are %q and %q", soul, tools)
+	}
+	old := "# How the agent is\n\n<!-- Tone and character, for everybody who talks to the agent. As " +
+		"soon as you change this file it is part of every prompt. -->\n\n" +
+		"- Tone: (for example: warm, short, no flattery)\n- Humour: (for example: dry, rarely)\n" +
+		"- When unsure: (for example: says so, and asks one question)\n" +
+		"- Values: (for example: honesty before politeness)\n"
+	write(t, at(Soul), old)
+	if err := f.WriteTemplates(); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Shared(Soul); !got.Template || strings.Contains(got.Text, "no flattery") {
+		t.Errorf("the template of an earlier version became %+v", got)
+	}
+	if got := f.In("person-1").Doc(Soul); got.Prompt() != "" {
+		t.Errorf("a scope without documents has %+v", got)
+	}
+	wantNoTraces(t, f)
+}
+
 // Nobody reads a shared HEARTBEAT.md: the template that earlier versions made goes, and a list that
 // somebody has filled in stays.
 func TestRetireHeartbeat(t *testing.T) {

@@ -25,8 +25,11 @@ func (d *Documents) View(s memory.Scope) *View {
 	return &View{documents: d, scope: s, since: d.clock.Add(1)}
 }
 
-// Shared returns a shared document.
-func (v *View) Shared(name string) Doc { return v.documents.doc(key{"", name}, v.since) }
+// Shared returns a shared document. In place of an AGENTS.md, SOUL.md or TOOLS.md that nobody has
+// changed it returns the gateway's default.
+func (v *View) Shared(name string) Doc {
+	return orDefault(v.documents.doc(key{"", name}, v.since))
+}
 
 // Own returns a document of the scope.
 func (v *View) Own(name string) Doc {

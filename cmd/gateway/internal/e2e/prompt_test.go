@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -56,6 +58,43 @@ func TestPromptSize(t *testing.T) {
 		if !described && !unconfigured && !strings.HasPrefix(name, "exec") { // there may be no sandbox
 			t.Errorf("no tool of the request is or describes %s", name)
 		}
+	}
+}
+
+// TestDefaultDocuments checks that the agent has a character and rules from the beginning, and that
+// the owner replaces them by editing the documents, or turns them off.
+func TestDefaultDocuments(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: repeat})
+	w.model.Keep(openaitest.DefaultKeep)
+	w.run()
+	system := func(text string) string {
+		w.reply(annID, text)
+		requests := w.model.Requests()
+		return requests[len(requests)-1].Messages[0].Content
+	}
+	first := system("hello")
+	for _, want := range []string{"## SOUL.md\n\nFriendly, brief", "## AGENTS.md\n\n- If a tool",
+		"## TOOLS.md\n\n- Find files"} {
+		if !strings.Contains(first, want) {
+			t.Errorf("the first prompt lacks %q", want)
+		}
+	}
+	if strings.Contains(first, "<!--") || strings.Contains(first, "## USER.md") {
+		t.Errorf("the first prompt has a form, or a note to people:\n%s", first)
+	}
+	soul := filepath.Join(w.home, "shared", "SOUL.md")
+	text, err := os.ReadFile(soul)
+	if err != nil || !strings.Contains(string(text), "Friendly, brief") {
+		t.Errorf("the copy to edit has %q, %v", text, err)
+	}
+	writeFile(t, soul, []byte("Speak like a pirate.\n"))
+	writeFile(t, filepath.Join(w.home, "shared", "TOOLS.md"), nil)
+	second := system("hello again")
+	if !strings.Contains(second, "## SOUL.md\n\nSpeak like a pirate.") ||
+		strings.Contains(second, "Friendly, brief") || strings.Contains(second, "## TOOLS.md") ||
+		!strings.Contains(second, "## AGENTS.md\n\n- If a tool") {
+		t.Errorf("after the edits the prompt is\n%s", second)
 	}
 }
 
