@@ -55,10 +55,11 @@ type Painting struct {
 	URL  string
 }
 
-// A Picture is a picture to edit.
+// A Picture is a picture to edit. It is read while it is sent.
 type Picture struct {
 	Name, Type string
-	Data       []byte
+	Content    io.ReaderAt
+	Size       int64 // bytes
 }
 
 // Generate returns a picture for a prompt. size is in the provider's form, such as 1024x1024, or
@@ -72,7 +73,8 @@ func (p *Painter) Generate(ctx context.Context, prompt, size string) (Painting, 
 	if err != nil {
 		return Painting{}, err
 	}
-	return p.paint(ctx, "/images/generations", "application/json", body)
+	return p.paint(ctx, "/images/generations", "application/json", int64(len(body)),
+		func() io.Reader { return bytes.NewReader(body) })
 }
 
 // Edit returns a picture made from other pictures and a prompt. size and the error are as for
@@ -80,7 +82,7 @@ func (p *Painter) Generate(ctx context.Context, prompt, size string) (Painting, 
 func (p *Painter) Edit(
 	ctx context.Context, prompt, size string, pictures []Picture,
 ) (Painting, error) {
-	var b bytes.Buffer
+	var b bytes.Buffer // what is before the next picture
 	form := multipart.NewWriter(&b)
 	fields := [][2]string{{"model", p.Name}, {"prompt", prompt}}
 	if size != "" {
@@ -94,26 +96,37 @@ func (p *Painter) Edit(
 	if len(pictures) > 1 {
 		field = "image[]"
 	}
+	var before [][]byte // each picture
+	length := int64(0)
 	for _, picture := range pictures {
 		header := textproto.MIMEHeader{
 			"Content-Disposition": {multipart.FileContentDisposition(field, path.Base(picture.Name))},
 			"Content-Type":        {picture.Type},
 		}
-		part, failed := form.CreatePart(header)
-		if failed == nil {
-			_, failed = part.Write(picture.Data)
-		}
+		_, failed := form.CreatePart(header)
 		err = cmp.Or(err, failed)
+		before = append(before, bytes.Clone(b.Bytes()))
+		length += int64(b.Len()) + picture.Size
+		b.Reset()
 	}
 	if err = cmp.Or(err, form.Close()); err != nil {
 		return Painting{}, err
 	}
-	return p.paint(ctx, "/images/edits", form.FormDataContentType(), b.Bytes())
+	return p.paint(ctx, "/images/edits", form.FormDataContentType(), length+int64(b.Len()),
+		func() io.Reader {
+			var parts []io.Reader
+			for i, picture := range pictures {
+				parts = append(parts, bytes.NewReader(before[i]),
+					io.NewSectionReader(picture.Content, 0, picture.Size))
+			}
+			return io.MultiReader(append(parts, bytes.NewReader(b.Bytes()))...)
+		})
 }
 
-// paint posts a request and returns the picture in the answer.
+// paint posts a request and returns the picture in the answer. body returns the request's body,
+// which has length bytes.
 func (p *Painter) paint(
-	ctx context.Context, at, kind string, body []byte,
+	ctx context.Context, at, kind string, length int64, body func() io.Reader,
 ) (painting Painting, err error) {
 	start := time.Now()
 	callCtx, cancel := context.WithCancelCause(ctx)
@@ -121,11 +134,12 @@ func (p *Painter) paint(
 	watch := wire.NewWatchdog(p.Idle, cancel)
 	defer watch.Stop()
 	callCtx = context.WithValue(callCtx, uploadKey{}, watch)
-	req, err := http.NewRequestWithContext(callCtx, http.MethodPost, p.baseURL+at,
-		bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(callCtx, http.MethodPost, p.baseURL+at, body())
 	if err != nil {
 		return painting, p.Failed(ctx, callCtx, err)
 	}
+	req.ContentLength = length
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(body()), nil }
 	req.Header.Set("Content-Type", kind)
 	if p.key != "" {
 		req.Header.Set("Authorization", "Bearer "+p.key)

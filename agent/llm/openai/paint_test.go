@@ -1,9 +1,14 @@
 package openai
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +30,8 @@ func TestPaint(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		pictures := make([]Picture, n)
 		for i := range pictures {
-			pictures[i] = Picture{Name: "x/a\"b.png", Type: "image/png", Data: picture}
+			pictures[i] = Picture{Name: "x/a\"b.png", Type: "image/png",
+				Content: bytes.NewReader(picture), Size: int64(len(picture))}
 		}
 		if _, err := p.Edit(t.Context(), "blue", "1024x1024", pictures); err != nil {
 			t.Errorf("%d pictures: %v", n, err)
@@ -81,5 +87,45 @@ func TestPaintFailures(t *testing.T) {
 	cancel()
 	if _, err := p.Generate(canceled, "a rose", ""); err != context.Canceled {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A slowPicture has a first part, and a second one that can be read only after sent is closed.
+type slowPicture struct {
+	data []byte
+	sent chan struct{}
+}
+
+func (s slowPicture) ReadAt(b []byte, at int64) (int, error) {
+	if at >= int64(len(s.data)/2) {
+		<-s.sent
+	}
+	n := copy(b, s.data[at:])
+	return n, nil
+}
+
+// A picture is read while it is sent, so that a large one takes no memory.
+func TestPaintStreams(t *testing.T) {
+	t.Parallel()
+	picture := slowPicture{append(openaitest.Painted(), make([]byte, 8<<20)...), make(chan struct{})}
+	size := int64(len(picture.data))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength <= size {
+			t.Errorf("the length of the request is %d", r.ContentLength)
+		}
+		first, err := io.CopyN(io.Discard, r.Body, 1<<20)
+		close(picture.sent)
+		rest, failed := io.Copy(io.Discard, r.Body)
+		if err != nil || failed != nil || first+rest != r.ContentLength {
+			t.Errorf("%d and %d bytes came: %v, %v", first, rest, err, failed)
+		}
+		fmt.Fprint(w, `{"data":[{"url":"https://example.org/a.png"}]}`)
+	}))
+	defer srv.Close()
+	p := NewPainter("gpt-image-1", &Options{BaseURL: srv.URL})
+	_, err := p.Edit(t.Context(), "blue", "", []Picture{
+		{Name: "a.png", Type: "image/png", Content: picture, Size: size}})
+	if err != nil {
+		t.Error(err)
 	}
 }

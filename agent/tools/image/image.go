@@ -99,12 +99,16 @@ func (p painter) edit(ctx context.Context, c tool.Call, a editArgs) (tool.Result
 	}
 	var pictures []openai.Picture
 	for _, name := range a.Images {
-		data, err := p.read(c, name)
+		f, err := p.Open(c, name)
 		if err != nil {
 			return tool.Result{}, err
 		}
-		pictures = append(pictures, openai.Picture{Name: path.Base(name), Type: typeOf(data),
-			Data: data})
+		defer f.Close() // after the call: the picture is read while it is sent
+		picture, err := describe(f, name)
+		if err != nil {
+			return tool.Result{}, err
+		}
+		pictures = append(pictures, picture)
 	}
 	return p.paint(ctx, c, generateArgs{a.Prompt, a.Size, a.Caption},
 		func() (openai.Painting, error) {
@@ -133,24 +137,29 @@ func (p painter) operands(c tool.Call) (list []tool.Operand) {
 	return list
 }
 
-// read returns the image in a file that the model has named.
-func (p painter) read(c tool.Call, name string) ([]byte, error) {
-	f, err := p.Open(c, name)
+// describe returns the image in a file that the model has named.
+func describe(f *os.File, name string) (openai.Picture, error) {
+	picture := openai.Picture{Name: path.Base(name), Content: f}
+	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return picture, err
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	head := make([]byte, min(info.Size(), sniffed))
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return picture, err
+	}
+	picture.Type, picture.Size = typeOf(head), info.Size()
 	switch {
-	case err != nil:
-		return nil, err
-	case len(data) > maxBytes:
-		return nil, fmt.Errorf("%q has more than %d bytes", name, maxBytes)
-	case typeOf(data) == "":
-		return nil, fmt.Errorf("%q is not an image that can be edited: want PNG, JPEG or WebP", name)
+	case picture.Size > maxBytes:
+		err = fmt.Errorf("%q has more than %d bytes", name, maxBytes)
+	case picture.Type == "":
+		err = fmt.Errorf("%q is not an image that can be edited: want PNG, JPEG or WebP", name)
 	}
-	return data, nil
+	return picture, err
 }
+
+// sniffed is how many bytes tell the type of a file.
+const sniffed = 512
 
 // typeOf returns the MIME type of an image that people and models can see, or "".
 func typeOf(data []byte) string {
