@@ -76,6 +76,10 @@
 // (agent/extract). Connections to addresses from others go through the SSRF guard (agent/guard).
 // Files are accessed only through os.Root. Text from others is framed in the prompt as information.
 //
+// A policy of an account, a chat or a person (agent/persona) names a persona and a model, and
+// withholds tools. The choice is made once, for the first message of a turn; each author who joins
+// adds the limits that apply to them. The turn's row has the persona.
+//
 // A turn that waits for an answer, an approval or a sub-agent is suspended: it is a row
 // (agent/question) and has no worker. It resumes when its question is decided: by a message, a
 // command, the outcome of the sub-agent, or a timeout. Sub-agents work in sessions of their own.
