@@ -307,3 +307,28 @@ func TestPersonaOfSuspendedTurn(t *testing.T) {
 		}
 	})
 }
+
+// The limits of somebody who joins a turn count from then on, besides those of the first author.
+func TestPolicyOfJoiner(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.within(persona.Policy{ID: "p", People: []string{"test/b"},
+			Limits: persona.Limits{Deny: []string{"change"}}})
+		release := make(chan struct{})
+		w.model.Queue(held(uses("look"), release), uses("change"), llmtest.Say("done"))
+		w.start()
+		w.say("a", "hello")
+		w.sleep(time.Minute)
+		m := w.message("a", "me too")
+		m.Sender.ID = "b"
+		w.put(m)
+		w.settle()
+		close(release)
+		w.sleep(time.Minute)
+		w.wantAnswers("a", "done")
+		for n, want := range [][]string{{"change", "look"}, {"look"}, {"look"}} {
+			if got := offered(w.request(n + 1)); !slices.Equal(got, want) {
+				t.Errorf("request %d offers %q, want %q", n+1, got, want)
+			}
+		}
+	})
+}
