@@ -14,6 +14,7 @@ import (
 	"gateway/agent/prompt"
 	"gateway/agent/tool"
 	"gateway/agent/turn"
+	"gateway/bus"
 	"gateway/memory"
 	"gateway/store"
 )
@@ -217,6 +218,16 @@ func TestContext(t *testing.T) {
 		if ratio := w.d.env.Calls.Estimates.Ratio("scripted"); math.Abs(
 			float64(used)-float64(size)/ratio) > 100 {
 			t.Errorf("it says %d tokens, and the request has %.0f", used, float64(size)/ratio)
+		}
+
+		user := w.message("b", "/context test/a")
+		user.Role = bus.User
+		w.put(user, w.message("b", "/context test/a"), w.message("b", "/context test/x"))
+		w.wantQuiet()
+		for i, part := range []string{"Only admins", "\n- Messages: ", "There is no conversation"} {
+			if got := w.texts("b")[i]; !strings.Contains(got, part) {
+				t.Errorf("answer %d to another chat is %q, want %q in it", i, got, part)
+			}
 		}
 	})
 }

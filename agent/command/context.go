@@ -5,20 +5,66 @@ import (
 	"fmt"
 	"strings"
 
+	"gateway/agent/prompt"
+	"gateway/bus"
 	"gateway/session"
+	"gateway/store"
 )
 
-// context runs /context: it shows what fills the context window of the current model.
+// context runs /context [SESSION]: it shows what fills the context window of the current model
+// here, or for admins in another conversation.
 func (c conversation) context(ctx context.Context, r *Request) (Reply, error) {
-	w, err := c.Sessions.Window(ctx, r.Session, r.Message)
+	key, m, q := r.Session, r.Message, c.DB.Read(ctx)
+	if name := r.Args; name != "" {
+		if !m.Role.AtLeast(bus.Admin) {
+			return Reply{Text: "Only admins and owners can look at other conversations."}, nil
+		}
+		var ok bool
+		var err error
+		if key, ok, err = (session.Store{}).Named(q, name); err == nil && ok {
+			m, ok, err = c.newest(q, key)
+		}
+		if err != nil {
+			return Reply{}, err
+		}
+		if !ok {
+			return Reply{Text: fmt.Sprintf("There is no conversation `%s` in which somebody has "+
+				"written lately. `gateway sessions list` shows all.", prompt.Clip(name, maxEcho))}, nil
+		}
+	}
+	w, err := c.Sessions.Window(ctx, key, m)
 	if err != nil {
 		return Reply{}, err
 	}
-	info, err := session.Store{}.Info(c.DB.Read(ctx), r.Session)
+	info, err := session.Store{}.Info(q, key)
 	if err != nil {
 		return Reply{}, err
 	}
 	return Reply{Text: w.text(info.Context)}, nil
+}
+
+// newest returns the newest message that a person wrote in a conversation. It returns false if the
+// inbox no longer has one.
+func (c conversation) newest(
+	q store.Queryer, key session.Key,
+) (m bus.InboundMessage, ok bool, err error) {
+	chats := []bus.Address{key.Conversation}
+	if key.Person != 0 {
+		if chats, err = c.Inbox.DirectChats(q, key.Person); err != nil {
+			return m, false, err
+		}
+	}
+	var newest bus.Received
+	for _, a := range chats {
+		r, found, err := c.Inbox.Last(q, a)
+		if err != nil {
+			return m, false, err
+		}
+		if found && r.Seq > newest.Seq {
+			newest, ok = r, true
+		}
+	}
+	return newest.Message, ok, nil
 }
 
 // A Window describes what fills the context window of a conversation. All sizes are in tokens.

@@ -39,6 +39,22 @@ func chatCommand(load, all app.Loader) *cobra.Command {
 	return cmd
 }
 
+func contextCommand(load, all app.Loader) *cobra.Command {
+	return &cobra.Command{
+		Use:   "context [SESSION]",
+		Short: "Show what fills the context window of the model in a conversation",
+		Long: "Show what fills the context window of the model in a conversation, by default the one " +
+			"of the\nterminal: what /context shows there. It asks the running gateway, or one " +
+			"started for it.",
+		Example: "gateway context telegram/123456789",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return chat(cmd.Context(), load, all, terminal.ScreenOptions{
+				Message: strings.Join(append([]string{"/context"}, args...), " ")})
+		},
+	}
+}
+
 // serve runs the gateway. On a terminal it also runs a chat.
 func serve(ctx context.Context, cfg *config.Config, all app.Loader) error {
 	if !terminal.IsTerminal(os.Stdin, os.Stdout) || inBackground(os.Stdin) {

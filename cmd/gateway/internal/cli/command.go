@@ -79,8 +79,8 @@ func NewCommand() *cobra.Command {
 	root.AddCommand(
 		&cobra.Command{
 			Use: "run", Short: "Run the gateway, as without a command", Args: cobra.NoArgs, RunE: run},
-		setupCommand(found), chatCommand(found, all), outboxCommand(home), sessionsCommand(home),
-		peopleCommand(home),
+		setupCommand(found), chatCommand(found, all), contextCommand(found, all), outboxCommand(home),
+		sessionsCommand(home), peopleCommand(home),
 		channelsCommand(found), pairCommand(load), sendCommand(home),
 		usageCommand(home), auditCommand(home), haltCommand(home), resumeCommand(home),
 		doctorCommand(found, all),
