@@ -30,7 +30,7 @@ type collector struct {
 	runs    int       // number of runs in a row
 	percent int
 	quiet   *time.Timer
-	live    []metrics.Sample
+	samples []metrics.Sample
 }
 
 // WatchCollector makes the garbage collector run less often while the process is busy, unless the
@@ -40,7 +40,8 @@ func WatchCollector() {
 		return
 	}
 	c := &collector{percent: defaultPercent,
-		live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}}
+		samples: []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"},
+			{Name: "/gc/scan/globals:bytes"}}}
 	c.quiet = time.AfterFunc(quietAfter, func() {
 		c.set(defaultPercent)
 		debug.FreeOSMemory()
@@ -53,26 +54,29 @@ func (c *collector) watch() {
 	marker := new([64]byte) // large enough to be an allocation of its own
 	runtime.AddCleanup(marker, func(c *collector) {
 		defer c.watch() // last, so that no two calls run at once
-		metrics.Read(c.live)
-		if percent := c.ran(time.Now(), c.live[0].Value.Uint64()); percent != defaultPercent {
+		metrics.Read(c.samples)
+		live := c.samples[0].Value.Uint64()
+		percent := c.ran(time.Now(), live,
+			live+c.samples[1].Value.Uint64()+c.samples[2].Value.Uint64())
+		if c.set(percent); percent != defaultPercent {
 			c.quiet.Reset(quietAfter)
-			c.set(percent)
 		}
 	}, c)
 }
 
 // ran records a run that has left live bytes in use, and returns the percentage for the next one.
-func (c *collector) ran(now time.Time, live uint64) (percent int) {
+// It applies to scanned, which are those bytes, the stacks and the global variables.
+func (c *collector) ran(now time.Time, live, scanned uint64) (percent int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now.Sub(c.last) > busyPause {
 		c.runs = 0
 	}
 	c.last = now
-	if c.runs++; c.runs < busyRuns || live == 0 {
+	if c.runs++; c.runs < busyRuns || live >= busyHeap || scanned == 0 {
 		return defaultPercent
 	}
-	percent = int(busyHeap*100/live) - 100
+	percent = int((busyHeap - live) * 100 / scanned)
 	return max(min(percent/50*50, maxPercent), defaultPercent) // in steps: each change stops all work
 }
 

@@ -10,30 +10,32 @@ func TestCollector(t *testing.T) {
 	const mb = 1 << 20
 	var c collector
 	now := time.Now()
-	run := func(pause time.Duration, live uint64) int {
+	run := func(pause time.Duration, live, stacks uint64) int {
 		now = now.Add(pause)
-		return c.ran(now, live)
+		return c.ran(now, live, live+stacks)
 	}
 	for i := range busyRuns - 1 {
-		if got := run(10*time.Millisecond, 8*mb); got != defaultPercent {
+		if got := run(10*time.Millisecond, 8*mb, mb); got != defaultPercent {
 			t.Fatalf("run %d: %d %%, want %d", i, got, defaultPercent)
 		}
 	}
 	for _, test := range []struct {
-		pause time.Duration
-		live  uint64
-		want  int
+		pause        time.Duration
+		live, stacks uint64
+		want         int
 	}{
-		{10 * time.Millisecond, 8 * mb, maxPercent},
-		{busyPause, 10 * mb, 300},
-		{busyPause, 14 * mb, 150},
-		{busyPause, 60 * mb, defaultPercent},
-		{busyPause, 11 * mb, 250},
-		{busyPause + time.Second, 8 * mb, defaultPercent},
-		{10 * time.Millisecond, 8 * mb, defaultPercent},
+		{10 * time.Millisecond, 4 * mb, mb, maxPercent},
+		{busyPause, 8 * mb, 2 * mb, 300},
+		{busyPause, 10 * mb, 40 * mb, defaultPercent},
+		{busyPause, 14 * mb, 2 * mb, 150},
+		{busyPause, 60 * mb, 0, defaultPercent},
+		{busyPause, 11 * mb, 0, 250},
+		{busyPause + time.Second, 8 * mb, 0, defaultPercent},
+		{10 * time.Millisecond, 8 * mb, 0, defaultPercent},
 	} {
-		if got := run(test.pause, test.live); got != test.want {
-			t.Errorf("%d MB after %v: %d %%, want %d", test.live/mb, test.pause, got, test.want)
+		if got := run(test.pause, test.live, test.stacks); got != test.want {
+			t.Errorf("%d MB and stacks of %d MB after %v: %d %%, want %d", test.live/mb,
+				test.stacks/mb, test.pause, got, test.want)
 		}
 	}
 }
