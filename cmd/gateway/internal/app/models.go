@@ -169,7 +169,7 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 
 // Limits of the search for a local model server.
 const (
-	localTime   = 20 * time.Second // a port without a listener refuses at once
+	localTime   = 30 * time.Second // a port without a listener refuses at once
 	localAnswer = 1 << 20          // bytes
 	localWindow = 32_768           // assumed context window of the server, in tokens
 	localIdle   = 10 * time.Minute

@@ -413,11 +413,14 @@ func Examine(ctx context.Context, cfg *config.Config, offline bool) []doctor.Fin
 	return doctor.Examine(ctx, c)
 }
 
+// tryTime is the timeout of a request while a person waits for its outcome.
+const tryTime = 30 * time.Second
+
 // TryChannel checks the token of a Telegram or Discord account.
 func TryChannel(
 	ctx context.Context, cfg *config.Config, account string,
 ) (doctor.Identity, []doctor.Finding) {
-	return doctor.TryChannel(ctx, doctor.Case{Config: cfg}, account)
+	return doctor.TryChannel(ctx, doctor.Case{Config: cfg, Timeout: tryTime}, account)
 }
 
 // Audit looks for unsafe conditions of a gateway with these settings.

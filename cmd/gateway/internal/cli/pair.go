@@ -61,10 +61,12 @@ func setupCommand(found app.Loader) *cobra.Command {
 		Load: found,
 		Running: func(ctx context.Context, cfg *config.Config) bool {
 			conn, err := dial(ctx, cfg)
-			if conn != nil {
+			if err == nil && conn != nil {
 				_ = conn.Close() // nothing was sent
+				return true
 			}
-			return err == nil && conn != nil
+			r, _ := findRunning(ctx, cfg.Gateway.Home) // an error is that of another program
+			return r != nil
 		},
 		Pair: func(
 			ctx context.Context, cfg *config.Config, account, phone string, out io.Writer,

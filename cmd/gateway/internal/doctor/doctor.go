@@ -6,7 +6,7 @@
 // change. [Fix] corrects the modes.
 //
 // Only Fix changes anything. A gateway may run at the same time. A network request takes at most
-// five seconds. No finding contains a secret. The package owns no tables and no files.
+// five seconds by default. No finding contains a secret. The package owns no tables and no files.
 package doctor
 
 import (
@@ -45,7 +45,8 @@ type Case struct {
 	Config     *config.Config
 	File       string // the configuration file; it may be missing
 	Migrations []store.Migration
-	Offline    bool // skips all checks that need a network
+	Offline    bool          // skips all checks that need a network
+	Timeout    time.Duration // of a network request; default 5 s
 
 	// Sandbox finds and tests the sandbox for commands. It returns nil if none is configured.
 	Sandbox func(ctx context.Context) (*sandbox.Sandbox, error)

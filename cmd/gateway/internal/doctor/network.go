@@ -115,7 +115,8 @@ const mostOffers = 5
 func (c Case) ask(
 	ctx context.Context, address string, header http.Header, proxy string,
 ) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, networkTime)
+	limit := cmp.Or(c.Timeout, networkTime)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -137,7 +138,7 @@ func (c Case) ask(
 	}
 	if err != nil {
 		if ctx.Err() != nil {
-			err = fmt.Errorf("no answer within %s", networkTime)
+			err = fmt.Errorf("no answer within %s", limit)
 		}
 		return answer{}, err
 	}
