@@ -332,3 +332,22 @@ func TestPolicyOfJoiner(t *testing.T) {
 		}
 	})
 }
+
+// The model of a policy counts before that of the origin of a turn, which counts elsewhere.
+func TestPolicyBeforeModelOfOrigin(t *testing.T) {
+	inWorld(t, func(w *world) {
+		small := w.within(persona.Policy{ID: "p", Chats: []string{"test/a"}, Model: "main"})
+		w.opts.Models = map[bus.OriginKind]*turn.Choice{bus.Hook: &w.opts.Choices[1]}
+		w.model.Queue(llmtest.Say("main"))
+		small.Queue(llmtest.Say("small"))
+		w.start()
+		for _, chat := range []string{"a", "b"} {
+			m := w.message(chat, "posted")
+			m.Origin = bus.Origin{Kind: bus.Hook, Label: "deploys"}
+			w.put(m)
+			w.sleep(time.Minute)
+		}
+		w.wantAnswers("a", "main")
+		w.wantAnswers("b", "small")
+	})
+}
