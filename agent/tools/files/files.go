@@ -127,6 +127,7 @@ func (w *Files) Tools() []tool.Tool {
 		tool.New("apply_patch", patchDescription, tool.Once, w.applyPatch),
 		tool.New("notebook_edit", notebookDescription, tool.Once, w.editNotebook),
 	}
+	tools[1].Aliases = listAliases
 	tools[6].Rare = "changes several files, all or none"
 	tools[7].Rare = "changes a cell of a Jupyter notebook"
 	for i := range tools {

@@ -314,6 +314,15 @@ func TestListDir(t *testing.T) {
 	if got, err := f.call(t, "list_dir", "path", "link"); err != nil || got != "deep/" {
 		t.Errorf("list_dir link = %q, %v", got, err)
 	}
+	got, err := f.call(t, "list_dir", "recursive", true)
+	if want := "B.txt\nb.txt\n\"line\\nbreak\"\nlink/\nsub/\nsub/deep/\nsub/deep/c.txt"; err != nil ||
+		got != want {
+		t.Errorf("list_dir recursive = %q, %v; want %q", got, err, want)
+	}
+	got, err = f.call(t, "list_dir", "path", "sub", "recursive", true, "head_limit", 1)
+	if err != nil || !strings.HasPrefix(got, "sub/deep/\n") || strings.Contains(got, "c.txt") {
+		t.Errorf("list_dir recursive of sub, one entry = %q, %v", got, err)
+	}
 	for path, part := range map[string]string{
 		"b.txt": "is a file, not a directory", "no": "there is no", "..": "outside the workspace",
 	} {

@@ -22,17 +22,25 @@ const (
 	maxRead  = 20_000
 )
 
-const listDescription = "Lists a directory, with sizes of files in bytes."
+const listDescription = "Lists a directory."
 
 type listArgs struct {
 	Path  string `json:"path,omitempty"`
+	Deep  bool   `json:"recursive,omitempty"`
 	Limit int    `json:"head_limit,omitempty"`
 	Skip  int    `json:"offset,omitempty"`
 }
 
+// listAliases are nanobot's names of arguments.
+var listAliases = map[string]string{"max_entries": "head_limit"}
+
 func (w *Files) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Result, error) {
 	if a.Limit < 0 || a.Skip < 0 {
 		return tool.Result{}, errors.New("offset and head_limit can't be negative")
+	}
+	if a.Deep {
+		return w.glob(ctx, c, globArgs{Pattern: "**", Path: a.Path, Type: "any", Limit: a.Limit,
+			Skip: a.Skip})
 	}
 	at, err := w.find(c, a.Path)
 	if err != nil {

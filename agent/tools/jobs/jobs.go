@@ -56,6 +56,8 @@ func New(o Options) tool.Tool {
 	t := tool.New("schedule", description, tool.Idempotent, keeper{o}.run)
 	t.Least = bus.User
 	t.Lasts = lasts
+	t.Aliases = map[string]string{"message": "text", "cron_expr": "cron", "tz": "zone",
+		"job_id": "id"} // nanobot's names
 	return t
 }
 

@@ -35,8 +35,9 @@ const maxOpen = 32
 
 const (
 	spawnDescription = "Gives a long or independent task to a sub-agent with your tools. It " +
-		"knows only what you write, and can't talk to the user. Its outcome comes as a " +
-		"message later, with wait as the result."
+		"knows only what you write, and can't talk to the user. Name a folder of its own for " +
+		"files, and have it look first at what is there. Its outcome comes as a message " +
+		"later, with wait as the result."
 	listDescription = "Lists the sub-agents of this conversation, or stops one."
 )
 

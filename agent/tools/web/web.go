@@ -75,6 +75,7 @@ func Tools(o Options) ([]tool.Tool, error) {
 		tool.New("web_search", searchDescription, tool.Pure, p.search),
 		tool.New("web_fetch", fetchDescription, tool.Pure, f.fetch),
 	}
+	tools[1].Aliases = map[string]string{"maxChars": "max_chars"} // nanobot's name
 	for i := range tools {
 		tools[i].Timeout = toolTime
 	}

@@ -112,3 +112,20 @@ func TestRareTool(t *testing.T) {
 		return strings.Contains(strings.Join(w.texts(annID), ""), "Asia/Tokyo, JST")
 	})
 }
+
+// TestNanobotArguments checks that calls as nanobot's TOOLS.md teaches them work.
+func TestNanobotArguments(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: followOrders})
+	w.run()
+	w.wantReply(annID, `DO write_file {"path":"notes/tea.md","content":"green"}`, "was made")
+	for _, x := range []struct{ call, want string }{
+		{`list_dir {"path":".","recursive":true,"max_entries":50}`, "notes/tea.md"},
+		{`glob {"pattern":"note*","entry_type":"dirs"}`, "notes/"},
+		{`grep {"pattern":"gre","fixed_strings":true,"context_after":1}`, "tea.md"},
+		{`schedule {"action":"add","message":"tea","cron_expr":"0 9 * * *","tz":"UTC"}`, "0 9 * * *"},
+		{`message {"content":"sent by hand"}`, "sent by hand"}, // the last, since it is answered, too
+	} {
+		w.wantReply(annID, "DO "+x.call, x.want)
+	}
+}
