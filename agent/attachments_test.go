@@ -28,7 +28,6 @@ import (
 type shelf struct {
 	dir   string
 	files map[string]string // content by ref
-	asked int
 	put   int
 	wait  time.Duration // for each fetch
 }
@@ -40,7 +39,6 @@ func (s *shelf) Fetch(ctx context.Context, m *bus.InboundMessage) {
 			if a.Path != "" || a.Problem != "" {
 				continue
 			}
-			s.asked++
 			timer := time.NewTimer(s.wait)
 			select {
 			case <-timer.C:
