@@ -26,6 +26,7 @@ type syncer struct {
 	mu      sync.Mutex
 	last    int64       // number of the last soft commit
 	durable int64       // number of the last soft commit that is on the disk
+	broken  bool        // a sync has failed, and repair has not succeeded since
 	timer   *time.Timer // nil if no flush is due
 	closed  bool
 	flushes sync.WaitGroup // due or under way
@@ -48,7 +49,9 @@ func (s *syncer) synced() {
 	fault.Committed(s.path)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.durable = s.last
+	if !s.broken {
+		s.durable = s.last
+	}
 }
 
 // arm schedules flush after d unless it is scheduled already. s.mu is held.
@@ -84,17 +87,21 @@ func (s *syncer) wait() error {
 	s.one.Lock()
 	defer s.one.Unlock()
 	s.mu.Lock()
-	needed := s.durable < last
+	needed, broken := s.durable < last, s.broken
 	last = s.last
 	s.mu.Unlock()
 	if !needed {
 		return nil
 	}
 	frames := fault.Frames(s.path)
-	if err := syncFile(s.path + "-wal"); err != nil {
-		// After a failed sync the system may mark the unwritten pages as clean. A second sync would
-		// then succeed without writing them.
-		if err := s.repair(); err != nil {
+	if broken || syncFile(s.path+"-wal") != nil {
+		// After a failed sync the system may mark the unwritten pages as clean. Another sync would
+		// then succeed without writing them, so only the repair counts, whenever it succeeds.
+		err := s.repair()
+		s.mu.Lock()
+		s.broken = err != nil
+		s.mu.Unlock()
+		if err != nil {
 			return err
 		}
 	}

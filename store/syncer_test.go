@@ -146,3 +146,35 @@ func TestTxEarlyFails(t *testing.T) {
 	}
 	log.path, log.repair = path, repair
 }
+
+// After a sync that failed, the system may take what was not written for written: a later sync, or
+// a hard commit, then proves nothing. An early transaction fails until the log was repaired.
+func TestTxEarlyAfterFailedSync(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "g.db"))
+	log := &db.write.log
+	path, repair := log.path, log.repair
+	failed := errors.New("the disk is broken")
+	log.path = filepath.Join(t.TempDir(), "missing")
+	log.repair = func() error { return failed }
+	if err := db.TxEarly(t.Context(), insert("a"), func() {}); !errors.Is(err, failed) {
+		t.Fatalf("error %v, want %v", err, failed)
+	}
+	log.path = path // syncs succeed again
+	if err := db.Tx(t.Context(), insert("b")); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.TxEarly(t.Context(), insert("c"), func() {}); !errors.Is(err, failed) {
+		t.Errorf("error %v before the log was repaired, want %v", err, failed)
+	}
+	repaired := 0
+	log.repair = func() error {
+		repaired++
+		return repair()
+	}
+	if err := db.TxEarly(t.Context(), insert("d"), func() {}); err != nil || repaired != 1 {
+		t.Errorf("error %v after %d repairs, want none after 1", err, repaired)
+	}
+	if err := db.TxEarly(t.Context(), insert("e"), func() {}); err != nil || repaired != 1 {
+		t.Errorf("error %v after %d repairs, want none after 1", err, repaired)
+	}
+}
