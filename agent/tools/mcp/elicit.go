@@ -44,8 +44,9 @@ type liveRequest struct {
 	ended <-chan struct{} // closed when the attempt that is under way has ended
 	limit *time.Timer     // ends the attempt; stopped while a person is asked
 	asked bool
+	times int      // how often the server has asked
 	alone bool     // it has the turn of askings
-	notes []string // for the model
+	notes []string // for the model, each once
 }
 
 // An asking is a request of a server in the middle of a call.
@@ -118,27 +119,38 @@ func (a *askings) yield(r *liveRequest) {
 }
 
 // claim returns the request during which the server asks, and stops its clock. It returns nil if
-// several are possible, and what the server did not do before: ask in the middle of a call.
+// several are possible, and what the server did not do before: ask in the middle of a call. A
+// request that was given up asks nothing any more, even if its end is not recorded yet.
 func (a *askings) claim() (live *liveRequest, first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	first, a.inCall = !a.inCall, true
 	var list []*liveRequest
 	for r := range a.live {
-		if !r.asked {
+		if !r.asked && !isClosed(r.ended) {
 			list = append(list, r)
 		}
 	}
 	if len(list) != 1 || !list[0].limit.Stop() {
 		for _, r := range list {
-			r.notes = append(r.notes, "the server asked for input while several calls were under way, "+
+			r.note("the server asked for input while several calls were under way, " +
 				"so nobody was asked; make the call again, alone")
 		}
 		return nil, first
 	}
 	list[0].asked = true
+	list[0].times++
 	a.yield(list[0])
 	return list[0], first
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // resume starts the clock of r again, once it may run.
@@ -159,11 +171,23 @@ func (a *askings) resume(r *liveRequest, limit time.Duration) {
 	r.limit.Reset(limit)
 }
 
-// note adds a note for the model.
-func (a *askings) note(r *liveRequest, text string) {
+// refuse adds a note for the model about a request for which nobody can be asked. It ends the
+// request if the server asks again and again.
+func (a *askings) refuse(r *liveRequest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	r.notes = append(r.notes, text)
+	r.note(noPerson)
+	if r.times > maxRounds && r.cancel != nil {
+		r.note(fmt.Sprintf("the server asked more than %d times, so the call was ended", maxRounds))
+		r.cancel(errForsaken)
+	}
+}
+
+// note adds a note for the model, unless it is there already. asks.mu is held.
+func (r *liveRequest) note(text string) {
+	if !slices.Contains(r.notes, text) {
+		r.notes = append(r.notes, text)
+	}
 }
 
 // notes returns the notes for the model.
@@ -215,7 +239,7 @@ func (s *server) elicit(ctx context.Context, r *sdk.ElicitRequest) (*sdk.ElicitR
 	}
 	defer s.asks.resume(live, s.Timeout)
 	if !live.person {
-		s.asks.note(live, noPerson)
+		s.asks.refuse(live)
 		return &sdk.ElicitResult{Action: decline}, nil
 	}
 	answer := make(chan *sdk.ElicitResult, 1)

@@ -414,6 +414,30 @@ func TestElicitWhom(t *testing.T) {
 	slow.answer("Decline").end("decline null")
 }
 
+// A call that was given up does not keep the next one from asking, although it has not ended yet.
+func TestElicitGivenUp(t *testing.T) {
+	t.Parallel()
+	a := newAskings()
+	begin := func() (*liveRequest, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r := &liveRequest{}
+		end, err := a.begin(context.WithValue(ctx, liveKey{}, r),
+			func() *time.Timer { return time.AfterFunc(time.Hour, func() {}) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(end)
+		t.Cleanup(cancel)
+		return r, cancel
+	}
+	_, giveUp := begin()
+	next, _ := begin()
+	giveUp()
+	if r, _ := a.claim(); r != next {
+		t.Errorf("the server asks in %p, want %p; notes %q", r, next, next.notes)
+	}
+}
+
 // What a server can't ask for is refused, and no schema makes the check run without end.
 func TestHostileForms(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -135,5 +136,36 @@ func TestHostileLists(t *testing.T) {
 				t.Errorf("refused are %s\nwant %s", refused, tt.refused)
 			}
 		})
+	}
+}
+
+// A server that asks without end, although nobody can be asked, does not keep its call going, and
+// does not fill the memory with what is said about that.
+func TestHostileAsking(t *testing.T) {
+	t.Parallel()
+	a := newAskings()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r := &liveRequest{cancel: cancel}
+	end, err := a.begin(context.WithValue(ctx, liveKey{}, r),
+		func() *time.Timer { return time.AfterFunc(time.Hour, func() {}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	times := 0
+	for ; times < 20*maxRounds; times++ {
+		live, _ := a.claim()
+		if live == nil {
+			break
+		}
+		a.refuse(live)
+		a.resume(live, time.Hour)
+	}
+	if times != maxRounds+1 || ctx.Err() == nil {
+		t.Errorf("the server asked %d times, want %d; the call's context: %v", times, maxRounds+1,
+			ctx.Err())
+	}
+	if notes := a.notes(r); len(notes) != 2 || notes[0] != noPerson {
+		t.Errorf("%d notes for the model: %.300q", len(notes), notes)
 	}
 }
