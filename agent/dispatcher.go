@@ -240,8 +240,8 @@ func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound in
 		return nil
 	}
 	if d.hearer.Wants(r.Message) {
-		d.lanes.Hear(key, command.Queued{Message: r, Bound: bound},
-			func() (*bus.Received, error) { return d.hear(ctx, r) })
+		d.lanes.Hear(ctx, key, command.Queued{Message: r, Bound: bound},
+			func(reading context.Context) (*bus.Received, error) { return d.hear(ctx, reading, r) })
 		return nil
 	}
 	err := d.moveChoices(ctx, r.Message)

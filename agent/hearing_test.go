@@ -113,6 +113,27 @@ func TestSpokenStop(t *testing.T) {
 	})
 }
 
+// A written /stop does not wait until a slow service has read a voice message. It stops the turn
+// that runs, and drops the voice message, which came before it.
+func TestStopOvertakesHearing(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		s := w.withScribe()
+		s.release = make(chan struct{})
+		defer close(s.release)
+		release := make(chan struct{})
+		defer close(release)
+		w.model.Queue(held(llmtest.Say("never said"), release))
+		w.start()
+		w.say("a", "think long")
+		w.put(w.spoken("a", "slow words"), w.message("a", "/stop"))
+		w.settle()
+		if got := w.texts("a"); len(got) != 1 || !strings.Contains(got[0], "topped") {
+			t.Errorf("a was told %q, want that the answer was stopped", got)
+		}
+	})
+}
+
 // A command that deletes or grants is not run because it was spoken: it has to be sent in writing.
 func TestSpokenGrave(t *testing.T) {
 	t.Parallel()

@@ -33,9 +33,10 @@ func (d *Dispatcher) leaveLane(ctx, work context.Context, done command.Done) err
 
 // hear reads the words of a voice message. After an error the message stays in the inbox, and heal
 // hands it out again. An error that hear returns means that the store is lost.
-func (d *Dispatcher) hear(ctx context.Context, r bus.Received) (*bus.Received, error) {
+func (d *Dispatcher) hear(ctx, reading context.Context, r bus.Received) (*bus.Received, error) {
 	s := d.Config()
-	heard, err := d.hearer.Hear(ctx, r, hearing.Settings{Names: s.Names, Cost: s.SpeechCost})
+	heard, err := d.hearer.Hear(ctx, reading, r,
+		hearing.Settings{Names: s.Names, Cost: s.SpeechCost})
 	return heard, survive(ctx, d.opts.Logger, "voice message not heard", err)
 }
 

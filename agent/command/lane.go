@@ -1,6 +1,8 @@
 package command
 
 import (
+	"context"
+
 	"gateway/bus"
 	"gateway/session"
 )
@@ -15,6 +17,7 @@ import (
 type lane struct {
 	first   bus.Received // the command or the voice message
 	waiting []Queued     // messages that arrived after it
+	hurry   func()       // ends the reading of the voice message; nil for a command
 }
 
 // A Queued is a message in a lane, with the maximum number of messages that may wait in its
@@ -67,13 +70,25 @@ func (l *Lanes) Enter(key session.Key, r bus.Received, run func() error) {
 }
 
 // Hear opens a lane and reads a voice message in it by calling hear on a new goroutine. hear
-// returns the message to hand out when the lane closes, or nil.
-func (l *Lanes) Hear(key session.Key, q Queued, hear func() (*bus.Received, error)) {
-	l.list[key] = &lane{first: q.Message}
+// returns the message to hand out when the lane closes, or nil. Its context ends with ctx, and when
+// somebody in the conversation writes a command that stops work: that does not wait until a slow
+// service has read the words.
+func (l *Lanes) Hear(
+	ctx context.Context, key session.Key, q Queued,
+	hear func(reading context.Context) (*bus.Received, error),
+) {
+	reading, hurry := context.WithCancel(ctx)
+	l.list[key] = &lane{first: q.Message, hurry: hurry}
 	go func() { // Lanes.Wait waits for it
-		l.hearings <- struct{}{}
-		heard, err := hear()
-		<-l.hearings
+		defer hurry()
+		release := func() {}
+		select {
+		case l.hearings <- struct{}{}:
+			release = func() { <-l.hearings }
+		case <-reading.Done():
+		}
+		heard, err := hear(reading)
+		release()
 		done := Done{Session: key, Err: err}
 		if heard != nil {
 			done.Heard = []Queued{{*heard, q.Bound}}
@@ -92,10 +107,19 @@ func (l *Lanes) Join(key session.Key, q Queued) bool {
 			found, ok = lane, true
 		}
 	}
+	if ok && found.hurry != nil && stopsWork(q.Message.Message) {
+		found.hurry()
+	}
 	if ok {
 		found.waiting = append(found.waiting, q)
 	}
 	return ok
+}
+
+// stopsWork reports whether m is a written command that ends what is under way.
+func stopsWork(m bus.InboundMessage) bool {
+	name, _ := Parse(m)
+	return name == "stop" || name == "halt"
 }
 
 // Leave closes the lane of a finished command or voice message. It returns the messages to hand

@@ -54,13 +54,14 @@ func (h *Hearer) configured() bool { return h.Loader.Transcriber != nil && h.Loa
 
 // Hear reads the words of r and stores what they have decided. It returns r as it is known then, or
 // nil if r is not to be handed out: it was not for the agent, somebody has dropped it, or the
-// process is stopping. An error means that nothing was stored.
+// process is stopping. If reading ends earlier than ctx, r is decided on without its words. An
+// error means that nothing was stored.
 func (h *Hearer) Hear(
-	ctx context.Context, r bus.Received, s Settings,
+	ctx, reading context.Context, r bus.Received, s Settings,
 ) (heard *bus.Received, err error) {
 	overheard := r.Message.Hearing == bus.Overheard
 	if h.configured() {
-		h.transcribe(ctx, &r.Message, s.Cost)
+		h.transcribe(reading, &r.Message, s.Cost)
 	}
 	if ctx.Err() != nil {
 		return nil, nil // the next process reads it
