@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -121,22 +120,12 @@ func inline(root map[string]any) error {
 }
 
 // duplicate returns a deep copy of a JSON value.
-func duplicate(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		c := make(map[string]any, len(v))
-		for k := range v {
-			c[k] = duplicate(v[k])
-		}
-		return c
-	case []any:
-		c := make([]any, len(v))
-		for i := range v {
-			c[i] = duplicate(v[i])
-		}
-		return c
+func duplicate(v any) (c any) {
+	data, err := json.Marshal(v)
+	if err != nil || json.Unmarshal(data, &c) != nil {
+		return nil // can't be: v was read from JSON
 	}
-	return v
+	return c
 }
 
 // follow returns the target of the reference ref, "#" or "#/…", in root, or nil.
@@ -176,7 +165,8 @@ type mender struct {
 	err error
 }
 
-// Keywords with nested schemas: by name, in a list, or a single one.
+// Keywords with nested schemas: by name, in a list, or a single one. A value is checked also
+// against those of the keywords inPlace, without a step into the value.
 var (
 	inNames = []string{"properties", "patternProperties", "$defs", "definitions",
 		"dependentSchemas"}
@@ -184,52 +174,51 @@ var (
 	inOne   = []string{"items", "additionalItems", "additionalProperties", "contains", "not", "if",
 		"then", "else", "propertyNames", "unevaluatedItems", "unevaluatedProperties",
 		"contentSchema"}
+	inPlace = []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"}
 )
 
-// schema repairs s and its nested schemas.
+// each replaces the schemas that are nested directly in s by the results of fn. It removes keywords
+// that should have nested schemas and have none.
+func each(s map[string]any, fn func(key string, sub any) any) {
+	for key, value := range s {
+		named, isNamed := value.(map[string]any)
+		list, isList := value.([]any)
+		byName := slices.Contains(inNames, key)
+		inList := slices.Contains(inLists, key) || isList && key == "items"
+		switch {
+		case byName && isNamed:
+			for name, sub := range named {
+				named[name] = fn(key, sub)
+			}
+		case inList && len(list) > 0:
+			for i, sub := range list {
+				list[i] = fn(key, sub)
+			}
+		case byName || inList:
+			delete(s, key)
+		case slices.Contains(inOne, key):
+			s[key] = fn(key, value)
+		}
+	}
+}
+
+// schema repairs s and its nested schemas. A nested null accepts any value, as {} does. A boolean
+// is valid, too; the check refuses anything else.
 func (m *mender) schema(s map[string]any, depth int) {
 	if depth > maxDepth {
 		m.err = errors.New("its schema is too deep")
 		return
 	}
 	m.keywords(s)
-	for key, value := range s {
-		switch {
-		case slices.Contains(inNames, key):
-			named, ok := value.(map[string]any)
-			if !ok {
-				delete(s, key)
-				continue
-			}
-			for name, sub := range named {
-				named[name] = m.sub(sub, depth)
-			}
-		case slices.Contains(inLists, key), key == "items" && isList(value):
-			list, ok := value.([]any)
-			if !ok || len(list) == 0 {
-				delete(s, key)
-				continue
-			}
-			for i := range list {
-				list[i] = m.sub(list[i], depth)
-			}
-		case slices.Contains(inOne, key):
-			s[key] = m.sub(value, depth)
+	each(s, func(_ string, sub any) any {
+		switch v := sub.(type) {
+		case nil:
+			return map[string]any{}
+		case map[string]any:
+			m.schema(v, depth+1)
 		}
-	}
-}
-
-func isList(v any) bool { _, ok := v.([]any); return ok }
-
-// sub repairs a nested schema. A null schema accepts any value.
-func (m *mender) sub(v any, depth int) any {
-	switch v := v.(type) {
-	case nil:
-		return map[string]any{}
-	case map[string]any:
-		m.schema(v, depth+1)
-	}
-	return v // a boolean is valid; the check refuses anything else
+		return sub
+	})
 }
 
 // keywords repairs the keywords of s itself.
@@ -269,12 +258,6 @@ func (m *mender) keywords(s map[string]any) {
 		if _, err := regexp.Compile(pattern); err != nil {
 			delete(s, "pattern") // in a different regexp syntax; the server checks it
 		}
-	}
-	if named, ok := s["patternProperties"].(map[string]any); ok {
-		maps.DeleteFunc(named, func(pattern string, _ any) bool {
-			_, err := regexp.Compile(pattern)
-			return err != nil
-		})
 	}
 	m.refuse(s)
 }
@@ -375,9 +358,12 @@ func (b *bounds) within(s map[string]any) {
 	if b.count(s) > maxExpanded && b.err == nil {
 		b.err = errors.New("its schema multiplies without bound")
 	}
-	for sub := range subschemas(s) {
-		b.within(sub)
-	}
+	each(s, func(_ string, sub any) any {
+		if v, ok := sub.(map[string]any); ok {
+			b.within(v)
+		}
+		return sub
+	})
 }
 
 // count returns against how many schemas a value is checked if it is checked against s.
@@ -386,25 +372,12 @@ func (b *bounds) count(s map[string]any) int {
 	if ref, ok := s["$ref"].(string); ok {
 		n += b.reference(ref)
 	}
-	for _, key := range []string{"allOf", "anyOf", "oneOf"} {
-		list, _ := s[key].([]any)
-		for _, v := range list {
-			if sub, ok := v.(map[string]any); ok {
-				n = min(n+b.count(sub), maxExpanded+1)
-			}
+	each(s, func(key string, sub any) any {
+		if v, ok := sub.(map[string]any); ok && slices.Contains(inPlace, key) {
+			n = min(n+b.count(v), maxExpanded+1)
 		}
-	}
-	for _, key := range []string{"not", "if", "then", "else"} {
-		if sub, ok := s[key].(map[string]any); ok {
-			n = min(n+b.count(sub), maxExpanded+1)
-		}
-	}
-	dependent, _ := s["dependentSchemas"].(map[string]any)
-	for _, v := range dependent {
-		if sub, ok := v.(map[string]any); ok {
-			n = min(n+b.count(sub), maxExpanded+1)
-		}
-	}
+		return sub
+	})
 	return n
 }
 
@@ -429,30 +402,4 @@ func (b *bounds) reference(ref string) int {
 	b.cost[ref] = -1
 	b.cost[ref] = b.count(s)
 	return b.cost[ref]
-}
-
-// subschemas yields the schemas nested directly in s.
-func subschemas(s map[string]any) func(yield func(map[string]any) bool) {
-	return func(yield func(map[string]any) bool) {
-		for key, value := range s {
-			var list []any
-			switch v := value.(type) {
-			case []any:
-				if slices.Contains(inLists, key) || key == "items" {
-					list = v
-				}
-			case map[string]any:
-				if slices.Contains(inNames, key) {
-					list = slices.Collect(maps.Values(v))
-				} else if slices.Contains(inOne, key) {
-					list = []any{v}
-				}
-			}
-			for _, v := range list {
-				if sub, ok := v.(map[string]any); ok && !yield(sub) {
-					return
-				}
-			}
-		}
-	}
 }
