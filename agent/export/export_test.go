@@ -1,0 +1,67 @@
+package export
+
+import (
+	"archive/zip"
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// An archive holds what fits, and an error says that the rest does not.
+func TestZipBound(t *testing.T) {
+	noise := make([]byte, 1<<20) // which can't be compressed
+	for i := range noise {
+		noise[i] = byte(rand.Uint32())
+	}
+	var out bytes.Buffer
+	z := NewZip(&out, 3<<20, time.Now())
+	n := 0
+	for ; z.Room() > int64(len(noise)); n++ {
+		w, err := z.Create("file")
+		if err == nil {
+			_, err = w.Write(noise)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil || n != 2 || out.Len() > 3<<20 {
+		t.Errorf("%d files have %d bytes, %v; want 2 files", n, out.Len(), err)
+	}
+	if _, err := zip.NewReader(bytes.NewReader(out.Bytes()), int64(out.Len())); err != nil {
+		t.Error(err)
+	}
+	z = NewZip(&out, 1<<19, time.Now())
+	w, err := z.Create("file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = w.Write(noise); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("too much gives %v", err)
+	}
+}
+
+// A secret is removed from lines in any form, also if it comes in pieces.
+func TestLineCleaner(t *testing.T) {
+	secret := `a"b<c>d\e`
+	var out strings.Builder
+	c := &lineCleaner{to: &out, clean: cleaner([]string{secret})}
+	text := "plain " + secret + "\n" + `{"json":"a\"b<c>d\\e","html":"a\"b\u003cc\u003ed\\e"}` +
+		"\nthe end " + secret
+	for i := range len(text) {
+		if _, err := c.Write([]byte{text[i]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.flush(); err != nil {
+		t.Fatal(err)
+	}
+	want := "plain [withheld]\n" + `{"json":"[withheld]","html":"[withheld]"}` +
+		"\nthe end [withheld]"
+	if out.String() != want {
+		t.Errorf("cleaned it is %q, want %q", out.String(), want)
+	}
+}
