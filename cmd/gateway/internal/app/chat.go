@@ -90,6 +90,15 @@ func (h host) State(ctx context.Context) (*terminal.State, error) {
 		return nil, err
 	}
 	key := session.KeyOf(chat)
+	if g.settings.Load().Channels[terminalAccount].Session == string(bus.PerPerson) {
+		last, ok, err := g.dispatcher.Inbox.Last(q, chat)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			key = session.Of(last.Message)
+		}
+	}
 	status, err := g.dispatcher.Status(ctx, key,
 		bus.InboundMessage{From: chat, Sender: bus.Sender{ID: terminal.Sender}})
 	if err != nil {

@@ -68,6 +68,23 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
+// TestTerminalOfPerson checks that the panel shows the state of the conversation of the person,
+// where the terminal is a part of that.
+func TestTerminalOfPerson(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{channel: quiet + "\n[channels.terminal]\nsession = \"person\""})
+	p := w.sit(newVT(80, 24, ansi.WcWidth), nil)
+	p.sees("✓ telegram: ")
+	p.types("hello" + enterKey)
+	p.sees("] hello")
+	p.types("/queue collect" + enterKey)
+	p.sees("· queue collect")
+	p.types("/exit" + enterKey)
+	p.sees("Keep the gateway running for telegram?")
+	p.types("n")
+	p.ends()
+}
+
 // TestTerminalApproval checks that the agent asks before it uses a tool, and that a key decides.
 func TestTerminalApproval(t *testing.T) {
 	t.Parallel()
