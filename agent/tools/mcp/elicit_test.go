@@ -339,18 +339,16 @@ func TestLinkRequired(t *testing.T) {
 	}
 }
 
-// A call in whose middle a person is asked goes on for as long as that takes, ends with the turn,
-// and can't be continued by another process.
+// A call in whose middle a person is asked ends with the turn, and can't be continued by another
+// process.
 func TestElicitHeld(t *testing.T) {
 	t.Parallel()
 	a := &asker{schema: bookingForm}
 	s := oldServer(t, a)
-	s.Timeout = 2 * time.Second
 	c, box := run(t, nil, s)
 	awaitState(t, c, Connected)
 	d := box.talk(t, "mcp_s_ask", 1)
 	d.wait()
-	time.Sleep(s.Timeout + 100*time.Millisecond) // the clock of the call does not run
 	d.answer("cancel").end("cancel null")
 
 	d = box.talk(t, "mcp_s_ask", 2)
@@ -374,6 +372,29 @@ func TestElicitHeld(t *testing.T) {
 	_, err = lost.run()
 	wantError(t, err, "the call has ended before the person answered")
 	d.answer("decline").end("decline null")
+}
+
+// The clock of a call stands while a person is asked.
+func TestElicitClock(t *testing.T) {
+	t.Parallel()
+	a, r := newAskings(), &liveRequest{}
+	end, err := a.begin(context.WithValue(t.Context(), liveKey{}, r), func() *time.Timer {
+		return time.AfterFunc(time.Hour, func() {})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, first := a.claim(); got != r || !first {
+		t.Fatalf("the server asks during %p, first %t; want %p and true", got, first, r)
+	}
+	if r.limit.Stop() {
+		t.Error("the clock runs while the person is asked")
+	}
+	a.resume(r, time.Hour)
+	if !r.limit.Stop() {
+		t.Error("the clock stands after the answer")
+	}
+	end()
 }
 
 // A server that asks in the middle of a call does not say in which one. Nobody is asked what
