@@ -53,6 +53,10 @@ func (s *sender) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
 	limits := s.a.limits(s.to)
 	if s.current != d {
 		if wait := s.c.display.stopPreviews(ctx, d.Message.Stops); wait > 0 {
+			if d.Fresh { // it has to wait after all, and may be dropped meanwhile
+				d.Fresh, s.sending = false, true
+				s.markWaiting(ctx, d)
+			}
 			return wait
 		}
 		if over, wait := s.begin(ctx, d); over || wait > 0 {

@@ -123,6 +123,26 @@ func TestStoppedBefore(t *testing.T) {
 	})
 }
 
+// A message that has to wait for the last edit of a stopped answer is waiting in the table, too.
+// It is not sent if it is dropped meanwhile, as when a person is forgotten.
+func TestDroppedBehindStopped(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start()
+		w.progress(bus.Progress{To: chatA, Stream: "s", Text: "I see.", Status: "counts"})
+		w.sleep(2 * time.Second)
+		w.Fail(1, &channels.RateError{After: time.Minute})
+		id := w.store(bus.OutboundMessage{To: chatA, Text: "Stopped.", Stops: []string{"s"}})
+		w.sleep(time.Second)
+		w.wantState(id, bus.Waiting)
+		w.exec("UPDATE outbox SET state = 'dropped' WHERE id = $1", id)
+		w.sleep(10 * time.Minute)
+		w.wantRead(chatA, "I see. … (stopped)")
+		if n := w.router.Pending(chatA.Account); n != 0 {
+			t.Errorf("%d messages wait", n)
+		}
+	})
+}
+
 // The status line of a stopped answer goes also when the platform wants a pause first, and when
 // the next answer has begun meanwhile.
 func TestStoppedWhileLimited(t *testing.T) {
