@@ -93,6 +93,7 @@ const perFile = 512 // bytes of a zip archive, beside the content
 // Create implements [Target].
 func (z *Zip) Create(name string) (io.Writer, error) {
 	z.out.left -= perFile
+	name = strings.ReplaceAll(name, `\`, "_") // elsewhere it separates folders, and ".." leaves them
 	return z.archive.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate, Modified: z.now})
 }
 
