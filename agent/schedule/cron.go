@@ -115,7 +115,7 @@ func compile(expr string) (*plan, error) {
 func (f *field) check(raw, segment string) error {
 	for _, word := range cronWords().FindAllString(raw, -1) {
 		if !strings.Contains(f.names, " "+word+" ") {
-			return fmt.Errorf("%s is nothing that may stand there", word)
+			return fmt.Errorf("%s is not allowed there", word)
 		}
 	}
 	if segment == "?" && f.special != nil {

@@ -194,7 +194,7 @@ func (p painter) paint(
 	}
 	kind, isImage := strings.CutPrefix(typeOf(painting.Data), "image/")
 	if !isImage || len(painting.Data) > maxBytes {
-		return tool.Result{}, errors.New("what was made is no PNG, JPEG or WebP image, or too large")
+		return tool.Result{}, errors.New("the picture is too large, or not a PNG, JPEG or WebP image")
 	}
 	file, err := p.Put(c.Address, "picture."+kind, bytes.NewReader(painting.Data))
 	if err != nil {
@@ -212,7 +212,7 @@ func (p painter) paint(
 func (p painter) fetch(ctx context.Context, address string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, errors.New("the provider's address of the picture is none")
+		return nil, errors.New("the provider's address of the picture is not valid")
 	}
 	resp, err := p.Client.Do(req)
 	if err != nil {

@@ -116,7 +116,7 @@ func (r request) fields() ([]*field, error) {
 	}
 	var s jsonschema.Schema
 	if err := json.Unmarshal(r.Schema, &s); err != nil {
-		return nil, fmt.Errorf("its schema is none: %s", tame(err.Error(), 200))
+		return nil, fmt.Errorf("its schema is not valid: %s", tame(err.Error(), 200))
 	}
 	if s.Type != "" && s.Type != "object" {
 		return nil, errors.New("its schema is not that of an object")

@@ -395,7 +395,7 @@ func (l *login) begin(ctx context.Context) (string, error) {
 	req, err := http.NewRequestWithContext(life, http.MethodPost, l.URL, http.NoBody)
 	if err != nil {
 		cancel()
-		return "", errors.New("its URL is none")
+		return "", errors.New("its URL is not valid")
 	}
 	l.drop()
 	l.with(func() { l.pending = p })

@@ -71,7 +71,7 @@ func (l *login) discover(ctx context.Context, why *refused) (
 ) {
 	u, err := url.Parse(l.URL)
 	if err != nil {
-		return nil, nil, errors.New("its URL is none")
+		return nil, nil, errors.New("its URL is not valid")
 	}
 	const known = "/.well-known/oauth-protected-resource"
 	root := u.Scheme + "://" + u.Host

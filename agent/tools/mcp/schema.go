@@ -52,7 +52,7 @@ func mend(schema any) (json.RawMessage, error) {
 	}
 	var s jsonschema.Schema
 	if err := json.Unmarshal(data, &s); err != nil {
-		return nil, fmt.Errorf("its schema is none: %s", tame(err.Error(), 200))
+		return nil, fmt.Errorf("its schema is not valid: %s", tame(err.Error(), 200))
 	}
 	if _, err := s.Resolve(nil); err != nil {
 		return nil, fmt.Errorf("its schema can't be used: %s", tame(err.Error(), 200))

@@ -25,7 +25,7 @@ const headTime = 15 * time.Second
 func (s *server) overHTTP(life context.Context) (*carrier, error) {
 	u, err := url.Parse(s.URL)
 	if err != nil {
-		return nil, errors.New("its URL is none")
+		return nil, errors.New("its URL is not valid")
 	}
 	sse := s.dialect.SSE // only the goroutine of run changes it
 	life, cancel := context.WithCancel(life)
@@ -39,7 +39,7 @@ func (s *server) overHTTP(life context.Context) (*carrier, error) {
 		r = r.Clone(r.Context())
 		ours := r.URL.Host == u.Host && r.URL.Scheme == u.Scheme
 		if sse && !ours {
-			return nil, errors.New("it names an address elsewhere for what is sent to it")
+			return nil, errors.New("it names an endpoint on another server")
 		}
 		if ours { // a redirect to another host gets no secrets
 			for name, value := range s.Header {

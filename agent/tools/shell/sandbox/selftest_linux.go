@@ -230,7 +230,7 @@ func (t *trial) judge(f finding) (passed []string, err error) {
 		}
 	}
 	if len(open) > 0 {
-		return nil, fmt.Errorf("it does not hold that %s", strings.Join(open, ", that "))
+		return nil, fmt.Errorf("it could not show that %s", strings.Join(open, ", that "))
 	}
 	return passed, nil
 }
