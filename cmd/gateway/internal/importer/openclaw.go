@@ -85,9 +85,7 @@ func readClaw(
 		case err != nil:
 			return f, nil, err
 		case e.Type == "session":
-			if f.Created, _ = parseTime(e.Timestamp, loc); f.Created.IsZero() {
-				continue
-			}
+			f.Created, _ = parseTime(e.Timestamp, loc) // zero: unknown
 		case e.Type == "leaf":
 			leaf = cmp.Or(e.Target, leaf)
 		case e.ID != "":
