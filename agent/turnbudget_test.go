@@ -10,6 +10,7 @@ import (
 	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/pool"
 	"gateway/agent/tool"
 	"gateway/agent/turn"
 )
@@ -99,6 +100,7 @@ func TestTurnLimitOfAChain(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		inWorld(t, func(w *world) {
+			w.opts.QueueMode = pool.Followup // else the turn may read the outcome that it caused
 			sub := w.spawning()
 			limit := budget.Options{Turn: budget.Limit{Tokens: 24_000}}
 			w.opts.Usage = budget.New(&limit)
