@@ -62,6 +62,12 @@ func TestForgetMeInOddPlaces(t *testing.T) {
 			w.must(w.deps.Documents.Save("person-5", document.User, "- Style: concise\n", ""))
 			w.tells(5, "a", "now you know me", "/forget me now")
 		},
+		"linked, and silent since": func(w *world) {
+			w.tells(6, "b", "zanzibar")
+			w.remembers(memory.OfPerson(6), memory.Fact{Key: "secret", Value: "zanzibar"})
+			w.must(w.deps.Documents.Save("person-6", document.User, "- Name: zanzibar\n", ""))
+			w.outside.former = []int64{6}
+		},
 		"a thread": func(w *world) {
 			m := person(w.message("b", "zanzibar"), 5)
 			m.From.Thread = "7"

@@ -105,6 +105,7 @@ func (c *clerk) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 // outside is how the rest of the gateway behaves in a world. What is nil does nothing.
 type outside struct {
 	known   func(q store.Queryer, person int64) (bool, error)
+	former  []int64 // of everybody
 	forget  func(tx *store.Tx, person int64, chats []bus.Address) error
 	owners  func(q store.Queryer) ([]bus.Address, error)
 	served  func(account string) bool
@@ -123,6 +124,8 @@ func (p people) Known(q store.Queryer, person int64) (bool, error) {
 	}
 	return p.outside.known(q, person)
 }
+
+func (p people) Former(store.Queryer, int64) ([]int64, error) { return p.outside.former, nil }
 
 func (p people) Forget(tx *store.Tx, person int64, chats []bus.Address) error {
 	if p.outside.forget == nil {

@@ -68,6 +68,9 @@ type People interface {
 	// is not; the other one inherits their memory.
 	Known(q store.Queryer, person int64) (bool, error)
 
+	// Former returns the numbers of the people who were linked with a person.
+	Former(q store.Queryer, person int64) ([]int64, error)
+
 	// Forget unregisters a person and removes chats, in the transaction that deletes everything
 	// else about the person.
 	Forget(tx *store.Tx, person int64, chats []bus.Address) error
@@ -174,6 +177,7 @@ func (d *Deps) setDefaults() {
 type nobody struct{}
 
 func (nobody) Known(store.Queryer, int64) (bool, error)        { return false, nil }
+func (nobody) Former(store.Queryer, int64) ([]int64, error)    { return nil, nil }
 func (nobody) Forget(*store.Tx, int64, []bus.Address) error    { return nil }
 func (nobody) OwnerChats(store.Queryer) ([]bus.Address, error) { return nil, nil }
 

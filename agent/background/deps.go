@@ -46,6 +46,10 @@ type People interface {
 	// is not.
 	Known(q store.Queryer, person int64) (bool, error)
 
+	// Former returns the numbers of the people who were linked with a person. What is stored about
+	// them belongs to that person.
+	Former(q store.Queryer, person int64) ([]int64, error)
+
 	// Forget unregisters a person and removes chats.
 	Forget(tx *store.Tx, person int64, chats []bus.Address) error
 }

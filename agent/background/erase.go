@@ -108,23 +108,45 @@ func (e *Eraser) Rows(tx *store.Tx, left *Erasure) ([]session.Key, error) {
 			return nil, err
 		}
 	}
-	if err := e.jobs.ErasePerson(tx, left.Person); err != nil {
-		return nil, err
+	for _, person := range left.People() {
+		if err := e.jobs.ErasePerson(tx, person); err != nil {
+			return nil, err
+		}
+		if err := e.Ledger.Erase(tx, budget.Spender{Person: person}); err != nil {
+			return nil, err
+		}
+		if err := audit.Erase(tx, person, nil); err != nil {
+			return nil, err
+		}
 	}
-	if err := e.Ledger.Erase(tx, budget.Spender{Person: left.Person}); err != nil {
-		return nil, err
-	}
-	if err := audit.Erase(tx, left.Person, left.Chats); err != nil {
+	if err := audit.Erase(tx, 0, left.Chats); err != nil {
 		return nil, err
 	}
 	return keys, e.People.Forget(tx, left.Person, left.Chats)
 }
 
+// People returns the numbers of the person, also those from before they were linked with others.
+func (left *Erasure) People() (list []int64) {
+	if left.Person != 0 {
+		list = append(list, left.Person)
+	}
+	for _, s := range left.Scopes {
+		if id := s.Person(); id != 0 && !slices.Contains(list, id) {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
 // Find returns the sessions of left's person, scopes and chats, and adds the scopes and chats of
-// those sessions to left. It changes nothing in the database, and needs only Inbox and People.
+// those sessions to left. People who were linked with the person are the same person. It changes
+// nothing in the database, and needs only Inbox and People.
 func (e *Eraser) Find(q store.Queryer, left *Erasure) (keys []session.Key, err error) {
-	if left.Person != 0 { // there may be chats without any turn
-		chats, err := e.Inbox.DirectChats(q, left.Person)
+	if err := e.addFormer(q, left); err != nil {
+		return nil, err
+	}
+	for _, id := range left.People() { // there may be chats without any turn
+		chats, err := e.Inbox.DirectChats(q, id)
 		if err != nil {
 			return nil, err
 		}
@@ -161,6 +183,18 @@ func (e *Eraser) Find(q store.Queryer, left *Erasure) (keys []session.Key, err e
 		chats++
 	}
 	return keys, nil
+}
+
+// addFormer adds the scopes of the people who were linked with left's person.
+func (e *Eraser) addFormer(q store.Queryer, left *Erasure) error {
+	if left.Person == 0 {
+		return nil
+	}
+	former, err := e.People.Former(q, left.Person)
+	for _, id := range former {
+		left.addScopes(memory.OfPerson(id))
+	}
+	return err
 }
 
 // addPlaces adds the chat of a session and its scope to left. The scope may still be that of the

@@ -95,8 +95,8 @@ func Tables() []string {
 func (r *run) arguments(of owner) (list [][]any) {
 	switch of {
 	case ofPerson:
-		if r.owned.Person != 0 {
-			list = append(list, []any{r.owned.Person})
+		for _, id := range r.owned.People() {
+			list = append(list, []any{id})
 		}
 	case ofScope:
 		for _, s := range r.owned.Scopes {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -81,13 +82,10 @@ type said struct {
 // groups writes what the person has said in each group, and the answers to only that. It leaves out
 // what others have said, and so the messages that theirs quote.
 func (r *run) groups(context.Context) error {
-	if r.owned.Person == 0 {
-		return nil
-	}
 	chats, err := store.Collect(r.read, "read groups", func(scan store.Scan, a *bus.Address) error {
 		return scan(&a.Account, &a.Chat)
 	}, `SELECT DISTINCT account, chat FROM inbox
-		WHERE person = $1 AND shared AND origin = 'person' ORDER BY account, chat`, r.owned.Person)
+		WHERE `+r.isOwn()+` AND shared AND origin = 'person' ORDER BY account, chat`)
 	if err != nil {
 		return err
 	}
@@ -140,12 +138,21 @@ func (r *run) group(a bus.Address) error {
 	return nil
 }
 
+// isOwn returns the condition for messages of the person.
+func (r *run) isOwn() string {
+	list := []string{"-1"} // nobody's number
+	for _, id := range r.owned.People() {
+		list = append(list, strconv.FormatInt(id, 10))
+	}
+	return "person IN (" + strings.Join(list, ", ") + ")"
+}
+
 // saidIn returns the person's messages in a group by their ids, and the ids in order.
 func (r *run) saidIn(a bus.Address) (own map[string]*said, order []string, err error) {
 	own = make(map[string]*said)
-	err = r.bodies(`SELECT id, body FROM inbox WHERE account = $1 AND chat = $2 AND person = $3
-		AND shared AND origin = 'person' AND id > $4 ORDER BY id LIMIT 256`,
-		[]any{a.Account, a.Chat, r.owned.Person}, func(body []byte) error {
+	err = r.bodies(`SELECT id, body FROM inbox WHERE account = $1 AND chat = $2 AND `+r.isOwn()+`
+		AND shared AND origin = 'person' AND id > $3 ORDER BY id LIMIT 256`,
+		[]any{a.Account, a.Chat}, func(body []byte) error {
 			var m bus.InboundMessage
 			if json.Unmarshal(body, &m) != nil {
 				return nil

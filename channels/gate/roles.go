@@ -4,6 +4,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"gateway/bus"
@@ -38,7 +41,8 @@ func (People) Revoke(tx *store.Tx, id int64) error {
 }
 
 // Link merges two entries of the same human: id gets all accounts of other and keeps its role, and
-// other is removed. It reports [ErrNobody].
+// other is removed. What the gateway stores about other is then that of id: see [People.Former]. It
+// reports [ErrNobody].
 func (p People) Link(tx *store.Tx, id, other int64) error {
 	fail := func(err error) error {
 		return fmt.Errorf("gate: link person %d to %d: %w", other, id, err)
@@ -54,7 +58,8 @@ func (p People) Link(tx *store.Tx, id, other int64) error {
 	if n != 2 {
 		return fail(ErrNobody)
 	}
-	_, err = tx.Exec("UPDATE identities SET person = $1 WHERE person = $2", id, other)
+	_, err = tx.Exec("UPDATE identities SET person = $1, former = former || $3 WHERE person = $2",
+		id, other, fmt.Sprintf(" %d", other))
 	if err != nil {
 		return fail(err)
 	}
@@ -64,8 +69,27 @@ func (p People) Link(tx *store.Tx, id, other int64) error {
 	return nil
 }
 
+// Former returns the numbers of the people who were linked with a person. Until they write again,
+// their conversations and their memory have the former number.
+func (People) Former(q store.Queryer, person int64) (list []int64, err error) {
+	err = store.Each(q, "gate: read links", func(scan store.Scan) error {
+		var former string
+		err := scan(&former)
+		for number := range strings.FieldsSeq(former) {
+			id, wrong := strconv.ParseInt(number, 10, 64)
+			if list = append(list, id); wrong != nil {
+				return wrong
+			}
+		}
+		return err
+	}, "SELECT former FROM identities WHERE person = $1 AND former <> ''", person)
+	slices.Sort(list)
+	return slices.Compact(list), err
+}
+
 // Unlink separates an identity from the person to whom it was linked. It gets a new person with the
-// role user. It reports [ErrNobody] and [ErrNotLinked].
+// role user, and a former number only if nobody else has that. It reports [ErrNobody] and
+// [ErrNotLinked].
 func (p People) Unlink(tx *store.Tx, account, sender string, now time.Time) (Person, error) {
 	person := Person{Role: bus.User, Account: account, Sender: sender}
 	var others int
@@ -78,10 +102,39 @@ func (p People) Unlink(tx *store.Tx, account, sender string, now time.Time) (Per
 	case err == nil && others == 0:
 		err = ErrNotLinked
 	case err == nil:
-		err = p.add(tx, &person, "", now)
+		err = p.split(tx, &person, now)
 	}
 	if err != nil {
 		return Person{}, fmt.Errorf("gate: unlink %s on %s: %w", sender, account, err)
 	}
 	return person, nil
+}
+
+// split gives the identity of p a new person, and removes its former numbers that others have, too.
+func (p People) split(tx *store.Tx, person *Person, now time.Time) error {
+	var before int64
+	err := tx.QueryRow("SELECT person FROM identities WHERE account = $1 AND sender = $2",
+		person.Account, person.Sender).Scan(&before)
+	if err != nil {
+		return err
+	}
+	if err := p.add(tx, person, "", now); err != nil {
+		return err
+	}
+	own, err := p.Former(tx, person.ID)
+	if err != nil {
+		return err
+	}
+	others, err := p.Former(tx, before)
+	if err != nil {
+		return err
+	}
+	former := ""
+	for _, id := range own {
+		if !slices.Contains(others, id) {
+			former += fmt.Sprintf(" %d", id)
+		}
+	}
+	_, err = tx.Exec("UPDATE identities SET former = $1 WHERE person = $2", former, person.ID)
+	return err
 }

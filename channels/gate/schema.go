@@ -89,4 +89,7 @@ CREATE TABLE known_groups ( -- about which owners were asked, or something was d
 	state    TEXT NOT NULL, -- asked, mention, always or ignore
 	since_ms BIGINT NOT NULL,
 	UNIQUE (account, chat)
-);`}}
+);`, `
+-- The numbers of the people whose the identity was before these were linked with others, each with
+-- a space before it.
+ALTER TABLE identities ADD COLUMN former TEXT NOT NULL DEFAULT '';`}}

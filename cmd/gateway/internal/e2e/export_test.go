@@ -436,3 +436,71 @@ func TestExportKill(t *testing.T) {
 		}
 	}
 }
+
+// TestForgetAfterLink checks that the data of somebody who was linked with another person, and has
+// not written since, is in the export of that person, and goes with them.
+func TestForgetAfterLink(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: perform})
+	w.configure("rate_limit = \"off\"\nstreaming = false\nsender_rate = 0\n" +
+		fmt.Sprintf("groups = [%d]", groupID))
+	x := &exported{world: w, t: t}
+	p := w.start()
+	p.ready()
+	x.fill()
+	w.wantReply(bobID, `DO write_file {"path":"memory/MEMORY.md","content":"Bob grows quinces."}`,
+		"the tools said")
+	w.wantReply(bobID, "/remind in 20h pick the quinces", "remind")
+	x.settled()
+	var bob int64
+	w.look(func(db *store.DB) {
+		for range w.query(db, []any{&bob}, "SELECT id FROM people JOIN identities ON person = id "+
+			"WHERE sender = $1", fmt.Sprint(bobID)) {
+		}
+	})
+	ann, former := fmt.Sprint(x.person), fmt.Sprint(bob)
+	if out, err := w.gateway("people", "link", ann, former); err != nil {
+		t.Fatalf("link: %v\n%s", err, out)
+	}
+	p.kill()
+	p = w.start()
+	p.ready()
+	dir := filepath.Join(t.TempDir(), "ann")
+	if out, err := w.gateway("export", ann, dir); err != nil {
+		t.Fatalf("export: %v\n%s", err, out)
+	}
+	files := filesIn(t, dir)
+	for prefix, text := range map[string]string{
+		fmt.Sprintf("conversations/telegram_%d-", bobID): "my word is plum",
+		fmt.Sprintf("memory/person-%d/MEMORY.md", bob):   "quinces",
+		"data/jobs.jsonl": "pick the quinces", "groups/": "heron",
+	} {
+		found := false
+		for name, content := range files {
+			found = found || strings.HasPrefix(name, prefix) && strings.Contains(content, text)
+		}
+		if !found {
+			t.Errorf("%q is not in %s; there are %q", text, prefix, slices.Sorted(maps.Keys(files)))
+		}
+	}
+	w.wantReply(annID, "/forget me now", "forgotten")
+	w.eventually("all is forgotten", func(db *store.DB) bool {
+		return w.count(db, "chores WHERE kind = 'erase'") == 0
+	})
+	w.look(func(db *store.DB) {
+		for _, rows := range []string{
+			"sessions WHERE chat = '" + fmt.Sprint(bobID) + "'",
+			"inbox WHERE chat = '" + fmt.Sprint(bobID) + "'", "jobs WHERE person = " + former,
+			"identities", "usage WHERE kind = 'person'",
+			"memory_scopes WHERE name = 'person-" + former + "'",
+		} {
+			if n := w.count(db, rows); n != 0 {
+				t.Errorf("%d rows are left in %s", n, rows)
+			}
+		}
+	})
+	if _, err := os.Lstat(filepath.Join(w.home, "memory", "person-"+former)); err == nil {
+		t.Error("the folder of the linked person is left")
+	}
+	p.kill()
+}
