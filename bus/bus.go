@@ -104,7 +104,12 @@ CREATE INDEX inbox_direct ON inbox (person) WHERE person <> 0 AND NOT shared;`, 
 -- What is open has outbox_chat. The newest is found by its id.
 DROP INDEX outbox_open;`, `
 -- Older versions named the session of a run like that of a job.
-UPDATE inbox SET parent = replace(parent, '#@job--', '#@run-') WHERE parent <> '';`}}
+UPDATE inbox SET parent = replace(parent, '#@job--', '#@run-') WHERE parent <> '';`, `
+-- One index for the two states, because most messages have both. A waiting message has no turn.
+UPDATE inbox SET turn = 0 WHERE state = 'waiting' AND turn <> 0;
+DROP INDEX inbox_waiting;
+DROP INDEX inbox_turn;
+CREATE INDEX inbox_open ON inbox (state, turn) WHERE state = 'waiting' OR state = 'taken';`}}
 
 // A signal wakes one reader. Calling ring again before the reader has received does nothing.
 type signal chan struct{}

@@ -85,8 +85,8 @@ const ReadLimit = 256
 // Waiting returns up to [ReadLimit] waiting messages whose Seq is above after, in order. If nothing
 // else fails, its error holds a [store.RowError] for each message that can't be read.
 func (in *Inbox) Waiting(q store.Queryer, after int64) ([]Received, error) {
-	return readInbox(q, "SELECT "+receivedColumns+" FROM inbox "+
-		"WHERE state = 'waiting' AND id > $1 ORDER BY id LIMIT 256", after)
+	return readInbox(q, "SELECT "+receivedColumns+" FROM inbox WHERE "+isWaiting+
+		" AND id > $1 ORDER BY id LIMIT 256", after)
 }
 
 // Newest returns the Seq of the newest message, or 0 if there never was one.
@@ -139,7 +139,13 @@ func OutcomeID(parent Session, id string) string {
 	return "outcome:" + parent.String() + ":" + id
 }
 
-const receivedColumns = "id, body, received_ms, crashes"
+const (
+	receivedColumns = "id, body, received_ms, crashes"
+
+	// isWaiting finds the waiting messages in order. They have no turn, which the index needs to
+	// know for that.
+	isWaiting = "state = 'waiting' AND turn = 0"
+)
 
 func readInbox(q store.Queryer, query string, args ...any) ([]Received, error) {
 	return store.Collect(q, "bus: read inbox", func(scan store.Scan, r *Received) error {

@@ -95,7 +95,7 @@ func (s *sessionScopes) scopeOf(
 	return s.of[account], s.mixed, nil
 }
 
-// openStates are the states of unfinished messages. Each has an index with few rows.
+// openStates are the states of unfinished messages, of which an index has few rows.
 var openStates = []string{"waiting", "taken"}
 
 // openBefore returns the newest unfinished message that the sender of m wrote in the same chat as

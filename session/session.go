@@ -127,7 +127,10 @@ ALTER TABLE sessions ADD COLUMN person BIGINT NOT NULL DEFAULT 0; -- if set, the
 ALTER TABLE sessions ADD COLUMN heard BIGINT NOT NULL DEFAULT 0; -- newest ambient message it had
 ALTER TABLE sessions ADD COLUMN began_ms BIGINT NOT NULL DEFAULT 0; -- when it last began anew
 UPDATE sessions SET began_ms = created_ms;`, `
-ALTER TABLE sessions ADD COLUMN activity TEXT NOT NULL DEFAULT ''; -- how much work is shown`}}
+ALTER TABLE sessions ADD COLUMN activity TEXT NOT NULL DEFAULT ''; -- how much work is shown`, `
+-- Without the time, a turn need not write the index.
+DROP INDEX sessions_idle;
+CREATE INDEX sessions_untidy ON sessions (tidy) WHERE tidy = 0;`}}
 
 // erasedOf returns an SQL expression for the id up to which the messages of a session are erased
 // and must not be read. session is an SQL expression. Where another bound of m.id applies, a unary

@@ -60,16 +60,20 @@ func (s Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now
 		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
 	}
 	var scope memory.Scope
+	var tidy bool
 	key := t.Session
 	err = tx.QueryRow(`INSERT INTO sessions
 			(key, account, chat, thread, title, scope, turns, created_ms, updated_ms, began_ms, job,
 			hook, run, task, speaker, person)
 		VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7, $7, $8, $9, $10, $11, $12, $13)
 		ON CONFLICT (key) DO UPDATE SET title = excluded.title, turns = sessions.turns + 1,
-			updated_ms = excluded.updated_ms, tidy = 0
-		RETURNING turns, scope`, key.String(), key.Conversation.Account, key.Conversation.Chat,
+			updated_ms = excluded.updated_ms
+		RETURNING turns, scope, tidy`, key.String(), key.Conversation.Account, key.Conversation.Chat,
 		key.Conversation.Thread, title, string(t.Scope), now.UnixMilli(), key.Job, key.Hook, key.Run,
-		key.Task, key.Speaker, key.Person).Scan(&t.Number, &scope)
+		key.Task, key.Speaker, key.Person).Scan(&t.Number, &scope, &tidy)
+	if err == nil && tidy { // otherwise the index stays as it is
+		_, err = tx.Exec("UPDATE sessions SET tidy = 0 WHERE key = $1", key.String())
+	}
 	if err != nil {
 		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
 	}

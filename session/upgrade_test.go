@@ -112,3 +112,53 @@ func (f *fixture) checkGoesOn() {
 		f.t.Errorf("the next turn has the number %d, want 2", next.Number)
 	}
 }
+
+// A session that became idle under the version before is found, once, until its next turn.
+func TestUpgradeOfIdle(t *testing.T) {
+	const timeIndex = 12 // version of the tables with the time in the index of idle sessions
+	path := filepath.Join(t.TempDir(), "old.db")
+	old := Migration
+	old.Steps = old.Steps[:timeIndex]
+	db, err := store.Open(t.Context(), path, []store.Migration{old}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Tx(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.Exec(`INSERT INTO sessions (key, account, chat, thread, title, turns, tidy,
+			created_ms, updated_ms) VALUES ('test/late', 'test', 'late', '', 'T', 1, 0, 1, 2000),
+			('test/new', 'test', 'new', '', 'T', 1, 0, 1, 3000),
+			('test/early', 'test', 'early', '', 'T', 1, 0, 1, 1000),
+			('test/tidy', 'test', 'tidy', '', 'T', 1, 1, 1, 1000)`)
+		return err
+	})
+	if err == nil {
+		err = db.Close()
+	}
+	if err == nil {
+		db, err = store.Open(t.Context(), path, []store.Migration{Migration}, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	f := &fixture{t: t, db: db, now: time.UnixMilli(4000)}
+	at := func(chat string) bus.Address { return bus.Address{Account: "test", Chat: chat} }
+	wantIdle := func(since int64, want ...Key) {
+		t.Helper()
+		got, err := f.Idle(f.read(), time.UnixMilli(since), 9)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("idle since %d are %q, %v; want %q", since, got, err, want)
+		}
+	}
+	wantIdle(3000, KeyOf(at("early")), KeyOf(at("late")))
+	for _, chat := range []string{"early", "late"} {
+		f.must(f.tx(func(tx *store.Tx) error { return f.Tidy(tx, KeyOf(at(chat))) }))
+	}
+	wantIdle(3000)
+	for _, chat := range []string{"tidy", "early", "new"} {
+		f.must(f.end(f.begin(at(chat), "hello"), Done, "hi"))
+		f.now = f.now.Add(time.Second)
+	}
+	wantIdle(6000, KeyOf(at("tidy")), KeyOf(at("early")))
+	wantIdle(9000, KeyOf(at("tidy")), KeyOf(at("early")), KeyOf(at("new")))
+}

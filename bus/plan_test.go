@@ -1,0 +1,156 @@
+package bus
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/store"
+)
+
+// plans explains each query before it runs it.
+type plans struct {
+	store.Queryer
+	t    *testing.T
+	seen []string
+}
+
+func (p *plans) explain(query string, args []any) {
+	p.t.Helper()
+	steps, err := store.Collect(p.Queryer, "explain", func(scan store.Scan, step *string) error {
+		var id, parent, unused int
+		return scan(&id, &parent, &unused, step)
+	}, "EXPLAIN QUERY PLAN "+query, args...)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.seen = append(p.seen, strings.Join(steps, "; "))
+}
+
+func (p *plans) Query(query string, args ...any) (*sql.Rows, error) {
+	p.explain(query, args)
+	return p.Queryer.Query(query, args...)
+}
+
+func (p *plans) QueryRow(query string, args ...any) *sql.Row {
+	p.explain(query, args)
+	return p.Queryer.QueryRow(query, args...)
+}
+
+// What looks for unfinished messages reads only those, however many messages the inbox or the chat
+// has, and a page of them needs no sorting.
+func TestUnfinishedByIndex(t *testing.T) {
+	f := newInboxFixture(t)
+	here := Address{Account: "x", Chat: "a"}
+	for name, read := range map[string]func(q store.Queryer) error{
+		"Waiting, in order": func(q store.Queryer) error {
+			_, err := f.Waiting(q, 0)
+			return err
+		},
+		"WaitingSince, in order": func(q store.Queryer) error {
+			_, err := f.WaitingSince(q, f.now)
+			return err
+		},
+		"ClaimedBy, in order": func(q store.Queryer) error {
+			_, err := f.ClaimedBy(q, 1)
+			return err
+		},
+		"Tasks": func(q store.Queryer) error {
+			_, err := f.Tasks(q, named("x/a"))
+			return err
+		},
+		"Outcomes": func(q store.Queryer) error {
+			_, err := f.Outcomes(q, named("x/a"))
+			return err
+		},
+		"Handed": func(q store.Queryer) error {
+			_, err := f.Handed(q)
+			return err
+		},
+		"Suspects": func(q store.Queryer) error {
+			_, err := f.Suspects(q, 1)
+			return err
+		},
+		"Backlog": func(q store.Queryer) error {
+			_, err := f.Backlog(q)
+			return err
+		},
+		"IsOpen": func(q store.Queryer) error {
+			_, err := f.IsOpen(q, "1")
+			return err
+		},
+		"anyOf": func(q store.Queryer) error {
+			_, err := anyOf(q, here, "inbox WHERE state = 'waiting'", "inbox WHERE state = 'taken'")
+			return err
+		},
+	} {
+		p := &plans{Queryer: f.read(), t: t}
+		f.must(read(p))
+		if len(p.seen) == 0 {
+			t.Errorf("%s has no plan", name)
+		}
+		for _, plan := range p.seen {
+			sorts := strings.Contains(plan, "TEMP B-TREE")
+			if !strings.Contains(plan, "INDEX inbox_open (state=?") ||
+				sorts && strings.HasSuffix(name, "in order") {
+				t.Errorf("%s: the plan is %q, want the index inbox_open", name, plan)
+			}
+		}
+	}
+}
+
+// A turn that waited or ran when the version before ended goes on.
+func TestUpgradeFromTwoIndexes(t *testing.T) {
+	const twoIndexes = 10 // version of the tables with an index per state
+	f := newUpgradeFixture(t, twoIndexes, `
+		INSERT INTO inbox (account, chat, message, state, turn, body, received_ms) VALUES
+		('x', 'a', '1', 'done', 1, '{"id":"1","text":"one"}', 5),
+		('x', 'a', '2', 'taken', 2, '{"id":"2","text":"two"}', 5),
+		('x', 'a', '3', 'waiting', 0, '{"id":"3","text":"three"}', 5),
+		('x', 'a', '4', 'waiting', 2, '{"id":"4","text":"four"}', 5)`)
+	want(f.t, "waiting", f.waiting(0), "three", "four")
+	want(f.t, "taken", f.takenBy(2), "two")
+	f.finish(2)
+	if !f.take(3, 3) || !f.take(4, 3) {
+		t.Error("what waited can't be claimed")
+	}
+	want(f.t, "taken by the next turn", f.takenBy(3), "three", "four")
+	f.finish(3)
+	if !f.put(Address{Account: "x", Chat: "a"}, "5", "five") {
+		t.Error("a new message is taken for an old one")
+	}
+	want(f.t, "waiting at last", f.waiting(0), "five")
+}
+
+// newUpgradeFixture returns an inbox in a database that an older version has made, with rows.
+func newUpgradeFixture(t *testing.T, version int, rows string) *inboxFixture {
+	t.Helper()
+	old := Migration
+	old.Steps = old.Steps[:version]
+	path := t.TempDir() + "/old.db"
+	db, err := store.Open(t.Context(), path, []store.Migration{old}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Tx(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.Exec(rows)
+		return err
+	})
+	if err == nil {
+		err = db.Close()
+	}
+	if err == nil {
+		db, err = store.Open(t.Context(), path, []store.Migration{Migration}, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &inboxFixture{fixture: &fixture{t: t, db: db, now: time.UnixMilli(1_000_000)},
+		Inbox: NewInbox()}
+}
