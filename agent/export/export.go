@@ -1,14 +1,15 @@
 // Package export writes everything that the gateway stores about one person, as Markdown for people
-// and JSON for programs: the counterpart of erasing. [background.Eraser] finds what belongs to the
-// person for both, and a test holds that whatever it erases is in an export.
+// and JSON for programs. It is the counterpart of erasing: [background.Eraser] finds what belongs
+// to the person for both. A test checks that an export contains everything that erasing would
+// delete.
 //
-// The main type is [Exporter]. It only reads, a page of rows at a time, so it never holds up a
-// gateway that runs. [Sender] is the background task that sends an export to the person.
+// The main type is [Exporter]. It only reads, a page of rows at a time, so it does not block a
+// running gateway. [Sender] is the background task that sends an export to the person.
 //
-// An export holds no words of other people. Conversations in direct chats are whole. Of a group it
-// has the messages of the person and the answers to only these, as long as the inbox and the outbox
-// keep them. It holds no secrets of the gateway either: texts are cleaned of them, files that
-// contain one are left out, and columns such as codes and delivery keys are omitted.
+// An export contains no words of other people. Conversations in direct chats are complete. From a
+// group it has the person's messages and the answers to these messages alone, as long as the inbox
+// and the outbox keep them. It contains no secrets of the gateway either: it replaces them in
+// texts, leaves out files that contain one, and omits columns such as codes and delivery keys.
 //
 // The package owns no tables.
 package export
@@ -53,7 +54,7 @@ type Target interface {
 	// Create begins a file. The returned writer is valid until the next call of Create.
 	Create(name string) (io.Writer, error)
 
-	// Room returns about how many more bytes fit.
+	// Room returns approximately how many more bytes fit.
 	Room() int64
 }
 
@@ -71,8 +72,10 @@ type run struct {
 	leftOut []string          // lines for the README
 }
 
-// Write writes what belongs to a scope, of a person or of a direct chat with an unknown person.
-// chats are direct chats that are known to belong to it.
+// Write writes everything that belongs to the scope s, which is that of a person or of a direct
+// chat with an unknown person. chats are direct chats that are known to belong to s. It returns an
+// error that wraps [ErrNobody] if nothing is stored. After any error, the files in to are
+// incomplete.
 func (e *Exporter) Write(
 	ctx context.Context, s memory.Scope, chats []bus.Address, to Target,
 ) error {
@@ -103,7 +106,7 @@ func (e *Exporter) Write(
 	return nil
 }
 
-// conversations writes each session as Markdown, and as JSON that gateway sessions import reads.
+// conversations writes each session as Markdown, and as JSON that "gateway sessions import" reads.
 func (r *run) conversations(context.Context) error {
 	for _, key := range r.keys {
 		base := "conversations/" + fileName(key.String())

@@ -20,8 +20,8 @@ import (
 	"gateway/bus"
 )
 
-// A Folder is a [Target] that writes files into a folder. Only the owner of the process may read
-// them.
+// A Folder is a [Target] that writes files into a folder. Only the user who runs the process can
+// read them. It is not safe for concurrent use.
 type Folder struct {
 	root *os.Root
 	file *os.File
@@ -30,7 +30,8 @@ type Folder struct {
 // ErrExists reports that the folder for an export has files already.
 var ErrExists = errors.New("the folder is not empty")
 
-// NewFolder returns a Folder in dir, which must be empty or missing.
+// NewFolder returns a Folder in dir, and creates dir if it is missing. If dir is not empty, it
+// returns an error that wraps [ErrExists].
 func NewFolder(dir string) (*Folder, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -66,10 +67,10 @@ func (f *Folder) end() error {
 	return err
 }
 
-// Close ends the export.
+// Close closes the last file and the folder.
 func (f *Folder) Close() error { return errors.Join(f.end(), f.root.Close()) }
 
-// A Zip is a [Target] that writes a zip archive.
+// A Zip is a [Target] that writes a zip archive. It is not safe for concurrent use.
 type Zip struct {
 	archive *zip.Writer
 	out     *bounded
@@ -79,7 +80,8 @@ type Zip struct {
 // ErrTooLarge reports that an export without any files does not fit into its archive.
 var ErrTooLarge = errors.New("the export is too large")
 
-// NewZip returns a Zip that writes at most about most bytes to w; 0 means no limit.
+// NewZip returns a Zip that writes approximately most bytes to w at most; 0 means no limit. Beyond
+// the limit, writes fail with [ErrTooLarge]. now is the time of the files in the archive.
 func NewZip(w io.Writer, most int64, now time.Time) *Zip {
 	if most == 0 {
 		most = math.MaxInt64
@@ -93,7 +95,7 @@ const perFile = 512 // bytes of a zip archive, beside the content
 // Create implements [Target].
 func (z *Zip) Create(name string) (io.Writer, error) {
 	z.out.left -= perFile
-	name = strings.ReplaceAll(name, `\`, "_") // elsewhere it separates folders, and ".." leaves them
+	name = strings.ReplaceAll(name, `\`, "_") // on Windows it separates folders
 	return z.archive.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate, Modified: z.now})
 }
 
@@ -106,7 +108,7 @@ func (z *Zip) Room() int64 {
 	return z.out.left - readme
 }
 
-// Close ends the archive.
+// Close writes the directory of the archive. It does not close the writer below it.
 func (z *Zip) Close() error {
 	z.out.left = max(z.out.left, 1<<20) // for the directory, which perFile has counted
 	return z.archive.Close()
@@ -144,8 +146,9 @@ type found struct {
 	info fs.FileInfo
 }
 
-// copyFolder copies the files of a folder, newest first, as far as there is room. Links are not
-// followed. Texts are cleaned of secrets; another file with a secret is left out.
+// copyFolder copies the files of a folder, newest first, as long as there is room. It does not
+// follow links. If texts is set, the files are texts, and secrets in them are replaced. Otherwise
+// files that contain a secret are left out.
 func (r *run) copyFolder(
 	ctx context.Context, root *os.Root, folder, to string, texts bool,
 ) error {
@@ -178,7 +181,7 @@ func (r *run) copyFolder(
 	return err
 }
 
-// isTemporary reports whether a file is incomplete, or an export.
+// isTemporary reports whether a file is incomplete, or is an export itself.
 func isTemporary(name string) bool {
 	return strings.HasSuffix(name, ".part") || strings.HasPrefix(name, bus.ExportPrefix)
 }

@@ -16,7 +16,8 @@ type Media interface {
 }
 
 // A Sender sends people their exports. It is the [background.Handler] of [background.Export]. One
-// transaction sends the archive and ends the task, so it is sent once, whatever interrupts it.
+// transaction sends the archive and ends the task, so the archive is sent exactly once, also after
+// a restart.
 type Sender struct {
 	*Exporter
 	Files   Media

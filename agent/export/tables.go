@@ -16,7 +16,7 @@ import (
 	"gateway/bus"
 )
 
-// An owner says to what the rows of a table belong.
+// An owner is the kind of thing that the rows of a table belong to.
 type owner int
 
 const (
@@ -26,13 +26,13 @@ const (
 	ofChat                 // $1 is the account, $2 the chat
 )
 
-// A table says which rows of a table an export has.
+// A table selects the rows of one database table that belong into an export.
 type table struct {
 	name  string
 	owner owner
-	where string
+	where string   // condition of the query; the comments of owner explain $1 and $2
 	order string   // unique columns; "": id
-	omit  []string // columns
+	omit  []string // columns to leave out
 }
 
 const (
@@ -40,8 +40,8 @@ const (
 	ofPlace  = "account = $1 AND chat = $2"
 )
 
-// tables lists what an export has. The rows of one table must follow one another. The messages of
-// transcripts are in the conversations.
+// tables lists the database tables of an export. Entries with the same name must follow one
+// another. The table messages is not in the list: the conversations contain it.
 var tables = []table{
 	{name: "people", owner: ofPerson, where: "id = $1"},
 	{name: "identities", owner: ofPerson, where: "person = $1", order: "account, sender"},
@@ -77,7 +77,7 @@ var tables = []table{
 	{name: "outbox", owner: ofChat, where: ofPlace, omit: []string{"key"}},
 	{name: "audits", owner: ofPerson, where: "person = $1", omit: []string{"rules"}},
 	{name: "audits", owner: ofChat, where: ofPlace, omit: []string{"rules"}},
-	// Who decided about a person is another person.
+	// Other people have decided about the person: their names and chats stay out.
 	{name: "audits", owner: ofPerson, where: "whom = $1 AND person <> $1",
 		omit: []string{"rules", "by_whom", "name", "person", "account", "chat"}},
 }
@@ -91,7 +91,7 @@ func Tables() []string {
 	return slices.Compact(names)
 }
 
-// arguments returns the arguments of a query for each of the owners of a kind.
+// arguments returns the arguments of the queries, one list for each owner of a kind.
 func (r *run) arguments(of owner) (list [][]any) {
 	switch of {
 	case ofPerson:
@@ -117,7 +117,7 @@ func (r *run) arguments(of owner) (list [][]any) {
 // rows writes a file for each table that has rows of the person.
 func (r *run) rows(context.Context) error {
 	var out *bufio.Writer
-	var seen map[string]bool // lines of a table that several conditions may find
+	var seen map[string]bool // lines written so far; nil if only one entry names the table
 	for i, t := range tables {
 		if i == 0 || tables[i-1].name != t.name {
 			out, seen = nil, nil
@@ -226,8 +226,8 @@ func (r *run) page(t table, query string, args []any) (lines []string, last int6
 	return lines, last, rows.Err()
 }
 
-// field returns the name and the JSON value of a column. Times become readable, and JSON stays
-// JSON.
+// field returns the name and the JSON value of a column. It formats times, and keeps JSON as JSON
+// instead of a string.
 func (r *run) field(table, column string, value any) (name string, text []byte) {
 	if b, ok := value.([]byte); ok {
 		if !utf8.Valid(b) {
@@ -259,8 +259,8 @@ func (r *run) field(table, column string, value any) (name string, text []byte) 
 	return column, encode(value)
 }
 
-// withoutReferences returns an inbound message without the references with which a platform gives
-// out files. Those of WhatsApp contain keys.
+// withoutReferences returns an inbound message without the references to files on the platform.
+// Those of WhatsApp contain keys.
 func withoutReferences(body string) string {
 	var m bus.InboundMessage
 	if json.Unmarshal([]byte(body), &m) != nil {
@@ -286,7 +286,7 @@ func withoutRefs(m bus.InboundMessage) bus.InboundMessage {
 	return m
 }
 
-// encode returns v, which can always be encoded, as JSON.
+// encode returns v as JSON. It panics if v can't be encoded, which is a mistake in this package.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -19,8 +19,8 @@ import (
 
 const timeLayout = "2006-01-02 15:04"
 
-// transcript writes a session as Markdown: what people and the agent said, and the names of the
-// tools that were used.
+// transcript writes a session as Markdown: the messages of the person and of the agent, and the
+// names of the tools that the agent used.
 func (r *run) transcript(key session.Key, out io.Writer) error {
 	info, err := session.Store{}.Summary(r.read, key)
 	if err != nil {
@@ -70,7 +70,7 @@ func (r *run) message(out io.Writer, e session.Entry) error {
 	return err
 }
 
-// A said is a message that the person has written in a group, with the answers to it.
+// A said is a message that the person wrote in a group, with the answers to it.
 type said struct {
 	Time    time.Time `json:"time"`
 	Group   string    `json:"group,omitempty"`
@@ -79,8 +79,8 @@ type said struct {
 	Answers []string  `json:"answers,omitempty"`
 }
 
-// groups writes what the person has said in each group, and the answers to only that. It leaves out
-// what others have said, and so the messages that theirs quote.
+// groups writes the person's messages in each group, and the answers to these messages alone. It
+// leaves out the messages of others, and so also the messages that the person's quote.
 func (r *run) groups(context.Context) error {
 	chats, err := store.Collect(r.read, "read groups", func(scan store.Scan, a *bus.Address) error {
 		return scan(&a.Account, &a.Chat)
@@ -168,8 +168,8 @@ func (r *run) saidIn(a bus.Address) (own map[string]*said, order []string, err e
 	return own, order, err
 }
 
-// answersIn adds the answers to only the person's messages, and returns the number of those to
-// other people's messages, too.
+// answersIn adds the answers to the person's messages to own. It leaves out those that also answer
+// other people's messages, and returns their number.
 func (r *run) answersIn(a bus.Address, own map[string]*said) (left int, err error) {
 	err = r.bodies(`SELECT id, body FROM outbox WHERE account = $1 AND chat = $2 AND id > $3
 		ORDER BY id LIMIT 256`, []any{a.Account, a.Chat}, func(body []byte) error {
@@ -219,10 +219,10 @@ func (r *run) bodies(query string, args []any, do func(body []byte) error) error
 	}
 }
 
-// withheld replaces a secret.
+// withheld stands in place of a secret.
 const withheld = "[withheld]"
 
-// cleaner returns a replacer for secrets, as they are in a text and in a JSON string.
+// cleaner returns a replacer for secrets. It finds them in texts and in JSON strings.
 func cleaner(secrets []string) *strings.Replacer {
 	var pairs []string
 	for _, s := range secrets {

@@ -1,9 +1,10 @@
-// Package hearing reads the words of short voice messages before the gateway decides what they are:
-// a command, a message to the agent, or in a group a message to others. Each voice message is
-// transcribed beside the sessions: only its own conversation waits.
+// Package hearing transcribes short voice messages before the gateway decides what they are: a
+// command, a message to the agent, or in a group a message to others. Each voice message is
+// transcribed on a goroutine of its own, so only its own conversation waits. The main type is
+// [Hearer].
 //
 // The transcript and the decision are stored in the message's row of the inbox, in one transaction.
-// A message whose row has them is not transcribed again, whatever happens to the process.
+// A message whose row has them is not transcribed again, not even after a restart.
 package hearing
 
 import (
@@ -22,13 +23,13 @@ import (
 
 // Accounts marks messages in the chats. It is safe for concurrent use.
 type Accounts interface {
-	// Admitted shows people that messages were received. The gate has not done so for overheard
-	// messages.
+	// Admitted shows people that messages were received, for example by a reaction. The gate does
+	// that for all messages but the overheard ones.
 	Admitted(messages []bus.InboundMessage)
 }
 
-// A Hearer reads the words of voice messages. All fields are required. It is safe for concurrent
-// use.
+// A Hearer transcribes voice messages and decides what they are. All fields are required. It is
+// safe for concurrent use.
 type Hearer struct {
 	DB       *store.DB
 	Loader   *attachment.Loader
@@ -40,11 +41,11 @@ type Hearer struct {
 
 // Settings are the settings that can change while the gateway runs.
 type Settings struct {
-	Names []string // of the agent; a voice message of a group that has one is for it
+	Names []string // of the agent; in a group, a voice message that contains one is for the agent
 	Cost  float64  // dollars per second of sound
 }
 
-// Wants reports whether the words of m must be read before m is handed out.
+// Wants reports whether m must go through [Hearer.Hear] before it is handed out.
 func (h *Hearer) Wants(m bus.InboundMessage) bool {
 	return m.Hearing == bus.Overheard ||
 		m.Hearing == "" && h.configured() && m.Utterance() != nil
@@ -52,10 +53,10 @@ func (h *Hearer) Wants(m bus.InboundMessage) bool {
 
 func (h *Hearer) configured() bool { return h.Loader.Transcriber != nil && h.Loader.Media != nil }
 
-// Hear reads the words of r and stores what they have decided. It returns r as it is known then, or
-// nil if r is not to be handed out: it was not for the agent, somebody has dropped it, or the
-// process is stopping. If reading ends earlier than ctx, r is decided on without its words. An
-// error means that nothing was stored.
+// Hear transcribes r, decides what it is, and stores the transcript and the decision. It returns r
+// with both. It returns nil if r must not be handed out: r is not for the agent, r was dropped
+// meanwhile, or ctx has ended. If the context reading ends before ctx, Hear decides without a
+// transcript. After an error nothing is stored.
 func (h *Hearer) Hear(
 	ctx, reading context.Context, r bus.Received, s Settings,
 ) (heard *bus.Received, err error) {
@@ -96,7 +97,7 @@ func (h *Hearer) transcribe(ctx context.Context, m *bus.InboundMessage, cost flo
 	h.Loader.Hear(ctx, m, cost)
 }
 
-// decide decides what m is.
+// decide sets what m is: a spoken command, a message to the agent, or still an overheard message.
 func (h *Hearer) decide(m *bus.InboundMessage, names []string) {
 	said := ""
 	if a := m.Utterance(); a != nil {

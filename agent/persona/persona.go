@@ -24,8 +24,8 @@ type Persona struct {
 	Limits
 }
 
-// A Policy says what holds in some places. A list that is empty matches everything; a Policy has at
-// least one that is not.
+// A Policy applies to accounts, chats or people. A message must match each of the three lists. An
+// empty list matches every message; at least one list is not empty.
 type Policy struct {
 	ID       string
 	Accounts []string // names
@@ -39,7 +39,8 @@ type Policy struct {
 	Limits
 }
 
-// Limits say what may be used. Each entry is a name; a last "*" stands for any characters.
+// Limits restrict tools and skills. Each entry is a name; a "*" at its end stands for any
+// characters.
 type Limits struct {
 	Tools  []string // the only tools; empty: all
 	Deny   []string // tools that are withheld
@@ -47,8 +48,8 @@ type Limits struct {
 	Skills []string // the only skills; empty: all
 }
 
-// Withhold reports whether l withholds a tool. like is the tool by whose rules it is judged, too,
-// or "".
+// Withhold reports whether l withholds a tool. like names another tool whose rules hold for it,
+// too, or is "".
 func (l *Limits) Withhold(tool, like string) bool {
 	return len(l.Tools) > 0 && !matches(l.Tools, tool) ||
 		matches(l.Deny, tool) || like != "" && matches(l.Deny, like)
@@ -80,16 +81,16 @@ type Place struct {
 	Person  int64      // 0: unknown
 }
 
-// PlaceOf returns the place of a message.
+// PlaceOf returns the place in which a turn that answers m works.
 func PlaceOf(m *bus.InboundMessage) Place { return Place{m.From, m.Sender, m.Person} }
 
-// A Table holds all personas and policies. It does not change.
+// A Table holds all personas and policies. It never changes, so it is safe for concurrent use.
 type Table struct {
 	personas map[string]*Persona
 	policies []*Policy // the most specific last
 }
 
-// NewTable returns a Table, or nil if there are no policies.
+// NewTable returns a Table, or nil if there are no policies. No method may be called on nil.
 func NewTable(personas []Persona, policies []Policy) *Table {
 	if len(policies) == 0 {
 		return nil
@@ -107,8 +108,8 @@ func NewTable(personas []Persona, policies []Policy) *Table {
 	return t
 }
 
-// specificity is higher for a policy that counts before another one. Of two equal ones the first in
-// the order of the alphabet counts.
+// specificity returns the rank of p: the policy with the higher rank counts. Of two policies with
+// the same rank, the one whose ID comes first in the alphabet counts.
 func (p *Policy) specificity() (n int) {
 	for i, list := range [][]string{p.Accounts, p.Chats, p.People} {
 		if len(list) > 0 {
@@ -136,8 +137,8 @@ func isChat(s string, a bus.Address) bool {
 	return ok && (rest == a.Chat || a.Thread != "" && rest == a.Chat+"/"+a.Thread)
 }
 
-// isFor reports whether s names the person at a place. On WhatsApp s may have a phone number, which
-// is then the user name.
+// isFor reports whether s names the person at a place. On WhatsApp, s may contain a phone number:
+// the adapter stores the sender's phone number as their user name.
 func (at Place) isFor(s string) bool {
 	account, id, ok := strings.Cut(s, "/")
 	if !ok {
@@ -147,14 +148,14 @@ func (at Place) isFor(s string) bool {
 		strings.HasPrefix(id, "+") && id == at.Sender.Username)
 }
 
-// A Choice is what holds in a place.
+// A Choice has the persona, the settings and the limits that apply in a place.
 type Choice struct {
-	Persona  *Persona // nil: none
-	Model    string   // "": the usual one
-	Activity string   // "": as usual
-	Voice    string   // "": as usual
-	Policies []string // IDs of the policies that apply, the most specific last
-	Layers   []*Limits
+	Persona  *Persona  // nil: none
+	Model    string    // "": the usual one
+	Activity string    // "": as usual
+	Voice    string    // "": as usual
+	Policies []string  // IDs of the policies that apply, the most specific last
+	Layers   []*Limits // limits of the policies and the persona; all of them apply
 }
 
 // ID returns the ID of the persona, or "".
@@ -175,7 +176,7 @@ func (c *Choice) HiddenSkills() func(name string) bool {
 	}
 }
 
-// At returns what holds in a place.
+// At returns the persona, the settings and the limits for a place.
 func (t *Table) At(at Place) Choice {
 	c, id := t.apply(at)
 	return t.with(c, id)
@@ -187,8 +188,9 @@ func (t *Table) Policies(at Place) []*Limits {
 	return c.Layers
 }
 
-// Resumed is [Table.At] for a turn that began with the persona id, or with none if id is "". If
-// that persona is no longer configured, the one that holds now counts.
+// Resumed is like [Table.At], for a turn that began with the persona id, or without one if id is
+// "". The turn keeps that persona. If it is no longer configured, the turn gets the one that a new
+// turn would get.
 func (t *Table) Resumed(at Place, id string) Choice {
 	c, now := t.apply(at)
 	if id != "" && t.personas[id] == nil {
@@ -197,7 +199,8 @@ func (t *Table) Resumed(at Place, id string) Choice {
 	return t.with(c, id)
 }
 
-// apply returns what the policies say about a place, and the ID of the persona that they name.
+// apply returns the settings and the limits of the policies for a place, and the ID of the persona
+// that they name.
 func (t *Table) apply(at Place) (c Choice, id string) {
 	for _, p := range t.policies {
 		if p.appliesTo(at) {

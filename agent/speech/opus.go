@@ -9,21 +9,23 @@ import (
 // opusRate is the unit of positions in Ogg Opus: 48,000 per second, whatever the sample rate.
 const opusRate = 48_000
 
-// An opusPacket is one packet of sound.
+// An opusPacket describes one packet of sound: its size in bytes, and its length in samples at
+// opusRate.
 type opusPacket struct{ bytes, samples int }
 
-// An opusSound is what the pages of an Ogg Opus file tell without decoding it.
+// An opusSound describes an Ogg Opus file. It comes from the pages of the file; no sound is
+// decoded.
 type opusSound struct {
 	packets []opusPacket
-	end     int64 // position of the end, or 0
-	skip    int64 // samples at the beginning that are not played
+	end     int64 // position of the end in samples; 0: unknown
+	skip    int64 // number of samples at the beginning that players skip
 }
 
 // readOpus reads the pages of an Ogg Opus file up to the first one that is damaged.
 func readOpus(sound []byte) (o opusSound) {
 	const header = 27 // bytes of a page's header, before the sizes of its segments
 	var first []byte  // beginning of the packet that the next segment continues
-	size, n := 0, 0   // its bytes so far; number of packets, with the two that are no sound
+	size, n := 0, 0   // its bytes so far; number of packets, including the two headers
 	for len(sound) >= header && bytes.HasPrefix(sound, []byte("OggS")) {
 		segments := int(sound[header-1])
 		if len(sound) < header+segments {
@@ -57,8 +59,9 @@ func readOpus(sound []byte) (o opusSound) {
 	return o
 }
 
-// packetSamples returns the length of a packet, which its first byte and, for many frames, its
-// second byte tell (RFC 6716, section 3.1).
+// packetSamples returns the length of a packet in samples, or 0 if it is unknown. head has the
+// first one or two bytes of the packet. The first byte has the length of a frame, and the second
+// one the number of frames if it is not one or two (RFC 6716, section 3.1).
 func packetSamples(head []byte) int {
 	frame := 0
 	switch config := head[0] >> 3; {
@@ -81,7 +84,8 @@ func packetSamples(head []byte) int {
 	return 2 * frame
 }
 
-// seconds returns the length of the sound, rounded up, or 0 if it is unknown.
+// seconds returns the length of the sound in seconds, rounded up, or 0 if it is unknown or longer
+// than a day.
 func (o opusSound) seconds() int {
 	const longest = 24 * 60 * 60
 	n := (o.end - o.skip + opusRate - 1) / opusRate
@@ -91,12 +95,12 @@ func (o opusSound) seconds() int {
 	return int(n)
 }
 
-// points is the number of points of a waveform: what WhatsApp shows.
+// points is the number of points of a waveform. WhatsApp shows 64.
 const points = 64
 
-// waveform returns the loudness over time in the form of [bus.Attachment]. It is approximate:
-// nothing is decoded, but the encoder spends more bytes on a part that is loud than on silence. It
-// is "" for a file without sound.
+// waveform returns the loudness over time in the form of [bus.Attachment], or "" for a file without
+// sound. It is approximate: no sound is decoded. An encoder with a variable bit rate spends more
+// bytes on loud parts than on silence, so the bytes per sample stand for the loudness.
 func (o opusSound) waveform() string {
 	all := 0
 	for _, p := range o.packets {

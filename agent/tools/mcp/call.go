@@ -72,7 +72,7 @@ func (s *server) use(
 	}
 }
 
-// once calls do with l and the server's timeout, which does not run while a person is asked.
+// once calls do with l and the server's timeout, which stands still while a person is asked.
 func (s *server) once(
 	ctx context.Context, l *link, do func(ctx context.Context, session *sdk.ClientSession) error,
 ) error {

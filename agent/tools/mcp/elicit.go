@@ -17,27 +17,27 @@ import (
 	"gateway/agent/tool"
 )
 
-// During a call, the server may ask the person in whose turn it runs. The turn is then suspended
-// like any that waits for an answer. In versions of the protocol up to 2025-11-25, the server asks
-// in the middle of the call: the call stays open in memory and ends with the process. Since then,
-// the server ends the call with what it asks, and the call is made again with the answers: that
-// survives restarts.
+// During a call, the server may ask the person whose turn makes the call. The turn is then
+// suspended like any other turn that waits for an answer. In versions of the protocol up to
+// 2025-11-25, the server asks in the middle of the call: the call stays open in memory and ends
+// with the process. In later versions, the server ends the call with its questions, and the gateway
+// makes the call again with the answers. That survives restarts.
 
-// maxLife limits a request with all the time in which a person is asked.
+// maxLife limits the life of a request, including the time in which a person is asked.
 const maxLife = time.Hour
 
 // A liveRequest is a request to a server that is under way.
 type liveRequest struct {
-	person bool        // somebody can be asked
-	asks   chan asking // what the server asks
-	over   chan struct{}
+	person bool          // somebody can be asked
+	asks   chan asking   // questions of the server
+	over   chan struct{} // closed when the request has ended
 	cancel context.CancelCauseFunc
 
 	answer chan<- *sdk.ElicitResult // of the asking that the person sees
 
 	// Set before over is closed:
 	result *sdk.CallToolResult
-	links  []request // to open before the call is made again
+	links  []request // links to open before the call is made again
 	err    error
 
 	// asks.mu of the server guards:
@@ -45,11 +45,11 @@ type liveRequest struct {
 	limit *time.Timer     // ends the attempt; stopped while a person is asked
 	asked bool
 	times int      // how often the server has asked
-	alone bool     // it has the turn of askings
+	alone bool     // it holds the slot askings.turn
 	notes []string // for the model, each once
 }
 
-// An asking is a request of a server in the middle of a call.
+// An asking is a question that a server asks in the middle of a call.
 type asking struct {
 	request
 	answer chan<- *sdk.ElicitResult // with room for one
@@ -63,11 +63,11 @@ type heldKey struct {
 	id   string
 }
 
-// askings has the requests to one server that are under way. A server that asks in the middle of a
-// call does not say in which one. So requests to such a server run one at a time, apart from those
-// for which a person is being asked.
+// askings holds the requests to one server that are under way. A server that asks in the middle of
+// a call does not say during which call it asks. So requests to such a server run one at a time,
+// except for those that wait for a person.
 type askings struct {
-	turn chan struct{} // has room for one: the request that runs alone
+	turn chan struct{} // slot of the request that runs alone; has room for one
 
 	mu     sync.Mutex
 	inCall bool // the server asks in the middle of calls
@@ -80,8 +80,9 @@ func newAskings() askings {
 		held: make(map[heldKey]*liveRequest)}
 }
 
-// begin records an attempt of the request of ctx, once it may run. limit starts the clock that ends
-// the attempt.
+// begin waits until the request of ctx may run, and records an attempt of it. limit starts the
+// timer that ends the attempt. The caller must call end after the attempt. begin returns an error
+// if ctx ends first.
 func (a *askings) begin(ctx context.Context, limit func() *time.Timer) (end func(), err error) {
 	r, ok := ctx.Value(liveKey{}).(*liveRequest)
 	if !ok {
@@ -110,7 +111,7 @@ func (a *askings) begin(ctx context.Context, limit func() *time.Timer) (end func
 	}, nil
 }
 
-// yield lets another request run. a.mu is held.
+// yield releases the slot of r, if it holds it, so that another request can run. a.mu is held.
 func (a *askings) yield(r *liveRequest) {
 	if r.alone {
 		r.alone = false
@@ -118,9 +119,10 @@ func (a *askings) yield(r *liveRequest) {
 	}
 }
 
-// claim returns the request during which the server asks, and stops its clock. It returns nil if
-// several are possible, and what the server did not do before: ask in the middle of a call. A
-// request that was given up asks nothing any more, even if its end is not recorded yet.
+// claim returns the request during which the server asks, and stops its timer. It returns nil if
+// that can be several requests, or none. A request whose attempt has ended can't be the one, even
+// if its end is not recorded yet. first reports whether the server asks in the middle of a call for
+// the first time.
 func (a *askings) claim() (live *liveRequest, first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -153,7 +155,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// resume starts the clock of r again, once it may run.
+// resume waits until r may run again, and restarts its timer.
 func (a *askings) resume(r *liveRequest, limit time.Duration) {
 	alone := false
 	select {
@@ -171,8 +173,8 @@ func (a *askings) resume(r *liveRequest, limit time.Duration) {
 	r.limit.Reset(limit)
 }
 
-// refuse adds a note for the model about a request for which nobody can be asked. It ends the
-// request if the server asks again and again.
+// refuse adds a note for the model that nobody could be asked. If the server has asked more than
+// maxRounds times during r, it ends r.
 func (a *askings) refuse(r *liveRequest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -183,7 +185,7 @@ func (a *askings) refuse(r *liveRequest) {
 	}
 }
 
-// note adds a note for the model, unless it is there already. asks.mu is held.
+// note adds a note for the model, unless r has it already. asks.mu is held.
 func (r *liveRequest) note(text string) {
 	if !slices.Contains(r.notes, text) {
 		r.notes = append(r.notes, text)
@@ -197,7 +199,8 @@ func (a *askings) notes(r *liveRequest) []string {
 	return r.notes
 }
 
-// hold keeps r until the person has answered. It cancels an older request of the same call.
+// hold keeps r until the person has answered. It cancels an older request of the same call. If r is
+// nil, it only cancels.
 func (a *askings) hold(key heldKey, r *liveRequest) {
 	if old := a.release(key); old != nil && old != r {
 		old.cancel(errForsaken)
@@ -221,7 +224,8 @@ func (a *askings) release(key heldKey) *liveRequest {
 
 var errForsaken = errors.New("the turn has ended")
 
-// elicit answers a server that asks in the middle of a call.
+// elicit handles a question that the server asks in the middle of a call. It returns when the
+// person has answered or the call has ended.
 func (s *server) elicit(ctx context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 	wanted, err := newRequest("", r.Params)
 	if err != nil {
@@ -263,7 +267,7 @@ func (s *server) elicit(ctx context.Context, r *sdk.ElicitRequest) (*sdk.ElicitR
 const noPerson = "the server asked for input, which was declined, because this work was not " +
 	"begun by a person who could be asked"
 
-// An exchange is one call of a tool, with all that its server asks.
+// An exchange is one call of a tool, with all questions that the server asks during it.
 type exchange struct {
 	*server
 	name string
@@ -271,7 +275,8 @@ type exchange struct {
 	call tool.Call
 }
 
-// run makes the call, or continues it with a person's answer.
+// run makes the call, or continues it with the person's answer. Its result is that of the call, or
+// makes the turn wait for the person.
 func (x *exchange) run(ctx context.Context) (tool.Result, error) {
 	q := &inquiry{}
 	params := &sdk.CallToolParams{Name: x.d.Name, Arguments: x.call.Args}
@@ -337,12 +342,12 @@ func (x *exchange) run(ctx context.Context) (tool.Result, error) {
 	}
 }
 
-// alone reports whether there is no person who could be asked.
+// alone reports whether nobody can be asked: no person began the turn, or it is a sub-agent's.
 func (x *exchange) alone() bool { return x.call.Proactive || x.call.Session.Task != "" }
 
 func (x *exchange) key() heldKey { return heldKey{x.call.Turn, x.call.ID} }
 
-// take restores the inquiry that the person has answered, and adds the answer.
+// take restores into q the inquiry that the person has answered, and adds the answer.
 func (x *exchange) take(q *inquiry) error {
 	if err := json.Unmarshal(x.call.Reply.State, q); err != nil {
 		return fmt.Errorf("what the server asked can't be read: %w", err)
@@ -449,8 +454,8 @@ func linksOf(err error) (list []request) {
 	return list
 }
 
-// begin sets what the server asks for at the end of a call. If it asks for nothing, q has no
-// requests. The error describes what the server does.
+// begin sets the requests of q to those with which the server has ended a call. q has no requests
+// if the call is complete. The text of an error continues "the MCP server NAME".
 func (q *inquiry) begin(live *liveRequest) error {
 	q.Running, q.Links, q.Server, q.Requests = false, live.links != nil, "", live.links
 	if live.links == nil && !live.result.NeedsInput() {

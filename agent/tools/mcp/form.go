@@ -25,22 +25,22 @@ const (
 	maxAsked    = 1_000 // characters of the server's message
 	maxLink     = 2_000 // bytes
 	maxInteger  = 1 << 53
-	maxUnfit    = 5 // answers that don't fit, until the question is cancelled
+	maxUnfit    = 5 // invalid answers in a row, after which the question is cancelled
 	wordDefault = "default"
 	wordSkip    = "skip"
 	wordDecline = "decline"
 	wordCancel  = "cancel"
 )
 
-// A request is what a server asks a person for: the values of a form, or to open a link.
+// A request asks a person to fill in a form, or to open a link.
 type request struct {
 	ID      string          `json:"id,omitempty"`
 	Message string          `json:"message"`
 	Link    string          `json:"link,omitempty"`
-	Schema  json.RawMessage `json:"schema,omitempty"` // of a form; checked
+	Schema  json.RawMessage `json:"schema,omitempty"` // of the form; newRequest has checked it
 }
 
-// newRequest returns p as a request, or an error for the server.
+// newRequest returns the request of p. The server gets the text of an error.
 func newRequest(id string, p *sdk.ElicitParams) (request, error) {
 	if p == nil {
 		return request{}, errors.New("it has no parameters")
@@ -75,15 +75,16 @@ func newRequest(id string, p *sdk.ElicitParams) (request, error) {
 	return r, err
 }
 
-// isPlain reports whether a link has only characters that can't be mistaken for others, and none
-// that means something in Markdown.
+// isPlain reports whether a link has only printable ASCII characters, which can't be mistaken for
+// others, and none that could end a link or a code span in Markdown.
 func isPlain(link string) bool {
 	return !strings.ContainsFunc(link, func(c rune) bool {
 		return c <= ' ' || c > '~' || strings.ContainsRune("`<>\"\\", c)
 	})
 }
 
-// refers reports whether a schema has references, whose check might not end.
+// refers reports whether a schema has references. Validation of a schema with references might not
+// end.
 func refers(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -104,7 +105,7 @@ type field struct {
 	name     string
 	required bool
 	schema   *jsonschema.Schema
-	values   []any    // to choose from; nil: anything that fits
+	values   []any    // to choose from; nil: any value that fits the schema
 	labels   []string // of values
 	preset   any      // default; nil: none
 }
@@ -257,7 +258,8 @@ func (f *field) formed(text string) (ok bool) {
 	return err == nil
 }
 
-// value returns the value for which a person's words stand, and whether they stand for one.
+// value returns the value that a person's words stand for. ok reports whether they are a valid
+// value of f.
 func (f *field) value(text string) (v any, ok bool) {
 	switch {
 	case f.several():
@@ -294,7 +296,7 @@ func (f *field) value(text string) (v any, ok bool) {
 	return v, f.fits(v)
 }
 
-// chosen returns the value with a label, a number or a wording.
+// chosen returns the value that text names by its label, its own text or its number in the list.
 func (f *field) chosen(text string) (any, bool) {
 	text = strings.TrimSpace(text)
 	i := slices.IndexFunc(f.labels, func(l string) bool { return strings.EqualFold(l, text) })
@@ -312,12 +314,12 @@ func (f *field) chosen(text string) (any, bool) {
 	return f.values[i], true
 }
 
-// buttons reports whether the choices of f fit on buttons, with one to decline.
+// buttons reports whether the choices of f fit on buttons, together with one to decline.
 func (f *field) buttons() bool {
 	return !f.several() && f.values != nil && len(f.values) < maxButtons
 }
 
-// wants says what fits f, as sentences.
+// wants describes the valid values of f in sentences, or returns "" if buttons show them.
 func (f *field) wants() string {
 	var b strings.Builder
 	p := f.schema
@@ -365,7 +367,7 @@ func asFloat(n *int) *float64 {
 	return &v
 }
 
-// between describes limits.
+// between returns the limits of a value as words, such as " from 1 to 5 characters".
 func between(least, most *float64, unit string) string {
 	show := func(v *float64) string { return strconv.FormatFloat(*v, 'f', -1, 64) }
 	switch {
@@ -379,7 +381,7 @@ func between(least, most *float64, unit string) string {
 	return ""
 }
 
-// show returns the words for a value of f.
+// show returns a value of f as a person reads it.
 func (f *field) show(v any) string {
 	if list, ok := v.([]any); ok {
 		words := make([]string, len(list))

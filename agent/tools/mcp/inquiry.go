@@ -17,10 +17,10 @@ const (
 	maxRounds  = 10       // times that a server may ask during one call
 	maxState   = 64 << 10 // bytes of the server's own state
 	answerTime = 10 * time.Minute
-	longAnswer = time.Hour // if nothing waits meanwhile but the turn of a direct chat
+	longAnswer = time.Hour // if only a turn of a direct chat waits for the answer
 )
 
-// The actions of a person, and the options for them.
+// The actions that a person can answer with, as the protocol names them, and the labels of buttons.
 const (
 	accept  = "accept"
 	decline = "decline"
@@ -31,16 +31,17 @@ const (
 	optionDecline = "Decline"
 )
 
-// An inquiry is what a server asks during one call of a tool, with the answers so far. It is stored
-// with the question that a person sees.
+// An inquiry holds the questions that a server asks during one call of a tool, and the answers so
+// far. It is stored with the question that the person sees.
 type inquiry struct {
 	Requests []request                    `json:"requests"` // still to be answered
 	Answers  map[string]*sdk.ElicitResult `json:"answers,omitempty"`
 	Server   string                       `json:"server,omitempty"` // the server's own state
 	Rounds   int                          `json:"rounds"`           // times that the server has asked
 
-	// Running says that the server waits in the middle of the call. Otherwise the call is made
-	// again with the answers, or after Links without them.
+	// Running means that the server waits in the middle of the call. Otherwise the gateway makes
+	// the call again with the answers. Links means that the requests are links to open: the call is
+	// then made again without answers.
 	Running bool `json:"running,omitempty"`
 	Links   bool `json:"links,omitempty"`
 
@@ -50,8 +51,8 @@ type inquiry struct {
 	Unfit  int            `json:"unfit,omitempty"` // answers in a row that don't fit
 }
 
-// take takes in the answer of a person to the first request. The answer to the last field of a
-// request removes the request.
+// take adds the person's answer to the first request. The answer to the last field of a request
+// removes the request from q.
 func (q *inquiry) take(r *tool.Reply) error {
 	fields, err := q.Requests[0].fields()
 	if err != nil || q.Field > len(fields) {
@@ -93,7 +94,7 @@ func (q *inquiry) take(r *tool.Reply) error {
 	return nil
 }
 
-// fill sets the value of f, and reports whether the person's words stand for one.
+// fill sets the value of f, and reports whether the person's words are a valid value or a keyword.
 func (q *inquiry) fill(f *field, text, word string) bool {
 	v, ok := f.preset, true
 	switch {
@@ -120,7 +121,7 @@ func (q *inquiry) answer(r *sdk.ElicitResult) {
 	q.Requests, q.Field, q.Values, q.Unfit = q.Requests[1:], 0, nil, 0
 }
 
-// end answers all requests with an action other than accept.
+// end answers all remaining requests with action: decline or cancel.
 func (q *inquiry) end(action string) {
 	for len(q.Requests) > 0 {
 		q.answer(&sdk.ElicitResult{Action: action})
@@ -137,7 +138,8 @@ func (q *inquiry) accepted() bool {
 	return true
 }
 
-// wait returns the question to the person about the first request of q.
+// wait returns the question to the person about the first request of q. server and name are those
+// of the MCP server and its tool; group says that the turn runs in a group.
 func (q *inquiry) wait(server, name string, group bool) (*tool.Wait, error) {
 	fields, err := q.Requests[0].fields()
 	if err != nil {

@@ -214,7 +214,8 @@ func (o *opened) Connect(ctx context.Context) (sdk.Connection, error) {
 	return o.conn, err
 }
 
-// client returns the client for one session. All that a server may do is to ask a person.
+// client returns the client for one session. It refuses all requests of a server except for those
+// that ask a person.
 func (s *server) client() *sdk.Client {
 	stale := func() {
 		select {

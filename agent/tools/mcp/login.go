@@ -58,8 +58,8 @@ type grant struct {
 	// Wanted are the scopes that the server has requested since the login.
 	Wanted []string `json:"wanted,omitempty"`
 
-	// Begun identifies the newest login that somebody has begun: a hash of its state. A login does
-	// not survive a restart, but the person is told so.
+	// Begun is a hash of the state of the newest login that somebody has begun. A login does not
+	// survive a restart. With Begun, the gateway can tell the person so.
 	Begun string `json:"begun,omitempty"`
 }
 
@@ -190,7 +190,8 @@ func (g *grant) secrets() (list []string) {
 	return slices.DeleteFunc(list, func(v string) bool { return len(v) < minSecret })
 }
 
-// StoredSecrets returns the tokens in the files of a directory like [Options.Cache].
+// StoredSecrets returns the tokens and client secrets of the logins in dir, a directory such as
+// [Options.Cache]. It fails if it can't read or parse one of the files.
 func StoredSecrets(dir string) (list []string, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.login"))
 	for _, file := range files {

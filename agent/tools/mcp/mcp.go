@@ -11,7 +11,7 @@
 // idempotent. This hint decides only which calls a resumed turn repeats and which calls run
 // concurrently, never who may use a tool. Servers get nothing from the gateway: no roots, no
 // sampling, and only the environment that [Environ] returns. During a call they may ask the person
-// in whose turn it runs for values, or to open a link.
+// whose turn makes the call for values, or to open a link.
 //
 // The package owns the files NAME.json and NAME.login in the directory Options.Cache. It has no
 // database tables.
@@ -149,8 +149,8 @@ func New(servers []Server, opts *Options) *Client {
 	return c
 }
 
-// Restore gives the tools to the agent that the servers had in an earlier process. Turns may resume
-// only after it: of a tool that is not known, nobody can say whether a call may be repeated.
+// Restore offers the agent the tools that the servers had in an earlier process. Call it before
+// turns resume: for a tool that is not known, the gateway can't tell whether it may repeat a call.
 func (c *Client) Restore(ctx context.Context) {
 	for _, s := range c.servers {
 		if s.problem == nil {

@@ -165,8 +165,8 @@ type mender struct {
 	err error
 }
 
-// Keywords with nested schemas: by name, in a list, or a single one. A value is checked also
-// against those of the keywords inPlace, without a step into the value.
+// Keywords with nested schemas: by name, in a list, or a single one. Schemas of the keywords
+// inPlace check the same value as the schema around them, not a part of it.
 var (
 	inNames = []string{"properties", "patternProperties", "$defs", "definitions",
 		"dependentSchemas"}
