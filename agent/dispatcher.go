@@ -232,8 +232,8 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 }
 
 // handOut starts r if it is a command, or gives it to its session. The words of a short voice
-// message decide which it is, so they are read first. A failure is reported to the sender and does
-// not block others. An error means that the store is lost.
+// message decide which it is, so it is transcribed first. A failure is reported to the sender and
+// does not block others. An error means that the store is lost.
 func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound int) error {
 	key := session.Of(r.Message).Root() // the lane also covers sub-agents and jobs
 	if d.lanes.Join(key, command.Queued{Message: r, Bound: bound}) {

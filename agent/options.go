@@ -128,7 +128,8 @@ type Options struct {
 	Commands []command.Command
 	// Restart restarts the gateway; default: not possible.
 	Restart *command.Restart
-	// Export sends people what is stored about them; default: /export is not answered.
+	// Export handles the background tasks that send people their data. Without it, /export is not
+	// answered.
 	Export background.Handler
 	// Observer receives measurements; default none.
 	Observer observe.Observer

@@ -31,8 +31,9 @@ func (d *Dispatcher) leaveLane(ctx, work context.Context, done command.Done) err
 	return nil
 }
 
-// hear reads the words of a voice message. After an error the message stays in the inbox, and heal
-// hands it out again. An error that hear returns means that the store is lost.
+// hear transcribes a voice message and decides what it is: see [hearing.Hearer.Hear]. After a
+// failure the message stays in the inbox, and heal hands it out again. An error means that the
+// store is lost.
 func (d *Dispatcher) hear(ctx, reading context.Context, r bus.Received) (*bus.Received, error) {
 	s := d.Config()
 	heard, err := d.hearer.Hear(ctx, reading, r,

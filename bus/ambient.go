@@ -40,8 +40,9 @@ func pruneAmbient(tx *store.Tx, at Address, now time.Time) error {
 	return nil
 }
 
-// Hear stores what the words of r's voice message have decided. If r is still [Overheard], it was
-// not for the agent and becomes an ambient message. Hear reports false if r is no longer waiting.
+// Hear stores r, whose voice message was transcribed. If r is still [Overheard], it is not for the
+// agent and becomes an ambient message. Hear changes nothing and reports false if r is no longer
+// waiting.
 func Hear(tx *store.Tx, r Received, now time.Time) (bool, error) {
 	state := "waiting"
 	if r.Message.Hearing == Overheard {

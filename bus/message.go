@@ -77,24 +77,25 @@ type InboundMessage struct {
 	// Edits is the ID of the earlier message that this one rewords, or "".
 	Edits string `json:"edits,omitempty"`
 
-	// Hearing says whether the words of a voice message were read to decide what it is.
+	// Hearing says how far a short voice message has been transcribed and judged.
 	Hearing Hearing `json:"hearing,omitempty"`
 
 	Origin Origin `json:"origin,omitzero"` // who began it
 }
 
-// A Hearing says what is known about a short voice message, whose words decide whether it is for
-// the agent, and whether it is a command.
+// A Hearing is the state of a short voice message. Its words decide whether it is for the agent,
+// and whether it is a command.
 type Hearing string
 
-// The values of Hearing. A message without one is not a voice message, or nobody has read it yet.
+// The values of Hearing. "" means that the message is not a voice message, or was not transcribed
+// yet.
 const (
-	Overheard     Hearing = "overheard" // it is for the agent only if its words say so
-	Heard         Hearing = "heard"     // nothing is left to decide
-	SpokenCommand Hearing = "command"   // likewise, and Text is the command that was spoken
+	Overheard     Hearing = "overheard" // in a group; for the agent only if the words address it
+	Heard         Hearing = "heard"     // decided: not a command
+	SpokenCommand Hearing = "command"   // decided: a command, which Text contains
 )
 
-// Limits of the voice messages whose words are read before the gateway decides what they are.
+// Limits of the voice messages that are transcribed before the gateway decides what they are.
 const (
 	maxUtterance      = 30        // seconds
 	maxUtteranceBytes = 256 << 10 // twice what the platforms' apps record in that time
@@ -144,12 +145,12 @@ type Attachment struct {
 	Path    string `json:"path,omitempty"`    // slash-separated, relative to the media directory
 	Problem string `json:"problem,omitempty"` // why it is missing, in a few words
 
-	// Waveform is the loudness of a voice message over time, for a drawing: 64 bytes from 0 to 100, in
-	// base64; "" if unknown.
+	// Waveform is the loudness of a voice message over time, as apps draw it: 64 bytes from 0 to
+	// 100, in base64; "": unknown.
 	Waveform string `json:"waveform,omitempty"`
 
-	// Said is the transcript of a voice message, and Unsaid says why there is none, in a few words.
-	// Both are "" if nobody has tried yet.
+	// Said is the transcript of a voice message. Unsaid is the reason why there is none, in a few
+	// words. Both are "" until the gateway has tried to transcribe it.
 	Said   string `json:"said,omitempty"`
 	Unsaid string `json:"unsaid,omitempty"`
 }

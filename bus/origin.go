@@ -9,8 +9,8 @@ type Origin struct {
 	Label   string     `json:"label,omitempty"`  // name of the work, for people
 	Session Session    `json:"session,omitzero"` // session of the work; zero: the conversation
 
-	// Conversation is the conversation that the message belongs to, if it is not that of From. The
-	// inbox sets it: see [SessionScope].
+	// Conversation is the conversation of the message; zero: that of From. The inbox sets it: see
+	// [SessionScope].
 	Conversation Session `json:"conversation,omitzero"`
 
 	// Parent is the session that gave the task and gets the outcome. Set for Task and Outcome.
@@ -28,8 +28,8 @@ type Origin struct {
 	// Foreign names the foreign text in the turn that gave the task, or is "".
 	Foreign string `json:"foreign,omitempty"`
 
-	// Rights is the least role of people whose words that turn has overheard, or "". Set for Task and
-	// Outcome.
+	// Rights is the least role of people whose words that turn has overheard, or "". Set for Task
+	// and Outcome.
 	Rights Role `json:"rights,omitempty"`
 
 	Run      int64 `json:"run,omitempty"`      // row of the run. Set for Job and Heartbeat

@@ -19,9 +19,9 @@ import (
 // concurrent use. Methods that read rows return all readable ones. If nothing else fails, their
 // error holds a [store.RowError] for each row that can't be read.
 type Outbox struct {
-	// Idle reports whether the router would send a message to an address at once. Add then stores
-	// the message as Sending, so that the router need not do so in a transaction of its own. It is
-	// called within transactions and must not wait for one. It may be nil.
+	// Idle reports whether the router would send a message to an address at once. If so, Add stores
+	// the message as Sending, which saves the router a transaction. Add calls Idle within
+	// transactions, so Idle must not wait for one. It may be nil.
 	Idle atomic.Pointer[func(to Address) bool]
 
 	wake  signal
@@ -58,8 +58,8 @@ type Delivery struct {
 
 	Tried time.Duration // time spent on failed attempts and between them
 
-	// Fresh says that this process has just added the delivery as Sending, and that no attempt has
-	// begun. A delivery that was read from the table is never fresh.
+	// Fresh means that this process has just added the delivery as Sending, and that no attempt to
+	// send it has begun. A delivery that was read from the table is never fresh.
 	Fresh bool
 
 	key string // common prefix of the idempotency keys of its parts

@@ -10,8 +10,8 @@ import (
 // time of their own.
 const Offload = "tool-result.txt"
 
-// Export is the name of archives with all data of a person. The names of their stored files begin
-// with ExportPrefix. They have a retention time of their own, and are not part of later exports.
+// Export is the name of archives with all data of a person. The names of the stored archives begin
+// with ExportPrefix. They have a retention time of their own, and later exports leave them out.
 const (
 	Export       = "gateway-export.zip"
 	ExportPrefix = "export-"

@@ -6,29 +6,29 @@ import (
 	"gateway/store"
 )
 
-// A SessionScope says which messages of an account are one conversation.
+// A SessionScope is the setting of an account that says which messages form one conversation.
 type SessionScope string
 
-// The scopes of sessions. PerPerson concerns direct chats only: what a person writes there must not
-// show in a group.
+// The scopes of sessions. PerPerson joins direct chats only, because a group must not see what a
+// person writes in a direct chat.
 const (
-	PerChat    SessionScope = "chat"    // those of a chat or thread
-	PerSpeaker SessionScope = "speaker" // in a group those of each member, else those of the chat
-	PerPerson  SessionScope = "person"  // those of a person in all direct chats, else of the chat
+	PerChat    SessionScope = "chat"    // all messages of a chat or thread
+	PerSpeaker SessionScope = "speaker" // groups: those of each member; direct chats: as PerChat
+	PerPerson  SessionScope = "person"  // direct chats: all of a person; groups: as PerChat
 )
 
 // sessionScopes holds the scopes of the accounts.
 type sessionScopes struct {
 	mu      sync.Mutex
 	of      map[string]SessionScope // by account; PerChat is left out
-	mixed   bool                    // open messages may belong to a session of another scope
-	checked bool                    // mixed is known since the process began
+	mixed   bool                    // unfinished messages may belong to a session of another scope
+	checked bool                    // the messages of earlier processes were checked for mixed
 }
 
-// SetScopes sets the scopes of the accounts, for messages that arrive from then on. A message that
-// arrives while an earlier one of the same person in the same chat is unfinished goes to the
-// session of that one, so that the answers keep their order, and a reply to a question reaches the
-// turn that has asked.
+// SetScopes sets the scopes of the accounts for messages that arrive afterwards. There is one
+// exception: while a message of a person is unfinished, their later messages in the same chat go to
+// the same session. So the answers keep their order, and a reply to a question reaches the turn
+// that has asked.
 func (s *sessionScopes) SetScopes(scopes map[string]SessionScope) {
 	of := make(map[string]SessionScope)
 	for account, scope := range scopes {
@@ -42,7 +42,7 @@ func (s *sessionScopes) SetScopes(scopes map[string]SessionScope) {
 	s.of = of
 }
 
-// setSession sets the session of m, which is about to be stored.
+// setSession sets the conversation of m before m is stored.
 func (s *sessionScopes) setSession(tx *store.Tx, m *InboundMessage) error {
 	m.Origin.Conversation = Session{}
 	if !m.Origin.Session.IsZero() {
@@ -62,7 +62,7 @@ func (s *sessionScopes) setSession(tx *store.Tx, m *InboundMessage) error {
 		m.Origin.Conversation = Session{Conversation: m.From, Speaker: m.Sender.ID}
 	case scope == PerPerson && !m.Group:
 		m.Origin.Conversation.Person = m.Person
-		if m.Origin.Kind == Hook { // it concerns the person whose chat this is
+		if m.Origin.Kind == Hook { // it belongs to the person whose chat this is
 			newest, _, err := last(tx, m.From)
 			if err != nil {
 				return err
@@ -74,13 +74,13 @@ func (s *sessionScopes) setSession(tx *store.Tx, m *InboundMessage) error {
 }
 
 // scopeOf returns the scope of an account, "" for PerChat. mixed reports whether unfinished
-// messages may belong to a session of another scope: the configuration has changed.
+// messages may belong to a session of another scope, because the configuration has changed.
 func (s *sessionScopes) scopeOf(
 	tx *store.Tx, account string,
 ) (scope SessionScope, mixed bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.checked { // the scopes of an earlier process may have been other ones
+	if !s.checked { // earlier processes may have had other scopes
 		for _, state := range openStates {
 			list, err := readInbox(tx, "SELECT "+receivedColumns+" FROM inbox WHERE state = '"+state+"'")
 			if _, bad := store.RowErrors(err); err != nil && !bad {

@@ -11,9 +11,9 @@ import (
 // A Session names a session: a conversation of people, or what works for one in a session of its
 // own. It can be compared. The zero Session names none.
 //
-// A conversation is that of a chat or a thread. With a Speaker it is what this member of a group
-// and the agent say to each other. With a Person it is that of all their direct chats, and has no
-// address. See [SessionScope].
+// A conversation belongs to a chat or a thread. With a Speaker, it has only the messages between
+// this member of a group and the agent. With a Person, it has the messages of all their direct
+// chats, and no address. See [SessionScope].
 //
 // A task works for the session that has the other fields. A run stands beside that session.
 type Session struct {
@@ -105,7 +105,7 @@ func (s Session) Below(above Session) bool {
 
 // The marks in the name of a session.
 const (
-	mark        = "#" // of each part behind the address: of a task if none of the others follows
+	mark        = "#" // begins each part after the address; without a mark below, it is a task
 	speakerMark = "@speaker-"
 	personMark  = "@person-" // in place of an address
 	jobMark     = "@job-"
@@ -164,8 +164,8 @@ func ParseSession(name string) (Session, error) {
 	return Address{Account: account, Chat: chat, Thread: thread}.ParseSession(name)
 }
 
-// ParseSession reads the name of a session of the conversation at a, which is zero for that of a
-// person.
+// ParseSession reads the name of a session at the address a. For the conversation of a person, a is
+// zero.
 func (a Address) ParseSession(name string) (Session, error) {
 	s := Session{Conversation: a}
 	if a == (Address{}) && strings.HasPrefix(name, personMark) {

@@ -72,7 +72,7 @@ type addressJSON struct {
 	Thread  string `json:"thread,omitempty"`
 }
 
-// choicesJSON is what people have chosen for a session.
+// choicesJSON holds the settings that people have chosen for a session.
 type choicesJSON struct {
 	QueueMode string     `json:"queue_mode,omitempty"`
 	Model     string     `json:"model,omitempty"`

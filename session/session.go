@@ -154,8 +154,8 @@ func (Store) Reset(tx *store.Tx, key Key, now time.Time) error {
 	return nil
 }
 
-// BeganBefore reports whether a session exists that began before a time. It begins with its first
-// turn, and again with each [Store.Reset].
+// BeganBefore reports whether a session exists and began before limit. A session begins with its
+// first turn, and again with each [Store.Reset].
 func BeganBefore(q store.Queryer, key Key, limit time.Time) (is bool, err error) {
 	err = q.QueryRow("SELECT EXISTS (SELECT 1 FROM sessions WHERE key = $1 AND began_ms < $2)",
 		key.String(), limit.UnixMilli()).Scan(&is)
@@ -165,7 +165,7 @@ func BeganBefore(q store.Queryer, key Key, limit time.Time) (is bool, err error)
 	return is, nil
 }
 
-// Heard returns the Seq of the newest ambient message that a session has had, or 0.
+// Heard returns the Seq of the newest ambient message that was part of a session's prompts, or 0.
 func Heard(q store.Queryer, key Key) (seq int64, err error) {
 	err = q.QueryRow("SELECT heard FROM sessions WHERE key = $1", key.String()).Scan(&seq)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -174,7 +174,7 @@ func Heard(q store.Queryer, key Key) (seq int64, err error) {
 	return seq, nil
 }
 
-// SetHeard stores that a session has had the ambient messages up to seq.
+// SetHeard stores that a session's prompts have contained the ambient messages up to seq.
 func SetHeard(tx *store.Tx, key Key, seq int64) error {
 	_, err := tx.Exec("UPDATE sessions SET heard = $2 WHERE key = $1", key.String(), seq)
 	if err != nil {

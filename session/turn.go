@@ -172,16 +172,16 @@ const selectTurns = "SELECT " + keyColumns + ", t.id, t.address, t.reply_to, t.e
 	"t.attempts, t.handovers, t.answers, t.tokens, t.cost, t.persona " +
 	"FROM turns t JOIN sessions s ON s.key = t.session "
 
-// visit notes the chat of a turn in a person's conversation, as a session of its own without
-// messages, and returns whose scope the chat had before. The row says where the person writes, and
-// shows when the chat comes to belong to another person.
+// visit records the chat in which a turn of a person's conversation runs, as a session without
+// messages. It returns the scope that the chat had before. The row says where the person writes,
+// and shows if the chat now belongs to another person.
 func visit(tx *store.Tx, t *Turn, now time.Time) (before memory.Scope, err error) {
 	a := t.Address
 	err = tx.QueryRow("SELECT scope FROM sessions WHERE key = $1", KeyOf(a).String()).Scan(&before)
 	if errors.Is(err, sql.ErrNoRows) {
 		before, err = t.Scope, nil
 	}
-	if err == nil { // what is left there of an earlier conversation still gets notes (tidy = 0)
+	if err == nil { // an earlier conversation in this chat must still be summarised (tidy = 0)
 		_, err = tx.Exec(`INSERT INTO sessions (key, account, chat, thread, title, scope, tidy,
 				created_ms, updated_ms, began_ms) VALUES ($1, $2, $3, $4, '', $5, 1, $6, $6, $6)
 			ON CONFLICT (key) DO UPDATE SET scope = excluded.scope,
@@ -197,8 +197,8 @@ func visit(tx *store.Tx, t *Turn, now time.Time) (before memory.Scope, err error
 	return before, nil
 }
 
-// Mend replaces the unreadable address of a turn by the address of its session, or by that of the
-// chat in which the person has written last.
+// Mend replaces the unreadable address of a turn by the address of its session. The conversation of
+// a person has no address, so there Mend takes the chat in which the person wrote last.
 func (Store) Mend(tx *store.Tx, id int64) error {
 	var a bus.Address
 	err := tx.QueryRow(`SELECT c.account, c.chat, c.thread FROM sessions s

@@ -16,8 +16,8 @@ const softDelay = 50 * time.Millisecond
 const syncRetry = time.Second
 
 // A syncer syncs the write-ahead log after soft commits that no hard commit follows, or when a
-// caller waits for that. It does so beside the writers. The log is sequential, so one sync makes
-// all earlier commits durable.
+// caller of wait needs it. It does not hold up the writers. The log is sequential, so one sync
+// makes all earlier commits durable.
 type syncer struct {
 	path   string       // of the database
 	repair func() error // makes the log durable after a failed sync

@@ -46,7 +46,7 @@ type writer struct {
 type request struct {
 	fn    func(*Tx) error
 	soft  bool // its commit need not wait for the disk
-	early bool // its caller waits for the disk after the commit
+	early bool // the caller waits for the disk itself, after the commit
 	bare  bool // fn runs outside a transaction
 	err   error
 	pan   any           // value with which fn panicked

@@ -93,8 +93,9 @@ func (l *Loader) Load(
 	return files, quoted
 }
 
-// Hear fetches and transcribes the voice message that m consists of, and stores the result in m. If
-// the file can't be fetched, or ctx ends, it changes nothing: [Loader.Load] tries again.
+// Hear fetches and transcribes the voice message that m consists of, and sets its Said or Unsaid.
+// price is the cost in dollars per second of sound. If the file can't be fetched, or ctx ends, Hear
+// changes nothing, and [Loader.Load] tries again.
 func (l *Loader) Hear(ctx context.Context, m *bus.InboundMessage, price float64) {
 	fetched := *m
 	fetched.Attachments, fetched.ReplyTo = slices.Clone(m.Attachments), nil

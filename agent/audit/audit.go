@@ -93,7 +93,7 @@ func List(q store.Queryer, most, skipped int) ([]Entry, error) {
 		ORDER BY id DESC LIMIT $1 OFFSET $2`, most, skipped)
 }
 
-// Last returns when the author of e has done the same before, or the zero time.
+// Last returns the newest time at which the author of e did the same, or the zero time for never.
 func Last(q store.Queryer, e Entry) (time.Time, error) {
 	var at int64
 	err := q.QueryRow(`SELECT COALESCE(max(at_ms), 0) FROM audits
@@ -193,7 +193,7 @@ func Erase(tx *store.Tx, person int64, chats []bus.Address) error {
 	return nil
 }
 
-// Link makes the entries of the person other those of the person id, who has become the same one.
+// Link makes the entries of the person other those of the person id, after the two were linked.
 func Link(tx *store.Tx, id, other int64) error {
 	_, err := tx.Exec("UPDATE audits SET whom = $1 WHERE whom = $2", id, other)
 	if err == nil {

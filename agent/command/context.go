@@ -43,8 +43,8 @@ func (c conversation) context(ctx context.Context, r *Request) (Reply, error) {
 	return Reply{Text: w.text(info.Context)}, nil
 }
 
-// newest returns the newest message that a person wrote in a conversation. It returns false if the
-// inbox no longer has one.
+// newest returns the newest message of a person in a conversation. It returns false if the inbox no
+// longer has one.
 func (c conversation) newest(
 	q store.Queryer, key session.Key,
 ) (m bus.InboundMessage, ok bool, err error) {

@@ -164,11 +164,11 @@ func firstSentence(s string) string {
 	return s
 }
 
-// exportPause is how long a person must wait between two exports. Making one costs reading all of
-// their data.
+// exportPause is how long a person must wait between two exports. An export reads all of their
+// data.
 const exportPause = time.Hour
 
-// export answers /export: a background task sends the archive. The audit log has who exported.
+// export runs /export: a background task sends the archive. The audit log records who asked for it.
 func (k knowledge) export(ctx context.Context, r *Request) (Reply, error) {
 	if r.Message.Group {
 		return Reply{Text: "Other people read this chat. Send me `/export` in our direct chat."}, nil

@@ -17,7 +17,7 @@ import (
 type lane struct {
 	first   bus.Received // the command or the voice message
 	waiting []Queued     // messages that arrived after it
-	hurry   func()       // ends the reading of the voice message; nil for a command
+	hurry   func()       // stops the transcription of the voice message; nil for a command
 }
 
 // A Queued is a message in a lane, with the maximum number of messages that may wait in its
@@ -27,10 +27,10 @@ type Queued struct {
 	Bound   int
 }
 
-// A Done is a finished command, or a voice message whose words were read.
+// A Done is a finished command or a transcribed voice message.
 type Done struct {
 	Session session.Key
-	Heard   []Queued // the voice message, if it is to be handed out
+	Heard   []Queued // the voice message, if it must be handed out
 	Err     error    // the store is lost
 }
 
@@ -69,10 +69,10 @@ func (l *Lanes) Enter(key session.Key, r bus.Received, run func() error) {
 	}()
 }
 
-// Hear opens a lane and reads a voice message in it by calling hear on a new goroutine. hear
-// returns the message to hand out when the lane closes, or nil. Its context ends with ctx, and when
-// somebody in the conversation writes a command that stops work: that does not wait until a slow
-// service has read the words.
+// Hear opens a lane and calls hear on a new goroutine, to transcribe a voice message. hear returns
+// the message to hand out when the lane closes, or nil. Its context ends with ctx. It also ends
+// when somebody in the conversation writes a command that stops work, so that such a command does
+// not wait for a slow transcription service.
 func (l *Lanes) Hear(
 	ctx context.Context, key session.Key, q Queued,
 	hear func(reading context.Context) (*bus.Received, error),
@@ -97,9 +97,9 @@ func (l *Lanes) Hear(
 	}()
 }
 
-// Join makes q, a message for a session of the conversation key, wait in its lane.
-// It reports false if there is no such lane. What works for a whole chat also waits for a command
-// that was sent there but belongs to another conversation: see [bus.SessionScope].
+// Join makes q, a message for a session of the conversation key, wait in its lane. It reports false
+// if there is no such lane. A session that works for a whole chat also waits for a command that was
+// sent in that chat but belongs to another conversation: see [bus.SessionScope].
 func (l *Lanes) Join(key session.Key, q Queued) bool {
 	found, ok := l.list[key]
 	for _, lane := range l.list {
@@ -116,7 +116,7 @@ func (l *Lanes) Join(key session.Key, q Queued) bool {
 	return ok
 }
 
-// stopsWork reports whether m is a written command that ends what is under way.
+// stopsWork reports whether m is a written command that stops running work.
 func stopsWork(m bus.InboundMessage) bool {
 	name, _ := Parse(m)
 	return name == "stop" || name == "halt"

@@ -14,17 +14,17 @@ import (
 // name may come before it: "Ada, slash new". Only a voice message that begins so is a command. The
 // names of commands are the same in all languages.
 
-// slashes are the words for "/", as transcribers write them.
+// slashes are the words for "/", as transcription services write them.
 var slashes = []string{"/", "slash", "schrägstrich", "barre oblique", "barra", "слэш", "слеш",
 	"斜杠", "斜線", "スラッシュ"}
 
-// stops are the words that are the command stop without a "/", in the languages of slashes.
+// stops are the words that mean /stop without a "/", in the languages of slashes.
 var stops = []string{"stop", "stopp", "arrête", "arrêtez", "para", "pare", "стоп", "停止", "停",
 	"ストップ"}
 
-// Spoken returns the command that a person has spoken, in the form in which it is typed, or "". It
-// also reports whether one of the agent's names was said. overheard says that the person may have
-// spoken to others: then "stop" alone is not a command.
+// Spoken returns the command in the transcript said, as a person would type it, or "". It also
+// reports whether said contains one of the agent's names. If overheard is set, the person may have
+// spoken to others, so "stop" alone is not a command.
 func (c *Commands) Spoken(
 	said string, names []string, overheard bool,
 ) (text string, named bool) {
@@ -70,12 +70,14 @@ func (c *Commands) spelled(text string) string {
 
 func lower(text string) string { return strings.ToLower(text) }
 
-// isMark reports whether r is not part of a word. Transcribers put such characters around words.
+// isMark reports whether r is not part of a word. Transcription services put such characters around
+// words.
 func isMark(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) && r != '-' && r != '_'
 }
 
-// trimSpoken removes what is before the first word, except for a slash, and after the last one.
+// trimSpoken removes the characters before the first word, except for a slash, and after the last
+// word.
 func trimSpoken(said string) string {
 	said = strings.TrimLeftFunc(said, func(r rune) bool { return isMark(r) && r != '/' })
 	return strings.TrimRightFunc(said, isMark)
@@ -90,8 +92,8 @@ func cutFirst(text string) (word, rest string) {
 	return text[:end], trimSpoken(text[end:])
 }
 
-// cutWord returns text without the word at its beginning, whatever its case. It reports false if
-// text begins with something else.
+// cutWord returns text without the word at its beginning, in upper or lower case. It reports false
+// if text does not begin with the word.
 func cutWord(text, word string) (rest string, ok bool) {
 	if len(text) < len(word) || !strings.EqualFold(text[:len(word)], word) {
 		return text, false
@@ -136,9 +138,9 @@ func isUnspaced(word string) bool {
 	}) >= 0
 }
 
-// A transcript may be wrong. So only the commands in harmless run as soon as they are spoken, and
-// those in lists if they have no argument, because then they only show something. The others delete
-// something, grant something or can't be taken back.
+// A transcript may be wrong. So only the commands in harmless run as soon as they are spoken. The
+// commands in lists do so without an argument, because then they only show something. All others
+// delete or grant something, or can't be undone.
 var (
 	harmless = []string{"help", "status", "stop", "new", "queue", "model", "think", "voice",
 		"activity", "compact", "memory", "history", "skills", "remind", "timezone", "usage",
@@ -146,13 +148,13 @@ var (
 	lists = []string{"jobs", "forget", "dream-log", "group", "activation", "mcp"}
 )
 
-// runsSpoken reports whether a command runs although it was only spoken.
+// runsSpoken reports whether a spoken command runs at once.
 func runsSpoken(name, args string) bool {
 	name = strings.ReplaceAll(name, "_", "-")
 	return slices.Contains(harmless, name) || args == "" && slices.Contains(lists, name)
 }
 
-// confirm answers a spoken command with the question whether it was meant.
+// confirm asks the person to confirm a spoken command in writing.
 func confirm(_ context.Context, r *Request) (Reply, error) {
 	text := strings.TrimSpace("/" + r.Name + " " + r.Args)
 	return Reply{Text: fmt.Sprintf("I have understood `%s`. Send it in writing if you mean it.", text),

@@ -13,11 +13,11 @@ import (
 	"gateway/store"
 )
 
-// A setting of a conversation has one of a few words as its value. Anybody may choose it in a
-// direct chat, and admins in a group.
+// A setting of a conversation has one of a few words as its value. In a direct chat anybody may
+// choose it, in a group only admins.
 type setting struct {
 	words   []string
-	replies map[string]string // by word; that of defaultWord is for the end of the choice
+	replies map[string]string // by word; defaultWord takes the choice back
 	wrong   string            // reply to another word
 	store   func(tx *store.Tx, key session.Key, word string, now time.Time) error
 	set     func(key session.Key, word string) // in memory

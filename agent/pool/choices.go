@@ -154,7 +154,8 @@ func (c *choices) Effort(key session.Key) llm.Effort {
 	return llm.Effort(c.efforts[key])
 }
 
-// shown returns what was chosen for a session about voice and activity, by the same rule as Chosen.
+// shown returns the voice and the activity that were chosen for a session, by the same rule as
+// Chosen.
 func (c *choices) shown(key session.Key) (voice, shows string) {
 	key = chooser(key)
 	c.mu.Lock()

@@ -138,7 +138,7 @@ func (pr *probation) fill(work context.Context, list []*worker) error {
 			after = r.Seq
 			key := session.Of(r.Message)
 			i := slices.IndexFunc(list, func(w *worker) bool { return w.key == key })
-			// The words of an overheard voice message decide first whether it is for the session.
+			// An overheard voice message must be transcribed first: it may not be for the session.
 			if name, _ := command.Parse(r.Message); i < 0 || name != "" || closed[key] ||
 				r.Message.Hearing == bus.Overheard {
 				closed[key] = true

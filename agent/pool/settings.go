@@ -60,15 +60,15 @@ type Settings struct {
 	QueueMode Mode          // default Steer
 	Waiting   int           // maximum number of waiting messages in a session; default 20
 
-	// Names are the agent's names in voice messages. A voice message of a group that contains one is
-	// for the agent; default none.
+	// Names are the agent's names in voice messages. In a group, a voice message that contains one
+	// is for the agent; default none.
 	Names []string
 
 	// Debounce is how long each account waits for further parts of a message; default 0.
 	Debounce map[string]time.Duration
 
-	// ResetAt is the time of day after which the conversations of an account begin anew, as the time
-	// since midnight; default none.
+	// ResetAt is the time of day after which the conversations of an account begin anew, as the
+	// time since midnight; default none.
 	ResetAt map[string]time.Duration
 
 	// IdleAfter is the time without messages after which notes are made of the older part of a

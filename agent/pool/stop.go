@@ -183,8 +183,9 @@ func (s *Stopping) discard(tx *store.Tx, e *command.Stopped) error {
 // own.
 func isKept(r bus.Received) bool { return r.Message.Origin.Standalone() }
 
-// cancelStopped ends the workers of the session keys[0] and of what works for any of keys, jobs and
-// hooks only if jobs is set. by is the message that ended their turns, or nil if no person did.
+// cancelStopped ends the worker of the session keys[0], and the workers of the sessions that work
+// for any of keys. It leaves out jobs and hooks unless jobs is set. by is the message that ended
+// their turns, or nil if no person did.
 func (st *Stopper) cancelStopped(keys []session.Key, jobs bool, by *bus.InboundMessage) {
 	key := keys[0]
 	st.mu.Lock()

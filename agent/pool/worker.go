@@ -164,8 +164,8 @@ func (w *worker) Next(files bool) []bus.Received {
 	return w.claiming
 }
 
-// asked returns how many of the waiting messages a turn that answers by may claim: those before the
-// first one that begins a turn of its own. The pool's mu is held.
+// asked returns how many of the waiting messages a turn that answers by may claim: all before the
+// first one that needs a turn of its own. The pool's mu is held.
 func (w *worker) asked(by asker) int {
 	i := slices.IndexFunc(w.waiting, func(r bus.Received) bool {
 		return r.Message.Origin.Standalone() || by.isOther(r.Message)
@@ -179,7 +179,7 @@ func (w *worker) asked(by asker) int {
 // isOther reports whether the running turn must not answer r. The pool's mu is held.
 func (w *worker) isOther(r bus.Received) bool { return w.asker.isOther(r.Message) }
 
-// An asker is whom a turn answers, and where.
+// An asker identifies the person and the chat that a turn answers.
 type asker struct {
 	from bus.Address
 	id   string // platform's id; "": nobody has asked
@@ -187,8 +187,9 @@ type asker struct {
 
 func askerOf(m bus.InboundMessage) asker { return asker{m.From, m.Sender.ID} }
 
-// isOther reports whether m needs a turn of its own beside those of a: in a group, the questions of
-// each person do, and in a person's conversation those of each chat, because the answer goes there.
+// isOther reports whether m needs another turn than the one that answers a. In a group, the
+// questions of each person get turns of their own. In a person's conversation, those of each chat
+// do, because the answer goes to that chat.
 func (a asker) isOther(m bus.InboundMessage) bool {
 	return m.From != a.from || m.Group && m.Origin.Kind == bus.Person && m.Sender.ID != a.id
 }

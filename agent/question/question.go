@@ -72,8 +72,8 @@ const (
 // A State is the state of a question.
 type State string
 
-// The states of a question. Open and Granted are the only states that can change, and those of a
-// question that continues a call, until the call has continued.
+// The states of a question. Only Open and Granted can change. There is one exception: all states of
+// a question that continues a call can change, until the call has continued.
 const (
 	Open     State = "open"
 	Answered State = "answered"
@@ -109,8 +109,9 @@ type Question struct {
 	Options []string    `json:"options,omitempty"` // of an Ask: the answers to choose from
 	Subject string      `json:"subject,omitempty"` // of an Approve: the hash of the approved call
 
-	// Continues is set if the answer to an Ask goes to the tool, which is called again with it. It
-	// is the tool's state. Running says that this call is under way and ends with the process.
+	// Continues is the state of a tool that waits for the answer to an Ask: the turn calls the tool
+	// again with state and answer. nil: the answer goes to the model. Running means that the tool
+	// is in the middle of the call, which ends with the process.
 	Continues json.RawMessage `json:"continues,omitempty"`
 	Running   bool            `json:"running,omitempty"`
 }
@@ -158,7 +159,7 @@ func (Store) Decide(tx *store.Tx, q *Question, state State, answer, by string) (
 	return n == 1, nil
 }
 
-// Use records that the granted call of q has begun, or that the call which q continues goes on. It
+// Use records that the granted call of q has begun, or that the call that q continues goes on. It
 // reports false if q is not granted, or if the call has already begun or continued.
 func (Store) Use(tx *store.Tx, q *Question) (bool, error) {
 	tx.Hard() // the call must not run twice

@@ -137,7 +137,8 @@ type Call struct {
 
 	Zone *time.Location // of the people; nil: the gateway's
 
-	// Reply is set if the call is made again after a [Wait] with a State.
+	// Reply is the person's answer if the turn makes the call again after a [Wait] with a State;
+	// otherwise nil.
 	Reply *Reply
 
 	// Pay records what the call is about to cost, in dollars, under a name such as "pictures".
@@ -193,9 +194,9 @@ type Wait struct {
 	// stored.
 	State json.RawMessage
 
-	// Cancel, if not nil, says that the tool is in the middle of the call, which ends with the
-	// process. After a restart nobody is asked any more: the call is treated like any other
-	// interrupted one. Cancel ends the call. The turn uses it if it does not call the tool again.
+	// Cancel, if not nil, means that the tool is in the middle of the call, which ends with the
+	// process. After a restart the question is void: the turn treats the call like any other
+	// interrupted one. Cancel ends the call. The turn calls it unless it calls the tool again.
 	Cancel func() `json:"-"`
 }
 

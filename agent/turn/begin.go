@@ -202,8 +202,9 @@ func (t *runner) writeFirst(
 		bus.Address{Account: first.From.Account, Chat: first.From.Chat})
 }
 
-// resetDaily begins the conversation anew, as /new does, if it began before the account's newest
-// time of reset. A turn that runs at that time goes on, and so does what reports to it.
+// resetDaily begins the conversation anew, as /new does, if it began before the newest time of
+// reset of the account. A turn that runs at that time goes on. Outcomes of sub-agents do not begin
+// the conversation anew either.
 func (t *runner) resetDaily(tx *store.Tx, now time.Time) (err error) {
 	t.reset = false
 	if t.resetAt == nil || !t.Session.IsConversation() || t.trigger.Origin.Kind == bus.Outcome {
@@ -220,8 +221,8 @@ func (t *runner) resetDaily(tx *store.Tx, now time.Time) (err error) {
 	return t.env.sessions.Reset(tx, t.Session, now)
 }
 
-// lastTime returns when the clocks showed a time of day, given as the time since midnight, last
-// before now or at now.
+// lastTime returns the last time up to now at which the clocks showed a time of day. of is that
+// time of day, as the time since midnight.
 func lastTime(now time.Time, of time.Duration) time.Time {
 	year, month, day := now.Date()
 	for ; ; day-- {

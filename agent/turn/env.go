@@ -127,19 +127,19 @@ type Settings struct {
 	Approver     bus.Role
 	ApprovalTime time.Duration
 
-	Places *Places        // what holds in single accounts, chats and for single people; nil: nothing
-	Here   persona.Choice // what holds where the turn works: see [Settings.In]
-	Chosen Chosen         // what was chosen for the conversation, which counts before Here
+	Places *Places        // personas and policies; nil: none
+	Here   persona.Choice // persona and limits of the place where the turn works: see [Settings.In]
+	Chosen Chosen         // choices for the conversation, which take precedence over Here
 }
 
-// Chosen says what people have chosen for a conversation.
+// Chosen holds the settings that people have chosen for a conversation.
 type Chosen struct {
 	Model    bool          // Model was chosen
 	Voice    string        // "": as configured
 	Activity activity.Mode // "": as configured
 }
 
-// Places says what differs between places.
+// Places holds the personas and policies, with the models and documents that they need.
 type Places struct {
 	Table  *persona.Table
 	Models map[string]*Choice // models that the table names, by their names there
@@ -180,8 +180,8 @@ func (s *Settings) ContextBudget() int {
 	return max(window-cmp.Or(s.MaxOutput, min(answer, window/4))-min(reserve, window/8), 1)
 }
 
-// In returns the settings that hold in a place. What people have chosen for the conversation counts
-// before policies and personas.
+// In returns the settings for a place. Settings that people have chosen for the conversation take
+// precedence over policies, and those over personas.
 func (s *Settings) In(at persona.Place) *Settings {
 	if s.Places == nil {
 		return s
@@ -189,7 +189,7 @@ func (s *Settings) In(at persona.Place) *Settings {
 	return s.with(s.Places.Table.At(at))
 }
 
-// resumed is [Settings.In] for a turn that began with the persona id; "": with none.
+// resumed is like [Settings.In], for a turn that began with the persona id; "": with none.
 func (s *Settings) resumed(at persona.Place, id string) *Settings {
 	if s.Places == nil {
 		return s
@@ -197,7 +197,7 @@ func (s *Settings) resumed(at persona.Place, id string) *Settings {
 	return s.with(s.Places.Table.Resumed(at, id))
 }
 
-// with returns a copy of s with what holds in a place.
+// with returns a copy of s with the persona, the settings and the limits of a place.
 func (s *Settings) with(here persona.Choice) *Settings {
 	own := *s
 	if c := s.Places.Models[here.Model]; c != nil && !s.Chosen.Model && c.ID != s.ModelID {

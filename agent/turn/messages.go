@@ -123,7 +123,8 @@ func (t *asker) image(ctx context.Context, im llm.Image) llm.Image {
 	return im
 }
 
-// imageElsewhere is [attachment.Loader.Image] for the first chat of the person that has the image.
+// imageElsewhere loads an image like [attachment.Loader.Image], from the first chat of the person
+// that has it.
 func (t *asker) imageElsewhere(ctx context.Context, im llm.Image) (_ llm.Image, err error) {
 	keys, err := t.env.sessions.OfScope(t.env.DB.Read(context.WithoutCancel(ctx)), t.Scope)
 	if err != nil {

@@ -50,7 +50,7 @@ type Start struct {
 	Unanswered []string
 
 	// ResetAt is the time of day after which the conversation begins anew, as the time since
-	// midnight; nil: none.
+	// midnight; nil: never.
 	ResetAt *time.Duration
 }
 

@@ -89,8 +89,8 @@ func (t *round) putPrompts(tx *store.Tx, q *question.Question) error {
 	})
 }
 
-// resumeWait gives the open call for which the turn was suspended its result, and then makes the
-// other calls, which have not begun or only read. It reports false if the turn was not suspended.
+// resumeWait completes the open call for which the turn was suspended, and then makes the other
+// open calls, which have not begun or only read. It reports false if the turn was not suspended.
 func (t *round) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error) {
 	var q *question.Question
 	var c llm.ToolCall
@@ -142,8 +142,8 @@ func (t *round) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, erro
 }
 
 // continueCall continues the call c, whose tool waits for the answer to q. It first records that
-// the call continues, so that no answer is used twice. If an earlier process has ended in the
-// middle of the call, the call is made again or its outcome is unknown.
+// the call continues, so that no answer is used twice. If an earlier process ended in the middle of
+// the call, the turn makes the call again, or tells the model that its outcome is unknown.
 func (t *round) continueCall(ctx context.Context, c llm.ToolCall, q *question.Question) error {
 	lost := q.State == question.Open || q.State == question.Used
 	if t.foresee(c) == policy.Deny {

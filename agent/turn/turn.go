@@ -174,7 +174,7 @@ func (t *runner) identify(ctx context.Context, batch []bus.Received) error {
 	return nil
 }
 
-// setTrigger sets the first message of the turn, and with it what holds for the turn. A resumed
+// setTrigger sets the first message of the turn, and with it the settings of the turn. A resumed
 // turn keeps its persona.
 func (t *turn) setTrigger(first bus.InboundMessage) {
 	t.trigger = first

@@ -104,8 +104,9 @@ func (c *Channel) download(ctx context.Context, link string, w io.Writer) error 
 	return err
 }
 
-// voiceFields returns the attachment of a voice message, which has nothing but its sound, or nil if
-// part is not one. Discord requires the length and the waveform, and shows only Opus in Ogg so.
+// voiceFields returns the attachment of a voice message, or nil if Discord can't show part as one.
+// A voice message has no text and no buttons, and Discord requires its length and waveform. The
+// sound is Opus in Ogg: other formats have no waveform.
 func voiceFields(part bus.Part) fields {
 	f := part.File
 	if f == nil || f.Kind != bus.Voice || part.Text != "" || len(part.Buttons) > 0 ||

@@ -62,14 +62,14 @@ func (g *Gate) isFull(q store.Queryer, m bus.InboundMessage) (isFull, tell bool,
 }
 
 // limit returns the decision on m, whose sender is admitted. It depends on the room in the inbox
-// and on the sender's rate. undo gives the token back to the rate. If m is dropped and its sender
-// is not told in the chat, limit may add a text to unanswered.
+// and on the sender's rate. undo returns the token to the rate limiter. If m is dropped without a
+// reply in the chat, limit may add a text to unanswered.
 func (in *intake) limit(
 	ctx context.Context, p Policy, m *bus.InboundMessage, unanswered map[string]string,
 ) (d decision, undo func(), err error) {
 	g, undo := in.gate, func() {}
 	limited := *m
-	if m.Hearing == bus.Overheard { // has limits of its own, since nobody is told about them
+	if m.Hearing == bus.Overheard { // has limits of its own, because nobody is told about them
 		limited.Sender.ID += "\x00overheard"
 		limited.From.Chat += "\x00overheard"
 	}
@@ -84,7 +84,7 @@ func (in *intake) limit(
 	} else if ok, tell, undo = g.rates.allow(limited, p.PerMinute); ok {
 		return admitted, undo, nil
 	}
-	if m.Hearing == bus.Overheard { // nobody reads its words
+	if m.Hearing == bus.Overheard { // it is not transcribed
 		m.Hearing = ""
 		return ambient, undo, nil
 	}

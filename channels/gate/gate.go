@@ -69,8 +69,8 @@ func New(db *store.DB, inbox *bus.Inbox, outbox *bus.Outbox, log *slog.Logger) *
 
 // A Listener is told about new messages in the inbox.
 type Listener interface {
-	// Admitted is called after the transaction that stored messages, but not for overheard ones. It
-	// must not block.
+	// Admitted is called after the transaction that stored the messages. It is not called for
+	// overheard messages. It must not block.
 	Admitted(messages []bus.InboundMessage)
 }
 
@@ -170,7 +170,7 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 	now := g.now()
 	var fresh []bus.InboundMessage
 	var told replies
-	// The dispatcher need not wait for the disk, only the acknowledgement to the platform must.
+	// Only the acknowledgement to the platform must wait for the disk, not the dispatcher.
 	err = g.db.TxEarly(ctx, func(tx *store.Tx) error {
 		var err error
 		if fresh, told, err = g.save(tx, sorted, now, unanswered); err != nil {
@@ -202,7 +202,8 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 	return nil
 }
 
-// announce tells the others about the messages of b that are new in the inbox.
+// announce counts the messages of b that are new in the inbox, tells the listeners about them, and
+// wakes the inbox.
 func (in *intake) announce(b channels.Batch, fresh []bus.InboundMessage) {
 	g := in.gate
 	fault.Point("accepted")

@@ -108,7 +108,7 @@ func (Groups) Set(tx *store.Tx, g Group, now time.Time) error {
 	return nil
 }
 
-// state returns the decision about a group, or "".
+// state returns what owners have decided about a group, or "" for nothing.
 func (Groups) state(q store.Queryer, account, chat string) (s GroupState, err error) {
 	err = q.QueryRow("SELECT state FROM known_groups WHERE account = $1 AND chat = $2",
 		account, chat).Scan(&s)

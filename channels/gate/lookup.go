@@ -24,8 +24,8 @@ func (g *Gate) policy(account string) Policy {
 	return g.policies[account]
 }
 
-// Names reports whether the configuration of an account names a group. Such a group is admitted
-// whatever owners have decided.
+// Names reports whether the key groups of an account contains the id of a chat. Such a group is
+// admitted, even if owners have decided otherwise.
 func (g *Gate) Names(account, chat string) bool {
 	return slices.Contains(g.policy(account).Groups, chat)
 }
@@ -129,7 +129,7 @@ func (g *Gate) readProfile(q store.Queryer, w writer) (who profile, err error) {
 	}
 	if who.person == 0 {
 		who.role, who.chat = "", ""
-	} else if !who.role.Valid() { // a damaged row admits nobody
+	} else if !who.role.Valid() { // a person with a damaged row is a stranger
 		g.log.Error("person has an unknown role and is not admitted",
 			"person", who.person, "role", string(who.role))
 		who.person, who.role, who.chat = 0, "", ""

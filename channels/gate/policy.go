@@ -27,8 +27,8 @@ type Policy struct {
 
 	// Always makes the agent answer every message of the groups, not only messages that address it.
 	Always bool
-	// Overhear lists groups whose short voice messages are admitted although they don't address the
-	// agent: their words decide whether they are for it; "*": all groups.
+	// Overhear lists groups in which short voice messages are admitted even if they don't address
+	// the agent, because their words may do so; "*": all groups.
 	Overhear []string
 
 	// Phones says that the platform has verified a Username that begins with "+".
@@ -99,7 +99,7 @@ func (p *Policy) decideGroup(m *bus.InboundMessage, decided GroupState) decision
 	return ambient
 }
 
-// overhears reports whether the words of m, which does not address the agent, may still do so.
+// overhears reports whether m must be transcribed to find out whether it addresses the agent.
 func (p *Policy) overhears(m *bus.InboundMessage) bool {
 	return len(p.Overhear) > 0 && m.Utterance() != nil &&
 		(slices.Contains(p.Overhear, AnyGroup) || slices.Contains(p.Overhear, m.From.Chat))

@@ -33,7 +33,7 @@ type account struct {
 	loaded    int // conversations with a worker because something waits for them
 	pending   int // messages that wait to be sent
 	backlog   backlog
-	announced map[bus.Address]bool // conversations for which isIdle expects a message
+	announced map[bus.Address]bool // conversations whose next message isIdle has promised to send
 	read      int64                // id of the newest message that a worker got from the table
 }
 
@@ -182,9 +182,9 @@ func (a *account) broken() bool {
 	return a.breaker.open
 }
 
-// isIdle reports whether the next message to a conversation will probably be sent at once. After
-// that it reports false until that message is dispatched. A message that must wait after all is
-// marked as waiting by its sender.
+// isIdle reports whether the next message to a conversation will probably be sent at once. After it
+// has reported true, it reports false until that message is dispatched. If the message must wait
+// after all, its sender marks it as waiting.
 func (a *account) isIdle(r *Router, to bus.Address) bool {
 	if !a.isFree(to, r.now()) {
 		return false

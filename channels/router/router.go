@@ -302,7 +302,7 @@ func (r *Router) dispatch(ctx, work context.Context, d *bus.Delivery) {
 	defer r.mu.Unlock()
 	a.pending++
 	delete(a.announced, to)
-	d.Fresh = d.Fresh && d.ID > a.read // otherwise it may have been found in the table, and sent
+	d.Fresh = d.Fresh && d.ID > a.read // otherwise a worker may have sent it already
 	r.previews.finished.add(d.Message.Stream)
 	c, running := r.conversations[to]
 	switch {

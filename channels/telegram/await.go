@@ -12,18 +12,20 @@ import (
 )
 
 const (
-	awaitPoll  = 25 * time.Second // of one call
+	awaitPoll  = 25 * time.Second // time for which one call waits for messages
 	awaitPause = time.Second      // between calls while other messages wait
-	awaitMost  = 100              // messages that one call returns
+	awaitMost  = 100              // maximum number of messages that one call returns
 )
 
-// errManyWait means that a message can't be seen behind older ones.
+// errManyWait means that older messages fill the answer of the platform, so newer ones can't be
+// seen.
 var errManyWait = errors.New("too many messages wait for this bot: start the gateway, which " +
 	"takes them, and write to it then")
 
 // AwaitSender waits until somebody sends the bot a direct message that contains text. It returns
-// the sender's id and name. It confirms nothing: a gateway that starts afterwards gets all
-// messages.
+// the sender's id and name. It does not confirm messages to Telegram, so a gateway that starts
+// afterwards gets all of them. It returns an error if ctx ends, the platform refuses, or too many
+// messages wait.
 func AwaitSender(ctx context.Context, c *Channel, text string) (id, name string, err error) {
 	for {
 		raw, err := c.call(ctx, awaitPoll+callTimeout, "getUpdates", tgbotapi.Params{

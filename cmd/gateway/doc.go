@@ -59,8 +59,8 @@
 // and each is sent as a part of its own.
 //
 // The words of a short voice message decide whether it is a command and, in a group, whether it is
-// for the agent. So it is fetched and transcribed before it is handed out (agent/hearing), beside
-// the sessions, and later messages of its conversation wait. Its row keeps the transcript.
+// for the agent. So the gateway fetches and transcribes it before it hands it out (agent/hearing).
+// Only later messages of its conversation wait for that. Its row keeps the transcript.
 //
 // # People
 //
@@ -77,8 +77,8 @@
 // Files are accessed only through os.Root. Text from others is framed in the prompt as information.
 //
 // A policy of an account, a chat or a person (agent/persona) names a persona and a model, and
-// withholds tools. The choice is made once, for the first message of a turn; each author who joins
-// adds the limits that apply to them. The turn's row has the persona.
+// withholds tools. The first message of a turn decides which policies apply to it. Each author who
+// joins the turn adds the limits that apply to them. The turn's row has the persona.
 //
 // A turn that waits for an answer, an approval or a sub-agent is suspended: it is a row
 // (agent/question) and has no worker. It resumes when its question is decided: by a message, a
@@ -94,11 +94,12 @@
 // run of a job beside a suspended conversation. The fields of its key say which (bus.Session). They
 // are columns of the session's row. Other tables have the key's name, which no code takes apart.
 //
-// A conversation is a chat or a thread, or by configuration what a member of a group says, or all
-// direct chats of a person (bus.SessionScope). The inbox chooses when it stores a message: unless
-// the account has no such setting, the key is part of the message. An earlier message of the same
-// person in the same chat that is unfinished decides before the setting, so that the order holds
-// when the setting changes. A turn answers in one chat. Messages of other chats get other turns.
+// By default a conversation is a chat or a thread. An account can have one conversation for each
+// member of a group, or one for all direct chats of a person (bus.SessionScope). The inbox chooses
+// the conversation when it stores a message, and stores its key with the message if the account has
+// such a setting. While a message of a person is unfinished, their later messages in the same chat
+// join its conversation, so that the order holds when the setting changes. A turn answers in one
+// chat. Messages of other chats get other turns.
 //
 // # Proactive turns
 //
@@ -189,7 +190,7 @@
 //	agent/modelcall       slots, budgets and costs of model calls; agent/observe measures them
 //	agent/attachment      converts the files that people send into input for models
 //	agent/speech          makes voice notes of answers
-//	agent/hearing         reads the words of voice messages: whether they are commands
+//	agent/hearing         transcribes voice messages, and decides whether they are commands
 //	agent/activity        describes running tools in a few words
 //	agent/heartbeat       finds the people and groups that need a heartbeat
 //	agent/turn            runs one turn

@@ -29,8 +29,9 @@ var shipped = []string{
 	"09b2be89ac1055b6", "9ea22c77cecd27d2", "198ca9acb75609ca", // AGENTS.md, SOUL.md, TOOLS.md
 }
 
-// defaults are the documents of the prompt that people have not replaced, by name: the templates of
-// AGENTS.md, SOUL.md and TOOLS.md without the note to people. The others are forms to fill in.
+// defaults are the documents, by name, that the prompt contains until people replace them: the
+// templates of AGENTS.md, SOUL.md and TOOLS.md, without the note to people at their beginning. The
+// other templates are forms to fill in, so they are not in the prompt.
 var defaults = sync.OnceValue(func() map[string]string {
 	texts := make(map[string]string)
 	for _, name := range []string{Agents, Soul, Tools} {

@@ -137,7 +137,7 @@ func (p painter) operands(c tool.Call) (list []tool.Operand) {
 	return list
 }
 
-// describe returns the image in a file that the model has named.
+// describe returns the image in f, a file that the model has named.
 func describe(f *os.File, name string) (openai.Picture, error) {
 	picture := openai.Picture{Name: path.Base(name), Content: f}
 	info, err := f.Stat()
@@ -158,7 +158,7 @@ func describe(f *os.File, name string) (openai.Picture, error) {
 	return picture, err
 }
 
-// sniffed is how many bytes tell the type of a file.
+// sniffed is the number of bytes from which the type of a file is detected.
 const sniffed = 512
 
 // typeOf returns the MIME type of an image that people and models can see, or "".

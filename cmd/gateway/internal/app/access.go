@@ -167,7 +167,7 @@ var groupSays = map[gate.GroupState]string{
 	gate.GroupListedAlways:  "if the configuration lists it, I answer all messages",
 }
 
-// sayNamed explains a group that was to be ignored and that the configuration names.
+// sayNamed explains why the agent goes on answering in a group that somebody wanted to ignore.
 const sayNamed = "I go on answering, because the configuration names it: only without its id in " +
 	"`groups` do I ignore it"
 

@@ -66,8 +66,8 @@ func names(cfg *config.Config) []string {
 	return list
 }
 
-// resetTimes returns the times of day at which the conversations of accounts begin anew, since
-// midnight. It leaves out accounts without one.
+// resetTimes returns, by account, the time of day at which conversations begin anew, as the time
+// since midnight. It leaves out accounts without one.
 func resetTimes(cfg *config.Config) map[string]time.Duration {
 	times := make(map[string]time.Duration)
 	for name, c := range cfg.Channels {

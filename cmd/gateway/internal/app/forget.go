@@ -30,8 +30,8 @@ func (p People) Known(q store.Queryer, person int64) (bool, error) {
 	return slices.ContainsFunc(list, func(p gate.Person) bool { return p.ID == person }), err
 }
 
-// NewExporter returns an exporter of what the home of cfg has about people. secrets returns the
-// credentials that must not be in an export.
+// NewExporter returns an exporter for the people in the home of cfg. scopes and files are the
+// folders of memories and of media. secrets returns the credentials that must not be in an export.
 func NewExporter(
 	cfg *config.Config, db *store.DB, scopes, files *os.Root, secrets func() router.Secrets,
 ) *export.Exporter {
@@ -42,8 +42,8 @@ func NewExporter(
 		Zone:      cfg.Gateway.Location, Now: time.Now}
 }
 
-// StoredSecrets returns the credentials that a configuration and its home have: for programs beside
-// the gateway.
+// StoredSecrets returns the credentials in a configuration and its home. Commands that run beside
+// the gateway use it.
 func StoredSecrets(cfg *config.Config) (router.Secrets, error) {
 	logins, err := mcp.StoredSecrets(MCPFolder(cfg))
 	if err != nil {

@@ -29,7 +29,7 @@ type knowledge struct {
 	shared    *os.Root // shared documents and skills
 	scopes    *os.Root // one folder per scope
 	builtin   *os.Root // the built-in skills
-	home      *os.Root // nil until a persona is configured
+	home      *os.Root // nil until a persona is configured; see ofPersonas
 	memory    *memory.Memory
 	documents *document.Documents
 	personas  *document.Documents // nil until a persona is configured
@@ -110,7 +110,7 @@ func NewSkills(
 	})
 }
 
-// skillNames returns the names of all skills, also of those of single scopes.
+// skillNames returns the names of all skills, including those of single scopes.
 func skillNames(cfg *config.Config) (names []string, err error) {
 	shared, err := SharedIfThere(cfg)
 	if err != nil || shared == nil {
@@ -139,8 +139,8 @@ func skillNames(cfg *config.Config) (names []string, err error) {
 	return names, nil
 }
 
-// PersonasFolder returns the folder with a folder of documents for each persona. No tool reaches
-// it.
+// PersonasFolder returns the path of the folder that has a folder of documents for each persona. No
+// tool can reach it.
 func PersonasFolder(cfg *config.Config) string {
 	return filepath.Join(cfg.Gateway.Home, turn.PersonasFolder)
 }

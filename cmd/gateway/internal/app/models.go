@@ -179,10 +179,11 @@ const (
 type LocalServer struct {
 	Name    string // "ollama" or "lmstudio"
 	BaseURL string
-	Models  []string // that it offers for conversations; not empty
+	Models  []string // the models that it offers for conversations; not empty
 }
 
-// LocalServers returns the model servers that answer on their ports.
+// LocalServers returns the model servers on this machine that answer on their usual ports.
+// ollamaHost is the value of OLLAMA_HOST, or "".
 func LocalServers(ctx context.Context, ollamaHost string) (list []LocalServer) {
 	for _, s := range []LocalServer{
 		{Name: "ollama", BaseURL: ollamaAddress(ollamaHost)},
@@ -196,7 +197,7 @@ func LocalServers(ctx context.Context, ollamaHost string) (list []LocalServer) {
 	return list
 }
 
-// LocalSettings returns the settings of a model on a local server.
+// LocalSettings returns the keys of [models.NAME] for a model on a local server.
 func LocalSettings(model, baseURL string) map[string]any {
 	return map[string]any{"model": model, "base_url": baseURL, "free": true, "images": false,
 		"context_window": int64(localWindow), "idle_timeout": "10m"}
@@ -220,7 +221,8 @@ func UseLocalModel(ctx context.Context, cfg *config.Config, ollamaHost string) {
 	cfg.Agent.Model = list[0].Name
 }
 
-// TryModel asks a model for one word, as a turn does. It returns an error that wraps an *llm.Error.
+// TryModel sends a model a short request, as a turn does. If the model does not answer, it returns
+// an error, which wraps an *llm.Error if the provider or the network is the reason.
 func TryModel(ctx context.Context, name string, m *config.Model) error {
 	const words = 64 // tokens; some models think before they answer
 	req := llm.Request{MaxOutput: words, Messages: []llm.Message{

@@ -127,7 +127,7 @@ func NewTable(cfg *config.Config) *persona.Table {
 	return persona.NewTable(personas, policies)
 }
 
-// inherited returns the value of a key, or "" if it is as elsewhere.
+// inherited returns the value of a key of a policy, or "" if the policy does not set it.
 func inherited(value string) string {
 	if value == config.Inherit {
 		return ""

@@ -60,7 +60,7 @@ type Config struct {
 	findings `koanf:"-"`
 }
 
-// findings are what loading has found beside the settings.
+// findings hold what the loader has found besides the settings.
 type findings struct {
 	unresolved []problem // references to secrets that don't exist
 	mistakes   []problem // ignored mistakes: see [LoadDespiteMistakes]

@@ -21,7 +21,8 @@ func LoadDespiteMistakes(path string, environ []string) (*Config, error) {
 // nil if there are none.
 func (c *Config) Mistakes() error { return joinProblems(c.mistakes) }
 
-// MistakesBut is [Config.Mistakes] without those of some keys.
+// MistakesBut is like [Config.Mistakes], but leaves out the mistakes of the keys for which except
+// returns true.
 func (c *Config) MistakesBut(except func(key string) bool) error {
 	return joinProblems(slices.DeleteFunc(slices.Clone(c.mistakes), func(p problem) bool {
 		return except(p.key)

@@ -19,7 +19,7 @@ type Persona struct {
 	Skills []string `koanf:"skills"` // patterns of the only skills; empty: all
 }
 
-// A Policy says what holds in some accounts, in some chats or for some people.
+// A Policy sets the persona, the model, the limits and more for some accounts, chats or people.
 type Policy struct {
 	Accounts []string `koanf:"accounts"` // keys of Config.Channels; empty: any, as in the next two
 	Chats    []string `koanf:"chats"`    // account/chat or account/chat/thread
@@ -35,13 +35,13 @@ type Policy struct {
 	Skills   []string `koanf:"skills"` // patterns of the only skills; empty: all
 }
 
-// Limits returns what p withholds, and what needs approval.
+// Limits returns the tools and skills that p withholds, and the tools that need approval.
 func (p Policy) Limits() persona.Limits {
 	return persona.Limits{Tools: p.Tools, Deny: p.Deny, Ask: p.Ask, Skills: p.Skills}
 }
 
-// Restricts reports whether p is about all people of an account and lets them use a tool only with
-// approval, or not at all.
+// Restricts reports whether p applies to everybody on an account, and either withholds a tool or
+// requires approval for it.
 func (p Policy) Restricts(account, tool string) bool {
 	l := p.Limits()
 	return len(p.Chats)+len(p.People) == 0 && slices.Contains(p.Accounts, account) &&

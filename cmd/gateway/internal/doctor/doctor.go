@@ -55,7 +55,8 @@ type Case struct {
 	// WhatsApp returns the file that contains the keys of an account.
 	WhatsApp func(account string) string
 
-	// Persona returns the folder with the documents of a persona, and SkillNames those of all skills.
+	// Persona returns the folder with the documents of a persona. SkillNames returns the names of
+	// all skills.
 	Persona    func(name string) string
 	SkillNames func() ([]string, error)
 

@@ -61,14 +61,15 @@ func (c Case) usedModels() []string {
 	return names
 }
 
-// An Identity says to whom the token of an account belongs.
+// An Identity describes the bot that a token belongs to.
 type Identity struct {
 	Name             string // of the bot; "": unknown
 	Refused          bool   // the platform does not take the token
-	Owner, OwnerName string // id and name of the bot's owner, where the platform says it
+	Owner, OwnerName string // id and name of the bot's owner; "": the platform does not say
 }
 
-// TryChannel checks the token of a Telegram or Discord account.
+// TryChannel checks the token of the Telegram or Discord account with a name. Each request takes at
+// most c.Timeout. The Identity is zero as far as it is unknown.
 func TryChannel(ctx context.Context, c Case, name string) (Identity, []Finding) {
 	ch := c.Config.Channels[name]
 	if c.Transport == nil {
@@ -151,7 +152,7 @@ func (c Case) ask(
 	return a, err
 }
 
-// discordAgent is the name of a client in the form without which Discord may refuse it:
+// discordAgent is the User-Agent. Discord may refuse clients whose User-Agent has another form:
 // https://discord.com/developers/docs/reference#user-agent.
 const discordAgent = "DiscordBot (https://github.com/bwmarrin/discordgo, 0.29.0)"
 
@@ -267,7 +268,7 @@ func (c Case) examineDiscord(
 	if err != nil || json.Unmarshal(a.body, &app) != nil {
 		return who, list
 	}
-	// The owner of a team's application is a user that stands for the team.
+	// If a team owns the application, Discord names a user that stands for the team as the owner.
 	who.Owner, who.OwnerName = app.Owner.ID, app.Owner.Username
 	if app.Team.Owner != "" {
 		who.Owner, who.OwnerName = app.Team.Owner, "the owner of its team"

@@ -120,7 +120,7 @@ func (a *auditor) mayRun(tool func(config.Tool) string, otherwise bool) bool {
 	return otherwise && a.cfg.Exec.Sandbox != "none" // "none": commands need approval
 }
 
-// free returns the accounts, of the given ones, where no policy restricts the use of a tool.
+// free returns those of the given accounts on which no policy restricts the use of a tool.
 func (a *auditor) free(accounts []string, tool string) []string {
 	return slices.DeleteFunc(slices.Clone(accounts), func(account string) bool {
 		for _, p := range a.cfg.Policies {

@@ -129,7 +129,7 @@ func Open(kind Kind, dir string) (*Source, error) {
 	if err == nil {
 		s.config, err = parseObject(text)
 	}
-	if kind == OpenClaw && err != nil { // it may be JSON5, and little of it is needed
+	if kind == OpenClaw && err != nil { // it may be JSON5, and is not necessary
 		err = nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

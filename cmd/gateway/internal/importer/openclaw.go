@@ -19,18 +19,18 @@ import (
 	"gateway/session"
 )
 
-// OpenClaw's sessions are trees of entries: each names the one before it, and an abandoned branch
-// stays in the file. Only the branch of the last entry was said.
+// OpenClaw's sessions are trees of entries: each entry names its parent, and abandoned branches
+// stay in the file. The conversation is the branch that ends with the last entry.
 
 // A clawEntry is a line of a session of OpenClaw.
 type clawEntry struct {
 	Type      string `json:"type"`
 	ID        string `json:"id"`
 	Parent    string `json:"parentId"`
-	Target    string `json:"targetId"` // of a "leaf": the entry that is the last one now
+	Target    string `json:"targetId"` // of a "leaf": the entry that is now the last one
 	Timestamp string `json:"timestamp"`
 	Summary   string `json:"summary"`          // of a "compaction"
-	Kept      string `json:"firstKeptEntryId"` // likewise
+	Kept      string `json:"firstKeptEntryId"` // of a "compaction"
 	Message   *struct {
 		Role       string          `json:"role"`
 		Content    json.RawMessage `json:"content"`
@@ -38,11 +38,11 @@ type clawEntry struct {
 	} `json:"message"`
 }
 
-// maxEntries is the maximum number of entries in a session of OpenClaw, which are held in memory
-// without their messages.
+// maxEntries is the maximum number of entries in a session of OpenClaw. The entries are held in
+// memory, without their messages.
 const maxEntries = 1 << 20
 
-// clawEntries returns the entries of a session. An error ends them.
+// clawEntries returns the entries of a session. It ends after the first error.
 func clawEntries(r io.Reader) iter.Seq2[clawEntry, *session.LineError] {
 	return func(yield func(clawEntry, *session.LineError) bool) {
 		next := session.ReadLines(r, session.MaxLine)
@@ -69,7 +69,8 @@ func clawEntries(r io.Reader) iter.Seq2[clawEntry, *session.LineError] {
 	}
 }
 
-// readClaw reads a session of OpenClaw like [ReadSession].
+// readClaw is [ReadSession] for a session of OpenClaw. It reads r twice: first to find the branch,
+// then for its messages.
 func readClaw(
 	r io.ReadSeeker, loc *time.Location,
 ) (f Foreign, lines iter.Seq2[session.Line, error], err error) {
@@ -98,7 +99,7 @@ func readClaw(
 		}
 	}
 	branch := make(map[string]bool)
-	var kept string // the first entry that the newest compaction has left in the prompt
+	var kept string // first entry that is still in the prompt after the newest compaction
 	for id := leaf; id != "" && !branch[id]; id = parents[id] {
 		if _, known := parents[id]; !known {
 			break
@@ -108,7 +109,7 @@ func readClaw(
 		}
 	}
 	if f.Summary != "" {
-		before := make(map[string]bool) // a damaged file may have a circle
+		before := make(map[string]bool) // in a damaged file, entries may be their own ancestors
 		for id := parents[kept]; branch[id] && !before[id]; id = parents[id] {
 			if before[id] = true; messages[id] {
 				f.Start++
@@ -135,7 +136,8 @@ func readClaw(
 	}, nil
 }
 
-// claw converts an entry of OpenClaw. A line without a role does not belong into a transcript.
+// claw converts an entry of OpenClaw. It returns a line without a role if the entry does not belong
+// into a transcript.
 func (c *converter) claw(e clawEntry) session.Line {
 	if at, err := parseTime(e.Timestamp, c.loc); err == nil && !at.IsZero() {
 		c.last = at
@@ -180,10 +182,10 @@ func (c *converter) claw(e clawEntry) session.Line {
 	return session.Line{Time: c.last, Turn: c.turn, Message: m}
 }
 
-// A clawSession is what OpenClaw's index says about a session.
+// A clawSession is an entry of OpenClaw's index of sessions.
 type clawSession struct {
 	key, file string
-	problem   string // why it belongs to no conversation here
+	problem   string // why it can't be imported; "": it can
 }
 
 // clawSessions returns the sessions in the indexes of OpenClaw's agents.
@@ -226,9 +228,9 @@ func (s *Source) clawSessions() (list []clawSession, err error) {
 	return list, err
 }
 
-// clawPlace returns the address of a session key of OpenClaw, such as
-// "agent:main:telegram:direct:42". The session "agent:main:main" has all direct chats, and belongs
-// to the direct chat of the owner.
+// clawPlace returns the address here of a session key of OpenClaw, such as
+// "agent:main:telegram:direct:42". The session "agent:main:main" has all direct chats; its address
+// is the direct chat of the owner. The text of an error says why a session has no address here.
 func clawPlace(m *mover, key string) (bus.Address, error) {
 	none := func(why string) (bus.Address, error) { return bus.Address{}, errors.New(why) }
 	parts := strings.Split(key, ":")
@@ -254,7 +256,7 @@ func clawPlace(m *mover, key string) (bus.Address, error) {
 	case err != nil || !direct || parts[2] == "telegram":
 		return a, err
 	}
-	for _, p := range m.People { // elsewhere the id of a person is not that of their chat
+	for _, p := range m.People { // except on Telegram, the ids of a person and their chat differ
 		if p.Account == a.Account && p.Sender == a.Chat && p.ID == m.Owner.Person &&
 			m.Owner.Chat.Account == a.Account {
 			return m.Owner.Chat, nil
@@ -264,7 +266,8 @@ func clawPlace(m *mover, key string) (bus.Address, error) {
 		"SESSION gives it one")
 }
 
-// clawMain returns the name of the session of direct chats.
+// clawMain returns the configured name of the session with the direct chats, or "" for OpenClaw's
+// default.
 func (s *Source) clawMain() string {
 	t, err := s.config.table("session")
 	if err != nil {
@@ -273,7 +276,7 @@ func (s *Source) clawMain() string {
 	return t.text("mainKey")
 }
 
-// clawSettings says how the settings of OpenClaw are written here. It shows no secrets.
+// clawSettings reports how to write the settings of OpenClaw in config.toml. It shows no secrets.
 func (s *Source) clawSettings(say func(kind, from, to string, state State, text string)) {
 	if s.config == nil {
 		if s.isFile("openclaw.json") {
@@ -285,7 +288,7 @@ func (s *Source) clawSettings(say func(kind, from, to string, state State, text 
 	at := func(keys ...string) (t object) {
 		t = s.config
 		for _, key := range keys {
-			t, _ = t.table(key) // a setting of another type is not told
+			t, _ = t.table(key) // a setting of another type is not reported
 		}
 		return t
 	}

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/term"
 )
 
-// errStopped means that the person has stopped the questions.
+// errStopped means that the person has ended the command before its end.
 var errStopped = errors.New("stopped: nothing was changed")
 
-// A question asks for one line.
+// A question asks for one line of text.
 type question struct {
 	text     string
-	flag     string // that answers it instead; "": none does
-	fallback string // the meaning of an empty line
+	flag     string // flag that answers it instead; "": none
+	fallback string // what an empty line means
 	hidden   bool   // a secret: not shown while it is typed
 }
 
@@ -27,9 +27,9 @@ type question struct {
 type asker struct {
 	in       *os.File
 	out      io.Writer
-	terminal bool              // in is one
+	terminal bool              // in is a terminal
 	given    map[string]string // answers by flag; each is used once
-	quiet    bool              // ask nothing: an empty line answers everything
+	quiet    bool              // ask nothing: every answer is an empty line
 
 	reading chan line // a read that has not ended yet
 }
@@ -45,7 +45,7 @@ func newAsker(in *os.File, out io.Writer, given map[string]string, quiet bool) *
 		quiet: quiet}
 }
 
-// answered reports whether a flag answers a question.
+// answered reports whether a flag holds an answer that no question has used yet.
 func (a *asker) answered(flag string) bool {
 	_, ok := a.given[flag]
 	return ok
@@ -54,10 +54,11 @@ func (a *asker) answered(flag string) bool {
 // say prints a line.
 func (a *asker) say(format string, args ...any) { fmt.Fprintf(a.out, format+"\n", args...) }
 
-// ask returns the answer to a question.
+// ask returns the answer to a question: of its flag, or else of the person. It fails if
+// the input or ctx ends.
 func (a *asker) ask(ctx context.Context, q question) (string, error) {
 	if text, ok := a.given[q.flag]; ok {
-		delete(a.given, q.flag) // a wrong one is not tried again
+		delete(a.given, q.flag) // if it is wrong, the person is asked
 		return text, nil
 	}
 	if a.quiet {
@@ -81,7 +82,7 @@ func (a *asker) ask(ctx context.Context, q question) (string, error) {
 	return cmp.Or(strings.TrimSpace(text), q.fallback), err
 }
 
-// confirm asks a question that is answered with yes or no.
+// confirm asks a question to be answered with yes or no. fallback is the answer of an empty line.
 func (a *asker) confirm(ctx context.Context, text string, fallback bool) (bool, error) {
 	for {
 		choice, meaning := " [y/N]", "n"
@@ -102,7 +103,8 @@ func (a *asker) confirm(ctx context.Context, text string, fallback bool) (bool, 
 	}
 }
 
-// read returns the next line. A line for which an earlier call has waited in vain is this one.
+// read returns the next line. If an earlier call gave up while it waited for a line, read returns
+// that line.
 func (a *asker) read(ctx context.Context, hidden bool) (string, error) {
 	var before *term.State
 	if a.terminal {
@@ -125,7 +127,8 @@ func (a *asker) read(ctx context.Context, hidden bool) (string, error) {
 	}
 }
 
-// next reads one line, byte by byte: what follows it may be for a read without echo.
+// next reads one line. It reads byte by byte, because the next line may have to be read without
+// echo.
 func (a *asker) next(hidden bool) (l line) {
 	if hidden && a.terminal {
 		text, err := term.ReadPassword(int(a.in.Fd()))

@@ -13,8 +13,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// A document is the text of a configuration file. Changing a key leaves all other text alone, also
-// comments and keys that this package doesn't know.
+// A document is the text of a configuration file. A change of a key leaves all other text as it is,
+// including comments and keys that this package doesn't know.
 type document []byte
 
 // An expression is a key with its value, or the header of a table.
@@ -26,7 +26,7 @@ type expression struct {
 	value      int // offset of the value
 	inline     bool
 	list       bool
-	last       int // offset behind the last element of a list, or behind its "["
+	last       int // offset after the last element of a list, or after its "["
 }
 
 // expressions returns the expressions of d in order.
@@ -69,7 +69,7 @@ func (d document) expressions() (list []expression, err error) {
 	return list, p.Error()
 }
 
-// has reports whether d has a key, or a table with at least one key or a header.
+// has reports whether d has the key path, or a table path with a header or at least one key.
 func (d document) has(path ...string) bool {
 	list, err := d.expressions()
 	return err == nil && slices.ContainsFunc(list, func(e expression) bool {
@@ -77,7 +77,8 @@ func (d document) has(path ...string) bool {
 	})
 }
 
-// set returns d with a key set to a value: a string, a bool, a number or a list of strings.
+// set returns d with the key path set to value: a string, a bool, a number or a list of strings. It
+// fails if d is not valid TOML, or has an inline table where the key belongs.
 func (d document) set(value any, path ...string) (document, error) {
 	list, err := d.expressions()
 	if err != nil {
@@ -124,7 +125,7 @@ func (d document) insert(list []expression, value any, path []string) document {
 	}
 	d = d.ended()
 	at := d.lineEnd(list[after].end)
-	// The commented default of the key is its best place.
+	// If the table has the key's default as a comment, the key goes below that comment.
 	note := regexp.MustCompile(`(?m)^#` + regexp.QuoteMeta(dotted(key)) + ` =.*$`)
 	from := d.headerEnd(list, after)
 	if loc := note.FindIndex(d[from:max(next, from)]); loc != nil {
@@ -133,8 +134,9 @@ func (d document) insert(list []expression, value any, path []string) document {
 	return d.splice(at, at, d.newlines(line+"\n"))
 }
 
-// lastDotted returns the index of the last key of a table that has no header, and the key in the
-// form in which that one is written. The index is -1 if there is none.
+// lastDotted looks for a table without a header, whose keys are dotted, such as table.key = 1. It
+// returns the index of the last such key, and key with the same dotted prefix. The index is -1 if
+// there is no such key.
 func lastDotted(list []expression, table, key []string) (int, []string) {
 	for i, e := range slices.Backward(list) {
 		outer := len(e.path) - len(e.key)
@@ -146,7 +148,7 @@ func lastDotted(list []expression, table, key []string) (int, []string) {
 	return -1, key
 }
 
-// headerEnd returns the end of the line of the header above an expression, or 0.
+// headerEnd returns the offset after the line with the header above expression i, or 0.
 func (d document) headerEnd(list []expression, i int) int {
 	for ; i >= 0; i-- {
 		if list[i].header {
@@ -194,7 +196,7 @@ func (d document) splice(start, end int, text string) document {
 	return slices.Concat(d[:start], document(text), d[end:])
 }
 
-// lineEnd returns the offset behind the line in which offset at is.
+// lineEnd returns the offset after the line that contains the offset at.
 func (d document) lineEnd(at int) int {
 	if i := bytes.IndexByte(d[at:], '\n'); i >= 0 {
 		return at + i + 1

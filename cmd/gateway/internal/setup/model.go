@@ -17,20 +17,20 @@ import (
 	"gateway/cmd/gateway/internal/display"
 )
 
-// A choice is an answer to the question whose model answers.
+// A choice is one of the providers that the person can choose from.
 type choice struct {
 	name     string // of the table of the model
 	about    string
-	provider *config.Provider // nil: a server of one's own
-	baseURL  string           // "": to be asked for
+	provider *config.Provider // nil: the person's own server
+	baseURL  string           // "": the person must give it
 	models   []string         // that a server on this machine offers
 }
 
 const (
 	otherChoice = "other"
 	demoChoice  = "demo"
-	ownModel    = "main" // table of a model of one's own server
-	mostOffers  = 8      // models that are named
+	ownModel    = "main" // table of a model on the person's own server
+	mostOffers  = 8      // maximum number of models to list
 )
 
 // choices returns all choices, and the name of the one to suggest.
@@ -55,7 +55,7 @@ func (w *wizard) choices(ctx context.Context) (list []choice, first string) {
 	return list, cmp.Or(first, list[0].name)
 }
 
-// offers returns the first of a list of models as text.
+// offers returns the first mostOffers models as text.
 func offers(models []string) string {
 	if len(models) > mostOffers {
 		models = append(slices.Clone(models[:mostOffers]), "…")
@@ -90,7 +90,7 @@ func (w *wizard) askModel(ctx context.Context) error {
 	}
 }
 
-// askProvider asks whose model answers.
+// askProvider asks which provider's model the agent uses.
 func (w *wizard) askProvider(ctx context.Context) (choice, error) {
 	list, first := w.choices(ctx)
 	if !w.quiet && !w.answered("provider") {
@@ -119,7 +119,7 @@ func (w *wizard) askProvider(ctx context.Context) (choice, error) {
 	}
 }
 
-// sentence returns text with a capital letter.
+// sentence returns text with a capital letter at its beginning.
 func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 // A draft is a model as it is being set up.
@@ -129,11 +129,12 @@ type draft struct {
 	table string // [models.TABLE]
 	key   string // "": as it was, or none
 	model string
-	prior config.Model // zero if there was none
-	known bool         // there was one
+	prior config.Model // model in this table before; zero: none
+	known bool         // the table existed before
 }
 
-// askModelOf asks for a model of a provider. It returns false for another choice of the provider.
+// askModelOf asks for a model of the provider c, tries it, and stores it. done is false if the
+// person must choose the provider again.
 func (w *wizard) askModelOf(ctx context.Context, c choice) (done bool, err error) {
 	d := &draft{wizard: w, choice: c, table: c.name}
 	if c.name == otherChoice {
@@ -225,7 +226,7 @@ func (d *draft) askKey(ctx context.Context) error {
 	}
 }
 
-// askName asks for the provider's name of the model.
+// askName asks for the name that the provider gives the model.
 func (d *draft) askName(ctx context.Context) error {
 	if d.models == nil && d.provider == nil && !d.offline {
 		d.models = app.OfferedModels(ctx, d.baseURL, cmp.Or(d.key, d.prior.Key.Reveal()))
@@ -259,8 +260,8 @@ func (d *draft) askName(ctx context.Context) error {
 	}
 }
 
-// try asks the model for a word. It returns what to ask for again: "key", "model" or
-// "provider", or "" if the model is right.
+// try sends the model a short request. It returns what to ask the person for again: "key" or
+// "model". It returns "" if the model answers, or if the person keeps it as it is.
 func (d *draft) try(ctx context.Context) (again string, err error) {
 	if d.offline {
 		return "", nil
@@ -291,7 +292,8 @@ func (d *draft) try(ctx context.Context) (again string, err error) {
 	}
 }
 
-// explain says why a model does not answer, and what to ask for again: "key", "model", or "".
+// explain returns why a model does not answer, and what to ask the person for again: "key",
+// "model", or "" for nothing.
 func (d *draft) explain(
 	ctx context.Context, m *config.Model, failure error,
 ) (text, again string) {
@@ -321,9 +323,9 @@ func (d *draft) explain(
 	return display.Lines(failure.Error()), ""
 }
 
-// config returns the model as the gateway will ask it.
+// config returns the model with the settings that the gateway will use.
 func (d *draft) config() config.Model {
-	m := d.cfg.Models[demoChoice] // for the defaults of all other keys
+	m := d.cfg.Models[demoChoice] // has the defaults of all other keys
 	if d.known {
 		m = d.prior
 	}
@@ -352,8 +354,8 @@ func (d *draft) settings() map[string]any {
 var modelKeys = []string{"provider", "model", "base_url", "context_window", "max_output",
 	"price_in", "price_out", "free", "images", "idle_timeout"}
 
-// store writes the model into the configuration. If only the key is another, the other keys
-// stay as they are.
+// store sets the model in the new text of the configuration. If only the secret has changed, the
+// other keys stay as they are.
 func (d *draft) store() {
 	table := []string{"models", d.table}
 	same := d.known && d.prior.Model == d.model &&

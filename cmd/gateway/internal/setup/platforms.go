@@ -19,12 +19,12 @@ import (
 	"gateway/cmd/gateway/internal/doctor"
 )
 
-// A platform is one where the gateway is a bot with a token.
+// A platform is a chat platform on which the gateway is a bot with a token.
 type platform struct {
-	kind     string // of the accounts
+	kind     string // type of the accounts
 	title    string
-	where    string // to get a token
-	variable string // with a token
+	where    string // says where to get a token
+	variable string // environment variable that may have a token
 }
 
 var platforms = []platform{
@@ -38,8 +38,8 @@ type bot struct {
 	*wizard
 	platform
 	name    string         // of the account
-	known   bool           // it was there before
-	account config.Channel // zero if it was not there
+	known   bool           // the account existed before
+	account config.Channel // zero if it did not exist
 	who     doctor.Identity
 }
 
@@ -56,8 +56,8 @@ func (w *wizard) askBots(ctx context.Context) error {
 	return nil
 }
 
-// account returns the account to set up: the only one in the file of a kind, or that with the name
-// of the kind.
+// account returns the account to set up: the only account of a kind in the file, or else the
+// account whose name is the kind. known reports whether the file has it.
 func (w *wizard) account(kind string) (name string, known bool) {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(w.cfg.Channels)) {
@@ -71,7 +71,7 @@ func (w *wizard) account(kind string) (name string, known bool) {
 	return kind, slices.Contains(names, kind)
 }
 
-// state describes an account that is there.
+// state describes an account that exists.
 func state(name string, c config.Channel) string {
 	text := "There is [channels." + name + "]"
 	if len(c.Owners) > 0 {
@@ -114,8 +114,8 @@ func (b *bot) askAll(ctx context.Context) error {
 	return b.askOwner(ctx)
 }
 
-// askToken asks for the token of the bot and tries it. It returns "" for the token that is there,
-// or if there is to be no bot.
+// askToken asks for the token of the bot and tries it. It returns "" if the account keeps its
+// token, or if the person wants no bot.
 func (b *bot) askToken(ctx context.Context) (string, error) {
 	q := question{text: "Token of the bot, which is not shown", flag: b.kind + "-token", hidden: true}
 	present := b.account.Token.Reveal()
@@ -164,10 +164,11 @@ func (b *bot) askToken(ctx context.Context) (string, error) {
 	}
 }
 
-// tryAgain is a question after something could not be tried.
+// tryAgain is the question after an attempt that has failed for another reason than a wrong answer.
 const tryAgain = "Try it again? Without that it is kept as it is."
 
-// try asks the platform whose token it is. It returns what is wrong, or "".
+// try asks the platform which bot the token belongs to, and sets b.who. It returns the problem as a
+// text, or "".
 func (b *bot) try(ctx context.Context, token config.Secret) (problem string) {
 	c := b.account
 	c.Enabled, c.Token, c.Owners, c.Allow, c.Groups = true, token, nil, nil, nil
@@ -205,16 +206,16 @@ func (b *bot) try(ctx context.Context, token config.Secret) (problem string) {
 // cut returns the text of an error without a prefix.
 func cut(err error, prefix string) string { return strings.TrimPrefix(err.Error(), prefix) }
 
-// Answers to the question for an owner.
+// Words that answer the question for the owner.
 const (
 	ownerWaits = "wait"
 	ownerLater = "later"
 )
 
-// awaitOwner is how long this command waits for a message of the owner.
+// awaitOwner is how long the command waits for a message of the owner.
 const awaitOwner = 10 * time.Minute
 
-// askOwner asks who the owner is on the account.
+// askOwner asks for the id of the account's owner, and adds it.
 func (b *bot) askOwner(ctx context.Context) error {
 	owners := b.account.Owners
 	q := question{flag: b.kind + "-owner", fallback: ownerLater}
@@ -262,7 +263,8 @@ func (b *bot) askOwner(ctx context.Context) error {
 	}
 }
 
-// addOwner adds an owner to an account. It returns false if nobody can have the id.
+// addOwner adds an owner to an account. It says so and returns false if id is not an id of the
+// platform.
 func (w *wizard) addOwner(name string, c config.Channel, id string) bool {
 	cfg := &config.Config{Channels: map[string]config.Channel{
 		name: {Type: c.Type, Enabled: true, Owners: []string{id}}}}
@@ -277,7 +279,8 @@ func (w *wizard) addOwner(name string, c config.Channel, id string) bool {
 	return true
 }
 
-// awaitOwner waits until somebody sends the bot a code. It returns their id, or "" to ask again.
+// awaitOwner waits until somebody sends the bot a code. It returns their id, or "" if the person
+// must be asked again.
 func (b *bot) awaitOwner(ctx context.Context) (string, error) {
 	cfg := *b.cfg
 	cfg.Channels = map[string]config.Channel{b.name: b.account}
@@ -317,7 +320,7 @@ func (b *bot) awaitOwner(ctx context.Context) (string, error) {
 	return id, nil
 }
 
-// during calls f. On a terminal Enter ends it early.
+// during calls f. On a terminal, Enter cancels it; entered then is true.
 func (a *asker) during(
 	ctx context.Context, f func(context.Context) error,
 ) (entered bool, err error) {
@@ -396,7 +399,8 @@ func (w *wizard) askNumber(
 		w.set(true, "channels", name, "enabled")
 	}
 	if !known {
-		// A number that others know would answer everybody who writes with a code.
+		// By default, the gateway answers strangers with a code. On the number of a person, that
+		// would be everybody who writes to them.
 		w.set("allow", "channels", name, "access")
 	}
 	return true, nil
@@ -447,7 +451,7 @@ func (w *wizard) askZone(ctx context.Context) error {
 	}
 }
 
-// exists reports whether there is a file.
+// exists reports whether a file exists. If that can't be found out, it returns true.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil || !os.IsNotExist(err)

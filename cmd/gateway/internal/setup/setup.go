@@ -1,9 +1,9 @@
-// Package setup asks a person for what a gateway needs, tries it, and writes it into the
-// configuration.
+// Package setup is the command "gateway setup": it asks a person for the settings that a gateway
+// needs, tries them, and writes them into the configuration. The main type is wizard.
 //
-// Nothing is written before all questions are answered. Secrets get files of their own in the
-// folder "secrets" of the home. The configuration file is edited key by key, and replaced only by a
-// text that the gateway can start with. A secret is never shown.
+// Nothing is written before all questions are answered. Each secret gets a file of its own in the
+// folder "secrets" of the home, and is never shown. The configuration file is edited key by key. It
+// is replaced only by a text with which the gateway can start.
 package setup
 
 import (
@@ -24,17 +24,21 @@ import (
 	"gateway/cmd/gateway/internal/doctor"
 )
 
-// Options are what the command line has for this package.
+// Options are the functions of the command line that this package needs. All fields are required.
 type Options struct {
-	Load    func() (*config.Config, error) // the configuration, despite mistakes
+	// Load returns the configuration, also if it has mistakes.
+	Load func() (*config.Config, error)
+
+	// Running reports whether a gateway runs in the home of the configuration.
 	Running func(context.Context, *config.Config) bool
-	// Pair links a WhatsApp account: with a QR code, or with a code to type in if phone is the
-	// account's number.
+
+	// Pair links a WhatsApp account with its phone. It shows a QR code on out, or a code to type in
+	// if phone, the number of the account, is not "".
 	Pair func(ctx context.Context, cfg *config.Config, account, phone string, out io.Writer) error
 }
 
-// flags are the flags that answer questions, with their help. The value of a flag for a secret is
-// a reference.
+// flags are the flags that answer questions, with their help. The value of a flag for a secret is a
+// reference: see readReference.
 var flags = []struct{ name, help string }{
 	{"provider", "whose model answers: openai, anthropic, …, ollama, lmstudio, other or demo"},
 	{"base-url", "address of the model's API"},
@@ -101,7 +105,7 @@ once. Without a terminal each line of standard input is an answer.`,
 	return cmd
 }
 
-// readReference returns the secret to which a flag refers.
+// readReference returns the secret that text refers to: env:NAME or file:PATH.
 func readReference(text string) (string, error) {
 	if name, ok := strings.CutPrefix(text, "env:"); ok {
 		if v := strings.TrimSpace(os.Getenv(name)); v != "" {
@@ -129,13 +133,13 @@ type wizard struct {
 	*asker
 	offline bool
 
-	cfg      *config.Config    // as it was
+	cfg      *config.Config    // as it was at the start
 	path     string            // of the configuration file
-	before   document          // its text
-	text     document          // its text with what was answered
-	tables   []string          // that were changed
-	failed   error             // of an edit
-	secrets  map[string]string // content of files by their path below the home
+	before   document          // text of the file at the start
+	text     document          // text with the answers
+	tables   []string          // tables with a changed key
+	failed   error             // errors of edits
+	secrets  map[string]string // content of files, by their path below the home
 	later    []string          // accounts whose owner gets a code
 	pair     []link            // WhatsApp accounts to link at the end
 	unlinked []string          // WhatsApp accounts to link later
@@ -169,7 +173,7 @@ func (w *wizard) open() (err error) {
 	if w.cfg, err = w.Load(); err != nil {
 		return err
 	}
-	// Tokens and models are what this command asks for.
+	// This command asks for tokens and models, so it can correct mistakes in them.
 	mistakes := w.cfg.MistakesBut(func(key string) bool {
 		return key == "agent.model" || strings.HasPrefix(key, "channels.") &&
 			strings.HasSuffix(key, ".token")
@@ -202,13 +206,14 @@ func (w *wizard) open() (err error) {
 	return nil
 }
 
-// skips reports whether a part is left as it is because nothing may be asked and no flag answers.
+// skips reports whether a part stays as it is, because the command must not ask and none of the
+// part's flags is given.
 func (w *wizard) skips(flags ...string) bool {
 	return w.quiet && !slices.ContainsFunc(flags, w.answered)
 }
 
-// changes asks whether a part that is there is to be changed. A flag that answers a question of the
-// part says so, too.
+// changes asks whether to change a part that exists already. It does not ask, and returns true, if
+// a flag answers a question of the part.
 func (w *wizard) changes(ctx context.Context, state string, flags ...string) (bool, error) {
 	if slices.ContainsFunc(flags, w.answered) {
 		return true, nil
@@ -216,12 +221,12 @@ func (w *wizard) changes(ctx context.Context, state string, flags ...string) (bo
 	return w.confirm(ctx, state+" Change that?", false)
 }
 
-// set sets a key of the configuration.
+// set sets a key in the new text of the configuration.
 func (w *wizard) set(value any, path ...string) {
 	w.edited(path)(w.text.set(value, path...))
 }
 
-// edited returns a function that takes the result of an edit.
+// edited returns a function that records the result of an edit of the key path.
 func (w *wizard) edited(path []string) func(document, error) {
 	return func(text document, err error) {
 		if err != nil {
@@ -241,10 +246,10 @@ func secret(text string) (s config.Secret) {
 	return s
 }
 
-// unsafe matches what the name of a file does not have.
+// unsafe matches the characters that names of secret files must not have.
 var unsafe = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 
-// keep sets a key to a secret, which gets a file of its own.
+// keep puts a secret into a file of its own, and sets the key path to a reference to it.
 func (w *wizard) keep(text, file string, path ...string) {
 	file = filepath.Join(secretFolder, unsafe.ReplaceAllString(file, "_"))
 	w.secrets[file] = text

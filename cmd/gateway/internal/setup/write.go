@@ -20,7 +20,7 @@ import (
 // secretFolder is the folder of secrets below the home.
 const secretFolder = "secrets"
 
-// finish writes what was answered, and says what to do next.
+// finish writes the answers, links WhatsApp accounts, and says what to do next.
 func (w *wizard) finish(ctx context.Context) error {
 	w.say("")
 	if w.failed != nil {
@@ -51,8 +51,7 @@ func (w *wizard) finish(ctx context.Context) error {
 	return nil
 }
 
-// file returns the path of the configuration as the loader wants it: "" for that of the home, which
-// may be missing.
+// file returns the path of the configuration file for the loader, or "" if the file does not exist.
 func (w *wizard) file() string {
 	if exists(w.path) {
 		return w.path
@@ -60,8 +59,8 @@ func (w *wizard) file() string {
 	return ""
 }
 
-// write writes the answers after a last question. The secrets come first: a configuration without
-// them would not be right.
+// write writes the answers after a last question. It writes the secrets before the configuration
+// that refers to them.
 func (w *wizard) write(ctx context.Context) error {
 	w.say("To be written:\n  %s: %s", w.path, strings.Join(w.tables, ", "))
 	for _, name := range slices.Sorted(maps.Keys(w.secrets)) {
@@ -107,8 +106,8 @@ func (w *wizard) write(ctx context.Context) error {
 	return nil
 }
 
-// check returns an error if a gateway would not take the new text, or if somebody else has changed
-// the old one.
+// check returns an error if a gateway would refuse the new text, or if the file has changed since
+// the start.
 func (w *wizard) check() error {
 	now, err := os.ReadFile(w.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -126,7 +125,7 @@ func (w *wizard) check() error {
 	if err := errors.Join(err, temp.Close()); err != nil {
 		return err
 	}
-	// The secrets are not there yet.
+	// The files of the secrets do not exist yet.
 	if _, err = config.LoadWithoutSecrets(temp.Name(), os.Environ()); err != nil {
 		return app.BadUsage(fmt.Errorf("nothing was written, for a gateway would refuse it:\n%s",
 			strings.ReplaceAll(err.Error(), temp.Name(), w.path)))
@@ -151,7 +150,7 @@ func (w *wizard) sayNext(ctx context.Context, next *config.Config) {
 	}
 }
 
-// sayRunning says what a running gateway does with the changes.
+// sayRunning says whether a running gateway applies the changes by itself or needs a restart.
 func (w *wizard) sayRunning(next *config.Config) {
 	restart := config.Changed(config.Merge(w.cfg, next), next)
 	if len(w.secrets) > 0 && bytes.Equal(w.before, w.text) {

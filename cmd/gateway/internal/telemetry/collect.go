@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// While the garbage collector runs again and again, the heap may grow to busyHeap between two runs
-// instead of to twice what is in use. In a burst of messages that saves a tenth of the processor
-// time. A gateway that is not busy, or uses more than that, keeps Go's default. After a burst, and
-// after the start, the system gets back the memory that is not in use.
+// By default, the heap grows to twice the memory in use before the garbage collector runs again.
+// While the gateway is busy, the heap may grow to busyHeap instead. In a burst of messages that
+// saves a tenth of the processor time. A gateway that is idle, or has more than busyHeap in use,
+// keeps Go's default. After a burst, and after the start, the gateway gives free memory back to the
+// system.
 const (
 	busyHeap   = 40 << 20
-	busyPause  = time.Second     // longest pause between two runs that follow each other
+	busyPause  = time.Second     // longest pause between two runs in a row
 	busyRuns   = 10              // number of runs in a row after which the gateway is busy
 	quietAfter = 2 * time.Second // after the last run, until memory is given back
 
@@ -64,8 +65,8 @@ func (c *collector) watch() {
 	}, c)
 }
 
-// ran records a run that has left live bytes in use, and returns the percentage for the next one.
-// It applies to scanned, which are those bytes, the stacks and the global variables.
+// ran records a run, after which live bytes are in use, and returns the percentage for the next
+// run. The percentage applies to scanned bytes: the live heap, the stacks and the global variables.
 func (c *collector) ran(now time.Time, live, scanned uint64) (percent int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
