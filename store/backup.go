@@ -95,9 +95,32 @@ func CheckVersions(versions map[string]int, migrations []Migration) error {
 	return nil
 }
 
+// Inspect calls fn with a reader of the SQLite database at path, which another program has made and
+// which may be damaged or hostile. Nothing in it is called or changed; only its write-ahead log is
+// taken in, so path should name a copy. fn must end one query before the next.
+func Inspect(ctx context.Context, path string, fn func(Queryer) error) error {
+	return withFile(ctx, path, func(db *sql.DB) error { return fn(inspector{ctx, db}) },
+		"query_only(1)", "trusted_schema(0)", "cell_size_check(1)", "mmap_size(0)")
+}
+
+type inspector struct {
+	ctx context.Context // of this call
+	db  *sql.DB
+}
+
+func (i inspector) Query(query string, args ...any) (*sql.Rows, error) {
+	return i.db.QueryContext(i.ctx, query, args...)
+}
+
+func (i inspector) QueryRow(query string, args ...any) *sql.Row {
+	return i.db.QueryRowContext(i.ctx, query, args...)
+}
+
 // withFile calls fn with a new connection to the database at path.
-func withFile(ctx context.Context, path string, fn func(db *sql.DB) error) error {
-	db, err := sql.Open("sqlite", dsn(path, "busy_timeout(10000)"))
+func withFile(
+	ctx context.Context, path string, fn func(db *sql.DB) error, pragmas ...string,
+) error {
+	db, err := sql.Open("sqlite", dsn(path, append(pragmas, "busy_timeout(10000)")...))
 	if err != nil {
 		return err
 	}

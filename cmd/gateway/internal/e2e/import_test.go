@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -98,8 +100,8 @@ func TestImportedHomeIsUsed(t *testing.T) {
 	}
 }
 
-// TestImportedOpenClawIsUsed imports an OpenClaw home: the owner's conversation continues, and a
-// stranger learns nothing of it.
+// TestImportedOpenClawIsUsed imports an OpenClaw home: the conversations in its files and in its
+// database continue, and a stranger learns nothing of them.
 func TestImportedOpenClawIsUsed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: recital("Bello", "Coco")})
@@ -118,11 +120,30 @@ func TestImportedOpenClawIsUsed(t *testing.T) {
 	} {
 		writeFile(t, filepath.Join(claw, filepath.FromSlash(name)), []byte(text+"\n"))
 	}
+	base := filepath.Join(claw, "agents", "main", "agent", "openclaw-agent.sqlite")
+	writeFile(t, base, nil) // its folder, too
+	db, err := sql.Open("sqlite", base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.ExecContext(t.Context(), `PRAGMA journal_mode = WAL;
+CREATE TABLE session_nodes (session_key TEXT PRIMARY KEY, current_session_id TEXT NOT NULL,
+	entry_json TEXT NOT NULL, updated_at INTEGER NOT NULL) STRICT;
+CREATE TABLE transcript_events (session_id TEXT NOT NULL, seq INTEGER NOT NULL,
+	event_json TEXT NOT NULL, created_at INTEGER NOT NULL, PRIMARY KEY (session_id, seq)) STRICT;
+INSERT INTO session_nodes VALUES ('agent:main:telegram:direct:56', 'd', '{}', 1);
+INSERT INTO transcript_events VALUES ('d', 0, '{"type":"session","id":"d"}', 1),
+	('d', 1, '{"type":"message","id":"1","parentId":null,"message":{"role":"user",
+		"content":"Coco is green."}}', 1)`)
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
 	if out, err := w.gateway("import", "openclaw", claw); err != nil {
 		t.Fatalf("import: %v\n%s", err, out)
 	}
 	w.start().ready()
 	w.wantReply(7, "what do you know, owner?", `I know ["Bello"]`)
 	w.wantReply(55, "what do you know, friend?", `I know ["Coco"]`)
+	w.wantReply(56, "what do you know, newer friend?", `I know ["Coco"]`)
 	w.wantReply(8, "what do you know, stranger?", "I know []")
 }

@@ -10,11 +10,12 @@
 // workspace, with and without a key; HISTORY.md, history.jsonl and daily notes; jobs in camel or
 // snake case) and of PicoClaw 0.2 of 2026 (sessions as JSON lines with a .meta.json, which names
 // the conversation if the key is a hash; daily notes; accounts in channels or in channel_list), and
-// of OpenClaw up to June 2026 (sessions as trees of JSON lines with an index; later versions keep
-// them in a database, which is not read).
+// of OpenClaw up to September 2026 (sessions as trees of JSON lines with an index, or since July in
+// a SQLite database for each agent).
 //
-// Limits: a document has at most 1 MB, a line of a session 64 MB, other JSON files 16 MB. The
-// package owns no tables and no files.
+// Limits: a document has at most 1 MB, a line of a session 64 MB, other JSON files 16 MB, a
+// database 8 GB. The package owns no tables and no files. While it reads a database it has a copy
+// in a temporary folder.
 package importer
 
 import (

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,18 +25,43 @@ import (
 
 // A clawEntry is a line of a session of OpenClaw.
 type clawEntry struct {
-	Type      string `json:"type"`
-	ID        string `json:"id"`
-	Parent    string `json:"parentId"`
-	Target    string `json:"targetId"` // of a "leaf": the entry that is now the last one
-	Timestamp string `json:"timestamp"`
-	Summary   string `json:"summary"`          // of a "compaction"
-	Kept      string `json:"firstKeptEntryId"` // of a "compaction"
+	Type      string          `json:"type"`
+	ID        string          `json:"id"`
+	Parent    json.RawMessage `json:"parentId"`         // missing: the last entry
+	Target    string          `json:"targetId"`         // of a "leaf": the last entry now
+	Mode      string          `json:"appendMode"`       // "side": does not become the last entry
+	Timestamp json.RawMessage `json:"timestamp"`        // a text or milliseconds
+	Summary   string          `json:"summary"`          // of a "compaction"
+	Kept      string          `json:"firstKeptEntryId"` // of a "compaction" or a "reset"
 	Message   *struct {
 		Role       string          `json:"role"`
 		Content    json.RawMessage `json:"content"`
 		ToolCallID string          `json:"toolCallId"`
+		Timestamp  json.RawMessage `json:"timestamp"`
 	} `json:"message"`
+}
+
+// parent returns the entry before e, if last was the last one when e was written.
+func (e clawEntry) parent(last string) (id string) {
+	if len(e.Parent) == 0 {
+		return last
+	}
+	_ = json.Unmarshal(e.Parent, &id) // anything else is no entry
+	return id
+}
+
+// clawTime returns the time of an entry; zero if it is unknown.
+func clawTime(raw json.RawMessage, loc *time.Location) time.Time {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		t, _ := parseTime(text, loc)
+		return t
+	}
+	var ms float64
+	if json.Unmarshal(raw, &ms) != nil || ms <= 0 || ms > 1e14 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(ms))
 }
 
 // maxEntries is the maximum number of entries in a session of OpenClaw. The entries are held in
@@ -77,45 +103,19 @@ func readClaw(
 	if _, err := r.Seek(0, io.SeekStart); err != nil {
 		return f, nil, err
 	}
-	parents := make(map[string]string)
-	compactions := make(map[string]clawEntry)
-	messages := make(map[string]bool)
-	leaf := ""
+	t := clawTree{parents: make(map[string]string), messages: make(map[string]bool),
+		borders: make(map[string]clawEntry)}
 	for e, err := range clawEntries(r) {
 		switch {
 		case err != nil:
 			return f, nil, err
 		case e.Type == "session":
-			f.Created, _ = parseTime(e.Timestamp, loc) // zero: unknown
-		case e.Type == "leaf":
-			leaf = cmp.Or(e.Target, leaf)
-		case e.ID != "":
-			parents[e.ID], leaf = e.Parent, e.ID
-			if e.Type == "compaction" {
-				e.Message = nil
-				compactions[e.ID] = e
-			}
-			messages[e.ID] = e.Message != nil
+			f.Created = clawTime(e.Timestamp, loc)
+		default:
+			t.add(e)
 		}
 	}
-	branch := make(map[string]bool)
-	var kept string // first entry that is still in the prompt after the newest compaction
-	for id := leaf; id != "" && !branch[id]; id = parents[id] {
-		if _, known := parents[id]; !known {
-			break
-		}
-		if branch[id] = true; f.Summary == "" {
-			f.Summary, kept = compactions[id].Summary, compactions[id].Kept
-		}
-	}
-	if f.Summary != "" {
-		before := make(map[string]bool) // in a damaged file, entries may be their own ancestors
-		for id := parents[kept]; branch[id] && !before[id]; id = parents[id] {
-			if before[id] = true; messages[id] {
-				f.Start++
-			}
-		}
-	}
+	branch := t.branch(&f)
 	if _, err := r.Seek(0, io.SeekStart); err != nil {
 		return f, nil, err
 	}
@@ -136,12 +136,73 @@ func readClaw(
 	}, nil
 }
 
+// A clawTree is the entries of a session without what they say.
+type clawTree struct {
+	parents  map[string]string
+	messages map[string]bool
+	borders  map[string]clawEntry // compactions and resets
+	last     string
+}
+
+func (t *clawTree) add(e clawEntry) {
+	if e.Type == "leaf" {
+		if _, known := t.parents[e.Target]; known {
+			t.last = e.Target
+		}
+		if e.ID != "" {
+			t.parents[e.ID] = t.last // an entry that follows the mark follows its target
+		}
+		return
+	}
+	if e.ID == "" {
+		return
+	}
+	t.parents[e.ID], t.messages[e.ID] = e.parent(t.last), e.Message != nil
+	if e.Mode != "side" {
+		t.last = e.ID
+	}
+	if e.Type == "reset" || e.Type == "compaction" && e.Summary != "" {
+		e.Message = nil
+		t.borders[e.ID] = e
+	}
+}
+
+// branch returns the entries up to the last one, and sets the summary of f and how many messages
+// before the newest compaction or reset are no longer in the prompt.
+func (t *clawTree) branch(f *Foreign) map[string]bool {
+	branch := make(map[string]bool)
+	border := "" // the newest one
+	for id := t.last; id != "" && !branch[id]; id = t.parents[id] {
+		if _, known := t.parents[id]; !known {
+			break
+		}
+		branch[id] = true
+		if _, ok := t.borders[id]; ok && border == "" {
+			border = id
+		}
+	}
+	e, ok := t.borders[border]
+	if !ok {
+		return branch
+	}
+	f.Summary = e.Summary
+	kept := e.Kept // first entry that is still in the prompt after it
+	if kept == "" && e.Type == "reset" {
+		kept = border
+	}
+	before := make(map[string]bool) // in a damaged file, entries may be their own ancestors
+	for id := t.parents[kept]; branch[id] && !before[id]; id = t.parents[id] {
+		if before[id] = true; t.messages[id] {
+			f.Start++
+		}
+	}
+	return branch
+}
+
 // claw converts an entry of OpenClaw. It returns a line without a role if the entry does not belong
 // into a transcript.
 func (c *converter) claw(e clawEntry) session.Line {
-	if at, err := parseTime(e.Timestamp, c.loc); err == nil && !at.IsZero() {
-		c.last = at
-	}
+	c.last = cmp.Or(clawTime(e.Timestamp, c.loc), clawTime(e.Message.Timestamp, c.loc), c.last)
 	m := llm.Message{Role: llm.Role(e.Message.Role)}
 	if e.Message.Role == "toolResult" {
 		m.Role, m.ToolCallID = llm.ToolRole, e.Message.ToolCallID
@@ -182,50 +243,60 @@ func (c *converter) claw(e clawEntry) session.Line {
 	return session.Line{Time: c.last, Turn: c.turn, Message: m}
 }
 
-// A clawSession is an entry of OpenClaw's index of sessions.
-type clawSession struct {
-	key, file string
-	problem   string // why it can't be imported; "": it can
-}
-
-// clawSessions returns the sessions in the indexes of OpenClaw's agents.
-func (s *Source) clawSessions() (list []clawSession, err error) {
-	agents, err := s.list("agents")
+// importClaw imports the conversations of OpenClaw's agents.
+func importClaw(ctx context.Context, m *mover) {
+	agents, err := m.list("agents")
+	if err != nil {
+		m.failed("session", "agents", err)
+	}
 	for _, agent := range agents {
-		dir := path.Join("agents", agent.Name(), "sessions")
-		text, err := s.read(path.Join(dir, "sessions.json"), maxJSON)
-		if errors.Is(err, fs.ErrNotExist) {
-			base := path.Join("agents", agent.Name(), "agent", "openclaw-agent.sqlite")
-			if s.isFile(base) {
-				list = append(list, clawSession{file: base, problem: "newer versions of OpenClaw " +
-					"keep conversations in this database, which is not read"})
-			}
-			continue
+		if ctx.Err() != nil {
+			return
 		}
-		var index object
-		if err == nil {
-			index, err = parseObject(text)
-		}
-		if err != nil {
-			return list, fmt.Errorf("%s: %w", path.Join(dir, "sessions.json"), err)
-		}
-		for _, key := range slices.Sorted(maps.Keys(index)) {
-			entry, err := index.table(key)
-			if err != nil {
-				return list, fmt.Errorf("%s: %w", path.Join(dir, "sessions.json"), err)
-			}
-			file := path.Base(strings.ReplaceAll(entry.text("sessionFile"), `\`, "/"))
-			if id := entry.text("sessionId"); file == "." && id != "" {
-				file = path.Base(id) + ".jsonl"
-			}
-			one := clawSession{key: key, file: path.Join(dir, file)}
-			if file == "." || file == ".." || !s.isFile(one.file) {
-				one.problem = "its transcript is not there"
-			}
-			list = append(list, one)
+		dir := path.Join("agents", agent.Name())
+		newer := importClawBase(ctx, m, path.Join(dir, "agent", "openclaw-agent.sqlite"))
+		if err := importClawIndex(ctx, m, path.Join(dir, "sessions"), newer); err != nil {
+			m.failed("session", path.Join(dir, "sessions", "sessions.json"), err)
 		}
 	}
-	return list, err
+}
+
+// importClawIndex imports the conversations in an index of OpenClaw, except those whose keys are in
+// newer.
+func importClawIndex(
+	ctx context.Context, m *mover, dir string, newer map[string]bool,
+) error {
+	text, err := m.read(path.Join(dir, "sessions.json"), maxJSON)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var index object
+	if err == nil {
+		index, err = parseObject(text)
+	}
+	if err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(index)) {
+		if newer[key] || ctx.Err() != nil {
+			continue
+		}
+		entry, err := index.table(key)
+		if err != nil {
+			return err
+		}
+		file := path.Base(strings.ReplaceAll(entry.text("sessionFile"), `\`, "/"))
+		if id := entry.text("sessionId"); file == "." && id != "" {
+			file = path.Base(id) + ".jsonl"
+		}
+		name := path.Join(dir, file)
+		if file == "." || file == ".." || !m.isFile(name) {
+			m.say("session", name, "", Left, "its transcript is not there")
+			continue
+		}
+		m.session(ctx, inFile(m.Source, name, key))
+	}
+	return nil
 }
 
 // clawPlace returns the address here of a session key of OpenClaw, such as

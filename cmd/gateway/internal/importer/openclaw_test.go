@@ -86,25 +86,15 @@ func TestOpenClaw(t *testing.T) {
 		"new session agents/main/sessions/c3.jsonl > telegram/43: 5 messages",
 		"left session agents/main/sessions/c3.jsonl > : it belongs to a job or a program, and to "+
 			"no chat",
-		"left session agents/work/agent/openclaw-agent.sqlite > : newer versions of OpenClaw keep "+
-			"conversations in this database, which is not read",
+		"failed session agents/work/agent/openclaw-agent.sqlite > : file is not a database (26)",
 		"new job cron/jobs.json, job 1 brief > telegram/42: at 0 7 * * * (UTC)",
 		"new job cron/jobs.json, job 2 call > telegram/42: once, 2026-12-01 09:00 UTC",
 	)
-	key := named("telegram/42")
-	got, err := session.Store{}.Transcript(d.target.DB.Read(t.Context()), key, 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var lines []string
-	for _, e := range got.Entries {
-		lines = append(lines, string(e.Message.Role)+": "+e.Message.Text)
-	}
 	want := "assistant: It is seven.|user: hello from Anna\n[image]"
-	if s := strings.Join(lines, "|"); s != want {
+	if s := d.prompt("telegram/42"); s != want {
 		t.Errorf("the prompt has %q, want %q", s, want)
 	}
-	summary, err := session.Store{}.Summary(d.target.DB.Read(t.Context()), key)
+	summary, err := session.Store{}.Summary(d.target.DB.Read(t.Context()), named("telegram/42"))
 	if err != nil || summary.Text != "They counted." {
 		t.Errorf("the notes are %q, %v", summary.Text, err)
 	}
@@ -143,7 +133,7 @@ func TestOpenClawHostile(t *testing.T) {
 	got := strings.Join(d.move(OpenClaw, false), "\n")
 	for _, want := range []string{
 		"left setting openclaw.json > : it is not plain JSON",
-		"failed session agents > : agents/broken/sessions/sessions.json: ",
+		"failed session agents/broken/sessions/sessions.json > : agent:broken:main: want an object",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the import said\n%s\nwithout %q", got, want)

@@ -273,17 +273,7 @@ func content(raw json.RawMessage, media []string) (string, error) {
 // sessions imports the conversations.
 func (m *mover) sessions(ctx context.Context) {
 	if m.kind == OpenClaw {
-		list, err := m.clawSessions()
-		if err != nil {
-			m.failed("session", "agents", err)
-		}
-		for _, s := range list {
-			if s.problem != "" {
-				m.say("session", s.file, "", Left, s.problem)
-			} else if ctx.Err() == nil {
-				m.session(ctx, s.file, s.key)
-			}
-		}
+		importClaw(ctx, m)
 		return
 	}
 	dirs := []string{m.in("sessions"), "sessions"}
@@ -298,7 +288,7 @@ func (m *mover) sessions(ctx context.Context) {
 			switch ext := path.Ext(name); {
 			case e.IsDir(), strings.HasSuffix(name, ".meta.json"), ctx.Err() != nil:
 			case ext == ".jsonl":
-				m.session(ctx, name, "")
+				m.session(ctx, inFile(m.Source, name, ""))
 			case ext == ".json":
 				m.say("session", name, "", Left, "it has the form of an old PicoClaw; a newer one "+
 					"makes it a .jsonl when it starts")
@@ -307,9 +297,24 @@ func (m *mover) sessions(ctx context.Context) {
 	}
 }
 
-// session imports one conversation. key is the one in the index of OpenClaw, or "".
-func (m *mover) session(ctx context.Context, name, key string) {
-	head, lost, err := m.survey(name, key)
+// A transcript is a session of the other agent.
+type transcript struct {
+	name string // as people see it
+	key  string // the one in the index of OpenClaw, or ""
+	open func() (io.ReadSeekCloser, error)
+	read func(io.ReadSeeker, *time.Location) (Foreign, iter.Seq2[session.Line, error], error)
+}
+
+// inFile returns the transcript in a file.
+func inFile(s *Source, name, key string) transcript {
+	return transcript{name, key, func() (io.ReadSeekCloser, error) { return s.open(name) },
+		ReadSession}
+}
+
+// session imports one conversation.
+func (m *mover) session(ctx context.Context, t transcript) {
+	name := t.name
+	head, lost, err := m.survey(t)
 	if err != nil {
 		if _, ok := errors.AsType[*noPlaceError](err); ok {
 			m.say("session", name, "", Left, err.Error())
@@ -320,7 +325,7 @@ func (m *mover) session(ctx context.Context, name, key string) {
 	}
 	info, err := session.Store{}.Info(m.DB.Read(ctx), head.Key)
 	if err == nil && info.Messages == 0 && !m.dry {
-		err = m.DB.Tx(ctx, func(tx *store.Tx) error { return m.insert(tx, name, head) })
+		err = m.DB.Tx(ctx, func(tx *store.Tx) error { return m.insert(tx, t, head) })
 	}
 	text := fmt.Sprintf("%d messages", head.Messages)
 	if lost > 0 {
@@ -341,17 +346,17 @@ type noPlaceError struct{ error }
 
 // survey reads a whole session. It returns the header to write and the number of dropped
 // messages.
-func (m *mover) survey(name, key string) (h session.Head, lost int, err error) {
-	f, lines, done, err := m.load(name)
+func (m *mover) survey(t transcript) (h session.Head, lost int, err error) {
+	f, lines, done, err := m.load(t)
 	if err != nil {
 		return h, 0, err
 	}
 	defer done()
 	var a bus.Address
-	if key != "" {
-		a, err = clawPlace(m, key)
+	if t.key != "" {
+		a, err = clawPlace(m, t.key)
 	} else {
-		a, err = m.place(f, name)
+		a, err = m.place(f, t.name)
 	}
 	if err != nil {
 		return h, 0, &noPlaceError{err}
@@ -411,8 +416,8 @@ func later(a, b time.Time) time.Time {
 }
 
 // insert writes a session that survey has checked.
-func (m *mover) insert(tx *store.Tx, name string, h session.Head) error {
-	_, lines, done, err := m.load(name)
+func (m *mover) insert(tx *store.Tx, t transcript, h session.Head) error {
+	_, lines, done, err := m.load(t)
 	if err != nil {
 		return err
 	}
@@ -458,18 +463,18 @@ func Archiver(
 	}
 }
 
-// load opens a session file. The caller closes it with done.
+// load opens a session. The caller closes it with done.
 func (m *mover) load(
-	name string,
+	t transcript,
 ) (f Foreign, lines iter.Seq2[session.Line, error], done func(), err error) {
-	file, err := m.open(name)
+	file, err := t.open()
 	if err != nil {
 		return f, nil, nil, err
 	}
 	closing := func() { _ = file.Close() } // the error does not matter after reading
-	f, lines, err = ReadSession(file, m.Location)
-	if err == nil {
-		err = m.meta(strings.TrimSuffix(name, ".jsonl")+".meta.json", &f)
+	f, lines, err = t.read(file, m.Location)
+	if err == nil && m.kind != OpenClaw {
+		err = m.meta(strings.TrimSuffix(t.name, ".jsonl")+".meta.json", &f)
 	}
 	if err != nil {
 		closing()

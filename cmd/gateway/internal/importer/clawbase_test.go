@@ -1,0 +1,222 @@
+package importer
+
+import (
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gateway/session"
+)
+
+// The tables of OpenClaw's databases that the import reads, of July and of September 2026.
+const (
+	clawTablesJuly = `
+CREATE TABLE sessions (session_id TEXT NOT NULL PRIMARY KEY, session_key TEXT NOT NULL);
+CREATE TABLE session_entries (session_key TEXT NOT NULL PRIMARY KEY, session_id TEXT NOT NULL,
+	entry_json TEXT NOT NULL, updated_at INTEGER NOT NULL,
+	FOREIGN KEY (session_id) REFERENCES sessions(session_id) ON DELETE CASCADE);
+CREATE TABLE transcript_events (session_id TEXT NOT NULL, seq INTEGER NOT NULL,
+	event_json TEXT NOT NULL, created_at INTEGER NOT NULL, PRIMARY KEY (session_id, seq),
+	FOREIGN KEY (session_id) REFERENCES sessions(session_id) ON DELETE CASCADE);
+CREATE VIEW "index" AS SELECT session_key, session_id AS id FROM session_entries;
+CREATE TRIGGER added INSTEAD OF INSERT ON "index" BEGIN
+	INSERT OR IGNORE INTO sessions VALUES (NEW.id, NEW.session_key);
+	INSERT INTO session_entries VALUES (NEW.session_key, NEW.id, '{}', 1);
+END;`
+	clawTablesSeptember = `
+CREATE TABLE session_nodes (session_key TEXT NOT NULL PRIMARY KEY,
+	current_session_id TEXT NOT NULL, entry_json TEXT NOT NULL,
+	entry_valid INTEGER NOT NULL DEFAULT 0, updated_at INTEGER NOT NULL) STRICT;
+CREATE TABLE session_windows (session_id TEXT NOT NULL PRIMARY KEY,
+	session_key TEXT NOT NULL REFERENCES session_nodes(session_key) ON DELETE CASCADE) STRICT;
+CREATE TABLE transcript_events (session_id TEXT NOT NULL, seq INTEGER NOT NULL,
+	event_json TEXT NOT NULL, created_at INTEGER NOT NULL, PRIMARY KEY (session_id, seq),
+	FOREIGN KEY (session_id) REFERENCES "session_windows"(session_id) ON DELETE CASCADE) STRICT;
+CREATE VIRTUAL TABLE session_transcript_fts USING fts5(text, session_id UNINDEXED);
+CREATE VIEW "index" AS SELECT session_key, current_session_id AS id FROM session_nodes;
+CREATE TRIGGER added INSTEAD OF INSERT ON "index" BEGIN
+	INSERT INTO session_nodes VALUES (NEW.session_key, NEW.id, '{}', 1, 1);
+	INSERT OR IGNORE INTO session_windows VALUES (NEW.id, NEW.session_key);
+END;`
+)
+
+// base makes a database as OpenClaw leaves it when it is killed: what it has written last is in
+// the write-ahead log.
+func (d *desk) base(name, tables string, sessions map[string]string) {
+	d.t.Helper()
+	path := filepath.Join(d.home, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		d.t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
+	d.t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			d.t.Error(err)
+		}
+	})
+	do := func(query string, args ...any) {
+		if _, err := db.ExecContext(d.t.Context(), query, args...); err != nil {
+			d.t.Fatalf("%s: %v", query, err)
+		}
+	}
+	do("PRAGMA journal_mode = WAL")
+	do("PRAGMA wal_autocheckpoint = 0")
+	do(tables)
+	for key, text := range sessions {
+		id := "id of " + key
+		do(`INSERT INTO "index" VALUES ($1, $2)`, key, id)
+		lines := strings.Split(strings.TrimSpace(text), "\n")
+		for i := len(lines) - 1; i >= 0; i-- { // seq orders them, not the place in the table
+			do("INSERT INTO transcript_events VALUES ($1, $2, $3, 1)", id, i, lines[i])
+		}
+	}
+}
+
+// prompt returns what the prompt of a conversation has.
+func (d *desk) prompt(key string) string {
+	d.t.Helper()
+	got, err := session.Store{}.Transcript(d.target.DB.Read(d.t.Context()), named(key), 1<<20)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var lines []string
+	for _, e := range got.Entries {
+		lines = append(lines, string(e.Message.Role)+": "+e.Message.Text)
+	}
+	return strings.Join(lines, "|")
+}
+
+// TestOpenClawDatabase imports conversations from the databases of two versions of OpenClaw, and
+// from the files that an older one has left beside it.
+func TestOpenClawDatabase(t *testing.T) {
+	for _, tables := range []string{clawTablesJuly, clawTablesSeptember} {
+		d := newDesk(t)
+		const base = "agents/main/agent/openclaw-agent.sqlite"
+		d.write(
+			"openclaw.json", "{}",
+			"agents/main/sessions/sessions.json", `{"agent:main:main":{"sessionId":"old"},
+				"agent:main:telegram:direct:43":{"sessionId":"old"}}`,
+			"agents/main/sessions/old.jsonl", clawTranscript("from the old file"))
+		d.base(base, tables, map[string]string{
+			"agent:main:main":                clawTranscript("from the database"),
+			"agent:main:telegram:group:-100": `{"type":"session"}`, // it says nothing
+			"agent:main:cron:1":              clawTranscript("a job"),
+		})
+		before := d.listHome()
+		d.want(OpenClaw,
+			"left session "+base+": agent:main:cron:1 > : it names no chat: it is of a sub-agent, a "+
+				"job or several chats",
+			"new session "+base+": agent:main:main > telegram/42: 5 messages",
+			"left session "+base+": agent:main:telegram:group:-100 > : nothing was said in it",
+			"new session agents/main/sessions/old.jsonl > telegram/43: 5 messages",
+		)
+		want := "assistant: It is seven.|user: from the database\n[image]"
+		if got := d.prompt("telegram/42"); got != want {
+			t.Errorf("the prompt has %q, want %q", got, want)
+		}
+		if after := d.listHome(); after != before {
+			t.Errorf("the import made of the home\n%s\n%s", before, after)
+		}
+	}
+}
+
+// listHome lists the files of the home and their sizes.
+func (d *desk) listHome() string {
+	d.t.Helper()
+	var b strings.Builder
+	err := filepath.Walk(d.home, func(path string, info os.FileInfo, err error) error {
+		if err == nil {
+			fmt.Fprintln(&b, path, info.Size())
+		}
+		return err
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestOpenClawTree checks which entries of a session were said last: marks, entries beside the
+// conversation, entries without a parent and resets.
+func TestOpenClawTree(t *testing.T) {
+	say := func(id, rest string) string {
+		return fmt.Sprintf(`{"type":"message","id":%q,"timestamp":1785571200000%s,"message":`+
+			`{"role":"user","content":%q}}`, id, rest, id)
+	}
+	for name, tt := range map[string]struct {
+		lines []string
+		want  string
+	}{
+		"no parents": {[]string{say("a", ""), say("b", "")}, "user: a|user: b"},
+		"after a mark": {[]string{say("a", `,"parentId":null`), say("b", `,"parentId":"a"`),
+			`{"type":"leaf","id":"m","parentId":"b","targetId":"a"}`, say("c", `,"parentId":"m"`)},
+			"user: a|user: c"},
+		"an unknown mark": {[]string{say("a", `,"parentId":null`),
+			`{"type":"leaf","id":"m","parentId":"a","targetId":"x"}`}, "user: a"},
+		"beside": {[]string{say("a", `,"parentId":null`),
+			say("b", `,"parentId":"a","appendMode":"side"`)}, "user: a"},
+		"reset": {[]string{say("a", `,"parentId":null`), `{"type":"reset","id":"r","parentId":"a"}`,
+			say("b", `,"parentId":"r"`)}, "user: b"},
+		"reset that keeps": {[]string{say("a", `,"parentId":null`), say("b", `,"parentId":"a"`),
+			`{"type":"reset","id":"r","parentId":"b","firstKeptEntryId":"b"}`,
+			say("c", `,"parentId":"r"`)}, "user: b|user: c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			d.base("agents/main/agent/openclaw-agent.sqlite", clawTablesSeptember,
+				map[string]string{"agent:main:main": strings.Join(tt.lines, "\n")})
+			d.move(OpenClaw, false)
+			if got := d.prompt("telegram/42"); got != tt.want {
+				t.Errorf("the prompt has %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestOpenClawHostileDatabase checks that the tables of a hostile database compute nothing, and
+// that a damaged one fails alone.
+func TestOpenClawHostileDatabase(t *testing.T) {
+	const base = "agents/main/agent/openclaw-agent.sqlite"
+	const endless = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+		SELECT 'agent:main:main' AS session_key, 'x' AS current_session_id, 'x' AS session_id,
+		i AS seq, '{}' AS event_json FROM n`
+	const events = `CREATE TABLE transcript_events (session_id TEXT, seq INTEGER, event_json TEXT);`
+	for name, tt := range map[string]struct{ tables, want string }{
+		"endless index": {events + "CREATE VIEW session_nodes AS " + endless,
+			"it has no index of sessions that is known here"},
+		"endless lines": {"CREATE VIEW transcript_events AS " + endless, ""},
+		"computed lines": {`CREATE TABLE transcript_events (session_id TEXT, seq INTEGER,
+			event_json TEXT AS (hex(zeroblob(500000000))))`, ""},
+		"virtual": {"CREATE VIRTUAL TABLE transcript_events USING fts5(session_id, seq, event_json)",
+			""},
+		"nothing": {"CREATE TABLE auth_profile_store (store_key TEXT)", ""},
+		"no JSON": {events + `CREATE TABLE session_nodes (session_key TEXT, current_session_id TEXT);
+			INSERT INTO session_nodes VALUES ('agent:main:main', 's');
+			INSERT INTO transcript_events VALUES ('s', 0, '{')`,
+			"its lines: unexpected end of JSON input"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			d.base(base, tt.tables, nil)
+			got := strings.Join(d.move(OpenClaw, false), "\n")
+			if tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
+				t.Errorf("the import said %q, want %q", got, tt.want)
+			}
+		})
+	}
+	t.Run("journal", func(t *testing.T) {
+		d := newDesk(t)
+		d.write(base, "SQLite", base+"-journal", "a change")
+		if got := d.move(OpenClaw, false); len(got) != 1 ||
+			!strings.Contains(got[0], "OpenClaw has not ended a change of it") {
+			t.Errorf("the import said %q", got)
+		}
+	})
+}
