@@ -38,6 +38,7 @@ require (
 	github.com/sashabaranov/go-openai v1.43.0 // OpenAI-compatible models
 	github.com/spf13/cobra v1.10.2 // command line
 	github.com/spf13/pflag v1.0.9 // flags of commands
+	github.com/titanous/json5 v1.0.0 // settings of OpenClaw
 	github.com/yuin/goldmark v1.8.7 // Markdown syntax trees
 	go.mau.fi/libsignal v0.2.2 // its log, and the fake WhatsApp's signatures
 	go.mau.fi/whatsmeow v0.0.0-20260821141805-33cfac511629 // WhatsApp as a linked device; only this form of version downloads

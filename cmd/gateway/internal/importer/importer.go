@@ -130,7 +130,8 @@ func Open(kind Kind, dir string) (*Source, error) {
 	if err == nil {
 		s.config, err = parseObject(text)
 	}
-	if kind == OpenClaw && err != nil { // it may be JSON5, and is not necessary
+	if kind == OpenClaw && err != nil {
+		s.config, _ = parseJSON5(text) // the import works without its settings, and says so
 		err = nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/titanous/json5"
 )
 
 // An object is a JSON object whose keys have different spellings in different versions.
@@ -16,6 +18,31 @@ func parseObject(text []byte) (o object, err error) {
 		err = errors.New("want a JSON object")
 	}
 	return o, err
+}
+
+// maxJSON5 is the maximum size of a JSON5 file in bytes, and maxNesting that of its objects and
+// lists. The parser of JSON5 calls itself for each level.
+const (
+	maxJSON5   = 1 << 20
+	maxNesting = 10_000
+)
+
+// parseJSON5 parses JSON5: JSON with comments, trailing commas, single quotes and keys without
+// quotes.
+func parseJSON5(text []byte) (object, error) {
+	if len(text) > maxJSON5 || bytes.Count(text, []byte("{"))+bytes.Count(text, []byte("[")) >
+		maxNesting {
+		return nil, errors.New("it is too large")
+	}
+	var v map[string]any
+	if err := json5.Unmarshal(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), &v); err != nil {
+		return nil, err
+	}
+	plain, err := json.Marshal(v) // fails for NaN and Infinity
+	if err != nil {
+		return nil, err
+	}
+	return parseObject(plain)
 }
 
 // raw returns the value of the first key that exists.

@@ -352,7 +352,7 @@ func (s *Source) clawSettings(say func(kind, from, to string, state State, text 
 	if s.config == nil {
 		if s.isFile("openclaw.json") {
 			say("setting", "openclaw.json", "", Left,
-				"it is not plain JSON: take its settings over by hand")
+				"it is no JSON5: take its settings over by hand")
 		}
 		return
 	}

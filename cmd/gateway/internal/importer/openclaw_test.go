@@ -38,9 +38,14 @@ func clawTranscript(said string) string {
 func TestOpenClaw(t *testing.T) {
 	d := newDesk(t)
 	d.write(
-		"openclaw.json", `{"agents":{"defaults":{"model":{"primary":"anthropic/claude-x"},`+
-			`"userTimezone":"Europe/Vienna"}},"channels":{"telegram":{"botToken":"SECRET"},"signal":{}},`+
-			`"mcp":{"servers":{"notes":{"command":"x","env":{"KEY":"SECRET"}}}}}`,
+		"openclaw.json", `// my settings
+{
+	agents: { defaults: { model: { primary: 'anthropic/claude-x' }, // the good one
+		userTimezone: "Europe/Vienna", }, },
+	"channels": { telegram: { botToken: 'SECRET' }, signal: {}, },
+	/* servers */ mcp: { servers: { notes: { command: "x", env: { KEY: "SECRET" } } } },
+	timeout: +0x1F,
+}`,
 		"workspace/AGENTS.md", "Be kind.",
 		"workspace/USER.md", "Anna",
 		"workspace/MEMORY.md", "The dog is Bello.",
@@ -114,7 +119,7 @@ func TestOpenClawHostile(t *testing.T) {
 {"type":"leaf","targetId":"2"}
 `
 	d.write(
-		"openclaw.json", "{ // comments\n agents: {} }",
+		"openclaw.json", "{ // comments\n agents: {",
 		"agents/main/sessions/sessions.json", fmt.Sprintf(`{
 			"agent:main:telegram:direct:1":{"sessionFile":%q},
 			"agent:main:telegram:direct:2":{"sessionId":"../../../outside"},
@@ -132,7 +137,7 @@ func TestOpenClawHostile(t *testing.T) {
 	}
 	got := strings.Join(d.move(OpenClaw, false), "\n")
 	for _, want := range []string{
-		"left setting openclaw.json > : it is not plain JSON",
+		"left setting openclaw.json > : it is no JSON5",
 		"failed session agents/broken/sessions/sessions.json > : agent:broken:main: want an object",
 	} {
 		if !strings.Contains(got, want) {
@@ -144,4 +149,25 @@ func TestOpenClawHostile(t *testing.T) {
 			t.Errorf("the import said\n%s\nwith %q", got, never)
 		}
 	}
+}
+
+// TestJSON5 checks the bounds of settings in JSON5, and what they may not have.
+func TestJSON5(t *testing.T) {
+	for _, bad := range []string{"", "{a", "[]", "{a: NaN}", "{a: -Infinity}", "{a: 1} 2", "{'a': '",
+		strings.Repeat("[", maxNesting+1), "{a: '" + strings.Repeat("x", maxJSON5) + "'}"} {
+		if o, err := parseJSON5([]byte(bad)); err == nil {
+			t.Errorf("%.20q is %v", bad, o)
+		}
+	}
+	deep := "{a: " + strings.Repeat("[", maxNesting-1) + strings.Repeat("]", maxNesting-1) + "}"
+	if _, err := parseJSON5([]byte(deep)); err != nil {
+		t.Errorf("lists within lists, up to the bound: %v", err)
+	}
+}
+
+func FuzzJSON5(f *testing.F) {
+	f.Add(`{a: 'b', /* c */ "d": [+0x1F, .5, -1e3,], // e` + "\n}")
+	f.Fuzz(func(_ *testing.T, text string) {
+		_, _ = parseJSON5([]byte(text)) // it must not panic
+	})
 }
