@@ -86,6 +86,10 @@ func PlaceOf(m *bus.InboundMessage) Place { return Place{m.From, m.Sender, m.Per
 
 // A Table holds all personas and policies. It never changes, so it is safe for concurrent use.
 type Table struct {
+	// Before returns the id that a chat had before the platform gave it another one, or "". It must
+	// be safe for concurrent use. nil: chats keep their ids.
+	Before func(bus.Address) string
+
 	personas map[string]*Persona
 	policies []*Policy // the most specific last
 }
@@ -202,8 +206,12 @@ func (t *Table) Resumed(at Place, id string) Choice {
 // apply returns the settings and the limits of the policies for a place, and the ID of the persona
 // that they name.
 func (t *Table) apply(at Place) (c Choice, id string) {
+	before := at // a policy for the earlier id of the chat goes on
+	if t.Before != nil && at.Address.Chat != "" {
+		before.Address.Chat = cmp.Or(t.Before(at.Address), at.Address.Chat)
+	}
 	for _, p := range t.policies {
-		if p.appliesTo(at) {
+		if p.appliesTo(at) || before != at && p.appliesTo(before) {
 			id, c.Model = cmp.Or(p.Persona, id), cmp.Or(p.Model, c.Model)
 			c.Activity, c.Voice = cmp.Or(p.Activity, c.Activity), cmp.Or(p.Voice, c.Voice)
 			c.Policies = append(c.Policies, p.ID)

@@ -114,3 +114,29 @@ func TestLimits(t *testing.T) {
 		t.Error("the skills are wrong")
 	}
 }
+
+// A policy for the id that a chat had before goes on, with all its other conditions.
+func TestMovedChat(t *testing.T) {
+	table := NewTable(nil, []Policy{{ID: "chat", Chats: []string{"tg/-1"}},
+		{ID: "topic", Chats: []string{"tg/-1/5"}}, {ID: "new", Chats: []string{"tg/-9"}},
+		{ID: "bob", Chats: []string{"tg/-1"}, People: []string{"tg/8"}}})
+	table.Before = func(a bus.Address) string {
+		return map[string]string{"-9": "-1"}[a.Chat]
+	}
+	for _, tt := range []struct {
+		chat, thread, sender string
+		want                 []string
+	}{
+		{"-9", "", "7", []string{"new", "chat"}},
+		{"-9", "5", "8", []string{"topic", "new", "chat", "bob"}},
+		{"-1", "", "7", []string{"chat"}},
+		{"-3", "", "8", nil},
+		{"", "", "8", nil},
+	} {
+		at := Place{Address: bus.Address{Account: "tg", Chat: tt.chat, Thread: tt.thread},
+			Sender: bus.Sender{ID: tt.sender}}
+		if c := table.At(at); !slices.Equal(c.Policies, tt.want) {
+			t.Errorf("%+v: the policies %q apply, want %q", tt, c.Policies, tt.want)
+		}
+	}
+}

@@ -39,13 +39,19 @@ type Gate struct {
 	backlog      backlog
 	dropped      atomic.Int64
 
-	mu            sync.Mutex
-	policies      map[string]Policy // by account
-	stats         map[string]*Stats
+	mu       sync.Mutex
+	policies map[string]Policy // by account
+	stats    map[string]*Stats
+	unlisted map[bus.Address]bool   // unlisted groups that were logged
+	moved    map[bus.Address]string // ids of groups before they moved
+	profileCache
+}
+
+// A profileCache has profiles that were read lately.
+type profileCache struct {
 	profiles      map[writer]cachedProfile // cleared every profileAge
 	profilesSince time.Time                // when profiles was cleared
 	generation    int                      // how often profiles was cleared
-	unlisted      map[bus.Address]bool     // unlisted groups that were logged
 }
 
 // An identity is a person or a chat on an account.
@@ -64,7 +70,7 @@ const (
 func New(db *store.DB, inbox *bus.Inbox, outbox *bus.Outbox, log *slog.Logger) *Gate {
 	return &Gate{db: db, inbox: inbox, outbox: outbox, now: time.Now, log: log,
 		policies: make(map[string]Policy), stats: make(map[string]*Stats),
-		unlisted: make(map[bus.Address]bool)}
+		unlisted: make(map[bus.Address]bool), moved: make(map[bus.Address]string)}
 }
 
 // A Listener is told about new messages in the inbox.
@@ -424,17 +430,6 @@ const textTooFast = "You write too fast: I may lose this message and those that 
 
 const textInboxFull = "Too many messages are waiting for me, so I can't accept this one or " +
 	"those that follow for now. Please try again in an hour."
-
-func (in *intake) saveMigrations(tx *store.Tx, moved map[string]string) error {
-	for chat, before := range moved {
-		_, err := tx.Exec(`INSERT INTO moves (account, chat, before) VALUES ($1, $2, $3)
-			ON CONFLICT (account, chat) DO NOTHING`, in.account, chat, before)
-		if err != nil {
-			return fmt.Errorf("gate: group of %s that moved: %w", in.account, err)
-		}
-	}
-	return nil
-}
 
 func (in *intake) saveCursor(tx *store.Tx, place, cursor string) error {
 	if cursor == "" {

@@ -24,6 +24,7 @@ type Policy struct {
 	Allow  []string
 	Owners []string
 	Groups []string // platform's ids of chats in which everybody may write; "*": all groups
+	Ruled  []string // platform's ids of chats for which the configuration has other rules
 
 	// Always makes the agent answer every message of the groups, not only messages that address it.
 	Always bool

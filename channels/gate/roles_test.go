@@ -333,10 +333,23 @@ func TestMovedGroup(t *testing.T) {
 	atDoor(t, func(d *door) {
 		p := gate.Policy{Access: gate.ByList, Groups: []string{"old"}}
 		d.publish(p, inGroup("new", true, message("1", "eve", "too early")))
-		err := d.gate.Intake("tg", p).Publish(d.t.Context(),
-			channels.Batch{Migrated: map[string]string{"new": "old"}})
-		if err != nil {
+		moved := channels.Batch{Migrated: map[string]string{"new": "old"}}
+		for range 2 { // both chats report it
+			if err := d.gate.Intake("tg", p).Publish(d.t.Context(), moved); err != nil {
+				t.Fatal(err)
+			}
+		}
+		next := gate.New(d.db, d.inbox, d.outbox, discard)
+		if err := next.Load(d.t.Context()); err != nil {
 			t.Fatal(err)
+		}
+		for chat, want := range map[string]string{"new": "old", "old": "", "third": ""} {
+			if got := next.Before(bus.Address{Account: "tg", Chat: chat}); got != want {
+				t.Errorf("the next process knows %s as %q, want %q", chat, got, want)
+			}
+			if got := d.gate.Before(bus.Address{Account: "tg", Chat: chat}); got != want {
+				t.Errorf("%s was %q before, want %q", chat, got, want)
+			}
 		}
 		other := message("3", "eve", "elsewhere")
 		other.From.Account = "other"
@@ -346,6 +359,28 @@ func TestMovedGroup(t *testing.T) {
 		list, err := d.inbox.Waiting(d.db.Read(d.t.Context()), 0)
 		if err != nil || len(list) != 1 || list[0].Message.Before != "old" {
 			t.Errorf("the inbox holds %+v, %v, want a message that names the old group", list, err)
+		}
+	})
+}
+
+// Owners learn that a group has another id if the configuration has rules for its earlier one.
+func TestMovedGroupIsTold(t *testing.T) {
+	atDoor(t, func(d *door) {
+		d.exec("INSERT INTO identities (account, sender, person, chat) VALUES ('tg', 'ann', 1, '9')")
+		for i, p := range []gate.Policy{
+			{Groups: []string{"*"}}, {Groups: []string{"*"}, Ruled: []string{"old"}},
+			{Groups: []string{"old"}},
+		} {
+			d.exec("DELETE FROM moves")
+			err := d.gate.Intake("tg", p).Publish(d.t.Context(),
+				channels.Batch{Migrated: map[string]string{"new": "old"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := d.outboxed("9")
+			if len(told) != i || i > 0 && !strings.Contains(told[i-1].Text, "`new`") {
+				t.Errorf("%+v: owners are told %+v", p, told)
+			}
 		}
 	})
 }

@@ -37,7 +37,7 @@ func NamesOwner(cfg *config.Config) bool {
 // in the database: everybody in owners, and the person at the terminal.
 func IsListedOwner(cfg *config.Config, account, sender string) bool {
 	c, ok := cfg.Channels[account]
-	return ok && c.Enabled && slices.Contains(newPolicy(cfg, c).Owners, sender)
+	return ok && c.Enabled && slices.Contains(newPolicy(cfg, account).Owners, sender)
 }
 
 // accessCommands returns the commands that decide who may talk to the agent. changed is called

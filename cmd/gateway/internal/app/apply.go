@@ -134,7 +134,7 @@ func (g *Gateway) apply(cfg *config.Config) {
 	g.dispatcher.Configure(newModel(cfg, cfg.Agent.Model, g.log), notes, g.agentSettings(cfg))
 	for name, c := range cfg.Channels {
 		if c.Enabled {
-			g.gate.SetPolicy(name, newPolicy(cfg, c))
+			g.gate.SetPolicy(name, newPolicy(cfg, name))
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"gateway/channels"
@@ -19,7 +20,8 @@ import (
 )
 
 // newPolicy returns the policy that decides who may write to an account.
-func newPolicy(cfg *config.Config, c config.Channel) gate.Policy {
+func newPolicy(cfg *config.Config, name string) gate.Policy {
+	c := cfg.Channels[name]
 	if c.Type == "terminal" {
 		// Whoever can use the terminal can already read everything in the home.
 		return gate.Policy{Access: gate.Open, Owners: []string{terminal.Sender}}
@@ -30,6 +32,14 @@ func newPolicy(cfg *config.Config, c config.Channel) gate.Policy {
 	}
 	if cfg.Transcription.Model != "" {
 		p.Overhear = cfg.Transcription.Groups
+	}
+	for _, policy := range cfg.Policies {
+		for _, entry := range policy.Chats {
+			account, chat, _ := strings.Cut(entry, "/")
+			if chat, _, _ = strings.Cut(chat, "/"); account == name {
+				p.Ruled = append(p.Ruled, chat)
+			}
+		}
 	}
 	return p
 }

@@ -81,7 +81,11 @@ func build(
 	if err := h.openRest(ctx, cfg, log); err != nil {
 		return nil, err
 	}
-	return assemble(cfg, h, restart, log)
+	g, err := assemble(cfg, h, restart, log)
+	if err != nil {
+		return nil, err
+	}
+	return g, g.gate.Load(ctx)
 }
 
 // Open opens the home that a configuration names, and builds its gateway. The caller starts it

@@ -155,7 +155,7 @@ func assemble(
 			EditInterval: c.EditInterval, Unlimited: c.RateLimit == "off",
 		})
 		g.supervisors = append(g.supervisors,
-			supervisor.New(db, name, ch, g.gate.Intake(name, newPolicy(cfg, c)), menu(), log))
+			supervisor.New(db, name, ch, g.gate.Intake(name, newPolicy(cfg, name)), menu(), log))
 	}
 	g.channels = sources
 	g.media = media.New(h.media, sources, MediaOptions(cfg, log))

@@ -76,6 +76,7 @@ type auditor struct {
 	raw    map[string]any // the configuration file as written
 	owned  bool           // an owner exists
 	skills map[string]string
+	moves  []gate.Move // groups that have another id now
 }
 
 // Audit checks all rules and returns the problems in the order of the rules.
@@ -106,6 +107,13 @@ func (a *auditor) look(ctx context.Context) error {
 	if a.owned, err = a.hasOwner(ctx); err != nil {
 		return err
 	}
+	err = a.read(ctx, func(q store.Queryer) (err error) {
+		a.moves, err = gate.Moves(q)
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	if a.Suspect.Skills != nil {
 		a.skills, err = a.Suspect.Skills(ctx)
 	}
@@ -119,18 +127,26 @@ func (a *auditor) hasOwner(ctx context.Context) (bool, error) {
 			return true, nil
 		}
 	}
+	owned := false
+	err := a.read(ctx, func(q store.Queryer) error {
+		list, err := gate.People{}.List(q)
+		owned = slices.ContainsFunc(list, func(p gate.Person) bool { return p.Role == bus.Owner })
+		return err
+	})
+	return owned, err
+}
+
+// read calls do with the database, if there is one.
+func (a *auditor) read(ctx context.Context, do func(q store.Queryer) error) error {
 	db, err := store.Open(ctx, a.cfg.Store.Path(), a.Migrations, &store.Options{Shared: true})
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return nil
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer db.Close()
-	list, err := gate.People{}.List(db.Read(ctx))
-	return slices.ContainsFunc(list, func(p gate.Person) bool {
-		return p.Role == bus.Owner
-	}), err
+	return do(db.Read(ctx))
 }
 
 // Fix corrects wrong file modes and sets Fixed of each corrected problem. The error names the

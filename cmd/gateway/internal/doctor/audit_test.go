@@ -168,6 +168,13 @@ func TestRules(t *testing.T) {
 			}
 		}},
 		"GS030": {Low, open, nil},
+		"GS031": {Medium, func(p *patient) {
+			p.more("[policies.x]\nchats = [\"telegram/-5\"]\ndeny = [\"time\"]\n")
+			p.database(func(tx *store.Tx) error {
+				_, err := tx.Exec("INSERT INTO moves VALUES ('telegram', '-1005', '-5')")
+				return err
+			})
+		}, nil},
 	}
 	for i, r := range Rules() {
 		t.Run(r.ID, func(t *testing.T) {

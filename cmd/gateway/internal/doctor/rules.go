@@ -400,5 +400,26 @@ func placeRules() []Rule {
 				return a.accountsThat(func(c config.Channel) bool { return c.Access == "open" },
 					`access = "open", and [budget] has no bound`)
 			}},
+		{"GS031", Medium, "A rule is about the earlier id of a group",
+			"The rule holds as long as the gateway has stored that the platform gave the group a new " +
+				"id. Another bot or a new data directory does not know it.",
+			"Put the new id beside the earlier one, in groups and in policies.", false, movedGroups},
 	}
+}
+
+// movedGroups returns a hit for each list that has only the earlier id of a group.
+func movedGroups(a *auditor) (list []hit) {
+	for _, m := range a.moves {
+		add := func(where string, ids []string, prefix string) {
+			if slices.Contains(ids, prefix+m.Before) && !slices.Contains(ids, prefix+m.Chat) {
+				list = append(list, hit{text: fmt.Sprintf("%s has %s%s, which is %s%s now", where, prefix,
+					m.Before, prefix, m.Chat)})
+			}
+		}
+		add("[channels."+m.Account+"] groups", a.cfg.Channels[m.Account].Groups, "")
+		for _, name := range slices.Sorted(maps.Keys(a.cfg.Policies)) {
+			add("[policies."+name+"] chats", a.cfg.Policies[name].Chats, m.Account+"/")
+		}
+	}
+	return list
 }

@@ -251,3 +251,48 @@ func TestPersonaReload(t *testing.T) {
 	p.says(reloaded, 3)
 	want("", "fake-model", "# gateway")
 }
+
+// TestPolicyFollowsGroup checks that a policy for a group goes on when Telegram makes a supergroup
+// with another id of it, also for its jobs and after a kill. The owner is told of the new id.
+func TestPolicyFollowsGroup(t *testing.T) {
+	t.Parallel()
+	const group, supergroup = -42, -1009876543210
+	w := newWorld(t, worldOptions{answer: followOrders})
+	w.configure(quiet + fmt.Sprintf(`
+owners = ["7"]
+groups = ["*"]
+[policies.team]
+chats = ["telegram/%d"]
+deny = ["list_dir"]
+`, group))
+	w.telegram.AddGroup(group, "Garden")
+	p := w.start()
+	p.ready()
+	told := func(chat int64, text string) {
+		t.Helper()
+		before := len(w.texts(chat))
+		w.telegram.Say(chat, annID, text)
+		w.await("a refusal after "+text, func() bool {
+			texts := w.texts(chat)
+			return len(texts) > before && lacks(texts[before:], "list_dir")
+		})
+	}
+	w.wantReply(annID, `DO list_dir {"path":"."}`, "the tools said")
+	told(group, `@gateway_bot DO list_dir {"path":"."}`)
+	w.telegram.Migrate(group, supergroup)
+	told(supergroup, `@gateway_bot DO list_dir {"path":"."}`)
+	told(supergroup, `@gateway_bot DO schedule {"action":"add","kind":"task","name":"look",`+
+		`"at":"in 1s","text":"DO list_dir {\"path\":\".\"}"}`)
+	w.await("a message to the owner", func() bool {
+		return has(w.texts(annID), fmt.Sprint(supergroup))
+	})
+	p.kill()
+	p = w.start()
+	p.ready()
+	told(supergroup, `@gateway_bot DO list_dir {"path":"."}`)
+	out, err := w.gateway("security")
+	if !strings.Contains(out, "GS031") || !strings.Contains(out, fmt.Sprint(supergroup)) {
+		t.Errorf("gateway security: %v\n%s\nwant GS031 with the new id", err, out)
+	}
+	p.kill()
+}

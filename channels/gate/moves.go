@@ -1,0 +1,79 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"gateway/bus"
+	"gateway/store"
+)
+
+// A Move is a group that goes on under another id.
+type Move struct {
+	Account string
+	Chat    string // platform's id
+	Before  string // its id before
+}
+
+// Moves returns the groups that have moved.
+func Moves(q store.Queryer) ([]Move, error) {
+	return store.Collect(q, "gate: read moves", func(scan store.Scan, m *Move) error {
+		return scan(&m.Account, &m.Chat, &m.Before)
+	}, "SELECT account, chat, before FROM moves ORDER BY account, chat")
+}
+
+// Load reads which groups have moved, for [Gate.Before]. Call it before anything runs.
+func (g *Gate) Load(ctx context.Context) error {
+	list, err := Moves(g.db.Read(ctx))
+	for _, m := range list {
+		g.move(m)
+	}
+	return err
+}
+
+func (g *Gate) move(m Move) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.moved[bus.Address{Account: m.Account, Chat: m.Chat}] = m.Before
+}
+
+// Before returns the id that a group had before it moved, or "". Rules for that id go on.
+func (g *Gate) Before(a bus.Address) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.moved[bus.Address{Account: a.Account, Chat: a.Chat}]
+}
+
+// saveMigrations stores the earlier ids of groups that have moved. If the configuration has rules
+// for the earlier id, the owners learn that there is a new one.
+func (in *intake) saveMigrations(tx *store.Tx, moved map[string]string) error {
+	for chat, before := range moved {
+		in.gate.move(Move{in.account, chat, before}) // before a turn can see a message from there
+		n, err := tx.Exec(`INSERT INTO moves (account, chat, before) VALUES ($1, $2, $3)
+			ON CONFLICT (account, chat) DO NOTHING`, in.account, chat, before)
+		p := in.gate.policy(in.account)
+		if err == nil && n > 0 &&
+			(slices.Contains(p.Groups, before) || slices.Contains(p.Ruled, before)) {
+			err = in.tellMoved(tx, chat, before)
+		}
+		if err != nil {
+			return fmt.Errorf("gate: group of %s that moved: %w", in.account, err)
+		}
+	}
+	return nil
+}
+
+func (in *intake) tellMoved(tx *store.Tx, chat, before string) error {
+	g := in.gate
+	g.log.Warn("a group has another id now: put it into the configuration, too",
+		"account", in.account, "before", before, "now", chat)
+	owners, err := g.people.OwnerChats(tx)
+	for i := 0; i < len(owners) && err == nil; i++ {
+		err = g.outbox.Put(tx, bus.OutboundMessage{To: owners[i], Text: fmt.Sprintf(
+			"The group `%s` of %s has another id now: `%s`. What the configuration says about it goes "+
+				"on. Please put the new id there, too, in `groups` and in policies.",
+			before, in.account, chat)}, g.now())
+	}
+	return err
+}
