@@ -34,8 +34,14 @@ func checkArguments(
 	if err != nil {
 		return nil, err
 	}
-	for alias, name := range aliases {
+	for alias, target := range aliases {
+		name, form, formed := strings.Cut(target, "=")
 		v, ok := args[alias]
+		if n, number := v.(json.Number); formed && number {
+			v = fmt.Sprintf(form, n)
+		} else if formed {
+			continue // the error names the arguments that there are
+		}
 		if _, both := args[name]; ok && !both { // refuse both: which one is meant would be a guess
 			args[name] = v
 			delete(args, alias)

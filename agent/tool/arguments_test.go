@@ -55,6 +55,19 @@ func TestAliases(t *testing.T) {
 	if got, err := r.Arguments("echo", `{"file":"a"}`); err != nil || string(got) != `{"path":"a"}` {
 		t.Errorf("by its second name the argument is %s, %v", got, err)
 	}
+	y := echo("later")
+	y.Aliases = map[string]string{"seconds": "path=%ss"}
+	r = newRegistry(t, x, y)
+	if got, err := r.Arguments("later", `{"seconds":90}`); err != nil ||
+		string(got) != `{"path":"90s"}` {
+		t.Errorf("with its unit the argument is %s, %v", got, err)
+	}
+	for _, wrong := range []string{`{"seconds":"90"}`, `{"seconds":90,"path":"b"}`} {
+		if got, err := r.Arguments("later", wrong); err == nil ||
+			!strings.Contains(err.Error(), `there is no argument "seconds"`) {
+			t.Errorf("%s is %s, %v", wrong, got, err)
+		}
+	}
 	_, err := r.Arguments("echo", `{"file":"a","path":"b"}`)
 	if err == nil || !strings.Contains(err.Error(), `there is no argument "file"`) {
 		t.Errorf("both names are refused with %v", err)

@@ -92,7 +92,8 @@ type Tool struct {
 	Lasts func(c Call) bool
 
 	// Aliases maps alternative names of arguments, such as those of similar programs, to the
-	// names in the schema.
+	// names in the schema. A number whose name maps to "NAME=…%s…" becomes the text after the =,
+	// with the number in place of %s.
 	Aliases map[string]string
 
 	// Timeout is the time limit of one call; 0 means the agent's default.

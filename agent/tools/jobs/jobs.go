@@ -57,7 +57,7 @@ func New(o Options) tool.Tool {
 	t.Least = bus.User
 	t.Lasts = lasts
 	t.Aliases = map[string]string{"message": "text", "cron_expr": "cron", "tz": "zone",
-		"job_id": "id"} // nanobot's names
+		"job_id": "id", "every_seconds": "every=%ss"} // nanobot's names
 	return t
 }
 

@@ -131,6 +131,7 @@ func (s *Shell) Tools() []tool.Tool {
 	exec := tool.New("exec", execDescription, tool.Once, s.exec)
 	exec.Argv = func(c tool.Call) []string { return Argv(c.Args) }
 	exec.Operands = s.operands
+	exec.Aliases = map[string]string{"working_dir": "dir"} // nanobot's name
 	exec.Timeout = s.o.MaxTimeout + roomTime + 15*time.Second
 	input := tool.New("exec_input", inputDescription, tool.Once, s.input)
 	input.Timeout = maxWait + 15*time.Second

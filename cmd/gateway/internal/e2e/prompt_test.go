@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -124,8 +126,30 @@ func TestNanobotArguments(t *testing.T) {
 		{`glob {"pattern":"note*","entry_type":"dirs"}`, "notes/"},
 		{`grep {"pattern":"gre","fixed_strings":true,"context_after":1}`, "tea.md"},
 		{`schedule {"action":"add","message":"tea","cron_expr":"0 9 * * *","tz":"UTC"}`, "0 9 * * *"},
+		{`schedule {"action":"add","message":"coffee","every_seconds":7200}`, "every 2h"},
 		{`message {"content":"sent by hand"}`, "sent by hand"}, // the last, since it is answered, too
 	} {
 		w.wantReply(annID, "DO "+x.call, x.want)
 	}
+}
+
+// TestNanobotWorkingDir checks that exec understands nanobot's name of the folder, and that the
+// person who approves the command reads the folder.
+func TestNanobotWorkingDir(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the sandbox needs Linux")
+	}
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: followOrders, sandbox: "auto",
+		channel: quiet + fmt.Sprintf("\nowners = [%d]\n[tools.exec]\nowner = \"ask\"", annID)})
+	w.run()
+	w.wantReply(annID, `DO write_file {"path":"notes/tea.md","content":"Sencha"}`, "was made")
+	asked := w.reply(annID, `DO exec {"command":"cat tea.md","working_dir":"notes"}`)
+	if !strings.Contains(asked, "notes") || w.code(annID) == "" {
+		t.Fatalf("the request is %q, want one with the folder", asked)
+	}
+	w.telegram.Say(annID, annID, "/approve "+w.code(annID))
+	w.await("the result", func() bool {
+		return strings.Contains(strings.Join(w.texts(annID), ""), "Sencha")
+	})
 }
