@@ -20,7 +20,7 @@ const (
 // errManyWait means that older messages fill the answer of the platform, so newer ones can't be
 // seen.
 var errManyWait = errors.New("too many messages wait for this bot: start the gateway, which " +
-	"takes them, and write to it then")
+	"receives them, and then write to it")
 
 // AwaitSender waits until somebody sends the bot a direct message that contains text. It returns
 // the sender's id and name. It does not confirm messages to Telegram, so a gateway that starts

@@ -168,8 +168,8 @@ var groupSays = map[gate.GroupState]string{
 }
 
 // sayNamed explains why the agent goes on answering in a group that somebody wanted to ignore.
-const sayNamed = "I go on answering, because the configuration names it: only without its id in " +
-	"`groups` do I ignore it"
+const sayNamed = "I go on answering, because the configuration names it: remove its id from " +
+	"`groups` first"
 
 // decideGroup runs /group [mention|always|ignore N]. named reports whether the configuration names
 // a group.

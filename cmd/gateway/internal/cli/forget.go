@@ -76,9 +76,9 @@ func exportCommand(home, withSecrets app.Loader) *cobra.Command {
 		Short: "Write all that is stored about a person, also while the gateway runs",
 		Long: `Write the conversations, documents, facts, files, jobs, usage and decisions of a person
 into a new folder, a new zip archive, or, as an archive, to standard output ("-"). Without a second
-argument the folder is PERSON-export. The number of a person is in gateway people list. The words of
-other people in groups are not in it. Secrets of the gateway are not in it either, as far as this
-shell has the variables that contain them.`,
+argument the folder is PERSON-export. The number of a person is in gateway people list. The export
+contains no words of other people in groups. It contains no secrets of the gateway either, if this
+shell has the variables with the secrets.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			to := args[0] + "-export"

@@ -34,7 +34,7 @@ type importing struct {
 }
 
 func importCommand(load app.Loader) *cobra.Command {
-	return group("import", "Take over the home of another agent",
+	return group("import", "Import the home of another agent",
 		importKindCommand(load, importer.Nanobot), importKindCommand(load, importer.PicoClaw),
 		importKindCommand(load, importer.OpenClaw))
 }
@@ -43,11 +43,11 @@ func importKindCommand(load app.Loader, kind importer.Kind) *cobra.Command {
 	var i importing
 	cmd := &cobra.Command{
 		Use:   string(kind) + " DIR",
-		Short: "Take over what an agent of " + string(kind) + " knows",
-		Long: `Take over documents, memory, conversations and jobs. Nothing that is here is replaced,
-and nothing there is changed; importing again adds only new items. The gateway must not run.
+		Short: "Import the home of an agent of " + string(kind),
+		Long: `Import documents, memory, conversations and jobs. The command replaces nothing here and
+changes nothing there. Importing again adds only new items. The gateway must not run.
 
-What is personal goes to one person or conversation: the owner, unless --scope names another.`,
+Personal data goes to one person or conversation: the owner, unless --scope names another.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := load()
@@ -64,7 +64,7 @@ What is personal goes to one person or conversation: the owner, unless --scope n
 	cmd.Flags().BoolVar(&i.dry, "dry-run", false, "say what would be done, and do nothing")
 	cmd.Flags().BoolVar(&i.asJSON, "json", false, "print JSON")
 	cmd.Flags().StringVar(&i.scope, "scope", "",
-		"person's number, or scope, that gets what is personal (default the owner)")
+		"person's number, or scope, that gets personal data (default the owner)")
 	cmd.Flags().StringArrayVar(&i.accounts, "as", nil,
 		"PLATFORM=ACCOUNT: the account here that takes the place of the one there")
 	return cmd

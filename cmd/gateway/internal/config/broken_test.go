@@ -60,7 +60,7 @@ var brokenTests = []struct {
 	{name: "field without JSON", file: "[models.a]\nmodel = 'm'\n[models.a.body]\nx = nan\n",
 		want: "config.toml:4: models.a.body.x: want a value that JSON can express, not NaN"},
 	{name: "policy of nobody", file: "[policies.p]\ndeny = ['exec']\n",
-		want: "config.toml:1: policies.p: want accounts, chats or people that it is about"},
+		want: "config.toml:1: policies.p: want accounts, chats or people that it applies to"},
 	{name: "policy of unknown places", file: "[policies.p]\naccounts = ['terminl']\n" +
 		"chats = ['telgram/1']\npeople = ['ann']\n[policies.q]\nchats = ['terminal']\n" +
 		"people = ['7', 'termial/7']\n",

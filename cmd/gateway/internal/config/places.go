@@ -68,7 +68,7 @@ func (c placeChecker) check() {
 func (c placeChecker) policy(name string, p Policy) {
 	at := func(key string) []string { return []string{"policies", name, key} }
 	if len(p.Accounts)+len(p.Chats)+len(p.People) == 0 {
-		c.problem([]string{"policies", name}, "want accounts, chats or people that it is about")
+		c.problem([]string{"policies", name}, "want accounts, chats or people that it applies to")
 	}
 	for _, account := range p.Accounts {
 		c.account(at("accounts"), account)

@@ -409,7 +409,7 @@ func (n *newcomer) isTaken(t *testing.T) {
 		t.Fatalf("the gateway does not listen: %v", err)
 	}
 	out, err := n.gateway("", nil, "setup", "--no-input", "--telegram-owner", "9")
-	if err != nil || !strings.Contains(out, "The gateway that runs here takes this over by itself.") {
+	if err != nil || !strings.Contains(out, "The running gateway applies this by itself.") {
 		n.t.Errorf("a further owner: %v\n%s", err, out)
 	}
 	n.telegram.AddUser(telegramtest.User{ID: 9, First: "Cem"})

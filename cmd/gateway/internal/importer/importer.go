@@ -140,7 +140,7 @@ func Open(kind Kind, dir string) (*Source, error) {
 	}
 	if s.config == nil && s.workspace == "workspace" && !s.isFolder("workspace") &&
 		!s.isFolder("sessions") && !s.isFolder("agents") {
-		return nil, errors.Join(fmt.Errorf("import: %s is no home of %s: it has no %s, "+
+		return nil, errors.Join(fmt.Errorf("import: %s is not a home of %s: it has no %s, "+
 			"no workspace and no sessions", dir, kind, file), root.Close())
 	}
 	return s, nil

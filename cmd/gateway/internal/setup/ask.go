@@ -73,7 +73,7 @@ func (a *asker) ask(ctx context.Context, q question) (string, error) {
 		if a.terminal {
 			return "", errStopped
 		}
-		hint := "--no-input leaves as it is what no flag names"
+		hint := "--no-input leaves everything without a flag as it is"
 		if q.flag != "" {
 			hint = "answer it with --" + q.flag + "; " + hint
 		}

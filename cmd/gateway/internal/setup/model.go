@@ -196,7 +196,7 @@ func (d *draft) askAddress(ctx context.Context) error {
 
 // askKey asks for the key of a model. An empty answer keeps the one that is there.
 func (d *draft) askKey(ctx context.Context) error {
-	q := question{text: "Key of " + d.name + ", which is not shown", flag: "key", hidden: true}
+	q := question{text: "Key of " + d.name + ", hidden while you type", flag: "key", hidden: true}
 	present := d.prior.Key.Reveal()
 	variable := ""
 	if d.provider != nil {
@@ -207,7 +207,7 @@ func (d *draft) askKey(ctx context.Context) error {
 		q.text += " (Enter: the one in " + variable + ")"
 		q.fallback = strings.TrimSpace(os.Getenv(variable))
 	case d.known && present != "":
-		q.text += " (Enter: as it is)"
+		q.text += " (Enter: keep it)"
 	case d.provider == nil:
 		q.text += " (Enter: none)"
 	}
@@ -254,9 +254,9 @@ func (d *draft) askName(ctx context.Context) error {
 			return err
 		}
 		if d.quiet {
-			return app.BadUsage(errors.New("--model: want the provider's name of the model"))
+			return app.BadUsage(errors.New("--model: want the name that the provider gives the model"))
 		}
-		d.say("It needs the provider's name of the model.")
+		d.say("Please give the name that the provider has for the model.")
 	}
 }
 
@@ -268,7 +268,7 @@ func (d *draft) try(ctx context.Context) (again string, err error) {
 	}
 	m := d.config()
 	for {
-		d.say("Asking %s for a word …", d.model)
+		d.say("Testing %s …", d.model)
 		err := app.TryModel(ctx, d.table, &m)
 		if err == nil {
 			d.say("It answers.")

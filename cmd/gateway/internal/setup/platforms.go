@@ -117,14 +117,15 @@ func (b *bot) askAll(ctx context.Context) error {
 // askToken asks for the token of the bot and tries it. It returns "" if the account keeps its
 // token, or if the person wants no bot.
 func (b *bot) askToken(ctx context.Context) (string, error) {
-	q := question{text: "Token of the bot, which is not shown", flag: b.kind + "-token", hidden: true}
+	q := question{flag: b.kind + "-token", hidden: true,
+		text: "Token of the bot, hidden while you type"}
 	present := b.account.Token.Reveal()
 	switch {
 	case b.known && b.answered(b.kind+"-owner") && !b.answered(q.flag):
 		b.try(ctx, b.account.Token)
 		return "", nil
 	case b.known && (present != "" || os.Getenv(b.variable) == ""):
-		q.text += " (Enter: as it is)"
+		q.text += " (Enter: keep it)"
 	case os.Getenv(b.variable) != "":
 		q.text += " (Enter: the one in " + b.variable + ")"
 		q.fallback = strings.TrimSpace(os.Getenv(b.variable))
@@ -165,7 +166,7 @@ func (b *bot) askToken(ctx context.Context) (string, error) {
 }
 
 // tryAgain is the question after an attempt that has failed for another reason than a wrong answer.
-const tryAgain = "Try it again? Without that it is kept as it is."
+const tryAgain = "Try it again? If not, your answer is kept without a test."
 
 // try asks the platform which bot the token belongs to, and sets b.who. It returns the problem as a
 // text, or "".
@@ -226,7 +227,7 @@ func (b *bot) askOwner(ctx context.Context) error {
 	case b.quiet:
 	case waits:
 		q.fallback = ownerWaits
-		q.text = fmt.Sprintf("Who is the owner? An id, %q to find it out by a message to the bot, or "+
+		q.text = fmt.Sprintf("Who is the owner? An id, %q to find it with a message to the bot, or "+
 			"%q [%s]", ownerWaits, ownerLater, ownerWaits)
 	case b.who.Owner != "":
 		q.fallback = b.who.Owner
@@ -362,7 +363,7 @@ func (w *wizard) askWhatsApp(ctx context.Context) error {
 		wanted, err = w.changes(ctx, state(name, c), whatsappFlag)
 	} else if !w.answered(whatsappFlag) {
 		wanted, err = w.confirm(ctx, "The gateway becomes a linked device of an account, and can read "+
-			"and write\neverything there; docs/getting-started-whatsapp.md has what to know before. "+
+			"and write\neverything there. Read docs/getting-started-whatsapp.md first. "+
 			"Connect it?", false)
 	}
 	if err == nil && wanted {
@@ -379,7 +380,7 @@ func (w *wizard) askNumber(
 	ctx context.Context, name string, known bool, c config.Channel,
 ) (bool, error) {
 	q := question{flag: whatsappFlag,
-		text: "Your number with the country's code, such as +4915112345678 (Enter: leave this)"}
+		text: "Your number with the country's code, such as +4915112345678 (Enter: skip this)"}
 	c.Type = "whatsapp"
 	for {
 		number, err := w.ask(ctx, q)

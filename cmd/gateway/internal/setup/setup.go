@@ -40,10 +40,10 @@ type Options struct {
 // flags are the flags that answer questions, with their help. The value of a flag for a secret is a
 // reference: see readReference.
 var flags = []struct{ name, help string }{
-	{"provider", "whose model answers: openai, anthropic, …, ollama, lmstudio, other or demo"},
+	{"provider", "provider of the model: openai, anthropic, …, ollama, lmstudio, other or demo"},
 	{"base-url", "address of the model's API"},
 	{"key", "the provider's key"},
-	{"model", "the provider's name of the model"},
+	{"model", "name that the provider gives the model"},
 	{"telegram-token", "token of a bot on Telegram"},
 	{"telegram-owner", "id of the gateway's owner on Telegram"},
 	{"discord-token", "token of a bot on Discord"},
@@ -66,10 +66,10 @@ func Command(o Options) *cobra.Command {
 
 Nothing is written before the last question is answered, and Ctrl-C leaves everything as it was. Run
 it again to change something: an empty answer keeps what is there. Comments and other keys of
-config.toml stay. Secrets get files of their own in the home, which only you can read.
+config.toml stay. Each secret gets a file in the home that only you can read.
 
-A flag answers its question. A secret is given as "env:NAME" or "file:PATH", and is read from there
-once. Without a terminal each line of standard input is an answer.`,
+A flag answers its question. Give secrets as "env:NAME" or "file:PATH"; the command reads them once.
+Without a terminal, each line of standard input is an answer.`,
 		Example: "gateway setup\n" +
 			"gateway setup --no-input --provider openai --key env:OPENAI_API_KEY " +
 			"--telegram-token file:token",
@@ -100,7 +100,8 @@ once. Without a terminal each line of standard input is an answer.`,
 		}
 		values[f.name] = cmd.Flags().String(f.name, "", help)
 	}
-	cmd.Flags().BoolVar(&quiet, "no-input", false, "ask nothing: what no flag names stays as it is")
+	cmd.Flags().BoolVar(&quiet, "no-input", false,
+		"ask nothing: everything without a flag stays as it is")
 	cmd.Flags().BoolVar(&offline, "offline", false, "try nothing that needs a network")
 	return cmd
 }
@@ -179,8 +180,8 @@ func (w *wizard) open() (err error) {
 			strings.HasSuffix(key, ".token")
 	})
 	if mistakes != nil {
-		return app.BadUsage(fmt.Errorf("correct these first, as nothing can be added to a "+
-			"configuration with mistakes:\n%w", mistakes))
+		return app.BadUsage(fmt.Errorf("correct these first, because this command can't "+
+			"add to a configuration with mistakes:\n%w", mistakes))
 	}
 	w.path = w.cfg.File
 	if w.cfg.Found {
@@ -199,8 +200,8 @@ func (w *wizard) open() (err error) {
 			continue // it will be made
 		}
 		if owner, _, ok := doctor.OwnerOf(info); ok && owner != os.Geteuid() {
-			return fmt.Errorf("%s belongs to another user, whose gateway could not read what this "+
-				"command writes: run it as that user", path)
+			return fmt.Errorf("%s belongs to another user. Their gateway could not read the files "+
+				"of this command: run it as that user", path)
 		}
 	}
 	return nil

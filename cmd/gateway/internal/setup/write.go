@@ -37,7 +37,7 @@ func (w *wizard) finish(ctx context.Context) error {
 			"here:\n%w", err)
 	}
 	for _, l := range w.pair {
-		err := errors.New("that takes a person with the phone")
+		err := errors.New("linking needs a person with the phone")
 		if !w.quiet {
 			w.say("\nOn the phone of the account, open WhatsApp, Linked devices, Link a device.")
 			err = w.Pair(ctx, next, l.account, l.phone, w.out)
@@ -127,7 +127,7 @@ func (w *wizard) check() error {
 	}
 	// The files of the secrets do not exist yet.
 	if _, err = config.LoadWithoutSecrets(temp.Name(), os.Environ()); err != nil {
-		return app.BadUsage(fmt.Errorf("nothing was written, for a gateway would refuse it:\n%s",
+		return app.BadUsage(fmt.Errorf("nothing was written, because a gateway would refuse it:\n%s",
 			strings.ReplaceAll(err.Error(), temp.Name(), w.path)))
 	}
 	return nil
@@ -158,10 +158,10 @@ func (w *wizard) sayRunning(next *config.Config) {
 	}
 	switch {
 	case len(restart) > 0:
-		w.say("A gateway runs here. Restart it, with /restart in the chat, for it to take over: %s",
+		w.say("A gateway runs here. Restart it with /restart in a chat, to apply: %s",
 			strings.Join(restart, ", "))
 	case len(w.tables) > 0:
-		w.say("The gateway that runs here takes this over by itself.")
+		w.say("The running gateway applies this by itself.")
 	default:
 		w.say("A gateway runs here.")
 	}
