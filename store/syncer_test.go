@@ -126,17 +126,16 @@ func TestTxEarlyFails(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "g.db"))
 	log := &db.write.log
 	path, repair := log.path, log.repair
-	log.path = filepath.Join(t.TempDir(), "missing")
 	repaired := 0
-	log.repair = func() error {
+	log.use(filepath.Join(t.TempDir(), "missing"), func() error {
 		repaired++
 		return repair()
-	}
+	})
 	if err := db.TxEarly(t.Context(), insert("a"), func() {}); err != nil || repaired != 1 {
 		t.Errorf("error %v after %d repairs, want none after 1", err, repaired)
 	}
 	failed := errors.New("the disk is broken")
-	log.repair = func() error { return failed }
+	log.use(log.path, func() error { return failed })
 	err := db.TxEarly(t.Context(), insert("b"), func() {})
 	if !errors.Is(err, failed) {
 		t.Errorf("error %v, want %v", err, failed)
@@ -144,7 +143,7 @@ func TestTxEarlyFails(t *testing.T) {
 	if unsynced(db) != 1 {
 		t.Error("the commit counts as synced")
 	}
-	log.path, log.repair = path, repair
+	log.use(path, repair)
 }
 
 // After a sync that failed, the system may take what was not written for written: a later sync, or
@@ -154,12 +153,12 @@ func TestTxEarlyAfterFailedSync(t *testing.T) {
 	log := &db.write.log
 	path, repair := log.path, log.repair
 	failed := errors.New("the disk is broken")
-	log.path = filepath.Join(t.TempDir(), "missing")
-	log.repair = func() error { return failed }
+	fail := func() error { return failed }
+	log.use(filepath.Join(t.TempDir(), "missing"), fail)
 	if err := db.TxEarly(t.Context(), insert("a"), func() {}); !errors.Is(err, failed) {
 		t.Fatalf("error %v, want %v", err, failed)
 	}
-	log.path = path // syncs succeed again
+	log.use(path, fail) // syncs succeed again
 	if err := db.Tx(t.Context(), insert("b")); err != nil {
 		t.Fatal(err)
 	}
@@ -167,14 +166,21 @@ func TestTxEarlyAfterFailedSync(t *testing.T) {
 		t.Errorf("error %v before the log was repaired, want %v", err, failed)
 	}
 	repaired := 0
-	log.repair = func() error {
+	log.use(path, func() error {
 		repaired++
 		return repair()
-	}
+	})
 	if err := db.TxEarly(t.Context(), insert("d"), func() {}); err != nil || repaired != 1 {
 		t.Errorf("error %v after %d repairs, want none after 1", err, repaired)
 	}
 	if err := db.TxEarly(t.Context(), insert("e"), func() {}); err != nil || repaired != 1 {
 		t.Errorf("error %v after %d repairs, want none after 1", err, repaired)
 	}
+}
+
+// use replaces the path and the repair of s between two syncs.
+func (s *syncer) use(path string, repair func() error) {
+	s.one.Lock()
+	defer s.one.Unlock()
+	s.path, s.repair = path, repair
 }
