@@ -148,13 +148,18 @@ func (out *Outbox) First(q store.Queryer, to Address) (*Delivery, error) {
 		to.Account, to.Chat, to.Thread))
 }
 
-// NextFirst finds the next conversation of the account of after, by chat and thread, to which
-// something is waiting or sending. It returns the oldest such delivery to it, or nil if there is no
-// such conversation.
-func (out *Outbox) NextFirst(q store.Queryer, after Address) (*Delivery, error) {
-	return first(queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE "+isOpen+
-		" AND account = $1 AND (chat, thread) > ($2, $3) ORDER BY chat, thread, id LIMIT 1",
-		after.Account, after.Chat, after.Thread))
+// MaxFirsts is the maximum number of deliveries that [Outbox.NextFirsts] returns. The statement
+// repeats it: see [ReadLimit].
+const MaxFirsts = 32
+
+// NextFirsts finds the next conversations of the account of after, by chat and thread, to which
+// something is waiting or sending. It returns the oldest such delivery to each, and at most
+// [MaxFirsts].
+func (out *Outbox) NextFirsts(q store.Queryer, after Address) ([]Delivery, error) {
+	return queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE id IN (SELECT min(id) "+
+		"FROM outbox WHERE "+isOpen+" AND account = $1 AND (chat, thread) > ($2, $3) "+
+		"GROUP BY chat, thread ORDER BY chat, thread LIMIT 32) ORDER BY chat, thread",
+		after.Account, after.Chat, after.Thread)
 }
 
 func first(list []Delivery, err error) (*Delivery, error) {

@@ -294,17 +294,18 @@ func TestOutboxFirsts(t *testing.T) {
 		}
 		return nil
 	})
+	list, err := f.NextFirsts(f.read(), Address{Account: "a"})
+	f.must(err)
 	var got []string
-	for after := (Address{Account: "a"}); ; {
-		d, err := f.NextFirst(f.read(), after)
-		f.must(err)
-		if d == nil {
-			break
-		}
+	for _, d := range list {
 		got = append(got, d.Message.To.String()+" "+d.Message.Text)
-		after = d.Message.To
 	}
 	want(t, "firsts", got, "a/1/x 3", "a/1/y 2", "a/2 1")
+	for after, rest := range map[Address]int{at("1", "x"): 2, at("1", "y"): 1, at("2", ""): 0} {
+		if list, err := f.NextFirsts(f.read(), after); err != nil || len(list) != rest {
+			t.Errorf("after %s there are %d, %v; want %d", after, len(list), err, rest)
+		}
+	}
 	d, err := f.First(f.read(), at("1", "x"))
 	f.must(err)
 	d.State = Sent

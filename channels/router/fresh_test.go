@@ -47,8 +47,8 @@ func TestFreshOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found, err := outbox.NextFirst(db.Read(ctx), bus.Address{Account: "full"})
-			if err != nil || found == nil || found.Fresh {
+			found, err := outbox.NextFirsts(db.Read(ctx), bus.Address{Account: "full"})
+			if err != nil || len(found) != 1 || found[0].Fresh {
 				t.Fatalf("the table has %+v, error %v", found, err)
 			}
 			list, _, _, err := outbox.Next(db.Read(ctx), 0)
@@ -56,7 +56,12 @@ func TestFreshOnce(t *testing.T) {
 				t.Fatalf("handed over: %+v, error %v", list, err)
 			}
 			steps := []func(){
-				func() { r.assignLoaded(ctx, context.WithoutCancel(ctx), r.accounts["full"], found) },
+				func() {
+					a := r.accounts["full"]
+					a.backlog.add()
+					a.lookAhead(r, found)
+					r.assignAhead(ctx, context.WithoutCancel(ctx), a)
+				},
 				func() { r.dispatch(ctx, context.WithoutCancel(ctx), &list[0]) },
 			}
 			if !order.tableFirst {
@@ -76,5 +81,54 @@ func TestFreshOnce(t *testing.T) {
 				t.Errorf("%d counted as uncertain, want none", n)
 			}
 		})
+	}
+}
+
+// A delivery that a pass has found is not used as it was then if its conversation has had a worker
+// since: a part that the worker has sent is not sent again.
+func TestFoundOutdated(t *testing.T) {
+	to := bus.Address{Account: "full", Chat: "a"}
+	ctx, migrations := t.Context(), []store.Migration{bus.Migration, gate.Migration}
+	db, err := store.Open(ctx, filepath.Join(t.TempDir(), "g.db"), migrations, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	platform, outbox := new(channeltest.Full), bus.NewOutbox()
+	r := New(Options{DB: db, Outbox: outbox, Live: bus.NewLive(),
+		Logger:   slog.New(slog.DiscardHandler),
+		Accounts: []Account{{Name: "full", Channel: platform, Unlimited: true}}})
+	if err := r.begin(ctx); err != nil {
+		t.Fatal(err)
+	}
+	err = db.Tx(ctx, func(tx *store.Tx) error {
+		return outbox.Put(tx, bus.OutboundMessage{To: to, Text: "one two"}, time.Now())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := outbox.NextFirsts(db.Read(ctx), bus.Address{Account: "full"})
+	if err != nil || len(found) != 1 {
+		t.Fatalf("the table has %+v, error %v", found, err)
+	}
+	a, d := r.accounts["full"], found[0]
+	a.backlog.add()
+	a.lookAhead(r, found)
+	r.mu.Lock()
+	r.conversation(ctx, ctx, a, to) // as for a preview
+	r.mu.Unlock()
+	r.wg.Wait()
+	d.State, d.Parts, d.IDs = bus.Sending, []string{"one", "two"}, []string{"9"}
+	err = db.Tx(ctx, func(tx *store.Tx) error {
+		_, err := outbox.Save(tx, &d, time.Now())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.assignAhead(ctx, ctx, a)
+	r.wg.Wait()
+	if sent := platform.Sent(); len(sent) != 1 || sent[0].Part.Text != "two" {
+		t.Errorf("sent %+v, want only the second part", sent)
 	}
 }

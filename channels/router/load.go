@@ -28,65 +28,98 @@ type backlog struct {
 	pending bool        // there may be some
 	rescan  bool        // some may be before the cursor, so another pass must follow
 	cursor  bus.Address // position of the current pass
+	ahead   []found     // conversations before the cursor that have no worker yet, in order
+	last    bool        // no others follow the cursor
+}
+
+// A found is a conversation that a pass has found.
+type found struct {
+	first bus.Delivery // as of when the table was read
+	stale bool         // the conversation had a worker since then, which may have changed first
 }
 
 // add records that there may be one more, at any address.
 func (w *backlog) add() { w.pending, w.rescan = true, w.pending }
 
+// outdate records that the first deliveries to the conversations for which is holds may have
+// changed since the table was read.
+func (w *backlog) outdate(is func(to bus.Address) bool) {
+	for i := range w.ahead {
+		f := &w.ahead[i]
+		f.stale = f.stale || is(f.first.Message.To)
+	}
+}
+
 // endPass ends a pass.
 func (w *backlog) endPass() {
-	w.pending, w.rescan = w.rescan, false
+	w.pending, w.rescan, w.last = w.rescan, false, false
 	w.cursor = bus.Address{}
 }
 
 // loadConversations starts workers for waiting conversations, up to maxLoaded.
 func (r *Router) loadConversations(ctx, work context.Context) error {
 	for _, a := range r.accounts {
-		for {
+		for r.assignAhead(ctx, work, a) {
 			r.mu.Lock()
-			after, ok := a.passAfter()
+			after := a.backlog.cursor
 			r.mu.Unlock()
-			if !ok {
-				break
-			}
-			d, err := r.outbox.NextFirst(r.db.Read(work), after)
+			after.Account = a.Name
+			list, err := r.outbox.NextFirsts(r.db.Read(work), after)
 			aside, err := r.setAside(work, err)
 			if err != nil {
 				return err
 			}
-			if d != nil || aside == 0 { // otherwise rows may follow that were set aside
-				r.assignLoaded(ctx, work, a, d)
+			if aside == 0 { // otherwise rows may follow those that were set aside
+				a.lookAhead(r, list)
 			}
 		}
 	}
 	return nil
 }
 
-// passAfter returns the address after which the pass over a's conversations continues. It returns
-// false if none wait or no more workers may run. Router.mu is held.
-func (a *account) passAfter() (after bus.Address, ok bool) {
-	after = a.backlog.cursor
-	after.Account = a.Name
-	return after, a.backlog.pending && a.loaded < maxLoaded
-}
-
-// assignLoaded assigns a delivery that a pass has found. d is nil at the end of the pass.
-func (r *Router) assignLoaded(ctx, work context.Context, a *account, d *bus.Delivery) {
+// lookAhead adds conversations that a pass has found, with the first delivery to each.
+func (a *account) lookAhead(r *Router, list []bus.Delivery) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if d == nil {
-		a.backlog.endPass()
-		return
+	a.backlog.last = len(list) < bus.MaxFirsts
+	for _, d := range list {
+		to := d.Message.To
+		_, running := r.conversations[to]
+		a.backlog.ahead = append(a.backlog.ahead, found{d, running})
+		a.backlog.cursor, a.read = to, max(a.read, d.ID)
 	}
-	to := d.Message.To
-	a.backlog.cursor, a.read = to, max(a.read, d.ID)
-	if c, running := r.conversations[to]; running {
-		c.expectMore()
-		return
+}
+
+// assignAhead starts workers for conversations that a pass has found. more reports that the pass
+// goes on and more workers may run.
+func (r *Router) assignAhead(ctx, work context.Context, a *account) (more bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := &a.backlog
+	for w.pending && a.loaded < maxLoaded {
+		if len(w.ahead) == 0 {
+			if !w.last {
+				return true
+			}
+			w.endPass()
+			continue
+		}
+		f := w.ahead[0]
+		w.ahead = w.ahead[1:]
+		to := f.first.Message.To
+		c, running := r.conversations[to]
+		if running || f.stale {
+			if !running {
+				c = r.conversation(ctx, work, a, to)
+			}
+			c.expectMore()
+			continue
+		}
+		c = r.conversation(ctx, work, a, to)
+		c.assign(&f.first)
+		c.more = true
 	}
-	c := r.conversation(ctx, work, a, to)
-	c.assign(d)
-	c.more = true
+	return false
 }
 
 // rescan finds changes by other processes, and rows that were missed.
@@ -105,6 +138,9 @@ func (r *Router) rescan(ctx context.Context) error {
 		for _, c := range r.conversations {
 			c.check = true
 			c.expectMore()
+		}
+		for _, a := range r.accounts {
+			a.backlog.outdate(func(bus.Address) bool { return true })
 		}
 		r.mu.Unlock()
 		if err := r.endDropped(ctx, q); err != nil {

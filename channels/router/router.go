@@ -359,6 +359,7 @@ func (r *Router) conversation(ctx, work context.Context, a *account, to bus.Addr
 	c.sender = sender{c: c, r: r, a: a, to: to}
 	c.display = display{c: c, r: r, a: a, to: to}
 	r.conversations[to] = c
+	a.backlog.outdate(func(other bus.Address) bool { return other == to })
 	r.wg.Go(func() { c.run(ctx, work) })
 	return c
 }
