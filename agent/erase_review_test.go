@@ -12,6 +12,7 @@ import (
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/memory/document"
+	"gateway/session"
 	"gateway/store"
 )
 
@@ -67,6 +68,11 @@ func TestForgetMeInOddPlaces(t *testing.T) {
 			w.remembers(memory.OfPerson(6), memory.Fact{Key: "secret", Value: "zanzibar"})
 			w.must(w.deps.Documents.Save("person-6", document.User, "- Name: zanzibar\n", ""))
 			w.outside.former = []int64{6}
+		},
+		"a choice before the first turn": func(w *world) {
+			w.must(w.deps.DB.Tx(w.t.Context(), func(tx *store.Tx) error {
+				return session.Store{}.SetModel(tx, session.Key{Person: 5}, "zanzibar", time.Now())
+			}))
 		},
 		"a thread": func(w *world) {
 			m := person(w.message("b", "zanzibar"), 5)

@@ -145,15 +145,6 @@ func (e *Eraser) Find(q store.Queryer, left *Erasure) (keys []session.Key, err e
 	if err := e.addFormer(q, left); err != nil {
 		return nil, err
 	}
-	for _, id := range left.People() { // there may be chats without any turn
-		chats, err := e.Inbox.DirectChats(q, id)
-		if err != nil {
-			return nil, err
-		}
-		for _, a := range chats {
-			left.addChat(a)
-		}
-	}
 	add := func(found []session.Key, err error) error {
 		for i := 0; i < len(found) && err == nil; i++ {
 			if !slices.Contains(keys, found[i]) {
@@ -162,6 +153,18 @@ func (e *Eraser) Find(q store.Queryer, left *Erasure) (keys []session.Key, err e
 			}
 		}
 		return err
+	}
+	for _, id := range left.People() { // there may be chats and choices without any turn
+		chats, err := e.Inbox.DirectChats(q, id)
+		for _, a := range chats {
+			left.addChat(a)
+		}
+		if err == nil {
+			err = add(session.OfPerson(q, id))
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	for scopes, chats := 0, 0; scopes < len(left.Scopes) || chats < len(left.Chats); {
 		if scopes < len(left.Scopes) {
