@@ -134,6 +134,38 @@ func TestStopOvertakesHearing(t *testing.T) {
 	})
 }
 
+// A written /stop ends the transcription of an overheard voice message only if its sender or an
+// admin has written it: for others it may be a message of somebody else to the agent.
+func TestStopLeavesOverheard(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		sender string
+		role   bus.Role
+		ends   bool
+	}{
+		"its sender": {"7", bus.User, true}, "an admin": {"8", bus.Admin, true},
+		"another member": {"8", bus.User, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				s := w.withScribe()
+				s.release = make(chan struct{})
+				w.start()
+				note, stop := w.overheard("g", "slow words"), w.message("g", "/stop")
+				stop.Group, stop.Sender.ID, stop.Role = true, tt.sender, tt.role
+				w.put(note, stop)
+				w.settle()
+				if got := len(w.texts("g")) == 1; got != tt.ends {
+					t.Errorf("the command was answered before the words were read: %v, want %v", got,
+						tt.ends)
+				}
+				close(s.release)
+				w.wantQuiet()
+			})
+		})
+	}
+}
+
 // A command that deletes or grants is not run because it was spoken: it has to be sent in writing.
 func TestSpokenGrave(t *testing.T) {
 	t.Parallel()

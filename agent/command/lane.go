@@ -72,7 +72,8 @@ func (l *Lanes) Enter(key session.Key, r bus.Received, run func() error) {
 // Hear opens a lane and calls hear on a new goroutine, to transcribe a voice message. hear returns
 // the message to hand out when the lane closes, or nil. Its context ends with ctx. It also ends
 // when somebody in the conversation writes a command that stops work, so that such a command does
-// not wait for a slow transcription service.
+// not wait for a slow transcription service. For an overheard message, which may not be for the
+// agent, only its sender and admins can do that.
 func (l *Lanes) Hear(
 	ctx context.Context, key session.Key, q Queued,
 	hear func(reading context.Context) (*bus.Received, error),
@@ -107,13 +108,20 @@ func (l *Lanes) Join(key session.Key, q Queued) bool {
 			found, ok = lane, true
 		}
 	}
-	if ok && found.hurry != nil && stopsWork(q.Message.Message) {
+	if ok && found.hurriedBy(q.Message.Message) {
 		found.hurry()
 	}
 	if ok {
 		found.waiting = append(found.waiting, q)
 	}
 	return ok
+}
+
+// hurriedBy reports whether m ends the transcription of the lane's voice message.
+func (l *lane) hurriedBy(m bus.InboundMessage) bool {
+	note := l.first.Message
+	return l.hurry != nil && stopsWork(m) && (note.Hearing != bus.Overheard ||
+		m.Role.AtLeast(bus.Admin) || m.From.Account == note.From.Account && m.Sender.ID == note.Sender.ID)
 }
 
 // stopsWork reports whether m is a written command that stops running work.
