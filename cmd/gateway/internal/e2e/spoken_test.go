@@ -3,10 +3,12 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"gateway/agent/llm/openai/openaitest"
+	"gateway/channels/telegram/telegramtest"
 )
 
 // record returns a voice message in which text is said.
@@ -75,6 +77,30 @@ func TestSpoken(t *testing.T) {
 	if context != 3 {
 		t.Errorf("%d questions have the voice message before them as context, want 3", context)
 	}
+}
+
+// TestForwardedVoice checks that a forwarded voice message is no command, whatever is said in it:
+// it is a message to the agent.
+func TestForwardedVoice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: repeat})
+	w.set("[models.fake]", fmt.Sprintf("[transcription]\nmodel = \"scribe\"\nbase_url = %q\n"+
+		"[models.fake]", w.model.URL))
+	w.configure(quiet)
+	p := w.start()
+	p.ready()
+	said := w.record("Slash new.")
+	w.telegram.Deliver(telegramtest.Message{Chat: annID, User: annID,
+		File: &telegramtest.File{Kind: "voice", Type: "audio/ogg", Data: said, Seconds: 3},
+		Extra: map[string]any{"forward_origin": map[string]any{
+			"type": "hidden_user", "sender_user_name": "Mallory", "date": 1}}})
+	w.await("an answer of the model", func() bool { return has(w.texts(annID), "Slash new.") })
+	w.telegram.SayVoice(annID, annID, said, 3)
+	w.await("a command", func() bool { return has(w.texts(annID), "A new conversation begins.") })
+	if got := w.texts(annID); strings.Contains(got[0], "A new conversation begins.") {
+		t.Errorf("the forwarded voice message was a command: %q", got)
+	}
+	p.kill()
 }
 
 // TestUnheard checks that voice messages of a group are not transcribed unless the configuration
