@@ -55,7 +55,10 @@ type inquiry struct {
 // removes the request from q.
 func (q *inquiry) take(r *tool.Reply) error {
 	fields, err := q.Requests[0].fields()
-	if err != nil || q.Field > len(fields) {
+	if err == nil && q.Field >= max(1, len(fields)) {
+		err = fmt.Errorf("it has no value %d", q.Field)
+	}
+	if err != nil {
 		return fmt.Errorf("what the server asks can't be read: %w", err)
 	}
 	text := strings.TrimSpace(r.Text)
