@@ -329,6 +329,11 @@ func TestStopAndApproveAtOnce(t *testing.T) {
 			switch {
 			case approved == "That is decided already." && stopped == "Stopped." && calls == 0:
 			case approved == "Approved." && stopped == "Stopped." && calls <= 1:
+			case approved == "Approved." && stopped == "There is nothing to stop." && calls == 1:
+				list := w.outbox("a") // the turn was over before the /stop
+				if before := list[len(list)-2].Text; before != "done" {
+					t.Errorf("before the answer to /stop comes %q, want that of the turn", before)
+				}
 			default:
 				t.Errorf("people were told %q and %q after %d calls", approved, stopped, calls)
 			}
