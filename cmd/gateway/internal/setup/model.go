@@ -78,16 +78,11 @@ func (w *wizard) askModel(ctx context.Context) error {
 			return err
 		}
 	}
-	for {
-		c, err := w.askProvider(ctx)
-		if err != nil || c.name == demoChoice {
-			return err
-		}
-		done, err := w.askModelOf(ctx, c)
-		if err != nil || done {
-			return err
-		}
+	c, err := w.askProvider(ctx)
+	if err != nil || c.name == demoChoice {
+		return err
 	}
+	return w.askModelOf(ctx, c)
 }
 
 // askProvider asks which provider's model the agent uses.
@@ -133,9 +128,8 @@ type draft struct {
 	known bool         // the table existed before
 }
 
-// askModelOf asks for a model of the provider c, tries it, and stores it. done is false if the
-// person must choose the provider again.
-func (w *wizard) askModelOf(ctx context.Context, c choice) (done bool, err error) {
+// askModelOf asks for a model of the provider c, tries it, and stores it.
+func (w *wizard) askModelOf(ctx context.Context, c choice) error {
 	d := &draft{wizard: w, choice: c, table: c.name}
 	if c.name == otherChoice {
 		d.table = ownModel
@@ -143,26 +137,24 @@ func (w *wizard) askModelOf(ctx context.Context, c choice) (done bool, err error
 	d.known = w.before.has("models", d.table)
 	d.prior = w.cfg.Models[d.table]
 	if err := d.askAddress(ctx); err != nil {
-		return false, err
+		return err
 	}
 	for ask := d.models == nil; ; {
 		if ask {
 			if err := d.askKey(ctx); err != nil {
-				return false, err
+				return err
 			}
 		}
 		if err := d.askName(ctx); err != nil {
-			return false, err
+			return err
 		}
 		next, err := d.try(ctx)
 		switch {
 		case err != nil:
-			return false, err
-		case next == "provider":
-			return false, nil
+			return err
 		case next == "":
 			d.store()
-			return true, nil
+			return nil
 		}
 		ask = next == "key"
 	}
