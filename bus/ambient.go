@@ -34,10 +34,7 @@ func pruneAmbient(tx *store.Tx, at Address, now time.Time) error {
 				WHERE account = $1 AND chat = $2 AND thread = $3 AND state = 'heard'
 				ORDER BY id DESC LIMIT 1 OFFSET 50))`,
 		at.Account, at.Chat, at.Thread, now.Add(-AmbientAge).UnixMilli())
-	if err != nil {
-		return fmt.Errorf("bus: store ambient message of %s: %w", at, err)
-	}
-	return nil
+	return store.Wrap(err, "bus: store ambient message of %s", at)
 }
 
 // Hear stores r, whose voice message was transcribed. If r is still [Overheard], it is not for the
@@ -76,8 +73,5 @@ func (in *Inbox) Ambient(
 func (in *Inbox) ForgetAmbient(tx *store.Tx, at Address, before int64) error {
 	_, err := tx.Exec(`DELETE FROM inbox WHERE account = $1 AND chat = $2 AND thread = $3
 		AND state = 'heard' AND id < $4`, at.Account, at.Chat, at.Thread, before)
-	if err != nil {
-		return fmt.Errorf("bus: delete the ambient messages of %s: %w", at, err)
-	}
-	return nil
+	return store.Wrap(err, "bus: delete the ambient messages of %s", at)
 }

@@ -44,19 +44,15 @@ func (*Outbox) DeadByAccount(q store.Queryer) (map[string]int, error) {
 
 // BadRows returns the number of rows that can't be read and were set aside.
 func (*Outbox) BadRows(q store.Queryer) (n int, err error) {
-	if err := q.QueryRow("SELECT count(*) FROM outbox WHERE state = 'bad'").Scan(&n); err != nil {
-		return 0, fmt.Errorf("bus: read outbox: %w", err)
-	}
-	return n, nil
+	err = q.QueryRow("SELECT count(*) FROM outbox WHERE state = 'bad'").Scan(&n)
+	return n, store.Wrap(err, "bus: read outbox")
 }
 
 // DeadLetters returns the number of deliveries that were given up until a person retries or drops
 // them.
 func (*Outbox) DeadLetters(q store.Queryer) (n int, err error) {
-	if err := q.QueryRow("SELECT count(*) FROM outbox WHERE state = 'dead'").Scan(&n); err != nil {
-		return 0, fmt.Errorf("bus: read outbox: %w", err)
-	}
-	return n, nil
+	err = q.QueryRow("SELECT count(*) FROM outbox WHERE state = 'dead'").Scan(&n)
+	return n, store.Wrap(err, "bus: read outbox")
 }
 
 // LastAccepted returns the time at which the newest message was accepted, or the zero time if the

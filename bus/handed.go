@@ -1,8 +1,6 @@
 package bus
 
 import (
-	"fmt"
-
 	"gateway/store"
 )
 
@@ -38,8 +36,5 @@ func (in *Inbox) HandBack(tx *store.Tx, seq int64, crashed bool) error {
 func (in *Inbox) Suspects(q store.Queryer, crashes int) ([]Received, error) {
 	list, err := readInbox(q, "SELECT "+receivedColumns+" FROM inbox "+
 		"WHERE state = 'waiting' AND crashes >= $1 ORDER BY id", crashes)
-	if err != nil {
-		return nil, fmt.Errorf("bus: suspects: %w", err)
-	}
-	return list, nil
+	return list, store.Wrap(err, "bus: suspects")
 }

@@ -91,10 +91,8 @@ func (in *Inbox) Waiting(q store.Queryer, after int64) ([]Received, error) {
 
 // Newest returns the Seq of the newest message, or 0 if there never was one.
 func (in *Inbox) Newest(q store.Queryer) (seq int64, err error) {
-	if err := q.QueryRow("SELECT COALESCE(max(id), 0) FROM inbox").Scan(&seq); err != nil {
-		return 0, fmt.Errorf("bus: read inbox: %w", err)
-	}
-	return seq, nil
+	err = q.QueryRow("SELECT COALESCE(max(id), 0) FROM inbox").Scan(&seq)
+	return seq, store.Wrap(err, "bus: read inbox")
 }
 
 // ClaimedBy returns the messages that a turn has claimed, in order.
@@ -206,10 +204,7 @@ func (in *Inbox) Drop(tx *store.Tx, seq int64) (bool, error) {
 
 func setInbox(tx *store.Tx, query string, args ...any) (bool, error) {
 	n, err := tx.Exec(query, args...)
-	if err != nil {
-		return false, fmt.Errorf("bus: change inbox: %w", err)
-	}
-	return n > 0, nil
+	return n > 0, store.Wrap(err, "bus: change inbox")
 }
 
 // Erase deletes messages of a chat with all its threads, up to the Seq upTo. Each call examines a
@@ -218,10 +213,7 @@ func setInbox(tx *store.Tx, query string, args ...any) (bool, error) {
 func (in *Inbox) Erase(tx *store.Tx, a Address, after, upTo int64) (next int64, err error) {
 	next, err = store.EraseStep(tx, "inbox", after, upTo, "account = $3 AND chat = $4",
 		a.Account, a.Chat)
-	if err != nil {
-		return 0, fmt.Errorf("bus: erase %s: %w", a, err)
-	}
-	return next, nil
+	return next, store.Wrap(err, "bus: erase %s", a)
 }
 
 // DirectChats returns the direct chats in which a person has written, as far as the inbox still has

@@ -188,10 +188,7 @@ func (out *Outbox) LastSent(q store.Queryer, d *Delivery) (ids []string, err err
 func (out *Outbox) IsOpen(q store.Queryer, id int64) (open bool, err error) {
 	err = q.QueryRow("SELECT EXISTS (SELECT 1 FROM outbox WHERE id = $1 AND "+isOpen+")", id).
 		Scan(&open)
-	if err != nil {
-		return false, fmt.Errorf("bus: read outbox: %w", err)
-	}
-	return open, nil
+	return open, store.Wrap(err, "bus: read outbox")
 }
 
 // CrashedTwice returns the number of deliveries that were under way when the last two processes
@@ -199,20 +196,14 @@ func (out *Outbox) IsOpen(q store.Queryer, id int64) (open bool, err error) {
 func (out *Outbox) CrashedTwice(q store.Queryer) (n int, err error) {
 	err = q.QueryRow("SELECT count(*) FROM outbox WHERE " + isOpen +
 		" AND state = 'sending' AND crashes > 0").Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("bus: read outbox: %w", err)
-	}
-	return n, nil
+	return n, store.Wrap(err, "bus: read outbox")
 }
 
 // Changes returns a number that increases with each [Outbox.Retry] and [Outbox.Drop] of any
 // process.
 func (out *Outbox) Changes(q store.Queryer) (n int64, err error) {
 	err = q.QueryRow("SELECT COALESCE(sum(n), 0) FROM changes WHERE what = 'outbox'").Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("bus: read changes: %w", err)
-	}
-	return n, nil
+	return n, store.Wrap(err, "bus: read changes")
 }
 
 // changed records that a person has changed n deliveries.
@@ -280,10 +271,7 @@ func (d *Delivery) scan(scan store.Scan) error {
 func (out *Outbox) SetAside(tx *store.Tx, row *store.RowError) error {
 	_, err := tx.Exec("UPDATE outbox SET state = 'bad', error = $2 WHERE id = $1", row.ID,
 		row.Err.Error())
-	if err != nil {
-		return fmt.Errorf("bus: set aside message %d in outbox: %w", row.ID, err)
-	}
-	return nil
+	return store.Wrap(err, "bus: set aside message %d in outbox", row.ID)
 }
 
 // Save stores everything of d but its message. It reports false and stores nothing if a person has
@@ -297,10 +285,7 @@ func (out *Outbox) Save(tx *store.Tx, d *Delivery, now time.Time) (bool, error) 
 		WHERE id = $10 AND state IN ('waiting', 'sending')`,
 		string(d.State), list(d.Parts), list(d.IDs), d.Attempts, d.Uncertain, d.Crashes,
 		d.Tried.Milliseconds(), d.Error, now.UnixMilli(), d.ID)
-	if err != nil {
-		return false, fmt.Errorf("bus: save message %d in outbox: %w", d.ID, err)
-	}
-	return n > 0, nil
+	return n > 0, store.Wrap(err, "bus: save message %d in outbox", d.ID)
 }
 
 // list returns l as JSON, or "" if l is empty.
@@ -325,10 +310,7 @@ func (out *Outbox) Retry(tx *store.Tx, id int64, now time.Time) (int64, error) {
 	if err == nil {
 		err = changed(tx, n)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("bus: retry in outbox: %w", err)
-	}
-	return n, nil
+	return n, store.Wrap(err, "bus: retry in outbox")
 }
 
 // Drop gives up the dead or waiting delivery with the given id, or all dead ones if id is 0, and
@@ -340,18 +322,13 @@ func (out *Outbox) Drop(tx *store.Tx, id int64, now time.Time) (int64, error) {
 	if err == nil {
 		err = changed(tx, n)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("bus: drop from outbox: %w", err)
-	}
-	return n, nil
+	return n, store.Wrap(err, "bus: drop from outbox")
 }
 
 // Newest returns the id of the newest delivery, or 0 if there never was one.
 func (out *Outbox) Newest(q store.Queryer) (id int64, err error) {
-	if err := q.QueryRow("SELECT COALESCE(max(id), 0) FROM outbox").Scan(&id); err != nil {
-		return 0, fmt.Errorf("bus: read outbox: %w", err)
-	}
-	return id, nil
+	err = q.QueryRow("SELECT COALESCE(max(id), 0) FROM outbox").Scan(&id)
+	return id, store.Wrap(err, "bus: read outbox")
 }
 
 // DropAll gives up the unsent deliveries to a chat with all its threads, up to the id upTo. The
@@ -359,10 +336,7 @@ func (out *Outbox) Newest(q store.Queryer) (id int64, err error) {
 func (out *Outbox) DropAll(tx *store.Tx, a Address, upTo int64) error {
 	_, err := tx.Exec(`UPDATE outbox SET state = 'dropped' WHERE account = $1 AND chat = $2
 		AND id <= $3 AND state IN ('waiting', 'sending')`, a.Account, a.Chat, upTo)
-	if err != nil {
-		return fmt.Errorf("bus: drop messages to %s: %w", a, err)
-	}
-	return nil
+	return store.Wrap(err, "bus: drop messages to %s", a)
 }
 
 // Owes reports whether a chat, in any thread, has an unsent delivery with an id up to upTo.
@@ -370,10 +344,7 @@ func (out *Outbox) Owes(q store.Queryer, a Address, upTo int64) (bool, error) {
 	var open int
 	err := q.QueryRow(`SELECT count(*) FROM outbox WHERE account = $1 AND chat = $2 AND id <= $3
 		AND state IN ('waiting', 'sending')`, a.Account, a.Chat, upTo).Scan(&open)
-	if err != nil {
-		return false, fmt.Errorf("bus: read outbox of %s: %w", a, err)
-	}
-	return open > 0, nil
+	return open > 0, store.Wrap(err, "bus: read outbox of %s", a)
 }
 
 // Erase deletes deliveries to a chat with all its threads, up to the id upTo. Each call examines a
@@ -382,8 +353,5 @@ func (out *Outbox) Owes(q store.Queryer, a Address, upTo int64) (bool, error) {
 func (out *Outbox) Erase(tx *store.Tx, a Address, after, upTo int64) (next int64, err error) {
 	next, err = store.EraseStep(tx, "outbox", after, upTo, "account = $3 AND chat = $4",
 		a.Account, a.Chat)
-	if err != nil {
-		return 0, fmt.Errorf("bus: erase %s: %w", a, err)
-	}
-	return next, nil
+	return next, store.Wrap(err, "bus: erase %s", a)
 }

@@ -2,7 +2,6 @@ package bus
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"gateway/store"
@@ -19,28 +18,20 @@ func (out *Outbox) SavePreview(tx *store.Tx, stream string, p Preview, now time.
 	_, err := tx.Exec("INSERT INTO previews (stream, ids, key, updated_ms) VALUES ($1, $2, $3, $4) "+
 		"ON CONFLICT (stream) DO UPDATE SET ids = excluded.ids, key = excluded.key, "+
 		"updated_ms = excluded.updated_ms", stream, list(p.IDs), p.Key, now.UnixMilli())
-	if err != nil {
-		return fmt.Errorf("bus: save preview %s: %w", stream, err)
-	}
-	return nil
+	return store.Wrap(err, "bus: save preview %s", stream)
 }
 
 // ForgetPreview deletes the preview of a stream that has ended.
 func (out *Outbox) ForgetPreview(tx *store.Tx, stream string) error {
-	if _, err := tx.Exec("DELETE FROM previews WHERE stream = $1", stream); err != nil {
-		return fmt.Errorf("bus: forget preview %s: %w", stream, err)
-	}
-	return nil
+	_, err := tx.Exec("DELETE FROM previews WHERE stream = $1", stream)
+	return store.Wrap(err, "bus: forget preview %s", stream)
 }
 
 // PrunePreviews deletes previews that were last saved before a time: those of streams that ended
 // without a message.
 func (out *Outbox) PrunePreviews(tx *store.Tx, before time.Time) error {
 	_, err := tx.Exec("DELETE FROM previews WHERE updated_ms < $1", before.UnixMilli())
-	if err != nil {
-		return fmt.Errorf("bus: prune previews: %w", err)
-	}
-	return nil
+	return store.Wrap(err, "bus: prune previews")
 }
 
 // Previews returns all previews by stream, and the streams whose preview can't be read.

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"fmt"
 	"time"
 
 	"gateway/agent/llm"
@@ -42,10 +41,7 @@ func choose(tx *store.Tx, key Key, column, value string, now time.Time) error {
 		VALUES ($1, $2, $3, $4, $5, $6, '', $7, $8, $8, $8)
 		ON CONFLICT (key) DO UPDATE SET `+column+` = excluded.`+column,
 		key.String(), a.Account, a.Chat, a.Thread, key.Speaker, key.Person, value, now.UnixMilli())
-	if err != nil {
-		return fmt.Errorf("session: %s of %s: %w", column, key, err)
-	}
-	return nil
+	return store.Wrap(err, "session: %s of %s", column, key)
 }
 
 // MoveChoices copies the choices of the conversation from to the conversation to. Existing choices
@@ -71,10 +67,7 @@ func (Store) MoveChoices(tx *store.Tx, from, to Key, now time.Time) error {
 		_, err = tx.Exec(`UPDATE sessions SET queue_mode = '', model = '', effort = '', voice = '',
 			activity = '' WHERE key = $1`, from.String())
 	}
-	if err != nil {
-		return fmt.Errorf("session: move the choices of %s: %w", from, err)
-	}
-	return nil
+	return store.Wrap(err, "session: move the choices of %s", from)
 }
 
 // An Info describes a session.

@@ -23,10 +23,7 @@ type Summary struct {
 func (Store) Summary(q store.Queryer, key Key) (s Summary, err error) {
 	err = q.QueryRow("SELECT scope, start, summary, summary_from FROM sessions WHERE key = $1",
 		key.String()).Scan(&s.Scope, &s.Start, &s.Text, &s.From)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return s, fmt.Errorf("session: read %s: %w", key, err)
-	}
-	return s, nil
+	return s, store.Wrap(store.Optional(err), "session: read %s", key)
 }
 
 // Compact moves the start of a session from before.Start to the message with the id to, and stores
@@ -40,10 +37,7 @@ func (Store) Compact(
 			AND EXISTS (SELECT 1 FROM messages WHERE id = $3 AND session = $1)
 			AND $3 > `+erasedOf("$1"),
 		key.String(), before.Start, to, text, from, string(before.Scope))
-	if err != nil {
-		return false, fmt.Errorf("session: compact %s: %w", key, err)
-	}
-	return n > 0, nil
+	return n > 0, store.Wrap(err, "session: compact %s", key)
 }
 
 // Idle returns up to limit conversations without activity since a time that were not compacted
@@ -71,19 +65,14 @@ func (Store) Named(q store.Queryer, name string) (Key, bool, error) {
 
 // Tidy marks an idle session as handled until its next turn.
 func (Store) Tidy(tx *store.Tx, key Key) error {
-	if _, err := tx.Exec("UPDATE sessions SET tidy = 1 WHERE key = $1", key.String()); err != nil {
-		return fmt.Errorf("session: tidy %s: %w", key, err)
-	}
-	return nil
+	_, err := tx.Exec("UPDATE sessions SET tidy = 1 WHERE key = $1", key.String())
+	return store.Wrap(err, "session: tidy %s", key)
 }
 
 // MoveScope moves all sessions of the scope from to the scope to.
 func (Store) MoveScope(tx *store.Tx, from, to memory.Scope) error {
 	_, err := tx.Exec("UPDATE sessions SET scope = $2 WHERE scope = $1", string(from), string(to))
-	if err != nil {
-		return fmt.Errorf("session: move %s: %w", from, err)
-	}
-	return nil
+	return store.Wrap(err, "session: move %s", from)
 }
 
 // OfScope returns the keys of the sessions of a scope, including those of sub-agents.
@@ -106,10 +95,7 @@ func (Store) OfChat(q store.Queryer, a bus.Address) ([]Key, error) {
 // SetScope sets the scope of a session, without moving the data of the scope.
 func (Store) SetScope(tx *store.Tx, key Key, s memory.Scope) error {
 	_, err := tx.Exec("UPDATE sessions SET scope = $2 WHERE key = $1", key.String(), string(s))
-	if err != nil {
-		return fmt.Errorf("session: move %s: %w", key, err)
-	}
-	return nil
+	return store.Wrap(err, "session: move %s", key)
 }
 
 // Erase makes a session and its messages unreachable at once. A new session may begin under the
@@ -157,10 +143,7 @@ func settleSome(tx *store.Tx, limit time.Duration) (more bool, err error) {
 	for done := false; err == nil && !done; done = done || time.Since(began) >= limit {
 		done, err = r.settle(tx)
 	}
-	if err != nil {
-		return false, fmt.Errorf("session: settle: %w", err)
-	}
-	return true, nil
+	return true, store.Wrap(err, "session: settle")
 }
 
 // settle deletes a few rows of r, and finally r itself.

@@ -61,10 +61,8 @@ func (Store) Search(q store.Queryer, query, name string, limit int) ([]Found, er
 			list = append(list, f)
 		}
 	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("session: search: %w", err)
-	}
-	return list, nil
+	err = rows.Err()
+	return list, store.Wrap(err, "session: search")
 }
 
 func containsAll(text string, words []string) bool {

@@ -14,9 +14,6 @@
 package session
 
 import (
-	"database/sql"
-	"errors"
-	"fmt"
 	"time"
 
 	"gateway/store"
@@ -148,10 +145,7 @@ func (Store) Reset(tx *store.Tx, key Key, now time.Time) error {
 		summary_from = 0, began_ms = $2,
 		start = COALESCE((SELECT max(id) FROM messages WHERE session = $1), 0)
 		WHERE key = $1`, key.String(), now.UnixMilli())
-	if err != nil {
-		return fmt.Errorf("session: reset %s: %w", key, err)
-	}
-	return nil
+	return store.Wrap(err, "session: reset %s", key)
 }
 
 // BeganBefore reports whether a session exists and began before limit. A session begins with its
@@ -159,26 +153,17 @@ func (Store) Reset(tx *store.Tx, key Key, now time.Time) error {
 func BeganBefore(q store.Queryer, key Key, limit time.Time) (is bool, err error) {
 	err = q.QueryRow("SELECT EXISTS (SELECT 1 FROM sessions WHERE key = $1 AND began_ms < $2)",
 		key.String(), limit.UnixMilli()).Scan(&is)
-	if err != nil {
-		return false, fmt.Errorf("session: read %s: %w", key, err)
-	}
-	return is, nil
+	return is, store.Wrap(err, "session: read %s", key)
 }
 
 // Heard returns the Seq of the newest ambient message that was part of a session's prompts, or 0.
 func Heard(q store.Queryer, key Key) (seq int64, err error) {
 	err = q.QueryRow("SELECT heard FROM sessions WHERE key = $1", key.String()).Scan(&seq)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return 0, fmt.Errorf("session: read %s: %w", key, err)
-	}
-	return seq, nil
+	return seq, store.Wrap(store.Optional(err), "session: read %s", key)
 }
 
 // SetHeard stores that a session's prompts have contained the ambient messages up to seq.
 func SetHeard(tx *store.Tx, key Key, seq int64) error {
 	_, err := tx.Exec("UPDATE sessions SET heard = $2 WHERE key = $1", key.String(), seq)
-	if err != nil {
-		return fmt.Errorf("session: write %s: %w", key, err)
-	}
-	return nil
+	return store.Wrap(err, "session: write %s", key)
 }

@@ -3,7 +3,6 @@ package session
 import (
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -76,10 +75,8 @@ func read(q store.Queryer, key Key, size int, query string, args ...any) (*Trans
 		}
 		t.Entries = append(t.Entries, e)
 	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("session: read transcript of %s: %w", key, err)
-	}
-	return t, nil
+	err = rows.Err()
+	return t, store.Wrap(err, "session: read transcript of %s", key)
 }
 
 // After returns up to limit messages of a session after the one with the given id, oldest first.
@@ -101,30 +98,21 @@ func (Store) Size(q store.Queryer, key Key) (size int, err error) {
 		FROM sessions s JOIN messages m ON m.session = s.key AND m.id > s.start
 			AND +m.id > `+erasedOf("$1")+` WHERE s.key = $1`,
 		key.String()).Scan(&size)
-	if err != nil {
-		return 0, fmt.Errorf("session: read %s: %w", key, err)
-	}
-	return size, nil
+	return size, store.Wrap(err, "session: read %s", key)
 }
 
 // Newest returns the id of the newest message of a session, or 0 if it has none.
 func (Store) Newest(q store.Queryer, key Key) (id int64, err error) {
 	err = q.QueryRow("SELECT COALESCE(max(id), 0) FROM messages WHERE session = $1 AND id > "+
 		erasedOf("$1"), key.String()).Scan(&id)
-	if err != nil {
-		return 0, fmt.Errorf("session: read %s: %w", key, err)
-	}
-	return id, nil
+	return id, store.Wrap(err, "session: read %s", key)
 }
 
 // TurnStart returns the id of the first message of a turn. Each turn has at least one.
 func (Store) TurnStart(q store.Queryer, t *Turn) (id int64, err error) {
 	err = q.QueryRow("SELECT COALESCE(min(id), 0) FROM messages WHERE session = $1 AND turn = $2",
 		t.Session.String(), t.ID).Scan(&id)
-	if err != nil {
-		return 0, fmt.Errorf("session: read turn %d: %w", t.ID, err)
-	}
-	return id, nil
+	return id, store.Wrap(err, "session: read turn %d", t.ID)
 }
 
 // KeepFrom returns the id of the first of the newest n messages of a session, or 0 if there are
@@ -132,10 +120,7 @@ func (Store) TurnStart(q store.Queryer, t *Turn) (id int64, err error) {
 func (Store) KeepFrom(q store.Queryer, key Key, n int) (id int64, err error) {
 	err = q.QueryRow("SELECT id FROM messages WHERE session = $1 AND id > "+erasedOf("$1")+
 		" ORDER BY id DESC LIMIT 1 OFFSET $2", key.String(), n-1).Scan(&id)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return 0, fmt.Errorf("session: read %s: %w", key, err)
-	}
-	return id, nil
+	return id, store.Wrap(store.Optional(err), "session: read %s", key)
 }
 
 // TurnMessages returns the messages that a turn has written, in order.

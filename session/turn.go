@@ -161,10 +161,7 @@ func (Store) Spend(tx *store.Tx, key Key, b Bill) error {
 		cached = cached + $3, cost = cost + $4,
 		context = CASE WHEN $5 > 0 THEN $5 ELSE context END WHERE key = $6`,
 		b.Usage.Input, b.Usage.Output, b.Usage.Cached, b.Cost, b.Context, key.String())
-	if err != nil {
-		return fmt.Errorf("session: add usage to %s: %w", key, err)
-	}
-	return nil
+	return store.Wrap(err, "session: add usage to %s", key)
 }
 
 // selectTurns reads turns with the keys of their sessions.
@@ -212,10 +209,7 @@ func (Store) Mend(tx *store.Tx, id int64) error {
 	if err == nil {
 		_, err = tx.Exec("UPDATE turns SET address = $2 WHERE id = $1", id, string(address))
 	}
-	if err != nil {
-		return fmt.Errorf("session: mend turn %d: %w", id, err)
-	}
-	return nil
+	return store.Wrap(err, "session: mend turn %d", id)
 }
 
 // RunningTurns returns the turns that have not ended, in order. If nothing else fails, its error
@@ -272,10 +266,7 @@ func (Store) Erased(q store.Queryer, id int64) (bool, error) {
 func (Store) HandOver(tx *store.Tx, t *Turn) error {
 	_, err := tx.Exec("UPDATE turns SET handovers = handovers + 1 "+
 		"WHERE id = $1 AND state = 'running' AND epoch = $2", t.ID, t.Epoch)
-	if err != nil {
-		return fmt.Errorf("session: hand over turn %d of %s: %w", t.ID, t.Session, err)
-	}
-	return nil
+	return store.Wrap(err, "session: hand over turn %d of %s", t.ID, t.Session)
 }
 
 // TakeOver puts t under a lease and counts an attempt. From then on writes under the earlier epoch
@@ -298,8 +289,5 @@ func (Store) takeOver(
 	if err == nil && n == 0 {
 		err = ErrEnded
 	}
-	if err != nil {
-		return fmt.Errorf("session: take over turn %d of %s: %w", t.ID, t.Session, err)
-	}
-	return nil
+	return store.Wrap(err, "session: take over turn %d of %s", t.ID, t.Session)
 }

@@ -92,10 +92,7 @@ func (Store) Put(tx *store.Tx, c Task, due time.Time) error {
 			attempts = CASE WHEN excluded.tell <> '' THEN 0 ELSE chores.attempts END,
 			tell = CASE WHEN excluded.tell <> '' THEN excluded.tell ELSE chores.tell END`,
 		string(c.Kind), string(c.Scope), c.Session, c.Ref, string(c.State), tell, due.UnixMilli())
-	if err != nil {
-		return fmt.Errorf("background: put %s: %w", c.Kind, err)
-	}
-	return nil
+	return store.Wrap(err, "background: put %s", c.Kind)
 }
 
 // Due returns the next due task of each scope, voice notes last and longest due first, for a
@@ -127,10 +124,8 @@ func (Store) Due(q store.Queryer, now time.Time) ([]Task, error) {
 // Mend removes the unreadable address of a task, so that nobody is told. The task itself is still
 // done.
 func (Store) Mend(tx *store.Tx, id int64) error {
-	if _, err := tx.Exec("UPDATE chores SET tell = '' WHERE id = $1", id); err != nil {
-		return fmt.Errorf("background: mend %d: %w", id, err)
-	}
-	return nil
+	_, err := tx.Exec("UPDATE chores SET tell = '' WHERE id = $1", id)
+	return store.Wrap(err, "background: mend %d", id)
 }
 
 // Next returns when the next task is due. It returns false if there are no tasks.
@@ -159,10 +154,7 @@ func (Store) Save(tx *store.Tx, c *Task, state []byte) error {
 	if err == nil && n == 0 {
 		err = ErrGone
 	}
-	if err != nil {
-		return fmt.Errorf("background: save %s: %w", c.Kind, err)
-	}
-	return nil
+	return store.Wrap(err, "background: save %s", c.Kind)
 }
 
 // ErrGone reports a task that was dropped while it was running, or that moved to another scope,
@@ -177,20 +169,14 @@ func (Store) Exists(tx *store.Tx, c *Task) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrGone
 	}
-	if err != nil {
-		return fmt.Errorf("background: read %s: %w", c.Kind, err)
-	}
-	return nil
+	return store.Wrap(err, "background: read %s", c.Kind)
 }
 
 // Told records that the person who waits for c was told. It does not cover a person who began to
 // wait since.
 func (Store) Told(tx *store.Tx, c *Task) error {
 	_, err := tx.Exec("UPDATE chores SET tell = '' WHERE id = $1 AND tell = $2", c.ID, c.tell)
-	if err != nil {
-		return fmt.Errorf("background: tell of %s: %w", c.Kind, err)
-	}
-	return nil
+	return store.Wrap(err, "background: tell of %s", c.Kind)
 }
 
 // Done ends c. If c was added again in the meantime, it starts from the beginning at the time
@@ -210,10 +196,7 @@ func (Store) Again(tx *store.Tx, c *Task, state []byte, due time.Time) error {
 	_, err := tx.Exec(`UPDATE chores SET state = $3, attempts = 0,
 		due_ms = CASE WHEN tell IN ('', $5) THEN $4 ELSE due_ms END WHERE id = $1 AND scope = $2`,
 		c.ID, string(c.Scope), string(state), due.UnixMilli(), c.tell)
-	if err != nil {
-		return fmt.Errorf("background: continue %s: %w", c.Kind, err)
-	}
-	return nil
+	return store.Wrap(err, "background: continue %s", c.Kind)
 }
 
 // Later postpones c after a failure, unless a person has begun to wait for it since.
@@ -222,19 +205,13 @@ func (Store) Later(tx *store.Tx, c *Task, due time.Time) error {
 		attempts = CASE WHEN tell IN ('', $4) THEN attempts + 1 ELSE 0 END,
 		due_ms = CASE WHEN tell IN ('', $4) THEN $3 ELSE due_ms END WHERE id = $1 AND scope = $2`,
 		c.ID, string(c.Scope), due.UnixMilli(), c.tell)
-	if err != nil {
-		return fmt.Errorf("background: postpone %s: %w", c.Kind, err)
-	}
-	return nil
+	return store.Wrap(err, "background: postpone %s", c.Kind)
 }
 
 // Drop deletes the tasks of a scope, except those that erase.
 func (Store) Drop(tx *store.Tx, s memory.Scope) error {
 	_, err := tx.Exec("DELETE FROM chores WHERE scope = $1 AND kind <> 'erase'", string(s))
-	if err != nil {
-		return fmt.Errorf("background: drop tasks of %s: %w", s, err)
-	}
-	return nil
+	return store.Wrap(err, "background: drop tasks of %s", s)
 }
 
 // Merging returns the scopes whose files still have to move into the scope s.
@@ -257,17 +234,11 @@ func (Store) Move(tx *store.Tx, from, to memory.Scope) error {
 			WHERE scope = $1 AND kind <> 'erase'`,
 			string(from), string(to))
 	}
-	if err != nil {
-		return fmt.Errorf("background: move tasks of %s: %w", from, err)
-	}
-	return nil
+	return store.Wrap(err, "background: move tasks of %s", from)
 }
 
 // CountDue returns the number of due tasks.
 func (Store) CountDue(q store.Queryer, now time.Time) (n int, err error) {
 	err = q.QueryRow("SELECT count(*) FROM chores WHERE due_ms <= $1", now.UnixMilli()).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("background: count: %w", err)
-	}
-	return n, nil
+	return n, store.Wrap(err, "background: count")
 }

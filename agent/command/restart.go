@@ -83,10 +83,7 @@ func askRestart(tx *store.Tx, to bus.Address, now time.Time) error {
 	_, err := tx.Exec(`INSERT INTO restarts (account, chat, thread, asked_ms)
 		VALUES ($1, $2, $3, $4) ON CONFLICT (account, chat, thread) DO NOTHING`,
 		to.Account, to.Chat, to.Thread, now.UnixMilli())
-	if err != nil {
-		return fmt.Errorf("ask for a restart: %w", err)
-	}
-	return nil
+	return store.Wrap(err, "ask for a restart")
 }
 
 // takeRestarts removes all requests and returns them, oldest first.
@@ -95,10 +92,7 @@ func takeRestarts(tx *store.Tx) ([]restartRequest, error) {
 	if err == nil && len(list) > 0 {
 		_, err = tx.Exec("DELETE FROM restarts")
 	}
-	if err != nil {
-		return nil, fmt.Errorf("command: take requests to restart: %w", err)
-	}
-	return list, nil
+	return list, store.Wrap(err, "command: take requests to restart")
 }
 
 func restartRequests(q store.Queryer) ([]restartRequest, error) {

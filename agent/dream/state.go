@@ -94,10 +94,7 @@ func (r *run) save(ctx context.Context) error {
 	if err == nil {
 		err = r.keep(ctx, b)
 	}
-	if err != nil {
-		return fmt.Errorf("save the state: %w", err)
-	}
-	return nil
+	return store.Wrap(err, "save the state")
 }
 
 // giveUpAfter is the number of consecutive failures after which Run returns a

@@ -68,10 +68,7 @@ func (Store) RunOf(q store.Queryer, run int64) (Job, Run, error) {
 func (Store) Begin(tx *store.Tx, run int64, now time.Time) (bool, error) {
 	n, err := tx.Exec(`UPDATE runs SET state = 'running', started_ms = $2
 		WHERE id = $1 AND state = 'waiting' AND try_ms = 0`, run, millis(now))
-	if err != nil {
-		return false, fmt.Errorf("schedule: begin run %d: %w", run, err)
-	}
-	return n > 0, nil
+	return n > 0, store.Wrap(err, "schedule: begin run %d", run)
 }
 
 // Done records that a run has succeeded, with the beginning of its answer. Like Stop and
@@ -134,11 +131,9 @@ func (s Store) Fail(tx *store.Tx, run int64, reason string, now time.Time) (dead
 		return true, s.end(tx, run, Failed, "", reason, now)
 	}
 	at := now.Add(backoff[max(r.Attempts, 1)-1])
-	if _, err := tx.Exec(`UPDATE runs SET state = 'waiting', try_ms = $2, error = $3 WHERE id = $1`,
-		run, millis(at), reason); err != nil {
-		return false, fmt.Errorf("schedule: fail run %d: %w", run, err)
-	}
-	return false, nil
+	_, err = tx.Exec(`UPDATE runs SET state = 'waiting', try_ms = $2, error = $3 WHERE id = $1`,
+		run, millis(at), reason)
+	return false, store.Wrap(err, "schedule: fail run %d", run)
 }
 
 // Prune deletes up to 256 runs that ended before a time, and removed jobs without runs. It
@@ -150,8 +145,5 @@ func (Store) Prune(tx *store.Tx, before time.Time) (int, error) {
 		_, err = tx.Exec(`DELETE FROM jobs WHERE state = 'ended' AND NOT EXISTS
 			(SELECT 1 FROM runs WHERE job = jobs.id)`)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("schedule: prune: %w", err)
-	}
-	return int(n), nil
+	return int(n), store.Wrap(err, "schedule: prune")
 }

@@ -24,10 +24,7 @@ func (Store) Zone(q store.Queryer, of memory.Scope) (*time.Location, error) {
 	if err == nil {
 		loc, err = time.LoadLocation(name)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("schedule: zone of %s: %w", of, err)
-	}
-	return loc, nil
+	return loc, store.Wrap(err, "schedule: zone of %s", of)
 }
 
 // ZoneOf returns the time zone of a scope, or the default zone.
@@ -40,10 +37,7 @@ func (s Store) ZoneOf(q store.Queryer, of memory.Scope) (*time.Location, error) 
 func (Store) SetZone(tx *store.Tx, of memory.Scope, name string) error {
 	_, err := tx.Exec(`INSERT INTO zones (scope, zone) VALUES ($1, $2)
 		ON CONFLICT (scope) DO UPDATE SET zone = excluded.zone`, string(of), name)
-	if err != nil {
-		return fmt.Errorf("schedule: set zone of %s: %w", of, err)
-	}
-	return nil
+	return store.Wrap(err, "schedule: set zone of %s", of)
 }
 
 // MoveScope moves the jobs and the time zone of a scope to another one. The other scope
@@ -75,11 +69,9 @@ func (s Store) MoveScope(tx *store.Tx, from, to memory.Scope) error {
 		return nil
 	}
 	// Jobs that the first person has created in groups now belong to the second.
-	if _, err := tx.Exec("UPDATE jobs SET person = $2 WHERE person = $1", from.Person(),
-		to.Person()); err != nil {
-		return fmt.Errorf("schedule: move %s: %w", from, err)
-	}
-	return nil
+	_, err := tx.Exec("UPDATE jobs SET person = $2 WHERE person = $1", from.Person(),
+		to.Person())
+	return store.Wrap(err, "schedule: move %s", from)
 }
 
 // EraseScope deletes all jobs of a scope with their runs, and its time zone.
@@ -87,10 +79,8 @@ func (s Store) EraseScope(tx *store.Tx, of memory.Scope) error {
 	if err := s.eraseJobs(tx, "SELECT id FROM jobs WHERE scope = $1", string(of)); err != nil {
 		return err
 	}
-	if _, err := tx.Exec("DELETE FROM zones WHERE scope = $1", string(of)); err != nil {
-		return fmt.Errorf("schedule: erase %s: %w", of, err)
-	}
-	return nil
+	_, err := tx.Exec("DELETE FROM zones WHERE scope = $1", string(of))
+	return store.Wrap(err, "schedule: erase %s", of)
 }
 
 // EraseChat deletes all jobs whose outcome goes to a chat or one of its threads.
@@ -110,10 +100,7 @@ func (Store) CountDue(q store.Queryer, now time.Time) (n int, err error) {
 			WHERE state = 'active' AND next_ms > 0 AND next_ms <= $1)
 		+ (SELECT count(*) FROM runs WHERE state = 'waiting' AND try_ms > 0 AND try_ms <= $1)`,
 		millis(now)).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("schedule: count what is due: %w", err)
-	}
-	return n, nil
+	return n, store.Wrap(err, "schedule: count what is due")
 }
 
 // eraseJobs deletes the jobs that a query selects, with their runs.
@@ -132,10 +119,7 @@ func (Store) eraseJobs(tx *store.Tx, ids string, args ...any) error {
 func (Store) MoveChat(tx *store.Tx, from, to bus.Address) error {
 	_, err := tx.Exec(`UPDATE jobs SET account = $3, chat = $4 WHERE account = $1 AND chat = $2`,
 		from.Account, from.Chat, to.Account, to.Chat)
-	if err != nil {
-		return fmt.Errorf("schedule: move %s: %w", from, err)
-	}
-	return nil
+	return store.Wrap(err, "schedule: move %s", from)
 }
 
 // A HeartbeatTarget is the person or group that a heartbeat is for.
@@ -187,8 +171,5 @@ func (s Store) SetHeartbeat(
 			WHERE id = $1`, old.ID, rule, j.To.Account, j.To.Chat, j.To.Thread, string(sender),
 			j.Person, string(j.Role), flag(j.Group), j.Title, millis(j.Next))
 	}
-	if err != nil {
-		return fmt.Errorf("schedule: heartbeat of %s: %w", b.Scope, err)
-	}
-	return nil
+	return store.Wrap(err, "schedule: heartbeat of %s", b.Scope)
 }

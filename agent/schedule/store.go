@@ -140,10 +140,7 @@ func (Store) insert(tx *store.Tx, j *Job) error {
 		RETURNING id`, j.Name, string(j.Kind), j.Text, rule, j.To.Account, j.To.Chat, j.To.Thread,
 		string(sender), j.Person, string(j.Role), flag(j.Group), j.Title, string(j.Scope),
 		flag(j.Own), string(j.State), millis(j.Next), millis(j.Created)).Scan(&j.ID)
-	if err != nil {
-		return fmt.Errorf("schedule: add job: %w", err)
-	}
-	return nil
+	return store.Wrap(err, "schedule: add job")
 }
 
 // flag converts a bool for the database.
@@ -262,10 +259,7 @@ func (s Store) Change(tx *store.Tx, j *Job, now time.Time) error {
 	_, err = tx.Exec(`UPDATE jobs SET name = $2, kind = $3, text = $4, rule = $5, own = $6,
 		state = $7, next_ms = $8, role = $9 WHERE id = $1`, j.ID, j.Name, string(j.Kind), j.Text,
 		rule, flag(j.Own), string(j.State), millis(j.Next), string(j.Role))
-	if err != nil {
-		return fmt.Errorf("schedule: change job %d: %w", j.ID, err)
-	}
-	return nil
+	return store.Wrap(err, "schedule: change job %d", j.ID)
 }
 
 // Pause stops a job from running until [Store.Resume]. A run in progress continues; a
@@ -289,10 +283,7 @@ func (s Store) Pause(tx *store.Tx, id int64, why string, now time.Time) error {
 func (Store) skipWaiting(tx *store.Tx, id int64, why string, now time.Time) error {
 	_, err := tx.Exec(`UPDATE runs SET state = 'skipped', try_ms = 0, error = $2, ended_ms = $3
 		WHERE job = $1 AND state = 'waiting'`, id, why, millis(now))
-	if err != nil {
-		return fmt.Errorf("schedule: skip runs of job %d: %w", id, err)
-	}
-	return nil
+	return store.Wrap(err, "schedule: skip runs of job %d", id)
 }
 
 // Resume ends a pause. Runs that were due in the meantime are skipped. A one-time job
@@ -309,11 +300,9 @@ func (s Store) Resume(tx *store.Tx, id int64, now time.Time) error {
 	if !ok {
 		return ErrOver
 	}
-	if _, err := tx.Exec(`UPDATE jobs SET state = 'active', why = '', next_ms = $2, shut_out = 0
-		WHERE id = $1`, id, millis(next)); err != nil {
-		return fmt.Errorf("schedule: resume job %d: %w", id, err)
-	}
-	return nil
+	_, err = tx.Exec(`UPDATE jobs SET state = 'active', why = '', next_ms = $2, shut_out = 0
+		WHERE id = $1`, id, millis(next))
+	return store.Wrap(err, "schedule: resume job %d", id)
 }
 
 // Remove deletes a job. A run in progress continues, and the job is deleted when the run
@@ -339,10 +328,7 @@ func (s Store) bury(tx *store.Tx, id int64) error {
 	if err == nil && n > 0 {
 		_, err = tx.Exec("DELETE FROM runs WHERE job = $1", id)
 	}
-	if err != nil {
-		return fmt.Errorf("schedule: remove job %d: %w", id, err)
-	}
-	return nil
+	return store.Wrap(err, "schedule: remove job %d", id)
 }
 
 // RunNow runs a job in addition to its scheduled times. A pending retry starts at once.

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"gateway/bus"
@@ -29,10 +28,7 @@ func (p People) Deny(tx *store.Tx, code string, now time.Time) (Pairing, error) 
 			VALUES ($1, $2, $3, $4) ON CONFLICT (account, sender) DO NOTHING`,
 			pairing.Account, pairing.Sender, pairing.Name, now.UnixMilli())
 	}
-	if err != nil {
-		return pairing, fmt.Errorf("gate: deny: %w", err)
-	}
-	return pairing, nil
+	return pairing, store.Wrap(err, "gate: deny")
 }
 
 // Undeny lets a denied stranger ask again. It reports [ErrNotDenied].
@@ -41,10 +37,7 @@ func (People) Undeny(tx *store.Tx, account, sender string) error {
 	if err == nil && n == 0 {
 		err = ErrNotDenied
 	}
-	if err != nil {
-		return fmt.Errorf("gate: undeny %s: %w", bus.Address{Account: account, Chat: sender}, err)
-	}
-	return nil
+	return store.Wrap(err, "gate: undeny %s", bus.Address{Account: account, Chat: sender})
 }
 
 // Denied returns the denied strangers, earliest first.

@@ -438,18 +438,12 @@ func (in *intake) saveCursor(tx *store.Tx, place, cursor string) error {
 	_, err := tx.Exec(`INSERT INTO places (account, place, cursor) VALUES ($1, $2, $3)
 		ON CONFLICT (account, place) DO UPDATE SET cursor = excluded.cursor`,
 		in.account, place, cursor)
-	if err != nil {
-		return fmt.Errorf("gate: cursor of %s: %w", in.account, err)
-	}
-	return nil
+	return store.Wrap(err, "gate: cursor of %s", in.account)
 }
 
 func (in *intake) dropCursor(tx *store.Tx, place string) error {
 	_, err := tx.Exec("DELETE FROM places WHERE account = $1 AND place = $2", in.account, place)
-	if err != nil {
-		return fmt.Errorf("gate: forget cursor of %s: %w", in.account, err)
-	}
-	return nil
+	return store.Wrap(err, "gate: forget cursor of %s", in.account)
 }
 
 // offerPairing sends the sender of m a pairing code and reports whether it did. It also tells the

@@ -77,10 +77,7 @@ func (Groups) Decide(tx *store.Tx, id int64, s GroupState) (before Group, err er
 	if err == nil {
 		_, err = tx.Exec("UPDATE known_groups SET state = $2 WHERE id = $1", id, string(s))
 	}
-	if err != nil {
-		return before, fmt.Errorf("gate: decide on group %d: %w", id, err)
-	}
-	return before, nil
+	return before, store.Wrap(err, "gate: decide on group %d", id)
 }
 
 // Activate stores which messages the agent answers in a group: g.State is GroupMention or
@@ -102,20 +99,14 @@ func (Groups) Set(tx *store.Tx, g Group, now time.Time) error {
 	_, err := tx.Exec(`INSERT INTO known_groups (account, chat, title, state, since_ms)
 		VALUES ($1, $2, $3, $4, $5) ON CONFLICT (account, chat) DO UPDATE SET state = excluded.state`,
 		g.Account, g.Chat, g.Title, string(g.State), now.UnixMilli())
-	if err != nil {
-		return fmt.Errorf("gate: decide on group %s of %s: %w", g.Chat, g.Account, err)
-	}
-	return nil
+	return store.Wrap(err, "gate: decide on group %s of %s", g.Chat, g.Account)
 }
 
 // state returns what owners have decided about a group, or "" for nothing.
 func (Groups) state(q store.Queryer, account, chat string) (s GroupState, err error) {
 	err = q.QueryRow("SELECT state FROM known_groups WHERE account = $1 AND chat = $2",
 		account, chat).Scan(&s)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", fmt.Errorf("gate: read groups: %w", err)
-	}
-	return s, nil
+	return s, store.Wrap(store.Optional(err), "gate: read groups")
 }
 
 // decideJoined returns the messages of a batch that stand for unlisted groups about which owners

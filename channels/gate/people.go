@@ -189,20 +189,14 @@ func (p People) noteOwner(tx *store.Tx, m bus.InboundMessage, now time.Time) (id
 		_, err = tx.Exec("UPDATE identities SET chat = $3 WHERE account = $1 AND sender = $2",
 			m.From.Account, m.Sender.ID, m.From.Chat)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("gate: meet %s: %w", m.From, err)
-	}
-	return id, nil
+	return id, store.Wrap(err, "gate: meet %s", m.From)
 }
 
 // demote deletes the direct chat of a person who is no longer an owner.
 func (People) demote(tx *store.Tx, account, sender string) error {
 	_, err := tx.Exec("UPDATE identities SET chat = '' WHERE account = $1 AND sender = $2",
 		account, sender)
-	if err != nil {
-		return fmt.Errorf("gate: demote %s on %s: %w", sender, account, err)
-	}
-	return nil
+	return store.Wrap(err, "gate: demote %s on %s", sender, account)
 }
 
 // OwnersBeside returns one direct chat of each owner whose chats are known: another chat than a,

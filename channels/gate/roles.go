@@ -19,10 +19,7 @@ func (People) SetRole(tx *store.Tx, id int64, role bus.Role) error {
 	if err == nil && n == 0 {
 		err = ErrNobody
 	}
-	if err != nil {
-		return fmt.Errorf("gate: set role of person %d: %w", id, err)
-	}
-	return nil
+	return store.Wrap(err, "gate: set role of person %d", id)
 }
 
 // Revoke removes a person, who becomes a stranger on every account. It reports [ErrNobody].
@@ -34,10 +31,7 @@ func (People) Revoke(tx *store.Tx, id int64) error {
 	if err == nil {
 		_, err = tx.Exec("DELETE FROM identities WHERE person = $1", id)
 	}
-	if err != nil {
-		return fmt.Errorf("gate: revoke person %d: %w", id, err)
-	}
-	return nil
+	return store.Wrap(err, "gate: revoke person %d", id)
 }
 
 // Link merges two entries of the same human: id gets all accounts of other and keeps its role, and
@@ -104,10 +98,7 @@ func (p People) Unlink(tx *store.Tx, account, sender string, now time.Time) (Per
 	case err == nil:
 		err = p.split(tx, &person, now)
 	}
-	if err != nil {
-		return Person{}, fmt.Errorf("gate: unlink %s on %s: %w", sender, account, err)
-	}
-	return person, nil
+	return person, store.Wrap(err, "gate: unlink %s on %s", sender, account)
 }
 
 // split gives the identity of p a new person, and removes its former numbers that others have, too.

@@ -12,7 +12,6 @@ package router
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -195,10 +194,7 @@ func (r *Router) Run(ctx context.Context) error {
 	endMarks()
 	defer time.AfterFunc(markGrace, cancel).Stop()
 	markers.Wait()
-	if err != nil {
-		return fmt.Errorf("router: route: %w", err)
-	}
-	return nil
+	return store.Wrap(err, "router: route")
 }
 
 func (r *Router) route(ctx, work context.Context) error {
