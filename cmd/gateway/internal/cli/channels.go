@@ -37,9 +37,8 @@ func channelsCommand(found app.Loader) *cobra.Command {
 			if r != nil {
 				cfg = r.settings
 			}
-			fixed := func() (*config.Config, error) { return cfg, nil }
-			return withData(cmd.Context(), fixed, func(db *store.DB) error {
-				rows, err := ChannelRows(cfg, db.Read(cmd.Context()))
+			return withData(cmd.Context(), fixed(cfg), func(d data) error {
+				rows, err := ChannelRows(cfg, d.q)
 				if err != nil {
 					return err
 				}

@@ -77,8 +77,7 @@ func findDoubts(e *config.Explanation) ([]string, error) {
 	if len(e.Config.Skills.Disabled) == 0 {
 		return doubts, nil
 	}
-	load := func() (*config.Config, error) { return e.Config, nil }
-	err := withSkills(load, func(b bookcase) error {
+	err := withSkills(fixed(e.Config), func(b bookcase) error {
 		list, err := b.all()
 		var names []string
 		for _, s := range list {

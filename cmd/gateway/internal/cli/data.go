@@ -22,8 +22,16 @@ import (
 	"gateway/store"
 )
 
-// withData calls fn with the gateway's database. A running gateway may use it at the same time.
-func withData(ctx context.Context, load app.Loader, fn func(*store.DB) error) error {
+// data is the gateway's data for a command. A running gateway may use the database at the same
+// time.
+type data struct {
+	cfg *config.Config
+	db  *store.DB
+	q   store.Queryer // reads from db
+}
+
+// withData calls fn with the gateway's data.
+func withData(ctx context.Context, load app.Loader, fn func(data) error) error {
 	cfg, err := load()
 	if err != nil {
 		return err
@@ -35,7 +43,42 @@ func withData(ctx context.Context, load app.Loader, fn func(*store.DB) error) er
 	if err != nil {
 		return app.InHome(cfg.Gateway.Home, err)
 	}
-	return errors.Join(fn(db), db.Close())
+	return errors.Join(fn(data{cfg, db, db.Read(ctx)}), db.Close())
+}
+
+// fixed returns a loader of a configuration that was read before.
+func fixed(cfg *config.Config) app.Loader {
+	return func() (*config.Config, error) { return cfg, nil }
+}
+
+// onData returns a command that uses the gateway's data.
+func onData(
+	load app.Loader, use, short string, args cobra.PositionalArgs,
+	run func(cmd *cobra.Command, d data, args []string) error,
+) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: args,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withData(cmd.Context(), load, func(d data) error { return run(cmd, d, args) })
+		},
+	}
+}
+
+// inTx returns the action of a command that changes the database in one transaction and then
+// prints what it did.
+func inTx(do func(tx *store.Tx, d data, args []string) (done string, err error),
+) func(*cobra.Command, data, []string) error {
+	return func(cmd *cobra.Command, d data, args []string) error {
+		var done string
+		err := d.db.Tx(cmd.Context(), func(tx *store.Tx) (err error) {
+			done, err = do(tx, d, args)
+			return err
+		})
+		if err == nil {
+			cmd.Println(done)
+		}
+		return err
+	}
 }
 
 // group returns a command that only has subcommands.

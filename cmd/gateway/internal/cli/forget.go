@@ -38,7 +38,7 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 				if err := wantKnown(cmd.Context(), r); err != nil {
 					return err
 				}
-				owner, err := lastOwner(r.db.Read(cmd.Context()), r)
+				owner, err := lastOwner(r.q, r)
 				if err != nil {
 					return err
 				}
@@ -117,7 +117,7 @@ func exportPerson(
 			return app.InHome(r.cfg.Gateway.Home, err)
 		}
 		defer scopes.Close()
-		known, err := app.People{}.Known(r.db.Read(cmd.Context()), scope.Person())
+		known, err := app.People{}.Known(r.q, scope.Person())
 		if err == nil && !known {
 			err = app.BadUsage(fmt.Errorf("there is no person %s; see gateway people list", person))
 		}
@@ -134,43 +134,33 @@ func exportPerson(
 
 // writeExport calls write with a new folder, a new archive, or standard output. After an error it
 // removes what it has made.
-func writeExport(cmd *cobra.Command, to string, write func(export.Target) error) (err error) {
-	var made string
-	defer func() {
-		if err != nil && made != "" {
-			err = errors.Join(err, os.RemoveAll(made))
-		}
-	}()
-	if to != "-" && !strings.HasSuffix(strings.ToLower(to), ".zip") {
-		folder, err := export.NewFolder(to)
-		if errors.Is(err, export.ErrExists) {
-			return fmt.Errorf("%s has files already; nothing was written into it", to)
-		}
-		if err != nil {
-			return err
-		}
-		made = to
-		if err := errors.Join(write(folder), folder.Close()); err != nil {
-			return err
-		}
-		cmd.Printf("The export is in %s. It begins with README.md.\n", to)
-		return nil
-	}
+func writeExport(cmd *cobra.Command, to string, write func(export.Target) error) error {
 	if to == "-" {
 		return writeZip(cmd.OutOrStdout(), write)
 	}
-	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("%s is there already; nothing was written into it", to)
+	var err error
+	if strings.HasSuffix(strings.ToLower(to), ".zip") {
+		err = writeNew(to, func(w io.Writer) error { return writeZip(w, write) })
+	} else {
+		err = writeFolder(to, write)
+	}
+	if err == nil {
+		cmd.Printf("The export is in %s. It begins with README.md.\n", to)
+	}
+	return err
+}
+
+func writeFolder(path string, write func(export.Target) error) error {
+	folder, err := export.NewFolder(path)
+	if errors.Is(err, export.ErrExists) {
+		return fmt.Errorf("%s has files already; nothing was written into it", path)
 	}
 	if err != nil {
 		return err
 	}
-	made = to
-	if err := errors.Join(writeZip(f, write), f.Close()); err != nil {
-		return err
+	if err := errors.Join(write(folder), folder.Close()); err != nil {
+		return errors.Join(err, os.RemoveAll(path))
 	}
-	cmd.Printf("The export is in %s. It begins with README.md.\n", to)
 	return nil
 }
 
@@ -203,7 +193,7 @@ func wantKnown(ctx context.Context, r remembrance) error {
 	if nothing == nil {
 		return nil
 	}
-	q := r.db.Read(ctx)
+	q := r.q
 	known, err := app.People{}.Known(q, r.scope.Person())
 	if err != nil || known {
 		return err

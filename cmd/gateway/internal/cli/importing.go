@@ -76,9 +76,9 @@ func (i importing) run(cmd *cobra.Command, cfg *config.Config, source *importer.
 		return err
 	}
 	var items []importer.Item
-	err = withStopped(cmd.Context(), cfg, i.dry, func(db *store.DB) error {
+	err = withStopped(cmd.Context(), cfg, i.dry, func(d data) error {
 		zone := cfg.Gateway.Location
-		t := importer.Target{DB: db, Now: time.Now(), Location: zone, Account: account,
+		t := importer.Target{DB: d.db, Now: time.Now(), Location: zone, Account: account,
 			Jobs: schedule.Store{MaxJobs: -1, MinEvery: cfg.Schedule.MinEvery, Location: zone}}
 		if err := i.people(cmd.Context(), cfg, &t); err != nil {
 			return err
@@ -97,10 +97,10 @@ func (i importing) run(cmd *cobra.Command, cfg *config.Config, source *importer.
 // withStopped calls fn with the database, and returns an error if a gateway is running. A dry run
 // changes nothing, so a gateway may be running then.
 func withStopped(
-	ctx context.Context, cfg *config.Config, dry bool, fn func(*store.DB) error,
+	ctx context.Context, cfg *config.Config, dry bool, fn func(data) error,
 ) error {
 	if dry {
-		return withData(ctx, func() (*config.Config, error) { return cfg, nil }, fn)
+		return withData(ctx, fixed(cfg), fn)
 	}
 	if err := os.MkdirAll(cfg.Gateway.Home, 0o700); err != nil {
 		return app.InHome(cfg.Gateway.Home, err)
@@ -113,7 +113,7 @@ func withStopped(
 	if err != nil {
 		return app.InHome(cfg.Gateway.Home, err)
 	}
-	return errors.Join(fn(db), db.Close())
+	return errors.Join(fn(data{cfg, db, db.Read(ctx)}), db.Close())
 }
 
 // account returns a function that maps a platform to an account: the one in --as, else the only

@@ -33,101 +33,69 @@ func jobsCommand(load app.Loader) *cobra.Command {
 			schedule.Store.Remove))
 }
 
-// withJobs calls fn with the database and the store of jobs.
-func withJobs(
-	cmd *cobra.Command, load app.Loader, fn func(db *store.DB, s schedule.Store) error,
-) error {
-	cfg, err := load()
-	if err != nil {
-		return err
-	}
-	return withData(cmd.Context(), load, func(db *store.DB) error { return fn(db, app.JobStore(cfg)) })
-}
-
 func jobsListCommand(load app.Loader) *cobra.Command {
 	var all bool
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the jobs of all people, the one that is due next first",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withJobs(cmd, load, func(db *store.DB, s schedule.Store) error {
-				list, err := s.List(db.Read(cmd.Context()), schedule.Filter{Over: all})
-				if err != nil {
-					return err
-				}
-				var rows [][]any
-				for i := range list {
-					j := &list[i]
-					rows = append(rows, []any{j.ID, excerpt(j.Name), j.Kind, excerpt(j.When.String()),
-						excerpt(j.Status(s.Location)), excerpt(j.To.String()), j.Scope})
-				}
-				columns := []string{"JOB", "NAME", "KIND", "WHEN", "STATE", "TO", "OF"}
-				return table{columns, rows, "There are no jobs."}.print(cmd)
-			})
-		},
-	}
+	cmd := onData(load, "list", "List the jobs of all people, the one that is due next first",
+		cobra.NoArgs, func(cmd *cobra.Command, d data, _ []string) error {
+			s := app.JobStore(d.cfg)
+			list, err := s.List(d.q, schedule.Filter{Over: all})
+			if err != nil {
+				return err
+			}
+			var rows [][]any
+			for i := range list {
+				j := &list[i]
+				rows = append(rows, []any{j.ID, excerpt(j.Name), j.Kind, excerpt(j.When.String()),
+					excerpt(j.Status(s.Location)), excerpt(j.To.String()), j.Scope})
+			}
+			columns := []string{"JOB", "NAME", "KIND", "WHEN", "STATE", "TO", "OF"}
+			return table{columns, rows, "There are no jobs."}.print(cmd)
+		})
 	cmd.Flags().BoolVar(&all, "all", false, "also those that are over")
 	return listing(cmd)
 }
 
 func jobsShowCommand(load app.Loader) *cobra.Command {
-	return &cobra.Command{
-		Use:   "show ID",
-		Short: "Print a job and its runs",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	return onData(load, "show ID", "Print a job and its runs", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, d data, args []string) error {
 			id, err := jobNumber(args[0])
 			if err != nil {
 				return err
 			}
-			return withJobs(cmd, load, func(db *store.DB, s schedule.Store) error {
-				j, err := s.Get(db.Read(cmd.Context()), id)
-				if err != nil {
-					return jobProblem(id, err)
+			s := app.JobStore(d.cfg)
+			j, err := s.Get(d.q, id)
+			if err != nil {
+				return jobProblem(id, err)
+			}
+			runs, err := s.Runs(d.q, id)
+			if err != nil {
+				return err
+			}
+			cmd.Printf("Job %d, %s (%s)\nwhen:  %s\nstate: %s\nto:    %s\nof:    %s\n\n%s\n",
+				id, display.OneLine(j.Name), j.Kind, j.When, display.OneLine(j.Status(s.Location)), j.To,
+				j.Scope, display.Lines(j.Text))
+			for i := range runs {
+				cmd.Printf("\nrun %d, %s\n", runs[i].ID, display.Lines(runs[i].Status(s.Location)))
+				if said := display.Lines(runs[i].Said); said != "" {
+					cmd.Println(said)
 				}
-				runs, err := s.Runs(db.Read(cmd.Context()), id)
-				if err != nil {
-					return err
-				}
-				cmd.Printf("Job %d, %s (%s)\nwhen:  %s\nstate: %s\nto:    %s\nof:    %s\n\n%s\n",
-					id, display.OneLine(j.Name), j.Kind, j.When, display.OneLine(j.Status(s.Location)), j.To,
-					j.Scope, display.Lines(j.Text))
-				for i := range runs {
-					cmd.Printf("\nrun %d, %s\n", runs[i].ID, display.Lines(runs[i].Status(s.Location)))
-					if said := display.Lines(runs[i].Said); said != "" {
-						cmd.Println(said)
-					}
-				}
-				return nil
-			})
-		},
-	}
+			}
+			return nil
+		})
 }
 
 // changeJob returns a command that changes a job.
 func changeJob(load app.Loader, use, short, done string,
 	do func(s schedule.Store, tx *store.Tx, id int64, now time.Time) error,
 ) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	return onData(load, use, short, cobra.ExactArgs(1),
+		inTx(func(tx *store.Tx, d data, args []string) (string, error) {
 			id, err := jobNumber(args[0])
-			if err != nil {
-				return err
+			if err == nil {
+				err = jobProblem(id, do(app.JobStore(d.cfg), tx, id, time.Now()))
 			}
-			err = withJobs(cmd, load, func(db *store.DB, s schedule.Store) error {
-				return db.Tx(cmd.Context(), func(tx *store.Tx) error {
-					return do(s, tx, id, time.Now())
-				})
-			})
-			if err != nil {
-				return jobProblem(id, err)
-			}
-			cmd.Printf(done+"\n", id)
-			return nil
-		},
-	}
+			return fmt.Sprintf(done, id), err
+		}))
 }
 
 // jobNumber parses the number of a job.
@@ -158,32 +126,17 @@ type newJob struct {
 
 func jobsAddCommand(load app.Loader) *cobra.Command {
 	var n newJob
-	cmd := &cobra.Command{
-		Use:   "add",
-		Short: "Schedule something in a conversation, once or repeatedly",
-		Long: "Schedule something in a conversation, once or repeatedly.\n" +
-			"It runs with the rights of the person who wrote there last.",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := load()
+	cmd := onData(load, "add", "Schedule something in a conversation, once or repeatedly",
+		cobra.NoArgs, inTx(func(tx *store.Tx, d data, _ []string) (string, error) {
+			j, err := n.add(tx, d.cfg, time.Now())
 			if err != nil {
-				return err
+				return "", err
 			}
-			var j *schedule.Job
-			err = withData(cmd.Context(), load, func(db *store.DB) error {
-				return db.Tx(cmd.Context(), func(tx *store.Tx) (err error) {
-					j, err = n.add(tx, cfg, time.Now())
-					return err
-				})
-			})
-			if err != nil {
-				return err
-			}
-			cmd.Printf("Job %d, %s, is set up: %s.\n", j.ID, display.OneLine(j.Name),
-				j.Status(j.When.Location()))
-			return nil
-		},
-	}
+			return fmt.Sprintf("Job %d, %s, is set up: %s.", j.ID, display.OneLine(j.Name),
+				j.Status(j.When.Location())), nil
+		}))
+	cmd.Long = "Schedule something in a conversation, once or repeatedly.\n" +
+		"It runs with the rights of the person who wrote there last."
 	f := cmd.Flags()
 	f.StringVar(&n.to, "to", "", "conversation that hears of it: account/chat[/thread]")
 	f.StringVar(&n.text, "text", "", "what the agent is to do, or to remind of")

@@ -34,13 +34,10 @@ func mcpServeCommand(load app.Loader) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			served := false
-			err := withData(cmd.Context(), load, func(db *store.DB) error {
-				cfg, err := load()
-				if err != nil {
-					return err
-				}
+			err := withData(cmd.Context(), load, func(d data) error {
 				served = true
-				err = mcpserver.Serve(cmd.Context(), os.Stdin, os.Stdout, backend{cfg, db}, app.BuildVersion())
+				err := mcpserver.Serve(cmd.Context(), os.Stdin, os.Stdout, backend{d.cfg, d.db},
+					app.BuildVersion())
 				if cmd.Context().Err() != nil {
 					return nil // a signal ended it
 				}

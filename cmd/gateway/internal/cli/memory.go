@@ -39,8 +39,7 @@ const sharedScope = "shared"
 
 // A remembrance is the memory of one scope, or the shared documents.
 type remembrance struct {
-	cfg       *config.Config
-	db        *store.DB
+	data
 	memory    *memory.Memory
 	documents *document.Documents
 	scope     memory.Scope // "" for the shared documents
@@ -53,15 +52,12 @@ type remembrance struct {
 func withMemory(
 	cmd *cobra.Command, load app.Loader, name string, fn func(remembrance) error,
 ) error {
-	cfg, err := load()
+	scope, err := scopeOf(name)
 	if err != nil {
 		return err
 	}
-	r := remembrance{cfg: cfg}
-	if r.scope, err = scopeOf(name); err != nil {
-		return err
-	}
-	return withData(cmd.Context(), load, func(db *store.DB) error {
+	return withData(cmd.Context(), load, func(d data) error {
+		cfg, db := d.cfg, d.db
 		scopes, err := openFolder(app.MemoryFolder(cfg))
 		if err != nil {
 			return app.InHome(cfg.Gateway.Home, err)
@@ -72,8 +68,8 @@ func withMemory(
 			return app.InHome(cfg.Gateway.Home, err)
 		}
 		defer shared.Close()
-		r.db, r.memory = db, memory.New(db, scopes, nil)
-		r.documents = document.New(shared, scopes, nil)
+		r := remembrance{data: d, memory: memory.New(db, scopes, nil),
+			documents: document.New(shared, scopes, nil), scope: scope}
 		r.folder, r.history = historyOf(cfg, db, r.scope)
 		return fn(r)
 	})
@@ -116,7 +112,7 @@ func scopeOf(name string) (memory.Scope, error) {
 
 // want returns an error if the scope has no memory.
 func (r remembrance) want(ctx context.Context) error {
-	list, err := r.memory.Scopes(r.db.Read(ctx))
+	list, err := r.memory.Scopes(r.q)
 	if err != nil {
 		return err
 	}
@@ -172,7 +168,7 @@ func memoryListCommand(load app.Loader) *cobra.Command {
 
 // list returns one row for each scope with data.
 func (r remembrance) list(ctx context.Context) ([][]any, error) {
-	infos, err := r.memory.Scopes(r.db.Read(ctx))
+	infos, err := r.memory.Scopes(r.q)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +183,7 @@ func (r remembrance) list(ctx context.Context) ([][]any, error) {
 			infos = append(infos, memory.ScopeInfo{Scope: scope})
 		}
 	}
-	people, err := gate.People{}.List(r.db.Read(ctx))
+	people, err := gate.People{}.List(r.q)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +256,7 @@ func (r remembrance) show(cmd *cobra.Command) error {
 	}
 	empty := true
 	if r.scope != "" {
-		q := r.db.Read(cmd.Context())
+		q := r.q
 		facts, err := r.memory.In(r.scope).Facts(q, "", maxFacts)
 		if err != nil {
 			return err
@@ -379,7 +375,7 @@ func memorySearchCommand(load app.Loader) *cobra.Command {
 	var limit int
 	cmd := ofScope(load, "search SCOPE WORDS...", "Search the facts, the history and the messages",
 		cobra.MinimumNArgs(2), true, func(cmd *cobra.Command, r remembrance, args []string) error {
-			q, words := r.db.Read(cmd.Context()), strings.Join(args, " ")
+			q, words := r.q, strings.Join(args, " ")
 			hits, err := r.memory.In(r.scope).Search(q, words, limit)
 			if err != nil {
 				return err
@@ -424,14 +420,8 @@ func memoryExportCommand(load app.Loader) *cobra.Command {
 			if len(args) == 0 {
 				return export(cmd.Context(), cmd.OutOrStdout())
 			}
-			f, err := os.OpenFile(args[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-			if errors.Is(err, fs.ErrExist) {
-				return app.BadUsage(fmt.Errorf("%s is there already", args[0]))
-			}
+			err := writeNew(args[0], func(w io.Writer) error { return export(cmd.Context(), w) })
 			if err != nil {
-				return err
-			}
-			if err := errors.Join(export(cmd.Context(), f), f.Sync(), f.Close()); err != nil {
 				return err
 			}
 			cmd.Printf("The memory of %s is now in %s.\n", r.scope, args[0])

@@ -19,72 +19,62 @@ func outboxCommand(load app.Loader) *cobra.Command {
 	return group("outbox", "Show and resend messages that could not be delivered",
 		outboxListCommand(load), outboxShowCommand(load),
 		outboxChangeCommand(load, "retry", "Try again to send messages that could not be delivered",
-			"%d put back into the queue.\n", bus.NewOutbox().Retry),
+			"%d put back into the queue.", bus.NewOutbox().Retry),
 		outboxChangeCommand(load, "drop", "Delete messages that wait or could not be delivered",
-			"%d dropped.\n", bus.NewOutbox().Drop),
+			"%d dropped.", bus.NewOutbox().Drop),
 	)
 }
 
 func outboxListCommand(load app.Loader) *cobra.Command {
 	var limit int
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List messages that wait to be sent or could not be delivered",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withData(cmd.Context(), load, func(db *store.DB) error {
-				var rows [][]any
-				for _, state := range []bus.DeliveryState{bus.Dead, bus.Sending, bus.Waiting} {
-					list, err := bus.NewOutbox().List(db.Read(cmd.Context()), state, limit)
-					bad, ok := store.RowErrors(err)
-					if !ok {
-						return err
-					}
-					for _, row := range bad {
-						cmd.PrintErrln(row) // the gateway will set the row aside
-					}
-					for _, d := range list {
-						// The column before already shows the address, so it is cut from the
-						// error.
-						_, reason, found := strings.Cut(d.Error, d.Message.To.String()+": ")
-						if !found {
-							reason = d.Error
-						}
-						rows = append(rows, []any{d.ID, d.State, d.Message.To.String(), age(d.Created),
-							d.Attempts, excerpt(d.Message.Text), reason})
-					}
+	cmd := onData(load, "list",
+		"List messages that wait to be sent or could not be delivered", cobra.NoArgs,
+		func(cmd *cobra.Command, d data, _ []string) error {
+			var rows [][]any
+			for _, state := range []bus.DeliveryState{bus.Dead, bus.Sending, bus.Waiting} {
+				list, err := bus.NewOutbox().List(d.q, state, limit)
+				bad, ok := store.RowErrors(err)
+				if !ok {
+					return err
 				}
-				columns := []string{"ID", "STATE", "TO", "AGE", "TRIES", "TEXT", "ERROR"}
-				return table{columns, rows, "No message waits, and all others were delivered."}.print(cmd)
-			})
-		},
-	}
+				for _, row := range bad {
+					cmd.PrintErrln(row) // the gateway will set the row aside
+				}
+				for _, d := range list {
+					// The column before already shows the address, so it is cut from the
+					// error.
+					_, reason, found := strings.Cut(d.Error, d.Message.To.String()+": ")
+					if !found {
+						reason = d.Error
+					}
+					rows = append(rows, []any{d.ID, d.State, d.Message.To.String(), age(d.Created),
+						d.Attempts, excerpt(d.Message.Text), reason})
+				}
+			}
+			columns := []string{"ID", "STATE", "TO", "AGE", "TRIES", "TEXT", "ERROR"}
+			return table{columns, rows, "No message waits, and all others were delivered."}.print(cmd)
+		})
 	cmd.Flags().IntVar(&limit, "limit", 100, "most messages of each state")
 	return listing(cmd)
 }
 
 func outboxShowCommand(load app.Loader) *cobra.Command {
-	return listing(&cobra.Command{
-		Use:   "show ID",
-		Short: "Print a message, how far it is and the whole error of its last try",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	return listing(onData(load, "show ID",
+		"Print a message, how far it is and the whole error of its last try", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, d data, args []string) error {
 			ids, err := parseIDs(args, false)
 			if err != nil {
 				return err
 			}
-			return withData(cmd.Context(), load, func(db *store.DB) error {
-				d, err := bus.FindDelivery(db.Read(cmd.Context()), ids[0])
-				if err == nil && d == nil {
-					err = fmt.Errorf("there is no message %d: see gateway outbox list", ids[0])
-				}
-				if err != nil {
-					return err
-				}
-				return printDelivery(cmd, d)
-			})
-		},
-	})
+			m, err := bus.FindDelivery(d.q, ids[0])
+			if err == nil && m == nil {
+				err = fmt.Errorf("there is no message %d: see gateway outbox list", ids[0])
+			}
+			if err != nil {
+				return err
+			}
+			return printDelivery(cmd, m)
+		}))
 }
 
 // printDelivery prints all details of a message.
@@ -117,38 +107,21 @@ func outboxChangeCommand(load app.Loader, use, short, done string,
 	change func(tx *store.Tx, id int64, now time.Time) (int64, error),
 ) *cobra.Command {
 	var all bool
-	cmd := &cobra.Command{
-		Use:   use + " ID... | --all",
-		Short: short,
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := onData(load, use+" ID... | --all", short, nil,
+		inTx(func(tx *store.Tx, _ data, args []string) (string, error) {
 			ids, err := parseIDs(args, all)
-			if err != nil {
-				return err
-			}
 			var changed int64
-			err = withData(cmd.Context(), load, func(db *store.DB) error {
-				return db.Tx(cmd.Context(), func(tx *store.Tx) error {
-					changed = 0
-					for _, id := range ids {
-						n, err := change(tx, id, time.Now())
-						if err != nil {
-							return err
-						}
-						changed += n
-					}
-					return nil
-				})
-			})
+			for i := 0; i < len(ids) && err == nil; i++ {
+				var n int64
+				n, err = change(tx, ids[i], time.Now())
+				changed += n
+			}
 			if err == nil && changed == 0 && !all {
 				err = fmt.Errorf("no undelivered message %s: see gateway outbox list",
 					strings.Join(args, ", "))
 			}
-			if err == nil {
-				cmd.Printf(done, changed)
-			}
-			return err
-		},
-	}
+			return fmt.Sprintf(done, changed), err
+		}))
 	cmd.Flags().BoolVar(&all, "all", false, "all that could not be delivered")
 	return cmd
 }

@@ -19,217 +19,163 @@ import (
 
 func peopleCommand(load app.Loader) *cobra.Command {
 	return group("people", "Let people in, and set their roles",
-		peopleListCommand(load), peopleApproveCommand(load),
-		peopleDenyCommand(load), peopleUndenyCommand(load),
-		peopleRevokeCommand(load), peopleRoleCommand(load), peopleLinkCommand(load),
-		peopleUnlinkCommand(load))
+		listing(onData(load, "list", "List people, and strangers who wait for approval",
+			cobra.NoArgs, listPeople)),
+		changePeople(load, "approve CODE",
+			"Approve the stranger with this pairing code; the first person becomes the owner", approve),
+		changePeople(load, "deny CODE", "Turn away the stranger with this pairing code, for good", deny),
+		changePeople(load, "undeny ACCOUNT ID", "Let somebody who was turned away ask again", undeny),
+		changePeople(load, "revoke PERSON", "Forget a person, who becomes a stranger again", revoke),
+		changePeople(load, "role PERSON ROLE",
+			"Set the role of a person: owner, admin, user or guest", setRole),
+		changePeople(load, "link PERSON OTHER", "Merge two people who are the same human", link),
+		changePeople(load, "unlink ACCOUNT ID",
+			"Undo a link: the user of an account becomes a person of their own again", unlink))
 }
 
-func peopleListCommand(load app.Loader) *cobra.Command {
-	return listing(&cobra.Command{
-		Use:   "list",
-		Short: "List people, and strangers who wait for approval",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := load()
-			if err != nil {
-				return err
-			}
-			return withData(cmd.Context(), load, func(db *store.DB) error {
-				pending, err := gate.People{}.Pending(db.Read(cmd.Context()), time.Now())
-				if err != nil {
-					return err
-				}
-				known, err := gate.People{}.List(db.Read(cmd.Context()))
-				if err != nil {
-					return err
-				}
-				denied, err := gate.People{}.Denied(db.Read(cmd.Context()))
-				if err != nil {
-					return err
-				}
-				var rows [][]any
-				for _, p := range pending {
-					rows = append(rows, []any{"", excerpt(p.Name), p.Account, p.Sender,
-						"asks, code " + p.Code})
-				}
-				for _, p := range known {
-					if app.IsListedOwner(cfg, p.Account, p.Sender) {
-						p.Role = bus.Owner
-					}
-					rows = append(rows, []any{p.ID, excerpt(p.Name), p.Account, p.Sender, p.Role})
-				}
-				for _, d := range denied {
-					rows = append(rows, []any{"", excerpt(d.Name), d.Account, d.Sender,
-						"denied on " + d.Since.Format(time.DateOnly)})
-				}
-				columns := []string{"PERSON", "NAME", "ACCOUNT", "ID", "ROLE"}
-				err = table{columns, rows, "Nobody was approved yet, and nobody waits for it."}.print(cmd)
-				if asJSON, _ := cmd.Flags().GetBool("json"); err != nil || asJSON {
-					return err
-				}
-				for i, p := range pending {
-					if i == 0 {
-						cmd.Println("\nTo let somebody in:")
-					}
-					cmd.Printf("gateway people approve %s  # %s, within %s\n", p.Code,
-						display.OneLine(p.Name), time.Until(p.Expires).Truncate(time.Second))
-				}
-				return nil
-			})
-		},
-	})
-}
-
-func peopleApproveCommand(load app.Loader) *cobra.Command {
-	var p gate.Person
-	return change(load, "approve CODE",
-		"Approve the stranger with this pairing code; the first person becomes the owner",
-		func(tx *store.Tx, args []string) error {
-			cfg, err := load()
-			if err != nil {
-				return err
-			}
-			var chat bus.Address
-			p, chat, err = gate.People{}.Approve(tx, args[0], app.NamesOwner(cfg), time.Now())
-			if err == nil {
-				err = audit.Add(tx, app.LetIn(audit.Entry{By: audit.CommandLine}, p), time.Now())
-			}
-			if err != nil {
-				return err
-			}
-			return bus.NewOutbox().Put(tx, app.Welcome(chat), time.Now())
-		},
-		func([]string) string {
-			return fmt.Sprintf("%s can now talk to the agent (role: %s).", display.OneLine(p.Name), p.Role)
-		})
-}
-
-func peopleDenyCommand(load app.Loader) *cobra.Command {
-	return change(load, "deny CODE", "Turn away the stranger with this pairing code, for good",
-		func(tx *store.Tx, args []string) error {
-			p, err := gate.People{}.Deny(tx, args[0], time.Now())
-			if err != nil {
-				return err
-			}
-			return note(tx, 0, "turned away", p.Account+"/"+p.Sender)
-		},
-		func(args []string) string {
-			return "Code " + args[0] + " is no longer valid, and its owner gets no further one. " +
-				"To undo this: gateway people undeny."
-		})
-}
-
-func peopleUndenyCommand(load app.Loader) *cobra.Command {
-	return change(load, "undeny ACCOUNT ID", "Let somebody who was turned away ask again",
-		func(tx *store.Tx, args []string) error {
-			if err := (gate.People{}).Undeny(tx, args[0], args[1]); err != nil {
-				return err
-			}
-			return note(tx, 0, "may ask again", args[0]+"/"+args[1])
-		},
-		func(args []string) string { return args[1] + " may ask again on " + args[0] + "." })
-}
-
-func peopleRevokeCommand(load app.Loader) *cobra.Command {
-	return change(load, "revoke PERSON", "Forget a person, who becomes a stranger again",
-		func(tx *store.Tx, args []string) error {
-			id, err := personNumber(args[0])
-			if err != nil {
-				return err
-			}
-			if err := (gate.People{}).Revoke(tx, id); err != nil {
-				return err
-			}
-			return note(tx, id, "revoked", "person "+args[0])
-		},
-		func(args []string) string { return "Person " + args[0] + " is a stranger again." })
-}
-
-func peopleRoleCommand(load app.Loader) *cobra.Command {
-	return change(load, "role PERSON ROLE", "Set the role of a person: owner, admin, user or guest",
-		func(tx *store.Tx, args []string) error {
-			id, err := personNumber(args[0])
-			if err != nil {
-				return err
-			}
-			role := bus.Role(args[1])
-			if !role.Valid() {
-				return app.BadUsage(fmt.Errorf("%q is not a role: want owner, admin, user or guest",
-					args[1]))
-			}
-			if err := (gate.People{}).SetRole(tx, id, role); err != nil {
-				return err
-			}
-			return note(tx, id, "role set to "+args[1], "person "+args[0])
-		},
-		func(args []string) string { return fmt.Sprintf("Person %s is %s now.", args[0], args[1]) })
-}
-
-func peopleLinkCommand(load app.Loader) *cobra.Command {
-	return change(load, "link PERSON OTHER", "Merge two people who are the same human",
-		func(tx *store.Tx, args []string) error {
-			id, err := personNumber(args[0])
-			if err != nil {
-				return err
-			}
-			other, err := personNumber(args[1])
-			if err != nil {
-				return err
-			}
-			if err := (gate.People{}).Link(tx, id, other); err != nil {
-				return err
-			}
-			if err := audit.Link(tx, id, other); err != nil {
-				return err
-			}
-			return note(tx, id, "linked", "person "+args[1]+" with person "+args[0])
-		},
-		func(args []string) string {
-			return fmt.Sprintf("Merged: person %[2]s is now part of person %[1]s. Their memories are "+
-				"joined when the second one writes next. gateway people unlink takes an account out again, "+
-				"but not its memories.", args[0], args[1])
-		})
-}
-
-func peopleUnlinkCommand(load app.Loader) *cobra.Command {
-	var p gate.Person
-	return change(load, "unlink ACCOUNT ID",
-		"Undo a link: the user of an account becomes a person of their own again",
-		func(tx *store.Tx, args []string) (err error) {
-			if p, err = (gate.People{}).Unlink(tx, args[0], args[1], time.Now()); err != nil {
-				return err
-			}
-			return note(tx, p.ID, "unlinked", args[0]+"/"+args[1])
-		},
-		func([]string) string {
-			return fmt.Sprintf("%s on %s is person %d now, a user. The memories of both stay with "+
-				"the person whom they were linked to.", p.Sender, p.Account, p.ID)
-		})
-}
-
-// change returns a command that changes people in a transaction and prints the result.
-func change(
-	load app.Loader, use, short string,
-	do func(tx *store.Tx, args []string) error, done func(args []string) string,
-) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short, Args: cobra.ExactArgs(strings.Count(use, " ")),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			err := withData(cmd.Context(), load, func(db *store.DB) error {
-				return db.Tx(cmd.Context(), func(tx *store.Tx) error { return do(tx, args) })
-			})
-			if errors.Is(err, gate.ErrNoPairing) || errors.Is(err, gate.ErrNobody) ||
-				errors.Is(err, gate.ErrNotDenied) || errors.Is(err, gate.ErrNotLinked) {
-				return fmt.Errorf("%w: see gateway people list", err)
-			}
-			if err != nil {
-				return err
-			}
-			cmd.Println(done(args))
-			return nil
-		},
+func listPeople(cmd *cobra.Command, d data, _ []string) error {
+	people := gate.People{}
+	pending, err := people.Pending(d.q, time.Now())
+	if err != nil {
+		return err
 	}
+	known, err := people.List(d.q)
+	if err != nil {
+		return err
+	}
+	denied, err := people.Denied(d.q)
+	if err != nil {
+		return err
+	}
+	var rows [][]any
+	for _, p := range pending {
+		rows = append(rows, []any{"", excerpt(p.Name), p.Account, p.Sender, "asks, code " + p.Code})
+	}
+	for _, p := range known {
+		if app.IsListedOwner(d.cfg, p.Account, p.Sender) {
+			p.Role = bus.Owner
+		}
+		rows = append(rows, []any{p.ID, excerpt(p.Name), p.Account, p.Sender, p.Role})
+	}
+	for _, p := range denied {
+		rows = append(rows, []any{"", excerpt(p.Name), p.Account, p.Sender,
+			"denied on " + p.Since.Format(time.DateOnly)})
+	}
+	columns := []string{"PERSON", "NAME", "ACCOUNT", "ID", "ROLE"}
+	err = table{columns, rows, "Nobody was approved yet, and nobody waits for it."}.print(cmd)
+	if asJSON, _ := cmd.Flags().GetBool("json"); err != nil || asJSON {
+		return err
+	}
+	for i, p := range pending {
+		if i == 0 {
+			cmd.Println("\nTo let somebody in:")
+		}
+		cmd.Printf("gateway people approve %s  # %s, within %s\n", p.Code,
+			display.OneLine(p.Name), time.Until(p.Expires).Truncate(time.Second))
+	}
+	return nil
+}
+
+func approve(tx *store.Tx, d data, args []string) (string, error) {
+	p, chat, err := gate.People{}.Approve(tx, args[0], app.NamesOwner(d.cfg), time.Now())
+	if err == nil {
+		err = audit.Add(tx, app.LetIn(audit.Entry{By: audit.CommandLine}, p), time.Now())
+	}
+	if err == nil {
+		err = bus.NewOutbox().Put(tx, app.Welcome(chat), time.Now())
+	}
+	return fmt.Sprintf("%s can now talk to the agent (role: %s).", display.OneLine(p.Name),
+		p.Role), err
+}
+
+func deny(tx *store.Tx, _ data, args []string) (string, error) {
+	p, err := gate.People{}.Deny(tx, args[0], time.Now())
+	if err == nil {
+		err = note(tx, 0, "turned away", p.Account+"/"+p.Sender)
+	}
+	return "Code " + args[0] + " is no longer valid, and its owner gets no further one. " +
+		"To undo this: gateway people undeny.", err
+}
+
+func undeny(tx *store.Tx, _ data, args []string) (string, error) {
+	err := gate.People{}.Undeny(tx, args[0], args[1])
+	if err == nil {
+		err = note(tx, 0, "may ask again", args[0]+"/"+args[1])
+	}
+	return args[1] + " may ask again on " + args[0] + ".", err
+}
+
+func revoke(tx *store.Tx, _ data, args []string) (string, error) {
+	id, err := personNumber(args[0])
+	if err == nil {
+		err = gate.People{}.Revoke(tx, id)
+	}
+	if err == nil {
+		err = note(tx, id, "revoked", "person "+args[0])
+	}
+	return "Person " + args[0] + " is a stranger again.", err
+}
+
+func setRole(tx *store.Tx, _ data, args []string) (string, error) {
+	id, err := personNumber(args[0])
+	if err != nil {
+		return "", err
+	}
+	role := bus.Role(args[1])
+	if !role.Valid() {
+		return "", app.BadUsage(fmt.Errorf("%q is not a role: want owner, admin, user or guest", role))
+	}
+	if err = (gate.People{}).SetRole(tx, id, role); err == nil {
+		err = note(tx, id, "role set to "+args[1], "person "+args[0])
+	}
+	return fmt.Sprintf("Person %s is %s now.", args[0], role), err
+}
+
+func link(tx *store.Tx, _ data, args []string) (string, error) {
+	id, err := personNumber(args[0])
+	if err != nil {
+		return "", err
+	}
+	other, err := personNumber(args[1])
+	if err == nil {
+		err = gate.People{}.Link(tx, id, other)
+	}
+	if err == nil {
+		err = audit.Link(tx, id, other)
+	}
+	if err == nil {
+		err = note(tx, id, "linked", "person "+args[1]+" with person "+args[0])
+	}
+	return fmt.Sprintf("Merged: person %[2]s is now part of person %[1]s. Their memories are "+
+		"joined when the second one writes next. gateway people unlink takes an account out again, "+
+		"but not its memories.", args[0], args[1]), err
+}
+
+func unlink(tx *store.Tx, _ data, args []string) (string, error) {
+	p, err := gate.People{}.Unlink(tx, args[0], args[1], time.Now())
+	if err == nil {
+		err = note(tx, p.ID, "unlinked", args[0]+"/"+args[1])
+	}
+	return fmt.Sprintf("%s on %s is person %d now, a user. The memories of both stay with "+
+		"the person whom they were linked to.", p.Sender, p.Account, p.ID), err
+}
+
+// changePeople returns a command that changes people in a transaction.
+func changePeople(
+	load app.Loader, use, short string, do func(*store.Tx, data, []string) (string, error),
+) *cobra.Command {
+	run := inTx(do)
+	return onData(load, use, short, cobra.ExactArgs(strings.Count(use, " ")),
+		func(cmd *cobra.Command, d data, args []string) error {
+			err := run(cmd, d, args)
+			for _, unknown := range []error{gate.ErrNoPairing, gate.ErrNobody, gate.ErrNotDenied,
+				gate.ErrNotLinked} {
+				if errors.Is(err, unknown) {
+					return fmt.Errorf("%w: see gateway people list", err)
+				}
+			}
+			return err
+		})
 }
 
 // note adds an audit entry of the command line. whom is the person concerned, or 0.

@@ -44,16 +44,16 @@ func sendCommand(load app.Loader) *cobra.Command {
 			if m.Attachments, err = putFiles(cfg, m.To, files); err != nil {
 				return err
 			}
-			return withData(cmd.Context(), load, func(db *store.DB) error {
+			return withData(cmd.Context(), load, func(d data) error {
 				var id int64
-				err := db.Tx(cmd.Context(), func(tx *store.Tx) (err error) {
+				err := d.db.Tx(cmd.Context(), func(tx *store.Tx) (err error) {
 					id, err = bus.NewOutbox().Add(tx, m, time.Now())
 					return err
 				})
 				if err != nil {
 					return err
 				}
-				running, err := store.Held(db.Read(cmd.Context()), "dispatcher", time.Now())
+				running, err := store.Held(d.q, "dispatcher", time.Now())
 				if err != nil {
 					return err
 				}

@@ -10,7 +10,6 @@ import (
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/display"
 	"gateway/session"
-	"gateway/store"
 )
 
 func sessionsCommand(load app.Loader) *cobra.Command {
@@ -21,26 +20,21 @@ func sessionsCommand(load app.Loader) *cobra.Command {
 
 func sessionsListCommand(load app.Loader) *cobra.Command {
 	var limit int
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the conversations, the one that was used last first",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withData(cmd.Context(), load, func(db *store.DB) error {
-				list, err := session.Store{}.List(db.Read(cmd.Context()), limit)
-				if err != nil {
-					return err
-				}
-				var rows [][]any
-				for _, s := range list {
-					rows = append(rows, []any{s.Key, excerpt(s.Title), s.Messages, s.Usage.Input,
-						s.Usage.Output, age(s.Updated)})
-				}
-				columns := []string{"SESSION", "TITLE", "MESSAGES", "TOKENS IN", "OUT", "USED"}
-				return table{columns, rows, "There are no conversations yet."}.print(cmd)
-			})
-		},
-	}
+	cmd := onData(load, "list",
+		"List the conversations, the one that was used last first", cobra.NoArgs,
+		func(cmd *cobra.Command, d data, _ []string) error {
+			list, err := session.Store{}.List(d.q, limit)
+			if err != nil {
+				return err
+			}
+			var rows [][]any
+			for _, s := range list {
+				rows = append(rows, []any{s.Key, excerpt(s.Title), s.Messages, s.Usage.Input,
+					s.Usage.Output, age(s.Updated)})
+			}
+			columns := []string{"SESSION", "TITLE", "MESSAGES", "TOKENS IN", "OUT", "USED"}
+			return table{columns, rows, "There are no conversations yet."}.print(cmd)
+		})
 	cmd.Flags().IntVar(&limit, "limit", 50, "most conversations")
 	return listing(cmd)
 }
@@ -49,30 +43,25 @@ func sessionsListCommand(load app.Loader) *cobra.Command {
 const maxShown = 16 << 20
 
 func sessionsShowCommand(load app.Loader) *cobra.Command {
-	return &cobra.Command{
-		Use:   "show SESSION",
-		Short: "Print the transcript of a conversation",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withData(cmd.Context(), load, func(db *store.DB) error {
-				key, _, err := session.Store{}.Named(db.Read(cmd.Context()), args[0])
-				if err != nil {
-					return err
-				}
-				t, err := session.Store{}.Transcript(db.Read(cmd.Context()), key, maxShown)
-				if err != nil {
-					return err
-				}
-				if len(t.Entries) == 0 {
-					return noConversation(args[0])
-				}
-				for _, e := range t.Entries {
-					printEntry(cmd, e)
-				}
-				return nil
-			})
-		},
-	}
+	return onData(load, "show SESSION",
+		"Print the transcript of a conversation", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, d data, args []string) error {
+			key, _, err := session.Store{}.Named(d.q, args[0])
+			if err != nil {
+				return err
+			}
+			t, err := session.Store{}.Transcript(d.q, key, maxShown)
+			if err != nil {
+				return err
+			}
+			if len(t.Entries) == 0 {
+				return noConversation(args[0])
+			}
+			for _, e := range t.Entries {
+				printEntry(cmd, e)
+			}
+			return nil
+		})
 }
 
 // noConversation returns the error for an unknown session name.

@@ -46,6 +46,19 @@ func withSkills(load app.Loader, fn func(bookcase) error) error {
 	return withScopes(cfg, shared, fn)
 }
 
+// onSkills returns a command that uses the skills of the gateway.
+func onSkills(
+	load app.Loader, use, short string, args cobra.PositionalArgs,
+	run func(cmd *cobra.Command, b bookcase, args []string) error,
+) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: args,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withSkills(load, func(b bookcase) error { return run(cmd, b, args) })
+		},
+	}
+}
+
 func withScopes(cfg *config.Config, shared *os.Root, fn func(bookcase) error) error {
 	scopes, err := app.OpenIfThere(app.MemoryFolder(cfg))
 	if err != nil {
@@ -98,56 +111,46 @@ func origin(s skills.Skill) string {
 }
 
 func skillsListCommand(load app.Loader) *cobra.Command {
-	return listing(&cobra.Command{
-		Use:   "list",
-		Short: "List the skills, and which of them can be used",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withSkills(load, func(b bookcase) error {
-				list, err := b.all()
-				if err != nil {
-					return err
-				}
-				states, err := b.pins.Review(cmd.Context(), b.Library)
-				if err != nil {
-					return err
-				}
-				var rows [][]any
-				for _, s := range list {
-					rows = append(rows, []any{excerpt(s.Name), excerpt(origin(s)),
-						excerpt(state(s, states[s.Folder])), excerpt(s.Description)})
-				}
-				slices.SortStableFunc(rows, func(a, b []any) int {
-					return cmp.Compare(shownCell(a[0]), shownCell(b[0]))
-				})
-				columns := []string{"NAME", "SOURCE", "STATE", "DESCRIPTION"}
-				return table{columns, rows, "There are no skills."}.print(cmd)
+	return listing(onSkills(load, "list",
+		"List the skills, and which of them can be used", cobra.NoArgs,
+		func(cmd *cobra.Command, b bookcase, _ []string) error {
+			list, err := b.all()
+			if err != nil {
+				return err
+			}
+			states, err := b.pins.Review(cmd.Context(), b.Library)
+			if err != nil {
+				return err
+			}
+			var rows [][]any
+			for _, s := range list {
+				rows = append(rows, []any{excerpt(s.Name), excerpt(origin(s)),
+					excerpt(state(s, states[s.Folder])), excerpt(s.Description)})
+			}
+			slices.SortStableFunc(rows, func(a, b []any) int {
+				return cmp.Compare(shownCell(a[0]), shownCell(b[0]))
 			})
-		},
-	})
+			columns := []string{"NAME", "SOURCE", "STATE", "DESCRIPTION"}
+			return table{columns, rows, "There are no skills."}.print(cmd)
+		}))
 }
 
 func skillsCheckCommand(load app.Loader) *cobra.Command {
-	return &cobra.Command{
-		Use:   "check [DIR]",
-		Short: "Say what is wrong with the skills, or with the one in a folder",
-		Args:  cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withSkills(load, func(b bookcase) error {
-				list, err := b.packages(args)
-				if err != nil {
+	return onSkills(load, "check [DIR]",
+		"Say what is wrong with the skills, or with the one in a folder", cobra.MaximumNArgs(1),
+		func(cmd *cobra.Command, b bookcase, args []string) error {
+			list, err := b.packages(args)
+			if err != nil {
+				return err
+			}
+			var states map[string]string
+			if len(args) == 0 {
+				if states, err = b.pins.Review(cmd.Context(), b.Library); err != nil {
 					return err
 				}
-				var states map[string]string
-				if len(args) == 0 {
-					if states, err = b.pins.Review(cmd.Context(), b.Library); err != nil {
-						return err
-					}
-				}
-				return report(cmd, list, states)
-			})
-		},
-	}
+			}
+			return report(cmd, list, states)
+		})
 }
 
 // packages returns all skills with their files, or only the one in dirs[0].
@@ -242,34 +245,29 @@ func scopeFlag(cmd *cobra.Command) *string {
 
 func skillsShowCommand(load app.Loader) *cobra.Command {
 	var scope *string
-	cmd := &cobra.Command{
-		Use:   "show NAME",
-		Short: "Print what a skill says, what it requires and its files",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withSkills(load, func(b bookcase) error {
-				s, err := b.find(args[0], *scope, false)
-				if err != nil {
-					return err
-				}
-				states, err := b.pins.Review(cmd.Context(), b.Library)
-				if err != nil {
-					return err
-				}
-				p := b.Inspect(s)
-				showPackage(cmd, p, states[s.Folder])
-				if s.Problem != "" {
-					return nil
-				}
-				text, err := b.Body(s)
-				if err != nil {
-					return err
-				}
-				cmd.Printf("\n%s\n", display.Lines(text))
+	cmd := onSkills(load, "show NAME",
+		"Print what a skill says, what it requires and its files", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, b bookcase, args []string) error {
+			s, err := b.find(args[0], *scope, false)
+			if err != nil {
+				return err
+			}
+			states, err := b.pins.Review(cmd.Context(), b.Library)
+			if err != nil {
+				return err
+			}
+			p := b.Inspect(s)
+			showPackage(cmd, p, states[s.Folder])
+			if s.Problem != "" {
 				return nil
-			})
-		},
-	}
+			}
+			text, err := b.Body(s)
+			if err != nil {
+				return err
+			}
+			cmd.Printf("\n%s\n", display.Lines(text))
+			return nil
+		})
 	scope = scopeFlag(cmd)
 	return cmd
 }
@@ -392,16 +390,11 @@ func warnOf(cmd *cobra.Command, b bookcase, p skills.Package) error {
 
 func skillsRemoveCommand(load app.Loader) *cobra.Command {
 	var scope *string
-	cmd := &cobra.Command{
-		Use:   "remove NAME",
-		Short: "Remove a shared skill, or one that was found, with its files",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withSkills(load, func(b bookcase) error {
-				return remove(cmd, b, args[0], *scope)
-			})
-		},
-	}
+	cmd := onSkills(load, "remove NAME",
+		"Remove a shared skill, or one that was found, with its files", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, b bookcase, args []string) error {
+			return remove(cmd, b, args[0], *scope)
+		})
 	scope = scopeFlag(cmd)
 	return cmd
 }

@@ -45,7 +45,8 @@ not in them.`,
 				return app.BadUsage(errors.New("want either a SESSION, as gateway sessions list " +
 					"shows it, or --all DIR"))
 			}
-			return withData(cmd.Context(), load, func(db *store.DB) error {
+			return withData(cmd.Context(), load, func(d data) error {
+				db := d.db
 				if all != "" {
 					return exportAll(cmd, db, all)
 				}
@@ -74,8 +75,13 @@ func exportTo(ctx context.Context, db *store.DB, name string, w io.Writer) error
 	return errors.Join(err, out.Flush())
 }
 
-// exportFile writes a session to a new file. It removes the file if an error occurs.
+// exportFile writes a session to a new file.
 func exportFile(ctx context.Context, db *store.DB, key, path string) error {
+	return writeNew(path, func(w io.Writer) error { return exportTo(ctx, db, key, w) })
+}
+
+// writeNew writes a new file. It removes the file if an error occurs.
+func writeNew(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("%s is there already; nothing was written into it", path)
@@ -83,7 +89,7 @@ func exportFile(ctx context.Context, db *store.DB, key, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(exportTo(ctx, db, key, f), f.Close()); err != nil {
+	if err := errors.Join(write(f), f.Sync(), f.Close()); err != nil {
 		return errors.Join(err, os.Remove(path))
 	}
 	return nil
@@ -146,8 +152,8 @@ If anything in a file is wrong, nothing of it is read. The gateway must not run.
 			if i.as != "" && len(files) != 1 {
 				return app.BadUsage(errors.New("--as is for one file"))
 			}
-			return withStopped(cmd.Context(), cfg, i.dry, func(db *store.DB) error {
-				return i.files(cmd, cfg, db, files)
+			return withStopped(cmd.Context(), cfg, i.dry, func(d data) error {
+				return i.files(cmd, cfg, d.db, files)
 			})
 		},
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,31 +18,19 @@ import (
 func usageCommand(load app.Loader) *cobra.Command {
 	var by string
 	var days int
-	cmd := &cobra.Command{
-		Use:   "usage",
-		Short: "Show the tokens and dollars that language models have used",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := load()
+	cmd := onData(load, "usage", "Show the tokens and dollars that language models have used",
+		cobra.NoArgs, func(cmd *cobra.Command, d data, _ []string) error {
+			if !slices.Contains([]string{"day", "model", "person", "session"}, by) {
+				return app.BadUsage(fmt.Errorf("--by: want day, model, person or session, not %q", by))
+			}
+			since := time.Now().In(d.cfg.Gateway.Location).AddDate(0, 0, 1-days).Format(time.DateOnly)
+			list, err := budget.Lines(d.q, by, since, maxUsageLines)
 			if err != nil {
 				return err
 			}
-			switch by {
-			case "day", "model", "person", "session":
-			default:
-				return app.BadUsage(fmt.Errorf("--by: want day, model, person or session, not %q", by))
-			}
-			since := time.Now().In(cfg.Gateway.Location).AddDate(0, 0, 1-days).Format(time.DateOnly)
-			return withData(cmd.Context(), load, func(db *store.DB) error {
-				list, err := budget.Lines(db.Read(cmd.Context()), by, since, maxUsageLines)
-				if err != nil {
-					return err
-				}
-				columns := []string{"DAY", "WHAT", "CALLS", "TOKENS IN", "CACHED", "OUT", "COST"}
-				return table{columns, usageRows(list), "No model was used in this time."}.print(cmd)
-			})
-		},
-	}
+			columns := []string{"DAY", "WHAT", "CALLS", "TOKENS IN", "CACHED", "OUT", "COST"}
+			return table{columns, usageRows(list), "No model was used in this time."}.print(cmd)
+		})
 	cmd.Flags().StringVar(&by, "by", "day", "sum up by day, model, person or session")
 	cmd.Flags().IntVar(&days, "days", 30, "days to look back, today included")
 	return listing(cmd)
@@ -64,33 +53,28 @@ func usageRows(list []budget.Line) (rows [][]any) {
 
 func auditCommand(load app.Loader) *cobra.Command {
 	var page int
-	cmd := &cobra.Command{
-		Use:   "audit",
-		Short: "Show who has approved, let in, halted or changed what, the newest first",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	cmd := onData(load, "audit",
+		"Show who has approved, let in, halted or changed what, the newest first", cobra.NoArgs,
+		func(cmd *cobra.Command, d data, _ []string) error {
 			if page < 1 {
 				return app.BadUsage(fmt.Errorf("--page: want 1 or more, not %d", page))
 			}
-			return withData(cmd.Context(), load, func(db *store.DB) error {
-				list, err := audit.List(db.Read(cmd.Context()), auditLines, (page-1)*auditLines)
-				if err != nil {
-					return err
+			list, err := audit.List(d.q, auditLines, (page-1)*auditLines)
+			if err != nil {
+				return err
+			}
+			var rows [][]any
+			for _, e := range list {
+				where := ""
+				if e.Where.Chat != "" {
+					where = command.ChatName(e.Where)
 				}
-				var rows [][]any
-				for _, e := range list {
-					where := ""
-					if e.Where.Chat != "" {
-						where = command.ChatName(e.Where)
-					}
-					rows = append(rows, []any{moment(e.Time), e.Action, excerpt(e.About),
-						excerpt(e.Author()), where})
-				}
-				columns := []string{"TIME", "WHAT", "ABOUT", "BY", "WHERE"}
-				return table{columns, rows, "Nothing was decided that far back."}.print(cmd)
-			})
-		},
-	}
+				rows = append(rows, []any{moment(e.Time), e.Action, excerpt(e.About),
+					excerpt(e.Author()), where})
+			}
+			columns := []string{"TIME", "WHAT", "ABOUT", "BY", "WHERE"}
+			return table{columns, rows, "Nothing was decided that far back."}.print(cmd)
+		})
 	cmd.Flags().IntVar(&page, "page", 1, "which page to show, of 50 lines each")
 	return listing(cmd)
 }
@@ -99,42 +83,22 @@ func auditCommand(load app.Loader) *cobra.Command {
 const auditLines = 50
 
 func haltCommand(load app.Loader) *cobra.Command {
-	return switchCommand(load, "halt", "Emergency stop: pause everything until gateway resume",
-		func(tx *store.Tx) (string, error) {
+	return onData(load, "halt",
+		"Emergency stop: pause everything until gateway resume", cobra.NoArgs,
+		inTx(func(tx *store.Tx, _ data, _ []string) (string, error) {
 			if ok, err := policy.SetHalt(tx, "the command line", time.Now()); err != nil || !ok {
 				return "Everything is halted already.", err
 			}
 			return "Stopped everywhere. Nothing runs until gateway resume.", note(tx, 0, "halted", "")
-		})
+		}))
 }
 
 func resumeCommand(load app.Loader) *cobra.Command {
-	return switchCommand(load, "resume", "Continue after gateway halt or /halt",
-		func(tx *store.Tx) (string, error) {
+	return onData(load, "resume", "Continue after gateway halt or /halt", cobra.NoArgs,
+		inTx(func(tx *store.Tx, _ data, _ []string) (string, error) {
 			if ok, err := policy.ClearHalt(tx); err != nil || !ok {
 				return "Nothing is halted.", err
 			}
 			return "The gateway goes on.", note(tx, 0, "resumed", "")
-		})
-}
-
-func switchCommand(
-	load app.Loader, use, short string, turn func(tx *store.Tx) (string, error),
-) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withData(cmd.Context(), load, func(db *store.DB) error {
-				var say string
-				err := db.Tx(cmd.Context(), func(tx *store.Tx) (err error) {
-					say, err = turn(tx)
-					return err
-				})
-				if err == nil {
-					cmd.Println(say)
-				}
-				return err
-			})
-		},
-	}
+		}))
 }
