@@ -2,9 +2,9 @@ package document
 
 import (
 	"errors"
-	"html"
-	"regexp"
 	"strings"
+
+	"golang.org/x/net/html"
 )
 
 // html reads an HTML file.
@@ -19,11 +19,6 @@ func (f *file) html() error {
 	}
 	return f.page(page)
 }
-
-var (
-	tagName  = regexp.MustCompile(`^/?[a-zA-Z][a-zA-Z0-9:-]*`)
-	hrefAttr = regexp.MustCompile(`(?i)\shref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))`)
-)
 
 // silent are the elements whose content is not visible.
 var silent = map[string]bool{
@@ -52,116 +47,91 @@ type page struct {
 	cells int    // number of cells in the row so far
 }
 
-// page reads HTML tag by tag without building a tree. That is enough to get the text, and deep
+// page reads HTML token by token without building a tree. That is enough to get the text, and deep
 // nesting takes no more memory.
 func (f *file) page(src string) error {
 	p := &page{sink: f.out}
-	for n := 0; src != ""; n++ {
+	z := html.NewTokenizer(strings.NewReader(src))
+	silentUntil := "" // the silent element that is open
+	for n := 0; ; n++ {
 		if n%1000 == 0 && f.late() != nil {
 			return errTooLong
 		}
-		text, rest, tagged := strings.Cut(src, "<")
-		if err := p.text(html.UnescapeString(text)); err != nil {
-			return err
+		kind := z.Next()
+		if kind == html.ErrorToken {
+			return nil // the end; reading from memory has no other error
 		}
-		if !tagged {
-			break
-		}
-		src = rest
-		if after, ok := strings.CutPrefix(src, "!--"); ok {
-			_, src, _ = strings.Cut(after, "-->")
-			continue
-		}
-		name := strings.ToLower(tagName.FindString(src))
-		if name == "" && !strings.HasPrefix(src, "!") && !strings.HasPrefix(src, "?") {
-			if err := p.text("<"); err != nil {
-				return err
+		name, attributes := z.TagName()
+		var err error
+		switch {
+		case silentUntil != "":
+			if kind == html.EndTagToken && string(name) == silentUntil {
+				silentUntil = ""
 			}
-			continue
+		case kind == html.TextToken:
+			err = p.text(string(z.Text()))
+		case kind == html.StartTagToken && silent[string(name)]:
+			silentUntil = string(name)
+		case kind == html.StartTagToken:
+			err = p.open(string(name), z, attributes)
+		case kind == html.EndTagToken:
+			err = p.close(string(name))
+		case kind == html.SelfClosingTagToken:
+			z.NextIsNotRawText() // in XHTML, <title/> has no content
+			err = errors.Join(p.open(string(name), z, attributes), p.close(string(name)))
 		}
-		tag := src[:tagEnd(src)]
-		src = strings.TrimPrefix(src[len(tag):], ">")
-		if silent[name] && !strings.HasSuffix(tag, "/") {
-			src = after(src, "</"+name)
-			continue
-		}
-		if err := p.tag(name, tag); err != nil {
+		if err != nil {
 			return err
+		}
+	}
+}
+
+// separate begins a new line or paragraph before and after blocks.
+func (p *page) separate(name string) {
+	switch {
+	case spaced[name]:
+		p.paragraph()
+		p.space = false
+	case blocks[name]:
+		p.line()
+		p.space = false
+	}
+}
+
+func (p *page) open(name string, z *html.Tokenizer, attributes bool) error {
+	p.separate(name)
+	switch name {
+	case "pre":
+		p.pre++
+	case "tr":
+		p.cells = 0
+	case "td", "th":
+		if p.cells++; p.cells > 1 {
+			p.space = false
+			return p.write(" | ")
+		}
+	case "li":
+		return p.write("- ")
+	case "h1", "h2", "h3", "h4", "h5", "h6":
+		return p.write(strings.Repeat("#", int(name[1]-'0')) + " ")
+	case "a":
+		p.href = ""
+		for attributes {
+			var key, value []byte
+			if key, value, attributes = z.TagAttr(); string(key) == "href" {
+				p.href = string(value)
+			}
 		}
 	}
 	return nil
 }
 
-// tagEnd returns the index of the > that ends a tag. It skips quoted strings.
-func tagEnd(s string) int {
-	quote := byte(0)
-	for i := range len(s) {
-		switch c := s[i]; {
-		case quote != 0:
-			if c == quote {
-				quote = 0
-			}
-		case c == '"' || c == '\'':
-			quote = c
-		case c == '>':
-			return i
-		}
-	}
-	if i := strings.IndexByte(s, '>'); i >= 0 {
-		return i // the quotation mark is never closed
-	}
-	return len(s)
-}
-
-// after returns the text after the closing tag that begins with closing, in any letter case.
-func after(s, closing string) string {
-	for {
-		i := strings.Index(s, "</")
-		if i < 0 {
-			return ""
-		}
-		s = s[i:]
-		if len(s) >= len(closing) && strings.EqualFold(s[:len(closing)], closing) {
-			_, rest, _ := strings.Cut(s, ">")
-			return rest
-		}
-		s = s[2:]
-	}
-}
-
-func (p *page) tag(name, tag string) error {
-	kind := strings.TrimPrefix(name, "/")
-	opens := kind == name
-	switch {
-	case spaced[kind]:
-		p.paragraph()
-		p.space = false
-	case blocks[kind]:
-		p.line()
-		p.space = false
-	}
-	switch {
-	case kind == "pre" && opens:
-		p.pre++
-	case kind == "pre":
+func (p *page) close(name string) error {
+	p.separate(name)
+	switch name {
+	case "pre":
 		p.pre = max(0, p.pre-1)
-	case kind == "tr":
-		p.cells = 0
-	case (kind == "td" || kind == "th") && opens:
-		if p.cells++; p.cells > 1 {
-			p.space = false
-			return p.write(" | ")
-		}
-	case kind == "li" && opens:
-		return p.write("- ")
-	case len(kind) == 2 && kind[0] == 'h' && kind[1] >= '1' && kind[1] <= '6' && opens:
-		return p.write(strings.Repeat("#", int(kind[1]-'0')) + " ")
-	case kind == "a" && opens:
-		p.href = ""
-		if m := hrefAttr.FindStringSubmatch(tag); m != nil {
-			p.href = html.UnescapeString(m[1] + m[2] + m[3])
-		}
-	case kind == "a" && p.href != "":
+	case "a":
 		href := p.href
 		p.href = ""
 		if strings.HasPrefix(href, "http") || strings.HasPrefix(href, "mailto:") {

@@ -2,11 +2,11 @@ package document
 
 import (
 	"bytes"
-	"encoding/binary"
 	"io"
-	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
+
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/unicode"
 )
 
 // plain reads plain text.
@@ -44,21 +44,19 @@ func incomplete(raw []byte) int {
 
 // decode returns raw as UTF-8. It returns false if raw is not text.
 func decode(raw []byte) (string, bool) {
+	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
 	switch {
-	case bytes.HasPrefix(raw, []byte("\xef\xbb\xbf")):
-		raw = raw[3:]
-	case bytes.HasPrefix(raw, []byte("\xff\xfe")):
-		return decodeUTF16(raw[2:], binary.LittleEndian), true
-	case bytes.HasPrefix(raw, []byte("\xfe\xff")):
-		return decodeUTF16(raw[2:], binary.BigEndian), true
-	}
-	if isBinary(raw) {
+	case bytes.HasPrefix(raw, []byte("\xff\xfe")), bytes.HasPrefix(raw, []byte("\xfe\xff")):
+		text, err := unicode.UTF16(unicode.LittleEndian, unicode.UseBOM).NewDecoder().Bytes(raw)
+		return string(text), err == nil
+	case isBinary(raw):
 		return "", false
-	}
-	if utf8.Valid(raw) {
+	case utf8.Valid(raw):
 		return string(raw), true
 	}
-	return latin1(raw), true
+	// Most text that claims to be Latin-1 is in Windows-1252, a superset of it.
+	text, err := charmap.Windows1252.NewDecoder().Bytes(raw)
+	return string(text), err == nil
 }
 
 // isBinary reports whether raw has control characters that do not occur in text.
@@ -73,33 +71,4 @@ func isBinary(raw []byte) bool {
 		}
 	}
 	return control > len(raw)/100
-}
-
-func decodeUTF16(raw []byte, order binary.ByteOrder) string {
-	units := make([]uint16, len(raw)/2)
-	for i := range units {
-		units[i] = order.Uint16(raw[2*i:])
-	}
-	return string(utf16.Decode(units))
-}
-
-// latin1 decodes text that is probably Windows-1252. Most text that claims to be Latin-1 is in this
-// superset of it.
-func latin1(raw []byte) string {
-	var b strings.Builder
-	b.Grow(len(raw) + len(raw)/8)
-	for _, c := range raw {
-		if c >= 0x80 && c < 0xa0 {
-			b.WriteRune(windows1252[c-0x80])
-			continue
-		}
-		b.WriteRune(rune(c))
-	}
-	return b.String()
-}
-
-// windows1252 has the characters of the codes 0x80 to 0x9f.
-var windows1252 = [32]rune{
-	'€', 0xfffd, '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', 0xfffd, 'Ž', 0xfffd,
-	0xfffd, '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', 0xfffd, 'ž', 'Ÿ',
 }
