@@ -3,6 +3,8 @@ package document
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -25,7 +27,7 @@ func (s *source) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// notebook reads the cells of a Jupyter notebook and their printed output.
+// notebook reads the cells of a Jupyter notebook with their numbers, ids and printed output.
 func (f *file) notebook() error {
 	raw, err := f.whole()
 	if err != nil {
@@ -34,41 +36,39 @@ func (f *file) notebook() error {
 	var n struct {
 		Cells []struct {
 			Type    string `json:"cell_type"`
+			ID      string `json:"id"`
 			Source  source `json:"source"`
 			Outputs []struct {
-				Text source `json:"text"`
-				Data struct {
-					Plain source `json:"text/plain"`
-				} `json:"data"`
-				Error string `json:"evalue"`
+				Text  source            `json:"text"`
+				Error source            `json:"evalue"`
+				Data  map[string]source `json:"data"`
 			} `json:"outputs"`
 		} `json:"cells"`
-		Metadata struct {
-			Kernel struct {
-				Language string `json:"language"`
-			} `json:"kernelspec"`
-		} `json:"metadata"`
 	}
 	if err := json.Unmarshal(raw, &n); err != nil || n.Cells == nil {
 		return errNoNotebook
 	}
-	for _, c := range n.Cells {
-		text := string(c.Source)
-		if c.Type == "code" {
-			text = "```" + n.Metadata.Kernel.Language + "\n" + text + "\n```"
+	for i, c := range n.Cells {
+		id := ""
+		if c.ID != "" {
+			id = ", id " + unquoted(c.ID)
 		}
-		f.out.paragraph()
-		if err := f.out.write(text); err != nil {
-			return err
-		}
+		f.out.raw(fmt.Sprintf("--- cell %d, %s%s\n%s\n", i, unquoted(c.Type), id,
+			strings.TrimSuffix(string(c.Source), "\n")))
 		for _, o := range c.Outputs {
-			for _, text := range []string{string(o.Text), string(o.Data.Plain), o.Error} {
-				f.out.line()
-				if err := f.out.write(strings.TrimRight(text, "\n")); err != nil {
-					return err
+			printed := string(o.Text + o.Error + o.Data["text/plain"])
+			for kind := range o.Data {
+				if strings.HasPrefix(kind, "image/") {
+					printed += "\n(an image)"
 				}
+			}
+			if printed = strings.Trim(printed, "\n"); printed != "" {
+				f.out.raw("--- printed\n" + printed + "\n")
 			}
 		}
 	}
 	return nil
 }
+
+// unquoted returns s on one line, with special characters as in a Go string.
+func unquoted(s string) string { return strings.Trim(strconv.Quote(s), `"`) }

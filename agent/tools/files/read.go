@@ -158,15 +158,6 @@ func (w *Files) documentText(
 		return "", "", w.explain(at, err)
 	}
 	kind = document.Type(head, at.name)
-	if kind == notebookType && info.Size() <= maxEdit {
-		data, err := io.ReadAll(io.LimitReader(f, maxEdit))
-		if err != nil {
-			return "", "", fmt.Errorf("%q can't be read: %w", at.said, err)
-		}
-		if text, err = notebookText(string(data)); err == nil {
-			return text, "a notebook; notebook_edit changes it", nil
-		}
-	}
 	text, err = w.extract.Text(ctx, c.Address.String(), f, info.Size(), kind, maxDocument)
 	switch {
 	case errors.Is(err, extract.ErrUnsupported):
@@ -176,7 +167,9 @@ func (w *Files) documentText(
 		return "", "", fmt.Errorf("%q (%s, %d bytes) can't be read as text: %w",
 			at.said, kind, info.Size(), err)
 	}
-	if strings.HasPrefix(kind, "text/") {
+	if kind == notebookType {
+		kind = "a notebook; notebook_edit changes it"
+	} else if strings.HasPrefix(kind, "text/") {
 		kind += " and not UTF-8, so that edit_file can't change it"
 	}
 	return text, kind, nil
