@@ -15,13 +15,10 @@ const maxRegexp = 2_000
 
 // A query finds the matches of an expression in a text.
 type query struct {
-	re      *regexp.Regexp
-	multi   bool     // a match may span several lines
-	literal []byte   // part of every match, if not empty
-	oneOf   [][]byte // every match contains one of them, if there are any
-	fold    bool     // literal and oneOf are lower case; compare them with the text in lower case
-	whole   bool     // every line that contains the literal matches
-	edges   bool     // the expression refers to the beginning or the end of the text
+	re    *regexp.Regexp
+	multi bool     // a match may span several lines
+	oneOf []string // every match contains one of these texts, if there are any
+	fold  bool     // oneOf is lower case; compare it with the text in lower case
 }
 
 // newQuery returns the query for an expression. An error is for the model.
@@ -46,14 +43,9 @@ func newQuery(pattern string, fixed, ignoreCase, multi bool) (*query, error) {
 	if err != nil {
 		return nil, notRegexp(err)
 	}
-	q := &query{re: re, multi: multi, edges: hasEdges(tree)}
-	text, fold := required(tree)
-	q.literal, q.fold = []byte(text), fold
-	q.whole = tree.Op == syntax.OpLiteral && !fold
-	if text == "" {
-		q.oneOf, q.fold = alternatives(tree)
-	}
-	if strings.Contains(text, "\n") && !multi {
+	q := &query{re: re, multi: multi}
+	q.oneOf, q.fold = required(tree)
+	if len(q.oneOf) == 1 && strings.Contains(q.oneOf[0], "\n") && !multi {
 		return nil, errors.New("the pattern has a line break in it; set multiline")
 	}
 	return q, nil
@@ -68,56 +60,53 @@ func notRegexp(err error) error {
 		"the syntax is RE2 (no look-around, no back references); for plain text set fixed", text)
 }
 
-// required returns a string that is part of every match of re, or "". fold reports that the string
-// is lower case and that the match ignores case.
-func required(re *syntax.Regexp) (text string, fold bool) {
+// required returns texts of which every match of re contains at least one, or nil. fold reports
+// that they are lower case and that the match ignores case.
+func required(re *syntax.Regexp) (texts []string, fold bool) {
 	switch re.Op {
 	case syntax.OpLiteral:
 		if re.Flags&syntax.FoldCase == 0 {
-			return string(re.Rune), false
+			return []string{string(re.Rune)}, false
 		}
-		return longestPlain(strings.ToLower(string(re.Rune))), true
+		if text := longestPlain(strings.ToLower(string(re.Rune))); text != "" {
+			return []string{text}, true
+		}
 	case syntax.OpCapture, syntax.OpPlus:
 		return required(re.Sub[0])
 	case syntax.OpRepeat:
 		if re.Min > 0 {
 			return required(re.Sub[0])
 		}
-	case syntax.OpConcat:
+	case syntax.OpConcat: // the part with the longest texts excludes most lines
+		longest := 0
 		for _, sub := range re.Sub {
-			if t, f := required(sub); len(t) > len(text) {
-				text, fold = t, f
+			t, f := required(sub)
+			if len(t) == 0 {
+				continue
+			}
+			if shortest := len(slices.MinFunc(t, byLen)); shortest > longest {
+				texts, fold, longest = t, f, shortest
 			}
 		}
-	}
-	return text, fold
-}
-
-// alternatives returns strings of which every match of re contains at least one, or nil. fold
-// reports that they are lower case and that the match ignores case.
-func alternatives(re *syntax.Regexp) (texts [][]byte, fold bool) {
-	for re.Op == syntax.OpCapture {
-		re = re.Sub[0]
-	}
-	if re.Op != syntax.OpAlternate {
-		return nil, false
-	}
-	for i, sub := range re.Sub {
-		text, f := required(sub)
-		if text == "" || i > 0 && f != fold {
-			return nil, false
+	case syntax.OpAlternate:
+		for i, sub := range re.Sub {
+			t, f := required(sub)
+			if len(t) == 0 || i > 0 && f != fold {
+				return nil, false
+			}
+			texts, fold = append(texts, t...), f
 		}
-		texts, fold = append(texts, []byte(text)), f
 	}
 	return texts, fold
 }
 
+func byLen(a, b string) int { return len(a) - len(b) }
+
 // may reports whether the given part of a text can contain a match.
 func (q *query) may(in []byte) bool {
-	if len(q.oneOf) == 0 {
-		return bytes.Contains(in, q.literal)
-	}
-	return slices.ContainsFunc(q.oneOf, func(text []byte) bool { return bytes.Contains(in, text) })
+	return len(q.oneOf) == 0 || slices.ContainsFunc(q.oneOf, func(text string) bool {
+		return bytes.Contains(in, []byte(text))
+	})
 }
 
 // longestPlain returns the longest part of s in which each letter has only its two ASCII forms.
@@ -131,19 +120,6 @@ func longestPlain(s string) string {
 		}
 	}
 	return best
-}
-
-// hasEdges reports whether an expression refers to the beginning or the end of the text.
-func hasEdges(re *syntax.Regexp) bool {
-	if re.Op == syntax.OpBeginText || re.Op == syntax.OpEndText {
-		return true
-	}
-	for _, sub := range re.Sub {
-		if hasEdges(sub) {
-			return true
-		}
-	}
-	return false
 }
 
 // A hit is a range of whole lines that contain a match, without the last line break.
@@ -165,50 +141,17 @@ func (s *scanner) hits(text []byte, yield func(hit) bool) {
 	if !s.query.may(in) {
 		return
 	}
-	switch {
-	case s.query.multi:
+	if s.query.multi {
 		s.manyLines(text, yield)
-	case len(s.query.literal) > 0:
-		s.byLiteral(text, in, yield)
-	default:
-		s.byChunk(text, in, yield)
+		return
 	}
-}
-
-// byLiteral tests only lines that contain the literal.
-func (s *scanner) byLiteral(text, in []byte, yield func(hit) bool) {
 	for from := 0; from < len(text); {
-		i := bytes.Index(in[from:], s.query.literal)
-		if i < 0 {
-			return
-		}
-		h := lineAround(text, from+i, from+i)
-		if (s.query.whole || s.query.re.Match(text[h.from:h.to])) && !yield(h) {
+		h := lineAround(text, from, from)
+		line := text[h.from:h.to]
+		if s.query.may(in[h.from:h.to]) && s.query.re.Match(line) && !yield(h) {
 			return
 		}
 		from = h.to + 1
-	}
-}
-
-// chunkSize is the number of bytes that are matched at once if there is no literal. Package regexp
-// uses a slower algorithm for longer texts.
-const chunkSize = 1 << 10
-
-// byChunk matches some lines at once. Only if they match does it test each line.
-func (s *scanner) byChunk(text, in []byte, yield func(hit) bool) {
-	for from := 0; from < len(text); {
-		to := lineAround(text, from, min(from+chunkSize, len(text)-1)).to
-		if !s.query.may(in[from:to]) || !s.query.edges && !s.query.re.Match(text[from:to]) {
-			from = to + 1
-			continue
-		}
-		for from <= to && from < len(text) {
-			h := lineAround(text, from, from)
-			if s.query.re.Match(text[h.from:h.to]) && !yield(h) {
-				return
-			}
-			from = h.to + 1
-		}
 	}
 }
 
