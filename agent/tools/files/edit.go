@@ -51,38 +51,12 @@ func (w *Files) editFile(ctx context.Context, c tool.Call, a editArgs) (tool.Res
 	if err != nil {
 		return tool.Result{}, err
 	}
-	unlock, err := w.lock(ctx)
-	if err != nil {
-		return tool.Result{}, err
-	}
-	defer unlock()
-	t, err := w.target(c, a.Path)
-	if err != nil {
-		return tool.Result{}, err
-	}
-	if t.info == nil {
-		return tool.Result{}, fmt.Errorf("%w; write_file makes new files", w.missing(t.place))
-	}
-	old, t, err := w.wholeText(t)
-	if err != nil {
-		return tool.Result{}, err
-	}
-	if err := w.wantUnchanged(c, t); err != nil {
-		return tool.Result{}, err
-	}
-	text, lines, err := applyEdits(ctx, old, edits)
-	if err != nil {
-		return tool.Result{}, fmt.Errorf("%s was not changed: %w", printable(t.name), err)
-	}
-	if text == old {
-		return tool.Result{}, fmt.Errorf("%s was not changed: it is the same after these edits",
-			printable(t.name))
-	}
-	if err := w.save(ctx, c, change{target: t, content: []byte(text)}); err != nil {
-		return tool.Result{}, err
-	}
-	return tool.Result{Text: fmt.Sprintf("%s was changed in %s, and has %d lines now",
-		printable(t.name), lineList(lines), countLines(text))}, nil
+	return w.rewrite(ctx, c, a.Path, "; write_file makes new files",
+		func(old string) (text, told string, err error) {
+			text, lines, err := applyEdits(ctx, old, edits)
+			return text, fmt.Sprintf(" was changed in %s, and has %d lines now",
+				lineList(lines), countLines(text)), err
+		})
 }
 
 // applyEdits returns text after the edits and the lines that they changed, numbered as

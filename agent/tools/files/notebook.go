@@ -52,33 +52,9 @@ func (w *Files) editNotebook(
 	if err := a.check(); err != nil {
 		return tool.Result{}, err
 	}
-	unlock, err := w.lock(ctx)
-	if err != nil {
-		return tool.Result{}, err
-	}
-	defer unlock()
-	t, err := w.target(c, a.Path)
-	if err != nil {
-		return tool.Result{}, err
-	}
-	if t.info == nil {
-		return tool.Result{}, w.missing(t.place)
-	}
-	old, t, err := w.wholeText(t)
-	if err != nil {
-		return tool.Result{}, err
-	}
-	if err := w.wantUnchanged(c, t); err != nil {
-		return tool.Result{}, err
-	}
-	text, told, err := changeNotebook(old, a)
-	if err != nil {
-		return tool.Result{}, fmt.Errorf("%s was not changed: %w", printable(t.name), err)
-	}
-	if err := w.save(ctx, c, change{target: t, content: []byte(text)}); err != nil {
-		return tool.Result{}, err
-	}
-	return tool.Result{Text: printable(t.name) + ": " + told}, nil
+	return w.rewrite(ctx, c, a.Path, "", func(old string) (text, told string, err error) {
+		return changeNotebook(old, a)
+	})
 }
 
 // changeNotebook returns the text of a notebook after a change, and a message about the change. It
@@ -108,7 +84,7 @@ func changeNotebook(text string, a notebookArgs) (after, told string, err error)
 	}
 	book.set("cells", cells)
 	after, err = likeJSON(marshal(book), text)
-	return after, fmt.Sprintf("%s, of %d", told, len(cells)), err
+	return after, fmt.Sprintf(": %s, of %d", told, len(cells)), err
 }
 
 // An object is a JSON object. Members that this package does not know stay in it unchanged.

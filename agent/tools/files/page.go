@@ -2,7 +2,6 @@ package files
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -64,34 +63,20 @@ func (p *page) fill(ctx context.Context, r *bufio.Reader) error {
 	}
 }
 
-// skip discards the buffered part of the lines before the page, at least one byte. It
-// counts a line at its end, which may be the end of the file.
+// skip discards the rest of the buffer or of a line, whichever is shorter, and counts a line at its
+// end, which may be the end of the file.
 func (p *page) skip(r *bufio.Reader) error {
-	if _, err := r.Peek(1); err != nil {
-		return err
-	}
-	chunk, err := r.Peek(r.Buffered())
-	if err != nil {
-		return err
-	}
-	n := 0
-	for p.seen < p.first-1 {
-		i := bytes.IndexByte(chunk[n:], '\n')
-		if i < 0 {
-			n = len(chunk)
-			break
+	_, err := r.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		if _, err = r.Peek(1); err == nil {
+			return nil // the line goes on
 		}
-		n += i + 1
+	}
+	if err == nil || errors.Is(err, io.EOF) {
 		p.seen++
+		return nil
 	}
-	open := n > 0 && chunk[n-1] != '\n'
-	if _, err := r.Discard(n); err != nil {
-		return err
-	}
-	if _, err := r.Peek(1); open && errors.Is(err, io.EOF) {
-		p.seen++ // the last line has no end
-	}
-	return nil
+	return err
 }
 
 // readLine reads a line without its end. It cuts a very long one and says so.

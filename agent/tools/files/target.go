@@ -111,3 +111,39 @@ func (w *Files) wholeText(t target) (string, target, error) {
 	t.info = info
 	return string(data), t, nil
 }
+
+// rewrite replaces the text of an existing file by the result of apply, which also returns a
+// message about the change. hint continues the error for a file that does not exist.
+func (w *Files) rewrite(
+	ctx context.Context, c tool.Call, name, hint string,
+	apply func(old string) (text, told string, err error),
+) (tool.Result, error) {
+	unlock, err := w.lock(ctx)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	defer unlock()
+	t, err := w.target(c, name)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	if t.info == nil {
+		return tool.Result{}, fmt.Errorf("%w%s", w.missing(t.place), hint)
+	}
+	old, t, err := w.wholeText(t)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	if err := w.wantUnchanged(c, t); err != nil {
+		return tool.Result{}, err
+	}
+	text, told, err := apply(old)
+	if err == nil && text == old {
+		err = errors.New("it is the same after these edits")
+	}
+	if err != nil {
+		return tool.Result{}, fmt.Errorf("%s was not changed: %w", printable(t.name), err)
+	}
+	err = w.save(ctx, c, change{target: t, content: []byte(text)})
+	return tool.Result{Text: printable(t.name) + told}, err
+}
