@@ -71,8 +71,10 @@ func (w *Files) save(ctx context.Context, c tool.Call, changes ...change) error 
 			}
 		}
 		for _, s := range list {
-			if err := s.commit(); err != nil {
-				return w.uncommitted(s, err)
+			if err := s.commit(); errors.Is(err, errChanged) {
+				return changedSince(s.place)
+			} else if err != nil {
+				return w.explain(s.place, err)
 			}
 		}
 		return nil
@@ -89,14 +91,6 @@ func (w *Files) save(ctx context.Context, c tool.Call, changes ...change) error 
 		s.clean()
 	}
 	return err
-}
-
-// uncommitted explains to the model why a change could not be made.
-func (w *Files) uncommitted(s *staged, err error) error {
-	if errors.Is(err, errChanged) {
-		return w.changed(s.place)
-	}
-	return w.explain(s.place, err)
 }
 
 // errChanged means that a file is no longer the one that was read.

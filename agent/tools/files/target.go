@@ -79,12 +79,12 @@ func (w *Files) target(c tool.Call, name string) (target, error) {
 // wantUnchanged refuses a file that was changed since the session read it.
 func (w *Files) wantUnchanged(c tool.Call, t target) error {
 	if t.info != nil && w.seen.changed(c.Session, t.place, t.info) {
-		return w.changed(t.place)
+		return changedSince(t.place)
 	}
 	return nil
 }
 
-func (*Files) changed(at place) error {
+func changedSince(at place) error {
 	return fmt.Errorf("%q has changed since you read it, and was left as it is; "+
 		"read it again and then decide", at.said)
 }
