@@ -55,13 +55,23 @@ func (w *worker) run(ctx context.Context) error {
 		if batch == nil {
 			break
 		}
-		m := batch[len(batch)-1].Message
-		t := &session.Turn{Session: w.key, Address: m.From, ReplyTo: turn.Quoted(m)}
-		if err := w.turn(ctx, t, batch); err != nil {
+		if err := w.turn(ctx, w.newTurn(batch), batch); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Thousands of workers can wait for the model, each with the frames of run and turn on its stack.
+// So what needs room on the stack, such as copies of messages, is in functions of its own, which
+// the compiler must not inline.
+
+// newTurn returns the turn that answers batch.
+//
+//go:noinline
+func (w *worker) newTurn(batch []bus.Received) *session.Turn {
+	m := &batch[len(batch)-1].Message
+	return &session.Turn{Session: w.key, Address: m.From, ReplyTo: turn.Quoted(*m)}
 }
 
 // next returns the messages for the next turn. If there are none, it removes w from the pool.
@@ -250,20 +260,14 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 	defer cancel(nil)
 	d.mu.Lock()
 	w.cancel = cancel
-	numbered := d.Mode(w.key) == Collect
 	d.mu.Unlock()
-	start := turn.Start{Turn: *st, Messages: batch, Numbered: numbered, Lease: d.Lease,
-		Settings: d.ConfigOf(w.key), Unanswered: w.unanswered}
-	if at, ok := d.Config().ResetAt[st.Address.Account]; ok {
-		start.ResetAt = &at
-	}
-	out, err := turn.Run(work, d.env, start, w)
+	out, err := turn.Run(work, d.env, w.start(st, batch), w)
 	w.unanswered = out.Unanswered
 	if out.Refused {
 		w.drop(batch)
 	}
 	if err == nil && out.State == turn.Suspended {
-		d.suspend(w, &out)
+		d.suspend(w, out)
 	}
 	d.mu.Lock()
 	w.cancel = nil
@@ -272,6 +276,22 @@ func (w *worker) turn(ctx context.Context, st *session.Turn, batch []bus.Receive
 		return w.turn(ctx, out.Resume, nil)
 	}
 	return err
+}
+
+// start describes a turn that begins with batch, or resumes st if batch is nil.
+//
+//go:noinline
+func (w *worker) start(st *session.Turn, batch []bus.Received) *turn.Start {
+	d := w.pool
+	d.mu.Lock()
+	numbered := d.Mode(w.key) == Collect
+	d.mu.Unlock()
+	s := &turn.Start{Turn: *st, Messages: batch, Numbered: numbered, Lease: d.Lease,
+		Settings: d.ConfigOf(w.key), Unanswered: w.unanswered}
+	if at, ok := d.Config().ResetAt[st.Address.Account]; ok {
+		s.ResetAt = &at
+	}
+	return s
 }
 
 // rejoin records the messages that the resumed turn st has claimed. If they can't be read, the turn

@@ -80,12 +80,10 @@ const (
 
 // Run runs a turn until it ends, is suspended or is left to the next process. An error means that
 // the store is lost. Any other error ends the turn and is reported to the chat.
-func Run(ctx context.Context, env *Env, s Start, mailbox Mailbox) (Outcome, error) {
-	t := &runner{lease: s.Lease, began: env.Now(), resetAt: s.ResetAt}
-	t.turn = turn{Turn: s.Turn, env: env, mailbox: mailbox, settings: s.Settings,
-		unanswered: s.Unanswered}
-	t.numbered = s.Numbered
-	out, err := t.attempt(ctx, s.Messages)
+func Run(ctx context.Context, env *Env, s *Start, mailbox Mailbox) (*Outcome, error) {
+	t := newRunner(env, s, mailbox)
+	out := new(Outcome)
+	err := t.attempt(ctx, s.Messages, out)
 	if err != nil && !store.IsLost(err) {
 		t.logger().ErrorContext(ctx, "turn failed", "err", err)
 		err = t.refuse(ctx, s.Messages, SayBroken)
@@ -97,8 +95,20 @@ func Run(ctx context.Context, env *Env, s Start, mailbox Mailbox) (Outcome, erro
 	return out, err
 }
 
-// attempt runs t until it returns.
-func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out Outcome, err error) {
+// newRunner returns a runner for s. It is not inlined, because its frame would stay on the stack of
+// each turn that waits for the model.
+//
+//go:noinline
+func newRunner(env *Env, s *Start, mailbox Mailbox) *runner {
+	t := &runner{lease: s.Lease, began: env.Now(), resetAt: s.ResetAt}
+	t.turn = turn{Turn: s.Turn, env: env, mailbox: mailbox, settings: s.Settings,
+		unanswered: s.Unanswered}
+	t.numbered = s.Numbered
+	return t
+}
+
+// attempt runs t until it returns, and fills out.
+func (t *runner) attempt(ctx context.Context, batch []bus.Received, out *Outcome) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t.clock = &clock{end: cancel, left: t.settings.Timeout}
@@ -110,23 +120,23 @@ func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out Outcome
 	ended(t.ending(err))
 	switch {
 	case errors.Is(err, ErrGone):
-		return out, nil // the messages were dropped
+		return nil // the messages were dropped
 	case errors.Is(err, errSuspended):
 		t.showEnd(true)
 		t.First = false // the transcript now has more than the first messages
-		return Outcome{State: Suspended, Question: t.asked, Cancel: t.cancelCall,
-			Answers: t.answers}, nil
+		out.State, out.Question, out.Cancel = Suspended, t.asked, t.cancelCall
+		out.Answers = t.answers
+		return nil
 	case errors.Is(err, errDraining):
 		out.State = HandedOver
-		return out, t.tx(ctx, func(tx *store.Tx) error { // the usage is known only here
+		return t.tx(ctx, func(tx *store.Tx) error { // the usage is known only here
 			return t.env.sessions.HandOver(tx, &t.Turn)
 		})
 	case errors.Is(err, session.ErrEnded): // ended by /stop
 		t.showEnd(true)
 		out.Resume, err = t.stopped(ctx)
-		return out, err
 	}
-	return out, err
+	return err
 }
 
 // stopped writes the usage of a turn that was ended from outside. If the turn still runs, the stop
