@@ -64,10 +64,10 @@ func eventful(f *fixture) {
 		if _, err := f.Compact(tx, KeyOf(chat), before, list[1].ID, "notes", 7); err != nil {
 			return err
 		}
-		err = errors.Join(f.SetQueueMode(tx, KeyOf(chat), "collect", f.now),
-			f.SetModel(tx, KeyOf(chat), "small", f.now), f.SetEffort(tx, KeyOf(chat), "low", f.now),
-			SetVoice(tx, KeyOf(chat), "always", f.now),
-			SetActivity(tx, KeyOf(chat), "full", f.now))
+		err = errors.Join(Choose(tx, KeyOf(chat), QueueMode, "collect", f.now),
+			Choose(tx, KeyOf(chat), Model, "small", f.now), Choose(tx, KeyOf(chat), Effort, "low", f.now),
+			Choose(tx, KeyOf(chat), Voice, "always", f.now),
+			Choose(tx, KeyOf(chat), Activity, "full", f.now))
 		if err != nil {
 			return err
 		}

@@ -57,11 +57,22 @@ func TestList(t *testing.T) {
 	}
 }
 
+// valuesOf returns the values of one choice, by session.
+func valuesOf(chosen map[Key]Choices, what Choice) map[Key]string {
+	values := make(map[Key]string)
+	for key, own := range chosen {
+		if value, ok := own[what]; ok {
+			values[key] = value
+		}
+	}
+	return values
+}
+
 func TestQueueModes(t *testing.T) {
 	f := newFixture(t)
 	other := bus.Address{Account: "test", Chat: "b"}
 	set := func(a bus.Address, mode string) {
-		f.must(f.tx(func(tx *store.Tx) error { return f.SetQueueMode(tx, KeyOf(a), mode, f.now) }))
+		f.must(f.tx(func(tx *store.Tx) error { return Choose(tx, KeyOf(a), QueueMode, mode, f.now) }))
 	}
 	f.begin(chat, "hello")
 	set(chat, "followup")
@@ -73,14 +84,15 @@ func TestQueueModes(t *testing.T) {
 	chosen, err := f.Chosen(f.read())
 	f.must(err)
 	if want := map[Key]string{named("test/a"): "followup", named("test/b"): "collect"}; !maps.Equal(
-		chosen.Modes, want) {
-		t.Errorf("modes %v, want %v", chosen.Modes, want)
+		valuesOf(chosen, QueueMode), want) {
+		t.Errorf("modes %v, want %v", valuesOf(chosen, QueueMode), want)
 	}
 	set(chat, "")
 	chosen, err = f.Chosen(f.read())
 	f.must(err)
-	if want := map[Key]string{named("test/b"): "collect"}; !maps.Equal(chosen.Modes, want) {
-		t.Errorf("modes %v, want %v", chosen.Modes, want)
+	want := map[Key]string{named("test/b"): "collect"}
+	if !maps.Equal(valuesOf(chosen, QueueMode), want) {
+		t.Errorf("modes %v, want %v", valuesOf(chosen, QueueMode), want)
 	}
 	if info, err := f.Info(f.read(), named("test/b")); err != nil || info.QueueMode != "collect" {
 		t.Errorf("Info = %+v, %v, want the queue mode in it", info, err)
@@ -96,42 +108,34 @@ func TestMoveChoices(t *testing.T) {
 			if err := f.MoveChoices(tx, KeyOf(chat), KeyOf(fresh), f.now); err != nil {
 				return err
 			}
-			if err := f.SetQueueMode(tx, KeyOf(chat), "steer", f.now); err != nil {
+			if err := Choose(tx, KeyOf(chat), QueueMode, "steer", f.now); err != nil {
 				return err
 			}
-			if err := f.SetModel(tx, KeyOf(chat), "big", f.now); err != nil {
+			if err := Choose(tx, KeyOf(chat), Model, "big", f.now); err != nil {
 				return err
 			}
-			if err := f.SetEffort(tx, KeyOf(chat), "high", f.now); err != nil {
+			if err := Choose(tx, KeyOf(chat), Effort, "high", f.now); err != nil {
 				return err
 			}
-			if err := SetVoice(tx, KeyOf(chat), "auto", f.now); err != nil {
+			if err := Choose(tx, KeyOf(chat), Voice, "auto", f.now); err != nil {
 				return err
 			}
-			if err := SetActivity(tx, KeyOf(chat), "full", f.now); err != nil {
+			if err := Choose(tx, KeyOf(chat), Activity, "full", f.now); err != nil {
 				return err
 			}
-			return f.SetModel(tx, KeyOf(used), "small", f.now)
+			return Choose(tx, KeyOf(used), Model, "small", f.now)
 		}))
 		f.must(f.tx(func(tx *store.Tx) error {
 			return f.MoveChoices(tx, KeyOf(chat), KeyOf(used), f.now)
 		}))
 		chosen, err := f.Chosen(f.read())
 		f.must(err)
-		if want := map[Key]string{named("test/c"): "steer"}; !maps.Equal(chosen.Modes, want) {
-			t.Errorf("modes %v, want %v", chosen.Modes, want)
-		}
-		if want := map[Key]string{named("test/c"): "small"}; !maps.Equal(chosen.Models, want) {
-			t.Errorf("models %v, want %v", chosen.Models, want)
-		}
-		if want := map[Key]string{named("test/c"): "high"}; !maps.Equal(chosen.Efforts, want) {
-			t.Errorf("efforts %v, want %v", chosen.Efforts, want)
-		}
-		if want := map[Key]string{named("test/c"): "auto"}; !maps.Equal(chosen.Voices, want) {
-			t.Errorf("voices %v, want %v", chosen.Voices, want)
-		}
-		if want := map[Key]string{named("test/c"): "full"}; !maps.Equal(chosen.Activities, want) {
-			t.Errorf("activities %v, want %v", chosen.Activities, want)
+		for what, value := range map[Choice]string{QueueMode: "steer", Model: "small",
+			Effort: "high", Voice: "auto", Activity: "full"} {
+			want := map[Key]string{named("test/c"): value}
+			if got := valuesOf(chosen, what); !maps.Equal(got, want) {
+				t.Errorf("%s %v, want %v", what, got, want)
+			}
 		}
 	}
 	if !f.begin(used, "hello").First {
@@ -143,7 +147,7 @@ func TestModels(t *testing.T) {
 	f := newFixture(t)
 	other := bus.Address{Account: "test", Chat: "b"}
 	set := func(a bus.Address, model string) {
-		f.must(f.tx(func(tx *store.Tx) error { return f.SetModel(tx, KeyOf(a), model, f.now) }))
+		f.must(f.tx(func(tx *store.Tx) error { return Choose(tx, KeyOf(a), Model, model, f.now) }))
 	}
 	f.begin(chat, "hello")
 	set(chat, "small")
@@ -152,14 +156,14 @@ func TestModels(t *testing.T) {
 	chosen, err := f.Chosen(f.read())
 	f.must(err)
 	want := map[Key]string{named("test/a"): "small", named("test/b"): "large"}
-	if !maps.Equal(chosen.Models, want) {
-		t.Errorf("models %v, want %v", chosen.Models, want)
+	if !maps.Equal(valuesOf(chosen, Model), want) {
+		t.Errorf("models %v, want %v", valuesOf(chosen, Model), want)
 	}
 	set(chat, "")
 	chosen, err = f.Chosen(f.read())
 	f.must(err)
-	if want := map[Key]string{named("test/b"): "large"}; !maps.Equal(chosen.Models, want) {
-		t.Errorf("models %v, want %v", chosen.Models, want)
+	if want := map[Key]string{named("test/b"): "large"}; !maps.Equal(valuesOf(chosen, Model), want) {
+		t.Errorf("models %v, want %v", valuesOf(chosen, Model), want)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"gateway/agent/suggest"
 	"gateway/bus"
 	"gateway/session"
-	"gateway/store"
 )
 
 // find returns the model with the given id, or nil. An exact match takes precedence over one that
@@ -47,8 +46,8 @@ func (c conversation) chooseModel(ctx context.Context, r *Request) (Reply, error
 		return Reply{Text: "Only admins and owners can choose the model. `/model` shows which " +
 			"one answers here."}, nil
 	case strings.EqualFold(r.Args, models.defaultWord()):
-		return c.setModel(ctx, r, "", fmt.Sprintf("The model of this conversation is the default "+
-			"again, which is `%s` now.", models.Default.ID))
+		return c.choose(ctx, r, session.Model, "", fmt.Sprintf("The model of this conversation is "+
+			"the default again, which is `%s` now.", models.Default.ID))
 	}
 	found := models.find(r.Args)
 	if found == nil {
@@ -61,21 +60,9 @@ func (c conversation) chooseModel(ctx context.Context, r *Request) (Reply, error
 			reply.Text)
 		return reply, nil
 	}
-	return c.setModel(ctx, r, found.ID, fmt.Sprintf("This conversation uses the model %s from its "+
-		"next answer on. `/model %s` undoes that.", found.shown(), models.defaultWord()))
-}
-
-// setModel sets the model of a conversation from its next turn on.
-func (c conversation) setModel(
-	ctx context.Context, r *Request, id, say string,
-) (Reply, error) {
-	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
-		return Reply{Text: say}, session.Store{}.SetModel(tx, r.Session, id, c.Now())
-	})
-	if err == nil {
-		c.Sessions.SetModel(r.Session, id)
-	}
-	return reply, err
+	return c.choose(ctx, r, session.Model, found.ID, fmt.Sprintf("This conversation uses the "+
+		"model %s from its next answer on. `/model %s` undoes that.", found.shown(),
+		models.defaultWord()))
 }
 
 // reply says which model answers a conversation, and which others can be chosen.

@@ -25,26 +25,20 @@ type Sessions interface {
 	// Window says what fills the context window of a conversation when the sender of m is answered.
 	Window(ctx context.Context, key session.Key, m bus.InboundMessage) (Window, error)
 
-	// Mode returns the queue mode of a conversation, and SetMode changes it in memory.
+	// Choose changes in memory what was chosen for a conversation; "" means as configured.
+	Choose(key session.Key, what session.Choice, value string)
+
+	// Mode returns the queue mode of a conversation.
 	Mode(key session.Key) string
-	SetMode(key session.Key, mode string)
 
-	// Models returns the models of a conversation, for the sender of m. SetModel changes the chosen
-	// one in memory; "" means the default.
+	// Models returns the models of a conversation, for the sender of m.
 	Models(key session.Key, m bus.InboundMessage) Models
-	SetModel(key session.Key, id string)
 
-	// SetEffort sets in memory how long the model of a conversation thinks.
-	SetEffort(key session.Key, e llm.Effort)
-
-	// Voice returns when answers to the sender of m are spoken, "" if nothing can speak there.
-	// SetVoice changes it for a conversation in memory; "" is as configured.
+	// Voice returns when answers to the sender of m are spoken, or "" if nothing can speak there.
 	Voice(key session.Key, m bus.InboundMessage) string
-	SetVoice(key session.Key, when string)
 
-	// Activity and SetActivity are the same for how much of the work is shown.
+	// Activity returns how much of the work the sender of m sees.
 	Activity(key session.Key, m bus.InboundMessage) string
-	SetActivity(key session.Key, mode string)
 
 	// Stop prepares to end the work for the conversation of m.
 	Stop(m bus.InboundMessage, e Extent) Stop

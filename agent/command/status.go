@@ -163,12 +163,19 @@ func (c conversation) queue(ctx context.Context, r *Request) (Reply, error) {
 		return Reply{Text: "There is no such queue mode. Use `steer`, `followup`, `collect` or " +
 			"`interrupt`."}, nil
 	}
+	return c.choose(ctx, r, session.QueueMode, mode,
+		fmt.Sprintf("The queue mode of this conversation is now %s.", mode))
+}
+
+// choose stores a choice for a conversation, which applies from its next turn on, and replies say.
+func (c conversation) choose(
+	ctx context.Context, r *Request, what session.Choice, value, say string,
+) (Reply, error) {
 	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
-		err := session.Store{}.SetQueueMode(tx, r.Session, mode, c.Now())
-		return Reply{Text: fmt.Sprintf("The queue mode of this conversation is now %s.", mode)}, err
+		return Reply{Text: say}, session.Choose(tx, r.Session, what, value, c.Now())
 	})
 	if err == nil {
-		c.Sessions.SetMode(r.Session, mode)
+		c.Sessions.Choose(r.Session, what, value)
 	}
 	return reply, err
 }

@@ -9,7 +9,6 @@ import (
 	"gateway/agent/llm"
 	"gateway/bus"
 	"gateway/session"
-	"gateway/store"
 )
 
 // defaultWord is the argument that takes back a choice: what is configured holds again.
@@ -27,7 +26,7 @@ func (c conversation) think(ctx context.Context, r *Request) (Reply, error) {
 		return Reply{Text: "Only admins and owners can choose how long the model thinks. `/think` " +
 			"shows the current setting."}, nil
 	case word == defaultWord:
-		return c.setEffort(ctx, r, llm.EffortDefault, "How long the model of this conversation thinks "+
+		return c.choose(ctx, r, session.Effort, "", "How long the model of this conversation thinks "+
 			"is up to its configuration and its provider again.")
 	case !slices.Contains(llm.AllEfforts, effort):
 		return Reply{Text: "I don't know that setting. Use `/think off`, `/think low`, `/think high` " +
@@ -35,20 +34,7 @@ func (c conversation) think(ctx context.Context, r *Request) (Reply, error) {
 	case !slices.Contains(m.Efforts, effort):
 		return m.thinking(r), nil
 	}
-	return c.setEffort(ctx, r, effort, effortSet[effort]+" `/think default` undoes that.")
-}
-
-// setEffort sets the effort of a conversation from its next turn on.
-func (c conversation) setEffort(
-	ctx context.Context, r *Request, effort llm.Effort, say string,
-) (Reply, error) {
-	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
-		return Reply{Text: say}, session.Store{}.SetEffort(tx, r.Session, effort, c.Now())
-	})
-	if err == nil {
-		c.Sessions.SetEffort(r.Session, effort)
-	}
-	return reply, err
+	return c.choose(ctx, r, session.Effort, word, effortSet[effort]+" `/think default` undoes that.")
 }
 
 // effortSet maps each effort to the reply when it is chosen.

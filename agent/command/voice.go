@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"gateway/agent/activity"
 	"gateway/agent/speech"
 	"gateway/bus"
 	"gateway/session"
-	"gateway/store"
 )
 
 // A setting of a conversation has one of a few words as its value. In a direct chat anybody may
@@ -19,8 +17,7 @@ type setting struct {
 	words   []string
 	replies map[string]string // by word; defaultWord takes the choice back
 	wrong   string            // reply to another word
-	store   func(tx *store.Tx, key session.Key, word string, now time.Time) error
-	set     func(key session.Key, word string) // in memory
+	choice  session.Choice
 }
 
 // voice runs /voice [never|always|auto|default].
@@ -33,7 +30,7 @@ func (c conversation) voice(ctx context.Context, r *Request) (Reply, error) {
 	if strings.EqualFold(r.Args, "off") {
 		r.Args = speech.Never
 	}
-	return c.choose(ctx, r, present, setting{
+	return c.set(ctx, r, present, setting{
 		words: []string{speech.Never, speech.Always, speech.Auto},
 		replies: map[string]string{
 			speech.Never:  "I only write my answers here.",
@@ -42,13 +39,13 @@ func (c conversation) voice(ctx context.Context, r *Request) (Reply, error) {
 				"beside it. Other messages I answer in writing.",
 			defaultWord: "I speak here as it is configured again.",
 		},
-		wrong: "That is not a way to answer.", store: session.SetVoice, set: c.Sessions.SetVoice,
+		wrong: "That is not a way to answer.", choice: session.Voice,
 	})
 }
 
 // activity runs /activity [off|compact|full|default].
 func (c conversation) activity(ctx context.Context, r *Request) (Reply, error) {
-	return c.choose(ctx, r, c.Sessions.Activity(r.Session, r.Message), setting{
+	return c.set(ctx, r, c.Sessions.Activity(r.Session, r.Message), setting{
 		words: []string{string(activity.Off), string(activity.Compact), string(activity.Full)},
 		replies: map[string]string{
 			string(activity.Off):     "I only show my answers here.",
@@ -57,13 +54,12 @@ func (c conversation) activity(ctx context.Context, r *Request) (Reply, error) {
 				"Everybody in this chat sees them.",
 			defaultWord: "I show my work here as it is configured again.",
 		},
-		wrong: "That is not a way to show my work.", store: session.SetActivity,
-		set: c.Sessions.SetActivity,
+		wrong: "That is not a way to show my work.", choice: session.Activity,
 	})
 }
 
-// choose changes a setting of a conversation, or shows the present value and offers the others.
-func (c conversation) choose(
+// set changes a setting of a conversation, or shows the present value and offers the others.
+func (c conversation) set(
 	ctx context.Context, r *Request, present string, s setting,
 ) (Reply, error) {
 	word := strings.ToLower(r.Args)
@@ -90,11 +86,5 @@ func (c conversation) choose(
 	if word == defaultWord {
 		word = ""
 	}
-	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
-		return Reply{Text: say}, s.store(tx, r.Session, word, c.Now())
-	})
-	if err == nil {
-		s.set(r.Session, word)
-	}
-	return reply, err
+	return c.choose(ctx, r, s.choice, word, say)
 }

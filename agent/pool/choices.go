@@ -2,6 +2,7 @@ package pool
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -23,13 +24,7 @@ type choices struct {
 	current atomic.Pointer[Snapshot]
 
 	mu     sync.Mutex
-	modes  map[session.Key]Mode   // of the sessions with a mode of their own
-	models map[session.Key]string // names of models, likewise
-
-	efforts map[session.Key]string // how long the models think, likewise
-	voices  map[session.Key]string // when the answers are spoken, likewise
-
-	activities map[session.Key]string // how much of the work is shown, likewise
+	chosen map[session.Key]session.Choices // of the sessions that have some
 }
 
 // load reads the stored choices.
@@ -38,15 +33,18 @@ func (c *choices) load(q store.Queryer) error {
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key, name := range chosen.Modes {
-		if mode, err := ParseMode(name); err == nil { // otherwise the configured mode applies
-			c.modes[key] = mode
+	for key, own := range chosen {
+		mode, err := ParseMode(own[session.QueueMode])
+		if own[session.QueueMode] = string(mode); err != nil { // the configured mode applies
+			delete(own, session.QueueMode)
+		}
+		if len(own) == 0 {
+			delete(chosen, key)
 		}
 	}
-	c.models, c.efforts, c.voices = chosen.Models, chosen.Efforts, chosen.Voices
-	c.activities = chosen.Activities
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.chosen = chosen
 	return nil
 }
 
@@ -54,52 +52,22 @@ func (c *choices) load(q store.Queryer) error {
 func (c *choices) Mode(key session.Key) Mode {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if m, ok := c.modes[key]; ok {
-		return m
+	return cmp.Or(Mode(c.chosen[key][session.QueueMode]), c.Config().QueueMode)
+}
+
+// Choose changes a choice of a session; "" means as configured.
+func (c *choices) Choose(key session.Key, what session.Choice, value string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	own := c.chosen[key]
+	if own == nil {
+		own = make(session.Choices)
 	}
-	return c.Config().QueueMode
-}
-
-// SetMode chooses a queue mode for a session.
-func (c *choices) SetMode(key session.Key, m Mode) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.modes[key] = m
-}
-
-// SetModel chooses a model for a session; "" removes the choice.
-func (c *choices) SetModel(key session.Key, id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.models[key] = id; id == "" {
-		delete(c.models, key)
+	if own[what] = value; value == "" {
+		delete(own, what)
 	}
-}
-
-// SetEffort chooses how long the model thinks in a session.
-func (c *choices) SetEffort(key session.Key, e llm.Effort) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.efforts[key] = string(e); e == llm.EffortDefault {
-		delete(c.efforts, key)
-	}
-}
-
-// SetVoice chooses when answers in a session are spoken; "" is as configured.
-func (c *choices) SetVoice(key session.Key, when string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.voices[key] = when; when == "" {
-		delete(c.voices, key)
-	}
-}
-
-// SetActivity chooses how much of the work a session shows; "" is as configured.
-func (c *choices) SetActivity(key session.Key, mode string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.activities[key] = mode; mode == "" {
-		delete(c.activities, key)
+	if c.chosen[key] = own; len(own) == 0 {
+		delete(c.chosen, key)
 	}
 }
 
@@ -107,60 +75,36 @@ func (c *choices) SetActivity(key session.Key, mode string) {
 func (c *choices) Forget(key session.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.modes, key)
-	delete(c.models, key)
-	delete(c.efforts, key)
-	delete(c.voices, key)
-	delete(c.activities, key)
+	delete(c.chosen, key)
 }
 
-// Move moves the choices of a session to another one.
+// Move moves the choices of a session to another one, except those that the other one has itself.
 func (c *choices) Move(from, to session.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	moveKey(c.modes, from, to)
-	moveKey(c.models, from, to)
-	moveKey(c.efforts, from, to)
-	moveKey(c.voices, from, to)
-	moveKey(c.activities, from, to)
+	own, ok := c.chosen[from]
+	if !ok {
+		return
+	}
+	maps.Copy(own, c.chosen[to])
+	c.chosen[to] = own
+	delete(c.chosen, from)
 }
 
 // Has reports whether anything was chosen for a session.
 func (c *choices) Has(key session.Key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, mode := c.modes[key]
-	_, model := c.models[key]
-	_, effort := c.efforts[key]
-	_, voice := c.voices[key]
-	_, activity := c.activities[key]
-	return mode || model || effort || voice || activity
+	return len(c.chosen[key]) > 0
 }
 
-// Chosen returns the name of the model that was chosen for a session, or "". A job that runs beside
-// a suspended conversation uses the conversation's model.
-func (c *choices) Chosen(key session.Key) string {
+// Chosen returns what was chosen for a session, or "". A job that runs beside a suspended
+// conversation has the conversation's choices.
+func (c *choices) Chosen(key session.Key, what session.Choice) string {
 	key = chooser(key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.models[key]
-}
-
-// Effort returns how long the model thinks in a session, by the same rule as Chosen.
-func (c *choices) Effort(key session.Key) llm.Effort {
-	key = chooser(key)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return llm.Effort(c.efforts[key])
-}
-
-// shown returns the voice and the activity that were chosen for a session, by the same rule as
-// Chosen.
-func (c *choices) shown(key session.Key) (voice, shows string) {
-	key = chooser(key)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.voices[key], c.activities[key]
+	return c.chosen[key][what]
 }
 
 // chooser returns the conversation whose choices apply to a session.
@@ -174,7 +118,7 @@ func chooser(key session.Key) session.Key {
 func (c *choices) ConfigOf(key session.Key) *turn.Settings {
 	s := c.Config()
 	settings := &s.Settings.Settings
-	chosen := s.choice(c.Chosen(key))
+	chosen := s.choice(c.Chosen(key, session.Model))
 	if chosen != nil {
 		own := *settings
 		// The default model remembers which models of its fallback chain have failed.
@@ -184,8 +128,8 @@ func (c *choices) ConfigOf(key session.Key) *turn.Settings {
 		own.Chosen.Model = true
 		settings = &own
 	}
-	effort := c.Effort(key)
-	voice, shows := c.shown(key)
+	effort := llm.Effort(c.Chosen(key, session.Effort))
+	voice, shows := c.Chosen(key, session.Voice), c.Chosen(key, session.Activity)
 	if effort == llm.EffortDefault && voice == "" && shows == "" {
 		return settings
 	}
@@ -195,15 +139,6 @@ func (c *choices) ConfigOf(key session.Key) *turn.Settings {
 	own.Voice = cmp.Or(own.Chosen.Voice, own.Voice)
 	own.Activity = cmp.Or(own.Chosen.Activity, own.Activity)
 	return &own
-}
-
-// moveKey moves the value of a key to another key that has no value.
-func moveKey[V any](m map[session.Key]V, from, to session.Key) {
-	v, ok := m[from]
-	if _, has := m[to]; ok && !has {
-		m[to] = v
-	}
-	delete(m, from)
 }
 
 // choice returns the model with the given name, or nil. Case matters only if names differ in

@@ -43,17 +43,13 @@ func (c Conversations) Mode(key session.Key) string {
 	return string(c.Pool.Mode(key))
 }
 
-// SetMode implements [command.Sessions].
-func (c Conversations) SetMode(key session.Key, mode string) {
-	c.Pool.SetMode(key, Mode(mode))
-}
-
 // Models implements [command.Sessions].
 func (c Conversations) Models(key session.Key, m bus.InboundMessage) command.Models {
 	config, at := c.Config(), persona.PlaceOf(&m)
 	s := config.In(at)
 	models := command.Models{Default: command.Model{ID: s.ModelID, Name: s.ModelName},
-		Chosen: c.Chosen(key), Effort: c.Effort(key),
+		Chosen:  c.Chosen(key, session.Model),
+		Effort:  llm.Effort(c.Chosen(key, session.Effort)),
 		Efforts: llm.Efforts(c.ConfigOf(key).In(at).Model)}
 	for _, choice := range config.Choices {
 		models.Choices = append(models.Choices, command.Model{ID: choice.ID, Name: choice.Name})

@@ -52,9 +52,7 @@ func New(env *turn.Env, life *store.Life, s Snapshot) *Pool {
 		tasks:     make(map[session.Key]int),
 		queued:    make(map[session.Key][]bus.Received),
 	}
-	pl.modes, pl.models = make(map[session.Key]Mode), make(map[session.Key]string)
-	pl.efforts, pl.voices = make(map[session.Key]string), make(map[session.Key]string)
-	pl.activities = make(map[session.Key]string)
+	pl.chosen = make(map[session.Key]session.Choices)
 	pl.Set(s)
 	return pl
 }
