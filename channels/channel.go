@@ -145,6 +145,32 @@ type Remover interface {
 	Remove(ctx context.Context, to bus.Address, id string) error
 }
 
+// A Leaver is a [Channel] whose account can leave groups.
+type Leaver interface {
+	// Leave makes the account leave the group with the platform's id, or the server with that ID if
+	// the channel is a ServerFinder. It returns nil once the account is certainly not a member, even
+	// if it was not one before. So it may be called again after any error, which is like those of
+	// Send.
+	Leave(ctx context.Context, id string) error
+}
+
+// A ServerFinder is a [Leaver] whose groups belong to servers. An account can only leave a whole
+// server.
+type ServerFinder interface {
+	Leaver
+
+	// Server returns the server of a group. It reports ErrRefused if the account has no access to
+	// the group, and otherwise errors like Send.
+	Server(ctx context.Context, group string) (Server, error)
+}
+
+// A Server is what an account leaves together with a group.
+type Server struct {
+	ID     string            // platform's id
+	Name   string            // untrusted text
+	Groups map[string]string // names of its groups, by id; untrusted text
+}
+
 // A Finisher is a [Channel] that can show that a message is complete.
 type Finisher interface {
 	// Finish marks a message as complete, because it was delivered or its answer was stopped. ids

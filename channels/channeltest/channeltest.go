@@ -30,6 +30,9 @@ type Fixture struct {
 	Secret   string        // must not appear in errors or logs; or ""
 	Log      func() string // everything that the adapter has logged, at any level
 
+	Group   string      // what Leave leaves; "" if the channel is not a Leaver
+	InGroup func() bool // whether the account is a member of Group
+
 	// NoAck says that the platform has no acknowledgements: after a gap the adapter reads again
 	// from its cursor. Pending is not called then.
 	NoAck bool
@@ -81,6 +84,7 @@ func Run(t *testing.T, fixture func(t *testing.T) Fixture) {
 		{"survives an outage", testOutage},
 		{"edits", testEdit},
 		{"removes", testRemove},
+		{"leaves", testLeave},
 		{"types", testType},
 		{"takes its longest text", testLongest},
 		{"sends until it is flushed", testFlush},
@@ -326,6 +330,27 @@ func testRemove(t *testing.T, f Fixture) {
 	}
 	if err := r.Remove(t.Context(), f.Chat, id); !errors.Is(err, channels.ErrRefused) {
 		t.Errorf("second Remove = %v, want %v", err, channels.ErrRefused)
+	}
+}
+
+func testLeave(t *testing.T, f Fixture) {
+	l, ok := f.Channel.(channels.Leaver)
+	if !ok {
+		return // the channel can't leave
+	}
+	f.Platform.SetOutage(true)
+	err := l.Leave(t.Context(), f.Group)
+	if err == nil || errors.Is(err, channels.ErrRefused) || !f.InGroup() {
+		t.Errorf("Leave during an outage = %v, want an error that may be tried again", err)
+	}
+	f.checkSecret(t, err)
+	f.Platform.SetOutage(false)
+	eventually(t, "the group is left", func() bool { return l.Leave(t.Context(), f.Group) == nil })
+	if f.InGroup() {
+		t.Error("the account is still in the group")
+	}
+	if err := l.Leave(t.Context(), f.Group); err != nil {
+		t.Errorf("Leave of a group that was left = %v", err)
 	}
 }
 

@@ -46,8 +46,11 @@ var (
 	_ channels.Fetcher   = (*Channel)(nil)
 	_ channels.Reactor   = (*Channel)(nil)
 	_ channels.Commander = (*Channel)(nil)
-	_ channels.Limiter   = (*Channel)(nil)
-	_ channels.Pacer     = (*Channel)(nil)
+
+	_ channels.ServerFinder = (*Channel)(nil)
+
+	_ channels.Limiter = (*Channel)(nil)
+	_ channels.Pacer   = (*Channel)(nil)
 )
 
 // A Channel is one Discord bot.
@@ -157,7 +160,8 @@ func NewTransport() *http.Transport {
 
 // Run implements [channels.Channel].
 func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
-	defer c.closeIdle()
+	// The goroutines of idle connections would remain. Sending opens new ones.
+	defer (&http.Client{Transport: c.opts.Transport}).CloseIdleConnections()
 	if c.bad != nil {
 		return fmt.Errorf("discord: %w", c.bad)
 	}
@@ -188,11 +192,4 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 		return fmt.Errorf("discord: %w", err)
 	}
 	return nil
-}
-
-// closeIdle closes idle connections, whose goroutines would remain. Sending opens new ones.
-func (c *Channel) closeIdle() {
-	if t, ok := c.opts.Transport.(interface{ CloseIdleConnections() }); ok {
-		t.CloseIdleConnections()
-	}
 }

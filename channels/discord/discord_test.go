@@ -222,6 +222,7 @@ func TestConformance(t *testing.T) {
 		w := start(t, nil, nil)
 		return channeltest.Fixture{
 			Channel: w.c, Platform: &platform{world: w}, Chat: ada,
+			Group: club, InGroup: func() bool { return w.InGuild(club) },
 			Secret: "SECRET", Log: w.log.String, NoAck: true,
 			Ours: []goleak.Option{goleak.IgnoreAnyFunction(
 				"gateway/channels/discord/discordtest.(*Server).serveGateway")},

@@ -158,6 +158,7 @@ var badToken = &channels.AccountError{
 const (
 	overloaded  = 130000 // temporary
 	noChannel   = 10003  // unknown channel
+	noGuild     = 10004  // unknown guild; also that of others
 	noSuch      = 10008  // unknown message
 	noAccess    = 50001  // the bot may not see the channel
 	noHistory   = 160002 // a reply needs the permission Read Message History

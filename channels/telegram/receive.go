@@ -180,7 +180,7 @@ func (r *receiver) joined(m *member) (bus.InboundMessage, bool) {
 	return bus.InboundMessage{
 		From:   bus.Address{Account: r.name, Chat: strconv.FormatInt(m.Chat.ID, 10)},
 		Sender: m.From.sender(), Group: true, Addressed: true,
-		ChatTitle: channels.Clean(m.Chat.Title, channels.MaxName),
+		ChatTitle: channels.Clean(m.Chat.Title, channels.MaxName), Time: time.Unix(m.Date, 0),
 	}, true
 }
 

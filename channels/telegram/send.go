@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -71,6 +72,28 @@ func (c *Channel) Remove(ctx context.Context, to bus.Address, id string) error {
 	}
 	return nil
 }
+
+// Leave implements [channels.Leaver].
+func (c *Channel) Leave(ctx context.Context, id string) error {
+	p := tgbotapi.Params{"chat_id": id}
+	_, err := c.call(ctx, callTimeout, "leaveChat", p)
+	if to := migration(err); to != 0 {
+		p["chat_id"] = strconv.FormatInt(to, 10)
+		_, err = c.call(ctx, callTimeout, "leaveChat", p)
+	}
+	out := func(words string) bool { return said(err, words) }
+	if err == nil || slices.ContainsFunc(notMember, out) {
+		return nil
+	}
+	return fmt.Errorf("telegram: leave %s: %w", id, classify(err, true))
+}
+
+// notMember has the refusals that say that the bot is not in a group (any more). For a group that
+// Telegram has restricted it answers CHAT_INVALID, and the bot has left it nevertheless: see
+// https://github.com/tdlib/telegram-bot-api/issues/864.
+var notMember = []string{"bot was kicked", "bot is not a member", "chat not found",
+	"USER_NOT_PARTICIPANT", "CHANNEL_PRIVATE", "CHAT_INVALID", "group chat was deactivated",
+	"chat was deleted"}
 
 // Type implements [channels.Typer]. Telegram shows it for five seconds.
 func (c *Channel) Type(ctx context.Context, to bus.Address) error {

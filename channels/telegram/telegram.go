@@ -38,6 +38,7 @@ var (
 	_ channels.Channel   = (*Channel)(nil)
 	_ channels.Editor    = (*Channel)(nil)
 	_ channels.Drafter   = (*Channel)(nil)
+	_ channels.Leaver    = (*Channel)(nil)
 	_ channels.Remover   = (*Channel)(nil)
 	_ channels.Typer     = (*Channel)(nil)
 	_ channels.Fetcher   = (*Channel)(nil)
@@ -119,7 +120,8 @@ func New(name, token string, opts *Options) *Channel {
 // Run implements [channels.Channel]. If another program polls for the bot or a webhook is set, it
 // returns an error that says so, and may be called again.
 func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
-	defer c.closeIdle()
+	// The goroutines of idle connections would remain. Sending opens new ones.
+	defer (&http.Client{Transport: c.transport}).CloseIdleConnections()
 	if err := c.webhook.check(); err != nil {
 		return fmt.Errorf("telegram: %w", err)
 	}
@@ -142,13 +144,6 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 		err = r.poll(ctx)
 	}
 	return fmt.Errorf("telegram: %w", err)
-}
-
-// closeIdle closes idle connections, whose goroutines would remain. Sending opens new ones.
-func (c *Channel) closeIdle() {
-	if t, ok := c.transport.(interface{ CloseIdleConnections() }); ok {
-		t.CloseIdleConnections()
-	}
 }
 
 func (c *Channel) getMe(ctx context.Context) (user, error) {

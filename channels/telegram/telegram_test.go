@@ -190,8 +190,10 @@ func (p *platform) SetOutage(on bool) {
 func TestConformance(t *testing.T) {
 	channeltest.Run(t, func(t *testing.T) channeltest.Fixture {
 		api, c, log := start(t)
+		api.AddGroup(-7, "Friends")
 		return channeltest.Fixture{
 			Channel: c, Platform: &platform{Server: api}, Chat: ada,
+			Group: "-7", InGroup: func() bool { return api.InGroup(-7) },
 			Secret: "SECRET", Log: log.String,
 		}
 	})

@@ -80,6 +80,7 @@ type (
 	member struct {
 		Chat chat       `json:"chat"`
 		From *user      `json:"from"`
+		Date int64      `json:"date"`
 		Old  membership `json:"old_chat_member"`
 		New  membership `json:"new_chat_member"`
 	}

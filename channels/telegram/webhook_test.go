@@ -55,8 +55,10 @@ func startHook(t *testing.T) (*telegramtest.Server, *telegram.Channel, *logBuffe
 func TestWebhookConformance(t *testing.T) {
 	channeltest.Run(t, func(t *testing.T) channeltest.Fixture {
 		api, c, log, _ := startHook(t)
+		api.AddGroup(-7, "Friends")
 		return channeltest.Fixture{
 			Channel: c, Platform: &platform{Server: api}, Chat: ada,
+			Group: "-7", InGroup: func() bool { return api.InGroup(-7) },
 			Secret: "SECRET", Log: log.String, Ours: []goleak.Option{
 				goleak.IgnoreAnyFunction("gateway/channels/telegram/telegramtest.(*Server).push"),
 			},

@@ -2,11 +2,15 @@ package whatsapp
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	"go.mau.fi/whatsmeow"
 	"go.mau.fi/whatsmeow/types"
 
+	"gateway/bus"
 	"gateway/channels"
 )
 
@@ -50,6 +54,39 @@ func (t *titles) later(group types.JID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.byID[group] = title{t.byID[group].text, time.Now().Add(titleRetry)}
+}
+
+// Leave implements [channels.Leaver].
+func (c *Channel) Leave(ctx context.Context, id string) error {
+	err := c.with(ctx, bus.Address{Chat: id}, func(s *session, group types.JID) error {
+		if group.Server != types.GroupServer {
+			return fmt.Errorf("%w: it is not a group", channels.ErrRefused)
+		}
+		return s.do(ctx, func() error { return leave(ctx, s.client, group) })
+	})
+	if err != nil {
+		return fmt.Errorf("whatsapp: leave %s: %w", id, c.rated(err))
+	}
+	return nil
+}
+
+// leave leaves a group. WhatsApp documents no answers, so a refusal only counts if the account is
+// still a member.
+func leave(ctx context.Context, client *whatsmeow.Client, group types.JID) error {
+	err := client.LeaveGroup(ctx, group)
+	refused, ok := errors.AsType[*whatsmeow.IQError](err)
+	if !ok || refused.Code < 400 || refused.Code >= 500 || refused.Code == 429 {
+		return classify(err)
+	}
+	_, err = client.GetGroupInfo(ctx, group)
+	switch {
+	case errors.Is(err, whatsmeow.ErrNotInGroup), errors.Is(err, whatsmeow.ErrGroupNotFound):
+		return nil
+	case err != nil:
+		return classify(err)
+	}
+	return fmt.Errorf("%w: WhatsApp does not let this account leave the group (%d)",
+		channels.ErrRefused, refused.Code)
 }
 
 // title returns the title of a group as far as it is known.

@@ -88,13 +88,13 @@ func (c *Channel) newClient(ctx context.Context, d *store.Device, w *wire) *what
 	cli.ManualHistorySyncDownload = true // ignore history from before linking
 	cli.AutoTrustIdentity = true         // people change phones
 	cli.SetMaxParallelRetryReceiptHandling(4)
-	cli.GetClientPayload = func() *waWa6.ClientPayload { return c.payload(d) }
+	cli.GetClientPayload = func() *waWa6.ClientPayload { return payload(d, &c.opts.DeviceName) }
 	return cli
 }
 
-// payload returns d's introduction, with our name for the phone's list of devices. The library has
+// payload returns d's introduction, with a name for the phone's list of devices. The library has
 // only a global variable for that name.
-func (c *Channel) payload(d *store.Device) *waWa6.ClientPayload {
+func payload(d *store.Device, name *string) *waWa6.ClientPayload {
 	p := d.GetClientPayload()
 	asked := p.GetDevicePairingData()
 	if asked == nil {
@@ -104,7 +104,7 @@ func (c *Channel) payload(d *store.Device) *waWa6.ClientPayload {
 	if err := proto.Unmarshal(asked.DeviceProps, &props); err != nil {
 		return p // with the library's name
 	}
-	props.Os = &c.opts.DeviceName
+	props.Os = name
 	if b, err := proto.Marshal(&props); err == nil {
 		asked.DeviceProps = b
 	}

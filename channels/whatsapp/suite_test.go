@@ -19,8 +19,10 @@ func TestConformance(t *testing.T) {
 		w := startWith(t, whatsapp.Options{RateWait: 7 * time.Second, ConnectWait: 10 * time.Second})
 		ch := &alwaysRunning{Channel: w.ch, t: t}
 		t.Cleanup(ch.pause)
+		group := w.server.AddGroup("Friends", false, w.ada)
 		return channeltest.Fixture{
 			Channel: ch, Platform: &platform{w, ch}, Chat: w.adas(), Log: w.log.String,
+			Group: group, InGroup: func() bool { return w.server.InGroup(group) },
 		}
 	})
 }
@@ -107,6 +109,11 @@ func (a *alwaysRunning) Send(ctx context.Context, part bus.Part) (string, error)
 			return "", ctx.Err()
 		}
 	}
+}
+
+func (a *alwaysRunning) Leave(ctx context.Context, id string) error {
+	a.awake()
+	return a.Channel.Leave(ctx, id)
 }
 
 func (a *alwaysRunning) Type(ctx context.Context, to bus.Address) error {

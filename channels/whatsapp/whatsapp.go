@@ -40,6 +40,7 @@ import (
 var (
 	_ channels.Channel = (*Channel)(nil)
 	_ channels.Editor  = (*Channel)(nil)
+	_ channels.Leaver  = (*Channel)(nil)
 	_ channels.Remover = (*Channel)(nil)
 	_ channels.Typer   = (*Channel)(nil)
 	_ channels.Fetcher = (*Channel)(nil)

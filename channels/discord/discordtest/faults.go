@@ -23,9 +23,9 @@ const (
 // A Fault makes calls fail that meet all of its conditions.
 type Fault struct {
 	// Method is one of createMessage, editMessage, deleteMessage, getMessage, listMessages,
-	// typing, putReaction, deleteReaction, getChannel, getGuild, activeThreads, getMe,
-	// getApplication, putCommands, callback, deleteResponse, getGateway, gateway (the
-	// websocket's handshake) and file; default any.
+	// typing, putReaction, deleteReaction, getChannel, getGuild, guildChannels, leaveGuild,
+	// activeThreads, getMe, getApplication, putCommands, callback, deleteResponse, getGateway,
+	// gateway (the websocket's handshake) and file; default any.
 	Method  string
 	Channel string                 // default: any
 	When    func(text string) bool // condition on the content; must not call the Server

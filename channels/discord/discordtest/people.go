@@ -186,6 +186,9 @@ func wireButtons(buttons []Button) []component {
 
 // dispatchMessage sends a message to the gateway. The caller holds s.mu.
 func (s *Server) dispatchMessage(event string, ch *channel, m *message) {
+	if ch.guild != nil && ch.guild.left {
+		return
+	}
 	intent := intentDirectMessages
 	w := s.wire(ch, m)
 	if ch.guild != nil {

@@ -25,6 +25,8 @@ var routes = []struct{ verb, path, method string }{
 	{"POST", "channels/*/typing", "typing"},
 	{"GET", "channels/*", "getChannel"},
 	{"GET", "guilds/*", "getGuild"},
+	{"GET", "guilds/*/channels", "guildChannels"},
+	{"DELETE", "users/@me/guilds/*", "leaveGuild"},
 	{"GET", "guilds/*/threads/active", "activeThreads"},
 	{"GET", "users/@me", "getMe"},
 	{"GET", "oauth2/applications/@me", "getApplication"},
@@ -202,6 +204,10 @@ func (s *Server) executeLocked(c *call) (answer reply, sent *Sent) {
 		return reply{result: map[string]any{"url": url}}, nil
 	case "getGuild":
 		return s.getGuild(c), nil
+	case "guildChannels":
+		return s.guildChannels(c), nil
+	case "leaveGuild":
+		return s.leaveGuild(c), nil
 	case "activeThreads":
 		return s.activeThreads(c), nil
 	case "putCommands":
@@ -215,6 +221,8 @@ func (s *Server) executeLocked(c *call) (answer reply, sent *Sent) {
 	switch {
 	case ch == nil:
 		return refuse(404, 10003, "Unknown Channel"), nil
+	case ch.guild != nil && ch.guild.left:
+		return refuse(403, 50001, "Missing Access"), nil
 	case ch.refusal.status != 0:
 		return ch.refusal, nil
 	}
@@ -284,16 +292,44 @@ func (ch *channel) wire() any {
 
 func (s *Server) getGuild(c *call) reply {
 	g := s.guilds[c.vars[0]]
-	if g == nil {
+	if g == nil || g.left {
 		return refuse(404, 10004, "Unknown Guild")
 	}
 	return reply{result: map[string]any{"id": g.id, "name": g.name, "roles": g.wire()}}
 }
 
+// guildChannels returns the channels of a guild without its threads.
+func (s *Server) guildChannels(c *call) reply {
+	g := s.guilds[c.vars[0]]
+	if g == nil || g.left {
+		return refuse(404, 10004, "Unknown Guild")
+	}
+	list := []any{}
+	for _, ch := range s.channels {
+		if ch.guild == g && ch.kind != kindThread {
+			list = append(list, ch.wire())
+		}
+	}
+	return reply{result: list}
+}
+
+// leaveGuild makes the bot leave a guild.
+func (s *Server) leaveGuild(c *call) reply {
+	g := s.guilds[c.vars[0]]
+	switch {
+	case g == nil || g.left:
+		return refuse(404, 10004, "Unknown Guild")
+	case g.owned:
+		return refuse(400, 50055, "Invalid Guild")
+	}
+	g.left = true
+	return reply{}
+}
+
 // activeThreads returns the threads of a guild that the bot may see.
 func (s *Server) activeThreads(c *call) reply {
 	g := s.guilds[c.vars[0]]
-	if g == nil {
+	if g == nil || g.left {
 		return refuse(403, 50001, "Missing Access")
 	}
 	threads := []any{}

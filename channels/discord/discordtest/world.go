@@ -62,6 +62,8 @@ type guild struct {
 	id, name string
 	nicks    map[string]string // by user
 	roles    []role
+	left     bool // the bot is not a member (any more)
+	owned    bool // the bot owns it
 }
 
 // A role is a role of a guild. If bot is set, it is the managed role of that bot.
@@ -184,6 +186,27 @@ func (s *Server) AddGuild(id, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.guilds[id] = &guild{id: id, name: name, nicks: make(map[string]string)}
+}
+
+// Readmit adds the bot again to a guild that it has left.
+func (s *Server) Readmit(guildID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.guilds[guildID].left = false
+}
+
+// SetGuildOwner says whether the bot owns a guild. An owner can't leave.
+func (s *Server) SetGuildOwner(guildID string, on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.guilds[guildID].owned = on
+}
+
+// InGuild reports whether the bot is a member of a guild.
+func (s *Server) InGuild(guildID string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.guilds[guildID].left
 }
 
 // AddRole adds a role to a guild. With a bot's id it is the managed role of that bot.

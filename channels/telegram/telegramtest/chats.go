@@ -201,7 +201,9 @@ func (s *Server) deliver(said Message) int {
 	}
 	id := c.add(m, s.opts.Keep)
 	m.sent.ID = id
-	s.enqueue("message", s.wire(c, &m), c, id)
+	if !c.gone() {
+		s.enqueue("message", s.wire(c, &m), c, id)
+	}
 	return id
 }
 

@@ -2,6 +2,7 @@ package telegramtest
 
 import (
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -94,12 +95,30 @@ func (s *Server) Refuse(chatID int64, reason string) {
 	s.chats[chatID].refusal = reason
 }
 
+// InGroup reports whether the bot is a member of a group.
+func (s *Server) InGroup(chatID int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.chats[chatID].gone()
+}
+
+// gone reports whether the bot was removed from the group c, or has left it.
+func (c *chat) gone() bool {
+	return c.kind != "private" &&
+		(strings.Contains(c.refusal, "not a member") || strings.Contains(c.refusal, "kicked"))
+}
+
 // SetMember makes user change the bot's membership in a chat: "kicked" blocks it in a direct chat
 // and removes it from a group, "left" removes it from a group, "member" adds it again.
 func (s *Server) SetMember(chatID, user int64, status string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.chats[chatID]
+	s.setMember(s.chats[chatID], s.user(user), status)
+	s.changed.Notify()
+}
+
+// setMember is SetMember with s.mu held.
+func (s *Server) setMember(c *chat, by User, status string) {
 	old := "member"
 	if strings.Contains(c.refusal, "not a member") {
 		old = "left"
@@ -117,9 +136,22 @@ func (s *Server) SetMember(chatID, user int64, status string) {
 		c.refusal = "bot was kicked from the " + c.kind + " chat"
 	}
 	s.enqueue("my_chat_member", marshal(map[string]any{
-		"chat": c.wire(), "from": s.user(user), "date": time.Now().Unix(),
+		"chat": c.wire(), "from": by, "date": time.Now().Unix(),
 		"old_chat_member": map[string]any{"user": s.bot, "status": old},
 		"new_chat_member": map[string]any{"user": s.bot, "status": status},
 	}, nil), nil, 0)
-	s.changed.Notify()
+}
+
+// leaveChat makes the bot leave a group. s.mu is held.
+func (s *Server) leaveChat(c call) reply {
+	ch, refused := s.target(c)
+	switch {
+	case refused.code != 0:
+		return refused
+	case ch.kind == "private":
+		return refuse(http.StatusBadRequest,
+			"Bad Request: chat member status can't be changed in private chats")
+	}
+	s.setMember(ch, s.bot, "left")
+	return reply{result: true}
 }

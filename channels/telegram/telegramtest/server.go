@@ -255,6 +255,7 @@ var parameters = map[string]string{
 	"sendMessageDraft":    "chat_id message_thread_id draft_id text parse_mode",
 	"editMessageText":     "chat_id message_id text parse_mode link_preview_options rich_message",
 	"deleteMessage":       "chat_id message_id",
+	"leaveChat":           "chat_id",
 	"sendChatAction":      "chat_id action message_thread_id",
 	"setMessageReaction":  "chat_id message_id reaction is_big",
 	"answerCallbackQuery": "callback_query_id text show_alert",
@@ -295,6 +296,8 @@ func (s *Server) executeLocked(ctx context.Context, c call) reply {
 		return s.editMessageText(c)
 	case "deleteMessage":
 		return s.deleteMessage(c)
+	case "leaveChat":
+		return s.leaveChat(c)
 	case "sendMessageDraft":
 		return s.sendMessageDraft(c)
 	case "sendChatAction":

@@ -23,6 +23,7 @@ type faults struct {
 	mediaStatus  int
 	sends        int
 	groupQueries int
+	keepMember   bool
 }
 
 // A LoginFailure says why a client may not log in.
@@ -216,6 +217,13 @@ func (s *Server) GroupQueries() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.groupQueries
+}
+
+// KeepMember says whether WhatsApp refuses to let accounts leave groups.
+func (s *Server) KeepMember(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keepMember = on
 }
 
 // refusal returns the code with which a message of c is refused, or 0. The caller holds s.mu.

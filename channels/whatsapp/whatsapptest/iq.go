@@ -47,6 +47,8 @@ func (c *conn) iq(n *node) {
 		}})
 	case space == "w:g2" && child.Tag == "query":
 		c.groupInfo(n)
+	case space == "w:g2" && child.Tag == "leave" && n.Attrs["type"] == "set":
+		c.leaveGroup(n, child)
 	case space == "privacy" && child.Tag == "tokens":
 		c.result(n)
 	case space == "privacy" && child.Tag == "privacy":
@@ -205,6 +207,29 @@ func (c *conn) groupInfo(n *node) {
 	}
 	c.result(n, node{Tag: "group", Attrs: attrs{"id": g.jid.User, "subject": g.title,
 		"creation": "1700000000", "s_t": "1700000000", "addressing_mode": mode}, Content: parts})
+}
+
+// leaveGroup makes an account leave a group. The caller holds s.mu.
+func (c *conn) leaveGroup(n *node, child node) {
+	list := child.GetChildrenByTag("group")
+	if to, _ := n.Attrs["to"].(types.JID); to != types.GroupServerJID || len(list) != 1 {
+		c.s.violate("a query to leave %d groups, to %s", len(list), to)
+		c.refuse(n, 400, "bad-request")
+		return
+	}
+	id, _ := list[0].Attrs["id"].(types.JID)
+	g := c.s.groups[id]
+	switch {
+	case g == nil:
+		c.refuse(n, 404, "item-not-found")
+	case !slices.Contains(g.members, c.device.of):
+		c.refuse(n, 403, "forbidden")
+	case c.s.keepMember:
+		c.refuse(n, 405, "not-allowed")
+	default:
+		g.remove(c.device.of)
+		c.result(n, node{Tag: "leave", Content: []node{{Tag: "group", Attrs: attrs{"id": id}}}})
+	}
 }
 
 // listHash returns the hash of a list of devices, which clients and server compare.

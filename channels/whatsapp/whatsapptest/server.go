@@ -395,8 +395,28 @@ func (s *Server) Expel(chat string) error {
 	if g == nil {
 		return errors.New("whatsapptest: no group " + chat)
 	}
-	g.members = slices.DeleteFunc(g.members, func(a *account) bool { return a == s.bot })
+	g.remove(s.bot)
 	return nil
+}
+
+func (g *group) remove(who *account) {
+	g.members = slices.DeleteFunc(g.members, func(a *account) bool { return a == who })
+}
+
+// Readmit adds the bot to a group again that it has left.
+func (s *Server) Readmit(chat string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.groups[jid(chat)]
+	g.remove(s.bot)
+	g.members = append(g.members, s.bot)
+}
+
+// InGroup reports whether the bot is a member of a group.
+func (s *Server) InGroup(chat string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.groups[jid(chat)].members, s.bot)
 }
 
 // jid parses an address that this package created.

@@ -1,0 +1,55 @@
+package telegram_test
+
+import (
+	"errors"
+	"testing"
+
+	"gateway/channels"
+	"gateway/channels/telegram/telegramtest"
+)
+
+// TestLeave checks what a bot makes of Telegram's answers when it leaves a group.
+func TestLeave(t *testing.T) {
+	const group, supergroup = -7, -100_7
+	for _, tt := range []struct {
+		name    string
+		set     func(*telegramtest.Server)
+		refused bool
+	}{
+		{"member", func(*telegramtest.Server) {}, false},
+		{"kicked", func(s *telegramtest.Server) { s.SetMember(group, 42, "kicked") }, false},
+		{"upgraded", func(s *telegramtest.Server) { s.Migrate(group, supergroup) }, false},
+		{"deleted", func(s *telegramtest.Server) {
+			s.Inject(telegramtest.Fault{Method: "leaveChat", Code: 400,
+				Text: "Bad Request: group chat was deactivated"})
+		}, false},
+		{"restricted", func(s *telegramtest.Server) {
+			s.Inject(telegramtest.Fault{Method: "leaveChat", Code: 400,
+				Text: "Bad Request: CHAT_INVALID"})
+		}, false},
+		{"refused", func(s *telegramtest.Server) {
+			s.Inject(telegramtest.Fault{Method: "leaveChat", Code: 400,
+				Text: "Bad Request: not now"})
+		}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			api, c, _ := start(t)
+			api.AddGroup(group, "Friends")
+			tt.set(api)
+			err := c.Leave(t.Context(), "-7")
+			if errors.Is(err, channels.ErrRefused) != tt.refused || (err != nil) != tt.refused {
+				t.Errorf("Leave = %v, want a refusal: %v", err, tt.refused)
+			}
+			if tt.name == "upgraded" && api.InGroup(supergroup) {
+				t.Error("the bot is still in the supergroup")
+			}
+		})
+	}
+	_, c, _ := start(t)
+	if err := c.Leave(t.Context(), "42"); !errors.Is(err, channels.ErrRefused) {
+		t.Errorf("Leave of a direct chat = %v, want %v", err, channels.ErrRefused)
+	}
+	if err := c.Leave(t.Context(), "-12"); err != nil {
+		t.Errorf("Leave of an unknown group = %v", err)
+	}
+}
