@@ -47,7 +47,7 @@ func askers(t *testing.T, a *asker, test func(t *testing.T, s Server)) {
 // oldServer is a over the transport of old versions of the protocol.
 func oldServer(t *testing.T, a *asker) Server {
 	t.Helper()
-	h := sdk.NewSSEHandler(func(*http.Request) *sdk.Server { return a.old() }, nil)
+	h := sdk.NewSSEHandler(func(*http.Request) *sdk.Server { return a.old(t.Context()) }, nil)
 	return hosted(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost && r.URL.RawQuery == "" {
 			http.Error(w, "what is that?", http.StatusMethodNotAllowed)
@@ -85,10 +85,15 @@ func toolServer(tools map[string]toolHandler) *sdk.Server {
 	return s
 }
 
-func (a *asker) old() *sdk.Server {
+// old asks in the middle of a call. It stops asking at the end of the test: if a test has failed,
+// nobody answers, and the server can't be closed during the call.
+func (a *asker) old(test context.Context) *sdk.Server {
 	elicit := func(p *sdk.ElicitParams) toolHandler {
 		return func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			a.calls.Add(1)
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(test, cancel)()
 			res, err := r.Session.Elicit(ctx, p)
 			if err != nil {
 				return nil, err
