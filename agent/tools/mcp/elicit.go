@@ -264,8 +264,8 @@ func (s *server) elicit(ctx context.Context, r *sdk.ElicitRequest) (*sdk.ElicitR
 	}
 }
 
-const noPerson = "the server asked for input, which was declined, because this work was not " +
-	"begun by a person who could be asked"
+const noPerson = "the server asked for input, and the gateway declined, because nobody can be " +
+	"asked during this work"
 
 // An exchange is one call of a tool, with all questions that the server asks during it.
 type exchange struct {
@@ -350,10 +350,10 @@ func (x *exchange) key() heldKey { return heldKey{x.call.Turn, x.call.ID} }
 // take restores into q the inquiry that the person has answered, and adds the answer.
 func (x *exchange) take(q *inquiry) error {
 	if err := json.Unmarshal(x.call.Reply.State, q); err != nil {
-		return fmt.Errorf("what the server asked can't be read: %w", err)
+		return fmt.Errorf("the server's question can't be read: %w", err)
 	}
 	if len(q.Requests) == 0 {
-		return errors.New("what the server asked is not there")
+		return errors.New("the server's question is missing")
 	}
 	return q.take(x.call.Reply)
 }
@@ -484,7 +484,7 @@ func (q *inquiry) begin(live *liveRequest) error {
 		}
 		r, err := newRequest(id, p)
 		if err != nil {
-			return fmt.Errorf("asks for input in a wrong way: %w", err)
+			return fmt.Errorf("asks for input in a form that is not valid: %w", err)
 		}
 		q.Requests = append(q.Requests, r)
 	}

@@ -254,9 +254,9 @@ func TestElicit(t *testing.T) {
 		d := box.talk(t, "mcp_s_ask", 1)
 		d.wantQuestion("The MCP server `s` asks you, during the call of its tool `ask`:",
 			"“How (many)?”", "**count** (1 of 5): “Beds”\nA whole number from 1 to 9.",
-			"never send a password")
+			"Never send a password")
 		for _, unfit := range []string{"many", "0", "2.5", "", "default", "skip"} {
-			d.answer(unfit).wantQuestion("That does not fit. The MCP", "**count** (1 of 5)")
+			d.answer(unfit).wantQuestion("This answer is not valid. The MCP", "**count** (1 of 5)")
 			if unfit == "2.5" { // not too often
 				d.answer("3").wantQuestion("**kind**")
 				break
@@ -269,7 +269,7 @@ func TestElicit(t *testing.T) {
 		d.answer("tulips").wantQuestion("**days**", "Some of these, with commas between them", "2. tu",
 			"`skip` leaves it out")
 		d.answer("1, WE").wantQuestion("**mail**", "An e-mail address.")
-		d.answer("x").wantQuestion("That does not fit", "**mail**")
+		d.answer("x").wantQuestion("This answer is not valid", "**mail**")
 		d.answer("skip").wantQuestion("**now**", "`default` stands for “Yes”")
 		d.answer("default").end(`accept {"count":3,"days":["mo","we"],"kind":"t","now":true}`)
 	})
@@ -318,7 +318,7 @@ func TestElicitMore(t *testing.T) {
 		d = box.talk(t, "mcp_s_open", 2)
 		d.wantQuestion("to open a link. It leads to `pay.example`:\n\nhttps://pay.example/x?y=1\n\n",
 			"“Please pay.”")
-		d.answer("well?").wantQuestion("That does not fit")
+		d.answer("well?").wantQuestion("This answer is not valid")
 		d.answer(optionOpened).end("accept null")
 	})
 }

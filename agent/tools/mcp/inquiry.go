@@ -59,7 +59,7 @@ func (q *inquiry) take(r *tool.Reply) error {
 		err = fmt.Errorf("it has no value %d", q.Field)
 	}
 	if err != nil {
-		return fmt.Errorf("what the server asks can't be read: %w", err)
+		return fmt.Errorf("the server's question can't be read: %w", err)
 	}
 	text := strings.TrimSpace(r.Text)
 	word := strings.ToLower(text)
@@ -159,7 +159,7 @@ func (q *inquiry) wait(server, name string, group bool) (*tool.Wait, error) {
 	r := q.Requests[0]
 	var b strings.Builder
 	if q.Unfit > 0 {
-		b.WriteString("That does not fit. ")
+		b.WriteString("This answer is not valid. ")
 	}
 	fmt.Fprintf(&b, "The MCP server `%s` asks you, during the call of its tool `%s`", server,
 		strings.ReplaceAll(tame(name, 80), "`", "'"))
@@ -183,7 +183,7 @@ func (q *inquiry) wait(server, name string, group bool) (*tool.Wait, error) {
 			w.Options = append(append([]string(nil), f.labels...), optionDecline)
 		}
 	}
-	b.WriteString("\n\nThe server gets what you send, and I don't know what it does with it: never " +
+	b.WriteString("\n\nThe server gets your answer, and I don't know what it does with it. Never " +
 		"send a password or a key.")
 	w.Text = b.String()
 	return w, nil

@@ -171,14 +171,14 @@ func TestServerAsks(t *testing.T) {
 		what += " on " + s.name
 		s.say(fmt.Sprintf(`DO mcp_%s_%s_book {"what":%q}`, way, s.name, what))
 		s.reads("The MCP server", way+"_"+s.name, "How many "+what+"?", "Number", "(1 of 2)",
-			"A whole number from 1 to 9.", "never send a password")
+			"A whole number from 1 to 9.", "Never send a password")
 		return what
 	}
 	w.onAll(platforms, func(s *scene) {
 		for _, way := range []string{"now", "old"} {
 			what := book(s, way, "roses by "+way)
 			s.say("some")
-			s.reads("That does not fit.", "How many "+what)
+			s.reads("This answer is not valid.", "How many "+what)
 			s.say("3")
 			s.reads("How many "+what, "Colour", "(2 of 2)")
 			if s.name == "whatsapp" { // which has no buttons
