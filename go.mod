@@ -23,6 +23,7 @@ require (
 	github.com/golang-jwt/jwt/v5 v5.3.1 // signed logins of MCP servers
 	github.com/google/jsonschema-go v0.4.3 // schemas of tools and their checking
 	github.com/gorilla/websocket v1.5.3 // discordgo's; lifted to a version with its fixes
+	github.com/klauspost/compress v1.20.1 // archives of OpenClaw
 	github.com/knadh/koanf/parsers/toml/v2 v2.1.0 // configuration file
 	github.com/knadh/koanf/providers/env/v2 v2.0.2 // configuration variables
 	github.com/knadh/koanf/v2 v2.4.1 // merging of configuration sources

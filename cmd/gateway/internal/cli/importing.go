@@ -16,6 +16,7 @@ import (
 	"gateway/agent/schedule"
 	"gateway/bus"
 	"gateway/channels/gate"
+	"gateway/channels/whatsapp"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/display"
@@ -30,7 +31,7 @@ import (
 type importing struct {
 	dry, asJSON bool
 	scope       string
-	accounts    []string // in the form PLATFORM=ACCOUNT
+	chosen      []string // in the form PLATFORM=ACCOUNT or KEY=ACCOUNT/CHAT
 }
 
 func importCommand(load app.Loader) *cobra.Command {
@@ -61,17 +62,18 @@ Personal data goes to one person or conversation: the owner, unless --scope name
 			return errors.Join(i.run(cmd, cfg, source), source.Close())
 		},
 	}
-	cmd.Flags().BoolVar(&i.dry, "dry-run", false, "say what would be done, and do nothing")
+	cmd.Flags().BoolVar(&i.dry, "dry-run", false, "print what would be done, and do nothing")
 	cmd.Flags().BoolVar(&i.asJSON, "json", false, "print JSON")
 	cmd.Flags().StringVar(&i.scope, "scope", "",
 		"person's number, or scope, that gets personal data (default the owner)")
-	cmd.Flags().StringArrayVar(&i.accounts, "as", nil,
-		"PLATFORM=ACCOUNT: the account here that takes the place of the one there")
+	cmd.Flags().StringArrayVar(&i.chosen, "as", nil,
+		"PLATFORM=ACCOUNT, or KEY=ACCOUNT/CHAT: the account or the conversation here that takes the "+
+			"place of the one there")
 	return cmd
 }
 
 func (i importing) run(cmd *cobra.Command, cfg *config.Config, source *importer.Source) error {
-	account, err := i.account(cfg)
+	account, chosen, err := i.places(cfg)
 	if err != nil {
 		return err
 	}
@@ -79,6 +81,7 @@ func (i importing) run(cmd *cobra.Command, cfg *config.Config, source *importer.
 	err = withStopped(cmd.Context(), cfg, i.dry, func(d data) error {
 		zone := cfg.Gateway.Location
 		t := importer.Target{DB: d.db, Now: time.Now(), Location: zone, Account: account,
+			Chosen: chosen, Lookup: lookupChat(cfg),
 			Jobs: schedule.Store{MaxJobs: -1, MinEvery: cfg.Schedule.MinEvery, Location: zone}}
 		if err := i.people(cmd.Context(), cfg, &t); err != nil {
 			return err
@@ -116,21 +119,25 @@ func withStopped(
 	return errors.Join(fn(data{cfg, db, db.Read(ctx)}), db.Close())
 }
 
-// account returns a function that maps a platform to an account: the one in --as, else the only
-// account of that type, else the account named like the platform.
-func (i importing) account(cfg *config.Config) (func(platform string) string, error) {
-	named := make(map[string]string)
-	for _, s := range i.accounts {
-		platform, account, ok := strings.Cut(s, "=")
-		if _, known := cfg.Channels[account]; !ok || !known {
-			return nil, app.BadUsage(fmt.Errorf("--as %s: want PLATFORM=ACCOUNT with an account of "+
-				"the configuration: %s", s, strings.Join(slices.Sorted(maps.Keys(cfg.Channels)), ", ")))
+// places returns a function that maps a platform to an account, and the conversations in --as. The
+// account is the one in --as, else the only account of that type, else the account named like the
+// platform.
+func (i importing) places(
+	cfg *config.Config,
+) (account func(platform string) string, chosen map[string]bus.Address, err error) {
+	chosen = make(map[string]bus.Address)
+	for _, s := range i.chosen {
+		at := max(0, strings.LastIndexByte(s, '='))
+		a, ok := addressOf(cfg, strings.TrimPrefix(s[at:], "="))
+		if at == 0 || !ok || a.Chat == "" && strings.Contains(s[at:], "/") {
+			return nil, nil, app.BadUsage(fmt.Errorf("--as %s: want PLATFORM=ACCOUNT or "+
+				"KEY=ACCOUNT/CHAT with an account of the configuration: %s", s, accountNames(cfg)))
 		}
-		named[platform] = account
+		chosen[s[:at]] = a
 	}
 	return func(platform string) string {
-		if account, ok := named[platform]; ok {
-			return account
+		if a, ok := chosen[platform]; ok && a.Chat == "" {
+			return a.Account
 		}
 		var list []string
 		for _, name := range slices.Sorted(maps.Keys(cfg.Channels)) {
@@ -142,7 +149,32 @@ func (i importing) account(cfg *config.Config) (func(platform string) string, er
 			return list[0]
 		}
 		return platform
-	}, nil
+	}, chosen, nil
+}
+
+// addressOf parses ACCOUNT, ACCOUNT/CHAT or ACCOUNT/CHAT/THREAD. It reports whether the account
+// exists.
+func addressOf(cfg *config.Config, s string) (bus.Address, bool) {
+	account, rest, _ := strings.Cut(s, "/")
+	chat, thread, _ := strings.Cut(rest, "/")
+	_, known := cfg.Channels[account]
+	return bus.Address{Account: account, Chat: chat, Thread: thread}, known
+}
+
+func accountNames(cfg *config.Config) string {
+	return strings.Join(slices.Sorted(maps.Keys(cfg.Channels)), ", ")
+}
+
+// lookupChat returns a function that finds the direct chats of phone numbers.
+func lookupChat(
+	cfg *config.Config,
+) func(ctx context.Context, account, person string) (string, error) {
+	return func(ctx context.Context, account, person string) (string, error) {
+		if cfg.Channels[account].Type != "whatsapp" {
+			return "", nil
+		}
+		return whatsapp.Lookup(ctx, app.WhatsAppStore(cfg, account), person)
+	}
 }
 
 // people sets the known people and the scope for personal data in t.
@@ -160,8 +192,8 @@ func (i importing) people(ctx context.Context, cfg *config.Config, t *importer.T
 	switch {
 	case i.scope != "":
 		if t.Scope, err = scopeOf(i.scope); err == nil && t.Scope == "" {
-			err = app.BadUsage(errors.New("what is personal never goes to everybody: want a " +
-				"person's number or a scope"))
+			err = app.BadUsage(errors.New("personal data can't go to everybody: --scope needs " +
+				"a person's number or a scope"))
 		}
 	case len(owners) == 1:
 		t.Scope = memory.OfPerson(owners[0])
@@ -205,15 +237,15 @@ func (i importing) owner(ctx context.Context, t *importer.Target) error {
 
 // whose returns the question for whom the personal data is.
 func whose(people []gate.Person) string {
-	const ask = "whose memory is this? Name the person, or a conversation, with --scope"
+	const ask = "whose memory is this? Choose the person or a conversation with --scope"
 	var choices []string
 	for _, p := range people {
 		choices = append(choices, fmt.Sprintf("%d (%s, %s on %s)", p.ID, display.OneLine(p.Name), p.Role,
 			p.Account))
 	}
 	if len(choices) == 0 {
-		return "nobody is known here yet, so it is unclear whose memory this is. First start the " +
-			"gateway, write to it, let yourself in and stop it; then import again. Or name a " +
+		return "the gateway knows nobody yet, so it is unclear whose memory this is. Start the " +
+			"gateway, write to it, approve yourself and stop it; then import again. Or choose a " +
 			"conversation with --scope, such as chat-telegram+42"
 	}
 	return ask + ": " + strings.Join(choices, ", ")
@@ -258,7 +290,7 @@ func (i importing) report(cmd *cobra.Command, items []importer.Item) error {
 		return err
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d of these failed; what is left can be imported again", failed)
+		return fmt.Errorf("%d of these failed; solve the problems and import again", failed)
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -319,7 +318,7 @@ func (i sessionsImport) foreign(
 	}
 	if i.as == "" {
 		key := cmp.Or(found.Key, importer.KeyOfFile(f.Name()))
-		account, err := importing{}.account(cfg)
+		account, _, err := importing{}.places(cfg)
 		if err != nil {
 			return head, nil, err
 		}
@@ -335,13 +334,11 @@ func (i sessionsImport) foreign(
 // for the address. Otherwise the next message sets the scope.
 func (i sessionsImport) settle(cfg *config.Config, q store.Queryer, h *session.Head) error {
 	if i.as != "" {
-		account, rest, _ := strings.Cut(i.as, "/")
-		chat, thread, _ := strings.Cut(rest, "/")
-		if _, known := cfg.Channels[account]; !known || chat == "" {
+		var known bool
+		if h.Address, known = addressOf(cfg, i.as); !known || h.Address.Chat == "" {
 			return app.BadUsage(fmt.Errorf("--as %s: want ACCOUNT/CHAT with an account of the "+
-				"configuration: %s", i.as, strings.Join(slices.Sorted(maps.Keys(cfg.Channels)), ", ")))
+				"configuration: %s", i.as, accountNames(cfg)))
 		}
-		h.Address = bus.Address{Account: account, Chat: chat, Thread: thread}
 		h.Key = session.KeyOf(h.Address)
 	}
 	if h.Key.Person != 0 { // the number may be somebody else's here

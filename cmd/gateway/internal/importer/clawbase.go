@@ -26,14 +26,10 @@ const (
 	maxClawSessions = 100_000
 )
 
-// clawIndexes maps the tables that have the index, newest first, to their queries.
-var clawIndexes = []struct{ table, query string }{
-	{"session_nodes", "SELECT session_key, current_session_id FROM session_nodes " +
-		"WHERE octet_length(session_key) < 1000 AND octet_length(current_session_id) < 1000 " +
-		"ORDER BY session_key LIMIT $1"},
-	{"session_entries", "SELECT session_key, session_id FROM session_entries " +
-		"WHERE octet_length(session_key) < 1000 AND octet_length(session_id) < 1000 " +
-		"ORDER BY session_key LIMIT $1"},
+// clawIndexes are the tables with the current sessions and with all sessions, newest first.
+var clawIndexes = []struct{ current, id, all string }{
+	{"session_nodes", "current_session_id", "session_windows"},
+	{"session_entries", "session_id", "sessions"},
 }
 
 // A clawBase reads a copy of a database of OpenClaw.
@@ -43,39 +39,14 @@ type clawBase struct {
 	size int64  // of the copy in bytes
 }
 
-// importClawBase imports the conversations in a database of OpenClaw, if it exists, and returns the
-// keys of its sessions.
-func importClawBase(ctx context.Context, m *mover, name string) map[string]bool {
-	keys := make(map[string]bool)
-	if !m.isFile(name) {
-		return keys
-	}
-	err := withClawBase(ctx, m.Source, name, func(b *clawBase) error {
-		list, err := b.sessions()
-		for _, s := range list {
-			keys[s.key] = true
-		}
-		for _, s := range list {
-			if ctx.Err() == nil {
-				m.session(ctx, transcript{name + ": " + s.key, s.key,
-					func() (io.ReadSeekCloser, error) { return b.transcript(s.id) }, readClaw})
-			}
-		}
-		return err
-	})
-	if err != nil {
-		m.failed("session", name, err)
-	}
-	return keys
-}
-
 // withClawBase calls fn with a copy of a database, so that nothing is written beside the original
 // and a write-ahead log, which OpenClaw leaves when it is killed, counts.
 func withClawBase(
 	ctx context.Context, s *Source, name string, fn func(*clawBase) error,
 ) (err error) {
 	if info, err := s.stat(name + "-journal"); err == nil && info.Size() > 0 {
-		return errors.New("OpenClaw has not ended a change of it: start OpenClaw once, and stop it")
+		return errors.New("OpenClaw has not finished a change of the database: start OpenClaw " +
+			"once, and stop it")
 	}
 	b := &clawBase{}
 	if b.dir, err = os.MkdirTemp("", "gateway-import-"); err != nil {
@@ -113,34 +84,66 @@ func copyFile(s *Source, name, to string) (n int64, err error) {
 	return n, errors.Join(err, f.Close())
 }
 
-// has reports whether the database has a table that holds what it shows: no view, no virtual table
-// and no computed columns.
-func (b *clawBase) has(table string) (has bool, err error) {
+// has reports whether the database has a table that holds what it shows, with certain columns: no
+// view, no virtual table and no computed columns.
+func (b *clawBase) has(table string, columns ...string) (has bool, err error) {
 	err = b.q.QueryRow(`SELECT EXISTS (SELECT 1 FROM sqlite_schema
 		WHERE type = 'table' AND name = $1 AND rootpage > 0) AND NOT EXISTS (
 		SELECT 1 FROM pragma_table_xinfo($1) WHERE hidden <> 0)`, table).Scan(&has)
+	for _, column := range columns {
+		if has && err == nil {
+			err = b.q.QueryRow("SELECT EXISTS (SELECT 1 FROM pragma_table_info($1) WHERE name = $2)",
+				table, column).Scan(&has)
+		}
+	}
 	return has, err
 }
 
-// clawKey is a session in the index.
-type clawKey struct{ key, id string }
+// A clawKey is a session in the index.
+type clawKey struct {
+	key, id string
+	old     bool // not the current session of the key
+	rows    bool // its lines are in the database; otherwise they may be in an archive
+}
 
-// sessions returns the sessions in the database; none if it is older than they are.
-func (b *clawBase) sessions() ([]clawKey, error) {
+// sessions returns the sessions in the database: the current ones, and then the old ones; none if
+// it is older than they are.
+func (b *clawBase) sessions() (list []clawKey, err error) {
+	read := func(as clawKey, keys string) error {
+		found, err := store.Collect(b.q, "its index", func(scan store.Scan, s *clawKey) error {
+			*s = as
+			return scan(&s.key, &s.id)
+		}, "SELECT key, id FROM ("+keys+") WHERE octet_length(key) < 1000 AND "+
+			"octet_length(id) < 1000 ORDER BY key, id LIMIT $1", maxClawSessions)
+		list = append(list, found...)
+		return err
+	}
 	events, err := b.has("transcript_events")
 	if err != nil || !events {
 		return nil, err
 	}
 	for _, index := range clawIndexes {
-		if has, err := b.has(index.table); err != nil {
+		if has, err := b.has(index.current); err != nil {
 			return nil, err
-		} else if has {
-			return store.Collect(b.q, "its index", func(scan store.Scan, s *clawKey) error {
-				return scan(&s.key, &s.id)
-			}, index.query, maxClawSessions)
+		} else if !has {
+			continue
 		}
+		err := read(clawKey{rows: true}, fmt.Sprintf("SELECT session_key AS key, %s AS id FROM %s",
+			index.id, index.current))
+		if has, problem := b.has(index.all, "session_key"); err == nil && problem == nil && has {
+			err = read(clawKey{old: true, rows: true}, fmt.Sprintf(`SELECT session_key AS key,
+				session_id AS id FROM %s AS s WHERE EXISTS (SELECT 1 FROM transcript_events AS e
+				WHERE e.session_id = s.session_id)`, index.all))
+		}
+		if has, problem := b.has(index.current, "entry_json"); err == nil && problem == nil && has {
+			err = read(clawKey{old: true}, fmt.Sprintf(`SELECT session_key AS key, e.value AS id
+				FROM %s, json_each(CASE WHEN octet_length(entry_json) < %d AND json_valid(entry_json)
+					THEN entry_json ELSE '{}' END, '$.usageFamilySessionIds') AS e
+				WHERE e.type = 'text'`, index.current, maxJSON))
+		}
+		return list, err
 	}
-	return nil, errors.New("it has no index of sessions that is known here")
+	return nil, errors.New("its list of sessions has an unknown form")
 }
 
 // transcript writes the lines of a session to a file and opens it.

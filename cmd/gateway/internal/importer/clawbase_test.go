@@ -3,8 +3,10 @@ package importer
 import (
 	"database/sql"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +27,11 @@ CREATE VIEW "index" AS SELECT session_key, session_id AS id FROM session_entries
 CREATE TRIGGER added INSTEAD OF INSERT ON "index" BEGIN
 	INSERT OR IGNORE INTO sessions VALUES (NEW.id, NEW.session_key);
 	INSERT INTO session_entries VALUES (NEW.session_key, NEW.id, '{}', 1);
+END;
+CREATE VIEW former AS SELECT session_key, session_id AS id FROM sessions;
+CREATE TRIGGER ended INSTEAD OF INSERT ON former BEGIN
+	INSERT INTO sessions VALUES (NEW.id, NEW.session_key);
+	UPDATE session_entries SET entry_json = '{"usageFamilySessionIds":["in a file",7]}';
 END;`
 	clawTablesSeptember = `
 CREATE TABLE session_nodes (session_key TEXT NOT NULL PRIMARY KEY,
@@ -40,11 +47,16 @@ CREATE VIEW "index" AS SELECT session_key, current_session_id AS id FROM session
 CREATE TRIGGER added INSTEAD OF INSERT ON "index" BEGIN
 	INSERT INTO session_nodes VALUES (NEW.session_key, NEW.id, '{}', 1, 1);
 	INSERT OR IGNORE INTO session_windows VALUES (NEW.id, NEW.session_key);
+END;
+CREATE VIEW former AS SELECT session_key, session_id AS id FROM session_windows;
+CREATE TRIGGER ended INSTEAD OF INSERT ON former BEGIN
+	INSERT INTO session_windows VALUES (NEW.id, NEW.session_key);
+	UPDATE session_nodes SET entry_json = '{"usageFamilySessionIds":["in a file",7]}';
 END;`
 )
 
 // base makes a database as OpenClaw leaves it when it is killed: what it has written last is in
-// the write-ahead log.
+// the write-ahead log. The key of a session that was reset begins with "old ".
 func (d *desk) base(name, tables string, sessions map[string]string) {
 	d.t.Helper()
 	path := filepath.Join(d.home, filepath.FromSlash(name))
@@ -69,9 +81,13 @@ func (d *desk) base(name, tables string, sessions map[string]string) {
 	do("PRAGMA journal_mode = WAL")
 	do("PRAGMA wal_autocheckpoint = 0")
 	do(tables)
-	for key, text := range sessions {
-		id := "id of " + key
-		do(`INSERT INTO "index" VALUES ($1, $2)`, key, id)
+	for _, key := range slices.Sorted(maps.Keys(sessions)) { // old ones last
+		text, id := sessions[key], "id of "+key
+		if key, old := strings.CutPrefix(key, "old "); old {
+			do(`INSERT INTO former VALUES ($1, $2)`, key, id)
+		} else {
+			do(`INSERT INTO "index" VALUES ($1, $2)`, key, id)
+		}
 		lines := strings.Split(strings.TrimSpace(text), "\n")
 		for i := len(lines) - 1; i >= 0; i-- { // seq orders them, not the place in the table
 			do("INSERT INTO transcript_events VALUES ($1, $2, $3, 1)", id, i, lines[i])
@@ -111,10 +127,10 @@ func TestOpenClawDatabase(t *testing.T) {
 		})
 		before := d.listHome()
 		d.want(OpenClaw,
-			"left session "+base+": agent:main:cron:1 > : it names no chat: it is of a sub-agent, a "+
-				"job or several chats",
+			"left session "+base+": agent:main:cron:1 > : it belongs to a sub-agent, a job or "+
+				"several chats, not to one chat",
 			"new session "+base+": agent:main:main > telegram/42: 5 messages",
-			"left session "+base+": agent:main:telegram:group:-100 > : nothing was said in it",
+			"left session "+base+": agent:main:telegram:group:-100 > : it has no messages",
 			"new session agents/main/sessions/old.jsonl > telegram/43: 5 messages",
 		)
 		want := "assistant: It is seven.|user: from the database\n[image]"
@@ -123,6 +139,31 @@ func TestOpenClawDatabase(t *testing.T) {
 		}
 		if after := d.listHome(); after != before {
 			t.Errorf("the import made of the home\n%s\n%s", before, after)
+		}
+	}
+}
+
+// TestOpenClawOldDatabase imports sessions that were reset, whose lines are still in the database
+// or in a file.
+func TestOpenClawOldDatabase(t *testing.T) {
+	for _, tables := range []string{clawTablesJuly, clawTablesSeptember} {
+		d := newDesk(t)
+		const base = "agents/main/agent/openclaw-agent.sqlite"
+		const file = "agents/main/sessions/in a file.jsonl.reset.2026-07-01T08-00-00.000Z"
+		d.write(file, strings.ReplaceAll(clawTranscript("file"), "2026-11", "2026-06"))
+		d.base(base, tables, map[string]string{
+			"agent:main:main":     clawTranscript("now"),
+			"old agent:main:main": strings.ReplaceAll(clawTranscript("before"), "2026-11", "2026-10"),
+		})
+		d.want(OpenClaw,
+			"new session "+file+" > telegram/42: 5 messages, an old conversation",
+			"new session "+base+": agent:main:main, session id of old agent:main:main > telegram/42: "+
+				"5 messages, an old conversation",
+			"new session "+base+": agent:main:main > telegram/42: 5 messages",
+		)
+		const want = "assistant: It is seven.|user: now\n[image]"
+		if got := d.prompt("telegram/42"); got != want {
+			t.Errorf("the prompt has %q, want %q", got, want)
 		}
 	}
 }
@@ -190,7 +231,7 @@ func TestOpenClawHostileDatabase(t *testing.T) {
 	const events = `CREATE TABLE transcript_events (session_id TEXT, seq INTEGER, event_json TEXT);`
 	for name, tt := range map[string]struct{ tables, want string }{
 		"endless index": {events + "CREATE VIEW session_nodes AS " + endless,
-			"it has no index of sessions that is known here"},
+			"its list of sessions has an unknown form"},
 		"endless lines": {"CREATE VIEW transcript_events AS " + endless, ""},
 		"computed lines": {`CREATE TABLE transcript_events (session_id TEXT, seq INTEGER,
 			event_json TEXT AS (hex(zeroblob(500000000))))`, ""},
@@ -215,7 +256,7 @@ func TestOpenClawHostileDatabase(t *testing.T) {
 		d := newDesk(t)
 		d.write(base, "SQLite", base+"-journal", "a change")
 		if got := d.move(OpenClaw, false); len(got) != 1 ||
-			!strings.Contains(got[0], "OpenClaw has not ended a change of it") {
+			!strings.Contains(got[0], "OpenClaw has not finished a change of the database") {
 			t.Errorf("the import said %q", got)
 		}
 	})

@@ -88,12 +88,13 @@ func (m *mover) document(
 		}
 		note := fmt.Sprintf("%d bytes", len(text))
 		if strings.HasSuffix(name, ".imported.md") {
-			note += "; the one that is here stays: put them together by hand"
+			note += "; your document stays: merge the two by hand"
 		}
 		m.say("document", from, to, New, note)
 		return
 	}
-	m.say("document", from, shown+"/"+name, Kept, "there is another one, and one that was imported")
+	m.say("document", from, shown+"/"+name, Kept, "a different document and an imported one "+
+		"exist already")
 }
 
 // untouched reports whether a document still has the content of its template.

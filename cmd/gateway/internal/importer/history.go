@@ -175,7 +175,7 @@ func (m *mover) entries(name string) iter.Seq2[event, error] {
 		case base == "HISTORY.md":
 			list = paragraphs(f, m.Location)
 		default:
-			list = m.day(f, base)
+			list = readDay(f, base, m.Location)
 		}
 		for e, err := range list {
 			e.Text = cut(e.Text)
@@ -197,8 +197,8 @@ func cut(text string) string {
 }
 
 // cursor returns the cursor of nanobot's Dream: it has processed the entries up to there.
-func (m *mover) cursor(dir string) int64 {
-	text, err := m.read(path.Join(dir, ".dream_cursor"), 100)
+func (s *Source) cursor(dir string) int64 {
+	text, err := s.read(path.Join(dir, ".dream_cursor"), 100)
 	if err != nil {
 		return 0 // Dream has never run
 	}
@@ -211,43 +211,24 @@ func (m *mover) cursor(dir string) int64 {
 
 // lines reads the entries of history.jsonl.
 func (m *mover) lines(r io.Reader, dreamed int64) iter.Seq2[event, error] {
-	return func(yield func(event, error) bool) {
-		next := session.ReadLines(r, session.MaxLine)
-		for {
-			text, n, err := next()
-			if errors.Is(err, io.EOF) {
-				return
-			}
-			var j struct {
-				Cursor    int64  `json:"cursor"`
-				Timestamp string `json:"timestamp"`
-				Content   string `json:"content"`
-				Session   string `json:"session_key"`
-			}
-			if err == nil {
-				err = json.Unmarshal(text, &j)
-			}
-			var at time.Time
-			if err == nil {
-				at, err = parseTime(j.Timestamp, m.Location)
-			}
-			if err != nil {
-				yield(event{}, &session.LineError{Line: n, Err: err})
-				return
-			}
-			if strings.TrimSpace(j.Content) == "" {
-				continue
-			}
-			e := event{memory.Entry{Time: cmp.Or(at, time.UnixMilli(0)), Text: j.Content},
-				j.Cursor <= dreamed}
-			if a, err := m.address(j.Session); err == nil {
-				e.Session = a.String()
-			}
-			if !yield(e, nil) {
-				return
-			}
+	return parseLines(r, func(line []byte) (e event, use bool, err error) {
+		var j struct {
+			Cursor    int64  `json:"cursor"`
+			Timestamp string `json:"timestamp"`
+			Content   string `json:"content"`
+			Session   string `json:"session_key"`
 		}
-	}
+		if err := json.Unmarshal(line, &j); err != nil {
+			return e, false, err
+		}
+		at, err := parseTime(j.Timestamp, m.Location)
+		e = event{memory.Entry{Time: cmp.Or(at, time.UnixMilli(0)), Text: j.Content},
+			j.Cursor <= dreamed}
+		if a, err := m.address(j.Session); err == nil {
+			e.Session = a.String()
+		}
+		return e, strings.TrimSpace(j.Content) != "", err
+	})
 }
 
 // stamp matches the time at the beginning of a paragraph in HISTORY.md.
@@ -299,8 +280,8 @@ func paragraphs(r io.Reader, loc *time.Location) iter.Seq2[event, error] {
 var dayName = regexp.MustCompile(`^(\d{4})-?(\d{2})-?(\d{2})\.md$`)
 
 // notes returns the files with daily notes in the memory folder.
-func (m *mover) notes() (list []string, err error) {
-	entries, err := m.list(m.in("memory"))
+func (s *Source) notes() (list []string, err error) {
+	entries, err := s.list(s.in("memory"))
 	if err != nil {
 		return nil, err
 	}
@@ -309,7 +290,7 @@ func (m *mover) notes() (list []string, err error) {
 		case dayName.MatchString(e.Name()):
 			list = append(list, "memory/"+e.Name())
 		case e.IsDir() && len(e.Name()) == len("202602"):
-			days, err := m.list(m.in("memory/" + e.Name()))
+			days, err := s.list(s.in("memory/" + e.Name()))
 			if err != nil {
 				return nil, err
 			}
@@ -323,11 +304,11 @@ func (m *mover) notes() (list []string, err error) {
 	return list, nil
 }
 
-// day reads the notes of a day as one entry.
-func (m *mover) day(r io.Reader, name string) iter.Seq2[event, error] {
+// readDay reads the notes of a day as one entry.
+func readDay(r io.Reader, name string, loc *time.Location) iter.Seq2[event, error] {
 	return func(yield func(event, error) bool) {
 		d := dayName.FindStringSubmatch(name)
-		at, err := parseTime(d[1]+"-"+d[2]+"-"+d[3], m.Location)
+		at, err := parseTime(d[1]+"-"+d[2]+"-"+d[3], loc)
 		if err != nil {
 			yield(event{}, err)
 			return

@@ -77,7 +77,8 @@ type Source struct {
 	kind      Kind
 	root      *os.Root
 	workspace string // path of the workspace below root
-	config    object // the parsed config.json; nil if there is none
+	config    object // the parsed settings; nil if there are none
+	settings  []Item // results about the settings, of OpenClaw
 }
 
 // A Target is the gateway that gets the data. It must not be running.
@@ -98,6 +99,13 @@ type Target struct {
 
 	// Account returns the account of this gateway for a platform of the imported home.
 	Account func(platform string) string
+
+	// Chosen has the conversations that people have chosen, by the key or the id of the session.
+	Chosen map[string]bus.Address
+
+	// Lookup returns the id of a direct chat of an account, by the id that the platform gives the
+	// person, or by their phone number; "" if it is not known. It may be nil.
+	Lookup func(ctx context.Context, account, person string) (chat string, err error)
 }
 
 // An Owner is the person who gets the data that belongs to no conversation.
@@ -106,6 +114,9 @@ type Owner struct {
 	Chat   bus.Address // direct chat; zero if unknown
 	Sender bus.Sender
 }
+
+// settingsFile is the file with the settings of OpenClaw.
+const settingsFile = "openclaw.json"
 
 // maxJSON is the maximum size of a JSON file that is read as a whole, in bytes.
 const maxJSON = 16 << 20
@@ -124,19 +135,17 @@ func Open(kind Kind, dir string) (*Source, error) {
 	}
 	file := "config.json"
 	if kind == OpenClaw {
-		file = "openclaw.json"
-	}
-	text, err := s.read(file, maxJSON)
-	if err == nil {
-		s.config, err = parseObject(text)
-	}
-	if kind == OpenClaw && err != nil {
-		s.config, _ = parseJSON5(text) // the import works without its settings, and says so
-		err = nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.Join(fmt.Errorf("import: %s: %w", s.shown(file), err),
-			root.Close())
+		file = settingsFile
+		s.readSettings()
+	} else {
+		text, err := s.read(file, maxJSON)
+		if err == nil {
+			s.config, err = parseObject(text)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, errors.Join(fmt.Errorf("import: %s: %w", s.shown(file), err),
+				root.Close())
+		}
 	}
 	if s.config == nil && s.workspace == "workspace" && !s.isFolder("workspace") &&
 		!s.isFolder("sessions") && !s.isFolder("agents") {
@@ -156,7 +165,7 @@ func (s *Source) shown(name string) string { return filepath.Join(s.root.Name(),
 func (s *Source) in(name string) string { return path.Join(s.workspace, name) }
 
 // errLink means that a path contains a link.
-var errLink = errors.New("it is, or lies behind, a link, which is not followed")
+var errLink = errors.New("it is, or lies behind, a link, which the import does not follow")
 
 // stat returns the FileInfo of a path, or errLink if the path contains a link.
 func (s *Source) stat(name string) (info fs.FileInfo, err error) {
@@ -190,7 +199,7 @@ func (s *Source) open(name string) (*os.File, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, errors.New("it is no file")
+		return nil, errors.New("it is not a file")
 	}
 	return s.root.Open(filepath.FromSlash(name))
 }
@@ -228,6 +237,7 @@ type mover struct {
 	accounts []account
 	items    []Item
 	begun    map[memory.Scope]bool // scopes with imported documents; "" for shared ones
+	taken    map[session.Key]bool  // conversations that this import has written
 }
 
 // Move imports everything, or with dry only reports what it would import. An error means that the
@@ -238,10 +248,8 @@ func (s *Source) Move(ctx context.Context, t Target, dry bool) ([]Item, error) {
 		return nil, fmt.Errorf("import: %s: %w", s.shown("config.json"), err)
 	}
 	m := &mover{Source: s, Target: t, dry: dry, accounts: accounts,
-		begun: make(map[memory.Scope]bool)}
-	if s.kind == OpenClaw {
-		s.clawSettings(m.say)
-	}
+		items: slices.Clone(s.settings), begun: make(map[memory.Scope]bool),
+		taken: make(map[session.Key]bool)}
 	for _, step := range []func(context.Context){
 		m.documents, m.history, m.sessions, m.jobs, m.versions,
 	} {
@@ -280,8 +288,7 @@ func Address(key string, account func(platform string) string) (bus.Address, err
 		parts = slices.Delete(parts[2:], 1, 2) // removes the agent's name and "direct" or "group"
 	}
 	if len(parts) < 2 || parts[0] == "agent" || strings.HasPrefix(key, opaque) {
-		return bus.Address{}, fmt.Errorf("%q names no conversation: gateway sessions import FILE "+
-			"--as SESSION gives it one", key)
+		return bus.Address{}, noChat(key)
 	}
 	platform, chat := parts[0], parts[1]
 	a := bus.Address{Account: account(platform), Chat: chat}
@@ -289,19 +296,23 @@ func Address(key string, account func(platform string) string) (bus.Address, err
 	case platform == "cli" && chat == "direct" && len(parts) == 2:
 		return bus.Address{Account: account("terminal"), Chat: "main"}, nil
 	case !slices.Contains(platforms, platform):
-		return a, fmt.Errorf("there is no channel %q here", platform)
+		return a, fmt.Errorf("the gateway has no channel %q", platform)
 	case len(parts) == 4 && (parts[2] == "topic" || parts[2] == "thread"):
 		a.Thread = parts[3]
 	case len(parts) > 2:
-		return a, fmt.Errorf("%q names no conversation", key)
+		return a, noChat(key)
 	}
 	if at := strings.IndexByte(a.Chat, '/'); at > 0 && a.Thread == "" {
 		a.Chat, a.Thread = a.Chat[:at], a.Chat[at+1:]
 	}
 	if a.Chat == "" || strings.ContainsAny(a.Chat+a.Thread, "/\n\r") {
-		return a, fmt.Errorf("%q names no conversation", key)
+		return a, noChat(key)
 	}
 	return a, nil
+}
+
+func noChat(key string) error {
+	return fmt.Errorf("%q is not the key of a chat: choose a conversation with --as", key)
 }
 
 // platforms lists the platforms that both the other agents and this gateway support.

@@ -235,16 +235,16 @@ func TestNanobot(t *testing.T) {
 		"new document workspace/AGENTS.md > shared/AGENTS.md: 8 bytes",
 		"left document workspace/SOUL.md > : it is empty",
 		"new history workspace/memory/history.jsonl > person-1/history.jsonl: 2 entries of 2",
-		"new session workspace/sessions/telegram_42.jsonl > telegram/42: 6 messages, 1 without a "+
-			"place in a conversation are left out",
+		"new session workspace/sessions/telegram_42.jsonl > telegram/42: 6 messages, 1 system "+
+			"or empty messages left out",
 		"new job workspace/cron/jobs.json, job 1 Tee ☕ > telegram/42: "+d.when("0 9 * * *"),
 		"left job workspace/cron/jobs.json, job 2 old > : its time was 2026-02-02 02:40",
 		"new job workspace/cron/jobs.json, job 3 often > telegram/-100: "+d.every()+", paused",
-		"left job workspace/cron/jobs.json, job 4 odd > : there are no times of the kind "+
-			`"moon" here`,
+		"left job workspace/cron/jobs.json, job 4 odd > : the gateway has no schedules of "+
+			`the kind "moon"`,
 		"new job workspace/cron/jobs.json, job 5 once > telegram/42: "+d.at(),
-		"left job workspace/cron/jobs.json, job 6 run > : it runs a command, and no agent",
-		`left job workspace/cron/jobs.json, job 7 zone > : "Mars/Base" is no time zone`,
+		"left job workspace/cron/jobs.json, job 6 run > : it runs a command, not the agent",
+		`left job workspace/cron/jobs.json, job 7 zone > : "Mars/Base" is not a time zone`,
 	)
 	if got := d.file("memory/person-1/MEMORY.md"); got != "The dog is called Bello.\r\n" {
 		t.Errorf("MEMORY.md is %q", got)
@@ -352,9 +352,9 @@ func TestOldNanobot(t *testing.T) {
 	d.want(Nanobot,
 		"new history workspace/memory/HISTORY.md > person-1/history.jsonl: 2 entries of 2",
 		"new history workspace/memory/2026-02-15.md > person-1/history.jsonl: 1 entries of 1",
-		`left session sessions/feishu_9.jsonl > : there is no channel "feishu" here`,
-		`left session sessions/heartbeat.jsonl > : "heartbeat" names no conversation: `+
-			"gateway sessions import FILE --as SESSION gives it one",
+		`left session sessions/feishu_9.jsonl > : the gateway has no channel "feishu"`,
+		`left session sessions/heartbeat.jsonl > : "heartbeat" is not the key of a `+
+			"chat: choose a conversation with --as",
 		"new session sessions/telegram_-100:topic:7.jsonl > telegram/-100/7: 1 messages",
 		"new session sessions/telegram_42.jsonl > telegram/42: 1 messages",
 		"new job cron/jobs.json, job 1 tick > telegram/42: "+d.every(),
@@ -389,12 +389,12 @@ func TestPicoClaw(t *testing.T) {
 		"new document workspace/AGENT.md > shared/AGENTS.md: 9 bytes",
 		"new document workspace/IDENTITY.md > shared/IDENTITY.md: 10 bytes",
 		"new history workspace/memory/202602/20260216.md > person-1/history.jsonl: 1 entries of 1",
-		`left session workspace/sessions/agent_main_main.jsonl > : "agent:main:main" names no `+
-			"conversation: gateway sessions import FILE --as SESSION gives it one",
+		`left session workspace/sessions/agent_main_main.jsonl > : "agent:main:main" is not the `+
+			"key of a chat: choose a conversation with --as",
 		"new session workspace/sessions/agent_main_telegram_group_-100.jsonl > telegram/-100/5: "+
 			"3 messages",
-		"left session workspace/sessions/telegram_42.json > : it has the form of an old PicoClaw; "+
-			"a newer one makes it a .jsonl when it starts",
+		"left session workspace/sessions/telegram_42.json > : an old version of PicoClaw wrote "+
+			"it: start a newer one, which converts it to .jsonl",
 		"left job workspace/cron/jobs.json, job 1 news > : "+cronErr.Error(),
 	)
 	if got := d.transcript(named("telegram/-100/5")); !slices.Equal(got, []string{"10:00 user c"}) {
@@ -442,7 +442,7 @@ func TestOddHome(t *testing.T) {
 	}
 	got := d.move(Nanobot, false)
 	for _, want := range []string{
-		"new document workspace/USER.md > person-1/USER.imported.md: 7 bytes; the one that is here",
+		"new document workspace/USER.md > person-1/USER.imported.md: 7 bytes; your document stays",
 		"failed document workspace/HEARTBEAT.md > : it is, or lies behind, a link",
 		"failed document workspace/AGENTS.md > : it has more than 1048576 bytes",
 		"new document workspace/SOUL.md > shared/SOUL.md: 7 bytes",
@@ -452,7 +452,7 @@ func TestOddHome(t *testing.T) {
 		"failed session workspace/sessions/list.jsonl > : line 1: it does not begin like",
 		"failed session workspace/sessions/telegram_1.jsonl > : line 3: ",
 		"new session workspace/sessions/telegram_2.jsonl > telegram/2: 1 messages",
-		"left session workspace/sessions/telegram_3.jsonl > : nothing was said in it",
+		"left session workspace/sessions/telegram_3.jsonl > : it has no messages",
 		"failed job workspace/cron/jobs.json > : it has no jobs",
 	} {
 		if !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, want) }) {

@@ -125,11 +125,11 @@ func (m *mover) convert(o object) (j schedule.Job, paused bool, err error) {
 	kind := cmp.Or(payload.text("kind"), "agent_turn")
 	switch {
 	case !slices.Contains(jobKinds, kind):
-		return j, false, leftError(fmt.Sprintf("there are no jobs of the kind %q here", kind))
+		return j, false, leftError(fmt.Sprintf("the gateway has no jobs of the kind %q", kind))
 	case payload.text("command") != "":
-		return j, false, leftError("it runs a command, and no agent")
+		return j, false, leftError("it runs a command, not the agent")
 	case j.Text == "":
-		return j, false, leftError("it says nothing of what is to be done")
+		return j, false, leftError("it does not say what to do")
 	}
 	j.Name = cmp.Or(j.Name, oneLine(j.Text))
 	if j.When, err = m.when(o); err != nil {
@@ -165,7 +165,7 @@ func (m *mover) when(o object) (w schedule.When, err error) {
 	loc := m.Location
 	if zone := s.text("tz"); zone != "" {
 		if loc, err = time.LoadLocation(zone); err != nil {
-			return w, leftError(fmt.Sprintf("%q is no time zone", zone))
+			return w, leftError(fmt.Sprintf("%q is not a time zone", zone))
 		}
 	}
 	switch kind := s.text("kind"); kind {
@@ -185,7 +185,7 @@ func (m *mover) when(o object) (w schedule.When, err error) {
 	case "cron":
 		w, err = schedule.ParseCron(s.text("expr"), loc)
 	default:
-		return w, leftError(fmt.Sprintf("there are no times of the kind %q here", kind))
+		return w, leftError(fmt.Sprintf("the gateway has no schedules of the kind %q", kind))
 	}
 	if err != nil {
 		return w, leftError(err.Error())
@@ -207,7 +207,8 @@ func (m *mover) target(payload object) (bus.Address, error) {
 	case m.Owner.Chat.Chat != "":
 		return m.Owner.Chat, nil
 	}
-	return bus.Address{}, errors.New("it names no conversation, and that of the owner is not known")
+	return bus.Address{}, errors.New("it has no conversation, and the owner's direct chat is " +
+		"not known")
 }
 
 // maker sets the person of a job: the only person in its conversation, or the owner.

@@ -5,9 +5,38 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 
-	"github.com/titanous/json5"
+	"gateway/session"
 )
+
+// parseLines returns what parse makes of each non-blank line of r, but for the lines for which it
+// returns false. It ends after the first error, which is a [*session.LineError].
+func parseLines[T any](
+	r io.Reader, parse func(line []byte) (T, bool, error),
+) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for next := session.ReadLines(r, session.MaxLine); ; {
+			var v T
+			use := false
+			line, n, err := next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err == nil {
+				v, use, err = parse(line)
+			}
+			if err != nil {
+				yield(v, &session.LineError{Line: n, Err: err})
+				return
+			}
+			if use && !yield(v, nil) {
+				return
+			}
+		}
+	}
+}
 
 // An object is a JSON object whose keys have different spellings in different versions.
 type object map[string]json.RawMessage
@@ -18,31 +47,6 @@ func parseObject(text []byte) (o object, err error) {
 		err = errors.New("want a JSON object")
 	}
 	return o, err
-}
-
-// maxJSON5 is the maximum size of a JSON5 file in bytes, and maxNesting that of its objects and
-// lists. The parser of JSON5 calls itself for each level.
-const (
-	maxJSON5   = 1 << 20
-	maxNesting = 10_000
-)
-
-// parseJSON5 parses JSON5: JSON with comments, trailing commas, single quotes and keys without
-// quotes.
-func parseJSON5(text []byte) (object, error) {
-	if len(text) > maxJSON5 || bytes.Count(text, []byte("{"))+bytes.Count(text, []byte("[")) >
-		maxNesting {
-		return nil, errors.New("it is too large")
-	}
-	var v map[string]any
-	if err := json5.Unmarshal(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), &v); err != nil {
-		return nil, err
-	}
-	plain, err := json.Marshal(v) // fails for NaN and Infinity
-	if err != nil {
-		return nil, err
-	}
-	return parseObject(plain)
 }
 
 // raw returns the value of the first key that exists.
@@ -79,6 +83,14 @@ func (o object) text(keys ...string) string {
 		return n.String()
 	}
 	return ""
+}
+
+// texts returns the strings in the list of a key, if it is one.
+func (o object) texts(key string) (list []string) {
+	if json.Unmarshal(o[key], &list) != nil {
+		return nil
+	}
+	return list
 }
 
 // number returns the integer of a key, or 0 if there is none.

@@ -11,6 +11,7 @@ import (
 	"iter"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -69,30 +70,14 @@ func clawTime(raw json.RawMessage, loc *time.Location) time.Time {
 const maxEntries = 1 << 20
 
 // clawEntries returns the entries of a session. It ends after the first error.
-func clawEntries(r io.Reader) iter.Seq2[clawEntry, *session.LineError] {
-	return func(yield func(clawEntry, *session.LineError) bool) {
-		next := session.ReadLines(r, session.MaxLine)
-		for count := 0; ; count++ {
-			text, n, err := next()
-			if errors.Is(err, io.EOF) {
-				return
-			}
-			var e clawEntry
-			if err == nil {
-				err = json.Unmarshal(text, &e)
-			}
-			if err == nil && count > maxEntries {
-				err = fmt.Errorf("it has more than %d entries", maxEntries)
-			}
-			if err != nil {
-				yield(e, &session.LineError{Line: n, Err: err})
-				return
-			}
-			if !yield(e, nil) {
-				return
-			}
+func clawEntries(r io.Reader) iter.Seq2[clawEntry, error] {
+	count := 0
+	return parseLines(r, func(line []byte) (e clawEntry, use bool, err error) {
+		if count++; count > maxEntries+1 { // one is the header
+			return e, false, fmt.Errorf("it has more than %d entries", maxEntries)
 		}
-	}
+		return e, true, json.Unmarshal(line, &e)
+	})
 }
 
 // readClaw is [ReadSession] for a session of OpenClaw. It reads r twice: first to find the branch,
@@ -243,6 +228,15 @@ func (c *converter) claw(e clawEntry) session.Line {
 	return session.Line{Time: c.last, Turn: c.turn, Message: m}
 }
 
+// A clawAgent imports the conversations of an agent of OpenClaw.
+type clawAgent struct {
+	*mover
+	dir   string            // of its sessions
+	keys  map[string]string // by the id of a session
+	ids   map[string]bool   // of sessions that are in found
+	found []transcript
+}
+
 // importClaw imports the conversations of OpenClaw's agents.
 func importClaw(ctx context.Context, m *mover) {
 	agents, err := m.list("agents")
@@ -253,20 +247,83 @@ func importClaw(ctx context.Context, m *mover) {
 		if ctx.Err() != nil {
 			return
 		}
-		dir := path.Join("agents", agent.Name())
-		newer := importClawBase(ctx, m, path.Join(dir, "agent", "openclaw-agent.sqlite"))
-		if err := importClawIndex(ctx, m, path.Join(dir, "sessions"), newer); err != nil {
-			m.failed("session", path.Join(dir, "sessions", "sessions.json"), err)
+		a := clawAgent{mover: m, dir: path.Join("agents", agent.Name(), "sessions"),
+			keys: make(map[string]string), ids: make(map[string]bool)}
+		base := path.Join("agents", agent.Name(), "agent", "openclaw-agent.sqlite")
+		opened := false
+		if m.isFile(base) {
+			err := withClawBase(ctx, m.Source, base, func(b *clawBase) error {
+				opened = true
+				err := a.base(b, base)
+				a.importAll(ctx)
+				return err
+			})
+			if err != nil {
+				m.failed("session", base, err)
+			}
+		}
+		if !opened {
+			a.importAll(ctx)
 		}
 	}
 }
 
-// importClawIndex imports the conversations in an index of OpenClaw, except those whose keys are in
-// newer.
-func importClawIndex(
-	ctx context.Context, m *mover, dir string, newer map[string]bool,
-) error {
-	text, err := m.read(path.Join(dir, "sessions.json"), maxJSON)
+// base adds the sessions in a database of OpenClaw. Their lines are the rows of the database.
+func (a *clawAgent) base(b *clawBase, name string) error {
+	sessions, err := b.sessions()
+	for _, s := range sessions {
+		a.keys[s.id] = cmp.Or(a.keys[s.id], s.key)
+		if s.rows && !a.ids[s.id] {
+			a.ids[s.id] = true
+			t := transcript{name: name + ": " + s.key, key: s.key, old: s.old, read: readClaw,
+				open: func() (io.ReadSeekCloser, error) { return b.transcript(s.id) }}
+			if s.old {
+				t.name += ", session " + s.id
+			}
+			a.found = append(a.found, t)
+		}
+	}
+	return err
+}
+
+// importAll imports the sessions of the database, those of the index, and then the archived ones.
+func (a *clawAgent) importAll(ctx context.Context) {
+	if err := a.index(); err != nil {
+		a.failed("session", path.Join(a.dir, "sessions.json"), err)
+	}
+	for _, dir := range []string{a.dir, path.Join(a.dir, "archive")} {
+		if err := a.archive(dir); err != nil {
+			a.failed("session", dir, err)
+		}
+	}
+	places := make([]bus.Address, len(a.found))
+	problems := make([]error, len(a.found))
+	old := make(map[bus.Address][]transcript)
+	for i, t := range a.found {
+		if places[i], problems[i] = clawPlace(ctx, a.mover, t); problems[i] == nil && t.old {
+			old[places[i]] = append(old[places[i]], t)
+		}
+	}
+	for i, t := range a.found { // a conversation gets its old sessions together with the current one
+		switch to := places[i]; {
+		case problems[i] != nil:
+			a.say("session", t.name, "", Left, problems[i].Error())
+		case !t.old:
+			a.conversation(ctx, to, append(old[to], t))
+			delete(old, to)
+		}
+	}
+	for _, to := range places {
+		if len(old[to]) > 0 {
+			a.conversation(ctx, to, old[to])
+			delete(old, to)
+		}
+	}
+}
+
+// index adds the sessions in an index of OpenClaw, except those whose keys the database has.
+func (a *clawAgent) index() error {
+	text, err := a.read(path.Join(a.dir, "sessions.json"), maxJSON)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -277,40 +334,86 @@ func importClawIndex(
 	if err != nil {
 		return err
 	}
+	newer := make(map[string]bool)
+	for _, t := range a.found {
+		newer[t.key] = true
+	}
 	for _, key := range slices.Sorted(maps.Keys(index)) {
-		if newer[key] || ctx.Err() != nil {
-			continue
-		}
 		entry, err := index.table(key)
 		if err != nil {
 			return err
 		}
-		file := path.Base(strings.ReplaceAll(entry.text("sessionFile"), `\`, "/"))
-		if id := entry.text("sessionId"); file == "." && id != "" {
-			file = path.Base(id) + ".jsonl"
+		id := entry.text("sessionId")
+		for _, old := range append(entry.texts("usageFamilySessionIds"), id) {
+			a.keys[old] = cmp.Or(a.keys[old], key)
 		}
-		name := path.Join(dir, file)
-		if file == "." || file == ".." || !m.isFile(name) {
-			m.say("session", name, "", Left, "its transcript is not there")
+		if newer[key] {
 			continue
 		}
-		m.session(ctx, inFile(m.Source, name, key))
+		file := path.Base(strings.ReplaceAll(entry.text("sessionFile"), `\`, "/"))
+		if file == "." && id != "" {
+			file = path.Base(id) + ".jsonl"
+		}
+		name := path.Join(a.dir, file)
+		if file == "." || file == ".." || !a.isFile(name) {
+			a.say("session", name, "", Left, "its transcript is missing")
+			continue
+		}
+		a.ids[id], a.ids[strings.TrimSuffix(file, ".jsonl")] = true, true
+		a.found = append(a.found, inFile(a.Source, name, key))
 	}
 	return nil
 }
 
-// clawPlace returns the address here of a session key of OpenClaw, such as
+// archived matches the names of transcripts: ID.jsonl, ID-topic-THREAD.jsonl, and since a reset or
+// the deletion of the session ID.jsonl.reset.TIME or ID.jsonl.deleted.TIME, compressed or not.
+var archived = regexp.MustCompile(
+	`^(.+?)(-topic-.+)?\.jsonl(\.(?:reset|deleted)\.[0-9TZ.-]+?)?(\.zst)?$`)
+
+// copied matches the ids of files that OpenClaw writes beside a transcript, with the same content.
+var copied = regexp.MustCompile(`\.(trajectory|checkpoint\.[0-9a-fA-F-]{36})$`)
+
+// archive adds the transcripts in a folder that are not those of current sessions.
+func (a *clawAgent) archive(dir string) error {
+	files, err := a.list(dir)
+	for _, e := range files {
+		name := path.Join(dir, e.Name())
+		match := archived.FindStringSubmatch(e.Name())
+		if match == nil || !e.Type().IsRegular() || copied.MatchString(match[1]) {
+			continue
+		}
+		id := match[1]
+		if match[3] == "" && (a.ids[id] || a.ids[id+match[2]]) {
+			continue
+		}
+		t := inFile(a.Source, name, a.keys[id])
+		t.id, t.old = id, true
+		a.found = append(a.found, t)
+	}
+	return err
+}
+
+// clawPlace returns the address here of a session of OpenClaw, whose key is for example
 // "agent:main:telegram:direct:42". The session "agent:main:main" has all direct chats; its address
 // is the direct chat of the owner. The text of an error says why a session has no address here.
-func clawPlace(m *mover, key string) (bus.Address, error) {
+func clawPlace(ctx context.Context, m *mover, t transcript) (bus.Address, error) {
 	none := func(why string) (bus.Address, error) { return bus.Address{}, errors.New(why) }
-	parts := strings.Split(key, ":")
-	if len(parts) < 3 || parts[0] != "agent" {
-		return none("it belongs to a job or a program, and to no chat")
+	for _, name := range []string{t.key, t.id} {
+		if to := m.Chosen[name]; to.Chat != "" {
+			return to, nil
+		}
 	}
-	if len(parts) == 3 && parts[2] == cmp.Or(m.clawMain(), "main") {
+	parts := strings.Split(t.key, ":")
+	switch {
+	case t.key == "":
+		return none("OpenClaw does not say whose old session this is: --as " + t.id +
+			"=ACCOUNT/CHAT imports it into a conversation")
+	case len(parts) < 3 || parts[0] != "agent":
+		return none("it belongs to a job or a program, not to a chat")
+	case len(parts) == 3 && parts[2] == cmp.Or(m.clawMain(), "main"):
 		if m.Owner.Chat.Chat == "" {
-			return none("it has the owner's direct chats, and no such chat is known here")
+			return none("it has the owner's direct chats, but the owner has no direct chat here yet: " +
+				"write to the gateway, stop it, and import again")
 		}
 		return m.Owner.Chat, nil
 	}
@@ -319,69 +422,46 @@ func clawPlace(m *mover, key string) (bus.Address, error) {
 		parts = slices.Delete(parts, 3, 4)
 	}
 	if len(parts) < 5 || !slices.Contains(kinds, parts[3]) {
-		return none("it names no chat: it is of a sub-agent, a job or several chats")
+		return none("it belongs to a sub-agent, a job or several chats, not to one chat")
 	}
 	a, err := m.address(strings.Join(parts, ":"))
 	direct := parts[3] == "direct" || parts[3] == "dm"
-	switch {
-	case err != nil || !direct || parts[2] == "telegram":
+	if err != nil || !direct || parts[2] == "telegram" {
 		return a, err
 	}
-	for _, p := range m.People { // except on Telegram, the ids of a person and their chat differ
-		if p.Account == a.Account && p.Sender == a.Chat && p.ID == m.Owner.Person &&
-			m.Owner.Chat.Account == a.Account {
+	// Except on Telegram, a person's id there is not the id of their chat here.
+	chat, err := m.directChat(ctx, a)
+	if err == nil && chat == (bus.Address{}) {
+		err = fmt.Errorf("this person's chat here is not known yet: --as %s=ACCOUNT/CHAT imports it",
+			t.key)
+	}
+	return chat, err
+}
+
+// directChat returns the direct chat of a person, whose id or phone number a has as its chat. It
+// returns the zero Address if the chat is not known.
+func (m *mover) directChat(ctx context.Context, a bus.Address) (bus.Address, error) {
+	if m.Lookup != nil {
+		id, err := m.Lookup(ctx, a.Account, a.Chat)
+		if err != nil || id != "" {
+			a.Chat = id
+			return a, err
+		}
+	}
+	for _, p := range m.People {
+		if p.Account != a.Account || p.Sender != a.Chat {
+			continue
+		}
+		if p.ID == m.Owner.Person && m.Owner.Chat.Account == a.Account {
 			return m.Owner.Chat, nil
 		}
-	}
-	return none("which chat this person has here is not known: gateway sessions import FILE --as " +
-		"SESSION gives it one")
-}
-
-// clawMain returns the configured name of the session with the direct chats, or "" for OpenClaw's
-// default.
-func (s *Source) clawMain() string {
-	t, err := s.config.table("session")
-	if err != nil {
-		return ""
-	}
-	return t.text("mainKey")
-}
-
-// clawSettings reports how to write the settings of OpenClaw in config.toml. It shows no secrets.
-func (s *Source) clawSettings(say func(kind, from, to string, state State, text string)) {
-	if s.config == nil {
-		if s.isFile("openclaw.json") {
-			say("setting", "openclaw.json", "", Left,
-				"it is no JSON5: take its settings over by hand")
+		chats, err := bus.NewInbox().DirectChats(m.DB.Read(ctx), p.ID)
+		for _, chat := range chats {
+			if chat.Account == a.Account {
+				return chat, err
+			}
 		}
-		return
+		return bus.Address{}, err
 	}
-	at := func(keys ...string) (t object) {
-		t = s.config
-		for _, key := range keys {
-			t, _ = t.table(key) // a setting of another type is not reported
-		}
-		return t
-	}
-	tell := func(key, text string) { say("setting", key, "", Left, text) }
-	model := at("agents", "defaults", "model").text("primary")
-	if model == "" {
-		model = at("agents", "defaults").text("model")
-	}
-	if model != "" {
-		_, id, _ := strings.Cut(model, "/")
-		tell("agents.defaults.model", fmt.Sprintf("here: [models.main] model = %q, with its key", id))
-	}
-	if zone := at("agents", "defaults").text("userTimezone"); zone != "" {
-		tell("agents.defaults.userTimezone", fmt.Sprintf("here: [gateway] timezone = %q", zone))
-	}
-	for _, name := range slices.Sorted(maps.Keys(at("channels"))) {
-		if slices.Contains(platforms, name) && at("channels", name).flag("enabled", true) {
-			tell("channels."+name, "here: [channels."+name+"], with a token of its own or "+
-				"gateway pair; people let themselves in")
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(at("mcp", "servers"))) {
-		tell("mcp.servers."+name, "here: [mcp."+name+"]")
-	}
+	return bus.Address{}, nil
 }

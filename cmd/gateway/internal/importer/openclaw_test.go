@@ -1,13 +1,22 @@
 package importer
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
+
+	"gateway/bus"
+	"gateway/channels/gate"
 	"gateway/session"
+	"gateway/store"
 )
 
 // clawTranscript returns a session of OpenClaw with a tool call, a compaction and an abandoned
@@ -74,23 +83,23 @@ func TestOpenClaw(t *testing.T) {
 		`left setting agents.defaults.model > : here: [models.main] model = "claude-x", with its key`,
 		`left setting agents.defaults.userTimezone > : here: [gateway] timezone = "Europe/Vienna"`,
 		"left setting channels.telegram > : here: [channels.telegram], with a token of its own or "+
-			"gateway pair; people let themselves in",
+			"gateway pair; people have to ask for access again",
 		"left setting mcp.servers.notes > : here: [mcp.notes]",
 		"new document workspace/MEMORY.md > person-1/MEMORY.md: 17 bytes",
 		"new document workspace/USER.md > person-1/USER.md: 4 bytes",
 		"new document workspace/AGENTS.md > shared/AGENTS.md: 8 bytes",
 		"new history workspace/memory/2026-11-02.md > person-1/history.jsonl: 1 entries of 1",
-		"left session agents/main/sessions/gone.jsonl > : its transcript is not there",
-		"left session agents/main/sessions/c3.jsonl > : which chat this person has here is not "+
-			"known: gateway sessions import FILE --as SESSION gives it one",
+		"left session agents/main/sessions/gone.jsonl > : its transcript is missing",
+		"left session agents/main/sessions/c3.jsonl > : this person's chat here is not known "+
+			"yet: --as agent:main:discord:direct:9=ACCOUNT/CHAT imports it",
 		"new session agents/main/sessions/a1.jsonl > telegram/42: 5 messages",
-		`left session agents/main/sessions/c3.jsonl > : there is no channel "slack" here`,
-		"left session agents/main/sessions/c3.jsonl > : it names no chat: it is of a sub-agent, a "+
-			"job or several chats",
+		`left session agents/main/sessions/c3.jsonl > : the gateway has no channel "slack"`,
+		"left session agents/main/sessions/c3.jsonl > : it belongs to a sub-agent, a job or "+
+			"several chats, not to one chat",
 		"new session agents/main/sessions/b2.jsonl > telegram/-100: 5 messages",
 		"new session agents/main/sessions/c3.jsonl > telegram/43: 5 messages",
-		"left session agents/main/sessions/c3.jsonl > : it belongs to a job or a program, and to "+
-			"no chat",
+		"left session agents/main/sessions/c3.jsonl > : it belongs to a job or a program, not to "+
+			"a chat",
 		"failed session agents/work/agent/openclaw-agent.sqlite > : file is not a database (26)",
 		"new job cron/jobs.json, job 1 brief > telegram/42: at 0 7 * * * (UTC)",
 		"new job cron/jobs.json, job 2 call > telegram/42: once, 2026-12-01 09:00 UTC",
@@ -137,7 +146,7 @@ func TestOpenClawHostile(t *testing.T) {
 	}
 	got := strings.Join(d.move(OpenClaw, false), "\n")
 	for _, want := range []string{
-		"left setting openclaw.json > : it is no JSON5",
+		"left setting openclaw.json > : it is not JSON5: ",
 		"failed session agents/broken/sessions/sessions.json > : agent:broken:main: want an object",
 	} {
 		if !strings.Contains(got, want) {
@@ -155,8 +164,12 @@ func TestOpenClawHostile(t *testing.T) {
 func TestJSON5(t *testing.T) {
 	for _, bad := range []string{"", "{a", "[]", "{a: NaN}", "{a: -Infinity}", "{a: 1} 2", "{'a': '",
 		strings.Repeat("[", maxNesting+1), "{a: '" + strings.Repeat("x", maxJSON5) + "'}"} {
-		if o, err := parseJSON5([]byte(bad)); err == nil {
-			t.Errorf("%.20q is %v", bad, o)
+		v, err := parseJSON5([]byte(bad))
+		if err == nil {
+			_, err = objectOf(v)
+		}
+		if err == nil {
+			t.Errorf("%.20q is %v", bad, v)
 		}
 	}
 	deep := "{a: " + strings.Repeat("[", maxNesting-1) + strings.Repeat("]", maxNesting-1) + "}"
@@ -170,4 +183,191 @@ func FuzzJSON5(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, text string) {
 		_, _ = parseJSON5([]byte(text)) // it must not panic
 	})
+}
+
+// TestOpenClawIncludes checks that the settings consist of several files, as OpenClaw merges them,
+// and that no include reads anything else, or without end.
+func TestOpenClawIncludes(t *testing.T) {
+	d := newDesk(t)
+	outside := filepath.Join(t.TempDir(), "outside.json5")
+	if err := os.WriteFile(outside, []byte("{secret: 1}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.write(
+		"openclaw.json", `{
+			agents: { $include: "./parts/agents.json5", defaults: { userTimezone: "UTC" } },
+			channels: { $include: ["parts/a.json5", "parts/b.json5"], discord: { enabled: false } },
+			list: { $include: "parts/list.json5" },
+			mcp: { $include: "`+filepath.ToSlash(filepath.Join(d.home, "mcp.json5"))+`" },
+			one: { $include: "../outside.json5" },
+			two: { $include: "`+filepath.ToSlash(outside)+`" },
+			three: { $include: "circle.json5" },
+			four: { $include: [7] },
+			five: { $include: "missing.json5" },
+			six: { $include: "parts/list.json5", and: "more" },
+			seven: { $include: "deep0.json5" },
+			eight: { $include: "huge.json5" },
+			nine: { $include: "link.json5" },
+			ten: { $include: "broken.json5" },
+		}`,
+		"parts/agents.json5", `{ defaults: { $include: "../model.json5", userTimezone: "Mars" } }`,
+		"model.json5", `{ model: "p/from-a-file" }`,
+		"parts/a.json5", `{ telegram: { enabled: false }, discord: {}, whatsapp: {} }`,
+		"parts/b.json5", `{ telegram: { enabled: true } }`,
+		"parts/list.json5", `[1, 2]`,
+		"mcp.json5", `{ servers: { notes: {} } }`,
+		"circle.json5", `{ again: { $include: "circle.json5" } }`,
+		"broken.json5", `{`,
+		"huge.json5", "'"+strings.Repeat("x", maxJSON5)+"'")
+	for i := range 12 {
+		d.write(fmt.Sprintf("deep%d.json5", i), fmt.Sprintf(`{ $include: "deep%d.json5" }`, i+1))
+	}
+	if err := os.Symlink(outside, filepath.Join(d.home, "link.json5")); err != nil {
+		t.Skip("links are not supported")
+	}
+	const byHand = "; copy these settings by hand"
+	leave := func(file, name, why string) string {
+		return "left setting " + file + " > : $include " + fmt.Sprintf("%q", name) + ": " + why + byHand
+	}
+	got := d.move(OpenClaw, false)
+	for _, want := range []string{
+		leave("openclaw.json", "../outside.json5", "the path leads out of OpenClaw's home"),
+		leave("openclaw.json", filepath.ToSlash(outside), "the path leads out of OpenClaw's home"),
+		leave("circle.json5", "circle.json5",
+			"the files include each other: openclaw.json → circle.json5 → circle.json5"),
+		leave("openclaw.json", "7", "want the name of a file, or a list of names"),
+		leave("openclaw.json", "missing.json5", "no such file or directory"),
+		leave("openclaw.json", "parts/list.json5", "the object around it has other keys, so the file "+
+			"must contain an object"),
+		leave("deep9.json5", "deep10.json5", "more than 10 levels of files include each other"),
+		leave("openclaw.json", "huge.json5", "it has more than 1048576 bytes"),
+		leave("openclaw.json", "link.json5", errLink.Error()),
+		leave("openclaw.json", "broken.json5", "it is not JSON5: unexpected end of JSON input"),
+		`left setting agents.defaults.model > : here: [models.main] model = "from-a-file", with its key`,
+		`left setting agents.defaults.userTimezone > : here: [gateway] timezone = "UTC"`,
+		"left setting channels.telegram > : here: [channels.telegram], with a token of its own or " +
+			"gateway pair; people have to ask for access again",
+		"left setting channels.whatsapp > : here: [channels.whatsapp], with a token of its own or " +
+			"gateway pair; people have to ask for access again",
+		"left setting mcp.servers.notes > : here: [mcp.notes]",
+	} {
+		i := slices.Index(got, want)
+		if i < 0 {
+			t.Errorf("the import did not report %q", want)
+			continue
+		}
+		got = slices.Delete(got, i, i+1)
+	}
+	if len(got) > 0 {
+		t.Errorf("the import also reported\n%s", strings.Join(got, "\n"))
+	}
+}
+
+// TestOpenClawArchive checks that sessions which OpenClaw has reset, deleted or replaced become the
+// older part of their conversations.
+func TestOpenClawArchive(t *testing.T) {
+	d := newDesk(t)
+	old := func(day int, said string) string {
+		return strings.ReplaceAll(clawTranscript(said), "2026-11-01", fmt.Sprintf("2026-10-%02d", day))
+	}
+	var packed bytes.Buffer
+	z, err := zstd.NewWriter(&packed)
+	if err == nil {
+		_, err = z.Write([]byte(old(2, "compressed")))
+		err = errors.Join(err, z.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	const dir, at = "agents/main/sessions/", ".2026-10-09T08-00-00.000Z"
+	d.write(
+		dir+"sessions.json", `{
+			"agent:main:main":{"sessionId":"now","usageFamilySessionIds":["b","a","now"]},
+			"agent:main:telegram:group:-100":{"sessionId":"gone","usageFamilySessionIds":["g"]}}`,
+		dir+"now.jsonl", clawTranscript("now"),
+		dir+"now.jsonl.bak"+at, clawTranscript("a copy"),
+		dir+"now.checkpoint.01234567-89ab-4cde-8f01-23456789abcd.jsonl", clawTranscript("a copy"),
+		dir+"now.trajectory.jsonl", "{}",
+		dir+"b.jsonl", old(3, "replaced"),
+		dir+"a.jsonl.reset"+at+".zst", packed.String(),
+		dir+"archive/g-topic-7.jsonl.deleted"+at, old(1, "in a group"),
+		dir+"x.jsonl.deleted"+at, old(4, "chosen"),
+		dir+"y.jsonl.reset"+at, old(5, "unknown"),
+		dir+"z.jsonl.reset"+at+".zst", "not compressed")
+	d.target.Chosen = map[string]bus.Address{
+		"x": {Account: "telegram", Chat: "99"}, "z": {Account: "telegram", Chat: "98"}}
+	d.want(OpenClaw,
+		"left session "+dir+"gone.jsonl > : its transcript is missing",
+		"new session "+dir+"a.jsonl.reset"+at+".zst > telegram/42: 5 messages, an old conversation",
+		"new session "+dir+"b.jsonl > telegram/42: 5 messages, an old conversation",
+		"new session "+dir+"now.jsonl > telegram/42: 5 messages",
+		"left session "+dir+"y.jsonl.reset"+at+" > : OpenClaw does not say whose old session this is: "+
+			"--as y=ACCOUNT/CHAT imports it into a conversation",
+		"new session "+dir+"x.jsonl.deleted"+at+" > telegram/99: 5 messages, an old conversation",
+		"failed session "+dir+"z.jsonl.reset"+at+".zst > : line 1: invalid input: magic number mismatch",
+		"new session "+dir+"archive/g-topic-7.jsonl.deleted"+at+" > telegram/-100: 5 messages, an old "+
+			"conversation",
+	)
+	const want = "assistant: It is seven.|user: now\n[image]"
+	if got := d.prompt("telegram/42"); got != want {
+		t.Errorf("the prompt has %q, want %q", got, want)
+	}
+	if got := d.prompt("telegram/99"); got != "" {
+		t.Errorf("the prompt has %q of an old conversation", got)
+	}
+	all, err := session.Store{}.TranscriptAfter(d.target.DB.Read(t.Context()), named("telegram/42"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for _, e := range all.Entries {
+		if text, ok := strings.CutSuffix(e.Message.Text, "\n[image]"); ok {
+			said = append(said, text)
+		}
+	}
+	if got := strings.Join(said, ", "); got != "compressed, replaced, now" {
+		t.Errorf("the transcript has %q", got)
+	}
+}
+
+// TestOpenClawDirect checks whose direct chats are found here: those of known people and of phone
+// numbers that the account knows.
+func TestOpenClawDirect(t *testing.T) {
+	d := newDesk(t)
+	const dir = "agents/main/sessions/"
+	d.write(
+		dir+"sessions.json", `{
+			"agent:main:discord:direct:9":{"sessionId":"s"},
+			"agent:main:discord:direct:10":{"sessionId":"s"},
+			"agent:main:discord:direct:11":{"sessionId":"s"},
+			"agent:main:whatsapp:direct:+4366012345":{"sessionId":"s"},
+			"agent:main:whatsapp:direct:+4366099999":{"sessionId":"s"}}`,
+		dir+"s.jsonl", clawTranscript("hello"))
+	d.target.People = append(d.target.People, gate.Person{ID: 2, Name: "Bob", Account: "discord",
+		Sender: "9"})
+	err := d.target.DB.Tx(t.Context(), func(tx *store.Tx) error {
+		_, err := bus.NewInbox().Put(tx, bus.InboundMessage{ID: "1", Person: 2, Text: "hello",
+			From: bus.Address{Account: "discord", Chat: "777"}, Sender: bus.Sender{ID: "9"}}, now)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.target.Chosen = map[string]bus.Address{
+		"agent:main:discord:direct:11": {Account: "discord", Chat: "888"}}
+	d.target.Lookup = func(_ context.Context, account, person string) (string, error) {
+		if account == "whatsapp" && person == "+4366012345" {
+			return "5@lid", nil
+		}
+		return "", nil
+	}
+	d.want(OpenClaw,
+		"left session "+dir+"s.jsonl > : this person's chat here is not known yet: "+
+			"--as agent:main:discord:direct:10=ACCOUNT/CHAT imports it",
+		"new session "+dir+"s.jsonl > discord/888: 5 messages",
+		"new session "+dir+"s.jsonl > discord/777: 5 messages",
+		"new session "+dir+"s.jsonl > whatsapp/5@lid: 5 messages",
+		"left session "+dir+"s.jsonl > : this person's chat here is not known yet: "+
+			"--as agent:main:whatsapp:direct:+4366099999=ACCOUNT/CHAT imports it",
+	)
 }

@@ -82,10 +82,9 @@ func (s *foreignScope) key() (string, error) {
 	case s.Version != 1:
 		return "", fmt.Errorf("its scope has the version %d, and only 1 is known", s.Version)
 	case !slices.Contains(s.Dimensions, "chat") || !ok || chat == "" || strings.Contains(chat, ":"):
-		return "", errors.New("what was said in several conversations may be in it, " +
-			"and which is not known")
+		return "", errors.New("it may hold several conversations, and does not say which")
 	case slices.Contains(s.Dimensions, "sender") && kind != "direct":
-		return "", errors.New("it is what one of several people has said in a group")
+		return "", errors.New("it holds what only one member of a group has written")
 	}
 	key := s.Channel + ":" + chat
 	_, topic, _ := strings.Cut(s.Values["topic"], ":")
@@ -98,6 +97,9 @@ func (s *foreignScope) key() (string, error) {
 // place returns the address to which a session belongs.
 func (m *mover) place(f Foreign, name string) (bus.Address, error) {
 	key := cmp.Or(f.Key, KeyOfFile(name))
+	if to := m.Chosen[key]; to.Chat != "" {
+		return to, nil
+	}
 	if f.scope != nil && strings.HasPrefix(key, opaque) {
 		var err error
 		if key, err = f.scope.key(); err != nil {

@@ -38,7 +38,7 @@ func TestOpaqueSessions(t *testing.T) {
 	session(7, scope("team", `"chat"`, `"chat":"channel:c1"`))
 	session(8, "")
 	session(9, strings.Replace(scope("bot", `"chat"`, `"chat":"direct:42"`), "1", "2", 1))
-	const several = "what was said in several conversations may be in it, and which is not known"
+	const several = "it may hold several conversations, and does not say which"
 	line := func(n int, state, text string) string {
 		return fmt.Sprintf("%s session workspace/sessions/sk_v1_%d.jsonl > %s", state, n, text)
 	}
@@ -47,10 +47,10 @@ func TestOpaqueSessions(t *testing.T) {
 		line(3, "new", "my-Bot/-100/9: 1 messages"),
 		line(4, "new", "my-whatsapp/49123456@s.whatsapp.net: 1 messages"),
 		line(5, "left", ": "+several),
-		line(6, "left", ": it is what one of several people has said in a group"),
-		line(7, "left", `: there is no channel "slack" here`),
-		line(8, "left", `: "sk_v1_8" names no conversation: gateway sessions import FILE `+
-			"--as SESSION gives it one"),
+		line(6, "left", ": it holds what only one member of a group has written"),
+		line(7, "left", `: the gateway has no channel "slack"`),
+		line(8, "left", `: "sk_v1_8" is not the key of a chat: choose a `+
+			"conversation with --as"),
 		line(9, "left", ": its scope has the version 2, and only 1 is known"))
 	got := d.transcript(named("my-second/-100/7"))
 	if !slices.Equal(got, []string{"10:00 user hello"}) {

@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -10,11 +9,14 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 
 	"gateway/agent/llm"
 	"gateway/bus"
@@ -74,7 +76,7 @@ func parseTime(s string, loc *time.Location) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q is no time", s)
+	return time.Time{}, fmt.Errorf("%q is not a time", s)
 }
 
 // ReadSession reads a session of nanobot or OpenClaw, or the messages of one of PicoClaw: the
@@ -83,66 +85,50 @@ func parseTime(s string, loc *time.Location) (time.Time, error) {
 func ReadSession(
 	r io.ReadSeeker, loc *time.Location,
 ) (Foreign, iter.Seq2[session.Line, error], error) {
-	next := session.ReadLines(r, session.MaxLine)
-	fail := func(n int, err error) (Foreign, iter.Seq2[session.Line, error], error) {
-		return Foreign{}, nil, &session.LineError{Line: max(n, 1), Err: err}
+	fail := func(err error) (Foreign, iter.Seq2[session.Line, error], error) {
+		return Foreign{}, nil, err
 	}
-	first, n, err := next()
+	first, n, err := session.ReadLines(r, session.MaxLine)()
 	if errors.Is(err, io.EOF) {
-		return fail(n, ErrForm)
-	}
-	if err != nil {
-		return fail(n, err)
+		n, err = 1, ErrForm
 	}
 	var probe struct {
 		Type string  `json:"_type"`
 		Claw string  `json:"type"`
 		Role *string `json:"role"`
 	}
-	if json.Unmarshal(first, &probe) == nil && probe.Claw == "session" {
-		return readClaw(r, loc)
-	}
-	if json.Unmarshal(first, &probe) != nil || probe.Type != "metadata" && probe.Role == nil {
-		return fail(n, ErrForm)
-	}
 	var head Foreign
-	pending := bytes.Clone(first) // without a header the first line is already a message
-	if probe.Type == "metadata" {
-		pending = nil
-		var h foreignHead
-		if err := json.Unmarshal(first, &h); err != nil {
-			return fail(n, err)
+	var h foreignHead
+	switch {
+	case err != nil:
+	case json.Unmarshal(first, &probe) == nil && probe.Claw == "session":
+		return readClaw(r, loc)
+	case probe.Type == "metadata":
+		if err = json.Unmarshal(first, &h); err == nil {
+			head, err = h.parse(loc)
 		}
-		if head, err = h.parse(loc); err != nil {
-			return fail(n, err)
-		}
+	case probe.Role == nil:
+		err = ErrForm
+	}
+	if err != nil {
+		return fail(&session.LineError{Line: max(n, 1), Err: err})
+	}
+	if _, err := r.Seek(0, io.SeekStart); err != nil {
+		return fail(err)
 	}
 	c := converter{loc: loc, last: head.Created}
-	return head, func(yield func(session.Line, error) bool) {
-		for number := n; ; {
-			text := pending
-			if pending = nil; text == nil {
-				if text, number, err = next(); errors.Is(err, io.EOF) {
-					return
-				}
-			}
-			var line session.Line
-			keep := false
-			if err == nil {
-				line, keep, err = c.line(text)
-			}
-			if err != nil {
-				yield(session.Line{}, &session.LineError{Line: number, Err: err})
-				return
-			}
-			if !keep {
-				line = session.Line{} // the empty role makes callers count and drop the line
-			}
-			if !yield(line, nil) {
-				return
-			}
+	begun := probe.Type != "metadata" // without a header the first line is already a message
+	return head, parseLines(r, func(text []byte) (line session.Line, use bool, err error) {
+		if !begun {
+			begun = true
+			return line, false, nil
 		}
-	}, nil
+		line, keep, err := c.line(text)
+		if !keep {
+			line = session.Line{} // the empty role makes callers count and drop the line
+		}
+		return line, true, err
+	}), nil
 }
 
 // foreignMessage is a message of nanobot or PicoClaw.
@@ -204,7 +190,7 @@ func (c *converter) line(text []byte) (l session.Line, keep bool, err error) {
 	}
 	switch {
 	case f.Type != "":
-		return l, false, fmt.Errorf("%q is no type of a line", f.Type)
+		return l, false, fmt.Errorf("%q is not a type of line", f.Type)
 	case f.Role == "system", m.Role == llm.ToolRole && m.ToolCallID == "",
 		m.Text == "" && len(m.ToolCalls) == 0 && m.Role != llm.ToolRole && f.Role != "":
 		return l, false, nil
@@ -230,7 +216,7 @@ func (f foreignCall) convert() (c llm.ToolCall, err error) {
 		c.Arguments = string(arguments)
 	}
 	if err == nil && (c.ID == "" || c.Name == "") {
-		err = errors.New("it has no id or no name")
+		err = errors.New("its id or its name is missing")
 	}
 	return c, err
 }
@@ -290,8 +276,8 @@ func (m *mover) sessions(ctx context.Context) {
 			case ext == ".jsonl":
 				m.session(ctx, inFile(m.Source, name, ""))
 			case ext == ".json":
-				m.say("session", name, "", Left, "it has the form of an old PicoClaw; a newer one "+
-					"makes it a .jsonl when it starts")
+				m.say("session", name, "", Left, "an old version of PicoClaw wrote it: start a newer "+
+					"one, which converts it to .jsonl")
 			}
 		}
 	}
@@ -301,74 +287,157 @@ func (m *mover) sessions(ctx context.Context) {
 type transcript struct {
 	name string // as people see it
 	key  string // the one in the index of OpenClaw, or ""
+	id   string // of an archived session of OpenClaw
+	old  bool   // it ended before the current one of its conversation began
 	open func() (io.ReadSeekCloser, error)
 	read func(io.ReadSeeker, *time.Location) (Foreign, iter.Seq2[session.Line, error], error)
+
+	// Once it was surveyed:
+	head session.Head
+	lost int // messages that are dropped
 }
 
 // inFile returns the transcript in a file.
 func inFile(s *Source, name, key string) transcript {
-	return transcript{name, key, func() (io.ReadSeekCloser, error) { return s.open(name) },
-		ReadSession}
+	return transcript{name: name, key: key, read: ReadSession,
+		open: func() (io.ReadSeekCloser, error) {
+			f, err := s.open(name)
+			if err != nil || !strings.HasSuffix(name, ".zst") {
+				return f, err
+			}
+			return decompress(f)
+		}}
+}
+
+// A decompressed is a file that was compressed.
+type decompressed struct {
+	*zstd.Decoder
+	file *os.File
+	left int64 // bytes that may still be read
+}
+
+func decompress(f *os.File) (io.ReadSeekCloser, error) {
+	d, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxJSON))
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &decompressed{d, f, maxBase}, nil
+}
+
+func (d *decompressed) Read(p []byte) (int, error) {
+	n, err := d.Decoder.Read(p)
+	if d.left -= int64(n); d.left < 0 {
+		return 0, fmt.Errorf("it has more than %d bytes", int64(maxBase))
+	}
+	return n, err
+}
+
+// Seek goes back to the beginning, the only place to which callers go.
+func (d *decompressed) Seek(int64, int) (int64, error) {
+	d.left = maxBase
+	_, err := d.file.Seek(0, io.SeekStart)
+	return 0, errors.Join(err, d.Reset(d.file))
+}
+
+func (d *decompressed) Close() error {
+	d.Decoder.Close()
+	return d.file.Close()
 }
 
 // session imports one conversation.
 func (m *mover) session(ctx context.Context, t transcript) {
-	name := t.name
-	head, lost, err := m.survey(t)
+	f, _, done, err := m.load(t)
 	if err != nil {
-		if _, ok := errors.AsType[*noPlaceError](err); ok {
-			m.say("session", name, "", Left, err.Error())
-			return
-		}
-		m.failed("session", name, err)
+		m.failed("session", t.name, err)
 		return
 	}
-	info, err := session.Store{}.Info(m.DB.Read(ctx), head.Key)
-	if err == nil && info.Messages == 0 && !m.dry {
-		err = m.DB.Tx(ctx, func(tx *store.Tx) error { return m.insert(tx, t, head) })
+	done()
+	to, err := m.place(f, t.name)
+	if err != nil {
+		m.say("session", t.name, "", Left, err.Error())
+		return
 	}
-	text := fmt.Sprintf("%d messages", head.Messages)
-	if lost > 0 {
-		text += fmt.Sprintf(", %d without a place in a conversation are left out", lost)
-	}
-	switch {
-	case errors.Is(err, session.ErrExists), err == nil && info.Messages > 0:
-		m.say("session", name, head.Key.String(), Same, "there is such a conversation already")
-	case err != nil:
-		m.failed("session", name, err)
-	default:
-		m.say("session", name, head.Key.String(), New, text)
-	}
+	m.conversation(ctx, to, []transcript{t})
 }
 
-// A noPlaceError says why a session belongs to no conversation of this gateway.
-type noPlaceError struct{ error }
+// conversation imports the transcripts of one conversation. At most one is not old. The messages of
+// the old ones are no longer in the prompt, as after /new.
+func (m *mover) conversation(ctx context.Context, to bus.Address, list []transcript) {
+	var good []transcript
+	for _, t := range list {
+		err := m.survey(&t)
+		switch {
+		case err != nil:
+			m.failed("session", t.name, err)
+		case t.head.Messages == 0:
+			m.say("session", t.name, "", Left, "it has no messages")
+		default:
+			good = append(good, t)
+		}
+	}
+	if len(good) == 0 {
+		return
+	}
+	slices.SortStableFunc(good, func(a, b transcript) int {
+		switch {
+		case a.old == b.old:
+			return a.head.Created.Compare(b.head.Created)
+		case a.old:
+			return -1
+		}
+		return 1
+	})
+	h := joined(good)
+	h.Key, h.Address, h.Scope = session.KeyOf(to), to, m.scopeOf(to)
+	info, err := session.Store{}.Info(m.DB.Read(ctx), h.Key)
+	if err == nil && info.Messages == 0 && !m.dry {
+		err = m.DB.Tx(ctx, func(tx *store.Tx) error { return m.insert(tx, good, h) })
+	}
+	for _, t := range good {
+		text := fmt.Sprintf("%d messages", t.head.Messages)
+		if t.old {
+			text += ", an old conversation"
+		}
+		if t.lost > 0 {
+			text += fmt.Sprintf(", %d system or empty messages left out", t.lost)
+		}
+		switch {
+		case errors.Is(err, session.ErrExists), err == nil && (info.Messages > 0 || m.taken[h.Key]):
+			m.say("session", t.name, h.Key.String(), Same, "this conversation exists already")
+		case err != nil:
+			m.failed("session", t.name, err)
+		default:
+			m.say("session", t.name, h.Key.String(), New, text)
+		}
+	}
+	m.taken[h.Key] = true
+}
 
-// survey reads a whole session. It returns the header to write and the number of dropped
+// joined returns the header of a session that has the messages of several, one after another.
+func joined(list []transcript) session.Head {
+	h := list[len(list)-1].head
+	if list[len(list)-1].old {
+		h.Start, h.Summary = h.Messages, ""
+	}
+	for _, t := range list[:len(list)-1] {
+		h.Messages, h.Start = h.Messages+t.head.Messages, h.Start+t.head.Messages
+		h.Turns += t.head.Turns
+		h.Updated = later(h.Updated, t.head.Updated)
+	}
+	h.Created = list[0].head.Created
+	return h
+}
+
+// survey reads a whole session and sets its head, without its key, and the number of dropped
 // messages.
-func (m *mover) survey(t transcript) (h session.Head, lost int, err error) {
-	f, lines, done, err := m.load(t)
+func (m *mover) survey(t *transcript) error {
+	f, lines, done, err := m.load(*t)
 	if err != nil {
-		return h, 0, err
+		return err
 	}
 	defer done()
-	var a bus.Address
-	if t.key != "" {
-		a, err = clawPlace(m, t.key)
-	} else {
-		a, err = m.place(f, t.name)
-	}
-	if err != nil {
-		return h, 0, &noPlaceError{err}
-	}
-	if h, lost, err = Survey(f, lines, m.Now); err != nil {
-		return h, 0, err
-	}
-	h.Key, h.Address, h.Scope = session.KeyOf(a), a, m.scopeOf(a)
-	if h.Messages == 0 {
-		return h, 0, &noPlaceError{errors.New("nothing was said in it")}
-	}
-	return h, lost, nil
+	t.head, t.lost, err = Survey(f, lines, m.Now)
+	return err
 }
 
 // KeyOfFile returns the key of a session from its file name. Older versions store it only there.
@@ -415,18 +484,30 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// insert writes a session that survey has checked.
-func (m *mover) insert(tx *store.Tx, t transcript, h session.Head) error {
-	_, lines, done, err := m.load(t)
-	if err != nil {
-		return err
-	}
-	defer done()
+// insert writes the sessions that survey has checked as one.
+func (m *mover) insert(tx *store.Tx, list []transcript, h session.Head) error {
 	var opts session.ImportOptions
 	if h.Scope != "" {
 		opts.Archive = Archiver(m.Memory, h.Scope, h.Key)
 	}
-	_, err = session.Store{}.Import(tx, h, Spoken(lines, h.Created), opts)
+	_, err := session.Store{}.Import(tx, h, func(yield func(session.Line, error) bool) {
+		turns := 0
+		for _, t := range list {
+			_, lines, done, err := m.load(t)
+			if err != nil {
+				yield(session.Line{}, err)
+				return
+			}
+			for line, err := range Spoken(lines, t.head.Created) {
+				if line.Turn += turns; !yield(line, err) {
+					done()
+					return
+				}
+			}
+			done()
+			turns += t.head.Turns
+		}
+	}, opts)
 	return err
 }
 
