@@ -225,6 +225,17 @@ func (in *Inbox) DirectChats(q store.Queryer, person int64) ([]Address, error) {
 		WHERE person = $1 AND person <> 0 AND NOT shared ORDER BY account, chat`, person)
 }
 
+// ChatsOf returns the direct chats in which the newest message is a person's, as far as the inbox
+// still has their messages. A chat in which somebody else has written since is not theirs.
+func (in *Inbox) ChatsOf(q store.Queryer, person int64) ([]Address, error) {
+	return store.Collect(q, "bus: read inbox", func(scan store.Scan, a *Address) error {
+		return scan(&a.Account, &a.Chat)
+	}, `SELECT account, chat FROM (SELECT DISTINCT account, chat FROM inbox
+			WHERE person = $1 AND person <> 0 AND NOT shared) c
+		WHERE $1 = (SELECT person FROM inbox i WHERE i.account = c.account AND i.chat = c.chat
+			AND origin = 'person' ORDER BY id DESC LIMIT 1) ORDER BY account, chat`, person)
+}
+
 // DropAll gives up the waiting messages of a chat with all its threads, up to the Seq upTo. The
 // caller continues with [Inbox.Erase].
 func (in *Inbox) DropAll(tx *store.Tx, a Address, upTo int64) error {

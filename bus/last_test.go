@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 
@@ -31,5 +32,33 @@ func TestLast(t *testing.T) {
 	})
 	if got, ok, err := f.Last(f.read(), here); err != nil || !ok || got.Message.Text != text {
 		t.Errorf("Last = %+v, %v, %v; want %q", got.Message, ok, err, text)
+	}
+}
+
+// A chat belongs to the person who has written there last: after two people were unlinked, the chat
+// of one is no longer the other's. Groups belong to nobody.
+func TestChatsOf(t *testing.T) {
+	f := newInboxFixture(t)
+	f.tx(func(tx *store.Tx) error {
+		for i, m := range []InboundMessage{
+			{From: Address{Account: "test", Chat: "1"}, Person: 3},
+			{From: Address{Account: "other", Chat: "2"}, Person: 3},
+			{From: Address{Account: "other", Chat: "9"}, Person: 3, Group: true},
+			{From: Address{Account: "other", Chat: "2"}, Person: 4},
+			{From: Address{Account: "other", Chat: "2"}, Origin: Origin{Kind: Job}},
+			{From: Address{Account: "test", Chat: "5"}},
+		} {
+			m.ID, m.Text = strconv.Itoa(i), "hello"
+			if _, err := f.Put(tx, m, f.now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for person, want := range map[int64]string{3: "[test/1]", 4: "[other/2]", 0: "[]"} {
+		list, err := f.ChatsOf(f.read(), person)
+		if got := fmt.Sprint(list); err != nil || got != want {
+			t.Errorf("the chats of %d are %s, %v; want %s", person, got, err, want)
+		}
 	}
 }

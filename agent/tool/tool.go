@@ -138,6 +138,10 @@ type Call struct {
 
 	Zone *time.Location // of the people; nil: the gateway's
 
+	// Chats are all direct chats of the person whose conversation this is; nil if it is the
+	// conversation of one chat. Their files belong to the conversation.
+	Chats []bus.Address
+
 	// Reply is the person's answer if the turn makes the call again after a [Wait] with a State;
 	// otherwise nil.
 	Reply *Reply

@@ -2,7 +2,6 @@ package turn
 
 import (
 	"context"
-	"io/fs"
 	"slices"
 
 	"gateway/agent/llm"
@@ -109,8 +108,8 @@ func (t *asker) image(ctx context.Context, im llm.Image) llm.Image {
 		return known
 	}
 	shown, err := t.env.Attachments.Image(ctx, t.Address, im)
-	if err != nil && t.Session.Person != 0 { // it may have been sent in another chat of the person
-		shown, err = t.imageElsewhere(ctx, im)
+	for i := 0; i < len(t.chats) && err != nil; i++ {
+		shown, err = t.env.Attachments.Image(ctx, t.chats[i], im)
 	}
 	im = shown
 	if err != nil {
@@ -121,24 +120,4 @@ func (t *asker) image(ctx context.Context, im llm.Image) llm.Image {
 	}
 	t.images[im.Path] = im
 	return im
-}
-
-// imageElsewhere loads an image like [attachment.Loader.Image], from the first chat of the person
-// that has it.
-func (t *asker) imageElsewhere(ctx context.Context, im llm.Image) (_ llm.Image, err error) {
-	keys, err := t.env.sessions.OfScope(t.env.DB.Read(context.WithoutCancel(ctx)), t.Scope)
-	if err != nil {
-		return im, err
-	}
-	err = fs.ErrNotExist
-	for _, key := range keys {
-		if !key.IsConversation() || key.Person != 0 {
-			continue
-		}
-		var shown llm.Image
-		if shown, err = t.env.Attachments.Image(ctx, key.Conversation, im); err == nil {
-			return shown, nil
-		}
-	}
-	return im, err
 }

@@ -43,6 +43,7 @@ type turn struct {
 	title      string             // title of the group, cleaned; "" in a direct chat
 	answers    []string           // platform's ids of the messages that the next answer answers
 	unanswered []string           // platform's ids of messages that an interrupted turn left
+	chats      []bus.Address      // all direct chats of the person whose conversation this is
 }
 
 // A runner runs a turn from its beginning to its end.
@@ -156,6 +157,13 @@ func (t *runner) identify(ctx context.Context, batch []bus.Received) error {
 	}
 	if err := t.findZone(ctx); err != nil {
 		return err
+	}
+	if id := t.Session.Person; id != 0 {
+		var err error
+		t.chats, err = t.env.Inbox.ChatsOf(t.env.DB.Read(context.WithoutCancel(ctx)), id)
+		if err != nil {
+			return err
+		}
 	}
 	t.look()
 	t.addWriters(batch)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"gateway/agent/tool"
+	"gateway/bus"
 )
 
 // A tree is a directory tree that the tools can access.
@@ -95,8 +96,7 @@ func (w *Files) find(c tool.Call, name string) (place, error) {
 	first, rest, _ := strings.Cut(p.name, "/")
 	if w.media != nil && first == w.media.name {
 		// A conversation sees only the files that were sent to it.
-		folder := filepath.FromSlash(c.Address.Folder())
-		p.tree, p.path = w.media, filepath.Join(folder, filepath.FromSlash(rest))
+		p.tree, p.path = w.media, w.sent(c, rest)
 	}
 	if w.memory != nil && first == w.memory.name {
 		return w.own(c, rest, p.said)
@@ -107,6 +107,27 @@ func (w *Files) find(c tool.Call, name string) (place, error) {
 		}
 	}
 	return p.respelled(), nil
+}
+
+// sent returns the path in w.media of a file that was sent to the conversation of a call: in its
+// chat, or else in the first other chat that has such a file.
+func (w *Files) sent(c tool.Call, name string) string {
+	in := func(a bus.Address) string {
+		return filepath.Join(filepath.FromSlash(a.Folder()), filepath.FromSlash(name))
+	}
+	path := in(c.Address)
+	if name == "" {
+		return path
+	}
+	if _, err := w.media.dir.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return path
+	}
+	for _, a := range c.Chats {
+		if _, err := w.media.dir.Lstat(in(a)); err == nil {
+			return in(a)
+		}
+	}
+	return path
 }
 
 // sharedPath returns the path that tools use for an absolute path in the shared folder.
