@@ -2,7 +2,6 @@ package extract
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,5 +97,3 @@ func words(err error) string {
 	}
 	return strings.ToValidUTF8(clause[:min(len(clause), 500)], "")
 }
-
-func newReader(file []byte) *bytes.Reader { return bytes.NewReader(file) }

@@ -211,7 +211,7 @@ func text(args json.RawMessage, file []byte) ([]byte, string, error) {
 	if err := json.Unmarshal(args, &a); err != nil {
 		return nil, "", err
 	}
-	text, err := document.Text(newReader(file), int64(len(file)), a.Type, a.Limit)
+	text, err := document.Text(file, a.Type, a.Limit)
 	return []byte(text), "", err
 }
 
@@ -220,7 +220,7 @@ func fit(args json.RawMessage, file []byte) ([]byte, string, error) {
 	if err := json.Unmarshal(args, &a); err != nil {
 		return nil, "", err
 	}
-	data, mime, err := picture.Fit(newReader(file), a.Longest, a.Most)
+	data, mime, err := picture.Fit(file, a.Longest, a.Most)
 	if errors.Is(err, picture.ErrUnsupported) {
 		err = ErrUnsupported
 	}

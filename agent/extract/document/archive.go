@@ -2,6 +2,7 @@ package document
 
 import (
 	"archive/zip"
+	"bytes"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -27,7 +28,7 @@ type archive struct {
 
 // archive reads an archive. Its entries determine the format.
 func (f *file) archive() error {
-	z, err := zip.NewReader(&scarce{f.r, maxDirectory}, f.size)
+	z, err := zip.NewReader(&scarce{bytes.NewReader(f.raw), maxDirectory}, int64(len(f.raw)))
 	if errors.Is(err, errTooLarge) {
 		return errTooLarge
 	}
@@ -37,7 +38,8 @@ func (f *file) archive() error {
 	if len(z.File) > maxEntries {
 		return errTooLarge
 	}
-	if z, err = zip.NewReader(f.r, f.size); err != nil { // now without the limit, for the entries
+	// Now without the limit, for the entries.
+	if z, err = zip.NewReader(bytes.NewReader(f.raw), int64(len(f.raw))); err != nil {
 		return errBroken
 	}
 	a := &archive{file: f, entries: make(map[string]*zip.File)}

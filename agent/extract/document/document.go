@@ -11,7 +11,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"strings"
@@ -35,14 +34,14 @@ const (
 	headSize    = 3072             // bytes from which the type is detected
 )
 
-// Text returns the text of the file r with the given size. The MIME type matters only if the
-// content does not tell the type. Text returns at most limit bytes. It cuts longer text between
-// characters and adds a note about the length of the rest.
+// Text returns the text of a file. The MIME type matters only if the content does not tell the
+// type. Text returns at most limit bytes. It cuts longer text between characters and adds a note
+// about the length of the rest.
 //
-// The error is [ErrUnsupported], an error of r, or an error whose text is a plain clause, such as
-// "the PDF is encrypted".
-func Text(r io.ReaderAt, size int64, mime string, limit int) (text string, err error) {
-	return bounds{maxTime, maxUnpacked, maxShared}.text(r, size, mime, limit)
+// The error is [ErrUnsupported], or an error whose text is a plain clause, such as "the PDF is
+// encrypted".
+func Text(raw []byte, mime string, limit int) (text string, err error) {
+	return bounds{maxTime, maxUnpacked, maxShared}.text(raw, mime, limit)
 }
 
 // bounds are the limits that tests reduce.
@@ -52,23 +51,16 @@ type bounds struct {
 	shared   int // number of strings in a workbook
 }
 
-func (b bounds) text(r io.ReaderAt, size int64, mime string, limit int) (string, error) {
-	if size > maxFile {
+func (b bounds) text(raw []byte, mime string, limit int) (string, error) {
+	if len(raw) > maxFile {
 		return "", errTooLarge
 	}
-	head := make([]byte, min(size, headSize))
-	if n, err := r.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
-		return "", err
-	} else {
-		head = head[:n]
-	}
 	f := &file{
-		r: r, size: size, out: &sink{limit: max(0, limit)},
+		raw: raw, out: &sink{limit: max(0, limit)},
 		until: time.Now().Add(b.time), unpacked: b.unpacked, shared: b.shared,
 	}
-	switch err := f.read(Type(head, ""), base(mime)); {
-	case errors.Is(err, errEnough):
-	case err != nil:
+	err := f.read(Type(raw[:min(len(raw), headSize)], ""), base(mime))
+	if err != nil && !errors.Is(err, errEnough) {
 		return "", err
 	}
 	return f.out.text(), nil
@@ -76,8 +68,7 @@ func (b bounds) text(r io.ReaderAt, size int64, mime string, limit int) (string,
 
 // A file is the state of reading one file.
 type file struct {
-	r     io.ReaderAt
-	size  int64
+	raw   []byte
 	out   *sink
 	until time.Time // deadline for reading
 
@@ -172,16 +163,6 @@ var byExtension = map[string]string{
 	".ods":  "application/vnd.oasis.opendocument.spreadsheet",
 	".odp":  "application/vnd.oasis.opendocument.presentation",
 	".epub": "application/epub+zip",
-}
-
-// whole returns all bytes of the file.
-func (f *file) whole() ([]byte, error) {
-	b := make([]byte, f.size)
-	n, err := f.r.ReadAt(b, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	return b[:n], nil
 }
 
 // late returns an error if reading takes too long.

@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 	"unicode/utf8"
 
@@ -44,14 +43,14 @@ func zipOf(t testing.TB, files []txtar.File) []byte {
 }
 
 func read(file []byte, mime string, limit int) (string, error) {
-	return Text(bytes.NewReader(file), int64(len(file)), mime, limit)
+	return Text(file, mime, limit)
 }
 
 // narrow reads within bounds that are reached sooner, except for that of time: how much there is to
 // do must not depend on how fast the machine is.
 func narrow(file []byte, mime string, limit int) (string, error) {
 	b := bounds{time.Hour, 4 << 20, 10_000}
-	return b.text(bytes.NewReader(file), int64(len(file)), mime, limit)
+	return b.text(file, mime, limit)
 }
 
 // Each archive of testdata is a document: its files, or the one file in.*, and last the text.
@@ -186,19 +185,10 @@ func TestUnsupported(t *testing.T) {
 			}
 		})
 	}
-	broken := errors.New("broken")
-	r := iotest.ErrReader(broken)
-	if _, err := Text(readerAt{r}, 10, "", 10); !errors.Is(err, broken) {
-		t.Errorf("got %v, want %v", err, broken)
-	}
-	if _, err := Text(readerAt{r}, maxFile+1, "", 10); !errors.Is(err, errTooLarge) {
+	if _, err := Text(make([]byte, maxFile+1), "", 10); !errors.Is(err, errTooLarge) {
 		t.Errorf("got %v, want %v", err, errTooLarge)
 	}
 }
-
-type readerAt struct{ r io.Reader }
-
-func (r readerAt) ReadAt(p []byte, _ int64) (int, error) { return r.r.Read(p) }
 
 func TestType(t *testing.T) {
 	word := zipOf(t, []txtar.File{{Name: "[Content_Types].xml"}, {Name: "word/document.xml"}})

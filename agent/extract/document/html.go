@@ -9,11 +9,7 @@ import (
 
 // html reads an HTML file.
 func (f *file) html() error {
-	raw, err := f.whole()
-	if err != nil {
-		return err
-	}
-	page, ok := decode(raw)
+	page, ok := decode(f.raw)
 	if !ok {
 		return ErrUnsupported
 	}

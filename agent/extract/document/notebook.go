@@ -29,10 +29,6 @@ func (s *source) UnmarshalJSON(b []byte) error {
 
 // notebook reads the cells of a Jupyter notebook with their numbers, ids and printed output.
 func (f *file) notebook() error {
-	raw, err := f.whole()
-	if err != nil {
-		return err
-	}
 	var n struct {
 		Cells []struct {
 			Type    string `json:"cell_type"`
@@ -45,7 +41,7 @@ func (f *file) notebook() error {
 			} `json:"outputs"`
 		} `json:"cells"`
 	}
-	if err := json.Unmarshal(raw, &n); err != nil || n.Cells == nil {
+	if err := json.Unmarshal(f.raw, &n); err != nil || n.Cells == nil {
 		return errNoNotebook
 	}
 	for i, c := range n.Cells {

@@ -33,10 +33,7 @@ var (
 // The parser also trusts the sizes in the file. Only the process limits of package extract keep it
 // from using all memory.
 func (f *file) pdf() (err error) {
-	raw, err := f.whole()
-	if err != nil {
-		return err
-	}
+	raw := bytes.Clone(f.raw)
 	// The parser accepts only versions that it knows, and requires the end mark.
 	if end := bytes.LastIndex(raw, []byte("%%EOF")); end > 0 {
 		raw = raw[:end+len("%%EOF")]

@@ -67,7 +67,7 @@ func TestPDFLong(t *testing.T) {
 func TestPDFTree(t *testing.T) {
 	file := strings.Replace(string(documenttest.PDF("")), "/Kids [7 0 R ]", "/Kids [2 0 R ]", 1)
 	b := bounds{time.Hour, maxUnpacked, maxShared}
-	_, err := b.text(strings.NewReader(file), int64(len(file)), "", 1000)
+	_, err := b.text([]byte(file), "", 1000)
 	if !errors.Is(err, errBadPDF) {
 		t.Errorf("got %v", err)
 	}
@@ -78,7 +78,7 @@ func TestPDFForEver(t *testing.T) {
 	file := strings.NewReplacer("/Parent 2 0 R", "/Parent 7 0 R", "/Resources", "/NoResource").
 		Replace(string(documenttest.PDF("")))
 	b := bounds{500 * time.Millisecond, maxUnpacked, maxShared}
-	_, err := b.text(strings.NewReader(file), int64(len(file)), "", 1000)
+	_, err := b.text([]byte(file), "", 1000)
 	if !errors.Is(err, errTooLong) {
 		t.Errorf("got %v", err)
 	}

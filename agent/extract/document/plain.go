@@ -2,7 +2,6 @@ package document
 
 import (
 	"bytes"
-	"io"
 	"unicode/utf8"
 
 	"golang.org/x/text/encoding/charmap"
@@ -12,20 +11,17 @@ import (
 // plain reads plain text.
 func (f *file) plain() error {
 	// UTF-16 takes at most twice as many bytes as UTF-8, so this is enough for limit bytes of text.
-	want := min(f.size, 2*int64(f.out.limit)+headSize)
-	raw, err := io.ReadAll(io.NewSectionReader(f.r, 0, want))
-	if err != nil {
-		return err
-	}
-	if want < f.size {
-		raw = raw[:len(raw)-incomplete(raw)]
+	raw := f.raw
+	if want := 2*f.out.limit + headSize; want < len(raw) {
+		raw = raw[:want]
+		raw = raw[:want-incomplete(raw)]
 	}
 	text, ok := decode(raw)
 	if !ok {
 		return ErrUnsupported
 	}
 	f.out.raw(text)
-	f.out.missing += f.size - int64(len(raw))
+	f.out.missing += int64(len(f.raw) - len(raw))
 	return nil
 }
 

@@ -45,16 +45,16 @@ const (
 	typeWebP = "image/webp"
 )
 
-// Fit returns the picture in r with sides of at most longest pixels and a size of at most maxBytes
+// Fit returns the picture in file with sides of at most longest pixels and a size of at most maxBytes
 // bytes, and its MIME type. A limit of 0 or less means no limit. Fit returns a picture that fits
 // unchanged, with two exceptions: of an animated GIF it returns the first frame, and it rotates a
 // JPEG that is not upright. It encodes other pictures as PNG if they are transparent and small
 // enough as PNG, and otherwise as JPEG.
 //
-// The error is [ErrUnsupported], [ErrTooLarge], [ErrTooMany], an error of r, or describes the
-// damage of the file.
-func Fit(r io.ReadSeeker, longest, maxBytes int) (data []byte, mime string, err error) {
-	return fit(r, limits{longest, maxBytes, maxPixels, maxDecoded})
+// The error is [ErrUnsupported], [ErrTooLarge], [ErrTooMany], or describes the damage of the
+// file.
+func Fit(file []byte, longest, maxBytes int) (data []byte, mime string, err error) {
+	return fit(file, limits{longest, maxBytes, maxPixels, maxDecoded})
 }
 
 // limits are the limits of the result and of the input.
@@ -63,10 +63,9 @@ type limits struct {
 	pixels, decoded int
 }
 
-func fit(r io.ReadSeeker, l limits) ([]byte, string, error) {
-	file, err := readFile(r)
-	if err != nil {
-		return nil, "", err
+func fit(file []byte, l limits) ([]byte, string, error) {
+	if len(file) > maxFile {
+		return nil, "", fmt.Errorf("%w (%d MB)", ErrTooLarge, len(file)>>20)
 	}
 	f, err := inspect(file)
 	if err != nil {
@@ -91,35 +90,6 @@ func fit(r io.ReadSeeker, l limits) ([]byte, string, error) {
 
 // fits reports whether n is within limit. A limit of 0 or less means no limit.
 func fits(n, limit int) bool { return limit <= 0 || n <= limit }
-
-// readFile returns the content of r from its beginning.
-func readFile(r io.ReadSeeker) ([]byte, error) {
-	size, err := r.Seek(0, io.SeekEnd)
-	if err != nil {
-		return nil, fmt.Errorf("picture: %w", err)
-	}
-	if size > maxFile {
-		return nil, fmt.Errorf("%w (%d MB)", ErrTooLarge, size>>20)
-	}
-	if _, err := r.Seek(0, io.SeekStart); err != nil {
-		return nil, fmt.Errorf("picture: %w", err)
-	}
-	file := make([]byte, 0, size+1)
-	for len(file) <= maxFile {
-		n, err := r.Read(file[len(file):cap(file)])
-		file = file[:len(file)+n]
-		if errors.Is(err, io.EOF) {
-			return file, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("picture: %w", err)
-		}
-		if len(file) == cap(file) { // it grew
-			file = append(file, 0)[:len(file)]
-		}
-	}
-	return nil, ErrTooLarge
-}
 
 // A format describes a file before it is decoded.
 type format struct {
