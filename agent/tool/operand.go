@@ -3,8 +3,8 @@ package tool
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"io"
+	"os"
 )
 
 // An Operand is a file that a call names. An approval of the call covers the file's
@@ -15,17 +15,30 @@ type Operand struct {
 	Sum  string // SHA-256 of its content; "" if the file is too large
 }
 
-// ReadOperand returns the operand for a file with content r. It omits Sum if the file has
-// more than most bytes.
-func ReadOperand(name string, r io.Reader, most int64) (Operand, error) {
+// ReadOperand returns the operand for a file with content r. It omits Sum if the file can't be
+// read, or has more than most bytes.
+func ReadOperand(name string, r io.Reader, most int64) Operand {
 	h := sha256.New()
 	n, err := io.Copy(h, io.LimitReader(r, most+1))
-	if err != nil {
-		return Operand{}, fmt.Errorf("read %q: %w", name, err)
+	switch {
+	case err != nil:
+		return Operand{Name: name}
+	case n > most:
+		return Operand{Name: name, Size: n}
 	}
-	o := Operand{Name: name, Size: n}
-	if n <= most {
-		o.Sum = hex.EncodeToString(h.Sum(nil))
+	return Operand{Name: name, Size: n, Sum: hex.EncodeToString(h.Sum(nil))}
+}
+
+// ReadOperands returns the operands for the files that open opens. It leaves out files that can't
+// be opened: the call itself reports the error.
+func ReadOperands(
+	names []string, most int64, open func(name string) (*os.File, error),
+) (list []Operand) {
+	for _, name := range names {
+		if f, err := open(name); err == nil {
+			list = append(list, ReadOperand(name, f, most))
+			_ = f.Close() // it was only read
+		}
 	}
-	return o, nil
+	return list
 }

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	"gateway/agent/tool"
 )
@@ -60,23 +59,11 @@ func run(_ context.Context, c tool.Call, a arguments) (tool.Result, error) {
 		wait.For = min(wait.For, groupWait)
 	}
 	for _, option := range a.Options {
-		option = line(option)
+		option = tool.OneLine(option)
 		if n := len([]rune(option)); n == 0 || n > maxOption {
 			return tool.Result{}, fmt.Errorf("option %q: want 1 to %d characters", option, maxOption)
 		}
 		wait.Options = append(wait.Options, option)
 	}
 	return tool.Result{Wait: &wait}, nil
-}
-
-// line returns s on one line, without invisible characters and without those that change
-// the direction of text.
-func line(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) && !unicode.IsSpace(r) {
-			return -1
-		}
-		return r
-	}, s)
-	return strings.Join(strings.Fields(s), " ")
 }

@@ -117,24 +117,14 @@ func (p painter) edit(ctx context.Context, c tool.Call, a editArgs) (tool.Result
 }
 
 // operands returns the files that a call edits.
-func (p painter) operands(c tool.Call) (list []tool.Operand) {
+func (p painter) operands(c tool.Call) []tool.Operand {
 	var a editArgs
 	if json.Unmarshal(c.Args, &a) != nil || len(a.Images) > maxPictures {
 		return nil // the call itself reports the error
 	}
-	for _, name := range a.Images {
-		f, err := p.Open(c, name)
-		if err != nil {
-			continue // the call itself reports the error
-		}
-		o, err := tool.ReadOperand(name, f, maxBytes)
-		if err != nil {
-			o = tool.Operand{Name: name}
-		}
-		_ = f.Close() // it was only read
-		list = append(list, o)
-	}
-	return list
+	return tool.ReadOperands(a.Images, maxBytes, func(name string) (*os.File, error) {
+		return p.Open(c, name)
+	})
 }
 
 // describe returns the image in f, a file that the model has named.

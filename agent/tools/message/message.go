@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-	"unicode"
 
 	"gateway/agent/tool"
 	"gateway/bus"
@@ -80,24 +79,14 @@ func elsewhere(c tool.Call) bool {
 const maxOperand = 256 << 20
 
 // operands returns the files that a call sends.
-func (s sender) operands(c tool.Call) (list []tool.Operand) {
+func (s sender) operands(c tool.Call) []tool.Operand {
 	var a arguments
 	if json.Unmarshal(c.Args, &a) != nil || len(a.Files) > maxFiles {
 		return nil // the call itself reports the error
 	}
-	for _, name := range a.Files {
-		f, err := s.Open(c, name)
-		if err != nil {
-			continue // the call itself reports the error
-		}
-		o, err := tool.ReadOperand(name, f, maxOperand)
-		if err != nil {
-			o = tool.Operand{Name: name}
-		}
-		_ = f.Close() // nothing was written
-		list = append(list, o)
-	}
-	return list
+	return tool.ReadOperands(a.Files, maxOperand, func(name string) (*os.File, error) {
+		return s.Open(c, name)
+	})
 }
 
 func (s sender) run(ctx context.Context, c tool.Call, a arguments) (tool.Result, error) {
@@ -113,7 +102,7 @@ func (s sender) run(ctx context.Context, c tool.Call, a arguments) (tool.Result,
 		return tool.Result{}, fmt.Errorf("%d buttons are more than %d", len(a.Buttons), maxButtons)
 	}
 	for _, label := range a.Buttons {
-		label = line(label)
+		label = tool.OneLine(label)
 		if label == "" || len(label) > maxLabel || strings.HasPrefix(label, "/") {
 			return tool.Result{}, fmt.Errorf("button %q: want 1 to %d bytes, and no command",
 				label, maxLabel)
@@ -182,16 +171,4 @@ func (s sender) attach(c tool.Call, to bus.Address, name string) (bus.Attachment
 		return a, fmt.Errorf("%q can't be sent: %w", name, err)
 	}
 	return a, nil
-}
-
-// line returns s on one line, without invisible characters and without those that change
-// the direction of text.
-func line(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) && !unicode.IsSpace(r) {
-			return -1
-		}
-		return r
-	}, s)
-	return strings.Join(strings.Fields(s), " ")
 }

@@ -165,11 +165,7 @@ func (s *Shell) operand(path string, most int64) (tool.Operand, bool) {
 		return tool.Operand{Name: rel}, true // its content can't be read
 	}
 	defer f.Close()
-	o, err := tool.ReadOperand(rel, f, most)
-	if err != nil {
-		return tool.Operand{Name: rel}, true
-	}
-	return o, true
+	return tool.ReadOperand(rel, f, most), true
 }
 
 var (

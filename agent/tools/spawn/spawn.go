@@ -122,9 +122,9 @@ func taskID(c tool.Call) string {
 }
 
 func label(a spawnArguments) string {
-	s := line(a.Label)
+	s := tool.OneLine(a.Label)
 	if s == "" {
-		s = line(a.Task)
+		s = tool.OneLine(a.Task)
 	}
 	if runes := []rune(s); len(runes) > maxLabel {
 		s = string(runes[:maxLabel-1]) + "…"
@@ -200,15 +200,4 @@ func (t tools) open(q store.Queryer, parent session.Key) ([]sub, error) {
 		list = append(list, s)
 	}
 	return list, err
-}
-
-// line returns s as one line, without invisible characters and marks that reorder text.
-func line(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) && !unicode.IsSpace(r) {
-			return -1
-		}
-		return r
-	}, s)
-	return strings.Join(strings.Fields(s), " ")
 }
