@@ -20,10 +20,8 @@ import (
 	"io"
 	"iter"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -90,9 +88,8 @@ func New(name, id string, opts *Options) *Model {
 	if u, err := url.Parse(base); err == nil { // otherwise every call reports the error
 		origin = u.Host
 	}
-	secrets := append(slices.Collect(maps.Values(o.Headers)), o.Key)
 	return &Model{
-		Caller: wire.NewCaller(name, cmp.Or(o.IdleTimeout, defaultIdle), secrets...),
+		Caller: wire.NewCaller(name, cmp.Or(o.IdleTimeout, defaultIdle), o.Key, o.Headers),
 		id:     id, url: base + "/v1/messages", origin: origin, key: o.Key, headers: o.Headers,
 		client: cmp.Or(o.HTTP, wire.NewClient()), fields: o.Fields,
 		thinker: thinkerOf(id), log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
@@ -125,7 +122,7 @@ func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 		switch {
 		case errors.Is(err, errBroken):
 		case err != nil:
-			yield(llm.Event{}, m.failed(ctx, callCtx, err, req))
+			yield(llm.Event{}, m.FailedRequest(ctx, callCtx, err, req))
 		default:
 			r := a.response(m)
 			m.log.DebugContext(ctx, "model answered", "model", m.Name(), "took", time.Since(start),
@@ -199,14 +196,4 @@ func events(stream io.Reader, take func(*event) error) error {
 		}
 	}
 	return cmp.Or(lines.Err(), errTruncated)
-}
-
-// failed returns the error to report for err.
-func (m *Model) failed(ctx, callCtx context.Context, err error, req llm.Request) error {
-	err = m.Failed(ctx, callCtx, err)
-	var e *llm.Error
-	if errors.As(err, &e) && e.Kind == llm.NoImages && !hasImages(req) {
-		e.Kind = llm.BadRequest
-	}
-	return err
 }

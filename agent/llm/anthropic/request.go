@@ -20,9 +20,6 @@ const (
 // with the tools and the system prompt that makes four marks, the API's maximum.
 const marked = 2
 
-// noArguments is the schema of a tool without arguments.
-var noArguments = json.RawMessage(`{"type":"object","properties":{}}`)
-
 type request struct {
 	Model     string    `json:"model"`
 	MaxTokens int       `json:"max_tokens"`
@@ -34,10 +31,10 @@ type request struct {
 }
 
 type tool struct {
-	Name         string          `json:"name"`
-	Description  string          `json:"description,omitempty"`
-	InputSchema  json.RawMessage `json:"input_schema"`
-	CacheControl *cacheControl   `json:"cache_control,omitempty"`
+	Name         string             `json:"name"`
+	Description  string             `json:"description,omitempty"`
+	InputSchema  json.RawMessage    `json:"input_schema"`
+	CacheControl *wire.CacheControl `json:"cache_control,omitempty"`
 }
 
 // A choice determines whether the model may use tools.
@@ -64,7 +61,7 @@ type block struct {
 	Content   string          `json:"content,omitempty"`
 	Source    *source         `json:"source,omitempty"`
 
-	CacheControl *cacheControl `json:"cache_control,omitempty"`
+	CacheControl *wire.CacheControl `json:"cache_control,omitempty"`
 }
 
 // A source is the data of an image.
@@ -73,14 +70,6 @@ type source struct {
 	MediaType string `json:"media_type"`
 	Data      []byte `json:"data"`
 }
-
-// A cacheControl tells the provider to cache the prompt up to the end of the part that has it.
-type cacheControl struct {
-	Type string `json:"type"`
-}
-
-// ephemeral is the cache of five minutes. Each use extends the time.
-var ephemeral = &cacheControl{"ephemeral"}
 
 func textBlock(text string) block { return block{Type: "text", Text: text} }
 
@@ -119,7 +108,7 @@ func (r *request) nameTools() {
 		for _, b := range m.Content {
 			known := slices.ContainsFunc(r.Tools, func(t tool) bool { return t.Name == b.Name })
 			if b.Type == "tool_use" && !known {
-				r.Tools = append(r.Tools, tool{Name: b.Name, InputSchema: noArguments})
+				r.Tools = append(r.Tools, tool{Name: b.Name, InputSchema: wire.NoArguments})
 			}
 		}
 	}
@@ -147,15 +136,15 @@ func appended(list []message, role llm.Role, blocks []block) []message {
 // mark marks the parts that the provider is to cache.
 func (r *request) mark() {
 	if n := len(r.Tools); n > 0 {
-		r.Tools[n-1].CacheControl = ephemeral
+		r.Tools[n-1].CacheControl = wire.Ephemeral
 	}
 	if n := len(r.System); n > 0 {
-		r.System[n-1].CacheControl = ephemeral
+		r.System[n-1].CacheControl = wire.Ephemeral
 	}
 	left := marked
 	for _, m := range slices.Backward(r.Messages) {
 		if m.Role == llm.User && left > 0 {
-			m.Content[len(m.Content)-1].CacheControl = ephemeral
+			m.Content[len(m.Content)-1].CacheControl = wire.Ephemeral
 			left--
 		}
 	}
@@ -197,19 +186,12 @@ func asked(msg llm.Message) (blocks []block) {
 	return blocks
 }
 
-// hasImages reports whether req has images that are sent.
-func hasImages(req llm.Request) bool {
-	return slices.ContainsFunc(req.Messages, func(m llm.Message) bool {
-		return slices.ContainsFunc(m.Images, func(im llm.Image) bool { return len(im.Data) > 0 })
-	})
-}
-
 // tools returns the tools in the form of the API.
 func tools(specs []llm.ToolSpec) (list []tool) {
 	for _, s := range specs {
 		t := tool{Name: s.Name, Description: s.Description, InputSchema: s.Schema}
 		if len(t.InputSchema) == 0 {
-			t.InputSchema = noArguments
+			t.InputSchema = wire.NoArguments
 		}
 		list = append(list, t)
 	}

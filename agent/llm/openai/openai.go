@@ -19,11 +19,9 @@ import (
 	"io"
 	"iter"
 	"log/slog"
-	"maps"
 	"math"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	openai "github.com/sashabaranov/go-openai"
@@ -79,11 +77,6 @@ type Options struct {
 	Logger *slog.Logger // discards by default
 }
 
-// secrets returns the strings that errors must not contain.
-func (o *Options) secrets() []string {
-	return append(slices.Collect(maps.Values(o.Headers)), o.Key)
-}
-
 // A Model is one model of one provider. It implements [llm.Model].
 type Model struct {
 	wire.Caller
@@ -126,7 +119,7 @@ func New(name, id string, opts *Options) *Model {
 	config.HTTPClient = doer{cmp.Or(o.HTTP, wire.NewClient()), o.Headers}
 	config.EmptyMessagesLimit = math.MaxInt32 // the frameReader limits the stream
 	return &Model{
-		Caller: wire.NewCaller(name, cmp.Or(o.IdleTimeout, defaultIdle), o.secrets()...),
+		Caller: wire.NewCaller(name, cmp.Or(o.IdleTimeout, defaultIdle), o.Key, o.Headers),
 		id:     id, origin: origin,
 		client: openai.NewClientWithConfig(config),
 		quirks: q,
@@ -151,23 +144,13 @@ func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 		switch {
 		case errors.Is(err, errBroken):
 		case err != nil:
-			yield(llm.Event{}, withoutImages(err, req))
+			yield(llm.Event{}, err)
 		default:
 			m.log.DebugContext(ctx, "model answered", "model", m.Caller.Name, "took", time.Since(start),
 				"in", a.Usage.Input, "out", a.Usage.Output, "cached", a.Usage.Cached)
 			yield(llm.Event{Response: a}, nil)
 		}
 	}
-}
-
-// withoutImages returns err. If the provider blames images although req has none, it changes the
-// error's kind.
-func withoutImages(err error, req llm.Request) error {
-	var e *llm.Error
-	if errors.As(err, &e) && e.Kind == llm.NoImages && !hasImages(req) {
-		e.Kind = llm.BadRequest
-	}
-	return err
 }
 
 // errBroken reports that the consumer has broken out of its loop.
@@ -190,7 +173,7 @@ func (m *Model) answer(
 	// parameters that it does not know.
 	stream, err := m.client.CreateChatCompletionStream(callCtx, openai.ChatCompletionRequest{})
 	if err != nil {
-		return nil, m.Failed(ctx, callCtx, err)
+		return nil, m.FailedRequest(ctx, callCtx, err, req)
 	}
 	// The body was read to its end, or the rest does not matter.
 	defer func() { _ = stream.Close() }()
@@ -206,7 +189,7 @@ func (m *Model) answer(
 		case errors.Is(err, io.EOF):
 			return a.response(req, m.Caller.Name, m.origin), nil
 		case err != nil:
-			return nil, m.Failed(ctx, callCtx, err)
+			return nil, m.FailedRequest(ctx, callCtx, err, req)
 		}
 	}
 }

@@ -8,15 +8,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"mime/multipart"
 	"net/http"
 	"net/textproto"
 	"path"
 	"strings"
 	"time"
-
-	"gateway/agent/llm/wire"
 )
 
 const (
@@ -27,26 +24,16 @@ const (
 // A Painter generates pictures through any API with OpenAI's images/generations and images/edits.
 // It is safe for concurrent use.
 type Painter struct {
-	wire.Caller
-	client  uploader
-	baseURL string
-	key     string
-	log     *slog.Logger
+	mediaCaller
+	baseURL, key string
 }
 
 // NewPainter returns a painter. model is the provider's name, such as gpt-image-1. It ignores
 // opts.Fields. The default IdleTimeout is 4 minutes.
 func NewPainter(model string, opts *Options) *Painter {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
-	return &Painter{
-		Caller:  wire.NewCaller(model, cmp.Or(o.IdleTimeout, paintIdle), o.secrets()...),
-		client:  uploader{cmp.Or(o.HTTP, wire.NewClient()), "application/json", maxPainting},
-		baseURL: strings.TrimSuffix(cmp.Or(o.BaseURL, DefaultBaseURL), "/"), key: o.Key,
-		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
-	}
+	o := cmp.Or(opts, &Options{})
+	return &Painter{newMediaCaller(model, o, paintIdle, "application/json", maxPainting),
+		strings.TrimSuffix(cmp.Or(o.BaseURL, DefaultBaseURL), "/"), o.Key}
 }
 
 // A Painting is a picture or the URL of one.
@@ -128,36 +115,29 @@ func (p *Painter) Edit(
 func (p *Painter) paint(
 	ctx context.Context, at, kind string, length int64, body func() io.Reader,
 ) (painting Painting, err error) {
-	start := time.Now()
-	callCtx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	watch := wire.NewWatchdog(p.Idle, cancel)
-	defer watch.Stop()
-	callCtx = context.WithValue(callCtx, uploadKey{}, watch)
-	req, err := http.NewRequestWithContext(callCtx, http.MethodPost, p.baseURL+at, body())
-	if err != nil {
-		return painting, p.Failed(ctx, callCtx, err)
-	}
-	req.ContentLength = length
-	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(body()), nil }
-	req.Header.Set("Content-Type", kind)
-	if p.key != "" {
-		req.Header.Set("Authorization", "Bearer "+p.key)
-	}
-	resp, err := p.client.Do(req)
-	if err != nil {
-		return painting, p.Failed(ctx, callCtx, err)
-	}
-	answer, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close() // it was only read
-	if err == nil {
-		painting, err = parsePainting(answer)
-	}
-	if err != nil {
-		return painting, p.Failed(ctx, callCtx, err)
-	}
-	p.log.DebugContext(ctx, "picture made", "model", p.Name, "took", time.Since(start))
-	return painting, nil
+	err = p.do(ctx, "picture made", func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.baseURL+at, body())
+		if err != nil {
+			return err
+		}
+		req.ContentLength = length
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(body()), nil }
+		req.Header.Set("Content-Type", kind)
+		if p.key != "" {
+			req.Header.Set("Authorization", "Bearer "+p.key)
+		}
+		resp, err := p.http.Do(req)
+		if err != nil {
+			return err
+		}
+		answer, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close() // it was only read
+		if err == nil {
+			painting, err = parsePainting(answer)
+		}
+		return err
+	})
+	return painting, err
 }
 
 // errNoPainting reports an answer without a picture.

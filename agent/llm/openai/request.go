@@ -41,16 +41,8 @@ type wirePart struct {
 	Text     string    `json:"text,omitempty"`
 	ImageURL *imageURL `json:"image_url,omitempty"`
 
-	CacheControl *cacheControl `json:"cache_control,omitempty"`
+	CacheControl *wire.CacheControl `json:"cache_control,omitempty"`
 }
-
-// A cacheControl tells the provider to cache the request up to the end of the part that has it.
-type cacheControl struct {
-	Type string `json:"type"`
-}
-
-// ephemeral is Anthropic's cache of five minutes. Each use extends the time.
-var ephemeral = cacheControl{Type: "ephemeral"}
 
 type imageURL struct {
 	URL string `json:"url"`
@@ -74,11 +66,8 @@ type wireTool struct {
 		Description string          `json:"description,omitempty"`
 		Parameters  json.RawMessage `json:"parameters"`
 	} `json:"function"`
-	CacheControl *cacheControl `json:"cache_control,omitempty"`
+	CacheControl *wire.CacheControl `json:"cache_control,omitempty"`
 }
-
-// noArguments is the schema of a tool without arguments. OpenAI requires the properties.
-var noArguments = json.RawMessage(`{"type":"object","properties":{}}`)
 
 // body encodes req. Conversations with the same beginning are encoded with the same first bytes, so
 // that the provider's prompt cache works.
@@ -262,15 +251,6 @@ func contentOf(msg llm.Message) any {
 		parts = append(parts, wirePart{Type: "text", Text: text})
 	}
 	return parts
-}
-
-// hasImages reports whether req has images that are sent.
-func hasImages(req llm.Request) bool {
-	return slices.ContainsFunc(req.Messages, func(m llm.Message) bool {
-		return m.Role == llm.User && slices.ContainsFunc(m.Images, func(im llm.Image) bool {
-			return len(im.Data) > 0
-		})
-	})
 }
 
 // ownExtra reports whether this model's provider made the extra fields of msg. It returns true for

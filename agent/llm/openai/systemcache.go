@@ -30,7 +30,7 @@ func (c *systemCache) encode(text string) ([]byte, error) {
 	}
 	w := wireMessage{Role: llm.System, Content: text}
 	if c.mark && text != "" {
-		w.Content = []wirePart{{Type: "text", Text: text, CacheControl: &ephemeral}}
+		w.Content = []wirePart{{Type: "text", Text: text, CacheControl: wire.Ephemeral}}
 	}
 	body, err := wire.EncodePlain(w, 64+len(text)+len(text)/16)
 	if err != nil {

@@ -42,12 +42,12 @@ func (c *toolCache) encode(specs []llm.ToolSpec) (json.RawMessage, error) {
 		tool.Function.Description = t.Description
 		tool.Function.Parameters = t.Schema
 		if len(t.Schema) == 0 {
-			tool.Function.Parameters = noArguments
+			tool.Function.Parameters = wire.NoArguments
 		}
 		list = append(list, tool)
 	}
 	if c.mark && len(list) > 0 {
-		list[len(list)-1].CacheControl = &ephemeral
+		list[len(list)-1].CacheControl = wire.Ephemeral
 	}
 	text, err := wire.EncodePlain(list, 0)
 	if err != nil {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,15 +21,12 @@ type Caller struct {
 	Idle    time.Duration // how long the provider may send nothing
 }
 
-// NewCaller returns the caller of the model with this name. It removes the secrets from errors.
-func NewCaller(name string, idle time.Duration, secrets ...string) Caller {
-	c := Caller{Name: name, Idle: idle}
-	for _, s := range secrets {
-		if len(s) >= leastSecret {
-			c.secrets = append(c.secrets, s)
-		}
-	}
-	return c
+// NewCaller returns the caller of the model with this name. It removes the key and the values of
+// headers from errors.
+func NewCaller(name string, idle time.Duration, key string, headers map[string]string) Caller {
+	secrets := append(slices.Collect(maps.Values(headers)), key)
+	return Caller{Name: name, Idle: idle, secrets: slices.DeleteFunc(secrets,
+		func(s string) bool { return len(s) < leastSecret })}
 }
 
 // leastSecret is the length, in bytes, of the shortest secret that is removed from errors. A
@@ -62,4 +61,24 @@ func (c Caller) Failed(ctx, callCtx context.Context, err error) error {
 		e.Kind = llm.TimedOut
 	}
 	return e
+}
+
+// FailedRequest is Failed for a call with req. If the provider blames images although req has none,
+// it changes the error's kind.
+func (c Caller) FailedRequest(ctx, callCtx context.Context, err error, req llm.Request) error {
+	err = c.Failed(ctx, callCtx, err)
+	var e *llm.Error
+	if errors.As(err, &e) && e.Kind == llm.NoImages && !hasImages(req) {
+		e.Kind = llm.BadRequest
+	}
+	return err
+}
+
+// hasImages reports whether req has images that are sent.
+func hasImages(req llm.Request) bool {
+	return slices.ContainsFunc(req.Messages, func(m llm.Message) bool {
+		return m.Role == llm.User && slices.ContainsFunc(m.Images, func(im llm.Image) bool {
+			return len(im.Data) > 0
+		})
+	})
 }

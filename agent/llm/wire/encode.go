@@ -7,6 +7,17 @@ import (
 	"slices"
 )
 
+// NoArguments is the schema of a tool without arguments. OpenAI requires the properties.
+var NoArguments = json.RawMessage(`{"type":"object","properties":{}}`)
+
+// A CacheControl tells the provider to cache the request up to the end of the part that has it.
+type CacheControl struct {
+	Type string `json:"type"`
+}
+
+// Ephemeral is Anthropic's cache of five minutes. Each use extends the time.
+var Ephemeral = &CacheControl{"ephemeral"}
+
 // EncodePlain encodes v without escaping "<", ">" and "&". size is the expected length in bytes.
 func EncodePlain(v any, size int) ([]byte, error) {
 	var buf bytes.Buffer
