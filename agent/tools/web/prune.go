@@ -3,6 +3,7 @@ package web
 import (
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -162,7 +163,8 @@ func hidden(n *html.Node) bool {
 			}
 		}
 	}
-	return n.DataAtom == atom.Dialog && !has(n, "open")
+	return n.DataAtom == atom.Dialog &&
+		!slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == "open" })
 }
 
 // attributes makes links absolute, removes links that lead nowhere, and limits spans.
@@ -256,13 +258,4 @@ func attr(n *html.Node, key string) string {
 		}
 	}
 	return ""
-}
-
-func has(n *html.Node, key string) bool {
-	for _, a := range n.Attr {
-		if a.Key == key {
-			return true
-		}
-	}
-	return false
 }

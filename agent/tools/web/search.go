@@ -2,8 +2,8 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,25 +37,12 @@ type searchArgs struct {
 // A hit is one result of a search. All of it is foreign text.
 type hit struct{ title, url, snippet string }
 
-// A service implements the protocol of one search service.
-type service interface {
-	// request returns a request for about count results.
-	request(ctx context.Context, query string, count int) (*http.Request, error)
-
-	// hits parses the answer to a successful request. An error is for the model.
-	hits(body []byte) ([]hit, error)
-
-	// advice explains an error status to the model. It returns "" if the usual meaning applies.
-	advice(status int) string
-}
-
 // A provider implements the tool web_search with one service.
 type provider struct {
-	name    string // the service's name for people
-	service service
-	client  *http.Client
-	agent   string
-	log     *slog.Logger
+	service
+	client *http.Client
+	agent  string
+	log    *slog.Logger
 }
 
 // newProvider returns a provider. It uses client unless the operator has set a host.
@@ -69,21 +56,15 @@ func newProvider(o SearchOptions, client *http.Client) (*provider, error) {
 		}
 		p.client = trusted()
 	}
-	or := func(usual string) string {
-		if at == "" {
-			return usual
-		}
-		return at
-	}
 	switch o.Provider {
 	case "", "duckduckgo":
-		p.name, p.service = "DuckDuckGo", duckduckgo{or("https://html.duckduckgo.com")}
+		p.service = duckduckgo(cmp.Or(at, "https://html.duckduckgo.com"))
 	case "brave":
-		p.name, p.service = "Brave", brave{or("https://api.search.brave.com"), o.Key}
+		p.service = brave(cmp.Or(at, "https://api.search.brave.com"), o.Key)
 	case "tavily":
-		p.name, p.service = "Tavily", tavily{or("https://api.tavily.com"), o.Key}
+		p.service = tavily(cmp.Or(at, "https://api.tavily.com"), o.Key)
 	case "searxng":
-		p.name, p.service = "SearXNG", searxng{at}
+		p.service = searxng(at)
 		if at == "" {
 			return nil, errors.New("searxng needs a base URL")
 		}
@@ -99,10 +80,7 @@ func newProvider(o SearchOptions, client *http.Client) (*provider, error) {
 
 func (p *provider) search(ctx context.Context, _ tool.Call, a searchArgs) (tool.Result, error) {
 	query := strings.Join(strings.Fields(a.Query), " ")
-	count := a.Count
-	if count == 0 {
-		count = usualCount
-	}
+	count := cmp.Or(a.Count, usualCount)
 	switch {
 	case query == "":
 		return tool.Result{}, errors.New("the query is empty; say what to search for")
@@ -119,7 +97,7 @@ func (p *provider) search(ctx context.Context, _ tool.Call, a searchArgs) (tool.
 	if err != nil {
 		return tool.Result{}, err
 	}
-	hits, err := p.service.hits(body)
+	hits, err := p.hits(body)
 	if err != nil {
 		return tool.Result{}, fmt.Errorf("%s: %w", p.name, err)
 	}
@@ -133,7 +111,7 @@ func (p *provider) search(ctx context.Context, _ tool.Call, a searchArgs) (tool.
 
 // ask sends a query and returns the body of the answer.
 func (p *provider) ask(ctx context.Context, query string, count int) ([]byte, error) {
-	req, err := p.service.request(ctx, query, count)
+	req, err := p.request(ctx, query, count)
 	if err != nil {
 		return nil, fmt.Errorf("%s can't be asked: %w", p.name, err)
 	}
@@ -169,7 +147,7 @@ func (p *provider) unreachable(err error) error {
 
 // statusError returns an error for the model from an HTTP status.
 func (p *provider) statusError(status int) error {
-	advice := p.service.advice(status)
+	advice := p.advice[status]
 	switch {
 	case advice != "":
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
@@ -209,10 +187,7 @@ func list(hits []hit, count int) string {
 			continue
 		}
 		seen[address] = true
-		title := oneLine(h.title, maxTitle)
-		if title == "" {
-			title = "(no title)"
-		}
+		title := cmp.Or(oneLine(h.title, maxTitle), "(no title)")
 		fmt.Fprintf(&b, "%d. %s\n   %s\n", len(seen), title, address)
 		if snippet := oneLine(h.snippet, maxSnippet); snippet != "" {
 			fmt.Fprintf(&b, "   %s\n", snippet)
@@ -236,13 +211,4 @@ func untagged(s string) string {
 			b.Write(z.Text())
 		}
 	}
-}
-
-// getJSON decodes an answer into v. Its error is for the model.
-func getJSON(body []byte, v any) error {
-	if err := json.Unmarshal(body, v); err != nil {
-		return errors.New("its answer can't be understood; try once more, or web_fetch a page " +
-			"that you know")
-	}
-	return nil
 }

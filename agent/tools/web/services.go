@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,136 +15,116 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// brave implements the Brave Search API, https://api-dashboard.search.brave.com/docs.
-type brave struct{ base, key string }
+// A service is the protocol of one search service.
+type service struct {
+	name string // for people
 
-func (s brave) request(ctx context.Context, query string, count int) (*http.Request, error) {
-	q := url.Values{"q": {query}, "count": {strconv.Itoa(count)}, "result_filter": {"web"}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		s.base+"/res/v1/web/search?"+q.Encode(), nil)
+	// request returns a request for about count results.
+	request func(ctx context.Context, query string, count int) (*http.Request, error)
+
+	// hits parses the answer to a successful request. An error is for the model.
+	hits func(body []byte) ([]hit, error)
+
+	// advice explains error statuses to the model. Others have their usual meaning.
+	advice map[int]string
+}
+
+// newRequest returns a request with headers, which are pairs of a name and a value.
+func newRequest(
+	ctx context.Context, method, address, body string, headers ...string,
+) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("X-Subscription-Token", s.key)
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
 	return req, nil
 }
 
-func (s brave) hits(body []byte) ([]hit, error) {
+// brave returns the Brave Search API, https://api-dashboard.search.brave.com/docs.
+func brave(base, key string) service {
+	request := func(ctx context.Context, query string, count int) (*http.Request, error) {
+		q := url.Values{"q": {query}, "count": {strconv.Itoa(count)}, "result_filter": {"web"}}
+		return newRequest(ctx, http.MethodGet, base+"/res/v1/web/search?"+q.Encode(), "",
+			"Accept", "application/json", "X-Subscription-Token", key)
+	}
+	return service{"Brave", request, jsonHits, map[int]string{
+		// This is also the status for an invalid token.
+		http.StatusUnprocessableEntity: "it refuses the query or the configured key; try other " +
+			"words, else tell the user that the operator has to check the key",
+	}}
+}
+
+// tavily returns the Tavily Search API, https://docs.tavily.com.
+func tavily(base, key string) service {
+	request := func(ctx context.Context, query string, count int) (*http.Request, error) {
+		body, err := json.Marshal(map[string]any{"query": query, "max_results": count})
+		if err != nil {
+			return nil, err
+		}
+		return newRequest(ctx, http.MethodPost, base+"/search", string(body),
+			"Content-Type", "application/json", "Authorization", "Bearer "+key)
+	}
+	// The statuses are those of the plan's limit and of the limit of pay-as-you-go.
+	return service{"Tavily", request, jsonHits, map[int]string{432: quotaAdvice, 433: quotaAdvice}}
+}
+
+// searxng returns the API of a SearXNG instance, https://docs.searxng.org/dev/search_api.html.
+func searxng(base string) service {
+	request := func(ctx context.Context, query string, _ int) (*http.Request, error) {
+		q := url.Values{"q": {query}, "format": {"json"}}
+		return newRequest(ctx, http.MethodGet, base+"/search?"+q.Encode(), "",
+			"Accept", "application/json")
+	}
+	return service{"SearXNG", request, jsonHits, map[int]string{
+		http.StatusForbidden: "it does not give results to programs; tell the user that the " +
+			"operator has to add json to search.formats in its settings.yml, and use web_fetch with " +
+			"URLs that you know",
+	}}
+}
+
+// jsonHits parses the answer of Brave, or of Tavily or SearXNG.
+func jsonHits(body []byte) (hits []hit, err error) {
 	var answer struct {
 		Web struct {
-			Results []struct{ Title, URL, Description string }
+			Results []struct{ Title, URL, Description string } // with HTML
 		}
+		Results []struct{ Title, URL, Content string }
 	}
-	err := getJSON(body, &answer)
-	var hits []hit
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, errors.New("its answer can't be understood; try once more, or web_fetch a page " +
+			"that you know")
+	}
 	for _, r := range answer.Web.Results {
 		hits = append(hits, hit{untagged(r.Title), r.URL, untagged(r.Description)})
 	}
-	return hits, err
-}
-
-func (s brave) advice(status int) string {
-	if status == http.StatusUnprocessableEntity { // also the status for an invalid token
-		return "it refuses the query or the configured key; try other words, else tell the user " +
-			"that the operator has to check the key"
-	}
-	return ""
-}
-
-// tavily implements the Tavily Search API, https://docs.tavily.com.
-type tavily struct{ base, key string }
-
-func (s tavily) request(ctx context.Context, query string, count int) (*http.Request, error) {
-	body, err := json.Marshal(map[string]any{"query": query, "max_results": count})
-	if err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.base+"/search",
-		bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Authorization", "Bearer "+s.key)
-	return req, nil
-}
-
-func (s tavily) hits(body []byte) ([]hit, error) {
-	var answer results
-	err := getJSON(body, &answer)
-	return answer.hits(), err
-}
-
-func (s tavily) advice(status int) string {
-	if status == 432 || status == 433 { // limits of the plan and of pay-as-you-go
-		return quotaAdvice
-	}
-	return ""
-}
-
-// searxng implements the API of a SearXNG instance, https://docs.searxng.org/dev/search_api.html.
-type searxng struct{ base string }
-
-func (s searxng) request(ctx context.Context, query string, _ int) (*http.Request, error) {
-	q := url.Values{"q": {query}, "format": {"json"}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+"/search?"+q.Encode(), nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Accept", "application/json")
-	return req, nil
-}
-
-func (s searxng) hits(body []byte) ([]hit, error) {
-	var answer results
-	err := getJSON(body, &answer)
-	return answer.hits(), err
-}
-
-func (s searxng) advice(status int) string {
-	if status == http.StatusForbidden {
-		return "it does not give results to programs; tell the user that the operator has to add " +
-			"json to search.formats in its settings.yml, and use web_fetch with URLs that you know"
-	}
-	return ""
-}
-
-// results is the answer of Tavily and SearXNG.
-type results struct {
-	Results []struct{ Title, URL, Content string }
-}
-
-func (r results) hits() []hit {
-	var hits []hit
-	for _, r := range r.Results {
+	for _, r := range answer.Results {
 		hits = append(hits, hit{r.Title, r.URL, r.Content})
 	}
-	return hits
+	return hits, nil
 }
 
-// duckduckgo reads DuckDuckGo's page for browsers without scripts. This page is not a stable API,
+// duckduckgo returns DuckDuckGo's page for browsers without scripts. This page is not a stable API,
 // and may ask the user to prove that they are a person.
-type duckduckgo struct{ base string }
-
-func (s duckduckgo) request(ctx context.Context, query string, _ int) (*http.Request, error) {
-	form := url.Values{"q": {query}, "b": {""}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.base+"/html/",
-		strings.NewReader(form.Encode()))
-	if err != nil {
-		return nil, err
+func duckduckgo(base string) service {
+	request := func(ctx context.Context, query string, _ int) (*http.Request, error) {
+		form := url.Values{"q": {query}, "b": {""}}
+		return newRequest(ctx, http.MethodPost, base+"/html/", form.Encode(),
+			"Content-Type", "application/x-www-form-urlencoded", "Accept", "text/html",
+			"Referer", base+"/")
 	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("Accept", "text/html")
-	req.Header.Set("Referer", s.base+"/")
-	return req, nil
+	return service{"DuckDuckGo", request, duckduckgoHits, map[int]string{
+		http.StatusForbidden: personAdvice, http.StatusTooManyRequests: personAdvice,
+	}}
 }
 
 const personAdvice = "it wants a proof that a person searches, which this tool can't give; don't " +
 	"search again for some minutes, use web_fetch with URLs that you know, and tell the user that " +
 	"the operator can configure another search provider"
 
-func (s duckduckgo) hits(body []byte) ([]hit, error) {
+func duckduckgoHits(body []byte) ([]hit, error) {
 	if bytes.Contains(body, []byte("anomaly-modal")) ||
 		bytes.Contains(body, []byte("challenge-form")) {
 		return nil, errors.New(personAdvice)
@@ -167,13 +148,6 @@ func (s duckduckgo) hits(body []byte) ([]hit, error) {
 			"programs; use web_fetch with URLs that you know")
 	}
 	return hits, nil
-}
-
-func (s duckduckgo) advice(status int) string {
-	if status == http.StatusForbidden || status == http.StatusTooManyRequests {
-		return personAdvice
-	}
-	return ""
 }
 
 // duckduckgoHit returns the hit in one result's node.
@@ -215,13 +189,5 @@ func unwrap(href string) string {
 }
 
 func hasClass(n *html.Node, class string) bool {
-	if n.Type != html.ElementNode {
-		return false
-	}
-	for c := range strings.FieldsSeq(attr(n, "class")) {
-		if c == class {
-			return true
-		}
-	}
-	return false
+	return n.Type == html.ElementNode && slices.Contains(strings.Fields(attr(n, "class")), class)
 }
