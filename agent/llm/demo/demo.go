@@ -10,8 +10,6 @@
 package demo
 
 import (
-	"cmp"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -19,29 +17,16 @@ import (
 )
 
 const (
-	modelID      = "demo"
-	defaultDelay = 10 * time.Millisecond
+	modelID = "demo"
+
+	// DefaultDelay is the usual pause after each word.
+	DefaultDelay = 10 * time.Millisecond
 )
 
-// Options are the optional settings of the demo model.
-type Options struct {
-	// WordDelay is the pause after each word. The default is 10 ms; a negative value means no
-	// pause.
-	WordDelay time.Duration
-
-	Logger *slog.Logger // discards by default
-}
-
-// New returns the demo model. name is its configured name.
-func New(name string, opts *Options) *openai.Model {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
-	handler := Handler{WordDelay: cmp.Or(o.WordDelay, defaultDelay)}
+// New returns the demo model, which pauses for delay after each word. name is its configured name.
+func New(name string, delay time.Duration) *openai.Model {
 	return openai.New(name, modelID, &openai.Options{
 		BaseURL: "http://demo.invalid/v1", // this name is never resolved
-		HTTP:    &http.Client{Transport: memoryTransport{handler}},
-		Logger:  o.Logger,
+		HTTP:    &http.Client{Transport: memoryTransport{Handler{WordDelay: delay}}},
 	})
 }

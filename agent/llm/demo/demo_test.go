@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func quick() llm.Model { return New("demo", &Options{WordDelay: -1}) }
+func quick() llm.Model { return New("demo", 0) }
 
 // offer returns a request with this question and these tools.
 func offer(question string, tools ...string) llm.Request {
@@ -207,8 +207,8 @@ func TestLongTextIsClipped(t *testing.T) {
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		text := ask(t, New("demo", nil), offer("hello")).Message.Text
-		want := time.Duration(strings.Count(text, " ")) * defaultDelay
+		text := ask(t, New("demo", DefaultDelay), offer("hello")).Message.Text
+		want := time.Duration(strings.Count(text, " ")) * DefaultDelay
 		if took := time.Since(start); took != want {
 			t.Errorf("took %v, want %v", took, want)
 		}
@@ -221,7 +221,7 @@ func TestCancel(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		var got error
-		for e, err := range New("demo", &Options{WordDelay: time.Hour}).Stream(ctx, offer("x")) {
+		for e, err := range New("demo", time.Hour).Stream(ctx, offer("x")) {
 			if e.Text != "" {
 				time.AfterFunc(time.Second, cancel)
 			}
@@ -236,7 +236,7 @@ func TestCancel(t *testing.T) {
 func TestBreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		for range New("demo", &Options{WordDelay: time.Hour}).Stream(t.Context(), offer("x")) {
+		for range New("demo", time.Hour).Stream(t.Context(), offer("x")) {
 			break
 		}
 		if took := time.Since(start); took != 0 {

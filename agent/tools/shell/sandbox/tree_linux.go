@@ -13,17 +13,36 @@ import (
 
 // descendants returns the descendants of root. It leaves out processes that end in the meantime.
 func descendants(root int) []int {
-	if _, err := os.Stat("/proc/thread-self/children"); err != nil {
-		return scan(root)
-	}
 	var found []int
-	queue := []int{root}
-	for len(queue) > 0 {
-		children := childrenOf(queue[0])
-		queue = append(queue[1:], children...)
-		found = append(found, children...)
-	}
+	visit(root, func(pid int) { found = append(found, pid) })
 	return found
+}
+
+// killBelow kills each descendant of this process as soon as it finds it. So it is faster than
+// processes that keep starting new ones. Orphaned processes become children of this process.
+func killBelow() {
+	visit(os.Getpid(), func(pid int) {
+		_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+	})
+}
+
+// visit calls fn for the descendants of root, level by level. It calls fn for all processes of a
+// level before it looks for their children.
+func visit(root int, fn func(pid int)) {
+	children := childrenOf
+	if _, err := os.Stat("/proc/thread-self/children"); err != nil {
+		children = allChildren() // a kernel without lists of children
+	}
+	for level := children(root); len(level) > 0; {
+		for _, pid := range level {
+			fn(pid)
+		}
+		var next []int
+		for _, pid := range level {
+			next = append(next, children(pid)...)
+		}
+		level = next
+	}
 }
 
 // childrenOf returns the children of all threads of a process.
@@ -48,13 +67,10 @@ func childrenOf(pid int) []int {
 	return found
 }
 
-// scan is descendants for kernels without lists of children.
-func scan(root int) []int {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
+// allChildren reads the parents of all processes and returns a function like childrenOf.
+func allChildren() func(pid int) []int {
 	children := make(map[int][]int)
+	entries, _ := os.ReadDir("/proc") // without it, no process has children
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -64,14 +80,7 @@ func scan(root int) []int {
 			children[s.parent] = append(children[s.parent], pid)
 		}
 	}
-	var found []int
-	queue := []int{root}
-	for len(queue) > 0 {
-		below := children[queue[0]]
-		queue = append(queue[1:], below...)
-		found = append(found, below...)
-	}
-	return found
+	return func(pid int) []int { return children[pid] }
 }
 
 // A status describes the resources of a process.
@@ -115,26 +124,4 @@ func field(text []byte, name string) int64 {
 		}
 	}
 	return 0
-}
-
-// killBelow kills each descendant of this process as soon as it finds it. So it is faster than
-// processes that keep starting new ones. Orphaned processes become children of this process.
-func killBelow() {
-	if _, err := os.Stat("/proc/thread-self/children"); err != nil {
-		for _, pid := range scan(os.Getpid()) {
-			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
-		}
-		return
-	}
-	queue := childrenOf(os.Getpid())
-	for len(queue) > 0 {
-		for _, pid := range queue {
-			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
-		}
-		var next []int
-		for _, pid := range queue {
-			next = append(next, childrenOf(pid)...)
-		}
-		queue = next
-	}
 }

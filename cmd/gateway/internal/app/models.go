@@ -56,7 +56,7 @@ func anyKey(name string, m *config.Model, log *slog.Logger) llm.Model {
 func oneModel(name string, m *config.Model, key string, log *slog.Logger) llm.Model {
 	switch m.Provider {
 	case "demo":
-		return demo.New(name, nil)
+		return demo.New(name, demo.DefaultDelay)
 	case "anthropic":
 		return anthropic.New(name, m.Model, claudeOptions(m, key, log))
 	}
