@@ -45,14 +45,13 @@ const (
 	typeWebP = "image/webp"
 )
 
-// Fit returns the picture in file with sides of at most longest pixels and a size of at most maxBytes
-// bytes, and its MIME type. A limit of 0 or less means no limit. Fit returns a picture that fits
-// unchanged, with two exceptions: of an animated GIF it returns the first frame, and it rotates a
-// JPEG that is not upright. It encodes other pictures as PNG if they are transparent and small
-// enough as PNG, and otherwise as JPEG.
+// Fit returns the picture in file with sides of at most longest pixels and a size of at most
+// maxBytes bytes, and its MIME type. A limit of 0 or less means no limit. Fit returns a picture
+// that fits unchanged, with two exceptions: of an animated GIF it returns the first frame, and it
+// rotates a JPEG that is not upright. It encodes other pictures as PNG if they are transparent and
+// small enough as PNG, and otherwise as JPEG.
 //
-// The error is [ErrUnsupported], [ErrTooLarge], [ErrTooMany], or describes the damage of the
-// file.
+// The error is [ErrUnsupported], [ErrTooLarge], [ErrTooMany], or describes the damage of the file.
 func Fit(file []byte, longest, maxBytes int) (data []byte, mime string, err error) {
 	return fit(file, limits{longest, maxBytes, maxPixels, maxDecoded})
 }
