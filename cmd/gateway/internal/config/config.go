@@ -137,9 +137,9 @@ type Media struct {
 
 // Transcription has the settings for the transcription of voice messages.
 type Transcription struct {
-	Model   string `koanf:"model"`    // name at the provider; "": no transcription
-	BaseURL string `koanf:"base_url"` // of an OpenAI-compatible API
-	Key     Secret `koanf:"key"`      // empty if Model is empty
+	Model   string `koanf:"model"`             // name at the provider; "": no transcription
+	BaseURL string `koanf:"base_url"`          // of an OpenAI-compatible API
+	Key     Secret `koanf:"key" needs:"Model"` // empty if Model is empty
 
 	PriceMinute float64 `koanf:"price_minute" min:"0" live:"yes"` // dollars per minute
 
@@ -151,10 +151,10 @@ type Transcription struct {
 
 // Speech has the settings for voice messages with answers.
 type Speech struct {
-	Model   string `koanf:"model"`    // name at the provider; "": no speech
-	BaseURL string `koanf:"base_url"` // of an OpenAI-compatible API
-	Key     Secret `koanf:"key"`      // empty if Model is empty
-	Voice   string `koanf:"voice"`    // name at the provider
+	Model   string `koanf:"model"`             // name at the provider; "": no speech
+	BaseURL string `koanf:"base_url"`          // of an OpenAI-compatible API
+	Key     Secret `koanf:"key" needs:"Model"` // empty if Model is empty
+	Voice   string `koanf:"voice"`             // name at the provider
 	Format  string `koanf:"format" allowed:"opus mp3 wav"`
 
 	// Answers says when answers are spoken. Each conversation can override it.
@@ -166,10 +166,10 @@ type Speech struct {
 
 // Images has the settings for generating pictures.
 type Images struct {
-	Model   string  `koanf:"model"`         // name at the provider; "": no pictures
-	BaseURL string  `koanf:"base_url"`      // of an OpenAI-compatible API
-	Key     Secret  `koanf:"key"`           // empty if Model is empty
-	Price   float64 `koanf:"price" min:"0"` // dollars per picture
+	Model   string  `koanf:"model"`             // name at the provider; "": no pictures
+	BaseURL string  `koanf:"base_url"`          // of an OpenAI-compatible API
+	Key     Secret  `koanf:"key" needs:"Model"` // empty if Model is empty
+	Price   float64 `koanf:"price" min:"0"`     // dollars per picture
 }
 
 // A Model is a language model with its address and its limits.

@@ -128,50 +128,29 @@ type Server struct {
 	IdentityFile     string `koanf:"identity_file"`
 }
 
-// finishHands resolves the paths and secrets of [roots], [web], [exec] and [mcp].
+// finishHands resolves the paths of [roots] and [mcp], and the secrets in addresses and variables.
 func (l *loader) finishHands(c *Config) {
 	home := c.Gateway.Home
 	for name, r := range c.Roots {
-		abs, err := expand(r.Path, home, l.vars)
-		if r.Path == "" || err != nil {
-			l.problem([]string{"roots", name, "path"}, "want a path")
-		}
-		r.Path = abs
+		r.Path = l.path(r.Path, home, "roots", name, "path")
 		c.Roots[name] = r
-	}
-	if w := &c.Web; w.Search == "off" {
-		w.SearchKey = Secret{} // an unused reference need not exist
-	} else {
-		w.SearchKey = l.secret([]string{"web", "search_key"}, w.SearchKey, home)
 	}
 	c.exposed = exposed(c.Exec.Env, l.vars)
 	for name, s := range c.MCP {
 		if !s.Enabled {
 			continue
 		}
-		for table, secrets := range map[string]map[string]Secret{"env": s.Env, "headers": s.Headers} {
-			for key, secret := range secrets {
-				secrets[key] = l.secret([]string{"mcp", name, table, key}, secret, home)
-			}
-		}
-		s.ClientSecret = l.secret([]string{"mcp", name, "client_secret"}, s.ClientSecret, home)
-		s.PrivateKey = l.secret([]string{"mcp", name, "private_key"}, s.PrivateKey, home)
 		if s.IdentityFile != "" {
-			abs, err := expand(s.IdentityFile, home, l.vars)
-			if err != nil {
-				l.problem([]string{"mcp", name, "identity_file"}, "want a path")
-			}
-			s.IdentityFile = abs
+			s.IdentityFile = l.path(s.IdentityFile, home, "mcp", name, "identity_file")
 		}
-		c.MCP[name] = s
 		if isReference(s.URL) { // the whole URL is a secret
 			written := s.URL
 			address := l.secret([]string{"mcp", name, "url"}, Secret{&written}, home).Reveal()
 			if address != "" {
 				s.URL, c.exposed = address, append(c.exposed, address)
-				c.MCP[name] = s
 			}
 		}
+		c.MCP[name] = s
 	}
 }
 
@@ -257,7 +236,7 @@ func (l *loader) validateRoot(name string, c *Config) {
 		l.problem([]string{"roots", name}, "the agent has another folder of that name")
 	case root == string(filepath.Separator):
 		l.problem(at, "this is everything, with the gateway's secrets in it")
-	case within(root, c.Gateway.Home) || within(c.Gateway.Home, root):
+	case Within(root, c.Gateway.Home) || Within(c.Gateway.Home, root):
 		l.problem(at, "this is, or holds, or lies in the data directory, where the gateway's secrets are")
 	}
 }
@@ -267,8 +246,8 @@ func entryNamePlain(name string) bool {
 		"skills", "shared"}, name)
 }
 
-// within reports whether path is dir or below it.
-func within(path, dir string) bool {
+// Within reports whether path is dir or below it.
+func Within(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
 }

@@ -24,7 +24,7 @@ type loader struct {
 	written  []string // models in the file or in GATEWAY_ variables
 	usual    source   // settings from usual variables such as OPENAI_API_KEY
 
-	references map[string]string // references to secrets, by path
+	references map[string]string // result of [referencesIn]
 
 	forgiving bool // ignore mistakes where possible
 }

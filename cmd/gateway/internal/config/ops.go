@@ -63,27 +63,6 @@ func (h Hook) Address() (account, chat, thread string) {
 	return account, chat, thread
 }
 
-// finishOps resolves the secrets of [http] and [hooks], and the path of the log.
-func (l *loader) finishOps(c *Config) {
-	home := c.Gateway.Home
-	c.HTTP.Token = l.secret([]string{"http", "token"}, c.HTTP.Token, home)
-	for name, h := range c.Hooks {
-		if h.Enabled {
-			h.Secret = l.secret([]string{"hooks", name, "secret"}, h.Secret, home)
-		} else {
-			h.Secret = Secret{} // an unused reference need not exist
-		}
-		c.Hooks[name] = h
-	}
-	if c.Log.File != "" {
-		abs, err := expand(c.Log.File, home, l.vars)
-		if err != nil {
-			l.problem([]string{"log", "file"}, err.Error())
-		}
-		c.Log.File = abs
-	}
-}
-
 // minSecret is the minimum length, in bytes, of a secret that gives access from outside.
 const minSecret = 16
 
@@ -132,18 +111,18 @@ func (l *loader) validateHTTP(h HTTP) {
 		l.problem([]string{"http", "listen"}, `want an address such as "127.0.0.1:8790", or ""`)
 		return
 	}
-	if !isLoopback(host) && token == "" {
+	if !IsLoopback(host) && token == "" {
 		l.problem([]string{"http", "token"}, fmt.Sprintf(
 			"others can reach %s: want a token here, or a listen address on 127.0.0.1", h.Listen))
 	}
 }
 
-// isLoopback reports whether a host is reachable only from this machine.
-func isLoopback(host string) bool {
+// IsLoopback reports whether a host is reachable only from this machine.
+func IsLoopback(host string) bool {
 	if host == "localhost" {
 		return true
 	}
-	addr, err := netip.ParseAddr(host)
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return err == nil && addr.IsLoopback()
 }
 

@@ -122,15 +122,11 @@ func (e *explainer) setting(path []string, v reflect.Value) Setting {
 	s := Setting{Key: path[len(path)-1], Origin: e.origin(path)}
 	switch value := v.Interface().(type) {
 	case Secret:
-		s.Value = e.references[joined]
-		if name, ok := strings.CutPrefix(e.references[joined], "env:"); ok {
-			e.used[name] = true
-		}
-		s.Hidden = s.Value == "" && value.Reveal() != ""
+		s.Value, s.Hidden = e.reference(joined)
 		e.Literal = e.Literal || s.Hidden && e.places[joined].file != ""
 		return s
 	case []Secret:
-		return e.secretList(s, joined, value)
+		return e.secretList(s, joined, len(value))
 	case time.Duration:
 		s.Value = shortDuration(value)
 	case slog.Level:
@@ -155,14 +151,11 @@ func (e *explainer) setting(path []string, v reflect.Value) Setting {
 
 // secretList completes the Setting for a list of secrets. Its value is the list of references. If
 // a secret is not a reference, the value is hidden.
-func (e *explainer) secretList(s Setting, path string, list []Secret) Setting {
+func (e *explainer) secretList(s Setting, path string, n int) Setting {
 	references := []string{}
-	for i := range list {
-		reference := e.references[path+delimiter+strconv.Itoa(i)]
-		if name, ok := strings.CutPrefix(reference, "env:"); ok {
-			e.used[name] = true
-		}
-		if reference == "" && list[i].Reveal() != "" {
+	for i := range n {
+		reference, literal := e.reference(path + delimiter + strconv.Itoa(i))
+		if literal {
 			s.Value, s.Hidden = "", true
 			e.Literal = e.Literal || e.places[path].file != ""
 			return s
@@ -171,6 +164,15 @@ func (e *explainer) secretList(s Setting, path string, list []Secret) Setting {
 	}
 	s.Value = references
 	return s
+}
+
+// reference returns the reference that was written for a secret, or whether the secret itself was.
+func (e *explainer) reference(path string) (reference string, literal bool) {
+	reference, written := e.references[path]
+	if name, ok := strings.CutPrefix(reference, "env:"); ok {
+		e.used[name] = true
+	}
+	return reference, written && reference == ""
 }
 
 // origin returns where the value at path was written.
@@ -232,33 +234,19 @@ func (e *explainer) sensitive(s string) bool {
 	return has
 }
 
-// referencesIn returns the references to secrets in c, by path.
+// referencesIn returns the references to secrets in c, by path. A secret that is not a reference
+// has the value "".
 func referencesIn(c *Config) map[string]string {
 	list := make(map[string]string)
-	var walk func(v reflect.Value, path []string)
-	walk = func(v reflect.Value, path []string) {
-		path = slices.Clip(path)
-		switch {
-		case v.Type() == secretType:
-			text := v.Interface().(Secret).Reveal()
-			name, isVariable := strings.CutPrefix(text, "env:")
-			if isVariable && variableName.MatchString(name) || strings.HasPrefix(text, "file:") {
-				list[strings.Join(path, delimiter)] = text
-			}
-		case v.Kind() == reflect.Struct:
-			for _, f := range fields(v.Type()) {
-				walk(v.FieldByIndex(f.Index), append(path, f.Tag.Get("koanf")))
-			}
-		case v.Kind() == reflect.Map:
-			for it := v.MapRange(); it.Next(); {
-				walk(it.Value(), append(path, it.Key().String()))
-			}
-		case v.Type() == secretsType:
-			for i := range v.Len() {
-				walk(v.Index(i), append(path, strconv.Itoa(i)))
-			}
+	eachSecret(reflect.ValueOf(*c), nil, func(path []string, s Secret) {
+		text := s.Reveal()
+		if text == "" {
+			return
 		}
-	}
-	walk(reflect.ValueOf(*c), nil)
+		if !isReference(text) {
+			text = ""
+		}
+		list[strings.Join(path, delimiter)] = text
+	})
 	return list
 }

@@ -220,3 +220,37 @@ func TestEverySecretIsTried(t *testing.T) {
 		t.Errorf("a configuration has %d kinds of credentials, everySecret %d", count, kindsOfSecrets)
 	}
 }
+
+// A secret in the file is found and hidden in every table, also in a list and where it is unused.
+func TestLiteralSecrets(t *testing.T) {
+	e := explainText(t, `[models.a]
+model = "x"
+base_url = "https://host/v1"
+keys = ["literal-a"]
+
+[channels.bot]
+type = "telegram"
+enabled = false
+token = "literal-b"
+
+[mcp.tools]
+enabled = false
+client_secret = "literal-c"
+private_key = "file:key.pem"
+`, environ(t))
+	text := e.TOML(true)
+	for _, key := range []string{"keys", "token", "client_secret"} {
+		if !strings.Contains(text, "# "+key+": redacted") {
+			t.Errorf("%s is not said to be redacted:\n%s", key, text)
+		}
+	}
+	if strings.Contains(text, "literal-") || !e.Literal {
+		t.Errorf("literal is %t:\n%s", e.Literal, text)
+	}
+	got, err := SecretsIn("config.toml")
+	want := []Written{{"channels.bot.token", "literal-b"}, {"mcp.tools.client_secret", "literal-c"},
+		{"mcp.tools.private_key", "file:key.pem"}, {"models.a.keys.0", "literal-a"}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("the secrets are %v, %v, want %v", got, err, want)
+	}
+}

@@ -1,15 +1,19 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -125,7 +129,12 @@ func expand(path, base string, vars map[string]string) (string, error) {
 // Secrets returns the values of all secrets in c. They include those in the URLs of MCP servers,
 // and the variables for commands whose names look like credentials.
 func (c *Config) Secrets() []string {
-	list := append(secretsIn(reflect.ValueOf(*c)), c.exposed...)
+	list := slices.Clone(c.exposed)
+	eachSecret(reflect.ValueOf(*c), nil, func(_ []string, s Secret) {
+		if s.Reveal() != "" {
+			list = append(list, s.Reveal())
+		}
+	})
 	for _, s := range c.MCP {
 		list = append(list, urlSecrets(s.URL)...)
 	}
@@ -178,26 +187,86 @@ func urlSecrets(address string) (list []string) {
 	return list
 }
 
-func secretsIn(v reflect.Value) (list []string) {
-	if s, ok := v.Interface().(Secret); ok {
-		if s.Reveal() != "" {
-			list = append(list, s.Reveal())
-		}
-		return list
-	}
-	switch v.Kind() {
-	case reflect.Struct:
+// eachSecret calls do with each secret in v and its path.
+func eachSecret(v reflect.Value, path []string, do func(path []string, s Secret)) {
+	path = slices.Clip(path)
+	switch {
+	case v.Type() == secretType:
+		do(path, v.Interface().(Secret))
+	case v.Kind() == reflect.Struct:
 		for _, f := range fields(v.Type()) {
-			list = append(list, secretsIn(v.FieldByIndex(f.Index))...)
+			eachSecret(v.FieldByIndex(f.Index), append(path, f.Tag.Get("koanf")), do)
 		}
-	case reflect.Map:
+	case v.Kind() == reflect.Map:
 		for it := v.MapRange(); it.Next(); {
-			list = append(list, secretsIn(it.Value())...)
+			eachSecret(it.Value(), append(path, it.Key().String()), do)
 		}
-	case reflect.Slice:
-		for _, e := range v.Seq2() {
-			list = append(list, secretsIn(e)...)
+	case v.Type() == secretsType:
+		for i := range v.Len() {
+			eachSecret(v.Index(i), append(path, strconv.Itoa(i)), do)
 		}
 	}
-	return list
+}
+
+// A Written is a secret as it is written in the configuration file.
+type Written struct{ Key, Value string }
+
+// Literal reports whether w is the secret itself and not a reference.
+func (w Written) Literal() bool { return !isReference(w.Value) }
+
+// SecretsIn returns the secrets in a configuration file, sorted by key. The file may be missing.
+func SecretsIn(file string) (list []Written, err error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	l := newLoader(nil)
+	c, err := merge([]source{readDefaults(), l.readFile(file, text)})
+	if err = cmp.Or(joinProblems(l.problems), err); err != nil {
+		return nil, err
+	}
+	eachSecret(reflect.ValueOf(*c), nil, func(path []string, s Secret) {
+		if s.Reveal() != "" {
+			list = append(list, Written{strings.Join(path, "."), s.Reveal()})
+		}
+	})
+	slices.SortFunc(list, func(a, b Written) int { return strings.Compare(a.Key, b.Key) })
+	return list, nil
+}
+
+// resolveSecrets replaces each reference in v by the secret to which it leads. It removes secrets
+// that are not used, because their references need not exist.
+func (l *loader) resolveSecrets(v reflect.Value, path []string, used bool, home string) {
+	path = slices.Clip(path)
+	switch {
+	case v.Type() == secretType:
+		s := Secret{}
+		if used {
+			s = l.secret(path, v.Interface().(Secret), home)
+		}
+		v.Set(reflect.ValueOf(s))
+	case v.Kind() == reflect.Struct:
+		if enabled := v.FieldByName("Enabled"); enabled.IsValid() {
+			used = enabled.Bool()
+		}
+		for _, f := range fields(v.Type()) {
+			needs := f.Tag.Get("needs")
+			l.resolveSecrets(v.FieldByIndex(f.Index), append(path, f.Tag.Get("koanf")),
+				used && (needs == "" || !v.FieldByName(needs).IsZero()), home)
+		}
+	case v.Kind() == reflect.Map:
+		for it := v.MapRange(); it.Next(); {
+			entry := reflect.New(v.Type().Elem()).Elem()
+			entry.Set(it.Value())
+			l.resolveSecrets(entry, append(path, it.Key().String()), used, home)
+			v.SetMapIndex(it.Key(), entry)
+		}
+	case v.Type() == secretsType:
+		for i := range v.Len() {
+			l.resolveSecrets(v.Index(i), path, used, home)
+		}
+	}
 }

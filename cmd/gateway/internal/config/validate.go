@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -23,9 +24,9 @@ const sqliteScheme = "sqlite:"
 // of channels.
 func (l *loader) finish(c *Config) {
 	g := &c.Gateway
-	g.Home = l.path("home", g.Home, "")
-	g.Workspace = l.path("workspace", g.Workspace, g.Home)
-	if within(g.Home, g.Workspace) {
+	g.Home = l.path(g.Home, "", "gateway", "home")
+	g.Workspace = l.path(g.Workspace, g.Home, "gateway", "workspace")
+	if Within(g.Home, g.Workspace) {
 		l.problem([]string{"gateway", "workspace"}, "this is, or holds, the data directory, where the "+
 			"gateway's secrets and everybody's memories are")
 	}
@@ -35,48 +36,32 @@ func (l *loader) finish(c *Config) {
 		l.problem([]string{"gateway", "timezone"}, fmt.Sprintf(
 			`want a zone such as "Europe/Berlin", "UTC" or "Local", not %q`, g.Timezone))
 	}
+	if c.Web.Search == "off" {
+		c.Web.SearchKey = Secret{} // an unused reference need not exist
+	}
+	l.resolveSecrets(reflect.ValueOf(c).Elem(), nil, true, g.Home)
 	for name, m := range c.Models {
-		m.Key = l.secret([]string{"models", name, "key"}, m.Key, g.Home)
-		for i, key := range m.Keys {
-			m.Keys[i] = l.secret([]string{"models", name, "keys"}, key, g.Home)
-		}
-		for header, s := range m.Headers {
-			m.Headers[header] = l.secret([]string{"models", name, "headers", header}, s, g.Home)
-		}
 		m.settleProvider()
 		c.Models[name] = m
 	}
 	for name, ch := range c.Channels {
 		c.Channels[name] = l.finishChannel(name, ch, g.Home)
 	}
-	if t := &c.Transcription; t.Model == "" {
-		t.Key = Secret{} // an unused reference need not exist
-	} else {
-		t.Key = l.secret([]string{"transcription", "key"}, t.Key, g.Home)
-	}
-	if s := &c.Media.Speech; s.Model == "" {
-		s.Key = Secret{}
-	} else {
-		s.Key = l.secret([]string{"media", "speech", "key"}, s.Key, g.Home)
-	}
-	if i := &c.Media.Images; i.Model == "" {
-		i.Key = Secret{}
-	} else {
-		i.Key = l.secret([]string{"media", "images", "key"}, i.Key, g.Home)
-	}
 	l.finishHands(c)
-	l.finishOps(c)
+	if c.Log.File != "" {
+		c.Log.File = l.path(c.Log.File, g.Home, "log", "file")
+	}
 	l.chooseModel(c)
 }
 
-// path returns the absolute path for a key of [gateway].
-func (l *loader) path(key, path, base string) string {
+// path returns the absolute path for the value of a key.
+func (l *loader) path(path, base string, key ...string) string {
 	abs, err := expand(path, base, l.vars)
 	if path == "" {
 		err = errors.New("want a path")
 	}
 	if err != nil {
-		l.problem([]string{"gateway", key}, err.Error())
+		l.problem(key, err.Error())
 	}
 	return abs
 }
@@ -124,21 +109,8 @@ func (l *loader) finishChannel(name string, ch Channel, home string) Channel {
 	if ch.Type == "" {
 		ch.Type = name
 	}
-	for key, s := range map[string]*Secret{
-		"token": &ch.Token, "proxy": &ch.Proxy, "webhook_secret": &ch.WebhookSecret,
-	} {
-		if ch.Enabled {
-			*s = l.secret([]string{"channels", name, key}, *s, home)
-		} else {
-			*s = Secret{} // an unused reference need not exist
-		}
-	}
 	if ch.LocalFiles != "" {
-		abs, err := expand(ch.LocalFiles, home, l.vars)
-		if err != nil {
-			l.problem([]string{"channels", name, "local_files"}, err.Error())
-		}
-		ch.LocalFiles = abs
+		ch.LocalFiles = l.path(ch.LocalFiles, home, "channels", name, "local_files")
 	}
 	return ch
 }

@@ -5,14 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/pelletier/go-toml/v2"
 
 	"gateway/bus"
 	"gateway/channels/gate"
@@ -72,11 +68,11 @@ type Suspect struct {
 // An auditor contains the data that rules check.
 type auditor struct {
 	Suspect
-	cfg    *config.Config
-	raw    map[string]any // the configuration file as written
-	owned  bool           // an owner exists
-	skills map[string]string
-	moves  []gate.Move // groups that have another id now
+	cfg     *config.Config
+	written []config.Written // secrets in the configuration file
+	owned   bool             // an owner exists
+	skills  map[string]string
+	moves   []gate.Move // groups that have another id now
 }
 
 // Audit checks all rules and returns the problems in the order of the rules.
@@ -101,7 +97,7 @@ func Audit(ctx context.Context, s Suspect) ([]Problem, error) {
 // look reads the data that rules check.
 func (a *auditor) look(ctx context.Context) error {
 	var err error
-	if a.raw, err = a.written(); err != nil {
+	if a.written, err = config.SecretsIn(a.File); err != nil {
 		return err
 	}
 	if a.owned, err = a.hasOwner(ctx); err != nil {
@@ -236,75 +232,10 @@ func (a *auditor) backups() (list []string) {
 	return list
 }
 
-// A written is a secret as it is written in the configuration file.
-type written struct{ key, value string }
-
-// literal reports whether w is the secret itself and not a reference (env: or file:).
-func (w written) literal() bool {
-	return !strings.HasPrefix(w.value, "env:") && !strings.HasPrefix(w.value, "file:")
-}
-
-// written parses the configuration file without resolving it. It returns nil if the file is
-// missing.
-func (c Case) written() (raw map[string]any, err error) {
-	text, err := os.ReadFile(c.File)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return raw, toml.Unmarshal(text, &raw)
-}
-
-// secretsIn returns the secrets in a parsed configuration file.
-func secretsIn(raw map[string]any) []written {
-	return secretsBelow(reflect.TypeFor[config.Config](), raw, "")
-}
-
-func secretsBelow(t reflect.Type, v any, key string) (list []written) {
-	if t == reflect.TypeFor[config.Secret]() {
-		if s, ok := v.(string); ok && s != "" {
-			return []written{{key, s}}
-		}
-		return nil
-	}
-	table, ok := v.(map[string]any)
-	if !ok {
-		return nil
-	}
-	for _, name := range slices.Sorted(maps.Keys(table)) {
-		child := t
-		switch t.Kind() {
-		case reflect.Map:
-			child = t.Elem()
-		case reflect.Struct:
-			if child = fieldType(t, name); child == nil {
-				continue
-			}
-		default:
-			return list
-		}
-		below := strings.TrimPrefix(key+"."+name, ".")
-		list = append(list, secretsBelow(child, table[name], below)...)
-	}
-	return list
-}
-
-// fieldType returns the type of the field with a configuration key, or nil.
-func fieldType(t reflect.Type, key string) reflect.Type {
-	for f := range t.Fields() {
-		if f.Tag.Get("koanf") == key {
-			return f.Type
-		}
-	}
-	return nil
-}
-
 // secretFiles returns the files to which secrets refer.
 func (a *auditor) secretFiles() (list []string) {
-	for _, s := range secretsIn(a.raw) {
-		file, ok := strings.CutPrefix(s.value, "file:")
+	for _, s := range a.written {
+		file, ok := strings.CutPrefix(s.Value, "file:")
 		if !ok {
 			continue
 		}

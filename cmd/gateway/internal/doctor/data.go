@@ -17,6 +17,7 @@ import (
 
 	"gateway/agent/policy"
 	"gateway/bus"
+	"gateway/cmd/gateway/internal/config"
 	"gateway/store"
 )
 
@@ -86,7 +87,7 @@ func (c Case) examineDisk(context.Context) []Finding {
 	var list []Finding
 	g := c.Config.Gateway
 	dirs := []string{g.Home}
-	if !within(g.Workspace, g.Home) {
+	if !config.Within(g.Workspace, g.Home) {
 		dirs = append(dirs, g.Workspace)
 	}
 	for _, dir := range dirs {
@@ -123,12 +124,6 @@ func existing(dir string) string {
 		}
 		dir = above
 	}
-}
-
-// within reports whether path is dir or below it.
-func within(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 // examineFiles checks whether other users can read the files with secrets.
@@ -172,8 +167,8 @@ func (c Case) privateFiles() []string {
 // literal reports whether the configuration file itself contains a secret. If not, others may
 // read the file, as with a ConfigMap.
 func (c Case) literal() bool {
-	raw, err := c.written()
-	return err != nil || slices.ContainsFunc(secretsIn(raw), written.literal)
+	list, err := config.SecretsIn(c.File)
+	return err != nil || slices.ContainsFunc(list, config.Written.Literal)
 }
 
 // exposed returns the mode of a file and whether others can read or write it. A closed data
@@ -191,7 +186,8 @@ func exposed(file, home string) (fs.FileMode, bool) {
 	if info.Mode().Perm()&others == 0 {
 		return 0, false
 	}
-	if dir, err := os.Stat(home); err == nil && within(file, home) && dir.Mode().Perm()&0o077 == 0 {
+	dir, err := os.Stat(home)
+	if err == nil && config.Within(file, home) && dir.Mode().Perm()&0o077 == 0 {
 		return info.Mode().Perm(), false
 	}
 	return info.Mode().Perm(), true

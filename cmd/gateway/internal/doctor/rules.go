@@ -70,9 +70,9 @@ func fileRules() []Rule {
 }
 
 func plainSecrets(a *auditor) (list []hit) {
-	for _, s := range secretsIn(a.raw) {
-		if s.literal() {
-			list = append(list, hit{text: s.key + " in " + a.File})
+	for _, s := range a.written {
+		if s.Literal() {
+			list = append(list, hit{text: s.Key + " in " + a.File})
 		}
 	}
 	return list
@@ -282,7 +282,7 @@ func networkRules() []Rule {
 			"Set [http] listen to 127.0.0.1, and put a proxy with TLS before it.", false,
 			func(a *auditor) []hit {
 				host, _, err := net.SplitHostPort(a.cfg.HTTP.Listen)
-				if err != nil || loopback(host) {
+				if err != nil || config.IsLoopback(host) {
 					return nil
 				}
 				return []hit{{text: `[http] listen = "` + a.cfg.HTTP.Listen + `"`}}
@@ -314,15 +314,6 @@ func wideNetworks(a *auditor) (list []hit) {
 	return list
 }
 
-// loopback reports whether a host is reachable only from this machine.
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && addr.IsLoopback()
-}
-
 func strongHooks(a *auditor) (list []hit) {
 	for _, name := range slices.Sorted(maps.Keys(a.cfg.Hooks)) {
 		h := a.cfg.Hooks[name]
@@ -341,7 +332,7 @@ func strongHooks(a *auditor) (list []hit) {
 func plainServers(a *auditor) (list []hit) {
 	plain := func(address string) bool {
 		u, err := url.Parse(address)
-		return err == nil && u.Scheme == "http" && !loopback(u.Hostname())
+		return err == nil && u.Scheme == "http" && !config.IsLoopback(u.Hostname())
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.cfg.Models)) {
 		if m := a.cfg.Models[name]; (len(m.AllKeys()) > 0 || len(m.Headers) > 0) && plain(m.BaseURL) {
