@@ -78,7 +78,7 @@ type auditor struct {
 // Audit checks all rules and returns the problems in the order of the rules.
 func Audit(ctx context.Context, s Suspect) ([]Problem, error) {
 	a := &auditor{Suspect: s, cfg: s.Config}
-	if err := a.look(ctx); err != nil {
+	if err := a.load(ctx); err != nil {
 		return nil, fmt.Errorf("doctor: audit: %w", err)
 	}
 	var list []Problem
@@ -94,8 +94,8 @@ func Audit(ctx context.Context, s Suspect) ([]Problem, error) {
 	return list, nil
 }
 
-// look reads the data that rules check.
-func (a *auditor) look(ctx context.Context) error {
+// load reads the data that rules check.
+func (a *auditor) load(ctx context.Context) error {
 	var err error
 	if a.written, err = config.SecretsIn(a.File); err != nil {
 		return err

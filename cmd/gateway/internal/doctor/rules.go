@@ -114,8 +114,8 @@ func (a *auditor) mayRun(tool func(config.Tool) string, otherwise bool) bool {
 	if a.cfg.Exec.Sandbox == "off" {
 		return false
 	}
-	if said := tool(a.cfg.Tools["exec"]); said != "" && said != config.Inherit {
-		return said == "allow"
+	if decision := tool(a.cfg.Tools["exec"]); decision != "" && decision != config.Inherit {
+		return decision == "allow"
 	}
 	return otherwise && a.cfg.Exec.Sandbox != "none" // "none": commands need approval
 }
@@ -138,8 +138,18 @@ func (a *auditor) guestsMay(tool string) bool {
 	return len(accounts) == 0 || len(a.free(accounts, tool)) > 0
 }
 
+// everybody reports whether everybody may write to an account.
+func everybody(c config.Channel) bool { return c.Access == "open" }
+
+// when returns a hit if a condition is true.
+func when(unsafe bool, text string) []hit {
+	if !unsafe {
+		return nil
+	}
+	return []hit{{text: text}}
+}
+
 func peopleRules() []Rule {
-	everybody := func(c config.Channel) bool { return c.Access == "open" }
 	return []Rule{
 		{"GS010", Medium, "Everybody may write to the bot",
 			"Strangers have the role user: they use its tools, and your model's budget.",
@@ -188,19 +198,13 @@ func commandRules() []Rule {
 			"A command can do all that the gateway can: read its tokens, change its files.",
 			`Set [exec] sandbox = "auto", or "off".`, false,
 			func(a *auditor) []hit {
-				if a.cfg.Exec.Sandbox != "none" {
-					return nil
-				}
-				return []hit{{text: `[exec] sandbox = "none"`}}
+				return when(a.cfg.Exec.Sandbox == "none", `[exec] sandbox = "none"`)
 			}},
 		{"GS015", Medium, "Commands reach the network",
 			"They can send away everything that they can read, also because a page told the model to.",
 			"Set [exec] network = false.", false,
 			func(a *auditor) []hit {
-				if !a.cfg.Exec.Network || a.cfg.Exec.Sandbox == "off" {
-					return nil
-				}
-				return []hit{{text: "[exec] network = true"}}
+				return when(a.cfg.Exec.Network && a.cfg.Exec.Sandbox != "off", "[exec] network = true")
 			}},
 		{"GS016", Medium, "Commands see a secret", "The model and its tools can read the variable.",
 			"Remove it from [exec] env, or give them a key that can do little.", false,
@@ -227,11 +231,9 @@ func commandRules() []Rule {
 			"Guests are people in groups whom nobody has approved.",
 			`Set guest = "deny" in [tools.exec].`, false,
 			func(a *auditor) []hit {
-				if !a.guestsMay("exec") ||
-					!a.mayRun(func(t config.Tool) string { return t.Guest }, false) {
-					return nil
-				}
-				return []hit{{text: `[tools.exec] guest = "allow"`}}
+				return when(a.guestsMay("exec") &&
+					a.mayRun(func(t config.Tool) string { return t.Guest }, false),
+					`[tools.exec] guest = "allow"`)
 			}},
 		{"GS022", Medium, "An MCP server runs without a sandbox",
 			"It can do all that the gateway can.", "Set sandbox = true in [mcp.NAME].", false,
@@ -244,10 +246,7 @@ func commandRules() []Rule {
 			"A question before a dangerous command then protects nobody.",
 			`Set [approvals] approver = "admin", or "owner".`, false,
 			func(a *auditor) []hit {
-				if a.cfg.Approvals.Approver != "user" {
-					return nil
-				}
-				return []hit{{text: `[approvals] approver = "user"`}}
+				return when(a.cfg.Approvals.Approver == "user", `[approvals] approver = "user"`)
 			}},
 		{"GS029", Medium, "A skill is not what you installed",
 			"The agent follows it like an instruction. It was changed, or came by another way.",
@@ -282,10 +281,8 @@ func networkRules() []Rule {
 			"Set [http] listen to 127.0.0.1, and put a proxy with TLS before it.", false,
 			func(a *auditor) []hit {
 				host, _, err := net.SplitHostPort(a.cfg.HTTP.Listen)
-				if err != nil || config.IsLoopback(host) {
-					return nil
-				}
-				return []hit{{text: `[http] listen = "` + a.cfg.HTTP.Listen + `"`}}
+				return when(err == nil && !config.IsLoopback(host),
+					`[http] listen = "`+a.cfg.HTTP.Listen+`"`)
 			}},
 		{"GS019", High, "A hook has more rights than a guest",
 			"Anybody who has its secret, or can write text that the other program posts, has " +
@@ -362,19 +359,14 @@ func placeRules() []Rule {
 			"A mistake in it, or in a program that it runs, is one of the whole machine.",
 			"Run it as a user of its own: see deploy/gateway.service.", false,
 			func(a *auditor) []hit {
-				if !a.Root {
-					return nil
-				}
-				return []hit{{text: "this command runs as root, outside of a container"}}
+				return when(a.Root, "this command runs as root, outside of a container")
 			}},
 		{"GS027", Low, "The workspace lies in a git checkout",
 			"Files that the agent and people put there may be committed and pushed.",
 			"Set [gateway] workspace to a folder outside of it.", false,
 			func(a *auditor) []hit {
-				if dir := a.checkout(); dir != "" {
-					return []hit{{text: a.cfg.Gateway.Workspace + " lies in " + dir}}
-				}
-				return nil
+				dir := a.checkout()
+				return when(dir != "", a.cfg.Gateway.Workspace+" lies in "+dir)
 			}},
 		{openWorkspace, High, "Others can write into the workspace",
 			"The agent reads and runs the files that they write there.",
@@ -388,8 +380,7 @@ func placeRules() []Rule {
 				if b.DayTokens+b.PersonTokens > 0 || b.DayDollars+b.PersonDollars > 0 {
 					return nil
 				}
-				return a.accountsThat(func(c config.Channel) bool { return c.Access == "open" },
-					`access = "open", and [budget] has no bound`)
+				return a.accountsThat(everybody, `access = "open", and [budget] has no bound`)
 			}},
 		{"GS031", Medium, "A rule is about the earlier id of a group",
 			"The rule holds as long as the gateway has stored that the platform gave the group a new " +
