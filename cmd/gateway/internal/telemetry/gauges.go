@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -120,172 +121,148 @@ func (s *Sources) count(q store.Queryer, now time.Time) (r rows) {
 	return r
 }
 
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, labels, nil)
-}
-
-var (
-	descUp = desc("gateway_channel_up",
-		"Whether messages of an account come in.", "account", "platform")
-	descRestarts = desc("gateway_channel_restarts_total",
-		"How often an account's channel was started again.", "account")
-	descReceived = desc("gateway_messages_received_total",
-		"Messages that were accepted.", "account")
-	descRepeated = desc("gateway_messages_repeated_total",
-		"Messages that the platform has delivered again.", "account")
-	descDropped = desc("gateway_messages_dropped_total",
-		"Messages that were not answered, because there were too many.", "account")
-	descSkipped = desc("gateway_updates_skipped_total",
-		"Updates of the platform on which the code of the channel panicked.", "account")
-	descRefused = desc("gateway_messages_refused_total",
-		"Messages of senders who are not approved.", "account")
-	descSent = desc("gateway_messages_sent_total",
-		"Messages that the platform has taken.", "account")
-	descUncertain = desc("gateway_messages_uncertain_total",
-		"Tries to send whose outcome was never known.", "account")
-	descDead = desc("gateway_messages_dead_total",
-		"Messages that were given up: see gateway outbox list.", "account")
-
-	descWaiting = desc("gateway_inbox_waiting_messages",
-		"Messages that no turn has taken yet.")
-	descOldest = desc("gateway_inbox_oldest_waiting_seconds",
-		"Age of the oldest one of them; 0 if there is none.")
-	descOpen = desc("gateway_outbox_open_messages",
-		"Messages that are to be sent.", "account")
-	descLetters = desc("gateway_outbox_dead_letters",
-		"Messages that were given up and lie in the outbox.")
-
-	descSlots = desc("gateway_model_slots",
-		"Model calls that are made at once, at most.")
-	descUsed = desc("gateway_model_slots_used",
-		"Model calls that are made now.")
-	descBusy = desc("gateway_sessions_busy",
-		"Sessions in which the agent works.")
-	descSuspended = desc("gateway_sessions_suspended",
-		"Sessions whose turn waits for somebody.")
-	descReloads = desc("gateway_config_reloads_total",
-		"How often the configuration was read again, by what came of it.", "outcome")
-	descPanics = desc("gateway_panics_total",
-		"Turns that were ended by a bug: see the log.")
-
-	descAbandoned = desc("gateway_tools_abandoned",
-		"Tool calls that go on though they were to end.")
-
-	descBudget = desc("gateway_budget_used_ratio",
-		"Share of a day's budget that is used: of all, and of who has used most of theirs; "+
-			"0 without a limit.", "limit")
-	descBackup = desc("gateway_backup_last_timestamp_seconds",
-		"When the last backup was made; 0 if there never was one.")
-
-	descDatabase = desc("gateway_store_database_bytes",
-		"Size of the database.")
-	descLog = desc("gateway_store_wal_bytes",
-		"Size of its write-ahead log.")
-	descDisk = desc("gateway_store_disk_free_bytes",
-		"Room on its disk.")
-	descTrouble = desc("gateway_store_writes_stuck_seconds",
-		"How long writes have been waiting for the database; 0 if they don't.")
-)
-
 // Describe implements [prometheus.Collector]. It describes nothing, since the metrics depend on
 // the accounts.
 func (g *gauges) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
 func (g *gauges) Collect(out chan<- prometheus.Metric) {
-	g.collectAccounts(out)
-	g.collectAgent(out)
-	g.collectRows(out)
-	g.collectStore(out)
+	s := sink(out)
+	g.collectAccounts(s)
+	g.collectAgent(s)
+	g.collectRows(s)
+	g.collectStore(s)
 }
 
-func gauge(out chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels ...string) {
-	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+// A sink receives the values of one scrape. The labels of its methods are pairs of a name and a
+// value.
+type sink chan<- prometheus.Metric
+
+func (s sink) gauge(name, help string, v float64, labels ...string) {
+	s.send(prometheus.GaugeValue, name, help, v, labels)
 }
 
-func total(out chan<- prometheus.Metric, d *prometheus.Desc, n int64, labels ...string) {
-	out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+func (s sink) total(name, help string, n int64, labels ...string) {
+	s.send(prometheus.CounterValue, name, help, float64(n), labels)
 }
 
-func (g *gauges) collectAccounts(out chan<- prometheus.Metric) {
+func (s sink) send(
+	kind prometheus.ValueType, name, help string, v float64, labels []string,
+) {
+	var names, values []string
+	for pair := range slices.Chunk(labels, 2) {
+		names, values = append(names, pair[0]), append(values, pair[1])
+	}
+	s <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, v, values...)
+}
+
+// fail reports that a value can't be read.
+func (s sink) fail(name string, err error) {
+	s <- prometheus.NewInvalidMetric(prometheus.NewDesc(name, "", nil, nil), err)
+}
+
+func (g *gauges) collectAccounts(out sink) {
 	for _, a := range g.from.Accounts {
 		s := a.State()
 		up := 0.0
 		if s.Up {
 			up = 1
 		}
-		gauge(out, descUp, up, a.Name, a.Platform)
-		total(out, descRestarts, s.Restarts, a.Name)
-		total(out, descReceived, s.Received, a.Name)
-		total(out, descRepeated, s.Repeated, a.Name)
-		total(out, descDropped, s.Dropped, a.Name)
-		total(out, descRefused, s.Refused, a.Name)
-		total(out, descSkipped, s.Skipped, a.Name)
-		total(out, descSent, s.Sent, a.Name)
-		total(out, descUncertain, s.Uncertain, a.Name)
-		total(out, descDead, s.Dead, a.Name)
+		out.gauge("gateway_channel_up", "Whether messages of an account come in.", up,
+			"account", a.Name, "platform", a.Platform)
+		total := func(name, help string, n int64) { out.total(name, help, n, "account", a.Name) }
+		total("gateway_channel_restarts_total",
+			"How often an account's channel was started again.", s.Restarts)
+		total("gateway_messages_received_total", "Messages that were accepted.", s.Received)
+		total("gateway_messages_repeated_total",
+			"Messages that the platform has delivered again.", s.Repeated)
+		total("gateway_messages_dropped_total",
+			"Messages that were not answered, because there were too many.", s.Dropped)
+		total("gateway_messages_refused_total",
+			"Messages of senders who are not approved.", s.Refused)
+		total("gateway_updates_skipped_total",
+			"Updates of the platform on which the code of the channel panicked.", s.Skipped)
+		total("gateway_messages_sent_total", "Messages that the platform has taken.", s.Sent)
+		total("gateway_messages_uncertain_total",
+			"Tries to send whose outcome was never known.", s.Uncertain)
+		total("gateway_messages_dead_total",
+			"Messages that were given up: see gateway outbox list.", s.Dead)
 	}
 }
 
-func (g *gauges) collectAgent(out chan<- prometheus.Metric) {
+func (g *gauges) collectAgent(out sink) {
 	s := g.from.Agent()
-	gauge(out, descSlots, float64(s.Slots))
-	gauge(out, descUsed, float64(s.Used))
-	gauge(out, descBusy, float64(s.Busy))
-	gauge(out, descSuspended, float64(s.Suspended))
-	total(out, descPanics, s.Panics)
-	gauge(out, descAbandoned, float64(s.Abandoned))
-	done, vain := g.from.Reloads()
-	total(out, descReloads, done, fine)
-	total(out, descReloads, vain, failed)
+	out.gauge("gateway_model_slots", "Model calls that are made at once, at most.", float64(s.Slots))
+	out.gauge("gateway_model_slots_used", "Model calls that are made now.", float64(s.Used))
+	out.gauge("gateway_sessions_busy", "Sessions in which the agent works.", float64(s.Busy))
+	out.gauge("gateway_sessions_suspended", "Sessions whose turn waits for somebody.",
+		float64(s.Suspended))
+	out.total("gateway_panics_total", "Turns that were ended by a bug: see the log.", s.Panics)
+	out.gauge("gateway_tools_abandoned", "Tool calls that go on though they were to end.",
+		float64(s.Abandoned))
+	done, broken := g.from.Reloads()
+	for outcome, n := range map[string]int64{fine: done, failed: broken} {
+		out.total("gateway_config_reloads_total",
+			"How often the configuration was read again, by what came of it.", n, "outcome", outcome)
+	}
 }
 
-func (g *gauges) collectRows(out chan<- prometheus.Metric) {
+func (g *gauges) collectRows(out sink) {
 	g.mu.Lock()
 	r := g.rows
 	g.mu.Unlock()
 	if r.err != nil {
-		out <- prometheus.NewInvalidMetric(descWaiting, fmt.Errorf("telemetry: count: %w", r.err))
+		out.fail("gateway_inbox_waiting_messages", fmt.Errorf("telemetry: count: %w", r.err))
 		return
 	}
 	age := 0.0
 	if r.waiting.Messages > 0 {
 		age = max(0, r.now.Sub(r.waiting.Oldest).Seconds())
 	}
-	gauge(out, descWaiting, float64(r.waiting.Messages))
-	gauge(out, descOldest, age)
+	out.gauge("gateway_inbox_waiting_messages", "Messages that no turn has taken yet.",
+		float64(r.waiting.Messages))
+	out.gauge("gateway_inbox_oldest_waiting_seconds",
+		"Age of the oldest one of them; 0 if there is none.", age)
 	for _, a := range g.from.Accounts {
-		gauge(out, descOpen, float64(r.open[a.Name]), a.Name)
+		out.gauge("gateway_outbox_open_messages", "Messages that are to be sent.",
+			float64(r.open[a.Name]), "account", a.Name)
 	}
-	gauge(out, descLetters, float64(r.dead))
+	out.gauge("gateway_outbox_dead_letters", "Messages that were given up and lie in the outbox.",
+		float64(r.dead))
 	for limit, share := range r.budget {
-		gauge(out, descBudget, share, limit)
+		out.gauge("gateway_budget_used_ratio", "Share of a day's budget that is used: of all, and of "+
+			"who has used most of theirs; 0 without a limit.", share, "limit", limit)
 	}
 	for i, c := range g.from.Counts {
-		gauge(out, desc(c.Name, c.Help), float64(r.counts[i]))
+		out.gauge(c.Name, c.Help, float64(r.counts[i]))
 	}
 }
 
-func (g *gauges) collectStore(out chan<- prometheus.Metric) {
-	gauge(out, descDatabase, size(g.from.Path))
-	gauge(out, descLog, size(g.from.Path+"-wal"))
+func (g *gauges) collectStore(out sink) {
+	out.gauge("gateway_store_database_bytes", "Size of the database.", size(g.from.Path))
+	out.gauge("gateway_store_wal_bytes", "Size of its write-ahead log.", size(g.from.Path+"-wal"))
+	const disk, backup = "gateway_store_disk_free_bytes", "gateway_backup_last_timestamp_seconds"
 	if free, err := g.from.DiskFree(); err != nil {
-		out <- prometheus.NewInvalidMetric(descDisk, err)
+		out.fail(disk, err)
 	} else {
-		gauge(out, descDisk, float64(free))
+		out.gauge(disk, "Room on its disk.", float64(free))
 	}
-	if at, err := g.from.LastBackup(); err != nil {
-		out <- prometheus.NewInvalidMetric(descBackup, err)
-	} else if at.IsZero() {
-		gauge(out, descBackup, 0)
+	made := 0.0
+	at, err := g.from.LastBackup()
+	if !at.IsZero() {
+		made = float64(at.Unix())
+	}
+	if err != nil {
+		out.fail(backup, err)
 	} else {
-		gauge(out, descBackup, float64(at.Unix()))
+		out.gauge(backup, "When the last backup was made; 0 if there never was one.", made)
 	}
 	stuck := 0.0
 	if since, err := g.from.DB.Trouble(); err != nil {
 		stuck = time.Since(since).Seconds()
 	}
-	gauge(out, descTrouble, stuck)
+	out.gauge("gateway_store_writes_stuck_seconds",
+		"How long writes have been waiting for the database; 0 if they don't.", stuck)
 }
 
 // size returns the size of a file in bytes, or 0 if it does not exist.
