@@ -181,7 +181,7 @@ func (m *Memory) finish(ctx context.Context, s Scope) error {
 			return err
 		}
 	}
-	for _, name := range []string{historyFile, historyFile + renewing} {
+	for _, name := range []string{historyFile, historyFile + ".new"} {
 		err := m.dir.Remove(path.Join(string(s), name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -224,7 +224,7 @@ func tail(f *os.File) (last, torn []byte, err error) {
 
 // greatest returns the greatest cursor in a history file.
 func greatest(s Scope, f *os.File) (at int64, err error) {
-	err = readLines(f, func(l fileLine) error {
+	err = readLines(io.NewSectionReader(f, 0, 1<<62), func(l fileLine) error {
 		if e, err := decode(s, l.data, time.Time{}); err == nil {
 			at = max(at, e.Cursor)
 		}
@@ -266,10 +266,10 @@ type fileLine struct {
 	data     []byte // nil if it is longer than maxLine; valid until the next line
 }
 
-// readLines calls yield with each non-empty line of f. It skips the byte order mark that
+// readLines calls yield with each non-empty line of a file. It skips the byte order mark that
 // some editors write.
-func readLines(f *os.File, yield func(fileLine) error) error {
-	r := bufio.NewReaderSize(io.NewSectionReader(f, 0, 1<<62), 64<<10)
+func readLines(file io.Reader, yield func(fileLine) error) error {
+	r := bufio.NewReaderSize(file, 64<<10)
 	l := fileLine{}
 	for {
 		l.number++

@@ -1,19 +1,19 @@
 package memory
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
-	"io"
 	"io/fs"
-	"os"
+	"maps"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
-	"time"
 
 	"gateway/store"
+	"gateway/store/atomicfile"
 )
 
 // A Rebuilt is the result of [Memory.Rebuild].
@@ -47,10 +47,9 @@ type rebuild struct {
 	s     Scope
 	space *ScopedStore
 
-	seen    map[int64]uint64 // cursors in the file, with the hashes of their entries
-	fresh   map[int]int64    // lines that need a cursor, with the new cursor
-	guarded map[int64]bool   // cursors in lines that can't be read
-	unsure  bool             // an unreadable line has no cursor
+	entries map[int64]Entry // entries of the file, by cursor
+	guarded map[int64]bool  // cursors in lines that can't be read
+	unsure  bool            // an unreadable line has no cursor
 }
 
 func (r *rebuild) run(ctx context.Context) error {
@@ -64,28 +63,17 @@ func (r *rebuild) run(ctx context.Context) error {
 		return errors.Join(err, r.count(ctx))
 	}
 	err = r.m.db.Tx(ctx, func(tx *store.Tx) error { _, err := r.space.number(tx); return err })
-	if err == nil {
-		err = r.read(ctx, name, r.scan)
-	}
-	if err == nil && len(r.fresh) > 0 {
-		if err = r.read(ctx, name, r.renew); err == nil {
-			err = r.m.dir.Rename(name+renewing, name)
-		}
-	}
-	if err == nil {
-		err = r.read(ctx, name, r.compare)
-	}
-	return errors.Join(err, r.count(ctx))
-}
-
-// read calls do with the open file.
-func (r *rebuild) read(ctx context.Context, name string, do func(context.Context, *os.File) error,
-) error {
-	f, err := r.m.dir.Open(name)
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(ctx, f), f.Close())
+	st, err := r.space.state(r.m.db.Read(ctx)) // before the file is read: it had all up to st.synced
+	if err == nil {
+		err = r.read(ctx, name)
+	}
+	if err == nil {
+		err = r.compare(ctx, st.synced)
+	}
+	return errors.Join(err, r.count(ctx))
 }
 
 func (r *rebuild) count(ctx context.Context) error {
@@ -98,29 +86,42 @@ var named = regexp.MustCompile(`"?cursor"?\s*[:=]\s*"?([0-9]{1,15})`)
 
 const maxBad = 100 // invalid lines that are reported
 
-// scan records the cursors in the file, the lines that need one, and the lines that can't
-// be read.
-func (r *rebuild) scan(ctx context.Context, f *os.File) error {
-	r.seen, r.guarded = make(map[int64]uint64), make(map[int64]bool)
-	r.fresh = make(map[int]int64)
+// read reads the file, and gives a cursor to each entry without one.
+func (r *rebuild) read(ctx context.Context, name string) error {
+	data, err := r.m.dir.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	r.entries, r.guarded = make(map[int64]Entry), make(map[int64]bool)
+	var fresh []freshLine
 	var last int64
-	err := readLines(f, func(l fileLine) error {
-		e, err := decode(r.s, l.data, time.Time{})
-		switch _, twice := r.seen[e.Cursor]; {
+	now := r.m.now()
+	err = readLines(bytes.NewReader(data), func(l fileLine) error {
+		e, err := decode(r.s, l.data, now)
+		switch _, twice := r.entries[e.Cursor]; {
 		case err != nil:
 			r.bad(l, err)
 		case e.Cursor == 0 || twice:
-			r.fresh[l.number] = 0
+			fresh = append(fresh, freshLine{l, e})
 		default:
-			r.seen[e.Cursor] = r.hash(e)
+			r.entries[e.Cursor] = e
 			last = max(last, e.Cursor)
 		}
 		return ctx.Err()
 	})
-	if err != nil {
+	if err == nil {
+		err = r.m.ahead(ctx, r.s, last)
+	}
+	if err != nil || len(fresh) == 0 {
 		return err
 	}
-	return r.m.ahead(ctx, r.s, last)
+	return r.renew(ctx, name, data, fresh)
+}
+
+// freshLine is a line that needs a cursor.
+type freshLine struct {
+	fileLine
+	entry Entry
 }
 
 // bad records an unreadable line, and protects the entry that it may be from removal.
@@ -138,31 +139,31 @@ func (r *rebuild) bad(l fileLine, reason error) {
 	}
 }
 
-func (r *rebuild) hash(e Entry) uint64 {
-	return maphash.String(r.m.seed,
-		fmt.Sprintf("%d\x00%s\x00%s", e.Time.UnixMilli(), e.Session, e.Text))
-}
-
-// renewing is the suffix of a history file that is being rewritten.
-const renewing = ".new"
-
-// renew writes a new file with cursors in the lines that need one. Everything else stays
+// renew writes the file again, with cursors in the lines that need one. Everything else stays
 // unchanged.
-func (r *rebuild) renew(ctx context.Context, f *os.File) error {
-	next, err := r.reserve(ctx, int64(len(r.fresh)))
+func (r *rebuild) renew(
+	ctx context.Context, name string, data []byte, fresh []freshLine,
+) error {
+	next, err := r.reserve(ctx, int64(len(fresh)))
 	if err != nil {
 		return err
 	}
-	name := path.Join(string(r.s), historyFile+renewing)
-	temp, err := r.m.dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
+	var b bytes.Buffer
+	var at int64 // offset up to which data is copied
+	for _, l := range fresh {
+		e := l.entry
+		e.Cursor, next = next, next+1
+		r.entries[e.Cursor] = e
+		line, err := encode(r.s, e)
+		if err != nil {
+			return err
+		}
+		b.Write(data[at:l.at])
+		b.Write(line)
+		at = l.at + l.size
 	}
-	err = errors.Join(r.copyWith(f, temp, next), temp.Sync(), temp.Close())
-	if err != nil {
-		return errors.Join(err, r.m.dir.Remove(name))
-	}
-	return nil
+	b.Write(data[at:])
+	return atomicfile.Write(r.m.dir, name, b.Bytes(), 0o600)
 }
 
 // reserve assigns n cursors to lines of the file and returns the first.
@@ -190,112 +191,51 @@ func (r *rebuild) reserve(ctx context.Context, n int64) (next int64, err error) 
 	}
 }
 
-// copyWith copies the file and gives the lines that need a cursor the cursors from next
-// on.
-func (r *rebuild) copyWith(f *os.File, to io.Writer, next int64) error {
-	var at int64 // offset up to which the file is copied
-	now := r.m.now()
-	err := readLines(f, func(l fileLine) error {
-		if _, ok := r.fresh[l.number]; !ok {
-			return nil
-		}
-		e, err := decode(r.s, l.data, now)
-		if err != nil {
-			return err
-		}
-		e.Cursor, next = next, next+1
-		data, err := encode(r.s, e)
-		if err != nil {
-			return err
-		}
-		r.seen[e.Cursor] = r.hash(e)
-		if _, err := io.Copy(to, io.NewSectionReader(f, at, l.at-at)); err != nil {
-			return err
-		}
-		at = l.at + l.size
-		_, err = to.Write(data)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(to, io.NewSectionReader(f, at, 1<<62-at))
-	return err
-}
-
 // pageSize is how many rows are changed in one transaction.
 const pageSize = 200
 
-// compare makes the table equal to the file.
-func (r *rebuild) compare(ctx context.Context, f *os.File) error {
-	differ, gone, err := r.differences(ctx)
-	if err != nil {
-		return err
-	}
-	var batch []Entry
-	apply := func() error {
-		err := r.m.db.Tx(ctx, func(tx *store.Tx) error { return r.space.replace(tx, batch) })
-		batch = batch[:0]
-		return err
-	}
-	err = readLines(f, func(l fileLine) error {
-		e, err := decode(r.s, l.data, time.Time{})
-		if err != nil || !differ[e.Cursor] || r.hash(e) != r.seen[e.Cursor] {
-			return nil // reported by scan
-		}
-		delete(differ, e.Cursor)
-		if batch = append(batch, e); len(batch) == pageSize {
-			return apply()
-		}
-		return nil
-	})
-	if err == nil {
-		err = apply()
-	}
-	for len(gone) > 0 && err == nil {
-		n := min(len(gone), pageSize)
-		err = r.m.db.Tx(ctx, func(tx *store.Tx) error { return r.space.remove(tx, gone[:n]) })
-		gone = gone[n:]
-	}
-	return err
-}
-
-// differences returns the cursors of entries that are new or changed in the file, and of
-// entries that the file no longer has.
-func (r *rebuild) differences(
-	ctx context.Context,
-) (differ map[int64]bool, gone []int64, err error) {
-	q := r.m.db.Read(ctx)
-	st, err := r.space.state(q)
-	if err != nil {
-		return nil, nil, err
-	}
-	differ = make(map[int64]bool, len(r.fresh))
-	for cursor := range r.seen {
-		differ[cursor] = true
-	}
+// compare makes the table equal to the file. The file once had all entries up to synced.
+func (r *rebuild) compare(ctx context.Context, synced int64) error {
+	differ := maps.Clone(r.entries)
+	var gone []int64
 	for at := int64(0); ; {
-		page, err := r.space.Entries(q, at, pageSize)
+		page, err := r.space.Entries(r.m.db.Read(ctx), at, pageSize)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 		if len(page) == 0 {
-			r.Added = len(differ) - r.Changed
-			r.Removed = len(gone)
-			return differ, gone, nil
+			break
 		}
 		for _, e := range page {
 			at = e.Cursor
-			switch hash, ok := r.seen[at]; {
-			case ok && hash == r.hash(e):
+			switch there, ok := r.entries[at]; {
+			case ok && there.Time.Equal(e.Time) && there.Session == e.Session && there.Text == e.Text:
 				delete(differ, at)
 			case ok:
 				r.Changed++
-			case at <= st.synced && !r.unsure && !r.guarded[at]:
+			case at <= synced && !r.unsure && !r.guarded[at]:
 				gone = append(gone, at)
 			}
 		}
 	}
+	r.Added, r.Removed = len(differ)-r.Changed, len(gone)
+	for page := range slices.Chunk(slices.Sorted(maps.Keys(differ)), pageSize) {
+		var entries []Entry
+		for _, cursor := range page {
+			entries = append(entries, differ[cursor])
+		}
+		err := r.m.db.Tx(ctx, func(tx *store.Tx) error { return r.space.replace(tx, entries) })
+		if err != nil {
+			return err
+		}
+	}
+	for page := range slices.Chunk(gone, pageSize) {
+		err := r.m.db.Tx(ctx, func(tx *store.Tx) error { return r.space.remove(tx, page) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // replace writes entries with their cursors, and overwrites existing ones.

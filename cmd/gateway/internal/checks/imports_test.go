@@ -26,7 +26,7 @@ var imports = map[string]string{
 
 	"bus":                 "store",
 	"bus/bustest":         "bus",
-	"memory":              "store bus",
+	"memory":              "store store/atomicfile bus",
 	"memory/document":     "memory",
 	"agent/llm/wire":      "agent/llm",
 	"agent/llm/openai":    "agent/llm agent/llm/wire",
@@ -117,7 +117,7 @@ var imports = map[string]string{
 
 	"cmd/gateway/internal/config": "agent/persona agent/suggest cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/hooks":  "store bus session",
-	"cmd/gateway/internal/ops":    "store",
+	"cmd/gateway/internal/ops":    "store store/atomicfile",
 	"cmd/gateway/internal/telemetry": "store bus agent agent/llm agent/observe " +
 		"cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/backup":    "store store/atomicfile",
