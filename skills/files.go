@@ -51,29 +51,30 @@ func folderOf(root *os.Root) folder {
 // files returns the files of a skill of [Library.List], in order, and a hash of all their
 // names, executable bits and contents. Links are not followed; their targets are part of
 // the hash.
-func (l *Library) files(s Skill) ([]File, string, error) {
+func (l *Library) files(s Skill) (files []File, sum string, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("skills: files of %s: %w", s.Name, err)
+		}
+	}()
 	if s.Source == Builtin {
 		sub, err := fs.Sub(builtins, path.Join("builtin", s.Folder))
 		if err != nil {
-			return nil, "", fmt.Errorf("skills: files of %s: %w", s.Name, err)
+			return nil, "", err
 		}
 		return survey(folder{FS: sub, open: sub.Open})
 	}
 	skillsDir, err := l.open(s)
 	if err != nil {
-		return nil, "", fmt.Errorf("skills: files of %s: %w", s.Name, err)
+		return nil, "", err
 	}
 	defer skillsDir.Close()
 	root, err := skillsDir.OpenRoot(s.Folder)
 	if err != nil {
-		return nil, "", fmt.Errorf("skills: files of %s: %w", s.Name, err)
+		return nil, "", err
 	}
 	defer root.Close()
-	files, sum, err := survey(folderOf(root))
-	if err != nil {
-		return nil, "", fmt.Errorf("skills: files of %s: %w", s.Name, err)
-	}
-	return files, sum, nil
+	return survey(folderOf(root))
 }
 
 // survey lists and hashes the files of a folder.

@@ -270,15 +270,14 @@ func (l *Library) Remove(s Skill) error {
 		return fmt.Errorf("skills: remove %s: it is built in", s.Name)
 	}
 	skillsDir, err := l.open(s)
+	if err == nil {
+		defer skillsDir.Close()
+		old := temporary() // atomic: nobody reads half a skill
+		if err = skillsDir.Rename(s.Folder, old); err == nil {
+			err = skillsDir.RemoveAll(old)
+		}
+	}
 	if err != nil {
-		return fmt.Errorf("skills: remove %s: %w", s.Name, err)
-	}
-	defer skillsDir.Close()
-	old := temporary() // atomic: nobody reads half a skill
-	if err := skillsDir.Rename(s.Folder, old); err != nil {
-		return fmt.Errorf("skills: remove %s: %w", s.Name, err)
-	}
-	if err := skillsDir.RemoveAll(old); err != nil {
 		return fmt.Errorf("skills: remove %s: %w", s.Name, err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gateway/store"
+	"gateway/store/atomicfile"
 )
 
 // An Endpoint tells the command line how to reach the HTTP server of a running gateway.
@@ -59,20 +60,11 @@ func isFree(path string) bool {
 // write replaces the endpoint file in home atomically. Only this user can read it.
 func (e Endpoint) write(home string) error {
 	text, err := json.Marshal(e)
-	if err != nil {
-		return fmt.Errorf("ops: write endpoint: %w", err)
-	}
-	f, err := os.CreateTemp(home, "http-*.json") // the file mode is 0600
-	if err != nil {
-		return fmt.Errorf("ops: write endpoint: %w", err)
-	}
-	_, err = f.Write(append(text, '\n'))
-	err = errors.Join(err, f.Close())
 	if err == nil {
-		err = os.Rename(f.Name(), endpointFile(home))
+		err = atomicfile.WritePath(endpointFile(home), append(text, '\n'), 0o600)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("ops: write endpoint: %w", err), os.Remove(f.Name()))
+		return fmt.Errorf("ops: write endpoint: %w", err)
 	}
 	return nil
 }
