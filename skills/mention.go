@@ -1,9 +1,14 @@
 package skills
 
 import (
+	"bytes"
+	"regexp"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/parser"
+	gmtext "github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
 )
 
 // maxMentions is the number of skills that one message can mention.
@@ -63,80 +68,37 @@ func mentions(text string) []string {
 	return names
 }
 
-// withoutCode returns a Markdown text in which each code block and code span is replaced
-// by a space.
-func withoutCode(text string) string {
-	if !strings.ContainsAny(text, "`~") {
-		return text
-	}
-	var b strings.Builder
-	fence := ""
-	for line := range strings.Lines(text) {
-		mark := fenceOf(line)
-		switch {
-		case fence == "" && mark != "":
-			fence = mark
-		case fence == "":
-			b.WriteString(line)
-		case strings.HasPrefix(mark, fence) && strings.TrimSpace(line) == mark:
-			fence = ""
-			b.WriteString("\n")
-		}
-	}
-	return withoutSpans(b.String())
-}
+// indentation matches the spaces at the beginning of lines.
+var indentation = regexp.MustCompile(`(?m)^[ \t]+`)
 
-// fenceOf returns the fence that a line begins or ends a code block with, or "".
-func fenceOf(line string) string {
-	line = strings.TrimLeftFunc(line, unicode.IsSpace)
-	for _, mark := range []string{"```", "~~~"} {
-		if strings.HasPrefix(line, mark) {
-			return line[:len(line)-len(strings.TrimLeft(line, mark[:1]))]
-		}
+// withoutCode returns a Markdown text in which the content of code blocks and code spans is
+// replaced by spaces.
+func withoutCode(markdown string) string {
+	if !strings.ContainsAny(markdown, "`~") {
+		return markdown
 	}
-	return ""
-}
-
-// withoutSpans replaces the code spans in a text.
-func withoutSpans(text string) string {
-	var b strings.Builder
-	for {
-		start := strings.IndexByte(text, '`')
-		if start < 0 {
-			b.WriteString(text)
-			return b.String()
-		}
-		rest := strings.TrimLeft(text[start:], "`")
-		ticks := len(text) - start - len(rest)
-		b.WriteString(text[:start])
-		end := closing(rest, ticks)
-		if end < 0 {
-			b.WriteString(text[start : start+ticks])
-			text = rest
-			continue
-		}
-		b.WriteByte(' ')
-		text = rest[end+ticks:]
+	source := []byte(indentation.ReplaceAllString(markdown, "")) // code may be in a list
+	result := bytes.Clone(source)
+	blank := func(s gmtext.Segment) {
+		copy(result[s.Start:s.Stop], bytes.Repeat([]byte{' '}, s.Len()))
 	}
-}
-
-// closing returns the index of a run of exactly ticks backticks in the same paragraph, or
-// -1.
-func closing(text string, ticks int) int {
-	if end := strings.Index(text, "\n\n"); end >= 0 {
-		text = text[:end]
-	}
-	for i := 0; i < len(text); {
-		if text[i] != '`' {
-			_, n := utf8.DecodeRuneInString(text[i:])
-			i += n
-			continue
+	// Only code matters, so the parser knows nothing else.
+	p := parser.NewParser(
+		parser.WithBlockParsers(util.Prioritized(parser.NewFencedCodeBlockParser(), 1),
+			util.Prioritized(parser.NewParagraphParser(), 2)),
+		parser.WithInlineParsers(util.Prioritized(parser.NewCodeSpanParser(), 1)))
+	_ = ast.Walk(p.Parse(gmtext.NewReader(source)), func(n ast.Node, _ bool) (ast.WalkStatus, error) {
+		switch n := n.(type) {
+		case *ast.FencedCodeBlock:
+			for _, line := range n.Lines().Sliced(0, n.Lines().Len()) {
+				blank(line)
+			}
+		case *ast.Text:
+			if n.Parent().Kind() == ast.KindCodeSpan {
+				blank(n.Segment)
+			}
 		}
-		run := len(text[i:]) - len(strings.TrimLeft(text[i:], "`"))
-		if run == ticks {
-			return i
-		}
-		i += run
-	}
-	return -1
+		return ast.WalkContinue, nil
+	})
+	return string(result)
 }
