@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"gateway/agent/suggest"
 	"gateway/cmd/gateway/internal/hooks"
 )
 
@@ -68,12 +67,6 @@ const minSecret = 16
 
 // validateOps reports mistakes in [heartbeat], [retention], [http] and [hooks].
 func (l *loader) validateOps(c *Config) {
-	if c.Heartbeat.Model != "" {
-		l.checkModels([]string{"heartbeat", "model"}, []string{c.Heartbeat.Model}, c.Models)
-	}
-	if c.Agent.TaskModel != "" {
-		l.checkModels([]string{"agent", "task_model"}, []string{c.Agent.TaskModel}, c.Models)
-	}
 	if e := c.Heartbeat.Every; e != 0 && e < time.Minute {
 		l.problem([]string{"heartbeat", "every"}, "want at least 1m, or 0 for never")
 	}
@@ -138,8 +131,7 @@ func (l *loader) validateHook(name string, c *Config) {
 	case chat == "":
 		l.problem(path("to"), `want the conversation that gets the answer, as "account/chat"`)
 	case !ok:
-		l.problem(path("to"), fmt.Sprintf("there is no [channels.%s]%s", account,
-			suggest.Hint(account, slices.Sorted(maps.Keys(c.Channels)))))
+		l.problem(path("to"), noAccount(account, c))
 	case !ch.Enabled:
 		l.problem(path("to"), fmt.Sprintf("[channels.%s] is switched off", account))
 	}

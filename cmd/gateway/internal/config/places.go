@@ -57,7 +57,7 @@ type placeChecker struct {
 func (c placeChecker) check() {
 	for _, name := range slices.Sorted(maps.Keys(c.Personas)) {
 		p, at := c.Personas[name], []string{"personas", name}
-		c.model(append(at, "model"), p.Model)
+		c.checkModels(append(at, "model"), optional(p.Model), c.Models)
 		c.tools(append(at, "tools"), p.Tools)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
@@ -96,24 +96,16 @@ func (c placeChecker) policy(name string, p Policy) {
 		c.problem(at("persona"), fmt.Sprintf("there is no [personas.%s]%s", p.Persona,
 			suggest.Hint(p.Persona, slices.Sorted(maps.Keys(c.Personas)))))
 	}
-	c.model(at("model"), p.Model)
+	c.checkModels(at("model"), optional(p.Model), c.Models)
 	c.tools(at("tools"), p.Tools)
 	c.tools(at("deny"), p.Deny)
 	c.tools(at("ask"), p.Ask)
 }
 
-// model reports a problem of the key at path if name is not "" and not a model.
-func (c placeChecker) model(path []string, name string) {
-	if name != "" {
-		c.checkModels(path, []string{name}, c.Models)
-	}
-}
-
 // account reports a problem of the key at path if name is not an account.
 func (c placeChecker) account(path []string, name string) {
 	if _, ok := c.Channels[name]; !ok {
-		c.problem(path, fmt.Sprintf("there is no [channels.%s]%s", name,
-			suggest.Hint(name, slices.Sorted(maps.Keys(c.Channels)))))
+		c.problem(path, noAccount(name, c.Config))
 	}
 }
 

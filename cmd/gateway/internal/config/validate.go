@@ -155,12 +155,10 @@ func (l *loader) validate(c *Config) {
 	if c.Gateway.Name == "" {
 		l.problem([]string{"gateway", "name"}, "want a name")
 	}
-	if c.Memory.Model != "" {
-		l.checkModels([]string{"memory", "model"}, []string{c.Memory.Model}, c.Models)
-	}
-	if c.Agent.Model != "" {
-		l.checkModels([]string{"agent", "model"}, []string{c.Agent.Model}, c.Models)
-	}
+	l.checkModels([]string{"memory", "model"}, optional(c.Memory.Model), c.Models)
+	l.checkModels([]string{"heartbeat", "model"}, optional(c.Heartbeat.Model), c.Models)
+	l.checkModels([]string{"agent", "model"}, optional(c.Agent.Model), c.Models)
+	l.checkModels([]string{"agent", "task_model"}, optional(c.Agent.TaskModel), c.Models)
 	for _, name := range slices.Sorted(maps.Keys(c.Models)) {
 		l.validateModel(name, c.Models)
 	}
@@ -168,19 +166,33 @@ func (l *loader) validate(c *Config) {
 	l.validateHands(c)
 	l.validateOps(c)
 	placeChecker{l, c}.check()
-	if t := c.Transcription; t.Model != "" && !isHTTP(t.BaseURL) {
-		l.problem([]string{"transcription", "base_url"}, wantHTTP)
-	}
-	if s := c.Media.Speech; s.Model != "" && !isHTTP(s.BaseURL) {
-		l.problem([]string{"media", "speech", "base_url"}, wantHTTP)
-	}
-	if i := c.Media.Images; i.Model != "" && !isHTTP(i.BaseURL) {
-		l.problem([]string{"media", "images", "base_url"}, wantHTTP)
+	for _, s := range []struct{ table, model, baseURL string }{
+		{"transcription", c.Transcription.Model, c.Transcription.BaseURL},
+		{"media.speech", c.Media.Speech.Model, c.Media.Speech.BaseURL},
+		{"media.images", c.Media.Images.Model, c.Media.Images.BaseURL},
+	} {
+		if s.model != "" && !isHTTP(s.baseURL) {
+			l.problem(strings.Split(s.table+".base_url", "."), wantHTTP)
+		}
 	}
 	tokens := make(map[string]string) // account by token
 	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {
 		l.validateChannel(name, c.Channels[name], tokens)
 	}
+}
+
+// optional returns the value of a key that may be "" as a list.
+func optional(name string) []string {
+	if name == "" {
+		return nil
+	}
+	return []string{name}
+}
+
+// noAccount returns the problem of an account that does not exist.
+func noAccount(name string, c *Config) string {
+	return fmt.Sprintf("there is no [channels.%s]%s", name,
+		suggest.Hint(name, slices.Sorted(maps.Keys(c.Channels))))
 }
 
 // checkModels reports a problem of the key at path if one of names is not a model.
