@@ -17,6 +17,7 @@ import (
 	"gateway/channels"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/service"
 	"gateway/cmd/gateway/internal/setup"
 )
 
@@ -58,7 +59,7 @@ func pairCommand(load app.Loader) *cobra.Command {
 
 func setupCommand(found app.Loader) *cobra.Command {
 	return setup.Command(setup.Options{
-		Load: found,
+		Load: found, Machine: service.OfMachine,
 		Running: func(ctx context.Context, cfg *config.Config) bool {
 			conn, err := dial(ctx, cfg)
 			if err == nil && conn != nil {

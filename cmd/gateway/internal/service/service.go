@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -31,13 +30,12 @@ type Spec struct {
 // Names of the service.
 const (
 	unitName = "gateway.service"
-	label    = "io.github.gateway" // of launchd, whose names are domains turned round
-	account  = "gateway"           // the user of a service for the whole machine
+	label    = "io.github.gateway" // of launchd, whose names are reversed domains
 )
 
 // ErrSystem says that the gateway can't install itself here.
-var ErrSystem = errors.New("only systemd on Linux and launchd on macOS are known: run \"gateway " +
-	"run\" by your own means, or in a container (docs/docker.md)")
+var ErrSystem = errors.New("the gateway can only install itself with systemd on Linux and " +
+	"launchd on macOS: start \"gateway run\" in another way, or use a container (docs/docker.md)")
 
 // File returns the path of the service's file.
 func (s Spec) File() (string, error) {
@@ -97,7 +95,7 @@ func (r Runner) Install(ctx context.Context, s Spec) error {
 		return err
 	}
 	if s.System == "linux" && s.Root {
-		if err := r.prepareMachine(ctx, s); err != nil {
+		if _, err := r.Prepare(ctx, machine); err != nil {
 			return err
 		}
 	}
@@ -125,8 +123,8 @@ func (r Runner) Install(ctx context.Context, s Spec) error {
 		return nil
 	}
 	if err := r.run(ctx, "loginctl", "enable-linger"); err != nil {
-		fmt.Fprintf(r.Out, "The gateway ends when you log out, for systemd does not let you linger: "+
-			"%v\nAsk root for \"loginctl enable-linger %s\".\n", err, filepath.Base(s.User))
+		fmt.Fprintf(r.Out, "The gateway ends when you log out, because systemd refused to keep it "+
+			"running: %v\nAsk root for \"loginctl enable-linger %s\".\n", err, filepath.Base(s.User))
 	}
 	return nil
 }
@@ -138,7 +136,7 @@ func (r Runner) Uninstall(ctx context.Context, s Spec) error {
 		return err
 	}
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no service to remove: %s is not there", file)
+		return fmt.Errorf("there is no service to remove: %s does not exist", file)
 	}
 	if s.System == "darwin" {
 		err = r.run(ctx, "launchctl", "bootout", domain()+"/"+label)
@@ -156,45 +154,6 @@ func (r Runner) Uninstall(ctx context.Context, s Spec) error {
 		return r.run(ctx, "systemctl", s.systemctl("daemon-reload")...)
 	}
 	return nil
-}
-
-// prepareMachine makes the user and the folders of a service for the whole machine.
-func (r Runner) prepareMachine(ctx context.Context, s Spec) error {
-	if _, err := user.Lookup(account); err != nil {
-		err := r.run(ctx, "useradd", "--system", "--home-dir", s.Home, "--shell",
-			"/usr/sbin/nologin", account)
-		if err != nil {
-			return err
-		}
-	}
-	if err := os.MkdirAll(filepath.Join(machineFolder, "secrets"), 0o700); err != nil {
-		return err
-	}
-	if err := os.Chmod(machineFolder, 0o755); err != nil {
-		return err
-	}
-	return makeConfig(machineConfig, account)
-}
-
-// makeConfig makes an empty configuration if there is none. Only root and the group can read it,
-// for a person may write a token into it.
-func makeConfig(path, group string) error {
-	g, err := user.LookupGroup(group)
-	if err != nil {
-		return err
-	}
-	id, err := strconv.Atoi(g.Gid)
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Chown(-1, id), f.Close())
 }
 
 // domain is where launchd keeps the agents of this person's session.

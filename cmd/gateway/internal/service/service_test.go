@@ -115,7 +115,7 @@ func TestConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "config.toml")
-	if err := makeConfig(path, own.Name); err != nil {
+	if _, err := makeConfig(path, own.Name); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(path)
@@ -125,7 +125,7 @@ func TestConfiguration(t *testing.T) {
 	if err := os.WriteFile(path, []byte("# mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := makeConfig(path, own.Name); err != nil {
+	if _, err := makeConfig(path, own.Name); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != "# mine" {

@@ -9,14 +9,6 @@ import (
 	"gateway/deploy"
 )
 
-// Where a service for the whole machine has its configuration and its home, as its unit says.
-const (
-	machineFolder  = "/etc/gateway"
-	machineConfig  = machineFolder + "/config.toml"
-	MachineHome    = "/var/lib/gateway"
-	machineProgram = "/usr/local/bin/gateway"
-)
-
 // machineUnit is the unit of deploy with the path of the program.
 func (s Spec) machineUnit() (string, error) {
 	for _, closed := range []string{"/root/", "/home/", "/tmp/", "/run/user/"} {
@@ -25,9 +17,9 @@ func (s Spec) machineUnit() (string, error) {
 				"-m 0755\", and install the service with that", s.Program, machineProgram)
 		}
 	}
-	if s.Config != "" && s.Config != machineConfig {
+	if s.Config != "" && s.Config != MachineConfig {
 		return "", fmt.Errorf("the service of the whole machine reads %s: copy %s there, and leave "+
-			"out -c", machineConfig, s.Config)
+			"out -c", MachineConfig, s.Config)
 	}
 	return strings.ReplaceAll(deploy.Unit, machineProgram, quoteArgument(s.Program)), nil
 }

@@ -410,6 +410,10 @@ func (w *wizard) askNumber(
 // askLink asks how an account is linked with its phone.
 func (w *wizard) askLink(ctx context.Context, name string) error {
 	const qr, none = "qr", "later"
+	if w.machine != nil { // the file with the account's keys must belong to the service
+		w.unlinked = append(w.unlinked, name)
+		return nil
+	}
 	answer, err := w.ask(ctx, question{fallback: qr, text: "Link the account at the end: with a QR " +
 		"code (Enter), with a code to\ntype into the phone (the account's own number), or \"" + none +
 		"\""})

@@ -22,6 +22,7 @@ import (
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/doctor"
+	"gateway/cmd/gateway/internal/service"
 )
 
 // Options are the functions of the command line that this package needs. All fields are required.
@@ -35,6 +36,10 @@ type Options struct {
 	// Pair links a WhatsApp account with its phone. It shows a QR code on out, or a code to type in
 	// if phone, the number of the account, is not "".
 	Pair func(ctx context.Context, cfg *config.Config, account, phone string, out io.Writer) error
+
+	// Machine returns where the service of the whole machine has its files, or an error if this
+	// process can't write them.
+	Machine func() (service.Machine, error)
 }
 
 // flags are the flags that answer questions, with their help. The value of a flag for a secret is a
@@ -57,7 +62,7 @@ var secretFlags = []string{"key", "telegram-token", "discord-token"}
 
 // Command returns the command "setup".
 func Command(o Options) *cobra.Command {
-	var quiet, offline bool
+	var quiet, offline, forService bool
 	values := make(map[string]*string)
 	cmd := &cobra.Command{
 		Use:   "setup",
@@ -67,6 +72,9 @@ func Command(o Options) *cobra.Command {
 Nothing is written before the last question is answered, and Ctrl-C leaves everything as it was. Run
 it again to change something: an empty answer keeps what is there. Comments and other keys of
 config.toml stay. Each secret gets a file in the home that only you can read.
+
+Root configures the service of the whole machine with --service: config.toml and the secrets in
+/etc/gateway, with the owner and the modes that the service needs.
 
 A flag answers its question. Give secrets as "env:NAME" or "file:PATH"; the command reads them once.
 Without a terminal, each line of standard input is an answer.`,
@@ -89,7 +97,14 @@ Without a terminal, each line of standard input is an answer.`,
 				}
 			}
 			w := &wizard{Options: o, asker: newAsker(os.Stdin, cmd.OutOrStdout(), given, quiet),
-				offline: offline, secrets: make(map[string]string)}
+				offline: offline, environ: os.Environ(), secrets: make(map[string]string)}
+			if forService {
+				m, err := o.Machine()
+				if err != nil {
+					return app.BadUsage(err)
+				}
+				w.machine = &m
+			}
 			return w.run(cmd.Context())
 		},
 	}
@@ -103,6 +118,8 @@ Without a terminal, each line of standard input is an answer.`,
 	cmd.Flags().BoolVar(&quiet, "no-input", false,
 		"ask nothing: everything without a flag stays as it is")
 	cmd.Flags().BoolVar(&offline, "offline", false, "try nothing that needs a network")
+	cmd.Flags().BoolVar(&forService, "service", false,
+		"for root: configure the service of the whole machine")
 	return cmd
 }
 
@@ -133,6 +150,8 @@ type wizard struct {
 	Options
 	*asker
 	offline bool
+	environ []string         // variables of the gateway
+	machine *service.Machine // the service to configure; nil: this person's gateway
 
 	cfg      *config.Config    // as it was at the start
 	path     string            // of the configuration file
@@ -140,7 +159,7 @@ type wizard struct {
 	text     document          // text with the answers
 	tables   []string          // tables with a changed key
 	failed   error             // errors of edits
-	secrets  map[string]string // content of files, by their path below the home
+	secrets  map[string]string // content of files, by their name in the folder of secrets
 	later    []string          // accounts whose owner gets a code
 	pair     []link            // WhatsApp accounts to link at the end
 	unlinked []string          // WhatsApp accounts to link later
@@ -159,6 +178,9 @@ func (w *wizard) run(ctx context.Context) error {
 	}
 	w.say("This sets up the gateway in %s. Nothing is written before the end; Ctrl-C leaves\n"+
 		"everything as it is.", w.cfg.Gateway.Home)
+	if w.machine == nil && os.Geteuid() == 0 && exists(service.MachineConfig) {
+		w.say("For the service of the whole machine run \"gateway setup --service\".")
+	}
 	for _, step := range []func(context.Context) error{
 		w.askModel, w.askBots, w.askWhatsApp, w.askZone,
 	} {
@@ -171,7 +193,12 @@ func (w *wizard) run(ctx context.Context) error {
 
 // open reads the configuration as it is.
 func (w *wizard) open() (err error) {
-	if w.cfg, err = w.Load(); err != nil {
+	if w.machine != nil {
+		err = w.loadMachine()
+	} else if w.cfg, err = w.Load(); err == nil {
+		w.path = w.cfg.File
+	}
+	if err != nil {
 		return err
 	}
 	// This command asks for tokens and models, so it can correct mistakes in them.
@@ -183,8 +210,7 @@ func (w *wizard) open() (err error) {
 		return app.BadUsage(fmt.Errorf("correct these first, because this command can't "+
 			"add to a configuration with mistakes:\n%w", mistakes))
 	}
-	w.path = w.cfg.File
-	if w.cfg.Found {
+	if exists(w.path) {
 		if w.path, err = filepath.EvalSymlinks(w.path); err != nil {
 			return err
 		}
@@ -194,15 +220,47 @@ func (w *wizard) open() (err error) {
 		}
 		w.before, w.text = text, text
 	}
+	if w.machine != nil {
+		return nil
+	}
 	for _, path := range []string{w.cfg.Gateway.Home, w.path} {
+		if path == service.MachineConfig {
+			return app.BadUsage(fmt.Errorf("%s belongs to the service of the whole machine: run "+
+				"\"sudo gateway setup --service\"", path))
+		}
 		info, err := os.Stat(path)
 		if err != nil {
 			continue // it will be made
 		}
 		if owner, _, ok := doctor.OwnerOf(info); ok && owner != os.Geteuid() {
-			return fmt.Errorf("%s belongs to another user. Their gateway could not read the files "+
-				"of this command: run it as that user", path)
+			return fmt.Errorf("%s belongs to another user, whose gateway could not read the files of "+
+				"this command: run it as that user, or for the service of the whole machine as root "+
+				"with --service", path)
 		}
+	}
+	return nil
+}
+
+// loadMachine reads the configuration of the service of the whole machine. The variables of this
+// shell are not those of the service. Its secrets are read where this command writes them, because
+// systemd's copies exist only while the service runs.
+func (w *wizard) loadMachine() (err error) {
+	w.path, w.environ = w.machine.Config, []string{"GATEWAY_HOME=" + w.machine.Home}
+	if w.cfg, err = config.LoadDespiteMistakes(existing(w.path), w.environ); err != nil {
+		return err
+	}
+	read := func(s *config.Secret, file string) {
+		if text, err := os.ReadFile(filepath.Join(w.machine.Secrets, file)); err == nil {
+			*s = secret(strings.TrimSpace(string(text)))
+		}
+	}
+	for name, m := range w.cfg.Models {
+		read(&m.Key, secretFile(name+".key"))
+		w.cfg.Models[name] = m
+	}
+	for name, c := range w.cfg.Channels {
+		read(&c.Token, secretFile(name+".token"))
+		w.cfg.Channels[name] = c
 	}
 	return nil
 }
@@ -250,9 +308,16 @@ func secret(text string) (s config.Secret) {
 // unsafe matches the characters that names of secret files must not have.
 var unsafe = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 
+// secretFile returns the name of the file for a secret.
+func secretFile(name string) string { return unsafe.ReplaceAllString(name, "_") }
+
 // keep puts a secret into a file of its own, and sets the key path to a reference to it.
 func (w *wizard) keep(text, file string, path ...string) {
-	file = filepath.Join(secretFolder, unsafe.ReplaceAllString(file, "_"))
+	file = secretFile(file)
 	w.secrets[file] = text
-	w.set("file:"+filepath.ToSlash(file), path...)
+	reference := "file:" + secretFolder + "/" + file
+	if w.machine != nil {
+		reference = w.machine.Reference(file)
+	}
+	w.set(reference, path...)
 }

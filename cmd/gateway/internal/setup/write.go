@@ -14,6 +14,7 @@ import (
 
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/service"
 	"gateway/store/atomicfile"
 )
 
@@ -31,7 +32,11 @@ func (w *wizard) finish(ctx context.Context) error {
 	} else if err := w.write(ctx); err != nil {
 		return err
 	}
-	next, err := config.Load(w.file(), os.Environ())
+	load := config.Load
+	if w.machine != nil {
+		load = config.LoadWithoutSecrets // only the service can read systemd's copies of them
+	}
+	next, err := load(existing(w.path), w.environ)
 	if err != nil {
 		return fmt.Errorf("the configuration is written, but the gateway can't start with it "+
 			"here:\n%w", err)
@@ -51,10 +56,10 @@ func (w *wizard) finish(ctx context.Context) error {
 	return nil
 }
 
-// file returns the path of the configuration file for the loader, or "" if the file does not exist.
-func (w *wizard) file() string {
-	if exists(w.path) {
-		return w.path
+// existing returns the path of a configuration file for the loader, or "" if it does not exist.
+func existing(path string) string {
+	if exists(path) {
+		return path
 	}
 	return ""
 }
@@ -64,7 +69,7 @@ func (w *wizard) file() string {
 func (w *wizard) write(ctx context.Context) error {
 	w.say("To be written:\n  %s: %s", w.path, strings.Join(w.tables, ", "))
 	for _, name := range slices.Sorted(maps.Keys(w.secrets)) {
-		w.say("  %s", filepath.Join(w.cfg.Gateway.Home, name))
+		w.say("  %s", filepath.Join(w.folder(), name))
 	}
 	yes, err := w.confirm(ctx, "Write this?", true)
 	if err != nil {
@@ -73,22 +78,20 @@ func (w *wizard) write(ctx context.Context) error {
 	if !yes {
 		return errStopped
 	}
-	folder := filepath.Join(w.cfg.Gateway.Home, secretFolder)
-	for _, dir := range []string{w.cfg.Gateway.Home, filepath.Dir(w.path)} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
+	group, err := makeFolders(ctx, w)
+	if err == nil {
+		err = w.check()
 	}
-	if err := w.check(); err != nil {
+	if err != nil {
 		return err
 	}
 	if len(w.secrets) > 0 {
-		if err := os.MkdirAll(folder, 0o700); err != nil {
+		if err := os.MkdirAll(w.folder(), 0o700); err != nil {
 			return err
 		}
 	}
 	for name, text := range w.secrets {
-		path := filepath.Join(w.cfg.Gateway.Home, name)
+		path := filepath.Join(w.folder(), name)
 		if err := atomicfile.WritePath(path, []byte(text+"\n"), 0o600); err != nil {
 			return err
 		}
@@ -98,12 +101,32 @@ func (w *wizard) write(ctx context.Context) error {
 		mode = info.Mode().Perm()
 	}
 	if !bytes.Equal(w.before, w.text) {
-		if err := atomicfile.WritePath(w.path, w.text, mode); err != nil {
+		if err := atomicfile.WriteFor(w.path, w.text, mode, group); err != nil {
 			return err
 		}
 	}
 	w.say("Written.")
 	return nil
+}
+
+// folder returns the folder of the secrets.
+func (w *wizard) folder() string {
+	if w.machine != nil {
+		return w.machine.Secrets
+	}
+	return filepath.Join(w.cfg.Gateway.Home, secretFolder)
+}
+
+// makeFolders makes the folders of the configuration, and what else the service of the whole
+// machine needs. It returns the group of the configuration, or -1 for that of this process.
+func makeFolders(ctx context.Context, w *wizard) (group int, err error) {
+	if w.machine != nil {
+		return service.Runner{Out: w.out}.Prepare(ctx, *w.machine)
+	}
+	for _, dir := range []string{w.cfg.Gateway.Home, filepath.Dir(w.path)} {
+		err = errors.Join(err, os.MkdirAll(dir, 0o700))
+	}
+	return -1, err
 }
 
 // check returns an error if a gateway would refuse the new text, or if the file has changed since
@@ -126,7 +149,7 @@ func (w *wizard) check() error {
 		return err
 	}
 	// The files of the secrets do not exist yet.
-	if _, err = config.LoadWithoutSecrets(temp.Name(), os.Environ()); err != nil {
+	if _, err = config.LoadWithoutSecrets(temp.Name(), w.environ); err != nil {
 		return app.BadUsage(fmt.Errorf("nothing was written, because a gateway would refuse it:\n%s",
 			strings.ReplaceAll(err.Error(), temp.Name(), w.path)))
 	}
@@ -136,17 +159,27 @@ func (w *wizard) check() error {
 // sayNext says what to do next.
 func (w *wizard) sayNext(ctx context.Context, next *config.Config) {
 	w.say("")
-	if w.Running(ctx, w.cfg) {
+	pair, approve := "gateway pair ", "gateway people approve CODE"
+	if w.machine != nil {
+		pair = w.machine.Command("-c " + w.path + " pair ")
+		approve = w.machine.Command("people approve CODE")
+	}
+	switch running := w.Running(ctx, w.cfg); {
+	case running && w.machine != nil:
+		w.say("The service runs. Restart it, to apply this: systemctl restart gateway")
+	case running:
 		w.sayRunning(next)
-	} else {
+	case w.machine != nil:
+		w.say("Start it, now and with the machine: gateway service install")
+	default:
 		w.say("Start it: gateway\nKeep it running, also after a restart of the machine: " +
 			"gateway service install")
 	}
 	for _, account := range w.unlinked {
-		w.say("Link %s with its phone: gateway pair %[1]s", account)
+		w.say("Link %s with its phone: %s%[1]s", account, pair)
 	}
 	for _, account := range w.later {
-		w.say("Write to the bot of %s. It answers with a code: gateway people approve CODE", account)
+		w.say("Write to the bot of %s. It answers with a code: %s", account, approve)
 	}
 }
 
