@@ -42,6 +42,28 @@ func (l *Library) Prompt(
 	return renderActive(seen), renderSummary(seen)
 }
 
+// Withheld returns the folders, as tools call them, of the skills visible to a scope for which
+// hidden returns true, and of such built-in skills that a shared one replaces. A nil hidden hides
+// none.
+func (l *Library) Withheld(
+	scope string, since Mark, hidden func(name string) bool,
+) (folders []string) {
+	if hidden == nil {
+		return nil
+	}
+	for _, k := range l.view(scope, since).skills {
+		if hidden(k.skill.Name) {
+			folders = append(folders, path.Dir(k.skill.Location))
+		}
+	}
+	for _, k := range l.builtin() {
+		if hidden(k.skill.Name) {
+			folders = append(folders, path.Join(builtinFolder, k.skill.Folder))
+		}
+	}
+	return folders
+}
+
 // renderActive returns the text of the active skills and marks the included ones.
 func renderActive(skills []cachedSkill) string {
 	var b strings.Builder

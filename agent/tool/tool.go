@@ -142,6 +142,9 @@ type Call struct {
 	// conversation of one chat. Their files belong to the conversation.
 	Chats []bus.Address
 
+	// Withheld are the folders of skills, such as "skills/NAME", that don't exist for the call.
+	Withheld []string
+
 	// Reply is the person's answer if the turn makes the call again after a [Wait] with a State;
 	// otherwise nil.
 	Reply *Reply

@@ -19,6 +19,7 @@ type sight struct {
 	persona   *document.View // of all personas; nil: the turn has none
 	skills    skills.Mark    // state of the skills that the turn sees
 	blank     bool           // the scope had no memories at recall
+	withheld  []string       // folders of the skills that are withheld
 }
 
 // look loads the current documents and skills. Concurrent turns share one look at the disk.
@@ -32,6 +33,8 @@ func (t *turn) look() {
 	}
 	if t.env.Skills != nil {
 		t.sight.skills = t.env.Skills.Mark()
+		t.sight.withheld = t.env.Skills.Withheld(string(t.Scope), t.sight.skills,
+			t.settings.Here.HiddenSkills())
 	}
 }
 

@@ -70,7 +70,7 @@ func (t *permissions) toolCall(id string, args json.RawMessage) tool.Call {
 		Sender: t.sender, Person: t.person, Role: t.role, Turn: t.ID, Budget: t.budgetTurn(),
 		Group: t.group, Title: t.chatTitle, Scope: t.Scope,
 		Proactive: t.proactive(), Zone: t.zone(), Foreign: t.foreign(), Overheard: t.overheard(),
-		Pay: t.payer(), Chats: t.chats,
+		Pay: t.payer(), Chats: t.chats, Withheld: t.sight.withheld,
 	}
 }
 

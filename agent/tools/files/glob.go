@@ -104,7 +104,7 @@ func (w *Files) glob(ctx context.Context, c tool.Call, a globArgs) (tool.Result,
 		return tool.Result{}, err
 	}
 	g := globber{start: start, pattern: pattern, want: cmp.Or(entryTypes[a.Type], "file")}
-	k := w.newWalk(start, g.visit)
+	k := w.newWalk(c, start, g.visit)
 	k.all = a.Ignored || !strings.ContainsAny(pattern, wildcards) // an explicit path
 	if !strings.Contains(pattern, "**") {
 		k.deep = strings.Count(pattern, "/") + 1

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"gateway/agent/tool"
 )
 
 // newTree is a fixture with some files to find.
@@ -100,7 +102,7 @@ func TestWalkBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := globber{start: at, pattern: "**", want: "any"}
-	k := f.files.newWalk(at, g.visit)
+	k := f.files.newWalk(tool.Call{}, at, g.visit)
 	k.seen = maxEntries - 40
 	if err := k.run(t.Context()); err != nil || k.cut == "" || len(g.found) > 50 {
 		t.Errorf("the walk found %d, %q, %v; want it cut", len(g.found), k.cut, err)

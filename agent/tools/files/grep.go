@@ -108,7 +108,7 @@ func (w *Files) grep(ctx context.Context, c tool.Call, a grepArgs) (tool.Result,
 	limited, cancel := context.WithTimeout(ctx, maxWalk)
 	defer cancel()
 	s := &search{args: a, query: q, start: start}
-	notes, err := w.gather(limited, s)
+	notes, err := w.gather(limited, c, s)
 	if err == nil {
 		err = s.run(limited)
 	}
@@ -126,7 +126,7 @@ func (w *Files) grep(ctx context.Context, c tool.Call, a grepArgs) (tool.Result,
 }
 
 // gather lists the files for s to search, and notes what it has left out.
-func (w *Files) gather(ctx context.Context, s *search) ([]string, error) {
+func (w *Files) gather(ctx context.Context, c tool.Call, s *search) ([]string, error) {
 	info, err := s.start.tree.dir.Stat(s.start.path)
 	if err != nil {
 		return nil, w.explain(s.start, err)
@@ -140,7 +140,7 @@ func (w *Files) gather(ctx context.Context, s *search) ([]string, error) {
 		return nil, f.Close()
 	}
 	g := gatherer{globs: s.args.patterns()}
-	k := w.newWalk(s.start, g.visit)
+	k := w.newWalk(c, s.start, g.visit)
 	k.all = s.args.Ignored
 	err = k.run(ctx)
 	notes := k.notes()

@@ -50,6 +50,7 @@ func (w *Files) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Resu
 	if err != nil {
 		return tool.Result{}, err
 	}
+	entries = shown(c, at, entries)
 	if at.tree == w.workspace && at.path == "." {
 		entries = w.withShared(w.withMemory(c, entries))
 	}

@@ -22,6 +22,8 @@ type mind struct {
 	home, ws, mem string
 	shared        string
 	reg           *tool.Registry
+
+	withheld []string // folders of skills
 }
 
 const (
@@ -86,7 +88,7 @@ func (m *mind) use(s memory.Scope, r bus.Role, name string, args ...any) (string
 	}
 	got, err := tl.Run(m.t.Context(), tool.Call{Args: checked, Address: here,
 		Session: bustest.Session("x/s"),
-		Scope:   s, Role: r})
+		Scope:   s, Role: r, Withheld: m.withheld})
 	return got.Text, err
 }
 
@@ -448,5 +450,62 @@ func TestLasts(t *testing.T) {
 		if got := found.Lasts(call); got != test.want {
 			t.Errorf("%s %s lasts: %t, want %t", test.tool, test.args, got, test.want)
 		}
+	}
+}
+
+// The folder of a withheld skill is not shown, and nothing in it can be read or written, not even
+// through a link. Other skills are as always.
+func TestWithheldSkills(t *testing.T) {
+	m := newMind(t)
+	writeFile(t, filepath.Join(m.shared, "skills/secret/SKILL.md"), "hidden word\n")
+	writeFile(t, filepath.Join(m.shared, "skills/secrets/SKILL.md"), "open word\n")
+	writeFile(t, filepath.Join(m.mem, "person-1/skills/own/SKILL.md"), "hidden word\n")
+	if err := os.Symlink("../secret/SKILL.md", filepath.Join(m.shared, "skills/x/link")); err != nil {
+		t.Fatal(err)
+	}
+	m.withheld = []string{"skills/secret", "builtin-skills/weather", "memory/skills/own"}
+	for _, path := range []string{"skills/secret/SKILL.md", m.shared + "/skills/secret/SKILL.md",
+		"skills/x/../secret/SKILL.md", "skills/SECRET/SKILL.md", "skills/x/link", "skills/secret",
+		"builtin-skills/weather/SKILL.md", "memory/skills/own/SKILL.md"} {
+		for _, name := range []string{"read_file", "list_dir", "grep", "glob", "write_file"} {
+			args := []any{"path", path}
+			switch name {
+			case "grep", "glob":
+				args = append(args, "pattern", "**")
+				if name == "grep" {
+					args[3] = "."
+				}
+			case "write_file":
+				args = append(args, "content", "x")
+			}
+			got, err := m.use(ann, bus.Owner, name, args...)
+			wantError(t, err, "withheld")
+			if got != "" {
+				t.Errorf("%s of %s shows %q", name, path, got)
+			}
+		}
+	}
+	for _, dir := range []string{".", "skills", "memory", "builtin-skills"} {
+		for _, name := range []string{"grep", "glob", "list_dir"} {
+			args := []any{"path", dir}
+			if name != "list_dir" {
+				args = append(args, "pattern", map[string]string{"grep": "word", "glob": "**/*"}[name])
+			} else {
+				args = append(args, "recursive", true)
+			}
+			got, err := m.use(ann, bus.User, name, args...)
+			if err != nil || strings.Contains(got, "hidden") || strings.Contains(got, "secret/") ||
+				strings.Contains(got, "weather") || strings.Contains(got, "own") {
+				t.Errorf("%s of %s shows %q, %v", name, dir, got, err)
+			}
+		}
+	}
+	got, err := m.use(ann, bus.User, "list_dir", "path", "skills")
+	if err != nil || got != "secrets/\nx/" {
+		t.Errorf("the skills are %q, %v", got, err)
+	}
+	if got, err := m.use(ann, bus.User, "read_file", "path", "skills/secrets/SKILL.md"); err != nil ||
+		!strings.Contains(got, "open word") {
+		t.Errorf("another skill reads as %q, %v", got, err)
 	}
 }

@@ -33,13 +33,15 @@ func (t *tree) title() string {
 	switch {
 	case t.name == "" && t.private:
 		return "the shared documents and skills"
-	case t.name == "":
+	case t.isWorkspace():
 		return "the workspace"
 	case t.path == "" || t.private:
 		return t.name
 	}
 	return fmt.Sprintf("%s (%s)", t.name, t.path)
 }
+
+func (t *tree) isWorkspace() bool { return t.name == "" && !t.private }
 
 // A place is a path in a tree.
 type place struct {
@@ -62,8 +64,39 @@ func (p place) under(rel string) place {
 const maxPath = 4096
 
 // find returns the place for a path that the model wrote: a relative path, or an absolute path in a
-// tree. It does not check whether the file exists.
+// tree. It does not check whether the file exists. It refuses paths in a withheld skill.
 func (w *Files) find(c tool.Call, name string) (place, error) {
+	at, err := w.locate(c, name)
+	if err == nil && withheld(c, at) {
+		err = fmt.Errorf("%q belongs to a skill that is withheld in this conversation", short(name))
+	}
+	return at, err
+}
+
+// withheld reports whether a place is in a skill that is withheld from a call. Names that differ
+// only in case may be the same file.
+func withheld(c tool.Call, at place) bool {
+	if len(c.Withheld) == 0 || at.tree.isWorkspace() {
+		return false
+	}
+	if real, err := at.resolved(); err == nil {
+		at = real
+	}
+	name := filepath.ToSlash(at.path)
+	if at.tree.name == "memory" {
+		_, name, _ = strings.Cut(name, "/") // without the scope
+	}
+	if at.tree.name != "" {
+		name = at.tree.name + "/" + name
+	}
+	return slices.ContainsFunc(c.Withheld, func(folder string) bool {
+		return len(name) >= len(folder) && strings.EqualFold(name[:len(folder)], folder) &&
+			(len(name) == len(folder) || name[len(folder)] == '/')
+	})
+}
+
+// locate is find for all paths.
+func (w *Files) locate(c tool.Call, name string) (place, error) {
 	if err := checkSpelling(name); err != nil {
 		return place{}, err
 	}
@@ -96,7 +129,7 @@ func (w *Files) find(c tool.Call, name string) (place, error) {
 	first, rest, _ := strings.Cut(p.name, "/")
 	if w.media != nil && first == w.media.name {
 		// A conversation sees only the files that were sent to it.
-		p.tree, p.path = w.media, w.sent(c, rest)
+		p.tree, p.path = w.media, w.media.sent(c, rest)
 	}
 	if w.memory != nil && first == w.memory.name {
 		return w.own(c, rest, p.said)
@@ -109,9 +142,9 @@ func (w *Files) find(c tool.Call, name string) (place, error) {
 	return p.respelled(), nil
 }
 
-// sent returns the path in w.media of a file that was sent to the conversation of a call: in its
-// chat, or else in the first other chat that has such a file.
-func (w *Files) sent(c tool.Call, name string) string {
+// sent returns the path in t, the media, of a file that was sent to the conversation of a call: in
+// its chat, or else in the first other chat that has such a file.
+func (t *tree) sent(c tool.Call, name string) string {
 	in := func(a bus.Address) string {
 		return filepath.Join(filepath.FromSlash(a.Folder()), filepath.FromSlash(name))
 	}
@@ -119,11 +152,11 @@ func (w *Files) sent(c tool.Call, name string) string {
 	if name == "" {
 		return path
 	}
-	if _, err := w.media.dir.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := t.dir.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return path
 	}
 	for _, a := range c.Chats {
-		if _, err := w.media.dir.Lstat(in(a)); err == nil {
+		if _, err := t.dir.Lstat(in(a)); err == nil {
 			return in(a)
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"gateway/agent/tool"
 )
 
 // Limits of a walk.
@@ -34,6 +36,7 @@ type walk struct {
 	hidden []string // entries of the start that are hidden by other trees
 	deep   int      // depth limit; 0: none
 	all    bool     // include files ignored by .gitignore and .ignore
+	call   tool.Call
 
 	// visit is called for each directory with its entries. It may be called concurrently.
 	visit func(dir string, entries []fs.DirEntry)
@@ -56,8 +59,10 @@ type step struct {
 }
 
 // newWalk returns a walk below a place.
-func (w *Files) newWalk(start place, visit func(dir string, entries []fs.DirEntry)) *walk {
-	k := &walk{start: start, visit: visit, todo: []step{{}}, skipped: make(map[string]int)}
+func (w *Files) newWalk(
+	c tool.Call, start place, visit func(dir string, entries []fs.DirEntry),
+) *walk {
+	k := &walk{call: c, start: start, visit: visit, todo: []step{{}}, skipped: make(map[string]int)}
 	k.free.L = &k.mu
 	if start.tree == w.workspace && start.path == "." {
 		for _, t := range w.roots {
@@ -146,6 +151,16 @@ func (k *walk) read(ctx context.Context, v step) error {
 	return nil
 }
 
+// shown returns the entries of a directory without the withheld ones.
+func shown(c tool.Call, at place, entries []fs.DirEntry) []fs.DirEntry {
+	if len(c.Withheld) == 0 || at.tree.isWorkspace() {
+		return entries
+	}
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+		return e.IsDir() && withheld(c, at.under(e.Name()))
+	})
+}
+
 // at returns a directory below the start.
 func (k *walk) at(dir string) place {
 	return place{tree: k.start.tree, path: filepath.Join(k.start.path, filepath.FromSlash(dir))}
@@ -187,6 +202,7 @@ func (k *walk) found(v step, entries []fs.DirEntry) bool {
 			return slices.Contains(k.hidden, e.Name())
 		})
 	}
+	entries = shown(k.call, k.at(dir), entries)
 	entries, ignored := k.without(v, entries)
 	k.visit(dir, entries)
 	descend := k.deep == 0 || dir == "" || strings.Count(dir, "/")+1 < k.deep

@@ -66,7 +66,8 @@ func (d *testShell) as(s memory.Scope, r bus.Role, command string) string {
 		d.t.Fatal(err)
 	}
 	got, err := found.Run(d.t.Context(), tool.Call{Args: checked, Session: bustest.Session("x/s"),
-		Address: bus.Address{Account: "tg", Chat: "1"}, Scope: s, Role: r})
+		Address: bus.Address{Account: "tg", Chat: "1"}, Scope: s, Role: r,
+		Withheld: d.withheld})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -156,6 +157,36 @@ func TestShared(t *testing.T) {
 				(mode != sandbox.None) {
 				t.Errorf("a command of %q left %q, %v, %v", role, text, err, entries)
 			}
+		}
+	})
+}
+
+// A command does not find the folders of withheld skills, and finds the others.
+func TestWithheldSkills(t *testing.T) {
+	t.Parallel()
+	modes(t, func(t *testing.T, d *testShell, _, mode string) {
+		builtin := filepath.Join(t.TempDir(), "builtin-skills")
+		d.shell.o.ReadOnly = append(d.shell.o.ReadOnly, builtin)
+		for _, name := range []string{"cook", "sail"} {
+			for _, dir := range []string{filepath.Join(d.shell.o.Shared, "skills"), builtin} {
+				path := filepath.Join(dir, name, "SKILL.md")
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700),
+					os.WriteFile(path, []byte(name+" with care\n"), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		command := "B=" + builtin + "; cat $SHARED/skills/cook/SKILL.md " +
+			"$SHARED/skills/sail/SKILL.md $B/cook/SKILL.md $B/sail/SKILL.md"
+		all := "cook with care\nsail with care\ncook with care\nsail with care\n"
+		if got := d.as("person-1", bus.User, command); !strings.HasPrefix(got, all) {
+			t.Errorf("the skills are %q, want %q", got, all)
+		}
+		d.withheld = []string{"skills/cook", "builtin-skills/cook"}
+		got := d.as("person-1", bus.User, command)
+		if strings.Count(got, "sail with care") != 2 ||
+			strings.Contains(got, "cook with care") != (mode == sandbox.None) {
+			t.Errorf("the skills are %q, want only those that are not withheld", got)
 		}
 	})
 }

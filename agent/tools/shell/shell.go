@@ -24,6 +24,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -216,6 +217,31 @@ func show(spec *sandbox.Spec, name, folder string) {
 	}
 }
 
+// skillsFolder is the folder of the shared skills in [Options].Shared.
+const skillsFolder = "skills"
+
+// isWhole reports whether no folder of withheld skills is in the folder that tools call name.
+func isWhole(withheld []string, name string) bool {
+	return !slices.ContainsFunc(withheld, func(folder string) bool {
+		return strings.HasPrefix(folder, name+"/")
+	})
+}
+
+// without returns what a command may read of a path that tools call name: the path, or the folders
+// in it that are not withheld.
+func without(withheld []string, path, name string) (list []string) {
+	if isWhole(withheld, name) {
+		return []string{path}
+	}
+	entries, _ := os.ReadDir(path) // nothing to see otherwise
+	for _, e := range entries {
+		if e.IsDir() && !slices.Contains(withheld, name+"/"+e.Name()) {
+			list = append(list, filepath.Join(path, e.Name()))
+		}
+	}
+	return list
+}
+
 // command prepares a command in the conversation of a call.
 func (s *Shell) command(
 	ctx context.Context, c tool.Call, argv []string, dir string,
@@ -229,15 +255,23 @@ func (s *Shell) command(
 	}
 	spec := sandbox.Spec{
 		Argv: argv, Dir: dir, Network: s.o.Network, Limits: s.o.Limits,
-		ReadOnly:  slices.Clone(s.o.ReadOnly),
 		ReadWrite: append([]string{s.o.Workspace}, s.o.ReadWrite...),
+	}
+	for _, path := range s.o.ReadOnly {
+		spec.ReadOnly = append(spec.ReadOnly, without(c.Withheld, path, filepath.Base(path))...)
 	}
 	for _, name := range s.o.Env {
 		if value, ok := os.LookupEnv(name); ok {
 			spec.Env = append(spec.Env, name+"="+value)
 		}
 	}
-	show(&spec, "SHARED", s.o.Shared)
+	if shared := filepath.Join(s.o.Shared, skillsFolder); s.o.Shared == "" ||
+		isWhole(c.Withheld, skillsFolder) {
+		show(&spec, "SHARED", s.o.Shared)
+	} else {
+		spec.ReadOnly = append(spec.ReadOnly, without(c.Withheld, shared, skillsFolder)...)
+		spec.Env = append(spec.Env, "SHARED="+s.o.Shared)
+	}
 	if s.o.Media != nil {
 		show(&spec, "MEDIA", s.o.Media(c.Address))
 	}

@@ -44,6 +44,8 @@ type testShell struct {
 	shell *Shell
 	ws    string
 	tools *tool.Registry
+
+	withheld []string // folders of skills
 }
 
 func newTestShell(t *testing.T, change func(*Options)) *testShell {

@@ -168,7 +168,7 @@ func TestPersonasApart(t *testing.T) {
 		}
 		ask(s, "what is the word?", say("what is the word?"))
 		ask(s, `DO list_dir {"path":"skills"}`+"\n"+`DO schedule {}`+"\nDO write_file {}\n"+
-			`DO recall {"query":"word"}`, func(c *corner, list []string) bool {
+			`DO recall {"query":"word"}`+readSkills, func(c *corner, list []string) bool {
 			return !slices.ContainsFunc(corners, func(other corner) bool {
 				return other.name != c.name && !lacks(list, other.tool)
 			})
@@ -176,6 +176,12 @@ func TestPersonasApart(t *testing.T) {
 	})
 	w.wantApart()
 }
+
+// readSkills are orders to read all skills of the corners. Each may read only its own.
+const readSkills = `
+DO read_file {"path":"skills/sail/SKILL.md"}
+DO read_file {"path":"skills/teach/SKILL.md"}
+DO read_file {"path":"skills/garden/SKILL.md"}`
 
 // groupList matches the groups of an account.
 var groupList = regexp.MustCompile(`(?m)^groups = .*$`)
