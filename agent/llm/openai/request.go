@@ -120,10 +120,7 @@ func (m *Model) messages(list []llm.Message) (system, rest []byte, err error) {
 			size += 64 + len(msg.Text) + len(msg.Text)/16
 		}
 	}
-	var buf bytes.Buffer
-	buf.Grow(size)
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
+	rest = make([]byte, 0, size)
 	ids := make(map[string]string)
 	for i, msg := range list {
 		if i == 0 && msg.Role == llm.System && len(msg.Extra) == 0 {
@@ -133,28 +130,28 @@ func (m *Model) messages(list []llm.Message) (system, rest []byte, err error) {
 			continue
 		}
 		if i > 0 {
-			buf.WriteByte(',')
+			rest = append(rest, ',')
 		}
-		plain := m.isPlain(&msg)
-		var entry any = &list[i].Text
-		if plain {
-			buf.WriteString(`{"role":"` + string(msg.Role) + `","content":`)
-		} else if entry, err = m.message(msg, ids); err != nil {
+		if m.isPlain(&msg) {
+			rest = append(append(append(rest, `{"role":"`...), msg.Role...), `","content":`...)
+			rest = append(wire.AppendText(rest, msg.Text), '}')
+			continue
+		}
+		entry, err := m.message(msg, ids)
+		if err != nil {
 			return nil, nil, err
 		}
-		if err := enc.Encode(entry); err != nil {
+		body, err := wire.EncodePlain(entry, 0)
+		if err != nil {
 			return nil, nil, err
 		}
-		buf.Truncate(buf.Len() - 1) // the newline of the encoder
-		if plain {
-			buf.WriteByte('}')
-		}
+		rest = append(rest, body...)
 	}
-	return system, buf.Bytes(), nil
+	return system, rest, nil
 }
 
 // isPlain reports whether only the role and text of msg are sent. This applies to most messages of
-// a long conversation, and takes a third of the time of encoding a [wireMessage].
+// a long conversation, and takes much less time than encoding a [wireMessage].
 func (m *Model) isPlain(msg *llm.Message) bool {
 	return len(msg.ToolCalls) == 0 && msg.ToolCallID == "" && len(msg.Images) == 0 &&
 		len(msg.Extra) == 0 && (msg.Reasoning == "" || !m.quirks.reasoningBack)

@@ -3,8 +3,11 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"unicode/utf8"
 )
 
 // NoArguments is the schema of a tool without arguments. OpenAI requires the properties.
@@ -52,3 +55,51 @@ func WithFields(
 	}
 	return append(b, '}'), nil
 }
+
+// AppendText appends s as JSON to b, like [EncodePlain]. It is faster, because each request has all
+// texts of a conversation.
+func AppendText(b []byte, s string) []byte {
+	if !utf8.ValidString(s) {
+		text, err := EncodePlain(s, len(s))
+		if err != nil {
+			panic(err) // strings can always be encoded
+		}
+		return append(b, text...)
+	}
+	b = append(b, '"')
+	for {
+		n := 0
+		for n < len(s) && !special[s[n]] {
+			n++
+		}
+		if b = append(b, s[:n]...); n == len(s) {
+			return append(b, '"')
+		}
+		r, size := utf8.DecodeRuneInString(s[n:])
+		s = s[n+size:]
+		switch i := strings.IndexRune(shortEscaped, r); {
+		case i >= 0:
+			b = append(b, '\\', shortEscapes[i])
+		case r < ' ', r == '\u2028', r == '\u2029': // the last two end a line in JavaScript
+			b = fmt.Appendf(b, `\u%04x`, r)
+		default:
+			b = utf8.AppendRune(b, r)
+		}
+	}
+}
+
+// shortEscaped are the characters with an escape of two characters in JSON. The second one is in
+// shortEscapes.
+const (
+	shortEscaped = "\"\\\b\f\n\r\t"
+	shortEscapes = `"\bfnrt`
+)
+
+// special holds the bytes with which a character begins that JSON may have to escape.
+var special = func() (set [256]bool) {
+	for c := range ' ' {
+		set[c] = true
+	}
+	set['"'], set['\\'], set["\u2028"[0]] = true, true, true
+	return set
+}()
