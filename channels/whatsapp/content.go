@@ -1,10 +1,12 @@
 package whatsapp
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"go.mau.fi/whatsmeow/proto/waE2E"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"gateway/bus"
 	"gateway/channels"
@@ -49,124 +51,100 @@ func unwrap(m *waE2E.Message) *waE2E.Message {
 
 // read returns the content of m. It returns false for keys, reactions and unknown messages.
 func read(m *waE2E.Message) (content, bool) {
-	c, ok := readAny(unwrap(m))
+	m = unwrap(m)
+	c, ok := readFile(m)
+	if !ok {
+		c.text = cmp.Or(m.GetConversation(), m.GetExtendedTextMessage().GetText(), readChoice(m),
+			readObject(m))
+	}
 	c.text = strings.ToValidUTF8(c.text, "\uFFFD") // the sender's client may send any bytes
-	return c, ok
+	c.context = contextOf(m)
+	return c, ok || c.text != ""
 }
 
-func readAny(m *waE2E.Message) (content, bool) {
-	switch {
-	case m == nil:
-		return content{}, false
-	case m.Conversation != nil:
-		return content{text: m.GetConversation()}, m.GetConversation() != ""
-	case m.ExtendedTextMessage != nil:
-		e := m.ExtendedTextMessage
-		return content{text: e.GetText(), context: e.GetContextInfo()}, e.GetText() != ""
-	}
-	if c, ok := readFile(m); ok {
-		return c, true
-	}
-	if c, ok := readChoice(m); ok {
-		return c, true
-	}
-	return readObject(m)
+// contextOf returns the context of the only part of m that has one, or nil.
+func contextOf(m *waE2E.Message) (info *waE2E.ContextInfo) {
+	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if f.Message() == nil || f.Cardinality() == protoreflect.Repeated {
+			return true
+		}
+		part, ok := v.Message().Interface().(interface{ GetContextInfo() *waE2E.ContextInfo })
+		if ok {
+			info = part.GetContextInfo()
+		}
+		return info == nil
+	})
+	return info
 }
 
 // readFile reads a message that is a file.
 func readFile(m *waE2E.Message) (content, bool) {
 	switch {
-	case m.ImageMessage != nil:
+	case m.GetImageMessage() != nil:
 		f := m.ImageMessage
-		return file(bus.Attachment{Kind: bus.Photo}, "image", f, f.GetCaption(), f.GetContextInfo())
-	case m.VideoMessage != nil, m.PtvMessage != nil:
-		f := m.VideoMessage
-		if f == nil {
-			f = m.PtvMessage // a round one, without a caption
-		}
+		return file(bus.Attachment{Kind: bus.Photo}, "image", f, f.GetCaption()), true
+	case m.GetVideoMessage() != nil, m.GetPtvMessage() != nil:
+		f := cmp.Or(m.VideoMessage, m.PtvMessage) // the latter is round and has no caption
 		a := bus.Attachment{Kind: bus.Video, Seconds: int(f.GetSeconds())}
 		if f.GetGifPlayback() {
 			a.Kind = bus.Animation
 		}
-		return file(a, "video", f, f.GetCaption(), f.GetContextInfo())
-	case m.AudioMessage != nil:
+		return file(a, "video", f, f.GetCaption()), true
+	case m.GetAudioMessage() != nil:
 		f := m.AudioMessage
 		a := bus.Attachment{Kind: bus.Audio, Seconds: int(f.GetSeconds())}
 		if f.GetPTT() {
 			a.Kind = bus.Voice
 		}
-		return file(a, "audio", f, "", f.GetContextInfo())
-	case m.StickerMessage != nil:
-		f := m.StickerMessage
-		return file(bus.Attachment{Kind: bus.Sticker}, "image", f, "", f.GetContextInfo())
-	case m.DocumentMessage != nil:
+		return file(a, "audio", f, ""), true
+	case m.GetStickerMessage() != nil:
+		return file(bus.Attachment{Kind: bus.Sticker}, "image", m.StickerMessage, ""), true
+	case m.GetDocumentMessage() != nil:
 		f := m.DocumentMessage
-		name := f.GetFileName()
-		if name == "" {
-			name = f.GetTitle()
-		}
-		a := bus.Attachment{Kind: bus.Document, Name: channels.Clean(name, channels.MaxName)}
-		return file(a, "document", f, f.GetCaption(), f.GetContextInfo())
+		name := channels.Clean(cmp.Or(f.GetFileName(), f.GetTitle()), channels.MaxName)
+		return file(bus.Attachment{Kind: bus.Document, Name: name}, "document", f, f.GetCaption()), true
 	}
 	return content{}, false
 }
 
-// readChoice reads a choice from a list or a row of buttons.
-func readChoice(m *waE2E.Message) (content, bool) {
-	var c content
-	switch {
-	case m.ListResponseMessage != nil:
-		c.text = m.ListResponseMessage.GetTitle()
-		c.context = m.ListResponseMessage.GetContextInfo()
-	case m.ButtonsResponseMessage != nil:
-		c.text = m.ButtonsResponseMessage.GetSelectedDisplayText()
-		c.context = m.ButtonsResponseMessage.GetContextInfo()
-	case m.TemplateButtonReplyMessage != nil:
-		c.text = m.TemplateButtonReplyMessage.GetSelectedDisplayText()
-		c.context = m.TemplateButtonReplyMessage.GetContextInfo()
-	}
-	return c, c.text != ""
+// readChoice returns the choice from a list or a row of buttons, or "".
+func readChoice(m *waE2E.Message) string {
+	return cmp.Or(m.GetListResponseMessage().GetTitle(),
+		m.GetButtonsResponseMessage().GetSelectedDisplayText(),
+		m.GetTemplateButtonReplyMessage().GetSelectedDisplayText())
 }
 
-// readObject reads a message that is replaced by a label.
-func readObject(m *waE2E.Message) (content, bool) {
-	var c content
+// readObject returns the label that replaces a message, or "".
+func readObject(m *waE2E.Message) string {
 	switch {
-	case m.LocationMessage != nil:
+	case m.GetLocationMessage() != nil:
 		l := m.LocationMessage
-		c.text = place(l.GetDegreesLatitude(), l.GetDegreesLongitude(), l.GetName()+" "+l.GetAddress())
-		c.context = l.GetContextInfo()
-	case m.LiveLocationMessage != nil:
+		return place(l.GetDegreesLatitude(), l.GetDegreesLongitude(), l.GetName()+" "+l.GetAddress())
+	case m.GetLiveLocationMessage() != nil:
 		l := m.LiveLocationMessage
-		c.text = place(l.GetDegreesLatitude(), l.GetDegreesLongitude(), l.GetCaption())
-		c.context = l.GetContextInfo()
-	case m.ContactMessage != nil:
-		c.text = card(m.ContactMessage)
-		c.context = m.ContactMessage.GetContextInfo()
-	case m.ContactsArrayMessage != nil:
+		return place(l.GetDegreesLatitude(), l.GetDegreesLongitude(), l.GetCaption())
+	case m.GetContactMessage() != nil:
+		return card(m.ContactMessage)
+	case m.GetContactsArrayMessage() != nil:
 		var all []string
 		for _, one := range m.ContactsArrayMessage.GetContacts() {
 			all = append(all, card(one))
 		}
-		c.text = strings.Join(all, "\n")
-		c.context = m.ContactsArrayMessage.GetContextInfo()
-	case m.EventMessage != nil:
-		c.text = channels.Bracket("event", m.EventMessage.GetName())
-		c.context = m.EventMessage.GetContextInfo()
-	case m.GroupInviteMessage != nil:
-		c.text = channels.Bracket("invitation to a group", m.GroupInviteMessage.GetGroupName())
-		c.context = m.GroupInviteMessage.GetContextInfo()
-	default:
-		for _, p := range []*waE2E.PollCreationMessage{
-			m.PollCreationMessage, m.PollCreationMessageV2, m.PollCreationMessageV3,
-			m.PollCreationMessageV5, m.PollCreationMessageV6,
-		} {
-			if p != nil {
-				c.text, c.context = channels.Bracket("poll", p.GetName()), p.GetContextInfo()
-			}
+		return strings.Join(all, "\n")
+	case m.GetEventMessage() != nil:
+		return channels.Bracket("event", m.EventMessage.GetName())
+	case m.GetGroupInviteMessage() != nil:
+		return channels.Bracket("invitation to a group", m.GroupInviteMessage.GetGroupName())
+	}
+	for _, p := range []*waE2E.PollCreationMessage{
+		m.GetPollCreationMessage(), m.GetPollCreationMessageV2(), m.GetPollCreationMessageV3(),
+		m.GetPollCreationMessageV5(), m.GetPollCreationMessageV6(),
+	} {
+		if p != nil {
+			return channels.Bracket("poll", p.GetName())
 		}
 	}
-	return c, c.text != ""
+	return ""
 }
 
 // place returns the label of a location.

@@ -58,16 +58,13 @@ func (t *titles) later(group types.JID) {
 
 // Leave implements [channels.Leaver].
 func (c *Channel) Leave(ctx context.Context, id string) error {
-	err := c.with(ctx, bus.Address{Chat: id}, func(s *session, group types.JID) error {
+	to := bus.Address{Account: c.name, Chat: id}
+	return c.with(ctx, "leave", to, func(s *session, group types.JID) error {
 		if group.Server != types.GroupServer {
 			return fmt.Errorf("%w: it is not a group", channels.ErrRefused)
 		}
 		return s.do(ctx, func() error { return leave(ctx, s.client, group) })
 	})
-	if err != nil {
-		return fmt.Errorf("whatsapp: leave %s: %w", id, c.rated(err))
-	}
-	return nil
 }
 
 // leave leaves a group. WhatsApp documents no answers, so a refusal only counts if the account is

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"go.mau.fi/whatsmeow"
-	"go.mau.fi/whatsmeow/proto/waE2E"
 
 	"gateway/bus"
 	"gateway/channels"
@@ -48,9 +47,7 @@ type stored interface {
 }
 
 // file returns the content of a message that is a file.
-func file(
-	a bus.Attachment, media string, f stored, caption string, info *waE2E.ContextInfo,
-) (content, bool) {
+func file(a bus.Attachment, media string, f stored, caption string) content {
 	a.Type, _, _ = strings.Cut(channels.Clean(f.GetMimetype(), 100), ";")
 	a.Size = int64(min(f.GetFileLength(), maxFile))
 	r, _ := json.Marshal(ref{ // bytes and strings can always be encoded
@@ -58,7 +55,7 @@ func file(
 		Hash: f.GetFileSHA256(), Sealed: f.GetFileEncSHA256(), Size: f.GetFileLength(),
 	})
 	a.Ref = string(r)
-	return content{text: caption, files: []bus.Attachment{a}, context: info}, true
+	return content{text: caption, files: []bus.Attachment{a}}
 }
 
 // Fetch implements [channels.Fetcher]. It uses a temporary file, because the content is verified

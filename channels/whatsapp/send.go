@@ -24,7 +24,7 @@ import (
 // error is [channels.ErrUncertain].
 func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 	id := c.messageKey(part.Key)
-	err := c.with(ctx, part.To, func(s *session, to types.JID) error {
+	return id, c.with(ctx, "send to", part.To, func(s *session, to types.JID) error {
 		m, err := s.compose(ctx, to, part)
 		if err != nil {
 			return err
@@ -37,15 +37,11 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 		})
 		return nil
 	})
-	if err != nil {
-		return "", fmt.Errorf("whatsapp: send to %s: %w", part.To, c.rated(err))
-	}
-	return id, nil
 }
 
 // Edit implements [channels.Editor]. WhatsApp allows edits for 20 minutes.
 func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) error {
-	err := c.with(ctx, to, func(s *session, chat types.JID) error {
+	return c.with(ctx, "edit "+id+" in", to, func(s *session, chat types.JID) error {
 		known, found := c.recent.find(chat.String(), id)
 		switch {
 		case found && known.removed:
@@ -65,15 +61,11 @@ func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) err
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("whatsapp: edit %s in %s: %w", id, to, c.rated(err))
-	}
-	return nil
 }
 
 // Remove implements [channels.Remover].
 func (c *Channel) Remove(ctx context.Context, to bus.Address, id string) error {
-	err := c.with(ctx, to, func(s *session, chat types.JID) error {
+	return c.with(ctx, "remove "+id+" in", to, func(s *session, chat types.JID) error {
 		if known, found := c.recent.find(chat.String(), id); found && known.removed {
 			return fmt.Errorf("%w: the message was deleted", channels.ErrRefused)
 		}
@@ -84,28 +76,20 @@ func (c *Channel) Remove(ctx context.Context, to bus.Address, id string) error {
 		c.recent.remove(chat.String(), id)
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("whatsapp: remove %s in %s: %w", id, to, c.rated(err))
-	}
-	return nil
 }
 
 // React implements [channels.Reactor].
 func (c *Channel) React(ctx context.Context, to bus.Address, id, emoji string) error {
-	err := c.with(ctx, to, func(s *session, chat types.JID) error {
+	return c.with(ctx, "react to "+id+" in", to, func(s *session, chat types.JID) error {
 		sender, bareID := splitID(chat, id)
 		m := s.client.BuildReaction(chat, sender, bareID, emoji)
 		return s.send(ctx, chat, c.messageKey(""), m, c.opts.MarkWait)
 	})
-	if err != nil {
-		return fmt.Errorf("whatsapp: react to %s in %s: %w", id, to, c.rated(err))
-	}
-	return nil
 }
 
 // MarkRead implements [channels.Reader].
 func (c *Channel) MarkRead(ctx context.Context, to bus.Address, ids []string) error {
-	err := c.with(ctx, to, func(s *session, chat types.JID) error {
+	return c.with(ctx, "mark read in", to, func(s *session, chat types.JID) error {
 		if s.isOwn(chat) {
 			return nil // nobody else could see it
 		}
@@ -128,16 +112,12 @@ func (c *Channel) MarkRead(ctx context.Context, to bus.Address, ids []string) er
 			return nil
 		})
 	})
-	if err != nil {
-		return fmt.Errorf("whatsapp: mark read in %s: %w", to, c.rated(err))
-	}
-	return nil
 }
 
 // Type implements [channels.Typer]. WhatsApp shows the indicator for some 25 seconds, or until a
 // message arrives.
 func (c *Channel) Type(ctx context.Context, to bus.Address) error {
-	err := c.with(ctx, to, func(s *session, chat types.JID) error {
+	return c.with(ctx, "type to", to, func(s *session, chat types.JID) error {
 		if s.isOwn(chat) {
 			return nil // nobody else could see it
 		}
@@ -146,25 +126,24 @@ func (c *Channel) Type(ctx context.Context, to bus.Address) error {
 				types.ChatPresenceMediaText))
 		})
 	})
-	if err != nil {
-		return fmt.Errorf("whatsapp: type to %s: %w", to, c.rated(err))
-	}
-	return nil
 }
 
-// with calls f with the session and the chat of an address.
+// with calls f with the session and the chat of an address. what begins its error.
 func (c *Channel) with(
-	ctx context.Context, to bus.Address, f func(*session, types.JID) error,
+	ctx context.Context, what string, to bus.Address, f func(*session, types.JID) error,
 ) error {
+	var s *session
 	chat, err := parseChat(to.Chat)
-	if err != nil {
-		return err
+	if err == nil {
+		s, err = c.online(ctx)
 	}
-	s, err := c.online(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		err = f(s, chat)
 	}
-	return f(s, chat)
+	if err != nil {
+		return fmt.Errorf("whatsapp: %s %s: %w", what, to, c.rated(err))
+	}
+	return nil
 }
 
 // Deduplicates implements [channels.Deduplicator]: the id of a message follows from its key.
