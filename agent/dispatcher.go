@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -42,10 +43,7 @@ type Dispatcher struct {
 
 // NewDispatcher returns a Dispatcher. A nil opts means the defaults.
 func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	o.setDefaults()
 	deps.setDefaults()
 	o.Model = deps.Model

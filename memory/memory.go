@@ -113,10 +113,7 @@ type Memory struct {
 
 // New returns the memory stored in db, with its files in dir.
 func New(db *store.DB, dir *os.Root, opts *Options) *Memory {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	if o.Now == nil {
 		o.Now = time.Now
 	}

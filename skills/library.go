@@ -61,10 +61,7 @@ type Library struct {
 
 // New returns a library. It reads skills when they are asked for.
 func New(opts *Options) *Library {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	if o.LookPath == nil {
 		o.LookPath = func(program string) bool {
 			_, err := exec.LookPath(program)

@@ -134,10 +134,7 @@ func New(opts *Options) *Ledger {
 
 // Configure replaces the options. Reservations and counts stay.
 func (l *Ledger) Configure(opts *Options) {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	o.Location = cmp.Or(o.Location, time.UTC)
 	if o.Now == nil {
 		o.Now = time.Now

@@ -105,10 +105,7 @@ type Dreamer struct {
 
 // New returns a Dreamer.
 func New(deps Deps, opts *Options) *Dreamer {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	o.MaxEntries = cmp.Or(max(o.MaxEntries, 0), 20)
 	o.MaxRounds = cmp.Or(max(o.MaxRounds, 0), 10)
 	o.MaxTokens = cmp.Or(max(o.MaxTokens, 0), 100_000)

@@ -79,10 +79,7 @@ type Guard struct {
 
 // New returns a guard. opts may be nil.
 func New(opts *Options) *Guard {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	g := &Guard{
 		allow: slices.Clone(o.Allow), ports: map[int]bool{80: true, 443: true}, resolver: o.Resolver,
 		connect: cmp.Or(o.ConnectTimeout, 10*time.Second),

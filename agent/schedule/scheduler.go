@@ -73,10 +73,7 @@ type Scheduler struct {
 
 // New returns a Scheduler.
 func New(db *store.DB, inbox *bus.Inbox, opts *Options) *Scheduler {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	if o.Now == nil {
 		o.Now = time.Now
 	}

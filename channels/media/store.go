@@ -70,11 +70,8 @@ const (
 // account.
 func New(root *os.Root, sources map[string]channels.Channel, opts *Options) *Store {
 	m := &Store{root: root, sources: make(map[string]channels.Fetcher),
-		slots: make(chan struct{}, maxFetches), syncFile: (*os.File).Sync,
-		tooLarge: make(chan struct{}, 1)}
-	if opts != nil {
-		m.opts = *opts
-	}
+		opts: *cmp.Or(opts, new(Options)), slots: make(chan struct{}, maxFetches),
+		syncFile: (*os.File).Sync, tooLarge: make(chan struct{}, 1)}
 	m.opts.MaxFile = cmp.Or(m.opts.MaxFile, 20<<20)
 	m.opts.MaxTotal = cmp.Or(m.opts.MaxTotal, 5<<30)
 	m.opts.Retention = cmp.Or(m.opts.Retention, 30*24*time.Hour)

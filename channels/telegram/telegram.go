@@ -91,10 +91,7 @@ type Options struct {
 // New returns a Channel for the bot with the given token. name is the account's name in the
 // gateway. If opts is nil, it uses the defaults.
 func New(name, token string, opts *Options) *Channel {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	c := &Channel{
 		name:        name,
 		token:       token,

@@ -139,10 +139,7 @@ func (c *Channel) Erase(context.Context, []string) error {
 // New returns a Channel. name is the account's name in the gateway. If opts is nil, it uses the
 // defaults.
 func New(name string, opts *Options) *Channel {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	return &Channel{
 		name: name, socket: o.Socket, history: o.History,
 		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),

@@ -93,10 +93,7 @@ type Options struct {
 // New returns a Channel for the account whose keys are in the SQLite file storePath. name is the
 // account's name in the gateway. If opts is nil, it uses the defaults.
 func New(name, storePath string, opts *Options) *Channel {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	if o.Transport == nil {
 		o.Transport = NewTransport()
 	}

@@ -78,10 +78,7 @@ var _ llm.Model = (*Model)(nil)
 
 // New returns a model. id is the provider's name of the model, name the configured one.
 func New(name, id string, opts *Options) *Model {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	base := strings.TrimSuffix(cmp.Or(o.BaseURL, DefaultBaseURL), "/")
 	base = strings.TrimSuffix(base, "/v1") // base URLs of other providers end with it
 	origin := ""

@@ -58,10 +58,7 @@ func New(entries []Entry, opts *Options) *Chain {
 	if len(entries) == 0 {
 		panic("failover: no models")
 	}
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	c := &Chain{log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), now: o.Now}
 	if c.now == nil {
 		c.now = time.Now

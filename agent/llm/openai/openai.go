@@ -96,10 +96,7 @@ var _ llm.Model = (*Model)(nil)
 
 // New returns a model. id is the provider's name of the model, name the configured one.
 func New(name, id string, opts *Options) *Model {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	base := cmp.Or(o.BaseURL, DefaultBaseURL)
 	origin := ""
 	if u, err := url.Parse(base); err == nil { // otherwise every call reports the error

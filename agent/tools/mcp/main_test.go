@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -116,10 +117,7 @@ func self(t *testing.T, name, mode string) Server {
 func run(t *testing.T, opts *Options, servers ...Server) (*Client, *toolbox) {
 	t.Helper()
 	box := newToolbox(t)
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	o.Set = box.set
 	c := New(servers, &o)
 	for _, s := range c.servers {

@@ -119,10 +119,7 @@ type Client struct {
 
 // New returns a client for servers. If [Server.Check] refuses a server, its State says so.
 func New(servers []Server, opts *Options) *Client {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	o.Idle = cmp.Or(o.Idle, 10*time.Minute)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Now == nil {

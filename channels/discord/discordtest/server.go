@@ -95,10 +95,7 @@ type Server struct {
 
 // New returns a Server for the bot with the given token. A nil opts means the defaults.
 func New(token string, opts *Options) *Server {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	o.Bot.ID = cmp.Or(o.Bot.ID, "900000000000000001")
 	o.Bot.Username = cmp.Or(o.Bot.Username, "gateway")
 	o.Bot.Name = cmp.Or(o.Bot.Name, "Gateway")

@@ -91,10 +91,7 @@ type Command struct {
 
 // New returns a Server for the bot with the given token. A nil opts means the defaults.
 func New(token string, opts *Options) *Server {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	s := &Server{
 		token:      token,
 		bot:        cmp.Or(o.Bot, User{ID: 7000000001, First: "Gateway", Username: "gateway_bot"}),

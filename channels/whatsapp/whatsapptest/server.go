@@ -127,10 +127,7 @@ func at(j types.JID, device uint16) types.JID {
 
 // New returns a Server. A nil opts means the defaults.
 func New(opts *Options) *Server {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	mute.Signal()
 	s := &Server{
 		static:   keys.NewKeyPair(),

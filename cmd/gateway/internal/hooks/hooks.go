@@ -16,6 +16,7 @@
 package hooks
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,10 +95,7 @@ type entry struct {
 
 // New returns a Handler for the hooks in list. It ignores hooks without a secret.
 func New(db *store.DB, inbox *bus.Inbox, list []Hook, opts *Options) *Handler {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	if o.Done == nil {
 		o.Done = func(string, Outcome) {}
 	}

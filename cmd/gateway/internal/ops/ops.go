@@ -54,10 +54,7 @@ type Server struct {
 
 // New returns a Server that listens on an address host:port. The folder home must exist.
 func New(listen, home string, opts *Options) *Server {
-	o := Options{}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, new(Options))
 	o.Token = cmp.Or(o.Token, rand.Text())
 	o.Ready = cmp.Or(o.Ready, NewHealth())
 	o.Retry = cmp.Or(o.Retry, 10*time.Second)
