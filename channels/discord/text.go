@@ -1,6 +1,9 @@
 package discord
 
 import (
+	"gateway/channels"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,45 +18,31 @@ type vocabulary struct {
 	channels func(id string) string
 }
 
-// maxMention is the maximum length of a mention, custom emoji or date in bytes.
-const maxMention = 128
+// encoded matches what Discord encodes like "<@id>": mentions, custom emoji and dates.
+var encoded = regexp.MustCompile(`<[^<>]{1,128}>`)
 
-// read replaces mentions, custom emoji and dates, which Discord encodes like "<@id>", with what
-// people see. It removes mentions of us unless there is nothing else.
+// read replaces mentions, custom emoji and dates with what people see. It removes mentions of us
+// unless there is nothing else.
 func (v *vocabulary) read(text string) string {
-	if strings.IndexByte(text, '<') < 0 {
-		return text
-	}
-	rest := text
-	var read []byte
-	for {
-		before, after, found := strings.Cut(rest, "<")
-		read = append(read, before...)
-		if !found {
-			break
-		}
-		word, _, closed := strings.Cut(after[:min(len(after), maxMention)], ">")
-		seen, ok := "", false
-		if closed {
-			seen, ok = v.word(word)
-		}
-		if !ok {
-			read, rest = append(read, '<'), after
-			continue
-		}
-		rest = after[len(word)+1:]
-		if v.isMe(word) {
-			read, rest = without(read, rest)
-		} else {
-			read = append(read, seen...)
+	read := text
+	// Work backwards, so that removing text changes no position that is still needed.
+	for _, at := range slices.Backward(encoded.FindAllStringIndex(text, -1)) {
+		start, end := at[0], at[1]
+		word := text[start+1 : end-1]
+		switch seen, ok := v.word(word); {
+		case !ok:
+		case v.isMe(word):
+			read = channels.WithoutMention(read, start, end)
+		default:
+			read = read[:start] + seen + read[end:]
 		}
 	}
-	if len(read) == 0 && (v.me != "" || v.role != "") {
+	if read == "" && (v.me != "" || v.role != "") {
 		all := *v
 		all.me, all.role = "", ""
 		return all.read(text)
 	}
-	return string(read)
+	return read
 }
 
 func (v *vocabulary) isMe(word string) bool {
@@ -104,19 +93,4 @@ func date(word string) (string, bool) {
 		return "", false
 	}
 	return time.Unix(seconds, 0).UTC().Format("2006-01-02 15:04 UTC"), true
-}
-
-// without joins the text on the left and on the right of a mention, without the blanks and the
-// comma around it.
-func without(left []byte, right string) ([]byte, string) {
-	if strings.TrimSpace(string(left)) == "" {
-		return nil, strings.TrimLeft(right, " \t\n,:;")
-	}
-	if left[len(left)-1] == '\n' {
-		return left, strings.TrimLeft(right, " ")
-	}
-	for left[len(left)-1] == ' ' {
-		left = left[:len(left)-1]
-	}
-	return left, right
 }
