@@ -58,7 +58,7 @@ func (a Archiver) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 		}
 		done.From = entries[len(entries)-1].ID
 		fault.Point("noted")
-		err = a.tx(ctx, func(tx *store.Tx) error {
+		err = commit(ctx, a.DB, func(tx *store.Tx) error {
 			if err := a.tasks.Save(tx, t, jsonOf(done)); err != nil {
 				return err
 			}

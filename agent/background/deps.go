@@ -109,6 +109,12 @@ func follows(q store.Queryer, people People, from, to memory.Scope) (bool, error
 	return !known, err
 }
 
+// commit runs fn in a transaction. Once begun, the transaction is finished even if the process is
+// stopping.
+func commit(ctx context.Context, db *store.DB, fn func(tx *store.Tx) error) error {
+	return db.Tx(context.WithoutCancel(ctx), fn)
+}
+
 // jsonOf returns v as JSON. v must be a value that can always be encoded.
 func jsonOf(v any) []byte {
 	text, err := json.Marshal(v)

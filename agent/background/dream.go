@@ -54,7 +54,7 @@ func (d *Dreamer) run(ctx context.Context, t *Task) (Outcome, error) {
 	}
 	save := func(ctx context.Context, state []byte) error {
 		t.State = state
-		return d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		return commit(ctx, d.DB, func(tx *store.Tx) error {
 			return d.tasks.Save(tx, t, state)
 		})
 	}
@@ -98,7 +98,7 @@ func (d *Dreamer) gaveUp(ctx context.Context, t *Task, e *dream.GiveUpError) (Ou
 	if e.Failures > 3 {
 		return o, nil
 	}
-	return o, d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+	return o, commit(ctx, d.DB, func(tx *store.Tx) error {
 		return d.Owners.TellOwners(tx, fmt.Sprintf("I could not turn the notes of `%s` "+
 			"into lasting memory: the language model's answers were unusable %d times in a row. "+
 			"Nothing is lost; I will try again later. The log has the details.", t.Scope, e.Failures))

@@ -55,7 +55,7 @@ type Erasure struct {
 // Forget erases a scope, as /forget does for a person. It deletes the rows immediately. The gateway
 // that runs on the same data deletes the files and the rest in the background.
 func (e *Eraser) Forget(ctx context.Context, s memory.Scope) error {
-	return e.tx(ctx, func(tx *store.Tx) error {
+	return commit(ctx, e.DB, func(tx *store.Tx) error {
 		left := Erasure{Scopes: []memory.Scope{s}, Person: s.Person()}
 		var err error
 		if left.Inbox, err = e.Inbox.Newest(tx); err != nil {
@@ -312,7 +312,7 @@ func (e *Eraser) Do(ctx context.Context, t *Task) (Outcome, error) {
 		}
 	}
 	left.Chats, left.Swept = nil, nil // so that the task itself is not the last trace
-	err := e.tx(ctx, func(tx *store.Tx) error { return e.tasks.Save(tx, t, jsonOf(left)) })
+	err := commit(ctx, e.DB, func(tx *store.Tx) error { return e.tasks.Save(tx, t, jsonOf(left)) })
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -334,7 +334,7 @@ func (e *Eraser) keepers(left *Erasure) map[string]Keeper {
 // Messages still to be sent, and their chats, stay until they are sent or can never be sent.
 func (e *Eraser) eraseBus(ctx context.Context, left *Erasure) (done bool, err error) {
 	var chats []bus.Address
-	err = e.tx(ctx, func(tx *store.Tx) error {
+	err = commit(ctx, e.DB, func(tx *store.Tx) error {
 		done, chats = true, nil
 		for _, a := range left.Chats {
 			if slices.Contains(left.Swept, a) {
@@ -381,7 +381,7 @@ func (e *Eraser) erasePages(ctx context.Context, chats []bus.Address, upTo int64
 		}
 		fault.Point("erasing")
 		var next int64
-		err := e.tx(ctx, func(tx *store.Tx) (err error) {
+		err := commit(ctx, e.DB, func(tx *store.Tx) (err error) {
 			for i := 0; i < len(chats) && err == nil; i++ {
 				next, err = erase(tx, chats[i], after, upTo)
 			}
@@ -427,7 +427,7 @@ func (e *Eraser) Settle(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		err := e.tx(ctx, func(tx *store.Tx) (err error) {
+		err := commit(ctx, e.DB, func(tx *store.Tx) (err error) {
 			more, err = e.sessions.Settle(tx)
 			return err
 		})
@@ -446,10 +446,4 @@ func (*Eraser) Scopes(t *Task) []memory.Scope {
 		return []memory.Scope{t.Scope}
 	}
 	return left.Scopes
-}
-
-// tx runs fn in a transaction. Once begun, the transaction is finished even if the process is
-// stopping.
-func (e *Eraser) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
-	return e.DB.Tx(context.WithoutCancel(ctx), fn)
 }

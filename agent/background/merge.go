@@ -140,7 +140,7 @@ func (m *Merger) mergeFiles(ctx context.Context, t *Task) error {
 	}
 	// A turn that had begun before may have written into the old scope since then. If the old scope
 	// has become that of a conversation again, its current data stays.
-	err = m.tx(ctx, func(tx *store.Tx) error {
+	err = commit(ctx, m.DB, func(tx *store.Tx) error {
 		keys, err := m.sessions.OfScope(tx, from)
 		if err != nil || len(keys) > 0 {
 			return err
@@ -228,10 +228,4 @@ func (m *Merger) mergeSkill(to memory.Scope, folder, text string) error {
 			return err
 		}
 	}
-}
-
-// tx runs fn in a transaction. Once begun, the transaction is finished even if the process is
-// stopping.
-func (m *Merger) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
-	return m.DB.Tx(context.WithoutCancel(ctx), fn)
 }

@@ -227,7 +227,7 @@ func (r *Runner) do(ctx context.Context, t *Task) error {
 		return r.putOff(ctx, t, err)
 	}
 	fault.Point("chored")
-	return r.tx(ctx, func(tx *store.Tx) error { return r.end(tx, t, o) })
+	return commit(ctx, r.DB, func(tx *store.Tx) error { return r.end(tx, t, o) })
 }
 
 // handle calls the handler for t. It returns a panic as an error. Otherwise the task would crash
@@ -278,7 +278,7 @@ func (r *Runner) putOff(ctx context.Context, t *Task, cause error) error {
 	wait := min(firstRetry<<min(t.Attempts, 10), maxRetry)
 	r.Logger.WarnContext(ctx, "background task postponed", "kind", t.Kind, "scope", t.Scope,
 		"session", t.Session, "attempt", t.Attempts+1, "wait", wait, "err", cause)
-	return r.tx(ctx, func(tx *store.Tx) error {
+	return commit(ctx, r.DB, func(tx *store.Tx) error {
 		if t.Tell != nil && t.Attempts == 0 {
 			out := *t.Tell
 			out.Text = "That has not worked yet. I will try again later. " + r.Texts.Explain(cause)
@@ -288,12 +288,6 @@ func (r *Runner) putOff(ctx context.Context, t *Task, cause error) error {
 		}
 		return r.tasks.Later(tx, t, r.Now().Add(wait))
 	})
-}
-
-// tx runs fn in a transaction. Once begun, the transaction is finished even if the process is
-// stopping.
-func (r *Runner) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
-	return r.DB.Tx(context.WithoutCancel(ctx), fn)
 }
 
 // survive logs an error and returns nil, unless the store is lost: then it returns the error.

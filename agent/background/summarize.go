@@ -96,7 +96,7 @@ func (s *Summarizer) Compact(
 		return false, err
 	}
 	fault.Point("noted")
-	err = s.tx(ctx, func(tx *store.Tx) error {
+	err = commit(ctx, s.DB, func(tx *store.Tx) error {
 		cursor, err := s.keep(tx, before.Scope, key, notes, entries)
 		if err != nil {
 			return err
@@ -264,10 +264,4 @@ func (s *Summarizer) joined(
 		from = cursor // the pattern matches only digits that fit
 	}
 	return strings.TrimSpace(text[heads[i][0]:]), from
-}
-
-// tx runs fn in a transaction. Once begun, the transaction is finished even if the process is
-// stopping.
-func (s *Summarizer) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
-	return s.DB.Tx(context.WithoutCancel(ctx), fn)
 }
