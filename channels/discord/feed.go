@@ -17,6 +17,7 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/recent"
 )
 
 const (
@@ -42,10 +43,10 @@ type feed struct {
 	acks    sync.WaitGroup
 
 	looks  singleflight.Group // requests for guilds
-	places *cache[place]
-	guilds *cache[guild]
-	hidden *cache[bool]   // channels that the bot can't see, or of other guilds
-	said   *cache[uint64] // hashes of texts, by message
+	places *recent.Map[string, place]
+	guilds *recent.Map[string, guild]
+	hidden *recent.Map[string, bool]   // channels that the bot can't see, or of other guilds
+	said   *recent.Map[string, uint64] // hashes of texts, by message
 
 	workers sync.WaitGroup
 	done    chan *job
@@ -106,10 +107,10 @@ func newFeed(c *Channel, in channels.Intake, me user, cursors map[string]string)
 		c: c, in: in, me: me,
 		queue:  make(chan event, c.opts.Queue),
 		full:   make(chan struct{}),
-		places: newCache[place](2000),
-		guilds: newCache[guild](500),
-		hidden: newCache[bool](500),
-		said:   newCache[uint64](5000),
+		places: recent.New[string, place](2000),
+		guilds: recent.New[string, guild](500),
+		hidden: recent.New[string, bool](500),
+		said:   recent.New[string, uint64](5000),
 		done:   make(chan *job),
 		found:  make(chan []place),
 		lanes:  make(map[string]*lane, len(cursors)),
@@ -449,8 +450,8 @@ func (f *feed) publish(ctx context.Context, j *job, b channels.Batch) error {
 func (f *feed) isNews(m *message) bool {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(m.Content)) // it never fails
-	before, known := f.said.get(m.ID)
-	f.said.put(m.ID, h.Sum64())
+	before, known := f.said.Get(m.ID)
+	f.said.Put(m.ID, h.Sum64())
 	return !known || before != h.Sum64()
 }
 

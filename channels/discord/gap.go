@@ -96,7 +96,7 @@ func (f *feed) discover(ctx context.Context, since uint64) {
 			continue
 		}
 		p.at = time.Now()
-		f.places.put(id, p)
+		f.places.Put(id, p)
 		f.tell(ctx, since, []place{p})
 		if p.Guild == "" || guilds[p.Guild] {
 			continue

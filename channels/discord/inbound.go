@@ -68,7 +68,7 @@ func (f *feed) inbound(
 // mentioned reports whether c mentions the bot or its managed role. Discord offers that role under
 // the bot's name.
 func (f *feed) mentioned(where place, c *content) bool {
-	g, _ := f.guilds.get(where.Guild) // the zero guild has no role
+	g, _ := f.guilds.Get(where.Guild) // the zero guild has no role
 	return slices.ContainsFunc(c.Mentions, func(m mentioned) bool { return m.ID == f.me.ID }) ||
 		g.own != "" && slices.Contains(c.Roles, g.own)
 }
@@ -83,14 +83,14 @@ func (f *feed) vocabulary(where place, c *content, me string) *vocabulary {
 			v.me = me
 		}
 	}
-	if g, ok := f.guilds.get(where.Guild); ok {
+	if g, ok := f.guilds.Get(where.Guild); ok {
 		v.roles = g.roles
 		if me != "" && slices.Contains(c.Roles, g.own) {
 			v.role = g.own
 		}
 	}
 	v.channels = func(id string) string {
-		p, _ := f.places.get(id) // its name is "" if it is unknown
+		p, _ := f.places.Get(id) // its name is "" if it is unknown
 		if p.Guild != where.Guild {
 			return "" // of another guild, whose channels may be private
 		}
@@ -113,16 +113,16 @@ func (f *feed) learn(ctx context.Context, where place, text string) {
 	}
 	for _, found := range channelMention.FindAllStringSubmatch(text, maxLearned) {
 		id := found[1]
-		_, known := f.places.get(id)
-		if _, hidden := f.hidden.get(id); known || hidden {
+		_, known := f.places.Get(id)
+		if _, hidden := f.hidden.Get(id); known || hidden {
 			continue
 		}
 		p := place{ID: id}
 		err := f.c.ask(ctx, http.MethodGet, discordgo.EndpointChannel(id), nil, &p)
 		if err == nil && p.Guild == where.Guild {
-			f.places.put(id, p) // without a time, so that it is looked up again when a message arrives
+			f.places.Put(id, p) // without a time, so that it is looked up again when a message arrives
 		} else {
-			f.hidden.put(id, true)
+			f.hidden.Put(id, true)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func (f *feed) where(ctx context.Context, id, guild string, live bool) (place, e
 	if live && guild == "" {
 		return place{ID: id}, nil
 	}
-	known, ok := f.places.get(id)
+	known, ok := f.places.Get(id)
 	if ok && time.Since(known.at) < titleTime {
 		return known, nil
 	}
@@ -232,7 +232,7 @@ func (f *feed) where(ctx context.Context, id, guild string, live bool) (place, e
 		return place{}, err
 	}
 	p.at = time.Now()
-	f.places.put(id, p)
+	f.places.Put(id, p)
 	return p, nil
 }
 
@@ -268,7 +268,7 @@ func (f *feed) look(ctx context.Context, id string) (place, error) {
 // guild returns what is known about a guild, or the zero guild if the bot can't see it. It looks
 // the guild up again if one of the given roles is unknown.
 func (f *feed) guild(ctx context.Context, id string, roles []string) (guild, error) {
-	known, ok := f.guilds.get(id)
+	known, ok := f.guilds.Get(id)
 	unknown := func(role string) bool { return known.roles[role] == "" }
 	if age := time.Since(known.at); ok && age < titleTime &&
 		(age < guildTime || !slices.ContainsFunc(roles, unknown)) {
@@ -296,7 +296,7 @@ func (f *feed) lookGuild(ctx context.Context, id string) (guild, error) {
 	err := f.patient(ctx, func() error {
 		return f.c.ask(ctx, http.MethodGet, discordgo.EndpointGuild(url.PathEscape(id)), nil, &answer)
 	})
-	if known, ok := f.guilds.get(id); err != nil && ok && ctx.Err() == nil {
+	if known, ok := f.guilds.Get(id); err != nil && ok && ctx.Err() == nil {
 		return known, nil // only a name may have changed
 	}
 	if err != nil && !errors.Is(err, channels.ErrRefused) {
@@ -310,6 +310,6 @@ func (f *feed) lookGuild(ctx context.Context, id string) (guild, error) {
 			g.own = r.ID
 		}
 	}
-	f.guilds.put(id, g)
+	f.guilds.Put(id, g)
 	return g, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/recent"
 )
 
 func reserve(
@@ -133,22 +134,13 @@ func TestReserveConcurrently(t *testing.T) {
 	}
 }
 
-// Streams are remembered, but not without end.
-func TestRecent(t *testing.T) {
-	r := recent{set: make(map[string]bool)}
-	for i := range 3 * maxRecent {
-		r.add(fmt.Sprint(i))
-		r.add(fmt.Sprint(i))
+// Streams that have ended are remembered.
+func TestEndedStreams(t *testing.T) {
+	p := previews{ended: recent.New[string, struct{}](maxEnded)}
+	if p.end("a"); !p.hasEnded("a") || p.hasEnded("b") {
+		t.Errorf("a has ended: %v, b has ended: %v", p.hasEnded("a"), p.hasEnded("b"))
 	}
-	if len(r.set) != maxRecent || len(r.ring) != maxRecent {
-		t.Errorf("%d streams in a ring of %d, want %d", len(r.set), len(r.ring), maxRecent)
-	}
-	for i := range 3 * maxRecent {
-		if got, want := r.has(fmt.Sprint(i)), i >= 2*maxRecent; got != want {
-			t.Fatalf("has(%d) = %v, want %v", i, got, want)
-		}
-	}
-	if r.add(""); r.has("") {
+	if p.end(""); p.hasEnded("") {
 		t.Error("messages without a stream are a stream")
 	}
 }

@@ -168,7 +168,7 @@ func (c *conversation) reload(ctx context.Context, d *bus.Delivery) bool {
 			c.loading = false
 			if c.first = found; found != nil {
 				c.a.read = max(c.a.read, found.ID)
-				c.r.previews.finished.add(found.Message.Stream)
+				c.r.previews.end(found.Message.Stream)
 			}
 			c.more = c.more || found != nil || d != nil
 			c.r.mu.Unlock()

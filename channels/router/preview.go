@@ -84,7 +84,7 @@ func (p *preview) active() bool { return p.stream != "" && (!p.ended || p.stoppe
 // applyUpdate applies update to the preview. r.mu is held.
 func (v *display) applyUpdate(update *bus.Progress) {
 	p := &v.preview
-	if !update.Ended && v.r.previews.finished.has(update.Stream) {
+	if !update.Ended && v.r.previews.hasEnded(update.Stream) {
 		return // too late: the answer itself is being delivered
 	}
 	if p.stream != update.Stream {
@@ -221,7 +221,7 @@ func (v *display) stopPreviews(ctx context.Context, streams []string) time.Durat
 	v.r.mu.Lock()
 	p := &v.preview
 	for _, s := range streams {
-		v.r.previews.finished.add(s)
+		v.r.previews.end(s)
 		p.stopped = p.stopped || p.stream == s
 	}
 	p.ended = p.ended || p.stopped
@@ -415,29 +415,19 @@ func (v *display) notePreview(ctx context.Context) error {
 	})
 }
 
-// recent is a set of the most recently added streams.
-type recent struct {
-	set  map[string]bool
-	ring []string
-	next int
+// maxEnded is the number of remembered streams that have ended. A stream is needed only until all
+// progress published before its end has arrived.
+const maxEnded = 4096
+
+// hasEnded reports whether a stream has ended or its message was dispatched.
+func (p *previews) hasEnded(stream string) bool {
+	_, ok := p.ended.Get(stream)
+	return ok
 }
 
-// maxRecent is the capacity of a recent. A stream is needed only until all progress published
-// before its end has arrived.
-const maxRecent = 4096
-
-func (r *recent) has(stream string) bool { return r.set[stream] }
-
-func (r *recent) add(stream string) {
-	if stream == "" || r.set[stream] {
-		return
+// end records that a stream has ended, or that its message was dispatched.
+func (p *previews) end(stream string) {
+	if stream != "" {
+		p.ended.Put(stream, struct{}{})
 	}
-	if len(r.ring) < maxRecent {
-		r.ring = append(r.ring, stream)
-	} else {
-		delete(r.set, r.ring[r.next])
-		r.ring[r.next] = stream
-		r.next = (r.next + 1) % maxRecent
-	}
-	r.set[stream] = true
 }

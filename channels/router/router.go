@@ -20,6 +20,7 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/recent"
 	"gateway/store"
 )
 
@@ -85,8 +86,8 @@ type seen struct {
 
 // previews holds the previews that no worker uses. Router.mu guards it.
 type previews struct {
-	kept     map[string]messages // messages of the previews, by stream
-	finished recent              // streams that have ended or whose message was dispatched
+	kept  map[string]messages           // messages of the previews, by stream
+	ended *recent.Map[string, struct{}] // streams that have ended or whose message was dispatched
 }
 
 // Files opens the files that a [Router] sends.
@@ -128,7 +129,7 @@ func New(opts Options) *Router {
 		conversations: make(map[bus.Address]*conversation),
 		freed:         make(chan struct{}, 1),
 		previews: previews{kept: make(map[string]messages),
-			finished: recent{set: make(map[string]bool)}},
+			ended: recent.New[string, struct{}](maxEnded)},
 	}
 	r.notices = notices{db: r.db, inbox: bus.NewInbox(), outbox: r.outbox, owners: opts.Owners,
 		accounts: r.accounts, now: r.now}
@@ -299,7 +300,7 @@ func (r *Router) dispatch(ctx, work context.Context, d *bus.Delivery) {
 	a.pending++
 	delete(a.announced, to)
 	d.Fresh = d.Fresh && d.ID > a.read // otherwise a worker may have sent it already
-	r.previews.finished.add(d.Message.Stream)
+	r.previews.end(d.Message.Stream)
 	c, running := r.conversations[to]
 	switch {
 	case running && c.first == nil && !c.more && !c.loading:
@@ -330,7 +331,7 @@ func (r *Router) readLive(ctx, work context.Context) {
 			continue
 		}
 		r.mu.Lock()
-		if c, ok := r.conversations[to]; !r.previews.finished.has(p.Stream) && (ok || !p.Ended) {
+		if c, ok := r.conversations[to]; !r.previews.hasEnded(p.Stream) && (ok || !p.Ended) {
 			if !ok {
 				c = r.conversation(ctx, work, a, to)
 				if a.backlog.pending { // the table may have a message for this conversation
@@ -340,7 +341,7 @@ func (r *Router) readLive(ctx, work context.Context) {
 			c.update(p)
 		}
 		if p.Ended {
-			r.previews.finished.add(p.Stream)
+			r.previews.end(p.Stream)
 		}
 		r.mu.Unlock()
 	}

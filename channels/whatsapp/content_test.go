@@ -153,7 +153,7 @@ func TestMessageKey(t *testing.T) {
 
 func TestRecent(t *testing.T) {
 	t.Parallel()
-	r := newRecent()
+	r := newMessages()
 	long := strings.Repeat("x", maxQuoted)
 	r.add("c", "long", remembered{message: &waE2E.Message{ImageMessage: &waE2E.ImageMessage{
 		JPEGThumbnail: []byte(long)}}, text: "look"})
@@ -163,8 +163,13 @@ func TestRecent(t *testing.T) {
 	for i := range maxRecent {
 		r.add("c", strings.Repeat("y", i+1), remembered{})
 	}
-	if _, ok := r.find("c", "long"); ok || len(r.byKey) != maxRecent {
-		t.Errorf("%d messages are remembered, want %d", len(r.byKey), maxRecent)
+	if _, ok := r.find("c", "long"); ok {
+		t.Error("the oldest message is still remembered")
+	}
+	for i := range maxRecent {
+		if _, ok := r.find("c", strings.Repeat("y", i+1)); !ok {
+			t.Errorf("message %d is not remembered", i)
+		}
 	}
 	r.remove("c", "y")
 	if m, ok := r.find("c", "y"); !ok || !m.removed {

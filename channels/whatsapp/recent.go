@@ -1,11 +1,12 @@
 package whatsapp
 
 import (
-	"sync"
 	"time"
 
 	"go.mau.fi/whatsmeow/proto/waE2E"
 	"google.golang.org/protobuf/proto"
+
+	"gateway/channels/recent"
 )
 
 // Limits of what is remembered of messages: enough to quote recent ones.
@@ -13,14 +14,6 @@ const (
 	maxRecent = 512
 	maxQuoted = 8 << 10 // bytes of a message that is kept whole, with its preview
 )
-
-// recent remembers the newest messages of all chats. Its methods are safe for concurrent use.
-type recent struct {
-	mu    sync.Mutex
-	byKey map[[2]string]*remembered // by chat and id
-	order [maxRecent][2]string      // a ring
-	next  int
-}
 
 // A remembered is a recently received or sent message.
 type remembered struct {
@@ -32,79 +25,46 @@ type remembered struct {
 	removed bool
 }
 
-func newRecent() *recent { return &recent{byKey: make(map[[2]string]*remembered)} }
+// An inChat names a message of a chat.
+type inChat struct{ chat, id string }
 
-// add remembers a message in place of the oldest one.
-func (r *recent) add(chat, id string, m remembered) {
+// messages remembers the newest messages of all chats. Its methods are safe for concurrent use.
+type messages struct {
+	*recent.Map[inChat, remembered]
+}
+
+func newMessages() messages { return messages{recent.New[inChat, remembered](maxRecent)} }
+
+// add remembers a message.
+func (r messages) add(chat, id string, m remembered) {
 	if m.message != nil && proto.Size(m.message) > maxQuoted {
 		m.message = &waE2E.Message{Conversation: &m.text}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	key := [2]string{chat, id}
-	if r.byKey[key] == nil {
-		delete(r.byKey, r.order[r.next])
-		r.order[r.next] = key
-		r.next = (r.next + 1) % maxRecent
-	}
-	r.byKey[key] = &m
+	r.Put(inChat{chat, id}, m)
 }
 
 // find returns a remembered message. It returns false if the message is not remembered.
-func (r *recent) find(chat, id string) (remembered, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	m := r.byKey[[2]string{chat, id}]
-	if m == nil {
-		return remembered{}, false
-	}
-	return *m, true
-}
+func (r messages) find(chat, id string) (remembered, bool) { return r.Get(inChat{chat, id}) }
 
 // remove records that a message no longer exists.
-func (r *recent) remove(chat, id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if m := r.byKey[[2]string{chat, id}]; m != nil {
+func (r messages) remove(chat, id string) {
+	if m, ok := r.find(chat, id); ok {
 		m.removed = true
+		r.add(chat, id, m)
 	}
 }
 
 // drop forgets the messages of a chat.
-func (r *recent) drop(chat string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for key := range r.byKey { // their places in the ring will be reused
-		if key[0] == chat {
-			delete(r.byKey, key)
-		}
-	}
+func (r messages) drop(chat string) {
+	r.DeleteFunc(func(key inChat) bool { return key.chat == chat })
 }
 
 // maxPanics is the number of attempts after which a message that causes a panic is set aside.
 // WhatsApp delivers it again on each connection until it is acknowledged.
 const maxPanics = 3
 
-// panics counts the attempts at messages that panicked, by message id. Its methods are safe for
-// concurrent use.
-type panics struct {
-	mu    sync.Mutex
-	count map[string]int
-}
-
-func newPanics() *panics { return &panics{count: make(map[string]int)} }
-
-func (p *panics) add(id string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.count) >= maxRecent {
-		clear(p.count) // the messages get new attempts
-	}
-	p.count[id]++
-}
-
-func (p *panics) of(id string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.count[id]
+// countPanic counts a failed attempt at the message with the given id.
+func countPanic(panics *recent.Map[string, int], id string) {
+	n, _ := panics.Get(id)
+	panics.Put(id, n+1)
 }

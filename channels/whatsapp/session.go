@@ -272,9 +272,9 @@ func (s *session) handle(ctx, life context.Context, evt any) (ok bool) {
 				"panic", channels.PanicText(r), "stack", string(debug.Stack()))
 			switch e := evt.(type) {
 			case *events.Message:
-				s.c.panics.add(e.Info.ID)
+				countPanic(s.c.panics, e.Info.ID)
 			case *events.UndecryptableMessage:
-				s.c.panics.add(e.Info.ID)
+				countPanic(s.c.panics, e.Info.ID)
 			}
 			ok = false
 		}
@@ -311,7 +311,7 @@ func (s *session) viewOnce(ctx context.Context, e *events.UndecryptableMessage) 
 // tryMessage stores a message. If its last attempt panics, the message is set aside instead of
 // retried.
 func (s *session) tryMessage(ctx context.Context, e *events.Message) (ok bool) {
-	if s.c.panics.of(e.Info.ID) < maxPanics-1 {
+	if n, _ := s.c.panics.Get(e.Info.ID); n < maxPanics-1 {
 		return s.message(ctx, e)
 	}
 	tried := s.in.Try(ctx, func() { ok = s.message(ctx, e) })

@@ -33,6 +33,7 @@ import (
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/markup"
+	"gateway/channels/recent"
 	"gateway/channels/whatsapp/internal/mute"
 	"gateway/store"
 )
@@ -60,10 +61,10 @@ type Channel struct {
 	path   string // of the store
 	opts   Options
 	log    *slog.Logger
-	recent *recent
+	recent messages
 	titles *titles
 	acks   *acks
-	panics *panics
+	panics *recent.Map[string, int] // failed attempts at messages, by id
 
 	opening chan struct{} // held while the store is opened, or open only briefly
 
@@ -108,7 +109,7 @@ func New(name, storePath string, opts *Options) *Channel {
 	return &Channel{
 		name: name, path: storePath, opts: o,
 		log:    cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("account", name),
-		panics: newPanics(), recent: newRecent(),
+		panics: recent.New[string, int](maxRecent), recent: newMessages(),
 		acks:    newAcks(o.AckWait),
 		titles:  newTitles(),
 		opening: make(chan struct{}, 1),

@@ -23,6 +23,7 @@ var imports = map[string]string{
 	"skills":                              "store/atomicfile",
 	"agent/extract/picture":               "",
 	"channels/markup":                     "",
+	"channels/recent":                     "",
 
 	"bus":                 "store",
 	"bus/bustest":         "bus",
@@ -42,9 +43,10 @@ var imports = map[string]string{
 	"agent/tool":                        "store bus memory agent/llm agent/suggest",
 	"channels":                          "bus",
 	"channels/gate":                     "store store/fault bus channels channels/markup",
-	"channels/router":                   "store store/fault bus channels channels/markup",
-	"channels/supervisor":               "store channels",
-	"channels/media":                    "bus channels",
+	"channels/router": "store store/fault bus channels channels/markup " +
+		"channels/recent",
+	"channels/supervisor": "store channels",
+	"channels/media":      "bus channels",
 
 	"agent/extract":  "agent/extract/document agent/extract/picture agent/tools/shell/sandbox",
 	"agent/guard":    "",
@@ -90,9 +92,9 @@ var imports = map[string]string{
 	"agent/tools/web":                "agent/extract agent/extract/document agent/guard agent/tool",
 	"channels/telegram":              "bus channels channels/markup",
 	"channels/telegram/telegramtest": "channels/channeltest/notifier channels/channeltest/faults",
-	"channels/discord":               "bus channels channels/markup",
+	"channels/discord":               "bus channels channels/markup channels/recent",
 	"channels/discord/discordtest":   "channels/channeltest/notifier channels/channeltest/faults",
-	"channels/whatsapp": "store bus channels channels/markup " +
+	"channels/whatsapp": "store bus channels channels/markup channels/recent " +
 		"channels/whatsapp/internal/mute channels/whatsapp/internal/sessionlock",
 	"channels/whatsapp/whatsapptest": "channels channels/channeltest/notifier channels/whatsapp " +
 		"channels/whatsapp/internal/mute channels/whatsapp/internal/sessionlock",
