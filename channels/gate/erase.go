@@ -7,9 +7,9 @@ import (
 	"gateway/store"
 )
 
-// Forget deletes what is stored about erased chats: cursors, pairing requests and notices to owners.
-// The next message of such a chat is treated like its first. The earlier id of a group stays, so
-// that policies for that id still apply.
+// Forget deletes what is stored about erased chats: cursors, pairing requests and notices to
+// owners. The next message of such a chat is treated like its first. The earlier id of a group
+// stays, so that policies for that id still apply.
 func Forget(tx *store.Tx, chats []bus.Address) error {
 	for _, a := range chats {
 		for _, query := range []string{
