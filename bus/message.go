@@ -174,9 +174,20 @@ type OutboundMessage struct {
 	// Stream names the live preview that this message replaces, or is "". See [Progress].
 	Stream string `json:"stream,omitempty"`
 
+	// Leave, if not nil, makes the account leave the group To. Nothing is sent to it.
+	Leave *Leave `json:"leave,omitempty"`
+
 	// Stops names the live previews of stopped answers. They no longer change once this message is
 	// sent.
 	Stops []string `json:"stops,omitempty"`
+}
+
+// A Leave says what an account leaves and who learns the outcome.
+type Leave struct {
+	ID    string    `json:"id"`             // platform's id of the group, or of its server
+	Name  string    `json:"name"`           // for people; Markdown
+	Chats []string  `json:"chats"`          // the groups about which owners have decided with it
+	Tell  []Address `json:"tell,omitempty"` // who learns the outcome
 }
 
 // A Button appears below a message. Pressing it has the same effect as sending its Text.

@@ -331,12 +331,15 @@ func (out *Outbox) Newest(q store.Queryer) (id int64, err error) {
 	return id, store.Wrap(err, "bus: read outbox")
 }
 
-// DropAll gives up the unsent deliveries to a chat with all its threads, up to the id upTo. The
-// caller continues with [Outbox.Erase].
-func (out *Outbox) DropAll(tx *store.Tx, a Address, upTo int64) error {
-	_, err := tx.Exec(`UPDATE outbox SET state = 'dropped' WHERE account = $1 AND chat = $2
+// DropAll gives up the unsent deliveries to a chat with all its threads, up to the id upTo, and
+// returns the number.
+func (out *Outbox) DropAll(tx *store.Tx, a Address, upTo int64) (int64, error) {
+	n, err := tx.Exec(`UPDATE outbox SET state = 'dropped' WHERE account = $1 AND chat = $2
 		AND id <= $3 AND state IN ('waiting', 'sending')`, a.Account, a.Chat, upTo)
-	return store.Wrap(err, "bus: drop messages to %s", a)
+	if err == nil {
+		err = changed(tx, n)
+	}
+	return n, store.Wrap(err, "bus: drop messages to %s", a)
 }
 
 // Owes reports whether a chat, in any thread, has an unsent delivery with an id up to upTo.

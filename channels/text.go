@@ -75,6 +75,15 @@ func SenderName(s bus.Sender) string {
 	return cmp.Or(Clip(name, 64), "Somebody without a name")
 }
 
+// Refusal returns why a platform has refused something, for people. text is that of an error with
+// [ErrRefused], or of another one, which it is then.
+func Refusal(text string) string {
+	if _, reason, ok := strings.Cut(text, ErrRefused.Error()+": "); ok {
+		text = reason
+	}
+	return Clean(strings.TrimRight(text, "."), 200)
+}
+
 // Clip returns the first n runes of s.
 func Clip(s string, n int) string {
 	if r := []rune(s); len(r) > n {

@@ -341,7 +341,7 @@ func (e *Eraser) eraseBus(ctx context.Context, left *Erasure) (done bool, err er
 				continue
 			}
 			if !e.Accounts.Served(a.Account) {
-				if err := e.Outbox.DropAll(tx, a, left.Outbox); err != nil {
+				if _, err := e.Outbox.DropAll(tx, a, left.Outbox); err != nil {
 					return err
 				}
 			}

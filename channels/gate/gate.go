@@ -250,6 +250,7 @@ type decided struct {
 	bus.InboundMessage
 	decision decision
 	demoted  bool   // the sender is stored as an owner but no longer is one
+	back     bool   // it is from a group that the account had left
 	undo     func() // gives the token back to the sender's rate
 }
 
@@ -318,7 +319,7 @@ func (in *intake) decideAll(
 		if v == ignored || v == unlisted && m.Role != bus.Owner && !in.mayAsk(m.From) {
 			continue
 		}
-		kept = append(kept, decided{m, v, who.chat != "" && m.Role != bus.Owner, undo})
+		kept = append(kept, decided{m, v, who.chat != "" && m.Role != bus.Owner, who.isBack(&m), undo})
 	}
 	return kept, nil
 }
@@ -394,6 +395,10 @@ func (g *Gate) save(
 				m.Person, err = g.people.noteOwner(tx, m, now)
 			case j.demoted:
 				err = g.people.demote(tx, m.From.Account, m.Sender.ID)
+			}
+			if j.back && err == nil {
+				tx.After(g.Invalidate)
+				err = Groups{}.forget(tx, m.From)
 			}
 			if err != nil {
 				return nil, replies{}, err

@@ -24,6 +24,8 @@ const (
 	GroupMention GroupState = "mention" // the agent answers messages that address it
 	GroupAlways  GroupState = "always"  // the agent answers all messages
 	GroupIgnored GroupState = "ignore"  // the agent ignores it
+	GroupLeaving GroupState = "leaving" // the account leaves it; until then the agent ignores it
+	GroupLeft    GroupState = "left"    // the account has left it; if it is back, it is a new group
 
 	// What people have chosen within a group that only the configuration admits.
 	GroupListedMention GroupState = "mention if listed"
@@ -97,7 +99,8 @@ func (groups Groups) Activate(tx *store.Tx, g Group, now time.Time) error {
 // Set stores the decision about a group, which may be unknown so far.
 func (Groups) Set(tx *store.Tx, g Group, now time.Time) error {
 	_, err := tx.Exec(`INSERT INTO known_groups (account, chat, title, state, since_ms)
-		VALUES ($1, $2, $3, $4, $5) ON CONFLICT (account, chat) DO UPDATE SET state = excluded.state`,
+		VALUES ($1, $2, $3, $4, $5) ON CONFLICT (account, chat)
+		DO UPDATE SET state = excluded.state, since_ms = excluded.since_ms`,
 		g.Account, g.Chat, g.Title, string(g.State), now.UnixMilli())
 	return store.Wrap(err, "gate: decide on group %s of %s", g.Chat, g.Account)
 }
@@ -118,7 +121,7 @@ func (in *intake) decideJoined(q store.Queryer, b channels.Batch) (kept []decide
 			return nil, err
 		}
 		if v == unlisted && in.mayAsk(m.From) {
-			kept = append(kept, decided{m, v, false, func() {}})
+			kept = append(kept, decided{m, v, false, false, func() {}})
 		}
 	}
 	return kept, nil
@@ -144,15 +147,16 @@ func (g *Gate) askGroup(tx *store.Tx, m bus.InboundMessage, now time.Time) error
 	}
 	var asked, known int
 	err = tx.QueryRow(`SELECT count(CASE WHEN state = 'asked' THEN 1 END),
-		count(CASE WHEN chat = $2 THEN 1 END) FROM known_groups WHERE account = $1`,
+		count(CASE WHEN chat = $2 AND state <> 'left' THEN 1 END) FROM known_groups WHERE account = $1`,
 		m.From.Account, m.From.Chat).Scan(&asked, &known)
 	if err != nil || known > 0 || asked >= maxAsked && m.Role != bus.Owner {
 		return err
 	}
 	var id int64
 	err = tx.QueryRow(`INSERT INTO known_groups (account, chat, title, state, since_ms)
-		VALUES ($1, $2, $3, $4, $5) RETURNING id`, m.From.Account, m.From.Chat, m.ChatTitle,
-		string(GroupAsked), now.UnixMilli()).Scan(&id)
+		VALUES ($1, $2, $3, $4, $5) ON CONFLICT (account, chat)
+		DO UPDATE SET state = excluded.state, since_ms = excluded.since_ms RETURNING id`,
+		m.From.Account, m.From.Chat, m.ChatTitle, string(GroupAsked), now.UnixMilli()).Scan(&id)
 	if err != nil {
 		return fmt.Errorf("gate: ask about group %s: %w", m.From, err)
 	}
@@ -183,5 +187,6 @@ func GroupButtons(id int64) []bus.Button {
 		{Label: "Answer when mentioned", Text: fmt.Sprintf("/group mention %d", id)},
 		{Label: "Answer everything", Text: fmt.Sprintf("/group always %d", id)},
 		{Label: "Ignore it", Text: fmt.Sprintf("/group ignore %d", id)},
+		{Label: "Leave it", Text: fmt.Sprintf("/group leave %d", id)},
 	}
 }

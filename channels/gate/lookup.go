@@ -44,7 +44,18 @@ func (g *Gate) decide(
 	if m.Before == "" {
 		m.Before = moved[m.From.Chat]
 	}
-	return who, p.decide(m, who), nil
+	current := who
+	if who.isBack(m) {
+		current.group = ""
+	}
+	return who, p.decide(m, current), nil
+}
+
+// isBack reports whether the account was added again to the group of m, which it has left: m is
+// younger. Platforms tell times in seconds.
+func (who *profile) isBack(m *bus.InboundMessage) bool {
+	return who.group == GroupLeft &&
+		!m.Time.Before(time.UnixMilli(who.since).Truncate(time.Second))
 }
 
 // Standing reports whether the sender of m may write to its conversation now, and updates the
@@ -66,6 +77,7 @@ type profile struct {
 	chat   string // the direct chat, for an owner
 	before string // the earlier id of the group
 	group  GroupState
+	since  int64 // when the account left the group, in milliseconds; else of no meaning
 }
 
 // A cachedProfile is a profile with the time at which it was read.
@@ -115,15 +127,15 @@ func (g *Gate) Invalidate() {
 // readProfile reads the profile of a writer from the tables, in one query.
 func (g *Gate) readProfile(q store.Queryer, w writer) (who profile, err error) {
 	err = q.QueryRow(`SELECT COALESCE(p.id, 0), COALESCE(p.role, ''), COALESCE(i.chat, ''),
-			COALESCE(m.before, ''), COALESCE((SELECT state FROM known_groups k
-				WHERE k.account = a.account AND k.chat IN (a.chat, m.before)
-				ORDER BY CASE k.chat WHEN a.chat THEN 0 ELSE 1 END LIMIT 1), '')
+			COALESCE(m.before, ''), COALESCE(k.state, b.state, ''), COALESCE(k.since_ms, 0)
 		FROM (SELECT CAST($1 AS TEXT) AS account, CAST($2 AS TEXT) AS chat) a
 		LEFT JOIN identities i ON i.account = a.account AND i.sender = $3
 		LEFT JOIN people p ON p.id = i.person
-		LEFT JOIN moves m ON m.account = a.account AND m.chat = a.chat`,
+		LEFT JOIN moves m ON m.account = a.account AND m.chat = a.chat
+		LEFT JOIN known_groups k ON k.account = a.account AND k.chat = a.chat
+		LEFT JOIN known_groups b ON b.account = a.account AND b.chat = m.before`,
 		w.account, w.chat, w.sender).
-		Scan(&who.person, &who.role, &who.chat, &who.before, &who.group)
+		Scan(&who.person, &who.role, &who.chat, &who.before, &who.group, &who.since)
 	if err != nil {
 		return profile{}, fmt.Errorf("gate: read the profile of a sender: %w", err)
 	}

@@ -87,6 +87,8 @@ func (p *Policy) decideGroup(m *bus.InboundMessage, decided GroupState) decision
 	listed := named || decided.Answers() || decided != GroupIgnored &&
 		(slices.Contains(p.Groups, AnyGroup) || p.Access == Open && len(p.Groups) == 0)
 	switch {
+	case decided == GroupLeaving || decided == GroupLeft:
+		return ignored
 	case !listed && m.Addressed && (m.Role == bus.Owner || decided == ""):
 		return unlisted
 	case !listed:

@@ -85,7 +85,7 @@ func (s *sender) begin(ctx context.Context, d *bus.Delivery) (over bool, wait ti
 	}
 	uncertain := d.Uncertain
 	if tried {
-		if !s.a.deduplicates {
+		if !s.a.deduplicates && d.Message.Leave == nil {
 			s.r.uncertain(ctx, d)
 		}
 		if !s.r.orderly {
@@ -165,6 +165,9 @@ func (s *sender) release() {
 func (s *sender) try(
 	ctx context.Context, d *bus.Delivery, limits channels.Limits,
 ) (over bool) {
+	if d.Message.Leave != nil {
+		return leaveGroup(ctx, s, d)
+	}
 	start := s.r.now()
 	if !s.sending && (!s.planned || len(d.IDs) < len(s.parts)) {
 		if ok, err := s.markSending(ctx, d); !ok {
@@ -453,6 +456,9 @@ func (s *sender) save(
 		if err == nil && ok {
 			err = s.r.notices.put(tx, s.to, notices)
 		}
+		if err == nil {
+			err = s.r.notices.saveLeave(tx, d, ok)
+		}
 		over := !ok || d.State == bus.Sent || d.State == bus.Dead || d.State == bus.Dropped
 		if err == nil && over && d.Message.Stream != "" {
 			err = s.r.outbox.ForgetPreview(tx, d.Message.Stream)
@@ -524,14 +530,16 @@ func (s *sender) failed(ctx context.Context, d *bus.Delivery, err error) (over b
 func (s *sender) giveUp(ctx context.Context, d *bus.Delivery, err error) (over bool) {
 	d.State, d.Error = bus.Dead, err.Error()
 	var notices []bus.OutboundMessage
-	if d.Message.Notice {
-		d.State = bus.Dropped // nobody has to handle a lost notice
-	} else {
-		var failed error
-		if notices, failed = s.r.notices.about(ctx, d); failed != nil {
-			s.r.log.ErrorContext(ctx, "a message was given up, and nobody could be told",
-				"to", s.to.String(), "id", d.ID, "err", failed)
-		}
+	pointless, failed := s.r.notices.isPointless(ctx, d)
+	switch {
+	case pointless:
+		d.State = bus.Dropped
+	case d.Message.Leave == nil && failed == nil:
+		notices, failed = s.r.notices.about(ctx, d)
+	}
+	if failed != nil {
+		s.r.log.ErrorContext(ctx, "a message was given up, and nobody could be told",
+			"to", s.to.String(), "id", d.ID, "err", failed)
 	}
 	ok, failed := s.save(ctx, d, notices...)
 	if failed != nil || !ok {
@@ -543,7 +551,7 @@ func (s *sender) giveUp(ctx context.Context, d *bus.Delivery, err error) (over b
 		s.r.log.ErrorContext(ctx, "message given up: see gateway outbox list",
 			"to", s.to.String(), "id", d.ID, "err", err)
 	} else {
-		s.r.log.WarnContext(ctx, "notice about a dead letter could not be delivered",
+		s.r.log.WarnContext(ctx, "message dropped: it is a notice, or its group was left",
 			"to", s.to.String(), "id", d.ID, "err", err)
 	}
 	return true

@@ -3,7 +3,6 @@ package router
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"gateway/bus"
@@ -21,6 +20,7 @@ type notices struct {
 	inbox    *bus.Inbox // read only
 	outbox   *bus.Outbox
 	owners   Owners
+	groups   Groups
 	accounts map[string]*account
 	now      func() time.Time
 }
@@ -139,14 +139,10 @@ func givenUpText(d *bus.Delivery, asked *bus.InboundMessage) string {
 			where = markup.Literal(title) + " on " + d.Message.To.Account
 		}
 	}
-	_, reason, ok := strings.Cut(d.Error, channels.ErrRefused.Error()+": ")
-	if !ok {
-		reason = d.Error
-	}
 	return fmt.Sprintf("I could not deliver %s in %s: %s.\n\nOnce you have fixed that, "+
 		"`gateway outbox retry %d` on the machine sends it again, and `gateway outbox list` shows "+
 		"what else was given up. I will not report this chat again for a day.",
-		what, where, markup.Literal(channels.Clean(strings.TrimRight(reason, "."), 200)), d.ID)
+		what, where, markup.Literal(channels.Refusal(d.Error)), d.ID)
 }
 
 // noAnswerText returns the text that tells the sender of m that there will be no answer.

@@ -103,6 +103,15 @@ type Owners interface {
 	OwnersBeside(q store.Queryer, a bus.Address) ([]bus.Address, error)
 }
 
+// Groups stores which groups the accounts leave.
+type Groups interface {
+	// HasLeft reports whether an account leaves a chat or has left it.
+	HasLeft(q store.Queryer, a bus.Address) (bool, error)
+
+	// Leave stores the outcome of a delivery whose message leaves a group.
+	Leave(tx *store.Tx, d *bus.Delivery) error
+}
+
 // Options are the dependencies of a [Router].
 type Options struct {
 	DB       *store.DB
@@ -110,6 +119,7 @@ type Options struct {
 	Live     *bus.Live
 	Files    Files // nil if no message has files
 	Owners   Owners
+	Groups   Groups // nil if no message leaves a group
 	Accounts []Account
 
 	// Orderly says that the previous process ended in order, or crashed because of something that
@@ -132,7 +142,7 @@ func New(opts Options) *Router {
 			ended: recent.New[string, struct{}](maxEnded)},
 	}
 	r.notices = notices{db: r.db, inbox: bus.NewInbox(), outbox: r.outbox, owners: opts.Owners,
-		accounts: r.accounts, now: r.now}
+		groups: opts.Groups, accounts: r.accounts, now: r.now}
 	r.secrets.Store(new(Secrets))
 	for _, a := range opts.Accounts {
 		r.accounts[a.Name] = newAccount(a, r.now())

@@ -138,7 +138,8 @@ type world struct {
 	live    *bus.Live
 	media   *media.Store // nil except for tests of files
 	router  *router.Router
-	orderly bool // the process before has ended in order
+	groups  router.Groups // or nil
+	orderly bool          // the process before has ended in order
 }
 
 // inWorld runs test in a bubble, where time is fake and no goroutine may be left.
@@ -166,7 +167,7 @@ func (w *world) startWith(accounts ...router.Account) (stop func()) {
 	w.t.Helper()
 	w.router = router.New(router.Options{
 		DB: w.db, Outbox: w.outbox, Live: w.live, Files: w.media, Owners: gate.People{},
-		Accounts: accounts, Orderly: w.orderly, Logger: discard,
+		Groups: w.groups, Accounts: accounts, Orderly: w.orderly, Logger: discard,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

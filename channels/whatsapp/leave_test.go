@@ -22,11 +22,11 @@ func TestLeave(t *testing.T) {
 			t.Errorf("Leave of %s, which has no such member = %v", group, err)
 		}
 	}
-	w.server.KeepMember(true)
+	w.server.RefuseLeave(405)
 	if err := w.ch.Leave(t.Context(), friends); !errors.Is(err, channels.ErrRefused) {
 		t.Errorf("Leave that WhatsApp refuses = %v, want %v", err, channels.ErrRefused)
 	}
-	w.server.KeepMember(false)
+	w.server.RefuseLeave(0)
 	if err := w.ch.Leave(t.Context(), friends); err != nil || w.server.InGroup(friends) {
 		t.Errorf("Leave = %v", err)
 	}

@@ -67,6 +67,9 @@
 // The gate gives each message a role: owner, admin, user or, in groups, guest. Commands and tools
 // require a minimum role. A turn has the lowest role among the people who wrote to it.
 //
+// The gate also knows what owners have decided about groups. The decision to leave a group is a
+// message of the outbox, which the router retries until the platform confirms or refuses.
+//
 // # Tools
 //
 // A tool is a function from a call to a result; the call contains everything that the tool may know

@@ -23,7 +23,7 @@ type faults struct {
 	mediaStatus  int
 	sends        int
 	groupQueries int
-	keepMember   bool
+	refuseLeave  int
 }
 
 // A LoginFailure says why a client may not log in.
@@ -219,11 +219,11 @@ func (s *Server) GroupQueries() int {
 	return s.groupQueries
 }
 
-// KeepMember says whether WhatsApp refuses to let accounts leave groups.
-func (s *Server) KeepMember(on bool) {
+// RefuseLeave makes WhatsApp refuse with a code to let accounts leave groups; 0 ends that.
+func (s *Server) RefuseLeave(code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keepMember = on
+	s.refuseLeave = code
 }
 
 // refusal returns the code with which a message of c is refused, or 0. The caller holds s.mu.

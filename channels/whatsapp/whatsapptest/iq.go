@@ -224,8 +224,8 @@ func (c *conn) leaveGroup(n *node, child node) {
 		c.refuse(n, 404, "item-not-found")
 	case !slices.Contains(g.members, c.device.of):
 		c.refuse(n, 403, "forbidden")
-	case c.s.keepMember:
-		c.refuse(n, 405, "not-allowed")
+	case c.s.refuseLeave != 0:
+		c.refuse(n, c.s.refuseLeave, "refused")
 	default:
 		g.remove(c.device.of)
 		c.result(n, node{Tag: "leave", Content: []node{{Tag: "group", Attrs: attrs{"id": id}}}})

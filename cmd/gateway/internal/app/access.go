@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"gateway/agent/audit"
 	"gateway/agent/command"
 	"gateway/bus"
+	"gateway/channels"
 	"gateway/channels/gate"
 	"gateway/channels/markup"
 	"gateway/cmd/gateway/internal/config"
@@ -40,10 +42,9 @@ func IsListedOwner(cfg *config.Config, account, sender string) bool {
 	return ok && c.Enabled && slices.Contains(newPolicy(cfg, account).Owners, sender)
 }
 
-// accessCommands returns the commands that decide who may talk to the agent. changed is called
-// after a command that may have changed that. owned says whether the configuration names an
-// owner.
-func accessCommands(g *gate.Gate, owned bool) []command.Command {
+// accessCommands returns the commands that decide who may talk to the agent, and where. l leaves
+// groups. owned says whether the configuration names an owner.
+func accessCommands(g *gate.Gate, l leaver, owned bool) []command.Command {
 	return []command.Command{
 		{Name: "whoami", Help: "who you are to me", Least: bus.Guest, Run: whoami},
 		{Name: "pair", Help: "let somebody in by their code", Least: bus.Admin,
@@ -55,9 +56,12 @@ func accessCommands(g *gate.Gate, owned bool) []command.Command {
 			}},
 		{Name: "group", Help: "in which groups I answer, and to what", Least: bus.Admin,
 			Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
+				if word, group, _ := strings.Cut(r.Args, " "); strings.EqualFold(word, "leave") {
+					return l.leave(ctx, r, strings.TrimSpace(group))
+				}
 				return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) {
 					tx.After(g.Invalidate)
-					return decideGroup(tx, r, g.Names)
+					return decideGroup(tx, r, g)
 				})
 			}},
 		{Name: "activation", Help: "what I answer in this group: mention or always", Least: bus.Admin,
@@ -162,6 +166,8 @@ var groupSays = map[gate.GroupState]string{
 	gate.GroupMention: "I answer messages that address me",
 	gate.GroupAlways:  "I answer all messages",
 	gate.GroupIgnored: "I ignore it",
+	gate.GroupLeaving: "I am leaving it, and ignore it until then",
+	gate.GroupLeft:    "I have left it",
 
 	gate.GroupListedMention: "if the configuration lists it, I answer messages that address me",
 	gate.GroupListedAlways:  "if the configuration lists it, I answer all messages",
@@ -171,19 +177,16 @@ var groupSays = map[gate.GroupState]string{
 const sayNamed = "I go on answering, because the configuration names it: remove its id from " +
 	"`groups` first"
 
-// decideGroup runs /group [mention|always|ignore N]. named reports whether the configuration names
-// a group.
-func decideGroup(
-	tx *store.Tx, r *command.Request, named func(account, chat string) bool,
-) (command.Reply, error) {
+// decideGroup runs /group [mention|always|ignore N].
+func decideGroup(tx *store.Tx, r *command.Request, access *gate.Gate) (command.Reply, error) {
 	word, number, _ := strings.Cut(r.Args, " ")
 	state := gate.GroupState(strings.ToLower(word))
 	if r.Args == "" {
-		return groupsReply(tx, named)
+		return groupsReply(tx, access)
 	}
 	if !state.Answers() && state != gate.GroupIgnored {
-		return command.Reply{Text: "Use `/group mention N`, `/group always N` or `/group ignore N`. " +
-			"`/group` shows the numbers."}, nil
+		return command.Reply{Text: "Use `/group mention N`, `/group always N`, `/group ignore N` or " +
+			"`/group leave N`. `/group` shows the numbers."}, nil
 	}
 	id, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
 	if err != nil {
@@ -196,10 +199,13 @@ func decideGroup(
 	if err == nil {
 		err = audit.Add(tx, groupEntry(r, before, state), time.Now())
 	}
+	if err == nil && before.State == gate.GroupLeaving {
+		err = access.Stay(tx, before)
+	}
 	if err == nil && state.Answers() && !before.State.Answers() {
 		err = bus.NewOutbox().Put(tx, helloGroup(before, state), time.Now())
 	}
-	if err == nil && state == gate.GroupIgnored && named(before.Account, before.Chat) {
+	if err == nil && state == gate.GroupIgnored && access.Names(before.Account, before.Chat) {
 		return command.Reply{Text: "The group " + groupName(before) + ": " + sayNamed + "."}, nil
 	}
 	return command.Reply{Text: fmt.Sprintf("The group %s: %s from now on.", groupName(before),
@@ -221,9 +227,7 @@ func helloGroup(g gate.Group, s gate.GroupState) bus.OutboundMessage {
 }
 
 // groupsReply lists the groups that were approved, ignored or that wait for a decision.
-func groupsReply(
-	tx *store.Tx, named func(account, chat string) bool,
-) (command.Reply, error) {
+func groupsReply(tx *store.Tx, access *gate.Gate) (command.Reply, error) {
 	list, err := gate.Groups{}.List(tx)
 	if err != nil || len(list) == 0 {
 		return command.Reply{Text: "Nobody has written to me in a group that is not listed, and " +
@@ -232,8 +236,11 @@ func groupsReply(
 	reply := command.Reply{Text: "Groups, besides those in the configuration:\n\n"}
 	for _, g := range list {
 		says := groupSays[g.State]
-		if g.State == gate.GroupIgnored && named(g.Account, g.Chat) {
+		switch {
+		case g.State == gate.GroupIgnored && access.Names(g.Account, g.Chat):
 			says = sayNamed
+		case g.State == gate.GroupLeft && access.Lists(g.Account, g.Chat):
+			says += ". " + gate.SayListed(g.Chat)
 		}
 		reply.Text += fmt.Sprintf("- %d: %s on %s: %s\n", g.ID, groupName(g), g.Account, says)
 		if g.State == gate.GroupAsked && reply.Buttons == nil {
@@ -272,4 +279,191 @@ func activate(tx *store.Tx, r *command.Request) (command.Reply, error) {
 		err = audit.Add(tx, groupEntry(r, g, state), time.Now())
 	}
 	return command.Reply{Text: "In this group " + groupSays[state] + " from now on."}, err
+}
+
+// A leaver runs /group leave.
+type leaver struct {
+	gate     *gate.Gate
+	db       *store.DB
+	channels map[string]channels.Channel // by account
+}
+
+// A departure is what an account leaves: a group, or all groups of a server.
+type departure struct {
+	bus.Leave
+	groups []gate.Group // the group of the command first, then others that people know
+	listed []string     // ids of those that the configuration lists
+}
+
+// leave runs /group leave [GROUP [SERVER]]. GROUP is the number, the id or the title of a group; ""
+// means the group of the command. SERVER confirms that the server with this id is left.
+func (l leaver) leave(
+	ctx context.Context, r *command.Request, args string,
+) (command.Reply, error) {
+	group, reply, err := l.find(ctx, r.Message, args)
+	server := ""
+	if last := strings.LastIndex(args, " "); reply != "" && last > 0 && err == nil {
+		server = args[last+1:]
+		group, reply, err = l.find(ctx, r.Message, strings.TrimSpace(args[:last]))
+	}
+	if err != nil || reply != "" {
+		return command.Reply{Text: reply}, err
+	}
+	ch, ok := l.channels[group.Account].(channels.Leaver)
+	switch {
+	case !ok:
+		return command.Reply{Text: fmt.Sprintf("I can't leave groups of `%s`.", group.Account)}, nil
+	case group.State == gate.GroupLeaving:
+		return command.Reply{Text: "I am leaving the group " + groupName(group) + " already."}, nil
+	}
+	d := departure{Leave: bus.Leave{ID: group.Chat, Name: "the group " + groupName(group)},
+		groups: []gate.Group{group}}
+	if finder, ok := ch.(channels.ServerFinder); ok {
+		reply, err := l.confirm(ctx, finder, &d, server)
+		if err != nil || reply.Text != "" {
+			return reply, err
+		}
+	}
+	for _, g := range d.groups {
+		if l.gate.Lists(g.Account, g.Chat) {
+			d.listed = append(d.listed, g.Chat)
+		}
+	}
+	return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) { return l.start(tx, r, d) })
+}
+
+// find returns the group that a person means. If there is none, reply says so.
+func (l leaver) find(
+	ctx context.Context, m bus.InboundMessage, which string,
+) (_ gate.Group, reply string, err error) {
+	list, err := gate.Groups{}.List(l.db.Read(ctx))
+	if err != nil {
+		return gate.Group{}, "", err
+	}
+	here := gate.Group{Account: m.From.Account, Chat: m.From.Chat, Title: m.ChatTitle}
+	var found []gate.Group
+	for _, g := range list {
+		switch {
+		case which == strconv.FormatInt(g.ID, 10):
+			return g, "", nil
+		case which == "" && g.Account == here.Account && g.Chat == here.Chat, which == g.Chat,
+			which != "" && strings.EqualFold(which, g.Title):
+			found = append(found, g)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], "", nil
+	case len(found) > 1:
+		return here, "Several groups have this name. `/group` shows their numbers.", nil
+	case m.Group && (which == "" || which == here.Chat):
+		return here, "", nil
+	case l.gate.Names(here.Account, which):
+		return gate.Group{Account: here.Account, Chat: which}, "", nil
+	case which == "":
+		return here, "Which one? Use `/group leave N`. `/group` shows the numbers.", nil
+	}
+	return here, "There is no such group. `/group` shows them.", nil
+}
+
+// confirm completes d for the server of its group. The reply asks the person to confirm that the
+// server is left, unless confirmed is its id, or says why it can't be left. Its Text is "" if the
+// server can be left.
+func (l leaver) confirm(
+	ctx context.Context, finder channels.ServerFinder, d *departure, confirmed string,
+) (command.Reply, error) {
+	group := d.groups[0]
+	server, err := finder.Server(ctx, group.Chat)
+	switch {
+	case err != nil && confirmed != "": // the question has named the server
+		d.ID, d.Name = confirmed, "the server `"+confirmed+"`"
+		return command.Reply{}, nil
+	case errors.Is(err, channels.ErrRefused):
+		return command.Reply{Text: "I have no access to the channel " + groupName(group) + " (any " +
+			"more), so I can't tell which server it belongs to. Please remove me in the settings of " +
+			"the server."}, nil
+	case err != nil:
+		return command.Reply{Text: "I can only leave the whole server of the channel, and can't find " +
+			"out now which one that is. Please try again later."}, nil
+	}
+	d.ID, d.Name = server.ID, "the server "+markup.Literal(server.Name)
+	others, err := l.others(ctx, group, server)
+	if err != nil || confirmed == server.ID {
+		d.groups = append(d.groups, others...)
+		return command.Reply{}, err
+	}
+	text := fmt.Sprintf("I can only leave %s as a whole, with all its channels.", d.Name)
+	var used []string
+	for _, g := range others {
+		if g.State.Answers() || l.gate.Names(g.Account, g.Chat) {
+			used = append(used, markup.Literal("#"+server.Groups[g.Chat]))
+		}
+	}
+	if len(used) > 0 {
+		text += " There I also answer in " + strings.Join(used, ", ") + "."
+	}
+	which := strconv.FormatInt(group.ID, 10)
+	if group.ID == 0 {
+		which = group.Chat
+	}
+	return command.Reply{Text: text + " Shall I leave it?", Buttons: []bus.Button{{
+		Label: "Leave the server " + channels.Clip(server.Name, 40),
+		Text:  "/group leave " + which + " " + server.ID}}}, nil
+}
+
+// others returns the groups of a server besides group that owners have decided about or that the
+// configuration names.
+func (l leaver) others(
+	ctx context.Context, group gate.Group, server channels.Server,
+) ([]gate.Group, error) {
+	list, err := gate.Groups{}.List(l.db.Read(ctx))
+	known := make(map[string]gate.Group)
+	for _, g := range list {
+		if g.Account == group.Account {
+			known[g.Chat] = g
+		}
+	}
+	var others []gate.Group
+	for _, chat := range slices.Sorted(maps.Keys(server.Groups)) {
+		g, ok := known[chat]
+		if !ok {
+			g = gate.Group{Account: group.Account, Chat: chat,
+				Title: server.Name + " / #" + server.Groups[chat]}
+		}
+		if chat != group.Chat && (ok || l.gate.Names(g.Account, chat)) {
+			others = append(others, g)
+		}
+	}
+	return others, err
+}
+
+// start stores the decision to leave. Nothing is said in the group.
+func (l leaver) start(
+	tx *store.Tx, r *command.Request, d departure,
+) (reply command.Reply, err error) {
+	m := r.Message
+	d.Tell = []bus.Address{m.From}
+	if m.Group {
+		d.Tell, err = gate.People{}.OwnerChats(tx)
+	}
+	if err == nil {
+		err = audit.Add(tx, groupEntry(r, d.groups[0], gate.GroupLeaving), time.Now())
+	}
+	if err != nil {
+		return reply, err
+	}
+	dropped, err := l.gate.StartLeaving(tx, d.groups, d.Leave)
+	if slices.ContainsFunc(d.groups, func(g gate.Group) bool {
+		return g.Account == m.From.Account && g.Chat == m.From.Chat
+	}) {
+		return reply, err
+	}
+	reply.Text = "I leave " + d.Name + " and tell you when that is done."
+	if dropped > 0 {
+		reply.Text += fmt.Sprintf(" Dropped messages that were still to be sent there: %d.", dropped)
+	}
+	if len(d.listed) > 0 {
+		reply.Text += " " + gate.SayListed(d.listed...)
+	}
+	return reply, err
 }

@@ -160,7 +160,7 @@ func assemble(
 	g.channels = sources
 	g.media = media.New(h.media, sources, MediaOptions(cfg, log))
 	g.router = router.New(router.Options{
-		DB: db, Outbox: outbox, Live: live, Files: g.media, Owners: gate.People{},
+		DB: db, Outbox: outbox, Live: live, Files: g.media, Owners: gate.People{}, Groups: g.gate,
 		Accounts: accounts, Orderly: !h.life.Blames("deliveries"), Logger: log,
 	})
 	g.ops = newOperations(cfg, g, inbox, outbox)
@@ -223,7 +223,7 @@ func SocketPath(home string) string {
 // ChatCommands returns the commands that people can send, in the order of /help. They can be
 // listed but not run.
 func ChatCommands() []command.Command {
-	return append(command.List(), append(accessCommands(nil, true), mcpCommand(nil))...)
+	return append(command.List(), append(accessCommands(nil, leaver{}, true), mcpCommand(nil))...)
 }
 
 func menu() []channels.Command {

@@ -48,7 +48,7 @@ func outboxListCommand(load app.Loader) *cobra.Command {
 						reason = d.Error
 					}
 					rows = append(rows, []any{d.ID, d.State, d.Message.To.String(), age(d.Created),
-						d.Attempts, excerpt(d.Message.Text), reason})
+						d.Attempts, excerpt(textOf(d.Message)), reason})
 				}
 			}
 			columns := []string{"ID", "STATE", "TO", "AGE", "TRIES", "TEXT", "ERROR"}
@@ -83,7 +83,7 @@ func printDelivery(cmd *cobra.Command, d *bus.Delivery) error {
 		return errors.Join(err, printJSON(cmd.OutOrStdout(), map[string]any{
 			"id": d.ID, "state": d.State, "to": d.Message.To.String(), "created": d.Created.UTC(),
 			"tries": d.Attempts, "parts": max(len(d.Parts), 1), "sent": d.IDs,
-			"error": d.Error, "text": d.Message.Text,
+			"error": d.Error, "text": textOf(d.Message),
 		}))
 	}
 	cmd.Printf("Message %d to %s: %s\n", d.ID, d.Message.To, d.State)
@@ -95,10 +95,18 @@ func printDelivery(cmd *cobra.Command, d *bus.Delivery) error {
 	for _, a := range d.Message.Attachments {
 		cmd.Printf("File: %s\n", display.OneLine(a.Name))
 	}
-	if d.Message.Text != "" {
-		cmd.Printf("\n%s\n", display.Lines(d.Message.Text))
+	if text := textOf(d.Message); text != "" {
+		cmd.Printf("\n%s\n", display.Lines(text))
 	}
 	return nil
+}
+
+// textOf returns the text of m, or what m does instead of being sent.
+func textOf(m bus.OutboundMessage) string {
+	if m.Leave != nil {
+		return "(leave " + m.Leave.Name + ")"
+	}
+	return m.Text
 }
 
 // outboxChangeCommand returns a command that changes the deliveries with the given ids, or all

@@ -1,0 +1,169 @@
+package gate_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/gate"
+	"gateway/store"
+)
+
+// leave stores the decision to leave the group g, and returns what the router gets of it.
+func (d *door) leave() *bus.Delivery {
+	d.t.Helper()
+	err := d.do(func(tx *store.Tx) error {
+		_, err := d.gate.StartLeaving(tx,
+			[]gate.Group{{Account: "tg", Chat: "g", Title: "Garden"}}, bus.Leave{
+				ID: "g", Name: "the group Garden",
+				Tell: []bus.Address{{Account: "tg", Chat: "chat of ann"}},
+			})
+		return err
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	list, err := d.outbox.Open(d.db.Read(d.t.Context()), 0)
+	if err != nil || len(list) == 0 || list[len(list)-1].Message.Leave == nil {
+		d.t.Fatalf("the outbox has %+v, %v; want the group to be left", list, err)
+	}
+	return &list[len(list)-1]
+}
+
+// over stores the outcome of a delivery that leaves a group.
+func (d *door) over(left *bus.Delivery, s bus.DeliveryState, reason string) {
+	d.t.Helper()
+	left.State, left.Error = s, reason
+	err := d.do(func(tx *store.Tx) error {
+		if _, err := d.outbox.Save(tx, left, time.Now()); err != nil {
+			return err
+		}
+		return d.gate.Leave(tx, left)
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// join publishes that bob has added the account to the group g.
+func (d *door) join(at time.Time) {
+	d.t.Helper()
+	m := inGroup("g", true, message("", "bob", ""))
+	m.Time = at
+	b := channels.Batch{Joined: []bus.InboundMessage{m}}
+	if err := d.gate.Intake("tg", owned).Publish(d.t.Context(), b); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// A group that the account leaves is ignored until that is over. After that it is a new group, but
+// not because of something that happened before.
+func TestLeftGroup(t *testing.T) {
+	atDoor(t, func(d *door) {
+		d.publish(owned, message("1", "ann", "hello"))
+		d.publish(owned, inGroup("g", true, message("2", "bob", "hey")))
+		left := d.leave()
+		early := time.Now()
+		time.Sleep(time.Minute)
+		d.publish(owned, inGroup("g", true, message("3", "bob", "still there?")))
+		d.publish(owned, inGroup("g", true, message("4", "ann", "still there?")))
+		d.over(left, bus.Sent, "")
+		late := inGroup("g", true, message("5", "bob", "still there?"))
+		late.Time = early
+		d.publish(owned, late)
+		d.join(early)
+		if n := d.questions(); n != 1 {
+			t.Errorf("the owner was asked %d times, want once", n)
+		}
+		if got := d.outboxed("chat of ann"); got[len(got)-1].Text != "I have left the group Garden." {
+			t.Errorf("the owner was told %q", got[len(got)-1].Text)
+		}
+		time.Sleep(time.Minute)
+		d.join(time.Now())
+		d.publish(owned, inGroup("g", true, message("6", "bob", "hey")))
+		if n := d.questions(); n != 2 {
+			t.Errorf("the owner was asked %d times, want 2", n)
+		}
+		if n := len(d.outboxed("g")); n != 0 {
+			t.Errorf("the group gets %d messages", n)
+		}
+		d.wantInbox("owner hello")
+	})
+}
+
+// A group that the configuration lists is ignored until it is left, and answered when the account
+// is back.
+func TestLeftListedGroup(t *testing.T) {
+	atDoor(t, func(d *door) {
+		p := owned
+		p.Groups = []string{"g"}
+		d.publish(p, message("1", "ann", "hello"))
+		job := inGroup("g", true, message("", "ann", "a job"))
+		job.Time = time.Time{}
+		standing := func() bool {
+			ok, err := d.gate.Standing(d.db.Read(d.t.Context()), &job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ok
+		}
+		if !standing() {
+			t.Error("jobs of the group are paused")
+		}
+		left := d.leave()
+		d.publish(p, inGroup("g", true, message("2", "bob", "still there?")))
+		if standing() {
+			t.Error("a job goes on in a group that is being left")
+		}
+		d.over(left, bus.Sent, "")
+		if standing() {
+			t.Error("a job goes on in a group that was left")
+		}
+		got := d.outboxed("chat of ann")
+		if text := got[len(got)-1].Text; !strings.Contains(text, "The configuration still lists `g`") {
+			t.Errorf("the owner was told %q", text)
+		}
+		d.publish(p, inGroup("g", true, message("3", "bob", "back?")))
+		if !standing() {
+			t.Error("the job is paused although the account is back")
+		}
+		d.wantInbox("owner hello", "guest back?")
+	})
+}
+
+// A group that the account could not leave is ignored.
+func TestGroupNotLeft(t *testing.T) {
+	atDoor(t, func(d *door) {
+		d.publish(owned, message("1", "ann", "hello"))
+		d.over(d.leave(), bus.Dead, "tg: leave g: "+channels.ErrRefused.Error()+": not now")
+		got := d.outboxed("chat of ann")
+		if text := got[len(got)-1].Text; !strings.Contains(text, "leave the group Garden: not now.") ||
+			!strings.Contains(text, "Until then I ignore it. `gateway outbox retry 1`") {
+			t.Errorf("the owner was told %q", text)
+		}
+		d.publish(owned, inGroup("g", true, message("2", "bob", "hey")))
+		if n := d.questions(); n != 0 {
+			t.Errorf("the owner was asked %d times", n)
+		}
+		d.publish(owned, inGroup("g", true, message("3", "ann", "hey")))
+		if got := d.outboxed("g"); !strings.Contains(got[len(got)-1].Text, "I don't answer in this") {
+			t.Errorf("the group was told %q", got[len(got)-1].Text)
+		}
+	})
+}
+
+// Another decision about a group that is being left drops the decision to leave it.
+func TestStay(t *testing.T) {
+	atDoor(t, func(d *door) {
+		left := d.leave()
+		err := d.do(func(tx *store.Tx) error {
+			return d.gate.Stay(tx, gate.Group{Account: "tg", Chat: "g"})
+		})
+		open, failed := d.outbox.IsOpen(d.db.Read(d.t.Context()), left.ID)
+		if err != nil || failed != nil || open {
+			t.Errorf("the group is left anyway: %v, %v, %v", open, err, failed)
+		}
+	})
+}

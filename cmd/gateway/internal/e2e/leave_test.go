@@ -1,0 +1,277 @@
+//go:build unix
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"gateway/agent/llm/openai/openaitest"
+	"gateway/channels/discord/discordtest"
+	"gateway/channels/telegram/telegramtest"
+	"gateway/store"
+)
+
+// A team is a group that the configuration does not list, and its platform's ways with it.
+type team struct {
+	group  string
+	has    func() bool           // the bot is a member
+	add    func()                // Bob adds the bot again
+	refuse func(forGood bool)    // the platform does not let the bot go
+	permit func()                // ends that
+	asked  func(s *scene, n int) // Bob causes the nth question about the group
+}
+
+// mentioned makes Bob mention the bot in a group.
+func mentioned(group string) func(*scene, int) {
+	return func(s *scene, _ int) { s.sayIn(group, "let me in") }
+}
+
+func newTeam(platform chatPlatform) team {
+	switch o := platform.(type) {
+	case *onTelegram:
+		o.AddGroup(-101, "Team")
+		var ends []func()
+		return team{
+			group: "-101",
+			has:   func() bool { return o.InGroup(-101) },
+			add:   func() { o.SetMember(-101, bobID, "member") },
+			refuse: func(forGood bool) {
+				f := telegramtest.Fault{Method: "leaveChat", Code: 400, Text: "Bad Request: not now"}
+				if !forGood {
+					o.Inject(telegramtest.Fault{Method: "leaveChat", Times: 1, RetryAfter: 1})
+					f.Code, f.Text = 502, "Bad Gateway"
+				}
+				ends = append(ends, o.Inject(f))
+			},
+			permit: func() { ends[len(ends)-1]() },
+			asked: func(s *scene, n int) {
+				if n == 1 { // later the bot is asked as soon as Bob has added it
+					s.sayIn("-101", "let me in")
+				}
+			},
+		}
+	case *onDiscord:
+		o.AddGuild("11", "Team")
+		o.AddChannel("11", "41", "talk")
+		o.AddChannel("11", "42", "work")
+		o.AddChannel("11", "43", "idle")
+		var ends []func()
+		return team{
+			group: "41",
+			has:   func() bool { return o.InGuild("11") },
+			add:   func() { o.Readmit("11") },
+			refuse: func(forGood bool) {
+				f := discordtest.Fault{Method: "leaveGuild", Status: 400, Code: 50055,
+					Text: "Invalid Guild"}
+				if !forGood {
+					o.Inject(discordtest.Fault{Method: "leaveGuild", Times: 1, RetryAfter: 1})
+					f.Status = 503
+				}
+				ends = append(ends, o.Inject(f))
+			},
+			permit: func() { ends[len(ends)-1]() },
+			asked:  mentioned("41"),
+		}
+	case *onWhatsApp:
+		group := o.AddGroup("Team", false, o.bob)
+		return team{
+			group: group,
+			has:   func() bool { return o.InGroup(group) },
+			add:   func() { o.Readmit(group) },
+			refuse: func(forGood bool) {
+				o.RefuseLeave(map[bool]int{true: 405, false: 503}[forGood])
+			},
+			permit: func() { o.RefuseLeave(0) },
+			asked:  mentioned(group),
+		}
+	}
+	panic("no such platform")
+}
+
+// told returns how often Ann reads a text.
+func (s *scene) told(text string) (n int) {
+	for _, m := range s.direct() {
+		if strings.Contains(m, text) {
+			n++
+		}
+	}
+	return n
+}
+
+// decideToLeave makes Ann be asked about the group for the nth time. She wants the bot to leave it.
+func (s *scene) decideToLeave(tm team, n int) {
+	s.t.Helper()
+	tm.asked(s, n)
+	s.until("the question", func() bool { return s.told("What should I do there?") == n })
+	s.press("Leave it")
+	if s.name != "discord" {
+		return
+	}
+	s.until("the second question", func() bool { return s.told("Shall I leave it?") == n })
+	list := s.direct()
+	last := list[len(list)-1]
+	if !strings.Contains(last, "leave the server Team as a whole, with all its channels.") ||
+		strings.Contains(last, "There I also answer in #work.") != (n == 1) {
+		s.t.Errorf("Ann was asked %q", last)
+	}
+	s.press("Leave the server Team")
+}
+
+// TestLeaveGroup checks on each platform that the bot leaves a group when its owner wants it. The
+// gateway is killed before the call and before it has noted the outcome. Then the platform refuses,
+// first for some time and with an outage and a kill, later for good.
+func TestLeaveGroup(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(w *world) chatPlatform{
+		"telegram": func(w *world) chatPlatform { return openTelegram(w.telegram, w.url) },
+		"discord":  func(w *world) chatPlatform { return openDiscord(w.t) },
+		"whatsapp": func(w *world) chatPlatform { return openWhatsApp(w.t, w.home) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, worldOptions{answer: repeat})
+			s := &scene{chatPlatform: open(w), t: t, name: name, w: w}
+			w.config = w.config[:strings.Index(w.config, "[channels.telegram]")]
+			w.configure("[channels." + name + "]\n" + s.config() + quiet)
+			tm := newTeam(s.chatPlatform)
+			p := w.start("GATEWAY_FAULT=leaving:1")
+			p.ready()
+			s.until("the gateway", s.ready)
+			s.ask("hello", "you said hello")
+			if name == "discord" {
+				s.sayIn("42", "you, too")
+				s.hear("What should I do there?")
+				s.press("Answer everything")
+				s.until("the hello", func() bool { return has(s.readIn("42"), "Hello!") })
+				s.chatPlatform.(*onDiscord).Delete("20", s.chatPlatform.(*onDiscord).History("20")[1].ID)
+			}
+			s.leaveAndCrash(p, tm)
+			p = s.leaveLater(tm)
+			s.leaveInVain(tm)
+			if n := s.told("What should I do there?"); n != 3 {
+				t.Errorf("the owner was asked %d times, want 3", n)
+			}
+			if list := s.readIn(tm.group); len(list) > 0 {
+				t.Errorf("the group was told %q", list)
+			}
+			s.say("/group")
+			s.hear("I have left it")
+			p.kill()
+		})
+	}
+}
+
+// leaveAndCrash makes the bot leave. The process p dies before the call and the next one after it.
+func (s *scene) leaveAndCrash(p *process, tm team) {
+	s.t.Helper()
+	s.decideToLeave(tm, 1)
+	p.exited(patience)
+	if !tm.has() {
+		s.t.Error("the bot has left before it was called")
+	}
+	s.w.start("GATEWAY_FAULT=left:1").exited(patience)
+	if tm.has() || s.told("I have left") > 0 {
+		s.t.Errorf("the bot is a member: %v; Ann reads %q", tm.has(), s.direct())
+	}
+}
+
+// leaveLater makes the bot leave although the platform fails first, and then is down while the
+// gateway is killed and started again.
+func (s *scene) leaveLater(tm team) *process {
+	s.t.Helper()
+	p := s.w.start()
+	p.ready()
+	s.until("the first end", func() bool { return s.told("I have left") == 1 })
+	tm.refuse(false)
+	tm.add()
+	s.decideToLeave(tm, 2)
+	s.rows(1, "outbox WHERE body LIKE '%\"leave\":%' AND attempts > 0")
+	s.sayIn(tm.group, "are you still there?")
+	s.ask("and you?", "you said and you?")
+	s.outage(true)
+	p.kill()
+	tm.permit()
+	p = s.w.start()
+	p.ready()
+	s.outage(false)
+	s.until("the second end", func() bool { return s.told("I have left") == 2 })
+	if tm.has() {
+		s.t.Error("the bot is still a member")
+	}
+	return p
+}
+
+// leaveInVain makes the bot try to leave, which the platform refuses for good. Ann tries it again.
+func (s *scene) leaveInVain(tm team) {
+	s.t.Helper()
+	s.until("the gateway", s.ready)
+	tm.refuse(true)
+	tm.add()
+	s.decideToLeave(tm, 3)
+	s.hear("I could not leave")
+	s.hear("Please remove me there yourself.")
+	if !tm.has() {
+		s.t.Error("the bot has left")
+	}
+	tm.permit()
+	s.w.command("outbox", "retry", "--all")
+	s.until("the third end", func() bool { return s.told("I have left") == 3 })
+	if tm.has() {
+		s.t.Error("the bot is still a member")
+	}
+}
+
+// TestLeaveListedGroup checks /group leave in a group that the configuration lists. An answer that
+// comes too late is dropped. A job of the group pauses, and goes on when the bot is back.
+func TestLeaveListedGroup(t *testing.T) {
+	t.Parallel()
+	asked, release := make(chan struct{}), make(chan struct{})
+	w := newWorld(t, worldOptions{
+		answer: func(r openaitest.Request) openaitest.Reply {
+			if strings.Contains(lastText(r), "slowly") {
+				close(asked)
+				<-release
+			}
+			return repeat(r)
+		},
+		channel: fmt.Sprintf("%s\nowners = [\"7\"]\ngroups = [%d]", allow("7"), teamID),
+	})
+	w.telegram.AddGroup(teamID, "Team")
+	w.run()
+	w.answers(annID, "I am here")
+	w.telegram.Say(teamID, annID, "/remind@gateway_bot every 1h to eat")
+	w.await("a job", func() bool { return heard(w, teamID, "That is job 1.") })
+	w.telegram.Say(teamID, bobID, "@gateway_bot slowly")
+	until(t, "the request", asked)
+	w.telegram.Say(teamID, bobID, "/group@gateway_bot leave")
+	w.await("a refusal", func() bool { return heard(w, teamID, "Only") })
+	before := len(w.texts(teamID))
+	w.telegram.Say(teamID, annID, "/group@gateway_bot leave")
+	w.await("the end", func() bool { return heard(w, annID, "I have left the group Team") })
+	if !heard(w, annID, "The configuration still lists -100777") || w.telegram.InGroup(teamID) {
+		t.Errorf("the bot is a member: %v; Ann reads %q", w.telegram.InGroup(teamID), w.texts(annID))
+	}
+	close(release)
+	w.eventually("the answer is dropped", func(db *store.DB) bool {
+		return w.count(db, "outbox WHERE body LIKE '%said%slowly%' AND state = 'dropped'") == 1
+	})
+	w.command("jobs", "run", "1")
+	w.awaitJob(1, "paused")
+	w.wantReply(annID, "/group", "I have left it. The configuration still lists")
+	w.telegram.SetMember(teamID, bobID, "member")
+	w.telegram.Say(teamID, annID, "@gateway_bot welcome back")
+	w.await("an answer", func() bool { return heard(w, teamID, "welcome back") })
+	w.awaitJob(1, "active")
+	if n := len(w.texts(teamID)); n != before+1 {
+		t.Errorf("the group reads %q", w.texts(teamID)[before:])
+	}
+	if n := w.said(annID, "could not deliver"); n != 0 {
+		t.Errorf("the owner was told about %d lost answers", n)
+	}
+	w.wantReply(annID, "/group leave Nobody", "There is no such group.")
+	w.wantReply(annID, "/group leave", "Which one?")
+	w.wantReply(annID, "/group leave -100777", "I leave the group")
+	w.await("the end", func() bool { return w.said(annID, "I have left the group") == 2 })
+}
