@@ -29,7 +29,7 @@ type knowledge struct {
 	shared    *os.Root // shared documents and skills
 	scopes    *os.Root // one folder per scope
 	builtin   *os.Root // the built-in skills
-	home      *os.Root // nil until a persona is configured; see ofPersonas
+	home      *os.Root // nil until a persona is configured; see personaDocuments
 	memory    *memory.Memory
 	documents *document.Documents
 	personas  *document.Documents // nil until a persona is configured
@@ -145,9 +145,9 @@ func PersonasFolder(cfg *config.Config) string {
 	return filepath.Join(cfg.Gateway.Home, turn.PersonasFolder)
 }
 
-// ofPersonas returns the documents of personas, or nil if the home can't be opened. It must not be
-// called concurrently.
-func (m *knowledge) ofPersonas(cfg *config.Config) *document.Documents {
+// personaDocuments returns the documents of personas, or nil if the home can't be opened. It must
+// not be called concurrently.
+func (m *knowledge) personaDocuments(cfg *config.Config) *document.Documents {
 	if m.personas != nil {
 		return m.personas
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // newMCP returns the client of the configured MCP servers.
-func newMCP(h *toolset, w workplace) *mcp.Client {
+func newMCP(h *toolset, w toolDeps) *mcp.Client {
 	var servers []mcp.Server
 	for _, name := range sortedKeys(h.cfg.MCP) {
 		s := h.cfg.MCP[name]
@@ -170,7 +170,7 @@ func heldChanges(s mcp.State) string {
 }
 
 // reportTools returns a function that tells the owners that a server's tools have changed.
-func reportTools(w workplace) func(context.Context, mcp.State) error {
+func reportTools(w toolDeps) func(context.Context, mcp.State) error {
 	return func(ctx context.Context, s mcp.State) error {
 		return w.db.Tx(ctx, func(tx *store.Tx) error {
 			owners, err := gate.People{}.OwnerChats(tx)
@@ -217,8 +217,8 @@ type Login struct {
 // login starts the login to a server, or completes it if address is set.
 func (g *Gateway) login(ctx context.Context, server, address string) Login {
 	if address != "" {
-		said, err := finishLogin(ctx, g.toolset.mcp, address)
-		return Login{Text: said, Failed: text(err)}
+		decision, err := finishLogin(ctx, g.toolset.mcp, address)
+		return Login{Text: decision, Failed: text(err)}
 	}
 	link, err := g.toolset.mcp.Login(ctx, server)
 	redirect := ""

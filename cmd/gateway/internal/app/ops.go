@@ -182,8 +182,8 @@ const (
 	stuckTime = 15 * time.Second // a healthy loop reports every two seconds
 	probeTime = 2 * time.Second  // a write may take this long
 	probeWait = 5 * time.Second  // pause between two tests
-	leastDisk = 64 << 20
-	mostDisk  = 1 << 30 // always enough, even on a larger disk
+	minDisk   = 64 << 20
+	maxDisk   = 1 << 30 // always enough, even on a larger disk
 )
 
 // checks returns the conditions for the gateway to be ready.
@@ -259,9 +259,9 @@ func beating(beat func() time.Time) func(context.Context) (string, bool) {
 	}
 }
 
-// mostAbandoned is the accepted number of tool calls that keep running after their cancellation.
+// maxAbandoned is the accepted number of tool calls that keep running after their cancellation.
 // Each one holds a goroutine and its resources.
-const mostAbandoned = 32
+const maxAbandoned = 32
 
 // toolState describes the cancelled tool calls that are still running. It is bad if they are too
 // many.
@@ -269,7 +269,7 @@ func toolState(abandoned int64) (string, bool) {
 	switch {
 	case abandoned == 0:
 		return "end when they are to", true
-	case abandoned <= mostAbandoned:
+	case abandoned <= maxAbandoned:
 		return fmt.Sprintf("%d calls go on though they were to end", abandoned), true
 	}
 	return fmt.Sprintf("%d calls go on though they were to end: look for a disk or a network file "+
@@ -282,7 +282,7 @@ func examineDisk(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	least := max(leastDisk, min(total/100, mostDisk))
+	least := max(minDisk, min(total/100, maxDisk))
 	state := fmt.Sprintf("%d MB free", free>>20)
 	if free < least {
 		return "", fmt.Errorf("%s, want %d MB: make room on the disk of %s", state, least>>20, path)
@@ -408,7 +408,7 @@ func variables(cfg *config.Config) []string {
 
 // Examine looks for problems that keep a gateway with these settings from working.
 func Examine(ctx context.Context, cfg *config.Config, offline bool) []doctor.Finding {
-	c := examined(cfg)
+	c := doctorCase(cfg)
 	c.Offline = offline
 	return doctor.Examine(ctx, c)
 }
@@ -425,8 +425,8 @@ func TryChannel(
 
 // Audit looks for unsafe conditions of a gateway with these settings.
 func Audit(ctx context.Context, cfg *config.Config) ([]doctor.Problem, error) {
-	return doctor.Audit(ctx, doctor.Suspect{
-		Case: examined(cfg), Root: os.Geteuid() == 0 && !inContainer(),
+	return doctor.Audit(ctx, doctor.AuditCase{
+		Case: doctorCase(cfg), Root: os.Geteuid() == 0 && !inContainer(),
 		Skills: func(ctx context.Context) (map[string]string, error) {
 			shared, err := SharedIfThere(cfg)
 			if shared == nil {
@@ -439,8 +439,8 @@ func Audit(ctx context.Context, cfg *config.Config) ([]doctor.Problem, error) {
 	})
 }
 
-// examined returns the gateway that the doctor and the audit check.
-func examined(cfg *config.Config) doctor.Case {
+// doctorCase returns the gateway that the doctor and the audit check.
+func doctorCase(cfg *config.Config) doctor.Case {
 	return doctor.Case{
 		Config: cfg, File: cfg.File, Migrations: Migrations(),
 		Sandbox: func(ctx context.Context) (*sandbox.Sandbox, error) {

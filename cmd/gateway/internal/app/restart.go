@@ -42,16 +42,16 @@ func checkProgram(ctx context.Context, cfg *config.Config, log *slog.Logger) str
 	if cfg.Found {
 		args = append(args, "--config", cfg.File)
 	}
-	var said beginning
+	var decision beginning
 	path, err := os.Executable()
 	if err == nil {
-		err = runProgram(ctx, &said, path, args...)
+		err = runProgram(ctx, &decision, path, args...)
 	}
 	if err == nil || ctx.Err() != nil {
 		return ""
 	}
 	log.ErrorContext(ctx, "no restart: the program or the configuration is not right", "path", path,
-		"err", err, "output", string(said.text))
+		"err", err, "output", string(decision.text))
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if ok && exit.ExitCode() == ExitUsage {
 		return "The configuration has mistakes, and I would not come back: `gateway config check` " +

@@ -20,9 +20,9 @@ import (
 // Minimum retention, even if the database is too large.
 const (
 	// Platforms redeliver messages for some time: see [bus.Inbox.Prune].
-	leastKept = 48 * time.Hour
+	minKept = 48 * time.Hour
 	// People look at the usage of a month.
-	leastUsage = 32 * 24 * time.Hour
+	minUsageKept = 32 * 24 * time.Hour
 )
 
 // newSweeper returns the sweeper of old database rows. Files have their own sweeper: see
@@ -61,17 +61,17 @@ func retentionRules(
 	}
 	// The first group has data that nobody misses, the next ones data for search and export.
 	tight = [][]retention.Rule{{
-		rule("messages_in", leastKept, in),
-		rule("messages_out", leastKept, out),
-		rule("questions", leastKept, asked),
-		rule("turns", leastKept, sessions.PruneTurns),
+		rule("messages_in", minKept, in),
+		rule("messages_out", minKept, out),
+		rule("questions", minKept, asked),
+		rule("turns", minKept, sessions.PruneTurns),
 	}, {
-		rule("transcripts", leastKept, pruneArchived),
+		rule("transcripts", minKept, pruneArchived),
 	}, {
-		rule("turns", leastKept, sessions.PruneTurns),
+		rule("turns", minKept, sessions.PruneTurns),
 	}, {
-		rule("runs", leastKept, runs),
-		rule("usage", leastUsage, counts),
+		rule("runs", minKept, runs),
+		rule("usage", minUsageKept, counts),
 	}}
 	return rules, tight
 }

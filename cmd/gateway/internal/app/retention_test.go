@@ -155,7 +155,7 @@ func (w *warehouse) free(table string) []int64 {
 		stay += " OR " + lived
 	}
 	return w.ids(table, "id < (SELECT max(id) FROM "+table+") AND NOT ("+stay+")",
-		w.now.Add(-leastKept).UnixMilli())
+		w.now.Add(-minKept).UnixMilli())
 }
 
 // Whatever the database holds, a bound removes nothing that must stay and nothing without need, the
@@ -217,7 +217,7 @@ func (w *warehouse) examine(tight [][]retention.Rule) {
 	}
 	begin := used()
 	most := begin * int64(rapid.IntRange(1, 110).Draw(w.T, "percent")) / 100
-	old := w.now.Add(-leastKept).UnixMilli()
+	old := w.now.Add(-minKept).UnixMilli()
 	must, may := make(map[string][]int64), make(map[string][]int64)
 	for table, condition := range stays {
 		must[table], may[table] = w.ids(table, condition, old), w.free(table)

@@ -41,10 +41,10 @@ func newRules(cfg *config.Config) policy.Rules {
 // newRule returns the rule for a table [tools.NAME].
 func newRule(name string, t config.Tool) policy.Rule {
 	rule := policy.Rule{Tool: name, Roles: make(map[bus.Role]policy.Decision)}
-	for role, said := range map[bus.Role]string{bus.Owner: t.Owner, bus.Admin: t.Admin,
+	for role, decision := range map[bus.Role]string{bus.Owner: t.Owner, bus.Admin: t.Admin,
 		bus.User: t.User, bus.Guest: t.Guest} {
-		if said != config.Inherit {
-			rule.Roles[role] = policy.Decision(said)
+		if decision != config.Inherit {
+			rule.Roles[role] = policy.Decision(decision)
 		}
 	}
 	for _, list := range []struct {
@@ -91,8 +91,8 @@ func auditedRules(cfg *config.Config) audit.Rules {
 	return rules
 }
 
-// noteRules writes an audit entry if the rules have changed.
-func (g *Gateway) noteRules(ctx context.Context, cfg *config.Config) {
+// auditRules writes an audit entry if the rules have changed.
+func (g *Gateway) auditRules(ctx context.Context, cfg *config.Config) {
 	rules := auditedRules(cfg)
 	same, err := audit.SameRules(g.db.Read(ctx), rules)
 	if err == nil && !same {
@@ -144,7 +144,7 @@ func (g *Gateway) places(cfg *config.Config) *turn.Places {
 	table.Before = g.gate.Before
 	p := &turn.Places{Table: table, Models: make(map[string]*turn.Choice)}
 	if len(cfg.Personas) > 0 {
-		p.Documents = g.home.knowledge.ofPersonas(cfg)
+		p.Documents = g.home.knowledge.personaDocuments(cfg)
 	}
 	add := func(name string) {
 		if name != "" && p.Models[name] == nil {

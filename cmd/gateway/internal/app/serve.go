@@ -65,9 +65,9 @@ func Serve(
 	if info, err := os.Stdin.Stat(); screen == nil && err == nil && info.Mode()&os.ModeNamedPipe != 0 {
 		log.InfoContext(ctx, "standard input is not read; to send a message: echo TEXT | gateway chat")
 	}
-	if doubts := cfg.Doubts(); doubts != nil {
+	if warnings := cfg.Warnings(); warnings != nil {
 		log.WarnContext(ctx, "some settings can have no effect: see gateway config check", "settings",
-			doubts.Error())
+			warnings.Error())
 	}
 	g, err := build(ctx, cfg, h, newRestart(ctx, cfg, end, log), log)
 	if err != nil {
@@ -77,16 +77,16 @@ func Serve(
 		apply: func(cfg *config.Config) {
 			level.Set(logLevel(cfg.Log, !alone.Load()))
 			g.apply(cfg)
-			g.noteRules(ctx, cfg)
+			g.auditRules(ctx, cfg)
 		}}
-	var talk *chat
+	var terminalChat *chat
 	if screen != nil {
-		talk = &chat{g, screen, func() {
+		terminalChat = &chat{g, screen, func() {
 			alone.Store(true)
 			level.Set(logLevel(cfg.Log, false))
 		}}
 	}
-	err = errors.Join(g.live(ctx, talk), h.close())
+	err = errors.Join(g.live(ctx, terminalChat), h.close())
 	if errors.Is(context.Cause(ctx), ErrRestart) {
 		if err != nil {
 			log.WarnContext(ctx, "the gateway starts again after an error", "err", err)
@@ -172,7 +172,7 @@ func assemble(
 	if err != nil {
 		return nil, err
 	}
-	g.toolset, err = newToolset(cfg, workplace{
+	g.toolset, err = newToolset(cfg, toolDeps{
 		db: db, inbox: inbox, outbox: outbox, workspace: h.workspace, mediaRoot: h.media,
 		media: g.media, knowledge: h.knowledge, extract: decoder,
 		stopTask: func(ctx context.Context, task bus.Session) (bool, error) {
@@ -237,12 +237,12 @@ func menu() []channels.Command {
 }
 
 // live runs the gateway until ctx ends. Afterwards it records that the process ended in order.
-func (g *Gateway) live(ctx context.Context, talk *chat) error {
+func (g *Gateway) live(ctx context.Context, terminalChat *chat) error {
 	if g.terminal != nil {
 		g.terminal.SetHost(host{g, g.home.path})
 	}
-	g.noteRules(ctx, g.settings.Load())
-	if err := g.run(ctx, talk); err != nil {
+	g.auditRules(ctx, g.settings.Load())
+	if err := g.run(ctx, terminalChat); err != nil {
 		return err
 	}
 	return g.home.life.End(context.WithoutCancel(ctx), time.Now())
@@ -251,7 +251,7 @@ func (g *Gateway) live(ctx context.Context, talk *chat) error {
 // run runs all parts until ctx ends or a part fails. It stops them in the order in which a
 // message passes them: first the intake, then turns at their next step, then the outbox, then the
 // channels.
-func (g *Gateway) run(ctx context.Context, talk *chat) error {
+func (g *Gateway) run(ctx context.Context, terminalChat *chat) error {
 	start := time.Now()
 	g.db.OnTrouble(func(err error) { g.logTrouble(ctx, err) })
 	defer context.AfterFunc(ctx, g.db.Hurry)()
@@ -260,7 +260,7 @@ func (g *Gateway) run(ctx context.Context, talk *chat) error {
 	for _, s := range g.supervisors {
 		accounts = append(accounts, s.Name())
 	}
-	intake := func(ctx context.Context) error { return g.runIntake(ctx, talk) }
+	intake := func(ctx context.Context) error { return g.runIntake(ctx, terminalChat) }
 	g.log.InfoContext(ctx, "gateway ready", "version", BuildVersion(), "pid", os.Getpid(),
 		"home", cfg.Gateway.Home, "model", modelName(cfg, cfg.Agent.Model), "channels", accounts)
 	err := inOrder(ctx, intake, g.scheduler.Run, g.dispatcher.Run, g.toolset.run, g.knowledge.run,
@@ -312,7 +312,7 @@ func (g *Gateway) runChannels(ctx context.Context) error {
 
 // runIntake runs the other sources of messages and the chat at the terminal until ctx or the chat
 // ends. Then it closes the intake of the channels.
-func (g *Gateway) runIntake(ctx context.Context, talk *chat) error {
+func (g *Gateway) runIntake(ctx context.Context, terminalChat *chat) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
@@ -328,8 +328,8 @@ func (g *Gateway) runIntake(ctx context.Context, talk *chat) error {
 	if g.reload != nil {
 		group.Go(func() error { return g.reload.run(ctx) })
 	}
-	if talk != nil {
-		group.Go(func() error { return talk.run(ctx, cancel) })
+	if terminalChat != nil {
+		group.Go(func() error { return terminalChat.run(ctx, cancel) })
 	}
 	return group.Wait()
 }

@@ -38,9 +38,9 @@ type toolset struct {
 	mcp   *mcp.Client
 	roots []files.Root
 
-	ready   chan struct{} // closed after the first test of the sandbox
-	broken  chan struct{} // receives a value when the sandbox has stopped working
-	proving sync.Mutex    // held while the sandbox is tested
+	ready    chan struct{} // closed after the first test of the sandbox
+	broken   chan struct{} // receives a value when the sandbox has stopped working
+	testLock sync.Mutex    // held while the sandbox is tested
 
 	mu      sync.Mutex
 	sandbox *sandbox.Sandbox // passed its test; nil if none did
@@ -50,7 +50,7 @@ type toolset struct {
 }
 
 // A workplace has what the tools work with.
-type workplace struct {
+type toolDeps struct {
 	db        *store.DB
 	inbox     *bus.Inbox
 	outbox    *bus.Outbox
@@ -65,7 +65,7 @@ type workplace struct {
 
 // newToolset returns the toolset of the agent. [toolset.run] adds the tools that need a sandbox
 // test.
-func newToolset(cfg *config.Config, w workplace, log *slog.Logger) (*toolset, error) {
+func newToolset(cfg *config.Config, w toolDeps, log *slog.Logger) (*toolset, error) {
 	h := &toolset{cfg: cfg, log: log, mode: cfg.Exec.Sandbox, ready: make(chan struct{}),
 		broken: make(chan struct{}, 1)}
 	list, err := webTools(cfg, newGuard(cfg), w.extract, log)
@@ -130,11 +130,11 @@ func (h *toolset) close() error {
 // it returns, all processes of its tools have ended.
 func (h *toolset) run(ctx context.Context) error {
 	h.endOrphans() // left by an earlier process
-	h.prove(ctx)
+	h.testSandbox(ctx)
 	h.mcp.Restore(ctx)
 	close(h.ready)
 	var wg sync.WaitGroup
-	wg.Go(func() { h.keepProving(ctx) })
+	wg.Go(func() { h.retestSandbox(ctx) })
 	err := h.mcp.Run(ctx)
 	<-ctx.Done() // Run returns at once without servers
 	wg.Wait()
@@ -160,24 +160,24 @@ func (h *toolset) endOrphans() {
 
 // Intervals of looking for a sandbox while there is none, and of testing an existing one.
 const (
-	firstSeek = 5 * time.Second
-	lastSeek  = 5 * time.Minute
-	proveWait = 10 * time.Minute
+	firstRetry  = 5 * time.Second
+	lastRetry   = 5 * time.Minute
+	retestPause = 10 * time.Minute
 )
 
-// keepProving looks for a sandbox while there is none, since somebody may install one, and tests
+// retestSandbox looks for a sandbox while there is none, since somebody may install one, and tests
 // an existing one periodically. It also does so while the gateway is halted: that runs no tool,
 // and /readyz must stay correct.
-func (h *toolset) keepProving(ctx context.Context) {
+func (h *toolset) retestSandbox(ctx context.Context) {
 	if h.cfg.Exec.Sandbox == "off" {
 		return
 	}
-	for seek := firstSeek; ; {
-		wait := seek
+	for retry := firstRetry; ; {
+		wait := retry
 		if _, ok := h.sandboxState(); ok {
-			seek, wait = firstSeek, compressed(proveWait)
+			retry, wait = firstRetry, compressed(retestPause)
 		} else {
-			seek = min(2*seek, lastSeek)
+			retry = min(2*retry, lastRetry)
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -190,7 +190,7 @@ func (h *toolset) keepProving(ctx context.Context) {
 		case <-timer.C:
 		}
 		h.endOrphans()
-		h.prove(ctx)
+		h.testSandbox(ctx)
 	}
 }
 
@@ -209,13 +209,13 @@ func (h *toolset) sandboxState() (state string, ok bool) {
 	return h.sandbox.String(), true
 }
 
-// prove looks for a sandbox that passes its test, and offers the commands if there is one. A
+// testSandbox looks for a sandbox that passes its test, and offers the commands if there is one. A
 // sandbox that worked before is tested twice, since a busy machine can make a test fail. After
 // bubblewrap has passed, prove accepts no weaker sandbox until a restart: commands could keep the
 // machine busy to make the test fail.
-func (h *toolset) prove(ctx context.Context) {
-	h.proving.Lock()
-	defer h.proving.Unlock()
+func (h *toolset) testSandbox(ctx context.Context) {
+	h.testLock.Lock()
+	defer h.testLock.Unlock()
 	h.mu.Lock()
 	before, missing, s, mode := h.sandbox, h.missing, h.shell, h.mode
 	h.mu.Unlock()
@@ -274,9 +274,9 @@ func (h *toolset) currentSandbox() (*sandbox.Sandbox, error) {
 	return h.sandbox, nil
 }
 
-// doubt implements [shell.Options].Doubt.
-func (h *toolset) doubt(ctx context.Context) error {
-	h.prove(ctx)
+// recheckSandbox implements [shell.Options].Doubt.
+func (h *toolset) recheckSandbox(ctx context.Context) error {
+	h.testSandbox(ctx)
 	_, err := h.currentSandbox()
 	if err != nil {
 		select {
@@ -299,7 +299,7 @@ func FindSandbox(ctx context.Context, mode string) (*sandbox.Sandbox, error) {
 func (h *toolset) shellOptions() shell.Options {
 	e := h.cfg.Exec
 	o := shell.Options{
-		Sandbox: h.currentSandbox, Doubt: h.doubt,
+		Sandbox: h.currentSandbox, Doubt: h.recheckSandbox,
 		Workspace: h.cfg.Gateway.Workspace, Network: e.Network, Env: e.Env,
 		Limits: h.limits(), Processes: e.ProcessesTotal, MaxTimeout: e.Timeout,
 		Media: func(a bus.Address) string {

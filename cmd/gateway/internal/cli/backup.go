@@ -108,7 +108,7 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with choic
 	if _, err := os.Stat(parts[0].Path); errors.Is(err, fs.ErrNotExist) {
 		return app.InHome(cfg.Gateway.Home, errNoData)
 	}
-	if err := stepBack(); err != nil {
+	if err := lowerPriority(); err != nil {
 		cmd.PrintErrf("The gateway may be slower meanwhile: %v\n", err)
 	}
 	start := time.Now()

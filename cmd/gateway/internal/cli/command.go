@@ -42,7 +42,7 @@ func NewCommand() *cobra.Command {
 	// Commands that only need the home also work with mistakes in the configuration. If a gateway
 	// runs there, they use its settings instead of those of this shell.
 	found := reading(config.LoadDespiteMistakes)
-	local := passing(found, os.Stderr)
+	local := reportingMistakes(found, os.Stderr)
 	home := preferRunning(root.Context, local)
 	run := func(cmd *cobra.Command, _ []string) error {
 		cfg, err := all()
@@ -97,8 +97,8 @@ func NewCommand() *cobra.Command {
 	return root
 }
 
-// passing returns a loader that reads once and prints the mistakes that it ignores.
-func passing(read app.Loader, out io.Writer) app.Loader {
+// reportingMistakes returns a loader that reads once and prints the mistakes that it ignores.
+func reportingMistakes(read app.Loader, out io.Writer) app.Loader {
 	return sync.OnceValues(func() (*config.Config, error) {
 		cfg, err := read()
 		if err == nil && cfg.Mistakes() != nil {

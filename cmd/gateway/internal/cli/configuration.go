@@ -38,11 +38,11 @@ func configCheck(read explain) *cobra.Command {
 			if err != nil {
 				return app.BadUsage(err)
 			}
-			doubts, err := findDoubts(e)
+			warnings, err := findWarnings(e)
 			if err != nil {
 				return err
 			}
-			if len(doubts) == 0 {
+			if len(warnings) == 0 {
 				cmd.Println("The configuration is right.")
 			}
 			if e.Config.Found {
@@ -58,9 +58,9 @@ func configCheck(read explain) *cobra.Command {
 					name)
 			}
 			err = warnOfReaders(cmd, e)
-			if err == nil && len(doubts) > 0 && !startOnly {
+			if err == nil && len(warnings) > 0 && !startOnly {
 				err = fmt.Errorf("a gateway starts with it, but these settings have no effect:\n%s",
-					strings.Join(doubts, "\n"))
+					strings.Join(warnings, "\n"))
 			}
 			return err
 		},
@@ -70,14 +70,14 @@ func configCheck(read explain) *cobra.Command {
 	return cmd
 }
 
-// findDoubts returns settings without effect: those that the configuration itself reveals, and
+// findWarnings returns settings without effect: those that the configuration itself reveals, and
 // names of skills that do not exist.
-func findDoubts(e *config.Explanation) ([]string, error) {
-	doubts := e.Doubts
+func findWarnings(e *config.Explanation) ([]string, error) {
+	warnings := e.Warnings
 	if len(e.Config.Skills.Disabled) == 0 {
-		return doubts, nil
+		return warnings, nil
 	}
-	err := withSkills(fixed(e.Config), func(b bookcase) error {
+	err := withSkills(fixed(e.Config), func(b skillData) error {
 		list, err := b.all()
 		var names []string
 		for _, s := range list {
@@ -85,13 +85,13 @@ func findDoubts(e *config.Explanation) ([]string, error) {
 		}
 		for _, name := range e.Config.Skills.Disabled {
 			if !slices.Contains(names, name) {
-				doubts = append(doubts, fmt.Sprintf("skills.disabled: there is no skill %q%s", name,
+				warnings = append(warnings, fmt.Sprintf("skills.disabled: there is no skill %q%s", name,
 					suggest.Hint(name, names)))
 			}
 		}
 		return err
 	})
-	return doubts, err
+	return warnings, err
 }
 
 // warnOfReaders prints a warning if other users can read a file with credentials.

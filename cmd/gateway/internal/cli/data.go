@@ -94,8 +94,8 @@ const (
 	doctorTime = time.Minute      // the doctor connects to other servers and reads the database
 )
 
-// mostAnswer is the most that is read of a response, in bytes.
-const mostAnswer = 16 << 20
+// maxAnswer is the most that is read of a response, in bytes.
+const maxAnswer = 16 << 20
 
 // A running is the gateway that runs in this home. Only that process knows the settings in force,
 // because this shell may have other variables or another configuration file.
@@ -162,7 +162,7 @@ func request(ctx context.Context, e ops.Endpoint, method, path string, limit tim
 		return 0, nil, err
 	}
 	defer resp.Body.Close()
-	body, err = io.ReadAll(io.LimitReader(resp.Body, mostAnswer))
+	body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	return resp.StatusCode, body, err
 }
 
@@ -206,7 +206,7 @@ func preferRunning(ctx func() context.Context, read app.Loader) app.Loader {
 		if r == nil {
 			return cfg, nil
 		}
-		r.settings.Pass(cfg)
+		r.settings.CopyMistakes(cfg)
 		return r.settings, nil
 	})
 }

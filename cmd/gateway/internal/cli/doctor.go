@@ -70,7 +70,7 @@ func examine(
 }
 
 func printFindings(cmd *cobra.Command, list []doctor.Finding, asJSON bool) error {
-	sick := doctor.Sick(list)
+	failed := doctor.CountBad(list)
 	if asJSON {
 		if err := printJSON(cmd.OutOrStdout(), list); err != nil {
 			return err
@@ -91,8 +91,8 @@ func printFindings(cmd *cobra.Command, list []doctor.Finding, asJSON bool) error
 			}
 		}
 	}
-	if sick > 0 {
-		return fmt.Errorf("%s found, %d checks passed", plural(sick, "problem"), len(list)-sick)
+	if failed > 0 {
+		return fmt.Errorf("%s found, %d checks passed", plural(failed, "problem"), len(list)-failed)
 	}
 	if !asJSON {
 		cmd.Println("All is well.")

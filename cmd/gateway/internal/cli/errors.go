@@ -21,9 +21,9 @@ var (
 	requiredFlags = regexp.MustCompile(`^required flag\(s\) "(.*)" not set`)
 )
 
-// usage returns err. It replaces errors of the command line library by an [app.UsageError] in
+// plainUsage returns err. It replaces errors of the command line library by an [app.UsageError] in
 // plain words.
-func usage(err error) error {
+func plainUsage(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -37,8 +37,8 @@ func usage(err error) error {
 	return err
 }
 
-// plain returns the text of an error as people read it: what happened and what to do.
-func plain(err error) string {
+// plainText returns the text of an error as people read it: what happened and what to do.
+func plainText(err error) string {
 	home, ok := errors.AsType[*app.HomeError](err)
 	if !ok {
 		return err.Error()

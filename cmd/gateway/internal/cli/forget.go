@@ -30,7 +30,7 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 		Short: "Erase what is known of a person or a group: conversations, files, memory, identity",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withMemory(cmd, load, args[0], func(r remembrance) error {
+			return withMemory(cmd, load, args[0], func(r memoryData) error {
 				if r.scope == "" {
 					return app.BadUsage(fmt.Errorf("what is shared is nobody's; delete it in %s",
 						app.SharedFolder(r.cfg)))
@@ -106,7 +106,7 @@ func exportPerson(
 	if err != nil {
 		return err
 	}
-	return withMemory(cmd, home, person, func(r remembrance) (err error) {
+	return withMemory(cmd, home, person, func(r memoryData) (err error) {
 		files, err := app.OpenMedia(r.cfg)
 		if err != nil {
 			return err
@@ -173,7 +173,7 @@ func writeZip(w io.Writer, write func(export.Target) error) error {
 }
 
 // lastOwner returns a warning if the person of a scope is the only owner, else "".
-func lastOwner(q store.Queryer, r remembrance) (string, error) {
+func lastOwner(q store.Queryer, r memoryData) (string, error) {
 	list, err := gate.People{}.List(q)
 	owns, others := false, app.NamesOwner(r.cfg)
 	for _, p := range list {
@@ -188,7 +188,7 @@ func lastOwner(q store.Queryer, r remembrance) (string, error) {
 }
 
 // wantKnown returns an error if a scope has no memory, no conversation and no person.
-func wantKnown(ctx context.Context, r remembrance) error {
+func wantKnown(ctx context.Context, r memoryData) error {
 	nothing := r.want(ctx)
 	if nothing == nil {
 		return nil

@@ -83,10 +83,10 @@ func printReport(body []byte, out io.Writer) error {
 	if err := json.Unmarshal(body, &r); err != nil {
 		return fmt.Errorf("the gateway's answer is not understood: %w", err)
 	}
-	var sick []string
+	var failed []string
 	for _, c := range r.Checks {
 		if !c.OK {
-			sick = append(sick, c.Name)
+			failed = append(failed, c.Name)
 			state, remedy, _ := strings.Cut(c.State, ". ")
 			fmt.Fprintf(out, "%s: %s (since %s)\n", c.Name, display.Lines(state),
 				c.Since.Local().Format(time.TimeOnly))
@@ -96,7 +96,7 @@ func printReport(body []byte, out io.Writer) error {
 		}
 	}
 	if !r.Ready {
-		return fmt.Errorf("the gateway is not ready: see %s", strings.Join(sick, ", "))
+		return fmt.Errorf("the gateway is not ready: see %s", strings.Join(failed, ", "))
 	}
 	fmt.Fprintln(out, "The gateway is ready.")
 	return nil

@@ -198,7 +198,7 @@ func (i importing) people(ctx context.Context, cfg *config.Config, t *importer.T
 	case len(owners) == 1:
 		t.Scope = memory.OfPerson(owners[0])
 	default:
-		err = app.BadUsage(errors.New(whose(t.People)))
+		err = app.BadUsage(errors.New(askScope(t.People)))
 	}
 	if err != nil {
 		return err
@@ -235,8 +235,8 @@ func (i importing) owner(ctx context.Context, t *importer.Target) error {
 	return nil
 }
 
-// whose returns the question for whom the personal data is.
-func whose(people []gate.Person) string {
+// askScope returns the question for whom the personal data is.
+func askScope(people []gate.Person) string {
 	const ask = "whose memory is this? Choose the person or a conversation with --scope"
 	var choices []string
 	for _, p := range people {

@@ -34,7 +34,7 @@ func runCommand(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal kills the process
-	err := usage(NewCommand().ExecuteContext(ctx))
+	err := plainUsage(NewCommand().ExecuteContext(ctx))
 	if errors.Is(err, app.ErrRestart) && ctx.Err() != nil {
 		return nil // a signal came during the restart
 	}
@@ -46,7 +46,7 @@ func exitCode(err error) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(os.Stderr, "gateway:", plain(err))
+	fmt.Fprintln(os.Stderr, "gateway:", plainText(err))
 	if _, ok := errors.AsType[app.UsageError](err); ok {
 		return app.ExitUsage
 	}

@@ -46,7 +46,7 @@ func mcpServeCommand(load app.Loader) *cobra.Command {
 			if err == nil || served || isDevice(os.Stdin) {
 				return err
 			}
-			return errors.Join(err, mcpserver.Refuse(cmd.Context(), os.Stdin, os.Stdout, plain(err)))
+			return errors.Join(err, mcpserver.Refuse(cmd.Context(), os.Stdin, os.Stdout, plainText(err)))
 		},
 	}
 }
@@ -136,12 +136,12 @@ elsewhere, copy the address at which it ends and paste it here.`,
 
 // login asks the running gateway to start or to complete a login.
 func (r *running) login(ctx context.Context, query url.Values) (app.Login, error) {
-	var said app.Login
-	err := r.ask(ctx, http.MethodPost, app.LoginPath+"?"+query.Encode(), time.Minute, &said)
-	if err == nil && said.Failed != "" {
-		err = errors.New(said.Failed)
+	var login app.Login
+	err := r.ask(ctx, http.MethodPost, app.LoginPath+"?"+query.Encode(), time.Minute, &login)
+	if err == nil && login.Failed != "" {
+		err = errors.New(login.Failed)
 	}
-	return said, err
+	return login, err
 }
 
 // awaitAddress returns the address at which the browser ends. It receives the address from a

@@ -38,7 +38,7 @@ func memoryCommand(load app.Loader) *cobra.Command {
 const sharedScope = "shared"
 
 // A remembrance is the memory of one scope, or the shared documents.
-type remembrance struct {
+type memoryData struct {
 	data
 	memory    *memory.Memory
 	documents *document.Documents
@@ -50,7 +50,7 @@ type remembrance struct {
 // withMemory calls fn with the memory of a scope. name is a scope, a person's number, "shared",
 // or "" for all scopes.
 func withMemory(
-	cmd *cobra.Command, load app.Loader, name string, fn func(remembrance) error,
+	cmd *cobra.Command, load app.Loader, name string, fn func(memoryData) error,
 ) error {
 	scope, err := scopeOf(name)
 	if err != nil {
@@ -68,7 +68,7 @@ func withMemory(
 			return app.InHome(cfg.Gateway.Home, err)
 		}
 		defer shared.Close()
-		r := remembrance{data: d, memory: memory.New(db, scopes, nil),
+		r := memoryData{data: d, memory: memory.New(db, scopes, nil),
 			documents: document.New(shared, scopes, nil), scope: scope}
 		r.folder, r.history = historyOf(cfg, db, r.scope)
 		return fn(r)
@@ -111,7 +111,7 @@ func scopeOf(name string) (memory.Scope, error) {
 }
 
 // want returns an error if the scope has no memory.
-func (r remembrance) want(ctx context.Context) error {
+func (r memoryData) want(ctx context.Context) error {
 	list, err := r.memory.Scopes(r.q)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (r remembrance) want(ctx context.Context) error {
 // ofScope returns a command about one scope. With private it refuses the shared documents.
 func ofScope(
 	load app.Loader, use, short string, args cobra.PositionalArgs, private bool,
-	do func(cmd *cobra.Command, r remembrance, args []string) error,
+	do func(cmd *cobra.Command, r memoryData, args []string) error,
 ) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: args,
@@ -138,7 +138,7 @@ func ofScope(
 				return app.BadUsage(errors.New("the shared documents have no facts and no history; " +
 					"want a person's number or a scope"))
 			}
-			return withMemory(cmd, load, args[0], func(r remembrance) error {
+			return withMemory(cmd, load, args[0], func(r memoryData) error {
 				if err := r.want(cmd.Context()); err != nil {
 					return err
 				}
@@ -154,7 +154,7 @@ func memoryListCommand(load app.Loader) *cobra.Command {
 		Short: "List the people and groups about whom something is remembered",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withMemory(cmd, load, "", func(r remembrance) error {
+			return withMemory(cmd, load, "", func(r memoryData) error {
 				rows, err := r.list(cmd.Context())
 				if err != nil {
 					return err
@@ -167,7 +167,7 @@ func memoryListCommand(load app.Loader) *cobra.Command {
 }
 
 // list returns one row for each scope with data.
-func (r remembrance) list(ctx context.Context) ([][]any, error) {
+func (r memoryData) list(ctx context.Context) ([][]any, error) {
 	infos, err := r.memory.Scopes(r.q)
 	if err != nil {
 		return nil, err
@@ -230,7 +230,7 @@ func documentsIn(folder string) ([]string, error) {
 func memoryShowCommand(load app.Loader) *cobra.Command {
 	return ofScope(load, "show SCOPE [DOCUMENT]",
 		"Print the facts and documents of a scope, or one document", cobra.RangeArgs(1, 2), false,
-		func(cmd *cobra.Command, r remembrance, args []string) error {
+		func(cmd *cobra.Command, r memoryData, args []string) error {
 			if len(args) == 0 {
 				return r.show(cmd)
 			}
@@ -249,7 +249,7 @@ func memoryShowCommand(load app.Loader) *cobra.Command {
 // maxFacts is the maximum number of facts that are shown.
 const maxFacts = 10_000
 
-func (r remembrance) show(cmd *cobra.Command) error {
+func (r memoryData) show(cmd *cobra.Command) error {
 	names, err := documentsIn(r.folder)
 	if err != nil {
 		return err
@@ -285,7 +285,7 @@ func (r remembrance) show(cmd *cobra.Command) error {
 func memoryLogCommand(load app.Loader) *cobra.Command {
 	var limit int
 	cmd := ofScope(load, "log SCOPE", "List the changes of a scope's documents, the newest first",
-		cobra.ExactArgs(1), false, func(cmd *cobra.Command, r remembrance, _ []string) error {
+		cobra.ExactArgs(1), false, func(cmd *cobra.Command, r memoryData, _ []string) error {
 			if err := r.record(cmd.Context()); err != nil {
 				return err
 			}
@@ -306,7 +306,7 @@ func memoryLogCommand(load app.Loader) *cobra.Command {
 }
 
 // record commits the shared documents, because nothing else records changes by hand.
-func (r remembrance) record(ctx context.Context) error {
+func (r memoryData) record(ctx context.Context) error {
 	if r.scope != "" {
 		return nil
 	}
@@ -320,7 +320,7 @@ func shortID(id string) string { return id[:min(len(id), 10)] }
 
 func memoryDiffCommand(load app.Loader) *cobra.Command {
 	return ofScope(load, "diff SCOPE VERSION", "Print what a version changed, and why",
-		cobra.ExactArgs(2), false, func(cmd *cobra.Command, r remembrance, args []string) error {
+		cobra.ExactArgs(2), false, func(cmd *cobra.Command, r memoryData, args []string) error {
 			text, err := r.history.Show(cmd.Context(), args[0])
 			if err != nil {
 				return versionError(err, args[0])
@@ -333,7 +333,7 @@ func memoryDiffCommand(load app.Loader) *cobra.Command {
 func memoryRestoreCommand(load app.Loader) *cobra.Command {
 	return ofScope(load, "restore SCOPE VERSION",
 		"Undo the change of a version, and keep later changes",
-		cobra.ExactArgs(2), false, func(cmd *cobra.Command, r remembrance, args []string) error {
+		cobra.ExactArgs(2), false, func(cmd *cobra.Command, r memoryData, args []string) error {
 			if err := r.record(cmd.Context()); err != nil {
 				return err
 			}
@@ -374,7 +374,7 @@ func versionError(err error, id string) error {
 func memorySearchCommand(load app.Loader) *cobra.Command {
 	var limit int
 	cmd := ofScope(load, "search SCOPE WORDS...", "Search the facts, the history and the messages",
-		cobra.MinimumNArgs(2), true, func(cmd *cobra.Command, r remembrance, args []string) error {
+		cobra.MinimumNArgs(2), true, func(cmd *cobra.Command, r memoryData, args []string) error {
 			q, words := r.q, strings.Join(args, " ")
 			hits, err := r.memory.In(r.scope).Search(q, words, limit)
 			if err != nil {
@@ -412,7 +412,7 @@ func memoryExportCommand(load app.Loader) *cobra.Command {
 	var git bool
 	cmd := ofScope(load, "export SCOPE [FILE]",
 		"Write what is remembered of a scope as lines of JSON", cobra.RangeArgs(1, 2), true,
-		func(cmd *cobra.Command, r remembrance, args []string) error {
+		func(cmd *cobra.Command, r memoryData, args []string) error {
 			export := r.export
 			if git {
 				export = r.history.Export
@@ -433,7 +433,7 @@ func memoryExportCommand(load app.Loader) *cobra.Command {
 }
 
 // export writes the facts, the history and the documents as JSON lines.
-func (r remembrance) export(ctx context.Context, w io.Writer) error {
+func (r memoryData) export(ctx context.Context, w io.Writer) error {
 	if err := r.memory.Export(ctx, r.scope, w); err != nil {
 		return err
 	}
@@ -458,7 +458,7 @@ func (r remembrance) export(ctx context.Context, w io.Writer) error {
 func memoryReindexCommand(load app.Loader) *cobra.Command {
 	return ofScope(load, "reindex SCOPE",
 		"Read history.jsonl again, after it was edited by hand, and make the index anew",
-		cobra.ExactArgs(1), true, func(cmd *cobra.Command, r remembrance, _ []string) error {
+		cobra.ExactArgs(1), true, func(cmd *cobra.Command, r memoryData, _ []string) error {
 			if err := r.memory.Reindex(cmd.Context()); err != nil {
 				return err
 			}

@@ -91,7 +91,7 @@ func approve(tx *store.Tx, d data, args []string) (string, error) {
 func deny(tx *store.Tx, _ data, args []string) (string, error) {
 	p, err := gate.People{}.Deny(tx, args[0], time.Now())
 	if err == nil {
-		err = note(tx, 0, "turned away", p.Account+"/"+p.Sender)
+		err = addAudit(tx, 0, "turned away", p.Account+"/"+p.Sender)
 	}
 	return "Code " + args[0] + " is no longer valid, and its owner gets no further one. " +
 		"To undo this: gateway people undeny.", err
@@ -100,7 +100,7 @@ func deny(tx *store.Tx, _ data, args []string) (string, error) {
 func undeny(tx *store.Tx, _ data, args []string) (string, error) {
 	err := gate.People{}.Undeny(tx, args[0], args[1])
 	if err == nil {
-		err = note(tx, 0, "may ask again", args[0]+"/"+args[1])
+		err = addAudit(tx, 0, "may ask again", args[0]+"/"+args[1])
 	}
 	return args[1] + " may ask again on " + args[0] + ".", err
 }
@@ -111,7 +111,7 @@ func revoke(tx *store.Tx, _ data, args []string) (string, error) {
 		err = gate.People{}.Revoke(tx, id)
 	}
 	if err == nil {
-		err = note(tx, id, "revoked", "person "+args[0])
+		err = addAudit(tx, id, "revoked", "person "+args[0])
 	}
 	return "Person " + args[0] + " is a stranger again.", err
 }
@@ -126,7 +126,7 @@ func setRole(tx *store.Tx, _ data, args []string) (string, error) {
 		return "", app.BadUsage(fmt.Errorf("%q is not a role: want owner, admin, user or guest", role))
 	}
 	if err = (gate.People{}).SetRole(tx, id, role); err == nil {
-		err = note(tx, id, "role set to "+args[1], "person "+args[0])
+		err = addAudit(tx, id, "role set to "+args[1], "person "+args[0])
 	}
 	return fmt.Sprintf("Person %s is %s now.", args[0], role), err
 }
@@ -144,7 +144,7 @@ func link(tx *store.Tx, _ data, args []string) (string, error) {
 		err = audit.Link(tx, id, other)
 	}
 	if err == nil {
-		err = note(tx, id, "linked", "person "+args[1]+" with person "+args[0])
+		err = addAudit(tx, id, "linked", "person "+args[1]+" with person "+args[0])
 	}
 	return fmt.Sprintf("Merged: person %[2]s is now part of person %[1]s. Their memories are "+
 		"joined when the second one writes next. gateway people unlink takes an account out again, "+
@@ -154,7 +154,7 @@ func link(tx *store.Tx, _ data, args []string) (string, error) {
 func unlink(tx *store.Tx, _ data, args []string) (string, error) {
 	p, err := gate.People{}.Unlink(tx, args[0], args[1], time.Now())
 	if err == nil {
-		err = note(tx, p.ID, "unlinked", args[0]+"/"+args[1])
+		err = addAudit(tx, p.ID, "unlinked", args[0]+"/"+args[1])
 	}
 	return fmt.Sprintf("%s on %s is person %d now, a user. The memories of both stay with "+
 		"the person whom they were linked to.", p.Sender, p.Account, p.ID), err
@@ -178,8 +178,8 @@ func changePeople(
 		})
 }
 
-// note adds an audit entry of the command line. whom is the person concerned, or 0.
-func note(tx *store.Tx, whom int64, action, about string) error {
+// addAudit adds an audit entry of the command line. whom is the person concerned, or 0.
+func addAudit(tx *store.Tx, whom int64, action, about string) error {
 	return audit.Add(tx, audit.Entry{By: audit.CommandLine, Action: action, About: about, Whom: whom},
 		time.Now())
 }

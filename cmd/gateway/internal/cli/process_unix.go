@@ -18,8 +18,8 @@ func inBackground(terminal *os.File) bool {
 	return err == nil && foreground != unix.Getpgrp()
 }
 
-// stepBack lowers the CPU priority of this process.
-func stepBack() error {
+// lowerPriority lowers the CPU priority of this process.
+func lowerPriority() error {
 	const niceness = 10
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil { // a system where the priority belongs to the process

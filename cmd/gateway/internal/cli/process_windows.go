@@ -9,7 +9,7 @@ import (
 // inBackground returns false: Windows has no background processes on terminals.
 func inBackground(*os.File) bool { return false }
 
-// stepBack lowers the CPU priority of this process.
-func stepBack() error {
+// lowerPriority lowers the CPU priority of this process.
+func lowerPriority() error {
 	return windows.SetPriorityClass(windows.CurrentProcess(), windows.BELOW_NORMAL_PRIORITY_CLASS)
 }

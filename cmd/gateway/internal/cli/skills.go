@@ -25,13 +25,13 @@ func skillsCommand(load app.Loader) *cobra.Command {
 }
 
 // A bookcase has the skills and their pins for the commands. A gateway may be running.
-type bookcase struct {
+type skillData struct {
 	*skills.Library
 	pins skills.Pins
 }
 
 // withSkills calls fn with the skills of the gateway. The home need not exist.
-func withSkills(load app.Loader, fn func(bookcase) error) error {
+func withSkills(load app.Loader, fn func(skillData) error) error {
 	cfg, err := load()
 	if err != nil {
 		return err
@@ -49,17 +49,17 @@ func withSkills(load app.Loader, fn func(bookcase) error) error {
 // onSkills returns a command that uses the skills of the gateway.
 func onSkills(
 	load app.Loader, use, short string, args cobra.PositionalArgs,
-	run func(cmd *cobra.Command, b bookcase, args []string) error,
+	run func(cmd *cobra.Command, b skillData, args []string) error,
 ) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withSkills(load, func(b bookcase) error { return run(cmd, b, args) })
+			return withSkills(load, func(b skillData) error { return run(cmd, b, args) })
 		},
 	}
 }
 
-func withScopes(cfg *config.Config, shared *os.Root, fn func(bookcase) error) error {
+func withScopes(cfg *config.Config, shared *os.Root, fn func(skillData) error) error {
 	scopes, err := app.OpenIfThere(app.MemoryFolder(cfg))
 	if err != nil {
 		return app.InHome(cfg.Gateway.Home, err)
@@ -68,12 +68,12 @@ func withScopes(cfg *config.Config, shared *os.Root, fn func(bookcase) error) er
 		defer scopes.Close()
 	}
 	// The log is discarded because the commands print problems themselves.
-	return fn(bookcase{app.NewSkills(cfg, shared, scopes, slog.New(slog.DiscardHandler)),
+	return fn(skillData{app.NewSkills(cfg, shared, scopes, slog.New(slog.DiscardHandler)),
 		skills.Pins(app.PinsFile(cfg))})
 }
 
 // all returns the skills of all scopes.
-func (b bookcase) all() ([]skills.Skill, error) {
+func (b skillData) all() ([]skills.Skill, error) {
 	list := b.List("")
 	scopes, err := b.Scopes()
 	for _, scope := range scopes {
@@ -113,7 +113,7 @@ func origin(s skills.Skill) string {
 func skillsListCommand(load app.Loader) *cobra.Command {
 	return listing(onSkills(load, "list",
 		"List the skills, and which of them can be used", cobra.NoArgs,
-		func(cmd *cobra.Command, b bookcase, _ []string) error {
+		func(cmd *cobra.Command, b skillData, _ []string) error {
 			list, err := b.all()
 			if err != nil {
 				return err
@@ -138,7 +138,7 @@ func skillsListCommand(load app.Loader) *cobra.Command {
 func skillsCheckCommand(load app.Loader) *cobra.Command {
 	return onSkills(load, "check [DIR]",
 		"Say what is wrong with the skills, or with the one in a folder", cobra.MaximumNArgs(1),
-		func(cmd *cobra.Command, b bookcase, args []string) error {
+		func(cmd *cobra.Command, b skillData, args []string) error {
 			list, err := b.packages(args)
 			if err != nil {
 				return err
@@ -154,7 +154,7 @@ func skillsCheckCommand(load app.Loader) *cobra.Command {
 }
 
 // packages returns all skills with their files, or only the one in dirs[0].
-func (b bookcase) packages(dirs []string) ([]skills.Package, error) {
+func (b skillData) packages(dirs []string) ([]skills.Package, error) {
 	if len(dirs) > 0 {
 		p, err := b.Check(dirs[0])
 		if errors.Is(err, fs.ErrNotExist) {
@@ -214,7 +214,7 @@ func report(cmd *cobra.Command, list []skills.Package, states map[string]string)
 
 // find returns the skill with a name. It prefers usable skills and, with own, skills that are not
 // built in.
-func (b bookcase) find(name, scope string, own bool) (skills.Skill, error) {
+func (b skillData) find(name, scope string, own bool) (skills.Skill, error) {
 	rank := func(s skills.Skill) (n int) {
 		if s.Problem != "" {
 			n++
@@ -247,7 +247,7 @@ func skillsShowCommand(load app.Loader) *cobra.Command {
 	var scope *string
 	cmd := onSkills(load, "show NAME",
 		"Print what a skill says, what it requires and its files", cobra.ExactArgs(1),
-		func(cmd *cobra.Command, b bookcase, args []string) error {
+		func(cmd *cobra.Command, b skillData, args []string) error {
 			s, err := b.find(args[0], *scope, false)
 			if err != nil {
 				return err
@@ -332,7 +332,7 @@ func skillsInstallCommand(load app.Loader) *cobra.Command {
 			if err := app.PrepareShared(cfg); err != nil {
 				return app.InHome(cfg.Gateway.Home, err)
 			}
-			return withSkills(load, func(b bookcase) error {
+			return withSkills(load, func(b skillData) error {
 				return install(cmd, b, args[0], force)
 			})
 		},
@@ -341,7 +341,7 @@ func skillsInstallCommand(load app.Loader) *cobra.Command {
 	return cmd
 }
 
-func install(cmd *cobra.Command, b bookcase, dir string, force bool) error {
+func install(cmd *cobra.Command, b skillData, dir string, force bool) error {
 	p, err := b.Install(dir, force)
 	if errors.Is(err, skills.ErrExists) {
 		return fmt.Errorf("there is a shared skill %s already; --force replaces it",
@@ -363,7 +363,7 @@ func install(cmd *cobra.Command, b bookcase, dir string, force bool) error {
 }
 
 // warnOf prints a warning about what an installed skill can do.
-func warnOf(cmd *cobra.Command, b bookcase, p skills.Package) error {
+func warnOf(cmd *cobra.Command, b skillData, p skills.Package) error {
 	name := display.OneLine(p.Skill.Name)
 	cmd.Printf("%s is installed. Its files:\n", name)
 	scripts := 0
@@ -392,14 +392,14 @@ func skillsRemoveCommand(load app.Loader) *cobra.Command {
 	var scope *string
 	cmd := onSkills(load, "remove NAME",
 		"Remove a shared skill, or one that was found, with its files", cobra.ExactArgs(1),
-		func(cmd *cobra.Command, b bookcase, args []string) error {
+		func(cmd *cobra.Command, b skillData, args []string) error {
 			return remove(cmd, b, args[0], *scope)
 		})
 	scope = scopeFlag(cmd)
 	return cmd
 }
 
-func remove(cmd *cobra.Command, b bookcase, name, scope string) error {
+func remove(cmd *cobra.Command, b skillData, name, scope string) error {
 	s, err := b.find(name, scope, true)
 	if err != nil {
 		return err

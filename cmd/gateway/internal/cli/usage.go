@@ -89,7 +89,7 @@ func haltCommand(load app.Loader) *cobra.Command {
 			if ok, err := policy.SetHalt(tx, "the command line", time.Now()); err != nil || !ok {
 				return "Everything is halted already.", err
 			}
-			return "Stopped everywhere. Nothing runs until gateway resume.", note(tx, 0, "halted", "")
+			return "Stopped everywhere. Nothing runs until gateway resume.", addAudit(tx, 0, "halted", "")
 		}))
 }
 
@@ -99,6 +99,6 @@ func resumeCommand(load app.Loader) *cobra.Command {
 			if ok, err := policy.ClearHalt(tx); err != nil || !ok {
 				return "Nothing is halted.", err
 			}
-			return "The gateway goes on.", note(tx, 0, "resumed", "")
+			return "The gateway goes on.", addAudit(tx, 0, "resumed", "")
 		}))
 }

@@ -13,7 +13,7 @@ import (
 // the database unclear is still an error.
 func LoadDespiteMistakes(path string, environ []string) (*Config, error) {
 	l := newLoader(variables(environ))
-	l.forgiving = true
+	l.tolerant = true
 	return l.load(path)
 }
 
@@ -38,17 +38,17 @@ func (c *Config) IsMistaken(table string) bool {
 	})
 }
 
-// harmless lists the keys of [gateway] that do not affect where the data is.
-var harmless = []string{"gateway.name", "gateway.workspace", "gateway.timezone"}
+// tolerable lists the keys of [gateway] that do not affect where the data is.
+var tolerable = []string{"gateway.name", "gateway.workspace", "gateway.timezone"}
 
-// forgives reports whether a configuration with this problem can be used.
-func (l *loader) forgives(p problem) bool {
+// tolerates reports whether a configuration with this problem can be used.
+func (l *loader) tolerates(p problem) bool {
 	top, _, _ := strings.Cut(p.key, ".")
 	switch {
-	case !l.forgiving:
+	case !l.tolerant:
 		return false
 	case top == "gateway":
-		return l.vars[homeVariable] != "" || slices.Contains(harmless, p.key)
+		return l.vars[homeVariable] != "" || slices.Contains(tolerable, p.key)
 	}
 	return top != "store"
 }
@@ -95,8 +95,8 @@ func tableOfHome(line []byte) string {
 	return "gateway"
 }
 
-// forgive sets defaults for values that a mistake has left empty.
-func (c *Config) forgive() {
+// fillGaps sets defaults for values that a mistake has left empty.
+func (c *Config) fillGaps() {
 	if c.Gateway.Location == nil {
 		c.Gateway.Location = time.Local
 	}

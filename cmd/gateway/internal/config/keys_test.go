@@ -22,8 +22,9 @@ func TestModelKeys(t *testing.T) {
 	if got := strings.Join(c.Secrets(), " "); !strings.Contains(got, "from file") {
 		t.Errorf("the secrets are %q", got)
 	}
-	if err := c.Doubts(); err == nil || !strings.Contains(err.Error(), "models.m.keys: a key stands") {
-		t.Errorf("got the doubts %v", err)
+	err := c.Warnings()
+	if err == nil || !strings.Contains(err.Error(), "models.m.keys: a key stands") {
+		t.Errorf("got the warnings %v", err)
 	}
 	if Changed(c, mustLoad(t, text, env)) != nil {
 		t.Error("the same keys differ")

@@ -26,7 +26,7 @@ type loader struct {
 
 	references map[string]string // result of [referencesIn]
 
-	forgiving bool // ignore mistakes where possible
+	tolerant bool // ignore mistakes where possible
 }
 
 func newLoader(vars map[string]string) *loader {
@@ -35,7 +35,7 @@ func newLoader(vars map[string]string) *loader {
 
 // parse returns the configuration made from the file content src and the environment.
 func (l *loader) parse(name string, src []byte) (*Config, error) {
-	if l.forgiving {
+	if l.tolerant {
 		src = l.readable(name, src)
 	}
 	sources := l.read(name, src)
@@ -51,13 +51,13 @@ func (l *loader) parse(name string, src []byte) (*Config, error) {
 		switch {
 		case p.secret:
 			c.unresolved = append(c.unresolved, p)
-		case l.forgives(p):
+		case l.tolerates(p):
 			c.mistakes = append(c.mistakes, p)
 		default:
 			return nil, joinProblems(l.problems)
 		}
 	}
-	c.forgive()
+	c.fillGaps()
 	return c, nil
 }
 

@@ -21,7 +21,7 @@ type Explanation struct {
 	Variables []string // environment variables with an effect
 	Ignored   []string // GATEWAY_ variables without an effect
 	Literal   bool     // the file itself contains credentials
-	Doubts    []string // results of [Config.Doubts] with their places
+	Warnings  []string // results of [Config.Warnings] with their places
 }
 
 // A Table is a table of an [Explanation].
@@ -59,8 +59,8 @@ func Explain(path string, environ []string) (*Explanation, error) {
 		}
 	}
 	slices.Sort(e.Ignored)
-	for _, d := range c.doubts() {
-		e.Doubts = append(e.Doubts,
+	for _, d := range c.warnings() {
+		e.Warnings = append(e.Warnings,
 			problem{at: l.place(d.path), key: strings.Join(d.path, "."), text: d.text}.Error())
 	}
 	e.Config, e.Variables = c, slices.Sorted(maps.Keys(e.used))
@@ -215,14 +215,14 @@ func (l *loader) usualVariable(path []string) string {
 	return name
 }
 
-// leastSecret is the minimum length, in bytes, of a credential that is searched for in other
+// minSearched is the minimum length, in bytes, of a credential that is searched for in other
 // values. A shorter one would match by chance.
-const leastSecret = 6
+const minSearched = 6
 
 // sensitive reports whether a value that is not a [Secret] contains a credential.
 func (e *explainer) sensitive(s string) bool {
 	for _, secret := range e.secrets {
-		if len(secret) >= leastSecret && strings.Contains(s, secret) {
+		if len(secret) >= minSearched && strings.Contains(s, secret) {
 			return true
 		}
 	}

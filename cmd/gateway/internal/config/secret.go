@@ -144,9 +144,9 @@ func (c *Config) Secrets() []string {
 // secretName matches the names of variables that contain secrets.
 var secretName = regexp.MustCompile(`(?i)(KEY|TOKEN|SECRET|PASSW|CREDENTIAL)`)
 
-// leastExposed is the minimum length of such a variable's value. A shorter value, such as "true",
+// minExposed is the minimum length of such a variable's value. A shorter value, such as "true",
 // occurs in many texts.
-const leastExposed = 8
+const minExposed = 8
 
 // NamesSecret reports whether the name of a variable looks like that of a credential.
 func NamesSecret(variable string) bool { return secretName.MatchString(variable) }
@@ -154,15 +154,15 @@ func NamesSecret(variable string) bool { return secretName.MatchString(variable)
 // exposed returns the values of those of the named variables that are credentials.
 func exposed(names []string, vars map[string]string) (list []string) {
 	for _, name := range names {
-		if v := strings.TrimSpace(vars[name]); NamesSecret(name) && len(v) >= leastExposed {
+		if v := strings.TrimSpace(vars[name]); NamesSecret(name) && len(v) >= minExposed {
 			list = append(list, v)
 		}
 	}
 	return list
 }
 
-// leastToken is the minimum length of a URL part that may be a token.
-const leastToken = 16
+// minToken is the minimum length of a URL part that may be a token.
+const minToken = 16
 
 // urlSecrets returns the credentials in a URL: the password, and parts of the path and the query
 // that look like tokens. Such parts are long and contain letters and digits.
@@ -179,7 +179,7 @@ func urlSecrets(address string) (list []string) {
 		parts = append(parts, values...)
 	}
 	for _, part := range parts {
-		if len(part) >= leastToken && strings.ContainsAny(part, "0123456789") &&
+		if len(part) >= minToken && strings.ContainsAny(part, "0123456789") &&
 			strings.ContainsFunc(part, unicode.IsLetter) {
 			list = append(list, part)
 		}

@@ -59,6 +59,6 @@ func Shared(text []byte) (*Config, error) {
 	return &c, nil
 }
 
-// Pass copies the mistakes of read into c. c is the configuration of a running gateway, and read
-// is the one that this process has read.
-func (c *Config) Pass(read *Config) { c.mistakes = read.mistakes }
+// CopyMistakes copies the mistakes of read into c. c is the configuration of a running gateway,
+// and read is the one that this process has read.
+func (c *Config) CopyMistakes(read *Config) { c.mistakes = read.mistakes }

@@ -123,7 +123,7 @@ func (l *loader) checkTable(m member, path []string, raw map[string]any) map[str
 func lines(doc []byte) map[string]int {
 	index := make(map[string]int)
 	var p unstable.Parser
-	note := func(path []string, key unstable.Iterator) []string {
+	record := func(path []string, key unstable.Iterator) []string {
 		path = slices.Clip(path)
 		for key.Next() {
 			path = append(path, string(key.Node().Data))
@@ -134,12 +134,12 @@ func lines(doc []byte) map[string]int {
 		}
 		return path
 	}
-	var noteValue func(table []string, n *unstable.Node)
-	noteValue = func(table []string, n *unstable.Node) {
-		path := note(table, n.Key())
+	var recordValue func(table []string, n *unstable.Node)
+	recordValue = func(table []string, n *unstable.Node) {
+		path := record(table, n.Key())
 		if v := n.Value(); v.Kind == unstable.InlineTable {
 			for it := v.Children(); it.Next(); {
-				noteValue(path, it.Node())
+				recordValue(path, it.Node())
 			}
 		}
 	}
@@ -147,9 +147,9 @@ func lines(doc []byte) map[string]int {
 	p.Reset(doc)
 	for p.NextExpression() {
 		if e := p.Expression(); e.Kind == unstable.KeyValue {
-			noteValue(table, e)
+			recordValue(table, e)
 		} else {
-			table = note(nil, e.Key())
+			table = record(nil, e.Key())
 		}
 	}
 	return index

@@ -41,13 +41,13 @@ func (l *loader) finish(c *Config) {
 	}
 	l.resolveSecrets(reflect.ValueOf(c).Elem(), nil, true, g.Home)
 	for name, m := range c.Models {
-		m.settleProvider()
+		m.inferProvider()
 		c.Models[name] = m
 	}
 	for name, ch := range c.Channels {
 		c.Channels[name] = l.finishChannel(name, ch, g.Home)
 	}
-	l.finishHands(c)
+	l.finishTools(c)
 	if c.Log.File != "" {
 		c.Log.File = l.path(c.Log.File, g.Home, "log", "file")
 	}
@@ -73,8 +73,8 @@ const (
 	claudesV1 = claude + "/v1"
 )
 
-// settleProvider sets the protocol from the URL, or the URL from the protocol.
-func (m *Model) settleProvider() {
+// inferProvider sets the protocol from the URL, or the URL from the protocol.
+func (m *Model) inferProvider() {
 	base := strings.TrimSuffix(m.BaseURL, "/")
 	switch {
 	case m.Provider == "auto" && (base == claude || base == claudesV1):
@@ -163,9 +163,9 @@ func (l *loader) validate(c *Config) {
 		l.validateModel(name, c.Models)
 	}
 	l.findCycles(c.Models)
-	l.validateHands(c)
+	l.validateTools(c)
 	l.validateOps(c)
-	placeChecker{l, c}.check()
+	policyChecker{l, c}.check()
 	for _, s := range []struct{ table, model, baseURL string }{
 		{"transcription", c.Transcription.Model, c.Transcription.BaseURL},
 		{"media.speech", c.Media.Speech.Model, c.Media.Speech.BaseURL},
@@ -251,9 +251,9 @@ func wantToken(name, platform string) string {
 	return want + "; or export " + strings.ToUpper(platform) + "_BOT_TOKEN"
 }
 
-// setUpBy returns a note about the variable that creates an account which is not in the file, or
-// "".
-func setUpBy(l *loader, account string) string {
+// variableNote returns a note about the variable that creates an account which is not in the
+// file, or "".
+func variableNote(l *loader, account string) string {
 	if l.place([]string{"channels", account}) != (place{}) {
 		return ""
 	}
@@ -323,7 +323,7 @@ func (l *loader) validateChannel(name string, ch Channel, tokens map[string]stri
 			l.problem(path("token"), "WhatsApp has none: link the account with gateway pair "+name)
 		}
 	} else if token == "" {
-		l.problem(path("token"), wantToken(name, ch.Type)+setUpBy(l, name))
+		l.problem(path("token"), wantToken(name, ch.Type)+variableNote(l, name))
 	} else if other, ok := tokens[token]; ok {
 		l.problem(path("token"), "is also that of channels."+other)
 	} else {

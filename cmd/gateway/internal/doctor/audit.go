@@ -56,7 +56,7 @@ type hit struct {
 }
 
 // A Suspect is the gateway to audit.
-type Suspect struct {
+type AuditCase struct {
 	Case
 
 	// Skills returns, by folder, the state of each shared skill that differs from what was
@@ -67,7 +67,7 @@ type Suspect struct {
 
 // An auditor contains the data that rules check.
 type auditor struct {
-	Suspect
+	AuditCase
 	cfg     *config.Config
 	written []config.Written // secrets in the configuration file
 	owned   bool             // an owner exists
@@ -76,8 +76,8 @@ type auditor struct {
 }
 
 // Audit checks all rules and returns the problems in the order of the rules.
-func Audit(ctx context.Context, s Suspect) ([]Problem, error) {
-	a := &auditor{Suspect: s, cfg: s.Config}
+func Audit(ctx context.Context, s AuditCase) ([]Problem, error) {
+	a := &auditor{AuditCase: s, cfg: s.Config}
 	if err := a.load(ctx); err != nil {
 		return nil, fmt.Errorf("doctor: audit: %w", err)
 	}
@@ -110,8 +110,8 @@ func (a *auditor) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if a.Suspect.Skills != nil {
-		a.skills, err = a.Suspect.Skills(ctx)
+	if a.AuditCase.Skills != nil {
+		a.skills, err = a.AuditCase.Skills(ctx)
 	}
 	return err
 }

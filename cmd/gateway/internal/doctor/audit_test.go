@@ -12,9 +12,9 @@ import (
 )
 
 // audit returns the problems of the patient.
-func (p *patient) audit(change func(*Suspect)) []Problem {
+func (p *patient) audit(change func(*AuditCase)) []Problem {
 	p.t.Helper()
-	s := Suspect{Case: p.Case}
+	s := AuditCase{Case: p.Case}
 	if change != nil {
 		change(&s)
 	}
@@ -95,7 +95,7 @@ func TestRules(t *testing.T) {
 	cases := map[string]struct {
 		severity Severity
 		damage   func(p *patient)
-		change   func(s *Suspect)
+		change   func(s *AuditCase)
 	}{
 		"GS001": {High, func(p *patient) { p.chmod("") }, nil},
 		"GS002": {High, func(p *patient) { p.chmod("gateway.db") }, nil},
@@ -155,14 +155,14 @@ func TestRules(t *testing.T) {
 			p.more("[roots.x]\npath = \"/srv\"\nwrite = true\n")
 		}, nil},
 		"GS025": {Medium, func(p *patient) { p.more("[approvals]\napprover = \"user\"\n") }, nil},
-		"GS026": {Medium, func(*patient) {}, func(s *Suspect) { s.Root = true }},
+		"GS026": {Medium, func(*patient) {}, func(s *AuditCase) { s.Root = true }},
 		"GS027": {Low, func(p *patient) { p.file(".git", "", 0o600) }, nil},
 		"GS028": {High, func(p *patient) {
 			if err := os.Chmod(filepath.Join(p.home, "workspace"), 0o777); err != nil {
 				p.t.Fatal(err)
 			}
 		}, nil},
-		"GS029": {Medium, func(*patient) {}, func(s *Suspect) {
+		"GS029": {Medium, func(*patient) {}, func(s *AuditCase) {
 			s.Skills = func(context.Context) (map[string]string, error) {
 				return map[string]string{"b": "changed"}, nil
 			}
@@ -256,7 +256,7 @@ func TestReadableConfiguration(t *testing.T) {
 		if !slices.Equal(ids, want) {
 			t.Errorf("of %q it is said %v, want %v", text, ids, want)
 		}
-		if sick := Sick(p.examineFiles(t.Context())); (sick > 0) != (want != nil) {
+		if sick := CountBad(p.examineFiles(t.Context())); (sick > 0) != (want != nil) {
 			t.Errorf("of %q the doctor has %d complaints", text, sick)
 		}
 	}

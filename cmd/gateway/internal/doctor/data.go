@@ -24,8 +24,8 @@ import (
 // examineFile reports where the configuration comes from, and which keys have no effect. The
 // configuration was validated before.
 func (c Case) examineFile(context.Context) []Finding {
-	if doubts := c.Config.Doubts(); doubts != nil {
-		return one("config", "Configuration", Bad, "has no effect: "+doubts.Error(),
+	if warnings := c.Config.Warnings(); warnings != nil {
+		return one("config", "Configuration", Bad, "has no effect: "+warnings.Error(),
 			"Correct these settings; gateway config check names their lines.")
 	}
 	if _, err := os.Stat(c.File); err != nil {
@@ -78,8 +78,8 @@ func tryWrite(dir string) error {
 
 // Minimum free space on a disk.
 const (
-	leastBytes = 100 << 20
-	leastFiles = 1_000
+	minBytes = 100 << 20
+	minFiles = 1_000
 )
 
 // examineDisk checks the free space for data and for the workspace.
@@ -96,11 +96,11 @@ func (c Case) examineDisk(context.Context) []Finding {
 		case err != nil:
 			list = append(list,
 				one("disk", "Disk", Note, "can't be looked at: "+err.Error(), "")...)
-		case s.Free < leastBytes:
+		case s.Free < minBytes:
 			list = append(list, one("disk", "Disk", Bad,
 				fmt.Sprintf("%d MB are free where %s is", s.Free>>20, dir),
 				"Make room, or let less be kept: [media], [retention].")...)
-		case s.Counts && s.Files < leastFiles:
+		case s.Counts && s.Files < minFiles:
 			list = append(list, one("disk", "Disk", Bad,
 				fmt.Sprintf("only %d files can still be made where %s is", s.Files, dir),
 				"Remove files that are not needed: the disk has room, but no inodes.")...)
@@ -213,7 +213,7 @@ func (c Case) examineStore(ctx context.Context) []Finding {
 		return one(id, what, Note,
 			"written by an older gateway; the next start brings it up to date", "")
 	case err != nil:
-		return sickStore(c.Config.Store.Path(), id, what, err)
+		return storeFinding(c.Config.Store.Path(), id, what, err)
 	}
 	defer db.Close()
 	size := info.Size()
@@ -222,14 +222,14 @@ func (c Case) examineStore(ctx context.Context) []Finding {
 	}
 	list := one(id, what, OK, fmt.Sprintf("%s, %.1f MB", path, float64(size)/(1<<20)), "")
 	list = append(list, c.examineIntegrity(ctx, db)...)
-	list = append(list, c.examineOwner(ctx, db)...)
+	list = append(list, c.examineProcess(ctx, db)...)
 	return append(list, examineWork(db.Read(ctx), c.Config.Gateway.Location)...)
 }
 
-// sickStore returns the finding for an error of the database, with a remedy. It recommends a
+// storeFinding returns the finding for an error of the database, with a remedy. It recommends a
 // restore only for a damaged database. If the disk is full, for example, a restore would lose
 // messages.
-func sickStore(path, id, what string, err error) []Finding {
+func storeFinding(path, id, what string, err error) []Finding {
 	text := err.Error()
 	switch {
 	case errors.Is(err, syscall.ENOSPC), strings.Contains(text, "disk is full"): // SQLite's error text
@@ -260,7 +260,7 @@ func (c Case) examineIntegrity(ctx context.Context, db *store.DB) []Finding {
 		return one(id, what, Note, "too large to be checked as a whole in "+storeTime.String(), "")
 	case err != nil || answer != "ok":
 		if err != nil && !strings.Contains(err.Error(), "malformed") {
-			return sickStore(c.Config.Store.Path(), id, what, err)
+			return storeFinding(c.Config.Store.Path(), id, what, err)
 		}
 		if err != nil {
 			answer = err.Error()
@@ -294,12 +294,12 @@ func (c Case) examineBackup(context.Context) []Finding {
 	return one(id, what, OK, text, "")
 }
 
-// examineOwner reports whether a gateway is running.
-func (c Case) examineOwner(ctx context.Context, db *store.DB) []Finding {
+// examineProcess reports whether a gateway is running.
+func (c Case) examineProcess(ctx context.Context, db *store.DB) []Finding {
 	const id, what = "store.owner", "Gateway"
 	running, err := store.Held(db.Read(ctx), "dispatcher", c.Now())
 	if err != nil {
-		return sickStore(c.Config.Store.Path(), id, what, err)
+		return storeFinding(c.Config.Store.Path(), id, what, err)
 	}
 	pid := lockHolder(c.Config.Store.Path() + ".lock")
 	switch {

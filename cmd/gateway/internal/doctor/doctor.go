@@ -119,8 +119,8 @@ func all(ctx context.Context, checks []func(context.Context) []Finding) []Findin
 	return list
 }
 
-// Sick returns the number of findings that are [Bad].
-func Sick(list []Finding) (n int) {
+// CountBad returns the number of findings that are [Bad].
+func CountBad(list []Finding) (n int) {
 	for _, f := range list {
 		if f.State == Bad {
 			n++

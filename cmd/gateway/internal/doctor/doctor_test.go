@@ -376,7 +376,7 @@ func TestOffline(t *testing.T) {
 	p := newPatient(t)
 	p.Offline = true
 	p.status["/v1/models"], p.status["/api/v9/users/@me"] = 401, 401
-	if list := Examine(t.Context(), p.Case); Sick(list) > 0 {
+	if list := Examine(t.Context(), p.Case); CountBad(list) > 0 {
 		t.Errorf("offline the doctor says\n%+v", list)
 	}
 }

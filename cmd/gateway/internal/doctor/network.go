@@ -109,8 +109,8 @@ type answer struct {
 // maxAnswer is the most that is read of a response, in bytes.
 const maxAnswer = 1 << 20
 
-// mostOffers is the most model names that a finding suggests for an unknown model.
-const mostOffers = 5
+// maxOffers is the most model names that a finding suggests for an unknown model.
+const maxOffers = 5
 
 // ask sends one GET request. Its errors don't contain the URL, which may contain a token.
 func (c Case) ask(
@@ -167,8 +167,8 @@ func unreachable(id, what string, err error) []Finding {
 		"Look at this machine's network, DNS and proxy; gateway doctor --offline leaves this out.")
 }
 
-// odd returns the finding for an unexpected HTTP status.
-func odd(id, what string, status int) []Finding {
+// unexpectedStatus returns the finding for an unexpected HTTP status.
+func unexpectedStatus(id, what string, status int) []Finding {
 	return one(id, what, Bad, fmt.Sprintf("answers with status %d", status),
 		"Try again later, and look at its status page.")
 }
@@ -204,7 +204,7 @@ func (c Case) examineTelegram(
 			} `json:"result"`
 		}
 		if json.Unmarshal(a.body, &me) != nil {
-			return who, append(list, odd(id, what, a.status)...)
+			return who, append(list, unexpectedStatus(id, what, a.status)...)
 		}
 		who.Name = me.Result.Username
 		list = append(list, one(id, what, OK, "is @"+who.Name, "")...)
@@ -219,7 +219,7 @@ func (c Case) examineTelegram(
 		return who, append(list, one(id, what, Bad, "Telegram refuses the token",
 			"Get the token of the bot from @BotFather, and set it in [channels."+name+"].")...)
 	}
-	return who, append(list, odd(id, what, a.status)...)
+	return who, append(list, unexpectedStatus(id, what, a.status)...)
 }
 
 func (c Case) examineDiscord(
@@ -244,13 +244,13 @@ func (c Case) examineDiscord(
 		return who, append(list, one(id, what, Bad, "Discord refuses the token", "Reset the token "+
 			"under Bot in the developer portal, and set it in [channels."+name+"].")...)
 	default:
-		return who, append(list, odd(id, what, a.status)...)
+		return who, append(list, unexpectedStatus(id, what, a.status)...)
 	}
 	var me struct {
 		Username string `json:"username"`
 	}
 	if json.Unmarshal(a.body, &me) != nil {
-		return who, append(list, odd(id, what, a.status)...)
+		return who, append(list, unexpectedStatus(id, what, a.status)...)
 	}
 	who.Name = me.Username
 	list = append(list, one(id, what, OK, "is "+who.Name, "")...)
@@ -378,7 +378,7 @@ func (c Case) examineModel(ctx context.Context, id, what, name, key string) []Fi
 		return append(list, one(id, what, Bad, "its provider says that the quota is used up",
 			"Look at the account there, or add a fallback to [models."+name+"].")...)
 	default:
-		return append(list, odd(id, what, a.status)...)
+		return append(list, unexpectedStatus(id, what, a.status)...)
 	}
 	var models struct {
 		Data []struct {
@@ -393,7 +393,7 @@ func (c Case) examineModel(ctx context.Context, id, what, name, key string) []Fi
 		if known.ID == m.Model || known.ID == "models/"+m.Model || known.ID == m.Model+":latest" {
 			return append(list, one(id, what, OK, m.Model+" is there", "")...)
 		}
-		if len(offers) < mostOffers {
+		if len(offers) < maxOffers {
 			offers = append(offers, known.ID)
 		}
 	}

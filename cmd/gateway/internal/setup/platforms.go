@@ -175,7 +175,7 @@ func (b *bot) try(ctx context.Context, token config.Secret) (problem string) {
 	c.Enabled, c.Token, c.Owners, c.Allow, c.Groups = true, token, nil, nil, nil
 	cfg := &config.Config{Channels: map[string]config.Channel{b.name: c}}
 	b.who = doctor.Identity{}
-	if doubts := cfg.Doubts(); doubts != nil {
+	if doubts := cfg.Warnings(); doubts != nil {
 		b.who.Refused = true
 		return cut(doubts, "channels."+b.name+".token: ")
 	}
@@ -269,7 +269,7 @@ func (b *bot) askOwner(ctx context.Context) error {
 func (w *wizard) addOwner(name string, c config.Channel, id string) bool {
 	cfg := &config.Config{Channels: map[string]config.Channel{
 		name: {Type: c.Type, Enabled: true, Owners: []string{id}}}}
-	if doubts := cfg.Doubts(); doubts != nil {
+	if doubts := cfg.Warnings(); doubts != nil {
 		w.say("%s.", sentence(cut(doubts, "channels."+name+".owners: ")))
 		return false
 	}

@@ -9,24 +9,24 @@ import (
 	"strings"
 )
 
-// Doubts returns an error with one line for each valid setting that can have no effect, such as a
+// Warnings returns an error with one line for each valid setting that can have no effect, such as a
 // person's name where the platform uses numbers. It returns nil if there are none.
-func (c *Config) Doubts() error {
+func (c *Config) Warnings() error {
 	var errs []error
-	for _, d := range c.doubts() {
+	for _, d := range c.warnings() {
 		errs = append(errs, fmt.Errorf("%s: %s", strings.Join(d.path, "."), d.text))
 	}
 	return errors.Join(errs...)
 }
 
-// A doubt describes one setting without effect.
-type doubt struct {
+// A warning describes one setting without effect.
+type warning struct {
 	path []string
 	text string
 }
 
-// doubts returns the settings that [Config.Doubts] reports.
-func (c *Config) doubts() (list []doubt) {
+// warnings returns the settings that [Config.Warnings] reports.
+func (c *Config) warnings() (list []warning) {
 	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {
 		ch := c.Channels[name]
 		if !ch.Enabled {
@@ -35,28 +35,28 @@ func (c *Config) doubts() (list []doubt) {
 		at := func(key string) []string { return []string{"channels", name, key} }
 		token := ch.Token.Reveal()
 		if ch.Type == "telegram" && token != "" && !telegramToken.MatchString(token) {
-			list = append(list, doubt{at("token"), "this is not a token of Telegram, which looks like " +
+			list = append(list, warning{at("token"), "this is not a token of Telegram, which looks like " +
 				"123456789:AAE…; @BotFather shows it"})
 		}
 		for key, ids := range map[string][]string{"allow": ch.Allow, "owners": ch.Owners,
 			"groups": ch.Groups} {
 			if text := badIDs(ch.Type, key, ids); text != "" {
-				list = append(list, doubt{at(key), text})
+				list = append(list, warning{at(key), text})
 			}
 		}
 	}
-	list = append(list, c.policyDoubts()...)
+	list = append(list, c.policyWarnings()...)
 	for name, m := range c.Models {
 		n := len(m.Keys)
 		if m.Key.Reveal() != "" {
 			n++
 		}
 		if len(m.AllKeys()) < n && !slices.ContainsFunc(m.Keys, isEmpty) {
-			list = append(list, doubt{[]string{"models", name, "keys"}, "a key stands here twice: " +
+			list = append(list, warning{[]string{"models", name, "keys"}, "a key stands here twice: " +
 				"each further one must be another"})
 		}
 	}
-	slices.SortFunc(list, func(a, b doubt) int { return slices.Compare(a.path, b.path) })
+	slices.SortFunc(list, func(a, b warning) int { return slices.Compare(a.path, b.path) })
 	return list
 }
 

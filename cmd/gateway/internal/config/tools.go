@@ -128,8 +128,8 @@ type Server struct {
 	IdentityFile     string `koanf:"identity_file"`
 }
 
-// finishHands resolves the paths of [roots] and [mcp], and the secrets in addresses and variables.
-func (l *loader) finishHands(c *Config) {
+// finishTools resolves the paths of [roots] and [mcp], and the secrets in addresses and variables.
+func (l *loader) finishTools(c *Config) {
 	home := c.Gateway.Home
 	for name, r := range c.Roots {
 		r.Path = l.path(r.Path, home, "roots", name, "path")
@@ -154,8 +154,8 @@ func (l *loader) finishHands(c *Config) {
 	}
 }
 
-// validateHands reports mistakes in [web], [roots], [mcp] and [tools].
-func (l *loader) validateHands(c *Config) {
+// validateTools reports mistakes in [web], [roots], [mcp] and [tools].
+func (l *loader) validateTools(c *Config) {
 	l.validateWeb(&c.Web)
 	for _, name := range slices.Sorted(maps.Keys(c.Roots)) {
 		l.validateRoot(name, c)
@@ -232,7 +232,7 @@ func (l *loader) validateRoot(name string, c *Config) {
 	at := []string{"roots", name, "path"}
 	root := c.Roots[name].Path
 	switch {
-	case !entryNamePlain(name):
+	case !isFreeName(name):
 		l.problem([]string{"roots", name}, "the agent has another folder of that name")
 	case root == string(filepath.Separator):
 		l.problem(at, "this is everything, with the gateway's secrets in it")
@@ -241,7 +241,7 @@ func (l *loader) validateRoot(name string, c *Config) {
 	}
 }
 
-func entryNamePlain(name string) bool {
+func isFreeName(name string) bool {
 	return !slices.Contains([]string{"media", "workspace", "memory", "builtin-skills",
 		"skills", "shared"}, name)
 }

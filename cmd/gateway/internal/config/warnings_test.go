@@ -6,7 +6,7 @@ import (
 )
 
 // What is allowed but does nothing is named, and nothing else.
-func TestDoubts(t *testing.T) {
+func TestWarnings(t *testing.T) {
 	t.Parallel()
 	environ := func(set ...string) []string {
 		return append([]string{"HOME=" + t.TempDir(),
@@ -40,14 +40,14 @@ func TestDoubts(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		if err := c.Doubts(); err != nil {
+		if err := c.Warnings(); err != nil {
 			got = err.Error()
 		}
 		if want == "" && got != "" || !strings.Contains(got, want) {
-			t.Errorf("%s: doubts %q, want %q", setting, got, want)
+			t.Errorf("%s: warnings %q, want %q", setting, got, want)
 		}
 		if strings.Contains(got, "hello") {
-			t.Errorf("%s: doubts %q show the token", setting, got)
+			t.Errorf("%s: warnings %q show the token", setting, got)
 		}
 	}
 }

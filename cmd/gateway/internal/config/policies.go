@@ -49,12 +49,12 @@ func (p Policy) Restricts(account, tool string) bool {
 }
 
 // A placeChecker reports mistakes in [personas] and [policies].
-type placeChecker struct {
+type policyChecker struct {
 	*loader
 	*Config
 }
 
-func (c placeChecker) check() {
+func (c policyChecker) check() {
 	for _, name := range slices.Sorted(maps.Keys(c.Personas)) {
 		p, at := c.Personas[name], []string{"personas", name}
 		c.checkModels(append(at, "model"), optional(p.Model), c.Models)
@@ -65,7 +65,7 @@ func (c placeChecker) check() {
 	}
 }
 
-func (c placeChecker) policy(name string, p Policy) {
+func (c policyChecker) policy(name string, p Policy) {
 	at := func(key string) []string { return []string{"policies", name, key} }
 	if len(p.Accounts)+len(p.Chats)+len(p.People) == 0 {
 		c.problem([]string{"policies", name}, "want accounts, chats or people that it applies to")
@@ -103,14 +103,14 @@ func (c placeChecker) policy(name string, p Policy) {
 }
 
 // account reports a problem of the key at path if name is not an account.
-func (c placeChecker) account(path []string, name string) {
+func (c policyChecker) account(path []string, name string) {
 	if _, ok := c.Channels[name]; !ok {
 		c.problem(path, noAccount(name, c.Config))
 	}
 }
 
 // tools reports a problem of the key at path if one of patterns can match no tool.
-func (c placeChecker) tools(path, patterns []string) {
+func (c policyChecker) tools(path, patterns []string) {
 	for _, p := range patterns {
 		prefix, many := strings.CutSuffix(p, "*")
 		begins := func(name string) bool { return strings.HasPrefix(name, prefix) }
@@ -124,8 +124,8 @@ func (c placeChecker) tools(path, patterns []string) {
 	}
 }
 
-// policyDoubts returns the settings of policies that [Config.Doubts] reports.
-func (c *Config) policyDoubts() (list []doubt) {
+// policyWarnings returns the settings of policies that [Config.Warnings] reports.
+func (c *Config) policyWarnings() (list []warning) {
 	for name, p := range c.Policies {
 		for key, entries := range map[string][]string{"chats": p.Chats, "people": p.People} {
 			for _, entry := range entries {
@@ -133,7 +133,7 @@ func (c *Config) policyDoubts() (list []doubt) {
 				id, _, _ = strings.Cut(id, "/") // without a thread
 				platform := c.Channels[account].Type
 				if text := badIDs(platform, key, []string{id}); ok && text != "" {
-					list = append(list, doubt{[]string{"policies", name, key}, text})
+					list = append(list, warning{[]string{"policies", name, key}, text})
 				}
 			}
 		}
