@@ -37,9 +37,9 @@ var goodName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 // and single hyphens, at most 64 characters.
 func validName(name string) bool { return len(name) <= maxName && goodName.MatchString(name) }
 
-// harmless reports whether a name can be shown and mentioned, even if its form is not the
+// isShowable reports whether a name can be shown and mentioned, even if its form is not the
 // recommended one.
-func harmless(name string) bool {
+func isShowable(name string) bool {
 	if n := utf8.RuneCountInString(name); n == 0 || n > maxName || !utf8.ValidString(name) {
 		return false
 	}

@@ -110,7 +110,7 @@ func walk(f folder) ([]File, error) {
 		if err != nil {
 			return err
 		}
-		files = append(files, File{Name: name, Size: info.Size(), Odd: odd(info.Mode()),
+		files = append(files, File{Name: name, Size: info.Size(), Odd: irregular(info.Mode()),
 			run: info.Mode().IsRegular() && info.Mode()&0o111 != 0})
 		return nil
 	})
@@ -118,8 +118,8 @@ func walk(f folder) ([]File, error) {
 	return files, err
 }
 
-// odd returns the kind of a file that is not regular.
-func odd(mode fs.FileMode) string {
+// irregular returns the kind of a file that is not regular.
+func irregular(mode fs.FileMode) string {
 	switch {
 	case mode.IsRegular():
 		return ""
@@ -132,7 +132,7 @@ func odd(mode fs.FileMode) string {
 	case mode&fs.ModeDevice != 0:
 		return "a device"
 	}
-	return "something odd"
+	return "a special file"
 }
 
 // add writes a file to a hash, each part after its length, so that different files never
@@ -189,9 +189,9 @@ func isScript(name string, head []byte) bool {
 		string(head) == "#!" || string(head) == "MZ" || string(head) == "\x7fE"
 }
 
-// honest reports whether the name of a file below a skill's folder can be shown, and is
+// isPortable reports whether the name of a file below a skill's folder can be shown, and is
 // valid on all systems.
-func honest(name string) bool {
+func isPortable(name string) bool {
 	if !utf8.ValidString(name) || oneLine(name) != name || !filepath.IsLocal(name) {
 		return false
 	}

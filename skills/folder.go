@@ -25,7 +25,7 @@ const settleTime = 3 * time.Second
 
 // folderCache is the content of a folder of skills when it was read. It is immutable.
 type folderCache struct {
-	seen    seen
+	state   fileState
 	skills  []*cachedSkill // by the names of their folders
 	problem string         // why no skill can be read, or ""
 }
@@ -36,26 +36,26 @@ type cachedSkill struct {
 	skill   Skill
 	text    string // text that is always part of the prompt, or ""
 	inlined bool   // the view has the text in the prompt
-	seen    []seen
+	states  []fileState
 }
 
-// seen is the state of a file or folder, for a cheap check of whether it has changed. The
+// fileState is the state of a file or folder, for a cheap check of whether it has changed. The
 // check uses the path and can only tell that something may have changed. Changed files are
 // then read through the root, which a path can't leave.
-type seen struct {
+type fileState struct {
 	path    string
 	info    fs.FileInfo
 	settled bool
 }
 
-func see(path string, info fs.FileInfo, now time.Time) seen {
+func stateOf(path string, info fs.FileInfo, now time.Time) fileState {
 	// The time of a link does not show changes of its target.
 	settled := info.Mode()&fs.ModeSymlink == 0 && now.Sub(info.ModTime()).Abs() > settleTime
-	return seen{path, info, settled}
+	return fileState{path, info, settled}
 }
 
 // same reports whether the file is unchanged.
-func (s seen) same() bool {
+func (s fileState) same() bool {
 	if !s.settled {
 		return false
 	}
@@ -66,17 +66,17 @@ func (s seen) same() bool {
 
 // same reports whether the skill is unchanged.
 func (b *cachedSkill) same() bool {
-	for _, s := range b.seen {
+	for _, s := range b.states {
 		if !s.same() {
 			return false
 		}
 	}
-	return len(b.seen) > 0
+	return len(b.states) > 0
 }
 
 // same reports whether the folder and all skills in it are unchanged.
 func (s *folderCache) same() bool {
-	if s == nil || !s.seen.same() {
+	if s == nil || !s.state.same() {
 		return false
 	}
 	for _, b := range s.skills {
@@ -135,7 +135,7 @@ func readFolder(root *os.Root, name string, old *folderCache, now time.Time) (*f
 		}
 	}
 	path, private := filepath.Join(root.Name(), name), name != skillsFolder
-	s := &folderCache{seen: see(path, info, now)}
+	s := &folderCache{state: stateOf(path, info, now)}
 	names, left, err := folders(folder)
 	if err != nil {
 		return nil, err
@@ -144,13 +144,13 @@ func readFolder(root *os.Root, name string, old *folderCache, now time.Time) (*f
 		b := known[name]
 		switch {
 		case i >= maxSkills:
-			b = &cachedSkill{skill: Skill{Name: shown(name), Folder: name, file: fileNames[0],
+			b = &cachedSkill{skill: Skill{Name: displayName(name), Folder: name, file: fileNames[0],
 				Problem: fmt.Sprintf("there are more than %d skills; it isn't looked at", maxSkills)}}
 			if left > 0 && i == len(names)-1 {
 				b.skill.Problem = fmt.Sprintf("there are more than %d skills; neither it nor the %d "+
 					"folders after it are looked at", maxSkills, left)
 			}
-			b.seen = []seen{{path, info, true}}
+			b.states = []fileState{{path, info, true}}
 		case b == nil || !b.same():
 			b = readSkill(folder, name, name, filepath.Join(path, name), now)
 			if private {
@@ -236,13 +236,13 @@ var fileNames = []string{"SKILL.md", "Skill.md", "skill.md"}
 // readSkill reads the skill in the folder dir below root. name is the folder's name, path
 // its path on disk.
 func readSkill(root *os.Root, dir, name, path string, now time.Time) *cachedSkill {
-	b := &cachedSkill{skill: Skill{Name: shown(name), Folder: name, file: fileNames[0]}}
+	b := &cachedSkill{skill: Skill{Name: displayName(name), Folder: name, file: fileNames[0]}}
 	info, err := root.Lstat(dir)
 	if err != nil {
 		b.skill.Problem = reason(err)
 		return b
 	}
-	b.seen = []seen{see(path, info, now)}
+	b.states = []fileState{stateOf(path, info, now)}
 	entries, err := readDir(root, dir)
 	if err != nil {
 		b.skill.Problem = reason(err)
@@ -280,14 +280,14 @@ func (b *cachedSkill) readFile(root *os.Root, name, path string, now time.Time) 
 	if err != nil {
 		return nil, err
 	}
-	s := see(path, info, now)
+	s := stateOf(path, info, now)
 	data, err := readText(root, name)
 	// If the first name exists, changes show in its state. For another name the folder must be
 	// checked, too, because a preferred file may appear in it.
-	if err == nil && b.skill.file == fileNames[0] && b.seen[0].info.IsDir() {
-		b.seen = []seen{s}
+	if err == nil && b.skill.file == fileNames[0] && b.states[0].info.IsDir() {
+		b.states = []fileState{s}
 	} else {
-		b.seen = append(b.seen, s)
+		b.states = append(b.states, s)
 	}
 	return data, err
 }
@@ -328,14 +328,14 @@ func (b *cachedSkill) fill(d document) {
 	s.AllowedTools, s.Remarks, s.Problem = d.tools, d.remarks, d.problem
 	switch {
 	case d.name == "":
-	case !harmless(d.name):
+	case !isShowable(d.name):
 		s.Remarks = append(s.Remarks, "its name can't be mentioned, so its folder's name is used")
 	default:
 		s.Name = d.name
 	}
 	switch {
-	case !harmless(s.Name) && s.Problem == "":
-		s.Problem = "neither it nor its folder has a name that can be said"
+	case !isShowable(s.Name) && s.Problem == "":
+		s.Problem = "neither its name nor that of its folder can be shown"
 	case !validName(s.Name):
 		s.Remarks = append(s.Remarks, fmt.Sprintf("its name should be at most %d lower-case letters, "+
 			"digits and single hyphens", maxName))
@@ -347,8 +347,8 @@ func (b *cachedSkill) fill(d document) {
 	}
 }
 
-// shown returns the name of a folder in a form that can be shown.
-func shown(name string) string {
+// displayName returns the name of a folder in a form that can be shown.
+func displayName(name string) string {
 	if name = clip(oneLine(name), maxName); name == "" {
 		return "?"
 	}

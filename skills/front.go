@@ -36,9 +36,9 @@ var errBound = errors.New("too large")
 // plainValue matches a line whose value begins like plain text.
 var plainValue = regexp.MustCompile(`(?m)^([a-z-]+):[ \t]+([^\s|>"'{].*)$`)
 
-// mend repairs common mistakes in a front matter that is not valid YAML: it replaces tabs
+// repair repairs common mistakes in a front matter that is not valid YAML: it replaces tabs
 // by spaces, and quotes values that contain ": " or a bracket.
-func mend(text string) string {
+func repair(text string) string {
 	text = strings.ReplaceAll(text, "\t", "  ")
 	return plainValue.ReplaceAllStringFunc(text, func(line string) string {
 		if _, err := readYAML(line); err == nil {
@@ -53,10 +53,10 @@ func mend(text string) string {
 func (d *document) readFront(text string) {
 	root, err := readYAML("\n" + text) // so that line numbers in errors are those of the file
 	if err != nil {
-		var mended *yaml.Node
+		var repaired *yaml.Node
 		err2 := err
 		if !errors.Is(err, errBound) {
-			mended, err2 = readYAML(mend(text))
+			repaired, err2 = readYAML(repair(text))
 		}
 		if err2 != nil {
 			d.problem = "its front matter can't be read: " + clip(oneLine(err.Error()), 200)
@@ -64,7 +64,7 @@ func (d *document) readFront(text string) {
 		}
 		d.remark("its front matter is not YAML and was read as it is meant: %s",
 			clip(oneLine(err.Error()), 200))
-		root = mended
+		root = repaired
 	}
 	if root == nil {
 		return
@@ -79,7 +79,7 @@ func (d *document) readFront(text string) {
 	d.license = clip(oneLine(d.text(top, "license")), maxEntry)
 	d.compatibility = clip(oneLine(d.text(top, "compatibility")), 500)
 	d.tools = clip(oneLine(d.text(top, "allowed-tools")), maxDescription)
-	d.manual = truth(top["disable-model-invocation"])
+	d.manual = isTrue(top["disable-model-invocation"])
 	d.settings(top)
 	metadata := d.mapping("metadata", top["metadata"])
 	d.settings(metadata)
@@ -88,7 +88,7 @@ func (d *document) readFront(text string) {
 		always := d.always
 		d.settings(f)
 		if slices.Contains(clawKeys, key) {
-			if d.always = always; says(f, alwaysKeys) {
+			if d.always = always; anyTrue(f, alwaysKeys) {
 				d.requires = Requires{OS: d.requires.OS}
 			}
 		}
@@ -98,9 +98,9 @@ func (d *document) readFront(text string) {
 // alwaysKeys are the spellings of "always".
 var alwaysKeys = []string{"always", "always_load", "alwaysLoad"}
 
-// says reports whether one of keys is true in f.
-func says(f map[string]*yaml.Node, keys []string) bool {
-	return slices.ContainsFunc(keys, func(key string) bool { return truth(f[key]) })
+// anyTrue reports whether one of keys is true in f.
+func anyTrue(f map[string]*yaml.Node, keys []string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool { return isTrue(f[key]) })
 }
 
 // settings reads when the skill is used. The settings may be at the top level, in the
@@ -108,7 +108,7 @@ func says(f map[string]*yaml.Node, keys []string) bool {
 func (d *document) settings(f map[string]*yaml.Node) {
 	for _, key := range alwaysKeys {
 		if n := f[key]; n != nil {
-			d.always = truth(n)
+			d.always = isTrue(n)
 		}
 	}
 	d.take(&d.requires.OS, "os", f["os"])
@@ -236,8 +236,8 @@ func scalar(n *yaml.Node) string {
 	return n.Value
 }
 
-// truth reports whether n is a true value.
-func truth(n *yaml.Node) bool {
+// isTrue reports whether n is a true value.
+func isTrue(n *yaml.Node) bool {
 	n = target(n)
 	if n == nil || n.Kind != yaml.ScalarNode {
 		return false

@@ -46,7 +46,7 @@ func (l *Library) Inspect(s Skill) Package {
 	}
 	var err error
 	p.Files, p.Hash, err = l.files(s)
-	p.Skill.Remarks = slices.Concat(s.Remarks, judge(p.Files, err))
+	p.Skill.Remarks = slices.Concat(s.Remarks, fileProblems(p.Files, err))
 	return p
 }
 
@@ -71,13 +71,13 @@ func (l *Library) check(root *os.Root, name, dir string) Package {
 	}
 	var err error
 	p.Files, p.Hash, err = survey(folderOf(root))
-	p.Trouble = append(p.Trouble, judge(p.Files, err)...)
+	p.Trouble = append(p.Trouble, fileProblems(p.Files, err)...)
 	return p
 }
 
-// judge returns the problems of files. err is the error, if any, that ended the reading of
+// fileProblems returns the problems of files. err is the error, if any, that ended the reading of
 // the files.
-func judge(files []File, err error) []string {
+func fileProblems(files []File, err error) []string {
 	const most = 20
 	var wrong []string
 	if err != nil {
@@ -89,7 +89,7 @@ func judge(files []File, err error) []string {
 			return wrong
 		case f.Odd != "":
 			wrong = append(wrong, fmt.Sprintf("%s is %s", shownPath(f.Name), f.Odd))
-		case !honest(f.Name):
+		case !isPortable(f.Name):
 			wrong = append(wrong, shownPath(f.Name)+" has a name that no file should have")
 		}
 	}
@@ -141,8 +141,8 @@ func (l *Library) Install(dir string, force bool) (Package, error) {
 // copy becomes visible.
 func (l *Library) put(skillsDir, from *os.Root, p Package, force bool) (Package, error) {
 	name := p.Skill.Folder
-	if !harmless(name) || !honest(name) {
-		return p, fmt.Errorf("%q is not a name for its folder", shown(name))
+	if !isShowable(name) || !isPortable(name) {
+		return p, fmt.Errorf("%q is not a name for its folder", displayName(name))
 	}
 	if isIn(skillsDir, name, from) {
 		return p, nil

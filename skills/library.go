@@ -52,11 +52,11 @@ type Library struct {
 	disabled map[string]bool
 	builtin  func() []*cachedSkill
 
-	clock   atomic.Uint64 // incremented by each [Library.Mark]
-	mu      sync.Mutex
-	looked  look                    // the newest look at the shared folder
-	folders map[string]*folderCache // by scope; "" for the shared folder
-	views   map[string]*view        // by scope
+	clock    atomic.Uint64 // incremented by each [Library.Mark]
+	mu       sync.Mutex
+	lastScan scan                    // the newest scan of the shared folder
+	folders  map[string]*folderCache // by scope; "" for the shared folder
+	views    map[string]*view        // by scope
 }
 
 // New returns a library. It reads skills when they are asked for.
@@ -90,7 +90,7 @@ func New(opts *Options) *Library {
 // A Mark is a point in time. A caller passes it to see all changes made before it.
 type Mark uint64
 
-// anew is later than all marks: it forces a new look at the folder.
+// anew is later than all marks: it forces a new scan of the folder.
 const anew Mark = math.MaxUint64
 
 // Mark returns a mark for now.
@@ -137,10 +137,10 @@ func (l *Library) view(scope string, since Mark) *view {
 		return old
 	}
 	v.until = now.Add(answerTime)
-	taken := make(map[string]string) // lower-case names to the places of skills
-	v.skills = l.collect(nil, taken, Shared, "", v.shared.list())
-	v.skills = l.collect(v.skills, taken, Builtin, "", l.builtin())
-	v.skills = l.collect(v.skills, taken, Found, scope, v.found.list())
+	used := make(map[string]string) // lower-case names to the places of skills
+	v.skills = l.collect(nil, used, Shared, "", v.shared.list())
+	v.skills = l.collect(v.skills, used, Builtin, "", l.builtin())
+	v.skills = l.collect(v.skills, used, Found, scope, v.found.list())
 	slices.SortStableFunc(v.skills, func(a, b cachedSkill) int {
 		return strings.Compare(a.skill.Name, b.skill.Name)
 	})
@@ -156,7 +156,7 @@ func (l *Library) view(scope string, since Mark) *view {
 
 // collect appends the skills of a source to list.
 func (l *Library) collect(
-	list []cachedSkill, taken map[string]string, source Source, scope string, skills []*cachedSkill,
+	list []cachedSkill, used map[string]string, source Source, scope string, skills []*cachedSkill,
 ) []cachedSkill {
 	first := len(list)
 	for own := range 2 { // skills named like their folder come first
@@ -170,14 +170,14 @@ func (l *Library) collect(
 			s.Location = location(source, s.Folder, s.file)
 			key := strings.ToLower(s.Name)
 			if s.Problem == "" {
-				place, ok := taken[key]
+				place, ok := used[key]
 				switch {
 				case ok && source == Builtin:
 					continue // replaced by a shared skill
 				case ok:
 					s.Problem = "there is another skill with its name, " + place
 				default:
-					taken[key] = s.Location
+					used[key] = s.Location
 				}
 			}
 			s.Disabled = l.disabled[key]
@@ -213,27 +213,27 @@ func (l *Library) place(scope string) (*os.Root, string, bool) {
 	return l.opts.Memory, filepath.Join(scope, skillsFolder), ok
 }
 
-// look is the result of reading the shared skills, with the time at which it began.
-type look struct {
+// scan is the result of reading the shared skills, with the time at which it began.
+type scan struct {
 	folder *folderCache
-	begun  Mark
+	since  Mark
 }
 
 // sharedFolder returns the shared skills at some time after a mark, nil if there are none.
-// Concurrent callers share one look at the disk.
+// Concurrent callers share one scan of the disk.
 func (l *Library) sharedFolder(since Mark) *folderCache {
 	l.mu.Lock()
-	newest := l.looked
+	newest := l.lastScan
 	l.mu.Unlock()
-	if newest.begun >= since {
+	if newest.since >= since {
 		return newest.folder
 	}
-	mine := look{begun: Mark(l.clock.Load())}
+	mine := scan{since: Mark(l.clock.Load())}
 	mine.folder = l.cachedFolder("")
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if mine.begun > l.looked.begun {
-		l.looked = mine
+	if mine.since > l.lastScan.since {
+		l.lastScan = mine
 	}
 	return mine.folder
 }

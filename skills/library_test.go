@@ -283,7 +283,7 @@ func TestOddFiles(t *testing.T) {
 	link("link-loop", "link-loop")
 	makePipe(t, filepath.Join(dir, "pipe", "SKILL.md"))
 	want := map[string]string{ // a part of the problem, by folder
-		"good": "", "lower": "", "title": "", "path": "", "a\u202eb": "", "\x1b[31m": "can be said",
+		"good": "", "lower": "", "title": "", "path": "", "a\u202eb": "", "\x1b[31m": "can be shown",
 		"without": "no SKILL.md", "folder": "not a file", "huge": "larger than", "pipe": "not a file",
 		"link-out": "leads out", "folder-out": "leads out", "link-file": "leads nowhere",
 		"link-in": "another skill", "linked": "another skill", "link-loop": "",

@@ -264,7 +264,7 @@ func FuzzParse(f *testing.F) {
 func TestNames(t *testing.T) {
 	tests := []struct {
 		name            string
-		valid, harmless bool
+		valid, showable bool
 	}{
 		{"weather", true, true}, {"a-1", true, true}, {strings.Repeat("a", 64), true, true},
 		{strings.Repeat("a", 65), false, false}, {"", false, false}, {"A", false, true},
@@ -278,8 +278,8 @@ func TestNames(t *testing.T) {
 		if got := validName(tt.name); got != tt.valid {
 			t.Errorf("validName(%q) = %v, want %v", tt.name, got, tt.valid)
 		}
-		if got := harmless(tt.name); got != tt.harmless {
-			t.Errorf("harmless(%q) = %v, want %v", tt.name, got, tt.harmless)
+		if got := isShowable(tt.name); got != tt.showable {
+			t.Errorf("isShowable(%q) = %v, want %v", tt.name, got, tt.showable)
 		}
 	}
 }

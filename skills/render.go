@@ -32,14 +32,14 @@ func (l *Library) Prompt(
 	if hidden == nil {
 		return v.active, v.summary
 	}
-	var seen []cachedSkill
+	var visible []cachedSkill
 	for _, k := range v.skills {
 		if !hidden(k.skill.Name) {
 			k.inlined = false
-			seen = append(seen, k)
+			visible = append(visible, k)
 		}
 	}
-	return renderActive(seen), renderSummary(seen)
+	return renderActive(visible), renderSummary(visible)
 }
 
 // Withheld returns the folders, as tools call them, of the skills visible to a scope for which
