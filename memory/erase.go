@@ -80,17 +80,17 @@ func (s *ScopedStore) Erase(tx *store.Tx) error {
 		_, err = tx.Exec("UPDATE memory_rests SET target = '' WHERE target = $1", string(s.scope))
 	}
 	if err == nil && st.number != 0 {
-		err = s.part(tx, st, "")
+		err = s.detach(tx, st, "")
 	}
 	if err != nil {
 		return s.wrap("erase", err)
 	}
-	return s.wrap("erase", s.leave(tx, ""))
+	return s.wrap("erase", s.recordLeftover(tx, ""))
 }
 
-// part detaches the rows of the scope from its name. [Memory.Settle] later moves them to
+// detach detaches the rows of the scope from its name. [Memory.Settle] later moves them to
 // target, or deletes them if target is "".
-func (s *ScopedStore) part(tx *store.Tx, st state, target Scope) error {
+func (s *ScopedStore) detach(tx *store.Tx, st state, target Scope) error {
 	dreamed := 0
 	if st.dreamed >= st.last {
 		dreamed = 1
@@ -136,7 +136,7 @@ func (m *Memory) Reindex(ctx context.Context) error {
 				return err
 			}
 		}
-		return m.reindexRests(tx)
+		return m.reindexDetached(tx)
 	})
 	if err != nil {
 		return fmt.Errorf("memory: reindex: %w", err)
@@ -144,8 +144,8 @@ func (m *Memory) Reindex(ctx context.Context) error {
 	return nil
 }
 
-// leave records that the scope's files must still be removed.
-func (s *ScopedStore) leave(tx *store.Tx, merged Scope) error {
+// recordLeftover records that the scope's files must still be removed.
+func (s *ScopedStore) recordLeftover(tx *store.Tx, merged Scope) error {
 	// An erased folder must be removed even if its history was merged before.
 	_, err := tx.Exec(`INSERT INTO memory_leftovers (name, merged) VALUES ($1, $2)
 		ON CONFLICT (name) DO UPDATE SET merged = excluded.merged
@@ -214,23 +214,23 @@ func (m *Memory) Merge(tx *store.Tx, from, to Scope) error {
 	}
 	number, err := target.number(tx)
 	if err == nil {
-		err = target.takeFacts(tx, source, old.number, number)
+		err = target.moveFacts(tx, source, old.number, number)
 	}
 	if err == nil {
-		err = source.part(tx, old, to)
+		err = source.detach(tx, old, to)
 	}
 	if err == nil { // most people have few rows: the next prompt then sees them
-		r := rest{number: old.number, target: to, dreamed: old.dreamed >= old.last}
+		r := detached{number: old.number, target: to, dreamed: old.dreamed >= old.last}
 		err = m.settlePage(tx, r, time.Second)
 	}
 	if err == nil {
-		err = source.leave(tx, to)
+		err = source.recordLeftover(tx, to)
 	}
 	return source.wrap(fmt.Sprintf("merge into %s", to), err)
 }
 
-// takeFacts moves the facts of a scope into s.
-func (s *ScopedStore) takeFacts(tx *store.Tx, source *ScopedStore, from, to int64) error {
+// moveFacts moves the facts of a scope into s.
+func (s *ScopedStore) moveFacts(tx *store.Tx, source *ScopedStore, from, to int64) error {
 	facts, err := source.allFacts(tx)
 	if err != nil {
 		return err

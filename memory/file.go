@@ -161,25 +161,25 @@ func (m *Memory) resume(ctx context.Context, s Scope, f *os.File, st state) (int
 	at := st.synced
 	if e, err := decode(s, last, time.Time{}); err != nil || e.Cursor != at {
 		// The process ended before it recorded what it wrote, or a person has edited the file.
-		if at, err = greatest(s, f); err != nil {
+		if at, err = lastCursor(s, f); err != nil {
 			return 0, err
 		}
 	}
 	if at > st.last {
-		if err := m.ahead(ctx, s, at); err != nil {
+		if err := m.advance(ctx, s, at); err != nil {
 			return 0, err
 		}
 	}
 	if len(torn) > 0 {
-		err = m.mend(ctx, s, f, at, torn)
+		err = m.repairEnd(ctx, s, f, at, torn)
 	}
 	return at, err
 }
 
-// mend repairs a file that ends within a line. If the torn line is a part of the entry
+// repairEnd repairs a file that ends within a line. If the torn line is a part of the entry
 // after at, mend removes it, because it is written again. Anything else was written by a
 // person: mend keeps it and adds a newline.
-func (m *Memory) mend(ctx context.Context, s Scope, f *os.File, at int64, torn []byte) error {
+func (m *Memory) repairEnd(ctx context.Context, s Scope, f *os.File, at int64, torn []byte) error {
 	next, err := m.In(s).Entries(m.db.Read(ctx), at, 1)
 	if err != nil {
 		return err
@@ -222,8 +222,8 @@ func tail(f *os.File) (last, torn []byte, err error) {
 	}
 }
 
-// greatest returns the greatest cursor in a history file.
-func greatest(s Scope, f *os.File) (at int64, err error) {
+// lastCursor returns the greatest cursor in a history file.
+func lastCursor(s Scope, f *os.File) (at int64, err error) {
 	err = readLines(io.NewSectionReader(f, 0, 1<<62), func(l fileLine) error {
 		if e, err := decode(s, l.data, time.Time{}); err == nil {
 			at = max(at, e.Cursor)
@@ -233,10 +233,10 @@ func greatest(s Scope, f *os.File) (at int64, err error) {
 	return at, err
 }
 
-// ahead handles a file with cursors that the table has not assigned yet: a person has
+// advance handles a file with cursors that the table has not assigned yet: a person has
 // written them, or the database is an older copy. The history continues after them.
 // Entries that the file lacks get new cursors, because theirs may be in use in the file.
-func (m *Memory) ahead(ctx context.Context, s Scope, at int64) error {
+func (m *Memory) advance(ctx context.Context, s Scope, at int64) error {
 	return m.db.Tx(ctx, func(tx *store.Tx) error {
 		st, err := m.In(s).state(tx)
 		if err != nil || at <= st.last {
@@ -277,10 +277,10 @@ func readLines(file io.Reader, yield func(fileLine) error) error {
 		l.size, l.data = 0, l.data[:0]
 		long := false
 		for end := false; !end; {
-			part, err := r.ReadSlice('\n')
-			l.size += int64(len(part))
-			if long = long || len(l.data)+len(part) > maxLine; !long {
-				l.data = append(l.data, part...)
+			chunk, err := r.ReadSlice('\n')
+			l.size += int64(len(chunk))
+			if long = long || len(l.data)+len(chunk) > maxLine; !long {
+				l.data = append(l.data, chunk...)
 			}
 			switch {
 			case errors.Is(err, bufio.ErrBufferFull):

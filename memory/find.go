@@ -53,8 +53,8 @@ func (m *matcher) lists(terms []term, docs int64) (lists []list, total float64, 
 		all[i].term = t
 		missing = append(missing, &all[i])
 	}
-	for try := range tries {
-		if missing, err = m.try(try, missing, limit); err != nil {
+	for attempt := range tries {
+		if missing, err = m.tryTerms(attempt, missing, limit); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -78,17 +78,17 @@ func (m *matcher) lists(terms []term, docs int64) (lists []list, total float64, 
 // cats, cat; Katzen, Katze.
 const tries = 4
 
-// try fills the lists of terms, and returns the empty lists for which another try makes
+// tryTerms fills the lists of terms, and returns the empty lists for which another try makes
 // sense.
-func (m *matcher) try(try int, lists []*list, limit int) (missing []*list, err error) {
+func (m *matcher) tryTerms(attempt int, lists []*list, limit int) (missing []*list, err error) {
 	var queries []string
 	for _, l := range lists {
 		t := &l.term
 		size := utf8.RuneCountInString(t.text)
 		switch {
-		case try == 0:
+		case attempt == 0:
 			t.prefix = t.prefix && size >= m.least
-		case try == 1:
+		case attempt == 1:
 			t.prefix = true
 		default:
 			_, last := utf8.DecodeLastRuneInString(t.text)
@@ -104,7 +104,7 @@ func (m *matcher) try(try int, lists []*list, limit int) (missing []*list, err e
 	for i, l := range lists {
 		l.fill(found[i], limit)
 		size := utf8.RuneCountInString(l.term.text)
-		again := try == 0 && size >= m.least || size > beginSize
+		again := attempt == 0 && size >= m.least || size > beginSize
 		if again && len(l.ids) == 0 && !l.term.gram {
 			missing = append(missing, l)
 		}
@@ -259,14 +259,14 @@ const (
 	fadeEntry = 180 * 24 * time.Hour
 )
 
-// fade is the recency factor of a fact that is recalled without a search. It halves for
+// recallRecency is the recency factor of a fact that is recalled without a search. It halves for
 // each 30 days since the last use. After half a year it stays constant, so that the best
 // of the old facts can still win.
-func fade(age time.Duration) float64 { return decay(age, fadeFact, 6) }
+func recallRecency(age time.Duration) float64 { return decay(age, fadeFact, 6) }
 
-// patient is the recency factor of a fact that is searched for. It falls less than fade,
-// because searches want old facts, too.
-func patient(age time.Duration) float64 { return decay(age, fadeFact, 2) }
+// searchRecency is the recency factor of a fact that is searched for. It falls less than
+// recallRecency, because searches want old facts, too.
+func searchRecency(age time.Duration) float64 { return decay(age, fadeFact, 2) }
 
 // decay halves for each half-life, at most the given number of times.
 func decay(age, halfLife time.Duration, times float64) float64 {

@@ -50,19 +50,19 @@ const (
 	isSession = "s" // a hash of the session
 )
 
-// letters maps each kind to its letter. The letter's position is part of the index's row
+// kindLetters maps each kind to its letter. The letter's position is part of the index's row
 // numbers, because the rows of all tables share one index.
-var letters = map[Kind]string{KindFact: "f", KindEntry: "e", KindMessage: "m"}
+var kindLetters = map[Kind]string{KindFact: "f", KindEntry: "e", KindMessage: "m"}
 
-var places = map[Kind]int64{KindFact: 1, KindEntry: 2, KindMessage: 3}
+var kindNumbers = map[Kind]int64{KindFact: 1, KindEntry: 2, KindMessage: 3}
 
 const perRow = 4 // greater than the number of kinds
 
-func rowid(kind Kind, id int64) int64 { return id*perRow + places[kind] }
+func rowid(kind Kind, id int64) int64 { return id*perRow + kindNumbers[kind] }
 
 // prefixOf returns the prefix of all words of a kind in a scope.
 func prefixOf(number int64, kind Kind) string {
-	return strconv.FormatInt(number, 10) + letters[kind]
+	return strconv.FormatInt(number, 10) + kindLetters[kind]
 }
 
 func yearWord(t time.Time) string { return isYear + t.UTC().Format("2006") }

@@ -47,9 +47,9 @@ type rebuild struct {
 	s     Scope
 	space *ScopedStore
 
-	entries map[int64]Entry // entries of the file, by cursor
-	guarded map[int64]bool  // cursors in lines that can't be read
-	unsure  bool            // an unreadable line has no cursor
+	entries   map[int64]Entry // entries of the file, by cursor
+	protected map[int64]bool  // cursors in lines that can't be read
+	unsure    bool            // an unreadable line has no cursor
 }
 
 func (r *rebuild) run(ctx context.Context) error {
@@ -81,8 +81,8 @@ func (r *rebuild) count(ctx context.Context) error {
 		"(SELECT id FROM memory_scopes WHERE name = $1)", string(r.s)).Scan(&r.Entries)
 }
 
-// named finds the cursor in a line that is not JSON.
-var named = regexp.MustCompile(`"?cursor"?\s*[:=]\s*"?([0-9]{1,15})`)
+// cursorInText finds the cursor in a line that is not JSON.
+var cursorInText = regexp.MustCompile(`"?cursor"?\s*[:=]\s*"?([0-9]{1,15})`)
 
 const maxBad = 100 // invalid lines that are reported
 
@@ -92,7 +92,7 @@ func (r *rebuild) read(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	r.entries, r.guarded = make(map[int64]Entry), make(map[int64]bool)
+	r.entries, r.protected = make(map[int64]Entry), make(map[int64]bool)
 	var fresh []freshLine
 	var last int64
 	now := r.m.now()
@@ -110,12 +110,12 @@ func (r *rebuild) read(ctx context.Context, name string) error {
 		return ctx.Err()
 	})
 	if err == nil {
-		err = r.m.ahead(ctx, r.s, last)
+		err = r.m.advance(ctx, r.s, last)
 	}
 	if err != nil || len(fresh) == 0 {
 		return err
 	}
-	return r.renew(ctx, name, data, fresh)
+	return r.assignCursors(ctx, name, data, fresh)
 }
 
 // freshLine is a line that needs a cursor.
@@ -129,19 +129,19 @@ func (r *rebuild) bad(l fileLine, reason error) {
 	if len(r.Bad) < maxBad {
 		r.Bad = append(r.Bad, fmt.Sprintf("line %d: %v", l.number, reason))
 	}
-	m := named.FindSubmatch(l.data)
+	m := cursorInText.FindSubmatch(l.data)
 	if m == nil {
 		r.unsure = true
 		return
 	}
 	if cursor, err := strconv.ParseInt(string(m[1]), 10, 64); err == nil {
-		r.guarded[cursor] = true
+		r.protected[cursor] = true
 	}
 }
 
-// renew writes the file again, with cursors in the lines that need one. Everything else stays
-// unchanged.
-func (r *rebuild) renew(
+// assignCursors writes the file again, with cursors in the lines that need one. Everything else
+// stays unchanged.
+func (r *rebuild) assignCursors(
 	ctx context.Context, name string, data []byte, fresh []freshLine,
 ) error {
 	next, err := r.reserve(ctx, int64(len(fresh)))
@@ -213,7 +213,7 @@ func (r *rebuild) compare(ctx context.Context, synced int64) error {
 				delete(differ, at)
 			case ok:
 				r.Changed++
-			case at <= synced && !r.unsure && !r.guarded[at]:
+			case at <= synced && !r.unsure && !r.protected[at]:
 				gone = append(gone, at)
 			}
 		}

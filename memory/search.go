@@ -48,7 +48,7 @@ func (s *ScopedStore) Search(q store.Queryer, query string, limit int) ([]Hit, e
 		return nil, err
 	}
 	terms := parse(query)
-	facts, err := s.findFacts(q, st, terms, limit, patient)
+	facts, err := s.findFacts(q, st, terms, limit, searchRecency)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (s *ScopedStore) Relevant(q store.Queryer, text string, n, maxChars int) ([
 	if err != nil || !c.Facts || n <= 0 {
 		return nil, err
 	}
-	hits, err := s.findFacts(q, c.state, parse(text), maxLimit, fade)
+	hits, err := s.findFacts(q, c.state, parse(text), maxLimit, recallRecency)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func parse(query string) []term {
 		next := term{token: t, prefix: !t.gram && strings.HasPrefix(query[t.end:], "*")}
 		switch {
 		case seen[t.word()]:
-		case stop[t.text] && !next.prefix:
+		case stopWords[t.text] && !next.prefix:
 			empty = append(empty, next)
 		default:
 			terms = append(terms, next)

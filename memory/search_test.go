@@ -146,7 +146,7 @@ func TestSearchFindsAll(t *testing.T) {
 				rt.Errorf("%q finds %+v", query, h)
 			}
 		}
-		sought := slices.DeleteFunc(slices.Clone(query), func(w string) bool { return stop[w] })
+		sought := slices.DeleteFunc(slices.Clone(query), func(w string) bool { return stopWords[w] })
 		if len(sought) == 0 {
 			sought = query
 		}

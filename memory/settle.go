@@ -14,8 +14,8 @@ import (
 // their turn in between.
 const settleTime = 5 * time.Millisecond
 
-// rest is the set of rows detached from a scope. No search finds them.
-type rest struct {
+// detached is the set of rows detached from a scope. No search finds them.
+type detached struct {
 	number  int64
 	target  Scope // the scope to move them to; "": delete them
 	dreamed bool  // Dream had read all of them
@@ -40,10 +40,10 @@ func (m *Memory) Settle(ctx context.Context) error {
 	return nil
 }
 
-// settleSome works on the first rest until settleTime is over, and reports whether there
+// settleSome works on the first detached scope until settleTime is over, and reports whether there
 // may be more to do.
 func (m *Memory) settleSome(tx *store.Tx) (more bool, err error) {
-	var r rest
+	var r detached
 	err = tx.QueryRow("SELECT scope, target, dreamed FROM memory_rests ORDER BY scope LIMIT 1").
 		Scan(&r.number, &r.target, &r.dreamed)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -55,8 +55,8 @@ func (m *Memory) settleSome(tx *store.Tx) (more bool, err error) {
 	return true, m.settlePage(tx, r, settleTime)
 }
 
-// settlePage works on some rows of a rest until limit is over.
-func (m *Memory) settlePage(tx *store.Tx, r rest, limit time.Duration) error {
+// settlePage works on some rows of a detached scope until limit is over.
+func (m *Memory) settlePage(tx *store.Tx, r detached, limit time.Duration) error {
 	target := state{}
 	space := m.In(r.target)
 	if r.target != "" {
@@ -68,7 +68,7 @@ func (m *Memory) settlePage(tx *store.Tx, r rest, limit time.Duration) error {
 			return err
 		}
 	}
-	page, err := m.restPage(tx, r.number)
+	page, err := m.detachedPage(tx, r.number)
 	if err == nil && len(page) == 0 {
 		_, err = tx.Exec("DELETE FROM memory_rests WHERE scope = $1", r.number)
 	}
@@ -91,8 +91,8 @@ var tableOf = map[Kind]string{
 	KindFact: "memory_facts", KindEntry: "memory_entries", KindMessage: "memory_messages",
 }
 
-// restPage returns some rows of a rest, all of one kind. Entries are ordered by time.
-func (m *Memory) restPage(tx *store.Tx, number int64) ([]indexed, error) {
+// detachedPage returns some rows of a detached scope, all of one kind. Entries are ordered by time.
+func (m *Memory) detachedPage(tx *store.Tx, number int64) ([]indexed, error) {
 	for _, kind := range kinds {
 		page, err := m.In("").rows(tx, number, kind, 0)
 		if kind == KindEntry && err == nil && len(page) > 0 {
@@ -140,9 +140,9 @@ func (m *Memory) moveRow(tx *store.Tx, row indexed, st *state, dreamed bool) err
 	return m.index(tx, row.id, st.number, row.doc)
 }
 
-// reindexRests indexes the detached rows, because [Memory.Settle] later removes them from
+// reindexDetached indexes the detached rows, because [Memory.Settle] later removes them from
 // the index.
-func (m *Memory) reindexRests(tx *store.Tx) error {
+func (m *Memory) reindexDetached(tx *store.Tx) error {
 	numbers, err := collect(tx, func(scan store.Scan) (n int64, err error) {
 		return n, scan(&n)
 	}, "SELECT scope FROM memory_rests")

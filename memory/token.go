@@ -167,7 +167,7 @@ func cut(s string, n int) string {
 
 // stop are folded stop words of languages that are often used with agents. They are used
 // only if a query has no other words.
-var stop = func() map[string]bool {
+var stopWords = func() map[string]bool {
 	words := make(map[string]bool)
 	for w := range strings.FieldsSeq(`
 a about all also am an and any are as at be been but by can could d did do does for from had has
