@@ -115,7 +115,7 @@ func (b *body) Read(p []byte) (int, error) { return b.frames.Read(p) }
 // Close implements [io.Closer]. After the last frame it waits up to 250 ms for the end of the body,
 // because a connection with unread data can't be reused.
 func (b *body) Close() error {
-	if b.frames.done && b.frames.err == nil {
+	if b.frames.done && b.frames.src.err == nil {
 		b.watch.Limit(afterDone)
 		b.watch.Start()
 		defer b.watch.Stop()

@@ -1,8 +1,9 @@
 package openai
 
 import (
+	"bufio"
 	"bytes"
-	"errors"
+	"cmp"
 	"fmt"
 	"io"
 )
@@ -13,8 +14,6 @@ const (
 	maxLine     = 8 << 20 // a tool call that writes a file may be one frame
 )
 
-var errLineTooLong = fmt.Errorf("line over %d bytes", maxLine)
-
 // A frameReader reads a stream of server-sent events and passes on only the data, each frame as one
 // "data: …\n" line. It drops comments, blank lines and other fields of events: go-openai counts
 // them, gives up after some hundred, and treats the lines that it has collected as an error.
@@ -22,77 +21,46 @@ var errLineTooLong = fmt.Errorf("line over %d bytes", maxLine)
 // Every data line is one frame, because no chat completion API splits a frame over several lines. A
 // line that begins with { is data too, because some proxies put a bare JSON error into the stream.
 type frameReader struct {
-	src io.Reader
-	buf []byte // data of src; buf[r:w] was not processed yet
-	r   int
-	w   int
-	out []byte // rest of the line that Read returns; may be part of buf
-	err error  // of src; io.EOF at its end
+	src   *source
+	lines *bufio.Scanner
+	out   []byte // rest of the line that Read returns; part of the scanner's buffer
 
 	done bool // the last frame was [DONE]
 	cut  bool // src ended in the middle of a line
 }
 
 func newFrameReader(src io.Reader) *frameReader {
-	return &frameReader{src: src, buf: make([]byte, firstBuffer)}
+	f := &frameReader{src: &source{r: src}}
+	f.lines = bufio.NewScanner(f.src)
+	f.lines.Buffer(make([]byte, firstBuffer), maxLine)
+	f.lines.Split(f.split)
+	return f
+}
+
+// split is a [bufio.SplitFunc] for lines with their newlines. It adds a newline to the last line if
+// that has none.
+func (f *frameReader) split(data []byte, atEnd bool) (advance int, line []byte, err error) {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i + 1, data[:i+1], nil
+	}
+	if !atEnd || len(data) == 0 || f.src.err != nil {
+		return 0, nil, nil
+	}
+	f.cut = true
+	return len(data), append(data[:len(data):len(data)], '\n'), nil
 }
 
 // Read implements [io.Reader]. It returns io.EOF after the [DONE] frame.
 func (f *frameReader) Read(p []byte) (int, error) {
 	for len(f.out) == 0 {
-		if f.done {
-			return 0, io.EOF
+		if f.done || !f.lines.Scan() {
+			return 0, cmp.Or(f.lines.Err(), io.EOF)
 		}
-		line, err := f.line()
-		if err != nil {
-			return 0, err
-		}
-		f.out = f.frame(line)
+		f.out = f.frame(f.lines.Bytes())
 	}
 	n := copy(p, f.out)
 	f.out = f.out[n:]
 	return n, nil
-}
-
-// line returns the next line of the source with its newline. If the last line has no newline, line
-// adds one. The line is valid until the next call.
-func (f *frameReader) line() ([]byte, error) {
-	looked := 0 // number of bytes after r that were searched for a newline
-	for {
-		if i := bytes.IndexByte(f.buf[f.r+looked:f.w], '\n'); i >= 0 {
-			line := f.buf[f.r : f.r+looked+i+1]
-			f.r += len(line)
-			return line, nil
-		}
-		looked = f.w - f.r
-		if looked > maxLine {
-			return nil, errLineTooLong
-		}
-		if f.err != nil {
-			if looked == 0 || !errors.Is(f.err, io.EOF) {
-				return nil, f.err
-			}
-			f.cut = true
-			line := append(f.buf[f.r:f.w:f.w], '\n')
-			f.r = f.w
-			return line, nil
-		}
-		f.fill()
-	}
-}
-
-// fill reads once from the source and appends the data to buf.
-func (f *frameReader) fill() {
-	if f.r > 0 {
-		f.w = copy(f.buf, f.buf[f.r:f.w])
-		f.r = 0
-	}
-	if f.w == len(f.buf) {
-		f.buf = append(f.buf, make([]byte, len(f.buf))...)
-	}
-	n, err := f.src.Read(f.buf[f.w:])
-	f.w += n
-	f.err = err
 }
 
 var (
