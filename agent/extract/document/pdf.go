@@ -42,15 +42,7 @@ func (f *file) pdf() (err error) {
 		return errBadPDF
 	}
 	copy(raw, "%PDF-1.7\n")
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case stop:
-			err = p.error
-		default:
-			err = errBadPDF
-		}
-	}()
+	defer recovered(&err)
 	r, err := pdf.NewReader(&deadline{bytes.NewReader(raw), f.until}, int64(len(raw)))
 	if err != nil && strings.Contains(err.Error(), "encrypt") {
 		return errEncrypted
@@ -95,6 +87,17 @@ func (f *file) pdf() (err error) {
 // A stop is a panic of this package that unwinds the parser.
 type stop struct{ error }
 
+// recovered sets err after a panic of the parser or a stop. It must be deferred.
+func recovered(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case stop:
+		*err = p.error
+	default:
+		*err = errBadPDF
+	}
+}
+
 // A deadline is a file that can be read until a certain time. All loops of the parser that a file
 // could make endless read from the file.
 type deadline struct {
@@ -136,15 +139,7 @@ func pdfPages(r *pdf.Reader) (pages []pdf.Value, damaged bool) {
 
 // pdfPage reads one page. If it fails, the next page may still be readable.
 func (f *file) pdfPage(page pdf.Value, heading string) (err error) {
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case stop:
-			err = p.error
-		default:
-			err = errBadPDF
-		}
-	}()
+	defer recovered(&err)
 	p := &pdfText{file: f, heading: heading, encoders: make(map[string]pdf.TextEncoding)}
 	p.out.paragraph()
 	p.content(page.Key("Contents"), pdf.Page{V: page}.Resources(), 0)

@@ -144,9 +144,11 @@ func difference(got, want []string) string {
 		plain func(string) string
 	}{
 		{"line ends (CRLF)", func(s string) string { return strings.ReplaceAll(s, "\r", "") }},
-		{"white space at the end of lines", trimLines},
+		{"white space at the end of lines", func(s string) string {
+			return trailing.ReplaceAllString(s, "")
+		}},
 		{"tabs and spaces at the beginning of lines", func(s string) string {
-			return mapLines(trimLines(s), func(l string) string { return strings.TrimLeft(l, " \t") })
+			return leading.ReplaceAllString(trailing.ReplaceAllString(s, ""), "")
 		}},
 		{"white space", func(s string) string { return strings.Join(strings.Fields(s), "") }},
 		{"kinds of quotes or dashes", plainSigns.Replace},
@@ -162,15 +164,8 @@ func difference(got, want []string) string {
 	return ""
 }
 
-// trimLines removes white space at the ends of lines.
-func trimLines(s string) string {
-	return mapLines(s, func(l string) string { return strings.TrimRight(l, " \t\r") })
-}
-
-func mapLines(s string, f func(string) string) string {
-	lines := strings.Split(s, "\n")
-	for i := range lines {
-		lines[i] = f(lines[i])
-	}
-	return strings.Join(lines, "\n")
-}
+// White space at the ends and at the beginnings of lines.
+var (
+	trailing = regexp.MustCompile(`(?m)[ \t\r]+$`)
+	leading  = regexp.MustCompile(`(?m)^[ \t]+`)
+)
