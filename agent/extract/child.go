@@ -64,7 +64,7 @@ func Main(more map[string]Func) int {
 		_, _ = io.Copy(io.Discard, in) // nothing is ever written; only the end matters
 		os.Exit(exitAlone)
 	}()
-	data, note, err := guarded(work, t.Args, file)
+	data, note, err := recovered(work, t.Args, file)
 	if a.Note, a.Size = note, len(data); err != nil {
 		a.Size, data = 0, nil
 		a.Unsupported, a.Err = errors.Is(err, ErrUnsupported), words(err)
@@ -79,8 +79,8 @@ func Main(more map[string]Func) int {
 	return 0
 }
 
-// guarded does the work. It converts a panic to an error, because the file is the cause.
-func guarded(work Func, args json.RawMessage, file []byte) (data []byte, note string, err error) {
+// recovered does the work. It converts a panic to an error, because the file is the cause.
+func recovered(work Func, args json.RawMessage, file []byte) (data []byte, note string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			data, note, err = nil, "", errBroken

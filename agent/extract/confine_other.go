@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// look is how often a child measures its memory and processor time.
-const look = 20 * time.Millisecond
+// measureEvery is how often a child measures its memory and processor time.
+const measureEvery = 20 * time.Millisecond
 
 // confine sets the limits of this process. Where the system has no effective limits, the process
 // measures itself.
@@ -21,7 +21,7 @@ func confine(t task) error {
 			{Name: "/memory/classes/heap/released:bytes"}}
 		metrics.Read(sample)
 		before := sample[0].Value.Uint64() - sample[1].Value.Uint64()
-		for range time.Tick(look) {
+		for range time.Tick(measureEvery) {
 			metrics.Read(sample)
 			used := sample[0].Value.Uint64() - sample[1].Value.Uint64()
 			switch {

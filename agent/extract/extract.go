@@ -60,16 +60,16 @@ type Func func(args json.RawMessage, file []byte) (data []byte, note string, err
 
 // An Extractor decodes files. It is safe for concurrent use.
 type Extractor struct {
-	self  string
-	log   *slog.Logger
-	usual chan struct{} // one token for each file being decoded
-	large chan struct{} // the same for files that need more memory
-	told  sync.Once     // whether the log says that there is no sandbox
+	self   string
+	log    *slog.Logger
+	usual  chan struct{} // one token for each file being decoded
+	large  chan struct{} // the same for files that need more memory
+	warned sync.Once     // whether the log says that there is no sandbox
 
 	cpu, all time.Duration // limits for one file; tests reduce them
 
-	mu    sync.Mutex
-	seats map[string]*seat // by conversation; those with a file being decoded or waiting
+	mu            sync.Mutex
+	conversations map[string]*conversation // those with a file being decoded or waiting
 }
 
 // Options are the optional settings of an [Extractor]. The zero value is ready to use.
@@ -92,7 +92,7 @@ func New(o Options) (*Extractor, error) {
 	return &Extractor{
 		self: o.Self, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		usual: make(chan struct{}, usualSlots), large: make(chan struct{}, largeSlots),
-		seats: make(map[string]*seat), cpu: cpuTime, all: allTime,
+		conversations: make(map[string]*conversation), cpu: cpuTime, all: allTime,
 	}, nil
 }
 
@@ -130,11 +130,11 @@ func (x *Extractor) Do(ctx context.Context, j Job) (data []byte, note string, er
 	if j.Size > maxFile {
 		return nil, "", errTooLarge
 	}
-	leave, err := x.sit(ctx, j.For)
+	unlock, err := x.lock(ctx, j.For)
 	if err != nil {
 		return nil, "", err
 	}
-	defer leave()
+	defer unlock()
 	if j.Size <= usualMemory/4 {
 		data, note, err = x.within(ctx, x.usual, j, usualMemory)
 		if !errors.Is(err, errMemory) {
@@ -161,19 +161,19 @@ func (x *Extractor) within(ctx context.Context, slots chan struct{}, j Job, memo
 	return data, note, err
 }
 
-// A seat lets one file of a conversation be decoded at a time.
-type seat struct {
-	taken chan struct{} // holds a value while a file is decoded
+// A conversation lets one of its files be decoded at a time.
+type conversation struct {
+	held  chan struct{} // holds a value while a file is decoded
 	users int           // decoding or waiting
 }
 
-// sit waits until no other file of whose is decoded. The caller must call leave.
-func (x *Extractor) sit(ctx context.Context, whose string) (leave func(), err error) {
+// lock waits until no other file of whose is decoded. The caller must call unlock.
+func (x *Extractor) lock(ctx context.Context, whose string) (unlock func(), err error) {
 	x.mu.Lock()
-	s := x.seats[whose]
+	s := x.conversations[whose]
 	if s == nil {
-		s = &seat{taken: make(chan struct{}, 1)}
-		x.seats[whose] = s
+		s = &conversation{held: make(chan struct{}, 1)}
+		x.conversations[whose] = s
 	}
 	s.users++
 	x.mu.Unlock()
@@ -181,12 +181,12 @@ func (x *Extractor) sit(ctx context.Context, whose string) (leave func(), err er
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		if s.users--; s.users == 0 {
-			delete(x.seats, whose)
+			delete(x.conversations, whose)
 		}
 	}
 	select {
-	case s.taken <- struct{}{}:
-		return func() { <-s.taken; gone() }, nil
+	case s.held <- struct{}{}:
+		return func() { <-s.held; gone() }, nil
 	case <-ctx.Done():
 		gone()
 		return nil, ctx.Err()

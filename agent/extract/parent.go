@@ -90,20 +90,20 @@ func (x *Extractor) run(ctx context.Context, j Job, memory int64) ([]byte, strin
 
 // death returns an error with the reason why a child has died.
 func (x *Extractor) death(ctx context.Context, j Job, cmd *exec.Cmd, words *capped) error {
-	said := words.b.String()
+	output := words.b.String()
 	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	err := errBroken
 	switch {
-	case strings.Contains(said, wordsMemory), strings.Contains(said, wordsThread),
-		strings.Contains(said, wordsRace):
+	case strings.Contains(output, wordsMemory), strings.Contains(output, wordsThread),
+		strings.Contains(output, wordsRace):
 		err = errMemory
-	case strings.Contains(said, wordsTime), used >= x.cpu-time.Second/2:
+	case strings.Contains(output, wordsTime), used >= x.cpu-time.Second/2:
 		err = errTooLong
-	case cmd.ProcessState.ExitCode() < 0 && said == "":
+	case cmd.ProcessState.ExitCode() < 0 && output == "":
 		err = errMemory // the system's OOM killer has killed it
 	}
 	if errors.Is(err, errBroken) {
-		first, _, _ := strings.Cut(said, "\n")
+		first, _, _ := strings.Cut(output, "\n")
 		x.log.WarnContext(ctx, "decoding a file has failed", "kind", j.Kind, "for", j.For,
 			"state", cmd.ProcessState.String(), "words", fmt.Sprintf("%.200q", first))
 	}
@@ -118,7 +118,7 @@ func (x *Extractor) read(ctx context.Context, out *capped) ([]byte, string, erro
 		return nil, "", errBroken
 	}
 	if a.Open != "" {
-		x.told.Do(func() {
+		x.warned.Do(func() {
 			x.log.WarnContext(ctx, "files are decoded without a sandbox, though with bounds",
 				"err", a.Open)
 		})

@@ -164,9 +164,9 @@ type Result struct {
 	// that marks it as information.
 	Foreign string
 
-	// Kept says that the source in Foreign was written or approved by the owner's people, such
+	// Trusted says that the source in Foreign was written or approved by the owner's people, such
 	// as a document of the prompt. It does not make the turn untrusted.
-	Kept bool
+	Trusted bool
 
 	// Images are shown to the model in addition to Text.
 	Images []Image

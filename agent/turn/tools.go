@@ -346,7 +346,7 @@ func (t *round) conclude(ctx context.Context, c llm.ToolCall, d done) error {
 	r := d.result
 	if r.Commit == nil {
 		m := t.result(ctx, c, r)
-		if m.Foreign = cmp.Or(r.Foreign, d.source); r.Kept {
+		if m.Foreign = cmp.Or(r.Foreign, d.source); r.Trusted {
 			m.Foreign = ""
 		}
 		return t.write(ctx, m)

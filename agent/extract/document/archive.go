@@ -28,7 +28,7 @@ type archive struct {
 
 // archive reads an archive. Its entries determine the format.
 func (f *file) archive() error {
-	z, err := zip.NewReader(&scarce{bytes.NewReader(f.raw), maxDirectory}, int64(len(f.raw)))
+	z, err := zip.NewReader(&limitedReader{bytes.NewReader(f.raw), maxDirectory}, int64(len(f.raw)))
 	if errors.Is(err, errTooLarge) {
 		return errTooLarge
 	}
@@ -58,18 +58,18 @@ func (f *file) archive() error {
 	case a.has("content.xml"):
 		return a.openDocument()
 	case a.has("META-INF/container.xml"):
-		return a.book()
+		return a.epub()
 	}
 	return ErrUnsupported
 }
 
-// A scarce is a reader that allows only a limited number of bytes to be read.
-type scarce struct {
+// A limitedReader is a reader that allows only a limited number of bytes to be read.
+type limitedReader struct {
 	r    io.ReaderAt
 	left int64
 }
 
-func (s *scarce) ReadAt(p []byte, off int64) (int, error) {
+func (s *limitedReader) ReadAt(p []byte, off int64) (int, error) {
 	if s.left -= int64(len(p)); s.left < 0 {
 		return 0, errTooLarge
 	}
@@ -219,8 +219,8 @@ func attribute(e *xml.StartElement, name string) string {
 	return ""
 }
 
-// book reads an EPUB. It sorts the pages by name, which is usually their order in the book.
-func (a *archive) book() error {
+// epub reads an EPUB. It sorts the pages by name, which is usually their order in the book.
+func (a *archive) epub() error {
 	var names []string
 	for name := range a.entries {
 		switch strings.ToLower(path.Ext(name)) {

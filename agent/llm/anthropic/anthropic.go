@@ -131,7 +131,7 @@ func (m *Model) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event
 
 // read makes the call and passes each event of the answer to take.
 func (m *Model) read(ctx context.Context, cancel context.CancelCauseFunc, req llm.Request,
-	take func(*event) error,
+	handle func(*event) error,
 ) error {
 	body, err := m.body(req)
 	if err != nil {
@@ -160,7 +160,7 @@ func (m *Model) read(ctx context.Context, cancel context.CancelCauseFunc, req ll
 	}
 	// The body was read to its end, or the rest does not matter.
 	defer func() { _ = resp.Body.Close() }()
-	return events(wire.WatchedReader{Source: resp.Body, Watch: watch}, take)
+	return events(wire.WatchedReader{Source: resp.Body, Watch: watch}, handle)
 }
 
 // version is the version of the API.
@@ -170,7 +170,7 @@ const version = "2023-06-01"
 const maxLine = 4 << 20
 
 // events reads a stream of events until the last event or an error of take.
-func events(stream io.Reader, take func(*event) error) error {
+func events(stream io.Reader, handle func(*event) error) error {
 	lines := bufio.NewScanner(stream)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
@@ -185,7 +185,7 @@ func events(stream io.Reader, take func(*event) error) error {
 		if e.Type == "error" {
 			return wire.ParseFailure(e.Error)
 		}
-		if err := take(&e); err != nil {
+		if err := handle(&e); err != nil {
 			return err
 		}
 		if e.Type == "message_stop" {

@@ -118,6 +118,6 @@ func (r *request) mayThink() bool {
 	if n < 2 || r.Messages[n-1].Content[0].Type != "tool_result" {
 		return true
 	}
-	said := r.Messages[n-2].Content
-	return len(said) > 0 && strings.HasSuffix(said[0].Type, "thinking")
+	last := r.Messages[n-2].Content
+	return len(last) > 0 && strings.HasSuffix(last[0].Type, "thinking")
 }

@@ -85,9 +85,9 @@ func (m *Model) body(req llm.Request) ([]byte, error) {
 				r.System = append(r.System, textBlock(msg.Text))
 			}
 		case llm.Assistant:
-			r.Messages = appended(r.Messages, llm.Assistant, m.said(msg))
+			r.Messages = appended(r.Messages, llm.Assistant, m.assistantBlocks(msg))
 		default:
-			r.Messages = appended(r.Messages, llm.User, asked(msg))
+			r.Messages = appended(r.Messages, llm.User, userBlocks(msg))
 		}
 	}
 	if len(r.Tools) == 0 {
@@ -150,8 +150,8 @@ func (r *request) mark() {
 	}
 }
 
-// said returns the blocks of an assistant message.
-func (m *Model) said(msg llm.Message) (blocks []block) {
+// assistantBlocks returns the blocks of an assistant message.
+func (m *Model) assistantBlocks(msg llm.Message) (blocks []block) {
 	if wire.TextOf(msg.Extra[originKey]) == m.origin {
 		_ = json.Unmarshal(msg.Extra[thoughtsKey], &blocks) // unchanged; there may be none
 	}
@@ -165,8 +165,8 @@ func (m *Model) said(msg llm.Message) (blocks []block) {
 	return blocks
 }
 
-// asked returns the blocks of a user's or tool's message.
-func asked(msg llm.Message) (blocks []block) {
+// userBlocks returns the blocks of a user's or tool's message.
+func userBlocks(msg llm.Message) (blocks []block) {
 	if msg.Role == llm.ToolRole {
 		return []block{{Type: "tool_result", ToolUseID: wire.SentID(msg.ToolCallID),
 			Content: cmp.Or(strings.TrimSpace(msg.Text), noText)}}

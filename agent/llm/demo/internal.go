@@ -33,12 +33,12 @@ func internalReply(r request) (reply, bool) {
 func notes(conversation string) string {
 	var b strings.Builder
 	for line := range strings.Lines(conversation) {
-		var said struct{ Day, Who, Text string }
-		if json.Unmarshal([]byte(line), &said) != nil || said.Who != "user" {
+		var entry struct{ Day, Who, Text string }
+		if json.Unmarshal([]byte(line), &entry) != nil || entry.Who != "user" {
 			continue
 		}
-		text := envelope().ReplaceAllString(remembered().ReplaceAllString(said.Text, ""), "")
-		b.WriteString("- " + said.Day + ": " + clip(strings.Join(strings.Fields(text), " "), maxNote) +
+		text := envelope().ReplaceAllString(remembered().ReplaceAllString(entry.Text, ""), "")
+		b.WriteString("- " + entry.Day + ": " + clip(strings.Join(strings.Fields(text), " "), maxNote) +
 			"\n")
 	}
 	if b.Len() == 0 {

@@ -87,7 +87,7 @@ func answer(r request) reply {
 	question := r.question()
 	question.text = remembered().ReplaceAllString(question.text, "")
 	if n := len(question.images); n > 0 {
-		return say(sight(question.images))
+		return say(describeImages(question.images))
 	}
 	if due, ok := proactive(question.text); ok {
 		return due
@@ -132,8 +132,8 @@ func proactive(message string) (reply, bool) {
 	return reply{}, false
 }
 
-// sight describes images by type and size.
-func sight(images []string) string {
+// describeImages describes images by type and size.
+func describeImages(images []string) string {
 	what := "an image (" + images[0] + ")"
 	if n := len(images); n > 1 {
 		what = fmt.Sprintf("%d images (%s)", n, strings.Join(images, "; "))

@@ -64,14 +64,14 @@ func (c *partCall) endedBy(d callDelta) bool {
 }
 
 // calls returns the collected calls. Their ids are unique and not in taken; calls adds them to
-// taken.
-func (l callList) calls(taken map[string]bool) []llm.ToolCall {
+// used.
+func (l callList) calls(used map[string]bool) []llm.ToolCall {
 	var calls []llm.ToolCall
 	for _, c := range l {
-		for c.id == "" || taken[c.id] {
+		for c.id == "" || used[c.id] {
 			c.id = wire.NewID()
 		}
-		taken[c.id] = true
+		used[c.id] = true
 		calls = append(calls, llm.ToolCall{
 			ID: c.id, Name: c.name, Arguments: c.arguments.String(), Extra: c.extra,
 		})

@@ -52,7 +52,7 @@ func (w *Files) editFile(ctx context.Context, c tool.Call, a editArgs) (tool.Res
 		return tool.Result{}, err
 	}
 	return w.rewrite(ctx, c, a.Path, "; write_file makes new files",
-		func(old string) (text, told string, err error) {
+		func(old string) (text, report string, err error) {
 			text, lines, err := applyEdits(ctx, old, edits)
 			return text, fmt.Sprintf(" was changed in %s, and has %d lines now",
 				lineList(lines), countLines(text)), err
@@ -101,7 +101,7 @@ func applyEdit(text string, e edit) (string, []int, error) {
 	at := occurrences(text, e.OldText, e.All)
 	switch {
 	case len(at) == 0:
-		return "", nil, errors.New("old_text is not in the file" + nearMiss(text, e.OldText))
+		return "", nil, errors.New("old_text is not in the file" + closest(text, e.OldText))
 	case len(at) > 1 && !e.All:
 		return "", nil, fmt.Errorf("old_text is in the file more than once, in %s; "+
 			"give more of what stands around it, or set replace_all", lineList(linesAt(text, at)))

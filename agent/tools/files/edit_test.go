@@ -93,7 +93,7 @@ func TestNearMiss(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := nearMiss(file, tt.old); !strings.Contains(got, tt.want) || tt.want == "" && got != "" {
+			if got := closest(file, tt.old); !strings.Contains(got, tt.want) || tt.want == "" && got != "" {
 				t.Errorf("nearMiss = %q, want %q in it", got, tt.want)
 			}
 		})

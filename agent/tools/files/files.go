@@ -145,12 +145,12 @@ func (w *Files) explain(at place, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return w.missing(at)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%q: permission denied", at.said)
+		return fmt.Errorf("%q: permission denied", at.written)
 	case isEscape(err):
 		return fmt.Errorf("%q is or contains a symbolic link that leads out of %s "+
-			"or is absolute; such links are not followed", at.said, at.tree.title())
+			"or is absolute; such links are not followed", at.written, at.tree.title())
 	case isTooLong(err):
-		return fmt.Errorf("%q: the name is too long for the file system", short(at.said))
+		return fmt.Errorf("%q: the name is too long for the file system", short(at.written))
 	}
 	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
 		err = pathErr.Err // leave out the absolute path
@@ -158,7 +158,7 @@ func (w *Files) explain(at place, err error) error {
 	if linkErr := (*os.LinkError)(nil); errors.As(err, &linkErr) {
 		err = linkErr.Err
 	}
-	return fmt.Errorf("%q: %w", at.said, err)
+	return fmt.Errorf("%q: %w", at.written, err)
 }
 
 // missing returns the error for a file that does not exist.
@@ -167,7 +167,7 @@ func (w *Files) missing(at place) error {
 		return fmt.Errorf("nothing was written into %s yet", w.memory.name)
 	}
 	hint := ""
-	if names, err := namesIn(at.tree.dir, filepath.Dir(at.path), maxNear); err == nil {
+	if names, err := namesIn(at.tree.dir, filepath.Dir(at.path), maxSuggested); err == nil {
 		if n := suggest.Name(filepath.Base(at.path), names); n != "" && n != filepath.Base(at.path) {
 			hint = fmt.Sprintf("; did you mean %q?", n)
 		}
@@ -176,11 +176,11 @@ func (w *Files) missing(at place) error {
 	if at.tree != w.workspace && at.tree != w.shared {
 		in = at.tree.title()
 	}
-	return fmt.Errorf("there is no %q in %s%s; list_dir shows what there is", at.said, in, hint)
+	return fmt.Errorf("there is no %q in %s%s; list_dir shows what there is", at.written, in, hint)
 }
 
-// maxNear is the number of directory entries that are searched for a similar name.
-const maxNear = 2_000
+// maxSuggested is the number of directory entries that are searched for a similar name.
+const maxSuggested = 2_000
 
 // kind returns the name of a file's kind, such as a directory or a pipe, or "" for a regular file.
 func kind(mode fs.FileMode) string {

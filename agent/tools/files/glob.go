@@ -119,7 +119,7 @@ func (w *Files) glob(ctx context.Context, c tool.Call, a globArgs) (tool.Result,
 	}
 	text, err := g.text(a, k)
 	return tool.Result{Text: text, Foreign: foreign("directory", start),
-		Kept: w.isKept(start)}, err
+		Trusted: w.isTrusted(start)}, err
 }
 
 // wantDir returns an error unless a place is a directory.
@@ -129,7 +129,7 @@ func (w *Files) wantDir(at place) error {
 		return w.explain(at, err)
 	}
 	if k := cmp.Or(kind(info.Mode()), "file"); k != "directory" {
-		return fmt.Errorf("%q is a %s, not a directory", at.said, k)
+		return fmt.Errorf("%q is a %s, not a directory", at.written, k)
 	}
 	return nil
 }

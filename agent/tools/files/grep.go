@@ -122,7 +122,7 @@ func (w *Files) grep(ctx context.Context, c tool.Call, a grepArgs) (tool.Result,
 	}
 	text, err := s.text(ctx, notes)
 	return tool.Result{Text: text, Foreign: foreign("files in", start),
-		Kept: w.isKept(start)}, err
+		Trusted: w.isTrusted(start)}, err
 }
 
 // gather lists the files for s to search, and notes what it has left out.

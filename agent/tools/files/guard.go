@@ -37,19 +37,19 @@ func isShared(path string) bool {
 func (w *Files) checkShared(c tool.Call, at place) error {
 	switch {
 	case at.path == heartbeatFile && w.memory != nil:
-		return fmt.Errorf("%q is not read by the heartbeat; use memory/%s", at.said, heartbeatFile)
+		return fmt.Errorf("%q is not read by the heartbeat; use memory/%s", at.written, heartbeatFile)
 	case !c.Role.AtLeast(bus.Admin):
-		return w.refusePrompt(at.said)
+		return w.refusePrompt(at.written)
 	case !isShared(filepath.ToSlash(at.path)) || at.path == skillsFolder: // reached through a link
-		return fmt.Errorf("%q leads to no shared document and no skill", at.said)
+		return fmt.Errorf("%q leads to no shared document and no skill", at.written)
 	}
 	return nil
 }
 
 // refusePrompt returns the error for a write that the role does not allow.
-func (w *Files) refusePrompt(said string) error {
+func (w *Files) refusePrompt(written string) error {
 	text := fmt.Sprintf("%q is part of the prompt of everybody who talks to you, and is changed for "+
-		"admins only", said)
+		"admins only", written)
 	if w.memory != nil {
 		text += "; what concerns this conversation belongs in memory/USER.md, memory/MEMORY.md or " +
 			"memory/skills/NAME/SKILL.md"
@@ -106,10 +106,10 @@ func (d *descent) check(dir *os.Root) error {
 		return err == nil && os.SameFile(here, info)
 	}
 	if t := d.w.shared; t != nil && d.at.tree != t && (is(t.dir, ".") || is(t.dir, skillsFolder)) {
-		return d.w.refusePrompt(d.at.said)
+		return d.w.refusePrompt(d.at.written)
 	}
 	if t := d.w.memory; t != nil && d.at.tree != t && is(t.dir, ".") {
-		return fmt.Errorf("%q: memories are reached by memory/ only", d.at.said)
+		return fmt.Errorf("%q: memories are reached by memory/ only", d.at.written)
 	}
 	return nil
 }

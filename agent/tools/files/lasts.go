@@ -7,9 +7,9 @@ import (
 	"gateway/agent/tool"
 )
 
-// isKept reports whether a place changes only through people or with their approval: the
+// isTrusted reports whether a place changes only through people or with their approval: the
 // memory of a scope, and the shared documents.
-func (w *Files) isKept(at place) bool {
+func (w *Files) isTrusted(at place) bool {
 	if real, err := at.resolved(); err == nil {
 		at = real
 	}
@@ -49,7 +49,7 @@ func (w *Files) lasts(c tool.Call) bool {
 		if name == "" {
 			continue
 		}
-		if at, err := w.find(c, name); err == nil && w.isKept(at) {
+		if at, err := w.find(c, name); err == nil && w.isTrusted(at) {
 			return true
 		}
 	}

@@ -59,7 +59,7 @@ func (w *Files) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Resu
 	}
 	if a.Skip >= len(entries) {
 		return tool.Result{}, fmt.Errorf("%q has only %d entries, so none at offset %d",
-			at.said, len(entries), a.Skip)
+			at.written, len(entries), a.Skip)
 	}
 	var text strings.Builder
 	end := min(len(entries), a.Skip+min(cmp.Or(a.Limit, maxShown), maxShown))
@@ -74,7 +74,7 @@ func (w *Files) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Resu
 	}
 	return tool.Result{
 		Text: strings.TrimSuffix(text.String(), "\n"), Foreign: foreign("directory", at),
-		Kept: w.isKept(at),
+		Trusted: w.isTrusted(at),
 	}, nil
 }
 
@@ -152,7 +152,7 @@ func (w *Files) readDir(at place) ([]fs.DirEntry, error) {
 		return nil, w.explain(at, err)
 	}
 	if k := cmp.Or(kind(info.Mode()), "file"); k != "directory" {
-		return nil, fmt.Errorf("%q is a %s, not a directory", at.said, k)
+		return nil, fmt.Errorf("%q is a %s, not a directory", at.written, k)
 	}
 	f, err := at.tree.dir.OpenFile(at.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -160,7 +160,7 @@ func (w *Files) readDir(at place) ([]fs.DirEntry, error) {
 	}
 	defer f.Close()
 	if isPseudo(f) {
-		return nil, fmt.Errorf("%q is a part of the system and can't be listed", at.said)
+		return nil, fmt.Errorf("%q is a part of the system and can't be listed", at.written)
 	}
 	entries, err := f.ReadDir(maxRead)
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -52,14 +52,14 @@ func (w *Files) editNotebook(
 	if err := a.check(); err != nil {
 		return tool.Result{}, err
 	}
-	return w.rewrite(ctx, c, a.Path, "", func(old string) (text, told string, err error) {
+	return w.rewrite(ctx, c, a.Path, "", func(old string) (text, report string, err error) {
 		return changeNotebook(old, a)
 	})
 }
 
 // changeNotebook returns the text of a notebook after a change, and a message about the change. It
 // keeps members that it does not know. It sorts keys, as Jupyter does.
-func changeNotebook(text string, a notebookArgs) (after, told string, err error) {
+func changeNotebook(text string, a notebookArgs) (after, report string, err error) {
 	book, cells, err := parseNotebook(text)
 	if err != nil {
 		return "", "", err
@@ -74,17 +74,17 @@ func changeNotebook(text string, a notebookArgs) (after, told string, err error)
 	case "insert":
 		at++
 		cells = slices.Insert(cells, at, newCell(a, book.withIDs()))
-		told = fmt.Sprintf("cell %d was inserted", at)
+		report = fmt.Sprintf("cell %d was inserted", at)
 	case "delete":
 		cells = slices.Delete(cells, at, at+1)
-		told = fmt.Sprintf("cell %d was deleted; those behind it have other numbers now", at)
+		report = fmt.Sprintf("cell %d was deleted; those behind it have other numbers now", at)
 	default:
 		cells[at].replace(a)
-		told = fmt.Sprintf("cell %d was replaced", at)
+		report = fmt.Sprintf("cell %d was replaced", at)
 	}
 	book.set("cells", cells)
 	after, err = likeJSON(marshal(book), text)
-	return after, fmt.Sprintf(": %s, of %d", told, len(cells)), err
+	return after, fmt.Sprintf(": %s, of %d", report, len(cells)), err
 }
 
 // An object is a JSON object. Members that this package does not know stay in it unchanged.

@@ -25,7 +25,7 @@ func (w *Files) open(at place) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, w.explain(at, err)
 	}
-	if err := wantRegular(at.said, info); err != nil {
+	if err := wantRegular(at.written, info); err != nil {
 		return nil, nil, err
 	}
 	// The file may have become a pipe since the check. Opening a pipe without O_NONBLOCK would
@@ -35,11 +35,11 @@ func (w *Files) open(at place) (*os.File, fs.FileInfo, error) {
 		return nil, nil, w.explain(at, err)
 	}
 	if info, err = f.Stat(); err == nil {
-		err = wantRegular(at.said, info)
+		err = wantRegular(at.written, info)
 	}
 	if err == nil && isPseudo(f) {
 		err = fmt.Errorf("%q is not a file on a disk but a part of the system, and can't be read",
-			at.said)
+			at.written)
 	}
 	if err != nil {
 		_ = f.Close() // nothing was written

@@ -17,12 +17,12 @@ const historyFile = "history.jsonl"
 
 // own returns a place in the memory of the call's scope. A call sees no other memory, and
 // links are refused there, because the folders of other scopes are in the same tree.
-func (w *Files) own(c tool.Call, rest, said string) (place, error) {
+func (w *Files) own(c tool.Call, rest, written string) (place, error) {
 	if c.Scope == "" {
-		return place{}, fmt.Errorf("%q: this conversation has no memory", said)
+		return place{}, fmt.Errorf("%q: this conversation has no memory", written)
 	}
 	if _, err := memory.ParseScope(string(c.Scope)); err != nil {
-		return place{}, fmt.Errorf("%q: %w", said, err)
+		return place{}, fmt.Errorf("%q: %w", written, err)
 	}
 	rest = filepath.ToSlash(filepath.Join(".", filepath.FromSlash(rest)))
 	// People see the folders of all scopes and use the name with the scope.
@@ -31,13 +31,13 @@ func (w *Files) own(c tool.Call, rest, said string) (place, error) {
 	}
 	p := place{
 		tree: w.memory, path: filepath.Join(string(c.Scope), filepath.FromSlash(rest)),
-		name: strings.TrimSuffix(w.memory.name+"/"+rest, "/."), said: said,
+		name: strings.TrimSuffix(w.memory.name+"/"+rest, "/."), written: written,
 	}
 	p = p.respelled()
 	for at := p.path; at != "."; at = filepath.Dir(at) {
 		if info, err := w.memory.dir.Lstat(at); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 			return place{}, fmt.Errorf("%q is or contains a symbolic link; in memory such links "+
-				"are not followed", said)
+				"are not followed", written)
 		}
 	}
 	return p, nil
@@ -65,7 +65,7 @@ func (at place) checkOwn() error {
 	switch {
 	case len(elements) == 1 && strings.EqualFold(elements[0], historyFile):
 		return fmt.Errorf("%q is the record of what was said, and only grows by itself; "+
-			"remember what matters, or write it into memory/MEMORY.md", at.said)
+			"remember what matters, or write it into memory/MEMORY.md", at.written)
 	case slices.ContainsFunc(elements, hidden):
 	case len(elements) == 1 && filepath.Ext(elements[0]) == ".md":
 		return nil
@@ -73,7 +73,7 @@ func (at place) checkOwn() error {
 		return nil
 	}
 	return fmt.Errorf("%q: in memory there are only Markdown files, such as memory/MEMORY.md, and "+
-		"skills, such as memory/skills/NAME/SKILL.md; other files belong in the workspace", at.said)
+		"skills, such as memory/skills/NAME/SKILL.md; other files belong in the workspace", at.written)
 }
 
 // errMoved means that a directory was moved or replaced by a link while a file in it was

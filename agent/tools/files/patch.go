@@ -59,16 +59,16 @@ func (w *Files) applyPatch(ctx context.Context, c tool.Call, a patchArgs) (tool.
 	if err := w.save(ctx, c, changes...); err != nil {
 		return tool.Result{}, fmt.Errorf("nothing was changed: %w", err)
 	}
-	return tool.Result{Text: strings.Join(p.told, "\n")}, nil
+	return tool.Result{Text: strings.Join(p.report, "\n")}, nil
 }
 
 // A patching is the state of a patch while it is applied. All of it is in memory.
 type patching struct {
-	w     *Files
-	call  tool.Call
-	files map[patchKey]*patched
-	order []*patched
-	told  []string // messages for the model about what was done
+	w      *Files
+	call   tool.Call
+	files  map[patchKey]*patched
+	order  []*patched
+	report []string // messages for the model about what was done
 }
 
 type patchKey struct {
@@ -124,13 +124,13 @@ func (p *patching) apply(patch filePatch) error {
 		return fmt.Errorf("%q is there already; to change it use an update", patch.path)
 	case patch.add:
 		f.text, f.there, f.loaded = "", true, true
-		p.tell("made", f)
+		p.reportChange("made", f)
 		return p.hunks(patch, f)
 	case !f.there:
 		return p.w.missing(f.place)
 	case patch.remove:
 		f.there = false
-		p.tell("removed", f)
+		p.reportChange("removed", f)
 		return nil
 	}
 	if err := p.load(f); err != nil {
@@ -142,7 +142,7 @@ func (p *patching) apply(patch filePatch) error {
 	if patch.moveTo != "" {
 		return p.move(f, patch.moveTo)
 	}
-	p.tell("changed", f)
+	p.reportChange("changed", f)
 	return nil
 }
 
@@ -165,19 +165,20 @@ func (p *patching) move(f *patched, name string) error {
 	case err != nil:
 		return err
 	case to == f:
-		p.tell("changed", f)
+		p.reportChange("changed", f)
 		return nil
 	case to.there:
-		return fmt.Errorf("%q can't be moved to %q, which is there already", f.said, name)
+		return fmt.Errorf("%q can't be moved to %q, which is there already", f.written, name)
 	}
 	to.text, to.there, to.loaded, to.like = f.text, true, true, cmp.Or(f.info, f.like)
 	f.there = false
-	p.told = append(p.told, fmt.Sprintf("%s was moved to %s", printable(f.name), printable(to.name)))
+	p.report = append(p.report,
+		fmt.Sprintf("%s was moved to %s", printable(f.name), printable(to.name)))
 	return nil
 }
 
-func (p *patching) tell(what string, f *patched) {
-	p.told = append(p.told, fmt.Sprintf("%s was %s", printable(f.name), what))
+func (p *patching) reportChange(what string, f *patched) {
+	p.report = append(p.report, fmt.Sprintf("%s was %s", printable(f.name), what))
 }
 
 // changes returns the changes to make on disk.

@@ -166,7 +166,7 @@ func (h *hunk) misfit(lines []textLine, from int) error {
 	if from > 0 && placeable(h, lines) {
 		return errors.New("stands before the hunk above it; put hunks in the order of the file")
 	}
-	near := strings.ReplaceAll(nearMiss(text, strings.Join(want, "\n")), "old_text", "the patch")
+	near := strings.ReplaceAll(closest(text, strings.Join(want, "\n")), "old_text", "the patch")
 	return fmt.Errorf("does not apply: its lines are not in the file%s", near)
 }
 

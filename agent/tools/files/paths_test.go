@@ -97,8 +97,8 @@ func TestOutside(t *testing.T) {
 	}
 	before := snapshot(t, above) + snapshot(t, f.media)
 	for _, path := range paths {
-		if said := f.use(t, path); strings.Contains(said, "hunter2") {
-			t.Errorf("with the path %q they say %s", path, said)
+		if written := f.use(t, path); strings.Contains(written, "hunter2") {
+			t.Errorf("with the path %q they say %s", path, written)
 		}
 	}
 	if after := snapshot(t, above) + snapshot(t, f.media); after != before {

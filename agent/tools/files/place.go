@@ -45,10 +45,10 @@ func (t *tree) isWorkspace() bool { return t.name == "" && !t.private }
 
 // A place is a path in a tree.
 type place struct {
-	tree *tree
-	path string // within tree.dir
-	name string // as tools show and accept it, with slashes
-	said string // as the model wrote it
+	tree    *tree
+	path    string // within tree.dir
+	name    string // as tools show and accept it, with slashes
+	written string // as the model wrote it
 }
 
 // under returns the place of rel below p. rel has slashes.
@@ -132,7 +132,7 @@ func (w *Files) locate(c tool.Call, name string) (place, error) {
 		p.tree, p.path = w.media, w.media.sent(c, rest)
 	}
 	if w.memory != nil && first == w.memory.name {
-		return w.own(c, rest, p.said)
+		return w.own(c, rest, p.written)
 	}
 	for _, t := range w.roots {
 		if t.name == first {

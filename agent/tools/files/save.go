@@ -112,7 +112,7 @@ func (s *staged) prepare(w *Files, c tool.Call, keep bool) error {
 		}
 	}
 	if keep && s.info != nil {
-		return s.keepOld()
+		return s.backUp()
 	}
 	return nil
 }
@@ -139,8 +139,8 @@ func (s *staged) writeTemp() error {
 	return errors.Join(err, f.Close())
 }
 
-// keepOld makes a hard link to the old file, or a copy if links are not possible.
-func (s *staged) keepOld() error {
+// backUp makes a hard link to the old file, or a copy if links are not possible.
+func (s *staged) backUp() error {
 	name := tempName()
 	base := filepath.Base(s.path)
 	err := s.dir.Link(base, name)
@@ -199,7 +199,7 @@ func (s *staged) rollback() error {
 		_ = s.tree.dir.Remove(d) // fails if it is not empty
 	}
 	if err != nil {
-		return fmt.Errorf("and %q could not be put back: %w", s.said, err)
+		return fmt.Errorf("and %q could not be put back: %w", s.written, err)
 	}
 	return nil
 }

@@ -45,8 +45,8 @@ func TestSwap(t *testing.T) {
 			for _, name := range []string{"read_file", "list_dir", "grep", "glob"} {
 				args := map[string][]any{"grep": {"pattern", "."}, "glob": {"pattern", "**"}}[name]
 				r, err := f.result(t, "s", name, append([]any{"path", path}, args...)...)
-				if said := fmt.Sprint(r.Text, err); strings.Contains(said, "hunter2") {
-					t.Fatalf("%s of %s shows the outside: %q", name, path, said)
+				if written := fmt.Sprint(r.Text, err); strings.Contains(written, "hunter2") {
+					t.Fatalf("%s of %s shows the outside: %q", name, path, written)
 				}
 				if err == nil {
 					read++

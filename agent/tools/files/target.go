@@ -86,7 +86,7 @@ func (w *Files) wantUnchanged(c tool.Call, t target) error {
 
 func changedSince(at place) error {
 	return fmt.Errorf("%q has changed since you read it, and was left as it is; "+
-		"read it again and then decide", at.said)
+		"read it again and then decide", at.written)
 }
 
 // wholeText returns the content of a text file that is about to be changed, and the target
@@ -99,14 +99,14 @@ func (w *Files) wholeText(t target) (string, target, error) {
 	defer f.Close()
 	if info.Size() > maxEdit {
 		return "", t, fmt.Errorf("%q has %d bytes, and only files up to %d can be changed in parts; "+
-			"use a command", t.said, info.Size(), maxEdit)
+			"use a command", t.written, info.Size(), maxEdit)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxEdit+1))
 	if err != nil {
 		return "", t, w.explain(t.place, err)
 	}
 	if !isText(data[:min(len(data), sniffLen)]) || !utf8.Valid(data) {
-		return "", t, fmt.Errorf("%q is not UTF-8 text and can't be changed in parts", t.said)
+		return "", t, fmt.Errorf("%q is not UTF-8 text and can't be changed in parts", t.written)
 	}
 	t.info = info
 	return string(data), t, nil
@@ -116,7 +116,7 @@ func (w *Files) wholeText(t target) (string, target, error) {
 // message about the change. hint continues the error for a file that does not exist.
 func (w *Files) rewrite(
 	ctx context.Context, c tool.Call, name, hint string,
-	apply func(old string) (text, told string, err error),
+	apply func(old string) (text, report string, err error),
 ) (tool.Result, error) {
 	unlock, err := w.lock(ctx)
 	if err != nil {
@@ -137,7 +137,7 @@ func (w *Files) rewrite(
 	if err := w.wantUnchanged(c, t); err != nil {
 		return tool.Result{}, err
 	}
-	text, told, err := apply(old)
+	text, report, err := apply(old)
 	if err == nil && text == old {
 		err = errors.New("it is the same after these edits")
 	}
@@ -145,5 +145,5 @@ func (w *Files) rewrite(
 		return tool.Result{}, fmt.Errorf("%s was not changed: %w", printable(t.name), err)
 	}
 	err = w.save(ctx, c, change{target: t, content: []byte(text)})
-	return tool.Result{Text: printable(t.name) + told}, err
+	return tool.Result{Text: printable(t.name) + report}, err
 }

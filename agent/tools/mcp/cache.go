@@ -24,8 +24,8 @@ type dialect struct {
 	Asks   bool `json:"asks,omitempty"`   // it asks in the middle of calls
 }
 
-// A kept is the content of a server's cache file.
-type kept struct {
+// A cacheEntry is the content of a server's cache file.
+type cacheEntry struct {
 	Hash    string  `json:"hash"` // of the configuration at the time
 	dialect         // that worked
 	Catalog catalog `json:"catalog"` // agreed by an admin
@@ -46,8 +46,8 @@ func (s Server) hash() string {
 
 func (s *server) cacheFile() string { return filepath.Join(s.opts.Cache, s.Name+".json") }
 
-// recall reads the server's cache file. It returns nil if there is none for this configuration.
-func (s *server) recall() (*kept, error) {
+// readCache reads the server's cache file. It returns nil if there is none for this configuration.
+func (s *server) readCache() (*cacheEntry, error) {
 	if s.opts.Cache == "" {
 		return nil, nil
 	}
@@ -59,7 +59,7 @@ func (s *server) recall() (*kept, error) {
 		return nil, fmt.Errorf("mcp: read the cache: %w", err)
 	}
 	defer f.Close()
-	var k kept
+	var k cacheEntry
 	if err := json.NewDecoder(io.LimitReader(f, maxCache)).Decode(&k); err != nil {
 		return nil, fmt.Errorf("mcp: read the cache: %w", err)
 	}
@@ -69,8 +69,8 @@ func (s *server) recall() (*kept, error) {
 	return &k, nil
 }
 
-// keep writes the cache file atomically.
-func (s *server) keep(k kept) error {
+// writeCache writes the cache file atomically.
+func (s *server) writeCache(k cacheEntry) error {
 	if s.opts.Cache == "" {
 		return nil
 	}

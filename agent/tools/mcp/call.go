@@ -57,12 +57,12 @@ func (s *server) use(
 		if err == nil {
 			return nil
 		}
-		lost, sent := s.judge(ctx, err)
+		lost, sent := s.classify(ctx, err)
 		if lost && s.URL == "" {
 			l.awaitEnd() // the reason of the end is more precise than err
 		}
 		if lost {
-			l.fail(bare(err))
+			l.fail(withoutURL(err))
 		}
 		again := !sent || effect != tool.Once && l.forgotten()
 		if again && try == 0 && ctx.Err() == nil {
@@ -105,9 +105,9 @@ func (s *server) once(
 	return err
 }
 
-// judge reports whether the link can't be used any more because of err, and whether the request may
-// have reached the server.
-func (s *server) judge(ctx context.Context, err error) (lost, sent bool) {
+// classify reports whether the link can't be used any more because of err, and whether the request
+// may have reached the server.
+func (s *server) classify(ctx context.Context, err error) (lost, sent bool) {
 	var dial *net.OpError
 	var request *url.Error
 	var answer *jsonrpc.Error
@@ -146,7 +146,7 @@ func (s *server) explain(
 		return fmt.Errorf("the MCP server %s refuses the call: %s; nothing was done", s.Name, why)
 	case !sent:
 		return fmt.Errorf("the MCP server %s can't be reached: %s; nothing was done", s.Name,
-			s.written(bare(err).Error()))
+			s.written(withoutURL(err).Error()))
 	case errors.Is(err, errSlow):
 		return fmt.Errorf("the MCP server %s has not answered within %s; the call was cancelled%s",
 			s.Name, s.Timeout, outcome(effect))
@@ -161,7 +161,7 @@ func (s *server) explain(
 			"it is being made again", s.Name, s.written(l.reason().Error()), outcome(effect))
 	}
 	return fmt.Errorf("the call to the MCP server %s failed: %s%s", s.Name,
-		s.written(bare(err).Error()), outcome(effect))
+		s.written(withoutURL(err).Error()), outcome(effect))
 }
 
 // codeRejected is the code that the library gives to requests which its transport could not
@@ -232,7 +232,7 @@ func (b *builder) content(c sdk.Content) {
 	case *sdk.EmbeddedResource:
 		b.resource(c.Resource)
 	case *sdk.ResourceLink:
-		b.note("resource %s, %s%s; %sresources may read it", tame(c.URI, 500), tame(c.Name, 100),
+		b.note("resource %s, %s%s; %sresources may read it", oneLine(c.URI, 500), oneLine(c.Name, 100),
 			aside(c.Description, c.MIMEType), b.prefix)
 	default:
 		b.note("a part of a kind that is not known: not shown")
@@ -243,10 +243,10 @@ func (b *builder) content(c sdk.Content) {
 func aside(description, kind string) string {
 	text := ""
 	if description != "" {
-		text = ": " + tame(description, 300)
+		text = ": " + oneLine(description, 300)
 	}
 	if kind != "" {
-		text += " (" + tame(kind, 60) + ")"
+		text += " (" + oneLine(kind, 60) + ")"
 	}
 	return text
 }
@@ -256,7 +256,7 @@ func (b *builder) image(data []byte, kind string) {
 	switch found := http.DetectContentType(data); {
 	case found != "image/png" && found != "image/jpeg" && found != "image/gif" &&
 		found != "image/webp":
-		b.note("picture, %s, %d bytes: of a kind that can't be shown", tame(kind, 60), len(data))
+		b.note("picture, %s, %d bytes: of a kind that can't be shown", oneLine(kind, 60), len(data))
 	case len(data) > maxImage:
 		b.note("picture of %d bytes: too large to be shown", len(data))
 	case len(b.images) == maxImages:
@@ -272,12 +272,12 @@ func (b *builder) image(data []byte, kind string) {
 // file adds content that is neither text nor a picture.
 func (b *builder) file(what string, data []byte, kind string) {
 	if len(data) == 0 || len(data) > maxFile || len(b.files) == maxFiles {
-		b.note("%s, %s, %d bytes: not kept", what, tame(kind, 60), len(data))
+		b.note("%s, %s, %d bytes: not kept", what, oneLine(kind, 60), len(data))
 		return
 	}
 	name := fmt.Sprintf("%s-%d%s", b.name, len(b.files)+1, mimetype.Detect(data).Extension())
 	b.files = append(b.files, tool.File{Name: name, Data: data})
-	b.note("%s, %s, %d bytes, kept as %s", what, tame(kind, 60), len(data), name)
+	b.note("%s, %s, %d bytes, kept as %s", what, oneLine(kind, 60), len(data), name)
 }
 
 // resource adds the content of a resource.
@@ -286,13 +286,13 @@ func (b *builder) resource(r *sdk.ResourceContents) {
 	case r == nil:
 		b.note("a resource without content")
 	case len(r.Blob) > 0 && strings.HasPrefix(http.DetectContentType(r.Blob), "image/"):
-		b.note("resource %s:", tame(r.URI, 500))
+		b.note("resource %s:", oneLine(r.URI, 500))
 		b.image(r.Blob, r.MIMEType)
 	case len(r.Blob) > 0:
-		b.note("resource %s:", tame(r.URI, 500))
+		b.note("resource %s:", oneLine(r.URI, 500))
 		b.file("data", r.Blob, r.MIMEType)
 	default:
-		b.note("resource %s:", tame(r.URI, 500))
+		b.note("resource %s:", oneLine(r.URI, 500))
 		b.add(r.Text)
 	}
 }

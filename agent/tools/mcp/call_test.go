@@ -44,14 +44,14 @@ func TestJudge(t *testing.T) {
 		if tt.http {
 			s.URL = "http://x"
 		}
-		if lost, sent := s.judge(t.Context(), tt.err); lost != tt.lost || sent != tt.sent {
+		if lost, sent := s.classify(t.Context(), tt.err); lost != tt.lost || sent != tt.sent {
 			t.Errorf("%s: lost %t, sent %t; want %t and %t", tt.name, lost, sent, tt.lost, tt.sent)
 		}
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	s := newServer(Server{Name: "s"}, &Options{Now: time.Now}, nil)
-	if lost, _ := s.judge(ended, io.EOF); lost {
+	if lost, _ := s.classify(ended, io.EOF); lost {
 		t.Error("a call that was cancelled ends the connection")
 	}
 }

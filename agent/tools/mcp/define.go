@@ -73,7 +73,7 @@ func (s *server) define(c catalog) (tools []tool.Tool, refused []string) {
 	c = c.sorted()
 	refuse := func(name, why string) {
 		if len(refused) < maxRefused {
-			refused = append(refused, fmt.Sprintf("%q: %s", tame(name, 80), why))
+			refused = append(refused, fmt.Sprintf("%q: %s", oneLine(name, 80), why))
 		} else if len(refused) == maxRefused {
 			refused = append(refused, "and more")
 		}
@@ -90,8 +90,8 @@ func (s *server) define(c catalog) (tools []tool.Tool, refused []string) {
 		if !s.allows(d.Name) {
 			continue
 		}
-		schema, err := mend(d.Schema)
-		description := cmp.Or(tame(d.Description, maxDescription),
+		schema, err := repairSchema(d.Schema)
+		description := cmp.Or(oneLine(d.Description, maxDescription),
 			fmt.Sprintf("A tool of the MCP server %s, which does not describe it.", s.Name))
 		switch {
 		case d.Name == "":
@@ -150,14 +150,14 @@ func (s *naming) names(tools []definition) []string {
 	}
 	mended := make(map[string]int)
 	for _, d := range tools {
-		if name := s.mendName(d.Name); first[name] == "" {
+		if name := s.validName(d.Name); first[name] == "" {
 			mended[name]++
 		}
 	}
 	names := make([]string, len(tools))
 	taken := make(map[string]string)
 	for i, d := range tools {
-		name := s.mendName(d.Name)
+		name := s.validName(d.Name)
 		if first[name] != d.Name && (first[name] != "" || mended[name] > 1) || !s.ours(name) {
 			name = s.hashed(d.Name)
 		}
@@ -195,9 +195,9 @@ func letters(name string) string {
 	}, name)
 }
 
-// mendName returns the name for a tool of the server. If it is too long, mendName cuts it and adds
-// a hash.
-func (s *naming) mendName(name string) string {
+// validName returns the name for a tool of the server. If it is too long, validName cuts it and
+// adds a hash.
+func (s *naming) validName(name string) string {
 	full := s.prefix + letters(name)
 	if name == "" || len(full) > maxName {
 		return s.hashed(name)

@@ -60,7 +60,7 @@ func TestMend(t *testing.T) {
 			if err := json.Unmarshal([]byte(tt.schema), &v); err != nil {
 				t.Fatal(err)
 			}
-			got, err := mend(v)
+			got, err := repairSchema(v)
 			if err != nil || string(got) != tt.want {
 				t.Errorf("mend = %s, %v\nwant %s", got, err, tt.want)
 			}
@@ -112,7 +112,7 @@ func TestMendRefuses(t *testing.T) {
 			if err := json.Unmarshal([]byte(tt.schema), &v); err != nil {
 				t.Fatal(err)
 			}
-			got, err := mend(v)
+			got, err := repairSchema(v)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("mend = %s, %v; want an error with %q", got, err, tt.want)
 			}
@@ -134,7 +134,7 @@ func FuzzMend(f *testing.F) {
 		if json.Unmarshal([]byte(schema), &v) != nil {
 			return
 		}
-		got, err := mend(v)
+		got, err := repairSchema(v)
 		if err != nil {
 			if !utf8.ValidString(err.Error()) || strings.ContainsAny(err.Error(), "\n[]") {
 				t.Errorf("the error is not tame: %q", err)
@@ -147,7 +147,7 @@ func FuzzMend(f *testing.F) {
 			t.Fatalf("the registry refuses %s: %v", got, err)
 		}
 		_, _ = reg.Arguments("x", `{"a":{"a":{"a":[1,"x",null]}}}`) // must end
-		again, err := mend(json.RawMessage(got))
+		again, err := repairSchema(json.RawMessage(got))
 		if err != nil || string(again) != string(got) {
 			t.Errorf("mended again: %s, %v\nwant %s", again, err, got)
 		}
@@ -290,7 +290,7 @@ func TestTame(t *testing.T) {
 		"in\u200bvis\u202eible\U000e0041\xff": "invisible",
 		strings.Repeat("ä", 60):               strings.Repeat("ä", 49) + "…",
 	} {
-		if got := tame(text, 50); got != want {
+		if got := oneLine(text, 50); got != want {
 			t.Errorf("tame(%q) = %q, want %q", text, got, want)
 		}
 	}
@@ -302,7 +302,7 @@ func FuzzTame(f *testing.F) {
 		if most < 1 || most > 1_000 {
 			return
 		}
-		got := tame(text, most)
+		got := oneLine(text, most)
 		if utf8.RuneCountInString(got) > most || !utf8.ValidString(got) ||
 			strings.ContainsAny(got, "[]<>") || strings.ContainsFunc(got, unicode.IsControl) {
 			t.Errorf("tame(%q, %d) = %q", text, most, got)

@@ -284,7 +284,7 @@ func (x *exchange) run(ctx context.Context) (tool.Result, error) {
 	if x.call.Reply == nil {
 		x.asks.hold(x.key(), nil)
 	} else {
-		err := x.take(q)
+		err := x.restore(q)
 		if q.Running {
 			if live = x.asks.release(x.key()); live == nil {
 				return x.fail(fmt.Errorf("the call has ended before the person answered%s",
@@ -347,15 +347,15 @@ func (x *exchange) alone() bool { return x.call.Proactive || x.call.Session.Task
 
 func (x *exchange) key() heldKey { return heldKey{x.call.Turn, x.call.ID} }
 
-// take restores into q the inquiry that the person has answered, and adds the answer.
-func (x *exchange) take(q *inquiry) error {
+// restore puts into q the inquiry that the person has answered, and adds the answer.
+func (x *exchange) restore(q *inquiry) error {
 	if err := json.Unmarshal(x.call.Reply.State, q); err != nil {
 		return fmt.Errorf("the server's question can't be read: %w", err)
 	}
 	if len(q.Requests) == 0 {
 		return errors.New("the server's question is missing")
 	}
-	return q.take(x.call.Reply)
+	return q.addAnswer(x.call.Reply)
 }
 
 // wait returns the result that makes the turn wait for the answer to q. A call that is under way

@@ -63,14 +63,14 @@ func listResources(
 ) (string, error) {
 	p := &pager{offset: max(0, offset)}
 	err := collect(p, session.Resources(ctx, nil), func(r *sdk.Resource) string {
-		return tame(r.URI, 500) + "  " + tame(r.Name, 100) + aside(r.Description, r.MIMEType)
+		return oneLine(r.URI, 500) + "  " + oneLine(r.Name, 100) + aside(r.Description, r.MIMEType)
 	})
 	if err != nil {
 		return "", err
 	}
 	// Many servers have no templates and do not support this request.
 	_ = collect(p, session.ResourceTemplates(ctx, nil), func(r *sdk.ResourceTemplate) string {
-		return tame(r.URITemplate, 500) + "  " + tame(r.Name, 100) +
+		return oneLine(r.URITemplate, 500) + "  " + oneLine(r.Name, 100) +
 			aside(r.Description, r.MIMEType) + " [template: fill in what is in braces]"
 	})
 	return p.text("resources"), nil
@@ -108,7 +108,7 @@ func (s *server) prompts(
 		b := &builder{name: s.prefix + "prompts", prefix: s.prefix}
 		for _, m := range r.Messages {
 			if m != nil {
-				b.note("%s:", tame(string(m.Role), 20))
+				b.note("%s:", oneLine(string(m.Role), 20))
 				b.content(m.Content)
 			}
 		}
@@ -125,12 +125,12 @@ func (s *server) prompts(
 func listPrompts(ctx context.Context, session *sdk.ClientSession, offset int) (string, error) {
 	p := &pager{offset: max(0, offset)}
 	err := collect(p, session.Prompts(ctx, nil), func(r *sdk.Prompt) string {
-		line := tame(r.Name, 200) + aside(r.Description, "")
+		line := oneLine(r.Name, 200) + aside(r.Description, "")
 		for _, a := range r.Arguments {
 			if a == nil {
 				continue
 			}
-			line += "\n  " + tame(a.Name, 100)
+			line += "\n  " + oneLine(a.Name, 100)
 			if a.Required {
 				line += " (required)"
 			}

@@ -45,7 +45,7 @@ func newRequest(id string, p *sdk.ElicitParams) (request, error) {
 	if p == nil {
 		return request{}, errors.New("it has no parameters")
 	}
-	r := request{ID: id, Message: tame(p.Message, maxAsked)}
+	r := request{ID: id, Message: oneLine(p.Message, maxAsked)}
 	if p.Mode == "url" || p.Mode == "" && p.URL != "" {
 		u, err := url.Parse(p.URL)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" ||
@@ -56,7 +56,7 @@ func newRequest(id string, p *sdk.ElicitParams) (request, error) {
 		return r, nil
 	}
 	if p.Mode != "" && p.Mode != "form" {
-		return r, fmt.Errorf("the mode %q does not exist", tame(p.Mode, 80))
+		return r, fmt.Errorf("the mode %q does not exist", oneLine(p.Mode, 80))
 	}
 	if p.RequestedSchema == nil {
 		return r, nil
@@ -117,7 +117,7 @@ func (r request) fields() ([]*field, error) {
 	}
 	var s jsonschema.Schema
 	if err := json.Unmarshal(r.Schema, &s); err != nil {
-		return nil, fmt.Errorf("its schema is not valid: %s", tame(err.Error(), 200))
+		return nil, fmt.Errorf("its schema is not valid: %s", oneLine(err.Error(), 200))
 	}
 	if s.Type != "" && s.Type != "object" {
 		return nil, errors.New("its schema is not that of an object")
@@ -129,7 +129,7 @@ func (r request) fields() ([]*field, error) {
 	for name, p := range s.Properties {
 		f, err := newField(name, p)
 		if err != nil {
-			return nil, fmt.Errorf("%q: %w", tame(name, 80), err)
+			return nil, fmt.Errorf("%q: %w", oneLine(name, 80), err)
 		}
 		f.required = slices.Contains(s.Required, name)
 		list = append(list, f)
@@ -166,7 +166,7 @@ func newField(name string, p *jsonschema.Schema) (*field, error) {
 			err = errors.New("it does not say what to choose from")
 		}
 	default:
-		err = fmt.Errorf("values of the type %q can't be asked for", tame(p.Type, 80))
+		err = fmt.Errorf("values of the type %q can't be asked for", oneLine(p.Type, 80))
 	}
 	if err != nil {
 		return nil, err
@@ -209,7 +209,7 @@ func (f *field) choices(p *jsonschema.Schema) error {
 		if _, ok := v.(string); !ok {
 			return errors.New("one of its values is not a string")
 		}
-		f.labels[i] = strings.ReplaceAll(tame(f.labels[i], maxLabel), "`", "'")
+		f.labels[i] = strings.ReplaceAll(oneLine(f.labels[i], maxLabel), "`", "'")
 	}
 	return nil
 }
@@ -354,7 +354,7 @@ func (f *field) wants() string {
 		b.WriteString("A text" + between(asFloat(p.MinLength), asFloat(p.MaxLength), " characters"))
 	}
 	if p.Pattern != "" {
-		fmt.Fprintf(&b, ", in the form `%s`", strings.ReplaceAll(tame(p.Pattern, 100), "`", "'"))
+		fmt.Fprintf(&b, ", in the form `%s`", strings.ReplaceAll(oneLine(p.Pattern, 100), "`", "'"))
 	}
 	return b.String() + "."
 }
@@ -396,5 +396,5 @@ func (f *field) show(v any) string {
 	if n, ok := v.(float64); ok {
 		return strconv.FormatFloat(n, 'f', -1, 64)
 	}
-	return strings.ReplaceAll(tame(fmt.Sprint(v), 200), "`", "'")
+	return strings.ReplaceAll(oneLine(fmt.Sprint(v), 200), "`", "'")
 }

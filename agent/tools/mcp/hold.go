@@ -26,9 +26,9 @@ type known struct {
 	agreed *catalog   // nil until the server was seen for the first time
 	held   *catalog   // the present catalog if it waits for agreement; or nil
 
-	told   *catalog  // held catalog in the last report to the owners; or nil
-	toldAt time.Time // time of that report in this process; or zero
-	later  bool      // another listing is scheduled, to report later changes
+	reported   *catalog  // held catalog in the last report to the owners; or nil
+	reportedAt time.Time // time of that report in this process; or zero
+	later      bool      // another listing is scheduled, to report later changes
 }
 
 // hold returns the part of listed that the agent may see: the agreed definitions. A changed tool
@@ -44,12 +44,12 @@ func (c catalog) hold(listed catalog) (offered catalog, changes []string) {
 		old, ok := before[d.Name]
 		if !ok {
 			changes = append(changes, fmt.Sprintf("new: `%s`, which says of itself: “%s”",
-				tame(d.Name, 80), tame(d.Description, 300)))
+				oneLine(d.Name, 80), oneLine(d.Description, 300)))
 			continue
 		}
 		offered.Tools = append(offered.Tools, old)
 		if what := old.differs(d); what != "" {
-			changes = append(changes, "changed: `"+tame(d.Name, 80)+"`, "+what)
+			changes = append(changes, "changed: `"+oneLine(d.Name, 80)+"`, "+what)
 		}
 	}
 	return offered, changes
@@ -59,8 +59,8 @@ func (c catalog) hold(listed catalog) (offered catalog, changes []string) {
 func (d definition) differs(now definition) string {
 	var list []string
 	if d.Description != now.Description {
-		list = append(list, fmt.Sprintf("which said “%s” and says “%s”", tame(d.Description, 300),
-			tame(now.Description, 300)))
+		list = append(list, fmt.Sprintf("which said “%s” and says “%s”", oneLine(d.Description, 300),
+			oneLine(now.Description, 300)))
 	}
 	if mark(d.Schema) != mark(now.Schema) {
 		list = append(list, "its arguments are others")
@@ -96,9 +96,9 @@ func (s holder) adopt(ctx context.Context, listed catalog) {
 	}
 	s.known.held = &listed
 	changes := s.offer(ctx)
-	if s.known.held != nil && !same(s.known.told, s.known.held) {
+	if s.known.held != nil && !same(s.known.reported, s.known.held) {
 		now := s.opts.Now()
-		if wait := s.known.toldAt.Add(reportEvery).Sub(now); wait > 0 {
+		if wait := s.known.reportedAt.Add(reportEvery).Sub(now); wait > 0 {
 			s.listLater(wait)
 			return // store only what was reported
 		}
@@ -110,7 +110,7 @@ func (s holder) adopt(ctx context.Context, listed catalog) {
 			s.listLater(reportEvery)
 			return
 		}
-		s.known.told, s.known.toldAt = s.known.held, now
+		s.known.reported, s.known.reportedAt = s.known.held, now
 	}
 	s.store(ctx)
 }
@@ -152,7 +152,7 @@ func (s holder) offer(ctx context.Context) []string {
 	} else {
 		code = mark(have.Tools)
 	}
-	s.bring(ctx, offered)
+	s.publish(ctx, offered)
 	if n := len(changes) - maxChanges; n > 0 {
 		changes = append(changes[:maxChanges:maxChanges], fmt.Sprintf("and %d more", n))
 	}
@@ -171,7 +171,7 @@ func (s holder) agree(ctx context.Context, code string) error {
 		return errors.New("this code stands for something else than what the server has now, which " +
 			"/mcp shows")
 	}
-	s.known.agreed, s.known.held, s.known.toldAt = s.known.held, nil, time.Time{}
+	s.known.agreed, s.known.held, s.known.reportedAt = s.known.held, nil, time.Time{}
 	s.offer(ctx)
 	s.store(ctx)
 	return nil
@@ -179,9 +179,9 @@ func (s holder) agree(ctx context.Context, code string) error {
 
 // store writes the cache file. The caller holds the lock.
 func (s holder) store(ctx context.Context) {
-	k := kept{Catalog: *s.known.agreed, Held: s.known.held}
+	k := cacheEntry{Catalog: *s.known.agreed, Held: s.known.held}
 	s.update(func() { k.dialect = s.dialect })
-	if err := s.keep(k); err != nil {
+	if err := s.writeCache(k); err != nil {
 		s.opts.Logger.WarnContext(ctx, "mcp cache not written", "server", s.Name, "err", err)
 	}
 }

@@ -51,9 +51,9 @@ type inquiry struct {
 	Unfit  int            `json:"unfit,omitempty"` // answers in a row that don't fit
 }
 
-// take adds the person's answer to the first request. The answer to the last field of a request
-// removes the request from q.
-func (q *inquiry) take(r *tool.Reply) error {
+// addAnswer adds the person's answer to the first request. The answer to the last field of a
+// request removes the request from q.
+func (q *inquiry) addAnswer(r *tool.Reply) error {
 	fields, err := q.Requests[0].fields()
 	if err == nil && q.Field >= max(1, len(fields)) {
 		err = fmt.Errorf("it has no value %d", q.Field)
@@ -162,7 +162,7 @@ func (q *inquiry) wait(server, name string, group bool) (*tool.Wait, error) {
 		b.WriteString("This answer is not valid. ")
 	}
 	fmt.Fprintf(&b, "The MCP server `%s` asks you, during the call of its tool `%s`", server,
-		strings.ReplaceAll(tame(name, 80), "`", "'"))
+		strings.ReplaceAll(oneLine(name, 80), "`", "'"))
 	switch {
 	case r.Link != "":
 		fmt.Fprintf(&b, ", to open a link. It leads to `%s`:\n\n%s", hostOf(r.Link), r.Link)
@@ -204,12 +204,12 @@ func (f *field) ask(i, n int) string {
 		title = f.name
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "**%s**", strings.ReplaceAll(tame(title, 100), "*", ""))
+	fmt.Fprintf(&b, "**%s**", strings.ReplaceAll(oneLine(title, 100), "*", ""))
 	if n > 1 {
 		fmt.Fprintf(&b, " (%d of %d)", i+1, n)
 	}
 	if f.schema.Description != "" {
-		b.WriteString(": “" + tame(f.schema.Description, 300) + "”")
+		b.WriteString(": “" + oneLine(f.schema.Description, 300) + "”")
 	}
 	if wants := f.wants(); wants != "" {
 		b.WriteString("\n" + wants)

@@ -127,7 +127,7 @@ func (s *server) attempt(ctx context.Context) (*link, error) {
 	guard := context.AfterFunc(start, c.end)
 	l, err := s.session(start, life, c)
 	if err == nil {
-		err = s.learn(start, l)
+		err = s.refresh(start, l)
 	}
 	inTime := guard()
 	if err == nil && inTime {
@@ -237,15 +237,15 @@ func (s *server) client() *sdk.Client {
 		LoggingMessageHandler: func(ctx context.Context, r *sdk.LoggingMessageRequest) {
 			if r.Params != nil && s.opts.Logger.Enabled(ctx, slog.LevelDebug) {
 				s.opts.Logger.DebugContext(ctx, "mcp server says", "server", s.Name,
-					"level", tame(string(r.Params.Level), 20),
+					"level", oneLine(string(r.Params.Level), 20),
 					"entry", clip(s.scrub(fmt.Sprint(r.Params.Data)), maxLogEntry))
 			}
 		},
 	})
 }
 
-// learn lists what the server offers, gives it to the agent and stores it.
-func (s *server) learn(ctx context.Context, l *link) error {
+// refresh lists what the server offers, gives it to the agent and stores it.
+func (s *server) refresh(ctx context.Context, l *link) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	ctx, done := l.bind(ctx)
@@ -314,10 +314,10 @@ func (s *server) listTools(ctx context.Context, session *sdk.ClientSession, c *c
 
 // describe returns the definition of t.
 func describe(t *sdk.Tool) definition {
-	d := definition{Name: t.Name, Description: tame(t.Description, maxDescription),
+	d := definition{Name: t.Name, Description: oneLine(t.Description, maxDescription),
 		Schema: t.InputSchema}
 	if d.Description == "" {
-		d.Description = tame(t.Title, maxDescription)
+		d.Description = oneLine(t.Title, maxDescription)
 	}
 	if a := t.Annotations; a != nil {
 		d.ReadOnly, d.Idempotent = a.ReadOnlyHint, a.IdempotentHint

@@ -222,12 +222,12 @@ func (l *login) problem() string {
 		return ""
 	case l.machine() && l.asked.err != nil:
 		return "it wants a login, and the gateway gets no token with its own credentials: " +
-			tame(bare(l.asked.err).Error(), 300)
+			oneLine(withoutURL(l.asked.err).Error(), 300)
 	case l.machine():
 		return "it refuses the token that the gateway has got with its own credentials"
 	case l.asked.status == http.StatusForbidden:
 		return fmt.Sprintf("it wants a further permission (%s). An admin sends /mcp login %s, or "+
-			"runs gateway mcp login %s", cmp.Or(tame(strings.Join(l.grant.Wanted, " "), 200),
+			"runs gateway mcp login %s", cmp.Or(oneLine(strings.Join(l.grant.Wanted, " "), 200),
 			"it does not say which"), l.Name, l.Name)
 	}
 	return fmt.Sprintf("it wants a login. An admin sends /mcp login %s, or runs gateway mcp login %s",
@@ -411,9 +411,9 @@ func (l *login) begin(ctx context.Context) (string, error) {
 	case link := <-p.link:
 		return link, nil
 	case <-p.done:
-		why := cmp.Or(bare(p.err), errors.New("it wants no login"))
+		why := cmp.Or(withoutURL(p.err), errors.New("it wants no login"))
 		return "", fmt.Errorf("the MCP server %s can't be logged in to: %s", l.Name,
-			tame(why.Error(), 300))
+			oneLine(why.Error(), 300))
 	case <-ctx.Done():
 		cancel()
 		return "", ctx.Err()
@@ -542,7 +542,8 @@ func (l *login) finish(ctx context.Context, address string) error {
 		return errNoLogin
 	}
 	if why := answer.Get("error"); why != "" {
-		return fmt.Errorf("the login was refused: %s", tame(why+" "+answer.Get("error_description"), 300))
+		return fmt.Errorf("the login was refused: %s",
+			oneLine(why+" "+answer.Get("error_description"), 300))
 	}
 	select {
 	case p.code <- &auth.AuthorizationResult{
@@ -560,7 +561,7 @@ func (l *login) finish(ctx context.Context, address string) error {
 		}
 	})
 	if p.err != nil {
-		return fmt.Errorf("the login has failed: %s", tame(bare(p.err).Error(), 300))
+		return fmt.Errorf("the login has failed: %s", oneLine(withoutURL(p.err).Error(), 300))
 	}
 	return nil
 }

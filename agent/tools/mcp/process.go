@@ -151,15 +151,15 @@ func (w inWriter) Write(p []byte) (int, error) {
 // A tail keeps the last bytes that were written to it.
 type tail struct {
 	mu   sync.Mutex
-	kept []byte
+	last []byte
 }
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.kept = append(t.kept, p[max(0, len(p)-maxStderr):]...)
-	if n := len(t.kept) - maxStderr; n > 0 {
-		t.kept = append(t.kept[:0], t.kept[n:]...)
+	t.last = append(t.last, p[max(0, len(p)-maxStderr):]...)
+	if n := len(t.last) - maxStderr; n > 0 {
+		t.last = append(t.last[:0], t.last[n:]...)
 	}
 	return len(p), nil
 }
@@ -168,7 +168,7 @@ func (t *tail) Write(p []byte) (int, error) {
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	words := bytes.TrimSpace(t.kept)
+	words := bytes.TrimSpace(t.last)
 	const most = 400
 	return string(words[max(0, len(words)-most):])
 }

@@ -21,9 +21,9 @@ const (
 	maxDepth       = 64       // of nested schemas
 )
 
-// mend returns the schema of a tool's arguments in a form that providers and the gateway's own
-// check support, or an error with the reason why that is impossible.
-func mend(schema any) (json.RawMessage, error) {
+// repairSchema returns the schema of a tool's arguments in a form that providers and the gateway's
+// own check support, or an error with the reason why that is impossible.
+func repairSchema(schema any) (json.RawMessage, error) {
 	root, err := object(schema)
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func mend(schema any) (json.RawMessage, error) {
 	if err := inline(root); err != nil {
 		return nil, err
 	}
-	m := &mender{}
+	m := &repairer{}
 	m.schema(root, 0)
 	if m.err != nil {
 		return nil, m.err
@@ -52,10 +52,10 @@ func mend(schema any) (json.RawMessage, error) {
 	}
 	var s jsonschema.Schema
 	if err := json.Unmarshal(data, &s); err != nil {
-		return nil, fmt.Errorf("its schema is not valid: %s", tame(err.Error(), 200))
+		return nil, fmt.Errorf("its schema is not valid: %s", oneLine(err.Error(), 200))
 	}
 	if _, err := s.Resolve(nil); err != nil {
-		return nil, fmt.Errorf("its schema can't be used: %s", tame(err.Error(), 200))
+		return nil, fmt.Errorf("its schema can't be used: %s", oneLine(err.Error(), 200))
 	}
 	return data, nil
 }
@@ -96,7 +96,7 @@ func inline(root map[string]any) error {
 		}
 		target, ok := follow(root, ref).(map[string]any)
 		if !ok || ref == "#" {
-			return fmt.Errorf("its schema refers to %q, which is not there", tame(ref, 80))
+			return fmt.Errorf("its schema refers to %q, which is not there", oneLine(ref, 80))
 		}
 		delete(root, "$ref")
 		for k, v := range target {
@@ -160,8 +160,8 @@ func follow(root map[string]any, ref string) any {
 	return at
 }
 
-// A mender converts the old drafts' constructs in a schema, which generators still write.
-type mender struct {
+// A repairer converts the old drafts' constructs in a schema, which generators still write.
+type repairer struct {
 	err error
 }
 
@@ -204,7 +204,7 @@ func each(s map[string]any, fn func(key string, sub any) any) {
 
 // schema repairs s and its nested schemas. A nested null accepts any value, as {} does. A boolean
 // is valid, too; the check refuses anything else.
-func (m *mender) schema(s map[string]any, depth int) {
+func (m *repairer) schema(s map[string]any, depth int) {
 	if depth > maxDepth {
 		m.err = errors.New("its schema is too deep")
 		return
@@ -222,7 +222,7 @@ func (m *mender) schema(s map[string]any, depth int) {
 }
 
 // keywords repairs the keywords of s itself.
-func (m *mender) keywords(s map[string]any) {
+func (m *repairer) keywords(s map[string]any) {
 	for key, value := range s {
 		if value == nil && key != "const" && key != "default" {
 			delete(s, key)
@@ -234,7 +234,7 @@ func (m *mender) keywords(s map[string]any) {
 	}
 	for _, key := range []string{"title", "description"} {
 		if text, ok := s[key].(string); ok {
-			s[key] = tame(text, maxDescription)
+			s[key] = oneLine(text, maxDescription)
 		} else {
 			delete(s, key)
 		}
@@ -263,7 +263,7 @@ func (m *mender) keywords(s map[string]any) {
 }
 
 // refuse sets an error for keywords that can't be repaired.
-func (m *mender) refuse(s map[string]any) {
+func (m *repairer) refuse(s map[string]any) {
 	for _, key := range []string{"$dynamicRef", "$recursiveRef", "$dynamicAnchor", "dependencies"} {
 		if _, ok := s[key]; ok {
 			m.err = fmt.Errorf("its schema has %q, which is not supported", key)
@@ -272,7 +272,7 @@ func (m *mender) refuse(s map[string]any) {
 	if ref, ok := s["$ref"]; ok {
 		text, ok := ref.(string)
 		if !ok || text != "#" && !strings.HasPrefix(text, "#/") {
-			m.err = fmt.Errorf("its schema refers to %q, which is not there", tame(fmt.Sprint(ref), 80))
+			m.err = fmt.Errorf("its schema refers to %q, which is not there", oneLine(fmt.Sprint(ref), 80))
 		}
 	}
 	types, ok := s["type"].([]any)
@@ -284,7 +284,7 @@ func (m *mender) refuse(s map[string]any) {
 		case nil, "string", "number", "integer", "boolean", "object", "array", "null":
 		default:
 			m.err = fmt.Errorf("its schema has the type %q, which does not exist",
-				tame(fmt.Sprint(t), 80))
+				oneLine(fmt.Sprint(t), 80))
 		}
 	}
 }
@@ -384,7 +384,7 @@ func (b *bounds) count(s map[string]any) int {
 func (b *bounds) reference(ref string) int {
 	if n, ok := b.cost[ref]; ok {
 		if n < 0 && b.err == nil {
-			b.err = fmt.Errorf("its schema refers in a circle, by %q", tame(ref, 80))
+			b.err = fmt.Errorf("its schema refers in a circle, by %q", oneLine(ref, 80))
 		}
 		return max(n, 0)
 	}
@@ -395,7 +395,7 @@ func (b *bounds) reference(ref string) int {
 	s, ok := target.(map[string]any)
 	if !ok {
 		if b.err == nil {
-			b.err = fmt.Errorf("its schema refers to %q, which is not there", tame(ref, 80))
+			b.err = fmt.Errorf("its schema refers to %q, which is not there", oneLine(ref, 80))
 		}
 		return 0
 	}

@@ -116,7 +116,7 @@ func (s *server) run(ctx context.Context) {
 
 // restore gives the cached tools to the agent, and reports whether there are any.
 func (s *server) restore(ctx context.Context) bool {
-	k, err := s.recall()
+	k, err := s.readCache()
 	if err != nil {
 		s.opts.Logger.WarnContext(ctx, "mcp cache not read", "server", s.Name, "err", err)
 	}
@@ -128,14 +128,14 @@ func (s *server) restore(ctx context.Context) bool {
 	s.asks.inCall = k.dialect.Asks
 	s.asks.mu.Unlock()
 	s.known.mu.Lock()
-	s.known.agreed, s.known.held, s.known.told = &k.Catalog, k.Held, k.Held
+	s.known.agreed, s.known.held, s.known.reported = &k.Catalog, k.Held, k.Held
 	holder{s}.offer(ctx)
 	s.known.mu.Unlock()
 	return s.show().Tools > 0
 }
 
-// bring makes the tools of c available to the agent.
-func (s *server) bring(ctx context.Context, c catalog) {
+// publish makes the tools of c available to the agent.
+func (s *server) publish(ctx context.Context, c catalog) {
 	c = c.sorted()
 	s.mu.Lock()
 	known := same(s.known.shown, &c)
@@ -213,7 +213,7 @@ func (s *server) watch(ctx context.Context, l *link) error {
 				continue
 			}
 			stale = false
-			if err := s.learn(ctx, l); err != nil {
+			if err := s.refresh(ctx, l); err != nil {
 				s.opts.Logger.WarnContext(ctx, "mcp tools not listed", "server", s.Name,
 					"err", s.scrub(err.Error()))
 			}

@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// tame returns foreign text as one line of at most most characters that can't imitate a part of the
-// prompt. It removes control characters, invisible characters, and the brackets that the gateway's
-// and the models' own marks use.
-func tame(text string, most int) string {
+// oneLine returns foreign text as one line of at most most characters that can't imitate a part of
+// the prompt. It removes control characters, invisible characters, and the brackets that the
+// gateway's and the models' own marks use.
+func oneLine(text string, most int) string {
 	text = strings.ToValidUTF8(text[:min(len(text), 8*most)], "")
 	text = strings.Map(func(r rune) rune {
 		switch {
@@ -91,7 +91,7 @@ const minSecret = 5
 
 // scrub returns text for logs and people: without the server's secrets, as one line of at most 600
 // characters.
-func (s *server) scrub(text string) string { return tame(s.hide(text), 600) }
+func (s *server) scrub(text string) string { return oneLine(s.hide(text), 600) }
 
 // written returns text for the model: without the server's secrets, and otherwise unchanged, so
 // that the model can use a path or JSON in an error. The agent makes sure that the text can't end

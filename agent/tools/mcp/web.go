@@ -94,7 +94,7 @@ func answers(err error, status int) bool {
 
 // refusal returns err without the URL, with advice for people.
 func (s *server) refusal(err error) error {
-	err = bare(err)
+	err = withoutURL(err)
 	switch {
 	case s.login.problem() != "" && refusesLogin(err):
 		return errors.New(s.login.problem())
@@ -238,8 +238,8 @@ func ownIssuer(base http.RoundTripper, server string) doer {
 	}
 }
 
-// bare returns the error of a request without its URL, which may be secret.
-func bare(err error) error {
+// withoutURL returns the error of a request without its URL, which may be secret.
+func withoutURL(err error) error {
 	if e := (*url.Error)(nil); errors.As(err, &e) {
 		return e.Err
 	}

@@ -90,8 +90,8 @@ func (p *process) Write(piece []byte) (int, error) {
 	return len(piece), nil
 }
 
-// news returns the output since the last call, shortened.
-func (p *process) news() string {
+// newOutput returns the output since the last call, shortened.
+func (p *process) newOutput() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var e excerpt
@@ -138,7 +138,7 @@ func (p *process) wait(ctx context.Context, most time.Duration) {
 func (s *Shell) begin(
 	ctx context.Context, c tool.Call, argv []string, dir string,
 ) (tool.Result, error) {
-	release, err := s.takeRoom(ctx)
+	release, err := s.reserve(ctx)
 	if err != nil {
 		return tool.Result{}, err
 	}
@@ -175,7 +175,7 @@ func (s *Shell) begin(
 	case <-ctx.Done():
 	}
 	note := fmt.Sprintf("it runs in the background with the id %s; look at it with exec_input", p.id)
-	return tool.Result{Text: frame(p.news(), note), Foreign: foreign}, nil
+	return tool.Result{Text: frame(p.newOutput(), note), Foreign: foreign}, nil
 }
 
 // endedEarly returns the result of a command that ended at once, and removes the process.
@@ -183,8 +183,8 @@ func (s *Shell) endedEarly(ctx context.Context, p *process) (tool.Result, error)
 	s.mu.Lock()
 	delete(s.processes, p.id)
 	s.mu.Unlock()
-	news := p.news()
-	if isDoubtful(p.outcome, p.err, news) {
+	newOutput := p.newOutput()
+	if isDoubtful(p.outcome, p.err, newOutput) {
 		if broken := s.doubt(ctx); broken != nil {
 			return tool.Result{}, broken
 		}
@@ -195,7 +195,7 @@ func (s *Shell) endedEarly(ctx context.Context, p *process) (tool.Result, error)
 	case p.outcome.Err != "":
 		return tool.Result{}, unstarted(p.outcome)
 	}
-	text := frame(news, "it has already ended: "+s.note(p.outcome))
+	text := frame(newOutput, "it has already ended: "+s.note(p.outcome))
 	return tool.Result{Text: text, Foreign: foreign}, nil
 }
 

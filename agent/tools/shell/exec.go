@@ -41,7 +41,7 @@ func (s *Shell) exec(ctx context.Context, c tool.Call, a execArgs) (tool.Result,
 		timeout = time.Duration(min(a.Timeout, int(s.o.MaxTimeout/time.Second))) * time.Second
 	}
 	timeout = min(timeout, s.o.MaxTimeout)
-	release, err := s.takeRoom(ctx)
+	release, err := s.reserve(ctx)
 	if err != nil {
 		return tool.Result{}, err
 	}

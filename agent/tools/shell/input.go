@@ -127,7 +127,7 @@ func (s *Shell) write(ctx context.Context, p *process, text string, eof bool) er
 // show returns the new output and the state of a process.
 func (s *Shell) show(p *process) tool.Result {
 	running := p.running() // asked first: output that arrives later is shown by the next call
-	return tool.Result{Text: frame(p.news(), s.state(p, running)), Foreign: foreign}
+	return tool.Result{Text: frame(p.newOutput(), s.state(p, running)), Foreign: foreign}
 }
 
 // state describes the state of a process.

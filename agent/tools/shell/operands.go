@@ -16,7 +16,7 @@ import (
 const (
 	maxOperands    = 100       // files; if there are more, moreFiles stands for them
 	maxOperandSize = 512 << 20 // total number of bytes
-	maxLooks       = 10_000    // number of names that are tested for a file or folder
+	maxTested      = 10_000    // number of names that are tested for a file or folder
 )
 
 // moreFiles stands for the files beyond the limits.
@@ -51,10 +51,10 @@ func (s *Shell) typed(c tool.Call) []tool.Operand {
 }
 
 // named returns the files that words name, relative to the folder start. A command may contain
-// thousands of names while the turn waits, so it tests at most maxLooks of them.
+// thousands of names while the turn waits, so it tested at most maxTested of them.
 func (s *Shell) named(start string, words []string) (list []tool.Operand) {
 	names, all := mentioned(words)
-	looks := len(names)
+	tested := len(names)
 	folders := []string{start}
 	for _, name := range names { // a script may change to such a folder before it names files
 		if path := absolute(start, name); s.isFolder(path) && !slices.Contains(folders, path) {
@@ -69,7 +69,7 @@ func (s *Shell) named(start string, words []string) (list []tool.Operand) {
 			if seen[path] {
 				continue
 			}
-			if looks++; looks > maxLooks {
+			if tested++; tested > maxTested {
 				return append(list, moreFiles)
 			}
 			seen[path] = true
@@ -183,7 +183,7 @@ const betweenNames = " \t\r\n'\"`|&;<>(){}[]$=,:@!#*?+"
 func mentioned(argv []string) (names []string, all bool) {
 	seen := make(map[string]bool)
 	add := func(name string) {
-		if name != "" && len(name) < 4096 && !seen[name] && len(names) <= maxLooks/2 {
+		if name != "" && len(name) < 4096 && !seen[name] && len(names) <= maxTested/2 {
 			seen[name] = true
 			names = append(names, name)
 		}
@@ -206,8 +206,8 @@ func mentioned(argv []string) (names []string, all bool) {
 			}
 		}
 	}
-	if len(names) > maxLooks/2 {
-		return names[:maxLooks/2], false
+	if len(names) > maxTested/2 {
+		return names[:maxTested/2], false
 	}
 	return names, true
 }

@@ -109,8 +109,8 @@ func New(o Options) *Shell {
 // roomTime is how long a command waits until Options.Processes leaves room for it.
 const roomTime = 20 * time.Second
 
-// takeRoom reserves room for a command's processes. The caller must call release.
-func (s *Shell) takeRoom(ctx context.Context) (release func(), err error) {
+// reserve reserves room for a command's processes. The caller must call release.
+func (s *Shell) reserve(ctx context.Context) (release func(), err error) {
 	if s.room == nil {
 		return func() {}, nil
 	}

@@ -480,10 +480,10 @@ func TestBuffer(t *testing.T) {
 	}
 	lost := 1_000_000 - bufferSize/2
 	want := fmt.Sprintf("[… %d earlier characters are lost …]\nä", lost)
-	if got := p.news(); !strings.HasPrefix(got, want) {
+	if got := p.newOutput(); !strings.HasPrefix(got, want) {
 		t.Errorf("the news begin with %.100q, want %q", got, want)
 	}
-	if got := p.news(); got != "" {
+	if got := p.newOutput(); got != "" {
 		t.Errorf("the news are told again: %.100q", got)
 	}
 }

@@ -227,9 +227,9 @@ func TestEscapeCalls(t *testing.T) {
 	all = slices.DeleteFunc(all, func(c uintptr) bool { return c == unix.SYS_VHANGUP }) // takes none
 	sandboxes(t, func(t *testing.T, s *Sandbox) {
 		w := newWorld(t)
-		got, said := w.probe(t, s, append([]string{"calls"}, numbers(all)...)...)
-		if got || !strings.Contains(said, "all are refused") {
-			t.Errorf("it got out: %s", said)
+		got, output := w.probe(t, s, append([]string{"calls"}, numbers(all)...)...)
+		if got || !strings.Contains(output, "all are refused") {
+			t.Errorf("it got out: %s", output)
 		}
 	})
 	t.Run("control", func(t *testing.T) {
@@ -237,11 +237,11 @@ func TestEscapeCalls(t *testing.T) {
 			unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_KCMP, unix.SYS_IO_URING_SETUP,
 			unix.SYS_MEMFD_CREATE, unix.SYS_OPENAT2, unix.SYS_CLONE3}
 		w := newWorld(t)
-		got, said := w.probe(t, find(t, None), append([]string{"calls"}, numbers(harmless)...)...)
+		got, output := w.probe(t, find(t, None), append([]string{"calls"}, numbers(harmless)...)...)
 		if !got {
-			t.Errorf("without a sandbox none got out either: %s", said)
+			t.Errorf("without a sandbox none got out either: %s", output)
 		}
-		t.Logf("what the machine itself lets through: %s", said)
+		t.Logf("what the machine itself lets through: %s", output)
 	})
 }
 
@@ -273,31 +273,31 @@ func attemptAll(t *testing.T, attempts []attempt) {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
 			sandboxes(t, func(t *testing.T, s *Sandbox) {
-				got, said := a.try(t, s)
+				got, output := a.try(t, s)
 				if weak := a.weak && s.mode == Landlock && s.abi < signalABI; got && !weak {
-					t.Errorf("it got out: %s", said)
+					t.Errorf("it got out: %s", output)
 				}
 			})
 			if a.root && os.Geteuid() != 0 {
 				return // without a sandbox, too, it is only for root
 			}
 			t.Run("control", func(t *testing.T) {
-				if got, said := a.try(t, find(t, None)); !got {
-					t.Errorf("without a sandbox it did not get out either: %s", said)
+				if got, output := a.try(t, find(t, None)); !got {
+					t.Errorf("without a sandbox it did not get out either: %s", output)
 				}
 			})
 		})
 	}
 }
 
-func (a attempt) try(t *testing.T, s *Sandbox) (got bool, said string) {
+func (a attempt) try(t *testing.T, s *Sandbox) (got bool, output string) {
 	t.Helper()
 	w := newWorld(t)
-	got, said = w.probe(t, s, a.args(t, w)...)
+	got, output = w.probe(t, s, a.args(t, w)...)
 	if a.harmed != nil {
 		got = a.harmed(t, w)
 	}
-	return got, said
+	return got, output
 }
 
 // TestEscapeInherited is about what the gateway has open and in its environment.
@@ -317,8 +317,8 @@ func TestEscapeInherited(t *testing.T) {
 	for _, probe := range []string{"ownenv", "files"} {
 		for _, mode := range []string{Bubblewrap, Landlock, None} {
 			t.Run(probe+" "+mode, func(t *testing.T) {
-				if got, said := w.probe(t, find(t, mode), probe, w.secret); got {
-					t.Errorf("it got out: %s", said)
+				if got, output := w.probe(t, find(t, mode), probe, w.secret); got {
+					t.Errorf("it got out: %s", output)
 				}
 			})
 		}
@@ -369,16 +369,16 @@ func TestEscapeTerminal(t *testing.T) {
 		return string(out)
 	}
 	sandboxes(t, func(t *testing.T, s *Sandbox) {
-		if said := attempt(t, s); !strings.HasPrefix(said, held) {
-			t.Errorf("it got out: %s", said)
+		if output := attempt(t, s); !strings.HasPrefix(output, held) {
+			t.Errorf("it got out: %s", output)
 		}
 	})
 	if os.Geteuid() != 0 {
 		return // without a sandbox, too, it is only for root
 	}
 	t.Run("control", func(t *testing.T) {
-		if said := attempt(t, find(t, None)); !strings.HasPrefix(said, escaped) {
-			t.Errorf("without a sandbox it did not get out either: %s", said)
+		if output := attempt(t, find(t, None)); !strings.HasPrefix(output, escaped) {
+			t.Errorf("without a sandbox it did not get out either: %s", output)
 		}
 	})
 }

@@ -87,7 +87,7 @@ func (s *Sandbox) test(ctx context.Context) error {
 	}
 	found, err := t.run(ctx, s)
 	if err == nil && s.mode != None {
-		s.report.Passed, err = t.judge(found)
+		s.report.Passed, err = t.assess(found)
 	}
 	if err = errors.Join(err, t.close()); err != nil {
 		return fmt.Errorf("self-test: %w", err)

@@ -103,16 +103,16 @@ func (g *glutton) spec(w *world) Spec {
 func (g *glutton) starve(t *testing.T, s *Sandbox) {
 	t.Helper()
 	w := newWorld(t)
-	said, o := run(t, s, g.spec(w))
+	output, o := run(t, s, g.spec(w))
 	ok := o.Exit != 0 && o.Limit == "" && (len(g.want) == 0 || slices.Contains(g.want, "exit"))
-	if strings.HasPrefix(said, held) { // the probe found that it may not
+	if strings.HasPrefix(output, held) { // the probe found that it may not
 		ok = slices.Contains(g.want, "exit")
 	}
 	if o.Limit != "" {
 		ok = slices.Contains(g.want, o.Limit)
 	}
 	if !ok || o.Err != "" {
-		t.Errorf("it ended with %+v, want one of the limits %q\n%s", o, g.want, said)
+		t.Errorf("it ended with %+v, want one of the limits %q\n%s", o, g.want, output)
 	}
 	if n := size(t, w.ws); g.max > 0 && n > g.max {
 		t.Errorf("it left %d bytes, want %d at most", n, g.max)
@@ -131,9 +131,9 @@ func (g *glutton) feed(t *testing.T) {
 	w := newWorld(t)
 	spec := g.spec(w)
 	spec.Limits = Limits{Memory: -1, Processes: -1, CPU: -1, FileSize: -1, Disk: -1, Files: -1}
-	said, o := run(t, find(t, None), spec)
-	if o.Exit != 0 || o.Limit != "" || o.Err != "" || strings.HasPrefix(said, held) {
-		t.Errorf("without limits it ended with %+v\n%s", o, said)
+	output, o := run(t, find(t, None), spec)
+	if o.Exit != 0 || o.Limit != "" || o.Err != "" || strings.HasPrefix(output, held) {
+		t.Errorf("without limits it ended with %+v\n%s", o, output)
 	}
 }
 
@@ -144,8 +144,8 @@ func TestKeepFree(t *testing.T) {
 	spec.Limits.KeepFree = 1 << 60
 	spec.Argv = []string{"/bin/sh", "-c", "echo x > a; sleep 0.5; rm a; echo done"}
 	for _, mode := range []string{Bubblewrap, Landlock} {
-		if said, o := run(t, find(t, mode), spec); o.Limit != "" || said != "done\n" {
-			t.Errorf("%s: it ended with %+v: %s", mode, o, said)
+		if output, o := run(t, find(t, mode), spec); o.Limit != "" || output != "done\n" {
+			t.Errorf("%s: it ended with %+v: %s", mode, o, output)
 		}
 	}
 }
@@ -158,8 +158,8 @@ func TestNothingSurvives(t *testing.T) {
 			for _, mode := range []string{Bubblewrap, Landlock, None} {
 				t.Run(mode, func(t *testing.T) {
 					w := newWorld(t)
-					if got, said := w.probe(t, find(t, mode), "daemon", how, w.in("beat")); !got {
-						t.Fatalf("the daemon did not start: %s", said)
+					if got, output := w.probe(t, find(t, mode), "daemon", how, w.in("beat")); !got {
+						t.Fatalf("the daemon did not start: %s", output)
 					}
 					if pids := left(w.dir); len(pids) > 0 {
 						t.Errorf("the processes %d are left", pids)
@@ -332,11 +332,11 @@ func TestTemporary(t *testing.T) {
 			name := "left-" + strconv.Itoa(os.Getpid()) // bubblewrap's folder is /tmp to the command
 			spec.Argv = []string{"/bin/sh", "-c", `set -e; cd "$TMPDIR"; mkdir -p "$0/b"; ` +
 				`echo x > "$0/b/c"; chmod 0 "$0"; echo "$TMPDIR"`, name}
-			said, o := run(t, s, spec)
+			output, o := run(t, s, spec)
 			if o.Exit != 0 {
-				t.Fatalf("it ended with %+v: %s", o, said)
+				t.Fatalf("it ended with %+v: %s", o, output)
 			}
-			tmp := strings.TrimSpace(said)
+			tmp := strings.TrimSpace(output)
 			if matches, _ := filepath.Glob(filepath.Join(tmp, name)); len(matches) > 0 {
 				t.Errorf("%s is left", matches)
 			}

@@ -81,7 +81,7 @@ func TestSelfTest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = trial.judge(found)
+	_, err = trial.assess(found)
 	if err == nil {
 		t.Fatal("no sandbox at all passes the self-test")
 	}
@@ -120,11 +120,11 @@ func TestSelfTest(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := finding{Inside: trial.secret, Filter: true}
-		if _, err := trial.judge(f); err != nil {
+		if _, err := trial.assess(f); err != nil {
 			t.Fatalf("what is held does not pass: %v", err)
 		}
 		open(&f)
-		if passed, err := trial.judge(f); err == nil {
+		if passed, err := trial.assess(f); err == nil {
 			t.Errorf("%s: the hole was not seen: %q", name, passed)
 		}
 	}
@@ -167,9 +167,9 @@ func TestWork(t *testing.T) {
 				spec.ReadOnly = append(spec.ReadOnly, extra)
 				spec.Env = []string{"EXTRA=" + extra}
 				spec.Argv, spec.Limits = []string{"/bin/sh", "-ec", script}, Limits{}
-				said, o := run(t, s, spec)
+				output, o := run(t, s, spec)
 				if o != (Outcome{}) {
-					t.Errorf("it ended with %+v:\n%s", o, said)
+					t.Errorf("it ended with %+v:\n%s", o, output)
 				}
 				if err := w.untouched(); err != nil {
 					t.Error(err)

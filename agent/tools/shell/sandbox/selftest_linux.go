@@ -134,7 +134,7 @@ func (t *trial) run(ctx context.Context, s *Sandbox) (found finding, err error) 
 		return found, fmt.Errorf("the probe did not run: %s %s", cause(err, oerr, o),
 			strings.TrimSpace(stderr.String()))
 	}
-	if err := json.Unmarshal(stdout.said.Bytes(), &found); err != nil {
+	if err := json.Unmarshal(stdout.output.Bytes(), &found); err != nil {
 		return found, fmt.Errorf("the probe says nothing: %w", err)
 	}
 	if found.Inside != t.secret || found.Shared != t.secret {
@@ -177,17 +177,17 @@ func (t *trial) untouched() bool {
 // A replacing writer stores the probe's output. It calls do once, after the first line, which the
 // probe writes when it runs.
 type replacing struct {
-	said bytes.Buffer
-	do   func() error
-	done bool
+	output bytes.Buffer
+	do     func() error
+	done   bool
 }
 
 // Write implements io.Writer.
 func (r *replacing) Write(p []byte) (int, error) {
-	r.said.Write(p)
-	if _, rest, ok := bytes.Cut(r.said.Bytes(), []byte("\n")); ok && !r.done {
+	r.output.Write(p)
+	if _, rest, ok := bytes.Cut(r.output.Bytes(), []byte("\n")); ok && !r.done {
 		r.done = true
-		r.said = *bytes.NewBuffer(bytes.Clone(rest))
+		r.output = *bytes.NewBuffer(bytes.Clone(rest))
 		return len(p), r.do()
 	}
 	return len(p), nil
@@ -200,8 +200,8 @@ func cause(run, outcome error, o Outcome) string {
 	return errors.Join(run, outcome).Error()
 }
 
-// judge returns what the findings prove, or an error that lists the escapes that are possible.
-func (t *trial) judge(f finding) (passed []string, err error) {
+// assess returns what the findings prove, or an error that lists the escapes that are possible.
+func (t *trial) assess(f finding) (passed []string, err error) {
 	if err := t.control(); err != nil {
 		return nil, fmt.Errorf("it can't tell: %w", err)
 	}
@@ -262,7 +262,7 @@ func probe(text string) int {
 		Shared: content(filepath.Join(t.Shared, sharedDocument))}
 	writeShared(t.Shared)
 	// With bubblewrap this may succeed, but in a private folder.
-	_ = os.WriteFile(t.Write, []byte("probe"), 0o600) // judge tests whether the file exists
+	_ = os.WriteFile(t.Write, []byte("probe"), 0o600) // assess tests whether the file exists
 	if c, err := net.DialTimeout("tcp", t.Address, time.Second); err == nil {
 		f.Connect = true
 		_ = c.Close() // nothing was written
@@ -281,7 +281,7 @@ func probe(text string) int {
 	f.Secret = slices.ContainsFunc(os.Environ(), func(e string) bool {
 		return strings.Contains(e, t.Secret)
 	})
-	f.lookAround(t)
+	f.recordPrivileges(t)
 	if err := json.NewEncoder(os.Stdout).Encode(f); err != nil {
 		return exitTrouble
 	}
@@ -311,8 +311,8 @@ func content(path string) string {
 	return string(text)
 }
 
-// lookAround records the probe's privileges and the processes that it sees.
-func (f *finding) lookAround(t task) {
+// recordPrivileges records the probe's privileges and the processes that it sees.
+func (f *finding) recordPrivileges(t task) {
 	// The supervisor has the secret in its environment.
 	pids := []int{os.Getppid()}
 	entries, _ := os.ReadDir("/proc") // a sandbox may hide all of /proc

@@ -37,13 +37,13 @@ func TestReadOnlyFolder(t *testing.T) {
 			out, err := c.StdoutPipe()
 			must(err)
 			must(c.Start())
-			said := bufio.NewReader(out)
-			_, err = said.ReadString('\n')
+			output := bufio.NewReader(out)
+			_, err = output.ReadString('\n')
 			must(err)
 			must(os.WriteFile(document+".new", []byte("new"), 0o644))
 			must(os.Rename(document+".new", document))
 			must(in.Close())
-			rest, err := io.ReadAll(said)
+			rest, err := io.ReadAll(output)
 			must(err)
 			_ = c.Wait() // how it ended is in the outcome
 			if o, err := c.Outcome(); err != nil || o.Err != "" || o.Exit != 0 {

@@ -79,8 +79,8 @@ func (j *job) launch(tmp string, m *attributeServer, w *watch) (pid int, err err
 	if err != nil {
 		return 0, err
 	}
-	takeOff := w.lend()
-	defer takeOff()
+	undo := w.limitSelf()
+	defer undo()
 	pid, err = syscall.ForkExec(path, argv, &syscall.ProcAttr{
 		Dir: dir, Env: env, Files: files,
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},

@@ -113,7 +113,7 @@ func (j *job) run(tmp string, ended <-chan struct{}, asked <-chan os.Signal) Out
 		return Outcome{Err: s.err.Error()}
 	}
 	w.limit(s.pid)
-	letGo()
+	closeStandardFiles()
 	exits, empty := make(chan unix.WaitStatus, 1), make(chan struct{})
 	go reap(s.pid, exits, empty)
 
@@ -211,9 +211,10 @@ func endAll(empty <-chan struct{}) {
 	}
 }
 
-// letGo replaces the supervisor's three standard files by /dev/null. Otherwise they would stay
-// open, and readers of the command's output and writers to its input would not see its end.
-func letGo() {
+// closeStandardFiles replaces the supervisor's three standard files by /dev/null. Otherwise they
+// would stay open, and readers of the command's output and writers to its input would not see its
+// end.
+func closeStandardFiles() {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return // the files stay open until the end

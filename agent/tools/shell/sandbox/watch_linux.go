@@ -18,9 +18,9 @@ import (
 // How often the processes are measured. Most problems occur early, so the first intervals are
 // short.
 const (
-	firstLook  = 10 * time.Millisecond
-	earlyLook  = 20 * time.Millisecond
-	laterLook  = 100 * time.Millisecond
+	firstPause = 10 * time.Millisecond
+	earlyPause = 20 * time.Millisecond
+	laterPause = 100 * time.Millisecond
 	early      = 2 * time.Second
 	diskPeriod = 200 * time.Millisecond
 )
@@ -105,12 +105,12 @@ func threadsOf(uid int) (n int64) {
 	return n
 }
 
-// lend applies the limits for files to this process, so that a new child has them from the start.
-// takeOff removes them. The other limits take longer to exceed and are set later. Between the two
-// calls the supervisor must not write to files.
-func (w *watch) lend() (takeOff func()) {
-	size := lend(unix.RLIMIT_FSIZE, w.rlimits, w.open)
-	files := lend(unix.RLIMIT_NOFILE, w.rlimits, w.open)
+// limitSelf applies the limits for files to this process, so that a new child has them from the
+// start. undo removes them. The other limits take longer to exceed and are set later. Between the
+// two calls the supervisor must not write to files.
+func (w *watch) limitSelf() (undo func()) {
+	size := limitSelf(unix.RLIMIT_FSIZE, w.rlimits, w.open)
+	files := limitSelf(unix.RLIMIT_NOFILE, w.rlimits, w.open)
 	return func() {
 		size()
 		files()
@@ -120,7 +120,7 @@ func (w *watch) lend() (takeOff func()) {
 // ownFiles is how many files the supervisor may need to open to start a command.
 const ownFiles = 16
 
-func lend(resource int, rlimits map[int]unix.Rlimit, open int) (takeOff func()) {
+func limitSelf(resource int, rlimits map[int]unix.Rlimit, open int) (undo func()) {
 	limit, ok := rlimits[resource]
 	var old syscall.Rlimit
 	if !ok || syscall.Getrlimit(resource, &old) != nil {
@@ -151,10 +151,10 @@ func (w *watch) limit(pid int) {
 // threads when there are many.
 func (w *watch) run(hits chan<- string) {
 	runtime.LockOSThread()
-	for pause := firstLook; ; pause = w.pause() {
+	for pause := firstPause; ; pause = w.pause() {
 		t := unix.NsecToTimespec(int64(pause))
 		_ = unix.Nanosleep(&t, nil) // waking up early does no harm
-		if hit := w.look(); hit != "" {
+		if hit := w.measure(); hit != "" {
 			hits <- hit
 			killBelow() // now, because the receiver may get processor time late
 			return
@@ -165,13 +165,13 @@ func (w *watch) run(hits chan<- string) {
 // pause returns the time until the next measurement.
 func (w *watch) pause() time.Duration {
 	if time.Since(w.begun) < early {
-		return earlyLook
+		return earlyPause
 	}
-	return laterLook
+	return laterPause
 }
 
-// look returns the limit that is exceeded, or "".
-func (w *watch) look() string {
+// measure returns the limit that is exceeded, or "".
+func (w *watch) measure() string {
 	pids := descendants(os.Getpid())
 	if w.limits.Processes >= 0 && len(pids) > w.limits.Processes {
 		return LimitProcesses
@@ -196,7 +196,7 @@ func (w *watch) look() string {
 	if now.Sub(w.disk) < diskPeriod {
 		return ""
 	}
-	hit := w.lookAtDisk(pids)
+	hit := w.measureDisk(pids)
 	took := time.Since(now)
 	w.disk = now.Add(10 * took) // rarely if there are many files
 	return hit
@@ -212,9 +212,9 @@ func (w *watch) exactMemory(pids []int) (sum int64) {
 	return sum
 }
 
-// lookAtDisk returns the disk limit that is exceeded, or "". It counts written files only if the
+// measureDisk returns the disk limit that is exceeded, or "". It counts written files only if the
 // file systems have less free space than before, because counting many files is slow.
-func (w *watch) lookAtDisk(pids []int) string {
+func (w *watch) measureDisk(pids []int) string {
 	less := false
 	for i, folder := range w.folders {
 		now := freeOn(folder)

@@ -112,19 +112,19 @@ func run(t *testing.T, s *Sandbox, spec Spec) (string, Outcome) {
 }
 
 // runs reports whether a probe ran to its end, and whether it got out.
-func (w *world) probe(t *testing.T, s *Sandbox, args ...string) (out bool, said string) {
+func (w *world) probe(t *testing.T, s *Sandbox, args ...string) (out bool, output string) {
 	t.Helper()
-	said, o := run(t, s, w.spec(args...))
+	output, o := run(t, s, w.spec(args...))
 	if o.Exit != 0 || o.Limit != "" || o.Err != "" {
-		t.Fatalf("the probe did not run: %+v\n%s", o, said)
+		t.Fatalf("the probe did not run: %+v\n%s", o, output)
 	}
 	switch {
-	case strings.HasPrefix(said, escaped):
-		return true, said
-	case strings.HasPrefix(said, held):
-		return false, said
+	case strings.HasPrefix(output, escaped):
+		return true, output
+	case strings.HasPrefix(output, held):
+		return false, output
 	}
-	t.Fatalf("the probe said %q", said)
+	t.Fatalf("the probe said %q", output)
 	return false, ""
 }
 

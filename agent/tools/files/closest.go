@@ -9,28 +9,28 @@ import (
 
 // Limits of the search for similar text.
 const (
-	maxNearLines = 100_000 // of the file
-	maxNearOld   = 40      // lines of the missing text
-	maxNearWidth = 200     // bytes of a line that are compared
-	maxNearShown = 3       // lines that are shown
+	maxClosestLines = 100_000 // of the file
+	maxClosestOld   = 40      // lines of the missing text
+	maxClosestWidth = 200     // bytes of a line that are compared
+	maxClosestShown = 3       // lines that are shown
 )
 
 // numbered matches the line numbers that read_file adds.
 var numbered = regexp.MustCompile(`^ *[0-9]+\t`)
 
-// nearMiss describes the part of text that is most similar to old, which text does not
+// closest describes the part of text that is most similar to old, which text does not
 // contain, and the differences. It quotes the lines of the file, so that their white space
 // is visible and they read as data.
-func nearMiss(text, old string) string {
-	lines := splitLines(text, maxNearLines)
-	want := splitLines(old, maxNearOld)
+func closest(text, old string) string {
+	lines := splitLines(text, maxClosestLines)
+	want := splitLines(old, maxClosestOld)
 	if numbered.MatchString(old) && !numbered.MatchString(text) {
 		return "; it seems to have the line numbers of read_file, which are not part of the file"
 	}
 	if blank(want) || len(lines) == 0 {
 		return ""
 	}
-	at, score := nearestBlock(lines, want)
+	at, score := closestBlock(lines, want)
 	if score < 0.5 {
 		return "; nothing in it is much like that. Read the file again"
 	}
@@ -41,7 +41,7 @@ func nearMiss(text, old string) string {
 	}
 	shown := 0
 	for i := range want {
-		if at+i >= len(lines) || shown == maxNearShown {
+		if at+i >= len(lines) || shown == maxClosestShown {
 			break
 		}
 		if lines[at+i] != want[i] {
@@ -73,9 +73,9 @@ func splitLines(text string, n int) []string {
 
 func blank(lines []string) bool { return strings.TrimSpace(strings.Join(lines, "")) == "" }
 
-// nearestBlock returns the index of the first line of the block most similar to want, and
+// closestBlock returns the index of the first line of the block most similar to want, and
 // the similarity, from 0 to 1.
-func nearestBlock(lines, want []string) (best int, score float64) {
+func closestBlock(lines, want []string) (best int, score float64) {
 	plainWant, plainLines := plainOf(want), plainOf(lines)
 	work := 20_000_000 // approximate number of bytes to compare
 	for i := range lines {
@@ -108,8 +108,8 @@ func plainOf(lines []string) []string {
 // plainLine returns a line without differences that are easily overlooked: the width of
 // white space, kinds of quotes and dashes, and letter case.
 func plainLine(s string) string {
-	if len(s) > maxNearWidth {
-		s = strings.ToValidUTF8(s[:maxNearWidth], "")
+	if len(s) > maxClosestWidth {
+		s = strings.ToValidUTF8(s[:maxClosestWidth], "")
 	}
 	return strings.Join(strings.Fields(plainSigns.Replace(strings.ToLower(s))), " ")
 }
