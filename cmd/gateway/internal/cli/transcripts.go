@@ -83,7 +83,7 @@ func exportFile(ctx context.Context, db *store.DB, key, path string) error {
 func writeNew(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("%s is there already; nothing was written into it", path)
+		return app.BadUsage(fmt.Errorf("%s is there already; nothing was written into it", path))
 	}
 	if err != nil {
 		return err
