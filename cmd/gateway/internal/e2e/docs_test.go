@@ -195,10 +195,11 @@ func (p *docPage) end() {
 
 // environ returns the environment of a new terminal. No variable refers to another machine.
 func (p *docPage) environ() []string {
-	return []string{"HOME=" + p.home, "PATH=" + p.path + ":" + os.Getenv("PATH"), "TMPDIR=" + p.home,
+	return append(thrifty(),
+		"HOME="+p.home, "PATH="+p.path+":"+os.Getenv("PATH"), "TMPDIR="+p.home,
 		"GATEWAY_HTTP__LISTEN=127.0.0.1:0", "GATEWAY_EXEC__SANDBOX=off",
 		"HTTPS_PROXY=http://127.0.0.1:1", "TZ=UTC",
-		fmt.Sprintf("GATEWAY_WHATSAPP_ROOT=%x", whatsapptest.RootKey)}
+		fmt.Sprintf("GATEWAY_WHATSAPP_ROOT=%x", whatsapptest.RootKey))
 }
 
 // read follows one block.

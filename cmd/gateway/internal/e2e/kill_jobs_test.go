@@ -28,13 +28,13 @@ func TestKillJobs(t *testing.T) {
 		t.Parallel()
 		tr := newJobTrial(t)
 		for range often(27) {
-			tr.plan(6)
+			tr.plan(few(6))
 			p := tr.start()
 			p.ready()
 			if tr.tired {
 				tr.quiet(p)
 			}
-			tr.plan(6)
+			tr.plan(few(6))
 			timer := time.NewTimer(time.Duration(tr.rand.IntN(400)) * time.Millisecond)
 			until(t, "the time to kill", timer.C)
 			p.kill()

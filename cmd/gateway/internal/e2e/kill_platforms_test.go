@@ -51,11 +51,11 @@ func TestKillPlatforms(t *testing.T) {
 func (tr *trial) torment(n int) {
 	tr.t.Helper()
 	for range n {
-		tr.say(3 + tr.rand.IntN(10))
+		tr.say(few(3) + tr.rand.IntN(few(10)))
 		p := tr.start()
 		p.ready()
 		tr.pause(p, time.Duration(tr.rand.IntN(500))*time.Millisecond)
-		tr.say(3 + tr.rand.IntN(10))
+		tr.say(few(3) + tr.rand.IntN(few(10)))
 		tr.platform.shake(tr.rand)
 		tr.killAfter(p, time.Duration(tr.rand.IntN(1500))*time.Millisecond)
 	}

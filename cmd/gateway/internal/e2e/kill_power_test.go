@@ -29,11 +29,11 @@ func TestKillPower(t *testing.T) {
 		lost := 0
 		// The loop may take longer until a power loss has removed something.
 		for n := 0; n < often(16) || lost == 0 && n < 200; n++ {
-			tr.say(10 + tr.rand.IntN(20))
+			tr.say(few(10) + tr.rand.IntN(few(20)))
 			p := tr.start("GATEWAY_SYNCED=1")
 			p.ready()
-			tr.say(10 + tr.rand.IntN(20))
-			lost += tr.powerLossAfter(p, time.Duration(tr.rand.IntN(350))*time.Millisecond)
+			tr.say(few(10) + tr.rand.IntN(few(20)))
+			lost += tr.powerLossAfter(p, time.Duration(tr.rand.IntN(few(350)))*time.Millisecond)
 		}
 		tr.settle()
 		if t.Logf("%d frames of the log were lost", lost); lost == 0 {

@@ -26,11 +26,11 @@ func TestKill(t *testing.T) {
 		t.Parallel()
 		tr := newTrial(t, 200)
 		for range often(32) {
-			tr.say(10 + tr.rand.IntN(20))
+			tr.say(few(10) + tr.rand.IntN(few(20)))
 			p := tr.start()
 			p.ready()
-			tr.say(10 + tr.rand.IntN(20))
-			tr.killAfter(p, time.Duration(tr.rand.IntN(350))*time.Millisecond)
+			tr.say(few(10) + tr.rand.IntN(few(20)))
+			tr.killAfter(p, time.Duration(tr.rand.IntN(few(350)))*time.Millisecond)
 		}
 		tr.settle()
 	})
@@ -39,11 +39,11 @@ func TestKill(t *testing.T) {
 		tr := newTrial(t, 60)
 		tr.platform.disturb(tr.ledger.hide)
 		for range often(18) {
-			tr.say(20)
+			tr.say(few(20))
 			p := tr.start()
 			p.ready()
-			tr.say(10)
-			tr.killAfter(p, time.Duration(tr.rand.IntN(500))*time.Millisecond)
+			tr.say(few(10))
+			tr.killAfter(p, time.Duration(tr.rand.IntN(few(500)))*time.Millisecond)
 		}
 		tr.settle()
 	})
@@ -51,12 +51,12 @@ func TestKill(t *testing.T) {
 		t.Parallel()
 		tr := newTrial(t, 200)
 		for range often(12) {
-			tr.say(20)
+			tr.say(few(20))
 			p := tr.start()
 			p.ready()
-			tr.say(10)
+			tr.say(few(10))
 			tr.rest(p)
-			tr.pause(p, time.Duration(tr.rand.IntN(200))*time.Millisecond)
+			tr.pause(p, time.Duration(tr.rand.IntN(few(200)))*time.Millisecond)
 			tr.stop(p)
 			if n := tr.autopsy(); n > 0 {
 				t.Errorf("%d sends were under way when the gateway had stopped by itself", n)
@@ -72,10 +72,10 @@ func TestKill(t *testing.T) {
 		tr := newTrial(t, 40)
 		tr.stream()
 		for range often(12) {
-			tr.say(20)
+			tr.say(few(20))
 			p := tr.start()
 			p.ready()
-			tr.say(10)
+			tr.say(few(10))
 			tr.killAfter(p, time.Duration(tr.rand.IntN(700))*time.Millisecond)
 		}
 		tr.settle()
@@ -83,7 +83,7 @@ func TestKill(t *testing.T) {
 	for _, point := range []string{
 		"accepted", "begun", "intended", "stepped", "finished", "sending", "sent", "delivered",
 	} {
-		for _, n := range []int{1, 2, 31} {
+		for _, n := range []int{1, 2, few(31)} {
 			t.Run(fmt.Sprintf("%s/%d", point, n), func(t *testing.T) {
 				t.Parallel()
 				atPoint(t, point, n)

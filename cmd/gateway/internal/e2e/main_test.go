@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -19,7 +20,7 @@ import (
 // long selects the long variants of the tests. The script .ci/run sets it.
 var long = flag.Bool("long", false,
 	"run the long variants: the tests that kill the gateway at random moments do so four times as "+
-		"often, people write more in TestOrder, and TestSoak takes a minute")
+		"often, people write more everywhere, and TestSoak takes a minute")
 
 // often returns how many times a test does what its short variant does n times.
 func often(n int) int {
@@ -28,6 +29,27 @@ func often(n int) int {
 	}
 	return n
 }
+
+// few returns how much people write in a test's short variant if it is n in the long one, or how
+// many milliseconds a gateway that serves them lives.
+func few(n int) int {
+	if *long {
+		return n
+	}
+	return max(1, n/3)
+}
+
+// thrifty returns environment variables with which a gateway needs less processor time. The long
+// variants run it as people do.
+func thrifty() []string {
+	if *long {
+		return nil
+	}
+	return []string{fmt.Sprint("GOGC=", thriftyGC), "GOMAXPROCS=1"}
+}
+
+// thriftyGC is how much the heap may grow between two garbage collections, in percent.
+const thriftyGC = 400
 
 // TestMain lets scripts run this program as "gateway". For it, the fake WhatsApp is the real one.
 func TestMain(m *testing.M) {
@@ -50,6 +72,9 @@ func (m tidy) Run() int {
 	err := flag.Set("test.parallel", fmt.Sprint(8*runtime.GOMAXPROCS(0)))
 	if err != nil {
 		panic(err)
+	}
+	if flag.Parse(); len(thrifty()) > 0 {
+		debug.SetGCPercent(thriftyGC)
 	}
 	return m.M.Run()
 }

@@ -199,6 +199,7 @@ func TestLoginInterrupted(t *testing.T) {
 	p.ready()
 	link := loginLink.FindString(w.reply(7, "/mcp login tracker"))
 	address := browse(t, link)
+	w.allAnswered() // else the link may come once more, as the answer to something else
 	p.kill()
 	p = w.start()
 	p.ready()

@@ -22,7 +22,7 @@ func orderTexts() int {
 	if *long {
 		return 50
 	}
-	return 20
+	return 8
 }
 
 // TestOrder makes many people write many messages at once. Each message is answered in order, and

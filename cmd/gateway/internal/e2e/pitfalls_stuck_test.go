@@ -42,11 +42,11 @@ func TestHelpWhileAllSlotsAreBusy(t *testing.T) {
 	}
 }
 
-func TestFiveThousandChats(t *testing.T) {
+func TestThousandsOfChats(t *testing.T) {
 	t.Parallel()
-	const chats = 5000
+	chats := few(5000)
 	l := newLedger()
-	w := newWorld(t, worldOptions{agent: "slots = 5000", onSend: l.onSend,
+	w := newWorld(t, worldOptions{agent: fmt.Sprint("slots = ", chats), onSend: l.onSend,
 		answer: func(r openaitest.Request) openaitest.Reply {
 			reply := l.answer(r)
 			reply.First = 100 * time.Millisecond

@@ -67,7 +67,7 @@ func setUpScript(env *testscript.Env) error {
 	env.Defer(model.Close)
 	env.Values[telegramKey{}] = telegram
 	home := env.WorkDir + "/home"
-	env.Vars = append(env.Vars, "HOME="+home, "GATEWAY_HOME="+home,
+	env.Vars = append(append(env.Vars, thrifty()...), "HOME="+home, "GATEWAY_HOME="+home,
 		"GATEWAY_HTTP__LISTEN=", "GATEWAY_EXEC__SANDBOX=off", "TELEGRAM="+url,
 		"TOKEN="+testToken, "MODEL="+model.URL)
 	return nil

@@ -114,7 +114,8 @@ func newSoak(t *testing.T) *soak {
 		"[log]\nlevel = \"debug\"\nfile = \"log/gateway.log\"\nfile_mb = 1\nfile_keep = 2\n", 1)
 	s.configure(quiet)
 	scale := int(soakDays * 24 * time.Hour / soakTime())
-	s.p = s.start(fmt.Sprintf("GATEWAY_TIME_SCALE=%d", scale), "GATEWAY_HTTP__LISTEN=127.0.0.1:0")
+	s.p = s.start(fmt.Sprintf("GATEWAY_TIME_SCALE=%d", scale), "GATEWAY_HTTP__LISTEN=127.0.0.1:0",
+		"GOGC=100") // its memory is measured
 	s.await("the gateway to receive", s.telegram.Polling)
 	return s
 }

@@ -101,8 +101,9 @@ func (w *world) configure(channel string) {
 
 // environ returns the environment of a gateway in w, without settings of this machine.
 func (w *world) environ() []string {
-	return []string{"GATEWAY_HOME=" + w.home, "HOME=" + w.home, "PATH=" + os.Getenv("PATH"),
-		"GATEWAY_HTTP__LISTEN="} // else all would want the same port
+	return append(thrifty(),
+		"GATEWAY_HOME="+w.home, "HOME="+w.home, "PATH="+os.Getenv("PATH"),
+		"GATEWAY_HTTP__LISTEN=") // else all would want the same port
 }
 
 // run runs a gateway in this process until the test ends or stop is called. Both wait for its
