@@ -44,26 +44,29 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --retries=3 CMD ["gateway", "health"]
 ENTRYPOINT ["gateway"]
 
+FROM node:22-trixie-slim AS npm
+
 FROM plain AS full
 USER 0:0
-# npm of Debian is five hundred packages. uv is not in Debian; an empty UV_VERSION leaves it out,
-# where there is no way to PyPI.
+# Debian's npm is hundreds of packages. This one also runs with Debian's Node.
+COPY --from=npm /usr/local/lib/node_modules/npm /usr/local/lib/node_modules/npm
+# uv is not in Debian. The hashes are those of its wheels for x86-64 and ARM64, in this order. An
+# empty UV_VERSION leaves it out, where PyPI can't be reached.
 ARG UV_VERSION=0.9.5
-RUN npm=10.9.4 sum=4bfba8a0c823024d1926ec9d97a37a00eb60fd2adf44b3d34a686fc32e8f51e4 \
-    && apt-get update \
+ARG UV_HASHES="--hash=sha256:6507bbbcd788553ec4ad5a96fa19364dc0f58b023e31d79868773559a83ec181 \
+--hash=sha256:48a3542835d37882ff57d1ff91b757085525d98756712fa61cf9941d3dda8ebf"
+RUN apt-get update \
     && apt-get install -y --no-install-recommends -o Acquire::Retries=3 curl ffmpeg gh jq nodejs \
         python-is-python3 python3 python3-pip python3-venv \
     && rm -rf /var/lib/apt/lists/* \
-    && curl -fsSL --retry 3 -o /tmp/npm.tgz "https://registry.npmjs.org/npm/-/npm-$npm.tgz" \
-    && echo "$sum  /tmp/npm.tgz" | sha256sum -c --quiet \
-    && mkdir -p /usr/local/lib/node_modules/npm \
-    && tar -xzf /tmp/npm.tgz -C /usr/local/lib/node_modules/npm --strip-components=1 --no-same-owner \
-    && rm /tmp/npm.tgz \
     && ln -s ../lib/node_modules/npm/bin/npm-cli.js /usr/local/bin/npm \
     && ln -s ../lib/node_modules/npm/bin/npx-cli.js /usr/local/bin/npx \
     && if [ -n "$UV_VERSION" ]; then \
-        pip install --break-system-packages --root-user-action=ignore --no-cache-dir \
-            --disable-pip-version-check "uv==$UV_VERSION"; \
+        echo "uv==$UV_VERSION $UV_HASHES" >/tmp/uv.txt \
+        && pip install --break-system-packages --root-user-action=ignore --no-cache-dir \
+            --disable-pip-version-check --no-deps --only-binary :all: --require-hashes \
+            --requirement /tmp/uv.txt \
+        && rm /tmp/uv.txt; \
     fi
 USER 10001:10001
 

@@ -4,21 +4,23 @@
 #	deploy/container.sh
 #
 # With a Docker engine the script uses that. Otherwise it uses buildah without isolation, as root;
-# debootstrap then makes what stands for the base images, and the Go of this machine stands for
-# the one of golang. The script says which of the two it used.
+# debootstrap then makes what stands for the base images, the Go of this machine stands for the
+# one of golang, and npm fetches itself for the image of Node. The script says which of the two it
+# used.
 #
 # The gateway gets no configuration: it must become ready, run as its own user, answer in the
 # chat, prove its sandbox, end at SIGTERM, and know the conversation after a second start. With
 # Docker the second start has the restrictions of compose.yml.
 #
 # Then it builds the target "full" and runs each of its programs as the image's user. Where PyPI
-# or the registry of npm can't be reached, it says so and leaves out uv, or the target.
+# can't be reached, it says so and leaves out uv.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 tmp=$(mktemp -d)
 name=gateway-try-$$
 engine=
+npm=10.9.4 # what stands for the npm of the image of Node, without a Docker engine
 finish() {
 	local status=$?
 	[ -z "$engine" ] || "${engine}_clean" >/dev/null 2>&1 || true
@@ -91,7 +93,7 @@ buildah_build() {
 	go=$(sed -n 's/^FROM golang:\([0-9.]*\)-.*/\1/p' Dockerfile)
 	case $(go env GOVERSION) in
 	go"$go"*) ;;
-	*) die "the Dockerfile wants Go $go, and this machine has $(go env GOVERSION)" ;;
+	*) die "the Dockerfile needs Go $go, and this machine has $(go env GOVERSION)" ;;
 	esac
 	debootstrap --variant=minbase "$suite" "$tmp/base" >"$tmp/log" || die "debootstrap failed"
 	authorities "$tmp/base"
@@ -132,11 +134,16 @@ buildah_stop() {
 # The image would be a third copy of a gigabyte. So the container of the plain image becomes it:
 # the RUN of the stage is run there.
 buildah_full() {
-	local run
+	local run hashes
+	npm pack --silent --pack-destination "$tmp" "npm@$npm" >"$tmp/log" 2>&1 ||
+		die "npm can't be fetched"
+	tar -xzf "$tmp/npm-$npm.tgz" -C "$tmp"
+	b copy --quiet --chown 0:0 "$container" "$tmp/package" /usr/local/lib/node_modules/npm >/dev/null
+	hashes=$(sed -n '/^ARG UV_HASHES=/,/"$/p' Dockerfile | grep -o -- '--hash=[a-z0-9:]*' | xargs)
 	run=$(sed -n '/^FROM plain AS full$/,/^USER 10001/p' Dockerfile | sed -n '/^RUN /,$p' |
 		sed -e 's/^RUN //' -e '/^USER/d')
 	b run --isolation chroot --network host --user 0:0 --env "UV_VERSION=$1" \
-		--volume "$tmp/ca-certificates.crt:/etc/ssl/certs/ca-certificates.crt:ro" "$container" -- \
+		--env "UV_HASHES=$hashes" --volume "$tmp/ca-certificates.crt:/etc/ssl/certs/ca-certificates.crt:ro" "$container" -- \
 		/bin/sh -c "$run" >"$tmp/log" 2>&1 || die "the stage full of the Dockerfile failed"
 }
 buildah_run() { inside_b "$@"; }
@@ -203,10 +210,6 @@ programs=("python --version" "pip --version" "python -m venv /tmp/venv" "node --
 	"npm --version" "npx --version" "jq --version" "curl --version" "gh --version"
 	"ffmpeg -version" "gateway version" "uv --version" "uvx --version")
 reaches() { curl --silent --fail --max-time 30 --retry 2 --output /dev/null "$1"; }
-if ! reaches https://registry.npmjs.org/npm/latest; then
-	echo "left out: the target full, as the registry of npm can't be reached"
-	exit
-fi
 uv=$(sed -n 's/^ARG UV_VERSION=//p' Dockerfile)
 if ! reaches https://pypi.org/simple/uv/; then
 	echo "uv is left out: PyPI can't be reached"
