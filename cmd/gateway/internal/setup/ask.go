@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/term"
+
+	"gateway/cmd/gateway/internal/app"
 )
 
 // errStopped means that the person has ended the command before its end.
@@ -82,25 +84,44 @@ func (a *asker) ask(ctx context.Context, q question) (string, error) {
 	return cmp.Or(strings.TrimSpace(text), q.fallback), err
 }
 
-// confirm asks a question to be answered with yes or no. fallback is the answer of an empty line.
-func (a *asker) confirm(ctx context.Context, text string, fallback bool) (bool, error) {
+// askUntil asks a question until accept takes the answer, and prints the error of accept. Without a
+// person to ask, that error ends the command.
+func (a *asker) askUntil(
+	ctx context.Context, q question, accept func(answer string) error,
+) error {
 	for {
-		choice, meaning := " [y/N]", "n"
-		if fallback {
-			choice, meaning = " [Y/n]", "y"
-		}
-		answer, err := a.ask(ctx, question{text: text + choice, fallback: meaning})
+		answer, err := a.ask(ctx, q)
 		if err != nil {
-			return false, err
+			return err
 		}
-		switch strings.ToLower(answer) {
-		case "y", "yes":
-			return true, nil
-		case "n", "no":
-			return false, nil
+		if err = accept(answer); err == nil {
+			return nil
 		}
-		a.say("Please answer y or n.")
+		if a.quiet {
+			return app.BadUsage(fmt.Errorf("--%s: %w", q.flag, err))
+		}
+		a.say("%s.", sentence(err.Error()))
 	}
+}
+
+// sentence returns text with a capital letter at its beginning.
+func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+
+// confirm asks a question to be answered with yes or no. fallback is the answer of an empty line.
+func (a *asker) confirm(ctx context.Context, text string, fallback bool) (yes bool, err error) {
+	q := question{text: text + " [y/N]", fallback: "n"}
+	if fallback {
+		q = question{text: text + " [Y/n]", fallback: "y"}
+	}
+	err = a.askUntil(ctx, q, func(answer string) error {
+		answer = strings.ToLower(answer)
+		yes = answer == "y" || answer == "yes"
+		if !yes && answer != "n" && answer != "no" {
+			return errors.New("please answer y or n")
+		}
+		return nil
+	})
+	return yes, err
 }
 
 // read returns the next line. If an earlier call gave up while it waited for a line, read returns

@@ -86,36 +86,26 @@ func (w *wizard) askModel(ctx context.Context) error {
 }
 
 // askProvider asks which provider's model the agent uses.
-func (w *wizard) askProvider(ctx context.Context) (choice, error) {
+func (w *wizard) askProvider(ctx context.Context) (chosen choice, err error) {
 	list, first := w.choices(ctx)
 	if !w.quiet && !w.answered("provider") {
 		for i, c := range list {
 			w.say("  %2d  %-11s %s", i+1, c.name, c.about)
 		}
 	}
-	for {
-		answer, err := w.ask(ctx, question{text: "Provider, by number or name [" + first + "]",
-			flag: "provider", fallback: first})
-		if err != nil {
-			return choice{}, err
+	q := question{text: "Provider, by number or name [" + first + "]", flag: "provider",
+		fallback: first}
+	err = w.askUntil(ctx, q, func(answer string) error {
+		for i, c := range list {
+			if strings.EqualFold(c.name, answer) || strconv.Itoa(i+1) == answer {
+				chosen = c
+				return nil
+			}
 		}
-		if n, err := strconv.Atoi(answer); err == nil && n >= 1 && n <= len(list) {
-			return list[n-1], nil
-		}
-		i := slices.IndexFunc(list, func(c choice) bool { return strings.EqualFold(c.name, answer) })
-		if i >= 0 {
-			return list[i], nil
-		}
-		err = fmt.Errorf("there is no provider %q here", answer)
-		if w.quiet {
-			return choice{}, app.BadUsage(err)
-		}
-		w.say("%s.", sentence(err.Error()))
-	}
+		return fmt.Errorf("there is no provider %q", answer)
+	})
+	return chosen, err
 }
-
-// sentence returns text with a capital letter at its beginning.
-func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 // A draft is a model as it is being set up.
 type draft struct {
@@ -164,26 +154,18 @@ func (d *draft) askAddress(ctx context.Context) error {
 	if d.name != otherChoice && !d.answered("base-url") {
 		return nil
 	}
-	for {
-		q := question{text: "Address of its API, such as http://127.0.0.1:8080/v1", flag: "base-url"}
-		if d.known && d.name == otherChoice {
-			q.text, q.fallback = "Address of its API ["+d.prior.BaseURL+"]", d.prior.BaseURL
-		}
-		answer, err := d.ask(ctx, q)
-		if err != nil {
-			return err
-		}
-		u, err := url.Parse(answer)
-		if err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") {
-			d.baseURL = strings.TrimRight(answer, "/")
-			return nil
-		}
-		if d.quiet {
-			return app.BadUsage(errors.New("--base-url: want an address that begins with https:// or " +
-				"http://"))
-		}
-		d.say("It begins with https:// or http://.")
+	q := question{text: "Address of its API, such as http://127.0.0.1:8080/v1", flag: "base-url"}
+	if d.known && d.name == otherChoice {
+		q.text, q.fallback = "Address of its API ["+d.prior.BaseURL+"]", d.prior.BaseURL
 	}
+	return d.askUntil(ctx, q, func(answer string) error {
+		u, err := url.Parse(answer)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return errors.New("it begins with https:// or http://")
+		}
+		d.baseURL = strings.TrimRight(answer, "/")
+		return nil
+	})
 }
 
 // askKey asks for the key of a model. An empty answer keeps the one that is there.
@@ -203,19 +185,12 @@ func (d *draft) askKey(ctx context.Context) error {
 	case d.provider == nil:
 		q.text += " (Enter: none)"
 	}
-	for {
-		key, err := d.ask(ctx, q)
-		if err != nil {
-			return err
+	return d.askUntil(ctx, q, func(key string) error {
+		if d.key = key; key == "" && present == "" && d.provider != nil {
+			return fmt.Errorf("the provider %s needs a key", d.name)
 		}
-		if d.key = key; key != "" || present != "" || d.provider == nil {
-			return nil
-		}
-		if d.quiet {
-			return app.BadUsage(fmt.Errorf("%s needs a key: give --key", d.name))
-		}
-		d.say("%s needs a key.", d.name)
-	}
+		return nil
+	})
 }
 
 // askName asks for the name that the provider gives the model.
@@ -240,16 +215,12 @@ func (d *draft) askName(ctx context.Context) error {
 	if first != "" {
 		q.text += " [" + first + "]"
 	}
-	for {
-		var err error
-		if d.model, err = d.ask(ctx, q); err != nil || d.model != "" {
-			return err
+	return d.askUntil(ctx, q, func(name string) error {
+		if d.model = name; name == "" {
+			return errors.New("please give the name that the provider has for the model")
 		}
-		if d.quiet {
-			return app.BadUsage(errors.New("--model: want the name that the provider gives the model"))
-		}
-		d.say("Please give the name that the provider has for the model.")
-	}
+		return nil
+	})
 }
 
 // try sends the model a short request. It returns what to ask the person for again: "key" or

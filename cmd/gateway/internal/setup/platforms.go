@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -255,29 +256,28 @@ func (b *bot) askOwner(ctx context.Context) error {
 			}
 			return nil
 		}
-		if b.addOwner(b.name, b.account, id) {
+		if err = b.addOwner(b.name, b.account, id); err == nil {
 			return nil
 		}
 		if b.quiet {
-			return app.BadUsage(fmt.Errorf("--%s: nobody has the id %q there", q.flag, id))
+			return app.BadUsage(fmt.Errorf("--%s: %w", q.flag, err))
 		}
+		b.say("%s.", sentence(err.Error()))
 	}
 }
 
-// addOwner adds an owner to an account. It says so and returns false if id is not an id of the
-// platform.
-func (w *wizard) addOwner(name string, c config.Channel, id string) bool {
+// addOwner adds an owner to an account. It returns an error if id is not an id of the platform.
+func (w *wizard) addOwner(name string, c config.Channel, id string) error {
 	cfg := &config.Config{Channels: map[string]config.Channel{
 		name: {Type: c.Type, Enabled: true, Owners: []string{id}}}}
-	if doubts := cfg.Warnings(); doubts != nil {
-		w.say("%s.", sentence(cut(doubts, "channels."+name+".owners: ")))
-		return false
+	if warnings := cfg.Warnings(); warnings != nil {
+		return errors.New(cut(warnings, "channels."+name+".owners: "))
 	}
 	if !slices.Contains(c.Owners, id) {
 		path := []string{"channels", name, "owners"}
 		w.edited(path)(w.text.add(id, path...))
 	}
-	return true
+	return nil
 }
 
 // awaitOwner waits until somebody sends the bot a code. It returns their id, or "" if the person
@@ -382,19 +382,16 @@ func (w *wizard) askNumber(
 	q := question{flag: whatsappFlag,
 		text: "Your number with the country's code, such as +4915112345678 (Enter: skip this)"}
 	c.Type = "whatsapp"
-	for {
-		number, err := w.ask(ctx, q)
-		if err != nil || number == "" {
-			return false, err
+	wanted := false
+	err := w.askUntil(ctx, q, func(number string) error {
+		if wanted = number != ""; !wanted {
+			return nil
 		}
 		number = strings.NewReplacer(" ", "", "-", "", "(", "", ")", "", "/", "").Replace(number)
-		if w.addOwner(name, c, number) {
-			break
-		}
-		if w.quiet {
-			return false, app.BadUsage(fmt.Errorf("--%s: want a number such as +4915112345678",
-				whatsappFlag))
-		}
+		return w.addOwner(name, c, number)
+	})
+	if err != nil || !wanted {
+		return false, err
 	}
 	if known && !c.Enabled {
 		w.set(true, "channels", name, "enabled")
@@ -437,23 +434,17 @@ func (w *wizard) askZone(ctx context.Context) error {
 	}
 	zone := w.cfg.Gateway.Timezone
 	w.say("\nTime")
-	for {
-		answer, err := w.ask(ctx, question{flag: flag, fallback: zone, text: fmt.Sprintf("Time zone, "+
-			"such as Europe/Berlin (Enter: %s, where it is %s)", zone,
-			time.Now().In(w.cfg.Gateway.Location).Format("15:04"))})
-		if err != nil || answer == zone {
-			return err
+	q := question{flag: flag, fallback: zone, text: fmt.Sprintf("Time zone, such as Europe/Berlin "+
+		"(Enter: %s, where it is %s)", zone, time.Now().In(w.cfg.Gateway.Location).Format("15:04"))}
+	return w.askUntil(ctx, q, func(answer string) error {
+		if _, err := time.LoadLocation(answer); err != nil {
+			return fmt.Errorf("there is no time zone %q", answer)
 		}
-		if _, err := time.LoadLocation(answer); err == nil {
+		if answer != zone {
 			w.set(answer, "gateway", "timezone")
-			return nil
 		}
-		err = fmt.Errorf("there is no time zone %q", answer)
-		if w.quiet {
-			return app.BadUsage(err)
-		}
-		w.say("%s.", sentence(err.Error()))
-	}
+		return nil
+	})
 }
 
 // exists reports whether a file exists. If that can't be found out, it returns true.
