@@ -47,7 +47,7 @@ func (m *mover) documents(ctx context.Context) {
 			continue
 		}
 		if strings.TrimSpace(string(text)) == "" {
-			m.say("document", m.in(p.from), "", Left, "it is empty")
+			m.failed("document", m.in(p.from), leftError("it is empty"))
 			continue
 		}
 		scope := memory.Scope("")

@@ -266,9 +266,20 @@ func (m *mover) say(kind, from, to string, state State, text string) {
 	m.items = append(m.items, Item{kind, from, to, state, text})
 }
 
-// failed adds an item that could not be imported.
+// A leftError is the reason why an item is left out.
+type leftError string
+
+func (e leftError) Error() string { return string(e) }
+
+func leftOut(format string, args ...any) error { return leftError(fmt.Sprintf(format, args...)) }
+
+// failed adds an item that was left out or could not be imported.
 func (m *mover) failed(kind, from string, err error) {
-	m.say(kind, from, "", Failed, plain(err))
+	state := Failed
+	if _, left := errors.AsType[leftError](err); left {
+		state = Left
+	}
+	m.say(kind, from, "", state, plain(err))
 }
 
 // plain returns the text of err without the path, which the item already contains.
@@ -296,7 +307,7 @@ func Address(key string, account func(platform string) string) (bus.Address, err
 	case platform == "cli" && chat == "direct" && len(parts) == 2:
 		return bus.Address{Account: account("terminal"), Chat: "main"}, nil
 	case !slices.Contains(platforms, platform):
-		return a, fmt.Errorf("the gateway has no channel %q", platform)
+		return a, leftOut("the gateway has no channel %q", platform)
 	case len(parts) == 4 && (parts[2] == "topic" || parts[2] == "thread"):
 		a.Thread = parts[3]
 	case len(parts) > 2:
@@ -312,7 +323,7 @@ func Address(key string, account func(platform string) string) (bus.Address, err
 }
 
 func noChat(key string) error {
-	return fmt.Errorf("%q is not the key of a chat: choose a conversation with --as", key)
+	return leftOut("%q is not the key of a chat: choose a conversation with --as", key)
 }
 
 // platforms lists the platforms that both the other agents and this gateway support.

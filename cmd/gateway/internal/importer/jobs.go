@@ -56,11 +56,6 @@ func parseJobs(text []byte) (list []object, err error) {
 	return list, json.Unmarshal(o["jobs"], &list)
 }
 
-// A leftError is the reason why a job is left out.
-type leftError string
-
-func (e leftError) Error() string { return string(e) }
-
 // job imports one job.
 func (m *mover) job(ctx context.Context, from string, o object) {
 	j, paused, err := m.convert(o)
@@ -83,10 +78,6 @@ func (m *mover) job(ctx context.Context, from string, o object) {
 			}
 			return nil
 		})
-	}
-	if _, ok := errors.AsType[leftError](err); ok {
-		m.say("job", name, "", Left, err.Error())
-		return
 	}
 	if err != nil {
 		m.failed("job", name, err)
@@ -125,7 +116,7 @@ func (m *mover) convert(o object) (j schedule.Job, paused bool, err error) {
 	kind := cmp.Or(payload.text("kind"), "agent_turn")
 	switch {
 	case !slices.Contains(jobKinds, kind):
-		return j, false, leftError(fmt.Sprintf("the gateway has no jobs of the kind %q", kind))
+		return j, false, leftOut("the gateway has no jobs of the kind %q", kind)
 	case payload.text("command") != "":
 		return j, false, leftError("it runs a command, not the agent")
 	case j.Text == "":
@@ -139,7 +130,7 @@ func (m *mover) convert(o object) (j schedule.Job, paused bool, err error) {
 		payload = delivery // of OpenClaw
 	}
 	if j.To, err = m.target(payload); err != nil {
-		return j, false, leftError(err.Error())
+		return j, false, err
 	}
 	j.Own = true // the other agents run each job in its own session
 	m.maker(&j)
@@ -165,7 +156,7 @@ func (m *mover) when(o object) (w schedule.When, err error) {
 	loc := m.Location
 	if zone := s.text("tz"); zone != "" {
 		if loc, err = time.LoadLocation(zone); err != nil {
-			return w, leftError(fmt.Sprintf("%q is not a time zone", zone))
+			return w, leftOut("%q is not a time zone", zone)
 		}
 	}
 	switch kind := s.text("kind"); kind {
@@ -185,7 +176,7 @@ func (m *mover) when(o object) (w schedule.When, err error) {
 	case "cron":
 		w, err = schedule.ParseCron(s.text("expr"), loc)
 	default:
-		return w, leftError(fmt.Sprintf("the gateway has no schedules of the kind %q", kind))
+		return w, leftOut("the gateway has no schedules of the kind %q", kind)
 	}
 	if err != nil {
 		return w, leftError(err.Error())
@@ -207,7 +198,7 @@ func (m *mover) target(payload object) (bus.Address, error) {
 	case m.Owner.Chat.Chat != "":
 		return m.Owner.Chat, nil
 	}
-	return bus.Address{}, errors.New("it has no conversation, and the owner's direct chat is " +
+	return bus.Address{}, leftError("it has no conversation, and the owner's direct chat is " +
 		"not known")
 }
 

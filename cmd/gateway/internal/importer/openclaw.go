@@ -192,30 +192,20 @@ func (c *converter) claw(e clawEntry) session.Line {
 	if e.Message.Role == "toolResult" {
 		m.Role, m.ToolCallID = llm.ToolRole, e.Message.ToolCallID
 	}
-	var parts []struct {
-		Type, Text, Thinking, ID, Name string
-		Arguments                      json.RawMessage
-	}
-	if json.Unmarshal(e.Message.Content, &m.Text) != nil &&
-		json.Unmarshal(e.Message.Content, &parts) != nil {
+	text, parts, err := content(e.Message.Content)
+	if err != nil {
 		return session.Line{}
 	}
-	var texts []string
+	m.Text = text
 	for _, p := range parts {
-		switch p.Type {
-		case "text":
-			texts = append(texts, p.Text)
-		case "thinking":
+		switch {
+		case m.Role != llm.Assistant:
+		case p.Type == "thinking":
 			m.Reasoning += p.Thinking
-		case "toolCall":
+		case p.Type == "toolCall":
 			m.ToolCalls = append(m.ToolCalls, llm.ToolCall{ID: p.ID, Name: p.Name,
 				Arguments: cmp.Or(string(p.Arguments), "{}")})
-		default:
-			texts = append(texts, "["+cmp.Or(p.Type, "part")+"]")
 		}
-	}
-	if m.Text = cmp.Or(strings.Join(texts, "\n"), m.Text); m.Role != llm.Assistant {
-		m.Reasoning, m.ToolCalls = "", nil
 	}
 	if m.Text == "" && len(m.ToolCalls) == 0 && m.Role != llm.ToolRole ||
 		m.Role != llm.User && m.Role != llm.Assistant && m.ToolCallID == "" ||
@@ -307,7 +297,7 @@ func (a *clawAgent) importAll(ctx context.Context) {
 	for i, t := range a.found { // a conversation gets its old sessions together with the current one
 		switch to := places[i]; {
 		case problems[i] != nil:
-			a.say("session", t.name, "", Left, problems[i].Error())
+			a.failed("session", t.name, problems[i])
 		case !t.old:
 			a.conversation(ctx, to, append(old[to], t))
 			delete(old, to)
@@ -356,7 +346,7 @@ func (a *clawAgent) index() error {
 		}
 		name := path.Join(a.dir, file)
 		if file == "." || file == ".." || !a.isFile(name) {
-			a.say("session", name, "", Left, "its transcript is missing")
+			a.failed("session", name, leftError("its transcript is missing"))
 			continue
 		}
 		a.ids[id], a.ids[strings.TrimSuffix(file, ".jsonl")] = true, true
@@ -397,7 +387,7 @@ func (a *clawAgent) archive(dir string) error {
 // "agent:main:telegram:direct:42". The session "agent:main:main" has all direct chats; its address
 // is the direct chat of the owner. The text of an error says why a session has no address here.
 func clawPlace(ctx context.Context, m *mover, t transcript) (bus.Address, error) {
-	none := func(why string) (bus.Address, error) { return bus.Address{}, errors.New(why) }
+	none := func(why string) (bus.Address, error) { return bus.Address{}, leftError(why) }
 	for _, name := range []string{t.key, t.id} {
 		if to := m.Chosen[name]; to.Chat != "" {
 			return to, nil
@@ -432,7 +422,7 @@ func clawPlace(ctx context.Context, m *mover, t transcript) (bus.Address, error)
 	// Except on Telegram, a person's id there is not the id of their chat here.
 	chat, err := m.directChat(ctx, a)
 	if err == nil && chat == (bus.Address{}) {
-		err = fmt.Errorf("this person's chat here is not known yet: --as %s=ACCOUNT/CHAT imports it",
+		err = leftOut("this person's chat here is not known yet: --as %s=ACCOUNT/CHAT imports it",
 			t.key)
 	}
 	return chat, err

@@ -2,8 +2,6 @@ package importer
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -80,11 +78,11 @@ func (s *foreignScope) key() (string, error) {
 	kind, chat, ok := strings.Cut(s.Values["chat"], ":")
 	switch {
 	case s.Version != 1:
-		return "", fmt.Errorf("its scope has the version %d, and only 1 is known", s.Version)
+		return "", leftOut("its scope has the version %d, and only 1 is known", s.Version)
 	case !slices.Contains(s.Dimensions, "chat") || !ok || chat == "" || strings.Contains(chat, ":"):
-		return "", errors.New("it may hold several conversations, and does not say which")
+		return "", leftError("it may hold several conversations, and does not say which")
 	case slices.Contains(s.Dimensions, "sender") && kind != "direct":
-		return "", errors.New("it holds what only one member of a group has written")
+		return "", leftError("it holds what only one member of a group has written")
 	}
 	key := s.Channel + ":" + chat
 	_, topic, _ := strings.Cut(s.Values["topic"], ":")

@@ -175,8 +175,11 @@ func (c *converter) line(text []byte) (l session.Line, keep bool, err error) {
 		c.last = at
 	}
 	m := llm.Message{Role: llm.Role(f.Role), ToolCallID: f.ToolCallID}
-	if m.Text, err = content(f.Content, f.Media); err != nil {
+	if m.Text, _, err = content(f.Content); err != nil {
 		return l, false, err
+	}
+	for _, file := range f.Media {
+		m.Text = strings.TrimPrefix(m.Text+"\n[file: "+path.Base(file)+"]", "\n")
 	}
 	if f.Reasoning != nil && m.Role == llm.Assistant {
 		m.Reasoning = *f.Reasoning
@@ -221,28 +224,29 @@ func (f foreignCall) convert() (c llm.ToolCall, err error) {
 	return c, err
 }
 
+// A contentPart is a part of a message. Thinking and the fields after it are OpenClaw's.
+type contentPart struct {
+	Type, Text, Thinking, ID, Name string
+	Arguments                      json.RawMessage
+}
+
 // content returns the text of a message content, which is a string or a list of parts.
-func content(raw json.RawMessage, media []string) (string, error) {
-	var text string
+func content(raw json.RawMessage) (text string, parts []contentPart, err error) {
 	switch {
 	case len(raw) == 0 || string(raw) == "null":
 	case raw[0] == '"':
-		if err := json.Unmarshal(raw, &text); err != nil {
-			return "", err
-		}
+		err = json.Unmarshal(raw, &text)
 	case raw[0] == '[':
-		var parts []struct {
-			Type string `json:"type"`
-			Text string `json:"text"`
-		}
 		if err := json.Unmarshal(raw, &parts); err != nil {
-			return "", fmt.Errorf("content: %w", err)
+			return "", nil, fmt.Errorf("content: %w", err)
 		}
 		var texts []string
 		for _, p := range parts {
-			if p.Type == "text" || p.Type == "input_text" {
+			switch p.Type {
+			case "text", "input_text":
 				texts = append(texts, p.Text)
-			} else {
+			case "thinking", "toolCall":
+			default:
 				texts = append(texts, "["+cmp.Or(strings.TrimSuffix(p.Type, "_url"), "part")+"]")
 			}
 		}
@@ -250,10 +254,7 @@ func content(raw json.RawMessage, media []string) (string, error) {
 	default:
 		text = string(raw)
 	}
-	for _, m := range media {
-		text = strings.TrimPrefix(text+"\n[file: "+path.Base(m)+"]", "\n")
-	}
-	return text, nil
+	return text, parts, err
 }
 
 // sessions imports the conversations.
@@ -276,8 +277,8 @@ func (m *mover) sessions(ctx context.Context) {
 			case ext == ".jsonl":
 				m.session(ctx, inFile(m.Source, name, ""))
 			case ext == ".json":
-				m.say("session", name, "", Left, "an old version of PicoClaw wrote it: start a newer "+
-					"one, which converts it to .jsonl")
+				m.failed("session", name, leftError("an old version of PicoClaw wrote it: start a "+
+					"newer one, which converts it to .jsonl"))
 			}
 		}
 	}
@@ -354,7 +355,7 @@ func (m *mover) session(ctx context.Context, t transcript) {
 	done()
 	to, err := m.place(f, t.name)
 	if err != nil {
-		m.say("session", t.name, "", Left, err.Error())
+		m.failed("session", t.name, err)
 		return
 	}
 	m.conversation(ctx, to, []transcript{t})
@@ -366,14 +367,14 @@ func (m *mover) conversation(ctx context.Context, to bus.Address, list []transcr
 	var good []transcript
 	for _, t := range list {
 		err := m.survey(&t)
-		switch {
-		case err != nil:
-			m.failed("session", t.name, err)
-		case t.head.Messages == 0:
-			m.say("session", t.name, "", Left, "it has no messages")
-		default:
-			good = append(good, t)
+		if err == nil && t.head.Messages == 0 {
+			err = leftError("it has no messages")
 		}
+		if err != nil {
+			m.failed("session", t.name, err)
+			continue
+		}
+		good = append(good, t)
 	}
 	if len(good) == 0 {
 		return
