@@ -70,8 +70,8 @@ func (r *run) message(out io.Writer, e session.Entry) error {
 	return err
 }
 
-// A said is a message that the person wrote in a group, with the answers to it.
-type said struct {
+// A groupMessage is a message that the person wrote in a group, with the answers to it.
+type groupMessage struct {
 	Time    time.Time `json:"time"`
 	Group   string    `json:"group,omitempty"`
 	Text    string    `json:"text"`
@@ -98,7 +98,7 @@ func (r *run) groups(context.Context) error {
 }
 
 func (r *run) group(a bus.Address) error {
-	own, order, err := r.saidIn(a)
+	own, order, err := r.ownMessages(a)
 	if err != nil || len(own) == 0 {
 		return err
 	}
@@ -147,9 +147,9 @@ func (r *run) isOwn() string {
 	return "person IN (" + strings.Join(list, ", ") + ")"
 }
 
-// saidIn returns the person's messages in a group by their ids, and the ids in order.
-func (r *run) saidIn(a bus.Address) (own map[string]*said, order []string, err error) {
-	own = make(map[string]*said)
+// ownMessages returns the person's messages in a group by their ids, and the ids in order.
+func (r *run) ownMessages(a bus.Address) (own map[string]*groupMessage, order []string, err error) {
+	own = make(map[string]*groupMessage)
 	err = r.bodies(`SELECT id, body FROM inbox WHERE account = $1 AND chat = $2 AND `+r.isOwn()+`
 		AND shared AND origin = 'person' AND id > $3 ORDER BY id LIMIT 256`,
 		[]any{a.Account, a.Chat}, func(body []byte) error {
@@ -157,7 +157,7 @@ func (r *run) saidIn(a bus.Address) (own map[string]*said, order []string, err e
 			if json.Unmarshal(body, &m) != nil {
 				return nil
 			}
-			s := &said{Time: m.Time, Group: r.clean.Replace(m.ChatTitle),
+			s := &groupMessage{Time: m.Time, Group: r.clean.Replace(m.ChatTitle),
 				Text: r.clean.Replace(m.Text)}
 			for _, f := range m.Attachments {
 				s.Files = append(s.Files, string(f.Kind)+" "+r.clean.Replace(f.Name))
@@ -170,7 +170,7 @@ func (r *run) saidIn(a bus.Address) (own map[string]*said, order []string, err e
 
 // answersIn adds the answers to the person's messages to own. It leaves out those that also answer
 // other people's messages, and returns their number.
-func (r *run) answersIn(a bus.Address, own map[string]*said) (left int, err error) {
+func (r *run) answersIn(a bus.Address, own map[string]*groupMessage) (left int, err error) {
 	err = r.bodies(`SELECT id, body FROM outbox WHERE account = $1 AND chat = $2 AND id > $3
 		ORDER BY id LIMIT 256`, []any{a.Account, a.Chat}, func(body []byte) error {
 		var m bus.OutboundMessage

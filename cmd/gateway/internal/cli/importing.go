@@ -87,7 +87,7 @@ func (i importing) run(cmd *cobra.Command, cfg *config.Config, source *importer.
 			return err
 		}
 		return withFolders(cfg, t, func(t importer.Target) (err error) {
-			items, err = source.Move(cmd.Context(), t, i.dry)
+			items, err = source.Import(cmd.Context(), t, i.dry)
 			return err
 		})
 	})

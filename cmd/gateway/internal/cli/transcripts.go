@@ -310,7 +310,7 @@ func (i sessionsImport) foreign(
 	if err := read(); err != nil {
 		return head, nil, err
 	}
-	if head, _, err = importer.Survey(found, lines, time.Now()); err != nil {
+	if head, _, err = importer.ReadHead(found, lines, time.Now()); err != nil {
 		return head, nil, err
 	}
 	if err := read(); err != nil {
@@ -327,7 +327,7 @@ func (i sessionsImport) foreign(
 		}
 		head.Key = session.KeyOf(head.Address)
 	}
-	return head, importer.Spoken(lines, head.Created), nil
+	return head, importer.WithRole(lines, head.Created), nil
 }
 
 // settle sets the address in --as. It keeps the scope of the session only if it is the right one

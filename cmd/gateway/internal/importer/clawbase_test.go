@@ -57,7 +57,7 @@ END;`
 
 // base makes a database as OpenClaw leaves it when it is killed: what it has written last is in
 // the write-ahead log. The key of a session that was reset begins with "old ".
-func (d *desk) base(name, tables string, sessions map[string]string) {
+func (d *fixture) base(name, tables string, sessions map[string]string) {
 	d.t.Helper()
 	path := filepath.Join(d.home, filepath.FromSlash(name))
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -96,7 +96,7 @@ func (d *desk) base(name, tables string, sessions map[string]string) {
 }
 
 // prompt returns what the prompt of a conversation has.
-func (d *desk) prompt(key string) string {
+func (d *fixture) prompt(key string) string {
 	d.t.Helper()
 	got, err := session.Store{}.Transcript(d.target.DB.Read(d.t.Context()), named(key), 1<<20)
 	if err != nil {
@@ -113,7 +113,7 @@ func (d *desk) prompt(key string) string {
 // from the files that an older one has left beside it.
 func TestOpenClawDatabase(t *testing.T) {
 	for _, tables := range []string{clawTablesJuly, clawTablesSeptember} {
-		d := newDesk(t)
+		d := newFixture(t)
 		const base = "agents/main/agent/openclaw-agent.sqlite"
 		d.write(
 			"openclaw.json", "{}",
@@ -147,7 +147,7 @@ func TestOpenClawDatabase(t *testing.T) {
 // or in a file.
 func TestOpenClawOldDatabase(t *testing.T) {
 	for _, tables := range []string{clawTablesJuly, clawTablesSeptember} {
-		d := newDesk(t)
+		d := newFixture(t)
 		const base = "agents/main/agent/openclaw-agent.sqlite"
 		const file = "agents/main/sessions/in a file.jsonl.reset.2026-07-01T08-00-00.000Z"
 		d.write(file, strings.ReplaceAll(clawTranscript("file"), "2026-11", "2026-06"))
@@ -169,7 +169,7 @@ func TestOpenClawOldDatabase(t *testing.T) {
 }
 
 // listHome lists the files of the home and their sizes.
-func (d *desk) listHome() string {
+func (d *fixture) listHome() string {
 	d.t.Helper()
 	var b strings.Builder
 	err := filepath.Walk(d.home, func(path string, info os.FileInfo, err error) error {
@@ -210,10 +210,10 @@ func TestOpenClawTree(t *testing.T) {
 			say("c", `,"parentId":"r"`)}, "user: b|user: c"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
+			d := newFixture(t)
 			d.base("agents/main/agent/openclaw-agent.sqlite", clawTablesSeptember,
 				map[string]string{"agent:main:main": strings.Join(tt.lines, "\n")})
-			d.move(OpenClaw, false)
+			d.run(OpenClaw, false)
 			if got := d.prompt("telegram/42"); got != tt.want {
 				t.Errorf("the prompt has %q, want %q", got, tt.want)
 			}
@@ -244,18 +244,18 @@ func TestOpenClawHostileDatabase(t *testing.T) {
 			"its lines: unexpected end of JSON input"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
+			d := newFixture(t)
 			d.base(base, tt.tables, nil)
-			got := strings.Join(d.move(OpenClaw, false), "\n")
+			got := strings.Join(d.run(OpenClaw, false), "\n")
 			if tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
 				t.Errorf("the import said %q, want %q", got, tt.want)
 			}
 		})
 	}
 	t.Run("journal", func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.write(base, "SQLite", base+"-journal", "a change")
-		if got := d.move(OpenClaw, false); len(got) != 1 ||
+		if got := d.run(OpenClaw, false); len(got) != 1 ||
 			!strings.Contains(got[0], "OpenClaw has not finished a change of the database") {
 			t.Errorf("the import said %q", got)
 		}

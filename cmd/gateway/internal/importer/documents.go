@@ -36,7 +36,7 @@ var places = []place{
 }
 
 // documents imports the documents that people and the agent have written.
-func (m *mover) documents(ctx context.Context) {
+func (m *run) documents(ctx context.Context) {
 	for _, p := range places {
 		text, err := m.read(m.in(p.from), maxDocument)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -59,7 +59,7 @@ func (m *mover) documents(ctx context.Context) {
 }
 
 // document imports one text. If a different document exists already, it writes NAME.imported.md.
-func (m *mover) document(
+func (m *run) document(
 	ctx context.Context, from string, scope memory.Scope, name, text string,
 ) {
 	shown := shownScope(scope)
@@ -71,7 +71,7 @@ func (m *mover) document(
 			m.failed("document", from, err)
 			return
 		case now == text:
-			m.say("document", from, to, Same, "")
+			m.report("document", from, to, Same, "")
 			return
 		case base != "" && strings.TrimSpace(now) != "" && !m.untouched(scope, name):
 			continue
@@ -90,15 +90,15 @@ func (m *mover) document(
 		if strings.HasSuffix(name, ".imported.md") {
 			note += "; your document stays: merge the two by hand"
 		}
-		m.say("document", from, to, New, note)
+		m.report("document", from, to, New, note)
 		return
 	}
-	m.say("document", from, shown+"/"+name, Kept, "a different document and an imported one "+
+	m.report("document", from, shown+"/"+name, Kept, "a different document and an imported one "+
 		"exist already")
 }
 
 // untouched reports whether a document still has the content of its template.
-func (m *mover) untouched(scope memory.Scope, name string) bool {
+func (m *run) untouched(scope memory.Scope, name string) bool {
 	if scope == "" {
 		return m.Documents.Shared(name).Template
 	}

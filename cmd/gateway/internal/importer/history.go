@@ -28,7 +28,7 @@ type event struct {
 }
 
 // history imports the history of the other agent into the history of the scope.
-func (m *mover) history(ctx context.Context) {
+func (m *run) history(ctx context.Context) {
 	known, err := m.known(ctx)
 	if err != nil {
 		m.failed("history", m.in("memory"), err)
@@ -64,7 +64,7 @@ func fingerprintOf(e memory.Entry) fingerprint {
 }
 
 // known returns the fingerprints of the entries in the history of the scope.
-func (m *mover) known(ctx context.Context) (map[fingerprint]bool, error) {
+func (m *run) known(ctx context.Context) (map[fingerprint]bool, error) {
 	known := make(map[fingerprint]bool)
 	space := m.Memory.In(m.Scope)
 	for after := int64(0); ; {
@@ -85,7 +85,7 @@ func (m *mover) known(ctx context.Context) (map[fingerprint]bool, error) {
 
 // events imports one file. It reads the whole file first, so that an unreadable file adds
 // nothing.
-func (m *mover) events(ctx context.Context, name string, known map[fingerprint]bool) error {
+func (m *run) events(ctx context.Context, name string, known map[fingerprint]bool) error {
 	fresh, all := 0, 0
 	for e, err := range m.entries(name) {
 		if err != nil {
@@ -97,7 +97,7 @@ func (m *mover) events(ctx context.Context, name string, known map[fingerprint]b
 	}
 	to := string(m.Scope) + "/history.jsonl"
 	if fresh == 0 {
-		m.say("history", name, to, Same, fmt.Sprintf("%d entries", all))
+		m.report("history", name, to, Same, fmt.Sprintf("%d entries", all))
 		return nil
 	}
 	if !m.dry {
@@ -105,12 +105,12 @@ func (m *mover) events(ctx context.Context, name string, known map[fingerprint]b
 			return err
 		}
 	}
-	m.say("history", name, to, New, fmt.Sprintf("%d entries of %d", fresh, all))
+	m.report("history", name, to, New, fmt.Sprintf("%d entries of %d", fresh, all))
 	return nil
 }
 
 // append adds the entries of a file that are not in known.
-func (m *mover) append(ctx context.Context, name string, known map[fingerprint]bool) error {
+func (m *run) append(ctx context.Context, name string, known map[fingerprint]bool) error {
 	var batch []event
 	flush := func() error {
 		err := m.DB.Tx(ctx, func(tx *store.Tx) error { return m.put(tx, batch) })
@@ -136,7 +136,7 @@ func (m *mover) append(ctx context.Context, name string, known map[fingerprint]b
 
 // put adds entries. Entries that the other agent's Dream has processed are marked as processed,
 // unless older entries of this gateway still wait for Dream.
-func (m *mover) put(tx *store.Tx, batch []event) error {
+func (m *run) put(tx *store.Tx, batch []event) error {
 	space := m.Memory.In(m.Scope)
 	last, err := space.Last(tx)
 	if err != nil {
@@ -160,7 +160,7 @@ func (m *mover) put(tx *store.Tx, batch []event) error {
 }
 
 // entries reads the entries of one file.
-func (m *mover) entries(name string) iter.Seq2[event, error] {
+func (m *run) entries(name string) iter.Seq2[event, error] {
 	return func(yield func(event, error) bool) {
 		f, err := m.open(name)
 		if err != nil {
@@ -210,7 +210,7 @@ func (s *Source) cursor(dir string) int64 {
 }
 
 // lines reads the entries of history.jsonl.
-func (m *mover) lines(r io.Reader, dreamed int64) iter.Seq2[event, error] {
+func (m *run) lines(r io.Reader, dreamed int64) iter.Seq2[event, error] {
 	return parseLines(r, func(line []byte) (e event, use bool, err error) {
 		var j struct {
 			Cursor    int64  `json:"cursor"`

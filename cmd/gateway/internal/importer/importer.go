@@ -1,7 +1,7 @@
 // Package importer imports the homes of other agents, nanobot (HKUDS/nanobot), PicoClaw
 // (sipeed/picoclaw) and OpenClaw (openclaw/openclaw): documents, memory, conversations and jobs.
 //
-// [Open] opens such a home. [Source.Move] copies it into a [Target] and reports the result of
+// [Open] opens such a home. [Source.Import] copies it into a [Target] and reports the result of
 // each item. A dry run reports the same and changes nothing. Existing data stays, so a second
 // import of the same home adds only new items. Links are never followed. Items that can't be read
 // are left out, with the reason.
@@ -11,7 +11,8 @@
 // snake case) and of PicoClaw 0.2 of 2026 (sessions as JSON lines with a .meta.json, which names
 // the conversation if the key is a hash; daily notes; accounts in channels or in channel_list), and
 // of OpenClaw up to September 2026 (sessions as trees of JSON lines with an index, or since July in
-// a SQLite database for each agent).
+// a SQLite database for each agent; archives of ended sessions, as lines or compressed; settings in
+// JSON5 that include other files).
 //
 // Limits: a document has at most 1 MB, a line of a session 64 MB, other JSON files 16 MB, a
 // database 8 GB. The package owns no tables and no files. While it reads a database it has a copy
@@ -229,27 +230,27 @@ func (s *Source) list(name string) ([]fs.DirEntry, error) {
 	return fs.ReadDir(s.root.FS(), name)
 }
 
-// A mover does one import.
-type mover struct {
+// A run is one import.
+type run struct {
 	*Source
 	Target
 	dry      bool
 	accounts []account
 	items    []Item
 	begun    map[memory.Scope]bool // scopes with imported documents; "" for shared ones
-	taken    map[session.Key]bool  // conversations that this import has written
+	filled   map[session.Key]bool  // conversations that this import has written
 }
 
-// Move imports everything, or with dry only reports what it would import. An error means that the
+// Import imports everything, or with dry only reports what it would import. An error means that the
 // import was not completed; errors of single items are in the list.
-func (s *Source) Move(ctx context.Context, t Target, dry bool) ([]Item, error) {
+func (s *Source) Import(ctx context.Context, t Target, dry bool) ([]Item, error) {
 	accounts, err := s.channelList()
 	if err != nil {
 		return nil, fmt.Errorf("import: %s: %w", s.shown("config.json"), err)
 	}
-	m := &mover{Source: s, Target: t, dry: dry, accounts: accounts,
+	m := &run{Source: s, Target: t, dry: dry, accounts: accounts,
 		items: slices.Clone(s.settings), begun: make(map[memory.Scope]bool),
-		taken: make(map[session.Key]bool)}
+		filled: make(map[session.Key]bool)}
 	for _, step := range []func(context.Context){
 		m.documents, m.history, m.sessions, m.jobs, m.versions,
 	} {
@@ -261,8 +262,8 @@ func (s *Source) Move(ctx context.Context, t Target, dry bool) ([]Item, error) {
 	return m.items, nil
 }
 
-// say adds the result of an item.
-func (m *mover) say(kind, from, to string, state State, text string) {
+// report adds the result of an item.
+func (m *run) report(kind, from, to string, state State, text string) {
 	m.items = append(m.items, Item{kind, from, to, state, text})
 }
 
@@ -274,12 +275,12 @@ func (e leftError) Error() string { return string(e) }
 func leftOut(format string, args ...any) error { return leftError(fmt.Sprintf(format, args...)) }
 
 // failed adds an item that was left out or could not be imported.
-func (m *mover) failed(kind, from string, err error) {
+func (m *run) failed(kind, from string, err error) {
 	state := Failed
 	if _, left := errors.AsType[leftError](err); left {
 		state = Left
 	}
-	m.say(kind, from, "", state, plain(err))
+	m.report(kind, from, "", state, plain(err))
 }
 
 // plain returns the text of err without the path, which the item already contains.
@@ -335,7 +336,7 @@ func isGroup(a bus.Address) bool {
 }
 
 // person returns the person of a direct chat, or nil if unknown.
-func (m *mover) person(a bus.Address) *gate.Person {
+func (m *run) person(a bus.Address) *gate.Person {
 	for i, p := range m.People {
 		if p.Account == a.Account && p.Sender == a.Chat {
 			return &m.People[i]
@@ -346,7 +347,7 @@ func (m *mover) person(a bus.Address) *gate.Person {
 
 // scopeOf returns the scope of a conversation. It returns "" if only the next message there can
 // tell.
-func (m *mover) scopeOf(a bus.Address) memory.Scope {
+func (m *run) scopeOf(a bus.Address) memory.Scope {
 	if isGroup(a) {
 		return memory.OfChat(a)
 	}

@@ -25,17 +25,17 @@ var named = bustest.Session
 // now is the time of all tests.
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// A desk is a gateway that homes are moved to, and a home.
-type desk struct {
+// A fixture is a gateway into which homes are imported, and a home.
+type fixture struct {
 	t      *testing.T
 	home   string // of the other agent
 	here   string
 	target Target
 }
 
-func newDesk(t *testing.T) *desk {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	d := &desk{t: t, home: t.TempDir(), here: t.TempDir()}
+	d := &fixture{t: t, home: t.TempDir(), here: t.TempDir()}
 	db, err := store.Open(t.Context(), filepath.Join(d.here, "gateway.db"), []store.Migration{
 		bus.Migration, session.Migration, gate.Migration, memory.Migration,
 		version.Migration, schedule.Migration}, nil)
@@ -70,7 +70,7 @@ func newDesk(t *testing.T) *desk {
 	return d
 }
 
-func (d *desk) folder(name string) *os.Root {
+func (d *fixture) folder(name string) *os.Root {
 	dir := filepath.Join(d.here, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		d.t.Fatal(err)
@@ -84,7 +84,7 @@ func (d *desk) folder(name string) *os.Root {
 }
 
 // write writes files of the other home: their names and contents in turn.
-func (d *desk) write(files ...string) {
+func (d *fixture) write(files ...string) {
 	d.t.Helper()
 	for i := 0; i < len(files); i += 2 {
 		path := filepath.Join(d.home, filepath.FromSlash(files[i]))
@@ -97,15 +97,15 @@ func (d *desk) write(files ...string) {
 	}
 }
 
-// move moves the home, and returns the items, a line each.
-func (d *desk) move(kind Kind, dry bool) []string {
+// run imports the home, and returns the items, a line each.
+func (d *fixture) run(kind Kind, dry bool) []string {
 	d.t.Helper()
 	s, err := Open(kind, d.home)
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	defer s.Close()
-	items, err := s.Move(d.t.Context(), d.target, dry)
+	items, err := s.Import(d.t.Context(), d.target, dry)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -117,15 +117,15 @@ func (d *desk) move(kind Kind, dry bool) []string {
 	return list
 }
 
-// want moves a home three times: what a dry run says is what happens, and it happens once.
-func (d *desk) want(kind Kind, want ...string) {
+// want imports a home three times: the dry run reports what happens, and it happens once.
+func (d *fixture) want(kind Kind, want ...string) {
 	d.t.Helper()
 	before := d.tree()
-	dry := d.move(kind, true)
+	dry := d.run(kind, true)
 	if after := d.tree(); !slices.Equal(after, before) {
 		d.t.Errorf("a dry run changed\n%q\nto\n%q", before, after)
 	}
-	got := d.move(kind, false)
+	got := d.run(kind, false)
 	if !slices.Equal(got, dry) {
 		d.t.Errorf("the import said\n%s\nand the dry run\n%s", strings.Join(got, "\n"),
 			strings.Join(dry, "\n"))
@@ -133,15 +133,15 @@ func (d *desk) want(kind Kind, want ...string) {
 	if !slices.Equal(got, want) {
 		d.t.Errorf("the import said\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	for _, line := range d.move(kind, false) {
+	for _, line := range d.run(kind, false) {
 		if strings.HasPrefix(line, "new ") {
-			d.t.Errorf("moved again: %s", line)
+			d.t.Errorf("imported again: %s", line)
 		}
 	}
 }
 
 // tree lists the files here, but for those of the database.
-func (d *desk) tree() (list []string) {
+func (d *fixture) tree() (list []string) {
 	err := filepath.WalkDir(d.here, func(path string, e os.DirEntry, err error) error {
 		if err == nil && !e.IsDir() && !strings.Contains(path, "gateway.db") {
 			list = append(list, path)
@@ -154,7 +154,7 @@ func (d *desk) tree() (list []string) {
 	return list
 }
 
-func (d *desk) file(name string) string {
+func (d *fixture) file(name string) string {
 	d.t.Helper()
 	text, err := os.ReadFile(filepath.Join(d.here, filepath.FromSlash(name)))
 	if err != nil {
@@ -164,7 +164,7 @@ func (d *desk) file(name string) string {
 }
 
 // transcript returns what a session holds, from its start on, a line for each message.
-func (d *desk) transcript(key session.Key) []string {
+func (d *fixture) transcript(key session.Key) []string {
 	d.t.Helper()
 	t, err := session.Store{}.Transcript(d.target.DB.Read(d.t.Context()), key, 1<<30)
 	if err != nil {
@@ -185,7 +185,7 @@ const day = "2026-02-16T"
 
 // The newest nanobot: everything in the workspace.
 func TestNanobot(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.write(
 		"config.json", `{"agents":{"defaults":{"workspace":"~/.nanobot/workspace"}}}`,
 		"workspace/AGENTS.md", "Be kind.",
@@ -265,7 +265,7 @@ func TestNanobot(t *testing.T) {
 		"once telegram/42 person-1 42 active")
 }
 
-func (d *desk) when(expr string) string {
+func (d *fixture) when(expr string) string {
 	loc, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		d.t.Fatal(err)
@@ -277,7 +277,7 @@ func (d *desk) when(expr string) string {
 	return w.String()
 }
 
-func (d *desk) every() string {
+func (d *fixture) every() string {
 	w, err := schedule.ParseEvery("1h", time.UnixMilli(1770000000000), 0)
 	if err != nil {
 		d.t.Fatal(err)
@@ -285,7 +285,7 @@ func (d *desk) every() string {
 	return w.String()
 }
 
-func (d *desk) at() string {
+func (d *fixture) at() string {
 	w, err := schedule.ParseAt(time.UnixMilli(1900000000000).Format(time.RFC3339), now, time.UTC)
 	if err != nil {
 		d.t.Fatal(err)
@@ -294,7 +294,7 @@ func (d *desk) at() string {
 }
 
 // wantHistory compares the history of the person, and up to where Dream need not read it.
-func (d *desk) wantHistory(dreamed int64, want ...string) {
+func (d *fixture) wantHistory(dreamed int64, want ...string) {
 	d.t.Helper()
 	space := d.target.Memory.In("person-1")
 	q := d.target.DB.Read(d.t.Context())
@@ -314,7 +314,7 @@ func (d *desk) wantHistory(dreamed int64, want ...string) {
 	}
 }
 
-func (d *desk) wantJobs(want ...string) {
+func (d *fixture) wantJobs(want ...string) {
 	d.t.Helper()
 	list, err := d.target.Jobs.List(d.target.DB.Read(d.t.Context()), schedule.Filter{Over: true})
 	if err != nil {
@@ -334,7 +334,7 @@ func (d *desk) wantJobs(want ...string) {
 
 // The first nanobot: sessions in the home, without keys; HISTORY.md and notes of days.
 func TestOldNanobot(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.write(
 		"config.json", `{}`,
 		"workspace/memory/HISTORY.md", "# History\n\n[2026-02-16 08:00] Anna moved\nto Rome.\n\n"+
@@ -364,7 +364,7 @@ func TestOldNanobot(t *testing.T) {
 }
 
 func TestPicoClaw(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.write(
 		"config.json", `{"version":2,"agents":{"defaults":{"model_name":"gpt"}}}`,
 		"workspace/AGENT.md", "Be quick.",
@@ -406,9 +406,9 @@ func TestPicoClaw(t *testing.T) {
 	}
 }
 
-// What somebody has written here stays, and what is odd there keeps nothing else from being moved.
+// What somebody has written here stays, and damaged files don't stop the rest of the import.
 func TestOddHome(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	if err := d.target.Documents.WriteTemplates(); err != nil {
 		t.Fatal(err)
 	}
@@ -440,7 +440,7 @@ func TestOddHome(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := d.move(Nanobot, false)
+	got := d.run(Nanobot, false)
 	for _, want := range []string{
 		"new document workspace/USER.md > person-1/USER.imported.md: 7 bytes; your document stays",
 		"failed document workspace/HEARTBEAT.md > : it is, or lies behind, a link",
@@ -483,7 +483,7 @@ func TestOpenRefuses(t *testing.T) {
 		"broken": {"config.json", "{"},
 		"list":   {"config.json", "[]"},
 	} {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.write(files...)
 		if s, err := Open(Nanobot, d.home); err == nil {
 			t.Errorf("%s: Open = %v, want an error", name, s)
@@ -496,7 +496,7 @@ func TestOpenRefuses(t *testing.T) {
 
 // A workspace alone is a home, too.
 func TestBareWorkspace(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.write("SOUL.md", "A soul.", "sessions/telegram_42.jsonl", `{"role":"user","content":"x"}`)
 	d.want(PicoClaw,
 		"new document SOUL.md > shared/SOUL.md: 7 bytes",

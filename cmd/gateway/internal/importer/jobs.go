@@ -19,7 +19,7 @@ import (
 )
 
 // jobs imports scheduled jobs.
-func (m *mover) jobs(ctx context.Context) {
+func (m *run) jobs(ctx context.Context) {
 	files := []string{m.in("cron/jobs.json"), "cron/jobs.json"}
 	for _, name := range slices.Compact(files) { // both are the same file if the workspace has no home
 		text, err := m.read(name, maxJSON)
@@ -57,13 +57,13 @@ func parseJobs(text []byte) (list []object, err error) {
 }
 
 // job imports one job.
-func (m *mover) job(ctx context.Context, from string, o object) {
+func (m *run) job(ctx context.Context, from string, o object) {
 	j, paused, err := m.convert(o)
 	name := strings.TrimSpace(from + " " + j.Name)
 	if err == nil {
 		var here bool
 		if here, err = m.hasJob(ctx, j); here {
-			m.say("job", name, j.To.String(), Same, j.When.String())
+			m.report("job", name, j.To.String(), Same, j.When.String())
 			return
 		}
 	}
@@ -87,11 +87,11 @@ func (m *mover) job(ctx context.Context, from string, o object) {
 	if paused {
 		text += ", paused"
 	}
-	m.say("job", name, j.To.String(), New, text)
+	m.report("job", name, j.To.String(), New, text)
 }
 
 // hasJob reports whether the same job already exists.
-func (m *mover) hasJob(ctx context.Context, j schedule.Job) (bool, error) {
+func (m *run) hasJob(ctx context.Context, j schedule.Job) (bool, error) {
 	list, err := m.Jobs.List(m.DB.Read(ctx), schedule.Filter{Over: true})
 	for _, here := range list {
 		if here.Name == j.Name && here.Text == j.Text && here.To == j.To &&
@@ -106,7 +106,7 @@ func (m *mover) hasJob(ctx context.Context, j schedule.Job) (bool, error) {
 var jobKinds = []string{"agent_turn", "system_event", "agentTurn", "systemEvent"}
 
 // convert converts a job of the other agent.
-func (m *mover) convert(o object) (j schedule.Job, paused bool, err error) {
+func (m *run) convert(o object) (j schedule.Job, paused bool, err error) {
 	j = schedule.Job{Name: oneLine(o.text("name")), Kind: schedule.Task}
 	payload, err := o.table("payload")
 	if err != nil {
@@ -148,7 +148,7 @@ func oneLine(s string) string {
 }
 
 // when parses the schedule of a job.
-func (m *mover) when(o object) (w schedule.When, err error) {
+func (m *run) when(o object) (w schedule.When, err error) {
 	s, err := o.table("schedule")
 	if err != nil {
 		return w, err
@@ -185,7 +185,7 @@ func (m *mover) when(o object) (w schedule.When, err error) {
 }
 
 // target returns the conversation that gets the results of a job.
-func (m *mover) target(payload object) (bus.Address, error) {
+func (m *run) target(payload object) (bus.Address, error) {
 	channel := cmp.Or(payload.text("channel"), payload.text("originChannel", "origin_channel"))
 	to := cmp.Or(payload.text("to"), payload.text("originChatId", "origin_chat_id"))
 	if key := payload.text("sessionKey", "session_key"); key != "" && to == "" {
@@ -203,7 +203,7 @@ func (m *mover) target(payload object) (bus.Address, error) {
 }
 
 // maker sets the person of a job: the only person in its conversation, or the owner.
-func (m *mover) maker(j *schedule.Job) {
+func (m *run) maker(j *schedule.Job) {
 	j.Group, j.Role = isGroup(j.To), bus.User
 	if p := m.person(j.To); p != nil {
 		j.Sender, j.Person, j.Role = bus.Sender{ID: p.Sender, Name: p.Name}, p.ID, p.Role

@@ -220,7 +220,7 @@ func (c *converter) claw(e clawEntry) session.Line {
 
 // A clawAgent imports the conversations of an agent of OpenClaw.
 type clawAgent struct {
-	*mover
+	*run
 	dir   string            // of its sessions
 	keys  map[string]string // by the id of a session
 	ids   map[string]bool   // of sessions that are in found
@@ -228,7 +228,7 @@ type clawAgent struct {
 }
 
 // importClaw imports the conversations of OpenClaw's agents.
-func importClaw(ctx context.Context, m *mover) {
+func importClaw(ctx context.Context, m *run) {
 	agents, err := m.list("agents")
 	if err != nil {
 		m.failed("session", "agents", err)
@@ -237,7 +237,7 @@ func importClaw(ctx context.Context, m *mover) {
 		if ctx.Err() != nil {
 			return
 		}
-		a := clawAgent{mover: m, dir: path.Join("agents", agent.Name(), "sessions"),
+		a := clawAgent{run: m, dir: path.Join("agents", agent.Name(), "sessions"),
 			keys: make(map[string]string), ids: make(map[string]bool)}
 		base := path.Join("agents", agent.Name(), "agent", "openclaw-agent.sqlite")
 		opened := false
@@ -290,7 +290,7 @@ func (a *clawAgent) importAll(ctx context.Context) {
 	problems := make([]error, len(a.found))
 	old := make(map[bus.Address][]transcript)
 	for i, t := range a.found {
-		if places[i], problems[i] = clawPlace(ctx, a.mover, t); problems[i] == nil && t.old {
+		if places[i], problems[i] = clawPlace(ctx, a.run, t); problems[i] == nil && t.old {
 			old[places[i]] = append(old[places[i]], t)
 		}
 	}
@@ -386,7 +386,7 @@ func (a *clawAgent) archive(dir string) error {
 // clawPlace returns the address here of a session of OpenClaw, whose key is for example
 // "agent:main:telegram:direct:42". The session "agent:main:main" has all direct chats; its address
 // is the direct chat of the owner. The text of an error says why a session has no address here.
-func clawPlace(ctx context.Context, m *mover, t transcript) (bus.Address, error) {
+func clawPlace(ctx context.Context, m *run, t transcript) (bus.Address, error) {
 	none := func(why string) (bus.Address, error) { return bus.Address{}, leftError(why) }
 	for _, name := range []string{t.key, t.id} {
 		if to := m.Chosen[name]; to.Chat != "" {
@@ -430,7 +430,7 @@ func clawPlace(ctx context.Context, m *mover, t transcript) (bus.Address, error)
 
 // directChat returns the direct chat of a person, whose id or phone number a has as its chat. It
 // returns the zero Address if the chat is not known.
-func (m *mover) directChat(ctx context.Context, a bus.Address) (bus.Address, error) {
+func (m *run) directChat(ctx context.Context, a bus.Address) (bus.Address, error) {
 	if m.Lookup != nil {
 		id, err := m.Lookup(ctx, a.Account, a.Chat)
 		if err != nil || id != "" {

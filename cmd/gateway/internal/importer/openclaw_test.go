@@ -45,7 +45,7 @@ func clawTranscript(said string) string {
 }
 
 func TestOpenClaw(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.write(
 		"openclaw.json", `// my settings
 {
@@ -117,7 +117,7 @@ func TestOpenClaw(t *testing.T) {
 // TestOpenClawHostile checks that a damaged or hostile home fails item by item, and reaches
 // nothing outside of the home.
 func TestOpenClawHostile(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	outside := filepath.Join(t.TempDir(), "outside.jsonl")
 	if err := os.WriteFile(outside, []byte(clawTranscript("stolen")), 0o600); err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestOpenClawHostile(t *testing.T) {
 	if err := os.Symlink(outside, link); err != nil {
 		t.Skip("links are not supported")
 	}
-	got := strings.Join(d.move(OpenClaw, false), "\n")
+	got := strings.Join(d.run(OpenClaw, false), "\n")
 	for _, want := range []string{
 		"left setting openclaw.json > : it is not JSON5: ",
 		"failed session agents/broken/sessions/sessions.json > : agent:broken:main: want an object",
@@ -188,7 +188,7 @@ func FuzzJSON5(f *testing.F) {
 // TestOpenClawIncludes checks that the settings consist of several files, as OpenClaw merges them,
 // and that no include reads anything else, or without end.
 func TestOpenClawIncludes(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	outside := filepath.Join(t.TempDir(), "outside.json5")
 	if err := os.WriteFile(outside, []byte("{secret: 1}"), 0o600); err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestOpenClawIncludes(t *testing.T) {
 	leave := func(file, name, why string) string {
 		return "left setting " + file + " > : $include " + fmt.Sprintf("%q", name) + ": " + why + byHand
 	}
-	got := d.move(OpenClaw, false)
+	got := d.run(OpenClaw, false)
 	for _, want := range []string{
 		leave("openclaw.json", "../outside.json5", "the path leads out of OpenClaw's home"),
 		leave("openclaw.json", filepath.ToSlash(outside), "the path leads out of OpenClaw's home"),
@@ -266,7 +266,7 @@ func TestOpenClawIncludes(t *testing.T) {
 // TestOpenClawArchive checks that sessions which OpenClaw has reset, deleted or replaced become the
 // older part of their conversations.
 func TestOpenClawArchive(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	old := func(day int, said string) string {
 		return strings.ReplaceAll(clawTranscript(said), "2026-11-01", fmt.Sprintf("2026-10-%02d", day))
 	}
@@ -333,7 +333,7 @@ func TestOpenClawArchive(t *testing.T) {
 // TestOpenClawDirect checks whose direct chats are found here: those of known people and of phone
 // numbers that the account knows.
 func TestOpenClawDirect(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	const dir = "agents/main/sessions/"
 	d.write(
 		dir+"sessions.json", `{

@@ -37,7 +37,7 @@ func platformOf(kind string) string {
 }
 
 // address is like [Address], but a key may also name an account of channel_list.
-func (m *mover) address(key string) (bus.Address, error) {
+func (m *run) address(key string) (bus.Address, error) {
 	parts, at := strings.Split(key, ":"), 0
 	if parts[0] == "agent" && len(parts) >= 5 {
 		at = 2
@@ -93,7 +93,7 @@ func (s *foreignScope) key() (string, error) {
 }
 
 // place returns the address to which a session belongs.
-func (m *mover) place(f Foreign, name string) (bus.Address, error) {
+func (m *run) place(f Foreign, name string) (bus.Address, error) {
 	key := cmp.Or(f.Key, KeyOfFile(name))
 	if to := m.Chosen[key]; to.Chat != "" {
 		return to, nil

@@ -9,7 +9,7 @@ import (
 
 // A session whose name is a hash belongs where its .meta.json says, if that is one conversation.
 func TestOpaqueSessions(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.write("config.json", `{"channel_list":{
 		"Bot":{"enabled":true,"type":"telegram"},"second":{"enabled":true,"type":"telegram"},
 		"phone":{"enabled":true,"type":"whatsapp_native"},

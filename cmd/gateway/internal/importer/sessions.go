@@ -258,7 +258,7 @@ func content(raw json.RawMessage) (text string, parts []contentPart, err error) 
 }
 
 // sessions imports the conversations.
-func (m *mover) sessions(ctx context.Context) {
+func (m *run) sessions(ctx context.Context) {
 	if m.kind == OpenClaw {
 		importClaw(ctx, m)
 		return
@@ -293,7 +293,7 @@ type transcript struct {
 	open func() (io.ReadSeekCloser, error)
 	read func(io.ReadSeeker, *time.Location) (Foreign, iter.Seq2[session.Line, error], error)
 
-	// Once it was surveyed:
+	// Set by readHead:
 	head session.Head
 	lost int // messages that are dropped
 }
@@ -346,7 +346,7 @@ func (d *decompressed) Close() error {
 }
 
 // session imports one conversation.
-func (m *mover) session(ctx context.Context, t transcript) {
+func (m *run) session(ctx context.Context, t transcript) {
 	f, _, done, err := m.load(t)
 	if err != nil {
 		m.failed("session", t.name, err)
@@ -363,10 +363,10 @@ func (m *mover) session(ctx context.Context, t transcript) {
 
 // conversation imports the transcripts of one conversation. At most one is not old. The messages of
 // the old ones are no longer in the prompt, as after /new.
-func (m *mover) conversation(ctx context.Context, to bus.Address, list []transcript) {
+func (m *run) conversation(ctx context.Context, to bus.Address, list []transcript) {
 	var good []transcript
 	for _, t := range list {
-		err := m.survey(&t)
+		err := m.readHead(&t)
 		if err == nil && t.head.Messages == 0 {
 			err = leftError("it has no messages")
 		}
@@ -403,15 +403,15 @@ func (m *mover) conversation(ctx context.Context, to bus.Address, list []transcr
 			text += fmt.Sprintf(", %d system or empty messages left out", t.lost)
 		}
 		switch {
-		case errors.Is(err, session.ErrExists), err == nil && (info.Messages > 0 || m.taken[h.Key]):
-			m.say("session", t.name, h.Key.String(), Same, "this conversation exists already")
+		case errors.Is(err, session.ErrExists), err == nil && (info.Messages > 0 || m.filled[h.Key]):
+			m.report("session", t.name, h.Key.String(), Same, "this conversation exists already")
 		case err != nil:
 			m.failed("session", t.name, err)
 		default:
-			m.say("session", t.name, h.Key.String(), New, text)
+			m.report("session", t.name, h.Key.String(), New, text)
 		}
 	}
-	m.taken[h.Key] = true
+	m.filled[h.Key] = true
 }
 
 // joined returns the header of a session that has the messages of several, one after another.
@@ -429,15 +429,15 @@ func joined(list []transcript) session.Head {
 	return h
 }
 
-// survey reads a whole session and sets its head, without its key, and the number of dropped
+// readHead reads a whole session and sets its head, without its key, and the number of dropped
 // messages.
-func (m *mover) survey(t *transcript) error {
+func (m *run) readHead(t *transcript) error {
 	f, lines, done, err := m.load(*t)
 	if err != nil {
 		return err
 	}
 	defer done()
-	t.head, t.lost, err = Survey(f, lines, m.Now)
+	t.head, t.lost, err = ReadHead(f, lines, m.Now)
 	return err
 }
 
@@ -451,9 +451,9 @@ func KeyOfFile(name string) string {
 	return strings.Replace(base, "_", ":", 1)
 }
 
-// Survey reads all lines of a session. It returns the header to write, without its key and
+// ReadHead reads all lines of a session. It returns the header to write, without its key and
 // address, and the number of dropped messages.
-func Survey(
+func ReadHead(
 	f Foreign, lines iter.Seq2[session.Line, error], now time.Time,
 ) (h session.Head, lost int, err error) {
 	h = session.Head{Summary: f.Summary, Created: f.Created, Updated: f.Updated}
@@ -485,8 +485,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// insert writes the sessions that survey has checked as one.
-func (m *mover) insert(tx *store.Tx, list []transcript, h session.Head) error {
+// insert writes the sessions that readHead has checked as one.
+func (m *run) insert(tx *store.Tx, list []transcript, h session.Head) error {
 	var opts session.ImportOptions
 	if h.Scope != "" {
 		opts.Archive = Archiver(m.Memory, h.Scope, h.Key)
@@ -499,7 +499,7 @@ func (m *mover) insert(tx *store.Tx, list []transcript, h session.Head) error {
 				yield(session.Line{}, err)
 				return
 			}
-			for line, err := range Spoken(lines, t.head.Created) {
+			for line, err := range WithRole(lines, t.head.Created) {
 				if line.Turn += turns; !yield(line, err) {
 					done()
 					return
@@ -512,8 +512,10 @@ func (m *mover) insert(tx *store.Tx, list []transcript, h session.Head) error {
 	return err
 }
 
-// Spoken drops the lines without a role, and sets the time of lines without a time to since.
-func Spoken(lines iter.Seq2[session.Line, error], since time.Time) iter.Seq2[session.Line, error] {
+// WithRole drops the lines without a role, and sets the time of lines without a time to since.
+func WithRole(
+	lines iter.Seq2[session.Line, error], since time.Time,
+) iter.Seq2[session.Line, error] {
 	return func(yield func(session.Line, error) bool) {
 		for line, err := range lines {
 			if err == nil && line.Message.Role == "" {
@@ -546,7 +548,7 @@ func Archiver(
 }
 
 // load opens a session. The caller closes it with done.
-func (m *mover) load(
+func (m *run) load(
 	t transcript,
 ) (f Foreign, lines iter.Seq2[session.Line, error], done func(), err error) {
 	file, err := t.open()
@@ -566,7 +568,7 @@ func (m *mover) load(
 }
 
 // meta reads the .meta.json that PicoClaw writes beside its messages, if it exists.
-func (m *mover) meta(name string, f *Foreign) error {
+func (m *run) meta(name string, f *Foreign) error {
 	text, err := m.read(name, maxJSON)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -15,7 +15,7 @@ import (
 
 // A large session streams: what is kept of it is one line at a time.
 func TestLargeSession(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	path := filepath.Join(d.home, "workspace", "sessions", "telegram_42.jsonl")
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func FuzzReadSession(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		head, lines, err := ReadSession(strings.NewReader(text), time.UTC)
 		if err == nil {
-			_, _, err = Survey(head, lines, now)
+			_, _, err = ReadHead(head, lines, now)
 		}
 		if err != nil {
 			if _, ok := errors.AsType[*session.LineError](err); !ok || errors.Is(err, io.EOF) {
@@ -60,7 +60,7 @@ func FuzzReadSession(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for line, err := range Spoken(lines, now) {
+		for line, err := range WithRole(lines, now) {
 			if err != nil {
 				t.Fatal(err)
 			}

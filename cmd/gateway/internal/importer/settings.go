@@ -200,26 +200,26 @@ func (s *Source) readSettings() {
 		}
 		return t
 	}
-	tell := func(key, text string) {
+	report := func(key, text string) {
 		s.settings = append(s.settings, Item{"setting", key, "", Left, text})
 	}
 	defaults := at("agents", "defaults")
 	model := cmp.Or(at("agents", "defaults", "model").text("primary"), defaults.text("model"))
 	if model != "" {
 		_, id, _ := strings.Cut(model, "/")
-		tell("agents.defaults.model", fmt.Sprintf("here: [models.main] model = %q, with its key", id))
+		report("agents.defaults.model", fmt.Sprintf("here: [models.main] model = %q, with its key", id))
 	}
 	if zone := defaults.text("userTimezone"); zone != "" {
-		tell("agents.defaults.userTimezone", fmt.Sprintf("here: [gateway] timezone = %q", zone))
+		report("agents.defaults.userTimezone", fmt.Sprintf("here: [gateway] timezone = %q", zone))
 	}
 	for _, name := range slices.Sorted(maps.Keys(at("channels"))) {
 		if slices.Contains(platforms, name) && at("channels", name).flag("enabled", true) {
-			tell("channels."+name, "here: [channels."+name+"], with a token of its own or "+
+			report("channels."+name, "here: [channels."+name+"], with a token of its own or "+
 				"gateway pair; people have to ask for access again")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(at("mcp", "servers"))) {
-		tell("mcp.servers."+name, "here: [mcp."+name+"]")
+		report("mcp.servers."+name, "here: [mcp."+name+"]")
 	}
 }
 

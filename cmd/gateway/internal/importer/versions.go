@@ -17,7 +17,7 @@ const author = "gateway import"
 
 // begin commits the present documents of a scope before the first import into it. So the version
 // with the imported documents contains no other changes, and restoring it undoes no others.
-func (m *mover) begin(ctx context.Context, scope memory.Scope) error {
+func (m *run) begin(ctx context.Context, scope memory.Scope) error {
 	if m.begun[scope] {
 		return nil
 	}
@@ -28,7 +28,7 @@ func (m *mover) begin(ctx context.Context, scope memory.Scope) error {
 }
 
 // versions commits the imported documents of each scope.
-func (m *mover) versions(ctx context.Context) {
+func (m *run) versions(ctx context.Context) {
 	for _, scope := range slices.Sorted(maps.Keys(m.begun)) {
 		names := m.written(scope)
 		if len(names) == 0 {
@@ -44,7 +44,7 @@ func (m *mover) versions(ctx context.Context) {
 }
 
 // written returns the source paths of the documents that were imported into a scope.
-func (m *mover) written(scope memory.Scope) (names []string) {
+func (m *run) written(scope memory.Scope) (names []string) {
 	for _, i := range m.items {
 		folder, name, _ := strings.Cut(i.To, "/")
 		if i.State == New && document.Versioned(name) && folder == shownScope(scope) {

@@ -14,7 +14,7 @@ import (
 )
 
 // log returns the versions of a scope's documents, the newest first.
-func (d *desk) log(scope memory.Scope) (list []string) {
+func (d *fixture) log(scope memory.Scope) (list []string) {
 	d.t.Helper()
 	all, err := d.target.History(scope).Log(d.t.Context(), 0)
 	if err != nil {
@@ -28,7 +28,7 @@ func (d *desk) log(scope memory.Scope) (list []string) {
 
 // What is imported has a version of its own, once, with which nothing else is taken back.
 func TestVersions(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.write(
 		"workspace/AGENTS.md", "Be kind.\n",
 		"workspace/USER.md", "Anna likes tea.\n",
@@ -42,7 +42,7 @@ func TestVersions(t *testing.T) {
 	if err := os.WriteFile(mine, []byte("Anna calls you Max.\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d.move(Nanobot, true)
+	d.run(Nanobot, true)
 	if got := append(d.log(""), d.log("person-1")...); len(got) > 0 {
 		t.Errorf("a dry run made the versions %q", got)
 	}
@@ -54,7 +54,7 @@ func TestVersions(t *testing.T) {
 		"": {fmt.Sprintf("gateway import: Imported from nanobot, %s: workspace/AGENTS.md.", d.home)},
 	}
 	for range 2 {
-		d.move(Nanobot, false)
+		d.run(Nanobot, false)
 		for scope, list := range want {
 			if got := d.log(scope); !slices.Equal(got, list) {
 				t.Errorf("the versions of %q are\n%s\nwant\n%s", scope, strings.Join(got, "\n"),
@@ -84,7 +84,7 @@ func TestVersions(t *testing.T) {
 
 // Nothing is written that could not be taken back.
 func TestNoVersions(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.write("workspace/memory/MEMORY.md", "The dog is called Bello.\n",
 		"workspace/AGENTS.md", "Be kind.\n")
 	err := d.target.DB.Tx(t.Context(), func(tx *store.Tx) error {
@@ -95,7 +95,7 @@ func TestNoVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := d.tree()
-	for _, line := range d.move(Nanobot, false) {
+	for _, line := range d.run(Nanobot, false) {
 		if !strings.HasPrefix(line, "failed ") {
 			t.Errorf("the import said %s", line)
 		}

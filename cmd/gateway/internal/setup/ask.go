@@ -53,8 +53,8 @@ func (a *asker) answered(flag string) bool {
 	return ok
 }
 
-// say prints a line.
-func (a *asker) say(format string, args ...any) { fmt.Fprintf(a.out, format+"\n", args...) }
+// printf prints a line.
+func (a *asker) printf(format string, args ...any) { fmt.Fprintf(a.out, format+"\n", args...) }
 
 // ask returns the answer to a question: of its flag, or else of the person. It fails if
 // the input or ctx ends.
@@ -100,7 +100,7 @@ func (a *asker) askUntil(
 		if a.quiet {
 			return app.BadUsage(fmt.Errorf("--%s: %w", q.flag, err))
 		}
-		a.say("%s.", sentence(err.Error()))
+		a.printf("%s.", sentence(err.Error()))
 	}
 }
 

@@ -70,7 +70,7 @@ func (w *wizard) askModel(ctx context.Context) error {
 	if w.skips(modelFlags...) {
 		return nil
 	}
-	w.say("\nModel")
+	w.printf("\nModel")
 	if name := w.cfg.Agent.Model; name != demoChoice && w.before.has("models", name) {
 		change, err := w.changes(ctx, fmt.Sprintf("%s answers, which is %s.", name,
 			w.cfg.Models[name].Model), modelFlags...)
@@ -90,7 +90,7 @@ func (w *wizard) askProvider(ctx context.Context) (chosen choice, err error) {
 	list, first := w.choices(ctx)
 	if !w.quiet && !w.answered("provider") {
 		for i, c := range list {
-			w.say("  %2d  %-11s %s", i+1, c.name, c.about)
+			w.printf("  %2d  %-11s %s", i+1, c.name, c.about)
 		}
 	}
 	q := question{text: "Provider, by number or name [" + first + "]", flag: "provider",
@@ -107,8 +107,8 @@ func (w *wizard) askProvider(ctx context.Context) (chosen choice, err error) {
 	return chosen, err
 }
 
-// A draft is a model as it is being set up.
-type draft struct {
+// A modelSetup is a model that is being set up.
+type modelSetup struct {
 	*wizard
 	choice
 	table string // [models.TABLE]
@@ -120,7 +120,7 @@ type draft struct {
 
 // askModelOf asks for a model of the provider c, tries it, and stores it.
 func (w *wizard) askModelOf(ctx context.Context, c choice) error {
-	d := &draft{wizard: w, choice: c, table: c.name}
+	d := &modelSetup{wizard: w, choice: c, table: c.name}
 	if c.name == otherChoice {
 		d.table = ownModel
 	}
@@ -150,7 +150,7 @@ func (w *wizard) askModelOf(ctx context.Context, c choice) error {
 	}
 }
 
-func (d *draft) askAddress(ctx context.Context) error {
+func (d *modelSetup) askAddress(ctx context.Context) error {
 	if d.name != otherChoice && !d.answered("base-url") {
 		return nil
 	}
@@ -169,7 +169,7 @@ func (d *draft) askAddress(ctx context.Context) error {
 }
 
 // askKey asks for the key of a model. An empty answer keeps the one that is there.
-func (d *draft) askKey(ctx context.Context) error {
+func (d *modelSetup) askKey(ctx context.Context) error {
 	q := question{text: "Key of " + d.name + ", hidden while you type", flag: "key", hidden: true}
 	present := d.prior.Key.Reveal()
 	variable := ""
@@ -194,12 +194,12 @@ func (d *draft) askKey(ctx context.Context) error {
 }
 
 // askName asks for the name that the provider gives the model.
-func (d *draft) askName(ctx context.Context) error {
+func (d *modelSetup) askName(ctx context.Context) error {
 	if d.models == nil && d.provider == nil && !d.offline {
 		d.models = app.OfferedModels(ctx, d.baseURL, cmp.Or(d.key, d.prior.Key.Reveal()))
 	}
 	if len(d.models) > 0 {
-		d.say("It offers %s.", offers(d.models))
+		d.printf("It offers %s.", offers(d.models))
 	}
 	first := ""
 	switch {
@@ -225,16 +225,16 @@ func (d *draft) askName(ctx context.Context) error {
 
 // try sends the model a short request. It returns what to ask the person for again: "key" or
 // "model". It returns "" if the model answers, or if the person keeps it as it is.
-func (d *draft) try(ctx context.Context) (again string, err error) {
+func (d *modelSetup) try(ctx context.Context) (again string, err error) {
 	if d.offline {
 		return "", nil
 	}
 	m := d.config()
 	for {
-		d.say("Testing %s …", d.model)
+		d.printf("Testing %s …", d.model)
 		err := app.TryModel(ctx, d.table, &m)
 		if err == nil {
-			d.say("It answers.")
+			d.printf("It answers.")
 			return "", nil
 		}
 		if ctx.Err() != nil {
@@ -244,7 +244,7 @@ func (d *draft) try(ctx context.Context) (again string, err error) {
 		if d.quiet {
 			return "", errors.New(text)
 		}
-		d.say("%s.", sentence(text))
+		d.printf("%s.", sentence(text))
 		if again != "" {
 			return again, nil
 		}
@@ -257,7 +257,7 @@ func (d *draft) try(ctx context.Context) (again string, err error) {
 
 // explain returns why a model does not answer, and what to ask the person for again: "key",
 // "model", or "" for nothing.
-func (d *draft) explain(
+func (d *modelSetup) explain(
 	ctx context.Context, m *config.Model, failure error,
 ) (text, again string) {
 	var e *llm.Error
@@ -287,7 +287,7 @@ func (d *draft) explain(
 }
 
 // config returns the model with the settings that the gateway will use.
-func (d *draft) config() config.Model {
+func (d *modelSetup) config() config.Model {
 	m := d.cfg.Models[demoChoice] // has the defaults of all other keys
 	if d.known {
 		m = d.prior
@@ -303,7 +303,7 @@ func (d *draft) config() config.Model {
 }
 
 // settings returns the keys of the model's table, without its secret.
-func (d *draft) settings() map[string]any {
+func (d *modelSetup) settings() map[string]any {
 	switch {
 	case d.provider != nil:
 		return d.provider.Settings(d.model, d.baseURL)
@@ -319,7 +319,7 @@ var modelKeys = []string{"provider", "model", "base_url", "context_window", "max
 
 // store sets the model in the new text of the configuration. If only the secret has changed, the
 // other keys stay as they are.
-func (d *draft) store() {
+func (d *modelSetup) store() {
 	table := []string{"models", d.table}
 	same := d.known && d.prior.Model == d.model &&
 		strings.TrimRight(d.prior.BaseURL, "/") == d.baseURL
@@ -338,7 +338,7 @@ func (d *draft) store() {
 		}
 	}
 	if d.key != "" {
-		d.keep(d.key, d.table+".key", append(table, "key")...)
+		d.setSecret(d.key, d.table+".key", append(table, "key")...)
 	}
 	if !d.before.has("agent", "model") || d.cfg.Agent.Model != d.table {
 		d.set(d.table, "agent", "model")

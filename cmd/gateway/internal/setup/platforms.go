@@ -34,8 +34,8 @@ var platforms = []platform{
 		"Application, Bot, Reset Token", "DISCORD_BOT_TOKEN"},
 }
 
-// A bot is an account of a platform as it is being set up.
-type bot struct {
+// A botSetup is an account of a platform that is being set up.
+type botSetup struct {
 	*wizard
 	platform
 	name    string         // of the account
@@ -46,7 +46,7 @@ type bot struct {
 
 func (w *wizard) askBots(ctx context.Context) error {
 	for _, p := range platforms {
-		b := &bot{wizard: w, platform: p}
+		b := &botSetup{wizard: w, platform: p}
 		b.name, b.known = w.account(p.kind)
 		b.account = w.cfg.Channels[b.name]
 		b.account.Type = p.kind
@@ -85,12 +85,12 @@ func state(name string, c config.Channel) string {
 }
 
 // askAll asks for the token of the bot, and for its owner.
-func (b *bot) askAll(ctx context.Context) error {
+func (b *botSetup) askAll(ctx context.Context) error {
 	tokenFlag, ownerFlag := b.kind+"-token", b.kind+"-owner"
 	if b.skips(tokenFlag, ownerFlag) {
 		return nil
 	}
-	b.say("\n%s", b.title)
+	b.printf("\n%s", b.title)
 	if b.known {
 		change, err := b.changes(ctx, state(b.name, b.account), tokenFlag, ownerFlag)
 		if err != nil || !change {
@@ -106,7 +106,7 @@ func (b *bot) askAll(ctx context.Context) error {
 		return err
 	}
 	if token != "" {
-		b.keep(token, b.name+".token", "channels", b.name, "token")
+		b.setSecret(token, b.name+".token", "channels", b.name, "token")
 		b.account.Token = secret(token)
 	}
 	if b.known && !b.account.Enabled {
@@ -117,7 +117,7 @@ func (b *bot) askAll(ctx context.Context) error {
 
 // askToken asks for the token of the bot and tries it. It returns "" if the account keeps its
 // token, or if the person wants no bot.
-func (b *bot) askToken(ctx context.Context) (string, error) {
+func (b *botSetup) askToken(ctx context.Context) (string, error) {
 	q := question{flag: b.kind + "-token", hidden: true,
 		text: "Token of the bot, hidden while you type"}
 	present := b.account.Token.Reveal()
@@ -133,7 +133,7 @@ func (b *bot) askToken(ctx context.Context) (string, error) {
 	default:
 		q.text += " (Enter: no " + b.title + ")"
 		if !b.quiet {
-			b.say("%s.", b.where)
+			b.printf("%s.", b.where)
 		}
 	}
 	for {
@@ -153,7 +153,7 @@ func (b *bot) askToken(ctx context.Context) (string, error) {
 			if b.quiet {
 				return "", fmt.Errorf("%s: %s", b.title, problem)
 			}
-			b.say("%s.", sentence(problem))
+			b.printf("%s.", sentence(problem))
 			if b.who.Refused {
 				q.fallback = ""
 				break
@@ -171,7 +171,7 @@ const tryAgain = "Try it again? If not, your answer is kept without a test."
 
 // try asks the platform which bot the token belongs to, and sets b.who. It returns the problem as a
 // text, or "".
-func (b *bot) try(ctx context.Context, token config.Secret) (problem string) {
+func (b *botSetup) try(ctx context.Context, token config.Secret) (problem string) {
 	c := b.account
 	c.Enabled, c.Token, c.Owners, c.Allow, c.Groups = true, token, nil, nil, nil
 	cfg := &config.Config{Channels: map[string]config.Channel{b.name: c}}
@@ -183,11 +183,11 @@ func (b *bot) try(ctx context.Context, token config.Secret) (problem string) {
 	if b.offline {
 		return ""
 	}
-	b.say("Trying the token …")
+	b.printf("Trying the token …")
 	var findings []doctor.Finding
 	b.who, findings = app.TryChannel(ctx, cfg, b.name)
 	if b.who.Name != "" {
-		b.say("The bot is %s.", display.OneLine(b.who.Name))
+		b.printf("The bot is %s.", display.OneLine(b.who.Name))
 	}
 	for _, f := range findings {
 		if f.State != doctor.Bad || f.ID == "channel."+b.name+".privacy" {
@@ -218,7 +218,7 @@ const (
 const awaitOwner = 10 * time.Minute
 
 // askOwner asks for the id of the account's owner, and adds it.
-func (b *bot) askOwner(ctx context.Context) error {
+func (b *botSetup) askOwner(ctx context.Context) error {
 	owners := b.account.Owners
 	q := question{flag: b.kind + "-owner", fallback: ownerLater}
 	waits := b.kind == "telegram" && b.who.Name != "" && !b.Running(ctx, b.cfg)
@@ -262,7 +262,7 @@ func (b *bot) askOwner(ctx context.Context) error {
 		if b.quiet {
 			return app.BadUsage(fmt.Errorf("--%s: %w", q.flag, err))
 		}
-		b.say("%s.", sentence(err.Error()))
+		b.printf("%s.", sentence(err.Error()))
 	}
 }
 
@@ -282,7 +282,7 @@ func (w *wizard) addOwner(name string, c config.Channel, id string) error {
 
 // awaitOwner waits until somebody sends the bot a code. It returns their id, or "" if the person
 // must be asked again.
-func (b *bot) awaitOwner(ctx context.Context) (string, error) {
+func (b *botSetup) awaitOwner(ctx context.Context) (string, error) {
 	cfg := *b.cfg
 	cfg.Channels = map[string]config.Channel{b.name: b.account}
 	account, ok := app.NewChannel(&cfg, b.name, slog.New(slog.DiscardHandler)).(*telegram.Channel)
@@ -290,9 +290,9 @@ func (b *bot) awaitOwner(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("[channels.%s] is not on Telegram", b.name)
 	}
 	code := rand.Text()[:8]
-	b.say("Open https://t.me/%s?start=%s and press Start, or send the bot %[2]s.", b.who.Name, code)
+	b.printf("Open https://t.me/%s?start=%s and press Start, or send the bot %[2]s.", b.who.Name, code)
 	if b.terminal {
-		b.say("Waiting for that. Enter ends it.")
+		b.printf("Waiting for that. Enter ends it.")
 	}
 	limited, cancel := context.WithTimeout(ctx, awaitOwner)
 	defer cancel()
@@ -307,10 +307,10 @@ func (b *bot) awaitOwner(ctx context.Context) (string, error) {
 	case ended:
 		return "", nil
 	case limited.Err() != nil:
-		b.say("Nobody has sent it.")
+		b.printf("Nobody has sent it.")
 		return "", nil
 	case err != nil:
-		b.say("%s.", sentence(display.Lines(err.Error())))
+		b.printf("%s.", sentence(display.Lines(err.Error())))
 		return "", nil
 	}
 	yes, err := b.confirm(ctx, fmt.Sprintf("%s has sent it (id %s). Is that the owner?",
@@ -355,7 +355,7 @@ func (w *wizard) askWhatsApp(ctx context.Context) error {
 	if w.skips(whatsappFlag) {
 		return nil
 	}
-	w.say("\nWhatsApp")
+	w.printf("\nWhatsApp")
 	name, known := w.account("whatsapp")
 	c := w.cfg.Channels[name]
 	wanted, err := true, error(nil)
@@ -433,7 +433,7 @@ func (w *wizard) askZone(ctx context.Context) error {
 		return nil
 	}
 	zone := w.cfg.Gateway.Timezone
-	w.say("\nTime")
+	w.printf("\nTime")
 	q := question{flag: flag, fallback: zone, text: fmt.Sprintf("Time zone, such as Europe/Berlin "+
 		"(Enter: %s, where it is %s)", zone, time.Now().In(w.cfg.Gateway.Location).Format("15:04"))}
 	return w.askUntil(ctx, q, func(answer string) error {

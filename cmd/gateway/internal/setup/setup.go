@@ -176,10 +176,10 @@ func (w *wizard) run(ctx context.Context) error {
 	if err := w.open(); err != nil {
 		return err
 	}
-	w.say("This sets up the gateway in %s. Nothing is written before the end; Ctrl-C leaves\n"+
+	w.printf("This sets up the gateway in %s. Nothing is written before the end; Ctrl-C leaves\n"+
 		"everything as it is.", w.cfg.Gateway.Home)
 	if w.machine == nil && os.Geteuid() == 0 && exists(service.MachineConfig) {
-		w.say("For the service of the whole machine run \"gateway setup --service\".")
+		w.printf("For the service of the whole machine run \"gateway setup --service\".")
 	}
 	for _, step := range []func(context.Context) error{
 		w.askModel, w.askBots, w.askWhatsApp, w.askZone,
@@ -311,8 +311,8 @@ var unsafe = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 // secretFile returns the name of the file for a secret.
 func secretFile(name string) string { return unsafe.ReplaceAllString(name, "_") }
 
-// keep puts a secret into a file of its own, and sets the key path to a reference to it.
-func (w *wizard) keep(text, file string, path ...string) {
+// setSecret puts a secret into a file of its own, and sets the key path to a reference to it.
+func (w *wizard) setSecret(text, file string, path ...string) {
 	file = secretFile(file)
 	w.secrets[file] = text
 	reference := "file:" + secretFolder + "/" + file

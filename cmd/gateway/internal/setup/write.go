@@ -23,12 +23,12 @@ const secretFolder = "secrets"
 
 // finish writes the answers, links WhatsApp accounts, and says what to do next.
 func (w *wizard) finish(ctx context.Context) error {
-	w.say("")
+	w.printf("")
 	if w.failed != nil {
 		return fmt.Errorf("%s can't be changed by this command: %w", w.path, w.failed)
 	}
 	if len(w.secrets) == 0 && bytes.Equal(w.before, w.text) {
-		w.say("Nothing has to be written.")
+		w.printf("Nothing has to be written.")
 	} else if err := w.write(ctx); err != nil {
 		return err
 	}
@@ -44,15 +44,15 @@ func (w *wizard) finish(ctx context.Context) error {
 	for _, l := range w.pair {
 		err := errors.New("linking needs a person with the phone")
 		if !w.quiet {
-			w.say("\nOn the phone of the account, open WhatsApp, Linked devices, Link a device.")
+			w.printf("\nOn the phone of the account, open WhatsApp, Linked devices, Link a device.")
 			err = w.Pair(ctx, next, l.account, l.phone, w.out)
 		}
 		if err != nil {
-			w.say("%s is not linked: %v.", l.account, err)
+			w.printf("%s is not linked: %v.", l.account, err)
 			w.unlinked = append(w.unlinked, l.account)
 		}
 	}
-	w.sayNext(ctx, next)
+	w.printNext(ctx, next)
 	return nil
 }
 
@@ -67,9 +67,9 @@ func existing(path string) string {
 // write writes the answers after a last question. It writes the secrets before the configuration
 // that refers to them.
 func (w *wizard) write(ctx context.Context) error {
-	w.say("To be written:\n  %s: %s", w.path, strings.Join(w.tables, ", "))
+	w.printf("To be written:\n  %s: %s", w.path, strings.Join(w.tables, ", "))
 	for _, name := range slices.Sorted(maps.Keys(w.secrets)) {
-		w.say("  %s", filepath.Join(w.folder(), name))
+		w.printf("  %s", filepath.Join(w.folder(), name))
 	}
 	yes, err := w.confirm(ctx, "Write this?", true)
 	if err != nil {
@@ -105,7 +105,7 @@ func (w *wizard) write(ctx context.Context) error {
 			return err
 		}
 	}
-	w.say("Written.")
+	w.printf("Written.")
 	return nil
 }
 
@@ -156,9 +156,9 @@ func (w *wizard) check() error {
 	return nil
 }
 
-// sayNext says what to do next.
-func (w *wizard) sayNext(ctx context.Context, next *config.Config) {
-	w.say("")
+// printNext prints what to do next.
+func (w *wizard) printNext(ctx context.Context, next *config.Config) {
+	w.printf("")
 	pair, approve := "gateway pair ", "gateway people approve CODE"
 	if w.machine != nil {
 		pair = w.machine.Command("-c " + w.path + " pair ")
@@ -166,36 +166,36 @@ func (w *wizard) sayNext(ctx context.Context, next *config.Config) {
 	}
 	switch running := w.Running(ctx, w.cfg); {
 	case running && w.machine != nil:
-		w.say("The service runs. Restart it, to apply this: systemctl restart gateway")
+		w.printf("The service runs. Restart it, to apply this: systemctl restart gateway")
 	case running:
-		w.sayRunning(next)
+		w.printRunning(next)
 	case w.machine != nil:
-		w.say("Start it, now and with the machine: gateway service install")
+		w.printf("Start it, now and with the machine: gateway service install")
 	default:
-		w.say("Start it: gateway\nKeep it running, also after a restart of the machine: " +
+		w.printf("Start it: gateway\nKeep it running, also after a restart of the machine: " +
 			"gateway service install")
 	}
 	for _, account := range w.unlinked {
-		w.say("Link %s with its phone: %s%[1]s", account, pair)
+		w.printf("Link %s with its phone: %s%[1]s", account, pair)
 	}
 	for _, account := range w.later {
-		w.say("Write to the bot of %s. It answers with a code: %s", account, approve)
+		w.printf("Write to the bot of %s. It answers with a code: %s", account, approve)
 	}
 }
 
-// sayRunning says whether a running gateway applies the changes by itself or needs a restart.
-func (w *wizard) sayRunning(next *config.Config) {
+// printRunning prints whether a running gateway applies the changes by itself or needs a restart.
+func (w *wizard) printRunning(next *config.Config) {
 	restart := config.Changed(config.Merge(w.cfg, next), next)
 	if len(w.secrets) > 0 && bytes.Equal(w.before, w.text) {
 		restart = append(restart, "a secret in a file")
 	}
 	switch {
 	case len(restart) > 0:
-		w.say("A gateway runs here. Restart it with /restart in a chat, to apply: %s",
+		w.printf("A gateway runs here. Restart it with /restart in a chat, to apply: %s",
 			strings.Join(restart, ", "))
 	case len(w.tables) > 0:
-		w.say("The running gateway applies this by itself.")
+		w.printf("The running gateway applies this by itself.")
 	default:
-		w.say("A gateway runs here.")
+		w.printf("A gateway runs here.")
 	}
 }
