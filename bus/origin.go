@@ -54,22 +54,22 @@ func (k OriginKind) String() string { return cmp.Or(string(k), "person") }
 
 // Interactive reports whether people follow the turn that o begins: they see that the agent types,
 // and what they write meanwhile joins the turn.
-func (o Origin) Interactive() bool { return o.Kind == Person || o.Kind == Outcome }
+func (o *Origin) Interactive() bool { return o.Kind == Person || o.Kind == Outcome }
 
 // Standalone reports whether o begins a turn that no other message joins. What people write
 // meanwhile waits for its end, because it may end without an answer.
-func (o Origin) Standalone() bool {
+func (o *Origin) Standalone() bool {
 	return o.Kind == Job || o.Kind == Heartbeat || o.Kind == Hook
 }
 
 // Proactive reports whether no person began the work, neither directly nor through a task.
-func (o Origin) Proactive() bool { return o.Standalone() || o.Background }
+func (o *Origin) Proactive() bool { return o.Standalone() || o.Background }
 
 // MayBeSilent reports whether the turn that o begins may end without an answer. A turn in the
 // conversation itself, and a reminder, must answer.
-func (o Origin) MayBeSilent() bool { return o.Standalone() && !o.Session.IsZero() && !o.Reminder }
+func (o *Origin) MayBeSilent() bool { return o.Standalone() && !o.Session.IsZero() && !o.Reminder }
 
 // BudgetTurn returns the turn whose limit pays for the sub-agents of a turn that o began. A turn
 // that reports an outcome answers within its own limit, but its further sub-agents are paid by the
 // turn that gave the first task: a chain of them has one limit.
-func (o Origin) BudgetTurn(turn int64) int64 { return cmp.Or(o.Budget, turn) }
+func (o *Origin) BudgetTurn(turn int64) int64 { return cmp.Or(o.Budget, turn) }

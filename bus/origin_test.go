@@ -31,10 +31,10 @@ func TestOrigin(t *testing.T) {
 				o.Interactive(), o.Standalone(), o.Proactive(), o.MayBeSilent())
 		}
 	}
-	if got := (Origin{Kind: Outcome, Budget: 3}).BudgetTurn(5); got != 3 {
+	if got := (&Origin{Kind: Outcome, Budget: 3}).BudgetTurn(5); got != 3 {
 		t.Errorf("turn %d pays for an outcome's sub-agents, want 3", got)
 	}
-	if got := (Origin{}).BudgetTurn(5); got != 5 {
+	if got := new(Origin).BudgetTurn(5); got != 5 {
 		t.Errorf("turn %d pays for the sub-agents of turn 5, want itself", got)
 	}
 }

@@ -105,7 +105,7 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 			t.mailbox.Claimed(err)
 		}
 	}()
-	if slices.ContainsFunc(batch, isGuilty) {
+	if anyGuilty(batch) {
 		t.logger().ErrorContext(ctx, "message given up: processes crash while they work on it",
 			"seq", batch[0].Seq)
 		return cmp.Or(t.refuse(ctx, batch, SayGaveUp), ErrGone)
@@ -173,13 +173,13 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 func (t *runner) writeFirst(
 	tx *store.Tx, begun *session.Turn, batch []bus.Received, messages []llm.Message,
 ) error {
-	now, first := t.env.Now(), batch[0].Message
+	now, first := t.env.Now(), &batch[0].Message
 	title := first.ChatTitle
 	if !first.Origin.Session.IsZero() {
 		title = first.Origin.Label
 	}
 	// Else its prompt grows each time.
-	if o := t.trigger.Origin; o.Standalone() && !o.Session.IsZero() {
+	if o := &t.trigger.Origin; o.Standalone() && !o.Session.IsZero() {
 		if err := t.env.sessions.Reset(tx, t.Session, now); err != nil {
 			return err
 		}
@@ -247,8 +247,15 @@ func movedFrom(t *session.Turn, group bool, batch []bus.Received) memory.Scope {
 // Before the last one it was tried alone.
 const MaxCrashes = 3
 
-// isGuilty reports whether r must be given up.
-func isGuilty(r bus.Received) bool { return r.Crashes >= MaxCrashes }
+// anyGuilty reports whether a message must be given up.
+func anyGuilty(batch []bus.Received) bool {
+	for i := range batch {
+		if batch[i].Crashes >= MaxCrashes {
+			return true
+		}
+	}
+	return false
+}
 
 // hand records that the turn of batch is about to begin, because a crash is likely here.
 func (t *runner) hand(ctx context.Context, batch []bus.Received) error {

@@ -47,7 +47,7 @@ const AskSilent = "If there is nothing that anybody should hear of, answer " + s
 // mayBeSilent reports whether the turn may end without an answer. A turn that reports an outcome
 // may if its session is that of a job or a hook.
 func (t *turn) mayBeSilent() bool {
-	if o := t.trigger.Origin; o.Standalone() {
+	if o := &t.trigger.Origin; o.Standalone() {
 		return o.MayBeSilent()
 	}
 	return t.proactive() && t.Session.Proactive()

@@ -82,8 +82,7 @@ const (
 // the store is lost. Any other error ends the turn and is reported to the chat.
 func Run(ctx context.Context, env *Env, s *Start, mailbox Mailbox) (*Outcome, error) {
 	t := newRunner(env, s, mailbox)
-	out := new(Outcome)
-	err := t.attempt(ctx, s.Messages, out)
+	out, err := t.attempt(ctx, s.Messages)
 	if err != nil && !store.IsLost(err) {
 		t.logger().ErrorContext(ctx, "turn failed", "err", err)
 		err = t.refuse(ctx, s.Messages, SayBroken)
@@ -107,36 +106,37 @@ func newRunner(env *Env, s *Start, mailbox Mailbox) *runner {
 	return t
 }
 
-// attempt runs t until it returns, and fills out.
-func (t *runner) attempt(ctx context.Context, batch []bus.Received, out *Outcome) (err error) {
+// attempt runs t until it returns. Its outcome has the fields that depend on the reason.
+func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out *Outcome, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t.clock = &clock{end: cancel, left: t.settings.Timeout}
 	t.clock.goOn()
 	defer t.clock.stand()
-	ctx, ended := t.env.Calls.Observer.Turn(ctx, t.beginning(batch))
+	ctx, ended := t.observe(ctx, batch)
 	err = t.recovering(ctx, batch)
 	t.hide()
 	ended(t.ending(err))
+	out = new(Outcome)
 	switch {
 	case errors.Is(err, ErrGone):
-		return nil // the messages were dropped
+		return out, nil // the messages were dropped
 	case errors.Is(err, errSuspended):
 		t.showEnd(true)
 		t.First = false // the transcript now has more than the first messages
 		out.State, out.Question, out.Cancel = Suspended, t.asked, t.cancelCall
 		out.Answers = t.answers
-		return nil
+		return out, nil
 	case errors.Is(err, errDraining):
 		out.State = HandedOver
-		return t.tx(ctx, func(tx *store.Tx) error { // the usage is known only here
+		return out, t.tx(ctx, func(tx *store.Tx) error { // the usage is known only here
 			return t.env.sessions.HandOver(tx, &t.Turn)
 		})
 	case errors.Is(err, session.ErrEnded): // ended by /stop
 		t.showEnd(true)
 		out.Resume, err = t.stopped(ctx)
 	}
-	return err
+	return out, err
 }
 
 // stopped writes the usage of a turn that was ended from outside. If the turn still runs, the stop
@@ -161,15 +161,20 @@ func (t *turn) logger() *slog.Logger {
 	return t.env.Logger.With("session", t.Session, "turn", t.ID)
 }
 
-// beginning describes a turn that answers batch, or is resumed if batch is nil.
-func (t *runner) beginning(batch []bus.Received) observe.TurnBegin {
+// observe reports to the observer that t begins with batch, or is resumed if batch is nil. It is
+// not inlined for the same reason as newRunner.
+//
+//go:noinline
+func (t *runner) observe(
+	ctx context.Context, batch []bus.Received,
+) (context.Context, func(observe.TurnEnd)) {
 	b := observe.TurnBegin{Session: t.Session, Turn: t.ID, Account: t.Address.Account,
 		Attempt: t.Attempts}
 	if len(batch) > 0 {
 		b.Waited = t.began.Sub(batch[0].At)
 		b.Kind = batch[0].Message.Origin.Kind
 	}
-	return b
+	return t.env.Calls.Observer.Turn(ctx, b)
 }
 
 // ending describes how t has ended.

@@ -69,7 +69,7 @@ func (t *turn) deliver(tx *store.Tx, out bus.OutboundMessage) error {
 }
 
 // isVoice reports whether m was spoken.
-func isVoice(m bus.InboundMessage) bool {
+func isVoice(m *bus.InboundMessage) bool {
 	return slices.ContainsFunc(m.Attachments, func(a bus.Attachment) bool {
 		return a.Kind == bus.Voice
 	})

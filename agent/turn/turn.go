@@ -201,19 +201,20 @@ func (t *turn) setTrigger(first bus.InboundMessage) {
 // author may do.
 func (t *runner) addWriters(batch []bus.Received) {
 	t.seen = nil // repeating a call can make sense now
-	for _, r := range batch {
-		lower := t.tools == nil || !r.Message.Role.AtLeast(t.role)
+	for i := range batch {
+		m := &batch[i].Message
+		lower := t.tools == nil || !m.Role.AtLeast(t.role)
 		if lower {
-			t.role = r.Message.Role
+			t.role = m.Role
 		}
-		if t.restrict(&r.Message) || lower {
+		if t.restrict(m) || lower {
 			t.tools = t.toolsFor(t.role)
 		}
-		t.sender, t.person = r.Message.Sender, r.Message.Person
-		t.voiced = isVoice(r.Message)
-		if r.Message.Origin.Kind == bus.Person {
+		t.sender, t.person = m.Sender, m.Person
+		t.voiced = isVoice(m)
+		if m.Origin.Kind == bus.Person {
 			t.joined = true
-			t.answers = append(t.answers, r.Message.ID)
+			t.answers = append(t.answers, m.ID)
 		}
 	}
 }
@@ -406,13 +407,14 @@ func (t *conversation) append(
 // longer waiting.
 func (t *conversation) claim(tx *store.Tx, st *session.Turn, batch []bus.Received) error {
 	var gone GoneError
-	for _, r := range batch {
-		ok, err := t.env.Inbox.Claim(tx, r.Seq, st.ID)
+	for i := range batch {
+		seq := batch[i].Seq
+		ok, err := t.env.Inbox.Claim(tx, seq, st.ID)
 		if err != nil {
 			return err
 		}
 		if !ok {
-			gone = append(gone, r.Seq)
+			gone = append(gone, seq)
 		}
 	}
 	if gone != nil {
@@ -420,7 +422,7 @@ func (t *conversation) claim(tx *store.Tx, st *session.Turn, batch []bus.Receive
 	}
 	// A proactive turn does not show ambient messages. The next question does.
 	if len(batch) > 0 && batch[0].Message.Group && t.trigger.Origin.Interactive() {
-		last := batch[len(batch)-1]
+		last := &batch[len(batch)-1]
 		if st.Session.Speaker != "" { // the conversations of the other members get them, too
 			return session.SetHeard(tx, st.Session, last.Seq)
 		}
