@@ -166,6 +166,35 @@ func TestDreamDuringDream(t *testing.T) {
 	})
 }
 
+// Dream removes old notes that it has read, and keeps what is new.
+func TestDreamTrimsHistory(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.atLength()
+		w.opts.DreamEvery, w.opts.History = 2*time.Hour, 48*time.Hour
+		w.deps.Notes = llmtest.Func("notes", func(r llm.Request) llmtest.Step {
+			if strings.Contains(r.Messages[0].Text, "long-term notes") {
+				return llmtest.Say("- 2026-02-16: Ada has a dog.")
+			}
+			return llmtest.Say("[SKIP]")
+		})
+		w.start()
+		notes := func() (n, newest int) {
+			return w.count("SELECT count(*) FROM memory_entries"),
+				w.count("SELECT COALESCE(max(cursor), 0) FROM memory_entries")
+		}
+		for day, want := range [][2]int{{1, 1}, {2, 2}, {2, 3}} {
+			w.talks("a", 10*day, 10)
+			w.say("a", "/compact")
+			w.sleep(3 * time.Hour)
+			if n, newest := notes(); n != want[0] || newest != want[1] {
+				t.Fatalf("day %d: there are %d notes up to %d, want %v", day, n, newest, want)
+			}
+			w.sleep(30 * time.Hour)
+		}
+	})
+}
+
 // A chore that panics is put off, and nothing else suffers.
 func TestChorePanics(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ func (h host) Ask(
 func (h host) Background() background.Config {
 	s := h.d.Config()
 	return background.Config{Model: s.NotesID, ModelName: s.ModelName, Tokens: s.ContextBudget(),
-		IdleAfter: s.IdleAfter, Dream: s.DreamEvery}
+		IdleAfter: s.IdleAfter, Dream: s.DreamEvery, History: s.History}
 }
 
 // Prompt implements [background.Settings].

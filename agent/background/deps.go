@@ -38,6 +38,7 @@ type Config struct {
 	Tokens    int           // maximum size of a prompt
 	IdleAfter time.Duration // time without messages after which a conversation is compacted; 0: never
 	Dream     time.Duration // time between two runs of Dream in one scope; 0: never
+	History   time.Duration // how long notes are kept after Dream has read them; 0: for ever
 }
 
 // People knows the registered people.

@@ -67,6 +67,12 @@ func (d *Dreamer) run(ctx context.Context, t *Task) (Outcome, error) {
 	}
 	d.Logger.InfoContext(ctx, "dreamt", "scope", t.Scope, "from", report.From, "to", report.To,
 		"changes", len(report.Changes), "skipped", len(report.Skipped), "version", report.Version)
+	if keep := d.Settings.Background().History; keep > 0 {
+		err := memory.Trim(ctx, d.Memory, t.Scope, d.Now().Add(-keep))
+		if err != nil { // the next run does it
+			d.Logger.WarnContext(ctx, "old notes not removed", "scope", t.Scope, "err", err)
+		}
+	}
 	o := Outcome{Text: sayDream(report)}
 	if report.More {
 		o.Again = d.Now().Add(dreamPause)

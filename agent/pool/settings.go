@@ -75,6 +75,7 @@ type Settings struct {
 	// conversation. DreamEvery is the time between two runs of Dream. 0 disables either.
 	IdleAfter  time.Duration
 	DreamEvery time.Duration
+	History    time.Duration // how long notes are kept after Dream has read them; 0: for ever
 }
 
 // SetDefaults sets the fields that are zero to their defaults.

@@ -49,6 +49,7 @@ func (g *Gateway) agentSettings(cfg *config.Config) pool.Settings {
 		Debounce:  byAccount(cfg, func(c config.Channel) time.Duration { return c.Debounce }),
 		ResetAt:   resetTimes(cfg),
 		IdleAfter: cfg.Memory.Idle, DreamEvery: cfg.Memory.DreamEvery,
+		History: cfg.Retention.History,
 	}
 }
 

@@ -34,6 +34,7 @@ type HTTP struct {
 type Retention struct {
 	Messages    time.Duration `koanf:"messages" min:"0s"`    // received and sent, after the answer
 	Transcripts time.Duration `koanf:"transcripts" min:"0s"` // of conversations without new messages
+	History     time.Duration `koanf:"history" min:"0s"`     // notes, once Dream has read them
 	Offloads    time.Duration `koanf:"offloads" min:"0s"`    // long tool results
 	Runs        time.Duration `koanf:"runs" min:"0s"`        // of jobs
 	Usage       time.Duration `koanf:"usage" min:"0s"`       // usage counts per day
@@ -86,8 +87,11 @@ func (l *loader) validateRetention(r Retention) {
 			"messages again; or 0 for ever")
 	}
 	// A conversation is summarised when it is idle, after the summaries of other conversations.
-	if r.Transcripts != 0 && r.Transcripts < 24*time.Hour {
-		l.problem([]string{"retention", "transcripts"}, "want at least 24h, or 0 for ever")
+	for key, keep := range map[string]time.Duration{"transcripts": r.Transcripts,
+		"history": r.History} {
+		if keep != 0 && keep < 24*time.Hour {
+			l.problem([]string{"retention", key}, "want at least 24h, or 0 for ever")
+		}
 	}
 }
 

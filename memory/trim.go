@@ -1,0 +1,112 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"time"
+
+	"gateway/store"
+	"gateway/store/atomicfile"
+)
+
+// A trimming removes old entries of a scope. The scope's lock is held.
+type trimming struct{ *ScopedStore }
+
+// Trim removes the oldest entries of a scope up to the first one that is not older than a time or
+// that Dream has not read, also from the history file, and archived messages that are older. Lines
+// of the file that are no entries stay. If the process ends meanwhile, the next Trim does the rest.
+func Trim(ctx context.Context, m *Memory, of Scope, before time.Time) error {
+	s := trimming{m.In(of)}
+	unlock, err := s.m.lock(ctx, s.scope)
+	if err != nil {
+		return s.wrap("trim the history of", err)
+	}
+	defer unlock()
+	return s.wrap("trim the history of", s.trim(ctx, before))
+}
+
+// trim implements [Trim].
+func (s trimming) trim(ctx context.Context, before time.Time) error {
+	if err := s.m.sync(ctx, s.scope, false); err != nil {
+		return err
+	}
+	q := s.m.db.Read(ctx)
+	st, err := s.state(q)
+	if err != nil || st.number == 0 {
+		return err
+	}
+	var last int64 // cursor of the newest entry that goes
+	err = q.QueryRow(`SELECT COALESCE(max(cursor), 0) FROM memory_entries
+		WHERE scope = $1 AND cursor <= $2 AND cursor < COALESCE((SELECT min(cursor)
+			FROM memory_entries WHERE scope = $1 AND time_ms >= $3), $2 + 1)`,
+		st.number, st.dreamed, before.UnixMilli()).Scan(&last)
+	if err != nil {
+		return err
+	}
+	if last > 0 { // the file first: what it lacks but the table has is removed by the next Trim
+		if err := s.trimFile(last); err != nil {
+			return err
+		}
+	}
+	for more := true; more; {
+		err := s.m.db.Tx(ctx, func(tx *store.Tx) (err error) {
+			more, err = s.trimRows(tx, st.number, last, before)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trimFile removes the entries up to a cursor from the history file.
+func (s trimming) trimFile(last int64) error {
+	name := path.Join(string(s.scope), historyFile)
+	data, err := fs.ReadFile(s.m.dir.FS(), name)
+	if err != nil {
+		return err
+	}
+	var rest bytes.Buffer
+	err = readLines(bytes.NewReader(data), func(l fileLine) error {
+		e, err := decode(s.scope, l.data, time.Time{})
+		if err != nil || e.Cursor == 0 || e.Cursor > last {
+			rest.Write(data[l.at : l.at+l.size])
+		}
+		return nil
+	})
+	if err != nil || rest.Len() == len(data) {
+		return err
+	}
+	return atomicfile.Write(s.m.dir, name, rest.Bytes(), 0o600)
+}
+
+// trimRows removes some of the entries up to a cursor, and of the messages before a time. It
+// reports whether there may be more.
+func (s trimming) trimRows(
+	tx *store.Tx, number, last int64, before time.Time,
+) (more bool, err error) {
+	drop := func(kind Kind, where string, limit any) (int, error) {
+		table := tableOf[kind]
+		rows, err := collect(tx, scanRow(kind), "DELETE FROM "+table+" WHERE id IN "+
+			"(SELECT id FROM "+table+" WHERE scope = $1 AND "+where+" LIMIT 64) "+
+			"RETURNING id, time_ms, session, text", number, limit)
+		for _, row := range rows {
+			err = errors.Join(err, s.m.unindex(tx, row.id, number, row.doc))
+		}
+		return len(rows), err
+	}
+	entries, err := drop(KindEntry, "cursor <= $2", last)
+	if err != nil {
+		return false, err
+	}
+	messages, err := drop(KindMessage, "time_ms < $2", before.UnixMilli())
+	if err == nil {
+		_, err = tx.Exec("UPDATE memory_scopes SET messages = messages - $1 WHERE id = $2", messages,
+			number)
+	}
+	return entries+messages > 0, err
+}
