@@ -12,6 +12,7 @@ import (
 	"iter"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,6 +57,9 @@ func (m *run) history(ctx context.Context) {
 	}
 }
 
+// maxHistory is the maximum size of the entries in a file, in bytes. They are held in memory.
+const maxHistory = 256 << 20
+
 // A fingerprint identifies an entry by its time and text.
 type fingerprint [sha256.Size]byte
 
@@ -86,52 +90,41 @@ func (m *run) known(ctx context.Context) (map[fingerprint]bool, error) {
 // events imports one file. It reads the whole file first, so that an unreadable file adds
 // nothing.
 func (m *run) events(ctx context.Context, name string, known map[fingerprint]bool) error {
-	fresh, all := 0, 0
+	var fresh []event
+	all, size := 0, 0
 	for e, err := range m.entries(name) {
 		if err != nil {
 			return err
 		}
-		if all++; !known[fingerprintOf(e.Entry)] {
-			fresh++
+		all++
+		if size += len(e.Text); size > maxHistory {
+			return fmt.Errorf("its entries have more than %d bytes", maxHistory)
+		}
+		if !known[fingerprintOf(e.Entry)] {
+			fresh = append(fresh, e)
 		}
 	}
 	to := string(m.Scope) + "/history.jsonl"
-	if fresh == 0 {
+	if len(fresh) == 0 {
 		m.report("history", name, to, Same, fmt.Sprintf("%d entries", all))
 		return nil
 	}
-	if !m.dry {
-		if err := m.append(ctx, name, known); err != nil {
-			return err
-		}
-	}
-	m.report("history", name, to, New, fmt.Sprintf("%d entries of %d", fresh, all))
-	return nil
-}
-
-// append adds the entries of a file that are not in known.
-func (m *run) append(ctx context.Context, name string, known map[fingerprint]bool) error {
-	var batch []event
-	flush := func() error {
-		err := m.DB.Tx(ctx, func(tx *store.Tx) error { return m.put(tx, batch) })
-		batch = batch[:0]
-		return err
-	}
-	for e, err := range m.entries(name) {
-		if err != nil {
-			return err
-		}
-		if p := fingerprintOf(e.Entry); !known[p] {
+	for batch := range slices.Chunk(fresh, 256) {
+		batch = slices.DeleteFunc(batch, func(e event) bool {
+			p := fingerprintOf(e.Entry)
+			twice := known[p]
 			known[p] = true
-			batch = append(batch, e)
+			return twice
+		})
+		if m.dry {
+			continue
 		}
-		if len(batch) == 256 {
-			if err := flush(); err != nil {
-				return err
-			}
+		if err := m.DB.Tx(ctx, func(tx *store.Tx) error { return m.put(tx, batch) }); err != nil {
+			return err
 		}
 	}
-	return flush()
+	m.report("history", name, to, New, fmt.Sprintf("%d entries of %d", len(fresh), all))
+	return nil
 }
 
 // put adds entries. Entries that the other agent's Dream has processed are marked as processed,
