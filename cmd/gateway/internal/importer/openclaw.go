@@ -408,6 +408,10 @@ func clawPlace(ctx context.Context, m *run, t transcript) (bus.Address, error) {
 		return m.Owner.Chat, nil
 	}
 	kinds := []string{"direct", "dm", "group", "channel"}
+	if len(parts) == 4 && slices.Contains(kinds[:2], parts[2]) {
+		return none("it has one person's chats on all platforms: --as " + t.key +
+			"=ACCOUNT/CHAT imports it into one of them")
+	}
 	if len(parts) >= 6 && slices.Contains(kinds, parts[4]) { // with an account
 		parts = slices.Delete(parts, 3, 4)
 	}

@@ -340,6 +340,7 @@ func TestOpenClawDirect(t *testing.T) {
 			"agent:main:discord:direct:9":{"sessionId":"s"},
 			"agent:main:discord:direct:10":{"sessionId":"s"},
 			"agent:main:discord:direct:11":{"sessionId":"s"},
+			"agent:main:direct:12":{"sessionId":"s"},
 			"agent:main:whatsapp:direct:+4366012345":{"sessionId":"s"},
 			"agent:main:whatsapp:direct:+4366099999":{"sessionId":"s"}}`,
 		dir+"s.jsonl", clawTranscript("hello"))
@@ -362,6 +363,8 @@ func TestOpenClawDirect(t *testing.T) {
 		return "", nil
 	}
 	d.want(OpenClaw,
+		"left session "+dir+"s.jsonl > : it has one person's chats on all platforms: "+
+			"--as agent:main:direct:12=ACCOUNT/CHAT imports it into one of them",
 		"left session "+dir+"s.jsonl > : this person's chat here is not known yet: "+
 			"--as agent:main:discord:direct:10=ACCOUNT/CHAT imports it",
 		"new session "+dir+"s.jsonl > discord/888: 5 messages",
