@@ -16,7 +16,7 @@ import (
 func Command(load func() (*config.Config, error), file *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "service",
-		Short: "Keep the gateway running on this machine: systemd, launchd",
+		Short: "Keep the gateway running on this machine, with systemd or launchd",
 	}
 	var onlyPrint, personal bool
 	install := &cobra.Command{
@@ -24,10 +24,10 @@ func Command(load func() (*config.Config, error), file *string) *cobra.Command {
 		Short: "Start the gateway now and with this machine",
 		Long: `Start the gateway now and with this machine, by systemd on Linux and by launchd on macOS.
 
-The service is yours: it has your home of the gateway and runs as you. Root on Linux installs the
-service of the whole machine, which runs as the user "gateway", has its configuration in
-/etc/gateway and its data in /var/lib/gateway, and is confined. Install again after you have moved
-the program.`,
+The service belongs to you: it uses your gateway's home and runs as your user. Root on Linux
+installs the service of the whole machine. This one is confined and runs as the user "gateway". Its
+configuration is in /etc/gateway, where "gateway setup --service" writes it, and its data is in
+/var/lib/gateway. Install again after you have moved the program.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			spec, err := newSpec(load, *file, personal)
@@ -44,15 +44,15 @@ the program.`,
 			if err := (Runner{Out: cmd.OutOrStdout()}).Install(cmd.Context(), spec); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "The gateway runs in %s. \"gateway health --ready\" says "+
-				"how it is.\n", spec.Home)
+			fmt.Fprintf(cmd.OutOrStdout(), "The gateway runs in %s. \"gateway health --ready\" "+
+				"shows its state.\n", spec.Home)
 			return nil
 		},
 	}
 	install.Flags().BoolVar(&onlyPrint, "print", false,
 		"print the service's file, and change nothing")
 	cmd.PersistentFlags().BoolVar(&personal, "user", false,
-		"for root: a service of your own, and not of the whole machine")
+		"for root: a service of your own instead of that of the whole machine")
 	cmd.AddCommand(install, &cobra.Command{
 		Use:   "uninstall",
 		Short: "Stop the service and remove it; all data stays",
