@@ -31,10 +31,7 @@ type Transcript struct {
 
 // Transcript returns the newest messages that the prompt of a session holds, up to size bytes.
 func (Store) Transcript(q store.Queryer, key Key, size int) (*Transcript, error) {
-	t, err := read(q, key, size, `SELECT s.start, s.created_ms, m.id, m.turn, m.body, m.created_ms
-		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > s.start
-			AND +m.id > `+erasedOf("$1")+`
-		WHERE s.key = $1 ORDER BY m.id DESC`, key.String())
+	t, err := read(q, key, size, "s.start", " DESC")
 	if err == nil {
 		slices.Reverse(t.Entries)
 	}
@@ -43,14 +40,18 @@ func (Store) Transcript(q store.Queryer, key Key, size int) (*Transcript, error)
 
 // TranscriptAfter returns the messages after the one with the given id.
 func (Store) TranscriptAfter(q store.Queryer, key Key, id int64) (*Transcript, error) {
-	return read(q, key, math.MaxInt, `SELECT s.start, s.created_ms, m.id, m.turn, m.body, m.created_ms
-		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > $2
-			AND +m.id > `+erasedOf("$1")+`
-		WHERE s.key = $1 ORDER BY m.id`, key.String(), id)
+	return read(q, key, math.MaxInt, "$2", "", id)
 }
 
-func read(q store.Queryer, key Key, size int, query string, args ...any) (*Transcript, error) {
-	rows, err := q.Query(query, args...)
+// read returns the messages of a session with ids above after, which is an SQL expression, up to
+// size bytes. order follows the ORDER BY of their ids. args are the further arguments of both.
+func read(
+	q store.Queryer, key Key, size int, after, order string, args ...any,
+) (*Transcript, error) {
+	rows, err := q.Query(`SELECT s.start, s.created_ms, m.id, m.turn, m.body, m.created_ms
+		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > `+after+`
+			AND +m.id > `+erasedOf("$1")+`
+		WHERE s.key = $1 ORDER BY m.id`+order, append([]any{key.String()}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("session: read transcript of %s: %w", key, err)
 	}
@@ -81,11 +82,7 @@ func read(q store.Queryer, key Key, size int, query string, args ...any) (*Trans
 
 // After returns up to limit messages of a session after the one with the given id, oldest first.
 func (Store) After(q store.Queryer, key Key, id int64, limit int) ([]Entry, error) {
-	t, err := read(q, key, math.MaxInt,
-		`SELECT s.start, s.created_ms, m.id, m.turn, m.body, m.created_ms
-		FROM sessions s LEFT JOIN messages m ON m.session = s.key AND m.id > $2
-			AND +m.id > `+erasedOf("$1")+`
-		WHERE s.key = $1 ORDER BY m.id LIMIT $3`, key.String(), id, limit)
+	t, err := read(q, key, math.MaxInt, "$2", " LIMIT $3", id, limit)
 	if err != nil {
 		return nil, err
 	}
