@@ -36,16 +36,24 @@ func (p *rateLimiter) allow(m bus.InboundMessage, perMinute int) (ok, tell bool,
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	every := rate.Every(time.Minute / time.Duration(perMinute))
-	w := p.bucket(identity{m.From.Account, m.Sender.ID}, every, perMinute, m.Time)
-	r := w.limiter.ReserveN(m.Time, 1)
-	if r.OK() && r.DelayFrom(m.Time) == 0 {
-		w.told = false
-		return true, false, func() { r.CancelAt(m.Time) }
+	b, ok, undo := p.reserve(m, every, perMinute, m.Time)
+	tell = !ok && !b.told
+	b.told = !ok
+	return ok, tell, undo
+}
+
+// reserve takes a token of the sender of m, whose bucket holds burst tokens and regains them at the
+// rate every. ok reports whether there was one; undo gives it back. p.mu is held.
+func (p *rateLimiter) reserve(
+	m bus.InboundMessage, every rate.Limit, burst int, now time.Time,
+) (b *bucket, ok bool, undo func()) {
+	b = p.bucket(identity{m.From.Account, m.Sender.ID}, every, burst, now)
+	r := b.limiter.ReserveN(now, 1)
+	if r.OK() && r.DelayFrom(now) == 0 {
+		return b, true, func() { r.CancelAt(now) }
 	}
-	r.CancelAt(m.Time)
-	tell = !w.told
-	w.told = true
-	return false, tell, func() {}
+	r.CancelAt(now)
+	return b, false, func() {}
 }
 
 // pairingTries is how many messages of a stranger may begin a transaction while a pairing code is
@@ -57,14 +65,8 @@ const pairingTries = 3
 func (p *rateLimiter) allowPairing(m bus.InboundMessage, now time.Time) (ok bool, undo func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	every := rate.Every(pairingTerm / pairingTries)
-	w := p.bucket(identity{m.From.Account, m.Sender.ID}, every, pairingTries, now)
-	r := w.limiter.ReserveN(now, 1)
-	if r.OK() && r.DelayFrom(now) == 0 {
-		return true, func() { r.CancelAt(now) }
-	}
-	r.CancelAt(now)
-	return false, nil
+	_, ok, undo = p.reserve(m, rate.Every(pairingTerm/pairingTries), pairingTries, now)
+	return ok, undo
 }
 
 // bucket returns the bucket of a sender, which holds burst tokens and regains them at the rate
