@@ -42,9 +42,7 @@ func (in *Inbox) Put(tx *store.Tx, m InboundMessage, now time.Time) (bool, error
 	return in.insert(tx, m, "waiting", now)
 }
 
-func (in *Inbox) insert(
-	tx *store.Tx, m InboundMessage, state string, now time.Time,
-) (bool, error) {
+func (in *Inbox) insert(tx *store.Tx, m InboundMessage, state string, now time.Time) (bool, error) {
 	tx.HardAtReturn() // then the platform won't deliver it again
 	body, err := json.Marshal(m)
 	if err != nil {

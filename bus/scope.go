@@ -100,9 +100,7 @@ var openStates = []string{"waiting", "taken"}
 
 // openBefore returns the newest unfinished message that the sender of m wrote in the same chat as
 // the same person.
-func openBefore(
-	tx *store.Tx, m *InboundMessage,
-) (before InboundMessage, found bool, err error) {
+func openBefore(tx *store.Tx, m *InboundMessage) (before InboundMessage, found bool, err error) {
 	newest := int64(0)
 	for _, state := range openStates {
 		list, err := readInbox(tx, "SELECT "+receivedColumns+" FROM inbox WHERE state = '"+state+

@@ -280,9 +280,7 @@ func (s Store) Wake(tx *store.Tx, t *Turn, lease store.Lease, now time.Time) err
 	return s.takeOver(tx, t, lease, 0, now)
 }
 
-func (Store) takeOver(
-	tx *store.Tx, t *Turn, lease store.Lease, attempts int, now time.Time,
-) error {
+func (Store) takeOver(tx *store.Tx, t *Turn, lease store.Lease, attempts int, now time.Time) error {
 	n, err := tx.Exec(`UPDATE turns SET owner = $1, epoch = $2, attempts = attempts + $3,
 		updated_ms = $4 WHERE id = $5 AND state = 'running' AND epoch = $6`,
 		lease.Owner, lease.Epoch, attempts, now.UnixMilli(), t.ID, t.Epoch)

@@ -25,9 +25,7 @@ var stops = []string{"stop", "stopp", "arrête", "arrêtez", "para", "pare", "с
 // Spoken returns the command in the transcript said, as a person would type it, or "". It also
 // reports whether said contains one of the agent's names. If overheard is set, the person may have
 // spoken to others, so "stop" alone is not a command.
-func (c *Commands) Spoken(
-	said string, names []string, overheard bool,
-) (text string, named bool) {
+func (c *Commands) Spoken(said string, names []string, overheard bool) (text string, named bool) {
 	rest := trimSpoken(said)
 	for _, name := range names {
 		if !says(said, name) {

@@ -10,9 +10,7 @@ import (
 
 // HealTurns resumes running turns that have no session in memory. sessions are those that Held
 // returned; sessions that started since are respected, too.
-func (pl *Pool) HealTurns(
-	ctx, work context.Context, sessions map[session.Key]bool,
-) error {
+func (pl *Pool) HealTurns(ctx, work context.Context, sessions map[session.Key]bool) error {
 	turns, err := pl.runningTurns(work)
 	if err != nil {
 		return survive(ctx, pl.env.Logger, "running turns could not be read", err)

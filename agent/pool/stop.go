@@ -240,9 +240,7 @@ func (st *Stopper) StopTask(ctx context.Context, task session.Key) (stopped bool
 // endStopped ends t with a result for each open tool call, and adds to e the messages that get no
 // other answer. From then on writes of the turn fail. If again is set, a run that it ends begins
 // anew.
-func (st *Stopper) endStopped(
-	tx *store.Tx, t *session.Turn, e *command.Stopped, again bool,
-) error {
+func (st *Stopper) endStopped(tx *store.Tx, t *session.Turn, e *command.Stopped, again bool) error {
 	taken, err := st.env.Inbox.ClaimedBy(tx, t.ID)
 	if err != nil {
 		return err
@@ -272,9 +270,7 @@ func (st *Stopper) endStopped(
 }
 
 // stopRuns records that the runs among messages were stopped. If again is set, they begin anew.
-func (st *Stopper) stopRuns(
-	tx *store.Tx, again bool, messages ...bus.Received,
-) (err error) {
+func (st *Stopper) stopRuns(tx *store.Tx, again bool, messages ...bus.Received) (err error) {
 	for i := 0; i < len(messages) && err == nil; i++ {
 		switch run := messages[i].Message.Origin.Run; {
 		case run == 0:

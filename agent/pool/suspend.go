@@ -131,9 +131,7 @@ type decision struct {
 }
 
 // decide decides q if it has expired or a waiting message decides it.
-func (rv review) decide(
-	ctx context.Context, p *suspended, q *question.Question,
-) (bool, error) {
+func (rv review) decide(ctx context.Context, p *suspended, q *question.Question) (bool, error) {
 	made := decision{state: question.Expired, answer: turn.ResultNobody, take: -1}
 	if q.Kind == question.Approve {
 		made.answer = turn.ResultNotApproved

@@ -97,9 +97,7 @@ func (s Store) Again(tx *store.Tx, run int64, now time.Time) error {
 	return nil
 }
 
-func (s Store) end(
-	tx *store.Tx, run int64, as RunState, said, reason string, now time.Time,
-) error {
+func (s Store) end(tx *store.Tx, run int64, as RunState, said, reason string, now time.Time) error {
 	var job int64
 	err := tx.QueryRow(`UPDATE runs SET state = $2, said = $3, error = $4, try_ms = 0, ended_ms = $5
 		WHERE id = $1 AND state IN ('waiting', 'running') RETURNING job`,

@@ -350,9 +350,7 @@ func (s *Scheduler) start(ctx context.Context, do func(*store.Tx) ([]started, er
 
 // claim creates a run of a job, if it is still due, and sets the job's next time. wanted
 // has the heartbeats with something to check.
-func (s *Scheduler) claim(
-	tx *store.Tx, id int64, wanted bool, now time.Time,
-) ([]started, error) {
+func (s *Scheduler) claim(tx *store.Tx, id int64, wanted bool, now time.Time) ([]started, error) {
 	list, err := jobs(tx, "SELECT "+jobColumns+` FROM jobs j
 		WHERE j.id = $1 AND j.state = 'active' AND j.next_ms > 0 AND j.next_ms <= $2`,
 		id, millis(now))

@@ -13,9 +13,7 @@ import (
 )
 
 // pressed translates the use of a command or the press of a button.
-func (f *feed) pressed(
-	ctx context.Context, i *interaction,
-) (bus.InboundMessage, bool, error) {
+func (f *feed) pressed(ctx context.Context, i *interaction) (bus.InboundMessage, bool, error) {
 	who := i.User
 	if i.Member != nil && i.Member.User != nil {
 		who = i.Member.User

@@ -299,9 +299,7 @@ func (c *Channel) serve(ctx context.Context, in channels.Intake, conn net.Conn) 
 }
 
 // publish stores a message of a screen and shows it on the others.
-func (c *Channel) publish(
-	ctx context.Context, in channels.Intake, conn net.Conn, f frame,
-) error {
+func (c *Channel) publish(ctx context.Context, in channels.Intake, conn net.Conn, f frame) error {
 	m := bus.InboundMessage{
 		ID: f.ID, From: bus.Address{Account: c.name, Chat: MainChat}, Literal: f.Literal,
 		Sender: bus.Sender{ID: Sender}, Text: f.Text, Time: time.Now(), Addressed: true,

@@ -283,9 +283,7 @@ func (s *session) address(ctx context.Context, in *bus.InboundMessage, said cont
 
 // mentions replaces the numbers that WhatsApp writes into a text by names. It removes our own
 // mention and reports whether there was one.
-func (s *session) mentions(
-	ctx context.Context, text string, users []string,
-) (_ string, ours bool) {
+func (s *session) mentions(ctx context.Context, text string, users []string) (_ string, ours bool) {
 	for _, u := range users {
 		j, err := types.ParseJID(u)
 		if err != nil || j.User == "" {

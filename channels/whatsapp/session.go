@@ -54,9 +54,7 @@ type session struct {
 	phoneOnly map[types.JID]bool // people without a hidden id on WhatsApp
 }
 
-func (c *Channel) newSession(
-	st *storage, device *store.Device, in channels.Intake,
-) *session {
+func (c *Channel) newSession(st *storage, device *store.Device, in channels.Intake) *session {
 	s := &session{
 		c: c, in: in, st: st, device: device,
 		own: device.GetJID(), ownLID: device.GetLID(),

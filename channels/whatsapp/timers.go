@@ -34,9 +34,7 @@ func (st *storage) timer(ctx context.Context, chat types.JID) (t timer, err erro
 }
 
 // setTimer stores the timer of a chat, unless a newer one is known.
-func (st *storage) setTimer(
-	ctx context.Context, chat types.JID, t timer, seen time.Time,
-) error {
+func (st *storage) setTimer(ctx context.Context, chat types.JID, t timer, seen time.Time) error {
 	known, err := st.timer(ctx, chat)
 	if err != nil || known == t {
 		return err

@@ -144,9 +144,7 @@ func (s *Server) push(ctx context.Context, h *hook) {
 
 // pushBatch delivers updates concurrently and removes the accepted ones. It reports whether all
 // were accepted.
-func (s *Server) pushBatch(
-	ctx context.Context, client *http.Client, h *hook, batch []queued,
-) bool {
+func (s *Server) pushBatch(ctx context.Context, client *http.Client, h *hook, batch []queued) bool {
 	failures := make([]error, len(batch))
 	var wg sync.WaitGroup
 	for i, u := range batch {

@@ -20,9 +20,7 @@ func (s *Server) SayVoice(chatID, user int64, voice []byte, seconds int) int {
 }
 
 // SayDocument makes user send a file of any kind.
-func (s *Server) SayDocument(
-	chatID, user int64, caption, name, mimeType string, data []byte,
-) int {
+func (s *Server) SayDocument(chatID, user int64, caption, name, mimeType string, data []byte) int {
 	return s.SayFile(chatID, user, caption,
 		File{Kind: "document", Name: name, Type: mimeType, Data: data})
 }

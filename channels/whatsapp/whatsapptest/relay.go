@@ -162,9 +162,7 @@ func (c *conn) copies(n *node, to types.JID, g *group) map[*device]node {
 
 // recipients returns the devices that get a message: those it is encrypted for, and in a group
 // all others, too, which have the sender's key from before. The caller holds s.mu.
-func (c *conn) recipients(
-	per map[*device][]node, shared []node, g *group, resent bool,
-) []*device {
+func (c *conn) recipients(per map[*device][]node, shared []node, g *group, resent bool) []*device {
 	all := slices.Collect(maps.Keys(per))
 	group := g != nil && !resent &&
 		slices.ContainsFunc(shared, func(n node) bool { return n.Tag == "enc" })
