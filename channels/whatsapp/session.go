@@ -199,21 +199,11 @@ func (s *session) close(work context.Context, kill context.CancelFunc) {
 // only after it has noticed, so that the two don't collide.
 func hangUp(ctx context.Context, client *whatsmeow.Client, w *wire) {
 	w.cut()
-	timer, tick := time.NewTimer(time.Second), time.NewTicker(time.Millisecond)
-	defer timer.Stop()
-	defer tick.Stop()
-	for waiting := true; waiting; {
+	await(time.Second, func() bool {
 		// Nothing can be sent any more. The error shows whether the client has noticed.
 		err := client.SendChatPresence(ctx, types.ServerJID, types.ChatPresencePaused, "")
-		if errors.Is(err, whatsmeow.ErrNotConnected) {
-			break
-		}
-		select {
-		case <-tick.C:
-		case <-timer.C:
-			waiting = false
-		}
-	}
+		return errors.Is(err, whatsmeow.ErrNotConnected)
+	})
 	client.Disconnect()
 }
 

@@ -137,15 +137,8 @@ func (st *storage) close() error {
 		return st.unlock()
 	}
 	err := st.db.Close()
-	timer, tick := time.NewTimer(closeWait), time.NewTicker(time.Millisecond)
-	defer timer.Stop()
-	defer tick.Stop()
-	for st.db.Stats().OpenConnections > 0 {
-		select {
-		case <-tick.C:
-		case <-timer.C:
-			return errors.Join(err, errors.New("whatsapp: the store is still in use"), st.unlock())
-		}
+	if !await(closeWait, func() bool { return st.db.Stats().OpenConnections == 0 }) {
+		err = errors.Join(err, errors.New("whatsapp: the store is still in use"))
 	}
 	return errors.Join(err, st.unlock())
 }

@@ -146,16 +146,22 @@ func (u *upgraded) Write(p []byte) (int, error) {
 
 // awaitWrite waits for a short time until more than n writes were made.
 func (w *wire) awaitWrite(n uint64) {
-	timer, tick := time.NewTimer(200*time.Millisecond), time.NewTicker(time.Millisecond)
+	await(200*time.Millisecond, func() bool { return w.writes.Load() > n })
+}
+
+// await waits until done returns true, up to limit. It reports whether done has returned true.
+func await(limit time.Duration, done func() bool) bool {
+	timer, tick := time.NewTimer(limit), time.NewTicker(time.Millisecond)
 	defer timer.Stop()
 	defer tick.Stop()
-	for w.writes.Load() <= n {
+	for !done() {
 		select {
 		case <-tick.C:
 		case <-timer.C:
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // cut closes all connections, refuses new ones, and waits until the readers have noticed.
