@@ -7,17 +7,16 @@ import (
 	"gateway/session"
 )
 
-// Each command runs on its own goroutine, beside the goroutine that hands messages out. Messages
-// that arrive meanwhile for the same conversation, its sub-agents or its jobs wait in a lane. This
-// keeps the order within a conversation, and no other conversation waits.
+// Each command runs on its own goroutine, and so does the transcription of a voice message.
+// Messages that arrive meanwhile for the same conversation, its sub-agents or its jobs wait in a
+// lane. This keeps the order within a conversation, and no other conversation waits.
 
-// A lane is a conversation with a command under way, or with a voice message whose words are being
-// read. Only the goroutine that hands messages out
-// uses lanes.
+// A lane is a conversation in which a command runs or a voice message is transcribed. Only the
+// dispatching goroutine uses lanes.
 type lane struct {
 	first   bus.Received // the command or the voice message
 	waiting []Queued     // messages that arrived after it
-	hurry   func()       // stops the transcription of the voice message; nil for a command
+	cancel  func()       // ends the transcription of the voice message; nil for a command
 }
 
 // A Queued is a message in a lane, with the maximum number of messages that may wait in its
@@ -40,8 +39,8 @@ const (
 	maxHearings = 64
 )
 
-// Lanes holds the conversations with a command under way, or with a voice message whose words are
-// being read. Only the goroutine that hands messages out uses it.
+// Lanes holds the conversations in which a command runs or a voice message is transcribed. Only the
+// dispatching goroutine uses it.
 type Lanes struct {
 	list     map[session.Key]*lane
 	done     chan Done
@@ -78,10 +77,10 @@ func (l *Lanes) Hear(
 	ctx context.Context, key session.Key, q Queued,
 	hear func(reading context.Context) (*bus.Received, error),
 ) {
-	reading, hurry := context.WithCancel(ctx)
-	l.list[key] = &lane{first: q.Message, hurry: hurry}
+	reading, cancel := context.WithCancel(ctx)
+	l.list[key] = &lane{first: q.Message, cancel: cancel}
 	go func() { // Lanes.Wait waits for it
-		defer hurry()
+		defer cancel()
 		release := func() {}
 		select {
 		case l.hearings <- struct{}{}:
@@ -108,8 +107,8 @@ func (l *Lanes) Join(key session.Key, q Queued) bool {
 			found, ok = lane, true
 		}
 	}
-	if ok && found.hurriedBy(q.Message.Message) {
-		found.hurry()
+	if ok && found.cancelledBy(q.Message.Message) {
+		found.cancel()
 	}
 	if ok {
 		found.waiting = append(found.waiting, q)
@@ -117,10 +116,10 @@ func (l *Lanes) Join(key session.Key, q Queued) bool {
 	return ok
 }
 
-// hurriedBy reports whether m ends the transcription of the lane's voice message.
-func (l *lane) hurriedBy(m bus.InboundMessage) bool {
+// cancelledBy reports whether m ends the transcription of the lane's voice message.
+func (l *lane) cancelledBy(m bus.InboundMessage) bool {
 	note := l.first.Message
-	return l.hurry != nil && stopsWork(m) && (note.Hearing != bus.Overheard ||
+	return l.cancel != nil && stopsWork(m) && (note.Hearing != bus.Overheard ||
 		m.Role.AtLeast(bus.Admin) || m.From.Account == note.From.Account && m.Sender.ID == note.Sender.ID)
 }
 
