@@ -25,13 +25,13 @@ import (
 // configuration was validated before.
 func (c Case) examineFile(context.Context) []Finding {
 	if warnings := c.Config.Warnings(); warnings != nil {
-		return one("config", "Configuration", Bad, "has no effect: "+warnings.Error(),
+		return one("config", "Configuration", Bad, "has settings without effect: "+warnings.Error(),
 			"Correct these settings; gateway config check names their lines.")
 	}
 	if _, err := os.Stat(c.File); err != nil {
-		return one("config", "Configuration", OK, "right; there is no file "+c.File, "")
+		return one("config", "Configuration", OK, "valid; there is no file "+c.File, "")
 	}
-	return one("config", "Configuration", OK, "right, "+c.File, "")
+	return one("config", "Configuration", OK, "valid, "+c.File, "")
 }
 
 // examineHome checks the data directory.
@@ -50,7 +50,7 @@ func (c Case) examineHome(context.Context) []Finding {
 			"Move what is there away, or set GATEWAY_HOME to another folder.")
 	case info.Mode().Perm()&0o077 != 0 && modes:
 		return one(id, what, Bad, fmt.Sprintf("%s, mode %04o", home, info.Mode().Perm()),
-			"Others on this machine can look into it: chmod 700 "+home)
+			"Other users of this machine can read it: chmod 700 "+home)
 	}
 	if owner, _, ok := OwnerOf(info); ok && owner != os.Geteuid() {
 		return one(id, what, Bad, fmt.Sprintf("%s belongs to user %d, and this is user %d", home,
@@ -95,14 +95,14 @@ func (c Case) examineDisk(context.Context) []Finding {
 		switch {
 		case err != nil:
 			list = append(list,
-				one("disk", "Disk", Note, "can't be looked at: "+err.Error(), "")...)
+				one("disk", "Disk", Note, "can't be examined: "+err.Error(), "")...)
 		case s.Free < minBytes:
 			list = append(list, one("disk", "Disk", Bad,
 				fmt.Sprintf("%d MB are free where %s is", s.Free>>20, dir),
-				"Make room, or let less be kept: [media], [retention].")...)
+				"Free some space, or keep less data: [media], [retention].")...)
 		case s.Counts && s.Files < minFiles:
 			list = append(list, one("disk", "Disk", Bad,
-				fmt.Sprintf("only %d files can still be made where %s is", s.Files, dir),
+				fmt.Sprintf("only %d files can still be created where %s is", s.Files, dir),
 				"Remove files that are not needed: the disk has room, but no inodes.")...)
 		default:
 			list = append(list, one("disk", "Disk", OK,
@@ -132,12 +132,12 @@ func (c Case) examineFiles(context.Context) []Finding {
 	for _, file := range c.privateFiles() {
 		if mode, open := exposed(file, c.Config.Gateway.Home); open {
 			list = append(list, one("files", "File", Bad,
-				fmt.Sprintf("%s has mode %04o", file, mode), "Others on this machine can read it: "+
+				fmt.Sprintf("%s has mode %04o", file, mode), "Other users of this machine can read it: "+
 					"chmod 600 "+file+", or gateway security --fix")...)
 		}
 	}
 	if len(list) == 0 {
-		return one("files", "Files", OK, "nobody else can read those with secrets", "")
+		return one("files", "Files", OK, "only this user can read the files with secrets", "")
 	}
 	return list
 }
@@ -281,7 +281,7 @@ func (c Case) examineBackup(context.Context) []Finding {
 	at, err := c.LastBackup()
 	switch {
 	case err != nil:
-		return one(id, what, Bad, err.Error(), "Make one, which notes it anew: gateway backup FILE")
+		return one(id, what, Bad, err.Error(), "Make a new one: gateway backup FILE")
 	case at.IsZero():
 		return one(id, what, Note, "none yet; make one with gateway backup FILE", "")
 	}

@@ -189,7 +189,7 @@ func TestSick(t *testing.T) {
 		}, id: "home", remedy: "Move what is there away"},
 		{name: "no room", hurt: func(p *patient) {
 			p.Disk = func(string) (Space, error) { return Space{Free: 1 << 20}, nil }
-		}, id: "disk", remedy: "Make room"},
+		}, id: "disk", remedy: "Free some space"},
 		{name: "no inodes", hurt: func(p *patient) {
 			p.Disk = func(string) (Space, error) {
 				return Space{Free: 1 << 40, Files: 3, Counts: true}, nil

@@ -164,13 +164,13 @@ func authorization(value string) http.Header {
 // unreachable returns the finding for a server that doesn't answer.
 func unreachable(id, what string, err error) []Finding {
 	return one(id, what, Bad, "can't be reached: "+err.Error(),
-		"Look at this machine's network, DNS and proxy; gateway doctor --offline leaves this out.")
+		"Check this machine's network, DNS and proxy; gateway doctor --offline skips this.")
 }
 
 // unexpectedStatus returns the finding for an unexpected HTTP status.
 func unexpectedStatus(id, what string, status int) []Finding {
 	return one(id, what, Bad, fmt.Sprintf("answers with status %d", status),
-		"Try again later, and look at its status page.")
+		"Try again later, and see its status page.")
 }
 
 // clock compares the clock of a server with the local clock.
@@ -209,7 +209,7 @@ func (c Case) examineTelegram(
 		who.Name = me.Result.Username
 		list = append(list, one(id, what, OK, "is @"+who.Name, "")...)
 		if ch.Activation == "always" && !me.Result.Groups {
-			list = append(list, one(id+".privacy", what, Bad, "sees only what is said to it in "+
+			list = append(list, one(id+".privacy", what, Bad, "receives only messages to it in "+
 				`groups, and activation is "always"`, "Send /setprivacy to @BotFather, choose the "+
 				"bot and Disable, and add it to the groups anew.")...)
 		}
@@ -297,7 +297,7 @@ func (c Case) examineWhatsApp(ctx context.Context, name string) []Finding {
 		RawQuery: "mode=ro&_pragma=query_only(1)&_pragma=busy_timeout(2000)"}
 	db, err := sql.Open("sqlite", uri.String())
 	if err != nil {
-		return one(id, what, Note, "can't be looked at: "+err.Error(), "")
+		return one(id, what, Note, "can't be examined: "+err.Error(), "")
 	}
 	defer db.Close()
 	var devices int
@@ -376,7 +376,7 @@ func (c Case) examineModel(ctx context.Context, id, what, name, key string) []Fi
 		return append(list, one(id, what, Note, "its provider answers, and lists no models", "")...)
 	case http.StatusTooManyRequests, http.StatusPaymentRequired:
 		return append(list, one(id, what, Bad, "its provider says that the quota is used up",
-			"Look at the account there, or add a fallback to [models."+name+"].")...)
+			"Check the account there, or add a fallback to [models."+name+"].")...)
 	default:
 		return append(list, unexpectedStatus(id, what, a.status)...)
 	}
@@ -386,7 +386,7 @@ func (c Case) examineModel(ctx context.Context, id, what, name, key string) []Fi
 		} `json:"data"`
 	}
 	if json.Unmarshal(a.body, &models) != nil || len(models.Data) == 0 {
-		return append(list, one(id, what, OK, "its provider takes the key", "")...)
+		return append(list, one(id, what, OK, "its provider accepts the key", "")...)
 	}
 	var offers []string
 	for _, known := range models.Data {
@@ -398,7 +398,7 @@ func (c Case) examineModel(ctx context.Context, id, what, name, key string) []Fi
 		}
 	}
 	// Some providers accept names that they do not list, such as aliases.
-	return append(list, one(id, what, Note, fmt.Sprintf("its provider takes the key, but lists no "+
+	return append(list, one(id, what, Note, fmt.Sprintf("its provider accepts the key, but lists no "+
 		"model %q; it offers %s: if calls fail, set model in [models.%s]", m.Model,
 		strings.Join(offers, ", "), name), "")...)
 }

@@ -19,7 +19,7 @@ const openWorkspace = "GS028"
 
 const (
 	readable = "Other users of this machine can read it, and with it conversations or tokens."
-	closeIt  = "Take the rights of others away: gateway security --fix, or chmod go-rwx."
+	closeIt  = "Remove the rights of other users: gateway security --fix, or chmod go-rwx."
 )
 
 // Rules returns all rules in the order of their ids.
@@ -40,7 +40,7 @@ func fileRules() []Rule {
 			}},
 		{"GS003", High, "The configuration is open", readable, closeIt, true,
 			func(a *auditor) []hit { return a.openConfig() }},
-		{"GS004", High, "http.json is open", "It has the operator's token in it.", closeIt, true,
+		{"GS004", High, "http.json is open", "It contains the operator's token.", closeIt, true,
 			func(a *auditor) []hit {
 				return a.open(filepath.Join(a.cfg.Gateway.Home, "http.json"))
 			}},
@@ -61,7 +61,7 @@ func fileRules() []Rule {
 		{"GS007", High, "A backup is open", readable, closeIt, true,
 			func(a *auditor) []hit { return a.opens(a.backups()...) }},
 		{"GS008", Medium, "A secret stands in the configuration file",
-			"It goes along wherever the file is copied, backed up or shown.",
+			"Everybody who gets a copy of the file gets the secret.",
 			`Put it into the environment or a file of its own: "env:NAME" or "file:PATH".`,
 			false, plainSecrets},
 		{"GS009", High, "A file with a secret is open", readable, closeIt, true,
@@ -155,7 +155,7 @@ func peopleRules() []Rule {
 			"Strangers have the role user: they use its tools, and your model's budget.",
 			`Set access = "pairing", or list people: access = "allow".`, false,
 			func(a *auditor) []hit { return a.accountsThat(everybody, `access = "open"`) }},
-		{"GS011", High, "Everybody may have commands run",
+		{"GS011", High, "Everybody may run commands",
 			"Strangers may write to the bot, and the role user runs commands unasked.",
 			`Set access = "pairing", user = "deny" in [tools.exec], or deny = ["exec"] in a policy ` +
 				"for the account.", false,
@@ -201,13 +201,13 @@ func commandRules() []Rule {
 				return when(a.cfg.Exec.Sandbox == "none", `[exec] sandbox = "none"`)
 			}},
 		{"GS015", Medium, "Commands reach the network",
-			"They can send away everything that they can read, also because a page told the model to.",
+			"They can send everything that they can read, for example because a page told the model to.",
 			"Set [exec] network = false.", false,
 			func(a *auditor) []hit {
 				return when(a.cfg.Exec.Network && a.cfg.Exec.Sandbox != "off", "[exec] network = true")
 			}},
 		{"GS016", Medium, "Commands see a secret", "The model and its tools can read the variable.",
-			"Remove it from [exec] env, or give them a key that can do little.", false,
+			"Remove it from [exec] env, or use a key with few rights.", false,
 			func(a *auditor) (list []hit) {
 				for _, name := range a.cfg.Exec.Env {
 					if config.NamesSecret(name) {
@@ -227,7 +227,7 @@ func commandRules() []Rule {
 				}
 				return list
 			}},
-		{"GS021", High, "Guests may have commands run",
+		{"GS021", High, "Guests may run commands",
 			"Guests are people in groups whom nobody has approved.",
 			`Set guest = "deny" in [tools.exec].`, false,
 			func(a *auditor) []hit {
@@ -243,7 +243,7 @@ func commandRules() []Rule {
 				}, "sandbox = false")
 			}},
 		{"GS025", Medium, "People may approve their own requests",
-			"A question before a dangerous command then protects nobody.",
+			"A question before a dangerous command protects nobody then.",
 			`Set [approvals] approver = "admin", or "owner".`, false,
 			func(a *auditor) []hit {
 				return when(a.cfg.Approvals.Approver == "user", `[approvals] approver = "user"`)
@@ -273,11 +273,11 @@ func (a *auditor) serversThat(test func(config.Server) bool, text string) (list 
 func networkRules() []Rule {
 	return []Rule{
 		{"GS017", High, "Pages may come from too much of the private network",
-			"A page or a message can have the agent look at what only this network reaches.",
+			"A page or a message can make the agent read what only this network can reach.",
 			"Name single hosts in [web] allow_networks, such as 192.168.1.7/32.", false,
 			wideNetworks},
 		{"GS018", Medium, "Others reach the operator's server",
-			"The token is all that is between them and metrics, profiles and hooks.",
+			"Only the token protects metrics, profiles and hooks.",
 			"Set [http] listen to 127.0.0.1, and put a proxy with TLS before it.", false,
 			func(a *auditor) []hit {
 				host, _, err := net.SplitHostPort(a.cfg.HTTP.Listen)
@@ -289,7 +289,7 @@ func networkRules() []Rule {
 				"these rights. A bearer token goes over the network with each request.",
 			`Set role = "guest", or auth = "hmac", in [hooks.NAME].`, false, strongHooks},
 		{"GS023", Medium, "A server is reached without TLS",
-			"Others on the way can read and change what is said, and see its key.",
+			"Others on the network can read and change the data, and read the key.",
 			"Use an https address.", false, plainServers},
 	}
 }
@@ -356,7 +356,7 @@ func placeRules() []Rule {
 				return list
 			}},
 		{"GS026", Medium, "The gateway runs as root",
-			"A mistake in it, or in a program that it runs, is one of the whole machine.",
+			"A mistake in it, or in a program that it runs, affects the whole machine.",
 			"Run it as a user of its own: see deploy/gateway.service.", false,
 			func(a *auditor) []hit {
 				return when(a.Root, "this command runs as root, outside of a container")
@@ -370,17 +370,17 @@ func placeRules() []Rule {
 			}},
 		{openWorkspace, High, "Others can write into the workspace",
 			"The agent reads and runs the files that they write there.",
-			"Take that right away: gateway security --fix, or chmod go-w.", true,
+			"Remove that right: gateway security --fix, or chmod go-w.", true,
 			func(a *auditor) []hit { return a.directory(a.cfg.Gateway.Workspace, 0o022) }},
-		{"GS030", Low, "Everybody may spend without a bound",
-			"Strangers may write to the bot, and no budget ends that.",
+		{"GS030", Low, "Everybody may spend without a limit",
+			"Strangers may write to the bot, and no budget limits the cost.",
 			"Set day_tokens or day_dollars, or those of a person, in [budget].", false,
 			func(a *auditor) []hit {
 				b := a.cfg.Budget
 				if b.DayTokens+b.PersonTokens > 0 || b.DayDollars+b.PersonDollars > 0 {
 					return nil
 				}
-				return a.accountsThat(everybody, `access = "open", and [budget] has no bound`)
+				return a.accountsThat(everybody, `access = "open", and [budget] has no limit`)
 			}},
 		{"GS031", Medium, "A rule is about the earlier id of a group",
 			"The rule holds as long as the gateway has stored that the platform gave the group a new " +

@@ -68,7 +68,7 @@ func (c Case) examineServers(context.Context) []Finding {
 				"Install %s, or set enabled = false in [mcp.%s].", s.Command[0], name))...)
 			continue
 		}
-		list = append(list, one(id, what, OK, "its program is there", "")...)
+		list = append(list, one(id, what, OK, "its program is installed", "")...)
 	}
 	return list
 }
