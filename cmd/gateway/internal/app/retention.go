@@ -92,14 +92,14 @@ func pruneArchived(tx *store.Tx, before time.Time, after int64) (int, int64, err
 
 // remains explains, for each table that can be large, which rows stay and how to reduce them.
 var remains = map[string]string{
-	"inbox": "messages of the last two days, and those that wait",
-	"outbox": "messages of the last two days, those to be sent, and those that were given up, " +
-		"until gateway outbox drop",
-	"messages": "what prompts show, of two days what was said before, and what notes are still to " +
-		"be made of (if that fails, the log says so); /compact, /new and a smaller context_window " +
-		"make it less",
-	"turns":             "those with messages, and of the last two days",
-	"memory_messages":   "what was said, for the search; /forget me and gateway memory forget",
-	"memory_entries":    "notes of what was said; /forget me and gateway memory forget",
-	"memory_index_data": "the search in what was said; /forget me and gateway memory forget",
+	"inbox": "messages of the last two days, and messages without an answer",
+	"outbox": "messages of the last two days, pending messages, and those that could not be " +
+		"delivered, until gateway outbox drop",
+	"messages": "transcripts that prompts contain, messages of the last two days, and messages that " +
+		"wait for a summary (if that fails, the log says so); /compact, /new and a smaller " +
+		"context_window reduce them",
+	"turns":             "turns with messages, and turns of the last two days",
+	"memory_messages":   "archived messages, for search; /forget me and gateway memory forget",
+	"memory_entries":    "summaries of conversations; /forget me and gateway memory forget",
+	"memory_index_data": "the search index; /forget me and gateway memory forget",
 }

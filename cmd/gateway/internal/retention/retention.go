@@ -109,15 +109,15 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	for wait := s.o.First; sleep(ctx, wait); wait = s.o.Every {
 		jump := s.o.Now().Round(0).Sub(clock.Round(0)) - time.Since(began)
 		if jump.Abs() > maxJump {
-			s.o.Logger.ErrorContext(ctx, "the clock has jumped: nothing old is removed for a day; "+
-				"look whether it is right", "by", jump.Round(time.Second))
+			s.o.Logger.ErrorContext(ctx, "the clock has jumped: no old data is removed for a day; "+
+				"check the clock", "by", jump.Round(time.Second))
 			began, clock, jumped = time.Now(), s.o.Now(), time.Now()
 		}
 		if !jumped.IsZero() && time.Since(jumped) < trustTime {
 			continue
 		}
 		if err := s.Pass(ctx); err != nil && ctx.Err() == nil {
-			s.o.Logger.WarnContext(ctx, "not all that is old was removed", "err", err)
+			s.o.Logger.WarnContext(ctx, "not all old data was removed", "err", err)
 		}
 	}
 	return nil
@@ -130,15 +130,15 @@ func (s *Sweeper) doubt(ctx context.Context, began time.Time) time.Time {
 	}
 	newest, err := s.o.Newest(s.db.Read(ctx))
 	if err != nil {
-		s.o.Logger.WarnContext(ctx, "nothing old is removed for a day", "err", err)
+		s.o.Logger.WarnContext(ctx, "no old data is removed for a day", "err", err)
 		return began
 	}
 	gap := s.o.Now().Sub(newest)
 	if newest.IsZero() || gap > -maxJump && gap < maxGap {
 		return time.Time{}
 	}
-	s.o.Logger.WarnContext(ctx, "the clock is far from the newest message: nothing old is removed "+
-		"for a day; look whether it is right", "by", gap.Round(time.Second))
+	s.o.Logger.WarnContext(ctx, "the clock is far from the newest message: no old data is removed "+
+		"for a day; check the clock", "by", gap.Round(time.Second))
 	return began
 }
 
@@ -296,17 +296,17 @@ func (s *Sweeper) warn(ctx context.Context) error {
 	if err != nil { // a large database can exceed the time limit
 		s.o.Logger.DebugContext(ctx, "largest tables not known", "err", err)
 	}
-	var way []string
+	var tables []string
 	for _, t := range list {
 		line := fmt.Sprintf("%s %.1f MB", t.Table, float64(t.Bytes)/mb)
 		if what := s.o.Remains[t.Table]; what != "" {
 			line += ": " + what
 		}
-		way = append(way, line)
+		tables = append(tables, line)
 	}
 	s.o.Logger.WarnContext(ctx, "the database is larger than [retention] max_total_mb, and "+
-		"nothing more can go: make what is in the way less, or raise the bound",
-		"mb", used/mb, "most_mb", s.o.Most/mb, "in_the_way", way)
+		"nothing more can be removed: reduce the named tables, or raise the limit",
+		"mb", used/mb, "most_mb", s.o.Most/mb, "tables", tables)
 	return nil
 }
 

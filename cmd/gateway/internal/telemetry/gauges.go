@@ -168,42 +168,42 @@ func (g *gauges) collectAccounts(out sink) {
 		if s.Up {
 			up = 1
 		}
-		out.gauge("gateway_channel_up", "Whether messages of an account come in.", up,
+		out.gauge("gateway_channel_up", "Whether the channel of an account receives messages.", up,
 			"account", a.Name, "platform", a.Platform)
 		total := func(name, help string, n int64) { out.total(name, help, n, "account", a.Name) }
 		total("gateway_channel_restarts_total",
-			"How often an account's channel was started again.", s.Restarts)
+			"Restarts of an account's channel.", s.Restarts)
 		total("gateway_messages_received_total", "Messages that were accepted.", s.Received)
 		total("gateway_messages_repeated_total",
-			"Messages that the platform has delivered again.", s.Repeated)
+			"Messages that the platform has delivered more than once.", s.Repeated)
 		total("gateway_messages_dropped_total",
 			"Messages that were not answered, because there were too many.", s.Dropped)
 		total("gateway_messages_refused_total",
 			"Messages of senders who are not approved.", s.Refused)
 		total("gateway_updates_skipped_total",
 			"Updates of the platform on which the code of the channel panicked.", s.Skipped)
-		total("gateway_messages_sent_total", "Messages that the platform has taken.", s.Sent)
+		total("gateway_messages_sent_total", "Messages that the platform has accepted.", s.Sent)
 		total("gateway_messages_uncertain_total",
-			"Tries to send whose outcome was never known.", s.Uncertain)
+			"Attempts to send whose outcome is unknown.", s.Uncertain)
 		total("gateway_messages_dead_total",
-			"Messages that were given up: see gateway outbox list.", s.Dead)
+			"Messages that could not be delivered: see gateway outbox list.", s.Dead)
 	}
 }
 
 func (g *gauges) collectAgent(out sink) {
 	s := g.from.Agent()
-	out.gauge("gateway_model_slots", "Model calls that are made at once, at most.", float64(s.Slots))
-	out.gauge("gateway_model_slots_used", "Model calls that are made now.", float64(s.Used))
+	out.gauge("gateway_model_slots", "Maximum number of concurrent model calls.", float64(s.Slots))
+	out.gauge("gateway_model_slots_used", "Current number of model calls.", float64(s.Used))
 	out.gauge("gateway_sessions_busy", "Sessions in which the agent works.", float64(s.Busy))
-	out.gauge("gateway_sessions_suspended", "Sessions whose turn waits for somebody.",
+	out.gauge("gateway_sessions_suspended", "Sessions whose turn waits for a person.",
 		float64(s.Suspended))
-	out.total("gateway_panics_total", "Turns that were ended by a bug: see the log.", s.Panics)
-	out.gauge("gateway_tools_abandoned", "Tool calls that go on though they were to end.",
+	out.total("gateway_panics_total", "Turns that a bug ended: see the log.", s.Panics)
+	out.gauge("gateway_tools_abandoned", "Tool calls that continue after their cancellation.",
 		float64(s.Abandoned))
 	done, broken := g.from.Reloads()
 	for outcome, n := range map[string]int64{fine: done, failed: broken} {
 		out.total("gateway_config_reloads_total",
-			"How often the configuration was read again, by what came of it.", n, "outcome", outcome)
+			"Reloads of the configuration, by outcome.", n, "outcome", outcome)
 	}
 }
 
@@ -219,19 +219,19 @@ func (g *gauges) collectRows(out sink) {
 	if r.waiting.Messages > 0 {
 		age = max(0, r.now.Sub(r.waiting.Oldest).Seconds())
 	}
-	out.gauge("gateway_inbox_waiting_messages", "Messages that no turn has taken yet.",
+	out.gauge("gateway_inbox_waiting_messages", "Messages that no turn has claimed yet.",
 		float64(r.waiting.Messages))
 	out.gauge("gateway_inbox_oldest_waiting_seconds",
-		"Age of the oldest one of them; 0 if there is none.", age)
+		"Age of the oldest waiting message; 0 if there is none.", age)
 	for _, a := range g.from.Accounts {
-		out.gauge("gateway_outbox_open_messages", "Messages that are to be sent.",
+		out.gauge("gateway_outbox_open_messages", "Messages that wait to be sent.",
 			float64(r.open[a.Name]), "account", a.Name)
 	}
-	out.gauge("gateway_outbox_dead_letters", "Messages that were given up and lie in the outbox.",
+	out.gauge("gateway_outbox_dead_letters", "Messages in the outbox that could not be delivered.",
 		float64(r.dead))
 	for limit, share := range r.budget {
-		out.gauge("gateway_budget_used_ratio", "Share of a day's budget that is used: of all, and of "+
-			"who has used most of theirs; 0 without a limit.", share, "limit", limit)
+		out.gauge("gateway_budget_used_ratio", "Used share of the daily budget, and of the "+
+			"person's with the largest share; 0 without a limit.", share, "limit", limit)
 	}
 	for i, c := range g.from.Counts {
 		out.gauge(c.Name, c.Help, float64(r.counts[i]))
@@ -240,12 +240,12 @@ func (g *gauges) collectRows(out sink) {
 
 func (g *gauges) collectStore(out sink) {
 	out.gauge("gateway_store_database_bytes", "Size of the database.", size(g.from.Path))
-	out.gauge("gateway_store_wal_bytes", "Size of its write-ahead log.", size(g.from.Path+"-wal"))
+	out.gauge("gateway_store_wal_bytes", "Size of the write-ahead log.", size(g.from.Path+"-wal"))
 	const disk, backup = "gateway_store_disk_free_bytes", "gateway_backup_last_timestamp_seconds"
 	if free, err := g.from.DiskFree(); err != nil {
 		out.fail(disk, err)
 	} else {
-		out.gauge(disk, "Room on its disk.", float64(free))
+		out.gauge(disk, "Free space on the disk of the database.", float64(free))
 	}
 	made := 0.0
 	at, err := g.from.LastBackup()
@@ -255,14 +255,14 @@ func (g *gauges) collectStore(out sink) {
 	if err != nil {
 		out.fail(backup, err)
 	} else {
-		out.gauge(backup, "When the last backup was made; 0 if there never was one.", made)
+		out.gauge(backup, "Time of the last backup; 0 if there is none.", made)
 	}
 	stuck := 0.0
 	if since, err := g.from.DB.Trouble(); err != nil {
 		stuck = time.Since(since).Seconds()
 	}
 	out.gauge("gateway_store_writes_stuck_seconds",
-		"How long writes have been waiting for the database; 0 if they don't.", stuck)
+		"How long writes have been waiting for the database; 0 if none waits.", stuck)
 }
 
 // size returns the size of a file in bytes, or 0 if it does not exist.

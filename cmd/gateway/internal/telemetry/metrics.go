@@ -48,19 +48,19 @@ func NewMetrics(version string, from Sources, log *slog.Logger) *Metrics {
 		registry: prometheus.NewRegistry(), gauges: newGauges(from), log: log,
 		arrivals: newArrivals(), names: make(map[string]bool),
 		turns: counter("gateway_turns_total",
-			"Turns that ended, waited or were left to the next process (outcome running).",
+			"Turns that ended, were suspended or continue in the next process (outcome running).",
 			"kind", "outcome"),
 		models: counter("gateway_model_calls_total",
-			"Calls of models, by what came of them.", "model", "outcome"),
+			"Calls of models, by outcome.", "model", "outcome"),
 		tokens: counter("gateway_model_tokens_total",
-			"Tokens of models; those of direction cached are among those of input.",
+			"Tokens of models; direction input includes direction cached.",
 			"model", "direction"),
 		cost: counter("gateway_model_cost_dollars_total",
 			"Cost of model calls, as far as prices are known.", "model"),
 		tools: counter("gateway_tool_calls_total",
-			"Calls of tools, by what came of them.", "tool", "outcome"),
+			"Calls of tools, by outcome.", "tool", "outcome"),
 		posts: counter("gateway_hook_posts_total",
-			"Posts to hooks, by what came of them.", "hook", "outcome"),
+			"Posts to hooks, by outcome.", "hook", "outcome"),
 		turnTime: histogram("gateway_turn_duration_seconds",
 			"Time from the beginning of a turn to its end.", slow, "kind"),
 		waitTime: histogram("gateway_turn_wait_seconds",
@@ -75,7 +75,7 @@ func NewMetrics(version string, from Sources, log *slog.Logger) *Metrics {
 			"Time from the acceptance of a message to the delivery of its answer.", slow, "account"),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "gateway_build_info", Help: "Always 1; its labels say what runs.",
+		Name: "gateway_build_info", Help: "Always 1; its labels have the version.",
 		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version()},
 	})
 	build.Set(1)
