@@ -61,8 +61,8 @@ func backupCommand(load app.Loader) *cobra.Command {
 	var with choice
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
-		Short: "Write all that the gateway knows into one file, also while it runs",
-		Long: `Write all that the gateway knows into one .tar.gz file, also while it runs: the
+		Short: "Back up all data into one file; the gateway may be running",
+		Long: `Back up all data into one .tar.gz file, also while the gateway runs: the
 database, WhatsApp's keys, shared documents and skills, memory and its versions, files and the
 workspace. "-" stands for standard output. Whoever can read the
 file can read every conversation: keep it safe.
@@ -79,7 +79,8 @@ text. What it refers to by "env:NAME" or "file:PATH" is never in the file.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&with.noMedia, "no-media", false, "leave out the files that people have sent and got")
+	f.BoolVar(&with.noMedia, "no-media", false,
+		"leave out the files that people have sent and received")
 	f.BoolVar(&with.noWorkspace, "no-workspace", false, "leave out the agent's own files")
 	f.BoolVar(&with.config, "with-config", false,
 		"add the configuration file, with the secrets that are in it")
@@ -278,7 +279,7 @@ docs/durability.md says what that means for messages that came later.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&with.force, "force", false, "move aside what is there already")
+	f.BoolVar(&with.force, "force", false, "move existing data aside")
 	f.BoolVar(&with.config, "with-config", false, "use the configuration that is in the backup")
 	return cmd
 }

@@ -20,7 +20,7 @@ import (
 func channelsCommand(found app.Loader) *cobra.Command {
 	return listing(&cobra.Command{
 		Use:   "channels",
-		Short: "Show the state of each channel, what it has to send or has given up, and what to do",
+		Short: "Show the state of each channel, its pending and failed messages, and what to do",
 		Long: "channels shows the accounts of the gateway that runs in this home, or, if none\n" +
 			"answers, those that the settings of this shell name.",
 		Args: cobra.NoArgs,

@@ -33,7 +33,8 @@ func chatCommand(load, all app.Loader) *cobra.Command {
 			return chat(cmd.Context(), load, all, opts)
 		},
 	}
-	cmd.Flags().StringVarP(&opts.Message, "message", "m", "", "say this, print the answer, and end")
+	cmd.Flags().StringVarP(&opts.Message, "message", "m", "",
+		"send this message, print the answer and exit")
 	cmd.Flags().BoolVar(&opts.Lines, "lines", false, "each line of standard input is a message, "+
 		"sent when the one before it is answered")
 	return cmd

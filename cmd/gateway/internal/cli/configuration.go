@@ -18,7 +18,7 @@ import (
 type explain func() (*config.Explanation, error)
 
 func configCommand(read explain) *cobra.Command {
-	return group("config", "Look at the configuration", configCheck(read), configShow(read))
+	return group("config", "Check and show the configuration", configCheck(read), configShow(read))
 }
 
 func configCheck(read explain) *cobra.Command {
@@ -66,7 +66,7 @@ func configCheck(read explain) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&startOnly, "start-only", false,
-		"end with 0 if a gateway can start, whatever else there is")
+		"exit with 0 if a gateway can start, even with other problems")
 	return cmd
 }
 

@@ -18,14 +18,14 @@ func doctorCommand(found, all app.Loader) *cobra.Command {
 	var offline, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Find what keeps the gateway from working, and say what to do",
-		Long: `Find what keeps the gateway from working, and say what to do: configuration,
-data, disk, clock, channels, models, sandbox, programs, and how a gateway that runs is. Nothing
-is changed. Channels and models are asked whether they take the credentials; that sends no
-message and costs nothing.
+		Short: "Find problems of the gateway, and say how to solve them",
+		Long: `Find problems of the gateway, and say how to solve them: configuration,
+data, disk, clock, channels, models, sandbox, programs, and the state of a running gateway. Nothing
+is changed. The doctor tests the credentials of channels and models; that sends no message and
+costs nothing.
 
-If a gateway runs in this home, it examines itself, with the settings and credentials that it
-has. Otherwise the settings of this shell are examined.`,
+If a gateway runs in this home, it examines itself, with its own settings and credentials.
+Otherwise the settings of this shell are examined.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := examine(cmd.Context(), found, all, offline)

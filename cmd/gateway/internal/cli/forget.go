@@ -27,7 +27,7 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 	sure := false
 	cmd := &cobra.Command{
 		Use:   "forget SCOPE",
-		Short: "Erase what is known of a person or a group: conversations, files, memory, identity",
+		Short: "Erase all data of a person or a group: conversations, files, memory, identity",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withMemory(cmd, load, args[0], func(r memoryData) error {
@@ -73,7 +73,7 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 func exportCommand(home, withSecrets app.Loader) *cobra.Command {
 	return &cobra.Command{
 		Use:   "export PERSON [DIR|FILE.zip|-]",
-		Short: "Write all that is stored about a person, also while the gateway runs",
+		Short: "Export all data of a person; the gateway may be running",
 		Long: `Write the conversations, documents, facts, files, jobs, usage and decisions of a person
 into a new folder, a new zip archive, or, as an archive, to standard output ("-"). Without a second
 argument the folder is PERSON-export. The number of a person is in gateway people list. The export

@@ -23,9 +23,9 @@ func healthCommand(load app.Loader) *cobra.Command {
 	var ready bool
 	cmd := &cobra.Command{
 		Use:   "health",
-		Short: "Say whether the gateway that runs here is alive, or ready",
-		Long: "health asks the gateway that runs in this home through its HTTP server. It prints what\n" +
-			"is wrong. Its exit code is 0 if nothing is: use it for the probes of containers.",
+		Short: "Say whether the running gateway is alive, or ready",
+		Long: "health asks the gateway that runs in this home through its HTTP server. It prints the\n" +
+			"problems. Its exit code is 0 if there are none: use it for the probes of containers.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load()
@@ -35,7 +35,7 @@ func healthCommand(load app.Loader) *cobra.Command {
 			return examineHealth(cmd.Context(), cfg, ready, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().BoolVar(&ready, "ready", false, "whether all parts of it are well, too")
+	cmd.Flags().BoolVar(&ready, "ready", false, "also check whether all parts work")
 	return cmd
 }
 

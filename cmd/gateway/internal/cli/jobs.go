@@ -21,21 +21,21 @@ import (
 func jobsCommand(load app.Loader) *cobra.Command {
 	return group("jobs", "Show and change reminders and jobs",
 		jobsListCommand(load), jobsShowCommand(load), jobsAddCommand(load),
-		changeJob(load, "run ID", "Run a job now, besides its times",
-			"Job %d runs in a moment, if a gateway runs.", schedule.Store.RunNow),
+		changeJob(load, "run ID", "Run a job now, in addition to its times",
+			"Job %d runs now, if a gateway is running.", schedule.Store.RunNow),
 		changeJob(load, "pause ID", "Pause a job", "Job %d is paused.",
 			func(s schedule.Store, tx *store.Tx, id int64, now time.Time) error {
 				return s.Pause(tx, id, "by an operator", now)
 			}),
 		changeJob(load, "resume ID", "End a pause; runs that were due meanwhile are skipped",
-			"Job %d goes on.", schedule.Store.Resume),
-		changeJob(load, "rm ID", "Delete a job; a run that has begun goes on", "Job %d is removed.",
+			"Job %d is active again.", schedule.Store.Resume),
+		changeJob(load, "rm ID", "Delete a job; a run in progress continues", "Job %d is removed.",
 			schedule.Store.Remove))
 }
 
 func jobsListCommand(load app.Loader) *cobra.Command {
 	var all bool
-	cmd := onData(load, "list", "List the jobs of all people, the one that is due next first",
+	cmd := onData(load, "list", "List the jobs of all people, the next one due first",
 		cobra.NoArgs, func(cmd *cobra.Command, d data, _ []string) error {
 			s := app.JobStore(d.cfg)
 			list, err := s.List(d.q, schedule.Filter{Over: all})
@@ -51,7 +51,7 @@ func jobsListCommand(load app.Loader) *cobra.Command {
 			columns := []string{"JOB", "NAME", "KIND", "WHEN", "STATE", "TO", "OF"}
 			return table{columns, rows, "There are no jobs."}.print(cmd)
 		})
-	cmd.Flags().BoolVar(&all, "all", false, "also those that are over")
+	cmd.Flags().BoolVar(&all, "all", false, "include finished jobs")
 	return listing(cmd)
 }
 
@@ -138,14 +138,14 @@ func jobsAddCommand(load app.Loader) *cobra.Command {
 	cmd.Long = "Schedule something in a conversation, once or repeatedly.\n" +
 		"It runs with the rights of the person who wrote there last."
 	f := cmd.Flags()
-	f.StringVar(&n.to, "to", "", "conversation that hears of it: account/chat[/thread]")
-	f.StringVar(&n.text, "text", "", "what the agent is to do, or to remind of")
-	f.StringVar(&n.name, "name", "", "a few words that name it (default the beginning of the text)")
+	f.StringVar(&n.to, "to", "", "conversation that gets the result: account/chat[/thread]")
+	f.StringVar(&n.text, "text", "", "the task of the agent, or the text of the reminder")
+	f.StringVar(&n.name, "name", "", "short name (default the beginning of the text)")
 	f.StringVar(&n.at, "at", "", `once: "in 20m", "tomorrow 09:00", "2027-01-31 18:30"`)
 	f.StringVar(&n.every, "every", "", "an interval: 90m, 1d, 2w")
 	f.StringVar(&n.cron, "cron", "", `minute hour day month weekday: "0 9 * * 1-5"`)
 	f.StringVar(&n.zone, "zone", "", "time zone (default that of the conversation)")
-	f.BoolVar(&n.reminder, "reminder", false, "only remind the people of the text")
+	f.BoolVar(&n.reminder, "reminder", false, "only send the text as a reminder")
 	f.StringVar(&n.session, "session", "", "own or chat: whether it sees the conversation "+
 		"(default chat for reminders, else own)")
 	for _, name := range []string{"to", "text"} {

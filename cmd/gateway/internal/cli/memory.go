@@ -28,7 +28,7 @@ import (
 )
 
 func memoryCommand(load app.Loader) *cobra.Command {
-	return group("memory", "Look at what is remembered, and take back what was changed",
+	return group("memory", "Show and search the memory, and undo changes",
 		memoryListCommand(load), memoryShowCommand(load), memoryLogCommand(load),
 		memoryDiffCommand(load), memoryRestoreCommand(load), memorySearchCommand(load),
 		memoryExportCommand(load), memoryReindexCommand(load), memoryForgetCommand(load))
@@ -151,7 +151,7 @@ func ofScope(
 func memoryListCommand(load app.Loader) *cobra.Command {
 	return listing(&cobra.Command{
 		Use:   "list",
-		Short: "List the people and groups about whom something is remembered",
+		Short: "List the people and groups that have a memory",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withMemory(cmd, load, "", func(r memoryData) error {
@@ -301,7 +301,7 @@ func memoryLogCommand(load app.Loader) *cobra.Command {
 			columns := []string{"VERSION", "TIME", "BY", "REASON"}
 			return table{columns, rows, "Nothing was changed yet."}.print(cmd)
 		})
-	cmd.Flags().IntVar(&limit, "limit", 50, "most changes")
+	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of changes")
 	return listing(cmd)
 }
 
@@ -396,7 +396,7 @@ func memorySearchCommand(load app.Loader) *cobra.Command {
 			}
 			return table{[]string{"KIND", "TIME", "TEXT"}, rows, "Nothing was found."}.print(cmd)
 		})
-	cmd.Flags().IntVar(&limit, "limit", 20, "most results of each kind")
+	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of results per kind")
 	return listing(cmd)
 }
 
@@ -411,7 +411,7 @@ func hitRow(h memory.Hit) []any {
 func memoryExportCommand(load app.Loader) *cobra.Command {
 	var git bool
 	cmd := ofScope(load, "export SCOPE [FILE]",
-		"Write what is remembered of a scope as lines of JSON", cobra.RangeArgs(1, 2), true,
+		"Export the memory of a scope as lines of JSON", cobra.RangeArgs(1, 2), true,
 		func(cmd *cobra.Command, r memoryData, args []string) error {
 			export := r.export
 			if git {
@@ -457,7 +457,7 @@ func (r memoryData) export(ctx context.Context, w io.Writer) error {
 
 func memoryReindexCommand(load app.Loader) *cobra.Command {
 	return ofScope(load, "reindex SCOPE",
-		"Read history.jsonl again, after it was edited by hand, and make the index anew",
+		"Import manual changes of history.jsonl, and rebuild the index",
 		cobra.ExactArgs(1), true, func(cmd *cobra.Command, r memoryData, _ []string) error {
 			if err := r.memory.Reindex(cmd.Context()); err != nil {
 				return err

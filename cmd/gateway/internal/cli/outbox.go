@@ -54,13 +54,13 @@ func outboxListCommand(load app.Loader) *cobra.Command {
 			columns := []string{"ID", "STATE", "TO", "AGE", "TRIES", "TEXT", "ERROR"}
 			return table{columns, rows, "No message waits, and all others were delivered."}.print(cmd)
 		})
-	cmd.Flags().IntVar(&limit, "limit", 100, "most messages of each state")
+	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of messages per state")
 	return listing(cmd)
 }
 
 func outboxShowCommand(load app.Loader) *cobra.Command {
 	return listing(onData(load, "show ID",
-		"Print a message, how far it is and the whole error of its last try", cobra.ExactArgs(1),
+		"Print a message with its state and its last error", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, d data, args []string) error {
 			ids, err := parseIDs(args, false)
 			if err != nil {

@@ -16,13 +16,13 @@ func securityCommand(found, all app.Loader) *cobra.Command {
 	var fix, asJSON, list bool
 	cmd := &cobra.Command{
 		Use:   "security",
-		Short: "Find what makes the gateway unsafe, and say what to do",
-		Long: `Find what makes the gateway unsafe, and say what to do. Each rule has an id that
-never changes. --fix corrects the modes of files and nothing else. The command fails if
-any problem that is high is left.
+		Short: "Find security problems, and say how to solve them",
+		Long: `Find security problems, and say how to solve them. Each rule has an id that never
+changes. --fix corrects the modes of files and nothing else. The command fails if a problem with
+severity high is left.
 
-If a gateway runs in this home, it looks at itself and the settings that it has. Otherwise this
-is about the settings of this shell.`,
+If a gateway runs in this home, it checks itself and its own settings. Otherwise the settings of
+this shell are checked.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if list {
@@ -46,7 +46,7 @@ is about the settings of this shell.`,
 	}
 	cmd.Flags().BoolVar(&fix, "fix", false, "correct the modes of files")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVar(&list, "list", false, "print all rules, and look at nothing")
+	cmd.Flags().BoolVar(&list, "list", false, "print all rules without checking anything")
 	return cmd
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 func sessionsCommand(load app.Loader) *cobra.Command {
-	return group("sessions", "Look at conversations, and move them",
+	return group("sessions", "Show, export and import conversations",
 		sessionsListCommand(load), sessionsShowCommand(load), sessionsExportCommand(load),
 		sessionsImportCommand(load))
 }
@@ -21,7 +21,7 @@ func sessionsCommand(load app.Loader) *cobra.Command {
 func sessionsListCommand(load app.Loader) *cobra.Command {
 	var limit int
 	cmd := onData(load, "list",
-		"List the conversations, the one that was used last first", cobra.NoArgs,
+		"List the conversations, the most recently used first", cobra.NoArgs,
 		func(cmd *cobra.Command, d data, _ []string) error {
 			list, err := session.Store{}.List(d.q, limit)
 			if err != nil {
@@ -35,7 +35,7 @@ func sessionsListCommand(load app.Loader) *cobra.Command {
 			columns := []string{"SESSION", "TITLE", "MESSAGES", "TOKENS IN", "OUT", "USED"}
 			return table{columns, rows, "There are no conversations yet."}.print(cmd)
 		})
-	cmd.Flags().IntVar(&limit, "limit", 50, "most conversations")
+	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of conversations")
 	return listing(cmd)
 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 func skillsCommand(load app.Loader) *cobra.Command {
-	return group("skills", "Look at the agent's skills, install and remove them",
+	return group("skills", "Show, install and remove the agent's skills",
 		skillsListCommand(load), skillsCheckCommand(load), skillsShowCommand(load),
 		skillsInstallCommand(load), skillsRemoveCommand(load))
 }
@@ -112,7 +112,7 @@ func origin(s skills.Skill) string {
 
 func skillsListCommand(load app.Loader) *cobra.Command {
 	return listing(onSkills(load, "list",
-		"List the skills, and which of them can be used", cobra.NoArgs,
+		"List the skills with their states", cobra.NoArgs,
 		func(cmd *cobra.Command, b skillData, _ []string) error {
 			list, err := b.all()
 			if err != nil {
@@ -137,7 +137,7 @@ func skillsListCommand(load app.Loader) *cobra.Command {
 
 func skillsCheckCommand(load app.Loader) *cobra.Command {
 	return onSkills(load, "check [DIR]",
-		"Say what is wrong with the skills, or with the one in a folder", cobra.MaximumNArgs(1),
+		"Report problems of the skills, or of the skill in a folder", cobra.MaximumNArgs(1),
 		func(cmd *cobra.Command, b skillData, args []string) error {
 			list, err := b.packages(args)
 			if err != nil {
@@ -240,13 +240,14 @@ func (b skillData) find(name, scope string, own bool) (skills.Skill, error) {
 
 // scopeFlag adds the flag for the scope of a skill that the agent has found.
 func scopeFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("scope", "", "whose skill it is, if it was found: such as person-1")
+	return cmd.Flags().String("scope", "",
+		"scope of a skill that the agent has found: such as person-1")
 }
 
 func skillsShowCommand(load app.Loader) *cobra.Command {
 	var scope *string
 	cmd := onSkills(load, "show NAME",
-		"Print what a skill says, what it requires and its files", cobra.ExactArgs(1),
+		"Print the text, the requirements and the files of a skill", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, b skillData, args []string) error {
 			s, err := b.find(args[0], *scope, false)
 			if err != nil {
@@ -322,7 +323,7 @@ func skillsInstallCommand(load app.Loader) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "install DIR",
-		Short: "Copy the skill in a folder to the shared skills, and remember what it is",
+		Short: "Install the skill in a folder as a shared skill",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := load()
@@ -391,7 +392,7 @@ func warnOf(cmd *cobra.Command, b skillData, p skills.Package) error {
 func skillsRemoveCommand(load app.Loader) *cobra.Command {
 	var scope *string
 	cmd := onSkills(load, "remove NAME",
-		"Remove a shared skill, or one that was found, with its files", cobra.ExactArgs(1),
+		"Remove a shared skill, or a skill of a scope, with its files", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, b skillData, args []string) error {
 			return remove(cmd, b, args[0], *scope)
 		})

@@ -33,11 +33,11 @@ func sessionsExportCommand(load app.Loader) *cobra.Command {
 	var all string
 	cmd := &cobra.Command{
 		Use:   "export [SESSION [FILE]]",
-		Short: "Write conversations as lines of JSON, also while the gateway runs",
-		Long: `Write a conversation into a new file, or to standard output: lines of JSON, the first
-a header, each other a message. With --all, write all of them into a folder, each into a file.
-Whoever can read the files can read the conversations. The files that people have sent are
-not in them.`,
+		Short: "Export conversations as lines of JSON; the gateway may be running",
+		Long: `Write a conversation into a new file, or to standard output. The first line of JSON
+is a header, each other line a message. With --all, write each conversation into a file of a
+folder. Anyone who can read the files can read the conversations. The files that people have
+sent are not included.`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(args) == 0) == (all == "") {
@@ -134,10 +134,10 @@ func sessionsImportCommand(load app.Loader) *cobra.Command {
 	var i sessionsImport
 	cmd := &cobra.Command{
 		Use:   "import FILE|DIR",
-		Short: "Read conversations that were exported, or those of nanobot or OpenClaw",
-		Long: `Read a conversation, or all in a folder, as gateway sessions export has written them,
-or as nanobot and OpenClaw keep them. One that is here already stays, unless --replace is given.
-If anything in a file is wrong, nothing of it is read. The gateway must not run.`,
+		Short: "Import exported conversations, or those of nanobot or OpenClaw",
+		Long: `Import a conversation, or all of a folder, from files of gateway sessions export,
+nanobot or OpenClaw. An existing conversation stays, unless --replace is given. A file with a
+mistake is not imported at all. The gateway must not run.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := load()
@@ -156,10 +156,10 @@ If anything in a file is wrong, nothing of it is read. The gateway must not run.
 			})
 		},
 	}
-	cmd.Flags().StringVar(&i.as, "as", "", "the session that it becomes: ACCOUNT/CHAT or "+
+	cmd.Flags().StringVar(&i.as, "as", "", "the session to import it as: ACCOUNT/CHAT or "+
 		"ACCOUNT/CHAT/THREAD")
-	cmd.Flags().BoolVar(&i.dry, "dry-run", false, "only say what would be done")
-	cmd.Flags().BoolVar(&i.replace, "replace", false, "erase the conversation that is here before")
+	cmd.Flags().BoolVar(&i.dry, "dry-run", false, "print what would be done, and do nothing")
+	cmd.Flags().BoolVar(&i.replace, "replace", false, "erase an existing conversation first")
 	return cmd
 }
 

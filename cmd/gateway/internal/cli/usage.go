@@ -54,7 +54,7 @@ func usageRows(list []budget.Line) (rows [][]any) {
 func auditCommand(load app.Loader) *cobra.Command {
 	var page int
 	cmd := onData(load, "audit",
-		"Show who has approved, let in, halted or changed what, the newest first", cobra.NoArgs,
+		"Show the audit log: approvals, access, halts and changed rules, the newest first", cobra.NoArgs,
 		func(cmd *cobra.Command, d data, _ []string) error {
 			if page < 1 {
 				return app.BadUsage(fmt.Errorf("--page: want 1 or more, not %d", page))
