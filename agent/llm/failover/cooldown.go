@@ -51,6 +51,20 @@ func (l *link) cooling(now time.Time) time.Duration {
 	return left
 }
 
+// ready returns the links that are not cooling down, and the one whose cool-down ends first, or nil.
+func ready(links []*link, now time.Time) (list []*link, soonest *link) {
+	least := time.Duration(0)
+	for _, l := range links {
+		switch left := l.cooling(now); {
+		case left == 0:
+			list = append(list, l)
+		case soonest == nil || left < least:
+			soonest, least = l, left
+		}
+	}
+	return list, soonest
+}
+
 // failed starts a cool-down and returns its duration, 0 for none. A longer wait that the
 // provider asked for takes precedence. Concurrent failures count as one: a cool-down is
 // not prolonged while it lasts.

@@ -97,22 +97,11 @@ func forCaller(kind llm.Kind) bool {
 // order returns the models to try: all that are not cooling down. If all are cooling down, it
 // returns the one whose cool-down ends first.
 func (c *Chain) order() []*link {
-	now := c.now()
-	var ready []*link
-	soonest, least := c.links[0], time.Duration(0)
-	for i, l := range c.links {
-		left := l.cooling(now)
-		if left == 0 {
-			ready = append(ready, l)
-		}
-		if i == 0 || left < least {
-			soonest, least = l, left
-		}
-	}
-	if len(ready) == 0 {
+	list, soonest := ready(c.links, c.now())
+	if len(list) == 0 {
 		return []*link{soonest}
 	}
-	return ready
+	return list
 }
 
 // ask tries one model until the model answers, fails with an error that is not retried, or has no

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -49,8 +50,7 @@ func (k *Keys) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event,
 	return func(yield func(llm.Event, error) bool) {
 		t := &try{yield: yield}
 		var failure error
-		for _, i := range k.order() {
-			l := k.links[i]
+		for _, l := range k.order() {
 			if failure != nil && kindOf(failure).Passing() && l.cooling(k.now()) > 0 {
 				continue // a key that cools down would not help any sooner
 			}
@@ -60,7 +60,7 @@ func (k *Keys) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event,
 				return
 			case err == nil:
 				l.reset()
-				k.last.Store(uint32(i))
+				k.last.Store(uint32(slices.Index(k.links, l)))
 				return
 			case ctx.Err() != nil || !ofKey(kindOf(err)):
 				yield(llm.Event{}, err)
@@ -87,23 +87,11 @@ func sooner(a, b error) bool {
 
 // order returns the keys to try. It begins with the last key that worked and leaves out those that
 // are cooling down, except the one whose cool-down ends first; that key comes last.
-func (k *Keys) order() []int {
-	now := k.now()
-	var ready []int
-	first := int(k.last.Load())
-	soonest, least := -1, time.Duration(0)
-	for n := range k.links {
-		i := (first + n) % len(k.links)
-		left := k.links[i].cooling(now)
-		switch {
-		case left == 0:
-			ready = append(ready, i)
-		case soonest < 0 || left < least:
-			soonest, least = i, left
-		}
+func (k *Keys) order() []*link {
+	first := k.last.Load()
+	list, soonest := ready(slices.Concat(k.links[first:], k.links[:first]), k.now())
+	if soonest != nil {
+		list = append(list, soonest)
 	}
-	if soonest < 0 {
-		return ready
-	}
-	return append(ready, soonest)
+	return list
 }
