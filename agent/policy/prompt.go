@@ -11,11 +11,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxShown is how much of a call a prompt shows, in bytes of its visible form.
+// maxShown is the length of the longest part of a call that a prompt shows completely, in bytes.
 const maxShown = 3000
 
-// Prompt returns what people read of c, which they should approve, as Markdown: exactly what
-// would happen, with whatever does not show made visible, and never cut without saying so.
+// Prompt describes c, as Markdown, for the person who approves it: exactly what would happen.
+// Invisible characters are made visible. If a part is left out, the text says so.
 func (c Call) Prompt() string {
 	if len(c.Argv) > 0 {
 		short, long := besides(c.Args)
@@ -40,11 +40,11 @@ func (c Call) files() string {
 	var b strings.Builder
 	unknown := ""
 	for _, f := range c.Files {
-		sum := "content not known"
+		sum := "content unknown"
 		if f.Sum != "" {
 			sum = "SHA-256 " + f.Sum[:min(len(f.Sum), 12)] + "…"
 		} else {
-			unknown = "\n**What is in some of them may change before it runs.**"
+			unknown = "\n**The content of some of them may change before the command runs.**"
 		}
 		fmt.Fprintf(&b, "%s, %d bytes, %s\n", visible(f.Name, false), f.Size, sum)
 	}
@@ -52,8 +52,8 @@ func (c Call) files() string {
 	return "\nwith these files as they are now:\n" + list + unknown
 }
 
-// arguments returns those of a call without the texts of several lines, and these, which are
-// easier to read as they are.
+// arguments separates the arguments of a call: short ones, and texts of several lines, which are
+// easier to read outside of JSON.
 func arguments(args json.RawMessage) (short json.RawMessage, long map[string]string) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(args, &fields) != nil {
@@ -89,8 +89,8 @@ func indented(text json.RawMessage) string {
 // maxBeside is how long an argument beside a command may be, in bytes, to be shown in the sentence.
 const maxBeside = 300
 
-// besides shows the arguments of a command's call that are not the command, such as the folder in
-// which it runs, or what is typed into it. Long ones stand behind the command.
+// besides shows the arguments of a command's call other than the command, such as its folder or
+// input. Long arguments are shown after the command.
 func besides(args json.RawMessage) (short, long string) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(args, &fields) != nil {
@@ -109,7 +109,7 @@ func besides(args json.RawMessage) (short, long string) {
 	return short, long
 }
 
-// commandLine shows argv a word a line where a word is not plain, else on one line.
+// commandLine shows argv: on one line if all words are plain, and otherwise one word on each line.
 func commandLine(argv []string) string {
 	plain := true
 	for _, word := range argv {
@@ -130,15 +130,15 @@ func commandLine(argv []string) string {
 	return strings.Join(lines, "\n")
 }
 
-// plainSigns are what a word may consist of, besides letters and digits, to be shown as it is.
+// plainSigns are the characters of plain words besides ASCII letters and digits.
 const plainSigns = "%+,-./:=@_^"
 
 func asciiLetter(r rune) bool {
 	return r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r))
 }
 
-// visible returns s with everything that does not show, or that changes what is around it, as its
-// number, such as ⟨U+001B⟩. Line feeds stay if lines is set.
+// visible returns s with numbers such as ⟨U+001B⟩ in place of characters that are invisible or
+// change the text around them. It keeps line feeds if lines is set.
 func visible(s string, lines bool) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -156,13 +156,13 @@ func visible(s string, lines bool) string {
 	return b.String()
 }
 
-// shows reports whether people see r as it is, and nothing else changed by it.
+// shows reports whether r is visible and does not change the text around it.
 func shows(r rune) bool {
 	return unicode.IsGraphic(r) && !unicode.IsMark(r) && !unicode.IsSpace(r) && r != '⟨' &&
 		r != '⟩' && !strings.ContainsRune(blankSigns, r)
 }
 
-// blankSigns are letters and symbols that look like nothing.
+// blankSigns are letters and symbols that look like a blank.
 const blankSigns = "\u115f\u1160\u2800\u3164\uffa0"
 
 // block returns s as a code block that nothing in s can end, cut if it is long.

@@ -119,7 +119,7 @@ func readJSON(s string) (any, error) {
 		return nil, fmt.Errorf("the arguments are not valid JSON: %w; send one JSON object", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("the arguments go on after the JSON object; send only the object")
+		return nil, errors.New("there is more text after the JSON object; send only the object")
 	}
 	return v, nil
 }

@@ -121,7 +121,7 @@ func TestArgumentProblems(t *testing.T) {
 		{"cut off", `{"path":"a`,
 			"the arguments are not valid JSON: it ends too early; send one JSON object"},
 		{"two", `{"path":"a"} {}`,
-			"the arguments go on after the JSON object; send only the object"},
+			"there is more text after the JSON object; send only the object"},
 		{"long", `{"path":"a","limit":"` + strings.Repeat("ä", 100) + `"}`,
 			`argument "limit": want a whole number, not the string "` + strings.Repeat("ä", 30) + `…"`},
 	}

@@ -226,7 +226,7 @@ func (r *Registry) lookup(name string) (entry, error) {
 		return e, nil
 	}
 	if len(r.specs) == 0 {
-		return entry{}, fmt.Errorf("there is no tool %q, and no other either", name)
+		return entry{}, fmt.Errorf("there is no tool %q, and there are no other tools", name)
 	}
 	names := make([]string, len(r.specs))
 	for i, s := range r.specs {

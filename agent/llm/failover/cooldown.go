@@ -51,7 +51,8 @@ func (l *link) cooling(now time.Time) time.Duration {
 	return left
 }
 
-// ready returns the links that are not cooling down, and the one whose cool-down ends first, or nil.
+// ready returns the links that are not cooling down, and the one whose cool-down ends first, or
+// nil.
 func ready(links []*link, now time.Time) (list []*link, soonest *link) {
 	least := time.Duration(0)
 	for _, l := range links {

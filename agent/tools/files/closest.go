@@ -32,12 +32,12 @@ func closest(text, old string) string {
 	}
 	at, score := closestBlock(lines, want)
 	if score < 0.5 {
-		return "; nothing in it is much like that. Read the file again"
+		return "; no part of the file is similar. Read the file again"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "; most like it is what begins in line %d", at+1)
+	fmt.Fprintf(&b, "; the most similar text begins in line %d", at+1)
 	if d := difference(lines[at:min(at+len(want), len(lines))], want); d != "" {
-		fmt.Fprintf(&b, ", which differs only in %s", d)
+		fmt.Fprintf(&b, ", and differs only in %s", d)
 	}
 	shown := 0
 	for i := range want {

@@ -104,7 +104,7 @@ func applyEdit(text string, e edit) (string, []int, error) {
 		return "", nil, errors.New("old_text is not in the file" + closest(text, e.OldText))
 	case len(at) > 1 && !e.All:
 		return "", nil, fmt.Errorf("old_text is in the file more than once, in %s; "+
-			"give more of what stands around it, or set replace_all", lineList(linesAt(text, at)))
+			"give more of the text around it, or set replace_all", lineList(linesAt(text, at)))
 	}
 	lines := linesAt(text, at)
 	if e.All {

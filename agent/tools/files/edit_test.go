@@ -77,18 +77,18 @@ func TestNearMiss(t *testing.T) {
 		"func other() {\n    x := ‘a’ \n}\n"
 	tests := []struct{ name, old, want string }{
 		{"tabs", "func main() {\n    fmt.Println(\"hello\")\n    return\n}",
-			`begins in line 3, which differs only in tabs and spaces at the beginning of lines` +
+			`begins in line 3, and differs only in tabs and spaces at the beginning of lines` +
 				"\nline 4 of the file: " + `"\tfmt.Println(\"hello\")"` +
 				"\nold_text there:    " + `"    fmt.Println(\"hello\")"`},
-		{"end of line", "    x := ‘a’\n}", "line 9, which differs only in white space at the end"},
+		{"end of line", "    x := ‘a’\n}", "line 9, and differs only in white space at the end"},
 		{"within", "func  main()  {\n\tfmt.Println( \"hello\")",
-			"line 3, which differs only in white space"},
-		{"quotes", "    x := 'a' \n}", "line 9, which differs only in kinds of quotes"},
-		{"case", "func Main() {\n", "line 3, which differs only in upper and lower case"},
+			"line 3, and differs only in white space"},
+		{"quotes", "    x := 'a' \n}", "line 9, and differs only in kinds of quotes"},
+		{"case", "func Main() {\n", "line 3, and differs only in upper and lower case"},
 		{"typing mistake", "fmt.Printn(\"helo\")", "begins in line 4\nline 4 of the file: "},
-		{"CRLF", "func main() {\r\n\tfmt.Println(\"hello\")", "line 3, which differs only in line ends"},
+		{"CRLF", "func main() {\r\n\tfmt.Println(\"hello\")", "line 3, and differs only in line ends"},
 		{"line numbers", "     3\tfunc main() {\n     4\t\tfmt", "line numbers of read_file"},
-		{"nothing", "completely unrelated prose about gardens", "nothing in it is much like that"},
+		{"nothing", "completely unrelated prose about gardens", "no part of the file is similar"},
 		{"blank", " \n\n\n\t", ""},
 	}
 	for _, tt := range tests {

@@ -164,7 +164,7 @@ func (w *Files) explain(at place, err error) error {
 // missing returns the error for a file that does not exist.
 func (w *Files) missing(at place) error {
 	if at.tree == w.memory && filepath.Dir(at.path) == "." { // the other entries are other scopes
-		return fmt.Errorf("nothing was written into %s yet", w.memory.name)
+		return fmt.Errorf("nothing has been written to %s yet", w.memory.name)
 	}
 	hint := ""
 	if names, err := namesIn(at.tree.dir, filepath.Dir(at.path), maxSuggested); err == nil {

@@ -69,7 +69,7 @@ func checkPattern(pattern string) error {
 	case choices(pattern) > maxChoices:
 		return errors.New("the pattern has too many alternatives in braces; use several calls")
 	case !doublestar.ValidatePattern(pattern):
-		return fmt.Errorf("%q is not a valid pattern: see to its brackets and braces", short(pattern))
+		return fmt.Errorf("%q is not a valid pattern: check its brackets and braces", short(pattern))
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (g *globber) text(a globArgs, k *walk) (string, error) {
 	}
 	slices.Sort(g.found)
 	if len(g.found) == 0 {
-		return withNotes("(nothing fits the pattern)", notes), nil
+		return withNotes("(nothing matches the pattern)", notes), nil
 	}
 	if a.Skip >= len(g.found) {
 		return "", fmt.Errorf("there are only %d results, so none at offset %d", len(g.found), a.Skip)

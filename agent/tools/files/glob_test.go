@@ -33,14 +33,14 @@ func newTree(t testing.TB) *fixture {
 }
 
 func TestGlob(t *testing.T) {
-	const skipped = "not looked into: 1 named .git, unless path leads there"
+	const skipped = "not searched: 1 named .git, unless path leads there"
 	f := newTree(t)
 	tests := []struct{ name, args, want string }{
 		{"deep", `pattern=**/*.go`, ".hidden/h.go\na.go\nlink.go\n\"new\\nline.go\"\n" +
 			"src/deep/x_test.go\nsrc/main.go\n\n(" + skipped +
-			"; not looked into: 1 named node_modules, unless path leads there)"},
+			"; not searched: 1 named node_modules, unless path leads there)"},
 		{"by name", `pattern=*_test.go`, "src/deep/x_test.go\n\n(" + skipped +
-			"; not looked into: 1 named node_modules, unless path leads there)"},
+			"; not searched: 1 named node_modules, unless path leads there)"},
 		{"one level", `pattern=./*.go`, "a.go\nlink.go\n\"new\\nline.go\"\n\n(" + skipped + ")"},
 		{"base", `pattern=src/**/*.{md,go}`, "src/deep/x_test.go\nsrc/deep/y.md\nsrc/main.go"},
 		{"path", `pattern=*/*.md path=src`, "src/deep/y.md"},
@@ -57,7 +57,7 @@ func TestGlob(t *testing.T) {
 			"src/main.go\n\n(results 2 to 2 of 2)"},
 		{"first", `pattern=**/*.go head_limit=1 path=src`,
 			"src/deep/x_test.go\n\n(results 1 to 1 of 2; more with offset 1)"},
-		{"nothing", `pattern=*.zzz path=src`, "(nothing fits the pattern)"},
+		{"nothing", `pattern=*.zzz path=src`, "(nothing matches the pattern)"},
 		{"beyond", `pattern=*.go path=src offset=5`, "there are only 2 results"},
 		{"bad", `pattern=[`, "not a valid pattern"},
 		{"empty", `pattern=`, "the pattern is empty"},

@@ -19,8 +19,8 @@ func TestGrep(t *testing.T) {
 	f.write(t, "binary", "needle\x00\n")
 	f.write(t, "large", "needle\n"+strings.Repeat("x", maxSearch))
 	f.write(t, "long", strings.Repeat("ä", 400)+"needle2\n")
-	const skipped = "not looked into: 1 named .git, unless path leads there; " +
-		"not looked into: 1 named node_modules, unless path leads there; "
+	const skipped = "not searched: 1 named .git, unless path leads there; " +
+		"not searched: 1 named node_modules, unless path leads there; "
 	const left = "not searched: 1 binary files; not searched: 1 files over 5 MB"
 	tests := []struct {
 		name string
@@ -31,7 +31,8 @@ func TestGrep(t *testing.T) {
 			"src/main.go:1:package x // src/main.go\nsrc/deep/x_test.go:1:package x // src/deep/x_test.go"},
 		{"files", pairs("pattern=package type=md output_mode=files_with_matches"),
 			"src/deep/y.md\n\n(" + strings.TrimSuffix(skipped, "; ") + ")"},
-		{"left out", pairs("pattern=needle$"), "(nothing fits the pattern)\n\n(" + skipped + left + ")"},
+		{"left out", pairs("pattern=needle$"),
+			"(nothing matches the pattern)\n\n(" + skipped + left + ")"},
 		{"count", pairs("pattern=e output_mode=count path=text"), "text:4"},
 		{"context", pairs("pattern=three|six path=text context=1"),
 			"text-2-two\ntext:3:three\ntext-4-four\ntext-5-five\ntext:6:six\ntext-7-seven"},
@@ -46,9 +47,9 @@ func TestGrep(t *testing.T) {
 		{"last page", pairs("pattern=e path=text offset=3"),
 			"text:7:seven\n\n(results 4 to 4, the last)"},
 		{"case", pairs("pattern=THREE path=text ignore_case=true"), "text:3:three"},
-		{"fixed", pairs("pattern=thr.e path=text fixed=true"), "(nothing fits the pattern)"},
+		{"fixed", pairs("pattern=thr.e path=text fixed=true"), "(nothing matches the pattern)"},
 		{"expression", pairs("pattern=^t.*e$ path=text"), "text:3:three"},
-		{"not over lines", pairs(`pattern=two[^x]*three path=text`), "(nothing fits the pattern)"},
+		{"not over lines", pairs(`pattern=two[^x]*three path=text`), "(nothing matches the pattern)"},
 		{"over lines", pairs(`pattern=two[^x]*three path=text multiline=true`),
 			"text:2:two\ntext:3:three"},
 		{"line break", []any{"pattern", "two\nthree", "path", "text", "multiline", true},
@@ -98,7 +99,7 @@ func TestGrepRefused(t *testing.T) {
 		wantError(t, err, part)
 	}
 	got, err := f.call(t, "grep", "pattern", "root:|secret|shadowed")
-	if err != nil || !strings.HasPrefix(got, "(nothing fits") {
+	if err != nil || !strings.HasPrefix(got, "(nothing matches") {
 		t.Errorf("grep finds what is outside: %q, %v", got, err)
 	}
 }

@@ -48,10 +48,10 @@ func (w *Files) checkShared(c tool.Call, at place) error {
 
 // refusePrompt returns the error for a write that the role does not allow.
 func (w *Files) refusePrompt(written string) error {
-	text := fmt.Sprintf("%q is part of the prompt of everybody who talks to you, and is changed for "+
-		"admins only", written)
+	text := fmt.Sprintf("%q is part of the prompt for everybody who talks to you, and may be "+
+		"changed for admins only", written)
 	if w.memory != nil {
-		text += "; what concerns this conversation belongs in memory/USER.md, memory/MEMORY.md or " +
+		text += "; notes about this conversation belong in memory/USER.md, memory/MEMORY.md or " +
 			"memory/skills/NAME/SKILL.md"
 	}
 	return errors.New(text)

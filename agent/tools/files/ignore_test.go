@@ -128,7 +128,7 @@ func TestIgnored(t *testing.T) {
 	left := func(n string) string {
 		return "left out: " + n + " that .gitignore or .ignore name, unless ignored is true"
 	}
-	const git = "not looked into: 1 named .git, unless path leads there"
+	const git = "not searched: 1 named .git, unless path leads there"
 	tests := []struct{ name, tool, args, want string }{
 		{"glob", "glob", `pattern=**/*.{txt,log,tmp}`, "a.tmp\na.txt\nkeep.log\nother/c.log\n" +
 			"repo/d.log\nrepo/e.txt\nsrc/b.log\nsrc/build/in.txt\n\n(" + git + "; " + left("5") + ")"},
@@ -148,7 +148,7 @@ func TestIgnored(t *testing.T) {
 		{"grep all", "grep", `pattern=needle path=src output_mode=files_with_matches ignored=true`,
 			"src/a.log\nsrc/a.tmp\nsrc/b.log\nsrc/build/in.txt"},
 		{"grep finds nothing", "grep", `pattern=needle glob=*.tmp path=src`,
-			"(nothing fits the pattern)\n\n(" + left("2") + ")"},
+			"(nothing matches the pattern)\n\n(" + left("2") + ")"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

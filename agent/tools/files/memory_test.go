@@ -187,7 +187,7 @@ func TestMemoryRefuses(t *testing.T) {
 	_, err := m.use("", bus.Owner, "read_file", "path", "memory/USER.md")
 	wantError(t, err, "no memory")
 	_, err = m.use("person-3", bus.Owner, "list_dir", "path", "memory")
-	wantError(t, err, "nothing was written into memory yet")
+	wantError(t, err, "nothing has been written to memory yet")
 	for _, scope := range []memory.Scope{"..", "person-1/..", "person-2/../person-2", "."} {
 		if got, err := m.use(scope, bus.Owner, "read_file", "path", "memory/USER.md"); err == nil {
 			t.Errorf("the scope %q reads %q", scope, got)

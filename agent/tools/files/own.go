@@ -64,7 +64,7 @@ func (at place) checkOwn() error {
 	hidden := func(e string) bool { return strings.HasPrefix(e, ".") }
 	switch {
 	case len(elements) == 1 && strings.EqualFold(elements[0], historyFile):
-		return fmt.Errorf("%q is the record of what was said, and only grows by itself; "+
+		return fmt.Errorf("%q is the record of the conversation, which only the gateway writes; "+
 			"remember what matters, or write it into memory/MEMORY.md", at.written)
 	case slices.ContainsFunc(elements, hidden):
 	case len(elements) == 1 && filepath.Ext(elements[0]) == ".md":

@@ -131,7 +131,7 @@ func (h *hunk) place(lines []textLine, from int) (int, error) {
 			for i := range found {
 				found[i]++
 			}
-			return 0, fmt.Errorf("fits more than once, in %s; give more lines around it", lineList(found))
+			return 0, fmt.Errorf("matches more than once, in %s; give more lines around it", lineList(found))
 		}
 	}
 	return 0, h.misfit(lines, from)
@@ -164,7 +164,7 @@ func (h *hunk) misfit(lines []textLine, from int) error {
 		want = append(want, l.text)
 	}
 	if from > 0 && placeable(h, lines) {
-		return errors.New("stands before the hunk above it; put hunks in the order of the file")
+		return errors.New("belongs before the previous hunk; put the hunks in the order of the file")
 	}
 	near := strings.ReplaceAll(closest(text, strings.Join(want, "\n")), "old_text", "the patch")
 	return fmt.Errorf("does not apply: its lines are not in the file%s", near)

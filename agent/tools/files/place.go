@@ -185,7 +185,7 @@ func checkSpelling(name string) error {
 	case isURL && strings.EqualFold(scheme, "file"):
 		return fmt.Errorf("%q is a URL; want a path, such as %q", short(name), short(rest))
 	case isURL && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")):
-		return fmt.Errorf("%q is a URL and no file; want a path", short(name))
+		return fmt.Errorf("%q is a URL and not a file; want a path", short(name))
 	}
 	return nil
 }

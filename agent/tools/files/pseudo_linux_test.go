@@ -20,7 +20,7 @@ func TestProc(t *testing.T) {
 	_, err := w.listDir(t.Context(), tool.Call{}, listArgs{Path: "self"})
 	wantError(t, err, "part of the system")
 	r, err := w.grep(t.Context(), tool.Call{}, grepArgs{Pattern: "."})
-	if err != nil || r.Text != "(nothing fits the pattern)\n\n(1 directories could not be read)" {
+	if err != nil || r.Text != "(nothing matches the pattern)\n\n(1 directories could not be read)" {
 		t.Errorf("grep = %q, %v", r.Text, err)
 	}
 }

@@ -99,7 +99,7 @@ func isDocument(kind string) bool {
 
 func readImage(f *os.File, info fs.FileInfo, at place, kind string) ([]tool.Image, error) {
 	if info.Size() > maxImage {
-		return nil, fmt.Errorf("%q is an image of %d bytes, and only %d can be looked at; "+
+		return nil, fmt.Errorf("%q is an image of %d bytes, and the limit is %d; "+
 			"make it smaller with a command first", at.written, info.Size(), maxImage)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxImage))

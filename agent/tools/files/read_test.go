@@ -29,7 +29,7 @@ func TestReadImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = f.call(t, "read_file", "path", "large.png")
-	wantError(t, err, "only 20971520 can be looked at", "make it smaller")
+	wantError(t, err, "the limit is 20971520", "make it smaller")
 }
 
 func TestReadDocument(t *testing.T) {

@@ -210,7 +210,7 @@ func (s *search) text(ctx context.Context, notes []string) (string, error) {
 		}
 	}
 	if s.results == 0 {
-		return withNotes("(nothing fits the pattern)", notes), nil
+		return withNotes("(nothing matches the pattern)", notes), nil
 	}
 	if s.args.Skip >= s.results {
 		return "", fmt.Errorf("there are only %d results, so none at offset %d", s.results, s.args.Skip)

@@ -101,7 +101,7 @@ func TestSpecialFilesAreNotWritten(t *testing.T) {
 		wantError(t, err, "is a pipe and can't be written")
 	}
 	got, err := f.call(t, "grep", "pattern", "x")
-	if err != nil || got != "(nothing fits the pattern)" {
+	if err != nil || got != "(nothing matches the pattern)" {
 		t.Errorf("grep = %q, %v", got, err)
 	}
 }

@@ -39,7 +39,7 @@ func (w *Files) target(c tool.Call, name string) (target, error) {
 		return target{}, err
 	case at.tree == w.media:
 		return target{}, fmt.Errorf("%q was sent by people and can't be changed; "+
-			"write what comes of it to the workspace, outside of media", name)
+			"write the result to the workspace, outside of media", name)
 	case !at.tree.write:
 		return target{}, fmt.Errorf("%q can't be changed: %s may only be read", name, at.tree.title())
 	case strings.HasSuffix(name, "/") || name == "":
@@ -60,8 +60,8 @@ func (w *Files) target(c tool.Call, name string) (target, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if hasControl(at.path) {
-			return target{}, fmt.Errorf("no file is made with the name %q: "+
-				"it has characters that can't be seen", name)
+			return target{}, fmt.Errorf("a file can't have the name %q: "+
+				"it has invisible characters", name)
 		}
 		return target{at, nil}, nil
 	case err != nil:

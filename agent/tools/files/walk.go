@@ -220,7 +220,7 @@ func (k *walk) found(v step, entries []fs.DirEntry) bool {
 	}
 	k.free.Broadcast()
 	if k.seen += seen; k.seen > maxEntries {
-		k.cut = fmt.Sprintf("only %d entries were looked at; give a narrower path", maxEntries)
+		k.cut = fmt.Sprintf("only %d entries were read; give a narrower path", maxEntries)
 	}
 	return k.cut == ""
 }
@@ -234,7 +234,7 @@ func (k *walk) notes() []string {
 	for _, name := range skippedDirs {
 		if n := k.skipped[name]; n > 0 {
 			notes = append(notes, fmt.Sprintf(
-				"not looked into: %d named %s, unless path leads there", n, name))
+				"not searched: %d named %s, unless path leads there", n, name))
 		}
 	}
 	if k.ignored > 0 {

@@ -176,7 +176,7 @@ func (k keeper) add(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 		return "", err
 	}
 	if !ok {
-		return "", refuse("want one of at, every and cron: when is it to be done?")
+		return "", refuse("the time is missing: want one of at, every and cron")
 	}
 	j := schedule.Job{Name: a.Name, Text: a.Text, When: w, To: c.Address, Sender: c.Sender,
 		Person: c.Person, Role: c.Role, Group: c.Group, Title: c.Title, Scope: c.Scope,
@@ -289,10 +289,10 @@ func (k keeper) find(q store.Queryer, c tool.Call, a arguments) (schedule.Job, e
 func (k keeper) own(q store.Queryer, c tool.Call, a arguments) (schedule.Job, error) {
 	j, err := k.find(q, c, a)
 	if err == nil && !j.MayChange(c.Address, c.Sender, c.Person, c.Role) {
-		err = refuse("only who has set job %d up, or an admin, may change it; tell the user", a.ID)
+		err = refuse("only the person who set up job %d, or an admin, may change it; tell the user", a.ID)
 	}
 	if err == nil && c.Proactive && j.Session() != c.Session {
-		err = refuse("nobody has asked for that just now: a scheduled run may end its own job only")
+		err = refuse("nobody has asked for this: a scheduled run may end only its own job")
 	}
 	return j, err
 }

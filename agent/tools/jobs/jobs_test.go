@@ -156,7 +156,7 @@ func TestOthers(t *testing.T) {
 	f.want(bob, `{"action":"list"}`, `- job 1 "call mum"`)
 	for _, args := range []string{`{"action":"remove","id":1}`, `{"action":"pause","id":1}`,
 		`{"action":"change","id":1,"text":"x"}`, `{"action":"run","id":1}`} {
-		f.want(bob, args, "Refused: only who has set job 1 up, or an admin, may change it")
+		f.want(bob, args, "Refused: only the person who set up job 1, or an admin, may change it")
 	}
 	admin := bob
 	admin.Role = bus.Admin
@@ -181,7 +181,7 @@ func TestUnasked(t *testing.T) {
 	f.want(run, `{"action":"list"}`, `- job 1`)
 	run.Session = bustest.Session("test/g#@job-2")
 	for _, action := range []string{"remove", "pause"} {
-		f.want(run, `{"action":"`+action+`","id":1}`, "Refused: nobody has asked for that just now")
+		f.want(run, `{"action":"`+action+`","id":1}`, "Refused: nobody has asked for this")
 	}
 	run.Session = bustest.Session("test/g#@job-1")
 	f.want(run, `{"action":"remove","id":1}`, "Removed job 1") // it may end what it does itself
@@ -196,7 +196,7 @@ func TestRefuses(t *testing.T) {
 		`{"action":"delete"}`:          `Error: there is no action "delete"; want add, list`,
 		`{"action":"show"}`:            "Error: say which job",
 		`{"action":"add","at":"9:00"}`: "Refused: there is nothing to do",
-		`{"action":"add","text":"x"}`:  "Refused: want one of at, every and cron",
+		`{"action":"add","text":"x"}`:  "Refused: the time is missing: want one of at, every and cron",
 		`{"action":"timezone","zone":"Europe/Berln"}`: `Refused: there is no time zone ` +
 			`"Europe/Berln"; did you mean Europe/Berlin?`,
 		add + `"at":"9:00","every":"1h"}`:          "Refused: want one of at",

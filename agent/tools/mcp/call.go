@@ -158,7 +158,7 @@ func (s *server) explain(
 			s.written(answer.Message))
 	case !l.alive():
 		return fmt.Errorf("the connection to the MCP server %s ended during the call: %s%s; "+
-			"it is being made again", s.Name, s.written(l.reason().Error()), outcome(effect))
+			"the gateway is reconnecting", s.Name, s.written(l.reason().Error()), outcome(effect))
 	}
 	return fmt.Errorf("the call to the MCP server %s failed: %s%s", s.Name,
 		s.written(withoutURL(err).Error()), outcome(effect))
@@ -235,7 +235,7 @@ func (b *builder) content(c sdk.Content) {
 		b.note("resource %s, %s%s; %sresources may read it", oneLine(c.URI, 500), oneLine(c.Name, 100),
 			aside(c.Description, c.MIMEType), b.prefix)
 	default:
-		b.note("a part of a kind that is not known: not shown")
+		b.note("a part of an unknown kind: not shown")
 	}
 }
 
@@ -256,7 +256,7 @@ func (b *builder) image(data []byte, kind string) {
 	switch found := http.DetectContentType(data); {
 	case found != "image/png" && found != "image/jpeg" && found != "image/gif" &&
 		found != "image/webp":
-		b.note("picture, %s, %d bytes: of a kind that can't be shown", oneLine(kind, 60), len(data))
+		b.note("picture, %s, %d bytes: its type can't be shown", oneLine(kind, 60), len(data))
 	case len(data) > maxImage:
 		b.note("picture of %d bytes: too large to be shown", len(data))
 	case len(b.images) == maxImages:

@@ -481,9 +481,9 @@ func TestHostileForms(t *testing.T) {
 			"references"},
 		{`{"requestedSchema":{"properties":{"a":null}}}`, "no schema"},
 		{`{"requestedSchema":{"properties":{"a":{"type":"object"}}}}`, "can't be asked for"},
-		{`{"requestedSchema":{"properties":{"a":{"type":"array"}}}}`, "what to choose from"},
+		{`{"requestedSchema":{"properties":{"a":{"type":"array"}}}}`, "values to choose from"},
 		{`{"requestedSchema":{"properties":{"a":{"type":"array","items":{"type":"string"}}}}}`,
-			"what to choose from"},
+			"values to choose from"},
 		{`{"requestedSchema":{"properties":{"a":{"enum":[1,{}]}}}}`, "not a string"},
 		{`{"requestedSchema":{"properties":{"a":{"oneOf":[{"title":"x"}]}}}}`, "missing"},
 		{`{"requestedSchema":{"properties":{"a":{"type":"string","enum":["` +

@@ -160,10 +160,10 @@ func newField(name string, p *jsonschema.Schema) (*field, error) {
 		err = f.choices(p)
 	case "array":
 		if p.Items == nil {
-			return nil, errors.New("it does not say what to choose from")
+			return nil, errors.New("it has no values to choose from")
 		}
 		if err = f.choices(p.Items); err == nil && len(f.values) == 0 {
-			err = errors.New("it does not say what to choose from")
+			err = errors.New("it has no values to choose from")
 		}
 	default:
 		err = fmt.Errorf("values of the type %q can't be asked for", oneLine(p.Type, 80))

@@ -63,10 +63,10 @@ func (d definition) differs(now definition) string {
 			oneLine(now.Description, 300)))
 	}
 	if mark(d.Schema) != mark(now.Schema) {
-		list = append(list, "its arguments are others")
+		list = append(list, "with different arguments")
 	}
 	if d.ReadOnly != now.ReadOnly || d.Idempotent != now.Idempotent {
-		list = append(list, "it says otherwise whether it changes something")
+		list = append(list, "with a different statement about whether it changes something")
 	}
 	return strings.Join(list, "; ")
 }
@@ -166,7 +166,7 @@ func (s holder) agree(ctx context.Context, code string) error {
 	defer s.known.mu.Unlock()
 	switch {
 	case s.known.held == nil:
-		return errors.New("nothing of this server waits")
+		return errors.New("no changes of this server wait for agreement")
 	case mark(s.known.held.Tools) != strings.ToLower(code):
 		return errors.New("this code stands for something else than what the server has now, which " +
 			"/mcp shows")

@@ -357,7 +357,7 @@ func (b *syncBuffer) String() string {
 func TestHTTPRefusals(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]string{
-		http.StatusUnauthorized: "it wants a login. An admin sends /mcp login s",
+		http.StatusUnauthorized: "it requires a login. An admin sends /mcp login s",
 		http.StatusNotFound:     "there is no endpoint of the protocol at this URL",
 	} {
 		t.Run(http.StatusText(status), func(t *testing.T) {

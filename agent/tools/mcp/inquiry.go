@@ -56,7 +56,7 @@ type inquiry struct {
 func (q *inquiry) addAnswer(r *tool.Reply) error {
 	fields, err := q.Requests[0].fields()
 	if err == nil && q.Field >= max(1, len(fields)) {
-		err = fmt.Errorf("it has no value %d", q.Field)
+		err = fmt.Errorf("there is no field %d", q.Field)
 	}
 	if err != nil {
 		return fmt.Errorf("the server's question can't be read: %w", err)

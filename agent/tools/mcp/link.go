@@ -252,7 +252,7 @@ func (s *server) refresh(ctx context.Context, l *link) error {
 	defer done()
 	c, err := s.list(ctx, l.session)
 	if err != nil {
-		return fmt.Errorf("it does not list what it has: %w", err)
+		return fmt.Errorf("it can't list its tools: %w", err)
 	}
 	holder{s}.adopt(ctx, c)
 	return nil

@@ -221,16 +221,17 @@ func (l *login) problem() string {
 	case l.asked == nil:
 		return ""
 	case l.machine() && l.asked.err != nil:
-		return "it wants a login, and the gateway gets no token with its own credentials: " +
+		return "it requires a login, and the gateway can't get a token with its own credentials: " +
 			oneLine(withoutURL(l.asked.err).Error(), 300)
 	case l.machine():
-		return "it refuses the token that the gateway has got with its own credentials"
+		return "it refuses the token that the gateway obtained with its own credentials"
 	case l.asked.status == http.StatusForbidden:
-		return fmt.Sprintf("it wants a further permission (%s). An admin sends /mcp login %s, or "+
+		return fmt.Sprintf("it requires a further permission (%s). An admin sends /mcp login %s, or "+
 			"runs gateway mcp login %s", cmp.Or(oneLine(strings.Join(l.grant.Wanted, " "), 200),
 			"it does not say which"), l.Name, l.Name)
 	}
-	return fmt.Sprintf("it wants a login. An admin sends /mcp login %s, or runs gateway mcp login %s",
+	return fmt.Sprintf("it requires a login. An admin sends /mcp login %s, or runs "+
+		"gateway mcp login %s",
 		l.Name, l.Name)
 }
 
@@ -411,7 +412,7 @@ func (l *login) begin(ctx context.Context) (string, error) {
 	case link := <-p.link:
 		return link, nil
 	case <-p.done:
-		why := cmp.Or(withoutURL(p.err), errors.New("it wants no login"))
+		why := cmp.Or(withoutURL(p.err), errors.New("it requires no login"))
 		return "", fmt.Errorf("the MCP server %s can't be logged in to: %s", l.Name,
 			oneLine(why.Error(), 300))
 	case <-ctx.Done():
@@ -463,7 +464,7 @@ func (l *login) handlerConfig(p *pending) *auth.AuthorizationCodeHandlerConfig {
 			*auth.AuthorizationResult, error) {
 			u, err := url.Parse(a.URL)
 			if err != nil || u.Scheme != "https" && u.Scheme != "http" {
-				return nil, errors.New("its link is not one of the web")
+				return nil, errors.New("its link is not a web link")
 			}
 			l.with(func() {
 				p.state = u.Query().Get("state")
@@ -475,7 +476,7 @@ func (l *login) handlerConfig(p *pending) *auth.AuthorizationCodeHandlerConfig {
 			case code := <-p.code:
 				return code, nil
 			case <-ctx.Done():
-				return nil, errors.New("nobody has logged in in time")
+				return nil, errors.New("nobody logged in in time")
 			}
 		},
 		ScopeFilter: func(found []string) []string {

@@ -86,11 +86,11 @@ func (l *login) discover(ctx context.Context, why *refused) (
 		}
 		issuer, err := auth.GetAuthServerMetadata(ctx, resource.AuthorizationServers[0], l.http)
 		if err == nil && issuer == nil {
-			err = errors.New("its authorization server does not say how it works")
+			err = errors.New("its authorization server has no metadata")
 		}
 		return resource, issuer, err
 	}
-	return nil, nil, errors.New("it does not say who logs in to it")
+	return nil, nil, errors.New("it does not name its authorization server")
 }
 
 // assertion returns a JWT that the client signs with its key to authenticate.

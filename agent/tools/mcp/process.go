@@ -131,7 +131,7 @@ func (p *process) why(err error) error {
 	case <-timer.C:
 	}
 	if words := p.stderr.String(); words != "" {
-		err = fmt.Errorf("%w; it said last: %s", err, clip(strings.TrimSpace(plain(words)), 400))
+		err = fmt.Errorf("%w; its last output: %s", err, clip(strings.TrimSpace(plain(words)), 400))
 	}
 	return err
 }

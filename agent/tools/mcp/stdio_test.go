@@ -43,7 +43,7 @@ func TestCalls(t *testing.T) {
 		{"twice", nil, "(picture 1, image/png, 75 bytes)"},
 		{"ask", nil, "refused true true, roots -1"},
 		{"mixed", nil, "(picture 1, image/png, 75 bytes)\n" +
-			"(picture, image/svg+xml, 6 bytes: of a kind that can't be shown)\n" +
+			"(picture, image/svg+xml, 6 bytes: its type can't be shown)\n" +
 			"(sound, audio/wav, 4 bytes, kept as mcp_s_mixed-1.txt)\n(resource a://b:)\ninner\n" +
 			"(resource a://c:)\n(data, , 2 bytes, kept as mcp_s_mixed-2)\n" +
 			"(resource a://d, d: a link (x/y); mcp_s_resources may read it)"},

@@ -128,7 +128,7 @@ func (r recaller) set(space *memory.ScopedStore, a rememberArgs) (tool.Result, e
 			return "", readable(err)
 		}
 		if there && old.Value != next.Value {
-			return fmt.Sprintf("Remembered in the place of\n%s", old), nil
+			return fmt.Sprintf("Remembered. It replaces\n%s", old), nil
 		}
 		return "Remembered.", nil
 	}}, nil

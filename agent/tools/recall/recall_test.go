@@ -115,7 +115,7 @@ func TestActions(t *testing.T) {
 		{"recall", `{"action":"get","key":"name of the dog"}`, "- name of the dog: Bello (pets)\n" +
 			"set 2026-02-16, importance 4 of 5, tags [\"dog\"], pinned"},
 		{"remember", `{"key":"name of the dog","value":"Wuff","category":"pets"}`,
-			"Remembered in the place of\n- name of the dog: Bello (pets)"},
+			"Remembered. It replaces\n- name of the dog: Bello (pets)"},
 		{"recall", `{"action":"get","key":"name of the dog"}`, "- name of the dog: Wuff (pets)\n" +
 			"set 2026-02-16, importance 3 of 5, pinned"},
 		{"remember", `{"action":"pin","key":"name of the dog","pinned":false}`, "Not pinned any more."},

@@ -238,7 +238,7 @@ func (p *process) finish(cmd *sandbox.Command) {
 	err := cmd.Wait()
 	outcome, outcomeErr := cmd.Outcome()
 	if outcomeErr != nil {
-		p.err = fmt.Errorf("its end is not known: %w", errors.Join(err, outcomeErr))
+		p.err = fmt.Errorf("its outcome is unknown: %w", errors.Join(err, outcomeErr))
 	}
 	p.outcome, p.ended = outcome, time.Now()
 	p.cancel()

@@ -97,7 +97,8 @@ func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("the command was stopped before it ended: %w", ctx.Err())
 	}
-	return fmt.Errorf("the command's end is not known, it may have done its work or not: %w", err)
+	return fmt.Errorf("the outcome of the command is unknown; it may have done its work or not: %w",
+		err)
 }
 
 func unstarted(o sandbox.Outcome) error {

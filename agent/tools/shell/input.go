@@ -93,7 +93,7 @@ func (s *Shell) find(session bus.Session, id string) (*process, error) {
 		known = append(known, p.id)
 	}
 	if len(known) == 0 {
-		return nil, fmt.Errorf("there is no command %q in the background, and no other either", id)
+		return nil, fmt.Errorf("there is no command %q in the background, and no other command", id)
 	}
 	return nil, fmt.Errorf("there is no command %q in the background; there are: %s", id,
 		strings.Join(known, ", "))

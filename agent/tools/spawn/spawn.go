@@ -99,7 +99,7 @@ func (t tools) spawn(
 	r := tool.Result{Commit: func(tx *store.Tx) (string, error) {
 		ok, err := t.Inbox.Put(tx, m, t.Now())
 		if err == nil && !ok {
-			err = &tool.RefusedError{Reason: "this task was given already"}
+			err = &tool.RefusedError{Reason: "this task already exists"}
 		}
 		return fmt.Sprintf("The sub-agent %q (id %s) works on it. Its outcome will come as a message; "+
 			"don't wait for it by asking again.", m.Origin.Label, id), err
@@ -158,7 +158,7 @@ func (t tools) subagents(
 		return t.stop(ctx, c, a.Stop, open)
 	}
 	if len(open) == 0 {
-		return tool.Result{Text: "No sub-agent works or waits."}, nil
+		return tool.Result{Text: "No sub-agents work or wait."}, nil
 	}
 	var b strings.Builder
 	for _, s := range open {

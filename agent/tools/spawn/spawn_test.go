@@ -155,14 +155,14 @@ func TestTaskID(t *testing.T) {
 	f := newFixture(t)
 	f.call("spawn", "c1", `{"task":"x"}`)
 	text, waits := f.call("spawn", "c1", `{"task":"y","wait":true}`)
-	if want := "Refused: this task was given already"; text != want || waits != nil {
+	if want := "Refused: this task already exists"; text != want || waits != nil {
 		t.Errorf("a second task of a call is told %q and waits for %v, want %q", text, waits, want)
 	}
 }
 
 func TestSubagents(t *testing.T) {
 	f := newFixture(t)
-	if text, _ := f.call("subagents", "l", `{}`); text != "No sub-agent works or waits." {
+	if text, _ := f.call("subagents", "l", `{}`); text != "No sub-agents work or wait." {
 		t.Errorf("the empty list is %q", text)
 	}
 	f.call("spawn", "c1", `{"task":"one"}`)

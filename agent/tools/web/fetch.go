@@ -262,7 +262,7 @@ func statusError(resp *http.Response) error {
 	case code < 300:
 		return nil
 	case code < 400:
-		return fmt.Errorf("the server answered %s without saying where to; try another URL", status)
+		return fmt.Errorf("the server answered %s without a target; try another URL", status)
 	case code == http.StatusNotFound || code == http.StatusGone:
 		return fmt.Errorf("there is no such page (%s); check the URL, or find the page with "+
 			"web_search", status)

@@ -248,7 +248,7 @@ func TestFetchErrors(t *testing.T) {
 		{"/status/429", "fewer requests"},
 		{"/status/418", "refused the request"},
 		{"/status/503", "has a problem (503"},
-		{"/status/304", "without saying where to"},
+		{"/status/304", "without a target"},
 		{"/endless", "too large: more than 5 MB"},
 		{"/bomb", "too large: more than 5 MB"},
 		{"/short", "can't be loaded"},

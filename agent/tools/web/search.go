@@ -169,7 +169,7 @@ func (p *provider) statusError(status int) error {
 	return fmt.Errorf("%s can't search (status %d): %s", p.name, status, advice)
 }
 
-const quotaAdvice = "what the configured key may use is used up; tell the user, and use " +
+const quotaAdvice = "the quota of the configured key is used up; tell the user, and use " +
 	"web_fetch with URLs that you know"
 
 // list returns at most count hits as a numbered list. It leaves out hits without a usable link and

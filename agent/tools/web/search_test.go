@@ -193,7 +193,7 @@ func TestSearchErrors(t *testing.T) {
 		{"tavily", 433, "used up"}, {"tavily", 400, "try other words"},
 		{"searxng", 403, "add json to search.formats"}, {"searxng", 429, "limit of requests"},
 		{"duckduckgo", 403, "a proof that a person searches"},
-		{"duckduckgo", 202, "not one of results"}, {"brave", 200, "can't be understood"},
+		{"duckduckgo", 202, "no list of results"}, {"brave", 200, "can't be understood"},
 	} {
 		f := newFakeSearch(t, tt.provider)
 		f.status, f.answers["tide times"] = tt.status, "{}"

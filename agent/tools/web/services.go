@@ -120,9 +120,9 @@ func duckduckgo(base string) service {
 	}}
 }
 
-const personAdvice = "it wants a proof that a person searches, which this tool can't give; don't " +
-	"search again for some minutes, use web_fetch with URLs that you know, and tell the user that " +
-	"the operator can configure another search provider"
+const personAdvice = "it asks for a proof that a person searches, which this tool can't give; " +
+	"don't search again for some minutes, use web_fetch with URLs that you know, and tell the " +
+	"user that the operator can configure another search provider"
 
 func duckduckgoHits(body []byte) ([]hit, error) {
 	if bytes.Contains(body, []byte("anomaly-modal")) ||
@@ -144,7 +144,7 @@ func duckduckgoHits(body []byte) ([]hit, error) {
 		}
 	}
 	if !known && len(hits) == 0 {
-		return nil, errors.New("its page is not one of results: it may have changed, or refuse " +
+		return nil, errors.New("its page has no list of results: it may have changed, or refuse " +
 			"programs; use web_fetch with URLs that you know")
 	}
 	return hits, nil

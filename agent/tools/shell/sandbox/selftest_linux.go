@@ -213,9 +213,9 @@ func (t *trial) assess(f finding) (passed []string, err error) {
 	}{
 		{"a file outside can't be read", f.Outside == ""},
 		{"a file outside can't be written", lost != nil},
-		{"the shared documents can't be written, nor once they were replaced", t.untouched()},
+		{"the shared documents can't be written, also after they were replaced", t.untouched()},
 		{"a TCP server can't be reached", !f.Connect},
-		{"no socket can be made", len(f.Sockets) == 0},
+		{"no socket can be created", len(f.Sockets) == 0},
 		{"the gateway's environment is not inherited", !f.Secret},
 		{"the environment of other processes can't be read", len(f.Environ) == 0},
 		{"there are no capabilities", !f.Caps},
@@ -230,7 +230,7 @@ func (t *trial) assess(f finding) (passed []string, err error) {
 		}
 	}
 	if len(open) > 0 {
-		return nil, fmt.Errorf("it could not show that %s", strings.Join(open, ", that "))
+		return nil, fmt.Errorf("it could not prove that %s", strings.Join(open, ", that "))
 	}
 	return passed, nil
 }

@@ -147,7 +147,7 @@ func TestLoginByLink(t *testing.T) {
 	w.configure(quiet + "\nowners = [7]\n[mcp.tracker]\nurl = \"" + s.URL + "/mcp\"\n")
 	p := w.start()
 	p.ready()
-	w.repeatUntil("the reason", 7, "/mcp", "it wants a login. An admin sends /mcp login tracker")
+	w.repeatUntil("the reason", 7, "/mcp", "it requires a login. An admin sends /mcp login tracker")
 	answer := w.reply(7, "/mcp login tracker")
 	link := loginLink.FindString(answer)
 	if link == "" {
