@@ -36,7 +36,7 @@ func leaveGroup(ctx context.Context, s *sender, d *bus.Delivery) (over bool) {
 	}
 	fault.Point("left")
 	s.reached(ctx)
-	d.State, d.Error = bus.Sent, ""
+	d.State, d.Attempts, d.Crashes, d.Error = bus.Sent, 0, 0, ""
 	if _, err := s.save(ctx, d); err != nil {
 		return false
 	}

@@ -374,8 +374,9 @@ func (l leaver) confirm(
 ) (command.Reply, error) {
 	group := d.groups[0]
 	server, err := finder.Server(ctx, group.Chat)
+	_, garbled := strconv.ParseUint(confirmed, 10, 64)
 	switch {
-	case err != nil && confirmed != "": // the question has named the server
+	case err != nil && garbled == nil: // the question has named the server
 		d.ID, d.Name = confirmed, "the server `"+confirmed+"`"
 		return command.Reply{}, nil
 	case errors.Is(err, channels.ErrRefused):

@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"gateway/agent/llm/openai/openaitest"
@@ -105,9 +106,20 @@ func (s *scene) decideToLeave(tm team, n int) {
 	s.t.Helper()
 	tm.asked(s, n)
 	s.until("the question", func() bool { return s.told("What should I do there?") == n })
-	s.press("Leave it")
-	if s.name != "discord" {
+	d, ok := s.chatPlatform.(*onDiscord)
+	if !ok {
+		s.press("Leave it")
 		return
+	}
+	unknown := discordtest.Fault{Method: "getChannel", Channel: "41", Status: 503}
+	if n == 3 { // the server can't be found, later it can
+		restore := d.Inject(unknown)
+		s.press("Leave it")
+		s.hear("Please try again later.")
+		restore()
+		s.say("/group leave team / #TALK")
+	} else {
+		s.press("Leave it")
 	}
 	s.until("the second question", func() bool { return s.told("Shall I leave it?") == n })
 	list := s.direct()
@@ -116,7 +128,13 @@ func (s *scene) decideToLeave(tm team, n int) {
 		strings.Contains(last, "There I also answer in #work.") != (n == 1) {
 		s.t.Errorf("Ann was asked %q", last)
 	}
+	if n == 2 { // the server can be found, later it can't
+		defer d.Inject(unknown)()
+	}
 	s.press("Leave the server Team")
+	if n == 2 {
+		s.hear("I leave the server `11` and tell you")
+	}
 }
 
 // TestLeaveGroup checks on each platform that the bot leaves a group when its owner wants it. The
@@ -184,6 +202,7 @@ func (s *scene) leaveLater(tm team) *process {
 	p := s.w.start()
 	p.ready()
 	s.until("the first end", func() bool { return s.told("I have left") == 1 })
+	s.ask("are you back?", "you said are you back?") // now messages of groups arrive, too
 	tm.refuse(false)
 	tm.add()
 	s.decideToLeave(tm, 2)
@@ -206,7 +225,7 @@ func (s *scene) leaveLater(tm team) *process {
 // leaveInVain makes the bot try to leave, which the platform refuses for good. Ann tries it again.
 func (s *scene) leaveInVain(tm team) {
 	s.t.Helper()
-	s.until("the gateway", s.ready)
+	s.ask("are you back again?", "you said are you back again?")
 	tm.refuse(true)
 	tm.add()
 	s.decideToLeave(tm, 3)
@@ -228,10 +247,11 @@ func (s *scene) leaveInVain(tm team) {
 func TestLeaveListedGroup(t *testing.T) {
 	t.Parallel()
 	asked, release := make(chan struct{}), make(chan struct{})
+	enter := sync.OnceFunc(func() { close(asked) })
 	w := newWorld(t, worldOptions{
 		answer: func(r openaitest.Request) openaitest.Reply {
 			if strings.Contains(lastText(r), "slowly") {
-				close(asked)
+				enter()
 				<-release
 			}
 			return repeat(r)
