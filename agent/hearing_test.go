@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -134,8 +135,9 @@ func TestStopOvertakesHearing(t *testing.T) {
 	})
 }
 
-// A written /stop ends the transcription of an overheard voice message only if its sender or an
-// admin has written it: for others it may be a message of somebody else to the agent.
+// A written /stop waits for no overheard voice message. It ends the transcription only if the
+// sender of the voice message or an admin has written it: for others it may be a message of
+// somebody else to the agent, which is then read and answered.
 func TestStopLeavesOverheard(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -150,20 +152,51 @@ func TestStopLeavesOverheard(t *testing.T) {
 			inWorld(t, func(w *world) {
 				s := w.withScribe()
 				s.release = make(chan struct{})
+				w.opts.Names = []string{"Robin"}
+				if !tt.ends {
+					w.model.Queue(llmtest.Say("here I am"))
+				}
 				w.start()
-				note, stop := w.overheard("g", "slow words"), w.message("g", "/stop")
+				note, stop := w.overheard("g", "slow words, Robin"), w.message("g", "/stop")
 				stop.Group, stop.Sender.ID, stop.Role = true, tt.sender, tt.role
 				w.put(note, stop)
 				w.settle()
-				if got := len(w.texts("g")) == 1; got != tt.ends {
-					t.Errorf("the command was answered before the words were read: %v, want %v", got,
-						tt.ends)
+				if got := w.texts("g"); len(got) != 1 {
+					t.Errorf("the group was told %q before the words were read, want an answer to /stop", got)
 				}
 				close(s.release)
 				w.wantQuiet()
+				if got := w.texts("g"); slices.Contains(got, "here I am") == tt.ends {
+					t.Errorf("the group was told %q; the reading was to end: %v", got, tt.ends)
+				}
 			})
 		})
 	}
+}
+
+// A /stop of somebody whose own words wait behind an overheard voice message comes after them.
+func TestStopAfterOwnWords(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		s := w.withScribe()
+		s.release = make(chan struct{})
+		w.model.Queue(held(llmtest.Say("too late"), make(chan struct{})))
+		w.start()
+		words, stop := w.message("g", "work for long"), w.message("g", "/stop")
+		for _, m := range []*bus.InboundMessage{&words, &stop} {
+			m.Group, m.Addressed, m.Sender.ID, m.Role = true, true, "8", bus.User
+		}
+		w.put(w.overheard("g", "slow words"), words, stop)
+		w.settle()
+		if got := w.texts("g"); len(got) != 0 {
+			t.Errorf("the group was told %q before the words of the sender were handed out", got)
+		}
+		close(s.release)
+		w.wantQuiet()
+		if got := w.texts("g"); len(got) != 1 || !strings.Contains(got[0], "topped") {
+			t.Errorf("the group was told %q, want one answer, to /stop", got)
+		}
+	})
 }
 
 // A command that deletes or grants is not run because it was spoken: it has to be sent in writing.

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"slices"
 
 	"gateway/bus"
 	"gateway/session"
@@ -59,6 +60,9 @@ func (l *Lanes) Done() <-chan Done { return l.done }
 
 // Enter opens a lane and answers a command in it by calling run on a new goroutine.
 func (l *Lanes) Enter(key session.Key, r bus.Received, run func() error) {
+	if l.list[key] != nil { // the command does not wait: see Join
+		key = key.OfTask(r.Message.ID)
+	}
 	l.list[key] = &lane{first: r}
 	go func() { // Lanes.Wait waits for it
 		l.commands <- struct{}{}
@@ -99,7 +103,9 @@ func (l *Lanes) Hear(
 
 // Join makes q, a message for a session of the conversation key, wait in its lane. It reports false
 // if there is no such lane. A session that works for a whole chat also waits for a command that was
-// sent in that chat but belongs to another conversation: see [bus.SessionScope].
+// sent in that chat but belongs to another conversation: see [bus.SessionScope]. A command that
+// stops work does not wait for an overheard voice message of somebody else, unless its sender has
+// written something before it that waits.
 func (l *Lanes) Join(key session.Key, q Queued) bool {
 	found, ok := l.list[key]
 	for _, lane := range l.list {
@@ -109,6 +115,8 @@ func (l *Lanes) Join(key session.Key, q Queued) bool {
 	}
 	if ok && found.cancelledBy(q.Message.Message) {
 		found.cancel()
+	} else if ok && found.passedBy(q.Message.Message) {
+		return false
 	}
 	if ok {
 		found.waiting = append(found.waiting, q)
@@ -121,6 +129,14 @@ func (l *lane) cancelledBy(m bus.InboundMessage) bool {
 	note := l.first.Message
 	return l.cancel != nil && stopsWork(m) && (note.Hearing != bus.Overheard ||
 		m.Role.AtLeast(bus.Admin) || m.From.Account == note.From.Account && m.Sender.ID == note.Sender.ID)
+}
+
+// passedBy reports whether m need not wait for the lane's voice message, which somebody else has
+// sent and which may not be for the agent.
+func (l *lane) passedBy(m bus.InboundMessage) bool {
+	return l.cancel != nil && stopsWork(m) && !slices.ContainsFunc(l.waiting, func(q Queued) bool {
+		return q.Message.Message.Sender.ID == m.Sender.ID
+	})
 }
 
 // stopsWork reports whether m is a written command that stops running work.
