@@ -43,8 +43,8 @@ func (h *handover[T]) put(id int64, row T, size int) {
 	h.rows[id] = row
 }
 
-// take returns the rows that follow after without a gap. more reports whether other rows remain.
-func (h *handover[T]) take(after int64) (rows []T, more bool) {
+// drain returns the rows that follow after without a gap. more reports whether other rows remain.
+func (h *handover[T]) drain(after int64) (rows []T, more bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.reading = true
@@ -81,7 +81,7 @@ type freshMessage struct {
 func (in *Inbox) Next(q store.Queryer, after int64) (
 	list []Received, upTo int64, more bool, err error,
 ) {
-	rows, more := in.fresh.take(after)
+	rows, more := in.fresh.drain(after)
 	for i, row := range rows {
 		if row.body == nil {
 			continue
@@ -109,7 +109,7 @@ func (in *Inbox) Next(q store.Queryer, after int64) (
 func (out *Outbox) Next(q store.Queryer, after int64) (
 	list []Delivery, upTo int64, more bool, err error,
 ) {
-	if list, more = out.fresh.take(after); len(list) > 0 {
+	if list, more = out.fresh.drain(after); len(list) > 0 {
 		return list, list[len(list)-1].ID, more, nil
 	}
 	list, err = out.Open(q, after)

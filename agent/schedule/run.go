@@ -53,7 +53,7 @@ func (Store) Runs(q store.Queryer, job int64) ([]Run, error) {
 func (Store) RunOf(q store.Queryer, run int64) (Job, Run, error) {
 	into, made := runFields()
 	j, err := scanJob(q.QueryRow("SELECT "+jobColumns+", "+runColumns+
-		" FROM runs r JOIN jobs j ON j.id = r.job WHERE r.id = $1", run).Scan, make(zoner), into...)
+		" FROM runs r JOIN jobs j ON j.id = r.job WHERE r.id = $1", run).Scan, make(zoneCache), into...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Job{}, Run{}, ErrNone
 	}
@@ -108,7 +108,7 @@ func (s Store) end(tx *store.Tx, run int64, as RunState, said, reason string, no
 	if err != nil {
 		return fmt.Errorf("schedule: end run %d: %w", run, err)
 	}
-	return s.bury(tx, job)
+	return s.deleteRemoved(tx, job)
 }
 
 // Fail records that an attempt of a run has failed. Retries follow after 1, 5 and 15

@@ -40,9 +40,9 @@ const (
 	// processes may write to them, and the clock may change.
 	poll = 2 * time.Second
 
-	// beatsEvery is the interval at which Heartbeats is called, unless heartbeats are more
+	// heartbeatsEvery is the interval at which Heartbeats is called, unless heartbeats are more
 	// frequent.
-	beatsEvery = time.Minute
+	heartbeatsEvery = time.Minute
 
 	// lateAfter is the delay after which a run is late.
 	lateAfter = 2 * time.Minute
@@ -66,9 +66,10 @@ type Scheduler struct {
 	wake     chan struct{}
 	lastSeen atomic.Int64 // time of the last check, Unix milliseconds
 
-	last  time.Time // when it looked last; used by Run alone, as all below
-	asked time.Time // when it was asked last who wants a heartbeat
-	tried time.Time // when it was asked last whose jobs may go on
+	// Used by Run only:
+	last  time.Time // time of the last check
+	asked time.Time // when Heartbeats was last called
+	tried time.Time // when the pauses were last reviewed
 }
 
 // New returns a Scheduler.
@@ -84,7 +85,7 @@ func New(db *store.DB, inbox *bus.Inbox, opts *Options) *Scheduler {
 	return &Scheduler{Store: o.Store, db: db, inbox: inbox, opts: o, wake: make(chan struct{}, 1)}
 }
 
-// Wake has the scheduler look at once, after a commit that has changed jobs.
+// Wake makes the scheduler check at once. Call it after a commit that has changed jobs.
 func (s *Scheduler) Wake() {
 	select {
 	case s.wake <- struct{}{}:
@@ -108,7 +109,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		s.lastSeen.Store(millis(time.Now()))
-		pause, err := s.look(ctx)
+		pause, err := s.checkDue(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -119,9 +120,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 }
 
-// look starts everything that is due, and returns the time until something else can be
+// checkDue starts everything that is due, and returns the time until something else can be
 // due.
-func (s *Scheduler) look(ctx context.Context) (time.Duration, error) {
+func (s *Scheduler) checkDue(ctx context.Context) (time.Duration, error) {
 	now := s.opts.Now().Round(0) // wall clock time, without the monotonic reading
 	if s.last.IsZero() {
 		if err := s.repair(ctx, now); err != nil {
@@ -135,7 +136,7 @@ func (s *Scheduler) look(ctx context.Context) (time.Duration, error) {
 		s.asked, s.tried = time.Time{}, time.Time{}
 	}
 	s.last = now
-	if err := s.beats(ctx, now); err != nil {
+	if err := s.updateHeartbeats(ctx, now); err != nil {
 		return 0, err
 	}
 	if err := s.readmit(ctx, now); err != nil {
@@ -225,10 +226,10 @@ func move(tx *store.Tx, to map[*Job]time.Time) error {
 // HasHeartbeats reports whether heartbeats are configured.
 func (s *Scheduler) HasHeartbeats() bool { return s.opts.Heartbeat > 0 }
 
-// beats creates and removes heartbeats, so that everybody who wants one has one.
-func (s *Scheduler) beats(ctx context.Context, now time.Time) error {
+// updateHeartbeats creates and removes heartbeats, so that everybody who wants one has one.
+func (s *Scheduler) updateHeartbeats(ctx context.Context, now time.Time) error {
 	first := s.asked.IsZero()
-	every := beatsEvery
+	every := heartbeatsEvery
 	if s.opts.Heartbeat > 0 {
 		every = min(every, s.opts.Heartbeat)
 	}
@@ -395,7 +396,7 @@ func (s *Scheduler) claim(tx *store.Tx, id int64, wanted bool, now time.Time) ([
 		return nil, err // a run of that time exists if the clock was set back
 	}
 	if !admitted {
-		return nil, s.shutOut(tx, id)
+		return nil, s.pauseRefused(tx, id)
 	}
 	if r.State == Skipped {
 		return nil, nil
@@ -440,7 +441,7 @@ func (s *Scheduler) retry(tx *store.Tx, run int64, now time.Time) ([]started, er
 		return nil, err
 	}
 	if !admitted {
-		return nil, errors.Join(s.end(tx, run, Skipped, "", whyRefused, now), s.shutOut(tx, j.ID))
+		return nil, errors.Join(s.end(tx, run, Skipped, "", whyRefused, now), s.pauseRefused(tx, j.ID))
 	}
 	if r.Attempts == 0 { // requested by somebody while the gateway was down
 		r.Late = now.Sub(r.Due) > lateAfter

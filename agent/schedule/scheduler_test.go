@@ -345,7 +345,7 @@ func TestSchedulersSideBySide(t *testing.T) {
 	for _, db := range []*store.DB{w.db, other} {
 		s := New(db, bus.NewInbox(), &w.opts)
 		wg.Go(func() {
-			if _, err := s.look(t.Context()); err != nil {
+			if _, err := s.checkDue(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})

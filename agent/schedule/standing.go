@@ -9,15 +9,15 @@ import (
 	"gateway/store"
 )
 
-// A job whose maker may have nothing done any more is paused when it is due, and goes on by itself
-// once the maker may again. A pause that somebody has made stays.
+// A job is paused when it is due and its creator may no longer use the agent. It goes on by itself
+// once its creator may again. A pause that a person has made stays.
 
-// whyRefused is why a job is paused whose maker may have nothing done any more.
+// whyRefused is the stored reason of such a pause.
 const whyRefused = "who has set it up may not use me any more"
 
-// shutOut pauses a job whose creator may no longer use the agent, unless somebody has
+// pauseRefused pauses a job whose creator may no longer use the agent, unless somebody has
 // paused it.
-func (Store) shutOut(tx *store.Tx, id int64) error {
+func (Store) pauseRefused(tx *store.Tx, id int64) error {
 	_, err := tx.Exec(`UPDATE jobs SET state = 'paused', why = $2, shut_out = 1
 		WHERE id = $1 AND state IN ('active', 'ended')`, id, whyRefused)
 	return err
@@ -38,7 +38,7 @@ func (s *Scheduler) readmit(ctx context.Context, now time.Time) error {
 		}
 		for i := range list {
 			after = list[i].ID
-			if err := s.letGoOn(ctx, &list[i], now); err != nil {
+			if err := s.endPause(ctx, &list[i], now); err != nil {
 				return fmt.Errorf("schedule: let job %d go on: %w", after, err)
 			}
 		}
@@ -48,9 +48,9 @@ func (s *Scheduler) readmit(ctx context.Context, now time.Time) error {
 	}
 }
 
-// letGoOn ends the pause of j if its creator may use the agent again. A one-time job whose
+// endPause ends the pause of j if its creator may use the agent again. A one-time job whose
 // time has passed has ended.
-func (s *Scheduler) letGoOn(ctx context.Context, j *Job, now time.Time) error {
+func (s *Scheduler) endPause(ctx context.Context, j *Job, now time.Time) error {
 	_, admitted, err := s.opts.Admit(s.db.Read(ctx), j)
 	if err != nil || !admitted {
 		return err

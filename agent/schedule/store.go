@@ -199,7 +199,7 @@ func (Store) List(q store.Queryer, f Filter) ([]Job, error) {
 }
 
 func jobs(q store.Queryer, query string, args ...any) ([]Job, error) {
-	zones := make(zoner)
+	zones := make(zoneCache)
 	return store.Collect(q, "schedule: read jobs", func(scan store.Scan, j *Job) (err error) {
 		*j, err = scanJob(scan, zones)
 		return err
@@ -207,7 +207,7 @@ func jobs(q store.Queryer, query string, args ...any) ([]Job, error) {
 }
 
 // scanJob reads a row with jobColumns and additional columns.
-func scanJob(scan func(...any) error, zones zoner, more ...any) (j Job, err error) {
+func scanJob(scan func(...any) error, zones zoneCache, more ...any) (j Job, err error) {
 	var rule string
 	var sender []byte
 	var group, own int
@@ -318,11 +318,11 @@ func (s Store) Remove(tx *store.Tx, id int64, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("schedule: remove job %d: %w", id, err)
 	}
-	return s.bury(tx, id)
+	return s.deleteRemoved(tx, id)
 }
 
-// bury deletes a removed job that has no open run.
-func (s Store) bury(tx *store.Tx, id int64) error {
+// deleteRemoved deletes a removed job that has no open run.
+func (s Store) deleteRemoved(tx *store.Tx, id int64) error {
 	n, err := tx.Exec(`DELETE FROM jobs WHERE id = $1 AND state = 'removed' AND NOT EXISTS
 		(SELECT 1 FROM runs WHERE job = $1 AND state IN ('waiting', 'running'))`, id)
 	if err == nil && n > 0 {

@@ -151,10 +151,10 @@ func (w When) encode() (string, error) {
 	return string(b), err
 }
 
-// zoner caches time zones by name.
-type zoner map[string]*time.Location
+// zoneCache caches time zones by name.
+type zoneCache map[string]*time.Location
 
-func (z zoner) load(name string) (*time.Location, error) {
+func (z zoneCache) load(name string) (*time.Location, error) {
 	if loc, ok := z[name]; ok {
 		return loc, nil
 	}
@@ -165,7 +165,7 @@ func (z zoner) load(name string) (*time.Location, error) {
 	return loc, err
 }
 
-func (z zoner) decode(text string) (When, error) {
+func (z zoneCache) decode(text string) (When, error) {
 	var s storedWhen
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return When{}, err

@@ -462,13 +462,13 @@ func TestStored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := make(zoner).decode(text)
+		back, err := make(zoneCache).decode(text)
 		if err != nil || back.String() != w.String() ||
 			fmt.Sprint(times(back, now, 3, time.UTC)) != fmt.Sprint(times(w, now, 3, time.UTC)) {
 			t.Errorf("%v is %v (%v) when it was read again", w, back, err)
 		}
 	}
-	if w, err := make(zoner).decode(`{"cron":"0 9 * * *","zone":"Nowhere/Land"}`); err == nil {
+	if w, err := make(zoneCache).decode(`{"cron":"0 9 * * *","zone":"Nowhere/Land"}`); err == nil {
 		t.Errorf("a zone that is not known is %v", w)
 	}
 }
@@ -499,7 +499,7 @@ func FuzzParse(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if back, err := make(zoner).decode(stored); err != nil || back.String() != w.String() {
+			if back, err := make(zoneCache).decode(stored); err != nil || back.String() != w.String() {
 				t.Errorf("%q: %v is %v (%v) when it was read again", text, w, back, err)
 			}
 		}

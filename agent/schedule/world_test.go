@@ -58,7 +58,7 @@ func (w *world) restart() { w.s = New(w.db, w.inbox, &w.opts) }
 func (w *world) look(after time.Duration) {
 	w.t.Helper()
 	w.now = w.now.Add(after)
-	_, err := w.s.look(w.t.Context())
+	_, err := w.s.checkDue(w.t.Context())
 	w.must(err)
 }
 

@@ -42,11 +42,11 @@ type feed struct {
 	isFull  atomic.Bool
 	acks    sync.WaitGroup
 
-	looks  singleflight.Group // requests for guilds
-	places *recent.Map[string, place]
-	guilds *recent.Map[string, guild]
-	hidden *recent.Map[string, bool]   // channels that the bot can't see, or of other guilds
-	said   *recent.Map[string, uint64] // hashes of texts, by message
+	lookups singleflight.Group // requests for guilds
+	places  *recent.Map[string, place]
+	guilds  *recent.Map[string, guild]
+	hidden  *recent.Map[string, bool]   // channels that the bot can't see, or of other guilds
+	texts   *recent.Map[string, uint64] // hashes of texts, by message
 
 	workers sync.WaitGroup
 	done    chan *job
@@ -110,7 +110,7 @@ func newFeed(c *Channel, in channels.Intake, me user, cursors map[string]string)
 		places: recent.New[string, place](2000),
 		guilds: recent.New[string, guild](500),
 		hidden: recent.New[string, bool](500),
-		said:   recent.New[string, uint64](5000),
+		texts:  recent.New[string, uint64](5000),
 		done:   make(chan *job),
 		found:  make(chan []place),
 		lanes:  make(map[string]*lane, len(cursors)),
@@ -121,7 +121,7 @@ func newFeed(c *Channel, in channels.Intake, me user, cursors map[string]string)
 		}
 	}
 	f.since = f.newest()
-	for place, id := range c.missed.take() {
+	for place, id := range c.missed.drain() {
 		if l := f.lane(place); l.cursor == 0 {
 			l.cursor, l.assumed = id-1, id
 		}
@@ -203,9 +203,9 @@ func (f *feed) loop(ctx context.Context) error {
 		timer.Reset(f.begin(ctx))
 		select {
 		case e := <-f.queue:
-			f.hand(ctx, e)
+			f.assign(ctx, e)
 			for range len(f.queue) {
-				f.hand(ctx, <-f.queue)
+				f.assign(ctx, <-f.queue)
 			}
 		case j := <-f.done:
 			if err := f.finish(j); err != nil {
@@ -307,8 +307,8 @@ func (f *feed) enqueue(l *lane) {
 	}
 }
 
-// hand gives an event to its lane.
-func (f *feed) hand(ctx context.Context, e event) {
+// assign gives an event to its lane.
+func (f *feed) assign(ctx context.Context, e event) {
 	if e.kind == "READY" || e.kind == "RESUMED" {
 		f.pending.Add(-1)
 		f.connected(ctx, e.kind == "READY")
@@ -372,7 +372,7 @@ func (f *feed) connected(ctx context.Context, gap bool) {
 
 // work does j: it stores what the gateway sent, after the missed messages.
 func (f *feed) work(ctx context.Context, j *job) error {
-	if err := f.meet(ctx, j); err != nil {
+	if err := f.checkNew(ctx, j); err != nil {
 		return err
 	}
 	if j.gap && j.cursor > 0 {
@@ -388,14 +388,14 @@ func (f *feed) work(ctx context.Context, j *job) error {
 	if err != nil || len(b.Messages) == 0 {
 		return err
 	}
-	unheard := make(map[string]string)
-	b.Unanswered = func(id, say string) { unheard[id] = say }
+	unanswered := make(map[string]string)
+	b.Unanswered = func(id, say string) { unanswered[id] = say }
 	if err := f.publish(ctx, j, b); err != nil {
 		return err
 	}
 	for _, it := range items {
 		if it.press != nil {
-			say := unheard[pressID(it.press)]
+			say := unanswered[pressID(it.press)]
 			f.acks.Go(func() { f.c.acknowledge(ctx, it.press, say) })
 		}
 	}
@@ -450,8 +450,8 @@ func (f *feed) publish(ctx context.Context, j *job, b channels.Batch) error {
 func (f *feed) isNews(m *message) bool {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(m.Content)) // it never fails
-	before, known := f.said.Get(m.ID)
-	f.said.Put(m.ID, h.Sum64())
+	before, known := f.texts.Get(m.ID)
+	f.texts.Put(m.ID, h.Sum64())
 	return !known || before != h.Sum64()
 }
 

@@ -43,9 +43,9 @@ func (f *feed) newest() uint64 {
 	return last
 }
 
-// meet determines whether a channel that sends its first event is listed, or a thread of a listed
-// channel. Such a channel is read from the newest position of the others.
-func (f *feed) meet(ctx context.Context, j *job) error {
+// checkNew determines whether a channel that sends its first event is listed, or a thread of a
+// listed channel. Such a channel is read from the newest position of the others.
+func (f *feed) checkNew(ctx context.Context, j *job) error {
 	if j.cursor > 0 || j.since == 0 || len(f.c.opts.Groups) == 0 {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (f *feed) add(list []place) {
 	for i := range list {
 		l := f.lane(list[i].ID)
 		if l.cursor > 0 || l.busy || len(l.items) > 0 {
-			continue // it is known or will be: see meet
+			continue // it is known or will be: see checkNew
 		}
 		l.cursor, l.assumed, l.gap = f.since, f.since+1, true
 		f.stale = append(f.stale, l)
@@ -88,8 +88,8 @@ func (f *feed) discover(ctx context.Context, since uint64) {
 	guilds := make(map[string]bool)
 	for _, id := range f.c.opts.Groups {
 		var p place
-		ok := f.insist(ctx, id, func() (err error) {
-			p, err = f.look(ctx, id)
+		ok := f.retryForever(ctx, id, func() (err error) {
+			p, err = f.lookUp(ctx, id)
 			return err
 		})
 		if !ok {
@@ -97,7 +97,7 @@ func (f *feed) discover(ctx context.Context, since uint64) {
 		}
 		p.at = time.Now()
 		f.places.Put(id, p)
-		f.tell(ctx, since, []place{p})
+		f.report(ctx, since, []place{p})
 		if p.Guild == "" || guilds[p.Guild] {
 			continue
 		}
@@ -106,18 +106,19 @@ func (f *feed) discover(ctx context.Context, since uint64) {
 			Threads []place `json:"threads"`
 		}
 		address := discordgo.EndpointGuildActiveThreads(url.PathEscape(p.Guild))
-		if f.insist(ctx, id, func() error {
-			return f.patient(ctx, func() error {
+		if f.retryForever(ctx, id, func() error {
+			return f.retry(ctx, func() error {
 				return f.c.ask(ctx, http.MethodGet, address, nil, &answer)
 			})
 		}) {
-			f.tell(ctx, since, answer.Threads)
+			f.report(ctx, since, answer.Threads)
 		}
 	}
 }
 
-// insist calls f until it succeeds, is refused, or ctx is done. It reports whether f succeeded.
-func (f *feed) insist(ctx context.Context, id string, call func() error) bool {
+// retryForever calls call until it succeeds, is refused, or ctx is done. It reports whether call
+// succeeded.
+func (f *feed) retryForever(ctx context.Context, id string, call func() error) bool {
 	for {
 		err := call()
 		if err == nil {
@@ -139,8 +140,8 @@ func (f *feed) insist(ctx context.Context, id string, call func() error) bool {
 var forumTypes = []int{int(discordgo.ChannelTypeGuildForum), int(discordgo.ChannelTypeGuildMedia),
 	int(discordgo.ChannelTypeGuildCategory)}
 
-// tell passes those channels of list to the loop that are listed and have new messages.
-func (f *feed) tell(ctx context.Context, since uint64, list []place) {
+// report passes those channels of list to the loop that are listed and have new messages.
+func (f *feed) report(ctx context.Context, since uint64, list []place) {
 	list = slices.DeleteFunc(list, func(p place) bool {
 		return number(p.Last) <= since || !f.listed(&p) || slices.Contains(forumTypes, p.Type)
 	})
@@ -216,7 +217,7 @@ func (f *feed) page(ctx context.Context, j *job) (int, error) {
 	}
 	var list []json.RawMessage // so that one undecodable message does not spoil the others
 	var limited error
-	err := f.patient(ctx, func() error {
+	err := f.retry(ctx, func() error {
 		address := discordgo.EndpointChannelMessages(url.PathEscape(j.place)) + "?" + query.Encode()
 		err := f.c.ask(ctx, http.MethodGet, address, nil, &list)
 		if limit, ok := errors.AsType[*channels.RateError](err); ok && limit.After > longestLimit {
@@ -255,16 +256,16 @@ func (f *feed) page(ctx context.Context, j *job) (int, error) {
 	return len(list), f.publish(ctx, j, b)
 }
 
-// patience is how often to retry a call after a temporary failure. One such failure must not end
+// maxRetries is how often to retry a call after a temporary failure. One such failure must not end
 // the connection, and with it the reading of all other channels.
-const patience = 4
+const maxRetries = 4
 
 // longestLimit is the longest rate limit to wait for while reading a channel after a gap. Others
 // may be waiting to be read.
 const longestLimit = time.Second
 
-// patient makes a call, and retries it after temporary failures and short rate limits.
-func (f *feed) patient(ctx context.Context, call func() error) error {
+// retry makes a call, and retries it after temporary failures and short rate limits.
+func (f *feed) retry(ctx context.Context, call func() error) error {
 	wait := 250 * time.Millisecond
 	for failures := 0; ; {
 		err := call()
@@ -277,7 +278,7 @@ func (f *feed) patient(ctx context.Context, call func() error) error {
 		pause := wait
 		if limit, ok := errors.AsType[*channels.RateError](err); ok {
 			pause = limit.After
-		} else if failures++; failures > patience {
+		} else if failures++; failures > maxRetries {
 			return err
 		} else {
 			wait *= 2

@@ -52,16 +52,16 @@ func (f *feed) inbound(
 			return bus.InboundMessage{}, false, err
 		}
 	}
-	f.learn(ctx, where, m.Content)
-	said := m.content
+	f.lookUpMentions(ctx, where, m.Content)
+	body := m.content
 	if m.Reference != nil && m.Reference.Type == forwarded && len(m.Snapshots) > 0 {
-		said = m.Snapshots[0].Message
+		body = m.Snapshots[0].Message
 		in.Forwarded = "somebody" // Discord doesn't name the author
 	}
-	in.Text = said.label(f.vocabulary(where, &said, f.me.ID).read(said.Content))
-	in.Attachments = said.files(m)
+	in.Text = body.label(f.vocabulary(where, &body, f.me.ID).read(body.Content))
+	in.Attachments = body.files(m)
 	in.ReplyTo = f.quote(where, m.Quoted)
-	in.Addressed = !in.Group || f.mentioned(where, &said) || in.ReplyTo != nil && in.ReplyTo.Ours
+	in.Addressed = !in.Group || f.mentioned(where, &body) || in.ReplyTo != nil && in.ReplyTo.Ours
 	return in, true, nil
 }
 
@@ -102,16 +102,16 @@ func (f *feed) vocabulary(where place, c *content, me string) *vocabulary {
 // channelMention matches a mention of a channel.
 var channelMention = regexp.MustCompile(`<#([0-9]+)>`)
 
-// maxLearned is the maximum number of channels to look up for one message.
-const maxLearned = 5
+// maxLookups is the maximum number of channels to look up for one message.
+const maxLookups = 5
 
-// learn looks up unknown channels of a guild that a text mentions. Mentions of channels that it
-// can't look up keep their number.
-func (f *feed) learn(ctx context.Context, where place, text string) {
+// lookUpMentions looks up the unknown channels of a guild that a text mentions. Mentions of other
+// channels keep their number.
+func (f *feed) lookUpMentions(ctx context.Context, where place, text string) {
 	if where.Guild == "" {
 		return
 	}
-	for _, found := range channelMention.FindAllStringSubmatch(text, maxLearned) {
+	for _, found := range channelMention.FindAllStringSubmatch(text, maxLookups) {
 		id := found[1]
 		_, known := f.places.Get(id)
 		if _, hidden := f.hidden.Get(id); known || hidden {
@@ -221,7 +221,7 @@ func (f *feed) where(ctx context.Context, id, guild string, live bool) (place, e
 	if ok && time.Since(known.at) < titleTime {
 		return known, nil
 	}
-	p, err := f.look(ctx, id)
+	p, err := f.lookUp(ctx, id)
 	switch {
 	case err == nil:
 	case ok && ctx.Err() == nil:
@@ -236,10 +236,10 @@ func (f *feed) where(ctx context.Context, id, guild string, live bool) (place, e
 	return p, nil
 }
 
-// look requests a channel, and what its title consists of.
-func (f *feed) look(ctx context.Context, id string) (place, error) {
+// lookUp requests a channel, and what its title consists of.
+func (f *feed) lookUp(ctx context.Context, id string) (place, error) {
 	var p place
-	err := f.patient(ctx, func() error {
+	err := f.retry(ctx, func() error {
 		address := discordgo.EndpointChannel(url.PathEscape(id))
 		return f.c.ask(ctx, http.MethodGet, address, nil, &p)
 	})
@@ -274,7 +274,7 @@ func (f *feed) guild(ctx context.Context, id string, roles []string) (guild, err
 		(age < guildTime || !slices.ContainsFunc(roles, unknown)) {
 		return known, nil
 	}
-	g, err, _ := f.looks.Do(id, func() (any, error) { return f.lookGuild(ctx, id) })
+	g, err, _ := f.lookups.Do(id, func() (any, error) { return f.lookGuild(ctx, id) })
 	if err != nil {
 		return guild{}, err
 	}
@@ -293,7 +293,7 @@ func (f *feed) lookGuild(ctx context.Context, id string) (guild, error) {
 			} `json:"tags"`
 		} `json:"roles"`
 	}
-	err := f.patient(ctx, func() error {
+	err := f.retry(ctx, func() error {
 		return f.c.ask(ctx, http.MethodGet, discordgo.EndpointGuild(url.PathEscape(id)), nil, &answer)
 	})
 	if known, ok := f.guilds.Get(id); err != nil && ok && ctx.Err() == nil {

@@ -34,8 +34,8 @@ func (l *missed) put(channel string, id uint64) {
 	}
 }
 
-// take returns the missed messages and clears the list.
-func (l *missed) take() map[string]uint64 {
+// drain returns the missed messages and clears the list.
+func (l *missed) drain() map[string]uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	first := l.first

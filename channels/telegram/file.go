@@ -163,7 +163,7 @@ func refusedMedia(err error) bool {
 		"PHOTO_", "IMAGE_PROCESS_FAILED", "VOICE_MESSAGES_FORBIDDEN",
 		"restricted receiving of voice messages",
 	} {
-		if said(err, words) {
+		if hasText(err, words) {
 			return true
 		}
 	}

@@ -20,23 +20,23 @@ func (c *Channel) inbound(me user, m *message) (bus.InboundMessage, bool) {
 	if !ok {
 		return bus.InboundMessage{}, false
 	}
-	said := me.read(text, m.entities())
+	parsed := me.read(text, m.entities())
 	in := c.envelope(m)
-	if in.Group && said.forOther {
+	if in.Group && parsed.forOther {
 		return bus.InboundMessage{}, false
 	}
 	in.ID = strconv.FormatInt(m.ID, 10)
 	in.Sender = m.From.sender()
-	in.Text = said.text
+	in.Text = parsed.text
 	in.Time = time.Unix(m.Date, 0).UTC()
 	in.Forwarded = m.Origin.name()
 	in.ReplyTo = m.quoted(me)
 	in.Album = m.Album
 	in.Attachments = m.attachments()
 	if in.Attachments == nil {
-		in.Text = m.label(said.text)
+		in.Text = m.label(parsed.text)
 	}
-	in.Addressed = !in.Group || said.forUs || in.ReplyTo != nil && in.ReplyTo.Ours
+	in.Addressed = !in.Group || parsed.forUs || in.ReplyTo != nil && in.ReplyTo.Ours
 	return in, true
 }
 

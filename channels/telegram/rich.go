@@ -38,5 +38,5 @@ var embedding = regexp.MustCompile(`!\[|<[A-Za-z!?/]`)
 // refusedRich reports whether err may be caused by the rich message and not by the chat.
 func refusedRich(err error) bool {
 	return isUnknownMethod(err) ||
-		isBadRequest(err) && !said(err, "not found") && !said(err, "not modified")
+		isBadRequest(err) && !hasText(err, "not found") && !hasText(err, "not modified")
 }

@@ -58,7 +58,7 @@ func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) err
 	o := &outgoing{to: to, method: "editMessageText", field: "text", text: text, stays: true}
 	c.setText(o)
 	o.params["message_id"] = id
-	if _, err := c.deliver(ctx, o); err != nil && !said(err, "message is not modified") {
+	if _, err := c.deliver(ctx, o); err != nil && !hasText(err, "message is not modified") {
 		return fmt.Errorf("telegram: edit %s in %s: %w", id, to, classify(err, true))
 	}
 	return nil
@@ -81,7 +81,7 @@ func (c *Channel) Leave(ctx context.Context, id string) error {
 		p["chat_id"] = strconv.FormatInt(to, 10)
 		_, err = c.call(ctx, callTimeout, "leaveChat", p)
 	}
-	out := func(words string) bool { return said(err, words) }
+	out := func(words string) bool { return hasText(err, words) }
 	if err == nil || slices.ContainsFunc(notMember, out) {
 		return nil
 	}
@@ -271,7 +271,7 @@ func (c *Channel) post(ctx context.Context, o *outgoing) (json.RawMessage, error
 func (o *outgoing) amend(err error) string {
 	p := o.params
 	switch {
-	case p["message_thread_id"] != "" && said(err, "message thread not found"):
+	case p["message_thread_id"] != "" && hasText(err, "message thread not found"):
 		delete(p, "message_thread_id")
 		return "without topic"
 	case !o.stays && p["chat_id"] == o.to.Chat && migration(err) != 0:
@@ -284,7 +284,7 @@ func (o *outgoing) amend(err error) string {
 		delete(p, "rich_message")
 		o.setHTML()
 		return withoutRich
-	case p["parse_mode"] != "" && said(err, "can't parse entities"):
+	case p["parse_mode"] != "" && hasText(err, "can't parse entities"):
 		o.setPlain()
 		return "without formatting"
 	case o.file != nil && o.method != "sendDocument" && isBadRequest(err) && refusedMedia(err):
@@ -294,8 +294,8 @@ func (o *outgoing) amend(err error) string {
 	return ""
 }
 
-// said reports whether err is an answer of Telegram that contains words.
-func said(err error, words string) bool {
+// hasText reports whether err is an answer of Telegram that contains words.
+func hasText(err error, words string) bool {
 	answer, ok := errors.AsType[*tgbotapi.Error](err)
 	return ok && strings.Contains(answer.Message, words)
 }

@@ -162,13 +162,13 @@ func (h *hook) serve(ctx context.Context, w http.ResponseWriter, q *http.Request
 		http.Error(w, "incomplete", http.StatusBadRequest)
 		return
 	}
-	if err := h.take(ctx, update); err != nil {
+	if err := h.accept(ctx, update); err != nil {
 		http.Error(w, "not stored", http.StatusServiceUnavailable)
 	}
 }
 
-// take stores one update. After a failure, later updates wait until Run is called again.
-func (h *hook) take(ctx context.Context, update json.RawMessage) error {
+// accept stores one update. After a failure, later updates wait until Run is called again.
+func (h *hook) accept(ctx context.Context, update json.RawMessage) error {
 	select {
 	case h.turn <- struct{}{}:
 		defer func() { <-h.turn }()

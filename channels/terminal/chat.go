@@ -62,7 +62,7 @@ func chatLines(ctx context.Context, conn net.Conn, s *Screen) error {
 			if !ok {
 				return c.lost(ctx)
 			}
-			if err := c.take(f); err != nil {
+			if err := c.receive(f); err != nil {
 				return err
 			}
 		case line, ok := <-next:
@@ -181,8 +181,8 @@ func (c *conversation) unanswered() error {
 	return nil
 }
 
-// take shows the frame f.
-func (c *conversation) take(f frame) error {
+// receive shows the frame f.
+func (c *conversation) receive(f frame) error {
 	switch {
 	case f.State != nil:
 		if f.State.WillAsk {

@@ -72,7 +72,7 @@ const (
 // connection.
 func (l *link) run(ctx context.Context, conn net.Conn) {
 	for {
-		l.talk(ctx, conn)
+		l.serve(ctx, conn)
 		if ctx.Err() != nil {
 			return
 		}
@@ -96,8 +96,8 @@ func (l *link) run(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// talk reads and writes until the connection ends or ctx is done.
-func (l *link) talk(ctx context.Context, conn net.Conn) {
+// serve reads and writes until the connection ends or ctx is done.
+func (l *link) serve(ctx context.Context, conn net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -109,7 +109,7 @@ func (l *link) talk(ctx context.Context, conn net.Conn) {
 		if json.Unmarshal(lines.Bytes(), &f) != nil {
 			break
 		}
-		l.hear(f)
+		l.receive(f)
 	}
 	conn.Close()
 }
@@ -135,8 +135,8 @@ func (l *link) write(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// hear handles a frame from the gateway.
-func (l *link) hear(f frame) {
+// receive handles a frame from the gateway.
+func (l *link) receive(f frame) {
 	switch {
 	case f.Taken:
 		l.mu.Lock()

@@ -285,7 +285,7 @@ func (c *Channel) serve(ctx context.Context, in channels.Intake, conn net.Conn) 
 		err := json.Unmarshal(lines.Bytes(), &f)
 		switch {
 		case err == nil && f.Want != "":
-			err = c.tell(ctx, conn, f)
+			err = c.answer(ctx, conn, f)
 		case err != nil || f.ID == "" || f.Text == "" || len(f.Text) > maxText:
 			c.log.WarnContext(ctx, "terminal sent a line that is not a message", "err", err)
 			return
@@ -316,8 +316,8 @@ func (c *Channel) publish(ctx context.Context, in channels.Intake, conn net.Conn
 	return nil
 }
 
-// tell answers a request of a screen. If it fails, the screen asks again soon.
-func (c *Channel) tell(ctx context.Context, conn net.Conn, f frame) error {
+// answer answers a request of a screen. If it fails, the screen asks again soon.
+func (c *Channel) answer(ctx context.Context, conn net.Conn, f frame) error {
 	c.mu.Lock()
 	host := c.host
 	c.mu.Unlock()

@@ -138,16 +138,16 @@ func fileMessage(
 	shape string, a bus.Attachment, caption string, size image.Config,
 	up whatsmeow.UploadResponse, info *waE2E.ContextInfo,
 ) *waE2E.Message {
-	said := &caption
+	shown := &caption
 	if caption == "" {
-		said = nil
+		shown = nil
 	}
 	seconds := proto.Uint32(uint32(max(0, a.Seconds)))
 	kind := cmp.Or(a.Type, "application/octet-stream")
 	switch shape {
 	case "image":
 		return &waE2E.Message{ImageMessage: &waE2E.ImageMessage{
-			Caption: said, Mimetype: &kind, ContextInfo: info,
+			Caption: shown, Mimetype: &kind, ContextInfo: info,
 			Width: proto.Uint32(uint32(size.Width)), Height: proto.Uint32(uint32(size.Height)),
 			URL: &up.URL, DirectPath: &up.DirectPath, MediaKey: up.MediaKey,
 			FileEncSHA256: up.FileEncSHA256, FileSHA256: up.FileSHA256, FileLength: &up.FileLength,
@@ -160,7 +160,7 @@ func fileMessage(
 		}}
 	case "video":
 		return &waE2E.Message{VideoMessage: &waE2E.VideoMessage{
-			Caption: said, Mimetype: &kind, ContextInfo: info, Seconds: seconds,
+			Caption: shown, Mimetype: &kind, ContextInfo: info, Seconds: seconds,
 			GifPlayback: proto.Bool(a.Kind == bus.Animation),
 			URL:         &up.URL, DirectPath: &up.DirectPath, MediaKey: up.MediaKey,
 			FileEncSHA256: up.FileEncSHA256, FileSHA256: up.FileSHA256, FileLength: &up.FileLength,
@@ -180,7 +180,7 @@ func fileMessage(
 	}
 	name := cmp.Or(a.Name, "file")
 	return &waE2E.Message{DocumentMessage: &waE2E.DocumentMessage{
-		Caption: said, Mimetype: &kind, ContextInfo: info, FileName: &name, Title: &name,
+		Caption: shown, Mimetype: &kind, ContextInfo: info, FileName: &name, Title: &name,
 		URL: &up.URL, DirectPath: &up.DirectPath, MediaKey: up.MediaKey,
 		FileEncSHA256: up.FileEncSHA256, FileSHA256: up.FileSHA256, FileLength: &up.FileLength,
 	}}

@@ -188,15 +188,15 @@ func (s subject) erase(ctx context.Context, tx *sql.Tx) error {
 		return err
 	}
 	if s.group != "" {
-		return eraseMarks(ctx, tx, []string{s.group}, slices.Concat(aboutChats, aboutGroups))
+		return deleteMatching(ctx, tx, []string{s.group}, slices.Concat(aboutChats, aboutGroups))
 	}
-	addresses := slices.Concat(marks(s.lid, types.HiddenUserServer, types.HostedLIDServer),
-		marks(s.phone, types.DefaultUserServer, types.HostedServer, types.LegacyUserServer))
-	keys := slices.Concat(keyMarks(s.lid, types.HiddenUserServer, types.HostedLIDServer),
-		keyMarks(s.phone, types.DefaultUserServer, types.HostedServer))
-	err = eraseMarks(ctx, tx, addresses, slices.Concat(aboutChats, aboutPeople))
+	addresses := slices.Concat(patterns(s.lid, types.HiddenUserServer, types.HostedLIDServer),
+		patterns(s.phone, types.DefaultUserServer, types.HostedServer, types.LegacyUserServer))
+	keys := slices.Concat(keyPatterns(s.lid, types.HiddenUserServer, types.HostedLIDServer),
+		keyPatterns(s.phone, types.DefaultUserServer, types.HostedServer))
+	err = deleteMatching(ctx, tx, addresses, slices.Concat(aboutChats, aboutPeople))
 	if err == nil {
-		err = eraseMarks(ctx, tx, keys, aboutKeys)
+		err = deleteMatching(ctx, tx, keys, aboutKeys)
 	}
 	if err == nil {
 		_, err = tx.ExecContext(ctx, "DELETE FROM whatsmeow_lid_map WHERE lid = $1 OR pn = $2",
@@ -217,14 +217,15 @@ var (
 		{"sender_keys", "sender_id"}}
 )
 
-// eraseMarks deletes the rows in which one of the columns matches one of the marks, which are GLOB
-// patterns.
-func eraseMarks(ctx context.Context, tx *sql.Tx, marks []string, columns [][2]string) error {
+// deleteMatching deletes the rows in which one of the columns matches one of the GLOB patterns.
+func deleteMatching(
+	ctx context.Context, tx *sql.Tx, patterns []string, columns [][2]string,
+) error {
 	for _, c := range columns {
 		var args []any
 		var where []string
-		for i, mark := range marks { // together, because each DELETE reads the whole table
-			args = append(args, mark)
+		for i, pattern := range patterns { // together, because each DELETE reads the whole table
+			args = append(args, pattern)
 			where = append(where, fmt.Sprintf("%s GLOB $%d", c[1], i+1))
 		}
 		_, err := tx.ExecContext(ctx, fmt.Sprintf("DELETE FROM whatsmeow_%s WHERE %s", c[0],
@@ -236,8 +237,8 @@ func eraseMarks(ctx context.Context, tx *sql.Tx, marks []string, columns [][2]st
 	return nil
 }
 
-// marks returns the patterns for a user of servers, on all devices.
-func marks(user string, servers ...string) (list []string) {
+// patterns returns the patterns for a user of servers, on all devices.
+func patterns(user string, servers ...string) (list []string) {
 	for _, server := range servers {
 		if user != "" {
 			list = append(list, user+"@"+server, user+"[:.]*@"+server)
@@ -246,8 +247,8 @@ func marks(user string, servers ...string) (list []string) {
 	return list
 }
 
-// keyMarks returns the patterns under which the keys of such a user are stored.
-func keyMarks(user string, servers ...string) (list []string) {
+// keyPatterns returns the patterns under which the keys of such a user are stored.
+func keyPatterns(user string, servers ...string) (list []string) {
 	for _, server := range servers {
 		if user != "" {
 			list = append(list, types.NewJID(user, server).SignalAddressUser()+":*")

@@ -22,19 +22,19 @@ const lookupWait = 3 * time.Second
 // phone to somebody else.
 func (s *session) inbound(ctx context.Context, e *events.Message) (bus.InboundMessage, bool) {
 	info := &e.Info
-	if e.Message == nil || !talk(info) {
+	if e.Message == nil || !isConversation(info) {
 		return bus.InboundMessage{}, false
 	}
 	m := unwrap(e.Message)
 	s.noteTimer(ctx, info, m)
 	if info.IsFromMe {
-		s.noteOwn(info.Chat, m)
+		s.handleOwn(info.Chat, m)
 		if !s.isOwn(info.Chat) || isOurs(info.ID) {
 			return bus.InboundMessage{}, false
 		}
 	}
 	m, edits, stamp := s.edited(ctx, e, m)
-	said, ok := read(m)
+	parsed, ok := read(m)
 	if !ok || info.IsFromMe && isOurs(edits) {
 		return bus.InboundMessage{}, false
 	}
@@ -45,7 +45,7 @@ func (s *session) inbound(ctx context.Context, e *events.Message) (bus.InboundMe
 		Sender:      bus.Sender{ID: from.id.String(), Name: s.nameOf(ctx, info, from)},
 		Time:        past(info.Timestamp).UTC(),
 		Group:       info.IsGroup,
-		Attachments: said.files,
+		Attachments: parsed.files,
 		Album:       album(m),
 	}
 	if from.phone != "" {
@@ -60,7 +60,7 @@ func (s *session) inbound(ctx context.Context, e *events.Message) (bus.InboundMe
 		in.Edits = s.messageID(info, edits)
 		in.ID = in.Edits + editMark + stamp
 	}
-	s.address(ctx, &in, said)
+	s.address(ctx, &in, parsed)
 	s.c.recent.add(in.From.Chat, bare(in.ID), remembered{
 		message: quotable(m), text: in.Text, name: in.Sender.Name, sent: in.Time,
 	})
@@ -92,8 +92,8 @@ func (s *session) self() person {
 	return p
 }
 
-// talk reports whether a message is part of a conversation with people.
-func talk(info *types.MessageInfo) bool {
+// isConversation reports whether a message is part of a conversation with people.
+func isConversation(info *types.MessageInfo) bool {
 	if info.ID == "" || info.Sender.IsBot() {
 		return false
 	}
@@ -104,9 +104,9 @@ func talk(info *types.MessageInfo) bool {
 	return false
 }
 
-// noteOwn handles a message that the account's owner sent from the phone. It matters if it deletes
-// one of our messages.
-func (s *session) noteOwn(chat types.JID, m *waE2E.Message) {
+// handleOwn handles a message that the account's owner sent from the phone. It matters only if it
+// deletes one of our messages.
+func (s *session) handleOwn(chat types.JID, m *waE2E.Message) {
 	p := m.GetProtocolMessage()
 	if p.GetType() == waE2E.ProtocolMessage_REVOKE && p.GetKey().GetFromMe() {
 		if s.isOwn(chat) {
@@ -270,11 +270,11 @@ func (s *session) isOwn(j types.JID) bool {
 }
 
 // address sets the text of a message and whether it is addressed to us.
-func (s *session) address(ctx context.Context, in *bus.InboundMessage, said content) {
-	text, mentioned := s.mentions(ctx, said.text, said.context.GetMentionedJID())
+func (s *session) address(ctx context.Context, in *bus.InboundMessage, parsed content) {
+	text, mentioned := s.mentions(ctx, parsed.text, parsed.context.GetMentionedJID())
 	in.Text = text
-	in.ReplyTo = s.quote(ctx, in, said.context)
-	if said.context.GetIsForwarded() {
+	in.ReplyTo = s.quote(ctx, in, parsed.context)
+	if parsed.context.GetIsForwarded() {
 		in.Forwarded = "somebody" // WhatsApp does not name the author
 	}
 	in.Addressed = !in.Group || mentioned || strings.HasPrefix(strings.TrimSpace(text), "/") ||
@@ -331,8 +331,8 @@ func (s *session) quote(
 	default:
 		q.Sender = in.Sender.Name
 	}
-	said, ok := read(info.GetQuotedMessage())
-	q.Text, q.Attachments = said.text, said.files
+	parsed, ok := read(info.GetQuotedMessage())
+	q.Text, q.Attachments = parsed.text, parsed.files
 	// The sender of a reply can forge the quoted text and its author.
 	if q.Claimed = !found; found {
 		q.Ours = known.ours || in.Self && q.Ours

@@ -29,24 +29,24 @@ func (l *clientLog) Sub(module string) waLog.Logger {
 func (l *clientLog) Debugf(string, ...any) {}
 
 func (l *clientLog) Infof(format string, args ...any) {
-	l.log.Debug("whatsapp client", "module", l.module, "said", said(format, args))
+	l.log.Debug("whatsapp client", "module", l.module, "said", clientText(format, args))
 }
 
 // Warnf logs at level INFO: the client's warnings are temporary or caused by the other side.
 func (l *clientLog) Warnf(format string, args ...any) {
 	if !l.over() {
-		l.log.Info("whatsapp client", "module", l.module, "said", said(format, args))
+		l.log.Info("whatsapp client", "module", l.module, "said", clientText(format, args))
 	}
 }
 
 func (l *clientLog) Errorf(format string, args ...any) {
 	if !l.over() {
-		l.log.Warn("whatsapp client", "module", l.module, "said", said(format, args))
+		l.log.Warn("whatsapp client", "module", l.module, "said", clientText(format, args))
 	}
 }
 
-// said returns a message of the client as one line.
-func said(format string, args []any) string {
+// clientText returns a message of the client as one line.
+func clientText(format string, args []any) string {
 	for i, a := range args {
 		switch n := a.(type) {
 		case *waBinary.Node:

@@ -59,11 +59,11 @@ func (s *session) noteTimer(ctx context.Context, info *types.MessageInfo, m *waE
 		}
 		t = timer{p.GetEphemeralExpiration(), info.Timestamp.Unix()}
 	} else {
-		said, ok := read(m)
+		parsed, ok := read(m)
 		if !ok {
 			return
 		}
-		t = timer{said.context.GetExpiration(), said.context.GetEphemeralSettingTimestamp()}
+		t = timer{parsed.context.GetExpiration(), parsed.context.GetEphemeralSettingTimestamp()}
 		if t.seconds == 0 && (info.IsGroup || info.IsFromMe) {
 			return // some clients omit it
 		}

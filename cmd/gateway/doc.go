@@ -202,7 +202,8 @@
 //	channels              what a channel is: the contract between gateway and platforms
 //	channels/gate         decides who may write, with which role; people and pairings
 //	channels/router       delivers the outbox to the platforms
-//	channels/supervisor   keeps a channel running; channels/media keeps files
+//	channels/supervisor   keeps a channel running; channels/media keeps files, channels/recent the
+//	                      values added last
 //	channels/markup       Markdown for each platform, and splitting
 //	channels/telegram     and discord, whatsapp, terminal: a platform each
 //	cmd/gateway           the program; below internal: app builds and runs the gateway, cli is

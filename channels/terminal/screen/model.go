@@ -150,13 +150,13 @@ func (m *Model) update(msg tea.Msg) tea.Cmd {
 	case End:
 		m.end.wanted = true
 	default:
-		m.hear(msg)
+		m.receive(msg)
 	}
 	return nil
 }
 
-// hear handles data from the gateway.
-func (m *Model) hear(msg tea.Msg) {
+// receive handles data from the gateway.
+func (m *Model) receive(msg tea.Msg) {
 	switch msg := msg.(type) {
 	case Message:
 		if done := m.talk.grow(msg); done != nil {
@@ -166,7 +166,7 @@ func (m *Model) hear(msg tea.Msg) {
 		m.talk.decided(string(msg))
 		m.add(m.own(string(msg)))
 	case *State:
-		m.take(msg)
+		m.setState(msg)
 	case Files:
 		m.files(msg)
 	case Lost:
@@ -185,9 +185,9 @@ func (m *Model) hear(msg tea.Msg) {
 	}
 }
 
-// take shows a new state: the first one completely, later ones only as far as accounts have
+// setState shows a new state: the first one completely, later ones only as far as accounts have
 // connected or disconnected, or strangers have asked for approval.
-func (m *Model) take(s *State) {
+func (m *Model) setState(s *State) {
 	old := m.state
 	if s.Idle {
 		m.talk.idle()

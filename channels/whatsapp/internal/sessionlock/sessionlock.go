@@ -27,8 +27,8 @@ type Lock struct {
 	alone *time.Timer // ends a step that the client makes on its own; nil if there is none
 }
 
-// patience is the time limit of a step whose end is not visible.
-const patience = 2 * time.Second
+// maxStep is the time limit of a step whose end is not visible.
+const maxStep = 2 * time.Second
 
 // Attach puts a new Lock between d and its stores. Call it before a client uses d.
 func Attach(d *store.Device) *Lock {
@@ -55,8 +55,8 @@ func stepOf(ctx context.Context) *step {
 	return st
 }
 
-// take acquires the lock unless the step holds it or has held it.
-func (st *step) take(ctx context.Context) error {
+// acquire acquires the lock unless the step holds it or has held it.
+func (st *step) acquire(ctx context.Context) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.held || st.over {
@@ -71,8 +71,8 @@ func (st *step) take(ctx context.Context) error {
 	}
 }
 
-// give releases the lock if the step holds it.
-func (st *step) give() {
+// release releases the lock if the step holds it.
+func (st *step) release() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.over = true
@@ -86,7 +86,7 @@ func (st *step) give() {
 // is encrypted, but not while f waits for the server.
 func (g *Lock) Send(ctx context.Context, f func(context.Context) error) error {
 	st := &step{g: g}
-	defer st.give()
+	defer st.release()
 	return f(context.WithValue(ctx, stepKey{}, st))
 }
 
@@ -111,7 +111,7 @@ func (g *Lock) begin(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var timer *time.Timer
-	timer = time.AfterFunc(patience, func() {
+	timer = time.AfterFunc(maxStep, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.alone == timer {
@@ -145,7 +145,7 @@ func (s *sessions) GetManySessions(
 	ctx context.Context, addresses []string,
 ) (map[string][]byte, error) {
 	if st := stepOf(ctx); st != nil {
-		if err := st.take(ctx); err != nil {
+		if err := st.acquire(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -155,7 +155,7 @@ func (s *sessions) GetManySessions(
 // PutManySessions ends encrypting a message.
 func (s *sessions) PutManySessions(ctx context.Context, all map[string][]byte) error {
 	if st := stepOf(ctx); st != nil {
-		defer st.give()
+		defer st.release()
 	}
 	return s.SessionStore.PutManySessions(ctx, all)
 }
@@ -187,9 +187,9 @@ type buffer struct {
 // DoDecryptionTxn decrypts a message.
 func (b *buffer) DoDecryptionTxn(ctx context.Context, f func(context.Context) error) error {
 	st := &step{g: b.g}
-	if err := st.take(ctx); err != nil {
+	if err := st.acquire(ctx); err != nil {
 		return err
 	}
-	defer st.give()
+	defer st.release()
 	return b.EventBuffer.DoDecryptionTxn(context.WithValue(ctx, stepKey{}, st), f)
 }

@@ -111,7 +111,7 @@ func TestNoStepIsLost(t *testing.T) {
 		if took := time.Since(began); took > 11*time.Second {
 			t.Errorf("it took %v: they wait for the server's answers", took)
 		}
-		time.Sleep(patience) // what began a step above did not end it
+		time.Sleep(maxStep) // what began a step above did not end it
 	})
 }
 
