@@ -248,6 +248,22 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
+// An entry that another process adds while the file is compared stays.
+func TestRebuildBesideSync(t *testing.T) {
+	f := newFixture(t)
+	f.add(anna, "one")
+	f.ok(f.Sync(t.Context(), anna))
+	r := rebuild{m: f.Memory, s: anna, space: f.In(anna)}
+	st, err := r.space.state(f.q())
+	f.ok(err)
+	f.ok(r.read(t.Context(), string(anna)+"/"+historyFile))
+	f.add(anna, "two")
+	f.ok(f.Sync(t.Context(), anna))
+	f.ok(r.compare(t.Context(), st.synced))
+	same(t, "entries", f.texts(anna), []string{"1 one", "2 two"})
+	same(t, "removed", r.Removed, 0)
+}
+
 // Whatever is appended, edited and rebuilt, the file and the table agree afterwards.
 func TestRebuildAgrees(t *testing.T) {
 	f := newFixture(t)
