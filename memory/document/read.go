@@ -163,9 +163,7 @@ const maxTries = 20
 
 var errReplaced = errors.New("it is replaced all the time")
 
-func (d *Documents) loadOnce(
-	k key, root *os.Root, path string,
-) ([]byte, fs.FileInfo, error) {
+func (d *Documents) loadOnce(k key, root *os.Root, path string) ([]byte, fs.FileInfo, error) {
 	if k.scope != "" {
 		// A link to the folder of another scope stays within the root, but must be refused.
 		if err := wantFolder(root, string(k.scope)); err != nil {

@@ -297,9 +297,7 @@ type departure struct {
 
 // leave runs /group leave [GROUP [SERVER]]. GROUP is the number, the id or the title of a group; ""
 // means the group of the command. SERVER confirms that the server with this id is left.
-func (l leaver) leave(
-	ctx context.Context, r *command.Request, args string,
-) (command.Reply, error) {
+func (l leaver) leave(ctx context.Context, r *command.Request, args string) (command.Reply, error) {
 	group, reply, err := l.find(ctx, r.Message, args)
 	server := ""
 	if last := strings.LastIndex(args, " "); reply != "" && last > 0 && err == nil {

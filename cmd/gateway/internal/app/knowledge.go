@@ -98,9 +98,7 @@ func NewVersions(cfg *config.Config, db *store.DB, log *slog.Logger) *docversion
 }
 
 // NewSkills returns the library of the shared skills and the skills of scopes.
-func NewSkills(
-	cfg *config.Config, shared, scopes *os.Root, log *slog.Logger,
-) *skills.Library {
+func NewSkills(cfg *config.Config, shared, scopes *os.Root, log *slog.Logger) *skills.Library {
 	return skills.New(&skills.Options{Shared: shared, Memory: scopes, Logger: log,
 		Disabled: cfg.Skills.Disabled, Config: cfg.Has,
 		// A skill can use only the variables that its commands see.

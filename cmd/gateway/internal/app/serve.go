@@ -41,9 +41,7 @@ func Migrations() []store.Migration {
 
 // Serve runs the gateway until ctx ends. With a screen it also ends when the person at the screen
 // leaves, unless they keep the gateway running.
-func Serve(
-	ctx context.Context, cfg *config.Config, load Loader, screen *terminal.Screen,
-) error {
+func Serve(ctx context.Context, cfg *config.Config, load Loader, screen *terminal.Screen) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	telemetry.WatchCollector()

@@ -160,9 +160,7 @@ func (s *stage) skip(name string) {
 	}
 }
 
-func (s *stage) copyBelow(
-	ctx context.Context, p Part, root *os.Root, name, target string,
-) error {
+func (s *stage) copyBelow(ctx context.Context, p Part, root *os.Root, name, target string) error {
 	from := filepath.Join(p.Path, filepath.FromSlash(name))
 	if p.Kind == Frozen && os.Link(from, target) == nil {
 		return nil // linking fails on another file system or on one without links

@@ -97,9 +97,7 @@ func (u *unpacker) readManifest(ctx context.Context, in *tar.Reader) error {
 }
 
 // unpackEntry unpacks a file or folder. It must match e, the next entry of the manifest.
-func (u *unpacker) unpackEntry(
-	ctx context.Context, in io.Reader, h *tar.Header, e Entry,
-) error {
+func (u *unpacker) unpackEntry(ctx context.Context, in io.Reader, h *tar.Header, e Entry) error {
 	name, isDir := strings.CutSuffix(e.Name, "/")
 	kind := byte(tar.TypeReg)
 	if isDir {

@@ -182,35 +182,28 @@ func backupParts(
 
 // partOf returns the part with a name, or false if there is none.
 func partOf(cfg *config.Config, name string) (backup.Part, bool) {
-	home := cfg.Gateway.Home
-	switch name {
-	case databasePart:
-		return backup.Part{Name: name, Path: cfg.Store.Path(), Kind: backup.Database}, true
-	case memoryPart:
-		return backup.Part{Name: name, Path: app.MemoryFolder(cfg), Kind: backup.Folder}, true
-	case sharedPart:
-		return backup.Part{Name: name, Path: app.SharedFolder(cfg), Kind: backup.Folder}, true
-	case versionsPart:
-		return backup.Part{Name: name, Path: app.VersionsFolder(cfg), Kind: backup.Folder}, true
-	case workspacePart:
-		return backup.Part{Name: name, Path: cfg.Gateway.Workspace, Kind: backup.Folder}, true
-	case personasPart:
-		return backup.Part{Name: name, Path: app.PersonasFolder(cfg), Kind: backup.Folder}, true
-	case mcpPart:
-		return backup.Part{Name: name, Path: app.MCPFolder(cfg), Kind: backup.Folder}, true
-	case mediaPart:
-		return backup.Part{Name: name, Path: app.MediaFolder(cfg), Kind: backup.Frozen}, true
-	case skillsPart:
-		return backup.Part{Name: name, Path: app.PinsFile(cfg), Kind: backup.File}, true
-	case configPart:
-		return backup.Part{Name: name, Path: filepath.Join(home, name), Kind: backup.File}, true
+	p, ok := map[string]backup.Part{
+		databasePart:  {Path: cfg.Store.Path(), Kind: backup.Database},
+		memoryPart:    {Path: app.MemoryFolder(cfg), Kind: backup.Folder},
+		sharedPart:    {Path: app.SharedFolder(cfg), Kind: backup.Folder},
+		versionsPart:  {Path: app.VersionsFolder(cfg), Kind: backup.Folder},
+		workspacePart: {Path: cfg.Gateway.Workspace, Kind: backup.Folder},
+		personasPart:  {Path: app.PersonasFolder(cfg), Kind: backup.Folder},
+		mcpPart:       {Path: app.MCPFolder(cfg), Kind: backup.Folder},
+		mediaPart:     {Path: app.MediaFolder(cfg), Kind: backup.Frozen},
+		skillsPart:    {Path: app.PinsFile(cfg), Kind: backup.File},
+		configPart:    {Path: filepath.Join(cfg.Gateway.Home, name), Kind: backup.File},
+	}[name]
+	if p.Name = name; ok {
+		return p, true
 	}
 	account, prefixed := strings.CutPrefix(name, whatsappPrefix)
 	account, suffixed := strings.CutSuffix(account, whatsappSuffix)
 	if !prefixed || !suffixed || account == "" {
 		return backup.Part{}, false
 	}
-	return backup.Part{Name: name, Path: app.WhatsAppStore(cfg, account), Kind: backup.Database}, true
+	p.Path, p.Kind = app.WhatsAppStore(cfg, account), backup.Database
+	return p, true
 }
 
 // A historyFilter drops the lines of history files that are newer than the copied database. After

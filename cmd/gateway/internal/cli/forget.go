@@ -90,9 +90,7 @@ shell has the variables with the secrets.`,
 	}
 }
 
-func exportPerson(
-	cmd *cobra.Command, home, withSecrets app.Loader, person, to string,
-) error {
+func exportPerson(cmd *cobra.Command, home, withSecrets app.Loader, person, to string) error {
 	scope, err := scopeOf(person)
 	if err != nil || scope.Person() == 0 {
 		return app.BadUsage(fmt.Errorf("%q is not a person: want a number that gateway people list "+

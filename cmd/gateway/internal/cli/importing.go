@@ -99,9 +99,7 @@ func (i importing) run(cmd *cobra.Command, cfg *config.Config, source *importer.
 
 // withStopped calls fn with the database, and returns an error if a gateway is running. A dry run
 // changes nothing, so a gateway may be running then.
-func withStopped(
-	ctx context.Context, cfg *config.Config, dry bool, fn func(data) error,
-) error {
+func withStopped(ctx context.Context, cfg *config.Config, dry bool, fn func(data) error) error {
 	if dry {
 		return withData(ctx, fixed(cfg), fn)
 	}
@@ -252,9 +250,7 @@ func askScope(people []gate.Person) string {
 }
 
 // withFolders opens the folders of the gateway and calls fn with t.
-func withFolders(
-	cfg *config.Config, t importer.Target, fn func(importer.Target) error,
-) error {
+func withFolders(cfg *config.Config, t importer.Target, fn func(importer.Target) error) error {
 	scopes, err := openFolder(app.MemoryFolder(cfg))
 	if err != nil {
 		return app.InHome(cfg.Gateway.Home, err)

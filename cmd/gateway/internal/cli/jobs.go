@@ -159,9 +159,7 @@ func jobsAddCommand(load app.Loader) *cobra.Command {
 }
 
 // add stores the job.
-func (n *newJob) add(
-	tx *store.Tx, cfg *config.Config, now time.Time,
-) (*schedule.Job, error) {
+func (n *newJob) add(tx *store.Tx, cfg *config.Config, now time.Time) (*schedule.Job, error) {
 	s := app.JobStore(cfg)
 	last, err := n.speaker(tx, cfg)
 	if err != nil {

@@ -49,9 +49,7 @@ type memoryData struct {
 
 // withMemory calls fn with the memory of a scope. name is a scope, a person's number, "shared",
 // or "" for all scopes.
-func withMemory(
-	cmd *cobra.Command, load app.Loader, name string, fn func(memoryData) error,
-) error {
+func withMemory(cmd *cobra.Command, load app.Loader, name string, fn func(memoryData) error) error {
 	scope, err := scopeOf(name)
 	if err != nil {
 		return err

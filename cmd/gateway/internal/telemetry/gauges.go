@@ -146,9 +146,7 @@ func (s sink) total(name, help string, n int64, labels ...string) {
 	s.send(prometheus.CounterValue, name, help, float64(n), labels)
 }
 
-func (s sink) send(
-	kind prometheus.ValueType, name, help string, v float64, labels []string,
-) {
+func (s sink) send(kind prometheus.ValueType, name, help string, v float64, labels []string) {
 	var names, values []string
 	for pair := range slices.Chunk(labels, 2) {
 		names, values = append(names, pair[0]), append(values, pair[1])

@@ -90,9 +90,7 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
-func histogram(
-	name, help string, buckets []float64, labels ...string,
-) *prometheus.HistogramVec {
+func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(
 		prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }
