@@ -34,19 +34,15 @@ func scanRow(kind Kind) func(scan func(...any) error) (indexed, error) {
 func (s *ScopedStore) rows(
 	q store.Queryer, number int64, kind Kind, after int64,
 ) ([]indexed, error) {
-	query := "SELECT " + factColumns + " FROM memory_facts "
-	read := func(scan func(...any) error) (indexed, error) {
-		f, err := scanFact(scan)
-		return indexed{f.id, f.doc()}, err
+	columns, read := "id, "+rowKinds[kind].doc, scanRow(kind)
+	if kind == KindFact {
+		columns, read = factColumns, func(scan func(...any) error) (indexed, error) {
+			f, err := scanFact(scan)
+			return indexed{f.id, f.doc()}, err
+		}
 	}
-	switch kind {
-	case KindEntry:
-		query, read = "SELECT id, time_ms, session, text FROM memory_entries ", scanRow(kind)
-	case KindMessage:
-		query, read = "SELECT id, time_ms, session, text FROM memory_messages ", scanRow(kind)
-	}
-	return collect(q, read, query+"WHERE scope = $1 AND id > $2 ORDER BY id LIMIT $3",
-		number, after, pageSize)
+	return collect(q, read, "SELECT "+columns+" FROM "+rowKinds[kind].table+
+		" WHERE scope = $1 AND id > $2 ORDER BY id LIMIT $3", number, after, pageSize)
 }
 
 var kinds = []Kind{KindFact, KindEntry, KindMessage}

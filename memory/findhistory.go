@@ -11,27 +11,12 @@ import (
 	"gateway/store"
 )
 
-// table holds the queries for a kind of history. They check the scope although the index
-// has returned only rows of it. The "+" stops the database from scanning all rows of the
-// scope for that check.
-type table struct {
-	times string // selects id, time and session of rows
-	texts string // selects id, the id that people see, and the other fields of a hit
-}
-
-var tables = map[Kind]table{
-	KindEntry: {
-		times: `SELECT id, time_ms, session FROM memory_entries
-			WHERE id IN (SELECT value FROM json_each($1)) AND +scope = $2`,
-		texts: `SELECT id, cursor, time_ms, session, '', text FROM memory_entries
-			WHERE id IN (SELECT value FROM json_each($1)) AND +scope = $2`,
-	},
-	KindMessage: {
-		times: `SELECT id, time_ms, session FROM memory_messages
-			WHERE id IN (SELECT value FROM json_each($1)) AND +scope = $2`,
-		texts: `SELECT id, message, time_ms, session, speaker, text FROM memory_messages
-			WHERE id IN (SELECT value FROM json_each($1)) AND +scope = $2`,
-	},
+// selectRows returns the query for columns of the rows of a kind with the ids in $1. It checks the
+// scope although the index has returned only rows of it. The "+" stops the database from scanning
+// all rows of the scope for that check.
+func selectRows(kind Kind, columns string) string {
+	return "SELECT id, " + columns + " FROM " + rowKinds[kind].table +
+		" WHERE id IN (SELECT value FROM json_each($1)) AND +scope = $2"
 }
 
 // find returns the entries or messages that have terms, the best first.
@@ -72,7 +57,7 @@ func (s *ScopedStore) find(
 		h.Excerpt = excerpt(text, at)
 		h.Score = weight * coverage(has, total) * decay(now.Sub(h.Time), fadeEntry, 3)
 		return h, err
-	}, tables[kind].texts, ids, st.number)
+	}, selectRows(kind, rowKinds[kind].hit), ids, st.number)
 	if err != nil {
 		return nil, s.wrap("search", err)
 	}
@@ -104,7 +89,7 @@ func (s *ScopedStore) inTime(
 		r.time, r.weight = time.UnixMilli(ms), weights[r.id]
 		r.score = r.weight * coverage(r.weight, total) * decay(now.Sub(r.time), fadeEntry, 3)
 		return r, err
-	}, tables[kind].times, ids, st.number)
+	}, selectRows(kind, "time_ms, session"), ids, st.number)
 	if err != nil {
 		return nil, err
 	}

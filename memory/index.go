@@ -50,19 +50,30 @@ const (
 	isSession = "s" // a hash of the session
 )
 
-// kindLetters maps each kind to its letter. The letter's position is part of the index's row
-// numbers, because the rows of all tables share one index.
-var kindLetters = map[Kind]string{KindFact: "f", KindEntry: "e", KindMessage: "m"}
+// A rowKind says where the rows of a kind are, and how the index names them.
+type rowKind struct {
+	letter string
+	number int64 // part of the index's row numbers, because the rows of all tables share one index
+	table  string
+	doc    string // columns of a [doc], after the id
+	hit    string // columns of a [Hit], after the id
+}
 
-var kindNumbers = map[Kind]int64{KindFact: 1, KindEntry: 2, KindMessage: 3}
+var rowKinds = map[Kind]rowKind{
+	KindFact: {"f", 1, "memory_facts", "", ""},
+	KindEntry: {"e", 2, "memory_entries", "time_ms, session, text",
+		"cursor, time_ms, session, '', text"},
+	KindMessage: {"m", 3, "memory_messages", "time_ms, session, text",
+		"message, time_ms, session, speaker, text"},
+}
 
 const perRow = 4 // greater than the number of kinds
 
-func rowid(kind Kind, id int64) int64 { return id*perRow + kindNumbers[kind] }
+func rowid(kind Kind, id int64) int64 { return id*perRow + rowKinds[kind].number }
 
 // prefixOf returns the prefix of all words of a kind in a scope.
 func prefixOf(number int64, kind Kind) string {
-	return strconv.FormatInt(number, 10) + kindLetters[kind]
+	return strconv.FormatInt(number, 10) + rowKinds[kind].letter
 }
 
 func yearWord(t time.Time) string { return isYear + t.UTC().Format("2006") }

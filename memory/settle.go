@@ -79,16 +79,12 @@ func (m *Memory) settlePage(tx *store.Tx, r detached, limit time.Duration) error
 			return err
 		}
 		if r.target == "" {
-			_, err = tx.Exec("DELETE FROM "+tableOf[row.doc.kind]+" WHERE id = $1", row.id)
+			_, err = tx.Exec("DELETE FROM "+rowKinds[row.doc.kind].table+" WHERE id = $1", row.id)
 		} else {
 			err = m.moveRow(tx, row, &target, r.dreamed)
 		}
 	}
 	return err
-}
-
-var tableOf = map[Kind]string{
-	KindFact: "memory_facts", KindEntry: "memory_entries", KindMessage: "memory_messages",
 }
 
 // detachedPage returns some rows of a detached scope, all of one kind. Entries are ordered by time.

@@ -90,7 +90,7 @@ func (s trimming) trimRows(
 	tx *store.Tx, number, last int64, before time.Time,
 ) (more bool, err error) {
 	drop := func(kind Kind, where string, limit any) (int, error) {
-		table := tableOf[kind]
+		table := rowKinds[kind].table
 		rows, err := collect(tx, scanRow(kind), "DELETE FROM "+table+" WHERE id IN "+
 			"(SELECT id FROM "+table+" WHERE scope = $1 AND "+where+" LIMIT 64) "+
 			"RETURNING id, time_ms, session, text", number, limit)
