@@ -116,8 +116,7 @@ func (l *Library) Install(dir string, force bool) (Package, error) {
 	if len(p.Trouble) > 0 {
 		return p, nil
 	}
-	if err := l.opts.Shared.Mkdir(skillsFolder, 0o700); err != nil &&
-		!errors.Is(err, fs.ErrExist) {
+	if err := l.opts.Shared.Mkdir(skillsFolder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return p, fmt.Errorf("skills: install: %w", err)
 	}
 	skillsDir, _, err := openSkills(l.opts.Shared, skillsFolder)

@@ -111,8 +111,7 @@ func (h *toolset) openRoots() error {
 		if err != nil {
 			return fmt.Errorf("[roots.%s]: %w; create the folder or remove the entry", name, err)
 		}
-		h.roots = append(h.roots,
-			files.Root{Name: name, Path: r.Path, Dir: dir, Write: r.Write})
+		h.roots = append(h.roots, files.Root{Name: name, Path: r.Path, Dir: dir, Write: r.Write})
 	}
 	return nil
 }

@@ -149,8 +149,7 @@ func isClosed(p Part, err error) bool {
 
 // isTemporary reports whether a name is that of a file or folder that is still being written.
 func isTemporary(k Kind, name string) bool {
-	return strings.HasPrefix(name, ".gateway-") ||
-		k == Frozen && strings.HasSuffix(name, ".part")
+	return strings.HasPrefix(name, ".gateway-") || k == Frozen && strings.HasSuffix(name, ".part")
 }
 
 func (s *stage) skip(name string) {

@@ -63,8 +63,7 @@ func examineHealth(ctx context.Context, cfg *config.Config, ready bool, out io.W
 	code, body, err := request(ctx, e, http.MethodGet, path, answerTime)
 	switch {
 	case err != nil:
-		return fmt.Errorf("no gateway answers at %s: %w; see its log, or start it",
-			e.Address, err)
+		return fmt.Errorf("no gateway answers at %s: %w; see its log, or start it", e.Address, err)
 	case code == http.StatusUnauthorized:
 		return fmt.Errorf("another program answers at %s, none that runs in %s", e.Address,
 			cfg.Gateway.Home)

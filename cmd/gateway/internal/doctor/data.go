@@ -94,8 +94,7 @@ func (c Case) examineDisk(context.Context) []Finding {
 		s, err := c.Disk(existing(dir))
 		switch {
 		case err != nil:
-			list = append(list,
-				one("disk", "Disk", Note, "can't be examined: "+err.Error(), "")...)
+			list = append(list, one("disk", "Disk", Note, "can't be examined: "+err.Error(), "")...)
 		case s.Free < minBytes:
 			list = append(list, one("disk", "Disk", Bad,
 				fmt.Sprintf("%d MB are free where %s is", s.Free>>20, dir),

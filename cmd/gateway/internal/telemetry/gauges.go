@@ -169,8 +169,7 @@ func (g *gauges) collectAccounts(out sink) {
 		out.gauge("gateway_channel_up", "Whether the channel of an account receives messages.", up,
 			"account", a.Name, "platform", a.Platform)
 		total := func(name, help string, n int64) { out.total(name, help, n, "account", a.Name) }
-		total("gateway_channel_restarts_total",
-			"Restarts of an account's channel.", s.Restarts)
+		total("gateway_channel_restarts_total", "Restarts of an account's channel.", s.Restarts)
 		total("gateway_messages_received_total", "Messages that were accepted.", s.Received)
 		total("gateway_messages_repeated_total",
 			"Messages that the platform has delivered more than once.", s.Repeated)
