@@ -120,6 +120,7 @@ func (d *document) settings(f map[string]*yaml.Node) {
 	d.take(&d.requires.Env, "requires.env", requires["env"])
 	d.take(&d.requires.OS, "requires.os", requires["os"])
 	d.take(&d.requires.Config, "requires.config", requires["config"])
+	d.take(&d.requires.Skills, "requires.skills", requires["skills"])
 	for i, os := range d.requires.OS {
 		d.requires.OS[i] = system(os)
 	}

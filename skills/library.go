@@ -144,6 +144,15 @@ func (l *Library) view(scope string, since Mark) *view {
 	slices.SortStableFunc(v.skills, func(a, b cachedSkill) int {
 		return strings.Compare(a.skill.Name, b.skill.Name)
 	})
+	for i := range v.skills {
+		for _, name := range v.skills[i].skill.Requires.Skills {
+			if !slices.ContainsFunc(v.skills, func(k cachedSkill) bool {
+				return strings.EqualFold(k.skill.Name, name) && k.skill.Problem == "" && !k.skill.Disabled
+			}) {
+				v.skills[i].skill.Missing = append(v.skills[i].skill.Missing, "skill "+name)
+			}
+		}
+	}
 	v.active, v.summary = renderActive(v.skills), renderSummary(v.skills)
 	l.mu.Lock()
 	defer l.mu.Unlock()

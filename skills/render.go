@@ -158,6 +158,7 @@ func element(s Skill, most int) string {
 	if !s.Available() {
 		attribute("available", "false")
 	}
+	attribute("needs", strings.Join(s.Requires.Skills, ", "))
 	attribute("missing", strings.Join(s.Missing, "; "))
 	attribute("problem", s.Problem)
 	fmt.Fprintf(&b, ">%s</skill>\n", escape(clip(s.Description, most)))

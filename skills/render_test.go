@@ -53,6 +53,25 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// The list names the skills that a skill needs, and says which of them are not there.
+func TestRequiredSkills(t *testing.T) {
+	f := newFixture(t, Options{OS: "linux", Disabled: []string{"off"}})
+	f.skill("base", text("base", "Base.", "b"))
+	f.skill("off", text("off", "Off.", "b"))
+	f.skill("report", text("report", "Reports.", "b", "requires: {skills: [Base]}"))
+	f.skill("lame", text("lame", "Lame.", "b", "requires: {skills: [base, off, nowhere]}"))
+	summary := summaryOf(f.Library, "")
+	for _, want := range []string{
+		`<skill name="report" location="skills/report/SKILL.md" needs="Base">Reports.</skill>`,
+		`<skill name="lame" location="skills/lame/SKILL.md" available="false" ` +
+			`needs="base, off, nowhere" missing="skill off; skill nowhere">Lame.</skill>`,
+	} {
+		if !strings.Contains(summary, want) {
+			t.Errorf("the list lacks %s:\n%s", want, summary)
+		}
+	}
+}
+
 func activeOf(l *Library, scope string) string {
 	active, _ := l.Prompt(scope, l.Mark(), nil)
 	return active

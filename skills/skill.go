@@ -41,6 +41,7 @@ type Requires struct {
 	Env     []string // environment variables
 	OS      []string // operating systems as in runtime.GOOS; one is needed
 	Config  []string // settings of the gateway
+	Skills  []string // other skills; all are needed
 }
 
 // Available reports whether the skill can be used now.

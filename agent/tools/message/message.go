@@ -44,7 +44,7 @@ const (
 )
 
 const description = "Sends a message besides your answer: files, an interim result, or to " +
-	"another conversation. Your answer itself is sent anyway."
+	"another conversation. Your answer itself is sent anyway, without files."
 
 type arguments struct {
 	Text    string   `json:"text,omitempty"`

@@ -17,10 +17,10 @@ const (
 	earlyEnd       = 2 * time.Second // how long exec waits for a background command to end
 )
 
-const execDescription = "Runs a command in the workspace, in a sandbox without a terminal: give " +
-	"programs options so that they ask nothing. Use the file tools for files. For servers, " +
-	"and beyond 10 minutes, use background, then exec_input. $SHARED/skills has shared " +
-	"skills, read-only."
+const execDescription = "Runs a command (POSIX sh, UTF-8) in the workspace, in a sandbox without " +
+	"a terminal: give programs options so they ask nothing. Use the file tools for files. For " +
+	"servers and beyond 10 minutes use background, then exec_input. $SHARED/skills has " +
+	"read-only skills."
 
 // foreign describes the origin of command output to the model.
 const foreign = "the output of the command"
