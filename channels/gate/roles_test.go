@@ -548,3 +548,25 @@ func TestGateAsksForOne(t *testing.T) {
 		}
 	})
 }
+
+// A group that is forgotten keeps its earlier id, so that rules for that id still apply after a
+// restart.
+func TestForgottenGroupKeepsItsMove(t *testing.T) {
+	atDoor(t, func(d *door) {
+		err := d.gate.Intake("tg", gate.Policy{}).Publish(d.t.Context(),
+			channels.Batch{Migrated: map[string]string{"new": "old"}})
+		if err == nil {
+			err = d.do(func(tx *store.Tx) error {
+				return gate.Forget(tx, []bus.Address{{Account: "tg", Chat: "new"},
+					{Account: "tg", Chat: "old"}})
+			})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		moves, err := gate.Moves(d.db.Read(d.t.Context()))
+		if err != nil || len(moves) != 1 || moves[0].Before != "old" {
+			t.Errorf("the moves are %+v, %v; want that of the group", moves, err)
+		}
+	})
+}

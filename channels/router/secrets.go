@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"gateway/bus"
+	"gateway/channels/markup"
 )
 
 // Secrets are the gateway's own credentials as exact values. They must never be sent.
@@ -35,10 +36,16 @@ func (r *Router) SetSecrets(s Secrets) { r.secrets.Store(&s) }
 // textWithheld replaces a message that contains a secret.
 const textWithheld = "[I have withheld this message: it contained a secret of the gateway.]"
 
-// FoundIn reports whether text contains a secret.
+// FoundIn reports whether a text contains a secret, as it is written or as people will read it.
 func (s Secrets) FoundIn(text string) bool {
-	return slices.ContainsFunc(s, func(secret string) bool { return strings.Contains(text, secret) })
+	in := func(text string) bool {
+		return slices.ContainsFunc(s, func(secret string) bool { return strings.Contains(text, secret) })
+	}
+	return in(text) || len(s) > 0 && strings.ContainsAny(text, unread) && in(markup.Plain(text))
 }
+
+// unread are the characters of Markdown that may stand between those that people read.
+const unread = "\\&*_~`[<|"
 
 // safePrefix returns the part of an incomplete text that may be shown: without an end that could be
 // the beginning of a secret.
@@ -46,16 +53,41 @@ func (s Secrets) safePrefix(text string) string {
 	if s.FoundIn(text) {
 		return textWithheld
 	}
-	end := len(text)
+	end := len(text) - s.begun(text)
+	word := text[strings.LastIndexAny(text, " \n")+1:]
+	if strings.ContainsAny(word, unread) && s.bare().begun(bare(word)) > 0 {
+		end = min(end, len(text)-len(word))
+	}
+	return text[:end]
+}
+
+// bare returns text without the characters of Markdown.
+func bare(text string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(unread, r) {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+func (s Secrets) bare() (list Secrets) {
 	for _, secret := range s {
-		for n := min(len(secret)-1, len(text)); n > 0; n-- {
+		list = append(list, bare(secret))
+	}
+	return list
+}
+
+// begun returns the number of bytes at the end of text that could be the beginning of a secret.
+func (s Secrets) begun(text string) (most int) {
+	for _, secret := range s {
+		for n := min(len(secret)-1, len(text)); n > most; n-- {
 			if strings.HasSuffix(text, secret[:n]) {
-				end = min(end, len(text)-n)
-				break
+				most = n
 			}
 		}
 	}
-	return text[:end]
+	return most
 }
 
 // safeStatus returns a status line as it may be shown: nothing if a secret is in it, and of a long

@@ -12,15 +12,21 @@ func TestSecretsGrown(t *testing.T) {
 		t.Fatalf("there are %d secrets, want those that are long enough, once", len(s))
 	}
 	for text, want := range map[string]string{
-		"":                        "",
-		"nothing":                 "nothing",
-		"the key is sk-1":         "the key is ",
-		"the key is s":            "the key is ",
-		"it is sk-1234567 or so":  "it is sk-1234567 or so",
-		"it is sk-12345678":       textWithheld,
-		"it is sk-12345678 there": textWithheld,
-		"ask-12345678":            textWithheld,
-		"it is 123456789:AA":      "it is ",
+		"":                          "",
+		"nothing":                   "nothing",
+		"the key is sk-1":           "the key is ",
+		"the key is s":              "the key is ",
+		"it is sk-1234567 or so":    "it is sk-1234567 or so",
+		"it is sk-12345678":         textWithheld,
+		"it is sk-12345678 there":   textWithheld,
+		"ask-12345678":              textWithheld,
+		"it is 123456789:AA":        "it is ",
+		`it is sk\-12345678`:        textWithheld,
+		"it is sk&#45;123**45**678": textWithheld,
+		"it is sk-1234`5678`":       textWithheld,
+		`it is sk\-123456`:          "it is ",
+		"it is sk-**1234":           "it is ",
+		`it is \_sk\-9_`:            `it is \_sk\-9_`,
 	} {
 		if got := s.safePrefix(text); got != want {
 			t.Errorf("of %q is shown %q, want %q", text, got, want)
