@@ -135,6 +135,7 @@ func FuzzQuery(f *testing.F) {
 	f.Add("abc\nABC", "(ab)+c?", true)
 	f.Add("a\nb\n", `\A[^x]b\z`, false)
 	f.Add("x\n\n", "^$", false)
+	f.Add("0\nS\nſ", "s", true)
 	f.Fuzz(func(t *testing.T, text, pattern string, anyCase bool) {
 		q, err := newQuery(pattern, false, anyCase, false)
 		if err != nil {

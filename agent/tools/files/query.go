@@ -19,6 +19,8 @@ type query struct {
 	multi bool     // a match may span several lines
 	oneOf []string // every match contains one of these texts, if there are any
 	fold  bool     // oneOf is lower case; compare it with the text in lower case
+
+	literal bool // every line that contains the only text of oneOf matches
 }
 
 // newQuery returns the query for an expression. An error is for the model.
@@ -45,6 +47,7 @@ func newQuery(pattern string, fixed, ignoreCase, multi bool) (*query, error) {
 	}
 	q := &query{re: re, multi: multi}
 	q.oneOf, q.fold = required(tree)
+	q.literal = len(q.oneOf) == 1 && tree.Op == syntax.OpLiteral && !q.fold
 	if len(q.oneOf) == 1 && strings.Contains(q.oneOf[0], "\n") && !multi {
 		return nil, errors.New("the pattern has a line break in it; set multiline")
 	}
@@ -146,9 +149,17 @@ func (s *scanner) hits(text []byte, yield func(hit) bool) {
 		return
 	}
 	for from := 0; from < len(text); {
+		if len(s.query.oneOf) == 1 {
+			i := bytes.Index(in[from:], []byte(s.query.oneOf[0]))
+			if i < 0 {
+				return
+			}
+			from += i // lines without the text are skipped at once
+		}
 		h := lineAround(text, from, from)
-		line := text[h.from:h.to]
-		if s.query.may(in[h.from:h.to]) && s.query.re.Match(line) && !yield(h) {
+		matches := s.query.literal ||
+			s.query.may(in[h.from:h.to]) && s.query.re.Match(text[h.from:h.to])
+		if matches && !yield(h) {
 			return
 		}
 		from = h.to + 1
