@@ -12,7 +12,10 @@ import (
 	"time"
 
 	"gateway/store"
+	"gateway/store/storetest"
 )
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
 // start is when the clock of a fixture begins.
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -12,7 +12,11 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"gateway/store/storetest"
 )
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
 // source writes a folder to install from, with the given files.
 func source(t *testing.T, name string, files map[string]string) string {

@@ -12,7 +12,11 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"gateway/store/storetest"
 )
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
 var testTables = Migration{Package: "test", Steps: []string{
 	"CREATE TABLE t (id IDENTITY PRIMARY KEY, k TEXT NOT NULL UNIQUE);"}}

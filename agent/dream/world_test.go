@@ -20,7 +20,10 @@ import (
 	"gateway/memory/document"
 	"gateway/memory/version"
 	"gateway/store"
+	"gateway/store/storetest"
 )
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
 type scope = memory.Scope
 

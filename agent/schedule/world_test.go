@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -12,7 +13,10 @@ import (
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/store"
+	"gateway/store/storetest"
 )
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
 // A world is a scheduler on a database of its own, whose clock is set by the test. In the place of
 // the dispatcher stands the test, which reads the inbox.

@@ -27,7 +27,10 @@ import (
 	"gateway/memory/document"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/storetest"
 )
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
 // A world is what turns work with, on a real store. Package agent tests them as a whole.
 type world struct {

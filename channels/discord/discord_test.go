@@ -17,6 +17,7 @@ import (
 	"gateway/channels/channeltest"
 	"gateway/channels/discord"
 	"gateway/channels/discord/discordtest"
+	"gateway/store/storetest"
 )
 
 const (
@@ -40,6 +41,7 @@ const patience = 3 * time.Minute
 var ada = bus.Address{Account: "dc", Chat: direct}
 
 func TestMain(m *testing.M) {
+	storetest.InMemory()
 	// Most of these tests wait. A number that is set by -parallel is parsed later, and counts.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)

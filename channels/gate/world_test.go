@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"log/slog"
+	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -9,7 +10,10 @@ import (
 	"gateway/bus"
 	"gateway/channels/gate"
 	"gateway/store"
+	"gateway/store/storetest"
 )
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
 var discard = slog.New(slog.DiscardHandler)
 

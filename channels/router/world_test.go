@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -19,7 +20,10 @@ import (
 	"gateway/channels/media"
 	"gateway/channels/router"
 	"gateway/store"
+	"gateway/store/storetest"
 )
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
 var discard = slog.New(slog.DiscardHandler)
 

@@ -3,13 +3,17 @@ package supervisor_test
 import (
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"gateway/bus"
 	"gateway/channels/gate"
 	"gateway/store"
+	"gateway/store/storetest"
 )
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
 var errDown = errors.New("connection refused")
 

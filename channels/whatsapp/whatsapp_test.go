@@ -20,9 +20,11 @@ import (
 	"gateway/channels/channeltest"
 	"gateway/channels/whatsapp"
 	"gateway/channels/whatsapp/whatsapptest"
+	"gateway/store/storetest"
 )
 
 func TestMain(m *testing.M) {
+	storetest.InMemory()
 	// These belong to the library and are for the whole process.
 	whatsmeow.WACertPubKey = whatsapptest.RootKey
 	whatsmeow.KeepAliveIntervalMin = 300 * time.Millisecond

@@ -12,7 +12,10 @@ import (
 	"time"
 
 	"gateway/memory"
+	"gateway/store/storetest"
 )
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
 // A fixture is a home with a workspace and the folder of the scopes.
 type fixture struct {

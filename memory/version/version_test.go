@@ -14,7 +14,10 @@ import (
 	"time"
 
 	"gateway/store"
+	"gateway/store/storetest"
 )
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
 // A history is a tree with a clock that goes on by a minute with each version.
 type history struct {

@@ -16,12 +16,14 @@ import (
 	"go.uber.org/goleak"
 
 	"gateway/agent/tool"
+	"gateway/store/storetest"
 )
 
 // modeVar makes the test binary a server.
 const modeVar = "GATEWAY_TEST_MCP"
 
 func TestMain(m *testing.M) {
+	storetest.InMemory()
 	if mode := os.Getenv(modeVar); mode == conformanceMode {
 		os.Exit(conform(os.Args[len(os.Args)-1]))
 	} else if mode != "" {

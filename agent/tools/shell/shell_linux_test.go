@@ -220,7 +220,7 @@ func TestLimit(t *testing.T) {
 func TestOutputIsBounded(t *testing.T) {
 	t.Parallel()
 	d := newTestShell(t, nil)
-	got, err := d.use("s", "exec", `{"command":"yes ä","timeout":15}`)
+	got, err := d.use("s", "exec", `{"command":"yes ä | head -c 200000000; sleep 99","timeout":15}`)
 	if err != nil {
 		t.Fatal(err)
 	}

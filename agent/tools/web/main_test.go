@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	"gateway/agent/extract"
+	"gateway/store/storetest"
 )
 
 // The test binary decodes files for its tests.
 func TestMain(m *testing.M) {
+	storetest.InMemory()
 	if len(os.Args) > 1 && os.Args[1] == extract.Argument {
 		os.Exit(extract.Main(map[string]extract.Func{KindPage: Page}))
 	}

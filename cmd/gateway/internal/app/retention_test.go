@@ -14,7 +14,10 @@ import (
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/retention"
 	"gateway/store"
+	"gateway/store/storetest"
 )
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
 // A warehouse is a database with rows of all ages, sizes and states, the oldest first.
 type warehouse struct {

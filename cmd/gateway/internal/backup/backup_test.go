@@ -21,7 +21,10 @@ import (
 	"time"
 
 	"gateway/store"
+	"gateway/store/storetest"
 )
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
 var notes = store.Migration{Package: "notes", Steps: []string{
 	"CREATE TABLE notes (id IDENTITY PRIMARY KEY, text TEXT NOT NULL);"}}

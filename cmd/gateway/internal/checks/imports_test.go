@@ -16,6 +16,7 @@ var imports = map[string]string{
 	"store":                               "store/fault",
 	"store/fault":                         "",
 	"store/atomicfile":                    "",
+	"store/storetest":                     "",
 	"agent/llm":                           "",
 	"agent/extract/document":              "",
 	"agent/extract/document/documenttest": "",

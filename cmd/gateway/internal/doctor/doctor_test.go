@@ -21,7 +21,10 @@ import (
 	"gateway/cmd/gateway/internal/config"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/storetest"
 )
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
 var tables = []store.Migration{bus.Migration, gate.Migration, session.Migration}
 

@@ -17,6 +17,7 @@ import (
 	"gateway/agent/schedule"
 	"gateway/bus"
 	"gateway/store"
+	"gateway/store/storetest"
 )
 
 // gateway runs a command of the gateway in the home of w, and returns what it prints.
@@ -308,7 +309,8 @@ func TestBackupBeforeUpgrade(t *testing.T) {
 	if err := errors.Join(db.Tx(t.Context(), older), db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	named, file := filepath.Join(t.TempDir(), "named.toml"), filepath.Join(t.TempDir(), "b.tar.gz")
+	named := filepath.Join(storetest.Dir(t), "named.toml") // where the home can be renamed to
+	file := filepath.Join(t.TempDir(), "b.tar.gz")
 	if err := os.Rename(filepath.Join(w.home, "config.toml"), named); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/store"
+	"gateway/store/storetest"
 )
 
 // patience is how long a test waits for an expected event.
@@ -60,7 +61,7 @@ const streaming = "access = \"open\"\nrate_limit = \"off\"\nedit_interval = \"20
 func newWorld(t testing.TB, o worldOptions) *world {
 	t.Helper()
 	w := &world{
-		t: t, home: t.TempDir(),
+		t: t, home: newHome(t, o),
 		telegram: telegramtest.New(cmp.Or(o.token, testToken),
 			&telegramtest.Options{OnSend: o.onSend}),
 		model: openaitest.Start(o.answer),
@@ -88,6 +89,14 @@ api_url = %q
 `, cmp.Or(o.sandbox, "off"), o.agent, w.model.URL, testToken, w.url)
 	w.configure(cmp.Or(o.channel, quiet))
 	return w
+}
+
+// newHome returns a new folder. By default it is in memory, unless commands of a sandbox need it.
+func newHome(t testing.TB, o worldOptions) string {
+	if *long || o.sandbox != "" {
+		return t.TempDir()
+	}
+	return storetest.Dir(t)
 }
 
 // configure writes the configuration file with the given lines for the Telegram account.

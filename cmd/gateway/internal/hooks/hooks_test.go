@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -24,7 +25,10 @@ import (
 	"gateway/bus/bustest"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/storetest"
 )
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
 const secret = "a-secret-of-the-hook"
 

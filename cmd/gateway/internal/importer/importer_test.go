@@ -18,7 +18,10 @@ import (
 	"gateway/memory/version"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/storetest"
 )
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
 var named = bustest.Session
 
