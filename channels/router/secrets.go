@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"html"
 	"io"
 	"slices"
 	"strings"
@@ -55,7 +56,12 @@ func (s Secrets) safePrefix(text string) string {
 	}
 	end := len(text) - s.begun(text)
 	word := text[strings.LastIndexAny(text, " \n")+1:]
-	if strings.ContainsAny(word, unread) && s.bare().begun(bare(word)) > 0 {
+	whole := word // without an entity whose end is still missing
+	if at := strings.LastIndexByte(word, '&'); at >= 0 && !strings.Contains(word[at:], ";") {
+		whole = word[:at]
+	}
+	if strings.ContainsAny(word, unread) && (s.bare().begun(bare(word)) > 0 ||
+		s.bare().begun(bare(html.UnescapeString(whole))) > 0) {
 		end = min(end, len(text)-len(word))
 	}
 	return text[:end]
