@@ -263,6 +263,23 @@ func TestOpenClawIncludes(t *testing.T) {
 	}
 }
 
+// TestOpenClawNotANumber checks that settings which JSON can't express do not hide the includes
+// that were left out.
+func TestOpenClawNotANumber(t *testing.T) {
+	d := newFixture(t)
+	d.write("openclaw.json", `{ one: { $include: "missing.json5" }, two: -Infinity }`,
+		"workspace/other.txt", "")
+	got := d.run(OpenClaw, false)
+	want := []string{
+		`left setting openclaw.json > : $include "missing.json5": no such file or directory; ` +
+			"copy these settings by hand",
+		"left setting openclaw.json > : json: unsupported value: -Inf; copy its settings by hand",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the import reported %q, want %q", got, want)
+	}
+}
+
 // TestOpenClawArchive checks that sessions which OpenClaw has reset, deleted or replaced become the
 // older part of their conversations.
 func TestOpenClawArchive(t *testing.T) {

@@ -185,14 +185,14 @@ func (s *Source) readSettings() {
 	if err == nil {
 		s.config, err = objectOf(v)
 	}
+	s.settings = r.problems
 	if err != nil {
 		if s.isFile(settingsFile) {
-			s.settings = []Item{{"setting", settingsFile, "", Left, plain(err) +
-				"; copy its settings by hand"}}
+			s.settings = append(s.settings, Item{"setting", settingsFile, "", Left, plain(err) +
+				"; copy its settings by hand"})
 		}
 		return
 	}
-	s.settings = r.problems
 	at := func(keys ...string) (t object) {
 		t = s.config
 		for _, key := range keys {
