@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -40,12 +41,13 @@ func few(n int) int {
 }
 
 // thrifty returns environment variables with which a gateway needs less processor time. The long
-// variants run it as people do.
+// variants run it as people do. GOMAXPROCS in the environment overrides the number of processors.
 func thrifty() []string {
 	if *long {
 		return nil
 	}
-	return []string{fmt.Sprint("GOGC=", thriftyGC), "GOMAXPROCS=1"}
+	processors := cmp.Or(os.Getenv("GOMAXPROCS"), "1")
+	return []string{fmt.Sprint("GOGC=", thriftyGC), "GOMAXPROCS=" + processors}
 }
 
 // thriftyGC is how much the heap may grow between two garbage collections, in percent.
