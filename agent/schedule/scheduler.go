@@ -22,10 +22,10 @@ type Options struct {
 	Now    func() time.Time // default time.Now
 	Logger *slog.Logger     // default discards
 
-	// Admit returns the current role of a job's creator. If ok is false, the creator may no
-	// longer use the agent: the job is paused until that changes. By default the job keeps its
-	// role.
-	Admit func(q store.Queryer, j *Job) (role bus.Role, ok bool, err error)
+	// Admit returns the current role of a job's creator. If why is not "", it is the reason why
+	// the creator may no longer use the agent: the job is paused until that changes. By default
+	// the job keeps its role.
+	Admit func(q store.Queryer, j *Job) (role bus.Role, why string, err error)
 
 	// Heartbeat is the interval of heartbeats; default none. Heartbeats returns the people and
 	// groups that want one. Open reports, when one is due, whether there is something to
@@ -79,7 +79,7 @@ func New(db *store.DB, inbox *bus.Inbox, opts *Options) *Scheduler {
 		o.Now = time.Now
 	}
 	if o.Admit == nil {
-		o.Admit = func(_ store.Queryer, j *Job) (bus.Role, bool, error) { return j.Role, true, nil }
+		o.Admit = func(_ store.Queryer, j *Job) (bus.Role, string, error) { return j.Role, "", nil }
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Scheduler{Store: o.Store, db: db, inbox: inbox, opts: o, wake: make(chan struct{}, 1)}
@@ -372,7 +372,7 @@ func (s *Scheduler) claim(tx *store.Tx, id int64, wanted bool, now time.Time) ([
 		string(state), millis(next)); err != nil {
 		return nil, err
 	}
-	role, admitted, err := s.opts.Admit(tx, j)
+	role, why, err := s.opts.Admit(tx, j)
 	if err != nil {
 		return nil, err
 	}
@@ -380,23 +380,23 @@ func (s *Scheduler) claim(tx *store.Tx, id int64, wanted bool, now time.Time) ([
 	if err != nil {
 		return nil, err
 	}
-	if j.Kind == Heartbeat && (!wanted || !admitted || open > 0) {
+	if j.Kind == Heartbeat && (!wanted || why != "" || open > 0) {
 		return nil, nil // another heartbeat follows: record nothing
 	}
 	due := following.newest(j.Next, now)
 	r := Run{Job: id, Due: due, State: Waiting, Late: now.Sub(due) > lateAfter,
 		missed: due.After(j.Next)}
 	switch {
-	case !admitted:
-		r.State, r.Error = Skipped, whyRefused
+	case why != "":
+		r.State, r.Error = Skipped, why
 	case open >= maxOpen:
 		r.State, r.Error = Skipped, "earlier runs of the job were not over"
 	}
 	if ok, err := insertRun(tx, &r, now); err != nil || !ok {
 		return nil, err // a run of that time exists if the clock was set back
 	}
-	if !admitted {
-		return nil, s.pauseRefused(tx, id)
+	if why != "" {
+		return nil, s.pauseRefused(tx, id, why)
 	}
 	if r.State == Skipped {
 		return nil, nil
@@ -436,12 +436,12 @@ func (s *Scheduler) retry(tx *store.Tx, run int64, now time.Time) ([]started, er
 	if err != nil || r.State != Waiting || r.Retry.IsZero() || r.Retry.After(now) {
 		return nil, err
 	}
-	role, admitted, err := s.opts.Admit(tx, &j)
+	role, why, err := s.opts.Admit(tx, &j)
 	if err != nil {
 		return nil, err
 	}
-	if !admitted {
-		return nil, errors.Join(s.end(tx, run, Skipped, "", whyRefused, now), s.pauseRefused(tx, j.ID))
+	if why != "" {
+		return nil, errors.Join(s.end(tx, run, Skipped, "", why, now), s.pauseRefused(tx, j.ID, why))
 	}
 	if r.Attempts == 0 { // requested by somebody while the gateway was down
 		r.Late = now.Sub(r.Due) > lateAfter

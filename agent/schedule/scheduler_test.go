@@ -176,11 +176,21 @@ func TestOverlap(t *testing.T) {
 	w.wantRuns(other, Succeeded, Succeeded, Succeeded, Succeeded)
 }
 
+// refused returns why a creator may not use the agent, or "".
+func refused(ok bool) string {
+	if ok {
+		return ""
+	}
+	return WhyRefused
+}
+
 func TestAdmit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	role, ok := bus.Guest, true
-	w.opts.Admit = func(_ store.Queryer, j *Job) (bus.Role, bool, error) { return role, ok, nil }
+	w.opts.Admit = func(store.Queryer, *Job) (bus.Role, string, error) {
+		return role, refused(ok), nil
+	}
 	w.restart()
 	j := w.add(job("x", w.every("1h")))
 	w.look(time.Hour)
@@ -191,7 +201,7 @@ func TestAdmit(t *testing.T) {
 	ok = false
 	w.look(time.Minute) // the next attempt
 	w.wantRuns(j, Skipped)
-	if got := w.get(j); got.State != Paused || got.Why != whyRefused {
+	if got := w.get(j); got.State != Paused || got.Why != WhyRefused {
 		t.Errorf("job is %s (%s), want it paused", got.State, got.Why)
 	}
 	w.tx(func(tx *store.Tx) error { return w.s.Resume(tx, j.ID, w.now) })
@@ -209,7 +219,9 @@ func TestReadmit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ok := true
-	w.opts.Admit = func(_ store.Queryer, j *Job) (bus.Role, bool, error) { return j.Role, ok, nil }
+	w.opts.Admit = func(_ store.Queryer, j *Job) (bus.Role, string, error) {
+		return j.Role, refused(ok), nil
+	}
 	w.restart()
 	often, once := w.add(job("often", w.every("1h"))), w.add(job("once", w.at("90m")))
 	twice := w.add(job("twice", w.every("1h")))
@@ -233,11 +245,11 @@ func TestReadmit(t *testing.T) {
 			t.Errorf("job %s is %s (%s), want %s (%s)", j.Text, got.State, got.Why, state, why)
 		}
 	}
-	wantState(often, Paused, whyRefused)
-	wantState(once, Paused, whyRefused)
+	wantState(often, Paused, WhyRefused)
+	wantState(once, Paused, WhyRefused)
 	ok = true
 	w.look(time.Second) // too soon to ask again
-	wantState(often, Paused, whyRefused)
+	wantState(often, Paused, WhyRefused)
 	w.look(poll)
 	w.want()
 	wantState(often, Active, "")
@@ -255,7 +267,7 @@ func TestReadmit(t *testing.T) {
 	w.do(twice)
 	ok = false // and again
 	w.look(time.Hour)
-	wantState(twice, Paused, whyRefused)
+	wantState(twice, Paused, WhyRefused)
 	ok = true
 	w.look(time.Minute)
 	wantState(twice, Active, "")

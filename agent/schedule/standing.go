@@ -12,14 +12,17 @@ import (
 // A job is paused when it is due and its creator may no longer use the agent. It goes on by itself
 // once its creator may again. A pause that a person has made stays.
 
-// whyRefused is the stored reason of such a pause.
-const whyRefused = "who has set it up may not use me any more"
+// The stored reasons of such a pause.
+const (
+	WhyRefused = "who has set it up may not use me any more"
+	WhyLeft    = "I was told to leave the group"
+)
 
 // pauseRefused pauses a job whose creator may no longer use the agent, unless somebody has
 // paused it.
-func (Store) pauseRefused(tx *store.Tx, id int64) error {
+func (Store) pauseRefused(tx *store.Tx, id int64, why string) error {
 	_, err := tx.Exec(`UPDATE jobs SET state = 'paused', why = $2, shut_out = 1
-		WHERE id = $1 AND state IN ('active', 'ended')`, id, whyRefused)
+		WHERE id = $1 AND state IN ('active', 'ended')`, id, why)
 	return err
 }
 
@@ -51,8 +54,8 @@ func (s *Scheduler) readmit(ctx context.Context, now time.Time) error {
 // endPause ends the pause of j if its creator may use the agent again. A one-time job whose
 // time has passed has ended.
 func (s *Scheduler) endPause(ctx context.Context, j *Job, now time.Time) error {
-	_, admitted, err := s.opts.Admit(s.db.Read(ctx), j)
-	if err != nil || !admitted {
+	_, why, err := s.opts.Admit(s.db.Read(ctx), j)
+	if err != nil || why != "" {
 		return err
 	}
 	goesOn := false

@@ -25,12 +25,19 @@ func (g *Gateway) newScheduler(cfg *config.Config, inbox *bus.Inbox) *schedule.S
 }
 
 // admitJob returns the role with which a job runs: the role that its maker had when making it, or
-// their present role if that is lower.
-func (g *Gateway) admitJob(q store.Queryer, j *schedule.Job) (bus.Role, bool, error) {
+// their present role if that is lower. why says why it does not run, or is "".
+func (g *Gateway) admitJob(q store.Queryer, j *schedule.Job) (_ bus.Role, why string, err error) {
 	m := bus.InboundMessage{From: j.To, Sender: j.Sender, Group: j.Group, Text: j.Text}
 	ok, err := g.gate.Standing(q, &m)
 	if m.Role.AtLeast(j.Role) {
 		m.Role = j.Role
 	}
-	return m.Role, ok, err
+	if ok || err != nil {
+		return m.Role, "", err
+	}
+	left, err := g.gate.HasLeft(q, j.To)
+	if left {
+		return m.Role, schedule.WhyLeft, err
+	}
+	return m.Role, schedule.WhyRefused, err
 }

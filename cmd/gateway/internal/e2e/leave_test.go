@@ -279,6 +279,9 @@ func TestLeaveListedGroup(t *testing.T) {
 	})
 	w.command("jobs", "run", "1")
 	w.awaitJob(1, "paused")
+	if list := w.command("jobs", "list", "--all"); !strings.Contains(list, "I was told to leave") {
+		t.Errorf("the jobs are\n%s", list)
+	}
 	w.wantReply(annID, "/group", "I have left it. The configuration still lists")
 	w.telegram.SetMember(teamID, bobID, "member")
 	w.telegram.Say(teamID, annID, "@gateway_bot welcome back")
