@@ -84,16 +84,17 @@ func (Groups) Decide(tx *store.Tx, id int64, s GroupState) (before Group, err er
 
 // Activate stores which messages the agent answers in a group: g.State is GroupMention or
 // GroupAlways. It does not admit a group that is answered only because the configuration lists it.
-func (groups Groups) Activate(tx *store.Tx, g Group, now time.Time) error {
+// It stores nothing and reports false if the account leaves the group or has left it.
+func (groups Groups) Activate(tx *store.Tx, g Group, now time.Time) (bool, error) {
 	before, err := groups.state(tx, g.Account, g.Chat)
-	if err != nil {
-		return err
+	if err != nil || before == GroupLeaving || before == GroupLeft {
+		return false, err
 	}
 	if !before.Answers() {
 		g.State = map[GroupState]GroupState{GroupMention: GroupListedMention,
 			GroupAlways: GroupListedAlways}[g.State]
 	}
-	return groups.Set(tx, g, now)
+	return true, groups.Set(tx, g, now)
 }
 
 // Set stores the decision about a group, which may be unknown so far.

@@ -154,6 +154,34 @@ func TestGroupNotLeft(t *testing.T) {
 	})
 }
 
+// What somebody has chosen in a group before the decision to leave it does not admit it again.
+func TestActivateLeftGroup(t *testing.T) {
+	atDoor(t, func(d *door) {
+		p := gate.Policy{Access: gate.Open}
+		activate := func() {
+			t.Helper()
+			err := d.do(func(tx *store.Tx) error {
+				ok, err := gate.Groups{}.Activate(tx,
+					gate.Group{Account: "tg", Chat: "g", State: gate.GroupMention}, time.Now())
+				if ok {
+					t.Error("the choice was stored")
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		left := d.leave()
+		activate()
+		d.publish(p, inGroup("g", true, message("1", "bob", "still there?")))
+		d.over(left, bus.Sent, "")
+		activate()
+		d.publish(p, inGroup("g", true, message("2", "bob", "still there?")))
+		d.wantInbox()
+	})
+}
+
 // Another decision about a group that is being left drops the decision to leave it.
 func TestStay(t *testing.T) {
 	atDoor(t, func(d *door) {

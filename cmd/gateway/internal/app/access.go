@@ -274,10 +274,11 @@ func activate(tx *store.Tx, r *command.Request) (command.Reply, error) {
 			{Label: "Everything", Text: "/activation always"}}}, nil
 	}
 	g := gate.Group{Account: m.From.Account, Chat: m.From.Chat, Title: m.ChatTitle, State: state}
-	err := gate.Groups{}.Activate(tx, g, time.Now())
-	if err == nil {
-		err = audit.Add(tx, groupEntry(r, g, state), time.Now())
+	ok, err := gate.Groups{}.Activate(tx, g, time.Now())
+	if err != nil || !ok { // nothing is said in a group that is left
+		return command.Reply{}, err
 	}
+	err = audit.Add(tx, groupEntry(r, g, state), time.Now())
 	return command.Reply{Text: "In this group " + groupSays[state] + " from now on."}, err
 }
 
