@@ -52,10 +52,9 @@ func (g *Gate) decide(
 }
 
 // isBack reports whether the account was added again to the group of m, which it has left: m is
-// younger. Platforms tell times in seconds.
+// younger. Some platforms tell times in whole seconds, so m of the same second may be older.
 func (who *profile) isBack(m *bus.InboundMessage) bool {
-	return who.group == GroupLeft &&
-		!m.Time.Before(time.UnixMilli(who.since).Truncate(time.Second))
+	return who.group == GroupLeft && m.Time.After(time.UnixMilli(who.since))
 }
 
 // Standing reports whether the sender of m may write to its conversation now, and updates the

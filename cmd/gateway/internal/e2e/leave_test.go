@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"gateway/agent/llm/openai/openaitest"
 	"gateway/channels/discord/discordtest"
@@ -89,6 +90,13 @@ func newTeam(platform chatPlatform) team {
 		}
 	}
 	panic("no such platform")
+}
+
+// nextSecond waits until the clock shows the next second. Platforms tell times in whole seconds,
+// and what has the second in which the bot has left may be older.
+func nextSecond() {
+	now := time.Now()
+	time.Sleep(now.Truncate(time.Second).Add(time.Second).Sub(now))
 }
 
 // told returns how often Ann reads a text.
@@ -204,6 +212,7 @@ func (s *scene) leaveLater(tm team) *process {
 	s.until("the first end", func() bool { return s.told("I have left") == 1 })
 	s.ask("are you back?", "you said are you back?") // now messages of groups arrive, too
 	tm.refuse(false)
+	nextSecond()
 	tm.add()
 	s.decideToLeave(tm, 2)
 	s.rows(1, "outbox WHERE body LIKE '%\"leave\":%' AND attempts > 0")
@@ -227,6 +236,7 @@ func (s *scene) leaveInVain(tm team) {
 	s.t.Helper()
 	s.ask("are you back again?", "you said are you back again?")
 	tm.refuse(true)
+	nextSecond()
 	tm.add()
 	s.decideToLeave(tm, 3)
 	s.hear("I could not leave")
@@ -283,6 +293,7 @@ func TestLeaveListedGroup(t *testing.T) {
 		t.Errorf("the jobs are\n%s", list)
 	}
 	w.wantReply(annID, "/group", "I have left it. The configuration still lists")
+	nextSecond()
 	w.telegram.SetMember(teamID, bobID, "member")
 	w.telegram.Say(teamID, annID, "@gateway_bot welcome back")
 	w.await("an answer", func() bool { return heard(w, teamID, "welcome back") })
