@@ -152,7 +152,7 @@ func (s *ScopedStore) recordLeftover(tx *store.Tx, merged Scope) error {
 // EraseFiles removes the folder of a scope that [ScopedStore.Erase] has emptied. It does
 // nothing if the folder was removed before.
 func (m *Memory) EraseFiles(ctx context.Context, s Scope) error {
-	unlock, err := m.lock(ctx, s)
+	unlock, err := m.lock(ctx)
 	if err != nil {
 		return m.In(s).wrap("erase the files of", err)
 	}
@@ -161,7 +161,7 @@ func (m *Memory) EraseFiles(ctx context.Context, s Scope) error {
 }
 
 // finish removes the files that [ScopedStore.Erase] or [Memory.Merge] has left in a
-// folder. The caller holds the scope's lock.
+// folder. The caller holds the lock.
 func (m *Memory) finish(ctx context.Context, s Scope) error {
 	if _, err := ParseScope(string(s)); err != nil {
 		return err

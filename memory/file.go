@@ -71,7 +71,7 @@ func decode(s Scope, data []byte, now time.Time) (Entry, error) {
 // changes what a person has written, but may add a newline at the end. If the file is
 // missing, Sync writes all entries.
 func (m *Memory) Sync(ctx context.Context, s Scope) error {
-	unlock, err := m.lock(ctx, s)
+	unlock, err := m.lock(ctx)
 	if err != nil {
 		return m.In(s).wrap("write the history of", err)
 	}
@@ -80,7 +80,7 @@ func (m *Memory) Sync(ctx context.Context, s Scope) error {
 }
 
 // sync implements [Memory.Sync]. If taken is set, entries that the file once had and now
-// lacks were removed on purpose and are not written again. The caller holds the scope's
+// lacks were removed on purpose and are not written again. The caller holds the
 // lock.
 func (m *Memory) sync(ctx context.Context, s Scope, taken bool) error {
 	if err := m.finish(ctx, s); err != nil {

@@ -1,9 +1,12 @@
 package memory
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -262,6 +265,40 @@ func TestRebuildBesideSync(t *testing.T) {
 	f.ok(r.compare(t.Context(), st.synced))
 	same(t, "entries", f.texts(anna), []string{"1 one", "2 two"})
 	same(t, "removed", r.Removed, 0)
+}
+
+// A line that another process appends while the file is written again is not lost.
+func TestRebuildBesideAppend(t *testing.T) {
+	f := newFixture(t)
+	root, err := os.OpenRoot(filepath.Join(f.dir, "memory"))
+	f.ok(err)
+	defer root.Close()
+	done := false
+	other := New(f.db, root, &Options{Now: func() time.Time { // asked after the file is read
+		if !done {
+			done = true
+			f.add(anna, "two")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if err := f.Sync(ctx, anna); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the line was appended meanwhile: %v", err)
+			}
+		}
+		return f.now
+	}})
+	f.add(anna, "one")
+	f.ok(f.Sync(t.Context(), anna))
+	f.write(anna, f.file(anna)+`{"text":"by hand"}`+"\n")
+	for range 2 {
+		_, err := other.Rebuild(t.Context(), anna)
+		f.ok(err)
+		f.ok(f.Sync(t.Context(), anna))
+	}
+	same(t, "done", done, true)
+	texts := f.texts(anna)
+	slices.Sort(texts)
+	same(t, "entries", texts, []string{"1 one", "2 two", "3 by hand"})
+	same(t, "lines", strings.Count(f.file(anna), "\n"), 3)
 }
 
 // Whatever is appended, edited and rebuilt, the file and the table agree afterwards.

@@ -16,7 +16,8 @@
 //
 // Tables: memory_scopes, memory_facts, memory_entries, memory_messages, memory_leftovers,
 // memory_rests, memory_index and the tables of SQLite's FTS5. Files: history.jsonl in the
-// folder of each scope; [Memory.EraseFiles] removes the whole folder.
+// folder of each scope; [Memory.EraseFiles] removes the whole folder. Beside the folder of all
+// scopes, NAME.lock is locked while a process writes these files.
 package memory
 
 import (
@@ -25,7 +26,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"os"
 	"time"
@@ -106,9 +106,7 @@ type Memory struct {
 	now func() time.Time
 	log *slog.Logger
 
-	// files are locks for the history files. A scope always uses the same lock.
-	files [32]chan struct{}
-	seed  maphash.Seed
+	files chan struct{} // holds a value while this Memory has the lock of the files
 }
 
 // New returns the memory stored in db, with its files in dir.
@@ -117,25 +115,29 @@ func New(db *store.DB, dir *os.Root, opts *Options) *Memory {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	m := &Memory{
-		db: db, dir: dir, now: o.Now, seed: maphash.MakeSeed(),
+	return &Memory{
+		db: db, dir: dir, now: o.Now, files: make(chan struct{}, 1),
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 	}
-	for i := range m.files {
-		m.files[i] = make(chan struct{}, 1)
-	}
-	return m
 }
 
-// lock waits for exclusive use of the files of a scope.
-func (m *Memory) lock(ctx context.Context, s Scope) (unlock func(), err error) {
-	place := m.files[maphash.String(m.seed, string(s))%uint64(len(m.files))]
+// lockPatience is how long lock waits for another process.
+const lockPatience = time.Minute
+
+// lock waits for exclusive use of the files of all scopes, also among processes: a command may
+// write a history file again while the gateway appends to it.
+func (m *Memory) lock(ctx context.Context) (unlock func(), err error) {
 	select {
-	case place <- struct{}{}:
-		return func() { <-place }, nil
+	case m.files <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	release, err := store.LockSoon(ctx, m.dir.Name()+".lock", lockPatience)
+	if err != nil {
+		<-m.files
+		return nil, err
+	}
+	return func() { _ = release(); <-m.files }, nil
 }
 
 // A ScopedStore gives access to the memory of one scope, and to no other. Its methods

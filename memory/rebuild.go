@@ -30,7 +30,7 @@ type Rebuilt struct {
 // also written to the file. An entry that the file lacks is kept if an unreadable line may
 // be that entry.
 func (m *Memory) Rebuild(ctx context.Context, s Scope) (Rebuilt, error) {
-	unlock, err := m.lock(ctx, s)
+	unlock, err := m.lock(ctx)
 	if err != nil {
 		return Rebuilt{}, m.In(s).wrap("rebuild", err)
 	}
@@ -147,6 +147,13 @@ func (r *rebuild) assignCursors(
 	next, err := r.reserve(ctx, int64(len(fresh)))
 	if err != nil {
 		return err
+	}
+	before := data
+	if data, err = r.m.dir.ReadFile(name); err != nil { // reserve may have appended lines
+		return err
+	}
+	if !bytes.HasPrefix(data, before) {
+		return errors.New("somebody edits the file: save it, and try again")
 	}
 	var b bytes.Buffer
 	var at int64 // offset up to which data is copied

@@ -12,7 +12,7 @@ import (
 	"gateway/store/atomicfile"
 )
 
-// A trimming removes old entries of a scope. The scope's lock is held.
+// A trimming removes old entries of a scope. The lock is held.
 type trimming struct{ *ScopedStore }
 
 // Trim removes the oldest entries of a scope up to the first one that is not older than a time or
@@ -20,7 +20,7 @@ type trimming struct{ *ScopedStore }
 // of the file that are no entries stay. If the process ends meanwhile, the next Trim does the rest.
 func Trim(ctx context.Context, m *Memory, of Scope, before time.Time) error {
 	s := trimming{m.In(of)}
-	unlock, err := s.m.lock(ctx, s.scope)
+	unlock, err := s.m.lock(ctx)
 	if err != nil {
 		return s.wrap("trim the history of", err)
 	}
