@@ -188,6 +188,9 @@ type Leave struct {
 	Name  string    `json:"name"`           // for people; Markdown
 	Chats []string  `json:"chats"`          // the groups about which owners have decided with it
 	Tell  []Address `json:"tell,omitempty"` // who learns the outcome
+
+	// Before holds what was decided earlier about each of the Chats, if anything was.
+	Before map[string]string `json:"before,omitempty"`
 }
 
 // A Button appears below a message. Pressing it has the same effect as sending its Text.

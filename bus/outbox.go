@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -229,6 +230,14 @@ func FindDelivery(q store.Queryer, id int64) (*Delivery, error) {
 		return nil, err
 	}
 	return &list[0], nil
+}
+
+// OpenLeaves returns the waiting and sending deliveries that make an account leave a group, in
+// order.
+func OpenLeaves(q store.Queryer, account string) ([]Delivery, error) {
+	list, err := queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE "+isOpen+
+		` AND account = $1 AND body LIKE '%"leave":%' ORDER BY id`, account)
+	return slices.DeleteFunc(list, func(d Delivery) bool { return d.Message.Leave == nil }), err
 }
 
 func queryOutbox(q store.Queryer, query string, args ...any) ([]Delivery, error) {

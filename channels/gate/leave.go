@@ -2,7 +2,9 @@ package gate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"gateway/bus"
 	"gateway/channels"
@@ -15,15 +17,29 @@ import (
 
 // StartLeaving stores that an account leaves groups, and returns how many messages to them it has
 // dropped. All of them are on the server that is left, or it is one group. l is complete but for
-// its Chats.
+// its Chats and Before.
 func (g *Gate) StartLeaving(tx *store.Tx, groups []Group, l bus.Leave) (dropped int64, err error) {
+	for i := range groups { // this decision replaces earlier ones about the same groups
+		if _, err := g.Stay(tx, groups[i]); err != nil {
+			return 0, err
+		}
+	}
 	now := g.now()
 	newest, err := g.outbox.Newest(tx)
+	l.Before = make(map[string]string)
 	for i := 0; i < len(groups) && err == nil; i++ {
 		left := groups[i]
-		left.State = GroupLeaving
 		l.Chats = append(l.Chats, left.Chat)
-		if err = (Groups{}).Set(tx, left, now); err == nil {
+		var before GroupState
+		before, err = Groups{}.state(tx, left.Account, left.Chat)
+		if before != "" && before != GroupLeaving {
+			l.Before[left.Chat] = string(before)
+		}
+		left.State = GroupLeaving
+		if err == nil {
+			err = Groups{}.Set(tx, left, now)
+		}
+		if err == nil {
 			var n int64
 			n, err = g.outbox.DropAll(tx, left.address(), newest)
 			dropped += n
@@ -36,13 +52,65 @@ func (g *Gate) StartLeaving(tx *store.Tx, groups []Group, l bus.Leave) (dropped 
 	return dropped, g.outbox.Put(tx, bus.OutboundMessage{To: groups[0].address(), Leave: &l}, now)
 }
 
-// Stay drops the decision to leave a group, as far as that is still possible.
-func (g *Gate) Stay(tx *store.Tx, group Group) error {
-	newest, err := g.outbox.Newest(tx)
-	if err == nil {
-		_, err = g.outbox.DropAll(tx, group.address(), newest)
+// Leaving returns the decisions to leave a group, or its server, that are still to be carried out.
+func (g *Gate) Leaving(q store.Queryer, group Group) ([]bus.Delivery, error) {
+	return leaving(q, group.Account, group.Chat)
+}
+
+func leaving(q store.Queryer, account, chat string) ([]bus.Delivery, error) {
+	list, err := bus.OpenLeaves(q, account)
+	if _, ok := store.RowErrors(err); !ok {
+		return nil, err
 	}
-	return err
+	return slices.DeleteFunc(list, func(d bus.Delivery) bool {
+		return !slices.Contains(d.Message.Leave.Chats, chat)
+	}), nil
+}
+
+// Stay drops the decisions to leave a group or its server, and returns them. One of them that is
+// [bus.Sending] may have been carried out.
+func (g *Gate) Stay(tx *store.Tx, group Group) ([]bus.Delivery, error) {
+	list, err := g.Leaving(tx, group)
+	for i := 0; i < len(list) && err == nil; i++ {
+		_, err = DropDelivery(tx, list[i].ID, g.now())
+	}
+	tx.After(g.Invalidate)
+	return list, err
+}
+
+// DropDelivery is like [bus.Outbox.Drop]. If the delivery was still to leave groups, they become
+// what they were before.
+func DropDelivery(tx *store.Tx, id int64, now time.Time) (int64, error) {
+	d, err := bus.FindDelivery(tx, id)
+	if _, ok := store.RowErrors(err); !ok {
+		return 0, err
+	}
+	n, err := bus.NewOutbox().Drop(tx, id, now)
+	if err != nil || d == nil || d.Message.Leave == nil || d.State != bus.Waiting &&
+		d.State != bus.Sending {
+		return n, err
+	}
+	for _, chat := range d.Message.Leave.Chats {
+		err := restore(tx, d.Message.To.Account, chat, d.Message.Leave.Before[chat])
+		if err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+// restore gives a group that an account no longer leaves the state that it had before; "": none.
+func restore(tx *store.Tx, account, chat, before string) error {
+	others, err := leaving(tx, account, chat)
+	if err != nil || len(others) > 0 {
+		return err
+	}
+	query, args := "DELETE FROM known_groups", []any{account, chat, string(GroupLeaving)}
+	if before != "" {
+		query, args = "UPDATE known_groups SET state = $4", append(args, before)
+	}
+	_, err = tx.Exec(query+" WHERE account = $1 AND chat = $2 AND state = $3", args...)
+	return store.Wrap(err, "gate: stay in group %s of %s", chat, account)
 }
 
 // Leave stores that an account has left a group or could not, and tells the people who decided
@@ -58,10 +126,9 @@ func (g *Gate) Leave(tx *store.Tx, d *bus.Delivery) error {
 	}
 	var listed []string
 	for _, chat := range l.Chats {
-		_, err := tx.Exec("UPDATE known_groups SET state = $3, since_ms = $4 "+
-			"WHERE account = $1 AND chat = $2", account, chat, string(state), g.now().UnixMilli())
+		err := Groups{}.Set(tx, Group{Account: account, Chat: chat, State: state}, g.now())
 		if err != nil {
-			return fmt.Errorf("gate: leave group %s of %s: %w", chat, account, err)
+			return err
 		}
 		if answers(account, chat) {
 			listed = append(listed, chat)

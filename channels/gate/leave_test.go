@@ -1,7 +1,9 @@
 package gate_test
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,13 +35,16 @@ func (d *door) leave() *bus.Delivery {
 	return &list[len(list)-1]
 }
 
-// over stores the outcome of a delivery that leaves a group.
+// over stores the outcome of a delivery that leaves a group, or that an attempt begins.
 func (d *door) over(left *bus.Delivery, s bus.DeliveryState, reason string) {
 	d.t.Helper()
 	left.State, left.Error = s, reason
 	err := d.do(func(tx *store.Tx) error {
 		if _, err := d.outbox.Save(tx, left, time.Now()); err != nil {
 			return err
+		}
+		if s == bus.Sending {
+			return nil
 		}
 		return d.gate.Leave(tx, left)
 	})
@@ -187,16 +192,136 @@ func TestActivateLeftGroup(t *testing.T) {
 	})
 }
 
-// Another decision about a group that is being left drops the decision to leave it.
-func TestStay(t *testing.T) {
-	atDoor(t, func(d *door) {
-		left := d.leave()
-		err := d.do(func(tx *store.Tx) error {
-			return d.gate.Stay(tx, gate.Group{Account: "tg", Chat: "g"})
-		})
-		open, failed := d.outbox.IsOpen(d.db.Read(d.t.Context()), left.ID)
-		if err != nil || failed != nil || open {
-			t.Errorf("the group is left anyway: %v, %v, %v", open, err, failed)
+// A server is a server with three groups: owners have decided about two of them.
+var server = []gate.Group{
+	{Account: "tg", Chat: "g", Title: "Garden"},
+	{Account: "tg", Chat: "h", Title: "House", State: gate.GroupAlways},
+	{Account: "tg", Chat: "k", Title: "Kitchen", State: gate.GroupIgnored},
+}
+
+// leaveServer makes the account leave the server by way of its group g, and returns what the router
+// gets of it.
+func (d *door) leaveServer() bus.Delivery {
+	d.t.Helper()
+	var list []bus.Delivery
+	err := d.do(func(tx *store.Tx) (err error) {
+		l := bus.Leave{ID: "s", Name: "the server"}
+		if _, err := d.gate.StartLeaving(tx, server, l); err != nil {
+			return err
 		}
+		list, err = d.gate.Leaving(tx, server[0])
+		return err
+	})
+	if err != nil || len(list) != 1 {
+		d.t.Fatalf("the account is to leave %+v, %v; want one server", list, err)
+	}
+	return list[0]
+}
+
+// wantGroups compares the states of all groups with want, each as chat and state.
+func (d *door) wantGroups(want ...string) {
+	d.t.Helper()
+	list, err := gate.Groups{}.List(d.db.Read(d.t.Context()))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var got []string
+	for _, g := range list {
+		got = append(got, g.Chat+" "+string(g.State))
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		d.t.Errorf("the groups are %q, want %q", got, want)
+	}
+}
+
+// atServer runs test with the groups of the server.
+func atServer(t *testing.T, test func(d *door)) {
+	atDoor(t, func(d *door) {
+		err := d.do(func(tx *store.Tx) error {
+			err := gate.Groups{}.Set(tx, server[1], time.Now())
+			return errors.Join(err, gate.Groups{}.Set(tx, server[2], time.Now()))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(d)
+	})
+}
+
+// Another decision about any group of a server that is being left drops the decision to leave it,
+// and the other groups become what they were before.
+func TestStay(t *testing.T) {
+	for chat, want := range map[string][]string{
+		"g": {"g mention", "h always", "k ignore"},
+		"h": {"h mention", "k ignore"},
+		"k": {"h always", "k mention"},
+	} {
+		atServer(t, func(d *door) {
+			d.leaveServer()
+			left := d.leaveServer() // replaces the first decision
+			d.wantGroups("g leaving", "h leaving", "k leaving")
+			err := d.do(func(tx *store.Tx) error {
+				g := gate.Group{Account: "tg", Chat: chat, State: gate.GroupMention}
+				dropped, err := d.gate.Stay(tx, g)
+				if len(dropped) != 1 || dropped[0].ID != left.ID {
+					t.Errorf("%+v was dropped, want delivery %d", dropped, left.ID)
+				}
+				return errors.Join(err, gate.Groups{}.Set(tx, g, time.Now()))
+			})
+			open, failed := d.outbox.IsOpen(d.db.Read(d.t.Context()), left.ID)
+			if err != nil || failed != nil || open {
+				t.Errorf("the server is left anyway: %v, %v, %v", open, err, failed)
+			}
+			d.wantGroups(want...)
+		})
+	}
+}
+
+// A leave that is dropped while the account is leaving may have been carried out. Then the groups
+// are left after all.
+func TestStayTooLate(t *testing.T) {
+	atServer(t, func(d *door) {
+		left := d.leaveServer()
+		d.over(&left, bus.Sending, "")
+		err := d.do(func(tx *store.Tx) error {
+			dropped, err := d.gate.Stay(tx, server[1])
+			if len(dropped) != 1 || dropped[0].State != bus.Sending {
+				t.Errorf("%+v was dropped, want what is being sent", dropped)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.wantGroups("h always", "k ignore")
+		d.over(&left, bus.Sent, "")
+		d.wantGroups("g left", "h left", "k left")
+	})
+}
+
+// An operator drops the decision to leave a server. Dropping it once more, or what has failed,
+// changes no group.
+func TestDropLeave(t *testing.T) {
+	atServer(t, func(d *door) {
+		drop := func(id int64) {
+			t.Helper()
+			err := d.do(func(tx *store.Tx) error {
+				_, err := gate.DropDelivery(tx, id, time.Now())
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		first := d.leaveServer()
+		drop(first.ID)
+		d.wantGroups("h always", "k ignore")
+		second := d.leaveServer()
+		drop(first.ID)
+		d.wantGroups("g leaving", "h leaving", "k leaving")
+		d.over(&second, bus.Dead, "not now")
+		drop(second.ID)
+		d.wantGroups("g ignore", "h ignore", "k ignore")
 	})
 }

@@ -199,17 +199,36 @@ func decideGroup(tx *store.Tx, r *command.Request, access *gate.Gate) (command.R
 	if err == nil {
 		err = audit.Add(tx, groupEntry(r, before, state), time.Now())
 	}
-	if err == nil && before.State == gate.GroupLeaving {
-		err = access.Stay(tx, before)
+	var dropped []bus.Delivery
+	if err == nil {
+		dropped, err = access.Stay(tx, before)
 	}
 	if err == nil && state.Answers() && !before.State.Answers() {
 		err = bus.NewOutbox().Put(tx, helloGroup(before, state), time.Now())
 	}
 	if err == nil && state == gate.GroupIgnored && access.Names(before.Account, before.Chat) {
-		return command.Reply{Text: "The group " + groupName(before) + ": " + sayNamed + "."}, nil
+		return command.Reply{Text: "The group " + groupName(before) + ": " + sayNamed + "." +
+			sayStay(dropped)}, nil
 	}
-	return command.Reply{Text: fmt.Sprintf("The group %s: %s from now on.", groupName(before),
-		groupSays[state])}, err
+	text := fmt.Sprintf("The group %s: %s from now on.", groupName(before), groupSays[state])
+	return command.Reply{Text: text + sayStay(dropped)}, err
+}
+
+// sayStay explains that decisions to leave groups were dropped.
+func sayStay(dropped []bus.Delivery) (text string) {
+	for i := range dropped {
+		l := dropped[i].Message.Leave
+		if dropped[i].State == bus.Sending {
+			text += fmt.Sprintf(" I was just leaving %s, so I may be gone already. Then please add me "+
+				"again.", l.Name)
+			continue
+		}
+		text += fmt.Sprintf(" I don't leave %s.", l.Name)
+		if len(l.Chats) > 1 {
+			text += " What was decided about its other channels holds again."
+		}
+	}
+	return text
 }
 
 // groupEntry returns the audit entry for a decision about a group.
@@ -309,10 +328,13 @@ func (l leaver) leave(ctx context.Context, r *command.Request, args string) (com
 		return command.Reply{Text: reply}, err
 	}
 	ch, ok := l.channels[group.Account].(channels.Leaver)
+	pending, err := l.gate.Leaving(l.db.Read(ctx), group)
 	switch {
+	case err != nil:
+		return command.Reply{}, err
 	case !ok:
 		return command.Reply{Text: fmt.Sprintf("I can't leave groups of `%s`.", group.Account)}, nil
-	case group.State == gate.GroupLeaving:
+	case len(pending) > 0:
 		return command.Reply{Text: "I am leaving the group " + groupName(group) + " already."}, nil
 	}
 	d := departure{Leave: bus.Leave{ID: group.Chat, Name: "the group " + groupName(group)},

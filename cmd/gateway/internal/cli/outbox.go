@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"gateway/bus"
+	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/display"
 	"gateway/store"
@@ -21,7 +22,7 @@ func outboxCommand(load app.Loader) *cobra.Command {
 		outboxChangeCommand(load, "retry", "Try again to send messages that could not be delivered",
 			"%d put back into the queue.", bus.NewOutbox().Retry),
 		outboxChangeCommand(load, "drop", "Delete messages that wait or could not be delivered",
-			"%d dropped.", bus.NewOutbox().Drop),
+			"%d dropped.", gate.DropDelivery),
 	)
 }
 

@@ -150,6 +150,26 @@ func (s *scene) decideToLeave(tm team, n int) {
 // first for some time and with an outage and a kill, later for good.
 func TestLeaveGroup(t *testing.T) {
 	t.Parallel()
+	inTeams(t, func(s *scene, tm team, p *process) {
+		s.leaveAndCrash(p, tm)
+		p = s.leaveLater(tm)
+		s.leaveInVain(tm)
+		if n := s.told("What should I do there?"); n != 3 {
+			s.t.Errorf("the owner was asked %d times, want 3", n)
+		}
+		if list := s.readIn(tm.group); len(list) > 0 {
+			s.t.Errorf("the group was told %q", list)
+		}
+		s.say("/group")
+		s.hear("I have left it")
+		p.kill()
+	}, "GATEWAY_FAULT=leaving:1")
+}
+
+// inTeams runs test on each platform, with a gateway that knows Ann and, on Discord, a channel in
+// which it answers.
+func inTeams(t *testing.T, test func(s *scene, tm team, p *process), env ...string) {
+	t.Helper()
 	for name, open := range map[string]func(w *world) chatPlatform{
 		"telegram": func(w *world) chatPlatform { return openTelegram(w.telegram, w.url) },
 		"discord":  func(w *world) chatPlatform { return openDiscord(w.t) },
@@ -162,7 +182,7 @@ func TestLeaveGroup(t *testing.T) {
 			w.config = w.config[:strings.Index(w.config, "[channels.telegram]")]
 			w.configure("[channels." + name + "]\n" + s.config() + quiet)
 			tm := newTeam(s.chatPlatform)
-			p := w.start("GATEWAY_FAULT=leaving:1")
+			p := w.start(env...)
 			p.ready()
 			s.until("the gateway", s.ready)
 			s.ask("hello", "you said hello")
@@ -173,20 +193,66 @@ func TestLeaveGroup(t *testing.T) {
 				s.until("the hello", func() bool { return has(s.readIn("42"), "Hello!") })
 				s.chatPlatform.(*onDiscord).Delete("20", s.chatPlatform.(*onDiscord).History("20")[1].ID)
 			}
-			s.leaveAndCrash(p, tm)
-			p = s.leaveLater(tm)
-			s.leaveInVain(tm)
-			if n := s.told("What should I do there?"); n != 3 {
-				t.Errorf("the owner was asked %d times, want 3", n)
-			}
-			if list := s.readIn(tm.group); len(list) > 0 {
-				t.Errorf("the group was told %q", list)
-			}
-			s.say("/group")
-			s.hear("I have left it")
-			p.kill()
+			test(s, tm, p)
 		})
 	}
+}
+
+// TestStayInGroup checks on each platform that an owner can cancel the decision to leave a group:
+// by another decision, on Discord about another channel of the server, or by dropping the message.
+// The gateway is killed in between. After that the bot can still leave.
+func TestStayInGroup(t *testing.T) {
+	t.Parallel()
+	inTeams(t, func(s *scene, tm team, p *process) {
+		known, leave := tm.group, "/group leave 1" // the first group that Ann was asked about
+		if s.name == "discord" {
+			known, leave = "42", "/group leave 1 11"
+		}
+		const pending = "outbox WHERE body LIKE '%\"leave\":%' AND attempts > 0"
+		tm.refuse(false)
+		s.decideToLeave(tm, 1)
+		s.rows(1, pending)
+		p.kill()
+		p = s.w.start()
+		p.ready()
+		s.say("/group always 1")
+		s.until("the end of the decision", func() bool { // if it is not tried just now
+			return s.told("I don't leave the ")+s.told("I was just leaving the ") == 1
+		})
+		s.rows(1, pending+" AND state = 'dropped'")
+		s.rows(0, "known_groups WHERE state = 'leaving'")
+		s.sayIn(known, "are you still there?")
+		s.until("an answer", func() bool { return has(s.readIn(known), "are you still there?") })
+
+		s.say(leave)
+		s.rows(1, pending+" AND state <> 'dropped'")
+		var id string
+		s.w.eventually("the delivery", func(db *store.DB) bool {
+			for range s.w.query(db, []any{&id}, "SELECT id FROM "+pending+" AND state <> 'dropped'") {
+			}
+			return id != ""
+		})
+		s.w.command("outbox", "drop", id)
+		s.rows(1, "known_groups WHERE chat = '"+known+"' AND state = 'always'")
+		s.rows(0, "known_groups WHERE state = 'leaving'")
+		if !tm.has() || s.told("I have left") > 0 {
+			s.t.Error("the bot has left")
+		}
+		tm.permit()
+		// As if the delivery had been erased with the conversation of the group.
+		s.w.eventually("a group without its delivery", func(db *store.DB) bool {
+			return db.Tx(s.t.Context(), func(tx *store.Tx) error {
+				_, err := tx.Exec("UPDATE known_groups SET state = 'leaving' WHERE id = 1")
+				return err
+			}) == nil
+		})
+		s.say(leave)
+		s.until("the end", func() bool { return s.told("I have left") > 0 })
+		if tm.has() {
+			s.t.Error("the bot is still a member")
+		}
+		p.kill()
+	})
 }
 
 // leaveAndCrash makes the bot leave. The process p dies before the call and the next one after it.
