@@ -71,6 +71,15 @@ func decode(s Scope, data []byte, now time.Time) (Entry, error) {
 // changes what a person has written, but may add a newline at the end. If the file is
 // missing, Sync writes all entries.
 func (m *Memory) Sync(ctx context.Context, s Scope) error {
+	known := 0
+	_, err := ParseScope(string(s))
+	if err == nil {
+		err = m.db.Read(ctx).QueryRow(`SELECT (SELECT count(*) FROM memory_leftovers WHERE name = $1) +
+			(SELECT count(*) FROM memory_scopes WHERE name = $1 AND last > 0)`, string(s)).Scan(&known)
+	}
+	if err != nil || known == 0 { // then not even the lock's file is created
+		return m.In(s).wrap("write the history of", err)
+	}
 	unlock, err := m.lock(ctx)
 	if err != nil {
 		return m.In(s).wrap("write the history of", err)
