@@ -223,6 +223,41 @@ func TestPersonIsLinked(t *testing.T) {
 	})
 }
 
+// What a person writes just after they were linked waits for the answer to what they wrote just
+// before. The memory is one from then on, and so is the conversation once nothing is open.
+func TestPersonIsLinkedMeanwhile(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.scope(bus.PerPerson)
+		w.opts.QueueMode = pool.Followup
+		known := map[int64]bool{3: true, 4: true}
+		w.outside.known = func(_ store.Queryer, id int64) (bool, error) { return known[id], nil }
+		release := make(chan struct{})
+		w.model.Queue(llmtest.Say("1"), held(llmtest.Say("2"), release), llmtest.Say("3"),
+			llmtest.Say("4"))
+		w.start()
+		as := func(person, former int64, chat, text string) {
+			m := w.ofPerson(chat, text)
+			m.Person, m.Origin.Former = person, former
+			w.put(m)
+			w.sleep(time.Minute)
+		}
+		as(3, 0, "a", "of three")
+		as(4, 0, "b", "of four")
+		known[4] = false
+		as(3, 4, "b", "linked")
+		close(release)
+		w.sleep(time.Minute)
+		w.wantAsked(3, "user: of four", "assistant: 2", "user: linked")
+		if got := w.count("SELECT count(*) FROM sessions WHERE scope = 'person-4'"); got != 0 {
+			t.Errorf("%d sessions have the old scope, want none", got)
+		}
+		as(3, 4, "b", "later")
+		w.wantAsked(4, "user: of three", "assistant: 1", "user: later")
+		w.wantQuiet()
+		w.wantAnswers("b", "2", "3", "4")
+	})
+}
+
 // In a group each member has a conversation of their own, which waits for no other one. What the
 // group says to others is shown in each of them, once.
 func TestSpeakers(t *testing.T) {

@@ -45,7 +45,8 @@ type Quote struct {
 
 // An InboundMessage is a message from a person to the agent.
 //
-// The channel sets all fields but Person, Role and Before, which the gate sets at admission.
+// The channel sets all fields but Person, Role, Before and Origin.Former, which the gate sets at
+// admission.
 type InboundMessage struct {
 	ID        string    `json:"id"` // platform's id, unique within account and chat
 	From      Address   `json:"from"`

@@ -32,6 +32,9 @@ type Origin struct {
 	// and Outcome.
 	Rights Role `json:"rights,omitempty"`
 
+	// Former is the number of the sender before they were linked with another person, or 0.
+	Former int64 `json:"-"`
+
 	Run      int64 `json:"run,omitempty"`      // row of the run. Set for Job and Heartbeat
 	Reminder bool  `json:"reminder,omitempty"` // set for a Job that reminds a person
 }

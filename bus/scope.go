@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"sync"
 
 	"gateway/store"
@@ -27,8 +28,8 @@ type sessionScopes struct {
 
 // SetScopes sets the scopes of the accounts for messages that arrive afterwards. There is one
 // exception: while a message of a person is unfinished, their later messages in the same chat go to
-// the same session. So the answers keep their order, and a reply to a question reaches the turn
-// that has asked.
+// the same session, even if the person is linked with another one meanwhile. So the answers keep
+// their order, and a reply to a question reaches the turn that has asked.
 func (s *sessionScopes) SetScopes(scopes map[string]SessionScope) {
 	of := make(map[string]SessionScope)
 	for account, scope := range scopes {
@@ -99,13 +100,13 @@ func (s *sessionScopes) scopeOf(
 var openStates = []string{"waiting", "taken"}
 
 // openBefore returns the newest unfinished message that the sender of m wrote in the same chat as
-// the same person.
+// the same person, also before this was linked with another one.
 func openBefore(tx *store.Tx, m *InboundMessage) (before InboundMessage, found bool, err error) {
 	newest := int64(0)
 	for _, state := range openStates {
 		list, err := readInbox(tx, "SELECT "+receivedColumns+" FROM inbox WHERE state = '"+state+
-			"' AND account = $1 AND chat = $2 AND thread = $3 AND person = $4",
-			m.From.Account, m.From.Chat, m.From.Thread, m.Person)
+			"' AND account = $1 AND chat = $2 AND thread = $3 AND person IN ($4, $5)",
+			m.From.Account, m.From.Chat, m.From.Thread, m.Person, cmp.Or(m.Origin.Former, m.Person))
 		if _, bad := store.RowErrors(err); err != nil && !bad {
 			return before, false, err
 		}

@@ -144,6 +144,30 @@ func TestSessionFollowsOpenMessage(t *testing.T) {
 	}
 }
 
+// While a message that a person wrote before a link is unfinished, the next one follows it. After
+// an unlink, and with nothing open, it doesn't.
+func TestSessionFollowsLinked(t *testing.T) {
+	f := newScopedInbox(t, PerPerson)
+	m := InboundMessage{From: Address{Account: "tg", Chat: "7"}, Sender: Sender{ID: "7"}, Person: 3}
+	want := func(person, former int64, s Session, when string) (seq int64) {
+		t.Helper()
+		m.Person, m.Origin.Former = person, former
+		got, seq := f.session(m)
+		if got != s {
+			t.Errorf("%s the message belongs to %+v, want %+v", when, got, s)
+		}
+		return seq
+	}
+	first := want(3, 0, third, "at first")
+	second := want(4, 3, third, "once linked")
+	next := want(4, 3, third, "with both open")
+	want(5, 0, Session{Person: 5}, "once unlinked")
+	f.answer(first)
+	f.answer(second)
+	f.answer(next)
+	want(4, 3, Session{Person: 4}, "with nothing open")
+}
+
 // In a group each member's message follows their own.
 func TestSessionFollowsOwnMessage(t *testing.T) {
 	f := newScopedInbox(t, PerSpeaker)

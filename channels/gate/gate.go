@@ -392,7 +392,7 @@ func (g *Gate) save(
 		default:
 			switch {
 			case m.Role == bus.Owner && !m.Group:
-				m.Person, err = g.people.noteOwner(tx, m, now)
+				err = g.people.noteOwner(tx, &m, now)
 			case j.demoted:
 				err = g.people.demote(tx, m.From.Account, m.Sender.ID)
 			}

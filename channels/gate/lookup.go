@@ -72,6 +72,7 @@ type writer struct{ account, chat, sender string }
 // A profile is what the gate knows about a writer.
 type profile struct {
 	person int64
+	former int64 // the number before they were linked with another person, or 0
 	role   bus.Role
 	chat   string // the direct chat, for an owner
 	before string // the earlier id of the group
@@ -125,8 +126,10 @@ func (g *Gate) Invalidate() {
 
 // readProfile reads the profile of a writer from the tables, in one query.
 func (g *Gate) readProfile(q store.Queryer, w writer) (who profile, err error) {
+	var former string
 	err = q.QueryRow(`SELECT COALESCE(p.id, 0), COALESCE(p.role, ''), COALESCE(i.chat, ''),
-			COALESCE(m.before, ''), COALESCE(k.state, b.state, ''), COALESCE(k.since_ms, 0)
+			COALESCE(i.former, ''), COALESCE(m.before, ''), COALESCE(k.state, b.state, ''),
+			COALESCE(k.since_ms, 0)
 		FROM (SELECT CAST($1 AS TEXT) AS account, CAST($2 AS TEXT) AS chat) a
 		LEFT JOIN identities i ON i.account = a.account AND i.sender = $3
 		LEFT JOIN people p ON p.id = i.person
@@ -134,10 +137,11 @@ func (g *Gate) readProfile(q store.Queryer, w writer) (who profile, err error) {
 		LEFT JOIN known_groups k ON k.account = a.account AND k.chat = a.chat
 		LEFT JOIN known_groups b ON b.account = a.account AND b.chat = m.before`,
 		w.account, w.chat, w.sender).
-		Scan(&who.person, &who.role, &who.chat, &who.before, &who.group, &who.since)
+		Scan(&who.person, &who.role, &who.chat, &former, &who.before, &who.group, &who.since)
 	if err != nil {
 		return profile{}, fmt.Errorf("gate: read the profile of a sender: %w", err)
 	}
+	who.former = linkedFrom(former, who.person)
 	if who.person == 0 {
 		who.role, who.chat = "", ""
 	} else if !who.role.Valid() { // a person with a damaged row is a stranger

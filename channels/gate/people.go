@@ -172,24 +172,26 @@ func (People) add(tx *store.Tx, p *Person, chat string, now time.Time) error {
 	return err
 }
 
-// noteOwner returns the ID of the owner who wrote m in a direct chat, and stores that chat. An
+// noteOwner sets the numbers of the owner who wrote m in a direct chat, and stores that chat. An
 // owner named only in the configuration is stored as a user, so that they are no longer an owner
 // once the configuration does not name them.
-func (p People) noteOwner(tx *store.Tx, m bus.InboundMessage, now time.Time) (id int64, err error) {
-	var chat string
-	err = tx.QueryRow("SELECT person, chat FROM identities WHERE account = $1 AND sender = $2",
-		m.From.Account, m.Sender.ID).Scan(&id, &chat)
+func (p People) noteOwner(tx *store.Tx, m *bus.InboundMessage, now time.Time) error {
+	var chat, former string
+	err := tx.QueryRow(`SELECT person, chat, former FROM identities
+		WHERE account = $1 AND sender = $2`,
+		m.From.Account, m.Sender.ID).Scan(&m.Person, &chat, &former)
+	m.Origin.Former = linkedFrom(former, m.Person)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		person := Person{Name: m.Sender.Name, Role: bus.User,
 			Account: m.From.Account, Sender: m.Sender.ID}
 		err = p.add(tx, &person, m.From.Chat, now)
-		id = person.ID
+		m.Person = person.ID
 	case err == nil && chat != m.From.Chat:
 		_, err = tx.Exec("UPDATE identities SET chat = $3 WHERE account = $1 AND sender = $2",
 			m.From.Account, m.Sender.ID, m.From.Chat)
 	}
-	return id, store.Wrap(err, "gate: meet %s", m.From)
+	return store.Wrap(err, "gate: meet %s", m.From)
 }
 
 // demote deletes the direct chat of a person who is no longer an owner.

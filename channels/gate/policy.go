@@ -55,7 +55,7 @@ const (
 
 // decide decides on m and sets its Role. who is the profile of its sender, or zero for a stranger.
 func (p *Policy) decide(m *bus.InboundMessage, who profile) decision {
-	m.Person, m.Role = who.person, who.role
+	m.Person, m.Origin.Former, m.Role = who.person, who.former, who.role
 	let := who.role != ""
 	switch {
 	case p.lists(p.Owners, m.Sender):

@@ -71,14 +71,27 @@ func (People) Former(q store.Queryer, person int64) (list []int64, err error) {
 		err := scan(&former)
 		for number := range strings.FieldsSeq(former) {
 			id, wrong := strconv.ParseInt(number, 10, 64)
-			if list = append(list, id); wrong != nil {
+			if wrong != nil {
 				return wrong
+			}
+			if id != person { // see split
+				list = append(list, id)
 			}
 		}
 		return err
 	}, "SELECT former FROM identities WHERE person = $1 AND former <> ''", person)
 	slices.Sort(list)
 	return slices.Compact(list), err
+}
+
+// linkedFrom returns the last one of the former numbers of an identity, or 0 if it was not linked
+// with another person since it is this person.
+func linkedFrom(former string, person int64) int64 {
+	last, _ := strconv.ParseInt(former[strings.LastIndexByte(former, ' ')+1:], 10, 64)
+	if last == person {
+		return 0
+	}
+	return last
 }
 
 // Unlink separates an identity from the person to whom it was linked. It gets a new person with the
@@ -102,6 +115,7 @@ func (p People) Unlink(tx *store.Tx, account, sender string, now time.Time) (Per
 }
 
 // split gives the identity of p a new person, and removes its former numbers that others have, too.
+// The last one is then the number of the new person: see linkedFrom.
 func (p People) split(tx *store.Tx, person *Person, now time.Time) error {
 	var before int64
 	err := tx.QueryRow("SELECT person FROM identities WHERE account = $1 AND sender = $2",
@@ -126,6 +140,7 @@ func (p People) split(tx *store.Tx, person *Person, now time.Time) error {
 			former += fmt.Sprintf(" %d", id)
 		}
 	}
+	former += fmt.Sprintf(" %d", person.ID)
 	_, err = tx.Exec("UPDATE identities SET former = $1 WHERE person = $2", former, person.ID)
 	return err
 }

@@ -290,44 +290,6 @@ func TestUnlink(t *testing.T) {
 	})
 }
 
-// A link is remembered with the accounts that it moved, through further links. An account that is
-// taken out of it takes along only what nobody else is.
-func TestFormer(t *testing.T) {
-	atDoor(t, func(d *door) {
-		for _, who := range []string{"ann", "bob", "cid"} {
-			if _, _, err := d.approve(d.ask(who)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want := func(person int64, want ...int64) {
-			t.Helper()
-			got, err := people.Former(d.db.Read(d.t.Context()), person)
-			if err != nil || !slices.Equal(got, want) {
-				t.Errorf("person %d was %v, %v, want %v", person, got, err, want)
-			}
-		}
-		unlinked := gate.Person{}
-		for _, change := range []func(tx *store.Tx) error{
-			func(tx *store.Tx) error { return people.Link(tx, 2, 3) },
-			func(tx *store.Tx) error { return people.Link(tx, 1, 2) },
-		} {
-			if err := d.do(change); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want(1, 2, 3)
-		err := d.do(func(tx *store.Tx) (err error) {
-			unlinked, err = people.Unlink(tx, "tg", "cid", time.Now())
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		want(1, 2)
-		want(unlinked.ID, 3)
-	})
-}
-
 // A group that goes on under another id stays the one that is listed.
 func TestMovedGroup(t *testing.T) {
 	atDoor(t, func(d *door) {

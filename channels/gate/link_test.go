@@ -1,0 +1,102 @@
+package gate_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels/gate"
+	"gateway/store"
+)
+
+// A link is remembered with the accounts that it moved, through further links. An account that is
+// taken out of it takes along only what nobody else is.
+func TestFormer(t *testing.T) {
+	atDoor(t, func(d *door) {
+		for _, who := range []string{"ann", "bob", "cid"} {
+			if _, _, err := d.approve(d.ask(who)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := func(person int64, want ...int64) {
+			t.Helper()
+			got, err := people.Former(d.db.Read(d.t.Context()), person)
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("person %d was %v, %v, want %v", person, got, err, want)
+			}
+		}
+		unlinked := gate.Person{}
+		for _, change := range []func(tx *store.Tx) error{
+			func(tx *store.Tx) error { return people.Link(tx, 2, 3) },
+			func(tx *store.Tx) error { return people.Link(tx, 1, 2) },
+		} {
+			if err := d.do(change); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want(1, 2, 3)
+		err := d.do(func(tx *store.Tx) (err error) {
+			unlinked, err = people.Unlink(tx, "tg", "cid", time.Now())
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(1, 2)
+		want(unlinked.ID, 3)
+	})
+}
+
+// With session = "person", what somebody writes just after a link waits for the answer to what they
+// wrote just before it, also if they are an owner. After an unlink it does not.
+func TestLinkKeepsOrder(t *testing.T) {
+	for name, policy := range map[string]gate.Policy{
+		"user":  {Access: gate.ByList},
+		"owner": {Access: gate.ByList, Owners: []string{"bob"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			atDoor(t, func(d *door) {
+				d.inbox.SetScopes(map[string]bus.SessionScope{"tg": bus.PerPerson})
+				for _, who := range []string{"ann", "bob"} {
+					if _, _, err := d.approve(d.ask(who)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				wants := []int64{}
+				says := func(id string, want int64) {
+					t.Helper()
+					d.publish(policy, message(id, "bob", "hi"))
+					list, _, _, err := d.inbox.Next(d.db.Read(d.t.Context()), 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					var got []int64
+					for _, r := range list {
+						got = append(got, r.Message.Origin.Conversation.Person)
+					}
+					if wants = append(wants, want); !slices.Equal(got, wants) {
+						t.Errorf("the messages belong to %v, want %v", got, wants)
+					}
+				}
+				change := func(change func(tx *store.Tx) error) {
+					t.Helper()
+					if err := d.do(change); err != nil {
+						t.Fatal(err)
+					}
+					d.gate.Invalidate()
+				}
+				says("1", 2)
+				change(func(tx *store.Tx) error { return people.Link(tx, 1, 2) })
+				says("2", 2)
+				change(func(tx *store.Tx) error {
+					_, err := people.Unlink(tx, "tg", "bob", time.Now())
+					return err
+				})
+				says("3", 3)
+				change(func(tx *store.Tx) error { return people.Link(tx, 1, 3) })
+				says("4", 3)
+			})
+		})
+	}
+}
