@@ -10,6 +10,7 @@ import (
 
 	"gateway/store"
 	"gateway/store/atomicfile"
+	"gateway/store/fault"
 )
 
 // A trimming removes old entries of a scope. The lock is held.
@@ -52,6 +53,7 @@ func (s trimming) trim(ctx context.Context, before time.Time) error {
 		}
 	}
 	for more := true; more; {
+		fault.Point("trimming")
 		err := s.m.db.Tx(ctx, func(tx *store.Tx) (err error) {
 			more, err = s.trimRows(tx, st.number, last, before)
 			return err

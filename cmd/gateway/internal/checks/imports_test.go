@@ -28,7 +28,7 @@ var imports = map[string]string{
 
 	"bus":                 "store",
 	"bus/bustest":         "bus",
-	"memory":              "store store/atomicfile bus",
+	"memory":              "store store/atomicfile store/fault bus",
 	"memory/document":     "memory",
 	"agent/llm/wire":      "agent/llm",
 	"agent/llm/openai":    "agent/llm agent/llm/wire",

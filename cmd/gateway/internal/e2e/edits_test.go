@@ -46,7 +46,7 @@ func (s *study) answer(r openaitest.Request) openaitest.Reply {
 	case strings.HasPrefix(system, "You keep the long-term notes"):
 		return reply(notes, say("- 2026-01-02: there was talk of roses"), r)
 	case !strings.HasPrefix(system, "You look after the long-term memory"):
-		return repeat(r)
+		return followOrders(r)
 	case len(r.Tools) == 0:
 		return reply(analyse, say("[SKIP]"), r)
 	case r.Messages[len(r.Messages)-1].Role == "tool":
