@@ -3,19 +3,23 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"gateway/agent/llm/openai/openaitest"
 	"gateway/store"
 )
 
 // textFile matches the path of a text that somebody sent.
 var textFile = regexp.MustCompile(`media/[0-9a-f]{16}\.txt`)
 
-// TestPersonsFiles checks that a file that a person has sent on one platform opens in their chats
-// on the others, also after a kill -9, and neither in another person's chats nor in a group.
+// TestPersonsFiles checks that a file or a picture that a person has sent on one platform opens in
+// their chats on the others, also after a kill -9, and neither in another person's chats nor in a
+// group.
 func TestPersonsFiles(t *testing.T) {
 	t.Parallel()
 	w, platforms := joinPlatforms(t, "access = \"open\"\nsession = \"person\"\n", followOrders)
@@ -37,26 +41,31 @@ func TestPersonsFiles(t *testing.T) {
 	w.onAll(platforms, func(s *scene) {
 		s.file("notes.txt", "text/plain", []byte("the word is "+s.name+"-word"))
 		s.hear(s.name + "-word")
+		s.photos(s.name+" garden", pixels(gardens[s.name]))
+		s.hear(s.name + " garden")
 	})
-	files := make(map[string]string) // by content
+	files, pictures := make(map[string]string), make(map[string]string) // by content, by platform
 	for _, r := range w.model.Requests() {
 		text := lastText(r)
 		for name := range platforms {
 			if path := textFile.FindString(text); path != "" && strings.Contains(text, name+"-word") {
 				files[name+"-word"] = path
 			}
+			if path := mediaFile.FindString(text); strings.Contains(text, name+" garden") {
+				pictures[name] = path
+			}
 		}
 	}
 	if len(files) != len(platforms) {
 		t.Fatalf("the files are %v, want one of each platform", files)
 	}
+	if len(pictures) != len(platforms) {
+		t.Fatalf("the pictures are %v, want one of each platform", pictures)
+	}
 	p.kill()
 	w.start().ready()
-	var orders []string
-	for _, path := range files {
-		orders = append(orders, fmt.Sprintf("DO read_file {\"path\":%q}", path))
-	}
-	order := strings.Join(orders, "\n")
+	started := len(w.model.Requests())
+	order := readAll(files)
 	w.onAll(platforms, func(s *scene) {
 		s.say(order)
 		s.until("all files", func() bool {
@@ -68,6 +77,28 @@ func TestPersonsFiles(t *testing.T) {
 			}
 			return true
 		})
+	})
+	for _, r := range w.model.Requests()[started:] {
+		if n := gardensIn(r.Messages); n != len(platforms) {
+			t.Errorf("a request from %s shows %d of Ann's pictures", platformOf(r), n)
+		}
+	}
+	pictureOrder := readAll(pictures)
+	w.onAll(platforms, func(s *scene) {
+		s.say(pictureOrder)
+		s.until("all pictures", func() bool {
+			return slices.ContainsFunc(w.model.Requests(), func(r openaitest.Request) bool {
+				last := len(r.Messages) - 1
+				for last > 0 && !strings.Contains(r.Messages[last].Content, pictureOrder) {
+					last--
+				}
+				return platformOf(r) == s.name && gardensIn(r.Messages[last:]) == len(platforms)
+			})
+		})
+	})
+	started = len(w.model.Requests())
+	order += "\n" + pictureOrder
+	w.onAll(platforms, func(s *scene) {
 		s.sayStranger(order)
 		s.until("a refusal to Bob", func() bool { return has(s.stranger(), "the tools said") })
 		s.sayGroup(order, true)
@@ -78,6 +109,38 @@ func TestPersonsFiles(t *testing.T) {
 			}
 		}
 	})
+	for _, r := range w.model.Requests()[started:] {
+		if images(r) > 0 {
+			t.Errorf("others see %d pictures on %s", images(r), platformOf(r))
+		}
+	}
+}
+
+// readAll returns orders to read files.
+func readAll(paths map[string]string) string {
+	var orders []string
+	for _, path := range paths {
+		orders = append(orders, fmt.Sprintf("DO read_file {\"path\":%q}", path))
+	}
+	return strings.Join(orders, "\n")
+}
+
+// gardens has the size of the picture that Ann sends on each platform.
+var gardens = map[string]int{"telegram": 310, "discord": 320, "whatsapp": 330}
+
+// gardensIn returns how many of Ann's pictures the messages show.
+func gardensIn(messages []openaitest.Message) (n int) {
+	for _, size := range gardens {
+		want := pixels(size)
+		if slices.ContainsFunc(messages, func(m openaitest.Message) bool {
+			return slices.ContainsFunc(m.Images, func(im openaitest.Image) bool {
+				return bytes.Equal(im.Data, want)
+			})
+		}) {
+			n++
+		}
+	}
+	return n
 }
 
 // linkAll makes all people with a name one person.
