@@ -92,7 +92,8 @@ func TestPersonsFiles(t *testing.T) {
 				for last > 0 && !strings.Contains(r.Messages[last].Content, pictureOrder) {
 					last--
 				}
-				return platformOf(r) == s.name && gardensIn(r.Messages[last:]) == len(platforms)
+				return last > 0 && platformOf(r) == s.name &&
+					gardensIn(r.Messages[last:]) == len(platforms)
 			})
 		})
 	})
