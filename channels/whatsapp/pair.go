@@ -29,6 +29,9 @@ const (
 const (
 	restartWait = 30 * time.Second
 	nudge       = 3 * time.Second
+
+	// restartGrace is how long the news of a link may come after the end of the connection.
+	restartGrace = 3 * time.Second
 )
 
 // Pair implements [channels.Pairer]. It returns an *[channels.AccountError] if a person must know
@@ -129,6 +132,11 @@ func (p *pairing) run(ctx, life context.Context) error {
 				}
 			case *events.PairSuccess:
 				return p.awaitRestart(ctx, life)
+			case *events.Connected: // only a linked device gets there, and PairSuccess comes late
+				return nil
+			case *events.Disconnected: // WhatsApp also does this when the account was linked
+				codes = nil
+				next.Reset(restartGrace)
 			default:
 				return failure(evt)
 			}

@@ -204,15 +204,14 @@ func TestSick(t *testing.T) {
 			must(os.Chmod(p.Config.Log.File, 0o644))
 		}, id: "files", remedy: "chmod 600", unixOnly: true},
 		{name: "database is damaged", hurt: func(p *patient) {
-			const page = 4096
-			var root int64 // the page where a table begins
+			var root, page int64 // the page where a table begins, and the size of a page
 			p.database(func(tx *store.Tx) error {
-				return tx.QueryRow("SELECT rootpage FROM sqlite_master WHERE name = 'outbox'").
-					Scan(&root)
+				return tx.QueryRow("SELECT rootpage, (SELECT page_size FROM pragma_page_size) "+
+					"FROM sqlite_master WHERE name = 'outbox'").Scan(&root, &page)
 			})
 			f, err := os.OpenFile(p.Config.Store.Path(), os.O_WRONLY, 0)
 			must(err)
-			_, err = f.WriteAt([]byte(strings.Repeat("x", page)), (root-1)*page)
+			_, err = f.WriteAt([]byte(strings.Repeat("x", int(page))), (root-1)*page)
 			must(errors.Join(err, f.Close()))
 		}, id: "store.integrity", remedy: "restore a backup"},
 		{name: "database is none", hurt: func(p *patient) {

@@ -338,7 +338,8 @@ func TestExportMirrorsErasure(t *testing.T) {
 		}
 	})
 	for _, table := range export.Tables() {
-		if gone[table] == 0 && table != "audits" { // decisions stay without the person
+		// Decisions stay without the person, and the earlier ids of groups for policies.
+		if gone[table] == 0 && table != "audits" && table != "moves" {
 			t.Errorf("nothing was erased from %s: the test proves nothing about it", table)
 		}
 	}

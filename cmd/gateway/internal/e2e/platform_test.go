@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -118,8 +119,14 @@ func (o *onTelegram) refuse(on bool) {
 }
 
 func (o *onTelegram) press(label string) {
-	list := o.History(annID)
-	o.Press(annID, annID, list[len(list)-1].ID, label)
+	for _, m := range slices.Backward(o.History(annID)) {
+		for _, b := range slices.Concat(o.Buttons(annID, m.ID)...) {
+			if b.Label == label {
+				o.Press(annID, annID, m.ID, label)
+				return
+			}
+		}
+	}
 }
 
 func (o *onTelegram) sayGroup(text string, mention bool) {
@@ -263,11 +270,12 @@ func (o *onDiscord) refuse(on bool) {
 }
 
 func (o *onDiscord) press(label string) {
-	list := o.History("20")
-	m := list[len(list)-1]
-	for _, b := range m.Buttons {
-		if b.Label == label {
-			o.Press("20", m.ID, b.ID, "7")
+	for _, m := range slices.Backward(o.History("20")) {
+		for _, b := range m.Buttons {
+			if b.Label == label {
+				o.Press("20", m.ID, b.ID, "7")
+				return
+			}
 		}
 	}
 }
@@ -443,10 +451,12 @@ func (o *onWhatsApp) refuse(on bool) {
 
 // press sends the number or text that stands for a button, because the platform has no buttons.
 func (o *onWhatsApp) press(label string) {
-	texts := o.ann.Texts()
-	for line := range strings.SplitSeq(texts[len(texts)-1], "\n") {
-		if _, send, ok := strings.Cut(line, label+": send "); ok {
-			o.say(strings.Trim(send, "`"))
+	for _, text := range slices.Backward(o.ann.Texts()) {
+		for line := range strings.SplitSeq(text, "\n") {
+			if _, send, ok := strings.Cut(line, label+": send "); ok {
+				o.say(strings.Trim(send, "`"))
+				return
+			}
 		}
 	}
 }

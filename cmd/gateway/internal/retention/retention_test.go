@@ -143,6 +143,7 @@ func TestTight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	row := used / 6000
 	var log bytes.Buffer
 	o := Options{Rest: time.Nanosecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Tight: [][]Rule{{a, b}, {c}}, Remains: map[string]string{"b": "what b is about"}}
@@ -158,13 +159,13 @@ func TestTight(t *testing.T) {
 		}
 	}
 	pass(used, 2000, 2000, 2000)
-	pass(used-400_000, 1500, 2000, 2000)
-	pass(used-1_400_000, 1000, 1500, 2000)
+	pass(used-400*row, 1500, 2000, 2000)
+	pass(used-1400*row, 1000, 1500, 2000)
 	pass(0, 1000, 1500, 2000) // any size will do
 	if strings.Contains(log.String(), "level=WARN") {
 		t.Errorf("it warns though there is room:\n%s", &log)
 	}
-	pass(used-4_200_000, 100, 100, 1500)
+	pass(used-4200*row, 100, 100, 1500)
 	pass(1, 100, 100, 100)
 	for _, want := range []string{"rows.a=500 rows.b=500", "rows.a=900 rows.b=1400 rows.c=500",
 		"max_total_mb", "b 0.1 MB: what b is about"} {
