@@ -44,15 +44,16 @@ func TestTerminal(t *testing.T) {
 			p.sees("] 日本x語")
 			p.types("a👨\u200d👩\u200d👧b" + leftKey + backKey + enterKey)
 			p.sees("] ab")
-			if text := p.text(); strings.Contains(text, "Load: ") || strings.Count(text, "› one") != 1 {
-				t.Error("a pasted line ran as a command, or rows are there twice")
-			}
 			p.types(upKey + upKey) // what was said before
 			p.sees("› 日本x語\nfake (fake-model)")
 			p.types("\x15/exit" + enterKey)
 			p.sees("Keep the gateway running for telegram?")
 			p.types("n")
 			p.ends()
+			// While the program draws, a text can be there twice or be away.
+			if text := p.text(); strings.Contains(text, "Load: ") || strings.Count(text, "› one") != 1 {
+				t.Error("a pasted line ran as a command, or rows are there twice")
+			}
 
 			p = w.sit(newVT(80, 24, method), nil) // the history is there in the next run
 			p.sees("✓ telegram: ")
