@@ -9,6 +9,7 @@ import (
 
 	"go.mau.fi/whatsmeow"
 	"go.mau.fi/whatsmeow/types"
+	"go.mau.fi/whatsmeow/types/events"
 
 	"gateway/bus"
 	"gateway/channels"
@@ -104,4 +105,35 @@ func (s *session) title(ctx context.Context, group types.JID) string {
 	text = channels.Clean(info.Name, channels.MaxName)
 	s.c.titles.set(group, text)
 	return text
+}
+
+// reportJoined reports that somebody has added the account to a group. It does not report groups
+// that the account itself has made or joined on the phone. It returns false if WhatsApp should tell
+// it again.
+func reportJoined(ctx context.Context, s *session, e *events.JoinedGroup) bool {
+	title := channels.Clean(e.Name, channels.MaxName)
+	s.c.titles.set(e.JID, title)
+	if e.Sender == nil || s.isOwn(*e.Sender) {
+		return true
+	}
+	phone := types.JID{}
+	if e.SenderPN != nil {
+		phone = *e.SenderPN
+	}
+	from := s.person(ctx, *e.Sender, phone)
+	m := bus.InboundMessage{
+		From: bus.Address{Account: s.c.name, Chat: e.JID.String()},
+		Sender: bus.Sender{ID: from.id.String(),
+			Name: s.nameOf(ctx, &types.MessageInfo{PushName: e.Notify}, from)},
+		Time: time.Now().UTC(), Group: true, Addressed: true, ChatTitle: title,
+	}
+	if from.phone != "" {
+		m.Sender.Username = "+" + from.phone
+	}
+	if err := s.in.Publish(ctx, channels.Batch{Joined: []bus.InboundMessage{m}}); err != nil {
+		s.c.log.WarnContext(ctx, "the account was added to a group, which could not be stored",
+			"group", e.JID, "err", err)
+		return false
+	}
+	return true
 }

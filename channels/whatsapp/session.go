@@ -276,6 +276,8 @@ func (s *session) handle(ctx, life context.Context, evt any) (ok bool) {
 		}
 		// The client has already asked the sender to send it again.
 		s.c.log.WarnContext(ctx, "message can't be decrypted yet", "id", e.Info.ID)
+	case *events.JoinedGroup:
+		return ctx.Err() == nil && reportJoined(ctx, s, e)
 	case *events.GroupInfo:
 		if e.Name != nil {
 			s.c.titles.set(e.JID, channels.Clean(e.Name.Name, channels.MaxName))

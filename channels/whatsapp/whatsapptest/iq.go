@@ -188,6 +188,11 @@ func (c *conn) groupInfo(n *node) {
 		return
 	}
 	c.s.groupQueries++
+	c.result(n, g.wire())
+}
+
+// wire returns a group as the protocol describes it. The caller holds s.mu.
+func (g *group) wire() node {
 	mode := "lid"
 	if g.byPhone {
 		mode = "pn"
@@ -205,8 +210,8 @@ func (c *conn) groupInfo(n *node) {
 		parts = append(parts, node{Tag: "ephemeral",
 			Attrs: attrs{"expiration": strconv.Itoa(g.timer)}})
 	}
-	c.result(n, node{Tag: "group", Attrs: attrs{"id": g.jid.User, "subject": g.title,
-		"creation": "1700000000", "s_t": "1700000000", "addressing_mode": mode}, Content: parts})
+	return node{Tag: "group", Attrs: attrs{"id": g.jid.User, "subject": g.title,
+		"creation": "1700000000", "s_t": "1700000000", "addressing_mode": mode}, Content: parts}
 }
 
 // leaveGroup makes an account leave a group. The caller holds s.mu.

@@ -400,13 +400,20 @@ func (g *group) remove(who *account) {
 	g.members = slices.DeleteFunc(g.members, func(a *account) bool { return a == who })
 }
 
-// Readmit adds the bot to a group again that it has left.
-func (s *Server) Readmit(chat string) {
+// Invite makes a person add the bot to a group, and tells the bot.
+func (s *Server) Invite(chat string, by *Person) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer s.changed.Notify()
 	g := s.groups[jid(chat)]
 	g.remove(s.bot)
 	g.members = append(g.members, s.bot)
+	for _, d := range s.bot.devices {
+		s.deliver(d, node{Tag: "notification", Attrs: attrs{"type": "w:gp2", "from": g.jid,
+			"id": fmt.Sprint("create-", len(d.queue), "-", g.jid.User), "participant": by.of.lid,
+			"participant_pn": by.of.pn, "notify": by.of.name, "t": unix(time.Now())},
+			Content: []node{{Tag: "create", Content: []node{g.wire()}}}})
+	}
 }
 
 // InGroup reports whether the bot is a member of a group.

@@ -25,9 +25,14 @@ type team struct {
 	asked  func(s *scene, n int) // Bob causes the nth question about the group
 }
 
-// mentioned makes Bob mention the bot in a group.
-func mentioned(group string) func(*scene, int) {
-	return func(s *scene, _ int) { s.sayIn(group, "let me in") }
+// mentionedOnce makes Bob mention the bot in a group the first time. Later Ann is asked because he
+// adds the bot.
+func mentionedOnce(group string) func(*scene, int) {
+	return func(s *scene, n int) {
+		if n == 1 {
+			s.sayIn(group, "let me in")
+		}
+	}
 }
 
 func newTeam(platform chatPlatform) team {
@@ -48,11 +53,7 @@ func newTeam(platform chatPlatform) team {
 				ends = append(ends, o.Inject(f))
 			},
 			permit: func() { ends[len(ends)-1]() },
-			asked: func(s *scene, n int) {
-				if n == 1 { // later the bot is asked as soon as Bob has added it
-					s.sayIn("-101", "let me in")
-				}
-			},
+			asked:  mentionedOnce("-101"),
 		}
 	case *onDiscord:
 		o.AddGuild("11", "Team")
@@ -74,19 +75,19 @@ func newTeam(platform chatPlatform) team {
 				ends = append(ends, o.Inject(f))
 			},
 			permit: func() { ends[len(ends)-1]() },
-			asked:  mentioned("41"),
+			asked:  func(s *scene, _ int) { s.sayIn("41", "let me in") },
 		}
 	case *onWhatsApp:
 		group := o.AddGroup("Team", false, o.bob)
 		return team{
 			group: group,
 			has:   func() bool { return o.InGroup(group) },
-			add:   func() { o.Readmit(group) },
+			add:   func() { o.Invite(group, o.bob) },
 			refuse: func(forGood bool) {
 				o.RefuseLeave(map[bool]int{true: 405, false: 503}[forGood])
 			},
 			permit: func() { o.RefuseLeave(0) },
-			asked:  mentioned(group),
+			asked:  mentionedOnce(group),
 		}
 	}
 	panic("no such platform")
