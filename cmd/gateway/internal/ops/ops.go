@@ -24,6 +24,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"gateway/store"
@@ -50,6 +51,8 @@ type Server struct {
 	listen string // host:port
 	home   string // folder of http.json
 	opts   Options
+	tried  chan struct{}
+	try    func() // closes tried
 }
 
 // New returns a Server that listens on an address host:port. The folder home must exist.
@@ -59,8 +62,14 @@ func New(listen, home string, opts *Options) *Server {
 	o.Ready = cmp.Or(o.Ready, NewHealth())
 	o.Retry = cmp.Or(o.Retry, 10*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	return &Server{listen: listen, home: home, opts: o}
+	tried := make(chan struct{})
+	return &Server{listen: listen, home: home, opts: o, tried: tried,
+		try: sync.OnceFunc(func() { close(tried) })}
 }
+
+// Tried returns a channel that is closed once commands reach the server, or once its address turns
+// out to be in use.
+func (s *Server) Tried() <-chan struct{} { return s.tried }
 
 // Limits of the server.
 const (
@@ -93,6 +102,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := e.write(s.home); err != nil {
 		return errors.Join(err, unlock(), l.Close())
 	}
+	s.try()
 	s.opts.Logger.InfoContext(ctx, "http server listens", "address", addr.String())
 	return errors.Join(s.serve(ctx, l, addr), removeEndpoint(s.home), unlock())
 }
@@ -116,6 +126,7 @@ func (s *Server) open(ctx context.Context) (net.Listener, error) {
 			s.opts.Logger.WarnContext(ctx, "http server does not listen yet: free the address, or "+
 				"set another one in [http] listen", "address", s.listen, "retry", s.opts.Retry,
 				"err", err)
+			s.try()
 		}
 		timer := time.NewTimer(s.opts.Retry)
 		select {
