@@ -69,15 +69,18 @@ func (tr *trial) powerLossAfter(p *process, d time.Duration) (lost int) {
 }
 
 // losePower removes unsynced data from the database of a dead process. It records the messages
-// that were sent, or being sent, and are no longer marked so: they may come again.
+// that were sent, or being sent once more, and are no longer marked so: they may come again.
 func (tr *trial) losePower() (lost int) {
 	tr.t.Helper()
 	before := tr.sendings(copyDatabase(tr.t, tr.home))
 	lost = cutLog(tr.t, filepath.Join(tr.home, "gateway.db"))
 	after := tr.sendings(copyDatabase(tr.t, tr.home))
 	for id, d := range before {
-		if len(after[id].ids) < len(d.ids) || d.state != bus.Waiting && after[id].state == bus.Waiting {
+		switch now := after[id]; {
+		case len(now.ids) < len(d.ids), d.state != bus.Waiting && now.state == bus.Waiting:
 			tr.caught[d.text]++
+			tr.unnoted[d.text]++
+		case now.uncertain < d.uncertain: // still being sent, which autopsy counts
 			tr.unnoted[d.text]++
 		}
 	}
@@ -89,6 +92,8 @@ type sending struct {
 	text  string
 	state bus.DeliveryState
 	ids   string
+
+	uncertain int
 }
 
 // sendings returns the deliveries in the database of a home, by id.
@@ -103,8 +108,8 @@ func (tr *trial) sendings(home string) map[int64]sending {
 	var id int64
 	var body []byte
 	var s sending
-	for range tr.query(db, []any{&id, &body, &s.state, &s.ids},
-		"SELECT id, body, state, ids FROM outbox") {
+	for range tr.query(db, []any{&id, &body, &s.state, &s.ids, &s.uncertain},
+		"SELECT id, body, state, ids, uncertain FROM outbox") {
 		s.text = outbound(tr.t, body).Text
 		list[id] = s
 	}
