@@ -16,7 +16,7 @@ func TestBudgetOfStrangers(t *testing.T) {
 	const spent = "the budget is spent"
 	answer := func(openaitest.Request) openaitest.Reply {
 		reply := say("done")
-		reply.Usage = &openaitest.Usage{Prompt: callTokens - 10, Completion: 10, Total: callTokens}
+		reply.Usage = &openaitest.Usage{Prompt: 9_990, Completion: 10, Total: 10_000}
 		return reply
 	}
 	w := newWorld(t, worldOptions{answer: answer,

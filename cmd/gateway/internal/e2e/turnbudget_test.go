@@ -12,7 +12,9 @@ import (
 	"gateway/store"
 )
 
-// A spender is a model that starts four endless sub-agents. Each model call costs callTokens.
+// A spender is a model that starts four endless sub-agents. What a call uses follows from the size
+// of its prompt, as with a real model: else the gateway could not reserve enough for calls that
+// are made at once.
 type spender struct {
 	*hold // that the second call of each sub-agent meets; it is reached when all four have
 
@@ -23,7 +25,20 @@ type spender struct {
 	subs   map[string]int
 }
 
-const callTokens = 10_000
+// usageOf returns what a call uses: a token for two bytes of text, and a short answer.
+func usageOf(r openaitest.Request) *openaitest.Usage {
+	size := 0
+	for _, m := range r.Messages {
+		size += len(m.Content)
+		for _, c := range m.ToolCalls {
+			size += len(c.Name) + len(c.Arguments)
+		}
+	}
+	for _, t := range r.Tools {
+		size += len(t.Name) + len(t.Description) + len(t.Schema)
+	}
+	return &openaitest.Usage{Prompt: size / 2, Completion: 10, Total: size/2 + 10}
+}
 
 func (s *spender) answer(r openaitest.Request) openaitest.Reply {
 	text := lastText(r)
@@ -33,8 +48,7 @@ func (s *spender) answer(r openaitest.Request) openaitest.Reply {
 	if sub && last.Role == "tool" && !s.wait() {
 		return say("nobody hears this")
 	}
-	reply := openaitest.Reply{
-		Usage: &openaitest.Usage{Prompt: callTokens - 10, Completion: 10, Total: callTokens}}
+	reply := openaitest.Reply{Usage: usageOf(r)}
 	switch {
 	case sub:
 		reply.ToolCalls = lookAround(r)
@@ -45,7 +59,7 @@ func (s *spender) answer(r openaitest.Request) openaitest.Reply {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.used += callTokens
+	s.used += reply.Usage.Total
 	if sub {
 		s.subs[task]++
 	}
@@ -104,7 +118,7 @@ func TestTurnBudget(t *testing.T) {
 	w := newWorld(t, worldOptions{answer: s.answer})
 	// If each of the four sub-agents used a quarter of the limit, the eight calls of the turn
 	// itself would exceed it.
-	const limit = 40 * callTokens
+	const limit, spare = 220_000, 20_000 // tokens; a call uses about 5,500
 	w.configure(quiet + fmt.Sprintf("\n[budget]\nturn_tokens = %d\n", limit))
 	p := w.start()
 	w.telegram.Say(1, 1, "count all roses")
@@ -123,7 +137,7 @@ func TestTurnBudget(t *testing.T) {
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.used > limit || s.used < limit-8*callTokens {
+	if s.used > limit || s.used < limit-spare {
 		t.Errorf("the turn and its sub-agents used %d tokens (calls by sub-agent: %v), "+
 			"want nearly the %d of the limit", s.used, s.subs, limit)
 	}
