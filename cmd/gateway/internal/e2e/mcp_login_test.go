@@ -298,12 +298,9 @@ func open(t *testing.T, address string) string {
 // time.
 func (w *world) repeatUntil(what string, chat int64, text, want string) {
 	w.t.Helper()
-	for range 1000 {
-		if strings.Contains(w.reply(chat, text), want) {
-			return
-		}
-	}
-	w.t.Fatalf("%s did not come: want %q in the answer to %q", what, want, text)
+	w.repeat(fmt.Sprintf("%s: want %q in the answer to %q", what, want, text), func() bool {
+		return strings.Contains(w.reply(chat, text), want)
+	})
 }
 
 // TestLoginElsewhere checks that a server can't direct the gateway to an internal address for a
