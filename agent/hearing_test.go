@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/bus"
 )
@@ -180,7 +181,11 @@ func TestStopAfterOwnWords(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.withScribe()
 		s.release = make(chan struct{})
-		w.model.Queue(held(llmtest.Say("too late"), make(chan struct{})))
+		never := make(chan struct{})
+		w.model = llmtest.Func("slow", func(llm.Request) llmtest.Step { // the /stop may overtake it
+			return held(llmtest.Say("too late"), never)
+		})
+		w.deps.Model = w.model
 		w.start()
 		words, stop := w.message("g", "work for long"), w.message("g", "/stop")
 		for _, m := range []*bus.InboundMessage{&words, &stop} {
