@@ -86,17 +86,6 @@ func (o *operations) serve(ctx context.Context) error {
 	return o.server.Run(ctx)
 }
 
-// tried waits until commands reach the gateway, its address turns out to be in use, or ctx ends.
-func (o *operations) tried(ctx context.Context) {
-	if o.server == nil {
-		return
-	}
-	select {
-	case <-o.server.Tried():
-	case <-ctx.Done():
-	}
-}
-
 // probe runs the slow checks until ctx ends.
 func (o *operations) probe(ctx context.Context) error {
 	if o.server == nil {

@@ -251,9 +251,16 @@ func (g *Gateway) live(ctx context.Context, terminalChat *chat) error {
 // channels.
 func (g *Gateway) run(ctx context.Context, terminalChat *chat) error {
 	start := time.Now()
-	g.db.OnTrouble(func(err error) { logTrouble(ctx, g.log, err) })
+	g.db.OnTrouble(func(err error) { g.logTrouble(ctx, err) })
 	defer context.AfterFunc(ctx, g.db.Hurry)()
+	cfg := g.settings.Load()
+	var accounts []string
+	for _, s := range g.supervisors {
+		accounts = append(accounts, s.Name())
+	}
 	intake := func(ctx context.Context) error { return g.runIntake(ctx, terminalChat) }
+	g.log.InfoContext(ctx, "gateway ready", "version", BuildVersion(), "pid", os.Getpid(),
+		"home", cfg.Gateway.Home, "model", modelName(cfg, cfg.Agent.Model), "channels", accounts)
 	err := inOrder(ctx, intake, g.scheduler.Run, g.dispatcher.Run, g.toolset.run, g.knowledge.run,
 		g.router.Run, g.runChannels, g.ops.probe, g.sweeper.Run, g.db.Run)
 	err = errors.Join(err, g.toolset.close())
@@ -261,27 +268,13 @@ func (g *Gateway) run(ctx context.Context, terminalChat *chat) error {
 	return err
 }
 
-// tellReady logs that the gateway runs, once commands reach it.
-func (g *Gateway) tellReady(ctx context.Context) {
-	if g.ops.tried(ctx); ctx.Err() != nil {
-		return
-	}
-	cfg := g.settings.Load()
-	var accounts []string
-	for _, s := range g.supervisors {
-		accounts = append(accounts, s.Name())
-	}
-	g.log.InfoContext(ctx, "gateway ready", "version", BuildVersion(), "pid", os.Getpid(),
-		"home", cfg.Gateway.Home, "model", modelName(cfg, cfg.Agent.Model), "channels", accounts)
-}
-
 // logTrouble logs that writes wait for the database, or work again if err is nil.
-func logTrouble(ctx context.Context, log *slog.Logger, err error) {
+func (g *Gateway) logTrouble(ctx context.Context, err error) {
 	if err == nil {
-		log.InfoContext(ctx, "the database can be written again")
+		g.log.InfoContext(ctx, "the database can be written again")
 		return
 	}
-	log.ErrorContext(ctx, "the database can't be written; everything waits until it can: "+
+	g.log.ErrorContext(ctx, "the database can't be written; everything waits until it can: "+
 		"make room on its disk, or end what locks it", "err", err)
 }
 
@@ -330,10 +323,6 @@ func (g *Gateway) runIntake(ctx context.Context, terminalChat *chat) error {
 	}
 	group.Go(func() error { return g.media.Run(ctx) })
 	group.Go(func() error { return g.ops.serve(ctx) })
-	group.Go(func() error {
-		g.tellReady(ctx)
-		return nil
-	})
 	if g.reload != nil {
 		group.Go(func() error { return g.reload.run(ctx) })
 	}

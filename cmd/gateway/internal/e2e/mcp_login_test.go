@@ -218,7 +218,7 @@ func TestLoginCommand(t *testing.T) {
 	redirect := "http://" + unusedAddress(t) + "/done"
 	w.configure(fmt.Sprintf("%s\nowners = [7]\n[mcp.tracker]\nurl = %q\nredirect = %q\n", quiet,
 		s.URL+"/mcp", redirect))
-	w.start("GATEWAY_HTTP__LISTEN=127.0.0.1:0").ready()
+	w.operate()
 	program, err := buildBinary()
 	if err != nil {
 		t.Fatal(err)

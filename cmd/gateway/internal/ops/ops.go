@@ -24,7 +24,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"gateway/store"
@@ -51,8 +50,6 @@ type Server struct {
 	listen string // host:port
 	home   string // folder of http.json
 	opts   Options
-	tried  chan struct{}
-	try    func() // closes tried
 }
 
 // New returns a Server that listens on an address host:port. The folder home must exist.
@@ -62,14 +59,8 @@ func New(listen, home string, opts *Options) *Server {
 	o.Ready = cmp.Or(o.Ready, NewHealth())
 	o.Retry = cmp.Or(o.Retry, 10*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	tried := make(chan struct{})
-	return &Server{listen: listen, home: home, opts: o, tried: tried,
-		try: sync.OnceFunc(func() { close(tried) })}
+	return &Server{listen: listen, home: home, opts: o}
 }
-
-// Tried returns a channel that is closed once commands reach the server, or once its address turns
-// out to be in use.
-func (s *Server) Tried() <-chan struct{} { return s.tried }
 
 // Limits of the server.
 const (
@@ -102,7 +93,6 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := e.write(s.home); err != nil {
 		return errors.Join(err, unlock(), l.Close())
 	}
-	s.try()
 	s.opts.Logger.InfoContext(ctx, "http server listens", "address", addr.String())
 	return errors.Join(s.serve(ctx, l, addr), removeEndpoint(s.home), unlock())
 }
@@ -126,7 +116,6 @@ func (s *Server) open(ctx context.Context) (net.Listener, error) {
 			s.opts.Logger.WarnContext(ctx, "http server does not listen yet: free the address, or "+
 				"set another one in [http] listen", "address", s.listen, "retry", s.opts.Retry,
 				"err", err)
-			s.try()
 		}
 		timer := time.NewTimer(s.opts.Retry)
 		select {

@@ -180,10 +180,9 @@ func TestRun(t *testing.T) {
 	s := New("127.0.0.1:0", home, &Options{Ready: NewHealth(Check{"x",
 		func(context.Context) (string, bool) { return "in some state", ready }})})
 	stop := run(t, s)
-	<-s.Tried()
-	e, err := ReadEndpoint(home)
-	if err != nil {
-		t.Fatal(err)
+	e := endpoint(t, home)
+	for e == stale {
+		e = endpoint(t, home)
 	}
 	if len(e.Token) < 16 || e.PID != os.Getpid() {
 		t.Errorf("endpoint = %+v, want a token and process %d", e, os.Getpid())
@@ -240,10 +239,9 @@ func TestTaken(t *testing.T) {
 	told := make(chan struct{})
 	handler := &notify{slog.NewTextHandler(&log, nil), told}
 	home := t.TempDir()
-	s := New(l.Addr().String(), home, &Options{Retry: time.Millisecond, Logger: slog.New(handler)})
-	stop := run(t, s)
+	stop := run(t, New(l.Addr().String(), home, &Options{
+		Retry: time.Millisecond, Logger: slog.New(handler)}))
 	<-told
-	<-s.Tried() // nothing waits for the address
 	if _, err := ReadEndpoint(home); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("endpoint while the address is taken: %v, want none", err)
 	}
