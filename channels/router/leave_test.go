@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,33 +18,56 @@ import (
 // A guest is a platform whose account can leave groups.
 type guest struct {
 	*platform
-	errs []error // of the next calls
-	left []string
+	errs chan error // of the next calls
+	left lines      // ids of all calls
 }
 
-func (g *guest) Leave(_ context.Context, id string) (err error) {
-	g.left = append(g.left, id)
-	if len(g.errs) > 0 {
-		err, g.errs = g.errs[0], g.errs[1:]
+func (g *guest) Leave(_ context.Context, id string) error {
+	g.left.add(id)
+	select {
+	case err := <-g.errs:
+		return err
+	default:
+		return nil
 	}
-	return err
 }
 
 // outcomes are the deliveries that were over, each as state and error.
-type outcomes struct{ list []string }
+type outcomes struct{ lines }
+
+// lines is a list of texts that is safe for concurrent use.
+type lines struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (l *lines) add(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, line)
+}
+
+func (l *lines) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.list)
+}
 
 func (o *outcomes) HasLeft(_ store.Queryer, a bus.Address) (bool, error) {
 	return a.Chat == "left", nil
 }
 
 func (o *outcomes) Leave(_ *store.Tx, d *bus.Delivery) error {
-	o.list = append(o.list, fmt.Sprintf("%s %s %s", d.State, d.Message.To.Chat, d.Error))
+	o.add(fmt.Sprintf("%s %s %s", d.State, d.Message.To.Chat, d.Error))
 	return nil
 }
 
 // startGuest starts a router for a guest. The first calls fail with errs.
 func (w *world) startGuest(errs ...error) (*guest, *outcomes) {
-	g, o := &guest{platform: w.platform, errs: errs}, new(outcomes)
+	g, o := &guest{platform: w.platform, errs: make(chan error, len(errs))}, new(outcomes)
+	for _, err := range errs {
+		g.errs <- err
+	}
 	w.groups = o
 	w.startWith(router.Account{Name: "full", Channel: g})
 	return g, o
@@ -60,13 +85,14 @@ func TestLeave(t *testing.T) {
 		id := w.store(leaves)
 		w.sleep(time.Minute)
 		w.wantRead(chatA, "before")
-		if len(g.left) != 2 || len(o.list) != 0 {
-			t.Errorf("%d calls within the limit: %q", len(g.left), o.list)
+		if left, out := g.left.all(), o.all(); len(left) != 2 || len(out) != 0 {
+			t.Errorf("calls within the limit %q, outcomes %q", left, out)
 		}
 		w.sleep(2 * time.Hour)
 		w.wantState(id, bus.Sent)
-		if len(g.left) != 4 || g.left[3] != "server of a" || len(o.list) != 1 || o.list[0] != "sent a " {
-			t.Errorf("calls %q, outcomes %q", g.left, o.list)
+		left, out := g.left.all(), o.all()
+		if len(left) != 4 || left[3] != "server of a" || !slices.Equal(out, []string{"sent a "}) {
+			t.Errorf("calls %q, outcomes %q", left, out)
 		}
 		if d := w.delivery(id); d.Uncertain != 0 {
 			t.Errorf("%d attempts count as uncertain", d.Uncertain)
@@ -80,9 +106,9 @@ func TestLeaveRefused(t *testing.T) {
 	inWorld(t, func(w *world) {
 		_, o := w.startGuest(fmt.Errorf("full: %w: not now", channels.ErrRefused))
 		w.wantState(w.deliver(leaves), bus.Dead)
-		if want := "dead a full: " + channels.ErrRefused.Error() + ": not now"; len(o.list) != 1 ||
-			o.list[0] != want {
-			t.Errorf("outcomes are %q, want %q", o.list, want)
+		want := []string{"dead a full: " + channels.ErrRefused.Error() + ": not now"}
+		if got := o.all(); !slices.Equal(got, want) {
+			t.Errorf("outcomes are %q, want %q", got, want)
 		}
 		if n := w.rows("outbox"); n != 1 {
 			t.Errorf("%d further messages about it", n-1)
@@ -121,7 +147,7 @@ func TestLeaveDropped(t *testing.T) {
 		g, o := w.startGuest(down, down, down, down, down, down)
 		id := w.deliver(leaves)
 		w.sleep(5 * time.Second)
-		calls := len(g.left)
+		calls := len(g.left.all())
 		err := w.db.Tx(t.Context(), func(tx *store.Tx) error {
 			n, err := w.outbox.DropAll(tx, chatA, id)
 			if n != 1 {
@@ -134,8 +160,8 @@ func TestLeaveDropped(t *testing.T) {
 		}
 		w.sleep(time.Hour)
 		w.wantState(id, bus.Dropped)
-		if len(g.left) > calls+1 || len(o.list) != 0 {
-			t.Errorf("%d calls after that, outcomes %q", len(g.left)-calls, o.list)
+		if left, out := g.left.all(), o.all(); len(left) > calls+1 || len(out) != 0 {
+			t.Errorf("%d calls after that, outcomes %q", len(left)-calls, out)
 		}
 	})
 }
