@@ -37,6 +37,7 @@ func (w *world) has(text string) bool {
 // else there is loses nothing. What they write afterwards comes, and can be answered, in their chat
 // and in a group.
 func TestErase(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name    string
 		as      whatsapptest.Identity

@@ -353,6 +353,7 @@ func TestWhileAway(t *testing.T) {
 
 // Of a message that is to be seen once linked devices get nothing but that there is one.
 func TestViewOnce(t *testing.T) {
+	t.Parallel()
 	w := start(t)
 	w.run()
 	id := w.ada.ViewOnce()

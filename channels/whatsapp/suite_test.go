@@ -13,10 +13,13 @@ import (
 	"gateway/channels/whatsapp"
 )
 
+// connectWait is how long sending waits for a connection while the platform works.
+const connectWait = 10 * time.Second
+
 // TestConformance runs the suite for channels.
 func TestConformance(t *testing.T) {
 	channeltest.Run(t, func(t *testing.T) channeltest.Fixture {
-		w := startWith(t, whatsapp.Options{RateWait: 7 * time.Second, ConnectWait: 10 * time.Second})
+		w := startWith(t, whatsapp.Options{RateWait: 7 * time.Second, ConnectWait: connectWait})
 		ch := &alwaysRunning{Channel: w.ch, t: t}
 		t.Cleanup(ch.pause)
 		group := w.server.AddGroup("Friends", false, w.ada)
@@ -156,9 +159,15 @@ func (p *platform) Refuse() { p.server.RefuseAllSends(463) }
 
 func (p *platform) Hang() { p.server.SetHang(true) }
 
-// SetOutage waits until the channel is connected again, which takes long on a slow machine.
+// SetOutage waits until the channel is connected again, which takes long on a slow machine. In an
+// outage sending waits for a connection in vain, so the wait is short then.
 func (p *platform) SetOutage(on bool) {
 	p.server.SetOutage(on)
+	wait := connectWait
+	if on {
+		wait = 100 * time.Millisecond
+	}
+	p.ch.Adjust(func(o *whatsapp.Options) { o.ConnectWait = wait })
 	if !on {
 		p.ch.awake()
 		p.wait("the channel is connected again", p.server.Connected)
