@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ func in(messages []bus.InboundMessage, place string) []string {
 }
 
 func TestTrouble(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		opts  *discord.Options // the times of the real Discord, if it is nil
@@ -148,16 +150,20 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 		{"just connected", func(w *world) {}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for range 4 {
-				before := goleak.IgnoreCurrent()
+			before := goleak.IgnoreCurrent()
+			var ends sync.WaitGroup
+			for range 4 { // side by side, because the library sleeps when it closes
 				w := start(t, nil, nil)
 				stop := w.run(t)
-				tt.upset(w)
-				stop()
-				w.Close()
-				if err := channeltest.Leaked(before); err != nil {
-					t.Fatal(err)
-				}
+				ends.Go(func() {
+					tt.upset(w)
+					stop()
+					w.Close()
+				})
+			}
+			ends.Wait()
+			if err := channeltest.Leaked(before); err != nil {
+				t.Fatal(err)
 			}
 		})
 	}
@@ -349,6 +355,7 @@ func TestShards(t *testing.T) {
 }
 
 func TestRunRefused(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		set   func(*world)
@@ -440,20 +447,30 @@ func TestFirstMessageNotStored(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []*discord.Options{nil, {Queue: 1}} {
 		w := start(t, nil, opts)
-		full := make(chan struct{})
+		full, heard := make(chan struct{}), make(chan struct{})
+		var storing atomic.Int32
 		w.in.OnPublish = func() error {
+			storing.Add(1)
+			select {
+			case <-heard:
+			case <-t.Context().Done():
+			}
 			select {
 			case <-full:
 				return nil
-			case <-time.After(20 * time.Millisecond):
+			default:
 				return errors.New("disk full")
 			}
 		}
 		w.run(t)
 		w.Say(direct, person, "one")
-		w.Say(direct, person, "two")
+		w.wait(t, "storing", func() bool { return storing.Load() == 1 })
+		// While that goes on the session is there, and hears of the room.
 		w.Say(room, person, "one")
+		w.wait(t, "the room", func() bool { return int(storing.Load())+w.c.Missed() == 2 })
+		w.Say(direct, person, "two")
 		w.Say(room, person, "two")
+		close(heard)
 		for len(w.in.States()) < 6 {
 			time.Sleep(time.Millisecond)
 		}
