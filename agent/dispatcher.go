@@ -25,7 +25,7 @@ import (
 // concurrently. Its methods are safe for concurrent use.
 type Dispatcher struct {
 	Deps
-	opts Options // the current settings are in config
+	opts Options // the current settings are those of the Pool
 	*pool.Pool
 	env      *turn.Env
 	lanes    command.Lanes
@@ -161,7 +161,7 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 	defer renew.Stop()
 	heal := time.NewTicker(healInterval)
 	defer heal.Stop()
-	bound := math.MaxInt // never drop what an earlier process has accepted
+	bound := math.MaxInt // never drop a message that an earlier process has accepted
 	for {
 		d.Beat(d.opts.Now())
 		fault.Hold(ctx, "dispatch")
@@ -229,9 +229,9 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 	}
 }
 
-// handOut starts r if it is a command, or gives it to its session. The words of a short voice
-// message decide which it is, so it is transcribed first. A failure is reported to the sender and
-// does not block others. An error means that the store is lost.
+// handOut starts r if it is a command, or gives it to its session. A short voice message may be a
+// spoken command, so it is transcribed first. A failure is reported to the sender and does not
+// block others. An error means that the store is lost.
 func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound int) error {
 	key := session.Of(r.Message).Root() // the lane also covers sub-agents and jobs
 	if d.lanes.Join(key, command.Queued{Message: r, Bound: bound}) {
@@ -266,8 +266,8 @@ func (d *Dispatcher) drop(ctx context.Context) error {
 	return d.overflow.Drop(ctx, d.env, d.Config().Waiting)
 }
 
-// moveChoices moves the choices of a group to the group that it has become, before any message from
-// there is handled.
+// moveChoices follows a group that has a new id on its platform: it moves the group's choices to
+// the new id, before any message from there is handled.
 func (d *Dispatcher) moveChoices(ctx context.Context, m bus.InboundMessage) error {
 	key := session.Of(m).Root()
 	key.Conversation.Thread = ""

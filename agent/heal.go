@@ -8,16 +8,16 @@ import (
 	"gateway/store"
 )
 
-// The messages and turns in memory are copies. Now and then the dispatcher compares them with the
-// tables, and hands out again whatever is pending there but not in memory.
+// The messages and turns in memory are copies of rows. At intervals the dispatcher compares them
+// with the tables, and hands out again each pending message or turn that is not in memory.
 
 // healInterval is the time between two comparisons.
 const healInterval = 10 * time.Second
 
 // heal hands out pending messages and turns that are not in memory.
 func (d *Dispatcher) heal(ctx, work context.Context) error {
-	// Collect what is in memory first: anything that is new afterwards is in memory, too, or handed
-	// out.
+	// Collect the messages and sessions in memory first: work that arrives later is in memory, too,
+	// or handed out.
 	messages, sessions := d.Held()
 	d.lanes.Hold(messages)
 	for after := int64(0); after < d.last; {

@@ -94,12 +94,13 @@ type Accounts interface {
 	hearing.Accounts
 }
 
-// A Toolset manages what tools need. Its methods must be safe for concurrent use.
+// A Toolset manages the servers and processes behind tools. Its methods must be safe for concurrent
+// use.
 type Toolset interface {
 	// Ready returns a channel that is closed when all tools are known. No turn begins before.
 	Ready() <-chan struct{}
 
-	// States describes what tools need for /status, one line each.
+	// States describes these servers and processes for /status, one line each.
 	States() []string
 
 	pool.Tools
@@ -174,7 +175,7 @@ func (d *Deps) setDefaults() {
 	}
 }
 
-// nobody is a People without people.
+// nobody is a People that knows no people.
 type nobody struct{}
 
 func (nobody) Known(store.Queryer, int64) (bool, error)        { return false, nil }
@@ -182,7 +183,7 @@ func (nobody) Former(store.Queryer, int64) ([]int64, error)    { return nil, nil
 func (nobody) Forget(*store.Tx, int64, []bus.Address) error    { return nil }
 func (nobody) OwnerChats(store.Queryer) ([]bus.Address, error) { return nil, nil }
 
-// unwatched is an Accounts in which every account is served.
+// unwatched is an Accounts that serves every account.
 type unwatched struct{}
 
 func (unwatched) Served(string) bool                     { return true }
@@ -190,7 +191,7 @@ func (unwatched) Keeper(string) background.Keeper        { return nil }
 func (unwatched) States(store.Queryer) ([]string, error) { return nil, nil }
 func (unwatched) Admitted([]bus.InboundMessage)          {}
 
-// untended is a Toolset without tools to manage.
+// untended is a Toolset for tools that need no servers or processes.
 type untended struct{}
 
 func (untended) Ready() <-chan struct{}                { return nil }

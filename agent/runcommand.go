@@ -23,7 +23,7 @@ func (d *Dispatcher) leaveLane(ctx, work context.Context, done command.Done) err
 	if done.Err != nil || ctx.Err() != nil {
 		return done.Err
 	}
-	for _, q := range waiting { // after the next command the rest waits in its lane
+	for _, q := range waiting { // after the next command, the remaining messages wait in its lane
 		if err := d.handOut(ctx, work, q.Message, q.Bound); err != nil {
 			return err
 		}
@@ -31,9 +31,9 @@ func (d *Dispatcher) leaveLane(ctx, work context.Context, done command.Done) err
 	return nil
 }
 
-// hear transcribes a voice message and decides what it is: see [hearing.Hearer.Hear]. After a
-// failure the message stays in the inbox, and heal hands it out again. An error means that the
-// store is lost.
+// hear transcribes a voice message, which may turn out to be a command: see [hearing.Hearer.Hear].
+// After a failure the message stays in the inbox, and heal hands it out again. An error means that
+// the store is lost.
 func (d *Dispatcher) hear(ctx, reading context.Context, r bus.Received) (*bus.Received, error) {
 	s := d.Config()
 	heard, err := d.hearer.Hear(ctx, reading, r,

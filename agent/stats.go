@@ -4,7 +4,7 @@ import "time"
 
 // Stats describes the current and past work of a [Dispatcher].
 type Stats struct {
-	Beat      time.Time        // when it last checked for new messages; zero before the first time
+	Beat      time.Time        // when it last checked for new messages; zero before the first check
 	Slots     int              // maximum number of concurrent model calls
 	Used      int              // current number of model calls
 	Busy      int              // sessions with a worker

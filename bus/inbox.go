@@ -138,8 +138,8 @@ func OutcomeID(parent Session, id string) string {
 const (
 	receivedColumns = "id, body, received_ms, crashes"
 
-	// isWaiting finds the waiting messages in order. They have no turn, which the index needs to
-	// know for that.
+	// isWaiting finds the waiting messages in order. Waiting messages have no turn; the condition
+	// on turn lets the index return them in order.
 	isWaiting = "state = 'waiting' AND turn = 0"
 )
 
@@ -158,8 +158,8 @@ func readInbox(q store.Queryer, query string, args ...any) ([]Received, error) {
 	}, query, args...)
 }
 
-// SetAside gives a waiting message that can't be read the state "bad". From then on nothing reads
-// it again but the commands for people.
+// SetAside gives a waiting message that can't be read the state "bad". Afterwards only commands for
+// people read the message.
 func (in *Inbox) SetAside(tx *store.Tx, seq int64) error {
 	_, err := setInbox(tx, "UPDATE inbox SET state = 'bad' WHERE id = $1 AND state = 'waiting'", seq)
 	return err

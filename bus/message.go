@@ -183,14 +183,14 @@ type OutboundMessage struct {
 	Stops []string `json:"stops,omitempty"`
 }
 
-// A Leave says what an account leaves and who learns the outcome.
+// A Leave describes a group that an account leaves, and the people who learn the outcome.
 type Leave struct {
 	ID    string    `json:"id"`             // platform's id of the group, or of its server
 	Name  string    `json:"name"`           // for people; Markdown
 	Chats []string  `json:"chats"`          // the groups about which owners have decided with it
 	Tell  []Address `json:"tell,omitempty"` // who learns the outcome
 
-	// Before holds what was decided earlier about each of the Chats, if anything was.
+	// Before holds the earlier decision about each of the Chats, if there was one.
 	Before map[string]string `json:"before,omitempty"`
 }
 

@@ -55,12 +55,12 @@ const (
 // String returns the name of k.
 func (k OriginKind) String() string { return cmp.Or(string(k), "person") }
 
-// Interactive reports whether people follow the turn that o begins: they see that the agent types,
-// and what they write meanwhile joins the turn.
+// Interactive reports whether people follow the turn that o begins. They see that the agent types,
+// and their further messages join the turn.
 func (o *Origin) Interactive() bool { return o.Kind == Person || o.Kind == Outcome }
 
-// Standalone reports whether o begins a turn that no other message joins. What people write
-// meanwhile waits for its end, because it may end without an answer.
+// Standalone reports whether o begins a turn that no other message joins. Messages that people
+// write meanwhile wait for its end, because the turn may end without an answer.
 func (o *Origin) Standalone() bool {
 	return o.Kind == Job || o.Kind == Heartbeat || o.Kind == Hook
 }

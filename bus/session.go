@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// A Session names a session: a conversation of people, or what works for one in a session of its
-// own. It can be compared. The zero Session names none.
+// A Session names a session: a conversation of people, or a session in which the agent works for a
+// conversation. It can be compared. The zero Session names none.
 //
 // A conversation belongs to a chat or a thread. With a Speaker, it has only the messages between
 // this member of a group and the agent. With a Person, it has the messages of all their direct
 // chats, and no address. See [SessionScope].
 //
-// A task works for the session that has the other fields. A run stands beside that session.
+// A task works for the session that has the other fields. A run has a session beside that session.
 type Session struct {
 	Conversation Address `json:"conversation,omitzero"`
 
@@ -44,7 +44,7 @@ func (s Session) OfHook(hook string) Session {
 	return s
 }
 
-// OfRun returns the session in which a job runs once beside s, because that waits for somebody.
+// OfRun returns the session in which a job runs once beside s, because the turn of s is suspended.
 func (s Session) OfRun(run int64) Session {
 	s.Run = run
 	return s
@@ -65,8 +65,8 @@ func (s Session) Parent() Session {
 	return s
 }
 
-// Beside returns the session beside which s works, or the zero Session if s is neither the session
-// of a run nor one of a sub-agent of that.
+// Beside returns the session beside which s works. It returns the zero Session unless s is the
+// session of a run, or of a sub-agent of one.
 func (s Session) Beside() Session {
 	if s.Run == 0 {
 		return Session{}
@@ -90,8 +90,8 @@ func (s Session) Background() bool { return s.Job != 0 || s.Hook != "" || s.Run 
 // Proactive reports whether s is the session of a job, a hook or a run.
 func (s Session) Proactive() bool { return s.Task == "" && s.Background() }
 
-// Below reports whether s is the session of a sub-agent, a job, a hook or a run of another one, or
-// of one of these.
+// Below reports whether s is the session of a sub-agent, a job, a hook or a run that works for
+// above, directly or through further sessions.
 func (s Session) Below(above Session) bool {
 	if s == above {
 		return false
@@ -114,7 +114,7 @@ const (
 )
 
 // String returns the name of s for people, files and the database: account/chat[/thread] or
-// @person-ID, and then what s is for.
+// @person-ID, followed by marks for the job, hook, run and task.
 func (s Session) String() string {
 	if s.IsZero() {
 		return ""

@@ -164,7 +164,7 @@ type ServerFinder interface {
 	Server(ctx context.Context, group string) (Server, error)
 }
 
-// A Server is what an account leaves together with a group.
+// A Server is a set of groups that an account can only leave together.
 type Server struct {
 	ID     string            // platform's id
 	Name   string            // untrusted text
@@ -273,8 +273,8 @@ type Limits struct {
 	Text    int
 	Measure func(markdown string) int
 
-	// Render returns what the platform gets for a text. An edit that does not change the result is
-	// skipped. The default is the text itself.
+	// Render converts Markdown into the text that the platform gets. An edit that does not change
+	// the result is skipped. The default returns the Markdown itself.
 	Render func(markdown string) string
 
 	Caption int   // like Text, for a part with a file; 0: such a part has no text

@@ -75,8 +75,8 @@ func SenderName(s bus.Sender) string {
 	return cmp.Or(Clip(name, 64), "Somebody without a name")
 }
 
-// Refusal returns why a platform has refused something, for people. text is that of an error with
-// [ErrRefused], or of another one, which it is then.
+// Refusal returns the reason in text, the text of an error, for people. If the error wraps
+// [ErrRefused], that is the platform's reason; otherwise it is the whole text.
 func Refusal(text string) string {
 	if _, reason, ok := strings.Cut(text, ErrRefused.Error()+": "); ok {
 		text = reason

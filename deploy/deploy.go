@@ -1,9 +1,9 @@
-// Package deploy has the files of this folder that the program itself writes.
+// Package deploy embeds the files of this folder that the program writes.
 package deploy
 
 import _ "embed"
 
-// Unit is the unit of systemd for a service of the whole machine.
+// Unit is the systemd unit for the service of the whole machine.
 //
 //go:embed gateway.service
 var Unit string

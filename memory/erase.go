@@ -13,7 +13,7 @@ import (
 	"gateway/store"
 )
 
-// indexed is a row together with what the index holds of it.
+// indexed is a row together with its content in the index.
 type indexed struct {
 	id  int64
 	doc doc

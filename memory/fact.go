@@ -188,7 +188,7 @@ type storedFact struct {
 	id int64
 }
 
-// doc returns what the index holds of a fact.
+// doc returns the content of a fact in the index.
 func (f storedFact) doc() doc {
 	return doc{kind: KindFact, text: strings.Join(
 		append([]string{f.Key, f.Value, f.Category}, f.Tags...), "\n")}
@@ -327,7 +327,7 @@ func (s *ScopedStore) Categories(q store.Queryer) ([]Category, error) {
 	return list, s.wrap("read categories of", err)
 }
 
-// Contents says which kinds of rows a scope has.
+// Contents lists the kinds of rows that a scope has.
 type Contents struct {
 	state
 	Facts bool // the scope has facts
@@ -336,7 +336,7 @@ type Contents struct {
 // Any reports whether the scope has, or ever had, any rows.
 func (c Contents) Any() bool { return c.number != 0 }
 
-// Contents returns which kinds of rows the scope has. It costs much less than a search.
+// Contents returns the kinds of rows that the scope has. It costs much less than a search.
 func (s *ScopedStore) Contents(q store.Queryer) (c Contents, err error) {
 	if _, err := ParseScope(string(s.scope)); err != nil {
 		return c, fmt.Errorf("memory: %w", err)

@@ -22,7 +22,7 @@ const (
 	manyRows      = 100_000
 )
 
-// list is the rows that have a term.
+// list holds the rows that have a term.
 type list struct {
 	term  term
 	query string
@@ -128,7 +128,7 @@ func (m *matcher) find(lists []*list, queries []string, limit int) ([][]int64, e
 	return found, nil
 }
 
-// fill sets the rows of a list. limit is the most that were asked for.
+// fill sets the rows of a list. limit is the limit of the query that found them.
 func (l *list) fill(ids []int64, limit int) {
 	l.ids, l.whole, l.count = ids, len(ids) < limit, float64(len(ids))
 	if !l.whole { // extrapolate from the density of these rows

@@ -109,8 +109,8 @@ func (s *ScopedStore) Newest(q store.Queryer, after int64, limit int) ([]Entry, 
 const newestQuery = "SELECT " + entryColumns + " FROM memory_entries " +
 	"WHERE scope = $1 AND cursor > $2 ORDER BY cursor DESC LIMIT $3"
 
-// Always returns what each prompt of the scope contains: the pinned facts, and the newest
-// limit entries that Dream has not read, the oldest first.
+// Always returns the part of the memory that each prompt of the scope contains: the pinned facts,
+// and the newest limit entries that Dream has not read, the oldest first.
 func (s *ScopedStore) Always(q store.Queryer, limit int) (pinned []Fact, news []Entry, err error) {
 	st, err := s.state(q)
 	if err != nil || st.number == 0 {

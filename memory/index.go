@@ -16,17 +16,17 @@ import (
 	"gateway/store"
 )
 
-// A Kind says what was found.
+// A Kind is the kind of a search result.
 type Kind string
 
-// The kinds of what can be found.
+// The kinds of search results.
 const (
 	KindFact    Kind = "fact"
 	KindEntry   Kind = "entry"
 	KindMessage Kind = "message"
 )
 
-// doc is what the index holds of a row.
+// doc is the content of a row in the index.
 type doc struct {
 	kind    Kind
 	text    string
@@ -50,7 +50,7 @@ const (
 	isSession = "s" // a hash of the session
 )
 
-// A rowKind says where the rows of a kind are, and how the index names them.
+// A rowKind describes the table of a kind of rows, and the kind's letters in the index.
 type rowKind struct {
 	letter string
 	number int64 // part of the index's row numbers, because the rows of all tables share one index

@@ -1,23 +1,22 @@
-// Package memory stores the agent's long-term knowledge: facts that it was told to
-// remember, the history of conversations, and the messages that prompts no longer contain.
-// All of it can be searched.
+// Package memory stores the agent's long-term knowledge: facts that it was told to remember, the
+// history of conversations, and the messages that prompts no longer contain. All of it can be
+// searched.
 //
-// The main types are [Memory] and [ScopedStore]. Everything belongs to one [Scope] and is
-// read and written only through the ScopedStore of that scope. The words of the index
-// contain the number of their scope, so that a search cannot return rows of another scope
-// even by mistake.
+// The main types are [Memory] and [ScopedStore]. All data belongs to one [Scope] and is read and
+// written only through the ScopedStore of that scope. The words of the index contain the number of
+// their scope, so that a search cannot return rows of another scope even by mistake.
 //
-// The table of entries is authoritative; the history file beside it is for people to read
-// and edit. [Memory.Sync] appends missing entries to the file, and [Memory.Rebuild]
-// imports the changes that people made in it.
+// The table of entries is authoritative; the history file beside it is for people to read and edit.
+// [Memory.Sync] appends missing entries to the file, and [Memory.Rebuild] imports the changes that
+// people made in it.
 //
-// Limits: see [Fact] and [MaxEntry]. For words that are very common in the scope, a search
-// examines only the newest occurrences.
+// Limits: see [Fact] and [MaxEntry]. For words that are very common in the scope, a search examines
+// only the newest occurrences.
 //
 // Tables: memory_scopes, memory_facts, memory_entries, memory_messages, memory_leftovers,
-// memory_rests, memory_index and the tables of SQLite's FTS5. Files: history.jsonl in the
-// folder of each scope; [Memory.EraseFiles] removes the whole folder. Beside the folder of all
-// scopes, NAME.lock is locked while a process writes these files.
+// memory_rests, memory_index and the tables of SQLite's FTS5. Files: history.jsonl in the folder of
+// each scope; [Memory.EraseFiles] removes the whole folder. Beside the folder of all scopes,
+// NAME.lock is locked while a process writes these files.
 package memory
 
 import (

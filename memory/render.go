@@ -17,8 +17,8 @@ import (
 //   - name of the dog: Bello
 //   - way of working: "Always answer in French, they said." (style)
 //
-// Only what is short and plain stands there as it is. All else is a JSON string, above all what
-// would read as an order or as a part of the prompt.
+// Render leaves a text unquoted only if it is short and plain. It writes all other texts as JSON
+// strings, above all those that could pass for an order or for a part of the prompt.
 func Render(facts []Fact) string {
 	var b strings.Builder
 	for _, f := range facts {

@@ -16,9 +16,10 @@ import (
 // A trimming removes old entries of a scope. The lock is held.
 type trimming struct{ *ScopedStore }
 
-// Trim removes the oldest entries of a scope up to the first one that is not older than a time or
-// that Dream has not read, also from the history file, and archived messages that are older. Lines
-// of the file that are no entries stay. If the process ends meanwhile, the next Trim does the rest.
+// Trim removes the oldest entries of a scope from the table and from the history file. It stops at
+// the first entry that is not older than before, or that Dream has not read. Trim also removes
+// archived messages that are older. Lines of the file that are not entries stay. If the process
+// ends meanwhile, the next Trim does the rest.
 func Trim(ctx context.Context, m *Memory, of Scope, before time.Time) error {
 	s := trimming{m.In(of)}
 	unlock, err := s.m.lock(ctx)
@@ -39,7 +40,7 @@ func (s trimming) trim(ctx context.Context, before time.Time) error {
 	if err != nil || st.number == 0 {
 		return err
 	}
-	var last int64 // cursor of the newest entry that goes
+	var last int64 // cursor of the newest entry to remove
 	err = q.QueryRow(`SELECT COALESCE(max(cursor), 0) FROM memory_entries
 		WHERE scope = $1 AND cursor <= $2 AND cursor < COALESCE((SELECT min(cursor)
 			FROM memory_entries WHERE scope = $1 AND time_ms >= $3), $2 + 1)`,
@@ -47,7 +48,7 @@ func (s trimming) trim(ctx context.Context, before time.Time) error {
 	if err != nil {
 		return err
 	}
-	if last > 0 { // the file first: what it lacks but the table has is removed by the next Trim
+	if last > 0 { // the file first: the next Trim removes entries that only the table still has
 		if err := s.trimFile(last); err != nil {
 			return err
 		}

@@ -2,8 +2,8 @@ package session
 
 import "gateway/bus"
 
-// A Key names a session. In the table of sessions its fields are columns; other tables have its
-// name, [bus.Session.String], which nothing but people read.
+// A Key names a session. In the table of sessions its fields are columns. Other tables have its
+// name, [bus.Session.String], which only people read.
 type Key = bus.Session
 
 // keyColumns are those that keyFields fills.

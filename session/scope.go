@@ -80,8 +80,8 @@ func (Store) OfScope(q store.Queryer, s memory.Scope) ([]Key, error) {
 	return keys(q, "WHERE scope = $1 ORDER BY key", string(s))
 }
 
-// OfPerson returns the keys of the conversation that a person has in all direct chats, and of what
-// works for it. Until its first turn it has no scope.
+// OfPerson returns the keys of the conversation that a person has in all direct chats, and of the
+// sessions that work for it. Until its first turn that conversation has no scope.
 func OfPerson(q store.Queryer, person int64) ([]Key, error) {
 	return keys(q, "WHERE person = $1 AND person <> 0 ORDER BY key", person)
 }

@@ -1,14 +1,14 @@
 // Package session stores conversations: their transcripts, the turns that wrote them, and their
 // settings.
 //
-// The main type is [Store]. The transcript is the state of a turn: each step is written before it
-// takes effect, so that a turn can be resumed from it after a crash. Once a turn was stopped, or
-// taken over under a newer lease, its writes fail with [ErrEnded].
+// The main type is [Store]. The transcript is the state of a turn: the turn writes each step before
+// the step takes effect, so that it can be resumed after a crash. Once a turn was stopped, or taken
+// over under a newer lease, its writes fail with [ErrEnded].
 //
 // The prompt holds the messages after the start of the session, and a summary of those before it.
-// [Store.Compact] and [Store.Reset] move the start. Rows are deleted only by [Store.Erase] with
-// [Store.Settle], and because of their age by [Store.PruneMessages], [Store.PruneArchived] and
-// [Store.PruneTurns].
+// [Store.Compact] and [Store.Reset] move the start. Only these methods delete rows: [Store.Erase]
+// with [Store.Settle], and because of the rows' age [Store.PruneMessages], [Store.PruneArchived]
+// and [Store.PruneTurns].
 //
 // Tables: sessions, turns, messages, session_rests.
 package session
@@ -19,7 +19,7 @@ import (
 	"gateway/store"
 )
 
-// Migration makes the tables of this package.
+// Migration creates the tables of this package.
 var Migration = store.Migration{Package: "session", Steps: []string{`
 CREATE TABLE sessions (
 	key        TEXT PRIMARY KEY,

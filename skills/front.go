@@ -137,7 +137,7 @@ func system(name string) string {
 	return name
 }
 
-// take sets list to the texts of n, a list or a single text, if n exists.
+// take sets list to the texts of n, a list or a single text, unless n is missing.
 func (d *document) take(list *[]string, what string, n *yaml.Node) {
 	n = target(n)
 	if n == nil {

@@ -173,7 +173,7 @@ func isIn(skillsDir *os.Root, name string, folder *os.Root) bool {
 	return err == nil && os.SameFile(here, there)
 }
 
-// sweep removes what killed installations have left.
+// sweep removes the temporary folders of installations that were killed.
 func sweep(skillsDir *os.Root, now time.Time) {
 	entries, err := readDir(skillsDir, ".")
 	if err != nil {

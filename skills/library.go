@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// Options say where the skills are and what is available to them. With the zero value a
-// Library has only the built-in skills.
+// Options name the folders of skills and describe the system that the skills run on. With the zero
+// value a Library has only the built-in skills.
 type Options struct {
 	Shared   *os.Root // contains the folder "skills"; may be nil
 	Memory   *os.Root // a folder per scope, with "skills" in it; may be nil
@@ -59,7 +59,7 @@ type Library struct {
 	views    map[string]*view        // by scope
 }
 
-// New returns a library. It reads skills when they are asked for.
+// New returns a library. It reads skills only when a caller asks for them.
 func New(opts *Options) *Library {
 	o := *cmp.Or(opts, new(Options))
 	if o.LookPath == nil {
@@ -87,7 +87,7 @@ func New(opts *Options) *Library {
 	return l
 }
 
-// A Mark is a point in time. A caller passes it to see all changes made before it.
+// A Mark is a point in time. A caller passes a Mark to see all changes that were made before it.
 type Mark uint64
 
 // anew is later than all marks: it forces a new scan of the folder.

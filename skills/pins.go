@@ -55,7 +55,7 @@ func (p Pins) Set(folder, hash string) error {
 }
 
 // Review compares all files of the shared skills with the pins. It returns, by folder, a
-// description of each difference from what the owner has installed. Such skills remain
+// description of each difference from the version that the owner has installed. Such skills remain
 // usable.
 func (p Pins) Review(ctx context.Context, l *Library) (map[string]string, error) {
 	file, err := p.read()

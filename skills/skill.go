@@ -29,7 +29,7 @@ type Skill struct {
 	Requires      Requires
 	License       string
 	Compatibility string
-	AllowedTools  string // the author's wish; it grants nothing
+	AllowedTools  string // as the author requested; it grants nothing
 
 	file string // name of its SKILL.md file
 }

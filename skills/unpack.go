@@ -15,8 +15,8 @@ import (
 	"gateway/store/atomicfile"
 )
 
-// manifest is the file in which [Unpack] records what it has written, so that it removes
-// nothing else.
+// manifest is the file in which [Unpack] records the files that it has written, so that it removes
+// no other file.
 const manifest = ".unpacked"
 
 // Unpack writes the built-in skills into a folder, which it creates. It removes files that

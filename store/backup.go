@@ -96,8 +96,9 @@ func CheckVersions(versions map[string]int, migrations []Migration) error {
 }
 
 // Inspect calls fn with a reader of the SQLite database at path, which another program has made and
-// which may be damaged or hostile. Nothing in it is called or changed; only its write-ahead log is
-// taken in, so path should name a copy. fn must end one query before the next.
+// which may be damaged or hostile. Inspect runs no code of the database and changes nothing in it
+// but to apply its write-ahead log, so path should name a copy. fn must end one query before the
+// next.
 func Inspect(ctx context.Context, path string, fn func(Queryer) error) error {
 	return withFile(ctx, path, func(db *sql.DB) error { return fn(inspector{ctx, db}) },
 		"query_only(1)", "trusted_schema(0)", "cell_size_check(1)", "mmap_size(0)")

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// A Life records one process's work with the database. It detects crashes and what causes them: a
-// process that is killed or panics leaves its life without an end. Each crash is counted against
-// everything that was under way. The next process tries work that was under way during several
-// crashes alone, before anything else. If that process crashes, too, the cause is known.
+// A Life records one process's work with the database. It detects crashes and their causes: a
+// process that is killed or panics leaves its life without an end. Each crash counts against all
+// work that was under way. The next process runs work that was under way during several crashes
+// alone, before anything else. If that process crashes, too, the cause is known.
 //
 // The methods of Life are safe for concurrent use.
 type Life struct {
 	// Crashed reports whether the previous process ended without [Life.End].
 	Crashed bool
 
-	// Suspect is what the previous process was trying alone when it crashed, as passed to
+	// Suspect is the work that the previous process was trying alone when it crashed, as passed to
 	// [Life.Try], or "". A crash with a suspect says nothing about the other work under way.
 	Suspect string
 
@@ -65,7 +65,7 @@ func BeginLife(ctx context.Context, db *DB, now time.Time, parties int) (*Life, 
 }
 
 // Blames reports whether the previous process crashed and what may be the cause. If the process was
-// trying something alone, only that may be the cause; otherwise anything may be.
+// trying some work alone, only that work may be the cause; otherwise any work may be.
 func (l *Life) Blames(what string) bool {
 	return l.Crashed && (l.Suspect == "" || l.Suspect == what)
 }

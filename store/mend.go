@@ -6,7 +6,7 @@ import (
 )
 
 // Mend calls set, in a transaction each, for the rows that err reports as unreadable, so that they
-// are not read again. It returns their number, and err if err reports anything else.
+// are not read again. It returns their number. If err reports anything else, Mend returns err.
 func (db *DB) Mend(
 	ctx context.Context, log *slog.Logger, err error, set func(tx *Tx, id int64) error,
 ) (int, error) {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A Pruning says which rows of a table may be deleted. Its strings become part of SQL statements.
+// A Pruning describes the rows of a table that may be deleted. Its strings become part of SQL
+// statements.
 type Pruning struct {
 	Table string // a table whose ids the database assigns
 	Time  string // column with the time that counts as a row's age, Unix milliseconds

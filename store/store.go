@@ -247,7 +247,8 @@ func (db *DB) TxEarly(ctx context.Context, fn func(*Tx) error, visible func()) e
 	return nil
 }
 
-// A Queryer runs queries: on a [Tx] they see its own writes, on [DB.Read] the last committed state.
+// A Queryer runs queries. Queries on a [Tx] see its own writes; queries on [DB.Read] see the last
+// committed state.
 type Queryer interface {
 	Query(query string, args ...any) (*sql.Rows, error)
 	QueryRow(query string, args ...any) *sql.Row
@@ -323,7 +324,7 @@ func (db *DB) Shred(ctx context.Context) error {
 const truncateTries = 2
 
 func (db *DB) shred(ctx context.Context) error {
-	select { // one at a time: the reads of one would keep another from emptying the log
+	select { // one Shred at a time: the reads of one would keep another from emptying the log
 	case db.shredding <- struct{}{}:
 		defer func() { <-db.shredding }()
 	case <-ctx.Done():

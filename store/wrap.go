@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Wrap prefixes err with what was being done, which format and args describe. It returns nil if err
-// is nil, so that a function can end with it.
+// Wrap prefixes err with the description of the failed operation in format and args. It returns nil
+// if err is nil, so that a function can end with it.
 func Wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil

@@ -20,7 +20,8 @@ const (
 	Full    Mode = "full"    // one line with the arguments for each of the last 8 calls
 )
 
-// A kind describes what the calls of a tool do: one call, or several if many contains %d.
+// A kind describes the work of a tool in words: one is for a single call, many for several calls if
+// it contains %d.
 type kind struct{ icon, one, many string }
 
 // The kinds that several tools share.

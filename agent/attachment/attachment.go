@@ -25,7 +25,7 @@ import (
 	"gateway/session"
 )
 
-// Limits of what the model gets from files.
+// Limits of the parts of files that the model gets.
 const (
 	maxDocumentText = 12_000 // bytes of a document's text in the prompt
 	maxImageSide    = 2048   // pixels
@@ -74,8 +74,8 @@ func HasFiles(m bus.InboundMessage) bool {
 	return len(m.Attachments) > 0 || q != nil && len(q.Attachments) > 0
 }
 
-// Load fetches the files of m and of the message that m quotes, and returns what the model gets
-// of each. price is the cost of transcription in dollars per second of sound.
+// Load fetches the files of m and of the message that m quotes, and returns the model's input for
+// each. price is the cost of transcription in dollars per second of sound.
 func (l *Loader) Load(
 	ctx context.Context, m *bus.InboundMessage, price float64,
 ) (files, quoted []prompt.File) {
@@ -110,7 +110,7 @@ func (l *Loader) Hear(ctx context.Context, m *bus.InboundMessage, price float64)
 	}
 }
 
-// load returns what the model gets of an attachment of m or of the message that m quotes.
+// load returns the model's input for an attachment of m or of the message that m quotes.
 func (l *Loader) load(
 	ctx context.Context, m bus.InboundMessage, a bus.Attachment, price float64,
 ) prompt.File {
@@ -136,7 +136,7 @@ func (l *Loader) load(
 	return f
 }
 
-// transcribe returns the text of a voice message, or why there is none.
+// transcribe returns the text of a voice message, or the reason why there is none.
 func (l *Loader) transcribe(
 	ctx context.Context, m bus.InboundMessage, a bus.Attachment, price float64,
 ) (text, problem string) {

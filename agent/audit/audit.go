@@ -1,5 +1,5 @@
-// Package audit records who decided what: approvals and denials of tool calls, admissions and
-// roles of people, groups, halts, and changes of the rules in the configuration.
+// Package audit records decisions and their authors: approvals and denials of tool calls,
+// admissions and roles of people, groups, halts, and changes of the rules in the configuration.
 //
 // The transaction that makes a decision also writes its [Entry], so no entry is missing.
 //
@@ -193,7 +193,7 @@ func Erase(tx *store.Tx, person int64, chats []bus.Address) error {
 	return nil
 }
 
-// Link makes the entries of the person other those of the person id, after the two were linked.
+// Link gives the entries of the person other to the person id, after the two were linked.
 func Link(tx *store.Tx, id, other int64) error {
 	_, err := tx.Exec("UPDATE audits SET whom = $1 WHERE whom = $2", id, other)
 	if err == nil {
@@ -205,7 +205,7 @@ func Link(tx *store.Tx, id, other int64) error {
 	return nil
 }
 
-// Author returns the author of the entry as people read it.
+// Author returns the author of the entry in a form for people.
 func (e Entry) Author() string {
 	if e.Name != "" {
 		return fmt.Sprintf("%s (%s)", e.Name, e.By)

@@ -13,8 +13,8 @@ import (
 // A Compactor makes notes of the older part of a conversation, for the kinds [Compact] and [Idle].
 type Compactor struct{ *Summarizer }
 
-// keptMessages is the number of messages that stay when a conversation is compacted because it is
-// idle or because somebody asked for it.
+// keptMessages is the number of messages that stay in the prompt after the compaction of an idle
+// conversation, or after /compact.
 const keptMessages = 8
 
 // compacted is the progress of a compaction.
@@ -104,7 +104,7 @@ func (c Compactor) part(
 }
 
 // keepTo returns the id of the newest message of a session that may become notes. At least one turn
-// stays, and a running turn stays as a whole. Unless little is set, more messages stay.
+// stays. A running turn stays whole. Unless little is set, more messages stay.
 func (c Compactor) keepTo(q store.Queryer, key session.Key, little bool) (int64, error) {
 	keep := keptMessages
 	if little {

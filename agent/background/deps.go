@@ -84,13 +84,14 @@ type Media interface {
 	Erase(a bus.Address) error
 }
 
-// Texts returns texts for people.
+// Texts returns error texts for people.
 type Texts interface {
-	// Explain returns what a person reads about a failed model call.
+	// Explain returns the text that a person reads about a failed model call.
 	Explain(err error) string
 }
 
-// spenderOf returns who pays for work on a scope, or on one of its sessions if key is not "".
+// spenderOf returns the budget owner of work on a scope, or on one of its sessions if key is not
+// "".
 func spenderOf(s memory.Scope, key session.Key) budget.Spender {
 	key.Task = ""
 	return budget.Spender{Session: key, Person: s.Person()}

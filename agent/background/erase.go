@@ -40,7 +40,7 @@ type Eraser struct {
 	tasks     Store
 }
 
-// An Erasure says what is still to be erased of a person or a room.
+// An Erasure lists the data of a person or a room that is still to be erased.
 type Erasure struct {
 	Scopes []memory.Scope `json:"scopes"` // the first is the scope of the task
 	Chats  []bus.Address  `json:"chats"`  // without threads
@@ -100,7 +100,7 @@ func (e *Eraser) Rows(tx *store.Tx, left *Erasure) ([]session.Key, error) {
 			return nil, err
 		}
 	}
-	for _, a := range left.Chats { // their messages must not be answered any more
+	for _, a := range left.Chats { // messages from these chats must not be answered any more
 		if err := e.Inbox.DropAll(tx, a, left.Inbox); err != nil {
 			return nil, err
 		}
@@ -139,8 +139,8 @@ func (left *Erasure) People() (list []int64) {
 }
 
 // Find returns the sessions of left's person, scopes and chats, and adds the scopes and chats of
-// those sessions to left. People who were linked with the person are the same person. It changes
-// nothing in the database, and needs only Inbox and People.
+// those sessions to left. It treats people who were linked with the person as the same person. Find
+// changes nothing in the database, and needs only Inbox and People.
 func (e *Eraser) Find(q store.Queryer, left *Erasure) (keys []session.Key, err error) {
 	if err := e.addFormer(q, left); err != nil {
 		return nil, err
@@ -200,8 +200,9 @@ func (e *Eraser) addFormer(q store.Queryer, left *Erasure) error {
 	return err
 }
 
-// addPlaces adds the chat of a session and its scope to left. The scope may still be that of the
-// chat, from before the person was known, or that of another person with whom they were linked.
+// addPlaces adds the chat of a session and its scope to left. The session may still have an older
+// scope: that of the chat, from before the person was known, or that of another person with whom
+// they were linked.
 func (e *Eraser) addPlaces(q store.Queryer, key session.Key, left *Erasure) error {
 	left.addChat(key.Conversation)
 	s, err := e.sessions.Summary(q, key)
@@ -275,8 +276,8 @@ func (e *Eraser) endTurn(tx *store.Tx, t *session.Turn) error {
 // eraseWait is the time between two checks whether the last message was sent.
 const eraseWait = 5 * time.Second
 
-// Do deletes the files of a scope. Once the last message was sent, it deletes what the bus and the
-// accounts have of its chats, and then the remaining rows.
+// Do deletes the files of a scope. Once the last message was sent, it deletes the rows of its chats
+// in the bus and the data of the accounts about them, and then the remaining rows.
 func (e *Eraser) Do(ctx context.Context, t *Task) (Outcome, error) {
 	var left Erasure
 	if err := json.Unmarshal(t.State, &left); err != nil {
@@ -330,8 +331,8 @@ func (e *Eraser) keepers(left *Erasure) map[string]Keeper {
 	return list
 }
 
-// eraseBus deletes the rows that the bus has of the chats. It reports whether that was all.
-// Messages still to be sent, and their chats, stay until they are sent or can never be sent.
+// eraseBus deletes the rows of the chats in the bus. It reports whether no row is left. Messages
+// still to be sent, and their chats, stay until they are sent or can never be sent.
 func (e *Eraser) eraseBus(ctx context.Context, left *Erasure) (done bool, err error) {
 	var chats []bus.Address
 	err = commit(ctx, e.DB, func(tx *store.Tx) error {

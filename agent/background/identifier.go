@@ -12,21 +12,23 @@ import (
 	"gateway/session"
 )
 
-// identifier matches what notes must preserve literally: links, mail addresses, paths, and words
-// with digits, such as codes, versions, times, amounts and numbers with several parts.
+// identifier matches the parts of text that notes must preserve literally: links, mail addresses,
+// paths, and words with digits, such as codes, versions, times, amounts and numbers with several
+// parts.
 var identifier = regexp.MustCompile(`https?://[^\s<>"'\]})]+|` +
 	`[\w.+-]+@[\w-]+(?:\.[\w-]+)+|` +
 	`(?:~|\.{1,2})?/[\w@.+-]+(?:/[\w@.+-]+)+|` +
 	`\b[\w-]*\d[\w-]*(?:[/.:,][\w-]*\d[\w-]*)*\b`)
 
-// Limits of what is added to notes.
+// Limits of the identifiers that are added to notes.
 const (
 	maxLost       = 30
 	maxIdentifier = 120 // bytes per identifier
 	leastDigits   = 4   // minimum length of a plain number
 )
 
-// envelope matches what the gateway writes before a person's message. Its time is not worth noting.
+// envelope matches the text that the gateway writes before a person's message. Its time is not
+// worth noting.
 var envelope = regexp.MustCompile(`(?m)^(?:\d+\. )?\[[A-Z][a-z]+day \d{4}-\d\d-\d\d[^\]]*\]`)
 
 // lost returns the identifiers that people and the assistant have written but that notes lack.

@@ -67,7 +67,7 @@ func (m *Merger) Move(tx *store.Tx, key session.Key, from, to memory.Scope) erro
 }
 
 // A merging is the state of a merge. Turns are the turns that were using the old scope when it was
-// moved. They write there until they end.
+// moved. They continue to write there until they end.
 type merging struct {
 	Turns []int64 `json:"turns"`
 }
@@ -98,8 +98,8 @@ func (*Merger) Scopes(t *Task) []memory.Scope {
 	return []memory.Scope{t.Scope, memory.Scope(t.Session)}
 }
 
-// Do merges the files of a scope into another one, now and again until no turn writes into the old
-// scope any more.
+// Do merges the files of a scope into another one. It repeats this until no turn writes into the
+// old scope any more.
 func (m *Merger) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 	var late merging
 	if len(t.State) > 0 {

@@ -98,7 +98,8 @@ func notesRequest(entries []session.Entry, zone *time.Location, size int) llm.Re
 	}}
 }
 
-// How many bytes of a message and of a tool result the model sees, normally and if space is short.
+// Number of bytes of a message and of a tool result that the model sees, normally and if space is
+// short.
 const (
 	longText    = 8000
 	longResult  = 1500
@@ -169,7 +170,7 @@ func keptNotes(answer string, entries []session.Entry) string {
 // maxEntry is the maximum size of an entry of the history, in bytes.
 const maxEntry = 12_000
 
-// dump returns a short form of entries, for when no model can make notes of them.
+// dump returns a short form of entries, for use when no model can make notes of them.
 func dump(entries []session.Entry, zone *time.Location) string {
 	var b strings.Builder
 	b.WriteString("[No notes could be made of this part of the conversation. It begins so:]\n")

@@ -273,7 +273,7 @@ func (r *Runner) end(tx *store.Tx, t *Task, o Outcome) error {
 	return r.tasks.Done(tx, t, r.Now().Add(o.Pause))
 }
 
-// putOff postpones t after a failure. The person who waits for it is told once.
+// putOff postpones t after a failure. It tells the person who waits for t once.
 func (r *Runner) putOff(ctx context.Context, t *Task, cause error) error {
 	wait := min(firstRetry<<min(t.Attempts, 10), maxRetry)
 	r.Logger.WarnContext(ctx, "background task postponed", "kind", t.Kind, "scope", t.Scope,

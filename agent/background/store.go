@@ -121,8 +121,8 @@ func (Store) Due(q store.Queryer, now time.Time) ([]Task, error) {
 		ORDER BY kind = 'speak', due_ms, id LIMIT 32`, now.UnixMilli())
 }
 
-// Mend removes the unreadable address of a task, so that nobody is told. The task itself is still
-// done.
+// Mend removes the unreadable address of a task, so that nobody hears of its end. The task itself
+// is still done.
 func (Store) Mend(tx *store.Tx, id int64) error {
 	_, err := tx.Exec("UPDATE chores SET tell = '' WHERE id = $1", id)
 	return store.Wrap(err, "background: mend %d", id)
@@ -157,8 +157,8 @@ func (Store) Save(tx *store.Tx, c *Task, state []byte) error {
 	return store.Wrap(err, "background: save %s", c.Kind)
 }
 
-// ErrGone reports a task that was dropped while it was running, or that moved to another scope,
-// where it runs again from the beginning.
+// ErrGone reports a task that was dropped while it was running. It also reports a task that moved
+// to another scope, where it runs again from the beginning.
 var ErrGone = errors.New("the task no longer exists")
 
 // Exists returns nil if c still exists, or [ErrGone].
@@ -172,8 +172,8 @@ func (Store) Exists(tx *store.Tx, c *Task) error {
 	return store.Wrap(err, "background: read %s", c.Kind)
 }
 
-// Told records that the person who waits for c was told. It does not cover a person who began to
-// wait since.
+// Told records that the person who waits for c has an answer. It does not cover a person who has
+// begun to wait since.
 func (Store) Told(tx *store.Tx, c *Task) error {
 	_, err := tx.Exec("UPDATE chores SET tell = '' WHERE id = $1 AND tell = $2", c.ID, c.tell)
 	return store.Wrap(err, "background: tell of %s", c.Kind)
@@ -208,7 +208,7 @@ func (Store) Later(tx *store.Tx, c *Task, due time.Time) error {
 	return store.Wrap(err, "background: postpone %s", c.Kind)
 }
 
-// Drop deletes the tasks of a scope, except those that erase.
+// Drop deletes the tasks of a scope, except tasks that erase data.
 func (Store) Drop(tx *store.Tx, s memory.Scope) error {
 	_, err := tx.Exec("DELETE FROM chores WHERE scope = $1 AND kind <> 'erase'", string(s))
 	return store.Wrap(err, "background: drop tasks of %s", s)
@@ -222,7 +222,7 @@ func (Store) Merging(q store.Queryer, s memory.Scope) ([]memory.Scope, error) {
 }
 
 // Move moves the tasks of a scope to another one, which may already have a task for the same Work.
-// Tasks that erase stay, because they are about the old data.
+// Tasks that erase data stay, because they are about the old data.
 func (Store) Move(tx *store.Tx, from, to memory.Scope) error {
 	_, err := tx.Exec(`DELETE FROM chores WHERE scope = $1 AND EXISTS (SELECT 1 FROM chores o
 		WHERE o.scope = $2 AND o.kind = chores.kind AND o.session = chores.session

@@ -88,7 +88,7 @@ func (v *Versions) Changes(ctx context.Context, s memory.Scope, id string) (stri
 // short returns the beginning of a version's id.
 func short(id string) string { return id[:min(len(id), 8)] }
 
-// sayVersion returns what people read about an error that they can fix.
+// sayVersion returns the text that people read about an error that they can fix.
 func sayVersion(err error) (string, error) {
 	if conflict, ok := errors.AsType[*version.ConflictError](err); ok {
 		return "I can't undo that, because the same lines have changed again since: " +

@@ -2,11 +2,11 @@
 // would exceed a limit.
 //
 // The main type is [Ledger]. Each day has a row for each model, person and session, and one for the
-// sum, so that a check costs the same however much was used. While turns have a limit, a
-// turn and its sub-agents share a row. The ledger holds in memory what calls under way may use and
-// what is not written yet, so that concurrent calls cannot exceed a limit together.
+// sum, so that the cost of a check does not grow with the usage. While turns have a limit, a turn
+// and its sub-agents share a row. The ledger holds in memory the reservations of calls under way
+// and the usage that is not written yet, so that concurrent calls cannot exceed a limit together.
 //
-// [Ratios] are what prompts have shown of the size of each model's tokens.
+// [Ratios] are the learnt numbers of bytes per token of each model.
 //
 // Tables: usage, usage_turns, usage_ratios.
 package budget
@@ -27,7 +27,7 @@ import (
 	"gateway/store"
 )
 
-// Migration makes the table of this package.
+// Migration creates the tables of this package.
 var Migration = store.Migration{Package: "usage", Steps: []string{`
 CREATE TABLE usage (
 	day    TEXT NOT NULL, -- in the gateway's time zone, as 2006-01-02
@@ -110,7 +110,7 @@ type Options struct {
 	// Price returns the price of a usage of a model in dollars; default 0.
 	Price func(model string, u llm.Usage) float64
 
-	Location *time.Location   // where a day begins at midnight; default UTC
+	Location *time.Location   // time zone whose midnight begins a day; default UTC
 	Now      func() time.Time // default time.Now
 }
 
@@ -276,7 +276,7 @@ func readAll(q store.Queryer, limits map[key]Limit) (map[key]Amount, error) {
 	return used, nil
 }
 
-// hold reserves an amount, if the limits allow it beside what is used and reserved. The
+// hold reserves an amount, if the limits allow it in addition to the used and reserved amounts. The
 // caller holds l.mu.
 func (l *Ledger) hold(
 	limits map[key]Limit, used map[key]Amount, amount Amount,

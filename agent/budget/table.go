@@ -149,16 +149,17 @@ func (l *Ledger) Erase(tx *store.Tx, who Spender) error {
 	return nil
 }
 
-// Lines returns what the accounts of a kind (day, model, person or session) have used since a day,
-// as 2006-01-02, the newest day first and of it what cost or used the most.
+// Lines returns the usage of the accounts of a kind (day, model, person or session) since a day,
+// given as 2006-01-02. The newest day comes first, and within a day the account with the greatest
+// cost or usage.
 func Lines(q store.Queryer, kind, since string, limit int) ([]Line, error) {
 	return lines(q, `SELECT day, kind, key, calls, input, output, cached, cost FROM usage
 		WHERE kind = $1 AND day >= $2 ORDER BY day DESC, cost DESC, input + output DESC, key
 		LIMIT $3`, kind, since, limit)
 }
 
-// Today returns today's usage of who: a line for the session, the person and the whole
-// day, as far as there is any.
+// Today returns today's usage of who: one line each for the session, the person and the whole day,
+// if there is any usage.
 func (l *Ledger) Today(q store.Queryer, who Spender) ([]Line, error) {
 	return lines(q, `SELECT day, kind, key, calls, input, output, cached, cost FROM usage
 		WHERE day = $1 AND (kind = 'day' OR kind = 'session' AND key = $2

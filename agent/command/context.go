@@ -11,8 +11,8 @@ import (
 	"gateway/store"
 )
 
-// context runs /context [SESSION]: it shows what fills the context window of the current model
-// here, or for admins in another conversation.
+// context runs /context [SESSION]: it shows how full the context window of the current model is,
+// and with what. Admins may name another conversation.
 func (c conversation) context(ctx context.Context, r *Request) (Reply, error) {
 	key, m, q := r.Session, r.Message, c.DB.Read(ctx)
 	if name := r.Args; name != "" {
@@ -67,8 +67,8 @@ func (c conversation) newest(
 	return newest.Message, ok, nil
 }
 
-// A Window describes what fills the context window of a conversation. All sizes are in tokens.
-// They are estimates, because only the model can count its tokens.
+// A Window describes the contents of a conversation's context window. All sizes are in tokens. They
+// are estimates, because only the model can count its tokens.
 type Window struct {
 	Model string
 	Size  int // of the whole window

@@ -19,7 +19,7 @@ const sayNoQuestion = "Nothing is waiting under that code. It may have been deci
 const Denied = "This was denied, so it was not done. Don't try it in another way; ask the " +
 	"user what to do instead."
 
-// decisions has the commands that decide questions, and those that halt or restart everything.
+// decisions has the commands that decide questions, and those that halt or restart the gateway.
 type decisions struct{ *Deps }
 
 // approve answers /approve CODE.

@@ -19,7 +19,7 @@ import (
 // shows nothing of other scopes.
 type knowledge struct{ *Deps }
 
-// later adds a background task that answers the command.
+// later adds a background task that answers the command, and the entries to the audit log.
 func (k knowledge) later(
 	ctx context.Context, r *Request, w background.Work, state string,
 ) (Reply, error) {

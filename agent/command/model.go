@@ -26,8 +26,8 @@ func (m *Models) find(id string) *Model {
 	return nil
 }
 
-// defaultWord returns the word that stands for the configured model: "default", unless another
-// model has that id.
+// defaultWord returns the word for the configured model: "default", unless another model has that
+// id.
 func (m *Models) defaultWord() string {
 	word := "default"
 	for c := m.find(word); c != nil && c.ID != m.Default.ID; c = m.find(word) {
@@ -65,7 +65,7 @@ func (c conversation) chooseModel(ctx context.Context, r *Request) (Reply, error
 		models.defaultWord()))
 }
 
-// reply says which model answers a conversation, and which others can be chosen.
+// reply names the model that answers a conversation, and the other models that can be chosen.
 func (m *Models) reply(r *Request) (reply Reply) {
 	present, why := m.Default, "the default"
 	found := m.find(m.Chosen)

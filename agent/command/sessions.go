@@ -22,10 +22,11 @@ type Sessions interface {
 	// of m, or nil if none does.
 	HiddenSkills(m bus.InboundMessage) func(name string) bool
 
-	// Window says what fills the context window of a conversation when the sender of m is answered.
+	// Window describes the contents of a conversation's context window, for an answer to the sender
+	// of m.
 	Window(ctx context.Context, key session.Key, m bus.InboundMessage) (Window, error)
 
-	// Choose changes in memory what was chosen for a conversation; "" means as configured.
+	// Choose changes a choice for a conversation in memory. "" restores the configured value.
 	Choose(key session.Key, what session.Choice, value string)
 
 	// Mode returns the queue mode of a conversation.
@@ -49,7 +50,7 @@ type Sessions interface {
 	// Decided resumes the turn of a session whose question was decided.
 	Decided(key session.Key)
 
-	// Answer returns what the model reads when a person answers a question with text.
+	// Answer returns the text that the model reads when a person answers a question with text.
 	Answer(q *question.Question, text string) string
 }
 

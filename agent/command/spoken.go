@@ -81,7 +81,7 @@ func trimSpoken(said string) string {
 	return strings.TrimRightFunc(said, isMark)
 }
 
-// cutFirst returns the first word of text and what follows it.
+// cutFirst returns the first word of text and the text after it.
 func cutFirst(text string) (word, rest string) {
 	end := strings.IndexFunc(text, isMark)
 	if end < 0 {
@@ -101,7 +101,7 @@ func cutWord(text, word string) (rest string, ok bool) {
 	return trimSpoken(rest), isMark(next) || word == "/" || isUnspaced(word)
 }
 
-// cutLastWord is like cutWord for the word at the end of text.
+// cutLastWord is like cutWord for a word at the end of text.
 func cutLastWord(text, word string) (rest string, ok bool) {
 	at := len(text) - len(word)
 	if at <= 0 || !strings.EqualFold(text[at:], word) {
@@ -137,8 +137,8 @@ func isUnspaced(word string) bool {
 }
 
 // A transcript may be wrong. So only the commands in harmless run as soon as they are spoken. The
-// commands in lists do so without an argument, because then they only show something. All others
-// delete or grant something, or can't be undone.
+// commands in lists do so without an argument, because then they only show something. All other
+// commands delete or grant something, or can't be undone.
 var (
 	harmless = []string{"help", "status", "stop", "new", "queue", "model", "think", "voice",
 		"activity", "compact", "memory", "history", "skills", "remind", "timezone", "usage",

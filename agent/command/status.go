@@ -59,8 +59,8 @@ func (c conversation) status(ctx context.Context, r *Request) (Reply, error) {
 	return Reply{Text: b.String()}, nil
 }
 
-// stop answers /stop. One transaction ends the running turn with what it has completed and drops
-// the waiting messages, so that nothing of either runs later.
+// stop answers /stop. One transaction ends the running turn with the steps that it has completed
+// and drops the waiting messages, so that no part of them runs later.
 func (c conversation) stop(ctx context.Context, r *Request) (Reply, error) {
 	extent, say := Everything, sayStopped
 	if !r.Message.Role.AtLeast(bus.User) {

@@ -11,7 +11,7 @@ import (
 	"gateway/session"
 )
 
-// defaultWord is the argument that takes back a choice: what is configured holds again.
+// defaultWord is the argument that removes a choice, so that the configured value applies again.
 const defaultWord = "default"
 
 // think answers /think [off|low|high|default].

@@ -11,8 +11,8 @@ import (
 	"gateway/session"
 )
 
-// A setting of a conversation has one of a few words as its value. In a direct chat anybody may
-// choose it, in a group only admins.
+// A setting is a choice of a conversation with a few words as its possible values. In a direct chat
+// anybody may choose it, in a group only admins.
 type setting struct {
 	words   []string
 	replies map[string]string // by word; defaultWord takes the choice back
@@ -58,7 +58,8 @@ func (c conversation) activity(ctx context.Context, r *Request) (Reply, error) {
 	})
 }
 
-// set changes a setting of a conversation, or shows the present value and offers the others.
+// set changes a setting of a conversation. Without a word it shows the present value and offers the
+// others.
 func (c conversation) set(
 	ctx context.Context, r *Request, present string, s setting,
 ) (Reply, error) {

@@ -58,7 +58,7 @@ func (r *run) analyse(ctx context.Context, from, last int64) error {
 	return r.fail(ctx, errNonsense)
 }
 
-// ownWords returns entries without those derived from foreign text: a web page must not be
+// ownWords returns entries without those derived from foreign text, because a web page must not be
 // able to write to the memory.
 func ownWords(entries []memory.Entry) []memory.Entry {
 	return slices.DeleteFunc(slices.Clone(entries), memory.Entry.IsForeign)

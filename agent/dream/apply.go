@@ -44,7 +44,7 @@ func (r *run) apply(ctx context.Context) (version.Version, error) {
 		}
 		fault.Point("applied")
 	}
-	if len(r.changes()) == 0 { // everything was in conflict, or made by a person
+	if len(r.changes()) == 0 { // all changes were in conflict, or people made them first
 		return version.Version{}, nil
 	}
 	v, err := versions.Commit(ctx, version.Change{

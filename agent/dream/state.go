@@ -113,8 +113,8 @@ func (r *run) fail(ctx context.Context, cause error) error {
 	return errors.Join(cause, r.save(ctx))
 }
 
-// mark returns a text that distinguishes an entry from a later one that got the same
-// cursor after an erasure.
+// mark returns a text that distinguishes an entry from a later one that got the same cursor after
+// an erasure.
 func mark(e memory.Entry) string {
 	return fmt.Sprintf("%d %d %s", e.Cursor, e.Time.UnixMilli(), e.Session)
 }

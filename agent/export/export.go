@@ -1,7 +1,6 @@
-// Package export writes everything that the gateway stores about one person, as Markdown for people
-// and JSON for programs. It is the counterpart of erasing: [background.Eraser] finds what belongs
-// to the person for both. A test checks that an export contains everything that erasing would
-// delete.
+// Package export writes all data that the gateway stores about one person, as Markdown for people
+// and JSON for programs. It is the counterpart of erasing: both find the data of a person with
+// [background.Eraser]. A test checks that an export contains everything that erasing would delete.
 //
 // The main type is [Exporter]. It only reads, a page of rows at a time, so it does not block a
 // running gateway. [Sender] is the background task that sends an export to the person.
@@ -184,7 +183,7 @@ Passwords and keys are not here: secrets of the gateway, codes, and the keys wit
 encrypt. What other people have said about you belongs to their memories, and is not here either.
 `
 
-// readme writes what the export contains and what was left out.
+// readme writes a list of the export's contents and of the data that was left out.
 func (r *run) readme(context.Context) error {
 	w, err := r.to.Create("README.md")
 	if err == nil {

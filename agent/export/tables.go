@@ -16,7 +16,7 @@ import (
 	"gateway/bus"
 )
 
-// An owner is the kind of thing that the rows of a table belong to.
+// An owner is the kind of object that the rows of a table belong to.
 type owner int
 
 const (

@@ -89,7 +89,7 @@ func recovered(work Func, args json.RawMessage, file []byte) (data []byte, note 
 	return work(args, file)
 }
 
-// words returns the error's statement about the file, cut to fit into an answer.
+// words returns the text of an error about the file, cut to fit into an answer.
 func words(err error) string {
 	_, clause, ok := strings.Cut(err.Error(), "picture: ")
 	if !ok {

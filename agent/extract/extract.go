@@ -4,8 +4,8 @@
 // An [Extractor] decodes each file in a separate process, which is the same program started again:
 // main must call [Main] when its first argument is [Argument]. That process gets the file through a
 // pipe. It can't open anything (see [sandbox.Seal]). Its memory, processor time and output are
-// limited. It ends with the context, at its deadline, and with the gateway. Whatever a file does to
-// it, the gateway goes on and can say why the file was refused.
+// limited. It ends with the context, at its deadline, and with the gateway. Even a malicious file
+// does not harm the gateway, which can say why it refused the file.
 //
 // Limits: 96 MiB of memory for a file, or 288 MiB if that is not enough, 20 s of processor time and
 // 60 s in total. Two files are decoded at once, plus one that needs the larger memory, but only one
@@ -98,7 +98,7 @@ func New(o Options) (*Extractor, error) {
 
 // A Job is a file to decode.
 type Job struct {
-	Kind string // of work, as registered in [Main]
+	Kind string // kind of work, as registered in [Main]
 	For  string // owner, such as a conversation; one of its files is decoded at a time
 	Args any    // for the [Func]; encoded as JSON
 	File io.ReaderAt

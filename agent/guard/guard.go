@@ -68,7 +68,7 @@ type Options struct {
 	HeaderTimeout time.Duration
 }
 
-// A Guard decides what may be reached. It is safe for concurrent use.
+// A Guard decides which addresses may be reached. It is safe for concurrent use.
 type Guard struct {
 	allow    []netip.Prefix
 	ports    map[int]bool

@@ -1,10 +1,10 @@
-// Package hearing transcribes short voice messages before the gateway decides what they are: a
-// command, a message to the agent, or in a group a message to others. Each voice message is
+// Package hearing transcribes short voice messages before the gateway decides how to treat them: as
+// a command, as a message to the agent, or in a group as a message to others. Each voice message is
 // transcribed on a goroutine of its own, so only its own conversation waits. The main type is
 // [Hearer].
 //
-// The transcript and the decision are stored in the message's row of the inbox, in one transaction.
-// A message whose row has them is not transcribed again, not even after a restart.
+// One transaction stores the transcript and the decision in the message's row of the inbox. A
+// message whose row has them is not transcribed again, not even after a restart.
 package hearing
 
 import (
@@ -23,12 +23,12 @@ import (
 
 // Accounts marks messages in the chats. It is safe for concurrent use.
 type Accounts interface {
-	// Admitted shows people that messages were received, for example by a reaction. The gate does
-	// that for all messages but the overheard ones.
+	// Admitted shows people that the gateway has received messages, for example by a reaction. The
+	// gate does that for all messages but the overheard ones.
 	Admitted(messages []bus.InboundMessage)
 }
 
-// A Hearer transcribes voice messages and decides what they are. All fields are required. It is
+// A Hearer transcribes voice messages and decides how to treat them. All fields are required. It is
 // safe for concurrent use.
 type Hearer struct {
 	DB       *store.DB
@@ -53,10 +53,10 @@ func (h *Hearer) Wants(m bus.InboundMessage) bool {
 
 func (h *Hearer) configured() bool { return h.Loader.Transcriber != nil && h.Loader.Media != nil }
 
-// Hear transcribes r, decides what it is, and stores the transcript and the decision. It returns r
-// with both. It returns nil if r must not be handed out: r is not for the agent, r was dropped
-// meanwhile, or ctx has ended. If the context reading ends before ctx, Hear decides without a
-// transcript. After an error nothing is stored.
+// Hear transcribes r, decides how to treat it, and stores the transcript and the decision. It
+// returns r with both. It returns nil if r must not be handed out: r is not for the agent, r was
+// dropped meanwhile, or ctx has ended. If the context reading ends before ctx, Hear decides without
+// a transcript. After an error nothing is stored.
 func (h *Hearer) Hear(
 	ctx, reading context.Context, r bus.Received, s Settings,
 ) (heard *bus.Received, err error) {
@@ -97,7 +97,8 @@ func (h *Hearer) transcribe(ctx context.Context, m *bus.InboundMessage, cost flo
 	h.Loader.Hear(ctx, m, cost)
 }
 
-// decide sets what m is: a spoken command, a message to the agent, or still an overheard message.
+// decide sets the kind of m: a spoken command, a message to the agent, or still an overheard
+// message.
 func (h *Hearer) decide(m *bus.InboundMessage, names []string) {
 	said := ""
 	if a := m.Utterance(); a != nil {

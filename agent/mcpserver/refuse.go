@@ -9,8 +9,8 @@ import (
 )
 
 // Refuse answers each request from in with an error that contains text. It returns after it has
-// answered the request "initialize", or when in or ctx ends. Clients show such an error to
-// people, but not the output on stderr.
+// answered the request "initialize", or when in or ctx ends. Clients show such an error to people,
+// but not the output on stderr.
 func Refuse(ctx context.Context, in io.Reader, out io.Writer, text string) error {
 	done := make(chan error, 1)
 	go func() { done <- refuse(in, out, text) }() // the goroutine ends when in ends

@@ -29,7 +29,7 @@ type Calls struct {
 	DB        *store.DB
 	Outbox    *bus.Outbox
 	Ledger    *budget.Ledger
-	Owners    Owners // nil: nobody is told about limits
+	Owners    Owners // nil: nobody hears of spent limits
 	Observer  observe.Observer
 	Estimates *prompt.Estimator
 	Slots     chan struct{} // each call holds one; the capacity is the limit
@@ -48,8 +48,8 @@ type Model struct {
 // ExpectedAnswer is the assumed length of an answer, in tokens, when a call reserves its budget.
 const ExpectedAnswer = 1024
 
-// Halted returns [policy.ErrHalted] if the gateway is halted. If it can't read the halt switch,
-// it returns that error: then no call may run either.
+// Halted returns [policy.ErrHalted] if the gateway is halted. If it can't read the halt switch, it
+// returns that error: then no call may run either.
 func (c *Calls) Halted(ctx context.Context) error {
 	h, err := policy.GetHalt(c.DB.Read(context.WithoutCancel(ctx)))
 	if err == nil && h != nil {

@@ -46,7 +46,7 @@ func ClearHalt(tx *store.Tx) (bool, error) {
 	return n > 0, nil
 }
 
-// GetHalt returns the halt, or nil if there is none. It is asked for before each call.
+// GetHalt returns the halt, or nil if there is none. It runs before each model call and tool call.
 func GetHalt(q store.Queryer) (*Halt, error) {
 	var h Halt
 	var since int64

@@ -14,8 +14,8 @@ import (
 // maxShown is the length of the longest part of a call that a prompt shows completely, in bytes.
 const maxShown = 3000
 
-// Prompt describes c, as Markdown, for the person who approves it: exactly what would happen.
-// Invisible characters are made visible. If a part is left out, the text says so.
+// Prompt describes c, as Markdown, for the person who approves it: the exact effect of the call. It
+// makes invisible characters visible. If it leaves out a part, the text says so.
 func (c Call) Prompt() string {
 	if len(c.Argv) > 0 {
 		short, long := besides(c.Args)
@@ -31,8 +31,8 @@ func (c Call) Prompt() string {
 	return text + c.files()
 }
 
-// files shows the files that c names. If a file's hash differs when the command runs, the approver
-// has read something else.
+// files shows the files that c names. If a file's hash differs when the command runs, the file has
+// changed since the approver read its content.
 func (c Call) files() string {
 	if len(c.Files) == 0 {
 		return ""
@@ -90,7 +90,7 @@ func indented(text json.RawMessage) string {
 const maxBeside = 300
 
 // besides shows the arguments of a command's call other than the command, such as its folder or
-// input. Long arguments are shown after the command.
+// input. Long arguments follow the command.
 func besides(args json.RawMessage) (short, long string) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(args, &fields) != nil {

@@ -1,7 +1,7 @@
 // Package policy decides whether a tool call may happen: at once, after approval, or not at all.
 //
 // [Rules] are about a tool and a role and, for tools that run commands, about the argv of the
-// command: the rules see what will run, and [Call.Prompt] shows people the same, byte for byte.
+// command. The rules and the people who read [Call.Prompt] see the same argv, byte for byte.
 //
 // A [Halt] is the kill switch: while it is set, no process calls a model or uses a tool.
 //
@@ -37,8 +37,8 @@ type Rule struct {
 	// nothing. Only Allow makes an earlier decision less strict.
 	Roles map[bus.Role]Decision
 
-	// Commands are checked after Roles, in order: the first matching pattern decides, for all
-	// roles that are not denied the tool.
+	// Commands are checked after Roles, in order: the first matching pattern decides, for all roles
+	// that may use the tool.
 	Commands []Command
 }
 

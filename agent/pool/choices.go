@@ -15,16 +15,16 @@ import (
 	"gateway/store"
 )
 
-// The configuration says which model answers. An admin may choose another one for a conversation,
-// and its sub-agents follow. Jobs, hooks and heartbeats in sessions of their own, notes and Dream
-// keep the configured model.
+// The configuration names the model that answers. An admin may choose another one for a
+// conversation; its sub-agents use that one, too. Jobs, hooks and heartbeats in sessions of their
+// own, notes and Dream keep the configured model.
 
-// choices holds the current settings, and the choices that replace them in conversations.
+// choices holds the current settings and what people have chosen for conversations instead.
 type choices struct {
 	current atomic.Pointer[Snapshot]
 
 	mu     sync.Mutex
-	chosen map[session.Key]session.Choices // of the sessions that have some
+	chosen map[session.Key]session.Choices // only sessions with a choice
 }
 
 // load reads the stored choices.
@@ -55,7 +55,7 @@ func (c *choices) Mode(key session.Key) Mode {
 	return cmp.Or(Mode(c.chosen[key][session.QueueMode]), c.Config().QueueMode)
 }
 
-// Choose changes a choice of a session; "" means as configured.
+// Choose changes a choice of a session. "" restores the configured value.
 func (c *choices) Choose(key session.Key, what session.Choice, value string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +78,8 @@ func (c *choices) Forget(key session.Key) {
 	delete(c.chosen, key)
 }
 
-// Move moves the choices of a session to another one, except those that the other one has itself.
+// Move moves the choices of a session to another session, which keeps the choices that it already
+// has.
 func (c *choices) Move(from, to session.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,15 +92,15 @@ func (c *choices) Move(from, to session.Key) {
 	delete(c.chosen, from)
 }
 
-// Has reports whether anything was chosen for a session.
+// Has reports whether a session has a choice.
 func (c *choices) Has(key session.Key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.chosen[key]) > 0
 }
 
-// Chosen returns what was chosen for a session, or "". A job that runs beside a suspended
-// conversation has the conversation's choices.
+// Chosen returns the chosen value for a session, or "". A job that runs beside a suspended
+// conversation uses the conversation's choices.
 func (c *choices) Chosen(key session.Key, what session.Choice) string {
 	key = chooser(key)
 	c.mu.Lock()

@@ -94,8 +94,7 @@ func (Conversations) Answer(q *question.Question, text string) string {
 	return chosenAnswer(q, text)
 }
 
-// An erasure deletes everything that is known of the sender of a command. It implements
-// [command.Erasure].
+// An erasure deletes all data about the sender of a command. It implements [command.Erasure].
 type erasure struct {
 	c       Conversations
 	command bus.Received

@@ -8,8 +8,8 @@ import (
 	"gateway/store"
 )
 
-// HealTurns resumes running turns that have no session in memory. sessions are those that Held
-// returned; sessions that started since are respected, too.
+// HealTurns resumes running turns that have no session in memory. sessions is the result of an
+// earlier call of Held. HealTurns also skips sessions that have started since that call.
 func (pl *Pool) HealTurns(ctx, work context.Context, sessions map[session.Key]bool) error {
 	turns, err := pl.runningTurns(work)
 	if err != nil {

@@ -3,8 +3,9 @@
 // then has no worker, only an entry in memory, until the question is decided.
 //
 // The number of slots for model calls limits how many workers run at once; further workers wait to
-// be admitted. Work that an earlier process left is resumed. Work that may have crashed that
-// process is tried alone first. Commands stop sessions with a [Stopper].
+// be admitted. A new process resumes the work of the earlier one. If some of that work may have
+// crashed the earlier process, the pool first runs it alone. Commands stop sessions with a
+// [Stopper].
 package pool
 
 import (
@@ -174,7 +175,7 @@ func (pl *Pool) taskEnded(work context.Context, key session.Key) {
 }
 
 // suspendAgain suspends the turns that were suspended in the earlier process, and returns the
-// others. Those that waited in the middle of a call are among the others.
+// others. The others include turns that waited in the middle of a call.
 func (pl *Pool) suspendAgain(
 	turns []session.Turn, waits map[int64]question.Question,
 ) []session.Turn {
@@ -283,7 +284,8 @@ func (pl *Pool) Serves(key session.Key) bool {
 }
 
 // Resume starts a worker for each turn that an earlier process left running, and registers the
-// suspended ones. First it tries alone what may have crashed that process. Lease must be set.
+// suspended turns. It first runs the work that may have crashed that process, one session at a
+// time. Lease must be set.
 func (pl *Pool) Resume(ctx, work context.Context) error {
 	if err := pl.choices.load(pl.env.DB.Read(work)); err != nil {
 		return err
@@ -317,13 +319,13 @@ func (pl *Pool) Resume(ctx, work context.Context) error {
 func (pl *Pool) ResumeTurn(work context.Context, t *session.Turn) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
-	// Assume that the turn is standalone until the worker knows.
+	// Until the worker knows the turn's origin, assume that the turn is standalone.
 	pl.start(work, t.Session, &worker{resume: t, alone: true})
 }
 
-// Enqueue gives r to the worker of its session and starts one if necessary. full reports that bound
-// messages already wait in the session, so r was not accepted. tell reports whether to tell the
-// sender, which is done only for the first such message.
+// Enqueue gives r to the worker of its session and starts one if necessary. full reports that the
+// session already has bound waiting messages, so Enqueue has not accepted r. tell reports whether
+// the caller must tell the sender; it is true only for the first such message.
 func (pl *Pool) Enqueue(
 	ctx, work context.Context, r bus.Received, bound int,
 ) (full, tell bool, err error) {

@@ -12,13 +12,13 @@ import (
 	"gateway/store"
 )
 
-// If some work was under way each time a process crashed, it may be the cause. Such work is tried
-// alone, session by session, before anything else. If the process crashes again, only that work is
-// given up.
+// The work that was under way when a process crashed may be the cause. The pool runs work that was
+// under way in several crashes alone, one session at a time, before all other work. If the process
+// crashes again, the pool gives up only that work.
 
 const (
-	// trialTime is how long a session is tried alone if it neither proves itself nor ends. Work
-	// that crashes a process mostly does so at once.
+	// trialTime is the longest trial of a session. Work that crashes a process usually does so at
+	// once.
 	trialTime = 10 * time.Second
 
 	// CountedTime is the time after a crash in which each message is recorded before its turn
@@ -33,11 +33,12 @@ func isSuspect(r bus.Received) bool { return r.Crashes >= turn.MaxCrashes-1 }
 // TrialOf returns the name under which a session is tried alone, for [store.Life].
 func TrialOf(key session.Key) string { return "session " + key.String() }
 
-// A probation tries work alone that may have crashed processes.
+// A probation runs work that may have crashed processes, one session at a time.
 type probation struct{ *Pool }
 
-// blame takes over turns. It counts a crash of the previous process against the work that was under
-// way: against all of it, or only against what was being tried alone.
+// blame makes this process the owner of turns. If the previous process crashed, blame counts the
+// crash against the work that was under way: against the session on trial if there was one,
+// otherwise against all of it.
 func (pr *probation) blame(tx *store.Tx, turns []session.Turn) error {
 	blamed := func(key session.Key) bool {
 		return pr.life.Suspect == "" || pr.life.Suspect == TrialOf(key)
@@ -68,8 +69,8 @@ func (pr *probation) blame(tx *store.Tx, turns []session.Turn) error {
 	return nil
 }
 
-// tryAlone tries the suspects one by one and returns the other turns. Before it returns, it waits
-// until the other components have tried their suspects.
+// tryAlone runs the suspects one by one and returns the other turns. Before it returns, it waits
+// until the other components have run their suspects.
 func (pr *probation) tryAlone(
 	ctx, work context.Context, turns []session.Turn,
 ) ([]session.Turn, error) {
@@ -167,8 +168,8 @@ func (pr *probation) try(ctx, work context.Context, w *worker) {
 	}
 }
 
-// prove ends the trial of w, because its turn has written something or w has ended. The trial
-// continues if another suspect waits. The pool's mu is held.
+// prove ends the trial of w: its turn has written something, or ended says that w has ended. The
+// trial continues if another suspect waits. The pool's mu is held.
 func (w *worker) prove(ended bool) {
 	if w.proof == nil || !ended && slices.ContainsFunc(w.waiting, isSuspect) {
 		return

@@ -48,7 +48,8 @@ func ParseMode(name string) (Mode, error) {
 	return "", fmt.Errorf("unknown queue mode %q: use steer, followup, collect or interrupt", name)
 }
 
-// CollectPause is how long no message must arrive before a session in Collect mode begins its turn.
+// CollectPause is the time without new messages after which a session in Collect mode begins its
+// turn.
 const CollectPause = 500 * time.Millisecond
 
 // Settings are the options that can change while the gateway runs.
@@ -71,7 +72,7 @@ type Settings struct {
 	// time since midnight; default none.
 	ResetAt map[string]time.Duration
 
-	// IdleAfter is the time without messages after which notes are made of the older part of a
+	// IdleAfter is the time without messages after which notes replace the older part of a
 	// conversation. DreamEvery is the time between two runs of Dream. 0 disables either.
 	IdleAfter  time.Duration
 	DreamEvery time.Duration

@@ -13,10 +13,10 @@ import (
 	"gateway/store"
 )
 
-// Tools ends processes that tools have left running in sessions.
+// Tools ends processes that tools have left running.
 type Tools interface {
-	// Stop ends what the tools of a session have left running, as far as the author of by is
-	// allowed to end it. by is nil if the session was not ended by a person.
+	// Stop ends the processes that the tools of a session have left running, except those that the
+	// author of by may not end. by is nil if no person has ended the session.
 	Stop(key session.Key, by *bus.InboundMessage)
 }
 
@@ -45,7 +45,7 @@ type Stopping struct {
 	ended   bool           // endOwn ended the running turn
 }
 
-// New collects what works for the conversation of m.
+// New finds the work under way for the conversation of m.
 func (st *Stopper) New(m bus.InboundMessage, e command.Extent) *Stopping {
 	s := &Stopping{d: st, key: session.Of(m), by: m, extent: e}
 	st.mu.Lock()
@@ -238,7 +238,7 @@ func (st *Stopper) StopTask(ctx context.Context, task session.Key) (stopped bool
 }
 
 // endStopped ends t with a result for each open tool call, and adds to e the messages that get no
-// other answer. From then on writes of the turn fail. If again is set, a run that it ends begins
+// other answer. Later writes of the turn fail. If again is set, a run that endStopped ends begins
 // anew.
 func (st *Stopper) endStopped(tx *store.Tx, t *session.Turn, e *command.Stopped, again bool) error {
 	taken, err := st.env.Inbox.ClaimedBy(tx, t.ID)

@@ -10,8 +10,8 @@ import (
 	"gateway/store"
 )
 
-// endOwn ends the running turn only if the sender alone has written to it, and drops only messages
-// of the sender.
+// endOwn ends the running turn only if nobody but the sender has written to it, and drops only
+// messages of the sender.
 func (s *Stopping) endOwn(tx *store.Tx) (e command.Stopped, err error) {
 	own := func(r bus.Received) bool {
 		m := r.Message

@@ -16,8 +16,8 @@ import (
 )
 
 // A turn that waits for a person or a sub-agent is suspended: it has no worker, only an entry in
-// memory. Only the dispatching goroutine decides its question, or learns that a command has decided
-// it. Then it starts a worker again.
+// memory. Only the dispatching goroutine decides its question, or reads the decision that a command
+// has stored. Then it starts a worker again.
 
 // A suspended is the entry of a suspended turn.
 type suspended struct {

@@ -26,7 +26,7 @@ type worker struct {
 	arrived   time.Time      // when the newest waiting message arrived
 	deferred  bool           // messages without an author stayed in the inbox for lack of room
 	told      bool           // the sender knows that the session is full
-	asker     asker          // whom the running turn answers
+	asker     asker          // person and chat that the running turn answers
 	suspended bool           // the turn is suspended; another worker will continue it
 	alone     bool           // no other message joins the turn: see bus.Origin.Standalone
 	proof     chan struct{}  // closed when the trial ends; nil if the worker is not on trial
@@ -63,8 +63,8 @@ func (w *worker) run(ctx context.Context) error {
 }
 
 // Thousands of workers can wait for the model, each with the frames of run and turn on its stack.
-// So what needs room on the stack, such as copies of messages, is in functions of its own, which
-// the compiler must not inline.
+// Code that needs much stack, such as for copies of messages, is therefore in separate functions
+// that the compiler must not inline.
 
 // newTurn returns the turn that answers batch.
 //
@@ -102,7 +102,7 @@ func (w *worker) next(ctx context.Context) []bus.Received {
 	}
 }
 
-// debounce returns how long no message must arrive before a turn begins. The pool's mu is held.
+// debounce returns the time without new messages after which a turn begins. The pool's mu is held.
 func (w *worker) debounce() time.Duration {
 	if w.waiting[0].Message.Origin.Standalone() {
 		return 0
@@ -158,7 +158,7 @@ func (w *worker) joined(n int) bool {
 		len(a.Message.Attachments)+len(b.Message.Attachments) == 0
 }
 
-// albumPause is how long no further part of an album must arrive before it counts as complete.
+// albumPause is the time without a further part after which an album counts as complete.
 const albumPause = 700 * time.Millisecond
 
 // Next implements [turn.Mailbox].
@@ -204,7 +204,7 @@ func (a asker) isOther(m bus.InboundMessage) bool {
 	return m.From != a.from || m.Group && m.Origin.Kind == bus.Person && m.Sender.ID != a.id
 }
 
-// listen records whom the turn with batch answers. The pool's mu is held.
+// listen records the person and the chat that the turn with batch answers. The pool's mu is held.
 func (w *worker) listen(batch []bus.Received) {
 	for _, r := range batch {
 		w.asker.from = r.Message.From

@@ -73,7 +73,7 @@ func Envelope(m bus.InboundMessage, zone *time.Location) string {
 	return b.String()
 }
 
-// Escape returns text without anything that looks like a part of an envelope.
+// Escape returns text without anything that could pass for a part of an envelope.
 func Escape(text string) string {
 	if !strings.Contains(text, "[") { // most texts
 		return text
@@ -107,8 +107,8 @@ const gap = `[\s\p{Z}\p{Cf}]`
 // maxQuote is the part of a quoted message that is repeated, in bytes.
 const maxQuote = 500
 
-// Name returns s without anything that looks like a part of an envelope, because users
-// choose their display names. It returns otherwise if nothing is left.
+// Name returns s without anything that could pass for a part of an envelope, because users choose
+// their display names. If nothing is left, it returns otherwise.
 func Name(s, otherwise string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {

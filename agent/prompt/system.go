@@ -87,7 +87,8 @@ func (s *System) parts(c changing) []Part {
 	return slices.DeleteFunc(parts, func(p Part) bool { return p.Text == "" })
 }
 
-// changing holds the parts that are made of database rows, which are read for each turn.
+// changing holds the parts of the prompt that come from database rows, which are read for each
+// turn.
 type changing struct{ memory, recent, summary string }
 
 func (s *System) changing() changing { return changing{s.memory(), s.recent(), s.summary()} }
@@ -132,19 +133,19 @@ const taskRules = `
   what it needs to go on: names, numbers, paths, and what failed.
 `
 
-// memoryPaths says where the conversation's memory is.
+// memoryPaths names the paths of the conversation's memory.
 const memoryPaths = `Your lasting memory is in memory/, which only this conversation's people and
 you can see: USER.md (who they are), MEMORY.md (facts and projects), history.jsonl (notes of earlier
 conversations, read-only) and skills/.
 `
 
-// heartbeatPath says where the list for heartbeats is.
+// heartbeatPath names the path of the list for heartbeats.
 const heartbeatPath = `You look at memory/HEARTBEAT.md from time to time: put recurring checks
 there, one "- [ ] …" a line.
 `
 
-// Rules explain what the gateway adds to messages. How the agent works is in the document
-// AGENTS.md, which has a default.
+// Rules explain the additions of the gateway to messages. The agent's way of working is in the
+// document AGENTS.md, which has a default.
 const Rules = `
 ## Messages
 
@@ -153,7 +154,7 @@ const Rules = `
 - A file that somebody sent is named in brackets, with its path below media/.
 `
 
-// ForeignRules say how the agent treats foreign text.
+// ForeignRules tell the agent how to treat foreign text.
 const ForeignRules = `
 ## What others have written
 
@@ -192,7 +193,7 @@ func (s *System) recent() string {
 	room := s.NotesSize
 	for _, e := range slices.Backward(s.Notes) {
 		if e.Session == s.Session && s.Summary.From > 0 && e.Cursor >= s.Summary.From {
-			continue // it is in the summary
+			continue // the notes are in the summary
 		}
 		line := "[" + e.Time.In(s.Zone).Format(time.DateOnly) + "] " + Escape(e.Text)
 		if room -= len(line); room < 0 {

@@ -59,7 +59,7 @@ CREATE INDEX questions_call ON questions (turn, call);`, `
 -- Older versions named the session of a run like that of a job.
 UPDATE questions SET session = replace(session, '#@job--', '#@run-');`}}
 
-// A Kind says what a turn waits for.
+// A Kind is the kind of answer that a turn waits for.
 type Kind string
 
 // The kinds of questions.
@@ -84,7 +84,7 @@ const (
 	Void     State = "void"    // the turn was stopped
 )
 
-// A Question is what a turn waits for.
+// A Question is a question that a turn waits for.
 type Question struct {
 	ID      int64  `json:"-"`
 	Code    string `json:"-"` // people name the question by it

@@ -20,8 +20,9 @@ const maxCron = 200
 // weekday that is nearest to the 15th), and a weekday 5L (the last Friday) or 1#2 (the second
 // Monday).
 //
-// The time on the wall is kept. If the clock is put forward over it, it comes once, at the first
-// moment after the gap; if it comes twice as the clock is put back, the first one counts.
+// The expression describes wall clock times. If the clock skips such a time when it is put forward,
+// the job runs at the first moment after the gap. If the time occurs twice when the clock is put
+// back, the job runs at the first occurrence.
 func ParseCron(expr string, loc *time.Location) (When, error) {
 	expr = strings.Join(strings.Fields(expr), " ")
 	if len(expr) > maxCron {

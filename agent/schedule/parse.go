@@ -63,8 +63,8 @@ func parseSpan(text string) (time.Duration, error) {
 	return sum, nil
 }
 
-// ParseEvery returns the interval that text names, such as "90m", "1h30m", "1d" or "2w": each whole
-// number of intervals after anchor. It must not be shorter than least.
+// ParseEvery returns the interval that text names, such as "90m", "1h30m", "1d" or "2w". Its times
+// are all whole numbers of intervals after anchor. It must not be shorter than least.
 func ParseEvery(text string, anchor time.Time, least time.Duration) (When, error) {
 	d, err := parseSpan(strings.TrimPrefix(strings.ToLower(strings.TrimSpace(text)), "every "))
 	if err != nil {
@@ -81,9 +81,9 @@ func ParseEvery(text string, anchor time.Time, least time.Duration) (When, error
 var errAt = errors.New(`want one such as "in 20m", "09:00", "tomorrow 09:00", "monday 9am", ` +
 	`"2026-11-22 09:00" or "2026-11-22T09:00:00+01:00"`)
 
-// ParseAt returns the one time that text names: RFC 3339, or in the zone loc "2026-11-22 09:00",
+// ParseAt returns the single time that text names: RFC 3339, or in the zone loc "2026-11-22 09:00",
 // "09:00" (the next one), "tomorrow 09:00" or "monday 9am", or "in 20m" or "20 minutes". It must be
-// after now. A time on the wall is taken as [ParseCron] does.
+// after now. ParseAt treats changes of the clock like [ParseCron].
 func ParseAt(text string, now time.Time, loc *time.Location) (When, error) {
 	now = now.In(loc)
 	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
@@ -199,8 +199,8 @@ var (
 	anyDay = lazily(weekdays)
 )
 
-// ParseWish splits what a person wishes into its time and what is to be said then: such as "in 20m
-// to call mum", "tomorrow at 9:00 …", "every 2h …" or "every monday and friday at 8am …".
+// ParseWish splits the request of a person into its time and the text of the reminder. Examples are
+// "in 20m to call mum", "tomorrow at 9:00 …", "every 2h …" and "every monday and friday at 8am …".
 func ParseWish(text string, now time.Time, loc *time.Location, least time.Duration) (
 	w When, rest string, err error,
 ) {

@@ -8,10 +8,9 @@ import (
 	"gateway/store"
 )
 
-// repair retries runs that nobody works on: open runs whose message is neither in the
-// inbox nor claimed by a turn. Each turn ends its run in the transaction that ends the
-// turn, so such runs exist only after a manual change of the database. Without repair one
-// would block its job forever.
+// repair retries open runs whose message is neither in the inbox nor claimed by a turn. Each turn
+// ends its run in the transaction that ends the turn, so such runs exist only after a manual change
+// of the database. Without repair, such a run would block its job forever.
 func (s *Scheduler) repair(ctx context.Context, now time.Time) error {
 	open, err := s.openAttempts(ctx)
 	if err != nil {

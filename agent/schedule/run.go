@@ -22,7 +22,8 @@ var backoff = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute}
 const runColumns = "r.id, r.job, r.due_ms, r.state, r.attempts, r.try_ms, r.late, r.missed, " +
 	"r.started_ms, r.ended_ms, r.said, r.error"
 
-// runFields returns where the runColumns of a row go, and what makes a run of them.
+// runFields returns the variables for the runColumns of a row, and a function that makes a Run of
+// them.
 func runFields() (into []any, made func() Run) {
 	var r Run
 	var due, try, started, ended int64
@@ -82,8 +83,8 @@ func (s Store) Stop(tx *store.Tx, run int64, now time.Time) error {
 	return s.end(tx, run, Stopped, "", "", now)
 }
 
-// Again ends an attempt that was interrupted by something else, and starts the next one at
-// once. There is no next one if the job was paused or removed.
+// Again ends an attempt that something else has interrupted, and starts the next one at once. There
+// is no next attempt if the job was paused or removed.
 func (s Store) Again(tx *store.Tx, run int64, now time.Time) error {
 	n, err := tx.Exec(`UPDATE runs SET state = 'waiting', try_ms = $2
 		WHERE id = $1 AND state = 'running'
@@ -111,10 +112,10 @@ func (s Store) end(tx *store.Tx, run int64, as RunState, said, reason string, no
 	return s.deleteRemoved(tx, job)
 }
 
-// Fail records that an attempt of a run has failed. Retries follow after 1, 5 and 15
-// minutes. dead reports that there are no more retries, which the caller must tell the
-// people. A heartbeat has only one attempt, because another heartbeat follows. A job that
-// was paused or removed is not retried either.
+// Fail records that an attempt of a run has failed. Retries follow after 1, 5 and 15 minutes. dead
+// reports that there are no more retries; the caller must then tell the people. A heartbeat has
+// only one attempt, because another heartbeat follows. A job that was paused or removed is not
+// retried either.
 func (s Store) Fail(tx *store.Tx, run int64, reason string, now time.Time) (dead bool, err error) {
 	j, r, err := s.RunOf(tx, run)
 	if errors.Is(err, ErrNone) || err == nil && r.State != Waiting && r.State != Running {

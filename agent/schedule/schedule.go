@@ -1,14 +1,14 @@
-// Package schedule has the agent do things at set times: reminders, tasks and heartbeats.
+// Package schedule starts the agent at set times, for reminders, tasks and heartbeats.
 //
-// A [Job] says what and when, a [Run] is one time of it. [Store] reads and writes both, and the
-// main type, [Scheduler], makes runs of what is due: in one transaction the run is written, unique
-// on its job and due time, its message is put into the inbox, and the job's next time is set. The
-// process that writes the run starts it, so several processes may share a database. From there on a
-// run is as durable as a message of a person. A turn claims it and reports the result, with
+// A [Job] has a text and a schedule; a [Run] is one execution of it. [Store] reads and writes both.
+// The main type, [Scheduler], creates a run when a job is due. One transaction writes the run,
+// unique on its job and due time, puts its message into the inbox, and sets the job's next time.
+// The process that writes the run starts it, so several processes may share a database. From then
+// on a run is as durable as a message of a person. A turn claims it and reports the result, with
 // [Store.Begin] and [Store.Done], [Store.Fail] or [Store.Stop].
 //
-// Limits: a name is 64 characters, a text 8,000 bytes, the last year 2100. A job that has missed
-// several runs runs once. Times follow the clock on the wall (see [ParseCron]).
+// Limits: a name has at most 64 characters, a text at most 8,000 bytes, and the last year is 2100.
+// A job that has missed several runs runs once. Times are wall clock times (see [ParseCron]).
 //
 // Tables: jobs, runs, zones.
 package schedule

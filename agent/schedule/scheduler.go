@@ -22,8 +22,8 @@ type Options struct {
 	Now    func() time.Time // default time.Now
 	Logger *slog.Logger     // default discards
 
-	// Admit returns the current role of a job's creator. If why is not "", it is the reason why
-	// the creator may no longer use the agent: the job is paused until that changes. By default
+	// Admit returns the current role of a job's creator. If why is not "", the creator may no
+	// longer use the agent for that reason, and the job is paused until that changes. By default
 	// the job keeps its role.
 	Admit func(q store.Queryer, j *Job) (role bus.Role, why string, err error)
 
@@ -47,8 +47,8 @@ const (
 	// lateAfter is the delay after which a run is late.
 	lateAfter = 2 * time.Minute
 
-	// maxOpen is the number of runs of one job that may be open: one that works, and one that
-	// waits for it or for a retry. Further due times are skipped.
+	// maxOpen is the maximum number of open runs of one job: one that works, and one that waits for
+	// the first or for a retry. Further due times are skipped.
 	maxOpen = 2
 
 	// batch is the number of jobs started in one transaction. The SQL statements contain the
@@ -93,11 +93,11 @@ func (s *Scheduler) Wake() {
 	}
 }
 
-// LastSeen returns when the scheduler last looked for due jobs, which it does every two seconds;
-// zero if it never has.
+// LastSeen returns the time of the scheduler's last check for due jobs, or zero before the first
+// check. The scheduler checks every two seconds.
 func (s *Scheduler) LastSeen() time.Time { return stamp(s.lastSeen.Load()) }
 
-// Run starts what is due until ctx ends.
+// Run starts due jobs until ctx ends.
 func (s *Scheduler) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -120,8 +120,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 }
 
-// checkDue starts everything that is due, and returns the time until something else can be
-// due.
+// checkDue starts all due jobs and retries, and returns the time until the next can be due.
 func (s *Scheduler) checkDue(ctx context.Context) (time.Duration, error) {
 	now := s.opts.Now().Round(0) // wall clock time, without the monotonic reading
 	if s.last.IsZero() {
@@ -151,7 +150,7 @@ func (s *Scheduler) checkDue(ctx context.Context) (time.Duration, error) {
 	return s.pause(ctx, now)
 }
 
-// pause returns the time until something is due.
+// pause returns the time until the next job or retry is due.
 func (s *Scheduler) pause(ctx context.Context, now time.Time) (time.Duration, error) {
 	pause := poll
 	for _, query := range []string{
@@ -226,7 +225,8 @@ func move(tx *store.Tx, to map[*Job]time.Time) error {
 // HasHeartbeats reports whether heartbeats are configured.
 func (s *Scheduler) HasHeartbeats() bool { return s.opts.Heartbeat > 0 }
 
-// updateHeartbeats creates and removes heartbeats, so that everybody who wants one has one.
+// updateHeartbeats creates and removes heartbeats, so that exactly the people and groups that want
+// one have one.
 func (s *Scheduler) updateHeartbeats(ctx context.Context, now time.Time) error {
 	first := s.asked.IsZero()
 	every := heartbeatsEvery
@@ -292,8 +292,8 @@ func (s *Scheduler) startJobs(ctx context.Context, now time.Time) error {
 	}
 }
 
-// startRuns puts the messages of due retries into the inbox, and those of runs that
-// somebody has requested.
+// startRuns puts the messages of due retries into the inbox, and those of runs that somebody has
+// requested.
 func (s *Scheduler) startRuns(ctx context.Context, now time.Time) error {
 	for {
 		due, err := dueRuns(s.db.Read(ctx), now)

@@ -122,7 +122,7 @@ func (Store) MoveChat(tx *store.Tx, from, to bus.Address) error {
 	return store.Wrap(err, "schedule: move %s", from)
 }
 
-// A HeartbeatTarget is the person or group that a heartbeat is for.
+// A HeartbeatTarget is the person or group that gets a heartbeat.
 type HeartbeatTarget struct {
 	Scope  memory.Scope
 	To     bus.Address // gets the answer

@@ -9,8 +9,8 @@ import (
 	"gateway/store"
 )
 
-// A job is paused when it is due and its creator may no longer use the agent. It goes on by itself
-// once its creator may again. A pause that a person has made stays.
+// A due job is paused if its creator may no longer use the agent. It continues without further
+// action once its creator may use the agent again. A pause that a person has requested stays.
 
 // The stored reasons of such a pause.
 const (

@@ -29,7 +29,7 @@ const (
 	maxText = 8000 // bytes
 )
 
-// A RefusedError says what is wrong with a job. People read it.
+// A RefusedError explains to people why a job is refused.
 type RefusedError struct{ Reason string }
 
 // Error implements error.

@@ -97,8 +97,8 @@ func (w When) series() series {
 
 // newest returns the last time of a series that is not after now. known is such a time.
 func (next series) newest(known, now time.Time) time.Time {
-	// A series of every minute need not be counted over years: it is enough to begin shortly before
-	// now, if there is a time since then.
+	// A series of every minute need not be counted over years: if there is a time shortly before
+	// now, counting begins there.
 	for _, back := range []time.Duration{2 * time.Hour, 48 * time.Hour, 62 * 24 * time.Hour} {
 		begin := now.Add(-back)
 		if !begin.After(known) {
@@ -115,8 +115,8 @@ func (next series) newest(known, now time.Time) time.Time {
 	return known
 }
 
-// tooOften reports whether less than least lies between two times of w. Times of the clock are
-// judged by the next 50 of them, and not by days on which the clock is changed.
+// tooOften reports whether less than least lies between two times of w. For clock times it compares
+// the next 50 of them, without days on which the clock changes.
 func (w When) tooOften(now time.Time, least time.Duration) bool {
 	if w.every != 0 {
 		return w.every < least

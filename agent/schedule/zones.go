@@ -41,8 +41,8 @@ func FindZone(name string) (*time.Location, error) {
 	return nil, fmt.Errorf("there is no time zone %q; %s", clip(name, 60), hint)
 }
 
-// ShowZone returns a zone for people. Where nobody has set one it is that of the machine, whose
-// name programs are not told.
+// ShowZone returns a zone for people. The default is the zone of the machine, whose name the system
+// does not tell programs.
 func ShowZone(loc *time.Location) string {
 	if loc == time.Local {
 		return "the zone of this machine"

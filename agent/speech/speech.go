@@ -23,7 +23,7 @@ import (
 	"gateway/store"
 )
 
-// The settings for when the answers in a conversation are spoken.
+// The settings for spoken answers in a conversation.
 const (
 	Never  = "never"
 	Always = "always"
@@ -35,7 +35,7 @@ type Synthesizer interface {
 	Speak(ctx context.Context, text string) ([]byte, error)
 }
 
-// A Voice configures how answers are spoken. All fields are required.
+// A Voice configures spoken answers. All fields are required.
 type Voice struct {
 	Synthesizer Synthesizer
 	Readable    func(markdown string) string // returns the text to read aloud

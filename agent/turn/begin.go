@@ -157,7 +157,7 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 		"from", t.Address.String(), "seq", batch[0].Seq, "messages", len(batch))
 	fault.Point("begun")
 	if movedFrom(&t.Turn, t.group, batch) != "" {
-		t.look() // see also what moved
+		t.look() // include the documents and skills that have moved
 		t.env.Background.Wake()
 	}
 	if t.reset {
@@ -178,7 +178,7 @@ func (t *runner) writeFirst(
 	if !first.Origin.Session.IsZero() {
 		title = first.Origin.Label
 	}
-	// Else its prompt grows each time.
+	// Otherwise the prompt of a job's own session would grow with each run.
 	if o := &t.trigger.Origin; o.Standalone() && !o.Session.IsZero() {
 		if err := t.env.sessions.Reset(tx, t.Session, now); err != nil {
 			return err
@@ -202,9 +202,9 @@ func (t *runner) writeFirst(
 		bus.Address{Account: first.From.Account, Chat: first.From.Chat})
 }
 
-// resetDaily begins the conversation anew, as /new does, if it began before the newest time of
-// reset of the account. A turn that runs at that time goes on. Outcomes of sub-agents do not begin
-// the conversation anew either.
+// resetDaily begins the conversation anew, as /new does, if it began before the newest reset time
+// of the account. A turn that runs at that time continues. Outcomes of sub-agents do not begin the
+// conversation anew either.
 func (t *runner) resetDaily(tx *store.Tx, now time.Time) (err error) {
 	t.reset = false
 	if t.resetAt == nil || !t.Session.IsConversation() || t.trigger.Origin.Kind == bus.Outcome {
@@ -221,12 +221,12 @@ func (t *runner) resetDaily(tx *store.Tx, now time.Time) (err error) {
 	return t.env.sessions.Reset(tx, t.Session, now)
 }
 
-// lastTime returns the last time up to now at which the clocks showed a time of day. of is that
-// time of day, as the time since midnight.
+// lastTime returns the last time up to now at which a clock showed a time of day. of is that time
+// of day, as the time since midnight.
 func lastTime(now time.Time, of time.Duration) time.Time {
 	year, month, day := now.Date()
 	for ; ; day-- {
-		// As minutes of the day: 4:00 is 4:00 also on a day when the clocks change.
+		// Count minutes of the day: 4:00 is 4:00 also on a day when the clocks change.
 		t := time.Date(year, month, day, 0, int(of.Minutes()), 0, 0, now.Location())
 		if !t.After(now) {
 			return t
@@ -243,11 +243,11 @@ func movedFrom(t *session.Turn, group bool, batch []bus.Received) memory.Scope {
 	return t.Moved
 }
 
-// MaxCrashes is the number of crashes before the turn has begun after which a message is given up.
-// Before the last one it was tried alone.
+// MaxCrashes is the number of crashes after which a message whose turn has not begun is given up.
+// Before the last of them, the message was tried alone.
 const MaxCrashes = 3
 
-// anyGuilty reports whether a message must be given up.
+// anyGuilty reports whether batch has a message that must be given up.
 func anyGuilty(batch []bus.Received) bool {
 	for i := range batch {
 		if batch[i].Crashes >= MaxCrashes {
@@ -257,7 +257,8 @@ func anyGuilty(batch []bus.Received) bool {
 	return false
 }
 
-// hand records that the turn of batch is about to begin, because a crash is likely here.
+// hand records that the turn of batch is about to begin. If the process crashes now, the crash
+// counts against batch.
 func (t *runner) hand(ctx context.Context, batch []bus.Received) error {
 	counted := t.env.Now().Before(t.env.CountUntil)
 	if !counted && !slices.ContainsFunc(batch, func(r bus.Received) bool {

@@ -69,7 +69,8 @@ func (t *costs) reserve(ctx context.Context, req llm.Request) (*budget.Hold, err
 	return ledger.Reserve(t.env.DB.Read(context.WithoutCancel(ctx)), t.spender(), amount)
 }
 
-// payer returns what counts the costs of a tool call. It runs beside the turn.
+// payer returns a function that counts the costs of a tool call. The call may run concurrently with
+// the turn.
 func (t *costs) payer() func(ctx context.Context, what string, dollars float64) error {
 	who, limit, used := t.spender(), t.env.Calls.Ledger.TurnLimit(),
 		budget.Amount{Tokens: t.Tokens, Cost: t.Cost}
@@ -96,7 +97,7 @@ func (t *costs) settle() {
 	}
 }
 
-// spend records the usage of a call. The turn's next step writes it.
+// spend records the usage of a call, which the turn's next step writes.
 func (t *costs) spend(hold *budget.Hold, model string, u llm.Usage) {
 	cost := t.env.Calls.Ledger.Price(model, u)
 	hold.Set(budget.Amount{Tokens: u.Input + u.Output, Cost: cost})

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A clock ends a turn that takes too long. It stops while the turn waits for a slot, because the
-// turn can't help the load of others.
+// A clock ends a turn that takes too long. The clock stops while the turn waits for a slot, because
+// other turns cause that wait.
 type clock struct {
 	end func(error) // ends the turn's context
 

@@ -61,8 +61,9 @@ func (t *conversation) makeRoom(ctx context.Context, force bool) error {
 }
 
 // room returns the maximum size of a prompt and the size to aim for after compaction, in tokens.
-// The aim is half the maximum. If the system prompt and the tools leave little of it, the aim
-// leaves half of the rest for the conversation. Otherwise every message would need new notes.
+// The aim is half the maximum. If the system prompt and the tools almost fill that half, the aim
+// leaves half of the remaining budget to the conversation. Otherwise every message would need new
+// notes.
 func (t *conversation) room() (most, aim int) {
 	budget := t.settings.ContextBudget()
 	bare := t.bareSize()

@@ -13,7 +13,7 @@ import (
 	"gateway/store"
 )
 
-// A sight is what a turn has loaded of documents, skills and memory.
+// A sight holds the documents, skills and memory that a turn has loaded.
 type sight struct {
 	documents *document.View // nil: no documents
 	persona   *document.View // of all personas; nil: the turn has none
@@ -22,7 +22,7 @@ type sight struct {
 	withheld  []string       // folders of the skills that are withheld
 }
 
-// look loads the current documents and skills. Concurrent turns share one look at the disk.
+// look loads the current documents and skills. Concurrent turns share one read of the disk.
 func (t *turn) look() {
 	t.sight = new(sight)
 	if t.env.Documents != nil {
@@ -137,15 +137,15 @@ func (t *turn) ofPersona(name string) document.Doc {
 
 func (t *turn) personaFolder() string { return PersonasFolder + "/" + t.settings.Here.ID() }
 
-// taskDocuments are the documents that a sub-agent also gets: how to work, and with what. It does
-// not need to know who the agent and the people are.
+// taskDocuments are the documents that a sub-agent also gets: its way of working, and its tools. A
+// sub-agent does not need to know who the agent and the people are.
 var taskDocuments = []string{document.Agents, document.Tools}
 
-// ownDocuments are the documents of which a scope may have its own version.
+// ownDocuments are the documents that a scope may have its own version of.
 var ownDocuments = []string{document.Soul, document.User}
 
-// ContactTurns is how many turns the agent waits for a person to choose a style after it has asked.
-// After that it never asks again.
+// ContactTurns is the number of turns for which the agent waits for a person to choose a style
+// after it has asked. After that it never asks again.
 const ContactTurns = 3
 
 // unknown reports whether the person of a direct chat has not chosen a style yet.

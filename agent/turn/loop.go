@@ -39,7 +39,7 @@ func (t *round) detectLoop(c llm.ToolCall, result string) string {
 	return result
 }
 
-// recount counts the work of earlier attempts: rounds of tool calls, and equal calls with equal
+// recount counts the rounds of tool calls of earlier attempts, and their equal calls with equal
 // results.
 func (t *round) recount(messages []llm.Message) {
 	calls := make(map[string]llm.ToolCall)

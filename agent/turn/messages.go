@@ -62,7 +62,8 @@ func (t *reader) asQuestions(ctx context.Context, list []bus.Received) (seen []l
 	return seen
 }
 
-// ambient returns what people said in the group before r but not to the agent. Sub-agents get none.
+// ambient returns the messages that people wrote in the group before r but not to the agent.
+// Sub-agents get none.
 func (t *reader) ambient(ctx context.Context, r bus.Received) []bus.Received {
 	if !r.Message.Group || !t.trigger.Origin.Interactive() {
 		return nil

@@ -17,7 +17,7 @@ import (
 // permissions decides which tool calls are allowed.
 type permissions struct{ reader }
 
-// An asks is a question that must be answered before the turn continues.
+// An asks is a question that suspends the turn until somebody decides it.
 type asks struct {
 	question question.Question
 	result   tool.Result // of the waiting call; Commit runs when the turn is suspended
@@ -105,7 +105,7 @@ func (t *permissions) permit(found tool.Tool, c tool.Call) (*asks, error) {
 }
 
 // approves reports whether the granted question q covers the call c as it is now, and the rules
-// don't deny c meanwhile.
+// have not denied c since.
 func (t *permissions) approves(q *question.Question, c llm.ToolCall) bool {
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
@@ -127,7 +127,7 @@ func Approvable(found tool.Tool, c tool.Call) policy.Call {
 	return asked
 }
 
-// waits returns the question for which a tool asked to wait.
+// waits returns the question that a tool has asked instead of returning a result, or nil.
 func (t *permissions) waits(r tool.Result) *asks {
 	w := r.Wait
 	q := question.Question{Kind: question.Ask, Sender: t.sender.ID, Text: w.Text, Options: w.Options,
@@ -138,7 +138,8 @@ func (t *permissions) waits(r tool.Result) *asks {
 	return &asks{question: q, result: r}
 }
 
-// askFor returns the message that asks q. alone says that its only reader can decide and knows it.
+// askFor returns the message that asks q. alone means that the only reader of the chat is allowed
+// to decide and knows it.
 func askFor(q *question.Question, alone bool) bus.OutboundMessage {
 	out := bus.OutboundMessage{To: q.Address, Text: q.Text}
 	if q.Kind == question.Approve {
@@ -167,8 +168,8 @@ func article(r bus.Role) string {
 	return "a " + string(r)
 }
 
-// A provenance names the foreign sources in a turn, whose text must not give orders. The model may
-// follow such text all the same. Therefore calls with lasting effects need approval, and so do
+// A provenance names the sources of foreign text in a turn. Such text must not give orders, but the
+// model may follow it all the same. Therefore calls with lasting effects need approval, and so do
 // calls that the least privileged author could not have made.
 type provenance struct {
 	sources []string // the first few, such as "the page https://…"

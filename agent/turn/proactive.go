@@ -53,8 +53,8 @@ func (t *turn) mayBeSilent() bool {
 	return t.proactive() && t.Session.Proactive()
 }
 
-// What matches silent at the beginning and at the end of an answer, with the punctuation and markup
-// that models put around it.
+// These expressions match silent at the beginning and at the end of an answer, with the punctuation
+// and markup that models put around it.
 var (
 	silentHead = regexp.MustCompile("(?i)" +
 		"^[\\s*_~\"'`“]*HEARTBEAT(?:\\\\?_|[ -])OK[*_~\"'`”.!:;,]*(?:\\s+|$)")
@@ -114,7 +114,7 @@ func (t *turn) endRun(tx *store.Tx, s session.State, said string) error {
 	case session.Stopped:
 		return t.env.Jobs.Stop(tx, run, now)
 	}
-	return nil // deliverFailure has done it
+	return nil // deliverFailure has ended the run
 }
 
 // deliverFailure tells people that the turn has failed. The failure of a run is reported only when
@@ -161,8 +161,8 @@ func sayDead(j *schedule.Job, reason string) string {
 		j.Name, reason, j.ID)
 }
 
-// proactiveMessage returns what the model sees of a message of a job, a heartbeat or a hook. The
-// result begins with when.
+// proactiveMessage returns what the model sees of a message of a job, a heartbeat or a hook. when
+// is the beginning of that text.
 func (t *reader) proactiveMessage(m bus.InboundMessage, when string) string {
 	label := prompt.Name(m.Origin.Label, "without a name")
 	var text string

@@ -1,7 +1,8 @@
-// Package turn does the work on one answer. [Run] is a loop of model calls and tool calls. Each
-// step is written to the session's transcript before it takes effect, so that the turn can be
-// resumed after a crash. The caller passes an [Env], a snapshot of [Settings] and a [Mailbox] with
-// the messages that arrive during the turn. Run returns an [Outcome] and never calls back.
+// Package turn does the work on one answer. [Run] is a loop of model calls and tool calls. It
+// writes each step to the session's transcript before the step takes effect, so that the turn can
+// be resumed after a crash. The caller passes an [Env], a snapshot of [Settings] and a [Mailbox]
+// with the messages that arrive during the turn. Run returns an [Outcome] and never calls back into
+// the dispatcher.
 //
 // A turn that waits for a person or a sub-agent is suspended: its question is a row, and Run
 // returns. When the question is decided, the caller runs the turn again. Messages that do not fit
@@ -25,8 +26,8 @@ import (
 
 // A Mailbox holds the messages that arrive for a session while its turn runs.
 type Mailbox interface {
-	// Next returns the messages that the running turn takes in now. If files is false and any of
-	// them has files, Next returns none, because fetching files would delay a finished answer.
+	// Next returns the messages that join the running turn now. If files is false and any of them
+	// has files, Next returns none, because fetching files would delay a finished answer.
 	Next(files bool) []bus.Received
 
 	// Claimed reports the end of a transaction that claimed the first messages, or those that Next
@@ -106,7 +107,7 @@ func newRunner(env *Env, s *Start, mailbox Mailbox) *runner {
 	return t
 }
 
-// attempt runs t until it returns. Its outcome has the fields that depend on the reason.
+// attempt runs t until it returns. Its outcome has only the fields that depend on the reason.
 func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out *Outcome, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -129,7 +130,7 @@ func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out *Outcom
 		return out, nil
 	case errors.Is(err, errDraining):
 		out.State = HandedOver
-		return out, t.tx(ctx, func(tx *store.Tx) error { // the usage is known only here
+		return out, t.tx(ctx, func(tx *store.Tx) error { // only this process knows the usage
 			return t.env.sessions.HandOver(tx, &t.Turn)
 		})
 	case errors.Is(err, session.ErrEnded): // ended by /stop

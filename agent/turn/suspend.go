@@ -18,8 +18,8 @@ import (
 // errSuspended reports that the turn is suspended.
 var errSuspended = errors.New("the turn is suspended")
 
-// suspendFor stores the question for which the call c waits, and reports errSuspended. If the
-// question is refused, it writes a result at once instead.
+// suspendFor stores the question that the call c waits for, and reports errSuspended. If the
+// question can't be asked, it writes a result for c instead.
 func (t *round) suspendFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 	q := &a.question
 	q.Session, q.Turn, q.Call, q.Address = t.Session.String(), t.ID, c.ID, t.Address
@@ -53,7 +53,7 @@ func (t *round) suspendFor(ctx context.Context, c llm.ToolCall, a *asks) error {
 	if err != nil {
 		return err
 	}
-	t.env.Inbox.Wake() // the inbox does not learn otherwise what Commit put there
+	t.env.Inbox.Wake() // Commit may have put messages into the inbox
 	if refusal != nil {
 		t.recall(prompt.ToolResult(c, ToolError(refusal, "")))
 		return nil
@@ -89,8 +89,8 @@ func (t *round) putPrompts(tx *store.Tx, q *question.Question) error {
 	})
 }
 
-// resumeWait completes the open call for which the turn was suspended, and then makes the other
-// open calls, which have not begun or only read. It reports false if the turn was not suspended.
+// resumeWait completes the open call that suspended the turn, and then makes the other open calls,
+// which have not begun or only read. It reports false if the turn was not suspended.
 func (t *round) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error) {
 	var q *question.Question
 	var c llm.ToolCall

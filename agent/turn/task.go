@@ -16,12 +16,12 @@ import (
 // Sub-agents work in sessions of their own. Both the task and its outcome are messages in the
 // inbox, as durable as messages of people.
 
-// notForTasks are the tools that sub-agents and heartbeats don't have: they neither talk to anybody
-// nor have sub-agents.
+// notForTasks are the tools that sub-agents and heartbeats don't have, because they neither talk to
+// people nor have sub-agents.
 var notForTasks = map[string]bool{"spawn": true, "subagents": true, "message": true, "ask": true,
 	"generate_image": true, "edit_image": true}
 
-// toolsFor returns the tools of a turn in which people with the given role take part.
+// toolsFor returns the tools of a turn for people with the given role.
 func (t *turn) toolsFor(role bus.Role) *tool.Registry {
 	// A heartbeat, too, speaks only through its answer.
 	k := t.trigger.Origin.Kind
@@ -57,7 +57,7 @@ func (t *turn) report(tx *store.Tx, text string) error {
 	return err
 }
 
-// deliver sends the answer to people, or a sub-agent's answer to the parent session.
+// deliver sends the answer to people. It sends a sub-agent's answer to the parent session.
 func (t *turn) deliver(tx *store.Tx, out bus.OutboundMessage) error {
 	if t.isTask() {
 		return t.report(tx, out.Text)
@@ -75,11 +75,12 @@ func isVoice(m *bus.InboundMessage) bool {
 	})
 }
 
-// answersByRef is how many answers of one turn have a background task of their own.
+// answersByRef is the maximum number of answers of one turn for which background tasks have
+// distinct references.
 const answersByRef = 1 << 16
 
-// speak has the answer out spoken, too, if that is how the conversation is answered. It reports
-// whether there is a background task to be done. What no person has asked for is only written.
+// speak adds a background task that speaks the answer out, if the conversation wants spoken
+// answers. It reports whether it added one. Answers of proactive turns are only written.
 func (t *costs) speak(tx *store.Tx, out bus.OutboundMessage) (bool, error) {
 	when := t.settings.Voice
 	if t.env.Speaker == nil || !t.joined || t.isTask() ||

@@ -148,7 +148,8 @@ func (t *conversation) hasEffects(m llm.Message) bool {
 	})
 }
 
-// effect returns what a restart may do with c. An unknown tool counts as pure.
+// effect returns the effect class of the tool of c, which decides whether a restart may make the
+// call again. An unknown tool counts as pure.
 func (t *conversation) effect(c llm.ToolCall) tool.Effect {
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
@@ -180,7 +181,7 @@ func (t *round) resumeTools(ctx context.Context) (waited bool, err error) {
 	return false, t.runCalls(ctx, again)
 }
 
-// A done is the end of a call: its result and what is written with it.
+// A done is the result of a call with everything that is written with it.
 type done struct {
 	result tool.Result
 	asks   *asks  // question to ask before the call may run; or nil
@@ -188,8 +189,9 @@ type done struct {
 }
 
 // call makes one tool call. There is no result if ctx is done, if everything is halted, or if the
-// process stops before the tool has ended: such a call is left to the next process. granted is the
-// question by which somebody approved the call, or for whose answer the tool has waited, or nil.
+// process stops before the tool has ended: the next process then makes such a call. granted is the
+// question by which somebody approved the call, or the question whose answer the tool has waited
+// for, or nil.
 func (t *round) call(
 	ctx context.Context, c llm.ToolCall, granted *question.Question,
 ) (d done, ok bool) {
@@ -214,8 +216,8 @@ func (t *round) call(
 	return d, true
 }
 
-// ToolError returns what the model reads of a failed call. If the error may contain text of source,
-// it is framed as foreign text.
+// ToolError returns the text that the model reads about a failed call. If the error may contain
+// text of source, the text is framed as foreign text.
 func ToolError(err error, source string) string {
 	text := prompt.Escape(err.Error())
 	if source != "" {
@@ -368,7 +370,7 @@ func (t *round) conclude(ctx context.Context, c llm.ToolCall, d done) error {
 	if err != nil {
 		return err
 	}
-	t.env.Inbox.Wake() // the inbox does not learn otherwise what Commit put there
+	t.env.Inbox.Wake() // Commit may have put messages into the inbox
 	t.recall(m)
 	return nil
 }
@@ -393,7 +395,7 @@ func (t *round) result(ctx context.Context, c llm.ToolCall, r tool.Result) llm.M
 }
 
 // storeFiles stores files from a tool in the folder of the conversation. It returns a text that
-// says where.
+// names their paths.
 func (t *round) storeFiles(c llm.ToolCall, files []tool.File) string {
 	var b strings.Builder
 	for _, f := range files {

@@ -34,8 +34,8 @@ type news struct {
 	read  *session.Transcript // for one call of Transcripts.read
 }
 
-// readNews reads in a transaction what [Transcripts.read] needs after it. The writing connection
-// has the pages in memory and takes no lock for it.
+// readNews reads, in a transaction, the rows that [Transcripts.read] would read after it. The
+// writing connection has their pages in memory and needs no further lock.
 func (h *Transcripts) readNews(
 	tx *store.Tx, s session.Store, key session.Key,
 ) (n news, err error) {
@@ -46,8 +46,8 @@ func (h *Transcripts) readNews(
 	return n, err
 }
 
-// read returns the transcript that the prompt of a session holds, up to limit bytes. It reads the
-// database unless n has all that is new.
+// read returns the transcript for the prompt of a session, up to limit bytes. It reads the database
+// unless n has all new messages.
 func (h *Transcripts) read(
 	q store.Queryer, s session.Store, key session.Key, limit int, n news,
 ) (*session.Transcript, error) {
@@ -89,7 +89,7 @@ func (h *Transcripts) readAnew(
 	q store.Queryer, s session.Store, key session.Key, limit int,
 ) (*session.Transcript, error) {
 	t, err := s.Transcript(q, key, limit)
-	if err == nil && !t.Truncated { // a truncated one does not begin where later turns begin
+	if err == nil && !t.Truncated { // a truncated transcript does not begin where later turns begin
 		h.remember(key, t.Created, t.Entries)
 	}
 	return t, err

@@ -21,7 +21,7 @@ import (
 	"gateway/store/fault"
 )
 
-// A turn holds the people and settings of a turn. Types that embed each other do the work, each
+// A turn holds the people and settings of a turn. Types that embed one another do the work, each
 // with one concern: costs, preview, conversation, asker, reader, permissions, round, runner.
 type turn struct {
 	session.Turn
@@ -123,7 +123,7 @@ func isClosed(history []llm.Message) bool {
 // mayResume returns an error for a turn that was stopped before its worker ran. It ends a turn that
 // was resumed too often, and then returns true.
 func (t *runner) mayResume(ctx context.Context) (given bool, err error) {
-	// Unlike [turn.txSoon], this does not prove that a turn on trial is harmless.
+	// Unlike [turn.txSoon], this call does not end the trial of a suspected turn.
 	err = t.env.DB.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		return t.append(tx, &t.Turn, nil, nil)
 	})
@@ -200,7 +200,7 @@ func (t *turn) setTrigger(first bus.InboundMessage) {
 // addWriters records the authors of batch, which the turn claims. The turn may do only what each
 // author may do.
 func (t *runner) addWriters(batch []bus.Received) {
-	t.seen = nil // repeating a call can make sense now
+	t.seen = nil // A repeated call can make sense after a new message.
 	for i := range batch {
 		m := &batch[i].Message
 		lower := t.tools == nil || !m.Role.AtLeast(t.role)
@@ -274,7 +274,8 @@ func showsNothing(text string) bool {
 // maxContinued is how often an answer that hit the output limit is continued.
 const maxContinued = 3
 
-// answer sends m. If the person has written more in the meantime, the turn continues with that.
+// answer sends m as the answer. If the person has written more in the meantime, the turn continues
+// with the new messages instead.
 func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err error) {
 	batch := t.mailbox.Next(false)
 	more, r, err := t.loadMessages(ctx, batch)
@@ -315,7 +316,7 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 		"took", now.Sub(t.began), "rounds", t.rounds,
 		"input", t.used.Input, "output", t.used.Output)
 	if t.isTask() {
-		t.env.Inbox.Wake() // the outcome of a sub-agent is in the inbox
+		t.env.Inbox.Wake() // a sub-agent has put its outcome into the inbox
 	}
 	t.showEnd(false)
 	t.Turn = ended
@@ -334,8 +335,8 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 	return false, nil
 }
 
-// boundary runs between two steps, when all calls have their results. The turn then claims what the
-// person has written in the meantime.
+// boundary runs between two steps, when all calls have their results. The turn then claims the
+// messages that the person has written in the meantime.
 func (t *runner) boundary(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil // the next model call reports it
@@ -370,9 +371,9 @@ func (t *runner) boundary(ctx context.Context) error {
 	return nil
 }
 
-// leave adds background tasks that follow the turn: a version of changed documents, and notes if
-// the prompt has become too large, so that the next turn need not wait for them. It reports whether
-// it added any.
+// leave adds background tasks that follow the turn. One records a version of changed documents. One
+// makes notes if the prompt has become too large, so that the next turn need not wait for them.
+// leave reports whether it added any.
 func (t *runner) leave(tx *store.Tx) (later bool, err error) {
 	put := func(w background.Work, state []byte) {
 		if err == nil {
@@ -389,8 +390,8 @@ func (t *runner) leave(tx *store.Tx) (later bool, err error) {
 	return later, err
 }
 
-// append writes messages to the transcript of st and claims batch. The call must be on disk before
-// its effect.
+// append writes messages to the transcript of st and claims batch. A tool call must be on disk
+// before it takes effect.
 func (t *conversation) append(
 	tx *store.Tx, st *session.Turn, batch []bus.Received, m []llm.Message,
 ) error {
@@ -463,13 +464,13 @@ func (t *runner) fail(ctx context.Context, say string) error {
 	})
 	if err == nil {
 		t.showEnd(false)
-		t.env.Inbox.Wake() // for the outcome of a sub-agent
+		t.env.Inbox.Wake() // a sub-agent has put its outcome into the inbox
 	}
 	return err
 }
 
-// failed decides how the turn continues after a failed model call. done reports that the turn has
-// ended; otherwise the call must be repeated.
+// failed handles a failed model call. done reports that the turn has ended; otherwise the caller
+// repeats the call.
 func (t *runner) failed(ctx context.Context, err error) (done bool, _ error) {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(err, errDraining):

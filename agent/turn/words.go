@@ -8,7 +8,7 @@ import (
 	"gateway/agent/policy"
 )
 
-// What people read: one or two plain sentences that say what happened and what they can do.
+// Texts for people: one or two plain sentences that say what happened and what to do about it.
 const (
 	SayPanic = "Sorry, something went wrong on my side. Please try again. The person who runs me " +
 		"finds the details in the log."
@@ -27,7 +27,7 @@ const (
 		"the reason in the log."
 )
 
-// What the model reads.
+// Texts for the model.
 const (
 	AskContinue = "You were cut off by the output limit. Go on exactly where you stopped, " +
 		"without repeating anything."
@@ -63,7 +63,7 @@ const (
 	MarkStopped     = "[Stopped by the user.]"
 )
 
-// SayError returns what a person reads about a failed model call.
+// SayError returns the text that a person reads about a failed model call.
 func SayError(err error) string {
 	if errors.Is(err, policy.ErrHalted) {
 		return SayHalted

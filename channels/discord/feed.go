@@ -160,7 +160,8 @@ func (f *feed) put(kind string, data json.RawMessage) {
 	f.queue <- e // the queue has room for all pending events
 }
 
-// end records what was not stored. It is called when no shard and no worker is left.
+// end records the messages that were not stored. It is called after all shards and workers have
+// ended.
 func (f *feed) end() {
 	f.acks.Wait()
 	for {

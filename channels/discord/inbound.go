@@ -236,7 +236,7 @@ func (f *feed) where(ctx context.Context, id, guild string, live bool) (place, e
 	return p, nil
 }
 
-// lookUp requests a channel, and what its title consists of.
+// lookUp requests a channel, and the guild and the parent channel for its title.
 func (f *feed) lookUp(ctx context.Context, id string) (place, error) {
 	var p place
 	err := f.retry(ctx, func() error {

@@ -55,8 +55,9 @@ func (i *interaction) text() string {
 
 // acknowledge answers an interaction that is stored. The real answer is a separate message, so this
 // answer should be invisible. For a button Discord has such an answer. For a command, the person
-// briefly sees that we think, until we delete that. Discord waits three seconds for the answer, but
-// not for the deletion. If no real answer follows, the answer is say, visible only to the person.
+// briefly sees that the bot is thinking, until we delete that message. Discord waits three seconds
+// for the answer, but not for the deletion. If no real answer follows, the answer is say, which
+// only the person sees.
 func (c *Channel) acknowledge(ctx context.Context, i *interaction, say string) {
 	type data map[string]any
 	body := data{"type": discordgo.InteractionResponseDeferredMessageUpdate}

@@ -11,8 +11,8 @@ import (
 )
 
 // buckets are the rate limits that Discord announces in its answers: one for each channel or thread
-// and each group of routes. If a bucket is empty, the call is not made, because Discord blocks for
-// a time whoever makes 10,000 invalid requests in ten minutes:
+// and each group of routes. If a bucket is empty, the call is not made, because Discord temporarily
+// blocks a bot that makes 10,000 invalid requests in ten minutes:
 // https://discord.com/developers/docs/topics/rate-limits.
 type buckets struct {
 	mu    sync.Mutex

@@ -254,8 +254,8 @@ type decided struct {
 	undo     func() // gives the token back to the sender's rate
 }
 
-// decideAll decides on each message of a batch. It returns the messages that lead to a row, in
-// order. For the others it fills unanswered with texts for the senders, by message ID.
+// decideAll decides on each message of a batch. It returns the messages that need a row in the
+// database, in order. For the others it fills unanswered with texts for the senders, by message ID.
 func (in *intake) decideAll(
 	ctx context.Context, b channels.Batch, unanswered map[string]string,
 ) ([]decided, error) {

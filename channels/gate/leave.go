@@ -12,12 +12,12 @@ import (
 	"gateway/store"
 )
 
-// The router carries the decision to leave a group out: it is a message of the outbox. So it is
-// retried like any other until the platform confirms or refuses, also after a restart.
+// The decision to leave a group is a message of the outbox, and the router carries it out. So it is
+// retried like any other message until the platform confirms or refuses it, also after a restart.
 
 // StartLeaving stores that an account leaves groups, and returns how many messages to them it has
-// dropped. All of them are on the server that is left, or it is one group. l is complete but for
-// its Chats and Before.
+// dropped. groups is one group, or all groups on the server that the account leaves. StartLeaving
+// sets the Chats and Before of l; the caller sets the other fields.
 func (g *Gate) StartLeaving(tx *store.Tx, groups []Group, l bus.Leave) (dropped int64, err error) {
 	for i := range groups { // this decision replaces earlier ones about the same groups
 		if _, err := g.Stay(tx, groups[i]); err != nil {
@@ -67,8 +67,8 @@ func leaving(q store.Queryer, account, chat string) ([]bus.Delivery, error) {
 	}), nil
 }
 
-// Stay drops the decisions to leave a group or its server, and returns them. One of them that is
-// [bus.Sending] may have been carried out.
+// Stay drops the decisions to leave a group or its server, and returns them. A returned decision in
+// state [bus.Sending] may have been carried out.
 func (g *Gate) Stay(tx *store.Tx, group Group) ([]bus.Delivery, error) {
 	list, err := g.Leaving(tx, group)
 	for i := 0; i < len(list) && err == nil; i++ {
@@ -99,7 +99,8 @@ func DropDelivery(tx *store.Tx, id int64, now time.Time) (int64, error) {
 	return n, nil
 }
 
-// restore gives a group that an account no longer leaves the state that it had before; "": none.
+// restore sets the state of a group that an account no longer leaves to before, the state before
+// that decision. If before is "", it deletes the state.
 func restore(tx *store.Tx, account, chat, before string) error {
 	others, err := leaving(tx, account, chat)
 	if err != nil || len(others) > 0 {

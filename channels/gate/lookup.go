@@ -51,8 +51,8 @@ func (g *Gate) decide(
 	return who, p.decide(m, current), nil
 }
 
-// isBack reports whether the account was added again to the group of m, which it has left: m is
-// younger. Some platforms tell times in whole seconds, so m of the same second may be older.
+// isBack reports whether the account was added again to a group that it has left: m is newer than
+// that. Some platforms round times to seconds, so a message of the same second does not count.
 func (who *profile) isBack(m *bus.InboundMessage) bool {
 	return who.group == GroupLeft && m.Time.After(time.UnixMilli(who.since))
 }
@@ -77,7 +77,7 @@ type profile struct {
 	chat   string // the direct chat, for an owner
 	before string // the earlier id of the group
 	group  GroupState
-	since  int64 // when the account left the group, in milliseconds; else of no meaning
+	since  int64 // when the account left the group, in milliseconds; undefined in other states
 }
 
 // A cachedProfile is a profile with the time at which it was read.

@@ -38,7 +38,8 @@ func (g *Gate) move(m Move) {
 	g.moved[bus.Address{Account: m.Account, Chat: m.Chat}] = m.Before
 }
 
-// Before returns the id that a group had before it moved, or "". Rules for that id go on.
+// Before returns the id that a group had before it moved, or "". Rules for that id still apply to
+// the group.
 func (g *Gate) Before(a bus.Address) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

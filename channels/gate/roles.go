@@ -84,8 +84,8 @@ func (People) Former(q store.Queryer, person int64) (list []int64, err error) {
 	return slices.Compact(list), err
 }
 
-// linkedFrom returns the last one of the former numbers of an identity, or 0 if it was not linked
-// with another person since it is this person.
+// linkedFrom returns the last former number of an identity, or 0 if the identity was not linked
+// with another person since it got its current number.
 func linkedFrom(former string, person int64) int64 {
 	last, _ := strconv.ParseInt(former[strings.LastIndexByte(former, ' ')+1:], 10, 64)
 	if last == person {

@@ -2,7 +2,7 @@ package markup
 
 import "strings"
 
-// Limits of what is parsed. A text beyond them, which nobody writes to be read, is shown unchanged.
+// Limits of what is parsed. No readable text exceeds them. A text that does is shown unchanged.
 const (
 	mostBytes      = 256 << 10
 	mostMarkers    = 32      // of quotations and lists, before the text of a line

@@ -7,9 +7,9 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// Spoken returns what is read aloud of md: its text without markup. Code, tables and addresses are
-// left out, since nobody can follow them by ear; of a link the label stays. It is "" if nothing is
-// left.
+// Spoken returns the text of md to read aloud, without markup. It leaves out code, tables and
+// addresses, because nobody can follow them by ear, and keeps the labels of links. It returns "" if
+// nothing is left.
 func Spoken(md string) string {
 	md = strings.ToValidUTF8(md, "\uFFFD")
 	if isAbsurd(md) {

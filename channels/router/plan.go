@@ -22,7 +22,7 @@ type part struct {
 // model that does not stop. On Telegram, 1,500 messages would block their chat for half an hour.
 const maxParts = 20
 
-// What follows the first maxParts messages of a longer text.
+// Notices after the first maxParts messages of a longer text.
 const (
 	textWholeInFile = "This text is too long to be sent as messages. " +
 		"The whole text is in this file."

@@ -23,7 +23,7 @@ type preview struct {
 	replyTo string
 	text    string    // newest text
 	status  string    // newest status
-	since   time.Time // when what status says began; or zero
+	since   time.Time // when the activity in status began, or zero
 	elapsed string    // since then, as it is shown
 	ended   bool
 	stopped bool // ended, and no answer replaces it
@@ -267,10 +267,10 @@ func (v *display) endStopped(ctx context.Context) time.Duration {
 	return time.Millisecond
 }
 
-// tickEvery is how often the time is shown that the work has taken.
+// tickEvery is how often the elapsed time of an activity is updated.
 const tickEvery = 4 * time.Second
 
-// tick notes for how long what the status says has been going on.
+// tick updates the elapsed time of the activity that the status names.
 func (p *preview) tick(now time.Time) {
 	p.elapsed = ""
 	if took := now.Sub(p.since).Truncate(tickEvery); !p.since.IsZero() && took > 0 {

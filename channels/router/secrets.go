@@ -96,8 +96,9 @@ func (s Secrets) begun(text string) (most int) {
 	return most
 }
 
-// safeStatus returns a status line as it may be shown: nothing if a secret is in it, and of a long
-// call, which ends with "…", no end that could be the beginning of a secret.
+// safeStatus returns the part of a status line that may be shown. It returns "" if the line
+// contains a secret. From a long call, which ends with "…", it removes an end that could be the
+// beginning of a secret.
 func (s Secrets) safeStatus(status string) string {
 	if s.FoundIn(status) {
 		return ""

@@ -125,8 +125,8 @@ func (s *Supervisor) enter(state channels.State, text string) {
 	}
 }
 
-// settleTime is how long a reconnected channel must stay connected before it counts as well again,
-// because some channels connect only for a moment, again and again.
+// settleTime is how long a reconnected channel must stay connected before it counts as healthy
+// again, because some channels connect only for a moment, again and again.
 const settleTime = 3 * time.Second
 
 // Up reports whether the channel is connected.

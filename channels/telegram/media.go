@@ -176,12 +176,12 @@ func fileName(s string) string {
 	return string(stem[:len(stem)-excess]) + ext
 }
 
-// label prefixes text with the name of what m carries: "[photo] at the lake".
+// label prefixes text with the label of the file or object in m: "[photo] at the lake".
 func (m *media) label(text string) string {
 	return strings.TrimSpace(m.name() + " " + text)
 }
 
-// name returns the name of what m carries in brackets, or "".
+// name returns the label of the file or object in m, such as "[photo]", or "".
 func (m *media) name() string { return cmp.Or(m.fileLabel(), m.objectLabel()) }
 
 // fileLabel returns the label of a file. The order matters: an animation is also a document.

@@ -21,7 +21,7 @@ import (
 // ErrLost reports that the connection to the gateway was closed.
 var ErrLost = errors.New("the gateway has stopped or closed the connection")
 
-// ErrAsks reports that there is no answer yet because the agent asks a question itself.
+// ErrAsks reports that there is no answer yet, because the agent has asked a question.
 var ErrAsks = errors.New("the agent waits for your answer or decision: see above, and send it " +
 	"with gateway chat -m")
 

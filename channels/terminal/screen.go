@@ -19,8 +19,8 @@ import (
 	"gateway/channels/terminal/screen"
 )
 
-// A Screen is where a person types and reads, or a pipe in place of one. Log lines may be written
-// to it at any time.
+// A Screen is a terminal on which a person types and reads, or a pipe instead of one. Log lines may
+// be written to it at any time.
 type Screen struct {
 	opts  ScreenOptions
 	in    *os.File

@@ -2,8 +2,8 @@
 //
 // A [Channel] is one conversation that any number of screens show: the screen of the gateway
 // itself, if it runs on a terminal, and those of "gateway chat", which connect through a Unix
-// socket in the gateway's home. [Screen.Chat] is the other end for both. Whoever can open the
-// socket is the owner; its folder is closed to others.
+// socket in the gateway's home. [Screen.Chat] is the other end for both. A person who can open the
+// socket is the owner, so only the gateway's user may enter its folder.
 //
 // The package owns no tables.
 package terminal

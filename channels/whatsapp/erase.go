@@ -152,8 +152,8 @@ func (st *storage) erase(
 type subject struct{ group, lid, phone string }
 
 // subject returns the other side of a chat. It returns the zero subject for a chat that is not on
-// WhatsApp and for the account itself. It asks the client's own map: the client may still hold what
-// was erased from the database, and does not write it again.
+// WhatsApp and for the account itself. It asks the client's map in memory, because that may still
+// contain ids that were erased from the database and that the client does not write again.
 func (st *storage) subject(ctx context.Context, chat string) (s subject, err error) {
 	j, err := parseChat(chat)
 	if err != nil {

@@ -129,15 +129,15 @@
 // transaction that writes notes of the messages before it also moves the start. Work that nobody
 // waits for is a background task (agent/background): a row with its progress. Facts that the agent
 // was told to remember are rows of their own. The system prompt changes only when a document, a
-// skill, a pinned fact or the notes change. What concerns a single message is stored with that
-// message in the transcript.
+// skill, a pinned fact or the notes change. Information about a single message is stored with
+// that message in the transcript.
 //
 // # Goroutines
 //
 // Each long-lived component has a method Run(ctx) error. They run in one group, and when one of
 // them ends, the process ends. Only channels are restarted, by a supervisor. The process stops in
-// the order of a message: first what channels and hooks receive, then scheduler, dispatcher, tools,
-// router, the connections of the channels, and the store.
+// the order of a message: first the intake of channels and hooks, then scheduler, dispatcher,
+// tools, router, the connections of the channels, and the store.
 //
 // A full disk or a locked database ends nothing: writes wait, and everything behind them, including
 // the platforms, until the problem is solved (store).

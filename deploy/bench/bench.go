@@ -21,57 +21,58 @@ import (
 )
 
 const (
-	// most bounds each part of the measurement, and startTime the start of a gateway.
+	// most is the time limit of each part of the measurement, and startTime that of the start of a
+	// gateway.
 	most      = 2 * time.Minute
 	startTime = 30 * time.Second
 )
 
-// workHome is the home of all gateways that answer anybody. It is one for all: Discord and WhatsApp
-// know a message by its number in the database, so that they would take the answers from a second
-// database for repetitions.
+// workHome is the home of all gateways that answer people. They share it, because the keys of
+// messages on Discord and WhatsApp come from the message's number in the database: the platforms
+// would take the answers from a second database for repetitions.
 const workHome = "work"
 
-// A bench is the two fakes and the gateway between them.
+// A bench has the fake model, the fake platform, and the settings of the gateway between them.
 type bench struct {
 	binary, dir string
 	model       *openaitest.Server
 	modelServer *httptest.Server
 	delay       atomic.Int64 // of the model, in nanoseconds
-	modelTime   atomic.Int64 // that the newest call took within the model, in nanoseconds
-	asked       atomic.Int64 // bytes of the requests that the model got
+	modelTime   atomic.Int64 // time of the model for the newest call, in nanoseconds
+	asked       atomic.Int64 // bytes of the requests to the model
 	prompt      promptMeter
 	platform    platform
-	cpu         time.Duration // that the last gateway used in all
-	floor       bool          // the floor is measured instead of the gateway
+	cpu         time.Duration // processor time of the last gateway
+	floor       bool          // measure the floor instead of the gateway
 
 	mu      sync.Mutex
 	answers []answer      // since the last reset
-	more    chan struct{} // rung by each answer
+	more    chan struct{} // receives a token when an answer arrives
 }
 
-// A platform is one that is played to the gateway. Its people have chats, numbered from 0.
+// A platform is a fake chat platform. Its people have chats, which are numbered from 0.
 type platform interface {
-	// prepare gives a home what it needs before the first start, and environ returns what makes
-	// a gateway use the platform.
+	// prepare prepares a home before its first start. environ returns the variables with which a
+	// gateway uses the platform.
 	prepare(ctx context.Context, home string) error
 	environ() []string
 
-	// ready waits until the gateway can be sent messages.
+	// ready waits until the gateway can receive messages.
 	ready(ctx context.Context) error
 
-	// say makes somebody write in each of the first chats, so many messages one after the other.
+	// say makes people write: size.messages messages in each of the first size.chats chats.
 	say(ctx context.Context, size size, text string) error
 	bursts() []size
 	close()
 }
 
-// A size is that of a burst.
+// A size is the size of a burst.
 type size struct{ chats, messages int }
 
-// An answer is one that the platform got from the gateway.
+// An answer is an answer that the platform got from the gateway.
 type answer struct {
 	chat int
-	took time.Duration // since the message that it answers, if there is only one
+	took time.Duration // time since the message; valid if only one message waits
 }
 
 func newBench(ctx context.Context, binary, dir, name string) (*bench, error) {
@@ -103,7 +104,7 @@ func (b *bench) close() {
 	b.modelServer.Close()
 }
 
-// serveModel answers as the model and notes how long that took.
+// serveModel passes a request to the fake model and records how long the model took.
 func (b *bench) serveModel(w http.ResponseWriter, r *http.Request) {
 	b.asked.Add(max(r.ContentLength, 0))
 	b.prompt.look(r)
@@ -112,7 +113,7 @@ func (b *bench) serveModel(w http.ResponseWriter, r *http.Request) {
 	b.modelTime.Store(int64(time.Since(began)))
 }
 
-// heard notes an answer.
+// heard records an answer.
 func (b *bench) heard(a answer) {
 	b.mu.Lock()
 	b.answers = append(b.answers, a)
@@ -139,7 +140,7 @@ type process struct {
 	began  time.Time
 }
 
-// start runs the gateway on a home and waits until it is there.
+// start starts the gateway with a home and waits until the gateway is ready.
 func (b *bench) start(ctx context.Context, home string) (*process, time.Duration, error) {
 	home = filepath.Join(b.dir, home)
 	if _, err := os.Stat(home); err != nil {
@@ -156,7 +157,7 @@ func (b *bench) start(ctx context.Context, home string) (*process, time.Duration
 		cmd = exec.CommandContext(ctx, self, floorCommand)
 	}
 	p := &process{cmd: cmd, output: new(bytes.Buffer)}
-	p.cmd.Env = append([]string{ // and nothing of the settings of this machine
+	p.cmd.Env = append([]string{ // without the other variables of this process
 		"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir, "GATEWAY_HOME=" + home,
 		"OPENAI_API_KEY=bench", "OPENAI_BASE_URL=" + b.modelServer.URL + "/v1",
 		"GATEWAY_AGENT__SLOTS=6000", "GATEWAY_LOG__LEVEL=warn",
@@ -174,7 +175,7 @@ func (b *bench) start(ctx context.Context, home string) (*process, time.Duration
 	return p, time.Since(p.began), nil
 }
 
-// stop ends the gateway as an operator does.
+// stop ends the gateway with a signal, as an operator does.
 func (p *process) stop() error {
 	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
 		return err
@@ -201,7 +202,7 @@ func (p *process) memory(field string) (float64, error) {
 	return 0, fmt.Errorf("no %s in /proc", field)
 }
 
-// with runs fn beside a gateway on a home.
+// with runs fn while a gateway runs with a home.
 func (b *bench) with(ctx context.Context, home string, fn func(*process) error) error {
 	p, _, err := b.start(ctx, home)
 	if err != nil {
@@ -237,7 +238,7 @@ func (b *bench) ready(ctx context.Context, runs int) (ready, error) {
 func (b *bench) idle(ctx context.Context) (m memory, err error) {
 	err = b.with(ctx, "idle", func(p *process) error {
 		select {
-		case <-time.After(3 * time.Second): // the start is over
+		case <-time.After(3 * time.Second): // the gateway has finished its start
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -9,17 +9,17 @@ import (
 
 const discordToken = "BENCH.DISCORD.TOKEN"
 
-// onDiscord is the platform Discord. Each chat is a direct one, with the id of its user.
+// onDiscord is the platform Discord. Its chats are direct chats, each with the id of its user.
 type onDiscord struct {
 	*discordtest.Server
 	url   string
-	known int // chats that there are
+	known int // number of chats that exist
 }
 
 func newDiscord(ctx context.Context, heard func(answer)) (*onDiscord, error) {
 	s := discordtest.New(discordToken, &discordtest.Options{
 		Keep: 4, OnSend: func(m discordtest.Sent) {
-			id, _ := strconv.Atoi(m.Channel) // it is one of say's
+			id, _ := strconv.Atoi(m.Channel) // the id of a chat that say has made
 			heard(answer{id - firstUser, m.Received.Sub(m.Served)})
 		}})
 	url, err := s.Start(ctx)
@@ -59,8 +59,9 @@ func (o *onDiscord) say(_ context.Context, n size, text string) error {
 	return nil
 }
 
-// bursts go up to what the adapter lets wait to be stored. Who writes for the first time when more
-// come at once is answered, too, but only after the connection was made anew.
+// bursts returns the bursts to measure. The largest one has as many events as the adapter lets wait
+// to be stored. A larger one would end the connection, and people who write for the first time
+// would get their answers only after a new connection.
 func (*onDiscord) bursts() []size { return []size{{200, 1}, {1000, 1}} }
 
 func (o *onDiscord) close() { o.Close() }

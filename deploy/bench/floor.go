@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// floorCommand makes the bench command a floor: a gateway that only forwards. It keeps nothing,
-// knows no conversation, and asks the model with the bare message. What it takes is what the two
-// fakes and the machine take.
+// floorCommand makes the bench command a floor: a gateway that only forwards. It stores nothing,
+// has no conversations, and sends the model only the message. Its figures are those of the two
+// fakes and the machine.
 const floorCommand = "floor"
 
 // A floorGateway forwards messages from Telegram to a model, and the answers back.
@@ -73,7 +73,7 @@ func (g *floorGateway) call(
 		return err
 	}
 	defer body.Close()
-	text, err := io.ReadAll(body) // to its end, so that the connection is used again
+	text, err := io.ReadAll(body) // read to the end, so that the connection is reused
 	if err != nil {
 		return err
 	}
@@ -141,8 +141,8 @@ func (g *floorGateway) post(ctx context.Context, to, kind, body string) (io.Read
 	return resp.Body, nil
 }
 
-// A floor is what the floor gateway takes in the same run, and how many times as much the gateway
-// does. The machine and its load are in both.
+// A floor has the figures of the floor gateway from the same run, and the ratios of the gateway's
+// figures to them. Both depend on the machine and its load.
 type floor struct {
 	Latency latency  `json:"latency"`
 	Bursts  []result `json:"bursts"`

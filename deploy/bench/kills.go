@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// A kill -9 comes amid a burst of killChats chats, killRuns times.
+// The gateway is killed with kill -9 during a burst of killChats chats, killRuns times.
 const (
 	killChats = 200
 	killRuns  = 12
 )
 
-// kills are the answers that came twice, of each burst that a kill -9 has interrupted: those that
-// the platform had and that were not yet noted as sent.
+// kills counts the answers that people got twice: the platform had them, but the killed gateway had
+// not recorded that yet.
 type kills struct {
 	Chats   int   `json:"chats"`
 	Doubled []int `json:"doubled"` // by burst, the fewest first
 	Lost    int   `json:"lost"`    // of all bursts
 }
 
-// kills kills the gateway when a part of the answers is there, starts it again, and counts.
+// kills kills the gateway after a part of the answers, starts it again, and counts the answers.
 func (b *bench) kills(ctx context.Context) (*kills, error) {
 	b.delay.Store(0)
 	k := &kills{Chats: killChats}
@@ -42,8 +42,9 @@ func (b *bench) kills(ctx context.Context) (*kills, error) {
 	return k, nil
 }
 
-// interrupt has killChats people write and kills the gateway after so many answers. The next one
-// goes on. When both have ended, answered says how many answers each chat has.
+// interrupt makes killChats people write and kills the gateway after a number of answers. Then it
+// starts the gateway again and waits for the other answers. It adds the number of answers by chat
+// to answered.
 func (b *bench) interrupt(ctx context.Context, after int, answered map[int]int) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -78,7 +79,7 @@ func (b *bench) interrupt(ctx context.Context, after int, answered map[int]int) 
 			count(list)
 		}
 		select {
-		case <-time.After(time.Second): // for what comes twice
+		case <-time.After(time.Second): // second answers may still arrive
 		case <-ctx.Done():
 		}
 		count(b.take())

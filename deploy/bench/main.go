@@ -1,14 +1,14 @@
-// The bench command measures the gateway on each platform: how soon it is ready, what memory it
-// takes, what it adds to the time of the model, and how it takes a burst.
+// The bench command measures the gateway on each platform: the time until it is ready, its memory,
+// the time that it adds to the model's, and how it handles bursts.
 //
 //	go run ./deploy/bench
 //	go run ./deploy/bench -platform whatsapp
 //
-// It builds the gateway, runs it as a process of its own with every step durable, and plays
-// the platform and the model to it over loopback. It prints one JSON object with a section for
-// each platform. The figures hold for the machine that they were measured on, which has both
-// sides of the wire to run: on WhatsApp that includes the encryption by everybody's phone. For
-// Telegram it therefore also measures a floor in the same run, a program that only forwards, and
+// It builds the gateway, runs it as a separate process that makes every step durable, and simulates
+// the platform and the model over loopback. It prints one JSON object with a section for each
+// platform. The figures depend on the machine, which runs both sides: on WhatsApp that includes the
+// encryption on the phones. For Telegram it therefore also measures a floor in the same run, a
+// program that only forwards, and prints the ratios of the gateway's figures to the floor's.
 // prints how many times as much the gateway takes.
 package main
 
@@ -26,8 +26,8 @@ import (
 	"time"
 )
 
-// A section is what is printed about a platform. Times are in milliseconds, memory is in MB
-// (10^6 bytes).
+// A section has the figures for a platform. Times are in milliseconds, memory is in MB (10^6
+// bytes).
 type section struct {
 	Ready   ready    `json:"ready"`
 	Idle    memory   `json:"idle"`
@@ -38,8 +38,8 @@ type section struct {
 	Floor   *floor   `json:"floor,omitempty"`
 }
 
-// ready is the time from the start of the process until it can be sent messages: to its first
-// getUpdates call on Telegram, to the begin of its session on Discord and WhatsApp.
+// ready is the time from the start of the process until it can receive messages: until its first
+// getUpdates call on Telegram, and the beginning of its session on Discord and WhatsApp.
 type ready struct {
 	Cold   float64 `json:"cold_ms"` // with an empty home; on WhatsApp with nothing but the keys
 	Median float64 `json:"warm_median_ms"`
@@ -47,15 +47,16 @@ type ready struct {
 	Runs   int     `json:"warm_runs"`
 }
 
-// memory is that of the gateway's process while it is connected and nobody writes.
+// memory is the memory of the gateway's process while it is connected and nobody writes.
 type memory struct {
 	RSS       float64 `json:"rss_mb"`
 	Anonymous float64 `json:"anonymous_mb"` // the rest is the binary's own pages
 }
 
-// latency is the time from a message being served to the answer being received, less the time
-// that the model had its request, for one chat in sequence. On WhatsApp it begins when somebody
-// presses the button and ends when they see the answer, since nobody between can read either.
+// latency is the time from when the platform serves a message until it gets the answer, without the
+// time of the model. It is measured for one chat, one message after another. On WhatsApp it begins
+// when a person sends the message and ends when they see the answer, because the server can't read
+// either.
 type latency struct {
 	Messages int     `json:"messages"`
 	P50      float64 `json:"p50_ms"`
@@ -67,7 +68,7 @@ type latency struct {
 	CPU      float64 `json:"cpu_ms_per_message"`     // of the gateway alone, its start included
 }
 
-// A result is that of a burst: messages from each of many chats at once.
+// A result has the figures of a burst: messages from many chats at once.
 type result struct {
 	Chats    int     `json:"chats"`
 	Messages int     `json:"messages_per_chat"`
@@ -108,7 +109,7 @@ func main() {
 	}
 }
 
-// measureAll measures on all platforms, or only on one.
+// measureAll measures on the platform only, or on all platforms if only is "".
 func measureAll(
 	ctx context.Context, binary, only string, runs, messages int,
 ) (report map[string]*section, err error) {
@@ -140,9 +141,9 @@ func measureAll(
 	return report, nil
 }
 
-// build builds the gateway as it is released, but with the tag "faults", without which it trusts no
-// WhatsApp but the real one. What else the tag brings is a comparison of strings a few
-// times per message.
+// build builds the gateway like a release, but with the tag "faults", because a release accepts
+// only WhatsApp's own server. Otherwise the tag adds a comparison of strings a few times per
+// message.
 func build(ctx context.Context, path string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w",
 		"-tags", "faults", "-o", path, "./cmd/gateway")

@@ -13,12 +13,12 @@ import (
 	"unicode/utf8"
 )
 
-// written is what the process has written since its start, to files and connections.
+// written counts the bytes that the process has written since its start, to files and connections.
 type written struct {
 	bytes, calls float64
 }
 
-// written reads what p has written from the system's account of it.
+// written reads p's count from the system.
 func (p *process) written() (w written, err error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/io")
 	if err != nil {
@@ -39,7 +39,7 @@ func (p *process) written() (w written, err error) {
 	return w, nil
 }
 
-// prompt is what the model gets before the conversation, in characters.
+// prompt is the size of the prompt before the conversation, in characters.
 type prompt struct {
 	System int `json:"system_chars"`
 	Tools  int `json:"tools_chars"` // as JSON
@@ -52,7 +52,7 @@ type promptMeter struct {
 	err  error
 }
 
-// look measures the body of r, which can be read again after that.
+// look measures the body of r and leaves it readable.
 func (m *promptMeter) look(r *http.Request) {
 	m.once.Do(func() {
 		body, err := io.ReadAll(r.Body)

@@ -14,7 +14,8 @@ import (
 	"gateway/channels/whatsapp/whatsapptest"
 )
 
-// maxPersons is how many people there are on WhatsApp: each has a phone, which takes its time.
+// maxPersons is the number of people on WhatsApp. Each has a simulated phone, which takes processor
+// time.
 const maxPersons = 8
 
 // onWhatsApp is the platform WhatsApp.
@@ -26,11 +27,11 @@ type onWhatsApp struct {
 	done    chan struct{} // closed when listen has ended
 
 	mu   sync.Mutex
-	said [maxPersons]time.Time // when each person wrote last
+	said [maxPersons]time.Time // when each person last wrote
 }
 
 func newWhatsApp(ctx context.Context, heard func(answer)) (*onWhatsApp, error) {
-	whatsmeow.WACertPubKey = whatsapptest.RootKey // for the persons, which are clients, too
+	whatsmeow.WACertPubKey = whatsapptest.RootKey // for the persons' clients, too
 	listening, stop := context.WithCancel(ctx)
 	o := &onWhatsApp{Server: whatsapptest.New(nil), stop: stop, done: make(chan struct{})}
 	var err error
@@ -51,11 +52,11 @@ func newWhatsApp(ctx context.Context, heard func(answer)) (*onWhatsApp, error) {
 	return o, nil
 }
 
-// listen calls heard with each answer that somebody sees until ctx ends.
+// listen calls heard with each answer that a person sees, until ctx ends.
 func (o *onWhatsApp) listen(ctx context.Context, heard func(answer)) {
 	defer close(o.done)
 	var seen [maxPersons]int
-	_ = o.Wait(ctx, func() bool { // it ends with ctx
+	_ = o.Wait(ctx, func() bool { // returns when ctx ends
 		now := time.Now()
 		for i, p := range o.persons {
 			n := len(p.Texts())
@@ -82,7 +83,7 @@ func (o *onWhatsApp) environ() []string {
 	}
 }
 
-// prepare links a home. The one before it is not used any more.
+// prepare links a home with the account and unlinks the one before.
 func (o *onWhatsApp) prepare(ctx context.Context, home string) error {
 	o.LogOut()
 	return o.PairFile(ctx, filepath.Join(home, "whatsapp-whatsapp.db"))

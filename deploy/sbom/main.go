@@ -1,10 +1,9 @@
-// The sbom command prints the parts of a program that Go has built, as a bill of materials in
-// CycloneDX's JSON:
+// The sbom command prints a bill of materials for a Go program, as CycloneDX JSON:
 //
 //	go run ./deploy/sbom -version 1.2.3 -date 2026-11-23T00:00:00Z PROGRAM
 //
-// It reads what the linker wrote into the program: each module with its version and its sum in
-// go.sum, and the version of Go. The same program and the same options give the same bytes.
+// It reads the build information in the program: each module with its version and its sum in
+// go.sum, and the version of Go. The same program and the same options give the same output.
 package main
 
 import (
@@ -81,8 +80,8 @@ func describe(info *debug.BuildInfo, version, sum string) *cyclonedx.BOM {
 	return bom
 }
 
-// module returns the entry of a module. Its reference is the package URL, in which the path of a
-// module of Go is in lower case.
+// module returns the entry of a module. Its reference is the package URL, which contains the module
+// path in lower case.
 func module(kind cyclonedx.ComponentType, path, version string) cyclonedx.Component {
 	url := "pkg:golang/" + strings.ToLower(path) + "@" + version
 	return cyclonedx.Component{

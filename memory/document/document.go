@@ -1,17 +1,16 @@
-// Package document reads and writes the documents of the agent's prompt: Markdown files
-// that people may edit by hand. Some are shared by all scopes, some belong to one scope.
-// The main type is [Documents].
+// Package document reads and writes the documents of the agent's prompt: Markdown files that people
+// may edit by hand. Some are shared by all scopes, some belong to one scope. The main type is
+// [Documents].
 //
-// A document is cached until its file changes, so that reading it again costs only a check
-// of the file's times. A document that can't be read is mentioned in the prompt and never
-// ends a turn. A document is replaced as a whole, by a rename, and only if it has not
-// changed since the writer read it, so that no edit of a person is lost. Symbolic links
-// are not followed, because anybody who can write the target could then write the
-// document.
+// A document is cached until its file changes, so that reading it again costs only a check of the
+// file's times. If a document can't be read, the prompt says so, and the turn continues. A document
+// is replaced as a whole, by a rename, and only if it has not changed since the writer read it, so
+// that no edit of a person is lost. Symbolic links are not followed, because anybody who can write
+// the target could then write the document.
 //
-// The package owns the files AGENTS.md, SOUL.md, USER.md, TOOLS.md and IDENTITY.md and the
-// folder "skills" in the shared folder, the link "memory" in the workspace, and in the
-// folder of the scopes ".templates" and, for each scope, its documents and skills.
+// The package owns the files AGENTS.md, SOUL.md, USER.md, TOOLS.md and IDENTITY.md and the folder
+// "skills" in the shared folder, the link "memory" in the workspace, and in the folder of the
+// scopes ".templates" and, for each scope, its documents and skills.
 package document
 
 import (

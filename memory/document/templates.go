@@ -69,9 +69,9 @@ func isTemplate(text string) bool { return slices.Contains(shipped, mark(text)) 
 // far.
 const markerName = ".templates"
 
-// WriteTemplates creates the missing shared documents from templates, for people to fill
-// in, and the folder of skills. Each is created only once: what a person has deleted is
-// not created again.
+// WriteTemplates creates the missing shared documents from templates, for people to fill in, and
+// the folder of skills. It creates each only once, so a document that a person has deleted is not
+// created again.
 func (d *Documents) WriteTemplates() error {
 	if d.shared == nil || d.scopes == nil {
 		return nil

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Versioned reports whether the history of a file is kept, which is so for documents and
-// skills. rel is a slash-separated path relative to a scope's folder or to the shared
-// folder; the path of a folder ends in a slash.
+// Versioned reports whether the history of a file is kept: it is for documents and skills. rel is a
+// slash-separated path relative to a scope's folder or to the shared folder; the path of a folder
+// ends in a slash.
 func Versioned(rel string) bool {
 	first, _, below := strings.Cut(rel, "/")
 	if below {

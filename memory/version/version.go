@@ -53,7 +53,7 @@ func New(db *store.DB, o *Options) *Store {
 	return s
 }
 
-// A Change says who changes something, and why.
+// A Change names the author of a change and its reason.
 type Change struct {
 	Author string // "Dream", "the agent", "a person"
 	Reason string // one or more sentences

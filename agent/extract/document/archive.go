@@ -137,7 +137,7 @@ func (a *archive) xml(name string, handle handler) error {
 	if err != nil {
 		return err
 	}
-	// The data was checked when it was read; an error of Close does not matter.
+	// Reading has checked the data, so an error of Close does not matter.
 	defer func() { _ = r.Close() }()
 	return readXML(r, handle)
 }

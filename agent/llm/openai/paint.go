@@ -69,7 +69,7 @@ func (p *Painter) Generate(ctx context.Context, prompt, size string) (Painting, 
 func (p *Painter) Edit(
 	ctx context.Context, prompt, size string, pictures []Picture,
 ) (Painting, error) {
-	var b bytes.Buffer // what is before the next picture
+	var b bytes.Buffer // bytes before the next picture
 	form := multipart.NewWriter(&b)
 	fields := [][2]string{{"model", p.Name}, {"prompt", prompt}}
 	if size != "" {
@@ -83,7 +83,7 @@ func (p *Painter) Edit(
 	if len(pictures) > 1 {
 		field = "image[]"
 	}
-	var before [][]byte // each picture
+	var before [][]byte // bytes before each picture
 	length := int64(0)
 	for _, picture := range pictures {
 		header := textproto.MIMEHeader{

@@ -59,8 +59,8 @@ type Options struct {
 	// workspace. It may be nil.
 	Shared *os.Root
 
-	// Roots are more trees. If a root is inside the workspace, the tools can also read and write it
-	// through the workspace.
+	// Roots are more trees. If a root is inside the workspace, its files can also be read and
+	// written through the workspace.
 	Roots []Root
 }
 

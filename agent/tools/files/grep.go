@@ -125,7 +125,7 @@ func (w *Files) grep(ctx context.Context, c tool.Call, a grepArgs) (tool.Result,
 		Trusted: w.isTrusted(start)}, err
 }
 
-// gather lists the files for s to search, and notes what it has left out.
+// gather lists the files for s to search, and records the files that it has left out.
 func (w *Files) gather(ctx context.Context, c tool.Call, s *search) ([]string, error) {
 	info, err := s.start.tree.dir.Stat(s.start.path)
 	if err != nil {

@@ -48,8 +48,8 @@ type ignoreRule struct {
 	glob    string // and a pattern; "" matches anything
 }
 
-// below returns g with the patterns of a directory added. names says which relevant files
-// the directory has.
+// below returns g with the patterns of a directory added. names lists the relevant files in the
+// directory.
 func (g *ignores) below(at place, names ignoreNames) *ignores {
 	if names == (ignoreNames{}) {
 		return g
@@ -68,7 +68,7 @@ func (g *ignores) below(at place, names ignoreNames) *ignores {
 	return next
 }
 
-// ignoreNames says which of the relevant entries a directory has.
+// ignoreNames records which of the relevant entries a directory has.
 type ignoreNames struct{ git, own, repo bool }
 
 // note records the name of an entry.

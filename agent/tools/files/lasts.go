@@ -7,8 +7,8 @@ import (
 	"gateway/agent/tool"
 )
 
-// isTrusted reports whether a place changes only through people or with their approval: the
-// memory of a scope, and the shared documents.
+// isTrusted reports whether only people change the files of a place, or the agent with their
+// approval: the memory of a scope, and the shared documents.
 func (w *Files) isTrusted(at place) bool {
 	if real, err := at.resolved(); err == nil {
 		at = real

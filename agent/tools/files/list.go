@@ -78,7 +78,7 @@ func (w *Files) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Resu
 	}, nil
 }
 
-// listNote says which entries are shown, and how to see the others.
+// listNote names the range of entries that are shown, and the offset for the others.
 func listNote(skip, end, all int) string {
 	more := ""
 	if all == maxRead {
@@ -94,8 +94,8 @@ func listNote(skip, end, all int) string {
 	return note + ")\n"
 }
 
-// withMemory returns the entries of the workspace with the memory of the call's scope, if
-// any. It replaces the link "memory", which is for people.
+// withMemory returns the entries of the workspace with the memory of the call's scope, if any. It
+// replaces the link "memory", which is only for people.
 func (w *Files) withMemory(c tool.Call, entries []fs.DirEntry) []fs.DirEntry {
 	if w.memory == nil {
 		return entries
@@ -107,7 +107,7 @@ func (w *Files) withMemory(c tool.Call, entries []fs.DirEntry) []fs.DirEntry {
 	return with(entries, w.memory.name, info)
 }
 
-// withShared returns the entries of the workspace with the shared ones.
+// withShared returns the entries of the workspace with the shared documents and skills.
 func (w *Files) withShared(entries []fs.DirEntry) []fs.DirEntry {
 	if w.shared == nil {
 		return entries

@@ -15,8 +15,8 @@ import (
 // historyFile is the journal of a scope. Only the gateway writes it.
 const historyFile = "history.jsonl"
 
-// own returns a place in the memory of the call's scope. A call sees no other memory, and
-// links are refused there, because the folders of other scopes are in the same tree.
+// own returns a place in the memory of the call's scope. A call sees no other memory. Links are
+// refused there, because the folders of other scopes are in the same tree.
 func (w *Files) own(c tool.Call, rest, written string) (place, error) {
 	if c.Scope == "" {
 		return place{}, fmt.Errorf("%q: this conversation has no memory", written)
@@ -25,7 +25,7 @@ func (w *Files) own(c tool.Call, rest, written string) (place, error) {
 		return place{}, fmt.Errorf("%q: %w", written, err)
 	}
 	rest = filepath.ToSlash(filepath.Join(".", filepath.FromSlash(rest)))
-	// People see the folders of all scopes and use the name with the scope.
+	// People see the folders of all scopes, so they may write the name with the scope.
 	if first, below, _ := strings.Cut(rest, "/"); first == string(c.Scope) {
 		rest = filepath.ToSlash(filepath.Join(".", filepath.FromSlash(below)))
 	}

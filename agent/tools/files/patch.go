@@ -68,7 +68,7 @@ type patching struct {
 	call   tool.Call
 	files  map[patchKey]*patched
 	order  []*patched
-	report []string // messages for the model about what was done
+	report []string // messages for the model about the changes
 }
 
 type patchKey struct {

@@ -156,7 +156,8 @@ func fits(lines []textLine, old []patchLine, at int, equal func(a, b string) boo
 	return true
 }
 
-// misfit returns an error that says why a hunk does not apply. It shows the most similar lines.
+// misfit returns an error with the reason why a hunk does not apply. It shows the most similar
+// lines.
 func (h *hunk) misfit(lines []textLine, from int) error {
 	text := joined(lines, "\n")
 	var want []string

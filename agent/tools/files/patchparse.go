@@ -83,7 +83,7 @@ const (
 	endPatch   = "*** End Patch"
 )
 
-// sectionOf returns which of the markers above begins the line, or "".
+// sectionOf returns the marker, of those above, with which the line begins, or "".
 func sectionOf(line string) string {
 	for _, s := range []string{updateFile, addFile, deleteFile} {
 		if strings.HasPrefix(line, s) {

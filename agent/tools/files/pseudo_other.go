@@ -4,5 +4,5 @@ package files
 
 import "os"
 
-// isPseudo always returns false: other systems have no such file systems, or rarely use them.
+// isPseudo returns false, because such file systems do not exist or are rare on other systems.
 func isPseudo(*os.File) bool { return false }

@@ -96,8 +96,8 @@ func (w *Files) save(ctx context.Context, c tool.Call, changes ...change) error 
 // errChanged means that a file is no longer the one that was read.
 var errChanged = errors.New("changed meanwhile")
 
-// prepare does everything before the change itself. keep says that the change may have to
-// be undone.
+// prepare does everything before the change itself. keep means that the change may have to be
+// undone.
 func (s *staged) prepare(w *Files, c tool.Call, keep bool) error {
 	d := descent{w: w, call: c, at: s.place, create: !s.remove}
 	var err error
@@ -181,7 +181,7 @@ func (s *staged) commit() error {
 	return err
 }
 
-// rollback undoes what was done.
+// rollback undoes the change.
 func (s *staged) rollback() error {
 	base := filepath.Base(s.path)
 	var err error

@@ -8,11 +8,11 @@ import (
 	"gateway/bus"
 )
 
-// maxSeen is the number of files remembered, over all sessions.
+// maxSeen is the maximum number of remembered files, over all sessions.
 const maxSeen = 4_096
 
-// seen records the state of files when a session last saw them. If there are too many, it forgets
-// any of them. The zero value is ready for use.
+// seen records the state of files when a session last saw them. When it is full, it forgets an
+// arbitrary file. The zero value is ready for use.
 type seen struct {
 	mu    sync.Mutex
 	infos map[seenKey]fs.FileInfo

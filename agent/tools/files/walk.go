@@ -166,7 +166,7 @@ func (k *walk) at(dir string) place {
 	return place{tree: k.start.tree, path: filepath.Join(k.start.path, filepath.FromSlash(dir))}
 }
 
-// namesOf returns which relevant entries a directory has. entries are its first entries.
+// namesOf returns the relevant entries of a directory. entries are its first entries.
 func namesOf(at place, entries []fs.DirEntry) ignoreNames {
 	if len(entries) == readAtOnce {
 		return everyName(at) // they may be among the entries not read yet

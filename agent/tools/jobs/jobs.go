@@ -61,7 +61,7 @@ func New(o Options) tool.Tool {
 	return t
 }
 
-// lasts reports whether a call changes what jobs do. The run of a job may end its own job
+// lasts reports whether a call changes jobs or the time zone. The run of a job may end its own job
 // without approval.
 func lasts(c tool.Call) bool {
 	var a arguments

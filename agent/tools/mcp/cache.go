@@ -33,7 +33,7 @@ type cacheEntry struct {
 	Held *catalog `json:"held,omitempty"` // the server's present catalog, if it waits for agreement
 }
 
-// hash returns a hash of the settings on which a server's tools depend. Secrets are not included.
+// hash returns a hash of the settings that determine a server's tools, without secrets.
 func (s Server) hash() string {
 	data, err := json.Marshal([]any{s.Name, s.Command, s.Dir, s.URL, s.Allow,
 		slices.Sorted(maps.Keys(s.Env)), slices.Sorted(maps.Keys(s.Header))})

@@ -164,11 +164,11 @@ func (s *server) explain(
 		s.written(withoutURL(err).Error()), outcome(effect))
 }
 
-// codeRejected is the code that the library gives to requests which its transport could not
-// deliver, for example because of status 503.
+// codeRejected is the code that the library gives to requests that its transport could not deliver,
+// for example because of status 503.
 const codeRejected = -32005
 
-// outcome describes what is known about a call without an answer.
+// outcome describes the possible effect of a call without an answer.
 func outcome(effect tool.Effect) string {
 	switch effect {
 	case tool.Pure:

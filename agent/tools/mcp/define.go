@@ -31,7 +31,7 @@ type definition struct {
 	Idempotent  bool   `json:"idempotent,omitempty"`
 }
 
-// A catalog lists what a server offers.
+// A catalog lists the tools of a server, and whether it has resources and prompts.
 type catalog struct {
 	Tools     []definition `json:"tools,omitempty"`
 	Resources bool         `json:"resources,omitempty"`
@@ -57,7 +57,8 @@ func (c catalog) sorted() catalog {
 	return c
 }
 
-// effect returns what a resumed turn may do with calls of d. It trusts the server's hints.
+// effect returns the effect class of d, which tells a resumed turn whether it may repeat a call. It
+// trusts the server's hints.
 func (d definition) effect() tool.Effect {
 	switch {
 	case d.ReadOnly:
@@ -68,7 +69,7 @@ func (d definition) effect() tool.Effect {
 	return tool.Once
 }
 
-// define returns the tools of c, sorted by name, and the reasons for those that it refused.
+// define returns the tools of c, sorted by name, and the reasons for the tools that it refused.
 func (s *server) define(c catalog) (tools []tool.Tool, refused []string) {
 	c = c.sorted()
 	refuse := func(name, why string) {
@@ -170,8 +171,9 @@ func (s *naming) names(tools []definition) []string {
 	return names
 }
 
-// ours reports whether name can be the name of a tool of this server. It can't be one of the two
-// tools that the gateway adds to a server, and can't begin with another server's prefix.
+// ours reports whether name can be the name of a tool of this server. The name must not be that of
+// one of the two tools that the gateway adds to a server, and must not begin with another server's
+// prefix.
 func (s *naming) ours(name string) bool {
 	if name == s.prefix+"resources" || name == s.prefix+"prompts" {
 		return false

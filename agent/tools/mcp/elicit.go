@@ -64,8 +64,8 @@ type heldKey struct {
 }
 
 // askings holds the requests to one server that are under way. A server that asks in the middle of
-// a call does not say during which call it asks. So requests to such a server run one at a time,
-// except for those that wait for a person.
+// a call does not name the call. So requests to such a server run one at a time, except for those
+// that wait for a person.
 type askings struct {
 	turn chan struct{} // slot of the request that runs alone; has room for one
 
@@ -119,10 +119,10 @@ func (a *askings) yield(r *liveRequest) {
 	}
 }
 
-// claim returns the request during which the server asks, and stops its timer. It returns nil if
-// that can be several requests, or none. A request whose attempt has ended can't be the one, even
-// if its end is not recorded yet. first reports whether the server asks in the middle of a call for
-// the first time.
+// claim returns the request during which the server asks, and stops its timer. It returns nil if no
+// request, or more than one, can be the one. A request whose attempt has ended can't be the one,
+// even if its end is not recorded yet. first reports whether the server asks in the middle of a
+// call for the first time.
 func (a *askings) claim() (live *liveRequest, first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -174,7 +174,7 @@ func (a *askings) resume(r *liveRequest, limit time.Duration) {
 }
 
 // refuse adds a note for the model that nobody could be asked. If the server has asked more than
-// maxRounds times during r, it ends r.
+// maxRounds times during r, refuse ends r.
 func (a *askings) refuse(r *liveRequest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -454,8 +454,8 @@ func linksOf(err error) (list []request) {
 	return list
 }
 
-// begin sets the requests of q to those with which the server has ended a call. q has no requests
-// if the call is complete. The text of an error continues "the MCP server NAME".
+// begin sets the requests of q to the questions with which the server has ended a call. q has no
+// requests if the call is complete. The text of an error continues "the MCP server NAME".
 func (q *inquiry) begin(live *liveRequest) error {
 	q.Running, q.Links, q.Server, q.Requests = false, live.links != nil, "", live.links
 	if live.links == nil && !live.result.NeedsInput() {

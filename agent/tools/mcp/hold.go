@@ -19,7 +19,7 @@ const reportEvery = time.Hour
 const maxChanges = 20
 
 // known is the catalog of a server and the part of it that an admin has agreed to. The first
-// catalog counts as agreed, because somebody has just configured the server.
+// catalog counts as agreed, because a person has just configured the server.
 type known struct {
 	mu     sync.Mutex // held while the agent's tools are replaced
 	shown  *catalog   // catalog from which the agent's tools were made

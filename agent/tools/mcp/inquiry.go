@@ -12,7 +12,7 @@ import (
 	"gateway/agent/tool"
 )
 
-// Limits of asking a person.
+// Limits of the questions to a person.
 const (
 	maxRounds  = 10       // times that a server may ask during one call
 	maxState   = 64 << 10 // bytes of the server's own state
@@ -20,7 +20,7 @@ const (
 	longAnswer = time.Hour // if only a turn of a direct chat waits for the answer
 )
 
-// The actions that a person can answer with, as the protocol names them, and the labels of buttons.
+// The actions of a person's answer, as the protocol names them, and the labels of buttons.
 const (
 	accept  = "accept"
 	decline = "decline"
@@ -40,8 +40,8 @@ type inquiry struct {
 	Rounds   int                          `json:"rounds"`           // times that the server has asked
 
 	// Running means that the server waits in the middle of the call. Otherwise the gateway makes
-	// the call again with the answers. Links means that the requests are links to open: the call is
-	// then made again without answers.
+	// the call again with the answers. Links means that the requests are links to open: the gateway
+	// then makes the call again without answers.
 	Running bool `json:"running,omitempty"`
 	Links   bool `json:"links,omitempty"`
 

@@ -84,7 +84,7 @@ type carrier struct {
 	// may be called several times. It returns when all resources are released.
 	end func()
 
-	// why adds to err, an error of the session, what only the carrier knows.
+	// why adds to err, an error of the session, the details that only the carrier knows.
 	why func(err error) error
 }
 
@@ -107,7 +107,7 @@ func (s *server) connect(ctx context.Context) (*link, error) {
 	return nil, other
 }
 
-// attempt starts the server, opens a session and lists what the server offers.
+// attempt starts the server, opens a session and lists the server's tools.
 func (s *server) attempt(ctx context.Context) (*link, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var c *carrier
@@ -244,7 +244,7 @@ func (s *server) client() *sdk.Client {
 	})
 }
 
-// refresh lists what the server offers, gives it to the agent and stores it.
+// refresh lists the server's tools, gives them to the agent and stores them.
 func (s *server) refresh(ctx context.Context, l *link) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -258,7 +258,7 @@ func (s *server) refresh(ctx context.Context, l *link) error {
 	return nil
 }
 
-// list lists what the server offers.
+// list returns the server's catalog.
 func (s *server) list(ctx context.Context, session *sdk.ClientSession) (catalog, error) {
 	var c catalog
 	has := &sdk.ServerCapabilities{}

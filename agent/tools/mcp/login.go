@@ -421,7 +421,7 @@ func (l *login) begin(ctx context.Context) (string, error) {
 	}
 }
 
-// probe returns the latest refusal, or how the server refuses a request without a token.
+// probe returns the latest refusal, or the server's refusal of a request without a token.
 func (l *login) probe(ctx context.Context) *refused {
 	var why *refused
 	l.with(func() { why = l.asked })
@@ -469,7 +469,7 @@ func (l *login) handlerConfig(p *pending) *auth.AuthorizationCodeHandlerConfig {
 			l.with(func() {
 				p.state = u.Query().Get("state")
 				l.grant.URL, l.grant.Begun = l.URL, mark(p.state)
-				_ = l.save() // without it, the person only learns less after a restart
+				_ = l.save() // without it, the person only gets a less exact error after a restart
 			})
 			p.link <- a.URL
 			select {

@@ -3,15 +3,15 @@
 // A [Client] keeps a connection to each configured [Server]: a process that it starts, or an
 // endpoint of streamable HTTP. It gives the server's tools, resources and prompts to the agent
 // under names like mcp_<server>_<tool>. Servers start concurrently and never delay the caller of
-// [Client.Run]. An unused process is ended after a while, and the next call starts it again. In
-// between, the agent keeps the tools as they were last seen.
+// [Client.Run]. The client ends an unused process after a while, and starts it again for the next
+// call. In between, the agent keeps the tools that the server had last.
 //
-// Everything from a server is foreign text: names are changed to fit, descriptions cut, schemas
-// checked and repaired or refused, results marked. A server may say that a tool is read-only or
-// idempotent. This hint decides only which calls a resumed turn repeats and which calls run
-// concurrently, never who may use a tool. Servers get nothing from the gateway: no roots, no
-// sampling, and only the environment that [Environ] returns. During a call they may ask the person
-// whose turn makes the call for values, or to open a link.
+// Everything from a server is foreign text: the package changes names to fit, cuts descriptions,
+// checks schemas and repairs or refuses them, and marks results. A server may say that a tool is
+// read-only or idempotent. This hint decides only which calls a resumed turn repeats and which
+// calls run concurrently, never who may use a tool. Servers get nothing from the gateway: no roots,
+// no sampling, and only the environment that [Environ] returns. During a call they may ask the
+// person whose turn makes the call for values, or to open a link.
 //
 // The package owns the files NAME.json and NAME.login in the directory Options.Cache. It has no
 // database tables.
@@ -70,8 +70,8 @@ type Options struct {
 	Command func(ctx context.Context, s Server) (*exec.Cmd, error)
 
 	// HTTP is the client for endpoints without their own client. It decides which addresses may be
-	// reached. Its Timeout is ignored, because answers are streams; each call has its own timeout.
-	// Nil means a default client.
+	// reached. The package ignores its Timeout, because answers are streams; each call has its own
+	// timeout. Nil means a default client.
 	HTTP *http.Client
 
 	// Cache is a directory for logins and for the servers' catalogs. With a cached catalog, tools
@@ -104,7 +104,7 @@ type State struct {
 	Tools   int
 	Refused []string  // tools that are left out and why
 	Error   string    // why the last attempt or connection ended, or ""; no secrets
-	Since   time.Time // begin of the state
+	Since   time.Time // when the state began
 
 	// Held describes changes of the tools that the agent does not see until somebody agrees to
 	// them. It quotes the server's descriptions. Code identifies all of them together.

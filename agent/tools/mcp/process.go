@@ -114,7 +114,7 @@ func (p *process) end() {
 // errLong ends the session with a server whose message exceeds maxMessage.
 var errLong = fmt.Errorf("it sent a message of more than %d bytes", maxMessage)
 
-// why adds how the process ended and its last error output.
+// why adds the exit status of the process and its last error output.
 func (p *process) why(err error) error {
 	if errors.Is(err, errLong) {
 		return errLong

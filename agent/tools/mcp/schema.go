@@ -123,7 +123,7 @@ func inline(root map[string]any) error {
 func duplicate(v any) (c any) {
 	data, err := json.Marshal(v)
 	if err != nil || json.Unmarshal(data, &c) != nil {
-		return nil // can't be: v was read from JSON
+		return nil // can't occur: v was read from JSON
 	}
 	return c
 }
@@ -366,7 +366,7 @@ func (b *bounds) within(s map[string]any) {
 	})
 }
 
-// count returns against how many schemas a value is checked if it is checked against s.
+// count returns the number of schemas against which a value is checked if it is checked against s.
 func (b *bounds) count(s map[string]any) int {
 	n := 1
 	if ref, ok := s["$ref"].(string); ok {

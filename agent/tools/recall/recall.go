@@ -188,7 +188,7 @@ func bound(limit int) int {
 	return min(limit, most)
 }
 
-// used returns a result that records the use of facts, so that they do not fade.
+// used returns a result that records the use of facts, so that their rank does not fall.
 func used(space *memory.ScopedStore, text string, keys ...string) tool.Result {
 	return tool.Result{Commit: func(tx *store.Tx) (string, error) {
 		return text, space.Touch(tx, keys...)
@@ -320,7 +320,7 @@ func (l *lines) add(line string) bool {
 	return true
 }
 
-// under returns the lines below a title, or "" if there are none.
+// under returns the lines below a title, or "" if there are no lines.
 func (l *lines) under(title string) string {
 	if l.size == 0 {
 		return ""

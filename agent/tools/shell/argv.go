@@ -16,7 +16,8 @@ type execArgs struct {
 }
 
 // Argv returns the argument vector that "exec" runs for these arguments, exactly as it runs, or nil
-// if it runs nothing. If a command line needs no feature of a shell, it runs without a shell.
+// if the arguments name no command. A command line that needs no feature of a shell runs without a
+// shell.
 func Argv(args json.RawMessage) []string {
 	var a execArgs
 	if json.Unmarshal(args, &a) != nil {

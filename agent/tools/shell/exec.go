@@ -115,7 +115,7 @@ func frame(output, note string) string {
 	return output + "\n[" + note + "]"
 }
 
-// note describes how a command ended and what the model can do about it.
+// note describes the end of a command, and what the model can do about it.
 func (s *Shell) note(o sandbox.Outcome) string {
 	if advice := s.advice(o.Limit); advice != "" {
 		return fmt.Sprintf("it was ended because it exceeded a limit, %s: %s", o.Limit, advice)
@@ -130,7 +130,7 @@ func (s *Shell) note(o sandbox.Outcome) string {
 	return fmt.Sprintf("exit code %d", o.Exit)
 }
 
-// advice returns what the model can do after a command exceeded a limit, or "".
+// advice returns a suggestion for the model after a command exceeded a limit, or "".
 func (s *Shell) advice(limit string) string {
 	switch limit {
 	case sandbox.LimitMemory:

@@ -51,7 +51,7 @@ func (s *Shell) typed(c tool.Call) []tool.Operand {
 }
 
 // named returns the files that words name, relative to the folder start. A command may contain
-// thousands of names while the turn waits, so it tested at most maxTested of them.
+// thousands of names while the turn waits, so named tests at most maxTested of them.
 func (s *Shell) named(start string, words []string) (list []tool.Operand) {
 	names, all := mentioned(words)
 	tested := len(names)

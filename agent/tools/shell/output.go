@@ -160,8 +160,8 @@ func (e *excerpt) add(r rune) {
 	e.n++
 }
 
-// String returns the output, at most 10,000 characters of it, with a line that says how much is
-// left out.
+// String returns the output, at most 10,000 characters of it, with a line that counts the
+// characters that are left out.
 func (e *excerpt) String() string {
 	if e.binary() {
 		return e.describe()

@@ -1,8 +1,8 @@
 // Package shell implements the tools that run commands: "exec", "exec_input" and "exec_list".
 //
 // A [Shell] confines commands with a [sandbox.Sandbox] and refuses to run them without one. [Argv]
-// turns a command line into an argument vector once, so that people see and approve exactly what
-// runs. Output is text for the model, at most 10,000 characters.
+// turns a command line into an argument vector once, so that people see and approve exactly the
+// command that runs. Output is text for the model, at most 10,000 characters.
 //
 // A background command belongs to a session and to the person who started it. It outlives the turn
 // and ends with the gateway; it is kept in memory only. Everybody in the conversation may see its
@@ -11,8 +11,8 @@
 //
 // A command may read the documents of its scope. It may change everything in the workspace except
 // the files that are part of every prompt; only admins may change those. Landlock can't enforce
-// this, and the sandbox's report says so. Missing files of this kind are created empty. The package
-// has no database tables.
+// this, and the sandbox's report says so. The shell creates missing files of this kind empty. The
+// package has no database tables.
 package shell
 
 import (
@@ -38,13 +38,13 @@ import (
 
 // Options configure a [Shell].
 type Options struct {
-	// Sandbox returns the sandbox for the next command. Its error says, for the model, why there is
-	// none at present. It is called concurrently.
+	// Sandbox returns the sandbox for the next command. Its error tells the model why there is none
+	// at present. It is called concurrently.
 	Sandbox   func() (*sandbox.Sandbox, error)
 	Workspace string // absolute; commands run in it and may change it
 
 	// Doubt is called if the sandbox itself seems to have prevented a command from starting. It
-	// tests whether the sandbox works. If not, its error says why, in words for the model. It is
+	// tests whether the sandbox works. If it does not, the error tells the model why. Doubt is
 	// called concurrently and may be nil.
 	Doubt func(ctx context.Context) error
 
@@ -227,8 +227,8 @@ func isWhole(withheld []string, name string) bool {
 	})
 }
 
-// without returns what a command may read of a path that tools call name: the path, or the folders
-// in it that are not withheld.
+// without returns the paths that a command may read below a path that tools call name: the path
+// itself, or the folders in it that are not withheld.
 func without(withheld []string, path, name string) (list []string) {
 	if isWhole(withheld, name) {
 		return []string{path}

@@ -77,7 +77,7 @@ func (f *fetcher) get(ctx context.Context, a fetchArgs) (*page, error) {
 	if err != nil {
 		return nil, explain(err)
 	}
-	// The data was checked when it was read; an error of Close does not matter.
+	// Reading has checked the data, so an error of Close does not matter.
 	defer func() { _ = resp.Body.Close() }()
 	f.log.DebugContext(ctx, "page answered", "status", resp.StatusCode, "took", time.Since(start))
 	if err := statusError(resp); err != nil {

@@ -72,7 +72,7 @@ func (q *Queue[F, C]) Meet(chat C, matches func(F) bool) (fault F, ok bool) {
 	return fault, false
 }
 
-// Count counts an effect on a call about a chat that did not come from the queue.
+// Count counts an effect on a call about a chat if the effect did not come from the queue.
 func (q *Queue[F, C]) Count(effect Effect, chat C) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -30,14 +30,14 @@ func (s *Server) wireFile(f storedFile) map[string]any {
 	}
 }
 
-// sign returns what shows that a link is ours. The caller holds s.mu.
+// sign returns the signature of a link. The caller holds s.mu.
 func (s *Server) sign(path, until string) string {
 	h := hmac.New(sha256.New, s.secret)
 	fmt.Fprint(h, path, "?", until)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// serveFile serves what a link names, if the link is ours and not too old.
+// serveFile serves the file of a link if the link has our signature and has not expired.
 func (s *Server) serveFile(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "" {
 		http.Error(w, "the token was shown to the file host", http.StatusTeapot)

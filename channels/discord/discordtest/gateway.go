@@ -36,7 +36,8 @@ const (
 // maxReplay is how many events of a session can be replayed.
 const maxReplay = 5000
 
-// A session is what a bot resumes. It outlives its connection.
+// A session is a bot's session with the gateway, which the bot can resume. It outlives its
+// connection.
 type session struct {
 	id      string
 	shard   [2]int
@@ -84,7 +85,7 @@ func (s *Server) serveGateway(w http.ResponseWriter, r *http.Request) {
 	select {
 	case <-s.closing:
 		s.mu.Unlock()
-		_ = ws.Close() // nobody is told
+		_ = ws.Close() // the bot may be gone already
 		return
 	default:
 	}
@@ -348,7 +349,7 @@ func (s *Server) queue(c *conn, raw []byte) {
 	c.queue = append(c.queue, raw)
 	select {
 	case c.wake <- struct{}{}:
-	default: // it is awake already
+	default: // the writer has a token already
 	}
 }
 

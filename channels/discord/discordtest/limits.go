@@ -26,7 +26,7 @@ var bucketKinds = map[string]bucketKind{
 	"deleteReaction": {"react", 1, 250 * time.Millisecond},
 }
 
-// A limit is what an answer says about its bucket.
+// A limit is the state of a bucket after a call, as the answer announces it.
 type limit struct {
 	kind  bucketKind
 	left  int
@@ -43,8 +43,8 @@ func (l *limit) headers() map[string]string {
 	}
 }
 
-// allow takes c from its bucket and returns what is left, or nil if c has no bucket. ok is false if
-// the bucket is empty. The caller holds s.mu.
+// allow removes a token for c from its bucket and returns the bucket's state, or nil if c has no
+// bucket. ok is false if the bucket was empty. The caller holds s.mu.
 func (s *Server) allow(c *call) (l *limit, ok bool) {
 	kind, found := bucketKinds[c.method]
 	if !found || !s.opts.Buckets {

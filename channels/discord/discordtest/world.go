@@ -22,7 +22,7 @@ type File struct {
 	Content []byte
 
 	Seconds  float64 // length of a voice message of the bot
-	Waveform string  // of one, in base64
+	Waveform string  // waveform of a voice message, in base64
 }
 
 // A Button is a button below a message.

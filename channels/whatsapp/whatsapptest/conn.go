@@ -96,7 +96,8 @@ func (s *Server) enter(c *conn) bool {
 	return true
 }
 
-// leave removes a socket. What its client has not acknowledged is delivered to the next one.
+// leave removes a socket. The next socket of the device gets the stanzas that its client has not
+// acknowledged.
 func (s *Server) leave(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,13 +112,14 @@ func (s *Server) leave(c *conn) {
 	s.changed.Notify()
 }
 
-// send queues n; whatever is sent to one client arrives in order.
+// send queues n. Stanzas to one client arrive in order.
 func (c *conn) send(n node) { c.enqueue(n, 0) }
 
-// Clients drop what they have not handled when the server hangs up.
+// How long the server waits before it hangs up. Clients drop stanzas that they have not handled by
+// then.
 const (
-	lastWord = 200 * time.Millisecond // for one that comes back, whether it has read why or not
-	verdict  = 30 * time.Second       // for one that hangs up itself once it has read it
+	lastWord = 200 * time.Millisecond // for a client that reconnects anyway
+	verdict  = 30 * time.Second       // for a client that hangs up itself once it has read the reason
 )
 
 // finish queues n and hangs up after it.
@@ -227,8 +229,8 @@ func (c *conn) name() string {
 	return c.device.pn().String()
 }
 
-// login greets the client: with the QR codes if it is new, as logged in, or with the reason why
-// not. It reports whether the conversation goes on.
+// login tells the client the result of its login: QR codes for a new client, success, or the reason
+// of a refusal. It reports whether the connection continues.
 func (c *conn) login() bool {
 	s := c.s
 	s.mu.Lock()

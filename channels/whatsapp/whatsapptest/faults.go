@@ -17,7 +17,7 @@ type faults struct {
 	swallow      int
 	ackDelay     time.Duration
 	holdAcks     bool
-	heldAcks     []func() // send them
+	heldAcks     []func() // functions that send them
 	failKeys     int
 	loginFailure *LoginFailure
 	mediaStatus  int
@@ -243,7 +243,7 @@ func (c *conn) refusal(g *group) int {
 	return s.refuseAll
 }
 
-// acknowledge sends the answer to a message of c, as far as the faults let it. The caller
+// acknowledge sends the answer to a message of c, unless a fault prevents or delays it. The caller
 // holds s.mu.
 func (c *conn) acknowledge(ack node) {
 	s := c.s

@@ -84,14 +84,13 @@ func (c *conn) refuse(n *node, code int, text string) {
 	}, Content: []node{{Tag: "error", Attrs: attrs{"code": strconv.Itoa(code), "text": text}}}})
 }
 
-// encryption keeps and hands out the public keys with which sessions begin. The caller
-// holds s.mu.
+// encryption stores and returns the public keys with which sessions begin. The caller holds s.mu.
 func (c *conn) encryption(n *node, child node) {
 	d := c.device
 	switch {
 	case n.Attrs["type"] == "get" && child.Tag == "count":
-		// A client that is told that there are none makes 812 at once; one is enough to make it
-		// 50, with which linking is five times as fast.
+		// A client creates 812 keys at once if the server has none, and 50 if it has one. With 50,
+		// linking is five times as fast.
 		c.result(n, node{Tag: "count", Attrs: attrs{"value": strconv.Itoa(max(1, len(d.preKeys)))}})
 	case n.Attrs["type"] == "set":
 		if list, ok := n.GetOptionalChildByTag("list"); ok {

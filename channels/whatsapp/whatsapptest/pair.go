@@ -59,8 +59,8 @@ func random(n int) []byte {
 	return b
 }
 
-// Scan is the bot's owner scanning a QR code with the phone. It returns when the phone has
-// linked the device; the device's client takes its time to store that.
+// Scan scans a QR code with the phone of the bot's owner. It returns when the phone has linked the
+// device; the device's client stores that later.
 func (s *Server) Scan(qr string) error {
 	_, data, _ := strings.Cut(qr, "#")
 	parts := strings.Split(data, ",")
@@ -253,8 +253,8 @@ func (s *Server) EnterCode(code string) error {
 	return errors.New("whatsapptest: nobody waits for a code")
 }
 
-// codeCipher encrypts or decrypts b in place with the key that a code and the salt and nonce at
-// the beginning of wrapped make.
+// codeCipher encrypts or decrypts b in place. It derives the key from the code, and from the salt
+// and the nonce at the beginning of wrapped.
 func codeCipher(code string, wrapped, b []byte) error {
 	key, err := pbkdf2.Key(sha256.New, code, wrapped[:32], 2<<16, 32)
 	if err != nil {

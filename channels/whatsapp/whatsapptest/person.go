@@ -47,8 +47,8 @@ type Identity int
 // The identities.
 const (
 	Known   Identity = iota // by hidden id, with the phone number
-	ByPhone                 // by phone number only; the hidden id is told on request
-	NoLID                   // by phone number; the hidden id is never told
+	ByPhone                 // by phone number only; the server returns the hidden id on request
+	NoLID                   // by phone number; the server never returns the hidden id
 )
 
 // NewPerson returns a person who is online until Close. Phone numbers and hidden ids are
@@ -211,7 +211,7 @@ func (p *Person) ViewOnce() string {
 	return n.Attrs["id"].(string)
 }
 
-// Offline ends the person's connection; what is sent to them waits until Online.
+// Offline ends the person's connection. Messages to them wait until Online.
 func (p *Person) Offline() { p.client.Disconnect() }
 
 // Online connects the person again.

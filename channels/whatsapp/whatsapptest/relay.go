@@ -17,7 +17,7 @@ func (s *Server) deliver(d *device, n node) {
 	d.flush(false)
 }
 
-// flush sends what waits, if d's client is ready for it. The caller holds s.mu.
+// flush sends the waiting stanzas if d's client is ready for them. The caller holds s.mu.
 func (d *device) flush(offline bool) {
 	if d.conn == nil || !d.conn.active {
 		return
@@ -145,7 +145,7 @@ func (c *conn) copies(n *node, to types.JID, g *group) map[*device]node {
 				per[d] = []node{child}
 			}
 		case child.Tag == "enc" && n.Attrs["category"] == "peer":
-			// For the phone of the client's owner, which nobody plays.
+			// It is for the phone of the client's owner, which is not simulated.
 		case child.Tag == "enc" || child.Tag == "device-identity" || child.Tag == "meta":
 			shared = append(shared, child)
 		case child.Tag != "tctoken" && child.Tag != "cstoken":
@@ -196,7 +196,7 @@ func (c *conn) head(n *node, to types.JID, g *group, d *device) attrs {
 	case g != nil:
 		a["from"], a["participant"], a["addressing_mode"] = g.jid, from.lid(), "lid"
 		a["participant_pn"] = from.of.pn
-	case d.of == from.of: // what a device sent is shown on the others
+	case d.of == from.of: // the account's other devices show what this one has sent
 		a["from"], a["recipient"] = from.lid(), to.ToNonAD()
 		if other := c.s.accounts[to.ToNonAD()]; other != nil {
 			a["recipient"], a["peer_recipient_pn"] = other.lid, other.pn
@@ -235,8 +235,8 @@ func (s *Server) deviceHash(from *device, to types.JID, g *group) string {
 	return listHash(all)
 }
 
-// receipt passes a receipt on to whom it is for. That of delivery acknowledges the message.
-// The caller holds s.mu.
+// receipt passes a receipt on to its recipient. A delivery receipt acknowledges the message. The
+// caller holds s.mu.
 func (c *conn) receipt(n *node) {
 	s := c.s
 	id, _ := n.Attrs["id"].(string)

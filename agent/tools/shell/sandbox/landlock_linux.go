@@ -30,7 +30,7 @@ const (
 	device = ll.AccessFSReadFile | ll.AccessFSWriteFile | ll.AccessFSTruncate
 )
 
-// ruleset returns everything that this version of Landlock can restrict.
+// ruleset returns all accesses that this version of Landlock can restrict.
 func ruleset(abi int, network bool) ll.RulesetAttr {
 	known := uint64(ll.AccessFSRefer<<1 - 1)
 	if abi >= 3 {

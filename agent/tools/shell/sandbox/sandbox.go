@@ -75,9 +75,9 @@ func (s *Sandbox) Report() Report { return s.report }
 // A Report describes a sandbox.
 type Report struct {
 	Mode   string
-	Passed []string // what the self-test has proven
+	Passed []string // properties that the self-test has proven
 	Others []string // modes that were tried first, and why they don't work
-	Weak   []string // what this system can't restrict
+	Weak   []string // accesses that this system can't restrict
 }
 
 // A Spec describes a command to run.

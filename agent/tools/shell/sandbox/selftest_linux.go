@@ -41,7 +41,7 @@ type task struct {
 	Secret                 string // must not be in its environment
 }
 
-// A finding is what the probe was able to do.
+// A finding lists the accesses in which the probe succeeded.
 type finding struct {
 	Inside     string // content of the file inside
 	Shared     string // content of the shared document, read after its replacement
@@ -200,7 +200,8 @@ func cause(run, outcome error, o Outcome) string {
 	return errors.Join(run, outcome).Error()
 }
 
-// assess returns what the findings prove, or an error that lists the escapes that are possible.
+// assess returns the properties that the findings prove, or an error that lists the possible
+// escapes.
 func (t *trial) assess(f finding) (passed []string, err error) {
 	if err := t.control(); err != nil {
 		return nil, fmt.Errorf("it can't tell: %w", err)
@@ -248,7 +249,8 @@ func (t *trial) control() error {
 	return c.Close()
 }
 
-// probe runs in a sandbox. It tries what the sandbox must refuse, and writes its findings.
+// probe runs in a sandbox. It tries the accesses that the sandbox must refuse, and writes its
+// findings.
 func probe(text string) int {
 	var t task
 	if err := json.Unmarshal([]byte(text), &t); err != nil {

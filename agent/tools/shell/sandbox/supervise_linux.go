@@ -243,7 +243,7 @@ func restore(old string) {
 	}
 }
 
-// removeAll removes a folder in which a command could do anything.
+// removeAll removes a folder that a command could change in any way.
 func removeAll(dir string) {
 	if os.RemoveAll(dir) == nil {
 		return

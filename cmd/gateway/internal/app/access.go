@@ -387,9 +387,9 @@ func (l leaver) find(
 	return here, "There is no such group. `/group` shows them.", nil
 }
 
-// confirm completes d for the server of its group. The reply asks the person to confirm that the
-// server is left, unless confirmed is its id, or says why it can't be left. Its Text is "" if the
-// server can be left.
+// confirm completes d for the server of its group. If confirmed is not the server's id, the reply
+// asks the person for a confirmation. If the server can't be left now, the reply says why.
+// Otherwise the reply is empty.
 func (l leaver) confirm(
 	ctx context.Context, finder channels.ServerFinder, d *departure, confirmed string,
 ) (command.Reply, error) {

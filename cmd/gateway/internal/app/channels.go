@@ -23,7 +23,7 @@ import (
 func newPolicy(cfg *config.Config, name string) gate.Policy {
 	c := cfg.Channels[name]
 	if c.Type == "terminal" {
-		// Whoever can use the terminal can already read everything in the home.
+		// A person who can use the terminal can already read everything in the home.
 		return gate.Policy{Access: gate.Open, Owners: []string{terminal.Sender}}
 	}
 	p := gate.Policy{

@@ -135,7 +135,7 @@ func inherited(value string) string {
 	return value
 }
 
-// places returns what differs between accounts, chats and people, or nil if nothing does.
+// places returns the settings that differ between accounts, chats and people, or nil if none do.
 func (g *Gateway) places(cfg *config.Config) *turn.Places {
 	table := NewTable(cfg)
 	if table == nil {

@@ -49,7 +49,7 @@ type toolset struct {
 	shell   *shell.Shell     // nil until a sandbox was found
 }
 
-// A workplace has what the tools work with.
+// toolDeps are the dependencies of the tools.
 type toolDeps struct {
 	db        *store.DB
 	inbox     *bus.Inbox
@@ -165,8 +165,8 @@ const (
 )
 
 // retestSandbox looks for a sandbox while there is none, since somebody may install one, and tests
-// an existing one periodically. It also does so while the gateway is halted: that runs no tool,
-// and /readyz must stay correct.
+// an existing one periodically. It also does so while the gateway is halted: no tool runs then, but
+// /readyz must stay correct.
 func (h *toolset) retestSandbox(ctx context.Context) {
 	if h.cfg.Exec.Sandbox == "off" {
 		return

@@ -7,8 +7,8 @@
 // and everything else after it. So the archive contains every file to which the database refers,
 // unless the file was removed in between. Readers handle missing files anyway. Files that were
 // added in between do no harm: old files without a row are removed later, repeated work finds
-// versions of documents by their names, and the filter of a part drops history lines that the
-// database does not contain. If the files were copied first, rows could refer to missing files.
+// versions of documents by their names, and the filter of a part drops history lines that are not
+// in the copied database. If the files were copied first, rows could refer to missing files.
 //
 // An archive is a gzipped tar. Its first file, manifest.json, lists the other files with their
 // sizes and SHA-256 sums. Write must know those first, so it copies everything into a folder

@@ -37,7 +37,7 @@ func memoryCommand(load app.Loader) *cobra.Command {
 // sharedScope is the name of the shared documents on the command line.
 const sharedScope = "shared"
 
-// A remembrance is the memory of one scope, or the shared documents.
+// memoryData is the memory of one scope, or the shared documents.
 type memoryData struct {
 	data
 	memory    *memory.Memory

@@ -24,7 +24,7 @@ func skillsCommand(load app.Loader) *cobra.Command {
 		skillsInstallCommand(load), skillsRemoveCommand(load))
 }
 
-// A bookcase has the skills and their pins for the commands. A gateway may be running.
+// skillData has the skills and their pins for the commands. A gateway may be running.
 type skillData struct {
 	*skills.Library
 	pins skills.Pins

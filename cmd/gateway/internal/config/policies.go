@@ -48,7 +48,7 @@ func (p Policy) Restricts(account, tool string) bool {
 		(l.Withhold(tool, "") || l.Asks(tool))
 }
 
-// A placeChecker reports mistakes in [personas] and [policies].
+// A policyChecker reports mistakes in [personas] and [policies].
 type policyChecker struct {
 	*loader
 	*Config

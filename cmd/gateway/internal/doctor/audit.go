@@ -55,7 +55,7 @@ type hit struct {
 	severity Severity // if lower than the severity of the rule
 }
 
-// A Suspect is the gateway to audit.
+// An AuditCase describes the gateway to audit.
 type AuditCase struct {
 	Case
 

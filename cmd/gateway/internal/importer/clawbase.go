@@ -39,8 +39,8 @@ type clawBase struct {
 	size int64  // of the copy in bytes
 }
 
-// withClawBase calls fn with a copy of a database, so that nothing is written beside the original
-// and a write-ahead log, which OpenClaw leaves when it is killed, counts.
+// withClawBase calls fn with a copy of a database. The copy includes the write-ahead log that
+// OpenClaw leaves when it is killed, and keeps SQLite from writing beside the original.
 func withClawBase(
 	ctx context.Context, s *Source, name string, fn func(*clawBase) error,
 ) (err error) {
@@ -84,8 +84,8 @@ func copyFile(s *Source, name, to string) (n int64, err error) {
 	return n, errors.Join(err, f.Close())
 }
 
-// has reports whether the database has a table that holds what it shows, with certain columns: no
-// view, no virtual table and no computed columns.
+// has reports whether the database has an ordinary table with certain columns: no view, no virtual
+// table and no computed columns.
 func (b *clawBase) has(table string, columns ...string) (has bool, err error) {
 	err = b.q.QueryRow(`SELECT EXISTS (SELECT 1 FROM sqlite_schema
 		WHERE type = 'table' AND name = $1 AND rootpage > 0) AND NOT EXISTS (
@@ -106,8 +106,8 @@ type clawKey struct {
 	rows    bool // its lines are in the database; otherwise they may be in an archive
 }
 
-// sessions returns the sessions in the database: the current ones, and then the old ones; none if
-// it is older than they are.
+// sessions returns the current sessions in the database, and then the old ones. It returns none if
+// the database is from a version that kept its sessions in files.
 func (b *clawBase) sessions() (list []clawKey, err error) {
 	read := func(as clawKey, keys string) error {
 		found, err := store.Collect(b.q, "its index", func(scan store.Scan, s *clawKey) error {

@@ -11,8 +11,8 @@ import (
 	"gateway/session"
 )
 
-// parseLines returns what parse makes of each non-blank line of r, but for the lines for which it
-// returns false. It ends after the first error, which is a [*session.LineError].
+// parseLines returns the results of parse for the non-blank lines of r. It leaves out the lines for
+// which parse returns false. It ends after the first error, which is a [*session.LineError].
 func parseLines[T any](
 	r io.Reader, parse func(line []byte) (T, bool, error),
 ) iter.Seq2[T, error] {

@@ -121,7 +121,7 @@ func readClaw(
 	}, nil
 }
 
-// A clawTree is the entries of a session without what they say.
+// A clawTree has the entries of a session without their text.
 type clawTree struct {
 	parents  map[string]string
 	messages map[string]bool

@@ -155,8 +155,8 @@ func (r *settingsReader) leaveOut(chain []string, name any, err error) {
 		fmt.Sprintf("$include %q: %s; copy these settings by hand", fmt.Sprint(name), plain(err))})
 }
 
-// merged returns a with b added: objects key by key, lists one after the other. Of other values b
-// counts.
+// merged returns a with b added. It merges objects key by key and joins lists. For other values it
+// returns b.
 func merged(a, b any) any {
 	switch b := b.(type) {
 	case []any:
@@ -178,7 +178,7 @@ func merged(a, b any) any {
 }
 
 // readSettings reads the settings of OpenClaw and reports how to write them in config.toml. It
-// shows no secrets. Without settings the import works, too.
+// shows no secrets. A home without settings can be imported, too.
 func (s *Source) readSettings() {
 	r := &settingsReader{Source: s}
 	v, err := r.file(settingsFile, nil)

@@ -2,10 +2,10 @@
 // metrics and profiles, and receives posts to hooks.
 //
 // The main type is [Server]. On a loopback address, everybody on the machine can read health and
-// metrics. They must use a loopback name and no proxy, so that web pages in a browser can't read
-// them. Profiles, the operator's paths, and everything on any other address need the operator's
-// token. Hooks don't: they have secrets of their own. [Health] decides with a list of [Check]s
-// whether the gateway is ready.
+// metrics. Their requests must use a loopback name and no proxy, so that web pages in a browser
+// can't read them. Profiles, the operator's paths, and everything on any other address need the
+// operator's token. Hooks don't: they have secrets of their own. [Health] decides with a list of
+// [Check]s whether the gateway is ready.
 //
 // The server serves at most 1,024 connections at once; further ones wait. A request header has at
 // most 16 KiB. A request must arrive within 30 seconds.

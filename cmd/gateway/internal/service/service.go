@@ -1,6 +1,6 @@
-// Package service keeps the gateway running on this machine: by a unit of systemd on Linux, and by
-// an agent of launchd on macOS. The unit of root runs as a user of its own and is confined; that of
-// another person runs in their session.
+// Package service keeps the gateway running on this machine: with a systemd unit on Linux, and with
+// a launchd agent on macOS. The unit that root installs runs as a separate user and is confined.
+// The unit of another person runs in that person's session.
 package service
 
 import (
@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// A Spec says what runs.
+// A Spec describes the service to install.
 type Spec struct {
 	System  string // "linux" or "darwin"
 	Root    bool   // for the whole machine instead of the person who installs it
@@ -65,7 +65,7 @@ func (s Spec) Text() (string, error) {
 	return "", ErrSystem
 }
 
-// A Runner runs the commands of an installation and prints each before.
+// A Runner runs the commands of an installation and prints each command before it runs.
 type Runner struct {
 	Out io.Writer
 }
@@ -83,8 +83,8 @@ func (r Runner) run(ctx context.Context, name string, args ...string) error {
 	return nil
 }
 
-// Install writes the service's file, starts the service, and has it started with the machine or
-// the session. Install again takes over what has changed.
+// Install writes the service's file, starts the service, and makes it start with the machine or the
+// session. A second call applies changes.
 func (r Runner) Install(ctx context.Context, s Spec) error {
 	file, err := s.File()
 	if err != nil {
@@ -156,7 +156,7 @@ func (r Runner) Uninstall(ctx context.Context, s Spec) error {
 	return nil
 }
 
-// domain is where launchd keeps the agents of this person's session.
+// domain returns the launchd domain of this person's session.
 func domain() string { return "gui/" + strconv.Itoa(os.Getuid()) }
 
 func (s Spec) systemctl(args ...string) []string {

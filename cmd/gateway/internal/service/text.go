@@ -9,7 +9,7 @@ import (
 	"gateway/deploy"
 )
 
-// machineUnit is the unit of deploy with the path of the program.
+// machineUnit returns the unit in deploy with the path of the program.
 func (s Spec) machineUnit() (string, error) {
 	for _, closed := range []string{"/root/", "/home/", "/tmp/", "/run/user/"} {
 		if strings.HasPrefix(s.Program, closed) {
@@ -24,7 +24,7 @@ func (s Spec) machineUnit() (string, error) {
 	return strings.ReplaceAll(deploy.Unit, machineProgram, quoteArgument(s.Program)), nil
 }
 
-// arguments are the program and its arguments.
+// arguments returns the program and its arguments.
 func (s Spec) arguments() []string {
 	if s.Config == "" {
 		return []string{s.Program, "run"}
@@ -32,8 +32,8 @@ func (s Spec) arguments() []string {
 	return []string{s.Program, "run", "--config", s.Config}
 }
 
-// personalUnit is for a person's own systemd. That has no right to confine what it starts as the
-// one of the machine does. The agent's commands have their sandbox all the same.
+// personalUnit returns the unit for a person's own systemd. That systemd may not confine the
+// gateway as the machine's does. The sandbox of the agent's commands does not depend on it.
 func (s Spec) personalUnit() string {
 	var command []string
 	for _, arg := range s.arguments() {
@@ -80,8 +80,8 @@ func quoteUnit(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(plain) + `"`
 }
 
-// agent is the property list of launchd. Exit code 2, a mistake in the configuration, can't be told
-// from others there, so launchd waits ten seconds between two tries.
+// agent returns the property list for launchd. launchd can't tell exit code 2, a mistake in the
+// configuration, from other codes, so it waits ten seconds between two attempts.
 func (s Spec) agent() string {
 	var b strings.Builder
 	text := func(s string) string {

@@ -84,8 +84,8 @@ func (a *asker) ask(ctx context.Context, q question) (string, error) {
 	return cmp.Or(strings.TrimSpace(text), q.fallback), err
 }
 
-// askUntil asks a question until accept takes the answer, and prints the error of accept. Without a
-// person to ask, that error ends the command.
+// askUntil asks a question until accept returns nil for the answer, and prints the errors of
+// accept. If there is no person to ask, the first error ends the command.
 func (a *asker) askUntil(
 	ctx context.Context, q question, accept func(answer string) error,
 ) error {

@@ -166,7 +166,7 @@ func (b *botSetup) askToken(ctx context.Context) (string, error) {
 	}
 }
 
-// tryAgain is the question after an attempt that has failed for another reason than a wrong answer.
+// tryAgain is the question after a test that failed although the answer may be right.
 const tryAgain = "Try it again? If not, your answer is kept without a test."
 
 // try asks the platform which bot the token belongs to, and sets b.who. It returns the problem as a
@@ -375,7 +375,7 @@ func (w *wizard) askWhatsApp(ctx context.Context) error {
 	return w.askLink(ctx, name)
 }
 
-// askNumber asks for the number of the owner. It returns false if there is to be no account.
+// askNumber asks for the number of the owner. It returns false if the person wants no account.
 func (w *wizard) askNumber(
 	ctx context.Context, name string, known bool, c config.Channel,
 ) (bool, error) {
@@ -447,7 +447,7 @@ func (w *wizard) askZone(ctx context.Context) error {
 	})
 }
 
-// exists reports whether a file exists. If that can't be found out, it returns true.
+// exists reports whether a file exists. If the system can't say, it returns true.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil || !os.IsNotExist(err)

@@ -42,7 +42,7 @@ func (a *arrivals) add(messages []bus.InboundMessage, now time.Time) {
 	}
 }
 
-// take removes the messages that out answers and returns their arrival times.
+// take removes the messages that out answers, and returns their arrival times.
 func (a *arrivals) take(out bus.OutboundMessage) (list []time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
