@@ -1,4 +1,6 @@
 package whatsapp
 
-// Adjust changes options. The channel must not use them at the same time.
-func (c *Channel) Adjust(change func(*Options)) { change(&c.opts) }
+import "time"
+
+// SetConnectWait changes Options.ConnectWait. Nothing may be sent at the same time.
+func (c *Channel) SetConnectWait(d time.Duration) { c.opts.ConnectWait = d }

@@ -167,7 +167,7 @@ func (p *platform) SetOutage(on bool) {
 	if on {
 		wait = 100 * time.Millisecond
 	}
-	p.ch.Adjust(func(o *whatsapp.Options) { o.ConnectWait = wait })
+	p.ch.SetConnectWait(wait)
 	if !on {
 		p.ch.awake()
 		p.wait("the channel is connected again", p.server.Connected)

@@ -21,7 +21,7 @@ const maxCache = 16 << 20
 type dialect struct {
 	Legacy bool `json:"legacy,omitempty"` // the handshake of old protocol versions
 	SSE    bool `json:"sse,omitempty"`    // the transport of old protocol versions, HTTP with SSE
-	Asks   bool `json:"asks,omitempty"`   // it asks in the middle of calls
+	Asks   bool `json:"asks,omitempty"`   // it asks the person in the middle of calls
 }
 
 // A cacheEntry is the content of a server's cache file.

@@ -108,6 +108,7 @@ func TestHTTP(t *testing.T) {
 	t.Parallel()
 	for _, k := range []kind{stateless, stateful, careless} {
 		t.Run(string(k), func(t *testing.T) {
+			t.Parallel()
 			e := newEndpoint(t, k)
 			s := Server{Name: "s", URL: e.URL, Header: map[string]string{"Authorization": "Bearer sesame"},
 				Timeout: 30 * time.Second}
@@ -177,23 +178,26 @@ func TestForgottenUnderway(t *testing.T) {
 		effect tool.Effect
 		calls  int
 	}{{tool.Once, 1}, {tool.Idempotent, 2}, {tool.Pure, 2}} {
-		e := newEndpoint(t, stateful)
-		c, _ := run(t, &Options{HTTP: web(t)}, Server{Name: "s", URL: e.URL})
-		awaitState(t, c, Connected)
-		calls := 0
-		err := c.servers[0].use(t.Context(), tt.effect, func(
-			ctx context.Context, session *sdk.ClientSession,
-		) error {
-			if calls++; calls == 2 {
-				return nil
+		t.Run(fmt.Sprint("effect ", tt.effect), func(t *testing.T) {
+			t.Parallel()
+			e := newEndpoint(t, stateful)
+			c, _ := run(t, &Options{HTTP: web(t)}, Server{Name: "s", URL: e.URL})
+			awaitState(t, c, Connected)
+			calls := 0
+			err := c.servers[0].use(t.Context(), tt.effect, func(
+				ctx context.Context, session *sdk.ClientSession,
+			) error {
+				if calls++; calls == 2 {
+					return nil
+				}
+				e.restart(t, stateful)
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			if calls != tt.calls || err == nil != (tt.calls == 2) {
+				t.Errorf("%s: %d calls, %v; want %d", tt.effect, calls, err, tt.calls)
 			}
-			e.restart(t, stateful)
-			<-ctx.Done()
-			return ctx.Err()
 		})
-		if calls != tt.calls || err == nil != (tt.calls == 2) {
-			t.Errorf("%s: %d calls, %v; want %d", tt.effect, calls, err, tt.calls)
-		}
 	}
 }
 

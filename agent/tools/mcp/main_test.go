@@ -34,6 +34,10 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
+	// No server may see it.
+	if err := os.Setenv("GATEWAY_SECRET_FOR_TEST", "hunter2"); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -87,6 +87,8 @@ type Options struct {
 	Idle   time.Duration // time until an unused process is ended; 0 means 10 min
 	Logger *slog.Logger
 	Now    func() time.Time // nil means time.Now
+
+	grace time.Duration // endTime; tests set another value
 }
 
 // The values of [State.State].
@@ -121,6 +123,7 @@ type Client struct {
 func New(servers []Server, opts *Options) *Client {
 	o := *cmp.Or(opts, new(Options))
 	o.Idle = cmp.Or(o.Idle, 10*time.Minute)
+	o.grace = cmp.Or(o.grace, endTime)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Now == nil {
 		o.Now = time.Now

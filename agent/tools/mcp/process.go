@@ -45,9 +45,10 @@ func (s *server) startProcess(life context.Context) (*carrier, error) {
 	if err != nil {
 		return nil, errors.Join(err, inRead.Close(), inWrite.Close())
 	}
-	p := &process{cmd: cmd, in: inWrite, out: outRead, gone: make(chan struct{})}
+	p := &process{cmd: cmd, in: inWrite, out: outRead, gone: make(chan struct{}),
+		grace: s.opts.grace}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inRead, outWrite, &p.stderr
-	cmd.WaitDelay = endTime
+	cmd.WaitDelay = s.opts.grace
 	ownGroup(cmd)
 	err = cmd.Start()
 	closed := errors.Join(inRead.Close(), outWrite.Close()) // the process has its own copies
@@ -79,6 +80,7 @@ type process struct {
 	err    error         // result; set before gone is closed
 	once   sync.Once
 	wg     sync.WaitGroup
+	grace  time.Duration // endTime; tests set another value
 }
 
 // wait waits until the process ends, and then kills its process group.
@@ -87,7 +89,7 @@ func (p *process) wait() {
 	endGroup(p.cmd.Process, true)
 	close(p.gone)
 	// A process that has left the group may still hold the output open.
-	if err := p.out.SetReadDeadline(time.Now().Add(endTime)); err != nil {
+	if err := p.out.SetReadDeadline(time.Now().Add(p.grace)); err != nil {
 		_ = p.out.Close() // so that no read blocks forever
 	}
 }
@@ -98,7 +100,7 @@ func (p *process) end() {
 	p.once.Do(func() {
 		_ = p.in.Close() // the session may have closed it already
 		for _, force := range []bool{false, true} {
-			timer := time.NewTimer(endTime)
+			timer := time.NewTimer(p.grace)
 			select {
 			case <-p.gone:
 			case <-timer.C:

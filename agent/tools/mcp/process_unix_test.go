@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func pid(t *testing.T, s Server, mode string) int {
@@ -42,7 +43,7 @@ func zombie(stat string) bool {
 func TestWrapper(t *testing.T) {
 	t.Parallel()
 	s := self(t, "s", "child")
-	c, box := run(t, nil, s)
+	c, box := run(t, &Options{grace: 10 * time.Millisecond}, s)
 	awaitState(t, c, Connected)
 	if got, err := box.call(t, "mcp_s_echo", "text", "x"); err != nil || got.Text != "x" {
 		t.Errorf("echo = %q, %v", got.Text, err)
@@ -62,7 +63,7 @@ func TestWrapper(t *testing.T) {
 func TestNothingLeft(t *testing.T) {
 	t.Parallel()
 	deaf, good, litter := self(t, "a", "deaf"), self(t, "b", "normal"), self(t, "c", "litter")
-	c := New([]Server{deaf, good, litter}, nil)
+	c := New([]Server{deaf, good, litter}, &Options{grace: 10 * time.Millisecond})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()

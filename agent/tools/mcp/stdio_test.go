@@ -101,7 +101,7 @@ func TestEffects(t *testing.T) {
 
 // The gateway's environment, in which its secrets are, is not the servers'.
 func TestEnvironment(t *testing.T) {
-	t.Setenv("GATEWAY_SECRET_FOR_TEST", "hunter2")
+	t.Parallel() // TestMain gave this process a secret
 	s := self(t, "s", "normal")
 	s.Env["GIVEN"] = "yes"
 	c, box := run(t, nil, s)
@@ -273,7 +273,8 @@ func TestNoSuchCommand(t *testing.T) {
 func TestMute(t *testing.T) {
 	t.Parallel()
 	slow := self(t, "slow", "slow")
-	c, box := run(t, nil, self(t, "mute", "mute"), self(t, "deaf", "deaf"), slow)
+	c, box := run(t, &Options{grace: 10 * time.Millisecond}, self(t, "mute", "mute"),
+		self(t, "deaf", "deaf"), slow)
 	await(t, "the slow server", func() bool { return c.States()[2].State == Connected })
 	if got, err := box.call(t, "mcp_slow_echo", "text", "x"); err != nil || got.Text != "x" {
 		t.Errorf("echo = %q, %v", got.Text, err)
@@ -289,6 +290,7 @@ func TestListChanged(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"new", "legacy"} {
 		t.Run(version, func(t *testing.T) {
+			t.Parallel()
 			mode := map[string]string{"new": "normal", "legacy": "old"}[version]
 			c, box := run(t, nil, self(t, "s", mode))
 			awaitState(t, c, Connected)

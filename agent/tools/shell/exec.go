@@ -46,7 +46,7 @@ func (s *Shell) exec(ctx context.Context, c tool.Call, a execArgs) (tool.Result,
 		return tool.Result{}, err
 	}
 	defer release()
-	limited, cancel := context.WithTimeout(ctx, timeout)
+	limited, cancel := s.limit(ctx, timeout)
 	defer cancel()
 	cmd, err := s.command(limited, c, argv, a.Dir)
 	if err != nil {

@@ -87,6 +87,7 @@ type Shell struct {
 	early time.Duration       // how long exec waits for a background command to end
 	room  *semaphore.Weighted // for the processes of all commands; nil: no bound
 	wait  time.Duration       // how long a command waits for room
+	limit limiter             // ends a command in the foreground at its timeout
 	wg    sync.WaitGroup      // of background commands
 
 	mu        sync.Mutex
@@ -95,11 +96,15 @@ type Shell struct {
 	processes map[string]*process // by ID
 }
 
+// A limiter is [context.WithTimeout], or a test's stand-in.
+type limiter func(context.Context, time.Duration) (context.Context, context.CancelFunc)
+
 // New returns a Shell. The caller must close it.
 func New(o Options) *Shell {
 	o.MaxTimeout = cmp.Or(o.MaxTimeout, 10*time.Minute)
 	o.Limits.CPU = cmp.Or(o.Limits.CPU, time.Hour)
-	s := &Shell{o: o, early: earlyEnd, wait: roomTime, processes: make(map[string]*process)}
+	s := &Shell{o: o, early: earlyEnd, wait: roomTime, limit: context.WithTimeout,
+		processes: make(map[string]*process)}
 	if o.Processes > 0 && o.Limits.Processes > 0 {
 		s.room = semaphore.NewWeighted(int64(max(o.Processes, o.Limits.Processes)))
 	}

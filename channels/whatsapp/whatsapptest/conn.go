@@ -125,7 +125,7 @@ const (
 // finish queues n and hangs up after it.
 func (c *conn) finish(n node) {
 	hold := verdict
-	for _, key := range []string{"code", "reason"} { // of a server's own trouble
+	for _, key := range []string{"code", "reason"} { // of an error of the server
 		if code, _ := n.Attrs[key].(string); strings.HasPrefix(code, "5") {
 			hold = lastWord
 		}
@@ -339,7 +339,7 @@ func (c *conn) chatstate(n *node) {
 	}
 	a := c.s.accounts[to]
 	if a == nil || a == c.device.of {
-		c.s.violate("<chatstate> to %s, who is nobody else", to)
+		c.s.violate("<chatstate> to %s, which is not another account", to)
 		return
 	}
 	c.s.toAll(a, node{Tag: "chatstate", Attrs: attrs{"from": c.device.of.lid}, Content: n.Content})

@@ -276,7 +276,7 @@ func (c *conn) receipt(n *node) {
 	}
 	a := s.accounts[to.ToNonAD()]
 	if a == nil || a == c.device.of && kind == "read" {
-		s.violate("receipt %q to %s, who is nobody else", kind, to)
+		s.violate("receipt %q to %s, which is not another account", kind, to)
 		return
 	}
 	for _, d := range a.devices {

@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,7 +55,7 @@ func TestLimits(t *testing.T) {
 		{name: "memory of one process", argv: shell(`head -c 200M /dev/zero | tail`),
 			limits: Limits{Memory: 100 << 20}, want: []string{LimitMemory, "exit"}},
 		{name: "memory of several", want: []string{LimitMemory}, argv: shell(
-			`for i in 1 2 3 4; do (head -c 60M /dev/zero; sleep 5; echo) | tail & done; wait`),
+			`for i in 1 2 3 4; do (head -c 60M /dev/zero; sleep $HOLD; echo) | tail & done; wait`),
 			limits: Limits{Memory: 100 << 20}},
 		{name: "shared memory", argv: probing("shared", "200000000"),
 			limits: Limits{Memory: 100 << 20}, want: []string{LimitMemory, "exit"}},
@@ -74,14 +75,19 @@ func TestLimits(t *testing.T) {
 		{name: "temporary files", limits: Limits{Disk: 20 << 20, Temporary: 20 << 20},
 			want: []string{LimitDisk, "exit"},
 			argv: shell(`cd $TMPDIR && for i in 1 2 3 4 5 6; do head -c 10M /dev/zero > f$i || exit 3; ` +
-				`done; sleep 5`)},
+				`done; sleep $HOLD`)},
 		{name: "open files", limits: Limits{OpenFiles: 20},
 			argv: shell(`exec bash -c 'for i in {1..50}; do exec {f}</dev/null || exit 1; done'`)},
 	}
 	for _, g := range gluttons {
 		t.Run(g.name, func(t *testing.T) {
 			for _, mode := range []string{Bubblewrap, Landlock} {
-				t.Run(mode, func(t *testing.T) { g.starve(t, find(t, mode)) })
+				t.Run(mode, func(t *testing.T) {
+					if g.limits.CPU > 0 {
+						t.Parallel() // only its own time counts
+					}
+					g.starve(t, find(t, mode))
+				})
 			}
 		})
 	}
@@ -93,9 +99,11 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-func (g *glutton) spec(w *world) Spec {
+// spec returns a command that keeps what it takes for some seconds.
+func (g *glutton) spec(w *world, hold int) Spec {
 	spec := w.spec()
 	spec.Argv, spec.Limits = g.argv(w), g.limits
+	spec.Env = append(spec.Env, fmt.Sprintf("%s=%d", holdVar, hold))
 	return spec
 }
 
@@ -103,7 +111,7 @@ func (g *glutton) spec(w *world) Spec {
 func (g *glutton) starve(t *testing.T, s *Sandbox) {
 	t.Helper()
 	w := newWorld(t)
-	output, o := run(t, s, g.spec(w))
+	output, o := run(t, s, g.spec(w, 120)) // not that long, as a limit ends it
 	ok := o.Exit != 0 && o.Limit == "" && (len(g.want) == 0 || slices.Contains(g.want, "exit"))
 	if strings.HasPrefix(output, held) { // the probe found that it may not
 		ok = slices.Contains(g.want, "exit")
@@ -129,7 +137,7 @@ func (g *glutton) feed(t *testing.T) {
 		return // "processes" is the harmless form
 	}
 	w := newWorld(t)
-	spec := g.spec(w)
+	spec := g.spec(w, 1)
 	spec.Limits = Limits{Memory: -1, Processes: -1, CPU: -1, FileSize: -1, Disk: -1, Files: -1}
 	output, o := run(t, find(t, None), spec)
 	if o.Exit != 0 || o.Limit != "" || o.Err != "" || strings.HasPrefix(output, held) {
@@ -139,6 +147,7 @@ func (g *glutton) feed(t *testing.T) {
 
 // On a disk that is almost full, what writes little or removes files still runs.
 func TestKeepFree(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	spec := w.spec()
 	spec.Limits.KeepFree = 1 << 60
@@ -153,8 +162,10 @@ func TestKeepFree(t *testing.T) {
 // TestNothingSurvives holds that no process is left when the command has ended, whatever it did to
 // get away.
 func TestNothingSurvives(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"nohup", "setsid", "double"} {
 		t.Run(how, func(t *testing.T) {
+			t.Parallel()
 			for _, mode := range []string{Bubblewrap, Landlock, None} {
 				t.Run(mode, func(t *testing.T) {
 					w := newWorld(t)
@@ -279,9 +290,11 @@ func TestSupervisorKilled(t *testing.T) {
 
 // TestCancel holds that the end of the context ends everything, and so does closing.
 func TestCancel(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{Bubblewrap, Landlock, None} {
 		for _, how := range []string{"cancel", "close", "signal"} {
 			t.Run(mode+" "+how, func(t *testing.T) {
+				t.Parallel()
 				w, s := newWorld(t), find(t, mode)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()

@@ -419,8 +419,10 @@ func beat(args []string) error {
 	return nil
 }
 
-// lookTime is how long what a probe takes stays there to be seen.
-const lookTime = 5 * time.Second
+// holdVar says for how many seconds a glutton keeps what it takes, there to be seen.
+const holdVar = "HOLD"
+
+func hold() { time.Sleep(time.Duration(number(os.Getenv(holdVar))) * time.Second) }
 
 // spawn has so many processes at a time.
 func spawn(args []string) error {
@@ -438,7 +440,7 @@ func spawn(args []string) error {
 		}
 		cmds = append(cmds, c)
 	}
-	time.Sleep(lookTime)
+	hold()
 	return nil
 }
 
@@ -452,7 +454,7 @@ func fillShared(args []string) error {
 	for i := 0; i < len(b); i += 4096 {
 		b[i] = 1
 	}
-	time.Sleep(lookTime)
+	hold()
 	return unix.Munmap(b)
 }
 
@@ -464,7 +466,7 @@ func manyFiles(args []string) error {
 			return err
 		}
 	}
-	time.Sleep(lookTime)
+	hold()
 	return nil
 }
 
@@ -484,7 +486,7 @@ func unlinkedFile(args []string) error {
 			return err
 		}
 	}
-	time.Sleep(lookTime)
+	hold()
 	return nil
 }
 

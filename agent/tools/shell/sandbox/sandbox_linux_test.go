@@ -132,6 +132,7 @@ func TestSelfTest(t *testing.T) {
 
 // TestWork holds that everyday work goes on within the sandbox.
 func TestWork(t *testing.T) {
+	t.Parallel()
 	scripts := map[string]string{
 		"read and write": `echo hello > a && cat a && echo more >> a && wc -l < a`,
 		"folders": `mkdir -p x/y && echo 1 > x/f && mv x/f x/y/g && ln x/y/g h && cat h ` +

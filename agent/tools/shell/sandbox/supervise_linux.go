@@ -53,7 +53,7 @@ func supervise() int {
 		err = errors.Join(report.Truncate(0), writeAt(report, outcomeMark+"\n"+string(text)))
 	}
 	if err != nil || o.Err != "" {
-		if o.Err != "" { // nobody reads an MCP server's report, only its last output
+		if o.Err != "" { // nobody reads the report of an MCP server, only its last output
 			fmt.Fprintln(os.Stderr, "gateway: sandbox:", o.Err)
 		}
 		return exitTrouble

@@ -1,7 +1,6 @@
 package hooks
 
 import (
-	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -10,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -400,60 +398,6 @@ func TestChunked(t *testing.T) {
 	if resp.StatusCode != http.StatusRequestEntityTooLarge || len(w.messages()) > 0 {
 		t.Errorf("answer = %d, want 413 and no message", resp.StatusCode)
 	}
-}
-
-// A body that does not come is given up, and takes no message.
-func TestSlowBody(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 50*time.Millisecond, Hook{Name: "b", Secret: secret})
-	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	_, err = fmt.Fprintf(conn, "POST /hooks/b HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
-		"Content-Length: 10\r\n\r\nhalf", secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer, err := io.ReadAll(conn) // until the server has closed
-	if err != nil || !bytes.HasPrefix(answer, []byte("HTTP/1.1 408 ")) {
-		t.Errorf("answer = %q, %v; want 408 and the end", answer, err)
-	}
-	if n := len(w.messages()); n > 0 {
-		t.Errorf("%d messages, want none", n)
-	}
-}
-
-// Slow posts take the places of one hook only, and give them back.
-func TestPlaces(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 10*time.Second, // in which the good ones must come, too
-		Hook{Name: "h", Secret: secret, Auth: HMAC, Header: "X-Signature"},
-		Hook{Name: "b", Secret: secret})
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	var wg sync.WaitGroup
-	for range 2 * maxReading {
-		wg.Go(func() {
-			body, hold := io.Pipe()
-			defer hold.Close()
-			req, err := http.NewRequestWithContext(ctx, "POST", w.url+"/hooks/h", body)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if resp, err := http.DefaultClient.Do(req); err == nil {
-				resp.Body.Close()
-				if c := resp.StatusCode; c != http.StatusRequestTimeout && c != 503 && c != 401 {
-					t.Errorf("answer = %d, want 408, or 503 for want of a place", c)
-				}
-			}
-		})
-	}
-	w.take(bearer("b", "text/plain", "another hook"))
-	wg.Wait()
-	w.take(signed("h", `{}`))
 }
 
 func TestRate(t *testing.T) {
