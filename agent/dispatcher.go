@@ -105,10 +105,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		return fmt.Errorf("agent: dispatch: %w", err)
 	}
 	// After the release another process need not wait for the lease to expire.
-	if err := d.DB.Tx(context.WithoutCancel(ctx), d.Lease.Release); err != nil {
-		return fmt.Errorf("agent: dispatch: %w", err)
-	}
-	return nil
+	return store.Wrap(d.DB.Tx(context.WithoutCancel(ctx), d.Lease.Release), "agent: dispatch")
 }
 
 // goBackground starts the background tasks. The returned function stops them and waits for those
@@ -220,7 +217,7 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 			}
 			d.last = r.Seq
 		}
-		if err := survive(ctx, d.opts.Logger, "messages not dropped", d.drop(ctx)); err != nil {
+		if err := store.Survive(ctx, d.opts.Logger, "messages not dropped", d.drop(ctx)); err != nil {
 			return err
 		}
 		if d.last = max(d.last, upTo); !more && aside == 0 {

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"gateway/store"
@@ -38,17 +37,8 @@ func (d *Dispatcher) heal(ctx, work context.Context) error {
 			}
 		}
 	}
-	if err := survive(ctx, d.opts.Logger, "messages not dropped", d.drop(ctx)); err != nil {
+	if err := store.Survive(ctx, d.opts.Logger, "messages not dropped", d.drop(ctx)); err != nil {
 		return err
 	}
 	return d.HealTurns(ctx, work, sessions)
-}
-
-// survive logs an error and returns nil, unless the store is lost: then it returns the error.
-func survive(ctx context.Context, log *slog.Logger, what string, err error) error {
-	if err == nil || store.IsLost(err) {
-		return err
-	}
-	log.ErrorContext(ctx, what, "err", err)
-	return nil
 }

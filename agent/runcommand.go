@@ -38,7 +38,7 @@ func (d *Dispatcher) hear(ctx, reading context.Context, r bus.Received) (*bus.Re
 	s := d.Config()
 	heard, err := d.hearer.Hear(ctx, reading, r,
 		hearing.Settings{Names: s.Names, Cost: s.SpeechCost})
-	return heard, survive(ctx, d.opts.Logger, "voice message not heard", err)
+	return heard, store.Survive(ctx, d.opts.Logger, "voice message not heard", err)
 }
 
 // runCommand runs a command and tells the sender if it failed. If it failed because the process is
@@ -79,5 +79,5 @@ func (d *Dispatcher) apologise(ctx context.Context, r bus.Received, cause error)
 		}
 		return d.Outbox.Put(tx, pool.Reply(r.Message, turn.SayBroken), d.opts.Now())
 	})
-	return survive(ctx, d.opts.Logger, "message not answered", err)
+	return store.Survive(ctx, d.opts.Logger, "message not answered", err)
 }

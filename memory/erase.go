@@ -134,10 +134,7 @@ func (m *Memory) Reindex(ctx context.Context) error {
 		}
 		return m.reindexDetached(tx)
 	})
-	if err != nil {
-		return fmt.Errorf("memory: reindex: %w", err)
-	}
-	return nil
+	return store.Wrap(err, "memory: reindex")
 }
 
 // recordLeftover records that the scope's files must still be removed.

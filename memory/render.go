@@ -1,8 +1,6 @@
 package memory
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -10,6 +8,8 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"gateway/store/plainjson"
 )
 
 // Render returns facts as lines of data for a prompt, each with a newline at its end:
@@ -95,13 +95,7 @@ func Quote(s string) string {
 	if utf8.RuneCountInString(s) <= maxPlain && plain().MatchString(s) && !isOrder(s) {
 		return s
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
-		panic(err) // a string can always be encoded
-	}
-	return visible(strings.TrimSuffix(b.String(), "\n"))
+	return visible(plainjson.Text(s))
 }
 
 // visible escapes the invisible characters of a JSON string.

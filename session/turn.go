@@ -1,10 +1,12 @@
 package session
 
 import (
+	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -216,6 +218,17 @@ func (Store) Mend(tx *store.Tx, id int64) error {
 // holds a [store.RowError] for each turn that can't be read: see [Store.Mend].
 func (Store) RunningTurns(q store.Queryer) ([]Turn, error) {
 	return turns(q, selectTurns+"WHERE t.state = 'running' ORDER BY t.id")
+}
+
+// MendRunning returns the turns that have not ended, like [Store.RunningTurns]. It mends those that
+// can't be read first: see [Store.Mend].
+func (s Store) MendRunning(ctx context.Context, db *store.DB, log *slog.Logger) ([]Turn, error) {
+	list, err := s.RunningTurns(db.Read(ctx))
+	n, err := db.Mend(ctx, log, err, s.Mend)
+	if err != nil || n == 0 {
+		return list, err
+	}
+	return s.RunningTurns(db.Read(ctx))
 }
 
 // RunningTurn returns the running turn of a session, or nil.

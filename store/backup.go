@@ -23,29 +23,16 @@ func Copy(ctx context.Context, from, to string) error {
 	if err == nil {
 		err = errors.Join(os.Chmod(to, 0o600), Verify(ctx, to))
 	}
-	if err != nil {
-		return fmt.Errorf("store: copy %s: %w", from, err)
-	}
-	return nil
+	return Wrap(err, "store: copy %s", from)
 }
 
 // Verify reads the whole SQLite database at path and reports any damage.
 func Verify(ctx context.Context, path string) error {
 	return withFile(ctx, path, func(db *sql.DB) error {
-		rows, err := db.QueryContext(ctx, "PRAGMA integrity_check(5)")
+		found, err := Collect(inspector{ctx, db}, "check", func(scan Scan, line *string) error {
+			return scan(line)
+		}, "PRAGMA integrity_check(5)")
 		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		var found []string
-		for rows.Next() {
-			var line string
-			if err := rows.Scan(&line); err != nil {
-				return err
-			}
-			found = append(found, line)
-		}
-		if err := rows.Err(); err != nil {
 			return err
 		}
 		if len(found) != 1 || found[0] != "ok" {
@@ -59,25 +46,15 @@ func Verify(ctx context.Context, path string) error {
 func Versions(ctx context.Context, path string) (map[string]int, error) {
 	versions := make(map[string]int)
 	err := withFile(ctx, path, func(db *sql.DB) error {
-		rows, err := db.QueryContext(ctx, "SELECT package, version FROM schema")
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
+		return Each(inspector{ctx, db}, "read schema", func(scan Scan) error {
 			var name string
 			var version int
-			if err := rows.Scan(&name, &version); err != nil {
-				return err
-			}
+			err := scan(&name, &version)
 			versions[name] = version
-		}
-		return rows.Err()
+			return err
+		}, "SELECT package, version FROM schema")
 	})
-	if err != nil {
-		return nil, fmt.Errorf("store: versions of %s: %w", path, err)
-	}
-	return versions, nil
+	return versions, Wrap(err, "store: versions of %s", path)
 }
 
 // CheckVersions reports [ErrNewer] if migrations are too old to open a database with these

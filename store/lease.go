@@ -65,10 +65,7 @@ func (l Lease) set(tx *Tx, until int64) error {
 	if err == nil && n == 0 {
 		err = ErrFenced
 	}
-	if err != nil {
-		return fmt.Errorf("store: lease %s: %w", l.Name, err)
-	}
-	return nil
+	return Wrap(err, "store: lease %s", l.Name)
 }
 
 // expireLeases ends all leases. The caller holds the lock of the database, so their owners are

@@ -76,10 +76,7 @@ func (l *Life) End(ctx context.Context, now time.Time) error {
 		_, err := tx.Exec("UPDATE lives SET ended_ms = $1 WHERE id = $2", now.UnixMilli(), l.id)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("store: end life: %w", err)
-	}
-	return nil
+	return Wrap(err, "store: end life")
 }
 
 // Try calls try while nothing else is tried. Before that it records what; if the process crashes
@@ -99,10 +96,7 @@ func (l *Life) suspect(ctx context.Context, what string) error {
 		_, err := tx.Exec("UPDATE lives SET suspect = $1 WHERE id = $2", what, l.id)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("store: try %s: %w", what, err)
-	}
-	return nil
+	return Wrap(err, "store: try %s", what)
 }
 
 // Tried records that one party has nothing left to try alone.

@@ -65,8 +65,5 @@ func EraseStep(
 		_, err = tx.Exec("DELETE FROM "+table+" WHERE id > $1 AND id <= $2 AND "+condition,
 			append([]any{after, next}, args...)...)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("store: erase from %s: %w", table, err)
-	}
-	return next, nil
+	return next, Wrap(err, "store: erase from %s", table)
 }

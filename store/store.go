@@ -241,10 +241,7 @@ func (db *DB) TxEarly(ctx context.Context, fn func(*Tx) error, visible func()) e
 		return err
 	}
 	visible()
-	if err := db.write.log.wait(); err != nil {
-		return fmt.Errorf("store: sync: %w", err)
-	}
-	return nil
+	return Wrap(db.write.log.wait(), "store: sync")
 }
 
 // A Queryer runs queries. Queries on a [Tx] see its own writes; queries on [DB.Read] see the last
@@ -314,10 +311,7 @@ func (db *DB) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 // before small steps were possible is rewritten once, and all writers wait. An error may mean that
 // a long read is under way: then try again.
 func (db *DB) Shred(ctx context.Context) error {
-	if err := db.shred(ctx); err != nil {
-		return fmt.Errorf("store: shred: %w", err)
-	}
-	return nil
+	return Wrap(db.shred(ctx), "store: shred")
 }
 
 // truncateTries is how often shred tries to empty the write-ahead log, for a second each.

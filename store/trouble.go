@@ -1,8 +1,10 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"modernc.org/sqlite"
@@ -48,6 +50,16 @@ func IsLost(err error) bool {
 	}
 	// SQLITE_CORRUPT_VTAB, for example, concerns only the search index, which can be rebuilt.
 	return e.Code() == lib.SQLITE_CORRUPT || e.Code()&0xff == lib.SQLITE_NOTADB
+}
+
+// Survive logs an error and returns nil, unless the error says that the store is lost: then it
+// returns the error.
+func Survive(ctx context.Context, log *slog.Logger, what string, err error) error {
+	if err == nil || IsLost(err) {
+		return err
+	}
+	log.ErrorContext(ctx, what, "err", err)
+	return nil
 }
 
 // A RowError reports a row that can't be decoded. Functions that read many rows return it together

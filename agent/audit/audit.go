@@ -75,10 +75,7 @@ func add(tx *store.Tx, e Entry, rules string, now time.Time) error {
 		(at_ms, action, about, whom, by_whom, name, person, account, chat, rules)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, now.UnixMilli(), e.Action, string(about),
 		e.Whom, e.By, e.Name, e.Person, e.Where.Account, e.Where.Chat, rules)
-	if err != nil {
-		return fmt.Errorf("audit: write: %w", err)
-	}
-	return nil
+	return store.Wrap(err, "audit: write")
 }
 
 // List returns at most most entries, newest first. It skips the first skipped ones.
@@ -116,10 +113,7 @@ func readRules(q store.Queryer) (last Rules, err error) {
 	if err == nil && text != "" {
 		err = json.Unmarshal([]byte(text), &last)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("audit: read rules: %w", err)
-	}
-	return last, nil
+	return last, store.Wrap(err, "audit: read rules")
 }
 
 // SameRules reports whether now equals the rules that were recorded last.
@@ -199,10 +193,7 @@ func Link(tx *store.Tx, id, other int64) error {
 	if err == nil {
 		_, err = tx.Exec("UPDATE audits SET person = $1 WHERE person = $2", id, other)
 	}
-	if err != nil {
-		return fmt.Errorf("audit: link person %d to %d: %w", other, id, err)
-	}
-	return nil
+	return store.Wrap(err, "audit: link person %d to %d", other, id)
 }
 
 // Author returns the author of the entry in a form for people.

@@ -1,8 +1,6 @@
 package background
 
 import (
-	"bytes"
-	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
@@ -68,15 +66,4 @@ func telling(id string) bool {
 		return true
 	}
 	return digits > 0 && len(id) >= leastDigits
-}
-
-// quote returns s as a JSON string without escaping HTML characters.
-func quote(s string) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(s); err != nil {
-		return `""` // strings can always be encoded
-	}
-	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -108,7 +108,7 @@ func (m *Merger) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 		}
 	}
 	if len(late.Turns) > 0 {
-		turns, err := m.runningTurns(ctx)
+		turns, err := m.sessions.MendRunning(ctx, m.DB, m.Logger)
 		if err != nil {
 			return o, err
 		}
@@ -119,16 +119,6 @@ func (m *Merger) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 		}
 	}
 	return o, m.mergeFiles(ctx, t)
-}
-
-// runningTurns returns the turns that have not ended.
-func (m *Merger) runningTurns(ctx context.Context) ([]session.Turn, error) {
-	turns, err := m.sessions.RunningTurns(m.DB.Read(ctx))
-	n, err := m.DB.Mend(ctx, m.Logger, err, m.sessions.Mend)
-	if err != nil || n == 0 {
-		return turns, err
-	}
-	return m.sessions.RunningTurns(m.DB.Read(ctx))
 }
 
 // mergeFiles moves the files of a scope. It does not add files that exist already, and leaves files

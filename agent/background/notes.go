@@ -9,6 +9,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/prompt"
 	"gateway/session"
+	"gateway/store/plainjson"
 )
 
 // maxPart is the maximum number of messages in a part, unless a single turn has more.
@@ -131,6 +132,7 @@ func fitting(entries []session.Entry, zone *time.Location, size int) []session.E
 // result.
 func render(entries []session.Entry, zone *time.Location, text, result int) string {
 	var b strings.Builder
+	quote := plainjson.Text
 	for _, e := range entries {
 		day := e.Time.In(zone).Format(time.DateOnly)
 		m := e.Message

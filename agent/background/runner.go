@@ -131,13 +131,13 @@ func (r *Runner) Run(ctx context.Context) error {
 			for _, scope := range e.scopes {
 				delete(round.busy, scope)
 			}
-			if err := r.survive(ctx, "background task could not be ended", e.err); err != nil {
+			if err := store.Survive(ctx, r.Logger, "background task could not be ended", e.err); err != nil {
 				return err
 			}
 		case <-r.wake:
 		case <-due.C:
 		case <-poll.C:
-			err := r.survive(ctx, "idle conversations could not be compacted", r.Idle.add(ctx))
+			err := store.Survive(ctx, r.Logger, "idle conversations could not be compacted", r.Idle.add(ctx))
 			if err != nil {
 				return err
 			}
@@ -288,13 +288,4 @@ func (r *Runner) putOff(ctx context.Context, t *Task, cause error) error {
 		}
 		return r.tasks.Later(tx, t, r.Now().Add(wait))
 	})
-}
-
-// survive logs an error and returns nil, unless the store is lost: then it returns the error.
-func (r *Runner) survive(ctx context.Context, what string, err error) error {
-	if err == nil || store.IsLost(err) {
-		return err
-	}
-	r.Logger.ErrorContext(ctx, what, "err", err)
-	return nil
 }

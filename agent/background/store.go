@@ -141,10 +141,7 @@ func (Store) Next(q store.Queryer) (due time.Time, ok bool, err error) {
 func (Store) Least(q store.Queryer, k Kind) (ref int64, ok bool, err error) {
 	var least sql.NullInt64
 	err = q.QueryRow("SELECT min(ref) FROM chores WHERE kind = $1", string(k)).Scan(&least)
-	if err != nil {
-		return 0, false, fmt.Errorf("background: read: %w", err)
-	}
-	return least.Int64, least.Valid, nil
+	return least.Int64, least.Valid, store.Wrap(err, "background: read")
 }
 
 // Save stores the progress of c. It reports [ErrGone] if c no longer exists.

@@ -1,7 +1,6 @@
 package budget
 
 import (
-	"fmt"
 	"time"
 
 	"gateway/store"
@@ -17,8 +16,5 @@ func (l *Ledger) Prune(tx *store.Tx, before time.Time) (int, error) {
 		n, err = tx.Exec(`DELETE FROM usage_turns WHERE turn IN
 			(SELECT turn FROM usage_turns WHERE day < $1 ORDER BY day LIMIT 500)`, day)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("budget: prune: %w", err)
-	}
-	return int(n), nil
+	return int(n), store.Wrap(err, "budget: prune")
 }

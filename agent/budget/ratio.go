@@ -1,8 +1,6 @@
 package budget
 
 import (
-	"fmt"
-
 	"gateway/store"
 )
 
@@ -23,8 +21,5 @@ func Ratios(q store.Queryer) (map[string]float64, error) {
 func SetRatio(tx *store.Tx, model string, bytes float64) error {
 	_, err := tx.Exec("INSERT INTO usage_ratios (model, bytes) VALUES ($1, $2) "+
 		"ON CONFLICT (model) DO UPDATE SET bytes = excluded.bytes", model, bytes)
-	if err != nil {
-		return fmt.Errorf("budget: write ratio of %s: %w", model, err)
-	}
-	return nil
+	return store.Wrap(err, "budget: write ratio of %s", model)
 }

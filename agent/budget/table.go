@@ -100,24 +100,10 @@ func addition(keys []key, e Entry) (query string, args []any) {
 // add adds e to the accounts of keys and returns them.
 func add(tx *store.Tx, keys []key, e Entry) ([]account, error) {
 	query, args := addition(keys, e)
-	found, err := tx.Query(query+" RETURNING kind, key, input + output, cost, told <> 0", args...)
-	if err != nil {
-		return nil, fmt.Errorf("budget: write: %w", err)
-	}
-	defer found.Close()
-	var list []account
-	for found.Next() {
-		a := account{key: key{day: keys[0].day}}
-		err := found.Scan(&a.kind, &a.key.key, &a.used.Tokens, &a.used.Cost, &a.told)
-		if err != nil {
-			return nil, fmt.Errorf("budget: write: %w", err)
-		}
-		list = append(list, a)
-	}
-	if err := found.Err(); err != nil {
-		return nil, fmt.Errorf("budget: write: %w", err)
-	}
-	return list, nil
+	return store.Collect(tx, "budget: write", func(scan store.Scan, a *account) error {
+		a.day = keys[0].day
+		return scan(&a.kind, &a.key.key, &a.used.Tokens, &a.used.Cost, &a.told)
+	}, query+" RETURNING kind, key, input + output, cost, told <> 0", args...)
 }
 
 // read returns the usage of an account.
@@ -143,10 +129,7 @@ type Line struct {
 func (l *Ledger) Erase(tx *store.Tx, who Spender) error {
 	_, err := tx.Exec("DELETE FROM usage WHERE kind = $1 AND key = $2 OR kind = $3 AND key = $4",
 		kindSession, who.Session.String(), kindPerson, who.person())
-	if err != nil {
-		return fmt.Errorf("budget: erase: %w", err)
-	}
-	return nil
+	return store.Wrap(err, "budget: erase")
 }
 
 // Lines returns the usage of the accounts of a kind (day, model, person or session) since a day,

@@ -18,10 +18,7 @@ func (l *Ledger) addTurn(tx *store.Tx, day string, who Spender, e Entry) error {
 		ON CONFLICT (turn) DO UPDATE SET day = excluded.day,
 			tokens = usage_turns.tokens + excluded.tokens, cost = usage_turns.cost + excluded.cost`,
 		who.Turn, day, e.Usage.Input+e.Usage.Output, e.Cost)
-	if err != nil {
-		return fmt.Errorf("budget: write turn %d: %w", who.Turn, err)
-	}
-	return nil
+	return store.Wrap(err, "budget: write turn %d", who.Turn)
 }
 
 // readTurn returns the usage of a turn with its sub-agents.

@@ -21,11 +21,16 @@ type knowledge struct{ *Deps }
 
 // later adds a background task that answers the command, and the entries to the audit log.
 func (k knowledge) later(
-	ctx context.Context, r *Request, w background.Work, state string,
+	ctx context.Context, r *Request, w background.Work, state string, entries ...audit.Entry,
 ) (Reply, error) {
 	out := r.answer(Reply{})
 	task := background.Task{Work: w, State: []byte(state), Tell: &out}
 	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+		for _, e := range entries {
+			if err := audit.Add(tx, e, k.Now()); err != nil {
+				return Reply{}, err
+			}
+		}
 		return Reply{}, background.Store{}.Put(tx, task, k.Now())
 	})
 	if err == nil {
@@ -182,19 +187,7 @@ func (k knowledge) export(ctx context.Context, r *Request) (Reply, error) {
 		return Reply{Text: fmt.Sprintf("I have made an export for you less than an hour ago. "+
 			"Please ask again in %s.", background.Count(int(wait/time.Minute)+1, "minute"))}, nil
 	}
-	out := r.answer(Reply{})
-	task := background.Task{Work: background.Work{Kind: background.Export, Scope: r.scope()},
-		Tell: &out}
-	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
-		if err := audit.Add(tx, entry, k.Now()); err != nil {
-			return Reply{}, err
-		}
-		return Reply{}, background.Store{}.Put(tx, task, k.Now())
-	})
-	if err == nil {
-		k.Background.Wake()
-	}
-	return reply, err
+	return k.later(ctx, r, background.Work{Kind: background.Export, Scope: r.scope()}, "", entry)
 }
 
 const sayForget = "This erases all that I know of you: our conversations in direct chats, on all " +

@@ -1,9 +1,7 @@
 package dream
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"gateway/agent/prompt"
+	"gateway/store/plainjson"
 )
 
 // drafts are copies of the documents. A run edits only the copies, not the files.
@@ -282,20 +281,9 @@ func skillPath(name string) string { return "skills/" + name + "/SKILL.md" }
 
 // skillText returns the file of a skill. Its metadata says that Dream found it.
 func skillText(name, description, body, day string) string {
-	return "---\nname: " + name + "\ndescription: " + quote(description) +
-		"\nmetadata:\n  gateway:\n    found: true\n    found_on: " + quote(day) +
+	return "---\nname: " + name + "\ndescription: " + plainjson.Text(description) +
+		"\nmetadata:\n  gateway:\n    found: true\n    found_on: " + plainjson.Text(day) +
 		"\n---\n\n" + body + "\n"
-}
-
-// quote returns s as a JSON string, which is also valid YAML.
-func quote(s string) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if e.Encode(s) != nil { // can't happen for a string
-		return `""`
-	}
-	return strings.TrimSpace(b.String())
 }
 
 // withoutMatter returns the body of a skill without front matter written by the model.

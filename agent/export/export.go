@@ -99,16 +99,13 @@ func (e *Exporter) Write(
 			err = ctx.Err()
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("export %s: %w", s, err)
-	}
-	return nil
+	return store.Wrap(err, "export %s", s)
 }
 
 // conversations writes each session as Markdown, and as JSON that "gateway sessions import" reads.
 func (r *run) conversations(context.Context) error {
 	for _, key := range r.keys {
-		base := "conversations/" + fileName(key.String())
+		base := "conversations/" + FileName(key.String())
 		w, err := r.to.Create(base + ".jsonl")
 		if err != nil {
 			return err

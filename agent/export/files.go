@@ -128,8 +128,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.to.Write(p)
 }
 
-// fileName returns a readable and unique file name.
-func fileName(s string) string {
+// FileName returns a readable and unique file name for s.
+func FileName(s string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
 			return r

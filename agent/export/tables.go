@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"gateway/bus"
+	"gateway/store/plainjson"
 )
 
 // An owner is the kind of object that the rows of a table belong to.
@@ -219,7 +220,7 @@ func (r *run) page(t table, query string, args []any) (lines []string, last int6
 				line = append(line, ',')
 			}
 			name, value := r.field(t.name, column, values[i])
-			line = append(append(append(line, encode(name)...), ':'), value...)
+			line = append(line, plainjson.Text(name)+":"+value...)
 		}
 		lines = append(lines, string(append(line, '}')))
 	}
@@ -228,10 +229,10 @@ func (r *run) page(t table, query string, args []any) (lines []string, last int6
 
 // field returns the name and the JSON value of a column. It formats times, and keeps JSON as JSON
 // instead of a string.
-func (r *run) field(table, column string, value any) (name string, text []byte) {
+func (r *run) field(table, column string, value any) (name, text string) {
 	if b, ok := value.([]byte); ok {
 		if !utf8.Valid(b) {
-			return column, encode(base64.StdEncoding.EncodeToString(b))
+			return column, plainjson.Text(base64.StdEncoding.EncodeToString(b))
 		}
 		value = string(b)
 	}
@@ -239,9 +240,9 @@ func (r *run) field(table, column string, value any) (name string, text []byte) 
 	case int64:
 		if at, ok := strings.CutSuffix(column, "_ms"); ok {
 			if v == 0 {
-				return at, []byte("null")
+				return at, "null"
 			}
-			return at, encode(time.UnixMilli(v).UTC().Format(time.RFC3339Nano))
+			return at, plainjson.Text(time.UnixMilli(v).UTC().Format(time.RFC3339Nano))
 		}
 	case string:
 		if table == "inbox" && column == "body" {
@@ -251,12 +252,12 @@ func (r *run) field(table, column string, value any) (name string, text []byte) 
 		if strings.HasPrefix(v, "{") || strings.HasPrefix(v, "[") {
 			var compact bytes.Buffer
 			if json.Compact(&compact, []byte(v)) == nil {
-				return column, compact.Bytes()
+				return column, compact.String()
 			}
 		}
-		return column, encode(v)
+		return column, plainjson.Text(v)
 	}
-	return column, encode(value)
+	return column, plainjson.Text(value)
 }
 
 // withoutReferences returns an inbound message without the references to files on the platform.
@@ -266,7 +267,7 @@ func withoutReferences(body string) string {
 	if json.Unmarshal([]byte(body), &m) != nil {
 		return body
 	}
-	return string(encode(withoutRefs(m)))
+	return plainjson.Text(withoutRefs(m))
 }
 
 func withoutRefs(m bus.InboundMessage) bus.InboundMessage {
@@ -284,15 +285,4 @@ func withoutRefs(m bus.InboundMessage) bus.InboundMessage {
 		m.ReplyTo = &quote
 	}
 	return m
-}
-
-// encode returns v as JSON. It panics if v can't be encoded, which is a mistake in this package.
-func encode(v any) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		panic(fmt.Sprintf("export: %v", err))
-	}
-	return bytes.TrimSpace(b.Bytes())
 }

@@ -15,6 +15,7 @@ import (
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
+	"gateway/store/plainjson"
 )
 
 const timeLayout = "2006-01-02 15:04"
@@ -106,12 +107,12 @@ func (r *run) group(a bus.Address) error {
 	if err != nil {
 		return err
 	}
-	base := "groups/" + fileName(a.String())
+	base := "groups/" + FileName(a.String())
 	jsonl, md := new(strings.Builder), new(strings.Builder)
 	fmt.Fprintf(md, "# %s\n", r.clean.Replace(a.String()))
 	for _, id := range order {
 		s := own[id]
-		jsonl.WriteString(string(encode(s)) + "\n")
+		jsonl.WriteString(plainjson.Text(s) + "\n")
 		fmt.Fprintf(md, "\n**You** %s\n\n%s\n", s.Time.In(r.Zone).Format(timeLayout), s.Text)
 		for _, name := range s.Files {
 			fmt.Fprintf(md, "\n(file: %s)\n", name)
@@ -226,8 +227,8 @@ const withheld = "[withheld]"
 func cleaner(secrets []string) *strings.Replacer {
 	var pairs []string
 	for _, s := range secrets {
-		quoted := encode(s)
-		pairs = append(pairs, s, withheld, string(quoted[1:len(quoted)-1]), withheld)
+		quoted := plainjson.Text(s)
+		pairs = append(pairs, s, withheld, quoted[1:len(quoted)-1], withheld)
 		if html, err := json.Marshal(s); err == nil {
 			pairs = append(pairs, string(html[1:len(html)-1]), withheld)
 		}

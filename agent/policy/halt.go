@@ -31,19 +31,13 @@ type Halt struct {
 func SetHalt(tx *store.Tx, by string, now time.Time) (bool, error) {
 	n, err := tx.Exec("INSERT INTO halts (id, by_whom, since_ms) VALUES (1, $1, $2) "+
 		"ON CONFLICT (id) DO NOTHING", by, now.UnixMilli())
-	if err != nil {
-		return false, fmt.Errorf("policy: set halt: %w", err)
-	}
-	return n == 1, nil
+	return n == 1, store.Wrap(err, "policy: set halt")
 }
 
 // ClearHalt clears the kill switch. It returns false if the switch was not set.
 func ClearHalt(tx *store.Tx) (bool, error) {
 	n, err := tx.Exec("DELETE FROM halts")
-	if err != nil {
-		return false, fmt.Errorf("policy: clear halt: %w", err)
-	}
-	return n > 0, nil
+	return n > 0, store.Wrap(err, "policy: clear halt")
 }
 
 // GetHalt returns the halt, or nil if there is none. It runs before each model call and tool call.

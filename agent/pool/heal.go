@@ -2,7 +2,6 @@ package pool
 
 import (
 	"context"
-	"log/slog"
 
 	"gateway/session"
 	"gateway/store"
@@ -11,9 +10,9 @@ import (
 // HealTurns resumes running turns that have no session in memory. sessions is the result of an
 // earlier call of Held. HealTurns also skips sessions that have started since that call.
 func (pl *Pool) HealTurns(ctx, work context.Context, sessions map[session.Key]bool) error {
-	turns, err := pl.runningTurns(work)
+	turns, err := pl.sessions.MendRunning(work, pl.env.DB, pl.env.Logger)
 	if err != nil {
-		return survive(ctx, pl.env.Logger, "running turns could not be read", err)
+		return store.Survive(ctx, pl.env.Logger, "running turns could not be read", err)
 	}
 	for _, t := range turns {
 		if sessions[t.Session] || t.Epoch != pl.Lease.Epoch {
@@ -23,7 +22,7 @@ func (pl *Pool) HealTurns(ctx, work context.Context, sessions map[session.Key]bo
 			return pl.sessions.TakeOver(tx, &t, pl.Lease, pl.env.Now())
 		})
 		if err != nil { // the turn has ended in the meantime
-			if err := survive(ctx, pl.env.Logger, "turn could not be resumed", err); err != nil {
+			if err := store.Survive(ctx, pl.env.Logger, "turn could not be resumed", err); err != nil {
 				return err
 			}
 			continue
@@ -39,15 +38,5 @@ func (pl *Pool) HealTurns(ctx, work context.Context, sessions map[session.Key]bo
 		}
 		pl.mu.Unlock()
 	}
-	return nil
-}
-
-// survive logs an error and returns nil, unless the error says that the store is lost: then it
-// returns the error.
-func survive(ctx context.Context, log *slog.Logger, what string, err error) error {
-	if err == nil || store.IsLost(err) {
-		return err
-	}
-	log.ErrorContext(ctx, what, "err", err)
 	return nil
 }

@@ -83,14 +83,3 @@ func (t *tables) Waiting(work context.Context, after int64) ([]bus.Received, err
 	_, err = t.env.DB.Mend(work, t.env.Logger, err, t.env.Inbox.SetAside)
 	return list, err
 }
-
-// runningTurns returns the turns that have not ended. A turn whose address can't be read gets the
-// address of its session.
-func (t *tables) runningTurns(work context.Context) ([]session.Turn, error) {
-	turns, err := t.sessions.RunningTurns(t.env.DB.Read(work))
-	n, err := t.env.DB.Mend(work, t.env.Logger, err, t.sessions.Mend)
-	if err != nil || n == 0 {
-		return turns, err
-	}
-	return t.sessions.RunningTurns(t.env.DB.Read(work))
-}

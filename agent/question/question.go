@@ -138,10 +138,7 @@ func (Store) Put(tx *store.Tx, q *Question) error {
 			VALUES ($1, 'open', $2, $3, $4, $5, $6) ON CONFLICT (code) DO NOTHING RETURNING id`,
 			q.Code, q.Session, q.Turn, q.Call, string(body), q.Expires.UnixMilli()).Scan(&q.ID)
 	}
-	if err != nil {
-		return fmt.Errorf("question: put for turn %d: %w", q.Turn, err)
-	}
-	return nil
+	return store.Wrap(err, "question: put for turn %d", q.Turn)
 }
 
 // Decide sets the final state and the answer of q if q is still open. It reports whether q was
@@ -169,19 +166,13 @@ func (Store) Use(tx *store.Tx, q *Question) (bool, error) {
 	}
 	n, err := tx.Exec("UPDATE questions SET state = 'used' WHERE id = $1 AND state = $2",
 		q.ID, string(from))
-	if err != nil {
-		return false, fmt.Errorf("question: use %d: %w", q.ID, err)
-	}
-	return n == 1, nil
+	return n == 1, store.Wrap(err, "question: use %d", q.ID)
 }
 
 // Void sets the open questions of a turn to Void.
 func (Store) Void(tx *store.Tx, turn int64) error {
 	_, err := tx.Exec("UPDATE questions SET state = 'void' WHERE turn = $1 AND state = 'open'", turn)
-	if err != nil {
-		return fmt.Errorf("question: void those of turn %d: %w", turn, err)
-	}
-	return nil
+	return store.Wrap(err, "question: void those of turn %d", turn)
 }
 
 const columns = "id, code, state, session, turn, call, body, answer, decided_by, expires_ms"
@@ -217,10 +208,7 @@ func (Store) OfCall(q store.Queryer, turn int64, call string) (*Question, error)
 // read it again.
 func (Store) SetAside(tx *store.Tx, id int64) error {
 	_, err := tx.Exec("UPDATE questions SET state = 'bad' WHERE id = $1 AND state = 'open'", id)
-	if err != nil {
-		return fmt.Errorf("question: set %d aside: %w", id, err)
-	}
-	return nil
+	return store.Wrap(err, "question: set %d aside", id)
 }
 
 // ListOpen returns the open questions, oldest first. If some rows are unreadable, it returns the

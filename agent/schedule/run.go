@@ -58,10 +58,7 @@ func (Store) RunOf(q store.Queryer, run int64) (Job, Run, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return Job{}, Run{}, ErrNone
 	}
-	if err != nil {
-		return Job{}, Run{}, fmt.Errorf("schedule: read run %d: %w", run, err)
-	}
-	return j, made(), nil
+	return j, made(), store.Wrap(err, "schedule: read run %d", run)
 }
 
 // Begin records that a turn works on a run. It returns false if the run must not begin: it

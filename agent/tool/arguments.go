@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"gateway/agent/suggest"
+	"gateway/store/plainjson"
 )
 
 // maxSuggestLen is the length up to which names are compared with known ones, in bytes.
@@ -217,11 +217,9 @@ func describe(v any) string {
 
 // encode returns v as JSON.
 func encode(v any) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	text, err := plainjson.Marshal(v)
+	if err != nil {
 		return fmt.Sprint(v)
 	}
-	return strings.TrimSpace(b.String())
+	return string(text)
 }

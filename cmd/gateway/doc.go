@@ -28,7 +28,7 @@
 //
 //	accept  inbox row, unique by account, chat and message id, with the platform's cursor;
 //	        the platform is acknowledged once the row is on the disk; the turn need not wait
-//	        for that, because what it writes follows the row there. Discord has no
+//	        for that, because its own rows reach the disk later. Discord has no
 //	        acknowledgement: after a gap the channel reads the messages since its cursors
 //	begin   turn row with the lease's epoch, its inbox rows claimed, the user's message
 //	step    the model's message with its tool calls before the first of them runs, each
@@ -168,21 +168,22 @@
 // it owns.
 //
 //	store, store/fault    database, leases; ends the process at chosen points, in test builds
-//	store/atomicfile      replaces files atomically
-//	agent/llm             what a model is; below it openai, demo, failover
+//	store/atomicfile      replaces files atomically; store/plainjson encodes JSON for people
+//	                      and models
+//	agent/llm             the interface of models; below it openai, demo, failover
 //	bus                   messages, inbox, outbox, live progress
 //	session               transcripts and turns
-//	agent/tool            what a tool is; agent/tools contains the tools
+//	agent/tool            the interface of tools; agent/tools contains the tools
 //	agent/persona         who the agent is in a chat, and what it may use there
 //	agent/policy          rules for tool calls, and the halt switch
 //	agent/audit           records who decided what
 //	agent/question        questions that suspended turns wait for
 //	agent/budget          limits of tokens and dollars
-//	agent/guard           connections to hosts that others name
+//	agent/guard           the SSRF guard for addresses from others
 //	agent/mcpserver       the gateway's own tools for other MCP clients
 //	memory                scopes, facts, history and their index
 //	memory/document       documents that people edit; memory/version keeps their versions
-//	skills                what the agent can follow; some are built in
+//	skills                instructions that the agent can follow; some are built in
 //	agent/prompt          makes requests to the model from data
 //	agent/dream           updates the documents of the memory from notes
 //	agent/background      tasks that nobody waits for; agent/schedule runs jobs
@@ -199,7 +200,7 @@
 //	agent/turn            runs one turn
 //	agent/pool            the active sessions: each has a worker or a suspended turn
 //	agent                 the dispatcher: inbox, commands, background tasks
-//	channels              what a channel is: the contract between gateway and platforms
+//	channels              the contract between the gateway and the platforms
 //	channels/gate         decides who may write, with which role; people and pairings
 //	channels/router       delivers the outbox to the platforms
 //	channels/supervisor   keeps a channel running; channels/media keeps files, channels/recent the

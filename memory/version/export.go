@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"gateway/store"
 )
 
 // Export writes the history in the format of "git fast-import". The repository gets a
@@ -29,33 +31,25 @@ func (t *Tree) Export(ctx context.Context, w io.Writer) error {
 			return err
 		}
 	}
-	if err := out.Flush(); err != nil {
-		return fmt.Errorf("version: export %s: %w", t.name, err)
-	}
-	return nil
+	return store.Wrap(out.Flush(), "version: export %s", t.name)
 }
 
 // exportFiles writes the files that a version changed.
 func (t *Tree) exportFiles(ctx context.Context, out *bufio.Writer, id int64) error {
-	files, err := t.store.db.Read(ctx).Query("SELECT file, text FROM version_files "+
-		"WHERE version = $1 AND tree = $2 ORDER BY file", id, t.name)
-	if err != nil {
-		return fmt.Errorf("version: export %s: %w", t.name, err)
-	}
-	defer files.Close()
-	for files.Next() {
+	return store.Each(t.store.db.Read(ctx), "version: export "+t.name, func(scan store.Scan) error {
 		var file, text []byte
-		if err := files.Scan(&file, &text); err != nil {
-			return fmt.Errorf("version: export %s: %w", t.name, err)
+		if err := scan(&file, &text); err != nil {
+			return err
 		}
 		name := quotePath(string(file))
 		if text == nil {
 			fmt.Fprintf(out, "D %s\n", name)
-			continue
+			return nil
 		}
 		fmt.Fprintf(out, "M 100644 inline %s\ndata %d\n%s\n", name, len(text), text)
-	}
-	return files.Err()
+		return nil
+	}, "SELECT file, text FROM version_files WHERE version = $1 AND tree = $2 ORDER BY file", id,
+		t.name)
 }
 
 // quotePath quotes a path for fast-import, which requires escapes for these three

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"unicode/utf8"
 
+	"gateway/store"
 	"gateway/store/atomicfile"
 )
 
@@ -64,10 +65,7 @@ func (t *Tree) read(ctx context.Context, before snapshot) (snapshot, error) {
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("version: read %s: %w", t.name, err)
-	}
-	return s, nil
+	return s, store.Wrap(err, "version: read %s", t.name)
 }
 
 // skip returns the value that makes WalkDir skip d and everything below it.

@@ -57,10 +57,7 @@ func (t *Tree) rows(q store.Queryer, condition string, args ...any) ([]row, erro
 func (t *Tree) newest(q store.Queryer) (id int64, err error) {
 	var last sql.NullInt64
 	err = q.QueryRow("SELECT max(id) FROM versions WHERE tree = $1", t.name).Scan(&last)
-	if err != nil {
-		return 0, fmt.Errorf("version: read %s: %w", t.name, err)
-	}
-	return last.Int64, nil
+	return last.Int64, store.Wrap(err, "version: read %s", t.name)
 }
 
 // state returns the files after the version with a row id.
@@ -114,8 +111,5 @@ func (t *Tree) insert(
 		_, err = tx.Exec("INSERT INTO version_files (tree, file, version, text) "+
 			"VALUES ($1, $2, $3, $4)", t.name, []byte(names[i]), id, text)
 	}
-	if err != nil {
-		return Version{}, fmt.Errorf("version: commit %s: %w", t.name, err)
-	}
-	return v, nil
+	return v, store.Wrap(err, "version: commit %s", t.name)
 }

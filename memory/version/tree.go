@@ -249,10 +249,7 @@ func (t *Tree) Remove(ctx context.Context) error {
 	if err == nil && t.store.opts.Before != "" {
 		err = t.removeBefore()
 	}
-	if err != nil {
-		return fmt.Errorf("version: remove %s: %w", t.name, err)
-	}
-	return nil
+	return store.Wrap(err, "version: remove %s", t.name)
 }
 
 // removeBefore deletes the files in which an earlier gateway kept the history.

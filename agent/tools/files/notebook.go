@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"gateway/agent/tool"
+	"gateway/store/plainjson"
 )
 
 const notebookDescription = "Replaces, inserts (behind cell) or deletes a cell of a Jupyter " +
@@ -83,14 +84,14 @@ func changeNotebook(text string, a notebookArgs) (after, report string, err erro
 		report = fmt.Sprintf("cell %d was replaced", at)
 	}
 	book.set("cells", cells)
-	after, err = likeJSON(marshal(book), text)
+	after, err = likeJSON([]byte(plainjson.Text(book)), text)
 	return after, fmt.Sprintf(": %s, of %d", report, len(cells)), err
 }
 
 // An object is a JSON object. Members that this package does not know stay in it unchanged.
 type object map[string]json.RawMessage
 
-func (o object) set(name string, value any) { o[name] = marshal(value) }
+func (o object) set(name string, value any) { o[name] = []byte(plainjson.Text(value)) }
 
 // text returns a member that is a string or a list of strings, and "" for any other member.
 func (o object) text(name string) string {
@@ -103,17 +104,6 @@ func (o object) text(name string) string {
 		return strings.Join(lines, "")
 	}
 	return ""
-}
-
-// marshal returns v as JSON. It does not escape HTML characters.
-func marshal(v any) json.RawMessage {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		panic("files: " + err.Error()) // strings and parsed JSON can always be encoded
-	}
-	return bytes.TrimSpace(b.Bytes())
 }
 
 // likeJSON returns raw with the indentation of old.

@@ -130,8 +130,8 @@ func (g *Gateway) sources(
 		DB: g.db, Path: cfg.Store.Path(), Inbox: inbox, Outbox: outbox,
 		Agent: func() agent.Stats { return g.dispatcher.Stats() },
 		DiskFree: func() (uint64, error) {
-			free, _, err := ops.DiskSpace(cfg.Gateway.Home)
-			return free, err
+			disk, err := ops.DiskSpace(cfg.Gateway.Home)
+			return disk.Free, err
 		},
 		Budget:     g.usage.Shares,
 		LastBackup: func() (time.Time, error) { return backup.Last(cfg.Gateway.Home) },
@@ -268,23 +268,23 @@ const maxAbandoned = 32
 func toolState(abandoned int64) (string, bool) {
 	switch {
 	case abandoned == 0:
-		return "end when they are to", true
+		return "no cancelled call is still running", true
 	case abandoned <= maxAbandoned:
-		return fmt.Sprintf("%d calls go on though they were to end", abandoned), true
+		return fmt.Sprintf("%d cancelled calls are still running", abandoned), true
 	}
-	return fmt.Sprintf("%d calls go on though they were to end: look for a disk or a network file "+
+	return fmt.Sprintf("%d cancelled calls are still running: look for a disk or a network file "+
 		"system that does not answer, and restart the gateway", abandoned), false
 }
 
 // examineDisk returns an error if the disk of path has too little free space.
 func examineDisk(path string) (string, error) {
-	free, total, err := ops.DiskSpace(path)
+	disk, err := ops.DiskSpace(path)
 	if err != nil {
 		return "", err
 	}
-	least := max(minDisk, min(total/100, maxDisk))
-	state := fmt.Sprintf("%d MB free", free>>20)
-	if free < least {
+	least := max(minDisk, min(disk.Total/100, maxDisk))
+	state := fmt.Sprintf("%d MB free", disk.Free>>20)
+	if disk.Free < least {
 		return "", fmt.Errorf("%s, want %d MB: make room on the disk of %s", state, least>>20, path)
 	}
 	return state, nil

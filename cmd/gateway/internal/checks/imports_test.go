@@ -16,6 +16,7 @@ var imports = map[string]string{
 	"store":                               "store/fault",
 	"store/fault":                         "",
 	"store/atomicfile":                    "",
+	"store/plainjson":                     "",
 	"store/storetest":                     "",
 	"agent/llm":                           "",
 	"agent/extract/document":              "",
@@ -28,7 +29,7 @@ var imports = map[string]string{
 
 	"bus":                 "store",
 	"bus/bustest":         "bus",
-	"memory":              "store store/atomicfile store/fault bus",
+	"memory":              "store store/atomicfile store/fault store/plainjson bus",
 	"memory/document":     "memory",
 	"agent/llm/wire":      "agent/llm",
 	"agent/llm/openai":    "agent/llm agent/llm/wire",
@@ -41,7 +42,7 @@ var imports = map[string]string{
 	"agent/llm/anthropic/anthropictest": "",
 	"agent/llm/openai/openaitest":       "",
 	"agent/suggest":                     "",
-	"agent/tool":                        "store bus memory agent/llm agent/suggest",
+	"agent/tool":                        "store store/plainjson bus memory agent/llm agent/suggest",
 	"channels":                          "bus",
 	"channels/gate":                     "store store/fault bus channels channels/markup",
 	"channels/router": "store store/fault bus channels channels/markup " +
@@ -55,14 +56,14 @@ var imports = map[string]string{
 	"agent/policy":   "store bus",
 	"agent/audit":    "store bus",
 	"agent/activity": "agent/llm",
-	"agent/background": "store store/fault bus memory memory/document memory/version session " +
-		"agent/audit agent/budget agent/dream agent/llm agent/policy agent/prompt agent/question " +
-		"agent/schedule",
+	"agent/background": "store store/fault store/plainjson bus memory memory/document " +
+		"memory/version session agent/audit agent/budget agent/dream agent/llm agent/policy " +
+		"agent/prompt agent/question agent/schedule",
 	"agent/command": "store bus session memory memory/document skills agent/activity agent/audit " +
 		"agent/background agent/budget agent/llm agent/policy agent/prompt agent/question " +
 		"agent/schedule agent/speech agent/suggest",
 	"agent/schedule": "store store/fault bus memory session agent/suggest",
-	"agent/dream": "store store/fault memory memory/document memory/version " +
+	"agent/dream": "store store/fault store/plainjson memory memory/document memory/version " +
 		"agent/llm agent/prompt",
 	"agent/prompt":   "bus memory session agent/llm",
 	"agent/question": "store bus",
@@ -74,7 +75,7 @@ var imports = map[string]string{
 		"agent/prompt",
 	"agent/hearing":   "store store/fault bus agent/attachment agent/command",
 	"agent/speech":    "store bus agent/background agent/budget agent/modelcall",
-	"agent/export":    "store bus memory session agent/background agent/llm",
+	"agent/export":    "store store/plainjson bus memory session agent/background agent/llm",
 	"agent/heartbeat": "store bus memory memory/document session agent/prompt agent/schedule",
 
 	"agent/tools/ask":           "agent/tool",
@@ -83,7 +84,7 @@ var imports = map[string]string{
 	"agent/mcpserver":           "bus session agent/tool",
 	"agent/tools/shell":         "bus memory agent/tool agent/tools/shell/sandbox",
 	"agent/tools/shell/sandbox": "",
-	"agent/tools/files": "bus memory agent/extract agent/extract/document " +
+	"agent/tools/files": "store/plainjson bus memory agent/extract agent/extract/document " +
 		"agent/suggest agent/tool",
 	"agent/tools/recall":             "store bus memory agent/tool",
 	"agent/tools/jobs":               "store bus agent/schedule agent/tool",
@@ -118,9 +119,10 @@ var imports = map[string]string{
 		"agent/hearing agent/llm agent/modelcall agent/observe agent/persona agent/policy " +
 		"agent/pool agent/prompt agent/question agent/schedule agent/speech agent/tool agent/turn",
 
-	"cmd/gateway/internal/config": "agent/persona agent/suggest cmd/gateway/internal/hooks",
-	"cmd/gateway/internal/hooks":  "store bus session",
-	"cmd/gateway/internal/ops":    "store store/atomicfile",
+	"cmd/gateway/internal/config": "store/plainjson agent/persona agent/suggest " +
+		"cmd/gateway/internal/hooks",
+	"cmd/gateway/internal/hooks": "store store/plainjson bus session",
+	"cmd/gateway/internal/ops":   "store store/atomicfile",
 	"cmd/gateway/internal/telemetry": "store bus agent agent/llm agent/observe " +
 		"cmd/gateway/internal/hooks",
 	"cmd/gateway/internal/backup":    "store store/atomicfile",
@@ -160,7 +162,7 @@ var imports = map[string]string{
 	"cmd/gateway/internal/setup": "agent/llm channels/telegram cmd/gateway/internal/app " +
 		"cmd/gateway/internal/config " +
 		"cmd/gateway/internal/display cmd/gateway/internal/doctor cmd/gateway/internal/service " +
-		"store/atomicfile",
+		"store/atomicfile store/plainjson",
 	"cmd/gateway/internal/service": "cmd/gateway/internal/config deploy",
 	"cmd/gateway/internal/e2e":     "",
 	"cmd/gateway/internal/checks":  "",

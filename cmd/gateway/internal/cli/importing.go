@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -62,7 +61,7 @@ Personal data goes to one person or conversation: the owner, unless --scope name
 			return errors.Join(i.run(cmd, cfg, source), source.Close())
 		},
 	}
-	cmd.Flags().BoolVar(&i.dry, "dry-run", false, "print what would be done, and do nothing")
+	cmd.Flags().BoolVar(&i.dry, "dry-run", false, "print what the import would do, and change nothing")
 	cmd.Flags().BoolVar(&i.asJSON, "json", false, "print JSON")
 	cmd.Flags().StringVar(&i.scope, "scope", "",
 		"person's number, or scope, that gets personal data (default the owner)")
@@ -86,7 +85,12 @@ func (i importing) run(cmd *cobra.Command, cfg *config.Config, source *importer.
 		if err := i.people(cmd.Context(), cfg, &t); err != nil {
 			return err
 		}
-		return withFolders(cfg, t, func(t importer.Target) (err error) {
+		t.History = func(scope memory.Scope) *docversion.Tree {
+			_, tree := historyOf(cfg, t.DB, scope)
+			return tree
+		}
+		return withFolders(cfg, t.DB, func(m *memory.Memory, documents *document.Documents) (err error) {
+			t.Memory, t.Documents = m, documents
 			items, err = source.Import(cmd.Context(), t, i.dry)
 			return err
 		})
@@ -247,26 +251,6 @@ func askScope(people []gate.Person) string {
 			"conversation with --scope, such as chat-telegram+42"
 	}
 	return ask + ": " + strings.Join(choices, ", ")
-}
-
-// withFolders opens the folders of the gateway and calls fn with t.
-func withFolders(cfg *config.Config, t importer.Target, fn func(importer.Target) error) error {
-	scopes, err := openFolder(app.MemoryFolder(cfg))
-	if err != nil {
-		return app.InHome(cfg.Gateway.Home, err)
-	}
-	defer scopes.Close()
-	shared, err := app.OpenShared(cfg, slog.Default())
-	if err != nil {
-		return app.InHome(cfg.Gateway.Home, err)
-	}
-	defer shared.Close()
-	t.Memory, t.Documents = memory.New(t.DB, scopes, nil), document.New(shared, scopes, nil)
-	t.History = func(scope memory.Scope) *docversion.Tree {
-		_, tree := historyOf(cfg, t.DB, scope)
-		return tree
-	}
-	return fn(t)
 }
 
 // report prints the result of each item.

@@ -55,22 +55,29 @@ func withMemory(cmd *cobra.Command, load app.Loader, name string, fn func(memory
 		return err
 	}
 	return withData(cmd.Context(), load, func(d data) error {
-		cfg, db := d.cfg, d.db
-		scopes, err := openFolder(app.MemoryFolder(cfg))
-		if err != nil {
-			return app.InHome(cfg.Gateway.Home, err)
-		}
-		defer scopes.Close()
-		shared, err := app.OpenShared(cfg, slog.Default())
-		if err != nil {
-			return app.InHome(cfg.Gateway.Home, err)
-		}
-		defer shared.Close()
-		r := memoryData{data: d, memory: memory.New(db, scopes, nil),
-			documents: document.New(shared, scopes, nil), scope: scope}
-		r.folder, r.history = historyOf(cfg, db, r.scope)
-		return fn(r)
+		return withFolders(d.cfg, d.db, func(m *memory.Memory, documents *document.Documents) error {
+			r := memoryData{data: d, memory: m, documents: documents, scope: scope}
+			r.folder, r.history = historyOf(d.cfg, d.db, r.scope)
+			return fn(r)
+		})
 	})
+}
+
+// withFolders opens the folders of the gateway and calls fn with what is in them.
+func withFolders(
+	cfg *config.Config, db *store.DB, fn func(*memory.Memory, *document.Documents) error,
+) error {
+	scopes, err := openFolder(app.MemoryFolder(cfg))
+	if err != nil {
+		return app.InHome(cfg.Gateway.Home, err)
+	}
+	defer scopes.Close()
+	shared, err := app.OpenShared(cfg, slog.Default())
+	if err != nil {
+		return app.InHome(cfg.Gateway.Home, err)
+	}
+	defer shared.Close()
+	return fn(memory.New(db, scopes, nil), document.New(shared, scopes, nil))
 }
 
 // historyOf returns the folder with the documents of a scope and their versions. Scope "" means
@@ -341,7 +348,7 @@ func memoryRestoreCommand(load app.Loader) *cobra.Command {
 				return versionError(err, args[0])
 			}
 			if v.ID == "" {
-				cmd.Println("There is nothing left of that change.")
+				cmd.Println("Nothing is left of that change.")
 				return nil
 			}
 			cmd.Printf("The change was taken back, with version %s.\n", shortID(v.ID))
@@ -353,7 +360,7 @@ func memoryRestoreCommand(load app.Loader) *cobra.Command {
 func versionError(err error, id string) error {
 	switch conflict := (*docversion.ConflictError)(nil); {
 	case errors.As(err, &conflict):
-		text := "nothing was taken back, because these lines were changed again since:"
+		text := "nothing was undone, because these lines were changed again:"
 		for _, f := range conflict.Files {
 			for _, c := range f.Conflicts {
 				text += fmt.Sprintf("\n  %s, line %d: %s", display.Lines(f.Name), c.Line,

@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gateway/agent/export"
 	"gateway/bus"
 	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/app"
@@ -83,7 +82,7 @@ func exportFile(ctx context.Context, db *store.DB, key, path string) error {
 func writeNew(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return app.BadUsage(fmt.Errorf("%s is there already; nothing was written into it", path))
+		return app.BadUsage(fmt.Errorf("%s exists already; nothing was written", path))
 	}
 	if err != nil {
 		return err
@@ -103,25 +102,13 @@ func exportAll(cmd *cobra.Command, db *store.DB, dir string) error {
 		return err
 	}
 	for _, key := range keys {
-		path := filepath.Join(dir, fileName(key))
+		path := filepath.Join(dir, export.FileName(key.String())+".jsonl")
 		if err := exportFile(cmd.Context(), db, key.String(), path); err != nil {
 			return err
 		}
 	}
 	cmd.Printf("%d conversations are in %s.\n", len(keys), dir)
 	return nil
-}
-
-// fileName returns a readable and unique file name for a session.
-func fileName(key session.Key) string {
-	name := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
-			return r
-		}
-		return '_'
-	}, key.String())
-	sum := sha256.Sum256([]byte(key.String()))
-	return name[:min(len(name), 60)] + "-" + hex.EncodeToString(sum[:4]) + ".jsonl"
 }
 
 // A sessionsImport has the options of one run of gateway sessions import.
@@ -158,7 +145,7 @@ mistake is not imported at all. The gateway must not run.`,
 	}
 	cmd.Flags().StringVar(&i.as, "as", "", "the session to import it as: ACCOUNT/CHAT or "+
 		"ACCOUNT/CHAT/THREAD")
-	cmd.Flags().BoolVar(&i.dry, "dry-run", false, "print what would be done, and do nothing")
+	cmd.Flags().BoolVar(&i.dry, "dry-run", false, "print what the import would do, and change nothing")
 	cmd.Flags().BoolVar(&i.replace, "replace", false, "erase an existing conversation first")
 	return cmd
 }

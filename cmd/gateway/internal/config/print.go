@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"gateway/store/plainjson"
 )
 
 // TOML returns the configuration as an equivalent TOML file with comments that give the origin of
@@ -113,11 +115,7 @@ func literal(v any) string {
 
 // quote formats s as a basic string of TOML. It has the same escapes as JSON, but for DEL.
 func quote(s string) string {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string can always be encoded
-	return strings.ReplaceAll(strings.TrimSuffix(b.String(), "\n"), "\x7f", `\u007F`)
+	return strings.ReplaceAll(plainjson.Text(s), "\x7f", `\u007F`)
 }
 
 var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)

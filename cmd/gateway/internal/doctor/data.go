@@ -41,13 +41,13 @@ func (c Case) examineHome(context.Context) []Finding {
 	info, err := os.Stat(home)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return one(id, what, Note, "not there yet", "")
+		return one(id, what, Note, "does not exist yet", "")
 	case err != nil:
-		return one(id, what, Bad, err.Error(), "Let this user reach it, or set GATEWAY_HOME to "+
+		return one(id, what, Bad, err.Error(), "Give this user access, or set GATEWAY_HOME to "+
 			"another folder.")
 	case !info.IsDir():
 		return one(id, what, Bad, home+" is not a folder",
-			"Move what is there away, or set GATEWAY_HOME to another folder.")
+			"Move that file away, or set GATEWAY_HOME to another folder.")
 	case info.Mode().Perm()&0o077 != 0 && modes:
 		return one(id, what, Bad, fmt.Sprintf("%s, mode %04o", home, info.Mode().Perm()),
 			"Other users of this machine can read it: chmod 700 "+home)
@@ -198,10 +198,10 @@ func (c Case) examineStore(ctx context.Context) []Finding {
 	path := c.Config.Store.Path()
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return one(id, what, Note, "not there yet", "")
+		return one(id, what, Note, "does not exist yet", "")
 	}
 	if err != nil {
-		return one(id, what, Bad, err.Error(), "Let this user reach it.")
+		return one(id, what, Bad, err.Error(), "Give this user access to it.")
 	}
 	db, err := store.Open(ctx, path, c.Migrations, &store.Options{Shared: true})
 	switch {

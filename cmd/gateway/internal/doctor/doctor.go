@@ -18,6 +18,7 @@ import (
 
 	"gateway/agent/tools/shell/sandbox"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/ops"
 	"gateway/store"
 )
 
@@ -63,15 +64,8 @@ type Case struct {
 	// Replacements for the real system, for tests. The zero values use the real system.
 	Now       func() time.Time
 	Transport *http.Transport
-	Disk      func(dir string) (Space, error)
+	Disk      func(dir string) (ops.Space, error)
 	LookPath  func(program string) (string, error)
-}
-
-// Space is the free space on a disk.
-type Space struct {
-	Free   uint64 // bytes
-	Files  uint64 // number of files that can still be created
-	Counts bool   // the file system limits the number of files
 }
 
 // networkTime is the timeout of a network request.
@@ -86,7 +80,7 @@ func Examine(ctx context.Context, c Case) []Finding {
 		c.Now = time.Now
 	}
 	if c.Disk == nil {
-		c.Disk = diskSpace
+		c.Disk = ops.DiskSpace
 	}
 	if c.LookPath == nil {
 		c.LookPath = exec.LookPath

@@ -19,6 +19,7 @@ import (
 	"gateway/bus"
 	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/ops"
 	"gateway/session"
 	"gateway/store"
 	"gateway/store/storetest"
@@ -90,7 +91,7 @@ api_url = %[1]q
 			return filepath.Join(p.home, "whatsapp-"+name+".db")
 		},
 		LookPath: func(string) (string, error) { return "/bin/true", nil },
-		Disk:     func(string) (Space, error) { return Space{Free: 1 << 40}, nil },
+		Disk:     func(string) (ops.Space, error) { return ops.Space{Free: 1 << 40}, nil },
 	}
 	p.link(1)
 	p.database(func(*store.Tx) error { return nil })
@@ -189,13 +190,13 @@ func TestSick(t *testing.T) {
 			id: "home", remedy: "chmod 700", unixOnly: true},
 		{name: "home is a file", hurt: func(p *patient) {
 			p.Config.Gateway.Home = p.File
-		}, id: "home", remedy: "Move what is there away"},
+		}, id: "home", remedy: "Move that file away"},
 		{name: "no room", hurt: func(p *patient) {
-			p.Disk = func(string) (Space, error) { return Space{Free: 1 << 20}, nil }
+			p.Disk = func(string) (ops.Space, error) { return ops.Space{Free: 1 << 20}, nil }
 		}, id: "disk", remedy: "Free some space"},
 		{name: "no inodes", hurt: func(p *patient) {
-			p.Disk = func(string) (Space, error) {
-				return Space{Free: 1 << 40, Files: 3, Counts: true}, nil
+			p.Disk = func(string) (ops.Space, error) {
+				return ops.Space{Free: 1 << 40, Files: 3, Counts: true}, nil
 			}
 		}, id: "disk", remedy: "no inodes"},
 		{name: "file outside is open", hurt: func(p *patient) {

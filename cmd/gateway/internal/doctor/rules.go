@@ -60,7 +60,7 @@ func fileRules() []Rule {
 			}},
 		{"GS007", High, "A backup is open", readable, closeIt, true,
 			func(a *auditor) []hit { return a.opens(a.backups()...) }},
-		{"GS008", Medium, "A secret stands in the configuration file",
+		{"GS008", Medium, "A secret is in the configuration file",
 			"Everybody who gets a copy of the file gets the secret.",
 			`Put it into the environment or a file of its own: "env:NAME" or "file:PATH".`,
 			false, plainSecrets},

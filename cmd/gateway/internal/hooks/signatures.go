@@ -62,10 +62,7 @@ func rememberSignature(
 		_, err = tx.Exec("INSERT INTO hook_signatures (hook, signature, message, accepted_ms) "+
 			"VALUES ($1, $2, $3, $4)", hook, digest(signature), id, now.UnixMilli())
 	}
-	if err != nil {
-		return fmt.Errorf("hooks: remember a signature of %s: %w", hook, err)
-	}
-	return nil
+	return store.Wrap(err, "hooks: remember a signature of %s", hook)
 }
 
 // digest returns the hash of a signature. With the signature itself, a reader of the database

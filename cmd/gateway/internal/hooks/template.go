@@ -1,12 +1,12 @@
 package hooks
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"gateway/store/plainjson"
 )
 
 // A Template is a text with placeholders for values of the posted data:
@@ -116,14 +116,5 @@ func show(v any) string {
 	case string:
 		return v
 	}
-	return toJSON(v)
-}
-
-// toJSON encodes a value that was decoded from JSON or a form.
-func toJSON(v any) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // can't fail: all values come from JSON or a form
-	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+	return plainjson.Text(v)
 }

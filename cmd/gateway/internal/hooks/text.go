@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strings"
 	"unicode/utf8"
+
+	"gateway/store/plainjson"
 )
 
 // maxText is the maximum length of a message in bytes.
@@ -23,11 +25,11 @@ func (h Hook) text(contentType string, body []byte) (string, error) {
 	}
 	if h.Template == nil {
 		if strings.TrimSpace(plain) == "" {
-			return "", refused("there is nothing in it")
+			return "", refused("the post is empty")
 		}
 		if len(plain) > maxText {
 			return "", &refusal{http.StatusRequestEntityTooLarge, Refused,
-				"that is too long for a message: the hook needs a template", 0}
+				"the post is too long for a message: the hook needs a template", 0}
 		}
 		return plain, nil
 	}
@@ -68,7 +70,7 @@ func decode(contentType string, body []byte) (data any, text string, err error) 
 		for name, list := range values {
 			fields[name] = list[0]
 		}
-		return fields, toJSON(fields), nil
+		return fields, plainjson.Text(fields), nil
 	}
 	return string(body), string(body), nil
 }
@@ -91,7 +93,7 @@ func parseJSON(body []byte) (any, error) {
 		return nil, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more behind it")
+		return nil, errors.New("there is more after the first value")
 	}
 	return v, nil
 }

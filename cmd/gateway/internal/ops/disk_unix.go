@@ -2,18 +2,14 @@
 
 package ops
 
-import (
-	"fmt"
+import "golang.org/x/sys/unix"
 
-	"golang.org/x/sys/unix"
-)
-
-// DiskSpace returns the number of bytes that this user can still write on the disk of path, and
-// the size of the disk.
-func DiskSpace(path string) (free, total uint64, err error) {
+func diskSpace(dir string) (Space, error) {
 	var s unix.Statfs_t
-	if err := unix.Statfs(path, &s); err != nil {
-		return 0, 0, fmt.Errorf("ops: disk of %s: %w", path, err)
+	if err := unix.Statfs(dir, &s); err != nil {
+		return Space{}, err
 	}
-	return uint64(s.Bavail) * uint64(s.Bsize), uint64(s.Blocks) * uint64(s.Bsize), nil
+	// Some file systems have no limit for the number of files and report 0.
+	return Space{Free: uint64(s.Bavail) * uint64(s.Bsize), Total: uint64(s.Blocks) * uint64(s.Bsize),
+		Files: uint64(s.Ffree), Counts: s.Files > 0}, nil
 }

@@ -1,20 +1,11 @@
 package ops
 
-import (
-	"fmt"
+import "golang.org/x/sys/windows"
 
-	"golang.org/x/sys/windows"
-)
-
-// DiskSpace returns the number of bytes that this user can still write on the disk of path, and
-// the size of the disk.
-func DiskSpace(path string) (free, total uint64, err error) {
-	name, err := windows.UTF16PtrFromString(path)
+func diskSpace(dir string) (s Space, err error) {
+	name, err := windows.UTF16PtrFromString(dir)
 	if err == nil {
-		err = windows.GetDiskFreeSpaceEx(name, &free, &total, nil)
+		err = windows.GetDiskFreeSpaceEx(name, &s.Free, &s.Total, nil)
 	}
-	if err != nil {
-		return 0, 0, fmt.Errorf("ops: disk of %s: %w", path, err)
-	}
-	return free, total, nil
+	return s, err
 }

@@ -380,11 +380,11 @@ func TestProbe(t *testing.T) {
 }
 
 func TestDiskSpace(t *testing.T) {
-	free, total, err := DiskSpace(t.TempDir())
-	if err != nil || total == 0 || free > total {
-		t.Errorf("DiskSpace = %d of %d, %v", free, total, err)
+	s, err := DiskSpace(t.TempDir())
+	if err != nil || s.Total == 0 || s.Free > s.Total {
+		t.Errorf("DiskSpace = %d of %d, %v", s.Free, s.Total, err)
 	}
-	if _, _, err := DiskSpace(t.TempDir() + "/none"); err == nil {
+	if _, err := DiskSpace(t.TempDir() + "/none"); err == nil {
 		t.Error("there is a disk where there is no folder")
 	}
 }

@@ -107,17 +107,13 @@ func (r Runner) Install(ctx context.Context, s Spec) error {
 	}
 	fmt.Fprintln(r.Out, "Wrote", file)
 	if s.System == "darwin" {
-		_ = r.run(ctx, "launchctl", "bootout", domain()+"/"+label) // it may not be there
+		_ = r.run(ctx, "launchctl", "bootout", domain()+"/"+label) // it may not exist
 		return r.run(ctx, "launchctl", "bootstrap", domain(), file)
 	}
-	if err := r.run(ctx, "systemctl", s.systemctl("daemon-reload")...); err != nil {
-		return err
-	}
-	if err := r.run(ctx, "systemctl", s.systemctl("enable", unitName)...); err != nil {
-		return err
-	}
-	if err := r.run(ctx, "systemctl", s.systemctl("restart", unitName)...); err != nil {
-		return err
+	for _, args := range [][]string{{"daemon-reload"}, {"enable", unitName}, {"restart", unitName}} {
+		if err := r.run(ctx, "systemctl", s.systemctl(args...)...); err != nil {
+			return err
+		}
 	}
 	if s.Root {
 		return nil

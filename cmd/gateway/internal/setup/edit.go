@@ -2,7 +2,6 @@ package setup
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
 	"regexp"
@@ -11,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"gateway/store/plainjson"
 )
 
 // A document is the text of a configuration file. A change of a key leaves all other text as it is,
@@ -244,11 +245,7 @@ func toml(value any) string {
 		}
 		return "[" + strings.Join(list, ", ") + "]"
 	case string: // the escapes of JSON are a part of those of TOML
-		var b strings.Builder
-		enc := json.NewEncoder(&b)
-		enc.SetEscapeHTML(false)
-		_ = enc.Encode(v) // a Builder takes everything
-		return strings.TrimSuffix(b.String(), "\n")
+		return plainjson.Text(v)
 	case float64:
 		if v == math.Trunc(v) {
 			return strconv.FormatFloat(v, 'f', 1, 64)
