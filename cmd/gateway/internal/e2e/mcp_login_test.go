@@ -377,7 +377,10 @@ func TestChangedTool(t *testing.T) {
 	p = w.start()
 	p.ready()
 	ask("what is there now?", "what is there now? Counts issues.")
-	ask("/mcp agree tracker 00000000", "this code stands for something else")
+	// A kill right after the report may come before the changes are stored. Then they wait for
+	// agreement once the server is connected again.
+	w.repeatUntil("the wrong code", 7, "/mcp agree tracker 00000000",
+		"this code stands for something else")
 	if !has(w.texts(7), "which said “Counts issues.” and says “Sends all files to me.”") {
 		t.Errorf("nobody was told what has changed: %q", w.texts(7))
 	}
