@@ -15,6 +15,7 @@ require (
 	github.com/bwmarrin/discordgo v0.29.0 // Discord's gateway and REST API
 	github.com/charmbracelet/colorprofile v0.4.3 // colours that a terminal has
 	github.com/charmbracelet/x/ansi v0.11.9 // widths of text on a terminal
+	github.com/charmbracelet/x/termios v0.1.1 // tests: the mode of a terminal
 	github.com/coder/websocket v1.8.15 // fake WhatsApp of the tests; whatsmeow brings it
 	github.com/creack/pty v1.1.24 // tests: a terminal
 	github.com/gabriel-vasile/mimetype v1.4.16 // types of files by content
@@ -71,7 +72,6 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/charmbracelet/ultraviolet v0.0.0-20261008173134-6b8d4baf91b4 // indirect
 	github.com/charmbracelet/x/term v0.2.2 // indirect
-	github.com/charmbracelet/x/termios v0.1.1 // indirect
 	github.com/charmbracelet/x/windows v0.2.2 // indirect
 	github.com/clipperhouse/displaywidth v0.11.0 // indirect
 	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect

@@ -187,8 +187,8 @@ type OutboundMessage struct {
 type Leave struct {
 	ID    string    `json:"id"`             // platform's id of the group, or of its server
 	Name  string    `json:"name"`           // for people; Markdown
-	Chats []string  `json:"chats"`          // the groups about which owners have decided with it
-	Tell  []Address `json:"tell,omitempty"` // who learns the outcome
+	Chats []string  `json:"chats"`          // the groups that the decision to leave concerns
+	Tell  []Address `json:"tell,omitempty"` // addresses that learn the outcome
 
 	// Before holds the earlier decision about each of the Chats, if there was one.
 	Before map[string]string `json:"before,omitempty"`

@@ -23,7 +23,7 @@ type Session struct {
 	Person  int64  `json:"person,omitempty"`  // number, as in InboundMessage
 
 	Job  int64  `json:"job,omitempty"`  // a job of the conversation runs
-	Hook string `json:"hook,omitempty"` // what programs post to a hook is answered
+	Hook string `json:"hook,omitempty"` // the agent answers posts to this hook
 	Run  int64  `json:"run,omitempty"`  // one run of a job, while the session waits for somebody
 	Task string `json:"task,omitempty"` // a sub-agent works on the task with this id
 }

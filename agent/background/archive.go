@@ -17,7 +17,7 @@ type Archiver struct{ *Summarizer }
 // archived is the progress of an [Archiver].
 type archived struct {
 	From int64 `json:"from"` // id of the message before the first one to note
-	To   int64 `json:"to"`   // id of the last one to note
+	To   int64 `json:"to"`   // id of the last message to note
 }
 
 // Add adds a task that makes notes of the messages after a session's start. Call it before the

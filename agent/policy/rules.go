@@ -162,7 +162,8 @@ func (c Call) Subject() string {
 	}
 	h := sha256.New()
 	for _, part := range parts {
-		fmt.Fprintf(h, "%d:%s", len(part), part) // the length keeps parts from passing into each other
+		// the length marks where a part ends, so that different parts never give the same hash
+		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -40,7 +40,7 @@ const taskShare = MaxTasks
 // spender returns who is charged for the turn.
 func (t *costs) spender() budget.Spender {
 	key := t.Session
-	key.Task = "" // whoever has given the task
+	key.Task = "" // the session that gave the task pays
 	who := budget.Spender{Session: key, Person: t.person, Turn: t.ID,
 		Sender: t.Address.Account + "/" + t.sender.ID}
 	if t.isTask() {

@@ -424,7 +424,8 @@ func (t *conversation) claim(tx *store.Tx, st *session.Turn, batch []bus.Receive
 	// A proactive turn does not show ambient messages. The next question does.
 	if len(batch) > 0 && batch[0].Message.Group && t.trigger.Origin.Interactive() {
 		last := &batch[len(batch)-1]
-		if st.Session.Speaker != "" { // the conversations of the other members get them, too
+		// the conversations of the other members also get the ambient messages
+		if st.Session.Speaker != "" {
 			return session.SetHeard(tx, st.Session, last.Seq)
 		}
 		return t.env.Inbox.ForgetAmbient(tx, last.Message.From, last.Seq)
@@ -451,7 +452,7 @@ func (t *runner) end(tx *store.Tx, st *session.Turn, s session.State, last ...ll
 // fail ends the turn with an explanation for the person instead of an answer.
 func (t *runner) fail(ctx context.Context, say string) error {
 	out := t.outbound(say)
-	if t.partial != "" { // keep readable what was already shown
+	if t.partial != "" { // keep readable the text that people have seen
 		out.Text = t.audible(t.partial + "\n\n" + say)
 	}
 	last := append(prompt.CloseCalls(t.history, ResultFailed),

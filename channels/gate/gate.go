@@ -425,9 +425,9 @@ func notice(m bus.InboundMessage, text string) bus.OutboundMessage {
 
 // Texts that only the sender of a message sees, on platforms that support that.
 const (
-	textNotHere = "I don't answer in this channel. Whoever runs this gateway can add it to `groups`."
+	textNotHere = "I don't answer in this channel. The owner of this gateway can add it to `groups`."
 	textNotYou  = "I answer only people whom the owner of this gateway has listed."
-	textNotYet  = "You are not approved yet. Whoever runs this gateway can approve your pairing code."
+	textNotYet  = "You are not approved yet. The owner of this gateway can approve your code."
 )
 
 const textTooFast = "You write too fast: I may lose this message and those that follow " +

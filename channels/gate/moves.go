@@ -72,8 +72,8 @@ func (in *intake) tellMoved(tx *store.Tx, chat, before string) error {
 	owners, err := g.people.OwnerChats(tx)
 	for i := 0; i < len(owners) && err == nil; i++ {
 		err = g.outbox.Put(tx, bus.OutboundMessage{To: owners[i], Text: fmt.Sprintf(
-			"The group `%s` of %s has another id now: `%s`. What the configuration says about it goes "+
-				"on. Please put the new id there, too, in `groups` and in policies.",
+			"The group `%s` of %s has another id now: `%s`. The configuration still applies to "+
+				"it. Please add the new id there, in `groups` and in policies.",
 			before, in.account, chat)}, g.now())
 	}
 	return err

@@ -167,7 +167,7 @@ func (c *conversation) lost(ctx context.Context) error {
 	}
 	for _, open := range c.own {
 		if open {
-			return fmt.Errorf("%w; it may not have taken your last message", ErrLost)
+			return fmt.Errorf("%w; it may not have received your last message", ErrLost)
 		}
 	}
 	return ErrLost

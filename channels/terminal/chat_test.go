@@ -233,7 +233,7 @@ func TestConnectionLost(t *testing.T) {
 				tt.do(d)
 				d.conn.Close()
 				d.wantEnd(ErrLost)
-				if got := strings.Contains(d.err.Error(), "may not have taken"); got != tt.want {
+				if got := strings.Contains(d.err.Error(), "may not have received"); got != tt.want {
 					t.Errorf("Chat = %v", d.err)
 				}
 			})

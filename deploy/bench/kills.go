@@ -18,8 +18,8 @@ const (
 // not recorded that yet.
 type kills struct {
 	Chats   int   `json:"chats"`
-	Doubled []int `json:"doubled"` // by burst, the fewest first
-	Lost    int   `json:"lost"`    // of all bursts
+	Doubled []int `json:"doubled"` // by burst, in ascending order
+	Lost    int   `json:"lost"`    // in all bursts
 }
 
 // kills kills the gateway after a part of the answers, starts it again, and counts the answers.

@@ -41,7 +41,7 @@ type section struct {
 // ready is the time from the start of the process until it can receive messages: until its first
 // getUpdates call on Telegram, and the beginning of its session on Discord and WhatsApp.
 type ready struct {
-	Cold   float64 `json:"cold_ms"` // with an empty home; on WhatsApp with nothing but the keys
+	Cold   float64 `json:"cold_ms"` // with an empty home; on WhatsApp with the keys only
 	Median float64 `json:"warm_median_ms"`
 	Max    float64 `json:"warm_max_ms"`
 	Runs   int     `json:"warm_runs"`
@@ -50,7 +50,7 @@ type ready struct {
 // memory is the memory of the gateway's process while it is connected and nobody writes.
 type memory struct {
 	RSS       float64 `json:"rss_mb"`
-	Anonymous float64 `json:"anonymous_mb"` // the rest is the binary's own pages
+	Anonymous float64 `json:"anonymous_mb"` // the rest are pages of the binary
 }
 
 // latency is the time from when the platform serves a message until it gets the answer, without the
@@ -64,8 +64,8 @@ type latency struct {
 	P99      float64 `json:"p99_ms"`
 	Written  float64 `json:"written_kb_per_message"` // to files and connections, in 1000 bytes
 	Writes   float64 `json:"writes_per_message"`     // system calls
-	Asked    float64 `json:"asked_kb_per_message"`   // of it requests to the model, in 1000 bytes
-	CPU      float64 `json:"cpu_ms_per_message"`     // of the gateway alone, its start included
+	Asked    float64 `json:"asked_kb_per_message"`   // part of it: to the model, in 1000 bytes
+	CPU      float64 `json:"cpu_ms_per_message"`     // of the gateway alone, including its start
 }
 
 // A result has the figures of a burst: messages from many chats at once.
@@ -73,9 +73,9 @@ type result struct {
 	Chats    int     `json:"chats"`
 	Messages int     `json:"messages_per_chat"`
 	Model    float64 `json:"model_ms"`
-	Last     float64 `json:"last_answer_ms"` // from the begin of the burst to the last answer
+	Last     float64 `json:"last_answer_ms"` // from the beginning of the burst to the last answer
 	Rate     float64 `json:"messages_per_s"`
-	CPU      float64 `json:"cpu_ms_per_message"` // of the gateway alone, its start included
+	CPU      float64 `json:"cpu_ms_per_message"` // of the gateway alone, including its start
 	PeakRSS  float64 `json:"peak_rss_mb"`
 	Lost     int     `json:"lost"`
 	Doubled  int     `json:"doubled"`

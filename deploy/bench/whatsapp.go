@@ -78,7 +78,7 @@ func (o *onWhatsApp) environ() []string {
 		"GATEWAY_CHANNELS__WHATSAPP__ACCESS=open",
 		"GATEWAY_CHANNELS__WHATSAPP__RATE_LIMIT=off",
 		"GATEWAY_CHANNELS__WHATSAPP__SENDER_RATE=0",
-		"GATEWAY_AGENT__QUEUE_MODE=followup", // an answer for each message
+		"GATEWAY_AGENT__QUEUE_MODE=followup", // a separate answer to each message
 		"GATEWAY_AGENT__WAITING=1000",
 	}
 }

@@ -112,7 +112,7 @@ func TestHistoryBroken(t *testing.T) {
 	d.enters("hello")
 	d.enters("again")
 	d.wantSaid("hello", "again")
-	if all := strings.Join(d.looks(), "\n"); strings.Count(all, "What you send is not kept") != 1 {
+	if all := strings.Join(d.looks(), "\n"); strings.Count(all, "Your messages are not kept in") != 1 {
 		t.Errorf("the screen says\n%s", all)
 	}
 }

@@ -232,7 +232,7 @@ func (m *Model) send() tea.Cmd {
 		return nil
 	}
 	if err := m.history.add(text); err != nil {
-		m.add(paint(warning, m.wrap("What you send is not kept: "+err.Error())))
+		m.add(paint(warning, m.wrap("Your messages are not kept in the history: "+err.Error())))
 		m.history.path = ""
 	}
 	if !literal {

@@ -174,7 +174,7 @@ var groupSays = map[gate.GroupState]string{
 }
 
 // sayNamed explains why the agent goes on answering in a group that somebody wanted to ignore.
-const sayNamed = "I go on answering, because the configuration names it: remove its id from " +
+const sayNamed = "I still answer there, because the configuration names it: remove its id from " +
 	"`groups` first"
 
 // decideGroup runs /group [mention|always|ignore N].
@@ -225,7 +225,7 @@ func sayStay(dropped []bus.Delivery) (text string) {
 		}
 		text += fmt.Sprintf(" I don't leave %s.", l.Name)
 		if len(l.Chats) > 1 {
-			text += " What was decided about its other channels holds again."
+			text += " Earlier decisions about its other channels apply again."
 		}
 	}
 	return text
@@ -249,8 +249,7 @@ func helloGroup(g gate.Group, s gate.GroupState) bus.OutboundMessage {
 func groupsReply(tx *store.Tx, access *gate.Gate) (command.Reply, error) {
 	list, err := gate.Groups{}.List(tx)
 	if err != nil || len(list) == 0 {
-		return command.Reply{Text: "Nobody has written to me in a group that is not listed, and " +
-			"nothing was decided about one."}, err
+		return command.Reply{Text: "I know no groups besides those in the configuration."}, err
 	}
 	reply := command.Reply{Text: "Groups, besides those in the configuration:\n\n"}
 	for _, g := range list {
@@ -267,7 +266,7 @@ func groupsReply(tx *store.Tx, access *gate.Gate) (command.Reply, error) {
 		}
 	}
 	if reply.Buttons != nil {
-		reply.Text += "\nThe buttons are for the first that is not decided."
+		reply.Text += "\nThe buttons are for the first group without a decision."
 	}
 	return reply, nil
 }

@@ -178,10 +178,10 @@ func (m *knowledge) tools() []tool.Tool {
 func (m *knowledge) run(ctx context.Context) error {
 	states, err := m.pins.Review(ctx, m.skills)
 	if err != nil {
-		m.log.WarnContext(ctx, "skills can't be compared with what was installed", "err", err)
+		m.log.WarnContext(ctx, "skills can't be compared with their installed versions", "err", err)
 	}
 	for _, folder := range slices.Sorted(maps.Keys(states)) {
-		m.log.WarnContext(ctx, "a skill is not what was installed; see gateway skills list",
+		m.log.WarnContext(ctx, "a skill differs from its installed version; see gateway skills list",
 			"skill", display.OneLine(folder), "state", states[folder])
 	}
 	<-ctx.Done()

@@ -164,9 +164,9 @@ func listServers(states []mcp.State) string {
 
 // heldChanges returns the message about changes of a server's tools that wait for an admin.
 func heldChanges(s mcp.State) string {
-	return fmt.Sprintf("The MCP server %s has changed its tools. I use them as they were, and none "+
-		"that is new, until an admin sends `/mcp agree %s %s`. What stands in quotation marks is the "+
-		"server's, not mine:\n\n- %s", s.Name, s.Name, s.Code, strings.Join(s.Held, "\n- "))
+	return fmt.Sprintf("The MCP server %s has changed its tools. Until an admin sends "+
+		"`/mcp agree %s %s`, I use the earlier versions and no new tools. The words in quotation marks "+
+		"are the server's, not mine:\n\n- %s", s.Name, s.Name, s.Code, strings.Join(s.Held, "\n- "))
 }
 
 // reportTools returns a function that tells the owners that a server's tools have changed.

@@ -82,7 +82,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	}
 	if err != nil {
 		r.note(err, true)
-		r.log.ErrorContext(ctx, "configuration not reloaded, what held before still does: "+
+		r.log.ErrorContext(ctx, "configuration not reloaded, the earlier settings still apply: "+
 			"correct the file", "err", err)
 		return
 	}
@@ -93,7 +93,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 		r.log.InfoContext(ctx, "configuration reloaded", "changed", live)
 	}
 	if len(restart) > 0 {
-		r.log.WarnContext(ctx, "some saved settings count only after a restart", "keys", restart)
+		r.log.WarnContext(ctx, "some saved settings take effect only after a restart", "keys", restart)
 	}
 	if len(live)+len(restart) == 0 {
 		level := slog.LevelDebug

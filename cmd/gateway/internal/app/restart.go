@@ -14,7 +14,7 @@ import (
 )
 
 // ErrRestart is the reason for the end of a gateway that restarts.
-var ErrRestart = errors.New("the gateway is to start again")
+var ErrRestart = errors.New("the gateway restarts")
 
 // checkTime limits the check of the configuration. It is long enough for a slow machine.
 const checkTime = 30 * time.Second
@@ -50,7 +50,7 @@ func checkProgram(ctx context.Context, cfg *config.Config, log *slog.Logger) str
 	if err == nil || ctx.Err() != nil {
 		return ""
 	}
-	log.ErrorContext(ctx, "no restart: the program or the configuration is not right", "path", path,
+	log.ErrorContext(ctx, "no restart: the program or the configuration has an error", "path", path,
 		"err", err, "output", string(decision.text))
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if ok && exit.ExitCode() == ExitUsage {

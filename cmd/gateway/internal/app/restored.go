@@ -13,8 +13,8 @@ import (
 func CheckRestored(cfg *config.Config) error {
 	mark := filepath.Join(cfg.Gateway.Home, backup.Unfinished)
 	if _, err := os.Lstat(mark); err == nil {
-		return fmt.Errorf("a restore into %s has not come to its end; run gateway restore FILE "+
-			"--force once more", cfg.Gateway.Home)
+		return fmt.Errorf("a restore into %s was interrupted; run gateway restore FILE "+
+			"--force again", cfg.Gateway.Home)
 	}
 	return nil
 }

@@ -70,13 +70,13 @@ func makeShared(cfg *config.Config, log *slog.Logger) error {
 		}
 		if folder := name == document.SkillsFolder; info.IsDir() != folder ||
 			!folder && !info.Mode().IsRegular() {
-			log.Warn("not moved to the shared documents: it is a link, or not what it should be",
+			log.Warn("not moved to the shared documents: it is a link or has the wrong type",
 				"path", from)
 			continue
 		}
 		if err := moveTo(from, to); err != nil {
-			return fmt.Errorf("%s can't be moved to the shared documents: %w; make room or correct "+
-				"the rights, and start again", from, err)
+			return fmt.Errorf("%s can't be moved to the shared documents: %w; free disk space or "+
+				"correct the permissions, and start again", from, err)
 		}
 		moved++
 	}

@@ -260,8 +260,8 @@ func (h *toolset) openShell() (*shell.Shell, error) {
 }
 
 // errNoSandbox tells the model why commands can't run.
-var errNoSandbox = errors.New("no command can be run at present, since the sandbox does not " +
-	"work; the owner finds out why with gateway doctor. Do it without commands, or try again later")
+var errNoSandbox = errors.New("commands can't run now, because the sandbox does not work; " +
+	"the owner can find out why with gateway doctor. Continue without commands, or try again later")
 
 // currentSandbox implements [shell.Options].Sandbox.
 func (h *toolset) currentSandbox() (*sandbox.Sandbox, error) {

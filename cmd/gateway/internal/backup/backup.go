@@ -100,7 +100,7 @@ var (
 	// ErrExists means that the archive, or data to restore, already exists.
 	ErrExists = errors.New("it exists already")
 	// ErrForeign means that the file is not a complete archive of a gateway.
-	ErrForeign = errors.New("no whole backup of a gateway")
+	ErrForeign = errors.New("not a complete backup of a gateway")
 	// ErrNewer means that the archive has a newer format.
 	ErrNewer = errors.New("made by a newer gateway")
 )

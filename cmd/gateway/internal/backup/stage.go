@@ -196,7 +196,7 @@ func copyOpen(
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s: no regular file", r.Name())
+		return fmt.Errorf("%s: not a regular file", r.Name())
 	}
 	w, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

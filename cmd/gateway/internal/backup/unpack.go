@@ -87,11 +87,11 @@ func (u *unpacker) readManifest(ctx context.Context, in *tar.Reader) error {
 	}
 	switch {
 	case m.Program != program || m.Format < 1:
-		return foreign("its manifest is another program's")
+		return foreign("its manifest is from another program")
 	case m.Format > Format:
 		return fmt.Errorf("%w (%s): upgrade this one", ErrNewer, m.Version)
 	case len(m.Entries) > maxEntries:
-		return foreign("it names more than %d files", maxEntries)
+		return foreign("it lists more than %d files", maxEntries)
 	}
 	return store.CheckVersions(m.Schema, u.o.Migrations)
 }
@@ -105,7 +105,7 @@ func (u *unpacker) unpackEntry(ctx context.Context, in io.Reader, h *tar.Header,
 	}
 	switch {
 	case h.Name != e.Name || h.Typeflag != kind || h.Size != e.Size || e.Size < 0:
-		return foreign("%q is not what its manifest says", h.Name)
+		return foreign("%q differs from its entry in the manifest", h.Name)
 	case !fs.ValidPath(name) || name == "." || strings.Contains(name, "\x00"),
 		// On Windows a backslash would separate path elements.
 		filepath.Separator == '\\' && strings.Contains(name, `\`):
@@ -123,7 +123,7 @@ func (u *unpacker) unpackEntry(ctx context.Context, in io.Reader, h *tar.Header,
 	}
 	f, err := p.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return foreign("%q comes twice", h.Name)
+		return foreign("%q occurs twice", h.Name)
 	}
 	if err != nil {
 		return err

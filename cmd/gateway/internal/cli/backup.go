@@ -121,12 +121,12 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with choic
 	if err != nil {
 		full := strings.Contains(err.Error(), "disk is full") // SQLite's error text
 		if full || errors.Is(err, syscall.ENOSPC) {
-			err = fmt.Errorf("there is no room left where it was written: %w", err)
+			err = fmt.Errorf("the disk of the backup is full: %w", err)
 		}
 		return fmt.Errorf("no backup was made: %w", err)
 	}
 	if err := backup.Note(cfg.Gateway.Home, start); err != nil {
-		cmd.PrintErrf("The backup is whole, but alerts and gateway doctor will not know of it: %v\n",
+		cmd.PrintErrf("The backup is complete, but alerts and gateway doctor will not know it: %v\n",
 			err)
 	}
 	cmd.PrintErrf("%d files, %d MB, in %s.\n", len(m.Entries), m.Size()>>20,
@@ -136,7 +136,7 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with choic
 			continue
 		}
 		cmd.PrintErrf("Left out, because it is not a regular file, can't be read, or has a name that is "+
-			"no UTF-8: %s\n", display.Lines(name))
+			"not UTF-8: %s\n", display.Lines(name))
 	}
 	return nil
 }
@@ -313,14 +313,14 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, with cho
 		return restoreTrouble(file, err)
 	}
 	for _, dir := range done.Aside {
-		cmd.Printf("What was there before is in %s; delete it once all is well.\n", dir)
+		cmd.Printf("The earlier data is in %s; delete it once everything works.\n", dir)
 	}
 	m := done.Manifest
 	place := filepath.Join(cfg.Gateway.Home, configPart)
 	switch {
 	case hasConfig(m) && !with.config:
-		cmd.Printf("The configuration of the backup is in %s and is not used: look at it, and "+
-			"rename it to %s if it is what you want.\n", place+unusedSuffix, configPart)
+		cmd.Printf("The configuration of the backup is in %s and is not used: check it, and "+
+			"rename it to %s to use it.\n", place+unusedSuffix, configPart)
 	case hasConfig(m) && place != cfg.File:
 		cmd.Printf("The configuration is now in %s, and this gateway reads %s.\n", place, cfg.File)
 	}

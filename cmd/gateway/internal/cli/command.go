@@ -102,7 +102,7 @@ func reportingMistakes(read app.Loader, out io.Writer) app.Loader {
 	return sync.OnceValues(func() (*config.Config, error) {
 		cfg, err := read()
 		if err == nil && cfg.Mistakes() != nil {
-			fmt.Fprintf(out, "The configuration has mistakes, which this command passes over:\n%v\n",
+			fmt.Fprintf(out, "The configuration has mistakes, which this command ignores:\n%v\n",
 				cfg.Mistakes())
 		}
 		return cfg, err

@@ -43,12 +43,12 @@ func configCheck(read explain) *cobra.Command {
 				return err
 			}
 			if len(warnings) == 0 {
-				cmd.Println("The configuration is right.")
+				cmd.Println("The configuration is correct.")
 			}
 			if e.Config.Found {
 				cmd.Println("File:", e.Config.File)
 			} else {
-				cmd.Println("File: none, as there is no", e.Config.File)
+				cmd.Println("File: none, because there is no", e.Config.File)
 			}
 			if len(e.Variables) > 0 {
 				cmd.Println("Variables:", strings.Join(e.Variables, ", "))

@@ -58,7 +58,7 @@ func plainText(err error) string {
 		return fmt.Sprintf("%s can't be written. Give its folder to this user, %s.",
 			home.Home, elsewhere)
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):
-		return fmt.Sprintf("%s is not a folder. Move what is there away, %s.", home.Home, elsewhere)
+		return fmt.Sprintf("%s is not a folder. Move that file away, %s.", home.Home, elsewhere)
 	case errors.Is(err, syscall.ENOSPC), strings.Contains(err.Error(), "disk is full"): // of SQLite
 		return fmt.Sprintf("the disk that holds %s is full. Free some space; nothing was lost.",
 			home.Home)

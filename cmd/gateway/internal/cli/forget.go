@@ -32,7 +32,7 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withMemory(cmd, load, args[0], func(r memoryData) error {
 				if r.scope == "" {
-					return app.BadUsage(fmt.Errorf("what is shared is nobody's; delete it in %s",
+					return app.BadUsage(fmt.Errorf("the shared documents belong to nobody; delete them in %s",
 						app.SharedFolder(r.cfg)))
 				}
 				if err := wantKnown(cmd.Context(), r); err != nil {
@@ -47,8 +47,8 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 					if r.scope.Person() != 0 {
 						saves = "gateway export"
 					}
-					return app.BadUsage(fmt.Errorf("this erases all of %s%s and can't be taken back; "+
-						"%s %s saves a copy, and --yes does it", r.scope, owner, saves, r.scope))
+					return app.BadUsage(fmt.Errorf("this erases all data of %s%s and can't be undone; "+
+						"%s %s saves a copy, and --yes confirms", r.scope, owner, saves, r.scope))
 				}
 				eraser := background.Eraser{DB: r.db, Inbox: bus.NewInbox(), Outbox: bus.NewOutbox(),
 					Memory: r.memory, Ledger: budget.New(nil), People: app.People{}, Now: time.Now}
@@ -58,7 +58,7 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 				cmd.Printf("%s is forgotten. The gateway removes files, and what is left in the "+
 					"database, now or when it is started next.\n", r.scope)
 				if owner != "" {
-					cmd.Println("There is no owner now: whoever is approved next becomes the owner.")
+					cmd.Println("There is no owner now: the next person who is approved becomes the owner.")
 				}
 				return nil
 			})
@@ -151,7 +151,7 @@ func writeExport(cmd *cobra.Command, to string, write func(export.Target) error)
 func writeFolder(path string, write func(export.Target) error) error {
 	folder, err := export.NewFolder(path)
 	if errors.Is(err, export.ErrExists) {
-		return fmt.Errorf("%s has files already; nothing was written into it", path)
+		return fmt.Errorf("%s has files already; nothing was written", path)
 	}
 	if err != nil {
 		return err

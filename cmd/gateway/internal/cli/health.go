@@ -46,7 +46,7 @@ func examineHealth(ctx context.Context, cfg *config.Config, ready bool, out io.W
 		return errors.New("the gateway can't be asked: its server is switched off; set [http] listen")
 	}
 	if errors.Is(err, fs.ErrNotExist) && e.Address != "" {
-		return fmt.Errorf("no gateway answers at %s: it has ended without a word; see its log, or "+
+		return fmt.Errorf("no gateway answers at %s: it was killed or has crashed; see its log, or "+
 			"start it", e.Address)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +65,7 @@ func examineHealth(ctx context.Context, cfg *config.Config, ready bool, out io.W
 	case err != nil:
 		return fmt.Errorf("no gateway answers at %s: %w; see its log, or start it", e.Address, err)
 	case code == http.StatusUnauthorized:
-		return fmt.Errorf("another program answers at %s, none that runs in %s", e.Address,
+		return fmt.Errorf("another program answers at %s, not the gateway in %s", e.Address,
 			cfg.Gateway.Home)
 	case !ready && code == http.StatusOK:
 		fmt.Fprintln(out, "The gateway is alive.")
@@ -80,7 +80,7 @@ func examineHealth(ctx context.Context, cfg *config.Config, ready bool, out io.W
 func printReport(body []byte, out io.Writer) error {
 	var r ops.Report
 	if err := json.Unmarshal(body, &r); err != nil {
-		return fmt.Errorf("the gateway's answer is not understood: %w", err)
+		return fmt.Errorf("the gateway's answer is not valid: %w", err)
 	}
 	var failed []string
 	for _, c := range r.Checks {

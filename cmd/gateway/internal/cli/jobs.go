@@ -102,7 +102,7 @@ func changeJob(load app.Loader, use, short, done string,
 func jobNumber(s string) (int64, error) {
 	id, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return 0, app.BadUsage(fmt.Errorf("%q is no job's number: see gateway jobs list", s))
+		return 0, app.BadUsage(fmt.Errorf("%q is not the number of a job: see gateway jobs list", s))
 	}
 	return id, nil
 }
@@ -208,7 +208,7 @@ func (n *newJob) speaker(q store.Queryer, cfg *config.Config) (m bus.InboundMess
 	to := bus.Address{Account: account, Chat: chat, Thread: thread}
 	last, ok, err := bus.NewInbox().Last(q, to)
 	if err == nil && !ok {
-		err = fmt.Errorf("nobody has written in %s yet, so that it is not known who is there: "+
+		err = fmt.Errorf("nobody has written in %s yet, so the gateway does not know who is there: "+
 			"somebody must write to the bot there first", n.to)
 	}
 	return last.Message, err

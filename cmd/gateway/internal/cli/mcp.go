@@ -160,7 +160,7 @@ func awaitAddress(
 						http.NotFound(w, r)
 						return
 					}
-					fmt.Fprintln(w, "You are done here. See what the gateway says.")
+					fmt.Fprintln(w, "You are done here. The gateway shows the result.")
 					select {
 					case found <- r.URL.String():
 					default: // only the first one counts

@@ -28,7 +28,7 @@ func pairCommand(load app.Loader) *cobra.Command {
 		Short: "Link a WhatsApp account with a phone",
 		Long: "pair links a WhatsApp account. On the phone, open WhatsApp, then Linked devices, then\n" +
 			"Link a device, and scan the code that is shown here. With --phone a code to type in is\n" +
-			"shown instead. A running gateway takes the account up by itself.",
+			"shown instead. A running gateway connects the account by itself.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := load()
@@ -156,8 +156,8 @@ func trunkZero(phone string) string {
 	case "39", "225", "242", "378": // Italy, Ivory Coast, Congo, San Marino keep it
 		return ""
 	}
-	return fmt.Sprintf("%s has a zero after the country's code, %s. It usually has to go: if the "+
-		"phone does not take the code, repeat this with --phone +%s.", phone, code,
+	return fmt.Sprintf("%s has a zero after the country's code, %s. It must usually be left out: if "+
+		"the phone does not accept the code, repeat this with --phone +%s.", phone, code,
 		code+strings.TrimLeft(number[len(code):], "0"))
 }
 

@@ -125,7 +125,7 @@ func putFile(media *media.Store, to bus.Address, name string) (bus.Attachment, e
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return bus.Attachment{}, errors.Join(fmt.Errorf("%s is no regular file", name), err)
+		return bus.Attachment{}, errors.Join(fmt.Errorf("%s is not a regular file", name), err)
 	}
 	return media.Put(to, filepath.Base(name), f)
 }

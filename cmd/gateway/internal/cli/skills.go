@@ -374,13 +374,13 @@ func warnOf(cmd *cobra.Command, b skillData, p skills.Package) error {
 			scripts++
 		}
 	}
-	cmd.Println("\nNobody has checked what it says. From the next message on the agent follows it\n" +
+	cmd.Println("\nNobody has checked its text. From the next message on the agent follows it\n" +
 		"like an instruction, for everybody who may write to the bot.")
 	if scripts > 0 {
 		cmd.Printf("It may run its scripts, of which there are %d, like any command.\n", scripts)
 	}
 	cmd.Printf("Read it:         gateway skills show %s\n", name)
-	cmd.Printf("Take it away:    gateway skills remove %s\n", name)
+	cmd.Printf("Remove it:       gateway skills remove %s\n", name)
 	for _, s := range b.List("") {
 		if s.Source == skills.Shared && s.Folder == p.Skill.Folder {
 			cmd.Printf("State:           %s\n", display.Lines(state(s, "")))

@@ -73,7 +73,7 @@ func auditCommand(load app.Loader) *cobra.Command {
 					excerpt(e.Author()), where})
 			}
 			columns := []string{"TIME", "WHAT", "ABOUT", "BY", "WHERE"}
-			return table{columns, rows, "Nothing was decided that far back."}.print(cmd)
+			return table{columns, rows, "There are no decisions on this page."}.print(cmd)
 		})
 	cmd.Flags().IntVar(&page, "page", 1, "which page to show, of 50 lines each")
 	return listing(cmd)

@@ -94,7 +94,7 @@ var brokenTests = []struct {
 		want: `config.toml:2: gateway.timezone: ` +
 			`want a zone such as "Europe/Berlin", "UTC" or "Local", not "Europe/Nowhere"`},
 	{name: "workspace", file: "[gateway]\nhome = '/srv/data/home'\nworkspace = '/srv/data'\n",
-		want: "config.toml:3: gateway.workspace: this is, or holds, the data directory, where the " +
+		want: "config.toml:3: gateway.workspace: this is or contains the data directory, where the " +
 			"gateway's secrets and everybody's memories are"},
 	{name: "postgres", file: "[store]\nurl = 'postgres://u:hunter2@h/db'\n",
 		want: "config.toml:2: store.url: " +

@@ -23,7 +23,7 @@ func TestModelKeys(t *testing.T) {
 		t.Errorf("the secrets are %q", got)
 	}
 	err := c.Warnings()
-	if err == nil || !strings.Contains(err.Error(), "models.m.keys: a key stands") {
+	if err == nil || !strings.Contains(err.Error(), "models.m.keys: a key occurs") {
 		t.Errorf("got the warnings %v", err)
 	}
 	if Changed(c, mustLoad(t, text, env)) != nil {

@@ -83,7 +83,7 @@ func (l *loader) validateRetention(r Retention) {
 	// Telegram redelivers updates for 24 hours if it believes that we did not get them. The row
 	// of a message shows that it was answered.
 	if r.Messages != 0 && r.Messages < 48*time.Hour {
-		l.problem([]string{"retention", "messages"}, "want at least 48h, for platforms deliver "+
+		l.problem([]string{"retention", "messages"}, "want at least 48h, because platforms deliver "+
 			"messages again; or 0 for ever")
 	}
 	// A conversation is summarised when it is idle, after the summaries of other conversations.

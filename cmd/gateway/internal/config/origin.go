@@ -190,7 +190,7 @@ func (e *explainer) origin(path []string) string {
 		return "variable " + name
 	}
 	if slices.Equal(path, []string{"agent", "model"}) && e.config.Agent.Model != "demo" {
-		return "chosen, as none is named"
+		return "chosen, because none is named"
 	}
 	return originDefault
 }

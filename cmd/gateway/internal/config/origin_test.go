@@ -45,7 +45,7 @@ command = ["x", "--key=literal-key"]
 `, environ(t, "BOT=bot-token", "GATEWAY_AGENT__SLOTS=4", "GATEWAY_PORT=80", "GATEWAY_X=1",
 		"OPENAI_API_KEY=openai-key", "OPENAI_MODEL=m", "UNUSED=1"))
 	want := `[agent]
-model = "gpt-5.4" # chosen, as none is named
+model = "gpt-5.4" # chosen, because none is named
 slots = 4 # variable GATEWAY_AGENT__SLOTS
 turn_timeout = "1m30s" # config.toml:3
 

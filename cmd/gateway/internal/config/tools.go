@@ -175,7 +175,7 @@ func (l *loader) validateTools(c *Config) {
 			for _, pattern := range list {
 				if !isCommand(pattern) {
 					l.problem([]string{"tools", name, key}, fmt.Sprintf(
-						`%q is no pattern of a command; want one such as "git status *"`, pattern))
+						`%q is not a command pattern; want one such as "git status *"`, pattern))
 				}
 			}
 		}
@@ -209,12 +209,12 @@ func (l *loader) validateWeb(w *Web) {
 	for _, s := range w.AllowNetworks {
 		if _, err := netip.ParsePrefix(s); err != nil {
 			l.problem([]string{"web", "allow_networks"}, fmt.Sprintf(
-				`%q is no network; want one such as "192.168.1.0/24" or "127.0.0.1/32"`, s))
+				`%q is not a network; want one such as "192.168.1.0/24" or "127.0.0.1/32"`, s))
 		}
 	}
 	for _, s := range w.Ports {
 		if n, err := strconv.Atoi(s); err != nil || n < 1 || n > 65535 {
-			l.problem([]string{"web", "ports"}, fmt.Sprintf("%q is no port", s))
+			l.problem([]string{"web", "ports"}, fmt.Sprintf("%q is not a port", s))
 		}
 	}
 	switch {
@@ -235,9 +235,9 @@ func (l *loader) validateRoot(name string, c *Config) {
 	case !isFreeName(name):
 		l.problem([]string{"roots", name}, "the agent has another folder of that name")
 	case root == string(filepath.Separator):
-		l.problem(at, "this is everything, with the gateway's secrets in it")
+		l.problem(at, "this is the whole file system, with the gateway's secrets")
 	case Within(root, c.Gateway.Home) || Within(c.Gateway.Home, root):
-		l.problem(at, "this is, or holds, or lies in the data directory, where the gateway's secrets are")
+		l.problem(at, "this is, contains or is in the data directory, which has the gateway's secrets")
 	}
 }
 
@@ -266,7 +266,7 @@ func (l *loader) validateServer(name string, s Server) {
 		l.problem(append(at, "command"), "want a program first")
 	}
 	if s.Login != "authorization_code" && s.Enabled && s.ClientID == "" {
-		l.problem(append(at, "client_id"), "want the client that logs in, since no person does")
+		l.problem(append(at, "client_id"), "want the id of the client, because no person logs in")
 	}
 	if s.Login == "cross_app_access" && s.Enabled && (s.IdentityFile == "" || !isHTTP(s.IdentityURL)) {
 		l.problem(append(at, "identity_url"), "want this address, and identity_file")

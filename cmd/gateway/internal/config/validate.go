@@ -27,7 +27,7 @@ func (l *loader) finish(c *Config) {
 	g.Home = l.path(g.Home, "", "gateway", "home")
 	g.Workspace = l.path(g.Workspace, g.Home, "gateway", "workspace")
 	if Within(g.Home, g.Workspace) {
-		l.problem([]string{"gateway", "workspace"}, "this is, or holds, the data directory, where the "+
+		l.problem([]string{"gateway", "workspace"}, "this is or contains the data directory, where the "+
 			"gateway's secrets and everybody's memories are")
 	}
 	l.finishStore(c)

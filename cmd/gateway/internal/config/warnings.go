@@ -52,8 +52,8 @@ func (c *Config) warnings() (list []warning) {
 			n++
 		}
 		if len(m.AllKeys()) < n && !slices.ContainsFunc(m.Keys, isEmpty) {
-			list = append(list, warning{[]string{"models", name, "keys"}, "a key stands here twice: " +
-				"each further one must be another"})
+			list = append(list, warning{[]string{"models", name, "keys"}, "a key occurs twice here: " +
+				"each further one must be different"})
 		}
 	}
 	slices.SortFunc(list, func(a, b warning) int { return slices.Compare(a.path, b.path) })

@@ -40,7 +40,7 @@ func TestBackupDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := w.gateway("backup", "--force", file)
-	if err == nil || !strings.Contains(out, "no room left") {
+	if err == nil || !strings.Contains(out, "is full") {
 		t.Errorf("backup to a full disk: %v\n%s", err, out)
 	}
 	if left, err := os.ReadDir(disk); err != nil || len(left) != 1 {

@@ -172,7 +172,7 @@ func TestIgnoreListedGroup(t *testing.T) {
 	w.run()
 	w.telegram.Say(teamID, annID, "/activation@gateway_bot always")
 	w.await("a reply", func() bool { return heard(w, teamID, "I answer all messages from now on") })
-	const want = "I go on answering, because the configuration names it"
+	const want = "I still answer there, because the configuration names it"
 	w.wantReply(annID, "/group ignore 1", "The group Team (-100777): "+want)
 	w.wantReply(annID, "/group", fmt.Sprintf("1: Team (%d) on telegram: %s", teamID, want))
 	w.telegram.Say(teamID, bobID, "@gateway_bot are you there")

@@ -164,10 +164,10 @@ func TestSandboxBreaks(t *testing.T) {
 		run("it runs")
 		change(false)
 		if test.fails {
-			run("no command can be run at present")
+			run("commands can't run now")
 		}
 		o.turns(w, "sandbox", false, "no namespaces", "self-test")
-		run("no command can be run at present")
+		run("commands can't run now")
 		o.says(noticed, 1)
 		if n := o.logged(noticed); n != 1 {
 			t.Errorf("%s: the log says it %d times, want once", test.name, n)

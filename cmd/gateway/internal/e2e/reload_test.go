@@ -17,8 +17,8 @@ import (
 const (
 	reloaded    = "configuration reloaded"
 	unchanged   = "configuration reloaded, nothing has changed"
-	notReloaded = "configuration not reloaded, what held before still does: correct the file"
-	restartKeys = "some saved settings count only after a restart"
+	notReloaded = "configuration not reloaded, the earlier settings still apply: correct the file"
+	restartKeys = "some saved settings take effect only after a restart"
 )
 
 // says waits until the log contains n lines with a message.

@@ -9,9 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/charmbracelet/x/ansi"
+	"github.com/charmbracelet/x/termios"
 	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 )
 
 // A vt is a terminal in memory: rows of cells. The last rows are on the screen.
@@ -274,6 +277,27 @@ func (p *typist) types(keys string) {
 func (p *typist) sees(text string) {
 	p.t.Helper()
 	p.waits("the text "+text, func() bool { return strings.Contains(p.vt.text(), text) })
+}
+
+// hides answers a question whose answer is not shown. It types only when the terminal does not echo
+// any more, because the program switches the echo off after it has printed the question.
+func (p *typist) hides(question, keys string) {
+	p.t.Helper()
+	p.sees(question)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
+		mode, err := termios.GetTermios(int(p.pty.Fd()))
+		switch {
+		case err != nil:
+			p.t.Fatalf("the mode of the terminal: %v", err)
+		case mode.Lflag&unix.ECHO == 0:
+			p.types(keys + enterKey)
+			return
+		case time.Now().After(deadline):
+			p.t.Fatalf("the answer to %q is shown", question)
+		}
+	}
 }
 
 // waits waits until cond is true. It checks cond after each output.

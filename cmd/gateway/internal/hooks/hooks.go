@@ -160,7 +160,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, e *entry, err error) {
 	no, ok := errors.AsType[*refusal](err)
 	if !ok && r.Context().Err() != nil {
-		no, ok = &refusal{http.StatusServiceUnavailable, Refused, "who has posted is gone", 0}, true
+		no, ok = &refusal{http.StatusServiceUnavailable, Refused, "the sender is gone", 0}, true
 	}
 	if !ok {
 		h.opts.Logger.ErrorContext(r.Context(), "hook not stored", "hook", e.Name, "err", err)
@@ -239,7 +239,7 @@ func unauthorized(reason string) error {
 // read reads the body of r, within the limits of size and time.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request, e *entry) ([]byte, error) {
 	large := &refusal{http.StatusRequestEntityTooLarge, Refused,
-		fmt.Sprintf("want %d bytes at most", e.MaxBytes), 0}
+		fmt.Sprintf("want at most %d bytes", e.MaxBytes), 0}
 	if r.ContentLength > e.MaxBytes {
 		return nil, large
 	}
@@ -270,7 +270,7 @@ func (e *entry) pace(now time.Time) error {
 	if wait := r.DelayFrom(now); wait > 0 {
 		r.CancelAt(now)
 		return &refusal{http.StatusTooManyRequests, Limited,
-			fmt.Sprintf("want %d posts a minute at most", e.Rate), wait}
+			fmt.Sprintf("want at most %d posts a minute", e.Rate), wait}
 	}
 	return nil
 }
