@@ -12,8 +12,8 @@ import (
 // By default, the heap grows to twice the memory in use before the garbage collector runs again.
 // While the gateway is busy, the heap may grow to busyHeap instead. In a burst of messages that
 // saves a tenth of the processor time. A gateway that is idle, or has more than busyHeap in use,
-// keeps Go's default. After a burst, and after the start, the gateway gives free memory back to the
-// system.
+// keeps Go's default. After a burst, and after the start, the gateway gives free memory, and the
+// pages of its program, back to the system.
 const (
 	busyHeap   = 40 << 20
 	busyPause  = time.Second     // longest pause between two runs in a row
@@ -46,6 +46,7 @@ func WatchCollector() {
 	c.quiet = time.AfterFunc(quietAfter, func() {
 		c.set(defaultPercent)
 		debug.FreeOSMemory()
+		_ = dropProgram() // without it, the process only looks larger
 	})
 	c.watch()
 }

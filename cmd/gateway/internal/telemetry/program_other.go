@@ -1,0 +1,5 @@
+//go:build !linux
+
+package telemetry
+
+func dropProgram() error { return nil }
