@@ -8,12 +8,14 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"gateway/channels/terminal"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/store"
 )
 
 func chatCommand(load, all app.Loader) *cobra.Command {
@@ -74,7 +76,7 @@ func chat(ctx context.Context, load, all app.Loader, opts terminal.ScreenOptions
 	if err != nil {
 		return err
 	}
-	conn, err := dial(ctx, cfg)
+	conn, err := find(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -110,6 +112,40 @@ func redial(cfg *config.Config, conn net.Conn) func(context.Context) (net.Conn, 
 			err = terminal.ErrLost
 		}
 		return next, err
+	}
+}
+
+// findPatience and findRetry say how long and how often find tries to connect to a gateway that
+// has begun to start.
+const (
+	findPatience = 5 * time.Second
+	findRetry    = 20 * time.Millisecond
+)
+
+// find connects to the running gateway, or to one that is starting. It returns nil, nil if none
+// runs.
+func find(ctx context.Context, cfg *config.Config) (net.Conn, error) {
+	for began := time.Now(); ; {
+		conn, err := dial(ctx, cfg)
+		if conn != nil || err != nil {
+			return conn, err
+		}
+		unlock, err := store.Lock(cfg.Store.Path() + ".lock")
+		switch {
+		case err == nil:
+			return nil, unlock()
+		case !errors.Is(err, store.ErrLocked):
+			return nil, nil // there is no home yet, or its trouble is told when the gateway starts
+		case time.Since(began) > findPatience:
+			return nil, app.InHome(cfg.Gateway.Home, err)
+		}
+		timer := time.NewTimer(findRetry)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		}
 	}
 }
 

@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
+	"gateway/store"
+)
+
+// TestFind checks that a chat waits for a gateway that has begun to start and does not listen yet.
+func TestFind(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	file := filepath.Join(home, "gateway.db")
+	cfg := &config.Config{Gateway: config.Gateway{Home: home},
+		Store: config.Store{URL: "sqlite:" + file}}
+	if conn, err := find(t.Context(), cfg); conn != nil || err != nil {
+		t.Errorf("without a gateway: %v, %v; want nil, nil", conn, err)
+	}
+	unlock, err := store.Lock(file + ".lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unlock() })
+	time.AfterFunc(100*time.Millisecond, func() {
+		l, err := net.Listen("unix", app.SocketPath(home))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { _ = l.Close() })
+	})
+	conn, err := find(t.Context(), cfg)
+	if conn == nil || err != nil {
+		t.Fatalf("with a gateway that starts: %v, %v; want a connection", conn, err)
+	}
+	_ = conn.Close()
+}
