@@ -392,7 +392,7 @@ func TestLeastRole(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		secret := act("secret", tool.Pure, always("42"))
-		secret.Least = bus.User
+		secret.MinRole = bus.User
 		w.tools(secret, act("open", tool.Pure, always("yes")))
 		release := make(chan struct{})
 		w.model.Queue(held(uses("secret"), release), uses("secret", "open"), llmtest.Say("done"))
@@ -452,7 +452,7 @@ func TestAnswers(t *testing.T) {
 func TestCommandRoles(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.opts.Commands = []command.Command{{Name: "pair", Help: "let somebody in", Least: bus.Admin,
+		w.opts.Commands = []command.Command{{Name: "pair", Help: "let somebody in", MinRole: bus.Admin,
 			Run: func(_ context.Context, r *command.Request) (command.Reply, error) {
 				return command.Reply{Text: "paired " + r.Args + " for " + r.Message.Sender.ID,
 					Buttons: []bus.Button{{Label: "Undo", Text: "/unpair"}}}, nil

@@ -203,8 +203,8 @@ func TestChorePanics(t *testing.T) {
 		w.start()
 		w.tx(func(tx *store.Tx) error {
 			return w.d.background.Add(tx, background.Task{
-				Work: background.Work{Kind: background.Log, Scope: "person-5"},
-				Tell: &bus.OutboundMessage{To: at("a")}})
+				Work:   background.Work{Kind: background.Log, Scope: "person-5"},
+				Notice: &bus.OutboundMessage{To: at("a")}})
 		})
 		w.sleep(time.Minute)
 		w.lived()

@@ -40,7 +40,7 @@ func (c conversations) Status(
 func (d *Dispatcher) Status(
 	ctx context.Context, key session.Key, m bus.InboundMessage,
 ) (command.Status, error) {
-	config := d.ConfigOf(key).In(persona.PlaceOf(&m))
+	config := d.ConfigOf(key).ForPlace(persona.PlaceOf(&m))
 	waiting := d.Pending(key)
 	mode, busy := d.Mode(key), d.Counts().Workers
 	lines := make([]string, 0, 8)

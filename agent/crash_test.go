@@ -79,7 +79,7 @@ func (w *world) leaveSuspended(kind question.Kind) *question.Question {
 	x, err := w.deps.Tools.Lookup("exec")
 	w.must(err)
 	q := &question.Question{Kind: kind, Session: "test/a", Turn: left.ID, Call: "left_0",
-		Address: at("a"), Sender: "7", Least: bus.Admin, Text: "Shall I?",
+		Address: at("a"), Sender: "7", MinRole: bus.Admin, Text: "Shall I?",
 		Subject: turn.Approvable(x, tool.Call{Args: json.RawMessage("{}")}).Subject(),
 		Expires: time.Now().Add(10 * time.Minute)}
 	w.tx(func(tx *store.Tx) (err error) {

@@ -27,11 +27,11 @@ type Dispatcher struct {
 	Deps
 	opts Options // the current settings are those of the Pool
 	*pool.Pool
-	env      *turn.Env
-	lanes    command.Lanes
-	stops    pool.Stopper
-	commands *command.Commands
-	hearer   *hearing.Hearer
+	env         *turn.Env
+	lanes       command.Lanes
+	stops       pool.Stopper
+	commands    *command.Commands
+	transcriber *hearing.Transcriber
 	backgroundTasks
 
 	last     int64         // Seq of the newest message that was handed out; used by Run only
@@ -55,7 +55,7 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 	d.env.Speaker = d.speaker
 	d.stops = pool.Stopper{Pool: d.Pool, Tools: deps.Toolset}
 	d.commands = d.newCommands(d.DB)
-	d.hearer = &hearing.Hearer{DB: d.DB, Loader: d.env.Attachments, Commands: d.commands,
+	d.transcriber = &hearing.Transcriber{DB: d.DB, Loader: d.env.Attachments, Commands: d.commands,
 		Accounts: d.Accounts, Now: o.Now, Logger: o.Logger}
 	d.lanes = command.NewLanes()
 	return d
@@ -156,8 +156,8 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 	defer poll.Stop()
 	renew := time.NewTicker(leaseTerm / 3)
 	defer renew.Stop()
-	heal := time.NewTicker(healInterval)
-	defer heal.Stop()
+	recovery := time.NewTicker(recoveryInterval)
+	defer recovery.Stop()
 	bound := math.MaxInt // never drop a message that an earlier process has accepted
 	for {
 		d.Beat(d.opts.Now())
@@ -181,8 +181,8 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 			}
 		case <-d.DueC():
 		case <-poll.C:
-		case <-heal.C:
-			if err := d.heal(ctx, work); err != nil {
+		case <-recovery.C:
+			if err := d.recoverPending(ctx, work); err != nil {
 				return err
 			}
 		case <-renew.C:
@@ -206,13 +206,13 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 			return err
 		}
 		for _, r := range list {
-			if d.Tried(r.Seq) {
+			if d.WasResumed(r.Seq) {
 				d.last = r.Seq
 				continue
 			}
 			d.opts.Logger.InfoContext(ctx, "message received",
 				"from", r.Message.From.String(), "id", r.Message.ID, "seq", r.Seq)
-			if err := d.handOut(ctx, work, r, bound); err != nil {
+			if err := d.route(ctx, work, r, bound); err != nil {
 				return err
 			}
 			d.last = r.Seq
@@ -226,17 +226,17 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 	}
 }
 
-// handOut starts r if it is a command, or gives it to its session. A short voice message may be a
+// route starts r if it is a command, or gives it to its session. A short voice message may be a
 // spoken command, so it is transcribed first. A failure is reported to the sender and does not
 // block others. An error means that the store is lost.
-func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound int) error {
+func (d *Dispatcher) route(ctx, work context.Context, r bus.Received, bound int) error {
 	key := session.Of(r.Message).Root() // the lane also covers sub-agents and jobs
 	if d.lanes.Join(key, command.Queued{Message: r, Bound: bound}) {
 		return nil
 	}
-	if d.hearer.Wants(r.Message) {
+	if d.transcriber.NeedsTranscript(r.Message) {
 		d.lanes.Hear(ctx, key, command.Queued{Message: r, Bound: bound},
-			func(reading context.Context) (*bus.Received, error) { return d.hear(ctx, reading, r) })
+			func(reading context.Context) (*bus.Received, error) { return d.transcribe(ctx, reading, r) })
 		return nil
 	}
 	err := d.moveChoices(ctx, r.Message)
@@ -255,7 +255,7 @@ func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound in
 	if err == nil || store.IsLost(err) {
 		return err
 	}
-	return d.apologise(ctx, r, err)
+	return d.reportFailure(ctx, r, err)
 }
 
 // drop drops the messages for which there was no room.

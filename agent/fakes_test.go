@@ -109,7 +109,7 @@ type outside struct {
 	forget  func(tx *store.Tx, person int64, chats []bus.Address) error
 	owners  func(q store.Queryer) ([]bus.Address, error)
 	served  func(account string) bool
-	keeper  func(account string) background.Keeper
+	keeper  func(account string) background.ExternalStore
 	states  func(q store.Queryer) ([]string, error)
 	stopped func(session string, by *bus.InboundMessage)
 
@@ -125,7 +125,7 @@ func (p people) Known(q store.Queryer, person int64) (bool, error) {
 	return p.outside.known(q, person)
 }
 
-func (p people) Former(store.Queryer, int64) ([]int64, error) { return p.outside.former, nil }
+func (p people) FormerIDs(store.Queryer, int64) ([]int64, error) { return p.outside.former, nil }
 
 func (p people) Forget(tx *store.Tx, person int64, chats []bus.Address) error {
 	if p.outside.forget == nil {
@@ -147,7 +147,7 @@ func (a accounts) Served(account string) bool {
 	return a.outside.served == nil || a.outside.served(account)
 }
 
-func (a accounts) Keeper(account string) background.Keeper {
+func (a accounts) ExternalStore(account string) background.ExternalStore {
 	if a.outside.keeper == nil {
 		return nil
 	}

@@ -87,7 +87,7 @@ func TestGroupBillsWhoHasAsked(t *testing.T) {
 				for _, m := range w.outbox("g") {
 					got = append(got, m.Text)
 				}
-				spent := turn.SayError(budget.ErrSpent)
+				spent := turn.ErrorText(budget.ErrExceeded)
 				if want := []string{"to a", "to b", spent, spent}; !slices.Equal(got, want) {
 					t.Errorf("the group reads %q, want %q", got, want)
 				}

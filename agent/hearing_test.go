@@ -77,7 +77,7 @@ func TestHearing(t *testing.T) {
 		w.start()
 		w.put(w.spoken("a", "slow"), w.message("a", "how are you?"), w.spoken("a", "Slash status."),
 			w.message("b", "hello"), w.message("b", "/queue"))
-		w.sleep(2 * healInterval)
+		w.sleep(2 * recoveryInterval)
 		if got := w.texts("a"); len(got) != 0 {
 			t.Errorf("a was told %q before its voice message was read", got)
 		}

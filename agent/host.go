@@ -41,7 +41,7 @@ func (h host) Background() background.Config {
 
 // Prompt implements [background.Settings].
 func (h host) Prompt(key session.Key) (model string, tokens int) {
-	s := h.d.ConfigOf(key).In(persona.Place{Address: key.Conversation})
+	s := h.d.ConfigOf(key).ForPlace(persona.Place{Address: key.Conversation})
 	return s.ModelID, s.ContextBudget()
 }
 
@@ -53,7 +53,7 @@ func (h host) TellOwners(tx *store.Tx, text string) error {
 }
 
 // Explain implements [background.Texts].
-func (h host) Explain(err error) string { return turn.SayError(err) }
+func (h host) Explain(err error) string { return turn.ErrorText(err) }
 
 // skillNames lists the names of skills for Dream. A nil library has none.
 type skillNames struct{ library *skills.Library }

@@ -31,7 +31,7 @@ func TestForgetMeKeepers(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		s := &drawer{trouble: 2}
-		w.outside.keeper = func(account string) background.Keeper {
+		w.outside.keeper = func(account string) background.ExternalStore {
 			if account != "test" {
 				t.Errorf("asked for the keeper of %q, want test", account)
 			}

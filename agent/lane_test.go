@@ -70,7 +70,7 @@ func TestSlowCommandHeals(t *testing.T) {
 		w.start()
 		w.say("a", "/slow")
 		w.put(w.message("a", "hello"))
-		w.sleep(3 * healInterval)
+		w.sleep(3 * recoveryInterval)
 		if got := w.texts("a"); len(got) != 0 {
 			t.Errorf("a was told %q while its command runs", got)
 		}
@@ -86,7 +86,7 @@ func TestInterruptedCommand(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		first := true
-		w.opts.Commands = []command.Command{{Name: "slow", Least: bus.Guest,
+		w.opts.Commands = []command.Command{{Name: "slow", MinRole: bus.Guest,
 			Run: func(ctx context.Context, _ *command.Request) (command.Reply, error) {
 				if first {
 					<-ctx.Done()
@@ -111,7 +111,7 @@ func TestInterruptedCommand(t *testing.T) {
 func TestCommandDeadline(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.opts.Commands = []command.Command{{Name: "stuck", Least: bus.Guest,
+		w.opts.Commands = []command.Command{{Name: "stuck", MinRole: bus.Guest,
 			Run: func(ctx context.Context, _ *command.Request) (command.Reply, error) {
 				<-ctx.Done()
 				return command.Reply{}, ctx.Err()
@@ -128,7 +128,7 @@ func TestCommandDeadline(t *testing.T) {
 
 // slowCommand returns /slow, which waits until release is closed.
 func slowCommand(release <-chan struct{}) command.Command {
-	return command.Command{Name: "slow", Least: bus.Guest,
+	return command.Command{Name: "slow", MinRole: bus.Guest,
 		Run: func(context.Context, *command.Request) (command.Reply, error) {
 			<-release
 			return command.Reply{Text: "slow"}, nil

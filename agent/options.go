@@ -68,8 +68,8 @@ type People interface {
 	// is not; the other one inherits their memory.
 	Known(q store.Queryer, person int64) (bool, error)
 
-	// Former returns the numbers of the people who were linked with a person.
-	Former(q store.Queryer, person int64) ([]int64, error)
+	// FormerIDs returns the numbers of the people who were linked with a person.
+	FormerIDs(q store.Queryer, person int64) ([]int64, error)
 
 	// Forget unregisters a person and removes chats, in the transaction that deletes everything
 	// else about the person.
@@ -85,8 +85,8 @@ type Accounts interface {
 	// Served reports whether an account is configured, so that messages to it can be sent.
 	Served(account string) bool
 
-	// Keeper returns the keeper of an account's own data about people, or nil if it has none.
-	Keeper(account string) background.Keeper
+	// ExternalStore returns the store of an account's own data about people, or nil if it has none.
+	ExternalStore(account string) background.ExternalStore
 
 	// States describes the accounts for /status, one line each.
 	States(q store.Queryer) ([]string, error)
@@ -150,7 +150,7 @@ func (o *Options) setDefaults() {
 	o.Grace = cmp.Or(o.Grace, 20*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Observer == nil {
-		o.Observer = observe.Nothing{}
+		o.Observer = observe.Noop{}
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -165,35 +165,35 @@ func (d *Deps) setDefaults() {
 		d.Notes = d.Model
 	}
 	if d.People == nil {
-		d.People = nobody{}
+		d.People = noPeople{}
 	}
 	if d.Accounts == nil {
-		d.Accounts = unwatched{}
+		d.Accounts = allAccounts{}
 	}
 	if d.Toolset == nil {
-		d.Toolset = untended{}
+		d.Toolset = noTools{}
 	}
 }
 
-// nobody is a People that knows no people.
-type nobody struct{}
+// noPeople is a People that knows no people.
+type noPeople struct{}
 
-func (nobody) Known(store.Queryer, int64) (bool, error)        { return false, nil }
-func (nobody) Former(store.Queryer, int64) ([]int64, error)    { return nil, nil }
-func (nobody) Forget(*store.Tx, int64, []bus.Address) error    { return nil }
-func (nobody) OwnerChats(store.Queryer) ([]bus.Address, error) { return nil, nil }
+func (noPeople) Known(store.Queryer, int64) (bool, error)        { return false, nil }
+func (noPeople) FormerIDs(store.Queryer, int64) ([]int64, error) { return nil, nil }
+func (noPeople) Forget(*store.Tx, int64, []bus.Address) error    { return nil }
+func (noPeople) OwnerChats(store.Queryer) ([]bus.Address, error) { return nil, nil }
 
-// unwatched is an Accounts that serves every account.
-type unwatched struct{}
+// allAccounts is an Accounts that serves every account.
+type allAccounts struct{}
 
-func (unwatched) Served(string) bool                     { return true }
-func (unwatched) Keeper(string) background.Keeper        { return nil }
-func (unwatched) States(store.Queryer) ([]string, error) { return nil, nil }
-func (unwatched) Admitted([]bus.InboundMessage)          {}
+func (allAccounts) Served(string) bool                            { return true }
+func (allAccounts) ExternalStore(string) background.ExternalStore { return nil }
+func (allAccounts) States(store.Queryer) ([]string, error)        { return nil, nil }
+func (allAccounts) Admitted([]bus.InboundMessage)                 {}
 
-// untended is a Toolset for tools that need no servers or processes.
-type untended struct{}
+// noTools is a Toolset for tools that need no servers or processes.
+type noTools struct{}
 
-func (untended) Ready() <-chan struct{}                { return nil }
-func (untended) States() []string                      { return nil }
-func (untended) Stop(bus.Session, *bus.InboundMessage) {}
+func (noTools) Ready() <-chan struct{}                { return nil }
+func (noTools) States() []string                      { return nil }
+func (noTools) Stop(bus.Session, *bus.InboundMessage) {}

@@ -147,7 +147,7 @@ func TestChosenBeforePolicy(t *testing.T) {
 		want := func(chat, voice, shows string) {
 			t.Helper()
 			m := w.message(chat, "")
-			s := w.d.ConfigOf(session.KeyOf(m.From)).In(persona.PlaceOf(&m))
+			s := w.d.ConfigOf(session.KeyOf(m.From)).ForPlace(persona.PlaceOf(&m))
 			if s.Voice != voice || string(s.Activity) != shows {
 				t.Errorf("%s: voice %q and activity %q, want %q and %q", chat, s.Voice, s.Activity, voice,
 					shows)

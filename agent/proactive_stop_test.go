@@ -133,7 +133,7 @@ func TestReminderInItsOwnSession(t *testing.T) {
 		w.model.Queue(llmtest.Say(""), llmtest.Say("Call!"))
 		w.start()
 		j := w.job("a", schedule.Reminder, "call mum")
-		j.Own = true
+		j.OwnSession = true
 		w.add(j)
 		w.wantQuiet()
 		w.wantAnswers("a", "Call!")
@@ -201,7 +201,7 @@ func TestAskedMeanwhile(t *testing.T) {
 			llmtest.Say("There is a leak, and I will."))
 		w.start()
 		j := w.job("a", schedule.Task, "go")
-		j.Own = false
+		j.OwnSession = false
 		w.add(j)
 		w.say("a", "remind me of it")
 		close(release)

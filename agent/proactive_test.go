@@ -39,7 +39,7 @@ func (w *world) job(chat string, kind schedule.Kind, text string) *schedule.Job 
 	when, err := schedule.ParseAt("1m", time.Now(), time.UTC)
 	w.must(err)
 	return &schedule.Job{Name: "look", Kind: kind, Text: text, When: when, To: m.From,
-		Sender: m.Sender, Role: m.Role, Scope: memory.OfChat(m.From), Own: kind == schedule.Task}
+		Sender: m.Sender, Role: m.Role, Scope: memory.OfChat(m.From), OwnSession: kind == schedule.Task}
 }
 
 // add adds a job and lets the minute pass until it is due.

@@ -391,7 +391,7 @@ func TestNotesOfSuspendedSessionAreBounded(t *testing.T) {
 			if held != pool.MaxOwn {
 				t.Errorf("%d are held in memory, want %d", held, pool.MaxOwn)
 			}
-			w.sleep(2 * healInterval)
+			w.sleep(2 * recoveryInterval)
 		}
 		w.say("a", "red")
 		w.sleep(time.Minute)

@@ -57,7 +57,7 @@ func TestAsSaid(t *testing.T) {
 		{llm.Assistant, "It reads" + known, "It reads" + known},
 	} {
 		list := []session.Entry{{Message: llm.Message{Role: test.role, Text: test.text}}}
-		if got := prompt.AsSaid(list)[0].Message.Text; got != test.want {
+		if got := prompt.WithoutRecalled(list)[0].Message.Text; got != test.want {
 			t.Errorf("of %q was said %q, want %q", test.text, got, test.want)
 		}
 		if list[0].Message.Text != test.text {

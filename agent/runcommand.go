@@ -24,19 +24,21 @@ func (d *Dispatcher) leaveLane(ctx, work context.Context, done command.Done) err
 		return done.Err
 	}
 	for _, q := range waiting { // after the next command, the remaining messages wait in its lane
-		if err := d.handOut(ctx, work, q.Message, q.Bound); err != nil {
+		if err := d.route(ctx, work, q.Message, q.Bound); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hear transcribes a voice message, which may turn out to be a command: see [hearing.Hearer.Hear].
-// After a failure the message stays in the inbox, and heal hands it out again. An error means that
-// the store is lost.
-func (d *Dispatcher) hear(ctx, reading context.Context, r bus.Received) (*bus.Received, error) {
+// transcribe transcribes a voice message, which may turn out to be a command: see
+// [hearing.Transcriber.Transcribe]. After a failure the message stays in the inbox, and
+// recoverPending hands it out again. An error means that the store is lost.
+func (d *Dispatcher) transcribe(
+	ctx, reading context.Context, r bus.Received,
+) (*bus.Received, error) {
 	s := d.Config()
-	heard, err := d.hearer.Hear(ctx, reading, r,
+	heard, err := d.transcriber.Transcribe(ctx, reading, r,
 		hearing.Settings{Names: s.Names, Cost: s.SpeechCost})
 	return heard, store.Survive(ctx, d.opts.Logger, "voice message not heard", err)
 }
@@ -51,7 +53,7 @@ func (d *Dispatcher) runCommand(ctx context.Context, r bus.Received) error {
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return nil
 	}
-	return d.apologise(ctx, r, err)
+	return d.reportFailure(ctx, r, err)
 }
 
 // command runs a command. It returns a panic as an error.
@@ -68,9 +70,9 @@ func (d *Dispatcher) command(ctx context.Context, r bus.Received) (err error) {
 	return d.commands.Run(ctx, r)
 }
 
-// apologise tells the sender of a message that it could not be handled because of an error. It
+// reportFailure tells the sender of a message that it could not be handled because of an error. It
 // returns an error only if the store is lost.
-func (d *Dispatcher) apologise(ctx context.Context, r bus.Received, cause error) error {
+func (d *Dispatcher) reportFailure(ctx context.Context, r bus.Received, cause error) error {
 	d.opts.Logger.ErrorContext(ctx, "message not handed out", "seq", r.Seq, "err", cause)
 	err := d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		ok, err := d.Inbox.Answer(tx, r.Seq)

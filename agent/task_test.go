@@ -278,7 +278,7 @@ func TestSubagentBudget(t *testing.T) {
 		w.wantQuiet()
 		w.wantAnswers("a", "sent", "it could not")
 		asked := w.request(3).Messages
-		if got := asked[len(asked)-1].Text; !strings.Contains(got, turn.SayError(budget.ErrSpent)) {
+		if got := asked[len(asked)-1].Text; !strings.Contains(got, turn.ErrorText(budget.ErrExceeded)) {
 			t.Errorf("the outcome is %q, want that the budget is spent", got)
 		}
 		want := "session test/a "

@@ -169,7 +169,7 @@ func TestModelErrorAfterText(t *testing.T) {
 		w.start()
 		w.say("a", "hello")
 		w.wantQuiet()
-		w.wantAnswers("a", "The beginning\n\n"+turn.SayError(&llm.Error{Kind: llm.Overloaded}))
+		w.wantAnswers("a", "The beginning\n\n"+turn.ErrorText(&llm.Error{Kind: llm.Overloaded}))
 	})
 }
 
@@ -405,8 +405,8 @@ func TestBudget(t *testing.T) {
 				m.Person = 5
 				w.put(m)
 				w.wantQuiet()
-				w.wantAnswers("a", turn.SayError(budget.ErrSpent))
-				if strings.Contains(turn.SayError(budget.ErrSpent), turn.SayFailed) {
+				w.wantAnswers("a", turn.ErrorText(budget.ErrExceeded))
+				if strings.Contains(turn.ErrorText(budget.ErrExceeded), turn.SayFailed) {
 					t.Error("a spent budget is told like any failure")
 				}
 				wantLines(t, "spent", w.spent(), []string{"day  1 600 10", "model scripted 1 600 10",
@@ -437,7 +437,7 @@ func TestBudgetOfSenders(t *testing.T) {
 		}
 		say("8", "hello")
 		say("8", "once more")
-		w.wantAnswers("8", "done", turn.SayError(budget.ErrSpent))
+		w.wantAnswers("8", "done", turn.ErrorText(budget.ErrExceeded))
 		w.model.Queue(step)
 		say("9", "hello")
 		w.wantAnswers("9", "done")
@@ -445,7 +445,7 @@ func TestBudgetOfSenders(t *testing.T) {
 		w.sleep(time.Minute)
 		say("8", "hello again")
 		out := w.outbox("8")
-		if got := out[len(out)-1].Text; got != turn.SayError(budget.ErrSpent) {
+		if got := out[len(out)-1].Text; got != turn.ErrorText(budget.ErrExceeded) {
 			t.Errorf("after /forget they are answered %q", got)
 		}
 	})
@@ -469,7 +469,7 @@ func TestBudgetOfManyAtOnce(t *testing.T) {
 		refused := 0
 		for i := range 10 {
 			for _, m := range w.outbox(fmt.Sprint(i)) {
-				if m.Text == turn.SayError(budget.ErrSpent) {
+				if m.Text == turn.ErrorText(budget.ErrExceeded) {
 					refused++
 				}
 			}
@@ -506,7 +506,7 @@ func TestBudgetIsNear(t *testing.T) {
 		if n := len(w.outbox("owner")); n != 1 {
 			t.Errorf("the owner was told %d times, want once", n)
 		}
-		w.wantAnswers("a", "done", "done", "done", turn.SayError(budget.ErrSpent))
+		w.wantAnswers("a", "done", "done", "done", turn.ErrorText(budget.ErrExceeded))
 		w.wantQuiet()
 	})
 }

@@ -151,7 +151,7 @@ func TestTurnLimitOfWhoWaits(t *testing.T) {
 		w.start()
 		w.say("a", "hello")
 		w.wantQuiet()
-		w.wantAnswers("a", turn.SayError(budget.ErrSpent))
+		w.wantAnswers("a", turn.ErrorText(budget.ErrExceeded))
 		rows := w.column("SELECT turn || ' ' || tokens FROM usage_turns")
 		if want := []string{"1 19000"}; !slices.Equal(rows, want) {
 			t.Errorf("counted was %q, want %q", rows, want)

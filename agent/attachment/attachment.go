@@ -65,7 +65,7 @@ type Loader struct {
 	Calls       *modelcall.Calls
 	Logger      *slog.Logger
 
-	readied readied
+	readied convertedImages
 }
 
 // HasFiles reports whether m or the message that it quotes has attachments.
@@ -93,10 +93,10 @@ func (l *Loader) Load(
 	return files, quoted
 }
 
-// Hear fetches and transcribes the voice message that m consists of, and sets its Said or Unsaid.
-// price is the cost in dollars per second of sound. If the file can't be fetched, or ctx ends, Hear
-// changes nothing, and [Loader.Load] tries again.
-func (l *Loader) Hear(ctx context.Context, m *bus.InboundMessage, price float64) {
+// Transcribe fetches and transcribes the voice message that m consists of, and sets its Said or
+// Unsaid. price is the cost in dollars per second of sound. If the file can't be fetched, or ctx
+// ends, Transcribe changes nothing, and [Loader.Load] tries again.
+func (l *Loader) Transcribe(ctx context.Context, m *bus.InboundMessage, price float64) {
 	fetched := *m
 	fetched.Attachments, fetched.ReplyTo = slices.Clone(m.Attachments), nil
 	l.Media.Fetch(ctx, &fetched)
@@ -186,7 +186,7 @@ func (l *Loader) paySpeech(
 	who := budget.Spender{Session: session.Of(m), Person: m.Person,
 		Sender: m.From.Account + "/" + m.Sender.ID}
 	seconds := max(a.Seconds, int(a.Size/slowestSpeech), 1)
-	return l.Calls.Pay(ctx, who, budget.Entry{Model: speechModel, Calls: 1,
+	return l.Calls.Charge(ctx, who, budget.Entry{Model: speechModel, Calls: 1,
 		Cost: float64(seconds) * price})
 }
 
@@ -260,7 +260,7 @@ func (l *Loader) Image(
 ) (_ llm.Image, err error) {
 	shown := im
 	if !im.Ready {
-		shown, err = l.ready(ctx, from, im)
+		shown, err = l.convertedImage(ctx, from, im)
 	}
 	if err == nil {
 		im.Type = shown.Type
@@ -282,17 +282,18 @@ func (l *Loader) imageData(from bus.Address, im llm.Image) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxImageBytes))
 }
 
-// Fit converts an image of a tool to a size that models accept, and returns the data and its
+// FitImage converts an image of a tool to a size that models accept, and returns the data and its
 // type.
-func (l *Loader) Fit(
+func (l *Loader) FitImage(
 	ctx context.Context, from bus.Address, data []byte,
 ) (fit []byte, kind string, err error) {
 	return l.Extract.Picture(ctx, from.String(), bytes.NewReader(data), int64(len(data)),
 		maxImageSide, maxImageBytes)
 }
 
-// Keep stores data as a file of a conversation, and returns the path by which the model knows it.
-func (l *Loader) Keep(to bus.Address, name string, data []byte) (string, error) {
+// SaveFile stores data as a file of a conversation, and returns the path by which the model knows
+// it.
+func (l *Loader) SaveFile(to bus.Address, name string, data []byte) (string, error) {
 	if l.Media == nil {
 		return "", errors.New("there is no place for files")
 	}
@@ -300,9 +301,9 @@ func (l *Loader) Keep(to bus.Address, name string, data []byte) (string, error) 
 	return path.Join(Folder, path.Base(a.Path)), err
 }
 
-// readied caches conversions of images from transcripts of earlier versions. The key is the path
-// of the original file; the value is the converted image, or nil if conversion failed.
-type readied struct {
+// convertedImages caches conversions of images from transcripts of earlier versions. The key is the
+// path of the original file; the value is the converted image, or nil if conversion failed.
+type convertedImages struct {
 	mu   sync.Mutex
 	list map[string]*llm.Image
 }
@@ -313,15 +314,15 @@ const maxReadied = 1024
 var errNotShown = errors.New("it can't be shown, as was found before")
 
 // forget removes an image from the cache after its converted file was deleted.
-func (r *readied) forget(file string) {
+func (r *convertedImages) forget(file string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.list, file)
 }
 
-// ready returns the converted image for an image of an earlier version. Each process decodes a
-// file at most once and stores the converted image.
-func (l *Loader) ready(
+// convertedImage returns the converted image for an image of an earlier version. Each process
+// decodes a file at most once and stores the converted image.
+func (l *Loader) convertedImage(
 	ctx context.Context, from bus.Address, im llm.Image,
 ) (llm.Image, error) {
 	file := path.Join(from.Folder(), path.Base(im.Path))

@@ -54,8 +54,8 @@ type Entry struct {
 	Where  bus.Address
 }
 
-// Of returns the entry for a decision that the sender of m made in the chat of m.
-func Of(m bus.InboundMessage, action, about string) Entry {
+// NewEntry returns the entry for a decision that the sender of m made in the chat of m.
+func NewEntry(m bus.InboundMessage, action, about string) Entry {
 	return Entry{Action: action, About: about, By: m.From.Account + "/" + m.Sender.ID,
 		Name: m.Sender.Name, Person: m.Person, Where: m.From}
 }

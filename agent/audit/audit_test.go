@@ -68,10 +68,10 @@ func message(sender, chat string, person int64) bus.InboundMessage {
 // decisions, and keeps that something was decided.
 func TestErase(t *testing.T) {
 	f := newFixture(t)
-	f.add(Of(message("7", "a", 1), "approved", "`exec`\nwants to run"))
+	f.add(NewEntry(message("7", "a", 1), "approved", "`exec`\nwants to run"))
 	f.add(Entry{Action: "role set to admin", About: "person 1", Whom: 1, By: CommandLine})
-	f.add(Of(message("8", "a", 2), "denied", "exec"))
-	f.add(Of(message("8", "b", 2), "halted", ""))
+	f.add(NewEntry(message("8", "a", 2), "denied", "exec"))
+	f.add(NewEntry(message("8", "b", 2), "halted", ""))
 	f.wantLines("halted||User 8 (tg/8)|b", "denied|exec|User 8 (tg/8)|a",
 		"role set to admin|person 1|the command line|", "approved|exec wants to run|User 7 (tg/7)|a")
 	f.tx(func(tx *store.Tx) error {
@@ -84,7 +84,7 @@ func TestErase(t *testing.T) {
 // TestErasePersonOfTwo checks that the log also forgets what it had of a linked person before.
 func TestErasePersonOfTwo(t *testing.T) {
 	f := newFixture(t)
-	f.add(Of(message("7", "a", 1), "approved", "exec"))
+	f.add(NewEntry(message("7", "a", 1), "approved", "exec"))
 	f.add(Entry{Action: "let in", About: "User 7", Whom: 1, By: CommandLine})
 	f.tx(func(tx *store.Tx) error { return Link(tx, 2, 1) })
 	f.tx(func(tx *store.Tx) error { return Erase(tx, 2, nil) })

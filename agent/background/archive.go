@@ -71,5 +71,5 @@ func (a Archiver) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 		fault.Point("archived")
 		a.sync(ctx, t.Scope)
 	}
-	return Outcome{Again: a.Now(), State: jsonOf(done)}, nil
+	return Outcome{ContinueAt: a.Now(), State: jsonOf(done)}, nil
 }

@@ -23,8 +23,8 @@ type compacted struct {
 	Need  int `json:"need"`  // bytes still to compact
 }
 
-// Need returns the state of a task that must make notes of the given number of bytes.
-func Need(bytes int) []byte { return jsonOf(compacted{Need: bytes}) }
+// CompactState returns the state of a task that must make notes of the given number of bytes.
+func CompactState(bytes int) []byte { return jsonOf(compacted{Need: bytes}) }
 
 // Do makes notes of the older part of a conversation. It stops when the rest takes half the budget
 // of a prompt. If the conversation is idle or somebody asked for it, it stops when a few messages
@@ -32,9 +32,9 @@ func Need(bytes int) []byte { return jsonOf(compacted{Need: bytes}) }
 func (c Compactor) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 	key, ok, err := c.sessions.Named(c.DB.Read(context.WithoutCancel(ctx)), t.Session)
 	if err != nil || !ok {
-		return Outcome{Text: sayCompacted(0)}, err
+		return Outcome{Text: compactedText(0)}, err
 	}
-	little := t.Kind == Compact && t.Tell == nil
+	little := t.Kind == Compact && t.Notice == nil
 	done := compacted{Need: math.MaxInt}
 	switch {
 	case t.State != nil:
@@ -48,7 +48,7 @@ func (c Compactor) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 	}
 	for range maxParts {
 		if done.Need <= 0 {
-			return Outcome{Text: sayCompacted(done.Noted)}, nil
+			return Outcome{Text: compactedText(done.Noted)}, nil
 		}
 		entries, err := c.part(ctx, t, key, little, done.Need)
 		if err != nil {
@@ -62,10 +62,10 @@ func (c Compactor) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 			done.Need -= e.Size
 		}
 	}
-	return Outcome{Again: c.Now(), State: jsonOf(done)}, nil
+	return Outcome{ContinueAt: c.Now(), State: jsonOf(done)}, nil
 }
 
-func sayCompacted(noted int) string {
+func compactedText(noted int) string {
 	if noted == 0 {
 		return "There is nothing to compact: this conversation is short."
 	}
@@ -90,7 +90,7 @@ func (c Compactor) part(
 	if err != nil || before.Scope == "" {
 		return nil, err
 	}
-	to, err := c.keepTo(read, key, little)
+	to, err := c.lastRemovable(read, key, little)
 	if err != nil {
 		return nil, err
 	}
@@ -103,9 +103,9 @@ func (c Compactor) part(
 	return entries, err
 }
 
-// keepTo returns the id of the newest message of a session that may become notes. At least one turn
-// stays. A running turn stays whole. Unless little is set, more messages stay.
-func (c Compactor) keepTo(q store.Queryer, key session.Key, little bool) (int64, error) {
+// lastRemovable returns the id of the newest message of a session that may become notes. At least
+// one turn stays. A running turn stays whole. Unless little is set, more messages stay.
+func (c Compactor) lastRemovable(q store.Queryer, key session.Key, little bool) (int64, error) {
 	keep := keptMessages
 	if little {
 		keep = 2

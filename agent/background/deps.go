@@ -17,7 +17,7 @@ import (
 // A Model is the language model that tasks use. Ask must be safe for concurrent use.
 type Model interface {
 	// Ask makes one model call. It waits for a free slot and charges the spender. It refuses with
-	// [policy.ErrHalted] or [budget.ErrSpent].
+	// [policy.ErrHalted] or [budget.ErrExceeded].
 	Ask(ctx context.Context, who budget.Spender, req llm.Request) (*llm.Response, error)
 }
 
@@ -47,9 +47,9 @@ type People interface {
 	// is not.
 	Known(q store.Queryer, person int64) (bool, error)
 
-	// Former returns the numbers of the people who were linked with a person. What is stored about
+	// FormerIDs returns the numbers of the people who were linked with a person. What is stored about
 	// them belongs to that person.
-	Former(q store.Queryer, person int64) ([]int64, error)
+	FormerIDs(q store.Queryer, person int64) ([]int64, error)
 
 	// Forget unregisters a person and removes chats.
 	Forget(tx *store.Tx, person int64, chats []bus.Address) error
@@ -60,13 +60,13 @@ type Accounts interface {
 	// Served reports whether messages to an account can be sent.
 	Served(account string) bool
 
-	// Keeper returns the keeper of an account's own data about people, or nil if it has none.
-	Keeper(account string) Keeper
+	// ExternalStore returns the store of an account's own data about people, or nil if it has none.
+	ExternalStore(account string) ExternalStore
 }
 
-// A Keeper has its own data about people, outside of the gateway's database. Erase must be safe for
-// concurrent use.
-type Keeper interface {
+// An ExternalStore has its own data about people, outside of the gateway's database. Erase must be
+// safe for concurrent use.
+type ExternalStore interface {
 	// Erase deletes the data about chats, and about the people in direct chats. It may be called
 	// more than once.
 	Erase(ctx context.Context, chats []string) error

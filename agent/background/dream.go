@@ -60,7 +60,7 @@ func (d *Dreamer) run(ctx context.Context, t *Task) (Outcome, error) {
 	}
 	report, err := d.dreamer(t.Scope).Run(ctx, t.Scope, t.State, save)
 	if gaveUp, ok := errors.AsType[*dream.GiveUpError](err); ok {
-		return d.gaveUp(ctx, t, gaveUp)
+		return d.giveUp(ctx, t, gaveUp)
 	}
 	if err != nil {
 		return Outcome{}, err
@@ -73,9 +73,9 @@ func (d *Dreamer) run(ctx context.Context, t *Task) (Outcome, error) {
 			d.Logger.WarnContext(ctx, "old notes not removed", "scope", t.Scope, "err", err)
 		}
 	}
-	o := Outcome{Text: sayDream(report)}
+	o := Outcome{Text: dreamText(report)}
 	if report.More {
-		o.Again = d.Now().Add(dreamPause)
+		o.ContinueAt = d.Now().Add(dreamPause)
 	}
 	return o, nil
 }
@@ -95,11 +95,11 @@ func (d *Dreamer) dreamer(of memory.Scope) *dream.Dreamer {
 	}, &dream.Options{Zone: d.Zone})
 }
 
-// gaveUp ends a task because the model's answers are useless, and tells the owners once.
-func (d *Dreamer) gaveUp(ctx context.Context, t *Task, e *dream.GiveUpError) (Outcome, error) {
+// giveUp ends a task because the model's answers are useless, and tells the owners once.
+func (d *Dreamer) giveUp(ctx context.Context, t *Task, e *dream.GiveUpError) (Outcome, error) {
 	d.Logger.WarnContext(ctx, "dream given up for now", "scope", t.Scope, "err", e)
 	wait := max(d.Settings.Background().Dream, maxRetry) << min(max(e.Failures-3, 0), 6)
-	o := Outcome{Again: d.Now().Add(wait), State: t.State,
+	o := Outcome{ContinueAt: d.Now().Add(wait), State: t.State,
 		Text: "The language model's answers were unusable, so nothing has changed."}
 	if e.Failures > 3 {
 		return o, nil
@@ -111,7 +111,7 @@ func (d *Dreamer) gaveUp(ctx context.Context, t *Task, e *dream.GiveUpError) (Ou
 	})
 }
 
-func sayDream(r dream.Report) string {
+func dreamText(r dream.Report) string {
 	var b strings.Builder
 	switch {
 	case r.From == r.To:

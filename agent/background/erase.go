@@ -142,7 +142,7 @@ func (left *Erasure) People() (list []int64) {
 // those sessions to left. It treats people who were linked with the person as the same person. Find
 // changes nothing in the database, and needs only Inbox and People.
 func (e *Eraser) Find(q store.Queryer, left *Erasure) (keys []session.Key, err error) {
-	if err := e.addFormer(q, left); err != nil {
+	if err := e.addFormerIDs(q, left); err != nil {
 		return nil, err
 	}
 	add := func(found []session.Key, err error) error {
@@ -188,12 +188,12 @@ func (e *Eraser) Find(q store.Queryer, left *Erasure) (keys []session.Key, err e
 	return keys, nil
 }
 
-// addFormer adds the scopes of the people who were linked with left's person.
-func (e *Eraser) addFormer(q store.Queryer, left *Erasure) error {
+// addFormerIDs adds the scopes of the people who were linked with left's person.
+func (e *Eraser) addFormerIDs(q store.Queryer, left *Erasure) error {
 	if left.Person == 0 {
 		return nil
 	}
-	former, err := e.People.Former(q, left.Person)
+	former, err := e.People.FormerIDs(q, left.Person)
 	for _, id := range former {
 		left.addScopes(memory.OfPerson(id))
 	}
@@ -299,15 +299,15 @@ func (e *Eraser) Do(ctx context.Context, t *Task) (Outcome, error) {
 		}
 		// An account needs its own data, such as the recipient's keys, until it has sent the last
 		// message.
-		if !left.Sent || len(e.keepers(&left)) > 0 {
-			return Outcome{Again: e.Now().Add(eraseWait), State: jsonOf(left)}, nil
+		if !left.Sent || len(e.externalStores(&left)) > 0 {
+			return Outcome{ContinueAt: e.Now().Add(eraseWait), State: jsonOf(left)}, nil
 		}
 	}
 	chats := make(map[string][]string)
 	for _, a := range left.Chats {
 		chats[a.Account] = append(chats[a.Account], a.Chat)
 	}
-	for account, k := range e.keepers(&left) {
+	for account, k := range e.externalStores(&left) {
 		if err := k.Erase(ctx, chats[account]); err != nil {
 			return Outcome{}, err
 		}
@@ -320,11 +320,11 @@ func (e *Eraser) Do(ctx context.Context, t *Task) (Outcome, error) {
 	return Outcome{}, e.DB.Shred(ctx)
 }
 
-// keepers returns the keepers of the accounts of left's chats, by account.
-func (e *Eraser) keepers(left *Erasure) map[string]Keeper {
-	list := make(map[string]Keeper)
+// externalStores returns the external stores of the accounts of left's chats, by account.
+func (e *Eraser) externalStores(left *Erasure) map[string]ExternalStore {
+	list := make(map[string]ExternalStore)
 	for _, a := range left.Chats {
-		if k := e.Accounts.Keeper(a.Account); k != nil {
+		if k := e.Accounts.ExternalStore(a.Account); k != nil {
 			list[a.Account] = k
 		}
 	}

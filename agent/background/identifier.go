@@ -39,7 +39,7 @@ func lost(notes string, entries []session.Entry) []string {
 		}
 		for _, id := range identifier.FindAllString(envelope.ReplaceAllString(m.Text, ""), -1) {
 			id = strings.TrimRight(id, ".,;:!?-_")
-			if len(id) <= maxIdentifier && telling(id) && !strings.Contains(notes, id) &&
+			if len(id) <= maxIdentifier && isSpecific(id) && !strings.Contains(notes, id) &&
 				!slices.Contains(list, id) {
 				list = append(list, id)
 			}
@@ -51,8 +51,8 @@ func lost(notes string, entries []session.Entry) []string {
 	return list
 }
 
-// telling reports whether id is specific enough to be worth preserving.
-func telling(id string) bool {
+// isSpecific reports whether id is specific enough to be worth preserving.
+func isSpecific(id string) bool {
 	digits := 0
 	for _, r := range id {
 		if unicode.IsDigit(r) {

@@ -115,7 +115,7 @@ func (m *Merger) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 		if slices.ContainsFunc(turns, func(t session.Turn) bool {
 			return slices.Contains(late.Turns, t.ID)
 		}) {
-			o = Outcome{Again: m.Now().Add(mergeWait), State: t.State}
+			o = Outcome{ContinueAt: m.Now().Add(mergeWait), State: t.State}
 		}
 	}
 	return o, m.mergeFiles(ctx, t)

@@ -15,11 +15,11 @@ import (
 // maxPart is the maximum number of messages in a part, unless a single turn has more.
 const maxPart = 60
 
-// pick returns how many of the first n entries to remove to free about need bytes. The rest begins
-// with a message of a person. pick removes at most maxPart entries if there is such a message among
-// them, and returns 0 if nothing can be removed. entries may be longer than n; the entries after
-// the first n stay.
-func pick(entries []session.Entry, n, need int) int {
+// countRemovable returns how many of the first n entries to remove to free about need bytes. The
+// rest begins with a message of a person. countRemovable removes at most maxPart entries if there
+// is such a message among them, and returns 0 if nothing can be removed. entries may be longer than
+// n; the entries after the first n stay.
+func countRemovable(entries []session.Entry, n, need int) int {
 	best, size := 0, 0
 	for i := range n {
 		size += entries[i].Size
@@ -119,7 +119,7 @@ func fitting(entries []session.Entry, zone *time.Location, size int) []session.E
 		for _, e := range entries {
 			half += e.Size / 2
 		}
-		n := pick(entries, len(entries)-1, half)
+		n := countRemovable(entries, len(entries)-1, half)
 		if n == 0 {
 			break
 		}

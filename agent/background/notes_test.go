@@ -44,7 +44,7 @@ func TestPick(t *testing.T) {
 		{strings.Repeat("ua", 50), 100, 100_000, 60}, // no more at once
 		{"u" + long + "ua", 83, 100_000, 81},         // except for a turn that has more by itself
 	} {
-		if got := pick(entries(test.roles, 10), test.n, test.need); got != test.want {
+		if got := countRemovable(entries(test.roles, 10), test.n, test.need); got != test.want {
 			t.Errorf("pick(%s, %d, %d) = %d, want %d", test.roles, test.n, test.need, got, test.want)
 		}
 	}
@@ -84,7 +84,7 @@ func TestPickKeepsTurnsWhole(t *testing.T) {
 		list := entries(b.String(), rapid.IntRange(1, 500).Draw(t, "size"))
 		n := rapid.IntRange(0, len(list)).Draw(t, "n")
 		need := rapid.IntRange(1, 20_000).Draw(t, "need")
-		got := pick(list, n, need)
+		got := countRemovable(list, n, need)
 		if got > n {
 			t.Fatalf("%d of %d go", got, n)
 		}

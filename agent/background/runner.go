@@ -32,9 +32,9 @@ type Handler interface {
 
 // An Outcome is the result of [Handler.Do]. The zero value means that the task is done.
 type Outcome struct {
-	Text  string    // reply to the person who waits for the task; "": none
-	Again time.Time // when to continue the task; zero: it is done
-	State []byte    // state from which to continue
+	Text       string    // reply to the person who waits for the task; "": none
+	ContinueAt time.Time // when to continue the task; zero: it is done
+	State      []byte    // state from which to continue
 
 	// Send, if there is one, is sent when the task ends, in the same transaction.
 	Send *bus.OutboundMessage
@@ -185,7 +185,7 @@ func (r *Runner) start(ctx context.Context, round *round) error {
 	quiet := context.WithoutCancel(ctx)
 	read := r.DB.Read(quiet)
 	list, err := r.tasks.Due(read, r.Now())
-	n, err := r.DB.Mend(quiet, r.Logger, err, r.tasks.Mend)
+	n, err := r.DB.Mend(quiet, r.Logger, err, r.tasks.ClearNotice)
 	if err == nil && n > 0 {
 		list, err = r.tasks.Due(read, r.Now())
 	}
@@ -224,7 +224,7 @@ func (r *Runner) do(ctx context.Context, t *Task) error {
 	case ctx.Err() != nil, errors.Is(err, ErrGone):
 		return nil // left to the next process
 	case err != nil:
-		return r.putOff(ctx, t, err)
+		return r.postpone(ctx, t, err)
 	}
 	fault.Point("chored")
 	return commit(ctx, r.DB, func(tx *store.Tx) error { return r.end(tx, t, o) })
@@ -254,11 +254,11 @@ func (r *Runner) end(tx *store.Tx, t *Task, o Outcome) error {
 	if errors.Is(err, ErrGone) {
 		return nil
 	}
-	if err == nil && t.Tell != nil && o.Text != "" {
-		out := *t.Tell
+	if err == nil && t.Notice != nil && o.Text != "" {
+		out := *t.Notice
 		out.Text = o.Text
 		if err = r.Outbox.Put(tx, out, r.Now()); err == nil {
-			err = r.tasks.Told(tx, t)
+			err = r.tasks.MarkNotified(tx, t)
 		}
 	}
 	if err == nil && o.Send != nil {
@@ -267,25 +267,25 @@ func (r *Runner) end(tx *store.Tx, t *Task, o Outcome) error {
 	switch {
 	case err != nil:
 		return err
-	case !o.Again.IsZero():
-		return r.tasks.Again(tx, t, o.State, o.Again)
+	case !o.ContinueAt.IsZero():
+		return r.tasks.Continue(tx, t, o.State, o.ContinueAt)
 	}
 	return r.tasks.Done(tx, t, r.Now().Add(o.Pause))
 }
 
-// putOff postpones t after a failure. It tells the person who waits for t once.
-func (r *Runner) putOff(ctx context.Context, t *Task, cause error) error {
+// postpone postpones t after a failure. It tells the person who waits for t once.
+func (r *Runner) postpone(ctx context.Context, t *Task, cause error) error {
 	wait := min(firstRetry<<min(t.Attempts, 10), maxRetry)
 	r.Logger.WarnContext(ctx, "background task postponed", "kind", t.Kind, "scope", t.Scope,
 		"session", t.Session, "attempt", t.Attempts+1, "wait", wait, "err", cause)
 	return commit(ctx, r.DB, func(tx *store.Tx) error {
-		if t.Tell != nil && t.Attempts == 0 {
-			out := *t.Tell
+		if t.Notice != nil && t.Attempts == 0 {
+			out := *t.Notice
 			out.Text = "That has not worked yet. I will try again later. " + r.Texts.Explain(cause)
 			if err := r.Outbox.Put(tx, out, r.Now()); err != nil {
 				return err
 			}
 		}
-		return r.tasks.Later(tx, t, r.Now().Add(wait))
+		return r.tasks.Postpone(tx, t, r.Now().Add(wait))
 	})
 }

@@ -62,12 +62,12 @@ type Task struct {
 	ID    int64
 	State []byte // state passed to [Store.Save] last; nil at first
 
-	// Tell is the message, still without text, to the person who waits for the task; or nil.
-	Tell *bus.OutboundMessage
+	// Notice is the message, still without text, to the person who waits for the task; or nil.
+	Notice *bus.OutboundMessage
 
 	Attempts int // number of failed attempts
 	puts     int64
-	tell     string // Tell in its stored form
+	tell     string // Notice in its stored form
 }
 
 // Store reads and writes tasks. It has no state of its own.
@@ -77,8 +77,8 @@ type Store struct{}
 // keeps its state, becomes due no later than due, and tells the person of the new task, if any.
 func (Store) Put(tx *store.Tx, c Task, due time.Time) error {
 	tell := ""
-	if c.Tell != nil {
-		text, err := json.Marshal(c.Tell)
+	if c.Notice != nil {
+		text, err := json.Marshal(c.Notice)
 		if err != nil {
 			return fmt.Errorf("background: put %s: %w", c.Kind, err)
 		}
@@ -106,7 +106,7 @@ func (Store) Due(q store.Queryer, now time.Time) ([]Task, error) {
 			return err
 		}
 		if c.tell != "" {
-			if err := json.Unmarshal([]byte(c.tell), &c.Tell); err != nil {
+			if err := json.Unmarshal([]byte(c.tell), &c.Notice); err != nil {
 				return &store.RowError{Table: "chores", ID: c.ID, Err: err}
 			}
 		}
@@ -121,9 +121,9 @@ func (Store) Due(q store.Queryer, now time.Time) ([]Task, error) {
 		ORDER BY kind = 'speak', due_ms, id LIMIT 32`, now.UnixMilli())
 }
 
-// Mend removes the unreadable address of a task, so that nobody hears of its end. The task itself
-// is still done.
-func (Store) Mend(tx *store.Tx, id int64) error {
+// ClearNotice removes the unreadable address of a task, so that nobody hears of its end. The task
+// itself is still done.
+func (Store) ClearNotice(tx *store.Tx, id int64) error {
 	_, err := tx.Exec("UPDATE chores SET tell = '' WHERE id = $1", id)
 	return store.Wrap(err, "background: mend %d", id)
 }
@@ -169,9 +169,9 @@ func (Store) Exists(tx *store.Tx, c *Task) error {
 	return store.Wrap(err, "background: read %s", c.Kind)
 }
 
-// Told records that the person who waits for c has an answer. It does not cover a person who has
-// begun to wait since.
-func (Store) Told(tx *store.Tx, c *Task) error {
+// MarkNotified records that the person who waits for c has an answer. It does not cover a person
+// who has begun to wait since.
+func (Store) MarkNotified(tx *store.Tx, c *Task) error {
 	_, err := tx.Exec("UPDATE chores SET tell = '' WHERE id = $1 AND tell = $2", c.ID, c.tell)
 	return store.Wrap(err, "background: tell of %s", c.Kind)
 }
@@ -184,20 +184,20 @@ func (Store) Done(tx *store.Tx, c *Task, again time.Time) error {
 	if err != nil {
 		return fmt.Errorf("background: end %s: %w", c.Kind, err)
 	}
-	return Store{}.Again(tx, c, nil, again)
+	return Store{}.Continue(tx, c, nil, again)
 }
 
-// Again lets c continue from a state, at a given time or immediately if a person has begun to wait
-// for it.
-func (Store) Again(tx *store.Tx, c *Task, state []byte, due time.Time) error {
+// Continue lets c continue from a state, at a given time or immediately if a person has begun to
+// wait for it.
+func (Store) Continue(tx *store.Tx, c *Task, state []byte, due time.Time) error {
 	_, err := tx.Exec(`UPDATE chores SET state = $3, attempts = 0,
 		due_ms = CASE WHEN tell IN ('', $5) THEN $4 ELSE due_ms END WHERE id = $1 AND scope = $2`,
 		c.ID, string(c.Scope), string(state), due.UnixMilli(), c.tell)
 	return store.Wrap(err, "background: continue %s", c.Kind)
 }
 
-// Later postpones c after a failure, unless a person has begun to wait for it since.
-func (Store) Later(tx *store.Tx, c *Task, due time.Time) error {
+// Postpone postpones c after a failure, unless a person has begun to wait for it since.
+func (Store) Postpone(tx *store.Tx, c *Task, due time.Time) error {
 	_, err := tx.Exec(`UPDATE chores SET
 		attempts = CASE WHEN tell IN ('', $4) THEN attempts + 1 ELSE 0 END,
 		due_ms = CASE WHEN tell IN ('', $4) THEN $3 ELSE due_ms END WHERE id = $1 AND scope = $2`,

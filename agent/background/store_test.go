@@ -68,14 +68,14 @@ func TestPutAgain(t *testing.T) {
 	l.put(background.Task{Work: dream, State: []byte("begun")}, time.Hour)
 	l.put(background.Task{Work: dream, State: []byte("anew")}, 2*time.Hour)
 	l.due(time.Hour-time.Millisecond, 0)
-	if c := l.due(time.Hour, 1)[0]; string(c.State) != "begun" || c.Tell != nil {
+	if c := l.due(time.Hour, 1)[0]; string(c.State) != "begun" || c.Notice != nil {
 		t.Errorf("the task is %+v, want the first one", c)
 	}
 	tell := &bus.OutboundMessage{To: bus.Address{Account: "test", Chat: "a"}, ReplyTo: "7"}
-	l.put(background.Task{Work: dream, Tell: tell}, 0)
+	l.put(background.Task{Work: dream, Notice: tell}, 0)
 	l.put(background.Task{Work: dream}, 0)
-	if c := l.due(0, 1)[0]; c.Tell == nil || c.Tell.ReplyTo != "7" || c.Tell.To != tell.To {
-		t.Errorf("it tells %+v, want %+v", c.Tell, tell)
+	if c := l.due(0, 1)[0]; c.Notice == nil || c.Notice.ReplyTo != "7" || c.Notice.To != tell.To {
+		t.Errorf("it tells %+v, want %+v", c.Notice, tell)
 	}
 }
 
@@ -115,12 +115,12 @@ func TestLaterAndAgain(t *testing.T) {
 	l.put(background.Task{Work: dream}, 0)
 	next(0, true)
 	c := l.due(0, 1)[0]
-	l.tx(func(tx *store.Tx) error { return l.Later(tx, &c, l.now.Add(time.Minute)) })
+	l.tx(func(tx *store.Tx) error { return l.Postpone(tx, &c, l.now.Add(time.Minute)) })
 	l.due(0, 0)
 	if c = l.due(time.Minute, 1)[0]; c.Attempts != 1 {
 		t.Errorf("%d attempts, want 1", c.Attempts)
 	}
-	l.tx(func(tx *store.Tx) error { return l.Again(tx, &c, []byte("on"), l.now.Add(time.Hour)) })
+	l.tx(func(tx *store.Tx) error { return l.Continue(tx, &c, []byte("on"), l.now.Add(time.Hour)) })
 	if c = l.due(time.Hour, 1)[0]; c.Attempts != 0 || string(c.State) != "on" {
 		t.Errorf("it goes on from %q after %d attempts", c.State, c.Attempts)
 	}
@@ -171,7 +171,7 @@ func TestMoveOfWhatIsUnderWay(t *testing.T) {
 		}
 	}
 	l.tx(func(tx *store.Tx) error { return l.Done(tx, &c, l.now) })
-	l.tx(func(tx *store.Tx) error { return l.Later(tx, &c, l.now.Add(time.Hour)) })
+	l.tx(func(tx *store.Tx) error { return l.Postpone(tx, &c, l.now.Add(time.Hour)) })
 	if c := l.due(0, 1)[0]; c.Scope != "person-1" || c.State != nil || c.Attempts != 0 {
 		t.Errorf("what is to be done is %+v", c)
 	}
@@ -202,26 +202,26 @@ func TestTellOnce(t *testing.T) {
 			return l.Done(tx, c, l.now.Add(time.Hour))
 		},
 		"Again": func(l *list, c *background.Task, tx *store.Tx) error {
-			return l.Again(tx, c, nil, l.now.Add(time.Hour))
+			return l.Continue(tx, c, nil, l.now.Add(time.Hour))
 		},
 		"Later": func(l *list, c *background.Task, tx *store.Tx) error {
-			return l.Later(tx, c, l.now.Add(time.Hour))
+			return l.Postpone(tx, c, l.now.Add(time.Hour))
 		},
 	}
 	for name, end := range ends {
 		l := newList(t)
 		l.put(background.Task{Work: dream}, 0)
 		c := l.due(0, 1)[0]
-		l.put(background.Task{Work: dream, Tell: tell("1")}, 0)
+		l.put(background.Task{Work: dream, Notice: tell("1")}, 0)
 		l.tx(func(tx *store.Tx) error { return end(l, &c, tx) })
-		if c = l.due(0, 1)[0]; c.Tell == nil || c.Attempts != 0 {
+		if c = l.due(0, 1)[0]; c.Notice == nil || c.Attempts != 0 {
 			t.Errorf("%s: who came meanwhile waits for %+v", name, c)
 		}
 		l.put(background.Task{Work: dream}, 0) // of the background again
-		l.tx(func(tx *store.Tx) error { return l.Told(tx, &c) })
+		l.tx(func(tx *store.Tx) error { return l.MarkNotified(tx, &c) })
 		l.tx(func(tx *store.Tx) error { return end(l, &c, tx) })
 		l.due(0, 0)
-		if c := l.due(time.Hour, 1)[0]; c.Tell != nil {
+		if c := l.due(time.Hour, 1)[0]; c.Notice != nil {
 			t.Errorf("%s: who was told is told again", name)
 		}
 	}

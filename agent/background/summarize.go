@@ -69,8 +69,8 @@ func (s *Summarizer) Part(
 		if !whole {
 			n-- // the message after the part must be known
 		}
-		if n = pick(list, n, need); n > 0 || whole {
-			return fitting(prompt.AsSaid(list[:n]), s.Zone, s.requestSize()), nil
+		if n = countRemovable(list, n, need); n > 0 || whole {
+			return fitting(prompt.WithoutRecalled(list[:n]), s.Zone, s.requestSize()), nil
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (s *Summarizer) notesOf(
 	switch {
 	case err == nil && resp.Message.Text != "":
 		return keptNotes(resp.Message.Text, entries), nil
-	case ctx.Err() != nil, errors.Is(err, policy.ErrHalted), errors.Is(err, budget.ErrSpent):
+	case ctx.Err() != nil, errors.Is(err, policy.ErrHalted), errors.Is(err, budget.ErrExceeded):
 		return "", err
 	case dumps:
 		s.Logger.WarnContext(ctx, "no notes could be made", "err", err)

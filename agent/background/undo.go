@@ -30,7 +30,7 @@ func (u Undoer) undo(ctx context.Context, t *Task) (string, error) {
 	v, err := tree.Undo(ctx, id, version.Change{Author: "a person",
 		Reason: "Takes back " + id + ".", ID: fmt.Sprintf("undo-%d", t.ID)})
 	if err != nil {
-		return sayVersion(err)
+		return versionErrorText(err)
 	}
 	if v.ID == "" {
 		return "Nothing of that change is left to undo.", nil

@@ -62,7 +62,7 @@ func (v *Versions) Changes(ctx context.Context, s memory.Scope, id string) (stri
 	if id != "" {
 		text, err := tree.Show(ctx, id)
 		if err != nil {
-			return sayVersion(err)
+			return versionErrorText(err)
 		}
 		if len(text) > maxDiff {
 			text = prompt.Clip(text, maxDiff) + "\n…"
@@ -88,8 +88,8 @@ func (v *Versions) Changes(ctx context.Context, s memory.Scope, id string) (stri
 // short returns the beginning of a version's id.
 func short(id string) string { return id[:min(len(id), 8)] }
 
-// sayVersion returns the text that people read about an error that they can fix.
-func sayVersion(err error) (string, error) {
+// versionErrorText returns the text that people read about an error that they can fix.
+func versionErrorText(err error) (string, error) {
 	if conflict, ok := errors.AsType[*version.ConflictError](err); ok {
 		return "I can't undo that, because the same lines have changed again since: " +
 			conflict.Error() + ". Nothing has changed.", nil

@@ -53,8 +53,8 @@ CREATE TABLE usage_ratios (
 	bytes DOUBLE PRECISION NOT NULL -- that a token of it has, as its prompts have shown
 );`}}
 
-// ErrSpent is wrapped by the errors of [Ledger.Reserve].
-var ErrSpent = errors.New("budget spent")
+// ErrExceeded is wrapped by the errors of [Ledger.Reserve].
+var ErrExceeded = errors.New("budget spent")
 
 // A Limit bounds a usage. A zero field means no limit.
 type Limit struct {
@@ -87,8 +87,8 @@ func (l Limit) Used(a Amount) string {
 	return tokens + " tokens, " + dollars
 }
 
-// near reports whether an amount is at least 80 % of l.
-func (l Limit) near(a Amount) bool {
+// isNear reports whether an amount is at least 80 % of l.
+func (l Limit) isNear(a Amount) bool {
 	return l.Tokens > 0 && a.Tokens*5 >= l.Tokens*4 || l.Dollars > 0 && a.Cost*5 >= l.Dollars*4
 }
 
@@ -119,15 +119,15 @@ type Ledger struct {
 	opts atomic.Pointer[Options]
 
 	mu       sync.Mutex
-	held     map[key]map[*Hold]struct{} // reserved, or used but not written yet
-	released int                        // number of released holds
-	readers  int                        // calls that are reading usage
-	freed    []freed                    // holds released during such a read
+	held     map[key]map[*Reservation]struct{} // reserved, or used but not written yet
+	released int                               // number of released holds
+	readers  int                               // calls that are reading usage
+	freed    []freed                           // holds released during such a read
 }
 
 // New returns a Ledger. A nil opts means the defaults.
 func New(opts *Options) *Ledger {
-	l := &Ledger{held: make(map[key]map[*Hold]struct{})}
+	l := &Ledger{held: make(map[key]map[*Reservation]struct{})}
 	l.Configure(opts)
 	return l
 }
@@ -215,15 +215,15 @@ func (l *Ledger) bounded(day string, who Spender) map[key]Limit {
 	return limits
 }
 
-// A Hold is an amount that is reserved, or used but not written yet. It is not safe for
+// A Reservation is an amount that is reserved, or used but not written yet. It is not safe for
 // concurrent use.
-type Hold struct {
+type Reservation struct {
 	l      *Ledger
 	keys   []key
 	amount Amount // protected by l.mu
 }
 
-// freed is a released hold with its number.
+// freed is a released reservation with its number.
 type freed struct {
 	nth    int
 	keys   []key
@@ -231,8 +231,8 @@ type freed struct {
 }
 
 // Reserve reserves an amount for a call that is about to be made. It returns an error that
-// wraps [ErrSpent] if a limit does not allow it.
-func (l *Ledger) Reserve(q store.Queryer, who Spender, amount Amount) (*Hold, error) {
+// wraps [ErrExceeded] if a limit does not allow it.
+func (l *Ledger) Reserve(q store.Queryer, who Spender, amount Amount) (*Reservation, error) {
 	limits := l.bounded(l.day(), who)
 	l.mu.Lock()
 	released := l.released
@@ -280,21 +280,21 @@ func readAll(q store.Queryer, limits map[key]Limit) (map[key]Amount, error) {
 // caller holds l.mu.
 func (l *Ledger) hold(
 	limits map[key]Limit, used map[key]Amount, amount Amount,
-) (*Hold, error) {
+) (*Reservation, error) {
 	for k, limit := range limits {
 		sum := used[k].plus(amount)
 		for other := range l.held[k] {
 			sum = sum.plus(other.amount)
 		}
 		if limit.Exceeded(sum) {
-			return nil, fmt.Errorf("%w: the limit of the %s", ErrSpent, k.kind)
+			return nil, fmt.Errorf("%w: the limit of the %s", ErrExceeded, k.kind)
 		}
 	}
-	h := &Hold{l: l, amount: amount}
+	h := &Reservation{l: l, amount: amount}
 	for k := range limits {
 		h.keys = append(h.keys, k)
 		if l.held[k] == nil {
-			l.held[k] = make(map[*Hold]struct{})
+			l.held[k] = make(map[*Reservation]struct{})
 		}
 		l.held[k][h] = struct{}{}
 	}
@@ -302,14 +302,14 @@ func (l *Ledger) hold(
 }
 
 // Set changes the amount to the actual usage.
-func (h *Hold) Set(amount Amount) {
+func (h *Reservation) Set(amount Amount) {
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()
 	h.amount = amount
 }
 
 // Release ends the reservation: the amount is unused, or was written to the table.
-func (h *Hold) Release() {
+func (h *Reservation) Release() {
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()
 	for _, k := range h.keys {

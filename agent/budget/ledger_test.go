@@ -63,10 +63,10 @@ func (f *fixture) add(who Spender, e Entry) (warned []string) {
 }
 
 // reserve sets an amount aside and reports whether there was room.
-func (f *fixture) reserve(who Spender, a Amount) *Hold {
+func (f *fixture) reserve(who Spender, a Amount) *Reservation {
 	f.Helper()
 	h, err := f.Reserve(f.read(), who, a)
-	if err != nil && !errors.Is(err, ErrSpent) {
+	if err != nil && !errors.Is(err, ErrExceeded) {
 		f.Fatal(err)
 	}
 	return h
@@ -173,8 +173,8 @@ func TestReserveWhileWritten(t *testing.T) {
 		f.add(who, tokens(90))
 		h.Release()
 	}}
-	if _, err := f.Reserve(q, who, Amount{Tokens: 90}); !errors.Is(err, ErrSpent) {
-		t.Errorf("Reserve = %v, want %v", err, ErrSpent)
+	if _, err := f.Reserve(q, who, Amount{Tokens: 90}); !errors.Is(err, ErrExceeded) {
+		t.Errorf("Reserve = %v, want %v", err, ErrExceeded)
 	}
 }
 
@@ -314,7 +314,7 @@ func (q restless) QueryRow(query string, args ...any) *sql.Row {
 func TestReserveBesideOthers(t *testing.T) {
 	f := newFixture(t, Options{Day: Limit{Tokens: 100}})
 	reads := 0
-	reserve := func(tokens int, meanwhile func()) (*Hold, error) {
+	reserve := func(tokens int, meanwhile func()) (*Reservation, error) {
 		return f.Reserve(restless{f.read(), func() { reads++; meanwhile() }}, Spender{},
 			Amount{Tokens: tokens})
 	}
@@ -335,7 +335,7 @@ func TestReserveBesideOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It is written after this has read, and before that is over.
-	if _, err := reserve(20, written.Release); !errors.Is(err, ErrSpent) {
-		t.Errorf("Reserve = %v beside 90 of 100, want %v", err, ErrSpent)
+	if _, err := reserve(20, written.Release); !errors.Is(err, ErrExceeded) {
+		t.Errorf("Reserve = %v beside 90 of 100, want %v", err, ErrExceeded)
 	}
 }

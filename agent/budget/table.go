@@ -56,7 +56,7 @@ func (l *Ledger) Add(tx *store.Tx, who Spender, e Entry) ([]Warning, error) {
 	var warnings []Warning
 	for _, a := range accounts {
 		limit := limits[a.key]
-		if a.told || !limit.near(a.used) {
+		if a.told || !limit.isNear(a.used) {
 			continue
 		}
 		_, err = tx.Exec("UPDATE usage SET told = 1 WHERE day = $1 AND kind = $2 AND key = $3",

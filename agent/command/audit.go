@@ -61,7 +61,7 @@ func (d decisions) auditLine(e audit.Entry) string {
 // ChatName returns the name of a chat as commands and the configuration write it.
 func ChatName(a bus.Address) string { return a.Account + "/" + a.Chat }
 
-// note records in the audit log what the sender of r has decided.
-func (r *Request) note(tx *store.Tx, action, about string) error {
-	return audit.Add(tx, audit.Of(r.Message, action, about), r.deps.Now())
+// audit records in the audit log what the sender of r has decided.
+func (r *Request) audit(tx *store.Tx, action, about string) error {
+	return audit.Add(tx, audit.NewEntry(r.Message, action, about), r.deps.Now())
 }

@@ -35,9 +35,9 @@ const Deadline = time.Minute
 
 // A Command is a slash command that people may send to the agent.
 type Command struct {
-	Name  string   // without "/"
-	Help  string   // one line; "" for a command that only buttons send
-	Least bus.Role // the lowest role that may use it
+	Name    string   // without "/"
+	Help    string   // one line; "" for a command that only buttons send
+	MinRole bus.Role // the lowest role that may use it
 
 	// Run answers a request. It returns the reply, or the result of [Request.Commit]. If ctx is
 	// done, it should return an error.
@@ -233,7 +233,7 @@ func (c *Commands) Run(ctx context.Context, received bus.Received) error {
 	limited, cancel := context.WithTimeout(ctx, Deadline)
 	defer cancel()
 	k := c.find(name, m.Role)
-	if m.Hearing == bus.SpokenCommand && k.Name != "" && !runsSpoken(name, args) {
+	if m.Hearing == bus.SpokenCommand && k.Name != "" && !runsAtOnce(name, args) {
 		k.Run = confirm
 	}
 	reply, err := k.Run(limited, r)
@@ -259,7 +259,7 @@ func (c *Commands) find(name string, role bus.Role) Command {
 	if i < 0 {
 		return Command{Run: c.unknown}
 	}
-	if least := c.list[i].Least; !role.AtLeast(least) {
+	if least := c.list[i].MinRole; !role.AtLeast(least) {
 		return Command{Run: func(context.Context, *Request) (Reply, error) {
 			return Reply{Text: fmt.Sprintf("Only %s can use `/%s`.", rolesFrom(least), name)}, nil
 		}}
@@ -271,7 +271,7 @@ func (c *Commands) help(_ context.Context, r *Request) (Reply, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "I am %s. Write to me and I answer. I know these commands:\n\n", c.Name)
 	for _, known := range c.list {
-		if r.Message.Role.AtLeast(known.Least) && known.Help != "" {
+		if r.Message.Role.AtLeast(known.MinRole) && known.Help != "" {
 			fmt.Fprintf(&b, "- `/%s`: %s\n", known.Name, known.Help)
 		}
 	}

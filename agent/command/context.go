@@ -73,11 +73,11 @@ type Window struct {
 	Model string
 	Size  int // of the whole window
 	Room  int // for the prompt; the rest is reserved for the answer
-	Parts []Filling
+	Parts []PromptPart
 }
 
-// A Filling is one part of a prompt.
-type Filling struct {
+// A PromptPart is one part of a prompt.
+type PromptPart struct {
 	Label  string
 	Tokens int
 }

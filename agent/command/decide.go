@@ -45,13 +45,13 @@ var errUndecided = errors.New("the question stays open")
 func (d decisions) settle(
 	tx *store.Tx, r *Request, q *question.Question, state question.State, answer, say string,
 ) (Reply, error) {
-	if !r.Message.Role.AtLeast(q.Least) {
-		return Reply{Text: fmt.Sprintf("Only %s can decide that.", rolesFrom(q.Least))},
+	if !r.Message.Role.AtLeast(q.MinRole) {
+		return Reply{Text: fmt.Sprintf("Only %s can decide that.", rolesFrom(q.MinRole))},
 			errUndecided
 	}
-	decided, err := question.Store{}.Decide(tx, q, state, answer, by(r.Message))
+	decided, err := question.Store{}.Decide(tx, q, state, answer, senderID(r.Message))
 	if err == nil && decided {
-		e := audit.Of(r.Message, strings.ToLower(strings.TrimSuffix(say, ".")), q.Text)
+		e := audit.NewEntry(r.Message, strings.ToLower(strings.TrimSuffix(say, ".")), q.Text)
 		e.Where = q.Address
 		err = audit.Add(tx, e, d.Now())
 	}
@@ -70,7 +70,7 @@ func (d decisions) answer(ctx context.Context, r *Request) (Reply, error) {
 				return Reply{Text: "Write your answer after the code, or just send it."}, errUndecided
 			}
 			chosen := d.Sessions.Answer(q, text)
-			_, err := question.Store{}.Decide(tx, q, question.Answered, chosen, by(r.Message))
+			_, err := question.Store{}.Decide(tx, q, question.Answered, chosen, senderID(r.Message))
 			what := chosen
 			if q.Continues == nil {
 				_, what, _ = strings.Cut(chosen, ": ")
@@ -133,11 +133,11 @@ func (d decisions) open(
 // halt answers /halt.
 func (d decisions) halt(ctx context.Context, r *Request) (Reply, error) {
 	return r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
-		ok, err := policy.SetHalt(tx, by(r.Message), d.Now())
+		ok, err := policy.SetHalt(tx, senderID(r.Message), d.Now())
 		if err != nil || !ok {
 			return Reply{Text: "Everything is halted already. `/resume` lets it go on."}, err
 		}
-		if err := r.note(tx, "halted", ""); err != nil {
+		if err := r.audit(tx, "halted", ""); err != nil {
 			return Reply{}, err
 		}
 		return Reply{Text: "Halted: I call no model and use no tool, in any conversation, until " +
@@ -152,7 +152,7 @@ func (d decisions) resume(ctx context.Context, r *Request) (Reply, error) {
 		if err != nil || !ok {
 			return Reply{Text: "Nothing is halted."}, err
 		}
-		if err := r.note(tx, "resumed", ""); err != nil {
+		if err := r.audit(tx, "resumed", ""); err != nil {
 			return Reply{}, err
 		}
 		return Reply{Text: "I answer again. The halt has ended what I was working on."}, nil

@@ -134,7 +134,7 @@ func (j jobs) changeIn(
 		return Reply{Text: fmt.Sprintf(sayOthersJob, id)}, false, nil
 	}
 	err = j.alter(tx, action, id)
-	if errors.Is(err, schedule.ErrOver) || errors.Is(err, schedule.ErrRunning) {
+	if errors.Is(err, schedule.ErrNoNextRun) || errors.Is(err, schedule.ErrRunning) {
 		return Reply{Text: fmt.Sprintf("Job %d: %v.", id, err)}, false, nil
 	}
 	if err == nil {
@@ -206,7 +206,7 @@ func (j jobs) remind(ctx context.Context, r *Request) (Reply, error) {
 	if err != nil {
 		return Reply{}, err
 	}
-	when, what, err := schedule.ParseWish(r.Args, now, loc, j.Jobs.Least())
+	when, what, err := schedule.ParseReminder(r.Args, now, loc, j.Jobs.MinInterval())
 	if err != nil {
 		return Reply{Text: fmt.Sprintf("I don't understand that: %v.\n\n%s", err, sayRemind)}, nil
 	}

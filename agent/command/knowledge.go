@@ -24,7 +24,7 @@ func (k knowledge) later(
 	ctx context.Context, r *Request, w background.Work, state string, entries ...audit.Entry,
 ) (Reply, error) {
 	out := r.answer(Reply{})
-	task := background.Task{Work: w, State: []byte(state), Tell: &out}
+	task := background.Task{Work: w, State: []byte(state), Notice: &out}
 	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
 		for _, e := range entries {
 			if err := audit.Add(tx, e, k.Now()); err != nil {
@@ -178,7 +178,7 @@ func (k knowledge) export(ctx context.Context, r *Request) (Reply, error) {
 	if r.Message.Group {
 		return Reply{Text: "Other people read this chat. Send me `/export` in our direct chat."}, nil
 	}
-	entry := audit.Of(r.Message, "exported", "their data")
+	entry := audit.NewEntry(r.Message, "exported", "their data")
 	last, err := audit.Last(k.DB.Read(ctx), entry)
 	if err != nil {
 		return Reply{}, err

@@ -45,7 +45,7 @@ func (d decisions) restart(ctx context.Context, r *Request) (Reply, error) {
 		return Reply{Text: why + " I go on as I am."}, nil
 	}
 	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
-		if err := r.note(tx, "restarted", ""); err != nil {
+		if err := r.audit(tx, "restarted", ""); err != nil {
 			return Reply{}, err
 		}
 		return Reply{Text: sayRestarting}, askRestart(tx, r.Message.From, d.Now())

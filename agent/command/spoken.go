@@ -22,13 +22,15 @@ var slashes = []string{"/", "slash", "schrägstrich", "barre oblique", "barra", 
 var stops = []string{"stop", "stopp", "arrête", "arrêtez", "para", "pare", "стоп", "停止", "停",
 	"ストップ"}
 
-// Spoken returns the command in the transcript said, as a person would type it, or "". It also
+// ParseSpoken returns the command in the transcript said, as a person would type it, or "". It also
 // reports whether said contains one of the agent's names. If overheard is set, the person may have
 // spoken to others, so "stop" alone is not a command.
-func (c *Commands) Spoken(said string, names []string, overheard bool) (text string, named bool) {
+func (c *Commands) ParseSpoken(said string, names []string, overheard bool) (
+	text string, named bool,
+) {
 	rest := trimSpoken(said)
 	for _, name := range names {
-		if !says(said, name) {
+		if !mentionsName(said, name) {
 			continue
 		}
 		named = true
@@ -68,22 +70,22 @@ func (c *Commands) spelled(text string) string {
 
 func lower(text string) string { return strings.ToLower(text) }
 
-// isMark reports whether r is not part of a word. Transcription services put such characters around
-// words.
-func isMark(r rune) bool {
+// isSeparator reports whether r is not part of a word. Transcription services put such characters
+// around words.
+func isSeparator(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) && r != '-' && r != '_'
 }
 
 // trimSpoken removes the characters before the first word, except for a slash, and after the last
 // word.
 func trimSpoken(said string) string {
-	said = strings.TrimLeftFunc(said, func(r rune) bool { return isMark(r) && r != '/' })
-	return strings.TrimRightFunc(said, isMark)
+	said = strings.TrimLeftFunc(said, func(r rune) bool { return isSeparator(r) && r != '/' })
+	return strings.TrimRightFunc(said, isSeparator)
 }
 
 // cutFirst returns the first word of text and the text after it.
 func cutFirst(text string) (word, rest string) {
-	end := strings.IndexFunc(text, isMark)
+	end := strings.IndexFunc(text, isSeparator)
 	if end < 0 {
 		end = len(text)
 	}
@@ -98,7 +100,7 @@ func cutWord(text, word string) (rest string, ok bool) {
 	}
 	rest = text[len(word):]
 	next := []rune(rest + " ")[0]
-	return trimSpoken(rest), isMark(next) || word == "/" || isUnspaced(word)
+	return trimSpoken(rest), isSeparator(next) || word == "/" || isUnspaced(word)
 }
 
 // cutLastWord is like cutWord for a word at the end of text.
@@ -110,8 +112,8 @@ func cutLastWord(text, word string) (rest string, ok bool) {
 	return trimSpoken(text[:at]), true
 }
 
-// says reports whether name occurs in a transcript as a word, or as words.
-func says(said, name string) bool {
+// mentionsName reports whether name occurs in a transcript as a word, or as words.
+func mentionsName(said, name string) bool {
 	text, wanted := words(said), words(name)
 	if strings.TrimSpace(wanted) == "" {
 		return false
@@ -124,7 +126,7 @@ func says(said, name string) bool {
 
 // words returns the words of text in lower case, with a blank before and after each.
 func words(text string) string {
-	return " " + strings.Join(strings.FieldsFunc(lower(text), isMark), " ") + " "
+	return " " + strings.Join(strings.FieldsFunc(lower(text), isSeparator), " ") + " "
 }
 
 // isUnspaced reports whether word is in a script that puts no blanks between words, or attaches
@@ -146,8 +148,8 @@ var (
 	lists = []string{"jobs", "forget", "dream-log", "group", "activation", "mcp"}
 )
 
-// runsSpoken reports whether a spoken command runs at once.
-func runsSpoken(name, args string) bool {
+// runsAtOnce reports whether a spoken command runs at once.
+func runsAtOnce(name, args string) bool {
 	name = strings.ReplaceAll(name, "_", "-")
 	return slices.Contains(harmless, name) || args == "" && slices.Contains(lists, name)
 }

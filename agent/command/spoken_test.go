@@ -50,14 +50,15 @@ func TestSpoken(t *testing.T) {
 		{"", "", false},
 		{"...", "", false},
 	} {
-		if text, named := c.Spoken(test.said, names, false); text != test.text || named != test.named {
+		text, named := c.ParseSpoken(test.said, names, false)
+		if text != test.text || named != test.named {
 			t.Errorf("Spoken(%q) = %q, %t, want %q, %t", test.said, text, named, test.text, test.named)
 		}
 	}
-	if text, _ := c.Spoken("Stop!", names, true); text != "" {
+	if text, _ := c.ParseSpoken("Stop!", names, true); text != "" {
 		t.Errorf("Spoken in a group, to nobody: %q", text)
 	}
-	if text, _ := c.Spoken("Slash stop", names, true); text != "/stop" {
+	if text, _ := c.ParseSpoken("Slash stop", names, true); text != "/stop" {
 		t.Errorf("Spoken in a group with a slash: %q", text)
 	}
 }

@@ -187,7 +187,7 @@ func (c conversation) usage(ctx context.Context, r *Request) (Reply, error) {
 		return Reply{}, err
 	}
 	m := r.Message
-	who := budget.Spender{Session: r.Session, Person: m.Person, Sender: by(m)}
+	who := budget.Spender{Session: r.Session, Person: m.Person, Sender: senderID(m)}
 	lines, err := c.Budget.Today(c.DB.Read(ctx), who)
 	if err != nil {
 		return Reply{}, err

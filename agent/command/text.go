@@ -2,8 +2,8 @@ package command
 
 import "gateway/bus"
 
-// by identifies the sender of m.
-func by(m bus.InboundMessage) string { return m.From.Account + "/" + m.Sender.ID }
+// senderID identifies the sender of m.
+func senderID(m bus.InboundMessage) string { return m.From.Account + "/" + m.Sender.ID }
 
 // rolesFrom names the people with the role least or a higher one.
 func rolesFrom(least bus.Role) string {

@@ -34,7 +34,7 @@ func (r *run) analyse(ctx context.Context, from, last int64) error {
 		r.state.Phase, r.state.From, r.state.To = dreamt, from, last
 		return nil
 	}
-	own := ownWords(entries)
+	own := withoutForeign(entries)
 	if len(own) == 0 {
 		r.state.Phase, r.state.From, r.state.To = dreamt, from, entries[len(entries)-1].Cursor
 		return nil
@@ -58,9 +58,9 @@ func (r *run) analyse(ctx context.Context, from, last int64) error {
 	return r.fail(ctx, errNonsense)
 }
 
-// ownWords returns entries without those derived from foreign text, because a web page must not be
-// able to write to the memory.
-func ownWords(entries []memory.Entry) []memory.Entry {
+// withoutForeign returns entries without those derived from foreign text, because a web page must
+// not be able to write to the memory.
+func withoutForeign(entries []memory.Entry) []memory.Entry {
 	return slices.DeleteFunc(slices.Clone(entries), memory.Entry.IsForeign)
 }
 
@@ -117,10 +117,10 @@ func (r *run) readEntries(ctx context.Context) ([]memory.Entry, error) {
 	list, err := r.deps.History(r.scope).Entries(r.deps.DB.Read(ctx), r.state.From, r.opts.MaxEntries)
 	for i, e := range list {
 		if e.Cursor > r.state.To {
-			return ownWords(list[:i]), err
+			return withoutForeign(list[:i]), err
 		}
 	}
-	return ownWords(list), err
+	return withoutForeign(list), err
 }
 
 // wholeLines returns the text of an answer without an incomplete last line.

@@ -207,10 +207,10 @@ func (f file) changes() []string {
 	}
 	base, now := contentLines(clean(f.Base)), contentLines(clean(f.Text))
 	var list []string
-	for _, line := range without(base, now) {
+	for _, line := range difference(base, now) {
 		list = append(list, fmt.Sprintf("%s: removed %q", f.Name, inWords(line)))
 	}
-	for _, line := range without(now, base) {
+	for _, line := range difference(now, base) {
 		list = append(list, fmt.Sprintf("%s: added %q", f.Name, inWords(line)))
 	}
 	if len(list) == 0 && f.Text != f.Base {

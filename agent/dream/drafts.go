@@ -116,7 +116,7 @@ func (d *drafts) edit(a editArgs) error {
 			`"new" is "" to remove it`)
 	}
 	old, text := lineEnds.Replace(*a.Old), clean(*a.New)
-	if posing(text) {
+	if imitatesPrompt(text) {
 		return errors.New("text in brackets that looks like the gateway's own is refused: say it " +
 			"in other words")
 	}
@@ -199,7 +199,7 @@ func (s *draft) check(text string, limit int) error {
 		return fmt.Errorf("%s had %d lines and would have %d: no more than half of them may go "+
 			"at a time. Keep what is least out of date", s.file.Name, len(base), len(now))
 	}
-	if lost := len(without(base, now)); lost > max(len(base)/2, smallRewrite) {
+	if lost := len(difference(base, now)); lost > max(len(base)/2, smallRewrite) {
 		return fmt.Errorf("%d of the %d lines of %s would be other ones: no document is rewritten, "+
 			"only what has changed", lost, len(base), s.file.Name)
 	}
@@ -217,8 +217,8 @@ func contentLines(text string) []string {
 	return list
 }
 
-// without returns the lines of a that are not in b, as often as they are missing.
-func without(a, b []string) []string {
+// difference returns the lines of a that are not in b, as often as they are missing.
+func difference(a, b []string) []string {
 	count := make(map[string]int, len(b))
 	for _, line := range b {
 		count[line]++
@@ -247,7 +247,7 @@ const (
 
 // write drafts a new skill. The model reads its error.
 func (d *drafts) write(a skillArgs) error {
-	description, body := oneLine(a.Description), withoutMatter(strings.TrimSpace(clean(a.Body)))
+	description, body := oneLine(a.Description), stripFrontMatter(strings.TrimSpace(clean(a.Body)))
 	name := skillPath(a.Name)
 	switch {
 	case !slices.Contains(d.allowed, a.Name):
@@ -263,7 +263,7 @@ func (d *drafts) write(a skillArgs) error {
 	case len(description) > maxSkillDescription:
 		return fmt.Errorf("the description has %d bytes: no more than %d", len(description),
 			maxSkillDescription)
-	case posing(description) || posing(body):
+	case imitatesPrompt(description) || imitatesPrompt(body):
 		return errors.New("text in brackets that looks like the gateway's own is refused: say it " +
 			"in other words")
 	}
@@ -286,8 +286,8 @@ func skillText(name, description, body, day string) string {
 		"\n---\n\n" + body + "\n"
 }
 
-// withoutMatter returns the body of a skill without front matter written by the model.
-func withoutMatter(body string) string {
+// stripFrontMatter returns the body of a skill without front matter written by the model.
+func stripFrontMatter(body string) string {
 	rest, ok := strings.CutPrefix(body, "---\n")
 	if !ok {
 		return body

@@ -87,7 +87,7 @@ func (r *run) edit(ctx context.Context) error {
 		if err := r.save(ctx); err != nil { // the tokens used
 			return err
 		}
-		said := sayable(resp.Message)
+		said := sendable(resp.Message)
 		if len(said.ToolCalls) == 0 {
 			if d.edited && resp.Finish != llm.FinishLength && resp.Finish != llm.FinishFiltered {
 				return r.plan(ctx, d)
@@ -108,9 +108,9 @@ func (r *run) edit(ctx context.Context) error {
 	return r.fail(ctx, fmt.Errorf("%w in %d rounds", errRounds, r.opts.MaxRounds))
 }
 
-// sayable returns an answer in a form that can be sent back to the model: providers refuse
+// sendable returns an answer in a form that can be sent back to the model: providers refuse
 // empty messages and arguments that are not JSON.
-func sayable(m llm.Message) llm.Message {
+func sendable(m llm.Message) llm.Message {
 	m.Role, m.Text = llm.Assistant, prompt.Clip(m.Text, maxEcho)
 	calls := make([]llm.ToolCall, 0, len(m.ToolCalls))
 	for _, c := range m.ToolCalls {

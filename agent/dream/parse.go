@@ -113,7 +113,7 @@ func (a *analysis) add(f finding, skills []string) {
 		a.leaveOut(f.String(), "it says nothing")
 	case len(f.Text) > maxFinding:
 		a.leaveOut(f.String(), "it is too long for one fact")
-	case posing(f.Text):
+	case imitatesPrompt(f.Text):
 		a.leaveOut(f.String(), "it looks like something that only the gateway says")
 	case f.Skill != "" && slices.Contains(skills, f.Skill):
 		a.leaveOut(f.String(), "there is such a skill")

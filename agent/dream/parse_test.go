@@ -91,7 +91,7 @@ func FuzzParse(f *testing.F) {
 		}
 		skills := 0
 		for _, found := range a.findings {
-			if found.Text == "" || len(found.Text) > maxFinding || posing(found.Text) ||
+			if found.Text == "" || len(found.Text) > maxFinding || imitatesPrompt(found.Text) ||
 				!utf8.ValidString(found.Text) || strings.ContainsFunc(found.Text, unicode.IsControl) {
 				t.Errorf("text %q", found.Text)
 			}

@@ -21,8 +21,8 @@ var about = map[string]string{
 	document.Soul: "how the assistant itself is to be and to talk, as these people have asked of it",
 }
 
-// whose describes the owner of the memory.
-func whose(s memory.Scope) string {
+// ownerText describes the owner of the memory.
+func ownerText(s memory.Scope) string {
 	if strings.HasPrefix(string(s), "person-") {
 		return "one person, who talks to the assistant alone"
 	}
@@ -99,7 +99,7 @@ tools, and nothing else.
 
 // system returns the system prompt of a phase.
 func system(rules string, s memory.Scope) llm.Message {
-	args := []any{whose(s)}
+	args := []any{ownerText(s)}
 	if strings.Count(rules, "%s") > 1 {
 		for _, name := range documents {
 			args = append(args, about[name])

@@ -24,7 +24,7 @@ func appended(text, more string) (string, error) {
 	if slices.ContainsFunc(list, func(line string) bool { return headingAt(doc, line) >= 0 }) {
 		return "", errors.New("add to one section at a time, beginning with its heading")
 	}
-	list = news(doc, list)
+	list = newLines(doc, list)
 	if !slices.ContainsFunc(list, func(line string) bool { return !isHeading(line) }) {
 		return "", errors.New("all of that stands in the document already")
 	}
@@ -87,9 +87,9 @@ func sectionEnd(doc []string, i int) int {
 
 func isFence(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), "```") }
 
-// news returns list without the lines that doc already has. It leaves code blocks
+// newLines returns list without the lines that doc already has. It leaves code blocks
 // unchanged.
-func news(doc, list []string) []string {
+func newLines(doc, list []string) []string {
 	if slices.ContainsFunc(list, isFence) {
 		return list
 	}

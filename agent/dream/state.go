@@ -152,7 +152,7 @@ func (r *run) ask(ctx context.Context, req llm.Request) (*llm.Response, error) {
 	resp, err := r.deps.Ask(ctx, req)
 	if err != nil {
 		var refused *llm.Error
-		if errors.As(err, &refused) && hopeless(refused.Kind) && ctx.Err() == nil {
+		if errors.As(err, &refused) && isPermanent(refused.Kind) && ctx.Err() == nil {
 			return nil, r.fail(ctx, err)
 		}
 		return nil, err
@@ -172,8 +172,8 @@ func (r *run) ask(ctx context.Context, req llm.Request) (*llm.Response, error) {
 // only if less is left, because some providers refuse a limit beyond that of their model.
 const usualOutput = 8_192
 
-// hopeless reports whether repeating the same request always fails in the same way.
-func hopeless(k llm.Kind) bool {
+// isPermanent reports whether repeating the same request always fails in the same way.
+func isPermanent(k llm.Kind) bool {
 	return k == llm.ContextTooLong || k == llm.ContentRefused || k == llm.BadRequest
 }
 

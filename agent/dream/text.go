@@ -62,10 +62,10 @@ func unframed(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// posing reports whether s contains text that imitates the gateway's own text in a prompt:
+// imitatesPrompt reports whether s contains text that imitates the gateway's own text in a prompt:
 // the envelope of a message, the frame of a file, or the summary or context of a
 // conversation.
-func posing(s string) bool { return envelopeLike().MatchString(s) }
+func imitatesPrompt(s string) bool { return envelopeLike().MatchString(s) }
 
 var envelopeLike = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(strings.NewReplacer("_", `[\s\p{Z}\p{Cf}]+`).Replace(

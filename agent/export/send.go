@@ -36,10 +36,10 @@ const (
 
 // Do implements [background.Handler].
 func (s *Sender) Do(ctx context.Context, t *background.Task) (background.Outcome, error) {
-	if t.Tell == nil {
+	if t.Notice == nil {
 		return background.Outcome{}, nil
 	}
-	out := *t.Tell
+	out := *t.Notice
 	chat := background.ChatOf(out.To)
 	pr, pw := io.Pipe()
 	written := make(chan error, 1)

@@ -62,7 +62,7 @@ type Func func(args json.RawMessage, file []byte) (data []byte, note string, err
 type Extractor struct {
 	self   string
 	log    *slog.Logger
-	usual  chan struct{} // one token for each file being decoded
+	slots  chan struct{} // one token for each file being decoded
 	large  chan struct{} // the same for files that need more memory
 	warned sync.Once     // whether the log says that there is no sandbox
 
@@ -91,7 +91,7 @@ func New(o Options) (*Extractor, error) {
 	}
 	return &Extractor{
 		self: o.Self, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
-		usual: make(chan struct{}, usualSlots), large: make(chan struct{}, largeSlots),
+		slots: make(chan struct{}, usualSlots), large: make(chan struct{}, largeSlots),
 		conversations: make(map[string]*conversation), cpu: cpuTime, all: allTime,
 	}, nil
 }
@@ -136,7 +136,7 @@ func (x *Extractor) Do(ctx context.Context, j Job) (data []byte, note string, er
 	}
 	defer unlock()
 	if j.Size <= usualMemory/4 {
-		data, note, err = x.within(ctx, x.usual, j, usualMemory)
+		data, note, err = x.within(ctx, x.slots, j, usualMemory)
 		if !errors.Is(err, errMemory) {
 			return data, note, err
 		}

@@ -219,8 +219,8 @@ func TestOthersGoOn(t *testing.T) {
 			t.Errorf("got %v, want %v", err, context.Canceled)
 		}
 	}
-	if len(x.conversations) != 0 || len(x.usual) != 0 {
-		t.Errorf("%d conversations and %d slots are in use", len(x.conversations), len(x.usual))
+	if len(x.conversations) != 0 || len(x.slots) != 0 {
+		t.Errorf("%d conversations and %d slots are in use", len(x.conversations), len(x.slots))
 	}
 }
 

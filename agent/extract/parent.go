@@ -83,13 +83,13 @@ func (x *Extractor) run(ctx context.Context, j Job, memory int64) ([]byte, strin
 	case ctx.Err() != nil:
 		return nil, "", errTooLong
 	case err != nil:
-		return nil, "", x.death(outer, j, cmd, words)
+		return nil, "", x.exitError(outer, j, cmd, words)
 	}
 	return x.read(outer, out)
 }
 
-// death returns an error with the reason why a child has died.
-func (x *Extractor) death(ctx context.Context, j Job, cmd *exec.Cmd, words *capped) error {
+// exitError returns an error with the reason why a child has died.
+func (x *Extractor) exitError(ctx context.Context, j Job, cmd *exec.Cmd, words *capped) error {
 	output := words.b.String()
 	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	err := errBroken

@@ -17,7 +17,7 @@ type special struct {
 //
 // IPv6 networks whose addresses contain IPv4 addresses are refused as a whole if the mechanism is
 // deprecated or local: IPv4-compatible addresses, 6to4, Teredo, and local NAT64. For the two
-// mechanisms that are still in use, [inner] extracts the IPv4 address, and that is checked.
+// mechanisms that are still in use, [embeddedIPv4] extracts the IPv4 address, and that is checked.
 var specials = []special{
 	{netip.MustParsePrefix("0.0.0.0/8"), "an address of this machine or network"},
 	{netip.MustParsePrefix("10.0.0.0/8"), "a private address"},
@@ -77,7 +77,7 @@ func (g *Guard) refusal(addr netip.Addr) string {
 	if slices.ContainsFunc(g.allow, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		return ""
 	}
-	return refusal(inner(addr))
+	return refusal(embeddedIPv4(addr))
 }
 
 // refusal returns the same without regard to the networks that an operator has allowed.
@@ -98,8 +98,8 @@ func refusal(addr netip.Addr) string {
 	return ""
 }
 
-// inner returns the IPv4 address in a NAT64 address. It returns other addresses unchanged.
-func inner(addr netip.Addr) netip.Addr {
+// embeddedIPv4 returns the IPv4 address in a NAT64 address. It returns other addresses unchanged.
+func embeddedIPv4(addr netip.Addr) netip.Addr {
 	if !nat64.Contains(addr) {
 		return addr
 	}

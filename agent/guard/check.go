@@ -25,14 +25,14 @@ func (g *Guard) Check(rawURL string) (*url.URL, error) {
 	rawURL = strings.TrimSpace(rawURL)
 	u, err := parse(rawURL)
 	if err != nil {
-		return nil, &Error{URL: shown(rawURL), Reason: err.Error()}
+		return nil, &Error{URL: redactURL(rawURL), Reason: err.Error()}
 	}
 	host, err := g.host(u.Hostname())
 	if err == nil {
 		u.Host, err = g.hostPort(u.Scheme, host, u.Port())
 	}
 	if err != nil {
-		return nil, &Error{URL: shown(rawURL), Reason: err.Error()}
+		return nil, &Error{URL: redactURL(rawURL), Reason: err.Error()}
 	}
 	return u, nil
 }
@@ -157,9 +157,9 @@ func (g *Guard) hostPort(scheme, host, port string) (string, error) {
 	return fmt.Sprintf("%s:%d", host, n), nil
 }
 
-// shown returns a URL for an error: without user name and password, as one short line. The text may
-// not be a valid URL.
-func shown(rawURL string) string {
+// redactURL returns a URL for an error: without user name and password, as one short line. The text
+// may not be a valid URL.
+func redactURL(rawURL string) string {
 	const most = 200
 	if before, rest, ok := strings.Cut(rawURL, "//"); ok {
 		authority, path := rest, ""

@@ -33,7 +33,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	checked.URL = u
 	resp, err := t.base.RoundTrip(checked)
 	if refused := (*Error)(nil); errors.As(err, &refused) {
-		return nil, &Error{URL: shown(u.String()), Reason: refused.Reason}
+		return nil, &Error{URL: redactURL(u.String()), Reason: refused.Reason}
 	}
 	return resp, err
 }
@@ -63,7 +63,7 @@ var harmless = []string{"Accept", "Accept-Language", "User-Agent"}
 func (g *Guard) redirect(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return &Error{
-			URL:    shown(via[0].URL.String()),
+			URL:    redactURL(via[0].URL.String()),
 			Reason: fmt.Sprintf("it redirects more than %d times", maxRedirects),
 		}
 	}
@@ -78,7 +78,7 @@ func (g *Guard) redirect(req *http.Request, via []*http.Request) error {
 	}
 	if req.Body != nil && req.Body != http.NoBody {
 		return &Error{
-			URL:    shown(u.String()),
+			URL:    redactURL(u.String()),
 			Reason: "a redirect would send the content of the request to another site",
 		}
 	}

@@ -133,7 +133,7 @@ func (g *Guard) DialContext(ctx context.Context, network, address string) (net.C
 func (g *Guard) resolve(
 	ctx context.Context, network, address string,
 ) ([]netip.Addr, uint16, error) {
-	refuse := func(err error) error { return &Error{URL: shown(address), Reason: err.Error()} }
+	refuse := func(err error) error { return &Error{URL: redactURL(address), Reason: err.Error()} }
 	ipNetwork, ok := map[string]string{"tcp": "ip", "tcp4": "ip4", "tcp6": "ip6"}[network]
 	if !ok {
 		return nil, 0, refuse(fmt.Errorf("the network is %q; only TCP can be used", network))

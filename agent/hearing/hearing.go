@@ -1,7 +1,7 @@
 // Package hearing transcribes short voice messages before the gateway decides how to treat them: as
 // a command, as a message to the agent, or in a group as a message to others. Each voice message is
 // transcribed on a goroutine of its own, so only its own conversation waits. The main type is
-// [Hearer].
+// [Transcriber].
 //
 // One transaction stores the transcript and the decision in the message's row of the inbox. A
 // message whose row has them is not transcribed again, not even after a restart.
@@ -28,9 +28,9 @@ type Accounts interface {
 	Admitted(messages []bus.InboundMessage)
 }
 
-// A Hearer transcribes voice messages and decides how to treat them. All fields are required. It is
-// safe for concurrent use.
-type Hearer struct {
+// A Transcriber transcribes voice messages and decides how to treat them. All fields are required.
+// It is safe for concurrent use.
+type Transcriber struct {
 	DB       *store.DB
 	Loader   *attachment.Loader
 	Commands *command.Commands
@@ -45,19 +45,22 @@ type Settings struct {
 	Cost  float64  // dollars per second of sound
 }
 
-// Wants reports whether m must go through [Hearer.Hear] before it is handed out.
-func (h *Hearer) Wants(m bus.InboundMessage) bool {
+// NeedsTranscript reports whether m must go through [Transcriber.Transcribe] before it is handed
+// out.
+func (h *Transcriber) NeedsTranscript(m bus.InboundMessage) bool {
 	return m.Hearing == bus.Overheard ||
 		m.Hearing == "" && h.configured() && m.Utterance() != nil
 }
 
-func (h *Hearer) configured() bool { return h.Loader.Transcriber != nil && h.Loader.Media != nil }
+func (h *Transcriber) configured() bool {
+	return h.Loader.Transcriber != nil && h.Loader.Media != nil
+}
 
-// Hear transcribes r, decides how to treat it, and stores the transcript and the decision. It
+// Transcribe transcribes r, decides how to treat it, and stores the transcript and the decision. It
 // returns r with both. It returns nil if r must not be handed out: r is not for the agent, r was
-// dropped meanwhile, or ctx has ended. If the context reading ends before ctx, Hear decides without
-// a transcript. After an error nothing is stored.
-func (h *Hearer) Hear(
+// dropped meanwhile, or ctx has ended. If the context reading ends before ctx, Transcribe decides
+// without a transcript. After an error nothing is stored.
+func (h *Transcriber) Transcribe(
 	ctx, reading context.Context, r bus.Received, s Settings,
 ) (heard *bus.Received, err error) {
 	overheard := r.Message.Hearing == bus.Overheard
@@ -87,24 +90,24 @@ func (h *Hearer) Hear(
 }
 
 // transcribe transcribes m. A panic leaves m without a transcript.
-func (h *Hearer) transcribe(ctx context.Context, m *bus.InboundMessage, cost float64) {
+func (h *Transcriber) transcribe(ctx context.Context, m *bus.InboundMessage, cost float64) {
 	defer func() {
 		if p := recover(); p != nil {
 			h.Logger.ErrorContext(ctx, "transcription panicked", "panic", fmt.Sprint(p),
 				"stack", string(debug.Stack()))
 		}
 	}()
-	h.Loader.Hear(ctx, m, cost)
+	h.Loader.Transcribe(ctx, m, cost)
 }
 
 // decide sets the kind of m: a spoken command, a message to the agent, or still an overheard
 // message.
-func (h *Hearer) decide(m *bus.InboundMessage, names []string) {
+func (h *Transcriber) decide(m *bus.InboundMessage, names []string) {
 	said := ""
 	if a := m.Utterance(); a != nil {
 		said = a.Said
 	}
-	text, named := h.Commands.Spoken(said, names, m.Hearing == bus.Overheard)
+	text, named := h.Commands.ParseSpoken(said, names, m.Hearing == bus.Overheard)
 	switch {
 	case text != "":
 		m.Hearing, m.Text = bus.SpokenCommand, text

@@ -46,8 +46,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Passing reports whether the same call is likely to succeed a little later.
-func (k Kind) Passing() bool {
+// Temporary reports whether the same call is likely to succeed a little later.
+func (k Kind) Temporary() bool {
 	switch k {
 	case RateLimited, Overloaded, Unavailable, TimedOut:
 		return true

@@ -32,10 +32,10 @@ type Message struct {
 	Images     []Image    `json:"images,omitempty"`       // only in a User message; precede the text
 
 	// Foreign names the source of foreign text in Text or Images, such as a web page; "" if
-	// there is none. Rights is the least role of the people who wrote it, or "" if it was
+	// there is none. ForeignRole is the least role of the people who wrote it, or "" if it was
 	// written by others. Neither is sent to the provider.
-	Foreign string `json:"foreign,omitempty"`
-	Rights  string `json:"rights,omitempty"`
+	Foreign     string `json:"foreign,omitempty"`
+	ForeignRole string `json:"rights,omitempty"`
 
 	// Extra holds fields of an Assistant message that only its provider
 	// understands and wants back unchanged, such as reasoning_details.

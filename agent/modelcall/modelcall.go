@@ -48,9 +48,9 @@ type Model struct {
 // ExpectedAnswer is the assumed length of an answer, in tokens, when a call reserves its budget.
 const ExpectedAnswer = 1024
 
-// Halted returns [policy.ErrHalted] if the gateway is halted. If it can't read the halt switch, it
-// returns that error: then no call may run either.
-func (c *Calls) Halted(ctx context.Context) error {
+// CheckHalted returns [policy.ErrHalted] if the gateway is halted. If it can't read the halt
+// switch, it returns that error: then no call may run either.
+func (c *Calls) CheckHalted(ctx context.Context) error {
 	h, err := policy.GetHalt(c.DB.Read(context.WithoutCancel(ctx)))
 	if err == nil && h != nil {
 		err = policy.ErrHalted
@@ -68,7 +68,7 @@ func (c *Calls) Ask(
 		return nil, ctx.Err()
 	}
 	defer func() { <-c.Slots }()
-	if err := c.Halted(ctx); err != nil {
+	if err := c.CheckHalted(ctx); err != nil {
 		return nil, err
 	}
 	expected := llm.Usage{Output: ExpectedAnswer,
@@ -127,10 +127,10 @@ func SaveCalibration(tx *store.Tx, c prompt.Calibration) error {
 	return budget.SetRatio(tx, c.Model, c.Ratio)
 }
 
-// Pay bills a call whose price is known in advance. It refuses with an error while the gateway is
-// halted or the budget is spent. Pay must be called before the call is made.
-func (c *Calls) Pay(ctx context.Context, who budget.Spender, e budget.Entry) error {
-	if err := c.Halted(ctx); err != nil {
+// Charge bills a call whose price is known in advance. It refuses with an error while the gateway
+// is halted or the budget is spent. Charge must be called before the call is made.
+func (c *Calls) Charge(ctx context.Context, who budget.Spender, e budget.Entry) error {
+	if err := c.CheckHalted(ctx); err != nil {
 		return err
 	}
 	hold, err := c.Ledger.Reserve(c.DB.Read(context.WithoutCancel(ctx)), who,
@@ -194,7 +194,7 @@ func warn(w budget.Warning) string {
 }
 
 // IsSpent reports whether err means that a budget is spent.
-func IsSpent(err error) bool { return errors.Is(err, budget.ErrSpent) }
+func IsSpent(err error) bool { return errors.Is(err, budget.ErrExceeded) }
 
 // A Watch reports the progress of one model call to the Observer.
 type Watch struct {

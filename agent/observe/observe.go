@@ -67,20 +67,20 @@ type ToolEnd struct {
 	Err   error
 }
 
-// Nothing is an Observer that does nothing.
-type Nothing struct{}
+// Noop is an Observer that does nothing.
+type Noop struct{}
 
 // Turn implements [Observer].
-func (Nothing) Turn(ctx context.Context, _ TurnBegin) (context.Context, func(TurnEnd)) {
+func (Noop) Turn(ctx context.Context, _ TurnBegin) (context.Context, func(TurnEnd)) {
 	return ctx, func(TurnEnd) {}
 }
 
 // Model implements [Observer].
-func (Nothing) Model(ctx context.Context, _ ModelBegin) (context.Context, func(ModelEnd)) {
+func (Noop) Model(ctx context.Context, _ ModelBegin) (context.Context, func(ModelEnd)) {
 	return ctx, func(ModelEnd) {}
 }
 
 // Tool implements [Observer].
-func (Nothing) Tool(ctx context.Context, _ ToolBegin) (context.Context, func(ToolEnd)) {
+func (Noop) Tool(ctx context.Context, _ ToolBegin) (context.Context, func(ToolEnd)) {
 	return ctx, func(ToolEnd) {}
 }

@@ -18,7 +18,7 @@ const maxShown = 3000
 // makes invisible characters visible. If it leaves out a part, the text says so.
 func (c Call) Prompt() string {
 	if len(c.Argv) > 0 {
-		short, long := besides(c.Args)
+		short, long := otherArguments(c.Args)
 		return fmt.Sprintf("`%s` wants to run%s:\n%s%s", c.Tool, short,
 			block(commandLine(c.Argv)), long) + c.files()
 	}
@@ -26,7 +26,8 @@ func (c Call) Prompt() string {
 	text := fmt.Sprintf("`%s` wants to run with:\n%s", c.Tool, block(indented(short)))
 	for _, name := range slices.Sorted(maps.Keys(long)) {
 		text += fmt.Sprintf("\nand with this as `%s`:\n%s",
-			strings.ReplaceAll(visible(name, false), "`", "⟨U+0060⟩"), block(visible(long[name], true)))
+			strings.ReplaceAll(escapeInvisible(name, false), "`", "⟨U+0060⟩"),
+			block(escapeInvisible(long[name], true)))
 	}
 	return text + c.files()
 }
@@ -46,7 +47,7 @@ func (c Call) files() string {
 		} else {
 			unknown = "\n**The content of some of them may change before the command runs.**"
 		}
-		fmt.Fprintf(&b, "%s, %d bytes, %s\n", visible(f.Name, false), f.Size, sum)
+		fmt.Fprintf(&b, "%s, %d bytes, %s\n", escapeInvisible(f.Name, false), f.Size, sum)
 	}
 	list := block(strings.TrimSuffix(b.String(), "\n"))
 	return "\nwith these files as they are now:\n" + list + unknown
@@ -81,23 +82,23 @@ func arguments(args json.RawMessage) (short json.RawMessage, long map[string]str
 func indented(text json.RawMessage) string {
 	var b bytes.Buffer
 	if err := json.Indent(&b, text, "", "  "); err != nil {
-		return visible(string(text), true)
+		return escapeInvisible(string(text), true)
 	}
-	return visible(b.String(), true)
+	return escapeInvisible(b.String(), true)
 }
 
 // maxBeside is how long an argument beside a command may be, in bytes, to be shown in the sentence.
 const maxBeside = 300
 
-// besides shows the arguments of a command's call other than the command, such as its folder or
-// input. Long arguments follow the command.
-func besides(args json.RawMessage) (short, long string) {
+// otherArguments shows the arguments of a command's call other than the command, such as its folder
+// or input. Long arguments follow the command.
+func otherArguments(args json.RawMessage) (short, long string) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(args, &fields) != nil {
 		return "", ""
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		text := visible(name+": "+string(fields[name]), false)
+		text := escapeInvisible(name+": "+string(fields[name]), false)
 		switch {
 		case name == "command" || name == "argv":
 		case len(text) > maxBeside:
@@ -121,11 +122,12 @@ func commandLine(argv []string) string {
 		return strings.Join(argv, " ")
 	}
 	if len(argv) == 3 && argv[1] == "-c" {
-		return "a shell, " + visible(argv[0], false) + ", with the script:\n" + visible(argv[2], true)
+		return "a shell, " + escapeInvisible(argv[0], false) + ", with the script:\n" +
+			escapeInvisible(argv[2], true)
 	}
 	lines := make([]string, len(argv))
 	for i, word := range argv {
-		lines[i] = fmt.Sprintf("[%d] %s", i, visible(word, false))
+		lines[i] = fmt.Sprintf("[%d] %s", i, escapeInvisible(word, false))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -137,16 +139,16 @@ func asciiLetter(r rune) bool {
 	return r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r))
 }
 
-// visible returns s with numbers such as ⟨U+001B⟩ in place of characters that are invisible or
-// change the text around them. It keeps line feeds if lines is set.
-func visible(s string, lines bool) string {
+// escapeInvisible returns s with numbers such as ⟨U+001B⟩ in place of characters that are invisible
+// or change the text around them. It keeps line feeds if lines is set.
+func escapeInvisible(s string, lines bool) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
 		r, n := utf8.DecodeRuneInString(s[i:])
 		switch {
 		case r == utf8.RuneError && n == 1:
 			fmt.Fprintf(&b, "⟨byte %02X⟩", s[i])
-		case r == '\n' && lines, r == ' ', shows(r):
+		case r == '\n' && lines, r == ' ', isVisible(r):
 			b.WriteString(s[i : i+n])
 		default:
 			fmt.Fprintf(&b, "⟨%U⟩", r)
@@ -156,8 +158,8 @@ func visible(s string, lines bool) string {
 	return b.String()
 }
 
-// shows reports whether r is visible and does not change the text around it.
-func shows(r rune) bool {
+// isVisible reports whether r is visible and does not change the text around it.
+func isVisible(r rune) bool {
 	return unicode.IsGraphic(r) && !unicode.IsMark(r) && !unicode.IsSpace(r) && r != '⟨' &&
 		r != '⟩' && !strings.ContainsRune(blankSigns, r)
 }

@@ -222,7 +222,7 @@ func FuzzPrompt(f *testing.F) {
 			t.Errorf("Prompt(%q, %q) = %q: the block ends early", a, b, got)
 		}
 		for _, r := range rest {
-			if r != '\n' && r != ' ' && r != '⟨' && r != '⟩' && !shows(r) {
+			if r != '\n' && r != ' ' && r != '⟨' && r != '⟩' && !isVisible(r) {
 				t.Errorf("Prompt(%q, %q) shows %U", a, b, r)
 			}
 		}

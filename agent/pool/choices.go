@@ -102,14 +102,14 @@ func (c *choices) Has(key session.Key) bool {
 // Chosen returns the chosen value for a session, or "". A job that runs beside a suspended
 // conversation uses the conversation's choices.
 func (c *choices) Chosen(key session.Key, what session.Choice) string {
-	key = chooser(key)
+	key = choiceOwner(key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.chosen[key][what]
 }
 
-// chooser returns the conversation whose choices apply to a session.
-func chooser(key session.Key) session.Key {
+// choiceOwner returns the conversation whose choices apply to a session.
+func choiceOwner(key session.Key) session.Key {
 	key.Task, key.Run = "", 0
 	return key
 }

@@ -28,11 +28,11 @@ type Conversations struct {
 func (c Conversations) Window(
 	ctx context.Context, key session.Key, m bus.InboundMessage,
 ) (command.Window, error) {
-	s := c.ConfigOf(key).In(persona.PlaceOf(&m))
+	s := c.ConfigOf(key).ForPlace(persona.PlaceOf(&m))
 	contents, err := turn.Measure(ctx, c.env, s, key, m)
 	w := command.Window{Model: s.ModelName, Size: s.ContextWindow, Room: s.ContextBudget()}
 	for _, content := range contents {
-		w.Parts = append(w.Parts, command.Filling{Label: content.Label,
+		w.Parts = append(w.Parts, command.PromptPart{Label: content.Label,
 			Tokens: c.env.Calls.Estimates.Tokens(s.ModelID, content.Bytes)})
 	}
 	return w, err
@@ -46,11 +46,11 @@ func (c Conversations) Mode(key session.Key) string {
 // Models implements [command.Sessions].
 func (c Conversations) Models(key session.Key, m bus.InboundMessage) command.Models {
 	config, at := c.Config(), persona.PlaceOf(&m)
-	s := config.In(at)
+	s := config.ForPlace(at)
 	models := command.Models{Default: command.Model{ID: s.ModelID, Name: s.ModelName},
 		Chosen:  c.Chosen(key, session.Model),
 		Effort:  llm.Effort(c.Chosen(key, session.Effort)),
-		Efforts: llm.Efforts(c.ConfigOf(key).In(at).Model)}
+		Efforts: llm.Efforts(c.ConfigOf(key).ForPlace(at).Model)}
 	for _, choice := range config.Choices {
 		models.Choices = append(models.Choices, command.Model{ID: choice.ID, Name: choice.Name})
 	}
@@ -59,7 +59,7 @@ func (c Conversations) Models(key session.Key, m bus.InboundMessage) command.Mod
 
 // HiddenSkills implements [command.Sessions].
 func (c Conversations) HiddenSkills(m bus.InboundMessage) func(name string) bool {
-	here := c.Config().In(persona.PlaceOf(&m)).Here
+	here := c.Config().ForPlace(persona.PlaceOf(&m)).Here
 	return here.HiddenSkills()
 }
 
@@ -68,12 +68,12 @@ func (c Conversations) Voice(key session.Key, m bus.InboundMessage) string {
 	if c.env.Speaker == nil || !c.env.Speaker.Plays(m.From.Account) {
 		return ""
 	}
-	return c.ConfigOf(key).In(persona.PlaceOf(&m)).Voice
+	return c.ConfigOf(key).ForPlace(persona.PlaceOf(&m)).Voice
 }
 
 // Activity implements [command.Sessions].
 func (c Conversations) Activity(key session.Key, m bus.InboundMessage) string {
-	return string(cmp.Or(c.ConfigOf(key).In(persona.PlaceOf(&m)).Activity, activity.Compact))
+	return string(cmp.Or(c.ConfigOf(key).ForPlace(persona.PlaceOf(&m)).Activity, activity.Compact))
 }
 
 // Stop implements [command.Sessions].
@@ -125,5 +125,5 @@ func (e *erasure) Erase(tx *store.Tx, answer bus.OutboundMessage) error {
 // Cancel implements [command.Erasure].
 func (e *erasure) Cancel() {
 	e.stop.Cancel()
-	e.c.letGo(e.keys)
+	e.c.forget(e.keys)
 }

@@ -81,6 +81,6 @@ func (o *Overflow) Drop(ctx context.Context, env *turn.Env, bound int) error {
 
 // Reply returns an answer with the given text to m. In a group it quotes m.
 func Reply(m bus.InboundMessage, text string) bus.OutboundMessage {
-	return bus.OutboundMessage{To: m.From, ReplyTo: turn.Quoted(m), Text: text,
+	return bus.OutboundMessage{To: m.From, ReplyTo: turn.QuoteID(m), Text: text,
 		Answers: []string{m.ID}}
 }

@@ -36,7 +36,7 @@ type Pool struct {
 	workers    map[session.Key]*worker        // sessions whose worker runs or waits to be admitted
 	unadmitted []*worker                      // workers that wait to be admitted, in order
 	running    int                            // number of admitted workers
-	suspended  map[session.Key]*suspended     // sessions with a suspended turn
+	suspended  map[session.Key]*suspendedTurn // sessions with a suspended turn
 	dueKeys    []session.Key                  // suspended sessions to review
 	tasks      map[session.Key]int            // working sub-agents, by parent
 	queued     map[session.Key][]bus.Received // tasks that are held back, by parent
@@ -49,7 +49,7 @@ func New(env *turn.Env, life *store.Life, s Snapshot) *Pool {
 		tables:    tables{env: env},
 		life:      life,
 		workers:   make(map[session.Key]*worker),
-		suspended: make(map[session.Key]*suspended),
+		suspended: make(map[session.Key]*suspendedTurn),
 		tasks:     make(map[session.Key]int),
 		queued:    make(map[session.Key][]bus.Received),
 	}
@@ -61,8 +61,8 @@ func New(env *turn.Env, life *store.Life, s Snapshot) *Pool {
 // Wait waits for the workers to return.
 func (pl *Pool) Wait() { pl.wg.Wait() }
 
-// Tried reports whether Resume has handed out a message.
-func (pl *Pool) Tried(seq int64) bool { return pl.tried[seq] }
+// WasResumed reports whether Resume has handed out a message.
+func (pl *Pool) WasResumed(seq int64) bool { return pl.tried[seq] }
 
 // Counts says how much is in memory.
 type Counts struct {
@@ -121,7 +121,7 @@ func (pl *Pool) admit(work context.Context) {
 func (pl *Pool) ended(work context.Context, w *worker) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
-	w.prove(true)
+	w.endTrial(true)
 	pl.running--
 	pl.taskEnded(work, w.key)
 	pl.admit(work)
@@ -143,9 +143,9 @@ func (pl *Pool) HandOverUnadmitted(ctx context.Context) error {
 	})
 }
 
-// holdBack reports whether the task r must wait because the maximum number of sub-agents of its
+// mustWait reports whether the task r must wait because the maximum number of sub-agents of its
 // session is working. pl.mu is held.
-func (pl *Pool) holdBack(key session.Key, r bus.Received) bool {
+func (pl *Pool) mustWait(key session.Key, r bus.Received) bool {
 	parent := key.Parent()
 	if parent.IsZero() || pl.tasks[parent] < turn.MaxTasks {
 		return false
@@ -184,7 +184,7 @@ func (pl *Pool) suspendAgain(
 	return slices.DeleteFunc(turns, func(t session.Turn) bool {
 		q, ok := waits[t.ID]
 		if ok = ok && !q.Running; ok {
-			pl.suspended[t.Session] = &suspended{turn: t, question: q}
+			pl.suspended[t.Session] = &suspendedTurn{turn: t, question: q}
 		}
 		return ok
 	})
@@ -195,8 +195,8 @@ func (pl *Pool) suspend(w *worker, o *turn.Outcome) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	delete(pl.workers, w.key)
-	pl.suspended[w.key] = &suspended{turn: o.Turn, question: o.Question, cancel: o.Cancel,
-		waiting: w.waiting, told: w.told, deferred: w.deferred, answers: o.Answers}
+	pl.suspended[w.key] = &suspendedTurn{turn: o.Turn, question: o.Question, cancel: o.Cancel,
+		waiting: w.waiting, fullNotified: w.fullNotified, deferred: w.deferred, answers: o.Answers}
 	w.waiting, w.suspended = nil, true
 	pl.markDue(w.key) // the question may already be decided, or a waiting message may decide it
 }
@@ -247,9 +247,9 @@ func (pl *Pool) below(keys []session.Key, jobs bool) (list []session.Key) {
 	return list
 }
 
-// Held returns the messages that are in memory, and the sessions with a worker or a suspended turn.
-// From then on a session that was full accepts messages again.
-func (pl *Pool) Held() (messages map[int64]bool, sessions map[session.Key]bool) {
+// InMemory returns the messages that are in memory, and the sessions with a worker or a suspended
+// turn. From then on a session that was full accepts messages again.
+func (pl *Pool) InMemory() (messages map[int64]bool, sessions map[session.Key]bool) {
 	messages, sessions = make(map[int64]bool), make(map[session.Key]bool)
 	add := func(list []bus.Received) {
 		for _, r := range list {
@@ -320,7 +320,7 @@ func (pl *Pool) ResumeTurn(work context.Context, t *session.Turn) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	// Until the worker knows the turn's origin, assume that the turn is standalone.
-	pl.start(work, t.Session, &worker{resume: t, alone: true})
+	pl.start(work, t.Session, &worker{resume: t, standalone: true})
 }
 
 // Enqueue gives r to the worker of its session and starts one if necessary. full reports that the
@@ -341,17 +341,17 @@ func (pl *Pool) Enqueue(
 			return false, false, nil
 		}
 		if len(p.waiting) < bound || !person || decides(&p.question, r) {
-			p.waiting, p.told = append(p.waiting, r), false
+			p.waiting, p.fullNotified = append(p.waiting, r), false
 			pl.mu.Unlock()
 			return false, false, review{pl}.run(ctx, work, key)
 		}
-		tell = !p.told
-		p.told = true
+		tell = !p.fullNotified
+		p.fullNotified = true
 		pl.mu.Unlock()
 		return true, tell, nil
 	}
 	w, ok := pl.workers[key]
-	if !ok && pl.holdBack(key, r) {
+	if !ok && pl.mustWait(key, r) {
 		pl.mu.Unlock()
 		return false, false, nil
 	}
@@ -367,8 +367,8 @@ func (pl *Pool) Enqueue(
 	if len(w.waiting) < bound || !person {
 		w.waiting = append(w.waiting, r)
 		w.arrived = pl.env.Now()
-		w.told = false
-		if pl.Mode(key) == Interrupt && w.cancel != nil && !w.alone && person &&
+		w.fullNotified = false
+		if pl.Mode(key) == Interrupt && w.cancel != nil && !w.standalone && person &&
 			!slices.ContainsFunc(w.waiting, w.isOther) { // only the same person interrupts
 			w.cancel(turn.ErrInterrupted)
 		}
@@ -376,8 +376,8 @@ func (pl *Pool) Enqueue(
 		pl.mu.Unlock()
 		return false, false, nil
 	}
-	tell = !w.told
-	w.told = true
+	tell = !w.fullNotified
+	w.fullNotified = true
 	pl.mu.Unlock()
 	return true, tell, nil
 }

@@ -101,7 +101,7 @@ func (pr *probation) trials(work context.Context, turns []session.Turn) ([]*work
 	var list []*worker
 	for _, t := range turns {
 		if t.Attempts-t.Handed >= turn.MaxAttempts {
-			list = append(list, &worker{key: t.Session, resume: &t, alone: true})
+			list = append(list, &worker{key: t.Session, resume: &t, standalone: true})
 		}
 	}
 	suspects, err := pr.env.Inbox.Suspects(pr.env.DB.Read(work), turn.MaxCrashes-1)
@@ -119,7 +119,7 @@ func (pr *probation) trials(work context.Context, turns []session.Turn) ([]*work
 	for _, t := range turns { // a turn comes before the messages that wait for its end
 		for _, w := range list {
 			if w.key == t.Session && w.resume == nil {
-				w.resume, w.alone = &t, true
+				w.resume, w.standalone = &t, true
 			}
 		}
 	}
@@ -155,7 +155,7 @@ func (pr *probation) fill(work context.Context, list []*worker) error {
 // try runs w until it is clear that its work does not crash the process.
 func (pr *probation) try(ctx, work context.Context, w *worker) {
 	proof := make(chan struct{})
-	w.proof = proof
+	w.trialEnded = proof
 	pr.mu.Lock()
 	pr.start(work, w.key, w)
 	pr.mu.Unlock()
@@ -168,12 +168,12 @@ func (pr *probation) try(ctx, work context.Context, w *worker) {
 	}
 }
 
-// prove ends the trial of w: its turn has written something, or ended says that w has ended. The
+// endTrial ends the trial of w: its turn has written something, or ended says that w has ended. The
 // trial continues if another suspect waits. The pool's mu is held.
-func (w *worker) prove(ended bool) {
-	if w.proof == nil || !ended && slices.ContainsFunc(w.waiting, isSuspect) {
+func (w *worker) endTrial(ended bool) {
+	if w.trialEnded == nil || !ended && slices.ContainsFunc(w.waiting, isSuspect) {
 		return
 	}
-	close(w.proof)
-	w.proof = nil
+	close(w.trialEnded)
+	w.trialEnded = nil
 }

@@ -39,7 +39,7 @@ type Stopping struct {
 	jobs     []session.Key  // sessions of the jobs and hooks of key; they may have sub-agents
 	theirs   []bus.Received // messages that wait in those sessions
 	waiting  []bus.Received // messages that wait in the session itself
-	becoming []bus.Received // the batch that is becoming a turn
+	starting []bus.Received // the batch that is becoming a turn
 
 	dropped []bus.Received // messages dropped by endOwn
 	ended   bool           // endOwn ended the running turn
@@ -59,7 +59,7 @@ func (st *Stopper) New(m bus.InboundMessage, e command.Extent) *Stopping {
 	if p, ok := st.suspended[s.key]; ok {
 		s.waiting = slices.Clone(p.waiting)
 	} else if w, ok := st.workers[s.key]; ok {
-		s.waiting, s.becoming = slices.Clone(w.waiting), slices.Clone(w.claiming)
+		s.waiting, s.starting = slices.Clone(w.waiting), slices.Clone(w.claiming)
 	}
 	return s
 }
@@ -134,7 +134,7 @@ func (s *Stopping) end(tx *store.Tx) (e command.Stopped, err error) {
 // it.
 func (s *Stopping) discard(tx *store.Tx, e *command.Stopped) error {
 	parents := []session.Key{s.key}
-	list := slices.DeleteFunc(slices.Concat(s.becoming, s.waiting), isKept)
+	list := slices.DeleteFunc(slices.Concat(s.starting, s.waiting), isKept)
 	if s.background() {
 		parents = append(parents, s.jobs...)
 		list = append(list, s.theirs...)
@@ -261,7 +261,7 @@ func (st *Stopper) endStopped(tx *store.Tx, t *session.Turn, e *command.Stopped,
 	if err != nil {
 		return err
 	}
-	last := append(prompt.CloseCalls(messages, turn.ResultStopped),
+	last := append(prompt.FillMissingResults(messages, turn.ResultStopped),
 		llm.Message{Role: llm.Assistant, Text: turn.MarkStopped})
 	if err := st.sessions.End(tx, t, session.Stopped, st.env.Now(), last...); err != nil {
 		return err
@@ -283,8 +283,8 @@ func (st *Stopper) stopRuns(tx *store.Tx, again bool, messages ...bus.Received) 
 	return err
 }
 
-// letGo ends the work for erased sessions and removes their state from memory.
-func (st *Stopper) letGo(keys []session.Key) {
+// forget ends the work for erased sessions and removes their state from memory.
+func (st *Stopper) forget(keys []session.Key) {
 	for _, key := range keys {
 		st.cancelStopped([]session.Key{key}, true, nil)
 		st.env.Transcripts.Drop(key)

@@ -52,8 +52,8 @@ func (s *Stopping) endOwn(tx *store.Tx) (e command.Stopped, err error) {
 func (s *Stopping) waitingOwn(
 	idle bool, own func(bus.Received) bool, all func([]bus.Received) bool,
 ) (list []bus.Received) {
-	if idle && all(s.becoming) {
-		list = append(list, s.becoming...)
+	if idle && all(s.starting) {
+		list = append(list, s.starting...)
 	}
 	for _, r := range s.waiting {
 		if own(r) {

@@ -19,14 +19,14 @@ import (
 // memory. Only the dispatching goroutine decides its question, or reads the decision that a command
 // has stored. Then it starts a worker again.
 
-// A suspended is the entry of a suspended turn.
-type suspended struct {
-	turn     session.Turn
-	question question.Question
-	cancel   func()         // ends the tool call that waits for the answer, if not nil
-	waiting  []bus.Received // messages that arrived since
-	told     bool           // the sender knows that the session is full
-	deferred bool           // messages without an author stayed in the inbox for lack of room
+// A suspendedTurn is the entry of a suspended turn.
+type suspendedTurn struct {
+	turn         session.Turn
+	question     question.Question
+	cancel       func()         // ends the tool call that waits for the answer, if not nil
+	waiting      []bus.Received // messages that arrived since
+	fullNotified bool           // the sender knows that the session is full
+	deferred     bool           // messages without an author stayed in the inbox for lack of room
 
 	answers []string // platform's ids of the messages that the turn was to answer
 }
@@ -84,7 +84,7 @@ func (rv review) run(ctx, work context.Context, key session.Key) error {
 	rv.mu.Lock()
 	defer rv.mu.Unlock()
 	delete(rv.suspended, key)
-	w := &worker{waiting: p.waiting, arrived: rv.env.Now(), told: p.told,
+	w := &worker{waiting: p.waiting, arrived: rv.env.Now(), fullNotified: p.fullNotified,
 		deferred: p.deferred}
 	if !ended {
 		w.resume, w.unanswered = &p.turn, p.answers
@@ -97,7 +97,7 @@ func (rv review) run(ctx, work context.Context, key session.Key) error {
 
 // passJobs starts the jobs that wait for a suspended turn in sessions beside it. It returns the
 // entry of the turn, or nil if the turn is no longer suspended.
-func (rv review) passJobs(ctx, work context.Context, key session.Key) (*suspended, error) {
+func (rv review) passJobs(ctx, work context.Context, key session.Key) (*suspendedTurn, error) {
 	rv.mu.Lock()
 	p, ok := rv.suspended[key]
 	if !ok {
@@ -124,15 +124,15 @@ func (rv review) passJobs(ctx, work context.Context, key session.Key) (*suspende
 
 // A decision is the outcome of a question.
 type decision struct {
-	state  question.State
-	answer string
-	by     string
-	take   int // index of the waiting message that answers; -1: none
+	state       question.State
+	answer      string
+	by          string
+	answerIndex int // index of the waiting message that answers; -1: none
 }
 
 // decide decides q if it has expired or a waiting message decides it.
-func (rv review) decide(ctx context.Context, p *suspended, q *question.Question) (bool, error) {
-	made := decision{state: question.Expired, answer: turn.ResultNobody, take: -1}
+func (rv review) decide(ctx context.Context, p *suspendedTurn, q *question.Question) (bool, error) {
+	made := decision{state: question.Expired, answer: turn.ResultNobody, answerIndex: -1}
 	if q.Kind == question.Approve {
 		made.answer = turn.ResultNotApproved
 	}
@@ -146,10 +146,10 @@ func (rv review) decide(ctx context.Context, p *suspended, q *question.Question)
 	err := rv.tx(ctx, func(tx *store.Tx) (err error) {
 		gone = false
 		decided, err = rv.questions.Decide(tx, q, made.state, made.answer, made.by)
-		if err != nil || !decided || made.take < 0 {
+		if err != nil || !decided || made.answerIndex < 0 {
 			return err
 		}
-		ok, err := rv.env.Inbox.Claim(tx, p.waiting[made.take].Seq, p.turn.ID)
+		ok, err := rv.env.Inbox.Claim(tx, p.waiting[made.answerIndex].Seq, p.turn.ID)
 		if gone = err == nil && !ok; gone {
 			return turn.ErrGone // it was dropped, so it decides nothing
 		}
@@ -158,9 +158,9 @@ func (rv review) decide(ctx context.Context, p *suspended, q *question.Question)
 	if gone {
 		err = nil
 	}
-	if err == nil && made.take >= 0 && (decided || gone) {
+	if err == nil && made.answerIndex >= 0 && (decided || gone) {
 		rv.mu.Lock()
-		p.waiting = slices.Delete(slices.Clone(p.waiting), made.take, made.take+1)
+		p.waiting = slices.Delete(slices.Clone(p.waiting), made.answerIndex, made.answerIndex+1)
 		rv.mu.Unlock()
 	}
 	return !gone, err // if another goroutine decided q, the message goes to the turn
@@ -184,7 +184,7 @@ func decisionOf(q *question.Question, waiting []bus.Received) (decision, bool) {
 			return decision{question.Refused, turn.ResultOther, by, -1}, true
 		case q.Kind == question.Ask && asked:
 			return decision{question.Answered, chosenAnswer(q, m.Text), by, i}, true
-		case q.Kind == question.Approve && asked && m.Role.AtLeast(q.Least):
+		case q.Kind == question.Approve && asked && m.Role.AtLeast(q.MinRole):
 			return decision{question.Refused, turn.ResultOther, by, -1}, true
 		}
 	}

@@ -21,15 +21,15 @@ type worker struct {
 	resume *session.Turn // turn of an earlier process to finish first
 
 	// The pool's mu guards:
-	waiting   []bus.Received
-	claiming  []bus.Received // removed from waiting, but not in a transaction yet
-	arrived   time.Time      // when the newest waiting message arrived
-	deferred  bool           // messages without an author stayed in the inbox for lack of room
-	told      bool           // the sender knows that the session is full
-	asker     asker          // person and chat that the running turn answers
-	suspended bool           // the turn is suspended; another worker will continue it
-	alone     bool           // no other message joins the turn: see bus.Origin.Standalone
-	proof     chan struct{}  // closed when the trial ends; nil if the worker is not on trial
+	waiting      []bus.Received
+	claiming     []bus.Received // removed from waiting, but not in a transaction yet
+	arrived      time.Time      // when the newest waiting message arrived
+	deferred     bool           // messages without an author stayed in the inbox for lack of room
+	fullNotified bool           // the sender knows that the session is full
+	asker        asker          // person and chat that the running turn answers
+	suspended    bool           // the turn is suspended; another worker will continue it
+	standalone   bool           // no other message joins the turn: see bus.Origin.Standalone
+	trialEnded   chan struct{}  // closed when the trial ends; nil if the worker is not on trial
 
 	// Used by the worker's goroutine only:
 	unanswered []string                // platform's ids of messages that an interrupted turn left
@@ -71,7 +71,7 @@ func (w *worker) run(ctx context.Context) error {
 //go:noinline
 func (w *worker) newTurn(batch []bus.Received) *session.Turn {
 	m := &batch[len(batch)-1].Message
-	return &session.Turn{Session: w.key, Address: m.From, ReplyTo: turn.Quoted(*m)}
+	return &session.Turn{Session: w.key, Address: m.From, ReplyTo: turn.QuoteID(*m)}
 }
 
 // next returns the messages for the next turn. If there are none, it removes w from the pool.
@@ -119,9 +119,9 @@ func (w *worker) debounce() time.Duration {
 // claim removes the messages of the next turn from waiting. The pool's mu is held.
 func (w *worker) claim() []bus.Received {
 	n := 1
-	w.alone = w.waiting[0].Message.Origin.Standalone()
+	w.standalone = w.waiting[0].Message.Origin.Standalone()
 	switch mode := w.pool.Mode(w.key); {
-	case w.alone, isSuspect(w.waiting[0]):
+	case w.standalone, isSuspect(w.waiting[0]):
 	case mode == Collect, mode == Interrupt:
 		n = w.asked(askerOf(w.waiting[0].Message))
 	default:
@@ -166,7 +166,7 @@ func (w *worker) Next(files bool) []bus.Received {
 	w.pool.mu.Lock()
 	defer w.pool.mu.Unlock()
 	n := w.asked(w.asker)
-	if w.pool.Mode(w.key) != Steer || w.alone || n == 0 ||
+	if w.pool.Mode(w.key) != Steer || w.standalone || n == 0 ||
 		!files && slices.ContainsFunc(w.waiting[:n], hasFiles) {
 		return nil
 	}
@@ -227,7 +227,7 @@ func (w *worker) Claimed(err error) {
 	}
 	w.claiming = nil
 	if err == nil {
-		w.prove(false)
+		w.endTrial(false)
 	}
 }
 
@@ -246,7 +246,7 @@ func (w *worker) drop(batch []bus.Received) {
 func (w *worker) HasNews() bool {
 	w.pool.mu.Lock()
 	defer w.pool.mu.Unlock()
-	return w.asked(w.asker) > 0 && !w.alone && w.pool.Mode(w.key) == Steer
+	return w.asked(w.asker) > 0 && !w.standalone && w.pool.Mode(w.key) == Steer
 }
 
 // turn begins a turn with batch, or resumes st if batch is nil, and runs it until it returns. An
@@ -304,6 +304,6 @@ func (w *worker) rejoin(ctx context.Context, st *session.Turn) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w.alone = batch[0].Message.Origin.Standalone()
+	w.standalone = batch[0].Message.Origin.Standalone()
 	w.listen(batch)
 }

@@ -18,12 +18,12 @@ const maxTexts = 4 << 20
 type Cache struct {
 	mu    sync.Mutex
 	seed  maphash.Seed
-	known map[uint64]made
+	known map[uint64]cachedPrompt
 	size  int
 }
 
-// made is a prompt with its sources.
-type made struct {
+// cachedPrompt is a prompt with its sources.
+type cachedPrompt struct {
 	of    []string
 	tools []llm.ToolSpec
 	text  string
@@ -36,7 +36,7 @@ func (c *Cache) Text(s *System) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known == nil {
-		c.known, c.seed = make(map[uint64]made), maphash.MakeSeed()
+		c.known, c.seed = make(map[uint64]cachedPrompt), maphash.MakeSeed()
 	}
 	key := uint64(0)
 	for _, text := range of {
@@ -46,7 +46,7 @@ func (c *Cache) Text(s *System) string {
 	if ok && slices.Equal(old.of, of) && sameList(old.tools, s.Tools) {
 		return old.text
 	}
-	m := made{of, s.Tools, s.text(parts)}
+	m := cachedPrompt{of, s.Tools, s.text(parts)}
 	if c.size += len(m.text) - len(old.text); c.size > maxTexts {
 		clear(c.known)
 		c.size = len(m.text)
@@ -56,7 +56,7 @@ func (c *Cache) Text(s *System) string {
 }
 
 // sources returns everything that the text of s is made of, except the tools.
-func (s *System) sources(c changing) []string {
+func (s *System) sources(c dynamicParts) []string {
 	list := make([]string, 0, 16+2*len(s.Documents))
 	list = append(list, s.Name, s.Workspace, s.FormatHint, s.ActiveSkills, s.Skills, s.Account,
 		s.Group, s.Zone.String(), c.memory, c.recent, c.summary,

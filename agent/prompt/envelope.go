@@ -86,8 +86,8 @@ func Escape(text string) string {
 // message, or like the gateway's own texts about quotes, files and tasks, with any kind of
 // spaces. Escape removes the brackets, even if the closing one is missing.
 var (
-	envelopeLike  = gapped(`(?i)\[_*(your_+task_*|(?:` + envelopeWords + `)[^\]]*)(?:\]|\z)`)
-	envelopeStart = gapped(`(?i)\[(_*(?:` + envelopeWords + `))`)
+	envelopeLike  = spacedPattern(`(?i)\[_*(your_+task_*|(?:` + envelopeWords + `)[^\]]*)(?:\]|\z)`)
+	envelopeStart = spacedPattern(`(?i)\[(_*(?:` + envelopeWords + `))`)
 )
 
 const envelopeWords = `[a-z]+day_+\d{4}-\d\d-\d\d|(?:end|text|outcome)_+of_+|what_+was_+said_+|` +
@@ -95,7 +95,7 @@ const envelopeWords = `[a-z]+day_+\d{4}-\d\d-\d\d|(?:end|text|outcome)_+of_+|wha
 	`what_+you_+remember|the_+skill_+|archived_+context_+|heartbeat;|the_+job_+|` +
 	`posted_+by_+`
 
-func gapped(pattern string) func() *regexp.Regexp {
+func spacedPattern(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(strings.NewReplacer("_+", gap+"+", "_*", gap+"*").Replace(pattern))
 	})

@@ -126,8 +126,8 @@ func Unanswered(history []llm.Message) []llm.ToolCall {
 	return open
 }
 
-// CloseCalls returns a result with the given text for each tool call that has none.
-func CloseCalls(history []llm.Message, text string) []llm.Message {
+// FillMissingResults returns a result with the given text for each tool call that has none.
+func FillMissingResults(history []llm.Message, text string) []llm.Message {
 	var list []llm.Message
 	for _, c := range Unanswered(history) {
 		list = append(list, ToolResult(c, text))

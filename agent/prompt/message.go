@@ -93,8 +93,9 @@ func Numbered(list []llm.Message) []llm.Message {
 		all.Text += fmt.Sprintf("%d. %s\n", i+1, m.Text)
 		all.Images = append(all.Images, m.Images...)
 		all.Foreign = cmp.Or(all.Foreign, m.Foreign)
-		if r := bus.Role(m.Rights); all.Rights == "" || r != "" && bus.Role(all.Rights).AtLeast(r) {
-			all.Rights = m.Rights
+		r := bus.Role(m.ForeignRole)
+		if all.ForeignRole == "" || r != "" && bus.Role(all.ForeignRole).AtLeast(r) {
+			all.ForeignRole = m.ForeignRole
 		}
 	}
 	all.Text = strings.TrimSuffix(all.Text, "\n")
@@ -123,7 +124,7 @@ func Ambient(heard []bus.Received, zone *time.Location) []llm.Message {
 	}
 	b.WriteString("[End of what was said before.]")
 	return []llm.Message{{Role: llm.User, Text: b.String(), Foreign: FromGroup,
-		Rights: string(leastRole(heard))}}
+		ForeignRole: string(minRole(heard))}}
 }
 
 // maxAmbientText is the part of a message to others that is shown, in bytes.
@@ -139,8 +140,8 @@ const (
 	FromHook    = "what another program has posted"
 )
 
-// leastRole returns the least role among the authors of messages.
-func leastRole(heard []bus.Received) (least bus.Role) {
+// minRole returns the least role among the authors of messages.
+func minRole(heard []bus.Received) (least bus.Role) {
 	for _, h := range heard {
 		r := h.Message.Role
 		if !r.Valid() {

@@ -19,9 +19,9 @@ var added = sync.OnceValue(func() *regexp.Regexp {
 		`\n\[end of what you remember\]`)
 })
 
-// AsSaid returns entries without the facts and skills that were appended for the model.
+// WithoutRecalled returns entries without the facts and skills that were appended for the model.
 // Searches and summaries must not treat these as something that a person said.
-func AsSaid(entries []session.Entry) []session.Entry {
+func WithoutRecalled(entries []session.Entry) []session.Entry {
 	list := slices.Clone(entries)
 	for i := range list {
 		if m := &list[i].Message; m.Role == llm.User {

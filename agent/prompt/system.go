@@ -57,8 +57,8 @@ func (s *System) Text() string { return s.text(s.changing()) }
 // Parts returns the parts of the system prompt, in order.
 func (s *System) Parts() []Part { return s.parts(s.changing()) }
 
-// text is [System.Text] with the changing parts already made.
-func (s *System) text(c changing) string {
+// text is [System.Text] with the dynamic parts already made.
+func (s *System) text(c dynamicParts) string {
 	var texts []string
 	for _, p := range s.parts(c) {
 		texts = append(texts, p.Text)
@@ -66,8 +66,8 @@ func (s *System) text(c changing) string {
 	return strings.Join(texts, separator)
 }
 
-// parts is [System.Parts] with the changing parts already made.
-func (s *System) parts(c changing) []Part {
+// parts is [System.Parts] with the dynamic parts already made.
+func (s *System) parts(c dynamicParts) []Part {
 	parts := []Part{{"Instructions", s.identity()}}
 	for _, d := range s.Documents {
 		parts = append(parts, Part{d.Title, "## " + d.Title + "\n\n" + d.Text})
@@ -87,11 +87,13 @@ func (s *System) parts(c changing) []Part {
 	return slices.DeleteFunc(parts, func(p Part) bool { return p.Text == "" })
 }
 
-// changing holds the parts of the prompt that come from database rows, which are read for each
+// dynamicParts holds the parts of the prompt that come from database rows, which are read for each
 // turn.
-type changing struct{ memory, recent, summary string }
+type dynamicParts struct{ memory, recent, summary string }
 
-func (s *System) changing() changing { return changing{s.memory(), s.recent(), s.summary()} }
+func (s *System) changing() dynamicParts {
+	return dynamicParts{s.memory(), s.recent(), s.summary()}
+}
 
 func (s *System) identity() string {
 	var b strings.Builder

@@ -54,7 +54,7 @@ func (f *fixture) put(turn int64, call string) *Question {
 	f.Helper()
 	q := &Question{Kind: Approve, Session: fmt.Sprint("test/", turn), Turn: turn, Call: call,
 		Expires: time.UnixMilli(5000), Address: bus.Address{Account: "test", Chat: "a"}, Sender: "7",
-		Least: bus.Admin, Text: "Shall I?", Options: []string{"x", "y"}, Subject: "s", After: 4}
+		MinRole: bus.Admin, Text: "Shall I?", Options: []string{"x", "y"}, Subject: "s", After: 4}
 	f.tx(func(tx *store.Tx) error { return f.Put(tx, q) })
 	return q
 }

@@ -13,8 +13,8 @@ func ShowTime(t time.Time, loc *time.Location) string {
 // Status describes the state of a job for people, with times in a zone.
 func (j *Job) Status(loc *time.Location) string {
 	switch {
-	case j.State == Paused && j.Why != "":
-		return "paused: " + j.Why
+	case j.State == Paused && j.PauseReason != "":
+		return "paused: " + j.PauseReason
 	case j.State == Paused:
 		return "paused"
 	case j.State == Active:

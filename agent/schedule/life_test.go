@@ -85,8 +85,8 @@ func TestPause(t *testing.T) {
 	}, once))
 	w.look(2 * time.Hour)
 	w.want()
-	if err := w.alter(w.s.Resume, once); !errors.Is(err, ErrOver) {
-		t.Errorf("Resume = %v, want %v", err, ErrOver)
+	if err := w.alter(w.s.Resume, once); !errors.Is(err, ErrNoNextRun) {
+		t.Errorf("Resume = %v, want %v", err, ErrNoNextRun)
 	}
 }
 

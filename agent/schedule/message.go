@@ -50,10 +50,10 @@ func prompt(q store.Queryer, j *Job, r *Run) (string, error) {
 		}
 		b.WriteString("]")
 	}
-	if !j.Own {
+	if !j.OwnSession {
 		return b.String(), nil
 	}
-	said, ended, err := lastSaid(q, j.ID)
+	said, ended, err := lastAnswer(q, j.ID)
 	if err == nil && said != "" {
 		fmt.Fprintf(&b, "\n\n[What you said last time, %s:]\n%s\n[end of what you said last time]",
 			ended.In(j.When.Location()).Format("Monday 2006-01-02 15:04 -07:00"), said)
@@ -61,9 +61,9 @@ func prompt(q store.Queryer, j *Job, r *Run) (string, error) {
 	return b.String(), err
 }
 
-// lastSaid returns the answer of the newest successful run of a job, and the time of its
+// lastAnswer returns the answer of the newest successful run of a job, and the time of its
 // end.
-func lastSaid(q store.Queryer, job int64) (said string, ended time.Time, err error) {
+func lastAnswer(q store.Queryer, job int64) (said string, ended time.Time, err error) {
 	var at int64
 	err = q.QueryRow(`SELECT said, ended_ms FROM runs WHERE job = $1 AND state = 'done'
 		ORDER BY id DESC LIMIT 1`, job).Scan(&said, &at)
@@ -73,5 +73,5 @@ func lastSaid(q store.Queryer, job int64) (said string, ended time.Time, err err
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("schedule: read runs of job %d: %w", job, err)
 	}
-	return said, stamp(at), nil
+	return said, fromMillis(at), nil
 }

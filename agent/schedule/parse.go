@@ -199,9 +199,10 @@ var (
 	anyDay = lazily(weekdays)
 )
 
-// ParseWish splits the request of a person into its time and the text of the reminder. Examples are
-// "in 20m to call mum", "tomorrow at 9:00 …", "every 2h …" and "every monday and friday at 8am …".
-func ParseWish(text string, now time.Time, loc *time.Location, least time.Duration) (
+// ParseReminder splits the request of a person into its time and the text of the reminder. Examples
+// are "in 20m to call mum", "tomorrow at 9:00 …", "every 2h …" and "every monday and friday at 8am
+// …".
+func ParseReminder(text string, now time.Time, loc *time.Location, least time.Duration) (
 	w When, rest string, err error,
 ) {
 	text = strings.TrimSpace(text)

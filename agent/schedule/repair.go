@@ -25,7 +25,7 @@ func (s *Scheduler) repair(ctx context.Context, now time.Time) error {
 			}
 			_, err = tx.Exec(`UPDATE runs SET state = 'waiting', try_ms = $3
 				WHERE id = $1 AND attempts = $2 AND state IN ('waiting', 'running') AND try_ms = 0`,
-				r.ID, r.Attempts, millis(now))
+				r.ID, r.Attempts, toMillis(now))
 			return err
 		})
 		if err != nil {

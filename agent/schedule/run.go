@@ -31,7 +31,8 @@ func runFields() (into []any, made func() Run) {
 	into = []any{&r.ID, &r.Job, &due, &r.State, &r.Attempts, &try, &late, &missed, &started, &ended,
 		&r.Said, &r.Error}
 	return into, func() Run {
-		r.Due, r.Retry, r.Started, r.Ended = stamp(due), stamp(try), stamp(started), stamp(ended)
+		r.Due, r.Retry = fromMillis(due), fromMillis(try)
+		r.Started, r.Ended = fromMillis(started), fromMillis(ended)
 		r.Late, r.missed = late != 0, missed != 0
 		return r
 	}
@@ -65,7 +66,7 @@ func (Store) RunOf(q store.Queryer, run int64) (Job, Run, error) {
 // was erased, or skipped because its job was paused or removed.
 func (Store) Begin(tx *store.Tx, run int64, now time.Time) (bool, error) {
 	n, err := tx.Exec(`UPDATE runs SET state = 'running', started_ms = $2
-		WHERE id = $1 AND state = 'waiting' AND try_ms = 0`, run, millis(now))
+		WHERE id = $1 AND state = 'waiting' AND try_ms = 0`, run, toMillis(now))
 	return n > 0, store.Wrap(err, "schedule: begin run %d", run)
 }
 
@@ -85,7 +86,7 @@ func (s Store) Stop(tx *store.Tx, run int64, now time.Time) error {
 func (s Store) Again(tx *store.Tx, run int64, now time.Time) error {
 	n, err := tx.Exec(`UPDATE runs SET state = 'waiting', try_ms = $2
 		WHERE id = $1 AND state = 'running'
-			AND job IN (SELECT id FROM jobs WHERE state IN ('active', 'ended'))`, run, millis(now))
+			AND job IN (SELECT id FROM jobs WHERE state IN ('active', 'ended'))`, run, toMillis(now))
 	if err != nil {
 		return fmt.Errorf("schedule: run %d again: %w", run, err)
 	}
@@ -99,7 +100,7 @@ func (s Store) end(tx *store.Tx, run int64, as RunState, said, reason string, no
 	var job int64
 	err := tx.QueryRow(`UPDATE runs SET state = $2, said = $3, error = $4, try_ms = 0, ended_ms = $5
 		WHERE id = $1 AND state IN ('waiting', 'running') RETURNING job`,
-		run, string(as), said, reason, millis(now)).Scan(&job)
+		run, string(as), said, reason, toMillis(now)).Scan(&job)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
@@ -128,7 +129,7 @@ func (s Store) Fail(tx *store.Tx, run int64, reason string, now time.Time) (dead
 	}
 	at := now.Add(backoff[max(r.Attempts, 1)-1])
 	_, err = tx.Exec(`UPDATE runs SET state = 'waiting', try_ms = $2, error = $3 WHERE id = $1`,
-		run, millis(at), reason)
+		run, toMillis(at), reason)
 	return false, store.Wrap(err, "schedule: fail run %d", run)
 }
 
@@ -136,7 +137,7 @@ func (s Store) Fail(tx *store.Tx, run int64, reason string, now time.Time) (dead
 // returns the number of deleted runs.
 func (Store) Prune(tx *store.Tx, before time.Time) (int, error) {
 	n, err := tx.Exec(`DELETE FROM runs WHERE id IN (SELECT id FROM runs
-		WHERE ended_ms > 0 AND ended_ms < $1 ORDER BY ended_ms LIMIT 256)`, millis(before))
+		WHERE ended_ms > 0 AND ended_ms < $1 ORDER BY ended_ms LIMIT 256)`, toMillis(before))
 	if err == nil && n > 0 {
 		_, err = tx.Exec(`DELETE FROM jobs WHERE state = 'ended' AND NOT EXISTS
 			(SELECT 1 FROM runs WHERE job = jobs.id)`)

@@ -115,29 +115,29 @@ const (
 
 // A Job is something that the agent does at scheduled times.
 type Job struct {
-	ID      int64
-	Name    string // one line
-	Kind    Kind
-	Text    string // the task or the reminder
-	When    When
-	To      bus.Address // the conversation that gets the outcome
-	Sender  bus.Sender  // its creator
-	Person  int64       // its creator across all platforms; 0: unknown
-	Role    bus.Role    // role of its creator at that time
-	Group   bool        // other people read the conversation, too
-	Title   string      // title of the group
-	Scope   memory.Scope
-	Own     bool // runs use a session of their own
-	State   State
-	Why     string    // reason of the pause
-	Next    time.Time // next run; zero if there is none
-	Created time.Time
+	ID          int64
+	Name        string // one line
+	Kind        Kind
+	Text        string // the task or the reminder
+	When        When
+	To          bus.Address // the conversation that gets the outcome
+	Sender      bus.Sender  // its creator
+	Person      int64       // its creator across all platforms; 0: unknown
+	Role        bus.Role    // role of its creator at that time
+	Group       bool        // other people read the conversation, too
+	Title       string      // title of the group
+	Scope       memory.Scope
+	OwnSession  bool // runs use a session of their own
+	State       State
+	PauseReason string    // reason of the pause
+	Next        time.Time // next run; zero if there is none
+	Created     time.Time
 }
 
 // Session returns the key of the job's own session, or the zero key if it runs in the
 // session of its conversation.
 func (j *Job) Session() session.Key {
-	if !j.Own {
+	if !j.OwnSession {
 		return session.Key{}
 	}
 	return session.KeyOf(j.To).OfJob(j.ID)
@@ -169,7 +169,7 @@ type Run struct {
 
 // Reasons why a change of a job is refused. People read the texts.
 var (
-	ErrNone    = errors.New("there is no such job")
-	ErrRunning = errors.New("it is running already")
-	ErrOver    = errors.New("it has no further time; give it a new one")
+	ErrNone      = errors.New("there is no such job")
+	ErrRunning   = errors.New("it is running already")
+	ErrNoNextRun = errors.New("it has no further time; give it a new one")
 )

@@ -95,7 +95,7 @@ func (s *Scheduler) Wake() {
 
 // LastSeen returns the time of the scheduler's last check for due jobs, or zero before the first
 // check. The scheduler checks every two seconds.
-func (s *Scheduler) LastSeen() time.Time { return stamp(s.lastSeen.Load()) }
+func (s *Scheduler) LastSeen() time.Time { return fromMillis(s.lastSeen.Load()) }
 
 // Run starts due jobs until ctx ends.
 func (s *Scheduler) Run(ctx context.Context) error {
@@ -108,7 +108,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		case <-s.wake:
 		case <-timer.C:
 		}
-		s.lastSeen.Store(millis(time.Now()))
+		s.lastSeen.Store(toMillis(time.Now()))
 		pause, err := s.checkDue(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -175,7 +175,7 @@ func (s *Scheduler) pause(ctx context.Context, now time.Time) (time.Duration, er
 func (s *Scheduler) replan(ctx context.Context, now time.Time) error {
 	err := s.db.Tx(ctx, func(tx *store.Tx) error {
 		_, err := tx.Exec(`UPDATE runs SET try_ms = $1 WHERE state = 'waiting' AND try_ms > $1`,
-			millis(now.Add(backoff[len(backoff)-1])))
+			toMillis(now.Add(backoff[len(backoff)-1])))
 		return err
 	})
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *Scheduler) replan(ctx context.Context, now time.Time) error {
 	for after := int64(0); ; {
 		list, err := jobs(s.db.Read(ctx), "SELECT "+jobColumns+` FROM jobs j
 			WHERE j.state = 'active' AND j.next_ms > $1 AND j.id > $2 ORDER BY j.id LIMIT 256`,
-			millis(now), after)
+			toMillis(now), after)
 		if err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ func move(tx *store.Tx, to map[*Job]time.Time) error {
 	for j, next := range to {
 		_, err := tx.Exec(`UPDATE jobs SET next_ms = $3
 			WHERE id = $1 AND state = 'active' AND next_ms = $2`,
-			j.ID, millis(j.Next), millis(next))
+			j.ID, toMillis(j.Next), toMillis(next))
 		if err != nil {
 			return err
 		}
@@ -266,7 +266,7 @@ func (s *Scheduler) startJobs(ctx context.Context, now time.Time) error {
 	for {
 		due, err := jobs(s.db.Read(ctx), "SELECT "+jobColumns+` FROM jobs j
 			WHERE j.state = 'active' AND j.next_ms > 0 AND j.next_ms <= $1
-			ORDER BY j.next_ms LIMIT 256`, millis(now))
+			ORDER BY j.next_ms LIMIT 256`, toMillis(now))
 		if err != nil || len(due) == 0 {
 			return err
 		}
@@ -320,7 +320,7 @@ func dueRuns(q store.Queryer, now time.Time) ([]int64, error) {
 	return store.Collect(q, "schedule: read runs", func(scan store.Scan, id *int64) error {
 		return scan(id)
 	}, `SELECT id FROM runs WHERE state = 'waiting' AND try_ms > 0
-		AND try_ms <= $1 ORDER BY try_ms LIMIT 256`, millis(now))
+		AND try_ms <= $1 ORDER BY try_ms LIMIT 256`, toMillis(now))
 }
 
 // started is a run whose message was put into the inbox.
@@ -354,7 +354,7 @@ func (s *Scheduler) start(ctx context.Context, do func(*store.Tx) ([]started, er
 func (s *Scheduler) claim(tx *store.Tx, id int64, wanted bool, now time.Time) ([]started, error) {
 	list, err := jobs(tx, "SELECT "+jobColumns+` FROM jobs j
 		WHERE j.id = $1 AND j.state = 'active' AND j.next_ms > 0 AND j.next_ms <= $2`,
-		id, millis(now))
+		id, toMillis(now))
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
@@ -369,7 +369,7 @@ func (s *Scheduler) claim(tx *store.Tx, id int64, wanted bool, now time.Time) ([
 		state, next = Ended, time.Time{}
 	}
 	if _, err := tx.Exec("UPDATE jobs SET state = $2, next_ms = $3 WHERE id = $1", id,
-		string(state), millis(next)); err != nil {
+		string(state), toMillis(next)); err != nil {
 		return nil, err
 	}
 	role, why, err := s.opts.Admit(tx, j)
@@ -415,11 +415,11 @@ func openRuns(q store.Queryer, job int64) (n int, err error) {
 func insertRun(tx *store.Tx, r *Run, now time.Time) (bool, error) {
 	ended := int64(0)
 	if r.State == Skipped {
-		ended = millis(now)
+		ended = toMillis(now)
 	}
 	err := tx.QueryRow(`INSERT INTO runs (job, due_ms, state, late, missed, ended_ms, error)
 		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (job, due_ms) DO NOTHING RETURNING id`,
-		r.Job, millis(r.Due), string(r.State), flag(r.Late), flag(r.missed), ended,
+		r.Job, toMillis(r.Due), string(r.State), boolToInt(r.Late), boolToInt(r.missed), ended,
 		r.Error).Scan(&r.ID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
@@ -455,7 +455,7 @@ func (s *Scheduler) put(
 ) ([]started, error) {
 	r.Attempts++
 	if _, err := tx.Exec("UPDATE runs SET attempts = $2, try_ms = 0, late = $3 WHERE id = $1", r.ID,
-		r.Attempts, flag(r.Late)); err != nil {
+		r.Attempts, boolToInt(r.Late)); err != nil {
 		return nil, err
 	}
 	m, err := message(tx, j, r, role, now)

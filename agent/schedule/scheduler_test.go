@@ -39,7 +39,7 @@ func TestMessage(t *testing.T) {
 	own.Name, own.Group, own.Title = "news", true, "Family"
 	w.add(own)
 	reminder := job("call mum", w.at("in 1h"))
-	reminder.Kind, reminder.Own = Reminder, false
+	reminder.Kind, reminder.OwnSession = Reminder, false
 	w.add(reminder)
 	w.look(time.Hour)
 	list := w.messages()
@@ -201,8 +201,8 @@ func TestAdmit(t *testing.T) {
 	ok = false
 	w.look(time.Minute) // the next attempt
 	w.wantRuns(j, Skipped)
-	if got := w.get(j); got.State != Paused || got.Why != WhyRefused {
-		t.Errorf("job is %s (%s), want it paused", got.State, got.Why)
+	if got := w.get(j); got.State != Paused || got.PauseReason != WhyRefused {
+		t.Errorf("job is %s (%s), want it paused", got.State, got.PauseReason)
 	}
 	w.tx(func(tx *store.Tx) error { return w.s.Resume(tx, j.ID, w.now) })
 	w.look(time.Hour)
@@ -241,8 +241,8 @@ func TestReadmit(t *testing.T) {
 	w.want()
 	wantState := func(j *Job, state State, why string) {
 		t.Helper()
-		if got := w.get(j); got.State != state || got.Why != why {
-			t.Errorf("job %s is %s (%s), want %s (%s)", j.Text, got.State, got.Why, state, why)
+		if got := w.get(j); got.State != state || got.PauseReason != why {
+			t.Errorf("job %s is %s (%s), want %s (%s)", j.Text, got.State, got.PauseReason, state, why)
 		}
 	}
 	wantState(often, Paused, WhyRefused)
@@ -285,8 +285,8 @@ func TestZoneGone(t *testing.T) {
 	})
 	w.look(time.Hour)
 	w.want("good")
-	if got := w.get(bad); got.State != Paused || !strings.Contains(got.Why, "can't be read") {
-		t.Errorf("job is %s (%s), want it paused", got.State, got.Why)
+	if got := w.get(bad); got.State != Paused || !strings.Contains(got.PauseReason, "can't be read") {
+		t.Errorf("job is %s (%s), want it paused", got.State, got.PauseReason)
 	}
 }
 

@@ -99,7 +99,7 @@ func (Store) CountDue(q store.Queryer, now time.Time) (n int, err error) {
 	err = q.QueryRow(`SELECT (SELECT count(*) FROM jobs
 			WHERE state = 'active' AND next_ms > 0 AND next_ms <= $1)
 		+ (SELECT count(*) FROM runs WHERE state = 'waiting' AND try_ms > 0 AND try_ms <= $1)`,
-		millis(now)).Scan(&n)
+		toMillis(now)).Scan(&n)
 	return n, store.Wrap(err, "schedule: count what is due")
 }
 
@@ -140,7 +140,7 @@ func (s Store) SetHeartbeat(
 ) error {
 	j := Job{Name: "heartbeat", Kind: Heartbeat, Text: "Look after what stands in HEARTBEAT.md.",
 		To: b.To, Sender: b.Sender, Person: b.Person, Role: b.Role, Group: b.Group, Title: b.Title,
-		Scope: b.Scope, Own: true,
+		Scope: b.Scope, OwnSession: true,
 		When:  When{every: every, anchor: now.UnixMilli(), loc: time.UTC},
 		State: Active, Created: now}
 	j.Next, _ = j.When.Next(now) // an interval always has a next time
@@ -169,7 +169,7 @@ func (s Store) SetHeartbeat(
 		_, err = tx.Exec(`UPDATE jobs SET rule = $2, account = $3, chat = $4, thread = $5,
 			sender = $6, person = $7, role = $8, in_group = $9, title = $10, next_ms = $11
 			WHERE id = $1`, old.ID, rule, j.To.Account, j.To.Chat, j.To.Thread, string(sender),
-			j.Person, string(j.Role), flag(j.Group), j.Title, millis(j.Next))
+			j.Person, string(j.Role), boolToInt(j.Group), j.Title, toMillis(j.Next))
 	}
 	return store.Wrap(err, "schedule: heartbeat of %s", b.Scope)
 }

@@ -66,7 +66,7 @@ func (s *Scheduler) endPause(ctx context.Context, j *Job, now time.Time) error {
 			return err // changed in the meantime
 		}
 		err = s.Resume(tx, j.ID, now)
-		if errors.Is(err, ErrOver) {
+		if errors.Is(err, ErrNoNextRun) {
 			goesOn, err = false, nil
 		}
 		return err

@@ -39,8 +39,8 @@ func refuse(format string, args ...any) error {
 	return &RefusedError{fmt.Sprintf(format, args...)}
 }
 
-// Least returns the least time between two runs of a job.
-func (s Store) Least() time.Duration { return cmp.Or(s.MinEvery, time.Minute) }
+// MinInterval returns the least time between two runs of a job.
+func (s Store) MinInterval() time.Duration { return cmp.Or(s.MinEvery, time.Minute) }
 
 // check returns an error if a job must not be written.
 func (s Store) check(j *Job, now time.Time) error {
@@ -61,8 +61,8 @@ func (s Store) check(j *Job, now time.Time) error {
 		return refuse("the name must be one line of plain text")
 	case j.When.IsZero():
 		return refuse("it has no time: want one of at, every and cron")
-	case j.When.tooOften(now, s.Least()):
-		return refuse("that is too often: between two runs want %s at least", span(s.Least()))
+	case j.When.tooOften(now, s.MinInterval()):
+		return refuse("that is too often: between two runs want %s at least", span(s.MinInterval()))
 	}
 	if j.When.loc != nil && j.When.loc != time.Local {
 		if _, err := time.LoadLocation(j.When.loc.String()); err != nil {
@@ -109,7 +109,7 @@ func (s Store) Add(tx *store.Tx, j *Job, now time.Time) error {
 	if !ok {
 		return refuse("%s is over", j.When)
 	}
-	j.State, j.Why, j.Next, j.Created = Active, "", next, now
+	j.State, j.PauseReason, j.Next, j.Created = Active, "", next, now
 	return s.insert(tx, j)
 }
 
@@ -138,29 +138,29 @@ func (Store) insert(tx *store.Tx, j *Job) error {
 			person, role, in_group, title, scope, own, state, why, next_ms, created_ms)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, '', $16, $17)
 		RETURNING id`, j.Name, string(j.Kind), j.Text, rule, j.To.Account, j.To.Chat, j.To.Thread,
-		string(sender), j.Person, string(j.Role), flag(j.Group), j.Title, string(j.Scope),
-		flag(j.Own), string(j.State), millis(j.Next), millis(j.Created)).Scan(&j.ID)
+		string(sender), j.Person, string(j.Role), boolToInt(j.Group), j.Title, string(j.Scope),
+		boolToInt(j.OwnSession), string(j.State), toMillis(j.Next), toMillis(j.Created)).Scan(&j.ID)
 	return store.Wrap(err, "schedule: add job")
 }
 
-// flag converts a bool for the database.
-func flag(b bool) int {
+// boolToInt converts a bool for the database.
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// millis converts a time for the database: Unix milliseconds, 0 for the zero time.
-func millis(t time.Time) int64 {
+// toMillis converts a time for the database: Unix milliseconds, 0 for the zero time.
+func toMillis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
 	return t.UnixMilli()
 }
 
-// stamp is the reverse of millis.
-func stamp(ms int64) time.Time {
+// fromMillis is the reverse of toMillis.
+func fromMillis(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
 	}
@@ -195,7 +195,7 @@ func (Store) List(q store.Queryer, f Filter) ([]Job, error) {
 	return jobs(q, "SELECT "+jobColumns+` FROM jobs j
 		WHERE j.kind <> 'heartbeat' AND ($1 = '' OR j.scope = $1)
 			AND (j.state IN ('active', 'paused') OR $2 = 1 AND j.state = 'ended')
-		ORDER BY j.state, j.next_ms, j.id`, string(f.Scope), flag(f.Over))
+		ORDER BY j.state, j.next_ms, j.id`, string(f.Scope), boolToInt(f.Over))
 }
 
 func jobs(q store.Queryer, query string, args ...any) ([]Job, error) {
@@ -214,15 +214,15 @@ func scanJob(scan func(...any) error, zones zoneCache, more ...any) (j Job, err 
 	var next, created int64
 	err = scan(append([]any{&j.ID, &j.Name, &j.Kind, &j.Text, &rule, &j.To.Account, &j.To.Chat,
 		&j.To.Thread, &sender, &j.Person, &j.Role, &group, &j.Title, &j.Scope, &own, &j.State,
-		&j.Why, &next, &created}, more...)...)
+		&j.PauseReason, &next, &created}, more...)...)
 	if err != nil {
 		return j, err
 	}
 	if err := json.Unmarshal(sender, &j.Sender); err != nil {
 		return j, err
 	}
-	j.Group, j.Own = group != 0, own != 0
-	j.Next, j.Created = stamp(next), stamp(created)
+	j.Group, j.OwnSession = group != 0, own != 0
+	j.Next, j.Created = fromMillis(next), fromMillis(created)
 	// A stored time may be unreadable because its zone no longer exists. Such a job has no
 	// times and is paused when it is due. It must not prevent reading the others.
 	if j.When, err = zones.decode(rule); err != nil {
@@ -258,7 +258,7 @@ func (s Store) Change(tx *store.Tx, j *Job, now time.Time) error {
 	}
 	_, err = tx.Exec(`UPDATE jobs SET name = $2, kind = $3, text = $4, rule = $5, own = $6,
 		state = $7, next_ms = $8, role = $9 WHERE id = $1`, j.ID, j.Name, string(j.Kind), j.Text,
-		rule, flag(j.Own), string(j.State), millis(j.Next), string(j.Role))
+		rule, boolToInt(j.OwnSession), string(j.State), toMillis(j.Next), string(j.Role))
 	return store.Wrap(err, "schedule: change job %d", j.ID)
 }
 
@@ -270,7 +270,7 @@ func (s Store) Pause(tx *store.Tx, id int64, why string, now time.Time) error {
 	case err != nil:
 		return err
 	case j.State == Ended:
-		return ErrOver
+		return ErrNoNextRun
 	}
 	if _, err := tx.Exec("UPDATE jobs SET state = 'paused', why = $2, shut_out = 0 WHERE id = $1", id,
 		why); err != nil {
@@ -282,7 +282,7 @@ func (s Store) Pause(tx *store.Tx, id int64, why string, now time.Time) error {
 // skipWaiting ends the runs of a job that no turn has started.
 func (Store) skipWaiting(tx *store.Tx, id int64, why string, now time.Time) error {
 	_, err := tx.Exec(`UPDATE runs SET state = 'skipped', try_ms = 0, error = $2, ended_ms = $3
-		WHERE job = $1 AND state = 'waiting'`, id, why, millis(now))
+		WHERE job = $1 AND state = 'waiting'`, id, why, toMillis(now))
 	return store.Wrap(err, "schedule: skip runs of job %d", id)
 }
 
@@ -298,10 +298,10 @@ func (s Store) Resume(tx *store.Tx, id int64, now time.Time) error {
 	}
 	next, ok := j.When.Next(now)
 	if !ok {
-		return ErrOver
+		return ErrNoNextRun
 	}
 	_, err = tx.Exec(`UPDATE jobs SET state = 'active', why = '', next_ms = $2, shut_out = 0
-		WHERE id = $1`, id, millis(next))
+		WHERE id = $1`, id, toMillis(next))
 	return store.Wrap(err, "schedule: resume job %d", id)
 }
 
@@ -339,7 +339,7 @@ func (s Store) RunNow(tx *store.Tx, id int64, now time.Time) error {
 		return err
 	}
 	n, err := tx.Exec(`UPDATE runs SET try_ms = $2 WHERE job = $1 AND state = 'waiting'
-		AND try_ms > 0`, id, millis(now))
+		AND try_ms > 0`, id, toMillis(now))
 	if err == nil && n == 0 {
 		err = s.addRun(tx, id, now)
 	}
@@ -362,10 +362,10 @@ func (Store) addRun(tx *store.Tx, id int64, now time.Time) error {
 	}
 	// The due time must be unique within the job, and a run with this time may have ended
 	// already.
-	for due := millis(now); ; due++ {
+	for due := toMillis(now); ; due++ {
 		n, err := tx.Exec(`INSERT INTO runs (job, due_ms, state, try_ms)
 			VALUES ($1, $2, 'waiting', $3) ON CONFLICT (job, due_ms) DO NOTHING`,
-			id, due, millis(now))
+			id, due, toMillis(now))
 		if err != nil || n > 0 {
 			return err
 		}

@@ -338,14 +338,14 @@ func TestWish(t *testing.T) {
 		"every day to drink":                     "every 1d; drink",
 		"in 20m":                                 "once, 2026-11-21 14:50 CET; ",
 	} {
-		w, rest, err := ParseWish(text, now, berlin, time.Minute)
+		w, rest, err := ParseReminder(text, now, berlin, time.Minute)
 		if got := w.String() + "; " + rest; err != nil || got != want {
 			t.Errorf("ParseWish(%q) = %q, %v; want %q", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "call mum in 20m", "in 20 mum", "every", "every 5s x",
 		"every day at 25:00 x", "at noon x", "9 x", "today 9:00 x"} {
-		if w, rest, err := ParseWish(text, now, berlin, time.Minute); err == nil {
+		if w, rest, err := ParseReminder(text, now, berlin, time.Minute); err == nil {
 			t.Errorf("ParseWish(%q) = %v, %q; want an error", text, w, rest)
 		}
 	}
@@ -483,7 +483,7 @@ func FuzzParse(f *testing.F) {
 		cron, errCron := ParseCron(text, time.UTC)
 		at, errAt := ParseAt(text, now, time.UTC)
 		every, errEvery := ParseEvery(text, now, time.Minute)
-		wish, _, errWish := ParseWish(text, now, time.UTC, time.Minute)
+		wish, _, errWish := ParseReminder(text, now, time.UTC, time.Minute)
 		for i, w := range []When{cron, at, every, wish} {
 			if []error{errCron, errAt, errEvery, errWish}[i] != nil {
 				if !w.IsZero() {

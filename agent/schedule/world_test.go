@@ -100,7 +100,7 @@ var home = bus.Address{Account: "test", Chat: "7"}
 // job returns a job of person 1 that is not written yet.
 func job(text string, when When) *Job {
 	return &Job{Name: text, Kind: Task, Text: text, When: when, To: home, Role: bus.User,
-		Sender: bus.Sender{ID: "7", Name: "Ada"}, Person: 1, Scope: memory.OfPerson(1), Own: true}
+		Sender: bus.Sender{ID: "7", Name: "Ada"}, Person: 1, Scope: memory.OfPerson(1), OwnSession: true}
 }
 
 // add writes a job.

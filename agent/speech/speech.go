@@ -156,7 +156,7 @@ func (s *Speaker) speak(ctx context.Context, n note) (a bus.Attachment, err erro
 	}
 	n.Text = cut(n.Text, s.MaxText)
 	characters := utf8.RuneCountInString(n.Text)
-	err = s.Calls.Pay(ctx, n.Spender, budget.Entry{Model: "speech", Calls: 1,
+	err = s.Calls.Charge(ctx, n.Spender, budget.Entry{Model: "speech", Calls: 1,
 		Cost: float64(characters) * s.Cost})
 	if err != nil {
 		return a, err

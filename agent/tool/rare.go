@@ -33,7 +33,7 @@ type moreArgs struct {
 var madeMore = sync.OnceValue(func() entry {
 	more := New[moreArgs](MoreName, moreDescription, Pure, nil)
 	return entry{more, sync.OnceValues(func() (*jsonschema.Resolved, error) {
-		return more.made.schema.Resolve(nil)
+		return more.derived.schema.Resolve(nil)
 	})}
 })
 
@@ -83,7 +83,7 @@ func (r *Registry) Direct(calls []llm.ToolCall) []llm.ToolCall {
 		if c.Name != MoreName {
 			continue
 		}
-		if name, args, ok := r.meant(c.Arguments); ok {
+		if name, args, ok := r.resolveMore(c.Arguments); ok {
 			calls = slices.Clone(calls)
 			calls[i].Name, calls[i].Arguments = name, args
 		}
@@ -132,14 +132,14 @@ func moreCall(c llm.ToolCall) string {
 	return string(text)
 }
 
-// meant returns the tool and the arguments in a call of [MoreName]. It returns false if
+// resolveMore returns the tool and the arguments in a call of [MoreName]. It returns false if
 // the call only asks for a description, or names an unknown tool.
-func (r *Registry) meant(written string) (name, args string, ok bool) {
+func (r *Registry) resolveMore(written string) (name, args string, ok bool) {
 	more, err := r.lookup(MoreName)
 	if err != nil {
 		return "", "", false
 	}
-	object, err := readObject(more.tool.made.schema, written)
+	object, err := readObject(more.tool.derived.schema, written)
 	if err != nil {
 		return "", "", false
 	}

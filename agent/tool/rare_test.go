@@ -20,7 +20,7 @@ func names(r *Registry) string {
 // A rare tool is not described by itself. The tool more_tools names it and explains it.
 func TestRareTools(t *testing.T) {
 	carve := echo("carve")
-	carve.Rare, carve.Least = "carves", bus.User
+	carve.Rare, carve.MinRole = "carves", bus.User
 	burn := echo("burn")
 	burn.Rare = "burns"
 	r := newRegistry(t, echo("zip"), carve, echo("ask"), burn)

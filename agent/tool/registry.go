@@ -145,7 +145,7 @@ func (r *Registry) For(role bus.Role) *Registry {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	chosen := r.choose(func(t Tool) bool { return t.Least == "" || role.AtLeast(t.Least) })
+	chosen := r.choose(func(t Tool) bool { return t.MinRole == "" || role.AtLeast(t.MinRole) })
 	if r.roles == nil {
 		r.roles = make(map[bus.Role]*Registry)
 	}
@@ -164,11 +164,11 @@ func validate(t Tool) (func() (*jsonschema.Resolved, error), error) {
 		return nil, fmt.Errorf("there is no %v", t.Effect)
 	case t.Run == nil:
 		return nil, errors.New("want a Run function")
-	case t.made.schema != nil && bytes.Equal(t.made.text, t.Schema):
+	case t.derived.schema != nil && bytes.Equal(t.derived.text, t.Schema):
 		// Resolve the schema on first use, because it is slow and the gateway has many tools at
 		// startup.
 		return sync.OnceValues(func() (*jsonschema.Resolved, error) {
-			return t.made.schema.Resolve(nil)
+			return t.derived.schema.Resolve(nil)
 		}), nil
 	}
 	var s jsonschema.Schema

@@ -61,7 +61,7 @@ type Tool struct {
 	Description string          // for the model: when to use it and when not
 	Schema      json.RawMessage // JSON Schema of the arguments, an object
 	Effect      Effect
-	Least       bus.Role // the least role that may use it; "" allows everybody
+	MinRole     bus.Role // the least role that may use it; "" allows everybody
 
 	// Rare describes, in a few words, a rarely used tool. Models call such a tool through
 	// [MoreName] and get its Description and Schema only on demand.
@@ -99,11 +99,11 @@ type Tool struct {
 	// Timeout is the time limit of one call; 0 means the agent's default.
 	Timeout time.Duration
 
-	made madeSchema // set by New; valid while made.text equals Schema
+	derived derivedSchema // set by New; valid while derived.text equals Schema
 }
 
-// madeSchema is the schema derived from a Go struct.
-type madeSchema struct {
+// derivedSchema is the schema derived from a Go struct.
+type derivedSchema struct {
 	text   json.RawMessage
 	schema *jsonschema.Schema
 }
@@ -253,7 +253,7 @@ func New[Args any](
 	}
 	return Tool{
 		Name: name, Description: description, Schema: schema, Effect: effect,
-		made: madeSchema{schema, s},
+		derived: derivedSchema{schema, s},
 		Run: func(ctx context.Context, call Call) (Result, error) {
 			var args Args
 			if err := json.Unmarshal(call.Args, &args); err != nil {

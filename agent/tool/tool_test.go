@@ -219,7 +219,7 @@ func TestSet(t *testing.T) {
 // those that are for everybody.
 func TestFor(t *testing.T) {
 	admins, users := echo("admins"), echo("users")
-	admins.Least, users.Least = bus.Admin, bus.User
+	admins.MinRole, users.MinRole = bus.Admin, bus.User
 	r := newRegistry(t, admins, users, echo("all"))
 	for range 2 { // the second time they are known
 		for role, want := range map[bus.Role]int{

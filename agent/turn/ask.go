@@ -15,8 +15,8 @@ import (
 	"gateway/bus"
 )
 
-// An asker makes the model calls of a turn.
-type asker struct {
+// A modelCaller makes the model calls of a turn.
+type modelCaller struct {
 	conversation
 	clock     *clock
 	closing   string               // why the model must answer now without tools; "": it need not
@@ -26,12 +26,12 @@ type asker struct {
 }
 
 // ask calls the model once and shows the growing answer.
-func (t *asker) ask(ctx context.Context) (resp *llm.Response, err error) {
+func (t *modelCaller) ask(ctx context.Context) (resp *llm.Response, err error) {
 	if err := t.takeSlot(ctx); err != nil {
 		return nil, err
 	}
 	defer func() { <-t.env.Calls.Slots }()
-	if err := t.env.Calls.Halted(ctx); err != nil {
+	if err := t.env.Calls.CheckHalted(ctx); err != nil {
 		return nil, err
 	}
 	req := t.request(ctx)
@@ -39,7 +39,7 @@ func (t *asker) ask(ctx context.Context) (resp *llm.Response, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer t.giveBack(hold)
+	defer t.release(hold)
 	ctx, seen := t.env.Calls.Watch(ctx, observe.ModelBegin{Model: t.settings.ModelID})
 	defer func() { seen.End(resp, err) }()
 	var text strings.Builder
@@ -74,8 +74,8 @@ func (t *asker) ask(ctx context.Context) (resp *llm.Response, err error) {
 
 // spendBroken records the usage of a call that broke off before the model reported it. It estimates
 // the usage from the prompt and the bytes received. A refused call has no usage.
-func (t *asker) spendBroken(
-	ctx context.Context, hold *budget.Hold, req llm.Request, answer int,
+func (t *modelCaller) spendBroken(
+	ctx context.Context, hold *budget.Reservation, req llm.Request, answer int,
 ) {
 	if answer == 0 && ctx.Err() == nil {
 		return
@@ -87,7 +87,7 @@ func (t *asker) spendBroken(
 }
 
 // request returns the next request to the model.
-func (t *asker) request(ctx context.Context) llm.Request {
+func (t *modelCaller) request(ctx context.Context) llm.Request {
 	messages := prompt.Prepare(t.tools.Offered(t.history), t.historySize())
 	messages = prompt.WithToolImages(messages)
 	messages = slices.Insert(messages, 0, llm.Message{Role: llm.System, Text: t.system})

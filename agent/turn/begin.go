@@ -40,7 +40,7 @@ func (t *runner) abandon(ctx context.Context, batch []bus.Received, cause error)
 		return t.env.Outbox.Put(tx, bus.OutboundMessage{To: t.Address, ReplyTo: t.ReplyTo,
 			Text: SayBroken, Answers: t.answers}, t.env.Now())
 	})
-	if err != nil && !store.IsLost(err) { // a later heal retries it
+	if err != nil && !store.IsLost(err) { // recoverPending retries it later
 		t.logger().ErrorContext(ctx, "turn not ended", "err", err)
 		return nil
 	}
@@ -105,12 +105,12 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 			t.mailbox.Claimed(err)
 		}
 	}()
-	if anyGuilty(batch) {
+	if hasSuspect(batch) {
 		t.logger().ErrorContext(ctx, "message given up: processes crash while they work on it",
 			"seq", batch[0].Seq)
 		return cmp.Or(t.refuse(ctx, batch, SayGaveUp), ErrGone)
 	}
-	if err := t.hand(ctx, batch); err != nil {
+	if err := t.recordStart(ctx, batch); err != nil {
 		return err
 	}
 	messages, r, err := t.loadMessages(ctx, batch)
@@ -157,7 +157,7 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 		"from", t.Address.String(), "seq", batch[0].Seq, "messages", len(batch))
 	fault.Point("begun")
 	if movedFrom(&t.Turn, t.group, batch) != "" {
-		t.look() // include the documents and skills that have moved
+		t.loadKnowledge() // include the documents and skills that have moved
 		t.env.Background.Wake()
 	}
 	if t.reset {
@@ -247,8 +247,8 @@ func movedFrom(t *session.Turn, group bool, batch []bus.Received) memory.Scope {
 // Before the last of them, the message was tried alone.
 const MaxCrashes = 3
 
-// anyGuilty reports whether batch has a message that must be given up.
-func anyGuilty(batch []bus.Received) bool {
+// hasSuspect reports whether batch has a message that must be given up.
+func hasSuspect(batch []bus.Received) bool {
 	for i := range batch {
 		if batch[i].Crashes >= MaxCrashes {
 			return true
@@ -257,9 +257,9 @@ func anyGuilty(batch []bus.Received) bool {
 	return false
 }
 
-// hand records that the turn of batch is about to begin. If the process crashes now, the crash
-// counts against batch.
-func (t *runner) hand(ctx context.Context, batch []bus.Received) error {
+// recordStart records that the turn of batch is about to begin. If the process crashes now, the
+// crash counts against batch.
+func (t *runner) recordStart(ctx context.Context, batch []bus.Received) error {
 	counted := t.env.Now().Before(t.env.CountUntil)
 	if !counted && !slices.ContainsFunc(batch, func(r bus.Received) bool {
 		return attachment.HasFiles(r.Message)

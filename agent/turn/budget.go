@@ -18,7 +18,7 @@ import (
 type bill struct {
 	session session.Bill
 	entries []budget.Entry
-	holds   []*budget.Hold
+	holds   []*budget.Reservation
 	learnt  prompt.Calibration // calibration to store in the same transaction
 }
 
@@ -50,7 +50,7 @@ func (t *costs) spender() budget.Spender {
 }
 
 // reserve asks the budgets to allow a model call.
-func (t *costs) reserve(ctx context.Context, req llm.Request) (*budget.Hold, error) {
+func (t *costs) reserve(ctx context.Context, req llm.Request) (*budget.Reservation, error) {
 	estimates := t.env.Calls.Estimates
 	u := llm.Usage{Output: modelcall.ExpectedAnswer, Input: estimates.Tokens(t.settings.ModelID,
 		prompt.Size(req))}
@@ -64,7 +64,7 @@ func (t *costs) reserve(ctx context.Context, req llm.Request) (*budget.Hold, err
 		limit = limit.Share(taskShare)
 	}
 	if limit.Exceeded(budget.Amount{Tokens: t.Tokens + amount.Tokens, Cost: t.Cost + amount.Cost}) {
-		return nil, fmt.Errorf("%w: the limit of the turn", budget.ErrSpent)
+		return nil, fmt.Errorf("%w: the limit of the turn", budget.ErrExceeded)
 	}
 	return ledger.Reserve(t.env.DB.Read(context.WithoutCancel(ctx)), t.spender(), amount)
 }
@@ -78,9 +78,9 @@ func (t *costs) payer() func(ctx context.Context, what string, dollars float64) 
 		now := used
 		now.Cost += float64(t.paid.Load())/millionths + dollars
 		if limit.Exceeded(now) {
-			return fmt.Errorf("%w: the limit of the turn", budget.ErrSpent)
+			return fmt.Errorf("%w: the limit of the turn", budget.ErrExceeded)
 		}
-		err := t.env.Calls.Pay(ctx, who, budget.Entry{Model: what, Calls: 1, Cost: dollars})
+		err := t.env.Calls.Charge(ctx, who, budget.Entry{Model: what, Calls: 1, Cost: dollars})
 		if err == nil {
 			t.paid.Add(int64(dollars * millionths))
 		}
@@ -98,7 +98,7 @@ func (t *costs) settle() {
 }
 
 // spend records the usage of a call, which the turn's next step writes.
-func (t *costs) spend(hold *budget.Hold, model string, u llm.Usage) {
+func (t *costs) spend(hold *budget.Reservation, model string, u llm.Usage) {
 	cost := t.env.Calls.Ledger.Price(model, u)
 	hold.Set(budget.Amount{Tokens: u.Input + u.Output, Cost: cost})
 	t.Tokens += u.Input + u.Output
@@ -110,8 +110,8 @@ func (t *costs) spend(hold *budget.Hold, model string, u llm.Usage) {
 	t.bill.holds = append(t.bill.holds, hold)
 }
 
-// giveBack releases a hold that was not spent, even after a panic.
-func (t *costs) giveBack(hold *budget.Hold) {
+// release releases a hold that was not spent, even after a panic.
+func (t *costs) release(hold *budget.Reservation) {
 	if !slices.Contains(t.bill.holds, hold) {
 		hold.Release()
 	}

@@ -18,16 +18,16 @@ type clock struct {
 	timer *time.Timer // nil while it is stopped
 }
 
-// goOn starts the clock.
-func (c *clock) goOn() {
+// start starts the clock.
+func (c *clock) start() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.since = time.Now()
 	c.timer = time.AfterFunc(c.left, func() { c.end(errTurnTimeout) })
 }
 
-// stand stops the clock.
-func (c *clock) stand() {
+// stop stops the clock.
+func (c *clock) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.timer != nil && c.timer.Stop() {
@@ -47,14 +47,14 @@ const LongestWaits = 2 * SessionsPerSlot
 var errNoSlot = errors.New("no model call could be made for too long")
 
 // takeSlot waits for a slot.
-func (t *asker) takeSlot(ctx context.Context) error {
+func (t *modelCaller) takeSlot(ctx context.Context) error {
 	select { // most turns find a free slot
 	case t.env.Calls.Slots <- struct{}{}:
 		return t.slotTaken(ctx)
 	default:
 	}
-	t.clock.stand()
-	defer t.clock.goOn()
+	t.clock.stop()
+	defer t.clock.start()
 	patience := time.NewTimer(LongestWaits * t.settings.Timeout)
 	defer patience.Stop()
 	select {
@@ -70,7 +70,7 @@ func (t *asker) takeSlot(ctx context.Context) error {
 }
 
 // slotTaken gives the slot back if the turn can no longer use it.
-func (t *asker) slotTaken(ctx context.Context) (err error) {
+func (t *modelCaller) slotTaken(ctx context.Context) (err error) {
 	if err = ctx.Err(); err == nil && t.env.IsDraining() {
 		err = errDraining
 	}

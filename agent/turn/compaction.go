@@ -51,7 +51,7 @@ func (t *conversation) makeRoom(ctx context.Context, force bool) error {
 		if err != nil || !moved {
 			return err
 		}
-		t.look()
+		t.loadKnowledge()
 		if err := t.load(ctx); err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func (t *conversation) makeRoom(ctx context.Context, force bool) error {
 // notes.
 func (t *conversation) room() (most, aim int) {
 	budget := t.settings.ContextBudget()
-	bare := t.bareSize()
+	bare := t.baseSize()
 	with := func(n int) int { return t.env.Calls.Estimates.Tokens(t.settings.ModelID, bare+n) }
 	most, aim = max(budget-1, with(LeastHistory)), budget/2
 	if with(LeastHistory/2) > aim {
@@ -97,7 +97,7 @@ func (t *conversation) cut() {
 
 // size estimates the size of the turn's next prompt in tokens.
 func (t *conversation) size() int {
-	bytes := t.bareSize() + prompt.TextSize(t.history)
+	bytes := t.baseSize() + prompt.TextSize(t.history)
 	return t.env.Calls.Estimates.Tokens(t.settings.ModelID, bytes)
 }
 
@@ -139,5 +139,5 @@ func (t *conversation) excess() (state []byte, tooLarge bool) {
 	size := max(t.prompt, t.size())
 	most, aim := t.room()
 	need := t.env.Calls.Estimates.Bytes(t.settings.ModelID, size-aim)
-	return background.Need(need), size > most
+	return background.CompactState(need), size > most
 }

@@ -156,7 +156,7 @@ func TestSizeOfPrompt(t *testing.T) {
 	run.system = "You are an assistant."
 	run.history = []llm.Message{{Role: llm.User, Text: "hello"},
 		{Role: llm.Assistant, Text: "hi"}, {Role: llm.User, Text: "bye"}}
-	got := run.bareSize() + prompt.TextSize(run.history)
+	got := run.baseSize() + prompt.TextSize(run.history)
 	if want := prompt.Size(run.request(t.Context())); got != want {
 		t.Errorf("the prompt is taken for %d bytes, and has %d", got, want)
 	}

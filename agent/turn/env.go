@@ -128,7 +128,7 @@ type Settings struct {
 	ApprovalTime time.Duration
 
 	Places *Places        // personas and policies; nil: none
-	Here   persona.Choice // persona and limits of the place where the turn works: see [Settings.In]
+	Here   persona.Choice // persona and limits of the place of the turn: see [Settings.ForPlace]
 	Chosen Chosen         // choices for the conversation, which take precedence over Here
 }
 
@@ -180,16 +180,16 @@ func (s *Settings) ContextBudget() int {
 	return max(window-cmp.Or(s.MaxOutput, min(answer, window/4))-min(reserve, window/8), 1)
 }
 
-// In returns the settings for a place. Settings that people have chosen for the conversation take
-// precedence over policies, and those over personas.
-func (s *Settings) In(at persona.Place) *Settings {
+// ForPlace returns the settings for a place. Settings that people have chosen for the conversation
+// take precedence over policies, and those over personas.
+func (s *Settings) ForPlace(at persona.Place) *Settings {
 	if s.Places == nil {
 		return s
 	}
 	return s.with(s.Places.Table.At(at))
 }
 
-// resumed is like [Settings.In], for a turn that began with the persona id; "": with none.
+// resumed is like [Settings.ForPlace], for a turn that began with the persona id; "": with none.
 func (s *Settings) resumed(at persona.Place, id string) *Settings {
 	if s.Places == nil {
 		return s

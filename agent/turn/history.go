@@ -18,10 +18,10 @@ type conversation struct {
 	preview
 	system     string // system prompt
 	history    []llm.Message
-	older      int  // how many of them belong to earlier turns
-	truncated  bool // history lacks older messages
-	news       news // of the transcript, as of the transaction that began the turn
-	prompt     int  // tokens of the newest prompt and its answer, as reported by the model
+	older      int         // how many of them belong to earlier turns
+	truncated  bool        // history lacks older messages
+	news       newMessages // of the transcript, as of the transaction that began the turn
+	prompt     int         // tokens of the newest prompt and its answer, as reported by the model
 	provenance atomic.Pointer[provenance]
 }
 
@@ -29,11 +29,11 @@ type conversation struct {
 // the tools.
 func (t *conversation) historySize() int {
 	size := t.env.Calls.Estimates.Bytes(t.settings.ModelID, t.settings.ContextBudget())
-	return max(size-t.bareSize(), LeastHistory)
+	return max(size-t.baseSize(), LeastHistory)
 }
 
-// bareSize returns the size of a prompt without the transcript, in bytes.
-func (t *conversation) bareSize() int {
+// baseSize returns the size of a prompt without the transcript, in bytes.
+func (t *conversation) baseSize() int {
 	return prompt.TextSize([]llm.Message{{Text: t.system}}) + prompt.ToolsSize(t.tools.Specs())
 }
 
@@ -72,7 +72,7 @@ func (t *conversation) loadParts(ctx context.Context) (system *prompt.System, er
 		return t.systemParts(read, session.Summary{})
 	}
 	h, err := t.env.Transcripts.read(read, t.env.sessions, t.Session, t.readLimit(), t.news)
-	t.news = news{}
+	t.news = newMessages{}
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func Measure(
 	ctx context.Context, env *Env, s *Settings, key session.Key, m bus.InboundMessage,
 ) ([]prompt.Content, error) {
 	var t conversation
-	t.turn = turn{env: env, settings: s.In(persona.PlaceOf(&m)), trigger: m, role: m.Role,
+	t.turn = turn{env: env, settings: s.ForPlace(persona.PlaceOf(&m)), trigger: m, role: m.Role,
 		sender: m.Sender, person: m.Person}
 	t.Session, t.Address, t.Scope = key, m.From, memory.ScopeOf(m)
 	t.tools = t.toolsFor(m.Role)
@@ -133,7 +133,7 @@ func Measure(
 // conversation. If there is no older half, tool results are cut.
 func (t *conversation) shorten(ctx context.Context) error {
 	t.env.Calls.Estimates.Exceeded(t.settings.ModelID, t.settings.ContextWindow,
-		t.bareSize()+prompt.TextSize(t.history))
+		t.baseSize()+prompt.TextSize(t.history))
 	before := len(t.history)
 	if err := t.fit(ctx, true); err != nil {
 		return err

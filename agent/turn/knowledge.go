@@ -13,8 +13,8 @@ import (
 	"gateway/store"
 )
 
-// A sight holds the documents, skills and memory that a turn has loaded.
-type sight struct {
+// A knowledge holds the documents, skills and memory that a turn has loaded.
+type knowledge struct {
 	documents *document.View // nil: no documents
 	persona   *document.View // of all personas; nil: the turn has none
 	skills    skills.Mark    // state of the skills that the turn sees
@@ -22,18 +22,19 @@ type sight struct {
 	withheld  []string       // folders of the skills that are withheld
 }
 
-// look loads the current documents and skills. Concurrent turns share one read of the disk.
-func (t *turn) look() {
-	t.sight = new(sight)
+// loadKnowledge loads the current documents and skills. Concurrent turns share one read of the
+// disk.
+func (t *turn) loadKnowledge() {
+	t.loaded = new(knowledge)
 	if t.env.Documents != nil {
-		t.sight.documents = t.env.Documents.View(t.Scope)
+		t.loaded.documents = t.env.Documents.View(t.Scope)
 	}
 	if t.settings.Here.Persona != nil && t.settings.Places.Documents != nil {
-		t.sight.persona = t.settings.Places.Documents.View("")
+		t.loaded.persona = t.settings.Places.Documents.View("")
 	}
 	if t.env.Skills != nil {
-		t.sight.skills = t.env.Skills.Mark()
-		t.sight.withheld = t.env.Skills.Withheld(string(t.Scope), t.sight.skills,
+		t.loaded.skills = t.env.Skills.Mark()
+		t.loaded.withheld = t.env.Skills.Withheld(string(t.Scope), t.loaded.skills,
 			t.settings.Here.HiddenSkills())
 	}
 }
@@ -42,15 +43,15 @@ func (t *turn) look() {
 func (t *conversation) systemParts(
 	q store.Queryer, summary session.Summary,
 ) (*prompt.System, error) {
-	if t.sight == nil {
-		t.look()
+	if t.loaded == nil {
+		t.loadKnowledge()
 	}
 	s := &prompt.System{
 		Name: t.env.Name, Workspace: t.env.Workspace, FormatHint: t.env.FormatHints[t.Address.Account],
 		Tools: t.tools.Specs(), Scoped: t.Scope != "" && !t.isTask(),
 		Task:      t.isTask(),
 		Heartbeat: t.env.Jobs != nil && t.env.Jobs.HasHeartbeats(),
-		Documents: t.documents(), Contact: t.unknown(),
+		Documents: t.documents(), Contact: t.isStyleUnset(),
 		NotesSize: prompt.Share(t.settings.ContextBudget(), 4, recentSize),
 		Session:   t.Session.String(), Summary: summary,
 		Account: t.Address.Account, Group: t.title, Zone: t.zone(),
@@ -62,19 +63,19 @@ func (t *conversation) systemParts(
 		s.Name = p.Name
 	}
 	if t.Scope != "" && !t.isTask() {
-		if !t.sight.blank {
+		if !t.loaded.blank {
 			pinned, notes, err := t.env.Memory.In(t.Scope).Always(q, recentEntries)
 			if err != nil {
 				return nil, err
 			}
 			s.Pinned, s.Notes = pinned, notes
 		}
-		if t.sight.documents != nil {
-			s.Memory = t.sight.documents.Own(document.Memory).Prompt()
+		if t.loaded.documents != nil {
+			s.Memory = t.loaded.documents.Own(document.Memory).Prompt()
 		}
 	}
 	if t.env.Skills != nil {
-		s.ActiveSkills, s.Skills = t.env.Skills.Prompt(string(t.Scope), t.sight.skills,
+		s.ActiveSkills, s.Skills = t.env.Skills.Prompt(string(t.Scope), t.loaded.skills,
 			t.settings.Here.HiddenSkills())
 	}
 	return s, nil
@@ -95,7 +96,7 @@ func (t *turn) has(name string) bool {
 // documents returns the documents of the prompt. A scope's own document precedes the shared one,
 // which the persona may replace. Other documents of the persona follow.
 func (t *conversation) documents() (list []prompt.Document) {
-	docs := t.sight.documents
+	docs := t.loaded.documents
 	if docs == nil {
 		return nil
 	}
@@ -117,7 +118,7 @@ func (t *conversation) documents() (list []prompt.Document) {
 			add(name, docs.Shared(name))
 		}
 	}
-	if t.sight.persona != nil && !t.isTask() {
+	if t.loaded.persona != nil && !t.isTask() {
 		for _, name := range t.settings.Places.Documents.Names(t.personaFolder()) {
 			if !slices.Contains(document.PromptOrder, name) {
 				add(name, t.ofPersona(name))
@@ -129,10 +130,10 @@ func (t *conversation) documents() (list []prompt.Document) {
 
 // ofPersona returns a document of the persona. It is empty if the turn has no persona.
 func (t *turn) ofPersona(name string) document.Doc {
-	if t.sight.persona == nil {
+	if t.loaded.persona == nil {
 		return document.Doc{Name: name}
 	}
-	return t.sight.persona.Shared(t.personaFolder() + "/" + name)
+	return t.loaded.persona.Shared(t.personaFolder() + "/" + name)
 }
 
 func (t *turn) personaFolder() string { return PersonasFolder + "/" + t.settings.Here.ID() }
@@ -148,13 +149,13 @@ var ownDocuments = []string{document.Soul, document.User}
 // after it has asked. After that it never asks again.
 const ContactTurns = 3
 
-// unknown reports whether the person of a direct chat has not chosen a style yet.
-func (t *turn) unknown() bool {
-	if t.sight.documents == nil || t.Scope == "" || t.group || t.isTask() || t.proactive() ||
+// isStyleUnset reports whether the person of a direct chat has not chosen a style yet.
+func (t *turn) isStyleUnset() bool {
+	if t.loaded.documents == nil || t.Scope == "" || t.group || t.isTask() || t.proactive() ||
 		!t.role.AtLeast(bus.User) || !t.has("write_file") {
 		return false
 	}
-	doc := t.sight.documents.Own(document.User)
+	doc := t.loaded.documents.Own(document.User)
 	return doc.Hash == "" && doc.Problem == ""
 }
 
@@ -164,12 +165,12 @@ const NoStyle = "# About this person\n\n- Style: default\n"
 // settleStyle writes the default style for a person who was asked but has not chosen, so that the
 // agent does not ask again.
 func (t *runner) settleStyle(ctx context.Context) {
-	if t.Number <= ContactTurns || !t.unknown() {
+	if t.Number <= ContactTurns || !t.isStyleUnset() {
 		return
 	}
 	err := t.env.Documents.Save(t.Scope, document.User, NoStyle, "")
 	if err != nil && !errors.Is(err, document.ErrChanged) {
 		t.logger().WarnContext(ctx, "style not written", "err", err)
 	}
-	t.look()
+	t.loadKnowledge()
 }

@@ -14,10 +14,10 @@ const (
 	loopEnded = 5
 )
 
-// A sameness is the hash of a call with its result.
-type sameness [sha256.Size]byte
+// A callHash is the hash of a call with its result.
+type callHash [sha256.Size]byte
 
-func same(c llm.ToolCall, result string) sameness {
+func same(c llm.ToolCall, result string) callHash {
 	return sha256.Sum256([]byte(c.Name + "\x00" + compactJSON(c.Arguments) + "\x00" + result))
 }
 
@@ -25,7 +25,7 @@ func same(c llm.ToolCall, result string) sameness {
 // warning for the model, or "".
 func (t *round) detectLoop(c llm.ToolCall, result string) string {
 	if t.seen == nil {
-		t.seen = make(map[sameness]int)
+		t.seen = make(map[callHash]int)
 	}
 	key := same(c, result)
 	t.seen[key]++

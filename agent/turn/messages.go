@@ -12,7 +12,7 @@ import (
 
 // A reader converts claimed messages to messages for the model.
 type reader struct {
-	asker
+	modelCaller
 	numbered bool // the first messages were collected; number them for the model
 }
 
@@ -82,7 +82,7 @@ func (t *reader) ambient(ctx context.Context, r bus.Received) []bus.Received {
 }
 
 // withImages returns messages with the data of the newest images. Older images are only mentioned.
-func (t *asker) withImages(ctx context.Context, messages []llm.Message) []llm.Message {
+func (t *modelCaller) withImages(ctx context.Context, messages []llm.Message) []llm.Message {
 	left := prompt.MaxImages
 	if t.noImages || t.settings.NoImages || t.env.Attachments.Media == nil {
 		left = 0
@@ -104,7 +104,7 @@ func (t *asker) withImages(ctx context.Context, messages []llm.Message) []llm.Me
 }
 
 // image returns im with its data if it can be loaded.
-func (t *asker) image(ctx context.Context, im llm.Image) llm.Image {
+func (t *modelCaller) image(ctx context.Context, im llm.Image) llm.Image {
 	if known, ok := t.images[im.Path]; ok {
 		return known
 	}

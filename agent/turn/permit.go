@@ -17,15 +17,15 @@ import (
 // permissions decides which tool calls are allowed.
 type permissions struct{ reader }
 
-// An asks is a question that suspends the turn until somebody decides it.
-type asks struct {
+// An approvalRequest is a question that suspends the turn until somebody decides it.
+type approvalRequest struct {
 	question question.Question
 	result   tool.Result // of the waiting call; Commit runs when the turn is suspended
 }
 
-// foresee returns the decision about c, as far as it is known before the call. A call that can't be
+// predict returns the decision about c, as far as it is known before the call. A call that can't be
 // made needs no approval.
-func (t *permissions) foresee(c llm.ToolCall) policy.Decision {
+func (t *permissions) predict(c llm.ToolCall) policy.Decision {
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
 		return policy.Allow
@@ -41,7 +41,7 @@ func (t *permissions) foresee(c llm.ToolCall) policy.Decision {
 // caused it, it requires approval.
 func (t *permissions) ruling(found tool.Tool, c tool.Call) policy.Decision {
 	ruling := t.rule(t.role, found, c)
-	if ruling == policy.Allow && t.suspicion(found, c) != "" {
+	if ruling == policy.Allow && t.approvalReason(found, c) != "" {
 		return policy.Ask
 	}
 	return ruling
@@ -70,7 +70,7 @@ func (t *permissions) toolCall(id string, args json.RawMessage) tool.Call {
 		Sender: t.sender, Person: t.person, Role: t.role, Turn: t.ID, Budget: t.budgetTurn(),
 		Group: t.group, Title: t.chatTitle, Scope: t.Scope,
 		Proactive: t.proactive(), Zone: t.zone(), Foreign: t.foreign(), Overheard: t.overheard(),
-		Pay: t.payer(), Chats: t.chats, Withheld: t.sight.withheld,
+		Pay: t.payer(), Chats: t.chats, Withheld: t.loaded.withheld,
 	}
 }
 
@@ -83,22 +83,22 @@ func argvOf(t tool.Tool, c tool.Call) []string {
 
 // permit decides whether a call is allowed. It returns an error for the model if it is not, and a
 // question if somebody must approve it.
-func (t *permissions) permit(found tool.Tool, c tool.Call) (*asks, error) {
+func (t *permissions) permit(found tool.Tool, c tool.Call) (*approvalRequest, error) {
 	switch t.ruling(found, c) {
 	case policy.Allow:
 		return nil, nil
 	case policy.Ask:
 		asked := Approvable(found, c)
 		q := question.Question{
-			Kind: question.Approve, Least: t.settings.Approver,
+			Kind: question.Approve, MinRole: t.settings.Approver,
 			Subject: asked.Subject(),
 			Text:    asked.Prompt(),
 			Expires: t.env.Now().Add(t.settings.ApprovalTime),
 		}
 		if t.rule(t.role, found, c) == policy.Allow { // allowed for the role, but did the person want it?
-			q.Least, q.Text = t.role, q.Text+"\n\n"+t.suspicion(found, c)
+			q.MinRole, q.Text = t.role, q.Text+"\n\n"+t.approvalReason(found, c)
 		}
-		return &asks{question: q}, nil
+		return &approvalRequest{question: q}, nil
 	}
 	return nil, fmt.Errorf("the rules of this gateway do not let somebody of the role %q do this "+
 		"with %s; don't try it in another way, and tell the user", t.role, found.Name)
@@ -112,7 +112,7 @@ func (t *permissions) approves(q *question.Question, c llm.ToolCall) bool {
 		return false
 	}
 	args, err := t.tools.Arguments(c.Name, c.Arguments)
-	return err == nil && t.foresee(c) != policy.Deny &&
+	return err == nil && t.predict(c) != policy.Deny &&
 		q.Subject == Approvable(found, t.toolCall(c.ID, args)).Subject()
 }
 
@@ -128,14 +128,14 @@ func Approvable(found tool.Tool, c tool.Call) policy.Call {
 }
 
 // waits returns the question that a tool has asked instead of returning a result, or nil.
-func (t *permissions) waits(r tool.Result) *asks {
+func (t *permissions) waits(r tool.Result) *approvalRequest {
 	w := r.Wait
 	q := question.Question{Kind: question.Ask, Sender: t.sender.ID, Text: w.Text, Options: w.Options,
 		Continues: w.State, Running: w.Cancel != nil, Expires: t.env.Now().Add(w.For)}
 	if w.Outcome {
 		q.Kind = question.Await
 	}
-	return &asks{question: q, result: r}
+	return &approvalRequest{question: q, result: r}
 }
 
 // askFor returns the message that asks q. alone means that the only reader of the chat is allowed
@@ -145,7 +145,7 @@ func askFor(q *question.Question, alone bool) bus.OutboundMessage {
 	if q.Kind == question.Approve {
 		who := ""
 		if !alone {
-			who = fmt.Sprintf(" It takes the approval of %s.", article(q.Least))
+			who = fmt.Sprintf(" It takes the approval of %s.", article(q.MinRole))
 		}
 		out.Text += fmt.Sprintf("\n\nShall I?%s (code `%s`)", who, q.Code)
 		out.Buttons = []bus.Button{
@@ -195,7 +195,7 @@ func (t *conversation) addSources(messages []llm.Message) {
 		if m.Foreign != "" && len(now.sources) < maxSources && !slices.Contains(now.sources, m.Foreign) {
 			now.sources = append(now.sources, m.Foreign)
 		}
-		if r := bus.Role(m.Rights); r.Valid() && (now.least == "" || now.least.AtLeast(r)) {
+		if r := bus.Role(m.ForeignRole); r.Valid() && (now.least == "" || now.least.AtLeast(r)) {
 			now.least = r
 		}
 	}
@@ -220,8 +220,8 @@ func (t *conversation) overheard() bus.Role {
 	return ""
 }
 
-// suspicion returns why a call needs approval although the rules allow it, or "".
-func (t *permissions) suspicion(found tool.Tool, c tool.Call) string {
+// approvalReason returns why a call needs approval although the rules allow it, or "".
+func (t *permissions) approvalReason(found tool.Tool, c tool.Call) string {
 	o := t.provenance.Load()
 	if o == nil {
 		return ""
@@ -246,5 +246,5 @@ func (t *permissions) suspicion(found tool.Tool, c tool.Call) string {
 // mayUse reports whether a person with role r could make the call without approval.
 func (t *permissions) mayUse(r bus.Role, found tool.Tool, c tool.Call) bool {
 	c.Role = r
-	return r.AtLeast(found.Least) && t.rule(r, found, c) == policy.Allow
+	return r.AtLeast(found.MinRole) && t.rule(r, found, c) == policy.Allow
 }

@@ -66,9 +66,9 @@ var (
 // answer may consist of nothing but marks.
 const silentWindow = 64
 
-// audible returns the part of an answer that people should see, or "". The whole answer of a
+// visibleText returns the part of an answer that people should see, or "". The whole answer of a
 // sub-agent goes to the agent. Don't call it in a transaction: a long answer takes some time.
-func (t *turn) audible(text string) string {
+func (t *turn) visibleText(text string) string {
 	if t.isTask() || !t.mayBeSilent() {
 		return text
 	}
@@ -140,7 +140,7 @@ func (t *turn) deliverFailure(tx *store.Tx, out bus.OutboundMessage) error {
 	if err != nil || !dead || origin.Kind == bus.Heartbeat {
 		return err
 	}
-	out.Text = sayDead(&job, reason)
+	out.Text = givenUpText(&job, reason)
 	if err := t.env.Outbox.Put(tx, out, now); err != nil {
 		return err
 	}
@@ -150,9 +150,9 @@ func (t *turn) deliverFailure(tx *store.Tx, out bus.OutboundMessage) error {
 	})
 }
 
-// sayDead returns what people read about a run that was given up. For a reminder it includes the
-// text.
-func sayDead(j *schedule.Job, reason string) string {
+// givenUpText returns what people read about a run that was given up. For a reminder it includes
+// the text.
+func givenUpText(j *schedule.Job, reason string) string {
 	if j.Kind == schedule.Reminder {
 		return schedule.ReminderMark + j.Text
 	}

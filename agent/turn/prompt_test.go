@@ -105,10 +105,10 @@ func TestSaidInSilence(t *testing.T) {
 		"HEARTBEAT_OK The door is open.":    "The door is open.",
 		"I say HEARTBEAT_OK if all is well": "I say HEARTBEAT_OK if all is well",
 	} {
-		if got := own.audible(text); got != want {
+		if got := own.visibleText(text); got != want {
 			t.Errorf("of %q people hear %q, want %q", text, got, want)
 		}
-		if got := chat.audible(text); got != text {
+		if got := chat.visibleText(text); got != text {
 			t.Errorf("in the conversation people hear %q of %q", got, text)
 		}
 	}

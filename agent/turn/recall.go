@@ -41,8 +41,8 @@ func (t *reader) recallFor(ctx context.Context, batch []bus.Received) (r recalle
 	space, read := t.env.Memory.In(t.Scope), t.env.DB.Read(context.WithoutCancel(ctx))
 	r.space = space
 	c, err := space.Contents(read)
-	if t.sight != nil {
-		t.sight.blank = err == nil && !c.Any()
+	if t.loaded != nil {
+		t.loaded.blank = err == nil && !c.Any()
 	}
 	if err != nil || !c.Facts {
 		return r, err
@@ -51,7 +51,7 @@ func (t *reader) recallFor(ctx context.Context, batch []bus.Received) (r recalle
 	if err != nil || len(facts) == 0 {
 		return r, err
 	}
-	said, err := t.env.Transcripts.read(read, t.env.sessions, t.Session, t.readLimit(), news{})
+	said, err := t.env.Transcripts.read(read, t.env.sessions, t.Session, t.readLimit(), newMessages{})
 	if err != nil {
 		return r, err
 	}

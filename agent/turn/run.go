@@ -112,8 +112,8 @@ func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out *Outcom
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t.clock = &clock{end: cancel, left: t.settings.Timeout}
-	t.clock.goOn()
-	defer t.clock.stand()
+	t.clock.start()
+	defer t.clock.stop()
 	ctx, ended := t.observe(ctx, batch)
 	err = t.recovering(ctx, batch)
 	t.hide()
@@ -193,7 +193,7 @@ func (t *runner) ending(err error) observe.TurnEnd {
 }
 
 // toolEnd describes how the call c has ended.
-func (t *round) toolEnd(c llm.ToolCall, d done, err error) observe.ToolEnd {
+func (t *round) toolEnd(c llm.ToolCall, d callResult, err error) observe.ToolEnd {
 	_, unknown := t.tools.Lookup(c.Name)
 	return observe.ToolEnd{Known: unknown == nil, Waits: d.asks != nil || d.result.Wait != nil,
 		Err: err}

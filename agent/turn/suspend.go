@@ -20,7 +20,7 @@ var errSuspended = errors.New("the turn is suspended")
 
 // suspendFor stores the question that the call c waits for, and reports errSuspended. If the
 // question can't be asked, it writes a result for c instead.
-func (t *round) suspendFor(ctx context.Context, c llm.ToolCall, a *asks) error {
+func (t *round) suspendFor(ctx context.Context, c llm.ToolCall, a *approvalRequest) error {
 	q := &a.question
 	q.Session, q.Turn, q.Call, q.Address = t.Session.String(), t.ID, c.ID, t.Address
 	if q.Kind == question.Approve {
@@ -72,12 +72,12 @@ func (t *round) putPrompts(tx *store.Tx, q *question.Question) error {
 	if q.Kind == question.Await {
 		return nil
 	}
-	out := askFor(q, !t.group && t.role.AtLeast(q.Least))
+	out := askFor(q, !t.group && t.role.AtLeast(q.MinRole))
 	out.ReplyTo = t.ReplyTo
 	if err := t.env.Outbox.Put(tx, out, t.env.Now()); err != nil {
 		return err
 	}
-	if q.Kind != question.Approve || t.role.AtLeast(q.Least) {
+	if q.Kind != question.Approve || t.role.AtLeast(q.MinRole) {
 		return nil
 	}
 	return t.env.Calls.TellOwners(tx, q.Address, func(to bus.Address) bus.OutboundMessage {
@@ -134,7 +134,7 @@ func (t *round) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, erro
 	}
 	rest := slices.DeleteFunc(slices.Clone(open), func(o llm.ToolCall) bool { return o.ID == c.ID })
 	if len(rest) > 0 && t.mailbox.HasNews() {
-		err = t.write(ctx, prompt.CloseCalls(t.history, ResultSkipped)...)
+		err = t.write(ctx, prompt.FillMissingResults(t.history, ResultSkipped)...)
 	} else {
 		err = t.runCalls(ctx, rest)
 	}
@@ -146,7 +146,7 @@ func (t *round) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, erro
 // the call, the turn makes the call again, or tells the model that its outcome is unknown.
 func (t *round) continueCall(ctx context.Context, c llm.ToolCall, q *question.Question) error {
 	lost := q.State == question.Open || q.State == question.Used
-	if t.foresee(c) == policy.Deny {
+	if t.predict(c) == policy.Deny {
 		return t.write(ctx, prompt.ToolResult(c, ResultChanged))
 	}
 	err := t.tx(ctx, func(tx *store.Tx) error {

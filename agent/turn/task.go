@@ -30,7 +30,7 @@ func (t *turn) toolsFor(role bus.Role) *tool.Registry {
 		return t.env.Tools.For(role)
 	}
 	return t.env.Tools.Select(func(x tool.Tool) bool {
-		return !(silent && notForTasks[x.Name]) && (x.Least == "" || role.AtLeast(x.Least)) &&
+		return !(silent && notForTasks[x.Name]) && (x.MinRole == "" || role.AtLeast(x.MinRole)) &&
 			!t.settings.withholds(x)
 	})
 }
@@ -79,9 +79,9 @@ func isVoice(m *bus.InboundMessage) bool {
 // distinct references.
 const answersByRef = 1 << 16
 
-// speak adds a background task that speaks the answer out, if the conversation wants spoken
+// addSpeech adds a background task that speaks the answer out, if the conversation wants spoken
 // answers. It reports whether it added one. Answers of proactive turns are only written.
-func (t *costs) speak(tx *store.Tx, out bus.OutboundMessage) (bool, error) {
+func (t *costs) addSpeech(tx *store.Tx, out bus.OutboundMessage) (bool, error) {
 	when := t.settings.Voice
 	if t.env.Speaker == nil || !t.joined || t.isTask() ||
 		when != speech.Always && (when != speech.Auto || !t.voiced) {
@@ -103,10 +103,10 @@ func (t *reader) ownMessage(m bus.InboundMessage) llm.Message {
 	}
 	if m.Origin.Kind == bus.Task {
 		return llm.Message{Role: llm.User, Text: when + "[your task] " + m.Text,
-			Foreign: m.Origin.Foreign, Rights: string(m.Origin.Rights)}
+			Foreign: m.Origin.Foreign, ForeignRole: string(m.Origin.Rights)}
 	}
 	label := fmt.Sprintf("the sub-agent %q", prompt.Name(m.Origin.Label, "without a name"))
-	return llm.Message{Role: llm.User, Foreign: prompt.FromTask, Rights: string(m.Origin.Rights),
+	return llm.Message{Role: llm.User, Foreign: prompt.FromTask, ForeignRole: string(m.Origin.Rights),
 		Text: when + "[outcome of " + label +
 			"; tell the user what matters of it, as your own work]\n" + prompt.Escape(m.Text) +
 			"\n[end of outcome of " + label + "]"}

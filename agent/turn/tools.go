@@ -31,7 +31,7 @@ import (
 type round struct {
 	permissions
 	rounds int               // number of model calls that used tools
-	seen   map[sameness]int  // number of equal calls with equal results
+	seen   map[callHash]int  // number of equal calls with equal results
 	asked  question.Question // question for which the turn is suspended
 
 	cancelCall func() // ends the call that waits for the answer to asked; or nil
@@ -77,13 +77,13 @@ func (t *round) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 	}
 	free := true
 	for _, c := range calls {
-		free = free && t.effect(c) == tool.Pure && t.foresee(c) != policy.Ask
+		free = free && t.effect(c) == tool.Pure && t.predict(c) != policy.Ask
 	}
 	t.showCalls(calls...)
 	if !free || len(calls) == 1 {
 		for i, c := range calls {
 			if i > 0 && t.mailbox.HasNews() {
-				return t.write(ctx, prompt.CloseCalls(t.history, ResultSkipped)...)
+				return t.write(ctx, prompt.FillMissingResults(t.history, ResultSkipped)...)
 			}
 			done, ok := t.call(ctx, c, nil)
 			if !ok {
@@ -104,7 +104,7 @@ const MaxParallel = 8
 func (t *round) runSideBySide(ctx context.Context, calls []llm.ToolCall) error {
 	type ended struct {
 		call llm.ToolCall
-		done done
+		done callResult
 		ok   bool // false if the call was given up
 	}
 	results := make(chan ended, len(calls))
@@ -181,11 +181,11 @@ func (t *round) resumeTools(ctx context.Context) (waited bool, err error) {
 	return false, t.runCalls(ctx, again)
 }
 
-// A done is the result of a call with everything that is written with it.
-type done struct {
+// A callResult is the result of a call with everything that is written with it.
+type callResult struct {
 	result tool.Result
-	asks   *asks  // question to ask before the call may run; or nil
-	source string // origin of foreign text in an error
+	asks   *approvalRequest // question to ask before the call may run; or nil
+	source string           // origin of foreign text in an error
 }
 
 // call makes one tool call. There is no result if ctx is done, if everything is halted, or if the
@@ -194,21 +194,21 @@ type done struct {
 // for, or nil.
 func (t *round) call(
 	ctx context.Context, c llm.ToolCall, granted *question.Question,
-) (d done, ok bool) {
-	if ctx.Err() != nil || t.env.Calls.Halted(ctx) != nil {
-		return done{}, false
+) (d callResult, ok bool) {
+	if ctx.Err() != nil || t.env.Calls.CheckHalted(ctx) != nil {
+		return callResult{}, false
 	}
 	start := t.env.Now()
 	ctx, ended := t.env.Calls.Observer.Tool(ctx, observe.ToolBegin{Name: c.Name, ID: c.ID})
 	d, err := t.runTool(ctx, c, granted)
 	ended(t.toolEnd(c, d, err))
 	if err != nil && context.Cause(ctx) == context.Canceled {
-		return done{}, false
+		return callResult{}, false
 	}
 	log := t.logger().With("tool", c.Name, "took", t.env.Now().Sub(start))
 	if err != nil {
 		log.InfoContext(ctx, "tool failed", "err", err)
-		d = done{result: tool.Result{Text: ToolError(err, d.result.Foreign)},
+		d = callResult{result: tool.Result{Text: ToolError(err, d.result.Foreign)},
 			source: d.result.Foreign}
 	} else {
 		log.DebugContext(ctx, "tool done")
@@ -228,14 +228,14 @@ func ToolError(err error, source string) string {
 
 func (t *round) runTool(
 	ctx context.Context, c llm.ToolCall, granted *question.Question,
-) (d done, err error) {
+) (d callResult, err error) {
 	found, err := t.tools.Lookup(c.Name)
 	if err != nil {
-		return done{}, err
+		return callResult{}, err
 	}
 	args, err := t.tools.Arguments(c.Name, c.Arguments)
 	if err != nil {
-		return done{}, err
+		return callResult{}, err
 	}
 	call := t.toolCall(c.ID, args)
 	limit := t.env.Profile.ToolTimeout
@@ -248,18 +248,18 @@ func (t *round) runTool(
 	// goroutine.
 	defer func() {
 		if p := recover(); p != nil {
-			d, err = done{}, t.crashed(ctx, c.Name, p)
+			d, err = callResult{}, t.crashed(ctx, c.Name, p)
 		}
 	}()
 	if granted == nil {
 		if a, err := t.permit(found, call); a != nil || err != nil {
-			return done{asks: a}, err
+			return callResult{asks: a}, err
 		}
 	} else if granted.Kind == question.Ask {
 		call.Reply = &tool.Reply{State: granted.Continues, Text: granted.Answer,
 			Answered: granted.State == question.Answered}
 	} else if granted.Subject != Approvable(found, call).Subject() {
-		return done{result: tool.Result{Text: ResultChanged}}, nil
+		return callResult{result: tool.Result{Text: ResultChanged}}, nil
 	}
 	if found.Effect != tool.Pure && bytes.Contains(args, []byte(memoryFolder+"/")) {
 		t.wrote = true // calls that are not pure run alone
@@ -337,7 +337,7 @@ func (t *round) runApart(ctx context.Context, f tool.Tool, call tool.Call) (tool
 var errToolTimeout = errors.New("the tool takes too long")
 
 // conclude writes the end of a call. It reports errSuspended if the turn is now suspended.
-func (t *round) conclude(ctx context.Context, c llm.ToolCall, d done) error {
+func (t *round) conclude(ctx context.Context, c llm.ToolCall, d callResult) error {
 	t.settle()
 	switch {
 	case d.asks != nil:
@@ -399,7 +399,7 @@ func (t *round) result(ctx context.Context, c llm.ToolCall, r tool.Result) llm.M
 func (t *round) storeFiles(c llm.ToolCall, files []tool.File) string {
 	var b strings.Builder
 	for _, f := range files {
-		where, err := t.keep(f.Name, f.Data)
+		where, err := t.saveFile(f.Name, f.Data)
 		if err != nil {
 			t.logger().Warn("file of a tool not kept", "tool", c.Name, "err", err)
 			where = "nowhere, because it could not be stored"
@@ -411,12 +411,12 @@ func (t *round) storeFiles(c llm.ToolCall, files []tool.File) string {
 
 // storeImage stores im in the folder of the conversation, in a size that models accept.
 func (t *round) storeImage(ctx context.Context, im tool.Image) (llm.Image, error) {
-	data, kind, err := t.env.Attachments.Fit(ctx, t.Address, im.Data)
+	data, kind, err := t.env.Attachments.FitImage(ctx, t.Address, im.Data)
 	if err != nil {
 		return llm.Image{}, err
 	}
 	_, ext, _ := strings.Cut(kind, "/")
-	where, err := t.keep("image."+ext, data)
+	where, err := t.saveFile("image."+ext, data)
 	if err != nil {
 		return llm.Image{}, err
 	}
@@ -444,7 +444,7 @@ func (t *round) capped(text string) string {
 		return text
 	}
 	where := "the rest could not be stored"
-	if file, err := t.keep(bus.Offload, []byte(text)); err == nil {
+	if file, err := t.saveFile(bus.Offload, []byte(text)); err == nil {
 		where = "the whole is in " + file
 	} else {
 		t.logger().Warn("tool result not stored", "err", err)
@@ -465,10 +465,10 @@ func cutResult(text, where string) string {
 		prompt.Clip(text, HeadResult), len(text), where, tail)
 }
 
-// keep stores data in the folder of the conversation and returns the name that the model uses for
-// it.
-func (t *round) keep(name string, data []byte) (string, error) {
-	return t.env.Attachments.Keep(t.Address, name, data)
+// saveFile stores data in the folder of the conversation and returns the name that the model uses
+// for it.
+func (t *round) saveFile(name string, data []byte) (string, error) {
+	return t.env.Attachments.SaveFile(t.Address, name, data)
 }
 
 // compactJSON returns arguments in a canonical form, so that equal arguments compare equal.

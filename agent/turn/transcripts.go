@@ -28,8 +28,8 @@ type history struct {
 	size    int
 }
 
-// news are the messages of a transcript after the newest one in the cache.
-type news struct {
+// newMessages are the messages of a transcript after the newest one in the cache.
+type newMessages struct {
 	after int64               // id of the message in the cache; 0 if nothing was read
 	read  *session.Transcript // for one call of Transcripts.read
 }
@@ -38,7 +38,7 @@ type news struct {
 // writing connection has their pages in memory and needs no further lock.
 func (h *Transcripts) readNews(
 	tx *store.Tx, s session.Store, key session.Key,
-) (n news, err error) {
+) (n newMessages, err error) {
 	if entries, _ := h.recall(key); len(entries) > 0 {
 		n.after = entries[len(entries)-1].ID
 		n.read, err = s.TranscriptAfter(tx, key, n.after)
@@ -49,7 +49,7 @@ func (h *Transcripts) readNews(
 // read returns the transcript for the prompt of a session, up to limit bytes. It reads the database
 // unless n has all new messages.
 func (h *Transcripts) read(
-	q store.Queryer, s session.Store, key session.Key, limit int, n news,
+	q store.Queryer, s session.Store, key session.Key, limit int, n newMessages,
 ) (*session.Transcript, error) {
 	entries, created := h.recall(key)
 	if len(entries) == 0 {

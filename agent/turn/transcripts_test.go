@@ -82,7 +82,7 @@ func TestMemoryEqualsFreshRead(t *testing.T) {
 				if r.IntN(3) > 0 {
 					continue // a turn reads not after each step
 				}
-				var n news
+				var n newMessages
 				if r.IntN(2) > 0 {
 					w.tx(func(tx *store.Tx) (err error) {
 						n, err = memory.readNews(tx, session.Store{}, session.KeyOf(at("a")))
@@ -99,7 +99,7 @@ func TestMemoryEqualsFreshRead(t *testing.T) {
 }
 
 func compareRead(
-	t *testing.T, h *Transcripts, q store.Queryer, chat string, limit int, n news,
+	t *testing.T, h *Transcripts, q store.Queryer, chat string, limit int, n newMessages,
 ) {
 	t.Helper()
 	key := session.KeyOf(at(chat))

@@ -22,7 +22,7 @@ import (
 )
 
 // A turn holds the people and settings of a turn. Types that embed one another do the work, each
-// with one concern: costs, preview, conversation, asker, reader, permissions, round, runner.
+// with one concern: costs, preview, conversation, modelCaller, reader, permissions, round, runner.
 type turn struct {
 	session.Turn
 	env      *Env
@@ -37,7 +37,7 @@ type turn struct {
 	person     int64              // author of the newest message
 	role       bus.Role           // lowest role among the authors
 	tools      *tool.Registry     // tools that this role may use
-	sight      *sight             // documents, skills and memory that the turn has loaded
+	loaded     *knowledge         // documents, skills and memory that the turn has loaded
 	group      bool               // several people read the chat
 	chatTitle  string             // title of the group, as the platform says
 	title      string             // title of the group, cleaned; "" in a direct chat
@@ -165,7 +165,7 @@ func (t *runner) identify(ctx context.Context, batch []bus.Received) error {
 			return err
 		}
 	}
-	t.look()
+	t.loadKnowledge()
 	t.addWriters(batch)
 	if resumed { // a suspended turn may also answer messages of an interrupted one
 		for _, id := range t.unanswered {
@@ -187,7 +187,7 @@ func (t *runner) identify(ctx context.Context, batch []bus.Received) error {
 func (t *turn) setTrigger(first bus.InboundMessage) {
 	t.trigger = first
 	if at := persona.PlaceOf(&first); t.ID == 0 {
-		t.settings = t.settings.In(at)
+		t.settings = t.settings.ForPlace(at)
 		t.Persona = t.settings.Here.ID()
 	} else {
 		t.settings = t.settings.resumed(at, t.Persona)
@@ -283,7 +283,7 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 		t.mailbox.Claimed(err)
 		return false, err
 	}
-	out := t.outbound(t.audible(m.Text))
+	out := t.outbound(t.visibleText(m.Text))
 	ended, later, spoken := t.Turn, false, false
 	ended.Answers++
 	now := t.env.Now()
@@ -291,7 +291,7 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 		if err := t.deliver(tx, out); err != nil {
 			return err
 		}
-		if spoken, err = t.speak(tx, out); err != nil {
+		if spoken, err = t.addSpeech(tx, out); err != nil {
 			return err
 		}
 		if len(batch) > 0 {
@@ -300,7 +300,7 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 			}
 			return t.append(tx, &ended, batch, append([]llm.Message{m}, more...))
 		}
-		if later, err = t.leave(tx); err != nil {
+		if later, err = t.addFollowUps(tx); err != nil {
 			return err
 		}
 		return t.end(tx, &ended, session.Done, m)
@@ -329,7 +329,7 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 	t.recall(append([]llm.Message{m}, more...)...)
 	t.answers = nil
 	t.addWriters(batch)
-	t.ReplyTo = Quoted(batch[len(batch)-1].Message)
+	t.ReplyTo = QuoteID(batch[len(batch)-1].Message)
 	t.partial, t.closing, t.continued, t.blanks = "", "", 0, 0
 	t.showBegin()
 	return false, nil
@@ -342,7 +342,7 @@ func (t *runner) boundary(ctx context.Context) error {
 		return nil // the next model call reports it
 	}
 	if batch := t.mailbox.Next(true); len(batch) > 0 {
-		err := t.hand(ctx, batch)
+		err := t.recordStart(ctx, batch)
 		var messages []llm.Message
 		var r recalled
 		if err == nil {
@@ -366,15 +366,15 @@ func (t *runner) boundary(ctx context.Context) error {
 		}
 		t.recall(messages...)
 		t.addWriters(batch)
-		t.ReplyTo = Quoted(batch[len(batch)-1].Message)
+		t.ReplyTo = QuoteID(batch[len(batch)-1].Message)
 	}
 	return nil
 }
 
-// leave adds background tasks that follow the turn. One records a version of changed documents. One
-// makes notes if the prompt has become too large, so that the next turn need not wait for them.
-// leave reports whether it added any.
-func (t *runner) leave(tx *store.Tx) (later bool, err error) {
+// addFollowUps adds background tasks that follow the turn. One records a version of changed
+// documents. One makes notes if the prompt has become too large, so that the next turn need not
+// wait for them. addFollowUps reports whether it added any.
+func (t *runner) addFollowUps(tx *store.Tx) (later bool, err error) {
 	put := func(w background.Work, state []byte) {
 		if err == nil {
 			later, err = true, t.env.Background.Add(tx, background.Task{Work: w, State: state})
@@ -453,9 +453,9 @@ func (t *runner) end(tx *store.Tx, st *session.Turn, s session.State, last ...ll
 func (t *runner) fail(ctx context.Context, say string) error {
 	out := t.outbound(say)
 	if t.partial != "" { // keep readable the text that people have seen
-		out.Text = t.audible(t.partial + "\n\n" + say)
+		out.Text = t.visibleText(t.partial + "\n\n" + say)
 	}
-	last := append(prompt.CloseCalls(t.history, ResultFailed),
+	last := append(prompt.FillMissingResults(t.history, ResultFailed),
 		llm.Message{Role: llm.Assistant, Text: MarkFailed})
 	err := t.tx(ctx, func(tx *store.Tx) error {
 		if err := t.deliverFailure(tx, out); err != nil {
@@ -497,12 +497,12 @@ func (t *runner) failed(ctx context.Context, err error) (done bool, _ error) {
 		return false, t.shorten(ctx)
 	}
 	t.logger().WarnContext(ctx, "model call failed", "err", err)
-	return true, t.fail(ctx, SayError(err))
+	return true, t.fail(ctx, ErrorText(err))
 }
 
 // interrupted ends the turn in favour of a newer message.
 func (t *runner) interrupted(ctx context.Context) error {
-	last := append(prompt.CloseCalls(t.history, ResultStopped),
+	last := append(prompt.FillMissingResults(t.history, ResultStopped),
 		llm.Message{Role: llm.Assistant, Text: MarkInterrupted})
 	err := t.tx(ctx, func(tx *store.Tx) error {
 		return t.end(tx, &t.Turn, session.Stopped, last...)
@@ -522,8 +522,8 @@ func StreamOf(t *session.Turn) string {
 	return strconv.FormatInt(t.ID, 10) + "." + strconv.Itoa(t.Answers)
 }
 
-// Quoted returns the platform's id of m if an answer must quote m, because it is in a group.
-func Quoted(m bus.InboundMessage) string {
+// QuoteID returns the platform's id of m if an answer must quote m, because it is in a group.
+func QuoteID(m bus.InboundMessage) string {
 	if m.Group && m.Origin.Kind == bus.Person {
 		return m.ID
 	}

@@ -63,8 +63,8 @@ const (
 	MarkStopped     = "[Stopped by the user.]"
 )
 
-// SayError returns the text that a person reads about a failed model call.
-func SayError(err error) string {
+// ErrorText returns the text that a person reads about a failed model call.
+func ErrorText(err error) string {
 	if errors.Is(err, policy.ErrHalted) {
 		return SayHalted
 	}

@@ -58,7 +58,7 @@ func newWorld(t testing.TB) *world {
 	facts := memory.New(db, folder, &memory.Options{Now: time.Now})
 	docs := document.New(root, folder, &document.Options{Now: time.Now})
 	log, outbox, estimates := slog.New(slog.DiscardHandler), bus.NewOutbox(), new(prompt.Estimator)
-	calls := &modelcall.Calls{DB: db, Outbox: outbox, Observer: observe.Nothing{},
+	calls := &modelcall.Calls{DB: db, Outbox: outbox, Observer: observe.Noop{},
 		Ledger: budget.New(&budget.Options{Location: time.UTC, Now: time.Now}), Estimates: estimates,
 		Slots: make(chan struct{}, 1), Now: time.Now}
 	w.env = &Env{

@@ -21,7 +21,7 @@ func TestFormer(t *testing.T) {
 		}
 		want := func(person int64, want ...int64) {
 			t.Helper()
-			got, err := people.Former(d.db.Read(d.t.Context()), person)
+			got, err := people.FormerIDs(d.db.Read(d.t.Context()), person)
 			if err != nil || !slices.Equal(got, want) {
 				t.Errorf("person %d was %v, %v, want %v", person, got, err, want)
 			}

@@ -35,8 +35,8 @@ func (People) Revoke(tx *store.Tx, id int64) error {
 }
 
 // Link merges two entries of the same human: id gets all accounts of other and keeps its role, and
-// other is removed. What the gateway stores about other is then that of id: see [People.Former]. It
-// reports [ErrNobody].
+// other is removed. What the gateway stores about other is then that of id: see [People.FormerIDs].
+// It reports [ErrNobody].
 func (p People) Link(tx *store.Tx, id, other int64) error {
 	fail := func(err error) error {
 		return fmt.Errorf("gate: link person %d to %d: %w", other, id, err)
@@ -63,9 +63,9 @@ func (p People) Link(tx *store.Tx, id, other int64) error {
 	return nil
 }
 
-// Former returns the numbers of the people who were linked with a person. Until they write again,
-// their conversations and their memory have the former number.
-func (People) Former(q store.Queryer, person int64) (list []int64, err error) {
+// FormerIDs returns the numbers of the people who were linked with a person. Until they write
+// again, their conversations and their memory have the former number.
+func (People) FormerIDs(q store.Queryer, person int64) (list []int64, err error) {
 	err = store.Each(q, "gate: read links", func(scan store.Scan) error {
 		var former string
 		err := scan(&former)
@@ -126,11 +126,11 @@ func (p People) split(tx *store.Tx, person *Person, now time.Time) error {
 	if err := p.add(tx, person, "", now); err != nil {
 		return err
 	}
-	own, err := p.Former(tx, person.ID)
+	own, err := p.FormerIDs(tx, person.ID)
 	if err != nil {
 		return err
 	}
-	others, err := p.Former(tx, before)
+	others, err := p.FormerIDs(tx, before)
 	if err != nil {
 		return err
 	}

@@ -117,7 +117,7 @@ type unpacked struct {
 }
 
 func (u *unpacked) Read(p []byte) (int, error) {
-	if err := u.a.late(); err != nil {
+	if err := u.a.checkDeadline(); err != nil {
 		return 0, err
 	}
 	n, err := u.ReadCloser.Read(p)

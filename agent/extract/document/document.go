@@ -165,8 +165,8 @@ var byExtension = map[string]string{
 	".epub": "application/epub+zip",
 }
 
-// late returns an error if reading takes too long.
-func (f *file) late() error {
+// checkDeadline returns an error if reading takes too long.
+func (f *file) checkDeadline() error {
 	if time.Now().After(f.until) {
 		return errTooLong
 	}

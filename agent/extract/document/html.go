@@ -50,7 +50,7 @@ func (f *file) page(src string) error {
 	z := html.NewTokenizer(strings.NewReader(src))
 	silentUntil := "" // the silent element that is open
 	for n := 0; ; n++ {
-		if n%1000 == 0 && f.late() != nil {
+		if n%1000 == 0 && f.checkDeadline() != nil {
 			return errTooLong
 		}
 		kind := z.Next()

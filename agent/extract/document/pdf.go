@@ -84,14 +84,14 @@ func (f *file) pdf() (err error) {
 	return errScanned
 }
 
-// A stop is a panic of this package that unwinds the parser.
-type stop struct{ error }
+// A parserPanic is a panic of this package that unwinds the parser.
+type parserPanic struct{ error }
 
-// recovered sets err after a panic of the parser or a stop. It must be deferred.
+// recovered sets err after a panic of the parser or a parserPanic. It must be deferred.
 func recovered(err *error) {
 	switch p := recover().(type) {
 	case nil:
-	case stop:
+	case parserPanic:
 		*err = p.error
 	default:
 		*err = errBadPDF
@@ -107,7 +107,7 @@ type deadline struct {
 
 func (d *deadline) ReadAt(p []byte, off int64) (int, error) {
 	if time.Now().After(d.until) {
-		panic(stop{errTooLong})
+		panic(parserPanic{errTooLong})
 	}
 	return d.r.ReadAt(p, off)
 }
@@ -302,8 +302,8 @@ func (t *pdfText) showKerned(v pdf.Value) {
 func (t *pdfText) show(raw string) {
 	const step = 256 // time for decoding grows with the length and the size of the map
 	for raw != "" {
-		if err := t.late(); err != nil {
-			panic(stop{err})
+		if err := t.checkDeadline(); err != nil {
+			panic(parserPanic{err})
 		}
 		n := min(step, len(raw))
 		text := raw[:n]
@@ -326,7 +326,7 @@ func (t *pdfText) put(text string) {
 	}
 	t.heading, t.moved = "", false
 	if err := t.out.write(before + text); err != nil {
-		panic(stop{err})
+		panic(parserPanic{err})
 	}
 }
 

@@ -70,7 +70,7 @@ type Model struct {
 	headers map[string]string
 	client  *http.Client
 	fields  map[string]json.RawMessage
-	thinker *thinker
+	thinker *thinkingConfig
 	log     *slog.Logger
 }
 

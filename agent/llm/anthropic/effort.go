@@ -12,9 +12,9 @@ import (
 	"gateway/agent/llm"
 )
 
-// A thinker describes how thinking is configured for a Claude model. See
+// A thinkingConfig describes how thinking is configured for a Claude model. See
 // https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking.
-type thinker struct {
+type thinkingConfig struct {
 	budget   bool   // a number of tokens; otherwise an effort
 	off      string // value of the thinking field that disables it; "": send no field
 	alwaysOn bool   // thinking can't be disabled
@@ -26,8 +26,9 @@ var modelName = regexp.MustCompile(
 
 const disabled = `{"type":"disabled"}`
 
-// thinkerOf returns the thinker of the model with the given id, or nil if the model can't think.
-func thinkerOf(id string) *thinker {
+// thinkerOf returns the thinkingConfig of the model with the given id, or nil if the model can't
+// think.
+func thinkerOf(id string) *thinkingConfig {
 	m := modelName.FindStringSubmatch(strings.ToLower(id))
 	if m == nil {
 		return nil
@@ -41,15 +42,15 @@ func thinkerOf(id string) *thinker {
 	case version < 307:
 		return nil
 	case family == "fable" || family == "mythos", family == "opus" && version >= 505:
-		return &thinker{alwaysOn: true}
+		return &thinkingConfig{alwaysOn: true}
 	case version < 406:
-		return &thinker{budget: true}
+		return &thinkingConfig{budget: true}
 	case version < 500:
-		return &thinker{}
+		return &thinkingConfig{}
 	case family == "sonnet" && version >= 505:
-		return &thinker{off: `{"type":"between_tools"}`}
+		return &thinkingConfig{off: `{"type":"between_tools"}`}
 	}
-	return &thinker{off: disabled}
+	return &thinkingConfig{off: disabled}
 }
 
 // Efforts returns the efforts that the model supports.

@@ -41,10 +41,10 @@ type Options struct {
 
 // A Chain is a list of models with the preferred one first. It implements [llm.Model].
 //
-// Errors of kinds that are [llm.Kind.Passing] are retried on the same model. After other errors the
-// Chain tries the next model at once. The exceptions are [llm.ContextTooLong] and [llm.NoImages]:
-// the Chain returns them, because only the caller can change the conversation. If all models fail,
-// the Chain returns the last model's error.
+// Errors of kinds that are [llm.Kind.Temporary] are retried on the same model. After other errors
+// the Chain tries the next model at once. The exceptions are [llm.ContextTooLong] and
+// [llm.NoImages]: the Chain returns them, because only the caller can change the conversation. If
+// all models fail, the Chain returns the last model's error.
 type Chain struct {
 	links []*link
 	log   *slog.Logger
@@ -138,7 +138,7 @@ func (c *Chain) ask(ctx context.Context, l *link, req llm.Request, t *try) error
 
 // retryIn returns how long to wait before retry n+1 on the same model, and whether there is one.
 func retryIn(kind llm.Kind, after time.Duration, n int) (time.Duration, bool) {
-	if !kind.Passing() || n >= retries || after > maxAfter {
+	if !kind.Temporary() || n >= retries || after > maxAfter {
 		return 0, false
 	}
 	wait := cmp.Or(after, firstWait<<n)

@@ -51,7 +51,7 @@ func (k *Keys) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event,
 		t := &try{yield: yield}
 		var failure error
 		for _, l := range k.order() {
-			if failure != nil && kindOf(failure).Passing() && l.cooling(k.now()) > 0 {
+			if failure != nil && kindOf(failure).Temporary() && l.cooling(k.now()) > 0 {
 				continue // a key that cools down would not help any sooner
 			}
 			err := t.run(ctx, l.Model, req)
@@ -79,7 +79,7 @@ func (k *Keys) Stream(ctx context.Context, req llm.Request) iter.Seq2[llm.Event,
 
 // sooner reports whether the call may succeed sooner after error a than after error b.
 func sooner(a, b error) bool {
-	if p, q := kindOf(a).Passing(), kindOf(b).Passing(); p != q {
+	if p, q := kindOf(a).Temporary(), kindOf(b).Temporary(); p != q {
 		return p
 	}
 	return afterOf(a) < afterOf(b)

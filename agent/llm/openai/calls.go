@@ -94,15 +94,15 @@ func callIDs(messages []llm.Message) map[string]bool {
 // refuse, although models produce them. own reports that this provider has made c.
 func sentCall(c llm.ToolCall, own bool) wireCall {
 	id := c.ID
-	if !own || !meansMore(id) {
+	if !own || !isMeaningful(id) {
 		id = wire.SentID(id)
 	}
 	return wireCall{ID: id, Type: "function", Function: wireFunction{
 		Name: wire.SentName(c.Name), Arguments: wire.SentArguments(c.Arguments)}}
 }
 
-// meansMore reports whether the provider needs its id unchanged: Kimi's prompt template reads the
-// name and number of the call from it, and LiteLLM stores Gemini's thought signature in it.
-func meansMore(id string) bool {
+// isMeaningful reports whether the provider needs its id unchanged: Kimi's prompt template reads
+// the name and number of the call from it, and LiteLLM stores Gemini's thought signature in it.
+func isMeaningful(id string) bool {
 	return strings.HasPrefix(id, "functions.") || strings.Contains(id, "__thought__")
 }

@@ -59,9 +59,9 @@ const (
 	thinksNot     = `{"type":"disabled"}`
 )
 
-// efforted returns the efforts of a model with these values of reasoning_effort. "" means that the
-// model does not have the effort.
-func efforted(off, low, high string) efforts {
+// newEfforts returns the efforts of a model with these values of reasoning_effort. "" means that
+// the model does not have the effort.
+func newEfforts(off, low, high string) efforts {
 	e := make(efforts)
 	for effort, word := range map[llm.Effort]string{
 		llm.EffortOff: off, llm.EffortLow: low, llm.EffortHigh: high,
@@ -95,24 +95,24 @@ func guessEfforts(host, id string) efforts {
 		}
 	case host == "generativelanguage.googleapis.com":
 		if strings.HasPrefix(bare, "gemini-2.5-flash") {
-			return efforted("none", "low", "high")
+			return newEfforts("none", "low", "high")
 		}
-		return efforted("", "low", "high") // these can't stop thinking
+		return newEfforts("", "low", "high") // these can't stop thinking
 	case host == "api.groq.com" && strings.HasPrefix(bare, "qwen3"):
-		return efforted("none", "", "default")
+		return newEfforts("none", "", "default")
 	case host == "api.groq.com" && strings.HasPrefix(bare, "gpt-oss"),
 		host == "api.together.xyz" && strings.HasPrefix(bare, "gpt-oss"),
 		host == "api.x.ai" && strings.HasPrefix(bare, "grok-3-mini"):
-		return efforted("", "low", "high")
+		return newEfforts("", "low", "high")
 	case host == "api.mistral.ai" && hasAnyPrefix(bare, "mistral-small-latest", "mistral-small-26",
 		"mistral-medium-latest", "mistral-medium-3-5", "mistral-medium-3.5"):
-		return efforted("none", "", "high")
+		return newEfforts("none", "", "high")
 	case host == "api.x.ai" && strings.HasPrefix(bare, "grok-4.3"):
-		return efforted("none", "low", "high")
+		return newEfforts("none", "low", "high")
 	case host == "api.moonshot.ai", host == "api.moonshot.cn":
 		return kimiEfforts(bare)
 	case strings.HasSuffix(host, ":11434"): // Ollama
-		return efforted("none", "low", "high")
+		return newEfforts("none", "low", "high")
 	}
 	return nil
 }
@@ -122,11 +122,11 @@ func guessEfforts(host, id string) efforts {
 func openAIEfforts(id string) efforts {
 	switch {
 	case strings.HasPrefix(id, "gpt-5.1"):
-		return efforted("none", "low", "high")
+		return newEfforts("none", "low", "high")
 	case hasAnyPrefix(id, "gpt-5.", "gpt-5-pro", "gpt-5-chat"):
 		return nil
 	case hasAnyPrefix(id, "gpt-5", "o1", "o3", "o4"):
-		return efforted("", "low", "high")
+		return newEfforts("", "low", "high")
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func kimiEfforts(id string) efforts {
 			llm.EffortHigh: jsonFields(thinkingField, thinks),
 		}
 	case strings.HasPrefix(id, "kimi-k3"):
-		return efforted("", "low", "high")
+		return newEfforts("", "low", "high")
 	}
 	return nil
 }

@@ -7,7 +7,7 @@
 //
 // A Model makes one attempt; it does not retry or wait. It accepts text and images and asks for one
 // answer at a time. A [Transcriber] turns speech into text, a [Speaker] text into speech, and a
-// [Painter] makes pictures. The package has no database tables.
+// [ImageClient] makes pictures. The package has no database tables.
 package openai
 
 import (
@@ -109,7 +109,7 @@ func New(name, id string, opts *Options) *Model {
 	}
 	think := guessEfforts(origin, id)
 	if think == nil && o.Fields[effortField] != nil { // then the model supports the field
-		think = efforted("none", "low", "high")
+		think = newEfforts("none", "low", "high")
 	}
 	config := openai.DefaultConfig(o.Key)
 	config.BaseURL = base

@@ -21,23 +21,23 @@ const (
 	maxPainting = 48 << 20        // bytes of an answer, which has the picture as base64
 )
 
-// A Painter generates pictures through any API with OpenAI's images/generations and images/edits.
-// It is safe for concurrent use.
-type Painter struct {
+// An ImageClient generates pictures through any API with OpenAI's images/generations and
+// images/edits. It is safe for concurrent use.
+type ImageClient struct {
 	mediaCaller
 	baseURL, key string
 }
 
-// NewPainter returns a painter. model is the provider's name, such as gpt-image-1. It ignores
+// NewImageClient returns a painter. model is the provider's name, such as gpt-image-1. It ignores
 // opts.Fields. The default IdleTimeout is 4 minutes.
-func NewPainter(model string, opts *Options) *Painter {
+func NewImageClient(model string, opts *Options) *ImageClient {
 	o := cmp.Or(opts, &Options{})
-	return &Painter{newMediaCaller(model, o, paintIdle, "application/json", maxPainting),
+	return &ImageClient{newMediaCaller(model, o, paintIdle, "application/json", maxPainting),
 		strings.TrimSuffix(cmp.Or(o.BaseURL, DefaultBaseURL), "/"), o.Key}
 }
 
-// A Painting is a picture or the URL of one.
-type Painting struct {
+// A GeneratedImage is a picture or the URL of one.
+type GeneratedImage struct {
 	Data []byte
 	URL  string
 }
@@ -51,24 +51,24 @@ type Picture struct {
 
 // Generate returns a picture for a prompt. size is in the provider's form, such as 1024x1024, or
 // "". The error is an [*llm.Error], or ctx's error if ctx has ended.
-func (p *Painter) Generate(ctx context.Context, prompt, size string) (Painting, error) {
+func (p *ImageClient) Generate(ctx context.Context, prompt, size string) (GeneratedImage, error) {
 	body, err := json.Marshal(struct {
 		Model  string `json:"model"`
 		Prompt string `json:"prompt"`
 		Size   string `json:"size,omitempty"`
 	}{p.Name, prompt, size})
 	if err != nil {
-		return Painting{}, err
+		return GeneratedImage{}, err
 	}
 	return p.paint(ctx, "/images/generations", "application/json", int64(len(body)),
 		func() io.Reader { return bytes.NewReader(body) })
 }
 
 // Edit returns a picture made from other pictures and a prompt. size and the error are as for
-// [Painter.Generate].
-func (p *Painter) Edit(
+// [ImageClient.Generate].
+func (p *ImageClient) Edit(
 	ctx context.Context, prompt, size string, pictures []Picture,
-) (Painting, error) {
+) (GeneratedImage, error) {
 	var b bytes.Buffer // bytes before the next picture
 	form := multipart.NewWriter(&b)
 	fields := [][2]string{{"model", p.Name}, {"prompt", prompt}}
@@ -97,7 +97,7 @@ func (p *Painter) Edit(
 		b.Reset()
 	}
 	if err = cmp.Or(err, form.Close()); err != nil {
-		return Painting{}, err
+		return GeneratedImage{}, err
 	}
 	return p.paint(ctx, "/images/edits", form.FormDataContentType(), length+int64(b.Len()),
 		func() io.Reader {
@@ -112,9 +112,9 @@ func (p *Painter) Edit(
 
 // paint posts a request and returns the picture in the answer. body returns the request's body,
 // which has length bytes.
-func (p *Painter) paint(
+func (p *ImageClient) paint(
 	ctx context.Context, at, kind string, length int64, body func() io.Reader,
-) (painting Painting, err error) {
+) (painting GeneratedImage, err error) {
 	err = p.do(ctx, "picture made", func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.baseURL+at, body())
 		if err != nil {
@@ -144,7 +144,7 @@ func (p *Painter) paint(
 var errNoPainting = errors.New("there is no picture in the answer")
 
 // parsePainting parses the answer of the API.
-func parsePainting(answer []byte) (painting Painting, err error) {
+func parsePainting(answer []byte) (painting GeneratedImage, err error) {
 	var a struct {
 		Data []struct {
 			B64 string `json:"b64_json"`

@@ -21,7 +21,7 @@ func TestPaint(t *testing.T) {
 	t.Parallel()
 	srv := openaitest.Start(nil)
 	defer srv.Close()
-	p := NewPainter("gpt-image-1", &Options{BaseURL: srv.URL, Key: "sk-secret"})
+	p := NewImageClient("gpt-image-1", &Options{BaseURL: srv.URL, Key: "sk-secret"})
 	picture := openaitest.Painted()
 	got, err := p.Generate(t.Context(), `a "rose"`, "")
 	if err != nil || !slices.Equal(got.Data, picture) {
@@ -53,7 +53,7 @@ func TestPaintFailures(t *testing.T) {
 	t.Parallel()
 	srv := openaitest.Start(nil)
 	defer srv.Close()
-	p := NewPainter("gpt-image-1", &Options{BaseURL: srv.URL, Key: "sk-secret"})
+	p := NewImageClient("gpt-image-1", &Options{BaseURL: srv.URL, Key: "sk-secret"})
 	for name, tt := range map[string]struct {
 		fault openaitest.Fault
 		want  llm.Kind
@@ -122,7 +122,7 @@ func TestPaintStreams(t *testing.T) {
 		fmt.Fprint(w, `{"data":[{"url":"https://example.org/a.png"}]}`)
 	}))
 	defer srv.Close()
-	p := NewPainter("gpt-image-1", &Options{BaseURL: srv.URL})
+	p := NewImageClient("gpt-image-1", &Options{BaseURL: srv.URL})
 	_, err := p.Edit(t.Context(), "blue", "", []Picture{
 		{Name: "a.png", Type: "image/png", Content: picture, Size: size}})
 	if err != nil {

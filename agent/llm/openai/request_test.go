@@ -275,7 +275,7 @@ func TestPlainMessages(t *testing.T) {
 	m := &Model{}
 	for _, text := range []string{"", "a", "\"<\\>&\n\x00\u2028", "é 🙂", "broken \xff"} {
 		for _, role := range []llm.Role{llm.System, llm.User, llm.Assistant} {
-			msg := llm.Message{Role: role, Text: text, Reasoning: "r", Foreign: "f", Rights: "user"}
+			msg := llm.Message{Role: role, Text: text, Reasoning: "r", Foreign: "f", ForeignRole: "user"}
 			want, err := wire.EncodePlain(wireMessage{Role: role, Content: text}, 0)
 			if err != nil {
 				t.Fatal(err)

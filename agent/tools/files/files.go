@@ -131,7 +131,7 @@ func (w *Files) Tools() []tool.Tool {
 	tools[6].Rare = "changes several files, all or none"
 	tools[7].Rare = "changes a cell of a Jupyter notebook"
 	for i := range tools {
-		tools[i].Least = bus.User // not for guests
+		tools[i].MinRole = bus.User // not for guests
 		if tools[i].Effect != tool.Pure {
 			tools[i].Lasts = w.lasts
 		}

@@ -122,8 +122,8 @@ func (f *fixture) result(t testing.TB, session, name string, args ...any) (tool.
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tl.Least != bus.User {
-		t.Errorf("%s is for %q, want for users", name, tl.Least)
+	if tl.MinRole != bus.User {
+		t.Errorf("%s is for %q, want for users", name, tl.MinRole)
 	}
 	return tl.Run(t.Context(), tool.Call{Args: checked, Address: here,
 		Session: bustest.Session("x/" + session)})

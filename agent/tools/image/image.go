@@ -30,7 +30,7 @@ import (
 
 // Options are the dependencies of the tools. All are required.
 type Options struct {
-	Painter *openai.Painter
+	Painter *openai.ImageClient
 	Client  *http.Client // loads pictures that the provider returns as a URL
 	Price   float64      // dollars per picture
 	Outbox  *bus.Outbox
@@ -79,7 +79,7 @@ func Tools(o Options) []tool.Tool {
 	edit.Operands = p.operands
 	tools := []tool.Tool{generate, edit}
 	for i := range tools {
-		tools[i].Least, tools[i].Timeout = bus.User, toolTime
+		tools[i].MinRole, tools[i].Timeout = bus.User, toolTime
 	}
 	return tools
 }
@@ -87,7 +87,7 @@ func Tools(o Options) []tool.Tool {
 func (p painter) generate(
 	ctx context.Context, c tool.Call, a generateArgs,
 ) (tool.Result, error) {
-	return p.paint(ctx, c, a, func() (openai.Painting, error) {
+	return p.paint(ctx, c, a, func() (openai.GeneratedImage, error) {
 		return p.Painter.Generate(ctx, a.Prompt, a.Size)
 	})
 }
@@ -111,7 +111,7 @@ func (p painter) edit(ctx context.Context, c tool.Call, a editArgs) (tool.Result
 		pictures = append(pictures, picture)
 	}
 	return p.paint(ctx, c, generateArgs{a.Prompt, a.Size, a.Caption},
-		func() (openai.Painting, error) {
+		func() (openai.GeneratedImage, error) {
 			return p.Painter.Edit(ctx, a.Prompt, a.Size, pictures)
 		})
 }
@@ -162,7 +162,7 @@ func typeOf(data []byte) string {
 
 // paint pays for a picture, calls the provider, and sends the picture.
 func (p painter) paint(
-	ctx context.Context, c tool.Call, a generateArgs, run func() (openai.Painting, error),
+	ctx context.Context, c tool.Call, a generateArgs, run func() (openai.GeneratedImage, error),
 ) (tool.Result, error) {
 	switch {
 	case strings.TrimSpace(a.Prompt) == "":

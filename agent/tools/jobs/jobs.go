@@ -54,7 +54,7 @@ type keeper struct{ Options }
 // New returns the tool.
 func New(o Options) tool.Tool {
 	t := tool.New("schedule", description, tool.Idempotent, keeper{o}.run)
-	t.Least = bus.User
+	t.MinRole = bus.User
 	t.Lasts = lasts
 	t.Aliases = map[string]string{"message": "text", "cron_expr": "cron", "tz": "zone",
 		"job_id": "id", "every_seconds": "every=%ss"} // nanobot's names
@@ -119,7 +119,7 @@ func (k keeper) run(_ context.Context, c tool.Call, a arguments) (tool.Result, e
 		if refused, ok := errors.AsType[*schedule.RefusedError](err); ok {
 			return "", &tool.RefusedError{Reason: refused.Reason}
 		}
-		if slices.ContainsFunc([]error{schedule.ErrNone, schedule.ErrOver, schedule.ErrRunning},
+		if slices.ContainsFunc([]error{schedule.ErrNone, schedule.ErrNoNextRun, schedule.ErrRunning},
 			func(known error) bool { return errors.Is(err, known) }) {
 			return "", &tool.RefusedError{Reason: fmt.Sprintf("job %d: %v", a.ID, err)}
 		}
@@ -144,7 +144,7 @@ func (k keeper) when(q store.Queryer, c tool.Call, a arguments) (schedule.When, 
 	case a.At != "":
 		w, err = schedule.ParseAt(a.At, now, loc)
 	case a.Every != "":
-		w, err = schedule.ParseEvery(a.Every, now, k.Store.Least())
+		w, err = schedule.ParseEvery(a.Every, now, k.Store.MinInterval())
 	default:
 		w, err = schedule.ParseCron(a.Cron, loc)
 	}
@@ -211,12 +211,12 @@ func setKind(j *schedule.Job, a arguments, fresh bool) error {
 	switch strings.ToLower(a.Session) {
 	case "":
 		if fresh {
-			j.Own = j.Kind == schedule.Task
+			j.OwnSession = j.Kind == schedule.Task
 		}
 	case "own":
-		j.Own = true
+		j.OwnSession = true
 	case "chat":
-		j.Own = false
+		j.OwnSession = false
 	default:
 		return refuse("there is no session %q; want own or chat", a.Session)
 	}

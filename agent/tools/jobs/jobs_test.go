@@ -114,10 +114,10 @@ func TestAdd(t *testing.T) {
 		`Set up: job 3 "drink" (reminder), every 2h; next Sat 2026-11-21 17:30 CET`)
 	j := f.job(2)
 	if j.To != ada.Address || j.Person != 1 || j.Role != bus.User || !j.Group ||
-		j.Title != "Club" || j.Scope != ada.Scope || !j.Own || j.Sender.ID != "1" {
+		j.Title != "Club" || j.Scope != ada.Scope || !j.OwnSession || j.Sender.ID != "1" {
 		t.Errorf("the job is %+v", j)
 	}
-	if f.job(1).Own || !f.job(3).Own {
+	if f.job(1).OwnSession || !f.job(3).OwnSession {
 		t.Error("a reminder is said in the conversation, unless something else is wanted")
 	}
 	f.want(ada, `{"action":"list"}`, `- job 3 "drink"`)
@@ -137,7 +137,7 @@ func TestChange(t *testing.T) {
 		`Changed: job 1 "dad" (reminder), at 0 9 * * * (Europe/Berlin); next Sun 2026-11-22 08:00`)
 	f.want(ada, `{"action":"change","id":1,"kind":"task","every":"1h"}`,
 		`Changed: job 1 "dad" (task), every 1h; next Sat 2026-11-21 15:30 UTC`)
-	if j := f.job(1); j.Text != "call dad" || !j.Own {
+	if j := f.job(1); j.Text != "call dad" || !j.OwnSession {
 		t.Errorf("the job is %+v", j)
 	}
 	f.want(ada, `{"action":"pause","id":1}`, `Paused: job 1 "dad" (task), every 1h; paused.`)

@@ -123,7 +123,7 @@ func (s *server) define(c catalog) (tools []tool.Tool, refused []string) {
 // tool returns the tool that calls d.
 func (s *server) tool(name, description string, schema json.RawMessage, d definition) tool.Tool {
 	return tool.Tool{
-		Name: name, Description: description, Schema: schema, Effect: d.effect(), Least: s.Least,
+		Name: name, Description: description, Schema: schema, Effect: d.effect(), MinRole: s.MinRole,
 		Timeout: s.longest(),
 		Run: func(ctx context.Context, c tool.Call) (tool.Result, error) {
 			return (&exchange{s, name, d, c}).run(ctx)

@@ -329,7 +329,7 @@ func TestCheck(t *testing.T) {
 		{Server{Name: "a", URL: "http://x", Header: map[string]string{"a": "b\r\nc: d"}}, "header"},
 		{Server{Name: "a", Command: cmd, Allow: []string{"[a"}}, "not a pattern"},
 		{Server{Name: "a", Command: cmd, Timeout: -1}, "negative"},
-		{Server{Name: "a", Command: cmd, Least: "king"}, "no role"},
+		{Server{Name: "a", Command: cmd, MinRole: "king"}, "no role"},
 	} {
 		err := tt.server.Check()
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {

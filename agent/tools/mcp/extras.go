@@ -26,7 +26,7 @@ type resourcesArgs struct {
 func (s *server) resourcesTool() tool.Tool {
 	t := tool.New(s.prefix+"resources", "Lists the resources of the MCP server "+s.Name+
 		", or reads one by its URI.", tool.Pure, s.resources)
-	t.Least, t.Timeout = s.Least, s.longest()
+	t.MinRole, t.Timeout = s.MinRole, s.longest()
 	return t
 }
 
@@ -86,7 +86,7 @@ type promptsArgs struct {
 func (s *server) promptsTool() tool.Tool {
 	t := tool.New(s.prefix+"prompts", "Lists the prompts (texts with blanks) of the MCP server "+
 		s.Name+", or gets one filled in.", tool.Pure, s.prompts)
-	t.Least, t.Timeout = s.Least, s.longest()
+	t.MinRole, t.Timeout = s.MinRole, s.longest()
 	return t
 }
 

@@ -54,7 +54,7 @@ type Server struct {
 
 	Timeout  time.Duration // of one call; 0 means 60 s
 	Confined bool          // run the command in the sandbox of Options.Command
-	Least    bus.Role      // who may use the tools; "" means bus.User
+	MinRole  bus.Role      // who may use the tools; "" means bus.User
 }
 
 // Options are the optional parameters of [New].
@@ -254,8 +254,8 @@ func (s Server) Check() error {
 		return fmt.Errorf("mcp: %s: want either a command or a URL", s.Name)
 	case s.Timeout < 0:
 		return fmt.Errorf("mcp: %s: the time-out is negative", s.Name)
-	case s.Least != "" && !s.Least.Valid():
-		return fmt.Errorf("mcp: %s: there is no role %q", s.Name, s.Least)
+	case s.MinRole != "" && !s.MinRole.Valid():
+		return fmt.Errorf("mcp: %s: there is no role %q", s.Name, s.MinRole)
 	case s.URL == "" && s.Command[0] == "":
 		return fmt.Errorf("mcp: %s: the command is empty", s.Name)
 	}

@@ -66,7 +66,7 @@ type attempts struct {
 // newServer returns a server. names are the names of all servers of the client.
 func newServer(s Server, o *Options, names []string) *server {
 	s.Timeout = cmp.Or(s.Timeout, 60*time.Second)
-	s.Least = cmp.Or(s.Least, bus.User)
+	s.MinRole = cmp.Or(s.MinRole, bus.User)
 	one := &server{
 		Server: s, opts: o, naming: naming{prefix: "mcp_" + s.Name + "_"},
 		login: newLogin(s, o), problem: s.Check(), hidden: s.secrets(),

@@ -82,7 +82,7 @@ func TestCalls(t *testing.T) {
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	s := self(t, "s", "normal")
-	s.Least, s.Allow = bus.Admin, []string{"ec*", "count", "env", "res*"}
+	s.MinRole, s.Allow = bus.Admin, []string{"ec*", "count", "env", "res*"}
 	c, box := run(t, nil, s)
 	awaitState(t, c, Connected)
 	if got, want := box.names(), "mcp_s_count mcp_s_echo mcp_s_env mcp_s_resources"; got != want {
@@ -93,8 +93,8 @@ func TestEffects(t *testing.T) {
 		"mcp_s_resources": tool.Pure,
 	} {
 		got, err := box.reg.Lookup(name)
-		if err != nil || got.Effect != want || got.Least != bus.Admin || got.Timeout < time.Minute {
-			t.Errorf("%s is %v for %s, %v; want %v", name, got.Effect, got.Least, err, want)
+		if err != nil || got.Effect != want || got.MinRole != bus.Admin || got.Timeout < time.Minute {
+			t.Errorf("%s is %v for %s, %v; want %v", name, got.Effect, got.MinRole, err, want)
 		}
 	}
 }

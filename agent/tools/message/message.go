@@ -58,7 +58,7 @@ type sender struct{ Options }
 // New returns the tool.
 func New(o Options) tool.Tool {
 	t := tool.New("message", description, tool.Idempotent, sender{o}.run)
-	t.Least = bus.User
+	t.MinRole = bus.User
 	t.Aliases = map[string]string{"content": "text", "media": "files"} // nanobot's names
 	t.Asks = elsewhere
 	t.Operands = sender{o}.operands

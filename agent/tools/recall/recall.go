@@ -41,7 +41,7 @@ func Tools(o Options) []tool.Tool {
 		tools[i].Lasts = func(tool.Call) bool { return true }
 	}
 	for i, least := range []bus.Role{bus.User, bus.Guest, bus.User, bus.Guest} {
-		tools[i].Least = least
+		tools[i].MinRole = least
 	}
 	return tools
 }

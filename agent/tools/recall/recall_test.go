@@ -245,8 +245,8 @@ func TestTools(t *testing.T) {
 		if tl.Name == "recall" || tl.Name == "history_search" {
 			want = bus.Guest
 		}
-		if tl.Least != want {
-			t.Errorf("%s is for %s, want %s", tl.Name, tl.Least, want)
+		if tl.MinRole != want {
+			t.Errorf("%s is for %s, want %s", tl.Name, tl.MinRole, want)
 		}
 	}
 	if text.Len() > 3800 {

@@ -147,7 +147,7 @@ func (s *Shell) Tools() []tool.Tool {
 	list.Rare = "lists background commands, {}"
 	tools := []tool.Tool{exec, input, list}
 	for i := range tools {
-		tools[i].Least = bus.User // guests can't run commands
+		tools[i].MinRole = bus.User // guests can't run commands
 	}
 	return tools
 }

@@ -231,8 +231,8 @@ func TestTools(t *testing.T) {
 		"exec": tool.Once, "exec_input": tool.Once, "exec_list": tool.Pure,
 	}
 	for _, tool := range newTestShell(t, nil).shell.Tools() {
-		if want, ok := effects[tool.Name]; !ok || tool.Effect != want || tool.Least != bus.User {
-			t.Errorf("%s is %s for %s", tool.Name, tool.Effect, tool.Least)
+		if want, ok := effects[tool.Name]; !ok || tool.Effect != want || tool.MinRole != bus.User {
+			t.Errorf("%s is %s for %s", tool.Name, tool.Effect, tool.MinRole)
 		}
 		if (tool.Argv != nil) != (tool.Name != "exec_list") {
 			t.Errorf("%s: Argv is %v", tool.Name, tool.Argv != nil)

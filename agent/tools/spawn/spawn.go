@@ -54,7 +54,7 @@ func Tools(o Options) []tool.Tool {
 	list[0].Rare = `gives a long or independent task to a sub-agent, {"task":"all it needs to know"}`
 	list[1].Rare = `lists sub-agents, {}, or stops one, {"stop":"id"}`
 	for i := range list {
-		list[i].Least = bus.User
+		list[i].MinRole = bus.User
 	}
 	return list
 }

@@ -46,15 +46,15 @@ func IsListedOwner(cfg *config.Config, account, sender string) bool {
 // groups. owned says whether the configuration names an owner.
 func accessCommands(g *gate.Gate, l leaver, owned bool) []command.Command {
 	return []command.Command{
-		{Name: "whoami", Help: "who you are to me", Least: bus.Guest, Run: whoami},
-		{Name: "pair", Help: "let somebody in by their code", Least: bus.Admin,
+		{Name: "whoami", Help: "who you are to me", MinRole: bus.Guest, Run: whoami},
+		{Name: "pair", Help: "let somebody in by their code", MinRole: bus.Admin,
 			Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
 				return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) {
 					tx.After(g.Invalidate)
 					return letIn(tx, r, owned)
 				})
 			}},
-		{Name: "group", Help: "in which groups I answer, and to what", Least: bus.Admin,
+		{Name: "group", Help: "in which groups I answer, and to what", MinRole: bus.Admin,
 			Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
 				if word, group, _ := strings.Cut(r.Args, " "); strings.EqualFold(word, "leave") {
 					return l.leave(ctx, r, strings.TrimSpace(group))
@@ -64,7 +64,7 @@ func accessCommands(g *gate.Gate, l leaver, owned bool) []command.Command {
 					return decideGroup(tx, r, g)
 				})
 			}},
-		{Name: "activation", Help: "what I answer in this group: mention or always", Least: bus.Admin,
+		{Name: "activation", Help: "what I answer in this group: mention or always", MinRole: bus.Admin,
 			Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
 				return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) {
 					tx.After(g.Invalidate)
@@ -103,7 +103,7 @@ func letIn(tx *store.Tx, r *command.Request, owned bool) (command.Reply, error) 
 			return command.Reply{Text: sayNoPairing}, nil
 		}
 		if err == nil {
-			err = audit.Add(tx, audit.Of(r.Message, "turned away", p.Account+"/"+p.Sender), now)
+			err = audit.Add(tx, audit.NewEntry(r.Message, "turned away", p.Account+"/"+p.Sender), now)
 		}
 		return command.Reply{Text: fmt.Sprintf("%s was turned away and gets no further code. "+
 			"On the gateway's machine `gateway people undeny %s %s` takes that back.",
@@ -114,7 +114,7 @@ func letIn(tx *store.Tx, r *command.Request, owned bool) (command.Reply, error) 
 		return command.Reply{Text: sayNoPairing}, nil
 	}
 	if err == nil {
-		err = audit.Add(tx, LetIn(audit.Of(r.Message, "", ""), p), now)
+		err = audit.Add(tx, LetIn(audit.NewEntry(r.Message, "", ""), p), now)
 	}
 	if err == nil {
 		err = bus.NewOutbox().Put(tx, Welcome(chat), now)
@@ -233,7 +233,7 @@ func sayStay(dropped []bus.Delivery) (text string) {
 
 // groupEntry returns the audit entry for a decision about a group.
 func groupEntry(r *command.Request, g gate.Group, s gate.GroupState) audit.Entry {
-	return audit.Of(r.Message, "group set to "+string(s), g.Title+" "+g.Account+"/"+g.Chat)
+	return audit.NewEntry(r.Message, "group set to "+string(s), g.Title+" "+g.Account+"/"+g.Chat)
 }
 
 // helloGroup returns the agent's first message in an approved group.

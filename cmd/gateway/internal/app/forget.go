@@ -82,9 +82,9 @@ type agentAccounts struct {
 // Served reports whether messages can be sent to an account.
 func (g agentAccounts) Served(account string) bool { return g.channels[account] != nil }
 
-// Keeper returns the store of an account's own data about people, or nil if it has none. It also
-// returns one for a WhatsApp account that was disabled or removed but has left its file.
-func (g agentAccounts) Keeper(account string) background.Keeper {
+// ExternalStore returns the store of an account's own data about people, or nil if it has none. It
+// also returns one for a WhatsApp account that was disabled or removed but has left its file.
+func (g agentAccounts) ExternalStore(account string) background.ExternalStore {
 	if e, ok := g.channels[account].(channels.Eraser); ok {
 		return e
 	}

@@ -36,7 +36,7 @@ func newMCP(h *toolset, w toolDeps) *mcp.Client {
 				ClientSecret: s.ClientSecret.Reveal(), PrivateKey: s.PrivateKey.Reveal(),
 				Redirect: s.Redirect, IdentityURL: s.IdentityURL,
 				IdentityClientID: s.IdentityClientID, IdentityFile: s.IdentityFile},
-			Confined: s.Sandbox && len(s.Command) > 0, Least: bus.Role(s.Role),
+			Confined: s.Sandbox && len(s.Command) > 0, MinRole: bus.Role(s.Role),
 		})
 	}
 	return mcp.New(servers, &mcp.Options{
@@ -108,7 +108,8 @@ func revealed(env map[string]string) (list []string) {
 
 // mcpCommand returns the command /mcp. With a nil client it can be listed but not run.
 func mcpCommand(client *mcp.Client) command.Command {
-	return command.Command{Name: "mcp", Help: "MCP servers, and logging in to them", Least: bus.Admin,
+	return command.Command{
+		Name: "mcp", Help: "MCP servers, and logging in to them", MinRole: bus.Admin,
 		Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
 			word, rest, _ := strings.Cut(r.Args, " ")
 			text, err := "", error(nil)

@@ -134,9 +134,9 @@ func newVoice(
 }
 
 // newPainter returns the generator of pictures.
-func newPainter(cfg *config.Config, log *slog.Logger) *openai.Painter {
+func newPainter(cfg *config.Config, log *slog.Logger) *openai.ImageClient {
 	i := cfg.Media.Images
-	return openai.NewPainter(i.Model, &openai.Options{BaseURL: i.BaseURL, Key: i.Key.Reveal(),
+	return openai.NewImageClient(i.Model, &openai.Options{BaseURL: i.BaseURL, Key: i.Key.Reveal(),
 		Logger: log})
 }
 

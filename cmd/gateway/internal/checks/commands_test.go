@@ -51,7 +51,7 @@ func chatCommands() string {
 	b.WriteString("| command | what it does | lowest role |\n|---|---|---|\n")
 	for _, c := range app.ChatCommands() {
 		if c.Help != "" {
-			fmt.Fprintf(&b, "| `/%s` | %s | %s |\n", c.Name, c.Help, c.Least)
+			fmt.Fprintf(&b, "| `/%s` | %s | %s |\n", c.Name, c.Help, c.MinRole)
 		}
 	}
 	return b.String()

@@ -71,7 +71,7 @@ func newDice(random func(n int) int) tool.Tool {
 			}
 			return tool.Result{Text: strings.Join(rolled, " ")}, nil
 		})
-	t.Least = bus.Guest // who may have the agent use it, unless a rule says otherwise
+	t.MinRole = bus.Guest // who may have the agent use it, unless a rule says otherwise
 	return t
 }
 

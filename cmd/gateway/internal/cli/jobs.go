@@ -112,7 +112,7 @@ func jobProblem(id int64, err error) error {
 	switch {
 	case errors.Is(err, schedule.ErrNone):
 		return fmt.Errorf("job %d: %w; see gateway jobs list", id, err)
-	case errors.Is(err, schedule.ErrOver), errors.Is(err, schedule.ErrRunning):
+	case errors.Is(err, schedule.ErrNoNextRun), errors.Is(err, schedule.ErrRunning):
 		return fmt.Errorf("job %d: %w; see gateway jobs show %d", id, err, id)
 	}
 	return err
@@ -165,16 +165,16 @@ func (n *newJob) add(tx *store.Tx, cfg *config.Config, now time.Time) (*schedule
 	if err != nil {
 		return nil, err
 	}
-	j := &schedule.Job{Kind: schedule.Task, Own: true, Name: n.name, Text: n.text, To: last.From,
-		Sender: last.Sender, Person: last.Person, Role: last.Role, Group: last.Group,
+	j := &schedule.Job{Kind: schedule.Task, OwnSession: true, Name: n.name, Text: n.text,
+		To: last.From, Sender: last.Sender, Person: last.Person, Role: last.Role, Group: last.Group,
 		Title: last.ChatTitle, Scope: jobScope(last)}
 	if n.reminder {
-		j.Kind, j.Own = schedule.Reminder, false
+		j.Kind, j.OwnSession = schedule.Reminder, false
 	}
 	switch n.session {
 	case "":
 	case "own", "chat":
-		j.Own = n.session == "own"
+		j.OwnSession = n.session == "own"
 	default:
 		return nil, app.BadUsage(fmt.Errorf("--session %q: want own or chat", n.session))
 	}
@@ -231,7 +231,7 @@ func (n *newJob) when(
 	case n.at != "":
 		w, err = schedule.ParseAt(n.at, now, loc)
 	case n.every != "":
-		w, err = schedule.ParseEvery(n.every, now, s.Least())
+		w, err = schedule.ParseEvery(n.every, now, s.MinInterval())
 	default:
 		w, err = schedule.ParseCron(n.cron, loc)
 	}

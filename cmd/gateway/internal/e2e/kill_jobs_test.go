@@ -175,12 +175,12 @@ func (tr *jobTrial) add(tx *store.Tx, i int) error {
 	if err != nil {
 		return err
 	}
-	j := &schedule.Job{Name: tr.mark(i), Kind: schedule.Task, Own: true, Text: "do " + tr.mark(i),
-		When: when, To: tr.chat(i), Role: bus.User,
+	j := &schedule.Job{Name: tr.mark(i), Kind: schedule.Task, OwnSession: true,
+		Text: "do " + tr.mark(i), When: when, To: tr.chat(i), Role: bus.User,
 		Sender: bus.Sender{ID: strconv.Itoa(i%tr.people() + 1)},
 		Scope:  memory.OfChat(tr.chat(i))}
 	if i%2 == 0 {
-		j.Kind, j.Own = schedule.Reminder, false
+		j.Kind, j.OwnSession = schedule.Reminder, false
 	}
 	return schedule.Store{MaxJobs: -1}.Add(tx, j, now)
 }

@@ -132,7 +132,7 @@ func (m *run) convert(o object) (j schedule.Job, paused bool, err error) {
 	if j.To, err = m.target(payload); err != nil {
 		return j, false, err
 	}
-	j.Own = true // the other agents run each job in its own session
+	j.OwnSession = true // the other agents run each job in its own session
 	m.maker(&j)
 	return j, !o.flag("enabled", true), nil
 }

@@ -7,9 +7,9 @@ import (
 	"gateway/store"
 )
 
-// HealTurns resumes running turns that have no session in memory. sessions is the result of an
-// earlier call of Held. HealTurns also skips sessions that have started since that call.
-func (pl *Pool) HealTurns(ctx, work context.Context, sessions map[session.Key]bool) error {
+// ResumeTurns resumes running turns that have no session in memory. sessions is the result of an
+// earlier call of InMemory. ResumeTurns also skips sessions that have started since that call.
+func (pl *Pool) ResumeTurns(ctx, work context.Context, sessions map[session.Key]bool) error {
 	turns, err := pl.sessions.MendRunning(work, pl.env.DB, pl.env.Logger)
 	if err != nil {
 		return store.Survive(ctx, pl.env.Logger, "running turns could not be read", err)
@@ -34,7 +34,7 @@ func (pl *Pool) HealTurns(ctx, work context.Context, sessions map[session.Key]bo
 		if !works && !waits {
 			pl.env.Logger.WarnContext(ctx, "turn resumed: no session was working on it",
 				"session", t.Session, "turn", t.ID)
-			pl.start(work, t.Session, &worker{resume: &t, alone: true})
+			pl.start(work, t.Session, &worker{resume: &t, standalone: true})
 		}
 		pl.mu.Unlock()
 	}

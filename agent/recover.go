@@ -10,14 +10,14 @@ import (
 // The messages and turns in memory are copies of rows. At intervals the dispatcher compares them
 // with the tables, and hands out again each pending message or turn that is not in memory.
 
-// healInterval is the time between two comparisons.
-const healInterval = 10 * time.Second
+// recoveryInterval is the time between two comparisons.
+const recoveryInterval = 10 * time.Second
 
-// heal hands out pending messages and turns that are not in memory.
-func (d *Dispatcher) heal(ctx, work context.Context) error {
+// recoverPending hands out pending messages and turns that are not in memory.
+func (d *Dispatcher) recoverPending(ctx, work context.Context) error {
 	// Collect the messages and sessions in memory first: work that arrives later is in memory, too,
 	// or handed out.
-	messages, sessions := d.Held()
+	messages, sessions := d.InMemory()
 	d.lanes.Hold(messages)
 	for after := int64(0); after < d.last; {
 		page, err := d.Waiting(work, after)
@@ -32,7 +32,7 @@ func (d *Dispatcher) heal(ctx, work context.Context) error {
 				continue
 			}
 			d.opts.Logger.DebugContext(ctx, "message handed out again: no session had it", "seq", r.Seq)
-			if err := d.handOut(ctx, work, r, d.Config().Waiting); err != nil {
+			if err := d.route(ctx, work, r, d.Config().Waiting); err != nil {
 				return err
 			}
 		}
@@ -40,5 +40,5 @@ func (d *Dispatcher) heal(ctx, work context.Context) error {
 	if err := store.Survive(ctx, d.opts.Logger, "messages not dropped", d.drop(ctx)); err != nil {
 		return err
 	}
-	return d.HealTurns(ctx, work, sessions)
+	return d.ResumeTurns(ctx, work, sessions)
 }

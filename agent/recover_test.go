@@ -101,7 +101,7 @@ func TestOrphansAreFound(t *testing.T) {
 		w.d.last = 1 // as if it was handed out
 		w.say("a", "lost")
 		w.wantAnswers("a")
-		w.sleep(healInterval)
+		w.sleep(recoveryInterval)
 		w.wantAnswers("a", "found")
 		turn := w.leave("b", "hello", 1)
 		w.exec("UPDATE turns SET epoch = $1 WHERE id = $2", w.d.Lease.Epoch, turn.ID)
@@ -156,9 +156,9 @@ func TestErrorOfCommand(t *testing.T) {
 				return r.Commit(ctx, fn)
 			}
 		}
-		w.opts.Commands = []command.Command{{Name: "boom", Least: bus.User,
+		w.opts.Commands = []command.Command{{Name: "boom", MinRole: bus.User,
 			Run: run(func(*store.Tx) (command.Reply, error) { panic("boom") }),
-		}, {Name: "broken", Least: bus.User,
+		}, {Name: "broken", MinRole: bus.User,
 			Run: run(func(*store.Tx) (command.Reply, error) {
 				return command.Reply{}, errors.New("broken")
 			}),
