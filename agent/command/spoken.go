@@ -36,11 +36,12 @@ func (c *Commands) ParseSpoken(said string, names []string, overheard bool) (
 		named = true
 		if after, ok := cutWord(rest, name); ok {
 			rest = after
-		} else if before, ok := cutLastWord(rest, name); ok && slices.Contains(stops, lower(before)) {
+		} else if before, ok := cutLastWord(rest, name); ok &&
+			slices.Contains(stops, strings.ToLower(before)) {
 			rest = before
 		}
 	}
-	if slices.Contains(stops, lower(rest)) && (named || !overheard) {
+	if slices.Contains(stops, strings.ToLower(rest)) && (named || !overheard) {
 		return "/stop", named
 	}
 	for _, slash := range slashes {
@@ -57,7 +58,7 @@ func (c *Commands) spelled(text string) string {
 	first, rest := cutFirst(text)
 	second, after := cutFirst(rest)
 	for _, try := range []struct{ name, args string }{{first + "-" + second, after}, {first, rest}} {
-		name := strings.ReplaceAll(lower(try.name), "_", "-")
+		name := strings.ReplaceAll(strings.ToLower(try.name), "_", "-")
 		if slices.Contains(stops, name) {
 			name = "stop"
 		}
@@ -67,8 +68,6 @@ func (c *Commands) spelled(text string) string {
 	}
 	return ""
 }
-
-func lower(text string) string { return strings.ToLower(text) }
 
 // isSeparator reports whether r is not part of a word. Transcription services put such characters
 // around words.
@@ -126,7 +125,7 @@ func mentionsName(said, name string) bool {
 
 // words returns the words of text in lower case, with a blank before and after each.
 func words(text string) string {
-	return " " + strings.Join(strings.FieldsFunc(lower(text), isSeparator), " ") + " "
+	return " " + strings.Join(strings.FieldsFunc(strings.ToLower(text), isSeparator), " ") + " "
 }
 
 // isUnspaced reports whether word is in a script that puts no blanks between words, or attaches

@@ -177,8 +177,7 @@ func (d *drafts) call(c llm.ToolCall) error {
 		args = &skill
 	}
 	if err := json.Unmarshal([]byte(c.Arguments), args); err != nil {
-		var bad *json.UnmarshalTypeError
-		if errors.As(err, &bad) {
+		if bad, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			return fmt.Errorf("argument %q must be a string", bad.Field)
 		}
 		return errors.New("the arguments can't be read: write them again")

@@ -151,8 +151,8 @@ func (r *run) ask(ctx context.Context, req llm.Request) (*llm.Response, error) {
 	}
 	resp, err := r.deps.Ask(ctx, req)
 	if err != nil {
-		var refused *llm.Error
-		if errors.As(err, &refused) && isPermanent(refused.Kind) && ctx.Err() == nil {
+		refused, ok := errors.AsType[*llm.Error](err)
+		if ok && isPermanent(refused.Kind) && ctx.Err() == nil {
 			return nil, r.fail(ctx, err)
 		}
 		return nil, err

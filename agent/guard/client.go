@@ -32,7 +32,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	checked.URL = u
 	resp, err := t.base.RoundTrip(checked)
-	if refused := (*Error)(nil); errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*Error](err); ok {
 		return nil, &Error{URL: redactURL(u.String()), Reason: refused.Reason}
 	}
 	return resp, err

@@ -306,7 +306,7 @@ func dropNull(s *jsonschema.Schema) {
 // unmarshalError returns an error for the model about limits that the schema can't
 // express, such as the size of an integer.
 func unmarshalError(err error) error {
-	if bad := (*json.UnmarshalTypeError)(nil); errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("argument %q: %s does not fit %s", bad.Field, bad.Value, bad.Type)
 	}
 	return fmt.Errorf("arguments: %w", err)

@@ -163,7 +163,7 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 		return fmt.Errorf("discord: %w", c.bad)
 	}
 	var me user
-	if err := c.ask(ctx, http.MethodGet, discordgo.EndpointUser("@me"), nil, &me); err != nil {
+	if err := c.get(ctx, discordgo.EndpointUser("@me"), &me); err != nil {
 		return fmt.Errorf("discord: get own account: %w", err)
 	}
 	if err := in.Identify(ctx, me.ID); err != nil {

@@ -61,7 +61,7 @@ func (c *Channel) Fetch(ctx context.Context, ref string, w io.Writer) error {
 func (c *Channel) link(ctx context.Context, r fileRef) (string, error) {
 	var m message
 	to := bus.Address{Chat: r.Channel}
-	if err := c.ask(ctx, http.MethodGet, c.message(to, r.Message), nil, &m); err != nil {
+	if err := c.get(ctx, c.message(to, r.Message), &m); err != nil {
 		return "", err
 	}
 	lists := [][]attachment{m.Attachments}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -39,7 +38,7 @@ func (c *Channel) Find(
 		return "", fmt.Errorf("discord: look for a message in %s: %w", part.To, err)
 	}
 	var me user
-	if err := c.ask(ctx, http.MethodGet, discordgo.EndpointUser("@me"), nil, &me); err != nil {
+	if err := c.get(ctx, discordgo.EndpointUser("@me"), &me); err != nil {
 		return fail(err)
 	}
 	after := strconv.FormatInt(max(since.Add(-clockSlack).UnixMilli()-epoch, 0)<<22, 10)
@@ -53,7 +52,7 @@ func (c *Channel) Find(
 		query := url.Values{"limit": {strconv.Itoa(pageSize)}, "after": {after}}
 		address := discordgo.EndpointChannelMessages(channelOf(part.To)) + "?" + query.Encode()
 		var list []message
-		if err := c.ask(ctx, http.MethodGet, address, nil, &list); err != nil {
+		if err := c.get(ctx, address, &list); err != nil {
 			return fail(err)
 		}
 		for _, m := range slices.Backward(list) { // newest first

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -108,7 +107,7 @@ func (f *feed) discover(ctx context.Context, since uint64) {
 		address := discordgo.EndpointGuildActiveThreads(url.PathEscape(p.Guild))
 		if f.retryForever(ctx, id, func() error {
 			return f.retry(ctx, func() error {
-				return f.c.ask(ctx, http.MethodGet, address, nil, &answer)
+				return f.c.get(ctx, address, &answer)
 			})
 		}) {
 			f.report(ctx, since, answer.Threads)
@@ -219,7 +218,7 @@ func (f *feed) page(ctx context.Context, j *job) (int, error) {
 	var limited error
 	err := f.retry(ctx, func() error {
 		address := discordgo.EndpointChannelMessages(url.PathEscape(j.place)) + "?" + query.Encode()
-		err := f.c.ask(ctx, http.MethodGet, address, nil, &list)
+		err := f.c.get(ctx, address, &list)
 		if limit, ok := errors.AsType[*channels.RateError](err); ok && limit.After > longestLimit {
 			limited = err
 			return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -118,7 +117,7 @@ func (f *feed) lookUpMentions(ctx context.Context, where place, text string) {
 			continue
 		}
 		p := place{ID: id}
-		err := f.c.ask(ctx, http.MethodGet, discordgo.EndpointChannel(id), nil, &p)
+		err := f.c.get(ctx, discordgo.EndpointChannel(id), &p)
 		if err == nil && p.Guild == where.Guild {
 			f.places.Put(id, p) // without a time, so that it is looked up again when a message arrives
 		} else {
@@ -241,7 +240,7 @@ func (f *feed) lookUp(ctx context.Context, id string) (place, error) {
 	var p place
 	err := f.retry(ctx, func() error {
 		address := discordgo.EndpointChannel(url.PathEscape(id))
-		return f.c.ask(ctx, http.MethodGet, address, nil, &p)
+		return f.c.get(ctx, address, &p)
 	})
 	if err != nil {
 		return p, fmt.Errorf("look up channel %s: %w", id, err)
@@ -294,7 +293,7 @@ func (f *feed) lookGuild(ctx context.Context, id string) (guild, error) {
 		} `json:"roles"`
 	}
 	err := f.retry(ctx, func() error {
-		return f.c.ask(ctx, http.MethodGet, discordgo.EndpointGuild(url.PathEscape(id)), nil, &answer)
+		return f.c.get(ctx, discordgo.EndpointGuild(url.PathEscape(id)), &answer)
 	})
 	if known, ok := f.guilds.Get(id); err != nil && ok && ctx.Err() == nil {
 		return known, nil // only a name may have changed

@@ -29,17 +29,17 @@ func (c *Channel) Server(ctx context.Context, group string) (channels.Server, er
 		Name string `json:"name"`
 	}
 	var list []place
-	err := c.ask(ctx, http.MethodGet, discordgo.EndpointChannel(url.PathEscape(group)), nil, &where)
+	err := c.get(ctx, discordgo.EndpointChannel(url.PathEscape(group)), &where)
 	if err == nil && where.Guild == "" {
 		err = fmt.Errorf("%w: it is not a channel of a server", channels.ErrRefused)
 	}
 	if err == nil {
 		address := discordgo.EndpointGuild(url.PathEscape(where.Guild))
-		err = c.ask(ctx, http.MethodGet, address, nil, &answer)
+		err = c.get(ctx, address, &answer)
 	}
 	if err == nil {
 		address := discordgo.EndpointGuildChannels(url.PathEscape(where.Guild))
-		err = c.ask(ctx, http.MethodGet, address, nil, &list)
+		err = c.get(ctx, address, &list)
 	}
 	if err != nil {
 		return channels.Server{}, fmt.Errorf("discord: find server of channel %s: %w", group, err)

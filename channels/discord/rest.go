@@ -121,9 +121,9 @@ func (c *Channel) call(ctx context.Context, method, address string, body any) ([
 	return answer, nil
 }
 
-// ask makes a call and decodes the answer into v.
-func (c *Channel) ask(ctx context.Context, method, address string, body, v any) error {
-	answer, err := c.call(ctx, method, address, body)
+// get requests an address and decodes the answer into v.
+func (c *Channel) get(ctx context.Context, address string, v any) error {
+	answer, err := c.call(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return err
 	}

@@ -208,7 +208,7 @@ func (c *Channel) React(ctx context.Context, to bus.Address, id, emoji string) e
 
 func (c *Channel) react(ctx context.Context, to bus.Address, id, emoji string) error {
 	var m message
-	if err := c.ask(ctx, http.MethodGet, c.message(to, id), nil, &m); err != nil {
+	if err := c.get(ctx, c.message(to, id), &m); err != nil {
 		return err
 	}
 	set := func(method, name string) error {
@@ -243,7 +243,7 @@ func (c *Channel) SetCommands(ctx context.Context, commands []channels.Command) 
 		ID string `json:"id"`
 	}
 	address := discordgo.EndpointOAuth2Application("@me")
-	if err := c.ask(ctx, http.MethodGet, address, nil, &app); err != nil {
+	if err := c.get(ctx, address, &app); err != nil {
 		return fmt.Errorf("discord: get own application: %w", err)
 	}
 	menu := make([]fields, len(commands))

@@ -140,7 +140,7 @@ func same(a, b fs.FileInfo) bool {
 // unreadable returns the Doc of a file that can't be read.
 func (d *Documents) unreadable(k key, err error) Doc {
 	d.opts.Logger.Warn("document left out of the prompt", "file", k.name, "scope", k.scope, "err", err)
-	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathErr.Err // leave out the absolute path
 	}
 	return Doc{Name: k.name, Problem: fmt.Sprintf("%s can't be read: %v", k.name, err)}

@@ -199,8 +199,7 @@ func (t *try) pass(e llm.Event) bool {
 
 // kindOf returns the kind of err, and Unavailable for other errors, so that they are retried.
 func kindOf(err error) llm.Kind {
-	var e *llm.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*llm.Error](err); ok {
 		return e.Kind
 	}
 	return llm.Unavailable
@@ -208,8 +207,7 @@ func kindOf(err error) llm.Kind {
 
 // afterOf returns how long the provider asks the caller to wait.
 func afterOf(err error) time.Duration {
-	var e *llm.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*llm.Error](err); ok {
 		return e.After
 	}
 	return 0

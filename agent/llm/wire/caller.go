@@ -40,8 +40,7 @@ func (c Caller) Failed(ctx, callCtx context.Context, err error) error {
 		return ctx.Err()
 	}
 	e := &llm.Error{Kind: llm.Unavailable, Model: c.Name, Err: err}
-	var urlErr *url.Error
-	if errors.As(err, &urlErr) {
+	if urlErr, ok := errors.AsType[*url.Error](err); ok {
 		e.Err = urlErr.Err // the text of urlErr contains the URL
 		if urlErr.Op == "parse" {
 			e.Kind = llm.BadRequest
@@ -67,8 +66,7 @@ func (c Caller) Failed(ctx, callCtx context.Context, err error) error {
 // it changes the error's kind.
 func (c Caller) FailedRequest(ctx, callCtx context.Context, err error, req llm.Request) error {
 	err = c.Failed(ctx, callCtx, err)
-	var e *llm.Error
-	if errors.As(err, &e) && e.Kind == llm.NoImages && !hasImages(req) {
+	if e, ok := errors.AsType[*llm.Error](err); ok && e.Kind == llm.NoImages && !hasImages(req) {
 		e.Kind = llm.BadRequest
 	}
 	return err

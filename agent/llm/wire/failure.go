@@ -269,8 +269,7 @@ func (f *Failure) kindByStatus(words string) llm.Kind {
 
 // AsFailure returns the Failure in err's tree, or nil.
 func AsFailure(err error) *Failure {
-	var f *Failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*Failure](err); ok {
 		return f
 	}
 	return nil

@@ -152,10 +152,10 @@ func (w *Files) explain(at place, err error) error {
 	case isTooLong(err):
 		return fmt.Errorf("%q: the name is too long for the file system", short(at.written))
 	}
-	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathErr.Err // leave out the absolute path
 	}
-	if linkErr := (*os.LinkError)(nil); errors.As(err, &linkErr) {
+	if linkErr, ok := errors.AsType[*os.LinkError](err); ok {
 		err = linkErr.Err
 	}
 	return fmt.Errorf("%q: %w", at.written, err)

@@ -62,10 +62,10 @@ type patchParser struct {
 	files []filePatch
 }
 
-// peek returns the n-th line after the current one, or "" after the end.
-func (p *patchParser) peek(n int) string {
-	if p.at+n < len(p.lines) {
-		return p.lines[p.at+n]
+// peek returns the current line, or "" after the end.
+func (p *patchParser) peek() string {
+	if !p.done() {
+		return p.lines[p.at]
 	}
 	return ""
 }
@@ -96,7 +96,7 @@ func sectionOf(line string) string {
 // sections parses the parts of the patch, one for each file.
 func (p *patchParser) sections() error {
 	for !p.done() {
-		line := p.peek(0)
+		line := p.peek()
 		s := sectionOf(line)
 		switch {
 		case s != "":
@@ -130,17 +130,17 @@ func (p *patchParser) section(s string, f *filePatch) error {
 	case addFile:
 		f.add = true
 		var h hunk
-		for ; !p.done() && strings.HasPrefix(p.peek(0), "+"); p.at++ {
-			h.lines = append(h.lines, patchLine{op: '+', text: p.peek(0)[1:]})
+		for ; !p.done() && strings.HasPrefix(p.peek(), "+"); p.at++ {
+			h.lines = append(h.lines, patchLine{op: '+', text: p.peek()[1:]})
 		}
 		f.hunks = []hunk{h}
 		return nil
 	}
-	if rest, ok := strings.CutPrefix(p.peek(0), moveTo); ok {
+	if rest, ok := strings.CutPrefix(p.peek(), moveTo); ok {
 		f.moveTo = strings.TrimSpace(rest)
 		p.at++
 	}
-	for !p.done() && sectionOf(p.peek(0)) == "" && !strings.HasPrefix(p.peek(0), endPatch) {
+	for !p.done() && sectionOf(p.peek()) == "" && !strings.HasPrefix(p.peek(), endPatch) {
 		h, err := p.hunk()
 		if err != nil {
 			return err
@@ -158,14 +158,14 @@ func (p *patchParser) section(s string, f *filePatch) error {
 // hunk parses one hunk.
 func (p *patchParser) hunk() (hunk, error) {
 	var h hunk
-	for ; strings.HasPrefix(p.peek(0), "@@"); p.at++ {
-		a := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(p.peek(0)[2:]), "@@"))
+	for ; strings.HasPrefix(p.peek(), "@@"); p.at++ {
+		a := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(p.peek()[2:]), "@@"))
 		if a != "" && !lineNumbers.MatchString(a) {
 			h.anchors = append(h.anchors, a)
 		}
 	}
 	for ; !p.done(); p.at++ {
-		line := p.peek(0)
+		line := p.peek()
 		switch {
 		case strings.HasPrefix(line, "@@"), strings.HasPrefix(line, endPatch), sectionOf(line) != "":
 			h.lines = trimBlank(h.lines)

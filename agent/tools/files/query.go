@@ -56,7 +56,7 @@ func newQuery(pattern string, fixed, ignoreCase, multi bool) (*query, error) {
 
 func notRegexp(err error) error {
 	text := err.Error()
-	if bad := (*syntax.Error)(nil); errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*syntax.Error](err); ok {
 		text = fmt.Sprintf("%s in %q", bad.Code, short(bad.Expr))
 	}
 	return fmt.Errorf("the pattern is not a regular expression that can be used: %s; "+

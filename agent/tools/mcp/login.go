@@ -316,7 +316,7 @@ func (l *login) refresh(ctx context.Context) error {
 	ctx = context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, l.http)
 	fresh, err := l.grant.Client.TokenSource(ctx, &old).Token()
 	if err != nil {
-		if e := (*oauth2.RetrieveError)(nil); errors.As(err, &e) && e.ErrorCode == "invalid_grant" {
+		if e, ok := errors.AsType[*oauth2.RetrieveError](err); ok && e.ErrorCode == "invalid_grant" {
 			l.grant.Token = nil // nobody accepts it any more
 			err = errors.Join(err, l.save())
 		}

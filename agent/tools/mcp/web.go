@@ -240,7 +240,7 @@ func ownIssuer(base http.RoundTripper, server string) doer {
 
 // withoutURL returns the error of a request without its URL, which may be secret.
 func withoutURL(err error) error {
-	if e := (*url.Error)(nil); errors.As(err, &e) {
+	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
 	}
 	return err

@@ -79,7 +79,7 @@ func (r recaller) space(c tool.Call) (*memory.ScopedStore, error) {
 
 // readable converts a refusal of the memory to an error that the model reads.
 func readable(err error) error {
-	if refused := (*memory.RefusedError)(nil); errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*memory.RefusedError](err); ok {
 		return &tool.RefusedError{Reason: refused.Reason}
 	}
 	return err

@@ -68,7 +68,7 @@ func (f *fixture) call(s memory.Scope, name, args string) string {
 	for _, end := range []error{again, nil} {
 		err := f.db.Tx(f.Context(), func(tx *store.Tx) (err error) {
 			text, err = r.Commit(tx)
-			if refused := (*tool.RefusedError)(nil); errors.As(err, &refused) {
+			if refused, ok := errors.AsType[*tool.RefusedError](err); ok {
 				text, err = "Error: "+refused.Reason, nil
 			}
 			return errors.Join(err, end)

@@ -71,7 +71,7 @@ func (f *fixture) call(name, id, args string) (string, *tool.Wait) {
 		text, err = r.Commit(tx)
 		return err
 	})
-	if refused := (*tool.RefusedError)(nil); errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*tool.RefusedError](err); ok {
 		return "Refused: " + refused.Reason, nil
 	}
 	if err != nil {

@@ -302,7 +302,7 @@ func explain(err error) error {
 		return fmt.Errorf("there is no host %.100q; check the URL, or find the page with web_search",
 			dns.Name)
 	}
-	if outer := (*url.Error)(nil); errors.As(err, &outer) {
+	if outer, ok := errors.AsType[*url.Error](err); ok {
 		err = outer.Err // without the URL, which the model knows
 	}
 	if strings.HasPrefix(err.Error(), badLocation) {

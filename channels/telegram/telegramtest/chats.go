@@ -105,12 +105,11 @@ func (s *Server) AddUser(u User) {
 	s.addUser(u)
 }
 
-func (s *Server) addUser(u User) *chat {
+func (s *Server) addUser(u User) {
 	s.users[u.ID] = u
 	if s.chats[u.ID] == nil {
 		s.chats[u.ID] = &chat{id: u.ID, kind: "private", first: 1}
 	}
-	return s.chats[u.ID]
 }
 
 // AddGroup adds a group, or a supergroup if the id is below -1000000000000. With topics it is a

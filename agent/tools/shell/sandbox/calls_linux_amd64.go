@@ -24,14 +24,14 @@ var archChanges = []uintptr{
 
 // archModes adds the rules for older system calls that set a mode.
 func archModes(rules map[uintptr][]bpf.Instruction) {
-	rules[unix.SYS_CHMOD] = without(1, setID, unix.EPERM)
+	rules[unix.SYS_CHMOD] = without(1, setID)
 }
 
 // archCreates adds the rules for older system calls that create files.
 func archCreates(rules map[uintptr][]bpf.Instruction) {
 	rules[unix.SYS_OPEN] = withoutIfCreates(1, 2, setID)
-	rules[unix.SYS_CREAT] = without(1, setID, unix.EPERM)
-	rules[unix.SYS_MKNOD] = without(1, setID, unix.EPERM)
+	rules[unix.SYS_CREAT] = without(1, setID)
+	rules[unix.SYS_MKNOD] = without(1, setID)
 }
 
 // archForms describes the system calls of [archChanges].

@@ -53,15 +53,15 @@ func argument(n int) bpf.Instruction {
 	return bpf.LoadAbsolute{Off: uint32(offsetArgs + 8*n), Size: 4}
 }
 
-// among allows the system call if argument n is one of values. Otherwise the call fails with e.
-func among(n int, e unix.Errno, values ...uint32) []bpf.Instruction {
-	return choose(n, fail(e), allow, values)
+// among allows the system call if argument n is one of values. Otherwise the call fails with EPERM.
+func among(n int, values ...uint32) []bpf.Instruction {
+	return choose(n, fail(unix.EPERM), allow, values)
 }
 
-// notAmong makes the system call fail with e if argument n is one of values, and allows it
+// notAmong makes the system call fail with EPERM if argument n is one of values, and allows it
 // otherwise.
-func notAmong(n int, e unix.Errno, values ...uint32) []bpf.Instruction {
-	return choose(n, allow, fail(e), values)
+func notAmong(n int, values ...uint32) []bpf.Instruction {
+	return choose(n, allow, fail(unix.EPERM), values)
 }
 
 func choose(n int, otherwise, found bpf.Instruction, values []uint32) []bpf.Instruction {
@@ -72,10 +72,11 @@ func choose(n int, otherwise, found bpf.Instruction, values []uint32) []bpf.Inst
 	return append(p, otherwise, found)
 }
 
-// without makes the system call fail with e if argument n has one of the bits.
-func without(n int, bits uint32, e unix.Errno) []bpf.Instruction {
+// without makes the system call fail with EPERM if argument n has one of the bits.
+func without(n int, bits uint32) []bpf.Instruction {
 	return []bpf.Instruction{
-		argument(n), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: bits, SkipTrue: 1}, allow, fail(e),
+		argument(n), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: bits, SkipTrue: 1}, allow,
+		fail(unix.EPERM),
 	}
 }
 
@@ -84,7 +85,7 @@ func without(n int, bits uint32, e unix.Errno) []bpf.Instruction {
 func withoutIfCreates(flags, n int, bits uint32) []bpf.Instruction {
 	return append([]bpf.Instruction{
 		argument(flags), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.O_CREAT, SkipTrue: 1}, allow,
-	}, without(n, bits, unix.EPERM)...)
+	}, without(n, bits)...)
 }
 
 // setID are the mode bits with which a program runs with the rights of its owner or group. If the
@@ -115,22 +116,22 @@ func (f filter) rules() map[uintptr][]bpf.Instruction {
 	refuse(unix.ENOSYS, absent...)
 	refuse(unix.ENOTSUP, attributes...)
 
-	rules[unix.SYS_CLONE] = without(0, namespaces, unix.EPERM)
-	rules[unix.SYS_IOCTL] = notAmong(1, unix.EPERM, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSCTTY,
+	rules[unix.SYS_CLONE] = without(0, namespaces)
+	rules[unix.SYS_IOCTL] = notAmong(1, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSCTTY,
 		unix.TIOCCONS, unix.TIOCSETD)
 	// PER_LINUX, PER_LINUX32, and the query of the present personality.
-	rules[unix.SYS_PERSONALITY] = among(0, unix.EPERM, 0, 8, 0xffffffff)
+	rules[unix.SYS_PERSONALITY] = among(0, 0, 8, 0xffffffff)
 	rules[unix.SYS_OPENAT] = withoutIfCreates(2, 3, setID)
-	rules[unix.SYS_MKNODAT] = without(2, setID, unix.EPERM)
+	rules[unix.SYS_MKNODAT] = without(2, setID)
 
 	// These calls may only concern the calling process, not others of the same user.
-	rules[unix.SYS_PRLIMIT64] = among(0, unix.EPERM, 0)
+	rules[unix.SYS_PRLIMIT64] = among(0, 0)
 	for _, c := range []uintptr{unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETATTR,
 		unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETSCHEDULER} {
-		rules[c] = among(0, unix.EPERM, 0)
+		rules[c] = among(0, 0)
 	}
 	for _, c := range []uintptr{unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET} {
-		rules[c] = among(1, unix.EPERM, 0)
+		rules[c] = among(1, 0)
 	}
 	f.sockets(rules)
 	archCreates(rules)
@@ -176,9 +177,9 @@ func (f filter) modes(rules map[uintptr][]bpf.Instruction) {
 		}
 		return
 	}
-	rules[unix.SYS_FCHMOD] = without(1, setID, unix.EPERM)
-	rules[unix.SYS_FCHMODAT] = without(2, setID, unix.EPERM)
-	rules[unix.SYS_FCHMODAT2] = without(2, setID, unix.EPERM)
+	rules[unix.SYS_FCHMOD] = without(1, setID)
+	rules[unix.SYS_FCHMODAT] = without(2, setID)
+	rules[unix.SYS_FCHMODAT2] = without(2, setID)
 	archModes(rules)
 }
 
@@ -193,12 +194,12 @@ func (f filter) signals(rules map[uintptr][]bpf.Instruction) {
 	}
 	for _, c := range []uintptr{unix.SYS_KILL, unix.SYS_TGKILL, unix.SYS_RT_SIGQUEUEINFO,
 		unix.SYS_RT_TGSIGQUEUEINFO} {
-		rules[c] = notAmong(0, unix.EPERM, targets...)
+		rules[c] = notAmong(0, targets...)
 	}
 	for _, c := range []uintptr{unix.SYS_TKILL, unix.SYS_PIDFD_SEND_SIGNAL} {
 		rules[c] = []bpf.Instruction{fail(unix.EPERM)}
 	}
-	rules[unix.SYS_FCNTL] = notAmong(1, unix.EPERM, setOwner, setSignal, setOwnerEx)
+	rules[unix.SYS_FCNTL] = notAmong(1, setOwner, setSignal, setOwnerEx)
 }
 
 // assemble returns the filter's program as the kernel's struct sock_filter values.

@@ -187,7 +187,7 @@ func lastOwner(q store.Queryer, r memoryData) (string, error) {
 
 // wantKnown returns an error if a scope has no memory, no conversation and no person.
 func wantKnown(ctx context.Context, r memoryData) error {
-	nothing := r.want(ctx)
+	nothing := r.want()
 	if nothing == nil {
 		return nil
 	}

@@ -116,7 +116,7 @@ func scopeOf(name string) (memory.Scope, error) {
 }
 
 // want returns an error if the scope has no memory.
-func (r memoryData) want(ctx context.Context) error {
+func (r memoryData) want() error {
 	list, err := r.memory.Scopes(r.q)
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func ofScope(
 					"want a person's number or a scope"))
 			}
 			return withMemory(cmd, load, args[0], func(r memoryData) error {
-				if err := r.want(cmd.Context()); err != nil {
+				if err := r.want(); err != nil {
 					return err
 				}
 				return do(cmd, r, args[1:])
@@ -160,7 +160,7 @@ func memoryListCommand(load app.Loader) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withMemory(cmd, load, "", func(r memoryData) error {
-				rows, err := r.list(cmd.Context())
+				rows, err := r.list()
 				if err != nil {
 					return err
 				}
@@ -172,7 +172,7 @@ func memoryListCommand(load app.Loader) *cobra.Command {
 }
 
 // list returns one row for each scope with data.
-func (r memoryData) list(ctx context.Context) ([][]any, error) {
+func (r memoryData) list() ([][]any, error) {
 	infos, err := r.memory.Scopes(r.q)
 	if err != nil {
 		return nil, err

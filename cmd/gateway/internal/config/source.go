@@ -64,7 +64,7 @@ func readDefaults() source {
 // readFile parses src, the content of the file name, and records the line of each key.
 func (l *loader) readFile(name string, src []byte) source {
 	tables, err := tomlparser.Parser().Unmarshal(src)
-	if syntax := (*toml.DecodeError)(nil); errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, _ := syntax.Position()
 		l.report(problem{at: place{file: name, line: line},
 			text: strings.TrimPrefix(err.Error(), "toml: ") + quoteHint(err)})

@@ -118,7 +118,7 @@ func (l *loader) finishChannel(name string, ch Channel, home string) Channel {
 // secret returns the secret to which s refers. It reports a problem if that is missing.
 func (l *loader) secret(path []string, s Secret, home string) Secret {
 	resolved, err := s.follow(home, l.vars)
-	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		err = fmt.Errorf("file %s: %w", pathErr.Path, pathErr.Err)
 	}
 	if err != nil {
