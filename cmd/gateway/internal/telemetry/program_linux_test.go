@@ -3,6 +3,7 @@ package telemetry
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,5 +46,50 @@ func TestDropProgram(t *testing.T) {
 	}
 	if after := mapped(t, false); after >= before {
 		t.Errorf("%d kB of the program are in memory, %d before; want fewer", after, before)
+	}
+}
+
+// TestUnchanged checks that only mappings that never changed are dropped, also if the changed pages
+// are in swap.
+func TestUnchanged(t *testing.T) {
+	const smaps = `00400000-00500000 r-xp 00000000 fe:00 2470 /opt/gateway
+Rss:                 900 kB
+Anonymous:             0 kB
+Swap:                  0 kB
+SwapPss:               0 kB
+Locked:                0 kB
+VmFlags: rd ex mr mw me
+00500000-00600000 r--p 00100000 fe:00 2470 /opt/gateway
+Rss:                   0 kB
+Anonymous:             0 kB
+Swap:                 64 kB
+SwapPss:              64 kB
+Locked:                0 kB
+VmFlags: rd mr mw me ac
+00600000-00700000 r--p 00200000 fe:00 2470 /opt/gateway
+Anonymous:             8 kB
+Swap:                  0 kB
+Locked:                0 kB
+00700000-00800000 rw-p 00300000 fe:00 2470 /opt/gateway
+Anonymous:             0 kB
+Swap:                  0 kB
+Locked:                0 kB
+00800000-00900000 r--p 00000000 fe:00 2471 /opt/library
+Anonymous:             0 kB
+Swap:                  0 kB
+Locked:                0 kB
+00900000-00a00000 r--p 00400000 fe:00 2470 /opt/gateway
+Anonymous:             0 kB
+Swap:                  0 kB
+Locked:                8 kB
+00a00000-00b00000 r--p 00500000 fe:00 2470 /opt/gateway
+Anonymous:             0 kB
+Swap:                  0 kB
+Locked:                0 kB
+`
+	got, err := unchanged(strings.NewReader(smaps), "/opt/gateway")
+	want := []mapping{{0x400000, 0x500000}, {0xa00000, 0xb00000}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%x, %v; want %x", got, err, want)
 	}
 }
