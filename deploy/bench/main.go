@@ -9,7 +9,6 @@
 // platform. The figures depend on the machine, which runs both sides: on WhatsApp that includes the
 // encryption on the phones. For Telegram it therefore also measures a floor in the same run, a
 // program that only forwards, and prints the ratios of the gateway's figures to the floor's.
-// prints how many times as much the gateway takes.
 package main
 
 import (
