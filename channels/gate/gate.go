@@ -178,11 +178,11 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 	var told replies
 	// Only the acknowledgement to the platform must wait for the disk, not the dispatcher.
 	err = g.db.TxEarly(ctx, func(tx *store.Tx) error {
-		var err error
-		if fresh, told, err = g.save(tx, sorted, now, unanswered); err != nil {
+		err := in.saveMigrations(tx, b.Migrated)
+		if err != nil {
 			return err
 		}
-		if err := in.saveMigrations(tx, b.Migrated); err != nil {
+		if fresh, told, err = g.save(tx, sorted, now, unanswered); err != nil {
 			return err
 		}
 		if b.Forget {

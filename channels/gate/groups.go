@@ -98,18 +98,26 @@ func (groups Groups) Activate(tx *store.Tx, g Group, now time.Time) (bool, error
 }
 
 // Set stores the decision about a group, which may be unknown so far.
-func (Groups) Set(tx *store.Tx, g Group, now time.Time) error {
-	_, err := tx.Exec(`INSERT INTO known_groups (account, chat, title, state, since_ms)
+func (groups Groups) Set(tx *store.Tx, g Group, now time.Time) error {
+	key, err := groups.key(tx, g.Account, g.Chat)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(`INSERT INTO known_groups (account, chat, title, state, since_ms)
 		VALUES ($1, $2, $3, $4, $5) ON CONFLICT (account, chat)
 		DO UPDATE SET state = excluded.state, since_ms = excluded.since_ms`,
-		g.Account, g.Chat, g.Title, string(g.State), now.UnixMilli())
+		g.Account, key, g.Title, string(g.State), now.UnixMilli())
 	return store.Wrap(err, "gate: decide on group %s of %s", g.Chat, g.Account)
 }
 
 // state returns what owners have decided about a group, or "" for nothing.
-func (Groups) state(q store.Queryer, account, chat string) (s GroupState, err error) {
+func (groups Groups) state(q store.Queryer, account, chat string) (s GroupState, err error) {
+	key, err := groups.key(q, account, chat)
+	if err != nil {
+		return "", err
+	}
 	err = q.QueryRow("SELECT state FROM known_groups WHERE account = $1 AND chat = $2",
-		account, chat).Scan(&s)
+		account, key).Scan(&s)
 	return s, store.Wrap(store.Optional(err), "gate: read groups")
 }
 
@@ -146,10 +154,14 @@ func (g *Gate) askGroup(tx *store.Tx, m bus.InboundMessage, now time.Time) error
 	if err != nil || len(owners) == 0 && m.Role != bus.Owner {
 		return err
 	}
+	key, err := Groups{}.key(tx, m.From.Account, m.From.Chat)
+	if err != nil {
+		return err
+	}
 	var asked, known int
 	err = tx.QueryRow(`SELECT count(CASE WHEN state = 'asked' THEN 1 END),
 		count(CASE WHEN chat = $2 AND state <> 'left' THEN 1 END) FROM known_groups WHERE account = $1`,
-		m.From.Account, m.From.Chat).Scan(&asked, &known)
+		m.From.Account, key).Scan(&asked, &known)
 	if err != nil || known > 0 || asked >= maxAsked && m.Role != bus.Owner {
 		return err
 	}
@@ -157,7 +169,7 @@ func (g *Gate) askGroup(tx *store.Tx, m bus.InboundMessage, now time.Time) error
 	err = tx.QueryRow(`INSERT INTO known_groups (account, chat, title, state, since_ms)
 		VALUES ($1, $2, $3, $4, $5) ON CONFLICT (account, chat)
 		DO UPDATE SET state = excluded.state, since_ms = excluded.since_ms RETURNING id`,
-		m.From.Account, m.From.Chat, m.ChatTitle, string(GroupAsked), now.UnixMilli()).Scan(&id)
+		m.From.Account, key, m.ChatTitle, string(GroupAsked), now.UnixMilli()).Scan(&id)
 	if err != nil {
 		return fmt.Errorf("gate: ask about group %s: %w", m.From, err)
 	}

@@ -41,7 +41,7 @@ func (g *Gate) StartLeaving(tx *store.Tx, groups []Group, l bus.Leave) (dropped 
 		}
 		if err == nil {
 			var n int64
-			n, err = g.outbox.DropAll(tx, left.address(), newest)
+			n, err = dropAll(tx, left, newest)
 			dropped += n
 		}
 	}
@@ -50,6 +50,18 @@ func (g *Gate) StartLeaving(tx *store.Tx, groups []Group, l bus.Leave) (dropped 
 	}
 	tx.After(g.Invalidate)
 	return dropped, g.outbox.Put(tx, bus.OutboundMessage{To: groups[0].address(), Leave: &l}, now)
+}
+
+// dropAll is like [bus.Outbox.DropAll], for all ids of a group.
+func dropAll(tx *store.Tx, group Group, upTo int64) (dropped int64, err error) {
+	ids, err := Groups{}.ids(tx, group.Account, group.Chat)
+	for i := 0; i < len(ids) && err == nil; i++ {
+		var n int64
+		a := bus.Address{Account: group.Account, Chat: ids[i]}
+		n, err = bus.NewOutbox().DropAll(tx, a, upTo)
+		dropped += n
+	}
+	return dropped, err
 }
 
 // Leaving returns the decisions to leave a group, or its server, that are still to be carried out.
@@ -62,9 +74,12 @@ func leaving(q store.Queryer, account, chat string) ([]bus.Delivery, error) {
 	if _, ok := store.RowErrors(err); !ok {
 		return nil, err
 	}
+	ids, err := Groups{}.ids(q, account, chat)
 	return slices.DeleteFunc(list, func(d bus.Delivery) bool {
-		return !slices.Contains(d.Message.Leave.Chats, chat)
-	}), nil
+		return !slices.ContainsFunc(d.Message.Leave.Chats, func(left string) bool {
+			return slices.Contains(ids, left)
+		})
+	}), err
 }
 
 // Stay drops the decisions to leave a group or its server, and returns them. A returned decision in
@@ -106,7 +121,11 @@ func restore(tx *store.Tx, account, chat, before string) error {
 	if err != nil || len(others) > 0 {
 		return err
 	}
-	query, args := "DELETE FROM known_groups", []any{account, chat, string(GroupLeaving)}
+	key, err := Groups{}.key(tx, account, chat)
+	if err != nil {
+		return err
+	}
+	query, args := "DELETE FROM known_groups", []any{account, key, string(GroupLeaving)}
 	if before != "" {
 		query, args = "UPDATE known_groups SET state = $4", append(args, before)
 	}
@@ -164,14 +183,19 @@ func (g *Gate) HasLeft(q store.Queryer, a bus.Address) (bool, error) {
 func (g *Gate) Lists(account, chat string) bool {
 	p := g.policy(account)
 	m := bus.InboundMessage{From: bus.Address{Account: account, Chat: chat}, Addressed: true}
+	m.Before = g.Before(m.From)
 	return p.decideGroup(&m, "") == admitted
 }
 
 func (g *Group) address() bus.Address { return bus.Address{Account: g.Account, Chat: g.Chat} }
 
 // forget deletes the decision about a group that the account has left, because it is back.
-func (Groups) forget(tx *store.Tx, a bus.Address) error {
-	_, err := tx.Exec("DELETE FROM known_groups WHERE account = $1 AND chat = $2 AND state = $3",
-		a.Account, a.Chat, string(GroupLeft))
+func (groups Groups) forget(tx *store.Tx, a bus.Address) error {
+	key, err := groups.key(tx, a.Account, a.Chat)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec("DELETE FROM known_groups WHERE account = $1 AND chat = $2 AND state = $3",
+		a.Account, key, string(GroupLeft))
 	return store.Wrap(err, "gate: forget that %s was left", a)
 }

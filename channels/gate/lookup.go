@@ -27,7 +27,9 @@ func (g *Gate) policy(account string) Policy {
 // Names reports whether the key groups of an account contains the id of a chat. Such a group is
 // admitted, even if owners have decided otherwise.
 func (g *Gate) Names(account, chat string) bool {
-	return slices.Contains(g.policy(account).Groups, chat)
+	before := g.Before(bus.Address{Account: account, Chat: chat})
+	list := g.policy(account).Groups
+	return slices.Contains(list, chat) || before != "" && slices.Contains(list, before)
 }
 
 // decide decides on m and returns the profile of its sender, which is at most as old as most.
@@ -41,8 +43,12 @@ func (g *Gate) decide(
 		return who, ignored, err
 	}
 	m.Before = who.before
-	if m.Before == "" {
-		m.Before = moved[m.From.Chat]
+	if before := moved[m.From.Chat]; m.Before == "" && before != "" {
+		old, err := g.lookUp(q, writer{m.From.Account, before, m.Sender.ID}, most)
+		if err != nil {
+			return who, ignored, err
+		}
+		m.Before, who.group, who.since = before, old.group, old.since
 	}
 	current := who
 	if who.isBack(m) {
@@ -129,7 +135,7 @@ func (g *Gate) readProfile(q store.Queryer, w writer) (who profile, err error) {
 	var former string
 	err = q.QueryRow(`SELECT COALESCE(p.id, 0), COALESCE(p.role, ''), COALESCE(i.chat, ''),
 			COALESCE(i.former, ''), COALESCE(m.before, ''), COALESCE(k.state, b.state, ''),
-			COALESCE(k.since_ms, 0)
+			COALESCE(k.since_ms, b.since_ms, 0)
 		FROM (SELECT CAST($1 AS TEXT) AS account, CAST($2 AS TEXT) AS chat) a
 		LEFT JOIN identities i ON i.account = a.account AND i.sender = $3
 		LEFT JOIN people p ON p.id = i.person

@@ -65,6 +65,31 @@ func (in *intake) saveMigrations(tx *store.Tx, moved map[string]string) error {
 	return nil
 }
 
+// ids returns all ids of a group, the present one first, given one of them.
+func (Groups) ids(q store.Queryer, account, chat string) ([]string, error) {
+	ids := []string{chat}
+	err := store.Each(q, "gate: read moves", func(scan store.Scan) error {
+		ids = make([]string, 2)
+		return scan(&ids[0], &ids[1])
+	}, "SELECT chat, before FROM moves WHERE account = $1 AND $2 IN (chat, before)", account, chat)
+	return ids, err
+}
+
+// key returns the id of a group in the table, given one of its ids: the decision about a group that
+// has moved keeps the earlier id.
+func (groups Groups) key(q store.Queryer, account, chat string) (string, error) {
+	ids, err := groups.ids(q, account, chat)
+	for i := 0; i < len(ids) && err == nil; i++ {
+		var known bool
+		err = q.QueryRow("SELECT count(*) > 0 FROM known_groups WHERE account = $1 AND chat = $2",
+			account, ids[i]).Scan(&known)
+		if known {
+			return ids[i], err
+		}
+	}
+	return chat, err
+}
+
 func (in *intake) tellMoved(tx *store.Tx, chat, before string) error {
 	g := in.gate
 	g.log.Warn("a group has another id now: put it into the configuration, too",

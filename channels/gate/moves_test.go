@@ -1,0 +1,152 @@
+package gate_test
+
+import (
+	"testing"
+	"time"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/gate"
+	"gateway/store"
+)
+
+// move publishes that the group "old" has the id "new" now, together with messages.
+func (d *door) move(p gate.Policy, messages ...bus.InboundMessage) {
+	d.t.Helper()
+	b := channels.Batch{Migrated: map[string]string{"new": "old"}, Messages: messages}
+	if err := d.gate.Intake("tg", p).Publish(d.t.Context(), b); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// decided stores a decision about the group "old".
+func (d *door) decided(s gate.GroupState) {
+	d.t.Helper()
+	err := d.do(func(tx *store.Tx) error {
+		return gate.Groups{}.Set(tx, gate.Group{Account: "tg", Chat: "old", State: s}, time.Now())
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// In a group that has moved, people choose what is answered, and the group stays admitted.
+func TestActivateMovedGroup(t *testing.T) {
+	atDoor(t, func(d *door) {
+		d.decided(gate.GroupMention)
+		d.move(owned)
+		err := d.do(func(tx *store.Tx) error {
+			ok, err := gate.Groups{}.Activate(tx, gate.Group{Account: "tg", Chat: "new",
+				State: gate.GroupAlways}, time.Now())
+			if !ok {
+				t.Error("the choice was refused")
+			}
+			tx.After(d.gate.Invalidate)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.publish(owned, inGroup("new", false, message("1", "bob", "not addressed")))
+		d.wantInbox("guest not addressed")
+	})
+}
+
+// A group that owners let in is answered also if a message comes in one batch with the news that it
+// has moved, and nobody is asked again.
+func TestDecidedGroupMovesAtOnce(t *testing.T) {
+	atDoor(t, func(d *door) {
+		d.publish(owned, message("1", "ann", "hello"))
+		d.decided(gate.GroupMention)
+		d.move(owned, inGroup("new", true, message("2", "bob", "hey")))
+		if n := d.questions(); n != 0 {
+			t.Errorf("the owner was asked %d times", n)
+		}
+		d.wantInbox("owner hello", "guest hey")
+	})
+}
+
+// leaveMoved stores the decision to leave the group under one of its ids, and returns how many
+// messages it has dropped.
+func (d *door) leaveMoved(chat string) (dropped int64) {
+	d.t.Helper()
+	err := d.do(func(tx *store.Tx) (err error) {
+		dropped, err = d.gate.StartLeaving(tx, []gate.Group{{Account: "tg", Chat: chat}},
+			bus.Leave{ID: chat, Name: "the group"})
+		return err
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return dropped
+}
+
+// A decision to leave a group that has moved is for the group, whichever of its ids it names, and
+// so is the decision to stay.
+func TestLeaveMovedGroup(t *testing.T) {
+	const earlier, present = "old", "new"
+	for _, ids := range [][2]string{{earlier, present}, {present, earlier}} {
+		atDoor(t, func(d *door) {
+			d.decided(gate.GroupAlways)
+			d.move(owned)
+			err := d.do(func(tx *store.Tx) error {
+				for _, chat := range ids {
+					to := bus.Address{Account: "tg", Chat: chat}
+					err := d.outbox.Put(tx, bus.OutboundMessage{To: to, Text: "an answer"}, time.Now())
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := d.leaveMoved(ids[0]); n != 2 {
+				t.Errorf("%v: %d messages were dropped, want those to both ids", ids, n)
+			}
+			left, err := d.gate.HasLeft(d.db.Read(d.t.Context()), bus.Address{Account: "tg", Chat: ids[1]})
+			if err != nil || !left {
+				t.Errorf("%v: HasLeft = %v, %v", ids, left, err)
+			}
+			d.publish(owned, inGroup(present, true, message("1", "bob", "still there?")))
+			err = d.do(func(tx *store.Tx) error {
+				list, err := d.gate.Stay(tx, gate.Group{Account: "tg", Chat: ids[1]})
+				if len(list) != 1 {
+					t.Errorf("%v: Stay dropped %d decisions, want one", ids, len(list))
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.publish(owned, inGroup(present, false, message("2", "bob", "hey")))
+			d.wantInbox("guest hey")
+		})
+	}
+}
+
+// The account has not come back to a group that has moved while it was being left because of what
+// was written before it left.
+func TestGroupMovesWhileLeft(t *testing.T) {
+	atDoor(t, func(d *door) {
+		p := owned
+		p.Groups = []string{gate.AnyGroup}
+		d.leaveMoved("old")
+		list, err := bus.OpenLeaves(d.db.Read(d.t.Context()), "tg")
+		if err != nil || len(list) != 1 {
+			t.Fatalf("the outbox has %+v, %v; want one decision", list, err)
+		}
+		late := inGroup("new", true, message("1", "bob", "too late"))
+		late.Time = time.Now()
+		d.move(p)
+		time.Sleep(time.Minute)
+		d.over(&list[0], bus.Sent, "")
+		d.publish(p, late)
+		d.wantInbox()
+		time.Sleep(time.Minute)
+		d.publish(p, inGroup("new", true, message("2", "bob", "welcome back")))
+		d.publish(p, inGroup("new", true, message("3", "bob", "hey")))
+		d.wantInbox("guest welcome back", "guest hey")
+	})
+}
