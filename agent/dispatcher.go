@@ -201,7 +201,7 @@ func (d *Dispatcher) dispatch(ctx, work context.Context) error {
 func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 	for {
 		list, upTo, more, err := d.Inbox.Next(d.DB.Read(work), d.last)
-		aside, err := d.DB.Mend(work, d.opts.Logger, err, d.Inbox.SetAside)
+		aside, err := d.DB.RepairRows(work, d.opts.Logger, err, d.Inbox.SetAside)
 		if err != nil {
 			return err
 		}
@@ -217,7 +217,8 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 			}
 			d.last = r.Seq
 		}
-		if err := store.Survive(ctx, d.opts.Logger, "messages not dropped", d.drop(ctx)); err != nil {
+		if err := store.LogUnlessLost(ctx, d.opts.Logger, "messages not dropped",
+			d.drop(ctx)); err != nil {
 			return err
 		}
 		if d.last = max(d.last, upTo); !more && aside == 0 {

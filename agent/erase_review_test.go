@@ -71,7 +71,7 @@ func TestForgetMeInOddPlaces(t *testing.T) {
 		},
 		"a choice before the first turn": func(w *world) {
 			w.must(w.deps.DB.Tx(w.t.Context(), func(tx *store.Tx) error {
-				return session.Choose(tx, session.Key{Person: 5}, session.Model, "zanzibar", time.Now())
+				return session.SetChoice(tx, session.Key{Person: 5}, session.Model, "zanzibar", time.Now())
 			}))
 		},
 		"a thread": func(w *world) {

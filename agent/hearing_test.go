@@ -61,7 +61,7 @@ func (w *world) spoken(chat, said string) bus.InboundMessage {
 // overheard returns a voice message of a group that does not address the agent.
 func (w *world) overheard(chat, said string) bus.InboundMessage {
 	m := w.spoken(chat, said)
-	m.Group, m.Addressed, m.Hearing = true, false, bus.Overheard
+	m.Group, m.Addressed, m.VoiceState = true, false, bus.Overheard
 	return m
 }
 
@@ -303,8 +303,8 @@ func TestHearingRestart(t *testing.T) {
 		}
 		w.must(w.stop())
 		heard := w.overheard("g", "nothing")
-		heard.Hearing, heard.Addressed = bus.Heard, true
-		heard.Attachments[0].Said = "said before"
+		heard.VoiceState, heard.Addressed = bus.NotCommand, true
+		heard.Attachments[0].Transcript = "said before"
 		w.model.Queue(llmtest.Say("again"))
 		w.put(heard)
 		w.start()

@@ -37,7 +37,8 @@ func (d *Dispatcher) recoverPending(ctx, work context.Context) error {
 			}
 		}
 	}
-	if err := store.Survive(ctx, d.opts.Logger, "messages not dropped", d.drop(ctx)); err != nil {
+	if err := store.LogUnlessLost(ctx, d.opts.Logger, "messages not dropped",
+		d.drop(ctx)); err != nil {
 		return err
 	}
 	return d.ResumeTurns(ctx, work, sessions)

@@ -40,7 +40,7 @@ func (d *Dispatcher) transcribe(
 	s := d.Config()
 	heard, err := d.transcriber.Transcribe(ctx, reading, r,
 		hearing.Settings{Names: s.Names, Cost: s.SpeechCost})
-	return heard, store.Survive(ctx, d.opts.Logger, "voice message not heard", err)
+	return heard, store.LogUnlessLost(ctx, d.opts.Logger, "voice message not heard", err)
 }
 
 // runCommand runs a command and tells the sender if it failed. If it failed because the process is
@@ -81,5 +81,5 @@ func (d *Dispatcher) reportFailure(ctx context.Context, r bus.Received, cause er
 		}
 		return d.Outbox.Put(tx, pool.Reply(r.Message, turn.SayBroken), d.opts.Now())
 	})
-	return store.Survive(ctx, d.opts.Logger, "message not answered", err)
+	return store.LogUnlessLost(ctx, d.opts.Logger, "message not answered", err)
 }

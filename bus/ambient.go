@@ -37,14 +37,14 @@ func pruneAmbient(tx *store.Tx, at Address, now time.Time) error {
 	return store.Wrap(err, "bus: store ambient message of %s", at)
 }
 
-// Hear stores r, whose voice message was transcribed. If r is still [Overheard], it is not for the
-// agent and becomes an ambient message. Hear changes nothing and reports false if r is no longer
-// waiting.
-func Hear(tx *store.Tx, r Received, now time.Time) (bool, error) {
+// StoreTranscript stores r, whose voice message was transcribed. If r is still [Overheard], it is
+// not for the agent and becomes an ambient message. StoreTranscript changes nothing and reports
+// false if r is no longer waiting.
+func StoreTranscript(tx *store.Tx, r Received, now time.Time) (bool, error) {
 	state := "waiting"
-	if r.Message.Hearing == Overheard {
+	if r.Message.VoiceState == Overheard {
 		state = "heard"
-		r.Message.Hearing = Heard
+		r.Message.VoiceState = NotCommand
 	}
 	body, err := json.Marshal(r.Message)
 	if err != nil {

@@ -96,14 +96,14 @@ func TestHear(t *testing.T) {
 	f.put(room, "2", "")
 	list, err := f.Waiting(f.read(), 0)
 	f.must(err)
-	hear := func(r Received, h Hearing, said string) bool {
-		r.Message.Hearing, r.Message.Text = h, said
-		return f.ask(func(tx *store.Tx) (bool, error) { return Hear(tx, r, f.now) })
+	hear := func(r Received, h VoiceState, said string) bool {
+		r.Message.VoiceState, r.Message.Text = h, said
+		return f.ask(func(tx *store.Tx) (bool, error) { return StoreTranscript(tx, r, f.now) })
 	}
 	if !hear(list[0], Overheard, "to Bob") || !hear(list[1], SpokenCommand, "/new") {
 		t.Error("a waiting message was not heard")
 	}
-	if hear(list[0], Heard, "again") {
+	if hear(list[0], NotCommand, "again") {
 		t.Error("a message was heard twice")
 	}
 	if got := f.heard(room, newest); !slices.Equal(got, []string{"to Bob"}) {

@@ -4,9 +4,9 @@ import (
 	"gateway/store"
 )
 
-// Hand records that work on the messages begins. If the process crashes before their turn has
-// begun, the messages are suspects.
-func (in *Inbox) Hand(tx *store.Tx, list []Received) error {
+// MarkStarted records that work on the messages begins. If the process crashes before their turn
+// has begun, the messages are suspects.
+func (in *Inbox) MarkStarted(tx *store.Tx, list []Received) error {
 	for _, r := range list {
 		_, err := setInbox(tx, "UPDATE inbox SET handed = 1 WHERE id = $1 AND state = 'waiting'", r.Seq)
 		if err != nil {
@@ -16,14 +16,14 @@ func (in *Inbox) Hand(tx *store.Tx, list []Received) error {
 	return nil
 }
 
-// Handed returns the waiting messages on which an earlier process had begun to work.
-func (in *Inbox) Handed(q store.Queryer) ([]Received, error) {
+// Started returns the waiting messages on which an earlier process had begun to work.
+func (in *Inbox) Started(q store.Queryer) ([]Received, error) {
 	return readInbox(q, "SELECT "+receivedColumns+" FROM inbox "+
 		"WHERE state = 'waiting' AND handed = 1 ORDER BY id")
 }
 
-// HandBack undoes [Inbox.Hand]. If crashed is true, it counts a crash for the message.
-func (in *Inbox) HandBack(tx *store.Tx, seq int64, crashed bool) error {
+// UnmarkStarted undoes [Inbox.MarkStarted]. If crashed is true, it counts a crash for the message.
+func (in *Inbox) UnmarkStarted(tx *store.Tx, seq int64, crashed bool) error {
 	n := 0
 	if crashed {
 		n = 1

@@ -43,7 +43,7 @@ func (in *Inbox) Put(tx *store.Tx, m InboundMessage, now time.Time) (bool, error
 }
 
 func (in *Inbox) insert(tx *store.Tx, m InboundMessage, state string, now time.Time) (bool, error) {
-	tx.HardAtReturn() // then the platform won't deliver it again
+	tx.WaitForDiskAtReturn() // then the platform won't deliver it again
 	body, err := json.Marshal(m)
 	if err != nil {
 		return false, fmt.Errorf("bus: store message of %s in inbox: %w", m.From, err)

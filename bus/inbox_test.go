@@ -168,7 +168,7 @@ func TestOwes(t *testing.T) {
 	f := newInboxFixture(t)
 	owes := func(want bool, when string) {
 		t.Helper()
-		got, err := Owes(f.read(), chat)
+		got, err := HasUnfinished(f.read(), chat)
 		f.must(err)
 		if got != want {
 			t.Errorf("%s Owes = %t", when, got)

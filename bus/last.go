@@ -32,9 +32,9 @@ func (in *Inbox) Find(q store.Queryer, a Address, id string) (InboundMessage, bo
 	return list[0].Message, true, nil
 }
 
-// Room reports whether a chat is a group, and its title if so. It uses the newest message of the
-// chat that the inbox still has, in any thread.
-func (in *Inbox) Room(q store.Queryer, a Address) (group bool, title string, err error) {
+// GroupTitle reports whether a chat is a group, and its title if so. It uses the newest message of
+// the chat that the inbox still has, in any thread.
+func (in *Inbox) GroupTitle(q store.Queryer, a Address) (group bool, title string, err error) {
 	list, err := readInbox(q, "SELECT "+receivedColumns+` FROM inbox
 		WHERE account = $1 AND chat = $2 AND origin = 'person'
 		ORDER BY id DESC LIMIT 1`, a.Account, a.Chat)
@@ -61,19 +61,20 @@ func (in *Inbox) IsOpen(q store.Queryer, id string) (bool, error) {
 	return false, nil
 }
 
-// Owes reports whether a chat, in any thread, has an unanswered message or an unsent answer.
-func Owes(q store.Queryer, a Address) (bool, error) {
-	return anyOf(q, a, "inbox WHERE state = 'waiting'", "inbox WHERE state = 'taken'", unsent)
+// HasUnfinished reports whether a chat, in any thread, has an unanswered message or an unsent
+// answer.
+func HasUnfinished(q store.Queryer, a Address) (bool, error) {
+	return anyRow(q, a, "inbox WHERE state = 'waiting'", "inbox WHERE state = 'taken'", unsent)
 }
 
 // IsUnsent reports whether a message to a chat, in any thread, is still to be sent.
-func IsUnsent(q store.Queryer, a Address) (bool, error) { return anyOf(q, a, unsent) }
+func IsUnsent(q store.Queryer, a Address) (bool, error) { return anyRow(q, a, unsent) }
 
 const unsent = "outbox WHERE state IN ('waiting', 'sending')"
 
-// anyOf reports whether any of the tables has a row of the chat. Each table comes with a condition
+// anyRow reports whether any of the tables has a row of the chat. Each table comes with a condition
 // for which there is an index with few rows.
-func anyOf(q store.Queryer, a Address, tables ...string) (is bool, err error) {
+func anyRow(q store.Queryer, a Address, tables ...string) (is bool, err error) {
 	for _, rows := range tables {
 		err := q.QueryRow("SELECT EXISTS (SELECT 1 FROM "+rows+" AND account = $1 AND chat = $2)",
 			a.Account, a.Chat).Scan(&is)

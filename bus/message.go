@@ -78,22 +78,22 @@ type InboundMessage struct {
 	// Edits is the ID of the earlier message that this one rewords, or "".
 	Edits string `json:"edits,omitempty"`
 
-	// Hearing says how far a short voice message has been transcribed and judged.
-	Hearing Hearing `json:"hearing,omitempty"`
+	// VoiceState says how far a short voice message has been transcribed and judged.
+	VoiceState VoiceState `json:"hearing,omitempty"`
 
 	Origin Origin `json:"origin,omitzero"` // who began it
 }
 
-// A Hearing is the state of a short voice message. Its words decide whether it is for the agent,
+// A VoiceState is the state of a short voice message. Its words decide whether it is for the agent,
 // and whether it is a command.
-type Hearing string
+type VoiceState string
 
-// The values of Hearing. "" means that the message is not a voice message, or was not transcribed
-// yet.
+// The values of VoiceState. "" means that the message is not a voice message, or was not
+// transcribed yet.
 const (
-	Overheard     Hearing = "overheard" // in a group; for the agent only if the words address it
-	Heard         Hearing = "heard"     // decided: not a command
-	SpokenCommand Hearing = "command"   // decided: a command, which Text contains
+	Overheard     VoiceState = "overheard" // in a group; for the agent only if the words address it
+	NotCommand    VoiceState = "heard"     // decided: not a command
+	SpokenCommand VoiceState = "command"   // decided: a command, which Text contains
 )
 
 // Limits of the voice messages that are transcribed before the gateway decides what they are.
@@ -150,10 +150,10 @@ type Attachment struct {
 	// 100, in base64; "": unknown.
 	Waveform string `json:"waveform,omitempty"`
 
-	// Said is the transcript of a voice message. Unsaid is the reason why there is none, in a few
-	// words. Both are "" until the gateway has tried to transcribe it.
-	Said   string `json:"said,omitempty"`
-	Unsaid string `json:"unsaid,omitempty"`
+	// Transcript is the transcript of a voice message. TranscriptError is the reason why there is
+	// none, in a few words. Both are "" until the gateway has tried to transcribe it.
+	Transcript      string `json:"said,omitempty"`
+	TranscriptError string `json:"unsaid,omitempty"`
 }
 
 // An OutboundMessage is a message from the agent to a conversation.

@@ -82,7 +82,7 @@ func (out *Outbox) Put(tx *store.Tx, m OutboundMessage, now time.Time) error {
 
 // Add is like [Outbox.Put] and also returns the id of the delivery.
 func (out *Outbox) Add(tx *store.Tx, m OutboundMessage, now time.Time) (id int64, err error) {
-	tx.Hard() // the platform may get it immediately
+	tx.WaitForDisk() // the platform may get it immediately
 	d := Delivery{State: Waiting, key: NewKey(), Created: time.UnixMilli(now.UnixMilli())}
 	if idle := out.Idle.Load(); idle != nil && (*idle)(m.To) {
 		d.State = Sending
@@ -287,7 +287,7 @@ func (out *Outbox) SetAside(tx *store.Tx, row *store.RowError) error {
 // dropped d in the meantime.
 func (out *Outbox) Save(tx *store.Tx, d *Delivery, now time.Time) (bool, error) {
 	if d.State == Sending && len(d.Parts) > 1 && len(d.IDs) == 0 {
-		tx.Hard() // the split must not change once a part is sent
+		tx.WaitForDisk() // the split must not change once a part is sent
 	}
 	n, err := tx.Exec(`UPDATE outbox SET state = $1, parts = $2, ids = $3, attempts = $4,
 			uncertain = $5, crashes = $6, tried_ms = $7, error = $8, updated_ms = $9
@@ -351,8 +351,8 @@ func (out *Outbox) DropAll(tx *store.Tx, a Address, upTo int64) (int64, error) {
 	return n, store.Wrap(err, "bus: drop messages to %s", a)
 }
 
-// Owes reports whether a chat, in any thread, has an unsent delivery with an id up to upTo.
-func (out *Outbox) Owes(q store.Queryer, a Address, upTo int64) (bool, error) {
+// HasUnsent reports whether a chat, in any thread, has an unsent delivery with an id up to upTo.
+func (out *Outbox) HasUnsent(q store.Queryer, a Address, upTo int64) (bool, error) {
 	var open int
 	err := q.QueryRow(`SELECT count(*) FROM outbox WHERE account = $1 AND chat = $2 AND id <= $3
 		AND state IN ('waiting', 'sending')`, a.Account, a.Chat, upTo).Scan(&open)

@@ -65,7 +65,7 @@ func TestUnfinishedByIndex(t *testing.T) {
 			return err
 		},
 		"Handed": func(q store.Queryer) error {
-			_, err := f.Handed(q)
+			_, err := f.Started(q)
 			return err
 		},
 		"Suspects": func(q store.Queryer) error {
@@ -81,7 +81,7 @@ func TestUnfinishedByIndex(t *testing.T) {
 			return err
 		},
 		"anyOf": func(q store.Queryer) error {
-			_, err := anyOf(q, here, "inbox WHERE state = 'waiting'", "inbox WHERE state = 'taken'")
+			_, err := anyRow(q, here, "inbox WHERE state = 'waiting'", "inbox WHERE state = 'taken'")
 			return err
 		},
 	} {

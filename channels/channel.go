@@ -73,10 +73,10 @@ type Publisher interface {
 	// Cursors returns the stored cursors by key.
 	Cursors(ctx context.Context) (map[string]string, error)
 
-	// Try calls f, which handles one update from the platform. If f panics, Try logs and counts the
-	// panic and returns false, and the channel continues without the update. Otherwise the platform
-	// would deliver the update again and crash the next process, too.
-	Try(ctx context.Context, f func()) bool
+	// Recover calls f, which handles one update from the platform. If f panics, Recover logs and
+	// counts the panic and returns false, and the channel continues without the update. Otherwise the
+	// platform would deliver the update again and crash the next process, too.
+	Recover(ctx context.Context, f func()) bool
 
 	// Publish stores a batch in one transaction. Only after it has returned nil may the channel
 	// acknowledge the batch to the platform. A batch that was stored before may be published again

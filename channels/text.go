@@ -45,9 +45,9 @@ func Clean(s string, limit int) string {
 	return b.String()
 }
 
-// Bracket returns "[kind: detail]", which stands for something that is not text. detail is
+// Placeholder returns "[kind: detail]", which stands for something that is not text. detail is
 // untrusted and can't close the bracket.
-func Bracket(kind, detail string) string {
+func Placeholder(kind, detail string) string {
 	const most = 200 // maximum number of runes
 	detail = strings.NewReplacer("[", "(", "]", ")").Replace(Clean(detail, most))
 	if detail == "" {

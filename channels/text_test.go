@@ -24,10 +24,10 @@ func TestForeign(t *testing.T) {
 			t.Errorf("Clean(%q) = %q, want %q", in, got, want)
 		}
 	}
-	if got := channels.Bracket("poll", "a]b\n[c"); got != "[poll: a)b (c]" {
+	if got := channels.Placeholder("poll", "a]b\n[c"); got != "[poll: a)b (c]" {
 		t.Errorf("Bracket = %q", got)
 	}
-	if got := channels.Bracket("dice", ""); got != "[dice]" {
+	if got := channels.Placeholder("dice", ""); got != "[dice]" {
 		t.Errorf("Bracket = %q", got)
 	}
 	for in, want := range map[string]string{

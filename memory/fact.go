@@ -261,8 +261,8 @@ func (s *ScopedStore) Pin(tx *store.Tx, key string, pinned bool) (bool, error) {
 	return n == 1, s.wrap("pin fact of", err)
 }
 
-// Touch records that facts are used now. It ignores unknown keys.
-func (s *ScopedStore) Touch(tx *store.Tx, keys ...string) error {
+// MarkUsed records that facts are used now. It ignores unknown keys.
+func (s *ScopedStore) MarkUsed(tx *store.Tx, keys ...string) error {
 	st, err := s.state(tx)
 	if err != nil {
 		return err

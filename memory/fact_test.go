@@ -56,7 +56,7 @@ func TestFacts(t *testing.T) {
 		if !pinned || none {
 			t.Errorf("pinned: %v and what is not there: %v", pinned, none)
 		}
-		return errors.Join(err, err2, space.Touch(tx, "car", "nothing"))
+		return errors.Join(err, err2, space.MarkUsed(tx, "car", "nothing"))
 	})
 	pinned, _, err := space.Always(f.q(), 0)
 	f.ok(err)
@@ -165,10 +165,10 @@ func TestRelevantOrder(t *testing.T) {
 	}
 	order("b", "c", "a")
 	f.now = f.now.AddDate(0, 0, 60)
-	f.tx(func(tx *store.Tx) error { return f.In(anna).Touch(tx, "a") })
+	f.tx(func(tx *store.Tx) error { return f.In(anna).MarkUsed(tx, "a") })
 	order("a", "b", "c")
 	f.now = f.now.AddDate(0, 0, 90)
-	f.tx(func(tx *store.Tx) error { return f.In(anna).Touch(tx, "c") })
+	f.tx(func(tx *store.Tx) error { return f.In(anna).MarkUsed(tx, "c") })
 	order("c", "a", "b")
 	f.now = f.now.AddDate(20, 0, 0) // all have faded
 	order("b", "c", "a")

@@ -129,7 +129,7 @@ func TestSyncAheadOfTheDatabase(t *testing.T) {
 	f.ok(f.Sync(t.Context(), anna))
 	r, err := f.Rebuild(t.Context(), anna)
 	f.ok(err)
-	same(t, "rebuilt", r, Rebuilt{Entries: 5, Added: 2})
+	same(t, "rebuilt", r, RebuildResult{Entries: 5, Added: 2})
 	same(t, "entries", f.texts(anna),
 		[]string{"1 one", "2 lost two", "3 lost three", "4 other two", "5 five"})
 	same(t, "lines", strings.Count(f.file(anna), "\n"), 5)
@@ -182,38 +182,40 @@ func TestRebuild(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name, file string // {n} stands for line n
-		want       Rebuilt
+		want       RebuildResult
 		entries    []string
 	}{
-		{"nothing changed", "{1}{2}{3}", Rebuilt{Entries: 3}, []string{"1 one", "2 two", "3 three"}},
-		{"changed", "{1}" + line(2, "zwei") + "{3}", Rebuilt{Entries: 3, Changed: 1},
+		{"nothing changed", "{1}{2}{3}", RebuildResult{Entries: 3}, []string{"1 one", "2 two",
+			"3 three"}},
+		{"changed", "{1}" + line(2, "zwei") + "{3}", RebuildResult{Entries: 3, Changed: 1},
 			[]string{"1 one", "2 zwei", "3 three"}},
-		{"removed", "{1}{3}", Rebuilt{Entries: 2, Removed: 1}, []string{"1 one", "3 three"}},
-		{"removed at the end", "{1}{2}", Rebuilt{Entries: 2, Removed: 1}, []string{"1 one", "2 two"}},
-		{"all removed", "", Rebuilt{Removed: 3}, nil},
-		{"added", "{1}{2}{3}" + `{"text":"mine"}` + "\n", Rebuilt{Entries: 4, Added: 1},
+		{"removed", "{1}{3}", RebuildResult{Entries: 2, Removed: 1}, []string{"1 one", "3 three"}},
+		{"removed at the end", "{1}{2}", RebuildResult{Entries: 2, Removed: 1}, []string{"1 one",
+			"2 two"}},
+		{"all removed", "", RebuildResult{Removed: 3}, nil},
+		{"added", "{1}{2}{3}" + `{"text":"mine"}` + "\n", RebuildResult{Entries: 4, Added: 1},
 			[]string{"1 one", "2 two", "3 three", "4 mine"}},
 		{"added in between, without an end", `{"text":"a"}` + "\n{1}{2}{3}" + `{"text":"b"}`,
-			Rebuilt{Entries: 5, Added: 2}, []string{"1 one", "2 two", "3 three", "4 a", "5 b"}},
-		{"copied", "{1}{1}{2}{3}", Rebuilt{Entries: 4, Added: 1},
+			RebuildResult{Entries: 5, Added: 2}, []string{"1 one", "2 two", "3 three", "4 a", "5 b"}},
+		{"copied", "{1}{1}{2}{3}", RebuildResult{Entries: 4, Added: 1},
 			[]string{"1 one", "2 two", "3 three", "4 one"}},
-		{"moved", "{3}{1}{2}", Rebuilt{Entries: 3}, []string{"1 one", "2 two", "3 three"}},
-		{"ahead", "{1}{2}{3}" + line(9, "nine"), Rebuilt{Entries: 4, Added: 1},
+		{"moved", "{3}{1}{2}", RebuildResult{Entries: 3}, []string{"1 one", "2 two", "3 three"}},
+		{"ahead", "{1}{2}{3}" + line(9, "nine"), RebuildResult{Entries: 4, Added: 1},
 			[]string{"1 one", "2 two", "3 three", "9 nine"}},
 		{"CRLF and a mark",
 			"\ufeff" + strings.ReplaceAll(line(1, "one")+line(2, "2"), "\n", "\r\n") + "{3}",
-			Rebuilt{Entries: 3, Changed: 1}, []string{"1 one", "2 2", "3 three"}},
-		{"bad", "{1}" + `{"cursor":2,"time":"2026` + "\n", Rebuilt{Entries: 2, Removed: 1,
+			RebuildResult{Entries: 3, Changed: 1}, []string{"1 one", "2 2", "3 three"}},
+		{"bad", "{1}" + `{"cursor":2,"time":"2026` + "\n", RebuildResult{Entries: 2, Removed: 1,
 			Bad: []string{"line 2: not a JSON object of an entry: unexpected end of JSON input"}},
 			[]string{"1 one", "2 two"}},
-		{"bad and nameless", "{1}nonsense\n", Rebuilt{Entries: 3, Bad: []string{
+		{"bad and nameless", "{1}nonsense\n", RebuildResult{Entries: 3, Bad: []string{
 			"line 2: not a JSON object of an entry: invalid character 'o' in literal null (expecting 'u')"}},
 			[]string{"1 one", "2 two", "3 three"}},
 		{"another's", "{1}{2}{3}" + strings.ReplaceAll(line(4, "x"), "person-1", "person-2"),
-			Rebuilt{Entries: 3, Bad: []string{`line 4: belongs to "person-2"`}},
+			RebuildResult{Entries: 3, Bad: []string{`line 4: belongs to "person-2"`}},
 			[]string{"1 one", "2 two", "3 three"}},
 		{"no time", "{1}{2}" + `{"cursor":3,"text":"x"}` + "\n",
-			Rebuilt{Entries: 3, Bad: []string{"line 3: has no time"}},
+			RebuildResult{Entries: 3, Bad: []string{"line 3: has no time"}},
 			[]string{"1 one", "2 two", "3 three"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -235,7 +237,7 @@ func TestRebuild(t *testing.T) {
 			}
 			again, err := f.Rebuild(t.Context(), anna)
 			f.ok(err)
-			same(t, "rebuilt again", again, Rebuilt{Entries: r.Entries, Bad: r.Bad})
+			same(t, "rebuilt again", again, RebuildResult{Entries: r.Entries, Bad: r.Bad})
 			for _, bad := range strings.SplitAfter(text, "\n")[:min(len(r.Bad), 1)] {
 				if !strings.Contains(f.file(anna), bad) {
 					t.Errorf("the file lacks %q", bad)

@@ -165,11 +165,11 @@ func (m *matcher) candidates(lists []list) ([]candidate, error) {
 	slices.SortFunc(found, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(b.id, a.id))
 	})
-	return found[:min(len(found), m.most())], nil
+	return found[:min(len(found), m.maxRows())], nil
 }
 
-// most returns the number of rows that the search continues with.
-func (m *matcher) most() int {
+// maxRows returns the number of rows that the search continues with.
+func (m *matcher) maxRows() int {
 	if m.timed {
 		return maxList
 	}
@@ -191,10 +191,10 @@ func (m *matcher) all(lists []list) ([]int64, error) {
 	above := int64(0)
 	if rarest := lists[0]; !rarest.whole {
 		above = max(0, newest-int64(maxScan/density))
-	} else if len(rarest.ids) > m.most() {
-		above = rarest.ids[m.most()]
+	} else if len(rarest.ids) > m.maxRows() {
+		above = rarest.ids[m.maxRows()]
 	}
-	found, err := m.rows([]string{strings.Join(queries, " AND ")}, above, m.most())
+	found, err := m.rows([]string{strings.Join(queries, " AND ")}, above, m.maxRows())
 	if err != nil {
 		return nil, err
 	}

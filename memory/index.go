@@ -172,7 +172,7 @@ type tokens struct {
 // years from since to until. The caller checks the exact times of the rows.
 func (m *matcher) narrow(since, until time.Time, session string, now time.Time) {
 	if session != "" {
-		m.where += " AND " + m.exact(sessionWord(session))
+		m.where += " AND " + m.exactQuery(sessionWord(session))
 	}
 	if since.IsZero() && until.IsZero() {
 		return
@@ -188,13 +188,13 @@ func (m *matcher) narrow(since, until time.Time, session string, now time.Time) 
 	next := time.Date(since.Year(), since.Month(), 1, 0, 0, 0, 0, time.UTC)
 	for !next.After(until) {
 		if year := next.AddDate(1, 0, 0); next.Month() == time.January && !year.After(until) {
-			times, next = append(times, m.exact(yearWord(next))), year
+			times, next = append(times, m.exactQuery(yearWord(next))), year
 			continue
 		}
-		times, next = append(times, m.exact(monthWord(next))), next.AddDate(0, 1, 0)
+		times, next = append(times, m.exactQuery(monthWord(next))), next.AddDate(0, 1, 0)
 	}
 	if len(times) == 0 {
-		times = []string{m.exact(isYear)} // matches no row
+		times = []string{m.exactQuery(isYear)} // matches no row
 	}
 	m.where += " AND (" + strings.Join(times, " OR ") + ")"
 }
@@ -202,17 +202,17 @@ func (m *matcher) narrow(since, until time.Time, session string, now time.Time) 
 // maxYears is how many years a search with an end but without a beginning goes back.
 const maxYears = 30
 
-// exact returns the query for a word.
-func (m *matcher) exact(word string) string { return `"` + m.begin + word + `"` }
+// exactQuery returns the query for a word.
+func (m *matcher) exactQuery(word string) string { return `"` + m.begin + word + `"` }
 
 // query returns the query for a term.
 func (m *matcher) query(t term) string {
-	query := m.exact(t.word())
+	query := m.exactQuery(t.word())
 	switch size := utf8.RuneCountInString(t.text); {
 	case !t.prefix:
 		return query
 	case size == beginSize:
-		return "(" + query + " OR " + m.exact(isBegin+t.text) + ")"
+		return "(" + query + " OR " + m.exactQuery(isBegin+t.text) + ")"
 	}
 	return query + "*"
 }

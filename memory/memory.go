@@ -131,7 +131,7 @@ func (m *Memory) lock(ctx context.Context) (unlock func(), err error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	release, err := store.LockSoon(ctx, m.dir.Name()+".lock", lockPatience)
+	release, err := store.LockWithin(ctx, m.dir.Name()+".lock", lockPatience)
 	if err != nil {
 		<-m.files
 		return nil, err

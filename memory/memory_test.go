@@ -201,7 +201,7 @@ func TestNoScope(t *testing.T) {
 			add(err)
 			_, err = space.Pin(tx, "a", true)
 			add(err)
-			add(space.Touch(tx, "a"))
+			add(space.MarkUsed(tx, "a"))
 			_, err = space.Append(tx, Entry{Text: "a"})
 			add(err)
 			add(space.SetDreamed(tx, 1))

@@ -16,8 +16,8 @@ import (
 	"gateway/store/atomicfile"
 )
 
-// A Rebuilt is the result of [Memory.Rebuild].
-type Rebuilt struct {
+// A RebuildResult is the result of [Memory.Rebuild].
+type RebuildResult struct {
 	Entries int      // number of entries now
 	Changed int      // entries with a changed text, time or session
 	Added   int      // entries that the table did not have
@@ -29,20 +29,20 @@ type Rebuilt struct {
 // may be changed, removed, added and moved. A line without a cursor gets one, which is
 // also written to the file. An entry that the file lacks is kept if an unreadable line may
 // be that entry.
-func (m *Memory) Rebuild(ctx context.Context, s Scope) (Rebuilt, error) {
+func (m *Memory) Rebuild(ctx context.Context, s Scope) (RebuildResult, error) {
 	unlock, err := m.lock(ctx)
 	if err != nil {
-		return Rebuilt{}, m.In(s).wrap("rebuild", err)
+		return RebuildResult{}, m.In(s).wrap("rebuild", err)
 	}
 	defer unlock()
 	r := rebuild{m: m, s: s, space: m.In(s)}
 	err = r.run(ctx)
-	return r.Rebuilt, m.In(s).wrap("rebuild", err)
+	return r.RebuildResult, m.In(s).wrap("rebuild", err)
 }
 
 // rebuild compares a file with the table.
 type rebuild struct {
-	Rebuilt
+	RebuildResult
 	m     *Memory
 	s     Scope
 	space *ScopedStore

@@ -64,7 +64,7 @@ var order = sync.OnceValue(func() *regexp.Regexp {
 var orderStarts = func() map[string]bool {
 	starts := make(map[string]bool)
 	for _, words := range orderWords {
-		for first := range strings.FieldsFuncSeq(words, isNoWord) {
+		for first := range strings.FieldsFuncSeq(words, isWordEnd) {
 			starts[first] = true
 			break
 		}
@@ -72,15 +72,15 @@ var orderStarts = func() map[string]bool {
 	return starts
 }()
 
-// isNoWord reports whether r ends a word in the sense of \b in regular expressions.
-func isNoWord(r rune) bool {
+// isWordEnd reports whether r ends a word in the sense of \b in regular expressions.
+func isWordEnd(r rune) bool {
 	return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 }
 
-// isOrder reports whether order matches. The regular expression is slow, so isOrder skips
-// it for an ASCII text without a word in orderStarts.
-func isOrder(s string) bool {
-	for word := range strings.FieldsFuncSeq(s, isNoWord) {
+// isInstruction reports whether order matches. The regular expression is slow, so isInstruction
+// skips it for an ASCII text without a word in orderStarts.
+func isInstruction(s string) bool {
+	for word := range strings.FieldsFuncSeq(s, isWordEnd) {
 		if orderStarts[strings.ToLower(word)] {
 			return order().MatchString(s)
 		}
@@ -92,7 +92,7 @@ func isOrder(s string) bool {
 // Quote returns s unchanged if it is short and plain, and otherwise as a JSON string. Use
 // it for data in a prompt.
 func Quote(s string) string {
-	if utf8.RuneCountInString(s) <= maxPlain && plain().MatchString(s) && !isOrder(s) {
+	if utf8.RuneCountInString(s) <= maxPlain && plain().MatchString(s) && !isInstruction(s) {
 		return s
 	}
 	return visible(plainjson.Text(s))

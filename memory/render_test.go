@@ -17,7 +17,7 @@ func FuzzOrder(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if got, want := isOrder(s), order().MatchString(s); got != want {
+		if got, want := isInstruction(s), order().MatchString(s); got != want {
 			t.Errorf("isOrder(%q) = %t, want %t", s, got, want)
 		}
 	})

@@ -149,7 +149,7 @@ func parse(query string) []term {
 		seen[t.word()] = true
 		return true
 	})
-	terms = withoutSingles(terms)
+	terms = dropSingles(terms)
 	if len(terms) == 0 {
 		terms = empty
 	}
@@ -159,9 +159,9 @@ func parse(query string) []term {
 	return terms
 }
 
-// withoutSingles drops the single characters of runs that also have pairs, which are more
+// dropSingles drops the single characters of runs that also have pairs, which are more
 // specific.
-func withoutSingles(terms []term) []term {
+func dropSingles(terms []term) []term {
 	inPair := make(map[rune]bool)
 	for _, t := range terms {
 		if t.gram && utf8.RuneCountInString(t.text) == 2 {

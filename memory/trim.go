@@ -13,15 +13,15 @@ import (
 	"gateway/store/fault"
 )
 
-// A trimming removes old entries of a scope. The lock is held.
-type trimming struct{ *ScopedStore }
+// A trimmer removes old entries of a scope. The lock is held.
+type trimmer struct{ *ScopedStore }
 
 // Trim removes the oldest entries of a scope from the table and from the history file. It stops at
 // the first entry that is not older than before, or that Dream has not read. Trim also removes
 // archived messages that are older. Lines of the file that are not entries stay. If the process
 // ends meanwhile, the next Trim does the rest.
 func Trim(ctx context.Context, m *Memory, of Scope, before time.Time) error {
-	s := trimming{m.In(of)}
+	s := trimmer{m.In(of)}
 	unlock, err := s.m.lock(ctx)
 	if err != nil {
 		return s.wrap("trim the history of", err)
@@ -31,7 +31,7 @@ func Trim(ctx context.Context, m *Memory, of Scope, before time.Time) error {
 }
 
 // trim implements [Trim].
-func (s trimming) trim(ctx context.Context, before time.Time) error {
+func (s trimmer) trim(ctx context.Context, before time.Time) error {
 	if err := s.m.sync(ctx, s.scope, false); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s trimming) trim(ctx context.Context, before time.Time) error {
 }
 
 // trimFile removes the entries up to a cursor from the history file.
-func (s trimming) trimFile(last int64) error {
+func (s trimmer) trimFile(last int64) error {
 	name := path.Join(string(s.scope), historyFile)
 	data, err := fs.ReadFile(s.m.dir.FS(), name)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s trimming) trimFile(last int64) error {
 
 // trimRows removes some of the entries up to a cursor, and of the messages before a time. It
 // reports whether there may be more.
-func (s trimming) trimRows(
+func (s trimmer) trimRows(
 	tx *store.Tx, number, last int64, before time.Time,
 ) (more bool, err error) {
 	drop := func(kind Kind, where string, limit any) (int, error) {

@@ -65,7 +65,7 @@ func TestTrim(t *testing.T) {
 	f.ok(Trim(t.Context(), f.Memory, ann, start.Add(-50*day))) // Dream has read nothing
 	want(ann, 200, 1, "0 1 ")
 	f.tx(func(tx *store.Tx) error { return f.In(ann).SetDreamed(tx, 120) })
-	f.ok(trimming{f.In(ann)}.trimFile(120)) // the process ended here
+	f.ok(trimmer{f.In(ann)}.trimFile(120)) // the process ended here
 	f.ok(Trim(t.Context(), f.Memory, ann, start.Add(-50*day)))
 	want(ann, 80, 121, "0 1 ")
 	f.tx(func(tx *store.Tx) error { return f.In(ann).SetDreamed(tx, 200) })

@@ -24,8 +24,8 @@ var allChoices = []Choice{QueueMode, Model, Effort, Voice, Activity}
 // Choices are the values that were chosen for a conversation, without those that are "".
 type Choices map[Choice]string
 
-// Choose stores a choice for a session, which need not have had a turn yet.
-func Choose(tx *store.Tx, key Key, what Choice, value string, now time.Time) error {
+// SetChoice stores a choice for a session, which need not have had a turn yet.
+func SetChoice(tx *store.Tx, key Key, what Choice, value string, now time.Time) error {
 	a, column := key.Conversation, string(what)
 	_, err := tx.Exec(`INSERT INTO sessions (key, account, chat, thread, speaker, person, title,
 			`+column+`, created_ms, updated_ms, began_ms)

@@ -297,7 +297,7 @@ func parseHead(text []byte) (h Head, err error) {
 		return h, fmt.Errorf("the format has version %d; this gateway reads version %d", j.Version,
 			exportVersion)
 	}
-	if err := strict(text, &j); err != nil {
+	if err := decodeStrict(text, &j); err != nil {
 		return h, err
 	}
 	h = Head{
@@ -322,8 +322,8 @@ func parseHead(text []byte) (h Head, err error) {
 	return h, cmp.Or(h.check(), err)
 }
 
-// strict decodes text into v and refuses unknown fields.
-func strict(text []byte, v any) error {
+// decodeStrict decodes text into v and refuses unknown fields.
+func decodeStrict(text []byte, v any) error {
 	in := json.NewDecoder(bytes.NewReader(text))
 	in.DisallowUnknownFields()
 	if err := in.Decode(v); err != nil {
@@ -349,7 +349,7 @@ func parseTime(s string) (time.Time, error) {
 // parseLine parses a message. turn is the number of the preceding message's turn.
 func parseLine(text []byte, turn int) (l Line, err error) {
 	var j lineJSON
-	if err := strict(text, &j); err != nil {
+	if err := decodeStrict(text, &j); err != nil {
 		return l, err
 	}
 	if l.Time, err = parseTime(j.Time); err != nil {

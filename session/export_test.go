@@ -64,10 +64,11 @@ func eventful(f *fixture) {
 		if _, err := f.Compact(tx, KeyOf(chat), before, list[1].ID, "notes", 7); err != nil {
 			return err
 		}
-		err = errors.Join(Choose(tx, KeyOf(chat), QueueMode, "collect", f.now),
-			Choose(tx, KeyOf(chat), Model, "small", f.now), Choose(tx, KeyOf(chat), Effort, "low", f.now),
-			Choose(tx, KeyOf(chat), Voice, "always", f.now),
-			Choose(tx, KeyOf(chat), Activity, "full", f.now))
+		err = errors.Join(SetChoice(tx, KeyOf(chat), QueueMode, "collect", f.now),
+			SetChoice(tx, KeyOf(chat), Model, "small", f.now), SetChoice(tx, KeyOf(chat), Effort, "low",
+				f.now),
+			SetChoice(tx, KeyOf(chat), Voice, "always", f.now),
+			SetChoice(tx, KeyOf(chat), Activity, "full", f.now))
 		if err != nil {
 			return err
 		}

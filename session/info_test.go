@@ -72,7 +72,7 @@ func TestQueueModes(t *testing.T) {
 	f := newFixture(t)
 	other := bus.Address{Account: "test", Chat: "b"}
 	set := func(a bus.Address, mode string) {
-		f.must(f.tx(func(tx *store.Tx) error { return Choose(tx, KeyOf(a), QueueMode, mode, f.now) }))
+		f.must(f.tx(func(tx *store.Tx) error { return SetChoice(tx, KeyOf(a), QueueMode, mode, f.now) }))
 	}
 	f.begin(chat, "hello")
 	set(chat, "followup")
@@ -108,22 +108,22 @@ func TestMoveChoices(t *testing.T) {
 			if err := f.MoveChoices(tx, KeyOf(chat), KeyOf(fresh), f.now); err != nil {
 				return err
 			}
-			if err := Choose(tx, KeyOf(chat), QueueMode, "steer", f.now); err != nil {
+			if err := SetChoice(tx, KeyOf(chat), QueueMode, "steer", f.now); err != nil {
 				return err
 			}
-			if err := Choose(tx, KeyOf(chat), Model, "big", f.now); err != nil {
+			if err := SetChoice(tx, KeyOf(chat), Model, "big", f.now); err != nil {
 				return err
 			}
-			if err := Choose(tx, KeyOf(chat), Effort, "high", f.now); err != nil {
+			if err := SetChoice(tx, KeyOf(chat), Effort, "high", f.now); err != nil {
 				return err
 			}
-			if err := Choose(tx, KeyOf(chat), Voice, "auto", f.now); err != nil {
+			if err := SetChoice(tx, KeyOf(chat), Voice, "auto", f.now); err != nil {
 				return err
 			}
-			if err := Choose(tx, KeyOf(chat), Activity, "full", f.now); err != nil {
+			if err := SetChoice(tx, KeyOf(chat), Activity, "full", f.now); err != nil {
 				return err
 			}
-			return Choose(tx, KeyOf(used), Model, "small", f.now)
+			return SetChoice(tx, KeyOf(used), Model, "small", f.now)
 		}))
 		f.must(f.tx(func(tx *store.Tx) error {
 			return f.MoveChoices(tx, KeyOf(chat), KeyOf(used), f.now)
@@ -147,7 +147,7 @@ func TestModels(t *testing.T) {
 	f := newFixture(t)
 	other := bus.Address{Account: "test", Chat: "b"}
 	set := func(a bus.Address, model string) {
-		f.must(f.tx(func(tx *store.Tx) error { return Choose(tx, KeyOf(a), Model, model, f.now) }))
+		f.must(f.tx(func(tx *store.Tx) error { return SetChoice(tx, KeyOf(a), Model, model, f.now) }))
 	}
 	f.begin(chat, "hello")
 	set(chat, "small")

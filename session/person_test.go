@@ -54,7 +54,7 @@ func TestPersonsChats(t *testing.T) {
 	f.must(f.tx(func(tx *store.Tx) error {
 		_, err := tx.Exec("UPDATE turns SET address = 'x' WHERE id = $1", turn.ID)
 		if err == nil {
-			err = f.Mend(tx, turn.ID)
+			err = f.RepairAddress(tx, turn.ID)
 		}
 		return err
 	}))
@@ -121,13 +121,13 @@ func TestUpgradeFromChats(t *testing.T) {
 	f := &fixture{t: t, db: db, now: time.UnixMilli(1_000_000)}
 	key := KeyOf(bus.Address{Account: "test", Chat: "a", Thread: "5"})
 	for limit, want := range map[int64]bool{500_000: false, 500_001: true} {
-		if is, err := BeganBefore(f.read(), key, time.UnixMilli(limit)); is != want || err != nil {
+		if is, err := StartedBefore(f.read(), key, time.UnixMilli(limit)); is != want || err != nil {
 			t.Errorf("it began before %d: %t, %v; want %t", limit, is, err, want)
 		}
 	}
 	f.checkGoesOn()
 	f.must(f.tx(func(tx *store.Tx) error { return f.Reset(tx, key, f.now) }))
-	if is, err := BeganBefore(f.read(), key, f.now); is || err != nil {
+	if is, err := StartedBefore(f.read(), key, f.now); is || err != nil {
 		t.Errorf("after a reset it began before now: %t, %v", is, err)
 	}
 }

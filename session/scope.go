@@ -63,8 +63,8 @@ func (Store) Named(q store.Queryer, name string) (Key, bool, error) {
 	return list[0], true, nil
 }
 
-// Tidy marks an idle session as handled until its next turn.
-func (Store) Tidy(tx *store.Tx, key Key) error {
+// MarkTidied marks an idle session as handled until its next turn.
+func (Store) MarkTidied(tx *store.Tx, key Key) error {
 	_, err := tx.Exec("UPDATE sessions SET tidy = 1 WHERE key = $1", key.String())
 	return store.Wrap(err, "session: tidy %s", key)
 }
@@ -99,7 +99,7 @@ func (Store) SetScope(tx *store.Tx, key Key, s memory.Scope) error {
 }
 
 // Erase makes a session and its messages unreachable at once. A new session may begin under the
-// same key. [Store.Settle] deletes the rows later.
+// same key. [Store.DeleteErased] deletes the rows later.
 func (Store) Erase(tx *store.Tx, key Key) error {
 	for _, statement := range []string{
 		`INSERT INTO session_rests (session, message, turn)
@@ -116,24 +116,24 @@ func (Store) Erase(tx *store.Tx, key Key) error {
 	return nil
 }
 
-// settleTime is the maximum duration of one transaction of [Store.Settle], so that others can write
-// in between.
+// settleTime is the maximum duration of one transaction of [Store.DeleteErased], so that others can
+// write in between.
 const settleTime = 5 * time.Millisecond
 
-// A rest describes the rows of an erased session that are still to be deleted.
-type rest struct {
+// A leftovers describes the rows of an erased session that are still to be deleted.
+type leftovers struct {
 	session       string
 	message, turn int64 // delete up to these ids
 	at            int64 // turns up to this id are already deleted
 }
 
-// Settle deletes some of the rows that [Store.Erase] left behind and reports whether there may be
-// more. Call it until it returns false, in a transaction each.
-func (Store) Settle(tx *store.Tx) (more bool, err error) { return settleSome(tx, settleTime) }
+// DeleteErased deletes some of the rows that [Store.Erase] left behind and reports whether there
+// may be more. Call it until it returns false, in a transaction each.
+func (Store) DeleteErased(tx *store.Tx) (more bool, err error) { return settleSome(tx, settleTime) }
 
-// settleSome is Settle with a time limit.
+// settleSome is DeleteErased with a time limit.
 func settleSome(tx *store.Tx, limit time.Duration) (more bool, err error) {
-	var r rest
+	var r leftovers
 	err = tx.QueryRow("SELECT session, message, turn, at FROM session_rests ORDER BY session LIMIT 1").
 		Scan(&r.session, &r.message, &r.turn, &r.at)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -147,7 +147,7 @@ func settleSome(tx *store.Tx, limit time.Duration) (more bool, err error) {
 }
 
 // settle deletes a few rows of r, and finally r itself.
-func (r *rest) settle(tx *store.Tx) (done bool, err error) {
+func (r *leftovers) settle(tx *store.Tx) (done bool, err error) {
 	n, err := tx.Exec(`DELETE FROM messages WHERE id IN
 		(SELECT id FROM messages WHERE session = $1 AND id <= $2 ORDER BY id LIMIT 32)`,
 		r.session, r.message)

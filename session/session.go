@@ -7,8 +7,8 @@
 //
 // The prompt holds the messages after the start of the session, and a summary of those before it.
 // [Store.Compact] and [Store.Reset] move the start. Only these methods delete rows: [Store.Erase]
-// with [Store.Settle], and because of the rows' age [Store.PruneMessages], [Store.PruneArchived]
-// and [Store.PruneTurns].
+// with [Store.DeleteErased], and because of the rows' age [Store.PruneMessages],
+// [Store.PruneArchived] and [Store.PruneTurns].
 //
 // Tables: sessions, turns, messages, session_rests.
 package session
@@ -148,22 +148,23 @@ func (Store) Reset(tx *store.Tx, key Key, now time.Time) error {
 	return store.Wrap(err, "session: reset %s", key)
 }
 
-// BeganBefore reports whether a session exists and began before limit. A session begins with its
+// StartedBefore reports whether a session exists and began before limit. A session begins with its
 // first turn, and again with each [Store.Reset].
-func BeganBefore(q store.Queryer, key Key, limit time.Time) (is bool, err error) {
+func StartedBefore(q store.Queryer, key Key, limit time.Time) (is bool, err error) {
 	err = q.QueryRow("SELECT EXISTS (SELECT 1 FROM sessions WHERE key = $1 AND began_ms < $2)",
 		key.String(), limit.UnixMilli()).Scan(&is)
 	return is, store.Wrap(err, "session: read %s", key)
 }
 
-// Heard returns the Seq of the newest ambient message that was part of a session's prompts, or 0.
-func Heard(q store.Queryer, key Key) (seq int64, err error) {
+// AmbientSeen returns the Seq of the newest ambient message that was part of a session's prompts,
+// or 0.
+func AmbientSeen(q store.Queryer, key Key) (seq int64, err error) {
 	err = q.QueryRow("SELECT heard FROM sessions WHERE key = $1", key.String()).Scan(&seq)
 	return seq, store.Wrap(store.Optional(err), "session: read %s", key)
 }
 
-// SetHeard stores that a session's prompts have contained the ambient messages up to seq.
-func SetHeard(tx *store.Tx, key Key, seq int64) error {
+// SetAmbientSeen stores that a session's prompts have contained the ambient messages up to seq.
+func SetAmbientSeen(tx *store.Tx, key Key, seq int64) error {
 	_, err := tx.Exec("UPDATE sessions SET heard = $2 WHERE key = $1", key.String(), seq)
 	return store.Wrap(err, "session: write %s", key)
 }

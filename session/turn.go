@@ -196,9 +196,10 @@ func visit(tx *store.Tx, t *Turn, now time.Time) (before memory.Scope, err error
 	return before, nil
 }
 
-// Mend replaces the unreadable address of a turn by the address of its session. The conversation of
-// a person has no address, so there Mend takes the chat in which the person wrote last.
-func (Store) Mend(tx *store.Tx, id int64) error {
+// RepairAddress replaces the unreadable address of a turn by the address of its session. The
+// conversation of a person has no address, so there RepairAddress takes the chat in which the
+// person wrote last.
+func (Store) RepairAddress(tx *store.Tx, id int64) error {
 	var a bus.Address
 	err := tx.QueryRow(`SELECT c.account, c.chat, c.thread FROM sessions s
 		JOIN sessions c ON c.key = s.key OR s.person <> 0 AND c.scope = s.scope
@@ -215,16 +216,16 @@ func (Store) Mend(tx *store.Tx, id int64) error {
 }
 
 // RunningTurns returns the turns that have not ended, in order. If nothing else fails, its error
-// holds a [store.RowError] for each turn that can't be read: see [Store.Mend].
+// holds a [store.RowError] for each turn that can't be read: see [Store.RepairAddress].
 func (Store) RunningTurns(q store.Queryer) ([]Turn, error) {
 	return turns(q, selectTurns+"WHERE t.state = 'running' ORDER BY t.id")
 }
 
-// MendRunning returns the turns that have not ended, like [Store.RunningTurns]. It mends those that
-// can't be read first: see [Store.Mend].
-func (s Store) MendRunning(ctx context.Context, db *store.DB, log *slog.Logger) ([]Turn, error) {
+// RepairRunning returns the turns that have not ended, like [Store.RunningTurns]. It mends those
+// that can't be read first: see [Store.RepairAddress].
+func (s Store) RepairRunning(ctx context.Context, db *store.DB, log *slog.Logger) ([]Turn, error) {
 	list, err := s.RunningTurns(db.Read(ctx))
-	n, err := db.Mend(ctx, log, err, s.Mend)
+	n, err := db.RepairRows(ctx, log, err, s.RepairAddress)
 	if err != nil || n == 0 {
 		return list, err
 	}

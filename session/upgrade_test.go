@@ -152,7 +152,7 @@ func TestUpgradeOfIdle(t *testing.T) {
 	}
 	wantIdle(3000, KeyOf(at("early")), KeyOf(at("late")))
 	for _, chat := range []string{"early", "late"} {
-		f.must(f.tx(func(tx *store.Tx) error { return f.Tidy(tx, KeyOf(at(chat))) }))
+		f.must(f.tx(func(tx *store.Tx) error { return f.MarkTidied(tx, KeyOf(at(chat))) }))
 	}
 	wantIdle(3000)
 	for _, chat := range []string{"tidy", "early", "new"} {

@@ -26,10 +26,10 @@ const (
 
 // A File is one of a skill's files.
 type File struct {
-	Name   string // slash-separated path below the skill's folder
-	Size   int64  // bytes
-	Script bool   // it is executable or looks like a script
-	Odd    string // kind of a non-regular file, such as "a link"; otherwise ""
+	Name      string // slash-separated path below the skill's folder
+	Size      int64  // bytes
+	Script    bool   // it is executable or looks like a script
+	Irregular string // kind of a non-regular file, such as "a link"; otherwise ""
 
 	run bool // its mode has an executable bit
 }
@@ -110,7 +110,7 @@ func walk(f folder) ([]File, error) {
 		if err != nil {
 			return err
 		}
-		files = append(files, File{Name: name, Size: info.Size(), Odd: irregular(info.Mode()),
+		files = append(files, File{Name: name, Size: info.Size(), Irregular: irregular(info.Mode()),
 			run: info.Mode().IsRegular() && info.Mode()&0o111 != 0})
 		return nil
 	})
@@ -138,10 +138,10 @@ func irregular(mode fs.FileMode) string {
 // add writes a file to a hash, each part after its length, so that different files never
 // yield the same input.
 func (f *File) add(sum hash.Hash, in folder, left *int64) error {
-	fmt.Fprintf(sum, "%d:%s %t %s\n", len(f.Name), f.Name, f.run, f.Odd)
-	if f.Odd != "" {
+	fmt.Fprintf(sum, "%d:%s %t %s\n", len(f.Name), f.Name, f.run, f.Irregular)
+	if f.Irregular != "" {
 		target := ""
-		if f.Odd == "a link" && in.link != nil {
+		if f.Irregular == "a link" && in.link != nil {
 			var err error
 			if target, err = in.link(f.Name); err != nil {
 				return err

@@ -111,16 +111,16 @@ func (d *document) settings(f map[string]*yaml.Node) {
 			d.always = isTrue(n)
 		}
 	}
-	d.take(&d.requires.OS, "os", f["os"])
+	d.setTexts(&d.requires.OS, "os", f["os"])
 	requires := d.mapping("requires", f["requires"])
-	d.take(&d.requires.Bins, "requires.bins", requires["bins"])
+	d.setTexts(&d.requires.Bins, "requires.bins", requires["bins"])
 	for _, key := range []string{"any_bins", "anyBins"} {
-		d.take(&d.requires.AnyBins, "requires."+key, requires[key])
+		d.setTexts(&d.requires.AnyBins, "requires."+key, requires[key])
 	}
-	d.take(&d.requires.Env, "requires.env", requires["env"])
-	d.take(&d.requires.OS, "requires.os", requires["os"])
-	d.take(&d.requires.Config, "requires.config", requires["config"])
-	d.take(&d.requires.Skills, "requires.skills", requires["skills"])
+	d.setTexts(&d.requires.Env, "requires.env", requires["env"])
+	d.setTexts(&d.requires.OS, "requires.os", requires["os"])
+	d.setTexts(&d.requires.Config, "requires.config", requires["config"])
+	d.setTexts(&d.requires.Skills, "requires.skills", requires["skills"])
 	for i, os := range d.requires.OS {
 		d.requires.OS[i] = system(os)
 	}
@@ -137,8 +137,8 @@ func system(name string) string {
 	return name
 }
 
-// take sets list to the texts of n, a list or a single text, unless n is missing.
-func (d *document) take(list *[]string, what string, n *yaml.Node) {
+// setTexts sets list to the texts of n, a list or a single text, unless n is missing.
+func (d *document) setTexts(list *[]string, what string, n *yaml.Node) {
 	n = target(n)
 	if n == nil {
 		return

@@ -23,9 +23,9 @@ type Package struct {
 	Files []File
 	Hash  string // hash of all files; "" if they can't be read
 
-	// Trouble lists the reasons why the skill can't be used or, from [Library.Check], can't be
+	// Problems lists the reasons why the skill can't be used or, from [Library.Check], can't be
 	// installed; nil if there are none.
-	Trouble []string
+	Problems []string
 }
 
 // Check examines a skill in any folder.
@@ -42,7 +42,7 @@ func (l *Library) Check(dir string) (Package, error) {
 func (l *Library) Inspect(s Skill) Package {
 	p := Package{Skill: s}
 	if s.Problem != "" {
-		p.Trouble = append(p.Trouble, s.Problem)
+		p.Problems = append(p.Problems, s.Problem)
 	}
 	var err error
 	p.Files, p.Hash, err = l.files(s)
@@ -67,11 +67,11 @@ func (l *Library) check(root *os.Root, name, dir string) Package {
 	p.Skill.Location = filepath.Join(dir, b.skill.file)
 	p.Skill.Missing = l.missing(b.skill.Requires)
 	if b.skill.Problem != "" {
-		p.Trouble = append(p.Trouble, b.skill.Problem)
+		p.Problems = append(p.Problems, b.skill.Problem)
 	}
 	var err error
 	p.Files, p.Hash, err = survey(folderOf(root))
-	p.Trouble = append(p.Trouble, fileProblems(p.Files, err)...)
+	p.Problems = append(p.Problems, fileProblems(p.Files, err)...)
 	return p
 }
 
@@ -87,8 +87,8 @@ func fileProblems(files []File, err error) []string {
 		switch {
 		case len(wrong) >= most:
 			return wrong
-		case f.Odd != "":
-			wrong = append(wrong, fmt.Sprintf("%s is %s", shownPath(f.Name), f.Odd))
+		case f.Irregular != "":
+			wrong = append(wrong, fmt.Sprintf("%s is %s", shownPath(f.Name), f.Irregular))
 		case !isPortable(f.Name):
 			wrong = append(wrong, shownPath(f.Name)+" has a name that no file should have")
 		}
@@ -101,7 +101,7 @@ func shownPath(name string) string { return clip(oneLine(name), 200) }
 // Install copies the skill in the folder dir into the shared folder. It replaces a skill
 // with the same name only if force is set; otherwise it returns an error that wraps
 // [ErrExists]. The new skill becomes visible only when it is complete. If dir is already a
-// shared skill, Install only checks it. A skill with any Trouble is returned and not
+// shared skill, Install only checks it. A skill with any Problems is returned and not
 // installed.
 func (l *Library) Install(dir string, force bool) (Package, error) {
 	if l.opts.Shared == nil {
@@ -113,7 +113,7 @@ func (l *Library) Install(dir string, force bool) (Package, error) {
 	}
 	defer from.Close()
 	p := l.check(from, name, dir)
-	if len(p.Trouble) > 0 {
+	if len(p.Problems) > 0 {
 		return p, nil
 	}
 	if err := l.opts.Shared.Mkdir(skillsFolder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -154,10 +154,10 @@ func (l *Library) put(skillsDir, from *os.Root, p Package, force bool) (Package,
 		return p, err
 	}
 	done, err := l.stage(skillsDir, staged, from, p)
-	if err == nil && len(done.Trouble) == 0 {
+	if err == nil && len(done.Problems) == 0 {
 		err = exchange(skillsDir, staged, name)
 	}
-	if err != nil || len(done.Trouble) > 0 {
+	if err != nil || len(done.Problems) > 0 {
 		return done, errors.Join(err, skillsDir.RemoveAll(staged))
 	}
 	return done, nil

@@ -52,8 +52,8 @@ func TestInstall(t *testing.T) {
 		"notes/a.txt": "a", ".git/config": "secret", ".git/hooks/x": "y"})
 	check(t, os.Chmod(filepath.Join(dir, "notes", "a.txt"), 0o755))
 	p, err := f.Install(dir, false)
-	if err != nil || len(p.Trouble) > 0 {
-		t.Fatalf("Install: %v, %q", err, p.Trouble)
+	if err != nil || len(p.Problems) > 0 {
+		t.Fatalf("Install: %v, %q", err, p.Problems)
 	}
 	if s := p.Skill; s.Location != "skills/tea/SKILL.md" || s.Source != Shared ||
 		s.Folder != "tea" {
@@ -93,8 +93,8 @@ func TestInstall(t *testing.T) {
 	if s := f.one("", Shared, "tea"); s.Description != "Make tea." {
 		t.Errorf("it was replaced: %+v", s)
 	}
-	if p, err = f.Install(other, true); err != nil || len(p.Trouble) > 0 {
-		t.Errorf("not installed by force: %v, %q", err, p.Trouble)
+	if p, err = f.Install(other, true); err != nil || len(p.Problems) > 0 {
+		t.Errorf("not installed by force: %v, %q", err, p.Problems)
 	}
 	want = map[string]string{"tea/skill.md": text("tea", "Other tea.", "b")}
 	if got := tree(t, filepath.Join(f.workspace, "skills")); fmt.Sprint(got) != fmt.Sprint(want) {
@@ -136,13 +136,13 @@ func TestInspect(t *testing.T) {
 	s := f.one("", Shared, "a")
 	for range 2 { // what the library remembers doesn't grow
 		p := f.Inspect(s)
-		if len(p.Trouble) > 0 || len(p.Skill.Remarks) != len(s.Remarks)+1 || p.Hash == "" ||
+		if len(p.Problems) > 0 || len(p.Skill.Remarks) != len(s.Remarks)+1 || p.Hash == "" ||
 			len(p.Files) != 2 {
 			t.Errorf("Inspect = %+v", p)
 		}
 	}
 	f.skill("a", "---")
-	if p := f.Inspect(f.one("", Shared, "a")); len(p.Trouble) != 1 || p.Hash == "" {
+	if p := f.Inspect(f.one("", Shared, "a")); len(p.Problems) != 1 || p.Hash == "" {
 		t.Errorf("Inspect of a broken skill = %+v", p)
 	}
 }
@@ -201,10 +201,10 @@ func TestInstallRefuses(t *testing.T) {
 				tt.spoil(t, dir)
 			}
 			p, err := f.Install(dir, true)
-			if err != nil || !strings.Contains(strings.Join(p.Trouble, "; "), tt.want) {
-				t.Errorf("Install: %v, trouble %q; want %q", err, p.Trouble, tt.want)
+			if err != nil || !strings.Contains(strings.Join(p.Problems, "; "), tt.want) {
+				t.Errorf("Install: %v, trouble %q; want %q", err, p.Problems, tt.want)
 			}
-			for _, text := range p.Trouble {
+			for _, text := range p.Problems {
 				if oneLine(text) != text {
 					t.Errorf("trouble %q can't be shown", text)
 				}
@@ -219,7 +219,7 @@ func TestInstallRefuses(t *testing.T) {
 		t.Error("nothing was installed")
 	}
 	bad := source(t, "...", map[string]string{"SKILL.md": "no name"})
-	if p, err := f.Install(bad, false); err == nil && len(p.Trouble) == 0 {
+	if p, err := f.Install(bad, false); err == nil && len(p.Problems) == 0 {
 		t.Errorf("installed as %+v", p.Skill)
 	}
 	// The folder of skills leads nowhere else.
@@ -244,7 +244,7 @@ func TestHash(t *testing.T) {
 		}
 		p, err := l.Check(dir)
 		if check(t, err); p.Hash == "" {
-			t.Fatalf("no hash: %q", p.Trouble)
+			t.Fatalf("no hash: %q", p.Problems)
 		}
 		return p.Hash
 	}

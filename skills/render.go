@@ -108,7 +108,7 @@ func renderSummary(skills []cachedSkill) string {
 	if len(left) == 0 {
 		return text
 	}
-	return text + "\n" + nameThem(left)
+	return text + "\n" + nameList(left)
 }
 
 // summarize lists skills with at most most characters of description each, in at most size
@@ -129,8 +129,8 @@ func summarize(list []Skill, most, size int) (text string, left []Skill) {
 	return b.String(), left
 }
 
-// nameThem returns the names of skills that don't fit into the list.
-func nameThem(left []Skill) string {
+// nameList returns the names of skills that don't fit into the list.
+func nameList(left []Skill) string {
 	const reserve = 200 // bytes for the text around the names
 	var known []string
 	size := reserve

@@ -41,8 +41,8 @@ func Acquire(tx *Tx, name, owner string, now time.Time, ttl time.Duration) (Leas
 	return l, nil
 }
 
-// Held reports whether anyone holds the lease called name.
-func Held(q Queryer, name string, now time.Time) (bool, error) {
+// LeaseHeld reports whether anyone holds the lease called name.
+func LeaseHeld(q Queryer, name string, now time.Time) (bool, error) {
 	var until int64
 	err := q.QueryRow("SELECT until_ms FROM leases WHERE name = $1", name).Scan(&until)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {

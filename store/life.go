@@ -33,7 +33,7 @@ type Life struct {
 }
 
 // BeginLife begins the life of this process. The number of parties is the number of components that
-// may try work alone. Each of them calls [Life.Tried] once.
+// may try work alone. Each of them calls [Life.EndTrials] once.
 func BeginLife(ctx context.Context, db *DB, now time.Time, parties int) (*Life, error) {
 	l := &Life{db: db, settled: make(chan struct{})}
 	l.parties.Store(int32(parties))
@@ -64,9 +64,9 @@ func BeginLife(ctx context.Context, db *DB, now time.Time, parties int) (*Life, 
 	return l, nil
 }
 
-// Blames reports whether the previous process crashed and what may be the cause. If the process was
-// trying some work alone, only that work may be the cause; otherwise any work may be.
-func (l *Life) Blames(what string) bool {
+// IsSuspect reports whether the previous process crashed and what may be the cause. If the process
+// was trying some work alone, only that work may be the cause; otherwise any work may be.
+func (l *Life) IsSuspect(what string) bool {
 	return l.Crashed && (l.Suspect == "" || l.Suspect == what)
 }
 
@@ -99,13 +99,13 @@ func (l *Life) suspect(ctx context.Context, what string) error {
 	return Wrap(err, "store: try %s", what)
 }
 
-// Tried records that one party has nothing left to try alone.
-func (l *Life) Tried() {
+// EndTrials records that one party has nothing left to try alone.
+func (l *Life) EndTrials() {
 	if l.parties.Add(-1) == 0 {
 		close(l.settled)
 	}
 }
 
-// Settled returns a channel that is closed once all parties have called [Life.Tried]. Trials that
-// need not run alone wait for it.
-func (l *Life) Settled() <-chan struct{} { return l.settled }
+// TrialsDone returns a channel that is closed once all parties have called [Life.EndTrials]. Trials
+// that need not run alone wait for it.
+func (l *Life) TrialsDone() <-chan struct{} { return l.settled }

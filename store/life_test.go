@@ -24,7 +24,8 @@ func TestLife(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if l.Blames("delivery") != (crashed && suspect == "") || suspect != "" && !l.Blames(suspect) {
+		if l.IsSuspect("delivery") != (crashed && suspect == "") || suspect != "" &&
+			!l.IsSuspect(suspect) {
 			t.Errorf("after a crash %t with %q it blames what else was under way, or not the suspect",
 				crashed, suspect)
 		}
@@ -64,12 +65,12 @@ func TestLifeSettled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Tried()
+	l.EndTrials()
 	select {
-	case <-l.Settled():
+	case <-l.TrialsDone():
 		t.Fatal("it is settled while one party still tries")
 	default:
 	}
-	l.Tried()
-	<-l.Settled()
+	l.EndTrials()
+	<-l.TrialsDone()
 }

@@ -5,9 +5,10 @@ import (
 	"log/slog"
 )
 
-// Mend calls set, in a transaction each, for the rows that err reports as unreadable, so that they
-// are not read again. It returns their number. If err reports anything else, Mend returns err.
-func (db *DB) Mend(
+// RepairRows calls set, in a transaction each, for the rows that err reports as unreadable, so that
+// they are not read again. It returns their number. If err reports anything else, RepairRows
+// returns err.
+func (db *DB) RepairRows(
 	ctx context.Context, log *slog.Logger, err error, set func(tx *Tx, id int64) error,
 ) (int, error) {
 	rows, ok := RowErrors(err)

@@ -71,7 +71,7 @@ func Open(ctx context.Context, path string, migrations []Migration, opts *Option
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return nil, fmt.Errorf("store: open %s: %w", path, err)
 		}
-		unlock, err := LockSoon(ctx, path+".lock", lockPatience)
+		unlock, err := LockWithin(ctx, path+".lock", lockPatience)
 		if err != nil {
 			return nil, fmt.Errorf("store: open %s: %w", path, err)
 		}
@@ -103,9 +103,9 @@ const (
 	lockRetry    = 20 * time.Millisecond
 )
 
-// LockSoon is like [Lock] but retries for patience. A child that this process is starting may hold
-// the files of the lock for a moment.
-func LockSoon(
+// LockWithin is like [Lock] but retries for patience. A child that this process is starting may
+// hold the files of the lock for a moment.
+func LockWithin(
 	ctx context.Context, path string, patience time.Duration,
 ) (unlock func() error, err error) {
 	for began := time.Now(); ; {
@@ -225,8 +225,8 @@ func (db *DB) Tx(ctx context.Context, fn func(*Tx) error) error {
 // a kill must not lose, and that may be lost in a power loss because they can be repeated.
 //
 // The commit survives a kill immediately. It survives a power loss after the next commit that waits
-// for the disk, or after 50 ms: commits reach the disk in order. A transaction that calls [Tx.Hard]
-// waits for the disk.
+// for the disk, or after 50 ms: commits reach the disk in order. A transaction that calls
+// [Tx.WaitForDisk] waits for the disk.
 func (db *DB) TxSoon(ctx context.Context, fn func(*Tx) error) error {
 	return db.write.do(ctx, &request{fn: fn, soft: true})
 }
@@ -329,7 +329,7 @@ func (db *DB) shred(ctx context.Context) error {
 		return err
 	}
 	if mode != incremental {
-		return db.write.alone(ctx, func(w *sql.DB) error {
+		return db.write.exclusive(ctx, func(w *sql.DB) error {
 			if _, err := w.ExecContext(ctx, "VACUUM"); err != nil {
 				return err
 			}
@@ -349,7 +349,7 @@ func (db *DB) shred(ctx context.Context) error {
 	if err := db.checkpoint(ctx, "PASSIVE"); err != nil {
 		return err
 	}
-	return db.write.alone(ctx, func(*sql.DB) (err error) {
+	return db.write.exclusive(ctx, func(*sql.DB) (err error) {
 		for range truncateTries { // a concurrent checkpoint by Run ends soon
 			if err = db.checkpoint(ctx, "TRUNCATE"); err == nil {
 				break
@@ -398,7 +398,7 @@ func (db *DB) Run(ctx context.Context) error {
 			continue
 		}
 		_, err := pool.ExecContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)")
-		if err != nil && !isTrouble(err) && ctx.Err() == nil {
+		if err != nil && !isUnusable(err) && ctx.Err() == nil {
 			return fmt.Errorf("store: checkpoint: %w", err)
 		}
 	}

@@ -47,7 +47,7 @@ func TestTxSoon(t *testing.T) {
 	})
 }
 
-// A soft transaction that calls Hard runs again, and waits for the disk.
+// A soft transaction that calls WaitForDisk runs again, and waits for the disk.
 func TestTxHard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := open(t, filepath.Join(t.TempDir(), "g.db"))
@@ -56,7 +56,7 @@ func TestTxHard(t *testing.T) {
 		}
 		after := 0
 		err := db.TxSoon(t.Context(), func(tx *Tx) error {
-			tx.Hard()
+			tx.WaitForDisk()
 			tx.After(func() { after++ })
 			return insert("b")(tx)
 		})
@@ -80,8 +80,8 @@ func TestTxEarly(t *testing.T) {
 		var calls []string
 		early := func(name string, hard bool) error {
 			return db.TxEarly(t.Context(), func(tx *Tx) error {
-				if tx.HardAtReturn(); hard {
-					tx.Hard()
+				if tx.WaitForDiskAtReturn(); hard {
+					tx.WaitForDisk()
 				}
 				tx.After(func() { calls = append(calls, "after") })
 				return insert(name)(tx)
@@ -111,7 +111,7 @@ func TestTxEarly(t *testing.T) {
 			t.Errorf("calls %q, want %q", calls, want)
 		}
 		err := db.TxSoon(t.Context(), func(tx *Tx) error {
-			tx.HardAtReturn()
+			tx.WaitForDiskAtReturn()
 			return insert("c")(tx)
 		})
 		if got := unsynced(db); err != nil || got != 0 {

@@ -21,10 +21,10 @@ const (
 	lastRetry    = time.Second
 )
 
-// isTrouble reports whether err says that the database is temporarily unusable: the disk is full or
-// fails, or another program holds the lock. The statement is not at fault, and a person can solve
-// the problem.
-func isTrouble(err error) bool {
+// isUnusable reports whether err says that the database is temporarily unusable: the disk is full
+// or fails, or another program holds the lock. The statement is not at fault, and a person can
+// solve the problem.
+func isUnusable(err error) bool {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
 		return false
@@ -41,7 +41,7 @@ func isTrouble(err error) bool {
 // callers wait, is damaged or closed, or belongs to another process now. Any other error concerns
 // only the caller: one transaction, one row.
 func IsLost(err error) bool {
-	if errors.Is(err, errClosed) || errors.Is(err, ErrFenced) || isTrouble(err) {
+	if errors.Is(err, errClosed) || errors.Is(err, ErrFenced) || isUnusable(err) {
 		return true
 	}
 	e, ok := errors.AsType[*sqlite.Error](err)
@@ -52,9 +52,9 @@ func IsLost(err error) bool {
 	return e.Code() == lib.SQLITE_CORRUPT || e.Code()&0xff == lib.SQLITE_NOTADB
 }
 
-// Survive logs an error and returns nil, unless the error says that the store is lost: then it
-// returns the error.
-func Survive(ctx context.Context, log *slog.Logger, what string, err error) error {
+// LogUnlessLost logs an error and returns nil, unless the error says that the store is lost: then
+// it returns the error.
+func LogUnlessLost(ctx context.Context, log *slog.Logger, what string, err error) error {
 	if err == nil || IsLost(err) {
 		return err
 	}
@@ -98,7 +98,7 @@ func RowErrors(err error) (list []*RowError, ok bool) {
 // gives up after the patience of w, or when done is closed.
 func (w *writer) persist(done <-chan struct{}, try func() error) error {
 	err := try()
-	if !isTrouble(err) || w.patience == 0 {
+	if !isUnusable(err) || w.patience == 0 {
 		return err
 	}
 	began, wait, limit, hurry := time.Now(), firstRetry, w.patience, w.hurry
@@ -120,7 +120,7 @@ func (w *writer) persist(done <-chan struct{}, try func() error) error {
 		}
 		timer.Stop()
 		wait = min(2*wait, lastRetry)
-		if err = try(); !isTrouble(err) {
+		if err = try(); !isUnusable(err) {
 			return err
 		}
 	}
@@ -130,7 +130,7 @@ func (w *writer) persist(done <-chan struct{}, try func() error) error {
 func (w *writer) enterTrouble(err error) {
 	w.mu.Lock()
 	w.troubled++
-	first, told := w.troubled == 1, w.told
+	first, told := w.troubled == 1, w.onTrouble
 	if first {
 		w.trouble, w.since = err, time.Now()
 	}
@@ -144,7 +144,7 @@ func (w *writer) enterTrouble(err error) {
 func (w *writer) leaveTrouble() {
 	w.mu.Lock()
 	w.troubled--
-	last, told := w.troubled == 0, w.told
+	last, told := w.troubled == 0, w.onTrouble
 	if last {
 		w.trouble = nil
 	}
@@ -169,8 +169,9 @@ func (db *DB) Trouble() (since time.Time, err error) {
 func (db *DB) OnTrouble(fn func(error)) {
 	db.write.mu.Lock()
 	defer db.write.mu.Unlock()
-	db.write.told = fn
+	db.write.onTrouble = fn
 }
 
-// Hurry makes waiting writes and reads give up after some seconds. Call it when the process stops.
-func (db *DB) Hurry() { db.write.hurryOnce.Do(func() { close(db.write.hurry) }) }
+// ShortenWaits makes waiting writes and reads give up after some seconds. Call it when the process
+// stops.
+func (db *DB) ShortenWaits() { db.write.hurryOnce.Do(func() { close(db.write.hurry) }) }

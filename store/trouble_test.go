@@ -72,12 +72,12 @@ func TestManyFullAtTheEnd(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {
-				if err := db.Tx(t.Context(), insert(long)); !isTrouble(err) {
+				if err := db.Tx(t.Context(), insert(long)); !isUnusable(err) {
 					t.Errorf("Tx = %v without room", err)
 				}
 			})
 		}
-		time.AfterFunc(time.Minute, db.Hurry)
+		time.AfterFunc(time.Minute, db.ShortenWaits)
 		wg.Wait()
 		if took := time.Since(began); took > time.Minute+4*lastPatience {
 			t.Errorf("they were given up after %s", took)
@@ -92,8 +92,8 @@ func TestFullAtTheEnd(t *testing.T) {
 		db := open(t, path)
 		fillUp(t, db)
 		began := time.Now()
-		time.AfterFunc(time.Minute, func() { db.Hurry(); db.Hurry() })
-		if err := db.Tx(t.Context(), insert(long)); !isTrouble(err) {
+		time.AfterFunc(time.Minute, func() { db.ShortenWaits(); db.ShortenWaits() })
+		if err := db.Tx(t.Context(), insert(long)); !isUnusable(err) {
 			t.Errorf("Tx = %v without room", err)
 		}
 		if took := time.Since(began); took < time.Minute || took > time.Minute+2*lastPatience {
@@ -106,7 +106,7 @@ func TestFullAtTheEnd(t *testing.T) {
 		defer beside.Close()
 		fillUp(t, beside)
 		began = time.Now()
-		if err := beside.Tx(t.Context(), insert(long)); !isTrouble(err) {
+		if err := beside.Tx(t.Context(), insert(long)); !isUnusable(err) {
 			t.Errorf("Tx = %v without room", err)
 		}
 		if took := time.Since(began); took != 0 {

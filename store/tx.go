@@ -14,18 +14,18 @@ type Tx struct {
 	db    *sql.DB
 	stmts map[string]*sql.Stmt
 	after []func() // of the current function
-	hard  bool     // a function of the group called Hard
+	hard  bool     // a function of the group called WaitForDisk
 	early bool     // the current function belongs to TxEarly
 }
 
-// Hard makes the transaction wait for the disk, even if [DB.TxSoon] began it. Call it for writes
-// that must survive a power loss, or on which other programs act immediately.
-func (tx *Tx) Hard() { tx.hard = true }
+// WaitForDisk makes the transaction wait for the disk, even if [DB.TxSoon] began it. Call it for
+// writes that must survive a power loss, or on which other programs act immediately.
+func (tx *Tx) WaitForDisk() { tx.hard = true }
 
-// HardAtReturn makes the transaction wait for the disk before its caller continues. Call it for
-// writes that must survive a power loss once the caller has acknowledged them. Unlike after
-// [Tx.Hard], others may see the writes earlier: see [DB.TxEarly].
-func (tx *Tx) HardAtReturn() {
+// WaitForDiskAtReturn makes the transaction wait for the disk before its caller continues. Call it
+// for writes that must survive a power loss once the caller has acknowledged them. Unlike after
+// [Tx.WaitForDisk], others may see the writes earlier: see [DB.TxEarly].
+func (tx *Tx) WaitForDiskAtReturn() {
 	if !tx.early {
 		tx.hard = true
 	}

@@ -32,27 +32,27 @@ type writer struct {
 	hurry     chan struct{} // closed when the process stops
 	hurryOnce sync.Once
 
-	mu       sync.Mutex
-	trouble  error     // why writes or reads wait; nil if they don't
-	since    time.Time // when the trouble began
-	troubled int       // how many callers wait
-	told     func(error)
-	led      bool // a caller leads
-	closed   bool
-	idle     sync.Cond // signalled when the last leader of a closed writer is done
-	waiting  []*request
+	mu        sync.Mutex
+	trouble   error     // why writes or reads wait; nil if they don't
+	since     time.Time // when the trouble began
+	troubled  int       // how many callers wait
+	onTrouble func(error)
+	led       bool // a caller leads
+	closed    bool
+	idle      sync.Cond // signalled when the last leader of a closed writer is done
+	waiting   []*request
 }
 
 type request struct {
-	fn    func(*Tx) error
-	soft  bool // its commit need not wait for the disk
-	early bool // the caller waits for the disk itself, after the commit
-	bare  bool // fn runs outside a transaction
-	err   error
-	pan   any           // value with which fn panicked
-	after []func()      // closed when the request is done; receives when it becomes the leader
-	wake  chan struct{} // closed when the request is done; receives a value when it becomes the leader
-	done  bool
+	fn       func(*Tx) error
+	soft     bool // its commit need not wait for the disk
+	early    bool // the caller waits for the disk itself, after the commit
+	noTx     bool // fn runs outside a transaction
+	err      error
+	panicked any           // value with which fn panicked
+	after    []func()      // closed when the request is done; receives when it becomes the leader
+	wake     chan struct{} // closed when the request is done; receives a value when it leads
+	done     bool
 }
 
 func newWriter(db *sql.DB, path string) *writer {
@@ -72,13 +72,13 @@ func (w *writer) do(ctx context.Context, r *request) error {
 	return w.enqueue(r)
 }
 
-// alone runs fn on the connection that writes, outside a transaction and without any other request.
-// Callers that come in the meantime wait, however long it takes.
-func (w *writer) alone(ctx context.Context, fn func(db *sql.DB) error) error {
+// exclusive runs fn on the connection that writes, outside a transaction and without any other
+// request. Callers that come in the meantime wait, however long it takes.
+func (w *writer) exclusive(ctx context.Context, fn func(db *sql.DB) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return w.enqueue(&request{bare: true, fn: func(tx *Tx) error { return fn(tx.db) }})
+	return w.enqueue(&request{noTx: true, fn: func(tx *Tx) error { return fn(tx.db) }})
 }
 
 func (w *writer) enqueue(r *request) error {
@@ -101,8 +101,8 @@ func (w *writer) enqueue(r *request) error {
 		w.mu.Unlock()
 		w.lead()
 	}
-	if r.pan != nil {
-		panic(r.pan)
+	if r.panicked != nil {
+		panic(r.panicked)
 	}
 	if r.err == nil {
 		for _, fn := range r.after {
@@ -116,7 +116,7 @@ func (w *writer) enqueue(r *request) error {
 func (w *writer) lead() {
 	w.mu.Lock()
 	n := min(len(w.waiting), maxGroup)
-	if i := slices.IndexFunc(w.waiting[:n], func(r *request) bool { return r.bare }); i >= 0 {
+	if i := slices.IndexFunc(w.waiting[:n], func(r *request) bool { return r.noTx }); i >= 0 {
 		n = max(i, 1)
 	}
 	group := w.waiting[:n:n]
@@ -151,7 +151,7 @@ func (w *writer) pass() {
 // failure then costs one more commit, not up to 256. If the whole transaction fails, each request
 // gets its own.
 func (w *writer) commit(group []*request) {
-	if group[0].bare {
+	if group[0].noTx {
 		group[0].err = w.run(group[0])
 		return
 	}
@@ -160,13 +160,13 @@ func (w *writer) commit(group []*request) {
 		group[0].err = err
 		return
 	}
-	if !isTrouble(err) {
+	if !isUnusable(err) {
 		err = w.persist(nil, func() error { return w.transact(group, w.runApart) })
 		if err == nil {
 			return
 		}
 	}
-	waited := isTrouble(err) // all of them waited
+	waited := isUnusable(err) // all of them waited
 	for _, r := range group {
 		try := func() error { return w.transact([]*request{r}, w.run) }
 		if waited {
@@ -188,8 +188,8 @@ func (w *writer) transact(group []*request, run func(*request) error) error {
 	return err
 }
 
-// errHard reports that a soft transaction called [Tx.Hard]. SQLite can't change the durability of a
-// transaction that has begun, so the group runs again.
+// errHard reports that a soft transaction called [Tx.WaitForDisk]. SQLite can't change the
+// durability of a transaction that has begun, so the group runs again.
 var errHard = errors.New("store: the transaction must wait for the disk")
 
 func (w *writer) transactAs(soft bool, group []*request, run func(*request) error) error {
@@ -241,7 +241,7 @@ func (w *writer) setSoft(soft bool) error {
 
 // rewrite moves the write-ahead log into the database and syncs the database.
 func (w *writer) rewrite() error {
-	return w.enqueue(&request{bare: true, fn: func(tx *Tx) error {
+	return w.enqueue(&request{noTx: true, fn: func(tx *Tx) error {
 		if err := w.setSoft(false); err != nil {
 			return err
 		}
@@ -269,7 +269,7 @@ func (w *writer) runApart(r *request) error {
 		return fmt.Errorf("store: savepoint: %w", err)
 	}
 	if r.err = w.run(r); r.err != nil {
-		if isTrouble(r.err) {
+		if isUnusable(r.err) {
 			return r.err
 		}
 		// After some errors SQLite ends the whole transaction, and the savepoint with it.
@@ -286,11 +286,11 @@ func (w *writer) runApart(r *request) error {
 // run calls r.fn. It stores a panic for the caller of r, because this goroutine may belong to
 // another caller.
 func (w *writer) run(r *request) (err error) {
-	r.pan, w.tx.after, w.tx.early = nil, nil, r.early
+	r.panicked, w.tx.after, w.tx.early = nil, nil, r.early
 	defer func() {
 		r.after = w.tx.after
 		if p := recover(); p != nil {
-			r.pan = p
+			r.panicked = p
 			err = fmt.Errorf("store: transaction panicked: %v", p)
 		}
 	}()

@@ -104,7 +104,7 @@ func (l *Loader) Transcribe(ctx context.Context, m *bus.InboundMessage, price fl
 	if a == nil || a.Path == "" {
 		return
 	}
-	a.Said, a.Unsaid = l.transcribe(ctx, fetched, *a, price)
+	a.Transcript, a.TranscriptError = l.transcribe(ctx, fetched, *a, price)
 	if ctx.Err() == nil {
 		m.Attachments = fetched.Attachments
 	}
@@ -140,8 +140,8 @@ func (l *Loader) load(
 func (l *Loader) transcribe(
 	ctx context.Context, m bus.InboundMessage, a bus.Attachment, price float64,
 ) (text, problem string) {
-	if a.Said != "" || a.Unsaid != "" {
-		return a.Said, a.Unsaid
+	if a.Transcript != "" || a.TranscriptError != "" {
+		return a.Transcript, a.TranscriptError
 	}
 	if l.Transcriber == nil {
 		return "", "it can't be understood, because no transcription is configured"

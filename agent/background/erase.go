@@ -346,7 +346,7 @@ func (e *Eraser) eraseBus(ctx context.Context, left *Erasure) (done bool, err er
 					return err
 				}
 			}
-			open, err := e.Outbox.Owes(tx, a, left.Outbox)
+			open, err := e.Outbox.HasUnsent(tx, a, left.Outbox)
 			if err != nil {
 				return err
 			}
@@ -429,7 +429,7 @@ func (e *Eraser) Settle(ctx context.Context) error {
 			return err
 		}
 		err := commit(ctx, e.DB, func(tx *store.Tx) (err error) {
-			more, err = e.sessions.Settle(tx)
+			more, err = e.sessions.DeleteErased(tx)
 			return err
 		})
 		if err != nil {

@@ -44,7 +44,7 @@ func (i *IdleSweep) add(ctx context.Context) error {
 // addFor adds the task for a session, unless it is the session of a sub-agent or a job: their work
 // is over.
 func (i *IdleSweep) addFor(tx *store.Tx, key session.Key) error {
-	if err := i.sessions.Tidy(tx, key); err != nil {
+	if err := i.sessions.MarkTidied(tx, key); err != nil {
 		return err
 	}
 	s, err := i.sessions.Summary(tx, key)

@@ -108,7 +108,7 @@ func (m *Merger) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 		}
 	}
 	if len(late.Turns) > 0 {
-		turns, err := m.sessions.MendRunning(ctx, m.DB, m.Logger)
+		turns, err := m.sessions.RepairRunning(ctx, m.DB, m.Logger)
 		if err != nil {
 			return o, err
 		}

@@ -131,13 +131,15 @@ func (r *Runner) Run(ctx context.Context) error {
 			for _, scope := range e.scopes {
 				delete(round.busy, scope)
 			}
-			if err := store.Survive(ctx, r.Logger, "background task could not be ended", e.err); err != nil {
+			if err := store.LogUnlessLost(ctx, r.Logger, "background task could not be ended",
+				e.err); err != nil {
 				return err
 			}
 		case <-r.wake:
 		case <-due.C:
 		case <-poll.C:
-			err := store.Survive(ctx, r.Logger, "idle conversations could not be compacted", r.Idle.add(ctx))
+			err := store.LogUnlessLost(ctx, r.Logger, "idle conversations could not be compacted",
+				r.Idle.add(ctx))
 			if err != nil {
 				return err
 			}
@@ -185,7 +187,7 @@ func (r *Runner) start(ctx context.Context, round *round) error {
 	quiet := context.WithoutCancel(ctx)
 	read := r.DB.Read(quiet)
 	list, err := r.tasks.Due(read, r.Now())
-	n, err := r.DB.Mend(quiet, r.Logger, err, r.tasks.ClearNotice)
+	n, err := r.DB.RepairRows(quiet, r.Logger, err, r.tasks.ClearNotice)
 	if err == nil && n > 0 {
 		list, err = r.tasks.Due(read, r.Now())
 	}

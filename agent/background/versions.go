@@ -24,7 +24,7 @@ type Versions struct {
 
 // Tree returns the versions of a scope's documents.
 func (v *Versions) Tree(s memory.Scope) *version.Tree {
-	return v.Store.Tree(string(s), filepath.Join(v.Path, string(s)), document.Versioned)
+	return v.Store.Tree(string(s), filepath.Join(v.Path, string(s)), document.IsVersioned)
 }
 
 // A Recorder stores a version of documents that the agent has changed, for the kind [Version].

@@ -233,7 +233,7 @@ func (c *Commands) Run(ctx context.Context, received bus.Received) error {
 	limited, cancel := context.WithTimeout(ctx, Deadline)
 	defer cancel()
 	k := c.find(name, m.Role)
-	if m.Hearing == bus.SpokenCommand && k.Name != "" && !runsAtOnce(name, args) {
+	if m.VoiceState == bus.SpokenCommand && k.Name != "" && !runsAtOnce(name, args) {
 		k.Run = confirm
 	}
 	reply, err := k.Run(limited, r)

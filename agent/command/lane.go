@@ -127,7 +127,7 @@ func (l *Lanes) Join(key session.Key, q Queued) bool {
 // cancelledBy reports whether m ends the transcription of the lane's voice message.
 func (l *lane) cancelledBy(m bus.InboundMessage) bool {
 	note := l.first.Message
-	return l.cancel != nil && stopsWork(m) && (note.Hearing != bus.Overheard ||
+	return l.cancel != nil && stopsWork(m) && (note.VoiceState != bus.Overheard ||
 		m.Role.AtLeast(bus.Admin) || m.From.Account == note.From.Account && m.Sender.ID == note.Sender.ID)
 }
 

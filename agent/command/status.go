@@ -172,7 +172,7 @@ func (c conversation) choose(
 	ctx context.Context, r *Request, what session.Choice, value, say string,
 ) (Reply, error) {
 	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
-		return Reply{Text: say}, session.Choose(tx, r.Session, what, value, c.Now())
+		return Reply{Text: say}, session.SetChoice(tx, r.Session, what, value, c.Now())
 	})
 	if err == nil {
 		c.Sessions.Choose(r.Session, what, value)

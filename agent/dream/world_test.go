@@ -80,7 +80,7 @@ func (w *world) tree(s scope) *version.Tree {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		w.t.Fatal(err)
 	}
-	return w.store.Tree(string(s), dir, document.Versioned)
+	return w.store.Tree(string(s), dir, document.IsVersioned)
 }
 
 // live adds entries to the history of a scope.

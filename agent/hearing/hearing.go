@@ -48,8 +48,8 @@ type Settings struct {
 // NeedsTranscript reports whether m must go through [Transcriber.Transcribe] before it is handed
 // out.
 func (h *Transcriber) NeedsTranscript(m bus.InboundMessage) bool {
-	return m.Hearing == bus.Overheard ||
-		m.Hearing == "" && h.configured() && m.Utterance() != nil
+	return m.VoiceState == bus.Overheard ||
+		m.VoiceState == "" && h.configured() && m.Utterance() != nil
 }
 
 func (h *Transcriber) configured() bool {
@@ -63,7 +63,7 @@ func (h *Transcriber) configured() bool {
 func (h *Transcriber) Transcribe(
 	ctx, reading context.Context, r bus.Received, s Settings,
 ) (heard *bus.Received, err error) {
-	overheard := r.Message.Hearing == bus.Overheard
+	overheard := r.Message.VoiceState == bus.Overheard
 	if h.configured() {
 		h.transcribe(reading, &r.Message, s.Cost)
 	}
@@ -73,14 +73,14 @@ func (h *Transcriber) Transcribe(
 	h.decide(&r.Message, s.Names)
 	waiting := false
 	err = h.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
-		waiting, err = bus.Hear(tx, r, h.Now())
+		waiting, err = bus.StoreTranscript(tx, r, h.Now())
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("hearing: %w", err)
 	}
 	fault.Point("heard")
-	if !waiting || r.Message.Hearing == bus.Overheard {
+	if !waiting || r.Message.VoiceState == bus.Overheard {
 		return nil, nil
 	}
 	if overheard {
@@ -105,14 +105,14 @@ func (h *Transcriber) transcribe(ctx context.Context, m *bus.InboundMessage, cos
 func (h *Transcriber) decide(m *bus.InboundMessage, names []string) {
 	said := ""
 	if a := m.Utterance(); a != nil {
-		said = a.Said
+		said = a.Transcript
 	}
-	text, named := h.Commands.ParseSpoken(said, names, m.Hearing == bus.Overheard)
+	text, named := h.Commands.ParseSpoken(said, names, m.VoiceState == bus.Overheard)
 	switch {
 	case text != "":
-		m.Hearing, m.Text = bus.SpokenCommand, text
-	case named || m.Hearing != bus.Overheard:
-		m.Hearing = bus.Heard
+		m.VoiceState, m.Text = bus.SpokenCommand, text
+	case named || m.VoiceState != bus.Overheard:
+		m.VoiceState = bus.NotCommand
 	}
-	m.Addressed = m.Addressed || m.Hearing != bus.Overheard && (text != "" || named)
+	m.Addressed = m.Addressed || m.VoiceState != bus.Overheard && (text != "" || named)
 }

@@ -294,7 +294,7 @@ func (pl *Pool) Resume(ctx, work context.Context) error {
 	if err != nil {
 		return err
 	}
-	turns, err := pl.sessions.MendRunning(work, pl.env.DB, pl.env.Logger)
+	turns, err := pl.sessions.RepairRunning(work, pl.env.DB, pl.env.Logger)
 	if err != nil {
 		return err
 	}

@@ -43,13 +43,13 @@ func (pr *probation) blame(tx *store.Tx, turns []session.Turn) error {
 	blamed := func(key session.Key) bool {
 		return pr.life.Suspect == "" || pr.life.Suspect == TrialOf(key)
 	}
-	handed, err := pr.env.Inbox.Handed(tx)
+	handed, err := pr.env.Inbox.Started(tx)
 	if err != nil {
 		return err
 	}
 	for _, r := range handed {
 		crashed := pr.life.Crashed && blamed(session.Of(r.Message))
-		if err := pr.env.Inbox.HandBack(tx, r.Seq, crashed); err != nil {
+		if err := pr.env.Inbox.UnmarkStarted(tx, r.Seq, crashed); err != nil {
 			return err
 		}
 	}
@@ -88,9 +88,9 @@ func (pr *probation) tryAlone(
 		}
 		turns = slices.DeleteFunc(turns, func(t session.Turn) bool { return t.Session == w.key })
 	}
-	pr.life.Tried()
+	pr.life.EndTrials()
 	select {
-	case <-pr.life.Settled():
+	case <-pr.life.TrialsDone():
 	case <-ctx.Done():
 	}
 	return turns, nil
@@ -141,7 +141,7 @@ func (pr *probation) fill(work context.Context, list []*worker) error {
 			i := slices.IndexFunc(list, func(w *worker) bool { return w.key == key })
 			// An overheard voice message must be transcribed first: it may not be for the session.
 			if name, _ := command.Parse(r.Message); i < 0 || name != "" || closed[key] ||
-				r.Message.Hearing == bus.Overheard {
+				r.Message.VoiceState == bus.Overheard {
 				closed[key] = true
 				continue
 			}

@@ -10,9 +10,9 @@ import (
 // ResumeTurns resumes running turns that have no session in memory. sessions is the result of an
 // earlier call of InMemory. ResumeTurns also skips sessions that have started since that call.
 func (pl *Pool) ResumeTurns(ctx, work context.Context, sessions map[session.Key]bool) error {
-	turns, err := pl.sessions.MendRunning(work, pl.env.DB, pl.env.Logger)
+	turns, err := pl.sessions.RepairRunning(work, pl.env.DB, pl.env.Logger)
 	if err != nil {
-		return store.Survive(ctx, pl.env.Logger, "running turns could not be read", err)
+		return store.LogUnlessLost(ctx, pl.env.Logger, "running turns could not be read", err)
 	}
 	for _, t := range turns {
 		if sessions[t.Session] || t.Epoch != pl.Lease.Epoch {
@@ -22,7 +22,7 @@ func (pl *Pool) ResumeTurns(ctx, work context.Context, sessions map[session.Key]
 			return pl.sessions.TakeOver(tx, &t, pl.Lease, pl.env.Now())
 		})
 		if err != nil { // the turn has ended in the meantime
-			if err := store.Survive(ctx, pl.env.Logger, "turn could not be resumed", err); err != nil {
+			if err := store.LogUnlessLost(ctx, pl.env.Logger, "turn could not be resumed", err); err != nil {
 				return err
 			}
 			continue

@@ -69,7 +69,7 @@ func (t *tables) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
 // ends and tells the chat.
 func (t *tables) waits(ctx context.Context) (map[int64]question.Question, error) {
 	list, err := t.questions.ListOpen(t.env.DB.Read(ctx))
-	_, err = t.env.DB.Mend(ctx, t.env.Logger, err, t.questions.SetAside)
+	_, err = t.env.DB.RepairRows(ctx, t.env.Logger, err, t.questions.SetAside)
 	waits := make(map[int64]question.Question, len(list))
 	for _, q := range list {
 		waits[q.Turn] = q
@@ -80,6 +80,6 @@ func (t *tables) waits(ctx context.Context) (map[int64]question.Question, error)
 // Waiting returns the next waiting messages after the given Seq. It sets unreadable messages aside.
 func (t *tables) Waiting(work context.Context, after int64) ([]bus.Received, error) {
 	list, err := t.env.Inbox.Waiting(t.env.DB.Read(work), after)
-	_, err = t.env.DB.Mend(work, t.env.Logger, err, t.env.Inbox.SetAside)
+	_, err = t.env.DB.RepairRows(work, t.env.Logger, err, t.env.Inbox.SetAside)
 	return list, err
 }

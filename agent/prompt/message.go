@@ -114,8 +114,8 @@ func Ambient(heard []bus.Received, zone *time.Location) []llm.Message {
 		var files []File
 		for _, a := range h.Message.Attachments {
 			a.Problem = "not looked at"
-			if a.Said != "" {
-				files = append(files, File{Note: FileLabel(a), Said: Escape(a.Said)})
+			if a.Transcript != "" {
+				files = append(files, File{Note: FileLabel(a), Said: Escape(a.Transcript)})
 				continue
 			}
 			files = append(files, MissingFile(a))

@@ -126,7 +126,7 @@ const codeLength = 6 // of 32 letters and digits
 
 // Put adds q as an open question, and sets its ID, Code and State.
 func (Store) Put(tx *store.Tx, q *Question) error {
-	tx.Hard()
+	tx.WaitForDisk()
 	body, err := json.Marshal(q)
 	if err != nil {
 		return fmt.Errorf("question: %w", err)
@@ -144,7 +144,7 @@ func (Store) Put(tx *store.Tx, q *Question) error {
 // Decide sets the final state and the answer of q if q is still open. It reports whether q was
 // open.
 func (Store) Decide(tx *store.Tx, q *Question, state State, answer, by string) (bool, error) {
-	tx.Hard()
+	tx.WaitForDisk()
 	n, err := tx.Exec("UPDATE questions SET state = $1, answer = $2, decided_by = $3 "+
 		"WHERE id = $4 AND state = 'open'", string(state), answer, by, q.ID)
 	if err != nil {
@@ -159,7 +159,7 @@ func (Store) Decide(tx *store.Tx, q *Question, state State, answer, by string) (
 // Use records that the granted call of q has begun, or that the call that q continues goes on. It
 // reports false if q is not granted, or if the call has already begun or continued.
 func (Store) Use(tx *store.Tx, q *Question) (bool, error) {
-	tx.Hard() // the call must not run twice
+	tx.WaitForDisk() // the call must not run twice
 	from := Granted
 	if q.Continues != nil {
 		from = q.State

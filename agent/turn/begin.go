@@ -211,7 +211,7 @@ func (t *runner) resetDaily(tx *store.Tx, now time.Time) (err error) {
 		return nil
 	}
 	limit := lastTime(now.In(t.zone()), *t.resetAt)
-	if t.reset, err = session.BeganBefore(tx, t.Session, limit); err != nil || !t.reset {
+	if t.reset, err = session.StartedBefore(tx, t.Session, limit); err != nil || !t.reset {
 		return err
 	}
 	archiver := background.Archiver{Summarizer: t.env.Summarizer}
@@ -267,6 +267,6 @@ func (t *runner) recordStart(ctx context.Context, batch []bus.Received) error {
 		return nil
 	}
 	return t.env.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
-		return t.env.Inbox.Hand(tx, batch)
+		return t.env.Inbox.MarkStarted(tx, batch)
 	})
 }

@@ -123,7 +123,7 @@ func (t *costs) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
 	return t.commit(ctx, t.env.DB.Tx, fn)
 }
 
-// txSoon is like tx but does not wait for the disk unless fn calls [store.Tx.Hard]: see
+// txSoon is like tx but does not wait for the disk unless fn calls [store.Tx.WaitForDisk]: see
 // [store.DB.TxSoon].
 func (t *costs) txSoon(ctx context.Context, fn func(tx *store.Tx) error) error {
 	return t.commit(ctx, t.env.DB.TxSoon, fn)

@@ -72,7 +72,7 @@ func (t *reader) ambient(ctx context.Context, r bus.Received) []bus.Received {
 	heard, err := t.env.Inbox.Ambient(read, r.Message.From, r.Seq, t.env.Now())
 	if err == nil && t.Session.Speaker != "" {
 		var upTo int64
-		upTo, err = session.Heard(read, t.Session)
+		upTo, err = session.AmbientSeen(read, t.Session)
 		heard = slices.DeleteFunc(heard, func(h bus.Received) bool { return h.Seq <= upTo })
 	}
 	if err != nil {

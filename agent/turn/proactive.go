@@ -98,7 +98,7 @@ func (t *turn) beginRun(tx *store.Tx) (bool, error) {
 	if run == 0 {
 		return true, nil
 	}
-	tx.Hard() // people can see it in the list of jobs
+	tx.WaitForDisk() // people can see it in the list of jobs
 	return t.env.Jobs.Begin(tx, run, t.env.Now())
 }
 

@@ -107,5 +107,5 @@ func (r *recalled) touch(tx *store.Tx) error {
 	if len(r.keys) == 0 {
 		return nil
 	}
-	return r.space.Touch(tx, r.keys...)
+	return r.space.MarkUsed(tx, r.keys...)
 }

@@ -396,7 +396,7 @@ func (t *conversation) append(
 	tx *store.Tx, st *session.Turn, batch []bus.Received, m []llm.Message,
 ) error {
 	if slices.ContainsFunc(m, t.hasEffects) {
-		tx.Hard()
+		tx.WaitForDisk()
 	}
 	if err := t.env.sessions.Append(tx, st, t.env.Now(), m...); err != nil {
 		return err
@@ -426,7 +426,7 @@ func (t *conversation) claim(tx *store.Tx, st *session.Turn, batch []bus.Receive
 		last := &batch[len(batch)-1]
 		// the conversations of the other members also get the ambient messages
 		if st.Session.Speaker != "" {
-			return session.SetHeard(tx, st.Session, last.Seq)
+			return session.SetAmbientSeen(tx, st.Session, last.Seq)
 		}
 		return t.env.Inbox.ForgetAmbient(tx, last.Message.From, last.Seq)
 	}

@@ -19,7 +19,7 @@ type Inbox struct {
 	// Open, if not nil, is what Flushed returns. A test closes it to end sending.
 	Open chan struct{}
 
-	// Sturdy makes Try survive panics, as the gateway does.
+	// Sturdy makes Recover survive panics, as the gateway does.
 	Sturdy bool
 
 	mu       sync.Mutex
@@ -38,8 +38,8 @@ func (in *Inbox) Identify(_ context.Context, id string) error {
 	return nil
 }
 
-// Try implements [channels.Publisher]. It does not recover a panic unless Sturdy is set.
-func (in *Inbox) Try(_ context.Context, f func()) (ok bool) {
+// Recover implements [channels.Publisher]. It does not recover a panic unless Sturdy is set.
+func (in *Inbox) Recover(_ context.Context, f func()) (ok bool) {
 	if in.Sturdy {
 		defer func() { ok = recover() == nil }()
 	}

@@ -16,9 +16,9 @@ type denied struct {
 // maxDenied is how often to request a channel that denies access. A person may restore the access.
 const maxDenied = 3
 
-// gone reports whether err, the answer for channel, means that the channel must not be requested
+// isGone reports whether err, the answer for channel, means that the channel must not be requested
 // again: it does not exist, or it has denied access too often.
-func (l *denied) gone(channel string, err error) bool {
+func (l *denied) isGone(channel string, err error) bool {
 	refused, ok := errors.AsType[*refusedError](err)
 	if !ok || refused.code != noChannel && refused.code != noAccess {
 		return false

@@ -109,7 +109,7 @@ func New(name, token string, opts *Options) *Channel {
 		c.web.base, c.bad = parseBase(o.BaseURL)
 	}
 	c.rest = c.library()
-	c.rest.Client = &http.Client{Transport: c.web, CheckRedirect: stay}
+	c.rest.Client = &http.Client{Transport: c.web, CheckRedirect: noRedirects}
 	return c
 }
 
@@ -123,8 +123,8 @@ func parseBase(base string) (*url.URL, error) {
 	return u, nil
 }
 
-// stay makes a client not follow redirects, which could lead anywhere.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// noRedirects makes a client not follow redirects, which could lead anywhere.
+func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // library returns a session of discordgo that does nothing on its own.
 func (c *Channel) library() *discordgo.Session {

@@ -116,7 +116,7 @@ func newFeed(c *Channel, in channels.Intake, me user, cursors map[string]string)
 		lanes:  make(map[string]*lane, len(cursors)),
 	}
 	for place, cursor := range cursors {
-		if n := number(cursor); n > 0 && place != "" {
+		if n := idNumber(cursor); n > 0 && place != "" {
 			f.lane(place).cursor = n
 		}
 	}
@@ -175,8 +175,8 @@ func (f *feed) end() {
 	}
 	for place, l := range f.lanes {
 		for _, it := range l.items {
-			if it.message != nil && !it.edit && number(it.message.ID) > 0 {
-				f.c.missed.put(place, number(it.message.ID))
+			if it.message != nil && !it.edit && idNumber(it.message.ID) > 0 {
+				f.c.missed.put(place, idNumber(it.message.ID))
 			}
 		}
 		if l.assumed > 0 {
@@ -411,9 +411,9 @@ func (f *feed) batch(ctx context.Context, j *job, items []item) (channels.Batch,
 		var m bus.InboundMessage
 		ok, err := false, error(nil)
 		if it.message != nil && !it.edit {
-			last = max(last, number(it.message.ID))
+			last = max(last, idNumber(it.message.ID))
 		}
-		tried := f.in.Try(ctx, func() {
+		tried := f.in.Recover(ctx, func() {
 			if it.press != nil {
 				m, ok, err = f.pressed(ctx, it.press)
 			} else {
@@ -440,7 +440,7 @@ func (f *feed) publish(ctx context.Context, j *job, b channels.Batch) error {
 	if err := f.in.Publish(ctx, b); err != nil {
 		return fmt.Errorf("store %d messages: %w", len(b.Messages), err)
 	}
-	if n := number(b.Cursor); n > 0 {
+	if n := idNumber(b.Cursor); n > 0 {
 		j.cursor = n
 	}
 	return nil
@@ -456,8 +456,8 @@ func (f *feed) isNews(m *message) bool {
 	return !known || before != h.Sum64()
 }
 
-// number returns an id as a number, or 0. Newer ids are larger.
-func number(id string) uint64 {
+// idNumber returns an id as a number, or 0. Newer ids are larger.
+func idNumber(id string) uint64 {
 	n, _ := strconv.ParseUint(id, 10, 64) // not a number: 0
 	return n
 }

@@ -42,7 +42,7 @@ var errExpired = fmt.Errorf("%w: the file is gone", channels.ErrRefused)
 // Fetch implements [channels.Fetcher].
 func (c *Channel) Fetch(ctx context.Context, ref string, w io.Writer) error {
 	var r fileRef
-	if json.Unmarshal([]byte(ref), &r) != nil || number(r.Message) == 0 {
+	if json.Unmarshal([]byte(ref), &r) != nil || idNumber(r.Message) == 0 {
 		return fmt.Errorf("discord: fetch a file: %w: not a file of Discord", channels.ErrRefused)
 	}
 	err := c.download(ctx, r.URL, w)

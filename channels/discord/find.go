@@ -44,7 +44,7 @@ func (c *Channel) Find(
 	after := strconv.FormatInt(max(since.Add(-clockSlack).UnixMilli()-epoch, 0)<<22, 10)
 	if len(known) > 0 {
 		after = slices.MaxFunc(known, func(a, b string) int {
-			return cmp.Compare(number(a), number(b))
+			return cmp.Compare(idNumber(a), idNumber(b))
 		})
 	}
 	text := strings.TrimSpace(markup.Discord(part.Text))

@@ -52,7 +52,7 @@ func (f *feed) checkNew(ctx context.Context, j *job) error {
 	if i < 0 || j.items[i].message.Guild == "" {
 		return nil
 	}
-	p, err := f.where(ctx, j.place, j.items[i].message.Guild, true)
+	p, err := f.placeOf(ctx, j.place, j.items[i].message.Guild, true)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ var forumTypes = []int{int(discordgo.ChannelTypeGuildForum), int(discordgo.Chann
 // report passes those channels of list to the loop that are listed and have new messages.
 func (f *feed) report(ctx context.Context, since uint64, list []place) {
 	list = slices.DeleteFunc(list, func(p place) bool {
-		return number(p.Last) <= since || !f.listed(&p) || slices.Contains(forumTypes, p.Type)
+		return idNumber(p.Last) <= since || !f.listed(&p) || slices.Contains(forumTypes, p.Type)
 	})
 	if len(list) == 0 {
 		return
@@ -160,7 +160,7 @@ func (f *feed) fill(ctx context.Context, j *job) error {
 		if errors.Is(err, channels.ErrRefused) {
 			f.c.log.WarnContext(ctx, "channel can't be read after a gap",
 				"account", f.c.name, "chat", j.place, "err", err)
-			if f.c.denied.gone(j.place, err) {
+			if f.c.denied.isGone(j.place, err) {
 				return f.forget(ctx, j)
 			}
 		} else if err != nil {
@@ -233,7 +233,7 @@ func (f *feed) page(ctx context.Context, j *job) (int, error) {
 	for _, raw := range list {
 		m := new(message)
 		err := json.Unmarshal(raw, m)
-		last = max(last, number(m.ID))
+		last = max(last, idNumber(m.ID))
 		if err != nil {
 			f.c.log.WarnContext(ctx, "message skipped: not understood",
 				"account", f.c.name, "chat", j.place, "id", m.ID)
@@ -245,7 +245,7 @@ func (f *feed) page(ctx context.Context, j *job) (int, error) {
 		return 0, nil
 	}
 	slices.SortFunc(items, func(a, b item) int { // Discord lists the newest first
-		return cmp.Compare(number(a.message.ID), number(b.message.ID))
+		return cmp.Compare(idNumber(a.message.ID), idNumber(b.message.ID))
 	})
 	b, err := f.batch(ctx, j, items)
 	if err != nil {

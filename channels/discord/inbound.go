@@ -31,7 +31,7 @@ func (f *feed) inbound(
 		edit && (m.Edited == nil || time.Since(*m.Edited) > maxEditAge) {
 		return bus.InboundMessage{}, false, nil
 	}
-	where, err := f.where(ctx, m.Channel, m.Guild, m.live)
+	where, err := f.placeOf(ctx, m.Channel, m.Guild, m.live)
 	if err != nil {
 		return bus.InboundMessage{}, false, err
 	}
@@ -73,8 +73,8 @@ func (f *feed) mentioned(where place, c *content) bool {
 }
 
 // vocabulary returns the names for the mentions in c.
-func (f *feed) vocabulary(where place, c *content, me string) *vocabulary {
-	v := &vocabulary{users: map[string]string{f.me.ID: f.me.name()}}
+func (f *feed) vocabulary(where place, c *content, me string) *mentionNames {
+	v := &mentionNames{users: map[string]string{f.me.ID: f.me.name()}}
 	for i := range c.Mentions {
 		m := &c.Mentions[i]
 		v.users[m.ID] = m.Member.name(&m.user)
@@ -211,8 +211,8 @@ const guildTime = time.Minute
 // titleTime is how long the names of channels and guilds are considered current.
 const titleTime = time.Hour
 
-// where returns the place of a channel. Live events without a guild are from direct chats.
-func (f *feed) where(ctx context.Context, id, guild string, live bool) (place, error) {
+// placeOf returns the place of a channel. Live events without a guild are from direct chats.
+func (f *feed) placeOf(ctx context.Context, id, guild string, live bool) (place, error) {
 	if live && guild == "" {
 		return place{ID: id}, nil
 	}
@@ -254,7 +254,7 @@ func (f *feed) lookUp(ctx context.Context, id string) (place, error) {
 	}
 	name := p.Name
 	if p.isThread() && p.Parent != "" {
-		parent, err := f.where(ctx, p.Parent, p.Guild, false)
+		parent, err := f.placeOf(ctx, p.Parent, p.Guild, false)
 		if err != nil {
 			return p, err
 		}
@@ -273,15 +273,15 @@ func (f *feed) guild(ctx context.Context, id string, roles []string) (guild, err
 		(age < guildTime || !slices.ContainsFunc(roles, unknown)) {
 		return known, nil
 	}
-	g, err, _ := f.lookups.Do(id, func() (any, error) { return f.lookGuild(ctx, id) })
+	g, err, _ := f.lookups.Do(id, func() (any, error) { return f.requestGuild(ctx, id) })
 	if err != nil {
 		return guild{}, err
 	}
 	return g.(guild), nil
 }
 
-// lookGuild requests a guild.
-func (f *feed) lookGuild(ctx context.Context, id string) (guild, error) {
+// requestGuild requests a guild.
+func (f *feed) requestGuild(ctx context.Context, id string) (guild, error) {
 	var answer struct {
 		Name  string `json:"name"`
 		Roles []struct {

@@ -22,7 +22,7 @@ func (f *feed) pressed(ctx context.Context, i *interaction) (bus.InboundMessage,
 	if i.ID == "" || who == nil || who.Bot || text == "" {
 		return bus.InboundMessage{}, false, nil
 	}
-	where, err := f.where(ctx, i.Channel, i.Guild, true)
+	where, err := f.placeOf(ctx, i.Channel, i.Guild, true)
 	if err != nil {
 		return bus.InboundMessage{}, false, err
 	}

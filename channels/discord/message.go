@@ -129,7 +129,7 @@ const epoch = 1420070400000
 
 // madeAt returns when an id was created.
 func madeAt(id string) time.Time {
-	return time.UnixMilli(int64(number(id)>>22) + epoch).UTC()
+	return time.UnixMilli(int64(idNumber(id)>>22) + epoch).UTC()
 }
 
 func (u *user) name() string {
@@ -148,10 +148,10 @@ func (m *member) name(u *user) string {
 func (c *content) label(text string) string {
 	var labels []string
 	for _, s := range c.Stickers {
-		labels = append(labels, channels.Bracket("sticker", s.Name))
+		labels = append(labels, channels.Placeholder("sticker", s.Name))
 	}
 	if c.Poll != nil {
-		labels = append(labels, channels.Bracket("poll", c.Poll.Question.Text))
+		labels = append(labels, channels.Placeholder("poll", c.Poll.Question.Text))
 	}
 	return strings.TrimSpace(strings.Join(labels, " ") + " " + text)
 }

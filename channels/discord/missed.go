@@ -18,8 +18,8 @@ func (l *missed) add(e event) {
 		ID      string `json:"id"`
 		Channel string `json:"channel_id"`
 	}
-	if e.kind == "MESSAGE_CREATE" && json.Unmarshal(e.data, &m) == nil && number(m.ID) > 0 {
-		l.put(m.Channel, number(m.ID))
+	if e.kind == "MESSAGE_CREATE" && json.Unmarshal(e.data, &m) == nil && idNumber(m.ID) > 0 {
+		l.put(m.Channel, idNumber(m.ID))
 	}
 }
 

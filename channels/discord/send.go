@@ -89,7 +89,7 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 		err = errors.New("garbled answer")
 	}
 	if err != nil {
-		if part.Key == "" && !isVerdict(err) {
+		if part.Key == "" && !isDefinite(err) {
 			err = fmt.Errorf("%w: %w", channels.ErrUncertain, err)
 		}
 		return "", fmt.Errorf("discord: send to %s: %w", part.To, err)
@@ -105,8 +105,8 @@ func (c *Channel) post(ctx context.Context, part bus.Part, body fields) ([]byte,
 	return c.call(ctx, http.MethodPost, address, body)
 }
 
-// isVerdict reports whether err proves that nothing was executed.
-func isVerdict(err error) bool {
+// isDefinite reports whether err proves that nothing was executed.
+func isDefinite(err error) bool {
 	_, limit := errors.AsType[*channels.RateError](err)
 	_, account := errors.AsType[*channels.AccountError](err)
 	return limit || account || errors.Is(err, channels.ErrRefused)
@@ -133,7 +133,7 @@ func channelOf(to bus.Address) string {
 // with it; an interaction has none.
 func messageID(id string) (string, bool) {
 	id, _, _ = strings.Cut(id, ":")
-	return id, number(id) > 0
+	return id, idNumber(id) > 0
 }
 
 // rows arranges buttons in rows. It leaves out duplicates, which Discord refuses.

@@ -49,7 +49,7 @@ func (s *shard) run(ctx context.Context) error {
 	s.dg.Dialer = s.dialer(ctx)
 	s.dg.Client = &http.Client{
 		Timeout:   s.c.opts.OpenTimeout,
-		Transport: during(ctx, s.c.web), // the library requests the gateway's address without a context
+		Transport: withContext(ctx, s.c.web), // the library requests an address without a context
 	}
 	s.dg.AddHandler(func(_ *discordgo.Session, e *discordgo.Event) { s.event(e) })
 	s.dg.AddHandler(func(*discordgo.Session, *discordgo.Disconnect) {

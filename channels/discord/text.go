@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A vocabulary holds the names for mentions in a text.
-type vocabulary struct {
+// A mentionNames holds the names for mentions in a text.
+type mentionNames struct {
 	me       string // our user id, whose mentions are removed; or ""
 	role     string // our role, whose mentions are removed; or ""
 	users    map[string]string
@@ -23,7 +23,7 @@ var encoded = regexp.MustCompile(`<[^<>]{1,128}>`)
 
 // read replaces mentions, custom emoji and dates with what people see. It removes mentions of us
 // unless there is nothing else.
-func (v *vocabulary) read(text string) string {
+func (v *mentionNames) read(text string) string {
 	read := text
 	// Work backwards, so that removing text changes no position that is still needed.
 	for _, at := range slices.Backward(encoded.FindAllStringIndex(text, -1)) {
@@ -45,13 +45,13 @@ func (v *vocabulary) read(text string) string {
 	return read
 }
 
-func (v *vocabulary) isMe(word string) bool {
+func (v *mentionNames) isMe(word string) bool {
 	return v.me != "" && (word == "@"+v.me || word == "@!"+v.me) ||
 		v.role != "" && word == "@&"+v.role
 }
 
 // word returns what people see instead of "<word>". It returns false if people see it unchanged.
-func (v *vocabulary) word(word string) (string, bool) {
+func (v *mentionNames) word(word string) (string, bool) {
 	switch {
 	case strings.HasPrefix(word, "@&"):
 		name, ok := v.roles[word[2:]]

@@ -20,7 +20,7 @@ func FuzzRead(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	v := &vocabulary{me: "1", users: map[string]string{"1": "Us", "2": "Two"},
+	v := &mentionNames{me: "1", users: map[string]string{"1": "Us", "2": "Two"},
 		roles: map[string]string{"3": "Three"}, channels: func(id string) string {
 			return map[string]string{"4": "four"}[id]
 		}}

@@ -16,15 +16,15 @@ import (
 // would not end, or not fast enough.
 type wire struct {
 	net.Conn
-	heard  atomic.Int64 // when something was last read, in nanoseconds
-	killed atomic.Bool
-	once   sync.Once
-	ended  chan struct{} // closed when Write has ended a goroutine of the library
+	lastRead atomic.Int64 // when something was last read, in nanoseconds
+	killed   atomic.Bool
+	once     sync.Once
+	ended    chan struct{} // closed when Write has ended a goroutine of the library
 }
 
 func newWire(conn net.Conn) *wire {
 	w := &wire{Conn: conn, ended: make(chan struct{})}
-	w.heard.Store(time.Now().UnixNano())
+	w.lastRead.Store(time.Now().UnixNano())
 	return w
 }
 
@@ -32,7 +32,7 @@ func newWire(conn net.Conn) *wire {
 func (w *wire) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	if n > 0 {
-		w.heard.Store(time.Now().UnixNano())
+		w.lastRead.Store(time.Now().UnixNano())
 	}
 	return n, err
 }
@@ -50,7 +50,7 @@ func (w *wire) Write(p []byte) (int, error) {
 }
 
 // idle returns how long nothing has been read.
-func (w *wire) idle() time.Duration { return time.Since(time.Unix(0, w.heard.Load())) }
+func (w *wire) idle() time.Duration { return time.Since(time.Unix(0, w.lastRead.Load())) }
 
 // cut closes the connection below the library, which notices that later.
 func (s *shard) cut() {
@@ -134,8 +134,8 @@ func (s *shard) dialer(ctx context.Context) *websocket.Dialer {
 	return d
 }
 
-// during returns a transport whose requests end when ctx is done.
-func during(ctx context.Context, next http.RoundTripper) http.RoundTripper {
+// withContext returns a transport whose requests end when ctx is done.
+func withContext(ctx context.Context, next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		call, cancel := context.WithCancel(r.Context())
 		context.AfterFunc(ctx, cancel) // only now, because the body is read later

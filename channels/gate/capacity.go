@@ -18,10 +18,10 @@ const maxWaiting = 50_000
 
 // A backlog counts the messages that wait in the inbox.
 type backlog struct {
-	mu      sync.Mutex
-	waiting int                   // the last count plus later messages
-	counted time.Time             // when the inbox was counted
-	told    map[identity]struct{} // chats that were told that the inbox is full
+	mu       sync.Mutex
+	waiting  int                   // the last count plus later messages
+	counted  time.Time             // when the inbox was counted
+	notified map[identity]struct{} // chats that were told that the inbox is full
 }
 
 // countAge is how long a count of the inbox remains valid.
@@ -47,16 +47,16 @@ func (g *Gate) isFull(q store.Queryer, m bus.InboundMessage) (isFull, tell bool,
 		l.counted = now
 	}
 	if l.waiting < maxWaiting {
-		l.told = nil
+		l.notified = nil
 		return false, false, nil
 	}
 	c := identity{m.From.Account, m.From.Chat}
-	_, told := l.told[c]
+	_, told := l.notified[c]
 	if !told {
-		if l.told == nil {
-			l.told = make(map[identity]struct{})
+		if l.notified == nil {
+			l.notified = make(map[identity]struct{})
 		}
-		l.told[c] = struct{}{}
+		l.notified[c] = struct{}{}
 	}
 	return true, !told, nil
 }
@@ -69,7 +69,7 @@ func (in *intake) limit(
 ) (d decision, undo func(), err error) {
 	g, undo := in.gate, func() {}
 	limited := *m
-	if m.Hearing == bus.Overheard { // has limits of its own, because nobody is told about them
+	if m.VoiceState == bus.Overheard { // has limits of its own, because nobody is told about them
 		limited.Sender.ID += "\x00overheard"
 		limited.From.Chat += "\x00overheard"
 	}
@@ -84,8 +84,8 @@ func (in *intake) limit(
 	} else if ok, tell, undo = g.rates.allow(limited, p.PerMinute); ok {
 		return admitted, undo, nil
 	}
-	if m.Hearing == bus.Overheard { // it is not transcribed
-		m.Hearing = ""
+	if m.VoiceState == bus.Overheard { // it is not transcribed
+		m.VoiceState = ""
 		return ambient, undo, nil
 	}
 	level := slog.LevelWarn

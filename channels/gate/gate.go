@@ -141,8 +141,8 @@ func (in *intake) Cursors(ctx context.Context) (map[string]string, error) {
 	return cursors, err
 }
 
-// Try implements [channels.Publisher].
-func (in *intake) Try(ctx context.Context, f func()) (ok bool) {
+// Recover implements [channels.Publisher].
+func (in *intake) Recover(ctx context.Context, f func()) (ok bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			in.stats.Skipped.Add(1)
@@ -222,7 +222,7 @@ func (in *intake) announce(b channels.Batch, fresh []bus.InboundMessage) {
 	in.stats.Received.Add(int64(len(fresh)))
 	g.backlog.add(len(fresh))
 	certain := slices.DeleteFunc(slices.Clone(fresh), func(m bus.InboundMessage) bool {
-		return m.Hearing == bus.Overheard
+		return m.VoiceState == bus.Overheard
 	})
 	for _, l := range g.listeners {
 		l.Admitted(certain) // before an answer can exist
@@ -319,7 +319,8 @@ func (in *intake) decideAll(
 		if v == ignored || v == unlisted && m.Role != bus.Owner && !in.mayAsk(m.From) {
 			continue
 		}
-		kept = append(kept, decided{m, v, who.chat != "" && m.Role != bus.Owner, who.isBack(&m), undo})
+		kept = append(kept, decided{m, v, who.chat != "" && m.Role != bus.Owner, who.wasReadded(&m),
+			undo})
 	}
 	return kept, nil
 }

@@ -437,14 +437,14 @@ func TestTry(t *testing.T) {
 		var log bytes.Buffer
 		g := gate.New(w.db, bus.NewInbox(), w.outbox, slog.New(slog.NewTextHandler(&log, nil)))
 		in := g.Intake("full", open)
-		if in.Try(w.t.Context(), func() { panic("a bug with PRIVATE words") }) {
+		if in.Recover(w.t.Context(), func() { panic("a bug with PRIVATE words") }) {
 			w.t.Error("Try of what panics = true")
 		}
 		if !strings.Contains(log.String(), "panic=string") || strings.Contains(log.String(), "PRIVATE") {
 			w.t.Errorf("the log shows what the panic said, or not what it was: %s", &log)
 		}
 		done := false
-		if !in.Try(w.t.Context(), func() { done = true }) || !done {
+		if !in.Recover(w.t.Context(), func() { done = true }) || !done {
 			w.t.Error("Try of what works = false")
 		}
 		if n := g.Stats("full").Skipped.Load(); n != 1 {
@@ -460,7 +460,7 @@ func TestStandingOfRolledBack(t *testing.T) {
 		g.SetPolicy("full", gate.Policy{Access: gate.ByList})
 		standing := func(q store.Queryer) bool {
 			m := bus.InboundMessage{From: chatA, Sender: bus.Sender{ID: "ann"}}
-			ok, err := g.Standing(q, &m)
+			ok, err := g.MayWrite(q, &m)
 			if err != nil {
 				w.t.Fatal(err)
 			}

@@ -150,8 +150,8 @@ func TestOverheard(t *testing.T) {
 			t.Errorf("the group was told %d things", n)
 		}
 		received, err := d.inbox.Waiting(d.db.Read(d.t.Context()), 0)
-		if err != nil || received[0].Message.Hearing != bus.Overheard ||
-			received[2].Message.Hearing != "" {
+		if err != nil || received[0].Message.VoiceState != bus.Overheard ||
+			received[2].Message.VoiceState != "" {
 			t.Errorf("the inbox has %+v: %v", received, err)
 		}
 	})

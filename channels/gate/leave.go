@@ -20,7 +20,7 @@ import (
 // sets the Chats and Before of l; the caller sets the other fields.
 func (g *Gate) StartLeaving(tx *store.Tx, groups []Group, l bus.Leave) (dropped int64, err error) {
 	for i := range groups { // this decision replaces earlier ones about the same groups
-		if _, err := g.Stay(tx, groups[i]); err != nil {
+		if _, err := g.CancelLeaving(tx, groups[i]); err != nil {
 			return 0, err
 		}
 	}
@@ -82,9 +82,9 @@ func leaving(q store.Queryer, account, chat string) ([]bus.Delivery, error) {
 	}), err
 }
 
-// Stay drops the decisions to leave a group or its server, and returns them. A returned decision in
-// state [bus.Sending] may have been carried out.
-func (g *Gate) Stay(tx *store.Tx, group Group) ([]bus.Delivery, error) {
+// CancelLeaving drops the decisions to leave a group or its server, and returns them. A returned
+// decision in state [bus.Sending] may have been carried out.
+func (g *Gate) CancelLeaving(tx *store.Tx, group Group) ([]bus.Delivery, error) {
 	list, err := g.Leaving(tx, group)
 	for i := 0; i < len(list) && err == nil; i++ {
 		_, err = DropDelivery(tx, list[i].ID, g.now())
@@ -137,7 +137,7 @@ func restore(tx *store.Tx, account, chat, before string) error {
 // that.
 func (g *Gate) Leave(tx *store.Tx, d *bus.Delivery) error {
 	l, account := d.Message.Leave, d.Message.To.Account
-	state, text, answers := GroupLeft, "I have left "+l.Name+".", g.Lists
+	state, text, answers := GroupLeft, "I have left "+l.Name+".", g.IsConfigured
 	if d.State != bus.Sent {
 		state, answers = GroupIgnored, g.Names
 		text = fmt.Sprintf("I could not leave %s: %s.\n\nPlease remove me there yourself. Until then "+
@@ -156,7 +156,7 @@ func (g *Gate) Leave(tx *store.Tx, d *bus.Delivery) error {
 	}
 	tx.After(g.Invalidate)
 	if len(listed) > 0 {
-		text += " " + SayListed(listed...)
+		text += " " + StillListedText(listed...)
 	}
 	for _, to := range l.Tell {
 		err := g.outbox.Put(tx, bus.OutboundMessage{To: to, Text: text, Notice: true}, g.now())
@@ -167,8 +167,8 @@ func (g *Gate) Leave(tx *store.Tx, d *bus.Delivery) error {
 	return nil
 }
 
-// SayListed tells people that the configuration goes on listing chats that an account leaves.
-func SayListed(chats ...string) string {
+// StillListedText tells people that the configuration goes on listing chats that an account leaves.
+func StillListedText(chats ...string) string {
 	return "The configuration still lists `" + strings.Join(chats, "`, `") +
 		"`: I answer there whenever I am a member. See `groups`."
 }
@@ -179,11 +179,12 @@ func (g *Gate) HasLeft(q store.Queryer, a bus.Address) (bool, error) {
 	return s == GroupLeaving || s == GroupLeft, err
 }
 
-// Lists reports whether the configuration admits a group about which owners have decided nothing.
-func (g *Gate) Lists(account, chat string) bool {
+// IsConfigured reports whether the configuration admits a group about which owners have decided
+// nothing.
+func (g *Gate) IsConfigured(account, chat string) bool {
 	p := g.policy(account)
 	m := bus.InboundMessage{From: bus.Address{Account: account, Chat: chat}, Addressed: true}
-	m.Before = g.Before(m.From)
+	m.Before = g.PreviousID(m.From)
 	return p.decideGroup(&m, "") == admitted
 }
 

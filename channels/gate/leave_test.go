@@ -112,7 +112,7 @@ func TestLeftListedGroup(t *testing.T) {
 		job := inGroup("g", true, message("", "ann", "a job"))
 		job.Time = time.Time{}
 		standing := func() bool {
-			ok, err := d.gate.Standing(d.db.Read(d.t.Context()), &job)
+			ok, err := d.gate.MayWrite(d.db.Read(d.t.Context()), &job)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -263,7 +263,7 @@ func TestStay(t *testing.T) {
 			d.wantGroups("g leaving", "h leaving", "k leaving")
 			err := d.do(func(tx *store.Tx) error {
 				g := gate.Group{Account: "tg", Chat: chat, State: gate.GroupMention}
-				dropped, err := d.gate.Stay(tx, g)
+				dropped, err := d.gate.CancelLeaving(tx, g)
 				if len(dropped) != 1 || dropped[0].ID != left.ID {
 					t.Errorf("%+v was dropped, want delivery %d", dropped, left.ID)
 				}
@@ -285,7 +285,7 @@ func TestStayTooLate(t *testing.T) {
 		left := d.leaveServer()
 		d.over(&left, bus.Sending, "")
 		err := d.do(func(tx *store.Tx) error {
-			dropped, err := d.gate.Stay(tx, server[1])
+			dropped, err := d.gate.CancelLeaving(tx, server[1])
 			if len(dropped) != 1 || dropped[0].State != bus.Sending {
 				t.Errorf("%+v was dropped, want what is being sent", dropped)
 			}

@@ -27,7 +27,7 @@ func (g *Gate) policy(account string) Policy {
 // Names reports whether the key groups of an account contains the id of a chat. Such a group is
 // admitted, even if owners have decided otherwise.
 func (g *Gate) Names(account, chat string) bool {
-	before := g.Before(bus.Address{Account: account, Chat: chat})
+	before := g.PreviousID(bus.Address{Account: account, Chat: chat})
 	list := g.policy(account).Groups
 	return slices.Contains(list, chat) || before != "" && slices.Contains(list, before)
 }
@@ -51,22 +51,22 @@ func (g *Gate) decide(
 		m.Before, who.group, who.since = before, old.group, old.since
 	}
 	current := who
-	if who.isBack(m) {
+	if who.wasReadded(m) {
 		current.group = ""
 	}
 	return who, p.decide(m, current), nil
 }
 
-// isBack reports whether the account was added again to a group that it has left: m is newer than
-// that. Some platforms round times to seconds, so a message of the same second does not count.
-func (who *profile) isBack(m *bus.InboundMessage) bool {
+// wasReadded reports whether the account was added again to a group that it has left: m is newer
+// than that. Some platforms round times to seconds, so a message of the same second does not count.
+func (who *profile) wasReadded(m *bus.InboundMessage) bool {
 	return who.group == GroupLeft && m.Time.After(time.UnixMilli(who.since))
 }
 
-// Standing reports whether the sender of m may write to its conversation now, and updates the
+// MayWrite reports whether the sender of m may write to its conversation now, and updates the
 // Person and the Role of m. Requested work may begin later, when its sender has a lower role or
 // none.
-func (g *Gate) Standing(q store.Queryer, m *bus.InboundMessage) (bool, error) {
+func (g *Gate) MayWrite(q store.Queryer, m *bus.InboundMessage) (bool, error) {
 	m.Addressed = true
 	_, v, err := g.decide(q, g.policy(m.From.Account), m, nil, profileAge)
 	return err == nil && v == admitted, err

@@ -23,7 +23,7 @@ func Moves(q store.Queryer) ([]Move, error) {
 	}, "SELECT account, chat, before FROM moves ORDER BY account, chat")
 }
 
-// Load reads which groups have moved, for [Gate.Before]. Call it before anything runs.
+// Load reads which groups have moved, for [Gate.PreviousID]. Call it before anything runs.
 func (g *Gate) Load(ctx context.Context) error {
 	list, err := Moves(g.db.Read(ctx))
 	for _, m := range list {
@@ -38,9 +38,9 @@ func (g *Gate) move(m Move) {
 	g.moved[bus.Address{Account: m.Account, Chat: m.Chat}] = m.Before
 }
 
-// Before returns the id that a group had before it moved, or "". Rules for that id still apply to
-// the group.
-func (g *Gate) Before(a bus.Address) string {
+// PreviousID returns the id that a group had before it moved, or "". Rules for that id still apply
+// to the group.
+func (g *Gate) PreviousID(a bus.Address) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.moved[bus.Address{Account: a.Account, Chat: a.Chat}]

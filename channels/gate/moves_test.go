@@ -111,7 +111,7 @@ func TestLeaveMovedGroup(t *testing.T) {
 			}
 			d.publish(owned, inGroup(present, true, message("1", "bob", "still there?")))
 			err = d.do(func(tx *store.Tx) error {
-				list, err := d.gate.Stay(tx, gate.Group{Account: "tg", Chat: ids[1]})
+				list, err := d.gate.CancelLeaving(tx, gate.Group{Account: "tg", Chat: ids[1]})
 				if len(list) != 1 {
 					t.Errorf("%v: Stay dropped %d decisions, want one", ids, len(list))
 				}

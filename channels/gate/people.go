@@ -48,8 +48,9 @@ const (
 // ErrNoPairing reports a code that does not exist or has expired.
 var ErrNoPairing = errors.New("no such pairing code, or it has expired")
 
-// ErrNobody reports that no person has this number, or that an id on an account belongs to nobody.
-var ErrNobody = errors.New("no person has this number")
+// ErrNoPerson reports that no person has this number, or that an id on an account belongs to
+// nobody.
+var ErrNoPerson = errors.New("no person has this number")
 
 // ErrNotLinked reports a person with a single account.
 var ErrNotLinked = errors.New("this account is not linked to another one")

@@ -58,10 +58,10 @@ func (p *Policy) decide(m *bus.InboundMessage, who profile) decision {
 	m.Person, m.Origin.Former, m.Role = who.person, who.former, who.role
 	let := who.role != ""
 	switch {
-	case p.lists(p.Owners, m.Sender):
+	case p.isListed(p.Owners, m.Sender):
 		m.Role, let = bus.Owner, true
 	case let:
-	case p.Access == Open, p.lists(p.Allow, m.Sender):
+	case p.Access == Open, p.isListed(p.Allow, m.Sender):
 		m.Role, let = bus.User, true
 	default:
 		m.Role = bus.Guest
@@ -95,15 +95,15 @@ func (p *Policy) decideGroup(m *bus.InboundMessage, decided GroupState) decision
 		return ignored
 	case m.Addressed || decided.always(p.Always) && m.Edits == "":
 		return admitted
-	case p.overhears(m):
-		m.Hearing = bus.Overheard
+	case p.mustTranscribe(m):
+		m.VoiceState = bus.Overheard
 		return admitted
 	}
 	return ambient
 }
 
-// overhears reports whether m must be transcribed to find out whether it addresses the agent.
-func (p *Policy) overhears(m *bus.InboundMessage) bool {
+// mustTranscribe reports whether m must be transcribed to find out whether it addresses the agent.
+func (p *Policy) mustTranscribe(m *bus.InboundMessage) bool {
 	return len(p.Overhear) > 0 && m.Utterance() != nil &&
 		(slices.Contains(p.Overhear, AnyGroup) || slices.Contains(p.Overhear, m.From.Chat))
 }
@@ -111,7 +111,7 @@ func (p *Policy) overhears(m *bus.InboundMessage) bool {
 // AnyGroup stands for all groups in a [Policy].
 const AnyGroup = "*"
 
-func (p *Policy) lists(list []string, s bus.Sender) bool {
+func (p *Policy) isListed(list []string, s bus.Sender) bool {
 	if slices.Contains(list, s.ID) {
 		return true
 	}

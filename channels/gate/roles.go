@@ -13,20 +13,20 @@ import (
 	"gateway/store"
 )
 
-// SetRole changes what a person may do. It reports [ErrNobody].
+// SetRole changes what a person may do. It reports [ErrNoPerson].
 func (People) SetRole(tx *store.Tx, id int64, role bus.Role) error {
 	n, err := tx.Exec("UPDATE people SET role = $2 WHERE id = $1", id, string(role))
 	if err == nil && n == 0 {
-		err = ErrNobody
+		err = ErrNoPerson
 	}
 	return store.Wrap(err, "gate: set role of person %d", id)
 }
 
-// Revoke removes a person, who becomes a stranger on every account. It reports [ErrNobody].
+// Revoke removes a person, who becomes a stranger on every account. It reports [ErrNoPerson].
 func (People) Revoke(tx *store.Tx, id int64) error {
 	n, err := tx.Exec("DELETE FROM people WHERE id = $1", id)
 	if err == nil && n == 0 {
-		err = ErrNobody
+		err = ErrNoPerson
 	}
 	if err == nil {
 		_, err = tx.Exec("DELETE FROM identities WHERE person = $1", id)
@@ -36,13 +36,13 @@ func (People) Revoke(tx *store.Tx, id int64) error {
 
 // Link merges two entries of the same human: id gets all accounts of other and keeps its role, and
 // other is removed. What the gateway stores about other is then that of id: see [People.FormerIDs].
-// It reports [ErrNobody].
+// It reports [ErrNoPerson].
 func (p People) Link(tx *store.Tx, id, other int64) error {
 	fail := func(err error) error {
 		return fmt.Errorf("gate: link person %d to %d: %w", other, id, err)
 	}
 	if id == other {
-		return fail(fmt.Errorf("%w: the numbers are the same", ErrNobody))
+		return fail(fmt.Errorf("%w: the numbers are the same", ErrNoPerson))
 	}
 	var n int
 	err := tx.QueryRow("SELECT count(*) FROM people WHERE id IN ($1, $2)", id, other).Scan(&n)
@@ -50,7 +50,7 @@ func (p People) Link(tx *store.Tx, id, other int64) error {
 		return fail(err)
 	}
 	if n != 2 {
-		return fail(ErrNobody)
+		return fail(ErrNoPerson)
 	}
 	_, err = tx.Exec("UPDATE identities SET person = $1, former = former || $3 WHERE person = $2",
 		id, other, fmt.Sprintf(" %d", other))
@@ -95,7 +95,7 @@ func linkedFrom(former string, person int64) int64 {
 }
 
 // Unlink separates an identity from the person to whom it was linked. It gets a new person with the
-// role user, and a former number only if nobody else has that. It reports [ErrNobody] and
+// role user, and a former number only if nobody else has that. It reports [ErrNoPerson] and
 // [ErrNotLinked].
 func (p People) Unlink(tx *store.Tx, account, sender string, now time.Time) (Person, error) {
 	person := Person{Role: bus.User, Account: account, Sender: sender}
@@ -105,7 +105,7 @@ func (p People) Unlink(tx *store.Tx, account, sender string, now time.Time) (Per
 		account, sender).Scan(&person.Name, &others)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		err = ErrNobody
+		err = ErrNoPerson
 	case err == nil && others == 0:
 		err = ErrNotLinked
 	case err == nil:

@@ -240,8 +240,8 @@ func TestCircle(t *testing.T) {
 			func(tx *store.Tx) error { return people.Link(tx, 2, 2) },
 			func(tx *store.Tx) error { return people.Revoke(tx, 1) },
 		} {
-			if err := d.do(change); !errors.Is(err, gate.ErrNobody) {
-				t.Errorf("a change of nobody = %v, want %v", err, gate.ErrNobody)
+			if err := d.do(change); !errors.Is(err, gate.ErrNoPerson) {
+				t.Errorf("a change of nobody = %v, want %v", err, gate.ErrNoPerson)
 			}
 		}
 		time.Sleep(time.Second)
@@ -268,8 +268,8 @@ func TestUnlink(t *testing.T) {
 		if err := unlink("bob"); !errors.Is(err, gate.ErrNotLinked) {
 			t.Errorf("Unlink of somebody with one account = %v, want %v", err, gate.ErrNotLinked)
 		}
-		if err := unlink("eve"); !errors.Is(err, gate.ErrNobody) {
-			t.Errorf("Unlink of a stranger = %v, want %v", err, gate.ErrNobody)
+		if err := unlink("eve"); !errors.Is(err, gate.ErrNoPerson) {
+			t.Errorf("Unlink of a stranger = %v, want %v", err, gate.ErrNoPerson)
 		}
 		err := d.do(func(tx *store.Tx) error { return people.Link(tx, 1, 2) })
 		if err != nil {
@@ -306,10 +306,10 @@ func TestMovedGroup(t *testing.T) {
 			t.Fatal(err)
 		}
 		for chat, want := range map[string]string{"new": "old", "old": "", "third": ""} {
-			if got := next.Before(bus.Address{Account: "tg", Chat: chat}); got != want {
+			if got := next.PreviousID(bus.Address{Account: "tg", Chat: chat}); got != want {
 				t.Errorf("the next process knows %s as %q, want %q", chat, got, want)
 			}
-			if got := d.gate.Before(bus.Address{Account: "tg", Chat: chat}); got != want {
+			if got := d.gate.PreviousID(bus.Address{Account: "tg", Chat: chat}); got != want {
 				t.Errorf("%s was %q before, want %q", chat, got, want)
 			}
 		}
@@ -390,7 +390,7 @@ func TestSetPolicy(t *testing.T) {
 		standing := func(sender string) string {
 			m := message("job", sender, "")
 			m.Person, m.Role = 7, bus.Owner
-			ok, err := d.gate.Standing(d.db.Read(d.t.Context()), &m)
+			ok, err := d.gate.MayWrite(d.db.Read(d.t.Context()), &m)
 			if err != nil {
 				t.Error(err)
 			}

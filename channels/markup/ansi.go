@@ -61,7 +61,7 @@ func displayed(s string) string {
 func ansiPre(r *renderer, _, s string) {
 	first := true
 	for line := range strings.SplitSeq(displayed(s), "\n") {
-		for _, piece := range wrap(line, r.room(first), r.room(false), true) {
+		for _, piece := range wrap(line, r.columnsLeft(first), r.columnsLeft(false), true) {
 			r.line(ansiCode+piece+ansiCodeEnd, first)
 			first = false
 		}
@@ -74,7 +74,7 @@ func ansiCodeSpan(r *renderer, s string) {
 		r.text(s)
 		return
 	}
-	r.solid(ansiCode + s + ansiCodeEnd)
+	r.writeUnit(ansiCode + s + ansiCodeEnd)
 }
 
 func ansiBareLink(r *renderer, n *ast.AutoLink) {
@@ -96,7 +96,7 @@ func (r *renderer) flow(write func(*renderer)) {
 	if sub.out.Len() == 0 {
 		return
 	}
-	for i, line := range wrap(sub.out.String(), r.room(true), r.room(false), false) {
+	for i, line := range wrap(sub.out.String(), r.columnsLeft(true), r.columnsLeft(false), false) {
 		r.line(line, i == 0)
 	}
 	r.visible = r.visible || sub.visible
@@ -113,9 +113,9 @@ func (r *renderer) line(s string, first bool) {
 	r.fresh, r.bulleted = false, false
 }
 
-// room returns the columns beside the indentation, on the current line or a following one; 0: no
-// limit. It begins another line if too few are left.
-func (r *renderer) room(first bool) int {
+// columnsLeft returns the columns beside the indentation, on the current line or a following one;
+// 0: no limit. It begins another line if too few are left.
+func (r *renderer) columnsLeft(first bool) int {
 	if r.width == 0 {
 		return 0
 	}
@@ -125,7 +125,7 @@ func (r *renderer) room(first bool) int {
 	column := r.column()
 	if r.width-column < leastRoom/2 {
 		r.gap = 1
-		return r.room(false)
+		return r.columnsLeft(false)
 	}
 	return r.width - column
 }

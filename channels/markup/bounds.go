@@ -12,10 +12,10 @@ const (
 	mostCells      = 20_000  // of tables
 )
 
-// isAbsurd reports whether the time or memory for md could grow faster than its length. The parser
-// searches all preceding text for the partner of each bracket and mark, copies the target of a
-// reference to each use, and fills the rows of a table up to its number of columns.
-func isAbsurd(md string) bool {
+// isTooComplex reports whether the time or memory for md could grow faster than its length. The
+// parser searches all preceding text for the partner of each bracket and mark, copies the target of
+// a reference to each use, and fills the rows of a table up to its number of columns.
+func isTooComplex(md string) bool {
 	brackets := strings.Count(md, "[")
 	switch {
 	case len(md) > mostBytes, brackets > mostBrackets,

@@ -89,7 +89,7 @@ func TestTablesThatAreRendered(t *testing.T) {
 		strings.Repeat("|"+strings.Repeat("b|", 20)+"\n", 900)
 	narrow := "a | b\n--|--\n" + strings.Repeat("c | d\n", 5000)
 	for i, md := range []string{wide, narrow, strings.Repeat(wide[:4000]+"\n\n", 10)} {
-		if isAbsurd(md) {
+		if isTooComplex(md) {
 			t.Errorf("table %d, of %d bytes, is not parsed", i, len(md))
 		}
 	}
@@ -97,7 +97,7 @@ func TestTablesThatAreRendered(t *testing.T) {
 		md   string
 		want bool
 	}{{grown(100, 190), false}, {grown(100, 201), true}} {
-		if got := isAbsurd(tt.md); got != tt.want {
+		if got := isTooComplex(tt.md); got != tt.want {
 			t.Errorf("isAbsurd(%d cells) = %v", cells(tt.md), got)
 		}
 	}

@@ -231,10 +231,10 @@ func discordLink(r *renderer, n ast.Node, t target, instead string) {
 		r.text(" ")
 		r.discordURL(t.address, n)
 	default:
-		r.solid(r.d.marks[masked].open)
+		r.writeUnit(r.d.marks[masked].open)
 		r.label(n, t, instead)
 		address := discordAddress(r, maskedAddress.Replace(t.address))
-		r.solid("](" + address + r.d.marks[masked].close)
+		r.writeUnit("](" + address + r.d.marks[masked].close)
 	}
 }
 
@@ -244,7 +244,7 @@ func (r *renderer) discordURL(address string, n ast.Node) {
 	if !endsLink(n.NextSibling(), r.src) && !strings.Contains(address, ">") {
 		address = "<" + address + ">"
 	}
-	r.solid(address)
+	r.writeUnit(address)
 }
 
 // discordBareLink writes an address without a label.
@@ -307,7 +307,7 @@ func discordCode(r *renderer, s string) {
 	if s[len(s)-1] == '`' {
 		s += " "
 	}
-	r.solid(fence + s + fence)
+	r.writeUnit(fence + s + fence)
 }
 
 // hasRun reports whether s has a run of exactly n backquotes.

@@ -19,8 +19,8 @@ func whatsAppLiteral(r *renderer, n ast.Node) string {
 	if _, ok := n.PreviousSibling().(*ast.AutoLink); ok {
 		return strings.ReplaceAll(stars, "*", "%2A") // part of the address
 	}
-	before := r.beside(n, ast.Node.PreviousSibling)
-	after := r.beside(n, ast.Node.NextSibling)
+	before := r.textBeside(n, ast.Node.PreviousSibling)
+	after := r.textBeside(n, ast.Node.NextSibling)
 	left := before[len(strings.TrimRightFunc(before, isWord)):]
 	right := after[:len(after)-len(strings.TrimLeftFunc(after, isWord))]
 	inner := r.plainText(n)
@@ -60,8 +60,8 @@ func isTerm(c rune, inner string) bool {
 		})
 }
 
-// beside returns the plain text on one side of the inline n.
-func (r *renderer) beside(n ast.Node, next func(ast.Node) ast.Node) string {
+// textBeside returns the plain text on one side of the inline n.
+func (r *renderer) textBeside(n ast.Node, next func(ast.Node) ast.Node) string {
 	for ; n != nil && n.Type() == ast.TypeInline; n = n.Parent() {
 		switch s := next(n).(type) {
 		case nil:

@@ -58,7 +58,7 @@ func shadowOf(d dialect) *dialect {
 	d.code = func(r *renderer, s string) {
 		s = cleaned(s)
 		if trimmed := strings.TrimFunc(s, isBlank); trimmed != "" {
-			r.solid(shadowCode + trimmed + shadowCode)
+			r.writeUnit(shadowCode + trimmed + shadowCode)
 			return
 		}
 		r.text(s)

@@ -43,8 +43,8 @@ func (r *renderer) putLazily(s string) {
 	r.held = body[len(trimmed):]
 }
 
-// solid writes s unchanged, as a unit to which styles apply.
-func (r *renderer) solid(s string) {
+// writeUnit writes s unchanged, as a unit to which styles apply.
+func (r *renderer) writeUnit(s string) {
 	r.breakLines()
 	r.sync(s)
 	r.out.WriteString(s)

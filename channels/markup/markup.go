@@ -46,7 +46,7 @@ func renderIn(md string, d *dialect, width int) *renderer {
 	r := newRenderer([]byte(md), d)
 	r.width = width
 	r.out.Grow(len(md) + len(md)/4)
-	if !isAbsurd(md) {
+	if !isTooComplex(md) {
 		r.blocks(markdown.Parse(text.NewReader(r.src)))
 	}
 	if !r.visible && strings.TrimSpace(md) != "" {

@@ -335,7 +335,7 @@ func (r *renderer) marker(s string) {
 		return
 	}
 	if r.d.wraps {
-		r.room(true) // or a new line, because many nested lists may share one
+		r.columnsLeft(true) // or a new line, because many nested lists may share one
 	}
 	r.breakLines()
 	r.out.WriteString(s)

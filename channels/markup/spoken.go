@@ -12,7 +12,7 @@ import (
 // nothing is left.
 func Spoken(md string) string {
 	md = strings.ToValidUTF8(md, "\uFFFD")
-	if isAbsurd(md) {
+	if isTooComplex(md) {
 		return ""
 	}
 	r := newRenderer([]byte(md), &spoken)

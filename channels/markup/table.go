@@ -19,7 +19,7 @@ func (r *renderer) grid(t *extast.Table) {
 		r.pre("", grid(rows, widths(rows, maxColumn), t.Alignments, false))
 		return
 	}
-	room := r.room(true)
+	room := r.columnsLeft(true)
 	columns := widths(rows, max(room, maxColumn))
 	if room > 0 && !shrink(columns, room) {
 		r.records(rows)

@@ -143,9 +143,9 @@ func whatsAppCode(r *renderer, s string) {
 	case strings.TrimFunc(s, isBlank) == "":
 		r.text(s)
 	case strings.Contains(s, "`"):
-		r.solid(monospaced(s))
+		r.writeUnit(monospaced(s))
 	default:
-		r.solid("`" + s + "`")
+		r.writeUnit("`" + s + "`")
 	}
 }
 

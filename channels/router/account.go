@@ -175,8 +175,8 @@ func (a *account) release(c *conversation) {
 	a.breaker.release(c)
 }
 
-// broken reports whether the platform is unreachable.
-func (a *account) broken() bool {
+// isUnreachable reports whether the platform is unreachable.
+func (a *account) isUnreachable() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.breaker.open

@@ -219,7 +219,7 @@ func (c *conversation) yield() bool {
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
 	if !c.a.backlog.pending || c.a.loaded <= maxLoaded-yieldAtOnce || c.first == nil ||
-		c.sender.sending || len(c.updates) > 0 || c.display.preview.active() || c.a.broken() {
+		c.sender.sending || len(c.updates) > 0 || c.display.preview.active() || c.a.isUnreachable() {
 		return false
 	}
 	if s := c.first.Message.Stream; s != "" && c.sender.current == c.first {

@@ -195,7 +195,7 @@ func (s *sender) try(
 	fault.Point("sending")
 	var id string
 	err := s.c.withRecover(ctx, func() (err error) {
-		id, err = s.put(ctx, d, n)
+		id, err = s.showPart(ctx, d, n)
 		return err
 	})
 	if s.pass != nil {
@@ -209,7 +209,7 @@ func (s *sender) try(
 		return s.failed(ctx, d, err)
 	}
 	fault.Point("sent")
-	s.reached(ctx)
+	s.recordReply(ctx)
 	s.uncertainSince = time.Time{}
 	d.IDs = append(d.IDs, id)
 	d.Attempts, d.Crashes, d.Error, s.sending = 0, 0, "", false
@@ -262,8 +262,9 @@ func (s *sender) split(ctx context.Context, d *bus.Delivery, limits channels.Lim
 	return nil
 }
 
-// reached records that the platform has answered, and wakes the conversations that waited for that.
-func (s *sender) reached(ctx context.Context) {
+// recordReply records that the platform has answered, and wakes the conversations that waited for
+// that.
+func (s *sender) recordReply(ctx context.Context) {
 	s.a.mu.Lock()
 	closed := s.a.breaker.reached()
 	s.a.mu.Unlock()
@@ -280,8 +281,8 @@ func (s *sender) reached(ctx context.Context) {
 	}
 }
 
-// unreached records that the platform did not answer.
-func (s *sender) unreached(ctx context.Context, err error) {
+// recordNoReply records that the platform did not answer.
+func (s *sender) recordNoReply(ctx context.Context, err error) {
 	s.a.mu.Lock()
 	opened := s.a.breaker.failed(s.c, s.r.now())
 	s.a.mu.Unlock()
@@ -307,9 +308,9 @@ func (c *conversation) withRecover(ctx context.Context, f func() error) (err err
 	return f()
 }
 
-// put shows the part of d with index n. It edits the preview's message with that index if there is
-// one, and otherwise sends a new message.
-func (s *sender) put(ctx context.Context, d *bus.Delivery, n int) (id string, err error) {
+// showPart shows the part of d with index n. It edits the preview's message with that index if
+// there is one, and otherwise sends a new message.
+func (s *sender) showPart(ctx context.Context, d *bus.Delivery, n int) (id string, err error) {
 	planned := s.parts[n]
 	part := bus.Part{Key: d.Key(n), To: s.to, Text: planned.text, Buttons: planned.buttons}
 	if n == 0 {
@@ -495,7 +496,7 @@ func (s *sender) failed(ctx context.Context, d *bus.Delivery, err error) (over b
 	if limit, ok := errors.AsType[*channels.RateError](err); ok && limit.After > 0 {
 		wait = limit.After
 		s.a.pause(limit, s.to, now)
-		s.reached(ctx)
+		s.recordReply(ctx)
 	} else {
 		if errors.Is(err, channels.ErrUncertain) {
 			s.r.uncertain(ctx, d)
@@ -504,9 +505,9 @@ func (s *sender) failed(ctx context.Context, d *bus.Delivery, err error) (over b
 		wait = backoff(d.Attempts)
 		s.retryAt = now.Add(wait)
 		if errors.Is(err, channels.ErrRefused) {
-			s.reached(ctx)
+			s.recordReply(ctx)
 		} else {
-			s.unreached(ctx, err)
+			s.recordNoReply(ctx, err)
 		}
 	}
 	s.lastTry, s.lastWait = now, min(wait, maxCounted)
@@ -535,7 +536,7 @@ func (s *sender) giveUp(ctx context.Context, d *bus.Delivery, err error) (over b
 	case pointless:
 		d.State = bus.Dropped
 	case d.Message.Leave == nil && failed == nil:
-		notices, failed = s.r.notices.about(ctx, d)
+		notices, failed = s.r.notices.forGivenUp(ctx, d)
 	}
 	if failed != nil {
 		s.r.log.ErrorContext(ctx, "a message was given up, and nobody could be told",

@@ -59,7 +59,7 @@ func TestFreshOnce(t *testing.T) {
 				func() {
 					a := r.accounts["full"]
 					a.backlog.add()
-					a.lookAhead(r, found)
+					a.addAhead(r, found)
 					r.assignAhead(ctx, context.WithoutCancel(ctx), a)
 				},
 				func() { r.dispatch(ctx, context.WithoutCancel(ctx), &list[0]) },
@@ -113,7 +113,7 @@ func TestFoundOutdated(t *testing.T) {
 	}
 	a, d := r.accounts["full"], found[0]
 	a.backlog.add()
-	a.lookAhead(r, found)
+	a.addAhead(r, found)
 	r.mu.Lock()
 	r.conversation(ctx, ctx, a, to) // as for a preview
 	r.mu.Unlock()

@@ -41,9 +41,9 @@ type found struct {
 // add records that there may be one more, at any address.
 func (w *backlog) add() { w.pending, w.rescan = true, w.pending }
 
-// outdate records that the first deliveries to the conversations for which is holds may have
+// invalidate records that the first deliveries to the conversations for which is holds may have
 // changed since the table was read.
-func (w *backlog) outdate(is func(to bus.Address) bool) {
+func (w *backlog) invalidate(is func(to bus.Address) bool) {
 	for i := range w.ahead {
 		f := &w.ahead[i]
 		f.stale = f.stale || is(f.first.Message.To)
@@ -70,15 +70,15 @@ func (r *Router) loadConversations(ctx, work context.Context) error {
 				return err
 			}
 			if aside == 0 { // otherwise rows may follow those that were set aside
-				a.lookAhead(r, list)
+				a.addAhead(r, list)
 			}
 		}
 	}
 	return nil
 }
 
-// lookAhead adds conversations that a pass has found, with the first delivery to each.
-func (a *account) lookAhead(r *Router, list []bus.Delivery) {
+// addAhead adds conversations that a pass has found, with the first delivery to each.
+func (a *account) addAhead(r *Router, list []bus.Delivery) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a.backlog.last = len(list) < bus.MaxFirsts
@@ -140,7 +140,7 @@ func (r *Router) rescan(ctx context.Context) error {
 			c.expectMore()
 		}
 		for _, a := range r.accounts {
-			a.backlog.outdate(func(bus.Address) bool { return true })
+			a.backlog.invalidate(func(bus.Address) bool { return true })
 		}
 		r.mu.Unlock()
 		if err := r.endDropped(ctx, q); err != nil {

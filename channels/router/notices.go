@@ -25,10 +25,10 @@ type notices struct {
 	now      func() time.Time
 }
 
-// about returns the messages that report that d was given up: one to each owner, in another chat
-// than d's, and one to the person whom d answers. A notice that can't be delivered is dropped, so
-// notices never cause further notices.
-func (n *notices) about(ctx context.Context, d *bus.Delivery) ([]bus.OutboundMessage, error) {
+// forGivenUp returns the messages that report that d was given up: one to each owner, in another
+// chat than d's, and one to the person whom d answers. A notice that can't be delivered is dropped,
+// so notices never cause further notices.
+func (n *notices) forGivenUp(ctx context.Context, d *bus.Delivery) ([]bus.OutboundMessage, error) {
 	q := n.db.Read(context.WithoutCancel(ctx))
 	var told bool
 	err := q.QueryRow(`SELECT count(*) > 0 FROM notices

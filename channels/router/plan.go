@@ -51,7 +51,7 @@ func (s *sender) plan(ctx context.Context, d *bus.Delivery, limits channels.Limi
 		parts = append(parts, part{text: t})
 	}
 	if len(parts) == maxParts+1 && parts[maxParts].text == textWholeInFile {
-		parts = withWhole(parts, text, limits)
+		parts = appendFullText(parts, text, limits)
 	}
 	if n := len(parts); n > 0 {
 		parts[n-1].buttons = buttons
@@ -59,9 +59,9 @@ func (s *sender) plan(ctx context.Context, d *bus.Delivery, limits channels.Limi
 	return append(parts, fileParts(files, limits)...)
 }
 
-// withWhole appends the whole text to parts as a file, with the last part as its caption if
+// appendFullText appends the whole text to parts as a file, with the last part as its caption if
 // possible.
-func withWhole(parts []part, text string, limits channels.Limits) []part {
+func appendFullText(parts []part, text string, limits channels.Limits) []part {
 	whole := part{content: text, file: &bus.Attachment{Kind: bus.Document, Name: "whole.md",
 		Type: "text/markdown", Size: int64(len(text))}}
 	if limits.Caption > 0 && limits.Measure(textWholeInFile) <= limits.Caption {

@@ -123,7 +123,7 @@ type Options struct {
 	Accounts []Account
 
 	// Orderly says that the previous process ended in order, or crashed because of something that
-	// it tried alone: see [store.Life.Blames]. Its end then does not count as a crash for the
+	// it tried alone: see [store.Life.IsSuspect]. Its end then does not count as a crash for the
 	// messages that it was sending.
 	Orderly bool
 
@@ -366,7 +366,7 @@ func (r *Router) conversation(ctx, work context.Context, a *account, to bus.Addr
 	c.sender = sender{c: c, r: r, a: a, to: to}
 	c.display = display{c: c, r: r, a: a, to: to}
 	r.conversations[to] = c
-	a.backlog.outdate(func(other bus.Address) bool { return other == to })
+	a.backlog.invalidate(func(other bus.Address) bool { return other == to })
 	r.wg.Go(func() { c.run(ctx, work) })
 	return c
 }

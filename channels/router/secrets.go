@@ -60,15 +60,15 @@ func (s Secrets) safePrefix(text string) string {
 	if at := strings.LastIndexByte(word, '&'); at >= 0 && !strings.Contains(word[at:], ";") {
 		whole = word[:at]
 	}
-	if strings.ContainsAny(word, unread) && (s.bare().begun(bare(word)) > 0 ||
-		s.bare().begun(bare(html.UnescapeString(whole))) > 0) {
+	if strings.ContainsAny(word, unread) && (s.bare().begun(stripMarkdown(word)) > 0 ||
+		s.bare().begun(stripMarkdown(html.UnescapeString(whole))) > 0) {
 		end = min(end, len(text)-len(word))
 	}
 	return text[:end]
 }
 
-// bare returns text without the characters of Markdown.
-func bare(text string) string {
+// stripMarkdown returns text without the characters of Markdown.
+func stripMarkdown(text string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(unread, r) {
 			return -1
@@ -79,7 +79,7 @@ func bare(text string) string {
 
 func (s Secrets) bare() (list Secrets) {
 	for _, secret := range s {
-		list = append(list, bare(secret))
+		list = append(list, stripMarkdown(secret))
 	}
 	return list
 }

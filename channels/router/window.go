@@ -56,7 +56,7 @@ func (w *window) enter(ctx context.Context) (*pass, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.due = time.Now().Add(slowCall)
-	p.timer = time.AfterFunc(slowCall, p.beSlow)
+	p.timer = time.AfterFunc(slowCall, p.yieldSlot)
 	return p, nil
 }
 
@@ -81,8 +81,8 @@ func (p *pass) count(counted bool) {
 	p.counted = counted
 }
 
-// beSlow makes room for another call because this one takes long.
-func (p *pass) beSlow() {
+// yieldSlot makes room for another call because this one takes long.
+func (p *pass) yieldSlot() {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	if p.answered {

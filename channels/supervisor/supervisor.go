@@ -136,10 +136,10 @@ func (s *Supervisor) Up() bool {
 	return s.state == channels.Connected
 }
 
-// Well reports whether the channel is connected or was within the given time: most connections are
-// restored quickly. A channel that was never connected is not well. Neither is one that waits for a
-// person to act.
-func (s *Supervisor) Well(within time.Duration) bool {
+// IsHealthy reports whether the channel is connected or was within the given time: most connections
+// are restored quickly. A channel that was never connected is not well. Neither is one that waits
+// for a person to act.
+func (s *Supervisor) IsHealthy(within time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state == channels.Refused {

@@ -16,7 +16,7 @@ func TestWell(t *testing.T) {
 		well := func(after time.Duration, want bool) {
 			t.Helper()
 			time.Sleep(after)
-			if got := s.Well(10 * time.Second); got != want {
+			if got := s.IsHealthy(10 * time.Second); got != want {
 				t.Errorf("well: %t while %q, want %t", got, s.text, want)
 			}
 		}

@@ -31,4 +31,4 @@ var ErrStalled = errStalled
 // bare is an intake that hides no panic.
 type bare struct{ channels.Intake }
 
-func (bare) Try(_ context.Context, f func()) bool { f(); return true }
+func (bare) Recover(_ context.Context, f func()) bool { f(); return true }

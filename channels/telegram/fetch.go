@@ -46,7 +46,7 @@ func (c *Channel) fetch(ctx context.Context, ref string, w io.Writer) error {
 	}
 	ctx, tick, stop := c.progress(ctx)
 	defer stop()
-	return stalled(ctx, c.download(ctx, f.Path, ticking{w, tick}))
+	return stallError(ctx, c.download(ctx, f.Path, notifyingWriter{w, tick}))
 }
 
 // download copies the file at a path from getFile to w. Such a path is valid for an hour.
@@ -121,13 +121,13 @@ func (c *Channel) copyLocal(ctx context.Context, root *os.Root, name string, w i
 	return err
 }
 
-// ticking is a writer that calls tick at each write.
-type ticking struct {
+// notifyingWriter is a writer that calls tick at each write.
+type notifyingWriter struct {
 	io.Writer
 	tick func()
 }
 
-func (t ticking) Write(p []byte) (int, error) {
+func (t notifyingWriter) Write(p []byte) (int, error) {
 	t.tick()
 	return t.Writer.Write(p)
 }

@@ -106,14 +106,14 @@ func sendAs(f *bus.File) bus.Kind {
 	if t == "image/gif" && kind != bus.Document {
 		return bus.Animation
 	}
-	if takes(kind, t) && (kind != bus.Photo || isPhoto(f)) {
+	if showsAs(kind, t) && (kind != bus.Photo || isPhoto(f)) {
 		return kind
 	}
 	return bus.Document
 }
 
-// takes reports whether Telegram shows files of the type as the kind.
-func takes(kind bus.Kind, mimeType string) bool {
+// showsAs reports whether Telegram shows files of the type as the kind.
+func showsAs(kind bus.Kind, mimeType string) bool {
 	switch kind {
 	case bus.Photo:
 		return mimeType == "image/jpeg" || mimeType == "image/png" || mimeType == "image/webp"
@@ -124,7 +124,7 @@ func takes(kind bus.Kind, mimeType string) bool {
 		case "audio/ogg", "audio/opus", "application/ogg":
 			return true
 		}
-		return takes(bus.Audio, mimeType)
+		return showsAs(bus.Audio, mimeType)
 	case bus.Audio:
 		switch mimeType {
 		case "audio/mpeg", "audio/mp3", "audio/mp4", "audio/x-m4a", "audio/m4a":

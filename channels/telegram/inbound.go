@@ -148,16 +148,16 @@ func (m *message) quotedElsewhere() *bus.Quote {
 	return q
 }
 
-// A reading is the result of reading a text: what it says, and to whom.
-type reading struct {
+// A parsedText is the result of reading a text: what it says, and to whom.
+type parsedText struct {
 	text     string // without mentions of the bot
 	forUs    bool   // it mentions the bot, or begins with a command that may be for it
 	forOther bool   // it begins with a command for another bot
 }
 
 // read determines whom text is for. It removes mentions of the bot unless there is nothing else.
-func (u user) read(text string, entities []entity) reading {
-	r := reading{text: text}
+func (u user) read(text string, entities []entity) parsedText {
+	r := parsedText{text: text}
 	// Work backwards, so that removing text changes no offset that is still needed.
 	for i := len(entities) - 1; i >= 0; i-- {
 		e := entities[i]

@@ -189,19 +189,19 @@ func (m *media) fileLabel() string {
 	switch {
 	case m.Audio != nil:
 		f, _ := largest(m.Audio) // if it can't be decoded, the kind remains
-		return channels.Bracket("audio", f.performance())
+		return channels.Placeholder("audio", f.performance())
 	case m.Document != nil && m.Animation == nil:
 		f, _ := largest(m.Document)
-		return channels.Bracket("document", f.Name)
+		return channels.Placeholder("document", f.Name)
 	case m.VideoNote != nil:
 		return "[video note]"
 	case m.Sticker != nil:
-		return channels.Bracket("sticker", m.Sticker.Emoji)
+		return channels.Placeholder("sticker", m.Sticker.Emoji)
 	case m.Story != nil:
 		return "[story]"
 	}
 	if kind, _, _ := m.file(); kind != "" {
-		return channels.Bracket(string(kind), "")
+		return channels.Placeholder(string(kind), "")
 	}
 	return ""
 }
@@ -212,15 +212,15 @@ func (m *media) objectLabel() string {
 	switch {
 	case m.Contact != nil:
 		c := m.Contact
-		return channels.Bracket("contact", c.First+" "+c.Last+" "+c.Phone)
+		return channels.Placeholder("contact", c.First+" "+c.Last+" "+c.Phone)
 	case m.Dice != nil:
-		return channels.Bracket("dice", fmt.Sprint(m.Dice.Emoji, " ", m.Dice.Value))
+		return channels.Placeholder("dice", fmt.Sprint(m.Dice.Emoji, " ", m.Dice.Value))
 	case m.Game != nil:
 		return "[game]"
 	case m.Poll != nil:
-		return channels.Bracket("poll", m.Poll.Question)
+		return channels.Placeholder("poll", m.Poll.Question)
 	case m.Venue != nil:
-		return channels.Bracket("venue", m.Venue.Title+", "+m.Venue.Address)
+		return channels.Placeholder("venue", m.Venue.Title+", "+m.Venue.Address)
 	case m.Location != nil:
 		return fmt.Sprintf("[location: %g, %g]", m.Location.Latitude, m.Location.Longitude)
 	case m.PaidMedia != nil:

@@ -120,7 +120,7 @@ func (r *receiver) translate(
 		}
 		var m bus.InboundMessage
 		var is bool
-		if r.in.Try(ctx, func() { m, is = r.read(ctx, &u) }) && is {
+		if r.in.Recover(ctx, func() { m, is = r.read(ctx, &u) }) && is {
 			b.Messages = append(b.Messages, m)
 		}
 		if m, is := r.joined(u.Member); is {

@@ -29,7 +29,7 @@ const (
 )
 
 // Send implements [channels.Channel]. It handles some refusals itself, because Telegram says what
-// it wants: see [outgoing.amend].
+// it wants: see [outgoing.applyRefusal].
 func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 	o := c.outgoing(part)
 	o.params.AddNonEmpty("message_thread_id", part.To.Thread)
@@ -183,8 +183,8 @@ func (c *Channel) Limits(to bus.Address) channels.Limits {
 // isGroup reports whether to is a group: groups have negative ids.
 func isGroup(to bus.Address) bool { return strings.HasPrefix(to.Chat, "-") }
 
-// An outgoing holds the parameters of a method that sends a message. amend changes it after a
-// refusal.
+// An outgoing holds the parameters of a method that sends a message. applyRefusal changes it after
+// a refusal.
 type outgoing struct {
 	to     bus.Address
 	method string
@@ -238,15 +238,15 @@ func (o *outgoing) setPlain() {
 	o.params[o.field] = markup.Plain(o.text)
 }
 
-// deliver calls o's method until Telegram accepts it or refuses it for a reason that amend can't
-// handle. The error is that of call.
+// deliver calls o's method until Telegram accepts it or refuses it for a reason that applyRefusal
+// can't handle. The error is that of call.
 func (c *Channel) deliver(ctx context.Context, o *outgoing) (json.RawMessage, error) {
 	for {
 		result, err := c.post(ctx, o)
 		if err == nil {
 			return result, nil
 		}
-		change := o.amend(err)
+		change := o.applyRefusal(err)
 		if change == "" {
 			return nil, err
 		}
@@ -264,11 +264,11 @@ func (c *Channel) post(ctx context.Context, o *outgoing) (json.RawMessage, error
 	return c.call(ctx, callTimeout, o.method, o.params)
 }
 
-// amend changes o according to Telegram's refusal err and describes the change, or returns "" if it
-// can do nothing. It leaves out an unknown topic, follows a group to its supergroup, sends rich
-// text as HTML, unparsable HTML as plain text, and refused photos and voice messages as documents.
-// Each change can happen once, so the retries end.
-func (o *outgoing) amend(err error) string {
+// applyRefusal changes o according to Telegram's refusal err and describes the change, or returns
+// "" if it can do nothing. It leaves out an unknown topic, follows a group to its supergroup, sends
+// rich text as HTML, unparsable HTML as plain text, and refused photos and voice messages as
+// documents. Each change can happen once, so the retries end.
+func (o *outgoing) applyRefusal(err error) string {
 	p := o.params
 	switch {
 	case p["message_thread_id"] != "" && hasText(err, "message thread not found"):

@@ -348,7 +348,7 @@ type echo struct{ c *telegram.Channel }
 
 func (echo) Identify(context.Context, string) error { return nil }
 
-func (echo) Try(_ context.Context, f func()) bool { f(); return true }
+func (echo) Recover(_ context.Context, f func()) bool { f(); return true }
 
 func (echo) Cursors(context.Context) (map[string]string, error) { return nil, nil }
 

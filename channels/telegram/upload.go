@@ -62,7 +62,7 @@ func (c *Channel) upload(
 	r.Header.Set("Content-Type", body.kind)
 	resp, err := c.exchange(r, &body.complete)
 	if err != nil {
-		return nil, stalled(ctx, err)
+		return nil, stallError(ctx, err)
 	}
 	var answer tgbotapi.APIResponse
 	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
@@ -174,8 +174,8 @@ func (c *Channel) progress(ctx context.Context) (_ context.Context, tick, stop f
 	}
 }
 
-// stalled returns err, or errStalled if the transfer was cancelled for lack of progress.
-func stalled(ctx context.Context, err error) error {
+// stallError returns err, or errStalled if the transfer was cancelled for lack of progress.
+func stallError(ctx context.Context, err error) error {
 	if context.Cause(ctx) != errStalled {
 		return err
 	}

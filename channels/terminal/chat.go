@@ -57,7 +57,7 @@ func chatLines(ctx context.Context, conn net.Conn, s *Screen) error {
 			c.queue = c.queue[1:]
 		case <-c.later:
 			c.later = nil
-			c.queue = append(c.queue, frame{Want: wantState})
+			c.queue = append(c.queue, frame{Request: wantState})
 		case f, ok := <-frames:
 			if !ok {
 				return c.lost(ctx)
@@ -192,7 +192,7 @@ func (c *conversation) receive(f frame) error {
 		if c.asks && c.screen.once {
 			return errors.Join(c.print(c.screen.notes, slices.Sorted(maps.Keys(c.growing))), ErrAsks)
 		}
-	case f.Taken:
+	case f.Stored:
 		if c.own[f.ID] {
 			c.own[f.ID] = false
 		}
@@ -219,7 +219,7 @@ func (c *conversation) complete(f frame) error {
 		delete(c.own, id)
 	}
 	if !answered && len(c.own) > 0 {
-		c.queue = append(c.queue, frame{Want: wantState}) // the message may be a question
+		c.queue = append(c.queue, frame{Request: wantState}) // the message may be a question
 	}
 	var out io.Writer = c.screen
 	if c.screen.once && !answered {

@@ -52,7 +52,7 @@ func atDesk(t *testing.T, input io.Reader, test func(d *desk)) {
 				if err := json.Unmarshal(lines.Bytes(), &f); err != nil {
 					t.Error(err)
 				}
-				if f.Want == "" {
+				if f.Request == "" {
 					d.heard = append(d.heard, f)
 				} else {
 					d.asked++
@@ -98,7 +98,7 @@ func (d *desk) wantSaid(want string) {
 func (d *desk) takes() {
 	d.t.Helper()
 	for _, f := range d.heard {
-		d.writes(frame{ID: f.ID, Taken: true})
+		d.writes(frame{ID: f.ID, Stored: true})
 	}
 }
 
@@ -309,7 +309,7 @@ func TestOnce(t *testing.T) {
 		d.writes(frame{ID: "x", Text: "a reminder"}, frame{ID: "x", Done: true})
 		d.wantGoesOn()
 		d.takes()
-		d.writes(frame{Want: wantState, State: &State{}}) // it was no question
+		d.writes(frame{Request: wantState, State: &State{}}) // it was no question
 		d.wantGoesOn()
 		d.writes(frame{ID: "y", Text: "part"}, frame{ID: "z", Text: "rest"})
 		end := d.done("z")
@@ -328,7 +328,7 @@ func TestOnceUnanswered(t *testing.T) {
 	atDesk(t, nil, func(d *desk) {
 		d.takes()
 		d.writes(frame{ID: "x", Text: "which?"}, frame{ID: "x", Done: true},
-			frame{Want: wantState, State: &State{Asks: true}})
+			frame{Request: wantState, State: &State{Asks: true}})
 		d.wantEnd(ErrAsks)
 		if out, notes := d.out.String(), d.notes.String(); out != "" || notes != "which?\n" {
 			t.Errorf("printed %q, and beside it %q", out, notes)
@@ -338,10 +338,10 @@ func TestOnceUnanswered(t *testing.T) {
 	atDesk(t, nil, func(d *desk) {
 		d.takes()
 		d.writes(frame{ID: "x", Text: "a reminder"}, frame{ID: "x", Done: true},
-			frame{Want: wantState, State: &State{WillAsk: true}})
+			frame{Request: wantState, State: &State{WillAsk: true}})
 		d.wantGoesOn()
 		time.Sleep(time.Second)
-		d.writes(frame{ID: "y", Text: "which?"}, frame{Want: wantState, State: &State{Asks: true}})
+		d.writes(frame{ID: "y", Text: "which?"}, frame{Request: wantState, State: &State{Asks: true}})
 		d.wantEnd(ErrAsks)
 		if notes := d.notes.String(); notes != "a reminder\nwhich?\n" || d.asked != 2 {
 			t.Errorf("printed %q; asked %d times", notes, d.asked)
@@ -361,7 +361,7 @@ func TestScriptIsAsked(t *testing.T) {
 		d.writes(frame{ID: "x", Text: "which?", Buttons: []screen.Button{{Label: "A", Text: "/a"}}},
 			frame{ID: "x", Done: true})
 		d.wantSaid("one")
-		d.writes(frame{Want: wantState, State: &State{Asks: true}})
+		d.writes(frame{Request: wantState, State: &State{Asks: true}})
 		d.wantSaid("one|two")
 		d.answers("b", "ok")
 		d.wantEnd(nil)

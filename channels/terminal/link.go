@@ -34,22 +34,22 @@ func newLink(dial func(context.Context) (net.Conn, error)) *link {
 	return &link{dial: dial, wake: make(chan struct{}, 1)}
 }
 
-// Say implements [screen.Gateway].
-func (l *link) Say(id, text string, literal bool) {
+// Send implements [screen.Gateway].
+func (l *link) Send(id, text string, literal bool) {
 	l.put(frame{ID: id, Text: text, Literal: literal})
 }
 
 // AskState implements [screen.Gateway].
-func (l *link) AskState() { l.put(frame{Want: wantState}) }
+func (l *link) AskState() { l.put(frame{Request: wantState}) }
 
 // AskFiles implements [screen.Gateway].
-func (l *link) AskFiles(prefix string) { l.put(frame{Want: wantFiles, Text: prefix}) }
+func (l *link) AskFiles(prefix string) { l.put(frame{Request: wantFiles, Text: prefix}) }
 
 func (l *link) put(f frame) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.queue = append(l.queue, f)
-	if f.Want == "" {
+	if f.Request == "" {
 		l.open = append(l.open, f)
 	}
 	l.signal()
@@ -83,7 +83,7 @@ func (l *link) run(ctx context.Context, conn net.Conn) {
 			if conn, err = l.dial(ctx); err == nil {
 				break
 			}
-			if errors.Is(err, errNobody) || !channels.Sleep(ctx, wait) {
+			if errors.Is(err, errNotAttached) || !channels.Sleep(ctx, wait) {
 				return
 			}
 			wait = min(2*wait, lastDial)
@@ -138,16 +138,16 @@ func (l *link) write(ctx context.Context, conn net.Conn) {
 // receive handles a frame from the gateway.
 func (l *link) receive(f frame) {
 	switch {
-	case f.Taken:
+	case f.Stored:
 		l.mu.Lock()
 		l.open = slices.DeleteFunc(l.open, func(o frame) bool { return o.ID == f.ID })
 		l.mu.Unlock()
 	case f.State != nil:
 		l.show(f.State)
-	case f.Want == wantFiles:
+	case f.Request == wantFiles:
 		l.show(screen.Files{Prefix: f.Text, Names: f.Files})
 	case f.Said:
-		l.show(screen.Said(clean(f.Text)))
+		l.show(screen.OtherScreenMessage(clean(f.Text)))
 	default:
 		for _, id := range f.Parts {
 			l.show(screen.Message{ID: id, Done: true})

@@ -134,14 +134,14 @@ func withLink(t *testing.T, test func(g *gate, l *link, cancel func())) {
 // the same id.
 func TestLinkAgain(t *testing.T) {
 	withLink(t, func(g *gate, l *link, _ func()) {
-		l.Say("1", "one", false)
+		l.Send("1", "one", false)
 		l.AskState()
-		l.Say("2", "/two\nlines", true)
-		g.wantHeard(frame{ID: "1", Text: "one"}, frame{Want: wantState},
+		l.Send("2", "/two\nlines", true)
+		g.wantHeard(frame{ID: "1", Text: "one"}, frame{Request: wantState},
 			frame{ID: "2", Text: "/two\nlines", Literal: true})
-		g.writes(frame{ID: "1", Taken: true})
+		g.writes(frame{ID: "1", Stored: true})
 		g.breaks(errors.New("not there"))
-		l.Say("3", "three", false)
+		l.Send("3", "three", false)
 		got := g.gets()
 		if len(got) != 1 || reflect.TypeOf(got[0]) != reflect.TypeFor[screen.Lost]() {
 			t.Errorf("the screen got %+v", got)
@@ -153,9 +153,10 @@ func TestLinkAgain(t *testing.T) {
 			frame{ID: "3", Text: "three"})
 		g.writes(frame{ID: "a", Parts: []string{"p"}, Done: true, Answers: []string{"2"}})
 		g.writes(frame{ID: "x", Text: "elsewhere", Said: true})
-		g.writes(frame{Want: wantFiles, Text: "no", Files: []string{"notes"}})
+		g.writes(frame{Request: wantFiles, Text: "no", Files: []string{"notes"}})
 		want := []tea.Msg{screen.Joined{}, screen.Message{ID: "p", Done: true},
-			screen.Message{ID: "a", Done: true, Answers: []string{"2"}}, screen.Said("elsewhere"),
+			screen.Message{ID: "a", Done: true,
+				Answers: []string{"2"}}, screen.OtherScreenMessage("elsewhere"),
 			screen.Files{Prefix: "no", Names: []string{"notes"}}}
 		if got := g.gets(); !reflect.DeepEqual(got, want) {
 			t.Errorf("the screen got %+v, want %+v", got, want)
@@ -167,7 +168,7 @@ func TestLinkAgain(t *testing.T) {
 func TestLinkEnds(t *testing.T) {
 	withLink(t, func(g *gate, _ *link, _ func()) {
 		synctest.Wait()
-		g.breaks(errNobody)
+		g.breaks(errNotAttached)
 		if !g.hasEnded() {
 			t.Error("the link waits for a gateway that has stopped")
 		}

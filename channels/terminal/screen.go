@@ -116,7 +116,7 @@ func (s *Screen) Chat(
 	ctx context.Context, dial func(context.Context) (net.Conn, error),
 ) (stays bool, err error) {
 	conn, err := dial(ctx)
-	if errors.Is(err, errNobody) || err != nil && ctx.Err() != nil {
+	if errors.Is(err, errNotAttached) || err != nil && ctx.Err() != nil {
 		return false, nil // the gateway is stopping
 	}
 	if err != nil {

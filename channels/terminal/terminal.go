@@ -43,7 +43,7 @@ type frame struct {
 	// From a screen: the text of a message. To a screen: the current text of the message ID.
 	Text string `json:"text,omitempty"`
 	// To a screen: its message ID is stored in the inbox.
-	Taken bool `json:"taken,omitempty"`
+	Stored bool `json:"taken,omitempty"`
 	// To a screen: the message ID is complete, and so are its earlier parts, Parts. It answers the
 	// messages Answers.
 	Done    bool     `json:"done,omitempty"`
@@ -58,9 +58,9 @@ type frame struct {
 
 	// From a screen: a request, wantState or wantFiles, with Text as its argument. To a screen: the
 	// answer.
-	Want  string        `json:"want,omitempty"`
-	State *screen.State `json:"state,omitempty"`
-	Files []string      `json:"files,omitempty"`
+	Request string        `json:"want,omitempty"`
+	State   *screen.State `json:"state,omitempty"`
+	Files   []string      `json:"files,omitempty"`
 }
 
 // Requests of a screen.
@@ -93,8 +93,8 @@ const (
 	maxLine = 8 * maxText
 )
 
-// errNobody reports that no screen is left because the gateway is stopping.
-var errNobody = errors.New("no terminal is attached")
+// errNotAttached reports that no screen is left because the gateway is stopping.
+var errNotAttached = errors.New("no terminal is attached")
 
 // A Channel is the conversation at the terminal.
 type Channel struct {
@@ -164,7 +164,7 @@ func (c *Channel) Dial(ctx context.Context) (net.Conn, error) {
 	case c.local <- there:
 		return here, nil
 	case <-c.done:
-		return nil, errNobody
+		return nil, errNotAttached
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -284,7 +284,7 @@ func (c *Channel) serve(ctx context.Context, in channels.Intake, conn net.Conn) 
 		var f frame
 		err := json.Unmarshal(lines.Bytes(), &f)
 		switch {
-		case err == nil && f.Want != "":
+		case err == nil && f.Request != "":
 			err = c.answer(ctx, conn, f)
 		case err != nil || f.ID == "" || f.Text == "" || len(f.Text) > maxText:
 			c.log.WarnContext(ctx, "terminal sent a line that is not a message", "err", err)
@@ -309,7 +309,7 @@ func (c *Channel) publish(ctx context.Context, in channels.Intake, conn net.Conn
 		c.log.ErrorContext(ctx, "message could not be stored", "err", err)
 		return err
 	}
-	if err := write(conn, frame{ID: f.ID, Taken: true}); err != nil {
+	if err := write(conn, frame{ID: f.ID, Stored: true}); err != nil {
 		return err
 	}
 	c.show(frame{ID: f.ID, Text: f.Text, Said: true}, conn)
@@ -324,8 +324,8 @@ func (c *Channel) answer(ctx context.Context, conn net.Conn, f frame) error {
 	if host == nil {
 		return nil
 	}
-	answer := frame{Want: f.Want, Text: f.Text}
-	switch f.Want {
+	answer := frame{Request: f.Request, Text: f.Text}
+	switch f.Request {
 	case wantState:
 		state, err := host.State(ctx)
 		if err != nil {
@@ -370,7 +370,7 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 		select {
 		case <-changed:
 		case <-c.done:
-			return "", fmt.Errorf("terminal: send: %w", errNobody)
+			return "", fmt.Errorf("terminal: send: %w", errNotAttached)
 		case <-ctx.Done():
 			return "", fmt.Errorf("terminal: send: %w", ctx.Err())
 		}
@@ -381,7 +381,7 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 func (c *Channel) Edit(_ context.Context, _ bus.Address, id, text string) error {
 	if !c.show(frame{ID: id, Text: text}, nil) {
 		// The screen with the beginning is gone: the next one gets the whole text.
-		return fmt.Errorf("terminal: edit: %w: %w", channels.ErrRefused, errNobody)
+		return fmt.Errorf("terminal: edit: %w: %w", channels.ErrRefused, errNotAttached)
 	}
 	return nil
 }

@@ -140,8 +140,8 @@ func TestReceive(t *testing.T) {
 		s.says(`{"id":"1","text":"hello"}`)
 		s.says(`{"id":"2","text":"again\nand again"}`)
 		s.says(`{"id":"2","text":"again\nand again"}`) // is stored once, and taken again
-		s.wantFrames(frame{ID: "1", Taken: true}, frame{ID: "2", Taken: true},
-			frame{ID: "2", Taken: true})
+		s.wantFrames(frame{ID: "1", Stored: true}, frame{ID: "2", Stored: true},
+			frame{ID: "2", Stored: true})
 		got := r.inbox.Messages()
 		if len(got) != 2 || got[1].Text != "again\nand again" {
 			t.Fatalf("received %+v", got)
@@ -166,7 +166,7 @@ func TestTakenWhenStored(t *testing.T) {
 		s.wantFrames()
 		other.wantFrames()
 		close(release)
-		s.wantFrames(frame{ID: "1", Taken: true})
+		s.wantFrames(frame{ID: "1", Stored: true})
 		other.wantFrames(frame{ID: "1", Text: "hello", Said: true})
 	})
 }
@@ -192,8 +192,8 @@ func TestFlush(t *testing.T) {
 		s.conn.Close()
 		other.conn.Close()
 		_, err := r.Send(t.Context(), bus.Part{Key: "2", To: mainChat, Text: "hi"})
-		if !errors.Is(err, errNobody) {
-			t.Errorf("Send without a screen = %v, want %v", err, errNobody)
+		if !errors.Is(err, errNotAttached) {
+			t.Errorf("Send without a screen = %v, want %v", err, errNotAttached)
 		}
 		close(in.Open)
 		if err := <-done; !errors.Is(err, context.Canceled) {
@@ -217,7 +217,7 @@ func TestNotStored(t *testing.T) {
 		}
 		r.inbox.OnPublish = nil
 		other.says(`{"id":"1","text":"hello"}`)
-		other.wantFrames(frame{ID: "1", Taken: true})
+		other.wantFrames(frame{ID: "1", Stored: true})
 	})
 }
 
@@ -238,7 +238,7 @@ func TestGarbage(t *testing.T) {
 					t.Errorf("log is %q", r.log.String())
 				}
 				other.says(`{"id":"2","text":"` + long + `"}`) // the longest
-				other.wantFrames(frame{ID: "2", Taken: true})
+				other.wantFrames(frame{ID: "2", Stored: true})
 			})
 		})
 	}
@@ -379,8 +379,8 @@ func TestEnd(t *testing.T) {
 		s := r.screen()
 		r.stop()
 		s.wantOver(true)
-		if _, err := r.Dial(r.t.Context()); !errors.Is(err, errNobody) {
-			t.Errorf("Dial after the end = %v, want %v", err, errNobody)
+		if _, err := r.Dial(r.t.Context()); !errors.Is(err, errNotAttached) {
+			t.Errorf("Dial after the end = %v, want %v", err, errNotAttached)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -466,7 +466,7 @@ func TestNoSocket(t *testing.T) {
 		run(t, r.Channel, &r.inbox)
 		s := r.screen()
 		s.says(`{"id":"1","text":"hello"}`)
-		s.wantFrames(frame{ID: "1", Taken: true})
+		s.wantFrames(frame{ID: "1", Stored: true})
 		if !strings.Contains(r.log.String(), "level=ERROR") {
 			t.Errorf("log is %q", r.log.String())
 		}
@@ -536,8 +536,8 @@ func TestAsk(t *testing.T) {
 		r.SetHost(fakeHost{})
 		a.says(`{"want":"state"}`)
 		a.says(`{"want":"files","text":"no"}`)
-		a.wantFrames(frame{Want: wantState, State: &State{Name: "g"}},
-			frame{Want: wantFiles, Text: "no", Files: []string{"notes.txt"}})
+		a.wantFrames(frame{Request: wantState, State: &State{Name: "g"}},
+			frame{Request: wantFiles, Text: "no", Files: []string{"notes.txt"}})
 		b.wantFrames()
 		a.wantOver(false)
 	})
@@ -555,6 +555,6 @@ func TestButtons(t *testing.T) {
 		s.says(`{"id":"1","text":"/stop\nit","literal":true}`)
 		s.wantFrames(frame{ID: "k", Text: "Shall I?",
 			Buttons: []screen.Button{{Label: "Yes", Text: "/answer 1", Number: 1}}},
-			frame{ID: "1", Taken: true})
+			frame{ID: "1", Stored: true})
 	})
 }

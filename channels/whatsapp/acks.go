@@ -38,8 +38,8 @@ func (a *acks) wait(key string) time.Duration {
 	return min(wait, max(a.first, longestAck))
 }
 
-// tried records the result of an attempt at a message.
-func (a *acks) tried(key string, err error) {
+// record records the result of an attempt at a message.
+func (a *acks) record(key string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {

@@ -15,24 +15,24 @@ func TestAcks(t *testing.T) {
 	var got []time.Duration
 	for range 5 {
 		got = append(got, a.wait("a")/time.Second)
-		a.tried("a", late)
+		a.record("a", late)
 	}
 	if want := []time.Duration{4, 8, 16, 30, 30}; !slices.Equal(got, want) {
 		t.Errorf("the tries of a message wait %d s, want %d", got, want)
 	}
-	a.tried("a", errors.New("not connected"))
+	a.record("a", errors.New("not connected"))
 	if got := a.wait("a"); got != longestAck {
 		t.Errorf("after another error a try waits %v, want %v", got, longestAck)
 	}
 	if got := a.wait("b"); got != 4*time.Second {
 		t.Errorf("the first try of another message waits %v", got)
 	}
-	a.tried("a", nil)
+	a.record("a", nil)
 	if got := a.wait("a"); got != 4*time.Second {
 		t.Errorf("after it was taken a try waits %v", got)
 	}
 	for i := range 3 * maxLate {
-		a.tried(fmt.Sprint(i), late)
+		a.record(fmt.Sprint(i), late)
 	}
 	if n := len(a.late); n > maxLate {
 		t.Errorf("%d messages are remembered", n)

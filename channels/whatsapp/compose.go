@@ -82,7 +82,7 @@ func (s *session) composeFile(
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("read the file: %w", err)
 	}
-	shape := shapeOf(f.Attachment, head[:n])
+	shape := mediaKind(f.Attachment, head[:n])
 	if caption != "" && (shape == "voice" || shape == "audio" || shape == "sticker") {
 		shape = "document" // other shapes have no caption
 	}
@@ -110,9 +110,10 @@ func (s *session) composeFile(
 // media maps shapes to their kind of keys, if its name differs.
 var media = map[string]string{"sticker": "image", "voice": "audio"}
 
-// shapeOf returns how a file is shown: image, video, audio, voice, sticker or document. Some phones
-// can't play a voice message unless it is Opus in Ogg, or show a picture unless it is JPEG or PNG.
-func shapeOf(a bus.Attachment, head []byte) string {
+// mediaKind returns how a file is shown: image, video, audio, voice, sticker or document. Some
+// phones can't play a voice message unless it is Opus in Ogg, or show a picture unless it is JPEG
+// or PNG.
+func mediaKind(a bus.Attachment, head []byte) string {
 	kind, _, _ := strings.Cut(a.Type, ";")
 	opus := bytes.HasPrefix(head, []byte("OggS")) && bytes.Contains(head, []byte("OpusHead"))
 	picture := kind == "image/jpeg" || kind == "image/png"

@@ -124,24 +124,24 @@ func readObject(m *waE2E.Message) string {
 		l := m.LiveLocationMessage
 		return place(l.GetDegreesLatitude(), l.GetDegreesLongitude(), l.GetCaption())
 	case m.GetContactMessage() != nil:
-		return card(m.ContactMessage)
+		return contactLabel(m.ContactMessage)
 	case m.GetContactsArrayMessage() != nil:
 		var all []string
 		for _, one := range m.ContactsArrayMessage.GetContacts() {
-			all = append(all, card(one))
+			all = append(all, contactLabel(one))
 		}
 		return strings.Join(all, "\n")
 	case m.GetEventMessage() != nil:
-		return channels.Bracket("event", m.EventMessage.GetName())
+		return channels.Placeholder("event", m.EventMessage.GetName())
 	case m.GetGroupInviteMessage() != nil:
-		return channels.Bracket("invitation to a group", m.GroupInviteMessage.GetGroupName())
+		return channels.Placeholder("invitation to a group", m.GroupInviteMessage.GetGroupName())
 	}
 	for _, p := range []*waE2E.PollCreationMessage{
 		m.GetPollCreationMessage(), m.GetPollCreationMessageV2(), m.GetPollCreationMessageV3(),
 		m.GetPollCreationMessageV5(), m.GetPollCreationMessageV6(),
 	} {
 		if p != nil {
-			return channels.Bracket("poll", p.GetName())
+			return channels.Placeholder("poll", p.GetName())
 		}
 	}
 	return ""
@@ -149,11 +149,11 @@ func readObject(m *waE2E.Message) string {
 
 // place returns the label of a location.
 func place(latitude, longitude float64, name string) string {
-	return channels.Bracket("location", fmt.Sprintf("%g, %g %s", latitude, longitude, name))
+	return channels.Placeholder("location", fmt.Sprintf("%g, %g %s", latitude, longitude, name))
 }
 
-// card returns the label of a contact: name and phone numbers.
-func card(c *waE2E.ContactMessage) string {
+// contactLabel returns the label of a contact: name and phone numbers.
+func contactLabel(c *waE2E.ContactMessage) string {
 	detail := c.GetDisplayName()
 	for line := range strings.Lines(c.GetVcard()) {
 		field, value, ok := strings.Cut(line, ":")
@@ -165,5 +165,5 @@ func card(c *waE2E.ContactMessage) string {
 			detail += " " + strings.TrimSpace(value)
 		}
 	}
-	return channels.Bracket("contact", detail)
+	return channels.Placeholder("contact", detail)
 }

@@ -17,15 +17,15 @@ import (
 	"gateway/channels/whatsapp/internal/sessionlock"
 )
 
-// A held is the store that Run has open, with the other users of it.
-type held struct {
+// An openStorage is the store that Run has open, with the other users of it.
+type openStorage struct {
 	st          *storage
 	sessionLock *sessionlock.Lock
 	users       sync.WaitGroup // no Add unless Channel.open is this one
 }
 
 // hold opens the store for a session, and lets Erase use it.
-func (c *Channel) hold(ctx context.Context, in channels.Intake) (*held, *session, error) {
+func (c *Channel) hold(ctx context.Context, in channels.Intake) (*openStorage, *session, error) {
 	select {
 	case c.opening <- struct{}{}:
 	case <-ctx.Done():
@@ -48,7 +48,7 @@ func (c *Channel) hold(ctx context.Context, in channels.Intake) (*held, *session
 		return nil, nil, errors.Join(&unlinkedError{reason}, st.close())
 	}
 	s := c.newSession(st, device, in)
-	h := &held{st: st, sessionLock: s.sessionLock}
+	h := &openStorage{st: st, sessionLock: s.sessionLock}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open = h
@@ -56,7 +56,7 @@ func (c *Channel) hold(ctx context.Context, in channels.Intake) (*held, *session
 }
 
 // release closes the store from hold once nobody uses it.
-func (c *Channel) release(h *held) error {
+func (c *Channel) release(h *openStorage) error {
 	c.mu.Lock()
 	c.open = nil
 	c.mu.Unlock()

@@ -50,8 +50,8 @@ func (t *titles) get(group types.JID) (string, bool) {
 	return known.text, time.Now().Before(known.until)
 }
 
-// later keeps an old title, or none, for some time.
-func (t *titles) later(group types.JID) {
+// postpone keeps an old title, or none, for some time.
+func (t *titles) postpone(group types.JID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.byID[group] = title{t.byID[group].text, time.Now().Add(titleRetry)}
@@ -60,7 +60,7 @@ func (t *titles) later(group types.JID) {
 // Leave implements [channels.Leaver].
 func (c *Channel) Leave(ctx context.Context, id string) error {
 	to := bus.Address{Account: c.name, Chat: id}
-	return c.with(ctx, "leave", to, func(s *session, group types.JID) error {
+	return c.withSession(ctx, "leave", to, func(s *session, group types.JID) error {
 		if group.Server != types.GroupServer {
 			return fmt.Errorf("%w: it is not a group", channels.ErrRefused)
 		}
@@ -98,7 +98,7 @@ func (s *session) title(ctx context.Context, group types.JID) string {
 	info, err := s.client.GetGroupInfo(ctx, group)
 	if err != nil {
 		s.c.log.InfoContext(ctx, "title of a group could not be read", "err", err)
-		s.c.titles.later(group)
+		s.c.titles.postpone(group)
 		return text
 	}
 	s.setTimer(ctx, group, timer{seconds: info.DisappearingTimer}, time.Now())

@@ -43,7 +43,7 @@ func (s *session) inbound(ctx context.Context, e *events.Message) (bus.InboundMe
 		Self:        info.IsFromMe,
 		From:        bus.Address{Account: s.c.name, Chat: from.id.String()},
 		Sender:      bus.Sender{ID: from.id.String(), Name: s.nameOf(ctx, info, from)},
-		Time:        past(info.Timestamp).UTC(),
+		Time:        notAfterNow(info.Timestamp).UTC(),
 		Group:       info.IsGroup,
 		Attachments: parsed.files,
 		Album:       album(m),
@@ -67,8 +67,8 @@ func (s *session) inbound(ctx context.Context, e *events.Message) (bus.InboundMe
 	return in, true
 }
 
-// past returns t, or now if t is in the future: the clocks of some senders are ahead.
-func past(t time.Time) time.Time {
+// notAfterNow returns t, or now if t is in the future: the clocks of some senders are ahead.
+func notAfterNow(t time.Time) time.Time {
 	if now := time.Now(); t.After(now) {
 		return now
 	}

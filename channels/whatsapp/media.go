@@ -82,7 +82,7 @@ func (c *Channel) Fetch(ctx context.Context, name string, w io.Writer) (err erro
 	into := &bounded{File: tmp, left: int64(min(r.Size, maxFile)) + sealing}
 	if err := s.client.DownloadMediaWithPathToFile(ctx, r.Path, r.Sealed, r.Hash, r.Key,
 		mediaTypes[r.Media], "", false, into); err != nil {
-		return fmt.Errorf("whatsapp: fetch: %w", fetchVerdict(err))
+		return fmt.Errorf("whatsapp: fetch: %w", downloadError(err))
 	}
 	if _, err := tmp.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("whatsapp: fetch: %w", err)
@@ -117,8 +117,8 @@ func (b *bounded) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{b}, r)
 }
 
-// fetchVerdict converts an error of a download into one of the channel contract.
-func fetchVerdict(err error) error {
+// downloadError converts an error of a download into one of the channel contract.
+func downloadError(err error) error {
 	switch {
 	case errors.Is(err, whatsmeow.ErrMediaDownloadFailedWith403),
 		errors.Is(err, whatsmeow.ErrMediaDownloadFailedWith404),

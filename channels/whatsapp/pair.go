@@ -39,7 +39,7 @@ const (
 func (c *Channel) Pair(
 	ctx context.Context, phone string, show func(channels.PairingCode),
 ) (err error) {
-	mute.Signal()
+	mute.SilenceSignal()
 	st, err := openStore(ctx, c.path, c.log)
 	if errors.Is(err, store.ErrLocked) {
 		return &channels.AccountError{Reason: "The gateway is connected with this account just " +
@@ -67,7 +67,7 @@ func (c *Channel) Pair(
 	p.client = c.newClient(life, st.container.NewDevice(), p.wire)
 	p.client.AutoReconnectHook = func(error) bool { return !p.wire.isCut() }
 	p.client.AddEventHandlerWithSuccessStatus(p.handle)
-	defer hangUp(life, p.client, p.wire)
+	defer disconnect(life, p.client, p.wire)
 	stop := context.AfterFunc(ctx, p.wire.cut) // connecting ignores ctx
 	defer stop()
 	if err := p.run(ctx, life); err != nil {
@@ -120,7 +120,7 @@ func (p *pairing) run(ctx, life context.Context) error {
 			return ctx.Err()
 		case <-next.C:
 			if len(codes) == 0 {
-				return tooLate()
+				return pairingExpired()
 			}
 			p.showQR(&codes, next, laterCode)
 		case evt := <-p.events:
@@ -205,10 +205,10 @@ func failure(evt any) error {
 	case events.PermanentDisconnect:
 		return disconnectError(e)
 	}
-	return tooLate() // WhatsApp closes the connection after a time limit
+	return pairingExpired() // WhatsApp closes the connection after a time limit
 }
 
-func tooLate() error {
+func pairingExpired() error {
 	return &channels.AccountError{Reason: "Nobody has linked the account in time. Try again."}
 }
 

@@ -24,7 +24,7 @@ import (
 // error is [channels.ErrUncertain].
 func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 	id := c.messageKey(part.Key)
-	return id, c.with(ctx, "send to", part.To, func(s *session, to types.JID) error {
+	return id, c.withSession(ctx, "send to", part.To, func(s *session, to types.JID) error {
 		m, err := s.compose(ctx, to, part)
 		if err != nil {
 			return err
@@ -41,7 +41,7 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 
 // Edit implements [channels.Editor]. WhatsApp allows edits for 20 minutes.
 func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) error {
-	return c.with(ctx, "edit "+id+" in", to, func(s *session, chat types.JID) error {
+	return c.withSession(ctx, "edit "+id+" in", to, func(s *session, chat types.JID) error {
 		known, found := c.recent.find(chat.String(), id)
 		switch {
 		case found && known.removed:
@@ -65,7 +65,7 @@ func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) err
 
 // Remove implements [channels.Remover].
 func (c *Channel) Remove(ctx context.Context, to bus.Address, id string) error {
-	return c.with(ctx, "remove "+id+" in", to, func(s *session, chat types.JID) error {
+	return c.withSession(ctx, "remove "+id+" in", to, func(s *session, chat types.JID) error {
 		if known, found := c.recent.find(chat.String(), id); found && known.removed {
 			return fmt.Errorf("%w: the message was deleted", channels.ErrRefused)
 		}
@@ -80,7 +80,7 @@ func (c *Channel) Remove(ctx context.Context, to bus.Address, id string) error {
 
 // React implements [channels.Reactor].
 func (c *Channel) React(ctx context.Context, to bus.Address, id, emoji string) error {
-	return c.with(ctx, "react to "+id+" in", to, func(s *session, chat types.JID) error {
+	return c.withSession(ctx, "react to "+id+" in", to, func(s *session, chat types.JID) error {
 		sender, bareID := splitID(chat, id)
 		m := s.client.BuildReaction(chat, sender, bareID, emoji)
 		return s.send(ctx, chat, c.messageKey(""), m, c.opts.MarkWait)
@@ -89,7 +89,7 @@ func (c *Channel) React(ctx context.Context, to bus.Address, id, emoji string) e
 
 // MarkRead implements [channels.Reader].
 func (c *Channel) MarkRead(ctx context.Context, to bus.Address, ids []string) error {
-	return c.with(ctx, "mark read in", to, func(s *session, chat types.JID) error {
+	return c.withSession(ctx, "mark read in", to, func(s *session, chat types.JID) error {
 		if s.isOwn(chat) {
 			return nil // nobody else could see it
 		}
@@ -117,7 +117,7 @@ func (c *Channel) MarkRead(ctx context.Context, to bus.Address, ids []string) er
 // Type implements [channels.Typer]. WhatsApp shows the indicator for some 25 seconds, or until a
 // message arrives.
 func (c *Channel) Type(ctx context.Context, to bus.Address) error {
-	return c.with(ctx, "type to", to, func(s *session, chat types.JID) error {
+	return c.withSession(ctx, "type to", to, func(s *session, chat types.JID) error {
 		if s.isOwn(chat) {
 			return nil // nobody else could see it
 		}
@@ -128,8 +128,8 @@ func (c *Channel) Type(ctx context.Context, to bus.Address) error {
 	})
 }
 
-// with calls f with the session and the chat of an address. what begins its error.
-func (c *Channel) with(
+// withSession calls f with the session and the chat of an address. what begins its error.
+func (c *Channel) withSession(
 	ctx context.Context, what string, to bus.Address, f func(*session, types.JID) error,
 ) error {
 	var s *session
@@ -185,12 +185,12 @@ func (c *Channel) messageKey(key string) types.MessageID {
 		key = rand.Text()
 	}
 	sum := sha256.Sum256([]byte(c.name + "\x00" + key))
-	return sign(strings.ToUpper(hex.EncodeToString(sum[:7])))
+	return newMessageID(strings.ToUpper(hex.EncodeToString(sum[:7])))
 }
 
-// sign returns a message id made of 14 digits. It has 18 digits like the ids of WhatsApp Web, but
-// the last four depend on the others.
-func sign(digits string) types.MessageID {
+// newMessageID returns a message id made of 14 digits. It has 18 digits like the ids of WhatsApp
+// Web, but the last four depend on the others.
+func newMessageID(digits string) types.MessageID {
 	sum := sha256.Sum256([]byte("gateway\x00" + digits))
 	return whatsmeow.WebMessageIDPrefix + digits + strings.ToUpper(hex.EncodeToString(sum[:2]))
 }
@@ -199,7 +199,7 @@ func sign(digits string) types.MessageID {
 // another one for the same account. One in 65,536 messages of WhatsApp Web looks the same.
 func isOurs(id types.MessageID) bool {
 	digits, ok := strings.CutPrefix(id, whatsmeow.WebMessageIDPrefix)
-	return ok && len(digits) == 18 && sign(digits[:14]) == id
+	return ok && len(digits) == 18 && newMessageID(digits[:14]) == id
 }
 
 // sendAgain is like send, for messages that are retried until WhatsApp accepts them. key identifies
@@ -208,7 +208,7 @@ func (s *session) sendAgain(
 	ctx context.Context, to types.JID, id types.MessageID, m *waE2E.Message, key string,
 ) error {
 	err := s.send(ctx, to, id, m, s.c.acks.wait(key))
-	s.c.acks.tried(key, err)
+	s.c.acks.record(key, err)
 	return err
 }
 

@@ -172,7 +172,7 @@ func (s *session) close(work context.Context, kill context.CancelFunc) {
 		// harmless.
 		s.wire.awaitWrite(s.writes)
 	}
-	hangUp(work, s.client, s.wire)
+	disconnect(work, s.client, s.wire)
 	idle := make(chan struct{})
 	go func() {
 		s.working.Wait()
@@ -195,9 +195,9 @@ func (s *session) close(work context.Context, kill context.CancelFunc) {
 	}
 }
 
-// hangUp ends a client's connection permanently. It cuts the connection, and disconnects the client
-// only after it has noticed, so that the two don't collide.
-func hangUp(ctx context.Context, client *whatsmeow.Client, w *wire) {
+// disconnect ends a client's connection permanently. It cuts the connection, and disconnects the
+// client only after it has noticed, so that the two don't collide.
+func disconnect(ctx context.Context, client *whatsmeow.Client, w *wire) {
 	w.cut()
 	await(time.Second, func() bool {
 		// Nothing can be sent any more. The error shows whether the client has noticed.
@@ -304,7 +304,7 @@ func (s *session) tryMessage(ctx context.Context, e *events.Message) (ok bool) {
 	if n, _ := s.c.panics.Get(e.Info.ID); n < maxPanics-1 {
 		return s.message(ctx, e)
 	}
-	tried := s.in.Try(ctx, func() { ok = s.message(ctx, e) })
+	tried := s.in.Recover(ctx, func() { ok = s.message(ctx, e) })
 	return ok || !tried
 }
 
@@ -337,7 +337,7 @@ func (s *session) state(ctx context.Context, evt any) {
 		s.mu.Lock()
 		s.shownAs = ""
 		s.mu.Unlock()
-		s.appear(ctx)
+		s.showOnline(ctx)
 		s.report(ctx, channels.Connected, s.whoami())
 		s.c.setSession(s)
 	case *events.Disconnected:
@@ -353,9 +353,9 @@ func (s *session) state(ctx context.Context, evt any) {
 	case *events.KeepAliveRestored:
 		s.report(ctx, channels.Connected, s.whoami())
 	case *events.PushNameSetting:
-		s.appear(ctx)
+		s.showOnline(ctx)
 	case *events.AppStateSyncComplete:
-		s.appear(ctx)
+		s.showOnline(ctx)
 	case *events.StreamError:
 		s.c.log.WarnContext(ctx, "whatsapp stream error", "code", e.Code)
 	case events.PermanentDisconnect:
@@ -377,9 +377,9 @@ func (s *session) whoami() string {
 	return "connected as +" + s.own.User + " (" + s.name + ")"
 }
 
-// appear shows the account as online, without which people don't see the typing indicator. First
-// the phone must send the account's name.
-func (s *session) appear(ctx context.Context) {
+// showOnline shows the account as online, without which people don't see the typing indicator.
+// First the phone must send the account's name.
+func (s *session) showOnline(ctx context.Context) {
 	name := s.client.Store.PushName
 	s.mu.Lock()
 	shown := s.shownAs == name && name != ""
@@ -414,7 +414,7 @@ func disconnectError(e events.PermanentDisconnect) error {
 		return &channels.AccountError{Reason: "WhatsApp does not accept this version of the " +
 			"gateway any more. Install a newer one."}
 	case *events.TemporaryBan:
-		return &channels.AccountError{Reason: ban(e)}
+		return &channels.AccountError{Reason: banText(e)}
 	case *events.ConnectFailure:
 		return fmt.Errorf("whatsapp: log in: refused with code %d", int(e.Reason))
 	}
@@ -422,8 +422,8 @@ func disconnectError(e events.PermanentDisconnect) error {
 		channels.Clean(e.PermanentDisconnectDescription(), 200))
 }
 
-// ban describes a temporary ban.
-func ban(e *events.TemporaryBan) string {
+// banText describes a temporary ban.
+func banText(e *events.TemporaryBan) string {
 	reason := "WhatsApp has banned this account"
 	if e.Expire > 0 {
 		reason += " for " + e.Expire.String()

@@ -33,7 +33,7 @@ const lockPatience = time.Second
 // openStore opens or creates the store at path and locks it.
 func openStore(ctx context.Context, path string, log *slog.Logger) (_ *storage, err error) {
 	st := &storage{}
-	if st.unlock, err = store.LockSoon(ctx, path+".lock", lockPatience); err != nil {
+	if st.unlock, err = store.LockWithin(ctx, path+".lock", lockPatience); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -70,7 +70,7 @@ type Channel struct {
 
 	mu      sync.Mutex
 	session *session      // session of a connected Run, or nil
-	open    *held         // store that Run has open, or nil
+	open    *openStorage  // store that Run has open, or nil
 	ended   bool          // Run has ended because its context is done
 	changed chan struct{} // closed when session or ended changes
 }
@@ -132,7 +132,7 @@ func NewTransport() *http.Transport {
 // Run implements [channels.Channel]. While the account is not linked, it waits, with the store
 // closed, for [Channel.Pair] in this or another process.
 func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
-	mute.Signal()
+	mute.SilenceSignal()
 	c.setEnded(false)
 	defer func() { c.setEnded(ctx.Err() != nil) }()
 	waiting := false
@@ -183,7 +183,7 @@ func (c *Channel) connected(ctx context.Context, in channels.Intake) (err error)
 	if err := in.Identify(ctx, s.own.ToNonAD().String()); err != nil {
 		return fmt.Errorf("whatsapp: %w", err)
 	}
-	life, end := lingering(ctx, in)
+	life, end := untilFlushed(ctx, in)
 	defer end()
 	err = s.run(ctx, life)
 	if gone, ok := errors.AsType[*unlinkedError](err); ok {
@@ -194,8 +194,8 @@ func (c *Channel) connected(ctx context.Context, in channels.Intake) (err error)
 	return err
 }
 
-// lingering returns a context that ends when ctx is done and everything is sent.
-func lingering(ctx context.Context, in channels.Intake) (context.Context, func()) {
+// untilFlushed returns a context that ends when ctx is done and everything is sent.
+func untilFlushed(ctx context.Context, in channels.Intake) (context.Context, func()) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		select {

@@ -188,7 +188,7 @@ func TestVersioned(t *testing.T) {
 		"skills/x/SKILL.md": true, "history.jsonl": false, "notes/": false, "notes/USER.md": false,
 		"skillset/x": false, "skills": false,
 	} {
-		if got := Versioned(rel); got != want {
+		if got := IsVersioned(rel); got != want {
 			t.Errorf("Versioned(%q) = %t, want %t", rel, got, want)
 		}
 	}

@@ -133,7 +133,8 @@ func (m *merging) run() {
 		from, to := m.next()
 		var ours, theirs []edit
 		for more := true; more; {
-			more = take(&m.ours, &ours, &from, &to) || take(&m.theirs, &theirs, &from, &to)
+			more = takeOverlapping(&m.ours, &ours, &from, &to) || takeOverlapping(&m.theirs, &theirs, &from,
+				&to)
 		}
 		m.out = append(m.out, m.base[m.done:from]...)
 		m.merge(from, to, ours, theirs)
@@ -157,9 +158,9 @@ func (m *merging) next() (from, to int) {
 	return e.from, e.to
 }
 
-// take moves the next edit from list to taken if it touches the range, and extends the
+// takeOverlapping moves the next edit from list to taken if it touches the range, and extends the
 // range.
-func take(list, taken *[]edit, from, to *int) bool {
+func takeOverlapping(list, taken *[]edit, from, to *int) bool {
 	if len(*list) == 0 {
 		return false
 	}

@@ -46,10 +46,10 @@ func (t *Tree) read(ctx context.Context, before snapshot) (snapshot, error) {
 			return ctx.Err()
 		case name == ".":
 			return err
-		case err != nil, d.IsDir() && (!t.keeps(name+"/") || strings.Count(name, "/") > maxDepth):
+		case err != nil, d.IsDir() && (!t.isVersioned(name+"/") || strings.Count(name, "/") > maxDepth):
 			t.keepBelow(s, before, name, err)
 			return skip(d)
-		case d.IsDir() || !d.Type().IsRegular() || !t.keeps(name):
+		case d.IsDir() || !d.Type().IsRegular() || !t.isVersioned(name):
 			return nil
 		case len(s) == maxFiles:
 			return fmt.Errorf("more than %d files", maxFiles)
@@ -89,9 +89,9 @@ func (t *Tree) keepBelow(s, before snapshot, name string, err error) {
 	}
 }
 
-// keeps reports whether a file belongs to the history. The name of a folder ends in a
+// isVersioned reports whether a file belongs to the history. The name of a folder ends in a
 // slash.
-func (t *Tree) keeps(name string) bool {
+func (t *Tree) isVersioned(name string) bool {
 	for e := range strings.SplitSeq(strings.TrimSuffix(name, "/"), "/") {
 		if strings.EqualFold(e, ".git") || !utf8.ValidString(e) ||
 			strings.HasPrefix(e, ".gateway-") && strings.HasSuffix(e, ".tmp") {

@@ -88,7 +88,7 @@ func closestBlock(lines, want []string) (best int, score float64) {
 				break // can no longer become the best
 			}
 			work -= len(plainLines[i+j])
-			sum += alike(plainWant[j], plainLines[i+j])
+			sum += similarity(plainWant[j], plainLines[i+j])
 		}
 		if sum /= float64(len(want)); sum > score {
 			best, score = i, sum
@@ -117,9 +117,9 @@ func plainLine(s string) string {
 var plainSigns = strings.NewReplacer("“", `"`, "”", `"`, "„", `"`, "‘", "'", "’", "'", "‚", "'",
 	"–", "-", "—", "-", "−", "-", "\u00a0", " ", "…", "...", "`", "'", `"`, "'")
 
-// alike returns the share of two texts that is in their common prefix and suffix, from 0
+// similarity returns the share of two texts that is in their common prefix and suffix, from 0
 // to 1.
-func alike(a, b string) float64 {
+func similarity(a, b string) float64 {
 	if a == b {
 		return 1
 	}

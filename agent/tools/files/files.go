@@ -133,7 +133,7 @@ func (w *Files) Tools() []tool.Tool {
 	for i := range tools {
 		tools[i].MinRole = bus.User // not for guests
 		if tools[i].Effect != tool.Pure {
-			tools[i].Lasts = w.lasts
+			tools[i].Lasts = w.hasLastingEffect
 		}
 	}
 	return tools
@@ -145,12 +145,12 @@ func (w *Files) explain(at place, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return w.missing(at)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%q: permission denied", at.written)
+		return fmt.Errorf("%q: permission denied", at.given)
 	case isEscape(err):
 		return fmt.Errorf("%q is or contains a symbolic link that leads out of %s "+
-			"or is absolute; such links are not followed", at.written, at.tree.title())
+			"or is absolute; such links are not followed", at.given, at.tree.title())
 	case isTooLong(err):
-		return fmt.Errorf("%q: the name is too long for the file system", short(at.written))
+		return fmt.Errorf("%q: the name is too long for the file system", truncate(at.given))
 	}
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathErr.Err // leave out the absolute path
@@ -158,7 +158,7 @@ func (w *Files) explain(at place, err error) error {
 	if linkErr, ok := errors.AsType[*os.LinkError](err); ok {
 		err = linkErr.Err
 	}
-	return fmt.Errorf("%q: %w", at.written, err)
+	return fmt.Errorf("%q: %w", at.given, err)
 }
 
 // missing returns the error for a file that does not exist.
@@ -176,7 +176,7 @@ func (w *Files) missing(at place) error {
 	if at.tree != w.workspace && at.tree != w.shared {
 		in = at.tree.title()
 	}
-	return fmt.Errorf("there is no %q in %s%s; list_dir shows what there is", at.written, in, hint)
+	return fmt.Errorf("there is no %q in %s%s; list_dir shows what there is", at.given, in, hint)
 }
 
 // maxSuggested is the number of directory entries that are searched for a similar name.
@@ -209,8 +209,8 @@ func printable(name string) string {
 	return name
 }
 
-// short returns s, cut to 80 characters or so.
-func short(s string) string {
+// truncate returns s, cut to 80 characters or so.
+func truncate(s string) string {
 	const most = 80
 	if len(s) <= most {
 		return s

@@ -48,7 +48,7 @@ func (a globArgs) check() error {
 	case a.Limit < 0 || a.Skip < 0:
 		return errors.New("offset and head_limit can't be negative")
 	case a.Type != "" && entryTypes[a.Type] == "":
-		return fmt.Errorf("entry_type %q is unknown; want file, dir or any", short(a.Type))
+		return fmt.Errorf("entry_type %q is unknown; want file, dir or any", truncate(a.Type))
 	}
 	return checkPattern(a.Pattern)
 }
@@ -69,7 +69,7 @@ func checkPattern(pattern string) error {
 	case choices(pattern) > maxChoices:
 		return errors.New("the pattern has too many alternatives in braces; use several calls")
 	case !doublestar.ValidatePattern(pattern):
-		return fmt.Errorf("%q is not a valid pattern: check its brackets and braces", short(pattern))
+		return fmt.Errorf("%q is not a valid pattern: check its brackets and braces", truncate(pattern))
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (w *Files) glob(ctx context.Context, c tool.Call, a globArgs) (tool.Result,
 	k := w.newWalk(c, start, g.visit)
 	k.all = a.Ignored || !strings.ContainsAny(pattern, wildcards) // an explicit path
 	if !strings.Contains(pattern, "**") {
-		k.deep = strings.Count(pattern, "/") + 1
+		k.maxDepth = strings.Count(pattern, "/") + 1
 	}
 	limited, cancel := context.WithTimeout(ctx, maxWalk)
 	defer cancel()
@@ -129,7 +129,7 @@ func (w *Files) wantDir(at place) error {
 		return w.explain(at, err)
 	}
 	if k := cmp.Or(kind(info.Mode()), "file"); k != "directory" {
-		return fmt.Errorf("%q is a %s, not a directory", at.written, k)
+		return fmt.Errorf("%q is a %s, not a directory", at.given, k)
 	}
 	return nil
 }

@@ -70,10 +70,11 @@ func (a *grepArgs) check() error {
 	a.After = min(max(a.After, a.Context), maxContext)
 	a.Mode = cmp.Or(a.Mode, modeContent)
 	if modes := []string{modeContent, modeFiles, modeCount}; !slices.Contains(modes, a.Mode) {
-		return fmt.Errorf("output_mode %q is unknown; want %s", short(a.Mode), strings.Join(modes, ", "))
+		return fmt.Errorf("output_mode %q is unknown; want %s", truncate(a.Mode), strings.Join(modes,
+			", "))
 	}
 	if a.Type != "" && typePatterns[a.Type] == "" {
-		return fmt.Errorf("type %q is unknown; use glob, or one of %s", short(a.Type),
+		return fmt.Errorf("type %q is unknown; use glob, or one of %s", truncate(a.Type),
 			strings.Join(slices.Sorted(maps.Keys(typePatterns)), ", "))
 	}
 	if a.Glob != "" {

@@ -37,11 +37,11 @@ func isShared(path string) bool {
 func (w *Files) checkShared(c tool.Call, at place) error {
 	switch {
 	case at.path == heartbeatFile && w.memory != nil:
-		return fmt.Errorf("%q is not read by the heartbeat; use memory/%s", at.written, heartbeatFile)
+		return fmt.Errorf("%q is not read by the heartbeat; use memory/%s", at.given, heartbeatFile)
 	case !c.Role.AtLeast(bus.Admin):
-		return w.refusePrompt(at.written)
+		return w.refusePrompt(at.given)
 	case !isShared(filepath.ToSlash(at.path)) || at.path == skillsFolder: // reached through a link
-		return fmt.Errorf("%q leads to no shared document and no skill", at.written)
+		return fmt.Errorf("%q leads to no shared document and no skill", at.given)
 	}
 	return nil
 }
@@ -106,10 +106,10 @@ func (d *descent) check(dir *os.Root) error {
 		return err == nil && os.SameFile(here, info)
 	}
 	if t := d.w.shared; t != nil && d.at.tree != t && (is(t.dir, ".") || is(t.dir, skillsFolder)) {
-		return d.w.refusePrompt(d.at.written)
+		return d.w.refusePrompt(d.at.given)
 	}
 	if t := d.w.memory; t != nil && d.at.tree != t && is(t.dir, ".") {
-		return fmt.Errorf("%q: memories are reached by memory/ only", d.at.written)
+		return fmt.Errorf("%q: memories are reached by memory/ only", d.at.given)
 	}
 	return nil
 }

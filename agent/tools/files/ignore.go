@@ -83,8 +83,8 @@ func (n *ignoreNames) note(name string) {
 	}
 }
 
-// everyName returns the ignoreNames of a directory whose entries are not all known.
-func everyName(at place) ignoreNames {
+// allIgnoreNames returns the ignoreNames of a directory whose entries are not all known.
+func allIgnoreNames(at place) ignoreNames {
 	_, err := at.tree.dir.Lstat(filepath.Join(at.path, gitDir))
 	return ignoreNames{git: true, own: true, repo: err == nil}
 }
@@ -99,7 +99,7 @@ func ignoresAbove(at place) *ignores {
 	done := "."
 	for e := range strings.SplitSeq(filepath.ToSlash(at.path), "/") {
 		above := place{tree: at.tree, path: done}
-		g = g.below(above, everyName(above))
+		g = g.below(above, allIgnoreNames(above))
 		done = filepath.Join(done, e)
 		if g.ignored(filepath.ToSlash(done), true) {
 			return nil

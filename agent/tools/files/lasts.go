@@ -24,9 +24,9 @@ type changes struct {
 	Source  *string `json:"source"`
 }
 
-// lasts reports whether a call changes documents or skills, which affect later turns.
+// hasLastingEffect reports whether a call changes documents or skills, which affect later turns.
 // Ticking an item of a list does not count.
-func (w *Files) lasts(c tool.Call) bool {
+func (w *Files) hasLastingEffect(c tool.Call) bool {
 	var a changes
 	if json.Unmarshal(c.Args, &a) != nil {
 		return false // the call itself reports the error

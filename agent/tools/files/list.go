@@ -59,7 +59,7 @@ func (w *Files) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Resu
 	}
 	if a.Skip >= len(entries) {
 		return tool.Result{}, fmt.Errorf("%q has only %d entries, so none at offset %d",
-			at.written, len(entries), a.Skip)
+			at.given, len(entries), a.Skip)
 	}
 	var text strings.Builder
 	end := min(len(entries), a.Skip+min(cmp.Or(a.Limit, maxShown), maxShown))
@@ -104,7 +104,7 @@ func (w *Files) withMemory(c tool.Call, entries []fs.DirEntry) []fs.DirEntry {
 	if c.Scope == "" || err != nil || !info.IsDir() {
 		info = nil
 	}
-	return with(entries, w.memory.name, info)
+	return replaceEntry(entries, w.memory.name, info)
 }
 
 // withShared returns the entries of the workspace with the shared documents and skills.
@@ -117,14 +117,14 @@ func (w *Files) withShared(entries []fs.DirEntry) []fs.DirEntry {
 		if err != nil {
 			info = nil
 		}
-		entries = with(entries, name, info)
+		entries = replaceEntry(entries, name, info)
 	}
 	return entries
 }
 
-// with returns entries with name replaced by an entry of another tree, or removed if info
+// replaceEntry returns entries with name replaced by an entry of another tree, or removed if info
 // is nil.
-func with(entries []fs.DirEntry, name string, info fs.FileInfo) []fs.DirEntry {
+func replaceEntry(entries []fs.DirEntry, name string, info fs.FileInfo) []fs.DirEntry {
 	byName := func(e fs.DirEntry, name string) int { return cmp.Compare(e.Name(), name) }
 	i, found := slices.BinarySearchFunc(entries, name, byName)
 	if found {
@@ -152,7 +152,7 @@ func (w *Files) readDir(at place) ([]fs.DirEntry, error) {
 		return nil, w.explain(at, err)
 	}
 	if k := cmp.Or(kind(info.Mode()), "file"); k != "directory" {
-		return nil, fmt.Errorf("%q is a %s, not a directory", at.written, k)
+		return nil, fmt.Errorf("%q is a %s, not a directory", at.given, k)
 	}
 	f, err := at.tree.dir.OpenFile(at.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -160,7 +160,7 @@ func (w *Files) readDir(at place) ([]fs.DirEntry, error) {
 	}
 	defer f.Close()
 	if isPseudo(f) {
-		return nil, fmt.Errorf("%q is a part of the system and can't be listed", at.written)
+		return nil, fmt.Errorf("%q is a part of the system and can't be listed", at.given)
 	}
 	entries, err := f.ReadDir(maxRead)
 	if err != nil && !errors.Is(err, io.EOF) {

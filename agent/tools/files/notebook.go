@@ -32,11 +32,11 @@ func (a *notebookArgs) check() error {
 		a.Mode = "replace"
 	case "replace", "insert", "delete":
 	default:
-		return fmt.Errorf("mode %q is unknown; want replace, insert or delete", short(a.Mode))
+		return fmt.Errorf("mode %q is unknown; want replace, insert or delete", truncate(a.Mode))
 	}
 	switch {
 	case !slices.Contains([]string{"", "code", "markdown", "raw"}, a.Type):
-		return fmt.Errorf("cell_type %q is unknown; want code, markdown or raw", short(a.Type))
+		return fmt.Errorf("cell_type %q is unknown; want code, markdown or raw", truncate(a.Type))
 	case a.Mode == "insert" && a.Type == "":
 		return errors.New("cell_type is missing; want code, markdown or raw")
 	case a.Mode != "delete" && a.Source == nil:

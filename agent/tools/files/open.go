@@ -25,7 +25,7 @@ func (w *Files) open(at place) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, w.explain(at, err)
 	}
-	if err := wantRegular(at.written, info); err != nil {
+	if err := wantRegular(at.given, info); err != nil {
 		return nil, nil, err
 	}
 	// The file may have become a pipe since the check. Opening a pipe without O_NONBLOCK would
@@ -35,11 +35,11 @@ func (w *Files) open(at place) (*os.File, fs.FileInfo, error) {
 		return nil, nil, w.explain(at, err)
 	}
 	if info, err = f.Stat(); err == nil {
-		err = wantRegular(at.written, info)
+		err = wantRegular(at.given, info)
 	}
 	if err == nil && isPseudo(f) {
 		err = fmt.Errorf("%q is not a file on a disk but a part of the system, and can't be read",
-			at.written)
+			at.given)
 	}
 	if err != nil {
 		_ = f.Close() // nothing was written
@@ -59,10 +59,10 @@ func wantRegular(name string, info fs.FileInfo) error {
 	}
 }
 
-// saw records for the session of c the current state of the file at a place.
-func (w *Files) saw(c tool.Call, at place, info fs.FileInfo) {
+// recordRead records for the session of c the current state of the file at a place.
+func (w *Files) recordRead(c tool.Call, at place, info fs.FileInfo) {
 	if real, err := at.resolved(); err == nil {
 		at = real
 	}
-	w.seen.note(c.Session, at, info)
+	w.seen.record(c.Session, at, info)
 }

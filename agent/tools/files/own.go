@@ -15,9 +15,9 @@ import (
 // historyFile is the journal of a scope. Only the gateway writes it.
 const historyFile = "history.jsonl"
 
-// own returns a place in the memory of the call's scope. A call sees no other memory. Links are
-// refused there, because the folders of other scopes are in the same tree.
-func (w *Files) own(c tool.Call, rest, written string) (place, error) {
+// memoryPlace returns a place in the memory of the call's scope. A call sees no other memory. Links
+// are refused there, because the folders of other scopes are in the same tree.
+func (w *Files) memoryPlace(c tool.Call, rest, written string) (place, error) {
 	if c.Scope == "" {
 		return place{}, fmt.Errorf("%q: this conversation has no memory", written)
 	}
@@ -31,9 +31,9 @@ func (w *Files) own(c tool.Call, rest, written string) (place, error) {
 	}
 	p := place{
 		tree: w.memory, path: filepath.Join(string(c.Scope), filepath.FromSlash(rest)),
-		name: strings.TrimSuffix(w.memory.name+"/"+rest, "/."), written: written,
+		name: strings.TrimSuffix(w.memory.name+"/"+rest, "/."), given: written,
 	}
-	p = p.respelled()
+	p = p.normalized()
 	for at := p.path; at != "."; at = filepath.Dir(at) {
 		if info, err := w.memory.dir.Lstat(at); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 			return place{}, fmt.Errorf("%q is or contains a symbolic link; in memory such links "+
@@ -65,7 +65,7 @@ func (at place) checkOwn() error {
 	switch {
 	case len(elements) == 1 && strings.EqualFold(elements[0], historyFile):
 		return fmt.Errorf("%q is the record of the conversation, which only the gateway writes; "+
-			"remember what matters, or write it into memory/MEMORY.md", at.written)
+			"remember what matters, or write it into memory/MEMORY.md", at.given)
 	case slices.ContainsFunc(elements, hidden):
 	case len(elements) == 1 && filepath.Ext(elements[0]) == ".md":
 		return nil
@@ -73,7 +73,7 @@ func (at place) checkOwn() error {
 		return nil
 	}
 	return fmt.Errorf("%q: in memory there are only Markdown files, such as memory/MEMORY.md, and "+
-		"skills, such as memory/skills/NAME/SKILL.md; other files belong in the workspace", at.written)
+		"skills, such as memory/skills/NAME/SKILL.md; other files belong in the workspace", at.given)
 }
 
 // errMoved means that a directory was moved or replaced by a link while a file in it was

@@ -80,7 +80,7 @@ type patchKey struct {
 type patched struct {
 	target
 	old, text string
-	there     bool
+	exists    bool
 	loaded    bool
 	like      fs.FileInfo // the file before a move, or nil
 }
@@ -98,7 +98,7 @@ func (p *patching) file(name string) (*patched, error) {
 	if err := p.w.wantUnchanged(p.call, t); err != nil {
 		return nil, err
 	}
-	f := &patched{target: t, there: t.info != nil}
+	f := &patched{target: t, exists: t.info != nil}
 	p.files[key] = f
 	p.order = append(p.order, f)
 	return f, nil
@@ -120,16 +120,16 @@ func (p *patching) apply(patch filePatch) error {
 	switch {
 	case err != nil:
 		return err
-	case patch.add && f.there:
+	case patch.add && f.exists:
 		return fmt.Errorf("%q is there already; to change it use an update", patch.path)
 	case patch.add:
-		f.text, f.there, f.loaded = "", true, true
+		f.text, f.exists, f.loaded = "", true, true
 		p.reportChange("made", f)
 		return p.hunks(patch, f)
-	case !f.there:
+	case !f.exists:
 		return p.w.missing(f.place)
 	case patch.remove:
-		f.there = false
+		f.exists = false
 		p.reportChange("removed", f)
 		return nil
 	}
@@ -167,11 +167,11 @@ func (p *patching) move(f *patched, name string) error {
 	case to == f:
 		p.reportChange("changed", f)
 		return nil
-	case to.there:
-		return fmt.Errorf("%q can't be moved to %q, which is there already", f.written, name)
+	case to.exists:
+		return fmt.Errorf("%q can't be moved to %q, which is there already", f.given, name)
 	}
-	to.text, to.there, to.loaded, to.like = f.text, true, true, cmp.Or(f.info, f.like)
-	f.there = false
+	to.text, to.exists, to.loaded, to.like = f.text, true, true, cmp.Or(f.info, f.like)
+	f.exists = false
 	p.report = append(p.report,
 		fmt.Sprintf("%s was moved to %s", printable(f.name), printable(to.name)))
 	return nil
@@ -186,9 +186,9 @@ func (p *patching) changes() []change {
 	var list []change
 	for _, f := range p.order {
 		switch {
-		case !f.there && f.info != nil:
+		case !f.exists && f.info != nil:
 			list = append(list, change{target: f.target, remove: true})
-		case f.there && (f.info == nil || f.loaded && f.text != f.old):
+		case f.exists && (f.info == nil || f.loaded && f.text != f.old):
 			list = append(list, change{target: f.target, content: []byte(f.text), like: f.like})
 		}
 	}

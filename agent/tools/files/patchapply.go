@@ -134,7 +134,7 @@ func (h *hunk) place(lines []textLine, from int) (int, error) {
 			return 0, fmt.Errorf("matches more than once, in %s; give more lines around it", lineList(found))
 		}
 	}
-	return 0, h.misfit(lines, from)
+	return 0, h.mismatch(lines, from)
 }
 
 func exact(a, b string) bool { return a == b }
@@ -156,23 +156,23 @@ func fits(lines []textLine, old []patchLine, at int, equal func(a, b string) boo
 	return true
 }
 
-// misfit returns an error with the reason why a hunk does not apply. It shows the most similar
+// mismatch returns an error with the reason why a hunk does not apply. It shows the most similar
 // lines.
-func (h *hunk) misfit(lines []textLine, from int) error {
+func (h *hunk) mismatch(lines []textLine, from int) error {
 	text := joined(lines, "\n")
 	var want []string
 	for _, l := range h.old() {
 		want = append(want, l.text)
 	}
-	if from > 0 && placeable(h, lines) {
+	if from > 0 && occursIn(h, lines) {
 		return errors.New("belongs before the previous hunk; put the hunks in the order of the file")
 	}
 	near := strings.ReplaceAll(closest(text, strings.Join(want, "\n")), "old_text", "the patch")
 	return fmt.Errorf("does not apply: its lines are not in the file%s", near)
 }
 
-// placeable reports whether the old lines of a hunk occur anywhere in the file.
-func placeable(h *hunk, lines []textLine) bool {
+// occursIn reports whether the old lines of a hunk occur anywhere in the file.
+func occursIn(h *hunk, lines []textLine) bool {
 	old := h.old()
 	for at := range lines {
 		if fits(lines, old, at, trimmed) {

@@ -45,10 +45,10 @@ func (t *tree) isWorkspace() bool { return t.name == "" && !t.private }
 
 // A place is a path in a tree.
 type place struct {
-	tree    *tree
-	path    string // within tree.dir
-	name    string // as tools show and accept it, with slashes
-	written string // as the model wrote it
+	tree  *tree
+	path  string // within tree.dir
+	name  string // as tools show and accept it, with slashes
+	given string // as the model wrote it
 }
 
 // under returns the place of rel below p. rel has slashes.
@@ -68,7 +68,7 @@ const maxPath = 4096
 func (w *Files) find(c tool.Call, name string) (place, error) {
 	at, err := w.locate(c, name)
 	if err == nil && withheld(c, at) {
-		err = fmt.Errorf("%q belongs to a skill that is withheld in this conversation", short(name))
+		err = fmt.Errorf("%q belongs to a skill that is withheld in this conversation", truncate(name))
 	}
 	return at, err
 }
@@ -97,7 +97,7 @@ func withheld(c tool.Call, at place) bool {
 
 // locate is find for all paths.
 func (w *Files) locate(c tool.Call, name string) (place, error) {
-	if err := checkSpelling(name); err != nil {
+	if err := checkName(name); err != nil {
 		return place{}, err
 	}
 	t, rel := w.workspace, filepath.Clean(name) // "." for ""
@@ -105,12 +105,12 @@ func (w *Files) locate(c tool.Call, name string) (place, error) {
 		if !belongsTo(rest, c) {
 			return place{}, w.outside(name)
 		}
-		return w.own(c, rest, name)
+		return w.memoryPlace(c, rest, name)
 	}
 	if filepath.IsAbs(rel) {
 		if p, ok := w.sharedPath(rel); ok {
 			rel = p
-		} else if t, rel = w.holding(rel); t == nil {
+		} else if t, rel = w.treeOf(rel); t == nil {
 			return place{}, w.outside(name)
 		}
 	}
@@ -120,31 +120,31 @@ func (w *Files) locate(c tool.Call, name string) (place, error) {
 	p := place{t, rel, filepath.ToSlash(rel), cmp.Or(name, ".")}
 	if t == w.workspace && w.shared != nil && isShared(p.name) {
 		p.tree = w.shared
-		return p.respelled(), nil
+		return p.normalized(), nil
 	}
 	if t != w.workspace {
 		p.name = strings.TrimSuffix(t.name+"/"+p.name, "/.")
-		return p.respelled(), nil
+		return p.normalized(), nil
 	}
 	first, rest, _ := strings.Cut(p.name, "/")
 	if w.media != nil && first == w.media.name {
 		// A conversation sees only the files that were sent to it.
-		p.tree, p.path = w.media, w.media.sent(c, rest)
+		p.tree, p.path = w.media, w.media.receivedFile(c, rest)
 	}
 	if w.memory != nil && first == w.memory.name {
-		return w.own(c, rest, p.written)
+		return w.memoryPlace(c, rest, p.given)
 	}
 	for _, t := range w.roots {
 		if t.name == first {
 			p.tree, p.path = t, filepath.Join(".", filepath.FromSlash(rest))
 		}
 	}
-	return p.respelled(), nil
+	return p.normalized(), nil
 }
 
-// sent returns the path in t, the media, of a file that was sent to the conversation of a call: in
-// its chat, or else in the first other chat that has such a file.
-func (t *tree) sent(c tool.Call, name string) string {
+// receivedFile returns the path in t, the media, of a file that was sent to the conversation of a
+// call: in its chat, or else in the first other chat that has such a file.
+func (t *tree) receivedFile(c tool.Call, name string) string {
 	in := func(a bus.Address) string {
 		return filepath.Join(filepath.FromSlash(a.Folder()), filepath.FromSlash(name))
 	}
@@ -172,26 +172,26 @@ func (w *Files) sharedPath(path string) (string, bool) {
 	return rel, err == nil && isShared(filepath.ToSlash(rel))
 }
 
-// checkSpelling returns an error if name can't be a path.
-func checkSpelling(name string) error {
+// checkName returns an error if name can't be a path.
+func checkName(name string) error {
 	scheme, rest, isURL := strings.Cut(name, "://")
 	switch {
 	case strings.ContainsRune(name, 0):
-		return fmt.Errorf("%q is invalid: a path can't hold a NUL character", short(name))
+		return fmt.Errorf("%q is invalid: a path can't hold a NUL character", truncate(name))
 	case len(name) > maxPath:
-		return fmt.Errorf("%q: the path is too long, %d bytes", short(name), len(name))
+		return fmt.Errorf("%q: the path is too long, %d bytes", truncate(name), len(name))
 	case name == "~" || strings.HasPrefix(name, "~/"):
 		return fmt.Errorf("%q: there is no home directory here; want a path within the workspace", name)
 	case isURL && strings.EqualFold(scheme, "file"):
-		return fmt.Errorf("%q is a URL; want a path, such as %q", short(name), short(rest))
+		return fmt.Errorf("%q is a URL; want a path, such as %q", truncate(name), truncate(rest))
 	case isURL && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")):
-		return fmt.Errorf("%q is a URL and not a file; want a path", short(name))
+		return fmt.Errorf("%q is a URL and not a file; want a path", truncate(name))
 	}
 	return nil
 }
 
-// holding returns the innermost tree that contains an absolute path, and the path relative to it.
-func (w *Files) holding(path string) (*tree, string) {
+// treeOf returns the innermost tree that contains an absolute path, and the path relative to it.
+func (w *Files) treeOf(path string) (*tree, string) {
 	var best *tree
 	within := ""
 	for _, t := range slices.Concat([]*tree{w.workspace}, w.roots) {
@@ -204,7 +204,8 @@ func (w *Files) holding(path string) (*tree, string) {
 }
 
 func (w *Files) outside(name string) error {
-	text := fmt.Sprintf("%q is outside the workspace; only files in %s", short(name), w.workspace.path)
+	text := fmt.Sprintf("%q is outside the workspace; only files in %s", truncate(name),
+		w.workspace.path)
 	for _, t := range w.roots {
 		text += ", " + t.title()
 	}
@@ -214,9 +215,9 @@ func (w *Files) outside(name string) error {
 // maxSpelled is the number of directory entries that are compared with a name.
 const maxSpelled = 20_000
 
-// respelled returns p with each element spelled as in the directory, if the spellings differ only
+// normalized returns p with each element spelled as in the directory, if the spellings differ only
 // in their Unicode normalization. macOS, for example, stores accents as separate characters.
-func (p place) respelled() place {
+func (p place) normalized() place {
 	if isASCII(p.path) {
 		return p
 	}

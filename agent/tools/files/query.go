@@ -57,7 +57,7 @@ func newQuery(pattern string, fixed, ignoreCase, multi bool) (*query, error) {
 func notRegexp(err error) error {
 	text := err.Error()
 	if bad, ok := errors.AsType[*syntax.Error](err); ok {
-		text = fmt.Sprintf("%s in %q", bad.Code, short(bad.Expr))
+		text = fmt.Sprintf("%s in %q", bad.Code, truncate(bad.Expr))
 	}
 	return fmt.Errorf("the pattern is not a regular expression that can be used: %s; "+
 		"the syntax is RE2 (no look-around, no back references); for plain text set fixed", text)
@@ -105,8 +105,8 @@ func required(re *syntax.Regexp) (texts []string, fold bool) {
 
 func byLen(a, b string) int { return len(a) - len(b) }
 
-// may reports whether the given part of a text can contain a match.
-func (q *query) may(in []byte) bool {
+// mayMatch reports whether the given part of a text can contain a match.
+func (q *query) mayMatch(in []byte) bool {
 	return len(q.oneOf) == 0 || slices.ContainsFunc(q.oneOf, func(text string) bool {
 		return bytes.Contains(in, []byte(text))
 	})
@@ -141,7 +141,7 @@ func (s *scanner) hits(text []byte, yield func(hit) bool) {
 		s.lower = lowerASCII(s.lower[:0], text)
 		in = s.lower
 	}
-	if !s.query.may(in) {
+	if !s.query.mayMatch(in) {
 		return
 	}
 	if s.query.multi {
@@ -158,7 +158,7 @@ func (s *scanner) hits(text []byte, yield func(hit) bool) {
 		}
 		h := lineAround(text, from, from)
 		matches := s.query.literal ||
-			s.query.may(in[h.from:h.to]) && s.query.re.Match(text[h.from:h.to])
+			s.query.mayMatch(in[h.from:h.to]) && s.query.re.Match(text[h.from:h.to])
 		if matches && !yield(h) {
 			return
 		}

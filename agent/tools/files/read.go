@@ -61,7 +61,7 @@ func (w *Files) readFile(ctx context.Context, c tool.Call, a readArgs) (tool.Res
 	if err != nil {
 		return tool.Result{}, err
 	}
-	w.saw(c, at, info)
+	w.recordRead(c, at, info)
 	return r, nil
 }
 
@@ -100,11 +100,11 @@ func isDocument(kind string) bool {
 func readImage(f *os.File, info fs.FileInfo, at place, kind string) ([]tool.Image, error) {
 	if info.Size() > maxImage {
 		return nil, fmt.Errorf("%q is an image of %d bytes, and the limit is %d; "+
-			"make it smaller with a command first", at.written, info.Size(), maxImage)
+			"make it smaller with a command first", at.given, info.Size(), maxImage)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxImage))
 	if err != nil {
-		return nil, fmt.Errorf("%q: the %s can't be read: %w", at.written, kind, err)
+		return nil, fmt.Errorf("%q: the %s can't be read: %w", at.given, kind, err)
 	}
 	return []tool.Image{{Name: at.name, Data: data}}, nil
 }
@@ -162,10 +162,10 @@ func (w *Files) documentText(
 	switch {
 	case errors.Is(err, extract.ErrUnsupported):
 		return "", "", fmt.Errorf("%q is not text but %s, %d bytes; use a tool or a command that "+
-			"understands the format, or ask for a text version", at.written, kind, info.Size())
+			"understands the format, or ask for a text version", at.given, kind, info.Size())
 	case err != nil:
 		return "", "", fmt.Errorf("%q (%s, %d bytes) can't be read as text: %w",
-			at.written, kind, info.Size(), err)
+			at.given, kind, info.Size(), err)
 	}
 	if kind == notebookType {
 		kind = "a notebook; notebook_edit changes it"

@@ -86,7 +86,7 @@ func (w *Files) save(ctx context.Context, c tool.Call, changes ...change) error 
 	}
 	for _, s := range list {
 		if err == nil {
-			w.settle(c, s)
+			w.finish(c, s)
 		}
 		s.clean()
 	}
@@ -199,19 +199,19 @@ func (s *staged) rollback() error {
 		_ = s.tree.dir.Remove(d) // fails if it is not empty
 	}
 	if err != nil {
-		return fmt.Errorf("and %q could not be put back: %w", s.written, err)
+		return fmt.Errorf("and %q could not be put back: %w", s.given, err)
 	}
 	return nil
 }
 
-// settle makes a change durable, and records the new state for the session.
-func (w *Files) settle(c tool.Call, s *staged) {
+// finish makes a change durable, and records the new state for the session.
+func (w *Files) finish(c tool.Call, s *staged) {
 	if d, err := s.dir.Open("."); err == nil {
 		_ = d.Sync() // not supported everywhere; the file itself is synced
 		_ = d.Close()
 	}
 	if info, err := s.dir.Lstat(filepath.Base(s.path)); err == nil && !s.remove {
-		w.seen.note(c.Session, s.place, info)
+		w.seen.record(c.Session, s.place, info)
 	}
 }
 

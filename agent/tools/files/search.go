@@ -65,7 +65,7 @@ func (s *search) work(ctx context.Context) {
 		s.counts[i] = counts
 		for ; s.complete < len(s.parts) && s.counts[s.complete] != nil; s.complete++ {
 			for _, n := range s.counts[s.complete] {
-				s.results += s.worth(n)
+				s.results += s.resultCount(n)
 			}
 		}
 		s.mu.Unlock()
@@ -75,8 +75,8 @@ func (s *search) work(ctx context.Context) {
 	s.binary, s.large, s.failed = s.binary+sc.binary, s.large+sc.large, s.failed+sc.failed
 }
 
-// worth returns the number of results for a file with n matches.
-func (s *search) worth(n int) int {
+// resultCount returns the number of results for a file with n matches.
+func (s *search) resultCount(n int) int {
 	if s.args.Mode == modeContent {
 		return n
 	}
@@ -240,7 +240,7 @@ func (v *view) show(ctx context.Context, from, to int) {
 	seen := 0
 	for i, p := range v.parts[:v.complete] {
 		for j, n := range v.counts[i] {
-			worth := v.worth(n)
+			worth := v.resultCount(n)
 			first, last := max(from-seen, 0), min(to-seen, worth)
 			seen += worth
 			if ctx.Err() != nil || seen-worth >= to || v.out.Len() > maxChars {

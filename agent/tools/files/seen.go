@@ -24,8 +24,8 @@ type seenKey struct {
 	path    string
 }
 
-// note records that session has seen the file at p in the state of info.
-func (s *seen) note(session bus.Session, p place, info fs.FileInfo) {
+// record records that session has seen the file at p in the state of info.
+func (s *seen) record(session bus.Session, p place, info fs.FileInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.infos == nil {

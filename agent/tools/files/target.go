@@ -86,7 +86,7 @@ func (w *Files) wantUnchanged(c tool.Call, t target) error {
 
 func changedSince(at place) error {
 	return fmt.Errorf("%q has changed since you read it, and was left as it is; "+
-		"read it again and then decide", at.written)
+		"read it again and then decide", at.given)
 }
 
 // wholeText returns the content of a text file that is about to be changed, and the target
@@ -99,14 +99,14 @@ func (w *Files) wholeText(t target) (string, target, error) {
 	defer f.Close()
 	if info.Size() > maxEdit {
 		return "", t, fmt.Errorf("%q has %d bytes, and only files up to %d can be changed in parts; "+
-			"use a command", t.written, info.Size(), maxEdit)
+			"use a command", t.given, info.Size(), maxEdit)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxEdit+1))
 	if err != nil {
 		return "", t, w.explain(t.place, err)
 	}
 	if !isText(data[:min(len(data), sniffLen)]) || !utf8.Valid(data) {
-		return "", t, fmt.Errorf("%q is not UTF-8 text and can't be changed in parts", t.written)
+		return "", t, fmt.Errorf("%q is not UTF-8 text and can't be changed in parts", t.given)
 	}
 	t.info = info
 	return string(data), t, nil

@@ -32,18 +32,18 @@ var skippedDirs = []string{".git", ".hg", ".svn", "node_modules"}
 
 // walk visits the directories below a place, several at a time. It follows no links.
 type walk struct {
-	start  place
-	hidden []string // entries of the start that are hidden by other trees
-	deep   int      // depth limit; 0: none
-	all    bool     // include files ignored by .gitignore and .ignore
-	call   tool.Call
+	start    place
+	hidden   []string // entries of the start that are hidden by other trees
+	maxDepth int      // depth limit; 0: none
+	all      bool     // include files ignored by .gitignore and .ignore
+	call     tool.Call
 
 	// visit is called for each directory with its entries. It may be called concurrently.
 	visit func(dir string, entries []fs.DirEntry)
 
 	mu      sync.Mutex
 	free    sync.Cond // uses mu; signals a directory to read, or the end
-	todo    []step
+	pending []step
 	busy    int // workers that may add directories
 	seen    int // entries
 	skipped map[string]int
@@ -62,7 +62,7 @@ type step struct {
 func (w *Files) newWalk(
 	c tool.Call, start place, visit func(dir string, entries []fs.DirEntry),
 ) *walk {
-	k := &walk{call: c, start: start, visit: visit, todo: []step{{}}, skipped: make(map[string]int)}
+	k := &walk{call: c, start: start, visit: visit, pending: []step{{}}, skipped: make(map[string]int)}
 	k.free.L = &k.mu
 	if start.tree == w.workspace && start.path == "." {
 		for _, t := range w.roots {
@@ -83,7 +83,7 @@ func (w *Files) newWalk(
 // run walks until everything is visited, a limit is reached, or ctx ends.
 func (k *walk) run(ctx context.Context) error {
 	if !k.all {
-		k.todo[0].above = ignoresAbove(k.start)
+		k.pending[0].above = ignoresAbove(k.start)
 	}
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -98,16 +98,16 @@ func (k *walk) work(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for {
-		for len(k.todo) == 0 && k.busy > 0 {
+		for len(k.pending) == 0 && k.busy > 0 {
 			k.free.Wait()
 		}
-		if len(k.todo) == 0 || ctx.Err() != nil || k.cut != "" {
-			k.todo = nil
+		if len(k.pending) == 0 || ctx.Err() != nil || k.cut != "" {
+			k.pending = nil
 			k.free.Broadcast()
 			return
 		}
-		next := k.todo[len(k.todo)-1]
-		k.todo = k.todo[:len(k.todo)-1]
+		next := k.pending[len(k.pending)-1]
+		k.pending = k.pending[:len(k.pending)-1]
 		k.busy++
 		k.mu.Unlock()
 		err := k.read(ctx, next)
@@ -169,7 +169,7 @@ func (k *walk) at(dir string) place {
 // namesOf returns the relevant entries of a directory. entries are its first entries.
 func namesOf(at place, entries []fs.DirEntry) ignoreNames {
 	if len(entries) == readAtOnce {
-		return everyName(at) // they may be among the entries not read yet
+		return allIgnoreNames(at) // they may be among the entries not read yet
 	}
 	var names ignoreNames
 	for _, e := range entries {
@@ -205,7 +205,7 @@ func (k *walk) found(v step, entries []fs.DirEntry) bool {
 	entries = shown(k.call, k.at(dir), entries)
 	entries, ignored := k.without(v, entries)
 	k.visit(dir, entries)
-	descend := k.deep == 0 || dir == "" || strings.Count(dir, "/")+1 < k.deep
+	descend := k.maxDepth == 0 || dir == "" || strings.Count(dir, "/")+1 < k.maxDepth
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.ignored += ignored
@@ -214,8 +214,8 @@ func (k *walk) found(v step, entries []fs.DirEntry) bool {
 		case !e.IsDir():
 		case slices.Contains(skippedDirs, e.Name()):
 			k.skipped[e.Name()]++
-		case descend && k.deep != 1:
-			k.todo = append(k.todo, step{path.Join(dir, e.Name()), v.above})
+		case descend && k.maxDepth != 1:
+			k.pending = append(k.pending, step{path.Join(dir, e.Name()), v.above})
 		}
 	}
 	k.free.Broadcast()

@@ -36,7 +36,7 @@ func (w *Files) writeFile(ctx context.Context, c tool.Call, a writeArgs) (tool.R
 	notes := ""
 	if t.info != nil {
 		how = "replaced"
-		if content, notes, err = w.likeOld(t, content); err != nil {
+		if content, notes, err = w.keepLineEnds(t, content); err != nil {
 			return tool.Result{}, err
 		}
 	}
@@ -47,9 +47,9 @@ func (w *Files) writeFile(ctx context.Context, c tool.Call, a writeArgs) (tool.R
 		printable(t.name), how, len(content), lineCount(content), notes)}, nil
 }
 
-// likeOld returns content with the line ends and the byte order mark of the file that it
+// keepLineEnds returns content with the line ends and the byte order mark of the file that it
 // replaces, which the model does not see, and a note about that.
-func (w *Files) likeOld(t target, content string) (string, string, error) {
+func (w *Files) keepLineEnds(t target, content string) (string, string, error) {
 	f, _, err := w.open(t.place)
 	if err != nil {
 		return "", "", err

@@ -156,7 +156,7 @@ func TestSeenIsBounded(t *testing.T) {
 	}
 	var s seen
 	for i := range 3 * maxSeen {
-		s.note(bustest.Session(fmt.Sprint("x/", i/2)), place{path: "a"}, info)
+		s.record(bustest.Session(fmt.Sprint("x/", i/2)), place{path: "a"}, info)
 	}
 	if len(s.infos) != maxSeen {
 		t.Errorf("%d are remembered, want %d", len(s.infos), maxSeen)

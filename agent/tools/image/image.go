@@ -64,11 +64,11 @@ type editArgs struct {
 	Caption string   `json:"caption,omitempty"`
 }
 
-type painter struct{ Options }
+type imageTools struct{ Options }
 
 // Tools returns the tools.
 func Tools(o Options) []tool.Tool {
-	p := painter{o}
+	p := imageTools{o}
 	generate := tool.New("generate_image", "Makes a picture and sends it to the conversation. "+
 		"It costs money: call it once for each picture that somebody wants.", tool.Once, p.generate)
 	generate.Rare = `makes and sends a picture, {"prompt":"…"}`
@@ -84,7 +84,7 @@ func Tools(o Options) []tool.Tool {
 	return tools
 }
 
-func (p painter) generate(
+func (p imageTools) generate(
 	ctx context.Context, c tool.Call, a generateArgs,
 ) (tool.Result, error) {
 	return p.paint(ctx, c, a, func() (openai.GeneratedImage, error) {
@@ -92,7 +92,7 @@ func (p painter) generate(
 	})
 }
 
-func (p painter) edit(ctx context.Context, c tool.Call, a editArgs) (tool.Result, error) {
+func (p imageTools) edit(ctx context.Context, c tool.Call, a editArgs) (tool.Result, error) {
 	if len(a.Images) == 0 || len(a.Images) > maxPictures {
 		return tool.Result{}, fmt.Errorf("%d images are given; want 1 to %d", len(a.Images),
 			maxPictures)
@@ -117,7 +117,7 @@ func (p painter) edit(ctx context.Context, c tool.Call, a editArgs) (tool.Result
 }
 
 // operands returns the files that a call edits.
-func (p painter) operands(c tool.Call) []tool.Operand {
+func (p imageTools) operands(c tool.Call) []tool.Operand {
 	var a editArgs
 	if json.Unmarshal(c.Args, &a) != nil || len(a.Images) > maxPictures {
 		return nil // the call itself reports the error
@@ -161,7 +161,7 @@ func typeOf(data []byte) string {
 }
 
 // paint pays for a picture, calls the provider, and sends the picture.
-func (p painter) paint(
+func (p imageTools) paint(
 	ctx context.Context, c tool.Call, a generateArgs, run func() (openai.GeneratedImage, error),
 ) (tool.Result, error) {
 	switch {
@@ -199,7 +199,7 @@ func (p painter) paint(
 }
 
 // fetch loads a picture from the URL that the provider has returned.
-func (p painter) fetch(ctx context.Context, address string) ([]byte, error) {
+func (p imageTools) fetch(ctx context.Context, address string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, errors.New("the provider's address of the picture is not valid")

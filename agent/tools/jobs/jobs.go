@@ -49,21 +49,21 @@ type arguments struct {
 	Session string `json:"session,omitempty" jsonschema:"chat: sees this conversation"`
 }
 
-type keeper struct{ Options }
+type jobTools struct{ Options }
 
 // New returns the tool.
 func New(o Options) tool.Tool {
-	t := tool.New("schedule", description, tool.Idempotent, keeper{o}.run)
+	t := tool.New("schedule", description, tool.Idempotent, jobTools{o}.run)
 	t.MinRole = bus.User
-	t.Lasts = lasts
+	t.Lasts = hasLastingEffect
 	t.Aliases = map[string]string{"message": "text", "cron_expr": "cron", "tz": "zone",
 		"job_id": "id", "every_seconds": "every=%ss"} // nanobot's names
 	return t
 }
 
-// lasts reports whether a call changes jobs or the time zone. The run of a job may end its own job
-// without approval.
-func lasts(c tool.Call) bool {
+// hasLastingEffect reports whether a call changes jobs or the time zone. The run of a job may end
+// its own job without approval.
+func hasLastingEffect(c tool.Call) bool {
 	var a arguments
 	if json.Unmarshal(c.Args, &a) != nil {
 		return false // the call itself reports the error
@@ -82,25 +82,25 @@ func lasts(c tool.Call) bool {
 // action performs one action in the transaction that writes the result, and returns the
 // text for the model.
 type action struct {
-	do func(k keeper, tx *store.Tx, c tool.Call, a arguments) (string, error)
+	do func(k jobTools, tx *store.Tx, c tool.Call, a arguments) (string, error)
 
 	asked bool // only in a turn that a person began
 	id    bool // it is about one job
 }
 
 var actions = map[string]action{
-	"add":      {do: keeper.add, asked: true},
-	"list":     {do: keeper.list},
-	"show":     {do: keeper.show, id: true},
-	"change":   {do: keeper.change, asked: true, id: true},
-	"pause":    {do: keeper.pause, id: true},
-	"resume":   {do: keeper.resume, asked: true, id: true},
-	"remove":   {do: keeper.remove, id: true},
-	"run":      {do: keeper.runNow, asked: true, id: true},
-	"timezone": {do: keeper.timezone},
+	"add":      {do: jobTools.add, asked: true},
+	"list":     {do: jobTools.list},
+	"show":     {do: jobTools.show, id: true},
+	"change":   {do: jobTools.change, asked: true, id: true},
+	"pause":    {do: jobTools.pause, id: true},
+	"resume":   {do: jobTools.resume, asked: true, id: true},
+	"remove":   {do: jobTools.remove, id: true},
+	"run":      {do: jobTools.runNow, asked: true, id: true},
+	"timezone": {do: jobTools.timezone},
 }
 
-func (k keeper) run(_ context.Context, c tool.Call, a arguments) (tool.Result, error) {
+func (k jobTools) run(_ context.Context, c tool.Call, a arguments) (tool.Result, error) {
 	act, ok := actions[strings.ToLower(strings.TrimSpace(a.Action))]
 	switch {
 	case !ok:
@@ -128,7 +128,7 @@ func (k keeper) run(_ context.Context, c tool.Call, a arguments) (tool.Result, e
 }
 
 // when returns the time in a, and false if a has none.
-func (k keeper) when(q store.Queryer, c tool.Call, a arguments) (schedule.When, bool, error) {
+func (k jobTools) when(q store.Queryer, c tool.Call, a arguments) (schedule.When, bool, error) {
 	loc, err := k.zone(q, c, a)
 	if err != nil {
 		return schedule.When{}, false, err
@@ -159,7 +159,7 @@ func refuse(format string, args ...any) error {
 }
 
 // zone returns the time zone in a, or that of the user.
-func (k keeper) zone(q store.Queryer, c tool.Call, a arguments) (*time.Location, error) {
+func (k jobTools) zone(q store.Queryer, c tool.Call, a arguments) (*time.Location, error) {
 	if a.Zone == "" {
 		return k.Store.ZoneOf(q, c.Scope)
 	}
@@ -170,7 +170,7 @@ func (k keeper) zone(q store.Queryer, c tool.Call, a arguments) (*time.Location,
 	return loc, nil
 }
 
-func (k keeper) add(tx *store.Tx, c tool.Call, a arguments) (string, error) {
+func (k jobTools) add(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	w, ok, err := k.when(tx, c, a)
 	if err != nil {
 		return "", err
@@ -224,12 +224,12 @@ func setKind(j *schedule.Job, a arguments, fresh bool) error {
 }
 
 // describe describes the state of a job, with times in the user's zone.
-func (k keeper) describe(q store.Queryer, c tool.Call, j *schedule.Job) (string, error) {
+func (k jobTools) describe(q store.Queryer, c tool.Call, j *schedule.Job) (string, error) {
 	loc, err := k.Store.ZoneOf(q, c.Scope)
 	return fmt.Sprintf("job %d %q (%s), %s; %s.", j.ID, j.Name, j.Kind, j.When, j.Status(loc)), err
 }
 
-func (k keeper) list(tx *store.Tx, c tool.Call, _ arguments) (string, error) {
+func (k jobTools) list(tx *store.Tx, c tool.Call, _ arguments) (string, error) {
 	list, err := k.Store.List(tx, schedule.Filter{Scope: c.Scope})
 	if err != nil {
 		return "", err
@@ -251,7 +251,7 @@ func (k keeper) list(tx *store.Tx, c tool.Call, _ arguments) (string, error) {
 // maxRuns is the number of runs that are shown for a job.
 const maxRuns = 5
 
-func (k keeper) show(tx *store.Tx, c tool.Call, a arguments) (string, error) {
+func (k jobTools) show(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	j, err := k.find(tx, c, a)
 	if err != nil {
 		return "", err
@@ -277,7 +277,7 @@ func (k keeper) show(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 }
 
 // find returns the job named in a, if it belongs to the conversation's scope.
-func (k keeper) find(q store.Queryer, c tool.Call, a arguments) (schedule.Job, error) {
+func (k jobTools) find(q store.Queryer, c tool.Call, a arguments) (schedule.Job, error) {
 	j, err := k.Store.Get(q, a.ID)
 	if err == nil && (j.Scope != c.Scope || j.Kind == schedule.Heartbeat) {
 		err = schedule.ErrNone
@@ -286,7 +286,7 @@ func (k keeper) find(q store.Queryer, c tool.Call, a arguments) (schedule.Job, e
 }
 
 // own is find for a job that the speaker may change.
-func (k keeper) own(q store.Queryer, c tool.Call, a arguments) (schedule.Job, error) {
+func (k jobTools) own(q store.Queryer, c tool.Call, a arguments) (schedule.Job, error) {
 	j, err := k.find(q, c, a)
 	if err == nil && !j.MayChange(c.Address, c.Sender, c.Person, c.Role) {
 		err = refuse("only the person who set up job %d, or an admin, may change it; tell the user", a.ID)
@@ -297,7 +297,7 @@ func (k keeper) own(q store.Queryer, c tool.Call, a arguments) (schedule.Job, er
 	return j, err
 }
 
-func (k keeper) change(tx *store.Tx, c tool.Call, a arguments) (string, error) {
+func (k jobTools) change(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	j, err := k.own(tx, c, a)
 	if err != nil {
 		return "", err
@@ -334,8 +334,8 @@ func (k keeper) change(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	return "Changed: " + text, err
 }
 
-// alter changes a job that the speaker may change, and describes its new state.
-func (k keeper) alter(tx *store.Tx, c tool.Call, a arguments, done string,
+// update changes a job that the speaker may change, and describes its new state.
+func (k jobTools) update(tx *store.Tx, c tool.Call, a arguments, done string,
 	do func(tx *store.Tx, id int64, now time.Time) error,
 ) (string, error) {
 	j, err := k.own(tx, c, a)
@@ -352,21 +352,21 @@ func (k keeper) alter(tx *store.Tx, c tool.Call, a arguments, done string,
 	return done + text, err
 }
 
-func (k keeper) pause(tx *store.Tx, c tool.Call, a arguments) (string, error) {
-	return k.alter(tx, c, a, "Paused: ", func(tx *store.Tx, id int64, now time.Time) error {
+func (k jobTools) pause(tx *store.Tx, c tool.Call, a arguments) (string, error) {
+	return k.update(tx, c, a, "Paused: ", func(tx *store.Tx, id int64, now time.Time) error {
 		return k.Store.Pause(tx, id, "", now)
 	})
 }
 
-func (k keeper) resume(tx *store.Tx, c tool.Call, a arguments) (string, error) {
-	return k.alter(tx, c, a, "Resumed: ", k.Store.Resume)
+func (k jobTools) resume(tx *store.Tx, c tool.Call, a arguments) (string, error) {
+	return k.update(tx, c, a, "Resumed: ", k.Store.Resume)
 }
 
-func (k keeper) runNow(tx *store.Tx, c tool.Call, a arguments) (string, error) {
-	return k.alter(tx, c, a, "It runs in a moment, besides its times: ", k.Store.RunNow)
+func (k jobTools) runNow(tx *store.Tx, c tool.Call, a arguments) (string, error) {
+	return k.update(tx, c, a, "It runs in a moment, besides its times: ", k.Store.RunNow)
 }
 
-func (k keeper) remove(tx *store.Tx, c tool.Call, a arguments) (string, error) {
+func (k jobTools) remove(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	j, err := k.own(tx, c, a)
 	if err != nil {
 		return "", err
@@ -374,7 +374,7 @@ func (k keeper) remove(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	return fmt.Sprintf("Removed job %d %q.", j.ID, j.Name), k.Store.Remove(tx, j.ID, k.Now())
 }
 
-func (k keeper) timezone(tx *store.Tx, c tool.Call, a arguments) (string, error) {
+func (k jobTools) timezone(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	loc, err := k.zone(tx, c, a)
 	if err != nil {
 		return "", err

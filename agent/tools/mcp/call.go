@@ -29,8 +29,8 @@ const (
 	maxErrorText = 1_500    // characters
 )
 
-// errSlow ends a call that exceeds the server's timeout.
-var errSlow = errors.New("no answer in time")
+// errTimeout ends a call that exceeds the server's timeout.
+var errTimeout = errors.New("no answer in time")
 
 // errForgotten ends a call because the endpoint forgot the session in the meantime.
 var errForgotten = fmt.Errorf("%w any more", sdk.ErrSessionMissing)
@@ -46,13 +46,13 @@ func (s *server) use(
 	do func(ctx context.Context, session *sdk.ClientSession) error,
 ) error {
 	for try := 0; ; try++ {
-		wait, cancel := context.WithTimeoutCause(ctx, s.Timeout, errSlow)
+		wait, cancel := context.WithTimeoutCause(ctx, s.Timeout, errTimeout)
 		l, release, err := s.acquire(wait)
 		cancel()
 		if err != nil {
 			return err
 		}
-		err = s.once(ctx, l, do)
+		err = s.callOnce(ctx, l, do)
 		release()
 		if err == nil {
 			return nil
@@ -72,16 +72,16 @@ func (s *server) use(
 	}
 }
 
-// once calls do with l and the server's timeout, which stands still while a person is asked.
-func (s *server) once(
+// callOnce calls do with l and the server's timeout, which stands still while a person is asked.
+func (s *server) callOnce(
 	ctx context.Context, l *link, do func(ctx context.Context, session *sdk.ClientSession) error,
 ) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, maxLife, errSlow)
+	ctx, cancel := context.WithTimeoutCause(ctx, maxLife, errTimeout)
 	defer cancel()
 	ctx, slow := context.WithCancelCause(ctx)
 	defer slow(nil)
-	end, err := s.asks.begin(ctx, func() *time.Timer {
-		return time.AfterFunc(s.Timeout, func() { slow(errSlow) })
+	end, err := s.requests.begin(ctx, func() *time.Timer {
+		return time.AfterFunc(s.Timeout, func() { slow(errTimeout) })
 	})
 	if err != nil {
 		return err
@@ -92,8 +92,8 @@ func (s *server) once(
 	var first post
 	err = do(context.WithValue(bound, postKey{}, &first), l.session)
 	switch {
-	case err != nil && context.Cause(ctx) == errSlow:
-		return errSlow
+	case err != nil && context.Cause(ctx) == errTimeout:
+		return errTimeout
 	case err != nil && ctx.Err() == nil && first.unknown.Load():
 		// The request ended the link. The library's error may describe that end instead of the
 		// cause.
@@ -112,7 +112,7 @@ func (s *server) classify(ctx context.Context, err error) (lost, sent bool) {
 	var request *url.Error
 	var answer *jsonrpc.Error
 	switch {
-	case errors.Is(err, errSlow), ctx.Err() != nil:
+	case errors.Is(err, errTimeout), ctx.Err() != nil:
 		return false, true
 	case errors.Is(err, errForgotten):
 		return true, true
@@ -147,7 +147,7 @@ func (s *server) explain(
 	case !sent:
 		return fmt.Errorf("the MCP server %s can't be reached: %s; nothing was done", s.Name,
 			s.written(withoutURL(err).Error()))
-	case errors.Is(err, errSlow):
+	case errors.Is(err, errTimeout):
 		return fmt.Errorf("the MCP server %s has not answered within %s; the call was cancelled%s",
 			s.Name, s.Timeout, outcome(effect))
 	case ctx.Err() != nil:
@@ -233,14 +233,14 @@ func (b *builder) content(c sdk.Content) {
 		b.resource(c.Resource)
 	case *sdk.ResourceLink:
 		b.note("resource %s, %s%s; %sresources may read it", oneLine(c.URI, 500), oneLine(c.Name, 100),
-			aside(c.Description, c.MIMEType), b.prefix)
+			annotation(c.Description, c.MIMEType), b.prefix)
 	default:
 		b.note("a part of an unknown kind: not shown")
 	}
 }
 
-// aside returns ": description (type)". It leaves out empty parts.
-func aside(description, kind string) string {
+// annotation returns ": description (type)". It leaves out empty parts.
+func annotation(description, kind string) string {
 	text := ""
 	if description != "" {
 		text = ": " + oneLine(description, 300)

@@ -28,7 +28,7 @@ func TestJudge(t *testing.T) {
 		lost, sent bool
 	}{
 		{"answer", &jsonrpc.Error{Code: -32602, Message: "no session of that name"}, true, false, true},
-		{"time", errSlow, false, false, true},
+		{"time", errTimeout, false, false, true},
 		{"end", fmt.Errorf("calling: %w", io.EOF), false, true, true},
 		{"too long", fmt.Errorf("calling: %w", errLong), false, true, true},
 		{"write", fmt.Errorf("calling: %w", &fs.PathError{Err: errors.New("x")}), false, true, true},

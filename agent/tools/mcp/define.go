@@ -126,7 +126,7 @@ func (s *server) tool(name, description string, schema json.RawMessage, d defini
 		Name: name, Description: description, Schema: schema, Effect: d.effect(), MinRole: s.MinRole,
 		Timeout: s.longest(),
 		Run: func(ctx context.Context, c tool.Call) (tool.Result, error) {
-			return (&exchange{s, name, d, c}).run(ctx)
+			return (&toolCall{s, name, d, c}).run(ctx)
 		},
 	}
 }
@@ -145,7 +145,7 @@ type naming struct {
 func (s *naming) names(tools []definition) []string {
 	first := make(map[string]string) // name to the server's name of the tool
 	for _, d := range tools {
-		if name := s.prefix + d.Name; fits(name) && s.ours(name) {
+		if name := s.prefix + d.Name; fits(name) && s.isOwnName(name) {
 			first[name] = d.Name
 		}
 	}
@@ -159,10 +159,10 @@ func (s *naming) names(tools []definition) []string {
 	taken := make(map[string]string)
 	for i, d := range tools {
 		name := s.validName(d.Name)
-		if first[name] != d.Name && (first[name] != "" || mended[name] > 1) || !s.ours(name) {
+		if first[name] != d.Name && (first[name] != "" || mended[name] > 1) || !s.isOwnName(name) {
 			name = s.hashed(d.Name)
 		}
-		if owner, ok := taken[name]; ok && owner != d.Name || !s.ours(name) {
+		if owner, ok := taken[name]; ok && owner != d.Name || !s.isOwnName(name) {
 			continue
 		}
 		taken[name] = d.Name
@@ -171,10 +171,10 @@ func (s *naming) names(tools []definition) []string {
 	return names
 }
 
-// ours reports whether name can be the name of a tool of this server. The name must not be that of
-// one of the two tools that the gateway adds to a server, and must not begin with another server's
-// prefix.
-func (s *naming) ours(name string) bool {
+// isOwnName reports whether name can be the name of a tool of this server. The name must not be
+// that of one of the two tools that the gateway adds to a server, and must not begin with another
+// server's prefix.
+func (s *naming) isOwnName(name string) bool {
 	if name == s.prefix+"resources" || name == s.prefix+"prompts" {
 		return false
 	}
@@ -184,10 +184,10 @@ func (s *naming) ours(name string) bool {
 }
 
 // fits reports whether providers accept name.
-func fits(name string) bool { return len(name) <= maxName && name == letters(name) }
+func fits(name string) bool { return len(name) <= maxName && name == sanitizeName(name) }
 
-// letters returns name with "_" for each character that providers refuse.
-func letters(name string) string {
+// sanitizeName returns name with "_" for each character that providers refuse.
+func sanitizeName(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':
@@ -200,7 +200,7 @@ func letters(name string) string {
 // validName returns the name for a tool of the server. If it is too long, validName cuts it and
 // adds a hash.
 func (s *naming) validName(name string) string {
-	full := s.prefix + letters(name)
+	full := s.prefix + sanitizeName(name)
 	if name == "" || len(full) > maxName {
 		return s.hashed(name)
 	}
@@ -211,9 +211,9 @@ func (s *naming) validName(name string) string {
 func (s *naming) hashed(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	mark := hex.EncodeToString(sum[:4])
-	full := s.prefix + letters(name)
-	if !s.ours(full + "_") { // it looks like another server's name: begin with the hash
-		full = s.prefix + mark + "_" + letters(name)
+	full := s.prefix + sanitizeName(name)
+	if !s.isOwnName(full + "_") { // it looks like another server's name: begin with the hash
+		full = s.prefix + mark + "_" + sanitizeName(name)
 		return full[:min(len(full), maxName)]
 	}
 	return full[:min(len(full), maxName-len(mark)-1)] + "_" + mark

@@ -45,7 +45,7 @@ type liveRequest struct {
 	limit *time.Timer     // ends the attempt; stopped while a person is asked
 	asked bool
 	times int      // how often the server has asked
-	alone bool     // it holds the slot askings.turn
+	alone bool     // it holds the slot liveRequests.turn
 	notes []string // for the model, each once
 }
 
@@ -63,10 +63,10 @@ type heldKey struct {
 	id   string
 }
 
-// askings holds the requests to one server that are under way. A server that asks in the middle of
-// a call does not name the call. So requests to such a server run one at a time, except for those
-// that wait for a person.
-type askings struct {
+// liveRequests holds the requests to one server that are under way. A server that asks in the
+// middle of a call does not name the call. So requests to such a server run one at a time, except
+// for those that wait for a person.
+type liveRequests struct {
 	turn chan struct{} // slot of the request that runs alone; has room for one
 
 	mu     sync.Mutex
@@ -75,15 +75,17 @@ type askings struct {
 	held   map[heldKey]*liveRequest
 }
 
-func newAskings() askings {
-	return askings{turn: make(chan struct{}, 1), live: make(map[*liveRequest]bool),
+func newAskings() liveRequests {
+	return liveRequests{turn: make(chan struct{}, 1), live: make(map[*liveRequest]bool),
 		held: make(map[heldKey]*liveRequest)}
 }
 
 // begin waits until the request of ctx may run, and records an attempt of it. limit starts the
 // timer that ends the attempt. The caller must call end after the attempt. begin returns an error
 // if ctx ends first.
-func (a *askings) begin(ctx context.Context, limit func() *time.Timer) (end func(), err error) {
+func (a *liveRequests) begin(
+	ctx context.Context, limit func() *time.Timer,
+) (end func(), err error) {
 	r, ok := ctx.Value(liveKey{}).(*liveRequest)
 	if !ok {
 		r = &liveRequest{}
@@ -112,7 +114,7 @@ func (a *askings) begin(ctx context.Context, limit func() *time.Timer) (end func
 }
 
 // yield releases the slot of r, if it holds it, so that another request can run. a.mu is held.
-func (a *askings) yield(r *liveRequest) {
+func (a *liveRequests) yield(r *liveRequest) {
 	if r.alone {
 		r.alone = false
 		<-a.turn
@@ -123,7 +125,7 @@ func (a *askings) yield(r *liveRequest) {
 // request, or more than one, can be the one. A request whose attempt has ended can't be the one,
 // even if its end is not recorded yet. first reports whether the server asks in the middle of a
 // call for the first time.
-func (a *askings) claim() (live *liveRequest, first bool) {
+func (a *liveRequests) claim() (live *liveRequest, first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	first, a.inCall = !a.inCall, true
@@ -156,7 +158,7 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // resume waits until r may run again, and restarts its timer.
-func (a *askings) resume(r *liveRequest, limit time.Duration) {
+func (a *liveRequests) resume(r *liveRequest, limit time.Duration) {
 	alone := false
 	select {
 	case a.turn <- struct{}{}:
@@ -175,7 +177,7 @@ func (a *askings) resume(r *liveRequest, limit time.Duration) {
 
 // refuse adds a note for the model that nobody could be asked. If the server has asked more than
 // maxRounds times during r, refuse ends r.
-func (a *askings) refuse(r *liveRequest) {
+func (a *liveRequests) refuse(r *liveRequest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r.note(noPerson)
@@ -193,7 +195,7 @@ func (r *liveRequest) note(text string) {
 }
 
 // notes returns the notes for the model.
-func (a *askings) notes(r *liveRequest) []string {
+func (a *liveRequests) notes(r *liveRequest) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return r.notes
@@ -201,7 +203,7 @@ func (a *askings) notes(r *liveRequest) []string {
 
 // hold keeps r until the person has answered. It cancels an older request of the same call. If r is
 // nil, it only cancels.
-func (a *askings) hold(key heldKey, r *liveRequest) {
+func (a *liveRequests) hold(key heldKey, r *liveRequest) {
 	if old := a.release(key); old != nil && old != r {
 		old.cancel(errForsaken)
 	}
@@ -214,7 +216,7 @@ func (a *askings) hold(key heldKey, r *liveRequest) {
 }
 
 // release returns the request that is held for a call, or nil.
-func (a *askings) release(key heldKey) *liveRequest {
+func (a *liveRequests) release(key heldKey) *liveRequest {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := a.held[key]
@@ -231,19 +233,19 @@ func (s *server) elicit(ctx context.Context, r *sdk.ElicitRequest) (*sdk.ElicitR
 	if err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
 	}
-	live, first := s.asks.claim()
+	live, first := s.requests.claim()
 	if first {
 		s.update(func() { s.dialect.Asks = true })
 		s.known.mu.Lock()
-		holder{s}.store(ctx)
+		changeReview{s}.store(ctx)
 		s.known.mu.Unlock()
 	}
 	if live == nil {
 		return &sdk.ElicitResult{Action: cancel}, nil
 	}
-	defer s.asks.resume(live, s.Timeout)
+	defer s.requests.resume(live, s.Timeout)
 	if !live.person {
-		s.asks.refuse(live)
+		s.requests.refuse(live)
 		return &sdk.ElicitResult{Action: decline}, nil
 	}
 	answer := make(chan *sdk.ElicitResult, 1)
@@ -267,8 +269,8 @@ func (s *server) elicit(ctx context.Context, r *sdk.ElicitRequest) (*sdk.ElicitR
 const noPerson = "the server asked for input, and the gateway declined, because nobody can be " +
 	"asked during this work"
 
-// An exchange is one call of a tool, with all questions that the server asks during it.
-type exchange struct {
+// A toolCall is one call of a tool, with all questions that the server asks during it.
+type toolCall struct {
 	*server
 	name string
 	d    definition
@@ -277,16 +279,16 @@ type exchange struct {
 
 // run makes the call, or continues it with the person's answer. Its result is that of the call, or
 // makes the turn wait for the person.
-func (x *exchange) run(ctx context.Context) (tool.Result, error) {
-	q := &inquiry{}
+func (x *toolCall) run(ctx context.Context) (tool.Result, error) {
+	q := &elicitation{}
 	params := &sdk.CallToolParams{Name: x.d.Name, Arguments: x.call.Args}
 	var live *liveRequest
 	if x.call.Reply == nil {
-		x.asks.hold(x.key(), nil)
+		x.requests.hold(x.key(), nil)
 	} else {
 		err := x.restore(q)
 		if q.Running {
-			if live = x.asks.release(x.key()); live == nil {
+			if live = x.requests.release(x.key()); live == nil {
 				return x.fail(fmt.Errorf("the call has ended before the person answered%s",
 					outcome(x.d.effect())), nil)
 			}
@@ -318,7 +320,7 @@ func (x *exchange) run(ctx context.Context) (tool.Result, error) {
 			live.cancel(context.Cause(ctx))
 			<-live.over
 		}
-		notes = append(notes, x.asks.notes(live)...)
+		notes = append(notes, x.requests.notes(live)...)
 		if live.err != nil {
 			return x.fail(live.err, notes)
 		}
@@ -343,12 +345,12 @@ func (x *exchange) run(ctx context.Context) (tool.Result, error) {
 }
 
 // alone reports whether nobody can be asked: no person began the turn, or it is a sub-agent's.
-func (x *exchange) alone() bool { return x.call.Proactive || x.call.Session.Task != "" }
+func (x *toolCall) alone() bool { return x.call.Proactive || x.call.Session.Task != "" }
 
-func (x *exchange) key() heldKey { return heldKey{x.call.Turn, x.call.ID} }
+func (x *toolCall) key() heldKey { return heldKey{x.call.Turn, x.call.ID} }
 
-// restore puts into q the inquiry that the person has answered, and adds the answer.
-func (x *exchange) restore(q *inquiry) error {
+// restore puts into q the elicitation that the person has answered, and adds the answer.
+func (x *toolCall) restore(q *elicitation) error {
 	if err := json.Unmarshal(x.call.Reply.State, q); err != nil {
 		return fmt.Errorf("the server's question can't be read: %w", err)
 	}
@@ -360,7 +362,7 @@ func (x *exchange) restore(q *inquiry) error {
 
 // wait returns the result that makes the turn wait for the answer to q. A call that is under way
 // is held meanwhile.
-func (x *exchange) wait(q *inquiry, live *liveRequest, err error) (tool.Result, error) {
+func (x *toolCall) wait(q *elicitation, live *liveRequest, err error) (tool.Result, error) {
 	var w *tool.Wait
 	if err == nil && q.Rounds > maxRounds {
 		err = fmt.Errorf("the server asks more than %d times", maxRounds)
@@ -369,7 +371,7 @@ func (x *exchange) wait(q *inquiry, live *liveRequest, err error) (tool.Result, 
 		w, err = q.wait(x.Name, x.d.Name, x.call.Group)
 	}
 	if live != nil && err == nil {
-		x.asks.hold(x.key(), live)
+		x.requests.hold(x.key(), live)
 	} else if live != nil {
 		live.cancel(err)
 	}
@@ -377,13 +379,13 @@ func (x *exchange) wait(q *inquiry, live *liveRequest, err error) (tool.Result, 
 		return x.fail(err, nil)
 	}
 	if q.Running {
-		w.Cancel = func() { x.asks.hold(x.key(), nil) }
+		w.Cancel = func() { x.requests.hold(x.key(), nil) }
 	}
 	return tool.Result{Wait: w}, nil
 }
 
 // fail returns an error for the model.
-func (x *exchange) fail(err error, notes []string) (tool.Result, error) {
+func (x *toolCall) fail(err error, notes []string) (tool.Result, error) {
 	if len(notes) > 0 {
 		err = fmt.Errorf("%w (%s)", err, strings.Join(notes, "; "))
 	}
@@ -391,7 +393,7 @@ func (x *exchange) fail(err error, notes []string) (tool.Result, error) {
 }
 
 // finish returns the result of the call for the model.
-func (x *exchange) finish(live *liveRequest, q *inquiry, notes []string) (tool.Result, error) {
+func (x *toolCall) finish(live *liveRequest, q *elicitation, notes []string) (tool.Result, error) {
 	if len(q.Answers) > 0 && !q.accepted() {
 		notes = append(notes, "the server asked the person for input, and the person gave none")
 	}
@@ -406,7 +408,7 @@ func (x *exchange) finish(live *liveRequest, q *inquiry, notes []string) (tool.R
 }
 
 // begin makes the call on a goroutine of its own, because it goes on while a person is asked.
-func (x *exchange) begin(ctx context.Context, params *sdk.CallToolParams) *liveRequest {
+func (x *toolCall) begin(ctx context.Context, params *sdk.CallToolParams) *liveRequest {
 	live := &liveRequest{person: !x.alone(), asks: make(chan asking), over: make(chan struct{})}
 	// The turn may end its part of the call while the call goes on.
 	ctx, live.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -456,7 +458,7 @@ func linksOf(err error) (list []request) {
 
 // begin sets the requests of q to the questions with which the server has ended a call. q has no
 // requests if the call is complete. The text of an error continues "the MCP server NAME".
-func (q *inquiry) begin(live *liveRequest) error {
+func (q *elicitation) begin(live *liveRequest) error {
 	q.Running, q.Links, q.Server, q.Requests = false, live.links != nil, "", live.links
 	if live.links == nil && !live.result.NeedsInput() {
 		return nil
@@ -492,7 +494,7 @@ func (q *inquiry) begin(live *liveRequest) error {
 }
 
 // fillIn adds the answers to the parameters of the next call.
-func (q *inquiry) fillIn(params *sdk.CallToolParams) {
+func (q *elicitation) fillIn(params *sdk.CallToolParams) {
 	if q.Links || q.Running {
 		return
 	}

@@ -63,7 +63,7 @@ func listResources(
 ) (string, error) {
 	p := &pager{offset: max(0, offset)}
 	err := collect(p, session.Resources(ctx, nil), func(r *sdk.Resource) string {
-		return oneLine(r.URI, 500) + "  " + oneLine(r.Name, 100) + aside(r.Description, r.MIMEType)
+		return oneLine(r.URI, 500) + "  " + oneLine(r.Name, 100) + annotation(r.Description, r.MIMEType)
 	})
 	if err != nil {
 		return "", err
@@ -71,7 +71,7 @@ func listResources(
 	// Many servers have no templates and do not support this request.
 	_ = collect(p, session.ResourceTemplates(ctx, nil), func(r *sdk.ResourceTemplate) string {
 		return oneLine(r.URITemplate, 500) + "  " + oneLine(r.Name, 100) +
-			aside(r.Description, r.MIMEType) + " [template: fill in what is in braces]"
+			annotation(r.Description, r.MIMEType) + " [template: fill in what is in braces]"
 	})
 	return p.text("resources"), nil
 }
@@ -125,7 +125,7 @@ func (s *server) prompts(
 func listPrompts(ctx context.Context, session *sdk.ClientSession, offset int) (string, error) {
 	p := &pager{offset: max(0, offset)}
 	err := collect(p, session.Prompts(ctx, nil), func(r *sdk.Prompt) string {
-		line := oneLine(r.Name, 200) + aside(r.Description, "")
+		line := oneLine(r.Name, 200) + annotation(r.Description, "")
 		for _, a := range r.Arguments {
 			if a == nil {
 				continue
@@ -134,7 +134,7 @@ func listPrompts(ctx context.Context, session *sdk.ClientSession, offset int) (s
 			if a.Required {
 				line += " (required)"
 			}
-			line += aside(a.Description, "")
+			line += annotation(a.Description, "")
 		}
 		return line
 	})

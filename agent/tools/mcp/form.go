@@ -329,7 +329,7 @@ func (f *field) wants() string {
 		if f.several() {
 			b.Reset()
 			b.WriteString("Some of these, with commas between them")
-			b.WriteString(between(asFloat(p.MinItems), asFloat(p.MaxItems), ""))
+			b.WriteString(rangeText(asFloat(p.MinItems), asFloat(p.MaxItems), ""))
 		}
 		for i, label := range f.labels {
 			fmt.Fprintf(&b, "\n%d. %s", i+1, label)
@@ -339,9 +339,9 @@ func (f *field) wants() string {
 	case f.values != nil:
 		return ""
 	case p.Type == "integer":
-		b.WriteString("A whole number" + between(p.Minimum, p.Maximum, ""))
+		b.WriteString("A whole number" + rangeText(p.Minimum, p.Maximum, ""))
 	case p.Type == "number":
-		b.WriteString("A number" + between(p.Minimum, p.Maximum, ""))
+		b.WriteString("A number" + rangeText(p.Minimum, p.Maximum, ""))
 	case p.Format == "email":
 		b.WriteString("An e-mail address")
 	case p.Format == "uri":
@@ -351,7 +351,7 @@ func (f *field) wants() string {
 	case p.Format == "date-time":
 		b.WriteString("A time such as 2026-12-31T18:00:00Z")
 	default:
-		b.WriteString("A text" + between(asFloat(p.MinLength), asFloat(p.MaxLength), " characters"))
+		b.WriteString("A text" + rangeText(asFloat(p.MinLength), asFloat(p.MaxLength), " characters"))
 	}
 	if p.Pattern != "" {
 		fmt.Fprintf(&b, ", in the form `%s`", strings.ReplaceAll(oneLine(p.Pattern, 100), "`", "'"))
@@ -367,8 +367,8 @@ func asFloat(n *int) *float64 {
 	return &v
 }
 
-// between returns the limits of a value as words, such as " from 1 to 5 characters".
-func between(least, most *float64, unit string) string {
+// rangeText returns the limits of a value as words, such as " from 1 to 5 characters".
+func rangeText(least, most *float64, unit string) string {
 	show := func(v *float64) string { return strconv.FormatFloat(*v, 'f', -1, 64) }
 	switch {
 	case least != nil && most != nil:

@@ -62,7 +62,7 @@ func (d definition) differs(now definition) string {
 		list = append(list, fmt.Sprintf("which said “%s” and says “%s”", oneLine(d.Description, 300),
 			oneLine(now.Description, 300)))
 	}
-	if mark(d.Schema) != mark(now.Schema) {
+	if shortHash(d.Schema) != shortHash(now.Schema) {
 		list = append(list, "with different arguments")
 	}
 	if d.ReadOnly != now.ReadOnly || d.Idempotent != now.Idempotent {
@@ -71,10 +71,10 @@ func (d definition) differs(now definition) string {
 	return strings.Join(list, "; ")
 }
 
-// mark returns a hash of v in 20 characters, which fit into a button. It must be hard to find two
-// lists with the same hash: a server could otherwise show an admin the first list and use the
+// shortHash returns a hash of v in 20 characters, which fit into a button. It must be hard to find
+// two lists with the same hash: a server could otherwise show an admin the first list and use the
 // agreement for the second.
-func mark(v any) string {
+func shortHash(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return ""
@@ -83,12 +83,12 @@ func mark(v any) string {
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:20])
 }
 
-// A holder holds back changes of a server's tools until somebody agrees to them.
-type holder struct{ *server }
+// A changeReview holds back changes of a server's tools until somebody agrees to them.
+type changeReview struct{ *server }
 
 // adopt gives the listed catalog to the agent, except for changes that nobody has agreed to. It
 // stores the catalog and the changes, and reports new changes.
-func (s holder) adopt(ctx context.Context, listed catalog) {
+func (s changeReview) adopt(ctx context.Context, listed catalog) {
 	s.known.mu.Lock()
 	defer s.known.mu.Unlock()
 	if s.known.agreed == nil {
@@ -116,7 +116,7 @@ func (s holder) adopt(ctx context.Context, listed catalog) {
 }
 
 // listLater makes the gateway list the server's tools again after wait. The caller holds the lock.
-func (s holder) listLater(wait time.Duration) {
+func (s changeReview) listLater(wait time.Duration) {
 	if s.known.later {
 		return
 	}
@@ -132,7 +132,7 @@ func (s holder) listLater(wait time.Duration) {
 	})
 }
 
-func (s holder) report(ctx context.Context) error {
+func (s changeReview) report(ctx context.Context) error {
 	if s.opts.Report == nil {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (s holder) report(ctx context.Context) error {
 }
 
 // offer gives the agreed part of the present catalog to the agent. The caller holds the lock.
-func (s holder) offer(ctx context.Context) []string {
+func (s changeReview) offer(ctx context.Context) []string {
 	have := s.known.held
 	if have == nil {
 		have = s.known.agreed
@@ -150,7 +150,7 @@ func (s holder) offer(ctx context.Context) []string {
 	if len(changes) == 0 {
 		s.known.held = nil
 	} else {
-		code = mark(have.Tools)
+		code = shortHash(have.Tools)
 	}
 	s.publish(ctx, offered)
 	if n := len(changes) - maxChanges; n > 0 {
@@ -160,14 +160,14 @@ func (s holder) offer(ctx context.Context) []string {
 	return changes
 }
 
-// agree gives the present catalog to the agent if code is its hash.
-func (s holder) agree(ctx context.Context, code string) error {
+// approve gives the present catalog to the agent if code is its hash.
+func (s changeReview) approve(ctx context.Context, code string) error {
 	s.known.mu.Lock()
 	defer s.known.mu.Unlock()
 	switch {
 	case s.known.held == nil:
 		return errors.New("no changes of this server wait for agreement")
-	case mark(s.known.held.Tools) != strings.ToLower(code):
+	case shortHash(s.known.held.Tools) != strings.ToLower(code):
 		return errors.New("this code stands for something else than what the server has now, which " +
 			"/mcp shows")
 	}
@@ -178,7 +178,7 @@ func (s holder) agree(ctx context.Context, code string) error {
 }
 
 // store writes the cache file. The caller holds the lock.
-func (s holder) store(ctx context.Context) {
+func (s changeReview) store(ctx context.Context) {
 	k := cacheEntry{Catalog: *s.known.agreed, Held: s.known.held}
 	s.update(func() { k.dialect = s.dialect })
 	if err := s.writeCache(k); err != nil {

@@ -81,10 +81,10 @@ func TestHold(t *testing.T) {
 	version.Store(2)
 	c, shown, end := begin("Looks, version 0.")
 	second := <-reports
-	if err := c.Agree(t.Context(), "s", first.Code); err == nil || shown() != "Looks, version 0." {
+	if err := c.Approve(t.Context(), "s", first.Code); err == nil || shown() != "Looks, version 0." {
 		t.Errorf("the code of another change lets the agent see %q, %v", shown(), err)
 	}
-	if err := c.Agree(t.Context(), "s", second.Code); err != nil || shown() != "Looks, version 2." {
+	if err := c.Approve(t.Context(), "s", second.Code); err != nil || shown() != "Looks, version 2." {
 		t.Errorf("after the agreement the agent sees %q, %v", shown(), err)
 	}
 	end()
@@ -107,7 +107,7 @@ func TestHoldFlood(t *testing.T) {
 			told = append(told, s)
 			return nil
 		}})
-	s := holder{c.servers[0]}
+	s := changeReview{c.servers[0]}
 	lists := func(version int) {
 		s.adopt(t.Context(), catalog{Tools: []definition{
 			{Name: "look", Description: fmt.Sprint("version ", version)}}})
@@ -118,7 +118,7 @@ func TestHoldFlood(t *testing.T) {
 	if len(told) != 1 || !strings.Contains(told[0].Held[0], "version 1") {
 		t.Fatalf("the owners were told %v, want the first change", told)
 	}
-	if err := s.agree(t.Context(), told[0].Code); err == nil {
+	if err := s.approve(t.Context(), told[0].Code); err == nil {
 		t.Error("the code of the first change is good for the last")
 	}
 	now = now.Add(reportEvery)
@@ -127,7 +127,7 @@ func TestHoldFlood(t *testing.T) {
 	if len(told) != 2 || !strings.Contains(told[1].Held[0], "version 49") {
 		t.Fatalf("after an hour the owners were told %v, want the last change, too", told)
 	}
-	if err := s.agree(t.Context(), told[1].Code); err != nil {
+	if err := s.approve(t.Context(), told[1].Code); err != nil {
 		t.Error(err)
 	}
 	if lists(50); len(told) != 3 {
@@ -140,13 +140,13 @@ func TestCodes(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]int)
 	for i := range 200_000 {
-		code := mark([]definition{{Name: "look", Description: strconv.Itoa(i)}})
+		code := shortHash([]definition{{Name: "look", Description: strconv.Itoa(i)}})
 		if before, ok := seen[code]; ok {
 			t.Fatalf("the lists %d and %d have the code %s", before, i, code)
 		}
 		seen[code] = i
 	}
-	if n := len("/mcp agree " + strings.Repeat("s", 32) + " " + mark(nil)); n > 64 {
+	if n := len("/mcp agree " + strings.Repeat("s", 32) + " " + shortHash(nil)); n > 64 {
 		t.Errorf("the text of a button has %d bytes, want 64 at most", n)
 	}
 }

@@ -31,9 +31,9 @@ const (
 	optionDecline = "Decline"
 )
 
-// An inquiry holds the questions that a server asks during one call of a tool, and the answers so
-// far. It is stored with the question that the person sees.
-type inquiry struct {
+// An elicitation holds the questions that a server asks during one call of a tool, and the answers
+// so far. It is stored with the question that the person sees.
+type elicitation struct {
 	Requests []request                    `json:"requests"` // still to be answered
 	Answers  map[string]*sdk.ElicitResult `json:"answers,omitempty"`
 	Server   string                       `json:"server,omitempty"` // the server's own state
@@ -53,7 +53,7 @@ type inquiry struct {
 
 // addAnswer adds the person's answer to the first request. The answer to the last field of a
 // request removes the request from q.
-func (q *inquiry) addAnswer(r *tool.Reply) error {
+func (q *elicitation) addAnswer(r *tool.Reply) error {
 	fields, err := q.Requests[0].fields()
 	if err == nil && q.Field >= max(1, len(fields)) {
 		err = fmt.Errorf("there is no field %d", q.Field)
@@ -98,7 +98,7 @@ func (q *inquiry) addAnswer(r *tool.Reply) error {
 }
 
 // fill sets the value of f, and reports whether the person's words are a valid value or a keyword.
-func (q *inquiry) fill(f *field, text, word string) bool {
+func (q *elicitation) fill(f *field, text, word string) bool {
 	v, ok := f.preset, true
 	switch {
 	case word == wordSkip && !f.required:
@@ -116,7 +116,7 @@ func (q *inquiry) fill(f *field, text, word string) bool {
 }
 
 // answer records the answer to the first request.
-func (q *inquiry) answer(r *sdk.ElicitResult) {
+func (q *elicitation) answer(r *sdk.ElicitResult) {
 	if q.Answers == nil {
 		q.Answers = make(map[string]*sdk.ElicitResult)
 	}
@@ -125,14 +125,14 @@ func (q *inquiry) answer(r *sdk.ElicitResult) {
 }
 
 // end answers all remaining requests with action: decline or cancel.
-func (q *inquiry) end(action string) {
+func (q *elicitation) end(action string) {
 	for len(q.Requests) > 0 {
 		q.answer(&sdk.ElicitResult{Action: action})
 	}
 }
 
 // accepted reports whether the person has accepted all requests.
-func (q *inquiry) accepted() bool {
+func (q *elicitation) accepted() bool {
 	for _, r := range q.Answers {
 		if r.Action != accept {
 			return false
@@ -143,7 +143,7 @@ func (q *inquiry) accepted() bool {
 
 // wait returns the question to the person about the first request of q. server and name are those
 // of the MCP server and its tool; group says that the turn runs in a group.
-func (q *inquiry) wait(server, name string, group bool) (*tool.Wait, error) {
+func (q *elicitation) wait(server, name string, group bool) (*tool.Wait, error) {
 	fields, err := q.Requests[0].fields()
 	if err != nil {
 		return nil, err

@@ -76,8 +76,8 @@ func (l *link) close() {
 	l.stop()
 }
 
-// A carrier is the connection below a session: a process, or requests to an endpoint.
-type carrier struct {
+// A connection is the connection below a session: a process, or requests to an endpoint.
+type connection struct {
 	transport sdk.Transport
 
 	// end ends the connection: gracefully after the session has ended, and otherwise at once. It
@@ -110,7 +110,7 @@ func (s *server) connect(ctx context.Context) (*link, error) {
 // attempt starts the server, opens a session and lists the server's tools.
 func (s *server) attempt(ctx context.Context) (*link, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var c *carrier
+	var c *connection
 	var err error
 	if s.URL != "" {
 		c, err = s.overHTTP(life)
@@ -154,7 +154,7 @@ func (s *server) attempt(ctx context.Context) (*link, error) {
 }
 
 // session opens a session over c. Its goroutine ends with l.stop.
-func (s *server) session(ctx, life context.Context, c *carrier) (*link, error) {
+func (s *server) session(ctx, life context.Context, c *connection) (*link, error) {
 	opts := &sdk.ClientSessionOptions{}
 	s.update(func() {
 		if s.dialect.Legacy || s.dialect.SSE {
@@ -254,7 +254,7 @@ func (s *server) refresh(ctx context.Context, l *link) error {
 	if err != nil {
 		return fmt.Errorf("it can't list its tools: %w", err)
 	}
-	holder{s}.adopt(ctx, c)
+	changeReview{s}.adopt(ctx, c)
 	return nil
 }
 

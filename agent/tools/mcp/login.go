@@ -63,8 +63,8 @@ type grant struct {
 	Begun string `json:"begun,omitempty"`
 }
 
-// A refused describes a refused request for which a login can help.
-type refused struct {
+// An authChallenge describes a refused request for which a login can help.
+type authChallenge struct {
 	status    int
 	challenge []string // WWW-Authenticate
 	err       error    // why the gateway could not get a token on its own
@@ -79,7 +79,7 @@ type login struct {
 
 	mu      sync.Mutex
 	grant   grant
-	asked   *refused // the latest request that was refused in spite of the token
+	asked   *authChallenge // the latest request that was refused in spite of the token
 	pending *pending
 }
 
@@ -122,7 +122,7 @@ func (l *login) load() error {
 	if g.URL != l.URL {
 		g = grant{}
 	}
-	l.with(func() { l.grant = g })
+	l.locked(func() { l.grant = g })
 	return nil
 }
 
@@ -134,8 +134,8 @@ func (l *login) token() string {
 	return l.grant.Token.AccessToken
 }
 
-// with calls fn with the lock held. If the token has changed, it calls l.change afterwards.
-func (l *login) with(fn func()) {
+// locked calls fn with the lock held. If the token has changed, it calls l.change afterwards.
+func (l *login) locked(fn func()) {
 	if func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -165,7 +165,7 @@ func (l *login) save() error {
 // forget deletes the tokens.
 func (l *login) forget() error {
 	l.drop()
-	l.with(func() { l.grant, l.asked, l.pending = grant{}, nil, nil })
+	l.locked(func() { l.grant, l.asked, l.pending = grant{}, nil, nil })
 	if l.file == "" {
 		return nil
 	}
@@ -263,17 +263,17 @@ func (l *login) send(
 	l.authorize(again)
 	resp, err = do(again)
 	if why := refusedBy(resp); err == nil && why != nil {
-		l.with(func() { l.ask(why) })
+		l.locked(func() { l.ask(why) })
 	}
 	return resp, err
 }
 
 // refusedBy returns a description of the refusal if a login can help, and otherwise nil.
-func refusedBy(resp *http.Response) *refused {
+func refusedBy(resp *http.Response) *authChallenge {
 	if resp == nil {
 		return nil
 	}
-	why := &refused{status: resp.StatusCode, challenge: resp.Header.Values("WWW-Authenticate")}
+	why := &authChallenge{status: resp.StatusCode, challenge: resp.Header.Values("WWW-Authenticate")}
 	if why.status == http.StatusUnauthorized ||
 		why.status == http.StatusForbidden && why.param("error") == "insufficient_scope" {
 		return why
@@ -282,7 +282,7 @@ func refusedBy(resp *http.Response) *refused {
 }
 
 // param returns a parameter of the WWW-Authenticate header, or "".
-func (r *refused) param(name string) string {
+func (r *authChallenge) param(name string) string {
 	list, err := oauthex.ParseWWWAuthenticate(r.challenge)
 	if err != nil {
 		return ""
@@ -297,7 +297,7 @@ func (r *refused) param(name string) string {
 
 // authorize adds the token to r and returns it. It refreshes an expired token first.
 func (l *login) authorize(r *http.Request) (token string) {
-	l.with(func() {
+	l.locked(func() {
 		if t := l.grant.Token; t != nil && !t.Valid() && t.RefreshToken != "" {
 			_ = l.refresh(r.Context()) // if it fails, the server decides about the old token
 		}
@@ -328,13 +328,13 @@ func (l *login) refresh(ctx context.Context) error {
 
 // renew gets a new token after a request with the token used was refused, and reports whether there
 // is one. If only a person can get one, it records the refusal for the next login.
-func (l *login) renew(ctx context.Context, used string, why *refused) (renewed bool) {
-	l.with(func() { renewed = l.replace(ctx, used, why) })
+func (l *login) renew(ctx context.Context, used string, why *authChallenge) (renewed bool) {
+	l.locked(func() { renewed = l.replace(ctx, used, why) })
 	return renewed
 }
 
 // replace implements renew. The caller holds the lock.
-func (l *login) replace(ctx context.Context, used string, why *refused) bool {
+func (l *login) replace(ctx context.Context, used string, why *authChallenge) bool {
 	switch {
 	case l.token() != used && l.token() != "": // another request was faster
 		return true
@@ -355,7 +355,7 @@ func (l *login) replace(ctx context.Context, used string, why *refused) bool {
 }
 
 // ask records the refusal for which a login is needed. The caller holds the lock.
-func (l *login) ask(why *refused) {
+func (l *login) ask(why *authChallenge) {
 	l.asked = why
 	if why.status != http.StatusForbidden || l.machine() {
 		return
@@ -400,7 +400,7 @@ func (l *login) begin(ctx context.Context) (string, error) {
 		return "", errors.New("its URL is not valid")
 	}
 	l.drop()
-	l.with(func() { l.pending = p })
+	l.locked(func() { l.pending = p })
 	resp := &http.Response{StatusCode: why.status, Body: http.NoBody,
 		Header: http.Header{"Www-Authenticate": why.challenge}}
 	go func() {
@@ -422,13 +422,13 @@ func (l *login) begin(ctx context.Context) (string, error) {
 }
 
 // probe returns the latest refusal, or the server's refusal of a request without a token.
-func (l *login) probe(ctx context.Context) *refused {
-	var why *refused
-	l.with(func() { why = l.asked })
+func (l *login) probe(ctx context.Context) *authChallenge {
+	var why *authChallenge
+	l.locked(func() { why = l.asked })
 	if why != nil {
 		return why
 	}
-	why = &refused{status: http.StatusUnauthorized}
+	why = &authChallenge{status: http.StatusUnauthorized}
 	ctx, cancel := context.WithTimeout(ctx, headTime)
 	defer cancel()
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
@@ -466,9 +466,9 @@ func (l *login) handlerConfig(p *pending) *auth.AuthorizationCodeHandlerConfig {
 			if err != nil || u.Scheme != "https" && u.Scheme != "http" {
 				return nil, errors.New("its link is not a web link")
 			}
-			l.with(func() {
+			l.locked(func() {
 				p.state = u.Query().Get("state")
-				l.grant.URL, l.grant.Begun = l.URL, mark(p.state)
+				l.grant.URL, l.grant.Begun = l.URL, shortHash(p.state)
 				_ = l.save() // without it, the person only gets a less exact error after a restart
 			})
 			p.link <- a.URL
@@ -509,7 +509,7 @@ func credentials(o OAuth) *oauthex.ClientCredentials {
 
 // adopt stores the token of a finished login.
 func (l *login) adopt(c *oauth2.Config, t *oauth2.Token) (err error) {
-	l.with(func() {
+	l.locked(func() {
 		l.grant, l.asked = grant{URL: l.URL, Client: *c, Token: t}, nil
 		err = l.save()
 	})
@@ -529,11 +529,11 @@ func (l *login) finish(ctx context.Context, address string) error {
 	answer := u.Query()
 	var p *pending
 	state, begun := "", false
-	l.with(func() {
+	l.locked(func() {
 		if p = l.pending; p != nil {
 			state = p.state
 		}
-		begun = l.grant.Begun != "" && l.grant.Begun == mark(answer.Get("state"))
+		begun = l.grant.Begun != "" && l.grant.Begun == shortHash(answer.Get("state"))
 	})
 	switch {
 	case begun && p == nil:
@@ -556,7 +556,7 @@ func (l *login) finish(ctx context.Context, address string) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	l.with(func() {
+	l.locked(func() {
 		if l.pending == p {
 			l.pending = nil
 		}
@@ -570,7 +570,7 @@ func (l *login) finish(ctx context.Context, address string) error {
 // drop cancels the pending login, if there is one.
 func (l *login) drop() {
 	var p *pending
-	l.with(func() { p, l.pending = l.pending, nil })
+	l.locked(func() { p, l.pending = l.pending, nil })
 	if p != nil {
 		p.cancel()
 		<-p.done

@@ -27,7 +27,7 @@ import (
 const assertionTime = 5 * time.Minute
 
 // machineToken gets a token without a person, for a refused request.
-func (l *login) machineToken(ctx context.Context, why *refused) (*oauth2.Token, error) {
+func (l *login) machineToken(ctx context.Context, why *authChallenge) (*oauth2.Token, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	resource, issuer, err := l.discover(ctx, why)
@@ -66,7 +66,7 @@ func (l *login) machineToken(ctx context.Context, why *refused) (*oauth2.Token, 
 }
 
 // discover loads the metadata of the server and of the authorization server that it names.
-func (l *login) discover(ctx context.Context, why *refused) (
+func (l *login) discover(ctx context.Context, why *authChallenge) (
 	*oauthex.ProtectedResourceMetadata, *oauthex.AuthServerMeta, error,
 ) {
 	u, err := url.Parse(l.URL)

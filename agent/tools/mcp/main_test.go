@@ -188,7 +188,7 @@ func agreeToNew(t *testing.T, c *Client, box *toolbox) {
 	if _, err := box.reg.Lookup("mcp_s_added"); err == nil {
 		t.Error("the agent has a tool that nobody has agreed to")
 	}
-	if err := c.Agree(t.Context(), "s", c.States()[0].Code); err != nil {
+	if err := c.Approve(t.Context(), "s", c.States()[0].Code); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := box.reg.Lookup("mcp_s_added"); err != nil {

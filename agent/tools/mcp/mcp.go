@@ -226,13 +226,13 @@ func (c *Client) Logout(name string) error {
 	return s.login.forget()
 }
 
-// Agree gives the present tools of a server to the agent, if code is that of its [State].
-func (c *Client) Agree(ctx context.Context, name, code string) error {
+// Approve gives the present tools of a server to the agent, if code is that of its [State].
+func (c *Client) Approve(ctx context.Context, name, code string) error {
 	s, err := c.server(name)
 	if err != nil {
 		return err
 	}
-	return holder{s}.agree(ctx, code)
+	return changeReview{s}.approve(ctx, code)
 }
 
 // Secrets returns the tokens of all logins, which must never be sent to people or models.

@@ -29,7 +29,7 @@ const (
 )
 
 // startProcess starts the command of s. The process ends with life.
-func (s *server) startProcess(life context.Context) (*carrier, error) {
+func (s *server) startProcess(life context.Context) (*connection, error) {
 	cmd, err := s.opts.Command(life, s.Server)
 	if err != nil {
 		return nil, fmt.Errorf("its command can't be run: %w", err)
@@ -61,7 +61,7 @@ func (s *server) startProcess(life context.Context) (*carrier, error) {
 			inWrite.Close(), outRead.Close())
 	}
 	p.wg.Go(p.wait)
-	return &carrier{
+	return &connection{
 		transport: &sdk.IOTransport{
 			Reader: &lines{r: bufio.NewReaderSize(outRead, 64<<10), c: outRead},
 			Writer: inWriter{inWrite}, MaxLineLength: maxMessage,

@@ -94,7 +94,7 @@ func inline(root map[string]any) error {
 		if !ok {
 			break
 		}
-		target, ok := follow(root, ref).(map[string]any)
+		target, ok := resolveRef(root, ref).(map[string]any)
 		if !ok || ref == "#" {
 			return fmt.Errorf("its schema refers to %q, which is not there", oneLine(ref, 80))
 		}
@@ -128,8 +128,8 @@ func duplicate(v any) (c any) {
 	return c
 }
 
-// follow returns the target of the reference ref, "#" or "#/…", in root, or nil.
-func follow(root map[string]any, ref string) any {
+// resolveRef returns the target of the reference ref, "#" or "#/…", in root, or nil.
+func resolveRef(root map[string]any, ref string) any {
 	if ref == "#" {
 		return root
 	}
@@ -177,9 +177,9 @@ var (
 	inPlace = []string{"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"}
 )
 
-// each replaces the schemas that are nested directly in s by the results of fn. It removes keywords
-// that should have nested schemas and have none.
-func each(s map[string]any, fn func(key string, sub any) any) {
+// mapSubschemas replaces the schemas that are nested directly in s by the results of fn. It removes
+// keywords that should have nested schemas and have none.
+func mapSubschemas(s map[string]any, fn func(key string, sub any) any) {
 	for key, value := range s {
 		named, isNamed := value.(map[string]any)
 		list, isList := value.([]any)
@@ -210,7 +210,7 @@ func (m *repairer) schema(s map[string]any, depth int) {
 		return
 	}
 	m.keywords(s)
-	each(s, func(_ string, sub any) any {
+	mapSubschemas(s, func(_ string, sub any) any {
 		switch v := sub.(type) {
 		case nil:
 			return map[string]any{}
@@ -300,7 +300,7 @@ func flatten(root map[string]any) {
 				continue
 			}
 			if ref, ok := b["$ref"].(string); ok {
-				if b, ok = follow(root, ref).(map[string]any); !ok {
+				if b, ok = resolveRef(root, ref).(map[string]any); !ok {
 					continue
 				}
 			}
@@ -358,7 +358,7 @@ func (b *bounds) within(s map[string]any) {
 	if b.count(s) > maxExpanded && b.err == nil {
 		b.err = errors.New("its schema multiplies without bound")
 	}
-	each(s, func(_ string, sub any) any {
+	mapSubschemas(s, func(_ string, sub any) any {
 		if v, ok := sub.(map[string]any); ok {
 			b.within(v)
 		}
@@ -372,7 +372,7 @@ func (b *bounds) count(s map[string]any) int {
 	if ref, ok := s["$ref"].(string); ok {
 		n += b.reference(ref)
 	}
-	each(s, func(key string, sub any) any {
+	mapSubschemas(s, func(key string, sub any) any {
 		if v, ok := sub.(map[string]any); ok && slices.Contains(inPlace, key) {
 			n = min(n+b.count(v), maxExpanded+1)
 		}
@@ -388,7 +388,7 @@ func (b *bounds) reference(ref string) int {
 		}
 		return max(n, 0)
 	}
-	target := follow(b.root, ref)
+	target := resolveRef(b.root, ref)
 	if _, ok := target.(bool); ok {
 		return 1
 	}

@@ -54,7 +54,7 @@ type server struct {
 	dialect dialect
 	ended   bool // run has returned
 
-	asks askings
+	requests liveRequests
 }
 
 // attempts counts the attempts to connect.
@@ -70,8 +70,8 @@ func newServer(s Server, o *Options, names []string) *server {
 	one := &server{
 		Server: s, opts: o, naming: naming{prefix: "mcp_" + s.Name + "_"},
 		login: newLogin(s, o), problem: s.Check(), hidden: s.secrets(),
-		asks:  newAskings(),
-		first: minDelay, wanted: make(chan struct{}, 1), stale: make(chan struct{}, 1),
+		requests: newAskings(),
+		first:    minDelay, wanted: make(chan struct{}, 1), stale: make(chan struct{}, 1),
 		change: make(chan struct{}), state: State{Name: s.Name, State: Starting, Since: o.Now()},
 	}
 	for _, name := range names {
@@ -87,7 +87,7 @@ func (s *server) run(ctx context.Context) {
 	defer s.update(func() { s.ended = true })
 	defer s.login.drop()
 	if s.problem != nil {
-		s.update(func() { s.turn(Waiting, s.problem.Error()) })
+		s.update(func() { s.setState(Waiting, s.problem.Error()) })
 		<-ctx.Done()
 		return
 	}
@@ -97,7 +97,7 @@ func (s *server) run(ctx context.Context) {
 	needed := !s.restore(ctx) || s.URL != ""
 	for ctx.Err() == nil {
 		if !needed {
-			s.update(func() { s.turn(Idle, "") })
+			s.update(func() { s.setState(Idle, "") })
 			select {
 			case <-s.wanted:
 			case <-ctx.Done():
@@ -124,12 +124,12 @@ func (s *server) restore(ctx context.Context) bool {
 		return false
 	}
 	s.update(func() { s.dialect = k.dialect })
-	s.asks.mu.Lock()
-	s.asks.inCall = k.dialect.Asks
-	s.asks.mu.Unlock()
+	s.requests.mu.Lock()
+	s.requests.inCall = k.dialect.Asks
+	s.requests.mu.Unlock()
 	s.known.mu.Lock()
 	s.known.agreed, s.known.held, s.known.reported = &k.Catalog, k.Held, k.Held
-	holder{s}.offer(ctx)
+	changeReview{s}.offer(ctx)
 	s.known.mu.Unlock()
 	return s.show().Tools > 0
 }
@@ -164,7 +164,7 @@ func (s *server) connection(ctx context.Context) error {
 	case <-s.wanted:
 	default:
 	}
-	s.update(func() { s.turn(Starting, "") })
+	s.update(func() { s.setState(Starting, "") })
 	begin := s.opts.Now()
 	l, err := s.connect(ctx)
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *server) connection(ctx context.Context) error {
 	s.update(func() {
 		s.tries++
 		s.link, s.used = l, s.opts.Now()
-		s.turn(Connected, "")
+		s.setState(Connected, "")
 	})
 	s.opts.Logger.InfoContext(ctx, "mcp server connected", "server", s.Name,
 		"took", s.opts.Now().Sub(begin))
@@ -252,7 +252,7 @@ func (s *server) pause(ctx context.Context, err error) bool {
 	why := s.scrub(err.Error())
 	var delay time.Duration
 	s.update(func() {
-		s.turn(Waiting, why)
+		s.setState(Waiting, why)
 		delay = min(s.first<<min(s.failed, 16), maxDelay)
 		s.failed++
 	})
@@ -285,9 +285,9 @@ func (s *server) update(change func()) {
 	s.change = make(chan struct{})
 }
 
-// turn sets the state. It must be called within update. In the state Starting, the previous error
-// stays visible.
-func (s *server) turn(state, problem string) {
+// setState sets the state. It must be called within update. In the state Starting, the previous
+// error stays visible.
+func (s *server) setState(state, problem string) {
 	if state != s.state.State {
 		s.state.State, s.state.Since = state, s.opts.Now()
 	}
@@ -327,7 +327,7 @@ func (s *server) acquire(ctx context.Context) (l *link, release func(), err erro
 		case s.tries > tries && s.failed > patience && s.state.State == Waiting:
 			why := s.state.Error
 			s.mu.Unlock()
-			return nil, nil, s.down(why)
+			return nil, nil, s.unavailable(why)
 		}
 		change := s.change
 		s.mu.Unlock()
@@ -338,13 +338,13 @@ func (s *server) acquire(ctx context.Context) (l *link, release func(), err erro
 		select {
 		case <-change:
 		case <-ctx.Done():
-			return nil, nil, s.down(cmp.Or(s.show().Error, "it is still starting"))
+			return nil, nil, s.unavailable(cmp.Or(s.show().Error, "it is still starting"))
 		}
 		s.mu.Lock()
 	}
 }
 
-func (s *server) down(why string) error {
+func (s *server) unavailable(why string) error {
 	return fmt.Errorf("the MCP server %s is not connected: %s; nothing was done", s.Name, why)
 }
 

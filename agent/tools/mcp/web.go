@@ -22,7 +22,7 @@ import (
 const headTime = 15 * time.Second
 
 // overHTTP returns the carrier for the endpoint of s. Its requests end with life.
-func (s *server) overHTTP(life context.Context) (*carrier, error) {
+func (s *server) overHTTP(life context.Context) (*connection, error) {
 	u, err := url.Parse(s.URL)
 	if err != nil {
 		return nil, errors.New("its URL is not valid")
@@ -67,7 +67,7 @@ func (s *server) overHTTP(life context.Context) (*carrier, error) {
 			Endpoint: s.URL, HTTPClient: &client, MaxEventSize: maxMessage}
 		transport = connector(func() (sdk.Connection, error) { return old.Connect(life) })
 	}
-	return &carrier{transport: transport, end: cancel, why: s.refusal}, nil
+	return &connection{transport: transport, end: cancel, why: s.refusal}, nil
 }
 
 // A connector is a transport whose stream outlives the context of Connect.

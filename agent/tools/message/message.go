@@ -60,15 +60,15 @@ func New(o Options) tool.Tool {
 	t := tool.New("message", description, tool.Idempotent, sender{o}.run)
 	t.MinRole = bus.User
 	t.Aliases = map[string]string{"content": "text", "media": "files"} // nanobot's names
-	t.Asks = elsewhere
+	t.Asks = toOtherConversation
 	t.Operands = sender{o}.operands
 	return t
 }
 
-// elsewhere reports whether a call writes to another conversation. Such a call needs an
+// toOtherConversation reports whether a call writes to another conversation. Such a call needs an
 // approval after foreign text, which could otherwise make the agent send data to others.
 // It returns false for callers who may not write there, because they are refused anyway.
-func elsewhere(c tool.Call) bool {
+func toOtherConversation(c tool.Call) bool {
 	var a arguments
 	return c.Role.AtLeast(bus.Admin) && (json.Unmarshal(c.Args, &a) != nil ||
 		a.To != "" && a.To != c.Address.String())

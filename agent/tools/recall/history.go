@@ -19,7 +19,7 @@ type historyArgs struct {
 	Limit  int    `json:"limit,omitempty"`
 }
 
-func (r recaller) history(ctx context.Context, c tool.Call, a historyArgs) (tool.Result, error) {
+func (r memoryTools) history(ctx context.Context, c tool.Call, a historyArgs) (tool.Result, error) {
 	space, err := r.space(c)
 	if err != nil {
 		return tool.Result{}, err

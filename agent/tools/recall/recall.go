@@ -29,7 +29,7 @@ type Options struct {
 
 // Tools returns the tools.
 func Tools(o Options) []tool.Tool {
-	r := recaller{o}
+	r := memoryTools{o}
 	tools := []tool.Tool{
 		tool.New("remember", rememberText, tool.Idempotent, r.remember),
 		tool.New("recall", recallText, tool.Idempotent, r.recall),
@@ -64,13 +64,13 @@ const (
 	maxChars = 12e3
 )
 
-type recaller struct{ Options }
+type memoryTools struct{ Options }
 
 // errNowhere means that the turn has no memory.
 var errNowhere = errors.New("there is no memory in this conversation; tell the user")
 
 // space returns the memory of a call's scope.
-func (r recaller) space(c tool.Call) (*memory.ScopedStore, error) {
+func (r memoryTools) space(c tool.Call) (*memory.ScopedStore, error) {
 	if c.Scope == "" {
 		return nil, errNowhere
 	}
@@ -95,7 +95,7 @@ type rememberArgs struct {
 	Pinned     *bool    `json:"pinned,omitempty" jsonschema:"always in the prompt"`
 }
 
-func (r recaller) remember(_ context.Context, c tool.Call, a rememberArgs) (tool.Result, error) {
+func (r memoryTools) remember(_ context.Context, c tool.Call, a rememberArgs) (tool.Result, error) {
 	space, err := r.space(c)
 	if err != nil {
 		return tool.Result{}, err
@@ -109,7 +109,7 @@ func (r recaller) remember(_ context.Context, c tool.Call, a rememberArgs) (tool
 	return tool.Result{}, fmt.Errorf("there is no action %q; want set or pin", a.Action)
 }
 
-func (r recaller) set(space *memory.ScopedStore, a rememberArgs) (tool.Result, error) {
+func (r memoryTools) set(space *memory.ScopedStore, a rememberArgs) (tool.Result, error) {
 	fact, err := memory.Fact{Key: a.Key, Value: a.Value, Category: a.Category, Tags: a.Tags,
 		Importance: a.Importance, Created: r.Now()}.Check()
 	if err != nil {
@@ -162,7 +162,7 @@ type recallArgs struct {
 	Limit    int    `json:"limit,omitempty"`
 }
 
-func (r recaller) recall(ctx context.Context, c tool.Call, a recallArgs) (tool.Result, error) {
+func (r memoryTools) recall(ctx context.Context, c tool.Call, a recallArgs) (tool.Result, error) {
 	space, err := r.space(c)
 	if err != nil {
 		return tool.Result{}, err
@@ -191,7 +191,7 @@ func bound(limit int) int {
 // used returns a result that records the use of facts, so that their rank does not fall.
 func used(space *memory.ScopedStore, text string, keys ...string) tool.Result {
 	return tool.Result{Commit: func(tx *store.Tx) (string, error) {
-		return text, space.Touch(tx, keys...)
+		return text, space.MarkUsed(tx, keys...)
 	}}
 }
 
@@ -282,7 +282,7 @@ type forgetArgs struct {
 	Key    string `json:"key"`
 }
 
-func (r recaller) forget(_ context.Context, c tool.Call, a forgetArgs) (tool.Result, error) {
+func (r memoryTools) forget(_ context.Context, c tool.Call, a forgetArgs) (tool.Result, error) {
 	space, err := r.space(c)
 	if err != nil {
 		return tool.Result{}, err

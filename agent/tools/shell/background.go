@@ -56,8 +56,8 @@ func ownerOf(c tool.Call) owner {
 	return owner{c.Address.Account, c.Sender.ID, c.Person, c.Role}
 }
 
-// yields reports whether by may write to a process of o or end it.
-func (o owner) yields(by owner) bool {
+// mayBeControlledBy reports whether by may write to a process of o or end it.
+func (o owner) mayBeControlledBy(by owner) bool {
 	same := o.account == by.account && o.sender == by.sender ||
 		o.person != 0 && o.person == by.person
 	return by.role.AtLeast(o.role) && (same || by.role.AtLeast(bus.Admin))
@@ -166,7 +166,7 @@ func (s *Shell) begin(
 		release()
 		return tool.Result{}, errors.Join(err, cmd.Close())
 	}
-	early := time.NewTimer(s.early)
+	early := time.NewTimer(s.earlyWait)
 	defer early.Stop()
 	select {
 	case <-p.done:
@@ -175,7 +175,7 @@ func (s *Shell) begin(
 	case <-ctx.Done():
 	}
 	note := fmt.Sprintf("it runs in the background with the id %s; look at it with exec_input", p.id)
-	return tool.Result{Text: frame(p.newOutput(), note), Foreign: foreign}, nil
+	return tool.Result{Text: withNote(p.newOutput(), note), Foreign: foreign}, nil
 }
 
 // endedEarly returns the result of a command that ended at once, and removes the process.
@@ -184,8 +184,8 @@ func (s *Shell) endedEarly(ctx context.Context, p *process) (tool.Result, error)
 	delete(s.processes, p.id)
 	s.mu.Unlock()
 	newOutput := p.newOutput()
-	if isDoubtful(p.outcome, p.err, newOutput) {
-		if broken := s.doubt(ctx); broken != nil {
+	if isSandboxFailure(p.outcome, p.err, newOutput) {
+		if broken := s.testSandbox(ctx); broken != nil {
 			return tool.Result{}, broken
 		}
 	}
@@ -193,9 +193,9 @@ func (s *Shell) endedEarly(ctx context.Context, p *process) (tool.Result, error)
 	case p.err != nil:
 		return tool.Result{}, p.err
 	case p.outcome.Err != "":
-		return tool.Result{}, unstarted(p.outcome)
+		return tool.Result{}, startError(p.outcome)
 	}
-	text := frame(newOutput, "it has already ended: "+s.note(p.outcome))
+	text := withNote(newOutput, "it has already ended: "+s.note(p.outcome))
 	return tool.Result{Text: text, Foreign: foreign}, nil
 }
 
@@ -266,8 +266,8 @@ func (s *Shell) forget(session bus.Session) {
 	}
 }
 
-// own returns the processes of a session, oldest first.
-func (s *Shell) own(session bus.Session) []*process {
+// processesOf returns the processes of a session, oldest first.
+func (s *Shell) processesOf(session bus.Session) []*process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(session)

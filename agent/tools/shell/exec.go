@@ -56,8 +56,8 @@ func (s *Shell) exec(ctx context.Context, c tool.Call, a execArgs) (tool.Result,
 	cmd.Stdout, cmd.Stderr = &out, &out
 	runErr := cmd.Run()
 	outcome, err := cmd.Outcome()
-	if limited.Err() == nil && isDoubtful(outcome, err, out.String()) {
-		if broken := s.doubt(ctx); broken != nil {
+	if limited.Err() == nil && isSandboxFailure(outcome, err, out.String()) {
+		if broken := s.testSandbox(ctx); broken != nil {
 			return tool.Result{}, broken
 		}
 	}
@@ -73,19 +73,19 @@ func (s *Shell) exec(ctx context.Context, c tool.Call, a execArgs) (tool.Result,
 			"most %d, or run it with background: true and look at it with exec_input",
 			timeout/time.Second, s.o.MaxTimeout/time.Second)
 	case outcome.Err != "":
-		return tool.Result{}, unstarted(outcome)
+		return tool.Result{}, startError(outcome)
 	}
-	return tool.Result{Text: frame(out.String(), note), Foreign: foreign}, nil
+	return tool.Result{Text: withNote(out.String(), note), Foreign: foreign}, nil
 }
 
-// isDoubtful reports whether the sandbox seems to have prevented a command from starting: the
+// isSandboxFailure reports whether the sandbox seems to have prevented a command from starting: the
 // supervisor reported an error or ended without a report, or bwrap itself printed an error.
-func isDoubtful(o sandbox.Outcome, err error, output string) bool {
+func isSandboxFailure(o sandbox.Outcome, err error, output string) bool {
 	return err != nil || o.Err != "" || o.Exit == 1 && strings.HasPrefix(output, "bwrap: ")
 }
 
-// doubt tests whether the sandbox works. If it does not, doubt returns the reason.
-func (s *Shell) doubt(ctx context.Context) error {
+// testSandbox tests whether the sandbox works. If it does not, doubt returns the reason.
+func (s *Shell) testSandbox(ctx context.Context) error {
 	if s.o.Doubt == nil {
 		return nil
 	}
@@ -101,13 +101,13 @@ func ended(ctx context.Context, err error) error {
 		err)
 }
 
-func unstarted(o sandbox.Outcome) error {
+func startError(o sandbox.Outcome) error {
 	return fmt.Errorf("the command could not be started: %s; programs are looked for in the usual "+
 		"folders of the system, others need their path", shorten(o.Err, 500))
 }
 
-// frame returns an output followed by note on a line of its own.
-func frame(output, note string) string {
+// withNote returns an output followed by note on a line of its own.
+func withNote(output, note string) string {
 	output = strings.TrimRight(output, "\n")
 	if strings.TrimSpace(output) == "" {
 		return "[no output; " + note + "]"

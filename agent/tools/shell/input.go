@@ -42,7 +42,7 @@ func (s *Shell) input(ctx context.Context, c tool.Call, a inputArgs) (tool.Resul
 	if a.Wait < 0 {
 		return tool.Result{}, errors.New("wait can't be negative; leave it out not to wait")
 	}
-	if (a.Text != "" || a.EOF || a.End) && p.running() && !p.owner.yields(ownerOf(c)) {
+	if (a.Text != "" || a.EOF || a.End) && p.running() && !p.owner.mayBeControlledBy(ownerOf(c)) {
 		return tool.Result{}, fmt.Errorf("%s was started by somebody else; only they, or an admin, "+
 			"may have you give it input or end it; tell the user", p.id)
 	}
@@ -86,7 +86,7 @@ func (s *Shell) receiver(c tool.Call) []string {
 
 func (s *Shell) find(session bus.Session, id string) (*process, error) {
 	var known []string
-	for _, p := range s.own(session) {
+	for _, p := range s.processesOf(session) {
 		if p.id == id {
 			return p, nil
 		}
@@ -127,7 +127,7 @@ func (s *Shell) write(ctx context.Context, p *process, text string, eof bool) er
 // show returns the new output and the state of a process.
 func (s *Shell) show(p *process) tool.Result {
 	running := p.running() // asked first: output that arrives later is shown by the next call
-	return tool.Result{Text: frame(p.newOutput(), s.state(p, running)), Foreign: foreign}
+	return tool.Result{Text: withNote(p.newOutput(), s.state(p, running)), Foreign: foreign}
 }
 
 // state describes the state of a process.
@@ -138,7 +138,7 @@ func (s *Shell) state(p *process, running bool) string {
 	case p.err != nil:
 		return p.id + " has ended: " + shorten(p.err.Error(), 300)
 	case p.outcome.Err != "":
-		return p.id + " has ended: " + unstarted(p.outcome).Error()
+		return p.id + " has ended: " + startError(p.outcome).Error()
 	}
 	return fmt.Sprintf("%s has ended after %s: %s", p.id, age(p.ended.Sub(p.started)),
 		s.note(p.outcome))
@@ -150,7 +150,7 @@ type listArgs struct{}
 
 func (s *Shell) list(_ context.Context, c tool.Call, _ listArgs) (tool.Result, error) {
 	var b strings.Builder
-	for _, p := range s.own(c.Session) {
+	for _, p := range s.processesOf(c.Session) {
 		fmt.Fprintf(&b, "%s: %s\n", s.state(p, p.running()), shorten(p.line, maxLineShow))
 	}
 	if b.Len() == 0 {

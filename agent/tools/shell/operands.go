@@ -41,8 +41,8 @@ func (s *Shell) operands(c tool.Call) []tool.Operand {
 	return s.named(start, argv)
 }
 
-// typed returns the files that are named in the input for a running command. See operands.
-func (s *Shell) typed(c tool.Call) []tool.Operand {
+// inputOperands returns the files that are named in the input for a running command. See operands.
+func (s *Shell) inputOperands(c tool.Call) []tool.Operand {
 	var a inputArgs
 	if json.Unmarshal(c.Args, &a) != nil || a.Text == "" {
 		return nil
@@ -119,10 +119,10 @@ func (s *Shell) tree(path string) (root *os.Root, rel string, ok bool) {
 	return nil, "", false
 }
 
-// reach opens the folder that contains the file at path and that commands may change. It follows
-// links that leave this folder: absolute links, also those back into it, and links to another such
-// folder.
-func (s *Shell) reach(path string) (root *os.Root, rel string, info os.FileInfo, ok bool) {
+// openWritable opens the folder that contains the file at path and that commands may change. It
+// follows links that leave this folder: absolute links, also those back into it, and links to
+// another such folder.
+func (s *Shell) openWritable(path string) (root *os.Root, rel string, info os.FileInfo, ok bool) {
 	places := []string{path}
 	if target, err := filepath.EvalSymlinks(path); err == nil && target != path {
 		places = append(places, target)
@@ -141,7 +141,7 @@ func (s *Shell) reach(path string) (root *os.Root, rel string, info os.FileInfo,
 }
 
 func (s *Shell) isFolder(path string) bool {
-	root, _, info, ok := s.reach(path)
+	root, _, info, ok := s.openWritable(path)
 	if !ok {
 		return false
 	}
@@ -151,7 +151,7 @@ func (s *Shell) isFolder(path string) bool {
 
 // operand reads the file at path, if it is a regular file that commands may change.
 func (s *Shell) operand(path string, most int64) (tool.Operand, bool) {
-	root, rel, info, ok := s.reach(path)
+	root, rel, info, ok := s.openWritable(path)
 	if !ok {
 		return tool.Operand{}, false
 	}

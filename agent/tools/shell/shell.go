@@ -83,12 +83,12 @@ const (
 
 // A Shell runs commands. It is safe for concurrent use.
 type Shell struct {
-	o     Options
-	early time.Duration       // how long exec waits for a background command to end
-	room  *semaphore.Weighted // for the processes of all commands; nil: no bound
-	wait  time.Duration       // how long a command waits for room
-	limit limiter             // ends a command in the foreground at its timeout
-	wg    sync.WaitGroup      // of background commands
+	o         Options
+	earlyWait time.Duration       // how long exec waits for a background command to end
+	room      *semaphore.Weighted // for the processes of all commands; nil: no bound
+	wait      time.Duration       // how long a command waits for room
+	limit     limiter             // ends a command in the foreground at its timeout
+	wg        sync.WaitGroup      // of background commands
 
 	mu        sync.Mutex
 	closed    bool
@@ -103,7 +103,7 @@ type limiter func(context.Context, time.Duration) (context.Context, context.Canc
 func New(o Options) *Shell {
 	o.MaxTimeout = cmp.Or(o.MaxTimeout, 10*time.Minute)
 	o.Limits.CPU = cmp.Or(o.Limits.CPU, time.Hour)
-	s := &Shell{o: o, early: earlyEnd, wait: roomTime, limit: context.WithTimeout,
+	s := &Shell{o: o, earlyWait: earlyEnd, wait: roomTime, limit: context.WithTimeout,
 		processes: make(map[string]*process)}
 	if o.Processes > 0 && o.Limits.Processes > 0 {
 		s.room = semaphore.NewWeighted(int64(max(o.Processes, o.Limits.Processes)))
@@ -141,7 +141,7 @@ func (s *Shell) Tools() []tool.Tool {
 	exec.Timeout = s.o.MaxTimeout + roomTime + 15*time.Second
 	input := tool.New("exec_input", inputDescription, tool.Once, s.input)
 	input.Timeout = maxWait + 15*time.Second
-	input.Argv, input.Operands, input.Like = s.receiver, s.typed, "exec"
+	input.Argv, input.Operands, input.Like = s.receiver, s.inputOperands, "exec"
 	input.Rare = `shows the output of a background command, {"id":"…"}; writes to it, ends it`
 	list := tool.New("exec_list", listDescription, tool.Pure, s.list)
 	list.Rare = "lists background commands, {}"
@@ -158,7 +158,8 @@ func (s *Shell) Tools() []tool.Tool {
 func (s *Shell) Stop(key bus.Session, m *bus.InboundMessage) int {
 	return s.end(func(p *process) bool {
 		own := p.session == key || p.session.Below(key)
-		return own && (m == nil || p.owner.yields(owner{m.From.Account, m.Sender.ID, m.Person, m.Role}))
+		return own && (m == nil || p.owner.mayBeControlledBy(owner{m.From.Account, m.Sender.ID, m.Person,
+			m.Role}))
 	})
 }
 

@@ -62,7 +62,7 @@ func newTestShell(t *testing.T, change func(*Options)) *testShell {
 		change(&o)
 	}
 	d := &testShell{t: t, shell: New(o), ws: ws}
-	d.shell.early = time.Millisecond
+	d.shell.earlyWait = time.Millisecond
 	t.Cleanup(d.shell.Close)
 	d.tools, err = tool.NewRegistry(d.shell.Tools()...)
 	if err != nil {
@@ -166,7 +166,7 @@ func TestExec(t *testing.T) {
 func TestExecRefuses(t *testing.T) {
 	t.Parallel()
 	d := newTestShell(t, nil)
-	d.shell.early = time.Minute
+	d.shell.earlyWait = time.Minute
 	if err := os.Symlink("/etc", filepath.Join(d.ws, "link")); err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +350,7 @@ func TestOwners(t *testing.T) {
 func TestEarlyEnd(t *testing.T) {
 	t.Parallel()
 	d := newTestShell(t, nil)
-	d.shell.early = time.Minute
+	d.shell.earlyWait = time.Minute
 	got, err := d.use("s", "exec", `{"command":"echo no; exit 4","background":true}`)
 	if want := "no\n[it has already ended: exit code 4]"; err != nil || got != want {
 		t.Errorf("exec = %q, %v; want %q", got, err, want)
@@ -492,7 +492,7 @@ func TestDoubt(t *testing.T) {
 			return none
 		}
 	})
-	d.shell.early = time.Minute
+	d.shell.earlyWait = time.Minute
 	use := func(command string, background bool, wantDoubts int, want string) {
 		t.Helper()
 		before := doubts

@@ -5,7 +5,7 @@ import "strings"
 // An input is the editor with its completions and its history.
 type input struct {
 	editor   editor
-	look     *look
+	look     *terminal
 	gateway  Gateway
 	history  *history
 	known    []Command

@@ -57,7 +57,7 @@ func (m *Model) interrupt() {
 	m.editor.set("")
 	m.suggest()
 	switch {
-	case m.talk.waits():
+	case m.talk.isAnswerPending():
 		m.say(stop, false)
 	case !typed:
 		m.leave()

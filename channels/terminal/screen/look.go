@@ -12,8 +12,8 @@ import (
 	"gateway/channels/markup"
 )
 
-// A look holds the properties of the terminal.
-type look struct {
+// A terminal holds the properties of the terminal.
+type terminal struct {
 	width, height int
 	method        ansi.Method // how the terminal counts columns
 	profile       colorprofile.Profile
@@ -41,19 +41,19 @@ func paint(style lipgloss.Style, text string) string {
 }
 
 // wrap breaks text into rows that fit the screen.
-func (l *look) wrap(text string) string { return l.method.Wrap(text, l.width-1, " ") }
+func (l *terminal) wrap(text string) string { return l.method.Wrap(text, l.width-1, " ") }
 
 // cut truncates a row to the screen's width.
-func (l *look) cut(text string) string { return l.method.Truncate(text, l.width-1, "…") }
+func (l *terminal) cut(text string) string { return l.method.Truncate(text, l.width-1, "…") }
 
 // Prompt is the beginning of the row into which a person types.
 const Prompt = "› "
 
 // room returns the width of the editor in columns.
-func (l *look) room() int { return max(l.width-len([]rune(Prompt))-1, 1) }
+func (l *terminal) room() int { return max(l.width-len([]rune(Prompt))-1, 1) }
 
 // own returns a person's message as it is printed.
-func (l *look) own(text string) string {
+func (l *terminal) own(text string) string {
 	var e editor
 	e.set(text)
 	rows, _, _ := e.view(l.room(), len(text)+1, l.method)
@@ -70,7 +70,7 @@ func (l *look) own(text string) string {
 
 // colored converts the colours of text to those of the terminal. Text printed above the program
 // bypasses Bubble Tea's own conversion.
-func (l *look) colored(text string) string {
+func (l *terminal) colored(text string) string {
 	var b bytes.Buffer
 	w := colorprofile.Writer{Forward: &b, Profile: l.profile}
 	_, _ = w.WriteString(text) // a buffer never fails
@@ -78,7 +78,7 @@ func (l *look) colored(text string) string {
 }
 
 // answer returns an agent's message as it is printed.
-func (l *look) answer(text string, buttons []Button) string {
+func (l *terminal) answer(text string, buttons []Button) string {
 	if len(buttons) > 0 {
 		text = WithButtons(text, buttons)
 	}
@@ -96,4 +96,4 @@ func WithButtons(text string, buttons []Button) string {
 
 // most returns the maximum number of changing rows. The rest of the screen is for text that is
 // printed above them in one piece.
-func (l *look) most() int { return max(l.height*2/3, 3) }
+func (l *terminal) most() int { return max(l.height*2/3, 3) }

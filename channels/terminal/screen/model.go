@@ -37,7 +37,7 @@ type Options struct {
 // A Model is the state of the screen.
 type Model struct {
 	opts Options
-	*look
+	*terminal
 	input
 	printer
 
@@ -63,9 +63,9 @@ func New(opts Options) (*Model, error) {
 		opts.Now = time.Now
 	}
 	h, err := openHistory(opts.History)
-	l := &look{width: cmp.Or(opts.Width, 80), height: cmp.Or(opts.Height, 24),
+	l := &terminal{width: cmp.Or(opts.Width, 80), height: cmp.Or(opts.Height, 24),
 		profile: colorprofile.NoTTY}
-	return &Model{opts: opts, look: l, talk: newTalk(),
+	return &Model{opts: opts, terminal: l, talk: newTalk(),
 		input:   input{look: l, gateway: opts.Gateway, history: h, known: ownCommands},
 		printer: printer{emit: emit},
 		spinner: spinner.New(spinner.WithSpinner(spinner.MiniDot))}, err
@@ -75,7 +75,7 @@ func New(opts Options) (*Model, error) {
 func (m *Model) Stays() bool { return m.end.stay }
 
 // Busy reports whether an answer is under way.
-func (m *Model) Busy() bool { return m.talk.waits() }
+func (m *Model) Busy() bool { return m.talk.isAnswerPending() }
 
 // Left returns text that has not been printed yet.
 func (m *Model) Left() string { return strings.Join(m.queue, "\n") }
@@ -92,7 +92,7 @@ type stateDue struct{}
 
 func (m *Model) askLater() tea.Cmd {
 	wait := restTime
-	if m.talk.waits() || m.state == nil || slices.ContainsFunc(m.state.Accounts, down) {
+	if m.talk.isAnswerPending() || m.state == nil || slices.ContainsFunc(m.state.Accounts, down) {
 		wait = stateTime
 	}
 	return tea.Tick(wait, func(time.Time) tea.Msg { return stateDue{} })
@@ -106,13 +106,13 @@ func (m *Model) Init() tea.Cmd {
 
 // Update implements [tea.Model].
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
-	waited := m.talk.waits()
+	waited := m.talk.isAnswerPending()
 	cmd := m.update(msg)
-	if !waited && m.talk.waits() {
+	if !waited && m.talk.isAnswerPending() {
 		m.since = m.opts.Now()
 		cmd = tea.Batch(cmd, m.spinner.Tick)
 	}
-	if waited && !m.talk.waits() {
+	if waited && !m.talk.isAnswerPending() {
 		m.opts.Gateway.AskState()
 	}
 	return m, tea.Batch(cmd, m.print())
@@ -135,7 +135,7 @@ func (m *Model) update(msg tea.Msg) tea.Cmd {
 		m.editor.insert(msg.Content, true)
 		m.suggest()
 	case spinner.TickMsg:
-		if m.talk.waits() {
+		if m.talk.isAnswerPending() {
 			var cmd tea.Cmd
 			m.spinner, cmd = m.spinner.Update(msg)
 			return cmd
@@ -162,7 +162,7 @@ func (m *Model) receive(msg tea.Msg) {
 		if done := m.talk.grow(msg); done != nil {
 			m.add(m.answer(done.text, done.buttons))
 		}
-	case Said:
+	case OtherScreenMessage:
 		m.talk.decided(string(msg))
 		m.add(m.own(string(msg)))
 	case *State:
@@ -195,7 +195,7 @@ func (m *Model) setState(s *State) {
 	m.state, m.known = s, slices.Concat(s.Commands, ownCommands)
 	m.suggest()
 	if old == nil {
-		m.queue = append(m.queue, panel{m.look, s, m.opts.Owned}.start()...)
+		m.queue = append(m.queue, panel{m.terminal, s, m.opts.Owned}.start()...)
 		return
 	}
 	for _, a := range s.Accounts {
@@ -220,7 +220,7 @@ func (m *Model) say(text string, literal bool) {
 	id := rand.Text()
 	m.talk.say(id, text)
 	m.add(m.own(text))
-	m.opts.Gateway.Say(id, text, literal)
+	m.opts.Gateway.Send(id, text, literal)
 }
 
 // send sends the text in the editor, or executes it.

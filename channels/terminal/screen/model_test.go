@@ -28,8 +28,8 @@ type desk struct {
 	now     time.Time
 }
 
-// Say implements [Gateway].
-func (d *desk) Say(id, text string, literal bool) {
+// Send implements [Gateway].
+func (d *desk) Send(id, text string, literal bool) {
 	if literal {
 		text = fmt.Sprintf("%q", text)
 	}
@@ -261,7 +261,7 @@ func TestConversation(t *testing.T) {
 	d.enters("and") // while it grows
 	d.gets(Message{ID: "a", Text: "I am the gateway.\n"}, Message{ID: "a", Done: true,
 		Answers: d.ids[:1]})
-	d.gets(Said("from\x1b[2J elsewhere"))
+	d.gets(OtherScreenMessage("from\x1b[2J elsewhere"))
 	d.answers("b", "second\n\n")
 	d.enters("third")
 	d.answers("c", "3\x1b[2J")
@@ -390,7 +390,7 @@ func TestApproval(t *testing.T) {
 	d.wantSaid("run it", "why?", "/approve AB", "1")
 
 	d.gets(Message{ID: "c", Text: "And?", Buttons: buttons}, Message{ID: "c", Done: true})
-	d.gets(Said("/deny AB"))
+	d.gets(OtherScreenMessage("/deny AB"))
 	d.gets(tea.PasteMsg{Content: "1"})
 	d.presses("enter")
 	d.wantSaid("run it", "why?", "/approve AB", "1", `"1"`)

@@ -8,7 +8,7 @@ import (
 
 // A panel describes the state of the gateway.
 type panel struct {
-	*look
+	*terminal
 	state *State
 	owned bool // the gateway ends with the chat
 }

@@ -60,8 +60,8 @@ type (
 		Answers  []string // with Done: ids of the messages that it answers
 	}
 
-	// Said is a message that the person sent from another screen.
-	Said string
+	// OtherScreenMessage is a message that the person sent from another screen.
+	OtherScreenMessage string
 
 	// Files are the names of files that begin with Prefix.
 	Files struct {
@@ -85,8 +85,8 @@ type (
 
 // A Gateway is the other end of the conversation. Its methods return immediately.
 type Gateway interface {
-	// Say sends a message. If literal is true, it is not a command.
-	Say(id, text string, literal bool)
+	// Send sends a message. If literal is true, it is not a command.
+	Send(id, text string, literal bool)
 
 	// AskState requests a [State].
 	AskState()

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A growing is an incomplete message.
-type growing struct {
+// A partialMessage is an incomplete message.
+type partialMessage struct {
 	id      string
 	text    string
 	buttons []Button
@@ -17,14 +17,14 @@ type growing struct {
 type talk struct {
 	own     map[string]string // unanswered own messages, by id
 	doubted []string          // own messages that may have been answered while the connection was lost
-	grows   []*growing
+	partial []*partialMessage
 	choices []Button // buttons that can be pressed
 }
 
 func newTalk() talk { return talk{own: make(map[string]string)} }
 
-// waits reports whether an answer is under way.
-func (t *talk) waits() bool { return len(t.own)+len(t.grows) > 0 }
+// isAnswerPending reports whether an answer is under way.
+func (t *talk) isAnswerPending() bool { return len(t.own)+len(t.partial) > 0 }
 
 // stop is the command that ends the answers.
 const stop = "/stop"
@@ -62,12 +62,12 @@ func (t *talk) decided(text string) {
 // lose removes the growing messages and returns their texts. The gateway sends incomplete messages
 // again, complete.
 func (t *talk) lose() (texts []string) {
-	for _, g := range t.grows {
+	for _, g := range t.partial {
 		if text, _ := g.body(); text != "" {
 			texts = append(texts, text)
 		}
 	}
-	t.grows = nil
+	t.partial = nil
 	t.doubted = slices.Collect(maps.Keys(t.own))
 	return texts
 }
@@ -83,14 +83,14 @@ func (t *talk) idle() {
 }
 
 // grow handles the current text of a message. It returns the message if it is complete.
-func (t *talk) grow(m Message) *growing {
-	i := slices.IndexFunc(t.grows, func(g *growing) bool { return g.id == m.ID })
+func (t *talk) grow(m Message) *partialMessage {
+	i := slices.IndexFunc(t.partial, func(g *partialMessage) bool { return g.id == m.ID })
 	if !m.Done {
 		if i < 0 {
-			i = len(t.grows)
-			t.grows = append(t.grows, &growing{id: m.ID})
+			i = len(t.partial)
+			t.partial = append(t.partial, &partialMessage{id: m.ID})
 		}
-		t.grows[i].text, t.grows[i].buttons = strings.TrimRight(m.Text, " \n"), m.Buttons
+		t.partial[i].text, t.partial[i].buttons = strings.TrimRight(m.Text, " \n"), m.Buttons
 		return nil
 	}
 	for _, id := range m.Answers {
@@ -102,8 +102,8 @@ func (t *talk) grow(m Message) *growing {
 	if i < 0 {
 		return nil
 	}
-	g := t.grows[i]
-	t.grows = slices.Delete(t.grows, i, i+1)
+	g := t.partial[i]
+	t.partial = slices.Delete(t.partial, i, i+1)
 	if len(g.buttons) > 0 {
 		t.choices = g.buttons
 	}
@@ -112,7 +112,7 @@ func (t *talk) grow(m Message) *growing {
 
 // body returns the text of a growing message, and what the agent is doing according to its last
 // line.
-func (g *growing) body() (text, doing string) {
+func (g *partialMessage) body() (text, doing string) {
 	before, last := "", g.text
 	if i := strings.LastIndex(g.text, "\n\n"); i >= 0 {
 		before, last = g.text[:i], g.text[i+2:]

@@ -39,7 +39,7 @@ func (m *Model) layout() ([]string, *tea.Cursor) {
 
 // top returns the growing messages.
 func (m *Model) top() (rows []string) {
-	for _, g := range m.talk.grows {
+	for _, g := range m.talk.partial {
 		if text, _ := g.body(); text != "" {
 			shown := strings.TrimRight(markup.ANSI(text, m.width-1), "\n")
 			rows = append(rows, strings.Split(shown, "\n")...)
@@ -53,11 +53,11 @@ func (m *Model) middle() (rows []string) {
 	switch {
 	case m.offline != "":
 		rows = append(rows, paint(warning, m.cut(m.offline)))
-	case m.talk.waits():
+	case m.talk.isAnswerPending():
 		rows = append(rows, paint(notice, m.cut(m.spinner.View()+" "+m.doing())))
 	}
 	if m.leaving {
-		rows = append(rows, panel{m.look, m.state, m.opts.Owned}.question()...)
+		rows = append(rows, panel{m.terminal, m.state, m.opts.Owned}.question()...)
 	}
 	return append(rows, m.choices()...)
 }
@@ -92,7 +92,7 @@ func (m *Model) doing() string {
 	if m.state != nil && m.state.Asks {
 		doing = "waiting for you"
 	}
-	for _, g := range m.talk.grows {
+	for _, g := range m.talk.partial {
 		if _, now := g.body(); now != "" {
 			doing = now
 		} else if g.text != "" {
@@ -117,7 +117,7 @@ func (m *Model) below() (rows []string) {
 	}
 	c := m.complete
 	if c.prefix == "" || len(c.choices) == 0 || c.choices[0].text == c.prefix {
-		return panel{m.look, m.state, m.opts.Owned}.status()
+		return panel{m.terminal, m.state, m.opts.Owned}.status()
 	}
 	most := max(min(6, m.height/4), 1)
 	first := 0

@@ -128,7 +128,7 @@ func at(j types.JID, device uint16) types.JID {
 // New returns a Server. A nil opts means the defaults.
 func New(opts *Options) *Server {
 	o := *cmp.Or(opts, new(Options))
-	mute.Signal()
+	mute.SilenceSignal()
 	s := &Server{
 		static:   keys.NewKeyPair(),
 		dir:      o.Dir,

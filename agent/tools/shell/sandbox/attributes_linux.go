@@ -54,9 +54,9 @@ type answer struct {
 	flags uint32
 }
 
-// A form describes the arguments of a system call. The fields are argument indexes, or -1 if the
-// call has no such argument.
-type form struct {
+// An argumentLayout describes the arguments of a system call. The fields are argument indexes, or
+// -1 if the call has no such argument.
+type argumentLayout struct {
 	what                    byte // 'm' for mode, 'o' for owner, 't' for times
 	dir, path, value, flags int
 	noFollow                bool
@@ -64,7 +64,7 @@ type form struct {
 }
 
 // forms describes the system calls of [changes].
-var forms = map[int32]form{
+var forms = map[int32]argumentLayout{
 	unix.SYS_FCHMOD:    {what: 'm', dir: 0, path: -1, value: 1, flags: -1},
 	unix.SYS_FCHMODAT:  {what: 'm', dir: 0, path: 1, value: 2, flags: -1},
 	unix.SYS_FCHMODAT2: {what: 'm', dir: 0, path: 1, value: 2, flags: 3},
@@ -166,7 +166,7 @@ func changeOwner(stat *unix.Stat_t, user, group uint32) unix.Errno {
 }
 
 // open opens the file of the call with O_PATH.
-func (p *seccompRequest) open(f form) (fd int, e unix.Errno) {
+func (p *seccompRequest) open(f argumentLayout) (fd int, e unix.Errno) {
 	proc := "/proc/" + strconv.Itoa(int(p.pid)) + "/"
 	base := proc + "cwd"
 	if f.dir >= 0 && int32(p.args[f.dir]) != unix.AT_FDCWD {
@@ -229,7 +229,7 @@ func (p *seccompRequest) text(at uint64) (string, unix.Errno) {
 }
 
 // times returns the two times of the call, or nil if the call does not set times.
-func (p *seccompRequest) times(f form) ([]unix.Timespec, unix.Errno) {
+func (p *seccompRequest) times(f argumentLayout) ([]unix.Timespec, unix.Errno) {
 	if f.what != 't' {
 		return nil, 0
 	}

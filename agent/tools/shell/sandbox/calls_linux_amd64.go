@@ -24,18 +24,18 @@ var archChanges = []uintptr{
 
 // archModes adds the rules for older system calls that set a mode.
 func archModes(rules map[uintptr][]bpf.Instruction) {
-	rules[unix.SYS_CHMOD] = without(1, setID)
+	rules[unix.SYS_CHMOD] = denyBits(1, setID)
 }
 
 // archCreates adds the rules for older system calls that create files.
 func archCreates(rules map[uintptr][]bpf.Instruction) {
-	rules[unix.SYS_OPEN] = withoutIfCreates(1, 2, setID)
-	rules[unix.SYS_CREAT] = without(1, setID)
-	rules[unix.SYS_MKNOD] = without(1, setID)
+	rules[unix.SYS_OPEN] = denyBitsIfCreates(1, 2, setID)
+	rules[unix.SYS_CREAT] = denyBits(1, setID)
+	rules[unix.SYS_MKNOD] = denyBits(1, setID)
 }
 
 // archForms describes the system calls of [archChanges].
-var archForms = map[int32]form{
+var archForms = map[int32]argumentLayout{
 	unix.SYS_CHMOD:  {what: 'm', dir: -1, path: 0, value: 1, flags: -1},
 	unix.SYS_CHOWN:  {what: 'o', dir: -1, path: 0, value: 1, flags: -1},
 	unix.SYS_LCHOWN: {what: 'o', dir: -1, path: 0, value: 1, flags: -1, noFollow: true},

@@ -13,4 +13,4 @@ var archPrivileged, archChanges []uintptr
 func archModes(map[uintptr][]bpf.Instruction)   {}
 func archCreates(map[uintptr][]bpf.Instruction) {}
 
-var archForms map[int32]form
+var archForms map[int32]argumentLayout

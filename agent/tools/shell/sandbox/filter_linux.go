@@ -53,14 +53,15 @@ func argument(n int) bpf.Instruction {
 	return bpf.LoadAbsolute{Off: uint32(offsetArgs + 8*n), Size: 4}
 }
 
-// among allows the system call if argument n is one of values. Otherwise the call fails with EPERM.
-func among(n int, values ...uint32) []bpf.Instruction {
+// allowOnly allows the system call if argument n is one of values. Otherwise the call fails with
+// EPERM.
+func allowOnly(n int, values ...uint32) []bpf.Instruction {
 	return choose(n, fail(unix.EPERM), allow, values)
 }
 
-// notAmong makes the system call fail with EPERM if argument n is one of values, and allows it
+// denyValues makes the system call fail with EPERM if argument n is one of values, and allows it
 // otherwise.
-func notAmong(n int, values ...uint32) []bpf.Instruction {
+func denyValues(n int, values ...uint32) []bpf.Instruction {
 	return choose(n, allow, fail(unix.EPERM), values)
 }
 
@@ -72,20 +73,20 @@ func choose(n int, otherwise, found bpf.Instruction, values []uint32) []bpf.Inst
 	return append(p, otherwise, found)
 }
 
-// without makes the system call fail with EPERM if argument n has one of the bits.
-func without(n int, bits uint32) []bpf.Instruction {
+// denyBits makes the system call fail with EPERM if argument n has one of the bits.
+func denyBits(n int, bits uint32) []bpf.Instruction {
 	return []bpf.Instruction{
 		argument(n), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: bits, SkipTrue: 1}, allow,
 		fail(unix.EPERM),
 	}
 }
 
-// withoutIfCreates is like without, for system calls that use the mode only if flags contains
+// denyBitsIfCreates is like without, for system calls that use the mode only if flags contains
 // O_CREAT.
-func withoutIfCreates(flags, n int, bits uint32) []bpf.Instruction {
+func denyBitsIfCreates(flags, n int, bits uint32) []bpf.Instruction {
 	return append([]bpf.Instruction{
 		argument(flags), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.O_CREAT, SkipTrue: 1}, allow,
-	}, without(n, bits)...)
+	}, denyBits(n, bits)...)
 }
 
 // setID are the mode bits with which a program runs with the rights of its owner or group. If the
@@ -116,22 +117,22 @@ func (f filter) rules() map[uintptr][]bpf.Instruction {
 	refuse(unix.ENOSYS, absent...)
 	refuse(unix.ENOTSUP, attributes...)
 
-	rules[unix.SYS_CLONE] = without(0, namespaces)
-	rules[unix.SYS_IOCTL] = notAmong(1, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSCTTY,
+	rules[unix.SYS_CLONE] = denyBits(0, namespaces)
+	rules[unix.SYS_IOCTL] = denyValues(1, unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSCTTY,
 		unix.TIOCCONS, unix.TIOCSETD)
 	// PER_LINUX, PER_LINUX32, and the query of the present personality.
-	rules[unix.SYS_PERSONALITY] = among(0, 0, 8, 0xffffffff)
-	rules[unix.SYS_OPENAT] = withoutIfCreates(2, 3, setID)
-	rules[unix.SYS_MKNODAT] = without(2, setID)
+	rules[unix.SYS_PERSONALITY] = allowOnly(0, 0, 8, 0xffffffff)
+	rules[unix.SYS_OPENAT] = denyBitsIfCreates(2, 3, setID)
+	rules[unix.SYS_MKNODAT] = denyBits(2, setID)
 
 	// These calls may only concern the calling process, not others of the same user.
-	rules[unix.SYS_PRLIMIT64] = among(0, 0)
+	rules[unix.SYS_PRLIMIT64] = allowOnly(0, 0)
 	for _, c := range []uintptr{unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETATTR,
 		unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETSCHEDULER} {
-		rules[c] = among(0, 0)
+		rules[c] = allowOnly(0, 0)
 	}
 	for _, c := range []uintptr{unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET} {
-		rules[c] = among(1, 0)
+		rules[c] = allowOnly(1, 0)
 	}
 	f.sockets(rules)
 	archCreates(rules)
@@ -177,9 +178,9 @@ func (f filter) modes(rules map[uintptr][]bpf.Instruction) {
 		}
 		return
 	}
-	rules[unix.SYS_FCHMOD] = without(1, setID)
-	rules[unix.SYS_FCHMODAT] = without(2, setID)
-	rules[unix.SYS_FCHMODAT2] = without(2, setID)
+	rules[unix.SYS_FCHMOD] = denyBits(1, setID)
+	rules[unix.SYS_FCHMODAT] = denyBits(2, setID)
+	rules[unix.SYS_FCHMODAT2] = denyBits(2, setID)
 	archModes(rules)
 }
 
@@ -194,12 +195,12 @@ func (f filter) signals(rules map[uintptr][]bpf.Instruction) {
 	}
 	for _, c := range []uintptr{unix.SYS_KILL, unix.SYS_TGKILL, unix.SYS_RT_SIGQUEUEINFO,
 		unix.SYS_RT_TGSIGQUEUEINFO} {
-		rules[c] = notAmong(0, targets...)
+		rules[c] = denyValues(0, targets...)
 	}
 	for _, c := range []uintptr{unix.SYS_TKILL, unix.SYS_PIDFD_SEND_SIGNAL} {
 		rules[c] = []bpf.Instruction{fail(unix.EPERM)}
 	}
-	rules[unix.SYS_FCNTL] = notAmong(1, setOwner, setSignal, setOwnerEx)
+	rules[unix.SYS_FCNTL] = denyValues(1, setOwner, setSignal, setOwnerEx)
 }
 
 // assemble returns the filter's program as the kernel's struct sock_filter values.

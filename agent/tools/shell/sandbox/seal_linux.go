@@ -60,6 +60,6 @@ func sealed(self int) map[uintptr][]bpf.Instruction {
 		fail(unix.EPERM), allow,
 	}
 	rules[unix.SYS_CLONE3] = []bpf.Instruction{fail(unix.ENOSYS)} // C libraries use clone then
-	rules[unix.SYS_TGKILL] = among(0, uint32(self))
+	rules[unix.SYS_TGKILL] = allowOnly(0, uint32(self))
 	return rules
 }

@@ -122,7 +122,7 @@ func (t *trial) run(ctx context.Context, s *Sandbox) (found finding, err error) 
 		return found, err
 	}
 	var stderr bytes.Buffer
-	stdout := &replacing{do: func() error {
+	stdout := &triggerWriter{do: func() error {
 		return errors.Join(t.replace(), more.Close())
 	}}
 	c.Stdin, c.Stdout, c.Stderr = in, stdout, &stderr
@@ -174,16 +174,16 @@ func (t *trial) untouched() bool {
 		len(names(t.path("shared", sharedSkills))) == 0
 }
 
-// A replacing writer stores the probe's output. It calls do once, after the first line, which the
-// probe writes when it runs.
-type replacing struct {
+// A triggerWriter writer stores the probe's output. It calls do once, after the first line, which
+// the probe writes when it runs.
+type triggerWriter struct {
 	output bytes.Buffer
 	do     func() error
 	done   bool
 }
 
 // Write implements io.Writer.
-func (r *replacing) Write(p []byte) (int, error) {
+func (r *triggerWriter) Write(p []byte) (int, error) {
 	r.output.Write(p)
 	if _, rest, ok := bytes.Cut(r.output.Bytes(), []byte("\n")); ok && !r.done {
 		r.done = true

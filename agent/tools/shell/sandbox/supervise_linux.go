@@ -47,7 +47,7 @@ func supervise() int {
 		return exitTrouble
 	}
 	report := os.NewFile(reportFD, "job")
-	o := attend(report, os.NewFile(lifeFD, "life"))
+	o := superviseJob(report, os.NewFile(lifeFD, "life"))
 	text, err := json.Marshal(o)
 	if err == nil {
 		err = errors.Join(report.Truncate(0), writeAt(report, outcomeMark+"\n"+string(text)))
@@ -66,8 +66,8 @@ func writeAt(f *os.File, text string) error {
 	return err
 }
 
-// attend runs the job in the report file.
-func attend(report, life *os.File) Outcome {
+// superviseJob runs the job in the report file.
+func superviseJob(report, life *os.File) Outcome {
 	var j job
 	text, err := io.ReadAll(io.NewSectionReader(report, 0, 1<<30))
 	if err == nil {
@@ -105,7 +105,7 @@ func (j *job) run(tmp string, ended <-chan struct{}, asked <-chan os.Signal) Out
 	m := newAttributeServer(j, tmp)
 	result, done := make(chan started), make(chan struct{})
 	defer close(done)
-	old := preferred()
+	old := preferOOMKill()
 	go j.start(tmp, m, w, result, done)
 	s := <-result
 	restore(old)
@@ -225,9 +225,9 @@ func closeStandardFiles() {
 	_ = unix.Close(null) // nothing was written
 }
 
-// preferred makes new child processes the first victims of the kernel's OOM killer. It returns the
-// old setting for restore.
-func preferred() string {
+// preferOOMKill makes new child processes the first victims of the kernel's OOM killer. It returns
+// the old setting for restore.
+func preferOOMKill() string {
 	const file = "/proc/self/oom_score_adj"
 	old, err := os.ReadFile(file)
 	if err != nil {

@@ -14,21 +14,21 @@ import (
 // descendants returns the descendants of root. It leaves out processes that end in the meantime.
 func descendants(root int) []int {
 	var found []int
-	visit(root, func(pid int) { found = append(found, pid) })
+	walkDescendants(root, func(pid int) { found = append(found, pid) })
 	return found
 }
 
 // killBelow kills each descendant of this process as soon as it finds it. So it is faster than
 // processes that keep starting new ones. Orphaned processes become children of this process.
 func killBelow() {
-	visit(os.Getpid(), func(pid int) {
+	walkDescendants(os.Getpid(), func(pid int) {
 		_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
 	})
 }
 
-// visit calls fn for the descendants of root, level by level. It calls fn for all processes of a
-// level before it looks for their children.
-func visit(root int, fn func(pid int)) {
+// walkDescendants calls fn for the descendants of root, level by level. It calls fn for all
+// processes of a level before it looks for their children.
+func walkDescendants(root int, fn func(pid int)) {
 	children := childrenOf
 	if _, err := os.Stat("/proc/thread-self/children"); err != nil {
 		children = allChildren() // a kernel without lists of children

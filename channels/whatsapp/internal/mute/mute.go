@@ -1,8 +1,8 @@
 // Package mute silences the Signal library.
 //
-// Its function is [Signal]. The library's logger is a global variable that the library sets without
-// a lock on its first use, so two accounts could write it concurrently. Users of the library call
-// Signal first.
+// Its function is [SilenceSignal]. The library's logger is a global variable that the library sets
+// without a lock on its first use, so two accounts could write it concurrently. Users of the
+// library call SilenceSignal first.
 package mute
 
 import (
@@ -11,9 +11,9 @@ import (
 	"go.mau.fi/libsignal/logger"
 )
 
-// Signal silences the Signal library, which prints to standard output by default. The WhatsApp
-// client reports the same problems.
-func Signal() { once() }
+// SilenceSignal silences the Signal library, which prints to standard output by default. The
+// WhatsApp client reports the same problems.
+func SilenceSignal() { once() }
 
 var once = sync.OnceFunc(func() {
 	var l logger.Loggable = silent{}

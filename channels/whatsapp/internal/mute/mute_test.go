@@ -15,7 +15,7 @@ func TestSignal(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			mute.Signal()
+			mute.SilenceSignal()
 			ecc.CalculateSignature(ecc.NewDjbECPrivateKey([32]byte{1}), []byte("hello"))
 		})
 	}

@@ -21,9 +21,9 @@ import (
 	"gateway/store"
 )
 
-// NamesOwner reports whether the configuration names an owner, or may do so once its mistakes are
+// HasOwner reports whether the configuration names an owner, or may do so once its mistakes are
 // corrected. If it names none, the first approved person becomes the owner.
-func NamesOwner(cfg *config.Config) bool {
+func HasOwner(cfg *config.Config) bool {
 	if cfg.IsMistaken("channels") {
 		return true
 	}
@@ -51,7 +51,7 @@ func accessCommands(g *gate.Gate, l leaver, owned bool) []command.Command {
 			Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
 				return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) {
 					tx.After(g.Invalidate)
-					return letIn(tx, r, owned)
+					return approvePairing(tx, r, owned)
 				})
 			}},
 		{Name: "group", Help: "in which groups I answer, and to what", MinRole: bus.Admin,
@@ -89,9 +89,9 @@ func whoami(_ context.Context, r *command.Request) (command.Reply, error) {
 	return command.Reply{Text: b.String()}, nil
 }
 
-// letIn runs /pair. If owned is false and an owner sends /pair, for example at the terminal, the
-// first approved person becomes the owner, as with "gateway people approve".
-func letIn(tx *store.Tx, r *command.Request, owned bool) (command.Reply, error) {
+// approvePairing runs /pair. If owned is false and an owner sends /pair, for example at the
+// terminal, the first approved person becomes the owner, as with "gateway people approve".
+func approvePairing(tx *store.Tx, r *command.Request, owned bool) (command.Reply, error) {
 	people, now, args := gate.People{}, time.Now(), r.Args
 	word, code, _ := strings.Cut(args, " ")
 	switch {
@@ -114,7 +114,7 @@ func letIn(tx *store.Tx, r *command.Request, owned bool) (command.Reply, error) 
 		return command.Reply{Text: sayNoPairing}, nil
 	}
 	if err == nil {
-		err = audit.Add(tx, LetIn(audit.NewEntry(r.Message, "", ""), p), now)
+		err = audit.Add(tx, ApprovalEntry(audit.NewEntry(r.Message, "", ""), p), now)
 	}
 	if err == nil {
 		err = bus.NewOutbox().Put(tx, Welcome(chat), now)
@@ -123,8 +123,8 @@ func letIn(tx *store.Tx, r *command.Request, owned bool) (command.Reply, error) 
 		Text: fmt.Sprintf("%s can now talk to me (role: %s).", nameOf(p.Name, p.Sender), p.Role)}, err
 }
 
-// LetIn returns e as the audit entry for the approval of p.
-func LetIn(e audit.Entry, p gate.Person) audit.Entry {
+// ApprovalEntry returns e as the audit entry for the approval of p.
+func ApprovalEntry(e audit.Entry, p gate.Person) audit.Entry {
 	e.Action, e.Whom = "let in as "+string(p.Role), p.ID
 	e.About = strings.TrimSpace(display.OneLine(p.Name) + " " + p.Account + "/" + p.Sender)
 	return e
@@ -201,21 +201,21 @@ func decideGroup(tx *store.Tx, r *command.Request, access *gate.Gate) (command.R
 	}
 	var dropped []bus.Delivery
 	if err == nil {
-		dropped, err = access.Stay(tx, before)
+		dropped, err = access.CancelLeaving(tx, before)
 	}
 	if err == nil && state.Answers() && !before.State.Answers() {
-		err = bus.NewOutbox().Put(tx, helloGroup(before, state), time.Now())
+		err = bus.NewOutbox().Put(tx, groupWelcome(before, state), time.Now())
 	}
 	if err == nil && state == gate.GroupIgnored && access.Names(before.Account, before.Chat) {
 		return command.Reply{Text: "The group " + groupName(before) + ": " + sayNamed + "." +
-			sayStay(dropped)}, nil
+			stayText(dropped)}, nil
 	}
 	text := fmt.Sprintf("The group %s: %s from now on.", groupName(before), groupSays[state])
-	return command.Reply{Text: text + sayStay(dropped)}, err
+	return command.Reply{Text: text + stayText(dropped)}, err
 }
 
-// sayStay explains that decisions to leave groups were dropped.
-func sayStay(dropped []bus.Delivery) (text string) {
+// stayText explains that decisions to leave groups were dropped.
+func stayText(dropped []bus.Delivery) (text string) {
 	for i := range dropped {
 		l := dropped[i].Message.Leave
 		if dropped[i].State == bus.Sending {
@@ -236,8 +236,8 @@ func groupEntry(r *command.Request, g gate.Group, s gate.GroupState) audit.Entry
 	return audit.NewEntry(r.Message, "group set to "+string(s), g.Title+" "+g.Account+"/"+g.Chat)
 }
 
-// helloGroup returns the agent's first message in an approved group.
-func helloGroup(g gate.Group, s gate.GroupState) bus.OutboundMessage {
+// groupWelcome returns the agent's first message in an approved group.
+func groupWelcome(g gate.Group, s gate.GroupState) bus.OutboundMessage {
 	text := "Hello! I answer here when somebody mentions me or replies to me."
 	if s == gate.GroupAlways {
 		text = "Hello! I answer here from now on."
@@ -257,8 +257,8 @@ func groupsReply(tx *store.Tx, access *gate.Gate) (command.Reply, error) {
 		switch {
 		case g.State == gate.GroupIgnored && access.Names(g.Account, g.Chat):
 			says = sayNamed
-		case g.State == gate.GroupLeft && access.Lists(g.Account, g.Chat):
-			says += ". " + gate.SayListed(g.Chat)
+		case g.State == gate.GroupLeft && access.IsConfigured(g.Account, g.Chat):
+			says += ". " + gate.StillListedText(g.Chat)
 		}
 		reply.Text += fmt.Sprintf("- %d: %s on %s: %s\n", g.ID, groupName(g), g.Account, says)
 		if g.State == gate.GroupAsked && reply.Buttons == nil {
@@ -345,7 +345,7 @@ func (l leaver) leave(ctx context.Context, r *command.Request, args string) (com
 		}
 	}
 	for _, g := range d.groups {
-		if l.gate.Lists(g.Account, g.Chat) {
+		if l.gate.IsConfigured(g.Account, g.Chat) {
 			d.listed = append(d.listed, g.Chat)
 		}
 	}
@@ -408,7 +408,7 @@ func (l leaver) confirm(
 			"out now which one that is. Please try again later."}, nil
 	}
 	d.ID, d.Name = server.ID, "the server "+markup.Literal(server.Name)
-	others, err := l.others(ctx, group, server)
+	others, err := l.otherGroups(ctx, group, server)
 	if err != nil || confirmed == server.ID {
 		d.groups = append(d.groups, others...)
 		return command.Reply{}, err
@@ -432,9 +432,9 @@ func (l leaver) confirm(
 		Text:  "/group leave " + which + " " + server.ID}}}, nil
 }
 
-// others returns the groups of a server besides group that owners have decided about or that the
-// configuration names.
-func (l leaver) others(
+// otherGroups returns the groups of a server besides group that owners have decided about or that
+// the configuration names.
+func (l leaver) otherGroups(
 	ctx context.Context, group gate.Group, server channels.Server,
 ) ([]gate.Group, error) {
 	list, err := gate.Groups{}.List(l.db.Read(ctx))
@@ -484,7 +484,7 @@ func (l leaver) start(
 		reply.Text += fmt.Sprintf(" Dropped messages that were still to be sent there: %d.", dropped)
 	}
 	if len(d.listed) > 0 {
-		reply.Text += " " + gate.SayListed(d.listed...)
+		reply.Text += " " + gate.StillListedText(d.listed...)
 	}
 	return reply, err
 }

@@ -90,11 +90,11 @@ func WhatsAppStore(cfg *config.Config, name string) string {
 func OpenMedia(cfg *config.Config) (*os.Root, error) {
 	dir := MediaFolder(cfg)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, InHome(dir, err)
+		return nil, NewHomeError(dir, err)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, InHome(dir, err)
+		return nil, NewHomeError(dir, err)
 	}
 	return root, nil
 }

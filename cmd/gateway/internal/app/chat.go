@@ -41,7 +41,7 @@ func NewScreen(cfg *config.Config, opts terminal.ScreenOptions) (*terminal.Scree
 	opts.History = historyFile(cfg)
 	screen, err := terminal.NewScreen(os.Stdin, os.Stdout, opts)
 	if errors.Is(err, terminal.ErrEmpty) {
-		err = BadUsage(err)
+		err = NewUsageError(err)
 	}
 	return screen, err
 }
@@ -57,7 +57,7 @@ type chat struct {
 func (c *chat) run(ctx context.Context, stop func()) error {
 	if c.g.terminal == nil {
 		stop()
-		return BadUsage(errors.New("the terminal is disabled in the configuration: " +
+		return NewUsageError(errors.New("the terminal is disabled in the configuration: " +
 			"set channels.terminal.enabled = true to chat here"))
 	}
 	if c.screen.Greets() {
@@ -85,7 +85,7 @@ func (h host) State(ctx context.Context) (*terminal.State, error) {
 	g := h.g
 	q := g.db.Read(ctx)
 	chat := bus.Address{Account: terminalAccount, Chat: terminal.MainChat}
-	owes, err := bus.Owes(q, chat)
+	owes, err := bus.HasUnfinished(q, chat)
 	if err != nil {
 		return nil, err
 	}

@@ -7,5 +7,5 @@ import "time"
 // compressed returns d. Test builds return a shorter time.
 func compressed(d time.Duration) time.Duration { return d }
 
-// impatient returns d. Test builds return a shorter time.
-func impatient(d time.Duration) time.Duration { return d }
+// testableTimeout returns d. Test builds return a shorter time.
+func testableTimeout(d time.Duration) time.Duration { return d }

@@ -27,5 +27,6 @@ func scale(name string) time.Duration {
 // compressed returns d divided by timeScale, so that tests can run a day in a minute.
 func compressed(d time.Duration) time.Duration { return d / timeScale() }
 
-// impatient returns d divided by healthScale, so that tests can see failing health checks soon.
-func impatient(d time.Duration) time.Duration { return d / healthScale() }
+// testableTimeout returns d divided by healthScale, so that tests can see failing health checks
+// soon.
+func testableTimeout(d time.Duration) time.Duration { return d / healthScale() }

@@ -10,8 +10,8 @@ type HomeError struct {
 	err  error
 }
 
-// InHome returns err as a [HomeError].
-func InHome(home string, err error) error { return &HomeError{home, err} }
+// NewHomeError returns err as a [HomeError].
+func NewHomeError(home string, err error) error { return &HomeError{home, err} }
 
 func (e *HomeError) Error() string { return fmt.Sprintf("home %s: %v", e.Home, e.err) }
 func (e *HomeError) Unwrap() error { return e.err }
@@ -19,8 +19,8 @@ func (e *HomeError) Unwrap() error { return e.err }
 // A UsageError is a mistake in the configuration or on the command line.
 type UsageError struct{ error }
 
-// BadUsage returns err as a [UsageError].
-func BadUsage(err error) error { return UsageError{err} }
+// NewUsageError returns err as a [UsageError].
+func NewUsageError(err error) error { return UsageError{err} }
 
 func (e UsageError) Unwrap() error { return e.error }
 

@@ -67,7 +67,7 @@ func (g *Gateway) newSender(cfg *config.Config) *export.Sender {
 // chats.
 func (People) Forget(tx *store.Tx, person int64, chats []bus.Address) error {
 	err := gate.People{}.Revoke(tx, person)
-	if err != nil && !errors.Is(err, gate.ErrNobody) {
+	if err != nil && !errors.Is(err, gate.ErrNoPerson) {
 		return err
 	}
 	return gate.Forget(tx, chats)

@@ -32,7 +32,7 @@ func openHome(ctx context.Context, cfg *config.Config) (*home, error) {
 	}
 	db, err := store.Open(ctx, cfg.Store.Path(), Migrations(), nil)
 	if err != nil {
-		return nil, errors.Join(InHome(cfg.Gateway.Home, err), root.Close())
+		return nil, errors.Join(NewHomeError(cfg.Gateway.Home, err), root.Close())
 	}
 	return &home{path: cfg.Gateway.Home, db: db, workspace: root}, nil
 }
@@ -40,12 +40,12 @@ func openHome(ctx context.Context, cfg *config.Config) (*home, error) {
 func openWorkspace(cfg *config.Config) (*os.Root, error) {
 	for _, dir := range []string{cfg.Gateway.Home, cfg.Gateway.Workspace} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, InHome(dir, err)
+			return nil, NewHomeError(dir, err)
 		}
 	}
 	root, err := os.OpenRoot(cfg.Gateway.Workspace)
 	if err != nil {
-		return nil, InHome(cfg.Gateway.Workspace, err)
+		return nil, NewHomeError(cfg.Gateway.Workspace, err)
 	}
 	return root, nil
 }
@@ -56,7 +56,7 @@ func (h *home) openRest(ctx context.Context, cfg *config.Config, log *slog.Logge
 		return err
 	}
 	if h.knowledge, err = openKnowledge(cfg, h.db, h.workspace, log); err != nil {
-		return InHome(cfg.Gateway.Home, err)
+		return NewHomeError(cfg.Gateway.Home, err)
 	}
 	h.life, err = store.BeginLife(ctx, h.db, time.Now(), 1)
 	return err

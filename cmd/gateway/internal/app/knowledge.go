@@ -115,7 +115,7 @@ func skillNames(cfg *config.Config) (names []string, err error) {
 		return nil, err
 	}
 	defer shared.Close()
-	scopes, err := OpenIfThere(MemoryFolder(cfg))
+	scopes, err := OpenIfExists(MemoryFolder(cfg))
 	if err != nil {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ func (h *toolset) serverCommand(ctx context.Context, s mcp.Server) (*exec.Cmd, e
 	limits := h.limits()
 	limits.CPU, limits.KeepFree = serverTime, 0 // others may fill the disk while the server runs
 	command, err := box.Command(ctx, sandbox.Spec{
-		Argv: s.Command, Dir: s.Dir, Env: revealed(s.Env), ReadWrite: []string{s.Dir},
+		Argv: s.Command, Dir: s.Dir, Env: envList(s.Env), ReadWrite: []string{s.Dir},
 		Network: h.cfg.MCP[s.Name].Network, Limits: limits,
 	})
 	if err != nil {
@@ -98,8 +98,8 @@ func (h *toolset) serverCommand(ctx context.Context, s mcp.Server) (*exec.Cmd, e
 // serverTime limits the total CPU time of a server.
 const serverTime = 24 * time.Hour
 
-// revealed returns the variables in the form NAME=value.
-func revealed(env map[string]string) (list []string) {
+// envList returns the variables in the form NAME=value.
+func envList(env map[string]string) (list []string) {
 	for _, name := range sortedKeys(env) {
 		list = append(list, name+"="+env[name])
 	}
@@ -126,7 +126,7 @@ func mcpCommand(client *mcp.Client) command.Command {
 				text, err = finishLogin(ctx, client, rest)
 			case "agree":
 				name, code, _ := strings.Cut(rest, " ")
-				if err = client.Agree(ctx, name, strings.TrimSpace(code)); err == nil {
+				if err = client.Approve(ctx, name, strings.TrimSpace(code)); err == nil {
 					text = "I use the tools of `" + name + "` as they are now."
 				}
 			case "logout":

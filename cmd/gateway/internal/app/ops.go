@@ -191,7 +191,7 @@ func (o *operations) checks(cfg *config.Config, g *Gateway, inbox *bus.Inbox) []
 	probe := func(
 		try func(ctx context.Context) (string, error),
 	) func(context.Context) (string, bool) {
-		p := ops.NewProbe(impatient(probeWait), probeTime, try)
+		p := ops.NewProbe(testableTimeout(probeWait), probeTime, try)
 		o.probes = append(o.probes, p)
 		return p.Test
 	}
@@ -200,21 +200,22 @@ func (o *operations) checks(cfg *config.Config, g *Gateway, inbox *bus.Inbox) []
 		list = append(list, ops.Check{Name: "channel " + s.Name(),
 			Test: func(context.Context) (string, bool) {
 				state, _ := s.State()
-				return state, s.Well(impatient(lostTime))
+				return state, s.IsHealthy(testableTimeout(lostTime))
 			}})
 	}
 	written := probe(func(ctx context.Context) (string, error) {
 		return "writable", g.db.Probe(ctx)
 	})
 	return append(list,
-		ops.Check{Name: "dispatcher", Test: beating(func() time.Time {
+		ops.Check{Name: "dispatcher", Test: checkHeartbeat(func() time.Time {
 			return g.dispatcher.Stats().Beat
 		})},
 		ops.Check{Name: "tools", Test: func(context.Context) (string, bool) {
 			return toolState(g.dispatcher.Stats().Abandoned)
 		}},
-		ops.Check{Name: "scheduler", Test: beating(func() time.Time { return g.scheduler.LastSeen() })},
-		ops.Check{Name: "router", Test: beating(func() time.Time { return g.router.LastRun() })},
+		ops.Check{Name: "scheduler",
+			Test: checkHeartbeat(func() time.Time { return g.scheduler.LastSeen() })},
+		ops.Check{Name: "router", Test: checkHeartbeat(func() time.Time { return g.router.LastRun() })},
 		ops.Check{Name: "store", Test: func(ctx context.Context) (string, bool) {
 			state, ok := written(ctx)
 			if _, err := g.db.Trouble(); err != nil && !ok {
@@ -245,14 +246,14 @@ func (o *operations) checks(cfg *config.Config, g *Gateway, inbox *bus.Inbox) []
 		})})
 }
 
-// beating returns a test that fails if a loop has not reported for stuckTime.
-func beating(beat func() time.Time) func(context.Context) (string, bool) {
+// checkHeartbeat returns a test that fails if a loop has not reported for stuckTime.
+func checkHeartbeat(beat func() time.Time) func(context.Context) (string, bool) {
 	return func(context.Context) (string, bool) {
 		at := beat()
 		if at.IsZero() {
 			return "not started", false
 		}
-		if age := time.Since(at); age > impatient(stuckTime) {
+		if age := time.Since(at); age > testableTimeout(stuckTime) {
 			return "stuck for " + age.Truncate(time.Second).String(), false
 		}
 		return "works", true
@@ -396,7 +397,7 @@ func (p Process) with(cfg *config.Config) Process {
 // variables returns the names of the environment variables that affect a configuration.
 func variables(cfg *config.Config) []string {
 	file := cfg.File
-	if !cfg.Found {
+	if !cfg.FileExists {
 		file = "" // only a file that the command line does not name may be missing
 	}
 	e, err := config.Explain(file, os.Environ())

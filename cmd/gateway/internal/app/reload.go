@@ -77,7 +77,7 @@ func (r *reloader) run(ctx context.Context) error {
 // at level info only if somebody asked for the reload.
 func (r *reloader) reload(ctx context.Context, asked bool) {
 	next, err := r.load()
-	if err == nil && r.current.Found && !next.Found {
+	if err == nil && r.current.FileExists && !next.FileExists {
 		err = errors.New(r.current.File + " is gone; write it again")
 	}
 	if err != nil {

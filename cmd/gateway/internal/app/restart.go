@@ -39,10 +39,10 @@ func newRestart(
 // gateway already stops.
 func checkProgram(ctx context.Context, cfg *config.Config, log *slog.Logger) string {
 	args := []string{"config", "check", "--start-only"}
-	if cfg.Found {
+	if cfg.FileExists {
 		args = append(args, "--config", cfg.File)
 	}
-	var decision beginning
+	var decision prefixWriter
 	path, err := os.Executable()
 	if err == nil {
 		err = runProgram(ctx, &decision, path, args...)
@@ -73,11 +73,11 @@ func runProgram(ctx context.Context, out io.Writer, path string, args ...string)
 // maxSaid is how much of the program's output is logged, in bytes.
 const maxSaid = 4096
 
-// A beginning stores the first maxSaid bytes that are written to it.
-type beginning struct{ text []byte }
+// A prefixWriter stores the first maxSaid bytes that are written to it.
+type prefixWriter struct{ text []byte }
 
 // Write implements [io.Writer]. It never fails.
-func (b *beginning) Write(p []byte) (int, error) {
+func (b *prefixWriter) Write(p []byte) (int, error) {
 	b.text = append(b.text, p[:min(len(p), maxSaid-len(b.text))]...)
 	return len(p), nil
 }

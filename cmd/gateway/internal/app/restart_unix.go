@@ -11,9 +11,9 @@ import (
 // canRestart reports whether a process can replace itself.
 const canRestart = true
 
-// StartAgain replaces this process with the present program file, with the same process id,
+// Restart replaces this process with the present program file, with the same process id,
 // arguments and environment. It returns only if that fails.
-func StartAgain() error {
+func Restart() error {
 	path, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("start again: %w", err)

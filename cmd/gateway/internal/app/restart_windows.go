@@ -6,5 +6,5 @@ import "errors"
 // started a new process and ended, Windows would consider the service stopped.
 const canRestart = false
 
-// StartAgain always returns [errors.ErrUnsupported].
-func StartAgain() error { return errors.ErrUnsupported }
+// Restart always returns [errors.ErrUnsupported].
+func Restart() error { return errors.ErrUnsupported }

@@ -33,7 +33,7 @@ func newSweeper(
 	rules, tight := retentionRules(cfg, used)
 	return retention.New(db, rules, &retention.Options{
 		Logger: log, First: compressed(time.Minute), Every: compressed(time.Hour),
-		Most: int64(cfg.Retention.MaxTotalMB) << 20, Tight: tight, Remains: remains,
+		MaxBytes: int64(cfg.Retention.MaxTotalMB) << 20, Tight: tight, Remains: remains,
 		Newest: bus.NewInbox().LastAccepted,
 	})
 }

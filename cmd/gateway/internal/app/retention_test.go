@@ -226,7 +226,7 @@ func (w *warehouse) examine(tight [][]retention.Rule) {
 		must[table], may[table] = w.ids(table, condition, old), w.free(table)
 	}
 	sweeper := retention.New(w.db, nil, &retention.Options{
-		Rest: time.Nanosecond, Now: func() time.Time { return w.now }, Most: most, Tight: tight})
+		Pause: time.Nanosecond, Now: func() time.Time { return w.now }, MaxBytes: most, Tight: tight})
 	if err := sweeper.Pass(w.Context()); err != nil {
 		w.Fatal(err)
 	}

@@ -141,7 +141,7 @@ func (g *Gateway) places(cfg *config.Config) *turn.Places {
 	if table == nil {
 		return nil
 	}
-	table.Before = g.gate.Before
+	table.Before = g.gate.PreviousID
 	p := &turn.Places{Table: table, Models: make(map[string]*turn.Choice)}
 	if len(cfg.Personas) > 0 {
 		p.Documents = g.home.knowledge.personaDocuments(cfg)

@@ -28,7 +28,7 @@ func (g *Gateway) newScheduler(cfg *config.Config, inbox *bus.Inbox) *schedule.S
 // their present role if that is lower. why says why it does not run, or is "".
 func (g *Gateway) admitJob(q store.Queryer, j *schedule.Job) (_ bus.Role, why string, err error) {
 	m := bus.InboundMessage{From: j.To, Sender: j.Sender, Group: j.Group, Text: j.Text}
-	ok, err := g.gate.Standing(q, &m)
+	ok, err := g.gate.MayWrite(q, &m)
 	if m.Role.AtLeast(j.Role) {
 		m.Role = j.Role
 	}

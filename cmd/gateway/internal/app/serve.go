@@ -95,7 +95,7 @@ func Serve(ctx context.Context, cfg *config.Config, load Loader, screen *termina
 		return terminal.ErrAsks
 	}
 	if err != nil {
-		return InHome(cfg.Gateway.Home, err)
+		return NewHomeError(cfg.Gateway.Home, err)
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func assemble(
 	g.media = media.New(h.media, sources, MediaOptions(cfg, log))
 	g.router = router.New(router.Options{
 		DB: db, Outbox: outbox, Live: live, Files: g.media, Owners: gate.People{}, Groups: g.gate,
-		Accounts: accounts, Orderly: !h.life.Blames("deliveries"), Logger: log,
+		Accounts: accounts, Orderly: !h.life.IsSuspect("deliveries"), Logger: log,
 	})
 	g.ops = newOperations(cfg, g, inbox, outbox)
 	g.router.SetSecrets(g.secrets(cfg))
@@ -252,7 +252,7 @@ func (g *Gateway) live(ctx context.Context, terminalChat *chat) error {
 func (g *Gateway) run(ctx context.Context, terminalChat *chat) error {
 	start := time.Now()
 	g.db.OnTrouble(func(err error) { g.logTrouble(ctx, err) })
-	defer context.AfterFunc(ctx, g.db.Hurry)()
+	defer context.AfterFunc(ctx, g.db.ShortenWaits)()
 	cfg := g.settings.Load()
 	var accounts []string
 	for _, s := range g.supervisors {

@@ -23,7 +23,7 @@ func SharedFolder(cfg *config.Config) string {
 // earlier versions kept in the workspace.
 func OpenShared(cfg *config.Config, log *slog.Logger) (*os.Root, error) {
 	if _, err := os.Lstat(SharedFolder(cfg)); errors.Is(err, fs.ErrNotExist) {
-		if err := makeShared(cfg, log); err != nil {
+		if err := createSharedFolder(cfg, log); err != nil {
 			return nil, err
 		}
 	}
@@ -42,17 +42,17 @@ func PrepareShared(cfg *config.Config) error {
 // SharedIfThere opens the shared folder for reading. If it does not exist, it opens the
 // workspace, where earlier versions kept the documents. It returns nil if neither exists.
 func SharedIfThere(cfg *config.Config) (*os.Root, error) {
-	root, err := OpenIfThere(SharedFolder(cfg))
+	root, err := OpenIfExists(SharedFolder(cfg))
 	if root == nil && err == nil {
-		root, err = OpenIfThere(cfg.Gateway.Workspace)
+		root, err = OpenIfExists(cfg.Gateway.Workspace)
 	}
 	return root, err
 }
 
-// makeShared creates the shared folder. It fills a draft folder and renames it at the end. After
-// that nothing is ever moved from the workspace, since commands can write there. If a process
+// createSharedFolder creates the shared folder. It fills a draft folder and renames it at the end.
+// After that nothing is ever moved from the workspace, since commands can write there. If a process
 // dies during the move, the next one continues.
-func makeShared(cfg *config.Config, log *slog.Logger) error {
+func createSharedFolder(cfg *config.Config, log *slog.Logger) error {
 	draft := SharedFolder(cfg) + ".new"
 	if err := os.MkdirAll(draft, 0o700); err != nil {
 		return err
@@ -124,8 +124,8 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, text, 0o600)
 }
 
-// OpenIfThere opens a folder. It returns nil if the folder does not exist.
-func OpenIfThere(dir string) (*os.Root, error) {
+// OpenIfExists opens a folder. It returns nil if the folder does not exist.
+func OpenIfExists(dir string) (*os.Root, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -51,14 +51,14 @@ const unusedSuffix = ".restored"
 // ownLink is a symbolic link that the gateway creates at each start.
 const ownLink = "workspace/memory"
 
-// A choice has the options of backup and restore: which data a backup contains.
-type choice struct {
+// A backupOptions has the options of backup and restore: which data a backup contains.
+type backupOptions struct {
 	noMedia, noWorkspace, config bool
 	force                        bool
 }
 
 func backupCommand(load app.Loader) *cobra.Command {
-	var with choice
+	var with backupOptions
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Back up all data into one file; the gateway may be running",
@@ -88,26 +88,26 @@ text. What it refers to by "env:NAME" or "file:PATH" is never in the file.`,
 	return cmd
 }
 
-func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with choice) error {
+func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with backupOptions) error {
 	history := historyFilter{last: make(map[string]int64)}
 	o := backup.WriteOptions{Version: app.BuildVersion(), Force: with.force, Copied: history.learn}
 	if file == "-" {
 		o.Stream, o.Scratch = cmd.OutOrStdout(), cfg.Gateway.Home
 	} else if dir, err := os.Stat(filepath.Dir(file)); err != nil || !dir.IsDir() {
-		return app.BadUsage(fmt.Errorf("there is no folder %s", filepath.Dir(file)))
+		return app.NewUsageError(fmt.Errorf("there is no folder %s", filepath.Dir(file)))
 	}
 	if err := app.CheckRestored(cfg); err != nil {
 		return err
 	}
 	parts, err := backupParts(cfg, with, history.copy)
 	if err != nil {
-		return app.InHome(cfg.Gateway.Home, err)
+		return app.NewHomeError(cfg.Gateway.Home, err)
 	}
 	if _, err := os.Stat(cfg.File); with.config && err != nil {
-		return app.BadUsage(fmt.Errorf("the configuration can't be added: %w", err))
+		return app.NewUsageError(fmt.Errorf("the configuration can't be added: %w", err))
 	}
 	if _, err := os.Stat(parts[0].Path); errors.Is(err, fs.ErrNotExist) {
-		return app.InHome(cfg.Gateway.Home, errNoData)
+		return app.NewHomeError(cfg.Gateway.Home, errNoData)
 	}
 	if err := lowerPriority(); err != nil {
 		cmd.PrintErrf("The gateway may be slower meanwhile: %v\n", err)
@@ -115,7 +115,7 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with choic
 	start := time.Now()
 	m, err := backup.Write(cmd.Context(), file, parts, o)
 	if errors.Is(err, backup.ErrExists) {
-		return app.BadUsage(
+		return app.NewUsageError(
 			fmt.Errorf("%s exists already; choose another name or give --force", file))
 	}
 	if err != nil {
@@ -143,7 +143,7 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with choic
 
 // backupParts returns the parts of a gateway's data in the order of copying.
 func backupParts(
-	cfg *config.Config, with choice, filter func(name string, w io.Writer, r io.Reader) error,
+	cfg *config.Config, with backupOptions, filter func(name string, w io.Writer, r io.Reader) error,
 ) ([]backup.Part, error) {
 	names := []string{databasePart}
 	phones, err := filepath.Glob(filepath.Join(cfg.Gateway.Home, whatsappPrefix+"*"+whatsappSuffix))
@@ -249,7 +249,7 @@ func (f *historyFilter) copy(name string, w io.Writer, r io.Reader) error {
 }
 
 func restoreCommand(load app.Loader) *cobra.Command {
-	var with choice
+	var with backupOptions
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Restore a backup, while no gateway runs",
@@ -277,10 +277,10 @@ docs/durability.md says what that means for messages that came later.`,
 	return cmd
 }
 
-func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, with choice) error {
+func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, with backupOptions) error {
 	f, err := os.Open(file)
 	if err != nil {
-		return app.BadUsage(fmt.Errorf("the backup can't be read: %w", err))
+		return app.NewUsageError(fmt.Errorf("the backup can't be read: %w", err))
 	}
 	defer f.Close()
 	if err := checkOwner(cfg); err != nil {
@@ -288,12 +288,12 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, with cho
 	}
 	for _, dir := range []string{cfg.Gateway.Home, filepath.Dir(cfg.Store.Path())} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return app.InHome(dir, err)
+			return app.NewHomeError(dir, err)
 		}
 	}
 	unlock, err := store.Lock(cfg.Store.Path() + ".lock")
 	if err != nil {
-		return app.InHome(cfg.Gateway.Home, err)
+		return app.NewHomeError(cfg.Gateway.Home, err)
 	}
 	done, err := backup.Restore(cmd.Context(), bufio.NewReader(f), backup.RestoreOptions{
 		Migrations: app.Migrations(), Force: with.force, Now: time.Now(), Home: cfg.Gateway.Home,
@@ -377,7 +377,7 @@ func checkOwner(cfg *config.Config) error {
 	}
 	owner, _, ok := doctor.OwnerOf(info)
 	if ok && owner != 0 && os.Geteuid() == 0 {
-		return app.BadUsage(fmt.Errorf("nothing was changed: %s belongs to user %d, and this is "+
+		return app.NewUsageError(fmt.Errorf("nothing was changed: %s belongs to user %d, and this is "+
 			"root; restore as that user: sudo -u '#%d'", path, owner, owner))
 	}
 	return nil
@@ -392,12 +392,12 @@ func hasConfig(m backup.Manifest) bool {
 func restoreTrouble(file string, err error) error {
 	switch {
 	case errors.Is(err, backup.ErrForeign):
-		return app.BadUsage(fmt.Errorf("nothing was changed: %s can't be used: %w", file, err))
+		return app.NewUsageError(fmt.Errorf("nothing was changed: %s can't be used: %w", file, err))
 	case errors.Is(err, backup.ErrNewer), errors.Is(err, store.ErrNewer):
-		return app.BadUsage(fmt.Errorf("nothing was changed: %s was made by a newer gateway than "+
+		return app.NewUsageError(fmt.Errorf("nothing was changed: %s was made by a newer gateway than "+
 			"this one, %s; upgrade this one: %w", file, app.BuildVersion(), err))
 	case errors.Is(err, backup.ErrExists):
-		return app.BadUsage(fmt.Errorf("nothing was changed: %w; give --force to move it aside, or "+
+		return app.NewUsageError(fmt.Errorf("nothing was changed: %w; give --force to move it aside, or "+
 			"set GATEWAY_HOME to an empty folder", err))
 	}
 	return fmt.Errorf("the backup was not restored: %w", err)

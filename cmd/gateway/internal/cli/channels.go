@@ -18,7 +18,7 @@ import (
 )
 
 func channelsCommand(found app.Loader) *cobra.Command {
-	return listing(&cobra.Command{
+	return withJSONFlag(&cobra.Command{
 		Use:   "channels",
 		Short: "Show the state of each channel, its pending and failed messages, and what to do",
 		Long: "channels shows the accounts of the gateway that runs in this home, or, if none\n" +
@@ -31,7 +31,7 @@ func channelsCommand(found app.Loader) *cobra.Command {
 			}
 			r, trouble := findRunning(cmd.Context(), cfg.Gateway.Home)
 			if r == nil && cfg.Mistakes() != nil {
-				return app.BadUsage(cfg.Mistakes())
+				return app.NewUsageError(cfg.Mistakes())
 			}
 			cmd.PrintErrln(aboutSettings(r, trouble, cfg.Gateway.Home))
 			if r != nil {
@@ -84,7 +84,7 @@ func ChannelRows(cfg *config.Config, q store.Queryer) ([][]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	running, err := store.Held(q, "dispatcher", time.Now())
+	running, err := store.LeaseHeld(q, "dispatcher", time.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func chatCommand(load, all app.Loader) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("message") && strings.TrimSpace(opts.Message) == "" {
-				return app.BadUsage(terminal.ErrEmpty)
+				return app.NewUsageError(terminal.ErrEmpty)
 			}
 			return chat(cmd.Context(), load, all, opts)
 		},
@@ -137,7 +137,7 @@ func find(ctx context.Context, cfg *config.Config) (net.Conn, error) {
 		case !errors.Is(err, store.ErrLocked):
 			return nil, nil // there is no home yet, or its trouble is told when the gateway starts
 		case time.Since(began) > findPatience:
-			return nil, app.InHome(cfg.Gateway.Home, err)
+			return nil, app.NewHomeError(cfg.Gateway.Home, err)
 		}
 		timer := time.NewTimer(findRetry)
 		select {
@@ -160,7 +160,7 @@ func dial(ctx context.Context, cfg *config.Config) (net.Conn, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, app.InHome(cfg.Gateway.Home, err)
+		return nil, app.NewHomeError(cfg.Gateway.Home, err)
 	}
 	return conn, nil
 }

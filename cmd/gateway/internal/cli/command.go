@@ -23,7 +23,7 @@ func NewCommand() *cobra.Command {
 		return func() (*config.Config, error) {
 			cfg, err := read(file, os.Environ())
 			if err != nil {
-				return nil, app.BadUsage(err)
+				return nil, app.NewUsageError(err)
 			}
 			return cfg, nil
 		}
@@ -41,7 +41,7 @@ func NewCommand() *cobra.Command {
 	})
 	// Commands that only need the home also work with mistakes in the configuration. If a gateway
 	// runs there, they use its settings instead of those of this shell.
-	found := reading(config.LoadDespiteMistakes)
+	found := reading(config.LoadLenient)
 	local := reportingMistakes(found, os.Stderr)
 	home := preferRunning(root.Context, local)
 	run := func(cmd *cobra.Command, _ []string) error {
@@ -131,7 +131,7 @@ func checkWords(cmd *cobra.Command) {
 	case args != nil:
 		cmd.Args = func(cmd *cobra.Command, words []string) error {
 			if args(cmd, words) != nil {
-				return app.BadUsage(fmt.Errorf("usage: %s; \"%s --help\" says more", cmd.UseLine(),
+				return app.NewUsageError(fmt.Errorf("usage: %s; \"%s --help\" says more", cmd.UseLine(),
 					cmd.CommandPath()))
 			}
 			return nil
@@ -151,7 +151,7 @@ func noSuchCommand(cmd *cobra.Command, words []string) error {
 	for _, c := range cmd.Commands() {
 		known = append(known, c.Name())
 	}
-	return app.BadUsage(fmt.Errorf("%s has no command %q%s; \"%[1]s --help\" lists all",
+	return app.NewUsageError(fmt.Errorf("%s has no command %q%s; \"%[1]s --help\" lists all",
 		cmd.CommandPath(), words[0], suggest.Hint(words[0], known)))
 }
 
@@ -159,7 +159,7 @@ func noSuchCommand(cmd *cobra.Command, words []string) error {
 func wrongFlag(cmd *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok || len(unknown.GetSpecifiedName()) < 2 {
-		return app.BadUsage(err)
+		return app.NewUsageError(err)
 	}
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
@@ -167,7 +167,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	if name := suggest.Name(unknown.GetSpecifiedName(), known); name != "" {
 		hint = fmt.Sprintf("; did you mean \"--%s\"?", name)
 	}
-	return app.BadUsage(fmt.Errorf("%w%s; \"%s --help\" says more", err, hint, cmd.CommandPath()))
+	return app.NewUsageError(fmt.Errorf("%w%s; \"%s --help\" says more", err, hint, cmd.CommandPath()))
 }
 
 // helpCommand returns the command that prints the help of another one.
@@ -178,7 +178,7 @@ func helpCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, words []string) error {
 			about, rest, err := cmd.Root().Find(words)
 			if err != nil {
-				return app.BadUsage(err)
+				return app.NewUsageError(err)
 			}
 			if len(rest) > 0 {
 				return noSuchCommand(about, rest)

@@ -36,7 +36,7 @@ func configCheck(read explain) *cobra.Command {
 				err = e.Config.Unresolved()
 			}
 			if err != nil {
-				return app.BadUsage(err)
+				return app.NewUsageError(err)
 			}
 			warnings, err := findWarnings(e)
 			if err != nil {
@@ -45,7 +45,7 @@ func configCheck(read explain) *cobra.Command {
 			if len(warnings) == 0 {
 				cmd.Println("The configuration is correct.")
 			}
-			if e.Config.Found {
+			if e.Config.FileExists {
 				cmd.Println("File:", e.Config.File)
 			} else {
 				cmd.Println("File: none, because there is no", e.Config.File)
@@ -121,7 +121,7 @@ func configShow(read explain) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e, err := read()
 			if err != nil {
-				return app.BadUsage(err)
+				return app.NewUsageError(err)
 			}
 			if !asJSON {
 				cmd.Print(e.TOML(all))

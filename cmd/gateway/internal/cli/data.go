@@ -41,7 +41,7 @@ func withData(ctx context.Context, load app.Loader, fn func(data) error) error {
 		err = errNoData
 	}
 	if err != nil {
-		return app.InHome(cfg.Gateway.Home, err)
+		return app.NewHomeError(cfg.Gateway.Home, err)
 	}
 	return errors.Join(fn(data{cfg, db, db.Read(ctx)}), db.Close())
 }
@@ -51,8 +51,8 @@ func fixed(cfg *config.Config) app.Loader {
 	return func() (*config.Config, error) { return cfg, nil }
 }
 
-// onData returns a command that uses the gateway's data.
-func onData(
+// dataCommand returns a command that uses the gateway's data.
+func dataCommand(
 	load app.Loader, use, short string, args cobra.PositionalArgs,
 	run func(cmd *cobra.Command, d data, args []string) error,
 ) *cobra.Command {
@@ -169,7 +169,7 @@ func request(ctx context.Context, e ops.Endpoint, method, path string, limit tim
 // String describes the process and the origin of its settings.
 func (r *running) String() string {
 	var from []string
-	if r.settings.Found {
+	if r.settings.FileExists {
 		from = append(from, r.settings.File)
 	}
 	from = append(from, r.process.Variables...)

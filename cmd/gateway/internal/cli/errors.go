@@ -28,11 +28,11 @@ func plainUsage(err error) error {
 		return nil
 	}
 	if m := missingFlag.FindStringSubmatch(err.Error()); m != nil {
-		return app.BadUsage(fmt.Errorf("want one of --%s",
+		return app.NewUsageError(fmt.Errorf("want one of --%s",
 			strings.Join(strings.Fields(m[1]), ", --")))
 	}
 	if m := requiredFlags.FindStringSubmatch(err.Error()); m != nil {
-		return app.BadUsage(fmt.Errorf("want --%s", strings.ReplaceAll(m[1], `", "`, " and --")))
+		return app.NewUsageError(fmt.Errorf("want --%s", strings.ReplaceAll(m[1], `", "`, " and --")))
 	}
 	return err
 }

@@ -32,10 +32,10 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withMemory(cmd, load, args[0], func(r memoryData) error {
 				if r.scope == "" {
-					return app.BadUsage(fmt.Errorf("the shared documents belong to nobody; delete them in %s",
+					return app.NewUsageError(fmt.Errorf("the shared documents belong to nobody; delete them in %s",
 						app.SharedFolder(r.cfg)))
 				}
-				if err := wantKnown(cmd.Context(), r); err != nil {
+				if err := checkKnown(cmd.Context(), r); err != nil {
 					return err
 				}
 				owner, err := lastOwner(r.q, r)
@@ -47,7 +47,7 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 					if r.scope.Person() != 0 {
 						saves = "gateway export"
 					}
-					return app.BadUsage(fmt.Errorf("this erases all data of %s%s and can't be undone; "+
+					return app.NewUsageError(fmt.Errorf("this erases all data of %s%s and can't be undone; "+
 						"%s %s saves a copy, and --yes confirms", r.scope, owner, saves, r.scope))
 				}
 				eraser := background.Eraser{DB: r.db, Inbox: bus.NewInbox(), Outbox: bus.NewOutbox(),
@@ -93,7 +93,7 @@ shell has the variables with the secrets.`,
 func exportPerson(cmd *cobra.Command, home, withSecrets app.Loader, person, to string) error {
 	scope, err := scopeOf(person)
 	if err != nil || scope.Person() == 0 {
-		return app.BadUsage(fmt.Errorf("%q is not a person: want a number that gateway people list "+
+		return app.NewUsageError(fmt.Errorf("%q is not a person: want a number that gateway people list "+
 			"shows", person))
 	}
 	own, err := withSecrets()
@@ -112,12 +112,12 @@ func exportPerson(cmd *cobra.Command, home, withSecrets app.Loader, person, to s
 		defer files.Close()
 		scopes, err := openFolder(app.MemoryFolder(r.cfg))
 		if err != nil {
-			return app.InHome(r.cfg.Gateway.Home, err)
+			return app.NewHomeError(r.cfg.Gateway.Home, err)
 		}
 		defer scopes.Close()
 		known, err := app.People{}.Known(r.q, scope.Person())
 		if err == nil && !known {
-			err = app.BadUsage(fmt.Errorf("there is no person %s; see gateway people list", person))
+			err = app.NewUsageError(fmt.Errorf("there is no person %s; see gateway people list", person))
 		}
 		if err != nil {
 			return err
@@ -173,7 +173,7 @@ func writeZip(w io.Writer, write func(export.Target) error) error {
 // lastOwner returns a warning if the person of a scope is the only owner, else "".
 func lastOwner(q store.Queryer, r memoryData) (string, error) {
 	list, err := gate.People{}.List(q)
-	owns, others := false, app.NamesOwner(r.cfg)
+	owns, others := false, app.HasOwner(r.cfg)
 	for _, p := range list {
 		if p.Role == bus.Owner {
 			owns, others = owns || p.ID == r.scope.Person(), others || p.ID != r.scope.Person()
@@ -185,9 +185,9 @@ func lastOwner(q store.Queryer, r memoryData) (string, error) {
 	return ", the only owner,", nil
 }
 
-// wantKnown returns an error if a scope has no memory, no conversation and no person.
-func wantKnown(ctx context.Context, r memoryData) error {
-	nothing := r.want()
+// checkKnown returns an error if a scope has no memory, no conversation and no person.
+func checkKnown(ctx context.Context, r memoryData) error {
+	nothing := r.checkScope()
 	if nothing == nil {
 		return nil
 	}

@@ -108,7 +108,7 @@ func withStopped(ctx context.Context, cfg *config.Config, dry bool, fn func(data
 		return withData(ctx, fixed(cfg), fn)
 	}
 	if err := os.MkdirAll(cfg.Gateway.Home, 0o700); err != nil {
-		return app.InHome(cfg.Gateway.Home, err)
+		return app.NewHomeError(cfg.Gateway.Home, err)
 	}
 	db, err := store.Open(ctx, cfg.Store.Path(), app.Migrations(), &store.Options{})
 	if errors.Is(err, store.ErrLocked) {
@@ -116,7 +116,7 @@ func withStopped(ctx context.Context, cfg *config.Config, dry bool, fn func(data
 			cfg.Gateway.Home)
 	}
 	if err != nil {
-		return app.InHome(cfg.Gateway.Home, err)
+		return app.NewHomeError(cfg.Gateway.Home, err)
 	}
 	return errors.Join(fn(data{cfg, db, db.Read(ctx)}), db.Close())
 }
@@ -132,7 +132,7 @@ func (i importing) places(
 		at := max(0, strings.LastIndexByte(s, '='))
 		a, ok := addressOf(cfg, strings.TrimPrefix(s[at:], "="))
 		if at == 0 || !ok || a.Chat == "" && strings.Contains(s[at:], "/") {
-			return nil, nil, app.BadUsage(fmt.Errorf("--as %s: want PLATFORM=ACCOUNT or "+
+			return nil, nil, app.NewUsageError(fmt.Errorf("--as %s: want PLATFORM=ACCOUNT or "+
 				"KEY=ACCOUNT/CHAT with an account of the configuration: %s", s, accountNames(cfg)))
 		}
 		chosen[s[:at]] = a
@@ -194,13 +194,13 @@ func (i importing) people(ctx context.Context, cfg *config.Config, t *importer.T
 	switch {
 	case i.scope != "":
 		if t.Scope, err = scopeOf(i.scope); err == nil && t.Scope == "" {
-			err = app.BadUsage(errors.New("personal data can't go to everybody: --scope needs " +
+			err = app.NewUsageError(errors.New("personal data can't go to everybody: --scope needs " +
 				"a person's number or a scope"))
 		}
 	case len(owners) == 1:
 		t.Scope = memory.OfPerson(owners[0])
 	default:
-		err = app.BadUsage(errors.New(askScope(t.People)))
+		err = app.NewUsageError(errors.New(askScope(t.People)))
 	}
 	if err != nil {
 		return err
@@ -208,7 +208,7 @@ func (i importing) people(ctx context.Context, cfg *config.Config, t *importer.T
 	person := t.Scope.Person()
 	known := func(p gate.Person) bool { return p.ID == person }
 	if person != 0 && !slices.ContainsFunc(t.People, known) {
-		return app.BadUsage(fmt.Errorf("there is no person %d: see gateway people list", person))
+		return app.NewUsageError(fmt.Errorf("there is no person %d: see gateway people list", person))
 	}
 	return i.owner(ctx, t)
 }

@@ -35,7 +35,7 @@ func jobsCommand(load app.Loader) *cobra.Command {
 
 func jobsListCommand(load app.Loader) *cobra.Command {
 	var all bool
-	cmd := onData(load, "list", "List the jobs of all people, the next one due first",
+	cmd := dataCommand(load, "list", "List the jobs of all people, the next one due first",
 		cobra.NoArgs, func(cmd *cobra.Command, d data, _ []string) error {
 			s := app.JobStore(d.cfg)
 			list, err := s.List(d.q, schedule.Filter{Over: all})
@@ -52,11 +52,11 @@ func jobsListCommand(load app.Loader) *cobra.Command {
 			return table{columns, rows, "There are no jobs."}.print(cmd)
 		})
 	cmd.Flags().BoolVar(&all, "all", false, "include finished jobs")
-	return listing(cmd)
+	return withJSONFlag(cmd)
 }
 
 func jobsShowCommand(load app.Loader) *cobra.Command {
-	return onData(load, "show ID", "Print a job and its runs", cobra.ExactArgs(1),
+	return dataCommand(load, "show ID", "Print a job and its runs", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, d data, args []string) error {
 			id, err := jobNumber(args[0])
 			if err != nil {
@@ -88,7 +88,7 @@ func jobsShowCommand(load app.Loader) *cobra.Command {
 func changeJob(load app.Loader, use, short, done string,
 	do func(s schedule.Store, tx *store.Tx, id int64, now time.Time) error,
 ) *cobra.Command {
-	return onData(load, use, short, cobra.ExactArgs(1),
+	return dataCommand(load, use, short, cobra.ExactArgs(1),
 		inTx(func(tx *store.Tx, d data, args []string) (string, error) {
 			id, err := jobNumber(args[0])
 			if err == nil {
@@ -102,7 +102,7 @@ func changeJob(load app.Loader, use, short, done string,
 func jobNumber(s string) (int64, error) {
 	id, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return 0, app.BadUsage(fmt.Errorf("%q is not the number of a job: see gateway jobs list", s))
+		return 0, app.NewUsageError(fmt.Errorf("%q is not the number of a job: see gateway jobs list", s))
 	}
 	return id, nil
 }
@@ -126,7 +126,7 @@ type newJob struct {
 
 func jobsAddCommand(load app.Loader) *cobra.Command {
 	var n newJob
-	cmd := onData(load, "add", "Schedule something in a conversation, once or repeatedly",
+	cmd := dataCommand(load, "add", "Schedule something in a conversation, once or repeatedly",
 		cobra.NoArgs, inTx(func(tx *store.Tx, d data, _ []string) (string, error) {
 			j, err := n.add(tx, d.cfg, time.Now())
 			if err != nil {
@@ -176,14 +176,14 @@ func (n *newJob) add(tx *store.Tx, cfg *config.Config, now time.Time) (*schedule
 	case "own", "chat":
 		j.OwnSession = n.session == "own"
 	default:
-		return nil, app.BadUsage(fmt.Errorf("--session %q: want own or chat", n.session))
+		return nil, app.NewUsageError(fmt.Errorf("--session %q: want own or chat", n.session))
 	}
 	if j.When, err = n.when(tx, s, j.Scope, now); err != nil {
 		return nil, err
 	}
 	err = s.Add(tx, j, now)
 	if _, ok := errors.AsType[*schedule.RefusedError](err); ok {
-		err = app.BadUsage(err)
+		err = app.NewUsageError(err)
 	}
 	return j, err
 }
@@ -202,7 +202,7 @@ func (n *newJob) speaker(q store.Queryer, cfg *config.Config) (m bus.InboundMess
 	account, rest, _ := strings.Cut(n.to, "/")
 	chat, thread, _ := strings.Cut(rest, "/")
 	if _, ok := cfg.Channels[account]; !ok || chat == "" {
-		return m, app.BadUsage(fmt.Errorf(
+		return m, app.NewUsageError(fmt.Errorf(
 			"--to %q: want account/chat, as gateway sessions list shows it", n.to))
 	}
 	to := bus.Address{Account: account, Chat: chat, Thread: thread}
@@ -224,7 +224,7 @@ func (n *newJob) when(
 	}
 	if n.zone != "" {
 		if loc, err = schedule.FindZone(n.zone); err != nil {
-			return w, app.BadUsage(fmt.Errorf("--zone: %w", err))
+			return w, app.NewUsageError(fmt.Errorf("--zone: %w", err))
 		}
 	}
 	switch now = now.In(loc); {
@@ -236,7 +236,7 @@ func (n *newJob) when(
 		w, err = schedule.ParseCron(n.cron, loc)
 	}
 	if err != nil {
-		return w, app.BadUsage(err)
+		return w, app.NewUsageError(err)
 	}
 	return w, nil
 }

@@ -23,7 +23,7 @@ func Main(ctx context.Context) int {
 		if !errors.Is(err, app.ErrRestart) {
 			return exitCode(err)
 		}
-		if err := app.StartAgain(); err != nil { // the loop runs the present program again
+		if err := app.Restart(); err != nil { // the loop runs the present program again
 			fmt.Fprintln(os.Stderr, "gateway:", err)
 		}
 	}

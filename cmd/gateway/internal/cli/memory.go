@@ -69,12 +69,12 @@ func withFolders(
 ) error {
 	scopes, err := openFolder(app.MemoryFolder(cfg))
 	if err != nil {
-		return app.InHome(cfg.Gateway.Home, err)
+		return app.NewHomeError(cfg.Gateway.Home, err)
 	}
 	defer scopes.Close()
 	shared, err := app.OpenShared(cfg, slog.Default())
 	if err != nil {
-		return app.InHome(cfg.Gateway.Home, err)
+		return app.NewHomeError(cfg.Gateway.Home, err)
 	}
 	defer shared.Close()
 	return fn(memory.New(db, scopes, nil), document.New(shared, scopes, nil))
@@ -89,7 +89,7 @@ func historyOf(
 	if scope != "" {
 		folder, name = filepath.Join(app.MemoryFolder(cfg), string(scope)), string(scope)
 	}
-	return folder, app.NewVersions(cfg, db, nil).Tree(name, folder, document.Versioned)
+	return folder, app.NewVersions(cfg, db, nil).Tree(name, folder, document.IsVersioned)
 }
 
 // openFolder opens a folder and creates it if necessary.
@@ -110,13 +110,13 @@ func scopeOf(name string) (memory.Scope, error) {
 	}
 	scope, err := memory.ParseScope(name)
 	if err != nil {
-		return "", app.BadUsage(fmt.Errorf("%w, or %s: see gateway memory list", err, sharedScope))
+		return "", app.NewUsageError(fmt.Errorf("%w, or %s: see gateway memory list", err, sharedScope))
 	}
 	return scope, nil
 }
 
-// want returns an error if the scope has no memory.
-func (r memoryData) want() error {
+// checkScope returns an error if the scope has no memory.
+func (r memoryData) checkScope() error {
 	list, err := r.memory.Scopes(r.q)
 	if err != nil {
 		return err
@@ -126,7 +126,8 @@ func (r memoryData) want() error {
 		return nil
 	}
 	if _, err := os.Stat(r.folder); errors.Is(err, fs.ErrNotExist) {
-		return app.BadUsage(fmt.Errorf("nothing is remembered of %s; see gateway memory list", r.scope))
+		return app.NewUsageError(fmt.Errorf("nothing is remembered of %s; see gateway memory list",
+			r.scope))
 	}
 	return nil
 }
@@ -140,11 +141,11 @@ func ofScope(
 		Use: use, Short: short, Args: args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if private && args[0] == sharedScope {
-				return app.BadUsage(errors.New("the shared documents have no facts and no history; " +
+				return app.NewUsageError(errors.New("the shared documents have no facts and no history; " +
 					"want a person's number or a scope"))
 			}
 			return withMemory(cmd, load, args[0], func(r memoryData) error {
-				if err := r.want(); err != nil {
+				if err := r.checkScope(); err != nil {
 					return err
 				}
 				return do(cmd, r, args[1:])
@@ -154,7 +155,7 @@ func ofScope(
 }
 
 func memoryListCommand(load app.Loader) *cobra.Command {
-	return listing(&cobra.Command{
+	return withJSONFlag(&cobra.Command{
 		Use:   "list",
 		Short: "List the people and groups that have a memory",
 		Args:  cobra.NoArgs,
@@ -212,7 +213,7 @@ func (r memoryData) list() ([][]any, error) {
 // documentsIn returns the paths, with slashes, of the documents and skills in a folder. The
 // folder need not exist.
 func documentsIn(folder string) ([]string, error) {
-	root, err := app.OpenIfThere(folder)
+	root, err := app.OpenIfExists(folder)
 	if err != nil || root == nil {
 		return nil, err
 	}
@@ -222,9 +223,9 @@ func documentsIn(folder string) ([]string, error) {
 		switch {
 		case err != nil || path == ".":
 			return err
-		case d.IsDir() && !document.Versioned(path+"/"):
+		case d.IsDir() && !document.IsVersioned(path+"/"):
 			return fs.SkipDir
-		case d.Type().IsRegular() && document.Versioned(path):
+		case d.Type().IsRegular() && document.IsVersioned(path):
 			names = append(names, path)
 		}
 		return nil
@@ -241,7 +242,7 @@ func memoryShowCommand(load app.Loader) *cobra.Command {
 			}
 			text, hash, err := r.documents.Read(r.scope, args[0])
 			if err == nil && hash == "" {
-				err = app.BadUsage(fmt.Errorf("there is no document %q", args[0]))
+				err = app.NewUsageError(fmt.Errorf("there is no document %q", args[0]))
 			}
 			if err != nil {
 				return err
@@ -300,14 +301,14 @@ func memoryLogCommand(load app.Loader) *cobra.Command {
 			}
 			var rows [][]any
 			for _, v := range list {
-				rows = append(rows, []any{shortID(v.ID), moment(v.Time), excerpt(v.Author),
+				rows = append(rows, []any{shortID(v.ID), timestamp(v.Time), excerpt(v.Author),
 					excerpt(v.Reason)})
 			}
 			columns := []string{"VERSION", "TIME", "BY", "REASON"}
 			return table{columns, rows, "Nothing was changed yet."}.print(cmd)
 		})
 	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of changes")
-	return listing(cmd)
+	return withJSONFlag(cmd)
 }
 
 // record commits the shared documents, because nothing else records changes by hand.
@@ -369,9 +370,9 @@ func versionError(err error, id string) error {
 		}
 		return errors.New(text + "\nEdit the documents by hand.")
 	case errors.Is(err, docversion.ErrUnknown):
-		return app.BadUsage(fmt.Errorf("there is no version %q; see gateway memory log", id))
+		return app.NewUsageError(fmt.Errorf("there is no version %q; see gateway memory log", id))
 	case errors.Is(err, docversion.ErrAmbiguous):
-		return app.BadUsage(fmt.Errorf("several versions begin with %q; give more of the name", id))
+		return app.NewUsageError(fmt.Errorf("several versions begin with %q; give more of the name", id))
 	}
 	return err
 }
@@ -393,7 +394,7 @@ func memorySearchCommand(load app.Loader) *cobra.Command {
 			found := make(map[string]bool) // both searches can return the same history entry
 			for _, h := range append(hits, past...) {
 				row := hitRow(h)
-				key := shownCell(row[0]) + "\n" + shownCell(row[1]) + "\n" + shownCell(row[2])
+				key := cellText(row[0]) + "\n" + cellText(row[1]) + "\n" + cellText(row[2])
 				if !found[key] {
 					found[key] = true
 					rows = append(rows, row)
@@ -402,7 +403,7 @@ func memorySearchCommand(load app.Loader) *cobra.Command {
 			return table{[]string{"KIND", "TIME", "TEXT"}, rows, "Nothing was found."}.print(cmd)
 		})
 	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of results per kind")
-	return listing(cmd)
+	return withJSONFlag(cmd)
 }
 
 func hitRow(h memory.Hit) []any {
@@ -410,7 +411,7 @@ func hitRow(h memory.Hit) []any {
 	if h.Kind == memory.KindFact {
 		text = h.Fact.Key + ": " + h.Fact.Value
 	}
-	return []any{h.Kind, moment(h.Time), text}
+	return []any{h.Kind, timestamp(h.Time), text}
 }
 
 func memoryExportCommand(load app.Loader) *cobra.Command {

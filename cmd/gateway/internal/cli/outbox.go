@@ -28,7 +28,7 @@ func outboxCommand(load app.Loader) *cobra.Command {
 
 func outboxListCommand(load app.Loader) *cobra.Command {
 	var limit int
-	cmd := onData(load, "list",
+	cmd := dataCommand(load, "list",
 		"List messages that wait to be sent or could not be delivered", cobra.NoArgs,
 		func(cmd *cobra.Command, d data, _ []string) error {
 			var rows [][]any
@@ -56,11 +56,11 @@ func outboxListCommand(load app.Loader) *cobra.Command {
 			return table{columns, rows, "No message waits, and all others were delivered."}.print(cmd)
 		})
 	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of messages per state")
-	return listing(cmd)
+	return withJSONFlag(cmd)
 }
 
 func outboxShowCommand(load app.Loader) *cobra.Command {
-	return listing(onData(load, "show ID",
+	return withJSONFlag(dataCommand(load, "show ID",
 		"Print a message with its state and its last error", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, d data, args []string) error {
 			ids, err := parseIDs(args, false)
@@ -116,7 +116,7 @@ func outboxChangeCommand(load app.Loader, use, short, done string,
 	change func(tx *store.Tx, id int64, now time.Time) (int64, error),
 ) *cobra.Command {
 	var all bool
-	cmd := onData(load, use+" ID... | --all", short, nil,
+	cmd := dataCommand(load, use+" ID... | --all", short, nil,
 		inTx(func(tx *store.Tx, _ data, args []string) (string, error) {
 			ids, err := parseIDs(args, all)
 			var changed int64
@@ -138,7 +138,7 @@ func outboxChangeCommand(load app.Loader, use, short, done string,
 // parseIDs parses the ids on the command line. It returns 0 for all.
 func parseIDs(args []string, all bool) ([]int64, error) {
 	if all != (len(args) == 0) {
-		return nil, app.BadUsage(fmt.Errorf("name messages by their ID (see gateway outbox list), " +
+		return nil, app.NewUsageError(fmt.Errorf("name messages by their ID (see gateway outbox list), " +
 			"or --all for all that could not be delivered"))
 	}
 	if all {
@@ -148,7 +148,7 @@ func parseIDs(args []string, all bool) ([]int64, error) {
 	for _, arg := range args {
 		id, err := strconv.ParseInt(arg, 10, 64)
 		if err != nil || id <= 0 {
-			return nil, app.BadUsage(fmt.Errorf("%q is not an ID: see gateway outbox list", arg))
+			return nil, app.NewUsageError(fmt.Errorf("%q is not an ID: see gateway outbox list", arg))
 		}
 		ids = append(ids, id)
 	}

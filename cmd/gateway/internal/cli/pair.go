@@ -36,17 +36,17 @@ func pairCommand(load app.Loader) *cobra.Command {
 				return err
 			}
 			if err := cfg.Unresolved("channels", args[0]); err != nil {
-				return app.BadUsage(err)
+				return app.NewUsageError(err)
 			}
 			p, err := Pairer(cfg, args[0])
 			if err == nil {
 				err = checkPhone(phone)
 			}
 			if err != nil {
-				return app.BadUsage(err)
+				return app.NewUsageError(err)
 			}
 			if err := os.MkdirAll(cfg.Gateway.Home, 0o700); err != nil {
-				return app.InHome(cfg.Gateway.Home, err)
+				return app.NewHomeError(cfg.Gateway.Home, err)
 			}
 			return Pair(cmd.Context(), p, cmd.OutOrStdout(), phone, file)
 		},

@@ -19,7 +19,7 @@ import (
 
 func peopleCommand(load app.Loader) *cobra.Command {
 	return group("people", "Let people in, and set their roles",
-		listing(onData(load, "list", "List people, and strangers who wait for approval",
+		withJSONFlag(dataCommand(load, "list", "List people, and strangers who wait for approval",
 			cobra.NoArgs, listPeople)),
 		changePeople(load, "approve CODE",
 			"Approve the stranger with this pairing code; the first person becomes the owner", approve),
@@ -77,9 +77,9 @@ func listPeople(cmd *cobra.Command, d data, _ []string) error {
 }
 
 func approve(tx *store.Tx, d data, args []string) (string, error) {
-	p, chat, err := gate.People{}.Approve(tx, args[0], app.NamesOwner(d.cfg), time.Now())
+	p, chat, err := gate.People{}.Approve(tx, args[0], app.HasOwner(d.cfg), time.Now())
 	if err == nil {
-		err = audit.Add(tx, app.LetIn(audit.Entry{By: audit.CommandLine}, p), time.Now())
+		err = audit.Add(tx, app.ApprovalEntry(audit.Entry{By: audit.CommandLine}, p), time.Now())
 	}
 	if err == nil {
 		err = bus.NewOutbox().Put(tx, app.Welcome(chat), time.Now())
@@ -123,7 +123,8 @@ func setRole(tx *store.Tx, _ data, args []string) (string, error) {
 	}
 	role := bus.Role(args[1])
 	if !role.Valid() {
-		return "", app.BadUsage(fmt.Errorf("%q is not a role: want owner, admin, user or guest", role))
+		return "", app.NewUsageError(fmt.Errorf("%q is not a role: want owner, admin, user or guest",
+			role))
 	}
 	if err = (gate.People{}).SetRole(tx, id, role); err == nil {
 		err = addAudit(tx, id, "role set to "+args[1], "person "+args[0])
@@ -165,10 +166,10 @@ func changePeople(
 	load app.Loader, use, short string, do func(*store.Tx, data, []string) (string, error),
 ) *cobra.Command {
 	run := inTx(do)
-	return onData(load, use, short, cobra.ExactArgs(strings.Count(use, " ")),
+	return dataCommand(load, use, short, cobra.ExactArgs(strings.Count(use, " ")),
 		func(cmd *cobra.Command, d data, args []string) error {
 			err := run(cmd, d, args)
-			for _, unknown := range []error{gate.ErrNoPairing, gate.ErrNobody, gate.ErrNotDenied,
+			for _, unknown := range []error{gate.ErrNoPairing, gate.ErrNoPerson, gate.ErrNotDenied,
 				gate.ErrNotLinked} {
 				if errors.Is(err, unknown) {
 					return fmt.Errorf("%w: see gateway people list", err)
@@ -188,8 +189,8 @@ func addAudit(tx *store.Tx, whom int64, action, about string) error {
 func personNumber(s string) (int64, error) {
 	id, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return 0, app.BadUsage(fmt.Errorf("%q is not a number: gateway people list shows the number of "+
-			"each person", s))
+		return 0, app.NewUsageError(fmt.Errorf("%q is not a number: gateway people list shows the "+
+			"number of each person", s))
 	}
 	return id, nil
 }

@@ -38,7 +38,7 @@ this shell are checked.`,
 			if done.Failed != "" {
 				return errors.New(done.Failed)
 			}
-			if n := doctor.Left(done.Problems, doctor.High); n > 0 {
+			if n := doctor.CountUnfixed(done.Problems, doctor.High); n > 0 {
 				return fmt.Errorf("%s, %d others", plural(n, "serious problem"), len(done.Problems)-n)
 			}
 			return nil
@@ -70,7 +70,7 @@ func inspect(cmd *cobra.Command, found, all app.Loader, fix bool) (done app.Corr
 		return done, err
 	}
 	if done.Problems, err = app.Audit(cmd.Context(), cfg); err != nil {
-		return done, app.InHome(cfg.Gateway.Home, err)
+		return done, app.NewHomeError(cfg.Gateway.Home, err)
 	}
 	if fix {
 		if err := doctor.Fix(done.Problems); err != nil {

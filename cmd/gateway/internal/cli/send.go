@@ -39,7 +39,7 @@ func sendCommand(load app.Loader) *cobra.Command {
 			m := bus.OutboundMessage{Text: args[2],
 				To: bus.Address{Account: args[0], Chat: args[1], Thread: thread}}
 			if err := checkMessage(cfg, &m, files); err != nil {
-				return app.BadUsage(err)
+				return app.NewUsageError(err)
 			}
 			if m.Attachments, err = putFiles(cfg, m.To, files); err != nil {
 				return err
@@ -53,7 +53,7 @@ func sendCommand(load app.Loader) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				running, err := store.Held(d.q, "dispatcher", time.Now())
+				running, err := store.LeaseHeld(d.q, "dispatcher", time.Now())
 				if err != nil {
 					return err
 				}

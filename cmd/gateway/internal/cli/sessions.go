@@ -20,7 +20,7 @@ func sessionsCommand(load app.Loader) *cobra.Command {
 
 func sessionsListCommand(load app.Loader) *cobra.Command {
 	var limit int
-	cmd := onData(load, "list",
+	cmd := dataCommand(load, "list",
 		"List the conversations, the most recently used first", cobra.NoArgs,
 		func(cmd *cobra.Command, d data, _ []string) error {
 			list, err := session.Store{}.List(d.q, limit)
@@ -36,14 +36,14 @@ func sessionsListCommand(load app.Loader) *cobra.Command {
 			return table{columns, rows, "There are no conversations yet."}.print(cmd)
 		})
 	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of conversations")
-	return listing(cmd)
+	return withJSONFlag(cmd)
 }
 
 // maxShown is the maximum size of a shown transcript in bytes.
 const maxShown = 16 << 20
 
 func sessionsShowCommand(load app.Loader) *cobra.Command {
-	return onData(load, "show SESSION",
+	return dataCommand(load, "show SESSION",
 		"Print the transcript of a conversation", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, d data, args []string) error {
 			key, _, err := session.Store{}.Named(d.q, args[0])
@@ -66,7 +66,8 @@ func sessionsShowCommand(load app.Loader) *cobra.Command {
 
 // noConversation returns the error for an unknown session name.
 func noConversation(name string) error {
-	return app.BadUsage(fmt.Errorf("there is no conversation %q; see gateway sessions list", name))
+	return app.NewUsageError(fmt.Errorf("there is no conversation %q; see gateway sessions list",
+		name))
 }
 
 func printEntry(cmd *cobra.Command, e session.Entry) {

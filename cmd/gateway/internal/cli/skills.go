@@ -38,7 +38,7 @@ func withSkills(load app.Loader, fn func(skillData) error) error {
 	}
 	shared, err := app.SharedIfThere(cfg)
 	if err != nil {
-		return app.InHome(cfg.Gateway.Home, err)
+		return app.NewHomeError(cfg.Gateway.Home, err)
 	}
 	if shared != nil {
 		defer shared.Close()
@@ -46,8 +46,8 @@ func withSkills(load app.Loader, fn func(skillData) error) error {
 	return withScopes(cfg, shared, fn)
 }
 
-// onSkills returns a command that uses the skills of the gateway.
-func onSkills(
+// skillsDataCommand returns a command that uses the skills of the gateway.
+func skillsDataCommand(
 	load app.Loader, use, short string, args cobra.PositionalArgs,
 	run func(cmd *cobra.Command, b skillData, args []string) error,
 ) *cobra.Command {
@@ -60,9 +60,9 @@ func onSkills(
 }
 
 func withScopes(cfg *config.Config, shared *os.Root, fn func(skillData) error) error {
-	scopes, err := app.OpenIfThere(app.MemoryFolder(cfg))
+	scopes, err := app.OpenIfExists(app.MemoryFolder(cfg))
 	if err != nil {
-		return app.InHome(cfg.Gateway.Home, err)
+		return app.NewHomeError(cfg.Gateway.Home, err)
 	}
 	if scopes != nil {
 		defer scopes.Close()
@@ -111,7 +111,7 @@ func origin(s skills.Skill) string {
 }
 
 func skillsListCommand(load app.Loader) *cobra.Command {
-	return listing(onSkills(load, "list",
+	return withJSONFlag(skillsDataCommand(load, "list",
 		"List the skills with their states", cobra.NoArgs,
 		func(cmd *cobra.Command, b skillData, _ []string) error {
 			list, err := b.all()
@@ -128,7 +128,7 @@ func skillsListCommand(load app.Loader) *cobra.Command {
 					excerpt(state(s, states[s.Folder])), excerpt(s.Description)})
 			}
 			slices.SortStableFunc(rows, func(a, b []any) int {
-				return cmp.Compare(shownCell(a[0]), shownCell(b[0]))
+				return cmp.Compare(cellText(a[0]), cellText(b[0]))
 			})
 			columns := []string{"NAME", "SOURCE", "STATE", "DESCRIPTION"}
 			return table{columns, rows, "There are no skills."}.print(cmd)
@@ -136,7 +136,7 @@ func skillsListCommand(load app.Loader) *cobra.Command {
 }
 
 func skillsCheckCommand(load app.Loader) *cobra.Command {
-	return onSkills(load, "check [DIR]",
+	return skillsDataCommand(load, "check [DIR]",
 		"Report problems of the skills, or of the skill in a folder", cobra.MaximumNArgs(1),
 		func(cmd *cobra.Command, b skillData, args []string) error {
 			list, err := b.packages(args)
@@ -161,7 +161,7 @@ func (b skillData) packages(dirs []string) ([]skills.Package, error) {
 			err = fmt.Errorf("there is no folder %s; give the one that has the SKILL.md", dirs[0])
 		}
 		if err != nil {
-			return nil, app.BadUsage(err)
+			return nil, app.NewUsageError(err)
 		}
 		return []skills.Package{p}, nil
 	}
@@ -185,10 +185,10 @@ func report(cmd *cobra.Command, list []skills.Package, states map[string]string)
 			noted++
 			cmd.Printf("%s: %s: %s\n", display.Lines(file), kind, display.Lines(text))
 		}
-		if len(p.Trouble) > 0 {
+		if len(p.Problems) > 0 {
 			bad++
 		}
-		for _, text := range p.Trouble {
+		for _, text := range p.Problems {
 			say("problem", text)
 		}
 		for _, text := range p.Skill.Remarks {
@@ -232,7 +232,7 @@ func (b skillData) find(name, scope string, own bool) (skills.Skill, error) {
 		}
 	}
 	if found == nil {
-		return skills.Skill{}, app.BadUsage(fmt.Errorf(
+		return skills.Skill{}, app.NewUsageError(fmt.Errorf(
 			"there is no skill %q; see gateway skills list", name))
 	}
 	return *found, nil
@@ -246,7 +246,7 @@ func scopeFlag(cmd *cobra.Command) *string {
 
 func skillsShowCommand(load app.Loader) *cobra.Command {
 	var scope *string
-	cmd := onSkills(load, "show NAME",
+	cmd := skillsDataCommand(load, "show NAME",
 		"Print the text, the requirements and the files of a skill", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, b skillData, args []string) error {
 			s, err := b.find(args[0], *scope, false)
@@ -294,7 +294,7 @@ func showPackage(cmd *cobra.Command, p skills.Package, review string) {
 	line("variables", strings.Join(s.Requires.Env, ", "))
 	line("systems", strings.Join(s.Requires.OS, ", "))
 	line("settings", strings.Join(s.Requires.Config, ", "))
-	for _, text := range p.Trouble {
+	for _, text := range p.Problems {
 		if text != s.Problem {
 			line("problem", text)
 		}
@@ -311,8 +311,8 @@ func showPackage(cmd *cobra.Command, p skills.Package, review string) {
 func describeFile(f skills.File) string {
 	text := fmt.Sprintf("%s (%d bytes)", f.Name, f.Size)
 	switch {
-	case f.Odd != "":
-		text = f.Name + " (" + f.Odd + ")"
+	case f.Irregular != "":
+		text = f.Name + " (" + f.Irregular + ")"
 	case f.Script:
 		text += ", a script"
 	}
@@ -331,7 +331,7 @@ func skillsInstallCommand(load app.Loader) *cobra.Command {
 				return err
 			}
 			if err := app.PrepareShared(cfg); err != nil {
-				return app.InHome(cfg.Gateway.Home, err)
+				return app.NewHomeError(cfg.Gateway.Home, err)
 			}
 			return withSkills(load, func(b skillData) error {
 				return install(cmd, b, args[0], force)
@@ -351,8 +351,8 @@ func install(cmd *cobra.Command, b skillData, dir string, force bool) error {
 	if err != nil {
 		return err
 	}
-	if len(p.Trouble) > 0 {
-		for _, text := range p.Trouble {
+	if len(p.Problems) > 0 {
+		for _, text := range p.Problems {
 			cmd.PrintErrln("gateway:", display.Lines(text))
 		}
 		return fmt.Errorf("%s is not installed", display.Lines(dir))
@@ -391,7 +391,7 @@ func warnOf(cmd *cobra.Command, b skillData, p skills.Package) error {
 
 func skillsRemoveCommand(load app.Loader) *cobra.Command {
 	var scope *string
-	cmd := onSkills(load, "remove NAME",
+	cmd := skillsDataCommand(load, "remove NAME",
 		"Remove a shared skill, or a skill of a scope, with its files", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, b skillData, args []string) error {
 			return remove(cmd, b, args[0], *scope)
@@ -406,7 +406,7 @@ func remove(cmd *cobra.Command, b skillData, name, scope string) error {
 		return err
 	}
 	if s.Source == skills.Builtin {
-		return app.BadUsage(fmt.Errorf(
+		return app.NewUsageError(fmt.Errorf(
 			"%s is built in; name it in disabled of [skills] to switch it off", display.OneLine(name)))
 	}
 	if err := b.Remove(s); err != nil {

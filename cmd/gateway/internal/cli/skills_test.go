@@ -37,8 +37,8 @@ func TestSkillsOnATerminal(t *testing.T) {
 	const evil = "\x1b[2J\u202e"
 	cmd, out := &cobra.Command{}, new(bytes.Buffer)
 	cmd.SetOut(out)
-	p := skills.Package{Hash: evil, Trouble: []string{evil},
-		Files: []skills.File{{Name: evil, Odd: evil}},
+	p := skills.Package{Hash: evil, Problems: []string{evil},
+		Files: []skills.File{{Name: evil, Irregular: evil}},
 		Skill: skills.Skill{Name: evil, Description: evil, Source: skills.Shared, Folder: evil,
 			Location: evil, Missing: []string{evil}, Remarks: []string{evil}, License: evil,
 			Requires: skills.Requires{Bins: []string{evil}}}}

@@ -21,15 +21,15 @@ type table struct {
 }
 
 type (
-	excerpt string    // people see up to 60 runes in one line
-	age     time.Time // people see the time since then
-	event   time.Time // as age, but in words; zero: never
-	moment  time.Time // people see date and time in the local zone
-	dollars float64
+	excerpt   string    // people see up to 60 runes in one line
+	age       time.Time // people see the time since then
+	event     time.Time // as age, but in words; zero: never
+	timestamp time.Time // people see date and time in the local zone
+	dollars   float64
 )
 
-// listing adds the flag --json to a command that prints a table.
-func listing(cmd *cobra.Command) *cobra.Command {
+// withJSONFlag adds the flag --json to a command that prints a table.
+func withJSONFlag(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().Bool("json", false, "print JSON")
 	return cmd
 }
@@ -47,7 +47,7 @@ func (t table) print(cmd *cobra.Command) error {
 	for _, row := range t.rows {
 		line := make([]string, len(row))
 		for i, cell := range row {
-			line[i] = shownCell(cell)
+			line[i] = cellText(cell)
 		}
 		lines = append(lines, line)
 	}
@@ -68,8 +68,8 @@ func (t table) printJSON(out io.Writer) error {
 	return printJSON(out, list)
 }
 
-// shownCell returns a cell as people see it.
-func shownCell(cell any) string {
+// cellText returns a cell as people see it.
+func cellText(cell any) string {
 	switch c := cell.(type) {
 	case excerpt:
 		return display.OneLine(string(c))
@@ -80,7 +80,7 @@ func shownCell(cell any) string {
 			return display.Ago(at) + " ago"
 		}
 		return "never"
-	case moment:
+	case timestamp:
 		if at := time.Time(c); !at.IsZero() {
 			return at.Local().Format(time.DateTime)
 		}
@@ -99,7 +99,7 @@ func cellJSON(cell any) any {
 		at = time.Time(c)
 	case event:
 		at = time.Time(c)
-	case moment:
+	case timestamp:
 		at = time.Time(c)
 	default:
 		return cell

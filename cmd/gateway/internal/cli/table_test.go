@@ -12,7 +12,7 @@ import (
 // printed returns what a command with arguments prints of a table.
 func printed(t *testing.T, list table, args ...string) string {
 	t.Helper()
-	cmd, out := listing(&cobra.Command{}), new(bytes.Buffer)
+	cmd, out := withJSONFlag(&cobra.Command{}), new(bytes.Buffer)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return list.print(cmd) }
 	cmd.SetOut(out)
 	cmd.SetArgs(args)
@@ -47,7 +47,7 @@ func TestTableJSON(t *testing.T) {
 	long := strings.Repeat("long ", 20)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	list := table{columns: []string{"SESSION", "TOKENS IN", "USED", "SEEN", "COST"}, empty: "Nothing.",
-		rows: [][]any{{excerpt(long), 7, age(at), moment{}, dollars(0.5)}}}
+		rows: [][]any{{excerpt(long), 7, age(at), timestamp{}, dollars(0.5)}}}
 	want := `[
   {
     "cost": 0.5,

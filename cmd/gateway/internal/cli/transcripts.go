@@ -40,7 +40,7 @@ sent are not included.`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(args) == 0) == (all == "") {
-				return app.BadUsage(errors.New("want either a SESSION, as gateway sessions list " +
+				return app.NewUsageError(errors.New("want either a SESSION, as gateway sessions list " +
 					"shows it, or --all DIR"))
 			}
 			return withData(cmd.Context(), load, func(d data) error {
@@ -82,7 +82,7 @@ func exportFile(ctx context.Context, db *store.DB, key, path string) error {
 func writeNew(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return app.BadUsage(fmt.Errorf("%s exists already; nothing was written", path))
+		return app.NewUsageError(fmt.Errorf("%s exists already; nothing was written", path))
 	}
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ mistake is not imported at all. The gateway must not run.`,
 				return err
 			}
 			if i.as != "" && len(files) != 1 {
-				return app.BadUsage(errors.New("--as is for one file"))
+				return app.NewUsageError(errors.New("--as is for one file"))
 			}
 			return withStopped(cmd.Context(), cfg, i.dry, func(d data) error {
 				return i.files(cmd, cfg, d.db, files)
@@ -282,7 +282,7 @@ func (i sessionsImport) open(
 func (i sessionsImport) foreign(
 	cfg *config.Config, f *os.File,
 ) (head session.Head, lines iter.Seq2[session.Line, error], err error) {
-	var found importer.Foreign
+	var found importer.ForeignHeader
 	read := func() error {
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			return err
@@ -323,14 +323,14 @@ func (i sessionsImport) settle(cfg *config.Config, q store.Queryer, h *session.H
 	if i.as != "" {
 		var known bool
 		if h.Address, known = addressOf(cfg, i.as); !known || h.Address.Chat == "" {
-			return app.BadUsage(fmt.Errorf("--as %s: want ACCOUNT/CHAT with an account of the "+
+			return app.NewUsageError(fmt.Errorf("--as %s: want ACCOUNT/CHAT with an account of the "+
 				"configuration: %s", i.as, accountNames(cfg)))
 		}
 		h.Key = session.KeyOf(h.Address)
 	}
 	if h.Key.Person != 0 { // the number may be somebody else's here
-		return app.BadUsage(fmt.Errorf("%s is the conversation of a person in several chats: say with "+
-			"--as ACCOUNT/CHAT in which one it goes on", h.Key))
+		return app.NewUsageError(fmt.Errorf("%s is the conversation of a person in several chats: say "+
+			"with --as ACCOUNT/CHAT in which one it goes on", h.Key))
 	}
 	right, err := isScopeOf(q, h.Scope, h.Address)
 	if !right {

@@ -18,10 +18,10 @@ import (
 func usageCommand(load app.Loader) *cobra.Command {
 	var by string
 	var days int
-	cmd := onData(load, "usage", "Show the tokens and dollars that language models have used",
+	cmd := dataCommand(load, "usage", "Show the tokens and dollars that language models have used",
 		cobra.NoArgs, func(cmd *cobra.Command, d data, _ []string) error {
 			if !slices.Contains([]string{"day", "model", "person", "session"}, by) {
-				return app.BadUsage(fmt.Errorf("--by: want day, model, person or session, not %q", by))
+				return app.NewUsageError(fmt.Errorf("--by: want day, model, person or session, not %q", by))
 			}
 			since := time.Now().In(d.cfg.Gateway.Location).AddDate(0, 0, 1-days).Format(time.DateOnly)
 			list, err := budget.Lines(d.q, by, since, maxUsageLines)
@@ -33,7 +33,7 @@ func usageCommand(load app.Loader) *cobra.Command {
 		})
 	cmd.Flags().StringVar(&by, "by", "day", "sum up by day, model, person or session")
 	cmd.Flags().IntVar(&days, "days", 30, "days to look back, today included")
-	return listing(cmd)
+	return withJSONFlag(cmd)
 }
 
 // maxUsageLines is the maximum number of shown lines.
@@ -53,11 +53,11 @@ func usageRows(list []budget.Line) (rows [][]any) {
 
 func auditCommand(load app.Loader) *cobra.Command {
 	var page int
-	cmd := onData(load, "audit",
+	cmd := dataCommand(load, "audit",
 		"Show the audit log: approvals, access, halts and changed rules, the newest first", cobra.NoArgs,
 		func(cmd *cobra.Command, d data, _ []string) error {
 			if page < 1 {
-				return app.BadUsage(fmt.Errorf("--page: want 1 or more, not %d", page))
+				return app.NewUsageError(fmt.Errorf("--page: want 1 or more, not %d", page))
 			}
 			list, err := audit.List(d.q, auditLines, (page-1)*auditLines)
 			if err != nil {
@@ -69,21 +69,21 @@ func auditCommand(load app.Loader) *cobra.Command {
 				if e.Where.Chat != "" {
 					where = command.ChatName(e.Where)
 				}
-				rows = append(rows, []any{moment(e.Time), e.Action, excerpt(e.About),
+				rows = append(rows, []any{timestamp(e.Time), e.Action, excerpt(e.About),
 					excerpt(e.Author()), where})
 			}
 			columns := []string{"TIME", "WHAT", "ABOUT", "BY", "WHERE"}
 			return table{columns, rows, "There are no decisions on this page."}.print(cmd)
 		})
 	cmd.Flags().IntVar(&page, "page", 1, "which page to show, of 50 lines each")
-	return listing(cmd)
+	return withJSONFlag(cmd)
 }
 
 // auditLines is the number of lines on a page of the audit log.
 const auditLines = 50
 
 func haltCommand(load app.Loader) *cobra.Command {
-	return onData(load, "halt",
+	return dataCommand(load, "halt",
 		"Emergency stop: pause everything until gateway resume", cobra.NoArgs,
 		inTx(func(tx *store.Tx, _ data, _ []string) (string, error) {
 			if ok, err := policy.SetHalt(tx, "the command line", time.Now()); err != nil || !ok {
@@ -94,7 +94,7 @@ func haltCommand(load app.Loader) *cobra.Command {
 }
 
 func resumeCommand(load app.Loader) *cobra.Command {
-	return onData(load, "resume", "Continue after gateway halt or /halt", cobra.NoArgs,
+	return dataCommand(load, "resume", "Continue after gateway halt or /halt", cobra.NoArgs,
 		inTx(func(tx *store.Tx, _ data, _ []string) (string, error) {
 			if ok, err := policy.ClearHalt(tx); err != nil || !ok {
 				return "Nothing is halted.", err

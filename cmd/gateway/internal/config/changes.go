@@ -13,7 +13,7 @@ func Merge(old, new *Config) *Config {
 	v.Set(reflect.ValueOf(old).Elem())
 	mergeTable(v, reflect.ValueOf(new).Elem())
 	c := v.Addr().Interface().(*Config)
-	c.Found = new.Found
+	c.FileExists = new.FileExists
 	return c
 }
 

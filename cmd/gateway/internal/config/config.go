@@ -54,8 +54,8 @@ type Config struct {
 	Personas map[string]Persona `koanf:"personas" live:"yes"` // by name
 	Policies map[string]Policy  `koanf:"policies" live:"yes"` // by name
 
-	File  string `koanf:"-"` // path of the file as given
-	Found bool   `koanf:"-"` // the file exists; it may be missing unless it was named
+	File       string `koanf:"-"` // path of the file as given
+	FileExists bool   `koanf:"-"` // the file exists; it may be missing unless it was named
 
 	findings `koanf:"-"`
 }
@@ -63,7 +63,7 @@ type Config struct {
 // findings hold what the loader has found besides the settings.
 type findings struct {
 	unresolved []problem // references to secrets that don't exist
-	mistakes   []problem // ignored mistakes: see [LoadDespiteMistakes]
+	mistakes   []problem // ignored mistakes: see [LoadLenient]
 	exposed    []string  // secrets without the type [Secret]: in variables and URLs
 }
 
@@ -312,7 +312,7 @@ func (l *loader) load(path string) (*Config, error) {
 	}
 	c, err := l.parse(path, src)
 	if c != nil {
-		c.File, c.Found = path, !missing
+		c.File, c.FileExists = path, !missing
 	}
 	return c, err
 }

@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// LoadDespiteMistakes is [LoadWithoutSecrets] for commands that need little more than the home.
+// LoadLenient is [LoadWithoutSecrets] for commands that need little more than the home.
 // It ignores keys with a mistake and lines that are not TOML. A mistake that leaves the home or
 // the database unclear is still an error.
-func LoadDespiteMistakes(path string, environ []string) (*Config, error) {
+func LoadLenient(path string, environ []string) (*Config, error) {
 	l := newLoader(variables(environ))
 	l.tolerant = true
 	return l.load(path)
 }
 
-// Mistakes returns an error with one line for each mistake that [LoadDespiteMistakes] ignored, or
+// Mistakes returns an error with one line for each mistake that [LoadLenient] ignored, or
 // nil if there are none.
 func (c *Config) Mistakes() error { return joinProblems(c.mistakes) }
 
-// MistakesBut is like [Config.Mistakes], but leaves out the mistakes of the keys for which except
-// returns true.
-func (c *Config) MistakesBut(except func(key string) bool) error {
+// MistakesExcept is like [Config.Mistakes], but leaves out the mistakes of the keys for which
+// except returns true.
+func (c *Config) MistakesExcept(except func(key string) bool) error {
 	return joinProblems(slices.DeleteFunc(slices.Clone(c.mistakes), func(p problem) bool {
 		return except(p.key)
 	}))
 }
 
-// IsMistaken reports whether [LoadDespiteMistakes] ignored something that may belong to a
+// IsMistaken reports whether [LoadLenient] ignored something that may belong to a
 // top-level table.
 func (c *Config) IsMistaken(table string) bool {
 	return slices.ContainsFunc(c.mistakes, func(p problem) bool {
@@ -41,8 +41,8 @@ func (c *Config) IsMistaken(table string) bool {
 // tolerable lists the keys of [gateway] that do not affect where the data is.
 var tolerable = []string{"gateway.name", "gateway.workspace", "gateway.timezone"}
 
-// tolerates reports whether a configuration with this problem can be used.
-func (l *loader) tolerates(p problem) bool {
+// isTolerable reports whether a configuration with this problem can be used.
+func (l *loader) isTolerable(p problem) bool {
 	top, _, _ := strings.Cut(p.key, ".")
 	switch {
 	case !l.tolerant:

@@ -44,7 +44,7 @@ func TestLoadDespiteMistakes(t *testing.T) {
 			if err := os.WriteFile(file, []byte(test.file), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			c, err := LoadDespiteMistakes(file, append(test.environ, "HOME="+t.TempDir()))
+			c, err := LoadLenient(file, append(test.environ, "HOME="+t.TempDir()))
 			if test.refused {
 				if err == nil {
 					t.Fatal("loaded, though nobody knows which home is meant")

@@ -51,7 +51,7 @@ func (l *loader) parse(name string, src []byte) (*Config, error) {
 		switch {
 		case p.secret:
 			c.unresolved = append(c.unresolved, p)
-		case l.tolerates(p):
+		case l.isTolerable(p):
 			c.mistakes = append(c.mistakes, p)
 		default:
 			return nil, joinProblems(l.problems)

@@ -84,7 +84,7 @@ func (m member) check(v any) (any, error) {
 	case levelType:
 		var level slog.Level
 		if s, ok := v.(string); !ok || level.UnmarshalText([]byte(s)) != nil {
-			return nil, m.want("debug, info, warn or error", v)
+			return nil, m.typeError("debug, info, warn or error", v)
 		}
 		return v, nil
 	case secretType:
@@ -101,7 +101,7 @@ func (m member) check(v any) (any, error) {
 	case jsonType:
 		text, err := json.Marshal(v)
 		if err != nil || v == nil {
-			return nil, m.want("a value that JSON can express", v)
+			return nil, m.typeError("a value that JSON can express", v)
 		}
 		return string(text), nil
 	}
@@ -110,7 +110,7 @@ func (m member) check(v any) (any, error) {
 		return m.checkNumber(v)
 	case reflect.Bool:
 		if _, ok := v.(bool); !ok {
-			return nil, m.want("true or false", v)
+			return nil, m.typeError("true or false", v)
 		}
 		return v, nil
 	case reflect.Slice:
@@ -124,10 +124,10 @@ func (m member) checkDuration(v any) (any, error) {
 	s, ok := v.(string)
 	d, err := time.ParseDuration(s)
 	if !ok || err != nil {
-		return nil, m.want(`a duration such as "1m30s"`, v)
+		return nil, m.typeError(`a duration such as "1m30s"`, v)
 	}
 	if least, err := time.ParseDuration(m.tag.Get("min")); err == nil && d < least {
-		return nil, m.want("at least "+m.tag.Get("min"), v)
+		return nil, m.typeError("at least "+m.tag.Get("min"), v)
 	}
 	return v, nil
 }
@@ -143,13 +143,13 @@ func (m member) checkNumber(v any) (any, error) {
 		n, ok = v.(float64)
 	}
 	if !ok || math.IsNaN(n) || math.IsInf(n, 0) {
-		return nil, m.want(wanted, v)
+		return nil, m.typeError(wanted, v)
 	}
 	if least, err := strconv.ParseFloat(m.tag.Get("min"), 64); err == nil && n < least {
-		return nil, m.want("at least "+m.tag.Get("min"), v)
+		return nil, m.typeError("at least "+m.tag.Get("min"), v)
 	}
 	if most, err := strconv.ParseFloat(m.tag.Get("max"), 64); err == nil && n > most {
-		return nil, m.want("at most "+m.tag.Get("max"), v)
+		return nil, m.typeError("at most "+m.tag.Get("max"), v)
 	}
 	if m.typ.Kind() == reflect.Float64 {
 		return n, nil
@@ -161,7 +161,7 @@ func (m member) checkNumber(v any) (any, error) {
 func (m member) checkList(v any) (any, error) {
 	list, ok := v.([]any)
 	if !ok {
-		return nil, m.want(`a list such as ["a", "b"]`, v)
+		return nil, m.typeError(`a list such as ["a", "b"]`, v)
 	}
 	out := make([]any, len(list))
 	for i, e := range list {
@@ -171,7 +171,7 @@ func (m member) checkList(v any) (any, error) {
 		case int64:
 			out[i] = strconv.FormatInt(e, 10)
 		default:
-			return nil, m.want("a list of strings", e)
+			return nil, m.typeError("a list of strings", e)
 		}
 	}
 	return out, nil
@@ -180,18 +180,18 @@ func (m member) checkList(v any) (any, error) {
 func (m member) checkString(v any) (any, error) {
 	s, ok := v.(string)
 	if !ok {
-		return nil, m.want("a string", v)
+		return nil, m.typeError("a string", v)
 	}
 	allowed := strings.Fields(m.tag.Get("allowed"))
 	if len(allowed) > 0 && !slices.Contains(allowed, s) {
-		return nil, errors.New(m.want(oneOf(allowed), v).Error() + suggest.Hint(s, allowed) +
+		return nil, errors.New(m.typeError(oneOf(allowed), v).Error() + suggest.Hint(s, allowed) +
 			m.tag.Get("hint"))
 	}
 	return v, nil
 }
 
-// want returns an error that says which value was wanted instead of v.
-func (member) want(wanted string, v any) error {
+// typeError returns an error that says which value was wanted instead of v.
+func (member) typeError(wanted string, v any) error {
 	got := fmt.Sprint(v)
 	switch v := v.(type) {
 	case string:

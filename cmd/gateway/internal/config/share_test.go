@@ -61,7 +61,8 @@ user = "deny"
 	if got := Changed(c, shared); !slices.Equal(got, want) {
 		t.Errorf("what differs is %q, want %q", got, want)
 	}
-	if shared.Gateway.Location.String() != "Asia/Tokyo" || shared.File != c.File || !shared.Found {
+	if shared.Gateway.Location.String() != "Asia/Tokyo" || shared.File != c.File ||
+		!shared.FileExists {
 		t.Errorf("shared %+v, file %q", shared.Gateway, shared.File)
 	}
 }

@@ -36,7 +36,7 @@ type Rule struct {
 	Remedy   string   `json:"remedy"`
 	Fixable  bool     `json:"fixable"` // --fix can correct it
 
-	find func(*auditor) []hit
+	find func(*auditor) []violation
 }
 
 // A Problem is one violation of a rule.
@@ -48,8 +48,8 @@ type Problem struct {
 	path string // file whose mode Fix corrects; "": none
 }
 
-// A hit is a violation that the find function of a rule returns.
-type hit struct {
+// A violation is a violation that the find function of a rule returns.
+type violation struct {
 	text     string
 	path     string   // file with the wrong mode; "": none
 	severity Severity // if lower than the severity of the rule
@@ -175,8 +175,8 @@ func Fix(list []Problem) error {
 	return errors.Join(errs...)
 }
 
-// Left returns the number of problems of a severity that were not corrected.
-func Left(list []Problem, s Severity) (n int) {
+// CountUnfixed returns the number of problems of a severity that were not corrected.
+func CountUnfixed(list []Problem, s Severity) (n int) {
 	for _, p := range list {
 		if p.Severity == s && p.Fixed == "" {
 			n++
@@ -186,7 +186,7 @@ func Left(list []Problem, s Severity) (n int) {
 }
 
 // open returns a hit if others have access to a file.
-func (a *auditor) open(file string) []hit {
+func (a *auditor) open(file string) []violation {
 	if file == "" {
 		return nil
 	}
@@ -195,14 +195,14 @@ func (a *auditor) open(file string) []hit {
 	case mode == 0:
 		return nil
 	case exposed:
-		return []hit{{text: fmt.Sprintf("%s has mode %04o", file, mode), path: file}}
+		return []violation{{text: fmt.Sprintf("%s has mode %04o", file, mode), path: file}}
 	}
 	text := fmt.Sprintf("%s has mode %04o; only that of the data directory protects it", file, mode)
-	return []hit{{text: text, path: file, severity: Low}}
+	return []violation{{text: text, path: file, severity: Low}}
 }
 
 // openConfig returns a hit if others can change the configuration file, or read secrets in it.
-func (a *auditor) openConfig() []hit {
+func (a *auditor) openConfig() []violation {
 	info, err := os.Stat(a.File)
 	if err != nil || info.Mode().Perm()&0o022 == 0 && !a.literal() {
 		return nil
@@ -211,7 +211,7 @@ func (a *auditor) openConfig() []hit {
 }
 
 // opens calls open for each file.
-func (a *auditor) opens(files ...string) (list []hit) {
+func (a *auditor) opens(files ...string) (list []violation) {
 	for _, f := range files {
 		list = append(list, a.open(f)...)
 	}

@@ -205,7 +205,7 @@ func TestRules(t *testing.T) {
 			if fixed != r.Fixable || left == fixed {
 				t.Errorf("corrected: %v, left: %v; want it corrected: %v", fixed, left, r.Fixable)
 			}
-			if fixed && (Left(list, High) > 0) {
+			if fixed && (CountUnfixed(list, High) > 0) {
 				t.Errorf("after the correction it is said\n%+v", list)
 			}
 		})

@@ -25,13 +25,14 @@ import (
 // configuration was validated before.
 func (c Case) examineFile(context.Context) []Finding {
 	if warnings := c.Config.Warnings(); warnings != nil {
-		return one("config", "Configuration", Bad, "has settings without effect: "+warnings.Error(),
+		return oneFinding("config", "Configuration", Bad,
+			"has settings without effect: "+warnings.Error(),
 			"Correct these settings; gateway config check names their lines.")
 	}
 	if _, err := os.Stat(c.File); err != nil {
-		return one("config", "Configuration", OK, "valid; there is no file "+c.File, "")
+		return oneFinding("config", "Configuration", OK, "valid; there is no file "+c.File, "")
 	}
-	return one("config", "Configuration", OK, "valid, "+c.File, "")
+	return oneFinding("config", "Configuration", OK, "valid, "+c.File, "")
 }
 
 // examineHome checks the data directory.
@@ -41,27 +42,28 @@ func (c Case) examineHome(context.Context) []Finding {
 	info, err := os.Stat(home)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return one(id, what, Note, "does not exist yet", "")
+		return oneFinding(id, what, Note, "does not exist yet", "")
 	case err != nil:
-		return one(id, what, Bad, err.Error(), "Give this user access, or set GATEWAY_HOME to "+
+		return oneFinding(id, what, Bad, err.Error(), "Give this user access, or set GATEWAY_HOME to "+
 			"another folder.")
 	case !info.IsDir():
-		return one(id, what, Bad, home+" is not a folder",
+		return oneFinding(id, what, Bad, home+" is not a folder",
 			"Move that file away, or set GATEWAY_HOME to another folder.")
 	case info.Mode().Perm()&0o077 != 0 && modes:
-		return one(id, what, Bad, fmt.Sprintf("%s, mode %04o", home, info.Mode().Perm()),
+		return oneFinding(id, what, Bad, fmt.Sprintf("%s, mode %04o", home, info.Mode().Perm()),
 			"Other users of this machine can read it: chmod 700 "+home)
 	}
 	if owner, _, ok := OwnerOf(info); ok && owner != os.Geteuid() {
-		return one(id, what, Bad, fmt.Sprintf("%s belongs to user %d, and this is user %d", home,
+		return oneFinding(id, what, Bad, fmt.Sprintf("%s belongs to user %d, and this is user %d", home,
 			owner, os.Geteuid()), "Run the gateway and its commands as the user who owns it, or "+
 			"give it to this one: chown -R "+strconv.Itoa(os.Geteuid())+" "+home)
 	}
 	if err := tryWrite(home); err != nil {
-		return one(id, what, Bad, home+" can't be written", "Give the folder to this user, or set "+
-			"GATEWAY_HOME to another one.")
+		return oneFinding(id, what, Bad, home+" can't be written",
+			"Give the folder to this user, or set "+
+				"GATEWAY_HOME to another one.")
 	}
-	return one(id, what, OK, home, "")
+	return oneFinding(id, what, OK, home, "")
 }
 
 // modes reports whether file modes have a meaning on this system.
@@ -94,17 +96,17 @@ func (c Case) examineDisk(context.Context) []Finding {
 		s, err := c.Disk(existing(dir))
 		switch {
 		case err != nil:
-			list = append(list, one("disk", "Disk", Note, "can't be examined: "+err.Error(), "")...)
+			list = append(list, oneFinding("disk", "Disk", Note, "can't be examined: "+err.Error(), "")...)
 		case s.Free < minBytes:
-			list = append(list, one("disk", "Disk", Bad,
+			list = append(list, oneFinding("disk", "Disk", Bad,
 				fmt.Sprintf("%d MB are free where %s is", s.Free>>20, dir),
 				"Free some space, or keep less data: [media], [retention].")...)
 		case s.Counts && s.Files < minFiles:
-			list = append(list, one("disk", "Disk", Bad,
+			list = append(list, oneFinding("disk", "Disk", Bad,
 				fmt.Sprintf("only %d files can still be created where %s is", s.Files, dir),
 				"Remove files that are not needed: the disk has room, but no inodes.")...)
 		default:
-			list = append(list, one("disk", "Disk", OK,
+			list = append(list, oneFinding("disk", "Disk", OK,
 				fmt.Sprintf("%d MB are free where %s is", s.Free>>20, dir), "")...)
 		}
 	}
@@ -130,13 +132,13 @@ func (c Case) examineFiles(context.Context) []Finding {
 	var list []Finding
 	for _, file := range c.privateFiles() {
 		if mode, open := exposed(file, c.Config.Gateway.Home); open {
-			list = append(list, one("files", "File", Bad,
+			list = append(list, oneFinding("files", "File", Bad,
 				fmt.Sprintf("%s has mode %04o", file, mode), "Other users of this machine can read it: "+
 					"chmod 600 "+file+", or gateway security --fix")...)
 		}
 	}
 	if len(list) == 0 {
-		return one("files", "Files", OK, "only this user can read the files with secrets", "")
+		return oneFinding("files", "Files", OK, "only this user can read the files with secrets", "")
 	}
 	return list
 }
@@ -198,18 +200,18 @@ func (c Case) examineStore(ctx context.Context) []Finding {
 	path := c.Config.Store.Path()
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return one(id, what, Note, "does not exist yet", "")
+		return oneFinding(id, what, Note, "does not exist yet", "")
 	}
 	if err != nil {
-		return one(id, what, Bad, err.Error(), "Give this user access to it.")
+		return oneFinding(id, what, Bad, err.Error(), "Give this user access to it.")
 	}
 	db, err := store.Open(ctx, path, c.Migrations, &store.Options{Shared: true})
 	switch {
 	case errors.Is(err, store.ErrNewer):
-		return one(id, what, Bad, "written by a newer gateway", "Upgrade this one, or restore a "+
+		return oneFinding(id, what, Bad, "written by a newer gateway", "Upgrade this one, or restore a "+
 			"backup of its time.")
 	case err != nil && strings.Contains(err.Error(), "older gateway"):
-		return one(id, what, Note,
+		return oneFinding(id, what, Note,
 			"written by an older gateway; the next start brings it up to date", "")
 	case err != nil:
 		return storeFinding(c.Config.Store.Path(), id, what, err)
@@ -219,7 +221,7 @@ func (c Case) examineStore(ctx context.Context) []Finding {
 	if wal, err := os.Stat(path + "-wal"); err == nil {
 		size += wal.Size()
 	}
-	list := one(id, what, OK, fmt.Sprintf("%s, %.1f MB", path, float64(size)/(1<<20)), "")
+	list := oneFinding(id, what, OK, fmt.Sprintf("%s, %.1f MB", path, float64(size)/(1<<20)), "")
 	list = append(list, c.examineIntegrity(ctx, db)...)
 	list = append(list, c.examineProcess(ctx, db)...)
 	return append(list, examineWork(db.Read(ctx), c.Config.Gateway.Location)...)
@@ -232,19 +234,21 @@ func storeFinding(path, id, what string, err error) []Finding {
 	text := err.Error()
 	switch {
 	case errors.Is(err, syscall.ENOSPC), strings.Contains(text, "disk is full"): // SQLite's error text
-		return one(id, what, Bad, "the disk is full, so the database can't be checked",
+		return oneFinding(id, what, Bad, "the disk is full, so the database can't be checked",
 			"Free some space on the disk that holds "+path+", and run gateway "+
 				"doctor again. Nothing was lost.")
 	case strings.Contains(text, "malformed"), strings.Contains(text, "not a database"):
-		return one(id, what, Bad, text, "Stop the gateway, keep a copy of the files, and restore a "+
-			"backup: gateway restore FILE")
+		return oneFinding(id, what, Bad, text,
+			"Stop the gateway, keep a copy of the files, and restore a "+
+				"backup: gateway restore FILE")
 	case errors.Is(err, fs.ErrPermission), strings.Contains(text, "readonly"),
 		strings.Contains(text, "unable to open"):
-		return one(id, what, Bad, text, "Let this user read and write "+path+
+		return oneFinding(id, what, Bad, text, "Let this user read and write "+path+
 			" and its folder, and mount the disk writable.")
 	}
-	return one(id, what, Bad, text, "Run gateway doctor again. If this stays, look at the log of the "+
-		"gateway and at the disk (dmesg) before you change anything.")
+	return oneFinding(id, what, Bad, text,
+		"Run gateway doctor again. If this stays, look at the log of the "+
+			"gateway and at the disk (dmesg) before you change anything.")
 }
 
 // examineIntegrity checks the whole database, for at most ten seconds.
@@ -256,7 +260,7 @@ func (c Case) examineIntegrity(ctx context.Context, db *store.DB) []Finding {
 	err := db.Read(limited).QueryRow("PRAGMA quick_check(1)").Scan(&answer)
 	switch {
 	case limited.Err() != nil:
-		return one(id, what, Note, "too large to be checked as a whole in "+storeTime.String(), "")
+		return oneFinding(id, what, Note, "too large to be checked as a whole in "+storeTime.String(), "")
 	case err != nil || answer != "ok":
 		if err != nil && !strings.Contains(err.Error(), "malformed") {
 			return storeFinding(c.Config.Store.Path(), id, what, err)
@@ -264,10 +268,10 @@ func (c Case) examineIntegrity(ctx context.Context, db *store.DB) []Finding {
 		if err != nil {
 			answer = err.Error()
 		}
-		return one(id, what, Bad, "damaged: "+answer, "Stop the gateway, keep a copy of the "+
+		return oneFinding(id, what, Bad, "damaged: "+answer, "Stop the gateway, keep a copy of the "+
 			"files, and restore a backup: gateway restore FILE")
 	}
-	return one(id, what, OK, "undamaged", "")
+	return oneFinding(id, what, OK, "undamaged", "")
 }
 
 // staleBackup is the age from which the last backup is too old.
@@ -280,34 +284,34 @@ func (c Case) examineBackup(context.Context) []Finding {
 	at, err := c.LastBackup()
 	switch {
 	case err != nil:
-		return one(id, what, Bad, err.Error(), "Make a new one: gateway backup FILE")
+		return oneFinding(id, what, Bad, err.Error(), "Make a new one: gateway backup FILE")
 	case at.IsZero():
-		return one(id, what, Note, "none yet; make one with gateway backup FILE", "")
+		return oneFinding(id, what, Note, "none yet; make one with gateway backup FILE", "")
 	}
 	text := "the last one was made " +
 		at.In(c.Config.Gateway.Location).Format("2006-01-02 15:04 MST")
 	if c.Now().Sub(at) > staleBackup {
-		return one(id, what, Bad, text, "Make one with gateway backup FILE, and find out why "+
+		return oneFinding(id, what, Bad, text, "Make one with gateway backup FILE, and find out why "+
 			"the regular backup no longer runs.")
 	}
-	return one(id, what, OK, text, "")
+	return oneFinding(id, what, OK, text, "")
 }
 
 // examineProcess reports whether a gateway is running.
 func (c Case) examineProcess(ctx context.Context, db *store.DB) []Finding {
 	const id, what = "store.owner", "Gateway"
-	running, err := store.Held(db.Read(ctx), "dispatcher", c.Now())
+	running, err := store.LeaseHeld(db.Read(ctx), "dispatcher", c.Now())
 	if err != nil {
 		return storeFinding(c.Config.Store.Path(), id, what, err)
 	}
 	pid := lockHolder(c.Config.Store.Path() + ".lock")
 	switch {
 	case pid > 0:
-		return one(id, what, OK, fmt.Sprintf("process %d has the database", pid), "")
+		return oneFinding(id, what, OK, fmt.Sprintf("process %d has the database", pid), "")
 	case running:
-		return one(id, what, OK, "running", "")
+		return oneFinding(id, what, OK, "running", "")
 	}
-	return one(id, what, Note, "not running", "")
+	return oneFinding(id, what, Note, "not running", "")
 }
 
 // examineWork looks for undelivered messages and for the emergency stop. It ignores errors of the
@@ -315,11 +319,11 @@ func (c Case) examineProcess(ctx context.Context, db *store.DB) []Finding {
 func examineWork(q store.Queryer, zone *time.Location) []Finding {
 	var list []Finding
 	if n, err := bus.NewOutbox().DeadLetters(q); err == nil && n > 0 {
-		list = one("store.outbox", "Outbox", Bad, fmt.Sprintf("messages not delivered: %d", n),
+		list = oneFinding("store.outbox", "Outbox", Bad, fmt.Sprintf("messages not delivered: %d", n),
 			"gateway outbox list shows why; then use gateway outbox retry or drop.")
 	}
 	if halt, err := policy.GetHalt(q); err == nil && halt != nil {
-		list = append(list, one("halt", "Emergency stop", Bad, "everything is paused since "+
+		list = append(list, oneFinding("halt", "Emergency stop", Bad, "everything is paused since "+
 			halt.Since.In(zone).Format("2006-01-02 15:04 MST")+", by "+halt.By,
 			"To continue: gateway resume")...)
 	}
@@ -366,7 +370,7 @@ func (c Case) examineClock(ctx context.Context) []Finding {
 	text := now.In(c.Config.Gateway.Location).Format("2006-01-02 15:04 MST")
 	db, err := store.Open(ctx, c.Config.Store.Path(), c.Migrations, &store.Options{Shared: true})
 	if err != nil { // examineStore reports this error
-		return one(id, what, OK, text, "")
+		return oneFinding(id, what, OK, text, "")
 	}
 	defer db.Close()
 	var newest int64
@@ -380,8 +384,8 @@ func (c Case) examineClock(ctx context.Context) []Finding {
 		}
 	}
 	if ahead := time.UnixMilli(newest).Sub(now); ahead > clockSlack {
-		return one(id, what, Bad, fmt.Sprintf("%s; the newest message in the database is from %s "+
+		return oneFinding(id, what, Bad, fmt.Sprintf("%s; the newest message in the database is from %s "+
 			"later", text, ahead.Truncate(time.Second)), setClock)
 	}
-	return one(id, what, OK, text, "")
+	return oneFinding(id, what, OK, text, "")
 }

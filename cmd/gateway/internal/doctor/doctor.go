@@ -95,11 +95,11 @@ func Examine(ctx context.Context, c Case) []Finding {
 		c.examineListener, c.examineReady, c.examineNetwork,
 		func(context.Context) []Finding { return examinePersonas(c) },
 	}
-	return all(ctx, checks)
+	return runChecks(ctx, checks)
 }
 
-// all runs checks concurrently and returns their findings in the order of the checks.
-func all(ctx context.Context, checks []func(context.Context) []Finding) []Finding {
+// runChecks runs checks concurrently and returns their findings in the order of the checks.
+func runChecks(ctx context.Context, checks []func(context.Context) []Finding) []Finding {
 	found := make([][]Finding, len(checks))
 	var wg sync.WaitGroup
 	for i, check := range checks {
@@ -123,7 +123,7 @@ func CountBad(list []Finding) (n int) {
 	return n
 }
 
-// one returns a list with a single finding.
-func one(id, what string, state State, text, remedy string) []Finding {
+// oneFinding returns a list with a single finding.
+func oneFinding(id, what string, state State, text, remedy string) []Finding {
 	return []Finding{{ID: id, What: what, State: state, Text: text, Remedy: remedy}}
 }

@@ -35,7 +35,7 @@ func (c Case) examineNetwork(ctx context.Context) []Finding {
 			return examineKeys(ctx, c, name, c.Config.Models[name])
 		})
 	}
-	return all(ctx, checks)
+	return runChecks(ctx, checks)
 }
 
 // usedModels returns the models in use and their fallbacks.
@@ -93,7 +93,7 @@ func (c Case) examineChannel(ctx context.Context, name string, ch config.Channel
 	case ch.Type == "whatsapp":
 		return c.examineWhatsApp(ctx, name)
 	case c.Offline:
-		return one(id, what, Note, "not tried", "")
+		return oneFinding(id, what, Note, "not tried", "")
 	}
 	_, list := TryChannel(ctx, c, name)
 	return list
@@ -163,13 +163,13 @@ func authorization(value string) http.Header {
 
 // unreachable returns the finding for a server that doesn't answer.
 func unreachable(id, what string, err error) []Finding {
-	return one(id, what, Bad, "can't be reached: "+err.Error(),
+	return oneFinding(id, what, Bad, "can't be reached: "+err.Error(),
 		"Check this machine's network, DNS and proxy; gateway doctor --offline skips this.")
 }
 
 // unexpectedStatus returns the finding for an unexpected HTTP status.
 func unexpectedStatus(id, what string, status int) []Finding {
-	return one(id, what, Bad, fmt.Sprintf("answers with status %d", status),
+	return oneFinding(id, what, Bad, fmt.Sprintf("answers with status %d", status),
 		"Try again later, and see its status page.")
 }
 
@@ -179,7 +179,7 @@ func (c Case) clock(what string, a answer) []Finding {
 		return nil
 	}
 	if off := c.Now().Sub(a.date).Abs(); off > clockSlack {
-		return one("clock.network", "Clock", Bad, fmt.Sprintf("%s from that of %s",
+		return oneFinding("clock.network", "Clock", Bad, fmt.Sprintf("%s from that of %s",
 			off.Truncate(time.Second), what), setClock)
 	}
 	return nil
@@ -207,16 +207,16 @@ func (c Case) examineTelegram(
 			return who, append(list, unexpectedStatus(id, what, a.status)...)
 		}
 		who.Name = me.Result.Username
-		list = append(list, one(id, what, OK, "is @"+who.Name, "")...)
+		list = append(list, oneFinding(id, what, OK, "is @"+who.Name, "")...)
 		if ch.Activation == "always" && !me.Result.Groups {
-			list = append(list, one(id+".privacy", what, Bad, "receives only messages to it in "+
+			list = append(list, oneFinding(id+".privacy", what, Bad, "receives only messages to it in "+
 				`groups, and activation is "always"`, "Send /setprivacy to @BotFather, choose the "+
 				"bot and Disable, and add it to the groups anew.")...)
 		}
 		return who, list
 	case http.StatusUnauthorized, http.StatusNotFound:
 		who.Refused = true
-		return who, append(list, one(id, what, Bad, "Telegram refuses the token",
+		return who, append(list, oneFinding(id, what, Bad, "Telegram refuses the token",
 			"Get the token of the bot from @BotFather, and set it in [channels."+name+"].")...)
 	}
 	return who, append(list, unexpectedStatus(id, what, a.status)...)
@@ -241,8 +241,9 @@ func (c Case) examineDiscord(
 	case http.StatusOK:
 	case http.StatusUnauthorized:
 		who.Refused = true
-		return who, append(list, one(id, what, Bad, "Discord refuses the token", "Reset the token "+
-			"under Bot in the developer portal, and set it in [channels."+name+"].")...)
+		return who, append(list, oneFinding(id, what, Bad, "Discord refuses the token",
+			"Reset the token "+
+				"under Bot in the developer portal, and set it in [channels."+name+"].")...)
 	default:
 		return who, append(list, unexpectedStatus(id, what, a.status)...)
 	}
@@ -253,7 +254,7 @@ func (c Case) examineDiscord(
 		return who, append(list, unexpectedStatus(id, what, a.status)...)
 	}
 	who.Name = me.Username
-	list = append(list, one(id, what, OK, "is "+who.Name, "")...)
+	list = append(list, oneFinding(id, what, OK, "is "+who.Name, "")...)
 	a, err = ask("applications/@me")
 	var app struct {
 		Flags *int `json:"flags"`
@@ -278,7 +279,7 @@ func (c Case) examineDiscord(
 	}
 	const contents = 1<<18 | 1<<19 // GATEWAY_MESSAGE_CONTENT, and _LIMITED
 	if *app.Flags&contents == 0 {
-		list = append(list, one(id+".intents", what, Bad, "does not get the text of messages",
+		list = append(list, oneFinding(id+".intents", what, Bad, "does not get the text of messages",
 			"In the developer portal, under Bot, Privileged Gateway Intents, switch on the "+
 				"Message Content Intent.")...)
 	}
@@ -288,7 +289,7 @@ func (c Case) examineDiscord(
 // examineWhatsApp checks whether an account is linked, without connecting.
 func (c Case) examineWhatsApp(ctx context.Context, name string) []Finding {
 	id, what := "channel."+name, "Channel "+name
-	unlinked := one(id, what, Bad, "is not linked with a phone", "Link it: gateway pair "+name)
+	unlinked := oneFinding(id, what, Bad, "is not linked with a phone", "Link it: gateway pair "+name)
 	file := c.WhatsApp(name)
 	if _, err := os.Stat(file); err != nil {
 		return unlinked
@@ -297,7 +298,7 @@ func (c Case) examineWhatsApp(ctx context.Context, name string) []Finding {
 		RawQuery: "mode=ro&_pragma=query_only(1)&_pragma=busy_timeout(2000)"}
 	db, err := sql.Open("sqlite", uri.String())
 	if err != nil {
-		return one(id, what, Note, "can't be examined: "+err.Error(), "")
+		return oneFinding(id, what, Note, "can't be examined: "+err.Error(), "")
 	}
 	defer db.Close()
 	var devices int
@@ -306,10 +307,10 @@ func (c Case) examineWhatsApp(ctx context.Context, name string) []Finding {
 	case err != nil && strings.Contains(err.Error(), "no such table"), err == nil && devices == 0:
 		return unlinked
 	case err != nil:
-		return one(id, what, Bad, "its keys can't be read: "+err.Error(),
+		return oneFinding(id, what, Bad, "its keys can't be read: "+err.Error(),
 			"Move "+file+" away and link the account again: gateway pair "+name)
 	}
-	return one(id, what, OK, "is linked with a phone", "")
+	return oneFinding(id, what, OK, "is linked with a phone", "")
 }
 
 // modelsURL returns the URL that lists the models of a provider.
@@ -358,9 +359,9 @@ func (c Case) examineModel(ctx context.Context, id, what, name, key string) []Fi
 	m := c.Config.Models[name]
 	switch {
 	case m.Provider == "demo":
-		return one(id, what, Note, "is the built-in demo, which is not a language model", "")
+		return oneFinding(id, what, Note, "is the built-in demo, which is not a language model", "")
 	case c.Offline:
-		return one(id, what, Note, "not tried", "")
+		return oneFinding(id, what, Note, "not tried", "")
 	}
 	a, err := c.ask(ctx, modelsURL(m), modelHeader(m, key), "")
 	if err != nil {
@@ -370,12 +371,13 @@ func (c Case) examineModel(ctx context.Context, id, what, name, key string) []Fi
 	switch a.status {
 	case http.StatusOK:
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return append(list, one(id, what, Bad, "its provider refuses the key",
+		return append(list, oneFinding(id, what, Bad, "its provider refuses the key",
 			"Set a key that is valid in [models."+name+"], or in the variable that it names.")...)
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
-		return append(list, one(id, what, Note, "its provider answers, and lists no models", "")...)
+		return append(list, oneFinding(id, what, Note, "its provider answers, and lists no models",
+			"")...)
 	case http.StatusTooManyRequests, http.StatusPaymentRequired:
-		return append(list, one(id, what, Bad, "its provider says that the quota is used up",
+		return append(list, oneFinding(id, what, Bad, "its provider says that the quota is used up",
 			"Check the account there, or add a fallback to [models."+name+"].")...)
 	default:
 		return append(list, unexpectedStatus(id, what, a.status)...)
@@ -386,19 +388,20 @@ func (c Case) examineModel(ctx context.Context, id, what, name, key string) []Fi
 		} `json:"data"`
 	}
 	if json.Unmarshal(a.body, &models) != nil || len(models.Data) == 0 {
-		return append(list, one(id, what, OK, "its provider accepts the key", "")...)
+		return append(list, oneFinding(id, what, OK, "its provider accepts the key", "")...)
 	}
 	var offers []string
 	for _, known := range models.Data {
 		if known.ID == m.Model || known.ID == "models/"+m.Model || known.ID == m.Model+":latest" {
-			return append(list, one(id, what, OK, m.Model+" is there", "")...)
+			return append(list, oneFinding(id, what, OK, m.Model+" is there", "")...)
 		}
 		if len(offers) < maxOffers {
 			offers = append(offers, known.ID)
 		}
 	}
 	// Some providers accept names that they do not list, such as aliases.
-	return append(list, one(id, what, Note, fmt.Sprintf("its provider accepts the key, but lists no "+
-		"model %q; it offers %s: if calls fail, set model in [models.%s]", m.Model,
-		strings.Join(offers, ", "), name), "")...)
+	return append(list, oneFinding(id, what, Note,
+		fmt.Sprintf("its provider accepts the key, but lists no "+
+			"model %q; it offers %s: if calls fail, set model in [models.%s]", m.Model,
+			strings.Join(offers, ", "), name), "")...)
 }

@@ -32,25 +32,25 @@ func Rules() []Rule {
 func fileRules() []Rule {
 	return []Rule{
 		{"GS001", High, "The data directory is open", readable, closeIt, true,
-			func(a *auditor) []hit { return a.directory(a.cfg.Gateway.Home, 0o077) }},
+			func(a *auditor) []violation { return a.directory(a.cfg.Gateway.Home, 0o077) }},
 		{"GS002", High, "The database is open", readable, closeIt, true,
-			func(a *auditor) []hit {
+			func(a *auditor) []violation {
 				db := a.cfg.Store.Path()
 				return a.opens(db, db+"-wal", db+"-shm")
 			}},
 		{"GS003", High, "The configuration is open", readable, closeIt, true,
-			func(a *auditor) []hit { return a.openConfig() }},
+			func(a *auditor) []violation { return a.openConfig() }},
 		{"GS004", High, "http.json is open", "It contains the operator's token.", closeIt, true,
-			func(a *auditor) []hit {
+			func(a *auditor) []violation {
 				return a.open(filepath.Join(a.cfg.Gateway.Home, "http.json"))
 			}},
 		{"GS005", Medium, "The log is open",
 			"Other users of this machine can read who writes when.", closeIt, true,
-			func(a *auditor) []hit { return a.open(a.cfg.Log.File) }},
+			func(a *auditor) []violation { return a.open(a.cfg.Log.File) }},
 		{"GS006", High, "The keys of WhatsApp are open",
 			"Anybody who has them can read and write as that account.", closeIt, true,
-			func(a *auditor) []hit {
-				var list []hit
+			func(a *auditor) []violation {
+				var list []violation
 				for _, name := range a.accounts() {
 					if a.cfg.Channels[name].Type == "whatsapp" && a.WhatsApp != nil {
 						list = append(list, a.opens(a.WhatsApp(name), a.WhatsApp(name)+"-wal")...)
@@ -59,32 +59,32 @@ func fileRules() []Rule {
 				return list
 			}},
 		{"GS007", High, "A backup is open", readable, closeIt, true,
-			func(a *auditor) []hit { return a.opens(a.backups()...) }},
+			func(a *auditor) []violation { return a.opens(a.backups()...) }},
 		{"GS008", Medium, "A secret is in the configuration file",
 			"Everybody who gets a copy of the file gets the secret.",
 			`Put it into the environment or a file of its own: "env:NAME" or "file:PATH".`,
 			false, plainSecrets},
 		{"GS009", High, "A file with a secret is open", readable, closeIt, true,
-			func(a *auditor) []hit { return a.opens(a.secretFiles()...) }},
+			func(a *auditor) []violation { return a.opens(a.secretFiles()...) }},
 	}
 }
 
-func plainSecrets(a *auditor) (list []hit) {
+func plainSecrets(a *auditor) (list []violation) {
 	for _, s := range a.written {
 		if s.Literal() {
-			list = append(list, hit{text: s.Key + " in " + a.File})
+			list = append(list, violation{text: s.Key + " in " + a.File})
 		}
 	}
 	return list
 }
 
 // directory returns a hit if others have one of the rights in a folder.
-func (a *auditor) directory(dir string, rights os.FileMode) []hit {
+func (a *auditor) directory(dir string, rights os.FileMode) []violation {
 	info, err := os.Stat(dir)
 	if err != nil || !modes || info.Mode().Perm()&rights == 0 {
 		return nil
 	}
-	return []hit{{text: fmt.Sprintf("%s has mode %04o", dir, info.Mode().Perm()), path: dir}}
+	return []violation{{text: fmt.Sprintf("%s has mode %04o", dir, info.Mode().Perm()), path: dir}}
 }
 
 // accounts returns the enabled platform accounts.
@@ -98,10 +98,10 @@ func (a *auditor) accounts() (list []string) {
 }
 
 // accountsThat returns a hit for each account for which test is true.
-func (a *auditor) accountsThat(test func(config.Channel) bool, text string) (list []hit) {
+func (a *auditor) accountsThat(test func(config.Channel) bool, text string) (list []violation) {
 	for _, name := range a.accounts() {
 		if test(a.cfg.Channels[name]) {
-			list = append(list, hit{text: "[channels." + name + "] " + text})
+			list = append(list, violation{text: "[channels." + name + "] " + text})
 		}
 	}
 	return list
@@ -138,15 +138,15 @@ func (a *auditor) guestsMay(tool string) bool {
 	return len(accounts) == 0 || len(a.free(accounts, tool)) > 0
 }
 
-// everybody reports whether everybody may write to an account.
-func everybody(c config.Channel) bool { return c.Access == "open" }
+// isOpen reports whether everybody may write to an account.
+func isOpen(c config.Channel) bool { return c.Access == "open" }
 
 // when returns a hit if a condition is true.
-func when(unsafe bool, text string) []hit {
+func when(unsafe bool, text string) []violation {
 	if !unsafe {
 		return nil
 	}
-	return []hit{{text: text}}
+	return []violation{{text: text}}
 }
 
 func peopleRules() []Rule {
@@ -154,19 +154,19 @@ func peopleRules() []Rule {
 		{"GS010", Medium, "Everybody may write to the bot",
 			"Strangers have the role user: they use its tools, and your model's budget.",
 			`Set access = "pairing", or list people: access = "allow".`, false,
-			func(a *auditor) []hit { return a.accountsThat(everybody, `access = "open"`) }},
+			func(a *auditor) []violation { return a.accountsThat(isOpen, `access = "open"`) }},
 		{"GS011", High, "Everybody may run commands",
 			"Strangers may write to the bot, and the role user runs commands unasked.",
 			`Set access = "pairing", user = "deny" in [tools.exec], or deny = ["exec"] in a policy ` +
 				"for the account.", false,
-			func(a *auditor) []hit {
+			func(a *auditor) []violation {
 				if !a.mayRun(func(t config.Tool) string { return t.User }, true) {
 					return nil
 				}
-				var list []hit
+				var list []violation
 				for _, name := range a.free(a.accounts(), "exec") {
-					if everybody(a.cfg.Channels[name]) {
-						list = append(list, hit{text: "[channels." + name + "] " +
+					if isOpen(a.cfg.Channels[name]) {
+						list = append(list, violation{text: "[channels." + name + "] " +
 							`access = "open", and [tools.exec] lets users`})
 					}
 				}
@@ -175,7 +175,7 @@ func peopleRules() []Rule {
 		{"GS012", Medium, "The bot answers in every group",
 			"Anybody can add it to a group, where then everybody can use it.",
 			"List the groups: groups = [...].", false,
-			func(a *auditor) []hit {
+			func(a *auditor) []violation {
 				return a.accountsThat(func(c config.Channel) bool {
 					return c.Access == "open" && len(c.Groups) == 0
 				}, `access = "open", and no groups are listed`)
@@ -183,11 +183,11 @@ func peopleRules() []Rule {
 		{"GS013", Low, "Nobody is the owner",
 			"The first person who is approved becomes the owner. Until then nobody is told about failures.",
 			"Set owners = [your id] in [channels.NAME], or use gateway people approve.",
-			false, func(a *auditor) []hit {
+			false, func(a *auditor) []violation {
 				if a.owned || len(a.accounts()) == 0 {
 					return nil
 				}
-				return []hit{{text: "neither the configuration nor gateway people list names one"}}
+				return []violation{{text: "neither the configuration nor gateway people list names one"}}
 			}},
 	}
 }
@@ -197,21 +197,21 @@ func commandRules() []Rule {
 		{"GS014", High, "Commands run without a sandbox",
 			"A command can do all that the gateway can: read its tokens, change its files.",
 			`Set [exec] sandbox = "auto", or "off".`, false,
-			func(a *auditor) []hit {
+			func(a *auditor) []violation {
 				return when(a.cfg.Exec.Sandbox == "none", `[exec] sandbox = "none"`)
 			}},
 		{"GS015", Medium, "Commands reach the network",
 			"They can send everything that they can read, for example because a page told the model to.",
 			"Set [exec] network = false.", false,
-			func(a *auditor) []hit {
+			func(a *auditor) []violation {
 				return when(a.cfg.Exec.Network && a.cfg.Exec.Sandbox != "off", "[exec] network = true")
 			}},
 		{"GS016", Medium, "Commands see a secret", "The model and its tools can read the variable.",
 			"Remove it from [exec] env, or use a key with few rights.", false,
-			func(a *auditor) (list []hit) {
+			func(a *auditor) (list []violation) {
 				for _, name := range a.cfg.Exec.Env {
 					if config.NamesSecret(name) {
-						list = append(list, hit{text: "[exec] env has " + name})
+						list = append(list, violation{text: "[exec] env has " + name})
 					}
 				}
 				return list
@@ -219,10 +219,10 @@ func commandRules() []Rule {
 		{"GS020", Medium, "Guests may use a tool",
 			"Guests are people in groups whom nobody has approved.",
 			`Set guest = "deny" in [tools.NAME].`, false,
-			func(a *auditor) (list []hit) {
+			func(a *auditor) (list []violation) {
 				for _, name := range slices.Sorted(maps.Keys(a.cfg.Tools)) {
 					if name != "exec" && a.cfg.Tools[name].Guest == "allow" && a.guestsMay(name) {
-						list = append(list, hit{text: "[tools." + name + `] guest = "allow"`})
+						list = append(list, violation{text: "[tools." + name + `] guest = "allow"`})
 					}
 				}
 				return list
@@ -230,14 +230,14 @@ func commandRules() []Rule {
 		{"GS021", High, "Guests may run commands",
 			"Guests are people in groups whom nobody has approved.",
 			`Set guest = "deny" in [tools.exec].`, false,
-			func(a *auditor) []hit {
+			func(a *auditor) []violation {
 				return when(a.guestsMay("exec") &&
 					a.mayRun(func(t config.Tool) string { return t.Guest }, false),
 					`[tools.exec] guest = "allow"`)
 			}},
 		{"GS022", Medium, "An MCP server runs without a sandbox",
 			"It can do all that the gateway can.", "Set sandbox = true in [mcp.NAME].", false,
-			func(a *auditor) []hit {
+			func(a *auditor) []violation {
 				return a.serversThat(func(s config.Server) bool {
 					return len(s.Command) > 0 && !s.Sandbox
 				}, "sandbox = false")
@@ -245,15 +245,15 @@ func commandRules() []Rule {
 		{"GS025", Medium, "People may approve their own requests",
 			"A question before a dangerous command protects nobody then.",
 			`Set [approvals] approver = "admin", or "owner".`, false,
-			func(a *auditor) []hit {
+			func(a *auditor) []violation {
 				return when(a.cfg.Approvals.Approver == "user", `[approvals] approver = "user"`)
 			}},
 		{"GS029", Medium, "A skill is not what you installed",
 			"The agent follows it like an instruction. It was changed, or came by another way.",
 			"Read it: gateway skills show NAME. Then install it anew, or remove it.", false,
-			func(a *auditor) (list []hit) {
+			func(a *auditor) (list []violation) {
 				for _, folder := range slices.Sorted(maps.Keys(a.skills)) {
-					list = append(list, hit{text: "skill " + folder + ": " + a.skills[folder]})
+					list = append(list, violation{text: "skill " + folder + ": " + a.skills[folder]})
 				}
 				return list
 			}},
@@ -261,10 +261,10 @@ func commandRules() []Rule {
 }
 
 // serversThat returns a hit for each enabled MCP server for which test is true.
-func (a *auditor) serversThat(test func(config.Server) bool, text string) (list []hit) {
+func (a *auditor) serversThat(test func(config.Server) bool, text string) (list []violation) {
 	for _, name := range slices.Sorted(maps.Keys(a.cfg.MCP)) {
 		if s := a.cfg.MCP[name]; s.Enabled && test(s) {
-			list = append(list, hit{text: "[mcp." + name + "] " + text})
+			list = append(list, violation{text: "[mcp." + name + "] " + text})
 		}
 	}
 	return list
@@ -279,7 +279,7 @@ func networkRules() []Rule {
 		{"GS018", Medium, "Others reach the operator's server",
 			"Only the token protects metrics, profiles and hooks.",
 			"Set [http] listen to 127.0.0.1, and put a proxy with TLS before it.", false,
-			func(a *auditor) []hit {
+			func(a *auditor) []violation {
 				host, _, err := net.SplitHostPort(a.cfg.HTTP.Listen)
 				return when(err == nil && !config.IsLoopback(host),
 					`[http] listen = "`+a.cfg.HTTP.Listen+`"`)
@@ -297,7 +297,7 @@ func networkRules() []Rule {
 // metadata is the address at which clouds give machines their secrets.
 var metadata = netip.MustParseAddr("169.254.169.254")
 
-func wideNetworks(a *auditor) (list []hit) {
+func wideNetworks(a *auditor) (list []violation) {
 	const most = 16 // bits of the host part
 	for _, text := range a.cfg.Web.AllowNetworks {
 		p, err := netip.ParsePrefix(text)
@@ -305,19 +305,19 @@ func wideNetworks(a *auditor) (list []hit) {
 			continue // the configuration was validated
 		}
 		if p.Addr().BitLen()-p.Bits() > most || p.Contains(metadata) {
-			list = append(list, hit{text: "[web] allow_networks has " + text})
+			list = append(list, violation{text: "[web] allow_networks has " + text})
 		}
 	}
 	return list
 }
 
-func strongHooks(a *auditor) (list []hit) {
+func strongHooks(a *auditor) (list []violation) {
 	for _, name := range slices.Sorted(maps.Keys(a.cfg.Hooks)) {
 		h := a.cfg.Hooks[name]
 		if !h.Enabled || h.Role == "guest" {
 			continue
 		}
-		found := hit{text: fmt.Sprintf("[hooks.%s] role = %q, auth = %q", name, h.Role, h.Auth)}
+		found := violation{text: fmt.Sprintf("[hooks.%s] role = %q, auth = %q", name, h.Role, h.Auth)}
 		if h.Role == "user" || h.Auth == "hmac" {
 			found.severity = Medium
 		}
@@ -326,14 +326,14 @@ func strongHooks(a *auditor) (list []hit) {
 	return list
 }
 
-func plainServers(a *auditor) (list []hit) {
+func plainServers(a *auditor) (list []violation) {
 	plain := func(address string) bool {
 		u, err := url.Parse(address)
 		return err == nil && u.Scheme == "http" && !config.IsLoopback(u.Hostname())
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.cfg.Models)) {
 		if m := a.cfg.Models[name]; (len(m.AllKeys()) > 0 || len(m.Headers) > 0) && plain(m.BaseURL) {
-			list = append(list, hit{text: "[models." + name + `] base_url = "` + m.BaseURL + `"`})
+			list = append(list, violation{text: "[models." + name + `] base_url = "` + m.BaseURL + `"`})
 		}
 	}
 	list = append(list, a.serversThat(func(s config.Server) bool { return plain(s.URL) },
@@ -347,10 +347,10 @@ func placeRules() []Rule {
 		{"GS024", Low, "The agent may write outside its workspace",
 			"Files that it writes there, by mistake or because a page told it to, have no versions.",
 			"Set write = false in [roots.NAME], unless it must.", false,
-			func(a *auditor) (list []hit) {
+			func(a *auditor) (list []violation) {
 				for _, name := range slices.Sorted(maps.Keys(a.cfg.Roots)) {
 					if r := a.cfg.Roots[name]; r.Write {
-						list = append(list, hit{text: "[roots." + name + "] " + r.Path})
+						list = append(list, violation{text: "[roots." + name + "] " + r.Path})
 					}
 				}
 				return list
@@ -358,29 +358,29 @@ func placeRules() []Rule {
 		{"GS026", Medium, "The gateway runs as root",
 			"A mistake in it, or in a program that it runs, affects the whole machine.",
 			"Run it as a user of its own: see deploy/gateway.service.", false,
-			func(a *auditor) []hit {
+			func(a *auditor) []violation {
 				return when(a.Root, "this command runs as root, outside of a container")
 			}},
 		{"GS027", Low, "The workspace lies in a git checkout",
 			"Files that the agent and people put there may be committed and pushed.",
 			"Set [gateway] workspace to a folder outside of it.", false,
-			func(a *auditor) []hit {
+			func(a *auditor) []violation {
 				dir := a.checkout()
 				return when(dir != "", a.cfg.Gateway.Workspace+" lies in "+dir)
 			}},
 		{openWorkspace, High, "Others can write into the workspace",
 			"The agent reads and runs the files that they write there.",
 			"Remove that right: gateway security --fix, or chmod go-w.", true,
-			func(a *auditor) []hit { return a.directory(a.cfg.Gateway.Workspace, 0o022) }},
+			func(a *auditor) []violation { return a.directory(a.cfg.Gateway.Workspace, 0o022) }},
 		{"GS030", Low, "Everybody may spend without a limit",
 			"Strangers may write to the bot, and no budget limits the cost.",
 			"Set day_tokens or day_dollars, or those of a person, in [budget].", false,
-			func(a *auditor) []hit {
+			func(a *auditor) []violation {
 				b := a.cfg.Budget
 				if b.DayTokens+b.PersonTokens > 0 || b.DayDollars+b.PersonDollars > 0 {
 					return nil
 				}
-				return a.accountsThat(everybody, `access = "open", and [budget] has no limit`)
+				return a.accountsThat(isOpen, `access = "open", and [budget] has no limit`)
 			}},
 		{"GS031", Medium, "A rule is about the earlier id of a group",
 			"The rule holds as long as the gateway has stored that the platform gave the group a new " +
@@ -390,11 +390,11 @@ func placeRules() []Rule {
 }
 
 // movedGroups returns a hit for each list that has only the earlier id of a group.
-func movedGroups(a *auditor) (list []hit) {
+func movedGroups(a *auditor) (list []violation) {
 	for _, m := range a.moves {
 		add := func(where string, ids []string, prefix string) {
 			if slices.Contains(ids, prefix+m.Before) && !slices.Contains(ids, prefix+m.Chat) {
-				list = append(list, hit{text: fmt.Sprintf("%s has %s%s, which is %s%s now", where, prefix,
+				list = append(list, violation{text: fmt.Sprintf("%s has %s%s, which is %s%s now", where, prefix,
 					m.Before, prefix, m.Chat)})
 			}
 		}

@@ -26,12 +26,12 @@ func (c Case) examineSandbox(ctx context.Context) []Finding {
 	box, err := c.Sandbox(ctx)
 	switch {
 	case err != nil:
-		return one(id, what, Bad, err.Error(), "The agent runs no commands. Install bubblewrap, "+
+		return oneFinding(id, what, Bad, err.Error(), "The agent runs no commands. Install bubblewrap, "+
 			`or use a kernel with Landlock; [exec] sandbox = "none" runs them unconfined.`)
 	case box == nil:
-		return one(id, what, OK, "commands are switched off", "")
+		return oneFinding(id, what, OK, "commands are switched off", "")
 	}
-	list := one(id, what, OK, box.String(), "")
+	list := oneFinding(id, what, OK, box.String(), "")
 	if c.Config.Exec.Sandbox == "none" {
 		list[0].State = Bad
 		list[0].Remedy = "Commands can do all that the gateway can; each must be approved unless " +
@@ -39,17 +39,18 @@ func (c Case) examineSandbox(ctx context.Context) []Finding {
 	}
 	report := box.Report()
 	for _, proof := range report.Passed {
-		list = append(list, one("sandbox.proof", what, OK, "proven: "+proof, "")...)
+		list = append(list, oneFinding("sandbox.proof", what, OK, "proven: "+proof, "")...)
 	}
 	for _, weak := range report.Weak {
-		list = append(list, one("sandbox.weak", what, Note, "limit of this sandbox: "+weak, "")...)
+		list = append(list, oneFinding("sandbox.weak", what, Note, "limit of this sandbox: "+weak, "")...)
 	}
 	if len(report.Weak) > 0 && box.Name() == sandbox.Landlock {
-		list = append(list, one("sandbox.weak", what, Note, "bubblewrap has fewer limits: install it, "+
-			"as with apt install bubblewrap, and restart the gateway", "")...)
+		list = append(list, oneFinding("sandbox.weak", what, Note,
+			"bubblewrap has fewer limits: install it, "+
+				"as with apt install bubblewrap, and restart the gateway", "")...)
 	}
 	for _, other := range report.Others {
-		list = append(list, one("sandbox.other", what, Note, "not used: "+other, "")...)
+		list = append(list, oneFinding("sandbox.other", what, Note, "not used: "+other, "")...)
 	}
 	return list
 }
@@ -64,11 +65,11 @@ func (c Case) examineServers(context.Context) []Finding {
 		}
 		id, what := "mcp."+name, "MCP server "+name
 		if _, err := c.LookPath(s.Command[0]); err != nil {
-			list = append(list, one(id, what, Bad, err.Error(), fmt.Sprintf(
+			list = append(list, oneFinding(id, what, Bad, err.Error(), fmt.Sprintf(
 				"Install %s, or set enabled = false in [mcp.%s].", s.Command[0], name))...)
 			continue
 		}
-		list = append(list, one(id, what, OK, "its program is installed", "")...)
+		list = append(list, oneFinding(id, what, OK, "its program is installed", "")...)
 	}
 	return list
 }
@@ -78,24 +79,24 @@ func (c Case) examineListener(ctx context.Context) []Finding {
 	const id, what = "http", "HTTP"
 	address := c.Config.HTTP.Listen
 	if address == "" {
-		return one(id, what, OK, "switched off", "")
+		return oneFinding(id, what, OK, "switched off", "")
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err == nil {
 		if err := listener.Close(); err != nil {
-			return one(id, what, Note, err.Error(), "")
+			return oneFinding(id, what, Note, err.Error(), "")
 		}
-		return one(id, what, OK, "can listen on "+address, "")
+		return oneFinding(id, what, OK, "can listen on "+address, "")
 	}
 	end, known := ops.ReadEndpoint(c.Config.Gateway.Home)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE) && known == nil:
-		return one(id, what, OK, "the gateway serves "+end.Address, "")
+		return oneFinding(id, what, OK, "the gateway serves "+end.Address, "")
 	case errors.Is(err, syscall.EADDRINUSE):
-		return one(id, what, Bad, address+" is used by another program",
+		return oneFinding(id, what, Bad, address+" is used by another program",
 			"Stop that, or set another address: [http] listen.")
 	}
-	return one(id, what, Bad, err.Error(), "Set an address of this machine: [http] listen.")
+	return oneFinding(id, what, Bad, err.Error(), "Set an address of this machine: [http] listen.")
 }
 
 // examineReady asks a running gateway whether it is ready.
@@ -106,26 +107,26 @@ func (c Case) examineReady(ctx context.Context) []Finding {
 		return nil
 	}
 	if err != nil {
-		return one(id, what, Bad, err.Error(), "Restart the gateway: it writes the file anew.")
+		return oneFinding(id, what, Bad, err.Error(), "Restart the gateway: it writes the file anew.")
 	}
 	a, err := c.ask(ctx, "http://"+end.Address+"/readyz", authorization("Bearer "+end.Token), "")
 	if err != nil {
-		return one(id, what, Note, fmt.Sprintf("process %d does not answer at %s; it may have "+
+		return oneFinding(id, what, Note, fmt.Sprintf("process %d does not answer at %s; it may have "+
 			"been killed", end.PID, end.Address), "")
 	}
 	var report ops.Report
 	if json.Unmarshal(a.body, &report) != nil ||
 		a.status != http.StatusOK && a.status != http.StatusServiceUnavailable {
-		return one(id, what, Bad, fmt.Sprintf("another program answers at %s", end.Address),
+		return oneFinding(id, what, Bad, fmt.Sprintf("another program answers at %s", end.Address),
 			"Stop that, and restart the gateway.")
 	}
 	if report.Ready {
-		return one(id, what, OK, fmt.Sprintf("process %d is ready", end.PID), "")
+		return oneFinding(id, what, OK, fmt.Sprintf("process %d is ready", end.PID), "")
 	}
 	var list []Finding
 	for _, r := range report.Checks {
 		if !r.OK {
-			list = append(list, one(id+"."+strings.ReplaceAll(r.Name, " ", "-"), what, Bad,
+			list = append(list, oneFinding(id+"."+strings.ReplaceAll(r.Name, " ", "-"), what, Bad,
 				r.Name+": "+r.State, "See the log of the gateway, and gateway channels.")...)
 		}
 	}
@@ -150,7 +151,7 @@ func examinePersonas(c Case) (list []Finding) {
 				state, text = OK, fmt.Sprintf("documents of its own: %d", len(docs))
 			}
 		}
-		list = append(list, one(id, what, state, text, "")...)
+		list = append(list, oneFinding(id, what, state, text, "")...)
 	}
 	return append(list, examineSkills(c, skills)...)
 }
@@ -166,10 +167,10 @@ func examineSkills(c Case, patterns map[string][]string) (list []Finding) {
 				known, err = c.SkillNames()
 			}
 			if err != nil {
-				return one(id, what, Bad, err.Error(), "Correct the rights of the folders.")
+				return oneFinding(id, what, Bad, err.Error(), "Correct the rights of the folders.")
 			}
 			if !slices.ContainsFunc(known, func(s string) bool { return persona.Match(pattern, s) }) {
-				list = append(list, one(id, what, Bad, fmt.Sprintf("[%s] skills: there is no skill %q%s",
+				list = append(list, oneFinding(id, what, Bad, fmt.Sprintf("[%s] skills: there is no skill %q%s",
 					table, pattern, suggest.Hint(pattern, known)),
 					"Correct the name; gateway skills list shows all.")...)
 			}

@@ -194,7 +194,7 @@ func (k *keeper) checkVersions(db *store.DB, scope memory.Scope, dreamed int64) 
 	k.t.Helper()
 	folder := filepath.Join(k.home, "memory", string(scope))
 	tree := docversion.New(db, nil).Tree(string(scope), folder,
-		document.Versioned)
+		document.IsVersioned)
 	list, err := tree.Log(k.t.Context(), 10_000)
 	if err != nil {
 		k.t.Fatal(err)

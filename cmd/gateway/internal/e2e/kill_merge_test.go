@@ -194,7 +194,7 @@ func (m *merger) document(id int64, name string) []byte {
 
 func (m *merger) tree(db *store.DB, s memory.Scope) *docversion.Tree {
 	return docversion.New(db, nil).Tree(string(s),
-		filepath.Join(m.home, "memory", string(s)), document.Versioned)
+		filepath.Join(m.home, "memory", string(s)), document.IsVersioned)
 }
 
 // speak makes the second person of a pair write, so that the gateway learns about the link.

@@ -201,7 +201,7 @@ func drain(w http.ResponseWriter, r *http.Request) {
 
 // serve authenticates a post, reads it and stores its message.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, e *entry) (answer, error) {
-	if e.isBearer() && !e.knows(r.Header.Get("Authorization")) {
+	if e.isBearer() && !e.hasSecret(r.Header.Get("Authorization")) {
 		return answer{}, unauthorized("want the hook's secret: Authorization: Bearer SECRET")
 	}
 	p, err := e.identify(r.Header)
@@ -353,7 +353,7 @@ func (h *Handler) roomOf(ctx context.Context, e *entry, now time.Time) (room, er
 	if now.Before(known.until) {
 		return known, nil
 	}
-	group, title, err := h.inbox.Room(h.db.Read(ctx), e.To)
+	group, title, err := h.inbox.GroupTitle(h.db.Read(ctx), e.To)
 	if err != nil {
 		return room{}, err
 	}

@@ -63,9 +63,9 @@ func (h Hook) verify(p *proof, header http.Header, body []byte, now time.Time) e
 	return nil
 }
 
-// knows reports whether an Authorization header contains the secret. It compares in constant
+// hasSecret reports whether an Authorization header contains the secret. It compares in constant
 // time.
-func (h Hook) knows(authorization string) bool {
+func (h Hook) hasSecret(authorization string) bool {
 	scheme, secret, _ := strings.Cut(authorization, " ")
 	got, want := sha256.Sum256([]byte(strings.TrimSpace(secret))), sha256.Sum256([]byte(h.Secret))
 	return subtle.ConstantTimeCompare(got[:], want[:]) == 1 && strings.EqualFold(scheme, "Bearer")

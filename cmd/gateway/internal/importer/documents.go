@@ -47,7 +47,7 @@ func (m *run) documents(ctx context.Context) {
 			continue
 		}
 		if strings.TrimSpace(string(text)) == "" {
-			m.failed("document", m.in(p.from), leftError("it is empty"))
+			m.failed("document", m.in(p.from), skipError("it is empty"))
 			continue
 		}
 		scope := memory.Scope("")

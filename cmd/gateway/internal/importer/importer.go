@@ -267,17 +267,19 @@ func (m *run) report(kind, from, to string, state State, text string) {
 	m.items = append(m.items, Item{kind, from, to, state, text})
 }
 
-// A leftError is the reason why an item is left out.
-type leftError string
+// A skipError is the reason why an item is left out.
+type skipError string
 
-func (e leftError) Error() string { return string(e) }
+func (e skipError) Error() string { return string(e) }
 
-func leftOut(format string, args ...any) error { return leftError(fmt.Sprintf(format, args...)) }
+func newSkipError(format string, args ...any) error {
+	return skipError(fmt.Sprintf(format, args...))
+}
 
 // failed adds an item that was left out or could not be imported.
 func (m *run) failed(kind, from string, err error) {
 	state := Failed
-	if _, left := errors.AsType[leftError](err); left {
+	if _, left := errors.AsType[skipError](err); left {
 		state = Left
 	}
 	m.report(kind, from, "", state, plain(err))
@@ -308,7 +310,7 @@ func Address(key string, account func(platform string) string) (bus.Address, err
 	case platform == "cli" && chat == "direct" && len(parts) == 2:
 		return bus.Address{Account: account("terminal"), Chat: "main"}, nil
 	case !slices.Contains(platforms, platform):
-		return a, leftOut("the gateway has no channel %q", platform)
+		return a, newSkipError("the gateway has no channel %q", platform)
 	case len(parts) == 4 && (parts[2] == "topic" || parts[2] == "thread"):
 		a.Thread = parts[3]
 	case len(parts) > 2:
@@ -324,7 +326,7 @@ func Address(key string, account func(platform string) string) (bus.Address, err
 }
 
 func noChat(key string) error {
-	return leftOut("%q is not the key of a chat: choose a conversation with --as", key)
+	return newSkipError("%q is not the key of a chat: choose a conversation with --as", key)
 }
 
 // platforms lists the platforms that both the other agents and this gateway support.

@@ -65,10 +65,10 @@ func newFixture(t *testing.T) *fixture {
 	versions := version.New(db, nil)
 	d.target.History = func(scope memory.Scope) *version.Tree {
 		if scope == "" {
-			return versions.Tree("shared", shared.Name(), document.Versioned)
+			return versions.Tree("shared", shared.Name(), document.IsVersioned)
 		}
 		return versions.Tree(string(scope), filepath.Join(scopes.Name(), string(scope)),
-			document.Versioned)
+			document.IsVersioned)
 	}
 	return d
 }

@@ -116,11 +116,11 @@ func (m *run) convert(o object) (j schedule.Job, paused bool, err error) {
 	kind := cmp.Or(payload.text("kind"), "agent_turn")
 	switch {
 	case !slices.Contains(jobKinds, kind):
-		return j, false, leftOut("the gateway has no jobs of the kind %q", kind)
+		return j, false, newSkipError("the gateway has no jobs of the kind %q", kind)
 	case payload.text("command") != "":
-		return j, false, leftError("it runs a command, not the agent")
+		return j, false, skipError("it runs a command, not the agent")
 	case j.Text == "":
-		return j, false, leftError("it does not say what to do")
+		return j, false, skipError("it does not say what to do")
 	}
 	j.Name = cmp.Or(j.Name, oneLine(j.Text))
 	if j.When, err = m.when(o); err != nil {
@@ -133,7 +133,7 @@ func (m *run) convert(o object) (j schedule.Job, paused bool, err error) {
 		return j, false, err
 	}
 	j.OwnSession = true // the other agents run each job in its own session
-	m.maker(&j)
+	m.setPerson(&j)
 	return j, !o.flag("enabled", true), nil
 }
 
@@ -156,7 +156,7 @@ func (m *run) when(o object) (w schedule.When, err error) {
 	loc := m.Location
 	if zone := s.text("tz"); zone != "" {
 		if loc, err = time.LoadLocation(zone); err != nil {
-			return w, leftOut("%q is not a time zone", zone)
+			return w, newSkipError("%q is not a time zone", zone)
 		}
 	}
 	switch kind := s.text("kind"); kind {
@@ -166,7 +166,7 @@ func (m *run) when(o object) (w schedule.When, err error) {
 			at = iso
 		}
 		if !at.After(m.Now) {
-			return w, leftError("its time was " + at.In(loc).Format("2006-01-02 15:04"))
+			return w, skipError("its time was " + at.In(loc).Format("2006-01-02 15:04"))
 		}
 		w, err = schedule.ParseAt(at.Format(time.RFC3339), m.Now, loc)
 	case "every":
@@ -176,10 +176,10 @@ func (m *run) when(o object) (w schedule.When, err error) {
 	case "cron":
 		w, err = schedule.ParseCron(s.text("expr"), loc)
 	default:
-		return w, leftOut("the gateway has no schedules of the kind %q", kind)
+		return w, newSkipError("the gateway has no schedules of the kind %q", kind)
 	}
 	if err != nil {
-		return w, leftError(err.Error())
+		return w, skipError(err.Error())
 	}
 	return w, nil
 }
@@ -198,12 +198,12 @@ func (m *run) target(payload object) (bus.Address, error) {
 	case m.Owner.Chat.Chat != "":
 		return m.Owner.Chat, nil
 	}
-	return bus.Address{}, leftError("it has no conversation, and the owner's direct chat is " +
+	return bus.Address{}, skipError("it has no conversation, and the owner's direct chat is " +
 		"not known")
 }
 
-// maker sets the person of a job: the only person in its conversation, or the owner.
-func (m *run) maker(j *schedule.Job) {
+// setPerson sets the person of a job: the only person in its conversation, or the owner.
+func (m *run) setPerson(j *schedule.Job) {
 	j.Group, j.Role = isGroup(j.To), bus.User
 	if p := m.person(j.To); p != nil {
 		j.Sender, j.Person, j.Role = bus.Sender{ID: p.Sender, Name: p.Name}, p.ID, p.Role

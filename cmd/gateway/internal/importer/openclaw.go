@@ -84,7 +84,7 @@ func clawEntries(r io.Reader) iter.Seq2[clawEntry, error] {
 // then for its messages.
 func readClaw(
 	r io.ReadSeeker, loc *time.Location,
-) (f Foreign, lines iter.Seq2[session.Line, error], err error) {
+) (f ForeignHeader, lines iter.Seq2[session.Line, error], err error) {
 	if _, err := r.Seek(0, io.SeekStart); err != nil {
 		return f, nil, err
 	}
@@ -154,7 +154,7 @@ func (t *clawTree) add(e clawEntry) {
 
 // branch returns the entries up to the last one, and sets the summary of f and how many messages
 // before the newest compaction or reset are no longer in the prompt.
-func (t *clawTree) branch(f *Foreign) map[string]bool {
+func (t *clawTree) branch(f *ForeignHeader) map[string]bool {
 	branch := make(map[string]bool)
 	border := "" // the newest one
 	for id := t.last; id != "" && !branch[id]; id = t.parents[id] {
@@ -346,7 +346,7 @@ func (a *clawAgent) index() error {
 		}
 		name := path.Join(a.dir, file)
 		if file == "." || file == ".." || !a.isFile(name) {
-			a.failed("session", name, leftError("its transcript is missing"))
+			a.failed("session", name, skipError("its transcript is missing"))
 			continue
 		}
 		a.ids[id], a.ids[strings.TrimSuffix(file, ".jsonl")] = true, true
@@ -387,7 +387,7 @@ func (a *clawAgent) archive(dir string) error {
 // "agent:main:telegram:direct:42". The session "agent:main:main" has all direct chats; its address
 // is the direct chat of the owner. The text of an error says why a session has no address here.
 func clawPlace(ctx context.Context, m *run, t transcript) (bus.Address, error) {
-	none := func(why string) (bus.Address, error) { return bus.Address{}, leftError(why) }
+	none := func(why string) (bus.Address, error) { return bus.Address{}, skipError(why) }
 	for _, name := range []string{t.key, t.id} {
 		if to := m.Chosen[name]; to.Chat != "" {
 			return to, nil
@@ -426,7 +426,7 @@ func clawPlace(ctx context.Context, m *run, t transcript) (bus.Address, error) {
 	// Except on Telegram, a person's id there is not the id of their chat here.
 	chat, err := m.directChat(ctx, a)
 	if err == nil && chat == (bus.Address{}) {
-		err = leftOut("this person's chat here is not known yet: --as %s=ACCOUNT/CHAT imports it",
+		err = newSkipError("this person's chat here is not known yet: --as %s=ACCOUNT/CHAT imports it",
 			t.key)
 	}
 	return chat, err

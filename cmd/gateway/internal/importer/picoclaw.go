@@ -78,11 +78,11 @@ func (s *foreignScope) key() (string, error) {
 	kind, chat, ok := strings.Cut(s.Values["chat"], ":")
 	switch {
 	case s.Version != 1:
-		return "", leftOut("its scope has the version %d, and only 1 is known", s.Version)
+		return "", newSkipError("its scope has the version %d, and only 1 is known", s.Version)
 	case !slices.Contains(s.Dimensions, "chat") || !ok || chat == "" || strings.Contains(chat, ":"):
-		return "", leftError("it may hold several conversations, and does not say which")
+		return "", skipError("it may hold several conversations, and does not say which")
 	case slices.Contains(s.Dimensions, "sender") && kind != "direct":
-		return "", leftError("it holds what only one member of a group has written")
+		return "", skipError("it holds what only one member of a group has written")
 	}
 	key := s.Channel + ":" + chat
 	_, topic, _ := strings.Cut(s.Values["topic"], ":")
@@ -93,7 +93,7 @@ func (s *foreignScope) key() (string, error) {
 }
 
 // place returns the address to which a session belongs.
-func (m *run) place(f Foreign, name string) (bus.Address, error) {
+func (m *run) place(f ForeignHeader, name string) (bus.Address, error) {
 	key := cmp.Or(f.Key, KeyOfFile(name))
 	if to := m.Chosen[key]; to.Chat != "" {
 		return to, nil

@@ -25,8 +25,8 @@ import (
 	"gateway/store"
 )
 
-// A Foreign is the header of a session of another agent.
-type Foreign struct {
+// A ForeignHeader is the header of a session of another agent.
+type ForeignHeader struct {
 	Key     string // as written in the file; "" if missing
 	Created time.Time
 	Updated time.Time
@@ -51,8 +51,8 @@ type foreignHead struct {
 	Scope     *foreignScope `json:"scope"`
 }
 
-func (h foreignHead) parse(loc *time.Location) (f Foreign, err error) {
-	f = Foreign{Key: h.Key, Summary: h.Summary, Start: max(h.Start, h.Skip),
+func (h foreignHead) parse(loc *time.Location) (f ForeignHeader, err error) {
+	f = ForeignHeader{Key: h.Key, Summary: h.Summary, Start: max(h.Start, h.Skip),
 		scope: h.Scope}
 	if h.Start < 0 || h.Skip < 0 {
 		return f, errors.New("the number of consolidated messages is negative")
@@ -84,9 +84,9 @@ func parseTime(s string, loc *time.Location) (time.Time, error) {
 // zone are in loc. Errors are as in [session.Read].
 func ReadSession(
 	r io.ReadSeeker, loc *time.Location,
-) (Foreign, iter.Seq2[session.Line, error], error) {
-	fail := func(err error) (Foreign, iter.Seq2[session.Line, error], error) {
-		return Foreign{}, nil, err
+) (ForeignHeader, iter.Seq2[session.Line, error], error) {
+	fail := func(err error) (ForeignHeader, iter.Seq2[session.Line, error], error) {
+		return ForeignHeader{}, nil, err
 	}
 	first, n, err := session.ReadLines(r, session.MaxLine)()
 	if errors.Is(err, io.EOF) {
@@ -97,7 +97,7 @@ func ReadSession(
 		Claw string  `json:"type"`
 		Role *string `json:"role"`
 	}
-	var head Foreign
+	var head ForeignHeader
 	var h foreignHead
 	switch {
 	case err != nil:
@@ -277,7 +277,7 @@ func (m *run) sessions(ctx context.Context) {
 			case ext == ".jsonl":
 				m.session(ctx, inFile(m.Source, name, ""))
 			case ext == ".json":
-				m.failed("session", name, leftError("an old version of PicoClaw wrote it: start a "+
+				m.failed("session", name, skipError("an old version of PicoClaw wrote it: start a "+
 					"newer one, which converts it to .jsonl"))
 			}
 		}
@@ -291,7 +291,7 @@ type transcript struct {
 	id   string // of an archived session of OpenClaw
 	old  bool   // it ended before the current one of its conversation began
 	open func() (io.ReadSeekCloser, error)
-	read func(io.ReadSeeker, *time.Location) (Foreign, iter.Seq2[session.Line, error], error)
+	read func(io.ReadSeeker, *time.Location) (ForeignHeader, iter.Seq2[session.Line, error], error)
 
 	// Set by readHead:
 	head session.Head
@@ -368,7 +368,7 @@ func (m *run) conversation(ctx context.Context, to bus.Address, list []transcrip
 	for _, t := range list {
 		err := m.readHead(&t)
 		if err == nil && t.head.Messages == 0 {
-			err = leftError("it has no messages")
+			err = skipError("it has no messages")
 		}
 		if err != nil {
 			m.failed("session", t.name, err)
@@ -454,7 +454,7 @@ func KeyOfFile(name string) string {
 // ReadHead reads all lines of a session. It returns the header to write, without its key and
 // address, and the number of dropped messages.
 func ReadHead(
-	f Foreign, lines iter.Seq2[session.Line, error], now time.Time,
+	f ForeignHeader, lines iter.Seq2[session.Line, error], now time.Time,
 ) (h session.Head, lost int, err error) {
 	h = session.Head{Summary: f.Summary, Created: f.Created, Updated: f.Updated}
 	seen := 0
@@ -550,7 +550,7 @@ func Archiver(
 // load opens a session. The caller closes it with done.
 func (m *run) load(
 	t transcript,
-) (f Foreign, lines iter.Seq2[session.Line, error], done func(), err error) {
+) (f ForeignHeader, lines iter.Seq2[session.Line, error], done func(), err error) {
 	file, err := t.open()
 	if err != nil {
 		return f, nil, nil, err
@@ -568,7 +568,7 @@ func (m *run) load(
 }
 
 // meta reads the .meta.json that PicoClaw writes beside its messages, if it exists.
-func (m *run) meta(name string, f *Foreign) error {
+func (m *run) meta(name string, f *ForeignHeader) error {
 	text, err := m.read(name, maxJSON)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

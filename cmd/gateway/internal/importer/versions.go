@@ -47,7 +47,7 @@ func (m *run) versions(ctx context.Context) {
 func (m *run) written(scope memory.Scope) (names []string) {
 	for _, i := range m.items {
 		folder, name, _ := strings.Cut(i.To, "/")
-		if i.State == New && document.Versioned(name) && folder == shownScope(scope) {
+		if i.State == New && document.IsVersioned(name) && folder == shownScope(scope) {
 			names = append(names, i.From)
 		}
 	}

@@ -86,7 +86,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	addr := l.Addr().(*net.TCPAddr)
 	e := Endpoint{Address: reachable(addr), Token: s.opts.Token, PID: os.Getpid()}
-	unlock, err := store.LockSoon(ctx, lockFile(s.home), lockPatience)
+	unlock, err := store.LockWithin(ctx, lockFile(s.home), lockPatience)
 	if err != nil {
 		return errors.Join(fmt.Errorf("ops: lock endpoint: %w", err), l.Close())
 	}

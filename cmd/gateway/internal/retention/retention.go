@@ -51,18 +51,18 @@ type Options struct {
 	Now    func() time.Time // the clock; default: time.Now
 	First  time.Duration    // from the start to the first pass; default: 1 minute
 	Every  time.Duration    // from the end of a pass to the next; default: 1 hour
-	Rest   time.Duration    // between two pieces; default: 20 ms
+	Pause  time.Duration    // between two pieces; default: 20 ms
 
 	// Newest returns the time of the newest row that an earlier process wrote, or the zero time.
 	// The sweeper uses it to detect a wrong clock at the start.
 	Newest func(q store.Queryer) (time.Time, error)
 
-	// Most is the maximum size of the database in bytes; 0: no limit. If the database is larger
+	// MaxBytes is the maximum size of the database in bytes; 0: no limit. If the database is larger
 	// after a pass, the sweeper applies the groups of Tight in order. The rules of a group take
 	// turns and each remove their oldest rows, until the database is small enough or they find
 	// nothing more. The Keep of these rules still applies.
-	Most  int64
-	Tight [][]Rule
+	MaxBytes int64
+	Tight    [][]Rule
 	// Remains explains, by table, which rows can't be removed and how an operator can reduce
 	// them.
 	Remains map[string]string
@@ -87,7 +87,7 @@ func New(db *store.DB, rules []Rule, o *Options) *Sweeper {
 	}
 	s.o.First = cmp.Or(s.o.First, time.Minute)
 	s.o.Every = cmp.Or(s.o.Every, time.Hour)
-	s.o.Rest = cmp.Or(s.o.Rest, 20*time.Millisecond)
+	s.o.Pause = cmp.Or(s.o.Pause, 20*time.Millisecond)
 	return s
 }
 
@@ -105,7 +105,7 @@ const (
 // Run makes passes until ctx ends. It logs failures; the next pass tries again.
 func (s *Sweeper) Run(ctx context.Context) error {
 	began, clock := time.Now(), s.o.Now()
-	jumped := s.doubt(ctx, began)
+	jumped := s.suspectClock(ctx, began)
 	for wait := s.o.First; sleep(ctx, wait); wait = s.o.Every {
 		jump := s.o.Now().Round(0).Sub(clock.Round(0)) - time.Since(began)
 		if jump.Abs() > maxJump {
@@ -123,8 +123,8 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// doubt returns began if the clock may already be wrong, else the zero time.
-func (s *Sweeper) doubt(ctx context.Context, began time.Time) time.Time {
+// suspectClock returns began if the clock may already be wrong, else the zero time.
+func (s *Sweeper) suspectClock(ctx context.Context, began time.Time) time.Time {
 	if s.o.Newest == nil {
 		return time.Time{}
 	}
@@ -175,7 +175,7 @@ func (s *Sweeper) apply(ctx context.Context, r Rule, now time.Time) (total int, 
 		return 0, nil
 	}
 	for after := int64(0); ; {
-		n, next, err := s.piece(ctx, r, now, after)
+		n, next, err := s.pruneBatch(ctx, r, now, after)
 		if err != nil {
 			return total, err
 		}
@@ -183,14 +183,14 @@ func (s *Sweeper) apply(ctx context.Context, r Rule, now time.Time) (total int, 
 		if after = next; next == 0 {
 			return total, nil
 		}
-		if !sleep(ctx, s.o.Rest) {
+		if !sleep(ctx, s.o.Pause) {
 			return total, ctx.Err()
 		}
 	}
 }
 
-// piece applies a rule in one transaction to the next rows after an id.
-func (s *Sweeper) piece(
+// pruneBatch applies a rule in one transaction to the next rows after an id.
+func (s *Sweeper) pruneBatch(
 	ctx context.Context, r Rule, now time.Time, after int64,
 ) (n int, next int64, err error) {
 	err = s.db.Tx(ctx, func(tx *store.Tx) (err error) {
@@ -202,11 +202,11 @@ func (s *Sweeper) piece(
 
 // excess returns the size of the database in bytes and whether it is too large.
 func (s *Sweeper) excess(ctx context.Context) (used int64, over bool, err error) {
-	if s.o.Most == 0 {
+	if s.o.MaxBytes == 0 {
 		return 0, false, nil
 	}
 	used, err = s.db.Used(ctx)
-	return used, used > s.o.Most, err
+	return used, used > s.o.MaxBytes, err
 }
 
 // tighten applies the rules of Tight while the database is too large.
@@ -220,7 +220,7 @@ func (s *Sweeper) tighten(ctx context.Context, now time.Time) error {
 				names = append(names, r.Name)
 			}
 		}
-		errs = append(errs, s.takeTurns(ctx, group, now, removed))
+		errs = append(errs, s.alternate(ctx, group, now, removed))
 	}
 	var counts []any
 	for _, name := range names {
@@ -232,10 +232,10 @@ func (s *Sweeper) tighten(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// takeTurns lets the rules of a group remove one piece each in turn, until the database is small
+// alternate lets the rules of a group remove one piece each in turn, until the database is small
 // enough or nothing is left to remove. It adds the number of removed rows to removed, by rule
 // name.
-func (s *Sweeper) takeTurns(
+func (s *Sweeper) alternate(
 	ctx context.Context, group []Rule, now time.Time, removed map[string]int,
 ) error {
 	var errs []error
@@ -252,7 +252,7 @@ func (s *Sweeper) takeTurns(
 			if _, over, err := s.excess(ctx); err != nil || !over {
 				return errors.Join(append(errs, err)...)
 			}
-			n, next, err := s.piece(ctx, r, now, from)
+			n, next, err := s.pruneBatch(ctx, r, now, from)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("retention: %s: %w", r.Name, err))
 			}
@@ -260,7 +260,7 @@ func (s *Sweeper) takeTurns(
 			if after[i] = next; next == 0 || err != nil {
 				delete(after, i)
 			}
-			if !sleep(ctx, s.o.Rest) {
+			if !sleep(ctx, s.o.Pause) {
 				return errors.Join(append(errs, ctx.Err())...)
 			}
 		}
@@ -275,7 +275,7 @@ func (s *Sweeper) shrink(ctx context.Context) error {
 		if err != nil || !more {
 			return err
 		}
-		if !sleep(ctx, s.o.Rest) {
+		if !sleep(ctx, s.o.Pause) {
 			return ctx.Err()
 		}
 	}
@@ -306,7 +306,7 @@ func (s *Sweeper) warn(ctx context.Context) error {
 	}
 	s.o.Logger.WarnContext(ctx, "the database is larger than [retention] max_total_mb, and "+
 		"nothing more can be removed: reduce the named tables, or raise the limit",
-		"mb", used/mb, "most_mb", s.o.Most/mb, "tables", tables)
+		"mb", used/mb, "most_mb", s.o.MaxBytes/mb, "tables", tables)
 	return nil
 }
 

@@ -64,7 +64,7 @@ func TestPass(t *testing.T) {
 		{Name: "bad", Keep: time.Hour, Prune: bad.prune},
 		{Name: "kept", Prune: kept.prune},
 		{Name: "last", Keep: 48 * time.Hour, Prune: last.prune},
-	}, &Options{Now: func() time.Time { return now }, Rest: time.Nanosecond, Most: 1,
+	}, &Options{Now: func() time.Time { return now }, Pause: time.Nanosecond, MaxBytes: 1,
 		Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	err := s.Pass(t.Context())
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "bad") {
@@ -145,11 +145,11 @@ func TestTight(t *testing.T) {
 	}
 	row := used / 6000
 	var log bytes.Buffer
-	o := Options{Rest: time.Nanosecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	o := Options{Pause: time.Nanosecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Tight: [][]Rule{{a, b}, {c}}, Remains: map[string]string{"b": "what b is about"}}
 	pass := func(most int64, want ...int) {
 		t.Helper()
-		o.Most = most
+		o.MaxBytes = most
 		if err := New(db, nil, &o).Pass(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func TestTightFails(t *testing.T) {
 	broken := errors.New("broken")
 	bad := &stock{fail: broken}
 	tight := [][]Rule{{{Name: "bad", Keep: time.Hour, Prune: bad.prune}, a}, {c}}
-	err := New(db, nil, &Options{Rest: time.Nanosecond, Most: 1, Tight: tight}).Pass(t.Context())
+	err := New(db, nil, &Options{Pause: time.Nanosecond, MaxBytes: 1, Tight: tight}).Pass(t.Context())
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "bad") {
 		t.Errorf("Pass = %v, want %v of bad", err, broken)
 	}

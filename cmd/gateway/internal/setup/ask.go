@@ -98,14 +98,14 @@ func (a *asker) askUntil(
 			return nil
 		}
 		if a.quiet {
-			return app.BadUsage(fmt.Errorf("--%s: %w", q.flag, err))
+			return app.NewUsageError(fmt.Errorf("--%s: %w", q.flag, err))
 		}
-		a.printf("%s.", sentence(err.Error()))
+		a.printf("%s.", capitalize(err.Error()))
 	}
 }
 
-// sentence returns text with a capital letter at its beginning.
-func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+// capitalize returns text with a capital letter at its beginning.
+func capitalize(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 // confirm asks a question to be answered with yes or no. fallback is the answer of an empty line.
 func (a *asker) confirm(ctx context.Context, text string, fallback bool) (yes bool, err error) {

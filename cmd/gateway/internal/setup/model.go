@@ -67,7 +67,7 @@ func offers(models []string) string {
 var modelFlags = []string{"provider", "base-url", "key", "model"}
 
 func (w *wizard) askModel(ctx context.Context) error {
-	if w.skips(modelFlags...) {
+	if w.isSkipped(modelFlags...) {
 		return nil
 	}
 	w.printf("\nModel")
@@ -244,7 +244,7 @@ func (d *modelSetup) try(ctx context.Context) (again string, err error) {
 		if d.quiet {
 			return "", errors.New(text)
 		}
-		d.printf("%s.", sentence(text))
+		d.printf("%s.", capitalize(text))
 		if again != "" {
 			return again, nil
 		}

@@ -87,7 +87,7 @@ func state(name string, c config.Channel) string {
 // askAll asks for the token of the bot, and for its owner.
 func (b *botSetup) askAll(ctx context.Context) error {
 	tokenFlag, ownerFlag := b.kind+"-token", b.kind+"-owner"
-	if b.skips(tokenFlag, ownerFlag) {
+	if b.isSkipped(tokenFlag, ownerFlag) {
 		return nil
 	}
 	b.printf("\n%s", b.title)
@@ -99,7 +99,7 @@ func (b *botSetup) askAll(ctx context.Context) error {
 	}
 	token, err := b.askToken(ctx)
 	if err == nil && token == "" && !b.known && b.answered(ownerFlag) {
-		return app.BadUsage(fmt.Errorf("there is no account on %s yet: give --%s, too", b.title,
+		return app.NewUsageError(fmt.Errorf("there is no account on %s yet: give --%s, too", b.title,
 			tokenFlag))
 	}
 	if err != nil || token == "" && !b.known {
@@ -153,7 +153,7 @@ func (b *botSetup) askToken(ctx context.Context) (string, error) {
 			if b.quiet {
 				return "", fmt.Errorf("%s: %s", b.title, problem)
 			}
-			b.printf("%s.", sentence(problem))
+			b.printf("%s.", capitalize(problem))
 			if b.who.Refused {
 				q.fallback = ""
 				break
@@ -260,9 +260,9 @@ func (b *botSetup) askOwner(ctx context.Context) error {
 			return nil
 		}
 		if b.quiet {
-			return app.BadUsage(fmt.Errorf("--%s: %w", q.flag, err))
+			return app.NewUsageError(fmt.Errorf("--%s: %w", q.flag, err))
 		}
-		b.printf("%s.", sentence(err.Error()))
+		b.printf("%s.", capitalize(err.Error()))
 	}
 }
 
@@ -297,7 +297,7 @@ func (b *botSetup) awaitOwner(ctx context.Context) (string, error) {
 	limited, cancel := context.WithTimeout(ctx, awaitOwner)
 	defer cancel()
 	var id, name string
-	ended, err := b.during(limited, func(ctx context.Context) (err error) {
+	ended, err := b.cancelOnEnter(limited, func(ctx context.Context) (err error) {
 		id, name, err = telegram.AwaitSender(ctx, account, code)
 		return err
 	})
@@ -310,7 +310,7 @@ func (b *botSetup) awaitOwner(ctx context.Context) (string, error) {
 		b.printf("Nobody has sent it.")
 		return "", nil
 	case err != nil:
-		b.printf("%s.", sentence(display.Lines(err.Error())))
+		b.printf("%s.", capitalize(display.Lines(err.Error())))
 		return "", nil
 	}
 	yes, err := b.confirm(ctx, fmt.Sprintf("%s has sent it (id %s). Is that the owner?",
@@ -321,8 +321,8 @@ func (b *botSetup) awaitOwner(ctx context.Context) (string, error) {
 	return id, nil
 }
 
-// during calls f. On a terminal, Enter cancels it; entered then is true.
-func (a *asker) during(
+// cancelOnEnter calls f. On a terminal, Enter cancels it; entered then is true.
+func (a *asker) cancelOnEnter(
 	ctx context.Context, f func(context.Context) error,
 ) (entered bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -352,7 +352,7 @@ func (a *asker) during(
 const whatsappFlag = "whatsapp-owner"
 
 func (w *wizard) askWhatsApp(ctx context.Context) error {
-	if w.skips(whatsappFlag) {
+	if w.isSkipped(whatsappFlag) {
 		return nil
 	}
 	w.printf("\nWhatsApp")
@@ -429,7 +429,7 @@ func (w *wizard) askLink(ctx context.Context, name string) error {
 
 func (w *wizard) askZone(ctx context.Context) error {
 	const flag = "timezone"
-	if w.skips(flag) {
+	if w.isSkipped(flag) {
 		return nil
 	}
 	zone := w.cfg.Gateway.Timezone

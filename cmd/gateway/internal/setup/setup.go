@@ -92,7 +92,7 @@ Without a terminal, each line of standard input is an answer.`,
 				if slices.Contains(secretFlags, name) {
 					var err error
 					if given[name], err = readReference(*value); err != nil {
-						return app.BadUsage(fmt.Errorf("--%s: %w", name, err))
+						return app.NewUsageError(fmt.Errorf("--%s: %w", name, err))
 					}
 				}
 			}
@@ -101,7 +101,7 @@ Without a terminal, each line of standard input is an answer.`,
 			if forService {
 				m, err := o.Machine()
 				if err != nil {
-					return app.BadUsage(err)
+					return app.NewUsageError(err)
 				}
 				w.machine = &m
 			}
@@ -202,12 +202,12 @@ func (w *wizard) open() (err error) {
 		return err
 	}
 	// This command asks for tokens and models, so it can correct mistakes in them.
-	mistakes := w.cfg.MistakesBut(func(key string) bool {
+	mistakes := w.cfg.MistakesExcept(func(key string) bool {
 		return key == "agent.model" || strings.HasPrefix(key, "channels.") &&
 			strings.HasSuffix(key, ".token")
 	})
 	if mistakes != nil {
-		return app.BadUsage(fmt.Errorf("correct these first, because this command can't "+
+		return app.NewUsageError(fmt.Errorf("correct these first, because this command can't "+
 			"add to a configuration with mistakes:\n%w", mistakes))
 	}
 	if exists(w.path) {
@@ -225,7 +225,7 @@ func (w *wizard) open() (err error) {
 	}
 	for _, path := range []string{w.cfg.Gateway.Home, w.path} {
 		if path == service.MachineConfig {
-			return app.BadUsage(fmt.Errorf("%s belongs to the service of the whole machine: run "+
+			return app.NewUsageError(fmt.Errorf("%s belongs to the service of the whole machine: run "+
 				"\"sudo gateway setup --service\"", path))
 		}
 		info, err := os.Stat(path)
@@ -246,7 +246,7 @@ func (w *wizard) open() (err error) {
 // systemd's copies exist only while the service runs.
 func (w *wizard) loadMachine() (err error) {
 	w.path, w.environ = w.machine.Config, []string{"GATEWAY_HOME=" + w.machine.Home}
-	if w.cfg, err = config.LoadDespiteMistakes(existing(w.path), w.environ); err != nil {
+	if w.cfg, err = config.LoadLenient(existing(w.path), w.environ); err != nil {
 		return err
 	}
 	read := func(s *config.Secret, file string) {
@@ -265,9 +265,9 @@ func (w *wizard) loadMachine() (err error) {
 	return nil
 }
 
-// skips reports whether a part stays as it is, because the command must not ask and none of the
+// isSkipped reports whether a part stays as it is, because the command must not ask and none of the
 // part's flags is given.
-func (w *wizard) skips(flags ...string) bool {
+func (w *wizard) isSkipped(flags ...string) bool {
 	return w.quiet && !slices.ContainsFunc(flags, w.answered)
 }
 

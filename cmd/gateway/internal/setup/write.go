@@ -150,7 +150,7 @@ func (w *wizard) check() error {
 	}
 	// The files of the secrets do not exist yet.
 	if _, err = config.LoadWithoutSecrets(temp.Name(), w.environ); err != nil {
-		return app.BadUsage(fmt.Errorf("nothing was written, because a gateway would refuse it:\n%s",
+		return app.NewUsageError(fmt.Errorf("nothing was written, because a gateway would refuse it:\n%s",
 			strings.ReplaceAll(err.Error(), temp.Name(), w.path)))
 	}
 	return nil
