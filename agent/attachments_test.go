@@ -388,7 +388,7 @@ func TestAmbient(t *testing.T) {
 }
 
 // A turn may do what the least of those who wrote may.
-func TestLeastRole(t *testing.T) {
+func TestMinRole(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		secret := act("secret", tool.Pure, always("42"))

@@ -77,7 +77,7 @@ func TestVoicesOfOthers(t *testing.T) {
 }
 
 // What one conversation has to be done, however much and for however long, keeps no other waiting.
-func TestChoresOfOthers(t *testing.T) {
+func TestTasksOfOthers(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.atLength()
@@ -196,7 +196,7 @@ func TestDreamTrimsHistory(t *testing.T) {
 }
 
 // A chore that panics is put off, and nothing else suffers.
-func TestChorePanics(t *testing.T) {
+func TestTaskPanics(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.deps.Versions = nil // a caller's mistake

@@ -11,10 +11,10 @@ import (
 
 	"gateway/agent/budget"
 	"gateway/agent/command"
-	"gateway/agent/hearing"
 	"gateway/agent/llm"
 	"gateway/agent/pool"
 	"gateway/agent/turn"
+	"gateway/agent/voice"
 	"gateway/bus"
 	"gateway/session"
 	"gateway/store"
@@ -31,7 +31,7 @@ type Dispatcher struct {
 	lanes       command.Lanes
 	stops       pool.Stopper
 	commands    *command.Commands
-	transcriber *hearing.Transcriber
+	transcriber *voice.Transcriber
 	backgroundTasks
 
 	last     int64         // Seq of the newest message that was handed out; used by Run only
@@ -55,7 +55,7 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 	d.env.Speaker = d.speaker
 	d.stops = pool.Stopper{Pool: d.Pool, Tools: deps.Toolset}
 	d.commands = d.newCommands(d.DB)
-	d.transcriber = &hearing.Transcriber{DB: d.DB, Loader: d.env.Attachments, Commands: d.commands,
+	d.transcriber = &voice.Transcriber{DB: d.DB, Loader: d.env.Attachments, Commands: d.commands,
 		Accounts: d.Accounts, Now: o.Now, Logger: o.Logger}
 	d.lanes = command.NewLanes()
 	return d

@@ -61,7 +61,7 @@ func TestSlowCommandAtTheEnd(t *testing.T) {
 }
 
 // While a command runs, what waits behind it is not taken for something that nobody has.
-func TestSlowCommandHeals(t *testing.T) {
+func TestSlowCommandIsRecovered(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})

@@ -251,7 +251,7 @@ func TestModelBelow(t *testing.T) {
 }
 
 // What is due while the conversation waits has its model, with all that comes of it.
-func TestModelBesideParked(t *testing.T) {
+func TestModelBesideSuspended(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		small := w.choose()

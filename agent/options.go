@@ -11,7 +11,6 @@ import (
 	"gateway/agent/budget"
 	"gateway/agent/command"
 	"gateway/agent/extract"
-	"gateway/agent/hearing"
 	"gateway/agent/llm"
 	"gateway/agent/observe"
 	"gateway/agent/policy"
@@ -20,6 +19,7 @@ import (
 	"gateway/agent/schedule"
 	"gateway/agent/speech"
 	"gateway/agent/tool"
+	"gateway/agent/voice"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/memory/document"
@@ -91,7 +91,7 @@ type Accounts interface {
 	// States describes the accounts for /status, one line each.
 	States(q store.Queryer) ([]string, error)
 
-	hearing.Accounts
+	voice.Accounts
 }
 
 // A Toolset manages the servers and processes behind tools. Its methods must be safe for concurrent

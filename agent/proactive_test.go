@@ -380,7 +380,7 @@ func TestErasedJobs(t *testing.T) {
 }
 
 // Tools know that nobody has asked just now, sub-agents of such a turn too, and what comes of them.
-func TestUnasked(t *testing.T) {
+func TestProactive(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.jobs(schedule.Options{})

@@ -23,7 +23,7 @@ func (w *world) died(suspect string) {
 }
 
 // An end without a word counts against what was under way; one with a suspect only against that.
-func TestBlame(t *testing.T) {
+func TestIsSuspect(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name    string

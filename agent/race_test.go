@@ -135,7 +135,7 @@ func TestOtherAnswers(t *testing.T) {
 }
 
 // However many messages of others wait, the answer is taken, and outcomes are never dropped.
-func TestParkedQueueFull(t *testing.T) {
+func TestSuspendedQueueFull(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		sub := w.spawning(ask.New())

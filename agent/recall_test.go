@@ -38,7 +38,7 @@ func TestFactsAreRepeated(t *testing.T) {
 	})
 }
 
-func TestAsSaid(t *testing.T) {
+func TestWithoutRecalled(t *testing.T) {
 	t.Parallel()
 	const (
 		skill = "\n\n[the skill tea, named by the user]\nBoil water.\n\nWait.\n[end of the skill]"

@@ -7,9 +7,9 @@ import (
 	"runtime/debug"
 
 	"gateway/agent/command"
-	"gateway/agent/hearing"
 	"gateway/agent/pool"
 	"gateway/agent/turn"
+	"gateway/agent/voice"
 	"gateway/bus"
 	"gateway/store"
 	"gateway/store/fault"
@@ -32,14 +32,14 @@ func (d *Dispatcher) leaveLane(ctx, work context.Context, done command.Done) err
 }
 
 // transcribe transcribes a voice message, which may turn out to be a command: see
-// [hearing.Transcriber.Transcribe]. After a failure the message stays in the inbox, and
+// [voice.Transcriber.Transcribe]. After a failure the message stays in the inbox, and
 // recoverPending hands it out again. An error means that the store is lost.
 func (d *Dispatcher) transcribe(
 	ctx, reading context.Context, r bus.Received,
 ) (*bus.Received, error) {
 	s := d.Config()
 	heard, err := d.transcriber.Transcribe(ctx, reading, r,
-		hearing.Settings{Names: s.Names, Cost: s.SpeechCost})
+		voice.Settings{Names: s.Names, Cost: s.SpeechCost})
 	return heard, store.LogUnlessLost(ctx, d.opts.Logger, "voice message not heard", err)
 }
 

@@ -89,7 +89,7 @@ func TestRoles(t *testing.T) {
 }
 
 // The words of a voice message decide what becomes of its row, once.
-func TestHear(t *testing.T) {
+func TestTranscribeVoice(t *testing.T) {
 	f := newInboxFixture(t)
 	room := Address{Account: "test", Chat: "g"}
 	f.put(room, "1", "")

@@ -164,7 +164,7 @@ func TestInboxStates(t *testing.T) {
 }
 
 // A chat is owed something while a message waits or is worked on, and until the answer is sent.
-func TestOwes(t *testing.T) {
+func TestHasUnfinished(t *testing.T) {
 	f := newInboxFixture(t)
 	owes := func(want bool, when string) {
 		t.Helper()

@@ -244,8 +244,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestOddFiles is about what can stand in the place of a skill.
-func TestOddFiles(t *testing.T) {
+// TestIrregularFiles is about what can stand in the place of a skill.
+func TestIrregularFiles(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no links and pipes")
 	}

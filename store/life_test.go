@@ -51,7 +51,7 @@ func TestLife(t *testing.T) {
 }
 
 // Nothing is settled before each party has tried what it suspects.
-func TestLifeSettled(t *testing.T) {
+func TestLifeTrialsDone(t *testing.T) {
 	db, err := Open(t.Context(), filepath.Join(t.TempDir(), "x.db"), nil, nil)
 	if err != nil {
 		t.Fatal(err)

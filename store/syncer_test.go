@@ -48,7 +48,7 @@ func TestTxSoon(t *testing.T) {
 }
 
 // A soft transaction that calls WaitForDisk runs again, and waits for the disk.
-func TestTxHard(t *testing.T) {
+func TestTxWaitForDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := open(t, filepath.Join(t.TempDir(), "g.db"))
 		if err := db.TxSoon(t.Context(), insert("a")); err != nil {

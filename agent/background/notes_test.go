@@ -27,7 +27,7 @@ func entries(roles string, size int) []session.Entry {
 	return list
 }
 
-func TestPick(t *testing.T) {
+func TestCountRemovable(t *testing.T) {
 	long := strings.Repeat("at", 40)
 	for _, test := range []struct {
 		roles   string

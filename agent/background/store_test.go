@@ -193,7 +193,7 @@ func TestDueOfManyScopes(t *testing.T) {
 
 // Somebody who begins to wait for a task that is under way hears of the next one, at once; who was
 // told is not told again.
-func TestTellOnce(t *testing.T) {
+func TestNotifyOnce(t *testing.T) {
 	tell := func(id string) *bus.OutboundMessage {
 		return &bus.OutboundMessage{Answers: []string{id}}
 	}

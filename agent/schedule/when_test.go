@@ -314,7 +314,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-func TestWish(t *testing.T) {
+func TestParseReminder(t *testing.T) {
 	t.Parallel()
 	berlin := zone(t, "Europe/Berlin")
 	now := time.Date(2026, 11, 21, 14, 30, 0, 0, berlin)

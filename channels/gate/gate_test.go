@@ -432,7 +432,7 @@ func TestAnotherBot(t *testing.T) {
 }
 
 // What a channel's code can't stand is skipped, and counted.
-func TestTry(t *testing.T) {
+func TestRecoverPanic(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var log bytes.Buffer
 		g := gate.New(w.db, bus.NewInbox(), w.outbox, slog.New(slog.NewTextHandler(&log, nil)))

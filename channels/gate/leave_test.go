@@ -251,7 +251,7 @@ func atServer(t *testing.T, test func(d *door)) {
 
 // Another decision about any group of a server that is being left drops the decision to leave it,
 // and the other groups become what they were before.
-func TestStay(t *testing.T) {
+func TestCancelLeaving(t *testing.T) {
 	for chat, want := range map[string][]string{
 		"g": {"g mention", "h always", "k ignore"},
 		"h": {"h mention", "k ignore"},

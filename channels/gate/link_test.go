@@ -12,7 +12,7 @@ import (
 
 // A link is remembered with the accounts that it moved, through further links. An account that is
 // taken out of it takes along only what nobody else is.
-func TestFormer(t *testing.T) {
+func TestFormerIDs(t *testing.T) {
 	atDoor(t, func(d *door) {
 		for _, who := range []string{"ann", "bob", "cid"} {
 			if _, _, err := d.approve(d.ask(who)); err != nil {

@@ -59,7 +59,7 @@
 // and each is sent as a part of its own.
 //
 // The words of a short voice message decide whether it is a command and, in a group, whether it is
-// for the agent. So the gateway fetches and transcribes it before it hands it out (agent/hearing).
+// for the agent. So the gateway fetches and transcribes it before it hands it out (agent/voice).
 // Only later messages of its conversation wait for that. Its row keeps the transcript.
 //
 // # People
@@ -194,7 +194,7 @@
 //	agent/modelcall       slots, budgets and costs of model calls; agent/observe measures them
 //	agent/attachment      converts the files that people send into input for models
 //	agent/speech          makes voice notes of answers
-//	agent/hearing         transcribes voice messages, and decides whether they are commands
+//	agent/voice           transcribes voice messages, and decides whether they are commands
 //	agent/activity        describes running tools in a few words
 //	agent/heartbeat       finds the people and groups that need a heartbeat
 //	agent/turn            runs one turn

@@ -278,7 +278,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-func TestOddFiles(t *testing.T) {
+func TestIrregularFiles(t *testing.T) {
 	h := newHistory(t)
 	texts := map[string]string{
 		`-rf`: "dash", `"quoted" \n`: "quotes", "line\nbreak": "break", "ü/日本.md": "signs",

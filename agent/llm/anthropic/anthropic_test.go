@@ -108,7 +108,7 @@ func TestTools(t *testing.T) {
 }
 
 // Conversations that other models have left are mended so that the API takes them.
-func TestMended(t *testing.T) {
+func TestRepaired(t *testing.T) {
 	srv, m := start(t, say(anthropictest.Reply{Text: "ok"}))
 	picture := llm.Image{Path: "a.png", Type: "image/png", Data: []byte("x")}
 	for name, messages := range map[string][]llm.Message{

@@ -127,7 +127,7 @@ func TestClerk(t *testing.T) {
 }
 
 // What begins by itself is answered without a word of the model about itself.
-func TestUnasked(t *testing.T) {
+func TestProactive(t *testing.T) {
 	const stamp = "[Monday 2026-02-16 12:51 +08:00] "
 	for question, want := range map[string]string{
 		stamp + "[the job \"mum\", which is due; nobody has written just now. Your answer is " +

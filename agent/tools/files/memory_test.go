@@ -423,7 +423,7 @@ func TestMemoryInWorkspace(t *testing.T) {
 }
 
 // What later turns act on is written by calls that say so; to tick an item is none of them.
-func TestLasts(t *testing.T) {
+func TestHasLastingEffect(t *testing.T) {
 	m := newMind(t)
 	for _, test := range []struct {
 		tool, args string

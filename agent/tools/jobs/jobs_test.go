@@ -164,7 +164,7 @@ func TestOthers(t *testing.T) {
 }
 
 // Nobody has asked for what a run of a job wants.
-func TestUnasked(t *testing.T) {
+func TestProactive(t *testing.T) {
 	f := newFixture(t)
 	f.call(ada, `{"action":"add","text":"call mum","every":"1h","kind":"task"}`)
 	run := ada

@@ -13,7 +13,7 @@ import (
 	"gateway/agent/tool"
 )
 
-func TestMend(t *testing.T) {
+func TestRepairSchema(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, schema, want string }{
 		{"none", `null`, `{"properties":{},"type":"object"}`},
@@ -79,7 +79,7 @@ func doubling(n int) string {
 		n, defs)
 }
 
-func TestMendRefuses(t *testing.T) {
+func TestRepairSchemaRefuses(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, schema, want string }{
 		{"false", `false`, "accepts no arguments"},

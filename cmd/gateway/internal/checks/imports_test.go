@@ -73,7 +73,7 @@ var imports = map[string]string{
 		"agent/prompt",
 	"agent/attachment": "bus session agent/budget agent/extract agent/llm agent/modelcall " +
 		"agent/prompt",
-	"agent/hearing":   "store store/fault bus agent/attachment agent/command",
+	"agent/voice":     "store store/fault bus agent/attachment agent/command",
 	"agent/speech":    "store bus agent/background agent/budget agent/modelcall",
 	"agent/export":    "store store/plainjson bus memory session agent/background agent/llm",
 	"agent/heartbeat": "store bus memory memory/document session agent/prompt agent/schedule",
@@ -116,8 +116,9 @@ var imports = map[string]string{
 		"agent/command agent/llm agent/persona agent/prompt agent/question agent/turn",
 	"agent": "store store/fault bus memory memory/document memory/version session skills " +
 		"agent/attachment agent/audit agent/background agent/budget agent/command agent/extract " +
-		"agent/hearing agent/llm agent/modelcall agent/observe agent/persona agent/policy " +
-		"agent/pool agent/prompt agent/question agent/schedule agent/speech agent/tool agent/turn",
+		"agent/llm agent/modelcall agent/observe agent/persona agent/policy " +
+		"agent/pool agent/prompt agent/question agent/schedule agent/speech agent/tool agent/turn " +
+		"agent/voice",
 
 	"cmd/gateway/internal/config": "store/plainjson agent/persona agent/suggest " +
 		"cmd/gateway/internal/hooks",

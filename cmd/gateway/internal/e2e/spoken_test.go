@@ -103,9 +103,9 @@ func TestForwardedVoice(t *testing.T) {
 	p.kill()
 }
 
-// TestUnheard checks that voice messages of a group are not transcribed unless the configuration
+// TestNotTranscribed checks that voice messages of a group are not transcribed unless the settings
 // says so, and strangers' voice messages never.
-func TestUnheard(t *testing.T) {
+func TestNotTranscribed(t *testing.T) {
 	t.Parallel()
 	w, platforms := joinPlatforms(t, "", repeat)
 	w.model.Keep(openaitest.DefaultKeep)

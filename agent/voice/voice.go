@@ -1,11 +1,11 @@
-// Package hearing transcribes short voice messages before the gateway decides how to treat them: as
+// Package voice transcribes short voice messages before the gateway decides how to treat them: as
 // a command, as a message to the agent, or in a group as a message to others. Each voice message is
 // transcribed on a goroutine of its own, so only its own conversation waits. The main type is
 // [Transcriber].
 //
 // One transaction stores the transcript and the decision in the message's row of the inbox. A
 // message whose row has them is not transcribed again, not even after a restart.
-package hearing
+package voice
 
 import (
 	"context"

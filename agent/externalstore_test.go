@@ -27,7 +27,7 @@ func (s *drawer) Erase(_ context.Context, chats []string) error {
 
 // What an account keeps of somebody is erased after the last message to them was sent, for which it
 // is needed; until that has worked, also by the next process.
-func TestForgetMeKeepers(t *testing.T) {
+func TestForgetMeExternalStores(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		s := &drawer{trouble: 2}

@@ -17,7 +17,7 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-func TestPaint(t *testing.T) {
+func TestGenerateImage(t *testing.T) {
 	t.Parallel()
 	srv := openaitest.Start(nil)
 	defer srv.Close()
@@ -49,7 +49,7 @@ func TestPaint(t *testing.T) {
 	}
 }
 
-func TestPaintFailures(t *testing.T) {
+func TestGenerateImageFails(t *testing.T) {
 	t.Parallel()
 	srv := openaitest.Start(nil)
 	defer srv.Close()
@@ -105,7 +105,7 @@ func (s slowPicture) ReadAt(b []byte, at int64) (int, error) {
 }
 
 // A picture is read while it is sent, so that a large one takes no memory.
-func TestPaintStreams(t *testing.T) {
+func TestGenerateImageStreams(t *testing.T) {
 	t.Parallel()
 	picture := slowPicture{append(openaitest.Painted(), make([]byte, 8<<20)...), make(chan struct{})}
 	size := int64(len(picture.data))

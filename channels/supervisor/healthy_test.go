@@ -10,7 +10,7 @@ import (
 
 // A channel is well while messages come in, and for a time after that; one that comes and goes is
 // not.
-func TestWell(t *testing.T) {
+func TestIsHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Supervisor{text: "not started"}
 		well := func(after time.Duration, want bool) {

@@ -12,7 +12,7 @@ import (
 )
 
 // What stands in the place of a document holds up nothing, and leads nowhere.
-func TestReadOdd(t *testing.T) {
+func TestReadIrregular(t *testing.T) {
 	f := newFixture(t, nil)
 	secret := filepath.Join(f.scopes, "person-2", User)
 	write(t, secret, "secret")

@@ -67,7 +67,7 @@ func (w *world) overheard(chat, said string) bus.InboundMessage {
 
 // What is said after a voice message waits until its words are read, in order. Other conversations
 // don't wait. The words are read once.
-func TestHearing(t *testing.T) {
+func TestVoiceMessages(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		s := w.withScribe()
@@ -282,7 +282,7 @@ func TestOverheard(t *testing.T) {
 
 // A process that stops leaves a voice message to the next one. What was decided before is not
 // decided again.
-func TestHearingRestart(t *testing.T) {
+func TestVoiceMessagesAfterRestart(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		s := w.withScribe()
