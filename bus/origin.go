@@ -32,6 +32,10 @@ type Origin struct {
 	// and Outcome.
 	Rights Role `json:"rights,omitempty"`
 
+	// Policies has the IDs of policies that limit the turn that gave the task. Set for Task and
+	// Outcome.
+	Policies []string `json:"policies,omitempty"`
+
 	// Former is the number of the sender before they were linked with another person, or 0.
 	Former int64 `json:"-"`
 

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -52,7 +53,7 @@ func TestOriginInJSON(t *testing.T) {
 	if body, err = json.Marshal(InboundMessage{Origin: want}); err == nil {
 		err = json.Unmarshal(body, &got)
 	}
-	if err != nil || got.Origin != want {
+	if err != nil || !reflect.DeepEqual(got.Origin, want) {
 		t.Errorf("the origin is %+v, %v; want %+v", got.Origin, err, want)
 	}
 }

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -83,7 +84,8 @@ func TestUpgradeFromNotes(t *testing.T) {
 	}
 	for i, r := range rows {
 		m := got[i].Message
-		if m.ID != r.id || m.Origin != r.want || m.Person != 3 || m.Sender.Name != "Ada" ||
+		if m.ID != r.id || !reflect.DeepEqual(m.Origin, r.want) || m.Person != 3 ||
+			m.Sender.Name != "Ada" ||
 			!m.Time.Equal(time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)) {
 			t.Errorf("message %s is %+v, want the origin %+v", r.id, m, r.want)
 		}

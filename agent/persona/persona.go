@@ -186,10 +186,17 @@ func (t *Table) At(at Place) Choice {
 	return t.with(c, id)
 }
 
-// Policies returns the limits of the policies for a place, without those of the persona.
-func (t *Table) Policies(at Place) []*Limits {
+// Policies returns the IDs of the policies for a place, and their limits without those of the
+// persona. It also returns those of the policies in more, wherever they apply.
+func (t *Table) Policies(at Place, more []string) ([]string, []*Limits) {
 	c, _ := t.apply(at)
-	return c.Layers
+	for _, p := range t.policies {
+		if slices.Contains(more, p.ID) && !slices.Contains(c.Policies, p.ID) {
+			c.Policies = append(c.Policies, p.ID)
+			c.limit(&p.Limits)
+		}
+	}
+	return c.Policies, c.Layers
 }
 
 // Resumed is like [Table.At], for a turn that began with the persona id, or without one if id is

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -54,7 +55,7 @@ func TestMessage(t *testing.T) {
 	}
 	want := bus.Origin{Kind: bus.Job, Label: "news", Run: 1,
 		Session: session.KeyOf(home).OfJob(own.ID)}
-	if m.Origin != want {
+	if !reflect.DeepEqual(m.Origin, want) {
 		t.Errorf("origin %+v, want %+v", m.Origin, want)
 	}
 	if m := list[1]; m.Text != "Reminder: call mum" || !m.Origin.Session.IsZero() ||

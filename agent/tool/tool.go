@@ -142,8 +142,7 @@ type Call struct {
 	// conversation of one chat. Their files belong to the conversation.
 	Chats []bus.Address
 
-	// Withheld are the folders of skills, such as "skills/NAME", that don't exist for the call.
-	Withheld []string
+	Limits Limits // of the turn
 
 	// Reply is the person's answer if the turn makes the call again after a [Wait] with a State;
 	// otherwise nil.
@@ -153,6 +152,12 @@ type Call struct {
 	// It returns an error if a budget does not allow the cost or the gateway is halted: then
 	// the call must not continue.
 	Pay func(ctx context.Context, what string, dollars float64) error `json:"-"`
+}
+
+// Limits are what policies withhold from the turn that makes a call.
+type Limits struct {
+	Folders  []string // of skills, such as "skills/NAME", that don't exist for the call
+	Policies []string // IDs of the policies that apply; they also apply to work that the call begins
 }
 
 // A Result is the result of a call.

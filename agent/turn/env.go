@@ -236,16 +236,27 @@ func (s *Settings) withholds(x tool.Tool) bool {
 	})
 }
 
-// restrict adds the limits of the policies that apply to the author of m, who joins the turn. It
-// reports whether there are any new ones.
-func (t *turn) restrict(m *bus.InboundMessage) bool {
+// restrict adds the limits of the policies that apply to the authors of batch, who join the turn.
+func (t *turn) restrict(batch []bus.Received) {
 	if t.settings.Places == nil {
-		return false
+		return
 	}
-	own := *t.settings
-	if !own.limit(t.settings.Places.Table.Policies(persona.PlaceOf(m))) {
-		return false
+	own, added := *t.settings, false
+	for i := range batch {
+		m := &batch[i].Message
+		ids, layers := own.Places.Table.Policies(persona.PlaceOf(m), m.Origin.Policies)
+		for _, id := range ids {
+			if !slices.Contains(own.Here.Policies, id) {
+				own.Here.Policies = append(slices.Clip(own.Here.Policies), id)
+			}
+		}
+		added = own.limit(layers) || added
 	}
 	t.settings = &own
-	return true
+	if added && t.tools != nil {
+		t.tools = t.toolsFor(t.role)
+	}
+	if added && t.loaded != nil {
+		t.loaded.hideSkills(t)
+	}
 }

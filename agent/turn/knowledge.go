@@ -34,8 +34,14 @@ func (t *turn) loadKnowledge() {
 	}
 	if t.env.Skills != nil {
 		t.loaded.skills = t.env.Skills.Mark()
-		t.loaded.withheld = t.env.Skills.Withheld(string(t.Scope), t.loaded.skills,
-			t.settings.Here.HiddenSkills())
+	}
+	t.loaded.hideSkills(t)
+}
+
+// hideSkills computes which folders of skills don't exist for the tools of t.
+func (k *knowledge) hideSkills(t *turn) {
+	if t.env.Skills != nil {
+		k.withheld = t.env.Skills.Withheld(string(t.Scope), k.skills, t.settings.Here.HiddenSkills())
 	}
 }
 

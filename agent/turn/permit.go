@@ -70,7 +70,8 @@ func (t *permissions) toolCall(id string, args json.RawMessage) tool.Call {
 		Sender: t.sender, Person: t.person, Role: t.role, Turn: t.ID, Budget: t.budgetTurn(),
 		Group: t.group, Title: t.chatTitle, Scope: t.Scope,
 		Proactive: t.proactive(), Zone: t.zone(), Foreign: t.foreign(), Overheard: t.overheard(),
-		Pay: t.payer(), Chats: t.chats, Withheld: t.loaded.withheld,
+		Pay: t.payer(), Chats: t.chats,
+		Limits: tool.Limits{Folders: t.loaded.withheld, Policies: t.settings.Here.Policies},
 	}
 }
 

@@ -52,7 +52,8 @@ func (t *turn) report(tx *store.Tx, text string) error {
 		Addressed: true, Text: text, Time: t.env.Now(),
 		Origin: bus.Origin{Kind: bus.Outcome, Label: task.Origin.Label,
 			Session: task.Origin.Parent, Parent: task.Origin.Parent, Call: task.Origin.Call,
-			Background: task.Origin.Background, Budget: task.Origin.Budget, Rights: task.Origin.Rights},
+			Background: task.Origin.Background, Budget: task.Origin.Budget, Rights: task.Origin.Rights,
+			Policies: task.Origin.Policies},
 	}, t.env.Now())
 	return err
 }

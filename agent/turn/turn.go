@@ -200,14 +200,12 @@ func (t *turn) setTrigger(first bus.InboundMessage) {
 // addWriters records the authors of batch, which the turn claims. The turn may do only what each
 // author may do.
 func (t *runner) addWriters(batch []bus.Received) {
+	t.restrict(batch)
 	t.seen = nil // A repeated call can make sense after a new message.
 	for i := range batch {
 		m := &batch[i].Message
-		lower := t.tools == nil || !m.Role.AtLeast(t.role)
-		if lower {
+		if t.tools == nil || !m.Role.AtLeast(t.role) {
 			t.role = m.Role
-		}
-		if t.restrict(m) || lower {
 			t.tools = t.toolsFor(t.role)
 		}
 		t.sender, t.person = m.Sender, m.Person
@@ -278,6 +276,7 @@ const maxContinued = 3
 // with the new messages instead.
 func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err error) {
 	batch := t.mailbox.Next(false)
+	t.restrict(batch)
 	more, r, err := t.loadMessages(ctx, batch)
 	if err != nil {
 		t.mailbox.Claimed(err)
@@ -346,6 +345,7 @@ func (t *runner) boundary(ctx context.Context) error {
 		var messages []llm.Message
 		var r recalled
 		if err == nil {
+			t.restrict(batch)
 			messages, r, err = t.loadMessages(ctx, batch)
 		}
 		if err != nil {

@@ -88,7 +88,7 @@ func (m *mind) use(s memory.Scope, r bus.Role, name string, args ...any) (string
 	}
 	got, err := tl.Run(m.t.Context(), tool.Call{Args: checked, Address: here,
 		Session: bustest.Session("x/s"),
-		Scope:   s, Role: r, Withheld: m.withheld})
+		Scope:   s, Role: r, Limits: tool.Limits{Folders: m.withheld}})
 	return got.Text, err
 }
 

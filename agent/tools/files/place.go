@@ -76,7 +76,7 @@ func (w *Files) find(c tool.Call, name string) (place, error) {
 // withheld reports whether a place is in a skill that is withheld from a call. Names that differ
 // only in case may be the same file.
 func withheld(c tool.Call, at place) bool {
-	if len(c.Withheld) == 0 || at.tree.isWorkspace() {
+	if len(c.Limits.Folders) == 0 || at.tree.isWorkspace() {
 		return false
 	}
 	if real, err := at.resolved(); err == nil {
@@ -89,7 +89,7 @@ func withheld(c tool.Call, at place) bool {
 	if at.tree.name != "" {
 		name = at.tree.name + "/" + name
 	}
-	return slices.ContainsFunc(c.Withheld, func(folder string) bool {
+	return slices.ContainsFunc(c.Limits.Folders, func(folder string) bool {
 		return len(name) >= len(folder) && strings.EqualFold(name[:len(folder)], folder) &&
 			(len(name) == len(folder) || name[len(folder)] == '/')
 	})

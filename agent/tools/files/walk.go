@@ -153,7 +153,7 @@ func (k *walk) read(ctx context.Context, v step) error {
 
 // shown returns the entries of a directory without the withheld ones.
 func shown(c tool.Call, at place, entries []fs.DirEntry) []fs.DirEntry {
-	if len(c.Withheld) == 0 || at.tree.isWorkspace() {
+	if len(c.Limits.Folders) == 0 || at.tree.isWorkspace() {
 		return entries
 	}
 	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool {

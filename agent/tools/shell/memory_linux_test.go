@@ -67,7 +67,7 @@ func (d *testShell) as(s memory.Scope, r bus.Role, command string) string {
 	}
 	got, err := found.Run(d.t.Context(), tool.Call{Args: checked, Session: bustest.Session("x/s"),
 		Address: bus.Address{Account: "tg", Chat: "1"}, Scope: s, Role: r,
-		Withheld: d.withheld})
+		Limits: tool.Limits{Folders: d.withheld}})
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -264,7 +264,7 @@ func (s *Shell) command(
 		ReadWrite: append([]string{s.o.Workspace}, s.o.ReadWrite...),
 	}
 	for _, path := range s.o.ReadOnly {
-		spec.ReadOnly = append(spec.ReadOnly, without(c.Withheld, path, filepath.Base(path))...)
+		spec.ReadOnly = append(spec.ReadOnly, without(c.Limits.Folders, path, filepath.Base(path))...)
 	}
 	for _, name := range s.o.Env {
 		if value, ok := os.LookupEnv(name); ok {
@@ -272,10 +272,10 @@ func (s *Shell) command(
 		}
 	}
 	if shared := filepath.Join(s.o.Shared, skillsFolder); s.o.Shared == "" ||
-		isWhole(c.Withheld, skillsFolder) {
+		isWhole(c.Limits.Folders, skillsFolder) {
 		show(&spec, "SHARED", s.o.Shared)
 	} else {
-		spec.ReadOnly = append(spec.ReadOnly, without(c.Withheld, shared, skillsFolder)...)
+		spec.ReadOnly = append(spec.ReadOnly, without(c.Limits.Folders, shared, skillsFolder)...)
 		spec.Env = append(spec.Env, "SHARED="+s.o.Shared)
 	}
 	if s.o.Media != nil {

@@ -139,7 +139,8 @@ func (t tools) message(c tool.Call, id, task, label string) bus.InboundMessage {
 		Role: c.Role, Group: c.Group, ChatTitle: c.Title, Addressed: true, Text: task, Time: t.Now(),
 		Origin: bus.Origin{Kind: bus.Task, Label: label, Parent: c.Session,
 			Session:    c.Session.OfTask(id),
-			Background: c.Proactive, Budget: c.Budget, Foreign: c.Foreign, Rights: c.Overheard},
+			Background: c.Proactive, Budget: c.Budget, Foreign: c.Foreign, Rights: c.Overheard,
+			Policies: c.Limits.Policies},
 	}
 }
 

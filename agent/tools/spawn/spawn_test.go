@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -111,7 +112,8 @@ func TestSpawn(t *testing.T) {
 		if wait {
 			origin.Call = "c1"
 		}
-		if m.Origin != origin || m.Text != "look" || m.Person != 5 || m.Role != bus.User || !m.Group ||
+		if !reflect.DeepEqual(m.Origin, origin) ||
+			m.Text != "look" || m.Person != 5 || m.Role != bus.User || !m.Group ||
 			m.Sender.ID != "7" || session.Of(m).Parent() != bustest.Session("test/a") {
 			t.Errorf("the task is %+v with %+v, want %+v", m, m.Origin, origin)
 		}
