@@ -120,7 +120,7 @@ func TestContinueStopped(t *testing.T) {
 		code := w.code()
 		w.say("a", "/stop")
 		w.say("a", "/answer "+code+" 2")
-		w.wantAnswers("a", "What of ask_me?", "Stopped.", "That is decided already.")
+		w.wantAnswers("a", "What of ask_me?", "Stopped.", "That was already decided.")
 		if i.cancelled != 1 {
 			t.Errorf("the call was cancelled %d times, want once", i.cancelled)
 		}

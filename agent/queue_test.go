@@ -193,8 +193,8 @@ func TestInterruptDuringTools(t *testing.T) {
 }
 
 // whichQueue is the answer to /queue.
-const whichQueue = "A message that comes while I answer is handled by the queue mode, which is " +
-	"%s now.\n\n- steer: I read it at my next step\n- followup: I answer it afterwards\n" +
+const whichQueue = "The queue mode is %s. It says what happens to a message that comes while " +
+	"I answer:\n\n- steer: I read it at my next step\n- followup: I answer it afterwards\n" +
 	"- collect: I answer all that came at once, afterwards\n" +
 	"- interrupt: I drop the answer and begin with the new message"
 

@@ -327,7 +327,7 @@ func TestStopAndApproveAtOnce(t *testing.T) {
 			w.sleep(time.Hour)
 			approved, stopped := w.last("b"), w.last("a")
 			switch {
-			case approved == "That is decided already." && stopped == "Stopped." && calls == 0:
+			case approved == "That was already decided." && stopped == "Stopped." && calls == 0:
 			case approved == "Approved." && stopped == "Stopped." && calls <= 1:
 			case approved == "Approved." && stopped == "There is nothing to stop." && calls == 1:
 				list := w.outbox("a") // the turn was over before the /stop
@@ -357,13 +357,13 @@ func TestDecisionsAtOnce(t *testing.T) {
 		left  int // steps of the model
 	}{
 		{name: "two approve", texts: []string{"/approve CODE", "/approve CODE"}, calls: 1,
-			told: []string{"Approved.", "That is decided already."}},
+			told: []string{"Approved.", "That was already decided."}},
 		{name: "approve and deny", texts: []string{"/approve CODE", "/deny CODE"}, calls: 1,
-			told: []string{"Approved.", "That is decided already."}},
+			told: []string{"Approved.", "That was already decided."}},
 		{name: "deny and approve", texts: []string{"/deny CODE", "/approve CODE"},
-			told: []string{"Denied.", "That is decided already."}},
+			told: []string{"Denied.", "That was already decided."}},
 		{name: "stop and approve", texts: []string{"/stop", "/approve CODE"},
-			told: []string{"Stopped.", "That is decided already."}, left: 1},
+			told: []string{"Stopped.", "That was already decided."}, left: 1},
 		{name: "just in time", texts: []string{"/approve CODE"}, calls: 1,
 			after: 10*time.Minute - time.Second, told: []string{"Approved."}},
 		{name: "at the last moment", texts: []string{"/approve CODE"}, after: 10 * time.Minute,

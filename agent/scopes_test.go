@@ -145,7 +145,7 @@ func TestPersonCommands(t *testing.T) {
 		w.put(w.ofPerson("b", "/queue collect"))
 		w.put(w.ofPerson("a", "/queue"))
 		w.settle()
-		if said := w.outbox("a"); !strings.Contains(said[len(said)-1].Text, "which is collect now") {
+		if said := w.outbox("a"); !strings.Contains(said[len(said)-1].Text, "queue mode is collect.") {
 			t.Errorf("/queue says %q, want collect", said[len(said)-1].Text)
 		}
 		key := session.Key{Person: 3}

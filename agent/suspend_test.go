@@ -249,7 +249,7 @@ func TestApproval(t *testing.T) {
 				}
 				w.say("a", "/approve "+code)
 				out := w.outbox("a")
-				if got := out[len(out)-1].Text; got != "That is decided already." || calls != test.calls {
+				if got := out[len(out)-1].Text; got != "That was already decided." || calls != test.calls {
 					t.Errorf("a second approval is told %q, and the tool was used %d times", got, calls)
 				}
 			})

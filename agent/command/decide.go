@@ -125,7 +125,7 @@ func (d decisions) open(
 	case q.State == question.Open && !d.Now().Before(q.Expires), q.State == question.Expired:
 		return nil, Reply{Text: "That question has expired."}, nil
 	case q.State != question.Open:
-		return nil, Reply{Text: "That is decided already."}, nil
+		return nil, Reply{Text: "That was already decided."}, nil
 	}
 	return q, Reply{}, nil
 }
@@ -135,7 +135,7 @@ func (d decisions) halt(ctx context.Context, r *Request) (Reply, error) {
 	return r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
 		ok, err := policy.SetHalt(tx, senderID(r.Message), d.Now())
 		if err != nil || !ok {
-			return Reply{Text: "Everything is halted already. `/resume` lets it go on."}, err
+			return Reply{Text: "Everything is halted already. `/resume` continues."}, err
 		}
 		if err := r.audit(tx, "halted", ""); err != nil {
 			return Reply{}, err

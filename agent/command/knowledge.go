@@ -190,10 +190,10 @@ func (k knowledge) export(ctx context.Context, r *Request) (Reply, error) {
 	return k.later(ctx, r, background.Work{Kind: background.Export, Scope: r.scope()}, "", entry)
 }
 
-const sayForget = "This erases all that I know of you: our conversations in direct chats, on all " +
-	"your platforms, your files, what I remember, and who you are to me. What you said in groups " +
-	"stays with the groups. This can't be undone, and afterwards you are a stranger to me.\n\n" +
-	"To do it, send `/forget me now`. `/export` sends you a copy first."
+const sayForget = "This erases all that I know about you: our conversations in direct chats, on " +
+	"all your platforms, your files, what I remember, and who you are to me. What you said in " +
+	"groups stays with the groups. This can't be undone. Afterwards you are a stranger to " +
+	"me.\n\nTo do it, send `/forget me now`. `/export` sends you a copy first."
 
 const sayForgotten = "I have forgotten you. It takes a moment until the last traces are gone."
 
@@ -206,7 +206,7 @@ func (k knowledge) forget(ctx context.Context, r *Request) (Reply, error) {
 		return Reply{Text: sayForget, Buttons: []bus.Button{
 			{Label: "Erase everything", Text: "/forget me now"}}}, nil
 	case args != "me now":
-		return Reply{Text: "`/forget me` erases all that I know of you. To have a single fact " +
+		return Reply{Text: "`/forget me` erases all that I know about you. To have a single fact " +
 			"forgotten, just tell me."}, nil
 	}
 	erasure := k.Sessions.Forget(bus.Received{Seq: r.Seq, Message: r.Message})

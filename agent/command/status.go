@@ -156,8 +156,8 @@ func (c conversation) queue(ctx context.Context, r *Request) (Reply, error) {
 	mode := strings.ToLower(r.Args)
 	switch {
 	case mode == "":
-		return Reply{Text: fmt.Sprintf("A message that comes while I answer is handled by the queue "+
-			"mode, which is %s now.\n\n%s", c.Sessions.Mode(r.Session), queueHelp),
+		return Reply{Text: fmt.Sprintf("The queue mode is %s. It says what happens to a message "+
+			"that comes while I answer:\n\n%s", c.Sessions.Mode(r.Session), queueHelp),
 			Buttons: queueButtons}, nil
 	case !slices.Contains(queueModes, mode):
 		return Reply{Text: "There is no such queue mode. Use `steer`, `followup`, `collect` or " +

@@ -36,8 +36,8 @@ func (c conversation) voice(ctx context.Context, r *Request) (Reply, error) {
 			speech.Never:  "I only write my answers here.",
 			speech.Always: "I answer here with a voice message, too, with the text beside it.",
 			speech.Auto: "I answer voice messages here with a voice message, too, with the text " +
-				"beside it. Other messages I answer in writing.",
-			defaultWord: "I speak here as it is configured again.",
+				"beside it. I answer other messages in writing.",
+			defaultWord: "When I speak here is up to the configuration again.",
 		},
 		wrong: "That is not a way to answer.", choice: session.Voice,
 	})
@@ -52,7 +52,7 @@ func (c conversation) activity(ctx context.Context, r *Request) (Reply, error) {
 			string(activity.Compact): "While I work, I show in one line what I am doing.",
 			string(activity.Full): "While I work, I show which tools I use, with their arguments. " +
 				"Everybody in this chat sees them.",
-			defaultWord: "I show my work here as it is configured again.",
+			defaultWord: "How much of my work I show here is up to the configuration again.",
 		},
 		wrong: "That is not a way to show my work.", choice: session.Activity,
 	})

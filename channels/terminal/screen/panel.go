@@ -61,11 +61,11 @@ func (p panel) next() (tips []string) {
 		tips = append(tips, "Only this terminal is connected. `gateway setup` connects Telegram, "+
 			"Discord and WhatsApp.")
 	}
-	leave := "Ctrl-D leaves, and the gateway goes on."
+	leave := "Ctrl-D leaves, and the gateway keeps running."
 	if p.owned {
 		leave = "Ctrl-D leaves, and the gateway stops."
 		if len(s.Accounts) > 0 {
-			leave = "Ctrl-D leaves, and asks whether the gateway goes on."
+			leave = "Ctrl-D leaves, and asks whether to keep the gateway running."
 		}
 	}
 	return append(tips, "/ and Tab: commands · @ and Tab: files · Alt-Enter: new line · "+

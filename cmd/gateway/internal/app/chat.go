@@ -69,7 +69,7 @@ func (c *chat) run(ctx context.Context, stop func()) error {
 		return err
 	}
 	c.left()
-	fmt.Fprintln(c.screen, "The gateway goes on. Ctrl-C stops it.\n"+
+	fmt.Fprintln(c.screen, "The gateway keeps running. Ctrl-C stops it.\n"+
 		"gateway chat, in another terminal, opens the chat again.")
 	return nil
 }

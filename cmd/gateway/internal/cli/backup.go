@@ -64,11 +64,11 @@ func backupCommand(load app.Loader) *cobra.Command {
 		Short: "Back up all data into one file; the gateway may be running",
 		Long: `Back up all data into one .tar.gz file, also while the gateway runs: the
 database, WhatsApp's keys, shared documents and skills, memory and its versions, files and the
-workspace. "-" stands for standard output. Whoever can read the
-file can read every conversation: keep it safe.
+workspace. With "-" as FILE it writes to standard output. Anybody who can read the file can read
+every conversation: keep it safe.
 
-The configuration is left out unless --with-config is given, because it may hold tokens in plain
-text. What it refers to by "env:NAME" or "file:PATH" is never in the file.`,
+The backup does not have the configuration, which may contain tokens, unless you give
+--with-config. It never has the values of "env:NAME" and "file:PATH" in the configuration.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := load()
@@ -260,7 +260,7 @@ folder "before-restore-TIME" beside it.
 A configuration decides which programs the gateway runs. So the one in the backup is only written
 into the home as config.toml.restored, for you to look at. With --with-config it is used.
 
-Afterwards the gateway goes on as if it had been killed at the moment of the backup:
+Afterwards the gateway continues as if it had been killed at the moment of the backup:
 docs/durability.md says what that means for messages that came later.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

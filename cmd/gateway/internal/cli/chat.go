@@ -135,7 +135,7 @@ func find(ctx context.Context, cfg *config.Config) (net.Conn, error) {
 		case err == nil:
 			return nil, unlock()
 		case !errors.Is(err, store.ErrLocked):
-			return nil, nil // there is no home yet, or its trouble is told when the gateway starts
+			return nil, nil // there is no home yet, or the gateway reports its problem when it starts
 		case time.Since(began) > findPatience:
 			return nil, app.NewHomeError(cfg.Gateway.Home, err)
 		}

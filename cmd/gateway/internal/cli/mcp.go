@@ -24,7 +24,8 @@ import (
 )
 
 func mcpCommand(load app.Loader) *cobra.Command {
-	return group("mcp", "The Model Context Protocol", mcpServeCommand(load), mcpLoginCommand(load))
+	return group("mcp", "Be an MCP server, and log in to MCP servers",
+		mcpServeCommand(load), mcpLoginCommand(load))
 }
 
 func mcpServeCommand(load app.Loader) *cobra.Command {

@@ -329,8 +329,8 @@ func (i sessionsImport) settle(cfg *config.Config, q store.Queryer, h *session.H
 		h.Key = session.KeyOf(h.Address)
 	}
 	if h.Key.Person != 0 { // the number may be somebody else's here
-		return app.NewUsageError(fmt.Errorf("%s is the conversation of a person in several chats: say "+
-			"with --as ACCOUNT/CHAT in which one it goes on", h.Key))
+		return app.NewUsageError(fmt.Errorf("%s is the conversation of a person in several chats: "+
+			"choose one with --as ACCOUNT/CHAT", h.Key))
 	}
 	right, err := isScopeOf(q, h.Scope, h.Address)
 	if !right {

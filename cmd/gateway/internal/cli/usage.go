@@ -99,6 +99,6 @@ func resumeCommand(load app.Loader) *cobra.Command {
 			if ok, err := policy.ClearHalt(tx); err != nil || !ok {
 				return "Nothing is halted.", err
 			}
-			return "The gateway goes on.", addAudit(tx, 0, "resumed", "")
+			return "The gateway continues.", addAudit(tx, 0, "resumed", "")
 		}))
 }

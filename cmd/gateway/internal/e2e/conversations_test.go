@@ -137,7 +137,7 @@ var conversations = []conversation{
 		s.hear("you said the roses are red")
 	}},
 	{name: "button", play: func(s *scene) {
-		s.ask("/queue", "which is steer now")
+		s.ask("/queue", "queue mode is steer.")
 		s.press("Collect")
 		s.hear("is now collect")
 	}},

@@ -37,7 +37,7 @@ func TestImpostor(t *testing.T) {
 	if out := w.command("halt"); !strings.Contains(out, "Stopped") {
 		t.Errorf("gateway halt says %q", out)
 	}
-	if out := w.command("resume"); !strings.Contains(out, "goes on") {
+	if out := w.command("resume"); !strings.Contains(out, "continues") {
 		t.Errorf("gateway resume, in the same home, says %q", out)
 	}
 	if n := asked.Load(); n > 0 {

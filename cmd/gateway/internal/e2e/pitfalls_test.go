@@ -163,8 +163,8 @@ func TestFollowUpDuringTurnKeepsFirstAnswer(t *testing.T) {
 		until(t, "the model to be asked", h.reached)
 		w.telegram.Say(1, 1, "two")
 		w.telegram.Say(1, 1, "/queue") // is answered when the worker has what came before
-		mode := fmt.Sprintf("A message that comes while I answer is handled by the queue mode, which "+
-			"is %s now.\n\n• steer: I read it at my next step\n• followup: I answer it afterwards\n"+
+		mode := fmt.Sprintf("The queue mode is %s. It says what happens to a message that comes "+
+			"while I answer:\n\n• steer: I read it at my next step\n• followup: I answer it afterwards\n"+
 			"• collect: I answer all that came at once, afterwards\n"+
 			"• interrupt: I drop the answer and begin with the new message", mode)
 		w.expect(1, mode)

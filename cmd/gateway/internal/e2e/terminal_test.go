@@ -145,7 +145,7 @@ func TestTerminalLeaves(t *testing.T) {
 	p.types("/exit" + enterKey)
 	p.sees("Keep the gateway running for telegram?")
 	p.types("y")
-	p.sees("The gateway goes on.")
+	p.sees("The gateway keeps running.")
 	w.telegram.Say(7, 7, "are you there?")
 	w.await("an answer on Telegram", func() bool { return len(w.texts(7)) == 1 })
 	p.types("\x03")

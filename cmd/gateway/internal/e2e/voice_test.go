@@ -120,7 +120,7 @@ func TestVoiceChoice(t *testing.T) {
 	w.wantReply(annID, "/voice", "I answer voice messages here with a voice message, too")
 	w.wantReply(annID, "/voice loud", "That is not a way to answer.")
 	w.wantReply(annID, "/voice off", "I only write my answers here.")
-	w.wantReply(annID, "/voice default", "I speak here as it is configured again.")
+	w.wantReply(annID, "/voice default", "When I speak here is up to the configuration again.")
 	for user, want := range map[int64]string{bobID: "Only", annID: "I answer here with a voice"} {
 		before := len(w.texts(groupID))
 		w.telegram.Say(groupID, user, "/voice@gateway_bot always")
