@@ -132,7 +132,7 @@ func configShow(read explain) *cobra.Command {
 			return out.Encode(e.Tables)
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "defaults, too")
+	cmd.Flags().BoolVar(&all, "all", false, "also print values that are the default")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, with the defaults")
 	return cmd
 }

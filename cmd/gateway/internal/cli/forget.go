@@ -64,7 +64,7 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&sure, "yes", false, "do it")
+	cmd.Flags().BoolVar(&sure, "yes", false, "confirm that the data is to be erased")
 	return cmd
 }
 

@@ -43,11 +43,12 @@ func importKindCommand(load app.Loader, kind importer.Kind) *cobra.Command {
 	var i importing
 	cmd := &cobra.Command{
 		Use:   string(kind) + " DIR",
-		Short: "Import the home of an agent of " + string(kind),
-		Long: `Import documents, memory, conversations and jobs. The command replaces nothing here and
-changes nothing there. Importing again adds only new items. The gateway must not run.
+		Short: "Import the home of a " + string(kind) + " agent",
+		Long: `Import the documents, memory, conversations and jobs of another agent. The command adds
+to this gateway's home without replacing anything, and does not change DIR. If you run it again, it
+adds only what is new. The gateway must not run.
 
-Personal data goes to one person or conversation: the owner, unless --scope names another.`,
+One person or group gets the personal data: the owner, unless --scope names another.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := load()
@@ -64,10 +65,10 @@ Personal data goes to one person or conversation: the owner, unless --scope name
 	cmd.Flags().BoolVar(&i.dry, "dry-run", false, "print what the import would do, and change nothing")
 	cmd.Flags().BoolVar(&i.asJSON, "json", false, "print JSON")
 	cmd.Flags().StringVar(&i.scope, "scope", "",
-		"person's number, or scope, that gets personal data (default the owner)")
+		"number of the person, or scope, that gets the personal data (default the owner)")
 	cmd.Flags().StringArrayVar(&i.chosen, "as", nil,
-		"PLATFORM=ACCOUNT, or KEY=ACCOUNT/CHAT: the account or the conversation here that takes the "+
-			"place of the one there")
+		"PLATFORM=ACCOUNT or KEY=ACCOUNT/CHAT: account that gets the conversations of a platform, or "+
+			"conversation that gets those of a session")
 	return cmd
 }
 

@@ -131,7 +131,7 @@ func outboxChangeCommand(load app.Loader, use, short, done string,
 			}
 			return fmt.Sprintf(done, changed), err
 		}))
-	cmd.Flags().BoolVar(&all, "all", false, "all that could not be delivered")
+	cmd.Flags().BoolVar(&all, "all", false, "all messages that could not be delivered")
 	return cmd
 }
 

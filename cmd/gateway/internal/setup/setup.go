@@ -69,9 +69,9 @@ func Command(o Options) *cobra.Command {
 		Short: "Ask for model, chat platforms and owner, try them, and write the configuration",
 		Long: `Ask for model, chat platforms and owner, try them, and write the configuration.
 
-Nothing is written before the last question is answered, and Ctrl-C leaves everything as it was. Run
-it again to change something: an empty answer keeps what is there. Comments and other keys of
-config.toml stay. Each secret gets a file in the home that only you can read.
+The command writes nothing before you have answered the last question, and Ctrl-C leaves everything
+as it was. Run it again to change something: an empty answer keeps the present value. Comments and
+other keys of config.toml stay. Each secret gets a file in the home that only you can read.
 
 Root configures the service of the whole machine with --service: config.toml and the secrets in
 /etc/gateway, with the owner and the modes that the service needs.
