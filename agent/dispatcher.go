@@ -270,8 +270,8 @@ func (d *Dispatcher) moveChoices(ctx context.Context, m bus.InboundMessage) erro
 	key := session.Of(m).Root()
 	key.Conversation.Thread = ""
 	before := key
-	before.Conversation.Chat = m.Before
-	if m.Before == "" || !d.Has(before) {
+	before.Conversation.Chat = m.PreviousChat
+	if m.PreviousChat == "" || !d.Has(before) {
 		return nil
 	}
 	err := d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {

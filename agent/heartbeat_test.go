@@ -226,7 +226,7 @@ func TestGroupMovesItsJobs(t *testing.T) {
 		j.Group = true
 		w.tx(func(tx *store.Tx) error { return w.deps.Jobs.Add(tx, j, time.Now()) })
 		moved := w.message("new", "hello")
-		moved.Group, moved.Before = true, "old"
+		moved.Group, moved.PreviousChat = true, "old"
 		w.put(moved)
 		w.sleep(2 * time.Minute)
 		w.wantQuiet()

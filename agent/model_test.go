@@ -52,7 +52,7 @@ func TestChoicesMove(t *testing.T) {
 			small.Queue(llmtest.Say("one"), llmtest.Say("two"))
 			moved := func(text string) bus.InboundMessage {
 				m := w.message("b", text)
-				m.Group, m.Before = true, "a"
+				m.Group, m.PreviousChat = true, "a"
 				return m
 			}
 			w.put(moved(first))

@@ -228,7 +228,7 @@ func TestGroupMoves(t *testing.T) {
 		w.start()
 		for _, text := range []string{"we have moved", "and go on"} {
 			moved := w.message("-1004", text)
-			moved.Group, moved.Before = true, "-4"
+			moved.Group, moved.PreviousChat = true, "-4"
 			w.put(moved)
 		}
 		for i, prompt := range systems(m) {

@@ -45,22 +45,22 @@ type Quote struct {
 
 // An InboundMessage is a message from a person to the agent.
 //
-// The channel sets all fields but Person, Role, Before and Origin.Former, which the gate sets at
-// admission.
+// The channel sets all fields but Person, Role, PreviousChat and Origin.Former, which the gate sets
+// at admission.
 type InboundMessage struct {
-	ID        string    `json:"id"` // platform's id, unique within account and chat
-	From      Address   `json:"from"`
-	Sender    Sender    `json:"sender"`
-	Person    int64     `json:"person,omitempty"` // the sender's row, for all platforms; 0: unknown
-	Role      Role      `json:"role,omitempty"`
-	Text      string    `json:"text"`                 // the caption, if there are attachments
-	Time      time.Time `json:"time"`                 // when it was sent, by the platform's clock
-	Group     bool      `json:"group,omitempty"`      // people other than the sender read the chat
-	ChatTitle string    `json:"chat_title,omitempty"` // title of a group
-	Addressed bool      `json:"addressed,omitempty"`  // direct, or a mention, reply, command or button
-	Before    string    `json:"before,omitempty"`     // Chat of From before it moved, or ""
-	ReplyTo   *Quote    `json:"reply_to,omitempty"`
-	Forwarded string    `json:"forwarded,omitempty"` // original author's name, if it was forwarded
+	ID           string    `json:"id"` // platform's id, unique within account and chat
+	From         Address   `json:"from"`
+	Sender       Sender    `json:"sender"`
+	Person       int64     `json:"person,omitempty"` // the sender's row, for all platforms; 0: unknown
+	Role         Role      `json:"role,omitempty"`
+	Text         string    `json:"text"`                 // the caption, if there are attachments
+	Time         time.Time `json:"time"`                 // when it was sent, by the platform's clock
+	Group        bool      `json:"group,omitempty"`      // people other than the sender read the chat
+	ChatTitle    string    `json:"chat_title,omitempty"` // title of a group
+	Addressed    bool      `json:"addressed,omitempty"`  // direct, mention, reply, command or button
+	PreviousChat string    `json:"before,omitempty"`     // Chat of From before it moved, or ""
+	ReplyTo      *Quote    `json:"reply_to,omitempty"`
+	Forwarded    string    `json:"forwarded,omitempty"` // original author's name, if it was forwarded
 
 	// Literal says that Text is not a command, even if it begins with a slash: it was pasted or
 	// piped.

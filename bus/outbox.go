@@ -149,14 +149,14 @@ func (out *Outbox) First(q store.Queryer, to Address) (*Delivery, error) {
 		to.Account, to.Chat, to.Thread))
 }
 
-// MaxFirsts is the maximum number of deliveries that [Outbox.NextFirsts] returns. The statement
-// repeats it: see [ReadLimit].
+// MaxFirsts is the maximum number of deliveries that [Outbox.NextConversations] returns. The
+// statement repeats it: see [ReadLimit].
 const MaxFirsts = 32
 
-// NextFirsts finds the next conversations of the account of after, by chat and thread, to which
-// something is waiting or sending. It returns the oldest such delivery to each, and at most
+// NextConversations finds the next conversations of the account of after, by chat and thread, to
+// which something is waiting or sending. It returns the oldest such delivery to each, and at most
 // [MaxFirsts].
-func (out *Outbox) NextFirsts(q store.Queryer, after Address) ([]Delivery, error) {
+func (out *Outbox) NextConversations(q store.Queryer, after Address) ([]Delivery, error) {
 	return queryOutbox(q, "SELECT "+deliveryColumns+" FROM outbox WHERE id IN (SELECT min(id) "+
 		"FROM outbox WHERE "+isOpen+" AND account = $1 AND (chat, thread) > ($2, $3) "+
 		"GROUP BY chat, thread ORDER BY chat, thread LIMIT 32) ORDER BY chat, thread",

@@ -294,7 +294,7 @@ func TestOutboxFirsts(t *testing.T) {
 		}
 		return nil
 	})
-	list, err := f.NextFirsts(f.read(), Address{Account: "a"})
+	list, err := f.NextConversations(f.read(), Address{Account: "a"})
 	f.must(err)
 	var got []string
 	for _, d := range list {
@@ -302,7 +302,7 @@ func TestOutboxFirsts(t *testing.T) {
 	}
 	want(t, "firsts", got, "a/1/x 3", "a/1/y 2", "a/2 1")
 	for after, rest := range map[Address]int{at("1", "x"): 2, at("1", "y"): 1, at("2", ""): 0} {
-		if list, err := f.NextFirsts(f.read(), after); err != nil || len(list) != rest {
+		if list, err := f.NextConversations(f.read(), after); err != nil || len(list) != rest {
 			t.Errorf("after %s there are %d, %v; want %d", after, len(list), err, rest)
 		}
 	}

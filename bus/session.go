@@ -90,9 +90,9 @@ func (s Session) Background() bool { return s.Job != 0 || s.Hook != "" || s.Run 
 // Proactive reports whether s is the session of a job, a hook or a run.
 func (s Session) Proactive() bool { return s.Task == "" && s.Background() }
 
-// Below reports whether s is the session of a sub-agent, a job, a hook or a run that works for
-// above, directly or through further sessions.
-func (s Session) Below(above Session) bool {
+// IsDescendantOf reports whether s is the session of a sub-agent, a job, a hook or a run that works
+// for above, directly or through further sessions.
+func (s Session) IsDescendantOf(above Session) bool {
 	if s == above {
 		return false
 	}

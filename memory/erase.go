@@ -68,7 +68,7 @@ func (s *ScopedStore) each(q store.Queryer, number int64, do func(page []indexed
 }
 
 // Erase makes everything in the scope unreachable: no search finds it afterwards. It
-// leaves the rows to [Memory.Settle] and the folder to [Memory.EraseFiles]. If the process
+// leaves the rows to [Memory.FinishDetached] and the folder to [Memory.EraseFiles]. If the process
 // ends before those have run, the next process runs them.
 func (s *ScopedStore) Erase(tx *store.Tx) error {
 	st, err := s.state(tx)
@@ -84,7 +84,7 @@ func (s *ScopedStore) Erase(tx *store.Tx) error {
 	return s.wrap("erase", s.recordLeftover(tx, ""))
 }
 
-// detach detaches the rows of the scope from its name. [Memory.Settle] later moves them to
+// detach detaches the rows of the scope from its name. [Memory.FinishDetached] later moves them to
 // target, or deletes them if target is "".
 func (s *ScopedStore) detach(tx *store.Tx, st state, target Scope) error {
 	dreamed := 0
@@ -187,11 +187,11 @@ func (m *Memory) finish(ctx context.Context, s Scope) error {
 }
 
 // Merge moves everything of one scope into another when both turn out to belong to the
-// same person. Facts move at once, the history moves with [Memory.Settle]. If both scopes
+// same person. Facts move at once, the history moves with [Memory.FinishDetached]. If both scopes
 // have a fact with the same key, the newer fact keeps the key and the other is renamed
 // "KEY (2)". The moved entries follow the existing ones, ordered by time. Dream reads them
 // again unless it had read both histories completely. Merge may exceed [MaxFacts]. After
-// the commit, call [Memory.Settle] and [Memory.MergeFiles].
+// the commit, call [Memory.FinishDetached] and [Memory.MergeFiles].
 func (m *Memory) Merge(tx *store.Tx, from, to Scope) error {
 	source, target := m.In(from), m.In(to)
 	if from == to {

@@ -325,7 +325,7 @@ func TestErase(t *testing.T) {
 		_, err := f.In(anna).Forget(tx, "gone")
 		return errors.Join(err, f.In(anna).Erase(tx))
 	})
-	f.ok(f.Settle(t.Context()))
+	f.ok(f.FinishDetached(t.Context()))
 	if got := f.words(); got != words {
 		t.Errorf("the index has %d words, want %d as before", got, words)
 	}
@@ -373,7 +373,7 @@ func TestEraseMany(t *testing.T) {
 	f.add(room, texts...)
 	f.tx(func(tx *store.Tx) error { return f.Merge(tx, room, anna) })
 	f.tx(func(tx *store.Tx) error { return f.In(anna).Erase(tx) })
-	f.ok(f.Settle(t.Context()))
+	f.ok(f.FinishDetached(t.Context()))
 	same(t, "words", f.words(), words)
 	f.tx(func(tx *store.Tx) error { return f.In(bert).remove(tx, []int64{2}) })
 	same(t, "found", f.found(bert, "keep this"), []string{"keep this"})
@@ -431,7 +431,7 @@ func TestMerge(t *testing.T) {
 	f.ok(f.Sync(t.Context(), bert))
 	f.tx(func(tx *store.Tx) error { return f.Merge(tx, bert, anna) })
 	f.add(bert, "a new one")
-	f.ok(f.Settle(t.Context()))
+	f.ok(f.FinishDetached(t.Context()))
 	f.ok(f.MergeFiles(t.Context(), bert, anna))
 
 	facts, err := f.In(anna).Facts(f.q(), "", 100)
@@ -460,7 +460,7 @@ func TestMerge(t *testing.T) {
 		return errors.Join(f.In(anna).SetDreamed(tx, 4), f.In(bert).SetDreamed(tx, 1),
 			f.Merge(tx, bert, anna))
 	})
-	f.ok(f.Settle(t.Context()))
+	f.ok(f.FinishDetached(t.Context()))
 	if dreamed, err = f.In(anna).Dreamed(f.q()); err != nil || dreamed != 5 {
 		t.Errorf("after all was dreamed of, it is so up to %d, %v, want 5", dreamed, err)
 	}
@@ -504,10 +504,10 @@ func TestSettle(t *testing.T) {
 	f.ok(f.Reindex(t.Context()))
 	f.add(anna, "a new life with zanzibar")
 	f.tx(func(tx *store.Tx) error { return f.In(bert).Erase(tx) }) // with what goes there
-	f.ok(f.Settle(t.Context()))
+	f.ok(f.FinishDetached(t.Context()))
 	same(t, "found after that", f.found(anna, "zanzibar"), []string{"a new life with zanzibar"})
 	f.tx(func(tx *store.Tx) error { return f.In(anna).Erase(tx) })
-	f.ok(f.Settle(t.Context()))
+	f.ok(f.FinishDetached(t.Context()))
 	f.add(bert, "kept zanzibar")
 	same(t, "words", f.words(), words)
 }

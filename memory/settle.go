@@ -10,7 +10,7 @@ import (
 	"gateway/store"
 )
 
-// settleTime is the duration of one transaction of [Memory.Settle]. Other writers get
+// settleTime is the duration of one transaction of [Memory.FinishDetached]. Other writers get
 // their turn in between.
 const settleTime = 5 * time.Millisecond
 
@@ -21,10 +21,10 @@ type detached struct {
 	dreamed bool  // Dream had read all of them
 }
 
-// Settle deletes the rows that [ScopedStore.Erase] has detached, and moves those that
+// FinishDetached deletes the rows that [ScopedStore.Erase] has detached, and moves those that
 // [Memory.Merge] has detached, in many short transactions. It does nothing if no rows are
 // detached.
-func (m *Memory) Settle(ctx context.Context) error {
+func (m *Memory) FinishDetached(ctx context.Context) error {
 	for more := true; more; {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -136,8 +136,8 @@ func (m *Memory) moveRow(tx *store.Tx, row indexed, st *state, dreamed bool) err
 	return m.index(tx, row.id, st.number, row.doc)
 }
 
-// reindexDetached indexes the detached rows, because [Memory.Settle] later removes them from
-// the index.
+// reindexDetached indexes the detached rows, because [Memory.FinishDetached] later removes them
+// from the index.
 func (m *Memory) reindexDetached(tx *store.Tx) error {
 	numbers, err := collect(tx, func(scan store.Scan) (n int64, err error) {
 		return n, scan(&n)

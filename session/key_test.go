@@ -62,12 +62,13 @@ func TestKey(t *testing.T) {
 		if got := tt.key.Background(); got != tt.background {
 			t.Errorf("%s is in the background: %t, want %t", tt.key, got, tt.background)
 		}
-		if got := tt.key.Below(chat); got != tt.worker {
+		if got := tt.key.IsDescendantOf(chat); got != tt.worker {
 			t.Errorf("%s is below %s: %t, want %t", tt.key, chat, got, tt.worker)
 		}
 	}
-	if run := chat.OfJob(5).OfRun(3); !run.OfTask("a").Below(run) ||
-		!run.OfTask("a").Below(chat.OfJob(5)) || run.Below(chat.OfJob(6)) || run.Below(run) {
+	if run := chat.OfJob(5).OfRun(3); !run.OfTask("a").IsDescendantOf(run) ||
+		!run.OfTask("a").IsDescendantOf(chat.OfJob(5)) || run.IsDescendantOf(chat.OfJob(6)) ||
+		run.IsDescendantOf(run) {
 		t.Errorf("what is below %s is wrong", run)
 	}
 }

@@ -246,7 +246,7 @@ func (Store) RunningTurn(q store.Queryer, key Key) (*Turn, error) {
 func (s Store) RunningTasks(q store.Queryer, keys ...Key) ([]Turn, error) {
 	list, err := s.RunningTurns(q)
 	return slices.DeleteFunc(list, func(t Turn) bool {
-		return !slices.ContainsFunc(keys, t.Session.Below)
+		return !slices.ContainsFunc(keys, t.Session.IsDescendantOf)
 	}), err
 }
 

@@ -42,10 +42,10 @@ func (l *Library) Prompt(
 	return renderActive(visible), renderSummary(visible)
 }
 
-// Withheld returns the folders, as tools call them, of the skills visible to a scope for which
+// HiddenFolders returns the folders, as tools call them, of the skills visible to a scope for which
 // hidden returns true, and of such built-in skills that a shared one replaces. A nil hidden hides
 // none.
-func (l *Library) Withheld(
+func (l *Library) HiddenFolders(
 	scope string, since Mark, hidden func(name string) bool,
 ) (folders []string) {
 	if hidden == nil {

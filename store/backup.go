@@ -21,13 +21,13 @@ func Copy(ctx context.Context, from, to string) error {
 		return err
 	})
 	if err == nil {
-		err = errors.Join(os.Chmod(to, 0o600), Verify(ctx, to))
+		err = errors.Join(os.Chmod(to, 0o600), verify(ctx, to))
 	}
 	return Wrap(err, "store: copy %s", from)
 }
 
-// Verify reads the whole SQLite database at path and reports any damage.
-func Verify(ctx context.Context, path string) error {
+// verify reads the whole SQLite database at path and reports any damage.
+func verify(ctx context.Context, path string) error {
 	return withFile(ctx, path, func(db *sql.DB) error {
 		found, err := Collect(inspector{ctx, db}, "check", func(scan Scan, line *string) error {
 			return scan(line)

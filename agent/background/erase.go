@@ -421,7 +421,7 @@ func (e *Eraser) eraseFiles(ctx context.Context, left *Erasure) error {
 // Settle deletes the rows of memory and transcripts that were made unreachable, in many short
 // transactions. Without such rows it does nothing.
 func (e *Eraser) Settle(ctx context.Context) error {
-	if err := e.Memory.Settle(ctx); err != nil {
+	if err := e.Memory.FinishDetached(ctx); err != nil {
 		return err
 	}
 	for more := true; more; {

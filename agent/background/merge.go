@@ -138,7 +138,7 @@ func (m *Merger) mergeFiles(ctx context.Context, t *Task) error {
 		return m.Memory.Merge(tx, from, t.Scope)
 	})
 	if err == nil {
-		err = m.Memory.Settle(ctx)
+		err = m.Memory.FinishDetached(ctx)
 	}
 	if err == nil {
 		err = m.Memory.MergeFiles(ctx, from, t.Scope)

@@ -218,9 +218,9 @@ func (l *Ledger) bounded(day string, who Spender) map[key]Limit {
 // A Reservation is an amount that is reserved, or used but not written yet. It is not safe for
 // concurrent use.
 type Reservation struct {
-	l      *Ledger
+	ledger *Ledger
 	keys   []key
-	amount Amount // protected by l.mu
+	amount Amount // protected by ledger.mu
 }
 
 // freed is a released reservation with its number.
@@ -290,7 +290,7 @@ func (l *Ledger) hold(
 			return nil, fmt.Errorf("%w: the limit of the %s", ErrExceeded, k.kind)
 		}
 	}
-	h := &Reservation{l: l, amount: amount}
+	h := &Reservation{ledger: l, amount: amount}
 	for k := range limits {
 		h.keys = append(h.keys, k)
 		if l.held[k] == nil {
@@ -303,24 +303,24 @@ func (l *Ledger) hold(
 
 // Set changes the amount to the actual usage.
 func (h *Reservation) Set(amount Amount) {
-	h.l.mu.Lock()
-	defer h.l.mu.Unlock()
+	h.ledger.mu.Lock()
+	defer h.ledger.mu.Unlock()
 	h.amount = amount
 }
 
 // Release ends the reservation: the amount is unused, or was written to the table.
 func (h *Reservation) Release() {
-	h.l.mu.Lock()
-	defer h.l.mu.Unlock()
+	h.ledger.mu.Lock()
+	defer h.ledger.mu.Unlock()
 	for _, k := range h.keys {
-		delete(h.l.held[k], h)
-		if len(h.l.held[k]) == 0 {
-			delete(h.l.held, k)
+		delete(h.ledger.held[k], h)
+		if len(h.ledger.held[k]) == 0 {
+			delete(h.ledger.held, k)
 		}
 	}
-	h.l.released++
-	if h.l.readers > 0 {
-		h.l.freed = append(h.l.freed, freed{h.l.released, h.keys, h.amount})
+	h.ledger.released++
+	if h.ledger.readers > 0 {
+		h.ledger.freed = append(h.ledger.freed, freed{h.ledger.released, h.keys, h.amount})
 	}
 	h.keys = nil
 }

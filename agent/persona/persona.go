@@ -48,9 +48,9 @@ type Limits struct {
 	Skills []string // the only skills; empty: all
 }
 
-// Withhold reports whether l withholds a tool. like names another tool whose rules hold for it,
+// Hides reports whether l withholds a tool. like names another tool whose rules hold for it,
 // too, or is "".
-func (l *Limits) Withhold(tool, like string) bool {
+func (l *Limits) Hides(tool, like string) bool {
 	return len(l.Tools) > 0 && !matches(l.Tools, tool) ||
 		matches(l.Deny, tool) || like != "" && matches(l.Deny, like)
 }

@@ -90,7 +90,7 @@ func TestResumedKeepsPersona(t *testing.T) {
 		if id != want.persona || c.Model != want.model {
 			t.Errorf("begun with %q: persona %q, model %q", began, id, c.Model)
 		}
-		if !slices.ContainsFunc(c.Layers, func(l *Limits) bool { return l.Withhold("exec", "") }) {
+		if !slices.ContainsFunc(c.Layers, func(l *Limits) bool { return l.Hides("exec", "") }) {
 			t.Errorf("begun with %q: the policy's limits are missing", began)
 		}
 	}
@@ -102,12 +102,12 @@ func TestLimits(t *testing.T) {
 		Skills: []string{"cook"}}
 	for name, want := range map[string]bool{"web_search": false, "web_fetch": true, "time": true,
 		"exec": false} {
-		if got := l.Withhold(name, ""); got != want {
+		if got := l.Hides(name, ""); got != want {
 			t.Errorf("%s is withheld: %v", name, got)
 		}
 	}
 	l.Deny = []string{"exec"}
-	if !l.Withhold("exec_input", "exec") {
+	if !l.Hides("exec_input", "exec") {
 		t.Error("input for commands is not withheld with the commands")
 	}
 	if l.HidesSkill("cook") || !l.HidesSkill("weather") || new(Limits).HidesSkill("weather") {

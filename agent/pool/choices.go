@@ -34,7 +34,7 @@ func (c *choices) load(q store.Queryer) error {
 		return err
 	}
 	for key, own := range chosen {
-		mode, err := ParseMode(own[session.QueueMode])
+		mode, err := parseMode(own[session.QueueMode])
 		if own[session.QueueMode] = string(mode); err != nil { // the configured mode applies
 			delete(own, session.QueueMode)
 		}

@@ -231,7 +231,7 @@ func (pl *Pool) pendingLocked(key session.Key) []bus.Received {
 func (pl *Pool) below(keys []session.Key, jobs bool) (list []session.Key) {
 	wanted := func(k session.Key) bool {
 		return slices.ContainsFunc(keys, func(key session.Key) bool {
-			return k.Below(key) && (jobs || k.Background() == key.Background())
+			return k.IsDescendantOf(key) && (jobs || k.Background() == key.Background())
 		})
 	}
 	for k := range pl.workers {

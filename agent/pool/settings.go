@@ -39,8 +39,8 @@ const (
 	Interrupt Mode = "interrupt"
 )
 
-// ParseMode returns the mode with the given name in any case.
-func ParseMode(name string) (Mode, error) {
+// parseMode returns the mode with the given name in any case.
+func parseMode(name string) (Mode, error) {
 	switch m := Mode(strings.ToLower(name)); m {
 	case Steer, Followup, Collect, Interrupt:
 		return m, nil

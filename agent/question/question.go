@@ -187,17 +187,17 @@ func (Store) Erase(tx *store.Tx, session string) error {
 
 // Get returns the question with an id, or [ErrNone].
 func (Store) Get(q store.Queryer, id int64) (*Question, error) {
-	return one(q, "id = $1", id)
+	return queryOne(q, "id = $1", id)
 }
 
 // ByCode returns the question with a code, or [ErrNone]. Case does not matter.
 func (Store) ByCode(q store.Queryer, code string) (*Question, error) {
-	return one(q, "code = $1", strings.ToUpper(strings.Trim(code, " `")))
+	return queryOne(q, "code = $1", strings.ToUpper(strings.Trim(code, " `")))
 }
 
 // OfCall returns the newest question that a tool call asked, or nil.
 func (Store) OfCall(q store.Queryer, turn int64, call string) (*Question, error) {
-	found, err := one(q, "turn = $1 AND call = $2 ORDER BY id DESC LIMIT 1", turn, call)
+	found, err := queryOne(q, "turn = $1 AND call = $2 ORDER BY id DESC LIMIT 1", turn, call)
 	if errors.Is(err, ErrNone) {
 		return nil, nil
 	}
@@ -217,7 +217,7 @@ func (Store) ListOpen(q store.Queryer) ([]Question, error) {
 	return query(q, "state = 'open' ORDER BY id")
 }
 
-func one(q store.Queryer, where string, args ...any) (*Question, error) {
+func queryOne(q store.Queryer, where string, args ...any) (*Question, error) {
 	list, err := query(q, where, args...)
 	if err == nil && len(list) == 0 {
 		err = ErrNone

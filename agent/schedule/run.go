@@ -73,12 +73,12 @@ func (Store) Begin(tx *store.Tx, run int64, now time.Time) (bool, error) {
 // Done records that a run has succeeded, with the beginning of its answer. Like Stop and
 // Fail, it does nothing for a run that has ended or was erased.
 func (s Store) Done(tx *store.Tx, run int64, said string, now time.Time) error {
-	return s.end(tx, run, Succeeded, clip(strings.TrimSpace(said), maxSaid), "", now)
+	return s.endRun(tx, run, Succeeded, clip(strings.TrimSpace(said), maxSaid), "", now)
 }
 
 // Stop records that somebody has stopped a run.
 func (s Store) Stop(tx *store.Tx, run int64, now time.Time) error {
-	return s.end(tx, run, Stopped, "", "", now)
+	return s.endRun(tx, run, Stopped, "", "", now)
 }
 
 // Again ends an attempt that something else has interrupted, and starts the next one at once. There
@@ -96,7 +96,9 @@ func (s Store) Again(tx *store.Tx, run int64, now time.Time) error {
 	return nil
 }
 
-func (s Store) end(tx *store.Tx, run int64, as RunState, said, reason string, now time.Time) error {
+func (s Store) endRun(
+	tx *store.Tx, run int64, as RunState, said, reason string, now time.Time,
+) error {
 	var job int64
 	err := tx.QueryRow(`UPDATE runs SET state = $2, said = $3, error = $4, try_ms = 0, ended_ms = $5
 		WHERE id = $1 AND state IN ('waiting', 'running') RETURNING job`,
@@ -125,7 +127,7 @@ func (s Store) Fail(tx *store.Tx, run int64, reason string, now time.Time) (dead
 	reason = clip(reason, maxError)
 	again := j.Kind != Heartbeat && (j.State == Active || j.State == Ended)
 	if !again || r.Attempts > len(backoff) {
-		return true, s.end(tx, run, Failed, "", reason, now)
+		return true, s.endRun(tx, run, Failed, "", reason, now)
 	}
 	at := now.Add(backoff[max(r.Attempts, 1)-1])
 	_, err = tx.Exec(`UPDATE runs SET state = 'waiting', try_ms = $2, error = $3 WHERE id = $1`,

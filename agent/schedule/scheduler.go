@@ -276,7 +276,7 @@ func (s *Scheduler) startJobs(ctx context.Context, now time.Time) error {
 				wanted[j.Scope] = s.opts.Heartbeat > 0 && s.opts.Open(j.Scope)
 			}
 		}
-		err = s.start(ctx, func(tx *store.Tx) (list []started, err error) {
+		err = s.start(ctx, func(tx *store.Tx) (list []startedRun, err error) {
 			for _, j := range due {
 				r, err := s.claim(tx, j.ID, wanted[j.Scope], now)
 				if err != nil {
@@ -300,7 +300,7 @@ func (s *Scheduler) startRuns(ctx context.Context, now time.Time) error {
 		if err != nil || len(due) == 0 {
 			return err
 		}
-		err = s.start(ctx, func(tx *store.Tx) (list []started, err error) {
+		err = s.start(ctx, func(tx *store.Tx) (list []startedRun, err error) {
 			for _, run := range due {
 				r, err := s.retry(tx, run, now)
 				if err != nil {
@@ -323,16 +323,16 @@ func dueRuns(q store.Queryer, now time.Time) ([]int64, error) {
 		AND try_ms <= $1 ORDER BY try_ms LIMIT 256`, toMillis(now))
 }
 
-// started is a run whose message was put into the inbox.
-type started struct {
+// startedRun is a run whose message was put into the inbox.
+type startedRun struct {
 	job, run int64
 	attempt  int
 	late     bool
 }
 
 // start runs a transaction that starts runs, and notifies the inbox after the commit.
-func (s *Scheduler) start(ctx context.Context, do func(*store.Tx) ([]started, error)) error {
-	var list []started
+func (s *Scheduler) start(ctx context.Context, do func(*store.Tx) ([]startedRun, error)) error {
+	var list []startedRun
 	err := s.db.Tx(ctx, func(tx *store.Tx) (err error) {
 		list, err = do(tx)
 		return err
@@ -351,7 +351,9 @@ func (s *Scheduler) start(ctx context.Context, do func(*store.Tx) ([]started, er
 
 // claim creates a run of a job, if it is still due, and sets the job's next time. wanted
 // has the heartbeats with something to check.
-func (s *Scheduler) claim(tx *store.Tx, id int64, wanted bool, now time.Time) ([]started, error) {
+func (s *Scheduler) claim(
+	tx *store.Tx, id int64, wanted bool, now time.Time,
+) ([]startedRun, error) {
 	list, err := jobs(tx, "SELECT "+jobColumns+` FROM jobs j
 		WHERE j.id = $1 AND j.state = 'active' AND j.next_ms > 0 AND j.next_ms <= $2`,
 		id, toMillis(now))
@@ -428,7 +430,7 @@ func insertRun(tx *store.Tx, r *Run, now time.Time) (bool, error) {
 }
 
 // retry puts the message of the next attempt of a run into the inbox, if it is still due.
-func (s *Scheduler) retry(tx *store.Tx, run int64, now time.Time) ([]started, error) {
+func (s *Scheduler) retry(tx *store.Tx, run int64, now time.Time) ([]startedRun, error) {
 	j, r, err := s.RunOf(tx, run)
 	if errors.Is(err, ErrNone) {
 		return nil, nil
@@ -441,7 +443,7 @@ func (s *Scheduler) retry(tx *store.Tx, run int64, now time.Time) ([]started, er
 		return nil, err
 	}
 	if why != "" {
-		return nil, errors.Join(s.end(tx, run, Skipped, "", why, now), s.pauseRefused(tx, j.ID, why))
+		return nil, errors.Join(s.endRun(tx, run, Skipped, "", why, now), s.pauseRefused(tx, j.ID, why))
 	}
 	if r.Attempts == 0 { // requested by somebody while the gateway was down
 		r.Late = now.Sub(r.Due) > lateAfter
@@ -452,7 +454,7 @@ func (s *Scheduler) retry(tx *store.Tx, run int64, now time.Time) ([]started, er
 // put starts the next attempt of a run by putting its message into the inbox.
 func (s *Scheduler) put(
 	tx *store.Tx, j *Job, r *Run, role bus.Role, now time.Time,
-) ([]started, error) {
+) ([]startedRun, error) {
 	r.Attempts++
 	if _, err := tx.Exec("UPDATE runs SET attempts = $2, try_ms = 0, late = $3 WHERE id = $1", r.ID,
 		r.Attempts, boolToInt(r.Late)); err != nil {
@@ -465,5 +467,5 @@ func (s *Scheduler) put(
 	if _, err := s.inbox.Put(tx, m, now); err != nil {
 		return nil, err
 	}
-	return []started{{j.ID, r.ID, r.Attempts, r.Late}}, nil
+	return []startedRun{{j.ID, r.ID, r.Attempts, r.Late}}, nil
 }

@@ -195,10 +195,10 @@ func (t *runner) writeFirst(
 			return err
 		}
 	}
-	if !begun.First || first.Before == "" || t.env.Jobs == nil {
+	if !begun.First || first.PreviousChat == "" || t.env.Jobs == nil {
 		return nil
 	}
-	return t.env.Jobs.MoveChat(tx, bus.Address{Account: first.From.Account, Chat: first.Before},
+	return t.env.Jobs.MoveChat(tx, bus.Address{Account: first.From.Account, Chat: first.PreviousChat},
 		bus.Address{Account: first.From.Account, Chat: first.From.Chat})
 }
 
@@ -237,7 +237,7 @@ func lastTime(now time.Time, of time.Duration) time.Time {
 // movedFrom returns the scope whose memory now belongs to the scope of t, or "". It is set when a
 // person was linked with another or became known, or when a group has a new id.
 func movedFrom(t *session.Turn, group bool, batch []bus.Received) memory.Scope {
-	if before := batch[0].Message.Before; t.First && group && before != "" {
+	if before := batch[0].Message.PreviousChat; t.First && group && before != "" {
 		return memory.OfChat(bus.Address{Account: t.Address.Account, Chat: before})
 	}
 	return t.Moved

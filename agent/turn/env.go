@@ -229,10 +229,10 @@ func (s *Settings) limit(layers []*persona.Limits) (added bool) {
 var askEverybody = map[bus.Role]policy.Decision{bus.Owner: policy.Ask, bus.Admin: policy.Ask,
 	bus.User: policy.Ask, bus.Guest: policy.Ask}
 
-// withholds reports whether a policy or the persona withholds a tool.
-func (s *Settings) withholds(x tool.Tool) bool {
+// hidesTool reports whether a policy or the persona withholds a tool.
+func (s *Settings) hidesTool(x tool.Tool) bool {
 	return slices.ContainsFunc(s.Here.Layers, func(l *persona.Limits) bool {
-		return l.Withhold(x.Name, x.Like)
+		return l.Hides(x.Name, x.Like)
 	})
 }
 

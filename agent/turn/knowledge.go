@@ -41,7 +41,7 @@ func (t *turn) loadKnowledge() {
 // hideSkills computes which folders of skills don't exist for the tools of t.
 func (k *knowledge) hideSkills(t *turn) {
 	if t.env.Skills != nil {
-		k.withheld = t.env.Skills.Withheld(string(t.Scope), k.skills, t.settings.Here.HiddenSkills())
+		k.withheld = t.env.Skills.HiddenFolders(string(t.Scope), k.skills, t.settings.Here.HiddenSkills())
 	}
 }
 

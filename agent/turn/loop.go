@@ -23,7 +23,7 @@ func same(c llm.ToolCall, result string) callHash {
 
 // detectLoop counts how often the call has had this result since a person last wrote. It returns a
 // warning for the model, or "".
-func (t *round) detectLoop(c llm.ToolCall, result string) string {
+func (t *toolRound) detectLoop(c llm.ToolCall, result string) string {
 	if t.seen == nil {
 		t.seen = make(map[callHash]int)
 	}
@@ -41,7 +41,7 @@ func (t *round) detectLoop(c llm.ToolCall, result string) string {
 
 // recount counts the rounds of tool calls of earlier attempts, and their equal calls with equal
 // results.
-func (t *round) recount(messages []llm.Message) {
+func (t *toolRound) recount(messages []llm.Message) {
 	calls := make(map[string]llm.ToolCall)
 	for _, m := range messages {
 		if m.Role == llm.User {

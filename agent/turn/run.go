@@ -193,7 +193,7 @@ func (t *runner) ending(err error) observe.TurnEnd {
 }
 
 // toolEnd describes how the call c has ended.
-func (t *round) toolEnd(c llm.ToolCall, d callResult, err error) observe.ToolEnd {
+func (t *toolRound) toolEnd(c llm.ToolCall, d callResult, err error) observe.ToolEnd {
 	_, unknown := t.tools.Lookup(c.Name)
 	return observe.ToolEnd{Known: unknown == nil, Waits: d.asks != nil || d.result.Wait != nil,
 		Err: err}

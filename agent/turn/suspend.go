@@ -20,7 +20,7 @@ var errSuspended = errors.New("the turn is suspended")
 
 // suspendFor stores the question that the call c waits for, and reports errSuspended. If the
 // question can't be asked, it writes a result for c instead.
-func (t *round) suspendFor(ctx context.Context, c llm.ToolCall, a *approvalRequest) error {
+func (t *toolRound) suspendFor(ctx context.Context, c llm.ToolCall, a *approvalRequest) error {
 	q := &a.question
 	q.Session, q.Turn, q.Call, q.Address = t.Session.String(), t.ID, c.ID, t.Address
 	if q.Kind == question.Approve {
@@ -68,7 +68,7 @@ func (t *round) suspendFor(ctx context.Context, c llm.ToolCall, a *approvalReque
 
 // putPrompts asks q in the conversation. If nobody there may be able to decide, it also asks the
 // owners.
-func (t *round) putPrompts(tx *store.Tx, q *question.Question) error {
+func (t *toolRound) putPrompts(tx *store.Tx, q *question.Question) error {
 	if q.Kind == question.Await {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (t *round) putPrompts(tx *store.Tx, q *question.Question) error {
 
 // resumeWait completes the open call that suspended the turn, and then makes the other open calls,
 // which have not begun or only read. It reports false if the turn was not suspended.
-func (t *round) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error) {
+func (t *toolRound) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, error) {
 	var q *question.Question
 	var c llm.ToolCall
 	for i := 0; i < len(open) && q == nil; i++ {
@@ -144,7 +144,7 @@ func (t *round) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, erro
 // continueCall continues the call c, whose tool waits for the answer to q. It first records that
 // the call continues, so that no answer is used twice. If an earlier process ended in the middle of
 // the call, the turn makes the call again, or tells the model that its outcome is unknown.
-func (t *round) continueCall(ctx context.Context, c llm.ToolCall, q *question.Question) error {
+func (t *toolRound) continueCall(ctx context.Context, c llm.ToolCall, q *question.Question) error {
 	lost := q.State == question.Open || q.State == question.Used
 	if t.predict(c) == policy.Deny {
 		return t.write(ctx, prompt.ToolResult(c, ResultChanged))
@@ -171,7 +171,7 @@ func (t *round) continueCall(ctx context.Context, c llm.ToolCall, q *question.Qu
 
 // useGrant makes the call that q allows. It first records that the call begins, so that the call
 // never begins twice.
-func (t *round) useGrant(ctx context.Context, c llm.ToolCall, q *question.Question) error {
+func (t *toolRound) useGrant(ctx context.Context, c llm.ToolCall, q *question.Question) error {
 	switch {
 	case ctx.Err() != nil:
 		return nil // left to the next process
@@ -199,7 +199,7 @@ func (t *round) useGrant(ctx context.Context, c llm.ToolCall, q *question.Questi
 }
 
 // runGranted makes an approved call, or continues one.
-func (t *round) runGranted(ctx context.Context, c llm.ToolCall, q *question.Question) error {
+func (t *toolRound) runGranted(ctx context.Context, c llm.ToolCall, q *question.Question) error {
 	t.showCalls(c)
 	d, ok := t.call(ctx, c, q)
 	if !ok {

@@ -31,7 +31,7 @@ func (t *turn) toolsFor(role bus.Role) *tool.Registry {
 	}
 	return t.env.Tools.Select(func(x tool.Tool) bool {
 		return !(silent && notForTasks[x.Name]) && (x.MinRole == "" || role.AtLeast(x.MinRole)) &&
-			!t.settings.withholds(x)
+			!t.settings.hidesTool(x)
 	})
 }
 

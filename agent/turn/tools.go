@@ -27,8 +27,8 @@ import (
 	"gateway/store/fault"
 )
 
-// A round makes the tool calls of a model's answer.
-type round struct {
+// A toolRound makes the tool calls of a model's answer.
+type toolRound struct {
 	permissions
 	rounds int               // number of model calls that used tools
 	seen   map[callHash]int  // number of equal calls with equal results
@@ -40,7 +40,7 @@ type round struct {
 
 // useTools makes the tool calls of m. It writes m before the first call, and each result as soon as
 // the call has ended.
-func (t *round) useTools(ctx context.Context, m llm.Message) error {
+func (t *toolRound) useTools(ctx context.Context, m llm.Message) error {
 	m.Text = t.partial + m.Text
 	t.partial = ""
 	if err := t.write(ctx, m); err != nil {
@@ -71,7 +71,7 @@ func (t *conversation) write(ctx context.Context, messages ...llm.Message) error
 
 // runCalls makes calls and writes their results: concurrently if all are pure and none needs
 // approval, otherwise in order. No call begins after ctx is done.
-func (t *round) runCalls(ctx context.Context, calls []llm.ToolCall) error {
+func (t *toolRound) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 	if len(calls) == 0 {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (t *round) runCalls(ctx context.Context, calls []llm.ToolCall) error {
 // MaxParallel is the maximum number of concurrent tool calls of a turn.
 const MaxParallel = 8
 
-func (t *round) runSideBySide(ctx context.Context, calls []llm.ToolCall) error {
+func (t *toolRound) runSideBySide(ctx context.Context, calls []llm.ToolCall) error {
 	type ended struct {
 		call llm.ToolCall
 		done callResult
@@ -161,7 +161,7 @@ func (t *conversation) effect(c llm.ToolCall) tool.Effect {
 // resumeTools gives results to the calls that were under way when the last process ended. Calls
 // that may run twice run again. For the others the result says that the outcome is unknown. waited
 // reports whether the turn was suspended for one of them.
-func (t *round) resumeTools(ctx context.Context) (waited bool, err error) {
+func (t *toolRound) resumeTools(ctx context.Context) (waited bool, err error) {
 	open := prompt.Unanswered(t.history)
 	if len(open) > 0 {
 		if waited, err = t.resumeWait(ctx, open); waited || err != nil {
@@ -192,7 +192,7 @@ type callResult struct {
 // process stops before the tool has ended: the next process then makes such a call. granted is the
 // question by which somebody approved the call, or the question whose answer the tool has waited
 // for, or nil.
-func (t *round) call(
+func (t *toolRound) call(
 	ctx context.Context, c llm.ToolCall, granted *question.Question,
 ) (d callResult, ok bool) {
 	if ctx.Err() != nil || t.env.Calls.CheckHalted(ctx) != nil {
@@ -226,7 +226,7 @@ func ToolError(err error, source string) string {
 	return "Error: " + text + "\nFind out what went wrong and try another way."
 }
 
-func (t *round) runTool(
+func (t *toolRound) runTool(
 	ctx context.Context, c llm.ToolCall, granted *question.Question,
 ) (d callResult, err error) {
 	found, err := t.tools.Lookup(c.Name)
@@ -276,7 +276,7 @@ func (t *round) runTool(
 }
 
 // crashed returns the error of a call that has panicked.
-func (t *round) crashed(ctx context.Context, name string, p any) error {
+func (t *toolRound) crashed(ctx context.Context, name string, p any) error {
 	t.env.Logger.ErrorContext(ctx, "tool panicked", "session", t.Session, "tool", name,
 		"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	return errors.New("the tool crashed")
@@ -291,7 +291,9 @@ var ErrAbandoned = errors.New("it did not end when it was told to, and its outco
 
 // runApart runs a tool on its own goroutine, so that a tool that ignores its context blocks its
 // session for AbandonAfter at most. It returns a panic as an error.
-func (t *round) runApart(ctx context.Context, f tool.Tool, call tool.Call) (tool.Result, error) {
+func (t *toolRound) runApart(
+	ctx context.Context, f tool.Tool, call tool.Call,
+) (tool.Result, error) {
 	type ended struct {
 		result tool.Result
 		err    error
@@ -337,7 +339,7 @@ func (t *round) runApart(ctx context.Context, f tool.Tool, call tool.Call) (tool
 var errToolTimeout = errors.New("the tool takes too long")
 
 // conclude writes the end of a call. It reports errSuspended if the turn is now suspended.
-func (t *round) conclude(ctx context.Context, c llm.ToolCall, d callResult) error {
+func (t *toolRound) conclude(ctx context.Context, c llm.ToolCall, d callResult) error {
 	t.settle()
 	switch {
 	case d.asks != nil:
@@ -376,7 +378,7 @@ func (t *round) conclude(ctx context.Context, c llm.ToolCall, d callResult) erro
 }
 
 // result returns r as the model sees it.
-func (t *round) result(ctx context.Context, c llm.ToolCall, r tool.Result) llm.Message {
+func (t *toolRound) result(ctx context.Context, c llm.ToolCall, r tool.Result) llm.Message {
 	text := prompt.Frame(r.Foreign, r.Text) + t.storeFiles(c, r.Files)
 	m := prompt.ToolResult(c, t.detectLoop(c, t.capped(text)))
 	for _, im := range r.Images {
@@ -396,7 +398,7 @@ func (t *round) result(ctx context.Context, c llm.ToolCall, r tool.Result) llm.M
 
 // storeFiles stores files from a tool in the folder of the conversation. It returns a text that
 // names their paths.
-func (t *round) storeFiles(c llm.ToolCall, files []tool.File) string {
+func (t *toolRound) storeFiles(c llm.ToolCall, files []tool.File) string {
 	var b strings.Builder
 	for _, f := range files {
 		where, err := t.saveFile(f.Name, f.Data)
@@ -410,7 +412,7 @@ func (t *round) storeFiles(c llm.ToolCall, files []tool.File) string {
 }
 
 // storeImage stores im in the folder of the conversation, in a size that models accept.
-func (t *round) storeImage(ctx context.Context, im tool.Image) (llm.Image, error) {
+func (t *toolRound) storeImage(ctx context.Context, im tool.Image) (llm.Image, error) {
 	data, kind, err := t.env.Attachments.FitImage(ctx, t.Address, im.Data)
 	if err != nil {
 		return llm.Image{}, err
@@ -436,7 +438,7 @@ const memoryFolder = "memory"
 
 const noOutput = "(no output)"
 
-func (t *round) capped(text string) string {
+func (t *toolRound) capped(text string) string {
 	if text == "" {
 		return noOutput
 	}
@@ -467,7 +469,7 @@ func cutResult(text, where string) string {
 
 // saveFile stores data in the folder of the conversation and returns the name that the model uses
 // for it.
-func (t *round) saveFile(name string, data []byte) (string, error) {
+func (t *toolRound) saveFile(name string, data []byte) (string, error) {
 	return t.env.Attachments.SaveFile(t.Address, name, data)
 }
 

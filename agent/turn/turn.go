@@ -22,7 +22,8 @@ import (
 )
 
 // A turn holds the people and settings of a turn. Types that embed one another do the work, each
-// with one concern: costs, preview, conversation, modelCaller, reader, permissions, round, runner.
+// with one concern: costs, preview, conversation, modelCaller, reader, permissions, toolRound,
+// runner.
 type turn struct {
 	session.Turn
 	env      *Env
@@ -48,7 +49,7 @@ type turn struct {
 
 // A runner runs a turn from its beginning to its end.
 type runner struct {
-	round
+	toolRound
 	lease     store.Lease
 	began     time.Time
 	continued int           // how often the answer hit the output limit

@@ -184,7 +184,7 @@ func (g *Gate) HasLeft(q store.Queryer, a bus.Address) (bool, error) {
 func (g *Gate) IsConfigured(account, chat string) bool {
 	p := g.policy(account)
 	m := bus.InboundMessage{From: bus.Address{Account: account, Chat: chat}, Addressed: true}
-	m.Before = g.PreviousID(m.From)
+	m.PreviousChat = g.PreviousID(m.From)
 	return p.decideGroup(&m, "") == admitted
 }
 

@@ -42,13 +42,13 @@ func (g *Gate) decide(
 	if err != nil {
 		return who, ignored, err
 	}
-	m.Before = who.before
-	if before := moved[m.From.Chat]; m.Before == "" && before != "" {
+	m.PreviousChat = who.before
+	if before := moved[m.From.Chat]; m.PreviousChat == "" && before != "" {
 		old, err := g.lookUp(q, writer{m.From.Account, before, m.Sender.ID}, most)
 		if err != nil {
 			return who, ignored, err
 		}
-		m.Before, who.group, who.since = before, old.group, old.since
+		m.PreviousChat, who.group, who.since = before, old.group, old.since
 	}
 	current := who
 	if who.wasReadded(m) {

@@ -83,7 +83,7 @@ func (p *Policy) decide(m *bus.InboundMessage, who profile) decision {
 // the group counts: a person's right to write in direct chats does not admit a group.
 func (p *Policy) decideGroup(m *bus.InboundMessage, decided GroupState) decision {
 	named := slices.Contains(p.Groups, m.From.Chat) ||
-		m.Before != "" && slices.Contains(p.Groups, m.Before)
+		m.PreviousChat != "" && slices.Contains(p.Groups, m.PreviousChat)
 	listed := named || decided.Answers() || decided != GroupIgnored &&
 		(slices.Contains(p.Groups, AnyGroup) || p.Access == Open && len(p.Groups) == 0)
 	switch {

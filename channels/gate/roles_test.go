@@ -319,7 +319,7 @@ func TestMovedGroup(t *testing.T) {
 			inGroup("third", true, message("2", "eve", "no")), inGroup("new", true, other))
 		d.wantInbox("guest hello")
 		list, err := d.inbox.Waiting(d.db.Read(d.t.Context()), 0)
-		if err != nil || len(list) != 1 || list[0].Message.Before != "old" {
+		if err != nil || len(list) != 1 || list[0].Message.PreviousChat != "old" {
 			t.Errorf("the inbox holds %+v, %v, want a message that names the old group", list, err)
 		}
 	})
@@ -360,7 +360,7 @@ func TestMovedGroupAtOnce(t *testing.T) {
 		}
 		d.wantInbox("guest hello")
 		list, err := d.inbox.Waiting(d.db.Read(d.t.Context()), 0)
-		if err != nil || len(list) != 1 || list[0].Message.Before != "old" {
+		if err != nil || len(list) != 1 || list[0].Message.PreviousChat != "old" {
 			t.Errorf("the inbox holds %+v, %v, want a message that names the old group", list, err)
 		}
 	})

@@ -78,9 +78,9 @@ func ansiCodeSpan(r *renderer, s string) {
 }
 
 func ansiBareLink(r *renderer, n *ast.AutoLink) {
-	r.open[link]++
+	r.active[link]++
 	r.text(string(n.Label(r.src)))
-	r.open[link]--
+	r.active[link]--
 }
 
 // flow calls write with a renderer for one paragraph, wraps the result and writes it. In dialects
@@ -105,7 +105,7 @@ func (r *renderer) flow(write func(*renderer)) {
 // line writes one line of a paragraph or of code.
 func (r *renderer) line(s string, first bool) {
 	if !first {
-		r.gap = 1
+		r.pendingBreaks = 1
 	}
 	r.breakLines()
 	r.out.WriteString(s)
@@ -119,12 +119,12 @@ func (r *renderer) columnsLeft(first bool) int {
 	if r.width == 0 {
 		return 0
 	}
-	if !first || r.gap > 0 {
+	if !first || r.pendingBreaks > 0 {
 		return max(1, r.width-uniseg.StringWidth(r.indent))
 	}
 	column := r.column()
 	if r.width-column < leastRoom/2 {
-		r.gap = 1
+		r.pendingBreaks = 1
 		return r.columnsLeft(false)
 	}
 	return r.width - column

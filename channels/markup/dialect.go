@@ -78,7 +78,7 @@ func (r *renderer) target(destination []byte) target {
 
 // linkAsText writes a link's label, and its address if that is harmless and not redundant.
 func linkAsText(r *renderer, n ast.Node, t target, instead string) {
-	nested := r.open[link] > 0 // an image in a link: the link's address counts
+	nested := r.active[link] > 0 // an image in a link: the link's address counts
 	shown := r.label(n, t, instead)
 	if t.harmless && t.address != "" && shown != t.address && !nested {
 		r.text(" (" + t.address + ")")
@@ -88,8 +88,8 @@ func linkAsText(r *renderer, n ast.Node, t target, instead string) {
 // label writes the children of n or, if they show nothing, a replacement. It returns the result as
 // plain text.
 func (r *renderer) label(n ast.Node, t target, instead string) string {
-	r.open[link]++
-	defer func() { r.open[link]-- }()
+	r.active[link]++
+	defer func() { r.active[link]-- }()
 	if shown := r.plainText(n); shown != "" {
 		r.inlines(n)
 		return shown

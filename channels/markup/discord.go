@@ -92,16 +92,16 @@ func escapeDiscord(r *renderer, s string) {
 			escaped = `\` + s[i:i+1]
 		case '~', '|':
 			escaped = `\` + s[i:i+1]
-			if r.open[strike] > 0 || r.open[hidden] > 0 {
+			if r.active[strike] > 0 || r.active[hidden] > 0 {
 				escaped += noSpace // Discord finds the end of these styles before the escapes
 			}
 		case '[':
 			escaped = `\[`
-			if r.open[link] > 0 {
+			if r.active[link] > 0 {
 				escaped = "(" // escapes don't work there
 			}
 		case ']':
-			if r.open[link] > 0 {
+			if r.active[link] > 0 {
 				escaped = ")"
 			}
 		case '<':
@@ -121,7 +121,7 @@ func escapeDiscord(r *renderer, s string) {
 				continue
 			}
 		case '#':
-			if i == 0 && r.fresh || r.open[heading] > 0 {
+			if i == 0 && r.fresh || r.active[heading] > 0 {
 				escaped = `\#`
 			}
 		case '>', '-', '+':
@@ -210,7 +210,7 @@ var encoded = []string{"@everyone", "%40everyone", "@here", "%40here", `\`, "%5C
 // styled reports whether any style with marks applies.
 func (r *renderer) styled() bool {
 	for s := range link {
-		if r.open[s] > 0 && r.d.marks[s].open != "" {
+		if r.active[s] > 0 && r.d.marks[s].open != "" {
 			return true
 		}
 	}
@@ -222,7 +222,7 @@ func discordLink(r *renderer, n ast.Node, t target, instead string) {
 	shown := cmp.Or(r.plainText(n), instead)
 	isURL := strings.Contains(shown, "://")
 	switch {
-	case !isWebAddress(t.address) || r.open[link] > 0:
+	case !isWebAddress(t.address) || r.active[link] > 0:
 		linkAsText(r, n, t, instead)
 	case !strings.ContainsFunc(shown, isVisible), isURL && shown == t.address:
 		r.discordURL(t.address, n)
@@ -250,7 +250,7 @@ func (r *renderer) discordURL(address string, n ast.Node) {
 // discordBareLink writes an address without a label.
 func discordBareLink(r *renderer, n *ast.AutoLink) {
 	address := cleaned(string(n.Label(r.src)))
-	if !isWebAddress(address) || r.open[link] > 0 {
+	if !isWebAddress(address) || r.active[link] > 0 {
 		r.text(address)
 		return
 	}
@@ -289,7 +289,7 @@ func discordCode(r *renderer, s string) {
 		return
 	}
 	for _, style := range []style{bold, strike, hidden} {
-		if m := r.d.marks[style].close; r.open[style] > 0 {
+		if m := r.d.marks[style].close; r.active[style] > 0 {
 			s = strings.ReplaceAll(s, m, m[:1]+noSpace+m[1:])
 		}
 	}

@@ -50,7 +50,7 @@ func shadowOf(d dialect) *dialect {
 		}
 	}
 	d.escape = func(r *renderer, s string) {
-		if r.open[link] > 0 && r.d.marks[masked].open != "" {
+		if r.active[link] > 0 && r.d.marks[masked].open != "" {
 			s = strings.NewReplacer("[", "(", "]", ")").Replace(s)
 		}
 		r.out.WriteString(s)

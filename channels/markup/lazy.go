@@ -69,7 +69,7 @@ func (r *renderer) sync(next string) {
 		if s == italic && r.italic.open != "" {
 			m = r.italic
 		}
-		if m.open == "" || r.open[s] == 0 || r.isWritten(s) {
+		if m.open == "" || r.active[s] == 0 || r.isWritten(s) {
 			continue
 		}
 		if r.d.between != nil {
@@ -87,7 +87,7 @@ func (r *renderer) sync(next string) {
 // applies reports whether a mark applies to the following text.
 func (r *renderer) applies(w written) bool {
 	other := w.style == italic && r.italic.close != "" && r.italic.close != w.close
-	return r.open[w.style] > 0 && !other
+	return r.active[w.style] > 0 && !other
 }
 
 func (r *renderer) isWritten(s style) bool {
@@ -116,12 +116,12 @@ func (r *renderer) endLine() {
 		blank += " " // so that the line belongs to the quotation
 	}
 	if blank != "" && r.d.tight {
-		r.gap = 1
+		r.pendingBreaks = 1
 	}
-	for ; r.gap > 1; r.gap-- {
+	for ; r.pendingBreaks > 1; r.pendingBreaks-- {
 		r.out.WriteString("\n" + blank)
 	}
-	r.gap = 0
+	r.pendingBreaks = 0
 	r.out.WriteString("\n" + r.indent)
 	r.held, r.fresh, r.bulleted, r.closed = "", true, false, false
 }
@@ -144,11 +144,11 @@ func (r *renderer) lines(lines ...string) {
 		r.indent = ""
 	}
 	if r.bulleted {
-		r.gap = max(r.gap, 1)
+		r.pendingBreaks = max(r.pendingBreaks, 1)
 	}
 	for i, line := range lines {
 		if i > 0 {
-			r.gap = 1
+			r.pendingBreaks = 1
 		}
 		r.breakLines()
 		r.closeMarks(0)

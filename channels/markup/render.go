@@ -24,11 +24,11 @@ type renderer struct {
 	units   int  // UTF-16 units of visible text, in dialects that need it
 	visible bool // something other than white space was written
 
-	gap    int         // pending line breaks
-	marked bool        // a list marker was written; the item's first block follows on its line
-	indent string      // prefix of each line, inside lists and quotations
-	depth  int         // of the current list
-	open   [styles]int // number of times each style applies
+	pendingBreaks int         // pending line breaks
+	marked        bool        // a list marker was written; the item's first block follows on its line
+	indent        string      // prefix of each line, inside lists and quotations
+	depth         int         // of the current list
+	active        [styles]int // number of times each style applies
 
 	*lazy // set in dialects that write marks only around text
 }
@@ -47,9 +47,9 @@ func (r *renderer) separate(n ast.Node) {
 	case r.marked:
 		r.marked = false
 	case n.HasBlankPreviousLines(), n.Kind() == extast.KindTable: // tables don't record it
-		r.gap = 2
+		r.pendingBreaks = 2
 	default:
-		r.gap = max(r.gap, 1)
+		r.pendingBreaks = max(r.pendingBreaks, 1)
 	}
 }
 
@@ -86,7 +86,7 @@ func (r *renderer) block(n ast.Node) {
 
 // heading renders a heading with the dialect's mark, or in bold.
 func (r *renderer) heading(n *ast.Heading) {
-	if n.Level > len(r.d.headings) || r.open[quoted] > 1 {
+	if n.Level > len(r.d.headings) || r.active[quoted] > 1 {
 		r.flow(func(r *renderer) { r.wrap(bold, n) })
 		return
 	}
@@ -102,7 +102,7 @@ func (r *renderer) heading(n *ast.Heading) {
 // quote renders a quotation. If the dialect encloses quotations in marks, they can't be nested: an
 // inner quotation, like all quotations in other dialects, gets a prefix on each line.
 func (r *renderer) quote(n ast.Node) {
-	if r.d.marks[quoted].open != "" && r.open[quoted] == 0 {
+	if r.d.marks[quoted].open != "" && r.active[quoted] == 0 {
 		r.begin(quoted)
 		r.marked = true
 		r.blocks(n)
@@ -113,11 +113,11 @@ func (r *renderer) quote(n ast.Node) {
 	before := r.indent
 	r.marker(r.d.quote)
 	r.indentBy(r.d.quote)
-	r.open[quoted]++
+	r.active[quoted]++
 	r.marked = true
 	r.blocks(n)
 	r.marked = false
-	r.open[quoted]--
+	r.active[quoted]--
 	r.indent = before
 }
 
@@ -238,7 +238,7 @@ func (r *renderer) codeSpan(n ast.Node) {
 		}
 	}
 	s := strings.ReplaceAll(code.String(), "\n", " ")
-	if r.open[link] > 0 {
+	if r.active[link] > 0 {
 		r.text(s)
 		return
 	}
@@ -258,7 +258,7 @@ func (r *renderer) rawHTML(tag string) {
 // here.
 func (r *renderer) wrap(s style, n ast.Node) {
 	fits := r.d.fits == nil || r.d.fits(r, s, n)
-	if r.open[s] > 0 || !fits {
+	if r.active[s] > 0 || !fits {
 		mark := ""
 		if !fits && r.d.literal != nil {
 			mark = r.d.literal(r, n)
@@ -275,7 +275,7 @@ func (r *renderer) wrap(s style, n ast.Node) {
 
 // begin and end enclose the text to which a style applies.
 func (r *renderer) begin(s style) {
-	r.open[s]++
+	r.active[s]++
 	if r.lazy == nil {
 		r.breakLines()
 		r.out.WriteString(r.d.marks[s].open)
@@ -283,7 +283,7 @@ func (r *renderer) begin(s style) {
 }
 
 func (r *renderer) end(s style) {
-	r.open[s]--
+	r.active[s]--
 	if r.lazy == nil {
 		r.out.WriteString(r.d.marks[s].close)
 	}
@@ -292,9 +292,9 @@ func (r *renderer) end(s style) {
 // breakLines writes the pending line breaks, but none at the beginning of the text.
 func (r *renderer) breakLines() {
 	if r.out.Len() == 0 {
-		r.gap = 0
+		r.pendingBreaks = 0
 	}
-	if r.gap == 0 {
+	if r.pendingBreaks == 0 {
 		return
 	}
 	if r.lazy != nil {
@@ -302,16 +302,16 @@ func (r *renderer) breakLines() {
 		return
 	}
 	blank := strings.TrimRight(r.indent, " ")
-	for ; r.gap > 1; r.gap-- {
+	for ; r.pendingBreaks > 1; r.pendingBreaks-- {
 		r.put("\n" + blank)
 	}
-	r.gap = 0
+	r.pendingBreaks = 0
 	r.put("\n" + r.indent)
 }
 
 // text writes visible text and indents each line.
 func (r *renderer) text(s string) {
-	if r.lazy != nil && (r.open[link] > 0 || r.open[heading] > 0) {
+	if r.lazy != nil && (r.active[link] > 0 || r.active[heading] > 0) {
 		s = strings.ReplaceAll(s, "\n", " ") // they have no lines
 	}
 	for {
@@ -323,7 +323,7 @@ func (r *renderer) text(s string) {
 		if !more {
 			return
 		}
-		r.gap++
+		r.pendingBreaks++
 		s = rest
 	}
 }

@@ -37,8 +37,8 @@ var spoken = dialect{
 // spokenLink writes the label of a link, unless that is its address.
 func spokenLink(r *renderer, n ast.Node, t target, _ string) {
 	if shown := r.plainText(n); shown != t.address {
-		r.open[link]++
+		r.active[link]++
 		r.inlines(n)
-		r.open[link]--
+		r.active[link]--
 	}
 }

@@ -120,14 +120,14 @@ func (r *renderer) records(rows [][]string) {
 	first := true
 	for i, cells := range rows[1:] {
 		if i > 0 {
-			r.gap = 2
+			r.pendingBreaks = 2
 		}
 		for c, s := range cells {
 			if s == "" {
 				continue
 			}
 			if !first {
-				r.gap = max(r.gap, 1)
+				r.pendingBreaks = max(r.pendingBreaks, 1)
 			}
 			first = false
 			r.flow(func(r *renderer) { r.text(rows[0][c] + ": " + s) })

@@ -91,19 +91,19 @@ func telegramCode(r *renderer, s string) {
 // telegramLink renders a link or an image. If the address is not valid for Telegram or could do
 // harm, only the label is shown, with the address if it is harmless.
 func telegramLink(r *renderer, n ast.Node, t target, instead string) {
-	if !t.web || r.open[link] > 0 {
+	if !t.web || r.active[link] > 0 {
 		linkAsText(r, n, t, instead)
 		return
 	}
 	r.breakLines()
 	r.out.WriteString(`<a href="` + html.EscapeString(t.address) + `">`)
-	r.open[link]++
+	r.active[link]++
 	units := r.units
 	r.inlines(n)
 	if r.units == units {
 		r.text(cmp.Or(instead, t.address))
 	}
-	r.open[link]--
+	r.active[link]--
 	r.out.WriteString("</a>")
 }
 

@@ -82,7 +82,7 @@ func escapeWhatsApp(r *renderer, s string) {
 				r.out.WriteString(joint)
 			}
 			r.out.WriteByte(c)
-			if next, _ := utf8.DecodeRuneInString(s[i+1:]); r.open[style] > 0 && !isWord(next) {
+			if next, _ := utf8.DecodeRuneInString(s[i+1:]); r.active[style] > 0 && !isWord(next) {
 				r.out.WriteString(joint)
 			}
 			continue
@@ -100,7 +100,7 @@ func whatsAppAddress(r *renderer, address string) string {
 		c := address[i]
 		before, _ := utf8.DecodeLastRuneInString(address[:i])
 		style, special := whatsAppStyle[c]
-		if special && (r.open[style] > 0 || !isWord(before)) || c == '`' {
+		if special && (r.active[style] > 0 || !isWord(before)) || c == '`' {
 			fmt.Fprintf(&b, "%%%02X", c)
 			continue
 		}
@@ -119,7 +119,7 @@ func whatsAppBareLink(r *renderer, n *ast.AutoLink) { r.text(string(n.Label(r.sr
 
 func whatsAppPre(r *renderer, _, s string) {
 	s = cleaned(s)
-	if r.open[quoted] == 0 {
+	if r.active[quoted] == 0 {
 		r.lines(append(append([]string{"```"}, strings.Split(unfenced(s), "\n")...), "```")...)
 		return
 	}
@@ -135,7 +135,7 @@ func whatsAppPre(r *renderer, _, s string) {
 func whatsAppCode(r *renderer, s string) {
 	s = cleaned(s)
 	for c, style := range whatsAppStyle {
-		if r.open[style] > 0 {
+		if r.active[style] > 0 {
 			s = strings.ReplaceAll(s, string(c), string(c)+joint)
 		}
 	}

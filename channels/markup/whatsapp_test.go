@@ -101,7 +101,7 @@ func checkWhatsApp(t *testing.T, md string) {
 	d.marks[hidden] = mark{} // which is text
 	d.pre = func(r *renderer, _, s string) {
 		s = cleaned(s)
-		if r.open[quoted] == 0 {
+		if r.active[quoted] == 0 {
 			r.lines(strings.Split(shadowCode+s+shadowCode, "\n")...)
 			return
 		}

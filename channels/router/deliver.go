@@ -41,7 +41,7 @@ type sender struct {
 	uncertainSince time.Time     // since when its next part may have been sent; zero if it was not
 	planned        bool          // parts is set
 	sending        bool          // the table has the state "sending" and all progress
-	pass           *pass         // pass of a part that was sent but not recorded yet; or nil
+	slot           *slot         // slot of a part that was sent but not recorded yet; or nil
 	parts          []part
 	shown          messages // the messages of its preview
 }
@@ -79,7 +79,7 @@ func (s *sender) deliver(ctx context.Context, d *bus.Delivery) time.Duration {
 // that could not be stored.
 func (s *sender) begin(ctx context.Context, d *bus.Delivery) (over bool, wait time.Duration) {
 	s.uncertainSince = time.Time{}
-	tried := d.State == bus.Sending && d.ID <= s.r.seen.first // by an earlier process
+	tried := d.State == bus.Sending && d.ID <= s.r.position.first // by an earlier process
 	if tried || d.Attempts > 0 {
 		s.uncertainSince = d.Created
 	}
@@ -121,7 +121,7 @@ func (s *sender) mustWait(d *bus.Delivery, limits channels.Limits) time.Duration
 	if wait := s.admit(d, now); wait > 0 {
 		return wait
 	}
-	if s.reserved || !s.needsPass(d) {
+	if s.reserved || !s.needsSlot(d) {
 		return s.a.wait(s.to, now)
 	}
 	wait := s.a.reserve(&s.c.reservation, s.to, limits, now)
@@ -129,8 +129,8 @@ func (s *sender) mustWait(d *bus.Delivery, limits channels.Limits) time.Duration
 	return wait
 }
 
-// needsPass reports whether the next attempt at d will probably send a new message.
-func (s *sender) needsPass(d *bus.Delivery) bool {
+// needsSlot reports whether the next attempt at d will probably send a new message.
+func (s *sender) needsSlot(d *bus.Delivery) bool {
 	n := len(d.IDs)
 	return n >= s.shown.usable && (!s.planned || n < len(s.parts))
 }
@@ -178,7 +178,7 @@ func (s *sender) try(
 		if err := s.split(ctx, d, limits); err != nil {
 			return s.failed(ctx, d, err)
 		}
-		if s.needsPass(d) && !s.reserved {
+		if s.needsSlot(d) && !s.reserved {
 			return false
 		}
 	}
@@ -198,8 +198,8 @@ func (s *sender) try(
 		id, err = s.showPart(ctx, d, n)
 		return err
 	})
-	if s.pass != nil {
-		s.pass.answer()
+	if s.slot != nil {
+		s.slot.answer()
 	}
 	if errors.Is(err, errGone) {
 		s.shown.dropFrom(n)
@@ -371,7 +371,7 @@ func (s *sender) send(
 		}
 	}
 	if !s.a.deduplicates {
-		if s.pass, err = s.a.window.enter(ctx); err != nil {
+		if s.slot, err = s.a.window.enter(ctx); err != nil {
 			return "", err
 		}
 	}
@@ -476,11 +476,11 @@ func (s *sender) save(
 	return ok, nil
 }
 
-// leave gives back the pass of a part that was sent.
+// leave gives back the slot of a part that was sent.
 func (s *sender) leave() {
-	if s.pass != nil {
-		s.pass.leave()
-		s.pass = nil
+	if s.slot != nil {
+		s.slot.leave()
+		s.slot = nil
 	}
 }
 

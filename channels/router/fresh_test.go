@@ -47,7 +47,7 @@ func TestFreshOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found, err := outbox.NextFirsts(db.Read(ctx), bus.Address{Account: "full"})
+			found, err := outbox.NextConversations(db.Read(ctx), bus.Address{Account: "full"})
 			if err != nil || len(found) != 1 || found[0].Fresh {
 				t.Fatalf("the table has %+v, error %v", found, err)
 			}
@@ -107,7 +107,7 @@ func TestFoundOutdated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := outbox.NextFirsts(db.Read(ctx), bus.Address{Account: "full"})
+	found, err := outbox.NextConversations(db.Read(ctx), bus.Address{Account: "full"})
 	if err != nil || len(found) != 1 {
 		t.Fatalf("the table has %+v, error %v", found, err)
 	}

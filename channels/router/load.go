@@ -64,7 +64,7 @@ func (r *Router) loadConversations(ctx, work context.Context) error {
 			after := a.backlog.cursor
 			r.mu.Unlock()
 			after.Account = a.Name
-			list, err := r.outbox.NextFirsts(r.db.Read(work), after)
+			list, err := r.outbox.NextConversations(r.db.Read(work), after)
 			aside, err := r.setAside(work, err)
 			if err != nil {
 				return err
@@ -130,10 +130,10 @@ func (r *Router) rescan(ctx context.Context) error {
 		return err
 	}
 	now := r.now()
-	if n == r.seen.changes && now.Sub(r.seen.scanned) < fullScanInterval {
+	if n == r.position.changes && now.Sub(r.position.scanned) < fullScanInterval {
 		return nil
 	}
-	if n != r.seen.changes {
+	if n != r.position.changes {
 		r.mu.Lock()
 		for _, c := range r.conversations {
 			c.check = true
@@ -147,7 +147,7 @@ func (r *Router) rescan(ctx context.Context) error {
 			return err
 		}
 	}
-	r.seen.changes = n
+	r.position.changes = n
 	r.forgetKept(ctx, now.Add(-keptTime))
 	return r.scanAll(q)
 }
@@ -188,7 +188,7 @@ func (r *Router) endDropped(ctx context.Context, q store.Queryer) error {
 
 // scanAll counts all waiting messages and begins a pass over them.
 func (r *Router) scanAll(q store.Queryer) error {
-	r.seen.scanned = r.now()
+	r.position.scanned = r.now()
 	open, err := r.outbox.OpenByAccount(q)
 	if err != nil {
 		return err

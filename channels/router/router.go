@@ -62,9 +62,9 @@ type Router struct {
 
 	orderly bool // see [Options]
 
-	seen    seen // used by Run only
-	stats   Stats
-	lastRun atomic.Int64 // when Run's loop last ran, in nanoseconds
+	position readPosition // used by Run only
+	stats    Stats
+	lastRun  atomic.Int64 // when Run's loop last ran, in nanoseconds
 
 	freed chan struct{} // signalled when a waiting conversation may be loaded
 
@@ -76,8 +76,8 @@ type Router struct {
 	wg sync.WaitGroup // the workers and the goroutines that they start
 }
 
-// seen is the router's read position in the outbox.
-type seen struct {
+// readPosition is the router's read position in the outbox.
+type readPosition struct {
 	first   int64     // id of the newest delivery that was there before Run
 	newest  int64     // id of the newest dispatched delivery
 	changes int64     // number of changes by people at the last rescan
@@ -261,16 +261,16 @@ func (r *Router) begin(ctx context.Context) error {
 		return err
 	}
 	r.suspects.start(n, r.now())
-	if r.seen.newest, err = r.outbox.Newest(q); err != nil {
+	if r.position.newest, err = r.outbox.Newest(q); err != nil {
 		return err
 	}
-	r.seen.first = r.seen.newest
+	r.position.first = r.position.newest
 	idle := func(to bus.Address) bool {
 		a, ok := r.accounts[to.Account]
 		return ok && a.isIdle(r, to)
 	}
 	r.outbox.Idle.Store(&idle)
-	if r.seen.changes, err = r.outbox.Changes(q); err != nil {
+	if r.position.changes, err = r.outbox.Changes(q); err != nil {
 		return err
 	}
 	return r.scanAll(q)
@@ -279,7 +279,7 @@ func (r *Router) begin(ctx context.Context) error {
 // readNew dispatches the deliveries added since the last call.
 func (r *Router) readNew(ctx, work context.Context) error {
 	for {
-		list, newest, more, err := r.outbox.Next(r.db.Read(work), r.seen.newest)
+		list, newest, more, err := r.outbox.Next(r.db.Read(work), r.position.newest)
 		aside, err := r.setAside(work, err)
 		if err != nil {
 			return err
@@ -287,7 +287,7 @@ func (r *Router) readNew(ctx, work context.Context) error {
 		for i := range list {
 			r.dispatch(ctx, work, &list[i])
 		}
-		r.seen.newest = newest
+		r.position.newest = newest
 		if !more && aside == 0 {
 			return nil
 		}

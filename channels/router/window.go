@@ -25,13 +25,13 @@ const lateTimer = 10 * time.Millisecond
 type window struct {
 	mu      sync.Mutex
 	used    int // calls that are not slow, and answers that are not recorded
-	waiting []*pass
+	waiting []*slot
 }
 
-// A pass is the right to send one message.
-type pass struct {
+// A slot is the right to send one message.
+type slot struct {
 	w    *window
-	turn chan struct{} // closed when the pass may be used
+	turn chan struct{} // closed when the slot may be used
 
 	// Guarded by w.mu:
 	timer    *time.Timer
@@ -40,9 +40,9 @@ type pass struct {
 	answered bool
 }
 
-// enter returns a pass as soon as there is room.
-func (w *window) enter(ctx context.Context) (*pass, error) {
-	p := &pass{w: w, turn: make(chan struct{})}
+// enter returns a slot as soon as there is room.
+func (w *window) enter(ctx context.Context) (*slot, error) {
+	p := &slot{w: w, turn: make(chan struct{})}
 	w.mu.Lock()
 	w.waiting = append(w.waiting, p)
 	w.admit()
@@ -71,7 +71,7 @@ func (w *window) admit() {
 }
 
 // count adds p to used or removes it. p.w.mu is held.
-func (p *pass) count(counted bool) {
+func (p *slot) count(counted bool) {
 	switch {
 	case counted && !p.counted:
 		p.w.used++
@@ -82,7 +82,7 @@ func (p *pass) count(counted bool) {
 }
 
 // yieldSlot makes room for another call because this one takes long.
-func (p *pass) yieldSlot() {
+func (p *slot) yieldSlot() {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	if p.answered {
@@ -98,7 +98,7 @@ func (p *pass) yieldSlot() {
 }
 
 // answer records that the call has ended.
-func (p *pass) answer() {
+func (p *slot) answer() {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	p.timer.Stop()
@@ -106,19 +106,19 @@ func (p *pass) answer() {
 	p.count(true)
 }
 
-// leave gives the pass back after the outcome of the call was recorded.
-func (p *pass) leave() {
+// leave gives the slot back after the outcome of the call was recorded.
+func (p *slot) leave() {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	p.count(false)
 	p.w.admit()
 }
 
-// giveUp stops waiting for the pass.
-func (p *pass) giveUp() {
+// giveUp stops waiting for the slot.
+func (p *slot) giveUp() {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
-	p.w.waiting = slices.DeleteFunc(p.w.waiting, func(other *pass) bool { return other == p })
+	p.w.waiting = slices.DeleteFunc(p.w.waiting, func(other *slot) bool { return other == p })
 	p.count(false) // it may just have been admitted
 	p.w.admit()
 }

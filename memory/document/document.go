@@ -97,7 +97,7 @@ func New(shared, scopes *os.Root, o *Options) *Documents {
 type Doc struct {
 	Name      string
 	Text      string // valid UTF-8 without white space around it; the beginning if it is long
-	Hash      string // of the whole file, as [Hash] makes it; "" if it isn't there or can't be read
+	Hash      string // of the whole file, as [hash] makes it; "" if it isn't there or can't be read
 	Template  bool   // an unchanged template of the gateway; see [View.Shared]
 	Truncated bool   // Text was cut and ends with a notice
 	Problem   string // why it can't be read, for the agent and for people; or ""
@@ -135,8 +135,8 @@ func (s Space) Doc(name string) Doc {
 	return s.documents.doc(key{s.scope, name}, always)
 }
 
-// Hash returns the hash of a document's content.
-func Hash(text string) string {
+// hashOf returns the hash of a document's content.
+func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }

@@ -87,7 +87,7 @@ func TestRead(t *testing.T) {
 	f := newFixture(t, &Options{MaxTokens: 10})
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.want.Name, tt.want.Hash = User, Hash(tt.content)
+			tt.want.Name, tt.want.Hash = User, hashOf(tt.content)
 			write(t, filepath.Join(f.workspace, User), tt.content)
 			write(t, filepath.Join(f.scopes, string(ann), User), tt.content)
 			if got := f.Shared(User); got != tt.want {
@@ -112,7 +112,7 @@ func TestCache(t *testing.T) {
 	path := filepath.Join(f.workspace, User)
 	want := func(what, text string) {
 		t.Helper()
-		if got := f.Shared(User); got.Text != text || text != "" && got.Hash != Hash(text) {
+		if got := f.Shared(User); got.Text != text || text != "" && got.Hash != hashOf(text) {
 			t.Errorf("%s: %+v, want %q", what, got, text)
 		}
 	}
@@ -226,7 +226,7 @@ func TestSave(t *testing.T) {
 	wantMode(t, filepath.Dir(path), fs.ModeDir|0o700)
 	wantMode(t, path, 0o600)
 	text, hash, err := f.Read(ann, Memory)
-	if err != nil || text != "1\n" || hash != Hash("1\n") {
+	if err != nil || text != "1\n" || hash != hashOf("1\n") {
 		t.Fatalf("Read = %q, %q, %v", text, hash, err)
 	}
 	if err := os.Chmod(path, 0o640); err != nil {
@@ -398,7 +398,7 @@ func TestViewConcurrent(t *testing.T) {
 		if err := f.Save("", User, text, base); err != nil {
 			t.Fatal(err)
 		}
-		base = Hash(text)
+		base = hashOf(text)
 		if got := f.View(ann).Shared(User).Text; got != text {
 			t.Errorf("a view sees %q after %q was saved", got, text)
 		}

@@ -41,7 +41,7 @@ func TestSaveFull(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	err := f.Save(ann, Memory, strings.Repeat("new\n", 10_000), Hash(old))
+	err := f.Save(ann, Memory, strings.Repeat("new\n", 10_000), hashOf(old))
 	createErr := f.Create(ann, User, strings.Repeat("new\n", 10_000))
 	if err == nil || createErr == nil {
 		t.Errorf("without room, Save = %v, Create = %v; want errors", err, createErr)

@@ -223,7 +223,7 @@ func wantPlain(info fs.FileInfo, err error) error {
 
 // parse returns the Doc with the given file content.
 func (d *Documents) parse(k key, data []byte) Doc {
-	doc := Doc{Name: k.name, Hash: Hash(string(data))}
+	doc := Doc{Name: k.name, Hash: hashOf(string(data))}
 	text, ok := decode(data)
 	if !ok {
 		doc.Problem = k.name + " can't be read: it is not text"
@@ -314,5 +314,5 @@ func (d *Documents) Read(s memory.Scope, name string) (text, hash string, err er
 	if err != nil {
 		return "", "", fmt.Errorf("document: read %s: %w", name, err)
 	}
-	return string(data), Hash(string(data)), nil
+	return string(data), hashOf(string(data)), nil
 }

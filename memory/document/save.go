@@ -89,7 +89,7 @@ func (d *Documents) save(k key, text, base string) error {
 	hash := ""
 	switch {
 	case err == nil:
-		hash = Hash(string(data))
+		hash = hashOf(string(data))
 	case !isNone(err):
 		return err
 	}

@@ -47,7 +47,7 @@ func (c Caller) Failed(ctx, callCtx context.Context, err error) error {
 		}
 	}
 	var netErr net.Error
-	f := AsFailure(err)
+	f := asFailure(err)
 	switch {
 	case context.Cause(callCtx) == ErrIdle:
 		e.Kind, e.Err = llm.TimedOut, fmt.Errorf("%w (%v)", ErrIdle, c.Idle)

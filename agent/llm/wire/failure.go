@@ -267,8 +267,8 @@ func (f *Failure) kindByStatus(words string) llm.Kind {
 	return llm.Unavailable
 }
 
-// AsFailure returns the Failure in err's tree, or nil.
-func AsFailure(err error) *Failure {
+// asFailure returns the Failure in err's tree, or nil.
+func asFailure(err error) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return f
 	}

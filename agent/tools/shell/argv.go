@@ -15,10 +15,10 @@ type execArgs struct {
 	Background bool `json:"background,omitempty"`
 }
 
-// Argv returns the argument vector that "exec" runs for these arguments, exactly as it runs, or nil
+// argv returns the argument vector that "exec" runs for these arguments, exactly as it runs, or nil
 // if the arguments name no command. A command line that needs no feature of a shell runs without a
 // shell.
-func Argv(args json.RawMessage) []string {
+func argv(args json.RawMessage) []string {
 	var a execArgs
 	if json.Unmarshal(args, &a) != nil {
 		return nil

@@ -45,7 +45,7 @@ func TestArgv(t *testing.T) {
 		`{"argv":["ls"],"background":true}`: {"ls"},
 		`{`:                                 nil,
 	} {
-		if got := Argv(json.RawMessage(args)); !slices.Equal(got, want) {
+		if got := argv(json.RawMessage(args)); !slices.Equal(got, want) {
 			t.Errorf("Argv(%s) = %q, want %q", args, got, want)
 		}
 	}

@@ -38,9 +38,9 @@ func (s *Shell) exec(ctx context.Context, c tool.Call, a execArgs) (tool.Result,
 	}
 	timeout := defaultTimeout
 	if a.Timeout > 0 {
-		timeout = time.Duration(min(a.Timeout, int(s.o.MaxTimeout/time.Second))) * time.Second
+		timeout = time.Duration(min(a.Timeout, int(s.opts.MaxTimeout/time.Second))) * time.Second
 	}
-	timeout = min(timeout, s.o.MaxTimeout)
+	timeout = min(timeout, s.opts.MaxTimeout)
 	release, err := s.reserve(ctx)
 	if err != nil {
 		return tool.Result{}, err
@@ -71,7 +71,7 @@ func (s *Shell) exec(ctx context.Context, c tool.Call, a execArgs) (tool.Result,
 	case limited.Err() != nil:
 		note = fmt.Sprintf("it was ended after %d seconds, its timeout. Give a longer timeout, at "+
 			"most %d, or run it with background: true and look at it with exec_input",
-			timeout/time.Second, s.o.MaxTimeout/time.Second)
+			timeout/time.Second, s.opts.MaxTimeout/time.Second)
 	case outcome.Err != "":
 		return tool.Result{}, startError(outcome)
 	}
@@ -86,10 +86,10 @@ func isSandboxFailure(o sandbox.Outcome, err error, output string) bool {
 
 // testSandbox tests whether the sandbox works. If it does not, doubt returns the reason.
 func (s *Shell) testSandbox(ctx context.Context) error {
-	if s.o.Doubt == nil {
+	if s.opts.Doubt == nil {
 		return nil
 	}
-	return s.o.Doubt(ctx)
+	return s.opts.Doubt(ctx)
 }
 
 // ended returns, for the model, the reason why the outcome of a command is unknown.

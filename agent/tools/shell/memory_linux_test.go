@@ -139,8 +139,8 @@ func TestMemoryLink(t *testing.T) {
 func TestShared(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, d *testShell, _, mode string) {
-		document := filepath.Join(d.shell.o.Shared, "AGENTS.md")
-		if err := errors.Join(os.Mkdir(filepath.Join(d.shell.o.Shared, "skills"), 0o700),
+		document := filepath.Join(d.shell.opts.Shared, "AGENTS.md")
+		if err := errors.Join(os.Mkdir(filepath.Join(d.shell.opts.Shared, "skills"), 0o700),
 			os.WriteFile(document, []byte("old\n"), 0o600)); err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func TestShared(t *testing.T) {
 				t.Errorf("the commands said %q", got)
 			}
 			text, err := os.ReadFile(document)
-			entries, _ := os.ReadDir(filepath.Join(d.shell.o.Shared, "skills")) // none is what it should be
+			entries, _ := os.ReadDir(filepath.Join(d.shell.opts.Shared, "skills")) // there should be none
 			if kept := err == nil && string(text) == "old\n" && len(entries) == 0; kept !=
 				(mode != sandbox.None) {
 				t.Errorf("a command of %q left %q, %v, %v", role, text, err, entries)
@@ -166,9 +166,9 @@ func TestWithheldSkills(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, d *testShell, _, mode string) {
 		builtin := filepath.Join(t.TempDir(), "builtin-skills")
-		d.shell.o.ReadOnly = append(d.shell.o.ReadOnly, builtin)
+		d.shell.opts.ReadOnly = append(d.shell.opts.ReadOnly, builtin)
 		for _, name := range []string{"cook", "sail"} {
-			for _, dir := range []string{filepath.Join(d.shell.o.Shared, "skills"), builtin} {
+			for _, dir := range []string{filepath.Join(d.shell.opts.Shared, "skills"), builtin} {
 				path := filepath.Join(dir, name, "SKILL.md")
 				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700),
 					os.WriteFile(path, []byte(name+" with care\n"), 0o600)); err != nil {

@@ -47,7 +47,7 @@ func (s *Shell) inputOperands(c tool.Call) []tool.Operand {
 	if json.Unmarshal(c.Args, &a) != nil || a.Text == "" {
 		return nil
 	}
-	return s.named(s.o.Workspace, []string{a.Text})
+	return s.named(s.opts.Workspace, []string{a.Text})
 }
 
 // named returns the files that words name, relative to the folder start. A command may contain
@@ -102,7 +102,7 @@ func absolute(folder, name string) string {
 // tree opens the folder that contains path and that commands may change. Links can't lead out of
 // the returned root.
 func (s *Shell) tree(path string) (root *os.Root, rel string, ok bool) {
-	for _, top := range append([]string{s.o.Workspace}, s.o.ReadWrite...) {
+	for _, top := range append([]string{s.opts.Workspace}, s.opts.ReadWrite...) {
 		rel, err := filepath.Rel(top, path)
 		if err != nil || !filepath.IsLocal(rel) {
 			if top, err = filepath.EvalSymlinks(top); err == nil { // path may have no links in it

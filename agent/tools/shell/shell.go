@@ -83,7 +83,7 @@ const (
 
 // A Shell runs commands. It is safe for concurrent use.
 type Shell struct {
-	o         Options
+	opts      Options
 	earlyWait time.Duration       // how long exec waits for a background command to end
 	room      *semaphore.Weighted // for the processes of all commands; nil: no bound
 	wait      time.Duration       // how long a command waits for room
@@ -103,7 +103,7 @@ type limiter func(context.Context, time.Duration) (context.Context, context.Canc
 func New(o Options) *Shell {
 	o.MaxTimeout = cmp.Or(o.MaxTimeout, 10*time.Minute)
 	o.Limits.CPU = cmp.Or(o.Limits.CPU, time.Hour)
-	s := &Shell{o: o, earlyWait: earlyEnd, wait: roomTime, limit: context.WithTimeout,
+	s := &Shell{opts: o, earlyWait: earlyEnd, wait: roomTime, limit: context.WithTimeout,
 		processes: make(map[string]*process)}
 	if o.Processes > 0 && o.Limits.Processes > 0 {
 		s.room = semaphore.NewWeighted(int64(max(o.Processes, o.Limits.Processes)))
@@ -119,7 +119,7 @@ func (s *Shell) reserve(ctx context.Context) (release func(), err error) {
 	if s.room == nil {
 		return func() {}, nil
 	}
-	n := int64(s.o.Limits.Processes)
+	n := int64(s.opts.Limits.Processes)
 	wait, cancel := context.WithTimeout(ctx, s.wait)
 	defer cancel()
 	if s.room.Acquire(wait, n) == nil {
@@ -135,10 +135,10 @@ func (s *Shell) reserve(ctx context.Context) (release func(), err error) {
 // Tools returns the tools.
 func (s *Shell) Tools() []tool.Tool {
 	exec := tool.New("exec", execDescription, tool.Once, s.exec)
-	exec.Argv = func(c tool.Call) []string { return Argv(c.Args) }
+	exec.Argv = func(c tool.Call) []string { return argv(c.Args) }
 	exec.Operands = s.operands
 	exec.Aliases = map[string]string{"working_dir": "dir"} // nanobot's name
-	exec.Timeout = s.o.MaxTimeout + roomTime + 15*time.Second
+	exec.Timeout = s.opts.MaxTimeout + roomTime + 15*time.Second
 	input := tool.New("exec_input", inputDescription, tool.Once, s.input)
 	input.Timeout = maxWait + 15*time.Second
 	input.Argv, input.Operands, input.Like = s.receiver, s.inputOperands, "exec"
@@ -157,7 +157,7 @@ func (s *Shell) Tools() []tool.Tool {
 // number.
 func (s *Shell) Stop(key bus.Session, m *bus.InboundMessage) int {
 	return s.end(func(p *process) bool {
-		own := p.session == key || p.session.Below(key)
+		own := p.session == key || p.session.IsDescendantOf(key)
 		return own && (m == nil || p.owner.mayBeControlledBy(owner{m.From.Account, m.Sender.ID, m.Person,
 			m.Role}))
 	})
@@ -194,15 +194,15 @@ func (s *Shell) folder(name string) (string, error) {
 	rel := filepath.Clean(name) // "." for ""
 	if filepath.IsAbs(rel) {
 		var err error
-		if rel, err = filepath.Rel(s.o.Workspace, rel); err != nil {
+		if rel, err = filepath.Rel(s.opts.Workspace, rel); err != nil {
 			rel = ".."
 		}
 	}
 	if !filepath.IsLocal(rel) {
 		return "", fmt.Errorf("dir %q is outside the workspace; want a folder in %s", name,
-			s.o.Workspace)
+			s.opts.Workspace)
 	}
-	root, err := os.OpenRoot(s.o.Workspace)
+	root, err := os.OpenRoot(s.opts.Workspace)
 	if err != nil {
 		return "", errors.New("the workspace can't be opened; the owner must look at it")
 	}
@@ -211,7 +211,7 @@ func (s *Shell) folder(name string) (string, error) {
 		return "", fmt.Errorf("there is no folder %q in the workspace; list_dir shows what there is",
 			name)
 	}
-	return filepath.Join(s.o.Workspace, rel), nil
+	return filepath.Join(s.opts.Workspace, rel), nil
 }
 
 // show lets a command read a folder, if it exists, and puts its path into the environment variable
@@ -252,7 +252,7 @@ func without(withheld []string, path, name string) (list []string) {
 func (s *Shell) command(
 	ctx context.Context, c tool.Call, argv []string, dir string,
 ) (*sandbox.Command, error) {
-	box, err := s.o.Sandbox()
+	box, err := s.opts.Sandbox()
 	if err != nil {
 		return nil, err
 	}
@@ -260,29 +260,29 @@ func (s *Shell) command(
 		return nil, err
 	}
 	spec := sandbox.Spec{
-		Argv: argv, Dir: dir, Network: s.o.Network, Limits: s.o.Limits,
-		ReadWrite: append([]string{s.o.Workspace}, s.o.ReadWrite...),
+		Argv: argv, Dir: dir, Network: s.opts.Network, Limits: s.opts.Limits,
+		ReadWrite: append([]string{s.opts.Workspace}, s.opts.ReadWrite...),
 	}
-	for _, path := range s.o.ReadOnly {
+	for _, path := range s.opts.ReadOnly {
 		spec.ReadOnly = append(spec.ReadOnly, without(c.Limits.Folders, path, filepath.Base(path))...)
 	}
-	for _, name := range s.o.Env {
+	for _, name := range s.opts.Env {
 		if value, ok := os.LookupEnv(name); ok {
 			spec.Env = append(spec.Env, name+"="+value)
 		}
 	}
-	if shared := filepath.Join(s.o.Shared, skillsFolder); s.o.Shared == "" ||
+	if shared := filepath.Join(s.opts.Shared, skillsFolder); s.opts.Shared == "" ||
 		isWhole(c.Limits.Folders, skillsFolder) {
-		show(&spec, "SHARED", s.o.Shared)
+		show(&spec, "SHARED", s.opts.Shared)
 	} else {
 		spec.ReadOnly = append(spec.ReadOnly, without(c.Limits.Folders, shared, skillsFolder)...)
-		spec.Env = append(spec.Env, "SHARED="+s.o.Shared)
+		spec.Env = append(spec.Env, "SHARED="+s.opts.Shared)
 	}
-	if s.o.Media != nil {
-		show(&spec, "MEDIA", s.o.Media(c.Address))
+	if s.opts.Media != nil {
+		show(&spec, "MEDIA", s.opts.Media(c.Address))
 	}
-	if s.o.Memory != nil && c.Scope != "" {
-		show(&spec, "MEMORY", s.o.Memory(c.Scope))
+	if s.opts.Memory != nil && c.Scope != "" {
+		show(&spec, "MEMORY", s.opts.Memory(c.Scope))
 	}
 	cmd, err := box.Command(ctx, spec)
 	if err != nil {

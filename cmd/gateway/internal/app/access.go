@@ -475,7 +475,7 @@ func (l leaver) start(
 	}
 	dropped, err := l.gate.StartLeaving(tx, d.groups, d.Leave)
 	if slices.ContainsFunc(d.groups, func(g gate.Group) bool {
-		return g.Account == m.From.Account && (g.Chat == m.From.Chat || g.Chat == m.Before)
+		return g.Account == m.From.Account && (g.Chat == m.From.Chat || g.Chat == m.PreviousChat)
 	}) {
 		return reply, err
 	}

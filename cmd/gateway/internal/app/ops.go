@@ -445,7 +445,7 @@ func doctorCase(cfg *config.Config) doctor.Case {
 	return doctor.Case{
 		Config: cfg, File: cfg.File, Migrations: Migrations(),
 		Sandbox: func(ctx context.Context) (*sandbox.Sandbox, error) {
-			return FindSandbox(ctx, cfg.Exec.Sandbox)
+			return findSandbox(ctx, cfg.Exec.Sandbox)
 		},
 		LastBackup: func() (time.Time, error) { return backup.Last(cfg.Gateway.Home) },
 		WhatsApp:   func(account string) string { return WhatsAppStore(cfg, account) },

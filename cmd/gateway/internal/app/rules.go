@@ -108,8 +108,8 @@ func everybody(v policy.Decision) map[bus.Role]policy.Decision {
 	return map[bus.Role]policy.Decision{bus.Owner: v, bus.Admin: v, bus.User: v, bus.Guest: v}
 }
 
-// NewTable returns the personas and policies of a configuration, or nil if it has no policies.
-func NewTable(cfg *config.Config) *persona.Table {
+// newTable returns the personas and policies of a configuration, or nil if it has no policies.
+func newTable(cfg *config.Config) *persona.Table {
 	var personas []persona.Persona
 	for _, name := range sortedKeys(cfg.Personas) {
 		p := cfg.Personas[name]
@@ -137,7 +137,7 @@ func inherited(value string) string {
 
 // places returns the settings that differ between accounts, chats and people, or nil if none do.
 func (g *Gateway) places(cfg *config.Config) *turn.Places {
-	table := NewTable(cfg)
+	table := newTable(cfg)
 	if table == nil {
 		return nil
 	}

@@ -218,9 +218,9 @@ func (h *toolset) testSandbox(ctx context.Context) {
 	h.mu.Lock()
 	before, missing, s, mode := h.sandbox, h.missing, h.shell, h.mode
 	h.mu.Unlock()
-	box, err := FindSandbox(ctx, mode)
+	box, err := findSandbox(ctx, mode)
 	if before != nil && (err != nil || box.String() != before.String()) {
-		box, err = FindSandbox(ctx, mode)
+		box, err = findSandbox(ctx, mode)
 	}
 	if err != nil && mode != h.cfg.Exec.Sandbox {
 		err = fmt.Errorf("%w; a weaker one is used only after a restart of the gateway", err)
@@ -286,8 +286,8 @@ func (h *toolset) recheckSandbox(ctx context.Context) error {
 	return err
 }
 
-// FindSandbox returns a sandbox for commands, or nil if mode is "off".
-func FindSandbox(ctx context.Context, mode string) (*sandbox.Sandbox, error) {
+// findSandbox returns a sandbox for commands, or nil if mode is "off".
+func findSandbox(ctx context.Context, mode string) (*sandbox.Sandbox, error) {
 	if mode == "off" {
 		return nil, nil
 	}

@@ -45,7 +45,7 @@ type Restored struct {
 // moves existing data into a folder before-restore-TIME beside it and never deletes it. The error
 // can be [ErrForeign], [ErrNewer], [store.ErrNewer] or, without Force, [ErrExists].
 func Restore(ctx context.Context, r io.Reader, o RestoreOptions) (*Restored, error) {
-	u := &unpacker{o: o, roots: make(map[string]*part)}
+	u := &unpacker{opts: o, roots: make(map[string]*part)}
 	err := u.unpack(ctx, r)
 	var done *Restored
 	if err == nil {
@@ -62,14 +62,14 @@ func Restore(ctx context.Context, r io.Reader, o RestoreOptions) (*Restored, err
 
 // adopt calls Adopt for each unpacked database.
 func (u *unpacker) adopt(ctx context.Context) error {
-	if u.o.Adopt == nil {
+	if u.opts.Adopt == nil {
 		return nil
 	}
 	for _, p := range u.parts {
 		if p.Kind != Database {
 			continue
 		}
-		if err := u.o.Adopt(ctx, p.Name, filepath.Join(p.stage, p.Name)); err != nil {
+		if err := u.opts.Adopt(ctx, p.Name, filepath.Join(p.stage, p.Name)); err != nil {
 			return fmt.Errorf("%s: %w", p.Name, err)
 		}
 	}
@@ -81,7 +81,7 @@ func (u *unpacker) swap() (*Restored, error) {
 	done := &Restored{Manifest: u.manifest}
 	for _, p := range u.parts {
 		for _, path := range p.files() {
-			if _, err := os.Lstat(path); err == nil && !u.o.Force {
+			if _, err := os.Lstat(path); err == nil && !u.opts.Force {
 				return nil, fmt.Errorf("%s: %w", path, ErrExists)
 			}
 		}
@@ -89,11 +89,11 @@ func (u *unpacker) swap() (*Restored, error) {
 	if len(u.parts) == 0 || u.parts[0].Kind != Database {
 		return nil, foreign("it has no database")
 	}
-	mark := filepath.Join(u.o.Home, Unfinished)
+	mark := filepath.Join(u.opts.Home, Unfinished)
 	if err := os.WriteFile(mark, nil, 0o600); err != nil {
 		return nil, err
 	}
-	if err := syncDir(u.o.Home); err != nil {
+	if err := syncDir(u.opts.Home); err != nil {
 		return nil, err
 	}
 	for _, p := range u.parts {
@@ -110,7 +110,7 @@ func (u *unpacker) swap() (*Restored, error) {
 	if err := os.Remove(mark); err != nil {
 		return nil, err
 	}
-	return done, syncDir(u.o.Home)
+	return done, syncDir(u.opts.Home)
 }
 
 // A part is an unpacked Part.
@@ -155,7 +155,7 @@ func (u *unpacker) asideFolder(dir string, done *Restored) (string, error) {
 			return known, nil
 		}
 	}
-	base := filepath.Join(dir, "before-restore-"+u.o.Now.UTC().Format("20060102-150405"))
+	base := filepath.Join(dir, "before-restore-"+u.opts.Now.UTC().Format("20060102-150405"))
 	name, err := base, os.Mkdir(base, 0o700)
 	for n := 2; errors.Is(err, fs.ErrExist); n++ {
 		name = fmt.Sprintf("%s-%d", base, n)
@@ -183,7 +183,7 @@ func (u *unpacker) open(name string) (*part, error) {
 	if p, ok := u.roots[top]; ok {
 		return p, nil
 	}
-	place, ok := u.o.Place(top)
+	place, ok := u.opts.Place(top)
 	if !ok {
 		return nil, foreign("%q is not a part of a gateway's data", top)
 	}

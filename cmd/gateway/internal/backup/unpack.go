@@ -21,7 +21,7 @@ import (
 
 // An unpacker unpacks an archive into stages beside the paths of its parts.
 type unpacker struct {
-	o        RestoreOptions
+	opts     RestoreOptions
 	manifest Manifest
 	roots    map[string]*part // by part name
 	parts    []*part          // in the order of the archive
@@ -93,7 +93,7 @@ func (u *unpacker) readManifest(ctx context.Context, in *tar.Reader) error {
 	case len(m.Entries) > maxEntries:
 		return foreign("it lists more than %d files", maxEntries)
 	}
-	return store.CheckVersions(m.Schema, u.o.Migrations)
+	return store.CheckVersions(m.Schema, u.opts.Migrations)
 }
 
 // unpackEntry unpacks a file or folder. It must match e, the next entry of the manifest.

@@ -45,7 +45,7 @@ func (p Policy) Limits() persona.Limits {
 func (p Policy) Restricts(account, tool string) bool {
 	l := p.Limits()
 	return len(p.Chats)+len(p.People) == 0 && slices.Contains(p.Accounts, account) &&
-		(l.Withhold(tool, "") || l.Asks(tool))
+		(l.Hides(tool, "") || l.Asks(tool))
 }
 
 // A policyChecker reports mistakes in [personas] and [policies].

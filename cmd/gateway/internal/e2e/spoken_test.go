@@ -104,7 +104,7 @@ func TestForwardedVoice(t *testing.T) {
 }
 
 // TestNotTranscribed checks that voice messages of a group are not transcribed unless the settings
-// says so, and strangers' voice messages never.
+// say so, and strangers' voice messages never.
 func TestNotTranscribed(t *testing.T) {
 	t.Parallel()
 	w, platforms := joinPlatforms(t, "", repeat)

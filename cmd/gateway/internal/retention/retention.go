@@ -72,22 +72,22 @@ type Options struct {
 type Sweeper struct {
 	db    *store.DB
 	rules []Rule
-	o     Options
+	opts  Options
 }
 
 // New returns a Sweeper with rules. A nil o uses the defaults.
 func New(db *store.DB, rules []Rule, o *Options) *Sweeper {
 	s := &Sweeper{db: db, rules: rules}
 	if o != nil {
-		s.o = *o
+		s.opts = *o
 	}
-	s.o.Logger = cmp.Or(s.o.Logger, slog.New(slog.DiscardHandler))
-	if s.o.Now == nil {
-		s.o.Now = time.Now
+	s.opts.Logger = cmp.Or(s.opts.Logger, slog.New(slog.DiscardHandler))
+	if s.opts.Now == nil {
+		s.opts.Now = time.Now
 	}
-	s.o.First = cmp.Or(s.o.First, time.Minute)
-	s.o.Every = cmp.Or(s.o.Every, time.Hour)
-	s.o.Pause = cmp.Or(s.o.Pause, 20*time.Millisecond)
+	s.opts.First = cmp.Or(s.opts.First, time.Minute)
+	s.opts.Every = cmp.Or(s.opts.Every, time.Hour)
+	s.opts.Pause = cmp.Or(s.opts.Pause, 20*time.Millisecond)
 	return s
 }
 
@@ -104,20 +104,20 @@ const (
 
 // Run makes passes until ctx ends. It logs failures; the next pass tries again.
 func (s *Sweeper) Run(ctx context.Context) error {
-	began, clock := time.Now(), s.o.Now()
+	began, clock := time.Now(), s.opts.Now()
 	jumped := s.suspectClock(ctx, began)
-	for wait := s.o.First; sleep(ctx, wait); wait = s.o.Every {
-		jump := s.o.Now().Round(0).Sub(clock.Round(0)) - time.Since(began)
+	for wait := s.opts.First; sleep(ctx, wait); wait = s.opts.Every {
+		jump := s.opts.Now().Round(0).Sub(clock.Round(0)) - time.Since(began)
 		if jump.Abs() > maxJump {
-			s.o.Logger.ErrorContext(ctx, "the clock has jumped: no old data is removed for a day; "+
+			s.opts.Logger.ErrorContext(ctx, "the clock has jumped: no old data is removed for a day; "+
 				"check the clock", "by", jump.Round(time.Second))
-			began, clock, jumped = time.Now(), s.o.Now(), time.Now()
+			began, clock, jumped = time.Now(), s.opts.Now(), time.Now()
 		}
 		if !jumped.IsZero() && time.Since(jumped) < trustTime {
 			continue
 		}
 		if err := s.Pass(ctx); err != nil && ctx.Err() == nil {
-			s.o.Logger.WarnContext(ctx, "not all old data was removed", "err", err)
+			s.opts.Logger.WarnContext(ctx, "not all old data was removed", "err", err)
 		}
 	}
 	return nil
@@ -125,19 +125,19 @@ func (s *Sweeper) Run(ctx context.Context) error {
 
 // suspectClock returns began if the clock may already be wrong, else the zero time.
 func (s *Sweeper) suspectClock(ctx context.Context, began time.Time) time.Time {
-	if s.o.Newest == nil {
+	if s.opts.Newest == nil {
 		return time.Time{}
 	}
-	newest, err := s.o.Newest(s.db.Read(ctx))
+	newest, err := s.opts.Newest(s.db.Read(ctx))
 	if err != nil {
-		s.o.Logger.WarnContext(ctx, "no old data is removed for a day", "err", err)
+		s.opts.Logger.WarnContext(ctx, "no old data is removed for a day", "err", err)
 		return began
 	}
-	gap := s.o.Now().Sub(newest)
+	gap := s.opts.Now().Sub(newest)
 	if newest.IsZero() || gap > -maxJump && gap < maxGap {
 		return time.Time{}
 	}
-	s.o.Logger.WarnContext(ctx, "the clock is far from the newest message: no old data is removed "+
+	s.opts.Logger.WarnContext(ctx, "the clock is far from the newest message: no old data is removed "+
 		"for a day; check the clock", "by", gap.Round(time.Second))
 	return began
 }
@@ -145,7 +145,7 @@ func (s *Sweeper) suspectClock(ctx context.Context, began time.Time) time.Time {
 // Pass applies each rule until it finds nothing more, makes the database small enough, and
 // returns free pages to the file system.
 func (s *Sweeper) Pass(ctx context.Context) error {
-	start := s.o.Now()
+	start := s.opts.Now()
 	var errs []error
 	var removed []any
 	for _, r := range s.rules {
@@ -165,8 +165,8 @@ func (s *Sweeper) Pass(ctx context.Context) error {
 // report logs which rows were removed, if any.
 func (s *Sweeper) report(ctx context.Context, message string, removed []any, start time.Time) {
 	if len(removed) > 0 {
-		s.o.Logger.InfoContext(ctx, message, slog.Group("rows", removed...),
-			"took", s.o.Now().Sub(start))
+		s.opts.Logger.InfoContext(ctx, message, slog.Group("rows", removed...),
+			"took", s.opts.Now().Sub(start))
 	}
 }
 
@@ -183,7 +183,7 @@ func (s *Sweeper) apply(ctx context.Context, r Rule, now time.Time) (total int, 
 		if after = next; next == 0 {
 			return total, nil
 		}
-		if !sleep(ctx, s.o.Pause) {
+		if !sleep(ctx, s.opts.Pause) {
 			return total, ctx.Err()
 		}
 	}
@@ -202,11 +202,11 @@ func (s *Sweeper) pruneBatch(
 
 // excess returns the size of the database in bytes and whether it is too large.
 func (s *Sweeper) excess(ctx context.Context) (used int64, over bool, err error) {
-	if s.o.MaxBytes == 0 {
+	if s.opts.MaxBytes == 0 {
 		return 0, false, nil
 	}
 	used, err = s.db.Used(ctx)
-	return used, used > s.o.MaxBytes, err
+	return used, used > s.opts.MaxBytes, err
 }
 
 // tighten applies the rules of Tight while the database is too large.
@@ -214,7 +214,7 @@ func (s *Sweeper) tighten(ctx context.Context, now time.Time) error {
 	removed := make(map[string]int)
 	var names []string
 	var errs []error
-	for _, group := range s.o.Tight {
+	for _, group := range s.opts.Tight {
 		for _, r := range group {
 			if !slices.Contains(names, r.Name) {
 				names = append(names, r.Name)
@@ -260,7 +260,7 @@ func (s *Sweeper) alternate(
 			if after[i] = next; next == 0 || err != nil {
 				delete(after, i)
 			}
-			if !sleep(ctx, s.o.Pause) {
+			if !sleep(ctx, s.opts.Pause) {
 				return errors.Join(append(errs, ctx.Err())...)
 			}
 		}
@@ -275,7 +275,7 @@ func (s *Sweeper) shrink(ctx context.Context) error {
 		if err != nil || !more {
 			return err
 		}
-		if !sleep(ctx, s.o.Pause) {
+		if !sleep(ctx, s.opts.Pause) {
 			return ctx.Err()
 		}
 	}
@@ -294,19 +294,19 @@ func (s *Sweeper) warn(ctx context.Context) error {
 	defer cancel()
 	list, err := s.db.Largest(look)
 	if err != nil { // a large database can exceed the time limit
-		s.o.Logger.DebugContext(ctx, "largest tables not known", "err", err)
+		s.opts.Logger.DebugContext(ctx, "largest tables not known", "err", err)
 	}
 	var tables []string
 	for _, t := range list {
 		line := fmt.Sprintf("%s %.1f MB", t.Table, float64(t.Bytes)/mb)
-		if what := s.o.Remains[t.Table]; what != "" {
+		if what := s.opts.Remains[t.Table]; what != "" {
 			line += ": " + what
 		}
 		tables = append(tables, line)
 	}
-	s.o.Logger.WarnContext(ctx, "the database is larger than [retention] max_total_mb, and "+
+	s.opts.Logger.WarnContext(ctx, "the database is larger than [retention] max_total_mb, and "+
 		"nothing more can be removed: reduce the named tables, or raise the limit",
-		"mb", used/mb, "most_mb", s.o.MaxBytes/mb, "tables", tables)
+		"mb", used/mb, "most_mb", s.opts.MaxBytes/mb, "tables", tables)
 	return nil
 }
 
