@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -80,21 +81,41 @@ func chat(ctx context.Context, load, all app.Loader, opts terminal.ScreenOptions
 	if err != nil {
 		return err
 	}
-	opts.Owned = conn == nil
-	if opts.Owned {
-		if cfg, err = all(); err != nil {
+	if conn == nil {
+		err = serveChat(ctx, all, opts)
+		if !errors.Is(err, store.ErrLocked) {
 			return err
 		}
-	}
-	screen, err := app.NewScreen(cfg, opts)
-	if err != nil {
-		if conn != nil {
-			conn.Close()
+		var failed error // another gateway has begun to start since find
+		if conn, failed = find(ctx, cfg); conn == nil {
+			return cmp.Or(failed, err)
 		}
+	}
+	return chatWith(ctx, cfg, conn, opts)
+}
+
+// serveChat runs the gateway and a chat.
+func serveChat(ctx context.Context, all app.Loader, opts terminal.ScreenOptions) error {
+	cfg, err := all()
+	if err != nil {
 		return err
 	}
-	if opts.Owned {
-		return app.Serve(ctx, cfg, all, screen)
+	opts.Owned = true
+	screen, err := app.NewScreen(cfg, opts)
+	if err != nil {
+		return err
+	}
+	return app.Serve(ctx, cfg, all, screen)
+}
+
+// chatWith runs a chat with the running gateway.
+func chatWith(
+	ctx context.Context, cfg *config.Config, conn net.Conn, opts terminal.ScreenOptions,
+) error {
+	screen, err := app.NewScreen(cfg, opts)
+	if err != nil {
+		conn.Close()
+		return err
 	}
 	_, err = screen.Chat(ctx, redial(cfg, conn))
 	return err

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"context"
 	"net"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"gateway/channels/terminal"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/store"
@@ -39,4 +41,46 @@ func TestFind(t *testing.T) {
 		t.Fatalf("with a gateway that starts: %v, %v; want a connection", conn, err)
 	}
 	_ = conn.Close()
+}
+
+// TestFindAgain checks that a chat that has found no gateway, and so tries to start one, connects
+// to one that another process has started since.
+func TestFindAgain(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	file := filepath.Join(home, "gateway.db")
+	cfg := &config.Config{Gateway: config.Gateway{Home: home, Workspace: home},
+		Store: config.Store{URL: "sqlite:" + file}}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	connected := make(chan struct{})
+	load := func() (*config.Config, error) { return cfg, nil }
+	all := func() (*config.Config, error) {
+		unlock, err := store.Lock(file + ".lock")
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(func() { _ = unlock() })
+		l, err := net.Listen("unix", app.SocketPath(home))
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		go func() {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			close(connected)
+			cancel()
+			_ = conn.Close()
+		}()
+		return cfg, nil
+	}
+	err := chat(ctx, load, all, terminal.ScreenOptions{Message: "hello"})
+	select {
+	case <-connected:
+	default:
+		t.Errorf("chat = %v; want a connection to the other gateway", err)
+	}
 }
