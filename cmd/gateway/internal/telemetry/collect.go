@@ -6,14 +6,15 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // By default, the heap grows to twice the memory in use before the garbage collector runs again.
 // While the gateway is busy, the heap may grow to busyHeap instead. In a burst of messages that
 // saves a tenth of the processor time. A gateway that is idle, or has more than busyHeap in use,
-// keeps Go's default. After a burst, and after the start, the gateway gives free memory, and the
-// pages of its program, back to the system.
+// keeps Go's default. After a burst, and after the start, the gateway gives free memory back to the
+// system. Whenever it is quiet, it gives the pages of its program back.
 const (
 	busyHeap   = 40 << 20
 	busyPause  = time.Second     // longest pause between two runs in a row
@@ -30,7 +31,8 @@ type collector struct {
 	last    time.Time // time of the newest run
 	runs    int       // number of runs in a row
 	percent int
-	quiet   *time.Timer
+	quiet   *time.Timer // calls giveBack
+	grown   atomic.Bool // the heap has memory to give back
 	samples []metrics.Sample
 }
 
@@ -43,12 +45,19 @@ func WatchCollector() {
 	c := &collector{percent: defaultPercent,
 		samples: []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"},
 			{Name: "/gc/scan/globals:bytes"}}}
-	c.quiet = time.AfterFunc(quietAfter, func() {
-		c.set(defaultPercent)
-		debug.FreeOSMemory()
-		_ = dropProgram() // without it, the process only looks larger
-	})
+	c.grown.Store(true) // by the start
+	c.quiet = time.AfterFunc(quietAfter, c.giveBack)
 	c.watch()
+}
+
+// giveBack gives memory back to the system. The collection that FreeOSMemory begins calls giveBack
+// once more, with nothing left but the pages that were needed meanwhile.
+func (c *collector) giveBack() {
+	c.set(defaultPercent)
+	if c.grown.Swap(false) {
+		debug.FreeOSMemory()
+	}
+	_ = dropProgram() // without it, the process only looks larger
 }
 
 // watch calls ran after the next run of the garbage collector, and so on.
@@ -61,8 +70,9 @@ func (c *collector) watch() {
 		percent := c.ran(time.Now(), live,
 			live+c.samples[1].Value.Uint64()+c.samples[2].Value.Uint64())
 		if c.set(percent); percent != defaultPercent {
-			c.quiet.Reset(quietAfter)
+			c.grown.Store(true)
 		}
+		c.quiet.Reset(quietAfter)
 	}, c)
 }
 
