@@ -46,7 +46,7 @@ func TestChoicesFollowGroup(t *testing.T) {
 	p = w.start()
 	p.ready()
 	told(supergroup, "@gateway_bot hello", "other answers")
-	told(supergroup, "/queue@gateway_bot", "is followup now")
+	told(supergroup, "/queue@gateway_bot", "The queue mode is followup.")
 	told(supergroup, "/model@gateway_bot default", "the default again")
 	told(supergroup, "@gateway_bot hello", "fake answers")
 }
