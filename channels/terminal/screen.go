@@ -91,6 +91,9 @@ func newPipe(in io.Reader, out io.Writer) *Screen {
 	return &Screen{out: out, notes: io.Discard, paced: true, lines: bufio.NewReader(in)}
 }
 
+// SetOwned changes [ScreenOptions.Owned]. Call it before Chat.
+func (s *Screen) SetOwned(owned bool) { s.opts.Owned = owned }
+
 // Write implements [io.Writer]. Each write must end with a newline.
 func (s *Screen) Write(p []byte) (int, error) {
 	s.mu.Lock()

@@ -81,8 +81,22 @@ func chat(ctx context.Context, load, all app.Loader, opts terminal.ScreenOptions
 	if err != nil {
 		return err
 	}
-	if conn == nil {
-		err = serveChat(ctx, all, opts)
+	opts.Owned = conn == nil
+	settings := cfg
+	if opts.Owned {
+		if settings, err = all(); err != nil {
+			return err
+		}
+	}
+	screen, err := app.NewScreen(settings, opts)
+	if err != nil {
+		if conn != nil {
+			conn.Close()
+		}
+		return err
+	}
+	if opts.Owned {
+		err = app.Serve(ctx, settings, all, screen)
 		if !errors.Is(err, store.ErrLocked) {
 			return err
 		}
@@ -90,32 +104,7 @@ func chat(ctx context.Context, load, all app.Loader, opts terminal.ScreenOptions
 		if conn, failed = find(ctx, cfg); conn == nil {
 			return cmp.Or(failed, err)
 		}
-	}
-	return chatWith(ctx, cfg, conn, opts)
-}
-
-// serveChat runs the gateway and a chat.
-func serveChat(ctx context.Context, all app.Loader, opts terminal.ScreenOptions) error {
-	cfg, err := all()
-	if err != nil {
-		return err
-	}
-	opts.Owned = true
-	screen, err := app.NewScreen(cfg, opts)
-	if err != nil {
-		return err
-	}
-	return app.Serve(ctx, cfg, all, screen)
-}
-
-// chatWith runs a chat with the running gateway.
-func chatWith(
-	ctx context.Context, cfg *config.Config, conn net.Conn, opts terminal.ScreenOptions,
-) error {
-	screen, err := app.NewScreen(cfg, opts)
-	if err != nil {
-		conn.Close()
-		return err
+		screen.SetOwned(false)
 	}
 	_, err = screen.Chat(ctx, redial(cfg, conn))
 	return err

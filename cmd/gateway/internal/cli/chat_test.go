@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"net"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,16 +48,26 @@ func TestFind(t *testing.T) {
 }
 
 // TestFindAgain checks that a chat that has found no gateway, and so tries to start one, connects
-// to one that another process has started since.
+// to one that another process has started since. The message from standard input is sent there.
 func TestFindAgain(t *testing.T) {
-	t.Parallel()
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer func(before *os.File) { os.Stdin = before }(os.Stdin)
+	os.Stdin = in
+	_, err = out.WriteString("hello")
+	if err := errors.Join(err, out.Close()); err != nil {
+		t.Fatal(err)
+	}
 	home := t.TempDir()
 	file := filepath.Join(home, "gateway.db")
 	cfg := &config.Config{Gateway: config.Gateway{Home: home, Workspace: home},
 		Store: config.Store{URL: "sqlite:" + file}}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	connected := make(chan struct{})
+	sent := make(chan struct{})
 	load := func() (*config.Config, error) { return cfg, nil }
 	all := func() (*config.Config, error) {
 		unlock, err := store.Lock(file + ".lock")
@@ -71,16 +85,21 @@ func TestFindAgain(t *testing.T) {
 			if err != nil {
 				return
 			}
-			close(connected)
-			cancel()
-			_ = conn.Close()
+			defer conn.Close()
+			defer cancel()
+			for lines := bufio.NewScanner(conn); lines.Scan(); {
+				if strings.Contains(lines.Text(), "hello") {
+					close(sent)
+					return
+				}
+			}
 		}()
 		return cfg, nil
 	}
-	err := chat(ctx, load, all, terminal.ScreenOptions{Message: "hello"})
+	err = chat(ctx, load, all, terminal.ScreenOptions{})
 	select {
-	case <-connected:
+	case <-sent:
 	default:
-		t.Errorf("chat = %v; want a connection to the other gateway", err)
+		t.Errorf("chat = %v; want the message at the other gateway", err)
 	}
 }
