@@ -82,6 +82,7 @@ func (in *Inbox) Next(q store.Queryer, after int64) (
 	list []Received, upTo int64, more bool, err error,
 ) {
 	rows, more := in.fresh.drain(after)
+	list = make([]Received, 0, len(rows))
 	for i, row := range rows {
 		if row.body == nil {
 			continue

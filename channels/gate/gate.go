@@ -221,9 +221,11 @@ func (in *intake) announce(b channels.Batch, fresh []bus.InboundMessage) {
 	}
 	in.stats.Received.Add(int64(len(fresh)))
 	g.backlog.add(len(fresh))
-	certain := slices.DeleteFunc(slices.Clone(fresh), func(m bus.InboundMessage) bool {
-		return m.VoiceState == bus.Overheard
-	})
+	overheard := func(m bus.InboundMessage) bool { return m.VoiceState == bus.Overheard }
+	certain := fresh
+	if slices.ContainsFunc(fresh, overheard) {
+		certain = slices.DeleteFunc(slices.Clone(fresh), overheard)
+	}
 	for _, l := range g.listeners {
 		l.Admitted(certain) // before an answer can exist
 	}
@@ -233,10 +235,17 @@ func (in *intake) announce(b channels.Batch, fresh []bus.InboundMessage) {
 // countRepeated counts the messages that were already in the inbox. A platform delivers a message
 // again if it missed our acknowledgement.
 func (in *intake) countRepeated(ctx context.Context, list []decided, fresh []bus.InboundMessage) {
-	for _, j := range list {
-		if j.decision != admitted || slices.ContainsFunc(fresh, func(m bus.InboundMessage) bool {
-			return m.ID == j.ID && m.From == j.From
-		}) {
+	type key struct {
+		from bus.Address
+		id   string
+	}
+	stored := make(map[key]bool, len(fresh))
+	for i := range fresh {
+		stored[key{fresh[i].From, fresh[i].ID}] = true
+	}
+	for i := range list {
+		j := &list[i]
+		if j.decision != admitted || stored[key{j.From, j.ID}] {
 			continue
 		}
 		in.stats.Repeated.Add(1)
@@ -274,6 +283,7 @@ func (in *intake) decideAll(
 		return nil, err
 	}
 	policy := g.policy(in.account)
+	kept = slices.Grow(kept, len(b.Messages))
 	for _, m := range b.Messages {
 		who, v, err := g.decide(read, policy, &m, b.Migrated, profileAge)
 		if err == nil && v < ambient && !m.Group {
@@ -370,7 +380,9 @@ type replies struct{ codes, dropped int }
 func (g *Gate) save(
 	tx *store.Tx, list []decided, now time.Time, unanswered map[string]string,
 ) (fresh []bus.InboundMessage, told replies, err error) {
-	for _, j := range list {
+	fresh = make([]bus.InboundMessage, 0, len(list))
+	for i := range list {
+		j := &list[i]
 		m, done := j.InboundMessage, false
 		switch j.decision {
 		case ambient:
