@@ -22,6 +22,7 @@ type syncer struct {
 	path   string       // of the database
 	repair func() error // makes the log durable after a failed sync
 	one    sync.Mutex   // held during a sync
+	file   *os.File     // the log, once it was synced; guarded by one
 
 	mu      sync.Mutex
 	last    int64       // number of the last soft commit
@@ -94,7 +95,7 @@ func (s *syncer) wait() error {
 		return nil
 	}
 	frames := fault.Frames(s.path)
-	if broken || syncFile(s.path+"-wal") != nil {
+	if broken || s.sync() != nil {
 		// After a failed sync the system may mark the unwritten pages as clean. Another sync would
 		// then succeed without writing them, so only the repair counts, whenever it succeeds.
 		err := s.repair()
@@ -112,8 +113,19 @@ func (s *syncer) wait() error {
 	return nil
 }
 
+// sync syncs the log. SQLite uses the same file for as long as the database is open, so the file
+// stays open, too.
+func (s *syncer) sync() (err error) {
+	if s.file == nil {
+		if s.file, err = os.OpenFile(s.path+"-wal", os.O_RDWR, 0); err != nil {
+			return err
+		}
+	}
+	return s.file.Sync()
+}
+
 // close waits for a flush under way. Closing the database syncs the rest.
-func (s *syncer) close() {
+func (s *syncer) close() error {
 	s.mu.Lock()
 	s.closed = true
 	if s.timer != nil && s.timer.Stop() {
@@ -122,13 +134,10 @@ func (s *syncer) close() {
 	}
 	s.mu.Unlock()
 	s.flushes.Wait()
-}
-
-func syncFile(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
+	s.one.Lock()
+	defer s.one.Unlock()
+	if s.file == nil {
+		return nil
 	}
-	defer f.Close()
-	return f.Sync()
+	return s.file.Close()
 }

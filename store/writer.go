@@ -305,6 +305,5 @@ func (w *writer) close() error {
 		w.idle.Wait()
 	}
 	w.mu.Unlock()
-	w.log.close()
-	return w.tx.close()
+	return errors.Join(w.log.close(), w.tx.close())
 }
