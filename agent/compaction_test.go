@@ -28,7 +28,7 @@ func (w *world) entries(chat string) (texts []string) {
 
 func (w *world) summary(chat string) session.Summary {
 	w.t.Helper()
-	s, err := session.Store{}.Summary(w.read(), session.KeyOf(at(chat)))
+	s, err := session.ReadSummary(w.read(), session.KeyOf(at(chat)))
 	w.must(err)
 	return s
 }

@@ -275,7 +275,7 @@ func (d *Dispatcher) moveChoices(ctx context.Context, m bus.InboundMessage) erro
 		return nil
 	}
 	err := d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
-		return session.Store{}.MoveChoices(tx, before, key, d.opts.Now())
+		return session.MoveChoices(tx, before, key, d.opts.Now())
 	})
 	if err == nil {
 		d.Move(before, key)

@@ -301,7 +301,7 @@ func TestPersonaOfSuspendedTurn(t *testing.T) {
 		if got := w.request(2).Messages[0].Text; !strings.Contains(got, "You are a pirate.") {
 			t.Error("the turn has lost its persona")
 		}
-		turn, err := session.Store{}.RunningTurn(w.read(), session.KeyOf(at("a")))
+		turn, err := session.RunningTurn(w.read(), session.KeyOf(at("a")))
 		if err != nil || turn != nil {
 			t.Errorf("the turn %+v still runs, %v", turn, err)
 		}

@@ -68,11 +68,11 @@ func (w *world) talked(messages int) {
 	w.tx(func(tx *store.Tx) error {
 		for i := range messages / 2 {
 			t := session.Turn{Session: key, Address: at("0"), Scope: memory.OfChat(at("0"))}
-			err := session.Store{}.Begin(tx, &t, "", store.Lease{}, now,
+			err := session.BeginTurn(tx, &t, "", store.Lease{}, now,
 				llm.Message{Role: llm.User, Text: stamp + fmt.Sprintf("Question %d, about thing %d. %s",
 					i, i%benchFacts, strings.Repeat("It goes on. ", i%20))})
 			if err == nil {
-				err = session.Store{}.End(tx, &t, session.Done, now, llm.Message{
+				err = session.EndTurn(tx, &t, session.Done, now, llm.Message{
 					Role: llm.Assistant, Text: "An answer." + strings.Repeat(" More of it.", i%40)})
 			}
 			if err != nil {

@@ -308,7 +308,7 @@ func TestForgetMe(t *testing.T) {
 		if len(forgotten) != 1 || forgotten[0] != 5 {
 			t.Errorf("forgotten are %v, want 5", forgotten)
 		}
-		s, err := session.Store{}.Summary(w.read(), session.KeyOf(at("c")))
+		s, err := session.ReadSummary(w.read(), session.KeyOf(at("c")))
 		if err != nil || s.Scope != "person-6" {
 			t.Errorf("the scope of the other conversation is %q, %v", s.Scope, err)
 		}

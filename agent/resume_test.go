@@ -37,12 +37,12 @@ func (w *world) leave(chat, question string, attempts int, rest ...llm.Message) 
 	w.tx(func(tx *store.Tx) error {
 		first := llm.Message{Role: llm.User, Text: prompt.Envelope(m, time.UTC) + prompt.Escape(m.Text)}
 		lease := store.Lease{Owner: "killed", Epoch: 0}
-		err := session.Store{}.Begin(tx, &turn, "", lease, time.Now(), first)
+		err := session.BeginTurn(tx, &turn, "", lease, time.Now(), first)
 		if err == nil {
 			_, err = w.deps.Inbox.Claim(tx, seq, turn.ID)
 		}
 		if err == nil {
-			err = session.Store{}.Append(tx, &turn, time.Now(), rest...)
+			err = session.Append(tx, &turn, time.Now(), rest...)
 		}
 		return err
 	})
@@ -228,7 +228,7 @@ func TestResumeOfStoppedTurn(t *testing.T) {
 		turn := w.leave("a", "hello", 1)
 		stopped := turn
 		w.tx(func(tx *store.Tx) error {
-			return session.Store{}.End(tx, &stopped, session.Stopped, time.Now())
+			return session.EndTurn(tx, &stopped, session.Stopped, time.Now())
 		})
 		d := NewDispatcher(w.deps, &w.opts)
 		d.ResumeTurn(context.Background(), &turn)

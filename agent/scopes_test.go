@@ -149,7 +149,7 @@ func TestPersonCommands(t *testing.T) {
 			t.Errorf("/queue says %q, want collect", said[len(said)-1].Text)
 		}
 		key := session.Key{Person: 3}
-		info, err := session.Store{}.Info(w.read(), key)
+		info, err := session.ReadInfo(w.read(), key)
 		w.must(err)
 		if info.Key != key || info.QueueMode != "collect" || info.Messages == 0 {
 			t.Errorf("the conversation is %+v", info)

@@ -387,7 +387,7 @@ func lines(messages []llm.Message) (list []string) {
 // info returns what is stored of a chat's session.
 func (w *world) info(chat string) session.Info {
 	w.t.Helper()
-	info, err := session.Store{}.Info(w.read(), session.KeyOf(at(chat)))
+	info, err := session.ReadInfo(w.read(), session.KeyOf(at(chat)))
 	w.must(err)
 	return info
 }

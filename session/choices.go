@@ -46,7 +46,7 @@ func choiceColumns(each, separator string) string {
 
 // MoveChoices copies the choices of the conversation from to the conversation to. Existing choices
 // of to remain.
-func (Store) MoveChoices(tx *store.Tx, from, to Key, now time.Time) error {
+func MoveChoices(tx *store.Tx, from, to Key, now time.Time) error {
 	a, columns := to.Conversation, choiceColumns("?", ", ")
 	_, err := tx.Exec(`INSERT INTO sessions (key, account, chat, thread, speaker, title, `+columns+`,
 			created_ms, updated_ms, began_ms)
@@ -62,7 +62,7 @@ func (Store) MoveChoices(tx *store.Tx, from, to Key, now time.Time) error {
 }
 
 // Chosen returns the choices of all sessions that have some.
-func (Store) Chosen(q store.Queryer) (map[Key]Choices, error) {
+func Chosen(q store.Queryer) (map[Key]Choices, error) {
 	chosen := make(map[Key]Choices)
 	err := store.Each(q, "session: read choices", func(scan store.Scan) error {
 		var key Key

@@ -114,8 +114,8 @@ const exportPage = 256
 
 // Export writes a session as lines of JSON. It reports [ErrNone] if the session does not exist.
 // Messages that arrive during the export are left out.
-func (s Store) Export(q store.Queryer, key Key, w io.Writer) error {
-	head, newest, err := s.head(q, key)
+func Export(q store.Queryer, key Key, w io.Writer) error {
+	head, newest, err := readHead(q, key)
 	if err != nil {
 		return fmt.Errorf("session: export %s: %w", key, err)
 	}
@@ -126,7 +126,7 @@ func (s Store) Export(q store.Queryer, key Key, w io.Writer) error {
 	}
 	written, turn, last := 0, 0, int64(-1)
 	for at := int64(0); at < newest; {
-		list, err := s.After(q, key, at, exportPage)
+		list, err := EntriesAfter(q, key, at, exportPage)
 		if err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func (s Store) Export(q store.Queryer, key Key, w io.Writer) error {
 }
 
 // head returns the Head of an export, and the id of the last message that belongs to it.
-func (s Store) head(q store.Queryer, key Key) (h Head, newest int64, err error) {
+func readHead(q store.Queryer, key Key) (h Head, newest int64, err error) {
 	var created, updated, start int64
 	h.Key = key
 	err = q.QueryRow(`SELECT account, chat, thread, title, queue_mode, model, effort, voice,
@@ -172,7 +172,7 @@ func (s Store) head(q store.Queryer, key Key) (h Head, newest int64, err error) 
 		return h, 0, err
 	}
 	h.Created, h.Updated = time.UnixMilli(created), time.UnixMilli(updated)
-	if newest, err = s.Newest(q, key); err != nil {
+	if newest, err = NewestMessage(q, key); err != nil {
 		return h, 0, err
 	}
 	err = q.QueryRow(`SELECT count(*), count(CASE WHEN id <= $2 THEN 1 END) FROM messages
@@ -195,7 +195,7 @@ func (h Head) json() headJSON {
 }
 
 // Keys returns the keys of all sessions, including those of sub-agents.
-func (Store) Keys(q store.Queryer) ([]Key, error) {
+func Keys(q store.Queryer) ([]Key, error) {
 	return keys(q, "ORDER BY key")
 }
 

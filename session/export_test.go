@@ -20,7 +20,7 @@ var named = bustest.Session
 func (f *fixture) export(key Key) string {
 	f.t.Helper()
 	var b bytes.Buffer
-	f.must(f.Export(f.read(), key, &b))
+	f.must(Export(f.read(), key, &b))
 	return b.String()
 }
 
@@ -30,7 +30,7 @@ func (f *fixture) importFile(text string, opts ImportOptions) (int, error) {
 	return n, f.tx(func(tx *store.Tx) error {
 		head, lines, err := Read(strings.NewReader(text))
 		if err == nil {
-			n, err = f.Import(tx, head, lines, opts)
+			n, err = Import(tx, head, lines, opts)
 		}
 		return err
 	})
@@ -49,19 +49,19 @@ func eventful(f *fixture) {
 		result := llm.Message{Role: llm.ToolRole, ToolCallID: "c1", Text: "ünï\u2028code\n"}
 		picture := llm.Message{Role: llm.User, Text: "look",
 			Images: []llm.Image{{Path: "telegram/42/a.png", Type: "image/png"}}}
-		return f.Append(tx, first, f.now.Add(1234*time.Millisecond), call, result, picture)
+		return Append(tx, first, f.now.Add(1234*time.Millisecond), call, result, picture)
 	}))
-	list, err := f.After(f.read(), KeyOf(chat), 0, 10)
+	list, err := EntriesAfter(f.read(), KeyOf(chat), 0, 10)
 	f.must(err)
 	f.must(f.tx(func(tx *store.Tx) error {
-		if err := f.End(tx, first, Done, f.now); err != nil {
+		if err := EndTurn(tx, first, Done, f.now); err != nil {
 			return err
 		}
-		before, err := f.Summary(tx, KeyOf(chat))
+		before, err := ReadSummary(tx, KeyOf(chat))
 		if err != nil {
 			return err
 		}
-		if _, err := f.Compact(tx, KeyOf(chat), before, list[1].ID, "notes", 7); err != nil {
+		if _, err := Compact(tx, KeyOf(chat), before, list[1].ID, "notes", 7); err != nil {
 			return err
 		}
 		err = errors.Join(SetChoice(tx, KeyOf(chat), QueueMode, "collect", f.now),
@@ -72,12 +72,12 @@ func eventful(f *fixture) {
 		if err != nil {
 			return err
 		}
-		return f.Spend(tx, KeyOf(chat), Bill{Context: 77, Cost: 0.1,
+		return Spend(tx, KeyOf(chat), Bill{Context: 77, Cost: 0.1,
 			Usage: llm.Usage{Input: 1, Output: 2, Cached: 3}})
 	}))
 	second := f.begin(chat, "again")
 	f.must(f.tx(func(tx *store.Tx) error {
-		return f.End(tx, second, Done, f.now, llm.Message{Role: llm.Assistant, Text: "bye"})
+		return EndTurn(tx, second, Done, f.now, llm.Message{Role: llm.Assistant, Text: "bye"})
 	}))
 }
 
@@ -135,7 +135,7 @@ func TestImportBusy(t *testing.T) {
 
 func TestExportNone(t *testing.T) {
 	f := newFixture(t)
-	if err := f.Export(f.read(), named("tg/none"), new(bytes.Buffer)); !errors.Is(err, ErrNone) {
+	if err := Export(f.read(), named("tg/none"), new(bytes.Buffer)); !errors.Is(err, ErrNone) {
 		t.Errorf("Export = %v, want %v", err, ErrNone)
 	}
 }
@@ -179,7 +179,7 @@ func TestImportMistakes(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("Import = %v, want %s", err, c.want)
 			}
-			if list, err := empty.Keys(empty.read()); err != nil || len(list) > 0 {
+			if list, err := Keys(empty.read()); err != nil || len(list) > 0 {
 				t.Errorf("there are sessions %v, %v, want none", list, err)
 			}
 		})

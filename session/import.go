@@ -20,7 +20,7 @@ var ErrExists = errors.New("the session exists already")
 // ErrBusy reports that a turn of the session is still running.
 var ErrBusy = errors.New("a turn of the session is still running")
 
-// ImportOptions are the optional settings of [Store.Import].
+// ImportOptions are the optional settings of [Import].
 type ImportOptions struct {
 	Replace bool // erase an existing session first
 
@@ -74,7 +74,7 @@ const importBatch = 256
 // Import creates a session from a head and its lines and returns the number of lines. It reports
 // [ErrExists], [ErrBusy] and the first error of the lines. After an error the caller must roll the
 // transaction back.
-func (s Store) Import(
+func Import(
 	tx *store.Tx, h Head, lines iter.Seq2[Line, error], opts ImportOptions,
 ) (int, error) {
 	fail := func(err error) (int, error) {
@@ -83,7 +83,7 @@ func (s Store) Import(
 	if err := h.check(); err != nil {
 		return fail(err)
 	}
-	if err := s.makeRoom(tx, h.Key, opts.Replace); err != nil {
+	if err := makeRoom(tx, h.Key, opts.Replace); err != nil {
 		return fail(err)
 	}
 	w := importer{tx: tx, head: h, opts: opts}
@@ -105,22 +105,22 @@ func (s Store) Import(
 }
 
 // makeRoom erases an existing session if it may be replaced or has no messages.
-func (s Store) makeRoom(tx *store.Tx, key Key, replace bool) error {
-	info, err := s.Info(tx, key)
+func makeRoom(tx *store.Tx, key Key, replace bool) error {
+	info, err := ReadInfo(tx, key)
 	if err != nil {
 		return err
 	}
 	if info.Messages > 0 && !replace {
 		return ErrExists
 	}
-	running, err := s.RunningTurn(tx, key)
+	running, err := RunningTurn(tx, key)
 	if err == nil && running != nil {
 		err = ErrBusy
 	}
 	if err != nil {
 		return err
 	}
-	return s.Erase(tx, key)
+	return Erase(tx, key)
 }
 
 // An importer writes the imported session.

@@ -25,8 +25,9 @@ var infoQuery = `SELECT ` + keyColumns + `, title, queue_mode, input, output, ca
 	updated_ms, (SELECT count(*) FROM messages WHERE session = key AND id > ` + erasedOf("key") +
 	`) FROM sessions s `
 
-// Info returns the description of a session. If the session does not exist, only the key is set.
-func (Store) Info(q store.Queryer, key Key) (Info, error) {
+// ReadInfo returns the description of a session. If the session does not exist, only the key is
+// set.
+func ReadInfo(q store.Queryer, key Key) (Info, error) {
 	list, err := infos(q, infoQuery+"WHERE key = $1", key.String())
 	if err != nil || len(list) == 0 {
 		return Info{Key: key}, err
@@ -35,7 +36,7 @@ func (Store) Info(q store.Queryer, key Key) (Info, error) {
 }
 
 // List returns up to limit sessions, most recently used first.
-func (Store) List(q store.Queryer, limit int) ([]Info, error) {
+func List(q store.Queryer, limit int) ([]Info, error) {
 	return infos(q, infoQuery+"ORDER BY updated_ms DESC LIMIT $1", limit)
 }
 

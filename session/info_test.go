@@ -12,7 +12,7 @@ import (
 
 func TestInfo(t *testing.T) {
 	f := newFixture(t)
-	none, err := f.Info(f.read(), named("test/none"))
+	none, err := ReadInfo(f.read(), named("test/none"))
 	if err != nil || none != (Info{Key: named("test/none")}) {
 		t.Errorf("Info of no session = %+v, %v", none, err)
 	}
@@ -24,11 +24,11 @@ func TestInfo(t *testing.T) {
 		{Usage: llm.Usage{Input: 20, Output: 3}, Cost: 0.5}, // of unknown context
 	}
 	for _, b := range bills {
-		f.must(f.tx(func(tx *store.Tx) error { return f.Spend(tx, KeyOf(chat), b) }))
+		f.must(f.tx(func(tx *store.Tx) error { return Spend(tx, KeyOf(chat), b) }))
 	}
 	f.now = f.now.Add(time.Hour)
 	f.begin(chat, "three")
-	got, err := f.Info(f.read(), KeyOf(chat))
+	got, err := ReadInfo(f.read(), KeyOf(chat))
 	f.must(err)
 	want := Info{Key: named("test/a"), Title: "Title",
 		Usage: llm.Usage{Input: 30, Output: 5, Cached: 5},
@@ -45,7 +45,7 @@ func TestList(t *testing.T) {
 		f.now = f.now.Add(time.Minute)
 	}
 	for limit, want := range map[int]string{0: "", 2: "test/a test/c ", 9: "test/a test/c test/b "} {
-		list, err := f.List(f.read(), limit)
+		list, err := List(f.read(), limit)
 		f.must(err)
 		got := ""
 		for _, i := range list {
@@ -81,20 +81,20 @@ func TestQueueModes(t *testing.T) {
 	if !f.begin(other, "hello").First {
 		t.Error("a session that has only a mode has had a turn")
 	}
-	chosen, err := f.Chosen(f.read())
+	chosen, err := Chosen(f.read())
 	f.must(err)
 	if want := map[Key]string{named("test/a"): "followup", named("test/b"): "collect"}; !maps.Equal(
 		valuesOf(chosen, QueueMode), want) {
 		t.Errorf("modes %v, want %v", valuesOf(chosen, QueueMode), want)
 	}
 	set(chat, "")
-	chosen, err = f.Chosen(f.read())
+	chosen, err = Chosen(f.read())
 	f.must(err)
 	want := map[Key]string{named("test/b"): "collect"}
 	if !maps.Equal(valuesOf(chosen, QueueMode), want) {
 		t.Errorf("modes %v, want %v", valuesOf(chosen, QueueMode), want)
 	}
-	if info, err := f.Info(f.read(), named("test/b")); err != nil || info.QueueMode != "collect" {
+	if info, err := ReadInfo(f.read(), named("test/b")); err != nil || info.QueueMode != "collect" {
 		t.Errorf("Info = %+v, %v, want the queue mode in it", info, err)
 	}
 }
@@ -105,7 +105,7 @@ func TestMoveChoices(t *testing.T) {
 	fresh, used := bus.Address{Account: "test", Chat: "b"}, bus.Address{Account: "test", Chat: "c"}
 	for range 2 { // the second time there is nothing to move
 		f.must(f.tx(func(tx *store.Tx) error {
-			if err := f.MoveChoices(tx, KeyOf(chat), KeyOf(fresh), f.now); err != nil {
+			if err := MoveChoices(tx, KeyOf(chat), KeyOf(fresh), f.now); err != nil {
 				return err
 			}
 			if err := SetChoice(tx, KeyOf(chat), QueueMode, "steer", f.now); err != nil {
@@ -126,9 +126,9 @@ func TestMoveChoices(t *testing.T) {
 			return SetChoice(tx, KeyOf(used), Model, "small", f.now)
 		}))
 		f.must(f.tx(func(tx *store.Tx) error {
-			return f.MoveChoices(tx, KeyOf(chat), KeyOf(used), f.now)
+			return MoveChoices(tx, KeyOf(chat), KeyOf(used), f.now)
 		}))
-		chosen, err := f.Chosen(f.read())
+		chosen, err := Chosen(f.read())
 		f.must(err)
 		for what, value := range map[Choice]string{QueueMode: "steer", Model: "small",
 			Effort: "high", Voice: "auto", Activity: "full"} {
@@ -153,14 +153,14 @@ func TestModels(t *testing.T) {
 	set(chat, "small")
 	set(other, "large") // before its first turn
 	f.begin(other, "hello")
-	chosen, err := f.Chosen(f.read())
+	chosen, err := Chosen(f.read())
 	f.must(err)
 	want := map[Key]string{named("test/a"): "small", named("test/b"): "large"}
 	if !maps.Equal(valuesOf(chosen, Model), want) {
 		t.Errorf("models %v, want %v", valuesOf(chosen, Model), want)
 	}
 	set(chat, "")
-	chosen, err = f.Chosen(f.read())
+	chosen, err = Chosen(f.read())
 	f.must(err)
 	if want := map[Key]string{named("test/b"): "large"}; !maps.Equal(valuesOf(chosen, Model), want) {
 		t.Errorf("models %v, want %v", valuesOf(chosen, Model), want)
@@ -187,7 +187,7 @@ func TestSearch(t *testing.T) {
 		{"%", "", 9, ""},
 		{" ", "", 9, ""},
 	} {
-		list, err := f.Search(f.read(), test.query, test.key, test.limit)
+		list, err := Search(f.read(), test.query, test.key, test.limit)
 		f.must(err)
 		got := ""
 		for _, found := range list {
@@ -210,7 +210,7 @@ func TestSearchFindsTheOldest(t *testing.T) {
 		return err
 	})
 	for _, query := range []string{"spade", "red spade", "THE"} {
-		list, err := f.Search(f.read(), query, "", 9)
+		list, err := Search(f.read(), query, "", 9)
 		f.must(err)
 		if len(list) != 1 || list[0].Message.Text != "the red spade" {
 			t.Errorf("Search(%q) = %v", query, list)

@@ -15,7 +15,7 @@ import (
 func (f *fixture) beginOf(a bus.Address, scope memory.Scope, text string) *Turn {
 	f.t.Helper()
 	turn := &Turn{Session: Key{Person: 1}, Address: a, Scope: scope}
-	f.must(f.tx(func(tx *store.Tx) error { return f.Begin(tx, turn, "", lease, f.now, said(text)) }))
+	f.must(f.tx(func(tx *store.Tx) error { return BeginTurn(tx, turn, "", lease, f.now, said(text)) }))
 	return turn
 }
 
@@ -33,19 +33,19 @@ func TestPersonsChats(t *testing.T) {
 		}
 		f.must(f.end(turn, Done, "hi"))
 	}
-	keys, err := f.OfScope(f.read(), "person-1")
+	keys, err := OfScope(f.read(), "person-1")
 	f.must(err)
 	if want := []Key{{Person: 1}, KeyOf(tg), KeyOf(wa)}; !slices.Equal(keys, want) {
 		t.Errorf("the sessions of the person are %q, want %q", keys, want)
 	}
-	idle, err := f.Idle(f.read(), f.now.Add(time.Second), 9)
+	idle, err := Idle(f.read(), f.now.Add(time.Second), 9)
 	f.must(err)
 	if want := []Key{KeyOf(tg), {Person: 1}}; !slices.Equal(idle, want) {
 		t.Errorf("idle are %q, want %q: the other chat has nothing to note", idle, want)
 	}
 	f.wantTranscript(tg, "before", "yes")
 
-	f.must(f.tx(func(tx *store.Tx) error { return f.SetScope(tx, KeyOf(wa), "person-7") }))
+	f.must(f.tx(func(tx *store.Tx) error { return SetScope(tx, KeyOf(wa), "person-7") }))
 	turn := f.beginOf(wa, "person-1", "linked")
 	if turn.Moved != "person-7" {
 		t.Errorf("the turn of the linked person finds the scope %q, want person-7", turn.Moved)
@@ -54,11 +54,11 @@ func TestPersonsChats(t *testing.T) {
 	f.must(f.tx(func(tx *store.Tx) error {
 		_, err := tx.Exec("UPDATE turns SET address = 'x' WHERE id = $1", turn.ID)
 		if err == nil {
-			err = f.RepairAddress(tx, turn.ID)
+			err = RepairAddress(tx, turn.ID)
 		}
 		return err
 	}))
-	mended, err := f.RunningTurn(f.read(), Key{Person: 1})
+	mended, err := RunningTurn(f.read(), Key{Person: 1})
 	f.must(err)
 	if mended.Address != wa {
 		t.Errorf("a turn without a readable address is answered at %s, want %s", mended.Address, wa)
@@ -71,7 +71,9 @@ func TestExportScopes(t *testing.T) {
 	for _, key := range []Key{{Person: 1}, {Conversation: group, Speaker: "7"}} {
 		f := newFixture(t)
 		turn := &Turn{Session: key, Address: group, Scope: "person-1"}
-		f.must(f.tx(func(tx *store.Tx) error { return f.Begin(tx, turn, "", lease, f.now, said("one")) }))
+		f.must(f.tx(func(tx *store.Tx) error {
+			return BeginTurn(tx, turn, "", lease, f.now, said("one"))
+		}))
 		f.must(f.end(turn, Done, "two"))
 		want := f.export(key)
 		n, err := f.importFile(want, ImportOptions{Replace: true})
@@ -126,7 +128,7 @@ func TestUpgradeFromChats(t *testing.T) {
 		}
 	}
 	f.checkGoesOn()
-	f.must(f.tx(func(tx *store.Tx) error { return f.Reset(tx, key, f.now) }))
+	f.must(f.tx(func(tx *store.Tx) error { return Reset(tx, key, f.now) }))
 	if is, err := StartedBefore(f.read(), key, f.now); is || err != nil {
 		t.Errorf("after a reset it began before now: %t, %v", is, err)
 	}

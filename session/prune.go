@@ -17,17 +17,17 @@ const subs = "s.task <> ''"
 // PruneMessages deletes messages older than before that no prompt holds any more, in sessions
 // without activity since then, among the next rows after an id. See [store.Pruning.Step]. before
 // must be so long ago that notes have been made of those sessions.
-func (Store) PruneMessages(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
+func PruneMessages(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
 	return store.Pruning{Table: "messages", Time: "created_ms",
 		Over: "EXISTS (SELECT 1 FROM sessions s WHERE s.key = messages.session AND " +
 			"(messages.id <= s.start OR " + subs + ") AND " + resting + ")",
 	}.Step(tx, before, after)
 }
 
-// PruneArchived is like [Store.PruneMessages] but also deletes messages of active sessions, from
+// PruneArchived is like [PruneMessages] but also deletes messages of active sessions, from
 // before the start of the prompt. Messages with the id below or a larger one stay, because notes of
 // them are still to be made.
-func (Store) PruneArchived(
+func PruneArchived(
 	tx *store.Tx, below int64, before time.Time, after int64,
 ) (int, int64, error) {
 	return store.Pruning{Table: "messages", Time: "created_ms", Below: below,
@@ -40,7 +40,7 @@ func (Store) PruneArchived(
 
 // PruneTurns deletes turns that ended before a time and have no messages left, in the same way. The
 // rows of sessions stay.
-func (Store) PruneTurns(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
+func PruneTurns(tx *store.Tx, before time.Time, after int64) (int, int64, error) {
 	return store.Pruning{Table: "turns", Time: "updated_ms", Changing: true,
 		Over: "state <> 'running' AND id < COALESCE((SELECT m.turn FROM messages m " +
 			"WHERE m.session = turns.session ORDER BY m.id LIMIT 1), id + 1)",

@@ -13,10 +13,10 @@ import (
 func (f *fixture) prune(before time.Time) (messages, turns int) {
 	f.t.Helper()
 	f.must(f.tx(func(tx *store.Tx) (err error) {
-		if messages, _, err = f.PruneMessages(tx, before, 0); err != nil {
+		if messages, _, err = PruneMessages(tx, before, 0); err != nil {
 			return err
 		}
-		turns, _, err = f.PruneTurns(tx, before, 0)
+		turns, _, err = PruneTurns(tx, before, 0)
 		return err
 	}))
 	return messages, turns
@@ -33,7 +33,7 @@ func at(name string) bus.Address { return bus.Address{Account: "test", Chat: nam
 // left returns what is left of the messages of a conversation, whether or not a prompt holds it.
 func (f *fixture) left(key Key) []string {
 	f.t.Helper()
-	entries, err := f.After(f.read(), key, 0, 100)
+	entries, err := EntriesAfter(f.read(), key, 0, 100)
 	f.must(err)
 	return texts(entries)
 }
@@ -46,15 +46,15 @@ func TestPrune(t *testing.T) {
 		f.talk(name, "first")
 	}
 	for _, name := range []string{"rests", "left"} { // their prompts begin anew
-		f.must(f.tx(func(tx *store.Tx) error { return f.Reset(tx, KeyOf(at(name)), f.now) }))
+		f.must(f.tx(func(tx *store.Tx) error { return Reset(tx, KeyOf(at(name)), f.now) }))
 	}
 	f.talk("rests", "second")
-	f.must(f.tx(func(tx *store.Tx) error { return f.Reset(tx, KeyOf(at("talks")), f.now) }))
-	f.must(f.tx(func(tx *store.Tx) error { return f.Reset(tx, KeyOf(at("runs")), f.now) }))
+	f.must(f.tx(func(tx *store.Tx) error { return Reset(tx, KeyOf(at("talks")), f.now) }))
+	f.must(f.tx(func(tx *store.Tx) error { return Reset(tx, KeyOf(at("runs")), f.now) }))
 	f.begin(at("runs"), "second") // and never ends
 	sub := &Turn{Session: KeyOf(at("talks")).OfTask("1"), Address: at("talks")}
 	f.must(f.tx(func(tx *store.Tx) error {
-		return f.Begin(tx, sub, "", lease, f.now, said("task"))
+		return BeginTurn(tx, sub, "", lease, f.now, said("task"))
 	}))
 	f.must(f.end(sub, Done, "yes"))
 	old := f.now
@@ -79,7 +79,7 @@ func TestPrune(t *testing.T) {
 	if got := f.left(sub.Session); got != nil {
 		t.Errorf("the sub-agent has %q, want nothing", got)
 	}
-	if _, ok, err := f.Named(f.read(), KeyOf(at("left")).String()); !ok || err != nil {
+	if _, ok, err := Named(f.read(), KeyOf(at("left")).String()); !ok || err != nil {
 		t.Errorf("there is no conversation any more: %v", err)
 	}
 	// Who comes back goes on as before.
@@ -96,7 +96,7 @@ func TestPruneArchived(t *testing.T) {
 	f := newFixture(t)
 	reset := func(key Key) {
 		t.Helper()
-		f.must(f.tx(func(tx *store.Tx) error { return f.Reset(tx, key, f.now) }))
+		f.must(f.tx(func(tx *store.Tx) error { return Reset(tx, key, f.now) }))
 	}
 	chat := KeyOf(at("goes on"))
 	f.talk("goes on", "first")
@@ -109,20 +109,20 @@ func TestPruneArchived(t *testing.T) {
 	for key := range below {
 		turn := &Turn{Session: key, Address: at("goes on")}
 		f.must(f.tx(func(tx *store.Tx) error {
-			return f.Begin(tx, turn, "", lease, f.now, said("task"))
+			return BeginTurn(tx, turn, "", lease, f.now, said("task"))
 		}))
 		f.must(f.end(turn, Done, "yes"))
 	}
 	f.talk("noted", "first")
 	reset(KeyOf(at("noted")))
-	newest, err := f.Newest(f.read(), KeyOf(at("noted")))
+	newest, err := NewestMessage(f.read(), KeyOf(at("noted")))
 	f.must(err)
 	f.now = f.now.Add(48 * time.Hour)
 	f.talk("goes on", "second")
 	prune := func(below int64, want int) {
 		t.Helper()
 		f.must(f.tx(func(tx *store.Tx) error {
-			n, _, err := f.PruneArchived(tx, below, f.now.Add(-24*time.Hour), 0)
+			n, _, err := PruneArchived(tx, below, f.now.Add(-24*time.Hour), 0)
 			if n != want {
 				t.Errorf("%d messages went, want %d", n, want)
 			}
@@ -145,7 +145,7 @@ func TestPruneArchived(t *testing.T) {
 	}
 	// With their age alone they stay as well.
 	f.must(f.tx(func(tx *store.Tx) error {
-		_, _, err := f.PruneMessages(tx, f.now.Add(-24*time.Hour), 0)
+		_, _, err := PruneMessages(tx, f.now.Add(-24*time.Hour), 0)
 		return err
 	}))
 	if got := f.left(chat.OfJob(1)); len(got) != 2 {

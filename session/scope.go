@@ -19,8 +19,8 @@ type Summary struct {
 	From  int64  // cursor of the oldest history entry in Text; 0 if there is none
 }
 
-// Summary returns the summary of a session, or the zero Summary if the session does not exist.
-func (Store) Summary(q store.Queryer, key Key) (s Summary, err error) {
+// ReadSummary returns the summary of a session, or the zero Summary if the session does not exist.
+func ReadSummary(q store.Queryer, key Key) (s Summary, err error) {
 	err = q.QueryRow("SELECT scope, start, summary, summary_from FROM sessions WHERE key = $1",
 		key.String()).Scan(&s.Scope, &s.Start, &s.Text, &s.From)
 	return s, store.Wrap(store.Optional(err), "session: read %s", key)
@@ -29,7 +29,7 @@ func (Store) Summary(q store.Queryer, key Key) (s Summary, err error) {
 // Compact moves the start of a session from before.Start to the message with the id to, and stores
 // now as its summary. It changes nothing and returns false if the start or the scope has changed
 // since before was read, or if the session was erased.
-func (Store) Compact(
+func Compact(
 	tx *store.Tx, key Key, before Summary, to int64, text string, from int64,
 ) (bool, error) {
 	n, err := tx.Exec(`UPDATE sessions SET start = $3, summary = $4, summary_from = $5
@@ -42,7 +42,7 @@ func (Store) Compact(
 
 // Idle returns up to limit conversations without activity since a time that were not compacted
 // since then.
-func (Store) Idle(q store.Queryer, since time.Time, limit int) ([]Key, error) {
+func Idle(q store.Queryer, since time.Time, limit int) ([]Key, error) {
 	return keys(q, `WHERE tidy = 0 AND updated_ms < $1
 		ORDER BY updated_ms LIMIT $2`, since.UnixMilli(), limit)
 }
@@ -55,7 +55,7 @@ func keys(q store.Queryer, where string, args ...any) ([]Key, error) {
 }
 
 // Named returns the key of the session with a name; false if there is none.
-func (Store) Named(q store.Queryer, name string) (Key, bool, error) {
+func Named(q store.Queryer, name string) (Key, bool, error) {
 	list, err := keys(q, "WHERE key = $1", name)
 	if err != nil || len(list) == 0 {
 		return Key{}, false, err
@@ -64,19 +64,19 @@ func (Store) Named(q store.Queryer, name string) (Key, bool, error) {
 }
 
 // MarkTidied marks an idle session as handled until its next turn.
-func (Store) MarkTidied(tx *store.Tx, key Key) error {
+func MarkTidied(tx *store.Tx, key Key) error {
 	_, err := tx.Exec("UPDATE sessions SET tidy = 1 WHERE key = $1", key.String())
 	return store.Wrap(err, "session: tidy %s", key)
 }
 
 // MoveScope moves all sessions of the scope from to the scope to.
-func (Store) MoveScope(tx *store.Tx, from, to memory.Scope) error {
+func MoveScope(tx *store.Tx, from, to memory.Scope) error {
 	_, err := tx.Exec("UPDATE sessions SET scope = $2 WHERE scope = $1", string(from), string(to))
 	return store.Wrap(err, "session: move %s", from)
 }
 
 // OfScope returns the keys of the sessions of a scope, including those of sub-agents.
-func (Store) OfScope(q store.Queryer, s memory.Scope) ([]Key, error) {
+func OfScope(q store.Queryer, s memory.Scope) ([]Key, error) {
 	return keys(q, "WHERE scope = $1 ORDER BY key", string(s))
 }
 
@@ -88,19 +88,19 @@ func OfPerson(q store.Queryer, person int64) ([]Key, error) {
 
 // OfChat returns the keys of the sessions of a chat, including those of its threads and of
 // sub-agents.
-func (Store) OfChat(q store.Queryer, a bus.Address) ([]Key, error) {
+func OfChat(q store.Queryer, a bus.Address) ([]Key, error) {
 	return keys(q, "WHERE account = $1 AND chat = $2 ORDER BY key", a.Account, a.Chat)
 }
 
 // SetScope sets the scope of a session, without moving the data of the scope.
-func (Store) SetScope(tx *store.Tx, key Key, s memory.Scope) error {
+func SetScope(tx *store.Tx, key Key, s memory.Scope) error {
 	_, err := tx.Exec("UPDATE sessions SET scope = $2 WHERE key = $1", key.String(), string(s))
 	return store.Wrap(err, "session: move %s", key)
 }
 
 // Erase makes a session and its messages unreachable at once. A new session may begin under the
-// same key. [Store.DeleteErased] deletes the rows later.
-func (Store) Erase(tx *store.Tx, key Key) error {
+// same key. [DeleteErased] deletes the rows later.
+func Erase(tx *store.Tx, key Key) error {
 	for _, statement := range []string{
 		`INSERT INTO session_rests (session, message, turn)
 			VALUES ($1, (SELECT COALESCE(max(id), 0) FROM messages WHERE session = $1),
@@ -116,7 +116,7 @@ func (Store) Erase(tx *store.Tx, key Key) error {
 	return nil
 }
 
-// settleTime is the maximum duration of one transaction of [Store.DeleteErased], so that others can
+// settleTime is the maximum duration of one transaction of [DeleteErased], so that others can
 // write in between.
 const settleTime = 5 * time.Millisecond
 
@@ -127,9 +127,9 @@ type leftovers struct {
 	at            int64 // turns up to this id are already deleted
 }
 
-// DeleteErased deletes some of the rows that [Store.Erase] left behind and reports whether there
+// DeleteErased deletes some of the rows that [Erase] left behind and reports whether there
 // may be more. Call it until it returns false, in a transaction each.
-func (Store) DeleteErased(tx *store.Tx) (more bool, err error) { return settleSome(tx, settleTime) }
+func DeleteErased(tx *store.Tx) (more bool, err error) { return settleSome(tx, settleTime) }
 
 // settleSome is DeleteErased with a time limit.
 func settleSome(tx *store.Tx, limit time.Duration) (more bool, err error) {

@@ -22,7 +22,7 @@ type Found struct {
 // Search returns up to limit messages of people and of the agent that contain all words of query,
 // ignoring case, newest first. It searches one session, or all if name is "". With rare words it
 // reads all messages.
-func (Store) Search(q store.Queryer, query, name string, limit int) ([]Found, error) {
+func Search(q store.Queryer, query, name string, limit int) ([]Found, error) {
 	words := strings.Fields(strings.ToLower(query))
 	if len(words) == 0 {
 		return nil, nil

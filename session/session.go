@@ -1,14 +1,14 @@
 // Package session stores conversations: their transcripts, the turns that wrote them, and their
 // settings.
 //
-// The main type is [Store]. The transcript is the state of a turn: the turn writes each step before
-// the step takes effect, so that it can be resumed after a crash. Once a turn was stopped, or taken
-// over under a newer lease, its writes fail with [ErrEnded].
+// Functions read and write its rows. [Turn] and [Transcript] are the main types. The transcript is
+// the state of a turn: the turn writes each step before the step takes effect, so that it can be
+// resumed after a crash. Once a turn was stopped, or taken over under a newer lease, its writes
+// fail with [ErrEnded].
 //
 // The prompt holds the messages after the start of the session, and a summary of those before it.
-// [Store.Compact] and [Store.Reset] move the start. Only these methods delete rows: [Store.Erase]
-// with [Store.DeleteErased], and because of the rows' age [Store.PruneMessages],
-// [Store.PruneArchived] and [Store.PruneTurns].
+// [Compact] and [Reset] move the start. Only these functions delete rows: [Erase] with
+// [DeleteErased], and because of the rows' age [PruneMessages], [PruneArchived] and [PruneTurns].
 //
 // Tables: sessions, turns, messages, session_rests.
 package session
@@ -136,11 +136,8 @@ func erasedOf(session string) string {
 	return "COALESCE((SELECT e.message FROM session_rests e WHERE e.session = " + session + "), 0)"
 }
 
-// Store reads and writes sessions. It has no state of its own.
-type Store struct{}
-
 // Reset makes the prompt of a session begin after its newest message. The command /new calls it.
-func (Store) Reset(tx *store.Tx, key Key, now time.Time) error {
+func Reset(tx *store.Tx, key Key, now time.Time) error {
 	_, err := tx.Exec(`UPDATE sessions SET context = 0, updated_ms = $2, summary = '',
 		summary_from = 0, began_ms = $2,
 		start = COALESCE((SELECT max(id) FROM messages WHERE session = $1), 0)
@@ -149,7 +146,7 @@ func (Store) Reset(tx *store.Tx, key Key, now time.Time) error {
 }
 
 // StartedBefore reports whether a session exists and began before limit. A session begins with its
-// first turn, and again with each [Store.Reset].
+// first turn, and again with each [Reset].
 func StartedBefore(q store.Queryer, key Key, limit time.Time) (is bool, err error) {
 	err = q.QueryRow("SELECT EXISTS (SELECT 1 FROM sessions WHERE key = $1 AND began_ms < $2)",
 		key.String(), limit.UnixMilli()).Scan(&is)

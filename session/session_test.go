@@ -23,7 +23,6 @@ type fixture struct {
 	t   *testing.T
 	db  *store.DB
 	now time.Time
-	Store
 }
 
 var (
@@ -63,17 +62,17 @@ func (f *fixture) begin(a bus.Address, text string) *Turn {
 	f.t.Helper()
 	turn := &Turn{Session: KeyOf(a), Address: a, ReplyTo: "9", Scope: "person-1"}
 	f.must(f.tx(func(tx *store.Tx) error {
-		return f.Begin(tx, turn, "Title", lease, f.now, said(text))
+		return BeginTurn(tx, turn, "Title", lease, f.now, said(text))
 	}))
 	return turn
 }
 
 func (f *fixture) append(turn *Turn, texts ...string) error {
-	return f.tx(func(tx *store.Tx) error { return f.Append(tx, turn, f.now, said(texts...)) })
+	return f.tx(func(tx *store.Tx) error { return Append(tx, turn, f.now, said(texts...)) })
 }
 
 func (f *fixture) end(turn *Turn, s State, text string) error {
-	return f.tx(func(tx *store.Tx) error { return f.End(tx, turn, s, f.now, said(text)) })
+	return f.tx(func(tx *store.Tx) error { return EndTurn(tx, turn, s, f.now, said(text)) })
 }
 
 // said is one message of the user with these lines.
@@ -92,7 +91,7 @@ func texts(entries []Entry) (list []string) {
 // wantTranscript checks what the prompt of a session holds.
 func (f *fixture) wantTranscript(a bus.Address, want ...string) *Transcript {
 	f.t.Helper()
-	got, err := f.Transcript(f.read(), KeyOf(a), 1<<20)
+	got, err := ReadTranscript(f.read(), KeyOf(a), 1<<20)
 	f.must(err)
 	if !slices.Equal(texts(got.Entries), want) || got.Truncated {
 		f.t.Errorf("transcript of %s is %q, truncated %v, want %q",
@@ -103,7 +102,7 @@ func (f *fixture) wantTranscript(a bus.Address, want ...string) *Transcript {
 
 func (f *fixture) wantRunning(want ...int64) {
 	f.t.Helper()
-	list, err := f.RunningTurns(f.read())
+	list, err := RunningTurns(f.read())
 	f.must(err)
 	var got []int64
 	for _, turn := range list {
@@ -134,7 +133,7 @@ func TestTurn(t *testing.T) {
 	f.wantRunning(turn.ID)
 	f.must(f.append(turn, "two"))
 	f.must(f.tx(func(tx *store.Tx) error { // with nothing, it only asks whether it may
-		return f.Append(tx, turn, f.now)
+		return Append(tx, turn, f.now)
 	}))
 	turn.Answers = 1
 	f.must(f.end(turn, Done, "three"))
@@ -156,7 +155,7 @@ func TestTurn(t *testing.T) {
 	}
 	f.wantTranscript(chat, "one", "two", "three", "four")
 	f.wantRunning(second.ID, other.ID)
-	messages, err := f.TurnMessages(f.read(), turn)
+	messages, err := TurnMessages(f.read(), turn)
 	f.must(err)
 	if len(messages) != 3 || messages[0].Text != "one" || messages[2].Text != "three" {
 		t.Errorf("TurnMessages = %v, want those of the first turn", messages)
@@ -169,8 +168,8 @@ func TestMessageIsKeptWhole(t *testing.T) {
 	turn := f.begin(chat, "one")
 	m := llm.Message{Role: llm.Assistant, Text: "a\x00b <&> \u2028 🎉", Reasoning: "hm",
 		ToolCalls: []llm.ToolCall{{ID: "1", Name: "look", Arguments: "not json"}}}
-	f.must(f.tx(func(tx *store.Tx) error { return f.Append(tx, turn, f.now, m) }))
-	got, err := f.Transcript(f.read(), KeyOf(chat), 1<<20)
+	f.must(f.tx(func(tx *store.Tx) error { return Append(tx, turn, f.now, m) }))
+	got, err := ReadTranscript(f.read(), KeyOf(chat), 1<<20)
 	f.must(err)
 	if got := fmt.Sprintf("%+v", got.Entries[1].Message); got != fmt.Sprintf("%+v", m) {
 		t.Errorf("message is %s, want %+v", got, m)
@@ -186,7 +185,7 @@ func TestEndedTurnIsRefused(t *testing.T) {
 		{"done", func(f *fixture, turn *Turn) error { return f.end(turn, Done, "end") }},
 		{"failed", func(f *fixture, turn *Turn) error { return f.end(turn, Failed, "end") }},
 		{"stopped", func(f *fixture, turn *Turn) error {
-			running, err := f.RunningTurn(f.read(), turn.Session)
+			running, err := RunningTurn(f.read(), turn.Session)
 			f.must(err)
 			return f.end(running, Stopped, "end")
 		}},
@@ -194,11 +193,11 @@ func TestEndedTurnIsRefused(t *testing.T) {
 			return f.tx(func(tx *store.Tx) error {
 				taken := *turn
 				next := store.Lease{Owner: "other", Epoch: lease.Epoch + 1}
-				if err := f.TakeOver(tx, &taken, next, f.now); err != nil {
+				if err := TakeOver(tx, &taken, next, f.now); err != nil {
 					return err
 				}
 				taken.Epoch = next.Epoch
-				return f.Append(tx, &taken, f.now, said("end"))
+				return Append(tx, &taken, f.now, said("end"))
 			})
 		}},
 	} {
@@ -210,7 +209,7 @@ func TestEndedTurnIsRefused(t *testing.T) {
 				"Append": f.append(turn, "late"),
 				"End":    f.end(turn, Done, "late"),
 				"TakeOver": f.tx(func(tx *store.Tx) error {
-					return f.TakeOver(tx, turn, store.Lease{Epoch: 9}, f.now)
+					return TakeOver(tx, turn, store.Lease{Epoch: 9}, f.now)
 				}),
 			} {
 				if !errors.Is(err, ErrEnded) {
@@ -229,18 +228,18 @@ func TestTakeOver(t *testing.T) {
 	turn.Answers = 2
 	f.must(f.append(turn, "three"))
 	next := store.Lease{Owner: "other", Epoch: 4}
-	f.must(f.tx(func(tx *store.Tx) error { return f.TakeOver(tx, turn, next, f.now) }))
-	list, err := f.RunningTurns(f.read())
+	f.must(f.tx(func(tx *store.Tx) error { return TakeOver(tx, turn, next, f.now) }))
+	list, err := RunningTurns(f.read())
 	f.must(err)
 	want := Turn{ID: turn.ID, Session: KeyOf(chat), Address: chat, ReplyTo: "9", Epoch: 4,
 		Attempts: 2, Answers: 2}
 	if len(list) != 1 || list[0] != want {
 		t.Errorf("RunningTurns = %+v, want %+v", list, want)
 	}
-	if one, err := f.RunningTurn(f.read(), KeyOf(chat)); err != nil || *one != want {
+	if one, err := RunningTurn(f.read(), KeyOf(chat)); err != nil || *one != want {
 		t.Errorf("RunningTurn = %+v, %v, want %+v", one, err, want)
 	}
-	if none, err := f.RunningTurn(f.read(), named("test/b")); none != nil || err != nil {
+	if none, err := RunningTurn(f.read(), named("test/b")); none != nil || err != nil {
 		t.Errorf("RunningTurn of another session = %+v, %v", none, err)
 	}
 }
@@ -249,7 +248,7 @@ func TestTakeOver(t *testing.T) {
 func TestRunningTurnIsTheFirst(t *testing.T) {
 	f := newFixture(t)
 	first, _ := f.begin(chat, "one"), f.begin(chat, "two")
-	if got, err := f.RunningTurn(f.read(), KeyOf(chat)); err != nil || got.ID != first.ID {
+	if got, err := RunningTurn(f.read(), KeyOf(chat)); err != nil || got.ID != first.ID {
 		t.Errorf("RunningTurn = %+v, %v, want turn %d", got, err, first.ID)
 	}
 }
@@ -269,7 +268,7 @@ func TestTranscriptSize(t *testing.T) {
 		{0, 1}, {size - 1, 1}, {size, 1}, {2*size - 1, 1}, {2 * size, 2}, {9 * size, 9},
 		{10*size - 1, 9}, {10 * size, 10},
 	} {
-		got, err := f.Transcript(f.read(), KeyOf(chat), test.limit)
+		got, err := ReadTranscript(f.read(), KeyOf(chat), test.limit)
 		f.must(err)
 		want := texts(all.Entries[10-test.want:])
 		if !slices.Equal(texts(got.Entries), want) || got.Truncated != (test.want < 10) {
@@ -281,7 +280,7 @@ func TestTranscriptSize(t *testing.T) {
 
 func TestTranscriptAfter(t *testing.T) {
 	f := newFixture(t)
-	none, err := f.TranscriptAfter(f.read(), KeyOf(chat), 0)
+	none, err := ReadTranscriptAfter(f.read(), KeyOf(chat), 0)
 	if err != nil || len(none.Entries) != 0 || none.Start != 0 {
 		t.Errorf("TranscriptAfter of no session = %+v, %v", none, err)
 	}
@@ -295,7 +294,7 @@ func TestTranscriptAfter(t *testing.T) {
 		if n > 0 {
 			after = all.Entries[n-1].ID
 		}
-		got, err := f.TranscriptAfter(f.read(), KeyOf(chat), after)
+		got, err := ReadTranscriptAfter(f.read(), KeyOf(chat), after)
 		f.must(err)
 		if want := texts(all.Entries[n:]); !slices.Equal(texts(got.Entries), want) {
 			t.Errorf("TranscriptAfter %d = %q, want %q", after, texts(got.Entries), want)
@@ -307,13 +306,13 @@ func TestTranscriptAfter(t *testing.T) {
 func TestResetAndCompact(t *testing.T) {
 	f := newFixture(t)
 	reset := func() {
-		f.must(f.tx(func(tx *store.Tx) error { return f.Reset(tx, KeyOf(chat), f.now) }))
+		f.must(f.tx(func(tx *store.Tx) error { return Reset(tx, KeyOf(chat), f.now) }))
 	}
 	compact := func(before Summary, to int64, want bool) {
 		t.Helper()
 		var moved bool
 		f.must(f.tx(func(tx *store.Tx) (err error) {
-			moved, err = f.Compact(tx, KeyOf(chat), before, to, "notes", 7)
+			moved, err = Compact(tx, KeyOf(chat), before, to, "notes", 7)
 			return err
 		}))
 		if moved != want {
@@ -334,21 +333,21 @@ func TestResetAndCompact(t *testing.T) {
 		t.Errorf("the prompt begins after %d, want %d", got.Start, all.Entries[0].ID)
 	}
 	compact(before, all.Entries[1].ID, false) // of what is notes already
-	s, err := f.Summary(f.read(), KeyOf(chat))
+	s, err := ReadSummary(f.read(), KeyOf(chat))
 	f.must(err)
 	if want := (Summary{"person-1", got.Start, "notes", 7}); s != want {
 		t.Errorf("the summary is %+v, want %+v", s, want)
 	}
 	f.wantTranscript(chat, "1", "2")
 	f.must(f.tx(func(tx *store.Tx) error {
-		return f.Spend(tx, KeyOf(chat), Bill{Context: 77})
+		return Spend(tx, KeyOf(chat), Bill{Context: 77})
 	}))
 	reset()
 	f.wantTranscript(chat)
 	reset()
 	f.must(f.append(turn, "3"))
 	f.wantTranscript(chat, "3")
-	info, err := f.Info(f.read(), KeyOf(chat))
+	info, err := ReadInfo(f.read(), KeyOf(chat))
 	f.must(err)
 	if info.Messages != 4 || info.Context != 0 {
 		t.Errorf("after a reset there are %d messages and a context of %d, want 4 and 0",
@@ -362,7 +361,7 @@ func TestBeginIsAllOrNothing(t *testing.T) {
 	errMine := errors.New("mine")
 	err := f.tx(func(tx *store.Tx) error {
 		turn := &Turn{Session: KeyOf(chat), Address: chat}
-		if err := f.Begin(tx, turn, "", lease, f.now, said("one")); err != nil {
+		if err := BeginTurn(tx, turn, "", lease, f.now, said("one")); err != nil {
 			return err
 		}
 		return errMine
@@ -397,11 +396,11 @@ func TestEraseInPieces(t *testing.T) {
 	talk(other, 1)
 	talk(chat, turns)
 	running := f.begin(chat, "zanzibar")
-	old, err := f.Summary(f.read(), KeyOf(chat))
+	old, err := ReadSummary(f.read(), KeyOf(chat))
 	f.must(err)
-	last, err := f.Newest(f.read(), KeyOf(chat))
+	last, err := NewestMessage(f.read(), KeyOf(chat))
 	f.must(err)
-	f.must(f.tx(func(tx *store.Tx) error { return f.Erase(tx, KeyOf(chat)) }))
+	f.must(f.tx(func(tx *store.Tx) error { return Erase(tx, KeyOf(chat)) }))
 	rows := func(table string) (n int) {
 		f.must(f.read().QueryRow("SELECT count(*) FROM "+table+" WHERE session = $1",
 			KeyOf(chat).String()).Scan(&n))
@@ -409,15 +408,15 @@ func TestEraseInPieces(t *testing.T) {
 	}
 	wantGone := func(messages int) {
 		t.Helper()
-		info, err := f.Info(f.read(), KeyOf(chat))
+		info, err := ReadInfo(f.read(), KeyOf(chat))
 		f.must(err)
-		found, err := f.Search(f.read(), "zanzibar", KeyOf(chat).String(), 100)
+		found, err := Search(f.read(), "zanzibar", KeyOf(chat).String(), 100)
 		f.must(err)
-		transcript, err := f.Transcript(f.read(), KeyOf(chat), 1<<20)
+		transcript, err := ReadTranscript(f.read(), KeyOf(chat), 1<<20)
 		f.must(err)
-		all, err := f.After(f.read(), KeyOf(chat), 0, 1000)
+		all, err := EntriesAfter(f.read(), KeyOf(chat), 0, 1000)
 		f.must(err)
-		first, err := f.KeepFrom(f.read(), KeyOf(chat), messages+1)
+		first, err := KeepFrom(f.read(), KeyOf(chat), messages+1)
 		f.must(err)
 		if info.Messages != messages || len(found) > 0 || len(transcript.Entries) != messages ||
 			len(all) != messages || first != 0 {
@@ -429,13 +428,13 @@ func TestEraseInPieces(t *testing.T) {
 	if err := f.append(running, "user: late"); !errors.Is(err, ErrEnded) {
 		t.Errorf("a turn of it writes: %v", err)
 	}
-	if gone, err := f.Erased(f.read(), running.ID); err != nil || !gone {
+	if gone, err := TurnErased(f.read(), running.ID); err != nil || !gone {
 		t.Errorf("a turn of it is not erased: %v", err)
 	}
 	f.begin(chat, "hello")
 	wantGone(1)
 	f.must(f.tx(func(tx *store.Tx) error {
-		ok, err := f.Compact(tx, KeyOf(chat), old, last, "zanzibar", 0)
+		ok, err := Compact(tx, KeyOf(chat), old, last, "zanzibar", 0)
 		if ok {
 			t.Error("notes of what is erased are notes of what has begun anew")
 		}

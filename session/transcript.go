@@ -29,8 +29,8 @@ type Transcript struct {
 	Truncated bool    // older messages did not fit
 }
 
-// Transcript returns the newest messages that the prompt of a session holds, up to size bytes.
-func (Store) Transcript(q store.Queryer, key Key, size int) (*Transcript, error) {
+// ReadTranscript returns the newest messages that the prompt of a session holds, up to size bytes.
+func ReadTranscript(q store.Queryer, key Key, size int) (*Transcript, error) {
 	t, err := read(q, key, size, "s.start", " DESC")
 	if err == nil {
 		slices.Reverse(t.Entries)
@@ -38,8 +38,8 @@ func (Store) Transcript(q store.Queryer, key Key, size int) (*Transcript, error)
 	return t, err
 }
 
-// TranscriptAfter returns the messages after the one with the given id.
-func (Store) TranscriptAfter(q store.Queryer, key Key, id int64) (*Transcript, error) {
+// ReadTranscriptAfter returns the messages after the one with the given id.
+func ReadTranscriptAfter(q store.Queryer, key Key, id int64) (*Transcript, error) {
 	return read(q, key, math.MaxInt, "$2", "", id)
 }
 
@@ -80,8 +80,9 @@ func read(
 	return t, store.Wrap(err, "session: read transcript of %s", key)
 }
 
-// After returns up to limit messages of a session after the one with the given id, oldest first.
-func (Store) After(q store.Queryer, key Key, id int64, limit int) ([]Entry, error) {
+// EntriesAfter returns up to limit messages of a session after the one with the given id, oldest
+// first.
+func EntriesAfter(q store.Queryer, key Key, id int64, limit int) ([]Entry, error) {
 	t, err := read(q, key, math.MaxInt, "$2", " LIMIT $3", id, limit)
 	if err != nil {
 		return nil, err
@@ -89,8 +90,8 @@ func (Store) After(q store.Queryer, key Key, id int64, limit int) ([]Entry, erro
 	return t.Entries, nil
 }
 
-// Size returns the total [Entry.Size] of the messages above the start of a session.
-func (Store) Size(q store.Queryer, key Key) (size int, err error) {
+// TranscriptSize returns the total [Entry.Size] of the messages above the start of a session.
+func TranscriptSize(q store.Queryer, key Key) (size int, err error) {
 	err = q.QueryRow(`SELECT COALESCE(sum(octet_length(m.body)), 0)
 		FROM sessions s JOIN messages m ON m.session = s.key AND m.id > s.start
 			AND +m.id > `+erasedOf("$1")+` WHERE s.key = $1`,
@@ -98,15 +99,15 @@ func (Store) Size(q store.Queryer, key Key) (size int, err error) {
 	return size, store.Wrap(err, "session: read %s", key)
 }
 
-// Newest returns the id of the newest message of a session, or 0 if it has none.
-func (Store) Newest(q store.Queryer, key Key) (id int64, err error) {
+// NewestMessage returns the id of the newest message of a session, or 0 if it has none.
+func NewestMessage(q store.Queryer, key Key) (id int64, err error) {
 	err = q.QueryRow("SELECT COALESCE(max(id), 0) FROM messages WHERE session = $1 AND id > "+
 		erasedOf("$1"), key.String()).Scan(&id)
 	return id, store.Wrap(err, "session: read %s", key)
 }
 
 // TurnStart returns the id of the first message of a turn. Each turn has at least one.
-func (Store) TurnStart(q store.Queryer, t *Turn) (id int64, err error) {
+func TurnStart(q store.Queryer, t *Turn) (id int64, err error) {
 	err = q.QueryRow("SELECT COALESCE(min(id), 0) FROM messages WHERE session = $1 AND turn = $2",
 		t.Session.String(), t.ID).Scan(&id)
 	return id, store.Wrap(err, "session: read turn %d", t.ID)
@@ -114,14 +115,14 @@ func (Store) TurnStart(q store.Queryer, t *Turn) (id int64, err error) {
 
 // KeepFrom returns the id of the first of the newest n messages of a session, or 0 if there are
 // fewer than n.
-func (Store) KeepFrom(q store.Queryer, key Key, n int) (id int64, err error) {
+func KeepFrom(q store.Queryer, key Key, n int) (id int64, err error) {
 	err = q.QueryRow("SELECT id FROM messages WHERE session = $1 AND id > "+erasedOf("$1")+
 		" ORDER BY id DESC LIMIT 1 OFFSET $2", key.String(), n-1).Scan(&id)
 	return id, store.Wrap(store.Optional(err), "session: read %s", key)
 }
 
 // TurnMessages returns the messages that a turn has written, in order.
-func (Store) TurnMessages(q store.Queryer, t *Turn) ([]llm.Message, error) {
+func TurnMessages(q store.Queryer, t *Turn) ([]llm.Message, error) {
 	read := func(scan store.Scan, m *llm.Message) error {
 		var body []byte
 		if err := scan(&body); err != nil {

@@ -51,10 +51,10 @@ type Turn struct {
 	Persona string // ID of the persona with which it began; "": none
 }
 
-// Begin starts a turn under a lease with its first messages. It sets t.ID, t.Epoch, t.Number,
+// BeginTurn starts a turn under a lease with its first messages. It sets t.ID, t.Epoch, t.Number,
 // t.First and t.Moved. If t.Moved is set, the caller must move the rest of the session's data in
 // the same transaction.
-func (s Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now time.Time,
+func BeginTurn(tx *store.Tx, t *Turn, title string, lease store.Lease, now time.Time,
 	first ...llm.Message,
 ) error {
 	address, err := json.Marshal(t.Address)
@@ -105,11 +105,11 @@ func (s Store) Begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now
 	if err != nil {
 		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
 	}
-	return s.insert(tx, t, now, first)
+	return insert(tx, t, now, first)
 }
 
 // Append adds messages to the transcript of t. It reports [ErrEnded] if t has ended.
-func (s Store) Append(tx *store.Tx, t *Turn, now time.Time, messages ...llm.Message) error {
+func Append(tx *store.Tx, t *Turn, now time.Time, messages ...llm.Message) error {
 	n, err := tx.Exec("UPDATE turns SET updated_ms = $1, answers = $2, tokens = $3, cost = $4 "+
 		"WHERE id = $5 AND state = 'running' AND epoch = $6",
 		now.UnixMilli(), t.Answers, t.Tokens, t.Cost, t.ID, t.Epoch)
@@ -119,10 +119,10 @@ func (s Store) Append(tx *store.Tx, t *Turn, now time.Time, messages ...llm.Mess
 	if err != nil {
 		return fmt.Errorf("session: write turn %d of %s: %w", t.ID, t.Session, err)
 	}
-	return s.insert(tx, t, now, messages)
+	return insert(tx, t, now, messages)
 }
 
-func (Store) insert(tx *store.Tx, t *Turn, now time.Time, messages []llm.Message) error {
+func insert(tx *store.Tx, t *Turn, now time.Time, messages []llm.Message) error {
 	for _, m := range messages {
 		body, err := json.Marshal(m)
 		if err == nil {
@@ -136,8 +136,8 @@ func (Store) insert(tx *store.Tx, t *Turn, now time.Time, messages []llm.Message
 	return nil
 }
 
-// End ends t with its last messages. It reports [ErrEnded] if t had already ended.
-func (s Store) End(tx *store.Tx, t *Turn, state State, now time.Time, last ...llm.Message) error {
+// EndTurn ends t with its last messages. It reports [ErrEnded] if t had already ended.
+func EndTurn(tx *store.Tx, t *Turn, state State, now time.Time, last ...llm.Message) error {
 	n, err := tx.Exec("UPDATE turns SET state = $1, updated_ms = $2, answers = $3, tokens = $4, "+
 		"cost = $5 WHERE id = $6 AND state = 'running' AND epoch = $7",
 		string(state), now.UnixMilli(), t.Answers, t.Tokens, t.Cost, t.ID, t.Epoch)
@@ -147,7 +147,7 @@ func (s Store) End(tx *store.Tx, t *Turn, state State, now time.Time, last ...ll
 	if err != nil {
 		return fmt.Errorf("session: end turn %d of %s: %w", t.ID, t.Session, err)
 	}
-	return s.insert(tx, t, now, last)
+	return insert(tx, t, now, last)
 }
 
 // A Bill is the usage of a turn.
@@ -158,7 +158,7 @@ type Bill struct {
 }
 
 // Spend adds the usage of a turn to its session.
-func (Store) Spend(tx *store.Tx, key Key, b Bill) error {
+func Spend(tx *store.Tx, key Key, b Bill) error {
 	_, err := tx.Exec(`UPDATE sessions SET input = input + $1, output = output + $2,
 		cached = cached + $3, cost = cost + $4,
 		context = CASE WHEN $5 > 0 THEN $5 ELSE context END WHERE key = $6`,
@@ -199,7 +199,7 @@ func visit(tx *store.Tx, t *Turn, now time.Time) (before memory.Scope, err error
 // RepairAddress replaces the unreadable address of a turn by the address of its session. The
 // conversation of a person has no address, so there RepairAddress takes the chat in which the
 // person wrote last.
-func (Store) RepairAddress(tx *store.Tx, id int64) error {
+func RepairAddress(tx *store.Tx, id int64) error {
 	var a bus.Address
 	err := tx.QueryRow(`SELECT c.account, c.chat, c.thread FROM sessions s
 		JOIN sessions c ON c.key = s.key OR s.person <> 0 AND c.scope = s.scope
@@ -216,24 +216,24 @@ func (Store) RepairAddress(tx *store.Tx, id int64) error {
 }
 
 // RunningTurns returns the turns that have not ended, in order. If nothing else fails, its error
-// holds a [store.RowError] for each turn that can't be read: see [Store.RepairAddress].
-func (Store) RunningTurns(q store.Queryer) ([]Turn, error) {
+// holds a [store.RowError] for each turn that can't be read: see [RepairAddress].
+func RunningTurns(q store.Queryer) ([]Turn, error) {
 	return turns(q, selectTurns+"WHERE t.state = 'running' ORDER BY t.id")
 }
 
-// RepairRunning returns the turns that have not ended, like [Store.RunningTurns]. It mends those
-// that can't be read first: see [Store.RepairAddress].
-func (s Store) RepairRunning(ctx context.Context, db *store.DB, log *slog.Logger) ([]Turn, error) {
-	list, err := s.RunningTurns(db.Read(ctx))
-	n, err := db.RepairRows(ctx, log, err, s.RepairAddress)
+// RepairRunning returns the turns that have not ended, like [RunningTurns]. It mends those
+// that can't be read first: see [RepairAddress].
+func RepairRunning(ctx context.Context, db *store.DB, log *slog.Logger) ([]Turn, error) {
+	list, err := RunningTurns(db.Read(ctx))
+	n, err := db.RepairRows(ctx, log, err, RepairAddress)
 	if err != nil || n == 0 {
 		return list, err
 	}
-	return s.RunningTurns(db.Read(ctx))
+	return RunningTurns(db.Read(ctx))
 }
 
 // RunningTurn returns the running turn of a session, or nil.
-func (Store) RunningTurn(q store.Queryer, key Key) (*Turn, error) {
+func RunningTurn(q store.Queryer, key Key) (*Turn, error) {
 	list, err := turns(q, selectTurns+
 		"WHERE t.state = 'running' AND t.session = $1 ORDER BY t.id", key.String())
 	if err != nil || len(list) == 0 {
@@ -243,8 +243,8 @@ func (Store) RunningTurn(q store.Queryer, key Key) (*Turn, error) {
 }
 
 // RunningTasks returns the running turns of all sub-agents below any of the sessions.
-func (s Store) RunningTasks(q store.Queryer, keys ...Key) ([]Turn, error) {
-	list, err := s.RunningTurns(q)
+func RunningTasks(q store.Queryer, keys ...Key) ([]Turn, error) {
+	list, err := RunningTurns(q)
 	return slices.DeleteFunc(list, func(t Turn) bool {
 		return !slices.ContainsFunc(keys, t.Session.IsDescendantOf)
 	}), err
@@ -265,8 +265,8 @@ func turns(q store.Queryer, query string, args ...any) ([]Turn, error) {
 	}, query, args...)
 }
 
-// Erased reports whether a turn has been erased since it was begun.
-func (Store) Erased(q store.Queryer, id int64) (bool, error) {
+// TurnErased reports whether a turn has been erased since it was begun.
+func TurnErased(q store.Queryer, id int64) (bool, error) {
 	var n int
 	err := q.QueryRow(`SELECT count(*) FROM turns WHERE id = $1 AND id >
 		COALESCE((SELECT e.turn FROM session_rests e WHERE e.session = turns.session), 0)`, id).Scan(&n)
@@ -277,7 +277,7 @@ func (Store) Erased(q store.Queryer, id int64) (bool, error) {
 }
 
 // HandOver records that this process is stopping and leaves t to the next one.
-func (Store) HandOver(tx *store.Tx, t *Turn) error {
+func HandOver(tx *store.Tx, t *Turn) error {
 	_, err := tx.Exec("UPDATE turns SET handovers = handovers + 1 "+
 		"WHERE id = $1 AND state = 'running' AND epoch = $2", t.ID, t.Epoch)
 	return store.Wrap(err, "session: hand over turn %d of %s", t.ID, t.Session)
@@ -285,16 +285,16 @@ func (Store) HandOver(tx *store.Tx, t *Turn) error {
 
 // TakeOver puts t under a lease and counts an attempt. From then on writes under the earlier epoch
 // fail.
-func (s Store) TakeOver(tx *store.Tx, t *Turn, lease store.Lease, now time.Time) error {
-	return s.takeOver(tx, t, lease, 1, now)
+func TakeOver(tx *store.Tx, t *Turn, lease store.Lease, now time.Time) error {
+	return takeOver(tx, t, lease, 1, now)
 }
 
-// Wake is like [Store.TakeOver] for a turn that was suspended, but counts no attempt.
-func (s Store) Wake(tx *store.Tx, t *Turn, lease store.Lease, now time.Time) error {
-	return s.takeOver(tx, t, lease, 0, now)
+// WakeTurn is like [TakeOver] for a turn that was suspended, but counts no attempt.
+func WakeTurn(tx *store.Tx, t *Turn, lease store.Lease, now time.Time) error {
+	return takeOver(tx, t, lease, 0, now)
 }
 
-func (Store) takeOver(tx *store.Tx, t *Turn, lease store.Lease, attempts int, now time.Time) error {
+func takeOver(tx *store.Tx, t *Turn, lease store.Lease, attempts int, now time.Time) error {
 	n, err := tx.Exec(`UPDATE turns SET owner = $1, epoch = $2, attempts = attempts + $3,
 		updated_ms = $4 WHERE id = $5 AND state = 'running' AND epoch = $6`,
 		lease.Owner, lease.Epoch, attempts, now.UnixMilli(), t.ID, t.Epoch)

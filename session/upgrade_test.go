@@ -72,10 +72,10 @@ func TestUpgradeFromKeys(t *testing.T) {
 	defer db.Close()
 	f := &fixture{t: t, db: db, now: time.UnixMilli(1_000_000)}
 	for _, r := range rows {
-		if got, ok, err := f.Named(f.read(), r.want.String()); got != r.want || !ok || err != nil {
+		if got, ok, err := Named(f.read(), r.want.String()); got != r.want || !ok || err != nil {
 			t.Errorf("%s is %+v, %t, %v; want %+v", r.key, got, ok, err, r.want)
 		}
-		if list, err := f.After(f.read(), r.want, 0, 9); len(list) != 1 || err != nil {
+		if list, err := EntriesAfter(f.read(), r.want, 0, 9); len(list) != 1 || err != nil {
 			t.Errorf("%s has %d messages, %v; want one", r.want, len(list), err)
 		}
 	}
@@ -88,7 +88,7 @@ func TestUpgradeFromKeys(t *testing.T) {
 // wantWorkFor checks which sessions have a running turn that works for the session key.
 func (f *fixture) wantWorkFor(key Key, want ...Key) {
 	f.t.Helper()
-	list, err := f.RunningTasks(f.read(), key)
+	list, err := RunningTasks(f.read(), key)
 	f.must(err)
 	var got []Key
 	for _, t := range list {
@@ -103,9 +103,9 @@ func (f *fixture) wantWorkFor(key Key, want ...Key) {
 func (f *fixture) checkGoesOn() {
 	f.t.Helper()
 	a := bus.Address{Account: "test", Chat: "a", Thread: "5"}
-	running, err := f.RunningTurn(f.read(), KeyOf(a))
+	running, err := RunningTurn(f.read(), KeyOf(a))
 	f.must(err)
-	f.must(f.tx(func(tx *store.Tx) error { return f.TakeOver(tx, running, lease, f.now) }))
+	f.must(f.tx(func(tx *store.Tx) error { return TakeOver(tx, running, lease, f.now) }))
 	running.Epoch = lease.Epoch
 	f.must(f.end(running, Done, "yes"))
 	if next := f.begin(a, "and now"); next.Number != 2 {
@@ -145,14 +145,14 @@ func TestUpgradeOfIdle(t *testing.T) {
 	at := func(chat string) bus.Address { return bus.Address{Account: "test", Chat: chat} }
 	wantIdle := func(since int64, want ...Key) {
 		t.Helper()
-		got, err := f.Idle(f.read(), time.UnixMilli(since), 9)
+		got, err := Idle(f.read(), time.UnixMilli(since), 9)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("idle since %d are %q, %v; want %q", since, got, err, want)
 		}
 	}
 	wantIdle(3000, KeyOf(at("early")), KeyOf(at("late")))
 	for _, chat := range []string{"early", "late"} {
-		f.must(f.tx(func(tx *store.Tx) error { return f.MarkTidied(tx, KeyOf(at(chat))) }))
+		f.must(f.tx(func(tx *store.Tx) error { return MarkTidied(tx, KeyOf(at(chat))) }))
 	}
 	wantIdle(3000)
 	for _, chat := range []string{"tidy", "early", "new"} {

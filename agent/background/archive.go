@@ -23,11 +23,11 @@ type archived struct {
 // Add adds a task that makes notes of the messages after a session's start. Call it before the
 // start moves.
 func (a Archiver) Add(tx *store.Tx, key session.Key) error {
-	s, err := a.sessions.Summary(tx, key)
+	s, err := session.ReadSummary(tx, key)
 	if err != nil || s.Scope == "" {
 		return err
 	}
-	last, err := a.sessions.Newest(tx, key)
+	last, err := session.NewestMessage(tx, key)
 	if err != nil || last <= s.Start {
 		return err
 	}
@@ -42,7 +42,7 @@ func (a Archiver) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 	if err := json.Unmarshal(t.State, &done); err != nil {
 		return o, fmt.Errorf("background: archive %s: %w", t.Session, err)
 	}
-	key, ok, err := a.sessions.Named(a.DB.Read(context.WithoutCancel(ctx)), t.Session)
+	key, ok, err := session.Named(a.DB.Read(context.WithoutCancel(ctx)), t.Session)
 	if err != nil || !ok {
 		return o, err
 	}

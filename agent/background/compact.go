@@ -30,7 +30,7 @@ func CompactState(bytes int) []byte { return jsonOf(compacted{Need: bytes}) }
 // of a prompt. If the conversation is idle or somebody asked for it, it stops when a few messages
 // are left. After some parts Do returns, so that other tasks can run.
 func (c Compactor) Do(ctx context.Context, t *Task) (o Outcome, err error) {
-	key, ok, err := c.sessions.Named(c.DB.Read(context.WithoutCancel(ctx)), t.Session)
+	key, ok, err := session.Named(c.DB.Read(context.WithoutCancel(ctx)), t.Session)
 	if err != nil || !ok {
 		return Outcome{Text: compactedText(0)}, err
 	}
@@ -76,7 +76,7 @@ func compactedText(noted int) string {
 // excess returns how many bytes of a conversation must become notes so that its transcript takes
 // half the budget.
 func (c Compactor) excess(ctx context.Context, key session.Key) (int, error) {
-	size, err := c.sessions.Size(c.DB.Read(context.WithoutCancel(ctx)), key)
+	size, err := session.TranscriptSize(c.DB.Read(context.WithoutCancel(ctx)), key)
 	model, tokens := c.Settings.Prompt(key)
 	return size - c.Estimates.Bytes(model, tokens/2), err
 }
@@ -86,7 +86,7 @@ func (c Compactor) part(
 	ctx context.Context, t *Task, key session.Key, little bool, need int,
 ) ([]session.Entry, error) {
 	read := c.DB.Read(context.WithoutCancel(ctx))
-	before, err := c.sessions.Summary(read, key)
+	before, err := session.ReadSummary(read, key)
 	if err != nil || before.Scope == "" {
 		return nil, err
 	}
@@ -110,15 +110,15 @@ func (c Compactor) lastRemovable(q store.Queryer, key session.Key, little bool) 
 	if little {
 		keep = 2
 	}
-	first, err := c.sessions.KeepFrom(q, key, keep)
+	first, err := session.KeepFrom(q, key, keep)
 	if err != nil || first == 0 {
 		return 0, err
 	}
-	t, err := c.sessions.RunningTurn(q, key)
+	t, err := session.RunningTurn(q, key)
 	if err != nil || t == nil {
 		return first - 1, err
 	}
-	start, err := c.sessions.TurnStart(q, t)
+	start, err := session.TurnStart(q, t)
 	if err != nil || start == 0 {
 		return 0, err
 	}

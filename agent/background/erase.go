@@ -34,7 +34,6 @@ type Eraser struct {
 	Accounts Accounts
 	Now      func() time.Time
 
-	sessions  session.Store
 	questions question.Store
 	jobs      schedule.Store
 	tasks     Store
@@ -173,14 +172,14 @@ func (e *Eraser) Find(q store.Queryer, left *Erasure) (keys []session.Key, err e
 			merging, err := e.tasks.Merging(q, s)
 			if err == nil {
 				left.addScopes(merging...)
-				err = add(e.sessions.OfScope(q, s))
+				err = add(session.OfScope(q, s))
 			}
 			if err != nil {
 				return nil, err
 			}
 			continue
 		}
-		if err := add(e.sessions.OfChat(q, left.Chats[chats])); err != nil {
+		if err := add(session.OfChat(q, left.Chats[chats])); err != nil {
 			return nil, err
 		}
 		chats++
@@ -205,7 +204,7 @@ func (e *Eraser) addFormerIDs(q store.Queryer, left *Erasure) error {
 // they were linked.
 func (e *Eraser) addPlaces(q store.Queryer, key session.Key, left *Erasure) error {
 	left.addChat(key.Conversation)
-	s, err := e.sessions.Summary(q, key)
+	s, err := session.ReadSummary(q, key)
 	if err != nil || s.Scope == "" {
 		return err
 	}
@@ -235,14 +234,14 @@ func ChatOf(a bus.Address) bus.Address { return bus.Address{Account: a.Account, 
 
 // eraseSession deletes a session. A turn that runs in it ends first, and its later writes fail.
 func (e *Eraser) eraseSession(tx *store.Tx, key session.Key) error {
-	t, err := e.sessions.RunningTurn(tx, key)
+	t, err := session.RunningTurn(tx, key)
 	if err == nil && t != nil {
 		err = e.endTurn(tx, t)
 	}
 	if err != nil {
 		return err
 	}
-	if err := e.sessions.Erase(tx, key); err != nil {
+	if err := session.Erase(tx, key); err != nil {
 		return err
 	}
 	if err := e.questions.Erase(tx, key.String()); err != nil {
@@ -267,7 +266,7 @@ func (e *Eraser) endTurn(tx *store.Tx, t *session.Turn) error {
 	if err := e.questions.Void(tx, t.ID); err != nil {
 		return err
 	}
-	if err := e.sessions.End(tx, t, session.Stopped, e.Now()); err != nil {
+	if err := session.EndTurn(tx, t, session.Stopped, e.Now()); err != nil {
 		return err
 	}
 	return e.Inbox.Finish(tx, t.ID)
@@ -429,7 +428,7 @@ func (e *Eraser) Settle(ctx context.Context) error {
 			return err
 		}
 		err := commit(ctx, e.DB, func(tx *store.Tx) (err error) {
-			more, err = e.sessions.DeleteErased(tx)
+			more, err = session.DeleteErased(tx)
 			return err
 		})
 		if err != nil {

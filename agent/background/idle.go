@@ -14,8 +14,7 @@ type IdleSweep struct {
 	Settings Settings
 	Now      func() time.Time
 
-	sessions session.Store
-	tasks    Store
+	tasks Store
 }
 
 // maxIdle is the maximum number of conversations per transaction.
@@ -27,7 +26,7 @@ func (i *IdleSweep) add(ctx context.Context) error {
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	keys, err := i.sessions.Idle(i.DB.Read(ctx), i.Now().Add(-after), maxIdle)
+	keys, err := session.Idle(i.DB.Read(ctx), i.Now().Add(-after), maxIdle)
 	if err != nil || len(keys) == 0 {
 		return err
 	}
@@ -44,10 +43,10 @@ func (i *IdleSweep) add(ctx context.Context) error {
 // addFor adds the task for a session, unless it is the session of a sub-agent or a job: their work
 // is over.
 func (i *IdleSweep) addFor(tx *store.Tx, key session.Key) error {
-	if err := i.sessions.MarkTidied(tx, key); err != nil {
+	if err := session.MarkTidied(tx, key); err != nil {
 		return err
 	}
-	s, err := i.sessions.Summary(tx, key)
+	s, err := session.ReadSummary(tx, key)
 	if err != nil {
 		return err
 	}

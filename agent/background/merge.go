@@ -32,9 +32,8 @@ type Merger struct {
 	Now      func() time.Time
 	Logger   *slog.Logger
 
-	sessions session.Store
-	jobs     schedule.Store
-	tasks    Store
+	jobs  schedule.Store
+	tasks Store
 }
 
 // Move moves everything of the scope from into the scope to if both are known to belong to the same
@@ -44,13 +43,13 @@ func (m *Merger) Move(tx *store.Tx, key session.Key, from, to memory.Scope) erro
 	case err != nil:
 		return err
 	case !ok:
-		return m.sessions.SetScope(tx, key, to)
+		return session.SetScope(tx, key, to)
 	}
 	late, err := m.runningIn(tx, from, key)
 	if err != nil {
 		return err
 	}
-	if err := m.sessions.MoveScope(tx, from, to); err != nil {
+	if err := session.MoveScope(tx, from, to); err != nil {
 		return err
 	}
 	if err := m.Memory.Merge(tx, from, to); err != nil {
@@ -75,11 +74,11 @@ type merging struct {
 // runningIn returns the state of a merge of the scope s, which is about to be moved for a turn of
 // the session key. It returns nil if no other turn uses the scope.
 func (m *Merger) runningIn(tx *store.Tx, s memory.Scope, key session.Key) ([]byte, error) {
-	keys, err := m.sessions.OfScope(tx, s)
+	keys, err := session.OfScope(tx, s)
 	var late merging
 	for i := 0; i < len(keys) && err == nil; i++ {
 		var t *session.Turn
-		if t, err = m.sessions.RunningTurn(tx, keys[i]); t != nil && keys[i] != key {
+		if t, err = session.RunningTurn(tx, keys[i]); t != nil && keys[i] != key {
 			late.Turns = append(late.Turns, t.ID)
 		}
 	}
@@ -108,7 +107,7 @@ func (m *Merger) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 		}
 	}
 	if len(late.Turns) > 0 {
-		turns, err := m.sessions.RepairRunning(ctx, m.DB, m.Logger)
+		turns, err := session.RepairRunning(ctx, m.DB, m.Logger)
 		if err != nil {
 			return o, err
 		}
@@ -131,7 +130,7 @@ func (m *Merger) mergeFiles(ctx context.Context, t *Task) error {
 	// A turn that had begun before may have written into the old scope since then. If the old scope
 	// has become that of a conversation again, its current data stays.
 	err = commit(ctx, m.DB, func(tx *store.Tx) error {
-		keys, err := m.sessions.OfScope(tx, from)
+		keys, err := session.OfScope(tx, from)
 		if err != nil || len(keys) > 0 {
 			return err
 		}

@@ -38,8 +38,7 @@ type Summarizer struct {
 	Now       func() time.Time
 	Logger    *slog.Logger
 
-	sessions session.Store
-	tasks    Store
+	tasks Store
 }
 
 // maxParts is the number of parts after which a task lets other tasks run.
@@ -57,7 +56,7 @@ func (s *Summarizer) Part(
 	q store.Queryer, key session.Key, after, to int64, need int,
 ) ([]session.Entry, error) {
 	for limit := chunkRead; ; limit *= 4 { // until the messages include the end of a turn
-		list, err := s.sessions.After(q, key, after, limit)
+		list, err := session.EntriesAfter(q, key, after, limit)
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +104,7 @@ func (s *Summarizer) Compact(
 		if all := notes.text(); all != "" {
 			text, from = s.joined(key, before, cursor, all, entries)
 		}
-		moved, err := s.sessions.Compact(tx, key, before, entries[len(entries)-1].ID, text, from)
+		moved, err := session.Compact(tx, key, before, entries[len(entries)-1].ID, text, from)
 		if err == nil && !moved {
 			err = errMoved
 		}

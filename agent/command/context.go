@@ -21,7 +21,7 @@ func (c conversation) context(ctx context.Context, r *Request) (Reply, error) {
 		}
 		var ok bool
 		var err error
-		if key, ok, err = (session.Store{}).Named(q, name); err == nil && ok {
+		if key, ok, err = session.Named(q, name); err == nil && ok {
 			m, ok, err = c.newest(q, key)
 		}
 		if err != nil {
@@ -36,7 +36,7 @@ func (c conversation) context(ctx context.Context, r *Request) (Reply, error) {
 	if err != nil {
 		return Reply{}, err
 	}
-	info, err := session.Store{}.Info(q, key)
+	info, err := session.ReadInfo(q, key)
 	if err != nil {
 		return Reply{}, err
 	}

@@ -100,7 +100,7 @@ func (d decisions) decide(
 			return reply, nil
 		}
 		if err == nil {
-			decided, _, err = session.Store{}.Named(tx, q.Session)
+			decided, _, err = session.Named(tx, q.Session)
 		}
 		return reply, err
 	})

@@ -20,7 +20,7 @@ type conversation struct{ *Deps }
 
 // status answers /status.
 func (c conversation) status(ctx context.Context, r *Request) (Reply, error) {
-	info, err := session.Store{}.Info(c.DB.Read(ctx), r.Session)
+	info, err := session.ReadInfo(c.DB.Read(ctx), r.Session)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -121,7 +121,7 @@ func (c conversation) reset(ctx context.Context, r *Request) (Reply, error) {
 			err = c.Background.Archive(tx, r.Session)
 		}
 		if err == nil {
-			err = session.Store{}.Reset(tx, r.Session, c.Now())
+			err = session.Reset(tx, r.Session, c.Now())
 		}
 		say := "A new conversation begins."
 		if stopped.Discarded > 0 {
@@ -182,7 +182,7 @@ func (c conversation) choose(
 
 // usage answers /usage.
 func (c conversation) usage(ctx context.Context, r *Request) (Reply, error) {
-	info, err := session.Store{}.Info(c.DB.Read(ctx), r.Session)
+	info, err := session.ReadInfo(c.DB.Read(ctx), r.Session)
 	if err != nil {
 		return Reply{}, err
 	}

@@ -111,7 +111,7 @@ func (r *run) conversations(context.Context) error {
 			return err
 		}
 		lines := &lineCleaner{to: w, clean: r.clean}
-		err = session.Store{}.Export(r.read, key, lines)
+		err = session.Export(r.read, key, lines)
 		if errors.Is(err, session.ErrNone) {
 			continue // erased in the meantime
 		}

@@ -23,7 +23,7 @@ const timeLayout = "2006-01-02 15:04"
 // transcript writes a session as Markdown: the messages of the person and of the agent, and the
 // names of the tools that the agent used.
 func (r *run) transcript(key session.Key, out io.Writer) error {
-	info, err := session.Store{}.Summary(r.read, key)
+	info, err := session.ReadSummary(r.read, key)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (r *run) transcript(key session.Key, out io.Writer) error {
 		}
 	}
 	for at := int64(0); ; {
-		entries, err := session.Store{}.After(r.read, key, at, page)
+		entries, err := session.EntriesAfter(r.read, key, at, page)
 		if err != nil || len(entries) == 0 {
 			return err
 		}

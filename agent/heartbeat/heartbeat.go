@@ -23,7 +23,6 @@ type Finder struct {
 	Inbox     *bus.Inbox
 	Documents *document.Documents // nil: no heartbeats
 
-	sessions session.Store
 }
 
 // maxText is the longest part of HEARTBEAT.md that the model sees, in bytes.
@@ -89,7 +88,7 @@ func (f *Finder) List(ctx context.Context) ([]schedule.HeartbeatTarget, error) {
 func (f *Finder) last(
 	q store.Queryer, s memory.Scope,
 ) (m bus.InboundMessage, ok bool, err error) {
-	keys, err := f.sessions.OfScope(q, s)
+	keys, err := session.OfScope(q, s)
 	if err != nil {
 		return m, false, err
 	}

@@ -34,8 +34,6 @@ type Calls struct {
 	Estimates *prompt.Estimator
 	Slots     chan struct{} // each call holds one; the capacity is the limit
 	Now       func() time.Time
-
-	sessions session.Store
 }
 
 // A Model is a model with its names.
@@ -100,7 +98,7 @@ func (c *Calls) bill(ctx context.Context, who budget.Spender, resp *llm.Response
 	var learnt prompt.Calibration
 	err := c.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
 		if !who.Session.IsZero() {
-			err := c.sessions.Spend(tx, who.Session,
+			err := session.Spend(tx, who.Session,
 				session.Bill{Usage: resp.Usage, Cost: cost})
 			if err != nil {
 				return err

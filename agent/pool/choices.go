@@ -29,7 +29,7 @@ type choices struct {
 
 // load reads the stored choices.
 func (c *choices) load(q store.Queryer) error {
-	chosen, err := session.Store{}.Chosen(q)
+	chosen, err := session.Chosen(q)
 	if err != nil {
 		return err
 	}

@@ -135,7 +135,7 @@ func (pl *Pool) HandOverUnadmitted(ctx context.Context) error {
 			if w.resume == nil {
 				continue
 			}
-			if err := pl.sessions.HandOver(tx, w.resume); err != nil {
+			if err := session.HandOver(tx, w.resume); err != nil {
 				return err
 			}
 		}
@@ -294,7 +294,7 @@ func (pl *Pool) Resume(ctx, work context.Context) error {
 	if err != nil {
 		return err
 	}
-	turns, err := pl.sessions.RepairRunning(work, pl.env.DB, pl.env.Logger)
+	turns, err := session.RepairRunning(work, pl.env.DB, pl.env.Logger)
 	if err != nil {
 		return err
 	}

@@ -56,10 +56,10 @@ func (pr *probation) blame(tx *store.Tx, turns []session.Turn) error {
 	for i := range turns {
 		t := &turns[i]
 		if blamed(t.Session) {
-			err = pr.sessions.TakeOver(tx, t, pr.Lease, pr.env.Now())
+			err = session.TakeOver(tx, t, pr.Lease, pr.env.Now())
 			t.Attempts++
 		} else {
-			err = pr.sessions.Wake(tx, t, pr.Lease, pr.env.Now())
+			err = session.WakeTurn(tx, t, pr.Lease, pr.env.Now())
 		}
 		if err != nil {
 			return err

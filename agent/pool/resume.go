@@ -10,7 +10,7 @@ import (
 // ResumeTurns resumes running turns that have no session in memory. sessions is the result of an
 // earlier call of InMemory. ResumeTurns also skips sessions that have started since that call.
 func (pl *Pool) ResumeTurns(ctx, work context.Context, sessions map[session.Key]bool) error {
-	turns, err := pl.sessions.RepairRunning(work, pl.env.DB, pl.env.Logger)
+	turns, err := session.RepairRunning(work, pl.env.DB, pl.env.Logger)
 	if err != nil {
 		return store.LogUnlessLost(ctx, pl.env.Logger, "running turns could not be read", err)
 	}
@@ -19,7 +19,7 @@ func (pl *Pool) ResumeTurns(ctx, work context.Context, sessions map[session.Key]
 			continue
 		}
 		err := pl.tx(ctx, func(tx *store.Tx) error {
-			return pl.sessions.TakeOver(tx, &t, pl.Lease, pl.env.Now())
+			return session.TakeOver(tx, &t, pl.Lease, pl.env.Now())
 		})
 		if err != nil { // the turn has ended in the meantime
 			if err := store.LogUnlessLost(ctx, pl.env.Logger, "turn could not be resumed", err); err != nil {

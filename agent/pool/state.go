@@ -8,7 +8,6 @@ import (
 	"gateway/agent/question"
 	"gateway/agent/turn"
 	"gateway/bus"
-	"gateway/session"
 	"gateway/store"
 )
 
@@ -55,7 +54,6 @@ func (s *signals) LastBeat() time.Time {
 // tables reads and writes the stored state of sessions.
 type tables struct {
 	env       *turn.Env
-	sessions  session.Store
 	questions question.Store
 }
 

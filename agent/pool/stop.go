@@ -99,7 +99,7 @@ func (s *Stopping) end(tx *store.Tx) (e command.Stopped, err error) {
 	if err := s.discard(tx, &e); err != nil {
 		return e, err
 	}
-	turns, err := s.d.sessions.RunningTasks(tx, s.keys()...)
+	turns, err := session.RunningTasks(tx, s.keys()...)
 	if err != nil {
 		return e, err
 	}
@@ -113,7 +113,7 @@ func (s *Stopping) end(tx *store.Tx) (e command.Stopped, err error) {
 			e.Tasks++
 		}
 	}
-	t, err := s.d.sessions.RunningTurn(tx, s.key)
+	t, err := session.RunningTurn(tx, s.key)
 	if err != nil {
 		return e, err
 	}
@@ -224,7 +224,7 @@ func (st *Stopper) StopTask(ctx context.Context, task session.Key) (stopped bool
 		if err != nil {
 			return err
 		}
-		t, err := st.sessions.RunningTurn(tx, task)
+		t, err := session.RunningTurn(tx, task)
 		if err != nil || t == nil {
 			return err
 		}
@@ -257,13 +257,13 @@ func (st *Stopper) endStopped(tx *store.Tx, t *session.Turn, e *command.Stopped,
 	if err := st.questions.Void(tx, t.ID); err != nil {
 		return err
 	}
-	messages, err := st.sessions.TurnMessages(tx, t)
+	messages, err := session.TurnMessages(tx, t)
 	if err != nil {
 		return err
 	}
 	last := append(prompt.FillMissingResults(messages, turn.ResultStopped),
 		llm.Message{Role: llm.Assistant, Text: turn.MarkStopped})
-	if err := st.sessions.End(tx, t, session.Stopped, st.env.Now(), last...); err != nil {
+	if err := session.EndTurn(tx, t, session.Stopped, st.env.Now(), last...); err != nil {
 		return err
 	}
 	return st.env.Inbox.Finish(tx, t.ID)

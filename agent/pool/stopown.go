@@ -20,7 +20,7 @@ func (s *Stopping) endOwn(tx *store.Tx) (e command.Stopped, err error) {
 	all := func(list []bus.Received) bool {
 		return len(list) > 0 && !slices.ContainsFunc(list, func(r bus.Received) bool { return !own(r) })
 	}
-	t, err := s.d.sessions.RunningTurn(tx, s.key)
+	t, err := session.RunningTurn(tx, s.key)
 	if err != nil {
 		return e, err
 	}

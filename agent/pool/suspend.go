@@ -71,7 +71,7 @@ func (rv review) run(ctx, work context.Context, key session.Key) error {
 		}
 	}
 	err = rv.tx(ctx, func(tx *store.Tx) error {
-		return rv.sessions.Wake(tx, &p.turn, rv.Lease, rv.env.Now())
+		return session.WakeTurn(tx, &p.turn, rv.Lease, rv.env.Now())
 	})
 	ended := errors.Is(err, session.ErrEnded) // a person has stopped it
 	if err != nil && !ended {

@@ -29,7 +29,7 @@ func (t *runner) abandon(ctx context.Context, batch []bus.Received, cause error)
 			}
 		}
 		if t.ID != 0 {
-			err := t.env.sessions.End(tx, &t.Turn, session.Failed, t.env.Now())
+			err := session.EndTurn(tx, &t.Turn, session.Failed, t.env.Now())
 			if err == nil {
 				err = t.env.Inbox.Finish(tx, t.ID)
 			}
@@ -142,7 +142,7 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 		if err := t.claim(tx, &begun, batch); err != nil {
 			return err
 		}
-		t.news, err = t.env.Transcripts.readNews(tx, t.env.sessions, t.Session)
+		t.news, err = t.env.Transcripts.readNews(tx, t.Session)
 		return err
 	})
 	if err != nil {
@@ -180,14 +180,14 @@ func (t *runner) writeFirst(
 	}
 	// Otherwise the prompt of a job's own session would grow with each run.
 	if o := &t.trigger.Origin; o.Standalone() && !o.Session.IsZero() {
-		if err := t.env.sessions.Reset(tx, t.Session, now); err != nil {
+		if err := session.Reset(tx, t.Session, now); err != nil {
 			return err
 		}
 	}
 	if err := t.resetDaily(tx, now); err != nil {
 		return err
 	}
-	if err := t.env.sessions.Begin(tx, begun, title, t.lease, now, messages...); err != nil {
+	if err := session.BeginTurn(tx, begun, title, t.lease, now, messages...); err != nil {
 		return err
 	}
 	if from := movedFrom(begun, t.group, batch); from != "" {
@@ -218,7 +218,7 @@ func (t *runner) resetDaily(tx *store.Tx, now time.Time) (err error) {
 	if err := archiver.Add(tx, t.Session); err != nil {
 		return err
 	}
-	return t.env.sessions.Reset(tx, t.Session, now)
+	return session.Reset(tx, t.Session, now)
 }
 
 // lastTime returns the last time up to now at which a clock showed a time of day. of is that time

@@ -159,7 +159,7 @@ func (t *costs) account(tx *store.Tx) error {
 	if t.erased {
 		who = budget.Spender{} // still counted in the sum of the day
 	}
-	if err := t.env.sessions.Spend(tx, t.Session, t.bill.session); err != nil {
+	if err := session.Spend(tx, t.Session, t.bill.session); err != nil {
 		return err
 	}
 	for _, e := range t.bill.entries {

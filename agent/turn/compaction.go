@@ -11,6 +11,7 @@ import (
 	"gateway/agent/modelcall"
 	"gateway/agent/policy"
 	"gateway/agent/prompt"
+	"gateway/session"
 )
 
 // Notes replace the older part of a conversation when it does not fit into the prompt, when the
@@ -108,11 +109,11 @@ func (t *conversation) compactOlder(ctx context.Context, need int) (bool, error)
 		return false, nil
 	}
 	read := t.env.DB.Read(context.WithoutCancel(ctx))
-	first, err := t.env.sessions.TurnStart(read, &t.Turn)
+	first, err := session.TurnStart(read, &t.Turn)
 	if err != nil {
 		return false, err
 	}
-	before, err := t.env.sessions.Summary(read, t.Session)
+	before, err := session.ReadSummary(read, t.Session)
 	if err != nil {
 		return false, err
 	}

@@ -33,7 +33,7 @@ func (w *world) entries(chat string) (texts []string) {
 
 func (w *world) summary(chat string) session.Summary {
 	w.t.Helper()
-	s, err := session.Store{}.Summary(w.read(), session.KeyOf(at(chat)))
+	s, err := session.ReadSummary(w.read(), session.KeyOf(at(chat)))
 	w.must(err)
 	return s
 }
@@ -55,15 +55,14 @@ func TestFitKeepsTheConversation(t *testing.T) {
 		w.env.Summarizer.Estimates = w.env.Calls.Estimates
 		key, now := session.KeyOf(at(chat)), time.Now()
 		plan, said := drawTurns(rt)
-		var st session.Store
 		var last *runner
 		w.tx(func(tx *store.Tx) error { // one for all, which is faster
 			for i, messages := range plan {
 				last = w.turn(key)
 				last.Session, last.Address, last.Scope = key, at(chat), memory.OfChat(at(chat))
-				err := st.Begin(tx, &last.Turn, "", store.Lease{}, now, messages[0])
+				err := session.BeginTurn(tx, &last.Turn, "", store.Lease{}, now, messages[0])
 				if err == nil && i < len(plan)-1 {
-					err = st.End(tx, &last.Turn, session.Done, now, messages[1:]...)
+					err = session.EndTurn(tx, &last.Turn, session.Done, now, messages[1:]...)
 				}
 				if err != nil {
 					return err

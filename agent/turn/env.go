@@ -22,7 +22,6 @@ import (
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/memory/document"
-	"gateway/session"
 	"gateway/skills"
 	"gateway/store"
 )
@@ -65,7 +64,6 @@ type Knowledge struct {
 
 // tables groups the stateless stores.
 type tables struct {
-	sessions  session.Store
 	questions question.Store
 }
 

@@ -71,7 +71,7 @@ func (t *conversation) loadParts(ctx context.Context) (system *prompt.System, er
 	if t.First { // the transcript has only what begin wrote
 		return t.systemParts(read, session.Summary{})
 	}
-	h, err := t.env.Transcripts.read(read, t.env.sessions, t.Session, t.readLimit(), t.news)
+	h, err := t.env.Transcripts.read(read, t.Session, t.readLimit(), t.news)
 	t.news = newMessages{}
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (t *conversation) loadParts(ctx context.Context) (system *prompt.System, er
 	// instead of not at all.
 	var summary session.Summary
 	if h.Start > 0 {
-		if summary, err = t.env.sessions.Summary(read, t.Session); err != nil {
+		if summary, err = session.ReadSummary(read, t.Session); err != nil {
 			return nil, err
 		}
 	}
@@ -90,7 +90,7 @@ func (t *conversation) loadParts(ctx context.Context) (system *prompt.System, er
 	t.truncated, t.older = h.Truncated, 0
 	if h.Truncated && h.Entries[0].Turn == t.ID {
 		// The turn alone exceeds the limit, but its question must not be missing.
-		t.history, err = t.env.sessions.TurnMessages(read, &t.Turn)
+		t.history, err = session.TurnMessages(read, &t.Turn)
 		return system, err
 	}
 	t.history = make([]llm.Message, 0, len(h.Entries)+8)

@@ -196,7 +196,7 @@ const ReminderRule = ". Your answer is the reminder: tell the user what it is ab
 // useConversationScope gives a turn in a conversation the memory of that conversation, whoever
 // began the turn: a program that posts to a hook has no memory of its own.
 func (t *turn) useConversationScope(ctx context.Context) error {
-	s, err := t.env.sessions.Summary(t.env.DB.Read(context.WithoutCancel(ctx)), t.Session)
+	s, err := session.ReadSummary(t.env.DB.Read(context.WithoutCancel(ctx)), t.Session)
 	if err == nil && s.Scope != "" {
 		t.Scope = s.Scope
 	}

@@ -166,11 +166,11 @@ func (w *world) talked(messages int) *runner {
 		for i := range messages / 2 {
 			last = w.turn(key)
 			last.Session, last.Address, last.Scope = key, at("0"), memory.OfChat(at("0"))
-			err := session.Store{}.Begin(tx, &last.Turn, "", store.Lease{}, now,
+			err := session.BeginTurn(tx, &last.Turn, "", store.Lease{}, now,
 				llm.Message{Role: llm.User, Text: stamp + fmt.Sprintf("Question %d, about thing %d. %s",
 					i, i%benchFacts, strings.Repeat("It goes on. ", i%20))})
 			if err == nil && i < messages/2-1 {
-				err = session.Store{}.End(tx, &last.Turn, session.Done, now, llm.Message{
+				err = session.EndTurn(tx, &last.Turn, session.Done, now, llm.Message{
 					Role: llm.Assistant, Text: "An answer." + strings.Repeat(" More of it.", i%40)})
 			}
 			if err != nil {

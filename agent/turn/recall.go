@@ -51,7 +51,7 @@ func (t *reader) recallFor(ctx context.Context, batch []bus.Received) (r recalle
 	if err != nil || len(facts) == 0 {
 		return r, err
 	}
-	said, err := t.env.Transcripts.read(read, t.env.sessions, t.Session, t.readLimit(), newMessages{})
+	said, err := t.env.Transcripts.read(read, t.Session, t.readLimit(), newMessages{})
 	if err != nil {
 		return r, err
 	}

@@ -131,7 +131,7 @@ func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out *Outcom
 	case errors.Is(err, errDraining):
 		out.State = HandedOver
 		return out, t.tx(ctx, func(tx *store.Tx) error { // only this process knows the usage
-			return t.env.sessions.HandOver(tx, &t.Turn)
+			return session.HandOver(tx, &t.Turn)
 		})
 	case errors.Is(err, session.ErrEnded): // ended by /stop
 		t.showEnd(true)
@@ -145,10 +145,10 @@ func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out *Outcom
 func (t *runner) stopped(ctx context.Context) (resume *session.Turn, err error) {
 	var running *session.Turn
 	err = t.tx(ctx, func(tx *store.Tx) (err error) {
-		if running, err = t.env.sessions.RunningTurn(tx, t.Session); err != nil {
+		if running, err = session.RunningTurn(tx, t.Session); err != nil {
 			return err
 		}
-		t.erased, err = t.env.sessions.Erased(tx, t.ID)
+		t.erased, err = session.TurnErased(tx, t.ID)
 		return err
 	})
 	if err != nil || running == nil || running.ID != t.ID || running.Epoch != t.Epoch {

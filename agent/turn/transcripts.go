@@ -37,11 +37,11 @@ type newMessages struct {
 // readNews reads, in a transaction, the rows that [Transcripts.read] would read after it. The
 // writing connection has their pages in memory and needs no further lock.
 func (h *Transcripts) readNews(
-	tx *store.Tx, s session.Store, key session.Key,
+	tx *store.Tx, key session.Key,
 ) (n newMessages, err error) {
 	if entries, _ := h.recall(key); len(entries) > 0 {
 		n.after = entries[len(entries)-1].ID
-		n.read, err = s.TranscriptAfter(tx, key, n.after)
+		n.read, err = session.ReadTranscriptAfter(tx, key, n.after)
 	}
 	return n, err
 }
@@ -49,22 +49,22 @@ func (h *Transcripts) readNews(
 // read returns the transcript for the prompt of a session, up to limit bytes. It reads the database
 // unless n has all new messages.
 func (h *Transcripts) read(
-	q store.Queryer, s session.Store, key session.Key, limit int, n newMessages,
+	q store.Queryer, key session.Key, limit int, n newMessages,
 ) (*session.Transcript, error) {
 	entries, created := h.recall(key)
 	if len(entries) == 0 {
-		return h.readAnew(q, s, key, limit)
+		return h.readAnew(q, key, limit)
 	}
 	t := n.read
 	if last := entries[len(entries)-1].ID; t == nil || n.after != last {
 		var err error
-		if t, err = s.TranscriptAfter(q, key, last); err != nil {
+		if t, err = session.ReadTranscriptAfter(q, key, last); err != nil {
 			return nil, err
 		}
 	}
 	if t.Created != created { // the session was erased
 		h.Drop(key)
-		return h.readAnew(q, s, key, limit)
+		return h.readAnew(q, key, limit)
 	}
 	t.Entries = append(entries, t.Entries...)
 	old := 0
@@ -86,9 +86,9 @@ func (h *Transcripts) read(
 }
 
 func (h *Transcripts) readAnew(
-	q store.Queryer, s session.Store, key session.Key, limit int,
+	q store.Queryer, key session.Key, limit int,
 ) (*session.Transcript, error) {
-	t, err := s.Transcript(q, key, limit)
+	t, err := session.ReadTranscript(q, key, limit)
 	if err == nil && !t.Truncated { // a truncated transcript does not begin where later turns begin
 		h.remember(key, t.Created, t.Entries)
 	}

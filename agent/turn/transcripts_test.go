@@ -24,11 +24,10 @@ type scribe struct {
 // act does one of the things that happen to a transcript.
 func (s *scribe) act() {
 	key := session.KeyOf(at(s.chat))
-	var st session.Store
 	s.w.tx(func(tx *store.Tx) error {
 		switch s.r.IntN(8) {
 		case 0: // /new
-			return st.Reset(tx, key, time.Now())
+			return session.Reset(tx, key, time.Now())
 		case 1: // a compaction, which never goes back
 			n := 0
 			err := tx.QueryRow("SELECT COALESCE(max(id), 0) FROM messages WHERE session = $1",
@@ -36,27 +35,27 @@ func (s *scribe) act() {
 			if err != nil {
 				return err
 			}
-			before, err := st.Summary(tx, key)
+			before, err := session.ReadSummary(tx, key)
 			if err != nil {
 				return err
 			}
 			to := max(before.Start, int64(s.r.IntN(n+1)))
-			_, err = st.Compact(tx, key, before, to, "", 0)
+			_, err = session.Compact(tx, key, before, to, "", 0)
 			return err
 		}
-		turn, err := st.RunningTurn(tx, key)
+		turn, err := session.RunningTurn(tx, key)
 		if err != nil {
 			return err
 		}
 		if turn == nil {
 			turn = &session.Turn{Session: key, Address: at(s.chat)}
-			return st.Begin(tx, turn, "", store.Lease{}, time.Now(), s.message())
+			return session.BeginTurn(tx, turn, "", store.Lease{}, time.Now(), s.message())
 		}
 		if s.r.IntN(2) == 0 { // a step
-			return st.Append(tx, turn, time.Now(), s.message(), s.message())
+			return session.Append(tx, turn, time.Now(), s.message(), s.message())
 		}
 		states := []session.State{session.Done, session.Failed, session.Stopped}
-		return st.End(tx, turn, states[s.r.IntN(3)], time.Now(), s.message())
+		return session.EndTurn(tx, turn, states[s.r.IntN(3)], time.Now(), s.message())
 	})
 }
 
@@ -85,7 +84,7 @@ func TestMemoryEqualsFreshRead(t *testing.T) {
 				var n newMessages
 				if r.IntN(2) > 0 {
 					w.tx(func(tx *store.Tx) (err error) {
-						n, err = memory.readNews(tx, session.Store{}, session.KeyOf(at("a")))
+						n, err = memory.readNews(tx, session.KeyOf(at("a")))
 						return err
 					})
 				}
@@ -103,11 +102,11 @@ func compareRead(
 ) {
 	t.Helper()
 	key := session.KeyOf(at(chat))
-	got, err := h.read(q, session.Store{}, key, limit, n)
+	got, err := h.read(q, key, limit, n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := session.Store{}.Transcript(q, key, limit)
+	want, err := session.ReadTranscript(q, key, limit)
 	if err != nil {
 		t.Fatal(err)
 	}

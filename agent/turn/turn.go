@@ -131,7 +131,7 @@ func (t *runner) mayResume(ctx context.Context) (given bool, err error) {
 	if err != nil || t.Attempts-t.Handed <= MaxAttempts {
 		return false, err
 	}
-	t.history, err = t.env.sessions.TurnMessages(t.env.DB.Read(context.WithoutCancel(ctx)), &t.Turn)
+	t.history, err = session.TurnMessages(t.env.DB.Read(context.WithoutCancel(ctx)), &t.Turn)
 	if err != nil {
 		return false, err
 	}
@@ -221,7 +221,7 @@ func (t *runner) addWriters(batch []bus.Received) {
 // countRounds counts the work of earlier attempts.
 func (t *runner) countRounds(ctx context.Context) error {
 	read := t.env.DB.Read(context.WithoutCancel(ctx))
-	messages, err := t.env.sessions.TurnMessages(read, &t.Turn)
+	messages, err := session.TurnMessages(read, &t.Turn)
 	if err != nil {
 		return err
 	}
@@ -399,7 +399,7 @@ func (t *conversation) append(
 	if slices.ContainsFunc(m, t.hasEffects) {
 		tx.WaitForDisk()
 	}
-	if err := t.env.sessions.Append(tx, st, t.env.Now(), m...); err != nil {
+	if err := session.Append(tx, st, t.env.Now(), m...); err != nil {
 		return err
 	}
 	return t.claim(tx, st, batch)
@@ -436,7 +436,7 @@ func (t *conversation) claim(tx *store.Tx, st *session.Turn, batch []bus.Receive
 
 // end ends st in tx with its last messages.
 func (t *runner) end(tx *store.Tx, st *session.Turn, s session.State, last ...llm.Message) error {
-	if err := t.env.sessions.End(tx, st, s, t.env.Now(), last...); err != nil {
+	if err := session.EndTurn(tx, st, s, t.env.Now(), last...); err != nil {
 		return err
 	}
 	t.ended = s

@@ -139,14 +139,14 @@ func (s sender) permitted(q store.Queryer, c tool.Call, name string) (bus.Addres
 		return bus.Address{}, fmt.Errorf("only an admin may have you write to another conversation "+
 			"than %s; tell the user", c.Address)
 	}
-	key, ok, err := session.Store{}.Named(q, name)
+	key, ok, err := session.Named(q, name)
 	switch {
 	case err != nil:
 		return bus.Address{}, err
 	case ok && key.IsConversation() && key.Person == 0:
 		return key.Conversation, nil
 	}
-	list, err := session.Store{}.List(q, 20)
+	list, err := session.List(q, 20)
 	if err != nil {
 		return bus.Address{}, err
 	}

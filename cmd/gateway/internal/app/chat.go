@@ -104,7 +104,7 @@ func (h host) State(ctx context.Context) (*terminal.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := session.Store{}.Info(q, key)
+	info, err := session.ReadInfo(q, key)
 	if err != nil {
 		return nil, err
 	}

@@ -46,15 +46,14 @@ func retentionRules(
 	rule := func(name string, keep time.Duration, prune pruning) retention.Rule {
 		return retention.Rule{Name: name, Keep: compressed(keep), Prune: prune}
 	}
-	var sessions session.Store
 	in, out, asked := bus.NewInbox().Prune, bus.NewOutbox().Prune, questions.Store{}.Prune
 	runs, counts := retention.Repeat(schedule.Store{}.Prune), retention.Repeat(used.Prune)
 	rules = []retention.Rule{
 		rule("messages_in", cfg.Retention.Messages, in),
 		rule("messages_out", cfg.Retention.Messages, out),
 		rule("questions", cfg.Retention.Messages, asked),
-		rule("transcripts", cfg.Retention.Transcripts, sessions.PruneMessages),
-		rule("turns", cfg.Retention.Transcripts, sessions.PruneTurns), // after their messages
+		rule("transcripts", cfg.Retention.Transcripts, session.PruneMessages),
+		rule("turns", cfg.Retention.Transcripts, session.PruneTurns), // after their messages
 		rule("runs", cfg.Retention.Runs, runs),
 		rule("usage", cfg.Retention.Usage, counts),
 		rule("audit", cfg.Retention.Audit, audit.Prune),
@@ -64,11 +63,11 @@ func retentionRules(
 		rule("messages_in", minKept, in),
 		rule("messages_out", minKept, out),
 		rule("questions", minKept, asked),
-		rule("turns", minKept, sessions.PruneTurns),
+		rule("turns", minKept, session.PruneTurns),
 	}, {
 		rule("transcripts", minKept, pruneArchived),
 	}, {
-		rule("turns", minKept, sessions.PruneTurns),
+		rule("turns", minKept, session.PruneTurns),
 	}, {
 		rule("runs", minKept, runs),
 		rule("usage", minUsageKept, counts),
@@ -87,7 +86,7 @@ func pruneArchived(tx *store.Tx, before time.Time, after int64) (int, int64, err
 	if ok {
 		below = from + 1
 	}
-	return session.Store{}.PruneArchived(tx, below, before, after)
+	return session.PruneArchived(tx, below, before, after)
 }
 
 // remains explains, for each table that can be large, which rows stay and how to reduce them.

@@ -42,7 +42,6 @@ var grown = map[string]int{
 	"cmd/gateway/internal/importer.run methods":  35,
 	"memory.Memory methods":                      28,
 	"memory.ScopedStore methods":                 43,
-	"session.Store methods":                      50,
 }
 
 // TestShape holds that types and packages stay small enough for one person to know them. Fakes and

@@ -196,7 +196,7 @@ func checkKnown(ctx context.Context, r memoryData) error {
 	if err != nil || known {
 		return err
 	}
-	keys, err := session.Store{}.OfScope(q, r.scope)
+	keys, err := session.OfScope(q, r.scope)
 	if err != nil || len(keys) > 0 {
 		return err
 	}

@@ -79,14 +79,14 @@ func (b backend) Send(ctx context.Context, to bus.Address, text string) (id int6
 
 // Sessions implements [mcpserver.Backend].
 func (b backend) Sessions(ctx context.Context, limit int) ([]session.Info, error) {
-	return session.Store{}.List(b.db.Read(ctx), limit)
+	return session.List(b.db.Read(ctx), limit)
 }
 
 // Recall implements [mcpserver.Backend].
 func (b backend) Recall(
 	ctx context.Context, query, name string, limit int,
 ) ([]mcpserver.Hit, error) {
-	found, err := session.Store{}.Search(b.db.Read(ctx), query, name, limit)
+	found, err := session.Search(b.db.Read(ctx), query, name, limit)
 	var hits []mcpserver.Hit
 	for _, f := range found {
 		hits = append(hits, mcpserver.Hit{Session: f.Session, Time: f.Time,

@@ -23,7 +23,7 @@ func sessionsListCommand(load app.Loader) *cobra.Command {
 	cmd := dataCommand(load, "list",
 		"List the conversations, the most recently used first", cobra.NoArgs,
 		func(cmd *cobra.Command, d data, _ []string) error {
-			list, err := session.Store{}.List(d.q, limit)
+			list, err := session.List(d.q, limit)
 			if err != nil {
 				return err
 			}
@@ -46,11 +46,11 @@ func sessionsShowCommand(load app.Loader) *cobra.Command {
 	return dataCommand(load, "show SESSION",
 		"Print the transcript of a conversation", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, d data, args []string) error {
-			key, _, err := session.Store{}.Named(d.q, args[0])
+			key, _, err := session.Named(d.q, args[0])
 			if err != nil {
 				return err
 			}
-			t, err := session.Store{}.Transcript(d.q, key, maxShown)
+			t, err := session.ReadTranscript(d.q, key, maxShown)
 			if err != nil {
 				return err
 			}

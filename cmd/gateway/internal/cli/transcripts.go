@@ -61,7 +61,7 @@ sent are not included.`,
 
 // exportTo writes a session to w.
 func exportTo(ctx context.Context, db *store.DB, name string, w io.Writer) error {
-	key, ok, err := session.Store{}.Named(db.Read(ctx), name)
+	key, ok, err := session.Named(db.Read(ctx), name)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func exportTo(ctx context.Context, db *store.DB, name string, w io.Writer) error
 		return noConversation(name)
 	}
 	out := bufio.NewWriterSize(w, 64<<10)
-	err = session.Store{}.Export(db.Read(ctx), key, out)
+	err = session.Export(db.Read(ctx), key, out)
 	return errors.Join(err, out.Flush())
 }
 
@@ -97,7 +97,7 @@ func exportAll(cmd *cobra.Command, db *store.DB, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	keys, err := session.Store{}.Keys(db.Read(cmd.Context()))
+	keys, err := session.Keys(db.Read(cmd.Context()))
 	if err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (i sessionsImport) file(
 		if head.Scope != "" {
 			opts.Archive = importer.Archiver(memory.New(db, nil, nil), head.Scope, head.Key)
 		}
-		n, err = session.Store{}.Import(tx, head, lines, opts)
+		n, err = session.Import(tx, head, lines, opts)
 		return err
 	})
 	return head, n, err
@@ -253,7 +253,7 @@ func (i sessionsImport) try(
 		}
 		n++
 	}
-	info, err := session.Store{}.Info(q, head.Key)
+	info, err := session.ReadInfo(q, head.Key)
 	if err == nil && info.Messages > 0 && !i.replace {
 		err = session.ErrExists
 	}

@@ -74,7 +74,7 @@ func (k *keeper) checkMemory(db *store.DB, chat int64, key session.Key, scope me
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	summary, err := session.Store{}.Summary(read, key)
+	summary, err := session.ReadSummary(read, key)
 	if err != nil {
 		k.t.Fatal(err)
 	}

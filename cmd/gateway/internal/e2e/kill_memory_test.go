@@ -289,7 +289,7 @@ func (k *keeper) autopsy() {
 		slices.SortFunc(list, func(a, b session.Key) int { return cmp.Compare(a.String(), b.String()) })
 		key := list[k.rand.IntN(len(list))]
 		err := db.Tx(k.t.Context(), func(tx *store.Tx) error {
-			s, err := session.Store{}.Summary(tx, key)
+			s, err := session.ReadSummary(tx, key)
 			if err != nil {
 				return err
 			}

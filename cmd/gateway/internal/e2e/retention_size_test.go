@@ -69,7 +69,7 @@ func TestDatabaseStaysBounded(t *testing.T) {
 		if n := w.count(db, "outbox WHERE state = 'dead'"); n != 1 {
 			t.Errorf("there are %d dead letters, want 1", n)
 		}
-		list, err := session.Store{}.Transcript(db.Read(t.Context()),
+		list, err := session.ReadTranscript(db.Read(t.Context()),
 			bustest.Session("telegram/1"), 1<<20)
 		if err != nil || len(list.Entries) != 2 {
 			t.Errorf("the transcript is %v, %v; want what was said first", list, err)

@@ -98,7 +98,7 @@ func (d *fixture) base(name, tables string, sessions map[string]string) {
 // prompt returns what the prompt of a conversation has.
 func (d *fixture) prompt(key string) string {
 	d.t.Helper()
-	got, err := session.Store{}.Transcript(d.target.DB.Read(d.t.Context()), named(key), 1<<20)
+	got, err := session.ReadTranscript(d.target.DB.Read(d.t.Context()), named(key), 1<<20)
 	if err != nil {
 		d.t.Fatal(err)
 	}

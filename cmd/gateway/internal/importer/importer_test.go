@@ -169,7 +169,7 @@ func (d *fixture) file(name string) string {
 // transcript returns what a session holds, from its start on, a line for each message.
 func (d *fixture) transcript(key session.Key) []string {
 	d.t.Helper()
-	t, err := session.Store{}.Transcript(d.target.DB.Read(d.t.Context()), key, 1<<30)
+	t, err := session.ReadTranscript(d.target.DB.Read(d.t.Context()), key, 1<<30)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -403,7 +403,7 @@ func TestPicoClaw(t *testing.T) {
 	if got := d.transcript(named("telegram/-100/5")); !slices.Equal(got, []string{"10:00 user c"}) {
 		t.Errorf("the prompt holds %q", got)
 	}
-	s, err := session.Store{}.Summary(d.target.DB.Read(t.Context()), named("telegram/-100/5"))
+	s, err := session.ReadSummary(d.target.DB.Read(t.Context()), named("telegram/-100/5"))
 	if err != nil || s.Text != "Notes." || s.Scope != "chat-telegram+-100" {
 		t.Errorf("the summary is %+v, %v", s, err)
 	}
@@ -469,7 +469,7 @@ func TestOddHome(t *testing.T) {
 		t.Errorf("USER.md is %q", text)
 	}
 	d.wantHistory(0)
-	keys, err := session.Store{}.Keys(d.target.DB.Read(t.Context()))
+	keys, err := session.Keys(d.target.DB.Read(t.Context()))
 	if err != nil || !slices.Equal(keys, []session.Key{named("telegram/2")}) {
 		t.Errorf("there are the sessions %v, %v", keys, err)
 	}

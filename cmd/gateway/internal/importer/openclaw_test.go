@@ -108,7 +108,7 @@ func TestOpenClaw(t *testing.T) {
 	if s := d.prompt("telegram/42"); s != want {
 		t.Errorf("the prompt has %q, want %q", s, want)
 	}
-	summary, err := session.Store{}.Summary(d.target.DB.Read(t.Context()), named("telegram/42"))
+	summary, err := session.ReadSummary(d.target.DB.Read(t.Context()), named("telegram/42"))
 	if err != nil || summary.Text != "They counted." {
 		t.Errorf("the notes are %q, %v", summary.Text, err)
 	}
@@ -332,7 +332,7 @@ func TestOpenClawArchive(t *testing.T) {
 	if got := d.prompt("telegram/99"); got != "" {
 		t.Errorf("the prompt has %q of an old conversation", got)
 	}
-	all, err := session.Store{}.TranscriptAfter(d.target.DB.Read(t.Context()), named("telegram/42"), 0)
+	all, err := session.ReadTranscriptAfter(d.target.DB.Read(t.Context()), named("telegram/42"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

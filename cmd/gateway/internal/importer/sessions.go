@@ -390,7 +390,7 @@ func (m *run) conversation(ctx context.Context, to bus.Address, list []transcrip
 	})
 	h := joined(good)
 	h.Key, h.Address, h.Scope = session.KeyOf(to), to, m.scopeOf(to)
-	info, err := session.Store{}.Info(m.DB.Read(ctx), h.Key)
+	info, err := session.ReadInfo(m.DB.Read(ctx), h.Key)
 	if err == nil && info.Messages == 0 && !m.dry {
 		err = m.DB.Tx(ctx, func(tx *store.Tx) error { return m.insert(tx, good, h) })
 	}
@@ -491,7 +491,7 @@ func (m *run) insert(tx *store.Tx, list []transcript, h session.Head) error {
 	if h.Scope != "" {
 		opts.Archive = Archiver(m.Memory, h.Scope, h.Key)
 	}
-	_, err := session.Store{}.Import(tx, h, func(yield func(session.Line, error) bool) {
+	_, err := session.Import(tx, h, func(yield func(session.Line, error) bool) {
 		turns := 0
 		for _, t := range list {
 			_, lines, done, err := m.load(t)

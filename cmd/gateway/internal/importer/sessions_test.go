@@ -33,7 +33,7 @@ func TestLargeSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.want(Nanobot, "new session workspace/sessions/telegram_42.jsonl > telegram/42: 500 messages")
-	info, err := session.Store{}.Info(d.target.DB.Read(t.Context()), named("telegram/42"))
+	info, err := session.ReadInfo(d.target.DB.Read(t.Context()), named("telegram/42"))
 	if err != nil || info.Messages != messages {
 		t.Errorf("%d messages, %v, want %d", info.Messages, err, messages)
 	}
