@@ -101,7 +101,7 @@ func (c *chaos) act() {
 		}
 		c.put(m)
 	}
-	open, err := question.Store{}.ListOpen(c.read())
+	open, err := question.ListOpen(c.read())
 	c.must(err)
 	switch n := c.n(100); {
 	case n < 35:

@@ -86,7 +86,7 @@ func (w *world) leaveSuspended(kind question.Kind) *question.Question {
 		if q.After, err = w.deps.Inbox.Newest(tx); err != nil {
 			return err
 		}
-		return question.Store{}.Put(tx, q)
+		return question.Put(tx, q)
 	})
 	return q
 }
@@ -95,7 +95,7 @@ func (w *world) leaveSuspended(kind question.Kind) *question.Question {
 func (w *world) decideParked(q *question.Question, s question.State, answer string) {
 	w.t.Helper()
 	w.tx(func(tx *store.Tx) error {
-		_, err := question.Store{}.Decide(tx, q, s, answer, "test/7")
+		_, err := question.Decide(tx, q, s, answer, "test/7")
 		return err
 	})
 }
@@ -116,7 +116,7 @@ func TestKilledWithApproval(t *testing.T) {
 	used := func(w *world, q *question.Question) {
 		w.decideParked(q, question.Granted, "")
 		w.tx(func(tx *store.Tx) error {
-			_, err := question.Store{}.Use(tx, q)
+			_, err := question.Use(tx, q)
 			return err
 		})
 	}
@@ -335,7 +335,7 @@ func TestKilledWhileTaskWorks(t *testing.T) {
 		{"outcome taken", func(w *world, q *question.Question) {
 			seq := outcome(w)
 			w.tx(func(tx *store.Tx) error {
-				_, err := question.Store{}.Decide(tx, q, question.Answered, "blue", "")
+				_, err := question.Decide(tx, q, question.Answered, "blue", "")
 				if err == nil {
 					_, err = w.deps.Inbox.Claim(tx, seq, q.Turn)
 				}

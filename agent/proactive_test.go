@@ -61,7 +61,7 @@ func every(w *world, j *schedule.Job, text string) *schedule.Job {
 // wantRuns checks how the runs of a job stand, the first one first.
 func (w *world) wantRuns(j *schedule.Job, want ...string) {
 	w.t.Helper()
-	runs, err := w.deps.Jobs.Runs(w.read(), j.ID)
+	runs, err := schedule.Runs(w.read(), j.ID)
 	w.must(err)
 	var got []string
 	for i := range runs {
@@ -369,7 +369,7 @@ func TestErasedJobs(t *testing.T) {
 					return err
 				}
 			}
-			return w.deps.Jobs.SetZone(tx, memory.OfPerson(5), "Asia/Tokyo")
+			return schedule.SetZone(tx, memory.OfPerson(5), "Asia/Tokyo")
 		})
 		w.put(person(w.message("a", "/forget me now"), 5))
 		wantLines(t, "jobs", w.column("SELECT text FROM jobs"), []string{"three"})
@@ -394,7 +394,7 @@ func TestProactive(t *testing.T) {
 		w.model.Queue(spawns(false, "look around"), llmtest.Say("begun"))
 		w.start()
 		w.tx(func(tx *store.Tx) error {
-			return w.deps.Jobs.SetZone(tx, memory.OfChat(at("a")), "Asia/Tokyo")
+			return schedule.SetZone(tx, memory.OfChat(at("a")), "Asia/Tokyo")
 		})
 		w.model.Queue(uses("where"), llmtest.Say("all of it"))
 		w.add(w.job("a", schedule.Task, "go"))

@@ -223,7 +223,7 @@ func TestUnreadableAtStart(t *testing.T) {
 		w.model.Queue(llmtest.Say("resumed"))
 		asked := w.leave("a", "hello", 1, intent("ask"))
 		w.tx(func(tx *store.Tx) error {
-			err := question.Store{}.Put(tx, &question.Question{Kind: question.Ask, Session: "test/a",
+			err := question.Put(tx, &question.Question{Kind: question.Ask, Session: "test/a",
 				Turn: asked.ID, Call: "left_0", Expires: time.Now().Add(time.Hour)})
 			if err != nil {
 				return err

@@ -30,7 +30,7 @@ func (w *world) restart() {
 // code returns the code of the newest open question.
 func (w *world) code() string {
 	w.t.Helper()
-	list, err := question.Store{}.ListOpen(w.read())
+	list, err := question.ListOpen(w.read())
 	w.must(err)
 	if len(list) == 0 {
 		w.t.Fatal("there is no open question")

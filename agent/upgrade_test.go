@@ -11,6 +11,7 @@ import (
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/schedule"
 	"gateway/agent/tool"
+	"gateway/bus"
 	"gateway/store"
 )
 
@@ -58,7 +59,7 @@ func TestUpgrade(t *testing.T) {
 		if got := w.column("SELECT id || ' ' || state FROM runs"); !slices.Equal(got, want) {
 			t.Errorf("the runs are %q, want %q", got, want)
 		}
-		dead, err := w.deps.Outbox.DeadLetters(w.read())
+		dead, err := bus.DeadLetters(w.read())
 		if err != nil || dead != 1 {
 			t.Errorf("%d dead letters are left, %v; want 1", dead, err)
 		}

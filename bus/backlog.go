@@ -15,8 +15,8 @@ type Backlog struct {
 	Oldest   time.Time // when the oldest one was accepted; zero if none waits
 }
 
-// Backlog returns the number and the age of the waiting messages.
-func (*Inbox) Backlog(q store.Queryer) (b Backlog, err error) {
+// ReadBacklog returns the number and the age of the waiting messages.
+func ReadBacklog(q store.Queryer) (b Backlog, err error) {
 	var oldest sql.NullInt64
 	err = q.QueryRow("SELECT count(*), min(received_ms) FROM inbox WHERE state = 'waiting'").
 		Scan(&b.Messages, &oldest)
@@ -31,33 +31,33 @@ func (*Inbox) Backlog(q store.Queryer) (b Backlog, err error) {
 
 // WaitingSince returns up to [ReadLimit] messages that have been waiting since at or longer, in
 // order of arrival.
-func (in *Inbox) WaitingSince(q store.Queryer, at time.Time) ([]Received, error) {
+func WaitingSince(q store.Queryer, at time.Time) ([]Received, error) {
 	return readInbox(q, "SELECT "+receivedColumns+" FROM inbox WHERE "+isWaiting+
 		" AND received_ms <= $1 ORDER BY id LIMIT 256", at.UnixMilli())
 }
 
 // DeadByAccount returns, by account, the number of dead letters: deliveries that were given up
 // until a person retries or drops them.
-func (*Outbox) DeadByAccount(q store.Queryer) (map[string]int, error) {
+func DeadByAccount(q store.Queryer) (map[string]int, error) {
 	return byAccount(q, "state = 'dead'")
 }
 
 // BadRows returns the number of rows that can't be read and were set aside.
-func (*Outbox) BadRows(q store.Queryer) (n int, err error) {
+func BadRows(q store.Queryer) (n int, err error) {
 	err = q.QueryRow("SELECT count(*) FROM outbox WHERE state = 'bad'").Scan(&n)
 	return n, store.Wrap(err, "bus: read outbox")
 }
 
 // DeadLetters returns the number of deliveries that were given up until a person retries or drops
 // them.
-func (*Outbox) DeadLetters(q store.Queryer) (n int, err error) {
+func DeadLetters(q store.Queryer) (n int, err error) {
 	err = q.QueryRow("SELECT count(*) FROM outbox WHERE state = 'dead'").Scan(&n)
 	return n, store.Wrap(err, "bus: read outbox")
 }
 
 // LastAccepted returns the time at which the newest message was accepted, or the zero time if the
 // inbox is empty.
-func (*Inbox) LastAccepted(q store.Queryer) (time.Time, error) {
+func LastAccepted(q store.Queryer) (time.Time, error) {
 	var ms int64
 	err := q.QueryRow("SELECT received_ms FROM inbox ORDER BY id DESC LIMIT 1").Scan(&ms)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -165,10 +165,10 @@ func (in *Inbox) SetAside(tx *store.Tx, seq int64) error {
 	return err
 }
 
-// Rename changes the IDs of all messages that came to an account, so that new messages may use the
-// old IDs. It is needed when the account becomes another one of the platform. Messages that the
-// agent wrote to itself keep their IDs.
-func (in *Inbox) Rename(tx *store.Tx, account string, now time.Time) error {
+// RenameMessages changes the IDs of all messages that came to an account, so that new messages may
+// use the old IDs. It is needed when the account becomes another one of the platform. Messages that
+// the agent wrote to itself keep their IDs.
+func RenameMessages(tx *store.Tx, account string, now time.Time) error {
 	_, err := setInbox(tx, "UPDATE inbox SET message = $2 || message "+
 		"WHERE account = $1 AND origin = 'person'",
 		account, fmt.Sprintf("before %d: ", now.UnixMilli()))
@@ -216,7 +216,7 @@ func (in *Inbox) Erase(tx *store.Tx, a Address, after, upTo int64) (next int64, 
 
 // DirectChats returns the direct chats in which a person has written, as far as the inbox still has
 // their messages.
-func (in *Inbox) DirectChats(q store.Queryer, person int64) ([]Address, error) {
+func DirectChats(q store.Queryer, person int64) ([]Address, error) {
 	return store.Collect(q, "bus: read inbox", func(scan store.Scan, a *Address) error {
 		return scan(&a.Account, &a.Chat)
 	}, `SELECT DISTINCT account, chat FROM inbox
@@ -225,7 +225,7 @@ func (in *Inbox) DirectChats(q store.Queryer, person int64) ([]Address, error) {
 
 // ChatsOf returns the direct chats in which the newest message is a person's, as far as the inbox
 // still has their messages. A chat in which somebody else has written since is not theirs.
-func (in *Inbox) ChatsOf(q store.Queryer, person int64) ([]Address, error) {
+func ChatsOf(q store.Queryer, person int64) ([]Address, error) {
 	return store.Collect(q, "bus: read inbox", func(scan store.Scan, a *Address) error {
 		return scan(&a.Account, &a.Chat)
 	}, `SELECT account, chat FROM (SELECT DISTINCT account, chat FROM inbox

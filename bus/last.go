@@ -6,9 +6,9 @@ import (
 	"gateway/store"
 )
 
-// Last returns the newest message that a person wrote to the agent in a conversation. It returns
-// false if the inbox no longer has one.
-func (in *Inbox) Last(q store.Queryer, a Address) (Received, bool, error) { return last(q, a) }
+// LastMessage returns the newest message that a person wrote to the agent in a conversation. It
+// returns false if the inbox no longer has one.
+func LastMessage(q store.Queryer, a Address) (Received, bool, error) { return last(q, a) }
 
 func last(q store.Queryer, a Address) (Received, bool, error) {
 	list, err := readInbox(q, "SELECT "+receivedColumns+` FROM inbox
@@ -21,9 +21,9 @@ func last(q store.Queryer, a Address) (Received, bool, error) {
 	return list[0], true, nil
 }
 
-// Find returns the message of a chat that has the given platform id, in any thread. It returns
-// false if the inbox does not have it.
-func (in *Inbox) Find(q store.Queryer, a Address, id string) (InboundMessage, bool, error) {
+// FindMessage returns the message of a chat that has the given platform id, in any thread. It
+// returns false if the inbox does not have it.
+func FindMessage(q store.Queryer, a Address, id string) (InboundMessage, bool, error) {
 	list, err := readInbox(q, "SELECT "+receivedColumns+` FROM inbox
 		WHERE account = $1 AND chat = $2 AND message = $3`, a.Account, a.Chat, id)
 	if err != nil || len(list) == 0 {
@@ -34,7 +34,7 @@ func (in *Inbox) Find(q store.Queryer, a Address, id string) (InboundMessage, bo
 
 // GroupTitle reports whether a chat is a group, and its title if so. It uses the newest message of
 // the chat that the inbox still has, in any thread.
-func (in *Inbox) GroupTitle(q store.Queryer, a Address) (group bool, title string, err error) {
+func GroupTitle(q store.Queryer, a Address) (group bool, title string, err error) {
 	list, err := readInbox(q, "SELECT "+receivedColumns+` FROM inbox
 		WHERE account = $1 AND chat = $2 AND origin = 'person'
 		ORDER BY id DESC LIMIT 1`, a.Account, a.Chat)
@@ -44,8 +44,9 @@ func (in *Inbox) GroupTitle(q store.Queryer, a Address) (group bool, title strin
 	return list[0].Message.Group, list[0].Message.ChatTitle, nil
 }
 
-// IsOpen reports whether the message with the given ID, of any conversation, is waiting or claimed.
-func (in *Inbox) IsOpen(q store.Queryer, id string) (bool, error) {
+// IsMessageOpen reports whether the message with the given ID, of any conversation, is waiting or
+// claimed.
+func IsMessageOpen(q store.Queryer, id string) (bool, error) {
 	for _, query := range []string{ // each condition has an index with few rows
 		"SELECT count(*) FROM inbox WHERE state = 'waiting' AND message = $1",
 		"SELECT count(*) FROM inbox WHERE state = 'taken' AND message = $1",

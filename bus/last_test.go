@@ -12,7 +12,7 @@ import (
 func TestLast(t *testing.T) {
 	f := newInboxFixture(t)
 	here := Address{Account: "test", Chat: "1"}
-	if _, ok, err := f.Last(f.read(), here); ok || err != nil {
+	if _, ok, err := LastMessage(f.read(), here); ok || err != nil {
 		t.Errorf("Last of nothing = %v, %v; want false", ok, err)
 	}
 	const text = `what is {"note":{"kind":"job"}}?`
@@ -30,7 +30,7 @@ func TestLast(t *testing.T) {
 		_, err := f.PutAmbient(tx, InboundMessage{ID: "4", From: here, Text: "not to us"}, f.now)
 		return err
 	})
-	if got, ok, err := f.Last(f.read(), here); err != nil || !ok || got.Message.Text != text {
+	if got, ok, err := LastMessage(f.read(), here); err != nil || !ok || got.Message.Text != text {
 		t.Errorf("Last = %+v, %v, %v; want %q", got.Message, ok, err, text)
 	}
 }
@@ -56,7 +56,7 @@ func TestChatsOf(t *testing.T) {
 		return nil
 	})
 	for person, want := range map[int64]string{3: "[test/1]", 4: "[other/2]", 0: "[]"} {
-		list, err := f.ChatsOf(f.read(), person)
+		list, err := ChatsOf(f.read(), person)
 		if got := fmt.Sprint(list); err != nil || got != want {
 			t.Errorf("the chats of %d are %s, %v; want %s", person, got, err, want)
 		}

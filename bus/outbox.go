@@ -107,7 +107,7 @@ func (out *Outbox) Add(tx *store.Tx, m OutboundMessage, now time.Time) (id int64
 }
 
 // OpenByAccount returns the number of waiting and sending deliveries, by account.
-func (*Outbox) OpenByAccount(q store.Queryer) (map[string]int, error) {
+func OpenByAccount(q store.Queryer) (map[string]int, error) {
 	return byAccount(q, "state IN ('waiting', 'sending')")
 }
 

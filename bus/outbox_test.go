@@ -340,7 +340,7 @@ func TestOutboxBadRow(t *testing.T) {
 	}
 	f.tx(func(tx *store.Tx) error { return f.SetAside(tx, bad[0]) })
 	f.tx(func(tx *store.Tx) error { return f.SetAside(tx, bad[1]) })
-	if n, err := f.BadRows(f.read()); err != nil || n != 2 {
+	if n, err := BadRows(f.read()); err != nil || n != 2 {
 		t.Errorf("BadRows = %d, %v", n, err)
 	}
 	if d, err := f.First(f.read(), chat); err != nil || d == nil || d.ID != 3 {

@@ -49,7 +49,7 @@ func TestUnfinishedByIndex(t *testing.T) {
 			return err
 		},
 		"WaitingSince, in order": func(q store.Queryer) error {
-			_, err := f.WaitingSince(q, f.now)
+			_, err := WaitingSince(q, f.now)
 			return err
 		},
 		"ClaimedBy, in order": func(q store.Queryer) error {
@@ -73,11 +73,11 @@ func TestUnfinishedByIndex(t *testing.T) {
 			return err
 		},
 		"Backlog": func(q store.Queryer) error {
-			_, err := f.Backlog(q)
+			_, err := ReadBacklog(q)
 			return err
 		},
 		"IsOpen": func(q store.Queryer) error {
-			_, err := f.IsOpen(q, "1")
+			_, err := IsMessageOpen(q, "1")
 			return err
 		},
 		"anyOf": func(q store.Queryer) error {

@@ -103,13 +103,13 @@ func checkUpgraded(t *testing.T, in *Inbox, q store.Queryer) {
 	if list, err := in.Outcomes(q, named("x/a")); err != nil || len(list) != 1 {
 		t.Errorf("the outcomes are %+v, %v; want one", list, err)
 	}
-	if m, ok, err := in.Last(q, here); err != nil || !ok || m.Message.ID != "1" {
+	if m, ok, err := LastMessage(q, here); err != nil || !ok || m.Message.ID != "1" {
 		t.Errorf("the last message of a person is %+v, %v, %v; want 1", m, ok, err)
 	}
-	if group, _, err := in.GroupTitle(q, here); err != nil || !group {
+	if group, _, err := GroupTitle(q, here); err != nil || !group {
 		t.Errorf("the chat is a group: %v, %v; want true, as the newest message says", group, err)
 	}
-	if chats, err := in.DirectChats(q, 3); err != nil || !slices.Equal(chats, []Address{here}) {
+	if chats, err := DirectChats(q, 3); err != nil || !slices.Equal(chats, []Address{here}) {
 		t.Errorf("the direct chats are %v, %v; want %v", chats, err, here)
 	}
 }

@@ -34,9 +34,8 @@ type Eraser struct {
 	Accounts Accounts
 	Now      func() time.Time
 
-	questions question.Store
-	jobs      schedule.Store
-	tasks     Store
+	jobs  schedule.Store
+	tasks Store
 }
 
 // An Erasure lists the data of a person or a room that is still to be erased.
@@ -95,7 +94,7 @@ func (e *Eraser) Rows(tx *store.Tx, left *Erasure) ([]session.Key, error) {
 		if err := e.tasks.Drop(tx, s); err != nil {
 			return nil, err
 		}
-		if err := e.jobs.EraseScope(tx, s); err != nil {
+		if err := schedule.EraseScope(tx, s); err != nil {
 			return nil, err
 		}
 	}
@@ -103,12 +102,12 @@ func (e *Eraser) Rows(tx *store.Tx, left *Erasure) ([]session.Key, error) {
 		if err := e.Inbox.DropAll(tx, a, left.Inbox); err != nil {
 			return nil, err
 		}
-		if err := e.jobs.EraseChat(tx, a); err != nil {
+		if err := schedule.EraseChat(tx, a); err != nil {
 			return nil, err
 		}
 	}
 	for _, person := range left.People() {
-		if err := e.jobs.ErasePerson(tx, person); err != nil {
+		if err := schedule.ErasePerson(tx, person); err != nil {
 			return nil, err
 		}
 		if err := e.Ledger.Erase(tx, budget.Spender{Person: person}); err != nil {
@@ -154,7 +153,7 @@ func (e *Eraser) Find(q store.Queryer, left *Erasure) (keys []session.Key, err e
 		return err
 	}
 	for _, id := range left.People() { // there may be chats and choices without any turn
-		chats, err := e.Inbox.DirectChats(q, id)
+		chats, err := bus.DirectChats(q, id)
 		for _, a := range chats {
 			left.addChat(a)
 		}
@@ -244,7 +243,7 @@ func (e *Eraser) eraseSession(tx *store.Tx, key session.Key) error {
 	if err := session.Erase(tx, key); err != nil {
 		return err
 	}
-	if err := e.questions.Erase(tx, key.String()); err != nil {
+	if err := question.Erase(tx, key.String()); err != nil {
 		return err
 	}
 	return e.Ledger.Erase(tx, budget.Spender{Session: key})
@@ -258,12 +257,12 @@ func (e *Eraser) endTurn(tx *store.Tx, t *session.Turn) error {
 	}
 	for _, r := range taken {
 		if run := r.Message.Origin.Run; run != 0 {
-			if err := e.jobs.Stop(tx, run, e.Now()); err != nil {
+			if err := schedule.StopRun(tx, run, e.Now()); err != nil {
 				return err
 			}
 		}
 	}
-	if err := e.questions.Void(tx, t.ID); err != nil {
+	if err := question.VoidAll(tx, t.ID); err != nil {
 		return err
 	}
 	if err := session.EndTurn(tx, t, session.Stopped, e.Now()); err != nil {

@@ -50,13 +50,13 @@ func (c conversation) newest(
 ) (m bus.InboundMessage, ok bool, err error) {
 	chats := []bus.Address{key.Conversation}
 	if key.Person != 0 {
-		if chats, err = c.Inbox.DirectChats(q, key.Person); err != nil {
+		if chats, err = bus.DirectChats(q, key.Person); err != nil {
 			return m, false, err
 		}
 	}
 	var newest bus.Received
 	for _, a := range chats {
-		r, found, err := c.Inbox.Last(q, a)
+		r, found, err := bus.LastMessage(q, a)
 		if err != nil {
 			return m, false, err
 		}

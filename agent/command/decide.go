@@ -49,7 +49,7 @@ func (d decisions) settle(
 		return Reply{Text: fmt.Sprintf("Only %s can decide that.", rolesFrom(q.MinRole))},
 			errUndecided
 	}
-	decided, err := question.Store{}.Decide(tx, q, state, answer, senderID(r.Message))
+	decided, err := question.Decide(tx, q, state, answer, senderID(r.Message))
 	if err == nil && decided {
 		e := audit.NewEntry(r.Message, strings.ToLower(strings.TrimSuffix(say, ".")), q.Text)
 		e.Where = q.Address
@@ -70,7 +70,7 @@ func (d decisions) answer(ctx context.Context, r *Request) (Reply, error) {
 				return Reply{Text: "Write your answer after the code, or just send it."}, errUndecided
 			}
 			chosen := d.Sessions.Answer(q, text)
-			_, err := question.Store{}.Decide(tx, q, question.Answered, chosen, senderID(r.Message))
+			_, err := question.Decide(tx, q, question.Answered, chosen, senderID(r.Message))
 			what := chosen
 			if q.Continues == nil {
 				_, what, _ = strings.Cut(chosen, ": ")
@@ -114,7 +114,7 @@ func (d decisions) decide(
 func (d decisions) open(
 	tx *store.Tx, kind question.Kind, code string,
 ) (*question.Question, Reply, error) {
-	q, err := question.Store{}.ByCode(tx, code)
+	q, err := question.ByCode(tx, code)
 	switch {
 	case errors.Is(err, question.ErrNone):
 		return nil, Reply{Text: sayNoQuestion}, nil

@@ -53,7 +53,7 @@ func (j jobs) list(ctx context.Context, r *Request) (Reply, error) {
 	if err != nil {
 		return Reply{}, err
 	}
-	list, err := j.Jobs.List(read, schedule.Filter{Scope: r.scope()})
+	list, err := schedule.List(read, schedule.Filter{Scope: r.scope()})
 	if err != nil {
 		return Reply{}, err
 	}
@@ -119,7 +119,7 @@ func (j jobs) changeIn(
 	tx *store.Tx, r *Request, action string, id int64,
 ) (reply Reply, changed bool, err error) {
 	m := r.Message
-	job, err := j.Jobs.Get(tx, id)
+	job, err := schedule.Find(tx, id)
 	switch {
 	case errors.Is(err, schedule.ErrNone),
 		err == nil && (job.Scope != r.scope() || job.Kind == schedule.Heartbeat):
@@ -165,7 +165,7 @@ func (j jobs) altered(tx *store.Tx, action string, job *schedule.Job) (Reply, er
 	case "run":
 		return Reply{Text: fmt.Sprintf("Job %d, **%s**, runs now.", job.ID, job.Name)}, nil
 	}
-	changed, err := j.Jobs.Get(tx, job.ID)
+	changed, err := schedule.Find(tx, job.ID)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -180,7 +180,7 @@ func (j jobs) show(tx *store.Tx, job *schedule.Job) (Reply, error) {
 	if err != nil {
 		return Reply{}, err
 	}
-	runs, err := j.Jobs.Runs(tx, job.ID)
+	runs, err := schedule.Runs(tx, job.ID)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -255,6 +255,6 @@ func (j jobs) timezone(ctx context.Context, r *Request) (Reply, error) {
 	return r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
 		return Reply{Text: fmt.Sprintf("The time zone here is %s now; it is %s. Existing reminders "+
 				"and jobs keep their times.", loc, schedule.ShowTime(now, loc))},
-			j.Jobs.SetZone(tx, r.scope(), loc.String())
+			schedule.SetZone(tx, r.scope(), loc.String())
 	})
 }

@@ -97,7 +97,7 @@ func (f *Finder) last(
 		if !key.IsConversation() || key.Person != 0 {
 			continue // a session of a sub-agent or a job, or without a chat
 		}
-		last, found, err := f.Inbox.Last(q, key.Conversation)
+		last, found, err := bus.LastMessage(q, key.Conversation)
 		if err != nil {
 			return m, false, err
 		}

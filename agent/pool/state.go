@@ -53,8 +53,7 @@ func (s *signals) LastBeat() time.Time {
 
 // tables reads and writes the stored state of sessions.
 type tables struct {
-	env       *turn.Env
-	questions question.Store
+	env *turn.Env
 }
 
 // tx runs fn in a transaction. Once begun, the transaction is finished even if the process is
@@ -66,8 +65,8 @@ func (t *tables) tx(ctx context.Context, fn func(tx *store.Tx) error) error {
 // waits returns the open questions by turn. A turn whose question can't be read stops waiting: it
 // ends and tells the chat.
 func (t *tables) waits(ctx context.Context) (map[int64]question.Question, error) {
-	list, err := t.questions.ListOpen(t.env.DB.Read(ctx))
-	_, err = t.env.DB.RepairRows(ctx, t.env.Logger, err, t.questions.SetAside)
+	list, err := question.ListOpen(t.env.DB.Read(ctx))
+	_, err = t.env.DB.RepairRows(ctx, t.env.Logger, err, question.SetAside)
 	waits := make(map[int64]question.Question, len(list))
 	for _, q := range list {
 		waits[q.Turn] = q

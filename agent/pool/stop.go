@@ -7,6 +7,8 @@ import (
 	"gateway/agent/command"
 	"gateway/agent/llm"
 	"gateway/agent/prompt"
+	"gateway/agent/question"
+	"gateway/agent/schedule"
 	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/session"
@@ -254,7 +256,7 @@ func (st *Stopper) endStopped(tx *store.Tx, t *session.Turn, e *command.Stopped,
 	if err := st.stopRuns(tx, again, taken...); err != nil {
 		return err
 	}
-	if err := st.questions.Void(tx, t.ID); err != nil {
+	if err := question.VoidAll(tx, t.ID); err != nil {
 		return err
 	}
 	messages, err := session.TurnMessages(tx, t)
@@ -275,9 +277,9 @@ func (st *Stopper) stopRuns(tx *store.Tx, again bool, messages ...bus.Received) 
 		switch run := messages[i].Message.Origin.Run; {
 		case run == 0:
 		case again:
-			err = st.env.Jobs.Again(tx, run, st.env.Now())
+			err = schedule.RetryRun(tx, run, st.env.Now())
 		default:
-			err = st.env.Jobs.Stop(tx, run, st.env.Now())
+			err = schedule.StopRun(tx, run, st.env.Now())
 		}
 	}
 	return err

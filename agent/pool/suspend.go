@@ -61,7 +61,7 @@ func (rv review) run(ctx, work context.Context, key session.Key) error {
 	if p == nil || err != nil {
 		return err
 	}
-	q, err := rv.questions.Get(rv.env.DB.Read(work), p.question.ID)
+	q, err := question.Find(rv.env.DB.Read(work), p.question.ID)
 	if err != nil && !errors.Is(err, question.ErrNone) { // ErrNone: erased with its conversation
 		return err
 	}
@@ -145,7 +145,7 @@ func (rv review) decide(ctx context.Context, p *suspendedTurn, q *question.Quest
 	decided, gone := false, false
 	err := rv.tx(ctx, func(tx *store.Tx) (err error) {
 		gone = false
-		decided, err = rv.questions.Decide(tx, q, made.state, made.answer, made.by)
+		decided, err = question.Decide(tx, q, made.state, made.answer, made.by)
 		if err != nil || !decided || made.answerIndex < 0 {
 			return err
 		}

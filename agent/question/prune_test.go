@@ -23,23 +23,23 @@ func TestPrune(t *testing.T) {
 	} {
 		f.tx(func(tx *store.Tx) error {
 			asked := &Question{Turn: int64(i), Session: "s", Expires: q.expires}
-			if err := f.Put(tx, asked); err != nil || q.state == Open {
+			if err := Put(tx, asked); err != nil || q.state == Open {
 				return err
 			}
 			if q.state == Used {
-				if _, err := f.Decide(tx, asked, Granted, "", ""); err != nil {
+				if _, err := Decide(tx, asked, Granted, "", ""); err != nil {
 					return err
 				}
-				_, err := f.Use(tx, asked)
+				_, err := Use(tx, asked)
 				return err
 			}
-			_, err := f.Decide(tx, asked, q.state, "", "")
+			_, err := Decide(tx, asked, q.state, "", "")
 			return err
 		})
 	}
 	var n int
 	f.tx(func(tx *store.Tx) (err error) {
-		n, _, err = f.Prune(tx, now, 0)
+		n, _, err = Prune(tx, now, 0)
 		return err
 	})
 	left, err := query(f.read(), "true ORDER BY id")

@@ -1,7 +1,7 @@
 // Package question stores the questions that suspended turns wait for: a question to a person, a
 // tool call that needs approval, or the outcome of a sub-agent.
 //
-// The main type is [Store]. A suspended turn needs no memory: its question is a database row and
+// The main type is [Question]. A suspended turn needs no memory: its question is a database row and
 // survives restarts. Each question is decided once: by a person, by its timeout or by /stop,
 // whichever comes first.
 //
@@ -119,13 +119,10 @@ type Question struct {
 // ErrNone means that no question has the code or id.
 var ErrNone = errors.New("no such question")
 
-// Store reads and writes questions. It is stateless.
-type Store struct{}
-
 const codeLength = 6 // of 32 letters and digits
 
 // Put adds q as an open question, and sets its ID, Code and State.
-func (Store) Put(tx *store.Tx, q *Question) error {
+func Put(tx *store.Tx, q *Question) error {
 	tx.WaitForDisk()
 	body, err := json.Marshal(q)
 	if err != nil {
@@ -143,7 +140,7 @@ func (Store) Put(tx *store.Tx, q *Question) error {
 
 // Decide sets the final state and the answer of q if q is still open. It reports whether q was
 // open.
-func (Store) Decide(tx *store.Tx, q *Question, state State, answer, by string) (bool, error) {
+func Decide(tx *store.Tx, q *Question, state State, answer, by string) (bool, error) {
 	tx.WaitForDisk()
 	n, err := tx.Exec("UPDATE questions SET state = $1, answer = $2, decided_by = $3 "+
 		"WHERE id = $4 AND state = 'open'", string(state), answer, by, q.ID)
@@ -158,7 +155,7 @@ func (Store) Decide(tx *store.Tx, q *Question, state State, answer, by string) (
 
 // Use records that the granted call of q has begun, or that the call that q continues goes on. It
 // reports false if q is not granted, or if the call has already begun or continued.
-func (Store) Use(tx *store.Tx, q *Question) (bool, error) {
+func Use(tx *store.Tx, q *Question) (bool, error) {
 	tx.WaitForDisk() // the call must not run twice
 	from := Granted
 	if q.Continues != nil {
@@ -169,8 +166,8 @@ func (Store) Use(tx *store.Tx, q *Question) (bool, error) {
 	return n == 1, store.Wrap(err, "question: use %d", q.ID)
 }
 
-// Void sets the open questions of a turn to Void.
-func (Store) Void(tx *store.Tx, turn int64) error {
+// VoidAll sets the open questions of a turn to Void.
+func VoidAll(tx *store.Tx, turn int64) error {
 	_, err := tx.Exec("UPDATE questions SET state = 'void' WHERE turn = $1 AND state = 'open'", turn)
 	return store.Wrap(err, "question: void those of turn %d", turn)
 }
@@ -178,25 +175,25 @@ func (Store) Void(tx *store.Tx, turn int64) error {
 const columns = "id, code, state, session, turn, call, body, answer, decided_by, expires_ms"
 
 // Erase deletes the questions of a session.
-func (Store) Erase(tx *store.Tx, session string) error {
+func Erase(tx *store.Tx, session string) error {
 	if _, err := tx.Exec("DELETE FROM questions WHERE session = $1", session); err != nil {
 		return fmt.Errorf("question: erase those of %s: %w", session, err)
 	}
 	return nil
 }
 
-// Get returns the question with an id, or [ErrNone].
-func (Store) Get(q store.Queryer, id int64) (*Question, error) {
+// Find returns the question with an id, or [ErrNone].
+func Find(q store.Queryer, id int64) (*Question, error) {
 	return queryOne(q, "id = $1", id)
 }
 
 // ByCode returns the question with a code, or [ErrNone]. Case does not matter.
-func (Store) ByCode(q store.Queryer, code string) (*Question, error) {
+func ByCode(q store.Queryer, code string) (*Question, error) {
 	return queryOne(q, "code = $1", strings.ToUpper(strings.Trim(code, " `")))
 }
 
 // OfCall returns the newest question that a tool call asked, or nil.
-func (Store) OfCall(q store.Queryer, turn int64, call string) (*Question, error) {
+func OfCall(q store.Queryer, turn int64, call string) (*Question, error) {
 	found, err := queryOne(q, "turn = $1 AND call = $2 ORDER BY id DESC LIMIT 1", turn, call)
 	if errors.Is(err, ErrNone) {
 		return nil, nil
@@ -206,14 +203,14 @@ func (Store) OfCall(q store.Queryer, turn int64, call string) (*Question, error)
 
 // SetAside sets the state of an unreadable open question to "bad", so that the gateway does not
 // read it again.
-func (Store) SetAside(tx *store.Tx, id int64) error {
+func SetAside(tx *store.Tx, id int64) error {
 	_, err := tx.Exec("UPDATE questions SET state = 'bad' WHERE id = $1 AND state = 'open'", id)
 	return store.Wrap(err, "question: set %d aside", id)
 }
 
 // ListOpen returns the open questions, oldest first. If some rows are unreadable, it returns the
 // others, and its error contains a [store.RowError] for each unreadable one.
-func (Store) ListOpen(q store.Queryer) ([]Question, error) {
+func ListOpen(q store.Queryer) ([]Question, error) {
 	return query(q, "state = 'open' ORDER BY id")
 }
 

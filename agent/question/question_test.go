@@ -16,7 +16,6 @@ import (
 // A fixture is a database with questions in it, or none yet.
 type fixture struct {
 	*testing.T
-	Store
 	db *store.DB
 }
 
@@ -55,13 +54,13 @@ func (f *fixture) put(turn int64, call string) *Question {
 	q := &Question{Kind: Approve, Session: fmt.Sprint("test/", turn), Turn: turn, Call: call,
 		Expires: time.UnixMilli(5000), Address: bus.Address{Account: "test", Chat: "a"}, Sender: "7",
 		MinRole: bus.Admin, Text: "Shall I?", Options: []string{"x", "y"}, Subject: "s", After: 4}
-	f.tx(func(tx *store.Tx) error { return f.Put(tx, q) })
+	f.tx(func(tx *store.Tx) error { return Put(tx, q) })
 	return q
 }
 
 func (f *fixture) get(q *Question) *Question {
 	f.Helper()
-	got, err := f.Get(f.read(), q.ID)
+	got, err := Find(f.read(), q.ID)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -75,7 +74,7 @@ func TestPut(t *testing.T) {
 		t.Errorf("put %+v beside one with the code %s", q, other.Code)
 	}
 	for _, code := range []string{q.Code, " `" + strings.ToLower(q.Code) + "` "} {
-		if got, err := f.ByCode(f.read(), code); err != nil || !reflect.DeepEqual(got, q) {
+		if got, err := ByCode(f.read(), code); err != nil || !reflect.DeepEqual(got, q) {
 			t.Errorf("code %q is of %+v, %v, want %+v", code, got, err, q)
 		}
 	}
@@ -83,11 +82,11 @@ func TestPut(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, q)
 	}
 	for _, code := range []string{"", "'", "XXXXXX1", q.Code + " " + other.Code} {
-		if got, err := f.ByCode(f.read(), code); !errors.Is(err, ErrNone) {
+		if got, err := ByCode(f.read(), code); !errors.Is(err, ErrNone) {
 			t.Errorf("code %q is of %+v, %v, want %v", code, got, err, ErrNone)
 		}
 	}
-	list, err := f.ListOpen(f.read())
+	list, err := ListOpen(f.read())
 	if err != nil || len(list) != 2 || list[0].ID != q.ID || list[1].ID != other.ID {
 		t.Errorf("open are %+v, %v, want both in their order", list, err)
 	}
@@ -101,14 +100,14 @@ func TestDecideOnce(t *testing.T) {
 		q := f.put(1, "c")
 		decide := func(s State, by string) (ok bool) {
 			f.tx(func(tx *store.Tx) (err error) {
-				ok, err = f.Decide(tx, f.get(q), s, "answer of "+by, by)
+				ok, err = Decide(tx, f.get(q), s, "answer of "+by, by)
 				return err
 			})
 			return ok
 		}
 		use := func() (ok bool) {
 			f.tx(func(tx *store.Tx) (err error) {
-				ok, err = f.Use(tx, q)
+				ok, err = Use(tx, q)
 				return err
 			})
 			return ok
@@ -124,7 +123,7 @@ func TestDecideOnce(t *testing.T) {
 				t.Errorf("%s after %s counts", s, first)
 			}
 		}
-		f.tx(func(tx *store.Tx) error { return f.Void(tx, 1) })
+		f.tx(func(tx *store.Tx) error { return VoidAll(tx, 1) })
 		got := f.get(q)
 		if got.State != first || got.By != "test/7" || got.Answer != "answer of test/7" {
 			t.Errorf("decided is %+v, want %s by test/7", got, first)
@@ -135,7 +134,7 @@ func TestDecideOnce(t *testing.T) {
 		if use() {
 			t.Errorf("%s was used twice", first)
 		}
-		if list, err := f.ListOpen(f.read()); err != nil || len(list) != 0 {
+		if list, err := ListOpen(f.read()); err != nil || len(list) != 0 {
 			t.Errorf("open are %+v, %v, want none", list, err)
 		}
 	}
@@ -144,7 +143,7 @@ func TestDecideOnce(t *testing.T) {
 func TestVoid(t *testing.T) {
 	f := newFixture(t)
 	q, other := f.put(1, "c"), f.put(2, "c")
-	f.tx(func(tx *store.Tx) error { return f.Void(tx, 1) })
+	f.tx(func(tx *store.Tx) error { return VoidAll(tx, 1) })
 	if got, kept := f.get(q).State, f.get(other).State; got != Void || kept != Open {
 		t.Errorf("the question of the turn is %s and that of another one %s", got, kept)
 	}
@@ -157,11 +156,11 @@ func TestOfCall(t *testing.T) {
 	newest := f.put(1, "c")
 	f.put(2, "c")
 	f.put(1, "d")
-	got, err := f.OfCall(f.read(), 1, "c")
+	got, err := OfCall(f.read(), 1, "c")
 	if err != nil || got == nil || got.ID != newest.ID {
 		t.Errorf("the question is %+v, %v, want the newest, %d", got, err, newest.ID)
 	}
-	if got, err := f.OfCall(f.read(), 3, "c"); got != nil || err != nil {
+	if got, err := OfCall(f.read(), 3, "c"); got != nil || err != nil {
 		t.Errorf("a call that asked nothing has %+v, %v", got, err)
 	}
 }
@@ -173,7 +172,7 @@ func TestMigration(t *testing.T) {
 	f := &fixture{T: t, db: db}
 	old, gone := f.put(1, "c"), f.put(2, "c")
 	f.tx(func(tx *store.Tx) error {
-		_, err := f.Decide(tx, old, Granted, "yes", "test/7")
+		_, err := Decide(tx, old, Granted, "yes", "test/7")
 		if err == nil {
 			_, err = tx.Exec("DELETE FROM questions WHERE id = $1", gone.ID)
 		}

@@ -100,16 +100,16 @@ func TestRemoveWhileItRuns(t *testing.T) {
 	}
 	run := w.newest(j).ID
 	w.must(w.alter(w.s.Remove, j))
-	if _, err := w.s.Get(w.read(), j.ID); !errors.Is(err, ErrNone) {
+	if _, err := Find(w.read(), j.ID); !errors.Is(err, ErrNone) {
 		t.Errorf("Get = %v, want %v", err, ErrNone)
 	}
-	if _, _, err := w.s.RunOf(w.read(), run); err != nil {
+	if _, _, err := RunOf(w.read(), run); err != nil {
 		t.Errorf("RunOf = %v, want the run that goes on", err)
 	}
 	w.look(3 * time.Hour)
 	w.want("x")
 	w.done(j)
-	if _, _, err := w.s.RunOf(w.read(), run); !errors.Is(err, ErrNone) {
+	if _, _, err := RunOf(w.read(), run); !errors.Is(err, ErrNone) {
 		t.Errorf("RunOf = %v, want %v", err, ErrNone)
 	}
 	// Nothing runs: it is gone at once. A failing one is given up.
@@ -118,7 +118,7 @@ func TestRemoveWhileItRuns(t *testing.T) {
 	run = w.newest(j).ID
 	w.must(w.alter(w.s.Remove, j))
 	w.tx(func(tx *store.Tx) error {
-		if ok, err := w.s.Begin(tx, run, w.now); ok || err != nil {
+		if ok, err := BeginRun(tx, run, w.now); ok || err != nil {
 			t.Errorf("Begin = %v, %v; want false", ok, err)
 		}
 		return nil
@@ -139,13 +139,13 @@ func TestFailAfterRemove(t *testing.T) {
 	run := w.newest(j).ID
 	w.must(w.alter(w.s.Remove, j))
 	w.tx(func(tx *store.Tx) error {
-		dead, err := w.s.Fail(tx, run, "no", w.now)
+		dead, err := FailRun(tx, run, "no", w.now)
 		if !dead {
 			t.Error("a run of a job that was removed is tried again")
 		}
 		return err
 	})
-	if _, _, err := w.s.RunOf(w.read(), run); !errors.Is(err, ErrNone) {
+	if _, _, err := RunOf(w.read(), run); !errors.Is(err, ErrNone) {
 		t.Errorf("RunOf = %v, want %v", err, ErrNone)
 	}
 }
@@ -195,7 +195,7 @@ func TestStop(t *testing.T) {
 	if !w.begin(j) {
 		t.Fatal("it can't begin")
 	}
-	w.tx(func(tx *store.Tx) error { return w.s.Stop(tx, w.newest(j).ID, w.now) })
+	w.tx(func(tx *store.Tx) error { return StopRun(tx, w.newest(j).ID, w.now) })
 	w.look(30 * time.Minute)
 	w.want("x")
 	w.wantRuns(j, Stopped)
@@ -261,7 +261,7 @@ func TestScopes(t *testing.T) {
 	group := job("in a group", w.every("1h"))
 	group.To.Chat, group.Scope = "g", "chat-test+g"
 	w.add(group)
-	w.tx(func(tx *store.Tx) error { return w.s.SetZone(tx, memory.OfPerson(1), "Asia/Kathmandu") })
+	w.tx(func(tx *store.Tx) error { return SetZone(tx, memory.OfPerson(1), "Asia/Kathmandu") })
 	w.tx(func(tx *store.Tx) error {
 		return w.s.MoveScope(tx, memory.OfPerson(1), memory.OfPerson(2))
 	})
@@ -269,21 +269,21 @@ func TestScopes(t *testing.T) {
 		b.Person != 2 || b.Scope != "chat-test+g" {
 		t.Errorf("after the link the jobs are %+v and %+v", a, b)
 	}
-	if loc, err := w.s.Zone(w.read(), memory.OfPerson(2)); err != nil ||
+	if loc, err := Zone(w.read(), memory.OfPerson(2)); err != nil ||
 		loc.String() != "Asia/Kathmandu" {
 		t.Errorf("Zone = %v, %v", loc, err)
 	}
-	if loc, err := w.s.Zone(w.read(), memory.OfPerson(1)); err != nil || loc != nil {
+	if loc, err := Zone(w.read(), memory.OfPerson(1)); err != nil || loc != nil {
 		t.Errorf("Zone of who is gone = %v, %v; want none", loc, err)
 	}
 	from, to := bus.Address{Account: "test", Chat: "g"}, bus.Address{Account: "test", Chat: "h"}
-	w.tx(func(tx *store.Tx) error { return w.s.MoveChat(tx, from, to) })
+	w.tx(func(tx *store.Tx) error { return MoveChat(tx, from, to) })
 	if got := w.get(group).To; got != to {
 		t.Errorf("the group's job goes to %s, want %s", got, to)
 	}
 	w.look(time.Hour)
-	w.tx(func(tx *store.Tx) error { return w.s.EraseChat(tx, to) })
-	w.tx(func(tx *store.Tx) error { return w.s.EraseScope(tx, memory.OfPerson(2)) })
+	w.tx(func(tx *store.Tx) error { return EraseChat(tx, to) })
+	w.tx(func(tx *store.Tx) error { return EraseScope(tx, memory.OfPerson(2)) })
 	for _, table := range []string{"jobs", "runs", "zones"} {
 		var n int
 		w.must(w.read().QueryRow("SELECT count(*) FROM " + table).Scan(&n))
@@ -308,7 +308,7 @@ func TestPrune(t *testing.T) {
 	w.look(time.Hour) // this one is not over
 	prune := func(before time.Time) (n int) {
 		w.tx(func(tx *store.Tx) (err error) {
-			n, err = w.s.Prune(tx, before)
+			n, err = Prune(tx, before)
 			return err
 		})
 		return n
@@ -316,7 +316,7 @@ func TestPrune(t *testing.T) {
 	if n := prune(w.now.Add(-90 * time.Minute)); n != 2 {
 		t.Errorf("Prune = %d, want 2", n)
 	}
-	if _, err := w.s.Get(w.read(), once.ID); !errors.Is(err, ErrNone) {
+	if _, err := Find(w.read(), once.ID); !errors.Is(err, ErrNone) {
 		t.Errorf("Get of what is over = %v, want %v", err, ErrNone)
 	}
 	if n := prune(w.now.Add(time.Hour)); n != 1 {

@@ -164,7 +164,7 @@ func TestClockJumps(t *testing.T) {
 
 // checkRuns checks the runs of a job after a look, which are all over then.
 func checkRuns(r *rapid.T, w *world, j *Job, before time.Time, ran map[string]bool) {
-	runs, err := w.s.Runs(w.read(), j.ID)
+	runs, err := Runs(w.read(), j.ID)
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"gateway/bus"
 	"gateway/store"
 )
 
@@ -19,7 +20,7 @@ func (s *Scheduler) repair(ctx context.Context, now time.Time) error {
 	for _, r := range open {
 		lost := false
 		err := s.db.Tx(ctx, func(tx *store.Tx) error {
-			open, err := s.inbox.IsOpen(tx, attemptID(&r))
+			open, err := bus.IsMessageOpen(tx, attemptID(&r))
 			if lost = !open; err != nil || open {
 				return err
 			}

@@ -28,7 +28,7 @@ func TestRepair(t *testing.T) {
 				w.look(time.Hour)
 				w.tx(func(tx *store.Tx) error {
 					if begun {
-						if _, err := w.s.Begin(tx, 1, w.now); err != nil {
+						if _, err := BeginRun(tx, 1, w.now); err != nil {
 							return err
 						}
 					}
@@ -46,7 +46,7 @@ func TestRepair(t *testing.T) {
 				if !slices.Equal(got, test.want) {
 					t.Errorf("begun: %t; the messages are %q, want %q", begun, got, test.want)
 				}
-				w.tx(func(tx *store.Tx) error { return w.s.Done(tx, 1, "seen", w.now) })
+				w.tx(func(tx *store.Tx) error { return FinishRun(tx, 1, "seen", w.now) })
 				w.restart()
 				w.look(time.Minute)
 				if n := len(w.messages()); n != len(test.want) {

@@ -39,7 +39,7 @@ func runFields() (into []any, made func() Run) {
 }
 
 // Runs returns the newest runs of a job, at most 100, the newest first.
-func (Store) Runs(q store.Queryer, job int64) ([]Run, error) {
+func Runs(q store.Queryer, job int64) ([]Run, error) {
 	read := func(scan store.Scan, r *Run) error {
 		into, made := runFields()
 		err := scan(into...)
@@ -52,7 +52,7 @@ func (Store) Runs(q store.Queryer, job int64) ([]Run, error) {
 
 // RunOf returns a run and its job, or [ErrNone]. A removed job exists until its run has
 // ended.
-func (Store) RunOf(q store.Queryer, run int64) (Job, Run, error) {
+func RunOf(q store.Queryer, run int64) (Job, Run, error) {
 	into, made := runFields()
 	j, err := scanJob(q.QueryRow("SELECT "+jobColumns+", "+runColumns+
 		" FROM runs r JOIN jobs j ON j.id = r.job WHERE r.id = $1", run).Scan, make(zoneCache), into...)
@@ -62,28 +62,28 @@ func (Store) RunOf(q store.Queryer, run int64) (Job, Run, error) {
 	return j, made(), store.Wrap(err, "schedule: read run %d", run)
 }
 
-// Begin records that a turn works on a run. It returns false if the run must not begin: it
+// BeginRun records that a turn works on a run. It returns false if the run must not begin: it
 // was erased, or skipped because its job was paused or removed.
-func (Store) Begin(tx *store.Tx, run int64, now time.Time) (bool, error) {
+func BeginRun(tx *store.Tx, run int64, now time.Time) (bool, error) {
 	n, err := tx.Exec(`UPDATE runs SET state = 'running', started_ms = $2
 		WHERE id = $1 AND state = 'waiting' AND try_ms = 0`, run, toMillis(now))
 	return n > 0, store.Wrap(err, "schedule: begin run %d", run)
 }
 
-// Done records that a run has succeeded, with the beginning of its answer. Like Stop and
+// FinishRun records that a run has succeeded, with the beginning of its answer. Like Stop and
 // Fail, it does nothing for a run that has ended or was erased.
-func (s Store) Done(tx *store.Tx, run int64, said string, now time.Time) error {
-	return s.endRun(tx, run, Succeeded, clip(strings.TrimSpace(said), maxSaid), "", now)
+func FinishRun(tx *store.Tx, run int64, said string, now time.Time) error {
+	return endRun(tx, run, Succeeded, clip(strings.TrimSpace(said), maxSaid), "", now)
 }
 
-// Stop records that somebody has stopped a run.
-func (s Store) Stop(tx *store.Tx, run int64, now time.Time) error {
-	return s.endRun(tx, run, Stopped, "", "", now)
+// StopRun records that somebody has stopped a run.
+func StopRun(tx *store.Tx, run int64, now time.Time) error {
+	return endRun(tx, run, Stopped, "", "", now)
 }
 
-// Again ends an attempt that something else has interrupted, and starts the next one at once. There
-// is no next attempt if the job was paused or removed.
-func (s Store) Again(tx *store.Tx, run int64, now time.Time) error {
+// RetryRun ends an attempt that something else has interrupted, and starts the next one at once.
+// There is no next attempt if the job was paused or removed.
+func RetryRun(tx *store.Tx, run int64, now time.Time) error {
 	n, err := tx.Exec(`UPDATE runs SET state = 'waiting', try_ms = $2
 		WHERE id = $1 AND state = 'running'
 			AND job IN (SELECT id FROM jobs WHERE state IN ('active', 'ended'))`, run, toMillis(now))
@@ -91,12 +91,12 @@ func (s Store) Again(tx *store.Tx, run int64, now time.Time) error {
 		return fmt.Errorf("schedule: run %d again: %w", run, err)
 	}
 	if n == 0 {
-		return s.Stop(tx, run, now)
+		return StopRun(tx, run, now)
 	}
 	return nil
 }
 
-func (s Store) endRun(
+func endRun(
 	tx *store.Tx, run int64, as RunState, said, reason string, now time.Time,
 ) error {
 	var job int64
@@ -109,15 +109,15 @@ func (s Store) endRun(
 	if err != nil {
 		return fmt.Errorf("schedule: end run %d: %w", run, err)
 	}
-	return s.deleteRemoved(tx, job)
+	return deleteRemoved(tx, job)
 }
 
-// Fail records that an attempt of a run has failed. Retries follow after 1, 5 and 15 minutes. dead
-// reports that there are no more retries; the caller must then tell the people. A heartbeat has
-// only one attempt, because another heartbeat follows. A job that was paused or removed is not
+// FailRun records that an attempt of a run has failed. Retries follow after 1, 5 and 15 minutes.
+// dead reports that there are no more retries; the caller must then tell the people. A heartbeat
+// has only one attempt, because another heartbeat follows. A job that was paused or removed is not
 // retried either.
-func (s Store) Fail(tx *store.Tx, run int64, reason string, now time.Time) (dead bool, err error) {
-	j, r, err := s.RunOf(tx, run)
+func FailRun(tx *store.Tx, run int64, reason string, now time.Time) (dead bool, err error) {
+	j, r, err := RunOf(tx, run)
 	if errors.Is(err, ErrNone) || err == nil && r.State != Waiting && r.State != Running {
 		return false, nil
 	}
@@ -127,7 +127,7 @@ func (s Store) Fail(tx *store.Tx, run int64, reason string, now time.Time) (dead
 	reason = clip(reason, maxError)
 	again := j.Kind != Heartbeat && (j.State == Active || j.State == Ended)
 	if !again || r.Attempts > len(backoff) {
-		return true, s.endRun(tx, run, Failed, "", reason, now)
+		return true, endRun(tx, run, Failed, "", reason, now)
 	}
 	at := now.Add(backoff[max(r.Attempts, 1)-1])
 	_, err = tx.Exec(`UPDATE runs SET state = 'waiting', try_ms = $2, error = $3 WHERE id = $1`,
@@ -137,7 +137,7 @@ func (s Store) Fail(tx *store.Tx, run int64, reason string, now time.Time) (dead
 
 // Prune deletes up to 256 runs that ended before a time, and removed jobs without runs. It
 // returns the number of deleted runs.
-func (Store) Prune(tx *store.Tx, before time.Time) (int, error) {
+func Prune(tx *store.Tx, before time.Time) (int, error) {
 	n, err := tx.Exec(`DELETE FROM runs WHERE id IN (SELECT id FROM runs
 		WHERE ended_ms > 0 AND ended_ms < $1 ORDER BY ended_ms LIMIT 256)`, toMillis(before))
 	if err == nil && n > 0 {

@@ -5,7 +5,7 @@
 // unique on its job and due time, puts its message into the inbox, and sets the job's next time.
 // The process that writes the run starts it, so several processes may share a database. From then
 // on a run is as durable as a message of a person. A turn claims it and reports the result, with
-// [Store.Begin] and [Store.Done], [Store.Fail] or [Store.Stop].
+// [BeginRun] and [FinishRun], [FailRun] or [StopRun].
 //
 // Limits: a name has at most 64 characters, a text at most 8,000 bytes, and the last year is 2100.
 // A job that has missed several runs runs once. Times are wall clock times (see [ParseCron]).

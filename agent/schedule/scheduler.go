@@ -242,7 +242,7 @@ func (s *Scheduler) updateHeartbeats(ctx context.Context, now time.Time) error {
 			return nil
 		}
 		return s.db.Tx(ctx, func(tx *store.Tx) error { // remove those of an earlier configuration
-			return s.eraseJobs(tx, "SELECT id FROM jobs WHERE kind = 'heartbeat'")
+			return eraseJobs(tx, "SELECT id FROM jobs WHERE kind = 'heartbeat'")
 		})
 	}
 	list, err := s.opts.Heartbeats(ctx)
@@ -398,7 +398,7 @@ func (s *Scheduler) claim(
 		return nil, err // a run of that time exists if the clock was set back
 	}
 	if why != "" {
-		return nil, s.pauseRefused(tx, id, why)
+		return nil, pauseRefused(tx, id, why)
 	}
 	if r.State == Skipped {
 		return nil, nil
@@ -431,7 +431,7 @@ func insertRun(tx *store.Tx, r *Run, now time.Time) (bool, error) {
 
 // retry puts the message of the next attempt of a run into the inbox, if it is still due.
 func (s *Scheduler) retry(tx *store.Tx, run int64, now time.Time) ([]startedRun, error) {
-	j, r, err := s.RunOf(tx, run)
+	j, r, err := RunOf(tx, run)
 	if errors.Is(err, ErrNone) {
 		return nil, nil
 	}
@@ -443,7 +443,7 @@ func (s *Scheduler) retry(tx *store.Tx, run int64, now time.Time) ([]startedRun,
 		return nil, err
 	}
 	if why != "" {
-		return nil, errors.Join(s.endRun(tx, run, Skipped, "", why, now), s.pauseRefused(tx, j.ID, why))
+		return nil, errors.Join(endRun(tx, run, Skipped, "", why, now), pauseRefused(tx, j.ID, why))
 	}
 	if r.Attempts == 0 { // requested by somebody while the gateway was down
 		r.Late = now.Sub(r.Due) > lateAfter

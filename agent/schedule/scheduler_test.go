@@ -139,7 +139,7 @@ func TestFail(t *testing.T) {
 	w.done(j, "late answer")
 	w.wantRuns(j, Failed)
 	w.tx(func(tx *store.Tx) error {
-		dead, err := w.s.Fail(tx, w.newest(j).ID, "again", w.now)
+		dead, err := FailRun(tx, w.newest(j).ID, "again", w.now)
 		if dead {
 			t.Error("it is given up a second time")
 		}
@@ -306,7 +306,7 @@ func TestHeartbeat(t *testing.T) {
 	if len(list) != 1 || list[0].Origin.Kind != bus.Heartbeat || list[0].Origin.Session.IsZero() {
 		t.Fatalf("messages %+v, want a heartbeat in a session of its own", list)
 	}
-	j, _, err := w.s.RunOf(w.read(), list[0].Origin.Run)
+	j, _, err := RunOf(w.read(), list[0].Origin.Run)
 	w.must(err)
 	w.texts()
 	w.look(30 * time.Minute) // it still runs
@@ -333,13 +333,13 @@ func TestHeartbeat(t *testing.T) {
 	if list := w.messages(); len(list) != 1 || list[0].From.Chat != "8" {
 		t.Errorf("messages %+v, want one to the other chat", list)
 	}
-	if jobs, err := w.s.List(w.read(), Filter{Over: true}); err != nil || len(jobs) != 0 {
+	if jobs, err := List(w.read(), Filter{Over: true}); err != nil || len(jobs) != 0 {
 		t.Errorf("List = %v, %v; want no heartbeats", jobs, err)
 	}
 	w.opts.Heartbeat = 0
 	w.restart()
 	w.look(0)
-	if _, _, err := w.s.RunOf(w.read(), list[0].Origin.Run); err != ErrNone {
+	if _, _, err := RunOf(w.read(), list[0].Origin.Run); err != ErrNone {
 		t.Errorf("without heartbeats RunOf = %v, want %v", err, ErrNone)
 	}
 }

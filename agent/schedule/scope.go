@@ -14,7 +14,7 @@ import (
 )
 
 // Zone returns the time zone that the people of a scope have set, or nil.
-func (Store) Zone(q store.Queryer, of memory.Scope) (*time.Location, error) {
+func Zone(q store.Queryer, of memory.Scope) (*time.Location, error) {
 	var name string
 	err := q.QueryRow("SELECT zone FROM zones WHERE scope = $1", string(of)).Scan(&name)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -29,12 +29,12 @@ func (Store) Zone(q store.Queryer, of memory.Scope) (*time.Location, error) {
 
 // ZoneOf returns the time zone of a scope, or the default zone.
 func (s Store) ZoneOf(q store.Queryer, of memory.Scope) (*time.Location, error) {
-	loc, err := s.Zone(q, of)
+	loc, err := Zone(q, of)
 	return cmp.Or(loc, s.Location, time.UTC), err
 }
 
 // SetZone sets the time zone of a scope by its IANA name. Existing jobs keep theirs.
-func (Store) SetZone(tx *store.Tx, of memory.Scope, name string) error {
+func SetZone(tx *store.Tx, of memory.Scope, name string) error {
 	_, err := tx.Exec(`INSERT INTO zones (scope, zone) VALUES ($1, $2)
 		ON CONFLICT (scope) DO UPDATE SET zone = excluded.zone`, string(of), name)
 	return store.Wrap(err, "schedule: set zone of %s", of)
@@ -44,7 +44,7 @@ func (Store) SetZone(tx *store.Tx, of memory.Scope, name string) error {
 // keeps its own zone, if it has one.
 func (s Store) MoveScope(tx *store.Tx, from, to memory.Scope) error {
 	// A scope has one heartbeat. If both have one, that of to stays.
-	if err := s.eraseJobs(tx, `SELECT id FROM jobs WHERE kind = 'heartbeat' AND scope = $1
+	if err := eraseJobs(tx, `SELECT id FROM jobs WHERE kind = 'heartbeat' AND scope = $1
 		AND EXISTS (SELECT 1 FROM jobs WHERE kind = 'heartbeat' AND scope = $2)`,
 		string(from), string(to)); err != nil {
 		return err
@@ -75,8 +75,8 @@ func (s Store) MoveScope(tx *store.Tx, from, to memory.Scope) error {
 }
 
 // EraseScope deletes all jobs of a scope with their runs, and its time zone.
-func (s Store) EraseScope(tx *store.Tx, of memory.Scope) error {
-	if err := s.eraseJobs(tx, "SELECT id FROM jobs WHERE scope = $1", string(of)); err != nil {
+func EraseScope(tx *store.Tx, of memory.Scope) error {
+	if err := eraseJobs(tx, "SELECT id FROM jobs WHERE scope = $1", string(of)); err != nil {
 		return err
 	}
 	_, err := tx.Exec("DELETE FROM zones WHERE scope = $1", string(of))
@@ -84,18 +84,18 @@ func (s Store) EraseScope(tx *store.Tx, of memory.Scope) error {
 }
 
 // EraseChat deletes all jobs whose outcome goes to a chat or one of its threads.
-func (s Store) EraseChat(tx *store.Tx, a bus.Address) error {
-	return s.eraseJobs(tx, "SELECT id FROM jobs WHERE account = $1 AND chat = $2", a.Account,
+func EraseChat(tx *store.Tx, a bus.Address) error {
+	return eraseJobs(tx, "SELECT id FROM jobs WHERE account = $1 AND chat = $2", a.Account,
 		a.Chat)
 }
 
 // ErasePerson deletes all jobs that a person has created, also in groups.
-func (s Store) ErasePerson(tx *store.Tx, person int64) error {
-	return s.eraseJobs(tx, "SELECT id FROM jobs WHERE person = $1 AND person <> 0", person)
+func ErasePerson(tx *store.Tx, person int64) error {
+	return eraseJobs(tx, "SELECT id FROM jobs WHERE person = $1 AND person <> 0", person)
 }
 
 // CountDue returns the number of overdue jobs and retries.
-func (Store) CountDue(q store.Queryer, now time.Time) (n int, err error) {
+func CountDue(q store.Queryer, now time.Time) (n int, err error) {
 	err = q.QueryRow(`SELECT (SELECT count(*) FROM jobs
 			WHERE state = 'active' AND next_ms > 0 AND next_ms <= $1)
 		+ (SELECT count(*) FROM runs WHERE state = 'waiting' AND try_ms > 0 AND try_ms <= $1)`,
@@ -104,7 +104,7 @@ func (Store) CountDue(q store.Queryer, now time.Time) (n int, err error) {
 }
 
 // eraseJobs deletes the jobs that a query selects, with their runs.
-func (Store) eraseJobs(tx *store.Tx, ids string, args ...any) error {
+func eraseJobs(tx *store.Tx, ids string, args ...any) error {
 	for _, query := range []string{
 		"DELETE FROM runs WHERE job IN (" + ids + ")", "DELETE FROM jobs WHERE id IN (" + ids + ")",
 	} {
@@ -116,7 +116,7 @@ func (Store) eraseJobs(tx *store.Tx, ids string, args ...any) error {
 }
 
 // MoveChat moves the jobs of a chat and its threads to another chat.
-func (Store) MoveChat(tx *store.Tx, from, to bus.Address) error {
+func MoveChat(tx *store.Tx, from, to bus.Address) error {
 	_, err := tx.Exec(`UPDATE jobs SET account = $3, chat = $4 WHERE account = $1 AND chat = $2`,
 		from.Account, from.Chat, to.Account, to.Chat)
 	return store.Wrap(err, "schedule: move %s", from)
@@ -150,7 +150,7 @@ func (s Store) SetHeartbeat(
 		return err
 	}
 	if len(list) == 0 {
-		return s.insert(tx, &j)
+		return insertJob(tx, &j)
 	}
 	old := list[0]
 	if old.When.every == every {

@@ -20,7 +20,7 @@ const (
 
 // pauseRefused pauses a job whose creator may no longer use the agent, unless somebody has
 // paused it.
-func (Store) pauseRefused(tx *store.Tx, id int64, why string) error {
+func pauseRefused(tx *store.Tx, id int64, why string) error {
 	_, err := tx.Exec(`UPDATE jobs SET state = 'paused', why = $2, shut_out = 1
 		WHERE id = $1 AND state IN ('active', 'ended')`, id, why)
 	return err

@@ -110,7 +110,7 @@ func (s Store) Add(tx *store.Tx, j *Job, now time.Time) error {
 		return refuse("%s is over", j.When)
 	}
 	j.State, j.PauseReason, j.Next, j.Created = Active, "", next, now
-	return s.insert(tx, j)
+	return insertJob(tx, j)
 }
 
 // Count returns the number of unfinished jobs of j's creator, and the limit, negative for
@@ -125,7 +125,7 @@ func (s Store) Count(q store.Queryer, j *Job) (n, most int, err error) {
 	return n, cmp.Or(s.MaxJobs, 50), nil
 }
 
-func (Store) insert(tx *store.Tx, j *Job) error {
+func insertJob(tx *store.Tx, j *Job) error {
 	rule, err := j.When.encode()
 	if err != nil {
 		return fmt.Errorf("schedule: add job: %w", err)
@@ -170,8 +170,8 @@ func fromMillis(ms int64) time.Time {
 const jobColumns = "j.id, j.name, j.kind, j.text, j.rule, j.account, j.chat, j.thread, j.sender, " +
 	"j.person, j.role, j.in_group, j.title, j.scope, j.own, j.state, j.why, j.next_ms, j.created_ms"
 
-// Get returns a job, or [ErrNone].
-func (Store) Get(q store.Queryer, id int64) (Job, error) {
+// Find returns a job, or [ErrNone].
+func Find(q store.Queryer, id int64) (Job, error) {
 	list, err := jobs(q, "SELECT "+jobColumns+
 		" FROM jobs j WHERE j.id = $1 AND j.state <> 'removed'", id)
 	if err == nil && len(list) == 0 {
@@ -191,7 +191,7 @@ type Filter struct {
 }
 
 // List returns jobs ordered by their next time; those without one come last.
-func (Store) List(q store.Queryer, f Filter) ([]Job, error) {
+func List(q store.Queryer, f Filter) ([]Job, error) {
 	return jobs(q, "SELECT "+jobColumns+` FROM jobs j
 		WHERE j.kind <> 'heartbeat' AND ($1 = '' OR j.scope = $1)
 			AND (j.state IN ('active', 'paused') OR $2 = 1 AND j.state = 'ended')
@@ -237,7 +237,7 @@ func (s Store) Change(tx *store.Tx, j *Job, now time.Time) error {
 	if err := s.check(j, now); err != nil {
 		return err
 	}
-	old, err := s.Get(tx, j.ID)
+	old, err := Find(tx, j.ID)
 	if err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (s Store) Change(tx *store.Tx, j *Job, now time.Time) error {
 // Pause stops a job from running until [Store.Resume]. A run in progress continues; a
 // waiting one is skipped.
 func (s Store) Pause(tx *store.Tx, id int64, why string, now time.Time) error {
-	j, err := s.Get(tx, id)
+	j, err := Find(tx, id)
 	switch {
 	case err != nil:
 		return err
@@ -276,11 +276,11 @@ func (s Store) Pause(tx *store.Tx, id int64, why string, now time.Time) error {
 		why); err != nil {
 		return fmt.Errorf("schedule: pause job %d: %w", id, err)
 	}
-	return s.skipWaiting(tx, id, "the job was paused", now)
+	return skipWaiting(tx, id, "the job was paused", now)
 }
 
 // skipWaiting ends the runs of a job that no turn has started.
-func (Store) skipWaiting(tx *store.Tx, id int64, why string, now time.Time) error {
+func skipWaiting(tx *store.Tx, id int64, why string, now time.Time) error {
 	_, err := tx.Exec(`UPDATE runs SET state = 'skipped', try_ms = 0, error = $2, ended_ms = $3
 		WHERE job = $1 AND state = 'waiting'`, id, why, toMillis(now))
 	return store.Wrap(err, "schedule: skip runs of job %d", id)
@@ -289,7 +289,7 @@ func (Store) skipWaiting(tx *store.Tx, id int64, why string, now time.Time) erro
 // Resume ends a pause. Runs that were due in the meantime are skipped. A one-time job
 // whose time has passed is finished.
 func (s Store) Resume(tx *store.Tx, id int64, now time.Time) error {
-	j, err := s.Get(tx, id)
+	j, err := Find(tx, id)
 	switch {
 	case err != nil:
 		return err
@@ -308,21 +308,21 @@ func (s Store) Resume(tx *store.Tx, id int64, now time.Time) error {
 // Remove deletes a job. A run in progress continues, and the job is deleted when the run
 // ends.
 func (s Store) Remove(tx *store.Tx, id int64, now time.Time) error {
-	if _, err := s.Get(tx, id); err != nil {
+	if _, err := Find(tx, id); err != nil {
 		return err
 	}
-	if err := s.skipWaiting(tx, id, "the job was removed", now); err != nil {
+	if err := skipWaiting(tx, id, "the job was removed", now); err != nil {
 		return err
 	}
 	_, err := tx.Exec("UPDATE jobs SET state = 'removed', next_ms = 0 WHERE id = $1", id)
 	if err != nil {
 		return fmt.Errorf("schedule: remove job %d: %w", id, err)
 	}
-	return s.deleteRemoved(tx, id)
+	return deleteRemoved(tx, id)
 }
 
 // deleteRemoved deletes a removed job that has no open run.
-func (s Store) deleteRemoved(tx *store.Tx, id int64) error {
+func deleteRemoved(tx *store.Tx, id int64) error {
 	n, err := tx.Exec(`DELETE FROM jobs WHERE id = $1 AND state = 'removed' AND NOT EXISTS
 		(SELECT 1 FROM runs WHERE job = $1 AND state IN ('waiting', 'running'))`, id)
 	if err == nil && n > 0 {
@@ -335,13 +335,13 @@ func (s Store) deleteRemoved(tx *store.Tx, id int64) error {
 // RunNow returns [ErrRunning] if a run is in progress. Call [Scheduler.Wake] after the
 // commit.
 func (s Store) RunNow(tx *store.Tx, id int64, now time.Time) error {
-	if _, err := s.Get(tx, id); err != nil {
+	if _, err := Find(tx, id); err != nil {
 		return err
 	}
 	n, err := tx.Exec(`UPDATE runs SET try_ms = $2 WHERE job = $1 AND state = 'waiting'
 		AND try_ms > 0`, id, toMillis(now))
 	if err == nil && n == 0 {
-		err = s.addRun(tx, id, now)
+		err = addRun(tx, id, now)
 	}
 	if err != nil && !errors.Is(err, ErrRunning) {
 		return fmt.Errorf("schedule: run job %d: %w", id, err)
@@ -350,7 +350,7 @@ func (s Store) RunNow(tx *store.Tx, id int64, now time.Time) error {
 }
 
 // addRun writes a run that is due now, unless the job has an open run.
-func (Store) addRun(tx *store.Tx, id int64, now time.Time) error {
+func addRun(tx *store.Tx, id int64, now time.Time) error {
 	var one int
 	err := tx.QueryRow("SELECT 1 FROM runs WHERE job = $1 AND state IN ('waiting', 'running')",
 		id).Scan(&one)

@@ -128,7 +128,7 @@ func (w *world) addMany(n int) {
 // get reads a job again.
 func (w *world) get(j *Job) Job {
 	w.t.Helper()
-	got, err := w.s.Get(w.read(), j.ID)
+	got, err := Find(w.read(), j.ID)
 	w.must(err)
 	return got
 }
@@ -174,7 +174,7 @@ func (w *world) want(texts ...string) {
 // newest returns the newest run of a job.
 func (w *world) newest(j *Job) Run {
 	w.t.Helper()
-	runs, err := w.s.Runs(w.read(), j.ID)
+	runs, err := Runs(w.read(), j.ID)
 	w.must(err)
 	if len(runs) == 0 {
 		w.t.Fatalf("job %d has no runs", j.ID)
@@ -185,7 +185,7 @@ func (w *world) newest(j *Job) Run {
 // wantRuns checks the states of all runs of a job, the newest first.
 func (w *world) wantRuns(j *Job, states ...RunState) {
 	w.t.Helper()
-	runs, err := w.s.Runs(w.read(), j.ID)
+	runs, err := Runs(w.read(), j.ID)
 	w.must(err)
 	var got []RunState
 	for _, r := range runs {
@@ -200,7 +200,7 @@ func (w *world) wantRuns(j *Job, states ...RunState) {
 func (w *world) begin(j *Job) (ok bool) {
 	w.t.Helper()
 	w.tx(func(tx *store.Tx) (err error) {
-		ok, err = w.s.Begin(tx, w.newest(j).ID, w.now)
+		ok, err = BeginRun(tx, w.newest(j).ID, w.now)
 		return err
 	})
 	return ok
@@ -210,7 +210,7 @@ func (w *world) begin(j *Job) (ok bool) {
 func (w *world) done(j *Job, said ...string) {
 	w.t.Helper()
 	said = append(said, "")
-	w.tx(func(tx *store.Tx) error { return w.s.Done(tx, w.newest(j).ID, cmp.Or(said...), w.now) })
+	w.tx(func(tx *store.Tx) error { return FinishRun(tx, w.newest(j).ID, cmp.Or(said...), w.now) })
 }
 
 // do is a turn that goes well.
@@ -229,7 +229,7 @@ func (w *world) fail(j *Job) (dead bool) {
 		w.t.Errorf("the run of job %d can't begin", j.ID)
 	}
 	w.tx(func(tx *store.Tx) (err error) {
-		dead, err = w.s.Fail(tx, w.newest(j).ID, "the model is away", w.now)
+		dead, err = FailRun(tx, w.newest(j).ID, "the model is away", w.now)
 		return err
 	})
 	return dead

@@ -12,6 +12,7 @@ import (
 	"gateway/agent/attachment"
 	"gateway/agent/background"
 	"gateway/agent/llm"
+	"gateway/agent/schedule"
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/session"
@@ -198,7 +199,7 @@ func (t *runner) writeFirst(
 	if !begun.First || first.PreviousChat == "" || t.env.Jobs == nil {
 		return nil
 	}
-	return t.env.Jobs.MoveChat(tx, bus.Address{Account: first.From.Account, Chat: first.PreviousChat},
+	return schedule.MoveChat(tx, bus.Address{Account: first.From.Account, Chat: first.PreviousChat},
 		bus.Address{Account: first.From.Account, Chat: first.From.Chat})
 }
 

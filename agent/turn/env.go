@@ -15,7 +15,6 @@ import (
 	"gateway/agent/persona"
 	"gateway/agent/policy"
 	"gateway/agent/prompt"
-	"gateway/agent/question"
 	"gateway/agent/schedule"
 	"gateway/agent/speech"
 	"gateway/agent/tool"
@@ -64,7 +63,6 @@ type Knowledge struct {
 
 // tables groups the stateless stores.
 type tables struct {
-	questions question.Store
 }
 
 // A Profile describes the agent and its surroundings. It is constant while the process runs.

@@ -99,7 +99,7 @@ func (t *turn) beginRun(tx *store.Tx) (bool, error) {
 		return true, nil
 	}
 	tx.WaitForDisk() // people can see it in the list of jobs
-	return t.env.Jobs.Begin(tx, run, t.env.Now())
+	return schedule.BeginRun(tx, run, t.env.Now())
 }
 
 // endRun records the result of a run.
@@ -110,9 +110,9 @@ func (t *turn) endRun(tx *store.Tx, s session.State, said string) error {
 	}
 	switch now := t.env.Now(); s {
 	case session.Done:
-		return t.env.Jobs.Done(tx, run, said, now)
+		return schedule.FinishRun(tx, run, said, now)
 	case session.Stopped:
-		return t.env.Jobs.Stop(tx, run, now)
+		return schedule.StopRun(tx, run, now)
 	}
 	return nil // deliverFailure has ended the run
 }
@@ -128,7 +128,7 @@ func (t *turn) deliverFailure(tx *store.Tx, out bus.OutboundMessage) error {
 	if origin.Run == 0 {
 		return t.deliver(tx, out)
 	}
-	job, _, err := t.env.Jobs.RunOf(tx, origin.Run)
+	job, _, err := schedule.RunOf(tx, origin.Run)
 	if errors.Is(err, schedule.ErrNone) {
 		return nil // the run was erased
 	}
@@ -136,7 +136,7 @@ func (t *turn) deliverFailure(tx *store.Tx, out bus.OutboundMessage) error {
 		return err
 	}
 	now, reason := t.env.Now(), out.Text
-	dead, err := t.env.Jobs.Fail(tx, origin.Run, reason, now)
+	dead, err := schedule.FailRun(tx, origin.Run, reason, now)
 	if err != nil || !dead || origin.Kind == bus.Heartbeat {
 		return err
 	}
@@ -217,7 +217,7 @@ func (t *turn) zone() *time.Location { return cmp.Or(t.location, t.env.Profile.L
 // findZone looks up the time zone that the turn's people have set.
 func (t *turn) findZone(ctx context.Context) (err error) {
 	if t.env.Jobs != nil && t.Scope != "" {
-		t.location, err = t.env.Jobs.Zone(t.env.DB.Read(context.WithoutCancel(ctx)), t.Scope)
+		t.location, err = schedule.Zone(t.env.DB.Read(context.WithoutCancel(ctx)), t.Scope)
 	}
 	return err
 }

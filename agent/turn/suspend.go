@@ -45,7 +45,7 @@ func (t *toolRound) suspendFor(ctx context.Context, c llm.ToolCall, a *approvalR
 		if q.After, err = t.env.Inbox.Newest(tx); err != nil {
 			return err
 		}
-		if err := t.env.questions.Put(tx, q); err != nil {
+		if err := question.Put(tx, q); err != nil {
 			return err
 		}
 		return t.putPrompts(tx, q)
@@ -97,7 +97,7 @@ func (t *toolRound) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, 
 	for i := 0; i < len(open) && q == nil; i++ {
 		var err error
 		c = open[i]
-		q, err = t.env.questions.OfCall(t.env.DB.Read(context.WithoutCancel(ctx)), t.ID, c.ID)
+		q, err = question.OfCall(t.env.DB.Read(context.WithoutCancel(ctx)), t.ID, c.ID)
 		if err != nil {
 			return false, err
 		}
@@ -153,7 +153,7 @@ func (t *toolRound) continueCall(ctx context.Context, c llm.ToolCall, q *questio
 		if err := t.append(tx, &t.Turn, nil, nil); err != nil {
 			return err
 		}
-		ok, err := t.env.questions.Use(tx, q)
+		ok, err := question.Use(tx, q)
 		lost = lost || !ok
 		return err
 	})
@@ -185,7 +185,7 @@ func (t *toolRound) useGrant(ctx context.Context, c llm.ToolCall, q *question.Qu
 		if err := t.append(tx, &t.Turn, nil, nil); err != nil {
 			return err
 		}
-		ok, err = t.env.questions.Use(tx, q)
+		ok, err = question.Use(tx, q)
 		return err
 	})
 	switch {

@@ -161,7 +161,7 @@ func (t *runner) identify(ctx context.Context, batch []bus.Received) error {
 	}
 	if id := t.Session.Person; id != 0 {
 		var err error
-		t.chats, err = t.env.Inbox.ChatsOf(t.env.DB.Read(context.WithoutCancel(ctx)), id)
+		t.chats, err = bus.ChatsOf(t.env.DB.Read(context.WithoutCancel(ctx)), id)
 		if err != nil {
 			return err
 		}

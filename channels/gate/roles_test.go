@@ -435,7 +435,7 @@ func TestFullInbox(t *testing.T) {
 			}
 		}
 		waiting := func() int {
-			b, err := d.inbox.Backlog(d.db.Read(d.t.Context()))
+			b, err := bus.ReadBacklog(d.db.Read(d.t.Context()))
 			if err != nil {
 				d.t.Fatal(err)
 			}

@@ -189,7 +189,7 @@ func (r *Router) endDropped(ctx context.Context, q store.Queryer) error {
 // scanAll counts all waiting messages and begins a pass over them.
 func (r *Router) scanAll(q store.Queryer) error {
 	r.position.scanned = r.now()
-	open, err := r.outbox.OpenByAccount(q)
+	open, err := bus.OpenByAccount(q)
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func (n *notices) forGivenUp(ctx context.Context, d *bus.Delivery) ([]bus.Outbou
 // question returns the first message that d answers, or nil if the inbox no longer has it.
 func (n *notices) question(q store.Queryer, d *bus.Delivery) (*bus.InboundMessage, error) {
 	for _, id := range d.Message.Answers {
-		m, ok, err := n.inbox.Find(q, d.Message.To, id)
+		m, ok, err := bus.FindMessage(q, d.Message.To, id)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func (n *notices) replyAddress(q store.Queryer, m *bus.InboundMessage) (bus.Addr
 	if m.Person == 0 {
 		return m.From, nil
 	}
-	chats, err := n.inbox.DirectChats(q, m.Person)
+	chats, err := bus.DirectChats(q, m.Person)
 	if err != nil {
 		return bus.Address{}, err
 	}

@@ -128,7 +128,7 @@ func TestGivenUpToTheOwner(t *testing.T) {
 		if n := len(h.asked("send")); n != 3 { // both, and one notice
 			t.Errorf("%d messages were tried, want 3", n)
 		}
-		dead, err := h.outbox.DeadByAccount(h.db.Read(h.t.Context()))
+		dead, err := bus.DeadByAccount(h.db.Read(h.t.Context()))
 		if err != nil || dead["full"] != 2 {
 			t.Errorf("given up are %v, %v", dead, err)
 		}

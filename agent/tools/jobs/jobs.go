@@ -230,7 +230,7 @@ func (k jobTools) describe(q store.Queryer, c tool.Call, j *schedule.Job) (strin
 }
 
 func (k jobTools) list(tx *store.Tx, c tool.Call, _ arguments) (string, error) {
-	list, err := k.Store.List(tx, schedule.Filter{Scope: c.Scope})
+	list, err := schedule.List(tx, schedule.Filter{Scope: c.Scope})
 	if err != nil {
 		return "", err
 	}
@@ -264,7 +264,7 @@ func (k jobTools) show(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	runs, err := k.Store.Runs(tx, j.ID)
+	runs, err := schedule.Runs(tx, j.ID)
 	if err != nil {
 		return "", err
 	}
@@ -278,7 +278,7 @@ func (k jobTools) show(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 
 // find returns the job named in a, if it belongs to the conversation's scope.
 func (k jobTools) find(q store.Queryer, c tool.Call, a arguments) (schedule.Job, error) {
-	j, err := k.Store.Get(q, a.ID)
+	j, err := schedule.Find(q, a.ID)
 	if err == nil && (j.Scope != c.Scope || j.Kind == schedule.Heartbeat) {
 		err = schedule.ErrNone
 	}
@@ -387,5 +387,5 @@ func (k jobTools) timezone(tx *store.Tx, c tool.Call, a arguments) (string, erro
 		return "", refuse("the time zone is not changed from inside a scheduled run")
 	}
 	return fmt.Sprintf("The time zone is %s from now on; it is %s. Jobs that are there keep "+
-		"theirs.", loc, now), k.Store.SetZone(tx, c.Scope, loc.String())
+		"theirs.", loc, now), schedule.SetZone(tx, c.Scope, loc.String())
 }

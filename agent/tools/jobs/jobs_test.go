@@ -93,7 +93,7 @@ func (f *fixture) want(c tool.Call, args, want string) {
 
 func (f *fixture) job(id int64) schedule.Job {
 	f.Helper()
-	j, err := f.store.Get(f.db.Read(f.Context()), id)
+	j, err := schedule.Find(f.db.Read(f.Context()), id)
 	if err != nil {
 		f.Fatal(err)
 	}

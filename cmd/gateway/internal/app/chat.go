@@ -91,7 +91,7 @@ func (h host) State(ctx context.Context) (*terminal.State, error) {
 	}
 	key := session.KeyOf(chat)
 	if g.settings.Load().Channels[terminalAccount].Session == string(bus.PerPerson) {
-		last, ok, err := g.dispatcher.Inbox.Last(q, chat)
+		last, ok, err := bus.LastMessage(q, chat)
 		if err != nil {
 			return nil, err
 		}
@@ -146,7 +146,7 @@ func (h host) State(ctx context.Context) (*terminal.State, error) {
 
 // asks reports whether a question to the person at the terminal is open.
 func asks(q store.Queryer) (bool, error) {
-	list, err := question.Store{}.ListOpen(q)
+	list, err := question.ListOpen(q)
 	if _, damaged := errors.AsType[*store.RowError](err); damaged {
 		err = nil // reported elsewhere
 	}

@@ -146,12 +146,12 @@ func (g *Gateway) sources(
 			Of: background.Store{}.CountDue,
 		}, {
 			Name: "gateway_jobs_due", Help: "Jobs, and further attempts of their runs, that are due.",
-			Of: schedule.Store{}.CountDue,
+			Of: schedule.CountDue,
 		}, {
 			Name: "gateway_outbox_bad_rows",
 			Help: "Messages to people that can't be read and were set aside.",
 			Of: func(q store.Queryer, _ time.Time) (int, error) {
-				return outbox.BadRows(q)
+				return bus.BadRows(q)
 			},
 		}},
 	}
@@ -295,7 +295,7 @@ func examineDisk(path string) (string, error) {
 func (g *Gateway) oldest(
 	ctx context.Context, inbox *bus.Inbox, longest time.Duration,
 ) (string, error) {
-	list, err := inbox.WaitingSince(g.db.Read(ctx), time.Now().Add(-longest))
+	list, err := bus.WaitingSince(g.db.Read(ctx), time.Now().Add(-longest))
 	if err != nil {
 		return "", err
 	}

@@ -34,7 +34,7 @@ func newSweeper(
 	return retention.New(db, rules, &retention.Options{
 		Logger: log, First: compressed(time.Minute), Every: compressed(time.Hour),
 		MaxBytes: int64(cfg.Retention.MaxTotalMB) << 20, Tight: tight, Remains: remains,
-		Newest: bus.NewInbox().LastAccepted,
+		Newest: bus.LastAccepted,
 	})
 }
 
@@ -46,8 +46,8 @@ func retentionRules(
 	rule := func(name string, keep time.Duration, prune pruning) retention.Rule {
 		return retention.Rule{Name: name, Keep: compressed(keep), Prune: prune}
 	}
-	in, out, asked := bus.NewInbox().Prune, bus.NewOutbox().Prune, questions.Store{}.Prune
-	runs, counts := retention.Repeat(schedule.Store{}.Prune), retention.Repeat(used.Prune)
+	in, out, asked := bus.NewInbox().Prune, bus.NewOutbox().Prune, questions.Prune
+	runs, counts := retention.Repeat(schedule.Prune), retention.Repeat(used.Prune)
 	rules = []retention.Rule{
 		rule("messages_in", cfg.Retention.Messages, in),
 		rule("messages_out", cfg.Retention.Messages, out),

@@ -113,7 +113,8 @@ var imports = map[string]string{
 		"agent/llm agent/modelcall agent/observe agent/persona agent/policy agent/prompt " +
 		"agent/question agent/schedule agent/speech agent/tool",
 	"agent/pool": "store bus memory session agent/activity agent/attachment agent/background " +
-		"agent/command agent/llm agent/persona agent/prompt agent/question agent/turn",
+		"agent/command agent/llm agent/persona agent/prompt agent/question agent/schedule " +
+		"agent/turn",
 	"agent": "store store/fault bus memory memory/document memory/version session skills " +
 		"agent/attachment agent/audit agent/background agent/budget agent/command agent/extract " +
 		"agent/llm agent/modelcall agent/observe agent/persona agent/policy " +

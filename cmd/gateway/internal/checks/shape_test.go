@@ -20,13 +20,10 @@ const (
 // goes.
 var grown = map[string]int{
 	"agent/dream.run methods":                    33,
-	"agent/schedule.Store methods":               36,
 	"agent/tools/files files":                    32,
 	"agent/tools/files.Files methods":            41,
 	"agent/tools/mcp.server methods":             45,
 	"agent/tools/shell.Shell methods":            30,
-	"bus.Inbox methods":                          35,
-	"bus.Outbox methods":                         29,
 	"channels/discord.feed fields":               23,
 	"channels/discord.feed methods":              38,
 	"channels/markup.renderer methods":           46,

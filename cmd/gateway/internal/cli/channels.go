@@ -76,11 +76,11 @@ func ChannelRows(cfg *config.Config, q store.Queryer) ([][]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	open, err := bus.NewOutbox().OpenByAccount(q)
+	open, err := bus.OpenByAccount(q)
 	if err != nil {
 		return nil, err
 	}
-	dead, err := bus.NewOutbox().DeadByAccount(q)
+	dead, err := bus.DeadByAccount(q)
 	if err != nil {
 		return nil, err
 	}

@@ -220,7 +220,7 @@ func (i importing) owner(ctx context.Context, t *importer.Target) error {
 	if t.Owner.Person == 0 {
 		return nil
 	}
-	chats, err := bus.NewInbox().DirectChats(t.DB.Read(ctx), t.Owner.Person)
+	chats, err := bus.DirectChats(t.DB.Read(ctx), t.Owner.Person)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func jobsListCommand(load app.Loader) *cobra.Command {
 	cmd := dataCommand(load, "list", "List the jobs of all people, the next one due first",
 		cobra.NoArgs, func(cmd *cobra.Command, d data, _ []string) error {
 			s := app.JobStore(d.cfg)
-			list, err := s.List(d.q, schedule.Filter{Over: all})
+			list, err := schedule.List(d.q, schedule.Filter{Over: all})
 			if err != nil {
 				return err
 			}
@@ -63,11 +63,11 @@ func jobsShowCommand(load app.Loader) *cobra.Command {
 				return err
 			}
 			s := app.JobStore(d.cfg)
-			j, err := s.Get(d.q, id)
+			j, err := schedule.Find(d.q, id)
 			if err != nil {
 				return jobProblem(id, err)
 			}
-			runs, err := s.Runs(d.q, id)
+			runs, err := schedule.Runs(d.q, id)
 			if err != nil {
 				return err
 			}
@@ -206,7 +206,7 @@ func (n *newJob) speaker(q store.Queryer, cfg *config.Config) (m bus.InboundMess
 			"--to %q: want account/chat, as gateway sessions list shows it", n.to))
 	}
 	to := bus.Address{Account: account, Chat: chat, Thread: thread}
-	last, ok, err := bus.NewInbox().Last(q, to)
+	last, ok, err := bus.LastMessage(q, to)
 	if err == nil && !ok {
 		err = fmt.Errorf("nobody has written in %s yet, so the gateway does not know who is there: "+
 			"somebody must write to the bot there first", n.to)

@@ -356,7 +356,7 @@ func isScopeOf(q store.Queryer, s memory.Scope, a bus.Address) (bool, error) {
 			return true, nil
 		}
 	}
-	chats, err := bus.NewInbox().DirectChats(q, s.Person())
+	chats, err := bus.DirectChats(q, s.Person())
 	alone := func(c bus.Address) bool { return c.Account == a.Account && c.Chat == a.Chat }
 	return slices.ContainsFunc(chats, alone), err
 }

@@ -353,7 +353,7 @@ func (h *Handler) roomOf(ctx context.Context, e *entry, now time.Time) (room, er
 	if now.Before(known.until) {
 		return known, nil
 	}
-	group, title, err := h.inbox.GroupTitle(h.db.Read(ctx), e.To)
+	group, title, err := bus.GroupTitle(h.db.Read(ctx), e.To)
 	if err != nil {
 		return room{}, err
 	}

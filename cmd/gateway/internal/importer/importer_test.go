@@ -319,7 +319,7 @@ func (d *fixture) wantHistory(dreamed int64, want ...string) {
 
 func (d *fixture) wantJobs(want ...string) {
 	d.t.Helper()
-	list, err := d.target.Jobs.List(d.target.DB.Read(d.t.Context()), schedule.Filter{Over: true})
+	list, err := schedule.List(d.target.DB.Read(d.t.Context()), schedule.Filter{Over: true})
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -449,7 +449,7 @@ func (m *run) directChat(ctx context.Context, a bus.Address) (bus.Address, error
 		if p.ID == m.Owner.Person && m.Owner.Chat.Account == a.Account {
 			return m.Owner.Chat, nil
 		}
-		chats, err := bus.NewInbox().DirectChats(m.DB.Read(ctx), p.ID)
+		chats, err := bus.DirectChats(m.DB.Read(ctx), p.ID)
 		for _, chat := range chats {
 			if chat.Account == a.Account {
 				return chat, err

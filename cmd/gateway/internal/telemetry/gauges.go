@@ -99,13 +99,13 @@ func (g *gauges) refresh(ctx context.Context) {
 
 func (s *Sources) count(q store.Queryer, now time.Time) (r rows) {
 	r.now = now
-	if r.waiting, r.err = s.Inbox.Backlog(q); r.err != nil {
+	if r.waiting, r.err = bus.ReadBacklog(q); r.err != nil {
 		return r
 	}
-	if r.open, r.err = s.Outbox.OpenByAccount(q); r.err != nil {
+	if r.open, r.err = bus.OpenByAccount(q); r.err != nil {
 		return r
 	}
-	if r.dead, r.err = s.Outbox.DeadLetters(q); r.err != nil {
+	if r.dead, r.err = bus.DeadLetters(q); r.err != nil {
 		return r
 	}
 	if r.budget, r.err = s.Budget(q); r.err != nil {
