@@ -172,7 +172,7 @@ func TestNewMakesNotes(t *testing.T) {
 		{"with a model that never works", func(w *world) {
 			w.clerk().set(func(c *clerk) { c.fail = &llm.Error{Kind: llm.Overloaded} })
 			w.say("a", "/new")
-		}, "[No notes could be made of this part of the conversation. It begins so:]\n" +
+		}, "[No notes could be made of this part of the conversation. Its messages begin:]\n" +
 			"- 2000-01-01, user: " + stamp + "thing 0\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

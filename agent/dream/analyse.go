@@ -17,7 +17,7 @@ import (
 var errNonsense = errors.New("the model's answer holds no line of the form that was asked for")
 
 // again is sent to the model after such an answer.
-const again = "That holds no line that can be used. Answer only with lines that begin with " +
+const again = "Your answer has no valid line. Answer only with lines that begin with " +
 	"[USER], [MEMORY], [SOUL], [USER-REMOVE], [MEMORY-REMOVE], [SOUL-REMOVE] or [SKILL], or with " +
 	"the one line [SKIP]."
 

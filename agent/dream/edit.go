@@ -24,9 +24,9 @@ const (
 func editTools(skills bool) []llm.ToolSpec {
 	list := []llm.ToolSpec{{
 		Name: toolEdit,
-		Description: "Replaces a piece of a document. Copy the old text exactly; it must stand there " +
-			`once. With old "" the new text is added at the end; if it begins with a heading that the ` +
-			`document has, at the end of that section. With new "" the old text is removed.`,
+		Description: "Replaces a part of a document. Copy the old text exactly; it must occur " +
+			`once. With old "" the new text is added at the end; if it begins with a heading of the ` +
+			`document, at the end of that section. With new "" the old text is removed.`,
 		Schema: json.RawMessage(`{"type":"object","properties":{` +
 			`"name":{"type":"string","enum":["USER.md","MEMORY.md","SOUL.md"]},` +
 			`"old":{"type":"string"},"new":{"type":"string"}},"required":["name","old","new"]}`),

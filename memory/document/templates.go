@@ -27,6 +27,8 @@ var shipped = []string{
 	"88dfc3415b00aaf0", "ed5f0ad32147c795", "56e6c3bb1477c8ea", "eceea41370a83091",
 	"0c45df0aa0ce11d2", "6f1eb53ab1eea8a4",
 	"09b2be89ac1055b6", "9ea22c77cecd27d2", "198ca9acb75609ca", // AGENTS.md, SOUL.md, TOOLS.md
+	// SOUL.md, USER.md, TOOLS.md and IDENTITY.md in other words
+	"0c763882b58e4e62", "6eb2dd8a7857631a", "6da616dc1c7c3835", "043f754b39685feb",
 }
 
 // defaults are the documents, by name, that the prompt contains until people replace them: the
