@@ -1,15 +1,16 @@
-# The gateway as a container: a static binary on a small Debian, with what the agent's commands
-# need. docs/docker.md says how to run it.
+# The gateway as a container: a static binary on a small Debian, with programs for the agent's
+# commands. docs/docker.md describes how to run it.
 #
 #	docker build --build-arg VERSION="$(git describe --tags --always --dirty)" -t gateway .
 #
-# The target "full" adds what skills and MCP servers often run: Python, Node, uv, jq, curl, gh and
+# The target "full" adds programs that skills and MCP servers often run: Python, Node, uv, jq, curl, gh and
 # ffmpeg. It is several times as large:
 #
 #	docker build --target full -t gateway:full .
 #
-# The tags of the base images move with their fixes. For a build that is the same for ever, write
-# what `docker buildx imagetools inspect debian:trixie-slim` prints after them: debian@sha256:…
+# The tags of the base images change with their fixes. To always build from the same image, replace
+# a tag by the digest that `docker buildx imagetools inspect debian:trixie-slim` prints:
+# debian@sha256:…
 
 FROM golang:1.26-trixie AS build
 WORKDIR /src
@@ -24,8 +25,8 @@ FROM debian:trixie-slim AS plain
 LABEL org.opencontainers.image.title="gateway" \
     org.opencontainers.image.description="Talk to an AI agent on chat platforms" \
     org.opencontainers.image.licenses="GPL-3.0-or-later"
-# bash, git and bubblewrap are for the agent's commands, the rest is for the gateway. The user's
-# number is fixed, so that volumes fit the next image, too.
+# bash, git and bubblewrap are for the agent's commands, the rest is for the gateway. The user's id
+# is fixed, so that the next image can use the same volumes.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends bash bubblewrap ca-certificates git tzdata \
     && rm -rf /var/lib/apt/lists/* \
@@ -39,7 +40,7 @@ ENV HOME=/data GATEWAY_HOME=/data
 WORKDIR /data
 VOLUME /data
 USER 10001:10001
-# A turn has 20 s to reach its next step: stop with at least 30 s of patience (docker stop -t 30).
+# A turn has 20 s to reach its next step: give the container at least 30 s to stop (docker stop -t 30).
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --retries=3 CMD ["gateway", "health"]
 ENTRYPOINT ["gateway"]
@@ -50,8 +51,8 @@ FROM plain AS full
 USER 0:0
 # Debian's npm is hundreds of packages. This one also runs with Debian's Node.
 COPY --from=npm /usr/local/lib/node_modules/npm /usr/local/lib/node_modules/npm
-# uv is not in Debian. The hashes are those of its wheels for x86-64 and ARM64, in this order. An
-# empty UV_VERSION leaves it out, where PyPI can't be reached.
+# Debian has no uv. The hashes are for its wheels for x86-64 and ARM64, in this order. If PyPI can't
+# be reached, an empty UV_VERSION leaves uv out.
 ARG UV_VERSION=0.9.5
 ARG UV_HASHES="--hash=sha256:6507bbbcd788553ec4ad5a96fa19364dc0f58b023e31d79868773559a83ec181 \
 --hash=sha256:48a3542835d37882ff57d1ff91b757085525d98756712fa61cf9941d3dda8ebf"
@@ -70,5 +71,5 @@ RUN apt-get update \
     fi
 USER 10001:10001
 
-# The last stage is what is built without --target.
+# Without --target, docker builds the last stage.
 FROM plain

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds the image as the Dockerfile says and tries it:
+# Builds the image of the Dockerfile and tests it:
 #
 #	deploy/container.sh
 #
-# With a Docker engine the script uses that. Otherwise it uses buildah without isolation, as root;
-# debootstrap then makes what stands for the base images, the Go of this machine stands for the
-# one of golang, and npm fetches itself for the image of Node. The script says which of the two it
-# used.
+# With a Docker engine the script uses that. Otherwise it uses buildah without isolation, as root.
+# Then debootstrap makes replacements of the base images, the Go of this machine replaces the image
+# of golang, and npm downloads itself in place of the image of Node. The script prints which of the
+# two it used.
 #
 # The gateway gets no configuration: it must become ready, run as its own user, answer in the
 # chat, prove its sandbox, end at SIGTERM, and know the conversation after a second start. With
@@ -20,7 +20,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tmp=$(mktemp -d)
 name=gateway-try-$$
 engine=
-npm=10.9.4 # what stands for the npm of the image of Node, without a Docker engine
+npm=10.9.4 # replaces the npm of the image of Node, without a Docker engine
 finish() {
 	local status=$?
 	[ -z "$engine" ] || "${engine}_clean" >/dev/null 2>&1 || true
@@ -41,7 +41,7 @@ docker_start() {
 	local options=()
 	[ "${1:-}" != hardened ] || options=(--read-only --cap-drop ALL --init
 		--tmpfs "/tmp:size=512m,mode=1777" --security-opt no-new-privileges
-		--memory 2g --pids-limit 1024)
+		--memory 2g --pids-limit 2048)
 	docker run --detach --name "$name" "${options[@]}" --volume "$name:/data" "$name" >/dev/null
 }
 docker_inside() { docker exec --interactive "$name" "$@"; }
@@ -80,7 +80,7 @@ base() {
 }
 
 # authorities adds the certificate authorities that this machine trusts to a root file system:
-# a mirror or a module proxy may be known only here.
+# a mirror or a module proxy may need one that only this machine has.
 authorities() {
 	mkdir -p "$1/etc/ssl/certs"
 	cp -L "${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}" "$tmp/ca-certificates.crt"
@@ -131,8 +131,8 @@ buildah_stop() {
 	wait "$started" || code=$?
 	started=
 }
-# The image would be a third copy of a gigabyte. So the container of the plain image becomes it:
-# the RUN of the stage is run there.
+# A separate image would be a third copy of a gigabyte. So the function runs the RUN of the stage in
+# the container of the plain image.
 buildah_full() {
 	local run hashes
 	npm pack --silent --pack-destination "$tmp" "npm@$npm" >"$tmp/log" 2>&1 ||

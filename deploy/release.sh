@@ -3,9 +3,8 @@
 #
 #	deploy/release.sh [--snapshot] [-o DIR] [OS/ARCH...]
 #
-# It wants a clean tree, whose last tag is the version; --snapshot takes the tree as it is. The same
-# commit and the same Go give the same bytes, whenever and by whomever they are built: compare
-# sha256sums.txt. It needs Go, git, GNU tar and, for Windows, zip.
+# It requires a clean tree, and takes the version from the last tag; --snapshot uses the tree as it
+# is. The same commit and the same Go always give the same bytes: compare sha256sums.txt. It needs Go, git, GNU tar and, for Windows, zip.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -21,7 +20,7 @@ while [ $# -gt 0 ]; do
 	case $1 in
 	--snapshot) snapshot=yes ;;
 	-o)
-		[ $# -gt 1 ] || die "-o wants a folder"
+		[ $# -gt 1 ] || die "-o needs a folder"
 		out=$2
 		shift
 		;;
