@@ -68,7 +68,8 @@ func documentsSize(text string) (n int) {
 			return n
 		}
 		text = text[begin:]
-		file, _, _ := strings.Cut(text[len(documentBegin):], documentSays)
+		line, _, _ := strings.Cut(text[len(documentBegin):], "\n")
+		file := strings.TrimSuffix(strings.TrimSuffix(line, documentSays), documentSaid)
 		end := documentEnd + file + "]"
 		size := strings.Index(text, end)
 		if size < 0 {
