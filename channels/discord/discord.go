@@ -182,7 +182,7 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 			if !channels.Sleep(ctx, time.Duration(i)*c.opts.IdentifyEvery) {
 				return ctx.Err()
 			}
-			return newShard(c, f, i).run(ctx)
+			return newShard(c, in, f.backlog, i).run(ctx)
 		})
 	}
 	if err := g.Wait(); err != nil {

@@ -4,20 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"hash/fnv"
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
-	"gateway/bus"
 	"gateway/channels"
-	"gateway/channels/recent"
 )
 
 const (
@@ -25,8 +17,6 @@ const (
 	maxWriters = 32  // channels whose live messages are stored concurrently
 	maxReaders = 8   // channels that are read concurrently after a gap
 )
-
-var errFull = errors.New("too many events wait to be stored")
 
 // A feed stores what the shards of one run receive: in order for each channel, and missed messages
 // before later ones. Each channel with something to store or read has a worker, so no channel waits
@@ -36,21 +26,12 @@ type feed struct {
 	c       *Channel
 	in      channels.Intake
 	me      user
-	queue   chan event
-	pending atomic.Int64  // events that wait to be stored
-	full    chan struct{} // closed when an event was lost; later ones are lost, too
-	isFull  atomic.Bool
-	acks    sync.WaitGroup
-
-	lookups singleflight.Group // requests for guilds
-	places  *recent.Map[string, place]
-	guilds  *recent.Map[string, guild]
-	hidden  *recent.Map[string, bool]   // channels that the bot can't see, or of other guilds
-	texts   *recent.Map[string, uint64] // hashes of texts, by message
+	backlog *backlog
+	storer  *storer
+	search  *search
 
 	workers sync.WaitGroup
 	done    chan *job
-	found   chan []place // listed channels and threads with new messages
 	writing int
 	reading int
 
@@ -73,28 +54,6 @@ type lane struct {
 	later   time.Time
 }
 
-// A job is the work of a worker for a channel.
-type job struct {
-	place   string
-	cursor  uint64
-	assumed uint64
-	since   uint64
-	items   []item
-	reader  bool // it counts as a reader
-	session int
-
-	gap  bool          // read the channel before storing the items
-	read bool          // result: the channel was read
-	wait time.Duration // result: time until reading is retried; 0: no retry
-	err  error
-}
-
-// An event is an undecoded event from the gateway.
-type event struct {
-	kind string
-	data json.RawMessage
-}
-
 // An item is an event of a channel.
 type item struct {
 	message *message     // or nil
@@ -103,17 +62,14 @@ type item struct {
 }
 
 func newFeed(c *Channel, in channels.Intake, me user, cursors map[string]string) *feed {
+	places := newDirectory(c, me.ID)
 	f := &feed{
 		c: c, in: in, me: me,
-		queue:  make(chan event, c.opts.Queue),
-		full:   make(chan struct{}),
-		places: recent.New[string, place](2000),
-		guilds: recent.New[string, guild](500),
-		hidden: recent.New[string, bool](500),
-		texts:  recent.New[string, uint64](5000),
-		done:   make(chan *job),
-		found:  make(chan []place),
-		lanes:  make(map[string]*lane, len(cursors)),
+		backlog: newBacklog(c.opts.Queue, &c.missed),
+		storer:  &storer{c: c, in: in, places: places, events: newTranslator(c.name, me, places)},
+		search:  &search{c: c, places: places, found: make(chan []place)},
+		done:    make(chan *job),
+		lanes:   make(map[string]*lane, len(cursors)),
 	}
 	for place, cursor := range cursors {
 		if n := idNumber(cursor); n > 0 && place != "" {
@@ -138,41 +94,11 @@ func (f *feed) lane(place string) *lane {
 	return l
 }
 
-// put queues an event. It never blocks, because heartbeats would not be read meanwhile.
-func (f *feed) put(kind string, data json.RawMessage) {
-	switch kind {
-	case "READY", "RESUMED", "MESSAGE_CREATE", "MESSAGE_UPDATE", "INTERACTION_CREATE":
-	default:
-		return
-	}
-	e := event{kind, data}
-	if f.isFull.Load() {
-		f.c.missed.add(e)
-		return
-	}
-	if f.pending.Add(1) > int64(f.c.opts.Queue) {
-		f.c.missed.add(e)
-		if f.isFull.CompareAndSwap(false, true) {
-			close(f.full)
-		}
-		return
-	}
-	f.queue <- e // the queue has room for all pending events
-}
-
 // end records the messages that were not stored. It is called after all shards and workers have
 // ended.
 func (f *feed) end() {
-	f.acks.Wait()
-	for {
-		select {
-		case e := <-f.queue:
-			f.c.missed.add(e)
-			continue
-		default:
-		}
-		break
-	}
+	f.storer.acks.Wait()
+	f.backlog.lose()
 	for place, l := range f.lanes {
 		for _, it := range l.items {
 			if it.message != nil && !it.edit && idNumber(it.message.ID) > 0 {
@@ -203,19 +129,19 @@ func (f *feed) loop(ctx context.Context) error {
 	for {
 		timer.Reset(f.begin(ctx))
 		select {
-		case e := <-f.queue:
+		case e := <-f.backlog.events:
 			f.assign(ctx, e)
-			for range len(f.queue) {
-				f.assign(ctx, <-f.queue)
+			for range len(f.backlog.events) {
+				f.assign(ctx, <-f.backlog.events)
 			}
 		case j := <-f.done:
 			if err := f.finish(j); err != nil {
 				return err
 			}
-		case list := <-f.found:
+		case list := <-f.search.found:
 			f.add(list)
 		case <-timer.C:
-		case <-f.full:
+		case <-f.backlog.full:
 			return errFull
 		case <-ctx.Done():
 			return ctx.Err()
@@ -261,7 +187,7 @@ func (f *feed) start(ctx context.Context, l *lane, reader bool) {
 		f.writing++
 	}
 	f.workers.Go(func() {
-		j.err = f.work(ctx, j)
+		j.err = f.storer.do(ctx, j)
 		f.done <- j
 	})
 }
@@ -279,7 +205,7 @@ func (f *feed) finish(j *job) error {
 		l.items = slices.Concat(j.items, l.items)
 		return j.err
 	}
-	f.pending.Add(-int64(len(j.items)))
+	f.backlog.remove(len(j.items))
 	switch {
 	case j.wait > 0:
 		l.later = time.Now().Add(j.wait)
@@ -299,7 +225,7 @@ func (f *feed) finish(j *job) error {
 func (f *feed) drop(l *lane) {
 	n := len(l.items)
 	l.items = slices.DeleteFunc(l.items, func(it item) bool { return it.press == nil })
-	f.pending.Add(-int64(n - len(l.items)))
+	f.backlog.remove(n - len(l.items))
 }
 
 func (f *feed) enqueue(l *lane) {
@@ -311,13 +237,13 @@ func (f *feed) enqueue(l *lane) {
 // assign gives an event to its lane.
 func (f *feed) assign(ctx context.Context, e event) {
 	if e.kind == "READY" || e.kind == "RESUMED" {
-		f.pending.Add(-1)
+		f.backlog.remove(1)
 		f.connected(ctx, e.kind == "READY")
 		return
 	}
 	place, it, err := decode(e)
 	if err != nil {
-		f.pending.Add(-1)
+		f.backlog.remove(1)
 		// The text of the error would contain a value of the event, which may be a person's text.
 		f.c.log.WarnContext(ctx, "event skipped: not understood",
 			"account", f.c.name, "event", e.kind)
@@ -346,6 +272,18 @@ func decode(e event) (place string, it item, err error) {
 	return it.message.Channel, it, err
 }
 
+// add records the listed channels and threads to read although they have no cursor.
+func (f *feed) add(list []place) {
+	for i := range list {
+		l := f.lane(list[i].ID)
+		if l.cursor > 0 || l.busy || len(l.items) > 0 {
+			continue // it is known or will be: see storer.checkNew
+		}
+		l.cursor, l.assumed, l.gap = f.since, f.since+1, true
+		f.stale = append(f.stale, l)
+	}
+}
+
 // connected records that a session has begun after a gap, or was resumed without one.
 func (f *feed) connected(ctx context.Context, gap bool) {
 	f.in.Report(channels.Connected, "connected as "+f.me.name())
@@ -367,93 +305,27 @@ func (f *feed) connected(ctx context.Context, gap bool) {
 	})
 	f.since = cmp.Or(f.since, f.newest())
 	if since := f.since; since > 0 && len(f.c.opts.Groups) > 0 {
-		f.workers.Go(func() { f.discover(ctx, since) })
+		f.workers.Go(func() { f.search.run(ctx, since) })
 	}
 }
 
-// work does j: it stores what the gateway sent, after the missed messages.
-func (f *feed) work(ctx context.Context, j *job) error {
-	if err := f.checkNew(ctx, j); err != nil {
-		return err
-	}
-	if j.gap && j.cursor > 0 {
-		if err := f.fill(ctx, j); err != nil {
-			return err
-		}
-	}
-	items := j.items
-	if j.wait > 0 { // messages will be read together with the missed ones; presses will not
-		items = slices.DeleteFunc(slices.Clone(items), func(it item) bool { return it.press == nil })
-	}
-	b, err := f.batch(ctx, j, items)
-	if err != nil || len(b.Messages) == 0 {
-		return err
-	}
-	unanswered := make(map[string]string)
-	b.Unanswered = func(id, say string) { unanswered[id] = say }
-	if err := f.publish(ctx, j, b); err != nil {
-		return err
-	}
-	for _, it := range items {
-		if it.press != nil {
-			say := unanswered[pressID(it.press)]
-			f.acks.Go(func() { f.c.acknowledge(ctx, it.press, say) })
-		}
-	}
-	return nil
-}
+// overlap is how far before the newest cursor to start reading a listed channel without a cursor.
+// Channels are stored concurrently, so one may have lagged behind when the gateway stopped.
+const overlap = 10 * time.Second
 
-// batch translates the events of one channel.
-func (f *feed) batch(ctx context.Context, j *job, items []item) (channels.Batch, error) {
-	b := channels.Batch{CursorKey: j.place}
-	last := uint64(0)
-	for _, it := range items {
-		var m bus.InboundMessage
-		ok, err := false, error(nil)
-		if it.message != nil && !it.edit {
-			last = max(last, idNumber(it.message.ID))
-		}
-		tried := f.in.Recover(ctx, func() {
-			if it.press != nil {
-				m, ok, err = f.pressed(ctx, it.press)
-			} else {
-				m, ok, err = f.inbound(ctx, it.message, it.edit)
-			}
-		})
-		if !tried {
-			continue
-		}
-		if err != nil {
-			return b, err
-		}
-		if ok {
-			b.Messages = append(b.Messages, m)
+// newest returns where to start reading listed channels without a cursor: shortly before the newest
+// stored message, or 0 if there is none because the account is new.
+func (f *feed) newest() uint64 {
+	var last uint64
+	for _, l := range f.lanes {
+		if l.assumed == 0 {
+			last = max(last, l.cursor)
 		}
 	}
-	if last > j.cursor { // otherwise it was also read after a gap
-		b.Cursor = strconv.FormatUint(last, 10)
+	if before := uint64(overlap.Milliseconds()) << 22; last > before {
+		return last - before
 	}
-	return b, nil
-}
-
-func (f *feed) publish(ctx context.Context, j *job, b channels.Batch) error {
-	if err := f.in.Publish(ctx, b); err != nil {
-		return fmt.Errorf("store %d messages: %w", len(b.Messages), err)
-	}
-	if n := idNumber(b.Cursor); n > 0 {
-		j.cursor = n
-	}
-	return nil
-}
-
-// isNews reports whether an edited message has a new text, as far as we remember, and remembers the
-// text.
-func (f *feed) isNews(m *message) bool {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(m.Content)) // it never fails
-	before, known := f.texts.Get(m.ID)
-	f.texts.Put(m.ID, h.Sum64())
-	return !known || before != h.Sum64()
+	return last
 }
 
 // idNumber returns an id as a number, or 0. Newer ids are larger.

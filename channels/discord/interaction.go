@@ -13,7 +13,9 @@ import (
 )
 
 // pressed translates the use of a command or the press of a button.
-func (f *feed) pressed(ctx context.Context, i *interaction) (bus.InboundMessage, bool, error) {
+func (t *translator) pressed(
+	ctx context.Context, i *interaction,
+) (bus.InboundMessage, bool, error) {
 	who := i.User
 	if i.Member != nil && i.Member.User != nil {
 		who = i.Member.User
@@ -22,11 +24,11 @@ func (f *feed) pressed(ctx context.Context, i *interaction) (bus.InboundMessage,
 	if i.ID == "" || who == nil || who.Bot || text == "" {
 		return bus.InboundMessage{}, false, nil
 	}
-	where, err := f.placeOf(ctx, i.Channel, i.Guild, true)
+	where, err := t.places.placeOf(ctx, i.Channel, i.Guild, true)
 	if err != nil {
 		return bus.InboundMessage{}, false, err
 	}
-	in := where.message(f.c.name)
+	in := where.message(t.account)
 	in.ID, in.Time, in.Text, in.Addressed = pressID(i), madeAt(i.ID), text, true
 	in.Sender = bus.Sender{ID: who.ID, Name: i.Member.name(who),
 		Username: channels.Clean(who.Username, channels.MaxName)}

@@ -239,3 +239,32 @@ func firstError(raw json.RawMessage) string {
 	}
 	return ""
 }
+
+// maxRetries is how often to retry a call after a temporary failure. One such failure must not end
+// the connection, and with it the reading of all other channels.
+const maxRetries = 4
+
+// retry makes a call, and retries it after temporary failures and short rate limits.
+func retry(ctx context.Context, call func() error) error {
+	wait := 250 * time.Millisecond
+	for failures := 0; ; {
+		err := call()
+		if err == nil || errors.Is(err, channels.ErrRefused) {
+			return err
+		}
+		if _, ok := errors.AsType[*channels.AccountError](err); ok {
+			return err
+		}
+		pause := wait
+		if limit, ok := errors.AsType[*channels.RateError](err); ok {
+			pause = limit.After
+		} else if failures++; failures > maxRetries {
+			return err
+		} else {
+			wait *= 2
+		}
+		if !channels.Sleep(ctx, pause) {
+			return ctx.Err()
+		}
+	}
+}

@@ -19,7 +19,8 @@ import (
 type shard struct {
 	c       *Channel
 	id      int
-	feed    *feed
+	in      channels.Intake
+	backlog *backlog
 	dg      *discordgo.Session
 	wire    atomic.Pointer[wire] // the latest
 	dropped chan struct{}        // receives a token when the library has noticed a lost connection
@@ -38,8 +39,8 @@ const endTime = 1500 * time.Millisecond
 
 var errStuck = errors.New("no answer from the gateway")
 
-func newShard(c *Channel, f *feed, id int) *shard {
-	return &shard{c: c, id: id, feed: f, dropped: make(chan struct{}, 1)}
+func newShard(c *Channel, in channels.Intake, b *backlog, id int) *shard {
+	return &shard{c: c, id: id, in: in, backlog: b, dropped: make(chan struct{}, 1)}
 }
 
 // run connects, and stays connected as long as the session can be resumed.
@@ -69,7 +70,7 @@ func (s *shard) run(ctx context.Context) error {
 			return errors.New("the session could not be resumed")
 		}
 		s.c.log.InfoContext(ctx, "connection lost", "account", s.c.name, "shard", s.id)
-		s.feed.in.Report(channels.Disconnected, "connection lost")
+		s.in.Report(channels.Disconnected, "connection lost")
 		err = s.resume(ctx)
 	}
 	if ctx.Err() != nil {
@@ -83,7 +84,7 @@ func (s *shard) event(e *discordgo.Event) {
 	if e.Type == "READY" || e.Type == "RESUMED" {
 		s.alive.Store(true)
 	}
-	s.feed.put(e.Type, e.RawData)
+	s.backlog.put(e.Type, e.RawData)
 }
 
 // resume opens the session again. It ends early only if an answer makes further attempts useless.

@@ -1,0 +1,229 @@
+package discord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bwmarrin/discordgo"
+	"golang.org/x/sync/singleflight"
+
+	"gateway/bus"
+	"gateway/channels"
+	"gateway/channels/recent"
+)
+
+// A place is a channel, with what the gateway knows about it.
+type place struct {
+	ID     string `json:"id"`
+	Type   int    `json:"type"`
+	Guild  string `json:"guild_id"` // "" for a direct chat
+	Name   string `json:"name"`
+	Parent string `json:"parent_id"` // of a thread; of another channel, the category
+	Last   string `json:"last_message_id"`
+
+	title string // of the chat
+	at    time.Time
+}
+
+// isThread reports whether p is a thread, or a post in a forum.
+func (p *place) isThread() bool { return p.Type >= 10 && p.Type <= 12 }
+
+// message returns a message from p without content.
+func (p *place) message(account string) bus.InboundMessage {
+	m := bus.InboundMessage{From: bus.Address{Account: account, Chat: p.ID}}
+	if p.isThread() && p.Parent != "" {
+		m.From.Chat, m.From.Thread = p.Parent, p.ID
+	}
+	m.Group, m.ChatTitle = p.Guild != "", p.title
+	return m
+}
+
+// A guild is what the gateway knows about a guild.
+type guild struct {
+	name  string
+	roles map[string]string
+	own   string // the bot's managed role, or ""
+	at    time.Time
+}
+
+// A directory knows the channels and guilds that the bot has met in this run, and looks up the
+// others. Its methods are safe for concurrent use.
+type directory struct {
+	c   *Channel
+	bot string // id of the bot
+
+	lookups singleflight.Group // requests for guilds
+	places  *recent.Map[string, place]
+	guilds  *recent.Map[string, guild]
+	hidden  *recent.Map[string, bool] // channels that the bot can't see, or of other guilds
+}
+
+func newDirectory(c *Channel, bot string) *directory {
+	return &directory{
+		c: c, bot: bot,
+		places: recent.New[string, place](2000),
+		guilds: recent.New[string, guild](500),
+		hidden: recent.New[string, bool](500),
+	}
+}
+
+// guildTime is how long the known roles of a guild are considered complete.
+const guildTime = time.Minute
+
+// titleTime is how long the names of channels and guilds are considered current.
+const titleTime = time.Hour
+
+// placeOf returns the place of a channel. Live events without a guild are from direct chats.
+func (d *directory) placeOf(ctx context.Context, id, guild string, live bool) (place, error) {
+	if live && guild == "" {
+		return place{ID: id}, nil
+	}
+	known, ok := d.places.Get(id)
+	if ok && time.Since(known.at) < titleTime {
+		return known, nil
+	}
+	p, err := d.lookUp(ctx, id)
+	switch {
+	case err == nil:
+		return p, nil
+	case ok && ctx.Err() == nil:
+		return known, nil // the name may have changed; the rest can't
+	case errors.Is(err, channels.ErrRefused):
+		return d.remember(id, place{ID: id, Guild: guild}), nil // the bot was removed since then
+	}
+	return place{}, err
+}
+
+// remember stores a place whose data is current.
+func (d *directory) remember(id string, p place) place {
+	p.at = time.Now()
+	d.places.Put(id, p)
+	return p
+}
+
+// lookUp requests a channel, and the guild and the parent channel for its title, and remembers it.
+func (d *directory) lookUp(ctx context.Context, id string) (place, error) {
+	var p place
+	err := retry(ctx, func() error {
+		address := discordgo.EndpointChannel(url.PathEscape(id))
+		return d.c.get(ctx, address, &p)
+	})
+	if err != nil {
+		return p, fmt.Errorf("look up channel %s: %w", id, err)
+	}
+	if p.Guild == "" {
+		return d.remember(id, p), nil
+	}
+	g, err := d.guild(ctx, p.Guild, nil)
+	if err != nil {
+		return p, err
+	}
+	name := p.Name
+	if p.isThread() && p.Parent != "" {
+		parent, err := d.placeOf(ctx, p.Parent, p.Guild, false)
+		if err != nil {
+			return p, err
+		}
+		name = parent.Name
+	}
+	p.title = channels.Clean(strings.TrimPrefix(g.name+" / #"+name, " / "), channels.MaxName)
+	return d.remember(id, p), nil
+}
+
+// guild returns what is known about a guild, or the zero guild if the bot can't see it. It looks
+// the guild up again if one of the given roles is unknown.
+func (d *directory) guild(ctx context.Context, id string, roles []string) (guild, error) {
+	known, ok := d.guilds.Get(id)
+	unknown := func(role string) bool { return known.roles[role] == "" }
+	if age := time.Since(known.at); ok && age < titleTime &&
+		(age < guildTime || !slices.ContainsFunc(roles, unknown)) {
+		return known, nil
+	}
+	g, err, _ := d.lookups.Do(id, func() (any, error) { return d.requestGuild(ctx, id) })
+	if err != nil {
+		return guild{}, err
+	}
+	return g.(guild), nil
+}
+
+// requestGuild requests a guild.
+func (d *directory) requestGuild(ctx context.Context, id string) (guild, error) {
+	var answer struct {
+		Name  string `json:"name"`
+		Roles []struct {
+			ID   string `json:"id"`
+			Name string `json:"name"`
+			Tags struct {
+				Bot string `json:"bot_id"`
+			} `json:"tags"`
+		} `json:"roles"`
+	}
+	err := retry(ctx, func() error {
+		return d.c.get(ctx, discordgo.EndpointGuild(url.PathEscape(id)), &answer)
+	})
+	if known, ok := d.guilds.Get(id); err != nil && ok && ctx.Err() == nil {
+		return known, nil // only a name may have changed
+	}
+	if err != nil && !errors.Is(err, channels.ErrRefused) {
+		return guild{}, fmt.Errorf("look up guild %s: %w", id, err)
+	}
+	g := guild{name: channels.Clean(answer.Name, channels.MaxName), roles: make(map[string]string),
+		at: time.Now()}
+	for _, r := range answer.Roles {
+		g.roles[r.ID] = channels.Clean(strings.TrimPrefix(r.Name, "@"), channels.MaxName)
+		if r.Tags.Bot == d.bot {
+			g.own = r.ID
+		}
+	}
+	d.guilds.Put(id, g)
+	return g, nil
+}
+
+// knownGuild returns a guild as far as it is known, without looking it up.
+func (d *directory) knownGuild(id string) guild {
+	g, _ := d.guilds.Get(id) // the zero guild has no roles
+	return g
+}
+
+// channelName returns the name of a known channel of a guild, or "".
+func (d *directory) channelName(id, guild string) string {
+	p, _ := d.places.Get(id) // its name is "" if it is unknown
+	if p.Guild != guild {
+		return "" // of another guild, whose channels may be private
+	}
+	return channels.Clean(p.Name, channels.MaxName)
+}
+
+// channelMention matches a mention of a channel.
+var channelMention = regexp.MustCompile(`<#([0-9]+)>`)
+
+// maxLookups is the maximum number of channels to look up for one message.
+const maxLookups = 5
+
+// lookUpMentions looks up the unknown channels of a guild that a text mentions. Mentions of other
+// channels keep their number.
+func (d *directory) lookUpMentions(ctx context.Context, where place, text string) {
+	if where.Guild == "" {
+		return
+	}
+	for _, found := range channelMention.FindAllStringSubmatch(text, maxLookups) {
+		id := found[1]
+		_, known := d.places.Get(id)
+		if _, hidden := d.hidden.Get(id); known || hidden {
+			continue
+		}
+		p := place{ID: id}
+		err := d.c.get(ctx, discordgo.EndpointChannel(id), &p)
+		if err == nil && p.Guild == where.Guild {
+			d.places.Put(id, p) // without a time, so that it is looked up again when a message arrives
+		} else {
+			d.hidden.Put(id, true)
+		}
+	}
+}

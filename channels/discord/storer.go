@@ -1,0 +1,253 @@
+package discord
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/bwmarrin/discordgo"
+
+	"gateway/bus"
+	"gateway/channels"
+)
+
+const (
+	pageSize = 100 // maximum of Discord's list
+	maxPages = 10  // maximum per channel after a gap
+)
+
+var errUnread = errors.New("messages not read")
+
+// A job is the work of a worker for a channel.
+type job struct {
+	place   string
+	cursor  uint64
+	assumed uint64
+	since   uint64
+	items   []item
+	reader  bool // it counts as a reader
+	session int
+
+	gap  bool          // read the channel before storing the items
+	read bool          // result: the channel was read
+	wait time.Duration // result: time until reading is retried; 0: no retry
+	err  error
+}
+
+// A storer does jobs: it stores events of a channel, and reads and stores before them what the bot
+// missed during a gap. It may do jobs for several channels at the same time.
+type storer struct {
+	c      *Channel
+	in     channels.Intake
+	places *directory
+	events *translator
+	acks   sync.WaitGroup // answers to presses
+}
+
+// do does j: it stores what the gateway sent, after the missed messages.
+func (s *storer) do(ctx context.Context, j *job) error {
+	if err := s.checkNew(ctx, j); err != nil {
+		return err
+	}
+	if j.gap && j.cursor > 0 {
+		if err := s.fill(ctx, j); err != nil {
+			return err
+		}
+	}
+	items := j.items
+	if j.wait > 0 { // messages will be read together with the missed ones; presses will not
+		items = slices.DeleteFunc(slices.Clone(items), func(it item) bool { return it.press == nil })
+	}
+	b, err := s.batch(ctx, j, items)
+	if err != nil || len(b.Messages) == 0 {
+		return err
+	}
+	unanswered := make(map[string]string)
+	b.Unanswered = func(id, say string) { unanswered[id] = say }
+	if err := s.publish(ctx, j, b); err != nil {
+		return err
+	}
+	for _, it := range items {
+		if it.press != nil {
+			say := unanswered[pressID(it.press)]
+			s.acks.Go(func() { s.c.acknowledge(ctx, it.press, say) })
+		}
+	}
+	return nil
+}
+
+// batch translates the events of one channel.
+func (s *storer) batch(ctx context.Context, j *job, items []item) (channels.Batch, error) {
+	b := channels.Batch{CursorKey: j.place}
+	last := uint64(0)
+	for _, it := range items {
+		var m bus.InboundMessage
+		ok, err := false, error(nil)
+		if it.message != nil && !it.edit {
+			last = max(last, idNumber(it.message.ID))
+		}
+		tried := s.in.Recover(ctx, func() {
+			if it.press != nil {
+				m, ok, err = s.events.pressed(ctx, it.press)
+			} else {
+				m, ok, err = s.events.inbound(ctx, it.message, it.edit)
+			}
+		})
+		if !tried {
+			continue
+		}
+		if err != nil {
+			return b, err
+		}
+		if ok {
+			b.Messages = append(b.Messages, m)
+		}
+	}
+	if last > j.cursor { // otherwise it was also read after a gap
+		b.Cursor = strconv.FormatUint(last, 10)
+	}
+	return b, nil
+}
+
+func (s *storer) publish(ctx context.Context, j *job, b channels.Batch) error {
+	if err := s.in.Publish(ctx, b); err != nil {
+		return fmt.Errorf("store %d messages: %w", len(b.Messages), err)
+	}
+	if n := idNumber(b.Cursor); n > 0 {
+		j.cursor = n
+	}
+	return nil
+}
+
+// checkNew determines whether a channel that sends its first event is listed, or a thread of a
+// listed channel. Such a channel is read from the newest position of the others.
+func (s *storer) checkNew(ctx context.Context, j *job) error {
+	if j.cursor > 0 || j.since == 0 || len(s.c.opts.Groups) == 0 {
+		return nil
+	}
+	i := slices.IndexFunc(j.items, func(it item) bool { return it.message != nil })
+	if i < 0 || j.items[i].message.Guild == "" {
+		return nil
+	}
+	p, err := s.places.placeOf(ctx, j.place, j.items[i].message.Guild, true)
+	if err != nil {
+		return err
+	}
+	if isListed(&p, s.c.opts.Groups) {
+		j.gap, j.cursor, j.assumed = true, j.since, j.since+1
+	}
+	return nil
+}
+
+// fill reads the messages of a channel after its cursor.
+func (s *storer) fill(ctx context.Context, j *job) error {
+	for range maxPages {
+		n, err := s.page(ctx, j)
+		if errors.Is(err, channels.ErrRefused) {
+			s.c.log.WarnContext(ctx, "channel can't be read after a gap",
+				"account", s.c.name, "chat", j.place, "err", err)
+			if s.c.denied.isGone(j.place, err) {
+				return s.forget(ctx, j)
+			}
+		} else if err != nil {
+			return s.postpone(ctx, j, err)
+		}
+		if err == nil {
+			s.c.denied.forget(j.place)
+		}
+		if n < pageSize {
+			j.assumed, j.read = 0, true
+			return nil
+		}
+	}
+	s.c.log.WarnContext(ctx, "too many messages after a gap; the rest is skipped",
+		"account", s.c.name, "chat", j.place, "read", maxPages*pageSize)
+	j.assumed, j.read = 0, true
+	return nil
+}
+
+// forget stops reading a channel after gaps.
+func (s *storer) forget(ctx context.Context, j *job) error {
+	s.c.log.InfoContext(ctx, "channel is gone or closed to the bot; it is no longer read after a gap",
+		"account", s.c.name, "chat", j.place)
+	if err := s.publish(ctx, j, channels.Batch{CursorKey: j.place, Forget: true}); err != nil {
+		return err
+	}
+	j.cursor, j.assumed, j.read = 0, 0, true
+	return nil
+}
+
+// postpone delays reading a channel that can't be read now, so that other channels continue. It
+// returns err if the cause is not the channel.
+func (s *storer) postpone(ctx context.Context, j *job, err error) error {
+	_, refused := errors.AsType[*channels.AccountError](err)
+	if refused || ctx.Err() != nil || !errors.Is(err, errUnread) {
+		return fmt.Errorf("read %s after a gap: %w", j.place, err)
+	}
+	after := s.c.opts.Postpone
+	if limit, ok := errors.AsType[*channels.RateError](err); ok {
+		after = limit.After
+	}
+	s.c.log.WarnContext(ctx, "channel can't be read after a gap now; will be retried",
+		"account", s.c.name, "chat", j.place, "after", after, "err", err)
+	j.wait = max(after, time.Millisecond)
+	return nil
+}
+
+// page stores the next messages of a channel and returns their number.
+func (s *storer) page(ctx context.Context, j *job) (int, error) {
+	query := url.Values{
+		"limit": {strconv.Itoa(pageSize)},
+		"after": {strconv.FormatUint(j.cursor, 10)},
+	}
+	var list []json.RawMessage // so that one undecodable message does not spoil the others
+	var limited error
+	err := retry(ctx, func() error {
+		address := discordgo.EndpointChannelMessages(url.PathEscape(j.place)) + "?" + query.Encode()
+		err := s.c.get(ctx, address, &list)
+		if limit, ok := errors.AsType[*channels.RateError](err); ok && limit.After > longestLimit {
+			limited = err
+			return nil
+		}
+		return err
+	})
+	if err = cmp.Or(limited, err); err != nil {
+		return 0, fmt.Errorf("%w: %w", errUnread, err)
+	}
+	var items []item
+	last := j.cursor
+	for _, raw := range list {
+		m := new(message)
+		err := json.Unmarshal(raw, m)
+		last = max(last, idNumber(m.ID))
+		if err != nil {
+			s.c.log.WarnContext(ctx, "message skipped: not understood",
+				"account", s.c.name, "chat", j.place, "id", m.ID)
+			continue
+		}
+		items = append(items, item{message: m})
+	}
+	if last == j.cursor {
+		return 0, nil
+	}
+	slices.SortFunc(items, func(a, b item) int { // Discord lists the newest first
+		return cmp.Compare(idNumber(a.message.ID), idNumber(b.message.ID))
+	})
+	b, err := s.batch(ctx, j, items)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", errUnread, err)
+	}
+	b.Cursor = strconv.FormatUint(last, 10)
+	return len(list), s.publish(ctx, j, b)
+}
+
+// longestLimit is the longest rate limit to wait for while reading a channel after a gap. Others
+// may be waiting to be read.
+const longestLimit = time.Second
