@@ -5,114 +5,31 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
-	"sync"
 
 	"go.mau.fi/whatsmeow/types"
-
-	"gateway/channels"
-	"gateway/channels/whatsapp/internal/sessionlock"
 )
-
-// An openStorage is the store that Run has open, with the other users of it.
-type openStorage struct {
-	st          *storage
-	sessionLock *sessionlock.Lock
-	users       sync.WaitGroup // no Add unless Channel.open is this one
-}
-
-// hold opens the store for a session, and lets Erase use it.
-func (c *Channel) hold(ctx context.Context, in channels.Intake) (*openStorage, *session, error) {
-	select {
-	case c.opening <- struct{}{}:
-	case <-ctx.Done():
-		return nil, nil, ctx.Err()
-	}
-	defer func() { <-c.opening }()
-	st, err := openStore(ctx, c.path, c.log)
-	if err != nil {
-		return nil, nil, fmt.Errorf("whatsapp: open store: %w", err)
-	}
-	device, err := st.device(ctx)
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("whatsapp: read store: %w", err), st.close())
-	}
-	if device == nil {
-		reason, err := st.unlinked(ctx)
-		if err != nil {
-			return nil, nil, errors.Join(fmt.Errorf("whatsapp: read store: %w", err), st.close())
-		}
-		return nil, nil, errors.Join(&unlinkedError{reason}, st.close())
-	}
-	s := c.newSession(st, device, in)
-	h := &openStorage{st: st, sessionLock: s.sessionLock}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.open = h
-	return h, s, nil
-}
-
-// release closes the store from hold once nobody uses it.
-func (c *Channel) release(h *openStorage) error {
-	c.mu.Lock()
-	c.open = nil
-	c.mu.Unlock()
-	h.users.Wait()
-	return h.st.close()
-}
 
 // Erase implements [channels.Eraser]. If an erased person writes again, the client gets their keys
 // from WhatsApp as for a new person: their phone sends the message a second time. WhatsApp may send
 // the phone's contacts and the members of our groups to the client again at any time.
 func (c *Channel) Erase(ctx context.Context, chats []string) error {
-	select {
-	case c.opening <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	err := c.erase(ctx, chats)
+	err := c.store.use(ctx, func(st *storage, alone exclusive) error {
+		for _, chat := range chats {
+			c.recent.drop(chat)
+		}
+		return st.erase(ctx, chats, alone)
+	})
 	if err != nil {
 		return fmt.Errorf("whatsapp: erase people of %s: %w", c.name, err)
 	}
 	return nil
 }
 
-// erase erases from Run's open store, or opens the store. It releases the token of opening.
-func (c *Channel) erase(ctx context.Context, chats []string) (err error) {
-	for _, chat := range chats {
-		c.recent.drop(chat)
-	}
-	c.mu.Lock()
-	h := c.open
-	if h != nil {
-		h.users.Add(1)
-	}
-	c.mu.Unlock()
-	if h != nil {
-		<-c.opening // Run may end meanwhile; it waits for its users
-		defer h.users.Done()
-		return h.st.erase(ctx, chats, h.sessionLock.Alone)
-	}
-	defer func() { <-c.opening }()
-	if _, err := os.Stat(c.path); errors.Is(err, fs.ErrNotExist) {
-		return nil // it was never linked
-	}
-	st, err := openStore(ctx, c.path, c.log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, st.close()) }()
-	return st.erase(ctx, chats, func(_ context.Context, f func() error) error { return f() })
-}
-
 // erase deletes what the client stores about chats. During that, alone keeps the client from its
 // sessions. Then it rewrites the file, so that nothing remains in free pages.
-func (st *storage) erase(
-	ctx context.Context, chats []string, alone func(context.Context, func() error) error,
-) error {
+func (st *storage) erase(ctx context.Context, chats []string, alone exclusive) error {
 	err := alone(ctx, func() error {
 		var subjects []subject
 		for _, chat := range chats {

@@ -66,7 +66,7 @@ func (c *Channel) Fetch(ctx context.Context, name string, w io.Writer) (err erro
 		!strings.HasPrefix(r.Path, "/") || len(r.Key) == 0 || len(r.Hash) != 32 {
 		return fmt.Errorf("whatsapp: fetch: %w: not a file of a message", channels.ErrRefused)
 	}
-	s, err := c.online(ctx)
+	s, err := c.current.wait(ctx, c.opts.ConnectWait)
 	if err != nil {
 		return fmt.Errorf("whatsapp: fetch: %w", err)
 	}

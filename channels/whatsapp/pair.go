@@ -40,7 +40,7 @@ func (c *Channel) Pair(
 	ctx context.Context, phone string, show func(channels.PairingCode),
 ) (err error) {
 	mute.SilenceSignal()
-	st, err := openStore(ctx, c.path, c.log)
+	st, err := openStore(ctx, c.store.path, c.log)
 	if errors.Is(err, store.ErrLocked) {
 		return &channels.AccountError{Reason: "The gateway is connected with this account just " +
 			"now, or another gateway pair runs. Stop that first."}

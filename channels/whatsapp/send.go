@@ -135,7 +135,7 @@ func (c *Channel) withSession(
 	var s *session
 	chat, err := parseChat(to.Chat)
 	if err == nil {
-		s, err = c.online(ctx)
+		s, err = c.current.wait(ctx, c.opts.ConnectWait)
 	}
 	if err == nil {
 		err = f(s, chat)

@@ -54,13 +54,14 @@ type session struct {
 	phoneOnly map[types.JID]bool // people without a hidden id on WhatsApp
 }
 
-func (c *Channel) newSession(st *storage, device *store.Device, in channels.Intake) *session {
+func (c *Channel) newSession(h *openStorage, in channels.Intake) *session {
+	device := h.device
 	s := &session{
-		c: c, in: in, st: st, device: device,
+		c: c, in: in, st: h.st, device: device,
 		own: device.GetJID(), ownLID: device.GetLID(),
 		name: channels.Clean(device.PushName, channels.MaxName),
 		lids: device.LIDs, contacts: device.Contacts, sessions: device.Sessions,
-		sessionLock: sessionlock.Attach(device),
+		sessionLock: h.sessionLock,
 		phoneOnly:   make(map[types.JID]bool),
 		ended:       make(chan error, 1),
 		turn:        make(chan struct{}, 1),
@@ -161,7 +162,7 @@ func unreachable(err error) error {
 
 // close ends the client and waits for everything that works for the session.
 func (s *session) close(work context.Context, kill context.CancelFunc) {
-	s.c.dropSession(s)
+	s.c.current.drop(s)
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
@@ -339,9 +340,9 @@ func (s *session) state(ctx context.Context, evt any) {
 		s.mu.Unlock()
 		s.showOnline(ctx)
 		s.report(ctx, channels.Connected, s.whoami())
-		s.c.setSession(s)
+		s.c.current.set(s)
 	case *events.Disconnected:
-		s.c.dropSession(s)
+		s.c.current.drop(s)
 		s.watch.Reset(s.c.opts.Reconnect)
 		s.report(ctx, channels.Disconnected, "connection to WhatsApp lost; reconnecting")
 	case *events.KeepAliveTimeout:
@@ -359,7 +360,7 @@ func (s *session) state(ctx context.Context, evt any) {
 	case *events.StreamError:
 		s.c.log.WarnContext(ctx, "whatsapp stream error", "code", e.Code)
 	case events.PermanentDisconnect:
-		s.c.dropSession(s)
+		s.c.current.drop(s)
 		s.end(disconnectError(e))
 	}
 }

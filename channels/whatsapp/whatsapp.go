@@ -27,7 +27,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"gateway/bus"
@@ -57,22 +56,15 @@ var (
 
 // A Channel is one WhatsApp account.
 type Channel struct {
-	name   string
-	path   string // of the store
-	opts   Options
-	log    *slog.Logger
-	recent messages
-	titles *titles
-	acks   *acks
-	panics *recent.Map[string, int] // failed attempts at messages, by id
-
-	opening chan struct{} // held while the store is opened, or open only briefly
-
-	mu      sync.Mutex
-	session *session      // session of a connected Run, or nil
-	open    *openStorage  // store that Run has open, or nil
-	ended   bool          // Run has ended because its context is done
-	changed chan struct{} // closed when session or ended changes
+	name    string
+	opts    Options
+	log     *slog.Logger
+	store   *sharedStore
+	current *current
+	recent  messages
+	titles  *titles
+	acks    *acks
+	panics  *recent.Map[string, int] // failed attempts at messages, by id
 }
 
 // Options are the optional settings of a [Channel]. The zero value is ready for use.
@@ -106,14 +98,15 @@ func New(name, storePath string, opts *Options) *Channel {
 	o.RateWait = cmp.Or(o.RateWait, time.Minute)
 	o.Reconnect = cmp.Or(o.Reconnect, time.Minute)
 	o.EditWindow = cmp.Or(o.EditWindow, 20*time.Minute)
+	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("account", name)
 	return &Channel{
-		name: name, path: storePath, opts: o,
-		log:    cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("account", name),
-		panics: recent.New[string, int](maxRecent), recent: newMessages(),
-		acks:    newAcks(o.AckWait),
+		name: name, opts: o, log: log,
+		store:   newSharedStore(storePath, log),
+		current: newCurrent(),
+		recent:  newMessages(),
 		titles:  newTitles(),
-		opening: make(chan struct{}, 1),
-		changed: make(chan struct{}),
+		acks:    newAcks(o.AckWait),
+		panics:  recent.New[string, int](maxRecent),
 	}
 }
 
@@ -133,8 +126,8 @@ func NewTransport() *http.Transport {
 // closed, for [Channel.Pair] in this or another process.
 func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	mute.SilenceSignal()
-	c.setEnded(false)
-	defer func() { c.setEnded(ctx.Err() != nil) }()
+	c.current.setEnded(false)
+	defer func() { c.current.setEnded(ctx.Err() != nil) }()
 	waiting := false
 	for {
 		err := c.connected(ctx, in)
@@ -166,7 +159,7 @@ func (c *Channel) awaitLink(ctx context.Context) error {
 			return ctx.Err()
 		case <-tick.C:
 		}
-		if linked(ctx, c.path) {
+		if linked(ctx, c.store.path) {
 			return nil
 		}
 	}
@@ -175,11 +168,12 @@ func (c *Channel) awaitLink(ctx context.Context) error {
 // connected holds the connection of a linked account until ctx is done and everything is sent,
 // WhatsApp refuses the account, or an error occurs.
 func (c *Channel) connected(ctx context.Context, in channels.Intake) (err error) {
-	h, s, err := c.hold(ctx, in)
+	h, err := c.store.hold(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.release(h)) }()
+	defer func() { err = errors.Join(err, c.store.release(h)) }()
+	s := c.newSession(h, in)
 	if err := in.Identify(ctx, s.own.ToNonAD().String()); err != nil {
 		return fmt.Errorf("whatsapp: %w", err)
 	}
@@ -246,63 +240,6 @@ func (e *unlinkedError) state(name string) string {
 			"there again"
 	}
 	return state + ": run gateway pair " + name
-}
-
-// setSession sets the session for sending; nil: none.
-func (c *Channel) setSession(s *session) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.session != s {
-		c.session = s
-		close(c.changed)
-		c.changed = make(chan struct{})
-	}
-}
-
-// setEnded records whether no further session will come.
-func (c *Channel) setEnded(ended bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ended = ended
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
-
-// dropSession stops using s for sending.
-func (c *Channel) dropSession(s *session) {
-	c.mu.Lock()
-	mine := c.session == s
-	c.mu.Unlock()
-	if mine {
-		c.setSession(nil)
-	}
-}
-
-// errOffline reports that there is no connection for sending.
-var errOffline = errors.New("not connected to WhatsApp")
-
-// online returns the session for sending. It waits a short time for one if one may come.
-func (c *Channel) online(ctx context.Context) (*session, error) {
-	timer := time.NewTimer(c.opts.ConnectWait)
-	defer timer.Stop()
-	for {
-		c.mu.Lock()
-		s, ended, changed := c.session, c.ended, c.changed
-		c.mu.Unlock()
-		switch {
-		case s != nil:
-			return s, nil
-		case ended:
-			return nil, errOffline
-		}
-		select {
-		case <-changed:
-		case <-timer.C:
-			return nil, errOffline
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }
 
 // Limits implements [channels.Limiter]. WhatsApp documents no limits for linked devices. Phones
