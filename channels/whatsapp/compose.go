@@ -22,17 +22,26 @@ import (
 	"gateway/channels/markup"
 )
 
+// A composer makes the messages that an account sends.
+type composer struct {
+	client  *whatsmeow.Client
+	me      identity
+	timers  *timers
+	recent  messages
+	working *activity
+}
+
 // compose returns the message for a part. It uploads the part's file.
-func (s *session) compose(
+func (c *composer) compose(
 	ctx context.Context, to types.JID, part bus.Part,
 ) (*waE2E.Message, error) {
-	info, err := s.expiring(ctx, to, s.quoting(to, part.ReplyTo))
+	info, err := c.timers.expiring(ctx, to, c.quoting(to, part.ReplyTo))
 	if err != nil {
 		return nil, err
 	}
 	text := markup.WhatsApp(part.Text)
 	if part.File != nil {
-		return s.composeFile(ctx, part.File, text, info)
+		return c.composeFile(ctx, part.File, text, info)
 	}
 	if info == nil {
 		return &waE2E.Message{Conversation: &text}, nil
@@ -44,17 +53,14 @@ func (s *session) compose(
 
 // quoting returns the context that makes a message a reply to the one with the given id, or nil for
 // "". The reply contains the quoted message, as phones show it.
-func (s *session) quoting(to types.JID, id string) *waE2E.ContextInfo {
+func (c *composer) quoting(to types.JID, id string) *waE2E.ContextInfo {
 	if id == "" {
 		return nil
 	}
 	author, stanza := splitID(to, id)
-	known, found := s.c.recent.find(to.String(), bare(id))
+	known, found := c.recent.find(to.String(), bare(id))
 	if author.IsEmpty() || found && known.ours {
-		author = s.ownLID
-		if author.IsEmpty() {
-			author = s.own
-		}
+		author = c.me.person().id
 	}
 	quoted := known.message
 	if quoted == nil {
@@ -69,7 +75,7 @@ func (s *session) quoting(to types.JID, id string) *waE2E.ContextInfo {
 
 // composeFile uploads a file and returns the message with it: as a picture, video or sound if
 // phones can show it as such, otherwise as a document.
-func (s *session) composeFile(
+func (c *composer) composeFile(
 	ctx context.Context, f *bus.File, caption string, info *waE2E.ContextInfo,
 ) (*waE2E.Message, error) {
 	r, err := f.Open()
@@ -96,11 +102,11 @@ func (s *session) composeFile(
 	if _, err := r.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("read the file: %w", err)
 	}
-	if !s.enter(&s.working) {
+	if !c.working.enter() {
 		return nil, errOffline
 	}
-	defer s.working.Done()
-	up, err := s.client.UploadReader(ctx, r, nil, mediaTypes[cmp.Or(media[shape], shape)])
+	defer c.working.leave()
+	up, err := c.client.UploadReader(ctx, r, nil, mediaTypes[cmp.Or(media[shape], shape)])
 	if err != nil {
 		return nil, fmt.Errorf("upload: %w", classify(err))
 	}

@@ -64,7 +64,7 @@ func (c *Channel) Leave(ctx context.Context, id string) error {
 		if group.Server != types.GroupServer {
 			return fmt.Errorf("%w: it is not a group", channels.ErrRefused)
 		}
-		return s.do(ctx, func() error { return leave(ctx, s.client, group) })
+		return s.working.do(ctx, func() error { return leave(ctx, s.client, group) })
 	})
 }
 
@@ -88,52 +88,48 @@ func leave(ctx context.Context, client *whatsmeow.Client, group types.JID) error
 }
 
 // title returns the title of a group as far as it is known.
-func (s *session) title(ctx context.Context, group types.JID) string {
-	text, fresh := s.c.titles.get(group)
+func (t *translator) title(ctx context.Context, group types.JID) string {
+	text, fresh := t.titles.get(group)
 	if fresh {
 		return text
 	}
 	ctx, cancel := context.WithTimeout(ctx, titleWait)
 	defer cancel()
-	info, err := s.client.GetGroupInfo(ctx, group)
+	info, err := t.client.GetGroupInfo(ctx, group)
 	if err != nil {
-		s.c.log.InfoContext(ctx, "title of a group could not be read", "err", err)
-		s.c.titles.postpone(group)
+		t.log.InfoContext(ctx, "title of a group could not be read", "err", err)
+		t.titles.postpone(group)
 		return text
 	}
-	s.setTimer(ctx, group, timer{seconds: info.DisappearingTimer}, time.Now())
+	t.timers.set(ctx, group, timer{seconds: info.DisappearingTimer}, time.Now())
 	text = channels.Clean(info.Name, channels.MaxName)
-	s.c.titles.set(group, text)
+	t.titles.set(group, text)
 	return text
 }
 
-// reportJoined reports that somebody has added the account to a group. It does not report groups
-// that the account itself has made or joined on the phone. It returns false if WhatsApp should tell
-// it again.
-func reportJoined(ctx context.Context, s *session, e *events.JoinedGroup) bool {
+// joined translates that somebody has added the account to a group. It returns false for groups
+// that the account itself has made or joined on the phone.
+func (t *translator) joined(
+	ctx context.Context, e *events.JoinedGroup,
+) (bus.InboundMessage, bool) {
 	title := channels.Clean(e.Name, channels.MaxName)
-	s.c.titles.set(e.JID, title)
-	if e.Sender == nil || s.isOwn(*e.Sender) {
-		return true
+	t.titles.set(e.JID, title)
+	if e.Sender == nil || t.people.me.is(*e.Sender) {
+		return bus.InboundMessage{}, false
 	}
 	phone := types.JID{}
 	if e.SenderPN != nil {
 		phone = *e.SenderPN
 	}
-	from := s.person(ctx, *e.Sender, phone)
+	from := t.people.person(ctx, *e.Sender, phone)
 	m := bus.InboundMessage{
-		From: bus.Address{Account: s.c.name, Chat: e.JID.String()},
+		From: bus.Address{Account: t.account, Chat: e.JID.String()},
 		Sender: bus.Sender{ID: from.id.String(),
-			Name: s.nameOf(ctx, &types.MessageInfo{PushName: e.Notify}, from)},
+			Name: t.people.nameOf(ctx, &types.MessageInfo{PushName: e.Notify}, from)},
 		Time: time.Now().UTC(), Group: true, Addressed: true, ChatTitle: title,
 	}
 	if from.phone != "" {
 		m.Sender.Username = "+" + from.phone
 	}
-	if err := s.in.Publish(ctx, channels.Batch{Joined: []bus.InboundMessage{m}}); err != nil {
-		s.c.log.WarnContext(ctx, "the account was added to a group, which could not be stored",
-			"group", e.JID, "err", err)
-		return false
-	}
-	return true
+	return m, true
 }

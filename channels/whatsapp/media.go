@@ -70,10 +70,10 @@ func (c *Channel) Fetch(ctx context.Context, name string, w io.Writer) (err erro
 	if err != nil {
 		return fmt.Errorf("whatsapp: fetch: %w", err)
 	}
-	if !s.enter(&s.working) {
+	if !s.working.enter() {
 		return fmt.Errorf("whatsapp: fetch: %w", errOffline)
 	}
-	defer s.working.Done()
+	defer s.working.leave()
 	tmp, err := os.CreateTemp("", "whatsapp-*")
 	if err != nil {
 		return fmt.Errorf("whatsapp: fetch: %w", err)

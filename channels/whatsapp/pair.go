@@ -64,7 +64,8 @@ func (c *Channel) Pair(
 	}
 	life, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	p.client = c.newClient(life, st.container.NewDevice(), p.wire)
+	p.client = c.newClient(st.container.NewDevice(), p.wire)
+	p.client.BackgroundEventCtx = life
 	p.client.AutoReconnectHook = func(error) bool { return !p.wire.isCut() }
 	p.client.AddEventHandlerWithSuccessStatus(p.handle)
 	defer disconnect(life, p.client, p.wire)

@@ -12,11 +12,13 @@ import (
 
 	"go.mau.fi/whatsmeow"
 	"go.mau.fi/whatsmeow/proto/waE2E"
+	"go.mau.fi/whatsmeow/store"
 	"go.mau.fi/whatsmeow/types"
 
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/markup"
+	"gateway/channels/whatsapp/internal/sessionlock"
 )
 
 // Send implements [channels.Channel]. The message's id is derived from the part's key, and phones
@@ -25,11 +27,11 @@ import (
 func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 	id := c.messageKey(part.Key)
 	return id, c.withSession(ctx, "send to", part.To, func(s *session, to types.JID) error {
-		m, err := s.compose(ctx, to, part)
+		m, err := s.composer.compose(ctx, to, part)
 		if err != nil {
 			return err
 		}
-		if err := s.sendAgain(ctx, to, id, m, id); err != nil {
+		if err := s.sender.sendAgain(ctx, to, id, m, id); err != nil {
 			return err
 		}
 		c.recent.add(to.String(), id, remembered{
@@ -52,7 +54,7 @@ func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) err
 		}
 		formatted := markup.WhatsApp(text)
 		m := s.client.BuildEdit(chat, id, &waE2E.Message{Conversation: &formatted})
-		if err := s.sendAgain(ctx, chat, c.messageKey(""), m, "edit "+id); err != nil {
+		if err := s.sender.sendAgain(ctx, chat, c.messageKey(""), m, "edit "+id); err != nil {
 			return err
 		}
 		if found {
@@ -70,7 +72,7 @@ func (c *Channel) Remove(ctx context.Context, to bus.Address, id string) error {
 			return fmt.Errorf("%w: the message was deleted", channels.ErrRefused)
 		}
 		m := s.client.BuildRevoke(chat, types.EmptyJID, id)
-		if err := s.sendAgain(ctx, chat, c.messageKey(""), m, "remove "+id); err != nil {
+		if err := s.sender.sendAgain(ctx, chat, c.messageKey(""), m, "remove "+id); err != nil {
 			return err
 		}
 		c.recent.remove(chat.String(), id)
@@ -83,14 +85,14 @@ func (c *Channel) React(ctx context.Context, to bus.Address, id, emoji string) e
 	return c.withSession(ctx, "react to "+id+" in", to, func(s *session, chat types.JID) error {
 		sender, bareID := splitID(chat, id)
 		m := s.client.BuildReaction(chat, sender, bareID, emoji)
-		return s.send(ctx, chat, c.messageKey(""), m, c.opts.MarkWait)
+		return s.sender.send(ctx, chat, c.messageKey(""), m, c.opts.MarkWait)
 	})
 }
 
 // MarkRead implements [channels.Reader].
 func (c *Channel) MarkRead(ctx context.Context, to bus.Address, ids []string) error {
 	return c.withSession(ctx, "mark read in", to, func(s *session, chat types.JID) error {
-		if s.isOwn(chat) {
+		if s.me.is(chat) {
 			return nil // nobody else could see it
 		}
 		var senders []types.JID
@@ -102,7 +104,7 @@ func (c *Channel) MarkRead(ctx context.Context, to bus.Address, ids []string) er
 			}
 			bySender[sender] = append(bySender[sender], bareID)
 		}
-		return s.do(ctx, func() error {
+		return s.working.do(ctx, func() error {
 			for _, sender := range senders {
 				err := s.client.MarkRead(ctx, bySender[sender], time.Now(), chat, sender)
 				if err != nil {
@@ -118,10 +120,10 @@ func (c *Channel) MarkRead(ctx context.Context, to bus.Address, ids []string) er
 // message arrives.
 func (c *Channel) Type(ctx context.Context, to bus.Address) error {
 	return c.withSession(ctx, "type to", to, func(s *session, chat types.JID) error {
-		if s.isOwn(chat) {
+		if s.me.is(chat) {
 			return nil // nobody else could see it
 		}
-		return s.do(ctx, func() error {
+		return s.working.do(ctx, func() error {
 			return classify(s.client.SendChatPresence(ctx, chat, types.ChatPresenceComposing,
 				types.ChatPresenceMediaText))
 		})
@@ -202,28 +204,38 @@ func isOurs(id types.MessageID) bool {
 	return ok && len(digits) == 18 && newMessageID(digits[:14]) == id
 }
 
+// A sender sends messages, one at a time, as the client does.
+type sender struct {
+	client   *whatsmeow.Client
+	sessions store.SessionStore
+	lock     *sessionlock.Lock
+	acks     *acks
+	working  *activity
+	turn     chan struct{} // held while a message is sent
+}
+
 // sendAgain is like send, for messages that are retried until WhatsApp accepts them. key identifies
 // the message.
-func (s *session) sendAgain(
+func (s *sender) sendAgain(
 	ctx context.Context, to types.JID, id types.MessageID, m *waE2E.Message, key string,
 ) error {
-	err := s.send(ctx, to, id, m, s.c.acks.wait(key))
-	s.c.acks.record(key, err)
+	err := s.send(ctx, to, id, m, s.acks.wait(key))
+	s.acks.record(key, err)
 	return err
 }
 
 // send sends a message and waits until WhatsApp has accepted it, up to the given time.
-func (s *session) send(
+func (s *sender) send(
 	ctx context.Context, to types.JID, id types.MessageID, m *waE2E.Message, wait time.Duration,
 ) error {
-	return s.do(ctx, func() error {
+	return s.working.do(ctx, func() error {
 		select {
 		case s.turn <- struct{}{}: // the client's own lock ignores ctx
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 		defer func() { <-s.turn }()
-		err := s.sessionLock.Send(ctx, func(ctx context.Context) error {
+		err := s.lock.Send(ctx, func(ctx context.Context) error {
 			_, err := s.client.SendMessage(ctx, to, m,
 				whatsmeow.SendRequestExtra{ID: id, Timeout: wait})
 			return err
@@ -238,7 +250,7 @@ func (s *session) send(
 // encrypted returns an error unless a message for the person of a direct chat was encrypted for at
 // least one device. The client skips devices whose keys it could not get, even if that skips all of
 // them, and WhatsApp accepts a message for nobody.
-func (s *session) encrypted(ctx context.Context, to types.JID) error {
+func (s *sender) encrypted(ctx context.Context, to types.JID) error {
 	if to.Server != types.HiddenUserServer {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -19,67 +20,73 @@ import (
 	"go.mau.fi/whatsmeow/types/events"
 	"google.golang.org/protobuf/proto"
 
+	"gateway/bus"
 	"gateway/channels"
-	"gateway/channels/whatsapp/internal/sessionlock"
 )
 
 // A session is the connection of a linked account, with everything that ends with it.
 type session struct {
 	c      *Channel
 	in     channels.Intake
-	st     *storage
-	device *store.Device
 	client *whatsmeow.Client
 	wire   *wire
 
-	// Copies, because the client clears its device when the account is logged out.
-	own, ownLID types.JID
-	name        string
-	lids        store.LIDStore
-	contacts    store.ContactStore
-	sessions    store.SessionStore
+	me       identity
+	events   *translator
+	timers   *timers
+	composer *composer
+	sender   *sender
+	presence *presence
 
-	sessionLock *sessionlock.Lock
-	ended       chan error    // receives the first reason to end
-	turn        chan struct{} // held while a message is sent: the client sends one at a time
-	watch       *time.Timer   // ends a session that does not reconnect
-
-	mu        sync.Mutex
-	closed    bool
-	handling  sync.WaitGroup     // event handlers; no Add after closed is true
-	working   sync.WaitGroup     // calls; no Add after closed is true
-	stored    bool               // a message was stored, when writes
-	writes    uint64             // was the number of writes so far
-	shownAs   string             // name under which the account was shown as online
-	phoneOnly map[types.JID]bool // people without a hidden id on WhatsApp
+	ended    chan error  // receives the first reason to end
+	watch    *time.Timer // ends a session that does not reconnect
+	handling activity    // event handlers
+	working  activity    // calls
 }
 
-func (c *Channel) newSession(h *openStorage, in channels.Intake) *session {
-	device := h.device
+// newSession returns a session of the linked device in h.
+func (c *Channel) newSession(h *openStorage, in channels.Intake) (*session, error) {
+	w, err := newWire(c.opts.Transport, c.opts.BaseURL)
+	if err != nil {
+		return nil, err
+	}
+	client := c.newClient(h.device, w)
 	s := &session{
-		c: c, in: in, st: h.st, device: device,
-		own: device.GetJID(), ownLID: device.GetLID(),
-		name: channels.Clean(device.PushName, channels.MaxName),
-		lids: device.LIDs, contacts: device.Contacts, sessions: device.Sessions,
-		sessionLock: h.sessionLock,
-		phoneOnly:   make(map[types.JID]bool),
-		ended:       make(chan error, 1),
-		turn:        make(chan struct{}, 1),
+		c: c, in: in, client: client, wire: w,
+		me:       identityOf(h.device),
+		presence: &presence{client: client, log: c.log},
+		ended:    make(chan error, 1),
+	}
+	// The stores are copies, too, because the client clears its device at a logout.
+	people := &addressBook{
+		me: s.me, lids: h.device.LIDs, contacts: h.device.Contacts, client: client, log: c.log,
+		phoneOnly: make(map[types.JID]bool),
+	}
+	s.timers = &timers{st: h.st, people: people, log: c.log}
+	s.events = &translator{
+		account: c.name, client: client, people: people, timers: s.timers,
+		recent: c.recent, titles: c.titles, log: c.log,
+	}
+	s.composer = &composer{
+		client: client, me: s.me, timers: s.timers, recent: c.recent, working: &s.working,
+	}
+	s.sender = &sender{
+		client: client, sessions: h.device.Sessions, lock: h.sessionLock, acks: c.acks,
+		working: &s.working, turn: make(chan struct{}, 1),
 	}
 	s.watch = time.AfterFunc(c.opts.Reconnect, func() {
 		s.end(errors.New("whatsapp: no connection for " + c.opts.Reconnect.String()))
 	})
-	return s
+	return s, nil
 }
 
 // newClient returns a client for a device, with the settings on which our promises depend.
-func (c *Channel) newClient(ctx context.Context, d *store.Device, w *wire) *whatsmeow.Client {
+func (c *Channel) newClient(d *store.Device, w *wire) *whatsmeow.Client {
 	cli := whatsmeow.NewClient(d, newLog(c.log, "client", w.isCut))
 	to := &http.Client{Transport: w}
 	cli.SetPreLoginHTTPClient(to)
 	cli.SetWebsocketHTTPClient(to)
 	cli.SetMediaHTTPClient(to)
-	cli.BackgroundEventCtx = ctx
 	cli.SynchronousAck = true             // acknowledge a message when the handler has returned,
 	cli.EnableDecryptedEventBuffer = true // and deliver it again if the handler failed
 	cli.UseRetryMessageStore = true       // answer requests for sent messages after a restart
@@ -114,14 +121,10 @@ func payload(d *store.Device, name *string) *waWa6.ClientPayload {
 // accepts messages until ctx is done, which happens earlier.
 func (s *session) run(ctx, life context.Context) error {
 	defer s.watch.Stop()
-	var err error
-	if s.wire, err = newWire(s.c.opts.Transport, s.c.opts.BaseURL); err != nil {
-		return err
-	}
 	// The client outlives life by the time that an orderly end takes.
 	work, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
-	s.client = s.c.newClient(work, s.device, s.wire)
+	s.client.BackgroundEventCtx = work
 	// The client reconnects at once when it loses the connection, and then after 2, 4, 6 seconds
 	// and so on. If that does not help, the session ends after Options.Reconnect.
 	s.client.AutoReconnectHook = func(error) bool { return !s.wire.isCut() }
@@ -139,7 +142,7 @@ func (s *session) run(ctx, life context.Context) error {
 		}
 		return unreachable(err)
 	}
-	err = <-s.ended
+	err := <-s.ended
 	s.close(work, kill)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -163,20 +166,16 @@ func unreachable(err error) error {
 // close ends the client and waits for everything that works for the session.
 func (s *session) close(work context.Context, kill context.CancelFunc) {
 	s.c.current.drop(s)
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.handling.Wait()
-	if s.stored {
-		// The client acknowledges a message after the handler has returned, and does not report
-		// when. If the acknowledgement is lost, WhatsApp delivers the message again, which is
-		// harmless.
-		s.wire.awaitWrite(s.writes)
-	}
+	s.handling.close()
+	s.working.close()
+	s.handling.wait()
+	// The client acknowledges a message after the handler has returned, and does not report when.
+	// If the acknowledgement is lost, WhatsApp delivers the message again, which is harmless.
+	s.wire.awaitWrite()
 	disconnect(work, s.client, s.wire)
 	idle := make(chan struct{})
 	go func() {
-		s.working.Wait()
+		s.working.wait()
 		close(idle)
 	}()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -216,45 +215,14 @@ func (s *session) end(err error) {
 	}
 }
 
-// enter counts a goroutine that works for the session. It returns false if the session is over. The
-// goroutine must call Done of the same group.
-func (s *session) enter(group *sync.WaitGroup) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	group.Add(1)
-	return true
-}
-
-// do calls f and returns its error, or ctx's error if ctx is done first. Some methods of the client
-// ignore their context. Then f may run until the session ends, which waits for it.
-func (s *session) do(ctx context.Context, f func() error) error {
-	if !s.enter(&s.working) {
-		return errOffline
-	}
-	done := make(chan error, 1)
-	go func() {
-		defer s.working.Done()
-		done <- f()
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // handle handles an event of the client: messages until ctx is done, and other events until life is
 // done. For a message, false makes WhatsApp deliver it again. The client treats a panic as success,
 // so handle must recover it.
 func (s *session) handle(ctx, life context.Context, evt any) (ok bool) {
-	if !s.enter(&s.handling) {
+	if !s.handling.enter() {
 		return false
 	}
-	defer s.handling.Done()
+	defer s.handling.leave()
 	defer func() {
 		if r := recover(); r != nil {
 			s.c.log.ErrorContext(ctx, "whatsapp event not handled", "event", fmt.Sprintf("%T", evt),
@@ -278,13 +246,13 @@ func (s *session) handle(ctx, life context.Context, evt any) (ok bool) {
 		// The client has already asked the sender to send it again.
 		s.c.log.WarnContext(ctx, "message can't be decrypted yet", "id", e.Info.ID)
 	case *events.JoinedGroup:
-		return ctx.Err() == nil && reportJoined(ctx, s, e)
+		return ctx.Err() == nil && s.joined(ctx, e)
 	case *events.GroupInfo:
 		if e.Name != nil {
 			s.c.titles.set(e.JID, channels.Clean(e.Name.Name, channels.MaxName))
 		}
 		if g := e.Ephemeral; g != nil {
-			s.setTimer(life, e.JID, timer{seconds: g.DisappearingTimer}, e.Timestamp)
+			s.timers.set(life, e.JID, timer{seconds: g.DisappearingTimer}, e.Timestamp)
 		}
 	default:
 		s.state(life, evt)
@@ -311,7 +279,7 @@ func (s *session) tryMessage(ctx context.Context, e *events.Message) (ok bool) {
 
 // message stores a message.
 func (s *session) message(ctx context.Context, e *events.Message) bool {
-	m, ok := s.inbound(ctx, e)
+	m, ok := s.events.inbound(ctx, e)
 	if !ok {
 		return true
 	}
@@ -324,9 +292,22 @@ func (s *session) message(ctx context.Context, e *events.Message) bool {
 		s.end(fmt.Errorf("whatsapp: store message %s: %w", m.ID, err))
 		return false
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stored, s.writes = true, s.wire.writes.Load()
+	s.wire.expectWrite() // the acknowledgement
+	return true
+}
+
+// joined stores that somebody has added the account to a group. It returns false if WhatsApp should
+// tell it again.
+func (s *session) joined(ctx context.Context, e *events.JoinedGroup) bool {
+	m, ok := s.events.joined(ctx, e)
+	if !ok {
+		return true
+	}
+	if err := s.in.Publish(ctx, channels.Batch{Joined: []bus.InboundMessage{m}}); err != nil {
+		s.c.log.WarnContext(ctx, "the account was added to a group, which could not be stored",
+			"group", e.JID, "err", err)
+		return false
+	}
 	return true
 }
 
@@ -335,11 +316,8 @@ func (s *session) state(ctx context.Context, evt any) {
 	switch e := evt.(type) {
 	case *events.Connected:
 		s.watch.Stop()
-		s.mu.Lock()
-		s.shownAs = ""
-		s.mu.Unlock()
-		s.showOnline(ctx)
-		s.report(ctx, channels.Connected, s.whoami())
+		s.presence.show(ctx, true)
+		s.report(ctx, channels.Connected, s.me.describe())
 		s.c.current.set(s)
 	case *events.Disconnected:
 		s.c.current.drop(s)
@@ -352,11 +330,11 @@ func (s *session) state(ctx context.Context, evt any) {
 			s.wire.drop()
 		}
 	case *events.KeepAliveRestored:
-		s.report(ctx, channels.Connected, s.whoami())
+		s.report(ctx, channels.Connected, s.me.describe())
 	case *events.PushNameSetting:
-		s.showOnline(ctx)
+		s.presence.show(ctx, false)
 	case *events.AppStateSyncComplete:
-		s.showOnline(ctx)
+		s.presence.show(ctx, false)
 	case *events.StreamError:
 		s.c.log.WarnContext(ctx, "whatsapp stream error", "code", e.Code)
 	case events.PermanentDisconnect:
@@ -370,28 +348,30 @@ func (s *session) report(ctx context.Context, state channels.State, text string)
 	s.c.log.InfoContext(ctx, "whatsapp connection", "state", text)
 }
 
-// whoami describes the connected account.
-func (s *session) whoami() string {
-	if s.name == "" {
-		return "connected as +" + s.own.User
-	}
-	return "connected as +" + s.own.User + " (" + s.name + ")"
+// A presence shows the account as online, without which people don't see the typing indicator. Its
+// methods are safe for concurrent use.
+type presence struct {
+	client *whatsmeow.Client
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	shownAs string // name under which the account was shown
 }
 
-// showOnline shows the account as online, without which people don't see the typing indicator.
-// First the phone must send the account's name.
-func (s *session) showOnline(ctx context.Context) {
-	name := s.client.Store.PushName
-	s.mu.Lock()
-	shown := s.shownAs == name && name != ""
-	s.shownAs = name
-	s.mu.Unlock()
+// show shows the account as online, unless it is shown under its current name. First the phone must
+// send that name. connected says that a connection has just begun, on which nothing is shown.
+func (p *presence) show(ctx context.Context, connected bool) {
+	name := p.client.Store.PushName
+	p.mu.Lock()
+	shown := p.shownAs == name && name != "" && !connected
+	p.shownAs = name
+	p.mu.Unlock()
 	if shown {
 		return // each sync of the app's state ends with this event
 	}
-	err := s.client.SendPresence(ctx, types.PresenceAvailable)
+	err := p.client.SendPresence(ctx, types.PresenceAvailable)
 	if err != nil && !errors.Is(err, whatsmeow.ErrNoPushName) {
-		s.c.log.InfoContext(ctx, "account could not be shown as online", "err", err)
+		p.log.InfoContext(ctx, "account could not be shown as online", "err", err)
 	}
 }
 
@@ -440,4 +420,54 @@ func banText(e *events.TemporaryBan) string {
 		reason += ": " + why
 	}
 	return reason + ". Wait until the ban ends; see the phone for what WhatsApp asks for."
+}
+
+// An activity counts the goroutines that do something, so that its end can wait for them. The zero
+// activity is ready for use. Its methods are safe for concurrent use.
+type activity struct {
+	mu     sync.Mutex
+	closed bool
+	group  sync.WaitGroup // no Add after closed is true
+}
+
+// enter counts a goroutine, which must call leave. It returns false if the activity is over.
+func (a *activity) enter() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return false
+	}
+	a.group.Add(1)
+	return true
+}
+
+func (a *activity) leave() { a.group.Done() }
+
+// close lets no further goroutine enter.
+func (a *activity) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+}
+
+// wait waits until all goroutines have left.
+func (a *activity) wait() { a.group.Wait() }
+
+// do calls f and returns its error, or ctx's error if ctx is done first. Some methods of the client
+// ignore their context. Then f may run until the activity ends, which waits for it.
+func (a *activity) do(ctx context.Context, f func() error) error {
+	if !a.enter() {
+		return errOffline
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer a.leave()
+		done <- f()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -33,10 +33,6 @@ type openStorage struct {
 	users       sync.WaitGroup // no Add unless sharedStore.open is this one
 }
 
-func newSharedStore(path string, log *slog.Logger) *sharedStore {
-	return &sharedStore{path: path, log: log, opening: make(chan struct{}, 1)}
-}
-
 // hold opens the store of a linked account for Run, and lets others use it.
 func (s *sharedStore) hold(ctx context.Context) (*openStorage, error) {
 	select {

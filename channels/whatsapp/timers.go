@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"go.mau.fi/whatsmeow/proto/waE2E"
@@ -49,9 +50,16 @@ func (st *storage) setTimer(ctx context.Context, chat types.JID, t timer, seen t
 	return nil
 }
 
-// noteTimer reads the timer of a chat from a message. In a direct chat each message of the other
+// timers are those of an account's chats.
+type timers struct {
+	st     *storage
+	people *addressBook
+	log    *slog.Logger
+}
+
+// note reads the timer of a chat from a message. In a direct chat each message of the other
 // side carries that side's timer. A group reports changes.
-func (s *session) noteTimer(ctx context.Context, info *types.MessageInfo, m *waE2E.Message) {
+func (ts *timers) note(ctx context.Context, info *types.MessageInfo, m *waE2E.Message) {
 	var t timer
 	if p := m.GetProtocolMessage(); p != nil {
 		if p.GetType() != waE2E.ProtocolMessage_EPHEMERAL_SETTING {
@@ -71,31 +79,31 @@ func (s *session) noteTimer(ctx context.Context, info *types.MessageInfo, m *waE
 	chat := info.Chat.ToNonAD()
 	switch {
 	case info.IsGroup:
-	case s.isOwn(chat):
-		chat = s.self().id
+	case ts.people.me.is(chat):
+		chat = ts.people.me.person().id
 	case info.IsFromMe:
-		chat = s.person(ctx, info.Chat, info.RecipientAlt).id
+		chat = ts.people.person(ctx, info.Chat, info.RecipientAlt).id
 	default:
-		chat = s.person(ctx, info.Sender, info.SenderAlt).id
+		chat = ts.people.person(ctx, info.Sender, info.SenderAlt).id
 	}
-	s.setTimer(ctx, chat, t, info.Timestamp)
+	ts.set(ctx, chat, t, info.Timestamp)
 }
 
-// setTimer stores the timer of a chat. If that fails, messages are sent without it.
-func (s *session) setTimer(ctx context.Context, chat types.JID, t timer, seen time.Time) {
+// set stores the timer of a chat. If that fails, messages are sent without it.
+func (ts *timers) set(ctx context.Context, chat types.JID, t timer, seen time.Time) {
 	if t.seconds == 0 {
 		t.set = 0
 	}
-	if err := s.st.setTimer(ctx, chat, t, seen); err != nil {
-		s.c.log.ErrorContext(ctx, "timer of disappearing messages could not be stored", "err", err)
+	if err := ts.st.setTimer(ctx, chat, t, seen); err != nil {
+		ts.log.ErrorContext(ctx, "timer of disappearing messages could not be stored", "err", err)
 	}
 }
 
 // expiring adds the timer of a chat to the context of a message, which may be nil.
-func (s *session) expiring(
+func (ts *timers) expiring(
 	ctx context.Context, to types.JID, info *waE2E.ContextInfo,
 ) (*waE2E.ContextInfo, error) {
-	t, err := s.st.timer(ctx, to)
+	t, err := ts.st.timer(ctx, to)
 	if err != nil || t.seconds == 0 {
 		return info, err
 	}

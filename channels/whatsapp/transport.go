@@ -26,10 +26,11 @@ type wire struct {
 	once   sync.Once     // guards cutting
 	writes atomic.Uint64 // number of writes to websockets
 
-	mu      sync.Mutex
-	stopped bool
-	calls   map[*context.CancelFunc]struct{} // cancels calls without an answer
-	open    map[*upgraded]struct{}
+	mu       sync.Mutex
+	stopped  bool
+	calls    map[*context.CancelFunc]struct{} // cancels calls without an answer
+	open     map[*upgraded]struct{}
+	expected uint64 // number of writes with the one that is expected; 0: none
 }
 
 // newWire returns a wire that uses next. base may be "".
@@ -144,9 +145,19 @@ func (u *upgraded) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// awaitWrite waits for a short time until more than n writes were made.
-func (w *wire) awaitWrite(n uint64) {
-	await(200*time.Millisecond, func() bool { return w.writes.Load() > n })
+// expectWrite records that a write to a websocket will follow.
+func (w *wire) expectWrite() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.expected = w.writes.Load() + 1
+}
+
+// awaitWrite waits for a short time for the last expected write.
+func (w *wire) awaitWrite() {
+	w.mu.Lock()
+	expected := w.expected
+	w.mu.Unlock()
+	await(200*time.Millisecond, func() bool { return w.writes.Load() >= expected })
 }
 
 // await waits until done returns true, up to limit. It reports whether done has returned true.

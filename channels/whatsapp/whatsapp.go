@@ -27,6 +27,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"gateway/bus"
@@ -101,8 +102,8 @@ func New(name, storePath string, opts *Options) *Channel {
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("account", name)
 	return &Channel{
 		name: name, opts: o, log: log,
-		store:   newSharedStore(storePath, log),
-		current: newCurrent(),
+		store:   &sharedStore{path: storePath, log: log, opening: make(chan struct{}, 1)},
+		current: &current{changed: make(chan struct{})},
 		recent:  newMessages(),
 		titles:  newTitles(),
 		acks:    newAcks(o.AckWait),
@@ -173,15 +174,19 @@ func (c *Channel) connected(ctx context.Context, in channels.Intake) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, c.store.release(h)) }()
-	s := c.newSession(h, in)
-	if err := in.Identify(ctx, s.own.ToNonAD().String()); err != nil {
+	own := h.device.GetJID() // a copy, because the client clears it when the account is logged out
+	if err := in.Identify(ctx, own.ToNonAD().String()); err != nil {
 		return fmt.Errorf("whatsapp: %w", err)
+	}
+	s, err := c.newSession(h, in)
+	if err != nil {
+		return err
 	}
 	life, end := untilFlushed(ctx, in)
 	defer end()
 	err = s.run(ctx, life)
 	if gone, ok := errors.AsType[*unlinkedError](err); ok {
-		if err := h.st.forget(ctx, s.own, gone.reason); err != nil {
+		if err := h.st.forget(ctx, own, gone.reason); err != nil {
 			return fmt.Errorf("whatsapp: delete keys after logout: %w", err)
 		}
 	}
@@ -240,6 +245,76 @@ func (e *unlinkedError) state(name string) string {
 			"there again"
 	}
 	return state + ": run gateway pair " + name
+}
+
+// errOffline reports that there is no connection for sending.
+var errOffline = errors.New("not connected to WhatsApp")
+
+// A current holds the session of a connected Run, for those who send. Its methods are safe for
+// concurrent use.
+type current struct {
+	mu      sync.Mutex
+	session *session      // or nil
+	ended   bool          // no session will come, because Run has ended
+	changed chan struct{} // closed when session or ended changes
+}
+
+// set sets the session; nil: none.
+func (c *current) set(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session != s {
+		c.session = s
+		c.notify()
+	}
+}
+
+// drop removes s, unless another session has replaced it.
+func (c *current) drop(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == s {
+		c.session = nil
+		c.notify()
+	}
+}
+
+// setEnded records whether no further session will come.
+func (c *current) setEnded(ended bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = ended
+	c.notify()
+}
+
+// notify wakes those who wait. The caller holds c.mu.
+func (c *current) notify() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// wait returns the session. If there is none but one may come, it waits for it, up to limit.
+func (c *current) wait(ctx context.Context, limit time.Duration) (*session, error) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		c.mu.Lock()
+		s, ended, changed := c.session, c.ended, c.changed
+		c.mu.Unlock()
+		switch {
+		case s != nil:
+			return s, nil
+		case ended:
+			return nil, errOffline
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return nil, errOffline
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // Limits implements [channels.Limiter]. WhatsApp documents no limits for linked devices. Phones

@@ -27,8 +27,6 @@ var grown = map[string]int{
 	"channels/markup.renderer methods":           46,
 	"channels/telegram.Channel methods":          30,
 	"channels/telegram.message fields":           21,
-	"channels/whatsapp.session fields":           24,
-	"channels/whatsapp.session methods":          37,
 	"cmd/gateway/internal/app files":             32,
 	"cmd/gateway/internal/cli files":             28,
 	"cmd/gateway/internal/config.Config fields":  28,
