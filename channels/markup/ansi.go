@@ -3,7 +3,6 @@ package markup
 import (
 	"strings"
 
-	"github.com/rivo/uniseg"
 	"github.com/yuin/goldmark/ast"
 )
 
@@ -43,7 +42,7 @@ var ansi = dialect{
 	bareLink: ansiBareLink,
 }
 
-func escapeANSI(r *renderer, s string) { r.out.WriteString(s) } // s is already clean
+func escapeANSI(w *writer, s string) { w.out.WriteString(s) } // s is already clean
 
 // displayed returns s without characters that a terminal would execute instead of showing: control
 // characters, and those that change the direction of text. A tab becomes four blanks.
@@ -58,29 +57,29 @@ func displayed(s string) string {
 	}, s)
 }
 
-func ansiPre(r *renderer, _, s string) {
+func ansiPre(w *writer, _, s string) {
 	first := true
 	for line := range strings.SplitSeq(displayed(s), "\n") {
-		for _, piece := range wrap(line, r.columnsLeft(first), r.columnsLeft(false), true) {
-			r.line(ansiCode+piece+ansiCodeEnd, first)
+		for _, piece := range wrap(line, w.columnsLeft(first), w.columnsLeft(false), true) {
+			w.line(ansiCode+piece+ansiCodeEnd, first)
 			first = false
 		}
 	}
 }
 
-func ansiCodeSpan(r *renderer, s string) {
+func ansiCodeSpan(w *writer, s string) {
 	s = strings.TrimRight(displayed(s), " ")
 	if strings.TrimFunc(s, isBlank) == "" {
-		r.text(s)
+		w.text(s)
 		return
 	}
-	r.writeUnit(ansiCode + s + ansiCodeEnd)
+	w.writeUnit(ansiCode + s + ansiCodeEnd)
 }
 
 func ansiBareLink(r *renderer, n *ast.AutoLink) {
-	r.active[link]++
-	r.text(string(n.Label(r.src)))
-	r.active[link]--
+	r.w.active[link]++
+	r.w.text(string(n.Label(r.src)))
+	r.w.active[link]--
 }
 
 // flow calls write with a renderer for one paragraph, wraps the result and writes it. In dialects
@@ -92,54 +91,13 @@ func (r *renderer) flow(write func(*renderer)) {
 	}
 	sub := newRenderer(r.src, r.d)
 	write(sub)
-	sub.finish()
-	if sub.out.Len() == 0 {
+	sub.w.finish()
+	if sub.w.out.Len() == 0 {
 		return
 	}
-	for i, line := range wrap(sub.out.String(), r.columnsLeft(true), r.columnsLeft(false), false) {
-		r.line(line, i == 0)
+	first, others := r.w.columnsLeft(true), r.w.columnsLeft(false)
+	for i, line := range wrap(sub.w.out.String(), first, others, false) {
+		r.w.line(line, i == 0)
 	}
-	r.visible = r.visible || sub.visible
-}
-
-// line writes one line of a paragraph or of code.
-func (r *renderer) line(s string, first bool) {
-	if !first {
-		r.pendingBreaks = 1
-	}
-	r.breakLines()
-	r.out.WriteString(s)
-	r.visible = r.visible || strings.ContainsFunc(s, isVisible)
-	r.fresh, r.bulleted = false, false
-}
-
-// columnsLeft returns the columns beside the indentation, on the current line or a following one;
-// 0: no limit. It begins another line if too few are left.
-func (r *renderer) columnsLeft(first bool) int {
-	if r.width == 0 {
-		return 0
-	}
-	if !first || r.pendingBreaks > 0 {
-		return max(1, r.width-uniseg.StringWidth(r.indent))
-	}
-	column := r.column()
-	if r.width-column < leastRoom/2 {
-		r.pendingBreaks = 1
-		return r.columnsLeft(false)
-	}
-	return r.width - column
-}
-
-// column returns the width of the last written line.
-func (r *renderer) column() int {
-	s := r.out.String()
-	s = s[strings.LastIndexByte(s, '\n')+1:]
-	return uniseg.StringWidth(sequence.ReplaceAllString(s, ""))
-}
-
-// indentBy lengthens the indentation if enough room is left for text.
-func (r *renderer) indentBy(s string) {
-	if r.width == 0 || uniseg.StringWidth(r.indent+s) <= r.width-leastRoom {
-		r.indent += s
-	}
+	r.w.visible = r.w.visible || sub.w.visible
 }

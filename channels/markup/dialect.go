@@ -44,14 +44,14 @@ type dialect struct {
 	// plain dialect itself.
 	plain *dialect
 	// escape writes visible text of one line so that nothing in it is markup.
-	escape func(r *renderer, s string)
+	escape func(w *writer, s string)
 	// between returns what must separate the written text from next: an opening mark or, after a
 	// closing mark, text. nil means that nothing is ever needed.
-	between func(r *renderer, next string) string
+	between func(w *writer, next string) string
 	// pre writes a code block. language may be "".
-	pre func(r *renderer, language, s string)
+	pre func(w *writer, language, s string)
 	// code writes inline code.
-	code func(r *renderer, s string)
+	code func(w *writer, s string)
 	// link writes the link or image n. If it shows nothing, it writes instead.
 	link func(r *renderer, n ast.Node, t target, instead string)
 	// bareLink writes an address without a label.
@@ -69,7 +69,7 @@ type target struct {
 	harmless bool // worth showing
 }
 
-func (r *renderer) target(destination []byte) target {
+func targetOf(destination []byte) target {
 	address := string(util.URLEscape(destination, true))
 	scheme, _, hasScheme := strings.Cut(strings.ToLower(address), ":")
 	web := hasScheme && (scheme == "http" || scheme == "https")
@@ -78,39 +78,30 @@ func (r *renderer) target(destination []byte) target {
 
 // linkAsText writes a link's label, and its address if that is harmless and not redundant.
 func linkAsText(r *renderer, n ast.Node, t target, instead string) {
-	nested := r.active[link] > 0 // an image in a link: the link's address counts
+	nested := r.w.active[link] > 0 // an image in a link: the link's address counts
 	shown := r.label(n, t, instead)
 	if t.harmless && t.address != "" && shown != t.address && !nested {
-		r.text(" (" + t.address + ")")
+		r.w.text(" (" + t.address + ")")
 	}
 }
 
 // label writes the children of n or, if they show nothing, a replacement. It returns the result as
 // plain text.
 func (r *renderer) label(n ast.Node, t target, instead string) string {
-	r.active[link]++
-	defer func() { r.active[link]-- }()
+	r.w.active[link]++
+	defer func() { r.w.active[link]-- }()
 	if shown := r.plainText(n); shown != "" {
 		r.inlines(n)
 		return shown
 	}
 	shown := cmp.Or(instead, t.address)
-	r.text(shown)
+	r.w.text(shown)
 	return shown
 }
 
 // plainText returns the inline children of n as plain text.
 func (r *renderer) plainText(n ast.Node) string {
-	p := &renderer{src: r.src, d: cmp.Or(r.d.plain, r.d)}
+	p := newRenderer(r.src, cmp.Or(r.d.plain, r.d))
 	p.inlines(n)
-	return p.out.String()
-}
-
-// newRenderer returns a renderer of src in the dialect d.
-func newRenderer(src []byte, d *dialect) *renderer {
-	r := &renderer{src: src, d: d}
-	if d.lazy {
-		r.lazy = &lazy{fresh: true}
-	}
-	return r
+	return p.w.out.String()
 }

@@ -50,8 +50,8 @@ var discord = dialect{
 const noSpace = "\u200b"
 
 // discordBetween separates two marks that together would be another mark, as in **a***b*.
-func discordBetween(r *renderer, next string) string {
-	if r.closed && strings.ContainsAny(next[:1], "*_~|") {
+func discordBetween(w *writer, next string) string {
+	if w.closed && strings.ContainsAny(next[:1], "*_~|") {
 		return noSpace
 	}
 	return ""
@@ -74,16 +74,16 @@ func discordFits(r *renderer, s style, n ast.Node) bool {
 		}
 	})
 	before, after := r.neighbours(n)
-	r.italic = mark{"_", "_"}
+	r.w.italic = mark{"_", "_"}
 	if struck || isDiscordWord(before) || isDiscordWord(after) || strings.Contains(code, "_") {
-		r.italic = mark{"*", "*"}
+		r.w.italic = mark{"*", "*"}
 	}
-	return !strings.Contains(code, r.italic.open)
+	return !strings.Contains(code, r.w.italic.open)
 }
 
 func isDiscordWord(c rune) bool { return c == '_' || isWord(c) }
 
-func escapeDiscord(r *renderer, s string) {
+func escapeDiscord(w *writer, s string) {
 	start := 0
 	for i := 0; i < len(s); i++ {
 		c, escaped := s[i], ""
@@ -92,16 +92,16 @@ func escapeDiscord(r *renderer, s string) {
 			escaped = `\` + s[i:i+1]
 		case '~', '|':
 			escaped = `\` + s[i:i+1]
-			if r.active[strike] > 0 || r.active[hidden] > 0 {
+			if w.active[strike] > 0 || w.active[hidden] > 0 {
 				escaped += noSpace // Discord finds the end of these styles before the escapes
 			}
 		case '[':
 			escaped = `\[`
-			if r.active[link] > 0 {
+			if w.active[link] > 0 {
 				escaped = "(" // escapes don't work there
 			}
 		case ']':
-			if r.active[link] > 0 {
+			if w.active[link] > 0 {
 				escaped = ")"
 			}
 		case '<':
@@ -114,33 +114,33 @@ func escapeDiscord(r *renderer, s string) {
 			}
 		case 'h':
 			if n := webAddress(s[i:]); n > 0 {
-				r.out.WriteString(s[start:i])
-				follows := i+n < len(s) && s[i+n] == '<' || i+n == len(s) && r.follows
-				r.out.WriteString(discordText(r, s[i:i+n], follows))
+				w.out.WriteString(s[start:i])
+				follows := i+n < len(s) && s[i+n] == '<' || i+n == len(s) && w.follows
+				w.out.WriteString(discordText(w, s[i:i+n], follows))
 				start, i = i+n, i+n-1
 				continue
 			}
 		case '#':
-			if i == 0 && r.fresh || r.active[heading] > 0 {
+			if i == 0 && w.fresh || w.active[heading] > 0 {
 				escaped = `\#`
 			}
 		case '>', '-', '+':
-			if i == 0 && r.fresh {
+			if i == 0 && w.fresh {
 				escaped = `\` + s[i:i+1]
 			}
 		case '.':
-			if r.fresh && i > 0 && strings.Trim(s[:i], "0123456789") == "" {
+			if w.fresh && i > 0 && strings.Trim(s[:i], "0123456789") == "" {
 				escaped = `\.`
 			}
 		}
 		if escaped == "" {
 			continue
 		}
-		r.out.WriteString(s[start:i])
-		r.out.WriteString(escaped)
+		w.out.WriteString(s[start:i])
+		w.out.WriteString(escaped)
 		start = i + 1
 	}
-	r.out.WriteString(s[start:])
+	w.out.WriteString(s[start:])
 }
 
 // isMention reports whether the @ at s[i] could begin a mention.
@@ -178,9 +178,9 @@ func isWebAddress(s string) bool {
 
 // discordText returns an address that is a link for Discord but not for Markdown, so that it ends
 // in the right place even before markup.
-func discordText(r *renderer, address string, follows bool) string {
+func discordText(w *writer, address string, follows bool) string {
 	scheme, rest, _ := strings.Cut(address, "://")
-	rest = discordAddress(r, rest)
+	rest = discordAddress(w, rest)
 	switch {
 	case strings.Trim(rest, `.,:;"')]`) == "":
 		return scheme + `:\/\/` + rest
@@ -191,8 +191,8 @@ func discordText(r *renderer, address string, follows bool) string {
 }
 
 // discordAddress returns an address in a form that does not end the surrounding construct.
-func discordAddress(r *renderer, address string) string {
-	if r.styled() {
+func discordAddress(w *writer, address string) string {
+	if w.styled() {
 		return styledAddress.Replace(address)
 	}
 	return plainAddress.Replace(address)
@@ -207,54 +207,44 @@ var (
 
 var encoded = []string{"@everyone", "%40everyone", "@here", "%40here", `\`, "%5C", "`", "%60"}
 
-// styled reports whether any style with marks applies.
-func (r *renderer) styled() bool {
-	for s := range link {
-		if r.active[s] > 0 && r.d.marks[s].open != "" {
-			return true
-		}
-	}
-	return false
-}
-
 // discordLink writes a masked link. Discord ignores links whose label looks like an address.
 func discordLink(r *renderer, n ast.Node, t target, instead string) {
 	shown := cmp.Or(r.plainText(n), instead)
 	isURL := strings.Contains(shown, "://")
 	switch {
-	case !isWebAddress(t.address) || r.active[link] > 0:
+	case !isWebAddress(t.address) || r.w.active[link] > 0:
 		linkAsText(r, n, t, instead)
 	case !strings.ContainsFunc(shown, isVisible), isURL && shown == t.address:
-		r.discordURL(t.address, n)
+		writeDiscordURL(r, t.address, n)
 	case isURL:
 		r.label(n, t, instead)
-		r.text(" ")
-		r.discordURL(t.address, n)
+		r.w.text(" ")
+		writeDiscordURL(r, t.address, n)
 	default:
-		r.writeUnit(r.d.marks[masked].open)
+		r.w.writeUnit(r.d.marks[masked].open)
 		r.label(n, t, instead)
-		address := discordAddress(r, maskedAddress.Replace(t.address))
-		r.writeUnit("](" + address + r.d.marks[masked].close)
+		address := discordAddress(&r.w, maskedAddress.Replace(t.address))
+		r.w.writeUnit("](" + address + r.d.marks[masked].close)
 	}
 }
 
-// discordURL writes the address of n, in angle brackets if Discord would not find its end.
-func (r *renderer) discordURL(address string, n ast.Node) {
-	address = discordAddress(r, address)
+// writeDiscordURL writes the address of n, in angle brackets if Discord would not find its end.
+func writeDiscordURL(r *renderer, address string, n ast.Node) {
+	address = discordAddress(&r.w, address)
 	if !endsLink(n.NextSibling(), r.src) && !strings.Contains(address, ">") {
 		address = "<" + address + ">"
 	}
-	r.writeUnit(address)
+	r.w.writeUnit(address)
 }
 
 // discordBareLink writes an address without a label.
 func discordBareLink(r *renderer, n *ast.AutoLink) {
 	address := cleaned(string(n.Label(r.src)))
-	if !isWebAddress(address) || r.active[link] > 0 {
-		r.text(address)
+	if !isWebAddress(address) || r.w.active[link] > 0 {
+		r.w.text(address)
 		return
 	}
-	r.discordURL(address, n)
+	writeDiscordURL(r, address, n)
 }
 
 // endsLink reports whether Discord sees the end of the address before n. Discord reads the inside
@@ -269,7 +259,7 @@ func endsLink(n ast.Node, src []byte) bool {
 		(t.SoftLineBreak() || t.HardLineBreak() || t.NextSibling() == nil)
 }
 
-func discordPre(r *renderer, language, s string) {
+func discordPre(w *writer, language, s string) {
 	language = strings.Map(func(c rune) rune {
 		if c >= utf8.RuneSelf {
 			return -1
@@ -278,18 +268,18 @@ func discordPre(r *renderer, language, s string) {
 	}, language)
 	s = unfenced(cleaned(s))
 	lines := append([]string{"```" + language}, strings.Split(s, "\n")...)
-	r.lines(append(lines, "```")...)
+	w.lines(append(lines, "```")...)
 }
 
 // discordCode writes inline code between one or two backquotes.
-func discordCode(r *renderer, s string) {
+func discordCode(w *writer, s string) {
 	s = cleaned(s)
 	if strings.TrimFunc(s, isBlank) == "" {
-		r.text(s)
+		w.text(s)
 		return
 	}
 	for _, style := range []style{bold, strike, hidden} {
-		if m := r.d.marks[style].close; r.active[style] > 0 {
+		if m := w.d.marks[style].close; w.active[style] > 0 {
 			s = strings.ReplaceAll(s, m, m[:1]+noSpace+m[1:])
 		}
 	}
@@ -307,7 +297,7 @@ func discordCode(r *renderer, s string) {
 	if s[len(s)-1] == '`' {
 		s += " "
 	}
-	r.writeUnit(fence + s + fence)
+	w.writeUnit(fence + s + fence)
 }
 
 // hasRun reports whether s has a run of exactly n backquotes.

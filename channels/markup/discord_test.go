@@ -263,8 +263,8 @@ func checkDiscord(t *testing.T, md string) {
 		t.Errorf("Discord(%q) = %q has a mention or underlines", md, got)
 	}
 	d := discord
-	d.pre = func(r *renderer, language, s string) {
-		r.lines(strings.Split(shadowPre+language+"\n"+cleaned(s)+shadowPre, "\n")...)
+	d.pre = func(w *writer, language, s string) {
+		w.lines(strings.Split(shadowPre+language+"\n"+cleaned(s)+shadowPre, "\n")...)
 	}
 	checkMeaning(t, "Discord", md, got, readDiscord(got), d, strings.NewReplacer())
 	if n := DiscordLen(md); n != len([]rune(got)) {

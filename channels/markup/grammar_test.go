@@ -45,26 +45,26 @@ func shadowOf(d dialect) *dialect {
 	if fits := d.fits; fits != nil {
 		d.fits = func(r *renderer, s style, n ast.Node) bool {
 			fit := fits(r, s, n)
-			r.italic = mark{}
+			r.w.italic = mark{}
 			return fit
 		}
 	}
-	d.escape = func(r *renderer, s string) {
-		if r.active[link] > 0 && r.d.marks[masked].open != "" {
+	d.escape = func(w *writer, s string) {
+		if w.active[link] > 0 && w.d.marks[masked].open != "" {
 			s = strings.NewReplacer("[", "(", "]", ")").Replace(s)
 		}
-		r.out.WriteString(s)
+		w.out.WriteString(s)
 	}
-	d.code = func(r *renderer, s string) {
+	d.code = func(w *writer, s string) {
 		s = cleaned(s)
 		if trimmed := strings.TrimFunc(s, isBlank); trimmed != "" {
-			r.writeUnit(shadowCode + trimmed + shadowCode)
+			w.writeUnit(shadowCode + trimmed + shadowCode)
 			return
 		}
-		r.text(s)
+		w.text(s)
 	}
 	d.bareLink = func(r *renderer, n *ast.AutoLink) {
-		r.text(string(n.Label(r.src)))
+		r.w.text(string(n.Label(r.src)))
 	}
 	return &d
 }

@@ -37,25 +37,25 @@ var markdown = parser.NewParser(
 )
 
 // render renders md in a dialect.
-func render(md string, d *dialect) *renderer { return renderIn(md, d, 0) }
+func render(md string, d *dialect) *writer { return renderIn(md, d, 0) }
 
 // renderIn renders md in a dialect. If the dialect wraps and width is not 0, it wraps lines to
 // width.
-func renderIn(md string, d *dialect, width int) *renderer {
+func renderIn(md string, d *dialect, width int) *writer {
 	md = strings.ToValidUTF8(md, "\uFFFD")
 	r := newRenderer([]byte(md), d)
-	r.width = width
-	r.out.Grow(len(md) + len(md)/4)
+	r.w.width = width
+	r.w.out.Grow(len(md) + len(md)/4)
 	if !isTooComplex(md) {
 		r.blocks(markdown.Parse(text.NewReader(r.src)))
 	}
-	if !r.visible && strings.TrimSpace(md) != "" {
+	if !r.w.visible && strings.TrimSpace(md) != "" {
 		r = newRenderer(nil, d)
-		r.width = width
-		r.flow(func(r *renderer) { r.text(strings.TrimSpace(md)) })
+		r.w.width = width
+		r.flow(func(r *renderer) { r.w.text(strings.TrimSpace(md)) })
 	}
-	r.finish()
-	return r
+	r.w.finish()
+	return &r.w
 }
 
 // isPlain reports whether md renders to itself. It may return false although it does: most chat

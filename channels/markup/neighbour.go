@@ -31,7 +31,7 @@ func (r *renderer) neighbour(n ast.Node, next func(ast.Node) ast.Node,
 			}
 			shown = cmp.Or(cleaned(unescape(string(s.Segment.Value(r.src)))), shown)
 		case *ast.CodeSpan, *ast.RawHTML:
-			if r.active[link] == 0 {
+			if r.w.active[link] == 0 {
 				return '-'
 			}
 		case *ast.AutoLink, *ast.Link, *ast.Image:

@@ -14,23 +14,19 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// A renderer writes a Markdown tree in a dialect.
+// A renderer walks a Markdown tree and writes it in a dialect.
 type renderer struct {
-	src   []byte
-	d     *dialect
-	width int // in columns, for dialects that wrap; 0: no limit
+	src []byte
+	d   *dialect
+	w   writer
 
-	out     strings.Builder
-	units   int  // UTF-16 units of visible text, in dialects that need it
-	visible bool // something other than white space was written
+	marked bool // a list marker was written; the item's first block follows on its line
+	depth  int  // of the current list
+}
 
-	pendingBreaks int         // pending line breaks
-	marked        bool        // a list marker was written; the item's first block follows on its line
-	indent        string      // prefix of each line, inside lists and quotations
-	depth         int         // of the current list
-	active        [styles]int // number of times each style applies
-
-	*lazy // set in dialects that write marks only around text
+// newRenderer returns a renderer of src in the dialect d.
+func newRenderer(src []byte, d *dialect) *renderer {
+	return &renderer{src: src, d: d, w: writer{d: d, fresh: d.lazy}}
 }
 
 // blocks renders the block children of n. It preserves their distance in the source: one line break
@@ -47,9 +43,9 @@ func (r *renderer) separate(n ast.Node) {
 	case r.marked:
 		r.marked = false
 	case n.HasBlankPreviousLines(), n.Kind() == extast.KindTable: // tables don't record it
-		r.pendingBreaks = 2
+		r.w.pendingBreaks = 2
 	default:
-		r.pendingBreaks = max(r.pendingBreaks, 1)
+		r.w.pendingBreaks = max(r.w.pendingBreaks, 1)
 	}
 }
 
@@ -58,7 +54,7 @@ func (r *renderer) block(n ast.Node) {
 	case *ast.Heading:
 		r.heading(n)
 	case *ast.ThematicBreak:
-		r.flow(func(r *renderer) { r.text("———") })
+		r.flow(func(r *renderer) { r.w.text("———") })
 	case *ast.CodeBlock:
 		r.code("", n.Lines().Value(r.src))
 	case *ast.FencedCodeBlock:
@@ -68,7 +64,7 @@ func (r *renderer) block(n ast.Node) {
 		if n.HasClosure() {
 			lines = append(bytes.Clone(lines), n.ClosureLine.Value(r.src)...)
 		}
-		r.flow(func(r *renderer) { r.text(strings.TrimRight(string(lines), "\n")) })
+		r.flow(func(r *renderer) { r.w.text(strings.TrimRight(string(lines), "\n")) })
 	case *ast.Blockquote:
 		r.quote(n)
 	case *ast.List:
@@ -86,39 +82,39 @@ func (r *renderer) block(n ast.Node) {
 
 // heading renders a heading with the dialect's mark, or in bold.
 func (r *renderer) heading(n *ast.Heading) {
-	if n.Level > len(r.d.headings) || r.active[quoted] > 1 {
+	if n.Level > len(r.d.headings) || r.w.active[quoted] > 1 {
 		r.flow(func(r *renderer) { r.wrap(bold, n) })
 		return
 	}
 	if !strings.ContainsFunc(r.plainText(n), isVisible) {
 		return
 	}
-	r.marker(r.d.headings[n.Level-1])
-	r.begin(heading)
+	r.w.marker(r.d.headings[n.Level-1])
+	r.w.begin(heading)
 	r.inlines(n)
-	r.end(heading)
+	r.w.end(heading)
 }
 
 // quote renders a quotation. If the dialect encloses quotations in marks, they can't be nested: an
 // inner quotation, like all quotations in other dialects, gets a prefix on each line.
 func (r *renderer) quote(n ast.Node) {
-	if r.d.marks[quoted].open != "" && r.active[quoted] == 0 {
-		r.begin(quoted)
+	if r.d.marks[quoted].open != "" && r.w.active[quoted] == 0 {
+		r.w.begin(quoted)
 		r.marked = true
 		r.blocks(n)
-		r.end(quoted)
+		r.w.end(quoted)
 		r.marked = false
 		return
 	}
-	before := r.indent
-	r.marker(r.d.quote)
-	r.indentBy(r.d.quote)
-	r.active[quoted]++
+	before := r.w.indent
+	r.w.marker(r.d.quote)
+	r.w.indentBy(r.d.quote)
+	r.w.active[quoted]++
 	r.marked = true
 	r.blocks(n)
 	r.marked = false
-	r.active[quoted]--
-	r.indent = before
+	r.w.active[quoted]--
+	r.w.indent = before
 }
 
 func (r *renderer) list(n *ast.List) {
@@ -132,13 +128,13 @@ func (r *renderer) list(n *ast.List) {
 			marker = strconv.Itoa(number) + r.d.number
 			number++
 		}
-		r.marker(marker)
-		before := r.indent
-		r.indentBy(strings.Repeat(" ", utf8.RuneCountInString(marker)))
+		r.w.marker(marker)
+		before := r.w.indent
+		r.w.indentBy(strings.Repeat(" ", utf8.RuneCountInString(marker)))
 		r.marked = true
 		r.blocks(item)
 		r.marked = false
-		r.indent = before
+		r.w.indent = before
 	}
 	r.depth--
 }
@@ -152,20 +148,12 @@ func (r *renderer) code(language string, lines []byte) {
 		}
 		return -1
 	}, language)
-	r.pre(language, code)
-}
-
-// pre renders text in which columns and line breaks matter.
-func (r *renderer) pre(language, s string) {
-	if s == "" || r.lazy != nil && !strings.ContainsFunc(s, isVisible) {
-		return
-	}
-	r.d.pre(r, language, s)
+	r.w.pre(language, code)
 }
 
 func (r *renderer) inlines(n ast.Node) {
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
-		if t, ok := c.(*ast.Text); ok && r.lazy != nil {
+		if t, ok := c.(*ast.Text); ok && r.d.lazy {
 			c = r.run(t)
 			continue
 		}
@@ -188,21 +176,21 @@ func (r *renderer) run(t *ast.Text) ast.Node {
 		}
 		t = next
 	}
-	r.follows = t.NextSibling() != nil
-	r.text(b.String())
-	r.follows = false
+	r.w.follows = t.NextSibling() != nil
+	r.w.text(b.String())
+	r.w.follows = false
 	return t
 }
 
 func (r *renderer) inline(n ast.Node) {
 	switch n := n.(type) {
 	case *ast.Text:
-		r.text(unescape(string(n.Segment.Value(r.src))))
+		r.w.text(unescape(string(n.Segment.Value(r.src))))
 		if n.SoftLineBreak() || n.HardLineBreak() {
-			r.text("\n")
+			r.w.text("\n")
 		}
 	case *ast.String:
-		r.text(string(n.Value))
+		r.w.text(string(n.Value))
 	case *ast.CodeSpan:
 		r.codeSpan(n)
 	case *ast.Emphasis:
@@ -216,9 +204,9 @@ func (r *renderer) inline(n ast.Node) {
 	case *spoiler:
 		r.wrap(hidden, n)
 	case *ast.Link:
-		r.d.link(r, n, r.target(n.Destination), "")
+		r.d.link(r, n, targetOf(n.Destination), "")
 	case *ast.Image:
-		r.d.link(r, n, r.target(n.Destination), "image")
+		r.d.link(r, n, targetOf(n.Destination), "image")
 	case *ast.AutoLink:
 		r.d.bareLink(r, n)
 	case *ast.RawHTML:
@@ -238,11 +226,11 @@ func (r *renderer) codeSpan(n ast.Node) {
 		}
 	}
 	s := strings.ReplaceAll(code.String(), "\n", " ")
-	if r.active[link] > 0 {
-		r.text(s)
+	if r.w.active[link] > 0 {
+		r.w.text(s)
 		return
 	}
-	r.d.code(r, s)
+	r.d.code(&r.w, s)
 }
 
 // rawHTML shows a tag unchanged, except <br>, which models use in tables.
@@ -251,105 +239,26 @@ func (r *renderer) rawHTML(tag string) {
 	case "<br>", "<br/>":
 		tag = "\n"
 	}
-	r.text(tag)
+	r.w.text(tag)
 }
 
 // wrap renders the children of n in a style, unless the style already applies or can't be written
 // here.
 func (r *renderer) wrap(s style, n ast.Node) {
 	fits := r.d.fits == nil || r.d.fits(r, s, n)
-	if r.active[s] > 0 || !fits {
+	if r.w.active[s] > 0 || !fits {
 		mark := ""
 		if !fits && r.d.literal != nil {
 			mark = r.d.literal(r, n)
 		}
-		r.text(mark)
+		r.w.text(mark)
 		r.inlines(n)
-		r.text(mark)
+		r.w.text(mark)
 		return
 	}
-	r.begin(s)
+	r.w.begin(s)
 	r.inlines(n)
-	r.end(s)
-}
-
-// begin and end enclose the text to which a style applies.
-func (r *renderer) begin(s style) {
-	r.active[s]++
-	if r.lazy == nil {
-		r.breakLines()
-		r.out.WriteString(r.d.marks[s].open)
-	}
-}
-
-func (r *renderer) end(s style) {
-	r.active[s]--
-	if r.lazy == nil {
-		r.out.WriteString(r.d.marks[s].close)
-	}
-}
-
-// breakLines writes the pending line breaks, but none at the beginning of the text.
-func (r *renderer) breakLines() {
-	if r.out.Len() == 0 {
-		r.pendingBreaks = 0
-	}
-	if r.pendingBreaks == 0 {
-		return
-	}
-	if r.lazy != nil {
-		r.endLine()
-		return
-	}
-	blank := strings.TrimRight(r.indent, " ")
-	for ; r.pendingBreaks > 1; r.pendingBreaks-- {
-		r.put("\n" + blank)
-	}
-	r.pendingBreaks = 0
-	r.put("\n" + r.indent)
-}
-
-// text writes visible text and indents each line.
-func (r *renderer) text(s string) {
-	if r.lazy != nil && (r.active[link] > 0 || r.active[heading] > 0) {
-		s = strings.ReplaceAll(s, "\n", " ") // they have no lines
-	}
-	for {
-		line, rest, more := strings.Cut(s, "\n")
-		if line != "" {
-			r.breakLines()
-			r.put(line)
-		}
-		if !more {
-			return
-		}
-		r.pendingBreaks++
-		s = rest
-	}
-}
-
-// marker writes the prefix of a line.
-func (r *renderer) marker(s string) {
-	if r.lazy == nil {
-		r.text(s)
-		return
-	}
-	if r.d.wraps {
-		r.columnsLeft(true) // or a new line, because many nested lists may share one
-	}
-	r.breakLines()
-	r.out.WriteString(s)
-	r.fresh, r.bulleted = true, s != r.d.quote
-}
-
-// put writes visible text of one line.
-func (r *renderer) put(s string) {
-	r.visible = r.visible || strings.ContainsFunc(s, isVisible)
-	if r.lazy == nil {
-		r.d.escape(r, s)
-		return
-	}
-	r.putLazily(s)
+	r.w.end(s)
 }
 
 // isVisible reports whether c is visible on its own: not a blank, not a control or format character

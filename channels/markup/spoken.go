@@ -17,19 +17,19 @@ func Spoken(md string) string {
 	}
 	r := newRenderer([]byte(md), &spoken)
 	r.blocks(markdown.Parse(text.NewReader(r.src)))
-	if !r.visible {
+	if !r.w.visible {
 		return ""
 	}
-	r.finish()
-	return strings.TrimSpace(r.out.String())
+	r.w.finish()
+	return strings.TrimSpace(r.w.out.String())
 }
 
 var spoken = dialect{
 	bullets:  []string{""},
 	number:   ". ",
 	escape:   escapeNothing,
-	pre:      func(*renderer, string, string) {}, // also what a table becomes
-	code:     (*renderer).text,
+	pre:      func(*writer, string, string) {}, // also what a table becomes
+	code:     (*writer).text,
 	link:     spokenLink,
 	bareLink: func(*renderer, *ast.AutoLink) {},
 }
@@ -37,8 +37,8 @@ var spoken = dialect{
 // spokenLink writes the label of a link, unless that is its address.
 func spokenLink(r *renderer, n ast.Node, t target, _ string) {
 	if shown := r.plainText(n); shown != t.address {
-		r.active[link]++
+		r.w.active[link]++
 		r.inlines(n)
-		r.active[link]--
+		r.w.active[link]--
 	}
 }

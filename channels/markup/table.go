@@ -16,17 +16,17 @@ const maxColumn = 40
 func (r *renderer) grid(t *extast.Table) {
 	rows := r.rows(t)
 	if !r.d.wraps {
-		r.pre("", grid(rows, widths(rows, maxColumn), t.Alignments, false))
+		r.w.pre("", grid(rows, widths(rows, maxColumn), t.Alignments, false))
 		return
 	}
-	room := r.columnsLeft(true)
+	room := r.w.columnsLeft(true)
 	columns := widths(rows, max(room, maxColumn))
 	if room > 0 && !shrink(columns, room) {
 		r.records(rows)
 		return
 	}
 	for i, line := range strings.Split(grid(rows, columns, t.Alignments, true), "\n") {
-		r.line(line, i == 0)
+		r.w.line(line, i == 0)
 	}
 }
 
@@ -120,17 +120,17 @@ func (r *renderer) records(rows [][]string) {
 	first := true
 	for i, cells := range rows[1:] {
 		if i > 0 {
-			r.pendingBreaks = 2
+			r.w.pendingBreaks = 2
 		}
 		for c, s := range cells {
 			if s == "" {
 				continue
 			}
 			if !first {
-				r.pendingBreaks = max(r.pendingBreaks, 1)
+				r.w.pendingBreaks = max(r.w.pendingBreaks, 1)
 			}
 			first = false
-			r.flow(func(r *renderer) { r.text(rows[0][c] + ": " + s) })
+			r.flow(func(r *renderer) { r.w.text(rows[0][c] + ": " + s) })
 		}
 	}
 }

@@ -60,61 +60,61 @@ var plain = dialect{
 	quote:    "> ",
 	escape:   escapeNothing,
 	pre:      plainPre,
-	code:     (*renderer).text,
+	code:     (*writer).text,
 	link:     linkAsText,
 	bareLink: bareLinkAsText,
 }
 
-func telegramPre(r *renderer, language, s string) {
-	r.breakLines()
+func telegramPre(w *writer, language, s string) {
+	w.breakLines()
 	open, end := "<pre>", "</pre>"
 	if language != "" {
 		open, end = `<pre><code class="language-`+language+`">`, "</code></pre>"
 	}
-	before := r.indent
-	r.indent = "" // the block itself shows its extent
-	r.out.WriteString(open)
-	r.text(s)
-	r.out.WriteString(end)
-	r.indent = before
+	before := w.indent
+	w.indent = "" // the block itself shows its extent
+	w.out.WriteString(open)
+	w.text(s)
+	w.out.WriteString(end)
+	w.indent = before
 }
 
-func plainPre(r *renderer, _, s string) { r.text(s) }
+func plainPre(w *writer, _, s string) { w.text(s) }
 
-func telegramCode(r *renderer, s string) {
-	r.breakLines()
-	r.out.WriteString("<code>")
-	r.text(s)
-	r.out.WriteString("</code>")
+func telegramCode(w *writer, s string) {
+	w.breakLines()
+	w.out.WriteString("<code>")
+	w.text(s)
+	w.out.WriteString("</code>")
 }
 
 // telegramLink renders a link or an image. If the address is not valid for Telegram or could do
 // harm, only the label is shown, with the address if it is harmless.
 func telegramLink(r *renderer, n ast.Node, t target, instead string) {
-	if !t.web || r.active[link] > 0 {
+	if !t.web || r.w.active[link] > 0 {
 		linkAsText(r, n, t, instead)
 		return
 	}
-	r.breakLines()
-	r.out.WriteString(`<a href="` + html.EscapeString(t.address) + `">`)
-	r.active[link]++
-	units := r.units
+	r.w.breakLines()
+	r.w.out.WriteString(`<a href="` + html.EscapeString(t.address) + `">`)
+	r.w.active[link]++
+	units := r.w.units
 	r.inlines(n)
-	if r.units == units {
-		r.text(cmp.Or(instead, t.address))
+	if r.w.units == units {
+		r.w.text(cmp.Or(instead, t.address))
 	}
-	r.active[link]--
-	r.out.WriteString("</a>")
+	r.w.active[link]--
+	r.w.out.WriteString("</a>")
 }
 
-func bareLinkAsText(r *renderer, n *ast.AutoLink) { r.text(string(n.Label(r.src))) }
+func bareLinkAsText(r *renderer, n *ast.AutoLink) { r.w.text(string(n.Label(r.src))) }
 
 // escapeHTML writes s, escaped, and counts it. It drops control characters.
-func escapeHTML(r *renderer, s string) {
+func escapeHTML(w *writer, s string) {
 	start := 0
 	for i := range len(s) {
 		c := s[i]
-		r.units += unitsOf(c)
+		w.units += unitsOf(c)
 		escaped := ""
 		switch {
 		case c == '&':
@@ -124,18 +124,18 @@ func escapeHTML(r *renderer, s string) {
 		case c == '>':
 			escaped = "&gt;"
 		case c < ' ' && c != '\n' && c != '\t' || c == 0x7f:
-			r.units-- // dropped
+			w.units-- // dropped
 		default:
 			continue
 		}
-		r.out.WriteString(s[start:i])
-		r.out.WriteString(escaped)
+		w.out.WriteString(s[start:i])
+		w.out.WriteString(escaped)
 		start = i + 1
 	}
-	r.out.WriteString(s[start:])
+	w.out.WriteString(s[start:])
 }
 
-func escapeNothing(r *renderer, s string) { r.out.WriteString(cleaned(s)) }
+func escapeNothing(w *writer, s string) { w.out.WriteString(cleaned(s)) }
 
 // cleaned returns s without control characters.
 func cleaned(s string) string {

@@ -40,7 +40,7 @@ var whatsApp = dialect{
 	pre:      whatsAppPre,
 	code:     whatsAppCode,
 	link:     linkAsText,
-	bareLink: whatsAppBareLink,
+	bareLink: bareLinkAsText,
 	fits:     whatsAppFits,
 	literal:  whatsAppLiteral,
 }
@@ -49,8 +49,8 @@ var whatsApp = dialect{
 const joint = "\u200c"
 
 // whatsAppBetween separates a mark from a character that would make it part of a word.
-func whatsAppBetween(r *renderer, next string) string {
-	if strings.HasSuffix(r.out.String(), joint) || r.closed && strings.IndexByte("*_~", next[0]) >= 0 {
+func whatsAppBetween(w *writer, next string) string {
+	if strings.HasSuffix(w.out.String(), joint) || w.closed && strings.IndexByte("*_~", next[0]) >= 0 {
 		return noSpace
 	}
 	return ""
@@ -64,43 +64,43 @@ func whatsAppFits(r *renderer, s style, n ast.Node) bool {
 
 var whatsAppStyle = map[byte]style{'*': bold, '_': italic, '~': strike}
 
-func escapeWhatsApp(r *renderer, s string) {
+func escapeWhatsApp(w *writer, s string) {
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		style, special := whatsAppStyle[c]
 		switch {
 		case c == 'h' && webAddress(s[i:]) > 0:
 			n := webAddress(s[i:])
-			r.out.WriteString(whatsAppAddress(r, s[i:i+n]))
+			w.out.WriteString(whatsAppAddress(w, s[i:i+n]))
 			i += n - 1
 			continue
 		case c == '`':
-			r.out.WriteString("‵") // no neighbour keeps it from being code
+			w.out.WriteString("‵") // no neighbour keeps it from being code
 			continue
 		case special:
-			if !isWord(r.lastRune()) {
-				r.out.WriteString(joint)
+			if !isWord(w.lastRune()) {
+				w.out.WriteString(joint)
 			}
-			r.out.WriteByte(c)
-			if next, _ := utf8.DecodeRuneInString(s[i+1:]); r.active[style] > 0 && !isWord(next) {
-				r.out.WriteString(joint)
+			w.out.WriteByte(c)
+			if next, _ := utf8.DecodeRuneInString(s[i+1:]); w.active[style] > 0 && !isWord(next) {
+				w.out.WriteString(joint)
 			}
 			continue
-		case i == 0 && r.fresh && isLineMarker(s):
-			r.out.WriteString(joint)
+		case i == 0 && w.fresh && isLineMarker(s):
+			w.out.WriteString(joint)
 		}
-		r.out.WriteByte(c)
+		w.out.WriteByte(c)
 	}
 }
 
 // whatsAppAddress returns an address without markup that leads to the same place.
-func whatsAppAddress(r *renderer, address string) string {
+func whatsAppAddress(w *writer, address string) string {
 	var b strings.Builder
 	for i := range len(address) {
 		c := address[i]
 		before, _ := utf8.DecodeLastRuneInString(address[:i])
 		style, special := whatsAppStyle[c]
-		if special && (r.active[style] > 0 || !isWord(before)) || c == '`' {
+		if special && (w.active[style] > 0 || !isWord(before)) || c == '`' {
 			fmt.Fprintf(&b, "%%%02X", c)
 			continue
 		}
@@ -115,12 +115,10 @@ func isLineMarker(s string) bool {
 	return strings.IndexByte(">-*", s[0]) >= 0 || digits != s && strings.HasPrefix(digits, ".")
 }
 
-func whatsAppBareLink(r *renderer, n *ast.AutoLink) { r.text(string(n.Label(r.src))) }
-
-func whatsAppPre(r *renderer, _, s string) {
+func whatsAppPre(w *writer, _, s string) {
 	s = cleaned(s)
-	if r.active[quoted] == 0 {
-		r.lines(append(append([]string{"```"}, strings.Split(unfenced(s), "\n")...), "```")...)
+	if w.active[quoted] == 0 {
+		w.lines(append(append([]string{"```"}, strings.Split(unfenced(s), "\n")...), "```")...)
 		return
 	}
 	var quoted []string // line by line, because a fence can't extend over several lines of a quotation
@@ -129,23 +127,23 @@ func whatsAppPre(r *renderer, _, s string) {
 			quoted = append(quoted, monospaced(line))
 		}
 	}
-	r.lines(quoted...)
+	w.lines(quoted...)
 }
 
-func whatsAppCode(r *renderer, s string) {
+func whatsAppCode(w *writer, s string) {
 	s = cleaned(s)
 	for c, style := range whatsAppStyle {
-		if r.active[style] > 0 {
+		if w.active[style] > 0 {
 			s = strings.ReplaceAll(s, string(c), string(c)+joint)
 		}
 	}
 	switch {
 	case strings.TrimFunc(s, isBlank) == "":
-		r.text(s)
+		w.text(s)
 	case strings.Contains(s, "`"):
-		r.writeUnit(monospaced(s))
+		w.writeUnit(monospaced(s))
 	default:
-		r.writeUnit("`" + s + "`")
+		w.writeUnit("`" + s + "`")
 	}
 }
 

@@ -99,10 +99,10 @@ func checkWhatsApp(t *testing.T, md string) {
 	got := WhatsApp(md)
 	d := whatsApp
 	d.marks[hidden] = mark{} // which is text
-	d.pre = func(r *renderer, _, s string) {
+	d.pre = func(w *writer, _, s string) {
 		s = cleaned(s)
-		if r.active[quoted] == 0 {
-			r.lines(strings.Split(shadowCode+s+shadowCode, "\n")...)
+		if w.active[quoted] == 0 {
+			w.lines(strings.Split(shadowCode+s+shadowCode, "\n")...)
 			return
 		}
 		var lines []string
@@ -111,7 +111,7 @@ func checkWhatsApp(t *testing.T, md string) {
 				lines = append(lines, shadowCode+line+shadowCode)
 			}
 		}
-		r.lines(lines...)
+		w.lines(lines...)
 	}
 	read := readWhatsApp(got)
 	if strings.Contains(md, "||") {
