@@ -13,60 +13,6 @@ import (
 	"gateway/store"
 )
 
-// indexed is a row together with its content in the index.
-type indexed struct {
-	id  int64
-	doc doc
-}
-
-// scanRow reads the id, time, session and text of an entry or message.
-func scanRow(kind Kind) func(scan func(...any) error) (indexed, error) {
-	return func(scan func(...any) error) (row indexed, err error) {
-		var ms int64
-		row.doc.kind = kind
-		err = scan(&row.id, &ms, &row.doc.session, &row.doc.text)
-		row.doc.time = time.UnixMilli(ms)
-		return row, err
-	}
-}
-
-// rows returns up to pageSize rows of a kind after an id.
-func (s *ScopedStore) rows(
-	q store.Queryer, number int64, kind Kind, after int64,
-) ([]indexed, error) {
-	columns, read := "id, "+rowKinds[kind].doc, scanRow(kind)
-	if kind == KindFact {
-		columns, read = factColumns, func(scan func(...any) error) (indexed, error) {
-			f, err := scanFact(scan)
-			return indexed{f.id, f.doc()}, err
-		}
-	}
-	return collect(q, read, "SELECT "+columns+" FROM "+rowKinds[kind].table+
-		" WHERE scope = $1 AND id > $2 ORDER BY id LIMIT $3", number, after, pageSize)
-}
-
-var kinds = []Kind{KindFact, KindEntry, KindMessage}
-
-// each calls do with the rows of the scope, one page at a time.
-func (s *ScopedStore) each(q store.Queryer, number int64, do func(page []indexed) error) error {
-	for _, kind := range kinds {
-		for after := int64(0); ; {
-			page, err := s.rows(q, number, kind, after)
-			if err != nil {
-				return err
-			}
-			if len(page) == 0 {
-				break
-			}
-			if err := do(page); err != nil {
-				return err
-			}
-			after = page[len(page)-1].id
-		}
-	}
-	return nil
-}
-
 // Erase makes everything in the scope unreachable: no search finds it afterwards. It
 // leaves the rows to [Memory.FinishDetached] and the folder to [Memory.EraseFiles]. If the process
 // ends before those have run, the next process runs them.
@@ -99,15 +45,6 @@ func (s *ScopedStore) detach(tx *store.Tx, st state, target Scope) error {
 	return err
 }
 
-func (m *Memory) indexAll(tx *store.Tx, number int64, page []indexed) error {
-	for _, row := range page {
-		if err := m.index(tx, row.id, number, row.doc); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Reindex rebuilds the index of all scopes in one transaction. Operators use it when the
 // index is damaged. It blocks all other writers.
 func (m *Memory) Reindex(ctx context.Context) error {
@@ -121,18 +58,15 @@ func (m *Memory) Reindex(ctx context.Context) error {
 			return err
 		}
 		for _, name := range scopes {
-			space := m.In(name)
-			st, err := space.state(tx)
+			st, err := m.In(name).state(tx)
 			if err == nil {
-				err = space.each(tx, st.number, func(page []indexed) error {
-					return m.indexAll(tx, st.number, page)
-				})
+				err = indexScope(tx, st.number)
 			}
 			if err != nil {
 				return err
 			}
 		}
-		return m.reindexDetached(tx)
+		return indexDetached(tx)
 	})
 	return store.Wrap(err, "memory: reindex")
 }
@@ -228,15 +162,7 @@ func (s *ScopedStore) moveFacts(tx *store.Tx, source *ScopedStore, from, to int6
 	if err != nil {
 		return err
 	}
-	page, err := source.rows(tx, from, KindFact, 0)
-	for err == nil && len(page) > 0 {
-		for _, row := range page {
-			if err := s.m.unindex(tx, row.id, from, row.doc); err != nil {
-				return err
-			}
-		}
-		page, err = source.rows(tx, from, KindFact, page[len(page)-1].id)
-	}
+	err = eachRow(tx, from, KindFact, func(r indexed) error { return r.unindex(tx, from) })
 	if err != nil {
 		return err
 	}
@@ -249,7 +175,7 @@ func (s *ScopedStore) moveFacts(tx *store.Tx, source *ScopedStore, from, to int6
 			return err
 		}
 		if there != nil && there.Created.Before(f.Created) {
-			if err := s.m.unindex(tx, there.id, to, there.doc()); err != nil {
+			if err := there.row().unindex(tx, to); err != nil {
 				return err
 			}
 			if err := s.write(tx, to, there.id, f); err != nil {

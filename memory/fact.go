@@ -127,7 +127,7 @@ func (s *ScopedStore) Set(tx *store.Tx, f Fact) error {
 		}
 		return s.write(tx, number, 0, f)
 	}
-	if err := s.m.unindex(tx, old.id, number, old.doc()); err != nil {
+	if err := old.row().unindex(tx, number); err != nil {
 		return s.wrap("set fact in", err)
 	}
 	return s.write(tx, number, old.id, f)
@@ -165,7 +165,7 @@ func (s *ScopedStore) write(tx *store.Tx, number, id int64, f Fact) error {
 			WHERE id = $11`, append(args, id)...)
 	}
 	if err == nil {
-		err = s.m.index(tx, id, number, storedFact{Fact: f}.doc())
+		err = storedFact{f, id}.row().index(tx, number)
 	}
 	return s.wrap("set fact in", err)
 }
@@ -193,6 +193,9 @@ func (f storedFact) doc() doc {
 	return doc{kind: KindFact, text: strings.Join(
 		append([]string{f.Key, f.Value, f.Category}, f.Tags...), "\n")}
 }
+
+// row returns the fact as a row of the index.
+func (f storedFact) row() indexed { return indexed{f.id, f.doc()} }
 
 const factColumns = "id, key, value, category, tags, importance, pinned, created_ms, used_ms"
 
@@ -243,7 +246,7 @@ func (s *ScopedStore) Forget(tx *store.Tx, key string) (bool, error) {
 	if err != nil || f == nil {
 		return false, err
 	}
-	if err := s.m.unindex(tx, f.id, st.number, f.doc()); err != nil {
+	if err := f.row().unindex(tx, st.number); err != nil {
 		return false, s.wrap("forget fact of", err)
 	}
 	_, err = tx.Exec("DELETE FROM memory_facts WHERE id = $1", f.id)

@@ -66,13 +66,13 @@ func (s *ScopedStore) Append(tx *store.Tx, e Entry) (int64, error) {
 	err = tx.QueryRow("UPDATE memory_scopes SET last = last + 1 WHERE id = $1 RETURNING last",
 		number).Scan(&e.Cursor)
 	if err == nil {
-		err = s.m.insertEntry(tx, number, e)
+		err = insertEntry(tx, number, e)
 	}
 	return e.Cursor, s.wrap("append to the history of", err)
 }
 
 // insertEntry writes and indexes an entry whose cursor is set.
-func (m *Memory) insertEntry(tx *store.Tx, number int64, e Entry) error {
+func insertEntry(tx *store.Tx, number int64, e Entry) error {
 	var id int64
 	err := tx.QueryRow(`INSERT INTO memory_entries (scope, cursor, time_ms, session, text)
 		VALUES ($1, $2, $3, $4, $5) RETURNING id`,
@@ -80,7 +80,7 @@ func (m *Memory) insertEntry(tx *store.Tx, number int64, e Entry) error {
 	if err != nil {
 		return err
 	}
-	return m.index(tx, id, number, e.doc())
+	return indexed{id, e.doc()}.index(tx, number)
 }
 
 const entryColumns = "cursor, time_ms, session, text"
@@ -194,10 +194,10 @@ func (s *ScopedStore) Archive(tx *store.Tx, list []Message) error {
 		if msg.Time.IsZero() {
 			msg.Time = now
 		}
-		ids, err := s.insertMessage(tx, number, msg)
+		ids, err := insertMessage(tx, number, msg)
 		if err == nil && len(ids) == 1 {
 			added++
-			err = s.m.index(tx, ids[0], number, msg.doc())
+			err = indexed{ids[0], msg.doc()}.index(tx, number)
 		}
 		if err != nil {
 			return s.wrap("archive messages of", err)
@@ -209,7 +209,7 @@ func (s *ScopedStore) Archive(tx *store.Tx, list []Message) error {
 
 // insertMessage returns the id of the new row, or an empty slice if the message is
 // archived already.
-func (s *ScopedStore) insertMessage(tx *store.Tx, number int64, msg Message) ([]int64, error) {
+func insertMessage(tx *store.Tx, number int64, msg Message) ([]int64, error) {
 	return collect(tx, func(scan store.Scan) (id int64, err error) {
 		return id, scan(&id)
 	}, `INSERT INTO memory_messages

@@ -133,20 +133,6 @@ func (d doc) words(number int64) string {
 	return b.String()
 }
 
-// index adds a row to the index.
-func (m *Memory) index(tx *store.Tx, id, number int64, d doc) error {
-	_, err := tx.Exec("INSERT INTO memory_index (rowid, terms) VALUES ($1, $2)",
-		rowid(d.kind, id), d.words(number))
-	return err
-}
-
-// unindex removes a row from the index. d must be the doc with which it was added.
-func (m *Memory) unindex(tx *store.Tx, id, number int64, d doc) error {
-	_, err := tx.Exec("INSERT INTO memory_index (memory_index, rowid, terms) "+
-		"VALUES ('delete', $1, $2)", rowid(d.kind, id), d.words(number))
-	return err
-}
-
 // matcher queries the index for rows of one kind in one scope.
 type matcher struct {
 	q     store.Queryer

@@ -198,9 +198,6 @@ func (r *rebuild) reserve(ctx context.Context, n int64) (next int64, err error) 
 	}
 }
 
-// pageSize is how many rows are changed in one transaction.
-const pageSize = 200
-
 // compare makes the table equal to the file. The file once had all entries up to synced.
 func (r *rebuild) compare(ctx context.Context, synced int64) error {
 	differ := maps.Clone(r.entries)
@@ -231,7 +228,7 @@ func (r *rebuild) compare(ctx context.Context, synced int64) error {
 		for _, cursor := range page {
 			entries = append(entries, differ[cursor])
 		}
-		err := r.m.db.Tx(ctx, func(tx *store.Tx) error { return r.space.replace(tx, entries) })
+		err := r.m.db.Tx(ctx, func(tx *store.Tx) error { return r.replace(tx, entries) })
 		if err != nil {
 			return err
 		}
@@ -246,8 +243,8 @@ func (r *rebuild) compare(ctx context.Context, synced int64) error {
 }
 
 // replace writes entries with their cursors, and overwrites existing ones.
-func (s *ScopedStore) replace(tx *store.Tx, entries []Entry) error {
-	st, err := s.state(tx)
+func (r *rebuild) replace(tx *store.Tx, entries []Entry) error {
+	st, err := r.space.state(tx)
 	if err != nil {
 		return err
 	}
@@ -255,11 +252,11 @@ func (s *ScopedStore) replace(tx *store.Tx, entries []Entry) error {
 	for i, e := range entries {
 		cursors[i] = e.Cursor
 	}
-	if err := s.remove(tx, cursors); err != nil {
+	if err := r.space.remove(tx, cursors); err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if err := s.m.insertEntry(tx, st.number, e); err != nil {
+		if err := insertEntry(tx, st.number, e); err != nil {
 			return err
 		}
 	}
@@ -279,7 +276,7 @@ func (s *ScopedStore) remove(tx *store.Tx, cursors []int64) error {
 			return err
 		}
 		for _, row := range old {
-			if err := s.m.unindex(tx, row.id, st.number, row.doc); err != nil {
+			if err := row.unindex(tx, st.number); err != nil {
 				return err
 			}
 		}

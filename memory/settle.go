@@ -75,7 +75,7 @@ func (m *Memory) settlePage(tx *store.Tx, r detached, limit time.Duration) error
 	began := time.Now()
 	for i := 0; i < len(page) && err == nil && time.Since(began) < limit; i++ {
 		row := page[i]
-		if err := m.unindex(tx, row.id, r.number, row.doc); err != nil {
+		if err := row.unindex(tx, r.number); err != nil {
 			return err
 		}
 		if r.target == "" {
@@ -90,7 +90,7 @@ func (m *Memory) settlePage(tx *store.Tx, r detached, limit time.Duration) error
 // detachedPage returns some rows of a detached scope, all of one kind. Entries are ordered by time.
 func (m *Memory) detachedPage(tx *store.Tx, number int64) ([]indexed, error) {
 	for _, kind := range kinds {
-		page, err := m.In("").rows(tx, number, kind, 0)
+		page, err := rowsAfter(tx, number, kind, 0)
 		if kind == KindEntry && err == nil && len(page) > 0 {
 			page, err = collect(tx, scanRow(kind), "SELECT id, time_ms, session, text "+
 				"FROM memory_entries WHERE scope = $1 ORDER BY time_ms, cursor LIMIT 64", number)
@@ -117,7 +117,7 @@ func (m *Memory) moveRow(tx *store.Tx, row indexed, st *state, dreamed bool) err
 		if err != nil {
 			return err
 		}
-		return m.index(tx, row.id, st.number, row.doc)
+		return row.index(tx, st.number)
 	}
 	dreamed = dreamed && st.dreamed >= st.last
 	st.last++
@@ -133,19 +133,17 @@ func (m *Memory) moveRow(tx *store.Tx, row indexed, st *state, dreamed bool) err
 	if err != nil {
 		return err
 	}
-	return m.index(tx, row.id, st.number, row.doc)
+	return row.index(tx, st.number)
 }
 
-// reindexDetached indexes the detached rows, because [Memory.FinishDetached] later removes them
+// indexDetached indexes the detached rows, because [Memory.FinishDetached] later removes them
 // from the index.
-func (m *Memory) reindexDetached(tx *store.Tx) error {
+func indexDetached(tx *store.Tx) error {
 	numbers, err := collect(tx, func(scan store.Scan) (n int64, err error) {
 		return n, scan(&n)
 	}, "SELECT scope FROM memory_rests")
 	for i := 0; i < len(numbers) && err == nil; i++ {
-		err = m.In("").each(tx, numbers[i], func(page []indexed) error {
-			return m.indexAll(tx, numbers[i], page)
-		})
+		err = indexScope(tx, numbers[i])
 	}
 	return err
 }

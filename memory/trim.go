@@ -98,7 +98,7 @@ func (s trimmer) trimRows(
 			"(SELECT id FROM "+table+" WHERE scope = $1 AND "+where+" LIMIT 64) "+
 			"RETURNING id, time_ms, session, text", number, limit)
 		for _, row := range rows {
-			err = errors.Join(err, s.m.unindex(tx, row.id, number, row.doc))
+			err = errors.Join(err, row.unindex(tx, number))
 		}
 		return len(rows), err
 	}
