@@ -141,7 +141,7 @@ func (m *Memory) Merge(tx *store.Tx, from, to Scope) error {
 	}
 	number, err := target.number(tx)
 	if err == nil {
-		err = target.moveFacts(tx, source, old.number, number)
+		err = factTable{number}.take(tx, factTable{old.number})
 	}
 	if err == nil {
 		err = source.detach(tx, old, to)
@@ -154,61 +154,6 @@ func (m *Memory) Merge(tx *store.Tx, from, to Scope) error {
 		err = source.recordLeftover(tx, to)
 	}
 	return source.wrap(fmt.Sprintf("merge into %s", to), err)
-}
-
-// moveFacts moves the facts of a scope into s.
-func (s *ScopedStore) moveFacts(tx *store.Tx, source *ScopedStore, from, to int64) error {
-	facts, err := source.allFacts(tx)
-	if err != nil {
-		return err
-	}
-	err = eachRow(tx, from, KindFact, func(r indexed) error { return r.unindex(tx, from) })
-	if err != nil {
-		return err
-	}
-	if _, err := tx.Exec("DELETE FROM memory_facts WHERE scope = $1", from); err != nil {
-		return err
-	}
-	for _, f := range facts {
-		there, err := s.stored(tx, to, f.Key)
-		if err != nil {
-			return err
-		}
-		if there != nil && there.Created.Before(f.Created) {
-			if err := there.row().unindex(tx, to); err != nil {
-				return err
-			}
-			if err := s.write(tx, to, there.id, f); err != nil {
-				return err
-			}
-			f = there.Fact
-		}
-		if there != nil {
-			if f.Key, err = s.freeKey(tx, to, f.Key); err != nil {
-				return err
-			}
-		}
-		if err := s.write(tx, to, 0, f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *ScopedStore) allFacts(q store.Queryer) ([]Fact, error) {
-	return s.facts(q, "SELECT "+factColumns+" FROM memory_facts WHERE scope = $1 ORDER BY id")
-}
-
-// freeKey returns an unused key that is similar to the given one.
-func (s *ScopedStore) freeKey(q store.Queryer, number int64, key string) (string, error) {
-	for n := 2; ; n++ {
-		suffix := fmt.Sprintf(" (%d)", n)
-		free := cut(key, maxKey-len(suffix)) + suffix
-		there, err := s.stored(q, number, free)
-		if err != nil || there == nil {
-			return free, err
-		}
-	}
 }
 
 // MergeFiles updates the history files after [Memory.Merge]: it appends the lines of from
@@ -230,7 +175,11 @@ func (m *Memory) Export(ctx context.Context, s Scope, w io.Writer) error {
 		Scope  Scope     `json:"scope"`
 		Time   time.Time `json:"time"`
 	}{"memory", s, m.now().UTC()}
-	facts, err := space.allFacts(q)
+	st, err := space.state(q)
+	if err != nil {
+		return space.wrap("export", err)
+	}
+	facts, err := factTable{st.number}.list(q, allQuery)
 	if err == nil {
 		err = enc.Encode(head)
 	}

@@ -3,7 +3,6 @@ package memory
 import (
 	"cmp"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -117,110 +116,22 @@ func (s *ScopedStore) Set(tx *store.Tx, f Fact) error {
 	if f.Used.IsZero() {
 		f.Used = now
 	}
-	old, err := s.stored(tx, number, f.Key)
+	facts := factTable{number}
+	old, err := facts.get(tx, f.Key)
 	if err != nil {
-		return err
+		return s.wrap("read fact of", err)
 	}
 	if old == nil {
-		if err := s.room(tx, number); err != nil {
-			return err
+		n, err := facts.count(tx)
+		if err != nil {
+			return s.wrap("set fact in", err)
 		}
-		return s.write(tx, number, 0, f)
+		if n >= MaxFacts {
+			return refuse("there are %d facts already, which is the limit; forget or join some that "+
+				"no longer matter", n)
+		}
 	}
-	if err := old.row().unindex(tx, number); err != nil {
-		return s.wrap("set fact in", err)
-	}
-	return s.write(tx, number, old.id, f)
-}
-
-// room returns a [RefusedError] if the scope already has [MaxFacts] facts.
-func (s *ScopedStore) room(q store.Queryer, number int64) error {
-	n, err := countFacts(q, number)
-	if err != nil {
-		return s.wrap("set fact in", err)
-	}
-	if n >= MaxFacts {
-		return refuse("there are %d facts already, which is the limit; forget or join some that "+
-			"no longer matter", n)
-	}
-	return nil
-}
-
-// write writes and indexes a fact. It replaces the row with the given id, or inserts a row
-// if id is 0.
-func (s *ScopedStore) write(tx *store.Tx, number, id int64, f Fact) error {
-	tags, err := json.Marshal(f.Tags)
-	if err != nil {
-		return s.wrap("set fact in", err)
-	}
-	args := []any{number, foldKey(f.Key), f.Key, f.Value, f.Category, string(tags), f.Importance,
-		number01(f.Pinned), f.Created.UnixMilli(), f.Used.UnixMilli()}
-	if id == 0 {
-		err = tx.QueryRow(`INSERT INTO memory_facts (scope, folded, key, value, category, tags,
-				importance, pinned, created_ms, used_ms)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id`, args...).Scan(&id)
-	} else {
-		_, err = tx.Exec(`UPDATE memory_facts SET scope = $1, folded = $2, key = $3, value = $4,
-				category = $5, tags = $6, importance = $7, pinned = $8, created_ms = $9, used_ms = $10
-			WHERE id = $11`, append(args, id)...)
-	}
-	if err == nil {
-		err = storedFact{f, id}.row().index(tx, number)
-	}
-	return s.wrap("set fact in", err)
-}
-
-func number01(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-func countFacts(q store.Queryer, number int64) (n int, err error) {
-	err = q.QueryRow("SELECT count(*) FROM memory_facts WHERE scope = $1", number).Scan(&n)
-	return n, err
-}
-
-// storedFact is a fact with its row id.
-type storedFact struct {
-	Fact
-	id int64
-}
-
-// doc returns the content of a fact in the index.
-func (f storedFact) doc() doc {
-	return doc{kind: KindFact, text: strings.Join(
-		append([]string{f.Key, f.Value, f.Category}, f.Tags...), "\n")}
-}
-
-// row returns the fact as a row of the index.
-func (f storedFact) row() indexed { return indexed{f.id, f.doc()} }
-
-const factColumns = "id, key, value, category, tags, importance, pinned, created_ms, used_ms"
-
-func scanFact(scan func(...any) error) (f storedFact, err error) {
-	var tags []byte
-	var created, used int64
-	err = scan(&f.id, &f.Key, &f.Value, &f.Category, &tags, &f.Importance, &f.Pinned, &created, &used)
-	if err == nil {
-		err = json.Unmarshal(tags, &f.Tags)
-	}
-	f.Created, f.Used = time.UnixMilli(created), time.UnixMilli(used)
-	return f, err
-}
-
-// stored returns the fact with a key, or nil if it does not exist.
-func (s *ScopedStore) stored(q store.Queryer, number int64, key string) (*storedFact, error) {
-	f, err := scanFact(q.QueryRow("SELECT "+factColumns+" FROM memory_facts "+
-		"WHERE scope = $1 AND folded = $2", number, foldKey(key)).Scan)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, s.wrap("read fact of", err)
-	}
-	return &f, nil
+	return s.wrap("set fact in", facts.put(tx, old, f))
 }
 
 // Fact returns the fact with a key. The boolean reports whether it exists.
@@ -229,9 +140,9 @@ func (s *ScopedStore) Fact(q store.Queryer, key string) (Fact, bool, error) {
 	if err != nil {
 		return Fact{}, false, err
 	}
-	f, err := s.stored(q, st.number, key)
+	f, err := factTable{st.number}.get(q, key)
 	if err != nil || f == nil {
-		return Fact{}, false, err
+		return Fact{}, false, s.wrap("read fact of", err)
 	}
 	return f.Fact, true, nil
 }
@@ -242,14 +153,12 @@ func (s *ScopedStore) Forget(tx *store.Tx, key string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	f, err := s.stored(tx, st.number, key)
+	facts := factTable{st.number}
+	f, err := facts.get(tx, key)
 	if err != nil || f == nil {
-		return false, err
+		return false, s.wrap("read fact of", err)
 	}
-	if err := f.row().unindex(tx, st.number); err != nil {
-		return false, s.wrap("forget fact of", err)
-	}
-	_, err = tx.Exec("DELETE FROM memory_facts WHERE id = $1", f.id)
+	err = facts.remove(tx, f)
 	return err == nil, s.wrap("forget fact of", err)
 }
 
@@ -284,30 +193,13 @@ func (s *ScopedStore) MarkUsed(tx *store.Tx, keys ...string) error {
 // Facts returns up to limit facts of a category, or of all categories if it is "", the
 // most recently used first.
 func (s *ScopedStore) Facts(q store.Queryer, category string, limit int) ([]Fact, error) {
-	return s.facts(q, `SELECT `+factColumns+` FROM memory_facts
-		WHERE scope = $1 AND ($2 = '' OR lower(category) = lower($3))
-		ORDER BY used_ms DESC, id DESC LIMIT $4`, oneLine(category), oneLine(category), limit)
-}
-
-const pinnedQuery = "SELECT " + factColumns + " FROM memory_facts " +
-	"WHERE scope = $1 AND pinned = 1 ORDER BY folded"
-
-// facts runs a query whose first argument is the scope's number.
-func (s *ScopedStore) facts(q store.Queryer, query string, args ...any) ([]Fact, error) {
 	st, err := s.state(q)
 	if err != nil || st.number == 0 {
 		return nil, err
 	}
-	return s.factsOf(q, st, query, args...)
-}
-
-func (s *ScopedStore) factsOf(
-	q store.Queryer, st state, query string, args ...any,
-) ([]Fact, error) {
-	list, err := collect(q, func(scan store.Scan) (Fact, error) {
-		f, err := scanFact(scan)
-		return f.Fact, err
-	}, query, append([]any{st.number}, args...)...)
+	list, err := factTable{st.number}.list(q, `SELECT `+factColumns+` FROM memory_facts
+		WHERE scope = $1 AND ($2 = '' OR lower(category) = lower($3))
+		ORDER BY used_ms DESC, id DESC LIMIT $4`, oneLine(category), oneLine(category), limit)
 	return list, s.wrap("read facts of", err)
 }
 

@@ -281,7 +281,7 @@ func (s *ScopedStore) findFacts(
 	q store.Queryer, st state, terms []term, limit int, recency func(time.Duration) float64,
 ) ([]Hit, error) {
 	m := &matcher{q: q, begin: prefixOf(st.number, KindFact), kind: KindFact}
-	docs, err := countFacts(q, st.number)
+	docs, err := factTable{st.number}.count(q)
 	if err != nil || docs == 0 || len(terms) == 0 {
 		return nil, s.wrap("search", err)
 	}

@@ -116,8 +116,9 @@ func (s *ScopedStore) Always(q store.Queryer, limit int) (pinned []Fact, news []
 	if err != nil || st.number == 0 {
 		return nil, nil, err
 	}
-	if pinned, err = s.factsOf(q, st, pinnedQuery); err != nil || st.last <= st.dreamed {
-		return pinned, nil, err
+	pinned, err = factTable{st.number}.list(q, pinnedQuery)
+	if err != nil || st.last <= st.dreamed {
+		return pinned, nil, s.wrap("read facts of", err)
 	}
 	news, err = s.entriesOf(q, st, newestQuery, st.dreamed, limit)
 	slices.Reverse(news)
