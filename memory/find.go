@@ -276,41 +276,39 @@ func decay(age, halfLife time.Duration, times float64) float64 {
 // fewFacts is the number of facts up to which all are read instead of using the index.
 const fewFacts = 200
 
-// findFacts returns the facts that have terms, the best first.
-func (s *ScopedStore) findFacts(
-	q store.Queryer, st state, terms []term, limit int, recency func(time.Duration) float64,
-) ([]Hit, error) {
-	m := &matcher{q: q, begin: prefixOf(st.number, KindFact), kind: KindFact}
-	docs, err := factTable{st.number}.count(q)
-	if err != nil || docs == 0 || len(terms) == 0 {
-		return nil, s.wrap("search", err)
+// facts returns the facts that have terms, the best first.
+func (s search) facts(limit int, recency func(time.Duration) float64) ([]Hit, error) {
+	number := s.scope.number
+	m := &matcher{q: s.q, begin: prefixOf(number, KindFact), kind: KindFact}
+	docs, err := factTable{number}.count(s.q)
+	if err != nil || docs == 0 || len(s.terms) == 0 {
+		return nil, err
 	}
 	var facts []storedFact
 	if docs <= fewFacts {
-		if facts, err = selectFacts(q, "WHERE scope = $1 ORDER BY id DESC", st.number); err != nil {
-			return nil, s.wrap("search", err)
+		if facts, err = selectFacts(s.q, "WHERE scope = $1 ORDER BY id DESC", number); err != nil {
+			return nil, err
 		}
 		for _, f := range facts {
 			m.read = append(m.read, f.tokens())
 		}
 	}
-	lists, total, err := m.lists(terms, int64(docs))
+	lists, total, err := m.lists(s.terms, int64(docs))
 	if err != nil {
-		return nil, s.wrap("search", err)
+		return nil, err
 	}
 	found, err := m.candidates(lists)
 	if err != nil || len(found) == 0 {
-		return nil, s.wrap("search", err)
+		return nil, err
 	}
 	ids, weights, err := split(found)
 	if err == nil && docs > fewFacts {
-		facts, err = selectFacts(q,
-			"WHERE id IN (SELECT value FROM json_each($1)) AND +scope = $2", ids, st.number)
+		facts, err = selectFacts(s.q,
+			"WHERE id IN (SELECT value FROM json_each($1)) AND +scope = $2", ids, number)
 	}
 	if err != nil {
-		return nil, s.wrap("search", err)
+		return nil, err
 	}
-	now := s.m.now()
 	var hits []Hit
 	for _, f := range facts {
 		if weights[f.id] == 0 {
@@ -319,7 +317,7 @@ func (s *ScopedStore) findFacts(
 		weight, has, _ := weightOf(f.doc().text, lists, weights[f.id])
 		hits = append(hits, Hit{Kind: KindFact, Fact: f.Fact, Time: f.Created,
 			Score: weight * coverage(has, total) *
-				float64(f.Importance) / defaultRank * recency(now.Sub(f.Used))})
+				float64(f.Importance) / defaultRank * recency(s.now.Sub(f.Used))})
 	}
 	return best(hits, limit), nil
 }

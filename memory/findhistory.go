@@ -19,55 +19,52 @@ func selectRows(kind Kind, columns string) string {
 		" WHERE id IN (SELECT value FROM json_each($1)) AND +scope = $2"
 }
 
-// find returns the entries or messages that have terms, the best first.
-func (s *ScopedStore) find(
-	q store.Queryer, st state, kind Kind, terms []term, o HistoryOptions,
-) ([]Hit, error) {
-	m := &matcher{q: q, begin: prefixOf(st.number, kind), kind: kind}
-	m.narrow(o.Since, o.Until, o.Session, s.m.now())
-	docs := st.last
+// history returns the entries or messages that have terms, the best first.
+func (s search) history(kind Kind, o HistoryOptions) ([]Hit, error) {
+	m := &matcher{q: s.q, begin: prefixOf(s.scope.number, kind), kind: kind}
+	m.narrow(o.Since, o.Until, o.Session, s.now)
+	docs := s.scope.last
 	if kind == KindMessage {
-		docs = st.messages
+		docs = s.scope.messages
 	}
 	if docs == 0 {
 		return nil, nil
 	}
-	lists, total, err := m.lists(terms, docs)
+	lists, total, err := m.lists(s.terms, docs)
 	if err != nil {
-		return nil, s.wrap("search", err)
+		return nil, err
 	}
 	found, err := m.candidates(lists)
 	if err != nil {
-		return nil, s.wrap("search", err)
+		return nil, err
 	}
-	if found, err = s.inTime(q, st, kind, found, total, o); err != nil || len(found) == 0 {
-		return nil, s.wrap("search", err)
+	if found, err = s.inTime(kind, found, total, o); err != nil || len(found) == 0 {
+		return nil, err
 	}
 	ids, weights, err := split(found)
 	if err != nil {
 		return nil, err
 	}
-	now := s.m.now()
-	hits, err := collect(q, func(scan store.Scan) (h Hit, err error) {
+	hits, err := collect(s.q, func(scan store.Scan) (h Hit, err error) {
 		var id, ms int64
 		var text string
 		err = scan(&id, &h.ID, &ms, &h.Session, &h.Speaker, &text)
 		h.Kind, h.Time = kind, time.UnixMilli(ms)
 		weight, has, at := weightOf(text, lists, weights[id])
 		h.Excerpt = excerpt(text, at)
-		h.Score = weight * coverage(has, total) * decay(now.Sub(h.Time), fadeEntry, 3)
+		h.Score = weight * coverage(has, total) * decay(s.now.Sub(h.Time), fadeEntry, 3)
 		return h, err
-	}, selectRows(kind, rowKinds[kind].hit), ids, st.number)
+	}, selectRows(kind, rowKinds[kind].hit), ids, s.scope.number)
 	if err != nil {
-		return nil, s.wrap("search", err)
+		return nil, err
 	}
 	return o.order(hits), nil
 }
 
 // inTime returns the candidates within the time range and session of the options, at most
 // as many as are worth reading completely.
-func (s *ScopedStore) inTime(
-	q store.Queryer, st state, kind Kind, found []candidate, total float64, o HistoryOptions,
+func (s search) inTime(
+	kind Kind, found []candidate, total float64, o HistoryOptions,
 ) ([]candidate, error) {
 	if len(found) == 0 {
 		return nil, nil
@@ -82,14 +79,13 @@ func (s *ScopedStore) inTime(
 		session string
 		score   float64
 	}
-	now := s.m.now()
-	list, err := collect(q, func(scan store.Scan) (r row, err error) {
+	list, err := collect(s.q, func(scan store.Scan) (r row, err error) {
 		var ms int64
 		err = scan(&r.id, &ms, &r.session)
 		r.time, r.weight = time.UnixMilli(ms), weights[r.id]
-		r.score = r.weight * coverage(r.weight, total) * decay(now.Sub(r.time), fadeEntry, 3)
+		r.score = r.weight * coverage(r.weight, total) * decay(s.now.Sub(r.time), fadeEntry, 3)
 		return r, err
-	}, selectRows(kind, "time_ms, session"), ids, st.number)
+	}, selectRows(kind, "time_ms, session"), ids, s.scope.number)
 	if err != nil {
 		return nil, err
 	}

@@ -120,9 +120,9 @@ func (s *ScopedStore) Always(q store.Queryer, limit int) (pinned []Fact, news []
 	if err != nil || st.last <= st.dreamed {
 		return pinned, nil, s.wrap("read facts of", err)
 	}
-	news, err = s.entriesOf(q, st, newestQuery, st.dreamed, limit)
+	news, err = collect(q, scanEntry, newestQuery, st.number, st.dreamed, limit)
 	slices.Reverse(news)
-	return pinned, news, err
+	return pinned, news, s.wrap("read the history of", err)
 }
 
 // entries runs a query whose first argument is the scope's number.
@@ -131,12 +131,6 @@ func (s *ScopedStore) entries(q store.Queryer, query string, args ...any) ([]Ent
 	if err != nil || st.number == 0 {
 		return nil, err
 	}
-	return s.entriesOf(q, st, query, args...)
-}
-
-func (s *ScopedStore) entriesOf(
-	q store.Queryer, st state, query string, args ...any,
-) ([]Entry, error) {
 	list, err := collect(q, scanEntry, query, append([]any{st.number}, args...)...)
 	return list, s.wrap("read the history of", err)
 }

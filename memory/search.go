@@ -39,6 +39,14 @@ const (
 	maxTerms     = 24   // words of a query that are used
 )
 
+// A search looks for the terms of a query in the rows of one scope.
+type search struct {
+	q     store.Queryer
+	scope state
+	terms []term
+	now   time.Time
+}
+
 // Search returns the facts and history entries that match query, the best first. Hits with
 // all of its words come first. A word* matches all words with that beginning.
 func (s *ScopedStore) Search(q store.Queryer, query string, limit int) ([]Hit, error) {
@@ -47,14 +55,14 @@ func (s *ScopedStore) Search(q store.Queryer, query string, limit int) ([]Hit, e
 	if err != nil || st.number == 0 {
 		return nil, err
 	}
-	terms := parse(query)
-	facts, err := s.findFacts(q, st, terms, limit, searchRecency)
+	find := search{q, st, parse(query), s.m.now()}
+	facts, err := find.facts(limit, searchRecency)
 	if err != nil {
-		return nil, err
+		return nil, s.wrap("search", err)
 	}
-	entries, err := s.find(q, st, KindEntry, terms, HistoryOptions{Limit: limit})
+	entries, err := find.history(KindEntry, HistoryOptions{Limit: limit})
 	if err != nil {
-		return nil, err
+		return nil, s.wrap("search", err)
 	}
 	return best(append(facts, entries...), limit), nil
 }
@@ -69,14 +77,14 @@ func (s *ScopedStore) SearchHistory(
 	if err != nil || st.number == 0 {
 		return nil, err
 	}
-	terms := parse(query)
-	entries, err := s.find(q, st, KindEntry, terms, o)
+	find := search{q, st, parse(query), s.m.now()}
+	entries, err := find.history(KindEntry, o)
 	if err != nil {
-		return nil, err
+		return nil, s.wrap("search", err)
 	}
-	messages, err := s.find(q, st, KindMessage, terms, o)
+	messages, err := find.history(KindMessage, o)
 	if err != nil {
-		return nil, err
+		return nil, s.wrap("search", err)
 	}
 	return o.order(append(entries, messages...)), nil
 }
@@ -98,9 +106,10 @@ func (s *ScopedStore) Relevant(q store.Queryer, text string, n, maxChars int) ([
 	if err != nil || !c.Facts || n <= 0 {
 		return nil, err
 	}
-	hits, err := s.findFacts(q, c.state, parse(text), maxLimit, recallRecency)
+	find := search{q, c.state, parse(text), s.m.now()}
+	hits, err := find.facts(maxLimit, recallRecency)
 	if err != nil {
-		return nil, err
+		return nil, s.wrap("search", err)
 	}
 	var facts []Fact
 	for _, h := range hits {
