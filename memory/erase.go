@@ -22,27 +22,12 @@ func (s *ScopedStore) Erase(tx *store.Tx) error {
 		_, err = tx.Exec("UPDATE memory_rests SET target = '' WHERE target = $1", string(s.scope))
 	}
 	if err == nil && st.number != 0 {
-		err = s.detach(tx, st, "")
+		err = detach(tx, st, "")
 	}
 	if err != nil {
 		return s.wrap("erase", err)
 	}
-	return s.wrap("erase", s.recordLeftover(tx, ""))
-}
-
-// detach detaches the rows of the scope from its name. [Memory.FinishDetached] later moves them to
-// target, or deletes them if target is "".
-func (s *ScopedStore) detach(tx *store.Tx, st state, target Scope) error {
-	dreamed := 0
-	if st.dreamed >= st.last {
-		dreamed = 1
-	}
-	_, err := tx.Exec("INSERT INTO memory_rests (scope, target, dreamed) VALUES ($1, $2, $3)",
-		st.number, string(target), dreamed)
-	if err == nil {
-		_, err = tx.Exec("DELETE FROM memory_scopes WHERE id = $1", st.number)
-	}
-	return err
+	return s.wrap("erase", recordLeftover(tx, s.scope, ""))
 }
 
 // Reindex rebuilds the index of all scopes in one transaction. Operators use it when the
@@ -71,12 +56,13 @@ func (m *Memory) Reindex(ctx context.Context) error {
 	return store.Wrap(err, "memory: reindex")
 }
 
-// recordLeftover records that the scope's files must still be removed.
-func (s *ScopedStore) recordLeftover(tx *store.Tx, merged Scope) error {
+// recordLeftover records that the files of a scope must still be removed. merged is the scope that
+// has its history now, "" if it is erased.
+func recordLeftover(tx *store.Tx, of, merged Scope) error {
 	// An erased folder must be removed even if its history was merged before.
 	_, err := tx.Exec(`INSERT INTO memory_leftovers (name, merged) VALUES ($1, $2)
 		ON CONFLICT (name) DO UPDATE SET merged = excluded.merged
-		WHERE memory_leftovers.merged <> ''`, string(s.scope), string(merged))
+		WHERE memory_leftovers.merged <> ''`, string(of), string(merged))
 	return err
 }
 
@@ -144,14 +130,14 @@ func (m *Memory) Merge(tx *store.Tx, from, to Scope) error {
 		err = factTable{number}.take(tx, factTable{old.number})
 	}
 	if err == nil {
-		err = source.detach(tx, old, to)
+		err = detach(tx, old, to)
 	}
 	if err == nil { // most people have few rows: the next prompt then sees them
-		r := detached{number: old.number, target: to, dreamed: old.dreamed >= old.last}
-		err = m.settlePage(tx, r, time.Second)
+		d := detached{number: old.number, dreamed: old.dreamed >= old.last}
+		err = d.settle(tx, target, time.Second)
 	}
 	if err == nil {
-		err = source.recordLeftover(tx, to)
+		err = recordLeftover(tx, from, to)
 	}
 	return source.wrap(fmt.Sprintf("merge into %s", to), err)
 }

@@ -16,9 +16,19 @@ const settleTime = 5 * time.Millisecond
 
 // detached is the set of rows detached from a scope. No search finds them.
 type detached struct {
-	number  int64
-	target  Scope // the scope to move them to; "": delete them
+	number  int64 // of that scope
 	dreamed bool  // Dream had read all of them
+}
+
+// detach detaches the rows of a scope from its name. [Memory.FinishDetached] later moves them to
+// target, or deletes them if target is "".
+func detach(tx *store.Tx, of state, target Scope) error {
+	_, err := tx.Exec("INSERT INTO memory_rests (scope, target, dreamed) VALUES ($1, $2, $3)",
+		of.number, string(target), number01(of.dreamed >= of.last))
+	if err == nil {
+		_, err = tx.Exec("DELETE FROM memory_scopes WHERE id = $1", of.number)
+	}
+	return err
 }
 
 // FinishDetached deletes the rows that [ScopedStore.Erase] has detached, and moves those that
@@ -43,57 +53,62 @@ func (m *Memory) FinishDetached(ctx context.Context) error {
 // settleSome works on the first detached scope until settleTime is over, and reports whether there
 // may be more to do.
 func (m *Memory) settleSome(tx *store.Tx) (more bool, err error) {
-	var r detached
+	var d detached
+	var name Scope
 	err = tx.QueryRow("SELECT scope, target, dreamed FROM memory_rests ORDER BY scope LIMIT 1").
-		Scan(&r.number, &r.target, &r.dreamed)
+		Scan(&d.number, &name, &d.dreamed)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	return true, m.settlePage(tx, r, settleTime)
+	var target *ScopedStore
+	if name != "" {
+		target = m.In(name)
+	}
+	return true, d.settle(tx, target, settleTime)
 }
 
-// settlePage works on some rows of a detached scope until limit is over.
-func (m *Memory) settlePage(tx *store.Tx, r detached, limit time.Duration) error {
-	target := state{}
-	space := m.In(r.target)
-	if r.target != "" {
-		_, err := space.number(tx)
+// settle works on some of the rows until limit is over. It moves them to target, or deletes them if
+// target is nil.
+func (d detached) settle(tx *store.Tx, target *ScopedStore, limit time.Duration) error {
+	to := state{}
+	if target != nil {
+		_, err := target.number(tx)
 		if err == nil {
-			target, err = space.state(tx)
+			to, err = target.state(tx)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	page, err := m.detachedPage(tx, r.number)
+	page, err := d.page(tx)
 	if err == nil && len(page) == 0 {
-		_, err = tx.Exec("DELETE FROM memory_rests WHERE scope = $1", r.number)
+		_, err = tx.Exec("DELETE FROM memory_rests WHERE scope = $1", d.number)
 	}
 	began := time.Now()
 	for i := 0; i < len(page) && err == nil && time.Since(began) < limit; i++ {
 		row := page[i]
-		if err := row.unindex(tx, r.number); err != nil {
+		if err := row.unindex(tx, d.number); err != nil {
 			return err
 		}
-		if r.target == "" {
+		if target == nil {
 			_, err = tx.Exec("DELETE FROM "+rowKinds[row.doc.kind].table+" WHERE id = $1", row.id)
 		} else {
-			err = m.moveRow(tx, row, &target, r.dreamed)
+			err = to.take(tx, row, d.dreamed)
 		}
 	}
 	return err
 }
 
-// detachedPage returns some rows of a detached scope, all of one kind. Entries are ordered by time.
-func (m *Memory) detachedPage(tx *store.Tx, number int64) ([]indexed, error) {
+// page returns some of the rows, all of one kind. Entries are ordered by time.
+func (d detached) page(tx *store.Tx) ([]indexed, error) {
 	for _, kind := range kinds {
-		page, err := rowsAfter(tx, number, kind, 0)
+		page, err := rowsAfter(tx, d.number, kind, 0)
 		if kind == KindEntry && err == nil && len(page) > 0 {
 			page, err = collect(tx, scanRow(kind), "SELECT id, time_ms, session, text "+
-				"FROM memory_entries WHERE scope = $1 ORDER BY time_ms, cursor LIMIT 64", number)
+				"FROM memory_entries WHERE scope = $1 ORDER BY time_ms, cursor LIMIT 64", d.number)
 		}
 		if err != nil || len(page) > 0 {
 			return page, err
@@ -102,8 +117,9 @@ func (m *Memory) detachedPage(tx *store.Tx, number int64) ([]indexed, error) {
 	return nil, nil
 }
 
-// moveRow appends a row, which was removed from the index, to the scope of st.
-func (m *Memory) moveRow(tx *store.Tx, row indexed, st *state, dreamed bool) error {
+// take appends a row, which was removed from the index, to the scope. dreamed says that Dream had
+// read all rows beside it.
+func (st *state) take(tx *store.Tx, row indexed, dreamed bool) error {
 	if row.doc.kind == KindMessage {
 		n, err := tx.Exec(`DELETE FROM memory_messages WHERE id = $1 AND message IN
 			(SELECT message FROM memory_messages WHERE scope = $2)`, row.id, st.number)
