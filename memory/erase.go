@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 	"time"
 
 	"gateway/store"
@@ -74,33 +73,32 @@ func (m *Memory) EraseFiles(ctx context.Context, s Scope) error {
 		return m.In(s).wrap("erase the files of", err)
 	}
 	defer unlock()
-	return m.In(s).wrap("erase the files of", m.finish(ctx, s))
+	return m.In(s).wrap("erase the files of", m.folder(s).finish(ctx))
 }
 
-// finish removes the files that [ScopedStore.Erase] or [Memory.Merge] has left in a
-// folder. The caller holds the lock.
-func (m *Memory) finish(ctx context.Context, s Scope) error {
+// finish removes the files that [ScopedStore.Erase] or [Memory.Merge] has left in the folder.
+func (d folder) finish(ctx context.Context) error {
+	s := d.space.scope
 	if _, err := ParseScope(string(s)); err != nil {
 		return err
 	}
-	merged, err := collect(m.db.Read(ctx), func(scan store.Scan) (s Scope, err error) {
+	merged, err := collect(d.db.Read(ctx), func(scan store.Scan) (s Scope, err error) {
 		return s, scan(&s)
 	}, "SELECT merged FROM memory_leftovers WHERE name = $1", string(s))
 	if err != nil || len(merged) == 0 {
 		return err
 	}
 	if merged[0] == "" {
-		if err := m.dir.RemoveAll(string(s)); err != nil {
+		if err := d.dir.RemoveAll(string(s)); err != nil {
 			return err
 		}
 	}
-	for _, name := range []string{historyFile, historyFile + ".new"} {
-		err := m.dir.Remove(path.Join(string(s), name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, name := range []string{d.history(), d.history() + ".new"} {
+		if err := d.dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	return m.db.Tx(ctx, func(tx *store.Tx) error {
+	return d.db.Tx(ctx, func(tx *store.Tx) error {
 		_, err := tx.Exec("DELETE FROM memory_leftovers WHERE name = $1", string(s))
 		return err
 	})

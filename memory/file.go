@@ -85,50 +85,61 @@ func (m *Memory) Sync(ctx context.Context, s Scope) error {
 		return m.In(s).wrap("write the history of", err)
 	}
 	defer unlock()
-	return m.In(s).wrap("write the history of", m.sync(ctx, s, false))
+	return m.In(s).wrap("write the history of", m.folder(s).sync(ctx, false))
 }
 
+// A folder is the folder of one scope, with its history file. The caller of a method holds the lock
+// of the files.
+type folder struct {
+	db    *store.DB
+	dir   *os.Root // has the folders of all scopes
+	space *ScopedStore
+}
+
+func (m *Memory) folder(s Scope) folder { return folder{m.db, m.dir, m.In(s)} }
+
+// history returns the name of the history file in dir.
+func (d folder) history() string { return path.Join(string(d.space.scope), historyFile) }
+
 // sync implements [Memory.Sync]. If taken is set, entries that the file once had and now
-// lacks were removed on purpose and are not written again. The caller holds the
-// lock.
-func (m *Memory) sync(ctx context.Context, s Scope, taken bool) error {
-	if err := m.finish(ctx, s); err != nil {
+// lacks were removed on purpose and are not written again.
+func (d folder) sync(ctx context.Context, taken bool) error {
+	if err := d.finish(ctx); err != nil {
 		return err
 	}
-	st, err := m.In(s).state(m.db.Read(ctx))
+	st, err := d.space.state(d.db.Read(ctx))
 	if err != nil || st.last == 0 {
 		return err
 	}
-	if err := m.dir.MkdirAll(string(s), 0o700); err != nil {
+	if err := d.dir.MkdirAll(string(d.space.scope), 0o700); err != nil {
 		return err
 	}
-	name := path.Join(string(s), historyFile)
-	f, err := m.dir.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := d.dir.OpenFile(d.history(), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
-	at, err := m.resume(ctx, s, f, st)
+	at, err := d.resume(ctx, f, st)
 	if taken {
 		at = max(at, st.synced)
 	}
 	if err == nil {
-		at, err = m.appendTo(ctx, s, f, at)
+		at, err = d.appendTo(ctx, f, at)
 	}
 	at = max(at, st.last) // removed entries can't be missing
 	if err = errors.Join(err, f.Close()); err != nil || at == st.synced {
 		return err
 	}
-	return m.db.Tx(ctx, func(tx *store.Tx) error {
+	return d.db.Tx(ctx, func(tx *store.Tx) error {
 		_, err := tx.Exec("UPDATE memory_scopes SET synced = $1 WHERE id = $2", at, st.number)
 		return err
 	})
 }
 
 // appendTo writes the entries after a cursor to f, and returns the last cursor written.
-func (m *Memory) appendTo(ctx context.Context, s Scope, f *os.File, at int64) (int64, error) {
+func (d folder) appendTo(ctx context.Context, f *os.File, at int64) (int64, error) {
 	const page = 200
 	for wrote := false; ; wrote = true {
-		entries, err := m.In(s).Entries(m.db.Read(ctx), at, page)
+		entries, err := d.space.Entries(d.db.Read(ctx), at, page)
 		if err != nil {
 			return at, err
 		}
@@ -140,7 +151,7 @@ func (m *Memory) appendTo(ctx context.Context, s Scope, f *os.File, at int64) (i
 		}
 		var b bytes.Buffer
 		for _, e := range entries {
-			data, err := encode(s, e)
+			data, err := encode(d.space.scope, e)
 			if err != nil {
 				return at, err
 			}
@@ -155,12 +166,12 @@ func (m *Memory) appendTo(ctx context.Context, s Scope, f *os.File, at int64) (i
 
 // resume repairs the end of a history file and returns the cursor after which writing
 // continues.
-func (m *Memory) resume(ctx context.Context, s Scope, f *os.File, st state) (int64, error) {
+func (d folder) resume(ctx context.Context, f *os.File, st state) (int64, error) {
 	last, torn, err := tail(f)
 	if err != nil {
 		return 0, err
 	}
-	_, bad := decode(s, torn, time.Time{})
+	_, bad := decode(d.space.scope, torn, time.Time{})
 	if len(torn) > 0 && bad == nil { // only its end is missing
 		last, torn = torn, nil
 		if _, err := f.Write([]byte("\n")); err != nil {
@@ -168,33 +179,33 @@ func (m *Memory) resume(ctx context.Context, s Scope, f *os.File, st state) (int
 		}
 	}
 	at := st.synced
-	if e, err := decode(s, last, time.Time{}); err != nil || e.Cursor != at {
+	if e, err := decode(d.space.scope, last, time.Time{}); err != nil || e.Cursor != at {
 		// The process ended before it recorded what it wrote, or a person has edited the file.
-		if at, err = lastCursor(s, f); err != nil {
+		if at, err = lastCursor(d.space.scope, f); err != nil {
 			return 0, err
 		}
 	}
 	if at > st.last {
-		if err := m.advance(ctx, s, at); err != nil {
+		if err := d.advance(ctx, at); err != nil {
 			return 0, err
 		}
 	}
 	if len(torn) > 0 {
-		err = m.repairEnd(ctx, s, f, at, torn)
+		err = d.repairEnd(ctx, f, at, torn)
 	}
 	return at, err
 }
 
 // repairEnd repairs a file that ends within a line. If the torn line is a part of the entry
-// after at, mend removes it, because it is written again. Anything else was written by a
-// person: mend keeps it and adds a newline.
-func (m *Memory) repairEnd(ctx context.Context, s Scope, f *os.File, at int64, torn []byte) error {
-	next, err := m.In(s).Entries(m.db.Read(ctx), at, 1)
+// after at, repairEnd removes it, because it is written again. Anything else was written by a
+// person: repairEnd keeps it and adds a newline.
+func (d folder) repairEnd(ctx context.Context, f *os.File, at int64, torn []byte) error {
+	next, err := d.space.Entries(d.db.Read(ctx), at, 1)
 	if err != nil {
 		return err
 	}
 	if len(next) == 1 {
-		whole, err := encode(s, next[0])
+		whole, err := encode(d.space.scope, next[0])
 		if err != nil {
 			return err
 		}
@@ -245,9 +256,9 @@ func lastCursor(s Scope, f *os.File) (at int64, err error) {
 // advance handles a file with cursors that the table has not assigned yet: a person has
 // written them, or the database is an older copy. The history continues after them.
 // Entries that the file lacks get new cursors, because theirs may be in use in the file.
-func (m *Memory) advance(ctx context.Context, s Scope, at int64) error {
-	return m.db.Tx(ctx, func(tx *store.Tx) error {
-		st, err := m.In(s).state(tx)
+func (d folder) advance(ctx context.Context, at int64) error {
+	return d.db.Tx(ctx, func(tx *store.Tx) error {
+		st, err := d.space.state(tx)
 		if err != nil || at <= st.last {
 			return err
 		}

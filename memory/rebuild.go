@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -53,13 +52,13 @@ type rebuild struct {
 }
 
 func (r *rebuild) run(ctx context.Context) error {
-	name := path.Join(string(r.s), historyFile)
+	name := r.m.folder(r.s).history()
 	_, err := r.m.dir.Stat(name)
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err != nil && !missing {
 		return err
 	}
-	if err := r.m.sync(ctx, r.s, !missing); err != nil || missing {
+	if err := r.m.folder(r.s).sync(ctx, !missing); err != nil || missing {
 		return errors.Join(err, r.count(ctx))
 	}
 	err = r.m.db.Tx(ctx, func(tx *store.Tx) error { _, err := r.space.number(tx); return err })
@@ -110,7 +109,7 @@ func (r *rebuild) read(ctx context.Context, name string) error {
 		return ctx.Err()
 	})
 	if err == nil {
-		err = r.m.advance(ctx, r.s, last)
+		err = r.m.folder(r.s).advance(ctx, last)
 	}
 	if err != nil || len(fresh) == 0 {
 		return err
@@ -192,7 +191,7 @@ func (r *rebuild) reserve(ctx context.Context, n int64) (next int64, err error) 
 		if err != nil || next != 0 {
 			return next, err
 		}
-		if err := r.m.sync(ctx, r.s, true); err != nil {
+		if err := r.m.folder(r.s).sync(ctx, true); err != nil {
 			return 0, err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"path"
 	"time"
 
 	"gateway/store"
@@ -32,7 +31,7 @@ func Trim(ctx context.Context, m *Memory, of Scope, before time.Time) error {
 
 // trim implements [Trim].
 func (s trimmer) trim(ctx context.Context, before time.Time) error {
-	if err := s.m.sync(ctx, s.scope, false); err != nil {
+	if err := s.m.folder(s.scope).sync(ctx, false); err != nil {
 		return err
 	}
 	q := s.m.db.Read(ctx)
@@ -68,7 +67,7 @@ func (s trimmer) trim(ctx context.Context, before time.Time) error {
 
 // trimFile removes the entries up to a cursor from the history file.
 func (s trimmer) trimFile(last int64) error {
-	name := path.Join(string(s.scope), historyFile)
+	name := s.m.folder(s.scope).history()
 	data, err := fs.ReadFile(s.m.dir.FS(), name)
 	if err != nil {
 		return err
