@@ -24,9 +24,9 @@ func (s *ScopedStore) Erase(tx *store.Tx) error {
 		err = detach(tx, st, "")
 	}
 	if err != nil {
-		return s.wrap("erase", err)
+		return s.scope.wrap("erase", err)
 	}
-	return s.wrap("erase", recordLeftover(tx, s.scope, ""))
+	return s.scope.wrap("erase", recordLeftover(tx, s.scope, ""))
 }
 
 // Reindex rebuilds the index of all scopes in one transaction. Operators use it when the
@@ -70,10 +70,10 @@ func recordLeftover(tx *store.Tx, of, merged Scope) error {
 func (m *Memory) EraseFiles(ctx context.Context, s Scope) error {
 	unlock, err := m.lock(ctx)
 	if err != nil {
-		return m.In(s).wrap("erase the files of", err)
+		return s.wrap("erase the files of", err)
 	}
 	defer unlock()
-	return m.In(s).wrap("erase the files of", m.folder(s).finish(ctx))
+	return s.wrap("erase the files of", m.folder(s).finish(ctx))
 }
 
 // finish removes the files that [ScopedStore.Erase] or [Memory.Merge] has left in the folder.
@@ -113,7 +113,7 @@ func (d folder) finish(ctx context.Context) error {
 func (m *Memory) Merge(tx *store.Tx, from, to Scope) error {
 	source, target := m.In(from), m.In(to)
 	if from == to {
-		return source.wrap("merge", errors.New("into itself"))
+		return from.wrap("merge", errors.New("into itself"))
 	}
 	old, err := source.state(tx)
 	if err != nil {
@@ -121,7 +121,7 @@ func (m *Memory) Merge(tx *store.Tx, from, to Scope) error {
 	}
 	_, err = tx.Exec("UPDATE memory_rests SET target = $1 WHERE target = $2", string(to), string(from))
 	if err != nil || old.number == 0 {
-		return source.wrap("merge", err)
+		return from.wrap("merge", err)
 	}
 	number, err := target.number(tx)
 	if err == nil {
@@ -137,7 +137,7 @@ func (m *Memory) Merge(tx *store.Tx, from, to Scope) error {
 	if err == nil {
 		err = recordLeftover(tx, from, to)
 	}
-	return source.wrap(fmt.Sprintf("merge into %s", to), err)
+	return from.wrap(fmt.Sprintf("merge into %s", to), err)
 }
 
 // MergeFiles updates the history files after [Memory.Merge]: it appends the lines of from
@@ -161,7 +161,7 @@ func (m *Memory) Export(ctx context.Context, s Scope, w io.Writer) error {
 	}{"memory", s, m.now().UTC()}
 	st, err := space.state(q)
 	if err != nil {
-		return space.wrap("export", err)
+		return s.wrap("export", err)
 	}
 	facts, err := factTable{st.number}.list(q, allQuery)
 	if err == nil {
@@ -185,5 +185,5 @@ func (m *Memory) Export(ctx context.Context, s Scope, w io.Writer) error {
 			}
 		}
 	}
-	return space.wrap("export", err)
+	return s.wrap("export", err)
 }

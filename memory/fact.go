@@ -119,19 +119,19 @@ func (s *ScopedStore) Set(tx *store.Tx, f Fact) error {
 	facts := factTable{number}
 	old, err := facts.get(tx, f.Key)
 	if err != nil {
-		return s.wrap("read fact of", err)
+		return s.scope.wrap("read fact of", err)
 	}
 	if old == nil {
 		n, err := facts.count(tx)
 		if err != nil {
-			return s.wrap("set fact in", err)
+			return s.scope.wrap("set fact in", err)
 		}
 		if n >= MaxFacts {
 			return refuse("there are %d facts already, which is the limit; forget or join some that "+
 				"no longer matter", n)
 		}
 	}
-	return s.wrap("set fact in", facts.put(tx, old, f))
+	return s.scope.wrap("set fact in", facts.put(tx, old, f))
 }
 
 // Fact returns the fact with a key. The boolean reports whether it exists.
@@ -142,7 +142,7 @@ func (s *ScopedStore) Fact(q store.Queryer, key string) (Fact, bool, error) {
 	}
 	f, err := factTable{st.number}.get(q, key)
 	if err != nil || f == nil {
-		return Fact{}, false, s.wrap("read fact of", err)
+		return Fact{}, false, s.scope.wrap("read fact of", err)
 	}
 	return f.Fact, true, nil
 }
@@ -156,10 +156,10 @@ func (s *ScopedStore) Forget(tx *store.Tx, key string) (bool, error) {
 	facts := factTable{st.number}
 	f, err := facts.get(tx, key)
 	if err != nil || f == nil {
-		return false, s.wrap("read fact of", err)
+		return false, s.scope.wrap("read fact of", err)
 	}
 	err = facts.remove(tx, f)
-	return err == nil, s.wrap("forget fact of", err)
+	return err == nil, s.scope.wrap("forget fact of", err)
 }
 
 // Pin sets or clears the pin of a fact, and reports whether the fact exists.
@@ -170,7 +170,7 @@ func (s *ScopedStore) Pin(tx *store.Tx, key string, pinned bool) (bool, error) {
 	}
 	n, err := tx.Exec("UPDATE memory_facts SET pinned = $1 WHERE scope = $2 AND folded = $3",
 		number01(pinned), st.number, foldKey(key))
-	return n == 1, s.wrap("pin fact of", err)
+	return n == 1, s.scope.wrap("pin fact of", err)
 }
 
 // MarkUsed records that facts are used now. It ignores unknown keys.
@@ -184,7 +184,7 @@ func (s *ScopedStore) MarkUsed(tx *store.Tx, keys ...string) error {
 		_, err := tx.Exec("UPDATE memory_facts SET used_ms = $1 "+
 			"WHERE scope = $2 AND folded = $3 AND used_ms < $4", now, st.number, foldKey(key), now)
 		if err != nil {
-			return s.wrap("touch fact of", err)
+			return s.scope.wrap("touch fact of", err)
 		}
 	}
 	return nil
@@ -200,7 +200,7 @@ func (s *ScopedStore) Facts(q store.Queryer, category string, limit int) ([]Fact
 	list, err := factTable{st.number}.list(q, `SELECT `+factColumns+` FROM memory_facts
 		WHERE scope = $1 AND ($2 = '' OR lower(category) = lower($3))
 		ORDER BY used_ms DESC, id DESC LIMIT $4`, oneLine(category), oneLine(category), limit)
-	return list, s.wrap("read facts of", err)
+	return list, s.scope.wrap("read facts of", err)
 }
 
 // A Category is a category with its number of facts.
@@ -219,7 +219,7 @@ func (s *ScopedStore) Categories(q store.Queryer) ([]Category, error) {
 		return c, scan(&c.Name, &c.Facts)
 	}, "SELECT min(category), count(*) FROM memory_facts WHERE scope = $1 "+
 		"GROUP BY lower(category) ORDER BY count(*) DESC, lower(category)", st.number)
-	return list, s.wrap("read categories of", err)
+	return list, s.scope.wrap("read categories of", err)
 }
 
 // Contents lists the kinds of rows that a scope has.
@@ -243,5 +243,5 @@ func (s *ScopedStore) Contents(q store.Queryer) (c Contents, err error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return Contents{}, nil
 	}
-	return c, s.wrap("read", err)
+	return c, s.scope.wrap("read", err)
 }

@@ -78,14 +78,14 @@ func (m *Memory) Sync(ctx context.Context, s Scope) error {
 			(SELECT count(*) FROM memory_scopes WHERE name = $1 AND last > 0)`, string(s)).Scan(&known)
 	}
 	if err != nil || known == 0 { // then not even the lock's file is created
-		return m.In(s).wrap("write the history of", err)
+		return s.wrap("write the history of", err)
 	}
 	unlock, err := m.lock(ctx)
 	if err != nil {
-		return m.In(s).wrap("write the history of", err)
+		return s.wrap("write the history of", err)
 	}
 	defer unlock()
-	return m.In(s).wrap("write the history of", m.folder(s).sync(ctx, false))
+	return s.wrap("write the history of", m.folder(s).sync(ctx, false))
 }
 
 // A folder is the folder of one scope, with its history file. The caller of a method holds the lock

@@ -68,7 +68,7 @@ func (s *ScopedStore) Append(tx *store.Tx, e Entry) (int64, error) {
 	if err == nil {
 		err = insertEntry(tx, number, e)
 	}
-	return e.Cursor, s.wrap("append to the history of", err)
+	return e.Cursor, s.scope.wrap("append to the history of", err)
 }
 
 // insertEntry writes and indexes an entry whose cursor is set.
@@ -118,11 +118,11 @@ func (s *ScopedStore) Always(q store.Queryer, limit int) (pinned []Fact, news []
 	}
 	pinned, err = factTable{st.number}.list(q, pinnedQuery)
 	if err != nil || st.last <= st.dreamed {
-		return pinned, nil, s.wrap("read facts of", err)
+		return pinned, nil, s.scope.wrap("read facts of", err)
 	}
 	news, err = collect(q, scanEntry, newestQuery, st.number, st.dreamed, limit)
 	slices.Reverse(news)
-	return pinned, news, s.wrap("read the history of", err)
+	return pinned, news, s.scope.wrap("read the history of", err)
 }
 
 // entries runs a query whose first argument is the scope's number.
@@ -132,7 +132,7 @@ func (s *ScopedStore) entries(q store.Queryer, query string, args ...any) ([]Ent
 		return nil, err
 	}
 	list, err := collect(q, scanEntry, query, append([]any{st.number}, args...)...)
-	return list, s.wrap("read the history of", err)
+	return list, s.scope.wrap("read the history of", err)
 }
 
 // Last returns the cursor of the newest entry, 0 if the scope never had one.
@@ -154,7 +154,7 @@ func (s *ScopedStore) SetDreamed(tx *store.Tx, cursor int64) error {
 		return err
 	}
 	_, err = tx.Exec("UPDATE memory_scopes SET dreamed = $1 WHERE id = $2", cursor, number)
-	return s.wrap("note what Dream has read of", err)
+	return s.scope.wrap("note what Dream has read of", err)
 }
 
 // A Message is a message of a transcript that prompts no longer contain.
@@ -195,11 +195,11 @@ func (s *ScopedStore) Archive(tx *store.Tx, list []Message) error {
 			err = indexed{ids[0], msg.doc()}.index(tx, number)
 		}
 		if err != nil {
-			return s.wrap("archive messages of", err)
+			return s.scope.wrap("archive messages of", err)
 		}
 	}
 	_, err = tx.Exec("UPDATE memory_scopes SET messages = messages + $1 WHERE id = $2", added, number)
-	return s.wrap("archive messages of", err)
+	return s.scope.wrap("archive messages of", err)
 }
 
 // insertMessage returns the id of the new row, or an empty slice if the message is

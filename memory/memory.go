@@ -164,7 +164,7 @@ func (s *ScopedStore) state(q store.Queryer) (st state, err error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return state{}, nil
 	}
-	return st, s.wrap("read", err)
+	return st, s.scope.wrap("read", err)
 }
 
 // number returns the scope's number, and assigns one if it has none.
@@ -175,15 +175,7 @@ func (s *ScopedStore) number(tx *store.Tx) (int64, error) {
 	}
 	err = tx.QueryRow("INSERT INTO memory_scopes (name) VALUES ($1) RETURNING id",
 		string(s.scope)).Scan(&st.number)
-	return st.number, s.wrap("begin", err)
-}
-
-// wrap adds the operation and the scope to an error.
-func (s *ScopedStore) wrap(operation string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("memory: %s %s: %w", operation, s.scope, err)
+	return st.number, s.scope.wrap("begin", err)
 }
 
 // A ScopeInfo says how much a scope stores, for operators.

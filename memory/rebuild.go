@@ -31,12 +31,12 @@ type RebuildResult struct {
 func (m *Memory) Rebuild(ctx context.Context, s Scope) (RebuildResult, error) {
 	unlock, err := m.lock(ctx)
 	if err != nil {
-		return RebuildResult{}, m.In(s).wrap("rebuild", err)
+		return RebuildResult{}, s.wrap("rebuild", err)
 	}
 	defer unlock()
 	r := rebuild{m: m, s: s, space: m.In(s)}
 	err = r.run(ctx)
-	return r.RebuildResult, m.In(s).wrap("rebuild", err)
+	return r.RebuildResult, s.wrap("rebuild", err)
 }
 
 // rebuild compares a file with the table.

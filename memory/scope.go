@@ -62,3 +62,11 @@ func (s Scope) Person() int64 {
 	}
 	return id
 }
+
+// wrap adds the operation and the scope to an error.
+func (s Scope) wrap(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("memory: %s %s: %w", operation, s, err)
+}

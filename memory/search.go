@@ -58,11 +58,11 @@ func (s *ScopedStore) Search(q store.Queryer, query string, limit int) ([]Hit, e
 	find := search{q, st, parse(query), s.m.now()}
 	facts, err := find.facts(limit, searchRecency)
 	if err != nil {
-		return nil, s.wrap("search", err)
+		return nil, s.scope.wrap("search", err)
 	}
 	entries, err := find.history(KindEntry, HistoryOptions{Limit: limit})
 	if err != nil {
-		return nil, s.wrap("search", err)
+		return nil, s.scope.wrap("search", err)
 	}
 	return best(append(facts, entries...), limit), nil
 }
@@ -80,11 +80,11 @@ func (s *ScopedStore) SearchHistory(
 	find := search{q, st, parse(query), s.m.now()}
 	entries, err := find.history(KindEntry, o)
 	if err != nil {
-		return nil, s.wrap("search", err)
+		return nil, s.scope.wrap("search", err)
 	}
 	messages, err := find.history(KindMessage, o)
 	if err != nil {
-		return nil, s.wrap("search", err)
+		return nil, s.scope.wrap("search", err)
 	}
 	return o.order(append(entries, messages...)), nil
 }
@@ -109,7 +109,7 @@ func (s *ScopedStore) Relevant(q store.Queryer, text string, n, maxChars int) ([
 	find := search{q, c.state, parse(text), s.m.now()}
 	hits, err := find.facts(maxLimit, recallRecency)
 	if err != nil {
-		return nil, s.wrap("search", err)
+		return nil, s.scope.wrap("search", err)
 	}
 	var facts []Fact
 	for _, h := range hits {

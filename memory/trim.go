@@ -23,10 +23,10 @@ func Trim(ctx context.Context, m *Memory, of Scope, before time.Time) error {
 	s := trimmer{m.In(of)}
 	unlock, err := s.m.lock(ctx)
 	if err != nil {
-		return s.wrap("trim the history of", err)
+		return of.wrap("trim the history of", err)
 	}
 	defer unlock()
-	return s.wrap("trim the history of", s.trim(ctx, before))
+	return of.wrap("trim the history of", s.trim(ctx, before))
 }
 
 // trim implements [Trim].
