@@ -28,7 +28,7 @@ var errManyWait = errors.New("too many messages wait for this bot: start the gat
 // messages wait.
 func AwaitSender(ctx context.Context, c *Channel, text string) (id, name string, err error) {
 	for {
-		raw, err := c.call(ctx, awaitPoll+callTimeout, "getUpdates", tgbotapi.Params{
+		raw, err := c.api.call(ctx, awaitPoll+callTimeout, "getUpdates", tgbotapi.Params{
 			"timeout": strconv.Itoa(int(awaitPoll.Seconds()))})
 		if err != nil {
 			return "", "", classify(err, false)

@@ -2,6 +2,7 @@ package telegram
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -28,10 +31,34 @@ type doer func(*http.Request) (*http.Response, error)
 
 func (d doer) Do(r *http.Request) (*http.Response, error) { return d(r) }
 
+// A client calls the Bot API of one server for one bot.
+type client struct {
+	token      string
+	base       string          // prefix of all URLs, without a final slash
+	bot        tgbotapi.BotAPI // copied for each call, never used itself
+	transport  http.RoundTripper
+	localFiles string // see [Options]
+}
+
+func newClient(token string, o Options) *client {
+	c := &client{
+		token:      token,
+		base:       strings.TrimRight(cmp.Or(o.BaseURL, "https://api.telegram.org"), "/"),
+		transport:  o.Transport,
+		localFiles: o.LocalFiles,
+	}
+	if c.transport == nil {
+		c.transport = NewTransport()
+	}
+	c.bot.Token = url.PathEscape(token) // a malformed token must not show in an error about the URL
+	c.bot.SetAPIEndpoint(strings.ReplaceAll(c.base, "%", "%%") + "/bot%s/%s")
+	return c
+}
+
 // call calls a Bot API method and returns the JSON of the result. The error is a *tgbotapi.Error if
 // Telegram answered with one. Any other error wraps channels.ErrUncertain if the call may have been
 // executed. No error contains the token.
-func (c *Channel) call(
+func (c *client) call(
 	ctx context.Context, timeout time.Duration, method string, p tgbotapi.Params,
 ) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -42,15 +69,15 @@ func (c *Channel) call(
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
-	api := c.api // tgbotapi has no contexts: each call uses a copy with its own client
+	bot := c.bot // tgbotapi has no contexts: each call uses a copy with its own client
 	var sent bool
 	var lost error
-	api.Client = doer(func(r *http.Request) (resp *http.Response, err error) {
+	bot.Client = doer(func(r *http.Request) (resp *http.Response, err error) {
 		sent = true
 		resp, lost = c.exchange(r.WithContext(ctx), &connected)
 		return resp, lost
 	})
-	resp, err := api.MakeRequest(method, p)
+	resp, err := bot.MakeRequest(method, p)
 	switch {
 	case err == nil:
 		return resp.Result, nil
@@ -69,7 +96,7 @@ func (c *Channel) call(
 // exchange sends r and reads the whole answer, so that the connection can be reused. It returns an
 // error for an answer that is not JSON, because its status is still known here. Once begun is set,
 // Telegram may execute r.
-func (c *Channel) exchange(r *http.Request, begun *atomic.Bool) (*http.Response, error) {
+func (c *client) exchange(r *http.Request, begun *atomic.Bool) (*http.Response, error) {
 	resp, err := c.transport.RoundTrip(r)
 	if err != nil {
 		if begun.Load() {
@@ -92,6 +119,39 @@ func (c *Channel) exchange(r *http.Request, begun *atomic.Bool) (*http.Response,
 	return resp, nil
 }
 
+// getMe returns the account of the bot.
+func (c *client) getMe(ctx context.Context) (user, error) {
+	result, err := c.call(ctx, callTimeout, "getMe", nil)
+	if err != nil {
+		return user{}, classify(err, false)
+	}
+	var me user
+	if err := json.Unmarshal(result, &me); err != nil {
+		return user{}, errors.New("the answer is not from a Bot API server; check api_url")
+	}
+	return me, nil
+}
+
+// getUpdates waits for updates from cursor on, and returns them undecoded.
+func (c *client) getUpdates(
+	ctx context.Context, wait time.Duration, cursor string,
+) ([]json.RawMessage, error) {
+	p := tgbotapi.Params{
+		"timeout":         strconv.Itoa(int(wait / time.Second)),
+		"allowed_updates": allowedUpdates,
+	}
+	p.AddNonEmpty("offset", cursor)
+	result, err := c.call(ctx, wait+15*time.Second, "getUpdates", p)
+	if err != nil {
+		return nil, classify(err, false)
+	}
+	var updates []json.RawMessage
+	if err := json.Unmarshal(result, &updates); err != nil {
+		return nil, errors.New("the answer is not a list of updates")
+	}
+	return updates, nil
+}
+
 // statusError returns the error for an answer without a usable body. Such answers come from proxies
 // in front of Telegram. Only a status of 503 or below 500 means that the call was certainly not
 // executed.
@@ -106,7 +166,7 @@ func statusError(code int) error {
 }
 
 // redact returns err, or only its text without the token if the transport put the URL into it.
-func (c *Channel) redact(err error) error {
+func (c *client) redact(err error) error {
 	if c.token == "" || !strings.Contains(err.Error(), c.token) {
 		return err
 	}

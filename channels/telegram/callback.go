@@ -44,7 +44,7 @@ func (r *receiver) answerPresses(ctx context.Context) {
 			return
 		case id := <-r.presses:
 			p := tgbotapi.Params{"callback_query_id": id}
-			if _, err := r.call(ctx, r.answer, "answerCallbackQuery", p); err != nil {
+			if _, err := r.api.call(ctx, r.answer, "answerCallbackQuery", p); err != nil {
 				r.log.DebugContext(ctx, "button not answered", "account", r.name,
 					"err", classify(err, true))
 			}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
 
@@ -21,13 +22,16 @@ import (
 // Fetch implements [channels.Fetcher]. A ref is a file_id, which is valid for this bot only.
 // Telegram lets bots fetch files of up to 20 MB; your own Bot API server has no such limit.
 func (c *Channel) Fetch(ctx context.Context, ref string, w io.Writer) error {
-	if err := c.fetch(ctx, ref, w); err != nil {
+	if err := c.api.fetch(ctx, c.stall, ref, w); err != nil {
 		return fmt.Errorf("telegram: fetch file: %w", err)
 	}
 	return nil
 }
 
-func (c *Channel) fetch(ctx context.Context, ref string, w io.Writer) error {
+// fetch copies a file to w. It gives up when there is no progress for the time stall.
+func (c *client) fetch(
+	ctx context.Context, stall time.Duration, ref string, w io.Writer,
+) error {
 	result, err := c.call(ctx, callTimeout, "getFile", tgbotapi.Params{"file_id": ref})
 	if err != nil {
 		return classify(err, true)
@@ -44,14 +48,14 @@ func (c *Channel) fetch(ctx context.Context, ref string, w io.Writer) error {
 	if filepath.IsAbs(f.Path) || strings.HasPrefix(f.Path, "/") {
 		return c.fetchLocal(ctx, f.Path, w)
 	}
-	ctx, tick, stop := c.progress(ctx)
+	ctx, tick, stop := progress(ctx, stall)
 	defer stop()
 	return stallError(ctx, c.download(ctx, f.Path, notifyingWriter{w, tick}))
 }
 
 // download copies the file at a path from getFile to w. Such a path is valid for an hour.
-func (c *Channel) download(ctx context.Context, path string, w io.Writer) error {
-	address := c.base + "/file/bot" + c.api.Token + "/" + (&url.URL{Path: path}).EscapedPath()
+func (c *client) download(ctx context.Context, path string, w io.Writer) error {
+	address := c.base + "/file/bot" + c.bot.Token + "/" + (&url.URL{Path: path}).EscapedPath()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return errors.New("api_url is not a valid address") // err contains the address with the token
@@ -80,7 +84,7 @@ func (c *Channel) download(ctx context.Context, path string, w io.Writer) error 
 
 // fetchLocal copies a file that a Bot API server with --local stores at path. It never reads
 // outside of the configured folder, whatever the server says.
-func (c *Channel) fetchLocal(ctx context.Context, path string, w io.Writer) error {
+func (c *client) fetchLocal(ctx context.Context, path string, w io.Writer) error {
 	if c.localFiles == "" {
 		return fmt.Errorf("%w: the Bot API server keeps files locally; tell the gateway in which "+
 			"folder", channels.ErrRefused)
@@ -102,7 +106,7 @@ func (c *Channel) fetchLocal(ctx context.Context, path string, w io.Writer) erro
 	return c.copyLocal(ctx, root, name, w)
 }
 
-func (c *Channel) copyLocal(ctx context.Context, root *os.Root, name string, w io.Writer) error {
+func (c *client) copyLocal(ctx context.Context, root *os.Root, name string, w io.Writer) error {
 	info, err := root.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
-
 	"gateway/bus"
 	"gateway/channels"
 )
@@ -41,7 +39,7 @@ func (r *receiver) poll(ctx context.Context) error {
 	cursor := cursors[""]
 	r.connected(ctx, "")
 	for {
-		updates, err := r.getUpdates(ctx, cursor)
+		updates, err := r.api.getUpdates(ctx, r.pollTimeout, cursor)
 		if err != nil {
 			return fmt.Errorf("get updates: %w", err)
 		}
@@ -62,25 +60,6 @@ func (r *receiver) poll(ctx context.Context) error {
 func (r *receiver) connected(ctx context.Context, how string) {
 	r.in.Report(channels.Connected, "connected as @"+r.me.Username+how)
 	r.log.InfoContext(ctx, "telegram connected", "account", r.name, "username", r.me.Username)
-}
-
-// getUpdates waits for updates from cursor on, and returns them undecoded.
-func (c *Channel) getUpdates(ctx context.Context, cursor string) ([]json.RawMessage, error) {
-	seconds := int(c.pollTimeout / time.Second)
-	p := tgbotapi.Params{
-		"timeout":         strconv.Itoa(seconds),
-		"allowed_updates": allowedUpdates,
-	}
-	p.AddNonEmpty("offset", cursor)
-	result, err := c.call(ctx, c.pollTimeout+15*time.Second, "getUpdates", p)
-	if err != nil {
-		return nil, classify(err, false)
-	}
-	var updates []json.RawMessage
-	if err := json.Unmarshal(result, &updates); err != nil {
-		return nil, errors.New("the answer is not a list of updates")
-	}
-	return updates, nil
 }
 
 // store publishes b, and then confirms the pressed buttons.

@@ -67,7 +67,7 @@ func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) err
 // Remove implements [channels.Remover]. Telegram lets a bot delete its messages for two days.
 func (c *Channel) Remove(ctx context.Context, to bus.Address, id string) error {
 	p := tgbotapi.Params{"chat_id": to.Chat, "message_id": id}
-	if _, err := c.call(ctx, callTimeout, "deleteMessage", p); err != nil {
+	if _, err := c.api.call(ctx, callTimeout, "deleteMessage", p); err != nil {
 		return fmt.Errorf("telegram: remove %s in %s: %w", id, to, classify(err, true))
 	}
 	return nil
@@ -76,10 +76,10 @@ func (c *Channel) Remove(ctx context.Context, to bus.Address, id string) error {
 // Leave implements [channels.Leaver].
 func (c *Channel) Leave(ctx context.Context, id string) error {
 	p := tgbotapi.Params{"chat_id": id}
-	_, err := c.call(ctx, callTimeout, "leaveChat", p)
+	_, err := c.api.call(ctx, callTimeout, "leaveChat", p)
 	if to := migration(err); to != 0 {
 		p["chat_id"] = strconv.FormatInt(to, 10)
-		_, err = c.call(ctx, callTimeout, "leaveChat", p)
+		_, err = c.api.call(ctx, callTimeout, "leaveChat", p)
 	}
 	out := func(words string) bool { return hasText(err, words) }
 	if err == nil || slices.ContainsFunc(notMember, out) {
@@ -99,7 +99,7 @@ var notMember = []string{"bot was kicked", "bot is not a member", "chat not foun
 func (c *Channel) Type(ctx context.Context, to bus.Address) error {
 	p := tgbotapi.Params{"chat_id": to.Chat, "action": "typing"}
 	p.AddNonEmpty("message_thread_id", to.Thread)
-	if _, err := c.call(ctx, callTimeout, "sendChatAction", p); err != nil {
+	if _, err := c.api.call(ctx, callTimeout, "sendChatAction", p); err != nil {
 		return fmt.Errorf("telegram: type to %s: %w", to, classify(err, true))
 	}
 	return nil
@@ -120,7 +120,7 @@ func (c *Channel) SetCommands(ctx context.Context, commands []channels.Command) 
 	if err := p.AddInterface("commands", menu); err != nil {
 		return fmt.Errorf("telegram: set commands: %w", err)
 	}
-	if _, err := c.call(ctx, callTimeout, "setMyCommands", p); err != nil {
+	if _, err := c.api.call(ctx, callTimeout, "setMyCommands", p); err != nil {
 		return fmt.Errorf("telegram: set commands: %w", classify(err, false))
 	}
 	return nil
@@ -145,7 +145,7 @@ func (c *Channel) React(ctx context.Context, to bus.Address, id, emoji string) e
 	p := tgbotapi.Params{"chat_id": to.Chat, "message_id": message}
 	err := p.AddInterface("reaction", list)
 	if err == nil {
-		_, err = c.call(ctx, callTimeout, "setMessageReaction", p)
+		_, err = c.api.call(ctx, callTimeout, "setMessageReaction", p)
 	}
 	if err == nil {
 		return nil
@@ -167,7 +167,7 @@ func (c *Channel) Limits(to bus.Address) channels.Limits {
 		Chat:         channels.Rate{Every: time.Second, Burst: 3},
 		Account:      channels.Rate{Every: time.Second / 30, Burst: 30},
 	}
-	if c.localFiles != "" {
+	if c.api.localFiles != "" {
 		l.File = maxLocalFile
 	}
 	if !c.rich { // Telegram renders rich messages itself
@@ -259,9 +259,9 @@ func (c *Channel) deliver(ctx context.Context, o *outgoing) (json.RawMessage, er
 
 func (c *Channel) post(ctx context.Context, o *outgoing) (json.RawMessage, error) {
 	if o.file != nil {
-		return c.upload(ctx, o.method, o.params, *o.file)
+		return c.api.upload(ctx, c.stall, o.method, o.params, *o.file)
 	}
-	return c.call(ctx, callTimeout, o.method, o.params)
+	return c.api.call(ctx, callTimeout, o.method, o.params)
 }
 
 // applyRefusal changes o according to Telegram's refusal err and describes the change, or returns

@@ -17,19 +17,13 @@ package telegram
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
 
 	"gateway/channels"
 )
@@ -50,16 +44,12 @@ var (
 // A Channel is one Telegram bot.
 type Channel struct {
 	name        string
-	token       string
-	base        string          // prefix of all URLs, without a final slash
-	api         tgbotapi.BotAPI // copied for each call, never used itself
-	transport   http.RoundTripper
+	api         *client
 	log         *slog.Logger
 	pollTimeout time.Duration
 	stall       time.Duration // time without progress after which a transfer is given up
 	answer      time.Duration // time limit for confirming a press
 	webhook     *Webhook
-	localFiles  string
 	drafts      bool
 	rich        bool
 
@@ -92,37 +82,28 @@ type Options struct {
 // gateway. If opts is nil, it uses the defaults.
 func New(name, token string, opts *Options) *Channel {
 	o := *cmp.Or(opts, new(Options))
-	c := &Channel{
+	return &Channel{
 		name:        name,
-		token:       token,
-		base:        strings.TrimRight(cmp.Or(o.BaseURL, "https://api.telegram.org"), "/"),
-		transport:   o.Transport,
+		api:         newClient(token, o),
 		log:         cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		pollTimeout: cmp.Or(o.PollTimeout, 50*time.Second),
 		stall:       stallTimeout,
 		answer:      answerTimeout,
 		webhook:     o.Webhook,
-		localFiles:  o.LocalFiles,
 		drafts:      o.Drafts,
 		rich:        o.Rich,
 	}
-	if c.transport == nil {
-		c.transport = NewTransport()
-	}
-	c.api.Token = url.PathEscape(token) // a malformed token must not show in an error about the URL
-	c.api.SetAPIEndpoint(strings.ReplaceAll(c.base, "%", "%%") + "/bot%s/%s")
-	return c
 }
 
 // Run implements [channels.Channel]. If another program polls for the bot or a webhook is set, it
 // returns an error that says so, and may be called again.
 func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	// The goroutines of idle connections would remain. Sending opens new ones.
-	defer (&http.Client{Transport: c.transport}).CloseIdleConnections()
+	defer (&http.Client{Transport: c.api.transport}).CloseIdleConnections()
 	if err := c.webhook.check(); err != nil {
 		return fmt.Errorf("telegram: %w", err)
 	}
-	me, err := c.getMe(ctx)
+	me, err := c.api.getMe(ctx)
 	if err != nil {
 		return fmt.Errorf("telegram: get own account: %w", err)
 	}
@@ -141,16 +122,4 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 		err = r.poll(ctx)
 	}
 	return fmt.Errorf("telegram: %w", err)
-}
-
-func (c *Channel) getMe(ctx context.Context) (user, error) {
-	result, err := c.call(ctx, callTimeout, "getMe", nil)
-	if err != nil {
-		return user{}, classify(err, false)
-	}
-	var me user
-	if err := json.Unmarshal(result, &me); err != nil {
-		return user{}, errors.New("the answer is not from a Bot API server; check api_url")
-	}
-	return me, nil
 }

@@ -34,12 +34,12 @@ type attached struct {
 }
 
 // upload is like call, for a method with a file, which it streams. It gives up when there is no
-// progress for a while; the total time depends on the file. The outcome is unknown only once the
-// last byte was sent, because Telegram can't execute a partial call.
+// progress for the time stall; the total time depends on the file. The outcome is unknown only once
+// the last byte was sent, because Telegram can't execute a partial call.
 //
 // It does not use tgbotapi.UploadFiles, whose goroutine outlives the call.
-func (c *Channel) upload(
-	ctx context.Context, method string, p tgbotapi.Params, a attached,
+func (c *client) upload(
+	ctx context.Context, stall time.Duration, method string, p tgbotapi.Params, a attached,
 ) (json.RawMessage, error) {
 	content, err := a.file.Open()
 	if err != nil {
@@ -50,11 +50,11 @@ func (c *Channel) upload(
 		return nil, errors.Join(unreadable(err), content.Close())
 	}
 	defer body.Close()
-	ctx, tick, stop := c.progress(ctx)
+	ctx, tick, stop := progress(ctx, stall)
 	defer stop()
 	body.tick = tick
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost,
-		c.base+"/bot"+c.api.Token+"/"+method, body)
+		c.base+"/bot"+c.bot.Token+"/"+method, body)
 	if err != nil {
 		return nil, errors.New("api_url is not a valid address") // err contains the token
 	}
@@ -164,11 +164,13 @@ func (f *form) Close() error {
 // errStalled reports that a transfer made no progress.
 var errStalled = errors.New("the transfer made no progress")
 
-// progress returns a context that is cancelled when tick was not called for a while.
-func (c *Channel) progress(ctx context.Context) (_ context.Context, tick, stop func()) {
+// progress returns a context that is cancelled when tick was not called for the time stall.
+func progress(
+	ctx context.Context, stall time.Duration,
+) (_ context.Context, tick, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(c.stall, func() { cancel(errStalled) })
-	return ctx, func() { timer.Reset(c.stall) }, func() {
+	timer := time.AfterFunc(stall, func() { cancel(errStalled) })
+	return ctx, func() { timer.Reset(stall) }, func() {
 		timer.Stop()
 		cancel(nil)
 	}

@@ -109,7 +109,7 @@ func (r *receiver) listen(ctx context.Context, hook *Webhook) error {
 
 // setWebhook makes Telegram call hook, one update at a time to preserve their order.
 func (r *receiver) setWebhook(ctx context.Context, hook *Webhook) error {
-	_, err := r.call(ctx, callTimeout, "setWebhook", tgbotapi.Params{
+	_, err := r.api.call(ctx, callTimeout, "setWebhook", tgbotapi.Params{
 		"url":             hook.URL,
 		"secret_token":    hook.Secret,
 		"allowed_updates": allowedUpdates,
