@@ -22,12 +22,12 @@ const (
 
 // pressed translates the press of a button. It returns false if the button is not below one of our
 // messages, or belongs to a game.
-func (c *Channel) pressed(q *callback) (bus.InboundMessage, bool) {
+func (r *receiver) pressed(q *callback) (bus.InboundMessage, bool) {
 	m := q.Message
 	if m == nil || q.Data == "" || q.ID == "" || q.From.Bot || q.From.ID == 0 || !m.Chat.read() {
 		return bus.InboundMessage{}, false
 	}
-	in := c.envelope(m)
+	in := envelope(r.name, m)
 	in.ID = "cb" + q.ID
 	in.Sender = q.From.sender()
 	in.Text = q.Data

@@ -12,7 +12,7 @@ import (
 
 // inbound translates m. It returns false if m is not from a person to the bot: posts of channels
 // and bots, anonymous administrators, service messages, commands for another bot.
-func (c *Channel) inbound(me user, m *message) (bus.InboundMessage, bool) {
+func (r *receiver) inbound(m *message) (bus.InboundMessage, bool) {
 	if !m.Chat.read() || m.From == nil || m.From.Bot || m.SenderChat != nil {
 		return bus.InboundMessage{}, false
 	}
@@ -20,8 +20,8 @@ func (c *Channel) inbound(me user, m *message) (bus.InboundMessage, bool) {
 	if !ok {
 		return bus.InboundMessage{}, false
 	}
-	parsed := me.read(text, m.entities())
-	in := c.envelope(m)
+	parsed := r.me.read(text, m.entities())
+	in := envelope(r.name, m)
 	if in.Group && parsed.forOther {
 		return bus.InboundMessage{}, false
 	}
@@ -30,7 +30,7 @@ func (c *Channel) inbound(me user, m *message) (bus.InboundMessage, bool) {
 	in.Text = parsed.text
 	in.Time = time.Unix(m.Date, 0).UTC()
 	in.Forwarded = m.Origin.name()
-	in.ReplyTo = m.quoted(me)
+	in.ReplyTo = m.quoted(r.me)
 	in.Album = m.Album
 	in.Attachments = m.attachments()
 	if in.Attachments == nil {
@@ -42,11 +42,11 @@ func (c *Channel) inbound(me user, m *message) (bus.InboundMessage, bool) {
 
 // edited translates an edited message. It returns false if the edit has no text: a live location is
 // edited when it moves, for example. A replaced file is ignored.
-func (c *Channel) edited(me user, update int64, m *message) (bus.InboundMessage, bool) {
+func (r *receiver) edited(update int64, m *message) (bus.InboundMessage, bool) {
 	if m.EditDate == 0 || m.Text == "" && m.Caption == "" {
 		return bus.InboundMessage{}, false
 	}
-	in, ok := c.inbound(me, m)
+	in, ok := r.inbound(m)
 	if !ok {
 		return bus.InboundMessage{}, false
 	}
@@ -59,10 +59,10 @@ func (c *Channel) edited(me user, update int64, m *message) (bus.InboundMessage,
 	return in, true
 }
 
-// envelope returns a message with the conversation of m.
-func (c *Channel) envelope(m *message) bus.InboundMessage {
+// envelope returns a message with the conversation of m, which is one of the account.
+func envelope(account string, m *message) bus.InboundMessage {
 	in := bus.InboundMessage{
-		From:  bus.Address{Account: c.name, Chat: strconv.FormatInt(m.Chat.ID, 10)},
+		From:  bus.Address{Account: account, Chat: strconv.FormatInt(m.Chat.ID, 10)},
 		Group: m.Chat.Type != "private",
 	}
 	if m.InTopic && m.Thread != 0 { // the id alone also marks mere chains of replies

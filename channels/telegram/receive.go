@@ -120,9 +120,9 @@ func (r *receiver) translate(
 func (r *receiver) read(ctx context.Context, u *update) (bus.InboundMessage, bool) {
 	switch {
 	case u.Message != nil:
-		return r.inbound(r.me, u.Message)
+		return r.inbound(u.Message)
 	case u.Edited != nil:
-		return r.edited(r.me, u.ID, u.Edited)
+		return r.edited(u.ID, u.Edited)
 	case u.Callback != nil:
 		return r.pressed(u.Callback)
 	case u.Member != nil:
