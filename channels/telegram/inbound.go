@@ -16,11 +16,11 @@ func (r *receiver) inbound(m *message) (bus.InboundMessage, bool) {
 	if !m.Chat.read() || m.From == nil || m.From.Bot || m.SenderChat != nil {
 		return bus.InboundMessage{}, false
 	}
-	text, ok := m.content()
-	if !ok {
+	text, entities := m.written()
+	if text == "" && m.media.name() == "" { // a service message
 		return bus.InboundMessage{}, false
 	}
-	parsed := r.me.read(text, m.entities())
+	parsed := r.me.read(text, entities)
 	in := envelope(r.name, m)
 	if in.Group && parsed.forOther {
 		return bus.InboundMessage{}, false
@@ -43,7 +43,7 @@ func (r *receiver) inbound(m *message) (bus.InboundMessage, bool) {
 // edited translates an edited message. It returns false if the edit has no text: a live location is
 // edited when it moves, for example. A replaced file is ignored.
 func (r *receiver) edited(update int64, m *message) (bus.InboundMessage, bool) {
-	if m.EditDate == 0 || m.Text == "" && m.Caption == "" {
+	if text, _ := m.written(); m.EditDate == 0 || text == "" {
 		return bus.InboundMessage{}, false
 	}
 	in, ok := r.inbound(m)
@@ -117,7 +117,7 @@ func (m *message) quoted(me user) *bus.Quote {
 		return nil // messages of a topic point to the topic's first message even if they are no replies
 	}
 	q := &bus.Quote{ID: strconv.FormatInt(r.ID, 10), Attachments: r.attachments()}
-	text, _ := r.content() // "" for a service message
+	text, _ := r.written() // "" for a service message
 	if m.Quote != nil {
 		text = m.Quote.Text // the part that the person selected
 	}

@@ -16,27 +16,32 @@ type (
 	}
 
 	message struct {
-		ID              int64           `json:"message_id"`
-		Thread          int64           `json:"message_thread_id"`
-		InTopic         bool            `json:"is_topic_message"`
-		From            *user           `json:"from"`
-		SenderChat      *chat           `json:"sender_chat"`
-		Chat            chat            `json:"chat"`
-		Date            int64           `json:"date"`
-		EditDate        int64           `json:"edit_date"`
-		Text            string          `json:"text"`
-		TextEntities    []entity        `json:"entities"`
-		Caption         string          `json:"caption"`
-		CaptionEntities []entity        `json:"caption_entities"`
-		ReplyTo         *message        `json:"reply_to_message"`
-		External        *external       `json:"external_reply"`
-		Quote           *quote          `json:"quote"`
-		Origin          *origin         `json:"forward_origin"`
-		Album           string          `json:"media_group_id"`
-		TopicCreated    json.RawMessage `json:"forum_topic_created"`
-		MigrateTo       int64           `json:"migrate_to_chat_id"`
-		MigrateFrom     int64           `json:"migrate_from_chat_id"`
+		ID           int64           `json:"message_id"`
+		Thread       int64           `json:"message_thread_id"`
+		InTopic      bool            `json:"is_topic_message"`
+		From         *user           `json:"from"`
+		SenderChat   *chat           `json:"sender_chat"`
+		Chat         chat            `json:"chat"`
+		Date         int64           `json:"date"`
+		EditDate     int64           `json:"edit_date"`
+		ReplyTo      *message        `json:"reply_to_message"`
+		External     *external       `json:"external_reply"`
+		Quote        *quote          `json:"quote"`
+		Origin       *origin         `json:"forward_origin"`
+		Album        string          `json:"media_group_id"`
+		TopicCreated json.RawMessage `json:"forum_topic_created"`
+		MigrateTo    int64           `json:"migrate_to_chat_id"`
+		MigrateFrom  int64           `json:"migrate_from_chat_id"`
+		wording
 		media
+	}
+
+	// wording is what a person has written: the text of a message, or the caption of its file.
+	wording struct {
+		Text            string   `json:"text"`
+		TextEntities    []entity `json:"entities"`
+		Caption         string   `json:"caption"`
+		CaptionEntities []entity `json:"caption_entities"`
 	}
 
 	user struct {
@@ -97,20 +102,13 @@ type (
 	}
 )
 
-// content returns the text or caption of m, or false if m is a service message.
-func (m *message) content() (string, bool) {
-	if m.Text != "" {
-		return m.Text, true
+// written returns the text or caption, and the entities that mark parts of it. A service message
+// has neither.
+func (w *wording) written() (string, []entity) {
+	if w.Text != "" {
+		return w.Text, w.TextEntities
 	}
-	return m.Caption, m.Caption != "" || m.media.name() != ""
-}
-
-// entities returns the entities that mark parts of the content.
-func (m *message) entities() []entity {
-	if m.Text != "" {
-		return m.TextEntities
-	}
-	return m.CaptionEntities
+	return w.Caption, w.CaptionEntities
 }
 
 // span returns the byte range in s of the given offset and length in UTF-16 units.

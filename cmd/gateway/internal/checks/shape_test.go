@@ -24,7 +24,6 @@ var grown = map[string]int{
 	"agent/tools/files.Files methods":            41,
 	"agent/tools/mcp.server methods":             45,
 	"agent/tools/shell.Shell methods":            30,
-	"channels/telegram.message fields":           21,
 	"cmd/gateway/internal/app files":             32,
 	"cmd/gateway/internal/cli files":             28,
 	"cmd/gateway/internal/config.Config fields":  28,
