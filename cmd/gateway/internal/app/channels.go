@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"gateway/agent/background"
+	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/discord"
 	"gateway/channels/gate"
@@ -17,6 +20,7 @@ import (
 	"gateway/channels/terminal"
 	"gateway/channels/whatsapp"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/store"
 )
 
 // newPolicy returns the policy that decides who may write to an account.
@@ -110,4 +114,53 @@ func MediaOptions(cfg *config.Config, log *slog.Logger) *media.Options {
 		Retention: compressed(cfg.Media.Retention), Offloads: compressed(cfg.Retention.Offloads),
 		Every: compressed(time.Hour), Logger: log,
 	}
+}
+
+// agentAccounts has the accounts of a gateway. It implements [agent.Accounts].
+type agentAccounts struct {
+	*Gateway
+	cfg *config.Config
+}
+
+// Served reports whether messages can be sent to an account.
+func (g agentAccounts) Served(account string) bool { return g.channels[account] != nil }
+
+// ExternalStore returns the store of an account's own data about people, or nil if it has none. It
+// also returns one for a WhatsApp account that was disabled or removed but has left its file.
+func (g agentAccounts) ExternalStore(account string) background.ExternalStore {
+	if e, ok := g.channels[account].(channels.Eraser); ok {
+		return e
+	}
+	path := WhatsAppStore(g.cfg, account)
+	if _, err := os.Lstat(path); err != nil || g.channels[account] != nil {
+		return nil
+	}
+	return whatsapp.New(account, path, &whatsapp.Options{Logger: g.log})
+}
+
+// Admitted shows people that overheard messages were received.
+func (g agentAccounts) Admitted(messages []bus.InboundMessage) {
+	g.router.Admitted(messages)
+	g.ops.metrics.Admitted(messages)
+}
+
+// States describes the accounts for /status.
+func (g agentAccounts) States(q store.Queryer) ([]string, error) {
+	dead, err := bus.NewOutbox().DeadByAccount(q)
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for _, s := range g.supervisors {
+		state, since := s.State()
+		lines = append(lines, fmt.Sprintf("%s, %d to send, %d given up, for %s: %s", s.Name(),
+			g.router.Pending(s.Name()), dead[s.Name()], time.Since(since).Truncate(time.Second), state))
+	}
+	n, given := g.router.Stats(), 0
+	for _, answers := range dead { // includes accounts that were removed from the configuration
+		given += answers
+	}
+	return append(lines, fmt.Sprintf(
+		"all, sent since the start: %d, possibly sent twice: %d, undelivered: %d",
+		n.Sent.Load(), n.Uncertain.Load(), given)), nil
 }

@@ -3,11 +3,14 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"gateway/agent/command"
+	"gateway/cmd/gateway/internal/backup"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/store"
 )
@@ -107,3 +110,13 @@ func (g *Gateway) Run(ctx context.Context) error { return g.live(ctx, nil) }
 
 // Close closes the home.
 func (g *Gateway) Close() error { return g.home.close() }
+
+// CheckRestored returns an error if a restore of the home was interrupted.
+func CheckRestored(cfg *config.Config) error {
+	mark := filepath.Join(cfg.Gateway.Home, backup.Unfinished)
+	if _, err := os.Lstat(mark); err == nil {
+		return fmt.Errorf("a restore into %s was interrupted; run gateway restore FILE "+
+			"--force again", cfg.Gateway.Home)
+	}
+	return nil
+}

@@ -1,17 +1,26 @@
 package app
 
 import (
+	"errors"
+	"io"
 	"log/slog"
 	"math"
+	"os"
+	"slices"
 	"time"
 
 	"gateway/agent/audit"
 	"gateway/agent/background"
 	"gateway/agent/budget"
+	"gateway/agent/export"
 	questions "gateway/agent/question"
 	"gateway/agent/schedule"
+	"gateway/agent/tools/mcp"
 	"gateway/bus"
+	"gateway/channels/gate"
+	"gateway/channels/router"
 	"gateway/cmd/gateway/internal/config"
+	"gateway/cmd/gateway/internal/ops"
 	"gateway/cmd/gateway/internal/retention"
 	"gateway/session"
 	"gateway/store"
@@ -101,4 +110,56 @@ var remains = map[string]string{
 	"memory_messages":   "archived messages, for search; /forget me and gateway memory forget",
 	"memory_entries":    "summaries of conversations; /forget me and gateway memory forget",
 	"memory_index_data": "the search index; /forget me and gateway memory forget",
+}
+
+// People gives access to the people in the database.
+type People struct{ gate.People }
+
+// Known reports whether a person with an id exists.
+func (p People) Known(q store.Queryer, person int64) (bool, error) {
+	list, err := p.List(q)
+	return slices.ContainsFunc(list, func(p gate.Person) bool { return p.ID == person }), err
+}
+
+// NewExporter returns an exporter for the people in the home of cfg. scopes and files are the
+// folders of memories and of media. secrets returns the credentials that must not be in an export.
+func NewExporter(
+	cfg *config.Config, db *store.DB, scopes, files *os.Root, secrets func() router.Secrets,
+) *export.Exporter {
+	return &export.Exporter{DB: db, People: People{}, Memory: scopes, Media: files,
+		Before:    VersionsFolder(cfg),
+		Secrets:   func() []string { return secrets() },
+		HasSecret: func(r io.Reader) (bool, error) { return secrets().FoundInFile(r) },
+		Zone:      cfg.Gateway.Location, Now: time.Now}
+}
+
+// StoredSecrets returns the credentials in a configuration and its home. Commands that run beside
+// the gateway use it.
+func StoredSecrets(cfg *config.Config) (router.Secrets, error) {
+	logins, err := mcp.StoredSecrets(MCPFolder(cfg))
+	if err != nil {
+		return nil, err
+	}
+	list := append(cfg.Secrets(), logins...)
+	if e, err := ops.ReadEndpoint(cfg.Gateway.Home); err == nil {
+		list = append(list, e.Token)
+	}
+	return router.NewSecrets(list), nil
+}
+
+// newSender returns the handler of /export.
+func (g *Gateway) newSender(cfg *config.Config) *export.Sender {
+	secrets := func() router.Secrets { return g.secrets(g.settings.Load()) }
+	return &export.Sender{Files: g.media, MaxFile: MediaOptions(cfg, nil).MaxFile,
+		Exporter: NewExporter(cfg, g.db, g.knowledge.scopes, g.home.media, secrets)}
+}
+
+// Forget revokes the access of a person, if they exist, and deletes what is known about their
+// chats.
+func (People) Forget(tx *store.Tx, person int64, chats []bus.Address) error {
+	err := gate.People{}.Revoke(tx, person)
+	if err != nil && !errors.Is(err, gate.ErrNoPerson) {
+		return err
+	}
+	return gate.Forget(tx, chats)
 }

@@ -4,14 +4,19 @@ import (
 	"archive/tar"
 	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"gateway/store"
 )
@@ -165,4 +170,244 @@ func (s *stage) packEntry(ctx context.Context, out *tar.Writer, e Entry) error {
 		err = io.ErrUnexpectedEOF
 	}
 	return err
+}
+
+// A stage is the temporary folder that contains the copies of all parts.
+type stage struct {
+	dir      string
+	unlock   func() error
+	names    []string // names of the copied parts
+	manifest Manifest
+}
+
+const (
+	stagePattern   = ".gateway-backup-*"
+	restorePattern = ".gateway-restore-*"
+	treeName       = "tree" // the folder with the content of the archive
+	lockName       = "lock"
+	staleAge       = time.Minute // minimum age of an unlocked stage that is removed
+)
+
+// newStage creates a stage in dir. It first removes stages that a killed process has left.
+func newStage(dir string) (*stage, error) {
+	if err := sweep(dir, stagePattern); err != nil {
+		return nil, err
+	}
+	own, err := os.MkdirTemp(dir, stagePattern)
+	if err != nil {
+		return nil, err
+	}
+	s := &stage{dir: own}
+	if s.unlock, err = store.Lock(filepath.Join(own, lockName)); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(own))
+	}
+	if err := os.Mkdir(filepath.Join(own, treeName), 0o700); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// sweep removes the stages in dir that match pattern and whose processes have ended.
+func sweep(dir, pattern string) error {
+	list, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil {
+		return err
+	}
+	for _, old := range list {
+		info, err := os.Lstat(old)
+		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < staleAge {
+			continue
+		}
+		unlock, err := store.Lock(filepath.Join(old, lockName))
+		if err != nil {
+			continue // in use, or not writable for this user
+		}
+		if err := errors.Join(unlock(), os.RemoveAll(old)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stage) close() error { return errors.Join(s.unlock(), os.RemoveAll(s.dir)) }
+
+func (s *stage) copyPart(ctx context.Context, p Part) error {
+	to := filepath.Join(s.dir, treeName, p.Name)
+	var err error
+	switch p.Kind {
+	case Database:
+		err = store.Copy(ctx, p.Path, to)
+	case File:
+		err = copyFile(ctx, p.Path, to, nil)
+	default:
+		err = s.copyFolder(ctx, p, ".", to)
+	}
+	if err == nil {
+		s.names = append(s.names, p.Name)
+	}
+	return err
+}
+
+// copyFolder copies the files at name below a part's folder to the same place below to.
+func (s *stage) copyFolder(ctx context.Context, p Part, name, to string) error {
+	root, err := os.OpenRoot(p.Path)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), name, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist), isTemporary(p.Kind, path.Base(name)):
+			return leave(d) // removed meanwhile, or a temporary file
+		case !utf8.ValidString(name), isClosed(p, err):
+			s.skip(path.Join(p.Name, name))
+			return leave(d)
+		case err != nil:
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		target := filepath.Join(to, filepath.FromSlash(name))
+		switch {
+		case d.IsDir():
+			return os.MkdirAll(target, 0o700)
+		case !d.Type().IsRegular():
+			s.skip(path.Join(p.Name, name))
+			return nil
+		}
+		err = s.copyBelow(ctx, p, root, name, target)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case isClosed(p, err):
+			s.skip(path.Join(p.Name, name))
+			return nil
+		}
+		return err
+	})
+}
+
+// leave skips d in a walk. d is nil if it could not be read.
+func leave(d fs.DirEntry) error {
+	if d != nil && d.IsDir() {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+// isClosed reports whether err says that this user may not read a file in a Folder. Commands
+// create files there and can change their modes. Such a file must not make backups fail.
+func isClosed(p Part, err error) bool {
+	return p.Kind == Folder && errors.Is(err, fs.ErrPermission)
+}
+
+// isTemporary reports whether a name is that of a file or folder that is still being written.
+func isTemporary(k Kind, name string) bool {
+	return strings.HasPrefix(name, ".gateway-") || k == Frozen && strings.HasSuffix(name, ".part")
+}
+
+func (s *stage) skip(name string) {
+	name = strings.ToValidUTF8(name, "�")
+	if len(s.manifest.Skipped) < maxSkipped {
+		s.manifest.Skipped = append(s.manifest.Skipped, name)
+	}
+}
+
+func (s *stage) copyBelow(ctx context.Context, p Part, root *os.Root, name, target string) error {
+	from := filepath.Join(p.Path, filepath.FromSlash(name))
+	if p.Kind == Frozen && os.Link(from, target) == nil {
+		return nil // linking fails on another file system or on one without links
+	}
+	r, err := root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	var filter func(w io.Writer, r io.Reader) error
+	if p.Filter != nil {
+		filter = func(w io.Writer, r io.Reader) error { return p.Filter(name, w, r) }
+	}
+	return copyOpen(ctx, r, target, filter)
+}
+
+func copyFile(
+	ctx context.Context, from, to string, filter func(w io.Writer, r io.Reader) error,
+) error {
+	r, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return copyOpen(ctx, r, to, filter)
+}
+
+// copyOpen copies r up to its present size to a new file with the same times and permissions.
+func copyOpen(
+	ctx context.Context, r *os.File, to string, filter func(w io.Writer, r io.Reader) error,
+) error {
+	info, err := r.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s: not a regular file", r.Name())
+	}
+	w, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	in := contextReader{ctx, io.LimitReader(r, info.Size())}
+	if filter != nil {
+		err = filter(w, in)
+	} else {
+		_, err = io.Copy(w, in)
+	}
+	return errors.Join(err, w.Chmod(info.Mode().Perm()), w.Close(),
+		os.Chtimes(to, info.ModTime(), info.ModTime()))
+}
+
+// sum adds an entry for each copied file to the manifest.
+func (s *stage) sum(ctx context.Context) error {
+	tree := filepath.Join(s.dir, treeName)
+	for _, name := range s.names {
+		err := filepath.WalkDir(filepath.Join(tree, name),
+			func(file string, d fs.DirEntry, err error) error {
+				if err != nil {
+					return err
+				}
+				rel, err := filepath.Rel(tree, file)
+				if err != nil {
+					return err
+				}
+				e, err := entry(ctx, file, filepath.ToSlash(rel), d)
+				if err == nil && len(s.manifest.Entries) == maxEntries {
+					err = fmt.Errorf("more than %d files", maxEntries)
+				}
+				s.manifest.Entries = append(s.manifest.Entries, e)
+				return err
+			})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func entry(ctx context.Context, file, name string, d fs.DirEntry) (Entry, error) {
+	if d.IsDir() {
+		return Entry{Name: name + "/", Mode: 0o700}, nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return Entry{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return Entry{}, err
+	}
+	h := sha256.New()
+	n, err := io.Copy(h, contextReader{ctx, f})
+	return Entry{Name: name, Size: n, SHA256: hex.EncodeToString(h.Sum(nil)),
+		Mode: uint32(info.Mode().Perm())}, err
 }

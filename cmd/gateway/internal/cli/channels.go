@@ -1,19 +1,29 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"maps"
+	"net"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"rsc.io/qr"
 
 	"gateway/bus"
+	"gateway/channels"
 	"gateway/channels/supervisor"
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/display"
+	"gateway/cmd/gateway/internal/service"
+	"gateway/cmd/gateway/internal/setup"
 	"gateway/store"
 )
 
@@ -110,4 +120,219 @@ func ChannelRows(cfg *config.Config, q store.Queryer) ([][]any, error) {
 			"not in the configuration: add it again, or see gateway outbox drop"})
 	}
 	return rows, nil
+}
+
+func pairCommand(load app.Loader) *cobra.Command {
+	var phone, file string
+	cmd := &cobra.Command{
+		Use:   "pair ACCOUNT",
+		Short: "Link a WhatsApp account with a phone",
+		Long: "pair links a WhatsApp account. On the phone, open WhatsApp, then Linked devices, then\n" +
+			"Link a device, and scan the code that is shown here. With --phone a code to type in is\n" +
+			"shown instead. A running gateway connects the account by itself.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			if err := cfg.Unresolved("channels", args[0]); err != nil {
+				return app.NewUsageError(err)
+			}
+			p, err := Pairer(cfg, args[0])
+			if err == nil {
+				err = checkPhone(phone)
+			}
+			if err != nil {
+				return app.NewUsageError(err)
+			}
+			if err := os.MkdirAll(cfg.Gateway.Home, 0o700); err != nil {
+				return app.NewHomeError(cfg.Gateway.Home, err)
+			}
+			return Pair(cmd.Context(), p, cmd.OutOrStdout(), phone, file)
+		},
+	}
+	cmd.Flags().StringVar(&phone, "phone", "",
+		"phone number with the country's code: show a code to type in instead of a QR code")
+	cmd.Flags().StringVar(&file, "png", "", "also write the QR code into this file")
+	return cmd
+}
+
+func setupCommand(found app.Loader) *cobra.Command {
+	return setup.Command(setup.Options{
+		Load: found, Machine: service.OfMachine,
+		Running: func(ctx context.Context, cfg *config.Config) bool {
+			conn, err := dial(ctx, cfg)
+			if err == nil && conn != nil {
+				_ = conn.Close() // nothing was sent
+				return true
+			}
+			r, _ := findRunning(ctx, cfg.Gateway.Home) // an error is that of another program
+			return r != nil
+		},
+		Pair: func(
+			ctx context.Context, cfg *config.Config, account, phone string, out io.Writer,
+		) error {
+			p, err := Pairer(cfg, account)
+			if err == nil {
+				err = checkPhone(phone)
+			}
+			if err != nil {
+				return err
+			}
+			return Pair(ctx, p, out, phone, "")
+		},
+	})
+}
+
+// Pairer returns the channel of an account that people link with their phone.
+func Pairer(cfg *config.Config, name string) (channels.Pairer, error) {
+	c, ok := cfg.Channels[name]
+	if !ok {
+		return nil, fmt.Errorf("there is no account %q: add [channels.%s] to the configuration",
+			name, name)
+	}
+	ch := app.NewChannel(cfg, name, slog.New(slog.DiscardHandler))
+	if p, ok := ch.(channels.Pairer); ok {
+		return p, nil
+	}
+	if c.Type == "terminal" {
+		return nil, errors.New("only WhatsApp accounts are paired; the terminal is always open")
+	}
+	return nil, fmt.Errorf("only WhatsApp accounts are paired: write to the bot of %s, and let "+
+		"yourself in with the code that it answers: gateway people approve CODE", name)
+}
+
+// Pair links an account and prints the instructions for the person with the phone.
+func Pair(ctx context.Context, p channels.Pairer, out io.Writer, phone, file string) error {
+	if hint := trunkZero(phone); hint != "" {
+		if _, err := fmt.Fprintln(out, hint); err != nil {
+			return err
+		}
+	}
+	var failed error
+	err := p.Pair(ctx, digits(phone), func(c channels.PairingCode) {
+		if err := show(out, c, file); err != nil && failed == nil {
+			failed = err
+		}
+	})
+	if err != nil && ctx.Err() != nil {
+		return errors.New("linking was stopped: gateway channels says whether the account is linked")
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Errorf("WhatsApp can't be reached: %s was not found. Is this machine online?",
+			dns.Name)
+	}
+	if err := errors.Join(err, failed); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, "The account is linked.")
+	return err
+}
+
+// checkPhone returns an error for an invalid phone number; "" means a QR code.
+func checkPhone(phone string) error {
+	const want = "want the number of the account with its country's code, such as +4915112345678"
+	switch {
+	case phone == "":
+		return nil
+	case strings.Trim(phone, "+0123456789 -()/.") != "" || digits(phone) == "":
+		return fmt.Errorf("%q is not a phone number: %s", phone, want)
+	case strings.Contains(phone, "(0)"):
+		return fmt.Errorf("%q has a zero that is not dialled from abroad: %s", phone, want)
+	}
+	return nil
+}
+
+// trunkZero returns a warning if the country code in a phone number is followed by a zero, else
+// "". Most countries use this zero only for domestic calls. Only WhatsApp knows whether a number
+// is right, and it also gives out codes for wrong numbers.
+func trunkZero(phone string) string {
+	number := digits(phone)
+	code := countryCode(number)
+	if code == "" || !strings.HasPrefix(number[len(code):], "0") {
+		return ""
+	}
+	switch code {
+	case "39", "225", "242", "378": // Italy, Ivory Coast, Congo, San Marino keep it
+		return ""
+	}
+	return fmt.Sprintf("%s has a zero after the country's code, %s. It must usually be left out: if "+
+		"the phone does not accept the code, repeat this with --phone +%s.", phone, code,
+		code+strings.TrimLeft(number[len(code):], "0"))
+}
+
+// countryCode returns the country code at the beginning of a number, or "". By ITU E.164, codes
+// have one digit in two of the nine world zones, else two or three.
+func countryCode(number string) string {
+	if len(number) < 3 || number[0] == '0' {
+		return ""
+	}
+	switch number[:2] {
+	case "20", "27", "30", "31", "32", "33", "34", "36", "39", "40", "41", "43", "44", "45", "46",
+		"47", "48", "49", "51", "52", "53", "54", "55", "56", "57", "58", "60", "61", "62", "63",
+		"64", "65", "66", "81", "82", "84", "86", "90", "91", "92", "93", "94", "95", "98":
+		return number[:2]
+	}
+	if number[0] == '1' || number[0] == '7' {
+		return number[:1]
+	}
+	return number[:3]
+}
+
+// digits returns the digits of a phone number.
+func digits(s string) string {
+	return strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return r
+		}
+		return -1
+	}, s)
+}
+
+// show prints a pairing code, or writes it into a file. It replaces an earlier code.
+func show(out io.Writer, c channels.PairingCode, file string) error {
+	until := c.Expires.Local().Format(time.TimeOnly)
+	if c.Phone != "" {
+		_, err := fmt.Fprintf(out, "Type this into the phone, until %s: %s\n", until, c.Phone)
+		return err
+	}
+	code, err := qr.Encode(c.QR, qr.L)
+	if err != nil {
+		return fmt.Errorf("QR code: %w", err)
+	}
+	if file != "" {
+		// Only the owner may read the file, because the first one who scans the code gets the
+		// account.
+		if err := os.WriteFile(file, code.PNG(), 0o600); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(out, "%s\nScan this with the phone, until %s.\n", blocks(code), until)
+	return err
+}
+
+const quietZone = 2 // modules around a QR code; the standard wants four, but two are enough
+
+// blocks returns a QR code as text with two modules per character. Light modules are blocks,
+// because most terminals have a dark background.
+func blocks(code *qr.Code) string {
+	var b strings.Builder
+	for y := -quietZone; y < code.Size+quietZone; y += 2 {
+		for x := -quietZone; x < code.Size+quietZone; x++ {
+			upper, lower := !code.Black(x, y), !code.Black(x, y+1)
+			switch {
+			case upper && lower:
+				b.WriteRune('█')
+			case upper:
+				b.WriteRune('▀')
+			case lower:
+				b.WriteRune('▄')
+			default:
+				b.WriteByte(' ')
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
 }

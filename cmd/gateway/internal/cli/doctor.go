@@ -3,15 +3,21 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/display"
 	"gateway/cmd/gateway/internal/doctor"
+	"gateway/cmd/gateway/internal/ops"
 )
 
 func doctorCommand(found, all app.Loader) *cobra.Command {
@@ -114,4 +120,188 @@ func printJSON(out io.Writer, v any) error {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
+}
+
+func securityCommand(found, all app.Loader) *cobra.Command {
+	var fix, asJSON, list bool
+	cmd := &cobra.Command{
+		Use:   "security",
+		Short: "Find security problems, and say how to solve them",
+		Long: `Find security problems, and say how to solve them. Each rule has an id that never
+changes. --fix corrects the modes of files and nothing else. The command fails if a problem with
+severity high is left.
+
+If a gateway runs in this home, it checks itself and its own settings. Otherwise the settings of
+this shell are checked.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if list {
+				return printRules(cmd, asJSON)
+			}
+			done, err := inspect(cmd, found, all, fix)
+			if err != nil {
+				return err
+			}
+			if err := printProblems(cmd, done.Problems, asJSON); err != nil {
+				return err
+			}
+			if done.Failed != "" {
+				return errors.New(done.Failed)
+			}
+			if n := doctor.CountUnfixed(done.Problems, doctor.High); n > 0 {
+				return fmt.Errorf("%s, %d others", plural(n, "serious problem"), len(done.Problems)-n)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&fix, "fix", false, "correct the modes of files")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&list, "list", false, "print all rules without checking anything")
+	return cmd
+}
+
+// inspect asks the running gateway to audit itself. If none answers, it audits a gateway with the
+// settings of this shell. It prints which settings were used.
+func inspect(cmd *cobra.Command, found, all app.Loader, fix bool) (done app.Correction, err error) {
+	if cfg, mistake := found(); mistake == nil {
+		r, trouble := findRunning(cmd.Context(), cfg.Gateway.Home)
+		cmd.PrintErrln(aboutSettings(r, trouble, cfg.Gateway.Home))
+		if r != nil {
+			method := http.MethodGet
+			if fix {
+				method = http.MethodPost
+			}
+			err := r.ask(cmd.Context(), method, app.SecurityPath, doctorTime, &done)
+			return done, err
+		}
+	}
+	cfg, err := all()
+	if err != nil {
+		return done, err
+	}
+	if done.Problems, err = app.Audit(cmd.Context(), cfg); err != nil {
+		return done, app.NewHomeError(cfg.Gateway.Home, err)
+	}
+	if fix {
+		if err := doctor.Fix(done.Problems); err != nil {
+			done.Failed = err.Error()
+		}
+	}
+	return done, nil
+}
+
+func printRules(cmd *cobra.Command, asJSON bool) error {
+	rules := doctor.Rules()
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), rules)
+	}
+	var rows [][]any
+	for _, r := range rules {
+		fix := ""
+		if r.Fixable {
+			fix = "--fix"
+		}
+		rows = append(rows, []any{r.ID, r.Severity, r.Title, fix})
+	}
+	return table{columns: []string{"ID", "SEVERITY", "RULE", "CORRECTED BY"}, rows: rows}.print(cmd)
+}
+
+func printProblems(cmd *cobra.Command, problems []doctor.Problem, asJSON bool) error {
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), append([]doctor.Problem{}, problems...))
+	}
+	for _, p := range problems {
+		cmd.Printf("%s %s: %s: %s\n", p.ID, p.Severity, p.Title, display.Lines(p.Text))
+		if p.Fixed != "" {
+			cmd.Printf("    Corrected: %s\n", display.Lines(p.Fixed))
+			continue
+		}
+		cmd.Printf("    %s\n    %s\n", p.Meaning, p.Remedy)
+	}
+	if len(problems) == 0 {
+		cmd.Println("Nothing unsafe was found.")
+	}
+	return nil
+}
+
+func healthCommand(load app.Loader) *cobra.Command {
+	var ready bool
+	cmd := &cobra.Command{
+		Use:   "health",
+		Short: "Say whether the running gateway is alive, or ready",
+		Long: "health asks the gateway that runs in this home through its HTTP server. It prints the\n" +
+			"problems. Its exit code is 0 if there are none: use it for the probes of containers.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			return examineHealth(cmd.Context(), cfg, ready, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().BoolVar(&ready, "ready", false, "also check whether all parts work")
+	return cmd
+}
+
+// examineHealth asks the running gateway whether it is alive or, with ready, whether it is ready.
+func examineHealth(ctx context.Context, cfg *config.Config, ready bool, out io.Writer) error {
+	e, err := ops.ReadEndpoint(cfg.Gateway.Home)
+	if errors.Is(err, fs.ErrNotExist) && cfg.HTTP.Listen == "" {
+		return errors.New("the gateway can't be asked: its server is switched off; set [http] listen")
+	}
+	if errors.Is(err, fs.ErrNotExist) && e.Address != "" {
+		return fmt.Errorf("no gateway answers at %s: it was killed or has crashed; see its log, or "+
+			"start it", e.Address)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("no gateway runs in %s, or it can't listen on %s: see its log",
+			cfg.Gateway.Home, cfg.HTTP.Listen)
+	}
+	if err != nil {
+		return err
+	}
+	path := "/healthz"
+	if ready {
+		path = "/readyz"
+	}
+	code, body, err := request(ctx, e, http.MethodGet, path, answerTime)
+	switch {
+	case err != nil:
+		return fmt.Errorf("no gateway answers at %s: %w; see its log, or start it", e.Address, err)
+	case code == http.StatusUnauthorized:
+		return fmt.Errorf("another program answers at %s, not the gateway in %s", e.Address,
+			cfg.Gateway.Home)
+	case !ready && code == http.StatusOK:
+		fmt.Fprintln(out, "The gateway is alive.")
+		return nil
+	case !ready:
+		return fmt.Errorf("the gateway answers with code %d", code)
+	}
+	return printReport(body, out)
+}
+
+// printReport prints the failed checks. It returns an error if there are any.
+func printReport(body []byte, out io.Writer) error {
+	var r ops.Report
+	if err := json.Unmarshal(body, &r); err != nil {
+		return fmt.Errorf("the gateway's answer is not valid: %w", err)
+	}
+	var failed []string
+	for _, c := range r.Checks {
+		if !c.OK {
+			failed = append(failed, c.Name)
+			state, remedy, _ := strings.Cut(c.State, ". ")
+			fmt.Fprintf(out, "%s: %s (since %s)\n", c.Name, display.Lines(state),
+				c.Since.Local().Format(time.TimeOnly))
+			if remedy != "" {
+				fmt.Fprintf(out, "    %s\n", display.Lines(remedy))
+			}
+		}
+	}
+	if !r.Ready {
+		return fmt.Errorf("the gateway is not ready: see %s", strings.Join(failed, ", "))
+	}
+	fmt.Fprintln(out, "The gateway is ready.")
+	return nil
 }

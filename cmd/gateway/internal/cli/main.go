@@ -1,15 +1,20 @@
+// Package cli implements the command line of the gateway, with one file per command.
 package cli
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
+	"regexp"
+	"strings"
 	"syscall"
 	_ "time/tzdata" // zone names for systems without zone data
 
 	"gateway/cmd/gateway/internal/app"
+	"gateway/store"
 )
 
 // Main runs the command line and returns the exit code.
@@ -51,4 +56,61 @@ func exitCode(err error) int {
 		return app.ExitUsage
 	}
 	return app.ExitFailure
+}
+
+// errNoData means that no gateway has run in the home yet.
+var errNoData = errors.New("no data")
+
+// Patterns of the library's errors about missing flags.
+var (
+	missingFlag   = regexp.MustCompile(`^at least one of the flags in the group \[(.*)\] is required`)
+	requiredFlags = regexp.MustCompile(`^required flag\(s\) "(.*)" not set`)
+)
+
+// plainUsage returns err. It replaces errors of the command line library by an [app.UsageError] in
+// plain words.
+func plainUsage(err error) error {
+	if err == nil {
+		return nil
+	}
+	if m := missingFlag.FindStringSubmatch(err.Error()); m != nil {
+		return app.NewUsageError(fmt.Errorf("want one of --%s",
+			strings.Join(strings.Fields(m[1]), ", --")))
+	}
+	if m := requiredFlags.FindStringSubmatch(err.Error()); m != nil {
+		return app.NewUsageError(fmt.Errorf("want --%s", strings.ReplaceAll(m[1], `", "`, " and --")))
+	}
+	return err
+}
+
+// plainText returns the text of an error as people read it: what happened and what to do.
+func plainText(err error) string {
+	home, ok := errors.AsType[*app.HomeError](err)
+	if !ok {
+		return err.Error()
+	}
+	const elsewhere = "or set GATEWAY_HOME to another folder"
+	switch {
+	case errors.Is(err, store.ErrLocked):
+		return fmt.Sprintf("a gateway is running in %s already. Talk to it with \"gateway chat\", "+
+			"stop it, %s.", home.Home, elsewhere)
+	case errors.Is(err, errNoData):
+		return fmt.Sprintf("%s has no data yet. Start the gateway once with \"gateway\", or set "+
+			"GATEWAY_HOME to the folder that it uses.", home.Home)
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Sprintf("%s is on a read-only file system. Mount it writable, %s.",
+			home.Home, elsewhere)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist):
+		return fmt.Sprintf("%s can't be written. Give its folder to this user, %s.",
+			home.Home, elsewhere)
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):
+		return fmt.Sprintf("%s is not a folder. Move that file away, %s.", home.Home, elsewhere)
+	case errors.Is(err, syscall.ENOSPC), strings.Contains(err.Error(), "disk is full"): // of SQLite
+		return fmt.Sprintf("the disk that holds %s is full. Free some space; nothing was lost.",
+			home.Home)
+	case errors.Is(err, store.ErrNewer):
+		return fmt.Sprintf("the data in %s was written by a newer gateway. Upgrade this one, %s.",
+			home.Home, elsewhere)
+	}
+	return err.Error()
 }

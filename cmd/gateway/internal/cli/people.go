@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"gateway/agent/audit"
+	"gateway/agent/command"
+	"gateway/agent/policy"
 	"gateway/bus"
 	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/app"
@@ -193,4 +195,56 @@ func personNumber(s string) (int64, error) {
 			"number of each person", s))
 	}
 	return id, nil
+}
+
+func auditCommand(load app.Loader) *cobra.Command {
+	var page int
+	cmd := dataCommand(load, "audit",
+		"Show the audit log: approvals, access, halts and changed rules, the newest first", cobra.NoArgs,
+		func(cmd *cobra.Command, d data, _ []string) error {
+			if page < 1 {
+				return app.NewUsageError(fmt.Errorf("--page: want 1 or more, not %d", page))
+			}
+			list, err := audit.List(d.q, auditLines, (page-1)*auditLines)
+			if err != nil {
+				return err
+			}
+			var rows [][]any
+			for _, e := range list {
+				where := ""
+				if e.Where.Chat != "" {
+					where = command.ChatName(e.Where)
+				}
+				rows = append(rows, []any{timestamp(e.Time), e.Action, excerpt(e.About),
+					excerpt(e.Author()), where})
+			}
+			columns := []string{"TIME", "WHAT", "ABOUT", "BY", "WHERE"}
+			return table{columns, rows, "There are no decisions on this page."}.print(cmd)
+		})
+	cmd.Flags().IntVar(&page, "page", 1, "which page to show, of 50 lines each")
+	return withJSONFlag(cmd)
+}
+
+// auditLines is the number of lines on a page of the audit log.
+const auditLines = 50
+
+func haltCommand(load app.Loader) *cobra.Command {
+	return dataCommand(load, "halt",
+		"Emergency stop: pause everything until gateway resume", cobra.NoArgs,
+		inTx(func(tx *store.Tx, _ data, _ []string) (string, error) {
+			if ok, err := policy.SetHalt(tx, "the command line", time.Now()); err != nil || !ok {
+				return "Everything is halted already.", err
+			}
+			return "Stopped everywhere. Nothing runs until gateway resume.", addAudit(tx, 0, "halted", "")
+		}))
+}
+
+func resumeCommand(load app.Loader) *cobra.Command {
+	return dataCommand(load, "resume", "Continue after gateway halt or /halt", cobra.NoArgs,
+		inTx(func(tx *store.Tx, _ data, _ []string) (string, error) {
+			if ok, err := policy.ClearHalt(tx); err != nil || !ok {
+				return "Nothing is halted.", err
+			}
+			return "The gateway continues.", addAudit(tx, 0, "resumed", "")
+		}))
 }

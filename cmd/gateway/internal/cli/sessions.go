@@ -1,15 +1,33 @@
 package cli
 
 import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"gateway/agent/budget"
+	"gateway/agent/export"
 	"gateway/agent/llm"
+	"gateway/bus"
+	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/display"
+	"gateway/cmd/gateway/internal/importer"
+	"gateway/memory"
 	"gateway/session"
+	"gateway/store"
 )
 
 func sessionsCommand(load app.Loader) *cobra.Command {
@@ -81,4 +99,373 @@ func printEntry(cmd *cobra.Command, e session.Entry) {
 	if e.Message.Role == llm.Assistant || e.Message.Role == llm.User {
 		cmd.Println()
 	}
+}
+
+func sessionsExportCommand(load app.Loader) *cobra.Command {
+	var all string
+	cmd := &cobra.Command{
+		Use:   "export [SESSION [FILE]]",
+		Short: "Export conversations as lines of JSON; the gateway may be running",
+		Long: `Write a conversation into a new file, or to standard output. The first line of JSON
+is a header, each other line a message. With --all, write each conversation into a file of a
+folder. Anyone who can read the files can read the conversations. The files that people have
+sent are not included.`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if (len(args) == 0) == (all == "") {
+				return app.NewUsageError(errors.New("want either a SESSION, as gateway sessions list " +
+					"shows it, or --all DIR"))
+			}
+			return withData(cmd.Context(), load, func(d data) error {
+				db := d.db
+				if all != "" {
+					return exportAll(cmd, db, all)
+				}
+				if len(args) == 1 {
+					return exportTo(cmd.Context(), db, args[0], cmd.OutOrStdout())
+				}
+				return exportFile(cmd.Context(), db, args[0], args[1])
+			})
+		},
+	}
+	cmd.Flags().StringVar(&all, "all", "", "write all conversations into this folder")
+	return cmd
+}
+
+// exportTo writes a session to w.
+func exportTo(ctx context.Context, db *store.DB, name string, w io.Writer) error {
+	key, ok, err := session.Store{}.Named(db.Read(ctx), name)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return noConversation(name)
+	}
+	out := bufio.NewWriterSize(w, 64<<10)
+	err = session.Store{}.Export(db.Read(ctx), key, out)
+	return errors.Join(err, out.Flush())
+}
+
+// exportFile writes a session to a new file.
+func exportFile(ctx context.Context, db *store.DB, key, path string) error {
+	return writeNew(path, func(w io.Writer) error { return exportTo(ctx, db, key, w) })
+}
+
+// writeNew writes a new file. It removes the file if an error occurs.
+func writeNew(path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return app.NewUsageError(fmt.Errorf("%s exists already; nothing was written", path))
+	}
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(write(f), f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}
+
+func exportAll(cmd *cobra.Command, db *store.DB, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	keys, err := session.Store{}.Keys(db.Read(cmd.Context()))
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		path := filepath.Join(dir, export.FileName(key.String())+".jsonl")
+		if err := exportFile(cmd.Context(), db, key.String(), path); err != nil {
+			return err
+		}
+	}
+	cmd.Printf("%d conversations are in %s.\n", len(keys), dir)
+	return nil
+}
+
+// A sessionsImport has the options of one run of gateway sessions import.
+type sessionsImport struct {
+	as           string
+	dry, replace bool
+}
+
+func sessionsImportCommand(load app.Loader) *cobra.Command {
+	var i sessionsImport
+	cmd := &cobra.Command{
+		Use:   "import FILE|DIR",
+		Short: "Import exported conversations, or those of nanobot or OpenClaw",
+		Long: `Import a conversation, or all of a folder, from files of gateway sessions export,
+nanobot or OpenClaw. An existing conversation stays, unless --replace is given. A file with a
+mistake is not imported at all. The gateway must not run.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := load()
+			if err != nil {
+				return err
+			}
+			files, err := filesIn(args[0])
+			if err != nil {
+				return err
+			}
+			if i.as != "" && len(files) != 1 {
+				return app.NewUsageError(errors.New("--as is for one file"))
+			}
+			return withStopped(cmd.Context(), cfg, i.dry, func(d data) error {
+				return i.files(cmd, cfg, d.db, files)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&i.as, "as", "", "the session to import it as: ACCOUNT/CHAT or "+
+		"ACCOUNT/CHAT/THREAD")
+	cmd.Flags().BoolVar(&i.dry, "dry-run", false, "print what the import would do, and change nothing")
+	cmd.Flags().BoolVar(&i.replace, "replace", false, "erase an existing conversation first")
+	return cmd
+}
+
+// filesIn returns path if it is a file, or the .jsonl files of a folder.
+func filesIn(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	files, err := filepath.Glob(filepath.Join(escapeGlob(path), "*.jsonl"))
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("there are no conversations in %s: their names end in .jsonl", path)
+	}
+	slices.Sort(files)
+	return files, err
+}
+
+// escapeGlob returns a glob pattern that matches only path.
+func escapeGlob(path string) string {
+	return strings.NewReplacer("*", "[*]", "?", "[?]", "[", "[[]").Replace(path)
+}
+
+func (i sessionsImport) files(
+	cmd *cobra.Command, cfg *config.Config, db *store.DB, files []string,
+) error {
+	failed := 0
+	for _, file := range files {
+		head, n, err := i.file(cmd.Context(), cfg, db, file)
+		switch {
+		case errors.Is(err, session.ErrExists):
+			err = fmt.Errorf("there is a conversation %s already; --replace erases it before",
+				head.Key)
+		case errors.Is(err, session.ErrBusy):
+			err = fmt.Errorf("a turn of %s is still running: start the gateway and let it end",
+				head.Key)
+		}
+		if err != nil {
+			failed++
+			cmd.PrintErrf("gateway: %s: %s\n", display.Lines(file), display.Lines(lineOf(err)))
+			continue
+		}
+		would := ""
+		if i.dry {
+			would = "would become "
+		}
+		cmd.Printf("%s: %s%s, %d messages\n", display.Lines(file), would,
+			display.Lines(head.Key.String()), n)
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d files were not read", failed, len(files))
+	}
+	return nil
+}
+
+// lineOf returns the text of a [session.LineError] in err, without its context.
+func lineOf(err error) string {
+	if e, ok := errors.AsType[*session.LineError](err); ok {
+		return e.Error()
+	}
+	return err.Error()
+}
+
+// file imports one file in one transaction.
+func (i sessionsImport) file(
+	ctx context.Context, cfg *config.Config, db *store.DB, path string,
+) (head session.Head, n int, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return head, 0, err
+	}
+	defer f.Close()
+	if i.dry {
+		return i.try(cfg, db.Read(ctx), f)
+	}
+	err = db.Tx(ctx, func(tx *store.Tx) error {
+		var lines iter.Seq2[session.Line, error]
+		if head, lines, err = i.open(cfg, tx, f); err != nil {
+			return err
+		}
+		opts := session.ImportOptions{Replace: i.replace}
+		if head.Scope != "" {
+			opts.Archive = importer.Archiver(memory.New(db, nil, nil), head.Scope, head.Key)
+		}
+		n, err = session.Store{}.Import(tx, head, lines, opts)
+		return err
+	})
+	return head, n, err
+}
+
+// try reads a whole file without changes to the database.
+func (i sessionsImport) try(
+	cfg *config.Config, q store.Queryer, f *os.File,
+) (head session.Head, n int, err error) {
+	head, lines, err := i.open(cfg, q, f)
+	if err != nil {
+		return head, 0, err
+	}
+	for _, err := range lines {
+		if err != nil {
+			return head, 0, err
+		}
+		n++
+	}
+	info, err := session.Store{}.Info(q, head.Key)
+	if err == nil && info.Messages > 0 && !i.replace {
+		err = session.ErrExists
+	}
+	return head, n, err
+}
+
+// open reads the header of a file and sets its address. It accepts exported sessions and those of
+// other agents.
+func (i sessionsImport) open(
+	cfg *config.Config, q store.Queryer, f *os.File,
+) (session.Head, iter.Seq2[session.Line, error], error) {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return session.Head{}, nil, err
+	}
+	head, lines, err := session.Read(f)
+	if errors.Is(err, session.ErrForm) {
+		head, lines, err = i.foreign(cfg, f)
+	}
+	if err == nil {
+		err = i.settle(cfg, q, &head)
+	}
+	return head, lines, err
+}
+
+// foreign reads a session of another agent. It reads the whole file once to make the header.
+func (i sessionsImport) foreign(
+	cfg *config.Config, f *os.File,
+) (head session.Head, lines iter.Seq2[session.Line, error], err error) {
+	var found importer.ForeignHeader
+	read := func() error {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		found, lines, err = importer.ReadSession(f, cfg.Gateway.Location)
+		if errors.Is(err, importer.ErrForm) {
+			return errors.New("the file is neither an exported session nor one of nanobot " +
+				"or OpenClaw")
+		}
+		return err
+	}
+	if err := read(); err != nil {
+		return head, nil, err
+	}
+	if head, _, err = importer.ReadHead(found, lines, time.Now()); err != nil {
+		return head, nil, err
+	}
+	if err := read(); err != nil {
+		return head, nil, err
+	}
+	if i.as == "" {
+		key := cmp.Or(found.Key, importer.KeyOfFile(f.Name()))
+		account, _, err := importing{}.places(cfg)
+		if err != nil {
+			return head, nil, err
+		}
+		if head.Address, err = importer.Address(key, account); err != nil {
+			return head, nil, err
+		}
+		head.Key = session.KeyOf(head.Address)
+	}
+	return head, importer.WithRole(lines, head.Created), nil
+}
+
+// settle sets the address in --as. It keeps the scope of the session only if it is the right one
+// for the address. Otherwise the next message sets the scope.
+func (i sessionsImport) settle(cfg *config.Config, q store.Queryer, h *session.Head) error {
+	if i.as != "" {
+		var known bool
+		if h.Address, known = addressOf(cfg, i.as); !known || h.Address.Chat == "" {
+			return app.NewUsageError(fmt.Errorf("--as %s: want ACCOUNT/CHAT with an account of the "+
+				"configuration: %s", i.as, accountNames(cfg)))
+		}
+		h.Key = session.KeyOf(h.Address)
+	}
+	if h.Key.Person != 0 { // the number may be somebody else's here
+		return app.NewUsageError(fmt.Errorf("%s is the conversation of a person in several chats: "+
+			"choose one with --as ACCOUNT/CHAT", h.Key))
+	}
+	right, err := isScopeOf(q, h.Scope, h.Address)
+	if !right {
+		h.Scope, h.From = "", 0
+	}
+	return err
+}
+
+// isScopeOf reports whether a scope is known to be the scope of a conversation.
+func isScopeOf(q store.Queryer, s memory.Scope, a bus.Address) (bool, error) {
+	if s == memory.OfChat(a) {
+		return true, nil
+	}
+	if s.Person() == 0 {
+		return false, nil
+	}
+	people, err := gate.People{}.List(q)
+	if err != nil {
+		return false, err
+	}
+	for _, p := range people {
+		if p.ID == s.Person() && p.Account == a.Account && p.Sender == a.Chat {
+			return true, nil
+		}
+	}
+	chats, err := bus.NewInbox().DirectChats(q, s.Person())
+	alone := func(c bus.Address) bool { return c.Account == a.Account && c.Chat == a.Chat }
+	return slices.ContainsFunc(chats, alone), err
+}
+
+func usageCommand(load app.Loader) *cobra.Command {
+	var by string
+	var days int
+	cmd := dataCommand(load, "usage", "Show the tokens and dollars that language models have used",
+		cobra.NoArgs, func(cmd *cobra.Command, d data, _ []string) error {
+			if !slices.Contains([]string{"day", "model", "person", "session"}, by) {
+				return app.NewUsageError(fmt.Errorf("--by: want day, model, person or session, not %q", by))
+			}
+			since := time.Now().In(d.cfg.Gateway.Location).AddDate(0, 0, 1-days).Format(time.DateOnly)
+			list, err := budget.Lines(d.q, by, since, maxUsageLines)
+			if err != nil {
+				return err
+			}
+			columns := []string{"DAY", "WHAT", "CALLS", "TOKENS IN", "CACHED", "OUT", "COST"}
+			return table{columns, usageRows(list), "No model was used in this time."}.print(cmd)
+		})
+	cmd.Flags().StringVar(&by, "by", "day", "sum up by day, model, person or session")
+	cmd.Flags().IntVar(&days, "days", 30, "days to look back, today included")
+	return withJSONFlag(cmd)
+}
+
+// maxUsageLines is the maximum number of shown lines.
+const maxUsageLines = 1000
+
+func usageRows(list []budget.Line) (rows [][]any) {
+	for _, l := range list {
+		what := l.Key
+		if l.Kind == "day" {
+			what = "everything"
+		}
+		rows = append(rows, []any{l.Day, excerpt(what), l.Calls, l.Usage.Input, l.Usage.Cached,
+			l.Usage.Output, dollars(l.Cost)})
+	}
+	return rows
 }

@@ -1,7 +1,12 @@
+// Package telemetry provides the gateway's metrics for Prometheus: see [Metrics].
+//
+// Labels have few values: accounts, models, tools, kinds of turns and their outcomes, but never a
+// chat, a person or a session. The package owns no tables.
 package telemetry
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"runtime"
@@ -12,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"gateway/agent/llm"
 	"gateway/agent/observe"
 	"gateway/bus"
 	"gateway/cmd/gateway/internal/hooks"
@@ -197,3 +203,93 @@ func (m *Metrics) Delivered(out bus.OutboundMessage) {
 		m.lag.WithLabelValues(out.To.Account).Observe(now.Sub(at).Seconds())
 	}
 }
+
+// arrivals contains the arrival times of messages that are not answered yet. When it is full, it
+// drops the oldest: some messages never get an answer.
+type arrivals struct {
+	mu    *sync.Mutex
+	at    map[arrival]time.Time
+	order []arrival // a ring; next is the index of the oldest
+	next  int
+}
+
+// An arrival identifies a message.
+type arrival struct{ account, chat, id string }
+
+// maxArrivals is the capacity of arrivals.
+const maxArrivals = 8192
+
+func newArrivals() arrivals {
+	return arrivals{mu: new(sync.Mutex), at: make(map[arrival]time.Time)}
+}
+
+func (a *arrivals) add(messages []bus.InboundMessage, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, m := range messages {
+		key := arrival{m.From.Account, m.From.Chat, m.ID}
+		if len(a.order) < maxArrivals {
+			a.order = append(a.order, key)
+		} else {
+			delete(a.at, a.order[a.next])
+			a.order[a.next] = key
+			a.next = (a.next + 1) % maxArrivals
+		}
+		a.at[key] = now
+	}
+}
+
+// take removes the messages that out answers, and returns their arrival times.
+func (a *arrivals) take(out bus.OutboundMessage) (list []time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, id := range out.Answers {
+		key := arrival{out.To.Account, out.To.Chat, id}
+		if at, ok := a.at[key]; ok {
+			list = append(list, at)
+			delete(a.at, key)
+		}
+	}
+	return list
+}
+
+// kindOf returns the label of an origin kind.
+func kindOf(k bus.OriginKind) string {
+	if k == bus.Person {
+		return "message"
+	}
+	return string(k)
+}
+
+// Labels of outcomes, besides the kinds of model errors.
+const (
+	fine     = "ok"
+	failed   = "error"
+	canceled = "canceled"
+	waits    = "waits"
+)
+
+// outcomeOf returns the label of a call's outcome.
+func outcomeOf(err error) string {
+	if err == nil {
+		return fine
+	}
+	if e, ok := errors.AsType[*llm.Error](err); ok {
+		return string(e.Kind)
+	}
+	if errors.Is(err, context.Canceled) {
+		return canceled
+	}
+	return failed
+}
+
+// turnOutcome returns the label of a turn's outcome.
+func turnOutcome(e observe.TurnEnd) string {
+	if e.Err != nil {
+		return failed
+	}
+	return string(e.State)
+}
+
+// unknownTool is the label for names of unknown tools.
+const unknownTool = "unknown"

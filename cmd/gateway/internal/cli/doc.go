@@ -1,2 +1,0 @@
-// Package cli implements the command line of the gateway, with one file per command.
-package cli
