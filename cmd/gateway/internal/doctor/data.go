@@ -25,45 +25,42 @@ import (
 // configuration was validated before.
 func (c Case) examineFile(context.Context) []Finding {
 	if warnings := c.Config.Warnings(); warnings != nil {
-		return oneFinding("config", "Configuration", Bad,
-			"has settings without effect: "+warnings.Error(),
+		return subject{"config", "Configuration"}.bad("has settings without effect: "+warnings.Error(),
 			"Correct these settings; gateway config check names their lines.")
 	}
 	if _, err := os.Stat(c.File); err != nil {
-		return oneFinding("config", "Configuration", OK, "valid; there is no file "+c.File, "")
+		return subject{"config", "Configuration"}.ok("valid; there is no file " + c.File)
 	}
-	return oneFinding("config", "Configuration", OK, "valid, "+c.File, "")
+	return subject{"config", "Configuration"}.ok("valid, " + c.File)
 }
 
 // examineHome checks the data directory.
 func (c Case) examineHome(context.Context) []Finding {
-	const id, what = "home", "Data directory"
+	about := subject{"home", "Data directory"}
 	home := c.Config.Gateway.Home
 	info, err := os.Stat(home)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return oneFinding(id, what, Note, "does not exist yet", "")
+		return about.note("does not exist yet")
 	case err != nil:
-		return oneFinding(id, what, Bad, err.Error(), "Give this user access, or set GATEWAY_HOME to "+
-			"another folder.")
+		return about.bad(err.Error(), "Give this user access, or set GATEWAY_HOME to another folder.")
 	case !info.IsDir():
-		return oneFinding(id, what, Bad, home+" is not a folder",
+		return about.bad(home+" is not a folder",
 			"Move that file away, or set GATEWAY_HOME to another folder.")
 	case info.Mode().Perm()&0o077 != 0 && modes:
-		return oneFinding(id, what, Bad, fmt.Sprintf("%s, mode %04o", home, info.Mode().Perm()),
+		return about.bad(fmt.Sprintf("%s, mode %04o", home, info.Mode().Perm()),
 			"Other users of this machine can read it: chmod 700 "+home)
 	}
 	if owner, _, ok := OwnerOf(info); ok && owner != os.Geteuid() {
-		return oneFinding(id, what, Bad, fmt.Sprintf("%s belongs to user %d, and this is user %d", home,
-			owner, os.Geteuid()), "Run the gateway and its commands as the user who owns it, or "+
-			"give it to this one: chown -R "+strconv.Itoa(os.Geteuid())+" "+home)
+		return about.bad(fmt.Sprintf("%s belongs to user %d, and this is user %d", home, owner,
+			os.Geteuid()), "Run the gateway and its commands as the user who owns it, or give it to this "+
+			"one: chown -R "+strconv.Itoa(os.Geteuid())+" "+home)
 	}
 	if err := tryWrite(home); err != nil {
-		return oneFinding(id, what, Bad, home+" can't be written",
-			"Give the folder to this user, or set "+
-				"GATEWAY_HOME to another one.")
+		return about.bad(home+" can't be written",
+			"Give the folder to this user, or set GATEWAY_HOME to another one.")
 	}
-	return oneFinding(id, what, OK, home, "")
+	return about.ok(home)
 }
 
 // modes reports whether file modes have a meaning on this system.
@@ -96,18 +93,17 @@ func (c Case) examineDisk(context.Context) []Finding {
 		s, err := c.Disk(existing(dir))
 		switch {
 		case err != nil:
-			list = append(list, oneFinding("disk", "Disk", Note, "can't be examined: "+err.Error(), "")...)
+			list = append(list, subject{"disk", "Disk"}.note("can't be examined: "+err.Error())...)
 		case s.Free < minBytes:
-			list = append(list, oneFinding("disk", "Disk", Bad,
-				fmt.Sprintf("%d MB are free where %s is", s.Free>>20, dir),
-				"Free some space, or keep less data: [media], [retention].")...)
+			list = append(list, subject{"disk", "Disk"}.bad(fmt.Sprintf("%d MB are free where %s is",
+				s.Free>>20, dir), "Free some space, or keep less data: [media], [retention].")...)
 		case s.Counts && s.Files < minFiles:
-			list = append(list, oneFinding("disk", "Disk", Bad,
-				fmt.Sprintf("only %d files can still be created where %s is", s.Files, dir),
+			list = append(list, subject{"disk", "Disk"}.bad(fmt.Sprintf("only %d files can still be "+
+				"created where %s is", s.Files, dir),
 				"Remove files that are not needed: the disk has room, but no inodes.")...)
 		default:
-			list = append(list, oneFinding("disk", "Disk", OK,
-				fmt.Sprintf("%d MB are free where %s is", s.Free>>20, dir), "")...)
+			list = append(list, subject{"disk", "Disk"}.ok(fmt.Sprintf("%d MB are free where %s is",
+				s.Free>>20, dir))...)
 		}
 	}
 	return list
@@ -132,13 +128,12 @@ func (c Case) examineFiles(context.Context) []Finding {
 	var list []Finding
 	for _, file := range c.privateFiles() {
 		if mode, open := exposed(file, c.Config.Gateway.Home); open {
-			list = append(list, oneFinding("files", "File", Bad,
-				fmt.Sprintf("%s has mode %04o", file, mode), "Other users of this machine can read it: "+
-					"chmod 600 "+file+", or gateway security --fix")...)
+			list = append(list, subject{"files", "File"}.bad(fmt.Sprintf("%s has mode %04o", file, mode),
+				"Other users of this machine can read it: chmod 600 "+file+", or gateway security --fix")...)
 		}
 	}
 	if len(list) == 0 {
-		return oneFinding("files", "Files", OK, "only this user can read the files with secrets", "")
+		return subject{"files", "Files"}.ok("only this user can read the files with secrets")
 	}
 	return list
 }
@@ -196,82 +191,79 @@ func exposed(file, home string) (fs.FileMode, bool) {
 
 // examineStore checks the database.
 func (c Case) examineStore(ctx context.Context) []Finding {
-	const id, what = "store", "Database"
+	about := subject{"store", "Database"}
 	path := c.Config.Store.Path()
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return oneFinding(id, what, Note, "does not exist yet", "")
+		return about.note("does not exist yet")
 	}
 	if err != nil {
-		return oneFinding(id, what, Bad, err.Error(), "Give this user access to it.")
+		return about.bad(err.Error(), "Give this user access to it.")
 	}
 	db, err := store.Open(ctx, path, c.Migrations, &store.Options{Shared: true})
 	switch {
 	case errors.Is(err, store.ErrNewer):
-		return oneFinding(id, what, Bad, "written by a newer gateway", "Upgrade this one, or restore a "+
-			"backup of its time.")
+		return about.bad("written by a newer gateway",
+			"Upgrade this one, or restore a backup of its time.")
 	case err != nil && strings.Contains(err.Error(), "older gateway"):
-		return oneFinding(id, what, Note,
-			"written by an older gateway; the next start brings it up to date", "")
+		return about.note("written by an older gateway; the next start brings it up to date")
 	case err != nil:
-		return storeFinding(c.Config.Store.Path(), id, what, err)
+		return about.storeError(c.Config.Store.Path(), err)
 	}
 	defer db.Close()
 	size := info.Size()
 	if wal, err := os.Stat(path + "-wal"); err == nil {
 		size += wal.Size()
 	}
-	list := oneFinding(id, what, OK, fmt.Sprintf("%s, %.1f MB", path, float64(size)/(1<<20)), "")
+	list := about.ok(fmt.Sprintf("%s, %.1f MB", path, float64(size)/(1<<20)))
 	list = append(list, c.examineIntegrity(ctx, db)...)
 	list = append(list, c.examineProcess(ctx, db)...)
 	return append(list, examineWork(db.Read(ctx), c.Config.Gateway.Location)...)
 }
 
-// storeFinding returns the finding for an error of the database, with a remedy. It recommends a
+// storeError returns the finding for an error of the database, with a remedy. It recommends a
 // restore only for a damaged database. If the disk is full, for example, a restore would lose
 // messages.
-func storeFinding(path, id, what string, err error) []Finding {
+func (s subject) storeError(path string, err error) []Finding {
 	text := err.Error()
 	switch {
 	case errors.Is(err, syscall.ENOSPC), strings.Contains(text, "disk is full"): // SQLite's error text
-		return oneFinding(id, what, Bad, "the disk is full, so the database can't be checked",
-			"Free some space on the disk that holds "+path+", and run gateway "+
-				"doctor again. Nothing was lost.")
+		return s.bad("the disk is full, so the database can't be checked",
+			"Free some space on the disk that holds "+path+", and run gateway doctor again. Nothing was "+
+				"lost.")
 	case strings.Contains(text, "malformed"), strings.Contains(text, "not a database"):
-		return oneFinding(id, what, Bad, text,
-			"Stop the gateway, keep a copy of the files, and restore a "+
-				"backup: gateway restore FILE")
+		return s.bad(text,
+			"Stop the gateway, keep a copy of the files, and restore a backup: gateway restore FILE")
 	case errors.Is(err, fs.ErrPermission), strings.Contains(text, "readonly"),
 		strings.Contains(text, "unable to open"):
-		return oneFinding(id, what, Bad, text, "Let this user read and write "+path+
-			" and its folder, and mount the disk writable.")
+		return s.bad(text, "Let this user read and write "+path+" and its folder, and mount the "+
+			"disk writable.")
 	}
-	return oneFinding(id, what, Bad, text,
-		"Run gateway doctor again. If this stays, look at the log of the "+
-			"gateway and at the disk (dmesg) before you change anything.")
+	return s.bad(text, "Run gateway doctor again. If this stays, look at the log of the gateway "+
+		"and at the disk (dmesg) before you change anything.")
 }
 
 // examineIntegrity checks the whole database, for at most ten seconds.
 func (c Case) examineIntegrity(ctx context.Context, db *store.DB) []Finding {
-	const id, what = "store.integrity", "Database"
+	about := subject{"store.integrity", "Database"}
 	limited, cancel := context.WithTimeout(ctx, storeTime)
 	defer cancel()
 	var answer string
 	err := db.Read(limited).QueryRow("PRAGMA quick_check(1)").Scan(&answer)
 	switch {
 	case limited.Err() != nil:
-		return oneFinding(id, what, Note, "too large to be checked as a whole in "+storeTime.String(), "")
+		return about.note("too large to be checked as a whole in " + storeTime.String())
 	case err != nil || answer != "ok":
 		if err != nil && !strings.Contains(err.Error(), "malformed") {
-			return storeFinding(c.Config.Store.Path(), id, what, err)
+			return about.storeError(c.Config.Store.Path(), err)
 		}
 		if err != nil {
 			answer = err.Error()
 		}
-		return oneFinding(id, what, Bad, "damaged: "+answer, "Stop the gateway, keep a copy of the "+
-			"files, and restore a backup: gateway restore FILE")
+		return about.bad("damaged: "+answer,
+			"Stop the gateway, keep a copy of the files, and restore a backup: gateway restore FILE")
 	}
-	return oneFinding(id, what, OK, "undamaged", "")
+	return about.ok("undamaged")
 }
 
 // staleBackup is the age from which the last backup is too old.
@@ -280,50 +272,50 @@ const staleBackup = 7 * 24 * time.Hour
 // examineBackup reports the age of the last backup. A home without a backup is not a problem: its
 // operator may back it up in another way.
 func (c Case) examineBackup(context.Context) []Finding {
-	const id, what = "backup", "Backup"
+	about := subject{"backup", "Backup"}
 	at, err := c.LastBackup()
 	switch {
 	case err != nil:
-		return oneFinding(id, what, Bad, err.Error(), "Make a new one: gateway backup FILE")
+		return about.bad(err.Error(), "Make a new one: gateway backup FILE")
 	case at.IsZero():
-		return oneFinding(id, what, Note, "none yet; make one with gateway backup FILE", "")
+		return about.note("none yet; make one with gateway backup FILE")
 	}
 	text := "the last one was made " +
 		at.In(c.Config.Gateway.Location).Format("2006-01-02 15:04 MST")
 	if c.Now().Sub(at) > staleBackup {
-		return oneFinding(id, what, Bad, text, "Make one with gateway backup FILE, and find out why "+
-			"the regular backup no longer runs.")
+		return about.bad(text,
+			"Make one with gateway backup FILE, and find out why the regular backup no longer runs.")
 	}
-	return oneFinding(id, what, OK, text, "")
+	return about.ok(text)
 }
 
 // examineProcess reports whether a gateway is running.
 func (c Case) examineProcess(ctx context.Context, db *store.DB) []Finding {
-	const id, what = "store.owner", "Gateway"
+	about := subject{"store.owner", "Gateway"}
 	running, err := store.LeaseHeld(db.Read(ctx), "dispatcher", c.Now())
 	if err != nil {
-		return storeFinding(c.Config.Store.Path(), id, what, err)
+		return about.storeError(c.Config.Store.Path(), err)
 	}
 	pid := lockHolder(c.Config.Store.Path() + ".lock")
 	switch {
 	case pid > 0:
-		return oneFinding(id, what, OK, fmt.Sprintf("process %d has the database", pid), "")
+		return about.ok(fmt.Sprintf("process %d has the database", pid))
 	case running:
-		return oneFinding(id, what, OK, "running", "")
+		return about.ok("running")
 	}
-	return oneFinding(id, what, Note, "not running", "")
+	return about.note("not running")
 }
 
 // examineWork looks for undelivered messages and for the emergency stop. It ignores errors of the
 // database, because examineStore reports them.
 func examineWork(q store.Queryer, zone *time.Location) []Finding {
 	var list []Finding
-	if n, err := bus.DeadLetters(q); err == nil && n > 0 {
-		list = oneFinding("store.outbox", "Outbox", Bad, fmt.Sprintf("messages not delivered: %d", n),
+	if n, err := bus.NewOutbox().DeadLetters(q); err == nil && n > 0 {
+		list = subject{"store.outbox", "Outbox"}.bad(fmt.Sprintf("messages not delivered: %d", n),
 			"gateway outbox list shows why; then use gateway outbox retry or drop.")
 	}
 	if halt, err := policy.GetHalt(q); err == nil && halt != nil {
-		list = append(list, oneFinding("halt", "Emergency stop", Bad, "everything is paused since "+
+		list = append(list, subject{"halt", "Emergency stop"}.bad("everything is paused since "+
 			halt.Since.In(zone).Format("2006-01-02 15:04 MST")+", by "+halt.By,
 			"To continue: gateway resume")...)
 	}
@@ -365,12 +357,12 @@ const setClock = "Set the clock, best by NTP: timedatectl set-ntp true"
 
 // examineClock compares the clock with the newest times in the database.
 func (c Case) examineClock(ctx context.Context) []Finding {
-	const id, what = "clock", "Clock"
+	about := subject{"clock", "Clock"}
 	now := c.Now()
 	text := now.In(c.Config.Gateway.Location).Format("2006-01-02 15:04 MST")
 	db, err := store.Open(ctx, c.Config.Store.Path(), c.Migrations, &store.Options{Shared: true})
 	if err != nil { // examineStore reports this error
-		return oneFinding(id, what, OK, text, "")
+		return about.ok(text)
 	}
 	defer db.Close()
 	var newest int64
@@ -384,8 +376,8 @@ func (c Case) examineClock(ctx context.Context) []Finding {
 		}
 	}
 	if ahead := time.UnixMilli(newest).Sub(now); ahead > clockSlack {
-		return oneFinding(id, what, Bad, fmt.Sprintf("%s; the newest message in the database is from %s "+
-			"later", text, ahead.Truncate(time.Second)), setClock)
+		return about.bad(fmt.Sprintf("%s; the newest message in the database is from %s later", text,
+			ahead.Truncate(time.Second)), setClock)
 	}
-	return oneFinding(id, what, OK, text, "")
+	return about.ok(text)
 }

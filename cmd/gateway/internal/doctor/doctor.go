@@ -88,6 +88,18 @@ const storeTime = 10 * time.Second
 
 // Examine runs all checks concurrently.
 func Examine(ctx context.Context, c Case) []Finding {
+	defer c.setDefaults()()
+	checks := []func(context.Context) []Finding{
+		c.examineFile, c.examineHome, c.examineDisk, c.examineFiles, c.examineStore,
+		c.examineBackup, c.examineClock, c.examineSandbox, c.examineServers,
+		c.examineListener, c.examineReady, c.examineNetwork,
+		func(context.Context) []Finding { return examinePersonas(c) },
+	}
+	return runChecks(ctx, checks)
+}
+
+// setDefaults sets the fields that are nil to the real system. The caller calls end at the end.
+func (c *Case) setDefaults() (end func()) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -97,17 +109,11 @@ func Examine(ctx context.Context, c Case) []Finding {
 	if c.LookPath == nil {
 		c.LookPath = exec.LookPath
 	}
-	if c.Transport == nil {
-		c.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment}
-		defer c.Transport.CloseIdleConnections()
+	if c.Transport != nil {
+		return func() {}
 	}
-	checks := []func(context.Context) []Finding{
-		c.examineFile, c.examineHome, c.examineDisk, c.examineFiles, c.examineStore,
-		c.examineBackup, c.examineClock, c.examineSandbox, c.examineServers,
-		c.examineListener, c.examineReady, c.examineNetwork,
-		func(context.Context) []Finding { return examinePersonas(c) },
-	}
-	return runChecks(ctx, checks)
+	c.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment}
+	return c.Transport.CloseIdleConnections
 }
 
 // runChecks runs checks concurrently and returns their findings in the order of the checks.
@@ -135,23 +141,34 @@ func CountBad(list []Finding) (n int) {
 	return n
 }
 
-// oneFinding returns a list with a single finding.
-func oneFinding(id, what string, state State, text, remedy string) []Finding {
-	return []Finding{{ID: id, What: what, State: state, Text: text, Remedy: remedy}}
+// A subject is what a check is about. Its methods return a list with one finding.
+type subject struct{ id, what string }
+
+// part returns the subject of a check of a part of s.
+func (s subject) part(name string) subject { return subject{s.id + "." + name, s.what} }
+
+func (s subject) ok(text string) []Finding { return s.found(OK, text, "") }
+
+func (s subject) note(text string) []Finding { return s.found(Note, text, "") }
+
+func (s subject) bad(text, remedy string) []Finding { return s.found(Bad, text, remedy) }
+
+func (s subject) found(state State, text, remedy string) []Finding {
+	return []Finding{{ID: s.id, What: s.what, State: state, Text: text, Remedy: remedy}}
 }
 
 // examineSandbox runs the self-test of the sandbox.
 func (c Case) examineSandbox(ctx context.Context) []Finding {
-	const id, what = "sandbox", "Sandbox"
+	about := subject{"sandbox", "Sandbox"}
 	box, err := c.Sandbox(ctx)
 	switch {
 	case err != nil:
-		return oneFinding(id, what, Bad, err.Error(), "The agent runs no commands. Install bubblewrap, "+
+		return about.bad(err.Error(), "The agent runs no commands. Install bubblewrap, "+
 			`or use a kernel with Landlock; [exec] sandbox = "none" runs them unconfined.`)
 	case box == nil:
-		return oneFinding(id, what, OK, "commands are switched off", "")
+		return about.ok("commands are switched off")
 	}
-	list := oneFinding(id, what, OK, box.String(), "")
+	list := about.ok(box.String())
 	if c.Config.Exec.Sandbox == "none" {
 		list[0].State = Bad
 		list[0].Remedy = "Commands can do all that the gateway can; each must be approved unless " +
@@ -159,18 +176,17 @@ func (c Case) examineSandbox(ctx context.Context) []Finding {
 	}
 	report := box.Report()
 	for _, proof := range report.Passed {
-		list = append(list, oneFinding("sandbox.proof", what, OK, "proven: "+proof, "")...)
+		list = append(list, about.part("proof").ok("proven: "+proof)...)
 	}
 	for _, weak := range report.Weak {
-		list = append(list, oneFinding("sandbox.weak", what, Note, "limit of this sandbox: "+weak, "")...)
+		list = append(list, about.part("weak").note("limit of this sandbox: "+weak)...)
 	}
 	if len(report.Weak) > 0 && box.Name() == sandbox.Landlock {
-		list = append(list, oneFinding("sandbox.weak", what, Note,
-			"bubblewrap has fewer limits: install it, "+
-				"as with apt install bubblewrap, and restart the gateway", "")...)
+		list = append(list, about.part("weak").note("bubblewrap has fewer limits: install it, as "+
+			"with apt install bubblewrap, and restart the gateway")...)
 	}
 	for _, other := range report.Others {
-		list = append(list, oneFinding("sandbox.other", what, Note, "not used: "+other, "")...)
+		list = append(list, about.part("other").note("not used: "+other)...)
 	}
 	return list
 }
@@ -183,71 +199,72 @@ func (c Case) examineServers(context.Context) []Finding {
 		if !s.Enabled || len(s.Command) == 0 {
 			continue
 		}
-		id, what := "mcp."+name, "MCP server "+name
+		about := subject{"mcp." + name, "MCP server " + name}
 		if _, err := c.LookPath(s.Command[0]); err != nil {
-			list = append(list, oneFinding(id, what, Bad, err.Error(), fmt.Sprintf(
-				"Install %s, or set enabled = false in [mcp.%s].", s.Command[0], name))...)
+			list = append(list, about.bad(err.Error(), fmt.Sprintf("Install %s, or set enabled = false in "+
+				"[mcp.%s].", s.Command[0], name))...)
 			continue
 		}
-		list = append(list, oneFinding(id, what, OK, "its program is installed", "")...)
+		list = append(list, about.ok("its program is installed")...)
 	}
 	return list
 }
 
 // examineListener checks whether the address of the HTTP server is free or used by this gateway.
 func (c Case) examineListener(ctx context.Context) []Finding {
-	const id, what = "http", "HTTP"
+	about := subject{"http", "HTTP"}
 	address := c.Config.HTTP.Listen
 	if address == "" {
-		return oneFinding(id, what, OK, "switched off", "")
+		return about.ok("switched off")
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err == nil {
 		if err := listener.Close(); err != nil {
-			return oneFinding(id, what, Note, err.Error(), "")
+			return about.note(err.Error())
 		}
-		return oneFinding(id, what, OK, "can listen on "+address, "")
+		return about.ok("can listen on " + address)
 	}
 	end, known := ops.ReadEndpoint(c.Config.Gateway.Home)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE) && known == nil:
-		return oneFinding(id, what, OK, "the gateway serves "+end.Address, "")
+		return about.ok("the gateway serves " + end.Address)
 	case errors.Is(err, syscall.EADDRINUSE):
-		return oneFinding(id, what, Bad, address+" is used by another program",
+		return about.bad(address+" is used by another program",
 			"Stop that, or set another address: [http] listen.")
 	}
-	return oneFinding(id, what, Bad, err.Error(), "Set an address of this machine: [http] listen.")
+	return about.bad(err.Error(), "Set an address of this machine: [http] listen.")
 }
 
 // examineReady asks a running gateway whether it is ready.
 func (c Case) examineReady(ctx context.Context) []Finding {
-	const id, what = "ready", "Readiness"
+	about := subject{"ready", "Readiness"}
 	end, err := ops.ReadEndpoint(c.Config.Gateway.Home)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil
 	}
 	if err != nil {
-		return oneFinding(id, what, Bad, err.Error(), "Restart the gateway: it writes the file anew.")
+		return about.bad(err.Error(), "Restart the gateway: it writes the file anew.")
 	}
 	a, err := c.ask(ctx, "http://"+end.Address+"/readyz", authorization("Bearer "+end.Token), "")
 	if err != nil {
-		return oneFinding(id, what, Note, fmt.Sprintf("process %d does not answer at %s; it may have "+
-			"been killed", end.PID, end.Address), "")
+		return about.note(fmt.Sprintf("process %d does not answer at %s; it may have been killed",
+			end.PID, end.Address))
 	}
 	var report ops.Report
 	if json.Unmarshal(a.body, &report) != nil ||
 		a.status != http.StatusOK && a.status != http.StatusServiceUnavailable {
-		return oneFinding(id, what, Bad, fmt.Sprintf("another program answers at %s", end.Address),
+		return about.bad(fmt.Sprintf("another program answers at %s", end.Address),
 			"Stop that, and restart the gateway.")
 	}
 	if report.Ready {
-		return oneFinding(id, what, OK, fmt.Sprintf("process %d is ready", end.PID), "")
+		return about.ok(fmt.Sprintf("process %d is ready", end.PID))
 	}
 	var list []Finding
 	for _, r := range report.Checks {
 		if !r.OK {
-			list = append(list, oneFinding(id+"."+strings.ReplaceAll(r.Name, " ", "-"), what, Bad,
-				r.Name+": "+r.State, "See the log of the gateway, and gateway channels.")...)
+			part := about.part(strings.ReplaceAll(r.Name, " ", "-"))
+			list = append(list, part.bad(r.Name+": "+r.State,
+				"See the log of the gateway, and gateway channels.")...)
 		}
 	}
 	return list
@@ -256,7 +273,6 @@ func (c Case) examineReady(ctx context.Context) []Finding {
 // examinePersonas reports personas without effect, and skills in personas and policies that don't
 // exist.
 func examinePersonas(c Case) (list []Finding) {
-	const id = "personas"
 	skills := make(map[string][]string) // by table
 	chosen := make(map[string]bool)
 	for name, p := range c.Config.Policies {
@@ -264,21 +280,23 @@ func examinePersonas(c Case) (list []Finding) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Config.Personas)) {
 		skills["personas."+name] = c.Config.Personas[name].Skills
-		what, state, text := "[personas."+name+"]", Note, "no policy chooses it"
-		if chosen[name] {
-			docs, _ := filepath.Glob(filepath.Join(c.Persona(name), "*.md")) // a valid pattern
-			if text = "no documents of its own in " + c.Persona(name); len(docs) > 0 {
-				state, text = OK, fmt.Sprintf("documents of its own: %d", len(docs))
-			}
+		about := subject{"personas", "[personas." + name + "]"}
+		docs, _ := filepath.Glob(filepath.Join(c.Persona(name), "*.md")) // a valid pattern
+		switch {
+		case !chosen[name]:
+			list = append(list, about.note("no policy chooses it")...)
+		case len(docs) == 0:
+			list = append(list, about.note("no documents of its own in "+c.Persona(name))...)
+		default:
+			list = append(list, about.ok(fmt.Sprintf("documents of its own: %d", len(docs)))...)
 		}
-		list = append(list, oneFinding(id, what, state, text, "")...)
 	}
 	return append(list, examineSkills(c, skills)...)
 }
 
 // examineSkills reports patterns that match no skill. patterns has the skills of each table.
 func examineSkills(c Case, patterns map[string][]string) (list []Finding) {
-	const id, what = "skills", "Skills"
+	about := subject{"skills", "Skills"}
 	var known []string
 	for _, table := range slices.Sorted(maps.Keys(patterns)) {
 		for _, pattern := range patterns[table] {
@@ -287,12 +305,11 @@ func examineSkills(c Case, patterns map[string][]string) (list []Finding) {
 				known, err = c.SkillNames()
 			}
 			if err != nil {
-				return oneFinding(id, what, Bad, err.Error(), "Correct the rights of the folders.")
+				return about.bad(err.Error(), "Correct the rights of the folders.")
 			}
 			if !slices.ContainsFunc(known, func(s string) bool { return persona.Match(pattern, s) }) {
-				list = append(list, oneFinding(id, what, Bad, fmt.Sprintf("[%s] skills: there is no skill %q%s",
-					table, pattern, suggest.Hint(pattern, known)),
-					"Correct the name; gateway skills list shows all.")...)
+				list = append(list, about.bad(fmt.Sprintf("[%s] skills: there is no skill %q%s", table, pattern,
+					suggest.Hint(pattern, known)), "Correct the name; gateway skills list shows all.")...)
 			}
 		}
 	}

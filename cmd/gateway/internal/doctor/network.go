@@ -71,14 +71,8 @@ type Identity struct {
 // TryChannel checks the token of the Telegram or Discord account with a name. Each request takes at
 // most c.Timeout. The Identity is zero as far as it is unknown.
 func TryChannel(ctx context.Context, c Case, name string) (Identity, []Finding) {
+	defer c.setDefaults()()
 	ch := c.Config.Channels[name]
-	if c.Transport == nil {
-		c.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment}
-		defer c.Transport.CloseIdleConnections()
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
 	if ch.Type == "telegram" {
 		return c.examineTelegram(ctx, name, ch)
 	}
@@ -86,14 +80,14 @@ func TryChannel(ctx context.Context, c Case, name string) (Identity, []Finding) 
 }
 
 func (c Case) examineChannel(ctx context.Context, name string, ch config.Channel) []Finding {
-	id, what := "channel."+name, "Channel "+name
+	about := subject{"channel." + name, "Channel " + name}
 	switch {
 	case ch.Type == "terminal":
 		return nil
 	case ch.Type == "whatsapp":
 		return c.examineWhatsApp(ctx, name)
 	case c.Offline:
-		return oneFinding(id, what, Note, "not tried", "")
+		return about.note("not tried")
 	}
 	_, list := TryChannel(ctx, c, name)
 	return list
@@ -162,14 +156,14 @@ func authorization(value string) http.Header {
 }
 
 // unreachable returns the finding for a server that doesn't answer.
-func unreachable(id, what string, err error) []Finding {
-	return oneFinding(id, what, Bad, "can't be reached: "+err.Error(),
+func (s subject) unreachable(err error) []Finding {
+	return s.bad("can't be reached: "+err.Error(),
 		"Check this machine's network, DNS and proxy; gateway doctor --offline skips this.")
 }
 
 // unexpectedStatus returns the finding for an unexpected HTTP status.
-func unexpectedStatus(id, what string, status int) []Finding {
-	return oneFinding(id, what, Bad, fmt.Sprintf("answers with status %d", status),
+func (s subject) unexpectedStatus(status int) []Finding {
+	return s.bad(fmt.Sprintf("answers with status %d", status),
 		"Try again later, and see its status page.")
 }
 
@@ -179,8 +173,8 @@ func (c Case) clock(what string, a answer) []Finding {
 		return nil
 	}
 	if off := c.Now().Sub(a.date).Abs(); off > clockSlack {
-		return oneFinding("clock.network", "Clock", Bad, fmt.Sprintf("%s from that of %s",
-			off.Truncate(time.Second), what), setClock)
+		return subject{"clock.network", "Clock"}.bad(
+			fmt.Sprintf("%s from that of %s", off.Truncate(time.Second), what), setClock)
 	}
 	return nil
 }
@@ -188,13 +182,13 @@ func (c Case) clock(what string, a answer) []Finding {
 func (c Case) examineTelegram(
 	ctx context.Context, name string, ch config.Channel,
 ) (who Identity, list []Finding) {
-	id, what := "channel."+name, "Channel "+name
+	about := subject{"channel." + name, "Channel " + name}
 	base := strings.TrimRight(cmp.Or(ch.APIURL, "https://api.telegram.org"), "/")
 	a, err := c.ask(ctx, base+"/bot"+ch.Token.Reveal()+"/getMe", nil, ch.Proxy.Reveal())
 	if err != nil {
-		return who, unreachable(id, what, err)
+		return who, about.unreachable(err)
 	}
-	list = c.clock(what, a)
+	list = c.clock(about.what, a)
 	switch a.status {
 	case http.StatusOK:
 		var me struct {
@@ -204,28 +198,28 @@ func (c Case) examineTelegram(
 			} `json:"result"`
 		}
 		if json.Unmarshal(a.body, &me) != nil {
-			return who, append(list, unexpectedStatus(id, what, a.status)...)
+			return who, append(list, about.unexpectedStatus(a.status)...)
 		}
 		who.Name = me.Result.Username
-		list = append(list, oneFinding(id, what, OK, "is @"+who.Name, "")...)
+		list = append(list, about.ok("is @"+who.Name)...)
 		if ch.Activation == "always" && !me.Result.Groups {
-			list = append(list, oneFinding(id+".privacy", what, Bad, "receives only messages to it in "+
-				`groups, and activation is "always"`, "Send /setprivacy to @BotFather, choose the "+
-				"bot and Disable, and add it to the groups anew.")...)
+			list = append(list, about.part("privacy").bad("receives only messages to it in "+
+				`groups, and activation is "always"`, "Send /setprivacy to @BotFather, choose the bot and "+
+				"Disable, and add it to the groups anew.")...)
 		}
 		return who, list
 	case http.StatusUnauthorized, http.StatusNotFound:
 		who.Refused = true
-		return who, append(list, oneFinding(id, what, Bad, "Telegram refuses the token",
+		return who, append(list, about.bad("Telegram refuses the token",
 			"Get the token of the bot from @BotFather, and set it in [channels."+name+"].")...)
 	}
-	return who, append(list, unexpectedStatus(id, what, a.status)...)
+	return who, append(list, about.unexpectedStatus(a.status)...)
 }
 
 func (c Case) examineDiscord(
 	ctx context.Context, name string, ch config.Channel,
 ) (who Identity, list []Finding) {
-	id, what := "channel."+name, "Channel "+name
+	about := subject{"channel." + name, "Channel " + name}
 	base := strings.TrimRight(cmp.Or(ch.APIURL, "https://discord.com"), "/") + "/api/v9/"
 	header := authorization("Bot " + ch.Token.Reveal())
 	header.Set("User-Agent", discordAgent)
@@ -234,27 +228,26 @@ func (c Case) examineDiscord(
 	}
 	a, err := ask("users/@me")
 	if err != nil {
-		return who, unreachable(id, what, err)
+		return who, about.unreachable(err)
 	}
-	list = c.clock(what, a)
+	list = c.clock(about.what, a)
 	switch a.status {
 	case http.StatusOK:
 	case http.StatusUnauthorized:
 		who.Refused = true
-		return who, append(list, oneFinding(id, what, Bad, "Discord refuses the token",
-			"Reset the token "+
-				"under Bot in the developer portal, and set it in [channels."+name+"].")...)
+		return who, append(list, about.bad("Discord refuses the token",
+			"Reset the token under Bot in the developer portal, and set it in [channels."+name+"].")...)
 	default:
-		return who, append(list, unexpectedStatus(id, what, a.status)...)
+		return who, append(list, about.unexpectedStatus(a.status)...)
 	}
 	var me struct {
 		Username string `json:"username"`
 	}
 	if json.Unmarshal(a.body, &me) != nil {
-		return who, append(list, unexpectedStatus(id, what, a.status)...)
+		return who, append(list, about.unexpectedStatus(a.status)...)
 	}
 	who.Name = me.Username
-	list = append(list, oneFinding(id, what, OK, "is "+who.Name, "")...)
+	list = append(list, about.ok("is "+who.Name)...)
 	a, err = ask("applications/@me")
 	var app struct {
 		Flags *int `json:"flags"`
@@ -279,17 +272,17 @@ func (c Case) examineDiscord(
 	}
 	const contents = 1<<18 | 1<<19 // GATEWAY_MESSAGE_CONTENT, and _LIMITED
 	if *app.Flags&contents == 0 {
-		list = append(list, oneFinding(id+".intents", what, Bad, "does not get the text of messages",
-			"In the developer portal, under Bot, Privileged Gateway Intents, switch on the "+
-				"Message Content Intent.")...)
+		list = append(list, about.part("intents").bad("does not get the text of messages",
+			"In the developer portal, under Bot, Privileged Gateway Intents, switch on the Message "+
+				"Content Intent.")...)
 	}
 	return who, list
 }
 
 // examineWhatsApp checks whether an account is linked, without connecting.
 func (c Case) examineWhatsApp(ctx context.Context, name string) []Finding {
-	id, what := "channel."+name, "Channel "+name
-	unlinked := oneFinding(id, what, Bad, "is not linked with a phone", "Link it: gateway pair "+name)
+	about := subject{"channel." + name, "Channel " + name}
+	unlinked := about.bad("is not linked with a phone", "Link it: gateway pair "+name)
 	file := c.WhatsApp(name)
 	if _, err := os.Stat(file); err != nil {
 		return unlinked
@@ -298,7 +291,7 @@ func (c Case) examineWhatsApp(ctx context.Context, name string) []Finding {
 		RawQuery: "mode=ro&_pragma=query_only(1)&_pragma=busy_timeout(2000)"}
 	db, err := sql.Open("sqlite", uri.String())
 	if err != nil {
-		return oneFinding(id, what, Note, "can't be examined: "+err.Error(), "")
+		return about.note("can't be examined: " + err.Error())
 	}
 	defer db.Close()
 	var devices int
@@ -307,10 +300,10 @@ func (c Case) examineWhatsApp(ctx context.Context, name string) []Finding {
 	case err != nil && strings.Contains(err.Error(), "no such table"), err == nil && devices == 0:
 		return unlinked
 	case err != nil:
-		return oneFinding(id, what, Bad, "its keys can't be read: "+err.Error(),
-			"Move "+file+" away and link the account again: gateway pair "+name)
+		return about.bad("its keys can't be read: "+err.Error(), "Move "+file+" away and link the "+
+			"account again: gateway pair "+name)
 	}
-	return oneFinding(id, what, OK, "is linked with a phone", "")
+	return about.ok("is linked with a phone")
 }
 
 // modelsURL returns the URL that lists the models of a provider.
@@ -340,47 +333,46 @@ func modelHeader(m config.Model, key string) http.Header {
 
 // examineKeys tests a model with each of its keys.
 func examineKeys(ctx context.Context, c Case, name string, m config.Model) (list []Finding) {
-	id, what := "model."+name, "Model "+name
+	about := subject{"model." + name, "Model " + name}
 	keys := m.AllKeys()
 	if len(keys) == 0 || c.Offline || m.Provider == "demo" {
-		return c.examineModel(ctx, id, what, name, "")
+		return c.examineModel(ctx, about, name, "")
 	}
 	for i, key := range keys {
 		if len(keys) > 1 {
-			what = fmt.Sprintf("Model %s, %s", name, config.KeyName(i+1, key))
+			about.what = fmt.Sprintf("Model %s, %s", name, config.KeyName(i+1, key))
 		}
-		list = append(list, c.examineModel(ctx, id, what, name, key)...)
+		list = append(list, c.examineModel(ctx, about, name, key)...)
 	}
 	return list
 }
 
 // examineModel tests a model with one key.
-func (c Case) examineModel(ctx context.Context, id, what, name, key string) []Finding {
+func (c Case) examineModel(ctx context.Context, about subject, name, key string) []Finding {
 	m := c.Config.Models[name]
 	switch {
 	case m.Provider == "demo":
-		return oneFinding(id, what, Note, "is the built-in demo, which is not a language model", "")
+		return about.note("is the built-in demo, which is not a language model")
 	case c.Offline:
-		return oneFinding(id, what, Note, "not tried", "")
+		return about.note("not tried")
 	}
 	a, err := c.ask(ctx, modelsURL(m), modelHeader(m, key), "")
 	if err != nil {
-		return unreachable(id, what, err)
+		return about.unreachable(err)
 	}
-	list := c.clock(what, a)
+	list := c.clock(about.what, a)
 	switch a.status {
 	case http.StatusOK:
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return append(list, oneFinding(id, what, Bad, "its provider refuses the key",
+		return append(list, about.bad("its provider refuses the key",
 			"Set a key that is valid in [models."+name+"], or in the variable that it names.")...)
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
-		return append(list, oneFinding(id, what, Note, "its provider answers, and lists no models",
-			"")...)
+		return append(list, about.note("its provider answers, and lists no models")...)
 	case http.StatusTooManyRequests, http.StatusPaymentRequired:
-		return append(list, oneFinding(id, what, Bad, "its provider says that the quota is used up",
+		return append(list, about.bad("its provider says that the quota is used up",
 			"Check the account there, or add a fallback to [models."+name+"].")...)
 	default:
-		return append(list, unexpectedStatus(id, what, a.status)...)
+		return append(list, about.unexpectedStatus(a.status)...)
 	}
 	var models struct {
 		Data []struct {
@@ -388,20 +380,19 @@ func (c Case) examineModel(ctx context.Context, id, what, name, key string) []Fi
 		} `json:"data"`
 	}
 	if json.Unmarshal(a.body, &models) != nil || len(models.Data) == 0 {
-		return append(list, oneFinding(id, what, OK, "its provider accepts the key", "")...)
+		return append(list, about.ok("its provider accepts the key")...)
 	}
 	var offers []string
 	for _, known := range models.Data {
 		if known.ID == m.Model || known.ID == "models/"+m.Model || known.ID == m.Model+":latest" {
-			return append(list, oneFinding(id, what, OK, m.Model+" is there", "")...)
+			return append(list, about.ok(m.Model+" is there")...)
 		}
 		if len(offers) < maxOffers {
 			offers = append(offers, known.ID)
 		}
 	}
 	// Some providers accept names that they do not list, such as aliases.
-	return append(list, oneFinding(id, what, Note,
-		fmt.Sprintf("its provider accepts the key, but lists no "+
-			"model %q; it offers %s: if calls fail, set model in [models.%s]", m.Model,
-			strings.Join(offers, ", "), name), "")...)
+	return append(list, about.note(fmt.Sprintf("its provider accepts the key, but lists no model "+
+		"%q; it offers %s: if calls fail, set model in [models.%s]", m.Model, strings.Join(offers, ", "),
+		name))...)
 }
