@@ -59,7 +59,7 @@ type backupOptions struct {
 
 func backupCommand(load app.Loader) *cobra.Command {
 	var with backupOptions
-	cmd := &cobra.Command{
+	cmd := withConfig(load, &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Back up all data into one file; the gateway may be running",
 		Long: `Back up all data into one .tar.gz file, also while the gateway runs: the
@@ -70,14 +70,9 @@ every conversation: keep it safe.
 The backup does not have the configuration, which may contain tokens, unless you give
 --with-config. It never has the values of "env:NAME" and "file:PATH" in the configuration.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := load()
-			if err != nil {
-				return err
-			}
-			return writeBackup(cmd, cfg, args[0], with)
-		},
-	}
+	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
+		return writeBackup(cmd, cfg, args[0], with)
+	})
 	f := cmd.Flags()
 	f.BoolVar(&with.noMedia, "no-media", false,
 		"leave out the files that people have sent and received")
@@ -250,7 +245,7 @@ func (f *historyFilter) copy(name string, w io.Writer, r io.Reader) error {
 
 func restoreCommand(load app.Loader) *cobra.Command {
 	var with backupOptions
-	cmd := &cobra.Command{
+	cmd := withConfig(load, &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Restore a backup, while no gateway runs",
 		Long: `Restore a backup, while no gateway runs. The whole backup is checked before anything
@@ -263,14 +258,9 @@ into the home as config.toml.restored, for you to look at. With --with-config it
 Afterwards the gateway continues as if it had been killed at the moment of the backup:
 docs/durability.md says what that means for messages that came later.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := load()
-			if err != nil {
-				return err
-			}
-			return restoreBackup(cmd, cfg, args[0], with)
-		},
-	}
+	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
+		return restoreBackup(cmd, cfg, args[0], with)
+	})
 	f := cmd.Flags()
 	f.BoolVar(&with.force, "force", false, "move existing data aside")
 	f.BoolVar(&with.config, "with-config", false, "use the configuration that is in the backup")

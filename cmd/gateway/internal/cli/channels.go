@@ -28,34 +28,29 @@ import (
 )
 
 func channelsCommand(found app.Loader) *cobra.Command {
-	return withJSONFlag(&cobra.Command{
+	return withJSONFlag(withConfig(found, &cobra.Command{
 		Use:   "channels",
 		Short: "Show the state of each channel, its pending and failed messages, and what to do",
 		Long: "channels shows the accounts of the gateway that runs in this home, or, if none\n" +
 			"answers, those that the settings of this shell name.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := found()
+	}, func(cmd *cobra.Command, cfg *config.Config, _ []string) error {
+		r, trouble := findRunning(cmd.Context(), cfg.Gateway.Home)
+		if r == nil && cfg.Mistakes() != nil {
+			return app.NewUsageError(cfg.Mistakes())
+		}
+		cmd.PrintErrln(aboutSettings(r, trouble, cfg.Gateway.Home))
+		if r != nil {
+			cfg = r.settings
+		}
+		return withData(cmd.Context(), cfg, func(d data) error {
+			rows, err := ChannelRows(cfg, d.q)
 			if err != nil {
 				return err
 			}
-			r, trouble := findRunning(cmd.Context(), cfg.Gateway.Home)
-			if r == nil && cfg.Mistakes() != nil {
-				return app.NewUsageError(cfg.Mistakes())
-			}
-			cmd.PrintErrln(aboutSettings(r, trouble, cfg.Gateway.Home))
-			if r != nil {
-				cfg = r.settings
-			}
-			return withData(cmd.Context(), fixed(cfg), func(d data) error {
-				rows, err := ChannelRows(cfg, d.q)
-				if err != nil {
-					return err
-				}
-				return printChannels(cmd, rows)
-			})
-		},
-	})
+			return printChannels(cmd, rows)
+		})
+	}))
 }
 
 // printChannels prints a table of the accounts. For people it also prints what to do.
@@ -124,34 +119,29 @@ func ChannelRows(cfg *config.Config, q store.Queryer) ([][]any, error) {
 
 func pairCommand(load app.Loader) *cobra.Command {
 	var phone, file string
-	cmd := &cobra.Command{
+	cmd := withConfig(load, &cobra.Command{
 		Use:   "pair ACCOUNT",
 		Short: "Link a WhatsApp account with a phone",
 		Long: "pair links a WhatsApp account. On the phone, open WhatsApp, then Linked devices, then\n" +
 			"Link a device, and scan the code that is shown here. With --phone a code to type in is\n" +
 			"shown instead. A running gateway connects the account by itself.",
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := load()
-			if err != nil {
-				return err
-			}
-			if err := cfg.Unresolved("channels", args[0]); err != nil {
-				return app.NewUsageError(err)
-			}
-			p, err := Pairer(cfg, args[0])
-			if err == nil {
-				err = checkPhone(phone)
-			}
-			if err != nil {
-				return app.NewUsageError(err)
-			}
-			if err := os.MkdirAll(cfg.Gateway.Home, 0o700); err != nil {
-				return app.NewHomeError(cfg.Gateway.Home, err)
-			}
-			return Pair(cmd.Context(), p, cmd.OutOrStdout(), phone, file)
-		},
-	}
+	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
+		if err := cfg.Unresolved("channels", args[0]); err != nil {
+			return app.NewUsageError(err)
+		}
+		p, err := Pairer(cfg, args[0])
+		if err == nil {
+			err = checkPhone(phone)
+		}
+		if err != nil {
+			return app.NewUsageError(err)
+		}
+		if err := os.MkdirAll(cfg.Gateway.Home, 0o700); err != nil {
+			return app.NewHomeError(cfg.Gateway.Home, err)
+		}
+		return Pair(cmd.Context(), p, cmd.OutOrStdout(), phone, file)
+	})
 	cmd.Flags().StringVar(&phone, "phone", "",
 		"phone number with the country's code: show a code to type in instead of a QR code")
 	cmd.Flags().StringVar(&file, "png", "", "also write the QR code into this file")

@@ -77,7 +77,7 @@ func findWarnings(e *config.Explanation) ([]string, error) {
 	if len(e.Config.Skills.Disabled) == 0 {
 		return warnings, nil
 	}
-	err := withSkills(fixed(e.Config), func(b skillData) error {
+	err := withSkills(e.Config, func(b skillData) error {
 		list, err := b.all()
 		var names []string
 		for _, s := range list {

@@ -31,11 +31,7 @@ type data struct {
 }
 
 // withData calls fn with the gateway's data.
-func withData(ctx context.Context, load app.Loader, fn func(data) error) error {
-	cfg, err := load()
-	if err != nil {
-		return err
-	}
+func withData(ctx context.Context, cfg *config.Config, fn func(data) error) error {
 	db, err := store.Open(ctx, cfg.Store.Path(), app.Migrations(), &store.Options{Shared: true})
 	if errors.Is(err, fs.ErrNotExist) {
 		err = errNoData
@@ -46,9 +42,18 @@ func withData(ctx context.Context, load app.Loader, fn func(data) error) error {
 	return errors.Join(fn(data{cfg, db, db.Read(ctx)}), db.Close())
 }
 
-// fixed returns a loader of a configuration that was read before.
-func fixed(cfg *config.Config) app.Loader {
-	return func() (*config.Config, error) { return cfg, nil }
+// withConfig returns cmd with an action that gets the configuration.
+func withConfig(
+	load app.Loader, cmd *cobra.Command, run func(*cobra.Command, *config.Config, []string) error,
+) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cfg, err := load()
+		if err != nil {
+			return err
+		}
+		return run(cmd, cfg, args)
+	}
+	return cmd
 }
 
 // dataCommand returns a command that uses the gateway's data.
@@ -56,12 +61,10 @@ func dataCommand(
 	load app.Loader, use, short string, args cobra.PositionalArgs,
 	run func(cmd *cobra.Command, d data, args []string) error,
 ) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short, Args: args,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withData(cmd.Context(), load, func(d data) error { return run(cmd, d, args) })
-		},
-	}
+	return withConfig(load, &cobra.Command{Use: use, Short: short, Args: args},
+		func(cmd *cobra.Command, cfg *config.Config, args []string) error {
+			return withData(cmd.Context(), cfg, func(d data) error { return run(cmd, d, args) })
+		})
 }
 
 // inTx returns the action of a command that changes the database in one transaction and then

@@ -226,20 +226,15 @@ func printProblems(cmd *cobra.Command, problems []doctor.Problem, asJSON bool) e
 
 func healthCommand(load app.Loader) *cobra.Command {
 	var ready bool
-	cmd := &cobra.Command{
+	cmd := withConfig(load, &cobra.Command{
 		Use:   "health",
 		Short: "Say whether the running gateway is alive, or ready",
 		Long: "health asks the gateway that runs in this home through its HTTP server. It prints the\n" +
 			"problems. Its exit code is 0 if there are none: use it for the probes of containers.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := load()
-			if err != nil {
-				return err
-			}
-			return examineHealth(cmd.Context(), cfg, ready, cmd.OutOrStdout())
-		},
-	}
+	}, func(cmd *cobra.Command, cfg *config.Config, _ []string) error {
+		return examineHealth(cmd.Context(), cfg, ready, cmd.OutOrStdout())
+	})
 	cmd.Flags().BoolVar(&ready, "ready", false, "also check whether all parts work")
 	return cmd
 }

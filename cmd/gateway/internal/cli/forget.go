@@ -18,6 +18,7 @@ import (
 	"gateway/channels/gate"
 	"gateway/channels/router"
 	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/config"
 	"gateway/session"
 	"gateway/store"
 )
@@ -25,45 +26,44 @@ import (
 // memoryForgetCommand erases a scope, like /forget. A gateway may be running.
 func memoryForgetCommand(load app.Loader) *cobra.Command {
 	sure := false
-	cmd := &cobra.Command{
+	cmd := withConfig(load, &cobra.Command{
 		Use:   "forget SCOPE",
 		Short: "Erase all data of a person or a group: conversations, files, memory, identity",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withMemory(cmd, load, args[0], func(r memoryData) error {
-				if r.scope == "" {
-					return app.NewUsageError(fmt.Errorf("the shared documents belong to nobody; delete them in %s",
-						app.SharedFolder(r.cfg)))
+	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
+		return withMemory(cmd.Context(), cfg, args[0], func(r memoryData) error {
+			if r.scope == "" {
+				return app.NewUsageError(fmt.Errorf("the shared documents belong to nobody; delete them in %s",
+					app.SharedFolder(r.cfg)))
+			}
+			if err := checkKnown(cmd.Context(), r); err != nil {
+				return err
+			}
+			owner, err := lastOwner(r.q, r)
+			if err != nil {
+				return err
+			}
+			if !sure {
+				saves := "gateway memory export"
+				if r.scope.Person() != 0 {
+					saves = "gateway export"
 				}
-				if err := checkKnown(cmd.Context(), r); err != nil {
-					return err
-				}
-				owner, err := lastOwner(r.q, r)
-				if err != nil {
-					return err
-				}
-				if !sure {
-					saves := "gateway memory export"
-					if r.scope.Person() != 0 {
-						saves = "gateway export"
-					}
-					return app.NewUsageError(fmt.Errorf("this erases all data of %s%s and can't be undone; "+
-						"%s %s saves a copy, and --yes confirms", r.scope, owner, saves, r.scope))
-				}
-				eraser := background.Eraser{DB: r.db, Inbox: bus.NewInbox(), Outbox: bus.NewOutbox(),
-					Memory: r.memory, Ledger: budget.New(nil), People: app.People{}, Now: time.Now}
-				if err := eraser.Forget(cmd.Context(), r.scope); err != nil {
-					return err
-				}
-				cmd.Printf("%s is forgotten. The gateway removes files, and what is left in the "+
-					"database, now or when it is started next.\n", r.scope)
-				if owner != "" {
-					cmd.Println("There is no owner now: the next person who is approved becomes the owner.")
-				}
-				return nil
-			})
-		},
-	}
+				return app.NewUsageError(fmt.Errorf("this erases all data of %s%s and can't be undone; "+
+					"%s %s saves a copy, and --yes confirms", r.scope, owner, saves, r.scope))
+			}
+			eraser := background.Eraser{DB: r.db, Inbox: bus.NewInbox(), Outbox: bus.NewOutbox(),
+				Memory: r.memory, Ledger: budget.New(nil), People: app.People{}, Now: time.Now}
+			if err := eraser.Forget(cmd.Context(), r.scope); err != nil {
+				return err
+			}
+			cmd.Printf("%s is forgotten. The gateway removes files, and what is left in the "+
+				"database, now or when it is started next.\n", r.scope)
+			if owner != "" {
+				cmd.Println("There is no owner now: the next person who is approved becomes the owner.")
+			}
+			return nil
+		})
+	})
 	cmd.Flags().BoolVar(&sure, "yes", false, "confirm that the data is to be erased")
 	return cmd
 }
@@ -71,7 +71,7 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 // exportCommand writes what is stored about a person. home has the settings in force, and
 // withSecrets those of this shell.
 func exportCommand(home, withSecrets app.Loader) *cobra.Command {
-	return &cobra.Command{
+	return withConfig(home, &cobra.Command{
 		Use:   "export PERSON [DIR|FILE.zip|-]",
 		Short: "Export all data of a person; the gateway may be running",
 		Long: `Write the conversations, documents, facts, files, jobs, usage and decisions of a person
@@ -80,17 +80,18 @@ argument the folder is PERSON-export. The number of a person is in gateway peopl
 contains no words of other people in groups. It contains no secrets of the gateway either, if this
 shell has the variables with the secrets.`,
 		Args: cobra.RangeArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			to := args[0] + "-export"
-			if len(args) > 1 {
-				to = args[1]
-			}
-			return exportPerson(cmd, home, withSecrets, args[0], to)
-		},
-	}
+	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
+		to := args[0] + "-export"
+		if len(args) > 1 {
+			to = args[1]
+		}
+		return exportPerson(cmd, cfg, withSecrets, args[0], to)
+	})
 }
 
-func exportPerson(cmd *cobra.Command, home, withSecrets app.Loader, person, to string) error {
+func exportPerson(
+	cmd *cobra.Command, cfg *config.Config, withSecrets app.Loader, person, to string,
+) error {
 	scope, err := scopeOf(person)
 	if err != nil || scope.Person() == 0 {
 		return app.NewUsageError(fmt.Errorf("%q is not a person: want a number that gateway people list "+
@@ -104,7 +105,7 @@ func exportPerson(cmd *cobra.Command, home, withSecrets app.Loader, person, to s
 	if err != nil {
 		return err
 	}
-	return withMemory(cmd, home, person, func(r memoryData) (err error) {
+	return withMemory(cmd.Context(), cfg, person, func(r memoryData) (err error) {
 		files, err := app.OpenMedia(r.cfg)
 		if err != nil {
 			return err

@@ -41,7 +41,7 @@ func importCommand(load app.Loader) *cobra.Command {
 
 func importKindCommand(load app.Loader, kind importer.Kind) *cobra.Command {
 	var i importing
-	cmd := &cobra.Command{
+	cmd := withConfig(load, &cobra.Command{
 		Use:   string(kind) + " DIR",
 		Short: "Import the home of a " + string(kind) + " agent",
 		Long: `Import the documents, memory, conversations and jobs of another agent. The command adds
@@ -50,18 +50,13 @@ adds only what is new. The gateway must not run.
 
 One person or group gets the personal data: the owner, unless --scope names another.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := load()
-			if err != nil {
-				return err
-			}
-			source, err := importer.Open(kind, args[0])
-			if err != nil {
-				return err
-			}
-			return errors.Join(i.run(cmd, cfg, source), source.Close())
-		},
-	}
+	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
+		source, err := importer.Open(kind, args[0])
+		if err != nil {
+			return err
+		}
+		return errors.Join(i.run(cmd, cfg, source), source.Close())
+	})
 	cmd.Flags().BoolVar(&i.dry, "dry-run", false, "print what the import would do, and change nothing")
 	cmd.Flags().BoolVar(&i.asJSON, "json", false, "print JSON")
 	cmd.Flags().StringVar(&i.scope, "scope", "",
@@ -106,7 +101,7 @@ func (i importing) run(cmd *cobra.Command, cfg *config.Config, source *importer.
 // changes nothing, so a gateway may be running then.
 func withStopped(ctx context.Context, cfg *config.Config, dry bool, fn func(data) error) error {
 	if dry {
-		return withData(ctx, fixed(cfg), fn)
+		return withData(ctx, cfg, fn)
 	}
 	if err := os.MkdirAll(cfg.Gateway.Home, 0o700); err != nil {
 		return app.NewHomeError(cfg.Gateway.Home, err)

@@ -35,15 +35,18 @@ func mcpServeCommand(load app.Loader) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			served := false
-			err := withData(cmd.Context(), load, func(d data) error {
-				served = true
-				err := mcpserver.Serve(cmd.Context(), os.Stdin, os.Stdout, backend{d.cfg, d.db},
-					app.BuildVersion())
-				if cmd.Context().Err() != nil {
-					return nil // a signal ended it
-				}
-				return err
-			})
+			cfg, err := load()
+			if err == nil {
+				err = withData(cmd.Context(), cfg, func(d data) error {
+					served = true
+					err := mcpserver.Serve(cmd.Context(), os.Stdin, os.Stdout, backend{d.cfg, d.db},
+						app.BuildVersion())
+					if cmd.Context().Err() != nil {
+						return nil // a signal ended it
+					}
+					return err
+				})
+			}
 			if err == nil || served || isDevice(os.Stdin) {
 				return err
 			}
@@ -65,16 +68,12 @@ type backend struct {
 }
 
 // Send implements [mcpserver.Backend].
-func (b backend) Send(ctx context.Context, to bus.Address, text string) (id int64, err error) {
+func (b backend) Send(ctx context.Context, to bus.Address, text string) (int64, error) {
 	m := bus.OutboundMessage{To: to, Text: text}
 	if err := checkMessage(b.cfg, &m, nil); err != nil {
 		return 0, err
 	}
-	err = b.db.Tx(ctx, func(tx *store.Tx) error {
-		id, err = bus.NewOutbox().Add(tx, m, time.Now())
-		return err
-	})
-	return id, err
+	return queue(ctx, b.db, m)
 }
 
 // Sessions implements [mcpserver.Backend].
@@ -96,43 +95,38 @@ func (b backend) Recall(
 }
 
 func mcpLoginCommand(load app.Loader) *cobra.Command {
-	return &cobra.Command{
+	return withConfig(load, &cobra.Command{
 		Use:   "login NAME",
 		Short: "Log in to an MCP server, by a link that you open in a browser",
 		Long: `Log in to an MCP server that wants it, for the gateway that runs in this home. Open the
 link in a browser on this machine, and the command takes the rest from there. With a browser
 elsewhere, copy the address at which it ends and paste it here.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := load()
-			if err != nil {
-				return err
-			}
-			r, err := findRunning(cmd.Context(), cfg.Gateway.Home)
-			if err != nil {
-				return err
-			}
-			if r == nil {
-				return errors.New("no gateway runs in this home; start it first")
-			}
-			begun, err := r.login(cmd.Context(), url.Values{"server": {args[0]}})
-			if err != nil {
-				return err
-			}
-			address, err := awaitAddress(cmd.Context(), cmd.InOrStdin(), begun.Redirect, func() {
-				cmd.Printf("Open this link:\n\n%s\n\nThen paste the address at which your browser ends, "+
-					"unless it says that you are done.\n", begun.Text)
-			})
-			if err != nil {
-				return err
-			}
-			done, err := r.login(cmd.Context(), url.Values{"address": {address}})
-			if err == nil {
-				cmd.Println(done.Text)
-			}
+	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
+		r, err := findRunning(cmd.Context(), cfg.Gateway.Home)
+		if err != nil {
 			return err
-		},
-	}
+		}
+		if r == nil {
+			return errors.New("no gateway runs in this home; start it first")
+		}
+		begun, err := r.login(cmd.Context(), url.Values{"server": {args[0]}})
+		if err != nil {
+			return err
+		}
+		address, err := awaitAddress(cmd.Context(), cmd.InOrStdin(), begun.Redirect, func() {
+			cmd.Printf("Open this link:\n\n%s\n\nThen paste the address at which your browser ends, "+
+				"unless it says that you are done.\n", begun.Text)
+		})
+		if err != nil {
+			return err
+		}
+		done, err := r.login(cmd.Context(), url.Values{"address": {address}})
+		if err == nil {
+			cmd.Println(done.Text)
+		}
+		return err
+	})
 }
 
 // login asks the running gateway to start or to complete a login.

@@ -49,12 +49,14 @@ type memoryData struct {
 
 // withMemory calls fn with the memory of a scope. name is a scope, a person's number, "shared",
 // or "" for all scopes.
-func withMemory(cmd *cobra.Command, load app.Loader, name string, fn func(memoryData) error) error {
+func withMemory(
+	ctx context.Context, cfg *config.Config, name string, fn func(memoryData) error,
+) error {
 	scope, err := scopeOf(name)
 	if err != nil {
 		return err
 	}
-	return withData(cmd.Context(), load, func(d data) error {
+	return withData(ctx, cfg, func(d data) error {
 		return withFolders(d.cfg, d.db, func(m *memory.Memory, documents *document.Documents) error {
 			r := memoryData{data: d, memory: m, documents: documents, scope: scope}
 			r.folder, r.history = historyOf(d.cfg, d.db, r.scope)
@@ -137,39 +139,37 @@ func ofScope(
 	load app.Loader, use, short string, args cobra.PositionalArgs, private bool,
 	do func(cmd *cobra.Command, r memoryData, args []string) error,
 ) *cobra.Command {
-	return &cobra.Command{
+	return withConfig(load, &cobra.Command{
 		Use: use, Short: short, Args: args,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if private && args[0] == sharedScope {
-				return app.NewUsageError(errors.New("the shared documents have no facts and no history; " +
-					"want a person's number or a scope"))
+	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
+		if private && args[0] == sharedScope {
+			return app.NewUsageError(errors.New("the shared documents have no facts and no history; " +
+				"want a person's number or a scope"))
+		}
+		return withMemory(cmd.Context(), cfg, args[0], func(r memoryData) error {
+			if err := r.checkScope(); err != nil {
+				return err
 			}
-			return withMemory(cmd, load, args[0], func(r memoryData) error {
-				if err := r.checkScope(); err != nil {
-					return err
-				}
-				return do(cmd, r, args[1:])
-			})
-		},
-	}
+			return do(cmd, r, args[1:])
+		})
+	})
 }
 
 func memoryListCommand(load app.Loader) *cobra.Command {
-	return withJSONFlag(&cobra.Command{
+	return withJSONFlag(withConfig(load, &cobra.Command{
 		Use:   "list",
 		Short: "List the people and groups that have a memory",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withMemory(cmd, load, "", func(r memoryData) error {
-				rows, err := r.list()
-				if err != nil {
-					return err
-				}
-				columns := []string{"SCOPE", "NAME", "FACTS", "HISTORY", "ARCHIVED", "DOCUMENTS"}
-				return table{columns, rows, "Nothing is remembered yet."}.print(cmd)
-			})
-		},
-	})
+	}, func(cmd *cobra.Command, cfg *config.Config, _ []string) error {
+		return withMemory(cmd.Context(), cfg, "", func(r memoryData) error {
+			rows, err := r.list()
+			if err != nil {
+				return err
+			}
+			columns := []string{"SCOPE", "NAME", "FACTS", "HISTORY", "ARCHIVED", "DOCUMENTS"}
+			return table{columns, rows, "Nothing is remembered yet."}.print(cmd)
+		})
+	}))
 }
 
 // list returns one row for each scope with data.

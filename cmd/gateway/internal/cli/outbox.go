@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -164,7 +165,7 @@ func parseIDs(args []string, all bool) ([]int64, error) {
 func sendCommand(load app.Loader) *cobra.Command {
 	var files []string
 	var thread string
-	cmd := &cobra.Command{
+	cmd := withConfig(load, &cobra.Command{
 		Use:   "send ACCOUNT CHAT TEXT",
 		Short: "Put a message to a chat into the outbox; a running gateway delivers it",
 		Long: "send puts a message to a chat into the outbox and returns its number. A running\n" +
@@ -174,44 +175,45 @@ func sendCommand(load app.Loader) *cobra.Command {
 			"it may also be a phone number such as +4915112345678.\n\n" +
 			"gateway outbox list shows what could not be delivered.",
 		Args: cobra.ExactArgs(3),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := load()
+	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
+		m := bus.OutboundMessage{Text: args[2],
+			To: bus.Address{Account: args[0], Chat: args[1], Thread: thread}}
+		if err := checkMessage(cfg, &m, files); err != nil {
+			return app.NewUsageError(err)
+		}
+		var err error
+		if m.Attachments, err = putFiles(cfg, m.To, files); err != nil {
+			return err
+		}
+		return withData(cmd.Context(), cfg, func(d data) error {
+			id, err := queue(cmd.Context(), d.db, m)
 			if err != nil {
 				return err
 			}
-			m := bus.OutboundMessage{Text: args[2],
-				To: bus.Address{Account: args[0], Chat: args[1], Thread: thread}}
-			if err := checkMessage(cfg, &m, files); err != nil {
-				return app.NewUsageError(err)
-			}
-			if m.Attachments, err = putFiles(cfg, m.To, files); err != nil {
+			running, err := store.LeaseHeld(d.q, "dispatcher", time.Now())
+			if err != nil {
 				return err
 			}
-			return withData(cmd.Context(), load, func(d data) error {
-				var id int64
-				err := d.db.Tx(cmd.Context(), func(tx *store.Tx) (err error) {
-					id, err = bus.NewOutbox().Add(tx, m, time.Now())
-					return err
-				})
-				if err != nil {
-					return err
-				}
-				running, err := store.LeaseHeld(d.q, "dispatcher", time.Now())
-				if err != nil {
-					return err
-				}
-				when := "no gateway runs, so it is sent at the next start"
-				if running {
-					when = "the running gateway sends it now"
-				}
-				cmd.Printf("Queued as message %d; %s.\n", id, when)
-				return nil
-			})
-		},
-	}
+			when := "no gateway runs, so it is sent at the next start"
+			if running {
+				when = "the running gateway sends it now"
+			}
+			cmd.Printf("Queued as message %d; %s.\n", id, when)
+			return nil
+		})
+	})
 	cmd.Flags().StringArrayVar(&files, "file", nil, "file to send; may be given several times")
 	cmd.Flags().StringVar(&thread, "thread", "", "topic or thread in the chat")
 	return cmd
+}
+
+// queue adds a message to the outbox and returns its number.
+func queue(ctx context.Context, db *store.DB, m bus.OutboundMessage) (id int64, err error) {
+	err = db.Tx(ctx, func(tx *store.Tx) error {
+		id, err = bus.NewOutbox().Add(tx, m, time.Now())
+		return err
+	})
+	return id, err
 }
 
 func checkMessage(cfg *config.Config, m *bus.OutboundMessage, files []string) error {

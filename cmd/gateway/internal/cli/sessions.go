@@ -103,7 +103,7 @@ func printEntry(cmd *cobra.Command, e session.Entry) {
 
 func sessionsExportCommand(load app.Loader) *cobra.Command {
 	var all string
-	cmd := &cobra.Command{
+	cmd := withConfig(load, &cobra.Command{
 		Use:   "export [SESSION [FILE]]",
 		Short: "Export conversations as lines of JSON; the gateway may be running",
 		Long: `Write a conversation into a new file, or to standard output. The first line of JSON
@@ -111,23 +111,22 @@ is a header, each other line a message. With --all, write each conversation into
 folder. Anyone who can read the files can read the conversations. The files that people have
 sent are not included.`,
 		Args: cobra.MaximumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if (len(args) == 0) == (all == "") {
-				return app.NewUsageError(errors.New("want either a SESSION, as gateway sessions list " +
-					"shows it, or --all DIR"))
+	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
+		if (len(args) == 0) == (all == "") {
+			return app.NewUsageError(errors.New("want either a SESSION, as gateway sessions list " +
+				"shows it, or --all DIR"))
+		}
+		return withData(cmd.Context(), cfg, func(d data) error {
+			db := d.db
+			if all != "" {
+				return exportAll(cmd, db, all)
 			}
-			return withData(cmd.Context(), load, func(d data) error {
-				db := d.db
-				if all != "" {
-					return exportAll(cmd, db, all)
-				}
-				if len(args) == 1 {
-					return exportTo(cmd.Context(), db, args[0], cmd.OutOrStdout())
-				}
-				return exportFile(cmd.Context(), db, args[0], args[1])
-			})
-		},
-	}
+			if len(args) == 1 {
+				return exportTo(cmd.Context(), db, args[0], cmd.OutOrStdout())
+			}
+			return exportFile(cmd.Context(), db, args[0], args[1])
+		})
+	})
 	cmd.Flags().StringVar(&all, "all", "", "write all conversations into this folder")
 	return cmd
 }
@@ -192,30 +191,25 @@ type sessionsImport struct {
 
 func sessionsImportCommand(load app.Loader) *cobra.Command {
 	var i sessionsImport
-	cmd := &cobra.Command{
+	cmd := withConfig(load, &cobra.Command{
 		Use:   "import FILE|DIR",
 		Short: "Import exported conversations, or those of nanobot or OpenClaw",
 		Long: `Import a conversation, or all of a folder, from files of gateway sessions export,
 nanobot or OpenClaw. An existing conversation stays, unless --replace is given. A file with a
 mistake is not imported at all. The gateway must not run.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := load()
-			if err != nil {
-				return err
-			}
-			files, err := filesIn(args[0])
-			if err != nil {
-				return err
-			}
-			if i.as != "" && len(files) != 1 {
-				return app.NewUsageError(errors.New("--as is for one file"))
-			}
-			return withStopped(cmd.Context(), cfg, i.dry, func(d data) error {
-				return i.files(cmd, cfg, d.db, files)
-			})
-		},
-	}
+	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
+		files, err := filesIn(args[0])
+		if err != nil {
+			return err
+		}
+		if i.as != "" && len(files) != 1 {
+			return app.NewUsageError(errors.New("--as is for one file"))
+		}
+		return withStopped(cmd.Context(), cfg, i.dry, func(d data) error {
+			return i.files(cmd, cfg, d.db, files)
+		})
+	})
 	cmd.Flags().StringVar(&i.as, "as", "", "the session to import it as: ACCOUNT/CHAT or "+
 		"ACCOUNT/CHAT/THREAD")
 	cmd.Flags().BoolVar(&i.dry, "dry-run", false, "print what the import would do, and change nothing")

@@ -31,11 +31,7 @@ type skillData struct {
 }
 
 // withSkills calls fn with the skills of the gateway. The home need not exist.
-func withSkills(load app.Loader, fn func(skillData) error) error {
-	cfg, err := load()
-	if err != nil {
-		return err
-	}
+func withSkills(cfg *config.Config, fn func(skillData) error) error {
 	shared, err := app.SharedIfThere(cfg)
 	if err != nil {
 		return app.NewHomeError(cfg.Gateway.Home, err)
@@ -51,12 +47,10 @@ func skillsDataCommand(
 	load app.Loader, use, short string, args cobra.PositionalArgs,
 	run func(cmd *cobra.Command, b skillData, args []string) error,
 ) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short, Args: args,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withSkills(load, func(b skillData) error { return run(cmd, b, args) })
-		},
-	}
+	return withConfig(load, &cobra.Command{Use: use, Short: short, Args: args},
+		func(cmd *cobra.Command, cfg *config.Config, args []string) error {
+			return withSkills(cfg, func(b skillData) error { return run(cmd, b, args) })
+		})
 }
 
 func withScopes(cfg *config.Config, shared *os.Root, fn func(skillData) error) error {
@@ -321,23 +315,18 @@ func describeFile(f skills.File) string {
 
 func skillsInstallCommand(load app.Loader) *cobra.Command {
 	var force bool
-	cmd := &cobra.Command{
+	cmd := withConfig(load, &cobra.Command{
 		Use:   "install DIR",
 		Short: "Install the skill in a folder as a shared skill",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := load()
-			if err != nil {
-				return err
-			}
-			if err := app.PrepareShared(cfg); err != nil {
-				return app.NewHomeError(cfg.Gateway.Home, err)
-			}
-			return withSkills(load, func(b skillData) error {
-				return install(cmd, b, args[0], force)
-			})
-		},
-	}
+	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
+		if err := app.PrepareShared(cfg); err != nil {
+			return app.NewHomeError(cfg.Gateway.Home, err)
+		}
+		return withSkills(cfg, func(b skillData) error {
+			return install(cmd, b, args[0], force)
+		})
+	})
 	cmd.Flags().BoolVar(&force, "force", false, "replace the skill with its name")
 	return cmd
 }
