@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,32 +44,35 @@ func IsListedOwner(cfg *config.Config, account, sender string) bool {
 // accessCommands returns the commands that decide who may talk to the agent, and where. l leaves
 // groups. owned says whether the configuration names an owner.
 func accessCommands(g *gate.Gate, l leaver, owned bool) []command.Command {
+	// changing returns the function of a command that changes who may talk to the agent, or where.
+	changing := func(
+		do func(*store.Tx, *command.Request) (command.Reply, error),
+	) func(context.Context, *command.Request) (command.Reply, error) {
+		return func(ctx context.Context, r *command.Request) (command.Reply, error) {
+			return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) {
+				tx.After(g.Invalidate)
+				return do(tx, r)
+			})
+		}
+	}
+	decide := changing(func(tx *store.Tx, r *command.Request) (command.Reply, error) {
+		return decideGroup(tx, r, g)
+	})
 	return []command.Command{
 		{Name: "whoami", Help: "who you are to me", MinRole: bus.Guest, Run: whoami},
 		{Name: "pair", Help: "let somebody in by their code", MinRole: bus.Admin,
-			Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
-				return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) {
-					tx.After(g.Invalidate)
-					return approvePairing(tx, r, owned)
-				})
-			}},
+			Run: changing(func(tx *store.Tx, r *command.Request) (command.Reply, error) {
+				return approvePairing(tx, r, owned)
+			})},
 		{Name: "group", Help: "in which groups I answer, and to what", MinRole: bus.Admin,
 			Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
 				if word, group, _ := strings.Cut(r.Args, " "); strings.EqualFold(word, "leave") {
 					return l.leave(ctx, r, strings.TrimSpace(group))
 				}
-				return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) {
-					tx.After(g.Invalidate)
-					return decideGroup(tx, r, g)
-				})
+				return decide(ctx, r)
 			}},
 		{Name: "activation", Help: "what I answer in this group: mention or always", MinRole: bus.Admin,
-			Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {
-				return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) {
-					tx.After(g.Invalidate)
-					return activate(tx, r)
-				})
-			}},
+			Run: changing(activate)},
 	}
 }
 
@@ -445,11 +447,11 @@ func (l leaver) otherGroups(
 		}
 	}
 	var others []gate.Group
-	for _, chat := range slices.Sorted(maps.Keys(server.Groups)) {
+	for chat, title := range config.Sorted(server.Groups) {
 		g, ok := known[chat]
 		if !ok {
 			g = gate.Group{Account: group.Account, Chat: chat,
-				Title: server.Name + " / #" + server.Groups[chat]}
+				Title: server.Name + " / #" + title}
 		}
 		if chat != group.Chat && (ok || l.gate.Names(g.Account, chat)) {
 			others = append(others, g)

@@ -62,8 +62,8 @@ func names(cfg *config.Config) []string {
 		return cfg.Transcription.Names
 	}
 	list := []string{cfg.Gateway.Name}
-	for _, name := range sortedKeys(cfg.Personas) {
-		if p := cfg.Personas[name]; p.Name != "" {
+	for _, p := range config.Sorted(cfg.Personas) {
+		if p.Name != "" {
 			list = append(list, p.Name)
 		}
 	}
@@ -120,7 +120,7 @@ const demoModel = "demo"
 // choices returns the models that a conversation can choose. It contains the demo model only if
 // that is the default model.
 func (g *Gateway) choices(cfg *config.Config) (list []turn.Choice) {
-	for _, name := range sortedKeys(cfg.Models) {
+	for name := range config.Sorted(cfg.Models) {
 		if name != demoModel || cfg.Agent.Model == demoModel {
 			list = append(list, g.choice(cfg, name))
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -182,9 +181,9 @@ func (m *knowledge) run(ctx context.Context) error {
 	if err != nil {
 		m.log.WarnContext(ctx, "skills can't be compared with their installed versions", "err", err)
 	}
-	for _, folder := range slices.Sorted(maps.Keys(states)) {
+	for folder, state := range config.Sorted(states) {
 		m.log.WarnContext(ctx, "a skill differs from its installed version; see gateway skills list",
-			"skill", display.OneLine(folder), "state", states[folder])
+			"skill", display.OneLine(folder), "state", state)
 	}
 	<-ctx.Done()
 	return nil

@@ -23,8 +23,7 @@ import (
 // newMCP returns the client of the configured MCP servers.
 func newMCP(h *toolset, w toolDeps) *mcp.Client {
 	var servers []mcp.Server
-	for _, name := range sortedKeys(h.cfg.MCP) {
-		s := h.cfg.MCP[name]
+	for name, s := range config.Sorted(h.cfg.MCP) {
 		if !s.Enabled {
 			continue
 		}
@@ -100,8 +99,8 @@ const serverTime = 24 * time.Hour
 
 // envList returns the variables in the form NAME=value.
 func envList(env map[string]string) (list []string) {
-	for _, name := range sortedKeys(env) {
-		list = append(list, name+"="+env[name])
+	for name, value := range config.Sorted(env) {
+		list = append(list, name+"="+value)
 	}
 	return list
 }

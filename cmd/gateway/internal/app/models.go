@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -165,8 +164,6 @@ func modelName(cfg *config.Config, first string) string {
 	}
 	return strings.Join(list, ", then ")
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // Limits of the search for a local model server.
 const (

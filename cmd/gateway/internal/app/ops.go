@@ -102,8 +102,7 @@ func (o *operations) probe(ctx context.Context) error {
 // newHooks returns the enabled hooks.
 func newHooks(cfg *config.Config) []hooks.Hook {
 	var list []hooks.Hook
-	for _, name := range sortedKeys(cfg.Hooks) {
-		h := cfg.Hooks[name]
+	for name, h := range config.Sorted(cfg.Hooks) {
 		if !h.Enabled {
 			continue
 		}

@@ -26,14 +26,14 @@ func newRules(cfg *config.Config) policy.Rules {
 	}
 	// The names are sorted: if one server's name is a prefix of another's, the longer one comes
 	// later and wins. Tools with the prefix of a disabled server belong to another server.
-	for _, name := range sortedKeys(cfg.MCP) {
-		if s := cfg.MCP[name]; s.Enabled {
+	for name, s := range config.Sorted(cfg.MCP) {
+		if s.Enabled {
 			rules = append(rules, policy.Rule{
 				Tool: config.ToolPrefix(name) + "*", Roles: everybody(policy.Decision(s.Approve))})
 		}
 	}
-	for _, name := range sortedKeys(cfg.Tools) {
-		rules = append(rules, newRule(name, cfg.Tools[name]))
+	for name, t := range config.Sorted(cfg.Tools) {
+		rules = append(rules, newRule(name, t))
 	}
 	return rules
 }
@@ -111,14 +111,12 @@ func everybody(v policy.Decision) map[bus.Role]policy.Decision {
 // newTable returns the personas and policies of a configuration, or nil if it has no policies.
 func newTable(cfg *config.Config) *persona.Table {
 	var personas []persona.Persona
-	for _, name := range sortedKeys(cfg.Personas) {
-		p := cfg.Personas[name]
+	for name, p := range config.Sorted(cfg.Personas) {
 		personas = append(personas, persona.Persona{ID: name, Name: p.Name, Model: p.Model,
 			Limits: persona.Limits{Tools: p.Tools, Skills: p.Skills}})
 	}
 	var policies []persona.Policy
-	for _, name := range sortedKeys(cfg.Policies) {
-		p := cfg.Policies[name]
+	for name, p := range config.Sorted(cfg.Policies) {
 		policy := persona.Policy{ID: name, Accounts: p.Accounts, Chats: p.Chats, People: p.People,
 			Persona: p.Persona, Model: p.Model, Activity: inherited(p.Activity),
 			Voice: inherited(p.Voice), Limits: p.Limits()}

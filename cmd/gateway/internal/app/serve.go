@@ -138,8 +138,7 @@ func assemble(
 	g.sweeper = newSweeper(cfg, db, g.usage, log)
 	var accounts []router.Account
 	sources := make(map[string]channels.Channel)
-	for _, name := range sortedKeys(cfg.Channels) {
-		c := cfg.Channels[name]
+	for name, c := range config.Sorted(cfg.Channels) {
 		if !c.Enabled {
 			continue
 		}

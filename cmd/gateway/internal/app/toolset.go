@@ -111,8 +111,7 @@ const pictureTime = time.Minute
 
 // openRoots opens the folders that the agent can use besides its workspace.
 func (h *toolset) openRoots() error {
-	for _, name := range sortedKeys(h.cfg.Roots) {
-		r := h.cfg.Roots[name]
+	for name, r := range config.Sorted(h.cfg.Roots) {
 		dir, err := os.OpenRoot(r.Path)
 		if err != nil {
 			return fmt.Errorf("[roots.%s]: %w; create the folder or remove the entry", name, err)
@@ -184,15 +183,12 @@ func (h *toolset) retestSandbox(ctx context.Context) {
 		} else {
 			retry = min(2*retry, lastRetry)
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-h.broken:
-			timer.Stop() // look for a sandbox soon instead
+		case <-h.broken: // look for a sandbox soon instead
 			continue
-		case <-timer.C:
+		case <-time.After(wait):
 		}
 		h.endOrphans()
 		h.testSandbox(ctx)

@@ -164,7 +164,7 @@ var imports = map[string]string{
 	"cmd/gateway/internal/setup": "agent/llm channels/telegram cmd/gateway/internal/app " +
 		"cmd/gateway/internal/config " +
 		"cmd/gateway/internal/display cmd/gateway/internal/doctor cmd/gateway/internal/service " +
-		"store/atomicfile store/plainjson",
+		"store/atomicfile",
 	"cmd/gateway/internal/service": "cmd/gateway/internal/config deploy",
 	"cmd/gateway/internal/e2e":     "",
 	"cmd/gateway/internal/checks":  "",

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -94,8 +92,7 @@ func ChannelRows(cfg *config.Config, q store.Queryer) ([][]any, error) {
 		return nil, err
 	}
 	var rows [][]any
-	for _, name := range slices.Sorted(maps.Keys(cfg.Channels)) {
-		c := cfg.Channels[name]
+	for name, c := range config.Sorted(cfg.Channels) {
 		s, known := states[name]
 		state, since := s.State, any(age(s.Since))
 		switch {
@@ -110,8 +107,8 @@ func ChannelRows(cfg *config.Config, q store.Queryer) ([][]any, error) {
 			since, state})
 		delete(open, name)
 	}
-	for _, name := range slices.Sorted(maps.Keys(open)) {
-		rows = append(rows, []any{name, "?", event{}, open[name], dead[name], "",
+	for name, n := range config.Sorted(open) {
+		rows = append(rows, []any{name, "?", event{}, n, dead[name], "",
 			"not in the configuration: add it again, or see gateway outbox drop"})
 	}
 	return rows, nil

@@ -149,11 +149,9 @@ func find(ctx context.Context, cfg *config.Config) (net.Conn, error) {
 		case time.Since(began) > findPatience:
 			return nil, app.NewHomeError(cfg.Gateway.Home, err)
 		}
-		timer := time.NewTimer(findRetry)
 		select {
-		case <-timer.C:
+		case <-time.After(findRetry):
 		case <-ctx.Done():
-			timer.Stop()
 			return nil, ctx.Err()
 		}
 	}

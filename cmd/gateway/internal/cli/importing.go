@@ -138,8 +138,8 @@ func (i importing) places(
 			return a.Account
 		}
 		var list []string
-		for _, name := range slices.Sorted(maps.Keys(cfg.Channels)) {
-			if cfg.Channels[name].Type == platform {
+		for name, c := range config.Sorted(cfg.Channels) {
+			if c.Type == platform {
 				list = append(list, name)
 			}
 		}

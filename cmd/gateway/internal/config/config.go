@@ -13,7 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -219,6 +221,17 @@ func KeyName(place int, key string) string {
 		name += " (…" + key[len(key)-shown:] + ")"
 	}
 	return name
+}
+
+// Sorted returns the entries of a map in the order of their names.
+func Sorted[V any](m map[string]V) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			if !yield(name, m[name]) {
+				return
+			}
+		}
+	}
 }
 
 // JSON is a value of any type, encoded as JSON.

@@ -273,21 +273,12 @@ func (e *Explanation) TOML(all bool) string {
 		if b.Len() > 0 {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "[%s]\n", t.Name())
+		fmt.Fprintf(&b, "[%s]\n", DottedKey(t.Path))
 		for _, line := range lines {
 			b.WriteString(line + "\n")
 		}
 	}
 	return b.String()
-}
-
-// Name returns the name of the table in the form between the brackets.
-func (t Table) Name() string {
-	parts := make([]string, len(t.Path))
-	for i, part := range t.Path {
-		parts[i] = quoteKey(part)
-	}
-	return strings.Join(parts, ".")
 }
 
 // MarshalJSON returns an object that contains the settings of the table.
@@ -304,7 +295,7 @@ func (t Table) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Table    string           `json:"table"`
 		Settings map[string]value `json:"settings"`
-	}{t.Name(), settings})
+	}{DottedKey(t.Path), settings})
 }
 
 // line returns the setting as a line of TOML.
@@ -312,11 +303,11 @@ func (s Setting) line() string {
 	if s.Hidden {
 		return fmt.Sprintf("# %s: redacted, from %s", quoteKey(s.Key), s.Origin)
 	}
-	return fmt.Sprintf("%s = %s # %s", quoteKey(s.Key), literal(s.Value), s.Origin)
+	return fmt.Sprintf("%s = %s # %s", quoteKey(s.Key), FormatTOML(s.Value), s.Origin)
 }
 
-// literal formats v as TOML.
-func literal(v any) string {
+// FormatTOML returns a value in the form of TOML.
+func FormatTOML(v any) string {
 	switch v := v.(type) {
 	case string:
 		return quote(v)
@@ -331,17 +322,17 @@ func literal(v any) string {
 		if err := json.Unmarshal(v, &decoded); err != nil {
 			return quote(string(v))
 		}
-		return literal(decoded)
+		return FormatTOML(decoded)
 	case map[string]any:
 		fields := make([]string, 0, len(v))
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			fields = append(fields, quoteKey(key)+" = "+literal(v[key]))
+		for key, value := range Sorted(v) {
+			fields = append(fields, quoteKey(key)+" = "+FormatTOML(value))
 		}
 		return "{" + strings.Join(fields, ", ") + "}"
 	case []any:
 		list := make([]string, len(v))
 		for i, e := range v {
-			list[i] = literal(e)
+			list[i] = FormatTOML(e)
 		}
 		return "[" + strings.Join(list, ", ") + "]"
 	case float64:
@@ -367,6 +358,15 @@ func quoteKey(s string) string {
 		return s
 	}
 	return quote(s)
+}
+
+// DottedKey returns the path of a key or a table in the form of TOML.
+func DottedKey(path []string) string {
+	var keys []string
+	for _, key := range path {
+		keys = append(keys, quoteKey(key))
+	}
+	return strings.Join(keys, ".")
 }
 
 // shortDuration formats d without trailing zero units, such as "15m".

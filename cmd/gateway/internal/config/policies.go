@@ -55,13 +55,13 @@ type policyChecker struct {
 }
 
 func (c policyChecker) check() {
-	for _, name := range slices.Sorted(maps.Keys(c.Personas)) {
-		p, at := c.Personas[name], []string{"personas", name}
+	for name, p := range Sorted(c.Personas) {
+		at := []string{"personas", name}
 		c.checkModels(append(at, "model"), optional(p.Model), c.Models)
 		c.tools(append(at, "tools"), p.Tools)
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
-		c.policy(name, c.Policies[name])
+	for name, p := range Sorted(c.Policies) {
+		c.policy(name, p)
 	}
 }
 

@@ -154,7 +154,7 @@ func (d *describer) defaultOf(path []string) (string, bool) {
 	if list, isList := v.([]any); isList && len(list) == 0 {
 		return "[]", ok
 	}
-	return literal(v), ok
+	return FormatTOML(v), ok
 }
 
 // kind says what values a key takes.

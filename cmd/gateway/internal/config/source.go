@@ -170,8 +170,8 @@ func (l *loader) readEnvironment(known source) source {
 	}
 	environ := func() []string {
 		var list []string
-		for _, name := range slices.Sorted(maps.Keys(l.vars)) {
-			list = append(list, name+"="+l.vars[name])
+		for name, value := range Sorted(l.vars) {
+			list = append(list, name+"="+value)
 		}
 		return list
 	}

@@ -160,11 +160,10 @@ func (l *loader) validateTools(c *Config) {
 	for _, name := range slices.Sorted(maps.Keys(c.Roots)) {
 		l.validateRoot(name, c)
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.MCP)) {
-		l.validateServer(name, c.MCP[name])
+	for name, s := range Sorted(c.MCP) {
+		l.validateServer(name, s)
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Tools)) {
-		t := c.Tools[name]
+	for name, t := range Sorted(c.Tools) {
 		if !isTool(c, name) {
 			l.problem([]string{"tools", name}, fmt.Sprintf("there is no tool %q; docs/tools.md lists "+
 				"them, and those of [mcp.SERVER] are called mcp_SERVER_TOOL%s", name,

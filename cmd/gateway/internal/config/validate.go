@@ -176,8 +176,8 @@ func (l *loader) validate(c *Config) {
 		}
 	}
 	tokens := make(map[string]string) // account by token
-	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {
-		l.validateChannel(name, c.Channels[name], tokens)
+	for name, ch := range Sorted(c.Channels) {
+		l.validateChannel(name, ch, tokens)
 	}
 }
 
@@ -257,9 +257,9 @@ func variableNote(l *loader, account string) string {
 	if l.place([]string{"channels", account}) != (place{}) {
 		return ""
 	}
-	for _, path := range slices.Sorted(maps.Keys(l.places)) {
+	for path, at := range Sorted(l.places) {
 		if strings.HasPrefix(path, "channels"+delimiter+account+delimiter) {
-			return fmt.Sprintf("; the variable %s sets up this account", l.places[path].variable)
+			return fmt.Sprintf("; the variable %s sets up this account", at.variable)
 		}
 	}
 	return ""
@@ -414,8 +414,7 @@ type warning struct {
 
 // warnings returns the settings that [Config.Warnings] reports.
 func (c *Config) warnings() (list []warning) {
-	for _, name := range slices.Sorted(maps.Keys(c.Channels)) {
-		ch := c.Channels[name]
+	for name, ch := range Sorted(c.Channels) {
 		if !ch.Enabled {
 			continue
 		}

@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"net"
 	"net/http"
 	"os/exec"
@@ -194,8 +193,7 @@ func (c Case) examineSandbox(ctx context.Context) []Finding {
 // examineServers checks whether the programs of the MCP servers are installed.
 func (c Case) examineServers(context.Context) []Finding {
 	var list []Finding
-	for _, name := range slices.Sorted(maps.Keys(c.Config.MCP)) {
-		s := c.Config.MCP[name]
+	for name, s := range config.Sorted(c.Config.MCP) {
 		if !s.Enabled || len(s.Command) == 0 {
 			continue
 		}
@@ -278,8 +276,8 @@ func examinePersonas(c Case) (list []Finding) {
 	for name, p := range c.Config.Policies {
 		skills["policies."+name], chosen[p.Persona] = p.Skills, true
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Config.Personas)) {
-		skills["personas."+name] = c.Config.Personas[name].Skills
+	for name, p := range config.Sorted(c.Config.Personas) {
+		skills["personas."+name] = p.Skills
 		about := subject{"personas", "[personas." + name + "]"}
 		docs, _ := filepath.Glob(filepath.Join(c.Persona(name), "*.md")) // a valid pattern
 		switch {
@@ -298,8 +296,8 @@ func examinePersonas(c Case) (list []Finding) {
 func examineSkills(c Case, patterns map[string][]string) (list []Finding) {
 	about := subject{"skills", "Skills"}
 	var known []string
-	for _, table := range slices.Sorted(maps.Keys(patterns)) {
-		for _, pattern := range patterns[table] {
+	for table, wanted := range config.Sorted(patterns) {
+		for _, pattern := range wanted {
 			var err error
 			if known == nil {
 				known, err = c.SkillNames()

@@ -23,8 +23,8 @@ import (
 // examineNetwork tests the credentials of channels and models.
 func (c Case) examineNetwork(ctx context.Context) []Finding {
 	var checks []func(context.Context) []Finding
-	for _, name := range slices.Sorted(maps.Keys(c.Config.Channels)) {
-		if ch := c.Config.Channels[name]; ch.Enabled {
+	for name, ch := range config.Sorted(c.Config.Channels) {
+		if ch.Enabled {
 			checks = append(checks, func(ctx context.Context) []Finding {
 				return c.examineChannel(ctx, name, ch)
 			})
@@ -42,8 +42,7 @@ func (c Case) examineNetwork(ctx context.Context) []Finding {
 func (c Case) usedModels() []string {
 	names := []string{c.Config.Agent.Model}
 	others := []string{c.Config.Memory.Model, c.Config.Heartbeat.Model, c.Config.Agent.TaskModel}
-	for _, name := range slices.Sorted(maps.Keys(c.Config.Policies)) {
-		p := c.Config.Policies[name]
+	for _, p := range config.Sorted(c.Config.Policies) {
 		others = append(others, p.Model, c.Config.Personas[p.Persona].Model)
 	}
 	for _, name := range others {

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"net/url"
@@ -89,8 +88,8 @@ func (a *auditor) directory(dir string, rights os.FileMode) []violation {
 
 // accounts returns the enabled platform accounts.
 func (a *auditor) accounts() (list []string) {
-	for _, name := range slices.Sorted(maps.Keys(a.cfg.Channels)) {
-		if c := a.cfg.Channels[name]; c.Enabled && c.Type != "terminal" {
+	for name, c := range config.Sorted(a.cfg.Channels) {
+		if c.Enabled && c.Type != "terminal" {
 			list = append(list, name)
 		}
 	}
@@ -220,8 +219,8 @@ func commandRules() []Rule {
 			"Guests are people in groups whom nobody has approved.",
 			`Set guest = "deny" in [tools.NAME].`, false,
 			func(a *auditor) (list []violation) {
-				for _, name := range slices.Sorted(maps.Keys(a.cfg.Tools)) {
-					if name != "exec" && a.cfg.Tools[name].Guest == "allow" && a.guestsMay(name) {
+				for name, t := range config.Sorted(a.cfg.Tools) {
+					if name != "exec" && t.Guest == "allow" && a.guestsMay(name) {
 						list = append(list, violation{text: "[tools." + name + `] guest = "allow"`})
 					}
 				}
@@ -252,8 +251,8 @@ func commandRules() []Rule {
 			"The agent follows it like an instruction. It was changed, or came by another way.",
 			"Read it: gateway skills show NAME. Then install it anew, or remove it.", false,
 			func(a *auditor) (list []violation) {
-				for _, folder := range slices.Sorted(maps.Keys(a.skills)) {
-					list = append(list, violation{text: "skill " + folder + ": " + a.skills[folder]})
+				for folder, state := range config.Sorted(a.skills) {
+					list = append(list, violation{text: "skill " + folder + ": " + state})
 				}
 				return list
 			}},
@@ -262,8 +261,8 @@ func commandRules() []Rule {
 
 // serversThat returns a hit for each enabled MCP server for which test is true.
 func (a *auditor) serversThat(test func(config.Server) bool, text string) (list []violation) {
-	for _, name := range slices.Sorted(maps.Keys(a.cfg.MCP)) {
-		if s := a.cfg.MCP[name]; s.Enabled && test(s) {
+	for name, s := range config.Sorted(a.cfg.MCP) {
+		if s.Enabled && test(s) {
 			list = append(list, violation{text: "[mcp." + name + "] " + text})
 		}
 	}
@@ -312,8 +311,7 @@ func wideNetworks(a *auditor) (list []violation) {
 }
 
 func strongHooks(a *auditor) (list []violation) {
-	for _, name := range slices.Sorted(maps.Keys(a.cfg.Hooks)) {
-		h := a.cfg.Hooks[name]
+	for name, h := range config.Sorted(a.cfg.Hooks) {
 		if !h.Enabled || h.Role == "guest" {
 			continue
 		}
@@ -331,8 +329,8 @@ func plainServers(a *auditor) (list []violation) {
 		u, err := url.Parse(address)
 		return err == nil && u.Scheme == "http" && !config.IsLoopback(u.Hostname())
 	}
-	for _, name := range slices.Sorted(maps.Keys(a.cfg.Models)) {
-		if m := a.cfg.Models[name]; (len(m.AllKeys()) > 0 || len(m.Headers) > 0) && plain(m.BaseURL) {
+	for name, m := range config.Sorted(a.cfg.Models) {
+		if (len(m.AllKeys()) > 0 || len(m.Headers) > 0) && plain(m.BaseURL) {
 			list = append(list, violation{text: "[models." + name + `] base_url = "` + m.BaseURL + `"`})
 		}
 	}
@@ -348,8 +346,8 @@ func placeRules() []Rule {
 			"Files that it writes there, by mistake or because a page told it to, have no versions.",
 			"Set write = false in [roots.NAME], unless it must.", false,
 			func(a *auditor) (list []violation) {
-				for _, name := range slices.Sorted(maps.Keys(a.cfg.Roots)) {
-					if r := a.cfg.Roots[name]; r.Write {
+				for name, r := range config.Sorted(a.cfg.Roots) {
+					if r.Write {
 						list = append(list, violation{text: "[roots." + name + "] " + r.Path})
 					}
 				}
@@ -399,8 +397,8 @@ func movedGroups(a *auditor) (list []violation) {
 			}
 		}
 		add("[channels."+m.Account+"] groups", a.cfg.Channels[m.Account].Groups, "")
-		for _, name := range slices.Sorted(maps.Keys(a.cfg.Policies)) {
-			add("[policies."+name+"] chats", a.cfg.Policies[name].Chats, m.Account+"/")
+		for name, p := range config.Sorted(a.cfg.Policies) {
+			add("[policies."+name+"] chats", p.Chats, m.Account+"/")
 		}
 	}
 	return list

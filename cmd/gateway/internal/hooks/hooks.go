@@ -100,15 +100,11 @@ func New(db *store.DB, inbox *bus.Inbox, list []Hook, opts *Options) *Handler {
 	if o.Done == nil {
 		o.Done = func(string, Outcome) {}
 	}
-	if o.Patience == 0 {
-		o.Patience = 10 * time.Second
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Patience = cmp.Or(o.Patience, 10*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	h := &Handler{db: db, inbox: inbox, opts: o, hooks: make(map[string]*entry)}
 	for _, hook := range list {
 		if hook.Secret != "" {
@@ -396,14 +392,12 @@ func (h *Handler) enter(ctx context.Context, e *entry) error {
 	if !e.isBearer() {
 		e.places.evict()
 	}
-	timer := time.NewTimer(h.opts.Patience)
-	defer timer.Stop()
 	select {
 	case e.places.taken <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-timer.C:
+	case <-time.After(h.opts.Patience):
 		return h.crowded()
 	}
 }

@@ -120,12 +120,10 @@ func (s *Server) open(ctx context.Context) (net.Listener, error) {
 				"set another one in [http] listen", "address", s.listen, "retry", s.opts.Retry,
 				"err", err)
 		}
-		timer := time.NewTimer(s.opts.Retry)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return nil, nil
-		case <-timer.C:
+		case <-time.After(s.opts.Retry):
 		}
 	}
 }

@@ -313,10 +313,8 @@ func (s *Sweeper) warn(ctx context.Context) error {
 const mb = 1 << 20
 
 func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

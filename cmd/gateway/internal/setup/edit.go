@@ -3,15 +3,13 @@ package setup
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/pelletier/go-toml/v2/unstable"
+	"gateway/cmd/gateway/internal/config"
 
-	"gateway/store/plainjson"
+	"github.com/pelletier/go-toml/v2/unstable"
 )
 
 // A document is the text of a configuration file. A change of a key leaves all other text as it is,
@@ -88,10 +86,10 @@ func (d document) set(value any, path ...string) (document, error) {
 	for _, e := range list {
 		switch {
 		case !e.header && slices.Equal(e.path, path):
-			return d.splice(e.value, e.end, toml(value)), nil
+			return d.splice(e.value, e.end, config.FormatTOML(value)), nil
 		case e.inline && len(e.path) < len(path) && slices.Equal(e.path, path[:len(e.path)]):
 			return nil, fmt.Errorf("%s is written as {…}: write it as a table, [%[1]s], first",
-				dotted(e.path))
+				config.DottedKey(e.path))
 		}
 	}
 	return d.insert(list, value, path), nil
@@ -106,9 +104,9 @@ func (d document) insert(list []expression, value any, path []string) document {
 	if after < 0 {
 		after, key = lastDotted(list, table, key)
 	}
-	line := dotted(key) + " = " + toml(value)
+	line := config.DottedKey(key) + " = " + config.FormatTOML(value)
 	if after < 0 { // a new table
-		head := "[" + dotted(table) + "]\n"
+		head := "[" + config.DottedKey(table) + "]\n"
 		if len(bytes.TrimSpace(d)) > 0 {
 			head = "\n" + head
 		}
@@ -127,7 +125,7 @@ func (d document) insert(list []expression, value any, path []string) document {
 	d = d.ended()
 	at := d.lineEnd(list[after].end)
 	// If the table has the key's default as a comment, the key goes below that comment.
-	note := regexp.MustCompile(`(?m)^#` + regexp.QuoteMeta(dotted(key)) + ` =.*$`)
+	note := regexp.MustCompile(`(?m)^#` + regexp.QuoteMeta(config.DottedKey(key)) + ` =.*$`)
 	from := d.headerEnd(list, after)
 	if loc := note.FindIndex(d[from:max(next, from)]); loc != nil {
 		at = d.lineEnd(from + loc[1])
@@ -183,7 +181,7 @@ func (d document) add(element string, path ...string) (document, error) {
 		if e.header || !e.list || !slices.Equal(e.path, path) {
 			continue
 		}
-		text := toml(element)
+		text := config.FormatTOML(element)
 		if e.last > e.value+1 {
 			text = ", " + text
 		}
@@ -219,37 +217,4 @@ func (d document) newlines(text string) string {
 		return strings.ReplaceAll(text, "\n", "\r\n")
 	}
 	return text
-}
-
-var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
-
-// dotted returns a path in the form of TOML.
-func dotted(path []string) string {
-	var keys []string
-	for _, key := range path {
-		if !bareKey.MatchString(key) {
-			key = toml(key)
-		}
-		keys = append(keys, key)
-	}
-	return strings.Join(keys, ".")
-}
-
-// toml returns a value in the form of TOML.
-func toml(value any) string {
-	switch v := value.(type) {
-	case []string:
-		var list []string
-		for _, element := range v {
-			list = append(list, toml(element))
-		}
-		return "[" + strings.Join(list, ", ") + "]"
-	case string: // the escapes of JSON are a part of those of TOML
-		return plainjson.Text(v)
-	case float64:
-		if v == math.Trunc(v) {
-			return strconv.FormatFloat(v, 'f', 1, 64)
-		}
-	}
-	return fmt.Sprint(value)
 }

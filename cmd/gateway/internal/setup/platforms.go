@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -61,8 +60,8 @@ func (w *wizard) askBots(ctx context.Context) error {
 // account whose name is the kind. known reports whether the file has it.
 func (w *wizard) account(kind string) (name string, known bool) {
 	var names []string
-	for _, name := range slices.Sorted(maps.Keys(w.cfg.Channels)) {
-		if w.cfg.Channels[name].Type == kind && w.before.has("channels", name) {
+	for name, c := range config.Sorted(w.cfg.Channels) {
+		if c.Type == kind && w.before.has("channels", name) {
 			names = append(names, name)
 		}
 	}

@@ -297,7 +297,7 @@ func (w *wizard) edited(path []string) func(document, error) {
 			return
 		}
 		w.text = text
-		if table := "[" + dotted(path[:len(path)-1]) + "]"; !slices.Contains(w.tables, table) {
+		if table := "[" + config.DottedKey(path[:len(path)-1]) + "]"; !slices.Contains(w.tables, table) {
 			w.tables = append(w.tables, table)
 		}
 	}
