@@ -85,10 +85,7 @@ func (h host) State(ctx context.Context) (*terminal.State, error) {
 	g := h.g
 	q := g.db.Read(ctx)
 	chat := bus.Address{Account: terminalAccount, Chat: terminal.MainChat}
-	owes, err := bus.HasUnfinished(q, chat)
-	if err != nil {
-		return nil, err
-	}
+	owes, owesErr := bus.HasUnfinished(q, chat)
 	key := session.KeyOf(chat)
 	if g.settings.Load().Channels[terminalAccount].Session == string(bus.PerPerson) {
 		last, ok, err := bus.LastMessage(q, chat)
@@ -99,29 +96,14 @@ func (h host) State(ctx context.Context) (*terminal.State, error) {
 			key = session.Of(last.Message)
 		}
 	}
-	status, err := g.dispatcher.Status(ctx, key,
+	status, statusErr := g.dispatcher.Status(ctx, key,
 		bus.InboundMessage{From: chat, Sender: bus.Sender{ID: terminal.Sender}})
-	if err != nil {
-		return nil, err
-	}
-	info, err := session.ReadInfo(q, key)
-	if err != nil {
-		return nil, err
-	}
-	halt, err := policy.GetHalt(q)
-	if err != nil {
-		return nil, err
-	}
-	pending, err := gate.People{}.Pending(q, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	asks, err := asks(q)
-	if err != nil {
-		return nil, err
-	}
+	info, infoErr := session.Store{}.Info(q, key)
+	halt, haltErr := policy.GetHalt(q)
+	pending, pendingErr := gate.People{}.Pending(q, time.Now())
+	asks, asksErr := asks(q)
 	unsent, err := bus.IsUnsent(q, chat) // read last: a question and its message are written together
-	if err != nil {
+	if err = errors.Join(statusErr, owesErr, infoErr, haltErr, pendingErr, asksErr, err); err != nil {
 		return nil, err
 	}
 	s := &terminal.State{Asks: asks && !unsent, WillAsk: asks && unsent,

@@ -190,10 +190,7 @@ func beginLogin(ctx context.Context, client *mcp.Client, name string) (string, e
 	if err != nil {
 		return "", err
 	}
-	at := mcp.DefaultRedirect
-	if u, err := url.Parse(link); err == nil {
-		at = cmp.Or(u.Query().Get("redirect_uri"), at)
-	}
+	at := cmp.Or(redirectOf(link), mcp.DefaultRedirect)
 	return fmt.Sprintf("Open this link and log in, within 15 minutes:\n\n%s\n\nYour browser ends at "+
 		"an address that begins with `%s`. That page need not load. Copy its whole address and send "+
 		"`/mcp code ADDRESS`.", link, at), nil
@@ -221,9 +218,14 @@ func (g *Gateway) login(ctx context.Context, server, address string) Login {
 		return Login{Text: decision, Failed: text(err)}
 	}
 	link, err := g.toolset.mcp.Login(ctx, server)
-	redirect := ""
-	if u, parsed := url.Parse(link); parsed == nil {
-		redirect = u.Query().Get("redirect_uri")
+	return Login{Text: link, Failed: text(err), Redirect: redirectOf(link)}
+}
+
+// redirectOf returns the address at which a browser ends that opens a link, or "".
+func redirectOf(link string) string {
+	u, err := url.Parse(link)
+	if err != nil {
+		return ""
 	}
-	return Login{Text: link, Failed: text(err), Redirect: redirect}
+	return u.Query().Get("redirect_uri")
 }

@@ -135,10 +135,8 @@ func (g *Gateway) sources(
 		Budget:     g.usage.Shares,
 		LastBackup: func() (time.Time, error) { return backup.Last(cfg.Gateway.Home) },
 		Reloads: func() (done, failed int64) {
-			if g.reload == nil {
-				return 0, 0
-			}
-			return g.reload.counts()
+			done, failed, _ = g.reload.state() // the check "configuration" reports the error
+			return done, failed
 		},
 		Counts: []telemetry.Count{{
 			Name: "gateway_chores_due", Help: "Background tasks of the agent's memory that are due.",
@@ -235,7 +233,7 @@ func (o *operations) checks(cfg *config.Config, g *Gateway, inbox *bus.Inbox) []
 			if g.reload == nil {
 				return "as at the start", true
 			}
-			if err := g.reload.state(); err != nil {
+			if _, _, err := g.reload.state(); err != nil {
 				return "not reloaded: " + err.Error(), false
 			}
 			return "holds", true

@@ -124,19 +124,16 @@ func (r *reloader) note(err error, counts bool) {
 	}
 }
 
-// state returns why the newest configuration was not applied. It returns nil if all settings that
-// need no restart were applied.
-func (r *reloader) state() error {
+// state returns the number of successful and of failed reloads, and why the newest configuration
+// was not applied. The error is nil if all settings that need no restart were applied. The state of
+// a nil reloader is zero.
+func (r *reloader) state() (done, failed int64, trouble error) {
+	if r == nil {
+		return 0, 0, nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.trouble
-}
-
-// counts returns the number of successful and of failed reloads.
-func (r *reloader) counts() (done, failed int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.done, r.failed
+	return r.done, r.failed, r.trouble
 }
 
 // A Loader reads the configuration that the command line names.

@@ -75,20 +75,11 @@ func printChannels(cmd *cobra.Command, rows [][]any) error {
 
 // ChannelRows returns one row per account.
 func ChannelRows(cfg *config.Config, q store.Queryer) ([][]any, error) {
-	states, err := supervisor.States(q)
-	if err != nil {
-		return nil, err
-	}
-	open, err := bus.OpenByAccount(q)
-	if err != nil {
-		return nil, err
-	}
-	dead, err := bus.DeadByAccount(q)
-	if err != nil {
-		return nil, err
-	}
+	states, statesErr := supervisor.States(q)
+	open, openErr := bus.NewOutbox().OpenByAccount(q)
+	dead, deadErr := bus.NewOutbox().DeadByAccount(q)
 	running, err := store.LeaseHeld(q, "dispatcher", time.Now())
-	if err != nil {
+	if err = errors.Join(statesErr, openErr, deadErr, err); err != nil {
 		return nil, err
 	}
 	var rows [][]any

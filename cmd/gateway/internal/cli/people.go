@@ -37,16 +37,10 @@ func peopleCommand(load app.Loader) *cobra.Command {
 
 func listPeople(cmd *cobra.Command, d data, _ []string) error {
 	people := gate.People{}
-	pending, err := people.Pending(d.q, time.Now())
-	if err != nil {
-		return err
-	}
-	known, err := people.List(d.q)
-	if err != nil {
-		return err
-	}
+	pending, pendingErr := people.Pending(d.q, time.Now())
+	known, knownErr := people.List(d.q)
 	denied, err := people.Denied(d.q)
-	if err != nil {
+	if err = errors.Join(pendingErr, knownErr, err); err != nil {
 		return err
 	}
 	var rows [][]any
