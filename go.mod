@@ -25,14 +25,11 @@ require (
 	github.com/google/jsonschema-go v0.4.3 // schemas of tools and their checking
 	github.com/gorilla/websocket v1.5.3 // discordgo's; lifted to a version with its fixes
 	github.com/klauspost/compress v1.20.1 // archives of OpenClaw
-	github.com/knadh/koanf/parsers/toml/v2 v2.1.0 // configuration file
-	github.com/knadh/koanf/providers/env/v2 v2.0.2 // configuration variables
-	github.com/knadh/koanf/v2 v2.4.1 // merging of configuration sources
 	github.com/landlock-lsm/go-landlock v0.11.0 // sandbox where there is no bubblewrap
 	github.com/ledongthuc/pdf v0.0.0-20260907135840-6c8c28e0e8a0 // text of PDF files
 	github.com/lmittmann/tint v1.2.1 // log for people
 	github.com/modelcontextprotocol/go-sdk v1.8.0 // Model Context Protocol, both sides
-	github.com/pelletier/go-toml/v2 v2.4.3 // lines and columns of mistakes in the configuration
+	github.com/pelletier/go-toml/v2 v2.4.3 // configuration file, with the lines of mistakes
 	github.com/prometheus/client_golang v1.25.0 // metrics
 	github.com/prometheus/common v0.72.0 // tests: the form of metrics
 	github.com/rivo/uniseg v0.4.7 // characters as people see them, and their width
@@ -81,14 +78,11 @@ require (
 	github.com/gogs/chardet v0.0.0-20211120154057-b7413eaefb8f // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
-	github.com/knadh/koanf/maps v0.1.2 // indirect
 	github.com/kylelemons/godebug v1.1.0 // indirect
 	github.com/lucasb-eyer/go-colorful v1.4.1 // indirect
 	github.com/mattn/go-colorable v0.1.14 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/mattn/go-runewidth v0.0.30 // indirect
-	github.com/mitchellh/copystructure v1.2.0 // indirect
-	github.com/mitchellh/reflectwalk v1.0.2 // indirect
 	github.com/muesli/cancelreader v0.2.2 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-viper/mapstructure/v2"
-	"github.com/knadh/koanf/v2"
 )
 
 // template is the name of a defaults table that applies to all tables beside it.
@@ -108,25 +107,34 @@ func hasOwn(s source, platform string) bool {
 
 // merge returns the configuration made from sources. Later sources override earlier ones.
 func merge(sources []source) (*Config, error) {
-	k := koanf.New(delimiter)
-	for _, s := range append([]source{expandTemplates(sources)}, sources...) {
-		if err := k.Load(s, nil); err != nil {
-			return nil, err
-		}
+	tables := expandTemplates(sources)
+	for _, s := range sources {
+		overlay(tables, s)
 	}
 	var c Config
-	err := k.UnmarshalWithConf("", &c, koanf.UnmarshalConf{
-		DecoderConfig: &mapstructure.DecoderConfig{
-			TagName:     "koanf",
-			ErrorUnused: true,
-			MatchName:   func(key, field string) bool { return key == field },
-			DecodeHook: mapstructure.ComposeDecodeHookFunc(
-				mapstructure.StringToTimeDurationHookFunc(),
-				mapstructure.TextUnmarshallerHookFunc(),
-			),
-		},
+	decoder, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
+		Result: &c, TagName: "koanf", ErrorUnused: true,
+		MatchName: func(key, field string) bool { return key == field },
+		DecodeHook: mapstructure.ComposeDecodeHookFunc(
+			mapstructure.StringToTimeDurationHookFunc(), mapstructure.TextUnmarshallerHookFunc()),
 	})
+	if err == nil {
+		err = decoder.Decode(tables)
+	}
 	return &c, err
+}
+
+// overlay sets the keys of from in to. It merges tables key by key.
+func overlay(to, from map[string]any) {
+	for key, v := range from {
+		above, isTable := v.(map[string]any)
+		below, wasTable := to[key].(map[string]any)
+		if isTable && wasTable {
+			overlay(below, above)
+		} else {
+			to[key] = v
+		}
+	}
 }
 
 // expandTemplates removes the templates from the defaults, which are the first source. It returns

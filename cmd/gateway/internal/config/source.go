@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	tomlparser "github.com/knadh/koanf/parsers/toml/v2"
-	"github.com/knadh/koanf/providers/env/v2"
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 )
@@ -26,14 +24,8 @@ const (
 	delimiter = "/"
 )
 
-// A source is one validated source of configuration. It implements koanf.Provider.
+// A source is one validated source of configuration.
 type source map[string]any
-
-// Read returns the tables of the source.
-func (s source) Read() (map[string]any, error) { return s, nil }
-
-// ReadBytes always returns an error. Koanf does not call it, because a source needs no parser.
-func (s source) ReadBytes() ([]byte, error) { return nil, errors.ErrUnsupported }
 
 // table returns the table with a key, or nil.
 func (s source) table(key string) map[string]any {
@@ -53,9 +45,8 @@ func variables(environ []string) map[string]string {
 }
 
 // readDefaults returns the built-in defaults.
-func readDefaults() source {
-	tables, err := tomlparser.Parser().Unmarshal(defaultsTOML)
-	if err != nil {
+func readDefaults() (tables source) {
+	if err := toml.Unmarshal(defaultsTOML, &tables); err != nil {
 		panic("config: defaults.toml: " + err.Error())
 	}
 	return tables
@@ -63,7 +54,8 @@ func readDefaults() source {
 
 // readFile parses src, the content of the file name, and records the line of each key.
 func (l *loader) readFile(name string, src []byte) source {
-	tables, err := tomlparser.Parser().Unmarshal(src)
+	var tables map[string]any
+	err := toml.Unmarshal(src, &tables)
 	if syntax, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, _ := syntax.Position()
 		l.report(problem{at: place{file: name, line: line},
@@ -159,67 +151,62 @@ func lines(doc []byte) map[string]int {
 // except GATEWAY_HOME: Kubernetes sets GATEWAY_PORT and others for a service with the name
 // "gateway".
 func (l *loader) readEnvironment(known source) source {
-	transform := func(name, text string) (string, any) {
-		rest := strings.TrimPrefix(name, variablePrefix)
+	tables := source{}
+	for name, text := range Sorted(l.vars) {
+		rest, ours := strings.CutPrefix(name, variablePrefix)
 		if name == homeVariable && text != "" {
 			rest = "GATEWAY__HOME"
-		} else if !strings.Contains(rest, "__") {
-			return "", nil
 		}
-		return l.checkVariable(name, strings.Split(rest, "__"), text, known)
-	}
-	environ := func() []string {
-		var list []string
-		for name, value := range Sorted(l.vars) {
-			list = append(list, name+"="+value)
+		if !ours || !strings.Contains(rest, "__") {
+			continue
 		}
-		return list
-	}
-	p := env.Provider(delimiter, env.Opt{
-		Prefix: variablePrefix, TransformFunc: transform, EnvironFunc: environ,
-	})
-	tables, err := p.Read()
-	if err != nil {
-		l.report(problem{text: err.Error()})
+		path, v, ok := l.checkVariable(name, strings.Split(rest, "__"), text, known)
+		if !ok {
+			continue
+		}
+		last := len(path) - 1
+		setting := map[string]any{path[last]: v}
+		for _, key := range slices.Backward(path[:last]) {
+			setting = map[string]any{key: setting}
+		}
+		overlay(tables, setting)
 	}
 	return tables
 }
 
-// checkVariable returns the joined path and the value that a variable sets. If they are not
-// valid, it reports that and returns "".
+// checkVariable returns the path and the value that a variable sets. If they are not valid, it
+// reports that and returns false.
 func (l *loader) checkVariable(
-	name string, path []string, text string, known source,
-) (string, any) {
+	name string, segments []string, text string, known source,
+) (path []string, v any, ok bool) {
 	m := root
-	for i, segment := range path {
-		path[i] = strings.ToLower(segment)
+	for _, segment := range segments {
+		key := strings.ToLower(segment)
 		if m.typ.Kind() == reflect.Map {
-			path[i] = entry(path[i], known.table(path[0]))
+			key = entry(key, known.table(path[0]))
 		}
+		path = append(path, key)
 		var err error
 		if !m.table() {
 			err = errors.New("unknown key")
 		} else {
-			m, err = m.child(path[i])
+			m, err = m.child(key)
 		}
 		if err != nil {
-			l.report(problem{at: place{variable: name},
-				key: strings.Join(path[:i+1], "."), text: err.Error()})
-			return "", nil
+			l.report(problem{at: place{variable: name}, key: strings.Join(path, "."), text: err.Error()})
+			return nil, nil, false
 		}
 	}
-	key := strings.Join(path, delimiter)
-	l.places[key] = place{variable: name}
+	l.places[strings.Join(path, delimiter)] = place{variable: name}
 	if m.table() {
 		l.problem(path, "want a key of this table after another \"__\"")
-		return "", nil
+		return nil, nil, false
 	}
 	v, err := m.check(m.fromText(text))
 	if err != nil {
 		l.problem(path, err.Error())
-		return "", nil
 	}
-	return key, v
+	return path, v, err == nil
 }
 
 // entry returns the name in known that a lower-case segment of a variable stands for. It ignores
