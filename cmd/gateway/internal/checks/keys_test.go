@@ -58,7 +58,7 @@ func isEntry(section string) bool {
 func keys(t reflect.Type, section string) []string {
 	var list []string
 	for _, field := range reflect.VisibleFields(t) {
-		key, ok := field.Tag.Lookup("koanf")
+		key, ok := field.Tag.Lookup("key")
 		if !ok || key == "-" || field.Anonymous {
 			continue
 		}

@@ -72,7 +72,7 @@ func changed(keys []string, a, b reflect.Value, path []string) []string {
 	case a.Kind() == reflect.Struct:
 		for _, f := range fields(a.Type()) {
 			keys = changed(keys, a.FieldByIndex(f.Index), b.FieldByIndex(f.Index),
-				append(path, f.Tag.Get("koanf")))
+				append(path, f.Tag.Get("key")))
 		}
 	default:
 		names := make(map[string]bool)

@@ -29,37 +29,37 @@ import (
 // limits with which a source is checked. A field that is tagged live, or that is in a table
 // tagged live, can change while the gateway runs: see [Merge].
 type Config struct {
-	Gateway       Gateway            `koanf:"gateway"`
-	Store         Store              `koanf:"store"`
-	Log           Log                `koanf:"log"`
-	Agent         Agent              `koanf:"agent"`
-	Memory        Memory             `koanf:"memory" live:"yes"`
-	Skills        Skills             `koanf:"skills"`
-	Media         Media              `koanf:"media"`
-	Transcription Transcription      `koanf:"transcription"`
-	Budget        Budget             `koanf:"budget" live:"yes"`
-	Prices        Prices             `koanf:"prices" live:"yes"`
-	Approvals     Approvals          `koanf:"approvals" live:"yes"`
-	Exec          Exec               `koanf:"exec"`
-	Web           Web                `koanf:"web"`
-	Schedule      Schedule           `koanf:"schedule"`
-	Heartbeat     Heartbeat          `koanf:"heartbeat"`
-	HTTP          HTTP               `koanf:"http"`
-	Retention     Retention          `koanf:"retention"`
-	Models        map[string]Model   `koanf:"models" live:"yes"` // by name; contains "demo"
-	Channels      map[string]Channel `koanf:"channels"`          // by account; contains "terminal"
-	Tools         map[string]Tool    `koanf:"tools" live:"yes"`  // by tool name
-	Roots         map[string]Root    `koanf:"roots"`             // by name
-	MCP           map[string]Server  `koanf:"mcp"`               // by name
-	Hooks         map[string]Hook    `koanf:"hooks"`             // by name, the last part of the URL
+	Gateway       Gateway            `key:"gateway"`
+	Store         Store              `key:"store"`
+	Log           Log                `key:"log"`
+	Agent         Agent              `key:"agent"`
+	Memory        Memory             `key:"memory" live:"yes"`
+	Skills        Skills             `key:"skills"`
+	Media         Media              `key:"media"`
+	Transcription Transcription      `key:"transcription"`
+	Budget        Budget             `key:"budget" live:"yes"`
+	Prices        Prices             `key:"prices" live:"yes"`
+	Approvals     Approvals          `key:"approvals" live:"yes"`
+	Exec          Exec               `key:"exec"`
+	Web           Web                `key:"web"`
+	Schedule      Schedule           `key:"schedule"`
+	Heartbeat     Heartbeat          `key:"heartbeat"`
+	HTTP          HTTP               `key:"http"`
+	Retention     Retention          `key:"retention"`
+	Models        map[string]Model   `key:"models" live:"yes"` // by name; contains "demo"
+	Channels      map[string]Channel `key:"channels"`          // by account; contains "terminal"
+	Tools         map[string]Tool    `key:"tools" live:"yes"`  // by tool name
+	Roots         map[string]Root    `key:"roots"`             // by name
+	MCP           map[string]Server  `key:"mcp"`               // by name
+	Hooks         map[string]Hook    `key:"hooks"`             // by name, the last part of the URL
 
-	Personas map[string]Persona `koanf:"personas" live:"yes"` // by name
-	Policies map[string]Policy  `koanf:"policies" live:"yes"` // by name
+	Personas map[string]Persona `key:"personas" live:"yes"` // by name
+	Policies map[string]Policy  `key:"policies" live:"yes"` // by name
 
-	File       string `koanf:"-"` // path of the file as given
-	FileExists bool   `koanf:"-"` // the file exists; it may be missing unless it was named
+	File       string `key:"-"` // path of the file as given
+	FileExists bool   `key:"-"` // the file exists; it may be missing unless it was named
 
-	findings `koanf:"-"`
+	findings `key:"-"`
 }
 
 // findings hold what the loader has found besides the settings.
@@ -71,17 +71,17 @@ type findings struct {
 
 // Gateway has the settings of the whole process.
 type Gateway struct {
-	Name      string `koanf:"name"`      // name of the agent
-	Home      string `koanf:"home"`      // absolute path of the data directory
-	Workspace string `koanf:"workspace"` // absolute path of the workspace
-	Timezone  string `koanf:"timezone"`  // IANA name, or "Local"
+	Name      string `key:"name"`      // name of the agent
+	Home      string `key:"home"`      // absolute path of the data directory
+	Workspace string `key:"workspace"` // absolute path of the workspace
+	Timezone  string `key:"timezone"`  // IANA name, or "Local"
 
-	Location *time.Location `koanf:"-"` // loaded from Timezone
+	Location *time.Location `key:"-"` // loaded from Timezone
 }
 
 // Store has the settings of the database.
 type Store struct {
-	URL string `koanf:"url"` // "sqlite:" and an absolute path
+	URL string `key:"url"` // "sqlite:" and an absolute path
 }
 
 // Path returns the path of the SQLite database file.
@@ -89,118 +89,118 @@ func (s Store) Path() string { return strings.TrimPrefix(s.URL, sqliteScheme) }
 
 // Log has the settings of the log.
 type Log struct {
-	Level  slog.Level `koanf:"level" live:"yes"`
-	Format string     `koanf:"format" allowed:"auto text json"`
+	Level  slog.Level `key:"level" live:"yes"`
+	Format string     `key:"format" allowed:"auto text json"`
 
-	File     string        `koanf:"file"`              // absolute path; "": standard error
-	FileMB   int           `koanf:"file_mb" min:"1"`   // maximum size of a file before rotation
-	FileKeep int           `koanf:"file_keep" min:"0"` // number of old files; 0: all within FileAge
-	FileAge  time.Duration `koanf:"file_age" min:"0s"` // maximum age of old files; 0: any
+	File     string        `key:"file"`              // absolute path; "": standard error
+	FileMB   int           `key:"file_mb" min:"1"`   // maximum size of a file before rotation
+	FileKeep int           `key:"file_keep" min:"0"` // number of old files; 0: all within FileAge
+	FileAge  time.Duration `key:"file_age" min:"0s"` // maximum age of old files; 0: any
 }
 
 // Agent has the limits and settings of the agent.
 type Agent struct {
-	Model       string        `koanf:"model" live:"yes"`                 // a key of Config.Models
-	Slots       int           `koanf:"slots" min:"1"`                    // concurrent model calls
-	MaxRounds   int           `koanf:"max_rounds" min:"1" live:"yes"`    // model calls per turn
-	TaskModel   string        `koanf:"task_model" live:"yes"`            // of sub-agents; "": Model
-	TaskRounds  int           `koanf:"task_rounds" min:"1" live:"yes"`   // model calls per sub-agent
-	TurnTimeout time.Duration `koanf:"turn_timeout" min:"1s" live:"yes"` // time limit of a turn
+	Model       string        `key:"model" live:"yes"`                 // a key of Config.Models
+	Slots       int           `key:"slots" min:"1"`                    // concurrent model calls
+	MaxRounds   int           `key:"max_rounds" min:"1" live:"yes"`    // model calls per turn
+	TaskModel   string        `key:"task_model" live:"yes"`            // of sub-agents; "": Model
+	TaskRounds  int           `key:"task_rounds" min:"1" live:"yes"`   // model calls per sub-agent
+	TurnTimeout time.Duration `key:"turn_timeout" min:"1s" live:"yes"` // time limit of a turn
 	// QueueMode says what happens with a message that arrives during a turn.
-	QueueMode string `koanf:"queue_mode" allowed:"steer followup collect interrupt" live:"yes"`
-	Waiting   int    `koanf:"waiting" min:"1" live:"yes"` // maximum pending messages per session
+	QueueMode string `key:"queue_mode" allowed:"steer followup collect interrupt" live:"yes"`
+	Waiting   int    `key:"waiting" min:"1" live:"yes"` // maximum pending messages per session
 	// Activity says how much of the agent's work is shown while it makes an answer.
-	Activity string `koanf:"activity" allowed:"off compact full" live:"yes"`
+	Activity string `key:"activity" allowed:"off compact full" live:"yes"`
 
-	Undecided bool `koanf:"-"` // no model is configured, so the demo answers
+	Undecided bool `key:"-"` // no model is configured, so the demo answers
 }
 
 // Memory says when conversations are summarised, and when Dream updates the memory.
 type Memory struct {
-	Model      string        `koanf:"model"`                // a key of Config.Models; "": agent.model
-	Idle       time.Duration `koanf:"idle" min:"0s"`        // idle time before a summary; 0: never
-	DreamEvery time.Duration `koanf:"dream_every" min:"0s"` // 0: only on request
+	Model      string        `key:"model"`                // a key of Config.Models; "": agent.model
+	Idle       time.Duration `key:"idle" min:"0s"`        // idle time before a summary; 0: never
+	DreamEvery time.Duration `key:"dream_every" min:"0s"` // 0: only on request
 }
 
 // Skills has the settings of skills.
 type Skills struct {
-	Disabled []string `koanf:"disabled"` // names of skills
+	Disabled []string `key:"disabled"` // names of skills
 }
 
 // Media has the limits of received files, and the settings of generated ones.
 type Media struct {
-	MaxFileMB  int           `koanf:"max_file_mb" min:"1"`  // maximum size of a received file
-	MaxTotalMB int           `koanf:"max_total_mb" min:"1"` // of all files; the oldest go first
-	Retention  time.Duration `koanf:"retention" min:"1h"`   // how long files are kept
+	MaxFileMB  int           `key:"max_file_mb" min:"1"`  // maximum size of a received file
+	MaxTotalMB int           `key:"max_total_mb" min:"1"` // of all files; the oldest go first
+	Retention  time.Duration `key:"retention" min:"1h"`   // how long files are kept
 
-	Speech Speech `koanf:"speech"`
-	Images Images `koanf:"images"`
+	Speech Speech `key:"speech"`
+	Images Images `key:"images"`
 }
 
 // Transcription has the settings for the transcription of voice messages.
 type Transcription struct {
-	Model   string `koanf:"model"`             // name at the provider; "": no transcription
-	BaseURL string `koanf:"base_url"`          // of an OpenAI-compatible API
-	Key     Secret `koanf:"key" needs:"Model"` // empty if Model is empty
+	Model   string `key:"model"`             // name at the provider; "": no transcription
+	BaseURL string `key:"base_url"`          // of an OpenAI-compatible API
+	Key     Secret `key:"key" needs:"Model"` // empty if Model is empty
 
-	PriceMinute float64 `koanf:"price_minute" min:"0" live:"yes"` // dollars per minute
+	PriceMinute float64 `key:"price_minute" min:"0" live:"yes"` // dollars per minute
 
 	// Groups lists groups, or "*", whose short voice messages are transcribed to find out whether
 	// they are for the agent. Names are how people call it there; empty: the agent's name.
-	Groups []string `koanf:"groups" live:"yes"`
-	Names  []string `koanf:"names" live:"yes"`
+	Groups []string `key:"groups" live:"yes"`
+	Names  []string `key:"names" live:"yes"`
 }
 
 // Speech has the settings for voice messages with answers.
 type Speech struct {
-	Model   string `koanf:"model"`             // name at the provider; "": no speech
-	BaseURL string `koanf:"base_url"`          // of an OpenAI-compatible API
-	Key     Secret `koanf:"key" needs:"Model"` // empty if Model is empty
-	Voice   string `koanf:"voice"`             // name at the provider
-	Format  string `koanf:"format" allowed:"opus mp3 wav"`
+	Model   string `key:"model"`             // name at the provider; "": no speech
+	BaseURL string `key:"base_url"`          // of an OpenAI-compatible API
+	Key     Secret `key:"key" needs:"Model"` // empty if Model is empty
+	Voice   string `key:"voice"`             // name at the provider
+	Format  string `key:"format" allowed:"opus mp3 wav"`
 
 	// Answers says when answers are spoken. Each conversation can override it.
-	Answers string `koanf:"answers" allowed:"never always auto" live:"yes"`
-	MaxText int    `koanf:"max_text" min:"1"` // maximum spoken characters of an answer
+	Answers string `key:"answers" allowed:"never always auto" live:"yes"`
+	MaxText int    `key:"max_text" min:"1"` // maximum spoken characters of an answer
 
-	PriceMillion float64 `koanf:"price_million" min:"0"` // dollars per million characters
+	PriceMillion float64 `key:"price_million" min:"0"` // dollars per million characters
 }
 
 // Images has the settings for generating pictures.
 type Images struct {
-	Model   string  `koanf:"model"`             // name at the provider; "": no pictures
-	BaseURL string  `koanf:"base_url"`          // of an OpenAI-compatible API
-	Key     Secret  `koanf:"key" needs:"Model"` // empty if Model is empty
-	Price   float64 `koanf:"price" min:"0"`     // dollars per picture
+	Model   string  `key:"model"`             // name at the provider; "": no pictures
+	BaseURL string  `key:"base_url"`          // of an OpenAI-compatible API
+	Key     Secret  `key:"key" needs:"Model"` // empty if Model is empty
+	Price   float64 `key:"price" min:"0"`     // dollars per picture
 }
 
 // A Model is a language model with its address and its limits.
 type Model struct {
 	// Provider is the protocol. After loading, it is never auto.
-	Provider string `koanf:"provider" allowed:"auto openai anthropic demo" hint:"; or set base_url"`
+	Provider string `key:"provider" allowed:"auto openai anthropic demo" hint:"; or set base_url"`
 
-	Model         string   `koanf:"model"`    // name at the provider
-	BaseURL       string   `koanf:"base_url"` // of the provider's API
-	Key           Secret   `koanf:"key"`
-	Keys          []Secret `koanf:"keys"`                   // additional keys
-	ContextWindow int      `koanf:"context_window" min:"1"` // tokens, prompt and answer
-	MaxOutput     int      `koanf:"max_output" min:"0"`     // tokens; 0: provider's default
-	PriceIn       float64  `koanf:"price_in" min:"0"`       // dollars per million tokens; 0: unknown
-	PriceOut      float64  `koanf:"price_out" min:"0"`      // as PriceIn
-	PriceCached   float64  `koanf:"price_cached" min:"0"`   // as PriceIn, for cached input
-	Free          bool     `koanf:"free"`                   // the model costs nothing
-	Images        bool     `koanf:"images"`                 // the model accepts images
-	Fallback      []string `koanf:"fallback"`               // models to try next, in order
+	Model         string   `key:"model"`    // name at the provider
+	BaseURL       string   `key:"base_url"` // of the provider's API
+	Key           Secret   `key:"key"`
+	Keys          []Secret `key:"keys"`                   // additional keys
+	ContextWindow int      `key:"context_window" min:"1"` // tokens, prompt and answer
+	MaxOutput     int      `key:"max_output" min:"0"`     // tokens; 0: provider's default
+	PriceIn       float64  `key:"price_in" min:"0"`       // dollars per million tokens; 0: unknown
+	PriceOut      float64  `key:"price_out" min:"0"`      // as PriceIn
+	PriceCached   float64  `key:"price_cached" min:"0"`   // as PriceIn, for cached input
+	Free          bool     `key:"free"`                   // the model costs nothing
+	Images        bool     `key:"images"`                 // the model accepts images
+	Fallback      []string `key:"fallback"`               // models to try next, in order
 
-	Temperature     float64       `koanf:"temperature" min:"-1" max:"2"` // -1: provider's default
-	ReasoningEffort string        `koanf:"reasoning_effort"`             // "": provider's default
-	ReasoningBack   bool          `koanf:"reasoning_back"`               // return reasoning to model
-	IdleTimeout     time.Duration `koanf:"idle_timeout" min:"1s"`        // longest pause in a response
+	Temperature     float64       `key:"temperature" min:"-1" max:"2"` // -1: provider's default
+	ReasoningEffort string        `key:"reasoning_effort"`             // "": provider's default
+	ReasoningBack   bool          `key:"reasoning_back"`               // return reasoning to model
+	IdleTimeout     time.Duration `key:"idle_timeout" min:"1s"`        // longest pause in a response
 	// MaxOutputField is the provider's name of the field that limits the length of an answer.
-	MaxOutputField string `koanf:"max_output_field" allowed:"auto max_tokens max_completion_tokens"`
+	MaxOutputField string `key:"max_output_field" allowed:"auto max_tokens max_completion_tokens"`
 
-	Body    map[string]JSON   `koanf:"body"`    // additional request fields
-	Headers map[string]Secret `koanf:"headers"` // additional request headers
+	Body    map[string]JSON   `key:"body"`    // additional request fields
+	Headers map[string]Secret `key:"headers"` // additional request headers
 }
 
 // AllKeys returns the keys of m without duplicates, in the order in which they are tried.
@@ -239,46 +239,46 @@ type JSON string
 
 // A Channel is an account on a chat platform.
 type Channel struct {
-	Type         string        `koanf:"type" allowed:"telegram discord whatsapp terminal"`
-	Enabled      bool          `koanf:"enabled"`
-	Token        Secret        `koanf:"token"`   // empty only if Enabled is false
-	APIURL       string        `koanf:"api_url"` // "": the platform's own
-	Access       string        `koanf:"access" allowed:"open allow pairing" live:"yes"`
-	Allow        []string      `koanf:"allow" live:"yes"`  // ids of people who may write
-	Owners       []string      `koanf:"owners" live:"yes"` // ids of the owners
-	Groups       []string      `koanf:"groups" live:"yes"` // ids of the allowed groups
-	Streaming    bool          `koanf:"streaming"`
-	EditInterval time.Duration `koanf:"edit_interval" min:"0s"`       // 0: platform's default
-	Debounce     time.Duration `koanf:"debounce" min:"0s" live:"yes"` // 0: no debounce
-	RateLimit    string        `koanf:"rate_limit" allowed:"platform off"`
+	Type         string        `key:"type" allowed:"telegram discord whatsapp terminal"`
+	Enabled      bool          `key:"enabled"`
+	Token        Secret        `key:"token"`   // empty only if Enabled is false
+	APIURL       string        `key:"api_url"` // "": the platform's own
+	Access       string        `key:"access" allowed:"open allow pairing" live:"yes"`
+	Allow        []string      `key:"allow" live:"yes"`  // ids of people who may write
+	Owners       []string      `key:"owners" live:"yes"` // ids of the owners
+	Groups       []string      `key:"groups" live:"yes"` // ids of the allowed groups
+	Streaming    bool          `key:"streaming"`
+	EditInterval time.Duration `key:"edit_interval" min:"0s"`       // 0: platform's default
+	Debounce     time.Duration `key:"debounce" min:"0s" live:"yes"` // 0: no debounce
+	RateLimit    string        `key:"rate_limit" allowed:"platform off"`
 	// Session says which messages are one conversation. SessionReset is the time of day after which
 	// conversations begin anew, such as 04:00; "": never.
-	Session      string `koanf:"session" allowed:"chat speaker person" live:"yes"`
-	SessionReset string `koanf:"session_reset" live:"yes"`
+	Session      string `key:"session" allowed:"chat speaker person" live:"yes"`
+	SessionReset string `key:"session_reset" live:"yes"`
 
 	// Activation says which messages in groups are answered.
-	Activation string `koanf:"activation" allowed:"mention always" live:"yes"`
+	Activation string `key:"activation" allowed:"mention always" live:"yes"`
 
-	Reaction string `koanf:"reaction"` // an emoji; "": none
-	Proxy    Secret `koanf:"proxy"`    // URL; may contain a password
+	Reaction string `key:"reaction"` // an emoji; "": none
+	Proxy    Secret `key:"proxy"`    // URL; may contain a password
 
 	// SenderRate is the maximum number of messages per sender and minute; 0: no limit.
-	SenderRate int `koanf:"sender_rate" min:"0" live:"yes"`
+	SenderRate int `key:"sender_rate" min:"0" live:"yes"`
 
-	Telegram `koanf:",squash"`
+	Telegram `key:",squash"`
 
 	// Settings of Discord:
-	Shards int `koanf:"shards" min:"1"`
+	Shards int `key:"shards" min:"1"`
 }
 
 // Telegram has the settings of a [Channel] that only Telegram has.
 type Telegram struct {
-	WebhookURL    string `koanf:"webhook_url"`    // public; "": long polling
-	WebhookListen string `koanf:"webhook_listen"` // host:port to which the public URL leads
-	WebhookSecret Secret `koanf:"webhook_secret"`
-	Drafts        bool   `koanf:"drafts"`      // stream answers as drafts in direct chats
-	Rich          bool   `koanf:"rich"`        // send rich messages
-	LocalFiles    string `koanf:"local_files"` // absolute path of a local Bot API server's files
+	WebhookURL    string `key:"webhook_url"`    // public; "": long polling
+	WebhookListen string `key:"webhook_listen"` // host:port to which the public URL leads
+	WebhookSecret Secret `key:"webhook_secret"`
+	Drafts        bool   `key:"drafts"`      // stream answers as drafts in direct chats
+	Rich          bool   `key:"rich"`        // send rich messages
+	LocalFiles    string `key:"local_files"` // absolute path of a local Bot API server's files
 }
 
 // Load reads the configuration file at path and the environment in the form of [os.Environ]. If

@@ -97,7 +97,7 @@ func (e *explainer) table(v reflect.Value, path []string) {
 	}
 	if v.Kind() == reflect.Struct {
 		for _, f := range fields(v.Type()) {
-			add(f.Tag.Get("koanf"), v.FieldByIndex(f.Index))
+			add(f.Tag.Get("key"), v.FieldByIndex(f.Index))
 		}
 		if len(path) == 2 && slices.Contains(entries, path[0]) {
 			_, builtin := e.defaults.table(path[0])[path[1]]

@@ -113,7 +113,7 @@ func merge(sources []source) (*Config, error) {
 	}
 	var c Config
 	decoder, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
-		Result: &c, TagName: "koanf", ErrorUnused: true,
+		Result: &c, TagName: "key", ErrorUnused: true,
 		MatchName: func(key, field string) bool { return key == field },
 		DecodeHook: mapstructure.ComposeDecodeHookFunc(
 			mapstructure.StringToTimeDurationHookFunc(), mapstructure.TextUnmarshallerHookFunc()),

@@ -14,46 +14,46 @@ import (
 
 // Schedule has the limits of jobs.
 type Schedule struct {
-	MaxJobs  int           `koanf:"max_jobs" min:"1"`    // maximum active jobs per person
-	MinEvery time.Duration `koanf:"min_every" min:"10s"` // minimum interval of a job
+	MaxJobs  int           `key:"max_jobs" min:"1"`    // maximum active jobs per person
+	MinEvery time.Duration `key:"min_every" min:"10s"` // minimum interval of a job
 }
 
 // Heartbeat says how often the agent checks HEARTBEAT.md by itself.
 type Heartbeat struct {
-	Every time.Duration `koanf:"every" min:"0s"`   // 0: never
-	Model string        `koanf:"model" live:"yes"` // a key of Config.Models; "": agent.model
+	Every time.Duration `key:"every" min:"0s"`   // 0: never
+	Model string        `key:"model" live:"yes"` // a key of Config.Models; "": agent.model
 }
 
 // HTTP has the settings of the server for health, metrics, profiles and hooks.
 type HTTP struct {
-	Listen string `koanf:"listen"` // host:port; "": no server
-	Token  Secret `koanf:"token"`  // empty: a new token at each start, in http.json
+	Listen string `key:"listen"` // host:port; "": no server
+	Token  Secret `key:"token"`  // empty: a new token at each start, in http.json
 }
 
 // Retention says how long finished data is kept; 0 means for ever.
 type Retention struct {
-	Messages    time.Duration `koanf:"messages" min:"0s"`    // received and sent, after the answer
-	Transcripts time.Duration `koanf:"transcripts" min:"0s"` // of conversations without new messages
-	History     time.Duration `koanf:"history" min:"0s"`     // notes, once Dream has read them
-	Offloads    time.Duration `koanf:"offloads" min:"0s"`    // long tool results
-	Runs        time.Duration `koanf:"runs" min:"0s"`        // of jobs
-	Usage       time.Duration `koanf:"usage" min:"0s"`       // usage counts per day
-	Audit       time.Duration `koanf:"audit" min:"0s"`       // audit entries
-	MaxTotalMB  int           `koanf:"max_total_mb" min:"0"` // of the database; 0: no limit
+	Messages    time.Duration `key:"messages" min:"0s"`    // received and sent, after the answer
+	Transcripts time.Duration `key:"transcripts" min:"0s"` // of conversations without new messages
+	History     time.Duration `key:"history" min:"0s"`     // notes, once Dream has read them
+	Offloads    time.Duration `key:"offloads" min:"0s"`    // long tool results
+	Runs        time.Duration `key:"runs" min:"0s"`        // of jobs
+	Usage       time.Duration `key:"usage" min:"0s"`       // usage counts per day
+	Audit       time.Duration `key:"audit" min:"0s"`       // audit entries
+	MaxTotalMB  int           `key:"max_total_mb" min:"0"` // of the database; 0: no limit
 }
 
 // A Hook makes messages to the agent from posts to /hooks/NAME.
 type Hook struct {
-	Enabled  bool   `koanf:"enabled"`
-	To       string `koanf:"to"`     // account/chat or account/chat/thread that gets the answer
-	Secret   Secret `koanf:"secret"` // empty only while Enabled is false
-	Auth     string `koanf:"auth" allowed:"bearer hmac standard"`
-	Header   string `koanf:"header"`                                // header with the HMAC signature
-	Template string `koanf:"template"`                              // "": the body unchanged
-	Role     string `koanf:"role" allowed:"guest user admin owner"` // role of the message
-	Session  string `koanf:"session" allowed:"own chat"`
-	Rate     int    `koanf:"rate" min:"1"`   // posts per minute
-	MaxKB    int    `koanf:"max_kb" min:"1"` // maximum size of a post
+	Enabled  bool   `key:"enabled"`
+	To       string `key:"to"`     // account/chat or account/chat/thread that gets the answer
+	Secret   Secret `key:"secret"` // empty only while Enabled is false
+	Auth     string `key:"auth" allowed:"bearer hmac standard"`
+	Header   string `key:"header"`                                // header with the HMAC signature
+	Template string `key:"template"`                              // "": the body unchanged
+	Role     string `key:"role" allowed:"guest user admin owner"` // role of the message
+	Session  string `key:"session" allowed:"own chat"`
+	Rate     int    `key:"rate" min:"1"`   // posts per minute
+	MaxKB    int    `key:"max_kb" min:"1"` // maximum size of a post
 }
 
 // Address splits To into its parts.

@@ -13,26 +13,26 @@ import (
 
 // A Persona is a character of the agent. Its documents are in a folder of the data directory.
 type Persona struct {
-	Name   string   `koanf:"name"`   // what the agent calls itself; "": its usual name
-	Model  string   `koanf:"model"`  // a key of Config.Models; "": the usual one
-	Tools  []string `koanf:"tools"`  // patterns of the only tools; empty: all
-	Skills []string `koanf:"skills"` // patterns of the only skills; empty: all
+	Name   string   `key:"name"`   // what the agent calls itself; "": its usual name
+	Model  string   `key:"model"`  // a key of Config.Models; "": the usual one
+	Tools  []string `key:"tools"`  // patterns of the only tools; empty: all
+	Skills []string `key:"skills"` // patterns of the only skills; empty: all
 }
 
 // A Policy sets the persona, the model, the limits and more for some accounts, chats or people.
 type Policy struct {
-	Accounts []string `koanf:"accounts"` // keys of Config.Channels; empty: any, as in the next two
-	Chats    []string `koanf:"chats"`    // account/chat or account/chat/thread
-	People   []string `koanf:"people"`   // account/id, or a person's number
+	Accounts []string `key:"accounts"` // keys of Config.Channels; empty: any, as in the next two
+	Chats    []string `key:"chats"`    // account/chat or account/chat/thread
+	People   []string `key:"people"`   // account/id, or a person's number
 
-	Persona  string   `koanf:"persona"` // a key of Config.Personas; "": as elsewhere
-	Model    string   `koanf:"model"`   // a key of Config.Models; "": as elsewhere
-	Activity string   `koanf:"activity" allowed:"inherit off compact full"`
-	Voice    string   `koanf:"voice" allowed:"inherit never always auto"`
-	Tools    []string `koanf:"tools"`  // patterns of the only tools; empty: all
-	Deny     []string `koanf:"deny"`   // patterns of tools that are withheld
-	Ask      []string `koanf:"ask"`    // patterns of tools that need approval
-	Skills   []string `koanf:"skills"` // patterns of the only skills; empty: all
+	Persona  string   `key:"persona"` // a key of Config.Personas; "": as elsewhere
+	Model    string   `key:"model"`   // a key of Config.Models; "": as elsewhere
+	Activity string   `key:"activity" allowed:"inherit off compact full"`
+	Voice    string   `key:"voice" allowed:"inherit never always auto"`
+	Tools    []string `key:"tools"`  // patterns of the only tools; empty: all
+	Deny     []string `key:"deny"`   // patterns of tools that are withheld
+	Ask      []string `key:"ask"`    // patterns of tools that need approval
+	Skills   []string `key:"skills"` // patterns of the only skills; empty: all
 }
 
 // Limits returns the tools and skills that p withholds, and the tools that need approval.

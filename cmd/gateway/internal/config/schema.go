@@ -43,7 +43,7 @@ func (m member) table() bool {
 // fields returns the fields of a struct that have a key, also those of embedded structs.
 func fields(t reflect.Type) []reflect.StructField {
 	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool {
-		key := f.Tag.Get("koanf")
+		key := f.Tag.Get("key")
 		return f.Anonymous || key == "" || key == "-"
 	})
 }
@@ -53,7 +53,7 @@ func (m member) keys() []string {
 	var keys []string
 	if m.typ.Kind() == reflect.Struct {
 		for _, f := range fields(m.typ) {
-			keys = append(keys, f.Tag.Get("koanf"))
+			keys = append(keys, f.Tag.Get("key"))
 		}
 	}
 	return keys
@@ -68,7 +68,7 @@ func (m member) child(key string) (member, error) {
 		return member{typ: m.typ.Elem()}, nil
 	}
 	for _, f := range fields(m.typ) {
-		if f.Tag.Get("koanf") == key {
+		if f.Tag.Get("key") == key {
 			return member{typ: f.Type, tag: f.Tag}, nil
 		}
 	}
@@ -283,7 +283,7 @@ func (c *Config) Has(setting string) bool {
 // field returns the field of a struct for a key, or the zero Value.
 func field(v reflect.Value, key string) reflect.Value {
 	for _, f := range fields(v.Type()) {
-		if f.Tag.Get("koanf") == key {
+		if f.Tag.Get("key") == key {
 			return v.FieldByIndex(f.Index)
 		}
 	}

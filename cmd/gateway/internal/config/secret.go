@@ -195,7 +195,7 @@ func eachSecret(v reflect.Value, path []string, do func(path []string, s Secret)
 		do(path, v.Interface().(Secret))
 	case v.Kind() == reflect.Struct:
 		for _, f := range fields(v.Type()) {
-			eachSecret(v.FieldByIndex(f.Index), append(path, f.Tag.Get("koanf")), do)
+			eachSecret(v.FieldByIndex(f.Index), append(path, f.Tag.Get("key")), do)
 		}
 	case v.Kind() == reflect.Map:
 		for it := v.MapRange(); it.Next(); {
@@ -254,7 +254,7 @@ func (l *loader) resolveSecrets(v reflect.Value, path []string, used bool, home 
 		}
 		for _, f := range fields(v.Type()) {
 			needs := f.Tag.Get("needs")
-			l.resolveSecrets(v.FieldByIndex(f.Index), append(path, f.Tag.Get("koanf")),
+			l.resolveSecrets(v.FieldByIndex(f.Index), append(path, f.Tag.Get("key")),
 				used && (needs == "" || !v.FieldByName(needs).IsZero()), home)
 		}
 	case v.Kind() == reflect.Map:

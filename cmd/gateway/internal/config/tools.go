@@ -18,40 +18,40 @@ import (
 // Budget limits the use of language models. Days begin at midnight in the gateway's time zone; 0
 // means no limit.
 type Budget struct {
-	TurnTokens     int     `koanf:"turn_tokens" min:"0"`
-	TurnDollars    float64 `koanf:"turn_dollars" min:"0"`
-	SessionTokens  int     `koanf:"session_tokens" min:"0"` // per conversation and day
-	SessionDollars float64 `koanf:"session_dollars" min:"0"`
-	PersonTokens   int     `koanf:"person_tokens" min:"0"` // per person and day
-	PersonDollars  float64 `koanf:"person_dollars" min:"0"`
-	DayTokens      int     `koanf:"day_tokens" min:"0"` // per day in total
-	DayDollars     float64 `koanf:"day_dollars" min:"0"`
+	TurnTokens     int     `key:"turn_tokens" min:"0"`
+	TurnDollars    float64 `key:"turn_dollars" min:"0"`
+	SessionTokens  int     `key:"session_tokens" min:"0"` // per conversation and day
+	SessionDollars float64 `key:"session_dollars" min:"0"`
+	PersonTokens   int     `key:"person_tokens" min:"0"` // per person and day
+	PersonDollars  float64 `key:"person_dollars" min:"0"`
+	DayTokens      int     `key:"day_tokens" min:"0"` // per day in total
+	DayDollars     float64 `key:"day_dollars" min:"0"`
 }
 
 // Prices has the assumed prices of models without a configured price, in dollars per million
 // tokens.
 type Prices struct {
-	CeilingIn  float64 `koanf:"ceiling_in" min:"0"`
-	CeilingOut float64 `koanf:"ceiling_out" min:"0"`
+	CeilingIn  float64 `key:"ceiling_in" min:"0"`
+	CeilingOut float64 `key:"ceiling_out" min:"0"`
 }
 
 // Approvals has the settings for tool calls that need approval.
 type Approvals struct {
-	Approver string        `koanf:"approver" allowed:"user admin owner"` // or a higher role
-	Timeout  time.Duration `koanf:"timeout" min:"1s"`                    // then the call is denied
+	Approver string        `key:"approver" allowed:"user admin owner"` // or a higher role
+	Timeout  time.Duration `key:"timeout" min:"1s"`                    // then the call is denied
 }
 
 // A Tool says for each role whether the agent may use a tool.
 type Tool struct {
-	Owner string `koanf:"owner" allowed:"inherit allow ask deny"`
-	Admin string `koanf:"admin" allowed:"inherit allow ask deny"`
-	User  string `koanf:"user" allowed:"inherit allow ask deny"`
-	Guest string `koanf:"guest" allowed:"inherit allow ask deny"`
+	Owner string `key:"owner" allowed:"inherit allow ask deny"`
+	Admin string `key:"admin" allowed:"inherit allow ask deny"`
+	User  string `key:"user" allowed:"inherit allow ask deny"`
+	Guest string `key:"guest" allowed:"inherit allow ask deny"`
 
 	// Command patterns for exec. The first list with a matching pattern decides.
-	DenyCommands  []string `koanf:"deny_commands"`
-	AskCommands   []string `koanf:"ask_commands"`
-	AllowCommands []string `koanf:"allow_commands"`
+	DenyCommands  []string `key:"deny_commands"`
+	AskCommands   []string `key:"ask_commands"`
+	AllowCommands []string `key:"allow_commands"`
 }
 
 // Inherit is the value of a [Tool] for a role whose decision it does not change.
@@ -70,62 +70,62 @@ func ToolPrefix(server string) string { return "mcp_" + server + "_" }
 
 // Exec has the settings and limits of commands.
 type Exec struct {
-	Sandbox   string        `koanf:"sandbox" allowed:"auto bubblewrap landlock none off"`
-	Network   bool          `koanf:"network"`
-	Timeout   time.Duration `koanf:"timeout" min:"1s"` // maximum duration of a command
-	MemoryMB  int           `koanf:"memory_mb" min:"16"`
-	Processes int           `koanf:"processes" min:"1"`
-	DiskMB    int           `koanf:"disk_mb" min:"1"` // maximum that a command can write
+	Sandbox   string        `key:"sandbox" allowed:"auto bubblewrap landlock none off"`
+	Network   bool          `key:"network"`
+	Timeout   time.Duration `key:"timeout" min:"1s"` // maximum duration of a command
+	MemoryMB  int           `key:"memory_mb" min:"16"`
+	Processes int           `key:"processes" min:"1"`
+	DiskMB    int           `key:"disk_mb" min:"1"` // maximum that a command can write
 
-	ProcessesTotal int `koanf:"processes_total" min:"1"` // of all commands together
-	KeepFreeMB     int `koanf:"keep_free_mb" min:"0"`    // kept free; 0: none
+	ProcessesTotal int `key:"processes_total" min:"1"` // of all commands together
+	KeepFreeMB     int `key:"keep_free_mb" min:"0"`    // kept free; 0: none
 
-	Env []string `koanf:"env"` // variables that commands see
+	Env []string `key:"env"` // variables that commands see
 }
 
 // Web has the settings of tools that use the internet.
 type Web struct {
-	Search        string   `koanf:"search" allowed:"duckduckgo brave tavily searxng off"`
-	SearchKey     Secret   `koanf:"search_key"`
-	SearchURL     string   `koanf:"search_url"`     // "": provider's default
-	AllowNetworks []string `koanf:"allow_networks"` // private networks that tools may use
-	Ports         []string `koanf:"ports"`          // allowed ports besides 80 and 443
+	Search        string   `key:"search" allowed:"duckduckgo brave tavily searxng off"`
+	SearchKey     Secret   `key:"search_key"`
+	SearchURL     string   `key:"search_url"`     // "": provider's default
+	AllowNetworks []string `key:"allow_networks"` // private networks that tools may use
+	Ports         []string `key:"ports"`          // allowed ports besides 80 and 443
 }
 
 // A Root is a folder outside the workspace that the file tools can use.
 type Root struct {
-	Path  string `koanf:"path"` // absolute
-	Write bool   `koanf:"write"`
+	Path  string `key:"path"` // absolute
+	Write bool   `key:"write"`
 }
 
 // A Server is an MCP server.
 type Server struct {
-	Enabled bool              `koanf:"enabled"`
-	Command []string          `koanf:"command"` // of a stdio server
-	Env     map[string]Secret `koanf:"env"`     // of the command
-	URL     string            `koanf:"url"`     // of an HTTP server
-	Headers map[string]Secret `koanf:"headers"` // of HTTP requests
-	Allow   []string          `koanf:"allow"`   // patterns of its tools; empty: all
-	Approve string            `koanf:"approve" allowed:"allow ask deny"`
-	Role    string            `koanf:"role" allowed:"guest user admin owner"` // lowest role
-	Timeout time.Duration     `koanf:"timeout" min:"1s"`                      // of a call
-	Sandbox bool              `koanf:"sandbox"`
-	Network bool              `koanf:"network"` // network access in the sandbox
+	Enabled bool              `key:"enabled"`
+	Command []string          `key:"command"` // of a stdio server
+	Env     map[string]Secret `key:"env"`     // of the command
+	URL     string            `key:"url"`     // of an HTTP server
+	Headers map[string]Secret `key:"headers"` // of HTTP requests
+	Allow   []string          `key:"allow"`   // patterns of its tools; empty: all
+	Approve string            `key:"approve" allowed:"allow ask deny"`
+	Role    string            `key:"role" allowed:"guest user admin owner"` // lowest role
+	Timeout time.Duration     `key:"timeout" min:"1s"`                      // of a call
+	Sandbox bool              `key:"sandbox"`
+	Network bool              `key:"network"` // network access in the sandbox
 
 	// Login is the OAuth grant with which the gateway logs in to the URL.
-	Login string `koanf:"login" allowed:"authorization_code client_credentials cross_app_access"`
+	Login string `key:"login" allowed:"authorization_code client_credentials cross_app_access"`
 
-	ClientID     string   `koanf:"client_id"` // "": the gateway registers itself
-	ClientSecret Secret   `koanf:"client_secret"`
-	PrivateKey   Secret   `koanf:"private_key"` // PEM, instead of ClientSecret
-	Redirect     string   `koanf:"redirect"`    // address at which the browser ends
-	LoginHosts   []string `koanf:"login_hosts"` // private hosts allowed for the login
+	ClientID     string   `key:"client_id"` // "": the gateway registers itself
+	ClientSecret Secret   `key:"client_secret"`
+	PrivateKey   Secret   `key:"private_key"` // PEM, instead of ClientSecret
+	Redirect     string   `key:"redirect"`    // address at which the browser ends
+	LoginHosts   []string `key:"login_hosts"` // private hosts allowed for the login
 
 	// For cross_app_access: address and client id for the token exchange, and the file with the
 	// identity token.
-	IdentityURL      string `koanf:"identity_url"`
-	IdentityClientID string `koanf:"identity_client_id"`
-	IdentityFile     string `koanf:"identity_file"`
+	IdentityURL      string `key:"identity_url"`
+	IdentityClientID string `key:"identity_client_id"`
+	IdentityFile     string `key:"identity_file"`
 }
 
 // finishTools resolves the paths of [roots] and [mcp], and the secrets in addresses and variables.
