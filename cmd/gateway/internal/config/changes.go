@@ -64,30 +64,21 @@ func Changed(a, b *Config) []string {
 
 func changed(keys []string, a, b reflect.Value, path []string) []string {
 	path = slices.Clip(path)
-	switch m := (member{typ: a.Type()}); {
-	case !m.table():
+	if !(member{typ: a.Type()}).table() {
 		if !equal(a, b) {
 			keys = append(keys, strings.Join(path, "."))
 		}
-	case a.Kind() == reflect.Struct:
-		for _, f := range fields(a.Type()) {
-			keys = changed(keys, a.FieldByIndex(f.Index), b.FieldByIndex(f.Index),
-				append(path, f.Tag.Get("key")))
-		}
-	default:
-		names := make(map[string]bool)
-		for _, v := range []reflect.Value{a, b} {
-			for it := v.MapRange(); it.Next(); {
-				names[it.Key().String()] = true
-			}
-		}
-		for name := range names {
-			x, y := a.MapIndex(reflect.ValueOf(name)), b.MapIndex(reflect.ValueOf(name))
-			if x.IsValid() && y.IsValid() {
-				keys = changed(keys, x, y, append(path, name))
-			} else {
-				keys = append(keys, strings.Join(append(path, name), "."))
-			}
+		return keys
+	}
+	before, after := maps.Collect(children(a)), maps.Collect(children(b))
+	all := maps.Clone(before)
+	maps.Copy(all, after)
+	for name := range all {
+		at := append(path, name)
+		if x, y := before[name], after[name]; x.IsValid() && y.IsValid() {
+			keys = changed(keys, x, y, at)
+		} else {
+			keys = append(keys, strings.Join(at, "."))
 		}
 	}
 	return keys

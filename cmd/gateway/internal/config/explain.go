@@ -84,39 +84,22 @@ type explainer struct {
 // table adds the table v at path, and then the tables below it.
 func (e *explainer) table(v reflect.Value, path []string) {
 	t := Table{Path: path}
-	var below [][]string
-	values := make(map[string]reflect.Value)
-	add := func(key string, v reflect.Value) {
-		at := append(slices.Clip(path), key)
-		if (member{typ: v.Type()}).table() {
-			below = append(below, at)
-			values[key] = v
-		} else {
-			t.Settings = append(t.Settings, e.setting(at, v))
+	for key, child := range children(v) {
+		if !(member{typ: child.Type()}).table() {
+			t.Settings = append(t.Settings, e.setting(append(slices.Clip(path), key), child))
 		}
 	}
-	if v.Kind() == reflect.Struct {
-		for _, f := range fields(v.Type()) {
-			add(f.Tag.Get("key"), v.FieldByIndex(f.Index))
-		}
-		if len(path) == 2 && slices.Contains(entries, path[0]) {
-			_, builtin := e.defaults.table(path[0])[path[1]]
-			t.named = !builtin
-		}
-	} else {
-		keys := v.MapKeys()
-		slices.SortFunc(keys, func(a, b reflect.Value) int {
-			return cmp.Compare(a.String(), b.String())
-		})
-		for _, key := range keys {
-			add(key.String(), v.MapIndex(key))
-		}
+	if len(path) == 2 && slices.Contains(entries, path[0]) {
+		_, builtin := e.defaults.table(path[0])[path[1]]
+		t.named = !builtin
 	}
 	if len(t.Settings) > 0 || t.named {
 		e.Tables = append(e.Tables, t)
 	}
-	for _, at := range below {
-		e.table(values[at[len(at)-1]], at)
+	for key, child := range children(v) {
+		if (member{typ: child.Type()}).table() {
+			e.table(child, append(slices.Clip(path), key))
+		}
 	}
 }
 

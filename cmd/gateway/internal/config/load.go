@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -59,7 +60,8 @@ func (l *loader) parse(name string, src []byte) (*Config, error) {
 			return nil, joinProblems(l.problems)
 		}
 	}
-	c.fillGaps()
+	// A mistake that is ignored may have left the zone unknown.
+	c.Gateway.Location = cmp.Or(c.Gateway.Location, time.Local)
 	return c, nil
 }
 
@@ -279,11 +281,4 @@ func tableOfHome(line []byte) string {
 		return "store"
 	}
 	return "gateway"
-}
-
-// fillGaps sets defaults for values that a mistake has left empty.
-func (c *Config) fillGaps() {
-	if c.Gateway.Location == nil {
-		c.Gateway.Location = time.Local
-	}
 }

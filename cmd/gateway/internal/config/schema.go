@@ -1,9 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"math"
@@ -46,6 +48,31 @@ func fields(t reflect.Type) []reflect.StructField {
 		key := f.Tag.Get("key")
 		return f.Anonymous || key == "" || key == "-"
 	})
+}
+
+// children returns the values in a table: those of a struct in the order of its fields, and those
+// of a map in the order of their names. It returns none if v is not a table.
+func children(v reflect.Value) iter.Seq2[string, reflect.Value] {
+	return func(yield func(string, reflect.Value) bool) {
+		switch {
+		case v.Kind() == reflect.Map:
+			names := v.MapKeys()
+			slices.SortFunc(names, func(a, b reflect.Value) int {
+				return cmp.Compare(a.String(), b.String())
+			})
+			for _, name := range names {
+				if !yield(name.String(), v.MapIndex(name)) {
+					return
+				}
+			}
+		case v.Kind() == reflect.Struct && v.Type() != secretType:
+			for _, f := range fields(v.Type()) {
+				if !yield(f.Tag.Get("key"), v.FieldByIndex(f.Index)) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // keys returns the keys of a struct.
@@ -262,15 +289,7 @@ func (c *Config) Has(setting string) bool {
 	key, want, exact := strings.Cut(setting, "=")
 	v := reflect.ValueOf(c).Elem()
 	for name := range strings.SplitSeq(key, ".") {
-		switch v.Kind() {
-		case reflect.Map:
-			v = v.MapIndex(reflect.ValueOf(name))
-		case reflect.Struct:
-			v = field(v, name)
-		default:
-			return false
-		}
-		if !v.IsValid() {
+		if v = maps.Collect(children(v))[name]; !v.IsValid() {
 			return false
 		}
 	}
@@ -278,14 +297,4 @@ func (c *Config) Has(setting string) bool {
 		return fmt.Sprint(v.Interface()) == want
 	}
 	return !v.IsZero()
-}
-
-// field returns the field of a struct for a key, or the zero Value.
-func field(v reflect.Value, key string) reflect.Value {
-	for _, f := range fields(v.Type()) {
-		if f.Tag.Get("key") == key {
-			return v.FieldByIndex(f.Index)
-		}
-	}
-	return reflect.Value{}
 }

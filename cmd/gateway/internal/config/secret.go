@@ -193,17 +193,13 @@ func eachSecret(v reflect.Value, path []string, do func(path []string, s Secret)
 	switch {
 	case v.Type() == secretType:
 		do(path, v.Interface().(Secret))
-	case v.Kind() == reflect.Struct:
-		for _, f := range fields(v.Type()) {
-			eachSecret(v.FieldByIndex(f.Index), append(path, f.Tag.Get("key")), do)
-		}
-	case v.Kind() == reflect.Map:
-		for it := v.MapRange(); it.Next(); {
-			eachSecret(it.Value(), append(path, it.Key().String()), do)
-		}
 	case v.Type() == secretsType:
 		for i := range v.Len() {
 			eachSecret(v.Index(i), append(path, strconv.Itoa(i)), do)
+		}
+	default:
+		for key, child := range children(v) {
+			eachSecret(child, append(path, key), do)
 		}
 	}
 }
