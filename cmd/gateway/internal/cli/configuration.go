@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -127,9 +126,7 @@ func configShow(read explain) *cobra.Command {
 				cmd.Print(e.TOML(all))
 				return nil
 			}
-			out := json.NewEncoder(cmd.OutOrStdout())
-			out.SetIndent("", "  ")
-			return out.Encode(e.Tables)
+			return printJSON(cmd.OutOrStdout(), e.Tables)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also print values that are the default")

@@ -183,6 +183,17 @@ func (r *running) String() string {
 		r.process.Began.Local().Format(time.DateTime), strings.Join(from, ", "))
 }
 
+// lookForRunning returns the gateway that runs in the home of the configuration, or nil, and tells
+// people whose settings a command reports on. about is "" if the home is not known.
+func lookForRunning(ctx context.Context, found app.Loader) (r *running, about string) {
+	cfg, err := found()
+	if err != nil {
+		return nil, ""
+	}
+	r, err = findRunning(ctx, cfg.Gateway.Home)
+	return r, aboutSettings(r, err, cfg.Gateway.Home)
+}
+
 // aboutSettings tells people whose settings a command reports on.
 func aboutSettings(r *running, err error, home string) string {
 	switch {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,28 +52,22 @@ Otherwise the settings of this shell are examined.`,
 func examine(
 	ctx context.Context, found, all app.Loader, offline bool,
 ) (list []doctor.Finding, err error) {
-	about := doctor.Finding{ID: "settings", What: "Settings", State: doctor.Note}
-	cfg, mistake := found()
-	if mistake == nil {
-		r, trouble := findRunning(ctx, cfg.Gateway.Home)
-		about.Text = aboutSettings(r, trouble, cfg.Gateway.Home)
-		if r != nil {
-			err := r.ask(ctx, http.MethodGet, fmt.Sprintf("%s?offline=%t", app.DoctorPath, offline),
-				doctorTime, &list)
-			return append([]doctor.Finding{about}, list...), err
-		}
-	}
-	if cfg, err = all(); err != nil {
+	r, about := lookForRunning(ctx, found)
+	if r != nil {
+		err = r.ask(ctx, http.MethodGet, fmt.Sprintf("%s?offline=%t", app.DoctorPath, offline),
+			doctorTime, &list)
+	} else if cfg, mistake := all(); mistake != nil {
 		list = []doctor.Finding{{ID: "config", What: "Configuration", State: doctor.Bad,
-			Text: err.Error(), Remedy: "Correct what is named, and look again with " +
+			Text: mistake.Error(), Remedy: "Correct what is named, and look again with " +
 				"gateway config check."}}
 	} else {
 		list = app.Examine(ctx, cfg, offline)
 	}
-	if about.Text != "" {
-		list = append([]doctor.Finding{about}, list...)
+	if about != "" {
+		list = slices.Insert(list, 0,
+			doctor.Finding{ID: "settings", What: "Settings", State: doctor.Note, Text: about})
 	}
-	return list, nil
+	return list, err
 }
 
 func printFindings(cmd *cobra.Command, list []doctor.Finding, asJSON bool) error {
@@ -163,17 +158,17 @@ this shell are checked.`,
 // inspect asks the running gateway to audit itself. If none answers, it audits a gateway with the
 // settings of this shell. It prints which settings were used.
 func inspect(cmd *cobra.Command, found, all app.Loader, fix bool) (done app.Correction, err error) {
-	if cfg, mistake := found(); mistake == nil {
-		r, trouble := findRunning(cmd.Context(), cfg.Gateway.Home)
-		cmd.PrintErrln(aboutSettings(r, trouble, cfg.Gateway.Home))
-		if r != nil {
-			method := http.MethodGet
-			if fix {
-				method = http.MethodPost
-			}
-			err := r.ask(cmd.Context(), method, app.SecurityPath, doctorTime, &done)
-			return done, err
+	r, about := lookForRunning(cmd.Context(), found)
+	if about != "" {
+		cmd.PrintErrln(about)
+	}
+	if r != nil {
+		method := http.MethodGet
+		if fix {
+			method = http.MethodPost
 		}
+		err := r.ask(cmd.Context(), method, app.SecurityPath, doctorTime, &done)
+		return done, err
 	}
 	cfg, err := all()
 	if err != nil {

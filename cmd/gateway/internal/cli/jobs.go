@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,24 +34,21 @@ func jobsCommand(load app.Loader) *cobra.Command {
 
 func jobsListCommand(load app.Loader) *cobra.Command {
 	var all bool
-	cmd := dataCommand(load, "list", "List the jobs of all people, the next one due first",
-		cobra.NoArgs, func(cmd *cobra.Command, d data, _ []string) error {
+	cmd := listCommand(load, "list", "List the jobs of all people, the next one due first",
+		table{columns: []string{"JOB", "NAME", "KIND", "WHEN", "STATE", "TO", "OF"},
+			empty: "There are no jobs."},
+		func(d data) (rows [][]any, err error) {
 			s := app.JobStore(d.cfg)
-			list, err := schedule.List(d.q, schedule.Filter{Over: all})
-			if err != nil {
-				return err
-			}
-			var rows [][]any
+			list, err := s.List(d.q, schedule.Filter{Over: all})
 			for i := range list {
 				j := &list[i]
 				rows = append(rows, []any{j.ID, excerpt(j.Name), j.Kind, excerpt(j.When.String()),
 					excerpt(j.Status(s.Location)), excerpt(j.To.String()), j.Scope})
 			}
-			columns := []string{"JOB", "NAME", "KIND", "WHEN", "STATE", "TO", "OF"}
-			return table{columns, rows, "There are no jobs."}.print(cmd)
+			return rows, err
 		})
 	cmd.Flags().BoolVar(&all, "all", false, "include finished jobs")
-	return withJSONFlag(cmd)
+	return cmd
 }
 
 func jobsShowCommand(load app.Loader) *cobra.Command {
@@ -199,14 +195,12 @@ func jobScope(m bus.InboundMessage) memory.Scope {
 // speaker returns the newest message in the conversation. The job gets its person, role and
 // group.
 func (n *newJob) speaker(q store.Queryer, cfg *config.Config) (m bus.InboundMessage, err error) {
-	account, rest, _ := strings.Cut(n.to, "/")
-	chat, thread, _ := strings.Cut(rest, "/")
-	if _, ok := cfg.Channels[account]; !ok || chat == "" {
+	to, known := addressOf(cfg, n.to)
+	if !known || to.Chat == "" {
 		return m, app.NewUsageError(fmt.Errorf(
 			"--to %q: want account/chat, as gateway sessions list shows it", n.to))
 	}
-	to := bus.Address{Account: account, Chat: chat, Thread: thread}
-	last, ok, err := bus.LastMessage(q, to)
+	last, ok, err := bus.NewInbox().Last(q, to)
 	if err == nil && !ok {
 		err = fmt.Errorf("nobody has written in %s yet, so the gateway does not know who is there: "+
 			"somebody must write to the bot there first", n.to)

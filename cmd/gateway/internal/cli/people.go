@@ -193,17 +193,15 @@ func personNumber(s string) (int64, error) {
 
 func auditCommand(load app.Loader) *cobra.Command {
 	var page int
-	cmd := dataCommand(load, "audit",
-		"Show the audit log: approvals, access, halts and changed rules, the newest first", cobra.NoArgs,
-		func(cmd *cobra.Command, d data, _ []string) error {
+	cmd := listCommand(load, "audit",
+		"Show the audit log: approvals, access, halts and changed rules, the newest first",
+		table{columns: []string{"TIME", "WHAT", "ABOUT", "BY", "WHERE"},
+			empty: "There are no decisions on this page."},
+		func(d data) (rows [][]any, err error) {
 			if page < 1 {
-				return app.NewUsageError(fmt.Errorf("--page: want 1 or more, not %d", page))
+				return nil, app.NewUsageError(fmt.Errorf("--page: want 1 or more, not %d", page))
 			}
 			list, err := audit.List(d.q, auditLines, (page-1)*auditLines)
-			if err != nil {
-				return err
-			}
-			var rows [][]any
 			for _, e := range list {
 				where := ""
 				if e.Where.Chat != "" {
@@ -212,11 +210,10 @@ func auditCommand(load app.Loader) *cobra.Command {
 				rows = append(rows, []any{timestamp(e.Time), e.Action, excerpt(e.About),
 					excerpt(e.Author()), where})
 			}
-			columns := []string{"TIME", "WHAT", "ABOUT", "BY", "WHERE"}
-			return table{columns, rows, "There are no decisions on this page."}.print(cmd)
+			return rows, err
 		})
 	cmd.Flags().IntVar(&page, "page", 1, "which page to show, of 50 lines each")
-	return withJSONFlag(cmd)
+	return cmd
 }
 
 // auditLines is the number of lines on a page of the audit log.

@@ -38,23 +38,19 @@ func sessionsCommand(load app.Loader) *cobra.Command {
 
 func sessionsListCommand(load app.Loader) *cobra.Command {
 	var limit int
-	cmd := dataCommand(load, "list",
-		"List the conversations, the most recently used first", cobra.NoArgs,
-		func(cmd *cobra.Command, d data, _ []string) error {
-			list, err := session.List(d.q, limit)
-			if err != nil {
-				return err
-			}
-			var rows [][]any
+	cmd := listCommand(load, "list", "List the conversations, the most recently used first",
+		table{columns: []string{"SESSION", "TITLE", "MESSAGES", "TOKENS IN", "OUT", "USED"},
+			empty: "There are no conversations yet."},
+		func(d data) (rows [][]any, err error) {
+			list, err := session.Store{}.List(d.q, limit)
 			for _, s := range list {
 				rows = append(rows, []any{s.Key, excerpt(s.Title), s.Messages, s.Usage.Input,
 					s.Usage.Output, age(s.Updated)})
 			}
-			columns := []string{"SESSION", "TITLE", "MESSAGES", "TOKENS IN", "OUT", "USED"}
-			return table{columns, rows, "There are no conversations yet."}.print(cmd)
+			return rows, err
 		})
 	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of conversations")
-	return withJSONFlag(cmd)
+	return cmd
 }
 
 // maxShown is the maximum size of a shown transcript in bytes.
@@ -431,35 +427,30 @@ func isScopeOf(q store.Queryer, s memory.Scope, a bus.Address) (bool, error) {
 func usageCommand(load app.Loader) *cobra.Command {
 	var by string
 	var days int
-	cmd := dataCommand(load, "usage", "Show the tokens and dollars that language models have used",
-		cobra.NoArgs, func(cmd *cobra.Command, d data, _ []string) error {
+	cmd := listCommand(load, "usage", "Show the tokens and dollars that language models have used",
+		table{columns: []string{"DAY", "WHAT", "CALLS", "TOKENS IN", "CACHED", "OUT", "COST"},
+			empty: "No model was used in this time."},
+		func(d data) (rows [][]any, err error) {
 			if !slices.Contains([]string{"day", "model", "person", "session"}, by) {
-				return app.NewUsageError(fmt.Errorf("--by: want day, model, person or session, not %q", by))
+				return nil, app.NewUsageError(
+					fmt.Errorf("--by: want day, model, person or session, not %q", by))
 			}
 			since := time.Now().In(d.cfg.Gateway.Location).AddDate(0, 0, 1-days).Format(time.DateOnly)
 			list, err := budget.Lines(d.q, by, since, maxUsageLines)
-			if err != nil {
-				return err
+			for _, l := range list {
+				what := l.Key
+				if l.Kind == "day" {
+					what = "everything"
+				}
+				rows = append(rows, []any{l.Day, excerpt(what), l.Calls, l.Usage.Input, l.Usage.Cached,
+					l.Usage.Output, dollars(l.Cost)})
 			}
-			columns := []string{"DAY", "WHAT", "CALLS", "TOKENS IN", "CACHED", "OUT", "COST"}
-			return table{columns, usageRows(list), "No model was used in this time."}.print(cmd)
+			return rows, err
 		})
 	cmd.Flags().StringVar(&by, "by", "day", "sum up by day, model, person or session")
 	cmd.Flags().IntVar(&days, "days", 30, "days to look back, today included")
-	return withJSONFlag(cmd)
+	return cmd
 }
 
 // maxUsageLines is the maximum number of shown lines.
 const maxUsageLines = 1000
-
-func usageRows(list []budget.Line) (rows [][]any) {
-	for _, l := range list {
-		what := l.Key
-		if l.Kind == "day" {
-			what = "everything"
-		}
-		rows = append(rows, []any{l.Day, excerpt(what), l.Calls, l.Usage.Input, l.Usage.Cached,
-			l.Usage.Output, dollars(l.Cost)})
-	}
-	return rows
-}

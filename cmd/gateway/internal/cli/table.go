@@ -9,6 +9,7 @@ import (
 	"github.com/rivo/uniseg"
 	"github.com/spf13/cobra"
 
+	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/display"
 )
 
@@ -32,6 +33,19 @@ type (
 func withJSONFlag(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().Bool("json", false, "print JSON")
 	return cmd
+}
+
+// listCommand returns a command that prints a table. rows returns its rows.
+func listCommand(
+	load app.Loader, use, short string, t table, rows func(data) ([][]any, error),
+) *cobra.Command {
+	return withJSONFlag(dataCommand(load, use, short, cobra.NoArgs,
+		func(cmd *cobra.Command, d data, _ []string) (err error) {
+			if t.rows, err = rows(d); err != nil {
+				return err
+			}
+			return t.print(cmd)
+		}))
 }
 
 // print prints the table, or its JSON with --json.
