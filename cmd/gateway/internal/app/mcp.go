@@ -69,9 +69,7 @@ func (h *toolset) serverCommand(ctx context.Context, s mcp.Server) (*exec.Cmd, e
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	h.mu.Lock()
-	box := h.sandbox
-	h.mu.Unlock()
+	box := h.now().box
 	if box == nil {
 		return nil, errors.New("there is no sandbox for it; see gateway doctor, or set " +
 			"sandbox = false for this server if you trust it")

@@ -227,7 +227,7 @@ func (o *operations) checks(cfg *config.Config, g *Gateway, inbox *bus.Inbox) []
 			return g.oldest(ctx, inbox, 2*cfg.Agent.TurnTimeout)
 		})},
 		ops.Check{Name: "sandbox", Test: func(context.Context) (string, bool) {
-			return g.toolset.sandboxState()
+			return g.toolset.describeSandbox()
 		}},
 		ops.Check{Name: "configuration", Test: func(context.Context) (string, bool) {
 			if g.reload == nil {

@@ -48,11 +48,23 @@ type toolset struct {
 	broken   chan struct{} // receives a value when the sandbox has stopped working
 	testLock sync.Mutex    // held while the sandbox is tested
 
-	mu      sync.Mutex
-	sandbox *sandbox.Sandbox // passed its test; nil if none did
+	mu    sync.Mutex
+	state sandboxState
+}
+
+// A sandboxState is what a toolset knows about the sandbox.
+type sandboxState struct {
+	box     *sandbox.Sandbox // passed its test; nil if none did
 	mode    string           // accepted sandboxes
-	missing error            // why sandbox is nil
+	missing error            // why box is nil
 	shell   *shell.Shell     // nil until a sandbox was found
+}
+
+// now returns the present state of the sandbox.
+func (h *toolset) now() sandboxState {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state
 }
 
 // toolDeps are the dependencies of the tools.
@@ -72,8 +84,8 @@ type toolDeps struct {
 // newToolset returns the toolset of the agent. [toolset.run] adds the tools that need a sandbox
 // test.
 func newToolset(cfg *config.Config, w toolDeps, log *slog.Logger) (*toolset, error) {
-	h := &toolset{cfg: cfg, log: log, mode: cfg.Exec.Sandbox, ready: make(chan struct{}),
-		broken: make(chan struct{}, 1)}
+	h := &toolset{cfg: cfg, log: log, ready: make(chan struct{}), broken: make(chan struct{}, 1),
+		state: sandboxState{mode: cfg.Exec.Sandbox}}
 	list, err := webTools(cfg, newGuard(cfg), w.extract, log)
 	if err != nil {
 		return nil, err
@@ -142,10 +154,7 @@ func (h *toolset) run(ctx context.Context) error {
 	err := h.mcp.Run(ctx)
 	<-ctx.Done() // Run returns at once without servers
 	wg.Wait()
-	h.mu.Lock()
-	s := h.shell
-	h.mu.Unlock()
-	if s != nil {
+	if s := h.now().shell; s != nil {
 		s.Close()
 	}
 	h.endOrphans()
@@ -178,7 +187,7 @@ func (h *toolset) retestSandbox(ctx context.Context) {
 	}
 	for retry := firstRetry; ; {
 		wait := retry
-		if _, ok := h.sandboxState(); ok {
+		if _, ok := h.describeSandbox(); ok {
 			retry, wait = firstRetry, compressed(retestPause)
 		} else {
 			retry = min(2*retry, lastRetry)
@@ -195,19 +204,18 @@ func (h *toolset) retestSandbox(ctx context.Context) {
 	}
 }
 
-// sandboxState describes the sandbox in a few words, and reports whether it works.
-func (h *toolset) sandboxState() (state string, ok bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// describeSandbox describes the sandbox in a few words, and reports whether it works.
+func (h *toolset) describeSandbox() (text string, ok bool) {
+	s := h.now()
 	switch {
 	case h.cfg.Exec.Sandbox == "off":
 		return "switched off", true
-	case h.missing != nil:
-		return h.missing.Error(), false
-	case h.sandbox == nil:
+	case s.missing != nil:
+		return s.missing.Error(), false
+	case s.box == nil:
 		return "being tested", false
 	}
-	return h.sandbox.String(), true
+	return s.box.String(), true
 }
 
 // testSandbox looks for a sandbox that passes its test, and offers the commands if there is one. A
@@ -217,29 +225,29 @@ func (h *toolset) sandboxState() (state string, ok bool) {
 func (h *toolset) testSandbox(ctx context.Context) {
 	h.testLock.Lock()
 	defer h.testLock.Unlock()
-	h.mu.Lock()
-	before, missing, s, mode := h.sandbox, h.missing, h.shell, h.mode
-	h.mu.Unlock()
-	box, err := findSandbox(ctx, mode)
+	s := h.now()
+	before, missing := s.box, s.missing
+	box, err := findSandbox(ctx, s.mode)
 	if before != nil && (err != nil || box.String() != before.String()) {
-		box, err = findSandbox(ctx, mode)
+		box, err = findSandbox(ctx, s.mode)
 	}
-	if err != nil && mode != h.cfg.Exec.Sandbox {
+	if err != nil && s.mode != h.cfg.Exec.Sandbox {
 		err = fmt.Errorf("%w; a weaker one is used only after a restart of the gateway", err)
 	}
 	if ctx.Err() != nil || err == nil && box == nil {
 		return // stopping, or no sandbox is wanted
 	}
-	if err == nil && s == nil {
-		if s, err = h.openShell(); err != nil {
+	if err == nil && s.shell == nil {
+		if s.shell, err = h.openShell(); err != nil {
 			h.log.ErrorContext(ctx, "commands are not offered", "err", err)
 		}
 	}
-	h.mu.Lock()
-	h.sandbox, h.missing, h.shell = box, err, s
+	s.box, s.missing = box, err
 	if box != nil && box.Name() == sandbox.Bubblewrap {
-		h.mode = sandbox.Bubblewrap
+		s.mode = sandbox.Bubblewrap
 	}
+	h.mu.Lock()
+	h.state = s // testLock is held, so nobody else has changed it
 	h.mu.Unlock()
 	switch {
 	case err == nil && (before == nil || before.String() != box.String()):
@@ -267,12 +275,11 @@ var errNoSandbox = errors.New("commands can't run now, because the sandbox does 
 
 // currentSandbox implements [shell.Options].Sandbox.
 func (h *toolset) currentSandbox() (*sandbox.Sandbox, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.sandbox == nil {
+	box := h.now().box
+	if box == nil {
 		return nil, errNoSandbox
 	}
-	return h.sandbox, nil
+	return box, nil
 }
 
 // recheckSandbox implements [shell.Options].Doubt.
@@ -335,29 +342,24 @@ func (h *toolset) Ready() <-chan struct{} { return h.ready }
 
 // Stop ends the processes of a session's tools that the sender of by may end.
 func (h *toolset) Stop(session bus.Session, by *bus.InboundMessage) {
-	h.mu.Lock()
-	s := h.shell
-	h.mu.Unlock()
-	if s != nil {
+	if s := h.now().shell; s != nil {
 		s.Stop(session, by)
 	}
 }
 
 // States describes the toolset for /status, one line each.
 func (h *toolset) States() []string {
-	h.mu.Lock()
-	box, missing := h.sandbox, h.missing
-	h.mu.Unlock()
+	now := h.now()
 	var lines []string
 	switch {
 	case h.cfg.Exec.Sandbox == "off":
 		lines = append(lines, "Commands: switched off")
-	case missing != nil:
+	case now.missing != nil:
 		lines = append(lines, "Commands: not offered, because no sandbox works (see gateway doctor)")
-	case box == nil:
+	case now.box == nil:
 		lines = append(lines, "Commands: the sandbox is being tested")
 	default:
-		lines = append(lines, "Commands: in the sandbox "+box.String())
+		lines = append(lines, "Commands: in the sandbox "+now.box.String())
 	}
 	for _, s := range h.mcp.States() {
 		lines = append(lines, strings.TrimSuffix(fmt.Sprintf("MCP server %s: %s, %d tools, %s",

@@ -238,7 +238,7 @@ func (s *stage) copyPart(ctx context.Context, p Part) error {
 	case Database:
 		err = store.Copy(ctx, p.Path, to)
 	case File:
-		err = copyFile(ctx, p.Path, to, nil)
+		err = copyFile(ctx, p.Path, to)
 	default:
 		err = s.copyFolder(ctx, p, ".", to)
 	}
@@ -330,15 +330,13 @@ func (s *stage) copyBelow(ctx context.Context, p Part, root *os.Root, name, targ
 	return copyOpen(ctx, r, target, filter)
 }
 
-func copyFile(
-	ctx context.Context, from, to string, filter func(w io.Writer, r io.Reader) error,
-) error {
+func copyFile(ctx context.Context, from, to string) error {
 	r, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	return copyOpen(ctx, r, to, filter)
+	return copyOpen(ctx, r, to, nil)
 }
 
 // copyOpen copies r up to its present size to a new file with the same times and permissions.

@@ -94,55 +94,31 @@ func Audit(ctx context.Context, s AuditCase) ([]Problem, error) {
 	return list, nil
 }
 
-// load reads the data that rules check.
-func (a *auditor) load(ctx context.Context) error {
-	var err error
+// load reads the data that rules check. There may be no database yet.
+func (a *auditor) load(ctx context.Context) (err error) {
 	if a.written, err = config.SecretsIn(a.File); err != nil {
 		return err
 	}
-	if a.owned, err = a.hasOwner(ctx); err != nil {
-		return err
-	}
-	err = a.read(ctx, func(q store.Queryer) (err error) {
-		a.moves, err = gate.Moves(q)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if a.AuditCase.Skills != nil {
-		a.skills, err = a.AuditCase.Skills(ctx)
-	}
-	return err
-}
-
-// hasOwner reports whether the configuration names an owner or the database contains one.
-func (a *auditor) hasOwner(ctx context.Context) (bool, error) {
 	for _, c := range a.cfg.Channels {
-		if c.Enabled && len(c.Owners) > 0 {
-			return true, nil
-		}
+		a.owned = a.owned || c.Enabled && len(c.Owners) > 0
 	}
-	owned := false
-	err := a.read(ctx, func(q store.Queryer) error {
-		list, err := gate.People{}.List(q)
-		owned = slices.ContainsFunc(list, func(p gate.Person) bool { return p.Role == bus.Owner })
-		return err
-	})
-	return owned, err
-}
-
-// read calls do with the database, if there is one.
-func (a *auditor) read(ctx context.Context, do func(q store.Queryer) error) error {
 	db, err := store.Open(ctx, a.cfg.Store.Path(), a.Migrations, &store.Options{Shared: true})
-	if errors.Is(err, fs.ErrNotExist) {
+	if err == nil {
+		people, listErr := gate.People{}.List(db.Read(ctx))
+		a.owned = a.owned || slices.ContainsFunc(people, func(p gate.Person) bool {
+			return p.Role == bus.Owner
+		})
+		a.moves, err = gate.Moves(db.Read(ctx))
+		err = errors.Join(listErr, err, db.Close())
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if a.AuditCase.Skills == nil {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	return do(db.Read(ctx))
+	a.skills, err = a.AuditCase.Skills(ctx)
+	return err
 }
 
 // Fix corrects wrong file modes and sets Fixed of each corrected problem. The error names the

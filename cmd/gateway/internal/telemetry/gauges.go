@@ -99,24 +99,15 @@ func (g *gauges) refresh(ctx context.Context) {
 
 func (s *Sources) count(q store.Queryer, now time.Time) (r rows) {
 	r.now = now
-	if r.waiting, r.err = bus.ReadBacklog(q); r.err != nil {
-		return r
-	}
-	if r.open, r.err = bus.OpenByAccount(q); r.err != nil {
-		return r
-	}
-	if r.dead, r.err = bus.DeadLetters(q); r.err != nil {
-		return r
-	}
-	if r.budget, r.err = s.Budget(q); r.err != nil {
-		return r
-	}
+	var waitingErr, openErr, deadErr, budgetErr error
+	r.waiting, waitingErr = s.Inbox.Backlog(q)
+	r.open, openErr = s.Outbox.OpenByAccount(q)
+	r.dead, deadErr = s.Outbox.DeadLetters(q)
+	r.budget, budgetErr = s.Budget(q)
+	r.err = errors.Join(waitingErr, openErr, deadErr, budgetErr)
 	for _, c := range s.Counts {
 		n, err := c.Of(q, now)
-		if err != nil {
-			return rows{err: err}
-		}
-		r.counts = append(r.counts, n)
+		r.counts, r.err = append(r.counts, n), errors.Join(r.err, err)
 	}
 	return r
 }
