@@ -27,21 +27,33 @@ import (
 	"gateway/store"
 )
 
-// Names of the parts of a backup.
+// Names of parts of a backup.
 const (
-	mcpPart       = "mcp"
-	personasPart  = "personas"
-	databasePart  = "gateway.db"
 	sharedPart    = "shared"
 	memoryPart    = "memory"
-	versionsPart  = "versions"
 	workspacePart = "workspace"
 	mediaPart     = "media"
-	skillsPart    = "skills.json"
 	configPart    = "config.toml"
 
 	whatsappPrefix, whatsappSuffix = "whatsapp-", ".db"
 )
+
+// allParts returns the parts of a gateway's data in the order of copying, except the files of
+// WhatsApp accounts.
+func allParts(cfg *config.Config) []backup.Part {
+	return []backup.Part{
+		{Name: "gateway.db", Path: cfg.Store.Path(), Kind: backup.Database},
+		{Name: "versions", Path: app.VersionsFolder(cfg), Kind: backup.Folder},
+		{Name: sharedPart, Path: app.SharedFolder(cfg), Kind: backup.Folder},
+		{Name: memoryPart, Path: app.MemoryFolder(cfg), Kind: backup.Folder},
+		{Name: "skills.json", Path: app.PinsFile(cfg), Kind: backup.File},
+		{Name: "mcp", Path: app.MCPFolder(cfg), Kind: backup.Folder},
+		{Name: "personas", Path: app.PersonasFolder(cfg), Kind: backup.Folder},
+		{Name: workspacePart, Path: cfg.Gateway.Workspace, Kind: backup.Folder},
+		{Name: mediaPart, Path: app.MediaFolder(cfg), Kind: backup.Frozen},
+		{Name: configPart, Path: filepath.Join(cfg.Gateway.Home, configPart), Kind: backup.File},
+	}
+}
 
 // unusedSuffix is appended to the name of a restored configuration that is not used. A
 // configuration decides which programs run, so a backup from somebody else must not activate one
@@ -136,69 +148,48 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with backu
 	return nil
 }
 
-// backupParts returns the parts of a gateway's data in the order of copying.
+// backupParts returns the parts to copy, in order.
 func backupParts(
 	cfg *config.Config, with backupOptions, filter func(name string, w io.Writer, r io.Reader) error,
-) ([]backup.Part, error) {
-	names := []string{databasePart}
+) (parts []backup.Part, err error) {
 	phones, err := filepath.Glob(filepath.Join(cfg.Gateway.Home, whatsappPrefix+"*"+whatsappSuffix))
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range phones {
-		names = append(names, filepath.Base(path))
-	}
-	names = append(names, versionsPart, sharedPart, memoryPart, skillsPart, mcpPart, personasPart)
-	if !with.noWorkspace {
-		names = append(names, workspacePart)
-	}
-	if !with.noMedia {
-		names = append(names, mediaPart)
-	}
-	if with.config {
-		names = append(names, configPart)
-	}
-	var parts []backup.Part
-	for _, name := range names {
-		p, ok := partOf(cfg, name)
-		if !ok {
-			continue // WhatsApp account whose name can't be a part
-		}
-		switch name {
-		case memoryPart:
+	for _, p := range allParts(cfg) {
+		switch {
+		case p.Name == workspacePart && with.noWorkspace, p.Name == mediaPart && with.noMedia,
+			p.Name == configPart && !with.config:
+			continue
+		case p.Name == memoryPart:
 			p.Filter = filter
-		case configPart:
+		case p.Name == configPart:
 			p.Path = cfg.File
 		}
 		parts = append(parts, p)
+		if p.Kind == backup.Database {
+			for _, path := range phones {
+				if phone, ok := partOf(cfg, filepath.Base(path)); ok { // the name has an account
+					parts = append(parts, phone)
+				}
+			}
+		}
 	}
 	return parts, nil
 }
 
 // partOf returns the part with a name, or false if there is none.
 func partOf(cfg *config.Config, name string) (backup.Part, bool) {
-	p, ok := map[string]backup.Part{
-		databasePart:  {Path: cfg.Store.Path(), Kind: backup.Database},
-		memoryPart:    {Path: app.MemoryFolder(cfg), Kind: backup.Folder},
-		sharedPart:    {Path: app.SharedFolder(cfg), Kind: backup.Folder},
-		versionsPart:  {Path: app.VersionsFolder(cfg), Kind: backup.Folder},
-		workspacePart: {Path: cfg.Gateway.Workspace, Kind: backup.Folder},
-		personasPart:  {Path: app.PersonasFolder(cfg), Kind: backup.Folder},
-		mcpPart:       {Path: app.MCPFolder(cfg), Kind: backup.Folder},
-		mediaPart:     {Path: app.MediaFolder(cfg), Kind: backup.Frozen},
-		skillsPart:    {Path: app.PinsFile(cfg), Kind: backup.File},
-		configPart:    {Path: filepath.Join(cfg.Gateway.Home, name), Kind: backup.File},
-	}[name]
-	if p.Name = name; ok {
-		return p, true
+	for _, p := range allParts(cfg) {
+		if p.Name == name {
+			return p, true
+		}
 	}
 	account, prefixed := strings.CutPrefix(name, whatsappPrefix)
 	account, suffixed := strings.CutSuffix(account, whatsappSuffix)
-	if !prefixed || !suffixed || account == "" {
-		return backup.Part{}, false
-	}
-	p.Path, p.Kind = app.WhatsAppStore(cfg, account), backup.Database
-	return p, true
+	path := app.WhatsAppStore(cfg, account)
+	return backup.Part{Name: name, Path: path, Kind: backup.Database},
+		prefixed && suffixed && account != ""
 }
 
 // A historyFilter drops the lines of history files that are newer than the copied database. After
