@@ -292,22 +292,19 @@ func moveTo(from, to string) error {
 	if info, err := os.Lstat(from); err != nil {
 		return err
 	} else if info.IsDir() {
-		err = os.CopyFS(copied, os.DirFS(from))
+		if err := os.CopyFS(copied, os.DirFS(from)); err != nil {
+			return err
+		}
+	} else {
+		text, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(copied, text, 0o600)
+		}
 		if err != nil {
 			return err
 		}
-	} else if err := copyFile(from, copied); err != nil {
-		return err
 	}
 	return os.Rename(copied, to)
-}
-
-func copyFile(from, to string) error {
-	text, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, text, 0o600)
 }
 
 // OpenIfExists opens a folder. It returns nil if the folder does not exist.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -171,7 +170,12 @@ func checkProgram(ctx context.Context, cfg *config.Config, log *slog.Logger) str
 	var decision prefixWriter
 	path, err := os.Executable()
 	if err == nil {
-		err = runProgram(ctx, &decision, path, args...)
+		limited, cancel := context.WithTimeout(ctx, checkTime)
+		defer cancel()
+		cmd := exec.CommandContext(limited, path, args...)
+		// The check does not wait for child processes that keep its output open.
+		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &decision, &decision, time.Second
+		err = cmd.Run()
 	}
 	if err == nil || ctx.Err() != nil {
 		return ""
@@ -184,16 +188,6 @@ func checkProgram(ctx context.Context, cfg *config.Config, log *slog.Logger) str
 			"names them."
 	}
 	return "My program can't be started any more; the log says why."
-}
-
-// runProgram runs a program for at most checkTime. It does not wait longer for a program that
-// hangs, or for child processes that keep its output open.
-func runProgram(ctx context.Context, out io.Writer, path string, args ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, out, time.Second
-	return cmd.Run()
 }
 
 // maxSaid is how much of the program's output is logged, in bytes.

@@ -238,7 +238,10 @@ func (h *toolset) testSandbox(ctx context.Context) {
 		return // stopping, or no sandbox is wanted
 	}
 	if err == nil && s.shell == nil {
-		if s.shell, err = h.openShell(); err != nil {
+		offered := shell.New(h.shellOptions())
+		if err = h.tools.Set("shell", offered.Tools()); err == nil {
+			s.shell = offered
+		} else {
 			h.log.ErrorContext(ctx, "commands are not offered", "err", err)
 		}
 	}
@@ -258,15 +261,6 @@ func (h *toolset) testSandbox(ctx context.Context) {
 	case err != nil && missing == nil:
 		h.log.WarnContext(ctx, "commands are not offered: there is no sandbox", "err", err)
 	}
-}
-
-// openShell adds the tools that run commands.
-func (h *toolset) openShell() (*shell.Shell, error) {
-	s := shell.New(h.shellOptions())
-	if err := h.tools.Set("shell", s.Tools()); err != nil {
-		return nil, err
-	}
-	return s, nil
 }
 
 // errNoSandbox tells the model why commands can't run.

@@ -393,7 +393,11 @@ func memorySearchCommand(load app.Loader) *cobra.Command {
 			var rows [][]any
 			found := make(map[string]bool) // both searches can return the same history entry
 			for _, h := range append(hits, past...) {
-				row := hitRow(h)
+				text := h.Excerpt
+				if h.Kind == memory.KindFact {
+					text = h.Fact.Key + ": " + h.Fact.Value
+				}
+				row := []any{h.Kind, timestamp(h.Time), text}
 				key := cellText(row[0]) + "\n" + cellText(row[1]) + "\n" + cellText(row[2])
 				if !found[key] {
 					found[key] = true
@@ -404,14 +408,6 @@ func memorySearchCommand(load app.Loader) *cobra.Command {
 		})
 	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of results per kind")
 	return withJSONFlag(cmd)
-}
-
-func hitRow(h memory.Hit) []any {
-	text := h.Excerpt
-	if h.Kind == memory.KindFact {
-		text = h.Fact.Key + ": " + h.Fact.Value
-	}
-	return []any{h.Kind, timestamp(h.Time), text}
 }
 
 func memoryExportCommand(load app.Loader) *cobra.Command {

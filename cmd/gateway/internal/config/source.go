@@ -58,8 +58,11 @@ func (l *loader) readFile(name string, src []byte) source {
 	err := toml.Unmarshal(src, &tables)
 	if syntax, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, _ := syntax.Position()
-		l.report(problem{at: place{file: name, line: line},
-			text: strings.TrimPrefix(err.Error(), "toml: ") + quoteHint(err)})
+		text := strings.TrimPrefix(err.Error(), "toml: ")
+		if unquoted.MatchString(text) {
+			text += `; put a text in quotes, as in token = "123456789:AAE"`
+		}
+		l.report(problem{at: place{file: name, line: line}, text: text})
 		return nil
 	} else if err != nil {
 		l.report(problem{at: place{file: name, line: 1}, text: err.Error()})
@@ -74,14 +77,6 @@ func (l *loader) readFile(name string, src []byte) source {
 // unquoted matches the parser's errors about a text without quotes.
 var unquoted = regexp.MustCompile(
 	`expected newline|character U\+00[4-7][0-9A-F] '[a-zA-Z]' at start`)
-
-// quoteHint returns a hint for a syntax error if quotes seem to be missing, else "".
-func quoteHint(err error) string {
-	if unquoted.MatchString(err.Error()) {
-		return `; put a text in quotes, as in token = "123456789:AAE"`
-	}
-	return ""
-}
 
 // checkTable returns raw without the keys that m does not allow. It reports those keys.
 func (l *loader) checkTable(m member, path []string, raw map[string]any) map[string]any {

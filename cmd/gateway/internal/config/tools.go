@@ -231,7 +231,7 @@ func (l *loader) validateRoot(name string, c *Config) {
 	at := []string{"roots", name, "path"}
 	root := c.Roots[name].Path
 	switch {
-	case !isFreeName(name):
+	case slices.Contains(taken, name):
 		l.problem([]string{"roots", name}, "the agent has another folder of that name")
 	case root == string(filepath.Separator):
 		l.problem(at, "this is the whole file system, with the gateway's secrets")
@@ -240,10 +240,8 @@ func (l *loader) validateRoot(name string, c *Config) {
 	}
 }
 
-func isFreeName(name string) bool {
-	return !slices.Contains([]string{"media", "workspace", "memory", "builtin-skills",
-		"skills", "shared"}, name)
-}
+// taken lists the folders of the agent besides the roots.
+var taken = []string{"media", "workspace", "memory", "builtin-skills", "skills", "shared"}
 
 // Within reports whether path is dir or below it.
 func Within(path, dir string) bool {

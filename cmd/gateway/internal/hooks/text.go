@@ -63,7 +63,9 @@ func decode(contentType string, body []byte) (data any, text string, err error) 
 		if data, err = parseJSON(body); err != nil {
 			return nil, "", refused("want JSON: " + err.Error())
 		}
-		return data, compact(body), nil
+		var spaceless bytes.Buffer
+		_ = json.Compact(&spaceless, body) // can't fail, since the JSON is valid
+		return data, spaceless.String(), nil
 	case kind == "application/x-www-form-urlencoded":
 		values, err := url.ParseQuery(string(body))
 		if err != nil || !utf8.ValidString(joined(values)) {
@@ -99,13 +101,6 @@ func parseJSON(body []byte) (any, error) {
 		return nil, errors.New("there is more after the first value")
 	}
 	return v, nil
-}
-
-// compact removes the spaces from valid JSON.
-func compact(body []byte) string {
-	var b bytes.Buffer
-	_ = json.Compact(&b, body) // can't fail
-	return b.String()
 }
 
 // A Template is a text with placeholders for values of the posted data:

@@ -393,6 +393,8 @@ func clawPlace(ctx context.Context, m *run, t transcript) (bus.Address, error) {
 			return to, nil
 		}
 	}
+	settings, _ := m.config.table("session") // OpenClaw has defaults for all of them
+	mainKey := settings.text("mainKey")
 	parts := strings.Split(t.key, ":")
 	switch {
 	case t.key == "":
@@ -400,7 +402,7 @@ func clawPlace(ctx context.Context, m *run, t transcript) (bus.Address, error) {
 			"=ACCOUNT/CHAT imports it into a conversation")
 	case len(parts) < 3 || parts[0] != "agent":
 		return none("it belongs to a job or a program, not to a chat")
-	case len(parts) == 3 && parts[2] == cmp.Or(m.clawMain(), "main"):
+	case len(parts) == 3 && parts[2] == cmp.Or(mainKey, "main"):
 		if m.Owner.Chat.Chat == "" {
 			return none("it has the owner's direct chats, but the owner has no direct chat here yet: " +
 				"write to the gateway, stop it, and import again")

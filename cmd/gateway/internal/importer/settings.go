@@ -227,16 +227,6 @@ func (s *Source) readSettings() {
 	}
 }
 
-// clawMain returns the configured name of the session with the direct chats, or "" for OpenClaw's
-// default.
-func (s *Source) clawMain() string {
-	t, err := s.config.table("session")
-	if err != nil {
-		return ""
-	}
-	return t.text("mainKey")
-}
-
 // parseLines returns the results of parse for the non-blank lines of r. It leaves out the lines for
 // which parse returns false. It ends after the first error, which is a [*session.LineError].
 func parseLines[T any](

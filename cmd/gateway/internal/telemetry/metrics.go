@@ -52,7 +52,7 @@ var (
 func NewMetrics(version string, from Sources, log *slog.Logger) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(), gauges: newGauges(from), log: log,
-		arrivals: newArrivals(), names: make(map[string]bool),
+		arrivals: arrivals{at: make(map[arrival]time.Time)}, names: make(map[string]bool),
 		turns: counter("gateway_turns_total",
 			"Turns that ended, were suspended or continue in the next process (outcome running).",
 			"kind", "outcome"),
@@ -207,7 +207,7 @@ func (m *Metrics) Delivered(out bus.OutboundMessage) {
 // arrivals contains the arrival times of messages that are not answered yet. When it is full, it
 // drops the oldest: some messages never get an answer.
 type arrivals struct {
-	mu    *sync.Mutex
+	mu    sync.Mutex
 	at    map[arrival]time.Time
 	order []arrival // a ring; next is the index of the oldest
 	next  int
@@ -218,10 +218,6 @@ type arrival struct{ account, chat, id string }
 
 // maxArrivals is the capacity of arrivals.
 const maxArrivals = 8192
-
-func newArrivals() arrivals {
-	return arrivals{mu: new(sync.Mutex), at: make(map[arrival]time.Time)}
-}
 
 func (a *arrivals) add(messages []bus.InboundMessage, now time.Time) {
 	a.mu.Lock()
