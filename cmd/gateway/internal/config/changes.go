@@ -25,13 +25,13 @@ func Merge(old, new *Config) *Config {
 // mergeTable sets the live fields of a struct to their values in from.
 func mergeTable(to, from reflect.Value) {
 	for _, f := range fields(from.Type()) {
-		target, field := to.FieldByIndex(f.Index), from.FieldByIndex(f.Index)
+		target, field := to.FieldByIndex(f.index), from.FieldByIndex(f.index)
 		switch {
-		case f.Tag.Get("live") == "yes":
+		case f.tag.Get("live") == "yes":
 			target.Set(field)
-		case f.Type.Kind() == reflect.Struct && f.Type != secretType:
+		case f.typ.Kind() == reflect.Struct:
 			mergeTable(target, field)
-		case f.Type.Kind() == reflect.Map && f.Type.Elem().Kind() == reflect.Struct:
+		case f.typ.Kind() == reflect.Map && f.typ.Elem().Kind() == reflect.Struct:
 			target.Set(mergeEntries(target, field))
 		}
 	}
@@ -46,7 +46,7 @@ func mergeEntries(old, new reflect.Value) reflect.Value {
 	for it := old.MapRange(); it.Next(); {
 		entry := reflect.New(old.Type().Elem()).Elem()
 		entry.Set(it.Value())
-		if other := new.MapIndex(it.Key()); other.IsValid() && entry.Type() != secretType {
+		if other := new.MapIndex(it.Key()); other.IsValid() {
 			mergeTable(entry, other)
 		}
 		merged.SetMapIndex(it.Key(), entry)

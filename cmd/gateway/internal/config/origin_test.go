@@ -209,7 +209,7 @@ func TestEverySecretIsTried(t *testing.T) {
 			count++
 		case typ.Kind() == reflect.Struct:
 			for _, f := range fields(typ) {
-				walk(f.Type)
+				walk(f.typ)
 			}
 		case typ.Kind() == reflect.Map:
 			walk(typ.Elem())

@@ -14,16 +14,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"gateway/agent/suggest"
 )
 
 // A member describes the value of a key: a field of a struct, or an entry of a map. An entry has
-// no tag.
+// only a type.
 type member struct {
-	typ reflect.Type
-	tag reflect.StructTag
+	typ   reflect.Type
+	tag   reflect.StructTag
+	key   string
+	index []int // of the field, for [reflect.Value.FieldByIndex]
 }
 
 var (
@@ -42,20 +45,53 @@ func (m member) table() bool {
 	return m.typ.Kind() == reflect.Map || m.typ.Kind() == reflect.Struct && m.typ != secretType
 }
 
-// fields returns the fields of a struct that have a key, also those of embedded structs.
-func fields(t reflect.Type) []reflect.StructField {
-	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool {
-		key := f.Tag.Get("key")
-		return f.Anonymous || key == "" || key == "-"
-	})
+// fieldsOf returns the fields that have a key, also those of embedded structs, of each struct in a
+// [Config]. To find them takes much longer than to look them up.
+var fieldsOf = sync.OnceValue(func() map[reflect.Type][]member {
+	all := make(map[reflect.Type][]member)
+	var add func(t reflect.Type)
+	add = func(t reflect.Type) {
+		switch m := (member{typ: t}); {
+		case !m.table() || all[t] != nil:
+			return
+		case t.Kind() == reflect.Map:
+			add(t.Elem())
+			return
+		}
+		for _, f := range reflect.VisibleFields(t) {
+			if key := f.Tag.Get("key"); !f.Anonymous && key != "" && key != "-" {
+				all[t] = append(all[t], member{f.Type, f.Tag, key, f.Index})
+			}
+		}
+		for _, m := range all[t] {
+			add(m.typ)
+		}
+	}
+	add(root.typ)
+	return all
+})
+
+// fields returns the fields of a struct that have a key, none for other types.
+func fields(t reflect.Type) []member { return fieldsOf()[t] }
+
+// child returns the value of a key of a table. The result is not valid if there is none.
+func child(v reflect.Value, key string) reflect.Value {
+	if v.Kind() == reflect.Map {
+		return v.MapIndex(reflect.ValueOf(key))
+	}
+	for _, f := range fields(v.Type()) {
+		if f.key == key {
+			return v.FieldByIndex(f.index)
+		}
+	}
+	return reflect.Value{}
 }
 
 // children returns the values in a table: those of a struct in the order of its fields, and those
 // of a map in the order of their names. It returns none if v is not a table.
 func children(v reflect.Value) iter.Seq2[string, reflect.Value] {
 	return func(yield func(string, reflect.Value) bool) {
-		switch {
-		case v.Kind() == reflect.Map:
+		if v.Kind() == reflect.Map {
 			names := v.MapKeys()
 			slices.SortFunc(names, func(a, b reflect.Value) int {
 				return cmp.Compare(a.String(), b.String())
@@ -65,11 +101,10 @@ func children(v reflect.Value) iter.Seq2[string, reflect.Value] {
 					return
 				}
 			}
-		case v.Kind() == reflect.Struct && v.Type() != secretType:
-			for _, f := range fields(v.Type()) {
-				if !yield(f.Tag.Get("key"), v.FieldByIndex(f.Index)) {
-					return
-				}
+		}
+		for _, f := range fields(v.Type()) {
+			if !yield(f.key, v.FieldByIndex(f.index)) {
+				return
 			}
 		}
 	}
@@ -78,10 +113,8 @@ func children(v reflect.Value) iter.Seq2[string, reflect.Value] {
 // keys returns the keys of a struct.
 func (m member) keys() []string {
 	var keys []string
-	if m.typ.Kind() == reflect.Struct {
-		for _, f := range fields(m.typ) {
-			keys = append(keys, f.Tag.Get("key"))
-		}
+	for _, f := range fields(m.typ) {
+		keys = append(keys, f.key)
 	}
 	return keys
 }
@@ -95,8 +128,8 @@ func (m member) child(key string) (member, error) {
 		return member{typ: m.typ.Elem()}, nil
 	}
 	for _, f := range fields(m.typ) {
-		if f.Tag.Get("key") == key {
-			return member{typ: f.Type, tag: f.Tag}, nil
+		if f.key == key {
+			return f, nil
 		}
 	}
 	return member{}, errors.New("unknown key" + suggest.Hint(key, m.keys()))
@@ -289,7 +322,7 @@ func (c *Config) Has(setting string) bool {
 	key, want, exact := strings.Cut(setting, "=")
 	v := reflect.ValueOf(c).Elem()
 	for name := range strings.SplitSeq(key, ".") {
-		if v = maps.Collect(children(v))[name]; !v.IsValid() {
+		if v = child(v, name); !v.IsValid() {
 			return false
 		}
 	}

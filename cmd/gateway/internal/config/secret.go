@@ -249,8 +249,8 @@ func (l *loader) resolveSecrets(v reflect.Value, path []string, used bool, home 
 			used = enabled.Bool()
 		}
 		for _, f := range fields(v.Type()) {
-			needs := f.Tag.Get("needs")
-			l.resolveSecrets(v.FieldByIndex(f.Index), append(path, f.Tag.Get("key")),
+			needs := f.tag.Get("needs")
+			l.resolveSecrets(v.FieldByIndex(f.index), append(path, f.key),
 				used && (needs == "" || !v.FieldByName(needs).IsZero()), home)
 		}
 	case v.Kind() == reflect.Map:
