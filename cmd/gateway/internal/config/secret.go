@@ -232,37 +232,3 @@ func SecretsIn(file string) (list []Written, err error) {
 	slices.SortFunc(list, func(a, b Written) int { return strings.Compare(a.Key, b.Key) })
 	return list, nil
 }
-
-// resolveSecrets replaces each reference in v by the secret to which it leads. It removes secrets
-// that are not used, because their references need not exist.
-func (l *loader) resolveSecrets(v reflect.Value, path []string, used bool, home string) {
-	path = slices.Clip(path)
-	switch {
-	case v.Type() == secretType:
-		s := Secret{}
-		if used {
-			s = l.secret(path, v.Interface().(Secret), home)
-		}
-		v.Set(reflect.ValueOf(s))
-	case v.Kind() == reflect.Struct:
-		if enabled := v.FieldByName("Enabled"); enabled.IsValid() {
-			used = enabled.Bool()
-		}
-		for _, f := range fields(v.Type()) {
-			needs := f.tag.Get("needs")
-			l.resolveSecrets(v.FieldByIndex(f.index), append(path, f.key),
-				used && (needs == "" || !v.FieldByName(needs).IsZero()), home)
-		}
-	case v.Kind() == reflect.Map:
-		for it := v.MapRange(); it.Next(); {
-			entry := reflect.New(v.Type().Elem()).Elem()
-			entry.Set(it.Value())
-			l.resolveSecrets(entry, append(path, it.Key().String()), used, home)
-			v.SetMapIndex(it.Key(), entry)
-		}
-	case v.Type() == secretsType:
-		for i := range v.Len() {
-			l.resolveSecrets(v.Index(i), path, used, home)
-		}
-	}
-}

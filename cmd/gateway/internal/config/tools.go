@@ -128,32 +128,6 @@ type Server struct {
 	IdentityFile     string `key:"identity_file"`
 }
 
-// finishTools resolves the paths of [roots] and [mcp], and the secrets in addresses and variables.
-func (l *loader) finishTools(c *Config) {
-	home := c.Gateway.Home
-	for name, r := range c.Roots {
-		r.Path = l.path(r.Path, home, "roots", name, "path")
-		c.Roots[name] = r
-	}
-	c.exposed = exposed(c.Exec.Env, l.vars)
-	for name, s := range c.MCP {
-		if !s.Enabled {
-			continue
-		}
-		if s.IdentityFile != "" {
-			s.IdentityFile = l.path(s.IdentityFile, home, "mcp", name, "identity_file")
-		}
-		if isReference(s.URL) { // the whole URL is a secret
-			written := s.URL
-			address := l.secret([]string{"mcp", name, "url"}, Secret{&written}, home).Reveal()
-			if address != "" {
-				s.URL, c.exposed = address, append(c.exposed, address)
-			}
-		}
-		c.MCP[name] = s
-	}
-}
-
 // validateTools reports mistakes in [web], [roots], [mcp] and [tools].
 func (l *loader) validateTools(c *Config) {
 	l.validateWeb(&c.Web)
