@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -343,11 +344,12 @@ type Correction struct {
 // operator returns the handler for the commands of the command line. This process handles each
 // request itself, because only it has the current settings and credentials.
 func (g *Gateway) operator() http.Handler {
-	p := Process{PID: os.Getpid(), Version: BuildVersion(), Began: time.Now(),
-		Variables: variables(g.settings.Load())}
+	p := Process{PID: os.Getpid(), Version: BuildVersion(), Began: time.Now()}
+	first := g.settings.Load() // those of the start, whose variables stay in effect
+	variables := sync.OnceValue(func() []string { return first.Explain().Variables })
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+ProcessPath, func(w http.ResponseWriter, r *http.Request) {
-		answer(w, p.with(g.settings.Load()))
+		answer(w, p.with(g.settings.Load(), variables()))
 	})
 	mux.HandleFunc("GET "+DoctorPath, func(w http.ResponseWriter, r *http.Request) {
 		answer(w, Examine(r.Context(), g.settings.Load(), r.FormValue("offline") == "true"))
@@ -381,27 +383,14 @@ func text(err error) string {
 	return err.Error()
 }
 
-// with returns p with the settings in cfg.
-func (p Process) with(cfg *config.Config) Process {
+// with returns p with the settings in cfg and the variables that affect them.
+func (p Process) with(cfg *config.Config, variables []string) Process {
 	shared := *cfg
 	if abs, err := filepath.Abs(cfg.File); err == nil {
 		shared.File = abs // a command may run in another folder
 	}
-	p.Settings = shared.Share()
+	p.Settings, p.Variables = shared.Share(), variables
 	return p
-}
-
-// variables returns the names of the environment variables that affect a configuration.
-func variables(cfg *config.Config) []string {
-	file := cfg.File
-	if !cfg.FileExists {
-		file = "" // only a file that the command line does not name may be missing
-	}
-	e, err := config.Explain(file, os.Environ())
-	if err != nil {
-		return nil // the file was changed after it was read
-	}
-	return e.Variables
 }
 
 // Examine looks for problems that keep a gateway with these settings from working.

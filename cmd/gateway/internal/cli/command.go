@@ -88,9 +88,7 @@ func NewCommand() *cobra.Command {
 		securityCommand(found, all), importCommand(load), exportCommand(home, found),
 		backupCommand(home), restoreCommand(local), service.Command(local, &file),
 		mcpCommand(home), memoryCommand(home), skillsCommand(home), jobsCommand(home),
-		configCommand(func() (*config.Explanation, error) {
-			return config.Explain(file, os.Environ())
-		}), versionCommand(),
+		configCommand(load), versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()
 	checkWords(root)

@@ -13,14 +13,11 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// An explain reads the configuration of the command line with the origin of each value.
-type explain func() (*config.Explanation, error)
-
-func configCommand(read explain) *cobra.Command {
-	return group("config", "Check and show the configuration", configCheck(read), configShow(read))
+func configCommand(load app.Loader) *cobra.Command {
+	return group("config", "Check and show the configuration", configCheck(load), configShow(load))
 }
 
-func configCheck(read explain) *cobra.Command {
+func configCheck(load app.Loader) *cobra.Command {
 	var startOnly bool
 	cmd := &cobra.Command{
 		Use:   "check",
@@ -30,13 +27,14 @@ func configCheck(read explain) *cobra.Command {
 			"without effect.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			e, err := read()
+			cfg, err := load()
 			if err == nil {
-				err = e.Config.Unresolved()
+				err = cfg.Unresolved()
 			}
 			if err != nil {
 				return app.NewUsageError(err)
 			}
+			e := cfg.Explain()
 			warnings, err := findWarnings(e)
 			if err != nil {
 				return err
@@ -109,7 +107,7 @@ func warnOfReaders(cmd *cobra.Command, e *config.Explanation) error {
 	return nil
 }
 
-func configShow(read explain) *cobra.Command {
+func configShow(load app.Loader) *cobra.Command {
 	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show",
@@ -118,10 +116,11 @@ func configShow(read explain) *cobra.Command {
 			"TOML file. A comment behind each value says where it comes from. Secrets are left out.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			e, err := read()
+			cfg, err := load()
 			if err != nil {
-				return app.NewUsageError(err)
+				return err
 			}
+			e := cfg.Explain()
 			if !asJSON {
 				cmd.Print(e.TOML(all))
 				return nil

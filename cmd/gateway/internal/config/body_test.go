@@ -30,11 +30,11 @@ provider = { order = ["x"], "sort/by" = { price = 1 } }
 	}
 
 	write(t, "config.toml", file)
-	e, err := Explain("config.toml", environ(t))
+	c, err := LoadWithoutSecrets("config.toml", environ(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := e.TOML(false)
+	shown := c.Explain().TOML(false)
 	if !strings.Contains(shown, `provider = {order = ["x"], "sort/by" = {price = 1.0}} # config`) {
 		t.Errorf("shown is\n%s", shown)
 	}

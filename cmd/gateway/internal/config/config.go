@@ -9,19 +9,12 @@
 package config
 
 import (
-	"cmp"
-	"errors"
-	"fmt"
-	"io/fs"
 	"iter"
 	"log/slog"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -67,6 +60,7 @@ type findings struct {
 	unresolved []problem // references to secrets that don't exist
 	mistakes   []problem // ignored mistakes: see [LoadLenient]
 	exposed    []string  // secrets without the type [Secret]: in variables and URLs
+	origins    origins   // see [Config.Explain]
 }
 
 // Gateway has the settings of the whole process.
@@ -309,45 +303,4 @@ func (c *Config) Unresolved(key ...string) error {
 	return joinProblems(slices.DeleteFunc(slices.Clone(c.unresolved), func(p problem) bool {
 		return prefix != "" && p.key != prefix && !strings.HasPrefix(p.key, prefix+".")
 	}))
-}
-
-// load implements [Load].
-func (l *loader) load(path string) (*Config, error) {
-	optional := path == ""
-	if optional {
-		path = defaultPath(l.vars)
-	}
-	src, err := os.ReadFile(path)
-	// A home that is not a folder is reported when it is opened.
-	missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
-	if err != nil && !(optional && missing) {
-		return nil, unreadable(path, err)
-	}
-	c, err := l.parse(path, src)
-	if c != nil {
-		c.File, c.FileExists = path, !missing
-	}
-	return c, err
-}
-
-// unreadable returns the error for an unreadable configuration file, with advice.
-func unreadable(path string, err error) error {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no configuration file %s: check the path after -c", path)
-	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("you may not read %s: run this command as the gateway's user, "+
-			"as in \"sudo -u gateway gateway …\"", path)
-	}
-	return fmt.Errorf("config: %w", err)
-}
-
-// defaultPath returns the path of the configuration file in the data directory.
-func defaultPath(vars map[string]string) string {
-	home := cmp.Or(vars[homeVariable], vars["GATEWAY_GATEWAY__HOME"], "~/.gateway")
-	home, err := expand(home, "", vars)
-	if err != nil {
-		return "config.toml" // parse reports the missing home with more context
-	}
-	return filepath.Join(home, "config.toml")
 }

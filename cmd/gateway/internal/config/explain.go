@@ -47,17 +47,30 @@ type Setting struct {
 // originDefault is the origin of a built-in default.
 const originDefault = "default"
 
-// Explain reads the configuration like [LoadWithoutSecrets].
-func Explain(path string, environ []string) (*Explanation, error) {
-	l := newLoader(variables(environ))
-	c, err := l.load(path)
-	if err != nil {
-		return nil, err
+// origins says where the values of a configuration come from.
+type origins struct {
+	places     places
+	usual      source            // settings from usual variables such as OPENAI_API_KEY
+	references map[string]string // result of [referencesIn]
+	variables  map[string]bool   // names of all environment variables; true if it is not empty
+}
+
+// namesOf returns origins.variables. It omits the values, which can be credentials.
+func namesOf(vars map[string]string) map[string]bool {
+	names := make(map[string]bool, len(vars))
+	for name, value := range vars {
+		names[name] = value != ""
 	}
-	e := &explainer{loader: l, secrets: c.Secrets(), defaults: readDefaults(), config: c,
+	return names
+}
+
+// Explain returns the configuration with the origin of each value. c comes from [Load] or one of
+// its variants.
+func (c *Config) Explain() *Explanation {
+	e := &explainer{origins: c.origins, secrets: c.Secrets(), defaults: readDefaults(), config: c,
 		used: make(map[string]bool)}
 	e.table(reflect.ValueOf(*c), nil)
-	for name := range l.vars {
+	for name := range e.variables {
 		if strings.HasPrefix(name, variablePrefix) && !e.used[name] {
 			e.Ignored = append(e.Ignored, name)
 		}
@@ -65,16 +78,16 @@ func Explain(path string, environ []string) (*Explanation, error) {
 	slices.Sort(e.Ignored)
 	for _, d := range c.warnings() {
 		e.Warnings = append(e.Warnings,
-			problem{at: l.place(d.path), key: strings.Join(d.path, "."), text: d.text}.Error())
+			problem{at: e.places.of(d.path), key: strings.Join(d.path, "."), text: d.text}.Error())
 	}
 	e.Config, e.Variables = c, slices.Sorted(maps.Keys(e.used))
-	return &e.Explanation, nil
+	return &e.Explanation
 }
 
 // An explainer builds an [Explanation].
 type explainer struct {
 	Explanation
-	*loader
+	origins
 	config   *Config
 	secrets  []string
 	defaults source
@@ -183,11 +196,11 @@ func (e *explainer) origin(path []string) string {
 }
 
 // usualVariable returns the usual variable, such as OPENAI_MODEL, that set the value at path.
-func (l *loader) usualVariable(path []string) string {
+func (o origins) usualVariable(path []string) string {
 	if len(path) != 3 {
 		return ""
 	}
-	t, _ := l.usual.table(path[0])[path[1]].(map[string]any)
+	t, _ := o.usual.table(path[0])[path[1]].(map[string]any)
 	if _, ok := t[path[2]]; !ok {
 		return ""
 	}
@@ -195,7 +208,7 @@ func (l *loader) usualVariable(path []string) string {
 	name := strings.TrimPrefix(credential, "env:")
 	if path[2] == "model" || path[2] == "base_url" {
 		own := strings.TrimSuffix(name, "API_KEY") + strings.ToUpper(path[2])
-		if l.vars[own] != "" {
+		if o.variables[own] {
 			return own
 		}
 	}

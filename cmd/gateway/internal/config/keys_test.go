@@ -35,10 +35,11 @@ func TestModelKeys(t *testing.T) {
 	} {
 		file := filepath.Join(home, "config.toml")
 		write(t, file, "[models.m]\nmodel = \"x\"\nkeys = "+tt.keys+"\n")
-		e, err := Explain(file, env)
+		c, err := LoadWithoutSecrets(file, env)
 		if err != nil {
 			t.Fatal(err)
 		}
+		e := c.Explain()
 		if got := e.TOML(false); !strings.Contains(got, tt.want) || strings.Contains(got, "sk-") {
 			t.Errorf("keys = %s shows as\n%s\nwant %s", tt.keys, got, tt.want)
 		}

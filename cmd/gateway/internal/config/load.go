@@ -3,10 +3,16 @@ package config
 import (
 	"bytes"
 	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-viper/mapstructure/v2"
@@ -19,45 +25,58 @@ const template = "NAME"
 var entries = []string{"models", "channels", "tools", "roots", "mcp", "hooks",
 	"personas", "policies"}
 
-// A loader merges the sources of one [Load] into a [Config] and collects the problems.
+// A loader makes a [Config] from its sources.
 type loader struct {
 	vars     map[string]string // the environment
-	places   map[string]place  // by path, joined with delimiter
-	problems []problem
-	written  []string // models in the file or in GATEWAY_ variables
-	usual    source   // settings from usual variables such as OPENAI_API_KEY
-
-	references map[string]string // result of [referencesIn]
-
-	tolerant bool // ignore mistakes where possible
+	tolerant bool              // ignore mistakes where possible
+	problems
 }
 
 func newLoader(vars map[string]string) *loader {
-	return &loader{vars: vars, places: make(map[string]place)}
+	return &loader{vars: vars, problems: problems{places: make(places)}}
+}
+
+// load reads the configuration file at path, see [Load].
+func (l *loader) load(path string) (*Config, error) {
+	optional := path == ""
+	if optional {
+		path = defaultPath(l.vars)
+	}
+	src, err := os.ReadFile(path)
+	// A home that is not a folder is reported when it is opened.
+	missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+	if err != nil && !(optional && missing) {
+		return nil, unreadable(path, err)
+	}
+	c, err := l.parse(path, src)
+	if c != nil {
+		c.File, c.FileExists = path, !missing
+	}
+	return c, err
 }
 
 // parse returns the configuration made from the file content src and the environment.
 func (l *loader) parse(name string, src []byte) (*Config, error) {
 	if l.tolerant {
-		src = l.readable(name, src)
+		src = readable(name, src, &l.problems)
 	}
-	sources := l.read(name, src)
-	c, err := merge(sources)
+	all := l.read(name, src)
+	c, err := merge(all)
 	if err != nil {
-		l.report(problem{text: err.Error()}) // checkTable missed a mistake
-		return nil, joinProblems(l.problems)
+		l.add(problem{text: err.Error()}) // checkTable missed a mistake
+		return nil, joinProblems(l.list)
 	}
-	l.references = referencesIn(c)
-	l.finish(c)
-	l.validate(c)
-	for _, p := range l.problems {
+	c.origins = origins{l.places, all.usual, referencesIn(c), namesOf(l.vars)}
+	resolver{&l.problems, c, l.vars}.resolve(all.models())
+	validator{&l.problems, c}.validate()
+	for _, p := range l.list {
 		switch {
 		case p.secret:
 			c.unresolved = append(c.unresolved, p)
 		case l.isTolerable(p):
 			c.mistakes = append(c.mistakes, p)
 		default:
-			return nil, joinProblems(l.problems)
+			return nil, joinProblems(l.list)
 		}
 	}
 	// A mistake that is ignored may have left the zone unknown.
@@ -65,35 +84,66 @@ func (l *loader) parse(name string, src []byte) (*Config, error) {
 	return c, nil
 }
 
-// read returns all sources. Later sources override earlier ones.
-func (l *loader) read(name string, src []byte) []source {
-	defaults := readDefaults()
-	usual := source(shorthand(l.vars))
-	file := l.readFile(name, src)
+// unreadable returns the error for an unreadable configuration file, with advice.
+func unreadable(path string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no configuration file %s: check the path after -c", path)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("you may not read %s: run this command as the gateway's user, "+
+			"as in \"sudo -u gateway gateway …\"", path)
+	}
+	return fmt.Errorf("config: %w", err)
+}
 
+// defaultPath returns the path of the configuration file in the data directory.
+func defaultPath(vars map[string]string) string {
+	home := cmp.Or(vars[homeVariable], vars["GATEWAY_GATEWAY__HOME"], "~/.gateway")
+	home, err := expand(home, "", vars)
+	if err != nil {
+		return "config.toml" // parse reports the missing home with more context
+	}
+	return filepath.Join(home, "config.toml")
+}
+
+// sources has all sources of a configuration. Each overrides those before it.
+type sources struct {
+	defaults source
+	usual    source // from usual variables such as OPENAI_API_KEY
+	file     source
+	vars     source // from GATEWAY_ variables
+}
+
+func (s sources) list() []source { return []source{s.defaults, s.usual, s.file, s.vars} }
+
+// models returns the sorted names of the models in the file or in GATEWAY_ variables.
+func (s sources) models() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(s.file.table("models"))),
+		maps.Keys(s.vars.table("models")))
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// read reads all sources.
+func (l *loader) read(name string, src []byte) sources {
+	all := sources{defaults: readDefaults(), usual: shorthand(l.vars),
+		file: readFile(name, src, &l.problems)}
 	known := source{}
 	for _, key := range entries {
 		names := map[string]any{}
-		for _, s := range []source{defaults, usual, file} {
+		for _, s := range all.list() {
 			maps.Copy(names, s.table(key))
 		}
 		delete(names, template)
 		known[key] = names
 	}
-	vars := l.readEnvironment(known)
-
-	for _, s := range []source{file, vars} {
-		l.written = slices.AppendSeq(l.written, maps.Keys(s.table("models")))
-		for _, platform := range []string{"telegram", "discord"} {
-			if hasOwn(s, platform) {
-				delete(usual.table("channels"), platform)
-			}
+	all.vars = readEnvironment(l.vars, known, &l.problems)
+	for _, platform := range []string{"telegram", "discord"} {
+		if hasOwn(all.file, platform) || hasOwn(all.vars, platform) {
+			delete(all.usual.table("channels"), platform)
 		}
 	}
-	l.usual = usual
-	slices.Sort(l.written)
-	l.written = slices.Compact(l.written)
-	return []source{defaults, usual, file, vars}
+	return all
 }
 
 // hasOwn reports whether s has an account of a platform with a different name. That account may
@@ -107,10 +157,10 @@ func hasOwn(s source, platform string) bool {
 	return false
 }
 
-// merge returns the configuration made from sources. Later sources override earlier ones.
-func merge(sources []source) (*Config, error) {
-	tables := expandTemplates(sources)
-	for _, s := range sources {
+// merge returns the configuration made from all sources.
+func merge(all sources) (*Config, error) {
+	tables := expandTemplates(all.list())
+	for _, s := range all.list() {
 		overlay(tables, s)
 	}
 	var c Config
@@ -173,29 +223,6 @@ func typeOf(name string, sources []source) string {
 	return name
 }
 
-// report adds a problem. It keeps only the first problem of a key, because the others follow from
-// it.
-func (l *loader) report(p problem) {
-	same := func(other problem) bool { return p.key != "" && other.key == p.key }
-	if !slices.ContainsFunc(l.problems, same) {
-		l.problems = append(l.problems, p)
-	}
-}
-
-// problem reports a problem of the key at path. Its place is the key, or the nearest enclosing
-// table that was written.
-func (l *loader) problem(path []string, text string) {
-	l.report(problem{at: l.place(path), key: strings.Join(path, "."), text: text})
-}
-
-// place returns the place of the key at path, or of the nearest enclosing table that was written.
-func (l *loader) place(path []string) (at place) {
-	for n := len(path); n > 0 && at == (place{}); n-- {
-		at = l.places[strings.Join(path[:n], delimiter)]
-	}
-	return at
-}
-
 // LoadLenient is [LoadWithoutSecrets] for commands that need little more than the home.
 // It ignores keys with a mistake and lines that are not TOML. A mistake that leaves the home or
 // the database unclear is still an error.
@@ -241,17 +268,17 @@ func (l *loader) isTolerable(p problem) bool {
 	return top != "store"
 }
 
-// readable returns src with an empty line for each line that is not TOML. It reports those lines.
-// The line numbers do not change.
-func (l *loader) readable(name string, src []byte) []byte {
+// readable returns src with an empty line for each line that is not TOML. It reports those lines
+// to found. The line numbers do not change.
+func readable(name string, src []byte, found *problems) []byte {
 	rows := bytes.Split(src, []byte("\n"))
 	for range 2 * len(rows) {
 		src = bytes.Join(rows, []byte("\n"))
-		probe := newLoader(l.vars)
-		if probe.readFile(name, src) != nil {
+		probe := problems{places: make(places)}
+		if readFile(name, src, &probe) != nil {
 			return src
 		}
-		p := probe.problems[0]
+		p := probe.list[0]
 		row := min(max(p.at.line, 1), len(rows)) - 1
 		if len(rows[row]) == 0 { // the mistake is elsewhere, so the last line is dropped
 			row = len(rows) - 1
@@ -261,7 +288,7 @@ func (l *loader) readable(name string, src []byte) []byte {
 		if table := tableOfHome(rows[row]); table != "" {
 			p.key = table
 		}
-		l.report(p)
+		found.add(p)
 		rows[row] = nil
 	}
 	return nil

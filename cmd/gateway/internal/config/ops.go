@@ -67,49 +67,50 @@ func (h Hook) Address() (account, chat, thread string) {
 const minSecret = 16
 
 // validateOps reports mistakes in [heartbeat], [retention], [http] and [hooks].
-func (l *loader) validateOps(c *Config) {
+func (v validator) validateOps() {
+	c := v.cfg
 	if e := c.Heartbeat.Every; e != 0 && e < time.Minute {
-		l.problem([]string{"heartbeat", "every"}, "want at least 1m, or 0 for never")
+		v.report([]string{"heartbeat", "every"}, "want at least 1m, or 0 for never")
 	}
-	l.validateRetention(c.Retention)
-	l.validateHTTP(c.HTTP)
+	v.validateRetention(c.Retention)
+	v.validateHTTP(c.HTTP)
 	for _, name := range slices.Sorted(maps.Keys(c.Hooks)) {
-		l.validateHook(name, c)
+		v.validateHook(name)
 	}
 }
 
 // validateRetention rejects retention times so short that data in use could be removed.
-func (l *loader) validateRetention(r Retention) {
+func (v validator) validateRetention(r Retention) {
 	// Telegram redelivers updates for 24 hours if it believes that we did not get them. The row
 	// of a message shows that it was answered.
 	if r.Messages != 0 && r.Messages < 48*time.Hour {
-		l.problem([]string{"retention", "messages"}, "want at least 48h, because platforms deliver "+
+		v.report([]string{"retention", "messages"}, "want at least 48h, because platforms deliver "+
 			"messages again; or 0 for ever")
 	}
 	// A conversation is summarised when it is idle, after the summaries of other conversations.
 	for key, keep := range map[string]time.Duration{"transcripts": r.Transcripts,
 		"history": r.History} {
 		if keep != 0 && keep < 24*time.Hour {
-			l.problem([]string{"retention", key}, "want at least 24h, or 0 for ever")
+			v.report([]string{"retention", key}, "want at least 24h, or 0 for ever")
 		}
 	}
 }
 
-func (l *loader) validateHTTP(h HTTP) {
+func (v validator) validateHTTP(h HTTP) {
 	token := h.Token.Reveal()
 	if token != "" && len(token) < minSecret {
-		l.problem([]string{"http", "token"}, fmt.Sprintf("want at least %d characters", minSecret))
+		v.report([]string{"http", "token"}, fmt.Sprintf("want at least %d characters", minSecret))
 	}
 	if h.Listen == "" {
 		return
 	}
 	host, _, err := net.SplitHostPort(h.Listen)
 	if err != nil {
-		l.problem([]string{"http", "listen"}, `want an address such as "127.0.0.1:8790", or ""`)
+		v.report([]string{"http", "listen"}, `want an address such as "127.0.0.1:8790", or ""`)
 		return
 	}
 	if !IsLoopback(host) && token == "" {
-		l.problem([]string{"http", "token"}, fmt.Sprintf(
+		v.report([]string{"http", "token"}, fmt.Sprintf(
 			"others can reach %s: want a token here, or a listen address on 127.0.0.1", h.Listen))
 	}
 }
@@ -123,34 +124,34 @@ func IsLoopback(host string) bool {
 	return err == nil && addr.IsLoopback()
 }
 
-func (l *loader) validateHook(name string, c *Config) {
-	h := c.Hooks[name]
+func (v validator) validateHook(name string) {
+	h := v.cfg.Hooks[name]
 	if !h.Enabled {
 		return
 	}
 	path := func(key string) []string { return []string{"hooks", name, key} }
 	account, chat, _ := h.Address()
-	ch, ok := c.Channels[account]
+	ch, ok := v.cfg.Channels[account]
 	switch {
 	case chat == "":
-		l.problem(path("to"), `want the conversation that gets the answer, as "account/chat"`)
+		v.report(path("to"), `want the conversation that gets the answer, as "account/chat"`)
 	case !ok:
-		l.problem(path("to"), noAccount(account, c))
+		v.report(path("to"), noAccount(account, v.cfg))
 	case !ch.Enabled:
-		l.problem(path("to"), fmt.Sprintf("[channels.%s] is switched off", account))
+		v.report(path("to"), fmt.Sprintf("[channels.%s] is switched off", account))
 	}
 	if len(h.Secret.Reveal()) < minSecret {
-		l.problem(path("secret"), fmt.Sprintf(
+		v.report(path("secret"), fmt.Sprintf(
 			`want at least %d characters, best as "env:NAME" or "file:PATH"`, minSecret))
 	} else if h.Auth == string(hooks.Standard) {
 		if _, err := hooks.ParseKey(h.Secret.Reveal()); err != nil {
-			l.problem(path("secret"), err.Error()+", as the sender of Standard Webhooks shows it")
+			v.report(path("secret"), err.Error()+", as the sender of Standard Webhooks shows it")
 		}
 	}
 	if h.Auth == "hmac" && h.Header == "" {
-		l.problem(path("header"), "want the name of the header with the signature")
+		v.report(path("header"), "want the name of the header with the signature")
 	}
 	if _, err := hooks.ParseTemplate(h.Template); err != nil {
-		l.problem(path("template"), err.Error())
+		v.report(path("template"), err.Error())
 	}
 }

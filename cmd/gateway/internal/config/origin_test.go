@@ -16,11 +16,11 @@ func explainText(t *testing.T, content string, environ []string) *Explanation {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	write(t, "config.toml", content)
-	e, err := Explain("config.toml", environ)
+	c, err := LoadWithoutSecrets("config.toml", environ)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e
+	return c.Explain()
 }
 
 func TestExplanation(t *testing.T) {
@@ -179,10 +179,11 @@ func TestExplanationHasNoSecret(t *testing.T) {
 			file = strings.ReplaceAll(file, fmt.Sprintf("<%d>", i+1), secrets[i])
 		}
 		write(t, "config.toml", file)
-		e, err := Explain("config.toml", env)
+		c, err := LoadWithoutSecrets("config.toml", env)
 		if err != nil {
 			r.Fatal(err)
 		}
+		e := c.Explain()
 		asJSON, err := json.Marshal(e.Tables)
 		if err != nil {
 			r.Fatal(err)

@@ -48,36 +48,31 @@ func (p Policy) Restricts(account, tool string) bool {
 		(l.Hides(tool, "") || l.Asks(tool))
 }
 
-// A policyChecker reports mistakes in [personas] and [policies].
-type policyChecker struct {
-	*loader
-	*Config
-}
-
-func (c policyChecker) check() {
-	for name, p := range Sorted(c.Personas) {
+// validatePolicies reports mistakes in [personas] and [policies].
+func (v validator) validatePolicies() {
+	for name, p := range Sorted(v.cfg.Personas) {
 		at := []string{"personas", name}
-		c.checkModels(append(at, "model"), optional(p.Model), c.Models)
-		c.tools(append(at, "tools"), p.Tools)
+		v.checkModels(append(at, "model"), optional(p.Model))
+		v.checkPatterns(append(at, "tools"), p.Tools)
 	}
-	for name, p := range Sorted(c.Policies) {
-		c.policy(name, p)
+	for name, p := range Sorted(v.cfg.Policies) {
+		v.validatePolicy(name, p)
 	}
 }
 
-func (c policyChecker) policy(name string, p Policy) {
+func (v validator) validatePolicy(name string, p Policy) {
 	at := func(key string) []string { return []string{"policies", name, key} }
 	if len(p.Accounts)+len(p.Chats)+len(p.People) == 0 {
-		c.problem([]string{"policies", name}, "want accounts, chats or people that it applies to")
+		v.report([]string{"policies", name}, "want accounts, chats or people that it applies to")
 	}
 	for _, account := range p.Accounts {
-		c.account(at("accounts"), account)
+		v.checkAccount(at("accounts"), account)
 	}
 	for _, chat := range p.Chats {
 		if account, id, _ := strings.Cut(chat, "/"); id == "" {
-			c.problem(at("chats"), fmt.Sprintf("want account/chat, not %q", chat))
+			v.report(at("chats"), fmt.Sprintf("want account/chat, not %q", chat))
 		} else {
-			c.account(at("chats"), account)
+			v.checkAccount(at("chats"), account)
 		}
 	}
 	for _, who := range p.People {
@@ -86,40 +81,40 @@ func (c policyChecker) policy(name string, p Policy) {
 			continue
 		}
 		if id == "" {
-			c.problem(at("people"),
+			v.report(at("people"),
 				fmt.Sprintf("want account/id or the number of a person, not %q", who))
 		} else {
-			c.account(at("people"), account)
+			v.checkAccount(at("people"), account)
 		}
 	}
-	if _, ok := c.Personas[p.Persona]; !ok && p.Persona != "" {
-		c.problem(at("persona"), fmt.Sprintf("there is no [personas.%s]%s", p.Persona,
-			suggest.Hint(p.Persona, slices.Sorted(maps.Keys(c.Personas)))))
+	if _, ok := v.cfg.Personas[p.Persona]; !ok && p.Persona != "" {
+		v.report(at("persona"), fmt.Sprintf("there is no [personas.%s]%s", p.Persona,
+			suggest.Hint(p.Persona, slices.Sorted(maps.Keys(v.cfg.Personas)))))
 	}
-	c.checkModels(at("model"), optional(p.Model), c.Models)
-	c.tools(at("tools"), p.Tools)
-	c.tools(at("deny"), p.Deny)
-	c.tools(at("ask"), p.Ask)
+	v.checkModels(at("model"), optional(p.Model))
+	v.checkPatterns(at("tools"), p.Tools)
+	v.checkPatterns(at("deny"), p.Deny)
+	v.checkPatterns(at("ask"), p.Ask)
 }
 
-// account reports a problem of the key at path if name is not an account.
-func (c policyChecker) account(path []string, name string) {
-	if _, ok := c.Channels[name]; !ok {
-		c.problem(path, noAccount(name, c.Config))
+// checkAccount reports a problem of the key at path if name is not an account.
+func (v validator) checkAccount(path []string, name string) {
+	if _, ok := v.cfg.Channels[name]; !ok {
+		v.report(path, noAccount(name, v.cfg))
 	}
 }
 
-// tools reports a problem of the key at path if one of patterns can match no tool.
-func (c policyChecker) tools(path, patterns []string) {
+// checkPatterns reports a problem of the key at path if one of patterns can match no tool.
+func (v validator) checkPatterns(path, patterns []string) {
 	for _, p := range patterns {
 		prefix, many := strings.CutSuffix(p, "*")
 		begins := func(name string) bool { return strings.HasPrefix(name, prefix) }
-		servers := slices.Collect(maps.Keys(c.MCP))
-		if isTool(c.Config, p) || many && (slices.ContainsFunc(ToolNames(), begins) ||
+		servers := slices.Collect(maps.Keys(v.cfg.MCP))
+		if isTool(v.cfg, p) || many && (slices.ContainsFunc(ToolNames(), begins) ||
 			slices.ContainsFunc(servers, func(name string) bool { return begins(ToolPrefix(name)) })) {
 			continue
 		}
-		c.problem(path, fmt.Sprintf("there is no tool %q; docs/tools.md lists them, and those of "+
+		v.report(path, fmt.Sprintf("there is no tool %q; docs/tools.md lists them, and those of "+
 			"[mcp.SERVER] are called mcp_SERVER_TOOL%s", p, suggest.Hint(p, ToolNames())))
 	}
 }

@@ -23,6 +23,17 @@ func (p place) String() string {
 	return fmt.Sprintf("%s:%d", p.file, p.line)
 }
 
+// places says where the keys of a configuration were written, by path, joined with delimiter.
+type places map[string]place
+
+// of returns the place of the key at path, or of the nearest enclosing table that was written.
+func (p places) of(path []string) (at place) {
+	for n := len(path); n > 0 && at == (place{}); n-- {
+		at = p[strings.Join(path[:n], delimiter)]
+	}
+	return at
+}
+
 // A problem is one mistake in a configuration.
 type problem struct {
 	at   place
@@ -38,6 +49,26 @@ func (p problem) Error() string {
 		parts = parts[1:]
 	}
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ": ")
+}
+
+// problems collects the mistakes of a configuration.
+type problems struct {
+	places places
+	list   []problem
+}
+
+// add adds a problem. It keeps only the first problem of a key, because the others follow from it.
+func (p *problems) add(one problem) {
+	same := func(other problem) bool { return one.key != "" && other.key == one.key }
+	if !slices.ContainsFunc(p.list, same) {
+		p.list = append(p.list, one)
+	}
+}
+
+// report adds a problem of the key at path. Its place is the key, or the nearest enclosing table
+// that was written.
+func (p *problems) report(path []string, text string) {
+	p.add(problem{at: p.places.of(path), key: strings.Join(path, "."), text: text})
 }
 
 // joinProblems returns all problems as one error, in the order of the file, or nil if there are

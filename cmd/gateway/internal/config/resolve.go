@@ -12,48 +12,55 @@ import (
 
 const sqliteScheme = "sqlite:"
 
-// finish sets the values that depend on others: absolute paths, secrets, the model and the types
-// of channels.
-func (l *loader) finish(c *Config) {
-	g := &c.Gateway
-	g.Home = l.path(g.Home, "", "gateway", "home")
-	g.Workspace = l.path(g.Workspace, g.Home, "gateway", "workspace")
+// A resolver sets the values that depend on others: absolute paths, secrets, the model and the
+// types of channels.
+type resolver struct {
+	*problems
+	cfg  *Config
+	vars map[string]string // the environment
+}
+
+// resolve sets all of these values. written are the configured models.
+func (r resolver) resolve(written []string) {
+	c, g := r.cfg, &r.cfg.Gateway
+	g.Home = r.path(g.Home, "", "gateway", "home")
+	g.Workspace = r.path(g.Workspace, g.Home, "gateway", "workspace")
 	if Within(g.Home, g.Workspace) {
-		l.problem([]string{"gateway", "workspace"}, "this is or contains the data directory, where the "+
+		r.report([]string{"gateway", "workspace"}, "this is or contains the data directory, where the "+
 			"gateway's secrets and everybody's memories are")
 	}
-	l.finishStore(c)
+	r.store()
 	var err error
 	if g.Location, err = time.LoadLocation(g.Timezone); err != nil || g.Timezone == "" {
-		l.problem([]string{"gateway", "timezone"}, fmt.Sprintf(
+		r.report([]string{"gateway", "timezone"}, fmt.Sprintf(
 			`want a zone such as "Europe/Berlin", "UTC" or "Local", not %q`, g.Timezone))
 	}
 	if c.Web.Search == "off" {
 		c.Web.SearchKey = Secret{} // an unused reference need not exist
 	}
-	l.resolveSecrets(reflect.ValueOf(c).Elem(), nil, true, g.Home)
+	r.secrets(reflect.ValueOf(c).Elem(), nil, true)
 	for name, m := range c.Models {
 		m.inferProvider()
 		c.Models[name] = m
 	}
 	for name, ch := range c.Channels {
-		c.Channels[name] = l.finishChannel(name, ch, g.Home)
+		c.Channels[name] = r.channel(name, ch)
 	}
-	l.finishTools(c)
+	r.tools()
 	if c.Log.File != "" {
-		c.Log.File = l.path(c.Log.File, g.Home, "log", "file")
+		c.Log.File = r.path(c.Log.File, g.Home, "log", "file")
 	}
-	l.chooseModel(c)
+	r.chooseModel(written)
 }
 
 // path returns the absolute path for the value of a key.
-func (l *loader) path(path, base string, key ...string) string {
-	abs, err := expand(path, base, l.vars)
+func (r resolver) path(path, base string, key ...string) string {
+	abs, err := expand(path, base, r.vars)
 	if path == "" {
 		err = errors.New("want a path")
 	}
 	if err != nil {
-		l.problem(key, err.Error())
+		r.report(key, err.Error())
 	}
 	return abs
 }
@@ -78,53 +85,53 @@ func (m *Model) inferProvider() {
 	}
 }
 
-func (l *loader) finishStore(c *Config) {
-	key := []string{"store", "url"}
+func (r resolver) store() {
+	c, key := r.cfg, []string{"store", "url"}
 	scheme, _, _ := strings.Cut(c.Store.URL, ":")
 	path, ok := strings.CutPrefix(c.Store.URL, sqliteScheme)
 	if scheme == "postgres" || scheme == "postgresql" {
-		l.problem(key, `PostgreSQL is not supported by this version; want "sqlite:PATH"`)
+		r.report(key, `PostgreSQL is not supported by this version; want "sqlite:PATH"`)
 		return
 	}
 	if !ok || path == "" {
-		l.problem(key, `want "sqlite:PATH"`) // the message omits the value, which may contain a password
+		r.report(key, `want "sqlite:PATH"`) // the message omits the value, which may contain a password
 		return
 	}
-	abs, err := expand(path, c.Gateway.Home, l.vars)
+	abs, err := expand(path, c.Gateway.Home, r.vars)
 	if err != nil {
-		l.problem(key, err.Error())
+		r.report(key, err.Error())
 	}
 	c.Store.URL = sqliteScheme + abs
 }
 
-func (l *loader) finishChannel(name string, ch Channel, home string) Channel {
+func (r resolver) channel(name string, ch Channel) Channel {
 	if ch.Type == "" {
 		ch.Type = name
 	}
 	if ch.LocalFiles != "" {
-		ch.LocalFiles = l.path(ch.LocalFiles, home, "channels", name, "local_files")
+		ch.LocalFiles = r.path(ch.LocalFiles, r.cfg.Gateway.Home, "channels", name, "local_files")
 	}
 	return ch
 }
 
-// finishTools resolves the paths of [roots] and [mcp], and the secrets in addresses and variables.
-func (l *loader) finishTools(c *Config) {
-	home := c.Gateway.Home
-	for name, r := range c.Roots {
-		r.Path = l.path(r.Path, home, "roots", name, "path")
-		c.Roots[name] = r
+// tools resolves the paths of [roots] and [mcp], and the secrets in addresses and variables.
+func (r resolver) tools() {
+	c, home := r.cfg, r.cfg.Gateway.Home
+	for name, root := range c.Roots {
+		root.Path = r.path(root.Path, home, "roots", name, "path")
+		c.Roots[name] = root
 	}
-	c.exposed = exposed(c.Exec.Env, l.vars)
+	c.exposed = exposed(c.Exec.Env, r.vars)
 	for name, s := range c.MCP {
 		if !s.Enabled {
 			continue
 		}
 		if s.IdentityFile != "" {
-			s.IdentityFile = l.path(s.IdentityFile, home, "mcp", name, "identity_file")
+			s.IdentityFile = r.path(s.IdentityFile, home, "mcp", name, "identity_file")
 		}
 		if isReference(s.URL) { // the whole URL is a secret
 			written := s.URL
-			address := l.secret([]string{"mcp", name, "url"}, Secret{&written}, home).Reveal()
+			address := r.secret([]string{"mcp", name, "url"}, Secret{&written}).Reveal()
 			if address != "" {
 				s.URL, c.exposed = address, append(c.exposed, address)
 			}
@@ -133,15 +140,15 @@ func (l *loader) finishTools(c *Config) {
 	}
 }
 
-// resolveSecrets replaces each reference in v by the secret to which it leads. It removes secrets
-// that are not used, because their references need not exist.
-func (l *loader) resolveSecrets(v reflect.Value, path []string, used bool, home string) {
+// secrets replaces each reference in v by the secret to which it leads. It removes secrets that are
+// not used, because their references need not exist.
+func (r resolver) secrets(v reflect.Value, path []string, used bool) {
 	path = slices.Clip(path)
 	switch {
 	case v.Type() == secretType:
 		s := Secret{}
 		if used {
-			s = l.secret(path, v.Interface().(Secret), home)
+			s = r.secret(path, v.Interface().(Secret))
 		}
 		v.Set(reflect.ValueOf(s))
 	case v.Kind() == reflect.Struct:
@@ -150,43 +157,44 @@ func (l *loader) resolveSecrets(v reflect.Value, path []string, used bool, home 
 		}
 		for _, f := range fields(v.Type()) {
 			needs := f.tag.Get("needs")
-			l.resolveSecrets(v.FieldByIndex(f.index), append(path, f.key),
-				used && (needs == "" || !v.FieldByName(needs).IsZero()), home)
+			r.secrets(v.FieldByIndex(f.index), append(path, f.key),
+				used && (needs == "" || !v.FieldByName(needs).IsZero()))
 		}
 	case v.Kind() == reflect.Map:
 		for it := v.MapRange(); it.Next(); {
 			entry := reflect.New(v.Type().Elem()).Elem()
 			entry.Set(it.Value())
-			l.resolveSecrets(entry, append(path, it.Key().String()), used, home)
+			r.secrets(entry, append(path, it.Key().String()), used)
 			v.SetMapIndex(it.Key(), entry)
 		}
 	case v.Type() == secretsType:
 		for i := range v.Len() {
-			l.resolveSecrets(v.Index(i), path, used, home)
+			r.secrets(v.Index(i), path, used)
 		}
 	}
 }
 
 // secret returns the secret to which s refers. It reports a problem if that is missing.
-func (l *loader) secret(path []string, s Secret, home string) Secret {
-	resolved, err := s.follow(home, l.vars)
+func (r resolver) secret(path []string, s Secret) Secret {
+	resolved, err := s.follow(r.cfg.Gateway.Home, r.vars)
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		err = fmt.Errorf("file %s: %w", pathErr.Path, pathErr.Err)
 	}
 	if err != nil {
-		l.report(problem{at: l.place(path), key: strings.Join(path, "."), text: err.Error(),
+		r.add(problem{at: r.places.of(path), key: strings.Join(path, "."), text: err.Error(),
 			secret: !errors.Is(err, errNoReference)})
 	}
 	return resolved
 }
 
-// chooseModel sets the agent's model if it is not set: to the only configured model, else to the
+// chooseModel sets the agent's model if it is not set: to the only one of written, else to the
 // first provider with a key, else to the demo.
-func (l *loader) chooseModel(c *Config) {
+func (r resolver) chooseModel(written []string) {
+	c := r.cfg
 	if c.Agent.Model != "" {
 		return
 	}
-	switch len(l.written) {
+	switch len(written) {
 	case 0:
 		c.Agent.Model = "demo"
 		for _, p := range slices.Backward(providers[:]) {
@@ -196,8 +204,8 @@ func (l *loader) chooseModel(c *Config) {
 		}
 		c.Agent.Undecided = c.Agent.Model == "demo"
 	case 1:
-		c.Agent.Model = l.written[0]
+		c.Agent.Model = written[0]
 	default:
-		l.problem([]string{"agent", "model"}, "want the one to use of "+oneOf(l.written))
+		r.report([]string{"agent", "model"}, "want the one to use of "+oneOf(written))
 	}
 }

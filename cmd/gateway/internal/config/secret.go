@@ -219,9 +219,9 @@ func SecretsIn(file string) (list []Written, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l := newLoader(nil)
-	c, err := merge([]source{readDefaults(), l.readFile(file, text)})
-	if err = cmp.Or(joinProblems(l.problems), err); err != nil {
+	found := problems{places: make(places)}
+	c, err := merge(sources{defaults: readDefaults(), file: readFile(file, text, &found)})
+	if err = cmp.Or(joinProblems(found.list), err); err != nil {
 		return nil, err
 	}
 	eachSecret(reflect.ValueOf(*c), nil, func(path []string, s Secret) {

@@ -52,8 +52,9 @@ func readDefaults() (tables source) {
 	return tables
 }
 
-// readFile parses src, the content of the file name, and records the line of each key.
-func (l *loader) readFile(name string, src []byte) source {
+// readFile parses src, the content of the file name, and records in found
+// the line of each key.
+func readFile(name string, src []byte, found *problems) source {
 	var tables map[string]any
 	err := toml.Unmarshal(src, &tables)
 	if syntax, ok := errors.AsType[*toml.DecodeError](err); ok {
@@ -62,16 +63,16 @@ func (l *loader) readFile(name string, src []byte) source {
 		if unquoted.MatchString(text) {
 			text += `; put a text in quotes, as in token = "123456789:AAE"`
 		}
-		l.report(problem{at: place{file: name, line: line}, text: text})
+		found.add(problem{at: place{file: name, line: line}, text: text})
 		return nil
 	} else if err != nil {
-		l.report(problem{at: place{file: name, line: 1}, text: err.Error()})
+		found.add(problem{at: place{file: name, line: 1}, text: err.Error()})
 		return nil
 	}
 	for path, line := range lines(src) {
-		l.places[path] = place{file: name, line: line}
+		found.places[path] = place{file: name, line: line}
 	}
-	return l.checkTable(root, nil, tables)
+	return checkTable(root, nil, tables, found)
 }
 
 // unquoted matches the parser's errors about a text without quotes.
@@ -79,26 +80,28 @@ var unquoted = regexp.MustCompile(
 	`expected newline|character U\+00[4-7][0-9A-F] '[a-zA-Z]' at start`)
 
 // checkTable returns raw without the keys that m does not allow. It reports those keys.
-func (l *loader) checkTable(m member, path []string, raw map[string]any) map[string]any {
+func checkTable(
+	m member, path []string, raw map[string]any, found *problems,
+) map[string]any {
 	checked := make(map[string]any, len(raw))
 	for key, v := range raw {
 		at := append(slices.Clip(path), key)
 		child, err := m.child(key)
 		if err != nil {
-			l.problem(at, err.Error())
+			found.report(at, err.Error())
 			continue
 		}
 		if child.table() {
 			table, ok := v.(map[string]any)
 			if !ok {
-				l.problem(at, "want a table, ["+strings.Join(at, ".")+"]")
+				found.report(at, "want a table, ["+strings.Join(at, ".")+"]")
 				continue
 			}
-			checked[key] = l.checkTable(child, at, table)
+			checked[key] = checkTable(child, at, table, found)
 			continue
 		}
 		if v, err = child.check(v); err != nil {
-			l.problem(at, err.Error())
+			found.report(at, err.Error())
 			continue
 		}
 		checked[key] = v
@@ -145,9 +148,9 @@ func lines(doc []byte) map[string]int {
 // readEnvironment returns the settings in GATEWAY_ variables. It ignores names without "__",
 // except GATEWAY_HOME: Kubernetes sets GATEWAY_PORT and others for a service with the name
 // "gateway".
-func (l *loader) readEnvironment(known source) source {
+func readEnvironment(vars map[string]string, known source, found *problems) source {
 	tables := source{}
-	for name, text := range Sorted(l.vars) {
+	for name, text := range Sorted(vars) {
 		rest, ours := strings.CutPrefix(name, variablePrefix)
 		if name == homeVariable && text != "" {
 			rest = "GATEWAY__HOME"
@@ -155,7 +158,7 @@ func (l *loader) readEnvironment(known source) source {
 		if !ours || !strings.Contains(rest, "__") {
 			continue
 		}
-		path, v, ok := l.checkVariable(name, strings.Split(rest, "__"), text, known)
+		path, v, ok := checkVariable(name, strings.Split(rest, "__"), text, known, found)
 		if !ok {
 			continue
 		}
@@ -171,8 +174,8 @@ func (l *loader) readEnvironment(known source) source {
 
 // checkVariable returns the path and the value that a variable sets. If they are not valid, it
 // reports that and returns false.
-func (l *loader) checkVariable(
-	name string, segments []string, text string, known source,
+func checkVariable(
+	name string, segments []string, text string, known source, found *problems,
 ) (path []string, v any, ok bool) {
 	m := root
 	for _, segment := range segments {
@@ -188,18 +191,18 @@ func (l *loader) checkVariable(
 			m, err = m.child(key)
 		}
 		if err != nil {
-			l.report(problem{at: place{variable: name}, key: strings.Join(path, "."), text: err.Error()})
+			found.add(problem{at: place{variable: name}, key: strings.Join(path, "."), text: err.Error()})
 			return nil, nil, false
 		}
 	}
-	l.places[strings.Join(path, delimiter)] = place{variable: name}
+	found.places[strings.Join(path, delimiter)] = place{variable: name}
 	if m.table() {
-		l.problem(path, "want a key of this table after another \"__\"")
+		found.report(path, "want a key of this table after another \"__\"")
 		return nil, nil, false
 	}
 	v, err := m.check(m.fromText(text))
 	if err != nil {
-		l.problem(path, err.Error())
+		found.report(path, err.Error())
 	}
 	return path, v, err == nil
 }

@@ -129,17 +129,18 @@ type Server struct {
 }
 
 // validateTools reports mistakes in [web], [roots], [mcp] and [tools].
-func (l *loader) validateTools(c *Config) {
-	l.validateWeb(&c.Web)
+func (v validator) validateTools() {
+	c := v.cfg
+	v.validateWeb(&c.Web)
 	for _, name := range slices.Sorted(maps.Keys(c.Roots)) {
-		l.validateRoot(name, c)
+		v.validateRoot(name)
 	}
 	for name, s := range Sorted(c.MCP) {
-		l.validateServer(name, s)
+		v.validateServer(name, s)
 	}
 	for name, t := range Sorted(c.Tools) {
 		if !isTool(c, name) {
-			l.problem([]string{"tools", name}, fmt.Sprintf("there is no tool %q; docs/tools.md lists "+
+			v.report([]string{"tools", name}, fmt.Sprintf("there is no tool %q; docs/tools.md lists "+
 				"them, and those of [mcp.SERVER] are called mcp_SERVER_TOOL%s", name,
 				suggest.Hint(name, ToolNames())))
 		}
@@ -147,7 +148,7 @@ func (l *loader) validateTools(c *Config) {
 			"ask_commands": t.AskCommands, "allow_commands": t.AllowCommands} {
 			for _, pattern := range list {
 				if !isCommand(pattern) {
-					l.problem([]string{"tools", name, key}, fmt.Sprintf(
+					v.report([]string{"tools", name, key}, fmt.Sprintf(
 						`%q is not a command pattern; want one such as "git status *"`, pattern))
 				}
 			}
@@ -178,39 +179,39 @@ func isCommand(s string) bool {
 	})
 }
 
-func (l *loader) validateWeb(w *Web) {
+func (v validator) validateWeb(w *Web) {
 	for _, s := range w.AllowNetworks {
 		if _, err := netip.ParsePrefix(s); err != nil {
-			l.problem([]string{"web", "allow_networks"}, fmt.Sprintf(
+			v.report([]string{"web", "allow_networks"}, fmt.Sprintf(
 				`%q is not a network; want one such as "192.168.1.0/24" or "127.0.0.1/32"`, s))
 		}
 	}
 	for _, s := range w.Ports {
 		if n, err := strconv.Atoi(s); err != nil || n < 1 || n > 65535 {
-			l.problem([]string{"web", "ports"}, fmt.Sprintf("%q is not a port", s))
+			v.report([]string{"web", "ports"}, fmt.Sprintf("%q is not a port", s))
 		}
 	}
 	switch {
 	case w.SearchURL != "" && !isHTTP(w.SearchURL):
-		l.problem([]string{"web", "search_url"}, wantHTTP)
+		v.report([]string{"web", "search_url"}, wantHTTP)
 	case w.Search == "searxng" && w.SearchURL == "":
-		l.problem([]string{"web", "search_url"}, "want the URL of your SearXNG")
+		v.report([]string{"web", "search_url"}, "want the URL of your SearXNG")
 	case (w.Search == "brave" || w.Search == "tavily") && w.SearchKey.Reveal() == "":
-		l.problem([]string{"web", "search_key"}, `want the key, best as "env:NAME" or "file:PATH"`)
+		v.report([]string{"web", "search_key"}, `want the key, best as "env:NAME" or "file:PATH"`)
 	}
 }
 
 // validateRoot reports a root that would give the agent access to the gateway's own files.
-func (l *loader) validateRoot(name string, c *Config) {
+func (v validator) validateRoot(name string) {
 	at := []string{"roots", name, "path"}
-	root := c.Roots[name].Path
+	root, home := v.cfg.Roots[name].Path, v.cfg.Gateway.Home
 	switch {
 	case slices.Contains(taken, name):
-		l.problem([]string{"roots", name}, "the agent has another folder of that name")
+		v.report([]string{"roots", name}, "the agent has another folder of that name")
 	case root == string(filepath.Separator):
-		l.problem(at, "this is the whole file system, with the gateway's secrets")
-	case Within(root, c.Gateway.Home) || Within(c.Gateway.Home, root):
-		l.problem(at, "this is, contains or is in the data directory, which has the gateway's secrets")
+		v.report(at, "this is the whole file system, with the gateway's secrets")
+	case Within(root, home) || Within(home, root):
+		v.report(at, "this is, contains or is in the data directory, which has the gateway's secrets")
 	}
 }
 
@@ -223,31 +224,31 @@ func Within(path, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-func (l *loader) validateServer(name string, s Server) {
+func (v validator) validateServer(name string, s Server) {
 	at := []string{"mcp", name}
 	switch {
 	case !s.Enabled:
 	case len(s.Command) == 0 && s.URL == "":
-		l.problem(at, "want the command of the server, or its url")
+		v.report(at, "want the command of the server, or its url")
 	case len(s.Command) > 0 && s.URL != "":
-		l.problem(at, "want either a command or a url")
+		v.report(at, "want either a command or a url")
 	case s.URL != "" && !isHTTP(s.URL) && !isReference(s.URL):
-		l.problem(append(at, "url"), wantHTTP)
+		v.report(append(at, "url"), wantHTTP)
 	case len(s.Command) > 0 && s.Command[0] == "":
-		l.problem(append(at, "command"), "want a program first")
+		v.report(append(at, "command"), "want a program first")
 	}
 	if s.Login != "authorization_code" && s.Enabled && s.ClientID == "" {
-		l.problem(append(at, "client_id"), "want the id of the client, because no person logs in")
+		v.report(append(at, "client_id"), "want the id of the client, because no person logs in")
 	}
 	if s.Login == "cross_app_access" && s.Enabled && (s.IdentityFile == "" || !isHTTP(s.IdentityURL)) {
-		l.problem(append(at, "identity_url"), "want this address, and identity_file")
+		v.report(append(at, "identity_url"), "want this address, and identity_file")
 	}
 	if s.Redirect != "" && !isHTTP(s.Redirect) {
-		l.problem(append(at, "redirect"), wantHTTP)
+		v.report(append(at, "redirect"), wantHTTP)
 	}
 	for _, host := range s.LoginHosts {
 		if u, err := url.Parse("http://" + host); err != nil || u.Host != host || u.Hostname() == "" {
-			l.problem(append(at, "login_hosts"), "want hosts, such as localhost:8080")
+			v.report(append(at, "login_hosts"), "want hosts, such as localhost:8080")
 		}
 	}
 }

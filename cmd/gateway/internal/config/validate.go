@@ -16,34 +16,41 @@ import (
 	"gateway/agent/suggest"
 )
 
-// validate reports mistakes in values that have a valid form.
-func (l *loader) validate(c *Config) {
+// A validator reports mistakes in values that have a valid form.
+type validator struct {
+	*problems
+	cfg *Config
+}
+
+// validate reports the mistakes in all tables.
+func (v validator) validate() {
+	c := v.cfg
 	if c.Gateway.Name == "" {
-		l.problem([]string{"gateway", "name"}, "want a name")
+		v.report([]string{"gateway", "name"}, "want a name")
 	}
-	l.checkModels([]string{"memory", "model"}, optional(c.Memory.Model), c.Models)
-	l.checkModels([]string{"heartbeat", "model"}, optional(c.Heartbeat.Model), c.Models)
-	l.checkModels([]string{"agent", "model"}, optional(c.Agent.Model), c.Models)
-	l.checkModels([]string{"agent", "task_model"}, optional(c.Agent.TaskModel), c.Models)
+	v.checkModels([]string{"memory", "model"}, optional(c.Memory.Model))
+	v.checkModels([]string{"heartbeat", "model"}, optional(c.Heartbeat.Model))
+	v.checkModels([]string{"agent", "model"}, optional(c.Agent.Model))
+	v.checkModels([]string{"agent", "task_model"}, optional(c.Agent.TaskModel))
 	for _, name := range slices.Sorted(maps.Keys(c.Models)) {
-		l.validateModel(name, c.Models)
+		v.validateModel(name)
 	}
-	l.findCycles(c.Models)
-	l.validateTools(c)
-	l.validateOps(c)
-	policyChecker{l, c}.check()
+	v.findCycles()
+	v.validateTools()
+	v.validateOps()
+	v.validatePolicies()
 	for _, s := range []struct{ table, model, baseURL string }{
 		{"transcription", c.Transcription.Model, c.Transcription.BaseURL},
 		{"media.speech", c.Media.Speech.Model, c.Media.Speech.BaseURL},
 		{"media.images", c.Media.Images.Model, c.Media.Images.BaseURL},
 	} {
 		if s.model != "" && !isHTTP(s.baseURL) {
-			l.problem(strings.Split(s.table+".base_url", "."), wantHTTP)
+			v.report(strings.Split(s.table+".base_url", "."), wantHTTP)
 		}
 	}
 	tokens := make(map[string]string) // account by token
 	for name, ch := range Sorted(c.Channels) {
-		l.validateChannel(name, ch, tokens)
+		v.validateChannel(name, ch, tokens)
 	}
 }
 
@@ -62,12 +69,12 @@ func noAccount(name string, c *Config) string {
 }
 
 // checkModels reports a problem of the key at path if one of names is not a model.
-func (l *loader) checkModels(path, names []string, models map[string]Model) {
-	known := slices.Sorted(maps.Keys(models))
+func (v validator) checkModels(path, names []string) {
+	known := slices.Sorted(maps.Keys(v.cfg.Models))
 	var texts []string
 	remedy := ""
 	for _, name := range names {
-		if _, ok := models[name]; !ok {
+		if _, ok := v.cfg.Models[name]; !ok {
 			hint := suggest.Hint(name, known)
 			texts = append(texts, fmt.Sprintf("there is no [models.%s]%s", name, hint))
 			if hint == "" {
@@ -77,27 +84,27 @@ func (l *loader) checkModels(path, names []string, models map[string]Model) {
 		}
 	}
 	if len(texts) > 0 {
-		l.problem(path, strings.Join(texts, "; ")+remedy)
+		v.report(path, strings.Join(texts, "; ")+remedy)
 	}
 }
 
-func (l *loader) validateModel(name string, models map[string]Model) {
-	m := models[name]
+func (v validator) validateModel(name string) {
+	m := v.cfg.Models[name]
 	path := func(key string) []string { return []string{"models", name, key} }
 	if m.Provider != "demo" {
 		if m.Model == "" {
-			l.problem(path("model"), "want the provider's name of the model")
+			v.report(path("model"), "want the provider's name of the model")
 		}
 		if !isHTTP(m.BaseURL) {
-			l.problem(path("base_url"), wantHTTP)
+			v.report(path("base_url"), wantHTTP)
 		}
 	}
 	for field := range m.Body {
 		if key, ok := bodyKeys[field]; ok {
-			l.problem(append(path("body"), field), "the gateway sets this field itself"+key)
+			v.report(append(path("body"), field), "the gateway sets this field itself"+key)
 		}
 	}
-	l.checkModels(path("fallback"), m.Fallback, models)
+	v.checkModels(path("fallback"), m.Fallback)
 }
 
 // bodyKeys lists the request fields that the gateway sets itself, with the key to use instead.
@@ -119,11 +126,11 @@ func wantToken(name, platform string) string {
 
 // variableNote returns a note about the variable that creates an account which is not in the
 // file, or "".
-func variableNote(l *loader, account string) string {
-	if l.place([]string{"channels", account}) != (place{}) {
+func variableNote(written places, account string) string {
+	if written.of([]string{"channels", account}) != (place{}) {
 		return ""
 	}
-	for path, at := range Sorted(l.places) {
+	for path, at := range Sorted(written) {
 		if strings.HasPrefix(path, "channels"+delimiter+account+delimiter) {
 			return fmt.Sprintf("; the variable %s sets up this account", at.variable)
 		}
@@ -132,13 +139,14 @@ func variableNote(l *loader, account string) string {
 }
 
 // findCycles reports each cycle of fallbacks once.
-func (l *loader) findCycles(models map[string]Model) {
+func (v validator) findCycles() {
+	models := v.cfg.Models
 	done := make(map[string]bool)
 	var visit func(name string, trail []string)
 	visit = func(name string, trail []string) {
 		if i := slices.Index(trail, name); i >= 0 {
 			cycle := append(slices.Clone(trail[i:]), name)
-			l.problem([]string{"models", name, "fallback"},
+			v.report([]string{"models", name, "fallback"},
 				"leads back to itself: "+strings.Join(cycle, " -> "))
 			return
 		}
@@ -158,90 +166,90 @@ func (l *loader) findCycles(models map[string]Model) {
 // TimeOfDay is the form of a time of day, for [time.Parse].
 const TimeOfDay = "15:04"
 
-func (l *loader) validateChannel(name string, ch Channel, tokens map[string]string) {
+func (v validator) validateChannel(name string, ch Channel, tokens map[string]string) {
 	path := func(key string) []string { return []string{"channels", name, key} }
 	if _, err := time.Parse(TimeOfDay, ch.SessionReset); err != nil && ch.SessionReset != "" {
-		l.problem(path("session_reset"), `want a time of day such as "04:00", or "" for never`)
+		v.report(path("session_reset"), `want a time of day such as "04:00", or "" for never`)
 	}
 	switch ch.Type {
 	case "terminal":
 		if name != "terminal" {
-			l.problem(path("type"), `the terminal has the name "terminal", and there is only one`)
+			v.report(path("type"), `the terminal has the name "terminal", and there is only one`)
 		}
 		if ch.Access != "open" {
-			l.problem(path("access"), "a terminal is always open")
+			v.report(path("access"), "a terminal is always open")
 		}
 		return
 	case "telegram", "discord", "whatsapp":
 	default:
-		l.problem(path("type"), fmt.Sprintf("want telegram, discord, whatsapp or terminal; "+
+		v.report(path("type"), fmt.Sprintf("want telegram, discord, whatsapp or terminal; "+
 			"without a type the name counts, and %q is none", ch.Type))
 		return
 	}
 	if ch.APIURL != "" && !isHTTP(ch.APIURL) {
-		l.problem(path("api_url"), wantHTTP)
+		v.report(path("api_url"), wantHTTP)
 	}
 	if !ch.Enabled {
 		return
 	}
 	if token := ch.Token.Reveal(); ch.Type == "whatsapp" {
 		if token != "" {
-			l.problem(path("token"), "WhatsApp has none: link the account with gateway pair "+name)
+			v.report(path("token"), "WhatsApp has none: link the account with gateway pair "+name)
 		}
 	} else if token == "" {
-		l.problem(path("token"), wantToken(name, ch.Type)+variableNote(l, name))
+		v.report(path("token"), wantToken(name, ch.Type)+variableNote(v.places, name))
 	} else if other, ok := tokens[token]; ok {
-		l.problem(path("token"), "is also that of channels."+other)
+		v.report(path("token"), "is also that of channels."+other)
 	} else {
 		tokens[token] = name
 	}
 	if ch.Type == "discord" {
-		l.validateDiscord(path, ch)
+		v.validateDiscord(path, ch)
 	}
 	if ch.Access == "allow" && len(ch.Allow)+len(ch.Owners)+len(ch.Groups) == 0 {
-		l.problem(path("allow"), `nobody may speak; want ids here, or access = "pairing"`)
+		v.report(path("allow"), `nobody may speak; want ids here, or access = "pairing"`)
 	}
-	l.validateTransport(path, ch)
+	v.validateTransport(path, ch)
 }
 
 // validateDiscord reports mistakes that make an account connect but receive nothing.
-func (l *loader) validateDiscord(path func(string) []string, ch Channel) {
+func (v validator) validateDiscord(path func(string) []string, ch Channel) {
 	token := ch.Token.Reveal()
 	if strings.HasPrefix(token, "Bot ") || strings.ContainsFunc(token, unicode.IsSpace) {
-		l.problem(path("token"), `want the token alone, without "Bot " before it and without blanks`)
+		v.report(path("token"), `want the token alone, without "Bot " before it and without blanks`)
 	}
 	for _, id := range ch.Groups {
 		if id == "*" {
 			continue
 		}
 		if _, err := strconv.ParseUint(id, 10, 64); err != nil {
-			l.problem(path("groups"), fmt.Sprintf(`want the numbers of channels, not %q: in Discord's `+
+			v.report(path("groups"), fmt.Sprintf(`want the numbers of channels, not %q: in Discord's `+
 				"settings switch on Developer Mode, then Copy Channel ID from the channel's menu", id))
 		}
 	}
 }
 
 // validateTransport checks the settings for sending and receiving messages.
-func (l *loader) validateTransport(path func(string) []string, ch Channel) {
+func (v validator) validateTransport(path func(string) []string, ch Channel) {
 	if p := ch.Proxy.Reveal(); p != "" && !isProxy(p) {
 		// The message omits the value, which may contain a password.
-		l.problem(path("proxy"), `want a URL that begins with "http://", "https://" or "socks5://"`)
+		v.report(path("proxy"), `want a URL that begins with "http://", "https://" or "socks5://"`)
 	}
 	if ch.WebhookURL == "" {
 		return
 	}
 	switch u, err := url.Parse(ch.WebhookURL); {
 	case ch.Type != "telegram":
-		l.problem(path("webhook_url"), "is for Telegram only")
+		v.report(path("webhook_url"), "is for Telegram only")
 	case err != nil || u.Scheme != "https" || u.Host == "":
-		l.problem(path("webhook_url"), `want the public URL that begins with "https://"`)
+		v.report(path("webhook_url"), `want the public URL that begins with "https://"`)
 	}
 	if secret := ch.WebhookSecret.Reveal(); len(secret) > 256 || !secretToken.MatchString(secret) {
-		l.problem(path("webhook_secret"),
+		v.report(path("webhook_secret"),
 			`want 16 to 256 letters, digits, "_" and "-", which only Telegram and this gateway know`)
 	}
 	if _, _, err := net.SplitHostPort(ch.WebhookListen); err != nil {
-		l.problem(path("webhook_listen"), `want an address such as "127.0.0.1:8443"`)
+		v.report(path("webhook_listen"), `want an address such as "127.0.0.1:8443"`)
 	}
 }
 
