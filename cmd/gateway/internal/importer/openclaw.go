@@ -433,31 +433,3 @@ func clawPlace(ctx context.Context, m *run, t transcript) (bus.Address, error) {
 	}
 	return chat, err
 }
-
-// directChat returns the direct chat of a person, whose id or phone number a has as its chat. It
-// returns the zero Address if the chat is not known.
-func (m *run) directChat(ctx context.Context, a bus.Address) (bus.Address, error) {
-	if m.Lookup != nil {
-		id, err := m.Lookup(ctx, a.Account, a.Chat)
-		if err != nil || id != "" {
-			a.Chat = id
-			return a, err
-		}
-	}
-	for _, p := range m.People {
-		if p.Account != a.Account || p.Sender != a.Chat {
-			continue
-		}
-		if p.ID == m.Owner.Person && m.Owner.Chat.Account == a.Account {
-			return m.Owner.Chat, nil
-		}
-		chats, err := bus.DirectChats(m.DB.Read(ctx), p.ID)
-		for _, chat := range chats {
-			if chat.Account == a.Account {
-				return chat, err
-			}
-		}
-		return bus.Address{}, err
-	}
-	return bus.Address{}, nil
-}
