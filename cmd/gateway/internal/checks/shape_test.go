@@ -36,7 +36,6 @@ var grown = map[string]int{
 	"channels/whatsapp.session fields":          24,
 	"channels/whatsapp.session methods":         37,
 	"cmd/gateway/internal/config.Config fields": 28,
-	"cmd/gateway/internal/importer.run methods": 35,
 	"memory.Memory methods":                     28,
 	"memory.ScopedStore methods":                43,
 	"session.Store methods":                     50,

@@ -75,9 +75,9 @@ func (i importing) run(cmd *cobra.Command, cfg *config.Config, source *importer.
 	var items []importer.Item
 	err = withStopped(cmd.Context(), cfg, i.dry, func(d data) error {
 		zone := cfg.Gateway.Location
-		t := importer.Target{DB: d.db, Now: time.Now(), Location: zone, Account: account,
-			Chosen: chosen, Lookup: lookupChat(cfg),
-			Jobs: schedule.Store{MaxJobs: -1, MinEvery: cfg.Schedule.MinEvery, Location: zone}}
+		t := importer.Target{DB: d.db, Now: time.Now(), Location: zone,
+			Directory: importer.Directory{Account: account, Chosen: chosen, Lookup: lookupChat(cfg)},
+			Jobs:      schedule.Store{MaxJobs: -1, MinEvery: cfg.Schedule.MinEvery, Location: zone}}
 		if err := i.people(cmd.Context(), cfg, &t); err != nil {
 			return err
 		}

@@ -11,11 +11,12 @@ import (
 	"gateway/channels/gate"
 	"gateway/memory"
 	"gateway/session"
+	"gateway/store"
 )
 
 // Address converts a session key of the other agent to an address of this gateway. Keys are, for
 // example, "telegram:42", "telegram:-100:topic:7", or "agent:main:telegram:group:-100" of
-// PicoClaw. account is like [Target].Account.
+// PicoClaw. account is like [Directory].Account.
 func Address(key string, account func(platform string) string) (bus.Address, error) {
 	parts := strings.Split(key, ":")
 	if parts[0] == "agent" && len(parts) >= 5 {
@@ -57,11 +58,18 @@ func isGroup(a bus.Address) bool {
 	return strings.HasPrefix(a.Chat, "-") || strings.HasSuffix(a.Chat, "@g.us")
 }
 
+// An addressBook finds the conversations and people of this gateway to which those of the imported
+// home belong.
+type addressBook struct {
+	Directory
+	accounts []account
+}
+
 // person returns the person of a direct chat, or nil if unknown.
-func (m *run) person(a bus.Address) *gate.Person {
-	for i, p := range m.People {
+func (b addressBook) person(a bus.Address) *gate.Person {
+	for i, p := range b.People {
 		if p.Account == a.Account && p.Sender == a.Chat {
-			return &m.People[i]
+			return &b.People[i]
 		}
 	}
 	return nil
@@ -69,37 +77,39 @@ func (m *run) person(a bus.Address) *gate.Person {
 
 // scopeOf returns the scope of a conversation. It returns "" if only the next message there can
 // tell.
-func (m *run) scopeOf(a bus.Address) memory.Scope {
+func (b addressBook) scopeOf(a bus.Address) memory.Scope {
 	if isGroup(a) {
 		return memory.OfChat(a)
 	}
-	if p := m.person(a); p != nil {
+	if p := b.person(a); p != nil {
 		return memory.OfPerson(p.ID)
 	}
-	if m.Owner.Chat.Chat != "" && session.KeyOf(m.Owner.Chat) == session.KeyOf(a) {
-		return memory.OfPerson(m.Owner.Person)
+	if b.Owner.Chat.Chat != "" && session.KeyOf(b.Owner.Chat) == session.KeyOf(a) {
+		return memory.OfPerson(b.Owner.Person)
 	}
 	return ""
 }
 
 // directChat returns the direct chat of a person, whose id or phone number a has as its chat. It
 // returns the zero Address if the chat is not known.
-func (m *run) directChat(ctx context.Context, a bus.Address) (bus.Address, error) {
-	if m.Lookup != nil {
-		id, err := m.Lookup(ctx, a.Account, a.Chat)
+func (b addressBook) directChat(
+	ctx context.Context, db *store.DB, a bus.Address,
+) (bus.Address, error) {
+	if b.Lookup != nil {
+		id, err := b.Lookup(ctx, a.Account, a.Chat)
 		if err != nil || id != "" {
 			a.Chat = id
 			return a, err
 		}
 	}
-	for _, p := range m.People {
+	for _, p := range b.People {
 		if p.Account != a.Account || p.Sender != a.Chat {
 			continue
 		}
-		if p.ID == m.Owner.Person && m.Owner.Chat.Account == a.Account {
-			return m.Owner.Chat, nil
+		if p.ID == b.Owner.Person && b.Owner.Chat.Account == a.Account {
+			return b.Owner.Chat, nil
 		}
-		chats, err := bus.NewInbox().DirectChats(m.DB.Read(ctx), p.ID)
+		chats, err := bus.NewInbox().DirectChats(db.Read(ctx), p.ID)
 		for _, chat := range chats {
 			if chat.Account == a.Account {
 				return chat, err
@@ -138,23 +148,23 @@ func platformOf(kind string) string {
 }
 
 // address is like [Address], but a key may also name an account of channel_list.
-func (m *run) address(key string) (bus.Address, error) {
+func (b addressBook) address(key string) (bus.Address, error) {
 	parts, at := strings.Split(key, ":"), 0
 	if parts[0] == "agent" && len(parts) >= 5 {
 		at = 2
 	}
-	here, alike := m.Account, 0
-	for _, a := range m.accounts {
+	here, alike := b.Account, 0
+	for _, a := range b.accounts {
 		if !strings.EqualFold(a.name, parts[at]) { // PicoClaw writes session keys in lower case
 			continue
 		}
-		for _, b := range m.accounts {
-			if b.platform == a.platform {
+		for _, other := range b.accounts {
+			if other.platform == a.platform {
 				alike++
 			}
 		}
 		if parts[at] = a.platform; alike > 1 { // several accounts on a platform
-			here = func(string) string { return m.Account(a.name) }
+			here = func(string) string { return b.Account(a.name) }
 		}
 		return Address(strings.Join(parts, ":"), here)
 	}
@@ -194,9 +204,9 @@ func (s *foreignScope) key() (string, error) {
 }
 
 // place returns the address to which a session belongs.
-func (m *run) place(f ForeignHeader, name string) (bus.Address, error) {
+func (b addressBook) place(f ForeignHeader, name string) (bus.Address, error) {
 	key := cmp.Or(f.Key, KeyOfFile(name))
-	if to := m.Chosen[key]; to.Chat != "" {
+	if to := b.Chosen[key]; to.Chat != "" {
 		return to, nil
 	}
 	if f.scope != nil && strings.HasPrefix(key, opaque) {
@@ -205,5 +215,5 @@ func (m *run) place(f ForeignHeader, name string) (bus.Address, error) {
 			return bus.Address{}, err
 		}
 	}
-	return m.address(key)
+	return b.address(key)
 }

@@ -39,7 +39,13 @@ var places = []place{
 }
 
 // documents imports the documents that people and the agent have written.
-func (m *run) documents(ctx context.Context) {
+type documents struct {
+	*run
+	begun map[memory.Scope]bool // scopes with imported documents; "" for shared ones
+}
+
+// importAll imports all documents.
+func (m documents) importAll(ctx context.Context) {
 	for _, p := range places {
 		text, err := m.read(m.in(p.from), maxDocument)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -57,12 +63,12 @@ func (m *run) documents(ctx context.Context) {
 		if p.personal {
 			scope = m.Scope
 		}
-		m.document(ctx, m.in(p.from), scope, p.to, string(text))
+		m.importOne(ctx, m.in(p.from), scope, p.to, string(text))
 	}
 }
 
-// document imports one text. If a different document exists already, it writes NAME.imported.md.
-func (m *run) document(
+// importOne imports one text. If a different document exists already, it writes NAME.imported.md.
+func (m documents) importOne(
 	ctx context.Context, from string, scope memory.Scope, name, text string,
 ) {
 	shown := shownScope(scope)
@@ -101,7 +107,7 @@ func (m *run) document(
 }
 
 // untouched reports whether a document still has the content of its template.
-func (m *run) untouched(scope memory.Scope, name string) bool {
+func (m documents) untouched(scope memory.Scope, name string) bool {
 	if scope == "" {
 		return m.Documents.Shared(name).Template
 	}
@@ -113,7 +119,7 @@ const author = "gateway import"
 
 // begin commits the present documents of a scope before the first import into it. So the version
 // with the imported documents contains no other changes, and restoring it undoes no others.
-func (m *run) begin(ctx context.Context, scope memory.Scope) error {
+func (m documents) begin(ctx context.Context, scope memory.Scope) error {
 	if m.begun[scope] {
 		return nil
 	}
@@ -123,8 +129,8 @@ func (m *run) begin(ctx context.Context, scope memory.Scope) error {
 	return err
 }
 
-// versions commits the imported documents of each scope.
-func (m *run) versions(ctx context.Context) {
+// commit commits the imported documents of each scope.
+func (m documents) commit(ctx context.Context) {
 	for _, scope := range slices.Sorted(maps.Keys(m.begun)) {
 		names := m.written(scope)
 		if len(names) == 0 {
@@ -140,7 +146,7 @@ func (m *run) versions(ctx context.Context) {
 }
 
 // written returns the source paths of the documents that were imported into a scope.
-func (m *run) written(scope memory.Scope) (names []string) {
+func (m documents) written(scope memory.Scope) (names []string) {
 	for _, i := range m.items {
 		folder, name, _ := strings.Cut(i.To, "/")
 		if i.State == New && document.IsVersioned(name) && folder == shownScope(scope) {

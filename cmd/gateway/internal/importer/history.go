@@ -29,7 +29,10 @@ type event struct {
 }
 
 // history imports the history of the other agent into the history of the scope.
-func (m *run) history(ctx context.Context) {
+type history struct{ *run }
+
+// importAll imports the entries of all files.
+func (m history) importAll(ctx context.Context) {
 	known, err := m.known(ctx)
 	if err != nil {
 		m.failed("history", m.in("memory"), err)
@@ -68,7 +71,7 @@ func fingerprintOf(e memory.Entry) fingerprint {
 }
 
 // known returns the fingerprints of the entries in the history of the scope.
-func (m *run) known(ctx context.Context) (map[fingerprint]bool, error) {
+func (m history) known(ctx context.Context) (map[fingerprint]bool, error) {
 	known := make(map[fingerprint]bool)
 	space := m.Memory.In(m.Scope)
 	for after := int64(0); ; {
@@ -89,7 +92,7 @@ func (m *run) known(ctx context.Context) (map[fingerprint]bool, error) {
 
 // events imports one file. It reads the whole file first, so that an unreadable file adds
 // nothing.
-func (m *run) events(ctx context.Context, name string, known map[fingerprint]bool) error {
+func (m history) events(ctx context.Context, name string, known map[fingerprint]bool) error {
 	var fresh []event
 	all, size := 0, 0
 	for e, err := range m.entries(name) {
@@ -129,7 +132,7 @@ func (m *run) events(ctx context.Context, name string, known map[fingerprint]boo
 
 // put adds entries. Entries that the other agent's Dream has processed are marked as processed,
 // unless older entries of this gateway still wait for Dream.
-func (m *run) put(tx *store.Tx, batch []event) error {
+func (m history) put(tx *store.Tx, batch []event) error {
 	space := m.Memory.In(m.Scope)
 	last, err := space.Last(tx)
 	if err != nil {
@@ -153,7 +156,7 @@ func (m *run) put(tx *store.Tx, batch []event) error {
 }
 
 // entries reads the entries of one file.
-func (m *run) entries(name string) iter.Seq2[event, error] {
+func (m history) entries(name string) iter.Seq2[event, error] {
 	return func(yield func(event, error) bool) {
 		f, err := m.open(name)
 		if err != nil {
@@ -203,7 +206,7 @@ func (s *Source) cursor(dir string) int64 {
 }
 
 // lines reads the entries of history.jsonl.
-func (m *run) lines(r io.Reader, dreamed int64) iter.Seq2[event, error] {
+func (m history) lines(r io.Reader, dreamed int64) iter.Seq2[event, error] {
 	return parseLines(r, func(line []byte) (e event, use bool, err error) {
 		var j struct {
 			Cursor    int64  `json:"cursor"`
@@ -217,7 +220,7 @@ func (m *run) lines(r io.Reader, dreamed int64) iter.Seq2[event, error] {
 		at, err := parseTime(j.Timestamp, m.Location)
 		e = event{memory.Entry{Time: cmp.Or(at, time.UnixMilli(0)), Text: j.Content},
 			j.Cursor <= dreamed}
-		if a, err := m.address(j.Session); err == nil {
+		if a, err := m.book.address(j.Session); err == nil {
 			e.Session = a.String()
 		}
 		return e, strings.TrimSpace(j.Content) != "", err

@@ -88,15 +88,21 @@ type Target struct {
 	Memory    *memory.Memory
 	Documents *document.Documents
 	Jobs      schedule.Store
-	Scope     memory.Scope // gets the personal data
-	Owner     Owner        // owner of Scope; zero if unknown
-	People    []gate.Person
+	Scope     memory.Scope   // gets the personal data
 	Location  *time.Location // time zone of times without a zone
 	Now       time.Time
+	Directory
 
 	// History returns the versions of the documents of a scope; "" is the scope of shared
 	// documents.
 	History func(scope memory.Scope) *version.Tree
+}
+
+// A Directory says which people and accounts this gateway has, and where the conversations of the
+// imported home belong.
+type Directory struct {
+	Owner  Owner // owner of Target.Scope; zero if unknown
+	People []gate.Person
 
 	// Account returns the account of this gateway for a platform of the imported home.
 	Account func(platform string) string
@@ -230,15 +236,13 @@ func (s *Source) list(name string) ([]fs.DirEntry, error) {
 	return fs.ReadDir(s.root.FS(), name)
 }
 
-// A run is one import.
+// A run is what the steps of an import share: the home, the gateway and the results.
 type run struct {
 	*Source
 	Target
-	dry      bool
-	accounts []account
-	items    []Item
-	begun    map[memory.Scope]bool // scopes with imported documents; "" for shared ones
-	filled   map[session.Key]bool  // conversations that this import has written
+	dry   bool
+	book  addressBook
+	items []Item
 }
 
 // Import imports everything, or with dry only reports what it would import. An error means that the
@@ -248,11 +252,12 @@ func (s *Source) Import(ctx context.Context, t Target, dry bool) ([]Item, error)
 	if err != nil {
 		return nil, fmt.Errorf("import: %s: %w", s.shown("config.json"), err)
 	}
-	m := &run{Source: s, Target: t, dry: dry, accounts: accounts,
-		items: slices.Clone(s.settings), begun: make(map[memory.Scope]bool),
-		filled: make(map[session.Key]bool)}
+	m := &run{Source: s, Target: t, dry: dry, book: addressBook{t.Directory, accounts},
+		items: slices.Clone(s.settings)}
+	d := documents{m, make(map[memory.Scope]bool)}
 	for _, step := range []func(context.Context){
-		m.documents, m.history, m.sessions, m.jobs, m.versions,
+		d.importAll, history{m}.importAll,
+		conversations{m, make(map[session.Key]bool)}.importAll, jobs{m}.importAll, d.commit,
 	} {
 		step(ctx)
 		if err := ctx.Err(); err != nil {

@@ -56,11 +56,13 @@ func newFixture(t *testing.T) *fixture {
 		Documents: document.New(shared, scopes, nil),
 		Jobs:      schedule.Store{MaxJobs: -1, Location: time.UTC},
 		Scope:     "person-1", Location: time.UTC, Now: now,
-		People: []gate.Person{{ID: 1, Name: "Anna", Role: bus.Owner, Account: "telegram",
-			Sender: "42"}},
-		Owner: Owner{Person: 1, Chat: bus.Address{Account: "telegram", Chat: "42"},
-			Sender: bus.Sender{ID: "42", Name: "Anna"}},
-		Account: func(platform string) string { return platform },
+		Directory: Directory{
+			People: []gate.Person{{ID: 1, Name: "Anna", Role: bus.Owner, Account: "telegram",
+				Sender: "42"}},
+			Owner: Owner{Person: 1, Chat: bus.Address{Account: "telegram", Chat: "42"},
+				Sender: bus.Sender{ID: "42", Name: "Anna"}},
+			Account: func(platform string) string { return platform },
+		},
 	}
 	versions := version.New(db, nil)
 	d.target.History = func(scope memory.Scope) *version.Tree {

@@ -19,7 +19,10 @@ import (
 )
 
 // jobs imports scheduled jobs.
-func (m *run) jobs(ctx context.Context) {
+type jobs struct{ *run }
+
+// importAll imports the jobs of all files.
+func (m jobs) importAll(ctx context.Context) {
 	files := []string{m.in("cron/jobs.json"), "cron/jobs.json"}
 	for _, name := range slices.Compact(files) { // both are the same file if the workspace has no home
 		text, err := m.read(name, maxJSON)
@@ -35,7 +38,7 @@ func (m *run) jobs(ctx context.Context) {
 			continue
 		}
 		for i, j := range list {
-			m.job(ctx, fmt.Sprintf("%s, job %d", name, i+1), j)
+			m.importOne(ctx, fmt.Sprintf("%s, job %d", name, i+1), j)
 		}
 	}
 }
@@ -56,8 +59,8 @@ func parseJobs(text []byte) (list []object, err error) {
 	return list, json.Unmarshal(o["jobs"], &list)
 }
 
-// job imports one job.
-func (m *run) job(ctx context.Context, from string, o object) {
+// importOne imports one job.
+func (m jobs) importOne(ctx context.Context, from string, o object) {
 	j, paused, err := m.convert(o)
 	name := strings.TrimSpace(from + " " + j.Name)
 	if err == nil {
@@ -91,8 +94,8 @@ func (m *run) job(ctx context.Context, from string, o object) {
 }
 
 // hasJob reports whether the same job already exists.
-func (m *run) hasJob(ctx context.Context, j schedule.Job) (bool, error) {
-	list, err := schedule.List(m.DB.Read(ctx), schedule.Filter{Over: true})
+func (m jobs) hasJob(ctx context.Context, j schedule.Job) (bool, error) {
+	list, err := m.Jobs.List(m.DB.Read(ctx), schedule.Filter{Over: true})
 	for _, here := range list {
 		if here.Name == j.Name && here.Text == j.Text && here.To == j.To &&
 			here.When.String() == j.When.String() {
@@ -106,7 +109,7 @@ func (m *run) hasJob(ctx context.Context, j schedule.Job) (bool, error) {
 var jobKinds = []string{"agent_turn", "system_event", "agentTurn", "systemEvent"}
 
 // convert converts a job of the other agent.
-func (m *run) convert(o object) (j schedule.Job, paused bool, err error) {
+func (m jobs) convert(o object) (j schedule.Job, paused bool, err error) {
 	j = schedule.Job{Name: oneLine(o.text("name")), Kind: schedule.Task}
 	payload, err := o.table("payload")
 	if err != nil {
@@ -148,7 +151,7 @@ func oneLine(s string) string {
 }
 
 // when parses the schedule of a job.
-func (m *run) when(o object) (w schedule.When, err error) {
+func (m jobs) when(o object) (w schedule.When, err error) {
 	s, err := o.table("schedule")
 	if err != nil {
 		return w, err
@@ -185,32 +188,32 @@ func (m *run) when(o object) (w schedule.When, err error) {
 }
 
 // target returns the conversation that gets the results of a job.
-func (m *run) target(payload object) (bus.Address, error) {
+func (m jobs) target(payload object) (bus.Address, error) {
 	channel := cmp.Or(payload.text("channel"), payload.text("originChannel", "origin_channel"))
 	to := cmp.Or(payload.text("to"), payload.text("originChatId", "origin_chat_id"))
 	if key := payload.text("sessionKey", "session_key"); key != "" && to == "" {
-		return m.address(key)
+		return m.book.address(key)
 	}
 	to = strings.TrimPrefix(to, channel+":") // OpenClaw may repeat it
 	switch {
 	case to != "" && channel != "" && channel != "last":
-		return m.address(channel + ":" + to)
-	case m.Owner.Chat.Chat != "":
-		return m.Owner.Chat, nil
+		return m.book.address(channel + ":" + to)
+	case m.book.Owner.Chat.Chat != "":
+		return m.book.Owner.Chat, nil
 	}
 	return bus.Address{}, skipError("it has no conversation, and the owner's direct chat is " +
 		"not known")
 }
 
 // setPerson sets the person of a job: the only person in its conversation, or the owner.
-func (m *run) setPerson(j *schedule.Job) {
+func (m jobs) setPerson(j *schedule.Job) {
 	j.Group, j.Role = isGroup(j.To), bus.User
-	if p := m.person(j.To); p != nil {
+	if p := m.book.person(j.To); p != nil {
 		j.Sender, j.Person, j.Role = bus.Sender{ID: p.Sender, Name: p.Name}, p.ID, p.Role
 	} else {
-		j.Sender, j.Person = m.Owner.Sender, m.Owner.Person
-		for _, p := range m.People {
-			if p.Account == j.To.Account && p.ID == m.Owner.Person {
+		j.Sender, j.Person = m.book.Owner.Sender, m.book.Owner.Person
+		for _, p := range m.book.People {
+			if p.Account == j.To.Account && p.ID == m.book.Owner.Person {
 				j.Sender, j.Role = bus.Sender{ID: p.Sender, Name: p.Name}, p.Role
 			}
 		}
@@ -218,7 +221,7 @@ func (m *run) setPerson(j *schedule.Job) {
 	if j.Sender.ID == "" {
 		j.Sender.ID = j.To.Chat
 	}
-	if j.Scope = m.scopeOf(j.To); j.Scope == "" {
+	if j.Scope = m.book.scopeOf(j.To); j.Scope == "" {
 		j.Scope = memory.OfChat(j.To)
 	}
 }

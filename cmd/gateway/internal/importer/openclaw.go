@@ -220,7 +220,7 @@ func (c *converter) claw(e clawEntry) session.Line {
 
 // A clawAgent imports the conversations of an agent of OpenClaw.
 type clawAgent struct {
-	*run
+	conversations
 	dir   string            // of its sessions
 	keys  map[string]string // by the id of a session
 	ids   map[string]bool   // of sessions that are in found
@@ -228,7 +228,7 @@ type clawAgent struct {
 }
 
 // importClaw imports the conversations of OpenClaw's agents.
-func importClaw(ctx context.Context, m *run) {
+func (m conversations) importClaw(ctx context.Context) {
 	agents, err := m.list("agents")
 	if err != nil {
 		m.failed("session", "agents", err)
@@ -237,7 +237,7 @@ func importClaw(ctx context.Context, m *run) {
 		if ctx.Err() != nil {
 			return
 		}
-		a := clawAgent{run: m, dir: path.Join("agents", agent.Name(), "sessions"),
+		a := clawAgent{conversations: m, dir: path.Join("agents", agent.Name(), "sessions"),
 			keys: make(map[string]string), ids: make(map[string]bool)}
 		base := path.Join("agents", agent.Name(), "agent", "openclaw-agent.sqlite")
 		opened := false
@@ -245,7 +245,7 @@ func importClaw(ctx context.Context, m *run) {
 			err := withClawBase(ctx, m.Source, base, func(b *clawBase) error {
 				opened = true
 				err := a.base(b, base)
-				a.importAll(ctx)
+				a.importFound(ctx)
 				return err
 			})
 			if err != nil {
@@ -253,7 +253,7 @@ func importClaw(ctx context.Context, m *run) {
 			}
 		}
 		if !opened {
-			a.importAll(ctx)
+			a.importFound(ctx)
 		}
 	}
 }
@@ -276,8 +276,8 @@ func (a *clawAgent) base(b *clawBase, name string) error {
 	return err
 }
 
-// importAll imports the sessions of the database, those of the index, and then the archived ones.
-func (a *clawAgent) importAll(ctx context.Context) {
+// importFound imports the sessions of the database, those of the index, and then the archived ones.
+func (a *clawAgent) importFound(ctx context.Context) {
 	if err := a.index(); err != nil {
 		a.failed("session", path.Join(a.dir, "sessions.json"), err)
 	}
@@ -290,7 +290,7 @@ func (a *clawAgent) importAll(ctx context.Context) {
 	problems := make([]error, len(a.found))
 	old := make(map[bus.Address][]transcript)
 	for i, t := range a.found {
-		if places[i], problems[i] = clawPlace(ctx, a.run, t); problems[i] == nil && t.old {
+		if places[i], problems[i] = a.place(ctx, t); problems[i] == nil && t.old {
 			old[places[i]] = append(old[places[i]], t)
 		}
 	}
@@ -299,13 +299,13 @@ func (a *clawAgent) importAll(ctx context.Context) {
 		case problems[i] != nil:
 			a.failed("session", t.name, problems[i])
 		case !t.old:
-			a.conversation(ctx, to, append(old[to], t))
+			a.join(ctx, to, append(old[to], t))
 			delete(old, to)
 		}
 	}
 	for _, to := range places {
 		if len(old[to]) > 0 {
-			a.conversation(ctx, to, old[to])
+			a.join(ctx, to, old[to])
 			delete(old, to)
 		}
 	}
@@ -383,17 +383,17 @@ func (a *clawAgent) archive(dir string) error {
 	return err
 }
 
-// clawPlace returns the address here of a session of OpenClaw, whose key is for example
+// place returns the address here of a session of OpenClaw, whose key is for example
 // "agent:main:telegram:direct:42". The session "agent:main:main" has all direct chats; its address
 // is the direct chat of the owner. The text of an error says why a session has no address here.
-func clawPlace(ctx context.Context, m *run, t transcript) (bus.Address, error) {
+func (a *clawAgent) place(ctx context.Context, t transcript) (bus.Address, error) {
 	none := func(why string) (bus.Address, error) { return bus.Address{}, skipError(why) }
 	for _, name := range []string{t.key, t.id} {
-		if to := m.Chosen[name]; to.Chat != "" {
+		if to := a.book.Chosen[name]; to.Chat != "" {
 			return to, nil
 		}
 	}
-	settings, _ := m.config.table("session") // OpenClaw has defaults for all of them
+	settings, _ := a.config.table("session") // OpenClaw has defaults for all of them
 	mainKey := settings.text("mainKey")
 	parts := strings.Split(t.key, ":")
 	switch {
@@ -403,11 +403,11 @@ func clawPlace(ctx context.Context, m *run, t transcript) (bus.Address, error) {
 	case len(parts) < 3 || parts[0] != "agent":
 		return none("it belongs to a job or a program, not to a chat")
 	case len(parts) == 3 && parts[2] == cmp.Or(mainKey, "main"):
-		if m.Owner.Chat.Chat == "" {
+		if a.book.Owner.Chat.Chat == "" {
 			return none("it has the owner's direct chats, but the owner has no direct chat here yet: " +
 				"write to the gateway, stop it, and import again")
 		}
-		return m.Owner.Chat, nil
+		return a.book.Owner.Chat, nil
 	}
 	kinds := []string{"direct", "dm", "group", "channel"}
 	if len(parts) == 4 && slices.Contains(kinds[:2], parts[2]) {
@@ -420,13 +420,13 @@ func clawPlace(ctx context.Context, m *run, t transcript) (bus.Address, error) {
 	if len(parts) < 5 || !slices.Contains(kinds, parts[3]) {
 		return none("it belongs to a sub-agent, a job or several chats, not to one chat")
 	}
-	a, err := m.address(strings.Join(parts, ":"))
+	to, err := a.book.address(strings.Join(parts, ":"))
 	direct := parts[3] == "direct" || parts[3] == "dm"
 	if err != nil || !direct || parts[2] == "telegram" {
-		return a, err
+		return to, err
 	}
 	// Except on Telegram, a person's id there is not the id of their chat here.
-	chat, err := m.directChat(ctx, a)
+	chat, err := a.book.directChat(ctx, a.DB, to)
 	if err == nil && chat == (bus.Address{}) {
 		err = newSkipError("this person's chat here is not known yet: --as %s=ACCOUNT/CHAT imports it",
 			t.key)

@@ -257,10 +257,16 @@ func content(raw json.RawMessage) (text string, parts []contentPart, err error) 
 	return text, parts, err
 }
 
-// sessions imports the conversations.
-func (m *run) sessions(ctx context.Context) {
+// conversations imports the conversations.
+type conversations struct {
+	*run
+	filled map[session.Key]bool // conversations that this import has written
+}
+
+// importAll imports the sessions of all folders.
+func (m conversations) importAll(ctx context.Context) {
 	if m.kind == OpenClaw {
-		importClaw(ctx, m)
+		m.importClaw(ctx)
 		return
 	}
 	dirs := []string{m.in("sessions"), "sessions"}
@@ -275,7 +281,7 @@ func (m *run) sessions(ctx context.Context) {
 			switch ext := path.Ext(name); {
 			case e.IsDir(), strings.HasSuffix(name, ".meta.json"), ctx.Err() != nil:
 			case ext == ".jsonl":
-				m.session(ctx, inFile(m.Source, name, ""))
+				m.importOne(ctx, inFile(m.Source, name, ""))
 			case ext == ".json":
 				m.failed("session", name, skipError("an old version of PicoClaw wrote it: start a "+
 					"newer one, which converts it to .jsonl"))
@@ -345,25 +351,25 @@ func (d *decompressed) Close() error {
 	return d.file.Close()
 }
 
-// session imports one conversation.
-func (m *run) session(ctx context.Context, t transcript) {
+// importOne imports the session of one conversation.
+func (m conversations) importOne(ctx context.Context, t transcript) {
 	f, _, done, err := m.load(t)
 	if err != nil {
 		m.failed("session", t.name, err)
 		return
 	}
 	done()
-	to, err := m.place(f, t.name)
+	to, err := m.book.place(f, t.name)
 	if err != nil {
 		m.failed("session", t.name, err)
 		return
 	}
-	m.conversation(ctx, to, []transcript{t})
+	m.join(ctx, to, []transcript{t})
 }
 
-// conversation imports the transcripts of one conversation. At most one is not old. The messages of
+// join imports the transcripts of one conversation. At most one is not old. The messages of
 // the old ones are no longer in the prompt, as after /new.
-func (m *run) conversation(ctx context.Context, to bus.Address, list []transcript) {
+func (m conversations) join(ctx context.Context, to bus.Address, list []transcript) {
 	var good []transcript
 	for _, t := range list {
 		err := m.readHead(&t)
@@ -389,8 +395,8 @@ func (m *run) conversation(ctx context.Context, to bus.Address, list []transcrip
 		return 1
 	})
 	h := joined(good)
-	h.Key, h.Address, h.Scope = session.KeyOf(to), to, m.scopeOf(to)
-	info, err := session.ReadInfo(m.DB.Read(ctx), h.Key)
+	h.Key, h.Address, h.Scope = session.KeyOf(to), to, m.book.scopeOf(to)
+	info, err := session.Store{}.Info(m.DB.Read(ctx), h.Key)
 	if err == nil && info.Messages == 0 && !m.dry {
 		err = m.DB.Tx(ctx, func(tx *store.Tx) error { return m.insert(tx, good, h) })
 	}
@@ -431,7 +437,7 @@ func joined(list []transcript) session.Head {
 
 // readHead reads a whole session and sets its head, without its key, and the number of dropped
 // messages.
-func (m *run) readHead(t *transcript) error {
+func (m conversations) readHead(t *transcript) error {
 	f, lines, done, err := m.load(*t)
 	if err != nil {
 		return err
@@ -486,7 +492,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // insert writes the sessions that readHead has checked as one.
-func (m *run) insert(tx *store.Tx, list []transcript, h session.Head) error {
+func (m conversations) insert(tx *store.Tx, list []transcript, h session.Head) error {
 	var opts session.ImportOptions
 	if h.Scope != "" {
 		opts.Archive = Archiver(m.Memory, h.Scope, h.Key)
@@ -548,7 +554,7 @@ func Archiver(
 }
 
 // load opens a session. The caller closes it with done.
-func (m *run) load(
+func (m conversations) load(
 	t transcript,
 ) (f ForeignHeader, lines iter.Seq2[session.Line, error], done func(), err error) {
 	file, err := t.open()
@@ -568,7 +574,7 @@ func (m *run) load(
 }
 
 // meta reads the .meta.json that PicoClaw writes beside its messages, if it exists.
-func (m *run) meta(name string, f *ForeignHeader) error {
+func (m conversations) meta(name string, f *ForeignHeader) error {
 	text, err := m.read(name, maxJSON)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
