@@ -27,6 +27,7 @@ require (
 	github.com/klauspost/compress v1.20.1 // archives of OpenClaw
 	github.com/landlock-lsm/go-landlock v0.11.0 // sandbox where there is no bubblewrap
 	github.com/ledongthuc/pdf v0.0.0-20260907135840-6c8c28e0e8a0 // text of PDF files
+	github.com/knadh/koanf/v2 v2.4.1 // merging of configuration sources
 	github.com/lmittmann/tint v1.2.1 // log for people
 	github.com/modelcontextprotocol/go-sdk v1.8.0 // Model Context Protocol, both sides
 	github.com/pelletier/go-toml/v2 v2.4.3 // configuration file, with the lines of mistakes
@@ -78,11 +79,14 @@ require (
 	github.com/gogs/chardet v0.0.0-20211120154057-b7413eaefb8f // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/knadh/koanf/maps v0.1.2 // indirect
 	github.com/kylelemons/godebug v1.1.0 // indirect
 	github.com/lucasb-eyer/go-colorful v1.4.1 // indirect
 	github.com/mattn/go-colorable v0.1.14 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/mattn/go-runewidth v0.0.30 // indirect
+	github.com/mitchellh/copystructure v1.2.0 // indirect
+	github.com/mitchellh/reflectwalk v1.0.2 // indirect
 	github.com/muesli/cancelreader v0.2.2 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect

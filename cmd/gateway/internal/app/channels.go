@@ -146,7 +146,7 @@ func (g agentAccounts) Admitted(messages []bus.InboundMessage) {
 
 // States describes the accounts for /status.
 func (g agentAccounts) States(q store.Queryer) ([]string, error) {
-	dead, err := bus.NewOutbox().DeadByAccount(q)
+	dead, err := bus.DeadByAccount(q)
 	if err != nil {
 		return nil, err
 	}

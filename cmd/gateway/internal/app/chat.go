@@ -98,7 +98,7 @@ func (h host) State(ctx context.Context) (*terminal.State, error) {
 	}
 	status, statusErr := g.dispatcher.Status(ctx, key,
 		bus.InboundMessage{From: chat, Sender: bus.Sender{ID: terminal.Sender}})
-	info, infoErr := session.Store{}.Info(q, key)
+	info, infoErr := session.ReadInfo(q, key)
 	halt, haltErr := policy.GetHalt(q)
 	pending, pendingErr := gate.People{}.Pending(q, time.Now())
 	asks, asksErr := asks(q)

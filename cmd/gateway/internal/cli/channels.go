@@ -76,8 +76,8 @@ func printChannels(cmd *cobra.Command, rows [][]any) error {
 // ChannelRows returns one row per account.
 func ChannelRows(cfg *config.Config, q store.Queryer) ([][]any, error) {
 	states, statesErr := supervisor.States(q)
-	open, openErr := bus.NewOutbox().OpenByAccount(q)
-	dead, deadErr := bus.NewOutbox().DeadByAccount(q)
+	open, openErr := bus.OpenByAccount(q)
+	dead, deadErr := bus.DeadByAccount(q)
 	running, err := store.LeaseHeld(q, "dispatcher", time.Now())
 	if err = errors.Join(statesErr, openErr, deadErr, err); err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func jobsListCommand(load app.Loader) *cobra.Command {
 			empty: "There are no jobs."},
 		func(d data) (rows [][]any, err error) {
 			s := app.JobStore(d.cfg)
-			list, err := s.List(d.q, schedule.Filter{Over: all})
+			list, err := schedule.List(d.q, schedule.Filter{Over: all})
 			for i := range list {
 				j := &list[i]
 				rows = append(rows, []any{j.ID, excerpt(j.Name), j.Kind, excerpt(j.When.String()),
@@ -200,7 +200,7 @@ func (n *newJob) speaker(q store.Queryer, cfg *config.Config) (m bus.InboundMess
 		return m, app.NewUsageError(fmt.Errorf(
 			"--to %q: want account/chat, as gateway sessions list shows it", n.to))
 	}
-	last, ok, err := bus.NewInbox().Last(q, to)
+	last, ok, err := bus.LastMessage(q, to)
 	if err == nil && !ok {
 		err = fmt.Errorf("nobody has written in %s yet, so the gateway does not know who is there: "+
 			"somebody must write to the bot there first", n.to)

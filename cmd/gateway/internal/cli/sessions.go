@@ -42,7 +42,7 @@ func sessionsListCommand(load app.Loader) *cobra.Command {
 		table{columns: []string{"SESSION", "TITLE", "MESSAGES", "TOKENS IN", "OUT", "USED"},
 			empty: "There are no conversations yet."},
 		func(d data) (rows [][]any, err error) {
-			list, err := session.Store{}.List(d.q, limit)
+			list, err := session.List(d.q, limit)
 			for _, s := range list {
 				rows = append(rows, []any{s.Key, excerpt(s.Title), s.Messages, s.Usage.Input,
 					s.Usage.Output, age(s.Updated)})
@@ -129,7 +129,7 @@ sent are not included.`,
 
 // exportTo writes a session to w.
 func exportTo(ctx context.Context, db *store.DB, name string, w io.Writer) error {
-	key, ok, err := session.Store{}.Named(db.Read(ctx), name)
+	key, ok, err := session.Named(db.Read(ctx), name)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func exportTo(ctx context.Context, db *store.DB, name string, w io.Writer) error
 		return noConversation(name)
 	}
 	out := bufio.NewWriterSize(w, 64<<10)
-	err = session.Store{}.Export(db.Read(ctx), key, out)
+	err = session.Export(db.Read(ctx), key, out)
 	return errors.Join(err, out.Flush())
 }
 
@@ -165,7 +165,7 @@ func exportAll(cmd *cobra.Command, db *store.DB, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	keys, err := session.Store{}.Keys(db.Read(cmd.Context()))
+	keys, err := session.Keys(db.Read(cmd.Context()))
 	if err != nil {
 		return err
 	}
@@ -296,7 +296,7 @@ func (i sessionsImport) file(
 		if head.Scope != "" {
 			opts.Archive = importer.Archiver(memory.New(db, nil, nil), head.Scope, head.Key)
 		}
-		n, err = session.Store{}.Import(tx, head, lines, opts)
+		n, err = session.Import(tx, head, lines, opts)
 		return err
 	})
 	return head, n, err
@@ -316,7 +316,7 @@ func (i sessionsImport) try(
 		}
 		n++
 	}
-	info, err := session.Store{}.Info(q, head.Key)
+	info, err := session.ReadInfo(q, head.Key)
 	if err == nil && info.Messages > 0 && !i.replace {
 		err = session.ErrExists
 	}
@@ -419,7 +419,7 @@ func isScopeOf(q store.Queryer, s memory.Scope, a bus.Address) (bool, error) {
 			return true, nil
 		}
 	}
-	chats, err := bus.NewInbox().DirectChats(q, s.Person())
+	chats, err := bus.DirectChats(q, s.Person())
 	alone := func(c bus.Address) bool { return c.Account == a.Account && c.Chat == a.Chat }
 	return slices.ContainsFunc(chats, alone), err
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/v2"
 )
 
 // template is the name of a defaults table that applies to all tables beside it.
@@ -159,34 +160,20 @@ func hasOwn(s source, platform string) bool {
 
 // merge returns the configuration made from all sources.
 func merge(all sources) (*Config, error) {
-	tables := expandTemplates(all.list())
-	for _, s := range all.list() {
-		overlay(tables, s)
+	k := koanf.New(delimiter)
+	for _, s := range append([]source{expandTemplates(all.list())}, all.list()...) {
+		if err := k.Load(s, nil); err != nil {
+			return nil, err
+		}
 	}
 	var c Config
-	decoder, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
-		Result: &c, TagName: "key", ErrorUnused: true,
+	err := k.UnmarshalWithConf("", &c, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+		TagName: "key", ErrorUnused: true,
 		MatchName: func(key, field string) bool { return key == field },
 		DecodeHook: mapstructure.ComposeDecodeHookFunc(
 			mapstructure.StringToTimeDurationHookFunc(), mapstructure.TextUnmarshallerHookFunc()),
-	})
-	if err == nil {
-		err = decoder.Decode(tables)
-	}
+	}})
 	return &c, err
-}
-
-// overlay sets the keys of from in to. It merges tables key by key.
-func overlay(to, from map[string]any) {
-	for key, v := range from {
-		above, isTable := v.(map[string]any)
-		below, wasTable := to[key].(map[string]any)
-		if isTable && wasTable {
-			overlay(below, above)
-		} else {
-			to[key] = v
-		}
-	}
 }
 
 // expandTemplates removes the templates from the defaults, which are the first source. It returns

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/knadh/koanf/v2"
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 )
@@ -24,8 +25,14 @@ const (
 	delimiter = "/"
 )
 
-// A source is one validated source of configuration.
+// A source is one validated source of configuration. It implements koanf.Provider.
 type source map[string]any
+
+// Read returns the tables of the source.
+func (s source) Read() (map[string]any, error) { return s, nil }
+
+// ReadBytes always returns an error. Koanf does not call it, because a source needs no parser.
+func (s source) ReadBytes() ([]byte, error) { return nil, errors.ErrUnsupported }
 
 // table returns the table with a key, or nil.
 func (s source) table(key string) map[string]any {
@@ -149,7 +156,7 @@ func lines(doc []byte) map[string]int {
 // except GATEWAY_HOME: Kubernetes sets GATEWAY_PORT and others for a service with the name
 // "gateway".
 func readEnvironment(vars map[string]string, known source, found *problems) source {
-	tables := source{}
+	k := koanf.New(delimiter)
 	for name, text := range Sorted(vars) {
 		rest, ours := strings.CutPrefix(name, variablePrefix)
 		if name == homeVariable && text != "" {
@@ -162,14 +169,11 @@ func readEnvironment(vars map[string]string, known source, found *problems) sour
 		if !ok {
 			continue
 		}
-		last := len(path) - 1
-		setting := map[string]any{path[last]: v}
-		for _, key := range slices.Backward(path[:last]) {
-			setting = map[string]any{key: setting}
+		if err := k.Set(strings.Join(path, delimiter), v); err != nil {
+			found.add(problem{at: place{variable: name}, text: err.Error()})
 		}
-		overlay(tables, setting)
 	}
-	return tables
+	return k.Raw()
 }
 
 // checkVariable returns the path and the value that a variable sets. If they are not valid, it

@@ -310,7 +310,7 @@ func (c Case) examineProcess(ctx context.Context, db *store.DB) []Finding {
 // database, because examineStore reports them.
 func examineWork(q store.Queryer, zone *time.Location) []Finding {
 	var list []Finding
-	if n, err := bus.NewOutbox().DeadLetters(q); err == nil && n > 0 {
+	if n, err := bus.DeadLetters(q); err == nil && n > 0 {
 		list = subject{"store.outbox", "Outbox"}.bad(fmt.Sprintf("messages not delivered: %d", n),
 			"gateway outbox list shows why; then use gateway outbox retry or drop.")
 	}

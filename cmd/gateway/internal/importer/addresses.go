@@ -109,7 +109,7 @@ func (b addressBook) directChat(
 		if p.ID == b.Owner.Person && b.Owner.Chat.Account == a.Account {
 			return b.Owner.Chat, nil
 		}
-		chats, err := bus.NewInbox().DirectChats(db.Read(ctx), p.ID)
+		chats, err := bus.DirectChats(db.Read(ctx), p.ID)
 		for _, chat := range chats {
 			if chat.Account == a.Account {
 				return chat, err

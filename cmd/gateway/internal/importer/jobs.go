@@ -95,7 +95,7 @@ func (m jobs) importOne(ctx context.Context, from string, o object) {
 
 // hasJob reports whether the same job already exists.
 func (m jobs) hasJob(ctx context.Context, j schedule.Job) (bool, error) {
-	list, err := m.Jobs.List(m.DB.Read(ctx), schedule.Filter{Over: true})
+	list, err := schedule.List(m.DB.Read(ctx), schedule.Filter{Over: true})
 	for _, here := range list {
 		if here.Name == j.Name && here.Text == j.Text && here.To == j.To &&
 			here.When.String() == j.When.String() {

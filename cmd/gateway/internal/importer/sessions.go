@@ -396,7 +396,7 @@ func (m conversations) join(ctx context.Context, to bus.Address, list []transcri
 	})
 	h := joined(good)
 	h.Key, h.Address, h.Scope = session.KeyOf(to), to, m.book.scopeOf(to)
-	info, err := session.Store{}.Info(m.DB.Read(ctx), h.Key)
+	info, err := session.ReadInfo(m.DB.Read(ctx), h.Key)
 	if err == nil && info.Messages == 0 && !m.dry {
 		err = m.DB.Tx(ctx, func(tx *store.Tx) error { return m.insert(tx, good, h) })
 	}

@@ -100,9 +100,9 @@ func (g *gauges) refresh(ctx context.Context) {
 func (s *Sources) count(q store.Queryer, now time.Time) (r rows) {
 	r.now = now
 	var waitingErr, openErr, deadErr, budgetErr error
-	r.waiting, waitingErr = s.Inbox.Backlog(q)
-	r.open, openErr = s.Outbox.OpenByAccount(q)
-	r.dead, deadErr = s.Outbox.DeadLetters(q)
+	r.waiting, waitingErr = bus.ReadBacklog(q)
+	r.open, openErr = bus.OpenByAccount(q)
+	r.dead, deadErr = bus.DeadLetters(q)
 	r.budget, budgetErr = s.Budget(q)
 	r.err = errors.Join(waitingErr, openErr, deadErr, budgetErr)
 	for _, c := range s.Counts {
