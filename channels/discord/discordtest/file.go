@@ -82,7 +82,5 @@ func (s *Server) file(channelID, id string) (File, bool) {
 
 // ExpireLinks makes every link that was given out so far invalid.
 func (s *Server) ExpireLinks() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.secret = append([]byte("new "), s.secret...)
+	s.change(func() { s.secret = append([]byte("new "), s.secret...) })
 }

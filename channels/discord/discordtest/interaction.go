@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"time"
 	"unicode/utf8"
 )
@@ -66,22 +67,14 @@ func (s *Server) Press(channelID, messageID, customID, userID string) string {
 	defer s.mu.Unlock()
 	ch := s.must(channelID)
 	m := ch.find(messageID)
-	if m == nil || !hasButton(m, customID) {
+	isPressed := func(b Button) bool { return b.ID == customID }
+	if m == nil || !slices.ContainsFunc(m.sent.Buttons, isPressed) {
 		panic(fmt.Sprintf("discordtest: message %s has no button %q", messageID, customID))
 	}
 	return s.interact(ch, userID, true, 3, map[string]any{
 		"data":    map[string]any{"component_type": 2, "custom_id": customID},
 		"message": s.wire(ch, m),
 	})
-}
-
-func hasButton(m *message, id string) bool {
-	for _, b := range m.sent.Buttons {
-		if b.ID == id {
-			return true
-		}
-	}
-	return false
 }
 
 // Slash makes a person use a command, known or unknown, and returns the interaction's id.

@@ -64,8 +64,4 @@ func (s *Server) allow(c *call) (l *limit, ok bool) {
 }
 
 // Limited returns how many calls were refused because of the channels' rate limits.
-func (s *Server) Limited() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.limited
-}
+func (s *Server) Limited() int { return locked(s, func() int { return s.limited }) }

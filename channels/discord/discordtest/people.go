@@ -215,11 +215,7 @@ func (s *Server) dispatchMessage(event string, ch *channel, m *message) {
 }
 
 // SetOwner makes a user the owner of the bot's application.
-func (s *Server) SetOwner(user string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.owner = user
-}
+func (s *Server) SetOwner(user string) { s.change(func() { s.owner = user }) }
 
 // SetContentIntent switches the Message Content Intent of the bot's application on or off. It is on
 // in a new Server.

@@ -202,14 +202,8 @@ func (s *Server) executeLocked(c *call) (answer reply, sent *Sent) {
 	case "getGateway":
 		url := "ws" + strings.TrimPrefix(s.base, "http") + "/gateway"
 		return reply{result: map[string]any{"url": url}}, nil
-	case "getGuild":
-		return s.getGuild(c), nil
-	case "guildChannels":
-		return s.guildChannels(c), nil
-	case "leaveGuild":
-		return s.leaveGuild(c), nil
-	case "activeThreads":
-		return s.activeThreads(c), nil
+	case "getGuild", "guildChannels", "leaveGuild", "activeThreads":
+		return s.guildCall(c), nil
 	case "putCommands":
 		return s.putCommands(c), nil
 	case "callback":
@@ -290,20 +284,32 @@ func (ch *channel) wire() any {
 	return w
 }
 
-func (s *Server) getGuild(c *call) reply {
+// guildCall executes a call about a guild.
+func (s *Server) guildCall(c *call) reply {
 	g := s.guilds[c.vars[0]]
-	if g == nil || g.left {
+	switch {
+	case (g == nil || g.left) && c.method == "activeThreads":
+		return refuse(403, 50001, "Missing Access")
+	case g == nil || g.left:
 		return refuse(404, 10004, "Unknown Guild")
 	}
-	return reply{result: map[string]any{"id": g.id, "name": g.name, "roles": g.wire()}}
+	switch c.method {
+	case "guildChannels":
+		return s.guildChannels(g)
+	case "activeThreads":
+		return s.activeThreads(g)
+	case "leaveGuild":
+		if g.owned {
+			return refuse(400, 50055, "Invalid Guild")
+		}
+		g.left = true
+		return reply{}
+	}
+	return reply{result: map[string]any{"id": g.id, "name": g.name, "roles": g.wire()}} // getGuild
 }
 
 // guildChannels returns the channels of a guild without its threads.
-func (s *Server) guildChannels(c *call) reply {
-	g := s.guilds[c.vars[0]]
-	if g == nil || g.left {
-		return refuse(404, 10004, "Unknown Guild")
-	}
+func (s *Server) guildChannels(g *guild) reply {
 	list := []any{}
 	for _, ch := range s.channels {
 		if ch.guild == g && ch.kind != kindThread {
@@ -313,25 +319,8 @@ func (s *Server) guildChannels(c *call) reply {
 	return reply{result: list}
 }
 
-// leaveGuild makes the bot leave a guild.
-func (s *Server) leaveGuild(c *call) reply {
-	g := s.guilds[c.vars[0]]
-	switch {
-	case g == nil || g.left:
-		return refuse(404, 10004, "Unknown Guild")
-	case g.owned:
-		return refuse(400, 50055, "Invalid Guild")
-	}
-	g.left = true
-	return reply{}
-}
-
 // activeThreads returns the threads of a guild that the bot may see.
-func (s *Server) activeThreads(c *call) reply {
-	g := s.guilds[c.vars[0]]
-	if g == nil || g.left {
-		return refuse(403, 50001, "Missing Access")
-	}
+func (s *Server) activeThreads(g *guild) reply {
 	threads := []any{}
 	for _, ch := range s.channels {
 		if ch.kind == kindThread && ch.guild == g && ch.refusal.status == 0 &&

@@ -154,19 +154,27 @@ func (s *Server) Wait(ctx context.Context, cond func() bool) error {
 	return s.changed.Wait(ctx, cond)
 }
 
-// Calls returns how often one of the methods in [Fault] was called, including failed calls.
-func (s *Server) Calls(method string) int {
+// change calls f with s.mu held.
+func (s *Server) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.calls[method]
+	f()
+}
+
+// locked returns the result of f, which it calls with s.mu held.
+func locked[T any](s *Server, f func() T) T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return f()
+}
+
+// Calls returns how often one of the methods in [Fault] was called, including failed calls.
+func (s *Server) Calls(method string) int {
+	return locked(s, func() int { return s.calls[method] })
 }
 
 // Commands returns the bot's global commands.
-func (s *Server) Commands() []Command {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.commands
-}
+func (s *Server) Commands() []Command { return locked(s, func() []Command { return s.commands }) }
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -50,24 +50,14 @@ func (s *Server) InvalidSession(resumable bool) {
 }
 
 // Mute says whether heartbeats stay unacknowledged.
-func (s *Server) Mute(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.gateway.mute = on
-}
+func (s *Server) Mute(on bool) { s.change(func() { s.gateway.mute = on }) }
 
 // Freeze says whether the gateway sends nothing while connections stay open.
-func (s *Server) Freeze(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.gateway.frozen = on
-}
+func (s *Server) Freeze(on bool) { s.change(func() { s.gateway.frozen = on }) }
 
 // RefuseIdentify closes the next connections that identify, with these codes.
 func (s *Server) RefuseIdentify(codes ...int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.gateway.refuse = slices.Clone(codes)
+	s.change(func() { s.gateway.refuse = slices.Clone(codes) })
 }
 
 // RefuseResume tells the next n resuming bots that their session is over.
@@ -77,21 +67,11 @@ func (s *Server) RefuseResume(n int) { s.onResume(opInvalidSession, n) }
 func (s *Server) ReconnectOnResume(n int) { s.onResume(opReconnect, n) }
 
 func (s *Server) onResume(op, n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.gateway.onResume = slices.Repeat([]int{op}, n)
+	s.change(func() { s.gateway.onResume = slices.Repeat([]int{op}, n) })
 }
 
 // SetContent switches the Message Content Intent on or off in the developer portal.
-func (s *Server) SetContent(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.opts.NoContent = !on
-}
+func (s *Server) SetContent(on bool) { s.change(func() { s.opts.NoContent = !on }) }
 
 // SetToken changes the valid token, like a reset in the developer portal.
-func (s *Server) SetToken(token string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.token = token
-}
+func (s *Server) SetToken(token string) { s.change(func() { s.token = token }) }

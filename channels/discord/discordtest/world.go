@@ -1,6 +1,7 @@
 package discordtest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -115,7 +116,7 @@ type nonce struct {
 
 func (ch *channel) find(id string) *message {
 	i, ok := slices.BinarySearchFunc(ch.messages, number(id), func(m *message, n uint64) int {
-		return compare(number(m.sent.ID), n)
+		return cmp.Compare(number(m.sent.ID), n)
 	})
 	if !ok || ch.messages[i].sent.Deleted {
 		return nil
@@ -154,22 +155,8 @@ func number(id string) uint64 {
 	return n
 }
 
-func compare(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
-
 // AddUser adds or changes a person or a bot.
-func (s *Server) AddUser(u User) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.users[u.ID] = u
-}
+func (s *Server) AddUser(u User) { s.change(func() { s.users[u.ID] = u }) }
 
 // user returns a person, adding them if necessary. The caller holds s.mu.
 func (s *Server) user(id string) User {
@@ -183,30 +170,20 @@ func (s *Server) user(id string) User {
 
 // AddGuild adds a guild with the bot.
 func (s *Server) AddGuild(id, name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.guilds[id] = &guild{id: id, name: name, nicks: make(map[string]string)}
+	s.change(func() { s.guilds[id] = &guild{id: id, name: name, nicks: make(map[string]string)} })
 }
 
 // Readmit adds the bot again to a guild that it has left.
-func (s *Server) Readmit(guildID string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.guilds[guildID].left = false
-}
+func (s *Server) Readmit(guildID string) { s.change(func() { s.guilds[guildID].left = false }) }
 
 // SetGuildOwner says whether the bot owns a guild. An owner can't leave.
 func (s *Server) SetGuildOwner(guildID string, on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.guilds[guildID].owned = on
+	s.change(func() { s.guilds[guildID].owned = on })
 }
 
 // InGuild reports whether the bot is a member of a guild.
 func (s *Server) InGuild(guildID string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.guilds[guildID].left
+	return locked(s, func() bool { return !s.guilds[guildID].left })
 }
 
 // AddRole adds a role to a guild. With a bot's id it is the managed role of that bot.
@@ -219,9 +196,7 @@ func (s *Server) AddRole(guildID, id, name, botID string) {
 
 // SetNick sets the name of a person in a guild.
 func (s *Server) SetNick(guildID, userID, nick string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.guilds[guildID].nicks[userID] = nick
+	s.change(func() { s.guilds[guildID].nicks[userID] = nick })
 }
 
 // AddChannel adds a text channel to a guild. It panics if the guild is unknown.
@@ -338,9 +313,7 @@ func (s *Server) SentCount(channelID string) int {
 
 // Typing returns how often the bot showed in a channel that it is typing.
 func (s *Server) Typing(channelID string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.must(channelID).typing
+	return locked(s, func() int { return s.must(channelID).typing })
 }
 
 // Reactions returns the emoji that the bot has put on a message, sorted.

@@ -56,9 +56,7 @@ func (s *Server) open(w http.ResponseWriter, r *http.Request) bool {
 
 // deaf reports whether the server ignores what clients send.
 func (s *Server) deaf(c *conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.hanging && (c.device == nil || c.device.of == s.bot)
+	return locked(s, func() bool { return s.hanging && (c.device == nil || c.device.of == s.bot) })
 }
 
 // SetOutage says whether WhatsApp is down for everybody. It closes the bot's connections.
@@ -72,18 +70,10 @@ func (s *Server) SetOutage(on bool) {
 }
 
 // SetHang says whether the servers accept what the bot sends but never answer.
-func (s *Server) SetHang(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.hanging = on
-}
+func (s *Server) SetHang(on bool) { s.change(func() { s.hanging = on }) }
 
 // SetSilent says whether the bot's pings get no answer.
-func (s *Server) SetSilent(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.silent = on
-}
+func (s *Server) SetSilent(on bool) { s.change(func() { s.silent = on }) }
 
 // Drop cuts the bot's connections, including those that wait to be linked.
 func (s *Server) Drop() {
@@ -157,24 +147,14 @@ func (s *Server) takeLoginFailure() node {
 // RefuseSends makes the bot's next messages fail, each with one of the codes: 429 for too many,
 // 463 for a stranger, 479 for a bad address.
 func (s *Server) RefuseSends(codes ...int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.refusals = append(s.refusals, codes...)
+	s.change(func() { s.refusals = append(s.refusals, codes...) })
 }
 
 // RefuseAllSends makes all of the bot's messages fail with a code; 0 ends it.
-func (s *Server) RefuseAllSends(code int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.refuseAll = code
-}
+func (s *Server) RefuseAllSends(code int) { s.change(func() { s.refuseAll = code }) }
 
 // SwallowAcks makes the bot's next n messages arrive without an acknowledgement.
-func (s *Server) SwallowAcks(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.swallow = n
-}
+func (s *Server) SwallowAcks(n int) { s.change(func() { s.swallow = n }) }
 
 // HoldAcks delays acknowledgements of the bot's messages until release is called.
 func (s *Server) HoldAcks() (release func()) {
@@ -192,39 +172,19 @@ func (s *Server) HoldAcks() (release func()) {
 }
 
 // DelayAcks delays acknowledgements of the bot's messages by the given time.
-func (s *Server) DelayAcks(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ackDelay = d
-}
+func (s *Server) DelayAcks(d time.Duration) { s.change(func() { s.ackDelay = d }) }
 
 // FailKeys makes the bot's next n requests for people's keys fail.
-func (s *Server) FailKeys(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failKeys = n
-}
+func (s *Server) FailKeys(n int) { s.change(func() { s.failKeys = n }) }
 
 // Sends returns how many messages of all clients were relayed.
-func (s *Server) Sends() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sends
-}
+func (s *Server) Sends() int { return locked(s, func() int { return s.sends }) }
 
 // GroupQueries returns how often clients asked about groups.
-func (s *Server) GroupQueries() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.groupQueries
-}
+func (s *Server) GroupQueries() int { return locked(s, func() int { return s.groupQueries }) }
 
 // RefuseLeave makes WhatsApp refuse with a code to let accounts leave groups; 0 ends that.
-func (s *Server) RefuseLeave(code int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.refuseLeave = code
-}
+func (s *Server) RefuseLeave(code int) { s.change(func() { s.refuseLeave = code }) }
 
 // refusal returns the code with which a message of c is refused, or 0. The caller holds s.mu.
 func (c *conn) refusal(g *group) int {

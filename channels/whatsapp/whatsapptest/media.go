@@ -60,11 +60,7 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 }
 
 // SetMediaStatus makes downloads fail with an HTTP status; 0 lets them succeed.
-func (s *Server) SetMediaStatus(status int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mediaStatus = status
-}
+func (s *Server) SetMediaStatus(status int) { s.change(func() { s.mediaStatus = status }) }
 
 // SpoilMedia changes a byte of every stored file.
 func (s *Server) SpoilMedia() {

@@ -74,9 +74,7 @@ func (s *Server) Owner(ctx context.Context) (*Person, error) {
 
 // SetIdentity changes how the server names the person.
 func (p *Person) SetIdentity(as Identity) {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	p.of.byPhone, p.of.hidden = as != Known, as == NoLID
+	p.s.change(func() { p.of.byPhone, p.of.hidden = as != Known, as == NoLID })
 }
 
 // SetName changes the name that the person has chosen.
@@ -234,38 +232,24 @@ func (p *Person) Phone() string { return p.of.pn.User }
 func (p *Person) LID() string { return p.of.lid.User }
 
 // Typing returns how often the person saw that the bot is typing.
-func (p *Person) Typing() int {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	return p.typing
-}
+func (p *Person) Typing() int { return locked(p.s, func() int { return p.typing }) }
 
 // Reaction returns the emoji that the bot has put on a message, or "".
 func (p *Person) Reaction(id string) string {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	return p.reactions[id]
+	return locked(p.s, func() string { return p.reactions[id] })
 }
 
 // Delivered reports whether a message of the person has reached the bot.
 func (p *Person) Delivered(id string) bool {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	return p.delivered[id]
+	return locked(p.s, func() bool { return p.delivered[id] })
 }
 
 // Read reports whether the bot has read a message of the person.
-func (p *Person) Read(id string) bool {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	return p.read[id]
-}
+func (p *Person) Read(id string) bool { return locked(p.s, func() bool { return p.read[id] }) }
 
 // Settled reports whether the person has seen everything that was sent to them.
 func (p *Person) Settled() bool {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	return p.device.unread() == 0
+	return locked(p.s, func() bool { return p.device.unread() == 0 })
 }
 
 // Messages returns what the person has seen in a chat, oldest first: the bot's messages in the

@@ -224,6 +224,20 @@ func (s *Server) Wait(ctx context.Context, cond func() bool) error {
 	return s.changed.Wait(ctx, cond)
 }
 
+// change calls f with s.mu held.
+func (s *Server) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+// locked returns the result of f, which it calls with s.mu held.
+func locked[T any](s *Server, f func() T) T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return f()
+}
+
 func (s *Server) logf(format string, args ...any) {
 	if s.log != nil {
 		s.log(fmt.Sprintf(format, args...))
@@ -232,15 +246,11 @@ func (s *Server) logf(format string, args ...any) {
 
 // Violations returns unknown or forbidden actions of clients.
 func (s *Server) Violations() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.violations)
+	return locked(s, func() []string { return slices.Clone(s.violations) })
 }
 
 func (s *Server) violation(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.violate(format, args...)
+	s.change(func() { s.violate(format, args...) })
 }
 
 // violate records a violation. The caller holds s.mu.
@@ -268,11 +278,7 @@ func (s *Server) owned(d *device) bool {
 }
 
 // Devices returns how many devices of the bot are linked.
-func (s *Server) Devices() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.bot.devices)
-}
+func (s *Server) Devices() int { return locked(s, func() int { return len(s.bot.devices) }) }
 
 // Logins returns how often the bot's devices that are linked now have logged in.
 func (s *Server) Logins() int {
@@ -298,11 +304,7 @@ func (s *Server) Available() bool {
 }
 
 // DeviceName returns the name that the phone shows for the device that last asked to be linked.
-func (s *Server) DeviceName() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.props
-}
+func (s *Server) DeviceName() string { return locked(s, func() string { return s.props }) }
 
 // Pending returns the number of messages that the bot has not acknowledged.
 func (s *Server) Pending() int {
@@ -341,22 +343,34 @@ func (s *Server) AddGroup(title string, byPhone bool, members ...*Person) string
 	return g.jid.String()
 }
 
+// group returns the group with the given address. The caller holds s.mu.
+func (s *Server) group(chat string) (*group, error) {
+	if g := s.groups[jid(chat)]; g != nil {
+		return g, nil
+	}
+	return nil, errors.New("whatsapptest: no group " + chat)
+}
+
+// notice returns the stanza that tells members about a change of the group.
+func (g *group) notice(id string, change node) node {
+	return node{Tag: "notification", Attrs: attrs{"type": "w:gp2", "from": g.jid, "id": id,
+		"t": unix(time.Now())}, Content: []node{change}}
+}
+
 // RenameGroup gives a group another title and tells its members.
 func (s *Server) RenameGroup(chat, title string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.changed.Notify()
-	g := s.groups[jid(chat)]
-	if g == nil {
-		return errors.New("whatsapptest: no group " + chat)
+	g, err := s.group(chat)
+	if err != nil {
+		return err
 	}
 	g.title = title
 	for _, a := range g.members {
 		for _, d := range a.devices {
-			s.deliver(d, node{Tag: "notification", Attrs: attrs{"type": "w:gp2", "from": g.jid,
-				"id": "subject-" + title, "t": unix(time.Now())}, Content: []node{
-				{Tag: "subject", Attrs: attrs{"subject": title, "s_t": unix(time.Now())}},
-			}})
+			s.deliver(d, g.notice("subject-"+title,
+				node{Tag: "subject", Attrs: attrs{"subject": title, "s_t": unix(time.Now())}}))
 		}
 	}
 	return nil
@@ -368,9 +382,9 @@ func (s *Server) SetGroupTimer(chat string, seconds int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.changed.Notify()
-	g := s.groups[jid(chat)]
-	if g == nil {
-		return errors.New("whatsapptest: no group " + chat)
+	g, err := s.group(chat)
+	if err != nil {
+		return err
 	}
 	g.timer = seconds
 	change := node{Tag: "not_ephemeral"}
@@ -378,8 +392,7 @@ func (s *Server) SetGroupTimer(chat string, seconds int) error {
 		change = node{Tag: "ephemeral", Attrs: attrs{"expiration": strconv.Itoa(seconds)}}
 	}
 	for _, a := range g.members {
-		s.toAll(a, node{Tag: "notification", Attrs: attrs{"type": "w:gp2", "from": g.jid,
-			"id": "timer-" + strconv.Itoa(seconds), "t": unix(time.Now())}, Content: []node{change}})
+		s.toAll(a, g.notice("timer-"+strconv.Itoa(seconds), change))
 	}
 	return nil
 }
@@ -388,9 +401,9 @@ func (s *Server) SetGroupTimer(chat string, seconds int) error {
 func (s *Server) Expel(chat string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := s.groups[jid(chat)]
-	if g == nil {
-		return errors.New("whatsapptest: no group " + chat)
+	g, err := s.group(chat)
+	if err != nil {
+		return err
 	}
 	g.remove(s.bot)
 	return nil
@@ -409,18 +422,17 @@ func (s *Server) Invite(chat string, by *Person) {
 	g.remove(s.bot)
 	g.members = append(g.members, s.bot)
 	for _, d := range s.bot.devices {
-		s.deliver(d, node{Tag: "notification", Attrs: attrs{"type": "w:gp2", "from": g.jid,
-			"id": fmt.Sprint("create-", len(d.queue), "-", g.jid.User), "participant": by.of.lid,
-			"participant_pn": by.of.pn, "notify": by.of.name, "t": unix(time.Now())},
-			Content: []node{{Tag: "create", Content: []node{g.wire()}}}})
+		n := g.notice(fmt.Sprint("create-", len(d.queue), "-", g.jid.User),
+			node{Tag: "create", Content: []node{g.wire()}})
+		n.Attrs["participant"], n.Attrs["participant_pn"] = by.of.lid, by.of.pn
+		n.Attrs["notify"] = by.of.name
+		s.deliver(d, n)
 	}
 }
 
 // InGroup reports whether the bot is a member of a group.
 func (s *Server) InGroup(chat string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Contains(s.groups[jid(chat)].members, s.bot)
+	return locked(s, func() bool { return slices.Contains(s.groups[jid(chat)].members, s.bot) })
 }
 
 // jid parses an address that this package created.

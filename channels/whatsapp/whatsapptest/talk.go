@@ -207,9 +207,7 @@ func (p *Person) Fetch(ctx context.Context, m Message) ([]byte, error) {
 
 // find returns the person's copy of a message, or nil.
 func (p *Person) find(chat, id string) *Message {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	return p.known(chat, id)
+	return locked(p.s, func() *Message { return p.known(chat, id) })
 }
 
 // known is find with Server.mu held.
