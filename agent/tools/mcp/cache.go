@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"gateway/store/atomicfile"
 )
 
 // maxCache is the greatest size of a server's cache file, in bytes.
@@ -88,22 +90,10 @@ func (s *server) writeCache(k cacheEntry) error {
 	return nil
 }
 
-// writeFile atomically writes a file that only its owner may read.
+// writeFile atomically writes a file that only its owner may read, and makes its directory.
 func writeFile(file string, data []byte) error {
-	dir, name := filepath.Split(file)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, name+"-*.tmp")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return atomicfile.WritePath(file, data, 0o600)
 }

@@ -158,7 +158,7 @@ func (s *server) explain(
 			s.written(answer.Message))
 	case !l.alive():
 		return fmt.Errorf("the connection to the MCP server %s ended during the call: %s%s; "+
-			"the gateway is reconnecting", s.Name, s.written(l.reason().Error()), outcome(effect))
+			"the gateway is reconnecting", s.Name, s.written(l.err.Error()), outcome(effect))
 	}
 	return fmt.Errorf("the call to the MCP server %s failed: %s%s", s.Name,
 		s.written(withoutURL(err).Error()), outcome(effect))

@@ -134,14 +134,9 @@ func (r request) fields() ([]*field, error) {
 		f.required = slices.Contains(s.Required, name)
 		list = append(list, f)
 	}
+	rank := map[bool]int{true: 0, false: 1}
 	slices.SortFunc(list, func(a, b *field) int {
-		if a.required != b.required {
-			if a.required {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a.name, b.name)
+		return cmp.Or(rank[a.required]-rank[b.required], strings.Compare(a.name, b.name))
 	})
 	return list, nil
 }
@@ -196,11 +191,7 @@ func (f *field) choices(p *jsonschema.Schema) error {
 			return errors.New("one of its values is missing")
 		}
 		f.values = append(f.values, *one.Const)
-		label := one.Title
-		if label == "" {
-			label = fmt.Sprint(*one.Const)
-		}
-		f.labels = append(f.labels, label)
+		f.labels = append(f.labels, cmp.Or(one.Title, fmt.Sprint(*one.Const)))
 	}
 	if len(f.values) > maxChoices {
 		return fmt.Errorf("it has more than %d values to choose from", maxChoices)

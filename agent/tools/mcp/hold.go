@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
@@ -125,10 +126,7 @@ func (s changeReview) listLater(wait time.Duration) {
 		s.known.mu.Lock()
 		s.known.later = false
 		s.known.mu.Unlock()
-		select {
-		case s.stale <- struct{}{}:
-		default:
-		}
+		notify(s.stale)
 	})
 }
 
@@ -141,10 +139,7 @@ func (s changeReview) report(ctx context.Context) error {
 
 // offer gives the agreed part of the present catalog to the agent. The caller holds the lock.
 func (s changeReview) offer(ctx context.Context) []string {
-	have := s.known.held
-	if have == nil {
-		have = s.known.agreed
-	}
+	have := cmp.Or(s.known.held, s.known.agreed)
 	offered, changes := s.known.agreed.hold(*have)
 	code := ""
 	if len(changes) == 0 {

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -199,12 +200,9 @@ func hostOf(link string) string {
 
 // ask returns the question for f, which is field i of n.
 func (f *field) ask(i, n int) string {
-	title := f.schema.Title
-	if title == "" {
-		title = f.name
-	}
+	title := oneLine(cmp.Or(f.schema.Title, f.name), 100)
 	var b strings.Builder
-	fmt.Fprintf(&b, "**%s**", strings.ReplaceAll(oneLine(title, 100), "*", ""))
+	fmt.Fprintf(&b, "**%s**", strings.ReplaceAll(title, "*", ""))
 	if n > 1 {
 		fmt.Fprintf(&b, " (%d of %d)", i+1, n)
 	}

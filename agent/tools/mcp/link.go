@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,7 @@ type link struct {
 	stop func() // ends everything and waits
 
 	once sync.Once
-	err  error // set before ended is closed
+	err  error // the reason for the end; set before ended is closed
 }
 
 // fail marks the link as unusable, with the reason.
@@ -43,14 +44,7 @@ func (l *link) fail(err error) {
 	})
 }
 
-func (l *link) alive() bool {
-	select {
-	case <-l.ended:
-		return false
-	default:
-		return true
-	}
-}
+func (l *link) alive() bool { return !isClosed(l.ended) }
 
 // awaitEnd waits up to three times endTime for the end of a broken link.
 func (l *link) awaitEnd() {
@@ -62,12 +56,9 @@ func (l *link) awaitEnd() {
 	}
 }
 
-// reason returns the reason for the end of the link.
-func (l *link) reason() error { return l.err }
-
 // forgotten reports whether the link has ended because the endpoint forgot the session.
 func (l *link) forgotten() bool {
-	return !l.alive() && errors.Is(l.reason(), sdk.ErrSessionMissing)
+	return !l.alive() && errors.Is(l.err, sdk.ErrSessionMissing)
 }
 
 // close ends the link and waits for its goroutines.
@@ -217,12 +208,7 @@ func (o *opened) Connect(ctx context.Context) (sdk.Connection, error) {
 // client returns the client for one session. It refuses all requests of a server except for those
 // that ask a person.
 func (s *server) client() *sdk.Client {
-	stale := func() {
-		select {
-		case s.stale <- struct{}{}:
-		default:
-		}
-	}
+	stale := func() { notify(s.stale) }
 	return sdk.NewClient(&sdk.Implementation{Name: "gateway", Version: "1"}, &sdk.ClientOptions{
 		Capabilities: &sdk.ClientCapabilities{ // no roots
 			Elicitation: &sdk.ElicitationCapabilities{
@@ -314,11 +300,8 @@ func (s *server) listTools(ctx context.Context, session *sdk.ClientSession, c *c
 
 // describe returns the definition of t.
 func describe(t *sdk.Tool) definition {
-	d := definition{Name: t.Name, Description: oneLine(t.Description, maxDescription),
-		Schema: t.InputSchema}
-	if d.Description == "" {
-		d.Description = oneLine(t.Title, maxDescription)
-	}
+	d := definition{Name: t.Name, Schema: t.InputSchema, Description: cmp.Or(
+		oneLine(t.Description, maxDescription), oneLine(t.Title, maxDescription))}
 	if a := t.Annotations; a != nil {
 		d.ReadOnly, d.Idempotent = a.ReadOnlyHint, a.IdempotentHint
 	}

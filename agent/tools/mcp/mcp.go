@@ -207,10 +207,7 @@ func (c *Client) Finish(ctx context.Context, address string) (name string, err e
 			continue
 		}
 		if err == nil {
-			select {
-			case s.wanted <- struct{}{}: // it can connect now
-			default:
-			}
+			notify(s.wanted) // it can connect now
 		}
 		return s.Name, err
 	}

@@ -204,7 +204,7 @@ func (s *server) watch(ctx context.Context, l *link) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-l.ended:
-			return l.reason()
+			return l.err
 		case <-s.stale:
 			stale = true
 			pause.Reset(listDelay)
@@ -331,16 +331,21 @@ func (s *server) acquire(ctx context.Context) (l *link, release func(), err erro
 		}
 		change := s.change
 		s.mu.Unlock()
-		select {
-		case s.wanted <- struct{}{}:
-		default:
-		}
+		notify(s.wanted)
 		select {
 		case <-change:
 		case <-ctx.Done():
 			return nil, nil, s.unavailable(cmp.Or(s.show().Error, "it is still starting"))
 		}
 		s.mu.Lock()
+	}
+}
+
+// notify puts a token into c, unless there is one already.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
