@@ -240,6 +240,11 @@ type Image struct {
 	Data []byte // JPEG, PNG, GIF or WebP
 }
 
+// IsPicture reports whether models can see pictures of a MIME type.
+func IsPicture(mime string) bool {
+	return slices.Contains([]string{"image/jpeg", "image/png", "image/gif", "image/webp"}, mime)
+}
+
 // New returns a tool whose arguments are the JSON form of the struct Args. The
 // "jsonschema" tags of the fields are their descriptions. A field is required unless its
 // "json" tag has omitempty or omitzero. New panics if Args has no JSON form.

@@ -240,7 +240,7 @@ func (a *archive) epub() error {
 		if err != nil {
 			return unpackError(err)
 		}
-		text, _ := decode(raw[:len(raw)-incomplete(raw)])
+		text, _ := decode(WholeRunes(raw))
 		a.out.paragraph()
 		if err := a.page(text); err != nil {
 			return err

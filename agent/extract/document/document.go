@@ -81,12 +81,12 @@ func (f *file) read(kind, claimed string) error {
 	switch {
 	case kind == "application/pdf":
 		return f.pdf()
-	case strings.HasPrefix(kind, "application/") && isZip(kind):
+	case strings.HasPrefix(kind, "application/") && IsZip(kind):
 		return f.archive()
-	case !isText(kind):
+	case !IsText(kind):
 		return ErrUnsupported
 	}
-	if isText(claimed) && kind == "text/plain" {
+	if IsText(claimed) && kind == "text/plain" {
 		kind = claimed
 	}
 	switch kind {
@@ -109,9 +109,9 @@ func Type(head []byte, name string) string {
 	byName := byExtension[strings.ToLower(path.Ext(name))]
 	switch {
 	case byName == "":
-	case kind == "text/plain" && isText(byName),
+	case kind == "text/plain" && IsText(byName),
 		kind == "application/json" && byName == "application/x-ipynb+json",
-		kind == "application/zip" && isZip(byName),
+		kind == "application/zip" && IsZip(byName),
 		len(head) == 0:
 		return byName
 	}
@@ -124,8 +124,8 @@ func base(mime string) string {
 	return strings.ToLower(strings.TrimSpace(mime))
 }
 
-// isText reports whether files of the type are plain text.
-func isText(mime string) bool {
+// IsText reports whether files of the type are plain text.
+func IsText(mime string) bool {
 	return strings.HasPrefix(mime, "text/") || strings.HasSuffix(mime, "+json") ||
 		strings.HasSuffix(mime, "+xml") || slices.Contains(textTypes, mime)
 }
@@ -136,8 +136,8 @@ var textTypes = []string{
 	"application/x-subrip", "application/x-perl", "application/x-python", "application/x-php",
 }
 
-// isZip reports whether files of the type are ZIP archives. Some of these have text.
-func isZip(mime string) bool {
+// IsZip reports whether files of the type are ZIP archives. Some of these have text.
+func IsZip(mime string) bool {
 	return mime == "application/zip" || mime == "application/epub+zip" ||
 		strings.HasPrefix(mime, "application/vnd.openxmlformats-officedocument.") ||
 		strings.HasPrefix(mime, "application/vnd.oasis.opendocument.")

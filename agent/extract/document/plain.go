@@ -13,8 +13,7 @@ func (f *file) plain() error {
 	// UTF-16 takes at most twice as many bytes as UTF-8, so this is enough for limit bytes of text.
 	raw := f.raw
 	if want := 2*f.out.limit + headSize; want < len(raw) {
-		raw = raw[:want]
-		raw = raw[:want-incomplete(raw)]
+		raw = WholeRunes(raw[:want])
 	}
 	text, ok := decode(raw)
 	if !ok {
@@ -25,17 +24,17 @@ func (f *file) plain() error {
 	return nil
 }
 
-// incomplete returns the number of bytes of an incomplete UTF-8 character at the end of raw.
-func incomplete(raw []byte) int {
-	for i := 1; i < utf8.UTFMax && i <= len(raw); i++ {
-		if utf8.RuneStart(raw[len(raw)-i]) {
-			if utf8.FullRune(raw[len(raw)-i:]) {
-				return 0
+// WholeRunes returns raw without an incomplete UTF-8 character at its end.
+func WholeRunes(raw []byte) []byte {
+	for i := len(raw) - 1; i >= max(0, len(raw)-utf8.UTFMax); i-- {
+		if utf8.RuneStart(raw[i]) {
+			if !utf8.FullRune(raw[i:]) {
+				return raw[:i]
 			}
-			return i
+			break
 		}
 	}
-	return 0
+	return raw
 }
 
 // decode returns raw as UTF-8. It returns false if raw is not text.

@@ -149,20 +149,12 @@ func linesAt(text string, at []int) []int {
 // lineList describes line numbers in words.
 func lineList(lines []int) string {
 	lines = slices.Compact(slices.Sorted(slices.Values(lines)))
-	var b strings.Builder
-	b.WriteString("line ")
+	what, more := "line ", ""
 	if len(lines) > 1 {
-		b.Reset()
-		b.WriteString("lines ")
-	}
-	for i, n := range lines[:min(len(lines), maxListed)] {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprint(&b, n)
+		what = "lines "
 	}
 	if len(lines) > maxListed {
-		b.WriteString(" and more")
+		lines, more = lines[:maxListed], " and more"
 	}
-	return b.String()
+	return what + strings.ReplaceAll(strings.Trim(fmt.Sprint(lines), "[]"), " ", ", ") + more
 }

@@ -30,6 +30,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode"
 
 	"gateway/agent/extract"
@@ -95,22 +96,25 @@ func New(o Options) *Files {
 		w.media = &tree{name: "media", dir: o.Media}
 	}
 	if o.Memory != nil {
-		w.memory = &tree{name: "memory", dir: o.Memory, write: true, private: true}
-		if path := o.Memory.Name(); filepath.IsAbs(path) {
-			w.memory.path = filepath.Clean(path)
-		}
+		w.memory = privateTree("memory", o.Memory)
 	}
 	if o.Shared != nil {
-		w.shared = &tree{dir: o.Shared, write: true, private: true}
-		if path := o.Shared.Name(); filepath.IsAbs(path) {
-			w.shared.path = filepath.Clean(path)
-		}
+		w.shared = privateTree("", o.Shared)
 	}
 	for _, r := range o.Roots {
 		w.roots = append(w.roots,
 			&tree{name: r.Name, path: filepath.Clean(r.Path), dir: r.Dir, write: r.Write})
 	}
 	return w
+}
+
+// privateTree returns the tree of a folder of documents.
+func privateTree(name string, dir *os.Root) *tree {
+	t := &tree{name: name, dir: dir, write: true, private: true}
+	if path := dir.Name(); filepath.IsAbs(path) {
+		t.path = filepath.Clean(path)
+	}
+	return t
 }
 
 // Tools returns the tools.
@@ -149,7 +153,7 @@ func (w *Files) explain(at place, err error) error {
 	case isEscape(err):
 		return fmt.Errorf("%q is or contains a symbolic link that leads out of %s "+
 			"or is absolute; such links are not followed", at.given, at.tree.title())
-	case isTooLong(err):
+	case errors.Is(err, syscall.ENAMETOOLONG):
 		return fmt.Errorf("%q: the name is too long for the file system", truncate(at.given))
 	}
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {

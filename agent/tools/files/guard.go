@@ -119,7 +119,7 @@ func (d *descent) step(dir *os.Root, elements []string) (*os.Root, error) {
 	name := elements[len(elements)-1]
 	info, err := dir.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) && d.create {
-		if err := dir.Mkdir(name, d.at.tree.newDir()); err == nil {
+		if err := dir.Mkdir(name, d.at.tree.mode(newDir)); err == nil {
 			d.made = slices.Insert(d.made, 0, filepath.Join(elements...))
 		} else if !errors.Is(err, fs.ErrExist) {
 			return nil, err

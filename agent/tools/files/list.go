@@ -147,12 +147,8 @@ func (e otherEntry) Name() string { return e.name }
 
 // readDir returns the entries of a directory, sorted by name.
 func (w *Files) readDir(at place) ([]fs.DirEntry, error) {
-	info, err := at.tree.dir.Stat(at.path)
-	if err != nil {
-		return nil, w.explain(at, err)
-	}
-	if k := cmp.Or(kind(info.Mode()), "file"); k != "directory" {
-		return nil, fmt.Errorf("%q is a %s, not a directory", at.given, k)
+	if err := w.wantDir(at); err != nil {
+		return nil, err
 	}
 	f, err := at.tree.dir.OpenFile(at.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"gateway/agent/extract/document"
 )
 
 // Limits of a page.
@@ -93,15 +95,14 @@ func readLine(r *bufio.Reader) (string, error) {
 		kept = append(kept, chunk[:min(len(chunk), room)]...)
 		cut += max(0, len(chunk)-room)
 	}
-	line := strings.ToValidUTF8(string(wholeRunes(kept)), "\ufffd")
-	for i, n := 0, 0; i < len(line); n++ { // i is the byte of the n-th character
-		if n == maxLine {
+	line := strings.ToValidUTF8(string(document.WholeRunes(kept)), "\ufffd")
+	characters := 0
+	for i := range line {
+		if characters++; characters > maxLine {
 			cut += len(line) - i
 			line = line[:i]
 			break
 		}
-		_, size := utf8.DecodeRuneInString(line[i:])
-		i += size
 	}
 	if cut > 0 {
 		line += fmt.Sprintf(" [line cut, %d bytes more]", cut)
@@ -123,17 +124,4 @@ func (p *page) text() (string, error) {
 			p.first, p.seen, p.seen+1)
 	}
 	return strings.Join(p.lines, "\n") + "\n\n" + note, nil
-}
-
-// wholeRunes returns b without an incomplete rune at its end.
-func wholeRunes(b []byte) []byte {
-	for i := 1; i <= min(utf8.UTFMax, len(b)); i++ {
-		if tail := b[len(b)-i:]; utf8.RuneStart(tail[0]) {
-			if !utf8.FullRune(tail) {
-				return b[:len(b)-i]
-			}
-			break
-		}
-	}
-	return b
 }

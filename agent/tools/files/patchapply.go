@@ -115,14 +115,9 @@ func (h *hunk) place(lines []textLine, from int) (int, error) {
 		return len(lines), nil
 	}
 	for _, equal := range []func(a, b string) bool{exact, trimmed} {
-		var found []int
-		for at := from; at+len(old) <= len(lines); at++ {
-			if h.end && at+len(old) != len(lines) {
-				continue
-			}
-			if fits(lines, old, at, equal) {
-				found = append(found, at)
-			}
+		found := matches(lines, old, from, equal)
+		if h.end {
+			found = slices.DeleteFunc(found, func(at int) bool { return at+len(old) != len(lines) })
 		}
 		switch {
 		case len(found) == 1 || len(found) > 1 && len(h.anchors) > 0:
@@ -143,17 +138,17 @@ func trimmed(a, b string) bool {
 	return strings.TrimRight(a, " \t\r") == strings.TrimRight(b, " \t\r")
 }
 
-// fits reports whether old matches the lines that begin at index at.
-func fits(lines []textLine, old []patchLine, at int, equal func(a, b string) bool) bool {
-	if at+len(old) > len(lines) {
-		return false
-	}
-	for i, l := range old {
-		if !equal(lines[at+i].text, l.text) {
-			return false
+// matches returns the indexes, from from on, of the lines where old begins.
+func matches(
+	lines []textLine, old []patchLine, from int, equal func(a, b string) bool,
+) (found []int) {
+	same := func(l textLine, p patchLine) bool { return equal(l.text, p.text) }
+	for at := from; at+len(old) <= len(lines); at++ {
+		if slices.EqualFunc(lines[at:at+len(old)], old, same) {
+			found = append(found, at)
 		}
 	}
-	return true
+	return found
 }
 
 // mismatch returns an error with the reason why a hunk does not apply. It shows the most similar
@@ -164,20 +159,9 @@ func (h *hunk) mismatch(lines []textLine, from int) error {
 	for _, l := range h.old() {
 		want = append(want, l.text)
 	}
-	if from > 0 && occursIn(h, lines) {
+	if from > 0 && len(matches(lines, h.old(), 0, trimmed)) > 0 {
 		return errors.New("belongs before the previous hunk; put the hunks in the order of the file")
 	}
 	near := strings.ReplaceAll(closest(text, strings.Join(want, "\n")), "old_text", "the patch")
 	return fmt.Errorf("does not apply: its lines are not in the file%s", near)
-}
-
-// occursIn reports whether the old lines of a hunk occur anywhere in the file.
-func occursIn(h *hunk, lines []textLine) bool {
-	old := h.old()
-	for at := range lines {
-		if fits(lines, old, at, trimmed) {
-			return true
-		}
-	}
-	return false
 }

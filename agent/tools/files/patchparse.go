@@ -31,10 +31,8 @@ type patchLine struct {
 }
 
 // old returns the context and removed lines: those that the file must have.
-func (h *hunk) old() []patchLine { return h.without('+') }
-
-func (h *hunk) without(op byte) []patchLine {
-	return slices.DeleteFunc(slices.Clone(h.lines), func(l patchLine) bool { return l.op == op })
+func (h *hunk) old() []patchLine {
+	return slices.DeleteFunc(slices.Clone(h.lines), func(l patchLine) bool { return l.op == '+' })
 }
 
 // parsePatch parses a patch in the "*** Begin Patch" format, on which models are trained.

@@ -276,8 +276,6 @@ var errEscape = errors.New("path escapes from parent")
 // isEscape reports whether err says that a path leaves its tree. Package os exports no such error.
 func isEscape(err error) bool { return strings.HasSuffix(err.Error(), errEscape.Error()) }
 
-func isTooLong(err error) bool { return errors.Is(err, syscall.ENAMETOOLONG) }
-
 // resolved returns p without symbolic links, so that a write replaces the link's target and not the
 // link. This does not protect anything: if somebody changes links at the same time, the write goes
 // to another place within the tree. The tree itself prevents an escape.

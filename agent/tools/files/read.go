@@ -47,22 +47,32 @@ func (w *Files) readFile(ctx context.Context, c tool.Call, a readArgs) (tool.Res
 		return tool.Result{}, err
 	}
 	defer f.Close()
-	head, err := headOf(f)
-	if err != nil {
+	o := opened{File: f, info: info, at: at}
+	if o.head, err = headOf(f); err != nil {
 		return tool.Result{}, w.explain(at, err)
 	}
+	o.kind = document.Type(o.head, at.name)
 	r := tool.Result{Foreign: foreign("file", at), Trusted: w.isTrusted(at)}
-	if kind := document.Type(head, at.name); isImage(kind) {
-		r.Images, err = readImage(f, info, at, kind)
-		r.Text = fmt.Sprintf("(an image, %s, %d bytes)", kind, info.Size())
+	if tool.IsPicture(o.kind) {
+		r.Images, err = o.image()
+		r.Text = fmt.Sprintf("(an image, %s, %d bytes)", o.kind, info.Size())
 	} else {
-		r.Text, err = w.readText(ctx, c, f, at, a)
+		r.Text, err = w.readText(ctx, c, o, a)
 	}
 	if err != nil {
 		return tool.Result{}, err
 	}
 	w.recordRead(c, at, info)
 	return r, nil
+}
+
+// An opened is a file that is being read.
+type opened struct {
+	*os.File
+	info fs.FileInfo
+	at   place
+	head []byte // its first bytes
+	kind string // MIME type
 }
 
 // foreign describes the origin of a result's text.
@@ -80,11 +90,7 @@ func headOf(f *os.File) ([]byte, error) {
 
 // isText reports whether a file that begins with head is UTF-8 text.
 func isText(head []byte) bool {
-	return bytes.IndexByte(head, 0) < 0 && utf8.Valid(wholeRunes(head))
-}
-
-func isImage(kind string) bool {
-	return slices.Contains([]string{"image/jpeg", "image/png", "image/gif", "image/webp"}, kind)
+	return bytes.IndexByte(head, 0) < 0 && utf8.Valid(document.WholeRunes(head))
 }
 
 const notebookType = "application/x-ipynb+json"
@@ -97,50 +103,42 @@ func isDocument(kind string) bool {
 	}, kind) || strings.HasPrefix(kind, "application/vnd.")
 }
 
-func readImage(f *os.File, info fs.FileInfo, at place, kind string) ([]tool.Image, error) {
-	if info.Size() > maxImage {
+func (o opened) image() ([]tool.Image, error) {
+	if o.info.Size() > maxImage {
 		return nil, fmt.Errorf("%q is an image of %d bytes, and the limit is %d; "+
-			"make it smaller with a command first", at.given, info.Size(), maxImage)
+			"make it smaller with a command first", o.at.given, o.info.Size(), maxImage)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxImage))
+	data, err := io.ReadAll(io.LimitReader(o, maxImage))
 	if err != nil {
-		return nil, fmt.Errorf("%q: the %s can't be read: %w", at.given, kind, err)
+		return nil, fmt.Errorf("%q: the %s can't be read: %w", o.at.given, o.kind, err)
 	}
-	return []tool.Image{{Name: at.name, Data: data}}, nil
+	return []tool.Image{{Name: o.at.name, Data: data}}, nil
 }
 
-// readText returns one page of a file's text.
+// readText returns one page of the text of a file.
 func (w *Files) readText(
-	ctx context.Context, c tool.Call, f *os.File, at place, a readArgs,
+	ctx context.Context, c tool.Call, o opened, a readArgs,
 ) (string, error) {
-	head, err := headOf(f)
-	if err != nil {
-		return "", w.explain(at, err)
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return "", w.explain(at, err)
-	}
 	p := page{first: max(a.Offset, 1), limit: maxLines}
 	if a.Limit > 0 {
 		p.limit = min(a.Limit, maxLines)
 	}
-	var from io.Reader = f
+	var from io.Reader = o
 	note := ""
-	if isText(head) && !isDocument(document.Type(head, at.name)) {
-		if bytes.HasPrefix(head, byteOrderMark) {
-			from = io.NewSectionReader(f, int64(len(byteOrderMark)), info.Size())
+	if isText(o.head) && !isDocument(o.kind) {
+		if bytes.HasPrefix(o.head, byteOrderMark) {
+			from = io.NewSectionReader(o, int64(len(byteOrderMark)), o.info.Size())
 		}
 	} else {
-		text, kind, err := w.documentText(ctx, c, f, info, at)
+		text, what, err := w.documentText(ctx, c, o)
 		if err != nil {
 			return "", err
 		}
 		from = strings.NewReader(text)
-		note = fmt.Sprintf("(the text of a file that is %s)\n", kind)
+		note = fmt.Sprintf("(the text of a file that is %s)\n", what)
 	}
 	if err := p.fill(ctx, bufio.NewReaderSize(from, bufferSize)); err != nil {
-		return "", w.explain(at, err)
+		return "", w.explain(o.at, err)
 	}
 	text, err := p.text()
 	return note + text, err
@@ -148,29 +146,24 @@ func (w *Files) readText(
 
 var byteOrderMark = []byte("\ufeff")
 
-// documentText returns the text extracted from a file that is not plain text, and the name of its
-// type.
+// documentText returns the text extracted from a file that is not plain text, and a description of
+// its type.
 func (w *Files) documentText(
-	ctx context.Context, c tool.Call, f *os.File, info fs.FileInfo, at place,
-) (text, kind string, err error) {
-	head, err := headOf(f)
-	if err != nil {
-		return "", "", w.explain(at, err)
-	}
-	kind = document.Type(head, at.name)
-	text, err = w.extract.Text(ctx, c.Address.String(), f, info.Size(), kind, maxDocument)
+	ctx context.Context, c tool.Call, o opened,
+) (text, what string, err error) {
+	size := o.info.Size()
+	text, err = w.extract.Text(ctx, c.Address.String(), o, size, o.kind, maxDocument)
 	switch {
 	case errors.Is(err, extract.ErrUnsupported):
 		return "", "", fmt.Errorf("%q is not text but %s, %d bytes; use a tool or a command that "+
-			"understands the format, or ask for a text version", at.given, kind, info.Size())
+			"understands the format, or ask for a text version", o.at.given, o.kind, size)
 	case err != nil:
 		return "", "", fmt.Errorf("%q (%s, %d bytes) can't be read as text: %w",
-			at.given, kind, info.Size(), err)
+			o.at.given, o.kind, size, err)
+	case o.kind == notebookType:
+		return text, "a notebook; notebook_edit changes it", nil
+	case strings.HasPrefix(o.kind, "text/"):
+		return text, o.kind + " and not UTF-8, so that edit_file can't change it", nil
 	}
-	if kind == notebookType {
-		kind = "a notebook; notebook_edit changes it"
-	} else if strings.HasPrefix(kind, "text/") {
-		kind += " and not UTF-8, so that edit_file can't change it"
-	}
-	return text, kind, nil
+	return text, o.kind, nil
 }

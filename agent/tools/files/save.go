@@ -22,18 +22,12 @@ const (
 	onlyOurs = 0o700 // of them, in a private tree
 )
 
-func (t *tree) newFile() fs.FileMode {
+// mode returns the mode of a new file or folder in t, of which usual is the one elsewhere.
+func (t *tree) mode(usual fs.FileMode) fs.FileMode {
 	if t.private {
-		return newFile & onlyOurs
+		return usual & onlyOurs
 	}
-	return newFile
-}
-
-func (t *tree) newDir() fs.FileMode {
-	if t.private {
-		return newDir & onlyOurs
-	}
-	return newDir
+	return usual
 }
 
 // change is a change of one file.
@@ -123,7 +117,7 @@ func tempName() string { return ".gateway-" + rand.Text() + ".tmp" }
 // writeTemp writes the new content to a temporary file with the final owner and mode.
 func (s *staged) writeTemp() error {
 	name := tempName()
-	f, err := s.dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, s.tree.newFile())
+	f, err := s.dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, s.tree.mode(newFile))
 	if err != nil {
 		return err
 	}

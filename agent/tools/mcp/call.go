@@ -254,8 +254,7 @@ func annotation(description, kind string) string {
 // image adds a picture if models support its type.
 func (b *builder) image(data []byte, kind string) {
 	switch found := http.DetectContentType(data); {
-	case found != "image/png" && found != "image/jpeg" && found != "image/gif" &&
-		found != "image/webp":
+	case !tool.IsPicture(found):
 		b.note("picture, %s, %d bytes: its type can't be shown", oneLine(kind, 60), len(data))
 	case len(data) > maxImage:
 		b.note("picture of %d bytes: too large to be shown", len(data))

@@ -123,36 +123,18 @@ func load(resp *http.Response) (*page, error) {
 	return p, err
 }
 
-func (p *page) isImage() bool {
-	switch p.kind {
-	case "image/jpeg", "image/png", "image/gif", "image/webp":
-		return true
-	}
-	return false
-}
-
 // isDocument reports whether package document may be able to extract text from the page.
 func (p *page) isDocument() bool {
-	return p.kind == "application/pdf" || p.kind == "application/zip" ||
-		p.kind == "application/epub+zip" ||
-		strings.HasPrefix(p.kind, "application/vnd.openxmlformats-officedocument.") ||
-		strings.HasPrefix(p.kind, "application/vnd.oasis.opendocument.")
+	return p.kind == "application/pdf" || document.IsZip(p.kind)
 }
 
 func (p *page) isText() bool {
-	if strings.HasPrefix(p.kind, "text/") || strings.HasSuffix(p.kind, "+xml") ||
-		strings.HasSuffix(p.kind, "+json") {
-		return true
-	}
-	switch strings.TrimPrefix(p.kind, "application/") {
-	case "json", "xml", "javascript", "x-ndjson", "yaml", "toml", "sql":
-		return true
-	}
 	// Text in some encodings does not look like text.
-	return p.kind == "application/octet-stream" && strings.HasPrefix(p.declared, "text/")
+	return document.IsText(p.kind) ||
+		p.kind == "application/octet-stream" && strings.HasPrefix(p.declared, "text/")
 }
 
-func (p *page) readable() bool { return p.isImage() || p.isDocument() || p.isText() }
+func (p *page) readable() bool { return tool.IsPicture(p.kind) || p.isDocument() || p.isText() }
 
 // isHTML reports whether the page is HTML. It trusts the Content-Type if the body is text.
 func (p *page) isHTML() bool {
@@ -177,7 +159,7 @@ func (f *fetcher) result(
 	case p.body == nil:
 		text = fmt.Sprintf("(not loaded: %s; only text, web pages, PDF, office documents and "+
 			"images can be read)", p.describe())
-	case p.isImage():
+	case tool.IsPicture(p.kind):
 		name := oneLine(path.Base(p.url.Path), 100)
 		r.Images = []tool.Image{{Name: name, Data: p.body}}
 		text = fmt.Sprintf("(an image, %s)", p.describe())
