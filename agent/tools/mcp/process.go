@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -68,6 +71,28 @@ func (s *server) startProcess(life context.Context) (*connection, error) {
 		},
 		end: p.end, why: p.why,
 	}, nil
+}
+
+// Environ returns the environment of a server's process: the harmless variables of the gateway's
+// environment that programs need, and env.
+func Environ(env map[string]string) []string {
+	names := []string{"PATH", "HOME", "LANG", "TERM", "TZ"}
+	if runtime.GOOS == "windows" {
+		names = append(names, "SYSTEMROOT", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERPROFILE",
+			"APPDATA", "LOCALAPPDATA", "PROGRAMFILES")
+	}
+	all := make(map[string]string)
+	for _, name := range names {
+		if v, ok := os.LookupEnv(name); ok {
+			all[name] = v
+		}
+	}
+	maps.Copy(all, env)
+	list := []string{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, name+"="+all[name])
+	}
+	return list
 }
 
 // A process is a server that the gateway has started.
