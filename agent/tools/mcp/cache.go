@@ -46,14 +46,25 @@ func (s Server) hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (s *server) cacheFile() string { return filepath.Join(s.opts.Cache, s.Name+".json") }
+// A cache is the cache file of one server.
+type cache struct {
+	file string // "" stores nothing
+	hash string // of the server's configuration
+}
 
-// readCache reads the server's cache file. It returns nil if there is none for this configuration.
-func (s *server) readCache() (*cacheEntry, error) {
-	if s.opts.Cache == "" {
+func newCache(s Server, o *Options) cache {
+	if o.Cache == "" {
+		return cache{}
+	}
+	return cache{filepath.Join(o.Cache, s.Name+".json"), s.hash()}
+}
+
+// read reads the file. It returns nil if there is none for this configuration.
+func (c cache) read() (*cacheEntry, error) {
+	if c.file == "" {
 		return nil, nil
 	}
-	f, err := os.Open(s.cacheFile())
+	f, err := os.Open(c.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -65,18 +76,18 @@ func (s *server) readCache() (*cacheEntry, error) {
 	if err := json.NewDecoder(io.LimitReader(f, maxCache)).Decode(&k); err != nil {
 		return nil, fmt.Errorf("mcp: read the cache: %w", err)
 	}
-	if k.Hash != s.hash() {
+	if k.Hash != c.hash {
 		return nil, nil
 	}
 	return &k, nil
 }
 
-// writeCache writes the cache file atomically.
-func (s *server) writeCache(k cacheEntry) error {
-	if s.opts.Cache == "" {
+// write writes the file atomically.
+func (c cache) write(k cacheEntry) error {
+	if c.file == "" {
 		return nil
 	}
-	k.Hash = s.hash()
+	k.Hash = c.hash
 	data, err := json.Marshal(k)
 	if err != nil {
 		return fmt.Errorf("mcp: write the cache: %w", err)
@@ -84,7 +95,7 @@ func (s *server) writeCache(k cacheEntry) error {
 	if len(data) > maxCache {
 		return fmt.Errorf("mcp: write the cache: %d bytes are too many", len(data))
 	}
-	if err := writeFile(s.cacheFile(), data); err != nil {
+	if err := writeFile(c.file, data); err != nil {
 		return fmt.Errorf("mcp: write the cache: %w", err)
 	}
 	return nil

@@ -36,18 +36,28 @@ var errTimeout = errors.New("no answer in time")
 var errForgotten = fmt.Errorf("%w any more", sdk.ErrSessionMissing)
 
 // source is the origin of the results, for the mark of foreign text.
-func (s *server) source() string { return "the MCP server " + s.Name }
+func (s Server) source() string { return "the MCP server " + s.Name }
+
+// A caller makes requests to one server over its present link.
+type caller struct {
+	Server
+	opts     *Options
+	status   *status
+	login    *login
+	redactor *redactor
+	requests *liveRequests
+}
 
 // use calls do with a connection and converts an error for the model. It tries a second time if the
 // request did not reach the server, or if the endpoint forgot the session during the request and
 // the request may be repeated.
-func (s *server) use(
+func (s *caller) use(
 	ctx context.Context, effect tool.Effect,
 	do func(ctx context.Context, session *sdk.ClientSession) error,
 ) error {
 	for try := 0; ; try++ {
 		wait, cancel := context.WithTimeoutCause(ctx, s.Timeout, errTimeout)
-		l, release, err := s.acquire(wait)
+		l, release, err := s.status.acquire(wait)
 		cancel()
 		if err != nil {
 			return err
@@ -57,7 +67,7 @@ func (s *server) use(
 		if err == nil {
 			return nil
 		}
-		lost, sent := s.classify(ctx, err)
+		lost, sent := classify(ctx, s.URL == "", err)
 		if lost && s.URL == "" {
 			l.awaitEnd() // the reason of the end is more precise than err
 		}
@@ -73,7 +83,7 @@ func (s *server) use(
 }
 
 // callOnce calls do with l and the server's timeout, which stands still while a person is asked.
-func (s *server) callOnce(
+func (s *caller) callOnce(
 	ctx context.Context, l *link, do func(ctx context.Context, session *sdk.ClientSession) error,
 ) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxLife, errTimeout)
@@ -106,8 +116,8 @@ func (s *server) callOnce(
 }
 
 // classify reports whether the link can't be used any more because of err, and whether the request
-// may have reached the server.
-func (s *server) classify(ctx context.Context, err error) (lost, sent bool) {
+// may have reached the server, which is a process or an endpoint.
+func classify(ctx context.Context, process bool, err error) (lost, sent bool) {
 	var dial *net.OpError
 	var request *url.Error
 	var answer *jsonrpc.Error
@@ -125,7 +135,7 @@ func (s *server) classify(ctx context.Context, err error) (lost, sent bool) {
 	case errors.As(err, &answer):
 		return false, true
 	}
-	return s.URL == "" && broken(err), true
+	return process && broken(err), true
 }
 
 // broken reports whether err is an error of the pipes to a process, not of the data.
@@ -136,7 +146,7 @@ func broken(err error) bool {
 }
 
 // explain converts err for the model.
-func (s *server) explain(
+func (s *caller) explain(
 	ctx context.Context, l *link, err error, effect tool.Effect, sent bool,
 ) error {
 	var answer *jsonrpc.Error
@@ -146,7 +156,7 @@ func (s *server) explain(
 		return fmt.Errorf("the MCP server %s refuses the call: %s; nothing was done", s.Name, why)
 	case !sent:
 		return fmt.Errorf("the MCP server %s can't be reached: %s; nothing was done", s.Name,
-			s.written(withoutURL(err).Error()))
+			s.redactor.written(withoutURL(err).Error()))
 	case errors.Is(err, errTimeout):
 		return fmt.Errorf("the MCP server %s has not answered within %s; the call was cancelled%s",
 			s.Name, s.Timeout, outcome(effect))
@@ -155,13 +165,13 @@ func (s *server) explain(
 			context.Cause(ctx), outcome(effect))
 	case errors.As(err, &answer) && answer.Code != codeRejected:
 		return fmt.Errorf("the MCP server %s refuses the call: %s", s.Name,
-			s.written(answer.Message))
+			s.redactor.written(answer.Message))
 	case !l.alive():
 		return fmt.Errorf("the connection to the MCP server %s ended during the call: %s%s; "+
-			"the gateway is reconnecting", s.Name, s.written(l.err.Error()), outcome(effect))
+			"the gateway is reconnecting", s.Name, s.redactor.written(l.err.Error()), outcome(effect))
 	}
 	return fmt.Errorf("the call to the MCP server %s failed: %s%s", s.Name,
-		s.written(withoutURL(err).Error()), outcome(effect))
+		s.redactor.written(withoutURL(err).Error()), outcome(effect))
 }
 
 // codeRejected is the code that the library gives to requests that its transport could not deliver,
@@ -179,9 +189,8 @@ func outcome(effect tool.Effect) string {
 	return "; it is not known whether it took effect: find out before you try again"
 }
 
-// result converts the answer of a tool for the model.
-func (s *server) result(name string, r *sdk.CallToolResult) (tool.Result, error) {
-	b := &builder{name: name, prefix: s.prefix}
+// convert converts the answer of a tool for the model.
+func (b *builder) convert(s Server, r *sdk.CallToolResult) (tool.Result, error) {
 	for _, c := range r.Content {
 		b.content(c)
 	}

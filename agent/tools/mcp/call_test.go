@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -40,18 +39,13 @@ func TestJudge(t *testing.T) {
 		{"broken off", &url.Error{Op: "Post", Err: io.EOF}, true, true, true},
 	}
 	for _, tt := range tests {
-		s := newServer(Server{Name: "s"}, &Options{Now: time.Now}, nil)
-		if tt.http {
-			s.URL = "http://x"
-		}
-		if lost, sent := s.classify(t.Context(), tt.err); lost != tt.lost || sent != tt.sent {
+		if lost, sent := classify(t.Context(), !tt.http, tt.err); lost != tt.lost || sent != tt.sent {
 			t.Errorf("%s: lost %t, sent %t; want %t and %t", tt.name, lost, sent, tt.lost, tt.sent)
 		}
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := newServer(Server{Name: "s"}, &Options{Now: time.Now}, nil)
-	if lost, _ := s.classify(ended, io.EOF); lost {
+	if lost, _ := classify(ended, true, io.EOF); lost {
 		t.Error("a call that was cancelled ends the connection")
 	}
 }

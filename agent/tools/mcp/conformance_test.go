@@ -193,7 +193,7 @@ func (p *conformist) connect(ctx context.Context) error {
 
 // failures returns how many attempts have failed in a row.
 func (p *conformist) failures() int {
-	s := p.c.servers[0]
+	s := p.c.servers[0].status
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failed

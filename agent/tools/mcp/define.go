@@ -69,8 +69,39 @@ func (d definition) effect() tool.Effect {
 	return tool.Once
 }
 
+// A toolset makes the tools that the agent has of one server.
+type toolset struct {
+	Server
+	naming
+	opts     *Options
+	caller   *caller
+	status   *status
+	redactor *redactor
+
+	shown *catalog // what publish has published; or nil
+}
+
+// publish makes the tools of c available to the agent. Calls must not overlap.
+func (s *toolset) publish(ctx context.Context, c catalog) {
+	c = c.sorted()
+	if same(s.shown, &c) {
+		return
+	}
+	s.shown = &c
+	tools, refused := s.define(c)
+	if s.opts.Set != nil {
+		if err := s.opts.Set("mcp/"+s.Name, tools); err != nil {
+			refused = append(refused, s.redactor.scrub(err.Error()))
+		}
+	}
+	for _, why := range refused {
+		s.opts.Logger.WarnContext(ctx, "mcp tool refused", "server", s.Name, "reason", why)
+	}
+	s.status.update(func() { s.status.state.Tools, s.status.state.Refused = len(tools), refused })
+}
+
 // define returns the tools of c, sorted by name, and the reasons for the tools that it refused.
-func (s *server) define(c catalog) (tools []tool.Tool, refused []string) {
+func (s *toolset) define(c catalog) (tools []tool.Tool, refused []string) {
 	c = c.sorted()
 	refuse := func(name, why string) {
 		if len(refused) < maxRefused {
@@ -121,23 +152,34 @@ func (s *server) define(c catalog) (tools []tool.Tool, refused []string) {
 }
 
 // tool returns the tool that calls d.
-func (s *server) tool(name, description string, schema json.RawMessage, d definition) tool.Tool {
+func (s *toolset) tool(name, description string, schema json.RawMessage, d definition) tool.Tool {
 	return tool.Tool{
 		Name: name, Description: description, Schema: schema, Effect: d.effect(), MinRole: s.MinRole,
 		Timeout: s.longest(),
 		Run: func(ctx context.Context, c tool.Call) (tool.Result, error) {
-			return (&toolCall{s, name, d, c}).run(ctx)
+			return (&toolCall{s.caller, s.prefix, name, d, c}).run(ctx)
 		},
 	}
 }
 
 // longest is how long one use of a tool may take: waiting for the connection plus the call.
-func (s *server) longest() time.Duration { return 2*s.Timeout + 5*time.Second }
+func (s Server) longest() time.Duration { return 2*s.Timeout + 5*time.Second }
 
 // A naming chooses the names of a server's tools.
 type naming struct {
 	prefix string   // prefix of the names
 	others []string // other servers' prefixes that begin with this prefix
+}
+
+// newNaming returns the naming of one server among all servers.
+func newNaming(server string, all []string) naming {
+	n := naming{prefix: "mcp_" + server + "_"}
+	for _, name := range all {
+		if prefix := "mcp_" + name + "_"; prefix != n.prefix && strings.HasPrefix(prefix, n.prefix) {
+			n.others = append(n.others, prefix)
+		}
+	}
+	return n
 }
 
 // names returns the names of the tools in the same order, or "" for a tool without a possible name.

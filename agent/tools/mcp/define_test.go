@@ -142,7 +142,7 @@ func FuzzMend(f *testing.F) {
 			return
 		}
 		s := newServer(Server{Name: "s"}, &Options{Now: time.Now}, []string{"s"})
-		reg, err := tool.NewRegistry(s.tool("x", "d", got, definition{Name: "x"}))
+		reg, err := tool.NewRegistry(s.toolset.tool("x", "d", got, definition{Name: "x"}))
 		if err != nil {
 			t.Fatalf("the registry refuses %s: %v", got, err)
 		}
@@ -182,7 +182,7 @@ func TestNames(t *testing.T) {
 		for _, name := range tt.tools {
 			tools = append(tools, definition{Name: name})
 		}
-		got := s.names(tools)
+		got := s.toolset.names(tools)
 		for i, want := range tt.want {
 			ok := got[i] == want
 			if base, cut := strings.CutSuffix(want, "#"); cut {
@@ -196,7 +196,7 @@ func TestNames(t *testing.T) {
 			}
 		}
 		slices.Reverse(tools)
-		reversed := s.names(tools)
+		reversed := s.toolset.names(tools)
 		slices.Reverse(reversed)
 		if !slices.Equal(got, reversed) {
 			t.Errorf("the names depend on the order: %q and %q", got, reversed)
@@ -217,7 +217,7 @@ func FuzzNames(f *testing.F) {
 		for _, name := range []string{one, other} {
 			s := newServer(Server{Name: name}, &Options{Now: time.Now}, []string{one, other})
 			tools := []definition{{Name: x}, {Name: y}, {Name: z}}
-			for i, got := range s.names(tools) {
+			for i, got := range s.toolset.names(tools) {
 				key := name + "\x00" + tools[i].Name
 				if got == "" {
 					continue
@@ -225,7 +225,7 @@ func FuzzNames(f *testing.F) {
 				if owner, ok := seen[got]; ok && owner != key {
 					t.Errorf("%q and %q are both %q", owner, key, got)
 				}
-				if seen[got] = key; !fits(got) || !strings.HasPrefix(got, s.prefix) {
+				if seen[got] = key; !fits(got) || !strings.HasPrefix(got, s.toolset.prefix) {
 					t.Errorf("%q is named %q", key, got)
 				}
 			}
@@ -244,7 +244,7 @@ func TestDefine(t *testing.T) {
 	c.Tools = append(c.Tools, definition{Name: "bad", Schema: 5}, definition{Name: "other"},
 		definition{Name: "big", Description: strings.Repeat("wörd ", 1_000)})
 	c.Prompts, c.Resources, c.More = true, true, true
-	tools, refused := s.define(c)
+	tools, refused := s.toolset.define(c)
 	if len(tools) != maxTools+1 || tools[0].Name != "mcp_s_big" || tools[1].Name != "mcp_s_prompts" ||
 		tools[2].Name != "mcp_s_t0000" {
 		t.Errorf("%d tools, the first are %s, %s and %s", len(tools), tools[0].Name, tools[1].Name,
@@ -275,7 +275,7 @@ func TestDefineSize(t *testing.T) {
 			"properties": map[string]any{"a": map[string]any{
 				"enum": []any{strings.Repeat("x", 30_000)}}}}})
 	}
-	tools, refused := s.define(c)
+	tools, refused := s.toolset.define(c)
 	if len(tools) != 8 || len(refused) != 12 || !strings.Contains(refused[0], "262144 bytes") {
 		t.Errorf("%d tools, refused %q", len(tools), refused)
 	}

@@ -40,7 +40,7 @@ type liveRequest struct {
 	links  []request // links to open before the call is made again
 	err    error
 
-	// asks.mu of the server guards:
+	// liveRequests.mu guards:
 	ended <-chan struct{} // closed when the attempt that is under way has ended
 	limit *time.Timer     // ends the attempt; stopped while a person is asked
 	asked bool
@@ -75,8 +75,8 @@ type liveRequests struct {
 	held   map[heldKey]*liveRequest
 }
 
-func newAskings() liveRequests {
-	return liveRequests{turn: make(chan struct{}, 1), live: make(map[*liveRequest]bool),
+func newLiveRequests() *liveRequests {
+	return &liveRequests{turn: make(chan struct{}, 1), live: make(map[*liveRequest]bool),
 		held: make(map[heldKey]*liveRequest)}
 }
 
@@ -187,7 +187,7 @@ func (a *liveRequests) refuse(r *liveRequest) {
 	}
 }
 
-// note adds a note for the model, unless r has it already. asks.mu is held.
+// note adds a note for the model, unless r has it already. liveRequests.mu is held.
 func (r *liveRequest) note(text string) {
 	if !slices.Contains(r.notes, text) {
 		r.notes = append(r.notes, text)
@@ -235,10 +235,8 @@ func (s *server) elicit(ctx context.Context, r *sdk.ElicitRequest) (*sdk.ElicitR
 	}
 	live, first := s.requests.claim()
 	if first {
-		s.update(func() { s.dialect.Asks = true })
-		s.known.mu.Lock()
-		changeReview{s}.store(ctx)
-		s.known.mu.Unlock()
+		s.status.update(func() { s.status.dialect.Asks = true })
+		s.review.save(ctx)
 	}
 	if live == nil {
 		return &sdk.ElicitResult{Action: cancel}, nil
@@ -271,10 +269,11 @@ const noPerson = "the server asked for input, and the gateway declined, because 
 
 // A toolCall is one call of a tool, with all questions that the server asks during it.
 type toolCall struct {
-	*server
-	name string
-	d    definition
-	call tool.Call
+	caller *caller
+	prefix string // of the names of the server's tools
+	name   string
+	d      definition
+	call   tool.Call
 }
 
 // run makes the call, or continues it with the person's answer. Its result is that of the call, or
@@ -284,11 +283,11 @@ func (x *toolCall) run(ctx context.Context) (tool.Result, error) {
 	params := &sdk.CallToolParams{Name: x.d.Name, Arguments: x.call.Args}
 	var live *liveRequest
 	if x.call.Reply == nil {
-		x.requests.hold(x.key(), nil)
+		x.caller.requests.hold(x.key(), nil)
 	} else {
 		err := x.restore(q)
 		if q.Running {
-			if live = x.requests.release(x.key()); live == nil {
+			if live = x.caller.requests.release(x.key()); live == nil {
 				return x.fail(fmt.Errorf("the call has ended before the person answered%s",
 					outcome(x.d.effect())), nil)
 			}
@@ -320,12 +319,12 @@ func (x *toolCall) run(ctx context.Context) (tool.Result, error) {
 			live.cancel(context.Cause(ctx))
 			<-live.over
 		}
-		notes = append(notes, x.requests.notes(live)...)
+		notes = append(notes, x.caller.requests.notes(live)...)
 		if live.err != nil {
 			return x.fail(live.err, notes)
 		}
 		if err := q.begin(live); err != nil {
-			return x.fail(fmt.Errorf("the MCP server %s %w", x.Name, err), notes)
+			return x.fail(fmt.Errorf("the MCP server %s %w", x.caller.Name, err), notes)
 		}
 		if len(q.Requests) == 0 {
 			return x.finish(live, q, notes)
@@ -368,10 +367,10 @@ func (x *toolCall) wait(q *elicitation, live *liveRequest, err error) (tool.Resu
 		err = fmt.Errorf("the server asks more than %d times", maxRounds)
 	}
 	if err == nil {
-		w, err = q.wait(x.Name, x.d.Name, x.call.Group)
+		w, err = q.wait(x.caller.Name, x.d.Name, x.call.Group)
 	}
 	if live != nil && err == nil {
-		x.requests.hold(x.key(), live)
+		x.caller.requests.hold(x.key(), live)
 	} else if live != nil {
 		live.cancel(err)
 	}
@@ -379,7 +378,7 @@ func (x *toolCall) wait(q *elicitation, live *liveRequest, err error) (tool.Resu
 		return x.fail(err, nil)
 	}
 	if q.Running {
-		w.Cancel = func() { x.requests.hold(x.key(), nil) }
+		w.Cancel = func() { x.caller.requests.hold(x.key(), nil) }
 	}
 	return tool.Result{Wait: w}, nil
 }
@@ -389,7 +388,7 @@ func (x *toolCall) fail(err error, notes []string) (tool.Result, error) {
 	if len(notes) > 0 {
 		err = fmt.Errorf("%w (%s)", err, strings.Join(notes, "; "))
 	}
-	return tool.Result{Foreign: x.source()}, err
+	return tool.Result{Foreign: x.caller.source()}, err
 }
 
 // finish returns the result of the call for the model.
@@ -397,7 +396,7 @@ func (x *toolCall) finish(live *liveRequest, q *elicitation, notes []string) (to
 	if len(q.Answers) > 0 && !q.accepted() {
 		notes = append(notes, "the server asked the person for input, and the person gave none")
 	}
-	r, err := x.result(x.name, live.result)
+	r, err := (&builder{name: x.name, prefix: x.prefix}).convert(x.caller.Server, live.result)
 	if err != nil {
 		return x.fail(err, notes)
 	}
@@ -417,12 +416,12 @@ func (x *toolCall) begin(ctx context.Context, params *sdk.CallToolParams) *liveR
 		defer live.cancel(nil)
 		defer func() {
 			if p := recover(); p != nil {
-				x.opts.Logger.ErrorContext(ctx, "mcp call panicked", "server", x.Name,
+				x.caller.opts.Logger.ErrorContext(ctx, "mcp call panicked", "server", x.caller.Name,
 					"panic", fmt.Sprint(p))
 				live.err = errors.New("the call crashed")
 			}
 		}()
-		live.err = x.use(context.WithValue(ctx, liveKey{}, live), x.d.effect(),
+		live.err = x.caller.use(context.WithValue(ctx, liveKey{}, live), x.d.effect(),
 			func(ctx context.Context, session *sdk.ClientSession) (err error) {
 				live.result, err = session.CallTool(ctx, params)
 				if live.links = linksOf(err); live.links != nil {

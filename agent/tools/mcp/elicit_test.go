@@ -382,7 +382,7 @@ func TestElicitHeld(t *testing.T) {
 // The clock of a call stands while a person is asked.
 func TestElicitClock(t *testing.T) {
 	t.Parallel()
-	a, r := newAskings(), &liveRequest{}
+	a, r := newLiveRequests(), &liveRequest{}
 	end, err := a.begin(context.WithValue(t.Context(), liveKey{}, r), func() *time.Timer {
 		return time.AfterFunc(time.Hour, func() {})
 	})
@@ -443,7 +443,7 @@ func TestElicitWhom(t *testing.T) {
 // A call that was given up does not keep the next one from asking, although it has not ended yet.
 func TestElicitGivenUp(t *testing.T) {
 	t.Parallel()
-	a := newAskings()
+	a := newLiveRequests()
 	begin := func() (*liveRequest, context.CancelFunc) {
 		ctx, cancel := context.WithCancel(t.Context())
 		r := &liveRequest{}

@@ -23,18 +23,18 @@ type resourcesArgs struct {
 }
 
 // resourcesTool returns the tool that lists and reads the server's resources.
-func (s *server) resourcesTool() tool.Tool {
+func (s *toolset) resourcesTool() tool.Tool {
 	t := tool.New(s.prefix+"resources", "Lists the resources of the MCP server "+s.Name+
 		", or reads one by its URI.", tool.Pure, s.resources)
 	t.MinRole, t.Timeout = s.MinRole, s.longest()
 	return t
 }
 
-func (s *server) resources(
+func (s *toolset) resources(
 	ctx context.Context, _ tool.Call, args resourcesArgs,
 ) (tool.Result, error) {
 	var result tool.Result
-	err := s.use(ctx, tool.Pure, func(ctx context.Context, session *sdk.ClientSession) error {
+	err := s.caller.use(ctx, tool.Pure, func(ctx context.Context, session *sdk.ClientSession) error {
 		var err error
 		if args.URI == "" {
 			result.Text, err = listResources(ctx, session, args.Offset)
@@ -83,18 +83,18 @@ type promptsArgs struct {
 }
 
 // promptsTool returns the tool that lists the server's prompts and fills in the arguments of one.
-func (s *server) promptsTool() tool.Tool {
+func (s *toolset) promptsTool() tool.Tool {
 	t := tool.New(s.prefix+"prompts", "Lists the prompts (texts with blanks) of the MCP server "+
 		s.Name+", or gets one filled in.", tool.Pure, s.prompts)
 	t.MinRole, t.Timeout = s.MinRole, s.longest()
 	return t
 }
 
-func (s *server) prompts(
+func (s *toolset) prompts(
 	ctx context.Context, _ tool.Call, args promptsArgs,
 ) (tool.Result, error) {
 	var result tool.Result
-	err := s.use(ctx, tool.Pure, func(ctx context.Context, session *sdk.ClientSession) error {
+	err := s.caller.use(ctx, tool.Pure, func(ctx context.Context, session *sdk.ClientSession) error {
 		var err error
 		if args.Name == "" {
 			result.Text, err = listPrompts(ctx, session, args.Offset)

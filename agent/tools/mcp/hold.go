@@ -19,19 +19,6 @@ const reportEvery = time.Hour
 // maxChanges is how many changes of a server's tools a report lists.
 const maxChanges = 20
 
-// known is the catalog of a server and the part of it that an admin has agreed to. The first
-// catalog counts as agreed, because a person has just configured the server.
-type known struct {
-	mu     sync.Mutex // held while the agent's tools are replaced
-	shown  *catalog   // catalog from which the agent's tools were made
-	agreed *catalog   // nil until the server was seen for the first time
-	held   *catalog   // the present catalog if it waits for agreement; or nil
-
-	reported   *catalog  // held catalog in the last report to the owners; or nil
-	reportedAt time.Time // time of that report in this process; or zero
-	later      bool      // another listing is scheduled, to report later changes
-}
-
 // hold returns the part of listed that the agent may see: the agreed definitions. A changed tool
 // keeps its agreed definition; a new tool is left out. It also returns descriptions of the changes.
 func (c catalog) hold(listed catalog) (offered catalog, changes []string) {
@@ -84,99 +71,130 @@ func shortHash(v any) string {
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:20])
 }
 
-// A changeReview holds back changes of a server's tools until somebody agrees to them.
-type changeReview struct{ *server }
+// A changeReview holds back changes of a server's tools until an admin agrees to them. The first
+// catalog counts as agreed, because a person has just configured the server.
+type changeReview struct {
+	name   string
+	opts   *Options
+	cache  cache
+	status *status
+	tools  *toolset
+	stale  chan<- struct{} // gets a token when the tools are to be listed again
+
+	mu     sync.Mutex // held while the agent's tools are replaced
+	agreed *catalog   // nil until the server was seen for the first time
+	held   *catalog   // the present catalog if it waits for agreement; or nil
+
+	reported   *catalog  // held catalog in the last report to the owners; or nil
+	reportedAt time.Time // time of that report in this process; or zero
+	later      bool      // another listing is scheduled, to report later changes
+}
+
+// restore gives the cached catalog to the agent.
+func (s *changeReview) restore(ctx context.Context, k *cacheEntry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.agreed, s.held, s.reported = &k.Catalog, k.Held, k.Held
+	s.offer(ctx)
+}
 
 // adopt gives the listed catalog to the agent, except for changes that nobody has agreed to. It
 // stores the catalog and the changes, and reports new changes.
-func (s changeReview) adopt(ctx context.Context, listed catalog) {
-	s.known.mu.Lock()
-	defer s.known.mu.Unlock()
-	if s.known.agreed == nil {
-		s.known.agreed = &listed
+func (s *changeReview) adopt(ctx context.Context, listed catalog) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.agreed == nil {
+		s.agreed = &listed
 	}
-	s.known.held = &listed
+	s.held = &listed
 	changes := s.offer(ctx)
-	if s.known.held != nil && !same(s.known.reported, s.known.held) {
+	if s.held != nil && !same(s.reported, s.held) {
 		now := s.opts.Now()
-		if wait := s.known.reportedAt.Add(reportEvery).Sub(now); wait > 0 {
+		if wait := s.reportedAt.Add(reportEvery).Sub(now); wait > 0 {
 			s.listLater(wait)
 			return // store only what was reported
 		}
-		s.opts.Logger.WarnContext(ctx, "mcp tools have changed and wait for an admin", "server", s.Name,
+		s.opts.Logger.WarnContext(ctx, "mcp tools have changed and wait for an admin", "server", s.name,
 			"changes", len(changes))
 		if err := s.report(ctx); err != nil {
-			s.opts.Logger.WarnContext(ctx, "owners not told of changed tools", "server", s.Name,
+			s.opts.Logger.WarnContext(ctx, "owners not told of changed tools", "server", s.name,
 				"err", err)
 			s.listLater(reportEvery)
 			return
 		}
-		s.known.reported, s.known.reportedAt = s.known.held, now
+		s.reported, s.reportedAt = s.held, now
 	}
 	s.store(ctx)
 }
 
 // listLater makes the gateway list the server's tools again after wait. The caller holds the lock.
-func (s changeReview) listLater(wait time.Duration) {
-	if s.known.later {
+func (s *changeReview) listLater(wait time.Duration) {
+	if s.later {
 		return
 	}
-	s.known.later = true
+	s.later = true
 	time.AfterFunc(wait, func() {
-		s.known.mu.Lock()
-		s.known.later = false
-		s.known.mu.Unlock()
+		s.mu.Lock()
+		s.later = false
+		s.mu.Unlock()
 		notify(s.stale)
 	})
 }
 
-func (s changeReview) report(ctx context.Context) error {
+func (s *changeReview) report(ctx context.Context) error {
 	if s.opts.Report == nil {
 		return nil
 	}
-	return s.opts.Report(ctx, s.show())
+	return s.opts.Report(ctx, s.status.show())
 }
 
 // offer gives the agreed part of the present catalog to the agent. The caller holds the lock.
-func (s changeReview) offer(ctx context.Context) []string {
-	have := cmp.Or(s.known.held, s.known.agreed)
-	offered, changes := s.known.agreed.hold(*have)
+func (s *changeReview) offer(ctx context.Context) []string {
+	have := cmp.Or(s.held, s.agreed)
+	offered, changes := s.agreed.hold(*have)
 	code := ""
 	if len(changes) == 0 {
-		s.known.held = nil
+		s.held = nil
 	} else {
 		code = shortHash(have.Tools)
 	}
-	s.publish(ctx, offered)
+	s.tools.publish(ctx, offered)
 	if n := len(changes) - maxChanges; n > 0 {
 		changes = append(changes[:maxChanges:maxChanges], fmt.Sprintf("and %d more", n))
 	}
-	s.update(func() { s.state.Held, s.state.Code = changes, code })
+	s.status.update(func() { s.status.state.Held, s.status.state.Code = changes, code })
 	return changes
 }
 
 // approve gives the present catalog to the agent if code is its hash.
-func (s changeReview) approve(ctx context.Context, code string) error {
-	s.known.mu.Lock()
-	defer s.known.mu.Unlock()
+func (s *changeReview) approve(ctx context.Context, code string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
-	case s.known.held == nil:
+	case s.held == nil:
 		return errors.New("no changes of this server wait for agreement")
-	case shortHash(s.known.held.Tools) != strings.ToLower(code):
+	case shortHash(s.held.Tools) != strings.ToLower(code):
 		return errors.New("this code stands for something else than what the server has now, which " +
 			"/mcp shows")
 	}
-	s.known.agreed, s.known.held, s.known.reportedAt = s.known.held, nil, time.Time{}
+	s.agreed, s.held, s.reportedAt = s.held, nil, time.Time{}
 	s.offer(ctx)
 	s.store(ctx)
 	return nil
 }
 
+// save writes the cache file.
+func (s *changeReview) save(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.store(ctx)
+}
+
 // store writes the cache file. The caller holds the lock.
-func (s changeReview) store(ctx context.Context) {
-	k := cacheEntry{Catalog: *s.known.agreed, Held: s.known.held}
-	s.update(func() { k.dialect = s.dialect })
-	if err := s.writeCache(k); err != nil {
-		s.opts.Logger.WarnContext(ctx, "mcp cache not written", "server", s.Name, "err", err)
+func (s *changeReview) store(ctx context.Context) {
+	k := cacheEntry{Catalog: *s.agreed, Held: s.held}
+	s.status.update(func() { k.dialect = s.status.dialect })
+	if err := s.cache.write(k); err != nil {
+		s.opts.Logger.WarnContext(ctx, "mcp cache not written", "server", s.name, "err", err)
 	}
 }

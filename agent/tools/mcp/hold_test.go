@@ -107,7 +107,7 @@ func TestHoldFlood(t *testing.T) {
 			told = append(told, s)
 			return nil
 		}})
-	s := changeReview{c.servers[0]}
+	s := c.servers[0].review
 	lists := func(version int) {
 		s.adopt(t.Context(), catalog{Tools: []definition{
 			{Name: "look", Description: fmt.Sprint("version ", version)}}})

@@ -143,7 +143,7 @@ func TestHostileLists(t *testing.T) {
 // does not fill the memory with what is said about that.
 func TestHostileAsking(t *testing.T) {
 	t.Parallel()
-	a := newAskings()
+	a := newLiveRequests()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	r := &liveRequest{cancel: cancel}
 	end, err := a.begin(context.WithValue(ctx, liveKey{}, r),

@@ -152,7 +152,7 @@ func TestRefusedSession(t *testing.T) {
 		awaitState(t, c, Connected)
 		e.restart(t, tt.kind)
 		calls := 0
-		err := c.servers[0].use(t.Context(), tool.Once, func(
+		err := c.servers[0].caller.use(t.Context(), tool.Once, func(
 			ctx context.Context, session *sdk.ClientSession,
 		) error {
 			calls++
@@ -184,7 +184,7 @@ func TestForgottenUnderway(t *testing.T) {
 			c, _ := run(t, &Options{HTTP: web(t)}, Server{Name: "s", URL: e.URL})
 			awaitState(t, c, Connected)
 			calls := 0
-			err := c.servers[0].use(t.Context(), tt.effect, func(
+			err := c.servers[0].caller.use(t.Context(), tt.effect, func(
 				ctx context.Context, session *sdk.ClientSession,
 			) error {
 				if calls++; calls == 2 {
@@ -228,7 +228,7 @@ func TestForgottenAfterwards(t *testing.T) {
 			}
 		})
 		e.handler.Store(&h)
-		err := c.servers[0].use(t.Context(), tt.effect, func(
+		err := c.servers[0].caller.use(t.Context(), tt.effect, func(
 			ctx context.Context, session *sdk.ClientSession,
 		) error {
 			_, err := session.CallTool(ctx, &sdk.CallToolParams{Name: "count"})

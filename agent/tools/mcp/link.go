@@ -79,27 +79,43 @@ type connection struct {
 	why func(err error) error
 }
 
-// connect makes a connection. If the endpoint does not support streamable HTTP, connect tries the
-// transport of old protocol versions, as the protocol requires.
-func (s *server) connect(ctx context.Context) (*link, error) {
-	l, err := s.attempt(ctx)
+// A dialer makes connections to one server.
+type dialer struct {
+	Server
+	opts     *Options
+	status   *status // has the dialect
+	login    *login
+	redactor *redactor
+	stale    chan<- struct{} // gets a token when the server reports that its tools changed
+
+	// elicit handles a question of the server.
+	elicit func(ctx context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error)
+}
+
+// A readyFunc prepares the use of a new link. If it fails, the link is closed.
+type readyFunc func(ctx context.Context, l *link) error
+
+// connect makes a connection and calls ready with it. If the endpoint does not support streamable
+// HTTP, connect tries the transport of old protocol versions, as the protocol requires.
+func (s *dialer) connect(ctx context.Context, ready readyFunc) (*link, error) {
+	l, err := s.attempt(ctx, ready)
 	if err == nil || !lacksEndpoint(err) || ctx.Err() != nil {
 		return l, err
 	}
-	s.update(func() { s.dialect.SSE = !s.dialect.SSE })
-	l, other := s.attempt(ctx)
+	s.status.update(func() { s.status.dialect.SSE = !s.status.dialect.SSE })
+	l, other := s.attempt(ctx, ready)
 	if other == nil {
 		return l, nil
 	}
-	if s.dialect.SSE { // the error of streamable HTTP is more useful
-		s.update(func() { s.dialect.SSE = false })
+	if s.status.dialect.SSE { // the error of streamable HTTP is more useful
+		s.status.update(func() { s.status.dialect.SSE = false })
 		other = err
 	}
 	return nil, other
 }
 
-// attempt starts the server, opens a session and lists the server's tools.
-func (s *server) attempt(ctx context.Context) (*link, error) {
+// attempt starts the server, opens a session and calls ready.
+func (s *dialer) attempt(ctx context.Context, ready readyFunc) (*link, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var c *connection
 	var err error
@@ -118,7 +134,7 @@ func (s *server) attempt(ctx context.Context) (*link, error) {
 	guard := context.AfterFunc(start, c.end)
 	l, err := s.session(start, life, c)
 	if err == nil {
-		err = s.refresh(start, l)
+		err = ready(start, l)
 	}
 	inTime := guard()
 	if err == nil && inTime {
@@ -145,10 +161,10 @@ func (s *server) attempt(ctx context.Context) (*link, error) {
 }
 
 // session opens a session over c. Its goroutine ends with l.stop.
-func (s *server) session(ctx, life context.Context, c *connection) (*link, error) {
+func (s *dialer) session(ctx, life context.Context, c *connection) (*link, error) {
 	opts := &sdk.ClientSessionOptions{}
-	s.update(func() {
-		if s.dialect.Legacy || s.dialect.SSE {
+	s.status.update(func() {
+		if s.status.dialect.Legacy || s.status.dialect.SSE {
 			opts.ProtocolVersion = legacyVersion
 		}
 	})
@@ -207,7 +223,7 @@ func (o *opened) Connect(ctx context.Context) (sdk.Connection, error) {
 
 // client returns the client for one session. It refuses all requests of a server except for those
 // that ask a person.
-func (s *server) client() *sdk.Client {
+func (s *dialer) client() *sdk.Client {
 	stale := func() { notify(s.stale) }
 	return sdk.NewClient(&sdk.Implementation{Name: "gateway", Version: "1"}, &sdk.ClientOptions{
 		Capabilities: &sdk.ClientCapabilities{ // no roots
@@ -224,35 +240,23 @@ func (s *server) client() *sdk.Client {
 			if r.Params != nil && s.opts.Logger.Enabled(ctx, slog.LevelDebug) {
 				s.opts.Logger.DebugContext(ctx, "mcp server says", "server", s.Name,
 					"level", oneLine(string(r.Params.Level), 20),
-					"entry", clip(s.scrub(fmt.Sprint(r.Params.Data)), maxLogEntry))
+					"entry", clip(s.redactor.scrub(fmt.Sprint(r.Params.Data)), maxLogEntry))
 			}
 		},
 	})
 }
 
-// refresh lists the server's tools, gives them to the agent and stores them.
-func (s *server) refresh(ctx context.Context, l *link) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	ctx, done := l.bind(ctx)
-	defer done()
-	c, err := s.list(ctx, l.session)
-	if err != nil {
-		return fmt.Errorf("it can't list its tools: %w", err)
-	}
-	changeReview{s}.adopt(ctx, c)
-	return nil
-}
-
-// list returns the server's catalog.
-func (s *server) list(ctx context.Context, session *sdk.ClientSession) (catalog, error) {
+// listCatalog returns a server's catalog with the tools that allows lets through.
+func listCatalog(
+	ctx context.Context, session *sdk.ClientSession, allows func(name string) bool,
+) (catalog, error) {
 	var c catalog
 	has := &sdk.ServerCapabilities{}
 	if r := session.InitializeResult(); r != nil && r.Capabilities != nil {
 		has = r.Capabilities
 	}
 	if has.Tools != nil {
-		if err := s.listTools(ctx, session, &c); err != nil {
+		if err := c.listTools(ctx, session, allows); err != nil {
 			return c, err
 		}
 	}
@@ -272,7 +276,10 @@ func (s *server) list(ctx context.Context, session *sdk.ClientSession) (catalog,
 	return c.sorted(), ctx.Err()
 }
 
-func (s *server) listTools(ctx context.Context, session *sdk.ClientSession, c *catalog) error {
+// listTools adds the server's tools to c.
+func (c *catalog) listTools(
+	ctx context.Context, session *sdk.ClientSession, allows func(name string) bool,
+) error {
 	params := &sdk.ListToolsParams{}
 	for range maxPages {
 		page, err := session.ListTools(ctx, params)
@@ -280,7 +287,7 @@ func (s *server) listTools(ctx context.Context, session *sdk.ClientSession, c *c
 			return err
 		}
 		for _, t := range page.Tools {
-			if !s.allows(t.Name) {
+			if !allows(t.Name) {
 				continue
 			}
 			if len(c.Tools) == maxListed {

@@ -174,7 +174,7 @@ func (c *Client) Run(ctx context.Context) error {
 func (c *Client) States() []State {
 	list := make([]State, len(c.servers))
 	for i, s := range c.servers {
-		list[i] = s.show()
+		list[i] = s.status.show()
 	}
 	return list
 }
@@ -207,7 +207,7 @@ func (c *Client) Finish(ctx context.Context, address string) (name string, err e
 			continue
 		}
 		if err == nil {
-			notify(s.wanted) // it can connect now
+			notify(s.status.wanted) // it can connect now
 		}
 		return s.Name, err
 	}
@@ -229,7 +229,7 @@ func (c *Client) Approve(ctx context.Context, name, code string) error {
 	if err != nil {
 		return err
 	}
-	return changeReview{s}.approve(ctx, code)
+	return s.review.approve(ctx, code)
 }
 
 // Secrets returns the tokens of all logins, which must never be sent to people or models.

@@ -32,7 +32,7 @@ const (
 )
 
 // startProcess starts the command of s. The process ends with life.
-func (s *server) startProcess(life context.Context) (*connection, error) {
+func (s *dialer) startProcess(life context.Context) (*connection, error) {
 	cmd, err := s.opts.Command(life, s.Server)
 	if err != nil {
 		return nil, fmt.Errorf("its command can't be run: %w", err)

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
-	"sync"
 	"time"
 
 	"gateway/bus"
@@ -20,47 +18,29 @@ const (
 	maxDelay     = 5 * time.Minute
 	longLife     = time.Minute // of a connection after which failures are forgotten
 	listDelay    = time.Second // between two lists after the server reported changes
-
-	// patience is how many consecutive failures a call waits for. If a server has failed more
-	// often, the call fails after the next attempt.
-	patience = 2
 )
 
 // errIdle ends an unused connection.
 var errIdle = errors.New("not used")
 
-// A server is a configured server and its connection. One goroutine, run, opens and closes
+// A server keeps the connection to a configured server. One goroutine, run, opens and closes
 // connections; calls use the present one.
 type server struct {
 	Server
-	opts *Options
-	naming
-	login   *login
-	hidden  []string // secrets
-	problem error    // error in the configuration
-	first   time.Duration
+	opts    *Options
+	problem error         // in the configuration
+	first   time.Duration // delay after the first failure; tests set another value
+	stale   chan struct{} // the server has reported that its tools changed
 
-	wanted chan struct{} // a call waits for a connection
-	stale  chan struct{} // the server has reported that its tools changed
-
-	mu     sync.Mutex
-	state  State
-	link   *link         // or nil
-	change chan struct{} // closed and replaced whenever a field here changes
-	attempts
-	busy    int // calls that use the link or wait for it
-	used    time.Time
-	known   known
-	dialect dialect
-	ended   bool // run has returned
-
-	requests liveRequests
-}
-
-// attempts counts the attempts to connect.
-type attempts struct {
-	failed int // consecutive failed attempts and connections
-	tries  int // finished attempts
+	redactor *redactor
+	login    *login
+	cache    cache
+	status   *status
+	requests *liveRequests
+	caller   *caller
+	toolset  *toolset
+	review   *changeReview
+	dialer   *dialer
 }
 
 // newServer returns a server. names are the names of all servers of the client.
@@ -68,26 +48,28 @@ func newServer(s Server, o *Options, names []string) *server {
 	s.Timeout = cmp.Or(s.Timeout, 60*time.Second)
 	s.MinRole = cmp.Or(s.MinRole, bus.User)
 	one := &server{
-		Server: s, opts: o, naming: naming{prefix: "mcp_" + s.Name + "_"},
-		login: newLogin(s, o), problem: s.Check(), hidden: s.secrets(),
-		requests: newAskings(),
-		first:    minDelay, wanted: make(chan struct{}, 1), stale: make(chan struct{}, 1),
-		change: make(chan struct{}), state: State{Name: s.Name, State: Starting, Since: o.Now()},
+		Server: s, opts: o, problem: s.Check(), first: minDelay, stale: make(chan struct{}, 1),
+		login: newLogin(s, o), cache: newCache(s, o), status: newStatus(s, o),
+		requests: newLiveRequests(),
 	}
-	for _, name := range names {
-		if prefix := "mcp_" + name + "_"; prefix != one.prefix && strings.HasPrefix(prefix, one.prefix) {
-			one.others = append(one.others, prefix)
-		}
-	}
+	one.redactor = &redactor{one.login, s.secrets()}
+	one.caller = &caller{Server: s, opts: o, status: one.status, login: one.login,
+		redactor: one.redactor, requests: one.requests}
+	one.toolset = &toolset{Server: s, naming: newNaming(s.Name, names), opts: o,
+		caller: one.caller, status: one.status, redactor: one.redactor}
+	one.review = &changeReview{name: s.Name, opts: o, cache: one.cache, status: one.status,
+		tools: one.toolset, stale: one.stale}
+	one.dialer = &dialer{Server: s, opts: o, status: one.status, login: one.login,
+		redactor: one.redactor, elicit: one.elicit, stale: one.stale}
 	return one
 }
 
 // run keeps the server connected until ctx ends.
 func (s *server) run(ctx context.Context) {
-	defer s.update(func() { s.ended = true })
+	defer s.status.update(func() { s.status.ended = true })
 	defer s.login.drop()
 	if s.problem != nil {
-		s.update(func() { s.setState(Waiting, s.problem.Error()) })
+		s.status.update(func() { s.status.set(Waiting, s.problem.Error()) })
 		<-ctx.Done()
 		return
 	}
@@ -97,9 +79,9 @@ func (s *server) run(ctx context.Context) {
 	needed := !s.restore(ctx) || s.URL != ""
 	for ctx.Err() == nil {
 		if !needed {
-			s.update(func() { s.setState(Idle, "") })
+			s.status.update(func() { s.status.set(Idle, "") })
 			select {
-			case <-s.wanted:
+			case <-s.status.wanted:
 			case <-ctx.Done():
 				return
 			}
@@ -116,77 +98,50 @@ func (s *server) run(ctx context.Context) {
 
 // restore gives the cached tools to the agent, and reports whether there are any.
 func (s *server) restore(ctx context.Context) bool {
-	k, err := s.readCache()
+	k, err := s.cache.read()
 	if err != nil {
 		s.opts.Logger.WarnContext(ctx, "mcp cache not read", "server", s.Name, "err", err)
 	}
 	if k == nil {
 		return false
 	}
-	s.update(func() { s.dialect = k.dialect })
+	s.status.update(func() { s.status.dialect = k.dialect })
 	s.requests.mu.Lock()
 	s.requests.inCall = k.dialect.Asks
 	s.requests.mu.Unlock()
-	s.known.mu.Lock()
-	s.known.agreed, s.known.held, s.known.reported = &k.Catalog, k.Held, k.Held
-	changeReview{s}.offer(ctx)
-	s.known.mu.Unlock()
-	return s.show().Tools > 0
-}
-
-// publish makes the tools of c available to the agent.
-func (s *server) publish(ctx context.Context, c catalog) {
-	c = c.sorted()
-	s.mu.Lock()
-	known := same(s.known.shown, &c)
-	s.mu.Unlock()
-	if known {
-		return
-	}
-	tools, refused := s.define(c)
-	if s.opts.Set != nil {
-		if err := s.opts.Set("mcp/"+s.Name, tools); err != nil {
-			refused = append(refused, s.scrub(err.Error()))
-		}
-	}
-	for _, why := range refused {
-		s.opts.Logger.WarnContext(ctx, "mcp tool refused", "server", s.Name, "reason", why)
-	}
-	s.update(func() {
-		s.known.shown = &c
-		s.state.Tools, s.state.Refused = len(tools), refused
-	})
+	s.review.restore(ctx, k)
+	return s.status.show().Tools > 0
 }
 
 // connection opens a connection, keeps it until it ends, and returns the reason for the end.
 func (s *server) connection(ctx context.Context) error {
 	select {
-	case <-s.wanted:
+	case <-s.status.wanted:
 	default:
 	}
-	s.update(func() { s.setState(Starting, "") })
+	s.status.update(func() { s.status.set(Starting, "") })
 	begin := s.opts.Now()
-	l, err := s.connect(ctx)
+	l, err := s.dialer.connect(ctx, s.refresh)
 	if err != nil {
-		s.update(func() {
-			s.tries++
-			s.dialect.Legacy = !s.dialect.Legacy
+		s.status.update(func() {
+			s.status.tries++
+			s.status.dialect.Legacy = !s.status.dialect.Legacy
 		})
 		return err
 	}
 	defer l.close()
-	s.update(func() {
-		s.tries++
-		s.link, s.used = l, s.opts.Now()
-		s.setState(Connected, "")
+	s.status.update(func() {
+		s.status.tries++
+		s.status.link, s.status.used = l, s.opts.Now()
+		s.status.set(Connected, "")
 	})
 	s.opts.Logger.InfoContext(ctx, "mcp server connected", "server", s.Name,
 		"took", s.opts.Now().Sub(begin))
 	err = s.watch(ctx, l)
-	s.update(func() {
-		s.link = nil
+	s.status.update(func() {
+		s.status.link = nil
 		if s.opts.Now().Sub(begin) > longLife {
-			s.failed = 0
+			s.status.failed = 0
 		}
 	})
 	return err
@@ -215,10 +170,10 @@ func (s *server) watch(ctx context.Context, l *link) error {
 			stale = false
 			if err := s.refresh(ctx, l); err != nil {
 				s.opts.Logger.WarnContext(ctx, "mcp tools not listed", "server", s.Name,
-					"err", s.scrub(err.Error()))
+					"err", s.redactor.scrub(err.Error()))
 			}
 		case <-idle.C:
-			left := s.rest()
+			left := s.status.rest()
 			if left <= 0 && s.URL == "" {
 				return errIdle
 			}
@@ -227,34 +182,15 @@ func (s *server) watch(ctx context.Context, l *link) error {
 	}
 }
 
-// rest returns how long the link may stay unused. If the time is over, it removes the link of a
-// process, so that no call uses it.
-func (s *server) rest() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	left := s.opts.Idle - s.opts.Now().Sub(s.used)
-	if s.busy > 0 {
-		left = s.opts.Idle
-	}
-	if left <= 0 && s.URL == "" {
-		s.link = nil
-		select {
-		case <-s.wanted: // from a call that already got its link
-		default:
-		}
-	}
-	return left
-}
-
 // pause waits before the next attempt, longer after each failure. A call that needs the server ends
 // the wait, but not in the first second. pause returns false if ctx has ended.
 func (s *server) pause(ctx context.Context, err error) bool {
-	why := s.scrub(err.Error())
+	why := s.redactor.scrub(err.Error())
 	var delay time.Duration
-	s.update(func() {
-		s.setState(Waiting, why)
-		delay = min(s.first<<min(s.failed, 16), maxDelay)
-		s.failed++
+	s.status.update(func() {
+		s.status.set(Waiting, why)
+		delay = min(s.first<<min(s.status.failed, 16), maxDelay)
+		s.status.failed++
 	})
 	delay += rand.N(delay/4 + 1)
 	s.opts.Logger.WarnContext(ctx, "mcp server not connected", "server", s.Name, "err", why,
@@ -269,76 +205,25 @@ func (s *server) pause(ctx context.Context, err error) bool {
 	}
 	select {
 	case <-timer.C:
-	case <-s.wanted:
+	case <-s.status.wanted:
 	case <-ctx.Done():
 		return false
 	}
 	return true
 }
 
-// update calls change with the lock held and wakes those who wait for changes.
-func (s *server) update(change func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change()
-	close(s.change)
-	s.change = make(chan struct{})
-}
-
-// setState sets the state. It must be called within update. In the state Starting, the previous
-// error stays visible.
-func (s *server) setState(state, problem string) {
-	if state != s.state.State {
-		s.state.State, s.state.Since = state, s.opts.Now()
+// refresh lists the server's tools, gives them to the agent and stores them.
+func (s *server) refresh(ctx context.Context, l *link) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	ctx, done := l.bind(ctx)
+	defer done()
+	c, err := listCatalog(ctx, l.session, s.allows)
+	if err != nil {
+		return fmt.Errorf("it can't list its tools: %w", err)
 	}
-	if state != Starting {
-		s.state.Error = problem
-	}
-}
-
-func (s *server) show() State {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	state := s.state
-	state.Refused = append([]string(nil), state.Refused...)
-	state.Held = append([]string(nil), state.Held...)
-	return state
-}
-
-// acquire waits for the link and returns it. The caller must call release after use.
-func (s *server) acquire(ctx context.Context) (l *link, release func(), err error) {
-	s.mu.Lock()
-	s.busy++ // from now on, so that the new link does not count as unused
-	defer func() {
-		if err != nil {
-			s.release()
-		}
-	}()
-	tries := s.tries
-	for {
-		switch {
-		case s.link != nil && s.link.alive():
-			l := s.link
-			s.mu.Unlock()
-			return l, s.release, nil
-		case s.ended:
-			s.mu.Unlock()
-			return nil, nil, fmt.Errorf("the MCP server %s is stopped; nothing was done", s.Name)
-		case s.tries > tries && s.failed > patience && s.state.State == Waiting:
-			why := s.state.Error
-			s.mu.Unlock()
-			return nil, nil, s.unavailable(why)
-		}
-		change := s.change
-		s.mu.Unlock()
-		notify(s.wanted)
-		select {
-		case <-change:
-		case <-ctx.Done():
-			return nil, nil, s.unavailable(cmp.Or(s.show().Error, "it is still starting"))
-		}
-		s.mu.Lock()
-	}
+	s.review.adopt(ctx, c)
+	return nil
 }
 
 // notify puts a token into c, unless there is one already.
@@ -347,15 +232,4 @@ func notify(c chan<- struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-func (s *server) unavailable(why string) error {
-	return fmt.Errorf("the MCP server %s is not connected: %s; nothing was done", s.Name, why)
-}
-
-func (s *server) release() {
-	s.update(func() {
-		s.busy--
-		s.used = s.opts.Now()
-	})
 }

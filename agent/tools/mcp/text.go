@@ -89,19 +89,25 @@ func (s Server) secrets() []string {
 // occurs in too many other texts.
 const minSecret = 5
 
+// A redactor removes a server's secrets from texts.
+type redactor struct {
+	login  *login   // has the tokens
+	hidden []string // secrets of the configuration
+}
+
 // scrub returns text for logs and people: without the server's secrets, as one line of at most 600
 // characters.
-func (s *server) scrub(text string) string { return oneLine(s.hide(text), 600) }
+func (r *redactor) scrub(text string) string { return oneLine(r.hide(text), 600) }
 
 // written returns text for the model: without the server's secrets, and otherwise unchanged, so
 // that the model can use a path or JSON in an error. The agent makes sure that the text can't end
 // the frame around foreign text.
-func (s *server) written(text string) string {
-	return clip(strings.TrimSpace(plain(s.hide(text))), maxErrorText)
+func (r *redactor) written(text string) string {
+	return clip(strings.TrimSpace(plain(r.hide(text))), maxErrorText)
 }
 
-func (s *server) hide(text string) string {
-	for _, secret := range append(s.login.secrets(), s.hidden...) {
+func (r *redactor) hide(text string) string {
+	for _, secret := range append(r.login.secrets(), r.hidden...) {
 		text = strings.ReplaceAll(text, secret, "(hidden)")
 	}
 	return text

@@ -22,12 +22,12 @@ import (
 const headTime = 15 * time.Second
 
 // overHTTP returns the carrier for the endpoint of s. Its requests end with life.
-func (s *server) overHTTP(life context.Context) (*connection, error) {
+func (s *dialer) overHTTP(life context.Context) (*connection, error) {
 	u, err := url.Parse(s.URL)
 	if err != nil {
 		return nil, errors.New("its URL is not valid")
 	}
-	sse := s.dialect.SSE // only the goroutine of run changes it
+	sse := s.status.dialect.SSE // only the goroutine of run changes it
 	life, cancel := context.WithCancel(life)
 	client := *cmp.Or(s.HTTP, s.opts.HTTP)
 	client.Timeout = 0
@@ -93,7 +93,7 @@ func answers(err error, status int) bool {
 }
 
 // refusal returns err without the URL, with advice for people.
-func (s *server) refusal(err error) error {
+func (s *dialer) refusal(err error) error {
 	err = withoutURL(err)
 	switch {
 	case s.login.problem() != "" && refusesLogin(err):
