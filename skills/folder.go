@@ -64,25 +64,14 @@ func (s fileState) same() bool {
 
 // same reports whether the skill is unchanged.
 func (b *cachedSkill) same() bool {
-	for _, s := range b.states {
-		if !s.same() {
-			return false
-		}
-	}
-	return len(b.states) > 0
+	changed := func(s fileState) bool { return !s.same() }
+	return len(b.states) > 0 && !slices.ContainsFunc(b.states, changed)
 }
 
 // same reports whether the folder and all skills in it are unchanged.
 func (s *folderCache) same() bool {
-	if s == nil || !s.state.same() {
-		return false
-	}
-	for _, b := range s.skills {
-		if !b.same() {
-			return false
-		}
-	}
-	return true
+	changed := func(b *cachedSkill) bool { return !b.same() }
+	return s != nil && s.state.same() && !slices.ContainsFunc(s.skills, changed)
 }
 
 // openSkills opens the folder of skills with the given name below root. It refuses a link,
@@ -127,10 +116,8 @@ func readFolder(root *os.Root, name string, old *folderCache, now time.Time) (*f
 	}
 	defer folder.Close()
 	known := make(map[string]*cachedSkill)
-	if old != nil {
-		for _, b := range old.skills {
-			known[b.skill.Folder] = b
-		}
+	for _, b := range old.list() {
+		known[b.skill.Folder] = b
 	}
 	path, private := filepath.Join(root.Name(), name), name != skillsFolder
 	s := &folderCache{state: stateOf(path, info, now)}

@@ -3,6 +3,7 @@ package skills
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -75,12 +76,7 @@ func parse(data []byte) document {
 func (d *document) remark(format string, args ...any) {
 	const most = 20
 	text := fmt.Sprintf(format, args...)
-	for _, r := range d.remarks {
-		if r == text {
-			return
-		}
-	}
-	if len(d.remarks) < most {
+	if !slices.Contains(d.remarks, text) && len(d.remarks) < most {
 		d.remarks = append(d.remarks, text)
 	}
 }

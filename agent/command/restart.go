@@ -88,20 +88,16 @@ func askRestart(tx *store.Tx, to bus.Address, now time.Time) error {
 
 // takeRestarts removes all requests and returns them, oldest first.
 func takeRestarts(tx *store.Tx) ([]restartRequest, error) {
-	list, err := restartRequests(tx)
-	if err == nil && len(list) > 0 {
-		_, err = tx.Exec("DELETE FROM restarts")
-	}
-	return list, store.Wrap(err, "command: take requests to restart")
-}
-
-func restartRequests(q store.Queryer) ([]restartRequest, error) {
 	read := func(scan store.Scan, r *restartRequest) error {
 		var asked int64
 		err := scan(&r.to.Account, &r.to.Chat, &r.to.Thread, &asked)
 		r.asked = time.UnixMilli(asked)
 		return err
 	}
-	return store.Collect(q, "read restarts", read,
+	list, err := store.Collect(tx, "read restarts", read,
 		"SELECT account, chat, thread, asked_ms FROM restarts ORDER BY asked_ms")
+	if err == nil && len(list) > 0 {
+		_, err = tx.Exec("DELETE FROM restarts")
+	}
+	return list, store.Wrap(err, "command: take requests to restart")
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"gateway/agent/llm"
 	"gateway/agent/prompt"
@@ -129,10 +130,5 @@ func wholeLines(resp *llm.Response) string {
 	if resp.Finish != llm.FinishLength && resp.Finish != llm.FinishFiltered {
 		return text
 	}
-	for i := len(text) - 1; i >= 0; i-- {
-		if text[i] == '\n' {
-			return text[:i]
-		}
-	}
-	return ""
+	return text[:max(strings.LastIndexByte(text, '\n'), 0)]
 }

@@ -2,6 +2,7 @@ package markup
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -302,16 +303,6 @@ func discordCode(w *writer, s string) {
 
 // hasRun reports whether s has a run of exactly n backquotes.
 func hasRun(s string, n int) bool {
-	for s != "" {
-		i := strings.IndexByte(s, '`')
-		if i < 0 {
-			return false
-		}
-		rest := strings.TrimLeft(s[i:], "`")
-		if len(s)-i-len(rest) == n {
-			return true
-		}
-		s = rest
-	}
-	return false
+	runs := strings.FieldsFunc(s, func(c rune) bool { return c != '`' })
+	return slices.ContainsFunc(runs, func(run string) bool { return len(run) == n })
 }

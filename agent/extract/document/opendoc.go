@@ -2,6 +2,7 @@ package document
 
 import (
 	"encoding/xml"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -41,11 +42,7 @@ func (o *openText) start(e *xml.StartElement) error {
 		o.skip++
 	case "h":
 		o.texts++
-		level, err := strconv.Atoi(attribute(e, "outline-level"))
-		if err != nil || level < 1 || level > 6 {
-			level = 1
-		}
-		return o.put(strings.Repeat("#", level) + " ")
+		return o.put(strings.Repeat("#", number(e, "outline-level", 6)) + " ")
 	case "p":
 		o.texts++
 	case "list":
@@ -57,11 +54,7 @@ func (o *openText) start(e *xml.StartElement) error {
 	case "line-break":
 		return o.put("\n")
 	case "s":
-		n, err := strconv.Atoi(attribute(e, "c"))
-		if err != nil || n < 1 || n > maxGap {
-			n = 1
-		}
-		return o.put(strings.Repeat(" ", n))
+		return o.put(strings.Repeat(" ", number(e, "c", maxGap)))
 	case "table":
 		o.tables++
 		o.paragraph()
@@ -74,17 +67,22 @@ func (o *openText) start(e *xml.StartElement) error {
 	case "table-row":
 		o.gap = -1
 	case "table-cell", "covered-table-cell":
-		n, err := strconv.Atoi(attribute(e, "number-columns-repeated"))
-		if err != nil || n < 1 {
-			n = 1
-		}
-		o.repeat = n
+		o.repeat = number(e, "number-columns-repeated", math.MaxInt)
 		o.cell.Reset()
 	case "page":
 		o.paragraph()
 		return o.write("# " + attribute(e, "name") + "\n")
 	}
 	return nil
+}
+
+// number returns the value of an attribute if it is a number from 1 to most, and otherwise 1.
+func number(e *xml.StartElement, name string, most int) int {
+	n, err := strconv.Atoi(attribute(e, name))
+	if err != nil || n < 1 || n > most {
+		return 1
+	}
+	return n
 }
 
 func (o *openText) end(name string) error {

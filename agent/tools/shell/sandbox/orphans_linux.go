@@ -5,6 +5,7 @@ package sandbox
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,18 +38,8 @@ func EndOrphans() (n int) {
 }
 
 // orphans returns the marked processes that have no supervisor as an ancestor.
-func orphans() (found []int) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err == nil && isOrphan(pid) {
-			found = append(found, pid)
-		}
-	}
-	return found
+func orphans() []int {
+	return slices.DeleteFunc(processes(), func(pid int) bool { return !isOrphan(pid) })
 }
 
 // isMarked reports whether a process belongs to this user and has the mark.

@@ -316,14 +316,7 @@ func content(path string) string {
 // recordPrivileges records the probe's privileges and the processes that it sees.
 func (f *finding) recordPrivileges(t task) {
 	// The supervisor has the secret in its environment.
-	pids := []int{os.Getppid()}
-	entries, _ := os.ReadDir("/proc") // a sandbox may hide all of /proc
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	for _, pid := range pids {
+	for _, pid := range append(processes(), os.Getppid()) {
 		text := content("/proc/" + strconv.Itoa(pid) + "/environ")
 		if pid != os.Getpid() && strings.Contains(text, t.Secret) {
 			f.Environ = append(f.Environ, pid)

@@ -131,22 +131,17 @@ func (j *job) run(tmp string, ended <-chan struct{}, asked <-chan os.Signal) Out
 			o.set(status)
 			endAll(empty)
 			return o
-		case <-ended:
-			endAll(empty)
-			o.set(<-exits)
-			return o
 		case <-asked:
 			j.ask(s.pid)
 			late = time.After(grace)
+			continue
+		case <-ended:
 		case <-late:
-			endAll(empty)
-			o.set(<-exits)
-			return o
 		case o.Limit = <-hits:
-			endAll(empty)
-			o.set(<-exits)
-			return o
 		}
+		endAll(empty)
+		o.set(<-exits)
+		return o
 	}
 }
 

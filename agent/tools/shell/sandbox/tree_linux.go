@@ -67,15 +67,21 @@ func childrenOf(pid int) []int {
 	return found
 }
 
+// processes returns all processes that this one can see.
+func processes() (pids []int) {
+	entries, _ := os.ReadDir("/proc") // a sandbox may hide all of /proc
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
 // allChildren reads the parents of all processes and returns a function like childrenOf.
 func allChildren() func(pid int) []int {
 	children := make(map[int][]int)
-	entries, _ := os.ReadDir("/proc") // without it, no process has children
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
+	for _, pid := range processes() {
 		if s, ok := readStatus(pid); ok {
 			children[s.parent] = append(children[s.parent], pid)
 		}

@@ -85,17 +85,9 @@ func (l Limits) perProcess() map[int]unix.Rlimit {
 
 // threadsOf returns the number of a user's threads.
 func threadsOf(uid int) (n int64) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return 0
-	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
+	for _, pid := range processes() {
 		var stat unix.Stat_t
-		if unix.Stat("/proc/"+e.Name(), &stat) != nil || int(stat.Uid) != uid {
+		if unix.Stat("/proc/"+strconv.Itoa(pid), &stat) != nil || int(stat.Uid) != uid {
 			continue
 		}
 		if s, ok := readStatus(pid); ok {
