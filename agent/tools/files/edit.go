@@ -46,12 +46,12 @@ func (a editArgs) list() ([]edit, error) {
 	return a.Edits, nil
 }
 
-func (w *Files) editFile(ctx context.Context, c tool.Call, a editArgs) (tool.Result, error) {
+func (e *editor) editFile(ctx context.Context, c tool.Call, a editArgs) (tool.Result, error) {
 	edits, err := a.list()
 	if err != nil {
 		return tool.Result{}, err
 	}
-	return w.rewrite(ctx, c, a.Path, "; write_file makes new files",
+	return e.rewrite(ctx, c, a.Path, "; write_file makes new files",
 		func(old string) (text, report string, err error) {
 			text, lines, err := applyEdits(ctx, old, edits)
 			return text, fmt.Sprintf(" was changed in %s, and has %d lines now",

@@ -75,61 +75,46 @@ type Root struct {
 
 // Files holds the trees that the tools can access. It is safe for concurrent use.
 type Files struct {
-	workspace *tree
-	media     *tree // or nil
-	memory    *tree // of all scopes, or nil
-	shared    *tree // or nil
-	roots     []*tree
-	extract   *extract.Extractor
-	seen      seen
-	writing   chan struct{} // holds a token while a call changes files
+	trees   *trees
+	reader  *reader
+	browser *browser
+	editor  *editor
 }
 
 // New returns the Files of the given trees.
 func New(o Options) *Files {
-	w := &Files{
-		workspace: &tree{path: filepath.Clean(o.Path), dir: o.Workspace, write: true},
-		extract:   o.Extract,
-		writing:   make(chan struct{}, 1),
+	ts, seen := newTrees(o), &seen{}
+	return &Files{
+		trees:   ts,
+		reader:  &reader{ts, o.Extract, seen},
+		browser: &browser{ts},
+		editor:  &editor{ts, seen, make(chan struct{}, 1)},
 	}
-	if o.Media != nil {
-		w.media = &tree{name: "media", dir: o.Media}
-	}
-	if o.Memory != nil {
-		w.memory = privateTree("memory", o.Memory)
-	}
-	if o.Shared != nil {
-		w.shared = privateTree("", o.Shared)
-	}
-	for _, r := range o.Roots {
-		w.roots = append(w.roots,
-			&tree{name: r.Name, path: filepath.Clean(r.Path), dir: r.Dir, write: r.Write})
-	}
-	return w
 }
 
-// privateTree returns the tree of a folder of documents.
-func privateTree(name string, dir *os.Root) *tree {
-	t := &tree{name: name, dir: dir, write: true, private: true}
-	if path := dir.Name(); filepath.IsAbs(path) {
-		t.path = filepath.Clean(path)
+// Open opens the regular file that a model calls name. The model reads the error.
+func (w *Files) Open(c tool.Call, name string) (*os.File, error) {
+	at, err := w.trees.find(c, name)
+	if err != nil {
+		return nil, err
 	}
-	return t
+	f, _, err := w.trees.open(at)
+	return f, err
 }
 
 // Tools returns the tools.
 func (w *Files) Tools() []tool.Tool {
-	grep := tool.New("grep", grepDescription, tool.Pure, w.grep)
+	grep := tool.New("grep", grepDescription, tool.Pure, w.browser.grep)
 	grep.Aliases = grepAliases
 	tools := []tool.Tool{
-		tool.New("read_file", readDescription, tool.Pure, w.readFile),
-		tool.New("list_dir", listDescription, tool.Pure, w.listDir),
-		tool.New("glob", globDescription, tool.Pure, w.glob),
+		tool.New("read_file", readDescription, tool.Pure, w.reader.readFile),
+		tool.New("list_dir", listDescription, tool.Pure, w.browser.listDir),
+		tool.New("glob", globDescription, tool.Pure, w.browser.glob),
 		grep,
-		tool.New("write_file", writeDescription, tool.Idempotent, w.writeFile),
-		tool.New("edit_file", editDescription, tool.Once, w.editFile),
-		tool.New("apply_patch", patchDescription, tool.Once, w.applyPatch),
-		tool.New("notebook_edit", notebookDescription, tool.Once, w.editNotebook),
+		tool.New("write_file", writeDescription, tool.Idempotent, w.editor.writeFile),
+		tool.New("edit_file", editDescription, tool.Once, w.editor.editFile),
+		tool.New("apply_patch", patchDescription, tool.Once, w.editor.applyPatch),
+		tool.New("notebook_edit", notebookDescription, tool.Once, w.editor.editNotebook),
 	}
 	tools[1].Aliases = listAliases
 	tools[6].Rare = "changes several files, all or none"
@@ -137,17 +122,17 @@ func (w *Files) Tools() []tool.Tool {
 	for i := range tools {
 		tools[i].MinRole = bus.User // not for guests
 		if tools[i].Effect != tool.Pure {
-			tools[i].Lasts = w.hasLastingEffect
+			tools[i].Lasts = w.editor.hasLastingEffect
 		}
 	}
 	return tools
 }
 
 // explain rewrites err, the error of an operation on at, for the model.
-func (w *Files) explain(at place, err error) error {
+func (ts *trees) explain(at place, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return w.missing(at)
+		return ts.missing(at)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%q: permission denied", at.given)
 	case isEscape(err):
@@ -166,9 +151,9 @@ func (w *Files) explain(at place, err error) error {
 }
 
 // missing returns the error for a file that does not exist.
-func (w *Files) missing(at place) error {
-	if at.tree == w.memory && filepath.Dir(at.path) == "." { // the other entries are other scopes
-		return fmt.Errorf("nothing has been written to %s yet", w.memory.name)
+func (ts *trees) missing(at place) error {
+	if at.tree == ts.memory && filepath.Dir(at.path) == "." { // the other entries are other scopes
+		return fmt.Errorf("nothing has been written to %s yet", ts.memory.name)
 	}
 	hint := ""
 	if names, err := namesIn(at.tree.dir, filepath.Dir(at.path), maxSuggested); err == nil {
@@ -176,8 +161,8 @@ func (w *Files) missing(at place) error {
 			hint = fmt.Sprintf("; did you mean %q?", n)
 		}
 	}
-	in := w.workspace.path
-	if at.tree != w.workspace && at.tree != w.shared {
+	in := ts.workspace.path
+	if at.tree != ts.workspace && at.tree != ts.shared {
 		in = at.tree.title()
 	}
 	return fmt.Errorf("there is no %q in %s%s; list_dir shows what there is", at.given, in, hint)

@@ -84,7 +84,7 @@ func choices(pattern string) float64 {
 	return math.Pow(float64(strings.Count(pattern, ","))/braces+1, braces)
 }
 
-func (w *Files) glob(ctx context.Context, c tool.Call, a globArgs) (tool.Result, error) {
+func (b *browser) glob(ctx context.Context, c tool.Call, a globArgs) (tool.Result, error) {
 	if err := a.check(); err != nil {
 		return tool.Result{}, err
 	}
@@ -96,15 +96,15 @@ func (w *Files) glob(ctx context.Context, c tool.Call, a globArgs) (tool.Result,
 	if !strings.Contains(a.Pattern, "/") && strings.ContainsAny(pattern, wildcards) {
 		pattern = "**/" + pattern
 	}
-	start, err := w.find(c, dir)
+	start, err := b.trees.find(c, dir)
 	if err != nil {
 		return tool.Result{}, err
 	}
-	if err := w.wantDir(start); err != nil {
+	if err := b.trees.wantDir(start); err != nil {
 		return tool.Result{}, err
 	}
 	g := globber{start: start, pattern: pattern, want: cmp.Or(entryTypes[a.Type], "file")}
-	k := w.newWalk(c, start, g.visit)
+	k := newWalk(b.trees, c, start, g.visit)
 	k.all = a.Ignored || !strings.ContainsAny(pattern, wildcards) // an explicit path
 	if !strings.Contains(pattern, "**") {
 		k.maxDepth = strings.Count(pattern, "/") + 1
@@ -119,14 +119,14 @@ func (w *Files) glob(ctx context.Context, c tool.Call, a globArgs) (tool.Result,
 	}
 	text, err := g.text(a, k)
 	return tool.Result{Text: text, Foreign: foreign("directory", start),
-		Trusted: w.isTrusted(start)}, err
+		Trusted: b.trees.isTrusted(start)}, err
 }
 
 // wantDir returns an error unless a place is a directory.
-func (w *Files) wantDir(at place) error {
+func (ts *trees) wantDir(at place) error {
 	info, err := at.tree.dir.Stat(at.path)
 	if err != nil {
-		return w.explain(at, err)
+		return ts.explain(at, err)
 	}
 	if k := cmp.Or(kind(info.Mode()), "file"); k != "directory" {
 		return fmt.Errorf("%q is a %s, not a directory", at.given, k)

@@ -97,12 +97,12 @@ func TestWalkBounds(t *testing.T) {
 	for i := range 30 {
 		f.write(t, fmt.Sprintf("d%d/f", i), "")
 	}
-	at, err := f.files.find(call, "")
+	at, err := f.files.trees.find(call, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := globber{start: at, pattern: "**", want: "any"}
-	k := f.files.newWalk(tool.Call{}, at, g.visit)
+	k := newWalk(f.files.trees, tool.Call{}, at, g.visit)
 	k.seen = maxEntries - 40
 	if err := k.run(t.Context()); err != nil || k.cut == "" || len(g.found) > 50 {
 		t.Errorf("the walk found %d, %q, %v; want it cut", len(g.found), k.cut, err)

@@ -94,7 +94,7 @@ var typePatterns = map[string]string{
 	"yaml": "*.{yaml,yml}",
 }
 
-func (w *Files) grep(ctx context.Context, c tool.Call, a grepArgs) (tool.Result, error) {
+func (b *browser) grep(ctx context.Context, c tool.Call, a grepArgs) (tool.Result, error) {
 	if err := a.check(); err != nil {
 		return tool.Result{}, err
 	}
@@ -102,14 +102,14 @@ func (w *Files) grep(ctx context.Context, c tool.Call, a grepArgs) (tool.Result,
 	if err != nil {
 		return tool.Result{}, err
 	}
-	start, err := w.find(c, a.Path)
+	start, err := b.trees.find(c, a.Path)
 	if err != nil {
 		return tool.Result{}, err
 	}
 	limited, cancel := context.WithTimeout(ctx, maxWalk)
 	defer cancel()
 	s := &search{args: a, query: q, start: start}
-	notes, err := w.gather(limited, c, s)
+	notes, err := b.gather(limited, c, s)
 	if err == nil {
 		err = s.run(limited)
 	}
@@ -123,17 +123,17 @@ func (w *Files) grep(ctx context.Context, c tool.Call, a grepArgs) (tool.Result,
 	}
 	text, err := s.text(ctx, notes)
 	return tool.Result{Text: text, Foreign: foreign("files in", start),
-		Trusted: w.isTrusted(start)}, err
+		Trusted: b.trees.isTrusted(start)}, err
 }
 
 // gather lists the files for s to search, and records the files that it has left out.
-func (w *Files) gather(ctx context.Context, c tool.Call, s *search) ([]string, error) {
+func (b *browser) gather(ctx context.Context, c tool.Call, s *search) ([]string, error) {
 	info, err := s.start.tree.dir.Stat(s.start.path)
 	if err != nil {
-		return nil, w.explain(s.start, err)
+		return nil, b.trees.explain(s.start, err)
 	}
 	if !info.IsDir() {
-		f, _, err := w.open(s.start)
+		f, _, err := b.trees.open(s.start)
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +141,7 @@ func (w *Files) gather(ctx context.Context, c tool.Call, s *search) ([]string, e
 		return nil, f.Close()
 	}
 	g := gatherer{globs: s.args.patterns()}
-	k := w.newWalk(c, s.start, g.visit)
+	k := newWalk(b.trees, c, s.start, g.visit)
 	k.all = s.args.Ignored
 	err = k.run(ctx)
 	notes := k.notes()

@@ -34,12 +34,12 @@ func isShared(path string) bool {
 
 // checkShared refuses a write to the shared folder unless the caller's role allows it:
 // shared documents affect the agent's behaviour for everybody.
-func (w *Files) checkShared(c tool.Call, at place) error {
+func (ts *trees) checkShared(c tool.Call, at place) error {
 	switch {
-	case at.path == heartbeatFile && w.memory != nil:
+	case at.path == heartbeatFile && ts.memory != nil:
 		return fmt.Errorf("%q is not read by the heartbeat; use memory/%s", at.given, heartbeatFile)
 	case !c.Role.AtLeast(bus.Admin):
-		return w.refusePrompt(at.given)
+		return ts.refusePrompt(at.given)
 	case !isShared(filepath.ToSlash(at.path)) || at.path == skillsFolder: // reached through a link
 		return fmt.Errorf("%q leads to no shared document and no skill", at.given)
 	}
@@ -47,10 +47,10 @@ func (w *Files) checkShared(c tool.Call, at place) error {
 }
 
 // refusePrompt returns the error for a write that the role does not allow.
-func (w *Files) refusePrompt(written string) error {
+func (ts *trees) refusePrompt(written string) error {
 	text := fmt.Sprintf("%q is part of the prompt for everybody who talks to you, and may be "+
 		"changed for admins only", written)
-	if w.memory != nil {
+	if ts.memory != nil {
 		text += "; notes about this conversation belong in memory/USER.md, memory/MEMORY.md or " +
 			"memory/skills/NAME/SKILL.md"
 	}
@@ -61,7 +61,7 @@ func (w *Files) refusePrompt(written string) error {
 // its tree, and follows no link. A directory that is replaced by a link in the meantime is
 // therefore refused.
 type descent struct {
-	w      *Files
+	trees  *trees
 	call   tool.Call
 	at     place
 	create bool
@@ -105,10 +105,10 @@ func (d *descent) check(dir *os.Root) error {
 		info, err := root.Lstat(name)
 		return err == nil && os.SameFile(here, info)
 	}
-	if t := d.w.shared; t != nil && d.at.tree != t && (is(t.dir, ".") || is(t.dir, skillsFolder)) {
-		return d.w.refusePrompt(d.at.given)
+	if t := d.trees.shared; t != nil && d.at.tree != t && (is(t.dir, ".") || is(t.dir, skillsFolder)) {
+		return d.trees.refusePrompt(d.at.given)
 	}
-	if t := d.w.memory; t != nil && d.at.tree != t && is(t.dir, ".") {
+	if t := d.trees.memory; t != nil && d.at.tree != t && is(t.dir, ".") {
 		return fmt.Errorf("%q: memories are reached by memory/ only", d.at.given)
 	}
 	return nil

@@ -9,11 +9,11 @@ import (
 
 // isTrusted reports whether only people change the files of a place, or the agent with their
 // approval: the memory of a scope, and the shared documents.
-func (w *Files) isTrusted(at place) bool {
+func (ts *trees) isTrusted(at place) bool {
 	if real, err := at.resolved(); err == nil {
 		at = real
 	}
-	return w.memory != nil && at.tree == w.memory || w.shared != nil && at.tree == w.shared
+	return ts.memory != nil && at.tree == ts.memory || ts.shared != nil && at.tree == ts.shared
 }
 
 // changes are the arguments that name files, for all tools that change files.
@@ -26,7 +26,7 @@ type changes struct {
 
 // hasLastingEffect reports whether a call changes documents or skills, which affect later turns.
 // Ticking an item of a list does not count.
-func (w *Files) hasLastingEffect(c tool.Call) bool {
+func (e *editor) hasLastingEffect(c tool.Call) bool {
 	var a changes
 	if json.Unmarshal(c.Args, &a) != nil {
 		return false // the call itself reports the error
@@ -49,7 +49,7 @@ func (w *Files) hasLastingEffect(c tool.Call) bool {
 		if name == "" {
 			continue
 		}
-		if at, err := w.find(c, name); err == nil && w.isTrusted(at) {
+		if at, err := e.trees.find(c, name); err == nil && e.trees.isTrusted(at) {
 			return true
 		}
 	}

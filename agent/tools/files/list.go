@@ -34,25 +34,28 @@ type listArgs struct {
 // listAliases are nanobot's names of arguments.
 var listAliases = map[string]string{"max_entries": "head_limit"}
 
-func (w *Files) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Result, error) {
+// A browser implements the tools that list and search directories: list_dir, glob and grep.
+type browser struct{ trees *trees }
+
+func (b *browser) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Result, error) {
 	if a.Limit < 0 || a.Skip < 0 {
 		return tool.Result{}, errors.New("offset and head_limit can't be negative")
 	}
 	if a.Deep {
-		return w.glob(ctx, c, globArgs{Pattern: "**", Path: a.Path, Type: "any", Limit: a.Limit,
+		return b.glob(ctx, c, globArgs{Pattern: "**", Path: a.Path, Type: "any", Limit: a.Limit,
 			Skip: a.Skip})
 	}
-	at, err := w.find(c, a.Path)
+	at, err := b.trees.find(c, a.Path)
 	if err != nil {
 		return tool.Result{}, err
 	}
-	entries, err := w.readDir(at)
+	entries, err := b.readDir(at)
 	if err != nil {
 		return tool.Result{}, err
 	}
 	entries = shown(c, at, entries)
-	if at.tree == w.workspace && at.path == "." {
-		entries = w.withShared(w.withMemory(c, entries))
+	if at.tree == b.trees.workspace && at.path == "." {
+		entries = b.trees.withShared(b.trees.withMemory(c, entries))
 	}
 	if len(entries) == 0 {
 		return tool.Result{Text: "(the directory is empty)"}, nil
@@ -74,7 +77,7 @@ func (w *Files) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Resu
 	}
 	return tool.Result{
 		Text: strings.TrimSuffix(text.String(), "\n"), Foreign: foreign("directory", at),
-		Trusted: w.isTrusted(at),
+		Trusted: b.trees.isTrusted(at),
 	}, nil
 }
 
@@ -96,24 +99,24 @@ func listNote(skip, end, all int) string {
 
 // withMemory returns the entries of the workspace with the memory of the call's scope, if any. It
 // replaces the link "memory", which is only for people.
-func (w *Files) withMemory(c tool.Call, entries []fs.DirEntry) []fs.DirEntry {
-	if w.memory == nil {
+func (ts *trees) withMemory(c tool.Call, entries []fs.DirEntry) []fs.DirEntry {
+	if ts.memory == nil {
 		return entries
 	}
-	info, err := w.memory.dir.Lstat(string(c.Scope))
+	info, err := ts.memory.dir.Lstat(string(c.Scope))
 	if c.Scope == "" || err != nil || !info.IsDir() {
 		info = nil
 	}
-	return replaceEntry(entries, w.memory.name, info)
+	return replaceEntry(entries, ts.memory.name, info)
 }
 
 // withShared returns the entries of the workspace with the shared documents and skills.
-func (w *Files) withShared(entries []fs.DirEntry) []fs.DirEntry {
-	if w.shared == nil {
+func (ts *trees) withShared(entries []fs.DirEntry) []fs.DirEntry {
+	if ts.shared == nil {
 		return entries
 	}
 	for _, name := range append([]string{skillsFolder}, sharedFiles...) {
-		info, err := w.shared.dir.Lstat(name)
+		info, err := ts.shared.dir.Lstat(name)
 		if err != nil {
 			info = nil
 		}
@@ -146,13 +149,13 @@ type otherEntry struct {
 func (e otherEntry) Name() string { return e.name }
 
 // readDir returns the entries of a directory, sorted by name.
-func (w *Files) readDir(at place) ([]fs.DirEntry, error) {
-	if err := w.wantDir(at); err != nil {
+func (b *browser) readDir(at place) ([]fs.DirEntry, error) {
+	if err := b.trees.wantDir(at); err != nil {
 		return nil, err
 	}
 	f, err := at.tree.dir.OpenFile(at.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, w.explain(at, err)
+		return nil, b.trees.explain(at, err)
 	}
 	defer f.Close()
 	if isPseudo(f) {
@@ -160,7 +163,7 @@ func (w *Files) readDir(at place) ([]fs.DirEntry, error) {
 	}
 	entries, err := f.ReadDir(maxRead)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, w.explain(at, err)
+		return nil, b.trees.explain(at, err)
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
 	return entries, nil

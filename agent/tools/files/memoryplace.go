@@ -17,7 +17,7 @@ const historyFile = "history.jsonl"
 
 // memoryPlace returns a place in the memory of the call's scope. A call sees no other memory. Links
 // are refused there, because the folders of other scopes are in the same tree.
-func (w *Files) memoryPlace(c tool.Call, rest, written string) (place, error) {
+func (ts *trees) memoryPlace(c tool.Call, rest, written string) (place, error) {
 	if c.Scope == "" {
 		return place{}, fmt.Errorf("%q: this conversation has no memory", written)
 	}
@@ -30,12 +30,12 @@ func (w *Files) memoryPlace(c tool.Call, rest, written string) (place, error) {
 		rest = filepath.ToSlash(filepath.Join(".", filepath.FromSlash(below)))
 	}
 	p := place{
-		tree: w.memory, path: filepath.Join(string(c.Scope), filepath.FromSlash(rest)),
-		name: strings.TrimSuffix(w.memory.name+"/"+rest, "/."), given: written,
+		tree: ts.memory, path: filepath.Join(string(c.Scope), filepath.FromSlash(rest)),
+		name: strings.TrimSuffix(ts.memory.name+"/"+rest, "/."), given: written,
 	}
 	p = p.normalized()
 	for at := p.path; at != "."; at = filepath.Dir(at) {
-		if info, err := w.memory.dir.Lstat(at); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		if info, err := ts.memory.dir.Lstat(at); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 			return place{}, fmt.Errorf("%q is or contains a symbolic link; in memory such links "+
 				"are not followed", written)
 		}
@@ -44,11 +44,11 @@ func (w *Files) memoryPlace(c tool.Call, rest, written string) (place, error) {
 }
 
 // ownPath reports whether an absolute path is in the memories, and returns its path there.
-func (w *Files) ownPath(path string) (rest string, ok bool) {
-	if w.memory == nil || w.memory.path == "" {
+func (ts *trees) ownPath(path string) (rest string, ok bool) {
+	if ts.memory == nil || ts.memory.path == "" {
 		return "", false
 	}
-	rel, err := filepath.Rel(w.memory.path, path)
+	rel, err := filepath.Rel(ts.memory.path, path)
 	return filepath.ToSlash(rel), err == nil && filepath.IsLocal(rel)
 }
 

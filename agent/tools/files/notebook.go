@@ -47,13 +47,13 @@ func (a *notebookArgs) check() error {
 	return nil
 }
 
-func (w *Files) editNotebook(
+func (e *editor) editNotebook(
 	ctx context.Context, c tool.Call, a notebookArgs,
 ) (tool.Result, error) {
 	if err := a.check(); err != nil {
 		return tool.Result{}, err
 	}
-	return w.rewrite(ctx, c, a.Path, "", func(old string) (text, report string, err error) {
+	return e.rewrite(ctx, c, a.Path, "", func(old string) (text, report string, err error) {
 		return changeNotebook(old, a)
 	})
 }

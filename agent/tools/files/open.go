@@ -9,21 +9,11 @@ import (
 	"gateway/agent/tool"
 )
 
-// Open opens the regular file that a model calls name. The model reads the error.
-func (w *Files) Open(c tool.Call, name string) (*os.File, error) {
-	at, err := w.find(c, name)
-	if err != nil {
-		return nil, err
-	}
-	f, _, err := w.open(at)
-	return f, err
-}
-
 // open opens the regular file at a place and returns its FileInfo.
-func (w *Files) open(at place) (*os.File, fs.FileInfo, error) {
+func (ts *trees) open(at place) (*os.File, fs.FileInfo, error) {
 	info, err := at.tree.dir.Stat(at.path) // before opening, because opening some devices has effects
 	if err != nil {
-		return nil, nil, w.explain(at, err)
+		return nil, nil, ts.explain(at, err)
 	}
 	if err := wantRegular(at.given, info); err != nil {
 		return nil, nil, err
@@ -32,7 +22,7 @@ func (w *Files) open(at place) (*os.File, fs.FileInfo, error) {
 	// block.
 	f, err := at.tree.dir.OpenFile(at.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, nil, w.explain(at, err)
+		return nil, nil, ts.explain(at, err)
 	}
 	if info, err = f.Stat(); err == nil {
 		err = wantRegular(at.given, info)
@@ -60,9 +50,9 @@ func wantRegular(name string, info fs.FileInfo) error {
 }
 
 // recordRead records for the session of c the current state of the file at a place.
-func (w *Files) recordRead(c tool.Call, at place, info fs.FileInfo) {
+func (r *reader) recordRead(c tool.Call, at place, info fs.FileInfo) {
 	if real, err := at.resolved(); err == nil {
 		at = real
 	}
-	w.seen.record(c.Session, at, info)
+	r.seen.record(c.Session, at, info)
 }

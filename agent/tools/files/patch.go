@@ -26,7 +26,7 @@ type patchArgs struct {
 	Patch string `json:"patch"`
 }
 
-func (w *Files) applyPatch(ctx context.Context, c tool.Call, a patchArgs) (tool.Result, error) {
+func (e *editor) applyPatch(ctx context.Context, c tool.Call, a patchArgs) (tool.Result, error) {
 	if len(a.Patch) > maxPatch {
 		return tool.Result{}, fmt.Errorf("the patch has more than %d bytes; use several", maxPatch)
 	}
@@ -38,12 +38,12 @@ func (w *Files) applyPatch(ctx context.Context, c tool.Call, a patchArgs) (tool.
 		return tool.Result{}, fmt.Errorf("the patch changes more than %d files; use several",
 			maxPatchFiles)
 	}
-	unlock, err := w.lock(ctx)
+	unlock, err := e.lock(ctx)
 	if err != nil {
 		return tool.Result{}, err
 	}
 	defer unlock()
-	p := patching{w: w, call: c, files: make(map[patchKey]*patched)}
+	p := patching{editor: e, call: c, files: make(map[patchKey]*patched)}
 	for _, f := range patches {
 		if err := ctx.Err(); err != nil {
 			return tool.Result{}, err
@@ -56,7 +56,7 @@ func (w *Files) applyPatch(ctx context.Context, c tool.Call, a patchArgs) (tool.
 	if len(changes) == 0 {
 		return tool.Result{}, errors.New("nothing was changed: the files are the same after the patch")
 	}
-	if err := w.save(ctx, c, changes...); err != nil {
+	if err := e.save(ctx, c, changes...); err != nil {
 		return tool.Result{}, fmt.Errorf("nothing was changed: %w", err)
 	}
 	return tool.Result{Text: strings.Join(p.report, "\n")}, nil
@@ -64,7 +64,7 @@ func (w *Files) applyPatch(ctx context.Context, c tool.Call, a patchArgs) (tool.
 
 // A patching is the state of a patch while it is applied. All of it is in memory.
 type patching struct {
-	w      *Files
+	editor *editor
 	call   tool.Call
 	files  map[patchKey]*patched
 	order  []*patched
@@ -87,7 +87,7 @@ type patched struct {
 
 // file returns the file that the patch calls name.
 func (p *patching) file(name string) (*patched, error) {
-	t, err := p.w.target(p.call, name)
+	t, err := p.editor.target(p.call, name)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (p *patching) file(name string) (*patched, error) {
 	if f, ok := p.files[key]; ok {
 		return f, nil
 	}
-	if err := p.w.wantUnchanged(p.call, t); err != nil {
+	if err := p.editor.wantUnchanged(p.call, t); err != nil {
 		return nil, err
 	}
 	f := &patched{target: t, exists: t.info != nil}
@@ -109,7 +109,7 @@ func (p *patching) load(f *patched) (err error) {
 	if f.loaded || f.info == nil {
 		return nil
 	}
-	f.old, f.target, err = p.w.wholeText(f.target)
+	f.old, f.target, err = p.editor.wholeText(f.target)
 	f.text, f.loaded = f.old, err == nil
 	return err
 }
@@ -127,7 +127,7 @@ func (p *patching) apply(patch filePatch) error {
 		p.reportChange("made", f)
 		return p.hunks(patch, f)
 	case !f.exists:
-		return p.w.missing(f.place)
+		return p.editor.trees.missing(f.place)
 	case patch.remove:
 		f.exists = false
 		p.reportChange("removed", f)

@@ -60,13 +60,50 @@ func (p place) under(rel string) place {
 	return place{p.tree, filepath.Join(p.path, filepath.FromSlash(rel)), name, name}
 }
 
+// trees holds the directory trees that the tools can access. It decides which file a path means and
+// who may write it.
+type trees struct {
+	workspace *tree
+	media     *tree // or nil
+	memory    *tree // of all scopes, or nil
+	shared    *tree // or nil
+	roots     []*tree
+}
+
+func newTrees(o Options) *trees {
+	ts := &trees{workspace: &tree{path: filepath.Clean(o.Path), dir: o.Workspace, write: true}}
+	if o.Media != nil {
+		ts.media = &tree{name: "media", dir: o.Media}
+	}
+	if o.Memory != nil {
+		ts.memory = privateTree("memory", o.Memory)
+	}
+	if o.Shared != nil {
+		ts.shared = privateTree("", o.Shared)
+	}
+	for _, r := range o.Roots {
+		ts.roots = append(ts.roots,
+			&tree{name: r.Name, path: filepath.Clean(r.Path), dir: r.Dir, write: r.Write})
+	}
+	return ts
+}
+
+// privateTree returns the tree of a folder of documents.
+func privateTree(name string, dir *os.Root) *tree {
+	t := &tree{name: name, dir: dir, write: true, private: true}
+	if path := dir.Name(); filepath.IsAbs(path) {
+		t.path = filepath.Clean(path)
+	}
+	return t
+}
+
 // maxPath is the greatest length of a path that the model gives, in bytes.
 const maxPath = 4096
 
 // find returns the place for a path that the model wrote: a relative path, or an absolute path in a
 // tree. It does not check whether the file exists. It refuses paths in a withheld skill.
-func (w *Files) find(c tool.Call, name string) (place, error) {
-	at, err := w.locate(c, name)
+func (ts *trees) find(c tool.Call, name string) (place, error) {
+	at, err := ts.locate(c, name)
 	if err == nil && withheld(c, at) {
 		err = fmt.Errorf("%q belongs to a skill that is withheld in this conversation", truncate(name))
 	}
@@ -96,45 +133,45 @@ func withheld(c tool.Call, at place) bool {
 }
 
 // locate is find for all paths.
-func (w *Files) locate(c tool.Call, name string) (place, error) {
+func (ts *trees) locate(c tool.Call, name string) (place, error) {
 	if err := checkName(name); err != nil {
 		return place{}, err
 	}
-	t, rel := w.workspace, filepath.Clean(name) // "." for ""
-	if rest, ok := w.ownPath(rel); ok {
+	t, rel := ts.workspace, filepath.Clean(name) // "." for ""
+	if rest, ok := ts.ownPath(rel); ok {
 		if !belongsTo(rest, c) {
-			return place{}, w.outside(name)
+			return place{}, ts.outside(name)
 		}
-		return w.memoryPlace(c, rest, name)
+		return ts.memoryPlace(c, rest, name)
 	}
 	if filepath.IsAbs(rel) {
-		if p, ok := w.sharedPath(rel); ok {
+		if p, ok := ts.sharedPath(rel); ok {
 			rel = p
-		} else if t, rel = w.treeOf(rel); t == nil {
-			return place{}, w.outside(name)
+		} else if t, rel = ts.treeOf(rel); t == nil {
+			return place{}, ts.outside(name)
 		}
 	}
 	if !filepath.IsLocal(rel) {
-		return place{}, w.outside(name)
+		return place{}, ts.outside(name)
 	}
 	p := place{t, rel, filepath.ToSlash(rel), cmp.Or(name, ".")}
-	if t == w.workspace && w.shared != nil && isShared(p.name) {
-		p.tree = w.shared
+	if t == ts.workspace && ts.shared != nil && isShared(p.name) {
+		p.tree = ts.shared
 		return p.normalized(), nil
 	}
-	if t != w.workspace {
+	if t != ts.workspace {
 		p.name = strings.TrimSuffix(t.name+"/"+p.name, "/.")
 		return p.normalized(), nil
 	}
 	first, rest, _ := strings.Cut(p.name, "/")
-	if w.media != nil && first == w.media.name {
+	if ts.media != nil && first == ts.media.name {
 		// A conversation sees only the files that were sent to it.
-		p.tree, p.path = w.media, w.media.receivedFile(c, rest)
+		p.tree, p.path = ts.media, ts.media.receivedFile(c, rest)
 	}
-	if w.memory != nil && first == w.memory.name {
-		return w.memoryPlace(c, rest, p.given)
+	if ts.memory != nil && first == ts.memory.name {
+		return ts.memoryPlace(c, rest, p.given)
 	}
-	for _, t := range w.roots {
+	for _, t := range ts.roots {
 		if t.name == first {
 			p.tree, p.path = t, filepath.Join(".", filepath.FromSlash(rest))
 		}
@@ -164,11 +201,11 @@ func (t *tree) receivedFile(c tool.Call, name string) string {
 }
 
 // sharedPath returns the path that tools use for an absolute path in the shared folder.
-func (w *Files) sharedPath(path string) (string, bool) {
-	if w.shared == nil || w.shared.path == "" {
+func (ts *trees) sharedPath(path string) (string, bool) {
+	if ts.shared == nil || ts.shared.path == "" {
 		return "", false
 	}
-	rel, err := filepath.Rel(w.shared.path, path)
+	rel, err := filepath.Rel(ts.shared.path, path)
 	return rel, err == nil && isShared(filepath.ToSlash(rel))
 }
 
@@ -191,10 +228,10 @@ func checkName(name string) error {
 }
 
 // treeOf returns the innermost tree that contains an absolute path, and the path relative to it.
-func (w *Files) treeOf(path string) (*tree, string) {
+func (ts *trees) treeOf(path string) (*tree, string) {
 	var best *tree
 	within := ""
-	for _, t := range slices.Concat([]*tree{w.workspace}, w.roots) {
+	for _, t := range slices.Concat([]*tree{ts.workspace}, ts.roots) {
 		rel, err := filepath.Rel(t.path, path)
 		if err == nil && filepath.IsLocal(rel) && (best == nil || len(t.path) > len(best.path)) {
 			best, within = t, rel
@@ -203,10 +240,10 @@ func (w *Files) treeOf(path string) (*tree, string) {
 	return best, within
 }
 
-func (w *Files) outside(name string) error {
+func (ts *trees) outside(name string) error {
 	text := fmt.Sprintf("%q is outside the workspace; only files in %s", truncate(name),
-		w.workspace.path)
-	for _, t := range w.roots {
+		ts.workspace.path)
+	for _, t := range ts.roots {
 		text += ", " + t.title()
 	}
 	return errors.New(text + " can be reached")

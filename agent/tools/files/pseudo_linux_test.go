@@ -17,9 +17,9 @@ func TestProc(t *testing.T) {
 		_, err := w.Open(tool.Call{}, name)
 		wantError(t, err, "part of the system")
 	}
-	_, err := w.listDir(t.Context(), tool.Call{}, listArgs{Path: "self"})
+	_, err := w.browser.listDir(t.Context(), tool.Call{}, listArgs{Path: "self"})
 	wantError(t, err, "part of the system")
-	r, err := w.grep(t.Context(), tool.Call{}, grepArgs{Pattern: "."})
+	r, err := w.browser.grep(t.Context(), tool.Call{}, grepArgs{Pattern: "."})
 	if err != nil || r.Text != "(nothing matches the pattern)\n\n(1 directories could not be read)" {
 		t.Errorf("grep = %q, %v", r.Text, err)
 	}

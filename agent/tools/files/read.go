@@ -34,36 +34,43 @@ type readArgs struct {
 	Limit  int    `json:"limit,omitempty"`
 }
 
-func (w *Files) readFile(ctx context.Context, c tool.Call, a readArgs) (tool.Result, error) {
+// A reader implements read_file.
+type reader struct {
+	trees   *trees
+	extract *extract.Extractor
+	seen    *seen
+}
+
+func (r *reader) readFile(ctx context.Context, c tool.Call, a readArgs) (tool.Result, error) {
 	if a.Offset < 0 || a.Limit < 0 {
 		return tool.Result{}, errors.New("offset and limit can't be negative")
 	}
-	at, err := w.find(c, a.Path)
+	at, err := r.trees.find(c, a.Path)
 	if err != nil {
 		return tool.Result{}, err
 	}
-	f, info, err := w.open(at)
+	f, info, err := r.trees.open(at)
 	if err != nil {
 		return tool.Result{}, err
 	}
 	defer f.Close()
 	o := opened{File: f, info: info, at: at}
 	if o.head, err = headOf(f); err != nil {
-		return tool.Result{}, w.explain(at, err)
+		return tool.Result{}, r.trees.explain(at, err)
 	}
 	o.kind = document.Type(o.head, at.name)
-	r := tool.Result{Foreign: foreign("file", at), Trusted: w.isTrusted(at)}
+	result := tool.Result{Foreign: foreign("file", at), Trusted: r.trees.isTrusted(at)}
 	if tool.IsPicture(o.kind) {
-		r.Images, err = o.image()
-		r.Text = fmt.Sprintf("(an image, %s, %d bytes)", o.kind, info.Size())
+		result.Images, err = o.image()
+		result.Text = fmt.Sprintf("(an image, %s, %d bytes)", o.kind, info.Size())
 	} else {
-		r.Text, err = w.readText(ctx, c, o, a)
+		result.Text, err = r.readText(ctx, c, o, a)
 	}
 	if err != nil {
 		return tool.Result{}, err
 	}
-	w.recordRead(c, at, info)
-	return r, nil
+	r.recordRead(c, at, info)
+	return result, nil
 }
 
 // An opened is a file that is being read.
@@ -116,7 +123,7 @@ func (o opened) image() ([]tool.Image, error) {
 }
 
 // readText returns one page of the text of a file.
-func (w *Files) readText(
+func (r *reader) readText(
 	ctx context.Context, c tool.Call, o opened, a readArgs,
 ) (string, error) {
 	p := page{first: max(a.Offset, 1), limit: maxLines}
@@ -130,7 +137,7 @@ func (w *Files) readText(
 			from = io.NewSectionReader(o, int64(len(byteOrderMark)), o.info.Size())
 		}
 	} else {
-		text, what, err := w.documentText(ctx, c, o)
+		text, what, err := r.documentText(ctx, c, o)
 		if err != nil {
 			return "", err
 		}
@@ -138,7 +145,7 @@ func (w *Files) readText(
 		note = fmt.Sprintf("(the text of a file that is %s)\n", what)
 	}
 	if err := p.fill(ctx, bufio.NewReaderSize(from, bufferSize)); err != nil {
-		return "", w.explain(o.at, err)
+		return "", r.trees.explain(o.at, err)
 	}
 	text, err := p.text()
 	return note + text, err
@@ -148,11 +155,11 @@ var byteOrderMark = []byte("\ufeff")
 
 // documentText returns the text extracted from a file that is not plain text, and a description of
 // its type.
-func (w *Files) documentText(
+func (r *reader) documentText(
 	ctx context.Context, c tool.Call, o opened,
 ) (text, what string, err error) {
 	size := o.info.Size()
-	text, err = w.extract.Text(ctx, c.Address.String(), o, size, o.kind, maxDocument)
+	text, err = r.extract.Text(ctx, c.Address.String(), o, size, o.kind, maxDocument)
 	switch {
 	case errors.Is(err, extract.ErrUnsupported):
 		return "", "", fmt.Errorf("%q is not text but %s, %d bytes; use a tool or a command that "+

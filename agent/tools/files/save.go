@@ -50,8 +50,8 @@ type staged struct {
 
 // save makes all changes or none. It writes all new contents to disk before it changes
 // anything. If one of several changes then fails, it undoes the others. The caller holds
-// w.lock.
-func (w *Files) save(ctx context.Context, c tool.Call, changes ...change) error {
+// e.lock.
+func (e *editor) save(ctx context.Context, c tool.Call, changes ...change) error {
 	list := make([]*staged, 0, len(changes))
 	err := func() error {
 		for _, ch := range changes {
@@ -60,15 +60,15 @@ func (w *Files) save(ctx context.Context, c tool.Call, changes ...change) error 
 			}
 			s := &staged{change: ch}
 			list = append(list, s)
-			if err := s.prepare(w, c, len(changes) > 1); err != nil {
-				return w.explain(ch.place, err)
+			if err := s.prepare(e.trees, c, len(changes) > 1); err != nil {
+				return e.trees.explain(ch.place, err)
 			}
 		}
 		for _, s := range list {
 			if err := s.commit(); errors.Is(err, errChanged) {
 				return changedSince(s.place)
 			} else if err != nil {
-				return w.explain(s.place, err)
+				return e.trees.explain(s.place, err)
 			}
 		}
 		return nil
@@ -80,7 +80,7 @@ func (w *Files) save(ctx context.Context, c tool.Call, changes ...change) error 
 	}
 	for _, s := range list {
 		if err == nil {
-			w.finish(c, s)
+			e.finish(c, s)
 		}
 		s.clean()
 	}
@@ -92,8 +92,8 @@ var errChanged = errors.New("changed meanwhile")
 
 // prepare does everything before the change itself. keep means that the change may have to be
 // undone.
-func (s *staged) prepare(w *Files, c tool.Call, keep bool) error {
-	d := descent{w: w, call: c, at: s.place, create: !s.remove}
+func (s *staged) prepare(ts *trees, c tool.Call, keep bool) error {
+	d := descent{trees: ts, call: c, at: s.place, create: !s.remove}
 	var err error
 	s.dir, err = d.open()
 	s.made = d.made
@@ -199,13 +199,13 @@ func (s *staged) rollback() error {
 }
 
 // finish makes a change durable, and records the new state for the session.
-func (w *Files) finish(c tool.Call, s *staged) {
+func (e *editor) finish(c tool.Call, s *staged) {
 	if d, err := s.dir.Open("."); err == nil {
 		_ = d.Sync() // not supported everywhere; the file itself is synced
 		_ = d.Close()
 	}
 	if info, err := s.dir.Lstat(filepath.Base(s.path)); err == nil && !s.remove {
-		w.seen.record(c.Session, s.place, info)
+		e.seen.record(c.Session, s.place, info)
 	}
 }
 

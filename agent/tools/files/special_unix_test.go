@@ -42,7 +42,7 @@ func TestDevice(t *testing.T) {
 	w := New(Options{Workspace: openRoot(t, "/dev"), Path: "/dev"})
 	_, err := w.Open(tool.Call{}, "zero")
 	wantError(t, err, "is a device")
-	_, err = w.writeFile(t.Context(), tool.Call{}, writeArgs{Path: "null", Content: "x"})
+	_, err = w.editor.writeFile(t.Context(), tool.Call{}, writeArgs{Path: "null", Content: "x"})
 	wantError(t, err, "is a device")
 }
 

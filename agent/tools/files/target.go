@@ -21,23 +21,30 @@ type target struct {
 	info  fs.FileInfo // of the file that is there, or nil
 }
 
+// An editor implements the tools that change files.
+type editor struct {
+	trees   *trees
+	seen    *seen
+	writing chan struct{} // holds a token while a call changes files
+}
+
 // lock waits for exclusive permission to change files. The caller must call unlock.
-func (w *Files) lock(ctx context.Context) (unlock func(), err error) {
+func (e *editor) lock(ctx context.Context) (unlock func(), err error) {
 	select {
-	case w.writing <- struct{}{}:
-		return func() { <-w.writing }, nil
+	case e.writing <- struct{}{}:
+		return func() { <-e.writing }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
 // target returns the file that a model means by name, if the call may change it.
-func (w *Files) target(c tool.Call, name string) (target, error) {
-	at, err := w.find(c, name)
+func (e *editor) target(c tool.Call, name string) (target, error) {
+	at, err := e.trees.find(c, name)
 	switch {
 	case err != nil:
 		return target{}, err
-	case at.tree == w.media:
+	case at.tree == e.trees.media:
 		return target{}, fmt.Errorf("%q was sent by people and can't be changed; "+
 			"write the result to the workspace, outside of media", name)
 	case !at.tree.write:
@@ -46,12 +53,12 @@ func (w *Files) target(c tool.Call, name string) (target, error) {
 		return target{}, fmt.Errorf("%q names a directory; want the path of a file", name)
 	}
 	if at, err = at.resolved(); err != nil {
-		return target{}, w.explain(at, err)
+		return target{}, e.trees.explain(at, err)
 	}
-	if at.tree == w.memory {
+	if at.tree == e.trees.memory {
 		err = at.checkOwn()
-	} else if at.tree == w.shared {
-		err = w.checkShared(c, at)
+	} else if at.tree == e.trees.shared {
+		err = e.trees.checkShared(c, at)
 	}
 	if err != nil {
 		return target{}, err
@@ -65,7 +72,7 @@ func (w *Files) target(c tool.Call, name string) (target, error) {
 		}
 		return target{at, nil}, nil
 	case err != nil:
-		return target{}, w.explain(at, err)
+		return target{}, e.trees.explain(at, err)
 	case !info.Mode().IsRegular():
 		return target{}, fmt.Errorf("%q is a %s and can't be written; only regular files can",
 			name, kind(info.Mode()))
@@ -77,8 +84,8 @@ func (w *Files) target(c tool.Call, name string) (target, error) {
 }
 
 // wantUnchanged refuses a file that was changed since the session read it.
-func (w *Files) wantUnchanged(c tool.Call, t target) error {
-	if t.info != nil && w.seen.changed(c.Session, t.place, t.info) {
+func (e *editor) wantUnchanged(c tool.Call, t target) error {
+	if t.info != nil && e.seen.changed(c.Session, t.place, t.info) {
 		return changedSince(t.place)
 	}
 	return nil
@@ -91,8 +98,8 @@ func changedSince(at place) error {
 
 // wholeText returns the content of a text file that is about to be changed, and the target
 // with its state at that moment.
-func (w *Files) wholeText(t target) (string, target, error) {
-	f, info, err := w.open(t.place)
+func (e *editor) wholeText(t target) (string, target, error) {
+	f, info, err := e.trees.open(t.place)
 	if err != nil {
 		return "", t, err
 	}
@@ -103,7 +110,7 @@ func (w *Files) wholeText(t target) (string, target, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxEdit+1))
 	if err != nil {
-		return "", t, w.explain(t.place, err)
+		return "", t, e.trees.explain(t.place, err)
 	}
 	if !isText(data[:min(len(data), sniffLen)]) || !utf8.Valid(data) {
 		return "", t, fmt.Errorf("%q is not UTF-8 text and can't be changed in parts", t.given)
@@ -114,27 +121,27 @@ func (w *Files) wholeText(t target) (string, target, error) {
 
 // rewrite replaces the text of an existing file by the result of apply, which also returns a
 // message about the change. hint continues the error for a file that does not exist.
-func (w *Files) rewrite(
+func (e *editor) rewrite(
 	ctx context.Context, c tool.Call, name, hint string,
 	apply func(old string) (text, report string, err error),
 ) (tool.Result, error) {
-	unlock, err := w.lock(ctx)
+	unlock, err := e.lock(ctx)
 	if err != nil {
 		return tool.Result{}, err
 	}
 	defer unlock()
-	t, err := w.target(c, name)
+	t, err := e.target(c, name)
 	if err != nil {
 		return tool.Result{}, err
 	}
 	if t.info == nil {
-		return tool.Result{}, fmt.Errorf("%w%s", w.missing(t.place), hint)
+		return tool.Result{}, fmt.Errorf("%w%s", e.trees.missing(t.place), hint)
 	}
-	old, t, err := w.wholeText(t)
+	old, t, err := e.wholeText(t)
 	if err != nil {
 		return tool.Result{}, err
 	}
-	if err := w.wantUnchanged(c, t); err != nil {
+	if err := e.wantUnchanged(c, t); err != nil {
 		return tool.Result{}, err
 	}
 	text, report, err := apply(old)
@@ -144,6 +151,6 @@ func (w *Files) rewrite(
 	if err != nil {
 		return tool.Result{}, fmt.Errorf("%s was not changed: %w", printable(t.name), err)
 	}
-	err = w.save(ctx, c, change{target: t, content: []byte(text)})
+	err = e.save(ctx, c, change{target: t, content: []byte(text)})
 	return tool.Result{Text: printable(t.name) + report}, err
 }

@@ -59,25 +59,32 @@ type step struct {
 }
 
 // newWalk returns a walk below a place.
-func (w *Files) newWalk(
-	c tool.Call, start place, visit func(dir string, entries []fs.DirEntry),
+func newWalk(
+	ts *trees, c tool.Call, start place, visit func(dir string, entries []fs.DirEntry),
 ) *walk {
-	k := &walk{call: c, start: start, visit: visit, pending: []step{{}}, skipped: make(map[string]int)}
+	k := &walk{call: c, start: start, hidden: ts.hiddenIn(start), visit: visit,
+		pending: []step{{}}, skipped: make(map[string]int)}
 	k.free.L = &k.mu
-	if start.tree == w.workspace && start.path == "." {
-		for _, t := range w.roots {
-			k.hidden = append(k.hidden, t.name)
-		}
-		for _, t := range []*tree{w.media, w.memory} {
-			if t != nil {
-				k.hidden = append(k.hidden, t.name)
-			}
-		}
-		if w.shared != nil {
-			k.hidden = append(append(k.hidden, skillsFolder), sharedFiles...)
+	return k
+}
+
+// hiddenIn returns the entries of a directory in whose place the tools show other trees.
+func (ts *trees) hiddenIn(at place) (names []string) {
+	if at.tree != ts.workspace || at.path != "." {
+		return nil
+	}
+	for _, t := range ts.roots {
+		names = append(names, t.name)
+	}
+	for _, t := range []*tree{ts.media, ts.memory} {
+		if t != nil {
+			names = append(names, t.name)
 		}
 	}
-	return k
+	if ts.shared != nil {
+		names = append(append(names, skillsFolder), sharedFiles...)
+	}
+	return names
 }
 
 // run walks until everything is visited, a limit is reached, or ctx ends.

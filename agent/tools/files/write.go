@@ -19,28 +19,28 @@ type writeArgs struct {
 	Content string `json:"content"`
 }
 
-func (w *Files) writeFile(ctx context.Context, c tool.Call, a writeArgs) (tool.Result, error) {
-	unlock, err := w.lock(ctx)
+func (e *editor) writeFile(ctx context.Context, c tool.Call, a writeArgs) (tool.Result, error) {
+	unlock, err := e.lock(ctx)
 	if err != nil {
 		return tool.Result{}, err
 	}
 	defer unlock()
-	t, err := w.target(c, a.Path)
+	t, err := e.target(c, a.Path)
 	if err != nil {
 		return tool.Result{}, err
 	}
-	if err := w.wantUnchanged(c, t); err != nil {
+	if err := e.wantUnchanged(c, t); err != nil {
 		return tool.Result{}, err
 	}
 	content, how := a.Content, "made"
 	notes := ""
 	if t.info != nil {
 		how = "replaced"
-		if content, notes, err = w.keepLineEnds(t, content); err != nil {
+		if content, notes, err = e.keepLineEnds(t, content); err != nil {
 			return tool.Result{}, err
 		}
 	}
-	if err := w.save(ctx, c, change{target: t, content: []byte(content)}); err != nil {
+	if err := e.save(ctx, c, change{target: t, content: []byte(content)}); err != nil {
 		return tool.Result{}, err
 	}
 	return tool.Result{Text: fmt.Sprintf("%s was %s: %d bytes, %s%s",
@@ -49,15 +49,15 @@ func (w *Files) writeFile(ctx context.Context, c tool.Call, a writeArgs) (tool.R
 
 // keepLineEnds returns content with the line ends and the byte order mark of the file that it
 // replaces, which the model does not see, and a note about that.
-func (w *Files) keepLineEnds(t target, content string) (string, string, error) {
-	f, _, err := w.open(t.place)
+func (e *editor) keepLineEnds(t target, content string) (string, string, error) {
+	f, _, err := e.trees.open(t.place)
 	if err != nil {
 		return "", "", err
 	}
 	defer f.Close()
 	bom, crlf, err := lineEnds(f)
 	if err != nil {
-		return "", "", w.explain(t.place, err)
+		return "", "", e.trees.explain(t.place, err)
 	}
 	notes := ""
 	if crlf && strings.Contains(content, "\n") && !strings.Contains(content, "\r") {

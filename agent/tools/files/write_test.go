@@ -189,7 +189,7 @@ func TestWriteCanceled(t *testing.T) {
 	f := newFixture(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := f.files.writeFile(ctx, tool.Call{}, writeArgs{Path: "a", Content: "x"})
+	_, err := f.files.editor.writeFile(ctx, tool.Call{}, writeArgs{Path: "a", Content: "x"})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
@@ -206,7 +206,7 @@ func TestSaveRollsBack(t *testing.T) {
 	f.write(t, "gone", "old gone")
 	f.write(t, "last", "old last")
 	targetOf := func(name string) target {
-		got, err := f.files.target(tool.Call{}, name)
+		got, err := f.files.editor.target(tool.Call{}, name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,7 +219,7 @@ func TestSaveRollsBack(t *testing.T) {
 		{target: targetOf("last"), content: []byte("new last")},
 	}
 	f.write(t, "last", "changed by somebody")
-	err := f.files.save(t.Context(), tool.Call{}, changes...)
+	err := f.files.editor.save(t.Context(), tool.Call{}, changes...)
 	wantError(t, err, `"last" has changed`)
 	f.wantFile(t, "a", "old a")
 	f.wantFile(t, "gone", "old gone")
@@ -231,7 +231,7 @@ func TestSaveRollsBack(t *testing.T) {
 	changes[3].target = targetOf("last")
 	changes[0].target = targetOf("a")
 	changes[1].target = targetOf("gone")
-	if err := f.files.save(t.Context(), tool.Call{}, changes...); err != nil {
+	if err := f.files.editor.save(t.Context(), tool.Call{}, changes...); err != nil {
 		t.Fatal(err)
 	}
 	f.wantFile(t, "a", "new a")
