@@ -2,6 +2,7 @@ package skills
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -142,9 +143,7 @@ func firstParagraph(text string) string {
 		title := strings.TrimSpace(strings.TrimLeft(line, "#"))
 		switch {
 		case strings.HasPrefix(line, "#") || strings.Trim(line, "-=*_ ") == "":
-			if heading == "" {
-				heading = title
-			}
+			heading = cmp.Or(heading, title)
 			if len(lines) > 0 {
 				return oneLine(strings.Join(lines, " "))
 			}

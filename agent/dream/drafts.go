@@ -150,12 +150,9 @@ func documentName(s string) string {
 
 // isTable reports whether all lines of text end with a bar, as in a Markdown table.
 func isTable(text string) bool {
-	for _, line := range contentLines(text) {
-		if !strings.HasSuffix(line, "|") {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(contentLines(text), func(line string) bool {
+		return !strings.HasSuffix(line, "|")
+	})
 }
 
 // replaced returns the document with old replaced by text. old must occur exactly once.

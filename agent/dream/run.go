@@ -25,8 +25,7 @@ func (d *Dreamer) Run(
 	r := &run{Dreamer: d, scope: scope, keep: save}
 	r.load(ctx, state)
 	report, err := r.all(ctx)
-	var given *GiveUpError
-	if err != nil && !errors.As(err, &given) {
+	if _, gaveUp := errors.AsType[*GiveUpError](err); err != nil && !gaveUp {
 		err = fmt.Errorf("dream: %s: %w", scope, err)
 	}
 	return report, err

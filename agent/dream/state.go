@@ -157,9 +157,7 @@ func (r *run) ask(ctx context.Context, req llm.Request) (*llm.Response, error) {
 		}
 		return nil, err
 	}
-	if resp == nil {
-		resp = &llm.Response{}
-	}
+	resp = cmp.Or(resp, &llm.Response{})
 	used := resp.Usage.Input + resp.Usage.Output
 	if used <= 0 { // the provider reports no usage
 		used = expected + (messageSize(resp.Message))/bytesPerToken

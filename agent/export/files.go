@@ -2,6 +2,7 @@ package export
 
 import (
 	"archive/zip"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -83,10 +84,7 @@ var ErrTooLarge = errors.New("the export is too large")
 // NewZip returns a Zip that writes approximately most bytes to w at most; 0 means no limit. Beyond
 // the limit, writes fail with [ErrTooLarge]. now is the time of the files in the archive.
 func NewZip(w io.Writer, most int64, now time.Time) *Zip {
-	if most == 0 {
-		most = math.MaxInt64
-	}
-	out := &bounded{w, most}
+	out := &bounded{w, cmp.Or(most, math.MaxInt64)}
 	return &Zip{zip.NewWriter(out), out, now}
 }
 

@@ -91,9 +91,7 @@ type Options struct {
 // gateway. If opts is nil, it uses the defaults.
 func New(name, token string, opts *Options) *Channel {
 	o := *cmp.Or(opts, new(Options))
-	if o.Transport == nil {
-		o.Transport = NewTransport()
-	}
+	o.Transport = cmp.Or[http.RoundTripper](o.Transport, NewTransport())
 	o.Shards = max(o.Shards, 1)
 	o.IdentifyEvery = cmp.Or(o.IdentifyEvery, 5*time.Second)
 	o.Queue = cmp.Or(o.Queue, 1000)

@@ -1,6 +1,7 @@
 package discord
 
 import (
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -62,11 +63,7 @@ func (b *buckets) note(route, channel string, h http.Header, now time.Time) {
 		return
 	}
 	if len(b.full) >= maxFull {
-		for key, until := range b.full {
-			if !until.After(now) {
-				delete(b.full, key)
-			}
-		}
+		maps.DeleteFunc(b.full, func(_ string, until time.Time) bool { return !until.After(now) })
 	}
 	b.full[name+"/"+channel] = now.Add(time.Duration(after * float64(time.Second)))
 }

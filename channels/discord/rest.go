@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -168,8 +170,8 @@ const (
 // A refusedError is a [channels.ErrRefused] with Discord's reason.
 type refusedError struct {
 	reason string
-	code   int             // Discord's code, or the status if there is none
-	fields map[string]bool // invalid top-level fields of the body
+	code   int      // Discord's code, or the status if there is none
+	fields []string // invalid top-level fields of the body
 }
 
 func (e *refusedError) Error() string {
@@ -182,7 +184,7 @@ func (*refusedError) Unwrap() error { return channels.ErrRefused }
 func refusesReply(err error) bool {
 	e, ok := errors.AsType[*refusedError](err)
 	return ok && (e.code == noHistory || e.code == noSuch ||
-		e.code == invalidBody && len(e.fields) == 1 && e.fields["message_reference"])
+		e.code == invalidBody && slices.Equal(e.fields, []string{"message_reference"}))
 }
 
 // refusal returns the error for an answer with a status below 500.
@@ -206,14 +208,9 @@ func refusal(status int, body []byte) error {
 	switch status {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound,
 		http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge:
-		refused := &refusedError{reason, cmp.Or(answer.Code, status), make(map[string]bool)}
 		var fields map[string]json.RawMessage
-		if json.Unmarshal(answer.Errors, &fields) == nil {
-			for name := range fields {
-				refused.fields[name] = true
-			}
-		}
-		return refused
+		_ = json.Unmarshal(answer.Errors, &fields) // some answers name no fields
+		return &refusedError{reason, cmp.Or(answer.Code, status), slices.Collect(maps.Keys(fields))}
 	}
 	return fmt.Errorf("%s (%d)", reason, status)
 }

@@ -1,6 +1,7 @@
 package discord
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -145,10 +146,7 @@ func rows(buttons []bus.Button) []fields {
 			continue
 		}
 		seen[b.Text] = true
-		label := channels.Clean(b.Label, maxLabel)
-		if label == "" {
-			label = channels.Clean(b.Text, maxLabel)
-		}
+		label := cmp.Or(channels.Clean(b.Label, maxLabel), channels.Clean(b.Text, maxLabel))
 		row = append(row, fields{"type": discordgo.ButtonComponent,
 			"style": discordgo.SecondaryButton, "label": label, "custom_id": b.Text})
 	}

@@ -144,12 +144,10 @@ func (s *shard) open(ctx context.Context) error {
 // opened waits for Open to return. If ctx is done, it still waits a little, because a session can
 // be ended faster after Open has returned.
 func (s *shard) opened(ctx context.Context, done <-chan struct{}) bool {
-	timeout := time.NewTimer(s.c.opts.OpenTimeout)
-	defer timeout.Stop()
 	select {
 	case <-done:
 		return true
-	case <-timeout.C:
+	case <-time.After(s.c.opts.OpenTimeout):
 		return false
 	case <-ctx.Done():
 		return within(endTime/20, done)
@@ -158,12 +156,10 @@ func (s *shard) opened(ctx context.Context, done <-chan struct{}) bool {
 
 // within reports whether done is closed within d.
 func within(d time.Duration, done <-chan struct{}) bool {
-	timeout := time.NewTimer(d)
-	defer timeout.Stop()
 	select {
 	case <-done:
 		return true
-	case <-timeout.C:
+	case <-time.After(d):
 		return false
 	}
 }

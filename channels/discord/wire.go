@@ -75,12 +75,10 @@ func (s *shard) end() {
 
 // await waits until the library's goroutines have ended or are about to end.
 func (s *shard) await() {
-	timeout := time.NewTimer(endTime)
-	defer timeout.Stop()
 	select {
 	case <-s.wire.Load().ended:
 	case <-s.dropped: // it was closing anyway
-	case <-timeout.C:
+	case <-time.After(endTime):
 	}
 }
 

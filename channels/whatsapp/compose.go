@@ -62,10 +62,7 @@ func (c *composer) quoting(to types.JID, id string) *waE2E.ContextInfo {
 	if author.IsEmpty() || found && known.ours {
 		author = c.me.person().id
 	}
-	quoted := known.message
-	if quoted == nil {
-		quoted = &waE2E.Message{Conversation: proto.String(known.text)}
-	}
+	quoted := cmp.Or(known.message, &waE2E.Message{Conversation: &known.text})
 	return &waE2E.ContextInfo{
 		StanzaID:      &stanza,
 		Participant:   proto.String(author.ToNonAD().String()),

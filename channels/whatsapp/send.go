@@ -1,6 +1,7 @@
 package whatsapp
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -183,10 +184,7 @@ func parseChat(chat string) (types.JID, error) {
 // messageKey returns the id of the message with the given key, the same for each call; or a new id
 // if key is "". isOurs recognises the id.
 func (c *Channel) messageKey(key string) types.MessageID {
-	if key == "" {
-		key = rand.Text()
-	}
-	sum := sha256.Sum256([]byte(c.name + "\x00" + key))
+	sum := sha256.Sum256([]byte(c.name + "\x00" + cmp.Or(key, rand.Text())))
 	return newMessageID(strings.ToUpper(hex.EncodeToString(sum[:7])))
 }
 

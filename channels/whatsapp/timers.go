@@ -1,6 +1,7 @@
 package whatsapp
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -107,9 +108,7 @@ func (ts *timers) expiring(
 	if err != nil || t.seconds == 0 {
 		return info, err
 	}
-	if info == nil {
-		info = new(waE2E.ContextInfo)
-	}
+	info = cmp.Or(info, new(waE2E.ContextInfo))
 	info.Expiration = &t.seconds
 	if t.set != 0 {
 		info.EphemeralSettingTimestamp = proto.Int64(t.set)

@@ -186,13 +186,12 @@ func (w *wire) cutAll() {
 	}
 	open := maps.Clone(w.open)
 	w.mu.Unlock()
-	timer := time.NewTimer(time.Second)
-	defer timer.Stop()
+	over := time.After(time.Second)
 	for u := range open {
 		_ = u.Close() // it may already be closed
 		select {
 		case <-u.over:
-		case <-timer.C: // it was closed before a read, or nobody reads
+		case <-over: // it was closed before a read, or nobody reads
 			return
 		}
 	}

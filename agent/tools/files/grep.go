@@ -207,10 +207,7 @@ func (g *gatherer) visit(dir string, entries []fs.DirEntry) {
 }
 
 func (g *gatherer) wants(rel string) bool {
-	for _, p := range g.globs {
-		if !doublestar.MatchUnvalidated(p, rel) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(g.globs, func(pattern string) bool {
+		return !doublestar.MatchUnvalidated(pattern, rel)
+	})
 }

@@ -2,6 +2,7 @@ package files
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"gateway/agent/tool"
@@ -58,10 +59,7 @@ func (e *editor) hasLastingEffect(c tool.Call) bool {
 
 // marksDone reports whether edits only tick items of lists.
 func marksDone(edits []edit) bool {
-	for _, e := range edits {
-		if e.OldText == e.NewText || strings.ReplaceAll(e.OldText, "- [ ]", "- [x]") != e.NewText {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(edits, func(e edit) bool {
+		return e.OldText == e.NewText || strings.ReplaceAll(e.OldText, "- [ ]", "- [x]") != e.NewText
+	})
 }

@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -144,10 +145,7 @@ type searcher struct {
 // read returns the text of a file with lines that end in "\n". The text is valid until the next
 // call. It is empty if the file can't be searched.
 func (sc *searcher) read(d folder, name string) []byte {
-	if name == "" {
-		name = d.file
-	}
-	f, err := d.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := d.root.OpenFile(cmp.Or(name, d.file), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		sc.failed++
 		return nil

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -202,10 +203,7 @@ func (b *builder) convert(s Server, r *sdk.CallToolResult) (tool.Result, error) 
 		}
 	}
 	if r.IsError {
-		text := clip(strings.TrimSpace(b.text()), maxErrorText)
-		if text == "" {
-			text = "it does not say which"
-		}
+		text := cmp.Or(clip(strings.TrimSpace(b.text()), maxErrorText), "it does not say which")
 		return tool.Result{Foreign: s.source()},
 			fmt.Errorf("the MCP server %s reports an error: %s", s.Name, text)
 	}

@@ -48,11 +48,9 @@ func (l *link) alive() bool { return !isClosed(l.ended) }
 
 // awaitEnd waits up to three times endTime for the end of a broken link.
 func (l *link) awaitEnd() {
-	timer := time.NewTimer(3 * endTime)
-	defer timer.Stop()
 	select {
 	case <-l.ended:
-	case <-timer.C:
+	case <-time.After(3 * endTime):
 	}
 }
 

@@ -109,21 +109,26 @@ func (l *login) load() error {
 	if l.file == "" || l.URL == "" {
 		return nil
 	}
-	data, err := os.ReadFile(l.file)
+	g, err := readGrant(l.file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("mcp: read the login: %w", err)
-	}
-	var g grant
-	if err == nil {
-		if err := json.Unmarshal(data, &g); err != nil {
-			return fmt.Errorf("mcp: read the login: %w", err)
-		}
+		return err
 	}
 	if g.URL != l.URL {
 		g = grant{}
 	}
 	l.locked(func() { l.grant = g })
 	return nil
+}
+
+func readGrant(file string) (g grant, err error) {
+	data, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(data, &g)
+	}
+	if err != nil {
+		return g, fmt.Errorf("mcp: read the login: %w", err)
+	}
+	return g, nil
 }
 
 // token returns the access token, or "". The caller holds the lock.
@@ -195,13 +200,9 @@ func (g *grant) secrets() (list []string) {
 func StoredSecrets(dir string) (list []string, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.login"))
 	for _, file := range files {
-		var g grant
-		data, err := os.ReadFile(file)
-		if err == nil {
-			err = json.Unmarshal(data, &g)
-		}
+		g, err := readGrant(file)
 		if err != nil {
-			return nil, fmt.Errorf("mcp: read the login: %w", err)
+			return nil, err
 		}
 		list = append(list, g.secrets()...)
 	}

@@ -131,9 +131,7 @@ func New(servers []Server, opts *Options) *Client {
 	if o.Command == nil {
 		o.Command = plainCommand
 	}
-	if o.HTTP == nil {
-		o.HTTP = &http.Client{}
-	}
+	o.HTTP = cmp.Or(o.HTTP, &http.Client{})
 	c := &Client{}
 	var names []string
 	for _, s := range servers {

@@ -125,13 +125,11 @@ func (p *process) end() {
 	p.once.Do(func() {
 		_ = p.in.Close() // the session may have closed it already
 		for _, force := range []bool{false, true} {
-			timer := time.NewTimer(p.grace)
 			select {
 			case <-p.gone:
-			case <-timer.C:
+			case <-time.After(p.grace):
 				endGroup(p.cmd.Process, force)
 			}
-			timer.Stop()
 		}
 	})
 	p.wg.Wait()
@@ -146,8 +144,6 @@ func (p *process) why(err error) error {
 	if errors.Is(err, errLong) {
 		return errLong
 	}
-	timer := time.NewTimer(2 * endTime) // its output has ended, so it will end soon
-	defer timer.Stop()
 	select {
 	case <-p.gone:
 		if p.err != nil {
@@ -155,7 +151,7 @@ func (p *process) why(err error) error {
 		} else {
 			err = errors.New("its process ended")
 		}
-	case <-timer.C:
+	case <-time.After(2 * endTime): // its output has ended, so it will end soon
 	}
 	if words := p.stderr.String(); words != "" {
 		err = fmt.Errorf("%w; its last output: %s", err, clip(strings.TrimSpace(plain(words)), 400))

@@ -195,16 +195,14 @@ func (s *server) pause(ctx context.Context, err error) bool {
 	delay += rand.N(delay/4 + 1)
 	s.opts.Logger.WarnContext(ctx, "mcp server not connected", "server", s.Name, "err", why,
 		"again", delay)
-	least, timer := time.NewTimer(min(delay, s.first)), time.NewTimer(delay)
-	defer least.Stop()
-	defer timer.Stop()
+	over := time.After(delay)
 	select {
-	case <-least.C:
+	case <-time.After(min(delay, s.first)):
 	case <-ctx.Done():
 		return false
 	}
 	select {
-	case <-timer.C:
+	case <-over:
 	case <-s.status.wanted:
 	case <-ctx.Done():
 		return false

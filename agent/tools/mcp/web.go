@@ -31,10 +31,7 @@ func (s *dialer) overHTTP(life context.Context) (*connection, error) {
 	life, cancel := context.WithCancel(life)
 	client := *cmp.Or(s.HTTP, s.opts.HTTP)
 	client.Timeout = 0
-	base := client.Transport
-	if base == nil {
-		base = http.DefaultTransport
-	}
+	base := cmp.Or(client.Transport, http.DefaultTransport)
 	client.Transport = doer(func(r *http.Request) (*http.Response, error) {
 		r = r.Clone(r.Context())
 		ours := r.URL.Host == u.Host && r.URL.Scheme == u.Scheme

@@ -108,8 +108,7 @@ func (p *process) newOutput() string {
 
 // wait returns when there is output, when the process has ended, or after the time most.
 func (p *process) wait(ctx context.Context, most time.Duration) {
-	timer := time.NewTimer(most)
-	defer timer.Stop()
+	over := time.After(most)
 	p.mu.Lock()
 	changed, there := p.changed, len(p.buffer) > 0
 	p.mu.Unlock()
@@ -118,18 +117,16 @@ func (p *process) wait(ctx context.Context, most time.Duration) {
 		case <-changed:
 		case <-p.done:
 			return
-		case <-timer.C:
+		case <-over:
 			return
 		case <-ctx.Done():
 			return
 		}
 	}
-	rest := time.NewTimer(settle) // more output often follows shortly
-	defer rest.Stop()
 	select {
-	case <-rest.C:
+	case <-time.After(settle): // more output often follows shortly
 	case <-p.done:
-	case <-timer.C:
+	case <-over:
 	case <-ctx.Done():
 	}
 }
@@ -166,12 +163,10 @@ func (s *Shell) begin(
 		release()
 		return tool.Result{}, errors.Join(err, cmd.Close())
 	}
-	early := time.NewTimer(s.earlyWait)
-	defer early.Stop()
 	select {
 	case <-p.done:
 		return s.endedEarly(ctx, p)
-	case <-early.C:
+	case <-time.After(s.earlyWait):
 	case <-ctx.Done():
 	}
 	note := fmt.Sprintf("it runs in the background with the id %s; look at it with exec_input", p.id)

@@ -109,15 +109,13 @@ func (s *Shell) write(ctx context.Context, p *process, text string, eof bool) er
 		}
 		written <- err
 	})
-	timer := time.NewTimer(writeWait)
-	defer timer.Stop()
 	select {
 	case err := <-written:
 		if err != nil && p.running() {
 			return fmt.Errorf("it does not take input: %w", err)
 		}
 		return nil
-	case <-timer.C:
+	case <-time.After(writeWait):
 		return errors.New("it does not read its input; what was written may reach it later")
 	case <-ctx.Done():
 		return ctx.Err()

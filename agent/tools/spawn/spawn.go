@@ -6,6 +6,7 @@
 package spawn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,10 +123,7 @@ func taskID(c tool.Call) string {
 }
 
 func label(a spawnArguments) string {
-	s := tool.OneLine(a.Label)
-	if s == "" {
-		s = tool.OneLine(a.Task)
-	}
+	s := cmp.Or(tool.OneLine(a.Label), tool.OneLine(a.Task))
 	if runes := []rune(s); len(runes) > maxLabel {
 		s = string(runes[:maxLabel-1]) + "…"
 	}

@@ -3,6 +3,7 @@ package web
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -221,9 +222,7 @@ func (f *fetcher) markdown(ctx context.Context, c tool.Call, p *page) (
 
 // shorten cuts text to at most most characters and says so at the end.
 func shorten(text string, most int) string {
-	if most == 0 {
-		most = usualChars
-	}
+	most = cmp.Or(most, usualChars)
 	kept := prefix(text, most)
 	if kept == text {
 		return text

@@ -58,10 +58,7 @@ type SearchOptions struct {
 
 // Tools returns web_search and web_fetch. It returns an error if the search options are not valid.
 func Tools(o Options) ([]tool.Tool, error) {
-	g := o.Guard
-	if g == nil {
-		g = guard.New(nil)
-	}
+	g := cmp.Or(o.Guard, guard.New(nil))
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	agent := cmp.Or(o.UserAgent, "Mozilla/5.0 (compatible; gateway)")
 	client := g.Client(pageTime)

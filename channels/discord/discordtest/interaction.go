@@ -1,6 +1,7 @@
 package discordtest
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -82,9 +83,7 @@ func (s *Server) Slash(channelID, userID, name string, options ...Option) string
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range options {
-		if options[i].Type == 0 {
-			options[i].Type = 3
-		}
+		options[i].Type = cmp.Or(options[i].Type, 3)
 	}
 	data := map[string]any{"id": s.nextID(), "name": name, "type": 1}
 	if len(options) > 0 {

@@ -292,9 +292,7 @@ func (m *Model) print() tea.Cmd {
 	}
 	n := min(len(m.queue), max(m.height-m.most()-1, 1))
 	text := m.colored(strings.Join(m.queue[:n], "\n"))
-	if text == "" {
-		text = " " // empty text would print nothing
-	}
+	text = cmp.Or(text, " ") // empty text would print nothing
 	m.queue, m.printing = m.queue[n:], true
 	return m.emit(text)
 }

@@ -165,11 +165,9 @@ func (c *conn) writeAll(ctx context.Context) {
 			}
 		}
 		if last > 0 {
-			timer := time.NewTimer(last)
-			defer timer.Stop()
 			select {
 			case <-ctx.Done():
-			case <-timer.C:
+			case <-time.After(last):
 			}
 			c.close()
 			return

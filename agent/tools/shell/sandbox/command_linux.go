@@ -32,12 +32,8 @@ func (s *Sandbox) Command(ctx context.Context, spec Spec) (*Command, error) {
 	if err := spec.check(); err != nil {
 		return nil, err
 	}
-	j := job{
-		Mode: s.mode, Argv: spec.Argv, Dir: spec.Dir, Env: environment(spec),
-		ReadOnly: spec.ReadOnly, ReadWrite: spec.ReadWrite, Network: spec.Network,
-		Limits: spec.Limits.withDefaults(), Bubblewrap: s.bubblewrap, ABI: s.abi,
-		Parent: os.Getpid(),
-	}
+	j := job{Spec: spec, Mode: s.mode, Bubblewrap: s.bubblewrap, ABI: s.abi, Parent: os.Getpid()}
+	j.Env, j.Limits = environment(spec), spec.Limits.withDefaults()
 	if j.Dir == "" {
 		j.Dir = "/"
 		if len(j.ReadWrite) > 0 {

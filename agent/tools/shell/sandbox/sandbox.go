@@ -158,14 +158,8 @@ func (c *Command) Close() error { return errors.Join(c.life.Close(), c.report.Cl
 
 // A job is the supervisor's input.
 type job struct {
+	Spec
 	Mode       string
-	Argv       []string
-	Dir        string
-	Env        []string
-	ReadOnly   []string
-	ReadWrite  []string
-	Network    bool
-	Limits     Limits
 	Bubblewrap string
 	ABI        int
 	Parent     int // process ID of the gateway
