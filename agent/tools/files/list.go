@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"gateway/agent/tool"
+	"gateway/agent/tools/files/osfile"
 )
 
 // Limits of one call of list_dir, in entries.
@@ -158,7 +159,7 @@ func (b *browser) readDir(at place) ([]fs.DirEntry, error) {
 		return nil, b.trees.explain(at, err)
 	}
 	defer f.Close()
-	if isPseudo(f) {
+	if osfile.IsPseudo(f) {
 		return nil, fmt.Errorf("%q is a part of the system and can't be listed", at.given)
 	}
 	entries, err := f.ReadDir(maxRead)

@@ -6,7 +6,7 @@ import (
 	"os"
 	"syscall"
 
-	"gateway/agent/tool"
+	"gateway/agent/tools/files/osfile"
 )
 
 // open opens the regular file at a place and returns its FileInfo.
@@ -27,7 +27,7 @@ func (ts *trees) open(at place) (*os.File, fs.FileInfo, error) {
 	if info, err = f.Stat(); err == nil {
 		err = wantRegular(at.given, info)
 	}
-	if err == nil && isPseudo(f) {
+	if err == nil && osfile.IsPseudo(f) {
 		err = fmt.Errorf("%q is not a file on a disk but a part of the system, and can't be read",
 			at.given)
 	}
@@ -47,12 +47,4 @@ func wantRegular(name string, info fs.FileInfo) error {
 	default:
 		return fmt.Errorf("%q is a %s and can't be read; only regular files can", name, k)
 	}
-}
-
-// recordRead records for the session of c the current state of the file at a place.
-func (r *reader) recordRead(c tool.Call, at place, info fs.FileInfo) {
-	if real, err := at.resolved(); err == nil {
-		at = real
-	}
-	r.seen.record(c.Session, at, info)
 }

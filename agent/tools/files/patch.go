@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
+	"slices"
 	"strings"
 
 	"gateway/agent/tool"
@@ -193,4 +195,360 @@ func (p *patching) changes() []change {
 		}
 	}
 	return list
+}
+
+// A filePatch is the part of a patch that concerns one file.
+type filePatch struct {
+	path   string // the file's present name; for a new file, its future name
+	moveTo string // or ""
+	add    bool
+	remove bool
+	hunks  []hunk // a new file has at most one, with added lines only
+}
+
+// A hunk replaces lines of a file.
+type hunk struct {
+	anchors []string // lines that occur before the hunk, in this order
+	end     bool     // the hunk ends at the end of the file
+	lines   []patchLine
+}
+
+// A patchLine is one line of a hunk.
+type patchLine struct {
+	op   byte // ' ', '-' or '+'
+	text string
+}
+
+// old returns the context and removed lines: those that the file must have.
+func (h *hunk) old() []patchLine {
+	return slices.DeleteFunc(slices.Clone(h.lines), func(l patchLine) bool { return l.op == '+' })
+}
+
+// parsePatch parses a patch in the "*** Begin Patch" format, on which models are trained.
+func parsePatch(text string) ([]filePatch, error) {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSuffix(lines[i], "\r") // the file decides which line breaks are used
+	}
+	p := &patchParser{lines: lines}
+	if !slices.ContainsFunc(lines, func(l string) bool { return sectionOf(l) != "" }) {
+		return nil, errors.New(`there are no changes in the patch: write "*** Begin Patch", then ` +
+			`"*** Update File: PATH", "*** Add File: PATH" or "*** Delete File: PATH" for each file; ` +
+			`a unified diff is not understood`)
+	}
+	if err := p.sections(); err != nil {
+		return nil, fmt.Errorf("the patch can't be read: line %d: %w", min(p.at, len(lines)-1)+1, err)
+	}
+	return p.files, nil
+}
+
+// A patchParser parses a patch line by line.
+type patchParser struct {
+	lines []string
+	at    int
+	files []filePatch
+}
+
+// peek returns the current line, or "" after the end.
+func (p *patchParser) peek() string {
+	if !p.done() {
+		return p.lines[p.at]
+	}
+	return ""
+}
+
+func (p *patchParser) done() bool { return p.at >= len(p.lines) }
+
+// The beginnings of lines that structure a patch.
+const (
+	updateFile = "*** Update File:"
+	addFile    = "*** Add File:"
+	deleteFile = "*** Delete File:"
+	moveTo     = "*** Move to:"
+	endOfFile  = "*** End of File"
+	beginPatch = "*** Begin Patch"
+	endPatch   = "*** End Patch"
+)
+
+// sectionOf returns the marker, of those above, with which the line begins, or "".
+func sectionOf(line string) string {
+	for _, s := range []string{updateFile, addFile, deleteFile} {
+		if strings.HasPrefix(line, s) {
+			return s
+		}
+	}
+	return ""
+}
+
+// sections parses the parts of the patch, one for each file.
+func (p *patchParser) sections() error {
+	for !p.done() {
+		line := p.peek()
+		s := sectionOf(line)
+		switch {
+		case s != "":
+			f := filePatch{path: strings.TrimSpace(line[len(s):])}
+			if f.path == "" {
+				return errors.New("the path is missing")
+			}
+			p.at++
+			if err := p.section(s, &f); err != nil {
+				return err
+			}
+			p.files = append(p.files, f)
+		case strings.TrimSpace(line) == "", strings.HasPrefix(line, beginPatch),
+			strings.HasPrefix(line, "```"):
+			p.at++
+		case strings.HasPrefix(line, endPatch):
+			return nil
+		default:
+			return fmt.Errorf("want a line such as %q, not %s", updateFile+" PATH", quoted(line))
+		}
+	}
+	return nil
+}
+
+// section parses the lines after the line that begins a file.
+func (p *patchParser) section(s string, f *filePatch) error {
+	switch s {
+	case deleteFile:
+		f.remove = true
+		return nil
+	case addFile:
+		f.add = true
+		var h hunk
+		for ; !p.done() && strings.HasPrefix(p.peek(), "+"); p.at++ {
+			h.lines = append(h.lines, patchLine{op: '+', text: p.peek()[1:]})
+		}
+		f.hunks = []hunk{h}
+		return nil
+	}
+	if rest, ok := strings.CutPrefix(p.peek(), moveTo); ok {
+		f.moveTo = strings.TrimSpace(rest)
+		p.at++
+	}
+	for !p.done() && sectionOf(p.peek()) == "" && !strings.HasPrefix(p.peek(), endPatch) {
+		h, err := p.hunk()
+		if err != nil {
+			return err
+		}
+		if len(h.lines) > 0 {
+			f.hunks = append(f.hunks, h)
+		}
+	}
+	if len(f.hunks) == 0 && f.moveTo == "" {
+		return fmt.Errorf("there are no changes for %s", printable(f.path))
+	}
+	return nil
+}
+
+// hunk parses one hunk.
+func (p *patchParser) hunk() (hunk, error) {
+	var h hunk
+	for ; strings.HasPrefix(p.peek(), "@@"); p.at++ {
+		a := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(p.peek()[2:]), "@@"))
+		if a != "" && !lineNumbers.MatchString(a) {
+			h.anchors = append(h.anchors, a)
+		}
+	}
+	for ; !p.done(); p.at++ {
+		line := p.peek()
+		switch {
+		case strings.HasPrefix(line, "@@"), strings.HasPrefix(line, endPatch), sectionOf(line) != "":
+			h.lines = trimBlank(h.lines)
+			return h, nil
+		case strings.HasPrefix(line, endOfFile):
+			h.end = true
+			p.at++
+			return h, nil
+		case !h.add(line):
+			return h, fmt.Errorf("want a line that begins with a space, + or -, not %s", quoted(line))
+		}
+	}
+	h.lines = trimBlank(h.lines)
+	return h, nil
+}
+
+// lineNumbers matches line numbers of a unified diff, which models write in place of an anchor.
+var lineNumbers = regexp.MustCompile(`^-\d+(,\d+)? \+\d+(,\d+)?( @@.*)?$`)
+
+// add adds a line to the hunk. It returns false if the line is not part of a hunk.
+func (h *hunk) add(line string) bool {
+	switch {
+	case line == "": // models leave out the space of an empty line
+		h.lines = append(h.lines, patchLine{op: ' '})
+	case strings.HasPrefix(line, `\`): // "\ No newline at end of file" of a unified diff
+	case strings.IndexByte(" +-", line[0]) >= 0:
+		h.lines = append(h.lines, patchLine{op: line[0], text: line[1:]})
+	default:
+		return false
+	}
+	return true
+}
+
+// trimBlank removes empty context lines at the end. They separate hunks and belong to none.
+func trimBlank(lines []patchLine) []patchLine {
+	for len(lines) > 0 && lines[len(lines)-1] == (patchLine{op: ' '}) {
+		lines = lines[:len(lines)-1]
+	}
+	return lines
+}
+
+// A textLine is a line of a file and its line break.
+type textLine struct {
+	text string
+	end  string // "\n", "\r\n", or "" if the last line has no line break
+}
+
+// linesOf splits a text into lines.
+func linesOf(text string) []textLine {
+	var lines []textLine
+	for l := range strings.Lines(text) {
+		body := strings.TrimSuffix(l, "\n")
+		if body == l {
+			lines = append(lines, textLine{l, ""})
+			continue
+		}
+		bare := strings.TrimSuffix(body, "\r")
+		lines = append(lines, textLine{bare, l[len(bare):]})
+	}
+	return lines
+}
+
+// joined is the inverse of linesOf. It adds end to a line without a line break that is no longer
+// the last one.
+func joined(lines []textLine, end string) string {
+	var b strings.Builder
+	for i, l := range lines {
+		b.WriteString(l.text)
+		if l.end == "" && i < len(lines)-1 {
+			l.end = end
+		}
+		b.WriteString(l.end)
+	}
+	return b.String()
+}
+
+// applyHunks returns text with the hunks applied. The error names the first hunk that does not
+// apply.
+func applyHunks(text string, hunks []hunk) (string, error) {
+	bom := ""
+	if rest, ok := strings.CutPrefix(text, string(byteOrderMark)); ok {
+		bom, text = string(byteOrderMark), rest
+	}
+	lines := linesOf(text)
+	end := "\n"
+	if len(lines) > 0 && lines[0].end == "\r\n" {
+		end = "\r\n"
+	}
+	var out []textLine
+	done := 0 // number of input lines that are copied to out or replaced
+	for i, h := range hunks {
+		at, err := h.place(lines, done)
+		if err != nil {
+			return "", fmt.Errorf("hunk %d of %d %w", i+1, len(hunks), err)
+		}
+		out = append(out, lines[done:at]...)
+		replaced, n := h.replace(lines[at:], end)
+		out = append(out, replaced...)
+		done = at + n
+	}
+	out = append(out, lines[done:]...)
+	return bom + joined(out, end), nil
+}
+
+// replace returns the lines that replace those at the hunk's place, and the number of lines
+// replaced. Context lines stay as they are in the file.
+func (h *hunk) replace(lines []textLine, end string) ([]textLine, int) {
+	var out []textLine
+	n := 0
+	for _, l := range h.lines {
+		switch {
+		case l.op == '-':
+			n++
+		case l.op == ' ':
+			out = append(out, lines[n])
+			n++
+		default:
+			out = append(out, textLine{l.text, end})
+		}
+	}
+	// A patch does not say whether the file's last line has a line break.
+	if last := len(out) - 1; n == len(lines) && n > 0 && last >= 0 {
+		if lines[n-1].end == "" {
+			out[last].end = ""
+		}
+	}
+	return out, n
+}
+
+// place returns the index of the first line of the hunk in the file, which is at least from.
+func (h *hunk) place(lines []textLine, from int) (int, error) {
+	old := h.old()
+	behind := from
+	for _, a := range h.anchors {
+		i := slices.IndexFunc(lines[behind:], func(l textLine) bool {
+			return strings.TrimSpace(l.text) == strings.TrimSpace(a)
+		})
+		if i < 0 {
+			return 0, fmt.Errorf("does not apply: there is no line %s", quoted(a))
+		}
+		from, behind = behind+i, behind+i+1 // the anchor may also be the first line of the hunk
+	}
+	if len(old) == 0 {
+		if len(h.anchors) > 0 {
+			return behind, nil
+		}
+		return len(lines), nil
+	}
+	for _, equal := range []func(a, b string) bool{exact, trimmed} {
+		found := matches(lines, old, from, equal)
+		if h.end {
+			found = slices.DeleteFunc(found, func(at int) bool { return at+len(old) != len(lines) })
+		}
+		switch {
+		case len(found) == 1 || len(found) > 1 && len(h.anchors) > 0:
+			return found[0], nil
+		case len(found) > 1:
+			for i := range found {
+				found[i]++
+			}
+			return 0, fmt.Errorf("matches more than once, in %s; give more lines around it", lineList(found))
+		}
+	}
+	return 0, h.mismatch(lines, from)
+}
+
+func exact(a, b string) bool { return a == b }
+
+func trimmed(a, b string) bool {
+	return strings.TrimRight(a, " \t\r") == strings.TrimRight(b, " \t\r")
+}
+
+// matches returns the indexes, from from on, of the lines where old begins.
+func matches(
+	lines []textLine, old []patchLine, from int, equal func(a, b string) bool,
+) (found []int) {
+	same := func(l textLine, p patchLine) bool { return equal(l.text, p.text) }
+	for at := from; at+len(old) <= len(lines); at++ {
+		if slices.EqualFunc(lines[at:at+len(old)], old, same) {
+			found = append(found, at)
+		}
+	}
+	return found
+}
+
+// mismatch returns an error with the reason why a hunk does not apply. It shows the most similar
+// lines.
+func (h *hunk) mismatch(lines []textLine, from int) error {
+	text := joined(lines, "\n")
+	var want []string
+	for _, l := range h.old() {
+		want = append(want, l.text)
+	}
+	if from > 0 && len(matches(lines, h.old(), 0, trimmed)) > 0 {
+		return errors.New("belongs before the previous hunk; put the hunks in the order of the file")
+	}
+	near := strings.ReplaceAll(closest(text, strings.Join(want, "\n")), "old_text", "the patch")
+	return fmt.Errorf("does not apply: its lines are not in the file%s", near)
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"gateway/agent/tool"
+	"gateway/agent/tools/files/osfile"
 )
 
 // Modes of created files and folders, before the process's umask.
@@ -124,7 +125,7 @@ func (s *staged) writeTemp() error {
 	s.temp = name
 	_, err = f.Write(s.content)
 	if like := cmp.Or(s.info, s.like); err == nil && like != nil {
-		keepOwner(f, like)
+		osfile.KeepOwner(f, like)
 		err = f.Chmod(like.Mode().Perm())
 	}
 	if err == nil {

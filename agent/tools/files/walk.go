@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"gateway/agent/tool"
+	"gateway/agent/tools/files/osfile"
 )
 
 // Limits of a walk.
@@ -135,10 +136,10 @@ func (k *walk) read(ctx context.Context, v step) error {
 		return err
 	}
 	defer f.Close()
-	if v.dir == "" && isPseudo(f) {
+	if v.dir == "" && osfile.IsPseudo(f) {
 		return errors.New("a part of the system")
 	}
-	list, err := withKinds(f)
+	list, err := osfile.WithKinds(f)
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,8 @@ var imports = map[string]string{
 	"agent/tools/shell":         "bus memory agent/tool agent/tools/shell/sandbox",
 	"agent/tools/shell/sandbox": "",
 	"agent/tools/files": "store/plainjson bus memory agent/extract agent/extract/document " +
-		"agent/suggest agent/tool",
+		"agent/suggest agent/tool agent/tools/files/osfile",
+	"agent/tools/files/osfile":       "",
 	"agent/tools/recall":             "store bus memory agent/tool",
 	"agent/tools/jobs":               "store bus agent/schedule agent/tool",
 	"agent/tools/image":              "store bus agent/guard agent/llm/openai agent/tool",

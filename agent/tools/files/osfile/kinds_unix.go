@@ -1,6 +1,6 @@
 //go:build unix
 
-package files
+package osfile
 
 import (
 	"os"
@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withKinds returns a second file for the directory f, whose listing has only the names and kinds
+// WithKinds returns a second file for the directory f, whose listing has only the names and kinds
 // of entries. A listing of an [os.Root] calls lstat for each entry, which takes most of the time of
 // a walk. The caller closes both files.
-func withKinds(f *os.File) (*os.File, error) {
+func WithKinds(f *os.File) (*os.File, error) {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return nil, err

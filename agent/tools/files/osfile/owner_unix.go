@@ -1,6 +1,6 @@
 //go:build unix
 
-package files
+package osfile
 
 import (
 	"io/fs"
@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// keepOwner gives f, which replaces a file, the owner and group of that file, if the gateway is
+// KeepOwner gives f, which replaces a file, the owner and group of that file, if the gateway is
 // allowed to.
-func keepOwner(f *os.File, old fs.FileInfo) {
+func KeepOwner(f *os.File, old fs.FileInfo) {
 	st, ok := old.Sys().(*syscall.Stat_t)
 	if ok && (int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid()) {
 		_ = f.Chown(int(st.Uid), int(st.Gid)) // only root may do that, and only for root it matters

@@ -1,14 +1,14 @@
-package files
+package osfile
 
 import (
 	"os"
 	"syscall"
 )
 
-// isPseudo reports whether f is a file of /proc, /sys or a similar file system. Their files look
+// IsPseudo reports whether f is a file of /proc, /sys or a similar file system. Their files look
 // regular by their mode, but they reveal data about the gateway's process, and reading some of them
 // has side effects.
-func isPseudo(f *os.File) bool {
+func IsPseudo(f *os.File) bool {
 	var st syscall.Statfs_t
 	conn, err := f.SyscallConn()
 	if err != nil {
