@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -156,7 +154,7 @@ func (s *Shell) begin(
 	}
 	if p.stdin, err = cmd.StdinPipe(); err == nil {
 		cmd.Stdout, cmd.Stderr = p, p
-		err = s.start(p, cmd)
+		err = s.background.start(p, cmd)
 	}
 	if err != nil {
 		cancel()
@@ -175,9 +173,7 @@ func (s *Shell) begin(
 
 // endedEarly returns the result of a command that ended at once, and removes the process.
 func (s *Shell) endedEarly(ctx context.Context, p *process) (tool.Result, error) {
-	s.mu.Lock()
-	delete(s.processes, p.id)
-	s.mu.Unlock()
+	s.background.remove(p)
 	newOutput := p.newOutput()
 	if isSandboxFailure(p.outcome, p.err, newOutput) {
 		if broken := s.testSandbox(ctx); broken != nil {
@@ -190,43 +186,31 @@ func (s *Shell) endedEarly(ctx context.Context, p *process) (tool.Result, error)
 	case p.outcome.Err != "":
 		return tool.Result{}, startError(p.outcome)
 	}
-	text := withNote(newOutput, "it has already ended: "+s.note(p.outcome))
+	text := withNote(newOutput, "it has already ended: "+endNote(p.outcome))
 	return tool.Result{Text: text, Foreign: foreign}, nil
 }
 
-// start starts a process, if the limits allow one more, and waits for its end in a goroutine.
-func (s *Shell) start(p *process, cmd *sandbox.Command) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return errors.New("the gateway is ending; no command can be started")
-	}
-	s.forget(p.session)
-	all, own := 0, 0
-	for _, other := range s.processes {
-		if other.running() {
-			all++
-			if other.session == p.session {
-				own++
-			}
-		}
-	}
-	if own >= maxRunning {
-		return fmt.Errorf("%d commands run in the background already, which is the limit; end one "+
-			"with exec_input; exec_list shows them", own)
-	}
-	if all >= maxAll {
-		return errors.New("too many commands run in the background of all conversations; try later")
-	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("the command could not be started: %w", err)
-	}
-	s.last++
-	p.id = fmt.Sprint("p", s.last)
-	s.processes[p.id] = p
-	s.wg.Go(func() { p.finish(cmd) })
-	return nil
+// show returns the new output and the state of a process.
+func (p *process) show() tool.Result {
+	running := p.running() // asked first: output that arrives later is shown by the next call
+	return tool.Result{Text: withNote(p.newOutput(), p.state(running)), Foreign: foreign}
 }
+
+// state describes the state of a process.
+func (p *process) state(running bool) string {
+	switch {
+	case running:
+		return fmt.Sprintf("%s still runs, for %s", p.id, age(time.Since(p.started)))
+	case p.err != nil:
+		return p.id + " has ended: " + shorten(p.err.Error(), 300)
+	case p.outcome.Err != "":
+		return p.id + " has ended: " + startError(p.outcome).Error()
+	}
+	return fmt.Sprintf("%s has ended after %s: %s", p.id, age(p.ended.Sub(p.started)),
+		endNote(p.outcome))
+}
+
+func age(d time.Duration) string { return d.Round(time.Second).String() }
 
 // finish waits until the process ends and records its outcome.
 func (p *process) finish(cmd *sandbox.Command) {
@@ -239,35 +223,4 @@ func (p *process) finish(cmd *sandbox.Command) {
 	p.cancel()
 	p.release()
 	close(p.done)
-}
-
-// forget removes processes that ended long ago. Of the session's ended processes, it keeps only the
-// last ones. The caller holds s.mu.
-func (s *Shell) forget(session bus.Session) {
-	var ended []*process
-	for id, p := range s.processes {
-		if p.running() {
-			continue
-		}
-		if time.Since(p.ended) > keepEnded {
-			delete(s.processes, id)
-		} else if p.session == session {
-			ended = append(ended, p)
-		}
-	}
-	slices.SortFunc(ended, func(a, b *process) int { return b.ended.Compare(a.ended) })
-	for _, p := range ended[min(maxEnded, len(ended)):] {
-		delete(s.processes, p.id)
-	}
-}
-
-// processesOf returns the processes of a session, oldest first.
-func (s *Shell) processesOf(session bus.Session) []*process {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.forget(session)
-	list := slices.Collect(maps.Values(s.processes))
-	list = slices.DeleteFunc(list, func(p *process) bool { return p.session != session })
-	slices.SortFunc(list, func(a, b *process) int { return a.started.Compare(b.started) })
-	return list
 }

@@ -64,7 +64,7 @@ func (s *Shell) exec(ctx context.Context, c tool.Call, a execArgs) (tool.Result,
 	if err != nil {
 		return tool.Result{}, ended(ctx, errors.Join(runErr, err))
 	}
-	note := s.note(outcome)
+	note := endNote(outcome)
 	switch {
 	case ctx.Err() != nil:
 		note = "it was stopped before it ended"
@@ -115,9 +115,9 @@ func withNote(output, note string) string {
 	return output + "\n[" + note + "]"
 }
 
-// note describes the end of a command, and what the model can do about it.
-func (s *Shell) note(o sandbox.Outcome) string {
-	if advice := s.advice(o.Limit); advice != "" {
+// endNote describes the end of a command, and what the model can do about it.
+func endNote(o sandbox.Outcome) string {
+	if advice := adviceOn(o.Limit); advice != "" {
 		return fmt.Sprintf("it was ended because it exceeded a limit, %s: %s", o.Limit, advice)
 	}
 	switch {
@@ -130,8 +130,8 @@ func (s *Shell) note(o sandbox.Outcome) string {
 	return fmt.Sprintf("exit code %d", o.Exit)
 }
 
-// advice returns a suggestion for the model after a command exceeded a limit, or "".
-func (s *Shell) advice(limit string) string {
+// adviceOn returns a suggestion for the model after a command exceeded a limit, or "".
+func adviceOn(limit string) string {
 	switch limit {
 	case sandbox.LimitMemory:
 		return "work on less at once"

@@ -38,7 +38,7 @@ func (s *Shell) operands(c tool.Call) []tool.Operand {
 	if err != nil {
 		return nil // the call itself reports the error
 	}
-	return s.named(start, argv)
+	return s.writable.named(start, argv)
 }
 
 // inputOperands returns the files that are named in the input for a running command. See operands.
@@ -47,17 +47,20 @@ func (s *Shell) inputOperands(c tool.Call) []tool.Operand {
 	if json.Unmarshal(c.Args, &a) != nil || a.Text == "" {
 		return nil
 	}
-	return s.named(s.opts.Workspace, []string{a.Text})
+	return s.writable.named(s.opts.Workspace, []string{a.Text})
 }
+
+// writable lists the folders that commands may change.
+type writable []string
 
 // named returns the files that words name, relative to the folder start. A command may contain
 // thousands of names while the turn waits, so named tests at most maxTested of them.
-func (s *Shell) named(start string, words []string) (list []tool.Operand) {
+func (w writable) named(start string, words []string) (list []tool.Operand) {
 	names, all := mentioned(words)
 	tested := len(names)
 	folders := []string{start}
 	for _, name := range names { // a script may change to such a folder before it names files
-		if path := absolute(start, name); s.isFolder(path) && !slices.Contains(folders, path) {
+		if path := absolute(start, name); w.isFolder(path) && !slices.Contains(folders, path) {
 			folders = append(folders, path)
 		}
 	}
@@ -73,7 +76,7 @@ func (s *Shell) named(start string, words []string) (list []tool.Operand) {
 				return append(list, moreFiles)
 			}
 			seen[path] = true
-			o, ok := s.operand(path, left)
+			o, ok := w.operand(path, left)
 			if !ok {
 				continue
 			}
@@ -101,8 +104,8 @@ func absolute(folder, name string) string {
 
 // tree opens the folder that contains path and that commands may change. Links can't lead out of
 // the returned root.
-func (s *Shell) tree(path string) (root *os.Root, rel string, ok bool) {
-	for _, top := range append([]string{s.opts.Workspace}, s.opts.ReadWrite...) {
+func (w writable) tree(path string) (root *os.Root, rel string, ok bool) {
+	for _, top := range w {
 		rel, err := filepath.Rel(top, path)
 		if err != nil || !filepath.IsLocal(rel) {
 			if top, err = filepath.EvalSymlinks(top); err == nil { // path may have no links in it
@@ -119,16 +122,16 @@ func (s *Shell) tree(path string) (root *os.Root, rel string, ok bool) {
 	return nil, "", false
 }
 
-// openWritable opens the folder that contains the file at path and that commands may change. It
-// follows links that leave this folder: absolute links, also those back into it, and links to
-// another such folder.
-func (s *Shell) openWritable(path string) (root *os.Root, rel string, info os.FileInfo, ok bool) {
+// open opens the folder that contains the file at path and that commands may change. It follows
+// links that leave this folder: absolute links, also those back into it, and links to another such
+// folder.
+func (w writable) open(path string) (root *os.Root, rel string, info os.FileInfo, ok bool) {
 	places := []string{path}
 	if target, err := filepath.EvalSymlinks(path); err == nil && target != path {
 		places = append(places, target)
 	}
 	for _, place := range places {
-		root, rel, ok := s.tree(place)
+		root, rel, ok := w.tree(place)
 		if !ok {
 			continue
 		}
@@ -140,8 +143,8 @@ func (s *Shell) openWritable(path string) (root *os.Root, rel string, info os.Fi
 	return nil, "", nil, false
 }
 
-func (s *Shell) isFolder(path string) bool {
-	root, _, info, ok := s.openWritable(path)
+func (w writable) isFolder(path string) bool {
+	root, _, info, ok := w.open(path)
 	if !ok {
 		return false
 	}
@@ -150,8 +153,8 @@ func (s *Shell) isFolder(path string) bool {
 }
 
 // operand reads the file at path, if it is a regular file that commands may change.
-func (s *Shell) operand(path string, most int64) (tool.Operand, bool) {
-	root, rel, info, ok := s.openWritable(path)
+func (w writable) operand(path string, most int64) (tool.Operand, bool) {
+	root, rel, info, ok := w.open(path)
 	if !ok {
 		return tool.Operand{}, false
 	}

@@ -20,7 +20,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,12 +87,9 @@ type Shell struct {
 	room      *semaphore.Weighted // for the processes of all commands; nil: no bound
 	wait      time.Duration       // how long a command waits for room
 	limit     limiter             // ends a command in the foreground at its timeout
-	wg        sync.WaitGroup      // of background commands
 
-	mu        sync.Mutex
-	closed    bool
-	last      int                 // number of the last process
-	processes map[string]*process // by ID
+	background processes
+	writable   writable
 }
 
 // A limiter is [context.WithTimeout], or a test's stand-in.
@@ -104,7 +100,8 @@ func New(o Options) *Shell {
 	o.MaxTimeout = cmp.Or(o.MaxTimeout, 10*time.Minute)
 	o.Limits.CPU = cmp.Or(o.Limits.CPU, time.Hour)
 	s := &Shell{opts: o, earlyWait: earlyEnd, wait: roomTime, limit: context.WithTimeout,
-		processes: make(map[string]*process)}
+		background: processes{byID: make(map[string]*process)},
+		writable:   append(writable{o.Workspace}, o.ReadWrite...)}
 	if o.Processes > 0 && o.Limits.Processes > 0 {
 		s.room = semaphore.NewWeighted(int64(max(o.Processes, o.Limits.Processes)))
 	}
@@ -156,7 +153,7 @@ func (s *Shell) Tools() []tool.Tool {
 // sender of m may end, or all of them if m is nil. It waits until they have ended and returns their
 // number.
 func (s *Shell) Stop(key bus.Session, m *bus.InboundMessage) int {
-	return s.end(func(p *process) bool {
+	return s.background.end(func(p *process) bool {
 		own := p.session == key || p.session.IsDescendantOf(key)
 		return own && (m == nil || p.owner.mayBeControlledBy(owner{m.From.Account, m.Sender.ID, m.Person,
 			m.Role}))
@@ -164,30 +161,7 @@ func (s *Shell) Stop(key bus.Session, m *bus.InboundMessage) int {
 }
 
 // Close ends all background commands and waits for them. After that, no command can be started.
-func (s *Shell) Close() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.end(func(*process) bool { return true })
-	s.wg.Wait()
-}
-
-func (s *Shell) end(which func(*process) bool) (n int) {
-	s.mu.Lock()
-	all := slices.Collect(maps.Values(s.processes))
-	s.mu.Unlock()
-	var ending []*process
-	for _, p := range all {
-		if which(p) && p.running() {
-			p.cancel()
-			ending = append(ending, p)
-		}
-	}
-	for _, p := range ending {
-		<-p.done
-	}
-	return len(ending)
-}
+func (s *Shell) Close() { s.background.close() }
 
 // folder returns the absolute path of a folder in the workspace.
 func (s *Shell) folder(name string) (string, error) {
