@@ -108,10 +108,10 @@ func addTool[In, Out any](
 	s *sdk.Server, known schemas, t *sdk.Tool, h sdk.ToolHandlerFor[In, Out],
 ) {
 	schema, err := jsonschema.For[In](nil)
-	if err != nil {
-		panic(fmt.Sprintf("mcpserver: schema of %s: %v", t.Name, err))
+	if err == nil {
+		known[t.Name], err = schema.Resolve(nil)
 	}
-	if known[t.Name], err = schema.Resolve(nil); err != nil {
+	if err != nil {
 		panic(fmt.Sprintf("mcpserver: schema of %s: %v", t.Name, err))
 	}
 	t.InputSchema = schema

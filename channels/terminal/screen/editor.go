@@ -26,6 +26,8 @@ func (c cluster) shown() string {
 }
 
 func (c cluster) isSpace() bool { return strings.TrimSpace(c.text) == "" }
+func (c cluster) inWord() bool  { return !c.isSpace() }
+func (c cluster) inLine() bool  { return c.text != "\n" }
 
 // An editor is a text of several lines with a cursor. It moves over and deletes whole clusters. The
 // text area of bubbles works with code points and could leave half an emoji.
@@ -122,45 +124,29 @@ func (e *editor) remove(a, b int) {
 // move moves the cursor by n clusters.
 func (e *editor) move(n int) { e.at = min(max(e.at+n, 0), len(e.text)) }
 
-// lineStart and lineEnd return the bounds of the cursor's line.
-func (e *editor) lineStart() int {
-	i := e.at
-	for i > 0 && e.text[i-1].text != "\n" {
+// back and forth return where a run of clusters ends for which is holds: before position i, or from
+// it on.
+func (e *editor) back(i int, is func(cluster) bool) int {
+	for i > 0 && is(e.text[i-1]) {
 		i--
 	}
 	return i
 }
 
-func (e *editor) lineEnd() int {
-	i := e.at
-	for i < len(e.text) && e.text[i].text != "\n" {
+func (e *editor) forth(i int, is func(cluster) bool) int {
+	for i < len(e.text) && is(e.text[i]) {
 		i++
 	}
 	return i
 }
+
+// lineStart and lineEnd return the bounds of the cursor's line.
+func (e *editor) lineStart() int { return e.back(e.at, cluster.inLine) }
+func (e *editor) lineEnd() int   { return e.forth(e.at, cluster.inLine) }
 
 // wordStart and wordEnd return the bounds of the word beside the cursor.
-func (e *editor) wordStart() int {
-	i := e.at
-	for i > 0 && e.text[i-1].isSpace() {
-		i--
-	}
-	for i > 0 && !e.text[i-1].isSpace() {
-		i--
-	}
-	return i
-}
-
-func (e *editor) wordEnd() int {
-	i := e.at
-	for i < len(e.text) && e.text[i].isSpace() {
-		i++
-	}
-	for i < len(e.text) && !e.text[i].isSpace() {
-		i++
-	}
-	return i
-}
+func (e *editor) wordStart() int { return e.back(e.back(e.at, cluster.isSpace), cluster.inWord) }
+func (e *editor) wordEnd() int   { return e.forth(e.forth(e.at, cluster.isSpace), cluster.inWord) }
 
 // A line is a row of the editor on the screen: the clusters from up to, but not including, to.
 type line struct{ from, to int }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"gateway/store/atomicfile"
 )
 
 // maxHistory is the maximum number of entries.
@@ -63,11 +65,7 @@ func (h *history) rewrite() error {
 	for _, entry := range h.entries {
 		b.Write(encode(entry))
 	}
-	next := h.path + ".new"
-	if err := os.WriteFile(next, []byte(b.String()), 0o600); err != nil {
-		return fmt.Errorf("history: %w", err)
-	}
-	if err := os.Rename(next, h.path); err != nil {
+	if err := atomicfile.WritePath(h.path, []byte(b.String()), 0o600); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
 	return nil

@@ -104,7 +104,7 @@ var imports = map[string]string{
 	"channels/whatsapp/internal/mute":        "",
 	"channels/whatsapp/internal/sessionlock": "",
 	"channels/terminal":                      "bus channels channels/terminal/screen",
-	"channels/terminal/screen":               "channels/markup",
+	"channels/terminal/screen":               "store/atomicfile channels/markup",
 	"channels/channeltest":                   "bus channels channels/channeltest/notifier",
 	"channels/channeltest/notifier":          "",
 	"channels/channeltest/faults":            "",
