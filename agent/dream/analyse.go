@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -42,7 +41,7 @@ func (r *run) analyse(ctx context.Context, from, last int64) error {
 	}
 	d := r.openDrafts(ctx)
 	skills := r.deps.Skills(r.scope)
-	req := llm.Request{Messages: r.analysisPrompt(own, d, skills)}
+	req := llm.Request{Messages: analysisPrompt(r.scope, r.opts, own, d, skills)}
 	for range 2 {
 		resp, err := r.ask(ctx, req)
 		if err != nil {
@@ -73,12 +72,12 @@ func (r *run) name(
 	r.state.Phase, r.state.ID = dreamt, "dream-"+rand.Text()
 	r.state.From, r.state.To, r.state.Newest = from, newest.Cursor, mark(newest)
 	r.state.Findings, r.state.Skipped = nil, a.skipped
-	if long > r.entryRoom() {
-		r.skip("the end of entry %d was not read: it has %d bytes", newest.Cursor, long)
+	if long > r.opts.entryRoom() {
+		r.state.skip("the end of entry %d was not read: it has %d bytes", newest.Cursor, long)
 	}
 	for _, f := range a.findings {
 		if s := d.byName[f.Document]; s != nil && s.problem != "" {
-			r.skip("%s: the document can't be changed: %s", f, s.problem)
+			r.state.skip("%s: the document can't be changed: %s", f, s.problem)
 			continue
 		}
 		r.state.Findings = append(r.state.Findings, f)
@@ -90,11 +89,6 @@ func (r *run) name(
 	return nil
 }
 
-// skip adds a line to the report about something that was not done.
-func (r *run) skip(format string, args ...any) {
-	r.state.Skipped = append(r.state.Skipped, fmt.Sprintf(format, args...))
-}
-
 // nextEntries returns the entries for this run: at least one, fewer after failures, and
 // not more text than the run has room for.
 func (r *run) nextEntries(ctx context.Context, after int64) ([]memory.Entry, error) {
@@ -103,7 +97,7 @@ func (r *run) nextEntries(ctx context.Context, after int64) ([]memory.Entry, err
 	if err != nil {
 		return nil, err
 	}
-	room := r.entryRoom()
+	room := r.opts.entryRoom()
 	for i, e := range list {
 		if room -= len(e.Text); room < 0 && i > 0 {
 			return list[:i], nil

@@ -44,11 +44,11 @@ func (r *run) apply(ctx context.Context) (version.Version, error) {
 		}
 		fault.Point("applied")
 	}
-	if len(r.changes()) == 0 { // all changes were in conflict, or people made them first
+	if len(r.state.changes()) == 0 { // all changes were in conflict, or people made them first
 		return version.Version{}, nil
 	}
 	v, err := versions.Commit(ctx, version.Change{
-		Author: author, Reason: r.reason(), ID: r.state.ID,
+		Author: author, Reason: r.state.reason(), ID: r.state.ID,
 	})
 	if err != nil {
 		return version.Version{}, err
@@ -133,7 +133,7 @@ func (r *run) merge() error {
 		switch {
 		case hash != "" && text == f.Text, hash == f.Hash: // already written, or unchanged
 		case f.New:
-			r.skip("%s: somebody has made one meanwhile", f.changes()[0])
+			r.state.skip("%s: somebody has made one meanwhile", f.changes()[0])
 			continue
 		default:
 			merged, conflicts := version.Merge3(f.Base, text, f.Text)
@@ -144,7 +144,7 @@ func (r *run) merge() error {
 					why = "it would be too long with what somebody has written meanwhile"
 				}
 				for _, change := range f.changes() {
-					r.skip("%s: %s", change, why)
+					r.state.skip("%s: %s", change, why)
 				}
 				continue
 			}
@@ -228,27 +228,4 @@ func inWords(line string) string {
 		line = prompt.Clip(line, maxWords) + "…"
 	}
 	return line
-}
-
-// reason returns the reason of the change, for the documents' history.
-func (r *run) reason() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Dream over the entries %d to %d", r.state.From+1, r.state.To)
-	for _, change := range r.changes() {
-		b.WriteString("\n" + change)
-	}
-	b.WriteString("\n\nNamed by the model:")
-	for _, f := range r.state.Findings {
-		b.WriteString("\n" + f.String())
-	}
-	return b.String()
-}
-
-// changes describes all changes of the run.
-func (r *run) changes() []string {
-	var list []string
-	for _, f := range r.state.Plan {
-		list = append(list, f.changes()...)
-	}
-	return list
 }

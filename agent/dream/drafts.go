@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"gateway/agent/prompt"
@@ -39,7 +40,8 @@ const byteOrderMark = "\uFEFF"
 // openDrafts reads the documents. A document that can't be edited stays unchanged, and the
 // model is told why.
 func (r *run) openDrafts(ctx context.Context) *drafts {
-	d := &drafts{byName: make(map[string]*draft), limit: r.opts.MaxDocument, day: r.today()}
+	d := &drafts{byName: make(map[string]*draft), limit: r.opts.MaxDocument,
+		day: r.deps.Now().In(r.opts.Zone).Format(time.DateOnly)}
 	for _, name := range documents {
 		text, hash, err := r.deps.Documents.Read(r.scope, name)
 		s := newDraft(name, text, hash)

@@ -76,7 +76,8 @@ func (r *run) edit(ctx context.Context) error {
 		}
 	}
 	req := llm.Request{
-		Messages: r.editingPrompt(entries, d), Tools: editTools(len(d.allowed) > 0),
+		Messages: editingPrompt(r.scope, r.opts, r.state.Findings, entries, d),
+		Tools:    editTools(len(d.allowed) > 0),
 	}
 	nudged := false
 	for range r.opts.MaxRounds {
@@ -193,7 +194,7 @@ func (r *run) plan(ctx context.Context, d *drafts) error {
 	r.state.Phase, r.state.Plan = planned, d.plan()
 	if !d.edited {
 		for _, f := range r.state.Findings {
-			r.skip("%s: the model saw nothing to change for it", f)
+			r.state.skip("%s: the model saw nothing to change for it", f)
 		}
 	}
 	if err := r.save(ctx); err != nil {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"time"
 
 	"gateway/agent/llm"
 	"gateway/agent/prompt"
@@ -106,16 +105,13 @@ func system(rules string, s memory.Scope) llm.Message {
 	return llm.Message{Role: llm.System, Text: fmt.Sprintf(rules, args...)}
 }
 
-// today returns the current date in the people's time zone.
-func (r *run) today() string { return r.deps.Now().In(r.opts.Zone).Format(time.DateOnly) }
-
 // writeEntries shows history entries as data.
-func (r *run) writeEntries(b *strings.Builder, entries []memory.Entry) {
-	room := r.entryRoom()
+func (o Options) writeEntries(b *strings.Builder, entries []memory.Entry) {
+	room := o.entryRoom()
 	b.WriteString("# What has happened\n\n")
 	for _, e := range entries {
 		fmt.Fprintf(b, "Entry %d, %s, in %s:\n", e.Cursor,
-			e.Time.In(r.opts.Zone).Format("2006-01-02 15:04"), cmp.Or(plainName(e.Session), "a session"))
+			e.Time.In(o.Zone).Format("2006-01-02 15:04"), cmp.Or(plainName(e.Session), "a session"))
 		text := e.Text
 		if len(text) > room { // only the first entry can be that long
 			text = prompt.Clip(text, room) + "\n[the rest is left out: it is too long]"
@@ -130,10 +126,10 @@ func plainName(s string) string {
 }
 
 // entryRoom is the part of a run's tokens that entries may use, in bytes.
-func (r *run) entryRoom() int { return r.opts.MaxTokens * bytesPerToken / 4 }
+func (o Options) entryRoom() int { return o.MaxTokens * bytesPerToken / 4 }
 
 // writeDocuments shows the documents as data.
-func (r *run) writeDocuments(b *strings.Builder, d *drafts) {
+func (d *drafts) writeDocuments(b *strings.Builder) {
 	b.WriteString("# The documents\n\n")
 	for _, name := range documents {
 		s := d.byName[name]
@@ -143,8 +139,8 @@ func (r *run) writeDocuments(b *strings.Builder, d *drafts) {
 		case strings.TrimSpace(s.text) == "":
 			fmt.Fprintf(b, "%s is empty.\n\n", name)
 		default:
-			size := fmt.Sprintf("%d of at most %d bytes", len(s.text), r.opts.MaxDocument)
-			if len(s.text) > r.opts.MaxDocument {
+			size := fmt.Sprintf("%d of at most %d bytes", len(s.text), d.limit)
+			if len(s.text) > d.limit {
 				size += "; too long: shorten it"
 			}
 			fmt.Fprintf(b, "%s (%s):\n%s\n", name, size, framed(s.text))
@@ -172,29 +168,33 @@ func writeSkills(b *strings.Builder, names []string) {
 const maxSkillNames = 200
 
 // analysisPrompt returns the conversation of the first phase.
-func (r *run) analysisPrompt(entries []memory.Entry, d *drafts, skills []string) []llm.Message {
+func analysisPrompt(
+	s memory.Scope, o Options, entries []memory.Entry, d *drafts, skills []string,
+) []llm.Message {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Today is %s.\n\n", r.today())
-	r.writeEntries(&b, entries)
-	r.writeDocuments(&b, d)
+	fmt.Fprintf(&b, "Today is %s.\n\n", d.day)
+	o.writeEntries(&b, entries)
+	d.writeDocuments(&b)
 	writeSkills(&b, skills)
 	b.WriteString("Name the changes now, or answer [SKIP].")
-	return []llm.Message{system(analysisRules, r.scope), {Role: llm.User, Text: b.String()}}
+	return []llm.Message{system(analysisRules, s), {Role: llm.User, Text: b.String()}}
 }
 
 // editingPrompt returns the beginning of the conversation of the second phase. It includes
 // the entries only if there are new skills to write.
-func (r *run) editingPrompt(entries []memory.Entry, d *drafts) []llm.Message {
+func editingPrompt(
+	s memory.Scope, o Options, findings []finding, entries []memory.Entry, d *drafts,
+) []llm.Message {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Today is %s.\n\n# The changes to make\n\n", r.today())
-	for _, f := range r.state.Findings {
+	fmt.Fprintf(&b, "Today is %s.\n\n# The changes to make\n\n", d.day)
+	for _, f := range findings {
 		b.WriteString(framed(f.String()))
 	}
 	b.WriteString("\n")
-	r.writeDocuments(&b, d)
+	d.writeDocuments(&b)
 	if len(entries) > 0 {
-		r.writeEntries(&b, entries)
+		o.writeEntries(&b, entries)
 	}
 	b.WriteString("Make the changes now, then call done.")
-	return []llm.Message{system(editingRules, r.scope), {Role: llm.User, Text: b.String()}}
+	return []llm.Message{system(editingRules, s), {Role: llm.User, Text: b.String()}}
 }

@@ -39,8 +39,8 @@ func (r *run) all(ctx context.Context) (Report, error) {
 	}
 	if there, err := r.there(r.deps.DB.Read(ctx)); err != nil {
 		return Report{}, err
-	} else if !there || r.state.Phase != begun && dreamed >= r.state.To && !r.ended() {
-		r.restart() // the history was erased or read by another run
+	} else if !there || r.state.Phase != begun && dreamed >= r.state.To && !r.state.ended() {
+		r.state.restart() // the history was erased or read by another run
 	}
 	if r.state.Phase == begun {
 		if last <= dreamed {
@@ -67,17 +67,6 @@ func (r *run) position(ctx context.Context) (dreamed, last int64, err error) {
 	return dreamed, last, err
 }
 
-// ended reports whether only the cursor remains to be moved.
-func (r *run) ended() bool {
-	switch r.state.Phase {
-	case dreamt:
-		return len(r.state.Findings) == 0
-	case planned:
-		return len(r.state.Plan) == 0
-	}
-	return r.state.Phase == written
-}
-
 // finish changes the documents and moves the cursor.
 func (r *run) finish(ctx context.Context) (Report, error) {
 	gone := Report{Scope: r.scope, Skipped: []string{"the history was erased meanwhile"}}
@@ -95,7 +84,7 @@ func (r *run) finish(ctx context.Context) (Report, error) {
 	}
 	report := Report{
 		Scope: r.scope, From: r.state.From, To: r.state.To,
-		Changes: r.changes(), Version: v.ID, Skipped: r.state.Skipped,
+		Changes: r.state.changes(), Version: v.ID, Skipped: r.state.Skipped,
 	}
 	_, last, err := r.position(ctx)
 	report.More = last > r.state.To

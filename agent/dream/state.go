@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"gateway/agent/llm"
 	"gateway/memory"
@@ -89,6 +90,49 @@ func (s *state) whole() bool {
 	return false
 }
 
+// ended reports whether only the cursor remains to be moved.
+func (s *state) ended() bool {
+	switch s.Phase {
+	case dreamt:
+		return len(s.Findings) == 0
+	case planned:
+		return len(s.Plan) == 0
+	}
+	return s.Phase == written
+}
+
+// restart discards the findings of the run.
+func (s *state) restart() { *s = state{Scope: s.Scope, Failures: s.Failures} }
+
+// skip adds a line to the report about something that was not done.
+func (s *state) skip(format string, args ...any) {
+	s.Skipped = append(s.Skipped, fmt.Sprintf(format, args...))
+}
+
+// reason returns the reason of the change, for the documents' history.
+func (s *state) reason() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Dream over the entries %d to %d", s.From+1, s.To)
+	for _, change := range s.changes() {
+		b.WriteString("\n" + change)
+	}
+	b.WriteString("\n\nNamed by the model:")
+	for _, f := range s.Findings {
+		b.WriteString("\n" + f.String())
+	}
+	return b.String()
+}
+
+// changes describes all changes of the run.
+func (s *state) changes() []string {
+	var list []string
+	for _, f := range s.Plan {
+		list = append(list, f.changes()...)
+	}
+	return list
+}
+
+// save makes the state durable.
 func (r *run) save(ctx context.Context) error {
 	b, err := json.Marshal(r.state)
 	if err == nil {
@@ -108,7 +152,7 @@ func (r *run) fail(ctx context.Context, cause error) error {
 	r.state.Used = 0
 	if r.state.Failures >= giveUpAfter {
 		cause = &GiveUpError{Scope: r.scope, Failures: r.state.Failures, Err: cause}
-		r.restart()
+		r.state.restart()
 	}
 	return errors.Join(cause, r.save(ctx))
 }
@@ -127,9 +171,6 @@ func (r *run) there(q store.Queryer) (bool, error) {
 	list, err := r.deps.History(r.scope).Entries(q, r.state.To-1, 1)
 	return len(list) == 1 && mark(list[0]) == r.state.Newest, err
 }
-
-// restart discards the findings of the run.
-func (r *run) restart() { r.state = state{Scope: r.scope, Failures: r.state.Failures} }
 
 // errTokens means that a run has used all its tokens.
 var errTokens = errors.New("the run has used its tokens")
