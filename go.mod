@@ -25,9 +25,9 @@ require (
 	github.com/google/jsonschema-go v0.4.3 // schemas of tools and their checking
 	github.com/gorilla/websocket v1.5.3 // discordgo's; lifted to a version with its fixes
 	github.com/klauspost/compress v1.20.1 // archives of OpenClaw
+	github.com/knadh/koanf/v2 v2.4.1 // merging of configuration sources
 	github.com/landlock-lsm/go-landlock v0.11.0 // sandbox where there is no bubblewrap
 	github.com/ledongthuc/pdf v0.0.0-20260907135840-6c8c28e0e8a0 // text of PDF files
-	github.com/knadh/koanf/v2 v2.4.1 // merging of configuration sources
 	github.com/lmittmann/tint v1.2.1 // log for people
 	github.com/modelcontextprotocol/go-sdk v1.8.0 // Model Context Protocol, both sides
 	github.com/pelletier/go-toml/v2 v2.4.3 // configuration file, with the lines of mistakes
