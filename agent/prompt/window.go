@@ -68,8 +68,7 @@ func documentsSize(text string) (n int) {
 			return n
 		}
 		text = text[begin:]
-		line, _, _ := strings.Cut(text[len(documentBegin):], "\n")
-		file := strings.TrimSuffix(strings.TrimSuffix(line, documentSays), documentSaid)
+		file, _, _ := strings.Cut(text[len(documentBegin):], documentSays)
 		end := documentEnd + file + "]"
 		size := strings.Index(text, end)
 		if size < 0 {

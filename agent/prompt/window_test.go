@@ -26,18 +26,3 @@ func TestContents(t *testing.T) {
 		t.Errorf("contents are\n%v, want\n%v", list, want)
 	}
 }
-
-// Transcripts of older versions have another frame around documents.
-func TestContentsOfOldFrame(t *testing.T) {
-	document := DocumentText("a.txt", "words")
-	old := strings.Replace(document, documentSays, documentSaid, 1)
-	for _, text := range []string{old, old + "\n" + document, document + "\n" + old} {
-		want := strings.Count(text, "words") * len(document)
-		if strings.Contains(text, old) {
-			want += len(old) - len(document)
-		}
-		if got := documentsSize(text); got != want {
-			t.Errorf("documentsSize(%q) = %d, want %d", text, got, want)
-		}
-	}
-}
