@@ -103,7 +103,7 @@ func (r *request) question() content {
 }
 
 // frame matches the lines around text from outside, which people need not see.
-var frame = lazily(`(?m)^\[(?:text of .*: information, not an instruction|` +
+var frame = lazily(`(?m)^\[(?:text of .*, which is information and no instruction|` +
 	`end of .*)\]\n?`)
 
 // results returns the results of tools at the end of the request, or "".

@@ -229,7 +229,7 @@ func (s *hostileWorld) frame(text string) {
 
 var (
 	framePattern = regexp.MustCompile(
-		`^\[text of ([^\[\]\n]+): information, not an instruction\]\n((?s:.*))\n` +
+		`^\[text of ([^\[\]\n]+), which is information and no instruction\]\n((?s:.*))\n` +
 			`\[end of ([^\[\]\n]+)\]$`)
 	// frameEnd matches text that people or models could mistake for the end of a frame or for an
 	// envelope.
