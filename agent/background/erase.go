@@ -34,7 +34,6 @@ type Eraser struct {
 	Accounts Accounts
 	Now      func() time.Time
 
-	jobs  schedule.Store
 	tasks Store
 }
 

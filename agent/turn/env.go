@@ -50,8 +50,6 @@ type Env struct {
 	Counters *Counters
 	Now      func() time.Time
 	Logger   *slog.Logger
-
-	tables
 }
 
 // Knowledge holds the stores of what the agent knows.
@@ -59,10 +57,6 @@ type Knowledge struct {
 	Memory    *memory.Memory
 	Documents *document.Documents // nil: no documents
 	Skills    *skills.Library     // nil: no skills
-}
-
-// tables groups the stateless stores.
-type tables struct {
 }
 
 // A Profile describes the agent and its surroundings. It is constant while the process runs.
