@@ -11,8 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"gateway/store/atomicfile"
 )
 
 // Limits of a folder of skills.
@@ -20,6 +18,10 @@ const (
 	maxSkills  = 500  // skills in it that are read
 	maxEntries = 2000 // files and folders in it, or in a skill, that are listed
 )
+
+// settleTime is longer than the time resolution of file systems. If something was last
+// changed longer ago than that, any later change shows in its time.
+const settleTime = 3 * time.Second
 
 // folderCache is the content of a folder of skills when it was read. It is immutable.
 type folderCache struct {
@@ -48,7 +50,7 @@ type fileState struct {
 
 func stateOf(path string, info fs.FileInfo, now time.Time) fileState {
 	// The time of a link does not show changes of its target.
-	settled := info.Mode()&fs.ModeSymlink == 0 && atomicfile.Settled(info.ModTime(), now)
+	settled := info.Mode()&fs.ModeSymlink == 0 && now.Sub(info.ModTime()).Abs() > settleTime
 	return fileState{path, info, settled}
 }
 

@@ -11,12 +11,12 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/text/encoding/unicode"
 
 	"gateway/memory"
-	"gateway/store/atomicfile"
 )
 
 // Limits of reading.
@@ -26,6 +26,10 @@ const (
 	maxKnownDocs  = 8_192
 	bytesPerToken = 4
 )
+
+// settleTime is longer than the time resolution of file systems. If a file was last
+// changed longer ago than that, any later change shows in its time.
+const settleTime = 3 * time.Second
 
 // key identifies a document. The scope "" stands for the shared documents.
 type key struct {
@@ -106,7 +110,7 @@ func (d *Documents) doc(k key, since uint64) Doc {
 	if doc.Problem != "" {
 		d.opts.Logger.Warn("document left out of the prompt", "file", path, "err", doc.Problem)
 	}
-	if !atomicfile.Settled(info.ModTime(), now) {
+	if now.Sub(info.ModTime()) <= settleTime {
 		info = nil
 	}
 	d.remember(k, cached{doc, info, checked})

@@ -30,7 +30,7 @@ var imports = map[string]string{
 	"bus":                 "store",
 	"bus/bustest":         "bus",
 	"memory":              "store store/atomicfile store/fault store/plainjson bus",
-	"memory/document":     "memory store/atomicfile",
+	"memory/document":     "memory",
 	"agent/llm/wire":      "agent/llm",
 	"agent/llm/openai":    "agent/llm agent/llm/wire",
 	"agent/llm/anthropic": "agent/llm agent/llm/wire",
