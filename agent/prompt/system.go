@@ -142,8 +142,8 @@ conversations, read-only) and skills/.
 `
 
 // heartbeatPath names the path of the list for heartbeats.
-const heartbeatPath = `You check memory/HEARTBEAT.md from time to time: put recurring checks there,
-one "- [ ] …" per line.
+const heartbeatPath = `You look at memory/HEARTBEAT.md from time to time: put recurring checks
+there, one "- [ ] …" a line.
 `
 
 // Rules explain the additions of the gateway to messages. The agent's way of working is in the
