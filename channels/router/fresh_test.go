@@ -58,7 +58,9 @@ func TestFreshOnce(t *testing.T) {
 			steps := []func(){
 				func() {
 					a := r.accounts["full"]
+					r.mu.Lock()
 					a.backlog.add()
+					r.mu.Unlock()
 					a.addAhead(r, found)
 					r.assignAhead(ctx, context.WithoutCancel(ctx), a)
 				},
@@ -112,7 +114,9 @@ func TestFoundOutdated(t *testing.T) {
 		t.Fatalf("the table has %+v, error %v", found, err)
 	}
 	a, d := r.accounts["full"], found[0]
+	r.mu.Lock()
 	a.backlog.add()
+	r.mu.Unlock()
 	a.addAhead(r, found)
 	r.mu.Lock()
 	r.conversation(ctx, ctx, a, to) // as for a preview
