@@ -70,8 +70,8 @@ func BeginRun(tx *store.Tx, run int64, now time.Time) (bool, error) {
 	return n > 0, store.Wrap(err, "schedule: begin run %d", run)
 }
 
-// FinishRun records that a run has succeeded, with the beginning of its answer. Like Stop and
-// Fail, it does nothing for a run that has ended or was erased.
+// FinishRun records that a run has succeeded, with the beginning of its answer. Like StopRun and
+// FailRun, it does nothing for a run that has ended or was erased.
 func FinishRun(tx *store.Tx, run int64, said string, now time.Time) error {
 	return endRun(tx, run, Succeeded, clip(strings.TrimSpace(said), maxSaid), "", now)
 }
