@@ -115,6 +115,9 @@ func (s *scene) decideToLeave(tm team, n int) {
 	s.t.Helper()
 	tm.asked(s, n)
 	s.until("the question", func() bool { return s.told("What should I do there?") == n })
+	// The gateway is about to be killed. On Telegram it would ask again if it had not noted yet that
+	// the question was sent.
+	s.rows(0, "outbox WHERE state IN ('waiting', 'sending') AND body LIKE '%What should I do there?%'")
 	d, ok := s.chatPlatform.(*onDiscord)
 	if !ok {
 		s.press("Leave it")
