@@ -11,22 +11,29 @@ import (
 // A handover passes newly committed rows to the reader of their table, so that the reader need not
 // query the table. The table remains the source of truth. Ids grow in the order of the commits, so
 // no row can be missing between two consecutive ids. The reader therefore uses the rows only while
-// their ids follow its last one without a gap. After a gap (a row of another process, a row that is
-// not here yet, or a message that came twice) it queries the table.
+// their ids follow its last one without a gap. After a gap (a row of another process, a message that
+// came twice, or too many rows) it queries the table.
 //
 // The zero value is ready for use.
 type handover[T any] struct {
 	mu      sync.Mutex
 	reading bool // a reader exists
-	rows    map[int64]T
+	rows    []numbered[T]
 	size    int // bytes of the rows since the queue was last empty
+}
+
+// A numbered is a row with its id.
+type numbered[T any] struct {
+	id  int64
+	row T
 }
 
 // maxHandover is the maximum size of the rows in memory, in bytes. Beyond it the reader queries the
 // table.
 const maxHandover = 1 << 20
 
-// put offers the row with the given id, which takes size bytes.
+// put offers the row with the given id, which takes size bytes. It must be called in the order of
+// the ids, as the functions of [store.Tx.After] are.
 func (h *handover[T]) put(id int64, row T, size int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,10 +44,7 @@ func (h *handover[T]) put(id int64, row T, size int) {
 		h.rows, h.size = nil, 0
 		return
 	}
-	if h.rows == nil {
-		h.rows = make(map[int64]T)
-	}
-	h.rows[id] = row
+	h.rows = append(h.rows, numbered[T]{id, row})
 }
 
 // drain returns the rows that follow after without a gap. more reports whether other rows remain.
@@ -48,21 +52,15 @@ func (h *handover[T]) drain(after int64) (rows []T, more bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.reading = true
-	for {
-		row, ok := h.rows[after+1]
-		if !ok {
-			break
+	n := 0
+	for ; n < len(h.rows) && h.rows[n].id <= after+1; n++ {
+		if h.rows[n].id <= after { // the reader found it in the table already
+			continue
 		}
 		after++
-		delete(h.rows, after)
-		rows = append(rows, row)
+		rows = append(rows, h.rows[n].row)
 	}
-	for id := range h.rows {
-		if id <= after { // the reader found it in the table already
-			delete(h.rows, id)
-		}
-	}
-	if len(h.rows) == 0 {
+	if h.rows = h.rows[n:]; len(h.rows) == 0 {
 		h.rows, h.size = nil, 0
 	}
 	return rows, len(h.rows) > 0
@@ -104,14 +102,31 @@ func (in *Inbox) Next(q store.Queryer, after int64) (
 	return list, after, len(list) == ReadLimit, err
 }
 
+// A freshDelivery is a row that was just inserted into the outbox. Its message has only the
+// address; the rest is in body.
+type freshDelivery struct {
+	Delivery
+	body []byte
+}
+
 // Next returns deliveries that are waiting or sending and whose id is above after, in order, and
 // the id up to which there are no others. more reports whether there may be others beyond that. Its
 // error is like that of [Outbox.Open]. Only the single reader of [Outbox.C] may call it.
 func (out *Outbox) Next(q store.Queryer, after int64) (
 	list []Delivery, upTo int64, more bool, err error,
 ) {
-	if list, more = out.fresh.drain(after); len(list) > 0 {
-		return list, list[len(list)-1].ID, more, nil
+	rows, more := out.fresh.drain(after)
+	list = make([]Delivery, 0, len(rows))
+	for _, row := range rows {
+		d, to := row.Delivery, row.Message.To
+		if json.Unmarshal(row.body, &d.Message) != nil {
+			break // the query reports the error, now or the next time
+		}
+		d.Message.To = to
+		list = append(list, d)
+	}
+	if len(list) > 0 {
+		return list, list[len(list)-1].ID, more || len(list) < len(rows), nil
 	}
 	list, err = out.Open(q, after)
 	if len(list) > 0 {

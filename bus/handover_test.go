@@ -2,7 +2,9 @@ package bus
 
 import (
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -92,6 +94,44 @@ func TestHandover(t *testing.T) {
 	want(8, 11, 10, 11)
 }
 
+// Whatever goroutines put rows side by side, they are handed over without a query of the table.
+func TestHandoverOfMany(t *testing.T) {
+	db, in := newFixture(t).db, NewInbox()
+	seqs(t, in, db, 0)
+	const messages = 100
+	var wg sync.WaitGroup
+	for i := range messages {
+		wg.Go(func() {
+			err := db.TxSoon(t.Context(), func(tx *store.Tx) error {
+				_, err := in.Put(tx, InboundMessage{ID: strconv.Itoa(i),
+					From: Address{Account: "test", Chat: "1"}}, time.Now())
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	finished := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(finished)
+	}()
+	upTo, ordered := int64(0), true
+	for open := true; open; {
+		select {
+		case <-finished:
+			open = false
+		default:
+		}
+		rows, more := in.fresh.drain(upTo)
+		upTo, ordered = upTo+int64(len(rows)), ordered && !more
+	}
+	if !ordered || upTo != messages {
+		t.Errorf("%d rows were handed over, want %d; in order: %t", upTo, messages, ordered)
+	}
+}
+
 // What is not taken does not fill the memory, and is found in the table.
 func TestHandoverIsBounded(t *testing.T) {
 	db, in := newFixture(t).db, NewInbox()
@@ -109,7 +149,7 @@ func TestHandoverIsBounded(t *testing.T) {
 			}
 			size := 0
 			for _, row := range in.fresh.rows {
-				size += len(row.body)
+				size += len(row.row.body)
 			}
 			if size > maxHandover {
 				t.Fatalf("%d bytes are kept", size)

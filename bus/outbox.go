@@ -26,7 +26,7 @@ type Outbox struct {
 	Idle atomic.Pointer[func(to Address) bool]
 
 	wake  signal
-	fresh handover[Delivery]
+	fresh handover[freshDelivery]
 }
 
 // NewOutbox returns an Outbox.
@@ -96,11 +96,9 @@ func (out *Outbox) Add(tx *store.Tx, m OutboundMessage, now time.Time) (id int64
 	if err != nil {
 		return 0, fmt.Errorf("bus: store message to %s in outbox: %w", m.To, err)
 	}
+	d.Message.To, d.Fresh = m.To, d.State == Sending
 	tx.After(func() {
-		if json.Unmarshal(body, &d.Message) == nil { // a copy that shares nothing with m
-			d.Message.To, d.Fresh = m.To, d.State == Sending
-			out.fresh.put(d.ID, d, len(body))
-		}
+		out.fresh.put(d.ID, freshDelivery{d, body}, len(body))
 		out.wake.ring()
 	})
 	return d.ID, nil

@@ -31,8 +31,10 @@ func (tx *Tx) WaitForDiskAtReturn() {
 	}
 }
 
-// After registers fn to be called once the transaction is committed, on the goroutine that called
-// [DB.Tx]. It is not called if the transaction fails.
+// After registers fn to be called once the transaction is committed, before its caller continues.
+// The functions of all transactions are called one after the other, in the order of the commits.
+// Writers wait meanwhile, so fn must be short and must not use the database. It is not called if
+// the transaction fails.
 func (tx *Tx) After(fn func()) { tx.after = append(tx.after, fn) }
 
 // Exec executes a statement and returns the number of rows that it changed.

@@ -104,11 +104,6 @@ func (w *writer) enqueue(r *request) error {
 	if r.panicked != nil {
 		panic(r.panicked)
 	}
-	if r.err == nil {
-		for _, fn := range r.after {
-			fn()
-		}
-	}
 	return r.err
 }
 
@@ -124,7 +119,13 @@ func (w *writer) lead() {
 	w.mu.Unlock()
 
 	w.commit(group)
-
+	for _, r := range group { // before the next group, so that the calls have the order of the commits
+		if r.err == nil {
+			for _, fn := range r.after {
+				fn()
+			}
+		}
+	}
 	w.pass()
 	for _, r := range group[1:] {
 		r.done = true
