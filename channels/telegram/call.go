@@ -51,6 +51,7 @@ func newClient(token string, o Options) *client {
 		c.transport = NewTransport()
 	}
 	c.bot.Token = url.PathEscape(token) // a malformed token must not show in an error about the URL
+	// tgbotapi uses the endpoint as a format string for the token and the method.
 	c.bot.SetAPIEndpoint(strings.ReplaceAll(c.base, "%", "%%") + "/bot%s/%s")
 	return c
 }
@@ -78,6 +79,8 @@ func (c *client) call(
 		return resp, lost
 	})
 	resp, err := bot.MakeRequest(method, p)
+	// An error of exchange is already in its final form. Any other error means that Telegram has
+	// refused the call, the URL is not valid, or the answer is not the expected JSON.
 	switch {
 	case err == nil:
 		return resp.Result, nil
@@ -106,12 +109,15 @@ func (c *client) exchange(r *http.Request, begun *atomic.Bool) (*http.Response, 
 	}
 	defer resp.Body.Close()
 	var body bytes.Buffer
+	// With a known length the buffer need not grow: ReadFrom wants MinRead free bytes even at the
+	// end.
 	if resp.ContentLength > 0 {
 		body.Grow(int(min(resp.ContentLength, maxAnswer)) + bytes.MinRead)
 	}
 	if _, err := body.ReadFrom(io.LimitReader(resp.Body, maxAnswer)); err != nil {
 		return nil, fmt.Errorf("%w: read answer: %w", channels.ErrUncertain, c.redact(err))
 	}
+	// The Bot API answers with a JSON object, even to refuse a call.
 	if !bytes.HasPrefix(body.Bytes(), []byte("{")) {
 		return nil, statusError(resp.StatusCode)
 	}
@@ -141,6 +147,7 @@ func (c *client) getUpdates(
 		"allowed_updates": allowedUpdates,
 	}
 	p.AddNonEmpty("offset", cursor)
+	// The server answers after the time wait. The rest is for the network.
 	result, err := c.call(ctx, wait+15*time.Second, "getUpdates", p)
 	if err != nil {
 		return nil, classify(err, false)
@@ -214,6 +221,8 @@ var badToken = &channels.AccountError{
 // conflict explains why getUpdates was refused. The gateway does not delete a webhook, because
 // another program may depend on it.
 func conflict(message string) error {
+	// A call of setWebhook by another program also ends a poll, and that answer names the method.
+	// When the webhook is set, the next poll gets the answer that is meant here.
 	if strings.Contains(message, "webhook") && !strings.Contains(message, "setWebhook") {
 		return errors.New("a webhook is set for this bot, so Telegram delivers its messages " +
 			"there: remove it with deleteWebhook, or use another bot")

@@ -27,7 +27,9 @@ func (r *receiver) pressed(q *callback) (bus.InboundMessage, bool) {
 	if m == nil || q.Data == "" || q.ID == "" || q.From.Bot || q.From.ID == 0 || !m.Chat.read() {
 		return bus.InboundMessage{}, false
 	}
+	// The message stands for the text that the person would otherwise type: see keyboard.
 	in := envelope(r.name, m)
+	// The prefix keeps the id apart from the ids of messages, which are numbers.
 	in.ID = "cb" + q.ID
 	in.Sender = q.From.sender()
 	in.Text = q.Data
@@ -36,7 +38,8 @@ func (r *receiver) pressed(q *callback) (bus.InboundMessage, bool) {
 	return in, true
 }
 
-// answerPresses ends the progress indicator on pressed buttons, until ctx is done.
+// answerPresses ends the progress indicator on pressed buttons, until ctx is done. A failure is
+// only logged, because the press itself is stored.
 func (r *receiver) answerPresses(ctx context.Context) {
 	for {
 		select {
@@ -66,6 +69,7 @@ func keyboard(buttons []bus.Button) string {
 		if k.Label == "" {
 			k.Label = channels.Clean(b.Text, maxLabel)
 		}
+		// JSON can't carry invalid UTF-8 unchanged, so the press would send another text.
 		if b.Text == "" || k.Label == "" || len(b.Text) > maxData || !utf8.ValidString(b.Text) {
 			continue
 		}
@@ -91,7 +95,7 @@ func keyboard(buttons []bus.Button) string {
 // fitsRow reports whether a label of n runes fits beside count others with a total of width runes
 // on a phone's screen. All buttons of a row are as wide as the widest one.
 func fitsRow(count, width, n int) bool {
-	const perRow, wide = 3, 27
+	const perRow, wide = 3, 27 // buttons, and runes of their labels
 	return count < perRow && n <= wide/(count+1) && width <= wide*count/(count+1)
 }
 

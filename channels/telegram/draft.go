@@ -25,6 +25,7 @@ func (c *Channel) Draft(ctx context.Context, to bus.Address, stream, text string
 	o := &outgoing{to: to, method: "sendMessageDraft", field: "text", text: text}
 	o.params = map[string]string{"chat_id": to.Chat, "draft_id": draftID(stream)}
 	o.setHTML()
+	// sendMessageDraft does not have this parameter.
 	delete(o.params, "link_preview_options")
 	o.params.AddNonEmpty("message_thread_id", to.Thread)
 	_, err := c.deliver(ctx, o)
@@ -37,7 +38,8 @@ func (c *Channel) Draft(ctx context.Context, to bus.Address, stream, text string
 	return fmt.Errorf("telegram: draft to %s: %w", to, optional(err))
 }
 
-// draftID returns a positive number that depends only on the stream.
+// draftID returns a positive number that depends only on the stream. Telegram replaces the draft
+// with the same number. The number fits into 31 bits and is odd, because Telegram refuses 0.
 func draftID(stream string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(stream)) // never fails

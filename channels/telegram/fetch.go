@@ -45,9 +45,12 @@ func (c *client) fetch(
 	if f.Path == "" {
 		return fmt.Errorf("%w: Telegram refuses to serve the file", channels.ErrRefused)
 	}
+	// A server with --local answers with an absolute path. The slash matters on Windows, where such
+	// a path of another system is not absolute.
 	if filepath.IsAbs(f.Path) || strings.HasPrefix(f.Path, "/") {
 		return c.fetchLocal(ctx, f.Path, w)
 	}
+	// There is no limit on the total time, because the size of the file is not known here.
 	ctx, tick, stop := progress(ctx, stall)
 	defer stop()
 	return stallError(ctx, c.download(ctx, f.Path, notifyingWriter{w, tick}))
@@ -71,6 +74,7 @@ func (c *client) download(ctx context.Context, path string, w io.Writer) error {
 		return fmt.Errorf("%w: the file no longer exists (%d)", channels.ErrRefused, code)
 	case http.StatusUnauthorized:
 		return badToken
+	// Only answers of the Bot API itself say how long to wait.
 	case http.StatusTooManyRequests:
 		return &channels.RateError{After: callTimeout}
 	default:
@@ -93,6 +97,7 @@ func (c *client) fetchLocal(ctx context.Context, path string, w io.Writer) error
 	if err != nil {
 		return err
 	}
+	// A Root takes only names relative to its folder.
 	name, err := filepath.Rel(folder, path)
 	if err != nil || !filepath.IsLocal(name) {
 		return fmt.Errorf("%w: the file is not in the folder of the Bot API server",
@@ -106,6 +111,8 @@ func (c *client) fetchLocal(ctx context.Context, path string, w io.Writer) error
 	return c.copyLocal(ctx, root, name, w)
 }
 
+// copyLocal copies the file called name in root to w. Only a regular file is copied: reading from a
+// pipe or a device might never end.
 func (c *client) copyLocal(ctx context.Context, root *os.Root, name string, w io.Writer) error {
 	info, err := root.Stat(name)
 	switch {
@@ -131,6 +138,7 @@ type notifyingWriter struct {
 	tick func()
 }
 
+// Write calls tick because bytes have arrived, before it passes them on.
 func (t notifyingWriter) Write(p []byte) (int, error) {
 	t.tick()
 	return t.Writer.Write(p)
@@ -142,6 +150,7 @@ type cancelable struct {
 	io.Reader
 }
 
+// Read returns the error of the context as soon as that is done, but it does not interrupt a read.
 func (r cancelable) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err

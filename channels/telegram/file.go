@@ -50,12 +50,15 @@ func (o *outgoing) setFile(f *bus.File) {
 	}
 }
 
+// setDocument makes o send its file as a document. sendDocument does not have the removed
+// parameters.
 func (o *outgoing) setDocument() {
 	o.method, o.file.field = "sendDocument", string(bus.Document)
 	delete(o.params, "duration")
 	delete(o.params, "supports_streaming")
 }
 
+// noSlash keeps a name from looking like a path.
 func noSlash(r rune) rune {
 	if r == '/' || r == '\\' {
 		return '_'
@@ -92,6 +95,7 @@ func extension(mimeType string) string {
 func sendAs(f *bus.File) bus.Kind {
 	t := mimeType(f.Type, mimeType(mime.TypeByExtension(path.Ext(f.Name)), ""))
 	kind := f.Kind
+	// A sticker of another platform is a picture or a video.
 	if kind == "" || kind == bus.Sticker {
 		class, _, _ := strings.Cut(t, "/")
 		switch class {
@@ -103,6 +107,7 @@ func sendAs(f *bus.File) bus.Kind {
 			kind = bus.Audio
 		}
 	}
+	// As a photo a GIF would stand still.
 	if t == "image/gif" && kind != bus.Document {
 		return bus.Animation
 	}
@@ -124,6 +129,7 @@ func showsAs(kind bus.Kind, mimeType string) bool {
 		case "audio/ogg", "audio/opus", "application/ogg":
 			return true
 		}
+		// A voice message may also be MP3 or MPEG-4 audio.
 		return showsAs(bus.Audio, mimeType)
 	case bus.Audio:
 		switch mimeType {
@@ -148,6 +154,7 @@ func isPhoto(f *bus.File) bool {
 	if _, err := content.Seek(0, io.SeekStart); err != nil {
 		return false
 	}
+	// This reads only the header. A small file may hold a picture that needs gigabytes of memory.
 	c, _, err := image.DecodeConfig(content)
 	if err != nil {
 		return true // WebP or damaged: Telegram decides

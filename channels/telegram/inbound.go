@@ -33,9 +33,12 @@ func (r *receiver) inbound(m *message) (bus.InboundMessage, bool) {
 	in.ReplyTo = m.quoted(r.me)
 	in.Album = m.Album
 	in.Attachments = m.attachments()
+	// A file that can be fetched is an attachment. Anything else must show in the text.
 	if in.Attachments == nil {
 		in.Text = m.label(parsed.text)
 	}
+	// In a group a message is for the bot if it mentions the bot, is a command, or replies to the
+	// bot.
 	in.Addressed = !in.Group || parsed.forUs || in.ReplyTo != nil && in.ReplyTo.Ours
 	return in, true
 }
@@ -55,6 +58,7 @@ func (r *receiver) edited(update int64, m *message) (bus.InboundMessage, bool) {
 	// silence.
 	in.ID += ":e" + strconv.FormatInt(m.EditDate, 10) + "." + strconv.FormatInt(update, 10)
 	in.Time = time.Unix(m.EditDate, 0).UTC()
+	// The file belongs to the original message, which is stored already.
 	in.Album, in.Attachments = "", nil
 	return in, true
 }
@@ -123,6 +127,7 @@ func (m *message) quoted(me user) *bus.Quote {
 	}
 	q.Text = r.label(text)
 	switch {
+	// A message in the name of a chat may also have a From, which is not its author.
 	case r.SenderChat != nil:
 		q.Sender = channels.Clean(r.SenderChat.Title, channels.MaxName)
 	case r.From != nil:
@@ -167,6 +172,8 @@ func (u user) read(text string, entities []entity) parsedText {
 		}
 		word := r.text[start:end]
 		switch {
+		// "/help@OtherBot" is a command for another bot. "/help" alone is for every bot in the
+		// group. A command within a text is only a mention of a command.
 		case e.Type == "bot_command" && start == 0:
 			command, name, named := strings.Cut(word, "@")
 			r.forOther = named && !strings.EqualFold(name, u.Username)
@@ -180,6 +187,7 @@ func (u user) read(text string, entities []entity) parsedText {
 			r.text = channels.WithoutMention(r.text, start, end)
 		}
 	}
+	// The message consists only of mentions. An empty text would not be a message.
 	if r.text == "" {
 		r.text = text
 	}

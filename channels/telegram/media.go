@@ -13,6 +13,8 @@ import (
 	"gateway/channels"
 )
 
+// In the following types, a nil pointer or an empty message means that Telegram has sent no such
+// object.
 type (
 	// media is everything that a message may carry besides text. Files are decoded later, so that
 	// an undecodable file does not lose the message.
@@ -49,6 +51,7 @@ type (
 		Height    int64  `json:"height"`
 	}
 
+	// A symbol is a sticker or a dice. Only a dice has a value.
 	symbol struct {
 		Emoji string `json:"emoji"`
 		Value int    `json:"value"`
@@ -77,7 +80,7 @@ type (
 
 // attachments returns the file of m, or nil if it has none that can be fetched.
 func (m *media) attachments() []bus.Attachment {
-	kind, raw, standard := m.file()
+	kind, raw, standard := m.file() // a message has one file at most
 	if raw == nil {
 		return nil
 	}
@@ -100,7 +103,7 @@ func (m *media) attachments() []bus.Attachment {
 }
 
 // file returns the undecoded file of m and its default type. For old clients an animation is also a
-// document.
+// document. Hence the animation is asked for before the document.
 func (m *media) file() (kind bus.Kind, raw json.RawMessage, standard string) {
 	switch {
 	case m.Photo != nil:
@@ -122,7 +125,7 @@ func (m *media) file() (kind bus.Kind, raw json.RawMessage, standard string) {
 }
 
 // largest decodes a file; for a photo, the largest size. It returns false if nothing can be
-// fetched.
+// fetched. Telegram sends a photo as a list of its sizes, and any other file as one object.
 func largest(raw json.RawMessage) (file, bool) {
 	var best file
 	if raw[0] != '[' {
@@ -141,6 +144,7 @@ func largest(raw json.RawMessage) (file, bool) {
 	return best, best.ID != ""
 }
 
+// performance returns the performer and the title of a piece of music, or "".
 func (f *file) performance() string {
 	if f.Performer == "" || f.Title == "" {
 		return f.Performer + f.Title
@@ -148,7 +152,8 @@ func (f *file) performance() string {
 	return f.Performer + " - " + f.Title
 }
 
-// mimeType returns a sender's MIME type without parameters, or standard if s is not a valid type.
+// mimeType returns a sender's MIME type without parameters, or standard if s is not a valid type. A
+// type is valid only with a slash, and if its length in bytes is at most that of a name.
 func mimeType(s, standard string) string {
 	t, _, err := mime.ParseMediaType(s)
 	if err != nil || !strings.Contains(t, "/") || len(t) > channels.MaxName {
@@ -161,6 +166,7 @@ func mimeType(s, standard string) string {
 func fileName(s string) string {
 	const longest = 1024 // bytes to examine
 	if len(s) > longest {
+		// Both ends stay: the end has the extension, by which programs know the type.
 		s = s[:longest/2] + s[len(s)-longest/2:]
 	}
 	s = channels.Clean(strings.ToValidUTF8(s, ""), longest)
@@ -169,6 +175,7 @@ func fileName(s string) string {
 		return s
 	}
 	ext := path.Ext(s)
+	// That is the end of a sentence, not an extension.
 	if utf8.RuneCountInString(ext) > 16 {
 		ext = ""
 	}

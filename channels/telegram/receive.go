@@ -22,10 +22,11 @@ type receiver struct {
 	*Channel
 	me      user
 	in      channels.Intake
-	albums  albums
+	albums  albums      // only for the goroutine of poll, or the holder of hook.turn
 	presses chan string // ids of stored callback queries; further ones are dropped
 }
 
+// newReceiver returns the receiver for one run. me is the account of the bot.
 func newReceiver(c *Channel, me user, in channels.Intake) *receiver {
 	return &receiver{Channel: c, me: me, in: in, presses: make(chan string, 64)}
 }
@@ -36,6 +37,8 @@ func (r *receiver) poll(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read cursor: %w", err)
 	}
+	// A bot has one queue of updates, so its only cursor has the key "". Without a cursor
+	// getUpdates gets no offset and begins with the oldest update that is not acknowledged.
 	cursor := cursors[""]
 	r.connected(ctx, "")
 	for {
@@ -48,6 +51,7 @@ func (r *receiver) poll(ctx context.Context) error {
 		}
 		batch, presses := r.translate(ctx, updates)
 		if batch.Cursor == "" {
+			// The next call would return the same updates at once, so the loop would never rest.
 			return errors.New("get updates: no update has an id, so none can be acknowledged")
 		}
 		if err := r.store(ctx, batch, presses); err != nil {
@@ -57,6 +61,7 @@ func (r *receiver) poll(ctx context.Context) error {
 	}
 }
 
+// connected reports that the channel receives messages. how is appended to the report.
 func (r *receiver) connected(ctx context.Context, how string) {
 	r.in.Report(channels.Connected, "connected as @"+r.me.Username+how)
 	r.log.InfoContext(ctx, "telegram connected", "account", r.name, "username", r.me.Username)
@@ -86,6 +91,8 @@ func (r *receiver) translate(
 	for _, raw := range updates {
 		var u update
 		err := json.Unmarshal(raw, &u)
+		// A field that can't be decoded does not keep the id from being decoded. The cursor thus
+		// passes a bad update, which would otherwise come again forever.
 		if u.ID != 0 {
 			b.Cursor = strconv.FormatInt(u.ID+1, 10)
 		}
@@ -95,6 +102,8 @@ func (r *receiver) translate(
 			continue
 		}
 		if u.Callback != nil {
+			// Each press is confirmed, even one that is no message. Otherwise the person would see
+			// a progress indicator for a while.
 			presses = append(presses, u.Callback.ID)
 		}
 		var m bus.InboundMessage
@@ -112,6 +121,7 @@ func (r *receiver) translate(
 			b.Migrated[strconv.FormatInt(to, 10)] = strconv.FormatInt(from, 10)
 		}
 	}
+	// The item with the caption may be any of an album, so the whole batch must be known first.
 	r.albums.address(b.Messages)
 	return b, presses
 }
@@ -140,7 +150,7 @@ func (m *message) migration() (from, to int64) {
 	case m.MigrateTo != 0:
 		return m.Chat.ID, m.MigrateTo
 	}
-	return m.MigrateFrom, m.Chat.ID
+	return m.MigrateFrom, m.Chat.ID // any other message has no MigrateFrom
 }
 
 // noteMembership logs that the bot was blocked, added to a group, or removed from it.
@@ -152,6 +162,8 @@ func (r *receiver) noteMembership(ctx context.Context, m *member) {
 // joined returns the message that reports that the bot was added to a group. It returns false if m
 // reports something else.
 func (r *receiver) joined(m *member) (bus.InboundMessage, bool) {
+	// In a private chat the update says that the person has blocked or unblocked the bot. Between
+	// two states of inGroup only the rights of the bot have changed.
 	if m == nil || m.From == nil || !m.Chat.read() || m.Chat.Type == "private" ||
 		inGroup[m.Old.Status] || !inGroup[m.New.Status] {
 		return bus.InboundMessage{}, false
@@ -175,6 +187,8 @@ const maxAlbums = 64
 
 // address marks messages as addressed if their albums are.
 func (a *albums) address(messages []bus.InboundMessage) {
+	// First remember the albums with an addressed item, then mark the other items of all remembered
+	// albums. Items of an earlier batch are stored already and stay as they are.
 	for i := range messages {
 		m := &messages[i]
 		if m.Album == "" || !m.Group || !m.Addressed || slices.Contains(a.recent, albumKey(m)) {
@@ -193,6 +207,8 @@ func (a *albums) address(messages []bus.InboundMessage) {
 	}
 }
 
+// albumKey returns the key of m's album. It includes the chat and the sender, so that no message of
+// another person is taken for a part of the album.
 func albumKey(m *bus.InboundMessage) string {
 	return strings.Join([]string{m.From.Chat, m.Sender.ID, m.Album}, " ")
 }

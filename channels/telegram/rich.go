@@ -12,6 +12,8 @@ import (
 // is what the documentation and other programs say. The package was tested only against its own
 // fake, so after any refusal it sends plain HTML.
 
+// withoutRich is a change of applyRefusal. deliver recognises it and remembers that the server has
+// no rich messages.
 const withoutRich = "as HTML instead of a rich message"
 
 // setRich makes o a rich message. It returns false for Markdown that contains images or HTML:
@@ -35,7 +37,8 @@ func (o *outgoing) setRich() bool {
 // embedding matches more than it must, such as HTML in code. That only costs the rich form.
 var embedding = regexp.MustCompile(`!\[|<[A-Za-z!?/]`)
 
-// refusedRich reports whether err may be caused by the rich message and not by the chat.
+// refusedRich reports whether err may be caused by the rich message and not by the chat. A refusal
+// with "not found" or "not modified" is about the chat or the message.
 func refusedRich(err error) bool {
 	return isUnknownMethod(err) ||
 		isBadRequest(err) && !hasText(err, "not found") && !hasText(err, "not modified")

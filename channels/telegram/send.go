@@ -20,11 +20,11 @@ import (
 
 // Limits of the Bot API.
 const (
-	maxText      = 4096    // UTF-16 units of a message after parsing
-	maxCaption   = 1024    // UTF-16 units of a caption after parsing
-	maxSource    = 1 << 15 // bytes of HTML that Telegram parses
-	maxButtons   = 24      // our own limit; Telegram's is 100, which nobody reads
-	maxFile      = 50 << 20
+	maxText      = 4096       // UTF-16 units of a message after parsing
+	maxCaption   = 1024       // UTF-16 units of a caption after parsing
+	maxSource    = 1 << 15    // bytes of HTML that Telegram parses
+	maxButtons   = 24         // our own limit; Telegram's is 100, which nobody reads
+	maxFile      = 50 << 20   // bytes of an upload to api.telegram.org
 	maxLocalFile = 2000 << 20 // with your own Bot API server
 )
 
@@ -77,6 +77,7 @@ func (c *Channel) Remove(ctx context.Context, to bus.Address, id string) error {
 func (c *Channel) Leave(ctx context.Context, id string) error {
 	p := tgbotapi.Params{"chat_id": id}
 	_, err := c.api.call(ctx, callTimeout, "leaveChat", p)
+	// The group has become a supergroup, of which the gateway may not have heard yet.
 	if to := migration(err); to != 0 {
 		p["chat_id"] = strconv.FormatInt(to, 10)
 		_, err = c.api.call(ctx, callTimeout, "leaveChat", p)
@@ -138,6 +139,7 @@ func (c *Channel) React(ctx context.Context, to bus.Address, id, emoji string) e
 		Type  string `json:"type"`
 		Emoji string `json:"emoji"`
 	}
+	// An empty list removes the reaction. It must not be nil, which would be null in JSON.
 	list := []reaction{}
 	if emoji != "" { // Telegram's list has emoji without the variation selector
 		list = append(list, reaction{"emoji", strings.ReplaceAll(emoji, "\ufe0f", "")})
@@ -224,6 +226,7 @@ func (c *Channel) setText(o *outgoing) {
 func (o *outgoing) setHTML() {
 	o.params[o.field] = markup.Telegram(o.text)
 	o.params["parse_mode"] = "HTML"
+	// For a preview Telegram would request an address that the model wrote: see setRich.
 	if o.field == "text" {
 		o.params["link_preview_options"] = `{"is_disabled":true}`
 	}
@@ -257,6 +260,7 @@ func (c *Channel) deliver(ctx context.Context, o *outgoing) (json.RawMessage, er
 	}
 }
 
+// post calls o's method once. A file makes it an upload, whose time limit depends on progress.
 func (c *Channel) post(ctx context.Context, o *outgoing) (json.RawMessage, error) {
 	if o.file != nil {
 		return c.api.upload(ctx, c.stall, o.method, o.params, *o.file)
@@ -274,6 +278,7 @@ func (o *outgoing) applyRefusal(err error) string {
 	case p["message_thread_id"] != "" && hasText(err, "message thread not found"):
 		delete(p, "message_thread_id")
 		return "without topic"
+	// The comparison makes this happen once: Telegram could name a further id for the new group.
 	case !o.stays && p["chat_id"] == o.to.Chat && migration(err) != 0:
 		p["chat_id"] = strconv.FormatInt(migration(err), 10)
 		return "to the supergroup"
@@ -300,6 +305,7 @@ func hasText(err error, words string) bool {
 	return ok && strings.Contains(answer.Message, words)
 }
 
+// hasCode reports whether err is an answer of Telegram with the given error code.
 func hasCode(err error, code int) bool {
 	answer, ok := errors.AsType[*tgbotapi.Error](err)
 	return ok && answer.Code == code

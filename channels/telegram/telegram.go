@@ -50,9 +50,10 @@ type Channel struct {
 	stall       time.Duration // time without progress after which a transfer is given up
 	answer      time.Duration // time limit for confirming a press
 	webhook     *Webhook
-	drafts      bool
+	drafts      bool // see [Options]; likewise rich
 	rich        bool
 
+	// Neither is ever cleared: a newer server is noticed after a restart of the gateway.
 	noDrafts, noRich atomic.Bool // the server does not know the method
 }
 
@@ -103,6 +104,8 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	if err := c.webhook.check(); err != nil {
 		return fmt.Errorf("telegram: %w", err)
 	}
+	// This call comes first. It detects a wrong token, and its result tells the user name of the
+	// bot, without which a mention can't be recognised.
 	me, err := c.api.getMe(ctx)
 	if err != nil {
 		return fmt.Errorf("telegram: get own account: %w", err)
@@ -112,6 +115,7 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	}
 	r := newReceiver(c, me, in)
 	ctx, cancel := context.WithCancel(ctx)
+	// Deferred calls run in reverse order: cancel ends answerPresses, and Wait then waits for it.
 	var background sync.WaitGroup
 	defer background.Wait()
 	defer cancel()

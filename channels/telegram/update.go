@@ -7,6 +7,7 @@ import (
 
 // The types below are the parts of the Bot API's objects that the gateway reads.
 type (
+	// An update has one of the objects below, or another object that the gateway does not ask for.
 	update struct {
 		ID       int64     `json:"update_id"`
 		Message  *message  `json:"message"`
@@ -17,21 +18,21 @@ type (
 
 	message struct {
 		ID           int64           `json:"message_id"`
-		Thread       int64           `json:"message_thread_id"`
+		Thread       int64           `json:"message_thread_id"` // topic, or chain of replies
 		InTopic      bool            `json:"is_topic_message"`
 		From         *user           `json:"from"`
-		SenderChat   *chat           `json:"sender_chat"`
+		SenderChat   *chat           `json:"sender_chat"` // chat in whose name a person writes
 		Chat         chat            `json:"chat"`
-		Date         int64           `json:"date"`
-		EditDate     int64           `json:"edit_date"`
-		ReplyTo      *message        `json:"reply_to_message"`
-		External     *external       `json:"external_reply"`
-		Quote        *quote          `json:"quote"`
+		Date         int64           `json:"date"`             // Unix time in seconds
+		EditDate     int64           `json:"edit_date"`        // likewise; 0: never edited
+		ReplyTo      *message        `json:"reply_to_message"` // its own ReplyTo is always nil
+		External     *external       `json:"external_reply"`   // in another chat
+		Quote        *quote          `json:"quote"`            // the part that is selected
 		Origin       *origin         `json:"forward_origin"`
-		Album        string          `json:"media_group_id"`
+		Album        string          `json:"media_group_id"` // the same for all its items
 		TopicCreated json.RawMessage `json:"forum_topic_created"`
-		MigrateTo    int64           `json:"migrate_to_chat_id"`
-		MigrateFrom  int64           `json:"migrate_from_chat_id"`
+		MigrateTo    int64           `json:"migrate_to_chat_id"`   // in the old group: its new id
+		MigrateFrom  int64           `json:"migrate_from_chat_id"` // in the new group: its old id
 		wording
 		media
 	}
@@ -54,27 +55,30 @@ type (
 
 	chat struct {
 		ID    int64  `json:"id"`
-		Type  string `json:"type"`
+		Type  string `json:"type"` // "private", "group", "supergroup" or "channel"
 		Title string `json:"title"`
 	}
 
+	// An entity marks a part of a text, such as a mention, a command or a link.
 	entity struct {
 		Type   string `json:"type"`
 		Offset int    `json:"offset"` // UTF-16 units
 		Length int    `json:"length"`
-		User   *user  `json:"user"`
+		User   *user  `json:"user"` // of a mention of a person without a user name
 	}
 
 	quote struct {
 		Text string `json:"text"`
 	}
 
+	// An external describes the message of another chat to which a message replies.
 	external struct {
 		ID     int64   `json:"message_id"`
 		Origin *origin `json:"origin"`
 		media
 	}
 
+	// A callback is the press of a button below a message.
 	callback struct {
 		ID      string   `json:"id"`
 		From    user     `json:"from"`
@@ -82,6 +86,7 @@ type (
 		Data    string   `json:"data"`
 	}
 
+	// A member reports a change of the bot's own membership in a chat. From has made the change.
 	member struct {
 		Chat chat       `json:"chat"`
 		From *user      `json:"from"`
@@ -94,6 +99,7 @@ type (
 		Status string `json:"status"`
 	}
 
+	// An origin is the author of a forwarded message. Telegram sets one of its fields.
 	origin struct {
 		User       *user  `json:"sender_user"`
 		UserName   string `json:"sender_user_name"` // of a person who hides their account
@@ -111,7 +117,9 @@ func (w *wording) written() (string, []entity) {
 	return w.Caption, w.CaptionEntities
 }
 
-// span returns the byte range in s of the given offset and length in UTF-16 units.
+// span returns the byte range in s of the given offset and length in UTF-16 units. Telegram counts
+// in UTF-16 units: a character outside the basic plane, such as most emoji, has two. span returns
+// false if the range does not begin and end between two characters of s.
 func span(s string, offset, length int) (start, end int, ok bool) {
 	if offset < 0 || length <= 0 {
 		return 0, 0, false

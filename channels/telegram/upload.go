@@ -58,12 +58,14 @@ func (c *client) upload(
 	if err != nil {
 		return nil, errors.New("api_url is not a valid address") // err contains the token
 	}
+	// Without a length net/http would send the form in chunks.
 	r.ContentLength = body.left
 	r.Header.Set("Content-Type", body.kind)
 	resp, err := c.exchange(r, &body.complete)
 	if err != nil {
 		return nil, stallError(ctx, err)
 	}
+	// The rest does what tgbotapi's MakeRequest does with an answer.
 	var answer tgbotapi.APIResponse
 	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
 		return nil, fmt.Errorf("%w: garbled answer", channels.ErrUncertain)
@@ -87,7 +89,8 @@ func unreadable(err error) error {
 	return fmt.Errorf("read file: %w", err)
 }
 
-// A form is the body of an upload: the parameters, then the file.
+// A form is the body of an upload: the parameters, then the file. The transport reads and closes it
+// on a goroutine of its own, which may outlive upload.
 type form struct {
 	kind     string // content type
 	tick     func() // called after each read
@@ -99,7 +102,8 @@ type form struct {
 	left   int64     // bytes
 }
 
-// newForm returns a form that owns content.
+// newForm returns a form that owns content. The text around the file is built in memory, and its
+// length gives the length of the whole form.
 func newForm(p tgbotapi.Params, a attached, content io.ReadSeekCloser) (*form, error) {
 	size, err := content.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -125,6 +129,7 @@ func newForm(p tgbotapi.Params, a attached, content io.ReadSeekCloser) (*form, e
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
+	// Content that grows meanwhile must not exceed the length that the header announces.
 	return &form{
 		kind: w.FormDataContentType(),
 		file: content,
@@ -141,6 +146,7 @@ func (f *form) Read(p []byte) (int, error) {
 	if f.file == nil {
 		return 0, fs.ErrClosed
 	}
+	// Once the transport has the last byte, Telegram may have it, too.
 	n, err := f.reader.Read(p)
 	if f.left -= int64(n); f.left <= 0 {
 		f.complete.Store(true)
@@ -156,6 +162,7 @@ func (f *form) Close() error {
 	if f.file == nil {
 		return nil
 	}
+	// A later Read sees nil and fails, instead of reading a closed file.
 	file := f.file
 	f.file = nil
 	return file.Close()
@@ -170,6 +177,7 @@ func progress(
 ) (_ context.Context, tick, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(stall, func() { cancel(errStalled) })
+	// A tick after the timer has fired is harmless: it would only cancel ctx again.
 	return ctx, func() { timer.Reset(stall) }, func() {
 		timer.Stop()
 		cancel(nil)

@@ -61,6 +61,7 @@ func (h *Webhook) check() error {
 	return nil
 }
 
+// notInSecret reports whether Telegram would refuse a secret because of r.
 func notInSecret(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
 		r != '_' && r != '-'
@@ -75,6 +76,7 @@ func (r *receiver) listen(ctx context.Context, hook *Webhook) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	// The server listens before Telegram learns the address, so that no call fails at the start.
 	h := newHook(r, hook)
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -86,6 +88,7 @@ func (r *receiver) listen(ctx context.Context, hook *Webhook) error {
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
 	}
+	// A server that fails also ends the wait below, because it cancels ctx.
 	ended := make(chan error, 1)
 	go func() {
 		ended <- srv.Serve(ln)
@@ -99,6 +102,7 @@ func (r *receiver) listen(ctx context.Context, hook *Webhook) error {
 			err = ctx.Err()
 		}
 	}
+	// Calls that wait for their turn end now. Telegram repeats them later.
 	cancel()
 	h.close(ctx, srv)
 	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
@@ -121,7 +125,7 @@ func (r *receiver) setWebhook(ctx context.Context, hook *Webhook) error {
 	return nil
 }
 
-// A hook serves the calls of a webhook.
+// A hook serves the calls of a webhook, for one call of listen.
 type hook struct {
 	*receiver
 	path   string
@@ -146,6 +150,8 @@ func (h *hook) serve(ctx context.Context, w http.ResponseWriter, q *http.Request
 	case q.URL.Path != h.path:
 		http.Error(w, "not found", http.StatusNotFound)
 		return
+	// The comparison takes the same time for each wrong secret, so that a caller can't guess the
+	// secret character by character.
 	case subtle.ConstantTimeCompare([]byte(q.Header.Get(secretHeader)), h.secret) != 1:
 		http.Error(w, "wrong secret", http.StatusUnauthorized)
 		return
@@ -174,6 +180,8 @@ func (h *hook) accept(ctx context.Context, update json.RawMessage) error {
 		defer func() { <-h.turn }()
 	case <-ctx.Done():
 	}
+	// If both cases are ready, select chooses one at random. An update must not be stored after the
+	// end of Run, so ctx decides.
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -193,6 +201,7 @@ func (h *hook) accept(ctx context.Context, update json.RawMessage) error {
 
 // close stops srv and waits for the update that is being stored.
 func (h *hook) close(ctx context.Context, srv *http.Server) {
+	// The caller's ctx is cancelled already.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if err := srv.Shutdown(ctx); err != nil {
