@@ -9,10 +9,11 @@ import (
 
 // An event is an undecoded event from the gateway.
 type event struct {
-	kind string
+	kind string // Discord's name, such as "MESSAGE_CREATE"
 	data json.RawMessage
 }
 
+// errFull ends a run. The next one reads the lost messages.
 var errFull = errors.New("too many events wait to be stored")
 
 // A backlog holds the events that wait to be stored, up to a limit. It is safe for concurrent use.
@@ -20,18 +21,20 @@ type backlog struct {
 	events  chan event
 	limit   int64
 	pending atomic.Int64 // events that are not stored, including those taken from events
-	lost    *missed
+	lost    *missed      // of the Channel, so that it outlives the run
 
 	full   chan struct{} // closed when an event was lost; later ones are lost, too
 	isFull atomic.Bool
 }
 
+// newBacklog returns a backlog for up to limit events, which adds the others to lost.
 func newBacklog(limit int, lost *missed) *backlog {
 	return &backlog{events: make(chan event, limit), limit: int64(limit), lost: lost,
 		full: make(chan struct{})}
 }
 
-// put queues an event. It never blocks, because heartbeats would not be read meanwhile.
+// put queues an event. It never blocks, because heartbeats would not be read meanwhile. The readers
+// of all shards call it.
 func (b *backlog) put(kind string, data json.RawMessage) {
 	switch kind {
 	case "READY", "RESUMED", "MESSAGE_CREATE", "MESSAGE_UPDATE", "INTERACTION_CREATE":
@@ -39,6 +42,8 @@ func (b *backlog) put(kind string, data json.RawMessage) {
 		return
 	}
 	e := event{kind, data}
+	// After a loss every later event is lost, too. Otherwise a later message would move the cursor
+	// of its channel past the lost one.
 	if b.isFull.Load() {
 		b.lost.add(e)
 		return
@@ -86,6 +91,8 @@ func (l *missed) add(e event) {
 	}
 }
 
+// put records a missed message of a channel. Only the oldest one counts, because reading begins
+// there.
 func (l *missed) put(channel string, id uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

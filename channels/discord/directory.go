@@ -24,19 +24,22 @@ type place struct {
 	Type   int    `json:"type"`
 	Guild  string `json:"guild_id"` // "" for a direct chat
 	Name   string `json:"name"`
-	Parent string `json:"parent_id"` // of a thread; of another channel, the category
-	Last   string `json:"last_message_id"`
+	Parent string `json:"parent_id"`       // of a thread; of another channel, the category
+	Last   string `json:"last_message_id"` // newest message when the place was looked up
 
-	title string // of the chat
-	at    time.Time
+	title string    // of the chat
+	at    time.Time // of the look-up; zero: without a title
 }
 
-// isThread reports whether p is a thread, or a post in a forum.
+// isThread reports whether p is a thread, or a post in a forum. The types are those of threads in
+// channels for announcements, public threads and private threads.
 func (p *place) isThread() bool { return p.Type >= 10 && p.Type <= 12 }
 
 // message returns a message from p without content.
 func (p *place) message(account string) bus.InboundMessage {
 	m := bus.InboundMessage{From: bus.Address{Account: account, Chat: p.ID}}
+	// For Discord a thread is a channel of its own. For the gateway it belongs to its parent's
+	// chat.
 	if p.isThread() && p.Parent != "" {
 		m.From.Chat, m.From.Thread = p.Parent, p.ID
 	}
@@ -47,8 +50,8 @@ func (p *place) message(account string) bus.InboundMessage {
 // A guild is what the gateway knows about a guild.
 type guild struct {
 	name  string
-	roles map[string]string
-	own   string // the bot's managed role, or ""
+	roles map[string]string // names by id
+	own   string            // the bot's managed role, or ""
 	at    time.Time
 }
 
@@ -67,6 +70,7 @@ type directory struct {
 func newDirectory(c *Channel, bot string) *directory {
 	return &directory{
 		c: c, bot: bot,
+		// The sizes only bound the memory. A forgotten entry is looked up again.
 		places: recent.New[string, place](2000),
 		guilds: recent.New[string, guild](500),
 		hidden: recent.New[string, bool](500),
@@ -79,7 +83,9 @@ const guildTime = time.Minute
 // titleTime is how long the names of channels and guilds are considered current.
 const titleTime = time.Hour
 
-// placeOf returns the place of a channel. Live events without a guild are from direct chats.
+// placeOf returns the place of a channel. Live events without a guild are from direct chats. The
+// other messages are read after a gap, and Discord's list of messages does not name the guild.
+// placeOf returns the error of a failed look-up, unless Discord has refused it.
 func (d *directory) placeOf(ctx context.Context, id, guild string, live bool) (place, error) {
 	if live && guild == "" {
 		return place{ID: id}, nil
@@ -145,6 +151,8 @@ func (d *directory) guild(ctx context.Context, id string, roles []string) (guild
 		(age < guildTime || !slices.ContainsFunc(roles, unknown)) {
 		return known, nil
 	}
+	// Concurrent look-ups of a guild share one request, with the ctx of the first. All have the ctx
+	// of the run, so none ends before the others.
 	g, err, _ := d.lookups.Do(id, func() (any, error) { return d.requestGuild(ctx, id) })
 	if err != nil {
 		return guild{}, err
@@ -170,6 +178,7 @@ func (d *directory) requestGuild(ctx context.Context, id string) (guild, error) 
 	if known, ok := d.guilds.Get(id); err != nil && ok && ctx.Err() == nil {
 		return known, nil // only a name may have changed
 	}
+	// A refused look-up is remembered as a guild without name and roles: the bot was removed.
 	if err != nil && !errors.Is(err, channels.ErrRefused) {
 		return guild{}, fmt.Errorf("look up guild %s: %w", id, err)
 	}
@@ -220,6 +229,7 @@ func (d *directory) lookUpMentions(ctx context.Context, where place, text string
 		}
 		p := place{ID: id}
 		err := d.c.get(ctx, discordgo.EndpointChannel(id), &p)
+		// Even a temporary failure hides the channel: its name is not worth a second request.
 		if err == nil && p.Guild == where.Guild {
 			d.places.Put(id, p) // without a time, so that it is looked up again when a message arrives
 		} else {

@@ -63,6 +63,7 @@ type Channel struct {
 	rest  *discordgo.Session // for REST calls only
 	bad   error              // error in the options, or nil
 
+	// These two outlive a run: they concern the start of the next one.
 	missed missed
 	denied denied
 }
@@ -116,6 +117,7 @@ func New(name, token string, opts *Options) *Channel {
 func parseBase(base string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimRight(base, "/"))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		// Only Run checks the error. Other calls must fail, too, instead of reaching Discord.
 		return &url.URL{Scheme: "http", Host: "invalid."}, errors.New("api_url is not a valid address")
 	}
 	return u, nil
@@ -128,18 +130,23 @@ func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastR
 func (c *Channel) library() *discordgo.Session {
 	dg, _ := discordgo.New("Bot " + c.token) // it never fails
 	dg.SyncEvents = true                     // otherwise messages arrive out of order
+	// The library's caches would grow with the guilds and their members. directory has what is
+	// needed.
 	dg.StateEnabled = false
+	// shard reconnects, and the callers of the REST API decide about retries.
 	dg.ShouldReconnectOnError = false
 	dg.ShouldReconnectVoiceOnSessionError = false
 	dg.ShouldRetryOnRateLimit = false
 	dg.MaxRestRetries = 0
 	dg.LogLevel = -1 // its log would contain messages of people
+	// Message content is a privileged intent, which a person must switch on: see shard.classify.
 	dg.Identify.Intents = discordgo.IntentsGuildMessages | discordgo.IntentsDirectMessages |
 		discordgo.IntentMessageContent
 	return dg
 }
 
-// NewTransport returns the default transport of a [Channel].
+// NewTransport returns the default transport of a [Channel]. It keeps many idle connections to one
+// host, because many chats may be answered at once.
 func NewTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Transport{
@@ -171,12 +178,15 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	if err != nil {
 		return fmt.Errorf("discord: read cursors: %w", err)
 	}
+	// All shards share the feed. Its worker goroutines end before run returns, and end then records
+	// what is left.
 	f := newFeed(c, in, me, cursors)
 	defer f.end()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return f.run(ctx) })
 	for i := range c.opts.Shards {
 		g.Go(func() error {
+			// Discord limits how often a bot may identify, so the shards begin one after another.
 			if !channels.Sleep(ctx, time.Duration(i)*c.opts.IdentifyEvery) {
 				return ctx.Err()
 			}

@@ -31,9 +31,9 @@ type feed struct {
 	search  *search
 
 	workers sync.WaitGroup
-	done    chan *job
-	writing int
-	reading int
+	done    chan *job // jobs that are done; run takes each of them
+	writing int       // workers that store live messages
+	reading int       // workers that read after a gap
 
 	lanes   map[string]*lane // by channel
 	live    []*lane          // lanes with something to store, oldest first
@@ -45,13 +45,13 @@ type feed struct {
 // A lane is a channel and its waiting events.
 type lane struct {
 	place   string
-	cursor  uint64 // last stored message
-	assumed uint64 // a missed message, if no cursor is stored
-	items   []item // those that its worker does not have
-	busy    bool   // it has a worker
-	queued  bool   // it is in live
-	gap     bool   // it is in stale
-	later   time.Time
+	cursor  uint64    // last stored message
+	assumed uint64    // a missed message, if no cursor is stored
+	items   []item    // those that its worker does not have
+	busy    bool      // it has a worker
+	queued  bool      // it is in live
+	gap     bool      // it is in stale
+	later   time.Time // when to read it, if a try has failed; zero: at once
 }
 
 // An item is an event of a channel.
@@ -72,12 +72,14 @@ func newFeed(c *Channel, in channels.Intake, me user, cursors map[string]string)
 		lanes:   make(map[string]*lane, len(cursors)),
 	}
 	for place, cursor := range cursors {
+		// Every cursor of this channel belongs to a place. The key "" is not one.
 		if n := idNumber(cursor); n > 0 && place != "" {
 			f.lane(place).cursor = n
 		}
 	}
 	f.since = f.newest()
 	for place, id := range c.missed.drain() {
+		// Reading begins after the cursor, so this reads the missed message.
 		if l := f.lane(place); l.cursor == 0 {
 			l.cursor, l.assumed = id-1, id
 		}
@@ -85,6 +87,7 @@ func newFeed(c *Channel, in channels.Intake, me user, cursors map[string]string)
 	return f
 }
 
+// lane returns the lane of a channel, which it creates if necessary.
 func (f *feed) lane(place string) *lane {
 	l := f.lanes[place]
 	if l == nil {
@@ -105,6 +108,8 @@ func (f *feed) end() {
 				f.c.missed.put(place, idNumber(it.message.ID))
 			}
 		}
+		// The lane was to be read from a message that is not stored. The next run must read it,
+		// too.
 		if l.assumed > 0 {
 			f.c.missed.put(place, l.assumed)
 		}
@@ -117,12 +122,15 @@ func (f *feed) run(ctx context.Context) error {
 	err := f.loop(ctx)
 	cancel()
 	for f.writing+f.reading > 0 {
+		// Each worker waits until its job is taken. finish gives unfinished items back to their
+		// lane, for end.
 		_ = f.finish(<-f.done) // err was first
 	}
 	f.workers.Wait()
 	return err
 }
 
+// loop does the work of run, except waiting for the workers at the end.
 func (f *feed) loop(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -131,6 +139,7 @@ func (f *feed) loop(ctx context.Context) error {
 		select {
 		case e := <-f.backlog.events:
 			f.assign(ctx, e)
+			// Events that wait already go into the same batches.
 			for range len(f.backlog.events) {
 				f.assign(ctx, <-f.backlog.events)
 			}
@@ -152,6 +161,7 @@ func (f *feed) loop(ctx context.Context) error {
 // begin starts workers for waiting lanes. It returns the time until the next check.
 func (f *feed) begin(ctx context.Context) time.Duration {
 	wait := time.Hour
+	// A reader also stores the waiting events of its lane, after the missed ones.
 	for _, l := range slices.Backward(f.stale) {
 		if f.reading >= maxReaders {
 			break
@@ -166,6 +176,8 @@ func (f *feed) begin(ctx context.Context) time.Duration {
 		l := f.live[0]
 		f.live = f.live[1:]
 		l.queued = false
+		// A lane with a gap waits for its reader. If the reader must wait itself, only presses are
+		// left in the lane: see drop.
 		if !l.busy && len(l.items) > 0 && (!l.gap || time.Until(l.later) > 0) {
 			f.start(ctx, l, false)
 		}
@@ -173,8 +185,10 @@ func (f *feed) begin(ctx context.Context) time.Duration {
 	return wait
 }
 
+// start starts a worker for the oldest items of a lane. A reader also reads the missed messages.
 func (f *feed) start(ctx context.Context, l *lane, reader bool) {
 	n := min(len(l.items), maxBatch)
+	// The worker's slice ends with its part, so an append can't overwrite the rest of the lane.
 	j := &job{place: l.place, cursor: l.cursor, assumed: l.assumed, since: f.since,
 		items: l.items[:n:n], reader: reader, session: f.session, gap: reader}
 	l.items, l.busy = l.items[n:], true
@@ -202,6 +216,7 @@ func (f *feed) finish(j *job) error {
 		f.writing--
 	}
 	if j.err != nil {
+		// The run ends with this error. end must see the items.
 		l.items = slices.Concat(j.items, l.items)
 		return j.err
 	}
@@ -214,6 +229,8 @@ func (f *feed) finish(j *job) error {
 		}
 		f.drop(l)
 	case j.reader && j.session == f.session && (j.read || j.cursor == 0):
+		// If another session has begun meanwhile, there is another gap, and the lane stays in
+		// stale.
 		l.gap = false
 		f.stale = slices.DeleteFunc(f.stale, func(s *lane) bool { return s == l })
 	}
@@ -228,6 +245,7 @@ func (f *feed) drop(l *lane) {
 	f.backlog.remove(n - len(l.items))
 }
 
+// enqueue puts a lane with waiting events at the end of live, unless it is there.
 func (f *feed) enqueue(l *lane) {
 	if len(l.items) > 0 && !l.queued {
 		l.queued, f.live = true, append(f.live, l)
@@ -260,6 +278,7 @@ func (f *feed) assign(ctx context.Context, e event) {
 	f.enqueue(l)
 }
 
+// decode returns the channel of an event and the event as an item.
 func decode(e event) (place string, it item, err error) {
 	if e.kind == "INTERACTION_CREATE" {
 		it.press = new(interaction)
@@ -268,7 +287,7 @@ func decode(e event) (place string, it item, err error) {
 	}
 	it.message, it.edit = new(message), e.kind == "MESSAGE_UPDATE"
 	err = json.Unmarshal(e.data, it.message)
-	it.message.live = true
+	it.message.live = true // unlike the messages that storer.page reads
 	return it.message.Channel, it, err
 }
 
@@ -279,6 +298,7 @@ func (f *feed) add(list []place) {
 		if l.cursor > 0 || l.busy || len(l.items) > 0 {
 			continue // it is known or will be: see storer.checkNew
 		}
+		// Nothing is stored, so the position is only assumed until the channel is read.
 		l.cursor, l.assumed, l.gap = f.since, f.since+1, true
 		f.stale = append(f.stale, l)
 	}
@@ -292,6 +312,7 @@ func (f *feed) connected(ctx context.Context, gap bool) {
 	if !gap {
 		return
 	}
+	// Readers that are at work began before this gap, and finish does not count their result.
 	f.session++
 	f.stale = f.stale[:0]
 	for _, l := range f.lanes {
@@ -303,6 +324,7 @@ func (f *feed) connected(ctx context.Context, gap bool) {
 	slices.SortFunc(f.stale, func(a, b *lane) int {
 		return cmp.Compare(a.cursor, b.cursor) // channels with the newest messages first
 	})
+	// A new account has no position until its first message is stored.
 	f.since = cmp.Or(f.since, f.newest())
 	if since := f.since; since > 0 && len(f.c.opts.Groups) > 0 {
 		f.workers.Go(func() { f.search.run(ctx, since) })
@@ -322,6 +344,7 @@ func (f *feed) newest() uint64 {
 			last = max(last, l.cursor)
 		}
 	}
+	// The bits of an id above the lowest 22 are its time in milliseconds: see madeAt.
 	if before := uint64(overlap.Milliseconds()) << 22; last > before {
 		return last - before
 	}

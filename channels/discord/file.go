@@ -24,6 +24,7 @@ import (
 const maxWaveform = 256
 
 // A fileRef identifies an attachment. Its link expires after a day; then the message has a new one.
+// Stored messages contain it as JSON, so the keys of the fields must not change.
 type fileRef struct {
 	Channel string `json:"c"`
 	Message string `json:"m"`
@@ -31,6 +32,7 @@ type fileRef struct {
 	URL     string `json:"u"`
 }
 
+// String returns the reference as it stands in [bus.Attachment.Ref].
 func (r fileRef) String() string {
 	raw, _ := json.Marshal(r) // strings can always be encoded
 	return string(raw)
@@ -39,7 +41,7 @@ func (r fileRef) String() string {
 // errExpired reports that a link no longer leads to a file.
 var errExpired = fmt.Errorf("%w: the file is gone", channels.ErrRefused)
 
-// Fetch implements [channels.Fetcher].
+// Fetch implements [channels.Fetcher]. It asks for a new link only when the stored one has expired.
 func (c *Channel) Fetch(ctx context.Context, ref string, w io.Writer) error {
 	var r fileRef
 	if json.Unmarshal([]byte(ref), &r) != nil || idNumber(r.Message) == 0 {
@@ -65,6 +67,7 @@ func (c *Channel) link(ctx context.Context, r fileRef) (string, error) {
 		return "", err
 	}
 	lists := [][]attachment{m.Attachments}
+	// The file of a forwarded message belongs to a snapshot.
 	for _, s := range m.Snapshots {
 		lists = append(lists, s.Message.Attachments)
 	}
@@ -81,6 +84,7 @@ func (c *Channel) link(ctx context.Context, r fileRef) (string, error) {
 // download writes the file at link to w.
 func (c *Channel) download(ctx context.Context, link string, w io.Writer) error {
 	u, err := url.Parse(link)
+	// The link comes from a stored message. Nobody may lead the gateway to another host.
 	if err != nil || !c.web.ours(u) {
 		return fmt.Errorf("%w: not a file of Discord", channels.ErrRefused)
 	}
@@ -118,6 +122,7 @@ func voiceFields(part bus.Part) fields {
 		return nil
 	}
 	for i, v := range wave {
+		// The points of bus are from 0 to 100, those of Discord from 0 to 255.
 		wave[i] = byte(int(v) * 255 / 100)
 	}
 	return fields{"id": 0, "filename": fileName(f), "duration_secs": f.Seconds,
@@ -132,6 +137,7 @@ func (c *Channel) upload(
 	defer cancel()
 	name := fileName(f)
 	if body["attachments"] == nil {
+		// The id is the number in the name of the form's part, "files[0]".
 		body["attachments"] = []fields{{"id": 0, "filename": name}}
 	}
 	before, after, form, err := envelope(name, f.Type, body)
@@ -150,6 +156,7 @@ func (c *Channel) upload(
 		_ = file.Close() // only read, so errors don't matter
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
+	// A file that grows meanwhile must not exceed the length in the header.
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, struct {
 		io.Reader
 		io.Closer
@@ -175,7 +182,8 @@ func (c *Channel) upload(
 	return answer, err
 }
 
-// envelope returns the parts of a form before and after the file, and the form's type.
+// envelope returns the parts of a form before and after the file, and the form's type. An invalid
+// type of the file becomes the general one.
 func envelope(name, kind string, body fields) (before, after []byte, form string, err error) {
 	payload, err := json.Marshal(body)
 	if err != nil {
@@ -202,6 +210,7 @@ func envelope(name, kind string, body fields) (before, after []byte, form string
 			return nil, nil, "", err
 		}
 	}
+	// What is written after the header of the file is the end of the form.
 	n := b.Len()
 	if err := w.Close(); err != nil {
 		return nil, nil, "", err
@@ -212,7 +221,8 @@ func envelope(name, kind string, body fields) (before, after []byte, form string
 // maxFileName is the maximum length of a sent file's name, in runes.
 const maxFileName = 100
 
-// fileName returns a name for f that is valid on any computer.
+// fileName returns a name for f that is valid on any computer. The characters are those that
+// Windows forbids in names.
 func fileName(f *bus.File) string {
 	name := strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`/\:*?"<>|`, r) {

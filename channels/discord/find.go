@@ -41,13 +41,14 @@ func (c *Channel) Find(
 	if err := c.get(ctx, discordgo.EndpointUser("@me"), &me); err != nil {
 		return fail(err)
 	}
+	// This is the smallest id of that time: see madeAt.
 	after := strconv.FormatInt(max(since.Add(-clockSlack).UnixMilli()-epoch, 0)<<22, 10)
 	if len(known) > 0 {
 		after = slices.MaxFunc(known, func(a, b string) int {
 			return cmp.Compare(idNumber(a), idNumber(b))
 		})
 	}
-	text := strings.TrimSpace(markup.Discord(part.Text))
+	text := strings.TrimSpace(markup.Discord(part.Text)) // Discord trims what it stores
 	for range findPages {
 		query := url.Values{"limit": {strconv.Itoa(pageSize)}, "after": {after}}
 		address := discordgo.EndpointChannelMessages(channelOf(part.To)) + "?" + query.Encode()
@@ -60,7 +61,7 @@ func (c *Channel) Find(
 				(len(m.Attachments) > 0) == (part.File != nil) {
 				return m.ID, nil
 			}
-			after = m.ID
+			after = m.ID // at the end, the newest of the page
 		}
 		if len(list) < pageSize {
 			break

@@ -18,7 +18,7 @@ import (
 const maxEditAge = time.Hour
 
 // A translator makes messages of the gateway from what Discord sends. Its methods are safe for
-// concurrent use.
+// concurrent use. A translator is used for one run.
 type translator struct {
 	account string // its name in the gateway
 	me      user
@@ -48,6 +48,7 @@ func (t *translator) inbound(
 	in.ID, in.Time = m.ID, madeAt(m.ID)
 	in.Sender = bus.Sender{ID: m.Author.ID, Name: m.Member.name(&m.Author),
 		Username: channels.Clean(m.Author.Username, channels.MaxName)}
+	// The text of each message is remembered, so that a later edit can be compared with it.
 	if news := t.isNews(m); edit {
 		if !news {
 			return bus.InboundMessage{}, false, nil
@@ -55,6 +56,7 @@ func (t *translator) inbound(
 		in.Edits, in.Time = m.ID, m.Edited.UTC()
 		in.ID = m.ID + ":e" + strconv.FormatInt(m.Edited.UnixMilli(), 10)
 	}
+	// This is the only look-up for the names of roles. Below, knownGuild answers from memory.
 	if where.Guild != "" {
 		if _, err := t.places.guild(ctx, where.Guild, m.Roles); err != nil {
 			return bus.InboundMessage{}, false, err
@@ -74,7 +76,7 @@ func (t *translator) inbound(
 }
 
 // isNews reports whether an edited message has a new text, as far as we remember, and remembers the
-// text.
+// text. The memory holds a hash of the text, for up to 5,000 messages.
 func (t *translator) isNews(m *message) bool {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(m.Content)) // it never fails
@@ -91,7 +93,8 @@ func (t *translator) mentioned(where place, c *content) bool {
 		g.own != "" && slices.Contains(c.Roles, g.own)
 }
 
-// vocabulary returns the names for the mentions in c.
+// vocabulary returns the names for the mentions in c. me is the id of the bot if mentions of it are
+// to be removed, otherwise "".
 func (t *translator) vocabulary(where place, c *content, me string) *mentionNames {
 	v := &mentionNames{users: map[string]string{t.me.ID: t.me.name()}}
 	for i := range c.Mentions {
@@ -138,6 +141,8 @@ func (c *content) files(m *message) []bus.Attachment {
 	return files
 }
 
+// kind returns the kind by the MIME type. flags are those of the message, which mark a voice
+// message.
 func (a *attachment) kind(flags int) bus.Kind {
 	major, minor, _ := strings.Cut(a.Type, "/")
 	switch {

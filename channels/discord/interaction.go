@@ -16,6 +16,7 @@ import (
 func (t *translator) pressed(
 	ctx context.Context, i *interaction,
 ) (bus.InboundMessage, bool, error) {
+	// In a guild Discord sends a member, in a direct chat a user.
 	who := i.User
 	if i.Member != nil && i.Member.User != nil {
 		who = i.Member.User
@@ -35,7 +36,8 @@ func (t *translator) pressed(
 	return in, true, nil
 }
 
-// pressID returns the ID of the message that stands for an interaction.
+// pressID returns the ID of the message that stands for an interaction. The prefix keeps it apart
+// from the ids of messages, which are numbers.
 func pressID(i *interaction) string { return "i" + i.ID }
 
 // text returns the equivalent text message, or "".

@@ -16,6 +16,7 @@ import (
 func (c *Channel) Leave(ctx context.Context, id string) error {
 	address := discordgo.EndpointUserGuild("@me", url.PathEscape(id))
 	_, err := c.call(ctx, http.MethodDelete, address, nil)
+	// Discord answers "unknown guild" for a guild of which the bot is not a member.
 	if refused, ok := errors.AsType[*refusedError](err); err == nil || ok && refused.code == noGuild {
 		return nil
 	}

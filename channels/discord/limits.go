@@ -14,7 +14,7 @@ import (
 // buckets are the rate limits that Discord announces in its answers: one for each channel or thread
 // and each group of routes. If a bucket is empty, the call is not made, because Discord temporarily
 // blocks a bot that makes 10,000 invalid requests in ten minutes:
-// https://discord.com/developers/docs/topics/rate-limits.
+// https://discord.com/developers/docs/topics/rate-limits. The methods are safe for concurrent use.
 type buckets struct {
 	mu    sync.Mutex
 	names map[string]string    // names of buckets, by route
@@ -32,6 +32,8 @@ func routeOf(method, path string) (route, channel string) {
 	if len(parts) < 2 {
 		return "", ""
 	}
+	// The first part is the channel. Every other id becomes "*", because the limit does not depend
+	// on it.
 	for i := range parts[1:] {
 		if i > 0 && parts[i] == "reactions" {
 			return "reactions", parts[0] // any change of reactions
@@ -59,6 +61,7 @@ func (b *buckets) note(route, channel string, h http.Header, now time.Time) {
 		return
 	}
 	after, err := strconv.ParseFloat(h.Get("X-RateLimit-Reset-After"), 64) // seconds
+	// A time above an hour is taken for a mistake: it would silence the channel.
 	if err != nil || after <= 0 || after > 3600 {
 		return
 	}
@@ -68,7 +71,8 @@ func (b *buckets) note(route, channel string, h http.Header, now time.Time) {
 	b.full[name+"/"+channel] = now.Add(time.Duration(after * float64(time.Second)))
 }
 
-// wait returns how long the bucket of a route stays empty.
+// wait returns how long the bucket of a route stays empty. It is 0 if nothing is known about the
+// bucket.
 func (b *buckets) wait(route, channel string, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,12 +14,12 @@ type (
 	user struct {
 		ID       string `json:"id"`
 		Username string `json:"username"`
-		Global   string `json:"global_name"`
+		Global   string `json:"global_name"` // name that people see, or ""
 		Bot      bool   `json:"bot"`
 	}
 
 	member struct {
-		Nick string `json:"nick"`
+		Nick string `json:"nick"` // name in the guild, or ""
 		User *user  `json:"user"`
 	}
 
@@ -28,12 +28,12 @@ type (
 		Channel   string     `json:"channel_id"`
 		Guild     string     `json:"guild_id"` // only in gateway events
 		Author    user       `json:"author"`
-		Member    *member    `json:"member"` // only in gateway events
-		Webhook   string     `json:"webhook_id"`
+		Member    *member    `json:"member"`     // only in gateway events
+		Webhook   string     `json:"webhook_id"` // "" unless a webhook wrote it
 		Type      int        `json:"type"`
-		Edited    *time.Time `json:"edited_timestamp"`
+		Edited    *time.Time `json:"edited_timestamp"` // nil: never
 		Reference *reference `json:"message_reference"`
-		Quoted    *message   `json:"referenced_message"`
+		Quoted    *message   `json:"referenced_message"` // nil if there is none (any more)
 		Snapshots []struct {
 			Message content `json:"message"`
 		} `json:"message_snapshots"`
@@ -48,7 +48,7 @@ type (
 		Content     string       `json:"content"`
 		Flags       int          `json:"flags"`
 		Mentions    []mentioned  `json:"mentions"`
-		Roles       []string     `json:"mention_roles"`
+		Roles       []string     `json:"mention_roles"` // ids
 		Attachments []attachment `json:"attachments"`
 		Stickers    []struct {
 			Name string `json:"name"`
@@ -70,9 +70,9 @@ type (
 	}
 
 	reaction struct {
-		Mine  bool `json:"me"`
+		Mine  bool `json:"me"` // the bot has set it
 		Emoji struct {
-			ID   string `json:"id"`
+			ID   string `json:"id"` // "" for an emoji of Unicode
 			Name string `json:"name"`
 		} `json:"emoji"`
 	}
@@ -90,18 +90,19 @@ type (
 		ID          string  `json:"id"`
 		Application string  `json:"application_id"`
 		Type        int     `json:"type"`
-		Token       string  `json:"token"`
+		Token       string  `json:"token"` // for answers, for 15 minutes; secret
 		Channel     string  `json:"channel_id"`
 		Guild       string  `json:"guild_id"`
 		Member      *member `json:"member"`
-		User        *user   `json:"user"`
+		User        *user   `json:"user"` // nil in a guild
 		Data        struct {
 			Name    string   `json:"name"`
-			ID      string   `json:"custom_id"`
+			ID      string   `json:"custom_id"` // of a button: the text that it sends
 			Options []option `json:"options"`
 		} `json:"data"`
 	}
 
+	// An option is a parameter of a command. The commands of the gateway have one, which is a text.
 	option struct {
 		Value any `json:"value"`
 	}

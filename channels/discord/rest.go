@@ -35,7 +35,8 @@ type transport struct {
 	buckets buckets
 }
 
-// ours reports whether u is on a host of Discord, or on the server that replaces it.
+// ours reports whether u is on a host of Discord, or on the server that replaces it. A request to
+// any other host is refused, because it would carry the bot's token there.
 func (t *transport) ours(u *url.URL) bool {
 	switch u.Host {
 	case "discord.com", "cdn.discordapp.com", "media.discordapp.net":
@@ -48,6 +49,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !t.ours(r.URL) {
 		return nil, errors.New("not a host of Discord")
 	}
+	// A RoundTripper must not change its request, so this changes a copy.
 	if t.base != nil && r.URL.Host != t.base.Host {
 		u, moved := *r.URL, *r
 		u.Scheme, u.Host = t.base.Scheme, t.base.Host
@@ -66,6 +68,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The library says less about these answers. A 429 without JSON becomes a decoding error there.
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500 {
 		defer resp.Body.Close()
 		if resp.StatusCode >= 500 {
@@ -201,6 +204,7 @@ func refusal(status int, body []byte) error {
 	if !known || answer.Code == overloaded {
 		return statusError(status) // not a final answer of the API
 	}
+	// The answer is text of the platform, and may quote what a person wrote.
 	reason := channels.Clean(answer.Message, 200)
 	if detail := firstError(answer.Errors); detail != "" {
 		reason += ": " + detail
@@ -215,7 +219,8 @@ func refusal(status int, body []byte) error {
 	return fmt.Errorf("%s (%d)", reason, status)
 }
 
-// firstError returns the first message in Discord's tree of errors by field.
+// firstError returns the first message in Discord's tree of errors by field. If several fields are
+// wrong, any of them will do.
 func firstError(raw json.RawMessage) string {
 	var leaf struct {
 		Errors []struct {
@@ -241,7 +246,8 @@ func firstError(raw json.RawMessage) string {
 // the connection, and with it the reading of all other channels.
 const maxRetries = 4
 
-// retry makes a call, and retries it after temporary failures and short rate limits.
+// retry makes a call, and retries it after temporary failures and short rate limits. A rate limit
+// does not count as a failure. The pauses between failures are 1/4, 1/2, 1 and 2 seconds.
 func retry(ctx context.Context, call func() error) error {
 	wait := 250 * time.Millisecond
 	for failures := 0; ; {

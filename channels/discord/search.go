@@ -20,7 +20,8 @@ type search struct {
 }
 
 // run finds the listed channels and their threads with messages newer than since. It ends when all
-// are looked up or ctx is done. It does not find threads that are archived again.
+// are looked up or ctx is done. It does not find threads that are archived again. The feed runs it
+// as a goroutine of its own and receives the results from found.
 func (s *search) run(ctx context.Context, since uint64) {
 	guilds := make(map[string]bool)
 	for _, id := range s.c.opts.Groups {
@@ -33,6 +34,7 @@ func (s *search) run(ctx context.Context, since uint64) {
 			continue
 		}
 		s.report(ctx, since, []place{p})
+		// One request returns the active threads of the whole guild, also those of a listed forum.
 		if p.Guild == "" || guilds[p.Guild] {
 			continue
 		}

@@ -24,19 +24,20 @@ import (
 
 // Limits of messages.
 const (
-	maxText    = 2000 // code points
-	maxNonce   = 25
-	maxFile    = 10 << 20
-	maxButtons = 25
+	maxText    = 2000     // code points
+	maxNonce   = 25       // runes
+	maxFile    = 10 << 20 // bytes
+	maxButtons = 25       // five rows
 	rowButtons = 5
-	maxLabel   = 80
+	maxLabel   = 80  // runes
 	maxMenu    = 100 // runes of a command's description
 )
 
 // fields is an object of the REST API.
 type fields map[string]any
 
-// silent keeps a text from notifying anybody, whatever it mentions.
+// silent keeps a text from notifying anybody, whatever it mentions. replied says whether the author
+// of the message that is replied to is notified nevertheless.
 func silent(replied bool) fields {
 	return fields{"parse": []string{}, "replied_user": replied}
 }
@@ -63,6 +64,7 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 	if len(part.Buttons) > 0 {
 		body["components"] = rows(part.Buttons)
 	}
+	// A voice message has no text, and so no previews of links to suppress.
 	voice := voiceFields(part)
 	if voice != nil {
 		body["flags"] = discordgo.MessageFlagsIsVoiceMessage
@@ -98,6 +100,7 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 	return sent.ID, nil
 }
 
+// post makes one attempt to send a part. Each attempt opens the part's file anew.
 func (c *Channel) post(ctx context.Context, part bus.Part, body fields) ([]byte, error) {
 	address := discordgo.EndpointChannelMessages(channelOf(part.To))
 	if part.File != nil {
@@ -113,7 +116,8 @@ func isDefinite(err error) bool {
 	return limit || account || errors.Is(err, channels.ErrRefused)
 }
 
-// nonce returns the nonce for a part's key.
+// nonce returns the nonce for a part's key. A key that is too long becomes 24 hexadecimal digits of
+// its hash.
 func nonce(key string) string {
 	if utf8.RuneCountInString(key) <= maxNonce && channels.Clean(key, maxNonce) == key {
 		return key
@@ -214,6 +218,7 @@ func (c *Channel) react(ctx context.Context, to bus.Address, id, emoji string) e
 		_, err := c.call(ctx, method, address, nil)
 		return err
 	}
+	// Only one emoji may stay. It is not set again if it is there.
 	there := false
 	for _, r := range m.Reactions {
 		name := r.Emoji.Name

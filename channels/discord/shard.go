@@ -18,7 +18,7 @@ import (
 // A shard is one connection to the gateway with its Session of the library. It is used for one run.
 type shard struct {
 	c       *Channel
-	id      int
+	id      int // number of the shard, from 0
 	in      channels.Intake
 	backlog *backlog
 	dg      *discordgo.Session
@@ -37,6 +37,7 @@ var resumeWaits = [...]time.Duration{0, time.Second, 3 * time.Second, 10 * time.
 // closes.
 const endTime = 1500 * time.Millisecond
 
+// errStuck reports that the library has not opened a session in time. Its Session is useless then.
 var errStuck = errors.New("no answer from the gateway")
 
 func newShard(c *Channel, in channels.Intake, b *backlog, id int) *shard {
@@ -59,6 +60,7 @@ func (s *shard) run(ctx context.Context) error {
 		default: // the earlier loss has not been handled yet
 		}
 	})
+	// Whatever ends the run, the library's goroutines must notice it.
 	defer s.kill()
 	err := s.open(ctx)
 	for err == nil {
@@ -66,6 +68,7 @@ func (s *shard) run(ctx context.Context) error {
 			s.end()
 			break
 		}
+		// Discord has closed the connection before it confirmed the session.
 		if !s.alive.Load() {
 			return errors.New("the session could not be resumed")
 		}
@@ -79,7 +82,8 @@ func (s *shard) run(ctx context.Context) error {
 	return err
 }
 
-// event handles an event of the library, on the goroutine that reads from the gateway.
+// event handles an event of the library, on the goroutine that reads from the gateway. It must
+// return quickly, because the goroutine also reads the answers to heartbeats.
 func (s *shard) event(e *discordgo.Event) {
 	if e.Type == "READY" || e.Type == "RESUMED" {
 		s.alive.Store(true)
@@ -95,6 +99,7 @@ func (s *shard) resume(ctx context.Context) error {
 			return ctx.Err()
 		}
 		err = s.open(ctx)
+		// A close code from Discord means that the session is over or the bot is refused.
 		_, final := errors.AsType[*channels.AccountError](err)
 		_, closed := errors.AsType[*websocket.CloseError](err)
 		if err == nil || final || closed || errors.Is(err, errStuck) || ctx.Err() != nil {
@@ -113,7 +118,7 @@ func (s *shard) open(ctx context.Context) error {
 	case <-s.dropped: // reported twice
 	default:
 	}
-	done := make(chan struct{})
+	done := make(chan struct{}) // once it is closed, err belongs to this goroutine again
 	var err error
 	go func() {
 		defer close(done)
@@ -164,7 +169,8 @@ func within(d time.Duration, done <-chan struct{}) bool {
 	}
 }
 
-// classify converts an error of the library's Open into one of the channel contract.
+// classify converts an error of the library's Open into one of the channel contract. The numbers
+// are Discord's codes for closing a connection of the gateway.
 func (s *shard) classify(err error) error {
 	if err == nil {
 		return nil

@@ -23,17 +23,19 @@ const (
 	maxPages = 10  // maximum per channel after a gap
 )
 
+// errUnread reports that messages could not be read or translated. Any other error of page is that
+// of storing them.
 var errUnread = errors.New("messages not read")
 
 // A job is the work of a worker for a channel.
 type job struct {
-	place   string
-	cursor  uint64
-	assumed uint64
-	since   uint64
+	place   string // id of the channel
+	cursor  uint64 // see lane; do moves it
+	assumed uint64 // likewise
+	since   uint64 // where to read a new listed channel from; 0: don't look whether it is one
 	items   []item
 	reader  bool // it counts as a reader
-	session int
+	session int  // of the feed at the start of the job
 
 	gap  bool          // read the channel before storing the items
 	read bool          // result: the channel was read
@@ -51,7 +53,8 @@ type storer struct {
 	acks   sync.WaitGroup // answers to presses
 }
 
-// do does j: it stores what the gateway sent, after the missed messages.
+// do does j: it stores what the gateway sent, after the missed messages. If it returns an error,
+// nothing of j.items is stored.
 func (s *storer) do(ctx context.Context, j *job) error {
 	if err := s.checkNew(ctx, j); err != nil {
 		return err
@@ -66,14 +69,18 @@ func (s *storer) do(ctx context.Context, j *job) error {
 		items = slices.DeleteFunc(slices.Clone(items), func(it item) bool { return it.press == nil })
 	}
 	b, err := s.batch(ctx, j, items)
+	// A cursor alone is not worth a transaction. The next message of the channel stores a later
+	// one.
 	if err != nil || len(b.Messages) == 0 {
 		return err
 	}
+	// Publish has filled the map when it returns.
 	unanswered := make(map[string]string)
 	b.Unanswered = func(id, say string) { unanswered[id] = say }
 	if err := s.publish(ctx, j, b); err != nil {
 		return err
 	}
+	// The answers are sent in the background, so that the channel's next events need not wait.
 	for _, it := range items {
 		if it.press != nil {
 			say := unanswered[pressID(it.press)]
@@ -116,6 +123,7 @@ func (s *storer) batch(ctx context.Context, j *job, items []item) (channels.Batc
 	return b, nil
 }
 
+// publish stores b, and then moves the job's cursor.
 func (s *storer) publish(ctx context.Context, j *job, b channels.Batch) error {
 	if err := s.in.Publish(ctx, b); err != nil {
 		return fmt.Errorf("store %d messages: %w", len(b.Messages), err)

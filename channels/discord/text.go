@@ -45,6 +45,7 @@ func (v *mentionNames) read(text string) string {
 	return read
 }
 
+// isMe reports whether "<word>" is a mention of us. Some clients write "!" before the id.
 func (v *mentionNames) isMe(word string) bool {
 	return v.me != "" && (word == "@"+v.me || word == "@!"+v.me) ||
 		v.role != "" && word == "@&"+v.role
@@ -53,14 +54,14 @@ func (v *mentionNames) isMe(word string) bool {
 // word returns what people see instead of "<word>". It returns false if people see it unchanged.
 func (v *mentionNames) word(word string) (string, bool) {
 	switch {
-	case strings.HasPrefix(word, "@&"):
+	case strings.HasPrefix(word, "@&"): // a role
 		name, ok := v.roles[word[2:]]
 		return "@" + name, ok
-	case strings.HasPrefix(word, "@"):
+	case strings.HasPrefix(word, "@"): // a person
 		id := strings.TrimPrefix(word[1:], "!")
 		name, ok := v.users[id]
 		return "@" + name, ok || id == v.me && id != ""
-	case strings.HasPrefix(word, "#"):
+	case strings.HasPrefix(word, "#"): // a channel
 		name := ""
 		if v.channels != nil {
 			name = v.channels(word[1:])
@@ -72,14 +73,15 @@ func (v *mentionNames) word(word string) (string, bool) {
 	kind, rest, _ := strings.Cut(word, ":")
 	name, id, ok := strings.Cut(rest, ":")
 	switch {
-	case ok && (kind == "" || kind == "a") && isID(id) && name != "":
+	case ok && (kind == "" || kind == "a") && isID(id) && name != "": // an emoji; "a": it moves
 		return ":" + name + ":", true
-	case strings.HasPrefix(kind, "/") && len(kind) > 1 && isID(rest):
+	case strings.HasPrefix(kind, "/") && len(kind) > 1 && isID(rest): // a command
 		return kind, true
 	}
 	return "", false
 }
 
+// isID reports whether s has the form of Discord's ids: a decimal number of up to 64 bits.
 func isID(s string) bool {
 	_, err := strconv.ParseUint(s, 10, 64)
 	return err == nil

@@ -22,6 +22,7 @@ type wire struct {
 	ended    chan struct{} // closed when Write has ended a goroutine of the library
 }
 
+// newWire returns a wire on conn. A new connection counts as a sign of life.
 func newWire(conn net.Conn) *wire {
 	w := &wire{Conn: conn, ended: make(chan struct{})}
 	w.lastRead.Store(time.Now().UnixNano())
@@ -115,6 +116,7 @@ func (s *shard) dialer(ctx context.Context) *websocket.Dialer {
 		}
 	}
 	d.NetDialContext = func(call context.Context, network, address string) (net.Conn, error) {
+		// The library dials with a context of its own, which does not know the end of the run.
 		call, cancel := context.WithCancel(call)
 		defer cancel()
 		defer context.AfterFunc(ctx, cancel)()
@@ -124,6 +126,7 @@ func (s *shard) dialer(ctx context.Context) *websocket.Dialer {
 		}
 		w := newWire(conn)
 		s.wire.Store(w)
+		// If ctx ended before the wire was stored, nobody could cut it.
 		if ctx.Err() != nil {
 			s.cut()
 		}
