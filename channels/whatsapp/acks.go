@@ -20,7 +20,7 @@ const maxLate = 1024
 // connection succeeds. A repeated message has the same id and is shown only once. The methods are
 // safe for concurrent use.
 type acks struct {
-	first time.Duration
+	first time.Duration // for the first attempt
 
 	mu   sync.Mutex
 	late map[string]int // number of late attempts, by message key
@@ -34,6 +34,7 @@ func newAcks(first time.Duration) *acks {
 func (a *acks) wait(key string) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	// More than ten doublings exceed longestAck anyway, and could overflow.
 	wait := a.first << min(a.late[key], 10)
 	return min(wait, max(a.first, longestAck))
 }
@@ -46,6 +47,7 @@ func (a *acks) record(key string, err error) {
 	case err == nil:
 		delete(a.late, key)
 	case errors.Is(err, errLate):
+		// Forgetting a message only shortens the wait for its next attempt.
 		if len(a.late) >= maxLate {
 			clear(a.late)
 		}

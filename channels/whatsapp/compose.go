@@ -27,8 +27,8 @@ type composer struct {
 	client  *whatsmeow.Client
 	me      identity
 	timers  *timers
-	recent  messages
-	working *activity
+	recent  messages  // to quote from
+	working *activity // of the session; an upload is part of it
 }
 
 // compose returns the message for a part. It uploads the part's file.
@@ -43,6 +43,7 @@ func (c *composer) compose(
 	if part.File != nil {
 		return c.composeFile(ctx, part.File, text, info)
 	}
+	// The plain form has no place for a context.
 	if info == nil {
 		return &waE2E.Message{Conversation: &text}, nil
 	}
@@ -59,9 +60,11 @@ func (c *composer) quoting(to types.JID, id string) *waE2E.ContextInfo {
 	}
 	author, stanza := splitID(to, id)
 	known, found := c.recent.find(to.String(), bare(id))
+	// In a group our own message has an id without a sender: see splitID.
 	if author.IsEmpty() || found && known.ours {
 		author = c.me.person().id
 	}
+	// A message that is not remembered is quoted with an empty text.
 	quoted := cmp.Or(known.message, &waE2E.Message{Conversation: &known.text})
 	return &waE2E.ContextInfo{
 		StanzaID:      &stanza,
@@ -80,6 +83,7 @@ func (c *composer) composeFile(
 		return nil, fmt.Errorf("open the file: %w", err)
 	}
 	defer func() { _ = r.Close() }() // only read, so errors don't matter
+	// This is enough for the beginning of an Ogg stream, which names the codec.
 	head := make([]byte, 512)
 	n, err := io.ReadFull(r, head)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
@@ -99,6 +103,7 @@ func (c *composer) composeFile(
 	if _, err := r.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("read the file: %w", err)
 	}
+	// The client must not be ended during the upload.
 	if !c.working.enter() {
 		return nil, errOffline
 	}
@@ -137,7 +142,8 @@ func mediaKind(a bus.Attachment, head []byte) string {
 	return "document"
 }
 
-// fileMessage returns the message with an uploaded file.
+// fileMessage returns the message with an uploaded file. shape is a result of mediaKind. size is
+// zero if it is unknown, and info may be nil.
 func fileMessage(
 	shape string, a bus.Attachment, caption string, size image.Config,
 	up whatsmeow.UploadResponse, info *waE2E.ContextInfo,

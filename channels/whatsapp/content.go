@@ -15,11 +15,12 @@ import (
 // A content is the readable content of a message.
 type content struct {
 	text    string
-	files   []bus.Attachment
+	files   []bus.Attachment   // at most one
 	context *waE2E.ContextInfo // the quoted message and the mentions; or nil
 }
 
-// wrappers is the maximum depth of nested envelopes.
+// wrappers is the maximum depth of nested envelopes. A sender could nest more of them than any
+// phone does.
 const wrappers = 8
 
 // unwrap returns the message inside the envelopes that say how to show it: for a limited time,
@@ -41,6 +42,7 @@ func unwrap(m *waE2E.Message) *waE2E.Message {
 		if inner == nil {
 			return m
 		}
+		// The envelope may hold what belongs to its content, such as the album.
 		if inner.MessageContextInfo == nil && m.MessageContextInfo != nil {
 			inner.MessageContextInfo = m.MessageContextInfo
 		}
@@ -64,6 +66,8 @@ func read(m *waE2E.Message) (content, bool) {
 
 // contextOf returns the context of the only part of m that has one, or nil.
 func contextOf(m *waE2E.Message) (info *waE2E.ContextInfo) {
+	// The kinds of messages have no common interface. Reflection also finds those that a later
+	// version of the library adds.
 	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if f.Message() == nil || f.Cardinality() == protoreflect.Repeated {
 			return true
@@ -155,6 +159,7 @@ func place(latitude, longitude float64, name string) string {
 // contactLabel returns the label of a contact: name and phone numbers.
 func contactLabel(c *waE2E.ContactMessage) string {
 	detail := c.GetDisplayName()
+	// A line of a vCard is "TEL;type=CELL:+49 151 1234567", with an optional group before the name.
 	for line := range strings.Lines(c.GetVcard()) {
 		field, value, ok := strings.Cut(line, ":")
 		field, _, _ = strings.Cut(strings.ToUpper(field), ";")

@@ -17,6 +17,7 @@ import (
 func (c *Channel) Erase(ctx context.Context, chats []string) error {
 	err := c.store.use(ctx, func(st *storage, alone exclusive) error {
 		for _, chat := range chats {
+			// The messages in memory go first, so that none of them is quoted meanwhile.
 			c.recent.drop(chat)
 		}
 		return st.erase(ctx, chats, alone)
@@ -31,6 +32,8 @@ func (c *Channel) Erase(ctx context.Context, chats []string) error {
 // sessions. Then it rewrites the file, so that nothing remains in free pages.
 func (st *storage) erase(ctx context.Context, chats []string, alone exclusive) error {
 	err := alone(ctx, func() error {
+		// The database has one connection, for which these queries would wait forever during the
+		// transaction.
 		var subjects []subject
 		for _, chat := range chats {
 			s, err := st.subject(ctx, chat)
@@ -53,6 +56,8 @@ func (st *storage) erase(ctx context.Context, chats []string, alone exclusive) e
 	if err != nil {
 		return err
 	}
+	// VACUUM rewrites the file without free pages. The write-ahead log keeps copies of old pages
+	// until it is truncated.
 	if _, err := st.db.ExecContext(ctx, "VACUUM"); err != nil {
 		return err
 	}
@@ -79,6 +84,8 @@ func (st *storage) subject(ctx context.Context, chat string) (s subject, err err
 	if j.Server == types.GroupServer {
 		return subject{group: j.String()}, nil
 	}
+	// The account itself must stay. The addresses in this table also name a device and perhaps an
+	// agent: "user.agent:device@server".
 	var own int
 	err = st.db.QueryRowContext(ctx, "SELECT count(*) FROM whatsmeow_device "+
 		"WHERE jid GLOB $1 || '[:.@]*' OR lid GLOB $1 || '[:.@]*'", j.User).Scan(&own)
@@ -99,6 +106,7 @@ func (s subject) erase(ctx context.Context, tx *sql.Tx) error {
 	if s == (subject{}) {
 		return nil
 	}
+	// A name that is unknown gives an address without a user, which no row has.
 	_, err := tx.ExecContext(ctx, "DELETE FROM gateway_timers WHERE chat IN ($1, $2, $3)", s.group,
 		s.lid+"@"+types.HiddenUserServer, s.phone+"@"+types.DefaultUserServer)
 	if err != nil {
@@ -134,7 +142,8 @@ var (
 		{"sender_keys", "sender_id"}}
 )
 
-// deleteMatching deletes the rows in which one of the columns matches one of the GLOB patterns.
+// deleteMatching deletes the rows in which one of the columns matches one of the GLOB patterns. The
+// names of tables and columns are those above, so they can be part of the statement.
 func deleteMatching(
 	ctx context.Context, tx *sql.Tx, patterns []string, columns [][2]string,
 ) error {
@@ -154,7 +163,8 @@ func deleteMatching(
 	return nil
 }
 
-// patterns returns the patterns for a user of servers, on all devices.
+// patterns returns the patterns for a user of servers, on all devices. An address may name an agent
+// after ".", and a device after ":".
 func patterns(user string, servers ...string) (list []string) {
 	for _, server := range servers {
 		if user != "" {

@@ -46,6 +46,7 @@ func classify(err error) error {
 // classifyCode is classify for the code with which WhatsApp refused a message. The codes are
 // undocumented; users of the library found out their meanings.
 func classifyCode(err error) error {
+	// The library appends the code to the text of its error.
 	text := err.Error()
 	code, _ := strconv.Atoi(text[strings.LastIndexByte(text, ' ')+1:]) // 0 is not a known code
 	switch code {

@@ -29,13 +29,15 @@ type titles struct {
 	byID map[types.JID]title
 }
 
+// A title is what is known about the title of a group. Its text is "" if no request has succeeded.
 type title struct {
 	text  string
-	until time.Time
+	until time.Time // when to request it again
 }
 
 func newTitles() *titles { return &titles{byID: make(map[types.JID]title)} }
 
+// set stores a title that WhatsApp has told us.
 func (t *titles) set(group types.JID, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,6 +75,7 @@ func (c *Channel) Leave(ctx context.Context, id string) error {
 func leave(ctx context.Context, client *whatsmeow.Client, group types.JID) error {
 	err := client.LeaveGroup(ctx, group)
 	refused, ok := errors.AsType[*whatsmeow.IQError](err)
+	// WhatsApp accepted it, or the error is temporary.
 	if !ok || refused.Code < 400 || refused.Code >= 500 || refused.Code == 429 {
 		return classify(err)
 	}
@@ -93,6 +96,7 @@ func (t *translator) title(ctx context.Context, group types.JID) string {
 	if fresh {
 		return text
 	}
+	// The message waits for the title, and all later ones wait for the message.
 	ctx, cancel := context.WithTimeout(ctx, titleWait)
 	defer cancel()
 	info, err := t.client.GetGroupInfo(ctx, group)
@@ -101,6 +105,7 @@ func (t *translator) title(ctx context.Context, group types.JID) string {
 		t.titles.postpone(group)
 		return text
 	}
+	// The answer also has the group's timer, which no message may have told yet.
 	t.timers.set(ctx, group, timer{seconds: info.DisappearingTimer}, time.Now())
 	text = channels.Clean(info.Name, channels.MaxName)
 	t.titles.set(group, text)

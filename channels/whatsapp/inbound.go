@@ -37,6 +37,8 @@ func (t *translator) inbound(ctx context.Context, e *events.Message) (bus.Inboun
 	}
 	m := unwrap(e.Message)
 	t.timers.note(ctx, info, m)
+	// Devices of one account see each other's messages. In the chat with itself the owner talks to
+	// the agent, and the gateway's own messages come back.
 	if info.IsFromMe {
 		t.handleOwn(info.Chat, m)
 		if !t.people.me.is(info.Chat) || isOurs(info.ID) {
@@ -61,10 +63,13 @@ func (t *translator) inbound(ctx context.Context, e *events.Message) (bus.Inboun
 	if from.phone != "" {
 		in.Sender.Username = "+" + from.phone
 	}
+	// A direct chat has the address of the other person, which is that of the sender.
 	if info.IsGroup {
 		in.From.Chat = info.Chat.String()
 		in.ChatTitle = t.title(ctx, info.Chat)
 	}
+	// An edit has an id of its own, made from the original's and the time: edits of a message
+	// differ.
 	in.ID = messageID(info, info.ID)
 	if edits = channels.Clean(edits, maxID); edits != "" {
 		in.Edits = messageID(info, edits)
@@ -98,7 +103,7 @@ func isConversation(info *types.MessageInfo) bool {
 }
 
 // handleOwn handles a message that the account's owner sent from the phone. It matters only if it
-// deletes one of our messages.
+// deletes one of our messages. A reply must then not quote the message any more.
 func (t *translator) handleOwn(chat types.JID, m *waE2E.Message) {
 	p := m.GetProtocolMessage()
 	if p.GetType() == waE2E.ProtocolMessage_REVOKE && p.GetKey().GetFromMe() {
@@ -116,6 +121,7 @@ func (t *translator) edited(
 ) (_ *waE2E.Message, id, stamp string) {
 	p := m.GetProtocolMessage()
 	stamp = strconv.FormatInt(e.Info.Timestamp.UnixMilli(), 10)
+	// An edit may be encrypted with a secret of the original message.
 	if secret := m.GetSecretEncryptedMessage(); secret != nil &&
 		secret.GetSecretEncType() == waE2E.SecretEncryptedMessage_MESSAGE_EDIT {
 		plain, err := t.client.DecryptSecretEncryptedMessage(ctx, e)
@@ -198,6 +204,8 @@ func (t *translator) quote(
 	q := &bus.Quote{ID: id}
 	author, err := types.ParseJID(info.GetParticipant())
 	author = author.ToNonAD()
+	// Our own messages are remembered without a sender in their id, those of others in groups with
+	// one.
 	known, found := t.recent.find(in.From.Chat, id)
 	q.Ours = err == nil && t.people.me.is(author) || found && known.ours
 	if in.Self {
@@ -212,6 +220,7 @@ func (t *translator) quote(
 	default:
 		q.Sender = in.Sender.Name
 	}
+	// What we remember is more certain than what the reply contains.
 	parsed, ok := read(info.GetQuotedMessage())
 	q.Text, q.Attachments = parsed.text, parsed.files
 	// The sender of a reply can forge the quoted text and its author.

@@ -18,6 +18,8 @@ type clientLog struct {
 	over   func() bool // the client is being stopped and complains about that
 }
 
+// newLog returns a log for the client that writes to log. over reports whether to leave out
+// warnings and errors.
 func newLog(log *slog.Logger, module string, over func() bool) waLog.Logger {
 	return &clientLog{log, module, over}
 }
@@ -28,6 +30,7 @@ func (l *clientLog) Sub(module string) waLog.Logger {
 
 func (l *clientLog) Debugf(string, ...any) {}
 
+// Infof logs at level DEBUG. What the client considers worth telling is frequent.
 func (l *clientLog) Infof(format string, args ...any) {
 	l.log.Debug("whatsapp client", "module", l.module, "said", clientText(format, args))
 }
@@ -39,6 +42,8 @@ func (l *clientLog) Warnf(format string, args ...any) {
 	}
 }
 
+// Errorf logs at level WARN. No person must act: if the client can't recover, the session ends with
+// an error of its own.
 func (l *clientLog) Errorf(format string, args ...any) {
 	if !l.over() {
 		l.log.Warn("whatsapp client", "module", l.module, "said", clientText(format, args))

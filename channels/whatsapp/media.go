@@ -19,13 +19,14 @@ import (
 const maxFile = 2 << 30
 
 // A ref is the Ref of an attachment: the address of its file, and how to decrypt and check it.
+// Stored messages contain it as JSON, so the keys of the fields must not change.
 type ref struct {
 	Media  string `json:"media"` // image, video, audio or document; determines the keys
 	Path   string `json:"path"`  // on WhatsApp's media servers
 	Key    []byte `json:"key"`
-	Hash   []byte `json:"hash"` // SHA-256 of the file
-	Sealed []byte `json:"sealed"`
-	Size   uint64 `json:"size"`
+	Hash   []byte `json:"hash"`   // SHA-256 of the file
+	Sealed []byte `json:"sealed"` // SHA-256 of the encrypted file
+	Size   uint64 `json:"size"`   // bytes, as the sender claims
 }
 
 // mediaTypes maps the names in a ref to kinds of keys.
@@ -48,6 +49,7 @@ type stored interface {
 
 // file returns the content of a message that is a file.
 func file(a bus.Attachment, media string, f stored, caption string) content {
+	// Only the first part is the type. A parameter such as "codecs=opus" follows.
 	a.Type, _, _ = strings.Cut(channels.Clean(f.GetMimetype(), 100), ";")
 	a.Size = int64(min(f.GetFileLength(), maxFile))
 	r, _ := json.Marshal(ref{ // bytes and strings can always be encoded
@@ -79,6 +81,7 @@ func (c *Channel) Fetch(ctx context.Context, name string, w io.Writer) (err erro
 		return fmt.Errorf("whatsapp: fetch: %w", err)
 	}
 	defer func() { err = errors.Join(err, tmp.Close(), os.Remove(tmp.Name())) }()
+	// The library first writes the encrypted file, and then decrypts it in place.
 	into := &bounded{File: tmp, left: int64(min(r.Size, maxFile)) + sealing}
 	if err := s.client.DownloadMediaWithPathToFile(ctx, r.Path, r.Sealed, r.Hash, r.Key,
 		mediaTypes[r.Media], "", false, into); err != nil {
@@ -100,11 +103,12 @@ const sealing = 16 + 10
 // allocate as much space as the server claims to send.
 type bounded struct {
 	*os.File
-	left int64
+	left int64 // bytes
 }
 
 var errTooLong = errors.New("the file is longer than its message says")
 
+// Write returns errTooLong for bytes that exceed the limit.
 func (b *bounded) Write(p []byte) (int, error) {
 	if b.left -= int64(len(p)); b.left < 0 {
 		return 0, errTooLong

@@ -62,6 +62,7 @@ func (c *Channel) Pair(
 	if p.wire, err = newWire(c.opts.Transport, c.opts.BaseURL); err != nil {
 		return err
 	}
+	// The client lives a little longer than ctx, so that disconnect can end it in order.
 	life, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	p.client = c.newClient(st.container.NewDevice(), p.wire)
@@ -77,7 +78,7 @@ func (c *Channel) Pair(
 	return nil
 }
 
-// A pairing is the linking of an account.
+// A pairing is the linking of an account. It belongs to one call of Pair.
 type pairing struct {
 	c      *Channel
 	phone  string // or "" to show QR codes
@@ -88,7 +89,7 @@ type pairing struct {
 }
 
 // handle handles an event of the client. It leaves messages to Run: WhatsApp delivers
-// unacknowledged messages again.
+// unacknowledged messages again. It runs on the client's goroutine and must not block there.
 func (p *pairing) handle(evt any) bool {
 	switch evt.(type) {
 	case *events.Message:
@@ -120,6 +121,7 @@ func (p *pairing) run(ctx, life context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-next.C:
+			// No code has come in time, or the last one has expired.
 			if len(codes) == 0 {
 				return pairingExpired()
 			}
@@ -209,6 +211,8 @@ func failure(evt any) error {
 	return pairingExpired() // WhatsApp closes the connection after a time limit
 }
 
+// pairingExpired returns the error for a person who did not link the account while a code was
+// valid.
 func pairingExpired() error {
 	return &channels.AccountError{Reason: "Nobody has linked the account in time. Try again."}
 }

@@ -30,6 +30,7 @@ type identity struct {
 	name          string
 }
 
+// identityOf returns the identity of a linked device.
 func identityOf(d *store.Device) identity {
 	return identity{d.GetJID(), d.GetLID(), channels.Clean(d.PushName, channels.MaxName)}
 }
@@ -78,7 +79,8 @@ func (b *addressBook) author(ctx context.Context, info *types.MessageInfo) perso
 	return b.person(ctx, info.Sender, info.SenderAlt)
 }
 
-// person determines the person behind one or two addresses.
+// person determines the person behind one or two addresses. other may be empty. The hidden id comes
+// from the message, the store or WhatsApp; the phone number only from the message or the store.
 func (b *addressBook) person(ctx context.Context, j, other types.JID) person {
 	j, other = j.ToNonAD(), other.ToNonAD()
 	if j.Server == types.DefaultUserServer {
@@ -109,6 +111,7 @@ func (b *addressBook) hiddenID(ctx context.Context, phone types.JID) types.JID {
 		return lid.ToNonAD()
 	}
 	b.mu.Lock()
+	// The lock is not held during the request. Two requests for a person are harmless.
 	asked := b.phoneOnly[phone]
 	b.mu.Unlock()
 	if asked {
@@ -122,6 +125,7 @@ func (b *addressBook) hiddenID(ctx context.Context, phone types.JID) types.JID {
 		return types.EmptyJID
 	}
 	lid = users[phone].LID.ToNonAD()
+	// This is an answer, not a failure, so it need not be asked for again.
 	if lid.IsEmpty() {
 		b.mu.Lock()
 		b.phoneOnly[phone] = true
@@ -163,6 +167,7 @@ func (b *addressBook) mentions(
 		if err != nil || j.User == "" {
 			continue
 		}
+		// The text contains the digits of an address, whatever its server.
 		at := "@" + j.User
 		if b.me.is(j) {
 			ours = true

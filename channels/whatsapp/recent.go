@@ -18,11 +18,11 @@ const (
 // A remembered is a recently received or sent message.
 type remembered struct {
 	message *waE2E.Message // for a quote
-	text    string
-	name    string // of its author, or "" if that is us
+	text    string         // Markdown if it is ours
+	name    string         // of its author, or "" if that is us
 	ours    bool
-	sent    time.Time
-	removed bool
+	sent    time.Time // not in the future
+	removed bool      // deleted for everybody
 }
 
 // An inChat names a message of a chat.

@@ -45,6 +45,8 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 // Edit implements [channels.Editor]. WhatsApp allows edits for 20 minutes.
 func (c *Channel) Edit(ctx context.Context, to bus.Address, id, text string) error {
 	return c.withSession(ctx, "edit "+id+" in", to, func(s *session, chat types.JID) error {
+		// A message that is not remembered, for example after a restart, is edited whatever its
+		// age.
 		known, found := c.recent.find(chat.String(), id)
 		switch {
 		case found && known.removed:
@@ -101,6 +103,7 @@ func (c *Channel) MarkRead(ctx context.Context, to bus.Address, ids []string) er
 		for _, id := range ids {
 			sender, bareID := splitID(chat, id)
 			if bySender[sender] == nil {
+				// A receipt is for one sender. The list keeps the order of the messages.
 				senders = append(senders, sender)
 			}
 			bySender[sender] = append(bySender[sender], bareID)
@@ -184,6 +187,7 @@ func parseChat(chat string) (types.JID, error) {
 // messageKey returns the id of the message with the given key, the same for each call; or a new id
 // if key is "". isOurs recognises the id.
 func (c *Channel) messageKey(key string) types.MessageID {
+	// With the account's name in it, two accounts of a gateway never derive the same id.
 	sum := sha256.Sum256([]byte(c.name + "\x00" + cmp.Or(key, rand.Text())))
 	return newMessageID(strings.ToUpper(hex.EncodeToString(sum[:7])))
 }
@@ -205,10 +209,10 @@ func isOurs(id types.MessageID) bool {
 // A sender sends messages, one at a time, as the client does.
 type sender struct {
 	client   *whatsmeow.Client
-	sessions store.SessionStore
-	lock     *sessionlock.Lock
+	sessions store.SessionStore // to check what was encrypted
+	lock     *sessionlock.Lock  // of the sessions
 	acks     *acks
-	working  *activity
+	working  *activity     // of the session
 	turn     chan struct{} // held while a message is sent
 }
 

@@ -102,6 +102,7 @@ func (c *Channel) newClient(d *store.Device, w *wire) *whatsmeow.Client {
 // only a global variable for that name.
 func payload(d *store.Device, name *string) *waWa6.ClientPayload {
 	p := d.GetClientPayload()
+	// Only a device that is not linked yet introduces itself.
 	asked := p.GetDevicePairingData()
 	if asked == nil {
 		return p
@@ -120,6 +121,7 @@ func payload(d *store.Device, name *string) *waWa6.ClientPayload {
 // run holds the connection until life is done or the session ends, and returns the reason. It
 // accepts messages until ctx is done, which happens earlier.
 func (s *session) run(ctx, life context.Context) error {
+	// The timer runs from the beginning, so it also ends a session that never connects.
 	defer s.watch.Stop()
 	// The client outlives life by the time that an orderly end takes.
 	work, kill := context.WithCancel(context.WithoutCancel(ctx))
@@ -135,6 +137,7 @@ func (s *session) run(ctx, life context.Context) error {
 	defer stop()
 	cut := context.AfterFunc(life, s.wire.cut) // connecting ignores its context
 	defer cut()
+	// The client reconnects by itself only after a first success.
 	if err := s.client.ConnectContext(work); err != nil {
 		s.close(work, kill)
 		if ctx.Err() != nil {
@@ -163,9 +166,11 @@ func unreachable(err error) error {
 		channels.Clean(text, 200))
 }
 
-// close ends the client and waits for everything that works for the session.
+// close ends the client and waits for everything that works for the session. Nobody may begin to
+// use the client while it ends.
 func (s *session) close(work context.Context, kill context.CancelFunc) {
 	s.c.current.drop(s)
+	// Whatever enters later is refused. What is under way may still use the connection.
 	s.handling.close()
 	s.working.close()
 	s.handling.wait()
@@ -270,6 +275,8 @@ func (s *session) viewOnce(ctx context.Context, e *events.UndecryptableMessage) 
 // tryMessage stores a message. If its last attempt panics, the message is set aside instead of
 // retried.
 func (s *session) tryMessage(ctx context.Context, e *events.Message) (ok bool) {
+	// Early attempts let the panic pass to handle, which counts it and has the message delivered
+	// again.
 	if n, _ := s.c.panics.Get(e.Info.ID); n < maxPanics-1 {
 		return s.message(ctx, e)
 	}
@@ -277,7 +284,7 @@ func (s *session) tryMessage(ctx context.Context, e *events.Message) (ok bool) {
 	return ok || !tried
 }
 
-// message stores a message.
+// message stores a message. It returns false if WhatsApp should deliver it again.
 func (s *session) message(ctx context.Context, e *events.Message) bool {
 	m, ok := s.events.inbound(ctx, e)
 	if !ok {
@@ -315,6 +322,7 @@ func (s *session) joined(ctx context.Context, e *events.JoinedGroup) bool {
 func (s *session) state(ctx context.Context, evt any) {
 	switch e := evt.(type) {
 	case *events.Connected:
+		// Senders get the session last, when everything else is ready.
 		s.watch.Stop()
 		s.presence.show(ctx, true)
 		s.report(ctx, channels.Connected, s.me.describe())
@@ -343,6 +351,7 @@ func (s *session) state(ctx context.Context, evt any) {
 	}
 }
 
+// report tells the gateway and the log about the connection.
 func (s *session) report(ctx context.Context, state channels.State, text string) {
 	s.in.Report(state, text)
 	s.c.log.InfoContext(ctx, "whatsapp connection", "state", text)
@@ -361,6 +370,7 @@ type presence struct {
 // show shows the account as online, unless it is shown under its current name. First the phone must
 // send that name. connected says that a connection has just begun, on which nothing is shown.
 func (p *presence) show(ctx context.Context, connected bool) {
+	// Without a name the client can't show the account. WhatsApp sends the name after a connection.
 	name := p.client.Store.PushName
 	p.mu.Lock()
 	shown := p.shownAs == name && name != "" && !connected
@@ -441,6 +451,7 @@ func (a *activity) enter() bool {
 	return true
 }
 
+// leave undoes a successful enter.
 func (a *activity) leave() { a.group.Done() }
 
 // close lets no further goroutine enter.

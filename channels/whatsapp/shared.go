@@ -40,6 +40,7 @@ func (s *sharedStore) hold(ctx context.Context) (*openStorage, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	// Until the store is in s.open, nobody else may try to open it: its lock would refuse them.
 	defer func() { <-s.opening }()
 	st, err := openStore(ctx, s.path, s.log)
 	if err != nil {
@@ -68,6 +69,7 @@ func (s *sharedStore) release(h *openStorage) error {
 	s.mu.Lock()
 	s.open = nil
 	s.mu.Unlock()
+	// From here on use opens the store itself, for whose lock it waits up to lockPatience.
 	h.users.Wait()
 	return h.st.close()
 }
@@ -87,6 +89,7 @@ func (s *sharedStore) use(
 	}
 	s.mu.Lock()
 	h := s.open
+	// release waits for this user, because s.open is still h.
 	if h != nil {
 		h.users.Add(1)
 	}

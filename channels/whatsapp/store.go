@@ -25,7 +25,7 @@ import (
 type storage struct {
 	db        *sql.DB
 	container *sqlstore.Container
-	unlock    func() error
+	unlock    func() error // releases the lock file
 }
 
 // lockPatience is how long openStore waits for another process: a child that this gateway is
@@ -51,6 +51,8 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *storage, 
 	if err := errors.Join(f.Chmod(0o600), f.Close()); err != nil {
 		return nil, err
 	}
+	// The library refuses a database without foreign keys. A lost update of keys would make phones
+	// drop messages, so every commit is synced. The timeout is in milliseconds.
 	st.db, err = sql.Open("sqlite", dsn(path, "busy_timeout(10000)", "foreign_keys(1)",
 		"journal_mode(WAL)", "synchronous(FULL)"))
 	if err != nil {
@@ -69,6 +71,7 @@ func openStore(ctx context.Context, path string, log *slog.Logger) (_ *storage, 
 	return st, nil
 }
 
+// never is the argument of newLog for a log that is always written.
 func never() bool { return false }
 
 // Adopt prepares a store that comes from a backup. Phones have seen messages since then whose keys
@@ -91,14 +94,16 @@ func Adopt(ctx context.Context, path string) (err error) {
 	return nil
 }
 
-// dsn returns the address of a database file for the driver.
+// dsn returns the address of a database file for the driver. Each transaction takes the write lock
+// at its beginning, so it can't fail when it begins to write.
 func dsn(path string, pragmas ...string) string {
 	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()}
 	u.RawQuery = url.Values{"_pragma": pragmas, "_txlock": {"immediate"}}.Encode()
 	return u.String()
 }
 
-// device returns the linked device, or nil if there is none.
+// device returns the linked device, or nil if there is none. A store belongs to one account, so
+// there is at most one.
 func (st *storage) device(ctx context.Context) (*wastore.Device, error) {
 	all, err := st.container.GetAllDevices(ctx)
 	if err != nil || len(all) == 0 {
@@ -113,6 +118,7 @@ const unlinkedTable = "CREATE TABLE IF NOT EXISTS gateway_unlinked (reason INTEG
 // forget deletes a logged-out device and stores the reason. The client also deletes it, but at an
 // unknown time.
 func (st *storage) forget(ctx context.Context, own types.JID, reason unlinked) error {
+	// The end of Run may be the cause of the call. The reason must be stored nevertheless.
 	ctx = context.WithoutCancel(ctx)
 	for _, query := range []string{"DELETE FROM gateway_unlinked",
 		fmt.Sprintf("INSERT INTO gateway_unlinked (reason) VALUES (%d)", reason)} {
@@ -148,7 +154,8 @@ func (st *storage) close() error {
 // closeWait is how long close waits for queries.
 const closeWait = 10 * time.Second
 
-// linked reports whether the store at path has a linked device. It does not lock the store.
+// linked reports whether the store at path has a linked device. It does not lock the store. A
+// pairing in another process may hold the lock.
 func linked(ctx context.Context, path string) bool {
 	if _, err := os.Stat(path); err != nil {
 		return false

@@ -51,7 +51,8 @@ func (st *storage) setTimer(ctx context.Context, chat types.JID, t timer, seen t
 	return nil
 }
 
-// timers are those of an account's chats.
+// timers are those of an account's chats. They are kept in the store, because a message from the
+// gateway must carry the right one after a restart, too.
 type timers struct {
 	st     *storage
 	people *addressBook
@@ -63,6 +64,7 @@ type timers struct {
 func (ts *timers) note(ctx context.Context, info *types.MessageInfo, m *waE2E.Message) {
 	var t timer
 	if p := m.GetProtocolMessage(); p != nil {
+		// Other messages of this kind, such as edits and deletions, carry no timer.
 		if p.GetType() != waE2E.ProtocolMessage_EPHEMERAL_SETTING {
 			return
 		}
@@ -77,6 +79,7 @@ func (ts *timers) note(ctx context.Context, info *types.MessageInfo, m *waE2E.Me
 			return // some clients omit it
 		}
 	}
+	// The key is the address that the gateway uses for the chat: see inbound.
 	chat := info.Chat.ToNonAD()
 	switch {
 	case info.IsGroup:
@@ -100,7 +103,8 @@ func (ts *timers) set(ctx context.Context, chat types.JID, t timer, seen time.Ti
 	}
 }
 
-// expiring adds the timer of a chat to the context of a message, which may be nil.
+// expiring adds the timer of a chat to the context of a message, which may be nil. The result is
+// info itself if messages of the chat don't disappear.
 func (ts *timers) expiring(
 	ctx context.Context, to types.JID, info *waE2E.ContextInfo,
 ) (*waE2E.ContextInfo, error) {

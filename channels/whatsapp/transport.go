@@ -48,6 +48,7 @@ func newWire(next http.RoundTripper, base string) (*wire, error) {
 	return w, nil
 }
 
+// errCut is the error of calls after cut.
 var errCut = errors.New("the session has ended")
 
 // RoundTrip implements [http.RoundTripper].
@@ -55,6 +56,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	w.mu.Lock()
 	stopped := w.stopped
+	// A function can't be the key of a map, so its address is.
 	w.calls[&cancel] = struct{}{}
 	w.mu.Unlock()
 	ended := func() {
@@ -76,6 +78,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		ended()
 		return nil, err
 	}
+	// An ordinary answer ends when its body is closed.
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		resp.Body = &body{resp.Body, ended}
 		return resp, nil
@@ -100,6 +103,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		w.open[u] = struct{}{}
 	}
 	w.mu.Unlock()
+	// cut has not seen the websocket, because it came too late.
 	if stopped {
 		return nil, errors.Join(errCut, u.Close())
 	}
@@ -112,12 +116,14 @@ type body struct {
 	ended func()
 }
 
+// Close also takes the call from those that cut cancels.
 func (b *body) Close() error {
 	defer b.ended()
 	return b.ReadCloser.Close()
 }
 
-// An upgraded is the connection of a websocket.
+// An upgraded is the connection of a websocket. The client's reader reads from it on a goroutine of
+// its own, while others write.
 type upgraded struct {
 	io.ReadWriteCloser
 	writes *atomic.Uint64
@@ -131,6 +137,7 @@ func (u *upgraded) Close() error {
 	return u.ReadWriteCloser.Close()
 }
 
+// Read reports the end of the connection to cut, which waits for it.
 func (u *upgraded) Read(p []byte) (int, error) {
 	n, err := u.ReadWriteCloser.Read(p)
 	if err != nil {
@@ -139,13 +146,15 @@ func (u *upgraded) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Write counts, for awaitWrite.
 func (u *upgraded) Write(p []byte) (int, error) {
 	n, err := u.ReadWriteCloser.Write(p)
 	u.writes.Add(1)
 	return n, err
 }
 
-// expectWrite records that a write to a websocket will follow.
+// expectWrite records that a write to a websocket will follow. If another write comes first,
+// awaitWrite returns too early, which is harmless.
 func (w *wire) expectWrite() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -178,6 +187,7 @@ func await(limit time.Duration, done func() bool) bool {
 // cut closes all connections, refuses new ones, and waits until the readers have noticed.
 func (w *wire) cut() { w.once.Do(w.cutAll) }
 
+// cutAll does the work of cut. It waits a second at most for all readers together.
 func (w *wire) cutAll() {
 	w.mu.Lock()
 	w.stopped = true
@@ -187,6 +197,7 @@ func (w *wire) cutAll() {
 	open := maps.Clone(w.open)
 	w.mu.Unlock()
 	over := time.After(time.Second)
+	// Closing calls u.closed, which takes the lock. So the lock is not held here.
 	for u := range open {
 		_ = u.Close() // it may already be closed
 		select {

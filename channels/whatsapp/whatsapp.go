@@ -61,8 +61,8 @@ type Channel struct {
 	opts    Options
 	log     *slog.Logger
 	store   *sharedStore
-	current *current
-	recent  messages
+	current *current // of the running session
+	recent  messages // with titles and acks, kept from one connection to the next
 	titles  *titles
 	acks    *acks
 	panics  *recent.Map[string, int] // failed attempts at messages, by id
@@ -111,7 +111,8 @@ func New(name, storePath string, opts *Options) *Channel {
 	}
 }
 
-// NewTransport returns the default transport of a [Channel].
+// NewTransport returns the default transport of a [Channel]. There is no limit on the time of a
+// whole request, because files and the websocket take long.
 func NewTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Transport{
@@ -129,6 +130,8 @@ func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	mute.SilenceSignal()
 	c.current.setEnded(false)
 	defer func() { c.current.setEnded(ctx.Err() != nil) }()
+	// waiting says that the account was not linked. Then a store that is locked is one in which it
+	// is just being linked.
 	waiting := false
 	for {
 		err := c.connected(ctx, in)
@@ -169,12 +172,14 @@ func (c *Channel) awaitLink(ctx context.Context) error {
 // connected holds the connection of a linked account until ctx is done and everything is sent,
 // WhatsApp refuses the account, or an error occurs.
 func (c *Channel) connected(ctx context.Context, in channels.Intake) (err error) {
+	// Deferred calls run in reverse order: the store is released last, after the session has ended.
 	h, err := c.store.hold(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.store.release(h)) }()
 	own := h.device.GetJID() // a copy, because the client clears it when the account is logged out
+	// A relinked account has another device number but the same address without it.
 	if err := in.Identify(ctx, own.ToNonAD().String()); err != nil {
 		return fmt.Errorf("whatsapp: %w", err)
 	}
@@ -196,6 +201,7 @@ func (c *Channel) connected(ctx context.Context, in channels.Intake) (err error)
 // untilFlushed returns a context that ends when ctx is done and everything is sent.
 func untilFlushed(ctx context.Context, in channels.Intake) (context.Context, func()) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	// The function runs on a goroutine of its own, which ends with either context.
 	stop := context.AfterFunc(ctx, func() {
 		select {
 		case <-in.Flushed():

@@ -50,6 +50,7 @@ type step struct {
 // stepKey is the context key of a step.
 type stepKey struct{}
 
+// stepOf returns the step to which ctx belongs, or nil for what the client does on its own.
 func stepOf(ctx context.Context) *step {
 	st, _ := ctx.Value(stepKey{}).(*step)
 	return st
