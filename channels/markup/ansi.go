@@ -17,10 +17,13 @@ func ANSI(md string, width int) string {
 const leastRoom = 16
 
 const (
+	// Code is cyan. The end restores the terminal's own colour and leaves other styles as they are.
 	ansiCode    = "\x1b[36m"
 	ansiCodeEnd = "\x1b[39m"
 )
 
+// ansi is the dialect of terminals. Each style has an end of its own, so that styles can be nested:
+// see closing.
 var ansi = dialect{
 	marks: [styles]mark{
 		bold:   {"\x1b[1m", "\x1b[22m"},
@@ -57,6 +60,8 @@ func displayed(s string) string {
 	}, s)
 }
 
+// ansiPre writes a code block line by line, each with its own colour. Lines that are too long are
+// broken anywhere, because blanks in code matter.
 func ansiPre(w *writer, _, s string) {
 	first := true
 	for line := range strings.SplitSeq(displayed(s), "\n") {
@@ -67,6 +72,8 @@ func ansiPre(w *writer, _, s string) {
 	}
 }
 
+// ansiCodeSpan writes inline code in colour. Code of blanks only is written as text, because a
+// colour would not show.
 func ansiCodeSpan(w *writer, s string) {
 	s = strings.TrimRight(displayed(s), " ")
 	if strings.TrimFunc(s, isBlank) == "" {
@@ -76,6 +83,7 @@ func ansiCodeSpan(w *writer, s string) {
 	w.writeUnit(ansiCode + s + ansiCodeEnd)
 }
 
+// ansiBareLink writes an address in the style of a link. It has no label that could differ.
 func ansiBareLink(r *renderer, n *ast.AutoLink) {
 	r.w.active[link]++
 	r.w.text(string(n.Label(r.src)))

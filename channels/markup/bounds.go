@@ -45,6 +45,8 @@ func hasManyMarkers(md string) bool {
 	return false
 }
 
+// longestLine returns the length of the longest line in bytes. The target of a reference has no
+// line break, so it is not longer.
 func longestLine(md string) int {
 	longest := 0
 	for line := range strings.Lines(md) {
@@ -77,6 +79,7 @@ func cells(md string) int {
 func delimiters(line string) int {
 	// A list marker may precede it.
 	line = strings.TrimLeft(line, "0123456789.)*+ \t>")
+	// Dashes alone are the underline of a heading, or a break.
 	if strings.Trim(line, "-:| \t\r\n\v\f") != "" || !strings.ContainsAny(line, "|:") ||
 		!strings.Contains(line, "-") {
 		return 0

@@ -19,7 +19,7 @@ func WithChoices(md string, choices []Choice) string {
 	var b strings.Builder
 	b.WriteString(md)
 	b.WriteString("\n\n")
-	end := ""
+	end := "" // last line, if answers have numbers
 	for _, c := range choices {
 		if c.Number != 0 {
 			fmt.Fprintf(&b, "%d. %s\n", c.Number, Literal(c.Label))

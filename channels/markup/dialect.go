@@ -64,11 +64,12 @@ type dialect struct {
 
 // A target is the destination of a link.
 type target struct {
-	address  string
-	web      bool // http or https
-	harmless bool // worth showing
+	address  string // escaped
+	web      bool   // http or https
+	harmless bool   // worth showing
 }
 
+// targetOf returns the target of a link. The address is escaped as a URL, so it contains no blanks.
 func targetOf(destination []byte) target {
 	address := string(util.URLEscape(destination, true))
 	scheme, _, hasScheme := strings.Cut(strings.ToLower(address), ":")

@@ -24,6 +24,8 @@ func Discord(md string) string {
 // markup.
 func DiscordLen(md string) int { return utf8.RuneCountInString(Discord(md)) }
 
+// discord is the dialect of Discord. Its marks are those of Markdown, so text that looks like
+// markup must be escaped.
 var discord = dialect{
 	marks: [styles]mark{
 		bold:   {"**", "**"},
@@ -82,8 +84,11 @@ func discordFits(r *renderer, s style, n ast.Node) bool {
 	return !strings.Contains(code, r.w.italic.open)
 }
 
+// isDiscordWord reports whether "_" beside c would not be a mark of italics.
 func isDiscordWord(c rune) bool { return c == '_' || isWord(c) }
 
+// escapeDiscord writes s so that Discord shows it unchanged. It copies s in stretches from start,
+// up to each character that needs an escape.
 func escapeDiscord(w *writer, s string) {
 	start := 0
 	for i := 0; i < len(s); i++ {
@@ -114,6 +119,7 @@ func escapeDiscord(w *writer, s string) {
 				escaped = "@" + noSpace
 			}
 		case 'h':
+			// An address is written as a whole: see discordText.
 			if n := webAddress(s[i:]); n > 0 {
 				w.out.WriteString(s[start:i])
 				follows := i+n < len(s) && s[i+n] == '<' || i+n == len(s) && w.follows
@@ -122,7 +128,7 @@ func escapeDiscord(w *writer, s string) {
 				continue
 			}
 		case '#':
-			if i == 0 && w.fresh || w.active[heading] > 0 {
+			if i == 0 && w.fresh || w.active[heading] > 0 { // only where a heading may begin or end
 				escaped = `\#`
 			}
 		case '>', '-', '+':
@@ -130,7 +136,7 @@ func escapeDiscord(w *writer, s string) {
 				escaped = `\` + s[i:i+1]
 			}
 		case '.':
-			if w.fresh && i > 0 && strings.Trim(s[:i], "0123456789") == "" {
+			if w.fresh && i > 0 && strings.Trim(s[:i], "0123456789") == "" { // "1." begins a list
 				escaped = `\.`
 			}
 		}
@@ -172,6 +178,7 @@ func webAddress(s string) int {
 	return n
 }
 
+// isWebAddress reports whether all of s is an address with at least one character after the scheme.
 func isWebAddress(s string) bool {
 	_, rest, _ := strings.Cut(s, "://")
 	return rest != "" && webAddress(s) == len(s)
@@ -183,6 +190,7 @@ func discordText(w *writer, address string, follows bool) string {
 	scheme, rest, _ := strings.Cut(address, "://")
 	rest = discordAddress(w, rest)
 	switch {
+	// Nothing is left that could be an address, so it is text.
 	case strings.Trim(rest, `.,:;"')]`) == "":
 		return scheme + `:\/\/` + rest
 	case follows && !strings.Contains(rest, ">"):
@@ -199,6 +207,7 @@ func discordAddress(w *writer, address string) string {
 	return plainAddress.Replace(address)
 }
 
+// The addresses are encoded in percent form, which leads to the same place.
 var (
 	plainAddress  = strings.NewReplacer(encoded...)
 	styledAddress = strings.NewReplacer(
@@ -206,6 +215,7 @@ var (
 	maskedAddress = strings.NewReplacer("(", "%28", ")", "%29", "<", "%3C", ">", "%3E")
 )
 
+// encoded has what is markup or a mention even in an address, with its percent form.
 var encoded = []string{"@everyone", "%40everyone", "@here", "%40here", `\`, "%5C", "`", "%60"}
 
 // discordLink writes a masked link. Discord ignores links whose label looks like an address.
@@ -215,8 +225,10 @@ func discordLink(r *renderer, n ast.Node, t target, instead string) {
 	switch {
 	case !isWebAddress(t.address) || r.w.active[link] > 0:
 		linkAsText(r, n, t, instead)
+	// The label adds nothing to the address.
 	case !strings.ContainsFunc(shown, isVisible), isURL && shown == t.address:
 		writeDiscordURL(r, t.address, n)
+	// Discord would not make such a label a link, so the address follows.
 	case isURL:
 		r.label(n, t, instead)
 		r.w.text(" ")
@@ -260,6 +272,7 @@ func endsLink(n ast.Node, src []byte) bool {
 		(t.SoftLineBreak() || t.HardLineBreak() || t.NextSibling() == nil)
 }
 
+// discordPre writes a code block. The language may have only ASCII characters.
 func discordPre(w *writer, language, s string) {
 	language = strings.Map(func(c rune) rune {
 		if c >= utf8.RuneSelf {
@@ -279,12 +292,14 @@ func discordCode(w *writer, s string) {
 		w.text(s)
 		return
 	}
+	// Discord finds the end of these styles even in code.
 	for _, style := range []style{bold, strike, hidden} {
 		if m := w.d.marks[style].close; w.active[style] > 0 {
 			s = strings.ReplaceAll(s, m, m[:1]+noSpace+m[1:])
 		}
 	}
 	fence := "`"
+	// The fence must differ from each run of backquotes in the code. Discord knows only two fences.
 	if hasRun(s, 1) {
 		fence = "``"
 		if hasRun(s, 2) {

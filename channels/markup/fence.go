@@ -58,6 +58,7 @@ func openFence(line string) (fence, bool) {
 		trimmed := strings.TrimLeft(rest, " \t")
 		f.indent += len(rest) - len(trimmed)
 		rest = trimmed
+		// A quotation counts only if nothing but quotations is before it.
 		if after, ok := strings.CutPrefix(rest, ">"); ok && f.indent == len(f.quote) {
 			rest = strings.TrimPrefix(after, " ")
 			f.quote += "> "
@@ -71,6 +72,7 @@ func openFence(line string) (fence, bool) {
 		f.indent += n
 		rest = rest[n:]
 	}
+	// The marks of quotations stay in the text, so they are not indentation.
 	f.indent -= len(f.quote)
 	if rest == "" || rest[0] != '`' && rest[0] != '~' {
 		return f, false
@@ -82,11 +84,13 @@ func openFence(line string) (fence, bool) {
 		f.info = ""
 	}
 	n := len(f.marker)
+	// The text after backquotes can't contain backquotes: that would be inline code.
 	return f, n >= 3 && n <= longest && len(f.quote) <= longest &&
 		(rest[0] == '~' || !strings.Contains(rest[n:], "`"))
 }
 
-// listMarker returns the length of the list marker and blank that s begins with, or 0.
+// listMarker returns the length of the list marker and blank that s begins with, or 0. A number has
+// at most nine digits, as in CommonMark.
 func listMarker(s string) int {
 	n := 0
 	for n < len(s) && n < 9 && s[n] >= '0' && s[n] <= '9' {
@@ -101,6 +105,7 @@ func listMarker(s string) int {
 	return 0
 }
 
+// closedBy reports whether line closes f: it has only the marker, in at least the same length.
 func (f *fence) closedBy(line string) bool {
 	line = strings.Trim(line, " \t>")
 	return len(line) >= len(f.marker) && strings.Trim(line, f.marker[:1]) == ""

@@ -21,6 +21,7 @@ func whatsAppLiteral(r *renderer, n ast.Node) string {
 	}
 	before := r.textBeside(n, ast.Node.PreviousSibling)
 	after := r.textBeside(n, ast.Node.NextSibling)
+	// These are the words that touch the stars from outside, or "".
 	left := before[len(strings.TrimRightFunc(before, isWord)):]
 	right := after[:len(after)-len(strings.TrimLeftFunc(after, isWord))]
 	inner := r.plainText(n)

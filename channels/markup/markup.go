@@ -49,6 +49,7 @@ func renderIn(md string, d *dialect, width int) *writer {
 	if !isTooComplex(md) {
 		r.blocks(markdown.Parse(text.NewReader(r.src)))
 	}
+	// Nothing of md would be seen, or it was not parsed. The person gets the source instead.
 	if !r.w.visible && strings.TrimSpace(md) != "" {
 		r = newRenderer(nil, d)
 		r.w.width = width
@@ -90,6 +91,7 @@ const (
 	newline
 )
 
+// class maps each byte to its class, or to 0 if the byte is always plain.
 var class = func() (class [256]byte) {
 	for c := range 0x20 {
 		class[c] = special
@@ -129,6 +131,7 @@ func unitsOf(c byte) int {
 // A spoiler is ||hidden text||.
 type spoiler struct{ ast.BaseInline }
 
+// spoilerKind is the kind of spoilers in a tree of goldmark.
 var spoilerKind = ast.NewNodeKind("Spoiler")
 
 func (*spoiler) Kind() ast.NodeKind { return spoilerKind }
@@ -141,6 +144,8 @@ type spoilerParser struct{}
 
 func (spoilerParser) Trigger() []byte { return []byte{'|'} }
 
+// Parse adds a pair of bars to the delimiters. goldmark later finds pairs that belong together and
+// calls OnMatch for them.
 func (p spoilerParser) Parse(_ ast.Node, block text.Reader, pc parser.Context) ast.Node {
 	before := block.PrecendingCharacter()
 	line, segment := block.PeekLine()
@@ -148,7 +153,7 @@ func (p spoilerParser) Parse(_ ast.Node, block text.Reader, pc parser.Context) a
 	if d == nil || d.OriginalLength != 2 || before == '|' {
 		return nil
 	}
-	after := rune(' ')
+	after := rune(' ') // the end of a line counts as a blank
 	if len(line) > 2 {
 		after, _ = utf8.DecodeRune(line[2:])
 	}

@@ -15,6 +15,8 @@ func (r *renderer) neighbours(n ast.Node) (before, after rune) {
 		r.neighbour(n, ast.Node.NextSibling, utf8.DecodeRuneInString)
 }
 
+// neighbour returns the character on one side of n, where next leads. decode takes the character
+// from the near end of a text. If n is the last on its side, the neighbour of its parent counts.
 func (r *renderer) neighbour(n ast.Node, next func(ast.Node) ast.Node,
 	decode func(string) (rune, int),
 ) rune {
@@ -31,6 +33,7 @@ func (r *renderer) neighbour(n ast.Node, next func(ast.Node) ast.Node,
 			}
 			shown = cmp.Or(cleaned(unescape(string(s.Segment.Value(r.src)))), shown)
 		case *ast.CodeSpan, *ast.RawHTML:
+			// In a link, code becomes text: see codeSpan.
 			if r.w.active[link] == 0 {
 				return '-'
 			}

@@ -16,7 +16,7 @@ import (
 
 // A renderer walks a Markdown tree and writes it in a dialect.
 type renderer struct {
-	src []byte
+	src []byte // valid UTF-8
 	d   *dialect
 	w   writer
 
@@ -38,6 +38,8 @@ func (r *renderer) blocks(n ast.Node) {
 	}
 }
 
+// separate requests the line breaks before the block n. The first block of an item needs none,
+// because it follows the marker.
 func (r *renderer) separate(n ast.Node) {
 	switch {
 	case r.marked:
@@ -49,6 +51,7 @@ func (r *renderer) separate(n ast.Node) {
 	}
 }
 
+// block renders one block. Unknown blocks become their content.
 func (r *renderer) block(n ast.Node) {
 	switch n := n.(type) {
 	case *ast.Heading:
@@ -117,6 +120,7 @@ func (r *renderer) quote(n ast.Node) {
 	r.w.indent = before
 }
 
+// list renders a list. The lines of an item are indented by the width of its marker.
 func (r *renderer) list(n *ast.List) {
 	number := n.Start
 	r.marked = true // the first item begins where the list begins
@@ -151,6 +155,8 @@ func (r *renderer) code(language string, lines []byte) {
 	r.w.pre(language, code)
 }
 
+// inlines renders the inline children of n. In lazy dialects, consecutive texts become one: see
+// run.
 func (r *renderer) inlines(n ast.Node) {
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
 		if t, ok := c.(*ast.Text); ok && r.d.lazy {
@@ -182,6 +188,7 @@ func (r *renderer) run(t *ast.Text) ast.Node {
 	return t
 }
 
+// inline renders one inline. In lazy dialects, texts come through run instead.
 func (r *renderer) inline(n ast.Node) {
 	switch n := n.(type) {
 	case *ast.Text:

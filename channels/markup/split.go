@@ -41,6 +41,7 @@ func split(markdown string, limit, most int, measure func(string) int) []string 
 	s := splitter{
 		src: markdown, limit: limit, measure: measure, fences: findFences(markdown), ratio: 1,
 	}
+	// The marks of bold text that is longer than any piece are not worth keeping.
 	s.strongs = findStrong(markdown, s.fences, 8*limit)
 	var pieces []string
 	for pos := s.begin(); pos < len(markdown) && len(pieces) < most; {
@@ -58,7 +59,7 @@ type splitter struct {
 	limit   int
 	measure func(string) int
 	fences  []fence
-	strongs []span
+	strongs []span  // in the order of the text
 	ratio   float64 // bytes of source per unit in the last piece, to estimate the next
 	bare    bool    // split fences without closing and reopening them
 }
@@ -93,6 +94,7 @@ func (s *splitter) next(pos int) (piece string, end int) {
 		s.bare = true
 		piece, end = s.fit(pos)
 	}
+	// Not even a bare piece fits. One code point is returned nevertheless, so that split ends.
 	if end == pos {
 		_, size := utf8.DecodeRuneInString(s.src[pos:])
 		return s.src[pos : pos+size], pos + size
@@ -115,8 +117,10 @@ func (s *splitter) fit(pos int) (piece string, end int) {
 		cut := s.cut(pos, s.runeStart(pos, pos+size))
 		guess := size // don't measure sizes with a known result again
 		switch {
+		// The cut is that of the piece that is known to fit.
 		case cut == end:
 			fits = max(fits, size)
+		// A piece of this length is known not to fit.
 		case cut-pos >= fails:
 			fails = size
 		default:
@@ -130,6 +134,8 @@ func (s *splitter) fit(pos int) (piece string, end int) {
 			}
 			piece, end = candidate, cut
 			fits = max(size, cut-pos)
+			// A little less than what fitted makes the first guess for the next piece likely to
+			// fit.
 			s.ratio = 0.95 * float64(cut-pos) / float64(m)
 			if size >= guess-guess/5 { // a longer piece would end at a worse place
 				return piece, end
@@ -157,6 +163,7 @@ func (s *splitter) piece(pos, end int) string {
 	if s.bare {
 		return text
 	}
+	// At a cut inside bold text, this piece closes it and the next one opens it again.
 	if s.strong(pos) {
 		text = strongMark + text
 	}
@@ -168,6 +175,7 @@ func (s *splitter) piece(pos, end int) string {
 
 // fenced returns src[pos:end] with the necessary fences.
 func (s *splitter) fenced(pos, end int) string {
+	// from is the fence in which the piece begins, and to the one in which it ends; nil: none.
 	from, to := s.inside(pos), s.inside(end)
 	body := pos
 	if f := s.around(pos); f != nil && pos < f.body && f.quote == "" && f.body < end {

@@ -36,11 +36,14 @@ func findStrong(src string, fences []fence, most int) []span {
 				open = -1
 			}
 			sure = sure || strings.HasPrefix(src[i+1:], "\n")
+		// Any of these could make the stars something else, so nothing is certain up to the next
+		// blank line.
 		case '\\', '`', '_', '$', '[', '|':
 			open, sure = -1, false
 		case '*':
 			n := len(src[i:]) - len(strings.TrimLeft(src[i:], "*"))
 			switch {
+			// One star or three are italics, alone or with bold text.
 			case n != len(strongMark):
 				open, sure = -1, false
 			case open >= 0 && isText(src, i-1) && !isWordAt(src, i+n) && i+8-open < most:

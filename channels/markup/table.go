@@ -30,7 +30,8 @@ func (r *renderer) grid(t *extast.Table) {
 	}
 }
 
-// rows returns the cells of a table, each as one line of text.
+// rows returns the cells of a table, each as one line of text. Cells beyond the columns of the
+// header are left out.
 func (r *renderer) rows(t *extast.Table) (rows [][]string) {
 	for row := t.FirstChild(); row != nil; row = row.NextSibling() {
 		var cells []string
@@ -63,8 +64,8 @@ func widths(rows [][]string, widest int) []int {
 
 // shrink narrows the widest columns until all fit into room. It returns false if they can't.
 func shrink(columns []int, room int) bool {
-	const least = 6
-	sum := 3 * (len(columns) - 1)
+	const least = 6               // columns that a cell needs to be readable
+	sum := 3 * (len(columns) - 1) // " | " between columns
 	for _, w := range columns {
 		sum += w
 	}
@@ -84,6 +85,7 @@ func shrink(columns []int, room int) bool {
 func grid(rows [][]string, columns []int, alignments []extast.Alignment, broken bool) string {
 	var b strings.Builder
 	for i, cells := range rows {
+		// A row has as many lines as its highest cell.
 		lines := make([][]string, len(cells))
 		height := 1
 		for c, s := range cells {
@@ -135,6 +137,7 @@ func (r *renderer) records(rows [][]string) {
 	}
 }
 
+// pad writes s with blanks up to width. A wider s is not cut.
 func pad(b *strings.Builder, s string, width int, a extast.Alignment) {
 	left, right := 0, max(0, width-uniseg.StringWidth(s))
 	switch a {

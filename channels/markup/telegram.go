@@ -35,6 +35,8 @@ func Plain(md string) string {
 	return render(md, &plain).out.String()
 }
 
+// telegram is the dialect of Telegram's HTML. Tags may extend over lines and enclose nothing, so it
+// is not lazy.
 var telegram = dialect{
 	marks: [styles]mark{
 		bold:   {"<b>", "</b>"},
@@ -54,6 +56,7 @@ var telegram = dialect{
 	plain:    &plain,
 }
 
+// plain is the dialect without marks. It also renders what the others have no marks for.
 var plain = dialect{
 	bullets:  []string{"• "},
 	number:   ". ",
@@ -65,6 +68,8 @@ var plain = dialect{
 	bareLink: bareLinkAsText,
 }
 
+// telegramPre writes a code block. language has only characters that need no escape: see
+// renderer.code.
 func telegramPre(w *writer, language, s string) {
 	w.breakLines()
 	open, end := "<pre>", "</pre>"
@@ -100,6 +105,7 @@ func telegramLink(r *renderer, n ast.Node, t target, instead string) {
 	r.w.active[link]++
 	units := r.w.units
 	r.inlines(n)
+	// The label shows nothing, so the link needs another text.
 	if r.w.units == units {
 		r.w.text(cmp.Or(instead, t.address))
 	}
@@ -107,6 +113,7 @@ func telegramLink(r *renderer, n ast.Node, t target, instead string) {
 	r.w.out.WriteString("</a>")
 }
 
+// bareLinkAsText writes an address as text, in which platforms find the link by themselves.
 func bareLinkAsText(r *renderer, n *ast.AutoLink) { r.w.text(string(n.Label(r.src))) }
 
 // escapeHTML writes s, escaped, and counts it. It drops control characters.
@@ -135,6 +142,7 @@ func escapeHTML(w *writer, s string) {
 	w.out.WriteString(s[start:])
 }
 
+// escapeNothing writes s without control characters, for dialects without markup.
 func escapeNothing(w *writer, s string) { w.out.WriteString(cleaned(s)) }
 
 // cleaned returns s without control characters.

@@ -22,6 +22,7 @@ func WhatsApp(md string) string {
 // documents no unit; its limit is far above what people read.
 func WhatsAppLen(md string) int { return utf8.RuneCountInString(WhatsApp(md)) }
 
+// whatsApp is the dialect of WhatsApp. A heading becomes bold, because it has no mark.
 var whatsApp = dialect{
 	marks: [styles]mark{
 		bold:   {"*", "*"},
@@ -62,8 +63,11 @@ func whatsAppFits(r *renderer, s style, n ast.Node) bool {
 	return s == hidden || !isWord(before) && !isWord(after)
 }
 
+// whatsAppStyle maps each mark to its style.
 var whatsAppStyle = map[byte]style{'*': bold, '_': italic, '~': strike}
 
+// escapeWhatsApp writes s so that nothing in it is a mark. A mark counts only beside a character
+// that is not part of a word, so an invisible joint beside it makes it text.
 func escapeWhatsApp(w *writer, s string) {
 	for i := 0; i < len(s); i++ {
 		c := s[i]
@@ -82,6 +86,7 @@ func escapeWhatsApp(w *writer, s string) {
 				w.out.WriteString(joint)
 			}
 			w.out.WriteByte(c)
+			// The character could also end the style that is open.
 			if next, _ := utf8.DecodeRuneInString(s[i+1:]); w.active[style] > 0 && !isWord(next) {
 				w.out.WriteString(joint)
 			}
@@ -115,6 +120,7 @@ func isLineMarker(s string) bool {
 	return strings.IndexByte(">-*", s[0]) >= 0 || digits != s && strings.HasPrefix(digits, ".")
 }
 
+// whatsAppPre writes a code block. WhatsApp knows no languages.
 func whatsAppPre(w *writer, _, s string) {
 	s = cleaned(s)
 	if w.active[quoted] == 0 {
@@ -130,6 +136,7 @@ func whatsAppPre(w *writer, _, s string) {
 	w.lines(quoted...)
 }
 
+// whatsAppCode writes inline code. Marks in it would end the styles around it, so they get a joint.
 func whatsAppCode(w *writer, s string) {
 	s = cleaned(s)
 	for c, style := range whatsAppStyle {

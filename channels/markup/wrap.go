@@ -23,7 +23,7 @@ var closing = map[string]string{
 // that continues over the end of a line is closed there and reopened on the next line.
 func wrap(s string, first, others int, everywhere bool) []string {
 	w := wrapper{room: first, others: others, everywhere: everywhere}
-	rest, state := s, -1
+	rest, state := s, -1 // state of uniseg; -1: the beginning of a text
 	for rest != "" {
 		if at := sequence.FindStringIndex(rest); at != nil && at[0] == 0 {
 			w.mark(rest[:at[1]])
@@ -51,7 +51,7 @@ func wrap(s string, first, others int, everywhere bool) []string {
 
 // A wrapper builds lines.
 type wrapper struct {
-	room, others int
+	room, others int // columns of this line and of the following ones; 0: no limit
 	everywhere   bool
 
 	lines  []string
@@ -60,14 +60,15 @@ type wrapper struct {
 	active []string        // styles at the end of line
 
 	word       strings.Builder // text after line
-	wordWidth  int
-	wordActive []string
+	wordWidth  int             // in columns
+	wordActive []string        // styles at the end of word
 }
 
 // mark adds the beginning or the end of a style.
 func (w *wrapper) mark(sequence string) {
 	w.word.WriteString(sequence)
 	if closing[sequence] != "" {
+		// The copy leaves active as it is, which may share the array.
 		w.wordActive = append(w.wordActive[:len(w.wordActive):len(w.wordActive)], sequence)
 		return
 	}
@@ -87,10 +88,12 @@ func (w *wrapper) add(cluster string, width int, canBreak bool) {
 		return
 	}
 	blank := cluster == " " && !w.everywhere
+	// A blank may exceed the room: flush removes blanks at the end of a line.
 	if w.room > 0 && !blank && w.column+w.wordWidth+width > w.room {
 		if w.column > 0 && !w.everywhere {
 			w.flush(w.word.String())
 		}
+		// The word is too long for a line of its own, or may be broken anywhere.
 		if w.wordWidth > 0 && w.wordWidth+width > w.room || w.everywhere && w.wordWidth > 0 {
 			w.commit()
 			w.flush("")

@@ -127,12 +127,14 @@ func (w *writer) pre(language, s string) {
 	w.d.pre(w, language, s)
 }
 
-// putLazily writes visible text of one line.
+// putLazily writes visible text of one line. Blanks at its end are held back. They are written once
+// text follows, after closing marks and before opening ones.
 func (w *writer) putLazily(s string) {
 	if s = cleaned(s); w.d.wraps {
 		s = displayed(s)
 	}
 	body := strings.TrimLeftFunc(s, isBlank)
+	// Blanks at the beginning of a line are dropped, because they could be an indentation.
 	if !w.fresh {
 		w.held += s[:len(s)-len(body)]
 	}
@@ -167,6 +169,7 @@ func (w *writer) sync(next string) {
 		w.out.WriteString(w.held)
 		w.held, w.closed = "", false
 	}
+	// Only the styles before masked have marks that the writer opens by itself.
 	for s := range masked {
 		m := w.d.marks[s]
 		if s == italic && w.italic.open != "" {
@@ -193,6 +196,7 @@ func (w *writer) applies(m written) bool {
 	return w.active[m.style] > 0 && !other
 }
 
+// isWritten reports whether the mark of a style is open.
 func (w *writer) isWritten(s style) bool {
 	return slices.ContainsFunc(w.written, func(m written) bool { return m.style == s })
 }
@@ -241,6 +245,7 @@ func (w *writer) lines(lines ...string) {
 	} else {
 		w.indent = ""
 	}
+	// The marker stays alone on its line.
 	if w.bulleted {
 		w.pendingBreaks = max(w.pendingBreaks, 1)
 	}
@@ -302,6 +307,7 @@ func (w *writer) indentBy(s string) {
 
 // styled reports whether any style with marks applies.
 func (w *writer) styled() bool {
+	// These are the styles before link: bold, italic, strike and hidden.
 	for s := range link {
 		if w.active[s] > 0 && w.d.marks[s].open != "" {
 			return true

@@ -97,11 +97,14 @@ func (m *Store) Fetch(ctx context.Context, msg *bus.InboundMessage) {
 	}
 }
 
+// fetchAll returns list with what was fetched. id is that of the message that has the files: msg
+// itself, or the one that it quotes.
 func (m *Store) fetchAll(
 	ctx context.Context, msg *bus.InboundMessage, id string, list []bus.Attachment,
 ) []bus.Attachment {
 	fetched := make([]bus.Attachment, len(list))
 	for i, a := range list {
+		// A file that is fetched again gets the same name and replaces itself.
 		name := fmt.Sprintf("%s\x00%s\x00%d", msg.From.Chat, id, i)
 		if err := m.fetch(ctx, msg.From, name, &a); err != nil {
 			m.opts.Logger.WarnContext(ctx, "file not fetched", "from", msg.From.String(),
@@ -147,12 +150,14 @@ func (m *Store) fetch(ctx context.Context, from bus.Address, name string, a *bus
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	// The time limit begins only now, because other files may have taken all slots for long.
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	sum := sha256.Sum256([]byte(name))
 	base := path.Join(from.Folder(), hex.EncodeToString(sum[:8]))
 	wait := time.Second
 	for try := 1; ; try++ {
+		// Each attempt writes a file of its own, so nothing remains of a failed one.
 		err := m.store(base, a, func(w io.Writer) error { return source.Fetch(ctx, a.Ref, w) })
 		if err == nil || try == fetchTries || ctx.Err() != nil ||
 			errors.Is(err, channels.ErrRefused) || errors.Is(err, errTooLarge) {
@@ -186,6 +191,7 @@ func (m *Store) store(base string, a *bus.Attachment, fill func(io.Writer) error
 		}
 		return errors.Join(err, f.Close(), m.root.Remove(part))
 	}
+	// The type comes from the content. A short file is no error.
 	head := make([]byte, sniffedBytes)
 	n, err := f.ReadAt(head, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -196,6 +202,7 @@ func (m *Store) store(base string, a *bus.Attachment, fill func(io.Writer) error
 	}
 	found := mimetype.Detect(head[:n])
 	name := base + extension(a.Name, found)
+	// A complete file appears at once under its name, so nobody reads half of one.
 	if err := m.root.Rename(part, name); err != nil {
 		return errors.Join(err, m.root.Remove(part))
 	}
@@ -216,6 +223,7 @@ func (m *Store) folder(name string) error {
 	if err := m.root.MkdirAll(name, folderMode); err != nil {
 		return err
 	}
+	// Each parent may be new, so the folder above it must be synced.
 	for above := path.Dir(name); ; above = path.Dir(above) {
 		if err := m.syncFolder(above); err != nil || above == "." {
 			return err
@@ -249,6 +257,7 @@ func (m *Store) grow(size int64) {
 // wrong.
 func describe(a *bus.Attachment, found *mimetype.MIME) {
 	class, _, _ := strings.Cut(a.Type, "/")
+	// These types say less than a sender's claim can. An image is one only if its content says so.
 	general := found.Is("application/octet-stream") || found.Is("application/zip") ||
 		found.Is("text/plain") && (class == "text" || class == "application")
 	if !general || class == "" || class == "image" {
@@ -274,6 +283,7 @@ func describe(a *bus.Attachment, found *mimetype.MIME) {
 	}
 }
 
+// plainExtension matches extensions that are safe in a file name on any system.
 var plainExtension = regexp.MustCompile(`^\.[a-z0-9]{1,7}$`)
 
 // extension returns the extension of the file name if it is plain, otherwise that of the file type.
@@ -288,8 +298,8 @@ func extension(name string, found *mimetype.MIME) string {
 // A limitedWriter accepts at most left bytes.
 type limitedWriter struct {
 	w    io.Writer
-	left int64
-	full bool
+	left int64 // bytes
+	full bool  // more was to be written
 }
 
 // Write implements [io.Writer].
@@ -312,7 +322,8 @@ func (m *Store) Open(name string) (*os.File, error) {
 	return f, err
 }
 
-// Put stores a file for a chat and returns it as an attachment.
+// Put stores a file for a chat and returns it as an attachment. The size is limited like that of a
+// fetched file. A stored name can't be guessed.
 func (m *Store) Put(to bus.Address, name string, r io.Reader) (bus.Attachment, error) {
 	a := bus.Attachment{Kind: bus.Document, Name: name}
 	base := strings.ToLower(rand.Text()[:16])

@@ -41,6 +41,7 @@ func (m *Store) Sweep(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	// The oldest files go first, until the total is small enough.
 	slices.SortFunc(files, func(a, b storedFile) int { return a.time.Compare(b.time) })
 	var total int64
 	for _, f := range files {
@@ -68,6 +69,7 @@ func (m *Store) Sweep(ctx context.Context, now time.Time) error {
 		total -= f.size
 		removed++
 	}
+	// Files that were stored during the sweep are counted by grow. So only the difference is added.
 	m.total.Add(total - counted)
 	if removed > 0 {
 		m.opts.Logger.InfoContext(ctx, "old files removed", "files", removed, "kept_bytes", total)
@@ -82,6 +84,7 @@ type storedFile struct {
 	size int64
 }
 
+// files lists the regular files in the folder. It leaves out those that are removed meanwhile.
 func (m *Store) files(ctx context.Context) ([]storedFile, error) {
 	var list []storedFile
 	err := fs.WalkDir(m.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {

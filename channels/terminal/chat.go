@@ -34,6 +34,8 @@ const askAgain = 100 * time.Millisecond
 // chatLines connects s to the gateway through conn, until the input ends, ctx is done, or the
 // connection is lost (ErrLost). It closes conn.
 func chatLines(ctx context.Context, conn net.Conn, s *Screen) error {
+	// Deferred calls run in reverse order: cancel and Close end the two goroutines that Wait waits
+	// for.
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -47,6 +49,7 @@ func chatLines(ctx context.Context, conn net.Conn, s *Screen) error {
 	for {
 		out, first := c.outgoing(said)
 		next := lines
+		// A nil channel takes its case out of the select: no line is read before the answer.
 		if s.paced && c.waits() {
 			next = nil
 		}
@@ -109,6 +112,8 @@ func writeFrames(ctx context.Context, conn net.Conn, said <-chan frame) {
 	}
 }
 
+// readInput passes on messages from the input, and closes lines at its end. A read can't be
+// interrupted, so nobody waits for readInput.
 func readInput(ctx context.Context, s *Screen, lines chan<- string) {
 	defer close(lines)
 	for {
@@ -126,6 +131,7 @@ func readInput(ctx context.Context, s *Screen, lines chan<- string) {
 	}
 }
 
+// newLines returns a scanner of the frames from conn. A line longer than maxLine ends it.
 func newLines(conn net.Conn) *bufio.Scanner {
 	lines := bufio.NewScanner(conn)
 	lines.Buffer(nil, maxLine)
@@ -153,6 +159,7 @@ func (c *conversation) outgoing(said chan<- frame) (chan<- frame, frame) {
 	return said, c.queue[0]
 }
 
+// say puts a message of the person into the queue.
 func (c *conversation) say(line string) {
 	id := rand.Text()
 	c.own[id], c.asks = true, false
@@ -185,6 +192,7 @@ func (c *conversation) unanswered() error {
 func (c *conversation) receive(f frame) error {
 	switch {
 	case f.State != nil:
+		// The question is on its way, and it must be printed before the chat ends.
 		if f.State.WillAsk {
 			c.later = time.After(askAgain)
 		}

@@ -30,6 +30,7 @@ type link struct {
 
 var _ screen.Gateway = (*link)(nil)
 
+// newLink returns a link that is not connected. show must be set before run.
 func newLink(dial func(context.Context) (net.Conn, error)) *link {
 	return &link{dial: dial, wake: make(chan struct{}, 1)}
 }
@@ -45,6 +46,8 @@ func (l *link) AskState() { l.put(frame{Request: wantState}) }
 // AskFiles implements [screen.Gateway].
 func (l *link) AskFiles(prefix string) { l.put(frame{Request: wantFiles, Text: prefix}) }
 
+// put queues a frame. A message also stays in open until it is stored. A request does not: after a
+// lost connection its answer would be useless.
 func (l *link) put(f frame) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,6 +58,8 @@ func (l *link) put(f frame) {
 	l.signal()
 }
 
+// signal wakes write. One token is enough, because write takes the whole queue. The caller holds
+// l.mu.
 func (l *link) signal() {
 	select {
 	case l.wake <- struct{}{}:
@@ -90,6 +95,7 @@ func (l *link) run(ctx context.Context, conn net.Conn) {
 		}
 		l.show(screen.Joined{})
 		l.mu.Lock()
+		// The queue holds no message that open does not have, so this loses only requests.
 		l.queue = slices.Clone(l.open)
 		l.signal()
 		l.mu.Unlock()

@@ -74,6 +74,7 @@ func NewScreen(in, out *os.File, opts ScreenOptions) (*Screen, error) {
 		s.full, s.paced = kind != "dumb" && (kind != "" || !usesTerm), false
 	case !typed && !opts.Lines:
 		s.once = true
+		// One byte more than allowed is read, so that a longer text is refused and not cut.
 		text, err := io.ReadAll(io.LimitReader(in, maxText+1))
 		if err != nil {
 			return nil, fmt.Errorf("terminal: standard input: %w", err)
@@ -142,6 +143,7 @@ func (s *Screen) draw(
 	l := newLink(dial)
 	out := &canvas{File: s.tty}
 	opts := screen.Options{Gateway: l, History: s.opts.History, Owned: s.opts.Owned}
+	// Without a size the screen uses its default, until Bubble Tea reports one.
 	if width, height, err := term.GetSize(int(s.tty.Fd())); err == nil {
 		opts.Width, opts.Height = width, height
 	}

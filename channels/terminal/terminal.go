@@ -176,6 +176,8 @@ func (c *Channel) Dial(ctx context.Context) (net.Conn, error) {
 func (c *Channel) Run(ctx context.Context, in channels.Intake) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	// Deferred calls run in reverse order: no screen can connect any more, the last messages are
+	// sent, the screens are disconnected, and their goroutines end.
 	defer c.end()
 	defer func() { <-in.Flushed() }()
 	defer close(c.done)
@@ -257,6 +259,7 @@ func (c *Channel) attach(conn net.Conn) {
 	c.changed = make(chan struct{})
 }
 
+// detach removes a screen and closes its connection.
 func (c *Channel) detach(conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -342,6 +345,8 @@ func (c *Channel) answer(ctx context.Context, conn net.Conn, f frame) error {
 // writeTime is how long a screen may take to accept a frame before it is disconnected.
 const writeTime = 10 * time.Second
 
+// write writes a frame. Concurrent writes to a connection don't mix: the connection writes each
+// line whole.
 func write(conn net.Conn, f frame) error {
 	line, err := json.Marshal(f)
 	if err != nil {
@@ -362,6 +367,7 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 	}
 	for {
 		c.mu.Lock()
+		// It is taken before the attempt, so that no screen that connects meanwhile is missed.
 		changed := c.changed
 		c.mu.Unlock()
 		if c.show(frame{ID: part.Key, Text: part.Text, Buttons: buttons}, nil) {

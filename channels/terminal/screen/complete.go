@@ -23,6 +23,7 @@ var ownCommands = []Command{{"exit", "leave this chat"}, {"clear", "clear the sc
 func (in *input) suggest() {
 	e := &in.editor
 	from := e.wordStart()
+	// The cursor is behind a blank: nothing is begun that could be completed.
 	if e.at > 0 && e.text[e.at-1].isSpace() {
 		from = e.at
 	}
@@ -33,6 +34,7 @@ func (in *input) suggest() {
 	case from == 0 && strings.HasPrefix(word, "/") && !e.literal():
 		in.complete = completion{prefix: word, choices: in.commands(word[1:])}
 	case strings.HasPrefix(word, "@"):
+		// The answer for this word is here or on its way.
 		if old.prefix == word {
 			in.complete = old
 			return
@@ -84,6 +86,7 @@ func (in *input) tab(back bool) {
 	word := c.choices[c.at].text
 	if len(c.choices) == 1 {
 		in.replaceWord(c.prefix, word)
+		// A folder is not the end: a name in it may follow.
 		if !strings.HasSuffix(word, "/") {
 			in.editor.insert(" ", false)
 		}
@@ -106,6 +109,7 @@ func (in *input) tab(back bool) {
 // word returns the word before the cursor.
 func (in *input) word() string { return join(in.editor.text[in.editor.wordStart():in.editor.at]) }
 
+// replaceWord replaces old, which stands before the cursor, by word.
 func (in *input) replaceWord(old, word string) {
 	n := len(split(old, false))
 	in.editor.remove(in.editor.at-n, in.editor.at)

@@ -12,12 +12,13 @@ import (
 // A cluster is a character as people see it, such as an emoji with its modifiers, or a newline.
 type cluster struct {
 	text   string
-	pasted bool
+	pasted bool // it was not typed, so it can't begin a command
 }
 
 // tab is how a tab is displayed. The message keeps the tab character.
 const tab = "    "
 
+// shown returns what the screen shows.
 func (c cluster) shown() string {
 	if c.text == "\t" {
 		return tab
@@ -39,6 +40,7 @@ type editor struct {
 // value returns the text.
 func (e *editor) value() string { return join(e.text) }
 
+// join returns the text of clusters.
 func join(clusters []cluster) string {
 	var b strings.Builder
 	for _, c := range clusters {
@@ -78,6 +80,7 @@ func (e *editor) insert(text string, pasted bool) {
 	if text == "" {
 		return
 	}
+	// Only the two neighbours can combine with the text.
 	from, to := max(e.at-1, 0), min(e.at+1, len(e.text))
 	before, after := e.text[from:e.at], e.text[e.at:to]
 	added := split(join(before)+text+join(after), pasted)
@@ -94,6 +97,7 @@ func (e *editor) insert(text string, pasted bool) {
 	e.at = len(e.text) - behind
 }
 
+// split returns the clusters of text.
 func split(text string, pasted bool) (clusters []cluster) {
 	for state := -1; text != ""; {
 		var c string
@@ -151,7 +155,9 @@ func (e *editor) wordEnd() int   { return e.forth(e.forth(e.at, cluster.isSpace)
 // A line is a row of the editor on the screen: the clusters from up to, but not including, to.
 type line struct{ from, to int }
 
-// layout returns the rows of the text for a width in columns, and the position of the cursor.
+// layout returns the rows of the text for a width in columns, and the position of the cursor. A row
+// ends before the first cluster that does not fit. A cluster that is wider than the screen has a
+// row of its own.
 func (e *editor) layout(width int, m ansi.Method) (rows []line, row, column int) {
 	from, columns := 0, 0
 	end := func(to, next int) {
@@ -172,6 +178,7 @@ func (e *editor) layout(width int, m ansi.Method) (rows []line, row, column int)
 		}
 		columns += w
 	}
+	// The last row is full, so the cursor behind it needs another one.
 	if columns >= width {
 		end(len(e.text), len(e.text))
 	}
@@ -181,7 +188,8 @@ func (e *editor) layout(width int, m ansi.Method) (rows []line, row, column int)
 	return append(rows, line{from, len(e.text)}), row, column
 }
 
-// up moves the cursor up by n rows. It returns false if there is no such row.
+// up moves the cursor up by n rows. It returns false if there is no such row. A negative n moves it
+// down. The cursor keeps its column if the row is long enough.
 func (e *editor) up(n, width int, m ansi.Method) bool {
 	rows, row, column := e.layout(width, m)
 	row -= n

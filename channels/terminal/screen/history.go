@@ -50,6 +50,7 @@ func openHistory(path string) (*history, error) {
 			break
 		}
 	}
+	// The file may grow to twice the maximum, so that it is rewritten rarely.
 	long := len(h.entries) > 2*maxHistory
 	h.entries = h.entries[max(0, len(h.entries)-maxHistory):]
 	h.at = len(h.entries)
@@ -71,6 +72,7 @@ func (h *history) rewrite() error {
 	return nil
 }
 
+// encode returns an entry as a line of the file.
 func encode(entry string) []byte {
 	text, err := json.Marshal(entry)
 	if err != nil {
@@ -103,7 +105,8 @@ func (h *history) add(entry string) error {
 	return nil
 }
 
-// step returns the entry n places later, or the draft. current is the shown text.
+// step returns the entry n places later, or the draft. current is the shown text. It returns false
+// if there is no such entry.
 func (h *history) step(n int, current string) (string, bool) {
 	to := h.at + n
 	if to < 0 || to > len(h.entries) {

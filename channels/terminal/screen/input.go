@@ -13,7 +13,8 @@ type input struct {
 	finding  *finding // nil: no search in the history
 }
 
-// edit moves the cursor or changes the text. It reports whether the key does that.
+// edit moves the cursor or changes the text. It reports whether the key does that. Most keys are
+// those of Emacs and of shells.
 func (in *input) edit(name string) bool {
 	e := &in.editor
 	switch name {
@@ -46,6 +47,7 @@ func (in *input) edit(name string) bool {
 	case "ctrl+u":
 		e.remove(e.lineStart(), e.at)
 	case "ctrl+k":
+		// At the end of a line it joins the next one.
 		if end := e.lineEnd(); end > e.at {
 			e.remove(e.at, end)
 		} else {
@@ -92,6 +94,7 @@ type finding struct {
 // find handles a key during a search. It reports whether the key has a meaning there.
 func (in *input) find(name, text string) bool {
 	f := in.finding
+	// A changed text is searched from the newest entry on, Ctrl-R from the found one.
 	from := len(in.history.entries)
 	switch {
 	case name == "ctrl+r":
@@ -119,6 +122,7 @@ func (in *input) find(name, text string) bool {
 	return true
 }
 
+// lastCluster returns the last cluster of text, which must not be empty.
 func lastCluster(text string) string {
 	clusters := split(text, false)
 	return clusters[len(clusters)-1].text

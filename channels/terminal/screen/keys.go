@@ -2,7 +2,8 @@ package screen
 
 import tea "charm.land/bubbletea/v2"
 
-// key handles a key.
+// key handles a key. What asks the person something comes first: the question at the end, then the
+// search in the history.
 func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 	name := msg.Keystroke()
 	switch {

@@ -90,6 +90,8 @@ const (
 // stateDue is sent when the next request for the state is due.
 type stateDue struct{}
 
+// askLater returns the command that makes stateDue come. It comes sooner while something is under
+// way.
 func (m *Model) askLater() tea.Cmd {
 	wait := restTime
 	if m.talk.isAnswerPending() || m.state == nil || slices.ContainsFunc(m.state.Accounts, down) {
@@ -104,7 +106,7 @@ func (m *Model) Init() tea.Cmd {
 	return m.askLater()
 }
 
-// Update implements [tea.Model].
+// Update implements [tea.Model]. Bubble Tea calls it on one goroutine, so the Model needs no locks.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	waited := m.talk.isAnswerPending()
 	cmd := m.update(msg)
@@ -118,6 +120,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, tea.Batch(cmd, m.print())
 }
 
+// update handles msg. Update does what is due after any message.
 func (m *Model) update(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -125,6 +128,7 @@ func (m *Model) update(msg tea.Msg) tea.Cmd {
 	case tea.ColorProfileMsg:
 		m.profile = msg.Profile
 	case tea.ModeReportMsg:
+		// Such a terminal counts columns by clusters, not by code points.
 		if msg.Mode == ansi.ModeUnicodeCore && !msg.Value.IsNotRecognized() {
 			m.method = ansi.GraphemeWidth
 		}
@@ -194,6 +198,7 @@ func (m *Model) setState(s *State) {
 	}
 	m.state, m.known = s, slices.Concat(s.Commands, ownCommands)
 	m.suggest()
+	// The rows are styled and broken already.
 	if old == nil {
 		m.queue = append(m.queue, panel{m.terminal, s, m.opts.Owned}.start()...)
 		return
@@ -210,6 +215,7 @@ func (m *Model) setState(s *State) {
 	}
 }
 
+// down reports whether an account is not connected.
 func down(a Account) bool { return !a.Up }
 
 // same reports whether a and b look the same to a person.
@@ -233,6 +239,7 @@ func (m *Model) send() tea.Cmd {
 	}
 	if err := m.history.add(text); err != nil {
 		m.add(paint(warning, m.wrap("Your messages are not kept in the history: "+err.Error())))
+		// The warning is shown once. Later messages stay in memory.
 		m.history.path = ""
 	}
 	if !literal {

@@ -99,6 +99,7 @@ func (p panel) status() []string {
 	if n := len(s.Strangers); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d to let in: /pair", n))
 	}
+	// A third row would take room from the conversation, so the second one is cut.
 	rows := strings.SplitN(p.wrap(strings.Join(parts, " · ")), "\n", 2)
 	for i, r := range rows {
 		rows[i] = paint(notice, p.cut(strings.ReplaceAll(r, "\n", " ")))
@@ -106,6 +107,7 @@ func (p panel) status() []string {
 	return rows
 }
 
+// thousands returns n in short form, such as "128k".
 func thousands(n int) string {
 	if n < 10000 {
 		return fmt.Sprint(n)

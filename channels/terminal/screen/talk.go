@@ -17,10 +17,11 @@ type partialMessage struct {
 type talk struct {
 	own     map[string]string // unanswered own messages, by id
 	doubted []string          // own messages that may have been answered while the connection was lost
-	partial []*partialMessage
-	choices []Button // buttons that can be pressed
+	partial []*partialMessage // oldest first
+	choices []Button          // buttons that can be pressed
 }
 
+// newTalk returns a conversation without messages.
 func newTalk() talk { return talk{own: make(map[string]string)} }
 
 // isAnswerPending reports whether an answer is under way.
@@ -29,6 +30,8 @@ func (t *talk) isAnswerPending() bool { return len(t.own)+len(t.partial) > 0 }
 // stop is the command that ends the answers.
 const stop = "/stop"
 
+// say records a message that the person sends. It removes the buttons of offers, but not those of a
+// question, which is still to be decided.
 func (t *talk) say(id, text string) {
 	t.own[id] = text
 	t.decided(text)

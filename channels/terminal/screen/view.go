@@ -32,6 +32,7 @@ func (m *Model) layout() ([]string, *tea.Cursor) {
 	below := m.below()
 	middle := m.middle()
 	top := append(m.top(), middle...)
+	// The oldest rows are cut off. The complete message is printed when it is done.
 	top = top[max(0, len(top)+len(typed)+len(below)-m.most()):]
 	cursor := tea.NewCursor(column+len([]rune(Prompt)), len(top)+row)
 	return append(append(top, typed...), below...), cursor
@@ -121,6 +122,7 @@ func (m *Model) below() (rows []string) {
 	}
 	most := max(min(6, m.height/4), 1)
 	first := 0
+	// The chosen one stays near the middle of the list.
 	if len(c.choices) > most {
 		first = min(max(c.at-most/2, 0), len(c.choices)-most)
 	}
