@@ -82,7 +82,7 @@ func (c *Channel) Fetch(ctx context.Context, name string, w io.Writer) (err erro
 	}
 	defer func() { err = errors.Join(err, tmp.Close(), os.Remove(tmp.Name())) }()
 	// The library first writes the encrypted file, and then decrypts it in place.
-	into := &bounded{File: tmp, left: int64(min(r.Size, maxFile)) + sealing}
+	into := &bounded{File: tmp, limit: int64(min(r.Size, maxFile)) + sealing}
 	if err := s.client.DownloadMediaWithPathToFile(ctx, r.Path, r.Sealed, r.Hash, r.Key,
 		mediaTypes[r.Media], "", false, into); err != nil {
 		return fmt.Errorf("whatsapp: fetch: %w", downloadError(err))
@@ -103,22 +103,26 @@ const sealing = 16 + 10
 // allocate as much space as the server claims to send.
 type bounded struct {
 	*os.File
-	left int64 // bytes
+	limit int64 // bytes
 }
 
 var errTooLong = errors.New("the file is longer than its message says")
 
-// Write returns errTooLong for bytes that exceed the limit.
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.left -= int64(len(p)); b.left < 0 {
-		return 0, errTooLong
-	}
-	return b.File.Write(p)
-}
-
-// ReadFrom hides the file's ReadFrom, which would bypass Write.
+// ReadFrom replaces the content of the file by everything that r has. It returns errTooLong if that
+// exceeds the limit. The library calls it once for each attempt, and does not remove what an attempt
+// that failed at another host has left.
 func (b *bounded) ReadFrom(r io.Reader) (int64, error) {
-	return io.Copy(struct{ io.Writer }{b}, r)
+	if _, err := b.Seek(0, io.SeekStart); err != nil {
+		return 0, err
+	}
+	if err := b.Truncate(0); err != nil {
+		return 0, err
+	}
+	n, err := io.Copy(b.File, io.LimitReader(r, b.limit+1))
+	if err == nil && n > b.limit {
+		err = errTooLong
+	}
+	return n, err
 }
 
 // downloadError converts an error of a download into one of the channel contract.

@@ -120,6 +120,30 @@ func TestMediaTooLong(t *testing.T) {
 	}
 }
 
+// TestMediaBreaks checks that a download that breaks off begins anew, at the next host and later.
+func TestMediaBreaks(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.run()
+	data := bytes.Repeat([]byte("picture"), 10_000)
+	if _, err := w.ada.SendMedia(t.Context(), "",
+		whatsapptest.Media{Kind: "image", Type: "image/png", Data: data}); err != nil {
+		t.Fatal(err)
+	}
+	a := w.receive(1)[0].Attachments[0]
+	w.server.BreakMedia(1)
+	if got, err := w.fetch(a); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("Fetch with one broken host = %d bytes, %v", len(got), err)
+	}
+	w.server.BreakMedia(2)
+	if _, err := w.fetch(a); err == nil || errors.Is(err, channels.ErrRefused) {
+		t.Errorf("Fetch with two broken hosts = %v, want an error that may pass", err)
+	}
+	if got, err := w.fetch(a); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("the next Fetch = %d bytes, %v", len(got), err)
+	}
+}
+
 func TestAlbum(t *testing.T) {
 	t.Parallel()
 	w := start(t)

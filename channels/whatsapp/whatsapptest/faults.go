@@ -21,6 +21,7 @@ type faults struct {
 	failKeys     int
 	loginFailure *LoginFailure
 	mediaStatus  int
+	breakMedia   int
 	sends        int
 	groupQueries int
 	refuseLeave  int

@@ -43,6 +43,7 @@ func (c *conn) iq(n *node) {
 	case space == "w:m":
 		c.result(n, node{Tag: "media_conn", Attrs: attrs{"auth": mediaAuth, "ttl": "300",
 			"auth_ttl": "300", "max_buckets": "12"}, Content: []node{
+			{Tag: "host", Attrs: attrs{"hostname": "media.cdn.whatsapp.net"}},
 			{Tag: "host", Attrs: attrs{"hostname": "mmg.whatsapp.net"}},
 		}})
 	case space == "w:g2" && child.Tag == "query":

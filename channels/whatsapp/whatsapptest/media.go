@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strconv"
 )
 
 // mediaAuth is the token that clients must send with uploads.
@@ -47,13 +48,20 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	body, ok := s.media["/v/"+r.PathValue("name")]
-	status := s.mediaStatus
+	status, broken := s.mediaStatus, s.breakMedia > 0
+	if broken {
+		s.breakMedia--
+	}
 	s.mu.Unlock()
 	switch {
 	case status != 0:
 		w.WriteHeader(status)
 	case !ok:
 		http.NotFound(w, r)
+	case broken:
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = w.Write(body[:len(body)/2]) // the error comes below
+		panic(http.ErrAbortHandler)        // closes the connection
 	default:
 		_, _ = w.Write(body) // a client that has gone needs no answer
 	}
@@ -61,6 +69,9 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 
 // SetMediaStatus makes downloads fail with an HTTP status; 0 lets them succeed.
 func (s *Server) SetMediaStatus(status int) { s.change(func() { s.mediaStatus = status }) }
+
+// BreakMedia makes the next n downloads end after half of the file.
+func (s *Server) BreakMedia(n int) { s.change(func() { s.breakMedia = n }) }
 
 // SpoilMedia changes a byte of every stored file.
 func (s *Server) SpoilMedia() {
