@@ -18,8 +18,8 @@ import (
 // Limits of a question.
 const (
 	maxOptions  = 8
-	maxOption   = 40 // characters; buttons are short
-	maxQuestion = 2000
+	maxOption   = 40   // characters; buttons are short
+	maxQuestion = 2000 // bytes
 	defaultWait = time.Hour
 	maxWait     = 7 * 24 * time.Hour
 	groupWait   = 10 * time.Minute // in a group, where the turn blocks others, too
@@ -40,6 +40,8 @@ func New() tool.Tool {
 	return tool.New("ask", description, tool.Idempotent, run)
 }
 
+// run checks the question and suspends the turn. In a group the agent waits no longer than
+// groupWait, whatever the model asks for.
 func run(_ context.Context, c tool.Call, a arguments) (tool.Result, error) {
 	wait := tool.Wait{Text: strings.TrimSpace(a.Question), For: defaultWait}
 	switch {

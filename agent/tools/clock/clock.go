@@ -15,6 +15,7 @@ import (
 const description = "Tells the date and time, with weekday. Messages already carry the time at " +
 	"which they were sent."
 
+// timeArgs are the arguments of the tool. Zone is an IANA name, or "".
 type timeArgs struct {
 	Zone string `json:"zone,omitempty" jsonschema:"such as Europe/Berlin"`
 }
@@ -41,6 +42,7 @@ func New(now func() time.Time, zone *time.Location) tool.Tool {
 // show returns t in its own zone and in UTC.
 func show(t time.Time) string {
 	zone, _ := t.Zone()
+	// The name of the zone helps where its abbreviation does not: "CST" has several meanings.
 	if name := t.Location().String(); name != "Local" && name != zone {
 		zone = name + ", " + zone
 	}

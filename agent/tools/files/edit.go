@@ -19,6 +19,8 @@ const editDescription = "Replaces text in a file that you have read. old_text is
 // maxEdits is the greatest number of edits in one call.
 const maxEdits = 200
 
+// editArgs are the arguments of edit_file: either one edit or a list of them. NewText is a pointer,
+// because "" removes the old text.
 type editArgs struct {
 	Path    string  `json:"path"`
 	OldText string  `json:"old_text,omitempty"`
@@ -27,6 +29,7 @@ type editArgs struct {
 	Edits   []edit  `json:"edits,omitempty"`
 }
 
+// An edit replaces OldText by NewText: its only occurrence, or all of them.
 type edit struct {
 	OldText string `json:"old_text"`
 	NewText string `json:"new_text"`
@@ -48,6 +51,7 @@ func (a editArgs) list() ([]edit, error) {
 	return a.Edits, nil
 }
 
+// editFile implements edit_file. All edits apply in memory before the file is written.
 func (e *editor) editFile(ctx context.Context, c tool.Call, a editArgs) (tool.Result, error) {
 	edits, err := a.list()
 	if err != nil {
@@ -61,8 +65,9 @@ func (e *editor) editFile(ctx context.Context, c tool.Call, a editArgs) (tool.Re
 		})
 }
 
-// applyEdits returns text after the edits and the lines that they changed, numbered as
-// they were at that moment. The error names the first edit that doesn't apply.
+// applyEdits returns text after the edits and the lines that they changed, numbered as they were at
+// that moment. The error names the first edit that doesn't apply. Each edit applies to the result
+// of those before it.
 func applyEdits(ctx context.Context, text string, edits []edit) (string, []int, error) {
 	var lines []int
 	for i, e := range edits {
@@ -118,8 +123,8 @@ func applyEdit(text string, e edit) (string, []int, error) {
 // maxListed is the number of places that are listed.
 const maxListed = 20
 
-// occurrences returns up to a few offsets of part in text. It includes overlapping ones,
-// because each could be meant, unless all are to be replaced.
+// occurrences returns up to a few offsets of part in text. It includes overlapping ones, because
+// each could be meant, unless all are to be replaced. It stops after one more than are listed.
 func occurrences(text, part string, all bool) []int {
 	var at []int
 	for from := 0; len(at) <= maxListed; {
@@ -216,7 +221,8 @@ func quoted(line string) string {
 	return strconv.Quote(line)
 }
 
-// splitLines returns at most n lines of text without "\n", but with "\r".
+// splitLines returns at most n lines of text without "\n", but with "\r". A line break at the end
+// of text does not begin another line.
 func splitLines(text string, n int) []string {
 	lines := strings.SplitN(text, "\n", n+1)
 	if len(lines) > n || len(lines) > 1 && lines[len(lines)-1] == "" {
@@ -227,8 +233,9 @@ func splitLines(text string, n int) []string {
 
 func blank(lines []string) bool { return strings.TrimSpace(strings.Join(lines, "")) == "" }
 
-// closestBlock returns the index of the first line of the block most similar to want, and
-// the similarity, from 0 to 1.
+// closestBlock returns the index of the first line of the block most similar to want, and the
+// similarity, from 0 to 1. It compares every block of lines with want until it has used up its
+// work.
 func closestBlock(lines, want []string) (best int, score float64) {
 	plainWant, plainLines := plainOf(want), plainOf(lines)
 	work := 20_000_000 // approximate number of bytes to compare
@@ -287,7 +294,8 @@ func similarity(a, b string) float64 {
 	return float64(begin+end) / float64(max(len(a), len(b)))
 }
 
-// difference names the only difference of two blocks, or returns "".
+// difference names the only difference of two blocks, or returns "". It tries small differences
+// before large ones.
 func difference(got, want []string) string {
 	if len(got) != len(want) {
 		return ""

@@ -83,6 +83,7 @@ type Files struct {
 
 // New returns the Files of the given trees.
 func New(o Options) *Files {
+	// What the reader has shown, the editor may replace: both use the same seen.
 	ts, seen := newTrees(o), &seen{}
 	return &Files{
 		trees:   ts,
@@ -106,6 +107,8 @@ func (w *Files) Open(c tool.Call, name string) (*os.File, error) {
 func (w *Files) Tools() []tool.Tool {
 	grep := tool.New("grep", grepDescription, tool.Pure, w.browser.grep)
 	grep.Aliases = grepAliases
+	// Writing the same content twice does no harm. An edit can't be repeated, because it no longer
+	// finds its old text.
 	tools := []tool.Tool{
 		tool.New("read_file", readDescription, tool.Pure, w.reader.readFile),
 		tool.New("list_dir", listDescription, tool.Pure, w.browser.listDir),
@@ -116,6 +119,7 @@ func (w *Files) Tools() []tool.Tool {
 		tool.New("apply_patch", patchDescription, tool.Once, w.editor.applyPatch),
 		tool.New("notebook_edit", notebookDescription, tool.Once, w.editor.editNotebook),
 	}
+	// The indexes are those of the list above.
 	tools[1].Aliases = listAliases
 	tools[6].Rare = "changes several files, all or none"
 	tools[7].Rare = "changes a cell of a Jupyter notebook"
@@ -128,7 +132,8 @@ func (w *Files) Tools() []tool.Tool {
 	return tools
 }
 
-// explain rewrites err, the error of an operation on at, for the model.
+// explain rewrites err, the error of an operation on at, for the model. The text names the file as
+// the model has written it.
 func (ts *trees) explain(at place, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -156,11 +161,13 @@ func (ts *trees) missing(at place) error {
 		return fmt.Errorf("nothing has been written to %s yet", ts.memory.name)
 	}
 	hint := ""
+	// If the directory is missing, too, there is no suggestion.
 	if names, err := namesIn(at.tree.dir, filepath.Dir(at.path), maxSuggested); err == nil {
 		if n := suggest.Name(filepath.Base(at.path), names); n != "" && n != filepath.Base(at.path) {
 			hint = fmt.Sprintf("; did you mean %q?", n)
 		}
 	}
+	// Shared documents appear at the top of the workspace.
 	in := ts.workspace.path
 	if at.tree != ts.workspace && at.tree != ts.shared {
 		in = at.tree.title()
@@ -198,7 +205,7 @@ func printable(name string) string {
 	return name
 }
 
-// truncate returns s, cut to 80 characters or so.
+// truncate returns s, cut to 80 bytes. A character that the cut would split is left out.
 func truncate(s string) string {
 	const most = 80
 	if len(s) <= most {

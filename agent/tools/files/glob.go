@@ -34,6 +34,8 @@ const wildcards = `*?[{\`
 const globDescription = `Finds files by path ("**/*.go", "src/{a,b}/*_test.py"; without "/" at ` +
 	`any depth), sorted, without those that .gitignore or .ignore name.`
 
+// globArgs are the arguments of glob. A Limit of 0 means globShown. Ignored includes what
+// .gitignore and .ignore name.
 type globArgs struct {
 	Pattern string `json:"pattern"`
 	Path    string `json:"path,omitempty"`
@@ -43,6 +45,7 @@ type globArgs struct {
 	Skip    int    `json:"offset,omitempty"`
 }
 
+// check returns an error for the model if an argument is not valid.
 func (a globArgs) check() error {
 	switch {
 	case a.Limit < 0 || a.Skip < 0:
@@ -74,8 +77,8 @@ func checkPattern(pattern string) error {
 	return nil
 }
 
-// choices returns an upper bound for the combinations of a pattern with these braces and
-// commas.
+// choices returns an upper bound for the combinations of a pattern with these braces and commas.
+// The product is largest if all braces have the same number of commas.
 func choices(pattern string) float64 {
 	braces := float64(strings.Count(pattern, "{"))
 	if braces == 0 {
@@ -84,15 +87,18 @@ func choices(pattern string) float64 {
 	return math.Pow(float64(strings.Count(pattern, ","))/braces+1, braces)
 }
 
+// glob implements the tool glob. Without ** the pattern says how deep the walk must go.
 func (b *browser) glob(ctx context.Context, c tool.Call, a globArgs) (tool.Result, error) {
 	if err := a.check(); err != nil {
 		return tool.Result{}, err
 	}
+	// The walk begins where the pattern stops being a plain path.
 	base, pattern := doublestar.SplitPattern(a.Pattern)
 	dir := base
 	if !filepath.IsAbs(base) && a.Path != "" {
 		dir = strings.TrimSuffix(a.Path, "/") + "/" + base
 	}
+	// As in .gitignore, a name without a slash may be at any depth.
 	if !strings.Contains(a.Pattern, "/") && strings.ContainsAny(pattern, wildcards) {
 		pattern = "**/" + pattern
 	}
@@ -111,6 +117,7 @@ func (b *browser) glob(ctx context.Context, c tool.Call, a globArgs) (tool.Resul
 	}
 	limited, cancel := context.WithTimeout(ctx, maxWalk)
 	defer cancel()
+	// If only the time is over, what was found so far is the result.
 	if err := k.run(limited); err != nil {
 		if ctx.Err() != nil {
 			return tool.Result{}, ctx.Err()
@@ -145,6 +152,8 @@ type globber struct {
 	full  bool
 }
 
+// visit adds the entries of a directory that match. It follows a link only to see whether it leads
+// to a directory.
 func (g *globber) visit(dir string, entries []fs.DirEntry) {
 	var found []string
 	for _, e := range entries {

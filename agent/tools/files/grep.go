@@ -30,6 +30,8 @@ const (
 const grepDescription = "Searches the lines of files for an RE2 expression. Leaves out binary " +
 	"files, those over 5 MB and what .gitignore or .ignore name."
 
+// grepArgs are the arguments of grep. Context stands for both Before and After. Limit and Skip
+// count lines, or files in the other modes.
 type grepArgs struct {
 	Pattern   string `json:"pattern"`
 	Path      string `json:"path,omitempty"`
@@ -58,6 +60,8 @@ const (
 	modeCount   = "count"
 )
 
+// check sets the defaults, reduces limits that are too large, and returns an error for the model if
+// an argument is not valid.
 func (a *grepArgs) check() error {
 	if a.Limit < 0 || a.Skip < 0 || a.Before < 0 || a.After < 0 || a.Context < 0 {
 		return errors.New("numbers can't be negative")
@@ -94,6 +98,7 @@ var typePatterns = map[string]string{
 	"yaml": "*.{yaml,yml}",
 }
 
+// grep implements the tool grep. Listing the files and searching them share one time limit.
 func (b *browser) grep(ctx context.Context, c tool.Call, a grepArgs) (tool.Result, error) {
 	if err := a.check(); err != nil {
 		return tool.Result{}, err
@@ -133,6 +138,7 @@ func (b *browser) gather(ctx context.Context, c tool.Call, s *search) ([]string,
 		return nil, b.trees.explain(s.start, err)
 	}
 	if !info.IsDir() {
+		// open says why the file can't be read; the search reads it by itself.
 		f, _, err := b.trees.open(s.start)
 		if err != nil {
 			return nil, err
@@ -148,6 +154,7 @@ func (b *browser) gather(ctx context.Context, c tool.Call, s *search) ([]string,
 	if g.files > maxFiles {
 		notes = append(notes, fmt.Sprintf("only %d files are searched; give a narrower path", maxFiles))
 	}
+	// The walk finds directories in any order. Pages of results need a fixed one.
 	slices.SortFunc(g.parts, func(a, b part) int {
 		return cmp.Or(cmp.Compare(a.dir, b.dir), cmp.Compare(a.names[0], b.names[0]))
 	})
@@ -177,7 +184,8 @@ type part struct {
 	names []string
 }
 
-// partSize is the number of files in a part.
+// partSize is the number of files in a part. Opening a directory costs little in comparison, and
+// all workers have something to do.
 const partSize = 64
 
 // gatherer collects the files found by a walk.
@@ -189,6 +197,8 @@ type gatherer struct {
 	files int
 }
 
+// visit adds the regular files among the entries of a directory, in parts. It does not follow
+// links.
 func (g *gatherer) visit(dir string, entries []fs.DirEntry) {
 	var names []string
 	for _, e := range entries {

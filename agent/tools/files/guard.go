@@ -70,7 +70,8 @@ type descent struct {
 	made []string // created directories, the innermost first
 }
 
-// open returns the directory of the file.
+// open returns the directory of the file. The caller must close it. After an error, too, d.made
+// lists the directories that it has created.
 func (d *descent) open() (*os.Root, error) {
 	dir, err := d.at.tree.dir.OpenRoot(".")
 	if err != nil {
@@ -102,6 +103,8 @@ func (d *descent) check(dir *os.Root) error {
 	if err != nil {
 		return err
 	}
+	// The comparison is of the directories and not of their names, because a link or a second root
+	// may lead to them.
 	is := func(root *os.Root, name string) bool {
 		info, err := root.Lstat(name)
 		return err == nil && os.SameFile(here, info)
@@ -120,6 +123,7 @@ func (d *descent) step(dir *os.Root, elements []string) (*os.Root, error) {
 	name := elements[len(elements)-1]
 	info, err := dir.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) && d.create {
+		// Another process may create the directory at the same time.
 		if err := dir.Mkdir(name, d.at.tree.mode(newDir)); err == nil {
 			d.made = slices.Insert(d.made, 0, filepath.Join(elements...))
 		} else if !errors.Is(err, fs.ErrExist) {
@@ -137,6 +141,7 @@ func (d *descent) step(dir *os.Root, elements []string) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The directory may have been replaced since Lstat.
 	if now, err := next.Stat("."); err != nil || !os.SameFile(info, now) {
 		_ = next.Close() // nothing was written
 		return nil, errMoved
@@ -172,6 +177,7 @@ func (e *editor) hasLastingEffect(c tool.Call) bool {
 	if err == nil && a.Patch == "" && a.Content == nil && a.Source == nil && marksDone(edits) {
 		return false
 	}
+	// A patch names its files itself.
 	names := []string{a.Path}
 	if a.Patch != "" {
 		patches, err := parsePatch(a.Patch)
@@ -193,7 +199,8 @@ func (e *editor) hasLastingEffect(c tool.Call) bool {
 	return false
 }
 
-// marksDone reports whether edits only tick items of lists.
+// marksDone reports whether edits only tick items of lists. An edit that changes nothing does not
+// count as one.
 func marksDone(edits []edit) bool {
 	return !slices.ContainsFunc(edits, func(e edit) bool {
 		return e.OldText == e.NewText || strings.ReplaceAll(e.OldText, "- [ ]", "- [x]") != e.NewText

@@ -89,8 +89,9 @@ func allIgnoreNames(at place) ignoreNames {
 	return ignoreNames{git: true, own: true, repo: err == nil}
 }
 
-// ignoresAbove returns the patterns of the directories above a place. If they ignore the
-// place itself it returns nil, because the caller named the place explicitly.
+// ignoresAbove returns the patterns of the directories above a place. If they ignore the place
+// itself it returns nil, because the caller named the place explicitly. It knows no entries of
+// these directories, so it tries to read their files.
 func ignoresAbove(at place) *ignores {
 	var g *ignores
 	if at.path == "." {
@@ -111,6 +112,8 @@ func ignoresAbove(at place) *ignores {
 // ignored reports whether a path in the tree is ignored. It does not check the directories
 // above the path.
 func (g *ignores) ignored(path string, isDir bool) bool {
+	// The innermost directory with a matching rule decides. A rule of any .ignore comes before
+	// those of .gitignore.
 	for l := g; l != nil; l = l.above {
 		if out, known := decideIgnore(l.own, l.rel(path), isDir); known {
 			return out
@@ -198,6 +201,9 @@ func parseIgnores(text string) []ignoreRule {
 // ignoreMeta are the special characters of a pattern.
 const ignoreMeta = `*?[\`
 
+// parseIgnore parses a line. ok is false for comments, empty lines and patterns that are not valid
+// or take too long to match. It splits off the plain text around the special characters, which is
+// compared faster than a glob.
 func parseIgnore(line string) (r ignoreRule, ok bool) {
 	if strings.HasPrefix(line, "#") {
 		return r, false
@@ -205,6 +211,8 @@ func parseIgnore(line string) (r ignoreRule, ok bool) {
 	line = trimSpaces(line)
 	line, r.negated = strings.CutPrefix(line, "!")
 	line, r.dirs = strings.CutSuffix(line, "/")
+	// As in Git, a pattern with a slash that is not its end is relative to the directory of its
+	// file. Other patterns apply at any depth.
 	r.base = !strings.Contains(line, "/")
 	line = strings.TrimPrefix(line, "/")
 	switch {
@@ -215,6 +223,7 @@ func parseIgnore(line string) (r ignoreRule, ok bool) {
 		return r, true
 	}
 	r.prefix = line[:strings.IndexAny(line, ignoreMeta)]
+	// The suffix has no slash, because "**/" may also match nothing.
 	r.suffix = line[strings.LastIndexAny(line, ignoreMeta+"]/")+1:]
 	if r.base && line == "*"+r.suffix {
 		return r, true

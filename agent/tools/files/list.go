@@ -25,6 +25,8 @@ const (
 
 const listDescription = "Lists a directory."
 
+// listArgs are the arguments of list_dir. Limit and Skip count entries; a Limit of 0 means
+// maxShown.
 type listArgs struct {
 	Path  string `json:"path,omitempty"`
 	Deep  bool   `json:"recursive,omitempty"`
@@ -38,6 +40,7 @@ var listAliases = map[string]string{"max_entries": "head_limit"}
 // A browser implements the tools that list and search directories: list_dir, glob and grep.
 type browser struct{ trees *trees }
 
+// listDir implements list_dir. With recursive it is a glob for everything, with the limits of glob.
 func (b *browser) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Result, error) {
 	if a.Limit < 0 || a.Skip < 0 {
 		return tool.Result{}, errors.New("offset and head_limit can't be negative")
@@ -55,6 +58,7 @@ func (b *browser) listDir(ctx context.Context, c tool.Call, a listArgs) (tool.Re
 		return tool.Result{}, err
 	}
 	entries = shown(c, at, entries)
+	// The top of the workspace also shows what belongs to other trees.
 	if at.tree == b.trees.workspace && at.path == "." {
 		entries = b.trees.withShared(b.trees.withMemory(c, entries))
 	}
@@ -127,7 +131,7 @@ func (ts *trees) withShared(entries []fs.DirEntry) []fs.DirEntry {
 }
 
 // replaceEntry returns entries with name replaced by an entry of another tree, or removed if info
-// is nil.
+// is nil. entries are sorted by name, and stay so.
 func replaceEntry(entries []fs.DirEntry, name string, info fs.FileInfo) []fs.DirEntry {
 	byName := func(e fs.DirEntry, name string) int { return cmp.Compare(e.Name(), name) }
 	i, found := slices.BinarySearchFunc(entries, name, byName)
@@ -149,7 +153,7 @@ type otherEntry struct {
 // Name implements fs.DirEntry.
 func (e otherEntry) Name() string { return e.name }
 
-// readDir returns the entries of a directory, sorted by name.
+// readDir returns the entries of a directory, sorted by name. It reads maxRead of them at most.
 func (b *browser) readDir(at place) ([]fs.DirEntry, error) {
 	if err := b.trees.wantDir(at); err != nil {
 		return nil, err
@@ -184,6 +188,7 @@ func line(at place, e fs.DirEntry) string {
 		}
 		return name + " -> " + printable(target)
 	case "":
+		// The size of an entry of another tree is that of the entry, because at leads elsewhere.
 		info, err := root.Lstat(filepath.Join(at.path, e.Name()))
 		if other, ok := e.(otherEntry); ok {
 			info, err = other.Info()

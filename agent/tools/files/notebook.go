@@ -18,6 +18,8 @@ import (
 const notebookDescription = "Replaces, inserts (behind cell) or deletes a cell of a Jupyter " +
 	"notebook. read_file shows ids and numbers. Replacing a code cell clears its output."
 
+// notebookArgs are the arguments of notebook_edit. Source is a pointer, because a cell may become
+// empty.
 type notebookArgs struct {
 	Path   string  `json:"path"`
 	Cell   string  `json:"cell,omitempty" jsonschema:"id or number; none: insert at the start"`
@@ -26,6 +28,8 @@ type notebookArgs struct {
 	Source *string `json:"source,omitempty"`
 }
 
+// check sets the default mode, and returns an error for the model if an argument is missing or not
+// valid.
 func (a *notebookArgs) check() error {
 	switch a.Mode {
 	case "":
@@ -65,6 +69,7 @@ func changeNotebook(text string, a notebookArgs) (after, report string, err erro
 	if err != nil {
 		return "", "", err
 	}
+	// Without a cell, a new one is inserted at the start.
 	at := -1
 	if a.Cell != "" {
 		if at, err = findCell(cells, a.Cell); err != nil {
@@ -106,7 +111,8 @@ func (o object) text(name string) string {
 	return ""
 }
 
-// likeJSON returns raw with the indentation of old.
+// likeJSON returns raw with the indentation of old. The second line of old shows the indentation.
+// If old has none, the result has none.
 func likeJSON(raw []byte, old string) (string, error) {
 	b := bytes.NewBuffer(nil)
 	err := json.Compact(b, raw)
@@ -140,7 +146,8 @@ func (o object) withIDs() bool {
 	return err == nil && minor >= 5
 }
 
-// findCell returns the index of the cell that the model named.
+// findCell returns the index of the cell that the model named. An id comes before a number, because
+// an id may consist of digits.
 func findCell(cells []object, name string) (int, error) {
 	if i := slices.IndexFunc(cells, func(c object) bool { return c.text("id") == name }); i >= 0 {
 		return i, nil
@@ -174,6 +181,7 @@ func (o object) replace(a notebookArgs) {
 	if a.Type != "" {
 		o.set("cell_type", a.Type)
 	}
+	// The format allows a string or a list of lines. The cell keeps its form.
 	if raw := o["source"]; len(raw) > 0 && raw[0] == '"' {
 		o.set("source", *a.Source)
 	} else {
@@ -184,6 +192,7 @@ func (o object) replace(a notebookArgs) {
 		o.set("outputs", []string{})
 		return
 	}
+	// Only cells of code may have these members.
 	delete(o, "execution_count")
 	delete(o, "outputs")
 }

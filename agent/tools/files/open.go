@@ -9,7 +9,8 @@ import (
 	"gateway/agent/tools/files/osfile"
 )
 
-// open opens the regular file at a place and returns its FileInfo.
+// open opens the regular file at a place and returns its FileInfo. The caller must close the file.
+// The model reads the error.
 func (ts *trees) open(at place) (*os.File, fs.FileInfo, error) {
 	info, err := at.tree.dir.Stat(at.path) // before opening, because opening some devices has effects
 	if err != nil {

@@ -28,6 +28,8 @@ type patchArgs struct {
 	Patch string `json:"patch"`
 }
 
+// applyPatch implements apply_patch. All hunks must apply in memory before the first file is
+// written.
 func (e *editor) applyPatch(ctx context.Context, c tool.Call, a patchArgs) (tool.Result, error) {
 	if len(a.Patch) > maxPatch {
 		return tool.Result{}, fmt.Errorf("the patch has more than %d bytes; use several", maxPatch)
@@ -73,6 +75,8 @@ type patching struct {
 	report []string // messages for the model about the changes
 }
 
+// A patchKey identifies a file, without symbolic links. Two names in a patch may mean the same
+// file, which then has one state.
 type patchKey struct {
 	tree *tree
 	path string
@@ -81,9 +85,9 @@ type patchKey struct {
 // A patched is a file with the changes that the patch has made so far.
 type patched struct {
 	target
-	old, text string
-	exists    bool
-	loaded    bool
+	old, text string      // on the disk, and after the changes so far
+	exists    bool        // after the changes so far
+	loaded    bool        // old and text are set
 	like      fs.FileInfo // the file before a move, or nil
 }
 
@@ -131,10 +135,12 @@ func (p *patching) apply(patch filePatch) error {
 	case !f.exists:
 		return p.editor.trees.missing(f.place)
 	case patch.remove:
+		// A file that is only removed need not be text, so it is not loaded.
 		f.exists = false
 		p.reportChange("removed", f)
 		return nil
 	}
+	// Only a file whose lines change must be text of a limited size.
 	if err := p.load(f); err != nil {
 		return err
 	}
@@ -172,6 +178,7 @@ func (p *patching) move(f *patched, name string) error {
 	case to.exists:
 		return fmt.Errorf("%q can't be moved to %q, which is there already", f.given, name)
 	}
+	// The new file gets the owner and the mode of the old one, also after several moves.
 	to.text, to.exists, to.loaded, to.like = f.text, true, true, cmp.Or(f.info, f.like)
 	f.exists = false
 	p.report = append(p.report,
@@ -183,7 +190,8 @@ func (p *patching) reportChange(what string, f *patched) {
 	p.report = append(p.report, fmt.Sprintf("%s was %s", printable(f.name), what))
 }
 
-// changes returns the changes to make on disk.
+// changes returns the changes to make on disk. It leaves out files that are the same as before, and
+// those that the patch has both made and removed.
 func (p *patching) changes() []change {
 	var list []change
 	for _, f := range p.order {
@@ -342,7 +350,7 @@ func (p *patchParser) section(s string, f *filePatch) error {
 	return nil
 }
 
-// hunk parses one hunk.
+// hunk parses one hunk. Several @@ lines are anchors that follow one another in the file.
 func (p *patchParser) hunk() (hunk, error) {
 	var h hunk
 	for ; strings.HasPrefix(p.peek(), "@@"); p.at++ {
@@ -495,12 +503,14 @@ func (h *hunk) place(lines []textLine, from int) (int, error) {
 		}
 		from, behind = behind+i, behind+i+1 // the anchor may also be the first line of the hunk
 	}
+	// A hunk that only adds lines adds them behind its anchors, or at the end of the file.
 	if len(old) == 0 {
 		if len(h.anchors) > 0 {
 			return behind, nil
 		}
 		return len(lines), nil
 	}
+	// White space at the ends of lines may differ if there is no exact place.
 	for _, equal := range []func(a, b string) bool{exact, trimmed} {
 		found := matches(lines, old, from, equal)
 		if h.end {
@@ -508,6 +518,7 @@ func (h *hunk) place(lines []textLine, from int) (int, error) {
 		}
 		switch {
 		case len(found) == 1 || len(found) > 1 && len(h.anchors) > 0:
+			// Behind an anchor, the first place is meant.
 			return found[0], nil
 		case len(found) > 1:
 			for i := range found {

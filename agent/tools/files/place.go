@@ -42,9 +42,11 @@ func (t *tree) title() string {
 	return fmt.Sprintf("%s (%s)", t.name, t.path)
 }
 
+// isWorkspace reports whether t is the workspace. The tree of the shared documents has no name
+// either, but is private.
 func (t *tree) isWorkspace() bool { return t.name == "" && !t.private }
 
-// A place is a path in a tree.
+// A place is a path in a tree. The file need not exist.
 type place struct {
 	tree  *tree
 	path  string // within tree.dir
@@ -92,13 +94,16 @@ func newTrees(o Options) *trees {
 // privateTree returns the tree of a folder of documents.
 func privateTree(name string, dir *os.Root) *tree {
 	t := &tree{name: name, dir: dir, write: true, private: true}
+	// The path of a tree that was opened by a relative path is not known. Such a tree has no
+	// absolute paths.
 	if path := dir.Name(); filepath.IsAbs(path) {
 		t.path = filepath.Clean(path)
 	}
 	return t
 }
 
-// maxPath is the greatest length of a path that the model gives, in bytes.
+// maxPath is the greatest length of a path that the model gives, in bytes. Linux has the same
+// limit.
 const maxPath = 4096
 
 // find returns the place for a path that the model wrote: a relative path, or an absolute path in a
@@ -117,6 +122,7 @@ func withheld(c tool.Call, at place) bool {
 	if len(c.Limits.Folders) == 0 || at.tree.isWorkspace() {
 		return false
 	}
+	// A link must not be a way into the skill.
 	if real, err := at.resolved(); err == nil {
 		at = real
 	}
@@ -133,12 +139,14 @@ func withheld(c tool.Call, at place) bool {
 	})
 }
 
-// locate is find for all paths.
+// locate is find for all paths. It is the only place that decides to which tree a path belongs.
 func (ts *trees) locate(c tool.Call, name string) (place, error) {
 	if err := checkName(name); err != nil {
 		return place{}, err
 	}
 	t, rel := ts.workspace, filepath.Clean(name) // "." for ""
+	// This comes before treeOf: the folder of the memories may be inside another tree, through
+	// which a call could otherwise reach other scopes.
 	if rest, ok := ts.ownPath(rel); ok {
 		if !belongsTo(rest, c) {
 			return place{}, ts.outside(name)
@@ -156,6 +164,7 @@ func (ts *trees) locate(c tool.Call, name string) (place, error) {
 		return place{}, ts.outside(name)
 	}
 	p := place{t, rel, filepath.ToSlash(rel), cmp.Or(name, ".")}
+	// The names of shared documents hide files of the workspace.
 	if t == ts.workspace && ts.shared != nil && isShared(p.name) {
 		p.tree = ts.shared
 		return p.normalized(), nil
@@ -164,6 +173,7 @@ func (ts *trees) locate(c tool.Call, name string) (place, error) {
 		p.name = strings.TrimSuffix(t.name+"/"+p.name, "/.")
 		return p.normalized(), nil
 	}
+	// In the workspace, the first element may be the name of another tree.
 	first, rest, _ := strings.Cut(p.name, "/")
 	if ts.media != nil && first == ts.media.name {
 		// A conversation sees only the files that were sent to it.
@@ -190,6 +200,7 @@ func (t *tree) receivedFile(c tool.Call, name string) string {
 	if name == "" {
 		return path
 	}
+	// The file is there, or the caller finds out why it can't be read.
 	if _, err := t.dir.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return path
 	}
@@ -229,10 +240,12 @@ func checkName(name string) error {
 }
 
 // treeOf returns the innermost tree that contains an absolute path, and the path relative to it.
+// Media, memories and shared documents have paths of their own and are not among these trees.
 func (ts *trees) treeOf(path string) (*tree, string) {
 	var best *tree
 	within := ""
 	for _, t := range slices.Concat([]*tree{ts.workspace}, ts.roots) {
+		// All trees that contain path are nested, so the longest name is the innermost.
 		rel, err := filepath.Rel(t.path, path)
 		if err == nil && filepath.IsLocal(rel) && (best == nil || len(t.path) > len(best.path)) {
 			best, within = t, rel
@@ -304,7 +317,7 @@ func namesIn(root *os.Root, path string, n int) ([]string, error) {
 	return names, err
 }
 
-// maxLinks is the number of symbolic links that a path may go through.
+// maxLinks is the number of symbolic links that a path may go through. Linux has the same limit.
 const maxLinks = 40
 
 // errEscape is the error for a link that leads out of its tree. It has the text that package os
@@ -318,6 +331,7 @@ func isEscape(err error) bool { return strings.HasSuffix(err.Error(), errEscape.
 // link. This does not protect anything: if somebody changes links at the same time, the write goes
 // to another place within the tree. The tree itself prevents an escape.
 func (p place) resolved() (place, error) {
+	// done has the elements that are known to be no links, pending those still to be examined.
 	pending := strings.Split(filepath.ToSlash(p.path), "/")
 	var done []string
 	links := 0
@@ -338,6 +352,8 @@ func (p place) resolved() (place, error) {
 		info, err := p.tree.dir.Lstat(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && !slices.Contains(pending, ".."):
+			// Nothing exists below a missing element, so the rest has no links. With a ".." in the
+			// rest, the path can't be resolved.
 			p.path = filepath.Join(append([]string{path}, pending...)...)
 			return p, nil
 		case err != nil:
@@ -420,6 +436,7 @@ func (at place) checkOwn() error {
 	case len(elements) == 1 && filepath.Ext(elements[0]) == ".md":
 		return nil
 	case len(elements) >= 3 && elements[0] == skillsFolder:
+		// A file directly in the folder belongs to no skill.
 		return nil
 	}
 	return fmt.Errorf("%q: in memory there are only Markdown files, such as memory/MEMORY.md, and "+

@@ -33,6 +33,7 @@ func newQuery(pattern string, fixed, ignoreCase, multi bool) (*query, error) {
 	case fixed:
 		pattern = regexp.QuoteMeta(pattern)
 	}
+	// With m, ^ and $ match at the ends of every line.
 	flags := "(?m)"
 	if ignoreCase {
 		flags = "(?mi)"
@@ -41,6 +42,7 @@ func newQuery(pattern string, fixed, ignoreCase, multi bool) (*query, error) {
 	if err != nil {
 		return nil, notRegexp(err)
 	}
+	// Package regexp does not give away the syntax tree. It parses with the same flags.
 	tree, err := syntax.Parse(flags+pattern, syntax.Perl)
 	if err != nil {
 		return nil, notRegexp(err)
@@ -92,6 +94,7 @@ func required(re *syntax.Regexp) (texts []string, fold bool) {
 			}
 		}
 	case syntax.OpAlternate:
+		// All alternatives must have such texts, and treat upper and lower case alike.
 		for i, sub := range re.Sub {
 			t, f := required(sub)
 			if len(t) == 0 || i > 0 && f != fold {
@@ -105,7 +108,8 @@ func required(re *syntax.Regexp) (texts []string, fold bool) {
 
 func byLen(a, b string) int { return len(a) - len(b) }
 
-// mayMatch reports whether the given part of a text can contain a match.
+// mayMatch reports whether the given part of a text can contain a match. This is much faster than
+// the expression.
 func (q *query) mayMatch(in []byte) bool {
 	return len(q.oneOf) == 0 || slices.ContainsFunc(q.oneOf, func(text string) bool {
 		return bytes.Contains(in, []byte(text))
@@ -166,7 +170,8 @@ func (s *scanner) hits(text []byte, yield func(hit) bool) {
 	}
 }
 
-// maxHits is the number of matches of one file if a match may span several lines.
+// maxHits is the number of matches of one file if a match may span several lines. FindAllIndex
+// keeps all of them in memory.
 const maxHits = 100_000
 
 // manyLines matches the text as a whole.
@@ -176,6 +181,7 @@ func (s *scanner) manyLines(text []byte, yield func(hit) bool) {
 	}
 	last := hit{to: -1}
 	for _, at := range s.query.re.FindAllIndex(text, maxHits) {
+		// An empty match may be behind the last byte.
 		first := min(at[0], len(text)-1)
 		h := lineAround(text, first, max(first, at[1]-1))
 		if h.from <= last.to {

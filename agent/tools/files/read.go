@@ -28,6 +28,8 @@ const (
 const readDescription = "Reads a file: text as numbered lines, at most 2000, from line offset; " +
 	"PDF, Office and notebooks as text; images."
 
+// readArgs are the arguments of read_file. Offset is the number of the first line, from 1; 0 means
+// 1. Limit is the number of lines; 0 means maxLines.
 type readArgs struct {
 	Path   string `json:"path"`
 	Offset int    `json:"offset,omitempty"`
@@ -41,6 +43,8 @@ type reader struct {
 	seen    *seen
 }
 
+// readFile implements read_file. The content decides whether a file is an image, text or a
+// document; its name matters only if the content leaves that open.
 func (r *reader) readFile(ctx context.Context, c tool.Call, a readArgs) (tool.Result, error) {
 	if a.Offset < 0 || a.Limit < 0 {
 		return tool.Result{}, errors.New("offset and limit can't be negative")
@@ -69,6 +73,7 @@ func (r *reader) readFile(ctx context.Context, c tool.Call, a readArgs) (tool.Re
 	if err != nil {
 		return tool.Result{}, err
 	}
+	// One page of a file is enough. What counts is that the file has not changed since.
 	r.recordRead(c, at, info)
 	return result, nil
 }
@@ -85,7 +90,7 @@ type opened struct {
 // foreign describes the origin of a result's text.
 func foreign(what string, at place) string { return "the " + what + " " + printable(at.name) }
 
-// headOf returns the first bytes of a file and then seeks back to its start.
+// headOf returns the first bytes of a file. Reading the file still begins at its start.
 func headOf(f *os.File) ([]byte, error) {
 	head := make([]byte, sniffLen)
 	n, err := f.ReadAt(head, 0)
@@ -130,7 +135,8 @@ func (r *reader) recordRead(c tool.Call, at place, info fs.FileInfo) {
 	r.seen.record(c.Session, at, info)
 }
 
-// readText returns one page of the text of a file.
+// readText returns one page of the text of a file. Plain text is read up to the end of the page
+// only, however large the file is. Text of other files is extracted as a whole.
 func (r *reader) readText(
 	ctx context.Context, c tool.Call, o opened, a readArgs,
 ) (string, error) {
@@ -203,6 +209,7 @@ type page struct {
 // fill reads the page from the start of a file.
 func (p *page) fill(ctx context.Context, r *bufio.Reader) error {
 	for chars := 0; ; {
+		// The end of the file comes before the limits: a page that ends with the file is not cut.
 		if _, err := r.Peek(1); errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -226,6 +233,7 @@ func (p *page) fill(ctx context.Context, r *bufio.Reader) error {
 		p.seen++
 		line = fmt.Sprintf("%6d\t%s", p.seen, line)
 		size := utf8.RuneCountInString(line) + 1
+		// The line is the first one of the next page.
 		if chars+size > maxChars {
 			p.seen--
 			p.more = true
@@ -262,6 +270,7 @@ func readLine(r *bufio.Reader) (string, error) {
 		if chunk, more, err = r.ReadLine(); err != nil {
 			return "", err
 		}
+		// This many bytes hold maxLine characters in any case. The rest is only counted.
 		room := max(0, maxLine*utf8.UTFMax-len(kept))
 		kept = append(kept, chunk[:min(len(chunk), room)]...)
 		cut += max(0, len(chunk)-room)
@@ -281,7 +290,8 @@ func readLine(r *bufio.Reader) (string, error) {
 	return line, nil
 }
 
-// text returns the page for the model, with a hint on how to continue.
+// text returns the page for the model, with a hint on how to continue. An offset behind the end is
+// an error that says how many lines there are.
 func (p *page) text() (string, error) {
 	if len(p.lines) == 0 {
 		if p.seen == 0 {

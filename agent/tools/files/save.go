@@ -65,6 +65,7 @@ func (e *editor) save(ctx context.Context, c tool.Call, changes ...change) error
 				return e.trees.explain(ch.place, err)
 			}
 		}
+		// From here on the files change, one after another.
 		for _, s := range list {
 			if err := s.commit(); errors.Is(err, errChanged) {
 				return changedSince(s.place)
@@ -75,6 +76,7 @@ func (e *editor) save(ctx context.Context, c tool.Call, changes ...change) error
 		return nil
 	}()
 	if err != nil {
+		// In reverse order: a later change may be in a directory that an earlier one has made.
 		for _, s := range slices.Backward(list) {
 			err = errors.Join(err, s.rollback())
 		}
@@ -92,7 +94,7 @@ func (e *editor) save(ctx context.Context, c tool.Call, changes ...change) error
 var errChanged = errors.New("changed meanwhile")
 
 // prepare does everything before the change itself. keep means that the change may have to be
-// undone.
+// undone. A single change needs no backup: if its rename fails, the old file is still there.
 func (s *staged) prepare(ts *trees, c tool.Call, keep bool) error {
 	d := descent{trees: ts, call: c, at: s.place, create: !s.remove}
 	var err error
@@ -129,6 +131,7 @@ func (s *staged) writeTemp() error {
 		err = f.Chmod(like.Mode().Perm())
 	}
 	if err == nil {
+		// Otherwise a crash could leave the new name with an empty file.
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
@@ -147,6 +150,7 @@ func (s *staged) backUp() error {
 	if err != nil {
 		return err
 	}
+	// Only the owner may read the copy before it has its mode.
 	if err := s.dir.WriteFile(name, old, newFile&0o600); err != nil {
 		return err
 	}
@@ -154,7 +158,8 @@ func (s *staged) backUp() error {
 	return s.dir.Chmod(name, s.info.Mode().Perm())
 }
 
-// commit makes the change, if the file is still the one that was read.
+// commit makes the change, if the file is still the one that was read. Another process can still
+// change the file between the check and the rename.
 func (s *staged) commit() error {
 	base := filepath.Base(s.path)
 	info, err := s.dir.Lstat(base)
@@ -176,7 +181,7 @@ func (s *staged) commit() error {
 	return err
 }
 
-// rollback undoes the change.
+// rollback undoes the change. Its error continues the sentence of the error that made it necessary.
 func (s *staged) rollback() error {
 	base := filepath.Base(s.path)
 	var err error

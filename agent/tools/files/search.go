@@ -54,6 +54,8 @@ func (s *search) work(ctx context.Context) {
 	sc := searcher{scanner: scanner{query: s.query}, tree: s.start.tree}
 	for ctx.Err() == nil {
 		s.mu.Lock()
+		// Only complete parts at the beginning count. So the results are the same however fast the
+		// workers are.
 		i := s.next
 		if i == len(s.parts) || s.results >= s.need() {
 			s.mu.Unlock()
@@ -63,6 +65,7 @@ func (s *search) work(ctx context.Context) {
 		s.mu.Unlock()
 		counts := s.count(&sc, s.parts[i])
 		s.mu.Lock()
+		// counts is not nil even if nothing matches; nil means that the part was not searched.
 		s.counts[i] = counts
 		for ; s.complete < len(s.parts) && s.counts[s.complete] != nil; s.complete++ {
 			for _, n := range s.counts[s.complete] {
@@ -84,7 +87,8 @@ func (s *search) resultCount(n int) int {
 	return min(n, 1)
 }
 
-// count returns the number of matches in each file of a part.
+// count returns the number of matches in each file of a part. It stops in a file when the result
+// needs no higher number.
 func (s *search) count(sc *searcher, p part) []int {
 	most := s.need()
 	switch s.args.Mode {
@@ -117,7 +121,8 @@ type folder struct {
 	own  bool   // close must close root
 }
 
-// openDir opens a directory below the start of the search.
+// openDir opens a directory below the start of the search. If the start is a file, that is the
+// whole tree, which close leaves open.
 func (s *search) openDir(dir string) (folder, error) {
 	if len(s.parts) == 1 && s.parts[0].names[0] == "" {
 		return folder{root: s.start.tree.dir, file: s.start.path}, nil
@@ -161,9 +166,10 @@ func (sc *searcher) read(d folder, name string) []byte {
 		return nil
 	}
 	if size := int(info.Size()); cap(sc.buffer) < size {
-		sc.buffer = make([]byte, size+size/2)
+		sc.buffer = make([]byte, size+size/2) // with room for larger files
 	}
 	text := sc.buffer[:info.Size()]
+	// The file may have become shorter since Stat. What it has grown is left out.
 	n, err := io.ReadFull(f, text)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		sc.failed++
@@ -226,7 +232,7 @@ func (s *search) text(ctx context.Context, notes []string) (string, error) {
 	return withNotes(strings.TrimSuffix(v.out.String(), "\n"), notes), ctx.Err()
 }
 
-// A view formats results.
+// A view formats results. It reads each file again, with a buffer of its own.
 type view struct {
 	*search
 	searcher
@@ -238,6 +244,8 @@ func (v *view) show(ctx context.Context, from, to int) {
 	seen := 0
 	for i, p := range v.parts[:v.complete] {
 		for j, n := range v.counts[i] {
+			// seen is the number of results before this file. first and last are relative to the
+			// file.
 			worth := v.resultCount(n)
 			first, last := max(from-seen, 0), min(to-seen, worth)
 			seen += worth
@@ -269,6 +277,7 @@ func (v *view) file(p part, j, n, first, last int) {
 			return // it was removed in the meantime
 		}
 		defer dir.close()
+		// The file may have changed since it was counted, so there may be fewer hits.
 		text := v.read(dir, p.names[j])
 		var hits []hit
 		v.hits(text, func(h hit) bool {
@@ -288,11 +297,13 @@ func (v *view) lines(name string, text []byte, hits []hit) {
 		v.out.WriteString("--\n")
 	}
 	for i, h := range hits {
+		// The lines after a hit end before the next hit, which is written as a hit.
 		next := len(text) + 1
 		if i+1 < len(hits) {
 			next = hits[i+1].from
 		}
 		from := h.from
+		// The lines before a hit begin behind what is written already.
 		for range v.args.Before {
 			if from > w.done {
 				from = bytes.LastIndexByte(text[:from-1], '\n') + 1

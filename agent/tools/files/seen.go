@@ -18,6 +18,7 @@ type seen struct {
 	infos map[seenKey]fs.FileInfo
 }
 
+// A seenKey identifies a file for one session. The path has no symbolic links.
 type seenKey struct {
 	session bus.Session
 	tree    *tree

@@ -12,7 +12,8 @@ import (
 	"gateway/agent/tool"
 )
 
-// maxEdit is the size up to which a file can be edited, in bytes.
+// maxEdit is the size up to which a file can be edited, in bytes. An edit keeps the old and the new
+// text in memory.
 const maxEdit = 16 << 20
 
 // target is a file that a call is about to change.
@@ -21,7 +22,9 @@ type target struct {
 	info  fs.FileInfo // of the file that is there, or nil
 }
 
-// An editor implements the tools that change files.
+// An editor implements the tools that change files. It runs one call at a time, so that no call
+// replaces what another has just written. writing is a channel and not a mutex, because a call must
+// not wait longer than its context.
 type editor struct {
 	trees   *trees
 	seen    *seen
@@ -52,6 +55,7 @@ func (e *editor) target(c tool.Call, name string) (target, error) {
 	case strings.HasSuffix(name, "/") || name == "":
 		return target{}, fmt.Errorf("%q names a directory; want the path of a file", name)
 	}
+	// All further checks are about the file that would be written.
 	if at, err = at.resolved(); err != nil {
 		return target{}, e.trees.explain(at, err)
 	}
@@ -77,6 +81,7 @@ func (e *editor) target(c tool.Call, name string) (target, error) {
 		return target{}, fmt.Errorf("%q is a %s and can't be written; only regular files can",
 			name, kind(info.Mode()))
 	case info.Mode()&0o222 == 0:
+		// The rename at the end would not be stopped by the mode of the file.
 		return target{}, fmt.Errorf("%q is write-protected (mode %#o); ask before changing that",
 			name, info.Mode().Perm())
 	}
@@ -91,6 +96,7 @@ func (e *editor) wantUnchanged(c tool.Call, t target) error {
 	return nil
 }
 
+// changedSince returns the error for a file that is not in the state that the session knows.
 func changedSince(at place) error {
 	return fmt.Errorf("%q has changed since you read it, and was left as it is; "+
 		"read it again and then decide", at.given)
@@ -108,6 +114,7 @@ func (e *editor) wholeText(t target) (string, target, error) {
 		return "", t, fmt.Errorf("%q has %d bytes, and only files up to %d can be changed in parts; "+
 			"use a command", t.given, info.Size(), maxEdit)
 	}
+	// If the file grows meanwhile, commit finds that it differs from info.
 	data, err := io.ReadAll(io.LimitReader(f, maxEdit+1))
 	if err != nil {
 		return "", t, e.trees.explain(t.place, err)
@@ -120,7 +127,8 @@ func (e *editor) wholeText(t target) (string, target, error) {
 }
 
 // rewrite replaces the text of an existing file by the result of apply, which also returns a
-// message about the change. hint continues the error for a file that does not exist.
+// message about the change. hint continues the error for a file that does not exist. apply must not
+// change anything; if it fails, the file stays as it is.
 func (e *editor) rewrite(
 	ctx context.Context, c tool.Call, name, hint string,
 	apply func(old string) (text, report string, err error),
@@ -141,6 +149,7 @@ func (e *editor) rewrite(
 	if err != nil {
 		return tool.Result{}, err
 	}
+	// t has the state in which the text was read, so nothing can change unnoticed between the two.
 	if err := e.wantUnchanged(c, t); err != nil {
 		return tool.Result{}, err
 	}

@@ -42,6 +42,7 @@ type walk struct {
 	// visit is called for each directory with its entries. It may be called concurrently.
 	visit func(dir string, entries []fs.DirEntry)
 
+	// mu guards the fields below. They may be read without it when run has returned.
 	mu      sync.Mutex
 	free    sync.Cond // uses mu; signals a directory to read, or the end
 	pending []step
@@ -88,7 +89,8 @@ func (ts *trees) hiddenIn(at place) (names []string) {
 	return names
 }
 
-// run walks until everything is visited, a limit is reached, or ctx ends.
+// run walks until everything is visited, a limit is reached, or ctx ends. It returns only the error
+// of ctx: directories that can't be read are counted.
 func (k *walk) run(ctx context.Context) error {
 	if !k.all {
 		k.pending[0].above = ignoresAbove(k.start)
@@ -106,6 +108,7 @@ func (k *walk) work(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for {
+		// A busy worker may still add directories.
 		for len(k.pending) == 0 && k.busy > 0 {
 			k.free.Wait()
 		}
@@ -114,6 +117,7 @@ func (k *walk) work(ctx context.Context) {
 			k.free.Broadcast()
 			return
 		}
+		// The newest first: the walk goes into depth, so few directories are pending.
 		next := k.pending[len(k.pending)-1]
 		k.pending = k.pending[:len(k.pending)-1]
 		k.busy++
@@ -146,6 +150,7 @@ func (k *walk) read(ctx context.Context, v step) error {
 	defer list.Close()
 	for first := true; ctx.Err() == nil; first = false {
 		entries, err := list.ReadDir(readAtOnce)
+		// The patterns of a directory apply to its own entries, too.
 		if first && !k.all {
 			v.above = v.above.below(k.at(v.dir), namesOf(k.at(v.dir), entries))
 		}
@@ -212,6 +217,7 @@ func (k *walk) found(v step, entries []fs.DirEntry) bool {
 	}
 	entries = shown(k.call, k.at(dir), entries)
 	entries, ignored := k.without(v, entries)
+	// The lock is not held, so that several workers can match at once.
 	k.visit(dir, entries)
 	descend := k.maxDepth == 0 || dir == "" || strings.Count(dir, "/")+1 < k.maxDepth
 	k.mu.Lock()
@@ -227,6 +233,7 @@ func (k *walk) found(v step, entries []fs.DirEntry) bool {
 		}
 	}
 	k.free.Broadcast()
+	// Ignored and hidden entries count, too: the limit is about the time to read them.
 	if k.seen += seen; k.seen > maxEntries {
 		k.cut = fmt.Sprintf("only %d entries were read; give a narrower path", maxEntries)
 	}

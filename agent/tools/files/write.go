@@ -19,6 +19,8 @@ type writeArgs struct {
 	Content string `json:"content"`
 }
 
+// writeFile implements write_file. A file that the session has not read may be replaced; one that
+// has changed since the session read it may not.
 func (e *editor) writeFile(ctx context.Context, c tool.Call, a writeArgs) (tool.Result, error) {
 	unlock, err := e.lock(ctx)
 	if err != nil {
@@ -83,6 +85,7 @@ func lineEnds(r io.Reader) (bom, crlf bool, err error) {
 	var last byte
 	for {
 		chunk, err := b.ReadSlice('\n')
+		// The byte before the line break may be in the chunk before.
 		if n := len(chunk); n > 1 {
 			last = chunk[n-2]
 		}

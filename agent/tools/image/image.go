@@ -44,10 +44,10 @@ type Options struct {
 
 // Limits of a call.
 const (
-	maxPrompt   = 8000 // characters
-	maxCaption  = 1000 // characters
-	maxPictures = 4    // number of pictures to edit
-	maxBytes    = 20 << 20
+	maxPrompt   = 8000     // characters
+	maxCaption  = 1000     // characters
+	maxPictures = 4        // number of pictures to edit
+	maxBytes    = 20 << 20 // bytes of a picture to edit, and of the result
 	toolTime    = 5 * time.Minute
 )
 
@@ -64,6 +64,7 @@ type editArgs struct {
 	Caption string   `json:"caption,omitempty"`
 }
 
+// imageTools has the functions of the tools. It keeps no state between calls.
 type imageTools struct{ Options }
 
 // Tools returns the tools.
@@ -84,6 +85,7 @@ func Tools(o Options) []tool.Tool {
 	return tools
 }
 
+// generate implements generate_image. It makes a picture from the prompt alone.
 func (p imageTools) generate(
 	ctx context.Context, c tool.Call, a generateArgs,
 ) (tool.Result, error) {
@@ -92,6 +94,7 @@ func (p imageTools) generate(
 	})
 }
 
+// edit implements edit_image. Its pictures are files of the conversation that the model names.
 func (p imageTools) edit(ctx context.Context, c tool.Call, a editArgs) (tool.Result, error) {
 	if len(a.Images) == 0 || len(a.Images) > maxPictures {
 		return tool.Result{}, fmt.Errorf("%d images are given; want 1 to %d", len(a.Images),
@@ -160,7 +163,8 @@ func typeOf(data []byte) string {
 	return ""
 }
 
-// paint pays for a picture, calls the provider, and sends the picture.
+// paint pays for a picture, calls the provider, and sends the picture. It pays first, because a
+// picture that was made costs money even if it can't be sent. run is called only after that.
 func (p imageTools) paint(
 	ctx context.Context, c tool.Call, a generateArgs, run func() (openai.GeneratedImage, error),
 ) (tool.Result, error) {
@@ -186,6 +190,7 @@ func (p imageTools) paint(
 	if !isImage || len(painting.Data) > maxBytes {
 		return tool.Result{}, errors.New("the picture is too large, or not a PNG, JPEG or WebP image")
 	}
+	// Only the message that sends the picture is part of the transaction.
 	file, err := p.Put(c.Address, "picture."+kind, bytes.NewReader(painting.Data))
 	if err != nil {
 		return tool.Result{}, err
@@ -198,7 +203,8 @@ func (p imageTools) paint(
 	}}, nil
 }
 
-// fetch loads a picture from the URL that the provider has returned.
+// fetch loads a picture from the URL that the provider has returned. Its client decides which
+// addresses that URL may have.
 func (p imageTools) fetch(ctx context.Context, address string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -34,6 +34,8 @@ const description = "Reminders and tasks. Use it whenever the user wants somethi
 	"cron. When it is due you get text as a message; a task sees only that and what it said " +
 	"last time."
 
+// arguments are those of all actions together. The action change keeps what it does not find in
+// them. At most one of At, Every and Cron may be set.
 type arguments struct {
 	Action string `json:"action"`
 	ID     int64  `json:"id,omitempty"`
@@ -45,13 +47,17 @@ type arguments struct {
 	Cron  string `json:"cron,omitempty"`
 	Zone  string `json:"zone,omitempty"`
 
+	// A reminder sends Text; a task gives it to the agent. The session "own" keeps a task out of
+	// the conversation, and "chat" lets it see the conversation.
 	Kind    string `json:"kind,omitempty" jsonschema:"task; default reminder"`
 	Session string `json:"session,omitempty" jsonschema:"chat: sees this conversation"`
 }
 
+// jobTools has the functions of the actions. It keeps no state between calls.
 type jobTools struct{ Options }
 
-// New returns the tool.
+// New returns the tool. Every change is part of the transaction that writes the result, so a call
+// without a result may be repeated.
 func New(o Options) tool.Tool {
 	t := tool.New("schedule", description, tool.Idempotent, jobTools{o}.run)
 	t.MinRole = bus.User
@@ -74,7 +80,7 @@ func hasLastingEffect(c tool.Call) bool {
 	case "pause", "remove":
 		return !c.Proactive
 	case "timezone":
-		return a.Zone != ""
+		return a.Zone != "" // without a zone it only shows the present one
 	}
 	return false
 }
@@ -88,6 +94,8 @@ type action struct {
 	id    bool // it is about one job
 }
 
+// actions has the actions by name. Those with asked let the agent work later, so a run may not use
+// them: otherwise a job could set up more jobs.
 var actions = map[string]action{
 	"add":      {do: jobTools.add, asked: true},
 	"list":     {do: jobTools.list},
@@ -100,6 +108,8 @@ var actions = map[string]action{
 	"timezone": {do: jobTools.timezone},
 }
 
+// run implements the tool. It checks what needs no database, and performs the action in the
+// transaction.
 func (k jobTools) run(_ context.Context, c tool.Call, a arguments) (tool.Result, error) {
 	act, ok := actions[strings.ToLower(strings.TrimSpace(a.Action))]
 	switch {
@@ -116,9 +126,11 @@ func (k jobTools) run(_ context.Context, c tool.Call, a arguments) (tool.Result,
 	}
 	return tool.Result{Commit: func(tx *store.Tx) (string, error) {
 		text, err := act.do(k, tx, c, a)
+		// The model reads why a job is refused. All other errors count as errors of the database.
 		if refused, ok := errors.AsType[*schedule.RefusedError](err); ok {
 			return "", &tool.RefusedError{Reason: refused.Reason}
 		}
+		// These need the number of the job, because their texts do not name it.
 		if slices.ContainsFunc([]error{schedule.ErrNone, schedule.ErrNoNextRun, schedule.ErrRunning},
 			func(known error) bool { return errors.Is(err, known) }) {
 			return "", &tool.RefusedError{Reason: fmt.Sprintf("job %d: %v", a.ID, err)}
@@ -127,7 +139,8 @@ func (k jobTools) run(_ context.Context, c tool.Call, a arguments) (tool.Result,
 	}}, nil
 }
 
-// when returns the time in a, and false if a has none.
+// when returns the time in a, and false if a has none. The zone is that of a, or else of the
+// people. It says which clock times are meant.
 func (k jobTools) when(q store.Queryer, c tool.Call, a arguments) (schedule.When, bool, error) {
 	loc, err := k.zone(q, c, a)
 	if err != nil {
@@ -135,6 +148,7 @@ func (k jobTools) when(q store.Queryer, c tool.Call, a arguments) (schedule.When
 	}
 	var w schedule.When
 	now := k.Now().In(loc)
+	// Of several times it would be a guess which one is meant.
 	switch given := slices.DeleteFunc([]string{a.At, a.Every, a.Cron},
 		func(s string) bool { return s == "" }); {
 	case len(given) == 0:
@@ -144,6 +158,7 @@ func (k jobTools) when(q store.Queryer, c tool.Call, a arguments) (schedule.When
 	case a.At != "":
 		w, err = schedule.ParseAt(a.At, now, loc)
 	case a.Every != "":
+		// The intervals count from now.
 		w, err = schedule.ParseEvery(a.Every, now, k.Store.MinInterval())
 	default:
 		w, err = schedule.ParseCron(a.Cron, loc)
@@ -154,6 +169,8 @@ func (k jobTools) when(q store.Queryer, c tool.Call, a arguments) (schedule.When
 	return w, true, nil
 }
 
+// refuse returns an error for the model. The actions run within Commit, whose other errors count as
+// errors of the database.
 func refuse(format string, args ...any) error {
 	return &tool.RefusedError{Reason: fmt.Sprintf(format, args...)}
 }
@@ -170,6 +187,8 @@ func (k jobTools) zone(q store.Queryer, c tool.Call, a arguments) (*time.Locatio
 	return loc, nil
 }
 
+// add sets up a job for the conversation of the call. The job keeps the speaker and the role of the
+// turn, because its runs never have more rights than that.
 func (k jobTools) add(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	w, ok, err := k.when(tx, c, a)
 	if err != nil {
@@ -191,6 +210,7 @@ func (k jobTools) add(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// The new job is counted, too. Without a limit, most is negative and the model is told nothing.
 	n, most, err := k.Store.Count(tx, &j)
 	if most >= 0 {
 		text += fmt.Sprintf(" That is job %d of %d that are allowed.", n, most)
@@ -198,7 +218,9 @@ func (k jobTools) add(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	return "Set up: " + text, err
 }
 
-// setKind sets the kind and session of job j from a, if a has them.
+// setKind sets the kind and session of job j from a, if a has them. fresh says that the job is new.
+// If the job is new or its kind changes, and a names no session, the session follows the kind:
+// tasks run in one of their own, reminders in the chat.
 func setKind(j *schedule.Job, a arguments, fresh bool) error {
 	switch strings.ToLower(a.Kind) {
 	case "":
@@ -229,6 +251,7 @@ func (k jobTools) describe(q store.Queryer, c tool.Call, j *schedule.Job) (strin
 	return fmt.Sprintf("job %d %q (%s), %s; %s.", j.ID, j.Name, j.Kind, j.When, j.Status(loc)), err
 }
 
+// list returns the jobs of the scope, those of other people in a group, too.
 func (k jobTools) list(tx *store.Tx, c tool.Call, _ arguments) (string, error) {
 	list, err := schedule.List(tx, schedule.Filter{Scope: c.Scope})
 	if err != nil {
@@ -276,7 +299,8 @@ func (k jobTools) show(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	return b.String(), nil
 }
 
-// find returns the job named in a, if it belongs to the conversation's scope.
+// find returns the job named in a, if it belongs to the conversation's scope. A heartbeat is a job
+// of the gateway itself, so it returns [schedule.ErrNone] for one.
 func (k jobTools) find(q store.Queryer, c tool.Call, a arguments) (schedule.Job, error) {
 	j, err := schedule.Find(q, a.ID)
 	if err == nil && (j.Scope != c.Scope || j.Kind == schedule.Heartbeat) {
@@ -285,7 +309,8 @@ func (k jobTools) find(q store.Queryer, c tool.Call, a arguments) (schedule.Job,
 	return j, err
 }
 
-// own is find for a job that the speaker may change.
+// own is find for a job that the speaker may change. A run, in which nobody has asked for anything,
+// may change only the job to which it belongs.
 func (k jobTools) own(q store.Queryer, c tool.Call, a arguments) (schedule.Job, error) {
 	j, err := k.find(q, c, a)
 	if err == nil && !j.MayChange(c.Address, c.Sender, c.Person, c.Role) {
@@ -297,11 +322,14 @@ func (k jobTools) own(q store.Queryer, c tool.Call, a arguments) (schedule.Job, 
 	return j, err
 }
 
+// change replaces the parts of a job that a names. A zone without a time moves the clock times of
+// the job into that zone.
 func (k jobTools) change(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	j, err := k.own(tx, c, a)
 	if err != nil {
 		return "", err
 	}
+	// Without a time the job keeps its own.
 	w, ok, err := k.when(tx, c, a)
 	if err != nil {
 		return "", err
@@ -324,6 +352,7 @@ func (k jobTools) change(tx *store.Tx, c tool.Call, a arguments) (string, error)
 	if err := setKind(&j, a, false); err != nil {
 		return "", err
 	}
+	// A higher role of the creator must not carry out the words of the speaker.
 	if j.Role.AtLeast(c.Role) { // the new text is the speaker's
 		j.Role = c.Role
 	}
@@ -345,6 +374,7 @@ func (k jobTools) update(tx *store.Tx, c tool.Call, a arguments, done string,
 	if err := do(tx, j.ID, k.Now()); err != nil {
 		return "", err
 	}
+	// do has changed the next time and the state of the job.
 	if j, err = k.find(tx, c, a); err != nil {
 		return "", err
 	}
@@ -362,6 +392,7 @@ func (k jobTools) resume(tx *store.Tx, c tool.Call, a arguments) (string, error)
 	return k.update(tx, c, a, "Resumed: ", k.Store.Resume)
 }
 
+// runNow adds a run at once. The times of the job stay as they are.
 func (k jobTools) runNow(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	return k.update(tx, c, a, "It runs in a moment, besides its times: ", k.Store.RunNow)
 }
@@ -374,6 +405,8 @@ func (k jobTools) remove(tx *store.Tx, c tool.Call, a arguments) (string, error)
 	return fmt.Sprintf("Removed job %d %q.", j.ID, j.Name), k.Store.Remove(tx, j.ID, k.Now())
 }
 
+// timezone shows the time zone of the scope, or sets it. Jobs keep the zone with which they were
+// set up.
 func (k jobTools) timezone(tx *store.Tx, c tool.Call, a arguments) (string, error) {
 	loc, err := k.zone(tx, c, a)
 	if err != nil {

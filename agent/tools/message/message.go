@@ -53,6 +53,7 @@ type arguments struct {
 	Buttons []string `json:"buttons,omitempty"`
 }
 
+// sender has the functions of the tool. It keeps no state between calls.
 type sender struct{ Options }
 
 // New returns the tool.
@@ -89,6 +90,8 @@ func (s sender) operands(c tool.Call) []tool.Operand {
 	})
 }
 
+// run checks the message and stores its files. Only then the transaction of the result puts it into
+// the outbox. If the call fails in between, a stored file is left without a message.
 func (s sender) run(ctx context.Context, c tool.Call, a arguments) (tool.Result, error) {
 	out := bus.OutboundMessage{To: c.Address, Text: strings.TrimSpace(a.Text)}
 	switch {
@@ -102,6 +105,8 @@ func (s sender) run(ctx context.Context, c tool.Call, a arguments) (tool.Result,
 		return tool.Result{}, fmt.Errorf("%d buttons are more than %d", len(a.Buttons), maxButtons)
 	}
 	for _, label := range a.Buttons {
+		// A button sends its label in the name of the person who presses it, so it must not be a
+		// command.
 		label = tool.OneLine(label)
 		if label == "" || len(label) > maxLabel || strings.HasPrefix(label, "/") {
 			return tool.Result{}, fmt.Errorf("button %q: want 1 to %d bytes, and no command",
@@ -160,6 +165,7 @@ func (s sender) permitted(q store.Queryer, c tool.Call, name string) (bus.Addres
 		name, strings.Join(known, ", "))
 }
 
+// attach copies a file to the files of the conversation that gets the message.
 func (s sender) attach(c tool.Call, to bus.Address, name string) (bus.Attachment, error) {
 	f, err := s.Open(c, name)
 	if err != nil {

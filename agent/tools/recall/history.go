@@ -11,6 +11,8 @@ import (
 	"gateway/memory"
 )
 
+// historyArgs are the arguments of history_search. Since is the first moment to search. Until is
+// the first moment after that, or the last day if it is a date.
 type historyArgs struct {
 	Query  string `json:"query" jsonschema:"words, or begin*"`
 	Since  string `json:"since,omitempty" jsonschema:"2026-11-22 or RFC 3339"`
@@ -19,6 +21,8 @@ type historyArgs struct {
 	Limit  int    `json:"limit,omitempty"`
 }
 
+// history implements the tool history_search. It searches the messages of earlier conversations and
+// the notes on them, the best hits first, or the newest first.
 func (r memoryTools) history(ctx context.Context, c tool.Call, a historyArgs) (tool.Result, error) {
 	space, err := r.space(c)
 	if err != nil {
@@ -37,6 +41,7 @@ func (r memoryTools) history(ctx context.Context, c tool.Call, a historyArgs) (t
 	if !o.Since.IsZero() && !o.Until.IsZero() && !o.Since.Before(o.Until) {
 		return tool.Result{}, fmt.Errorf("since %s is not before until %s", a.Since, a.Until)
 	}
+	// The memory ranks the hits; it returns no more than o.Limit of them.
 	hits, err := space.SearchHistory(r.DB.Read(ctx), a.Query, o)
 	if err != nil {
 		return tool.Result{}, err

@@ -6,6 +6,8 @@ import (
 	"strings"
 )
 
+// execArgs are the arguments of exec: either Command or Argv. Dir is a folder of the workspace, ""
+// its top. A Timeout of 0 means a minute.
 type execArgs struct {
 	Command string   `json:"command,omitempty" jsonschema:"for sh"`
 	Argv    []string `json:"argv,omitempty" jsonschema:"instead of command"`
@@ -30,6 +32,8 @@ func argv(args json.RawMessage) []string {
 	return argv
 }
 
+// words returns the argument vector for the arguments. The approval shows it and exec runs it, so
+// there must be no second way to make one.
 func (a *execArgs) words() ([]string, error) {
 	switch {
 	case a.Command != "" && len(a.Argv) > 0:

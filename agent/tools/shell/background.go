@@ -22,6 +22,7 @@ const (
 
 // process is a background command.
 type process struct {
+	// line is the command as a person would write it, for lists.
 	id, line string
 	session  bus.Session
 	argv     []string
@@ -36,11 +37,12 @@ type process struct {
 	err     error
 	ended   time.Time
 
+	// mu guards the fields below.
 	mu      sync.Mutex
 	clean   cleaner
-	buffer  []byte // output that was not read yet, or the last part of it
-	lost    int64  // characters of output that were discarded
-	changed chan struct{}
+	buffer  []byte        // output that was not read yet, or the last part of it
+	lost    int64         // characters of output that were discarded
+	changed chan struct{} // closed and replaced when there is new output
 }
 
 // owner is the person who started a process.

@@ -25,6 +25,8 @@ const execDescription = "Runs a command (POSIX sh, UTF-8) in the workspace, in a
 // foreign describes the origin of command output to the model.
 const foreign = "the output of the command"
 
+// exec implements the tool exec. Room for the processes is reserved before the time limit begins,
+// so waiting for room does not shorten the time of the command.
 func (s *Shell) exec(ctx context.Context, c tool.Call, a execArgs) (tool.Result, error) {
 	argv, err := a.words()
 	if err != nil {
@@ -56,6 +58,7 @@ func (s *Shell) exec(ctx context.Context, c tool.Call, a execArgs) (tool.Result,
 	cmd.Stdout, cmd.Stderr = &out, &out
 	runErr := cmd.Run()
 	outcome, err := cmd.Outcome()
+	// A command that was ended says nothing about the sandbox.
 	if limited.Err() == nil && isSandboxFailure(outcome, err, out.String()) {
 		if broken := s.testSandbox(ctx); broken != nil {
 			return tool.Result{}, broken

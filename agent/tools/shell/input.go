@@ -32,6 +32,8 @@ type inputArgs struct {
 	End  bool   `json:"end,omitempty" jsonschema:"end it"`
 }
 
+// input implements exec_input. Everybody in the conversation may look at a command; to write to it
+// or end it needs the rights of its owner.
 func (s *Shell) input(ctx context.Context, c tool.Call, a inputArgs) (tool.Result, error) {
 	p, err := s.background.find(c.Session, a.ID)
 	if err != nil {

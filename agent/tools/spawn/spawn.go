@@ -31,7 +31,8 @@ type Options struct {
 	Stop func(ctx context.Context, task session.Key) (bool, error)
 }
 
-// maxOpen is how many unfinished sub-agents a session may have.
+// maxOpen is how many unfinished sub-agents a session may have: those that work and those that
+// wait.
 const maxOpen = 32
 
 const (
@@ -42,6 +43,8 @@ const (
 	listDescription = "Lists the sub-agents of this conversation, or stops one."
 )
 
+// tools has the functions of the tools. It keeps no state between calls: the inbox knows the
+// sub-agents.
 type tools struct{ Options }
 
 // Tools returns the tools.
@@ -60,21 +63,25 @@ func Tools(o Options) []tool.Tool {
 	return list
 }
 
+// spawnArguments are the arguments of spawn. With Wait the turn is suspended until there is an
+// outcome.
 type spawnArguments struct {
 	Task  string `json:"task" jsonschema:"all it needs to know, and what to report"`
 	Label string `json:"label,omitempty"`
 	Wait  bool   `json:"wait,omitempty"`
 }
 
-// Limits in bytes.
+// Limits of the arguments.
 const (
-	maxTask  = 32 << 10
-	maxLabel = 60
+	maxTask  = 32 << 10 // bytes
+	maxLabel = 60       // characters
 )
 
 // waitFor is how long a turn waits for an outcome. The sub-agent's own limits are shorter.
 const waitFor = 24 * time.Hour
 
+// spawn implements the tool spawn. Without Wait its result is only that the task exists, and the
+// outcome comes as a message of its own.
 func (t tools) spawn(
 	ctx context.Context, c tool.Call, a spawnArguments,
 ) (tool.Result, error) {
@@ -94,10 +101,13 @@ func (t tools) spawn(
 	}
 	id := taskID(c)
 	m := t.message(c, id, task, label(a))
+	// With the ID of the call the outcome becomes its result instead of a message.
 	if a.Wait {
 		m.Origin.Call = c.ID
 	}
 	r := tool.Result{Commit: func(tx *store.Tx) (string, error) {
+		// The ID of the message follows from the call, so that a repeated call can't give the task
+		// twice.
 		ok, err := t.Inbox.Put(tx, m, t.Now())
 		if err == nil && !ok {
 			err = &tool.RefusedError{Reason: "this task already exists"}
@@ -122,6 +132,8 @@ func taskID(c tool.Call) string {
 	}, c.ID))
 }
 
+// label returns the name of the task for people: the label, or else the beginning of the task, on
+// one line.
 func label(a spawnArguments) string {
 	s := cmp.Or(tool.OneLine(a.Label), tool.OneLine(a.Task))
 	if runes := []rune(s); len(runes) > maxLabel {
@@ -130,7 +142,8 @@ func label(a spawnArguments) string {
 	return s
 }
 
-// message returns the task as a message to the sub-agent's session.
+// message returns the task as a message to the sub-agent's session. The sub-agent gets the rights,
+// the limits and the foreign text of the turn, so that a task is no way around them.
 func (t tools) message(c tool.Call, id, task, label string) bus.InboundMessage {
 	return bus.InboundMessage{
 		ID: bus.TaskID(c.Session, id), From: c.Address, Sender: c.Sender, Person: c.Person,
@@ -167,6 +180,8 @@ func (t tools) subagents(
 	return tool.Result{Text: b.String()}, nil
 }
 
+// stop ends one sub-agent of the session. The key of its session is made from the id, so the model
+// can't stop those of other conversations.
 func (t tools) stop(
 	ctx context.Context, c tool.Call, id string, open []sub,
 ) (tool.Result, error) {

@@ -29,7 +29,8 @@ func visible(text string) string {
 	return b.String()
 }
 
-// invisible reports whether r has no width and carries no meaning.
+// invisible reports whether r has no width and carries no meaning. The characters that the last
+// list names, such as fillers and line separators, are no format characters.
 func invisible(r rune) bool {
 	switch {
 	case unicode.Is(unicode.Cf, r): // format characters: directions, tags, soft hyphens
@@ -65,7 +66,7 @@ func cut(text string, most int) string {
 	return text
 }
 
-// prefix returns the first most characters of text.
+// prefix returns the first most characters of text. It returns all of text if text is not longer.
 func prefix(text string, most int) string {
 	if len(text) <= most {
 		return text

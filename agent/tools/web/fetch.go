@@ -33,6 +33,8 @@ const (
 	mostChars  = 200_000
 )
 
+// fetchArgs are the arguments of web_fetch. A MaxChars of 0 means usualChars. Raw returns the
+// source of a web page instead of Markdown.
 type fetchArgs struct {
 	URL      string `json:"url"`
 	MaxChars int    `json:"max_chars,omitempty"`
@@ -43,13 +45,15 @@ type fetchArgs struct {
 type fetcher struct {
 	client  *http.Client
 	extract *extract.Extractor
-	agent   string
+	agent   string // User-Agent header
 	log     *slog.Logger
 }
 
 // head is the number of bytes of a body from which its type is detected.
 const head = 3072
 
+// fetch implements web_fetch. The time limit of get does not include the conversion, which has the
+// limits of package extract.
 func (f *fetcher) fetch(ctx context.Context, c tool.Call, a fetchArgs) (tool.Result, error) {
 	if a.MaxChars < 0 || a.MaxChars > mostChars {
 		return tool.Result{}, fmt.Errorf("max_chars is %d; want 1 to %d", a.MaxChars, mostChars)
@@ -115,6 +119,7 @@ func load(resp *http.Response) (*page, error) {
 	if len(first) > 0 && !p.readable() && resp.Header.Get("Content-Encoding") == "" {
 		return p, nil
 	}
+	// The reader has taken the first bytes from the body, so ReadBody must read through it.
 	resp.Body = struct {
 		io.Reader
 		io.Closer
@@ -137,7 +142,8 @@ func (p *page) isText() bool {
 
 func (p *page) readable() bool { return tool.IsPicture(p.kind) || p.isDocument() || p.isText() }
 
-// isHTML reports whether the page is HTML. It trusts the Content-Type if the body is text.
+// isHTML reports whether the page is HTML. It trusts the Content-Type if the body is text. Without
+// a useful Content-Type the detected type decides.
 func (p *page) isHTML() bool {
 	declared, _, err := mime.ParseMediaType(p.declared)
 	if err != nil || declared == "" || declared == "application/octet-stream" {

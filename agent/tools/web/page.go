@@ -48,6 +48,7 @@ func decode(body []byte, contentType string) string {
 // KindPage is the kind under which an [extract.Extractor] runs [Page].
 const KindPage = "page"
 
+// pageArgs go as JSON to the process that runs [Page].
 type pageArgs struct {
 	URL      string
 	Declared string // Content-Type header
@@ -120,7 +121,8 @@ func readable(doc *html.Node, at *url.URL, all int) (*html.Node, string) {
 	return article.Node, article.Title()
 }
 
-// textLen returns the number of bytes of text in a node, without white space.
+// textLen returns the number of bytes of text in a node, without white space. It is the measure for
+// how much of a page its readable part has.
 func textLen(n *html.Node) int {
 	size := 0
 	for d := range n.Descendants() {
@@ -199,6 +201,7 @@ func trim(source string) string {
 			open[string(name)]--
 			opened--
 		}
+		// At worst the parser reopens all open formatting elements for each token.
 		if built += 1 + opened; built > maxBuilding {
 			return source[:read]
 		}

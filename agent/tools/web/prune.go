@@ -36,6 +36,7 @@ func newPruner(at *url.URL) *pruner { return &pruner{base: at} }
 
 // prune prunes the whole document.
 func (p *pruner) prune(doc *html.Node) {
+	// The base is needed before the first link is resolved.
 	for n := range doc.Descendants() {
 		switch {
 		case n.DataAtom == atom.Base && attr(n, "href") != "":
@@ -53,6 +54,7 @@ func (p *pruner) prune(doc *html.Node) {
 // lists and quotations.
 func (p *pruner) children(n *html.Node, depth, nested int) {
 	for c := n.FirstChild; c != nil; {
+		// c may leave the tree below.
 		next := c.NextSibling
 		if !p.keep(c) {
 			n.RemoveChild(c)
@@ -65,9 +67,12 @@ func (p *pruner) children(n *html.Node, depth, nested int) {
 			p.attributes(c)
 			inner += indents(c, nested)
 			p.children(c, depth+1, inner)
+			// The Markdown of a table fills up all rows to the width of the widest, so a few bytes
+			// of a page could become a huge table.
 			if c.DataAtom == atom.Table && gridSize(c) > maxCells {
 				flatten(c)
 			}
+			// The children of c are pruned already and move up as they are.
 			if depth >= maxDepth {
 				lift(n, c)
 			}
@@ -177,6 +182,7 @@ func (p *pruner) attributes(n *html.Node) {
 				continue
 			}
 		case a.Key == "colspan" || a.Key == "rowspan":
+			// Without the attribute a cell spans one row and one column.
 			if v, err := strconv.Atoi(strings.TrimSpace(a.Val)); err != nil || v < 1 || v > maxSpan {
 				continue
 			}

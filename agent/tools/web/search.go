@@ -41,11 +41,12 @@ type hit struct{ title, url, snippet string }
 type provider struct {
 	service
 	client *http.Client
-	agent  string
+	agent  string // User-Agent header
 	log    *slog.Logger
 }
 
-// newProvider returns a provider. It uses client unless the operator has set a host.
+// newProvider returns a provider. It uses client unless the operator has set a host. Such a host
+// may be in the operator's own network, to which client refuses to connect.
 func newProvider(o SearchOptions, client *http.Client) (*provider, error) {
 	p := &provider{client: client}
 	at := strings.TrimRight(o.BaseURL, "/")
@@ -78,6 +79,8 @@ func newProvider(o SearchOptions, client *http.Client) (*provider, error) {
 	return p, nil
 }
 
+// search implements web_search. It asks the service once: an error tells the model whether to try
+// again.
 func (p *provider) search(ctx context.Context, _ tool.Call, a searchArgs) (tool.Result, error) {
 	query := strings.Join(strings.Fields(a.Query), " ")
 	count := cmp.Or(a.Count, usualCount)
@@ -121,6 +124,7 @@ func (p *provider) ask(ctx context.Context, query string, count int) ([]byte, er
 		return nil, p.unreachable(err)
 	}
 	body, err := guard.ReadBody(resp, maxBody)
+	// The status comes first: it explains more than a body that can't be read.
 	if resp.StatusCode >= 300 {
 		return nil, p.statusError(resp.StatusCode)
 	}
@@ -159,6 +163,7 @@ func (p *provider) statusError(status int) error {
 	case status == http.StatusPaymentRequired:
 		advice = quotaAdvice
 	case status < 400:
+		// Only the client for a host of the operator leaves redirects to the caller.
 		advice = "it redirects elsewhere, which is not followed; the operator has to correct its " +
 			"address"
 	case status >= 500:
@@ -176,7 +181,7 @@ const quotaAdvice = "the quota of the configured key is used up; tell the user, 
 // repeated links.
 func list(hits []hit, count int) string {
 	var b strings.Builder
-	seen := make(map[string]bool)
+	seen := make(map[string]bool) // links in the list
 	for _, h := range hits {
 		u, err := url.Parse(strings.TrimSpace(h.url))
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
@@ -196,7 +201,7 @@ func list(hits []hit, count int) string {
 	return b.String()
 }
 
-// untagged returns the text of a piece of HTML.
+// untagged returns the text of a piece of HTML. The tokenizer also decodes entities such as &amp;.
 func untagged(s string) string {
 	if !strings.ContainsAny(s, "<&") {
 		return s

@@ -71,7 +71,8 @@ func tavily(base, key string) service {
 	return service{"Tavily", request, jsonHits, map[int]string{432: quotaAdvice, 433: quotaAdvice}}
 }
 
-// searxng returns the API of a SearXNG instance, https://docs.searxng.org/dev/search_api.html.
+// searxng returns the API of a SearXNG instance, https://docs.searxng.org/dev/search_api.html. The
+// request names no number of results: list cuts them.
 func searxng(base string) service {
 	request := func(ctx context.Context, query string, _ int) (*http.Request, error) {
 		q := url.Values{"q": {query}, "format": {"json"}}
@@ -87,6 +88,7 @@ func searxng(base string) service {
 
 // jsonHits parses the answer of Brave, or of Tavily or SearXNG.
 func jsonHits(body []byte) (hits []hit, err error) {
+	// Brave nests its results; the other two have them at the top.
 	var answer struct {
 		Web struct {
 			Results []struct{ Title, URL, Description string } // with HTML
@@ -124,7 +126,10 @@ const personAdvice = "it asks for a proof that a person searches, which this too
 	"don't search again for some minutes, use web_fetch with URLs that you know, and tell the " +
 	"user that the operator can configure another search provider"
 
+// duckduckgoHits finds the results by the class names of the page. A page without a list of results
+// is an error, so that a changed page does not look like an empty list.
 func duckduckgoHits(body []byte) ([]hit, error) {
+	// These names occur on the page that asks for a proof instead of showing results.
 	if bytes.Contains(body, []byte("anomaly-modal")) ||
 		bytes.Contains(body, []byte("challenge-form")) {
 		return nil, errors.New(personAdvice)
@@ -171,6 +176,8 @@ func unwrap(href string) string {
 		return ""
 	}
 	host := strings.ToLower(u.Hostname())
+	// A link to another host is the target itself. The others lead through a page of DuckDuckGo,
+	// with the target in the parameter uddg.
 	if host != "" && host != "duckduckgo.com" && !strings.HasSuffix(host, ".duckduckgo.com") {
 		return href
 	}
