@@ -35,7 +35,8 @@ type cacheEntry struct {
 	Held *catalog `json:"held,omitempty"` // the server's present catalog, if it waits for agreement
 }
 
-// hash returns a hash of the settings that determine a server's tools, without secrets.
+// hash returns a hash of the settings that determine a server's tools, without secrets. Of the
+// environment and the headers only the names count, so a new token does not void the cache.
 func (s Server) hash() string {
 	data, err := json.Marshal([]any{s.Name, s.Command, s.Dir, s.URL, s.Allow,
 		slices.Sorted(maps.Keys(s.Env)), slices.Sorted(maps.Keys(s.Header))})
@@ -59,7 +60,8 @@ func newCache(s Server, o *Options) cache {
 	return cache{filepath.Join(o.Cache, s.Name+".json"), s.hash()}
 }
 
-// read reads the file. It returns nil if there is none for this configuration.
+// read reads the file. It returns nil if there is none for this configuration. Without a catalog
+// the gateway connects to the server to learn its tools.
 func (c cache) read() (*cacheEntry, error) {
 	if c.file == "" {
 		return nil, nil

@@ -72,9 +72,11 @@ func (s *caller) use(
 		if lost && s.URL == "" {
 			l.awaitEnd() // the reason of the end is more precise than err
 		}
+		// Calls that begin from here on wait for a new link.
 		if lost {
 			l.fail(withoutURL(err))
 		}
+		// A request that has not arrived may be made again, whatever its effect.
 		again := !sent || effect != tool.Once && l.forgotten()
 		if again && try == 0 && ctx.Err() == nil {
 			continue
@@ -87,6 +89,8 @@ func (s *caller) use(
 func (s *caller) callOnce(
 	ctx context.Context, l *link, do func(ctx context.Context, session *sdk.ClientSession) error,
 ) error {
+	// Two limits apply: maxLife for the whole request, and the server's timeout, which starts only
+	// when the request may run.
 	ctx, cancel := context.WithTimeoutCause(ctx, maxLife, errTimeout)
 	defer cancel()
 	ctx, slow := context.WithCancelCause(ctx)
@@ -100,6 +104,8 @@ func (s *caller) callOnce(
 	defer end()
 	bound, done := l.bind(ctx)
 	defer done()
+	// The transport records here whether the request was sent, and whether the endpoint knew the
+	// session.
 	var first post
 	err = do(context.WithValue(bound, postKey{}, &first), l.session)
 	switch {
@@ -117,13 +123,15 @@ func (s *caller) callOnce(
 }
 
 // classify reports whether the link can't be used any more because of err, and whether the request
-// may have reached the server, which is a process or an endpoint.
+// may have reached the server, which is a process or an endpoint. The order matters: errForgotten
+// wraps ErrSessionMissing, and a url.Error wraps the error of a dial.
 func classify(ctx context.Context, process bool, err error) (lost, sent bool) {
 	var dial *net.OpError
 	var request *url.Error
 	var answer *jsonrpc.Error
 	switch {
 	case errors.Is(err, errTimeout), ctx.Err() != nil:
+		// The link is in order; the server may be at work on the request.
 		return false, true
 	case errors.Is(err, errForgotten):
 		return true, true
@@ -134,6 +142,7 @@ func classify(ctx context.Context, process bool, err error) (lost, sent bool) {
 	case errors.As(err, &request):
 		return true, true
 	case errors.As(err, &answer):
+		// The server has answered with an error, so the link works.
 		return false, true
 	}
 	return process && broken(err), true
@@ -146,7 +155,8 @@ func broken(err error) bool {
 		errors.As(err, &file)
 }
 
-// explain converts err for the model.
+// explain converts err for the model. Each text says whether the call may have had an effect. The
+// words of the server go through the redactor, because a server may repeat a secret.
 func (s *caller) explain(
 	ctx context.Context, l *link, err error, effect tool.Effect, sent bool,
 ) error {
@@ -211,7 +221,8 @@ func (b *builder) convert(s Server, r *sdk.CallToolResult) (tool.Result, error) 
 		Files: b.files}, nil
 }
 
-// A builder collects the parts of a result.
+// A builder collects the parts of a result. name is the beginning of the names of its files; prefix
+// is that of the server's tools.
 type builder struct {
 	name, prefix string
 	parts        []string
@@ -228,6 +239,7 @@ func (b *builder) note(format string, args ...any) {
 	b.add("(" + fmt.Sprintf(format, args...) + ")")
 }
 
+// content adds one part of an answer. The model learns of each part that it does not see.
 func (b *builder) content(c sdk.Content) {
 	switch c := c.(type) {
 	case *sdk.TextContent:
@@ -258,7 +270,8 @@ func annotation(description, kind string) string {
 	return text
 }
 
-// image adds a picture if models support its type.
+// image adds a picture if models support its type. The content decides about the type, not what the
+// server says.
 func (b *builder) image(data []byte, kind string) {
 	switch found := http.DetectContentType(data); {
 	case !tool.IsPicture(found):
@@ -275,7 +288,8 @@ func (b *builder) image(data []byte, kind string) {
 	}
 }
 
-// file adds content that is neither text nor a picture.
+// file adds content that is neither text nor a picture. The server's type is shown, but the
+// extension of the name comes from the content.
 func (b *builder) file(what string, data []byte, kind string) {
 	if len(data) == 0 || len(data) > maxFile || len(b.files) == maxFiles {
 		b.note("%s, %s, %d bytes: not kept", what, oneLine(kind, 60), len(data))

@@ -39,7 +39,7 @@ type catalog struct {
 	More      bool         `json:"more,omitempty"` // there are more tools, which were not read
 }
 
-// same reports whether two catalogs are equal.
+// same reports whether two catalogs are equal. Two nil catalogs are equal.
 func same(a, b *catalog) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -58,7 +58,7 @@ func (c catalog) sorted() catalog {
 }
 
 // effect returns the effect class of d, which tells a resumed turn whether it may repeat a call. It
-// trusts the server's hints.
+// trusts the server's hints. Without a hint a call is not repeated.
 func (d definition) effect() tool.Effect {
 	switch {
 	case d.ReadOnly:
@@ -101,6 +101,7 @@ func (s *toolset) publish(ctx context.Context, c catalog) {
 }
 
 // define returns the tools of c, sorted by name, and the reasons for the tools that it refused.
+// Refused tools do not count for the limits.
 func (s *toolset) define(c catalog) (tools []tool.Tool, refused []string) {
 	c = c.sorted()
 	refuse := func(name, why string) {
@@ -162,7 +163,8 @@ func (s *toolset) tool(name, description string, schema json.RawMessage, d defin
 	}
 }
 
-// longest is how long one use of a tool may take: waiting for the connection plus the call.
+// longest is how long one use of a tool may take: waiting for the connection plus the call. A
+// second try, if there is one, has what is left.
 func (s Server) longest() time.Duration { return 2*s.Timeout + 5*time.Second }
 
 // A naming chooses the names of a server's tools.
@@ -185,12 +187,15 @@ func newNaming(server string, all []string) naming {
 // names returns the names of the tools in the same order, or "" for a tool without a possible name.
 // The names depend only on the configured servers and the server's own names for its tools.
 func (s *naming) names(tools []definition) []string {
+	// A tool whose own name fits keeps it, whatever else the server lists.
 	first := make(map[string]string) // name to the server's name of the tool
 	for _, d := range tools {
 		if name := s.prefix + d.Name; fits(name) && s.isOwnName(name) {
 			first[name] = d.Name
 		}
 	}
+	// If mending gives two tools the same name, both get a hash. So the order of the list does not
+	// matter.
 	mended := make(map[string]int)
 	for _, d := range tools {
 		if name := s.validName(d.Name); first[name] == "" {

@@ -283,6 +283,8 @@ func (x *toolCall) run(ctx context.Context) (tool.Result, error) {
 	params := &sdk.CallToolParams{Name: x.d.Name, Arguments: x.call.Args}
 	var live *liveRequest
 	if x.call.Reply == nil {
+		// The model makes a new call. An older request of the same call, if any, has nobody to
+		// answer it.
 		x.caller.requests.hold(x.key(), nil)
 	} else {
 		err := x.restore(q)
@@ -301,6 +303,7 @@ func (x *toolCall) run(ctx context.Context) (tool.Result, error) {
 			return x.fail(errors.New("the person has not opened the link that the server requires; "+
 				"nothing was done"), nil)
 		}
+		// The server continues with its own state and the answers.
 		q.fillIn(params)
 	}
 	var notes []string
@@ -310,6 +313,7 @@ func (x *toolCall) run(ctx context.Context) (tool.Result, error) {
 		}
 		select {
 		case a := <-live.asks:
+			// The call goes on while the turn is suspended. wait holds it until the answer comes.
 			live.answer = a.answer
 			q.Running, q.Requests, q.Answers = true, []request{a.request}, nil
 			q.Rounds++
@@ -433,7 +437,8 @@ func (x *toolCall) begin(ctx context.Context, params *sdk.CallToolParams) *liveR
 	return live
 }
 
-// linksOf returns the links that err requires a person to open, or nil.
+// linksOf returns the links that err requires a person to open, or nil. It also returns nil if one
+// of them is not valid, so that the model reads the error itself.
 func linksOf(err error) (list []request) {
 	refusal, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || refusal.Code != sdk.CodeURLElicitationRequired {
@@ -492,7 +497,8 @@ func (q *elicitation) begin(live *liveRequest) error {
 	return nil
 }
 
-// fillIn adds the answers to the parameters of the next call.
+// fillIn adds the answers to the parameters of the next call. The answers to links, and to a server
+// in the middle of a call, do not go into a new call.
 func (q *elicitation) fillIn(params *sdk.CallToolParams) {
 	if q.Links || q.Running {
 		return

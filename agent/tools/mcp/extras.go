@@ -14,7 +14,7 @@ import (
 // maxPage is how many resources or prompts one page lists.
 const maxPage = 50
 
-// maxItems is how many entries of a list can be read.
+// maxItems is how many entries of a list can be read. A server could otherwise list without end.
 const maxItems = 5_000
 
 type resourcesArgs struct {
@@ -30,6 +30,8 @@ func (s *toolset) resourcesTool() tool.Tool {
 	return t
 }
 
+// resources lists the resources, or reads the one with the given URI. A resource may consist of
+// several contents.
 func (s *toolset) resources(
 	ctx context.Context, _ tool.Call, args resourcesArgs,
 ) (tool.Result, error) {
@@ -58,6 +60,7 @@ func (s *toolset) resources(
 	return result, err
 }
 
+// listResources returns one page of the resources, followed by the templates of further ones.
 func listResources(
 	ctx context.Context, session *sdk.ClientSession, offset int,
 ) (string, error) {
@@ -90,6 +93,7 @@ func (s *toolset) promptsTool() tool.Tool {
 	return t
 }
 
+// prompts lists the prompts, or returns the messages of the one with the given name.
 func (s *toolset) prompts(
 	ctx context.Context, _ tool.Call, args promptsArgs,
 ) (tool.Result, error) {
@@ -143,7 +147,7 @@ func listPrompts(ctx context.Context, session *sdk.ClientSession, offset int) (s
 
 // A pager selects one page of a list.
 type pager struct {
-	offset, seen int
+	offset, seen int // entries to pass over, and entries passed over or shown
 	lines        []string
 	more         bool
 }
@@ -157,6 +161,7 @@ func collect[T any](p *pager, list iter.Seq2[*T, error], line func(*T) string) e
 		if item == nil {
 			continue
 		}
+		// There is at least this entry beyond the page.
 		if len(p.lines) == maxPage || p.seen == maxItems {
 			p.more = p.seen < maxItems
 			return nil
@@ -168,6 +173,7 @@ func collect[T any](p *pager, list iter.Seq2[*T, error], line func(*T) string) e
 	return nil
 }
 
+// text returns the page. An empty page says how many entries there are.
 func (p *pager) text(what string) string {
 	if len(p.lines) == 0 {
 		return fmt.Sprintf("(there are only %d %s)", p.seen, what)

@@ -21,11 +21,11 @@ const (
 	maxFields   = 20
 	maxChoices  = 50
 	maxButtons  = 8
-	maxLabel    = 40    // characters; buttons are short
-	maxAsked    = 1_000 // characters of the server's message
-	maxLink     = 2_000 // bytes
-	maxInteger  = 1 << 53
-	maxUnfit    = 5 // invalid answers in a row, after which the question is cancelled
+	maxLabel    = 40      // characters; buttons are short
+	maxAsked    = 1_000   // characters of the server's message
+	maxLink     = 2_000   // bytes
+	maxInteger  = 1 << 53 // values are float64, which have no larger exact integers
+	maxUnfit    = 5       // invalid answers in a row, after which the question is cancelled
 	wordDefault = "default"
 	wordSkip    = "skip"
 	wordDecline = "decline"
@@ -110,7 +110,9 @@ type field struct {
 	preset   any      // default; nil: none
 }
 
-// fields returns the fields of r, the required ones first.
+// fields returns the fields of r, the required ones first. It returns nil for a link, and if the
+// person only has to agree. The order is fixed, because the number of a field is stored between two
+// answers.
 func (r request) fields() ([]*field, error) {
 	if len(r.Schema) == 0 {
 		return nil, nil
@@ -141,6 +143,9 @@ func (r request) fields() ([]*field, error) {
 	return list, nil
 }
 
+// newField returns the field for a property of a form. A person can answer a boolean, a number, a
+// text, or a choice of texts. Other schemas are an error. A default that is not a valid value is
+// ignored.
 func newField(name string, p *jsonschema.Schema) (*field, error) {
 	if p == nil {
 		return nil, errors.New("it has no schema")
@@ -175,7 +180,8 @@ func newField(name string, p *jsonschema.Schema) (*field, error) {
 	return f, nil
 }
 
-// choices sets the values to choose from.
+// choices sets the values to choose from. There are three forms of them: enum, enum with enumNames,
+// and oneOf or anyOf with titles.
 func (f *field) choices(p *jsonschema.Schema) error {
 	f.values = slices.Clone(p.Enum)
 	names, _ := p.Extra["enumNames"].([]any) // of the old form
@@ -211,6 +217,7 @@ func (f *field) several() bool { return f.schema.Type == "array" }
 // fits reports whether v is a value of f.
 func (f *field) fits(v any) bool {
 	p := f.schema
+	// Only these keywords count. Choices and formats are checked below.
 	limits := &jsonschema.Schema{Type: cmp.Or(p.Type, "string"),
 		MinLength: p.MinLength, MaxLength: p.MaxLength, Pattern: p.Pattern,
 		Minimum: p.Minimum, Maximum: p.Maximum,
@@ -229,7 +236,7 @@ func (f *field) fits(v any) bool {
 	return true
 }
 
-// formed reports whether text has the format of f.
+// formed reports whether text has the format of f. Other formats are not checked.
 func (f *field) formed(text string) (ok bool) {
 	var err error
 	switch f.schema.Format {
@@ -288,6 +295,7 @@ func (f *field) value(text string) (v any, ok bool) {
 }
 
 // chosen returns the value that text names by its label, its own text or its number in the list.
+// The number is tried last, because it may also be a label or a value.
 func (f *field) chosen(text string) (any, bool) {
 	text = strings.TrimSpace(text)
 	i := slices.IndexFunc(f.labels, func(l string) bool { return strings.EqualFold(l, text) })
@@ -350,6 +358,7 @@ func (f *field) wants() string {
 	return b.String() + "."
 }
 
+// asFloat converts a limit for rangeText; nil means that there is none.
 func asFloat(n *int) *float64 {
 	if n == nil {
 		return nil

@@ -21,6 +21,8 @@ const maxChanges = 20
 
 // hold returns the part of listed that the agent may see: the agreed definitions. A changed tool
 // keeps its agreed definition; a new tool is left out. It also returns descriptions of the changes.
+// A tool that listed lacks is not offered, and its absence is no change that somebody must agree
+// to.
 func (c catalog) hold(listed catalog) (offered catalog, changes []string) {
 	before := make(map[string]definition)
 	for _, d := range c.Tools {
@@ -94,6 +96,7 @@ type changeReview struct {
 func (s *changeReview) restore(ctx context.Context, k *cacheEntry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Stored changes count as reported.
 	s.agreed, s.held, s.reported = &k.Catalog, k.Held, k.Held
 	s.offer(ctx)
 }
@@ -110,6 +113,7 @@ func (s *changeReview) adopt(ctx context.Context, listed catalog) {
 	changes := s.offer(ctx)
 	if s.held != nil && !same(s.reported, s.held) {
 		now := s.opts.Now()
+		// A server could otherwise flood the owners by changing its tools again and again.
 		if wait := s.reportedAt.Add(reportEvery).Sub(now); wait > 0 {
 			s.listLater(wait)
 			return // store only what was reported
@@ -166,7 +170,8 @@ func (s *changeReview) offer(ctx context.Context) []string {
 	return changes
 }
 
-// approve gives the present catalog to the agent if code is its hash.
+// approve gives the present catalog to the agent if code is its hash. The code names what the admin
+// has seen, so the server can't exchange its tools in between.
 func (s *changeReview) approve(ctx context.Context, code string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -72,6 +72,7 @@ func (q *elicitation) addAnswer(r *tool.Reply) error {
 		q.end(decline)
 		return nil
 	}
+	// Without fields the person only agrees, or says that a link is open.
 	fits := true
 	if len(fields) == 0 {
 		fits = word == accept || word == strings.ToLower(optionOpened)
@@ -87,6 +88,7 @@ func (q *elicitation) addAnswer(r *tool.Reply) error {
 		q.Field, q.Unfit = q.Field+1, 0
 	default:
 		result := &sdk.ElicitResult{Action: accept}
+		// The answer to a link has no content. That to a form always has one, even {}.
 		if q.Requests[0].Link == "" {
 			result.Content = q.Values
 			if result.Content == nil {
@@ -99,6 +101,7 @@ func (q *elicitation) addAnswer(r *tool.Reply) error {
 }
 
 // fill sets the value of f, and reports whether the person's words are a valid value or a keyword.
+// skip leaves an optional value out, and default stands for the server's own value.
 func (q *elicitation) fill(f *field, text, word string) bool {
 	v, ok := f.preset, true
 	switch {
@@ -116,7 +119,7 @@ func (q *elicitation) fill(f *field, text, word string) bool {
 	return ok
 }
 
-// answer records the answer to the first request.
+// answer records the answer to the first request. The next request begins with its first field.
 func (q *elicitation) answer(r *sdk.ElicitResult) {
 	if q.Answers == nil {
 		q.Answers = make(map[string]*sdk.ElicitResult)
@@ -149,6 +152,7 @@ func (q *elicitation) wait(server, name string, group bool) (*tool.Wait, error) 
 	if err != nil {
 		return nil, err
 	}
+	// The state is stored with the question, and comes back with the answer.
 	state, err := json.Marshal(q)
 	if err != nil {
 		return nil, err
@@ -180,6 +184,7 @@ func (q *elicitation) wait(server, name string, group bool) (*tool.Wait, error) 
 	if len(fields) > 0 {
 		f := fields[q.Field]
 		b.WriteString("\n\n" + f.ask(q.Field, len(fields)))
+		// Without buttons, the text lists the values, if there is a choice.
 		if f.buttons() {
 			w.Options = append(append([]string(nil), f.labels...), optionDecline)
 		}

@@ -114,6 +114,7 @@ func (s *dialer) connect(ctx context.Context, ready readyFunc) (*link, error) {
 
 // attempt starts the server, opens a session and calls ready.
 func (s *dialer) attempt(ctx context.Context, ready readyFunc) (*link, error) {
+	// The link ends in order, by its stop, and not with ctx.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var c *connection
 	var err error
@@ -134,6 +135,7 @@ func (s *dialer) attempt(ctx context.Context, ready readyFunc) (*link, error) {
 	if err == nil {
 		err = ready(start, l)
 	}
+	// guard reports false if the timeout has ended the carrier.
 	inTime := guard()
 	if err == nil && inTime {
 		stop := l.stop
@@ -198,6 +200,7 @@ func (s *dialer) session(ctx, life context.Context, c *connection) (*link, error
 		if s.URL == "" {
 			c.end()
 		}
+		// For an endpoint, Close may send a request, so the connection ends after that.
 		late := time.AfterFunc(closeTime, c.end)
 		_ = session.Close() // the session is over in any case
 		wg.Wait()
@@ -222,7 +225,7 @@ func (o *opened) Connect(ctx context.Context) (sdk.Connection, error) {
 // client returns the client for one session. It refuses all requests of a server except for those
 // that ask a person.
 func (s *dialer) client() *sdk.Client {
-	stale := func() { notify(s.stale) }
+	stale := func() { notify(s.stale) } // all three lists are read again together
 	return sdk.NewClient(&sdk.Implementation{Name: "gateway", Version: "1"}, &sdk.ClientOptions{
 		Capabilities: &sdk.ClientCapabilities{ // no roots
 			Elicitation: &sdk.ElicitationCapabilities{
@@ -271,10 +274,12 @@ func listCatalog(
 		p, err := session.ListPrompts(ctx, &sdk.ListPromptsParams{})
 		c.Prompts = err == nil && len(p.Prompts) > 0
 	}
+	// Some errors above mean only that there is nothing. After the end of ctx they do not.
 	return c.sorted(), ctx.Err()
 }
 
-// listTools adds the server's tools to c.
+// listTools adds the server's tools to c. It sets More if there are more than maxListed tools or
+// maxPages pages.
 func (c *catalog) listTools(
 	ctx context.Context, session *sdk.ClientSession, allows func(name string) bool,
 ) error {
@@ -294,6 +299,7 @@ func (c *catalog) listTools(
 			}
 			c.Tools = append(c.Tools, describe(t))
 		}
+		// A server that repeats its cursor would never come to an end.
 		if page.NextCursor == "" || page.NextCursor == params.Cursor {
 			return nil
 		}
@@ -303,7 +309,8 @@ func (c *catalog) listTools(
 	return nil
 }
 
-// describe returns the definition of t.
+// describe returns the definition of t. The title stands in for a missing description. The schema
+// is repaired later.
 func describe(t *sdk.Tool) definition {
 	d := definition{Name: t.Name, Schema: t.InputSchema, Description: cmp.Or(
 		oneLine(t.Description, maxDescription), oneLine(t.Title, maxDescription))}

@@ -249,6 +249,7 @@ func (l *login) send(
 	if err != nil || why == nil {
 		return resp, err
 	}
+	// A body that can't be read twice can't be sent again.
 	if !l.renew(r.Context(), used, why) || r.Body != nil && r.GetBody == nil {
 		return resp, nil
 	}
@@ -402,6 +403,7 @@ func (l *login) begin(ctx context.Context) (string, error) {
 	}
 	l.drop()
 	l.locked(func() { l.pending = p })
+	// The library wants the response that refused a request. Only its status and challenge matter.
 	resp := &http.Response{StatusCode: why.status, Body: http.NoBody,
 		Header: http.Header{"Www-Authenticate": why.challenge}}
 	go func() {

@@ -26,7 +26,8 @@ import (
 // assertionTime is how long a signed assertion is valid.
 const assertionTime = 5 * time.Minute
 
-// machineToken gets a token without a person, for a refused request.
+// machineToken gets a token without a person, for a refused request. The scopes are those that the
+// server has asked for, or else all that it supports.
 func (l *login) machineToken(ctx context.Context, why *authChallenge) (*oauth2.Token, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -39,6 +40,7 @@ func (l *login) machineToken(ctx context.Context, why *authChallenge) (*oauth2.T
 	if len(scopes) == 0 {
 		scopes = resource.ScopesSupported
 	}
+	// If the metadata do not say how to send the secret, the library finds out.
 	style := oauth2.AuthStyleAutoDetect
 	switch methods := issuer.TokenEndpointAuthMethodsSupported; {
 	case slices.Contains(methods, "client_secret_basic"):
@@ -75,6 +77,7 @@ func (l *login) discover(ctx context.Context, why *authChallenge) (
 	}
 	const known = "/.well-known/oauth-protected-resource"
 	root := u.Scheme + "://" + u.Host
+	// The refusal may say where the metadata are. Otherwise there are two usual places.
 	for _, at := range [][2]string{{why.param("resource_metadata"), l.URL},
 		{root + known + u.Path, l.URL}, {root + known, root}} {
 		if at[0] == "" {
@@ -118,7 +121,9 @@ func assertion(o OAuth, audience string) (string, error) {
 		"exp": now.Add(assertionTime).Unix()}).SignedString(key)
 }
 
-// crossAppToken exchanges the identity token of an enterprise for a token of the server.
+// crossAppToken exchanges the identity token of an enterprise for a token of the server. The
+// identity provider gives an assertion for the server's authorization server, which gives the token
+// for it.
 func (l *login) crossAppToken(
 	ctx context.Context, resource *oauthex.ProtectedResourceMetadata, issuer *oauthex.AuthServerMeta,
 	style oauth2.AuthStyle, scopes []string,

@@ -139,6 +139,7 @@ func New(servers []Server, opts *Options) *Client {
 	}
 	for i, s := range servers {
 		one := newServer(s, &o, names)
+		// The first of several servers with a name works.
 		if slices.Contains(names[:i], s.Name) {
 			one.problem = fmt.Errorf("two servers are named %q", s.Name)
 		}

@@ -31,7 +31,8 @@ const (
 	maxStderr = 4 << 10 // bytes of its last error output that are kept
 )
 
-// startProcess starts the command of s. The process ends with life.
+// startProcess starts the command of s. The process ends with life. After that, end of the
+// connection must be called, also to free the pipes.
 func (s *dialer) startProcess(life context.Context) (*connection, error) {
 	cmd, err := s.opts.Command(life, s.Server)
 	if err != nil {
@@ -40,6 +41,7 @@ func (s *dialer) startProcess(life context.Context) (*connection, error) {
 	if cmd.Env == nil { // give away nothing of the gateway's environment
 		cmd.Env = Environ(s.Env)
 	}
+	// Pipes of our own are files, on which deadlines can be set.
 	inRead, inWrite, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -141,6 +143,7 @@ var errLong = fmt.Errorf("it sent a message of more than %d bytes", maxMessage)
 
 // why adds the exit status of the process and its last error output.
 func (p *process) why(err error) error {
+	// The process has not ended by itself, so its status explains nothing.
 	if errors.Is(err, errLong) {
 		return errLong
 	}
@@ -187,7 +190,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns the last lines.
+// String returns the last lines. It returns 400 bytes at most, which explain an error.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

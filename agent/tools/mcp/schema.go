@@ -22,7 +22,8 @@ const (
 )
 
 // repairSchema returns the schema of a tool's arguments in a form that providers and the gateway's
-// own check support, or an error with the reason why that is impossible.
+// own check support, or an error with the reason why that is impossible. The order matters: flatten
+// merges schemas that are repaired already, and the last checks see what the provider gets.
 func repairSchema(schema any) (json.RawMessage, error) {
 	root, err := object(schema)
 	if err != nil {
@@ -66,6 +67,7 @@ func object(schema any) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The repair often makes a schema smaller.
 	if len(data) > 4*maxSchema {
 		return nil, fmt.Errorf("its schema has %d bytes, more than %d", len(data), maxSchema)
 	}
@@ -89,6 +91,7 @@ func object(schema any) (map[string]any, error) {
 
 // inline replaces a reference at the root by its target, because providers require an object there.
 func inline(root map[string]any) error {
+	// The number of steps ends a circle of references.
 	for range 8 {
 		ref, ok := root["$ref"].(string)
 		if !ok {
@@ -228,6 +231,7 @@ func (m *repairer) keywords(s map[string]any) {
 			delete(s, key)
 		}
 	}
+	// They cost tokens in each request. $id would also change what references mean.
 	for _, key := range []string{"$schema", "$id", "id", "$comment", "$anchor", "$vocabulary",
 		"examples"} {
 		delete(s, key)
@@ -292,6 +296,7 @@ func (m *repairer) refuse(s map[string]any) {
 // flatten removes alternatives at the root, which providers refuse. The model sees the properties
 // of all alternatives; the server checks which of them go together.
 func flatten(root map[string]any) {
+	// Only allOf makes the properties of a branch required.
 	for _, key := range []string{"allOf", "anyOf", "oneOf"} {
 		list, _ := root[key].([]any)
 		for _, branch := range list {
@@ -347,6 +352,7 @@ func bounded(root map[string]any) error {
 	return b.err
 }
 
+// bounds is the state of counting the schemas of one root.
 type bounds struct {
 	root map[string]any
 	cost map[string]int // cost of references' targets; -1 while it is counted
@@ -374,6 +380,7 @@ func (b *bounds) count(s map[string]any) int {
 	}
 	mapSubschemas(s, func(key string, sub any) any {
 		if v, ok := sub.(map[string]any); ok && slices.Contains(inPlace, key) {
+			// The bound keeps the number from overflowing.
 			n = min(n+b.count(v), maxExpanded+1)
 		}
 		return sub
@@ -381,6 +388,8 @@ func (b *bounds) count(s map[string]any) int {
 	return n
 }
 
+// reference returns the cost of the target of ref, which it counts once. A target that is met again
+// while it is being counted refers to itself without a step into the value.
 func (b *bounds) reference(ref string) int {
 	if n, ok := b.cost[ref]; ok {
 		if n < 0 && b.err == nil {

@@ -52,6 +52,7 @@ func newServer(s Server, o *Options, names []string) *server {
 		login: newLogin(s, o), cache: newCache(s, o), status: newStatus(s, o),
 		requests: newLiveRequests(),
 	}
+	// The parts refer to one another, so each comes after those that it needs.
 	one.redactor = &redactor{one.login, s.secrets()}
 	one.caller = &caller{Server: s, opts: o, status: one.status, login: one.login,
 		redactor: one.redactor, requests: one.requests}
@@ -76,6 +77,8 @@ func (s *server) run(ctx context.Context) {
 	if err := s.login.load(); err != nil {
 		s.opts.Logger.WarnContext(ctx, "mcp login not read", "server", s.Name, "err", err)
 	}
+	// A process whose tools are known starts only for a call. Any other server is connected at
+	// once.
 	needed := !s.restore(ctx) || s.URL != ""
 	for ctx.Err() == nil {
 		if !needed {
@@ -106,6 +109,7 @@ func (s *server) restore(ctx context.Context) bool {
 		return false
 	}
 	s.status.update(func() { s.status.dialect = k.dialect })
+	// The first call must run alone already, if the server is known to ask during calls.
 	s.requests.mu.Lock()
 	s.requests.inCall = k.dialect.Asks
 	s.requests.mu.Unlock()
@@ -115,6 +119,7 @@ func (s *server) restore(ctx context.Context) bool {
 
 // connection opens a connection, keeps it until it ends, and returns the reason for the end.
 func (s *server) connection(ctx context.Context) error {
+	// A call that has asked for this connection must not cause another one.
 	select {
 	case <-s.status.wanted:
 	default:
@@ -125,6 +130,7 @@ func (s *server) connection(ctx context.Context) error {
 	if err != nil {
 		s.status.update(func() {
 			s.status.tries++
+			// The next attempt tries the other handshake.
 			s.status.dialect.Legacy = !s.status.dialect.Legacy
 		})
 		return err
@@ -177,6 +183,7 @@ func (s *server) watch(ctx context.Context, l *link) error {
 			if left <= 0 && s.URL == "" {
 				return errIdle
 			}
+			// The link of an endpoint stays, so the timer must not fire at once again.
 			idle.Reset(max(left, s.opts.Idle/10, time.Millisecond))
 		}
 	}
@@ -192,6 +199,7 @@ func (s *server) pause(ctx context.Context, err error) bool {
 		delay = min(s.first<<min(s.status.failed, 16), maxDelay)
 		s.status.failed++
 	})
+	// Servers that failed together should not come back at the same moment.
 	delay += rand.N(delay/4 + 1)
 	s.opts.Logger.WarnContext(ctx, "mcp server not connected", "server", s.Name, "err", why,
 		"again", delay)

@@ -84,6 +84,7 @@ func (s *status) acquire(ctx context.Context) (l *link, release func(), err erro
 			s.release()
 		}
 	}()
+	// The call does not give up before the end of at least one more attempt.
 	tries := s.tries
 	for {
 		switch {
@@ -95,10 +96,14 @@ func (s *status) acquire(ctx context.Context) (l *link, release func(), err erro
 			s.mu.Unlock()
 			return nil, nil, fmt.Errorf("the MCP server %s is stopped; nothing was done", s.state.Name)
 		case s.tries > tries && s.failed > patience && s.state.State == Waiting:
+			// An attempt has failed while the call waited, after several others: the next one is
+			// too far away.
 			why := s.state.Error
 			s.mu.Unlock()
 			return nil, nil, s.unavailable(why)
 		}
+		// The lock must not be held while waiting. update closes this channel even if it runs
+		// before the select.
 		change := s.change
 		s.mu.Unlock()
 		notify(s.wanted)
@@ -116,7 +121,7 @@ func (s *status) unavailable(why string) error {
 	return fmt.Errorf("the MCP server %s is not connected: %s; nothing was done", s.state.Name, why)
 }
 
-// release ends the use of the link, or the wait for it.
+// release ends the use of the link, or the wait for it. The idle time begins anew.
 func (s *status) release() {
 	s.update(func() {
 		s.busy--

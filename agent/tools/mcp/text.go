@@ -12,6 +12,8 @@ import (
 // the prompt. It removes control characters, invisible characters, and the brackets that the
 // gateway's and the models' own marks use.
 func oneLine(text string, most int) string {
+	// This limits the work. A character has 4 bytes at most; the rest allows for characters that
+	// are removed.
 	text = strings.ToValidUTF8(text[:min(len(text), 8*most)], "")
 	text = strings.Map(func(r rune) rune {
 		switch {
@@ -28,7 +30,7 @@ func oneLine(text string, most int) string {
 
 var marks = strings.NewReplacer("[", "(", "]", ")", "<", "‹", ">", "›", "```", "'''")
 
-// clip cuts text after most characters.
+// clip cuts text after most characters. The last of them is an ellipsis if text was longer.
 func clip(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -44,6 +46,7 @@ func clip(text string, most int) string {
 }
 
 // plain returns the foreign text of a result as valid UTF-8 without terminal control characters.
+// Unlike oneLine it keeps the structure of the text.
 func plain(text string) string {
 	text = strings.ToValidUTF8(text, "\ufffd")
 	return strings.Map(func(r rune) rune {

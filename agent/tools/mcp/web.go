@@ -43,6 +43,8 @@ func (s *dialer) overHTTP(life context.Context) (*connection, error) {
 				r.Header.Set(name, value)
 			}
 		}
+		// Only the request of a call has a post. Others, such as those for notifications, have
+		// none.
 		p, _ := r.Context().Value(postKey{}).(*post)
 		first := p != nil && r.Method == http.MethodPost && !p.begun.Swap(true)
 		do := func(r *http.Request) (*http.Response, error) { return roundTrip(life, base, r) }
@@ -147,6 +149,7 @@ func roundTrip(
 		undo()
 		cancel()
 	}
+	// A request with a deadline ends by itself.
 	stop := func() bool { return true }
 	if _, ok := r.Context().Deadline(); !ok {
 		stop = time.AfterFunc(headTime, cancel).Stop
@@ -158,6 +161,7 @@ func roundTrip(
 		if err == nil {
 			err = errors.Join(errors.New("no answer in time"), resp.Body.Close())
 		}
+		// A request with Last-Event-Id continues a stream that the server has.
 		if !inTime && r.Method == http.MethodGet && r.Header.Get("Last-Event-Id") == "" {
 			return &http.Response{
 				StatusCode: http.StatusMethodNotAllowed, Status: "405 no stream", Request: r,
@@ -175,7 +179,8 @@ func roundTrip(
 	return resp, nil
 }
 
-// A body is the body of a response, of which only a limited number of bytes is read.
+// A body is the body of a response, of which only a limited number of bytes is read. A stream of
+// events has no bound, because its events have one of their own.
 type body struct {
 	io.ReadCloser
 	done func()
