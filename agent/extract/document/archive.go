@@ -43,6 +43,7 @@ func (f *file) archive() error {
 		return errBroken
 	}
 	a := &archive{file: f, entries: make(map[string]*zip.File)}
+	// The names are cleaned, because those in relations are, too.
 	for _, e := range z.File {
 		a.entries[strings.TrimPrefix(path.Clean("/"+e.Name), "/")] = e
 	}
@@ -94,12 +95,13 @@ func (a *archive) numbered(prefix, suffix string) []string {
 	return names
 }
 
-// open opens an entry. Reading fails when a limit is reached.
+// open opens an entry. Reading fails when a limit is reached. The caller must close it.
 func (a *archive) open(name string) (io.ReadCloser, error) {
 	e := a.entries[name]
 	if e == nil {
 		return nil, errBroken
 	}
+	// Bit 0 marks an encrypted entry.
 	if e.Flags&1 != 0 {
 		return nil, errors.New("the document is encrypted")
 	}
@@ -142,6 +144,9 @@ func (a *archive) xml(name string, handle handler) error {
 	return readXML(r, handle)
 }
 
+// readXML calls handle for the tokens of r. It reads raw tokens: these have no name spaces and need
+// not match, so a slightly damaged document is readable. The text counts as UTF-8, whatever the
+// document declares.
 func readXML(r io.Reader, handle handler) error {
 	d := xml.NewDecoder(&guard{r: r})
 	d.Strict = false
@@ -219,7 +224,8 @@ func attribute(e *xml.StartElement, name string) string {
 	return ""
 }
 
-// epub reads an EPUB. It sorts the pages by name, which is usually their order in the book.
+// epub reads an EPUB. It sorts the pages by name, which is usually their order in the book. It does
+// not read the entries that list them in the right order.
 func (a *archive) epub() error {
 	var names []string
 	for name := range a.entries {
@@ -234,6 +240,7 @@ func (a *archive) epub() error {
 		if err != nil {
 			return err
 		}
+		// Of each page at most maxToken bytes count.
 		raw, err := io.ReadAll(io.LimitReader(r, maxToken))
 		// Everything needed was read.
 		_ = r.Close()

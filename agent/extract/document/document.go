@@ -28,8 +28,8 @@ var (
 )
 
 const (
-	maxFile     = 64 << 20
-	maxUnpacked = 256 << 20
+	maxFile     = 64 << 20         // bytes
+	maxUnpacked = 256 << 20        // bytes of all entries of an archive together
 	maxTime     = 40 * time.Second // on a busy machine; package extract limits processor time
 	headSize    = 3072             // bytes from which the type is detected
 )
@@ -51,6 +51,8 @@ type bounds struct {
 	shared   int // number of strings in a workbook
 }
 
+// text implements [Text]. Text that was found before the limit was reached is a result, not an
+// error.
 func (b bounds) text(raw []byte, mime string, limit int) (string, error) {
 	if len(raw) > maxFile {
 		return "", errTooLarge
@@ -76,7 +78,8 @@ type file struct {
 	shared   int   // greatest number of shared strings in a workbook
 }
 
-// read reads the file. kind is the type detected from the content, claimed the sender's.
+// read reads the file. kind is the type detected from the content, claimed the sender's. The
+// content decides between formats. Among texts, which look alike, the sender's type decides.
 func (f *file) read(kind, claimed string) error {
 	switch {
 	case kind == "application/pdf":
@@ -93,10 +96,12 @@ func (f *file) read(kind, claimed string) error {
 	case "text/html", "application/xhtml+xml":
 		return f.html()
 	case "application/x-ipynb+json", "application/json":
+		// Any other JSON is plain text.
 		if err := f.notebook(); !errors.Is(err, errNoNotebook) {
 			return err
 		}
 	case "text/rtf":
+		// Its text is hidden among commands, and the package has no parser for it.
 		return ErrUnsupported
 	}
 	return f.plain()
@@ -104,6 +109,7 @@ func (f *file) read(kind, claimed string) error {
 
 // Type returns the MIME type of a file, without parameters, from its first bytes; about 3 kB are
 // enough. The name matters only for types that look the same, such as kinds of text or of archives.
+// If there are no bytes, the name decides alone.
 func Type(head []byte, name string) string {
 	kind := base(mimetype.Detect(head).String())
 	byName := byExtension[strings.ToLower(path.Ext(name))]
@@ -176,12 +182,13 @@ func (f *file) checkDeadline() error {
 // errEnough ends reading when the wanted text and a surplus were found.
 var errEnough = errors.New("enough")
 
-// surplus is how many bytes of text beyond the limit are counted.
+// surplus is how many bytes of text beyond the limit are counted. The note about a cut is exact up
+// to there, and reading a huge file ends there.
 const surplus = 8 << 20
 
 // A sink receives the text that is found and stores it up to a limit.
 type sink struct {
-	limit   int
+	limit   int // bytes to store
 	b       bytes.Buffer
 	missing int64 // bytes beyond the limit
 	atLeast bool  // missing is only a lower bound
@@ -189,7 +196,8 @@ type sink struct {
 	breaks  int   // line breaks to write before the next text
 }
 
-// write appends text to the current line.
+// write appends text to the current line. Line breaks wait until there is more text, so none are
+// left at the end. The error is errEnough when the surplus is counted.
 func (s *sink) write(text string) error {
 	for text != "" && s.missing <= surplus {
 		line, rest, more := strings.Cut(text, "\n")
@@ -222,6 +230,7 @@ func (s *sink) flushBreaks() {
 	s.breaks = 0
 }
 
+// add stores as much of text as there is room for, and counts the rest. It replaces invalid UTF-8.
 func (s *sink) add(text string) {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	keep := min(len(text), s.limit-s.b.Len())
@@ -229,7 +238,8 @@ func (s *sink) add(text string) {
 	s.missing += int64(len(text) - keep)
 }
 
-// raw appends text with all of its line breaks.
+// raw appends text with all of its line breaks. It never returns errEnough, so it is only for text
+// that is in memory anyway.
 func (s *sink) raw(text string) { s.add(text) }
 
 // text returns the stored text, with a note if it was cut.
@@ -246,6 +256,7 @@ func (s *sink) text() string {
 		more = "more than "
 	}
 	missing := s.missing
+	// It is called twice, because the number in it can grow.
 	note := func() string {
 		return fmt.Sprintf("\n[cut off here: %s%d bytes are missing]", more, missing)
 	}

@@ -16,7 +16,8 @@ func (f *file) html() error {
 	return f.page(page)
 }
 
-// silent are the elements whose content is not visible.
+// silent are the elements whose content is not visible. The content ends at the first end tag of
+// the same name.
 var silent = map[string]bool{
 	"script": true, "style": true, "template": true, "noscript": true, "svg": true, "iframe": true,
 }
@@ -50,6 +51,7 @@ func (f *file) page(src string) error {
 	z := html.NewTokenizer(strings.NewReader(src))
 	silentUntil := "" // the silent element that is open
 	for n := 0; ; n++ {
+		// Not for each token: a large page has millions of them.
 		if n%1000 == 0 && f.checkDeadline() != nil {
 			return errTooLong
 		}
@@ -94,6 +96,8 @@ func (p *page) separate(name string) {
 	}
 }
 
+// open handles the start of an element. attributes reports whether the element has any; z reads
+// them.
 func (p *page) open(name string, z *html.Tokenizer, attributes bool) error {
 	p.separate(name)
 	switch name {
@@ -122,6 +126,8 @@ func (p *page) open(name string, z *html.Tokenizer, attributes bool) error {
 	return nil
 }
 
+// close handles the end of an element. The target of a link follows its text. Relative targets lead
+// nowhere from here.
 func (p *page) close(name string) error {
 	p.separate(name)
 	switch name {

@@ -27,7 +27,8 @@ func (s *source) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// notebook reads the cells of a Jupyter notebook with their numbers, ids and printed output.
+// notebook reads the cells of a Jupyter notebook with their numbers, ids and printed output. The
+// numbers, from 0, and the ids are those with which the agent names a cell to change.
 func (f *file) notebook() error {
 	var n struct {
 		Cells []struct {
@@ -52,6 +53,7 @@ func (f *file) notebook() error {
 		f.out.raw(fmt.Sprintf("--- cell %d, %s%s\n%s\n", i, unquoted(c.Type), id,
 			strings.TrimSuffix(string(c.Source), "\n")))
 		for _, o := range c.Outputs {
+			// Other forms of the same output, such as HTML, repeat text/plain.
 			printed := string(o.Text + o.Error + o.Data["text/plain"])
 			for kind := range o.Data {
 				if strings.HasPrefix(kind, "image/") {

@@ -15,15 +15,17 @@ func (a *archive) openDocument() error {
 // An openText writes the text of content.xml.
 type openText struct {
 	*sink
-	texts  int // depth of paragraphs and headings
-	lists  int
-	tables int
-	gap    int // empty cells to write if another cell follows
-	repeat int // how often the cell is repeated
-	cell   strings.Builder
-	skip   int // depth of elements that are not text of the document
+	texts  int             // depth of paragraphs and headings
+	lists  int             // nesting depth
+	tables int             // nesting depth
+	gap    int             // empty cells to write if another cell follows
+	repeat int             // how often the cell is repeated
+	cell   strings.Builder // text of the cell so far
+	skip   int             // depth of elements that are not text of the document
 }
 
+// handle is the handler of content.xml. Only paragraphs and headings have text; the white space
+// between elements is none.
 func (o *openText) handle(start *xml.StartElement, end, text string) error {
 	switch {
 	case start != nil:
@@ -36,6 +38,7 @@ func (o *openText) handle(start *xml.StartElement, end, text string) error {
 	return nil
 }
 
+// start handles the start of an element.
 func (o *openText) start(e *xml.StartElement) error {
 	switch e.Name.Local {
 	case "annotation", "tracked-changes", "forms":
@@ -65,6 +68,7 @@ func (o *openText) start(e *xml.StartElement) error {
 			o.line()
 		}
 	case "table-row":
+		// The first cell has no tab before it.
 		o.gap = -1
 	case "table-cell", "covered-table-cell":
 		o.repeat = number(e, "number-columns-repeated", math.MaxInt)
@@ -115,6 +119,7 @@ func (o *openText) end(name string) error {
 }
 
 // endCell writes a cell as often as it is repeated. It writes empty cells only before other cells.
+// Spreadsheets often end with cells that are repeated thousands of times, which are usually empty.
 func (o *openText) endCell() error {
 	text := strings.Join(strings.Fields(o.cell.String()), " ")
 	if text == "" {
@@ -130,7 +135,8 @@ func (o *openText) endCell() error {
 	return nil
 }
 
-// put writes text, or stores it for the current cell.
+// put writes text, or stores it for the current cell. The text of a cell waits for its end, because
+// only then the cell is known not to be empty.
 func (o *openText) put(text string) error {
 	if o.tables == 0 {
 		return o.write(text)

@@ -38,6 +38,7 @@ func (f *file) pdf() (err error) {
 	if end := bytes.LastIndex(raw, []byte("%%EOF")); end > 0 {
 		raw = raw[:end+len("%%EOF")]
 	}
+	// The parser looks for the end mark in the last 100 bytes.
 	if !bytes.HasPrefix(raw, []byte("%PDF-")) || len(raw) < 100 {
 		return errBadPDF
 	}
@@ -53,6 +54,7 @@ func (f *file) pdf() (err error) {
 	if slices.Contains(r.Trailer().Keys(), "Encrypt") {
 		return errEncrypted
 	}
+	// A damaged page costs only its own text. It is an error only if no page has text.
 	pages, damaged := pdfPages(r)
 	f.out.atLeast = f.out.atLeast || len(pages) > maxPages
 	pages = pages[:min(len(pages), maxPages)]
@@ -62,6 +64,7 @@ func (f *file) pdf() (err error) {
 		if len(pages) > 1 {
 			heading = fmt.Sprintf("[page %d]\n", i+1)
 		}
+		// The heading is written with the first text, so any growth is text of the page.
 		before := f.out.b.Len() + int(f.out.missing)
 		err := f.pdfPage(page, heading)
 		if errors.Is(err, errBadPDF) {
@@ -87,7 +90,8 @@ func (f *file) pdf() (err error) {
 // A parserPanic is a panic of this package that unwinds the parser.
 type parserPanic struct{ error }
 
-// recovered sets err after a panic of the parser or a parserPanic. It must be deferred.
+// recovered sets err after a panic of the parser or a parserPanic. It must be deferred. The
+// parser's own panics mean that the file is damaged, whatever they say.
 func recovered(err *error) {
 	switch p := recover().(type) {
 	case nil:
@@ -149,18 +153,19 @@ func (f *file) pdfPage(page pdf.Value, heading string) (err error) {
 // A pdfText interprets the operators of a page that place text.
 type pdfText struct {
 	*file
-	heading   string // written before the first text
-	encoder   pdf.TextEncoding
+	heading   string                      // written before the first text
+	encoder   pdf.TextEncoding            // of the present font; nil: none is known
 	encoders  map[string]pdf.TextEncoding // by name of the font
-	resources pdf.Value
-	depth     int
-	size      float64 // size of the font
+	resources pdf.Value                   // fonts and forms of the page or form
+	depth     int                         // nesting depth of forms
+	size      float64                     // size of the font
 	leading   float64
 	x, y      float64 // beginning of the line
 	moved     bool    // the position has changed within the line
 }
 
-// content interprets a content stream, or several streams that belong together.
+// content interprets a content stream, or several streams that belong together. It leaves out
+// content that unpacks to more than maxContent.
 func (t *pdfText) content(streams, resources pdf.Value, depth int) {
 	before, outer := t.resources, t.depth
 	t.resources, t.depth = resources, depth
@@ -182,6 +187,7 @@ func unpackedSize(v pdf.Value, most int64) int64 {
 	}
 	size := int64(0)
 	for _, s := range streams {
+		// Each filter of a chain may multiply the size.
 		if s.Key("Filter").Len() > maxForms {
 			return most + 1
 		}
@@ -196,8 +202,11 @@ func unpackedSize(v pdf.Value, most int64) int64 {
 	return size
 }
 
-// do interprets one operator.
+// do interprets one operator. BT begins a text, Tf sets the font and TL the distance of lines, Td,
+// TD and Tm set the position, T* goes to the next line, Tj and TJ show strings, as ' and " do on
+// the next line, and Do shows a form. Other operators do not matter for the text.
 func (t *pdfText) do(stack *pdf.Stack, op string) {
+	// The last argument is on top of the stack.
 	args := make([]pdf.Value, min(stack.Len(), maxKerned))
 	for i := len(args) - 1; i >= 0; i-- {
 		args[i] = stack.Pop()
@@ -242,6 +251,8 @@ func (t *pdfText) do(stack *pdf.Stack, op string) {
 }
 
 // move records that the next text is at another place: on another line, or further along this line.
+// A step of almost two font sizes begins a paragraph. A much larger one leads to another part of
+// the page, such as the next column.
 func (t *pdfText) move(x, y float64) {
 	if math.Abs(y-t.y) > 0.1 {
 		t.out.line()
@@ -263,13 +274,14 @@ func (t *pdfText) form(object pdf.Value) {
 	if resources.IsNull() {
 		resources = t.resources
 	}
+	// A form has names of fonts of its own.
 	encoders := t.encoders
 	t.encoders = make(map[string]pdf.TextEncoding)
 	t.content(object, resources, t.depth+1)
 	t.encoders = encoders
 }
 
-// font returns the text encoding of a font.
+// font returns the text encoding of a font. It returns nil if the page has no such font.
 func (t *pdfText) font(name string) pdf.TextEncoding {
 	if e, ok := t.encoders[name]; ok {
 		return e
@@ -315,6 +327,8 @@ func (t *pdfText) show(raw string) {
 	}
 }
 
+// put writes text, and before it the heading of the page or a blank. White space alone counts as a
+// movement, so no line consists of it.
 func (t *pdfText) put(text string) {
 	if strings.TrimSpace(text) == "" {
 		t.moved = t.moved || text != ""

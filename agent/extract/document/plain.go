@@ -54,7 +54,9 @@ func decode(raw []byte) (string, bool) {
 	return string(text), err == nil
 }
 
-// isBinary reports whether raw has control characters that do not occur in text.
+// isBinary reports whether raw has control characters that do not occur in text. One NUL byte is
+// enough. One in a hundred bytes may be another such character. Escape and backspace count as text:
+// the output of terminals has them.
 func isBinary(raw []byte) bool {
 	control := 0
 	for _, c := range raw {

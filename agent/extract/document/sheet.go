@@ -24,7 +24,8 @@ const (
 // A relation is a reference from one entry to another.
 type relation struct{ id, kind, target string }
 
-// relations returns the relations of an entry, or nil if they can't be read.
+// relations returns the relations of an entry, or nil if they can't be read. The target of a
+// relation is relative to the folder of the entry, or begins with a slash.
 func (a *archive) relations(name string) (all []relation) {
 	folder, file := path.Split(name)
 	rels := folder + "_rels/" + file + ".rels"
@@ -59,6 +60,7 @@ type workbook struct {
 // workbook reads the sheets as lines with tabs between cells.
 func (a *archive) workbook() error {
 	w := &workbook{archive: a}
+	// id names the relation to the file of the sheet.
 	type sheet struct{ name, id string }
 	var sheets []sheet
 	err := a.xml("xl/workbook.xml", func(e *xml.StartElement, _, _ string) error {
@@ -113,6 +115,7 @@ func (w *workbook) readShared() error {
 		switch {
 		case start != nil:
 			inText = start.Name.Local == "t"
+			// A phonetic run repeats the text as it is pronounced.
 			phonetic = phonetic || start.Name.Local == "rPh"
 		case end == "rPh":
 			phonetic = false
@@ -154,6 +157,7 @@ func (w *workbook) readStyles() error {
 		case e.Name.Local == "xf" && cells:
 			id := attribute(e, "numFmtId")
 			n, err := strconv.Atoi(id)
+			// These numbers stand for built-in formats, which the file does not describe.
 			builtIn := err == nil && (n >= 14 && n <= 22 || n >= 45 && n <= 47)
 			w.dates = append(w.dates, builtIn || formats[id])
 		}
@@ -164,7 +168,8 @@ func (w *workbook) readStyles() error {
 // notFormat matches the parts of a format that are literal text, a color or a condition.
 var notFormat = regexp.MustCompile(`"[^"]*"?|[\\_*].|\[[^\]]*[^\]hms][^\]]*\]`)
 
-// isDateFormat reports whether a number format is for a date or a time.
+// isDateFormat reports whether a number format is for a date or a time. The letter m alone does not
+// count: it means months as well as minutes, and usually comes with one of the others.
 func isDateFormat(code string) bool {
 	code = notFormat.ReplaceAllString(strings.ToLower(code), "")
 	return code != "general" && strings.ContainsAny(code, "ydhs")
@@ -173,9 +178,12 @@ func isDateFormat(code string) bool {
 // date formats a number of days as a date, a time or both.
 func (w *workbook) date(number string) string {
 	days, err := strconv.ParseFloat(number, 64)
+	// Excel has no dates after the year 9999, which are less than 3 million days.
 	if err != nil || days < 0 || days > 3_000_000 {
 		return number
 	}
+	// Excel counts a day that did not exist, 29 February 1900. With this epoch all later dates are
+	// right.
 	epoch := time.Date(1899, 12, 30, 0, 0, 0, 0, time.UTC)
 	if w.early {
 		epoch = time.Date(1904, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -225,6 +233,8 @@ func (s *sheetText) handle(start *xml.StartElement, end, text string) error {
 	return nil
 }
 
+// begin begins a cell. Without a reference, it follows the cell before it. Without a style, style
+// is -1.
 func (s *sheetText) begin(e *xml.StartElement) {
 	s.at++
 	if column := columnOf(attribute(e, "r")); column > 0 {
@@ -259,6 +269,7 @@ func (s *sheetText) cell() error {
 	if value == "" {
 		return nil
 	}
+	// A tab for each column since the last cell with text.
 	gap := max(0, s.at-max(s.column, 1))
 	s.column = s.at
 	value = strings.Join(strings.FieldsFunc(value, func(c rune) bool {
@@ -271,6 +282,7 @@ func (s *sheetText) cell() error {
 // valid.
 func columnOf(ref string) int {
 	n := 0
+	// Excel has no columns with more than three letters.
 	for i := 0; i < len(ref) && i < 3 && ref[i] >= 'A' && ref[i] <= 'Z'; i++ {
 		n = 26*n + int(ref[i]-'A') + 1
 	}

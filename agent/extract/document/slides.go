@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// slides reads a PowerPoint presentation with the speaker's notes.
+// slides reads a PowerPoint presentation with the speaker's notes. The slides are in the order of
+// their file names.
 func (a *archive) slides() error {
 	for i, name := range a.numbered("ppt/slides/slide", ".xml") {
 		a.out.paragraph()
@@ -44,11 +45,13 @@ type slideText struct {
 	*sink
 	title  string // written before the first text
 	inText bool
-	cells  int
-	tables int
+	cells  int  // number of cells in the row so far
+	tables int  // nesting depth
 	field  bool // within a field, such as the slide's number
 }
 
+// handle is the handler of a slide. A row of a table is one line, whatever paragraphs are in its
+// cells.
 func (s *slideText) handle(start *xml.StartElement, end, text string) error {
 	switch {
 	case start != nil:

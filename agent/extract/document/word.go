@@ -47,6 +47,8 @@ func (w *wordText) handle(start *xml.StartElement, end, text string) error {
 	return nil
 }
 
+// start handles the start of an element. Elements that it does not know have no effect, but text in
+// them counts.
 func (w *wordText) start(e *xml.StartElement) error {
 	switch e.Name.Local {
 	case "p":
@@ -54,6 +56,7 @@ func (w *wordText) start(e *xml.StartElement) error {
 	case "pStyle":
 		w.prefix = headingPrefix(attribute(e, "val"))
 	case "ilvl":
+		// The level of a list item, from 0. A heading with a number stays a heading.
 		level, err := strconv.Atoi(attribute(e, "val"))
 		if err == nil && level < 10 && w.prefix == "" {
 			w.prefix = strings.Repeat("  ", max(0, level)) + "- "
@@ -83,6 +86,7 @@ func (w *wordText) start(e *xml.StartElement) error {
 		return w.put("[" + attribute(e, "id") + "]")
 	case "footnote", "endnote":
 		w.line()
+		// These two are the lines that separate notes from the text.
 		if id := attribute(e, "id"); id != "-1" && id != "0" {
 			return w.write("[" + id + "] ")
 		}
@@ -104,6 +108,7 @@ func (w *wordText) end(name string) {
 			}
 		case w.begun:
 			w.paragraph()
+			// Items of a list follow one another without empty lines.
 			if strings.HasSuffix(w.prefix, "- ") {
 				w.breaks = 1
 			}
@@ -118,7 +123,8 @@ func (w *wordText) end(name string) {
 	}
 }
 
-// put writes text of the current paragraph.
+// put writes text of the current paragraph. In a table it leaves out the mark of the paragraph and
+// all line breaks, because a row is one line.
 func (w *wordText) put(text string) error {
 	if w.deleted > 0 {
 		return nil
@@ -135,7 +141,8 @@ func (w *wordText) put(text string) error {
 	return w.write(text)
 }
 
-// headingPrefix returns the mark of a heading for the name of its style, in English or German.
+// headingPrefix returns the mark of a heading for the id of its style, in English or German. In
+// German ids the umlaut of "Überschrift" is missing.
 func headingPrefix(style string) string {
 	lower := strings.ToLower(style)
 	for _, name := range []string{"heading", "berschrift", "title"} {

@@ -23,6 +23,7 @@ func scanJPEG(file []byte) (s jpegScan) {
 		}
 		size := int(binary.BigEndian.Uint16(file[pos+2:]))
 		end := pos + 2 + size
+		// The size includes the two bytes in which it is stored.
 		if marker == eoi || size < 2 || end > len(file) {
 			break
 		}
