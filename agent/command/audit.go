@@ -27,6 +27,7 @@ func (d decisions) audit(ctx context.Context, r *Request) (Reply, error) {
 			return Reply{Text: "Use `/audit`, or `/audit 2` for the second page."}, nil
 		}
 	}
+	// One more than is shown, to know whether there is another page.
 	list, err := audit.List(d.DB.Read(ctx), auditPage+1, (page-1)*auditPage)
 	if err != nil {
 		return Reply{}, err

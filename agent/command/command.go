@@ -96,6 +96,7 @@ func New(deps Deps, more ...Command) *Commands {
 // List returns the built-in commands in the order of /help. They can't be run.
 func List() []Command { return builtin(&Commands{Deps: new(Deps)}) }
 
+// builtin returns the built-in commands, in the order of /help and of docs/commands.md.
 func builtin(c *Commands) []Command {
 	conversation, knowledge := conversation{c.Deps}, knowledge{c.Deps}
 	jobs, decisions := jobs{c.Deps}, decisions{c.Deps}
@@ -148,7 +149,7 @@ type Request struct {
 	Session    session.Key // of the conversation
 
 	deps      *Deps
-	committed bool
+	committed bool // by Commit, after which Run must not store a reply
 }
 
 // errAnswered reports that the message of a request is no longer in the inbox.
@@ -224,7 +225,8 @@ func parse(text string) (name, args string) {
 }
 
 // Run answers a message that is a command. It does not wait for a turn or a model. After an error
-// the message stays in the inbox, unless the command was committed.
+// the message stays in the inbox, unless the command was committed. A spoken command that might do
+// harm is only repeated, to be confirmed in writing.
 func (c *Commands) Run(ctx context.Context, received bus.Received) error {
 	m := received.Message
 	name, args := Parse(m)
@@ -249,7 +251,8 @@ func (c *Commands) Run(ctx context.Context, received bus.Received) error {
 // startCommand is what Telegram sends when a person opens the chat for the first time.
 const startCommand = "start"
 
-// find returns the command with the given name for a person with the given role.
+// find returns the command with the given name for a person with the given role. A command that is
+// unknown or not allowed has no name; it only answers so.
 func (c *Commands) find(name string, role bus.Role) Command {
 	if name == startCommand {
 		name = "help"

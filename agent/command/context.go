@@ -49,6 +49,7 @@ func (c conversation) newest(
 	q store.Queryer, key session.Key,
 ) (m bus.InboundMessage, ok bool, err error) {
 	chats := []bus.Address{key.Conversation}
+	// A conversation of a person is in all of their direct chats.
 	if key.Person != 0 {
 		if chats, err = bus.DirectChats(q, key.Person); err != nil {
 			return m, false, err
@@ -108,6 +109,7 @@ func (w *Window) text(counted int) string {
 	return b.String()
 }
 
+// percent returns the share of n in of. A small share is not shown as 0 %.
 func percent(n, of int) string {
 	share := 100 * float64(n) / float64(max(of, 1))
 	if n > 0 && share < 1 {

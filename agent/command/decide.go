@@ -52,6 +52,7 @@ func (d decisions) settle(
 	decided, err := question.Decide(tx, q, state, answer, senderID(r.Message))
 	if err == nil && decided {
 		e := audit.NewEntry(r.Message, strings.ToLower(strings.TrimSuffix(say, ".")), q.Text)
+		// The decision belongs to the conversation that has asked, wherever it was made.
 		e.Where = q.Address
 		err = audit.Add(tx, e, d.Now())
 	}
@@ -63,6 +64,7 @@ func (d decisions) answer(ctx context.Context, r *Request) (Reply, error) {
 	code, text, _ := strings.Cut(r.Args, " ")
 	return d.decide(ctx, r, question.Ask, code,
 		func(tx *store.Tx, q *question.Question) (Reply, error) {
+			// A question is for one person. A code that others have seen is no right to answer.
 			if q.Sender != r.Message.Sender.ID || q.Address.Account != r.Message.From.Account {
 				return Reply{Text: "I have asked somebody else."}, errUndecided
 			}
@@ -90,6 +92,7 @@ func (d decisions) decide(
 	}
 	var decided session.Key
 	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+		// The transaction may run again.
 		decided = session.Key{}
 		q, reply, err := d.open(tx, kind, code)
 		if q == nil {

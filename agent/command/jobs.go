@@ -114,7 +114,8 @@ func (j jobs) change(ctx context.Context, r *Request) (Reply, error) {
 	return reply, err
 }
 
-// changeIn shows or changes the job with the given id. It reports whether the job has changed.
+// changeIn shows or changes the job with the given id. It reports whether the job has changed. Jobs
+// of other scopes and heartbeats count as missing, so that the numbers give nothing away.
 func (j jobs) changeIn(
 	tx *store.Tx, r *Request, action string, id int64,
 ) (reply Reply, changed bool, err error) {
@@ -157,7 +158,8 @@ func (j jobs) alter(tx *store.Tx, action string, id int64) error {
 	return j.Jobs.Remove(tx, id, now)
 }
 
-// altered returns the reply after a change of a job.
+// altered returns the reply after a change of a job. A job is read again, because the change may
+// have set another time or state.
 func (j jobs) altered(tx *store.Tx, action string, job *schedule.Job) (Reply, error) {
 	switch action {
 	case "remove":
@@ -225,6 +227,7 @@ func (j jobs) remind(ctx context.Context, r *Request) (Reply, error) {
 		if !when.Once() {
 			first = fmt.Sprintf("%s, first %s", when, first)
 		}
+		// Of the buttons, only the one to remove the reminder is of use at once.
 		return Reply{Text: fmt.Sprintf("I will remind you %s: %s\n\nThat is job %d.", first,
 			prompt.Clip(what, maxEcho), job.ID), Buttons: jobButtons(&job)[1:]}, err
 	})

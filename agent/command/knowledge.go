@@ -19,10 +19,12 @@ import (
 // shows nothing of other scopes.
 type knowledge struct{ *Deps }
 
-// later adds a background task that answers the command, and the entries to the audit log.
+// later adds a background task that answers the command, and the entries to the audit log. The
+// reply is empty, because the task itself sends the answer.
 func (k knowledge) later(
 	ctx context.Context, r *Request, w background.Work, state string, entries ...audit.Entry,
 ) (Reply, error) {
+	// The task fills in the text.
 	out := r.answer(Reply{})
 	task := background.Task{Work: w, State: []byte(state), Notice: &out}
 	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {

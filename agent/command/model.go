@@ -51,6 +51,7 @@ func (c conversation) chooseModel(ctx context.Context, r *Request) (Reply, error
 	}
 	found := models.find(r.Args)
 	if found == nil {
+		// The list of models helps more than an error alone.
 		reply := models.reply(r)
 		hint := ""
 		if id := suggest.Name(r.Args, models.ids()); id != "" {
@@ -109,6 +110,7 @@ func (m *Model) shown() string {
 	if m.Name == m.ID || m.Name == "" {
 		return "`" + m.ID + "`"
 	}
+	// The id is not repeated.
 	if rest, ok := strings.CutPrefix(m.Name, m.ID); ok {
 		return "`" + m.ID + "`" + rest
 	}

@@ -59,6 +59,7 @@ func (d decisions) restart(ctx context.Context, r *Request) (Reply, error) {
 // TellRestarted tells the people who asked for a restart that the gateway is back.
 func (c *Commands) TellRestarted(ctx context.Context) error {
 	return c.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+		// The requests go in the transaction that sends the messages, so nobody is told twice.
 		list, err := takeRestarts(tx)
 		now := c.Now()
 		for i := 0; i < len(list) && err == nil; i++ {

@@ -98,6 +98,7 @@ func cutWord(text, word string) (rest string, ok bool) {
 		return text, false
 	}
 	rest = text[len(word):]
+	// The blank stands for the end of the text, which ends a word, too.
 	next := []rune(rest + " ")[0]
 	return trimSpoken(rest), isSeparator(next) || word == "/" || isUnspaced(word)
 }

@@ -62,6 +62,7 @@ func (c conversation) status(ctx context.Context, r *Request) (Reply, error) {
 // stop answers /stop. One transaction ends the running turn with the steps that it has completed
 // and drops the waiting messages, so that no part of them runs later.
 func (c conversation) stop(ctx context.Context, r *Request) (Reply, error) {
+	// A guest must not end the work of others.
 	extent, say := Everything, sayStopped
 	if !r.Message.Role.AtLeast(bus.User) {
 		extent, say = Own, sayStoppedOwn
@@ -77,6 +78,7 @@ func (c conversation) stop(ctx context.Context, r *Request) (Reply, error) {
 	return reply, err
 }
 
+// sayStopped is the reply to a user, who may end all that belongs to the conversation.
 func sayStopped(s *Stopped) string {
 	if s.Nothing() {
 		return "There is nothing to stop."
@@ -118,6 +120,8 @@ func (c conversation) reset(ctx context.Context, r *Request) (Reply, error) {
 	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
 		stopped, err := stop.End(tx)
 		if err == nil {
+			// This must come before Reset, which moves the beginning of the prompt behind the
+			// messages to archive.
 			err = c.Background.Archive(tx, r.Session)
 		}
 		if err == nil {
@@ -180,7 +184,7 @@ func (c conversation) choose(
 	return reply, err
 }
 
-// usage answers /usage.
+// usage answers /usage. The limits of the day concern everybody, so only admins see their amounts.
 func (c conversation) usage(ctx context.Context, r *Request) (Reply, error) {
 	info, err := session.ReadInfo(c.DB.Read(ctx), r.Session)
 	if err != nil {
@@ -221,6 +225,7 @@ var usageNames = map[string]string{
 	"session": "This conversation", "person": "You", "day": "Everybody",
 }
 
+// limitOf describes a limit of one answer: in tokens, in dollars, or both.
 func limitOf(l budget.Limit) string {
 	var parts []string
 	if l.Tokens > 0 {

@@ -32,6 +32,7 @@ func (c conversation) think(ctx context.Context, r *Request) (Reply, error) {
 		return Reply{Text: "I don't know that setting. Use `/think off`, `/think low`, `/think high` " +
 			"or `/think default`."}, nil
 	case !slices.Contains(m.Efforts, effort):
+		// The effort exists, but the model here does not support it: say which it supports.
 		return m.thinking(r), nil
 	}
 	return c.choose(ctx, r, session.Effort, word, effortSet[effort]+" `/think default` undoes that.")

@@ -27,6 +27,7 @@ func (c conversation) voice(ctx context.Context, r *Request) (Reply, error) {
 		return Reply{Text: "I can't speak here. Voice answers need a speech model in the " +
 			"configuration, and a chat that can play them."}, nil
 	}
+	// /activity and /think have this word, too.
 	if strings.EqualFold(r.Args, "off") {
 		r.Args = speech.Never
 	}
@@ -64,6 +65,7 @@ func (c conversation) set(
 	ctx context.Context, r *Request, present string, s setting,
 ) (Reply, error) {
 	word := strings.ToLower(r.Args)
+	// replies has defaultWord, too, which words lacks.
 	_, known := s.replies[word]
 	switch {
 	case word == "":

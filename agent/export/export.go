@@ -89,6 +89,7 @@ func (e *Exporter) Write(
 	if err == nil && !known && len(r.keys) == 0 {
 		err = ErrNobody
 	}
+	// readme is the last, because it lists what the others have left out.
 	for _, part := range []func(context.Context) error{
 		r.rows, r.conversations, r.groups, r.documents, r.files, r.readme,
 	} {
@@ -144,6 +145,7 @@ func (r *run) documents(ctx context.Context) error {
 	defer before.Close()
 	entries, err := os.ReadDir(r.Before)
 	for _, entry := range entries {
+		// The names begin with that of the scope.
 		name, _, _ := strings.Cut(entry.Name(), ".")
 		if err == nil && slices.Contains(r.owned.Scopes, memory.Scope(name)) {
 			err = r.copyFolder(ctx, before, entry.Name(), "memory/versions/"+entry.Name(), false)

@@ -59,6 +59,7 @@ func (f *Folder) Create(name string) (w io.Writer, err error) {
 // Room implements [Target].
 func (*Folder) Room() int64 { return math.MaxInt64 }
 
+// end closes the file that Create has begun last, if any.
 func (f *Folder) end() error {
 	if f.file == nil {
 		return nil
@@ -73,6 +74,7 @@ func (f *Folder) Close() error { return errors.Join(f.end(), f.root.Close()) }
 
 // A Zip is a [Target] that writes a zip archive. It is not safe for concurrent use.
 type Zip struct {
+	// archive writes to out, which counts the bytes.
 	archive *zip.Writer
 	out     *bounded
 	now     time.Time
@@ -99,7 +101,9 @@ func (z *Zip) Create(name string) (io.Writer, error) {
 
 // Room implements [Target].
 func (z *Zip) Room() int64 {
+	// README.md is written last and needs room in any case.
 	const readme = 64 << 10
+	// left counts only what has reached the writer below.
 	if z.archive.Flush() != nil {
 		return 0
 	}
@@ -126,7 +130,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.to.Write(p)
 }
 
-// FileName returns a readable and unique file name for s.
+// FileName returns a readable and unique file name for s. The hash tells names apart that differ
+// only in replaced characters or behind the cut.
 func FileName(s string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
@@ -184,8 +189,11 @@ func isTemporary(name string) bool {
 	return strings.HasSuffix(name, ".part") || strings.HasPrefix(name, bus.ExportPrefix)
 }
 
+// copyFile copies one file, or leaves it out and says so in the README. It returns an error only if
+// the export can't go on.
 func (r *run) copyFile(root *os.Root, from found, to string, text bool) error {
 	to = filepath.ToSlash(to)
+	// How much a file shrinks in the archive is not known before.
 	if r.to.Room() < from.info.Size()+perFile {
 		r.leaveOut(to, "there is no room for it")
 		return nil
@@ -222,6 +230,7 @@ func (r *run) copyFile(root *os.Root, from found, to string, text bool) error {
 	return errors.Join(err, lines.flush())
 }
 
+// leaveOut adds a line to the README.
 func (r *run) leaveOut(name, why string) {
 	r.leftOut = append(r.leftOut, fmt.Sprintf("%s: %s", name, why))
 }

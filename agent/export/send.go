@@ -36,11 +36,13 @@ const (
 
 // Do implements [background.Handler].
 func (s *Sender) Do(ctx context.Context, t *background.Task) (background.Outcome, error) {
+	// Nobody waits for the export.
 	if t.Notice == nil {
 		return background.Outcome{}, nil
 	}
 	out := *t.Notice
 	chat := background.ChatOf(out.To)
+	// The archive goes through a pipe, so it is never in memory as a whole.
 	pr, pw := io.Pipe()
 	written := make(chan error, 1)
 	go func() {
@@ -54,6 +56,8 @@ func (s *Sender) Do(ctx context.Context, t *background.Task) (background.Outcome
 	}()
 	a, err := s.Files.Put(chat, bus.Export, pr)
 	pr.CloseWithError(errors.Join(err, io.ErrClosedPipe)) // ends the writer if Put has failed
+	// Put fails with the error of the writer, which has reached it through the pipe. Only one of
+	// these errors has an answer.
 	switch failed := <-written; {
 	case errors.Is(failed, ErrTooLarge):
 		return background.Outcome{Text: textTooLarge}, nil

@@ -36,6 +36,7 @@ type table struct {
 	omit  []string // columns to leave out
 }
 
+// Conditions that several tables share.
 const (
 	ofNumber = "scope = (SELECT id FROM memory_scopes WHERE name = $1)"
 	ofPlace  = "account = $1 AND chat = $2"
@@ -120,6 +121,7 @@ func (r *run) rows(context.Context) error {
 	var out *bufio.Writer
 	var seen map[string]bool // lines written so far; nil if only one entry names the table
 	for i, t := range tables {
+		// The first entry of a table begins its file.
 		if i == 0 || tables[i-1].name != t.name {
 			out, seen = nil, nil
 			if i+1 < len(tables) && tables[i+1].name == t.name {
@@ -128,12 +130,14 @@ func (r *run) rows(context.Context) error {
 		}
 		for _, args := range r.arguments(t.owner) {
 			err := r.pages(t, args, func(line string) error {
+				// Several entries of the table may select the same row.
 				if seen[line] {
 					return nil
 				}
 				if seen != nil {
 					seen[line] = true
 				}
+				// A table without rows of the person gets no file.
 				if out == nil {
 					w, err := r.to.Create("data/" + t.name + ".jsonl")
 					if err != nil {
@@ -161,7 +165,8 @@ func (r *run) rows(context.Context) error {
 const page = 256
 
 // pages calls write with the rows of t as JSON. It reads a page at a time, so no query stays open
-// while write waits.
+// while write waits. Rows are read in the order of their ids, so that new rows do not shift the
+// pages. Tables without an id are read by offset.
 func (r *run) pages(t table, args []any, write func(line string) error) error {
 	n := len(args) + 1
 	query := fmt.Sprintf("SELECT * FROM %s WHERE (%s) AND id > $%d ORDER BY id LIMIT %d", t.name,
@@ -210,6 +215,7 @@ func (r *run) page(t table, query string, args []any) (lines []string, last int6
 		}
 		line := []byte("{")
 		for i, column := range columns {
+			// The id is needed for the next page, even if the export omits it.
 			if id, ok := values[i].(int64); ok && column == "id" {
 				last = id
 			}
@@ -228,7 +234,8 @@ func (r *run) page(t table, query string, args []any) (lines []string, last int6
 }
 
 // field returns the name and the JSON value of a column. It formats times, and keeps JSON as JSON
-// instead of a string.
+// instead of a string. A column that ends in _ms is a time in Unix milliseconds, of which 0 means
+// none. Bytes that are no text become base64.
 func (r *run) field(table, column string, value any) (name, text string) {
 	if b, ok := value.([]byte); ok {
 		if !utf8.Valid(b) {
@@ -270,6 +277,8 @@ func withoutReferences(body string) string {
 	return plainjson.Text(withoutRefs(m))
 }
 
+// withoutRefs returns a copy of m without the references of its own files and of the quoted ones. m
+// stays as it is.
 func withoutRefs(m bus.InboundMessage) bus.InboundMessage {
 	clear := func(list []bus.Attachment) []bus.Attachment {
 		list = slices.Clone(list)

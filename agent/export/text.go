@@ -51,6 +51,8 @@ func (r *run) transcript(key session.Key, out io.Writer) error {
 	}
 }
 
+// message writes a message of a transcript. It leaves out what is not for people: results of tools,
+// and messages without content.
 func (r *run) message(out io.Writer, e session.Entry) error {
 	who := map[llm.Role]string{llm.User: "You", llm.Assistant: "Assistant"}[e.Message.Role]
 	if who == "" {
@@ -98,6 +100,8 @@ func (r *run) groups(context.Context) error {
 	return nil
 }
 
+// group writes the person's messages in one group, and the answers to them, as JSON and as
+// Markdown. A group without any gets no file.
 func (r *run) group(a bus.Address) error {
 	own, order, err := r.ownMessages(a)
 	if err != nil || len(own) == 0 {
@@ -139,7 +143,8 @@ func (r *run) group(a bus.Address) error {
 	return nil
 }
 
-// isOwn returns the condition for messages of the person.
+// isOwn returns the condition for messages of the person. The list is never empty, because SQL does
+// not allow that.
 func (r *run) isOwn() string {
 	list := []string{"-1"} // nobody's number
 	for _, id := range r.owned.People() {
@@ -170,7 +175,7 @@ func (r *run) ownMessages(a bus.Address) (own map[string]*groupMessage, order []
 }
 
 // answersIn adds the answers to the person's messages to own. It leaves out those that also answer
-// other people's messages, and returns their number.
+// other people's messages, and returns their number. The number appears in the README.
 func (r *run) answersIn(a bus.Address, own map[string]*groupMessage) (left int, err error) {
 	err = r.bodies(`SELECT id, body FROM outbox WHERE account = $1 AND chat = $2 AND id > $3
 		ORDER BY id LIMIT 256`, []any{a.Account, a.Chat}, func(body []byte) error {
@@ -186,6 +191,7 @@ func (r *run) answersIn(a bus.Address, own map[string]*groupMessage) (left int, 
 		case len(mine) < len(m.Answers):
 			left++
 		default:
+			// An answer to several messages follows the last of them.
 			s := own[mine[len(mine)-1]]
 			s.Answers = append(s.Answers, r.clean.Replace(m.Text))
 		}
@@ -223,12 +229,14 @@ func (r *run) bodies(query string, args []any, do func(body []byte) error) error
 // withheld stands in place of a secret.
 const withheld = "[withheld]"
 
-// cleaner returns a replacer for secrets. It finds them in texts and in JSON strings.
+// cleaner returns a replacer for secrets. It finds them in texts and in JSON strings. No secret may
+// be empty, because "" is in every text.
 func cleaner(secrets []string) *strings.Replacer {
 	var pairs []string
 	for _, s := range secrets {
 		quoted := plainjson.Text(s)
 		pairs = append(pairs, s, withheld, quoted[1:len(quoted)-1], withheld)
+		// JSON in the database may have <, > and & escaped.
 		if html, err := json.Marshal(s); err == nil {
 			pairs = append(pairs, string(html[1:len(html)-1]), withheld)
 		}
@@ -236,7 +244,8 @@ func cleaner(secrets []string) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// A lineCleaner removes secrets from the lines that are written to it.
+// A lineCleaner removes secrets from the lines that are written to it. It holds back an incomplete
+// line, because a secret may be split between two writes.
 type lineCleaner struct {
 	to    io.Writer
 	clean *strings.Replacer

@@ -203,6 +203,8 @@ func (p *plan) next(after time.Time) (time.Time, bool) {
 	first, hour, minute := t.Day(), t.Hour(), t.Minute()
 	for y, m := t.Year(), t.Month(); y <= lastYear; y, m = nextMonth(y, m) {
 		if p.months&(1<<m) != 0 {
+			// The shifts clear the days before first; the last step of the loop clears the day just
+			// tried.
 			for days := p.daysOf(y, m) >> first << first; days != 0; days &= days - 1 {
 				day := bits.TrailingZeros32(days)
 				if day > first {

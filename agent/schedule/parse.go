@@ -40,6 +40,8 @@ func lazily(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
 
+// units has the units by their first letters. The m stands for minutes; there are no months,
+// because they differ in length.
 var units = map[byte]time.Duration{'w': 7 * 24 * time.Hour, 'd': 24 * time.Hour, 'h': time.Hour,
 	'm': time.Minute, 's': time.Second}
 
@@ -101,6 +103,9 @@ func ParseAt(text string, now time.Time, loc *time.Location) (When, error) {
 	return When{at: t.UnixMilli(), loc: loc}, nil
 }
 
+// parseTime parses the words of a person about a single time. It tries an exact time, a date with a
+// time in the zone of now, a span from now, and a time of the day, in this order. text is in lower
+// case.
 func parseTime(text string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00"} {
 		if t, err := time.Parse(layout, strings.ToUpper(text)); err == nil {
@@ -134,6 +139,7 @@ func nextTime(day, clock string, now time.Time) (time.Time, error) {
 		return time.Time{}, err
 	}
 	y, m, d := now.Date()
+	// A weekday may be today at a time that is over, and then comes in a week.
 	for ahead := range 9 {
 		t := instant(time.Date(y, m, d+ahead, hour, minute, 0, 0, time.UTC), now.Location())
 		switch day {
