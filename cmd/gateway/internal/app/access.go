@@ -50,6 +50,8 @@ func accessCommands(g *gate.Gate, l leaver, owned bool) []command.Command {
 	) func(context.Context, *command.Request) (command.Reply, error) {
 		return func(ctx context.Context, r *command.Request) (command.Reply, error) {
 			return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) {
+				// The gate caches who may write. It must forget that only after the commit, since
+				// it would otherwise read the earlier rows again.
 				tx.After(g.Invalidate)
 				return do(tx, r)
 			})
@@ -80,6 +82,7 @@ func accessCommands(g *gate.Gate, l leaver, owned bool) []command.Command {
 func whoami(_ context.Context, r *command.Request) (command.Reply, error) {
 	m := r.Message
 	var b strings.Builder
+	// The configuration expects these ids, and people copy them from here.
 	fmt.Fprintf(&b, "- Account: `%s`\n- Your id: `%s`\n", m.From.Account, m.Sender.ID)
 	if m.Person != 0 {
 		fmt.Fprintf(&b, "- Person: %d\n", m.Person)
@@ -179,7 +182,8 @@ var groupSays = map[gate.GroupState]string{
 const sayNamed = "I still answer there, because the configuration names it: remove its id from " +
 	"`groups` first"
 
-// decideGroup runs /group [mention|always|ignore N].
+// decideGroup runs /group [mention|always|ignore N]. It answers mistakes with a reply, not with an
+// error.
 func decideGroup(tx *store.Tx, r *command.Request, access *gate.Gate) (command.Reply, error) {
 	word, number, _ := strings.Cut(r.Args, " ")
 	state := gate.GroupState(strings.ToLower(word))
@@ -192,6 +196,7 @@ func decideGroup(tx *store.Tx, r *command.Request, access *gate.Gate) (command.R
 	}
 	id, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
 	if err != nil {
+		// No group has the number 0, so Decide reports that there is none.
 		id = 0
 	}
 	before, err := gate.Groups{}.Decide(tx, id, state)
@@ -203,11 +208,14 @@ func decideGroup(tx *store.Tx, r *command.Request, access *gate.Gate) (command.R
 	}
 	var dropped []bus.Delivery
 	if err == nil {
+		// A decision to leave the group may still wait in the outbox. The new decision replaces it.
 		dropped, err = access.CancelLeaving(tx, before)
 	}
+	// A group in which the agent answered already needs no greeting.
 	if err == nil && state.Answers() && !before.State.Answers() {
 		err = bus.NewOutbox().Put(tx, groupWelcome(before, state), time.Now())
 	}
+	// The configuration overrides this decision, and people must know that.
 	if err == nil && state == gate.GroupIgnored && access.Names(before.Account, before.Chat) {
 		return command.Reply{Text: "The group " + groupName(before) + ": " + sayNamed + "." +
 			stayText(dropped)}, nil
@@ -220,6 +228,7 @@ func decideGroup(tx *store.Tx, r *command.Request, access *gate.Gate) (command.R
 func stayText(dropped []bus.Delivery) (text string) {
 	for i := range dropped {
 		l := dropped[i].Message.Leave
+		// The platform may have got this request already.
 		if dropped[i].State == bus.Sending {
 			text += fmt.Sprintf(" I was just leaving %s, so I may be gone already. Then please add me "+
 				"again.", l.Name)
@@ -263,6 +272,7 @@ func groupsReply(tx *store.Tx, access *gate.Gate) (command.Reply, error) {
 			says += ". " + gate.StillListedText(g.Chat)
 		}
 		reply.Text += fmt.Sprintf("- %d: %s on %s: %s\n", g.ID, groupName(g), g.Account, says)
+		// A reply has one set of buttons, which name one group.
 		if g.State == gate.GroupAsked && reply.Buttons == nil {
 			reply.Buttons = gate.GroupButtons(g.ID)
 		}
@@ -320,6 +330,8 @@ type departure struct {
 // means the group of the command. SERVER confirms that the server with this id is left.
 func (l leaver) leave(ctx context.Context, r *command.Request, args string) (command.Reply, error) {
 	group, reply, err := l.find(ctx, r.Message, args)
+	// A title can contain spaces, so all words are taken for a group first. If there is none, the
+	// last word is the id of a server.
 	server := ""
 	if last := strings.LastIndex(args, " "); reply != "" && last > 0 && err == nil {
 		server = args[last+1:]
@@ -340,6 +352,7 @@ func (l leaver) leave(ctx context.Context, r *command.Request, args string) (com
 	}
 	d := departure{Leave: bus.Leave{ID: group.Chat, Name: "the group " + groupName(group)},
 		groups: []gate.Group{group}}
+	// On Discord an account can't leave a channel, only its server.
 	if finder, ok := ch.(channels.ServerFinder); ok {
 		reply, err := l.confirm(ctx, finder, &d, server)
 		if err != nil || reply.Text != "" {
@@ -354,7 +367,8 @@ func (l leaver) leave(ctx context.Context, r *command.Request, args string) (com
 	return r.Commit(ctx, func(tx *store.Tx) (command.Reply, error) { return l.start(tx, r, d) })
 }
 
-// find returns the group that a person means. If there is none, reply says so.
+// find returns the group that a person means. If there is none, reply says so. A number of a group
+// comes before an id or a title.
 func (l leaver) find(
 	ctx context.Context, m bus.InboundMessage, which string,
 ) (_ gate.Group, reply string, err error) {
@@ -378,6 +392,8 @@ func (l leaver) find(
 		return found[0], "", nil
 	case len(found) > 1:
 		return here, "Several groups have this name. `/group` shows their numbers.", nil
+	// The group of the command need not be in the table, for example if only the configuration
+	// lists it.
 	case m.Group && (which == "" || which == here.Chat):
 		return here, "", nil
 	case l.gate.Names(here.Account, which):
@@ -396,6 +412,7 @@ func (l leaver) confirm(
 ) (command.Reply, error) {
 	group := d.groups[0]
 	server, err := finder.Server(ctx, group.Chat)
+	// The id of a server is a decimal number, so no other word can confirm.
 	_, garbled := strconv.ParseUint(confirmed, 10, 64)
 	switch {
 	case err != nil && garbled == nil: // the question has named the server
@@ -417,6 +434,7 @@ func (l leaver) confirm(
 	}
 	text := fmt.Sprintf("I can only leave %s as a whole, with all its channels.", d.Name)
 	var used []string
+	// The warning names only channels in which the agent answers.
 	for _, g := range others {
 		if g.State.Answers() || l.gate.Names(g.Account, g.Chat) {
 			used = append(used, markup.Literal("#"+server.Groups[g.Chat]))
@@ -426,6 +444,7 @@ func (l leaver) confirm(
 		text += " There I also answer in " + strings.Join(used, ", ") + "."
 	}
 	which := strconv.FormatInt(group.ID, 10)
+	// A group that is not in the table has no number.
 	if group.ID == 0 {
 		which = group.Chat
 	}
@@ -465,6 +484,7 @@ func (l leaver) start(
 	tx *store.Tx, r *command.Request, d departure,
 ) (reply command.Reply, err error) {
 	m := r.Message
+	// The outcome can't be told in a group that the account leaves, so the owners get it.
 	d.Tell = []bus.Address{m.From}
 	if m.Group {
 		d.Tell, err = gate.People{}.OwnerChats(tx)
@@ -477,6 +497,7 @@ func (l leaver) start(
 	}
 	dropped, err := l.gate.StartLeaving(tx, d.groups, d.Leave)
 	if slices.ContainsFunc(d.groups, func(g gate.Group) bool {
+		// The chat of the command can have moved since the group was stored, as on Telegram.
 		return g.Account == m.From.Account && (g.Chat == m.From.Chat || g.Chat == m.PreviousChat)
 	}) {
 		return reply, err

@@ -55,6 +55,7 @@ func BuildVersion() string {
 	commit, modified := "", ""
 	for _, s := range info.Settings {
 		switch {
+		// The go command records these when it builds from a Git checkout.
 		case s.Key == "vcs.revision":
 			commit = s.Value[:min(12, len(s.Value))]
 		case s.Key == "vcs.modified" && s.Value == "true":

@@ -14,7 +14,8 @@ import (
 	"gateway/store"
 )
 
-// agentOptions returns the options of the agent for a configuration.
+// agentOptions returns the options of the agent for a configuration. Only Settings can change
+// before a restart.
 func (g *Gateway) agentOptions(cfg *config.Config) *agent.Options {
 	return &agent.Options{
 		Settings: g.agentSettings(cfg), Name: cfg.Gateway.Name, Version: BuildVersion(),
@@ -58,6 +59,7 @@ func (g *Gateway) agentSettings(cfg *config.Config) pool.Settings {
 
 // names returns the names by which people call the agent.
 func names(cfg *config.Config) []string {
+	// A transcription may spell a name in several ways, which the operator can list.
 	if len(cfg.Transcription.Names) > 0 {
 		return cfg.Transcription.Names
 	}
@@ -75,6 +77,7 @@ func names(cfg *config.Config) []string {
 func resetTimes(cfg *config.Config) map[string]time.Duration {
 	times := make(map[string]time.Duration)
 	for name, c := range cfg.Channels {
+		// The empty string, for never, can't be parsed.
 		if at, err := time.Parse(config.TimeOfDay, c.SessionReset); err == nil {
 			times[name] = time.Duration(at.Hour())*time.Hour + time.Duration(at.Minute())*time.Minute
 		}
@@ -98,7 +101,8 @@ func byAccount[V any](cfg *config.Config, get func(config.Channel) V) map[string
 	return m
 }
 
-// modelFor returns the model with a name. It returns nil for "" and for the default model.
+// modelFor returns the model with a name. It returns nil for "" and for the default model. With nil
+// the turn uses the model of its conversation.
 func (g *Gateway) modelFor(cfg *config.Config, name string) *turn.Choice {
 	if name == "" || name == cfg.Agent.Model {
 		return nil
@@ -107,7 +111,8 @@ func (g *Gateway) modelFor(cfg *config.Config, name string) *turn.Choice {
 	return &c
 }
 
-// choice returns the model with a name and its properties.
+// choice returns the model with a name and its properties. Each call makes a new model, which does
+// not know which keys of an earlier one have failed.
 func (g *Gateway) choice(cfg *config.Config, name string) turn.Choice {
 	m := cfg.Models[name]
 	return turn.Choice{Model: newModel(cfg, name, g.log), Name: modelName(cfg, name), ID: name,
@@ -128,8 +133,10 @@ func (g *Gateway) choices(cfg *config.Config) (list []turn.Choice) {
 	return list
 }
 
-// apply applies the settings of cfg that can change while the gateway runs.
+// apply applies the settings of cfg that can change while the gateway runs. Only the reloader calls
+// it, so calls don't overlap. Turns that run keep their settings.
 func (g *Gateway) apply(cfg *config.Config) {
+	// The settings come before everything that reads them, such as [Gateway.withholds].
 	g.settings.Store(cfg)
 	g.router.SetSecrets(g.secrets(cfg)) // first, so that no new secret is sent
 	g.usage.Configure(budgetOptions(cfg))
@@ -162,6 +169,7 @@ func (g *Gateway) newScheduler(cfg *config.Config, inbox *bus.Inbox) *schedule.S
 // admitJob returns the role with which a job runs: the role that its maker had when making it, or
 // their present role if that is lower. why says why it does not run, or is "".
 func (g *Gateway) admitJob(q store.Queryer, j *schedule.Job) (_ bus.Role, why string, err error) {
+	// The gate decides about jobs as about a message that the maker would write now.
 	m := bus.InboundMessage{From: j.To, Sender: j.Sender, Group: j.Group, Text: j.Text}
 	ok, err := g.gate.MayWrite(q, &m)
 	if m.Role.AtLeast(j.Role) {

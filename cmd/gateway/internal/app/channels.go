@@ -40,6 +40,7 @@ func newPolicy(cfg *config.Config, name string) gate.Policy {
 	for _, policy := range cfg.Policies {
 		for _, entry := range policy.Chats {
 			account, chat, _ := strings.Cut(entry, "/")
+			// The gate knows chats but no threads.
 			if chat, _, _ = strings.Cut(chat, "/"); account == name {
 				p.Ruled = append(p.Ruled, chat)
 			}
@@ -48,7 +49,7 @@ func newPolicy(cfg *config.Config, name string) gate.Policy {
 	return p
 }
 
-// NewChannel returns the channel of an account.
+// NewChannel returns the channel of an account. It neither connects nor opens files.
 func NewChannel(cfg *config.Config, name string, log *slog.Logger) channels.Channel {
 	c := cfg.Channels[name]
 	switch c.Type {
@@ -66,6 +67,7 @@ func NewChannel(cfg *config.Config, name string, log *slog.Logger) channels.Chan
 			Transport: withProxy(whatsapp.NewTransport(), c.Proxy),
 		})
 	}
+	// The remaining type is telegram, because the configuration was validated.
 	o := &telegram.Options{
 		BaseURL: c.APIURL, Logger: log, LocalFiles: c.LocalFiles, Drafts: c.Drafts, Rich: c.Rich,
 		Transport: withProxy(telegram.NewTransport(), c.Proxy),
@@ -132,6 +134,7 @@ func (g agentAccounts) ExternalStore(account string) background.ExternalStore {
 		return e
 	}
 	path := WhatsAppStore(g.cfg, account)
+	// If a channel of another platform serves the account, the file is not that of the account.
 	if _, err := os.Lstat(path); err != nil || g.channels[account] != nil {
 		return nil
 	}

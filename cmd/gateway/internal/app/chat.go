@@ -83,10 +83,12 @@ type host struct {
 // State implements [terminal.Host].
 func (h host) State(ctx context.Context) (*terminal.State, error) {
 	g := h.g
+	// These reads are not of one moment. The screen asks again, so a small difference does no harm.
 	q := g.db.Read(ctx)
 	chat := bus.Address{Account: terminalAccount, Chat: terminal.MainChat}
 	owes, owesErr := bus.HasUnfinished(q, chat)
 	key := session.KeyOf(chat)
+	// In this mode the terminal shows the conversation of the person who wrote there last.
 	if g.settings.Load().Channels[terminalAccount].Session == string(bus.PerPerson) {
 		last, ok, err := bus.LastMessage(q, chat)
 		if err != nil {
@@ -161,6 +163,7 @@ func (h host) Files(prefix string) (names []string) {
 	}
 	for _, e := range entries {
 		name := e.Name()
+		// Hidden files are offered only after the dot was typed.
 		hidden := strings.HasPrefix(name, ".") && start == ""
 		odd := func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) } // hard to type on a terminal
 		if !strings.HasPrefix(name, start) || hidden || strings.ContainsFunc(name, odd) {

@@ -25,6 +25,7 @@ type home struct {
 }
 
 // openHome opens the database and the workspace. Only one gateway can open a database at a time.
+// The log does not exist yet, so every problem becomes the error of the command.
 func openHome(ctx context.Context, cfg *config.Config) (*home, error) {
 	if err := CheckRestored(cfg); err != nil {
 		return nil, err
@@ -53,7 +54,8 @@ func openWorkspace(cfg *config.Config) (*os.Root, error) {
 	return root, nil
 }
 
-// openRest opens the other data, and records the start of this process.
+// openRest opens the other data, and records the start of this process. After an error the caller
+// must still close h.
 func (h *home) openRest(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
 	if h.media, err = OpenMedia(cfg); err != nil {
 		return err
@@ -61,6 +63,7 @@ func (h *home) openRest(ctx context.Context, cfg *config.Config, log *slog.Logge
 	if h.knowledge, err = openKnowledge(cfg, h.db, h.workspace, log); err != nil {
 		return NewHomeError(cfg.Gateway.Home, err)
 	}
+	// The one party that tries work alone after a crash is the dispatcher.
 	h.life, err = store.BeginLife(ctx, h.db, time.Now(), 1)
 	return err
 }
@@ -77,7 +80,7 @@ func (h *home) close() error {
 	return errors.Join(append(errs, h.db.Close(), h.workspace.Close())...)
 }
 
-// build builds a gateway in its home.
+// build builds a gateway in its home. After an error the caller closes h.
 func build(
 	ctx context.Context, cfg *config.Config, h *home, restart *command.Restart, log *slog.Logger,
 ) (*Gateway, error) {

@@ -76,6 +76,7 @@ func openKnowledge(
 	if m.scopes, err = os.OpenRoot(MemoryFolder(cfg)); err != nil {
 		return nil, errors.Join(err, m.close())
 	}
+	// They must match this version of the gateway, so each start updates them.
 	if err := skills.Unpack(builtinFolder(cfg)); err != nil {
 		return nil, errors.Join(err, m.close())
 	}

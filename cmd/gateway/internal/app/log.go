@@ -34,6 +34,7 @@ func openLog(
 				"make its folder one that this user can write to", err)
 		}
 		out, end, onTerminal = file, file.Close, false
+	// A drawn screen has the terminal for itself and shows the log above its input.
 	case screen != nil && screen.Drawn() && onTerminal:
 		out = screen
 	}

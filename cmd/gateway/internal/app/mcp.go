@@ -20,7 +20,8 @@ import (
 	"gateway/store"
 )
 
-// newMCP returns the client of the configured MCP servers.
+// newMCP returns the client of the configured MCP servers. It connects to none of them before it
+// runs.
 func newMCP(h *toolset, w toolDeps) *mcp.Client {
 	var servers []mcp.Server
 	for name, s := range config.Sorted(h.cfg.MCP) {
@@ -59,6 +60,7 @@ func reveal(secrets map[string]config.Secret) map[string]string {
 // serverCommand prepares the process of an MCP server.
 func (h *toolset) serverCommand(ctx context.Context, s mcp.Server) (*exec.Cmd, error) {
 	env := mcp.Environ(s.Env)
+	// The operator trusts this server: it has the rights of the gateway.
 	if !s.Confined {
 		cmd := exec.CommandContext(ctx, s.Command[0], s.Command[1:]...)
 		cmd.Env, cmd.Dir = env, s.Dir
@@ -103,7 +105,8 @@ func envList(env map[string]string) (list []string) {
 	return list
 }
 
-// mcpCommand returns the command /mcp. With a nil client it can be listed but not run.
+// mcpCommand returns the command /mcp. With a nil client it can be listed but not run. Errors are
+// shown as they are, because only admins can use the command.
 func mcpCommand(client *mcp.Client) command.Command {
 	return command.Command{
 		Name: "mcp", Help: "MCP servers, and logging in to them", MinRole: bus.Admin,
@@ -167,7 +170,8 @@ func heldChanges(s mcp.State) string {
 		"are the server's, not mine:\n\n- %s", s.Name, s.Name, s.Code, strings.Join(s.Held, "\n- "))
 }
 
-// reportTools returns a function that tells the owners that a server's tools have changed.
+// reportTools returns a function that tells the owners that a server's tools have changed. After an
+// error nobody was told, because one transaction stores the messages to all owners.
 func reportTools(w toolDeps) func(context.Context, mcp.State) error {
 	return func(ctx context.Context, s mcp.State) error {
 		return w.db.Tx(ctx, func(tx *store.Tx) error {
@@ -196,6 +200,7 @@ func beginLogin(ctx context.Context, client *mcp.Client, name string) (string, e
 
 // finishLogin completes the login with the address at which the browser ended.
 func finishLogin(ctx context.Context, client *mcp.Client, address string) (string, error) {
+	// Chat programs and people put addresses in such marks.
 	name, err := client.Finish(ctx, strings.Trim(address, "<>`"))
 	if err != nil {
 		return "", err

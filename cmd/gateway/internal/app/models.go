@@ -35,7 +35,8 @@ func newModel(cfg *config.Config, name string, log *slog.Logger) llm.Model {
 	return failover.New(entries, &failover.Options{Logger: log})
 }
 
-// anyKey returns a model that tries each of its keys.
+// anyKey returns a model that tries each of its keys. A model without a key is used too, because
+// local servers want none.
 func anyKey(name string, m *config.Model, log *slog.Logger) llm.Model {
 	keys := m.AllKeys()
 	if len(keys) == 0 {
@@ -69,6 +70,7 @@ func modelOptions(m *config.Model, key string, log *slog.Logger) *openai.Options
 		BaseURL: m.BaseURL, Key: key, Headers: reveal(m.Headers),
 		IdleTimeout: m.IdleTimeout, ReasoningBack: m.ReasoningBack, Logger: log,
 	}
+	// The zero value of the option means automatic.
 	if m.MaxOutputField != "auto" {
 		o.MaxTokensField = openai.MaxTokensField(m.MaxOutputField)
 	}
@@ -97,6 +99,7 @@ func bodyFields(m *config.Model) map[string]json.RawMessage {
 	for name, value := range m.Body {
 		fields[name] = json.RawMessage(value)
 	}
+	// -1 leaves the temperature to the provider, and 0 is a temperature.
 	if m.Temperature >= 0 {
 		fields["temperature"] = json.RawMessage(strconv.FormatFloat(m.Temperature, 'f', -1, 64))
 	}
@@ -140,7 +143,8 @@ func newPainter(cfg *config.Config, log *slog.Logger) *openai.ImageClient {
 		Logger: log})
 }
 
-// chain returns the names of a model, its fallbacks and their fallbacks, each once.
+// chain returns the names of a model, its fallbacks and their fallbacks, each once. Fallbacks can
+// refer to each other in a circle. The direct ones come before the indirect ones.
 func chain(cfg *config.Config, first string) []string {
 	names := []string{first}
 	for i := 0; i < len(names); i++ {
@@ -195,7 +199,8 @@ func LocalServers(ctx context.Context, ollamaHost string) (list []LocalServer) {
 	return list
 }
 
-// LocalSettings returns the keys of [models.NAME] for a model on a local server.
+// LocalSettings returns the keys of [models.NAME] for a model on a local server. They agree with
+// the settings that [UseLocalModel] makes without a file.
 func LocalSettings(model, baseURL string) map[string]any {
 	return map[string]any{"model": model, "base_url": baseURL, "free": true, "images": false,
 		"context_window": int64(localWindow), "idle_timeout": "10m"}
@@ -276,6 +281,7 @@ func OfferedModels(ctx context.Context, base, key string) (models []string) {
 		return nil
 	}
 	for _, m := range list.Data {
+		// The protocol does not say what a model is for, so its name has to.
 		if !strings.Contains(m.ID, "embed") {
 			models = append(models, m.ID)
 		}
@@ -313,6 +319,7 @@ func prices(cfg *config.Config) func(model string, u llm.Usage) float64 {
 		if m.PriceCached > 0 {
 			cached = m.PriceCached
 		}
+		// Input includes Cached.
 		return (float64(u.Input-u.Cached)*in + float64(u.Cached)*cached + float64(u.Output)*out) / 1e6
 	}
 }

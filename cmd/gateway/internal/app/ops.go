@@ -59,7 +59,8 @@ func (g *Gateway) withholds(text string) bool {
 	return g.secrets(g.settings.Load()).FoundIn(text)
 }
 
-// newOperations returns the operations of g. It can be called before g is complete.
+// newOperations returns the operations of g. It can be called before g is complete. The functions
+// that it passes on use g later.
 func newOperations(
 	cfg *config.Config, g *Gateway, inbox *bus.Inbox, outbox *bus.Outbox,
 ) *operations {
@@ -69,6 +70,7 @@ func newOperations(
 	if cfg.HTTP.Listen == "" {
 		return o
 	}
+	// Without a configured token each start makes a new one. Commands find it in http.json.
 	o.token = cmp.Or(cfg.HTTP.Token.Reveal(), rand.Text())
 	o.server = ops.New(cfg.HTTP.Listen, cfg.Gateway.Home, &ops.Options{
 		Token: o.token, Ready: ops.NewHealth(checks...),
@@ -128,6 +130,7 @@ func (g *Gateway) sources(
 ) telemetry.Sources {
 	s := telemetry.Sources{
 		DB: g.db, Path: cfg.Store.Path(), Inbox: inbox, Outbox: outbox,
+		// The dispatcher does not exist yet.
 		Agent: func() agent.Stats { return g.dispatcher.Stats() },
 		DiskFree: func() (uint64, error) {
 			disk, err := ops.DiskSpace(cfg.Gateway.Home)
@@ -165,6 +168,7 @@ func (g *Gateway) sources(
 // accountState returns the state of an account.
 func (g *Gateway) accountState(s *supervisor.Supervisor) telemetry.AccountState {
 	in, out := g.gate.Stats(s.Name()), g.router.AccountStats(s.Name())
+	// Both the gate and the dispatcher can drop a message, so Dropped is their sum.
 	return telemetry.AccountState{
 		Up: s.Up(), Restarts: s.Restarts(),
 		Received: in.Received.Load(), Refused: in.Refused.Load(), Skipped: in.Skipped.Load(),
@@ -184,8 +188,10 @@ const (
 	maxDisk   = 1 << 30 // always enough, even on a larger disk
 )
 
-// checks returns the conditions for the gateway to be ready.
+// checks returns the conditions for the gateway to be ready. Slow checks are probes, so that a disk
+// that hangs does not delay the answer of the server.
 func (o *operations) checks(cfg *config.Config, g *Gateway, inbox *bus.Inbox) []ops.Check {
+	// probe returns the test of a new probe, which [operations.probe] runs.
 	probe := func(
 		try func(ctx context.Context) (string, error),
 	) func(context.Context) (string, bool) {
@@ -281,6 +287,7 @@ func examineDisk(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// The limit is one percent of the disk, within minDisk and maxDisk.
 	least := max(minDisk, min(disk.Total/100, maxDisk))
 	state := fmt.Sprintf("%d MB free", disk.Free>>20)
 	if disk.Free < least {
@@ -420,6 +427,7 @@ func Audit(ctx context.Context, cfg *config.Config) ([]doctor.Problem, error) {
 				return nil, err
 			}
 			defer shared.Close()
+			// Only shared skills have pins, so the folder of the scopes is not needed.
 			library := NewSkills(cfg, shared, nil, slog.New(slog.DiscardHandler))
 			return skills.Pins(PinsFile(cfg)).Review(ctx, library)
 		},

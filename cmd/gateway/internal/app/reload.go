@@ -80,6 +80,8 @@ func (r *reloader) run(ctx context.Context) error {
 // at level info only if somebody asked for the reload.
 func (r *reloader) reload(ctx context.Context, asked bool) {
 	next, err := r.load()
+	// Some editors move a file away before they write it anew. Without this check all settings
+	// would become the defaults meanwhile.
 	if err == nil && r.current.FileExists && !next.FileExists {
 		err = errors.New(r.current.File + " is gone; write it again")
 	}
@@ -90,6 +92,8 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 		return
 	}
 	merged := config.Merge(r.current, next)
+	// merged has the live settings of next and all others of the start. So it differs from next
+	// only in settings that need a restart.
 	live, restart := config.Changed(r.current, merged), config.Changed(merged, next)
 	if len(live) > 0 {
 		r.apply(merged)

@@ -43,10 +43,12 @@ func newRule(name string, t config.Tool) policy.Rule {
 	rule := policy.Rule{Tool: name, Roles: make(map[bus.Role]policy.Decision)}
 	for role, decision := range map[bus.Role]string{bus.Owner: t.Owner, bus.Admin: t.Admin,
 		bus.User: t.User, bus.Guest: t.Guest} {
+		// A role that is missing in the rule inherits the decision of earlier rules.
 		if decision != config.Inherit {
 			rule.Roles[role] = policy.Decision(decision)
 		}
 	}
+	// The first match decides, so the strictest list comes first.
 	for _, list := range []struct {
 		patterns []string
 		decision policy.Decision
@@ -68,6 +70,8 @@ func newRule(name string, t config.Tool) policy.Rule {
 func auditedRules(cfg *config.Config) audit.Rules {
 	rules := make(audit.Rules)
 	add := func(key string, values ...any) {
+		// A hash shows that a key has changed, without storing what it says. Eight bytes are enough
+		// for that.
 		sum := sha256.Sum256(fmt.Appendf(nil, "%q", values))
 		rules[key] = hex.EncodeToString(sum[:8])
 	}

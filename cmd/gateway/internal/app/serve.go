@@ -45,6 +45,8 @@ func Serve(ctx context.Context, cfg *config.Config, load Loader, screen *termina
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	telemetry.WatchCollector()
+	// From here on SIGHUP does not end the process, even while it starts, unless it is on a
+	// terminal.
 	hangup, ignore := watchHangup()
 	defer ignore()
 	h, err := openHome(ctx, cfg)
@@ -84,6 +86,7 @@ func Serve(ctx context.Context, cfg *config.Config, load Loader, screen *termina
 			level.Set(logLevel(cfg.Log, false))
 		}}
 	}
+	// The log is closed later, so all of this can still be logged.
 	err = errors.Join(g.live(ctx, terminalChat), h.close())
 	if errors.Is(context.Cause(ctx), ErrRestart) {
 		if err != nil {
@@ -91,6 +94,7 @@ func Serve(ctx context.Context, cfg *config.Config, load Loader, screen *termina
 		}
 		return ErrRestart
 	}
+	// This error says nothing about the home.
 	if errors.Is(err, terminal.ErrAsks) {
 		return terminal.ErrAsks
 	}
@@ -131,6 +135,8 @@ func assemble(
 	db := h.db
 	g := &Gateway{name: cfg.Gateway.Name, log: log, home: h, db: db, knowledge: h.knowledge,
 		restart: restart}
+	// The parts refer to each other through g. Those that don't exist yet are used in functions,
+	// which are called only when g is complete.
 	g.settings.Store(cfg)
 	inbox, outbox, live := bus.NewInbox(), bus.NewOutbox(), bus.NewLive()
 	inbox.SetScopes(sessionScopes(cfg))
@@ -160,6 +166,7 @@ func assemble(
 		DB: db, Outbox: outbox, Live: live, Files: g.media, Owners: gate.People{}, Groups: g.gate,
 		Accounts: accounts, Orderly: !h.life.IsSuspect("deliveries"), Logger: log,
 	})
+	// The operations come before the secrets, because the operator's token is a secret, too.
 	g.ops = newOperations(cfg, g, inbox, outbox)
 	g.router.SetSecrets(g.secrets(cfg))
 	g.gate.Notify(g.router, g.ops.metrics)
@@ -205,7 +212,9 @@ var formatHints = map[string]string{
 		"it: bold, lists, code and small tables.",
 }
 
-// maxSocketPath is the longest Unix socket path that all systems accept.
+// maxSocketPath is the longest Unix socket path that all systems accept. In package syscall,
+// RawSockaddrUnix has 104 bytes for it on macOS and FreeBSD, and 108 on Linux. A zero byte ends the
+// path.
 const maxSocketPath = 103
 
 // SocketPath returns the socket that "gateway chat" connects to, or "" if the path is too long.
@@ -239,6 +248,7 @@ func (g *Gateway) live(ctx context.Context, terminalChat *chat) error {
 		g.terminal.SetHost(host{g, g.home.path})
 	}
 	g.auditRules(ctx, g.settings.Load())
+	// After an error the life is not ended: the next start treats this one as a crash.
 	if err := g.run(ctx, terminalChat); err != nil {
 		return err
 	}
@@ -262,6 +272,7 @@ func (g *Gateway) run(ctx context.Context, terminalChat *chat) error {
 		"home", cfg.Gateway.Home, "model", modelName(cfg, cfg.Agent.Model), "channels", accounts)
 	err := inOrder(ctx, intake, g.scheduler.Run, g.dispatcher.Run, g.toolset.run, g.knowledge.run,
 		g.router.Run, g.runChannels, g.ops.probe, g.sweeper.Run, g.db.Run)
+	// All stages have returned, so nothing uses these folders.
 	err = errors.Join(err, g.toolset.close())
 	g.log.InfoContext(ctx, "gateway stopped", "uptime", time.Since(start).Truncate(time.Second))
 	return err
@@ -301,6 +312,7 @@ func (g *Gateway) runChannels(ctx context.Context) error {
 		group.Go(func() error { return s.Run(ctx) })
 	}
 	err := group.Wait()
+	// If this stage returned before ctx ends, the stages after it would end too early.
 	if err == nil {
 		<-ctx.Done()
 	}
@@ -326,6 +338,7 @@ func (g *Gateway) runIntake(ctx context.Context, terminalChat *chat) error {
 		group.Go(func() error { return g.reload.run(ctx) })
 	}
 	if terminalChat != nil {
+		// The chat can end the gateway by ending the intake.
 		group.Go(func() error { return terminalChat.run(ctx, cancel) })
 	}
 	return group.Wait()

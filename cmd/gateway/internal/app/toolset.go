@@ -145,6 +145,8 @@ func (h *toolset) close() error {
 // run finds a sandbox, tests it again periodically, and runs the MCP servers until ctx ends. When
 // it returns, all processes of its tools have ended.
 func (h *toolset) run(ctx context.Context) error {
+	// Turns resume once ready is closed. They must find all tools, also commands and the tools that
+	// MCP servers had in an earlier process.
 	h.endOrphans() // left by an earlier process
 	h.testSandbox(ctx)
 	h.mcp.Restore(ctx)

@@ -27,7 +27,8 @@ import (
 	"gateway/store"
 )
 
-// Names of parts of a backup.
+// Names of parts of a backup. They are names in archives, so a backup of an earlier version can't
+// be restored if they change.
 const (
 	sharedPart    = "shared"
 	memoryPart    = "memory"
@@ -95,14 +96,19 @@ The backup does not have the configuration, which may contain tokens, unless you
 	return cmd
 }
 
+// writeBackup writes a backup into a file, or to standard output for "-". What it tells people goes
+// to standard error, because standard output may be the archive.
 func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with backupOptions) error {
 	history := historyFilter{last: make(map[string]int64)}
 	o := backup.WriteOptions{Version: app.BuildVersion(), Force: with.force, Copied: history.learn}
 	if file == "-" {
+		// The copies are made beside the file. Standard output has no folder, so the home takes
+		// them.
 		o.Stream, o.Scratch = cmd.OutOrStdout(), cfg.Gateway.Home
 	} else if dir, err := os.Stat(filepath.Dir(file)); err != nil || !dir.IsDir() {
 		return app.NewUsageError(fmt.Errorf("there is no folder %s", filepath.Dir(file)))
 	}
+	// Everything that a person has to correct is found before the copying, which can take long.
 	if err := app.CheckRestored(cfg); err != nil {
 		return err
 	}
@@ -116,6 +122,7 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with backu
 	if _, err := os.Stat(parts[0].Path); errors.Is(err, fs.ErrNotExist) {
 		return app.NewHomeError(cfg.Gateway.Home, errNoData)
 	}
+	// The answers of a running gateway matter more than the time of the backup.
 	if err := lowerPriority(); err != nil {
 		cmd.PrintErrf("The gateway may be slower meanwhile: %v\n", err)
 	}
@@ -139,6 +146,7 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with backu
 	cmd.PrintErrf("%d files, %d MB, in %s.\n", len(m.Entries), m.Size()>>20,
 		time.Since(start).Round(time.Millisecond))
 	for _, name := range m.Skipped {
+		// The next start of the gateway creates this link.
 		if name == ownLink {
 			continue
 		}
@@ -163,10 +171,13 @@ func backupParts(
 			continue
 		case p.Name == memoryPart:
 			p.Filter = filter
+		// allParts has the path for a restore, which is the default path.
 		case p.Name == configPart:
 			p.Path = cfg.File
 		}
 		parts = append(parts, p)
+		// WhatsApp's databases come directly after the gateway's and before the many files, so that
+		// little time lies between their copies.
 		if p.Kind == backup.Database {
 			for _, path := range phones {
 				if phone, ok := partOf(cfg, filepath.Base(path)); ok { // the name has an account
@@ -196,6 +207,7 @@ func partOf(cfg *config.Config, name string) (backup.Part, bool) {
 // a restore, the database would give new entries the same numbers.
 type historyFilter struct{ last map[string]int64 } // cursors by scope
 
+// learn reads the number of the last entry of each scope from the copied database.
 func (f *historyFilter) learn(ctx context.Context, path string) error {
 	// No migrations: a backup before an upgrade must open databases of any version.
 	db, err := store.Open(ctx, path, nil, &store.Options{Shared: true})
@@ -209,6 +221,8 @@ func (f *historyFilter) learn(ctx context.Context, path string) error {
 	return errors.Join(err, db.Close())
 }
 
+// copy copies a file of the memory from r to w, without history lines that are too new. name is the
+// path in the memory folder: SCOPE/history.jsonl for a history.
 func (f *historyFilter) copy(name string, w io.Writer, r io.Reader) error {
 	scope, file, _ := strings.Cut(name, "/")
 	if file != "history.jsonl" {
@@ -234,6 +248,8 @@ func (f *historyFilter) copy(name string, w io.Writer, r io.Reader) error {
 	}
 }
 
+// restoreCommand returns the command that replaces the data of the home. It has the settings of
+// this shell, because no gateway may run.
 func restoreCommand(load app.Loader) *cobra.Command {
 	var with backupOptions
 	cmd := withConfig(load, &cobra.Command{
@@ -258,12 +274,15 @@ docs/durability.md says what that means for messages that came later.`,
 	return cmd
 }
 
+// restoreBackup replaces the data in the home with that of a backup, and tells the person what to
+// do next. It holds the lock of the database, so that no gateway can start meanwhile.
 func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, with backupOptions) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return app.NewUsageError(fmt.Errorf("the backup can't be read: %w", err))
 	}
 	defer f.Close()
+	// This comes before the folders are made, which would belong to the wrong user.
 	if err := checkOwner(cfg); err != nil {
 		return err
 	}
@@ -279,6 +298,8 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, with bac
 	done, err := backup.Restore(cmd.Context(), bufio.NewReader(f), backup.RestoreOptions{
 		Migrations: app.Migrations(), Force: with.force, Now: time.Now(), Home: cfg.Gateway.Home,
 		Place: func(name string) (backup.Part, bool) {
+			// The paths are those of this configuration. The backup may come from a home with
+			// others.
 			p, ok := partOf(cfg, name)
 			if name == configPart && !with.config {
 				p.Path += unusedSuffix
@@ -288,6 +309,7 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, with bac
 		Adopt: adoptPart,
 	})
 	if err == nil {
+		// The lock is still held: a gateway that starts must find the folder moved.
 		err = asideShared(cfg, done)
 	}
 	if err = errors.Join(err, unlock()); err != nil {
@@ -324,6 +346,7 @@ func asideShared(cfg *config.Config, done *backup.Restored) error {
 		return nil
 	}
 	for _, dir := range done.Aside {
+		// Parts outside the home have folders of their own for the old data.
 		if filepath.Dir(dir) != cfg.Gateway.Home {
 			continue
 		}
@@ -372,6 +395,8 @@ func hasConfig(m backup.Manifest) bool {
 // restoreTrouble returns the error of a restore with advice for people.
 func restoreTrouble(file string, err error) error {
 	switch {
+	// Errors that a person can solve get the exit code for wrong usage. In all these cases the
+	// check has failed before anything was replaced.
 	case errors.Is(err, backup.ErrForeign):
 		return app.NewUsageError(fmt.Errorf("nothing was changed: %s can't be used: %w", file, err))
 	case errors.Is(err, backup.ErrNewer), errors.Is(err, store.ErrNewer):

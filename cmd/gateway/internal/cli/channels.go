@@ -25,6 +25,8 @@ import (
 	"gateway/store"
 )
 
+// channelsCommand returns the command that shows the states of the accounts. A running gateway
+// records them in the database, so the command needs only its settings.
 func channelsCommand(found app.Loader) *cobra.Command {
 	return withJSONFlag(withConfig(found, &cobra.Command{
 		Use:   "channels",
@@ -34,6 +36,8 @@ func channelsCommand(found app.Loader) *cobra.Command {
 		Args: cobra.NoArgs,
 	}, func(cmd *cobra.Command, cfg *config.Config, _ []string) error {
 		r, trouble := findRunning(cmd.Context(), cfg.Gateway.Home)
+		// The settings of a running gateway have no mistakes. Those of this shell are all there is
+		// otherwise, and with mistakes they may lack an account.
 		if r == nil && cfg.Mistakes() != nil {
 			return app.NewUsageError(cfg.Mistakes())
 		}
@@ -60,6 +64,7 @@ func printChannels(cmd *cobra.Command, rows [][]any) error {
 	var advice []string
 	for _, row := range rows {
 		state := fmt.Sprint(row[len(row)-1])
+		// A state can have a second sentence, which says what to do. It is too long for a cell.
 		if short, remedy, ok := strings.Cut(state, ". "); ok && !asJSON {
 			row[len(row)-1] = short
 			advice = append(advice, fmt.Sprintf("%s: %s", row[0], display.Lines(remedy)))
@@ -73,7 +78,9 @@ func printChannels(cmd *cobra.Command, rows [][]any) error {
 	return err
 }
 
-// ChannelRows returns one row per account.
+// ChannelRows returns one row per account. A row has the columns that printChannels names. The
+// recorded states are old if no gateway runs, so they are then left out. The last rows are for
+// removed accounts that still have messages to send.
 func ChannelRows(cfg *config.Config, q store.Queryer) ([][]any, error) {
 	states, statesErr := supervisor.States(q)
 	open, openErr := bus.OpenByAccount(q)
@@ -105,6 +112,8 @@ func ChannelRows(cfg *config.Config, q store.Queryer) ([][]any, error) {
 	return rows, nil
 }
 
+// pairCommand returns the command that links a WhatsApp account. The keys go into a file of the
+// account, so the command needs no database and no credentials.
 func pairCommand(load app.Loader) *cobra.Command {
 	var phone, file string
 	cmd := withConfig(load, &cobra.Command{
@@ -115,6 +124,7 @@ func pairCommand(load app.Loader) *cobra.Command {
 			"shown instead. A running gateway connects the account by itself.",
 		Args: cobra.ExactArgs(1),
 	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
+		// The other accounts may have secrets that this shell lacks.
 		if err := cfg.Unresolved("channels", args[0]); err != nil {
 			return app.NewUsageError(err)
 		}
@@ -136,9 +146,12 @@ func pairCommand(load app.Loader) *cobra.Command {
 	return cmd
 }
 
+// setupCommand connects package setup with the parts of the command line that it needs, so that it
+// need not import them.
 func setupCommand(found app.Loader) *cobra.Command {
 	return setup.Command(setup.Options{
 		Load: found, Machine: service.OfMachine,
+		// Either of the two ways to find a gateway may be switched off in its configuration.
 		Running: func(ctx context.Context, cfg *config.Config) bool {
 			conn, err := dial(ctx, cfg)
 			if err == nil && conn != nil {
@@ -170,6 +183,7 @@ func Pairer(cfg *config.Config, name string) (channels.Pairer, error) {
 		return nil, fmt.Errorf("there is no account %q: add [channels.%s] to the configuration",
 			name, name)
 	}
+	// The channel does not connect before Run or Pair.
 	ch := app.NewChannel(cfg, name, slog.New(slog.DiscardHandler))
 	if p, ok := ch.(channels.Pairer); ok {
 		return p, nil
@@ -181,19 +195,24 @@ func Pairer(cfg *config.Config, name string) (channels.Pairer, error) {
 		"yourself in with the code that it answers: gateway people approve CODE", name)
 }
 
-// Pair links an account and prints the instructions for the person with the phone.
+// Pair links an account and prints the instructions for the person with the phone. phone is a
+// number with the country's code, or "" for a QR code. If file is not "", each QR code is also
+// written there, as a PNG image. WhatsApp replaces the code several times until one is used.
 func Pair(ctx context.Context, p channels.Pairer, out io.Writer, phone, file string) error {
 	if hint := trunkZero(phone); hint != "" {
 		if _, err := fmt.Fprintln(out, hint); err != nil {
 			return err
 		}
 	}
+	// show can't end the pairing, and somebody may still use a code that was shown. So the first
+	// error of show is reported at the end.
 	var failed error
 	err := p.Pair(ctx, digits(phone), func(c channels.PairingCode) {
 		if err := show(out, c, file); err != nil && failed == nil {
 			failed = err
 		}
 	})
+	// The phone may have accepted the code just before the command was stopped.
 	if err != nil && ctx.Err() != nil {
 		return errors.New("linking was stopped: gateway channels says whether the account is linked")
 	}
@@ -275,6 +294,7 @@ func show(out io.Writer, c channels.PairingCode, file string) error {
 		_, err := fmt.Fprintf(out, "Type this into the phone, until %s: %s\n", until, c.Phone)
 		return err
 	}
+	// The lowest level of error correction gives the smallest code, which has to fit on a terminal.
 	code, err := qr.Encode(c.QR, qr.L)
 	if err != nil {
 		return fmt.Errorf("QR code: %w", err)

@@ -19,6 +19,8 @@ import (
 	"gateway/store"
 )
 
+// chatCommand returns the command for chats. load needs no credentials, which is enough to talk to
+// a running gateway. all also returns what a gateway needs to run.
 func chatCommand(load, all app.Loader) *cobra.Command {
 	var opts terminal.ScreenOptions
 	cmd := &cobra.Command{
@@ -61,6 +63,7 @@ func contextCommand(load, all app.Loader) *cobra.Command {
 
 // serve runs the gateway. On a terminal it also runs a chat.
 func serve(ctx context.Context, cfg *config.Config, all app.Loader) error {
+	// A chat changes the settings of the terminal. In the background this would stop the process.
 	if !terminal.IsTerminal(os.Stdin, os.Stdout) || inBackground(os.Stdin) {
 		return app.Serve(ctx, cfg, all, nil)
 	}
@@ -81,6 +84,7 @@ func chat(ctx context.Context, load, all app.Loader, opts terminal.ScreenOptions
 	if err != nil {
 		return err
 	}
+	// Only a gateway that this command starts ends with the chat.
 	opts.Owned = conn == nil
 	settings := cfg
 	if opts.Owned {
@@ -88,6 +92,7 @@ func chat(ctx context.Context, load, all app.Loader, opts terminal.ScreenOptions
 			return err
 		}
 	}
+	// The screen comes first, because an empty message must not start a gateway.
 	screen, err := app.NewScreen(settings, opts)
 	if err != nil {
 		if conn != nil {
@@ -135,6 +140,9 @@ const (
 // find connects to the running gateway, or to one that is starting. It returns nil, nil if none
 // runs.
 func find(ctx context.Context, cfg *config.Config) (net.Conn, error) {
+	// A gateway locks its database before it listens. If the database is locked and nothing
+	// listens, either the gateway is starting, or it has no socket, because its terminal is
+	// disabled or the path of its home is too long.
 	for began := time.Now(); ; {
 		conn, err := dial(ctx, cfg)
 		if conn != nil || err != nil {
@@ -164,6 +172,7 @@ func dial(ctx context.Context, cfg *config.Config) (net.Conn, error) {
 		return nil, nil
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	// A killed gateway leaves its socket behind, which then refuses connections.
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, nil
 	}

@@ -19,6 +19,7 @@ import (
 // NewCommand returns the command line of the gateway.
 func NewCommand() *cobra.Command {
 	var file string
+	// Flags are parsed later, so a loader looks at file only when it is called.
 	reading := func(read func(string, []string) (*config.Config, error)) app.Loader {
 		return func() (*config.Config, error) {
 			cfg, err := read(file, os.Environ())
@@ -30,6 +31,7 @@ func NewCommand() *cobra.Command {
 	}
 	// Most commands need no credentials, and the calling shell may have none.
 	load := reading(config.LoadWithoutSecrets)
+	// root comes before its commands, because loaders need the context that cobra gives it.
 	root := new(cobra.Command)
 	// A gateway that answers uses a local model server if no model is configured.
 	all := reading(func(file string, environ []string) (*config.Config, error) {
@@ -90,6 +92,7 @@ func NewCommand() *cobra.Command {
 		mcpCommand(home), memoryCommand(home), skillsCommand(home), jobsCommand(home),
 		configCommand(load), versionCommand(),
 	)
+	// Cobra would add this command only when one runs, which is after checkWords.
 	root.InitDefaultCompletionCmd()
 	checkWords(root)
 	return root
@@ -118,11 +121,14 @@ func versionCommand() *cobra.Command {
 
 func printVersion(cmd *cobra.Command, _ []string) { cmd.Println("gateway", app.BuildVersion()) }
 
-// checkWords makes unknown words of cmd and its subcommands usage errors.
+// checkWords makes unknown words of cmd and its subcommands usage errors. Otherwise the exit code
+// would be the one for other failures, or even 0, because cobra shows the help of a group for an
+// unknown word.
 func checkWords(cmd *cobra.Command) {
 	switch args := cmd.Args; {
 	case cmd.HasSubCommands():
 		cmd.Args = noSuchCommand
+		// Cobra looks at the words only if the command has an action.
 		if cmd.RunE == nil {
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
@@ -156,6 +162,7 @@ func noSuchCommand(cmd *cobra.Command, words []string) error {
 // wrongFlag returns the error for an unknown flag or an invalid value, with a suggestion.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	// A name of one letter resembles too many others.
 	if !ok || len(unknown.GetSpecifiedName()) < 2 {
 		return app.NewUsageError(err)
 	}
@@ -181,6 +188,7 @@ func helpCommand() *cobra.Command {
 			if len(rest) > 0 {
 				return noSuchCommand(about, rest)
 			}
+			// Cobra adds --help only to the command that runs, which is this one.
 			about.InitDefaultHelpFlag()
 			return about.Help()
 		},

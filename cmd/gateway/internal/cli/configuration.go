@@ -17,6 +17,8 @@ func configCommand(load app.Loader) *cobra.Command {
 	return group("config", "Check and show the configuration", configCheck(load), configShow(load))
 }
 
+// configCheck returns the command that checks the configuration. A gateway runs it with
+// --start-only before it restarts itself, so its exit code must stay 2 if no gateway can start.
 func configCheck(load app.Loader) *cobra.Command {
 	var startOnly bool
 	cmd := &cobra.Command{
@@ -28,6 +30,7 @@ func configCheck(load app.Loader) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load()
+			// load accepts missing secrets, but no gateway starts without them.
 			if err == nil {
 				err = cfg.Unresolved()
 			}
@@ -71,6 +74,8 @@ func configCheck(load app.Loader) *cobra.Command {
 // names of skills that do not exist.
 func findWarnings(e *config.Explanation) ([]string, error) {
 	warnings := e.Warnings
+	// The skills are read only if a name has to be looked up. Otherwise the check works without a
+	// home.
 	if len(e.Config.Skills.Disabled) == 0 {
 		return warnings, nil
 	}
@@ -93,6 +98,7 @@ func findWarnings(e *config.Explanation) ([]string, error) {
 
 // warnOfReaders prints a warning if other users can read a file with credentials.
 func warnOfReaders(cmd *cobra.Command, e *config.Explanation) error {
+	// A file without credentials may be readable for everybody.
 	if !e.Literal {
 		return nil
 	}
@@ -107,6 +113,8 @@ func warnOfReaders(cmd *cobra.Command, e *config.Explanation) error {
 	return nil
 }
 
+// configShow returns the command that prints the settings. They are those that a gateway would have
+// with the file and the variables of this shell. A running gateway may have others.
 func configShow(load app.Loader) *cobra.Command {
 	var all, asJSON bool
 	cmd := &cobra.Command{

@@ -30,7 +30,9 @@ type data struct {
 	q   store.Queryer // reads from db
 }
 
-// withData calls fn with the gateway's data.
+// withData calls fn with the gateway's data. fn may read, and write in short transactions. If the
+// tables are of another version than this program, the result is an error, because withData does
+// not migrate them.
 func withData(ctx context.Context, cfg *config.Config, fn func(data) error) error {
 	db, err := store.Open(ctx, cfg.Store.Path(), app.Migrations(), &store.Options{Shared: true})
 	if errors.Is(err, fs.ErrNotExist) {
@@ -39,6 +41,7 @@ func withData(ctx context.Context, cfg *config.Config, fn func(data) error) erro
 	if err != nil {
 		return app.NewHomeError(cfg.Gateway.Home, err)
 	}
+	// fn must not keep the database: it is closed when fn returns.
 	return errors.Join(fn(data{cfg, db, db.Read(ctx)}), db.Close())
 }
 
@@ -73,6 +76,7 @@ func inTx(do func(tx *store.Tx, d data, args []string) (done string, err error),
 ) func(*cobra.Command, data, []string) error {
 	return func(cmd *cobra.Command, d data, args []string) error {
 		var done string
+		// The text claims a change, so it is printed only after the transaction was committed.
 		err := d.db.Tx(cmd.Context(), func(tx *store.Tx) (err error) {
 			done, err = do(tx, d, args)
 			return err
@@ -84,7 +88,8 @@ func inTx(do func(tx *store.Tx, d data, args []string) (done string, err error),
 	}
 }
 
-// group returns a command that only has subcommands.
+// group returns a command that only has subcommands. Without a subcommand it prints its help, see
+// checkWords.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short}
 	cmd.AddCommand(commands...)
@@ -184,7 +189,8 @@ func (r *running) String() string {
 }
 
 // lookForRunning returns the gateway that runs in the home of the configuration, or nil, and tells
-// people whose settings a command reports on. about is "" if the home is not known.
+// people whose settings a command reports on. about is "" if the home is not known. An error of
+// found is not reported here, since the caller reports it in its own way.
 func lookForRunning(ctx context.Context, found app.Loader) (r *running, about string) {
 	cfg, err := found()
 	if err != nil {

@@ -21,6 +21,8 @@ import (
 	"gateway/cmd/gateway/internal/ops"
 )
 
+// doctorCommand returns the command that looks for problems. found finds the running gateway also
+// with mistakes in the configuration. all has the credentials for an examination by this process.
 func doctorCommand(found, all app.Loader) *cobra.Command {
 	var offline, asJSON bool
 	cmd := &cobra.Command{
@@ -54,6 +56,7 @@ func examine(
 ) (list []doctor.Finding, err error) {
 	r, about := lookForRunning(ctx, found)
 	if r != nil {
+		// Only the running process has the credentials to test, see [running].
 		err = r.ask(ctx, http.MethodGet, fmt.Sprintf("%s?offline=%t", app.DoctorPath, offline),
 			doctorTime, &list)
 	} else if cfg, mistake := all(); mistake != nil {
@@ -70,6 +73,8 @@ func examine(
 	return list, err
 }
 
+// printFindings prints the findings, first the problems with their remedies. It returns an error if
+// there are problems, so that scripts can use the exit code.
 func printFindings(cmd *cobra.Command, list []doctor.Finding, asJSON bool) error {
 	failed := doctor.CountBad(list)
 	if asJSON {
@@ -77,6 +82,7 @@ func printFindings(cmd *cobra.Command, list []doctor.Finding, asJSON bool) error
 			return err
 		}
 	} else {
+		// This finding is no check and has no name that people need.
 		if list[0].ID == "settings" {
 			cmd.Println(display.Lines(list[0].Text))
 			list = list[1:]
@@ -109,7 +115,8 @@ func plural(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// printJSON prints v as indented JSON.
+// printJSON prints v as indented JSON. Characters such as < stay as they are, because the output is
+// not for HTML.
 func printJSON(out io.Writer, v any) error {
 	enc := json.NewEncoder(out)
 	enc.SetEscapeHTML(false)
@@ -117,6 +124,8 @@ func printJSON(out io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
+// securityCommand returns the command that checks for unsafe conditions. Its loaders are those of
+// doctorCommand.
 func securityCommand(found, all app.Loader) *cobra.Command {
 	var fix, asJSON, list bool
 	cmd := &cobra.Command{
@@ -140,6 +149,7 @@ this shell are checked.`,
 			if err := printProblems(cmd, done.Problems, asJSON); err != nil {
 				return err
 			}
+			// The problems are printed even if the audit or a correction has failed.
 			if done.Failed != "" {
 				return errors.New(done.Failed)
 			}
@@ -163,6 +173,7 @@ func inspect(cmd *cobra.Command, found, all app.Loader, fix bool) (done app.Corr
 		cmd.PrintErrln(about)
 	}
 	if r != nil {
+		// Only a POST may change anything.
 		method := http.MethodGet
 		if fix {
 			method = http.MethodPost
@@ -201,6 +212,8 @@ func printRules(cmd *cobra.Command, asJSON bool) error {
 	return table{columns: []string{"ID", "SEVERITY", "RULE", "CORRECTED BY"}, rows: rows}.print(cmd)
 }
 
+// printProblems prints the problems of an audit. JSON has an empty list if there are none, never
+// null.
 func printProblems(cmd *cobra.Command, problems []doctor.Problem, asJSON bool) error {
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), append([]doctor.Problem{}, problems...))
@@ -240,6 +253,7 @@ func examineHealth(ctx context.Context, cfg *config.Config, ready bool, out io.W
 	if errors.Is(err, fs.ErrNotExist) && cfg.HTTP.Listen == "" {
 		return errors.New("the gateway can't be asked: its server is switched off; set [http] listen")
 	}
+	// ReadEndpoint returns only the address if a killed gateway has left the file behind.
 	if errors.Is(err, fs.ErrNotExist) && e.Address != "" {
 		return fmt.Errorf("no gateway answers at %s: it was killed or has crashed; see its log, or "+
 			"start it", e.Address)
@@ -259,6 +273,7 @@ func examineHealth(ctx context.Context, cfg *config.Config, ready bool, out io.W
 	switch {
 	case err != nil:
 		return fmt.Errorf("no gateway answers at %s: %w; see its log, or start it", e.Address, err)
+	// The token is that of the gateway in this home. A program that refuses it is another one.
 	case code == http.StatusUnauthorized:
 		return fmt.Errorf("another program answers at %s, not the gateway in %s", e.Address,
 			cfg.Gateway.Home)
@@ -281,6 +296,7 @@ func printReport(body []byte, out io.Writer) error {
 	for _, c := range r.Checks {
 		if !c.OK {
 			failed = append(failed, c.Name)
+			// As for channels, a second sentence in a state says what to do.
 			state, remedy, _ := strings.Cut(c.State, ". ")
 			fmt.Fprintf(out, "%s: %s (since %s)\n", c.Name, display.Lines(state),
 				c.Since.Local().Format(time.TimeOnly))

@@ -36,6 +36,7 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 				return app.NewUsageError(fmt.Errorf("the shared documents belong to nobody; delete them in %s",
 					app.SharedFolder(r.cfg)))
 			}
+			// Without this check a typing error would look like success.
 			if err := checkKnown(cmd.Context(), r); err != nil {
 				return err
 			}
@@ -44,6 +45,7 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 				return err
 			}
 			if !sure {
+				// A person has more than a memory to save; a group has only its memory.
 				saves := "gateway memory export"
 				if r.scope.Person() != 0 {
 					saves = "gateway export"
@@ -51,6 +53,7 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 				return app.NewUsageError(fmt.Errorf("this erases all data of %s%s and can't be undone; "+
 					"%s %s saves a copy, and --yes confirms", r.scope, owner, saves, r.scope))
 			}
+			// The eraser changes only the database. The running gateway removes the files.
 			eraser := background.Eraser{DB: r.db, Inbox: bus.NewInbox(), Outbox: bus.NewOutbox(),
 				Memory: r.memory, Ledger: budget.New(nil), People: app.People{}, Now: time.Now}
 			if err := eraser.Forget(cmd.Context(), r.scope); err != nil {
@@ -69,7 +72,8 @@ func memoryForgetCommand(load app.Loader) *cobra.Command {
 }
 
 // exportCommand writes what is stored about a person. home has the settings in force, and
-// withSecrets those of this shell.
+// withSecrets those of this shell. The settings in force have no credentials, but the exporter
+// needs those to leave them out.
 func exportCommand(home, withSecrets app.Loader) *cobra.Command {
 	return withConfig(home, &cobra.Command{
 		Use:   "export PERSON [DIR|FILE.zip|-]",
@@ -89,6 +93,8 @@ shell has the variables with the secrets.`,
 	})
 }
 
+// exportPerson writes what is stored about a person to a folder, an archive or standard output. It
+// creates nothing there before it knows that the person exists.
 func exportPerson(
 	cmd *cobra.Command, cfg *config.Config, withSecrets app.Loader, person, to string,
 ) error {
@@ -123,6 +129,7 @@ func exportPerson(
 		if err != nil {
 			return err
 		}
+		// The secrets are read once, since this process lives only for one export.
 		exporter := app.NewExporter(r.cfg, r.db, scopes, files,
 			func() router.Secrets { return secrets })
 		return writeExport(cmd, to, func(target export.Target) error {
@@ -149,6 +156,8 @@ func writeExport(cmd *cobra.Command, to string, write func(export.Target) error)
 	return err
 }
 
+// writeFolder calls write with a folder at path, which must be new or empty. After an error it
+// removes the folder, because half an export looks like a whole one.
 func writeFolder(path string, write func(export.Target) error) error {
 	folder, err := export.NewFolder(path)
 	if errors.Is(err, export.ErrExists) {
@@ -163,6 +172,8 @@ func writeFolder(path string, write func(export.Target) error) error {
 	return nil
 }
 
+// writeZip writes a zip archive without a limit to w. After an error the archive lacks the
+// directory at its end, so it is not valid.
 func writeZip(w io.Writer, write func(export.Target) error) error {
 	archive := export.NewZip(w, 0, time.Now())
 	if err := write(archive); err != nil {
@@ -175,6 +186,7 @@ func writeZip(w io.Writer, write func(export.Target) error) error {
 func lastOwner(q store.Queryer, r memoryData) (string, error) {
 	list, err := gate.People{}.List(q)
 	owns, others := false, app.HasOwner(r.cfg)
+	// A person has one entry for each account.
 	for _, p := range list {
 		if p.Role == bus.Owner {
 			owns, others = owns || p.ID == r.scope.Person(), others || p.ID != r.scope.Person()
@@ -188,6 +200,7 @@ func lastOwner(q store.Queryer, r memoryData) (string, error) {
 
 // checkKnown returns an error if a scope has no memory, no conversation and no person.
 func checkKnown(ctx context.Context, r memoryData) error {
+	// A person without a memory can still have an identity or conversations.
 	nothing := r.checkScope()
 	if nothing == nil {
 		return nil

@@ -39,6 +39,8 @@ func importCommand(load app.Loader) *cobra.Command {
 		importKindCommand(load, importer.OpenClaw))
 }
 
+// importKindCommand returns the command for one of the other programs. It uses the settings of this
+// shell, because the gateway must not run.
 func importKindCommand(load app.Loader, kind importer.Kind) *cobra.Command {
 	var i importing
 	cmd := withConfig(load, &cobra.Command{
@@ -67,6 +69,8 @@ One person or group gets the personal data: the owner, unless --scope names anot
 	return cmd
 }
 
+// run imports the source, or says what an import would do. It reports the result of each item and
+// returns an error if one has failed.
 func (i importing) run(cmd *cobra.Command, cfg *config.Config, source *importer.Source) error {
 	account, chosen, err := i.places(cfg)
 	if err != nil {
@@ -75,6 +79,7 @@ func (i importing) run(cmd *cobra.Command, cfg *config.Config, source *importer.
 	var items []importer.Item
 	err = withStopped(cmd.Context(), cfg, i.dry, func(d data) error {
 		zone := cfg.Gateway.Location
+		// The number of jobs is not limited, because the person has them already.
 		t := importer.Target{DB: d.db, Now: time.Now(), Location: zone,
 			Directory: importer.Directory{Account: account, Chosen: chosen, Lookup: lookupChat(cfg)},
 			Jobs:      schedule.Store{MaxJobs: -1, MinEvery: cfg.Schedule.MinEvery, Location: zone}}
@@ -103,6 +108,7 @@ func withStopped(ctx context.Context, cfg *config.Config, dry bool, fn func(data
 	if dry {
 		return withData(ctx, cfg, fn)
 	}
+	// An import may come before the first start of the gateway.
 	if err := os.MkdirAll(cfg.Gateway.Home, 0o700); err != nil {
 		return app.NewHomeError(cfg.Gateway.Home, err)
 	}
@@ -125,8 +131,10 @@ func (i importing) places(
 ) (account func(platform string) string, chosen map[string]bus.Address, err error) {
 	chosen = make(map[string]bus.Address)
 	for _, s := range i.chosen {
+		// A KEY may contain "=", so the last one separates it from the address.
 		at := max(0, strings.LastIndexByte(s, '='))
 		a, ok := addressOf(cfg, strings.TrimPrefix(s[at:], "="))
+		// "ACCOUNT/" has a slash and no chat: it is a mistake and no account.
 		if at == 0 || !ok || a.Chat == "" && strings.Contains(s[at:], "/") {
 			return nil, nil, app.NewUsageError(fmt.Errorf("--as %s: want PLATFORM=ACCOUNT or "+
 				"KEY=ACCOUNT/CHAT with an account of the configuration: %s", s, accountNames(cfg)))
@@ -168,6 +176,7 @@ func lookupChat(
 	cfg *config.Config,
 ) func(ctx context.Context, account, person string) (string, error) {
 	return func(ctx context.Context, account, person string) (string, error) {
+		// Only a WhatsApp account has a store that maps people to chats.
 		if cfg.Channels[account].Type != "whatsapp" {
 			return "", nil
 		}
@@ -182,6 +191,7 @@ func (i importing) people(ctx context.Context, cfg *config.Config, t *importer.T
 	}
 	var owners []int64
 	for _, p := range t.People {
+		// The configuration can make somebody an owner who has another role in the database.
 		listed := slices.Contains(cfg.Channels[p.Account].Owners, p.Sender)
 		if (p.Role == bus.Owner || listed) && !slices.Contains(owners, p.ID) {
 			owners = append(owners, p.ID)
@@ -196,6 +206,7 @@ func (i importing) people(ctx context.Context, cfg *config.Config, t *importer.T
 	case len(owners) == 1:
 		t.Scope = memory.OfPerson(owners[0])
 	default:
+		// With several owners, or none, the choice is not obvious.
 		err = app.NewUsageError(errors.New(askScope(t.People)))
 	}
 	if err != nil {
@@ -219,6 +230,7 @@ func (i importing) owner(ctx context.Context, t *importer.Target) error {
 	if err != nil {
 		return err
 	}
+	// A person has one entry for each account. The first one with a direct chat counts.
 	for _, p := range t.People {
 		if p.ID != t.Owner.Person {
 			continue

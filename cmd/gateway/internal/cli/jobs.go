@@ -32,6 +32,8 @@ func jobsCommand(load app.Loader) *cobra.Command {
 			schedule.Store.Remove))
 }
 
+// jobsListCommand returns the command that lists the jobs of everybody, and finished ones only with
+// --all. Times are in the zone of the gateway.
 func jobsListCommand(load app.Loader) *cobra.Command {
 	var all bool
 	cmd := listCommand(load, "list", "List the jobs of all people, the next one due first",
@@ -120,6 +122,8 @@ type newJob struct {
 	reminder                                       bool
 }
 
+// jobsAddCommand returns the command that adds a job for the person who wrote last in a
+// conversation. A running gateway finds the new job in the database.
 func jobsAddCommand(load app.Loader) *cobra.Command {
 	var n newJob
 	cmd := dataCommand(load, "add", "Schedule something in a conversation, once or repeatedly",
@@ -154,13 +158,14 @@ func jobsAddCommand(load app.Loader) *cobra.Command {
 	return cmd
 }
 
-// add stores the job.
+// add stores the job. It returns a usage error for what the person has to correct.
 func (n *newJob) add(tx *store.Tx, cfg *config.Config, now time.Time) (*schedule.Job, error) {
 	s := app.JobStore(cfg)
 	last, err := n.speaker(tx, cfg)
 	if err != nil {
 		return nil, err
 	}
+	// By default a task runs in a session of its own, and a reminder in the conversation.
 	j := &schedule.Job{Kind: schedule.Task, OwnSession: true, Name: n.name, Text: n.text,
 		To: last.From, Sender: last.Sender, Person: last.Person, Role: last.Role, Group: last.Group,
 		Title: last.ChatTitle, Scope: jobScope(last)}
@@ -174,6 +179,7 @@ func (n *newJob) add(tx *store.Tx, cfg *config.Config, now time.Time) (*schedule
 	default:
 		return nil, app.NewUsageError(fmt.Errorf("--session %q: want own or chat", n.session))
 	}
+	// Times without a zone are meant in the zone of the person or the group.
 	if j.When, err = n.when(tx, s, j.Scope, now); err != nil {
 		return nil, err
 	}
@@ -201,6 +207,7 @@ func (n *newJob) speaker(q store.Queryer, cfg *config.Config) (m bus.InboundMess
 			"--to %q: want account/chat, as gateway sessions list shows it", n.to))
 	}
 	last, ok, err := bus.LastMessage(q, to)
+	// A job needs a role to run with, and only a message tells who is there.
 	if err == nil && !ok {
 		err = fmt.Errorf("nobody has written in %s yet, so the gateway does not know who is there: "+
 			"somebody must write to the bot there first", n.to)
@@ -221,6 +228,7 @@ func (n *newJob) when(
 			return w, app.NewUsageError(fmt.Errorf("--zone: %w", err))
 		}
 	}
+	// Words such as "tomorrow" depend on the zone.
 	switch now = now.In(loc); {
 	case n.at != "":
 		w, err = schedule.ParseAt(n.at, now, loc)

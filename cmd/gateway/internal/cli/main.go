@@ -19,6 +19,8 @@ import (
 
 // Main runs the command line and returns the exit code.
 func Main(ctx context.Context) int {
+	// A helper comes before everything else: its arguments are not those of the command line, and
+	// it must not read the configuration.
 	if code, ours := app.RunHelper(); ours {
 		return code
 	}

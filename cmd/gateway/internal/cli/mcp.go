@@ -28,6 +28,8 @@ func mcpCommand(load app.Loader) *cobra.Command {
 		mcpServeCommand(load), mcpLoginCommand(load))
 }
 
+// mcpServeCommand returns the command that other programs start as an MCP server. Standard output
+// belongs to the protocol.
 func mcpServeCommand(load app.Loader) *cobra.Command {
 	return &cobra.Command{
 		Use:   "serve",
@@ -47,6 +49,9 @@ func mcpServeCommand(load app.Loader) *cobra.Command {
 					return err
 				})
 			}
+			// A client does not show what is written to standard error. So a failure before Serve
+			// is answered over the protocol, except to a person who has started the command on a
+			// terminal.
 			if err == nil || served || isDevice(os.Stdin) {
 				return err
 			}
@@ -94,6 +99,8 @@ func (b backend) Recall(
 	return hits, err
 }
 
+// mcpLoginCommand returns the command that logs the running gateway in to a server. This process
+// only shows the link and passes the resulting address on.
 func mcpLoginCommand(load app.Loader) *cobra.Command {
 	return withConfig(load, &cobra.Command{
 		Use:   "login NAME",
@@ -107,6 +114,7 @@ elsewhere, copy the address at which it ends and paste it here.`,
 		if err != nil {
 			return err
 		}
+		// The gateway keeps the state of a login between its two steps, and stores the tokens.
 		if r == nil {
 			return errors.New("no gateway runs in this home; start it first")
 		}
@@ -132,6 +140,7 @@ elsewhere, copy the address at which it ends and paste it here.`,
 // login asks the running gateway to start or to complete a login.
 func (r *running) login(ctx context.Context, query url.Values) (app.Login, error) {
 	var login app.Login
+	// The gateway in turn asks the login service of the server, which may be slow.
 	err := r.ask(ctx, http.MethodPost, app.LoginPath+"?"+query.Encode(), time.Minute, &login)
 	if err == nil && login.Failed != "" {
 		err = errors.New(login.Failed)
@@ -171,6 +180,9 @@ func awaitAddress(
 	}
 	ready()
 	failed := make(chan error, 1)
+	// This goroutine may outlive the function, since a read from a terminal can't be cancelled. The
+	// command ends soon after. The end of the input is no failure, because the browser can still
+	// bring the address.
 	go func() {
 		line, err := bufio.NewReader(in).ReadString('\n')
 		if line = strings.TrimSpace(line); line != "" {

@@ -127,6 +127,7 @@ func (r memoryData) checkScope() error {
 	if slices.ContainsFunc(list, known) {
 		return nil
 	}
+	// A person may have written documents for a scope that has no row yet.
 	if _, err := os.Stat(r.folder); errors.Is(err, fs.ErrNotExist) {
 		return app.NewUsageError(fmt.Errorf("nothing is remembered of %s; see gateway memory list",
 			r.scope))
@@ -182,6 +183,7 @@ func (r memoryData) list() ([][]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A folder without a row has documents, but no facts and no history.
 	for _, e := range entries {
 		scope, err := memory.ParseScope(e.Name())
 		known := func(i memory.ScopeInfo) bool { return i.Scope == scope }
@@ -223,6 +225,7 @@ func documentsIn(folder string) ([]string, error) {
 		switch {
 		case err != nil || path == ".":
 			return err
+		// IsVersioned tells folders by a slash at the end.
 		case d.IsDir() && !document.IsVersioned(path+"/"):
 			return fs.SkipDir
 		case d.Type().IsRegular() && document.IsVersioned(path):
@@ -255,6 +258,8 @@ func memoryShowCommand(load app.Loader) *cobra.Command {
 // maxFacts is the maximum number of facts that are shown.
 const maxFacts = 10_000
 
+// show prints the facts and all documents of the scope. Instead of a document that can't be read it
+// prints the error, so that the others are still shown.
 func (r memoryData) show(cmd *cobra.Command) error {
 	names, err := documentsIn(r.folder)
 	if err != nil {
@@ -288,6 +293,8 @@ func (r memoryData) show(cmd *cobra.Command) error {
 	return nil
 }
 
+// memoryLogCommand returns the command that lists the versions of a scope's documents. It first
+// records changes of the shared documents, so that the list is complete.
 func memoryLogCommand(load app.Loader) *cobra.Command {
 	var limit int
 	cmd := ofScope(load, "log SCOPE", "List the changes of a scope's documents, the newest first",
@@ -336,6 +343,8 @@ func memoryDiffCommand(load app.Loader) *cobra.Command {
 		})
 }
 
+// memoryRestoreCommand returns the command that takes back one version. If later versions have
+// changed the same lines, it changes nothing and lists these lines.
 func memoryRestoreCommand(load app.Loader) *cobra.Command {
 	return ofScope(load, "restore SCOPE VERSION",
 		"Undo the change of a version, and keep later changes",
@@ -348,6 +357,7 @@ func memoryRestoreCommand(load app.Loader) *cobra.Command {
 			if err != nil {
 				return versionError(err, args[0])
 			}
+			// Undo returns the zero Version if nothing was left to undo.
 			if v.ID == "" {
 				cmd.Println("Nothing is left of that change.")
 				return nil
@@ -377,6 +387,8 @@ func versionError(err error, id string) error {
 	return err
 }
 
+// memorySearchCommand returns the command that searches one scope. The limit holds for each of the
+// two searches.
 func memorySearchCommand(load app.Loader) *cobra.Command {
 	var limit int
 	cmd := ofScope(load, "search SCOPE WORDS...", "Search the facts, the history and the messages",
@@ -410,6 +422,8 @@ func memorySearchCommand(load app.Loader) *cobra.Command {
 	return withJSONFlag(cmd)
 }
 
+// memoryExportCommand returns the command that exports a scope. With --git the output contains the
+// versions of the documents, but no facts and no history.
 func memoryExportCommand(load app.Loader) *cobra.Command {
 	var git bool
 	cmd := ofScope(load, "export SCOPE [FILE]",
@@ -457,10 +471,13 @@ func (r memoryData) export(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
+// memoryReindexCommand returns the command that makes the index agree with the files. Rebuilding
+// the index of all scopes blocks all other writers.
 func memoryReindexCommand(load app.Loader) *cobra.Command {
 	return ofScope(load, "reindex SCOPE",
 		"Import manual changes of history.jsonl, and rebuild the index",
 		cobra.ExactArgs(1), true, func(cmd *cobra.Command, r memoryData, _ []string) error {
+			// The index belongs to all scopes. Rebuild then reads the history file of this one.
 			if err := r.memory.Reindex(cmd.Context()); err != nil {
 				return err
 			}

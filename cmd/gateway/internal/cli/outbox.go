@@ -33,12 +33,15 @@ func outboxCommand(load app.Loader) *cobra.Command {
 	)
 }
 
+// outboxListCommand returns the command that lists messages by state. Rows that can't be read are
+// reported beside the table, because the others are still of use.
 func outboxListCommand(load app.Loader) *cobra.Command {
 	var limit int
 	cmd := dataCommand(load, "list",
 		"List messages that wait to be sent or could not be delivered", cobra.NoArgs,
 		func(cmd *cobra.Command, d data, _ []string) error {
 			var rows [][]any
+			// Dead letters come first, because they need a person.
 			for _, state := range []bus.DeliveryState{bus.Dead, bus.Sending, bus.Waiting} {
 				list, err := bus.NewOutbox().List(d.q, state, limit)
 				bad, ok := store.RowErrors(err)
@@ -88,6 +91,7 @@ func outboxShowCommand(load app.Loader) *cobra.Command {
 // printDelivery prints all details of a message.
 func printDelivery(cmd *cobra.Command, d *bus.Delivery) error {
 	if asJSON, err := cmd.Flags().GetBool("json"); err != nil || asJSON {
+		// A message without parts was not split yet: it will have at least one.
 		return errors.Join(err, printJSON(cmd.OutOrStdout(), map[string]any{
 			"id": d.ID, "state": d.State, "to": d.Message.To.String(), "created": d.Created.UTC(),
 			"tries": d.Attempts, "parts": max(len(d.Parts), 1), "sent": d.IDs,
@@ -118,7 +122,8 @@ func textOf(m bus.OutboundMessage) string {
 }
 
 // outboxChangeCommand returns a command that changes the deliveries with the given ids, or all
-// dead letters.
+// dead letters. change gets the id 0 for all dead letters, and returns how many deliveries it has
+// changed. One transaction covers all ids: after an error nothing is changed.
 func outboxChangeCommand(load app.Loader, use, short, done string,
 	change func(tx *store.Tx, id int64, now time.Time) (int64, error),
 ) *cobra.Command {
@@ -132,6 +137,7 @@ func outboxChangeCommand(load app.Loader, use, short, done string,
 				n, err = change(tx, ids[i], time.Now())
 				changed += n
 			}
+			// That there is nothing to do is no error with --all.
 			if err == nil && changed == 0 && !all {
 				err = fmt.Errorf("no undelivered message %s: see gateway outbox list",
 					strings.Join(args, ", "))
@@ -162,6 +168,8 @@ func parseIDs(args []string, all bool) ([]int64, error) {
 	return ids, nil
 }
 
+// sendCommand returns the command that sends a message without a turn of the agent. It needs no
+// running gateway, and the message waits until one runs.
 func sendCommand(load app.Loader) *cobra.Command {
 	var files []string
 	var thread string
@@ -181,6 +189,8 @@ func sendCommand(load app.Loader) *cobra.Command {
 		if err := checkMessage(cfg, &m, files); err != nil {
 			return app.NewUsageError(err)
 		}
+		// The files are copied before the message is stored, because the router may send it
+		// immediately.
 		var err error
 		if m.Attachments, err = putFiles(cfg, m.To, files); err != nil {
 			return err
@@ -216,6 +226,8 @@ func queue(ctx context.Context, db *store.DB, m bus.OutboundMessage) (id int64, 
 	return id, err
 }
 
+// checkMessage returns an error if no message with these files can be sent. It replaces the chat in
+// m.To by the address that the platform uses, such as that of a phone number.
 func checkMessage(cfg *config.Config, m *bus.OutboundMessage, files []string) error {
 	if _, ok := cfg.Channels[m.To.Account]; !ok {
 		return fmt.Errorf("there is no account %q: see gateway channels", m.To.Account)
@@ -269,6 +281,7 @@ func putFile(media *media.Store, to bus.Address, name string) (bus.Attachment, e
 		return bus.Attachment{}, err
 	}
 	defer f.Close()
+	// Reading from a pipe or a device might never end.
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return bus.Attachment{}, errors.Join(fmt.Errorf("%s is not a regular file", name), err)
 	}

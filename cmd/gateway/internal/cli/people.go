@@ -35,6 +35,8 @@ func peopleCommand(load app.Loader) *cobra.Command {
 			"Undo a link: the user of an account becomes a person of their own again", unlink))
 }
 
+// listPeople prints strangers who wait, then people, then those who were turned away. For strangers
+// it also prints the commands that let them in.
 func listPeople(cmd *cobra.Command, d data, _ []string) error {
 	people := gate.People{}
 	pending, pendingErr := people.Pending(d.q, time.Now())
@@ -48,6 +50,7 @@ func listPeople(cmd *cobra.Command, d data, _ []string) error {
 		rows = append(rows, []any{"", excerpt(p.Name), p.Account, p.Sender, "asks, code " + p.Code})
 	}
 	for _, p := range known {
+		// The configuration overrides the role in the database.
 		if app.IsListedOwner(d.cfg, p.Account, p.Sender) {
 			p.Role = bus.Owner
 		}
@@ -59,6 +62,7 @@ func listPeople(cmd *cobra.Command, d data, _ []string) error {
 	}
 	columns := []string{"PERSON", "NAME", "ACCOUNT", "ID", "ROLE"}
 	err = table{columns, rows, "Nobody was approved yet, and nobody waits for it."}.print(cmd)
+	// The command has this flag, so GetBool returns no error.
 	if asJSON, _ := cmd.Flags().GetBool("json"); err != nil || asJSON {
 		return err
 	}
@@ -72,6 +76,8 @@ func listPeople(cmd *cobra.Command, d data, _ []string) error {
 	return nil
 }
 
+// approve lets a stranger in. In the same transaction it queues their welcome, which a running
+// gateway sends.
 func approve(tx *store.Tx, d data, args []string) (string, error) {
 	p, chat, err := gate.People{}.Approve(tx, args[0], app.HasOwner(d.cfg), time.Now())
 	if err == nil {
@@ -128,6 +134,8 @@ func setRole(tx *store.Tx, _ data, args []string) (string, error) {
 	return fmt.Sprintf("Person %s is %s now.", args[0], role), err
 }
 
+// link merges two people. The first one remains. Its memory gets that of the other one later, when
+// the gateway handles their next message.
 func link(tx *store.Tx, _ data, args []string) (string, error) {
 	id, err := personNumber(args[0])
 	if err != nil {
@@ -157,7 +165,8 @@ func unlink(tx *store.Tx, _ data, args []string) (string, error) {
 		"the person whom they were linked to.", p.Sender, p.Account, p.ID), err
 }
 
-// changePeople returns a command that changes people in a transaction.
+// changePeople returns a command that changes people in a transaction. use names each argument
+// after the command by one word, so the number of spaces in it is the number of arguments.
 func changePeople(
 	load app.Loader, use, short string, do func(*store.Tx, data, []string) (string, error),
 ) *cobra.Command {
@@ -165,6 +174,7 @@ func changePeople(
 	return dataCommand(load, use, short, cobra.ExactArgs(strings.Count(use, " ")),
 		func(cmd *cobra.Command, d data, args []string) error {
 			err := run(cmd, d, args)
+			// These errors mean that the argument is wrong or too old.
 			for _, unknown := range []error{gate.ErrNoPairing, gate.ErrNoPerson, gate.ErrNotDenied,
 				gate.ErrNotLinked} {
 				if errors.Is(err, unknown) {
@@ -191,6 +201,7 @@ func personNumber(s string) (int64, error) {
 	return id, nil
 }
 
+// auditCommand returns the command that shows the audit log, one page at a time.
 func auditCommand(load app.Loader) *cobra.Command {
 	var page int
 	cmd := listCommand(load, "audit",
@@ -223,6 +234,8 @@ func haltCommand(load app.Loader) *cobra.Command {
 	return dataCommand(load, "halt",
 		"Emergency stop: pause everything until gateway resume", cobra.NoArgs,
 		inTx(func(tx *store.Tx, _ data, _ []string) (string, error) {
+			// The halt is a row in the database, which a running gateway checks before each model
+			// call and each tool call.
 			if ok, err := policy.SetHalt(tx, "the command line", time.Now()); err != nil || !ok {
 				return "Everything is halted already.", err
 			}

@@ -18,9 +18,11 @@ func inBackground(terminal *os.File) bool {
 	return err == nil && foreground != unix.Getpgrp()
 }
 
-// lowerPriority lowers the CPU priority of this process.
+// lowerPriority lowers the CPU priority of this process. Linux has a priority for each thread, and
+// setpriority changes only one. The priority can't be raised again without privileges, so a process
+// that goes on with other work must not call it.
 func lowerPriority() error {
-	const niceness = 10
+	const niceness = 10 // of at most 19
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil { // a system where the priority belongs to the process
 		return syscall.Setpriority(syscall.PRIO_PROCESS, 0, niceness)

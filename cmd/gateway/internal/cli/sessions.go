@@ -56,10 +56,13 @@ func sessionsListCommand(load app.Loader) *cobra.Command {
 // maxShown is the maximum size of a shown transcript in bytes.
 const maxShown = 16 << 20
 
+// sessionsShowCommand returns the command that prints a transcript with its tool calls and results.
+// A session without messages counts as unknown.
 func sessionsShowCommand(load app.Loader) *cobra.Command {
 	return dataCommand(load, "show SESSION",
 		"Print the transcript of a conversation", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, d data, args []string) error {
+			// Without a key there is no entry, so the result false needs no check of its own.
 			key, _, err := session.Named(d.q, args[0])
 			if err != nil {
 				return err
@@ -92,11 +95,14 @@ func printEntry(cmd *cobra.Command, e session.Entry) {
 	for _, c := range e.Message.ToolCalls {
 		cmd.Println("calls", display.Lines(c.Name), display.Lines(c.Arguments))
 	}
+	// Results of tools stay together with the call before them.
 	if e.Message.Role == llm.Assistant || e.Message.Role == llm.User {
 		cmd.Println()
 	}
 }
 
+// sessionsExportCommand returns the command that exports transcripts. Files must be new, because an
+// export must never replace an earlier one.
 func sessionsExportCommand(load app.Loader) *cobra.Command {
 	var all string
 	cmd := withConfig(load, &cobra.Command{
@@ -127,7 +133,7 @@ sent are not included.`,
 	return cmd
 }
 
-// exportTo writes a session to w.
+// exportTo writes a session to w. The error is a usage error if there is no such session.
 func exportTo(ctx context.Context, db *store.DB, name string, w io.Writer) error {
 	key, ok, err := session.Named(db.Read(ctx), name)
 	if err != nil {
@@ -136,6 +142,7 @@ func exportTo(ctx context.Context, db *store.DB, name string, w io.Writer) error
 	if !ok {
 		return noConversation(name)
 	}
+	// session.Export writes each message separately.
 	out := bufio.NewWriterSize(w, 64<<10)
 	err = session.Export(db.Read(ctx), key, out)
 	return errors.Join(err, out.Flush())
@@ -146,7 +153,8 @@ func exportFile(ctx context.Context, db *store.DB, key, path string) error {
 	return writeNew(path, func(w io.Writer) error { return exportTo(ctx, db, key, w) })
 }
 
-// writeNew writes a new file. It removes the file if an error occurs.
+// writeNew writes a new file. It removes the file if an error occurs. It never replaces a file: an
+// existing one is a usage error. Only its owner may read the file.
 func writeNew(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
@@ -161,6 +169,8 @@ func writeNew(path string, write func(io.Writer) error) error {
 	return nil
 }
 
+// exportAll writes each session into a file of its own. It stops at the first error, also at a file
+// that exists, and leaves the files that are complete.
 func exportAll(cmd *cobra.Command, db *store.DB, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -170,6 +180,7 @@ func exportAll(cmd *cobra.Command, db *store.DB, dir string) error {
 		return err
 	}
 	for _, key := range keys {
+		// A key can contain characters that file names must not have.
 		path := filepath.Join(dir, export.FileName(key.String())+".jsonl")
 		if err := exportFile(cmd.Context(), db, key.String(), path); err != nil {
 			return err
@@ -185,6 +196,8 @@ type sessionsImport struct {
 	dry, replace bool
 }
 
+// sessionsImportCommand returns the command that imports transcripts. A dry run only reads, so the
+// gateway may then run.
 func sessionsImportCommand(load app.Loader) *cobra.Command {
 	var i sessionsImport
 	cmd := withConfig(load, &cobra.Command{
@@ -222,6 +235,7 @@ func filesIn(path string) ([]string, error) {
 	if !info.IsDir() {
 		return []string{path}, nil
 	}
+	// The name of the folder is not a pattern.
 	files, err := filepath.Glob(filepath.Join(escapeGlob(path), "*.jsonl"))
 	if err == nil && len(files) == 0 {
 		err = fmt.Errorf("there are no conversations in %s: their names end in .jsonl", path)
@@ -235,6 +249,8 @@ func escapeGlob(path string) string {
 	return strings.NewReplacer("*", "[*]", "?", "[?]", "[", "[[]").Replace(path)
 }
 
+// files imports each file on its own. After a mistake in one it goes on with the next, and returns
+// an error at the end.
 func (i sessionsImport) files(
 	cmd *cobra.Command, cfg *config.Config, db *store.DB, files []string,
 ) error {
@@ -267,7 +283,8 @@ func (i sessionsImport) files(
 	return nil
 }
 
-// lineOf returns the text of a [session.LineError] in err, without its context.
+// lineOf returns the text of a [session.LineError] in err, without its context. The context only
+// names the package and the file, which the caller prints.
 func lineOf(err error) string {
 	if e, ok := errors.AsType[*session.LineError](err); ok {
 		return e.Error()
@@ -289,10 +306,12 @@ func (i sessionsImport) file(
 	}
 	err = db.Tx(ctx, func(tx *store.Tx) error {
 		var lines iter.Seq2[session.Line, error]
+		// The transaction may be repeated, so the file is read from its start each time.
 		if head, lines, err = i.open(cfg, tx, f); err != nil {
 			return err
 		}
 		opts := session.ImportOptions{Replace: i.replace}
+		// Without a scope there is no memory that could get the archived messages.
 		if head.Scope != "" {
 			opts.Archive = importer.Archiver(memory.New(db, nil, nil), head.Scope, head.Key)
 		}
@@ -310,6 +329,7 @@ func (i sessionsImport) try(
 	if err != nil {
 		return head, 0, err
 	}
+	// Reading a line also checks it.
 	for _, err := range lines {
 		if err != nil {
 			return head, 0, err
@@ -328,10 +348,12 @@ func (i sessionsImport) try(
 func (i sessionsImport) open(
 	cfg *config.Config, q store.Queryer, f *os.File,
 ) (session.Head, iter.Seq2[session.Line, error], error) {
+	// An earlier call may have read the file already.
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return session.Head{}, nil, err
 	}
 	head, lines, err := session.Read(f)
+	// A file of another agent has no header of ours.
 	if errors.Is(err, session.ErrForm) {
 		head, lines, err = i.foreign(cfg, f)
 	}
@@ -363,6 +385,7 @@ func (i sessionsImport) foreign(
 	if head, _, err = importer.ReadHead(found, lines, time.Now()); err != nil {
 		return head, nil, err
 	}
+	// ReadHead has used up the lines.
 	if err := read(); err != nil {
 		return head, nil, err
 	}
@@ -419,11 +442,14 @@ func isScopeOf(q store.Queryer, s memory.Scope, a bus.Address) (bool, error) {
 			return true, nil
 		}
 	}
+	// On some platforms the chat has another id than the person.
 	chats, err := bus.DirectChats(q, s.Person())
 	alone := func(c bus.Address) bool { return c.Account == a.Account && c.Chat == a.Chat }
 	return slices.ContainsFunc(chats, alone), err
 }
 
+// usageCommand returns the command that shows what models have used. Days are those of the
+// gateway's time zone, as for budgets.
 func usageCommand(load app.Loader) *cobra.Command {
 	var by string
 	var days int
@@ -435,6 +461,7 @@ func usageCommand(load app.Loader) *cobra.Command {
 				return nil, app.NewUsageError(
 					fmt.Errorf("--by: want day, model, person or session, not %q", by))
 			}
+			// Today counts as one of the days.
 			since := time.Now().In(d.cfg.Gateway.Location).AddDate(0, 0, 1-days).Format(time.DateOnly)
 			list, err := budget.Lines(d.q, by, since, maxUsageLines)
 			for _, l := range list {

@@ -53,6 +53,8 @@ func skillsDataCommand(
 		})
 }
 
+// withScopes calls fn with the skills in shared and in the folders of the scopes. Both may be
+// missing: then only the built-in skills are left.
 func withScopes(cfg *config.Config, shared *os.Root, fn func(skillData) error) error {
 	scopes, err := app.OpenIfExists(app.MemoryFolder(cfg))
 	if err != nil {
@@ -66,7 +68,8 @@ func withScopes(cfg *config.Config, shared *os.Root, fn func(skillData) error) e
 		skills.Pins(app.PinsFile(cfg))})
 }
 
-// all returns the skills of all scopes.
+// all returns the skills of all scopes. List returns the shared and the built-in skills for each
+// scope, so only the skills of the scope itself are added.
 func (b skillData) all() ([]skills.Skill, error) {
 	list := b.List("")
 	scopes, err := b.Scopes()
@@ -93,6 +96,7 @@ func state(s skills.Skill, review string) string {
 	case s.Always:
 		words = "always active"
 	}
+	// Only shared skills have pins. A skill of another source can have the same folder name.
 	if s.Source == skills.Shared && review != "" {
 		words += "; " + review
 	}
@@ -104,6 +108,8 @@ func origin(s skills.Skill) string {
 	return strings.TrimSpace(string(s.Source) + " " + s.Scope)
 }
 
+// skillsListCommand returns the command that lists the skills of all scopes, sorted by name. It
+// shows which shared skills differ from what was installed.
 func skillsListCommand(load app.Loader) *cobra.Command {
 	return withJSONFlag(skillsDataCommand(load, "list",
 		"List the skills with their states", cobra.NoArgs,
@@ -129,6 +135,8 @@ func skillsListCommand(load app.Loader) *cobra.Command {
 		}))
 }
 
+// skillsCheckCommand returns the command that checks skills. With a folder it checks a skill before
+// its installation.
 func skillsCheckCommand(load app.Loader) *cobra.Command {
 	return skillsDataCommand(load, "check [DIR]",
 		"Report problems of the skills, or of the skill in a folder", cobra.MaximumNArgs(1),
@@ -137,6 +145,7 @@ func skillsCheckCommand(load app.Loader) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			// A skill that is still in a folder of the operator has no pin to compare with.
 			var states map[string]string
 			if len(args) == 0 {
 				if states, err = b.pins.Review(cmd.Context(), b.Library); err != nil {
@@ -207,8 +216,9 @@ func report(cmd *cobra.Command, list []skills.Package, states map[string]string)
 }
 
 // find returns the skill with a name. It prefers usable skills and, with own, skills that are not
-// built in.
+// built in. A scope of "" means the shared and the built-in skills.
 func (b skillData) find(name, scope string, own bool) (skills.Skill, error) {
+	// A lower rank is better. Where the skill comes from counts more than whether it works.
 	rank := func(s skills.Skill) (n int) {
 		if s.Problem != "" {
 			n++
@@ -232,12 +242,15 @@ func (b skillData) find(name, scope string, own bool) (skills.Skill, error) {
 	return *found, nil
 }
 
-// scopeFlag adds the flag for the scope of a skill that the agent has found.
+// scopeFlag adds the flag for the scope of a skill that the agent has found. The value is set when
+// the command runs.
 func scopeFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().String("scope", "",
 		"scope of a skill that the agent has found: such as person-1")
 }
 
+// skillsShowCommand returns the command that prints a skill. Without --scope it finds only shared
+// and built-in skills.
 func skillsShowCommand(load app.Loader) *cobra.Command {
 	var scope *string
 	cmd := skillsDataCommand(load, "show NAME",
@@ -253,6 +266,7 @@ func skillsShowCommand(load app.Loader) *cobra.Command {
 			}
 			p := b.Inspect(s)
 			showPackage(cmd, p, states[s.Folder])
+			// A skill with a problem may have no text.
 			if s.Problem != "" {
 				return nil
 			}
@@ -313,6 +327,8 @@ func describeFile(f skills.File) string {
 	return text
 }
 
+// skillsInstallCommand returns the command that installs a skill for everybody. The agent sees it
+// at its next turn.
 func skillsInstallCommand(load app.Loader) *cobra.Command {
 	var force bool
 	cmd := withConfig(load, &cobra.Command{
@@ -320,6 +336,7 @@ func skillsInstallCommand(load app.Loader) *cobra.Command {
 		Short: "Install the skill in a folder as a shared skill",
 		Args:  cobra.ExactArgs(1),
 	}, func(cmd *cobra.Command, cfg *config.Config, args []string) error {
+		// Install needs the folder, even before the first start of the gateway.
 		if err := app.PrepareShared(cfg); err != nil {
 			return app.NewHomeError(cfg.Gateway.Home, err)
 		}
@@ -331,6 +348,8 @@ func skillsInstallCommand(load app.Loader) *cobra.Command {
 	return cmd
 }
 
+// install installs a skill and pins its hash. Problems of the skill are printed one a line, and
+// then nothing is installed.
 func install(cmd *cobra.Command, b skillData, dir string, force bool) error {
 	p, err := b.Install(dir, force)
 	if errors.Is(err, skills.ErrExists) {
@@ -340,12 +359,14 @@ func install(cmd *cobra.Command, b skillData, dir string, force bool) error {
 	if err != nil {
 		return err
 	}
+	// With problems, Install has installed nothing.
 	if len(p.Problems) > 0 {
 		for _, text := range p.Problems {
 			cmd.PrintErrln("gateway:", display.Lines(text))
 		}
 		return fmt.Errorf("%s is not installed", display.Lines(dir))
 	}
+	// With a pin, a later change of the files is reported.
 	if err := b.pins.Set(p.Skill.Folder, p.Hash); err != nil {
 		return err
 	}
@@ -389,6 +410,8 @@ func skillsRemoveCommand(load app.Loader) *cobra.Command {
 	return cmd
 }
 
+// remove deletes a skill with its files. A built-in skill would come back at the next start, so it
+// can only be disabled.
 func remove(cmd *cobra.Command, b skillData, name, scope string) error {
 	s, err := b.find(name, scope, true)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 )
 
 // A table is the output of a list command. A cell is a string, a number or one of the types
-// below.
+// below. Cells may contain text of strangers, so cellText removes control characters. JSON has the
+// text unchanged.
 type table struct {
 	columns []string // headings; their lower-case forms are the names in JSON
 	rows    [][]any
@@ -50,6 +51,7 @@ func listCommand(
 
 // print prints the table, or its JSON with --json.
 func (t table) print(cmd *cobra.Command) error {
+	// A command without this flag prints tables for people only.
 	if asJSON := cmd.Flags().Lookup("json"); asJSON != nil && asJSON.Value.String() == "true" {
 		return t.printJSON(cmd.OutOrStdout())
 	}
@@ -69,12 +71,13 @@ func (t table) print(cmd *cobra.Command) error {
 	return err
 }
 
-// printJSON prints the rows as a JSON list of objects.
+// printJSON prints the rows as a JSON list of objects. Without rows the list is empty, never null.
 func (t table) printJSON(out io.Writer) error {
 	list := make([]map[string]any, 0, len(t.rows))
 	for _, row := range t.rows {
 		object := make(map[string]any, len(row))
 		for i, cell := range row {
+			// Scripts use these names: a new heading is a new name.
 			object[strings.ReplaceAll(strings.ToLower(t.columns[i]), " ", "_")] = cellJSON(cell)
 		}
 		list = append(list, object)
@@ -102,6 +105,7 @@ func cellText(cell any) string {
 	case dollars:
 		return fmt.Sprintf("$%.4f", float64(c))
 	}
+	// A line break would end the row.
 	return strings.Join(strings.Fields(display.Lines(fmt.Sprint(cell))), " ")
 }
 
@@ -125,7 +129,8 @@ func cellJSON(cell any) any {
 }
 
 // align pads the cells of lines so that columns align on a terminal. It takes the different
-// widths of characters into account.
+// widths of characters into account. Widths are columns of the terminal: most Chinese characters
+// take two of them.
 func align(lines [][]string) string {
 	const gap = 2
 	var widths []int
