@@ -48,7 +48,7 @@ type Problem struct {
 	path string // file whose mode Fix corrects; "": none
 }
 
-// A violation is a violation that the find function of a rule returns.
+// A violation is one case in which the condition of a rule holds.
 type violation struct {
 	text     string
 	path     string   // file with the wrong mode; "": none
@@ -94,7 +94,8 @@ func Audit(ctx context.Context, s AuditCase) ([]Problem, error) {
 	return list, nil
 }
 
-// load reads the data that rules check. There may be no database yet.
+// load reads the data that rules check. There may be no database yet. Without one, only the
+// configuration can name an owner.
 func (a *auditor) load(ctx context.Context) (err error) {
 	if a.written, err = config.SecretsIn(a.File); err != nil {
 		return err
@@ -136,6 +137,7 @@ func Fix(list []Problem) error {
 		case info.Mode()&fs.ModeSymlink != 0:
 			err = fmt.Errorf("%s is a link: change the mode of what it leads to", p.path)
 		default:
+			// The owner's rights stay as they are.
 			mode := info.Mode().Perm() &^ 0o077
 			if p.ID == openWorkspace {
 				mode = info.Mode().Perm() &^ 0o022
@@ -168,6 +170,7 @@ func (a *auditor) open(file string) []violation {
 	}
 	mode, exposed := exposed(file, a.cfg.Gateway.Home)
 	switch {
+	// exposed returns 0 if others have no access.
 	case mode == 0:
 		return nil
 	case exposed:
@@ -180,6 +183,8 @@ func (a *auditor) open(file string) []violation {
 // openConfig returns a hit if others can change the configuration file, or read secrets in it.
 func (a *auditor) openConfig() []violation {
 	info, err := os.Stat(a.File)
+	// Whoever can change the configuration decides which programs run, so that counts even without
+	// secrets in it.
 	if err != nil || info.Mode().Perm()&0o022 == 0 && !a.literal() {
 		return nil
 	}
@@ -230,7 +235,8 @@ func (a *auditor) secretFiles() (list []string) {
 	return list
 }
 
-// checkout returns the folder above the workspace that is a git checkout, or "".
+// checkout returns the folder above the workspace that is a git checkout, or "". The workspace
+// itself may be a checkout of its own.
 func (a *auditor) checkout() string {
 	for dir := a.cfg.Gateway.Workspace; ; {
 		above := filepath.Dir(dir)

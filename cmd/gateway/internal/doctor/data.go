@@ -51,6 +51,7 @@ func (c Case) examineHome(context.Context) []Finding {
 		return about.bad(fmt.Sprintf("%s, mode %04o", home, info.Mode().Perm()),
 			"Other users of this machine can read it: chmod 700 "+home)
 	}
+	// Root can write everywhere, so the owner is compared, too.
 	if owner, _, ok := OwnerOf(info); ok && owner != os.Geteuid() {
 		return about.bad(fmt.Sprintf("%s belongs to user %d, and this is user %d", home, owner,
 			os.Geteuid()), "Run the gateway and its commands as the user who owns it, or give it to this "+
@@ -66,7 +67,8 @@ func (c Case) examineHome(context.Context) []Finding {
 // modes reports whether file modes have a meaning on this system.
 const modes = runtime.GOOS != "windows"
 
-// tryWrite creates a file in a folder and removes it.
+// tryWrite creates a file in a folder and removes it. The mode does not tell whether that works,
+// for example on a read-only file system.
 func tryWrite(dir string) error {
 	f, err := os.CreateTemp(dir, ".doctor-*")
 	if err != nil {
@@ -75,7 +77,7 @@ func tryWrite(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// Minimum free space on a disk.
+// Minimum free space on a disk: in bytes, and in files that can still be created.
 const (
 	minBytes = 100 << 20
 	minFiles = 1_000
@@ -86,6 +88,7 @@ func (c Case) examineDisk(context.Context) []Finding {
 	var list []Finding
 	g := c.Config.Gateway
 	dirs := []string{g.Home}
+	// A workspace in the home is taken to be on the same disk.
 	if !config.Within(g.Workspace, g.Home) {
 		dirs = append(dirs, g.Workspace)
 	}
@@ -152,6 +155,7 @@ func (c Case) privateFiles() []string {
 			list = append(list, c.WhatsApp(name))
 		}
 	}
+	// This also drops "", which stands for no log file.
 	list = slices.DeleteFunc(list, func(file string) bool {
 		info, err := os.Stat(file)
 		return err != nil || !info.Mode().IsRegular()
@@ -176,6 +180,7 @@ func exposed(file, home string) (fs.FileMode, bool) {
 		return 0, false
 	}
 	others := fs.FileMode(0o077)
+	// The group of such a file may read it, and nothing else.
 	if owner, group, ok := OwnerOf(info); ok && owner != os.Geteuid() && group == os.Getegid() {
 		others = 0o037
 	}
@@ -205,6 +210,7 @@ func (c Case) examineStore(ctx context.Context) []Finding {
 	case errors.Is(err, store.ErrNewer):
 		return about.bad("written by a newer gateway",
 			"Upgrade this one, or restore a backup of its time.")
+	// Package store has no error value for this case.
 	case err != nil && strings.Contains(err.Error(), "older gateway"):
 		return about.note("written by an older gateway; the next start brings it up to date")
 	case err != nil:
@@ -254,6 +260,7 @@ func (c Case) examineIntegrity(ctx context.Context, db *store.DB) []Finding {
 	case limited.Err() != nil:
 		return about.note("too large to be checked as a whole in " + storeTime.String())
 	case err != nil || answer != "ok":
+		// Damage can be the result of the check, or the reason why it fails.
 		if err != nil && !strings.Contains(err.Error(), "malformed") {
 			return about.storeError(c.Config.Store.Path(), err)
 		}
@@ -289,7 +296,8 @@ func (c Case) examineBackup(context.Context) []Finding {
 	return about.ok(text)
 }
 
-// examineProcess reports whether a gateway is running.
+// examineProcess reports whether a gateway is running. Only Linux names the process that holds the
+// lock. On other systems the lease tells that a gateway runs.
 func (c Case) examineProcess(ctx context.Context, db *store.DB) []Finding {
 	about := subject{"store.owner", "Gateway"}
 	running, err := store.LeaseHeld(db.Read(ctx), "dispatcher", c.Now())
@@ -375,6 +383,8 @@ func (c Case) examineClock(ctx context.Context) []Finding {
 			newest = max(newest, ms)
 		}
 	}
+	// A row can't come from the future: either this clock is behind, or it was ahead when the row
+	// was written.
 	if ahead := time.UnixMilli(newest).Sub(now); ahead > clockSlack {
 		return about.bad(fmt.Sprintf("%s; the newest message in the database is from %s later", text,
 			ahead.Truncate(time.Second)), setClock)

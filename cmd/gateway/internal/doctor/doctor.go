@@ -115,7 +115,8 @@ func (c *Case) setDefaults() (end func()) {
 	return c.Transport.CloseIdleConnections
 }
 
-// runChecks runs checks concurrently and returns their findings in the order of the checks.
+// runChecks runs checks concurrently and returns their findings in the order of the checks. The
+// checks must not depend on each other.
 func runChecks(ctx context.Context, checks []func(context.Context) []Finding) []Finding {
 	found := make([][]Finding, len(checks))
 	var wg sync.WaitGroup
@@ -208,7 +209,8 @@ func (c Case) examineServers(context.Context) []Finding {
 	return list
 }
 
-// examineListener checks whether the address of the HTTP server is free or used by this gateway.
+// examineListener checks whether the address of the HTTP server is free or used by this gateway. It
+// listens for a moment, which also shows whether the address is one of this machine.
 func (c Case) examineListener(ctx context.Context) []Finding {
 	about := subject{"http", "HTTP"}
 	address := c.Config.HTTP.Listen
@@ -224,6 +226,7 @@ func (c Case) examineListener(ctx context.Context) []Finding {
 	}
 	end, known := ops.ReadEndpoint(c.Config.Gateway.Home)
 	switch {
+	// The gateway itself uses its address. ReadEndpoint fails if none runs.
 	case errors.Is(err, syscall.EADDRINUSE) && known == nil:
 		return about.ok("the gateway serves " + end.Address)
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -249,6 +252,7 @@ func (c Case) examineReady(ctx context.Context) []Finding {
 			end.PID, end.Address))
 	}
 	var report ops.Report
+	// A gateway that is not ready sends its report with status 503.
 	if json.Unmarshal(a.body, &report) != nil ||
 		a.status != http.StatusOK && a.status != http.StatusServiceUnavailable {
 		return about.bad(fmt.Sprintf("another program answers at %s", end.Address),
@@ -298,6 +302,7 @@ func examineSkills(c Case, patterns map[string][]string) (list []Finding) {
 	var known []string
 	for table, wanted := range config.Sorted(patterns) {
 		for _, pattern := range wanted {
+			// The skills are read only if a pattern needs them.
 			var err error
 			if known == nil {
 				known, err = c.SkillNames()

@@ -38,7 +38,8 @@ func (c Case) examineNetwork(ctx context.Context) []Finding {
 	return runChecks(ctx, checks)
 }
 
-// usedModels returns the models in use and their fallbacks.
+// usedModels returns the models in use and their fallbacks. Other models need no valid key, so they
+// are not tested.
 func (c Case) usedModels() []string {
 	names := []string{c.Config.Agent.Model}
 	others := []string{c.Config.Memory.Model, c.Config.Heartbeat.Model, c.Config.Agent.TaskModel}
@@ -78,6 +79,8 @@ func TryChannel(ctx context.Context, c Case, name string) (Identity, []Finding) 
 	return c.examineDiscord(ctx, name, ch)
 }
 
+// examineChannel tests the account with a name. It finds nothing for a terminal, which has no
+// credentials.
 func (c Case) examineChannel(ctx context.Context, name string, ch config.Channel) []Finding {
 	about := subject{"channel." + name, "Channel " + name}
 	switch {
@@ -105,7 +108,8 @@ const maxAnswer = 1 << 20
 // maxOffers is the most model names that a finding suggests for an unknown model.
 const maxOffers = 5
 
-// ask sends one GET request. Its errors don't contain the URL, which may contain a token.
+// ask sends one GET request. Its errors don't contain the URL, which may contain a token. proxy is
+// the URL of the account's own proxy, or "" for the proxy of the environment.
 func (c Case) ask(
 	ctx context.Context, address string, header http.Header, proxy string,
 ) (answer, error) {
@@ -127,6 +131,7 @@ func (c Case) ask(
 	// Following a redirect would send the credentials to another server.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	resp, err := (&http.Client{Transport: transport, CheckRedirect: stay}).Do(req)
+	// A url.Error has the URL in its text.
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
@@ -178,6 +183,7 @@ func (c Case) clock(what string, a answer) []Finding {
 	return nil
 }
 
+// examineTelegram asks for the bot that a token belongs to. The request getMe changes nothing.
 func (c Case) examineTelegram(
 	ctx context.Context, name string, ch config.Channel,
 ) (who Identity, list []Finding) {
@@ -201,6 +207,7 @@ func (c Case) examineTelegram(
 		}
 		who.Name = me.Result.Username
 		list = append(list, about.ok("is @"+who.Name)...)
+		// The setting needs all messages of a group, and Telegram withholds them in privacy mode.
 		if ch.Activation == "always" && !me.Result.Groups {
 			list = append(list, about.part("privacy").bad("receives only messages to it in "+
 				`groups, and activation is "always"`, "Send /setprivacy to @BotFather, choose the bot and "+
@@ -215,6 +222,8 @@ func (c Case) examineTelegram(
 	return who, append(list, about.unexpectedStatus(a.status)...)
 }
 
+// examineDiscord asks for the bot that a token belongs to, and for its application. It uses the
+// version of the API that discordgo uses.
 func (c Case) examineDiscord(
 	ctx context.Context, name string, ch config.Channel,
 ) (who Identity, list []Finding) {
@@ -247,6 +256,7 @@ func (c Case) examineDiscord(
 	}
 	who.Name = me.Username
 	list = append(list, about.ok("is "+who.Name)...)
+	// Without this answer the token is still good, so an error is no finding.
 	a, err = ask("applications/@me")
 	var app struct {
 		Flags *int `json:"flags"`
@@ -286,6 +296,8 @@ func (c Case) examineWhatsApp(ctx context.Context, name string) []Finding {
 	if _, err := os.Stat(file); err != nil {
 		return unlinked
 	}
+	// The file can belong to a running gateway, so it is opened for reading only. The timeout is in
+	// milliseconds.
 	uri := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(file)}).EscapedPath(),
 		RawQuery: "mode=ro&_pragma=query_only(1)&_pragma=busy_timeout(2000)"}
 	db, err := sql.Open("sqlite", uri.String())
@@ -296,6 +308,7 @@ func (c Case) examineWhatsApp(ctx context.Context, name string) []Finding {
 	var devices int
 	err = db.QueryRowContext(ctx, "SELECT count(*) FROM whatsmeow_device").Scan(&devices)
 	switch {
+	// The file exists before the account is linked for the first time.
 	case err != nil && strings.Contains(err.Error(), "no such table"), err == nil && devices == 0:
 		return unlinked
 	case err != nil:
@@ -308,6 +321,7 @@ func (c Case) examineWhatsApp(ctx context.Context, name string) []Finding {
 // modelsURL returns the URL that lists the models of a provider.
 func modelsURL(m config.Model) string {
 	base := strings.TrimRight(m.BaseURL, "/")
+	// The base URL may end in the version already.
 	if m.Provider == "anthropic" && !strings.HasSuffix(base, "/v1") {
 		base += "/v1"
 	}
@@ -324,6 +338,7 @@ func modelHeader(m config.Model, key string) http.Header {
 	case key != "":
 		header = authorization("Bearer " + key)
 	}
+	// Configured headers replace those of the protocol.
 	for name, value := range m.Headers {
 		header.Set(name, value.Reveal())
 	}
@@ -338,6 +353,7 @@ func examineKeys(ctx context.Context, c Case, name string, m config.Model) (list
 		return c.examineModel(ctx, about, name, "")
 	}
 	for i, key := range keys {
+		// With several keys, people must know which one is meant.
 		if len(keys) > 1 {
 			about.what = fmt.Sprintf("Model %s, %s", name, config.KeyName(i+1, key))
 		}
@@ -365,6 +381,7 @@ func (c Case) examineModel(ctx context.Context, about subject, name, key string)
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return append(list, about.bad("its provider refuses the key",
 			"Set a key that is valid in [models."+name+"], or in the variable that it names.")...)
+	// Not every server has a list of models.
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
 		return append(list, about.note("its provider answers, and lists no models")...)
 	case http.StatusTooManyRequests, http.StatusPaymentRequired:
@@ -383,6 +400,7 @@ func (c Case) examineModel(ctx context.Context, about subject, name, key string)
 	}
 	var offers []string
 	for _, known := range models.Data {
+		// Some servers list their models with a prefix, and Ollama lists them with a tag.
 		if known.ID == m.Model || known.ID == "models/"+m.Model || known.ID == m.Model+":latest" {
 			return append(list, about.ok(m.Model+" is there")...)
 		}

@@ -21,13 +21,15 @@ const (
 	closeIt  = "Remove the rights of other users: gateway security --fix, or chmod go-rwx."
 )
 
-// Rules returns all rules in the order of their ids.
+// Rules returns all rules in the order of their ids. A new rule gets the next number. The number of
+// a rule that was removed stays unused.
 func Rules() []Rule {
 	list := slices.Concat(fileRules(), peopleRules(), commandRules(), networkRules(), placeRules())
 	slices.SortFunc(list, func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })
 	return list
 }
 
+// fileRules returns the rules about who can open the gateway's files.
 func fileRules() []Rule {
 	return []Rule{
 		{"GS001", High, "The data directory is open", readable, closeIt, true,
@@ -52,6 +54,7 @@ func fileRules() []Rule {
 				var list []violation
 				for _, name := range a.accounts() {
 					if a.cfg.Channels[name].Type == "whatsapp" && a.WhatsApp != nil {
+						// SQLite keeps the newest writes in the second file.
 						list = append(list, a.opens(a.WhatsApp(name), a.WhatsApp(name)+"-wal")...)
 					}
 				}
@@ -134,6 +137,7 @@ func (a *auditor) free(accounts []string, tool string) []string {
 // guestsMay reports whether guests of any account may use a tool that the rules allow them.
 func (a *auditor) guestsMay(tool string) bool {
 	accounts := a.accounts()
+	// Without accounts no policy restricts anything, so the setting counts.
 	return len(accounts) == 0 || len(a.free(accounts, tool)) > 0
 }
 
@@ -148,6 +152,7 @@ func when(unsafe bool, text string) []violation {
 	return []violation{{text: text}}
 }
 
+// peopleRules returns the rules about who may write to the bot, and what they may do.
 func peopleRules() []Rule {
 	return []Rule{
 		{"GS010", Medium, "Everybody may write to the bot",
@@ -191,6 +196,7 @@ func peopleRules() []Rule {
 	}
 }
 
+// commandRules returns the rules about what tools and commands can do.
 func commandRules() []Rule {
 	return []Rule{
 		{"GS014", High, "Commands run without a sandbox",
@@ -269,6 +275,7 @@ func (a *auditor) serversThat(test func(config.Server) bool, text string) (list 
 	return list
 }
 
+// networkRules returns the rules about connections from and to the gateway.
 func networkRules() []Rule {
 	return []Rule{
 		{"GS017", High, "Pages may come from too much of the private network",
@@ -296,6 +303,8 @@ func networkRules() []Rule {
 // metadata is the address at which clouds give machines their secrets.
 var metadata = netip.MustParseAddr("169.254.169.254")
 
+// wideNetworks finds allowed networks with more than 65,536 addresses, and those with the metadata
+// address of clouds.
 func wideNetworks(a *auditor) (list []violation) {
 	const most = 16 // bits of the host part
 	for _, text := range a.cfg.Web.AllowNetworks {
@@ -310,6 +319,8 @@ func wideNetworks(a *auditor) (list []violation) {
 	return list
 }
 
+// strongHooks finds hooks with more rights than a guest. The severity is high only for an admin or
+// an owner whose secret goes over the network.
 func strongHooks(a *auditor) (list []violation) {
 	for name, h := range config.Sorted(a.cfg.Hooks) {
 		if !h.Enabled || h.Role == "guest" {
@@ -324,12 +335,15 @@ func strongHooks(a *auditor) (list []violation) {
 	return list
 }
 
+// plainServers finds servers that get data or credentials without TLS. A server on this machine
+// needs none.
 func plainServers(a *auditor) (list []violation) {
 	plain := func(address string) bool {
 		u, err := url.Parse(address)
 		return err == nil && u.Scheme == "http" && !config.IsLoopback(u.Hostname())
 	}
 	for name, m := range config.Sorted(a.cfg.Models) {
+		// A model without credentials is usually a server on the local network.
 		if (len(m.AllKeys()) > 0 || len(m.Headers) > 0) && plain(m.BaseURL) {
 			list = append(list, violation{text: "[models." + name + `] base_url = "` + m.BaseURL + `"`})
 		}
@@ -340,6 +354,8 @@ func plainServers(a *auditor) (list []violation) {
 		"its api_url begins with http:")...)
 }
 
+// placeRules returns the rules about the surroundings of the gateway: its folders, its user, its
+// budget and the ids in its configuration.
 func placeRules() []Rule {
 	return []Rule{
 		{"GS024", Low, "The agent may write outside its workspace",

@@ -68,6 +68,8 @@ configuration is in /etc/gateway, where "gateway setup --service" writes it, and
 	return cmd
 }
 
+// newSpec returns the service of this user, which runs this program. For root it is the service of
+// the whole machine, unless personal is set.
 func newSpec(load func() (*config.Config, error), file string, personal bool) (Spec, error) {
 	cfg, err := load()
 	if err != nil {

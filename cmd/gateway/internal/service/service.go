@@ -76,6 +76,8 @@ type Runner struct {
 	Out io.Writer
 }
 
+// run prints a command and runs it. The error has the output of the command, or is [ErrSystem] if
+// the program is not installed.
 func (r Runner) run(ctx context.Context, name string, args ...string) error {
 	fmt.Fprintf(r.Out, "+ %s %s\n", name, strings.Join(args, " "))
 	text, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
@@ -113,9 +115,11 @@ func (r Runner) Install(ctx context.Context, s Spec) error {
 	}
 	fmt.Fprintln(r.Out, "Wrote", file)
 	if s.System == "darwin" {
+		// launchd refuses an agent that it has already.
 		_ = r.run(ctx, "launchctl", "bootout", domain()+"/"+label) // it may not exist
 		return r.run(ctx, "launchctl", "bootstrap", domain(), file)
 	}
+	// restart also starts a service that does not run.
 	for _, args := range [][]string{{"daemon-reload"}, {"enable", unitName}, {"restart", unitName}} {
 		if err := r.run(ctx, "systemctl", s.systemctl(args...)...); err != nil {
 			return err
@@ -124,6 +128,7 @@ func (r Runner) Install(ctx context.Context, s Spec) error {
 	if s.Root {
 		return nil
 	}
+	// The service works without this until the person logs out, so a failure is only reported.
 	if err := r.run(ctx, "loginctl", "enable-linger"); err != nil {
 		fmt.Fprintf(r.Out, "The gateway ends when you log out, because systemd refused to keep it "+
 			"running: %v\nAsk root for \"loginctl enable-linger %s\".\n", err, filepath.Base(s.User))
@@ -199,7 +204,8 @@ func OfMachine() (Machine, error) {
 }
 
 // Reference returns how the configuration refers to a file in the folder of secrets. systemd gives
-// the service copies of these files.
+// the service copies of these files. The unit gives it the folder as the credential "secret", and
+// systemd joins the two names with "_".
 func (m Machine) Reference(name string) string {
 	return "file:/run/credentials/" + unitName + "/secret_" + name
 }
@@ -222,6 +228,7 @@ func (r Runner) Prepare(ctx context.Context, m Machine) (group int, err error) {
 	if err := os.MkdirAll(m.Secrets, 0o700); err != nil {
 		return 0, err
 	}
+	// Root can have a umask that closes new folders, and the service must get to its configuration.
 	if err := os.Chmod(filepath.Dir(m.Config), 0o755); err != nil {
 		return 0, err
 	}
@@ -250,6 +257,7 @@ func makeConfig(path, group string) (id int, err error) {
 
 // machineUnit returns the unit in deploy with the path of the program.
 func (s Spec) machineUnit() (string, error) {
+	// The unit hides these folders from the service.
 	for _, closed := range []string{"/root/", "/home/", "/tmp/", "/run/user/"} {
 		if strings.HasPrefix(s.Program, closed) {
 			return "", fmt.Errorf("the service can't read %s: copy the program to %s with \"install "+

@@ -68,9 +68,11 @@ func (a *asker) ask(ctx context.Context, q question) (string, error) {
 	}
 	fmt.Fprint(a.out, q.text, ": ")
 	text, err := a.read(ctx, q.hidden)
+	// In these cases no line end was shown after the question.
 	if !a.terminal || q.hidden {
 		fmt.Fprintln(a.out)
 	}
+	// On a terminal this is Ctrl-D.
 	if errors.Is(err, io.EOF) {
 		if a.terminal {
 			return "", errStopped
@@ -125,7 +127,8 @@ func (a *asker) confirm(ctx context.Context, text string, fallback bool) (yes bo
 }
 
 // read returns the next line. If an earlier call gave up while it waited for a line, read returns
-// that line.
+// that line. A read from a terminal can't be cancelled, so after the end of ctx its goroutine
+// remains.
 func (a *asker) read(ctx context.Context, hidden bool) (string, error) {
 	var before *term.State
 	if a.terminal {

@@ -28,7 +28,8 @@ type expression struct {
 	last       int // offset after the last element of a list, or after its "["
 }
 
-// expressions returns the expressions of d in order.
+// expressions returns the expressions of d in order. After an error it also returns those before
+// the error.
 func (d document) expressions() (list []expression, err error) {
 	var p unstable.Parser
 	p.Reset(d)
@@ -46,6 +47,7 @@ func (d document) expressions() (list []expression, err error) {
 		if e.header {
 			table = e.key
 			e.path, e.key = e.key, nil
+			// The parser gives the offset of the name, but the header begins with its line.
 			e.start = bytes.LastIndexByte(d[:e.start], '\n') + 1
 			list = append(list, e)
 			continue
@@ -95,7 +97,8 @@ func (d document) set(value any, path ...string) (document, error) {
 	return d.insert(list, value, path), nil
 }
 
-// insert returns d with a key that it does not have yet.
+// insert returns d with a key that it does not have yet. The key goes below a comment with its
+// default, else after the last key of its table. A table that does not exist yet goes to the end.
 func (d document) insert(list []expression, value any, path []string) document {
 	table, key := path[:len(path)-1], path[len(path)-1:]
 	after := slices.IndexFunc(list, func(e expression) bool {
@@ -112,6 +115,8 @@ func (d document) insert(list []expression, value any, path []string) document {
 		}
 		return append(d.ended(), d.newlines(head+line+"\n")...)
 	}
+	// The table ends at the next header. Dotted keys have no header, so the new key directly
+	// follows the last of them.
 	next, below := len(d), list[after].header
 	for i := after + 1; i < len(list); i++ {
 		if list[i].header {
@@ -157,7 +162,8 @@ func (d document) headerEnd(list []expression, i int) int {
 	return 0
 }
 
-// remove returns d without a key.
+// remove returns d without a key. It removes whole lines, with the comment behind the value.
+// Without the key it returns d.
 func (d document) remove(path ...string) (document, error) {
 	list, err := d.expressions()
 	if err != nil {
@@ -171,7 +177,8 @@ func (d document) remove(path ...string) (document, error) {
 	return d, nil
 }
 
-// add returns d with a string added to a list.
+// add returns d with a string added to a list. If the key does not exist, it gets a list with this
+// string.
 func (d document) add(element string, path ...string) (document, error) {
 	list, err := d.expressions()
 	if err != nil {

@@ -33,7 +33,8 @@ const (
 	mostOffers  = 8      // maximum number of models to list
 )
 
-// choices returns all choices, and the name of the one to suggest.
+// choices returns all choices, and the name of the one to suggest. It suggests a provider whose key
+// is in the environment, else a server on this machine.
 func (w *wizard) choices(ctx context.Context) (list []choice, first string) {
 	for _, p := range config.Providers() {
 		list = append(list, choice{name: p.Name, about: p.Model, provider: &p,
@@ -66,11 +67,14 @@ func offers(models []string) string {
 // modelFlags are the flags that answer the questions about the model.
 var modelFlags = []string{"provider", "base-url", "key", "model"}
 
+// askModel asks which model answers. It changes nothing if the person keeps the present model or
+// chooses the demo.
 func (w *wizard) askModel(ctx context.Context) error {
 	if w.isSkipped(modelFlags...) {
 		return nil
 	}
 	w.printf("\nModel")
+	// A model that only variables name is not in the file, so nothing is there to be kept.
 	if name := w.cfg.Agent.Model; name != demoChoice && w.before.has("models", name) {
 		change, err := w.changes(ctx, fmt.Sprintf("%s answers, which is %s.", name,
 			w.cfg.Models[name].Model), modelFlags...)
@@ -129,6 +133,7 @@ func (w *wizard) askModelOf(ctx context.Context, c choice) error {
 	if err := d.askAddress(ctx); err != nil {
 		return err
 	}
+	// A server on this machine needs no key.
 	for ask := d.models == nil; ; {
 		if ask {
 			if err := d.askKey(ctx); err != nil {
@@ -150,6 +155,8 @@ func (w *wizard) askModelOf(ctx context.Context, c choice) error {
 	}
 }
 
+// askAddress asks for the address of the person's own server. A flag replaces the address of every
+// other provider, too.
 func (d *modelSetup) askAddress(ctx context.Context) error {
 	if d.name != otherChoice && !d.answered("base-url") {
 		return nil
@@ -186,6 +193,7 @@ func (d *modelSetup) askKey(ctx context.Context) error {
 		q.text += " (Enter: none)"
 	}
 	return d.askUntil(ctx, q, func(key string) error {
+		// Only the known providers are sure to want a key.
 		if d.key = key; key == "" && present == "" && d.provider != nil {
 			return fmt.Errorf("the provider %s needs a key", d.name)
 		}
@@ -241,6 +249,7 @@ func (d *modelSetup) try(ctx context.Context) (again string, err error) {
 			return "", errStopped
 		}
 		text, again := d.explain(ctx, &m, err)
+		// Nobody can correct the answer.
 		if d.quiet {
 			return "", errors.New(text)
 		}
@@ -266,6 +275,7 @@ func (d *modelSetup) explain(
 	}
 	switch e.Kind {
 	case llm.Unauthorized, llm.Forbidden:
+		// A key is never asked for a server on this machine.
 		if d.name == otherChoice || d.provider != nil {
 			again = "key"
 		}
@@ -321,6 +331,7 @@ var modelKeys = []string{"provider", "model", "base_url", "context_window", "max
 // other keys stay as they are.
 func (d *modelSetup) store() {
 	table := []string{"models", d.table}
+	// Other keys may be the person's own, so they are set only for another model.
 	same := d.known && d.prior.Model == d.model &&
 		strings.TrimRight(d.prior.BaseURL, "/") == d.baseURL
 	settings := d.settings()
@@ -329,6 +340,7 @@ func (d *modelSetup) store() {
 		value := settings[key]
 		switch {
 		case same:
+		// The default holds for such a key. An earlier value belonged to another model.
 		case value == nil || value == int64(0) || value == 0.0:
 			if d.before.has(path...) {
 				d.edited(path)(d.text.remove(path...))

@@ -43,11 +43,13 @@ type botSetup struct {
 	who     doctor.Identity
 }
 
+// askBots asks for one account on each platform.
 func (w *wizard) askBots(ctx context.Context) error {
 	for _, p := range platforms {
 		b := &botSetup{wizard: w, platform: p}
 		b.name, b.known = w.account(p.kind)
 		b.account = w.cfg.Channels[b.name]
+		// An account that does not exist has no type yet.
 		b.account.Type = p.kind
 		if err := b.askAll(ctx); err != nil {
 			return err
@@ -96,6 +98,7 @@ func (b *botSetup) askAll(ctx context.Context) error {
 			return err
 		}
 	}
+	// Without a token there is no new account.
 	token, err := b.askToken(ctx)
 	if err == nil && token == "" && !b.known && b.answered(ownerFlag) {
 		return app.NewUsageError(fmt.Errorf("there is no account on %s yet: give --%s, too", b.title,
@@ -121,6 +124,8 @@ func (b *botSetup) askToken(ctx context.Context) (string, error) {
 		text: "Token of the bot, hidden while you type"}
 	present := b.account.Token.Reveal()
 	switch {
+	// Only the owner changes. The token is tried all the same, because its answer can name the
+	// owner.
 	case b.known && b.answered(b.kind+"-owner") && !b.answered(q.flag):
 		b.try(ctx, b.account.Token)
 		return "", nil
@@ -137,6 +142,7 @@ func (b *botSetup) askToken(ctx context.Context) (string, error) {
 	}
 	for {
 		token, err := b.ask(ctx, q)
+		// There is no token to try.
 		if err != nil || token == "" && (!b.known || present == "") {
 			return "", err
 		}
@@ -153,6 +159,7 @@ func (b *botSetup) askToken(ctx context.Context) (string, error) {
 				return "", fmt.Errorf("%s: %s", b.title, problem)
 			}
 			b.printf("%s.", capitalize(problem))
+			// The same token would be refused again, so Enter must not choose it.
 			if b.who.Refused {
 				q.fallback = ""
 				break
@@ -172,6 +179,7 @@ const tryAgain = "Try it again? If not, your answer is kept without a test."
 // text, or "".
 func (b *botSetup) try(ctx context.Context, token config.Secret) (problem string) {
 	c := b.account
+	// The warnings below must be about the token alone.
 	c.Enabled, c.Token, c.Owners, c.Allow, c.Groups = true, token, nil, nil, nil
 	cfg := &config.Config{Channels: map[string]config.Channel{b.name: c}}
 	b.who = doctor.Identity{}
@@ -189,6 +197,7 @@ func (b *botSetup) try(ctx context.Context, token config.Secret) (problem string
 		b.printf("The bot is %s.", display.OneLine(b.who.Name))
 	}
 	for _, f := range findings {
+		// Privacy mode does not keep the bot from working, and the doctor reports it.
 		if f.State != doctor.Bad || f.ID == "channel."+b.name+".privacy" {
 			continue
 		}
@@ -220,6 +229,8 @@ const awaitOwner = 10 * time.Minute
 func (b *botSetup) askOwner(ctx context.Context) error {
 	owners := b.account.Owners
 	q := question{flag: b.kind + "-owner", fallback: ownerLater}
+	// Only Telegram has links that send a code to a bot. A running gateway would receive the code
+	// itself.
 	waits := b.kind == "telegram" && b.who.Name != "" && !b.Running(ctx, b.cfg)
 	switch {
 	case len(owners) > 0:
@@ -265,7 +276,8 @@ func (b *botSetup) askOwner(ctx context.Context) error {
 	}
 }
 
-// addOwner adds an owner to an account. It returns an error if id is not an id of the platform.
+// addOwner adds an owner to an account. It returns an error if id is not an id of the platform. The
+// warnings of a configuration with only this account tell that.
 func (w *wizard) addOwner(name string, c config.Channel, id string) error {
 	cfg := &config.Config{Channels: map[string]config.Channel{
 		name: {Type: c.Type, Enabled: true, Owners: []string{id}}}}
@@ -280,8 +292,10 @@ func (w *wizard) addOwner(name string, c config.Channel, id string) error {
 }
 
 // awaitOwner waits until somebody sends the bot a code. It returns their id, or "" if the person
-// must be asked again.
+// must be asked again. The code is random, so that no stranger who writes to the bot meanwhile
+// becomes the owner.
 func (b *botSetup) awaitOwner(ctx context.Context) (string, error) {
+	// The new token is in b.account, not in the configuration at the start.
 	cfg := *b.cfg
 	cfg.Channels = map[string]config.Channel{b.name: b.account}
 	account, ok := app.NewChannel(&cfg, b.name, slog.New(slog.DiscardHandler)).(*telegram.Channel)
@@ -300,6 +314,7 @@ func (b *botSetup) awaitOwner(ctx context.Context) (string, error) {
 		id, name, err = telegram.AwaitSender(ctx, account, code)
 		return err
 	})
+	// limited also ends with ctx, so the order of these cases matters.
 	switch {
 	case ctx.Err() != nil:
 		return "", errStopped
@@ -350,6 +365,7 @@ func (a *asker) cancelOnEnter(
 // whatsappFlag answers the question for the owner on WhatsApp.
 const whatsappFlag = "whatsapp-owner"
 
+// askWhatsApp asks whether to connect an account, for its owner, and how to link it.
 func (w *wizard) askWhatsApp(ctx context.Context) error {
 	if w.isSkipped(whatsappFlag) {
 		return nil
@@ -368,6 +384,7 @@ func (w *wizard) askWhatsApp(ctx context.Context) error {
 	if err == nil && wanted {
 		wanted, err = w.askNumber(ctx, name, known, c)
 	}
+	// An account with a file of keys was linked before.
 	if err != nil || !wanted && !known || exists(app.WhatsAppStore(w.cfg, name)) {
 		return err
 	}
@@ -386,6 +403,7 @@ func (w *wizard) askNumber(
 		if wanted = number != ""; !wanted {
 			return nil
 		}
+		// People separate the digits in these ways.
 		number = strings.NewReplacer(" ", "", "-", "", "(", "", ")", "", "/", "").Replace(number)
 		return w.addOwner(name, c, number)
 	})
@@ -426,6 +444,7 @@ func (w *wizard) askLink(ctx context.Context, name string) error {
 	return nil
 }
 
+// askZone asks for the time zone of the gateway.
 func (w *wizard) askZone(ctx context.Context) error {
 	const flag = "timezone"
 	if w.isSkipped(flag) {

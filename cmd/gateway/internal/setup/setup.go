@@ -89,6 +89,7 @@ Without a terminal, each line of standard input is an answer.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			given := make(map[string]string)
 			for name, value := range values {
+				// An empty value is an answer, too, if the flag is given.
 				if !cmd.Flags().Changed(name) {
 					continue
 				}
@@ -215,6 +216,7 @@ func (w *wizard) open() (err error) {
 			"add to a configuration with mistakes:\n%w", mistakes))
 	}
 	if exists(w.path) {
+		// The file will be replaced. If its name is a link, the link must stay.
 		if w.path, err = filepath.EvalSymlinks(w.path); err != nil {
 			return err
 		}
@@ -349,6 +351,7 @@ func (w *wizard) finish(ctx context.Context) error {
 		return fmt.Errorf("the configuration is written, but the gateway can't start with it "+
 			"here:\n%w", err)
 	}
+	// The configuration is complete without a link, so a failure is no error of the command.
 	for _, l := range w.pair {
 		err := errors.New("linking needs a person with the phone")
 		if !w.quiet {
@@ -386,6 +389,7 @@ func (w *wizard) write(ctx context.Context) error {
 	if !yes {
 		return errStopped
 	}
+	// check needs the folders for its temporary file.
 	group, err := makeFolders(ctx, w)
 	if err == nil {
 		err = w.check()
@@ -404,6 +408,7 @@ func (w *wizard) write(ctx context.Context) error {
 			return err
 		}
 	}
+	// An existing file keeps its mode.
 	mode := fs.FileMode(0o600)
 	if info, err := os.Stat(w.path); err == nil {
 		mode = info.Mode().Perm()
@@ -494,6 +499,7 @@ func (w *wizard) printNext(ctx context.Context, next *config.Config) {
 // printRunning prints whether a running gateway applies the changes by itself or needs a restart.
 func (w *wizard) printRunning(next *config.Config) {
 	restart := config.Changed(config.Merge(w.cfg, next), next)
+	// The gateway watches only its configuration, whose text is the same after such a change.
 	if len(w.secrets) > 0 && bytes.Equal(w.before, w.text) {
 		restart = append(restart, "a secret in a file")
 	}
