@@ -136,6 +136,8 @@ type importer struct {
 	archive []Entry
 }
 
+// session inserts the row of the session. Its start is set at the end, because it is the id of a
+// message.
 func (w *importer) session() error {
 	h := w.head
 	_, err := w.tx.Exec(`INSERT INTO sessions (key, account, chat, thread, title, queue_mode, model,
@@ -151,6 +153,7 @@ func (w *importer) session() error {
 	return err
 }
 
+// line inserts a message, and before the first message of each turn the row of the turn.
 func (w *importer) line(l Line) error {
 	if err := CheckMessage(l.Message); err != nil {
 		return err
@@ -171,6 +174,7 @@ func (w *importer) line(l Line) error {
 	if err != nil {
 		return err
 	}
+	// Only the messages before the start are archived. Those after it are in the prompt.
 	if w.written++; w.written > w.head.Start {
 		return nil
 	}

@@ -27,7 +27,7 @@ func Search(q store.Queryer, query, name string, limit int) ([]Found, error) {
 	if len(words) == 0 {
 		return nil, nil
 	}
-	// JSON may escape other words differently, so SQL can't search for them.
+	// JSON may escape the characters of other words, so those can't be found in the encoded body.
 	plain := slices.DeleteFunc(slices.Clone(words), func(word string) bool {
 		return strings.ContainsFunc(word, func(r rune) bool {
 			return !unicode.IsLetter(r) && !unicode.IsDigit(r)
@@ -49,6 +49,7 @@ func Search(q store.Queryer, query, name string, limit int) ([]Found, error) {
 		if err := rows.Scan(append(keyFields(&f.Session), &body, &at)...); err != nil {
 			return nil, fmt.Errorf("session: search: %w", err)
 		}
+		// This is cheaper than decoding each message.
 		if !containsAll(strings.ToLower(string(body)), plain) {
 			continue
 		}

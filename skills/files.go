@@ -17,7 +17,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a skill's files.
+// Limits of a skill's files. maxBytes is the sum of the sizes of all files.
 const (
 	maxFiles = 1000
 	maxBytes = 64 << 20
@@ -84,6 +84,7 @@ func survey(f folder) ([]File, string, error) {
 		return nil, "", err
 	}
 	sum, left := sha256.New(), int64(maxBytes)
+	// left is shared by all files, so that maxBytes limits their sum.
 	for i := range files {
 		if err := files[i].add(sum, f, &left); err != nil {
 			return nil, "", err
@@ -155,6 +156,7 @@ func (f *File) add(sum hash.Hash, in folder, left *int64) error {
 		return err
 	}
 	defer file.Close()
+	// The file may have been replaced since walk has seen it.
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
 		return errors.Join(err, fmt.Errorf("%s is no longer a file", f.Name))
 	}

@@ -77,7 +77,8 @@ func (s *folderCache) same() bool {
 }
 
 // openSkills opens the folder of skills with the given name below root. It refuses a link,
-// so that no scope can see the folder of another.
+// so that no scope can see the folder of another. It also refuses a folder that was replaced by a
+// link between the check and the opening.
 func openSkills(root *os.Root, name string) (*os.Root, fs.FileInfo, error) {
 	for dir := name; dir != "."; dir = filepath.Dir(dir) {
 		info, err := root.Lstat(dir)
@@ -127,6 +128,8 @@ func readFolder(root *os.Root, name string, old *folderCache, now time.Time) (*f
 	if err != nil {
 		return nil, err
 	}
+	// Skills beyond the limit are listed without being read, so that people see why they have no
+	// effect.
 	for i, name := range names {
 		b := known[name]
 		switch {

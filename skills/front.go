@@ -49,7 +49,8 @@ func repair(text string) string {
 	})
 }
 
-// readFront parses a front matter, and repairs it if necessary.
+// readFront parses a front matter, and repairs it if necessary. It sets d.problem if even the
+// repaired text is not YAML.
 func (d *document) readFront(text string) {
 	root, err := readYAML("\n" + text) // so that line numbers in errors are those of the file
 	if err != nil {
@@ -83,6 +84,7 @@ func (d *document) readFront(text string) {
 	d.settings(top)
 	metadata := d.mapping("metadata", top["metadata"])
 	d.settings(metadata)
+	// The preferred name comes last, because a later value replaces an earlier one.
 	for _, key := range slices.Backward(gatewayKeys) {
 		f := d.mapping("metadata."+key, metadata[key])
 		always := d.always
@@ -250,7 +252,8 @@ func isTrue(n *yaml.Node) bool {
 	return false
 }
 
-// target returns the node of an alias, or n if it is not an alias.
+// target returns the node of an alias, or n if it is not an alias. It returns nil for a chain of
+// more than maxAliases aliases.
 func target(n *yaml.Node) *yaml.Node {
 	for range maxAliases {
 		if n == nil || n.Kind != yaml.AliasNode {

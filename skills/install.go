@@ -125,6 +125,8 @@ func (l *Library) Install(dir string, force bool) (Package, error) {
 	}
 	defer skillsDir.Close()
 	sweep(skillsDir, l.opts.Now())
+	// The folder gets the name of the skill if that is a good one. A skill that is already there
+	// keeps its folder.
 	if p.Skill.Folder = name; validName(p.Skill.Name) && !isIn(skillsDir, name, from) {
 		p.Skill.Folder = p.Skill.Name
 	}
@@ -153,6 +155,7 @@ func (l *Library) put(skillsDir, from *os.Root, p Package, force bool) (Package,
 	if err := skillsDir.Mkdir(staged, 0o700); err != nil {
 		return p, err
 	}
+	// The source can change while it is copied, so only the check of the copy counts.
 	done, err := l.stage(skillsDir, staged, from, p)
 	if err == nil && len(done.Problems) == 0 {
 		err = exchange(skillsDir, staged, name)
@@ -239,10 +242,12 @@ func copyFile(to, from *os.Root, f File, left *int64) error {
 	if *left -= n; err == nil && *left < 0 {
 		err = fmt.Errorf("more than %d MB", maxBytes>>20)
 	}
+	// The rename must not reach the disk before the content.
 	return errors.Join(err, out.Sync(), out.Close())
 }
 
-// exchange renames a staged folder to name, and replaces an existing folder.
+// exchange renames a staged folder to name, and replaces an existing folder. The two renames are
+// not one step: a kill in between leaves no skill of this name.
 func exchange(skillsDir *os.Root, staged, name string) error {
 	old := temporary()
 	err := skillsDir.Rename(name, old)

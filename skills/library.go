@@ -133,6 +133,7 @@ func (l *Library) view(scope string, since Mark) *view {
 	l.mu.Lock()
 	old := l.views[scope]
 	l.mu.Unlock()
+	// The folders are the same pointers as long as nothing has changed on the disk.
 	if old != nil && old.shared == v.shared && old.found == v.found && now.Before(old.until) {
 		return old
 	}
@@ -144,6 +145,7 @@ func (l *Library) view(scope string, since Mark) *view {
 	slices.SortStableFunc(v.skills, func(a, b cachedSkill) int {
 		return strings.Compare(a.skill.Name, b.skill.Name)
 	})
+	// Other skills can be looked up only now that all are known.
 	for i := range v.skills {
 		for _, name := range v.skills[i].skill.Requires.Skills {
 			if !slices.ContainsFunc(v.skills, func(k cachedSkill) bool {
@@ -234,9 +236,11 @@ func (l *Library) sharedFolder(since Mark) *folderCache {
 	l.mu.Lock()
 	newest := l.lastScan
 	l.mu.Unlock()
+	// A scan that began after the mark has seen all changes before it.
 	if newest.since >= since {
 		return newest.folder
 	}
+	// The mark is read before the scan begins.
 	mine := scan{since: Mark(l.clock.Load())}
 	mine.folder = l.cachedFolder("")
 	l.mu.Lock()
@@ -260,6 +264,8 @@ func (l *Library) cachedFolder(scope string) *folderCache {
 	if old.same() {
 		return old
 	}
+	// The lock is not held during the scan. Two callers may scan at the same time, and the later
+	// result stays.
 	s, err := readFolder(root, name, old, l.opts.Now())
 	if err != nil {
 		s = &folderCache{problem: err.Error()}

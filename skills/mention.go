@@ -53,6 +53,7 @@ func mentions(text string) []string {
 	for i, r := range text {
 		before := last
 		last = r
+		// "$" after a letter, a digit, another "$" or a backslash begins no name.
 		if r != '$' || inName(before) || strings.ContainsRune(`$\`, before) {
 			continue
 		}
@@ -61,6 +62,7 @@ func mentions(text string) []string {
 		if end < 0 {
 			end = len(rest)
 		}
+		// A character has at most four bytes.
 		if name := strings.TrimRight(rest[:end], ".-_"); name != "" && len(name) <= 4*maxName {
 			names = append(names, name)
 		}

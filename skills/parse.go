@@ -96,6 +96,7 @@ var byteOrderMark = []byte("\xEF\xBB\xBF")
 // decode returns the text of a file, with "\n" as line ends.
 func (d *document) decode(data []byte) string {
 	switch {
+	// These are the byte order marks of UTF-16.
 	case bytes.HasPrefix(data, []byte{0xFF, 0xFE}), bytes.HasPrefix(data, []byte{0xFE, 0xFF}):
 		d.problem = "it is written in UTF-16: save it as UTF-8"
 		return ""
@@ -114,7 +115,8 @@ func (d *document) decode(data []byte) string {
 }
 
 // split returns the front matter of a text, the rest of the text, and whether there is a
-// front matter.
+// front matter. Blank lines before the front matter are accepted. A line "..." also ends it, as
+// YAML allows.
 func (d *document) split(text string) (front, body string, ok bool) {
 	text = strings.TrimLeft(text, " \t\n")
 	first, rest, _ := strings.Cut(text, "\n")

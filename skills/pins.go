@@ -25,6 +25,8 @@ type pin struct {
 	Hash string `json:"hash"`
 }
 
+// read returns the pins. A missing or damaged file has none, which is the safe side: all skills are
+// reported.
 func (p Pins) read() (pinFile, error) {
 	var file pinFile
 	data, err := os.ReadFile(string(p))

@@ -35,6 +35,7 @@ func (l *Library) Prompt(
 	var visible []cachedSkill
 	for _, k := range v.skills {
 		if !hidden(k.skill.Name) {
+			// renderActive decides this anew, because with fewer skills others may fit.
 			k.inlined = false
 			visible = append(visible, k)
 		}
@@ -89,6 +90,8 @@ func renderActive(skills []cachedSkill) string {
 	return strings.TrimSpace(b.String())
 }
 
+// renderSummary returns the list of the skills that the model may read. If it is too long, it is
+// made again with shorter descriptions, since a skill without a description is better than none.
 func renderSummary(skills []cachedSkill) string {
 	var list []Skill
 	for _, b := range skills {
@@ -217,6 +220,7 @@ func cut(body string, s *Skill) string {
 	if len(body) <= maxBody {
 		return body
 	}
+	// The cut is at the end of a line, unless that would lose more than half.
 	end := strings.LastIndexByte(body[:maxBody], '\n')
 	if end < maxBody/2 {
 		end = maxBody

@@ -28,6 +28,8 @@ func Unpack(dir string) error {
 	return nil
 }
 
+// unpack writes the files of from below top into dir. The manifest is written last, so that after a
+// kill the next call still removes what the earlier manifest lists.
 func unpack(dir string, from fs.FS, top string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

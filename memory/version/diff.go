@@ -22,6 +22,7 @@ func diff(before, after snapshot) (string, error) {
 			continue
 		}
 		from, to := diffName("a/", name, was), diffName("b/", name, is)
+		// The library only formats. The edits are found as in Merge3.
 		unified, err := udiff.ToUnified(from, to, old, byteEdits(old, text), udiff.DefaultContextLines)
 		if err != nil {
 			return "", err
@@ -33,7 +34,8 @@ func diff(before, after snapshot) (string, error) {
 	return b.String(), nil
 }
 
-// byteEdits returns the edits that turn old into text, with byte offsets.
+// byteEdits returns the edits that turn old into text, with byte offsets. Package udiff counts in
+// bytes, and this package in lines.
 func byteEdits(old, text string) []udiff.Edit {
 	lines := slices.Collect(strings.Lines(old))
 	starts := make([]int, len(lines)+1)
@@ -48,6 +50,8 @@ func byteEdits(old, text string) []udiff.Edit {
 	return list
 }
 
+// diffName returns the name of a file in the head of a diff. It is quoted like a Go string if it
+// has characters that could be mistaken.
 func diffName(side, name string, there bool) string {
 	if !there {
 		return "/dev/null"

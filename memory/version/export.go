@@ -18,6 +18,7 @@ func (t *Tree) Export(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	// A write error stays in out and is returned by Flush.
 	out := bufio.NewWriter(w)
 	for _, r := range rows {
 		reason := r.Reason

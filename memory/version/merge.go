@@ -60,6 +60,7 @@ type lines struct {
 	ended bool // the last line has a line end
 }
 
+// newLines splits a text into lines. An empty text has no lines and counts as ended.
 func newLines(text string) lines {
 	if text == "" {
 		return lines{ended: true}
@@ -91,6 +92,7 @@ type edit struct {
 func edits(base, text []string) []edit {
 	var list []edit
 	from, at := 0, 0
+	// upTo adds the edit between the last pair of matching lines and the pair b, t.
 	upTo := func(b, t int) {
 		if from < b || at < t {
 			list = append(list, edit{from, b, text[at:t], at})
@@ -119,7 +121,7 @@ func (e edit) overlaps(from, to int) bool {
 	return max(e.from, from) < min(e.to, to)
 }
 
-// merging is the state of a merge.
+// merging is the state of a merge. Both lists of edits are in the order of the base.
 type merging struct {
 	base         []string
 	ours, theirs []edit // not applied yet
@@ -128,6 +130,8 @@ type merging struct {
 	conflicts    []Conflict
 }
 
+// run takes the edits from the beginning to the end. Edits that overlap are taken together, because
+// only then their results can be compared.
 func (m *merging) run() {
 	for len(m.ours)+len(m.theirs) > 0 {
 		from, to := m.next()
@@ -199,7 +203,8 @@ func (m *merging) edited(from, to int, list []edit) []string {
 	return append(out, m.base[from:to]...)
 }
 
-// maxTable is the greatest size of the table for an exact comparison, in cells.
+// maxTable is the greatest size of the table for an exact comparison, in cells. A cell has four
+// bytes, so the table has at most 8 MiB.
 const maxTable = 1 << 21
 
 // matches returns, for each line of a, the index of the matching line of b, or -1. The
@@ -232,6 +237,7 @@ func match(a, b []string, to []int, from int) {
 	}
 	i, j := 0, 0
 	for _, p := range anchors(a, b) {
+		// The anchors divide the texts into shorter ones, whose tables may be small enough.
 		match(a[i:p.a], b[j:p.b], to[i:p.a], from+j)
 		to[p.a] = from + p.b
 		i, j = p.a+1, p.b+1

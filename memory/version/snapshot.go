@@ -79,6 +79,7 @@ func skip(d fs.DirEntry) error {
 // keepBelow copies from before into s the files at or below a name that exists but can't
 // be read.
 func (t *Tree) keepBelow(s, before snapshot, name string, err error) {
+	// Without an error the name is not versioned, and its files don't belong into s.
 	if err == nil {
 		return
 	}
@@ -132,6 +133,8 @@ func (t *Tree) replace(ours, s snapshot) error {
 		return fmt.Errorf("version: write %s: %w", t.name, err)
 	}
 	defer root.Close()
+	// Each file is compared just before it is written, so that a person's change is not
+	// overwritten.
 	for _, name := range changed(ours, s) {
 		text, there := s[name]
 		old, was := ours[name]
@@ -175,6 +178,7 @@ func changed(a, b snapshot) []string {
 // writeFile replaces a file, and creates its folder.
 func writeFile(root *os.Root, name, text string) error {
 	file, mode := filepath.FromSlash(name), fs.FileMode(0o600)
+	// A file keeps its mode.
 	if info, err := root.Stat(file); err == nil {
 		mode = info.Mode().Perm()
 	}

@@ -60,7 +60,8 @@ func (t *Tree) newest(q store.Queryer) (id int64, err error) {
 	return last.Int64, store.Wrap(err, "version: read %s", t.name)
 }
 
-// state returns the files after the version with a row id.
+// state returns the files after the version with a row id. That is the newest entry of each file up
+// to that version, except files that it removed.
 func (t *Tree) state(q store.Queryer, id int64) (snapshot, error) {
 	s := make(snapshot)
 	return s, store.Each(q, "version: read "+t.name, func(scan store.Scan) error {
@@ -94,6 +95,7 @@ func (t *Tree) insert(
 ) (Version, error) {
 	names := changed(before, after)
 	sum := sha256.New()
+	// The name depends on the version before, so two equal changes have different names.
 	for _, part := range []string{t.name, strconv.FormatInt(last, 10), v.Time.String(), v.Author,
 		v.Reason, v.Change, strings.Join(names, "\x00")} {
 		fmt.Fprintf(sum, "%d\x00%s", len(part), part)
@@ -106,6 +108,7 @@ func (t *Tree) insert(
 	for i := 0; i < len(names) && err == nil; i++ {
 		var text []byte // nil: the file was removed
 		if now, there := after[names[i]]; there {
+			// An empty file must not become nil, which stands for a removed one.
 			text = append([]byte{}, now...)
 		}
 		_, err = tx.Exec("INSERT INTO version_files (tree, file, version, text) "+

@@ -28,6 +28,7 @@ func (t *Tree) version(c Change) (Version, error) {
 	if c.ID != "" && (len(c.ID) > maxName || !changeID.MatchString(c.ID)) {
 		return Version{}, fmt.Errorf("version: %q can't be the ID of a change", c.ID)
 	}
+	// The author is written into the line of a commit, where these characters have a meaning.
 	author := strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || strings.ContainsRune("<>", r) {
 			return -1
@@ -66,6 +67,8 @@ const maxTries = 20
 
 // commit records the files, if they have changed, and returns their content.
 func (t *Tree) commit(ctx context.Context, v Version) (Version, snapshot, error) {
+	// A transaction must do nothing but database work. So the files are read before it, and again
+	// if another version was added meanwhile.
 	for range maxTries {
 		read := t.store.db.Read(ctx)
 		last, err := t.newest(read)
@@ -82,6 +85,7 @@ func (t *Tree) commit(ctx context.Context, v Version) (Version, snapshot, error)
 		}
 		var done Version
 		err = t.store.db.Tx(ctx, func(tx *store.Tx) error {
+			// The function may run more than once, see [store.DB.Tx].
 			done = Version{}
 			if newest, err := t.newest(tx); err != nil || newest != last {
 				return cmp.Or(err, errBusy)
@@ -205,6 +209,8 @@ func (t *Tree) Undo(ctx context.Context, id string, c Change) (Version, error) {
 	if err != nil || maps.Equal(ours, s) {
 		return Version{}, err
 	}
+	// If the process dies between these steps, the files are changed and the next commit records
+	// that.
 	if err := t.replace(ours, s); err != nil {
 		return Version{}, err
 	}
@@ -220,6 +226,7 @@ func (f *found) undone(ours snapshot) (snapshot, error) {
 		old, was := f.before[name]
 		text, is := f.after[name]
 		now, there := ours[name]
+		// The version is the base: what came later and what came before are both changes of it.
 		merged, conflicts := Merge3(text, now, old)
 		switch {
 		case !there && is: // removed since, including the version's changes
