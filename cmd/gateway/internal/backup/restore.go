@@ -92,9 +92,12 @@ func (u *unpacker) swap() (*Restored, error) {
 			}
 		}
 	}
+	// A missing database is noticed before anything is moved.
 	if len(u.parts) == 0 || u.parts[0].Kind != Database {
 		return nil, foreign("it has no database")
 	}
+	// The mark and each rename are synced in this order, so that a power loss in between leaves the
+	// mark.
 	mark := filepath.Join(u.opts.Home, Unfinished)
 	if err := os.WriteFile(mark, nil, 0o600); err != nil {
 		return nil, err
@@ -279,6 +282,8 @@ func ended(ctx context.Context, err error, format string, args ...any) error {
 	return foreign(format, args...)
 }
 
+// readManifest reads the first file of the archive. It refuses archives of a newer format, and
+// databases with tables of a newer gateway.
 func (u *unpacker) readManifest(ctx context.Context, in *tar.Reader) error {
 	h, err := in.Next()
 	if err != nil {

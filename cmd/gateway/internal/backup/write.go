@@ -55,6 +55,8 @@ func Write(ctx context.Context, file string, parts []Part, o WriteOptions) (*Man
 	return m, nil
 }
 
+// write copies all parts into the stage, computes their sums, and writes the archive. It skips
+// parts that don't exist, but the database must.
 func (s *stage) write(
 	ctx context.Context, file string, parts []Part, o WriteOptions,
 ) (*Manifest, error) {
@@ -146,6 +148,8 @@ func (s *stage) pack(ctx context.Context, w io.Writer) error {
 	return errors.Join(out.Close(), zip.Close())
 }
 
+// packEntry adds a file or a folder to the archive. The size in the manifest must be that of the
+// file.
 func (s *stage) packEntry(ctx context.Context, out *tar.Writer, e Entry) error {
 	f, err := os.Open(filepath.Join(s.dir, treeName, filepath.FromSlash(e.Name)))
 	if err != nil {
@@ -231,6 +235,8 @@ func sweep(dir, pattern string) error {
 
 func (s *stage) close() error { return errors.Join(s.unlock(), os.RemoveAll(s.dir)) }
 
+// copyPart copies a part into the stage. The error wraps [fs.ErrNotExist] if the part does not
+// exist.
 func (s *stage) copyPart(ctx context.Context, p Part) error {
 	to := filepath.Join(s.dir, treeName, p.Name)
 	var err error
@@ -248,7 +254,8 @@ func (s *stage) copyPart(ctx context.Context, p Part) error {
 	return err
 }
 
-// copyFolder copies the files at name below a part's folder to the same place below to.
+// copyFolder copies the files at name below a part's folder to the same place below to. The agent
+// may change files meanwhile, so files that disappear are no error.
 func (s *stage) copyFolder(ctx context.Context, p Part, name, to string) error {
 	root, err := os.OpenRoot(p.Path)
 	if err != nil {
@@ -313,6 +320,8 @@ func (s *stage) skip(name string) {
 	}
 }
 
+// copyBelow copies the file at name below a part's folder. If possible it links a file that never
+// changes, which takes no space.
 func (s *stage) copyBelow(ctx context.Context, p Part, root *os.Root, name, target string) error {
 	from := filepath.Join(p.Path, filepath.FromSlash(name))
 	if p.Kind == Frozen && os.Link(from, target) == nil {
@@ -354,6 +363,7 @@ func copyOpen(
 	if err != nil {
 		return err
 	}
+	// A file that grows, such as a history, is copied as it was at the beginning.
 	in := contextReader{ctx, io.LimitReader(r, info.Size())}
 	if filter != nil {
 		err = filter(w, in)
@@ -391,6 +401,8 @@ func (s *stage) sum(ctx context.Context) error {
 	return nil
 }
 
+// entry returns the entry for a copied file or folder. It reads the copy, because the original can
+// change.
 func entry(ctx context.Context, file, name string, d fs.DirEntry) (Entry, error) {
 	if d.IsDir() {
 		return Entry{Name: name + "/", Mode: 0o700}, nil

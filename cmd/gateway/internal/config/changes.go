@@ -62,6 +62,8 @@ func Changed(a, b *Config) []string {
 	return keys
 }
 
+// changed appends to keys the differing keys below path. For a table that only a or b has, it
+// appends the name of the table and none of its keys.
 func changed(keys []string, a, b reflect.Value, path []string) []string {
 	path = slices.Clip(path)
 	if !(member{typ: a.Type()}).table() {

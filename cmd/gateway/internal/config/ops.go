@@ -96,6 +96,8 @@ func (v validator) validateRetention(r Retention) {
 	}
 }
 
+// validateHTTP reports mistakes in [http]. A server that others can reach needs a configured token,
+// since the random one of each start is known only on this machine.
 func (v validator) validateHTTP(h HTTP) {
 	token := h.Token.Reveal()
 	if token != "" && len(token) < minSecret {
@@ -124,6 +126,8 @@ func IsLoopback(host string) bool {
 	return err == nil && addr.IsLoopback()
 }
 
+// validateHook reports mistakes in [hooks.NAME]. The account must be enabled, since the answer goes
+// there.
 func (v validator) validateHook(name string) {
 	h := v.cfg.Hooks[name]
 	if !h.Enabled {

@@ -60,6 +60,8 @@ func (v validator) validatePolicies() {
 	}
 }
 
+// validatePolicy reports mistakes in [policies.NAME]. The forms of ids are not checked here: an id
+// without an effect is a warning, see policyWarnings.
 func (v validator) validatePolicy(name string, p Policy) {
 	at := func(key string) []string { return []string{"policies", name, key} }
 	if len(p.Accounts)+len(p.Chats)+len(p.People) == 0 {

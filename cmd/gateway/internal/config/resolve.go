@@ -85,6 +85,7 @@ func (m *Model) inferProvider() {
 	}
 }
 
+// store makes the path of the database absolute. Other databases are mistakes.
 func (r resolver) store() {
 	c, key := r.cfg, []string{"store", "url"}
 	scheme, _, _ := strings.Cut(c.Store.URL, ":")
@@ -104,6 +105,8 @@ func (r resolver) store() {
 	c.Store.URL = sqliteScheme + abs
 }
 
+// channel returns an account with its type and absolute paths. An account without a type has the
+// name of its platform.
 func (r resolver) channel(name string, ch Channel) Channel {
 	if ch.Type == "" {
 		ch.Type = name
@@ -197,6 +200,7 @@ func (r resolver) chooseModel(written []string) {
 	switch len(written) {
 	case 0:
 		c.Agent.Model = "demo"
+		// The last one that is found wins, so the list is read from its end.
 		for _, p := range slices.Backward(providers[:]) {
 			if _, ok := c.Models[p.Name]; ok {
 				c.Agent.Model = p.Name

@@ -192,6 +192,7 @@ func (m member) checkDuration(v any) (any, error) {
 	return v, nil
 }
 
+// checkNumber accepts an integer for both types of numbers, and checks the range in the tags.
 func (m member) checkNumber(v any) (any, error) {
 	wanted := "a whole number"
 	var n float64
@@ -290,6 +291,7 @@ func (m member) fromText(s string) any {
 		if b, err := strconv.ParseBool(s); err == nil {
 			return b
 		}
+	// An empty text is an empty list.
 	case m.typ.Kind() == reflect.Slice:
 		list := []any{}
 		for item := range strings.SplitSeq(s, ",") {

@@ -183,6 +183,7 @@ func checkVariable(
 ) (path []string, v any, ok bool) {
 	m := root
 	for _, segment := range segments {
+		// Variables have upper-case names, and keys lower-case ones.
 		key := strings.ToLower(segment)
 		if m.typ.Kind() == reflect.Map {
 			key = entry(key, known.table(path[0]))

@@ -179,6 +179,8 @@ func isCommand(s string) bool {
 	})
 }
 
+// validateWeb reports mistakes in [web]. Each search service has other needs: SearXNG an address,
+// Brave and Tavily a key.
 func (v validator) validateWeb(w *Web) {
 	for _, s := range w.AllowNetworks {
 		if _, err := netip.ParsePrefix(s); err != nil {
@@ -224,6 +226,8 @@ func Within(path, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
+// validateServer reports mistakes in [mcp.NAME]. A URL that is still a reference leads nowhere,
+// which the resolver has reported.
 func (v validator) validateServer(name string, s Server) {
 	at := []string{"mcp", name}
 	switch {

@@ -88,6 +88,7 @@ func (v validator) checkModels(path, names []string) {
 	}
 }
 
+// validateModel reports the mistakes in [models.NAME]. The demo has no server to check.
 func (v validator) validateModel(name string) {
 	m := v.cfg.Models[name]
 	path := func(key string) []string { return []string{"models", name, key} }
@@ -150,6 +151,7 @@ func (v validator) findCycles() {
 				"leads back to itself: "+strings.Join(cycle, " -> "))
 			return
 		}
+		// Everything behind this model was visited already.
 		if done[name] {
 			return
 		}
@@ -166,6 +168,8 @@ func (v validator) findCycles() {
 // TimeOfDay is the form of a time of day, for [time.Parse].
 const TimeOfDay = "15:04"
 
+// validateChannel reports the mistakes in [channels.NAME]. tokens has the tokens of the accounts
+// before it: two accounts with one token would take messages from each other.
 func (v validator) validateChannel(name string, ch Channel, tokens map[string]string) {
 	path := func(key string) []string { return []string{"channels", name, key} }
 	if _, err := time.Parse(TimeOfDay, ch.SessionReset); err != nil && ch.SessionReset != "" {
@@ -189,6 +193,7 @@ func (v validator) validateChannel(name string, ch Channel, tokens map[string]st
 	if ch.APIURL != "" && !isHTTP(ch.APIURL) {
 		v.report(path("api_url"), wantHTTP)
 	}
+	// An account that is switched off may be incomplete.
 	if !ch.Enabled {
 		return
 	}

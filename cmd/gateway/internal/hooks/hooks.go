@@ -134,6 +134,7 @@ type answer struct {
 	outcome Outcome
 }
 
+// ServeHTTP answers with 202 once the message is stored, since its turn runs later.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e, ok := h.hooks[r.PathValue("name")]
 	if !ok {

@@ -117,6 +117,7 @@ type Template struct {
 	values   []placeholder
 }
 
+// A placeholder is the path to a value of the data, and the text that replaces a missing value.
 type placeholder struct {
 	path     []string // empty: all data
 	fallback string
@@ -181,6 +182,8 @@ func (t *Template) fill(data any, limit int) (string, error) {
 	return b.String(), nil
 }
 
+// of returns the text for v, the data. A number in the path is an index into a list, from 0. An
+// index or a field that does not exist gives the fallback.
 func (p placeholder) of(v any) string {
 	for _, name := range p.path {
 		switch parent := v.(type) {

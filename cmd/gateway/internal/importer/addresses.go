@@ -53,7 +53,8 @@ func noChat(key string) error {
 // platforms lists the platforms that both the other agents and this gateway support.
 var platforms = []string{"telegram", "discord", "whatsapp"}
 
-// isGroup reports whether an address is known to be a group.
+// isGroup reports whether an address is known to be a group. Telegram's groups have negative ids.
+// Discord's can't be told from direct chats.
 func isGroup(a bus.Address) bool {
 	return strings.HasPrefix(a.Chat, "-") || strings.HasSuffix(a.Chat, "@g.us")
 }
@@ -154,6 +155,7 @@ func (b addressBook) address(key string) (bus.Address, error) {
 		at = 2
 	}
 	here, alike := b.Account, 0
+	// A name in channel_list can be that of an account, which replaces the platform in keys.
 	for _, a := range b.accounts {
 		if !strings.EqualFold(a.name, parts[at]) { // PicoClaw writes session keys in lower case
 			continue
@@ -190,6 +192,7 @@ func (s *foreignScope) key() (string, error) {
 	switch {
 	case s.Version != 1:
 		return "", newSkipError("its scope has the version %d, and only 1 is known", s.Version)
+	// Without this dimension one session is shared by all chats.
 	case !slices.Contains(s.Dimensions, "chat") || !ok || chat == "" || strings.Contains(chat, ":"):
 		return "", skipError("it may hold several conversations, and does not say which")
 	case slices.Contains(s.Dimensions, "sender") && kind != "direct":
@@ -203,7 +206,7 @@ func (s *foreignScope) key() (string, error) {
 	return key, nil
 }
 
-// place returns the address to which a session belongs.
+// place returns the address to which a session belongs. A choice of the person comes first.
 func (b addressBook) place(f ForeignHeader, name string) (bus.Address, error) {
 	key := cmp.Or(f.Key, KeyOfFile(name))
 	if to := b.Chosen[key]; to.Chat != "" {

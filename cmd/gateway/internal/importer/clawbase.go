@@ -44,6 +44,8 @@ type clawBase struct {
 func withClawBase(
 	ctx context.Context, s *Source, name string, fn func(*clawBase) error,
 ) (err error) {
+	// SQLite would roll this change back when it opens the database, and the copy lacks the
+	// journal.
 	if info, err := s.stat(name + "-journal"); err == nil && info.Size() > 0 {
 		return errors.New("OpenClaw has not finished a change of the database: start OpenClaw " +
 			"once, and stop it")
@@ -54,6 +56,7 @@ func withClawBase(
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
 	to := filepath.Join(b.dir, "agent.sqlite")
+	// The write-ahead log need not exist.
 	for _, suffix := range []string{"", "-wal"} {
 		n, err := copyFile(s, name+suffix, to+suffix)
 		if b.size += n; err != nil && (suffix == "" || !errors.Is(err, fs.ErrNotExist)) {
@@ -85,7 +88,8 @@ func copyFile(s *Source, name, to string) (n int64, err error) {
 }
 
 // has reports whether the database has an ordinary table with certain columns: no view, no virtual
-// table and no computed columns.
+// table and no computed columns. A view or a computed column could run any expression when it is
+// read.
 func (b *clawBase) has(table string, columns ...string) (has bool, err error) {
 	err = b.q.QueryRow(`SELECT EXISTS (SELECT 1 FROM sqlite_schema
 		WHERE type = 'table' AND name = $1 AND rootpage > 0) AND NOT EXISTS (
@@ -109,6 +113,7 @@ type clawKey struct {
 // sessions returns the current sessions in the database, and then the old ones. It returns none if
 // the database is from a version that kept its sessions in files.
 func (b *clawBase) sessions() (list []clawKey, err error) {
+	// The limits keep a damaged or hostile database from filling the memory.
 	read := func(as clawKey, keys string) error {
 		found, err := store.Collect(b.q, "its index", func(scan store.Scan, s *clawKey) error {
 			*s = as
@@ -122,6 +127,7 @@ func (b *clawBase) sessions() (list []clawKey, err error) {
 	if err != nil || !events {
 		return nil, err
 	}
+	// Only the newest index that exists counts.
 	for _, index := range clawIndexes {
 		if has, err := b.has(index.current); err != nil {
 			return nil, err
@@ -146,7 +152,8 @@ func (b *clawBase) sessions() (list []clawKey, err error) {
 	return nil, errors.New("its list of sessions has an unknown form")
 }
 
-// transcript writes the lines of a session to a file and opens it.
+// transcript writes the lines of a session to a file and opens it. It overwrites the file of the
+// call before, so that one must have been read.
 func (b *clawBase) transcript(id string) (f io.ReadSeekCloser, err error) {
 	file, err := os.OpenFile(filepath.Join(b.dir, "transcript.jsonl"),
 		os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
@@ -168,6 +175,7 @@ func (b *clawBase) transcript(id string) (f io.ReadSeekCloser, err error) {
 			return errors.New("the database is damaged: they are longer than all of it")
 		}
 		line.Reset()
+		// A row can have line breaks, and each entry must be one line.
 		if err := json.Compact(&line, []byte(text.String)); err != nil {
 			return err
 		}

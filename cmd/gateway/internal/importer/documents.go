@@ -72,6 +72,7 @@ func (m documents) importOne(
 	ctx context.Context, from string, scope memory.Scope, name, text string,
 ) {
 	shown := shownScope(scope)
+	// If a document exists that differs, the second name is tried.
 	for _, name := range []string{name, strings.TrimSuffix(name, ".md") + ".imported.md"} {
 		now, base, err := m.Documents.Read(scope, name)
 		to := shown + "/" + name
@@ -82,6 +83,7 @@ func (m documents) importOne(
 		case now == text:
 			m.report("document", from, to, Same, "")
 			return
+		// A document that is empty, or still the template, has nothing to lose.
 		case base != "" && strings.TrimSpace(now) != "" && !m.untouched(scope, name):
 			continue
 		}

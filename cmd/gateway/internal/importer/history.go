@@ -43,6 +43,7 @@ func (m history) importAll(ctx context.Context) {
 		m.failed("history", m.in("memory"), err)
 		return
 	}
+	// The order is that of the appended entries: the notes of days come last.
 	for _, name := range append([]string{"memory/HISTORY.md", "memory/history.jsonl"}, files...) {
 		name = m.in(name)
 		if _, err := m.stat(name); errors.Is(err, fs.ErrNotExist) {
@@ -55,6 +56,7 @@ func (m history) importAll(ctx context.Context) {
 	if m.dry {
 		return
 	}
+	// The rows are in the database. This writes them to the history file, too.
 	if err := m.Memory.Sync(ctx, m.Scope); err != nil {
 		m.failed("history", m.in("memory"), err)
 	}
@@ -63,7 +65,8 @@ func (m history) importAll(ctx context.Context) {
 // maxHistory is the maximum size of the entries in a file, in bytes. They are held in memory.
 const maxHistory = 256 << 20
 
-// A fingerprint identifies an entry by its time and text.
+// A fingerprint identifies an entry by its time and text. The cursors of the other agent mean
+// nothing here.
 type fingerprint [sha256.Size]byte
 
 func fingerprintOf(e memory.Entry) fingerprint {
@@ -112,6 +115,7 @@ func (m history) events(ctx context.Context, name string, known map[fingerprint]
 		m.report("history", name, to, Same, fmt.Sprintf("%d entries", all))
 		return nil
 	}
+	// Small transactions do not delay other writers for long.
 	for batch := range slices.Chunk(fresh, 256) {
 		batch = slices.DeleteFunc(batch, func(e event) bool {
 			p := fingerprintOf(e.Entry)
@@ -142,6 +146,7 @@ func (m history) put(tx *store.Tx, batch []event) error {
 	if err != nil {
 		return err
 	}
+	// Dream has one mark for all entries, so it can only pass entries in order.
 	done := last == dreamed
 	for _, e := range batch {
 		cursor, err := space.Append(tx, e.Entry)
@@ -259,9 +264,11 @@ func paragraphs(r io.Reader, loc *time.Location) iter.Seq2[event, error] {
 					yield(event{}, &session.LineError{Line: n, Err: err})
 					return
 				}
+				// These entries have no cursor. They count as processed.
 				current = event{memory.Entry{Time: at, Text: string(text)}, true}
 			} else if current.Text != "" && len(current.Text) <= memory.MaxEntry {
 				gap := "\n"
+				// ReadLines skips blank lines, so a gap in the numbers is a new paragraph.
 				if n > last+1 {
 					gap = "\n\n"
 				}

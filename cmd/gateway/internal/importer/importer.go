@@ -128,7 +128,8 @@ const settingsFile = "openclaw.json"
 // maxJSON is the maximum size of a JSON file that is read as a whole, in bytes.
 const maxJSON = 16 << 20
 
-// Open opens a home. Its error tells people what to do.
+// Open opens a home. Its error tells people what to do. Settings that can't be parsed are an error,
+// except those of OpenClaw, which then are an item of the result.
 func Open(kind Kind, dir string) (*Source, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -218,6 +219,7 @@ func (s *Source) read(name string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	// One byte more than allowed tells whether the file is too large.
 	text, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(text)) > most {
 		err = fmt.Errorf("it has more than %d bytes", most)
@@ -255,6 +257,8 @@ func (s *Source) Import(ctx context.Context, t Target, dry bool) ([]Item, error)
 	m := &run{Source: s, Target: t, dry: dry, book: addressBook{t.Directory, accounts},
 		items: slices.Clone(s.settings)}
 	d := documents{m, make(map[memory.Scope]bool)}
+	// The history comes before the conversations and jobs, and the versions come last, when all
+	// documents are written.
 	for _, step := range []func(context.Context){
 		d.importAll, history{m}.importAll,
 		conversations{m, make(map[session.Key]bool)}.importAll, jobs{m}.importAll, d.commit,
@@ -272,7 +276,8 @@ func (m *run) report(kind, from, to string, state State, text string) {
 	m.items = append(m.items, Item{kind, from, to, state, text})
 }
 
-// A skipError is the reason why an item is left out.
+// A skipError is the reason why an item is left out. Such an item is in state Left. Every other
+// error makes it Failed, and then the command fails, too.
 type skipError string
 
 func (e skipError) Error() string { return string(e) }

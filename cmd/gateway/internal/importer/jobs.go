@@ -43,7 +43,8 @@ func (m jobs) importAll(ctx context.Context) {
 	}
 }
 
-// parseJobs parses a list of jobs, or an object with the list in "jobs".
+// parseJobs parses a list of jobs, or an object with the list in "jobs". Both forms occur, with or
+// without a byte order mark.
 func parseJobs(text []byte) (list []object, err error) {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	if err = json.Unmarshal(text, &list); err == nil {
@@ -70,6 +71,7 @@ func (m jobs) importOne(ctx context.Context, from string, o object) {
 			return
 		}
 	}
+	// A job and its pause are one transaction, so that it can't run in between.
 	if err == nil && !m.dry {
 		err = m.DB.Tx(ctx, func(tx *store.Tx) error {
 			added := j
@@ -95,6 +97,7 @@ func (m jobs) importOne(ctx context.Context, from string, o object) {
 
 // hasJob reports whether the same job already exists.
 func (m jobs) hasJob(ctx context.Context, j schedule.Job) (bool, error) {
+	// A job that has ended here must not come back with a second import.
 	list, err := schedule.List(m.DB.Read(ctx), schedule.Filter{Over: true})
 	for _, here := range list {
 		if here.Name == j.Name && here.Text == j.Text && here.To == j.To &&
@@ -150,7 +153,8 @@ func oneLine(s string) string {
 	return string(runes)
 }
 
-// when parses the schedule of a job.
+// when parses the schedule of a job. It skips jobs whose time has passed, and schedules that this
+// gateway would refuse.
 func (m jobs) when(o object) (w schedule.When, err error) {
 	s, err := o.table("schedule")
 	if err != nil {
@@ -173,6 +177,7 @@ func (m jobs) when(o object) (w schedule.When, err error) {
 		}
 		w, err = schedule.ParseAt(at.Format(time.RFC3339), m.Now, loc)
 	case "every":
+		// The phase of the intervals stays the same.
 		anchor := time.UnixMilli(o.number("createdAtMs", "created_at_ms"))
 		every := time.Duration(s.number("everyMs", "every_ms")) * time.Millisecond
 		w, err = schedule.ParseEvery(every.String(), anchor, m.Jobs.MinEvery)
@@ -187,7 +192,8 @@ func (m jobs) when(o object) (w schedule.When, err error) {
 	return w, nil
 }
 
-// target returns the conversation that gets the results of a job.
+// target returns the conversation that gets the results of a job. Without one it is the direct chat
+// of the owner.
 func (m jobs) target(payload object) (bus.Address, error) {
 	channel := cmp.Or(payload.text("channel"), payload.text("originChannel", "origin_channel"))
 	to := cmp.Or(payload.text("to"), payload.text("originChatId", "origin_chat_id"))
@@ -205,7 +211,8 @@ func (m jobs) target(payload object) (bus.Address, error) {
 		"not known")
 }
 
-// setPerson sets the person of a job: the only person in its conversation, or the owner.
+// setPerson sets the person of a job: the only person in its conversation, or the owner. Without a
+// known person the role is user.
 func (m jobs) setPerson(j *schedule.Job) {
 	j.Group, j.Role = isGroup(j.To), bus.User
 	if p := m.book.person(j.To); p != nil {

@@ -42,7 +42,8 @@ type clawEntry struct {
 	} `json:"message"`
 }
 
-// parent returns the entry before e, if last was the last one when e was written.
+// parent returns the entry before e, if last was the last one when e was written. It returns "" for
+// the first entry.
 func (e clawEntry) parent(last string) (id string) {
 	if len(e.Parent) == 0 {
 		return last
@@ -51,7 +52,8 @@ func (e clawEntry) parent(last string) (id string) {
 	return id
 }
 
-// clawTime returns the time of an entry; zero if it is unknown.
+// clawTime returns the time of an entry; zero if it is unknown. Times are a text, or milliseconds
+// since 1970.
 func clawTime(raw json.RawMessage, loc *time.Location) time.Time {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -105,6 +107,7 @@ func readClaw(
 		return f, nil, err
 	}
 	c := converter{loc: loc, last: f.Created}
+	// The second pass holds only one message in memory at a time.
 	return f, func(yield func(session.Line, error) bool) {
 		for e, err := range clawEntries(r) {
 			if err != nil {
@@ -129,6 +132,7 @@ type clawTree struct {
 	last     string
 }
 
+// add adds the next entry of the file. An entry without an id can't be a parent, so it is left out.
 func (t *clawTree) add(e clawEntry) {
 	if e.Type == "leaf" {
 		if _, known := t.parents[e.Target]; known {
@@ -157,6 +161,7 @@ func (t *clawTree) add(e clawEntry) {
 func (t *clawTree) branch(f *ForeignHeader) map[string]bool {
 	branch := make(map[string]bool)
 	border := "" // the newest one
+	// The parents lead from the end to the beginning. A damaged file can have a circle.
 	for id := t.last; id != "" && !branch[id]; id = t.parents[id] {
 		if _, known := t.parents[id]; !known {
 			break
@@ -207,6 +212,8 @@ func (c *converter) claw(e clawEntry) session.Line {
 				Arguments: cmp.Or(string(p.Arguments), "{}")})
 		}
 	}
+	// Such an entry has nothing to show, is of another kind, or would make the model's provider
+	// refuse the transcript.
 	if m.Text == "" && len(m.ToolCalls) == 0 && m.Role != llm.ToolRole ||
 		m.Role != llm.User && m.Role != llm.Assistant && m.ToolCallID == "" ||
 		session.CheckMessage(m) != nil {
@@ -242,6 +249,8 @@ func (m conversations) importClaw(ctx context.Context) {
 		base := path.Join("agents", agent.Name(), "agent", "openclaw-agent.sqlite")
 		opened := false
 		if m.isFile(base) {
+			// The rows can be read only while the copy exists, so the sessions are imported within
+			// the call.
 			err := withClawBase(ctx, m.Source, base, func(b *clawBase) error {
 				opened = true
 				err := a.base(b, base)
@@ -340,6 +349,7 @@ func (a *clawAgent) index() error {
 		if newer[key] {
 			continue
 		}
+		// The index can have the path of another machine, also one of Windows.
 		file := path.Base(strings.ReplaceAll(entry.text("sessionFile"), `\`, "/"))
 		if file == "." && id != "" {
 			file = path.Base(id) + ".jsonl"
@@ -373,6 +383,7 @@ func (a *clawAgent) archive(dir string) error {
 			continue
 		}
 		id := match[1]
+		// The transcript of a current session is imported already. Those since a reset are not.
 		if match[3] == "" && (a.ids[id] || a.ids[id+match[2]]) {
 			continue
 		}

@@ -31,6 +31,7 @@ const (
 // parseJSON5 parses JSON5: JSON with comments, trailing commas, single quotes and keys without
 // quotes.
 func parseJSON5(text []byte) (v any, err error) {
+	// Counting the brackets gives an upper limit of the nesting, before the parser recurses.
 	if len(text) > maxJSON5 || bytes.Count(text, []byte("{"))+bytes.Count(text, []byte("[")) >
 		maxNesting {
 		return nil, errors.New("the file is too large")
@@ -79,7 +80,7 @@ func (r *settingsReader) file(name string, chain []string) (any, error) {
 	return r.expand(v, append(slices.Clone(chain), name)), nil
 }
 
-// expand replaces the includes in v, which is a part of the last file of chain.
+// expand replaces the includes in v, which is a part of the last file of chain. It changes v.
 func (r *settingsReader) expand(v any, chain []string) any {
 	switch v := v.(type) {
 	case []any:
@@ -135,7 +136,8 @@ func (r *settingsReader) include(names any, chain []string) any {
 	return all
 }
 
-// local returns the path in the home of a file that a file in dir includes.
+// local returns the path in the home of a file that a file in dir includes. A path that leads out
+// of the home is an error.
 func (r *settingsReader) local(name, dir string) (string, error) {
 	if filepath.IsAbs(name) {
 		home, err := filepath.Abs(r.root.Name())
@@ -309,7 +311,8 @@ func (o object) texts(key string) (list []string) {
 	return list
 }
 
-// number returns the integer of a key, or 0 if there is none.
+// number returns the integer of a key, or 0 if there is none. Floats hold integers up to 2^53
+// exactly; greater numbers count as missing.
 func (o object) number(keys ...string) int64 {
 	var f float64
 	if json.Unmarshal(o.raw(keys), &f) != nil || f < -1<<53 || f > 1<<53 {

@@ -170,6 +170,8 @@ func (s *Sweeper) report(ctx context.Context, message string, removed []any, sta
 	}
 }
 
+// apply removes all old rows of one rule, in small transactions with pauses, so that other writers
+// need not wait. It returns how many it has removed, also with an error.
 func (s *Sweeper) apply(ctx context.Context, r Rule, now time.Time) (total int, err error) {
 	if r.Keep == 0 {
 		return 0, nil

@@ -87,7 +87,8 @@ const fresh = time.Second
 
 func newGauges(from Sources) *gauges { return &gauges{from: from, rows: rows{err: errNotYet}} }
 
-// refresh counts rows unless the last count is younger than fresh.
+// refresh counts rows unless the last count is younger than fresh. The lock is held while it
+// counts, so that concurrent scrapes count once.
 func (g *gauges) refresh(ctx context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,6 +98,8 @@ func (g *gauges) refresh(ctx context.Context) {
 	}
 }
 
+// count reads all numbers that need a query. With an error the others are still there, but
+// collectRows then sends none.
 func (s *Sources) count(q store.Queryer, now time.Time) (r rows) {
 	r.now = now
 	var waitingErr, openErr, deadErr, budgetErr error
@@ -116,7 +119,8 @@ func (s *Sources) count(q store.Queryer, now time.Time) (r rows) {
 // the accounts.
 func (g *gauges) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements [prometheus.Collector].
+// Collect implements [prometheus.Collector]. It uses the counts of refresh, since it has no context
+// that could limit queries.
 func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	s := sink(out)
 	g.collectAccounts(s)
@@ -150,6 +154,8 @@ func (s sink) fail(name string, err error) {
 	s <- prometheus.NewInvalidMetric(prometheus.NewDesc(name, "", nil, nil), err)
 }
 
+// collectAccounts sends the state and the counters of each account. The counters begin at 0 with
+// each process.
 func (g *gauges) collectAccounts(out sink) {
 	for _, a := range g.from.Accounts {
 		s := a.State()
@@ -178,6 +184,7 @@ func (g *gauges) collectAccounts(out sink) {
 	}
 }
 
+// collectAgent sends what the dispatcher and the reloader count in memory.
 func (g *gauges) collectAgent(out sink) {
 	s := g.from.Agent()
 	out.gauge("gateway_model_slots", "Maximum number of concurrent model calls.", float64(s.Slots))
@@ -195,6 +202,8 @@ func (g *gauges) collectAgent(out sink) {
 	}
 }
 
+// collectRows sends the numbers of the last refresh. If one of them could not be counted, it sends
+// none, because 0 would look like a good value.
 func (g *gauges) collectRows(out sink) {
 	g.mu.Lock()
 	r := g.rows
@@ -226,6 +235,8 @@ func (g *gauges) collectRows(out sink) {
 	}
 }
 
+// collectStore sends the sizes of the database and its disk, the age of the backup, and how long
+// writes are stuck. A value that can't be read does not hide the others.
 func (g *gauges) collectStore(out sink) {
 	out.gauge("gateway_store_database_bytes", "Size of the database.", size(g.from.Path))
 	out.gauge("gateway_store_wal_bytes", "Size of the write-ahead log.", size(g.from.Path+"-wal"))

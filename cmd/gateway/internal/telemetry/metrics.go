@@ -219,6 +219,8 @@ type arrival struct{ account, chat, id string }
 // maxArrivals is the capacity of arrivals.
 const maxArrivals = 8192
 
+// add records when messages have arrived. Each new message takes the place of the oldest once the
+// ring is full.
 func (a *arrivals) add(messages []bus.InboundMessage, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
