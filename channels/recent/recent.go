@@ -2,7 +2,7 @@
 package recent
 
 import (
-	"maps"
+	"slices"
 	"sync"
 )
 
@@ -12,7 +12,7 @@ type Map[K comparable, V any] struct {
 	max    int
 	mu     sync.Mutex
 	values map[K]V
-	order  []K // a ring of the keys, which may contain deleted ones
+	order  []K // a ring of the keys
 	next   int // index of the oldest key
 }
 
@@ -49,5 +49,13 @@ func (m *Map[K, V]) Put(key K, value V) {
 func (m *Map[K, V]) DeleteFunc(is func(key K) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	maps.DeleteFunc(m.values, func(key K, _ V) bool { return is(key) })
+	rest := make([]K, 0, len(m.order))
+	for _, key := range slices.Concat(m.order[m.next:], m.order[:m.next]) {
+		if is(key) {
+			delete(m.values, key)
+		} else {
+			rest = append(rest, key)
+		}
+	}
+	m.order, m.next = rest, 0
 }

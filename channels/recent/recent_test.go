@@ -24,3 +24,20 @@ func TestMap(t *testing.T) {
 		t.Errorf("%d keys remain, want %d", len(m.values), size/2)
 	}
 }
+
+// A key that was deleted and added again is as new as any other.
+func TestDeletedKeyReturns(t *testing.T) {
+	m := New[int, string](3)
+	for i := range 4 { // the ring has wrapped around
+		m.Put(i, "first")
+	}
+	m.DeleteFunc(func(i int) bool { return i == 3 })
+	for _, i := range []int{3, 4, 5} {
+		m.Put(i, "second")
+	}
+	for i, want := range []bool{3: true, 4: true, 5: true} {
+		if _, ok := m.Get(i); ok != want {
+			t.Errorf("Get(%d): remembered is %v, want %v", i, ok, want)
+		}
+	}
+}
