@@ -108,3 +108,18 @@ func TestWalkBounds(t *testing.T) {
 		t.Errorf("the walk found %d, %q, %v; want it cut", len(g.found), k.cut, err)
 	}
 }
+
+// TestGlobDepth checks that a search reads no directories below those that its pattern can match.
+func TestGlobDepth(t *testing.T) {
+	f := newFixture(t)
+	f.write(t, "src/deep/node_modules/z.go", "package z\n")
+	for pattern, note := range map[string]bool{"s*/*": false, "s*/*/*": true} {
+		text, err := f.call(t, "glob", "pattern", pattern, "entry_type", "any")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(text, "node_modules") != note {
+			t.Errorf("%s finds %q, want a note on node_modules: %t", pattern, text, note)
+		}
+	}
+}

@@ -219,7 +219,11 @@ func (k *walk) found(v step, entries []fs.DirEntry) bool {
 	entries, ignored := k.without(v, entries)
 	// The lock is not held, so that several workers can match at once.
 	k.visit(dir, entries)
-	descend := k.maxDepth == 0 || dir == "" || strings.Count(dir, "/")+1 < k.maxDepth
+	depth := 1 // of the entries
+	if dir != "" {
+		depth = strings.Count(dir, "/") + 2
+	}
+	descend := k.maxDepth == 0 || depth < k.maxDepth
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.ignored += ignored
@@ -228,7 +232,7 @@ func (k *walk) found(v step, entries []fs.DirEntry) bool {
 		case !e.IsDir():
 		case slices.Contains(skippedDirs, e.Name()):
 			k.skipped[e.Name()]++
-		case descend && k.maxDepth != 1:
+		case descend:
 			k.pending = append(k.pending, step{path.Join(dir, e.Name()), v.above})
 		}
 	}
