@@ -116,7 +116,7 @@ func (s *changeReview) adopt(ctx context.Context, listed catalog) {
 		// A server could otherwise flood the owners by changing its tools again and again.
 		if wait := s.reportedAt.Add(reportEvery).Sub(now); wait > 0 {
 			s.listLater(wait)
-			return // store only what was reported
+			return
 		}
 		s.opts.Logger.WarnContext(ctx, "mcp tools have changed and wait for an admin", "server", s.name,
 			"changes", len(changes))
@@ -197,7 +197,10 @@ func (s *changeReview) save(ctx context.Context) {
 
 // store writes the cache file. The caller holds the lock.
 func (s *changeReview) store(ctx context.Context) {
-	k := cacheEntry{Catalog: *s.agreed, Held: s.held}
+	k := cacheEntry{Catalog: *s.agreed}
+	if s.held != nil {
+		k.Held = s.reported // the next process reports what was not reported yet
+	}
 	s.status.update(func() { k.dialect = s.status.dialect })
 	if err := s.cache.write(k); err != nil {
 		s.opts.Logger.WarnContext(ctx, "mcp cache not written", "server", s.name, "err", err)

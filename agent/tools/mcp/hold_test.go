@@ -136,6 +136,38 @@ func TestHoldFlood(t *testing.T) {
 }
 
 // A server can't try lists until two have the same code: one that an admin agrees to, and another.
+// TestHoldStores checks that the cache has no changes of which the owners were not told, so that the
+// next process tells them.
+func TestHoldStores(t *testing.T) {
+	t.Parallel()
+	now, told := time.Unix(0, 0).Add(reportEvery), 0
+	servers := []Server{{Name: "s", URL: "http://127.0.0.1:1"}}
+	options := &Options{Cache: t.TempDir(), Now: func() time.Time { return now },
+		Report: func(context.Context, State) error { told++; return nil }}
+	list := func(version int) catalog {
+		return catalog{Tools: []definition{{Name: "look", Description: fmt.Sprint(version)}}}
+	}
+	s := New(servers, options).servers[0]
+	for i := range 3 {
+		s.review.adopt(t.Context(), list(i))
+	}
+	if s.review.save(t.Context()); told != 1 {
+		t.Fatalf("the owners were told %d times, want once", told)
+	}
+	s = New(servers, options).servers[0]
+	if !s.restore(t.Context()) {
+		t.Fatal("the cache can't be read")
+	}
+	if s.review.adopt(t.Context(), list(2)); told != 2 {
+		t.Errorf("the owners were told %d times, want a second time after the restart", told)
+	}
+	s = New(servers, options).servers[0]
+	s.restore(t.Context())
+	if s.review.adopt(t.Context(), list(2)); told != 2 {
+		t.Errorf("the owners were told %d times, the last change twice", told)
+	}
+}
+
 func TestCodes(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]int)
