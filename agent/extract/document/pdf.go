@@ -159,9 +159,8 @@ type pdfText struct {
 	resources pdf.Value                   // fonts and forms of the page or form
 	depth     int                         // nesting depth of forms
 	size      float64                     // size of the font
-	leading   float64
-	x, y      float64 // beginning of the line
-	moved     bool    // the position has changed within the line
+	x, y      float64                     // beginning of the line
+	moved     bool                        // the position has changed within the line
 }
 
 // content interprets a content stream, or several streams that belong together. It leaves out
@@ -224,8 +223,6 @@ func (t *pdfText) do(stack *pdf.Stack, op string) {
 		if len(args) == 2 {
 			t.encoder, t.size = t.font(args[0].Name()), math.Abs(number(1))
 		}
-	case "TL":
-		t.leading = number(0)
 	case "Td", "TD":
 		t.move(t.x+number(0), t.y+number(1))
 	case "Tm":
