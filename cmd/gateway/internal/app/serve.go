@@ -73,17 +73,18 @@ func Serve(ctx context.Context, cfg *config.Config, load Loader, screen *termina
 	if err != nil {
 		return errors.Join(err, h.close())
 	}
+	setLevel := func() { level.Set(logLevel(g.settings.Load().Log, !alone.Load())) }
 	g.reload = &reloader{load: load, hangup: hangup, current: cfg, log: log,
 		apply: func(cfg *config.Config) {
-			level.Set(logLevel(cfg.Log, !alone.Load()))
 			g.apply(cfg)
+			setLevel()
 			g.auditRules(ctx, cfg)
 		}}
 	var terminalChat *chat
 	if screen != nil {
 		terminalChat = &chat{g, screen, func() {
 			alone.Store(true)
-			level.Set(logLevel(cfg.Log, false))
+			setLevel()
 		}}
 	}
 	// The log is closed later, so all of this can still be logged.

@@ -130,7 +130,7 @@ func (w *world) hide(name string) {
 }
 
 // TestTerminalLeaves checks that the gateway continues on Telegram after the person has left the
-// terminal, and that Ctrl-C ends it.
+// terminal, with the log level that was set last, and that Ctrl-C ends it.
 func TestTerminalLeaves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
@@ -142,15 +142,26 @@ func TestTerminalLeaves(t *testing.T) {
 	p.waits("the chat again", func() bool { return !strings.Contains(p.vt.text(), "Keep the") })
 	p.types("hello" + enterKey)
 	p.sees("] hello")
+	logged := func(text string) {
+		p.waits("the log line "+text, func() bool { // which can be cut at any column
+			return strings.Contains(withoutSpace(p.vt.text()), withoutSpace(text))
+		})
+	}
+	w.set(`format = "json"`, "format = \"json\"\nlevel = \"debug\"")
+	w.configure(quiet)
+	logged(reloaded)
 	p.types("/exit" + enterKey)
 	p.sees("Keep the gateway running for telegram?")
 	p.types("y")
 	p.sees("The gateway keeps running.")
 	w.telegram.Say(7, 7, "are you there?")
 	w.await("an answer on Telegram", func() bool { return len(w.texts(7)) == 1 })
+	logged("turn begun")
 	p.types("\x03")
 	p.ends()
 }
+
+func withoutSpace(text string) string { return strings.Join(strings.Fields(text), "") }
 
 // TestTerminalRestart checks that a chat continues after the gateway has restarted, and that
 // messages typed meanwhile are answered.
