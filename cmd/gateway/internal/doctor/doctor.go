@@ -246,6 +246,9 @@ func (c Case) examineReady(ctx context.Context) []Finding {
 	if err != nil {
 		return about.bad(err.Error(), "Restart the gateway: it writes the file anew.")
 	}
+	c.Transport = c.Transport.Clone()
+	c.Transport.Proxy = nil // no proxy may see the token
+	defer c.Transport.CloseIdleConnections()
 	a, err := c.ask(ctx, "http://"+end.Address+"/readyz", authorization("Bearer "+end.Token), "")
 	if err != nil {
 		return about.note(fmt.Sprintf("process %d does not answer at %s; it may have been killed",

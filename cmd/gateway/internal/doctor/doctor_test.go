@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -371,6 +372,23 @@ func endpoint(p *patient, body string, status int) {
 	text := fmt.Sprintf(`{"address":%q,"token":"TOKEN","pid":7}`, srv.Listener.Addr())
 	if err := os.WriteFile(filepath.Join(p.home, "http.json"), []byte(text), 0o600); err != nil {
 		p.t.Fatal(err)
+	}
+}
+
+// No proxy sees the token of a running gateway.
+func TestReadyWithoutProxy(t *testing.T) {
+	p := newPatient(t)
+	endpoint(p, `{"ready":true}`, http.StatusOK)
+	p.Transport = &http.Transport{Proxy: func(r *http.Request) (*url.URL, error) {
+		if r.URL.Path == "/readyz" {
+			t.Error("a proxy is asked")
+		}
+		return nil, nil
+	}}
+	t.Cleanup(p.Transport.CloseIdleConnections)
+	list := Examine(t.Context(), p.Case)
+	if !slices.ContainsFunc(list, func(f Finding) bool { return f.ID == "ready" && f.State == OK }) {
+		t.Errorf("the gateway is not ready:\n%+v", list)
 	}
 }
 
