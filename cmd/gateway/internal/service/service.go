@@ -252,7 +252,8 @@ func makeConfig(path, group string) (id int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return id, errors.Join(f.Chown(-1, id), f.Close())
+	// Root can have a umask that takes the group's access away.
+	return id, errors.Join(f.Chmod(0o640), f.Chown(-1, id), f.Close())
 }
 
 // machineUnit returns the unit in deploy with the path of the program.
