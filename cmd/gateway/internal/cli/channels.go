@@ -80,7 +80,7 @@ func printChannels(cmd *cobra.Command, rows [][]any) error {
 
 // ChannelRows returns one row per account. A row has the columns that printChannels names. The
 // recorded states are old if no gateway runs, so they are then left out. The last rows are for
-// removed accounts that still have messages to send.
+// removed accounts that still have messages to send or messages that were given up.
 func ChannelRows(cfg *config.Config, q store.Queryer) ([][]any, error) {
 	states, statesErr := supervisor.States(q)
 	open, openErr := bus.OpenByAccount(q)
@@ -103,11 +103,15 @@ func ChannelRows(cfg *config.Config, q store.Queryer) ([][]any, error) {
 		}
 		rows = append(rows, []any{name, c.Type, event(s.Event), open[name], dead[name],
 			since, state})
-		delete(open, name)
+	}
+	for name := range dead {
+		open[name] += 0 // so that open has all accounts with messages
 	}
 	for name, n := range config.Sorted(open) {
-		rows = append(rows, []any{name, "?", event{}, n, dead[name], "",
-			"not in the configuration: add it again, or see gateway outbox drop"})
+		if _, ok := cfg.Channels[name]; !ok {
+			rows = append(rows, []any{name, "?", event{}, n, dead[name], "",
+				"not in the configuration: add it again, or see gateway outbox drop"})
+		}
 	}
 	return rows, nil
 }

@@ -77,15 +77,18 @@ func examine(
 // there are problems, so that scripts can use the exit code.
 func printFindings(cmd *cobra.Command, list []doctor.Finding, asJSON bool) error {
 	failed := doctor.CountBad(list)
+	all := list
+	// The first finding may say where the settings are from. It is no check.
+	if list[0].ID == "settings" {
+		list = list[1:]
+	}
 	if asJSON {
-		if err := printJSON(cmd.OutOrStdout(), list); err != nil {
+		if err := printJSON(cmd.OutOrStdout(), all); err != nil {
 			return err
 		}
 	} else {
-		// This finding is no check and has no name that people need.
-		if list[0].ID == "settings" {
-			cmd.Println(display.Lines(list[0].Text))
-			list = list[1:]
+		if len(all) > len(list) {
+			cmd.Println(display.Lines(all[0].Text))
 		}
 		for _, f := range list {
 			if f.State == doctor.Bad {
@@ -99,7 +102,8 @@ func printFindings(cmd *cobra.Command, list []doctor.Finding, asJSON bool) error
 		}
 	}
 	if failed > 0 {
-		return fmt.Errorf("%s found, %d checks passed", plural(failed, "problem"), len(list)-failed)
+		return fmt.Errorf("%s found, %s passed", plural(failed, "problem"),
+			plural(len(list)-failed, "check"))
 	}
 	if !asJSON {
 		cmd.Println("All is well.")

@@ -69,6 +69,11 @@ func TestAnswerGivenUp(t *testing.T) {
 		if err != nil || len(rows) != 2 || rows[0][4] != any(1) {
 			t.Errorf("gateway channels shows %q, %v; want one message given up", rows, err)
 		}
+		delete(cfg.Channels, "discord") // as if it was taken out of the configuration
+		rows, err = cli.ChannelRows(cfg, db.Read(t.Context()))
+		if err != nil || len(rows) != 2 || rows[1][0] != any("discord") || rows[1][4] != any(1) {
+			t.Errorf("gateway channels shows %q, %v; want the removed account last", rows, err)
+		}
 	})
 	d.Allow("30", discordtest.SendMessages, true)
 	w.look(func(db *store.DB) {

@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"gateway/cmd/gateway/internal/doctor"
+)
+
+// TestPrintFindings checks that the line on the settings counts as a check in neither form.
+func TestPrintFindings(t *testing.T) {
+	list := []doctor.Finding{
+		{ID: "settings", What: "Settings", State: doctor.Note, Text: "process 7 runs"},
+		{ID: "home", What: "Home", State: doctor.OK, Text: "is fine"},
+		{ID: "model", What: "Model", State: doctor.Bad, Text: "is away", Remedy: "Wait."},
+	}
+	for asJSON, want := range map[bool]string{
+		false: "process 7 runs\n✗ Model: is away\n    Wait.\nHome: is fine\n",
+		true:  `"id": "settings"`,
+	} {
+		var out bytes.Buffer
+		cmd := &cobra.Command{}
+		cmd.SetOut(&out)
+		err := printFindings(cmd, list, asJSON)
+		if err == nil || err.Error() != "1 problem found, 1 check passed" {
+			t.Errorf("as JSON %t: the error is %v", asJSON, err)
+		}
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("as JSON %t: printed %q, want %q", asJSON, out.String(), want)
+		}
+	}
+}
