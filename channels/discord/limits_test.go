@@ -3,12 +3,25 @@ package discord_test
 import (
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"testing"
 
 	"gateway/bus"
 	"gateway/channels"
 	"gateway/channels/discord/discordtest"
 )
+
+// A closer is a file in memory that calls a function when it is closed.
+type closer struct {
+	*strings.Reader
+	close func()
+}
+
+func (c closer) Close() error {
+	c.close()
+	return nil
+}
 
 // What Discord says of its limits is followed before it has to refuse something, for each channel
 // and thread by itself.
@@ -32,6 +45,16 @@ func TestBuckets(t *testing.T) {
 	_, err := w.c.Send(t.Context(), bus.Part{Key: "5", To: at(room, ""), Text: "x"})
 	if limit, ok := errors.AsType[*channels.RateError](err); !ok || limit.After <= 0 || limit.Account {
 		t.Errorf("the sixth Send = %v, want a RateError of the channel", err)
+	}
+	open := 0
+	file := fileOf("a.txt", "text/plain", "content")
+	file.Open = func() (io.ReadSeekCloser, error) {
+		open++
+		return closer{strings.NewReader("content"), func() { open-- }}, nil
+	}
+	_, err = w.c.Send(t.Context(), bus.Part{Key: "file", To: at(room, ""), File: file})
+	if _, ok := errors.AsType[*channels.RateError](err); !ok || open != 0 {
+		t.Errorf("Send of a file = %v with %d open files, want a RateError and none", err, open)
 	}
 	if wait := w.c.Wait(at(room, talk)); wait > 0 {
 		t.Errorf("Wait for a thread of the channel = %v", wait)

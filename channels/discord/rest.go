@@ -47,7 +47,7 @@ func (t *transport) ours(u *url.URL) bool {
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !t.ours(r.URL) {
-		return nil, errors.New("not a host of Discord")
+		return nil, unsent(r, errors.New("not a host of Discord"))
 	}
 	// A RoundTripper must not change its request, so this changes a copy.
 	if t.base != nil && r.URL.Host != t.base.Host {
@@ -62,7 +62,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	route, channel := routeOf(r.Method, r.URL.Path)
 	if wait := t.buckets.wait(route, channel, time.Now()); wait > 0 {
-		return nil, &channels.RateError{After: wait}
+		return nil, unsent(r, &channels.RateError{After: wait})
 	}
 	resp, err := t.next.RoundTrip(r)
 	if err != nil {
@@ -78,6 +78,14 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	t.buckets.note(route, channel, resp.Header, time.Now())
 	return resp, nil
+}
+
+// unsent returns err for a request that is not sent. It closes the body, as a RoundTripper must.
+func unsent(r *http.Request, err error) error {
+	if r.Body != nil {
+		_ = r.Body.Close() // only read, so errors don't matter
+	}
+	return err
 }
 
 func statusError(code int) error { return fmt.Errorf("status %d %s", code, http.StatusText(code)) }
