@@ -11,8 +11,8 @@ import (
 // A handover passes newly committed rows to the reader of their table, so that the reader need not
 // query the table. The table remains the source of truth. Ids grow in the order of the commits, so
 // no row can be missing between two consecutive ids. The reader therefore uses the rows only while
-// their ids follow its last one without a gap. After a gap (a row of another process, a message that
-// came twice, or too many rows) it queries the table.
+// their ids follow its last one without a gap. After a gap (a row of another process, a message
+// that came twice, or too many rows) it queries the table.
 //
 // The zero value is ready for use.
 type handover[T any] struct {

@@ -109,8 +109,8 @@ type bounded struct {
 var errTooLong = errors.New("the file is longer than its message says")
 
 // ReadFrom replaces the content of the file by everything that r has. It returns errTooLong if that
-// exceeds the limit. The library calls it once for each attempt, and does not remove what an attempt
-// that failed at another host has left.
+// exceeds the limit. The library calls it once for each attempt, and does not remove what an
+// attempt that failed at another host has left.
 func (b *bounded) ReadFrom(r io.Reader) (int64, error) {
 	if _, err := b.Seek(0, io.SeekStart); err != nil {
 		return 0, err

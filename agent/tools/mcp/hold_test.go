@@ -136,8 +136,8 @@ func TestHoldFlood(t *testing.T) {
 }
 
 // A server can't try lists until two have the same code: one that an admin agrees to, and another.
-// TestHoldStores checks that the cache has no changes of which the owners were not told, so that the
-// next process tells them.
+// TestHoldStores checks that the cache has no changes of which the owners were not told, so that
+// the next process tells them.
 func TestHoldStores(t *testing.T) {
 	t.Parallel()
 	now, told := time.Unix(0, 0).Add(reportEvery), 0

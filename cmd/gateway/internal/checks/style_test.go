@@ -23,6 +23,7 @@ const (
 	maxFunctionLines = 80
 	maxColumns       = 100
 	tabColumns       = 1
+	minComments      = 15 // percentage of the non-blank lines that have a comment
 )
 
 // forbidden are package names that say nothing.
@@ -31,6 +32,7 @@ var forbidden = regexp.MustCompile(`^(util|utils|common|types|interfaces|helpers
 // TestStyle holds what of the house style a program can see.
 func TestStyle(t *testing.T) {
 	comments := make(map[string]bool) // package folders, and whether they have a comment
+	commented, lines := 0, 0          // without tests
 	for file, text := range goFiles(t, func(string) bool { return true }) {
 		test := strings.HasSuffix(file, "_test.go")
 		fset := token.NewFileSet()
@@ -41,6 +43,8 @@ func TestStyle(t *testing.T) {
 		dir := filepath.Dir(file)
 		if !test {
 			comments[dir] = comments[dir] || f.Doc != nil
+			commented += commentedLines(fset, f)
+			lines += nonBlankLines(text)
 		}
 		if forbidden.MatchString(f.Name.Name) {
 			t.Errorf("%s: package %s says nothing about what it provides", file, f.Name.Name)
@@ -61,6 +65,27 @@ func TestStyle(t *testing.T) {
 			t.Errorf("%s has no package comment", dir)
 		}
 	}
+	if 100*commented < minComments*lines {
+		t.Errorf("%d of %d lines have a comment, want %d %%", commented, lines, minComments)
+	}
+	t.Logf("%.1f %% of the lines have a comment", 100*float64(commented)/float64(lines))
+}
+
+// commentedLines returns the number of lines with a comment.
+func commentedLines(fset *token.FileSet, f *ast.File) (n int) {
+	for _, group := range f.Comments {
+		n += fset.Position(group.End()).Line - fset.Position(group.Pos()).Line + 1
+	}
+	return n
+}
+
+func nonBlankLines(text string) (n int) {
+	for line := range strings.Lines(text) {
+		if strings.TrimSpace(line) != "" {
+			n++
+		}
+	}
+	return n
 }
 
 func checkLines(t *testing.T, file, text string) {
