@@ -164,3 +164,10 @@ func (r *leftovers) settle(tx *store.Tx) (done bool, err error) {
 	_, err = tx.Exec("DELETE FROM session_rests WHERE session = $1", r.session)
 	return true, err
 }
+
+// TurnsIn returns the number of turns in the conversations of a scope, the running ones included.
+func TurnsIn(q store.Queryer, s memory.Scope) (n int, err error) {
+	err = q.QueryRow(`SELECT COALESCE(sum(turns), 0) FROM sessions
+		WHERE scope = $1 AND job = 0 AND hook = '' AND run = 0 AND task = ''`, string(s)).Scan(&n)
+	return n, store.Wrap(err, "session: count turns of %s", s)
+}

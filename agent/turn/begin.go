@@ -164,7 +164,6 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 	if t.reset {
 		t.env.Background.Wake()
 	}
-	t.settleStyle(ctx)
 	t.recall(messages...)
 	return nil
 }

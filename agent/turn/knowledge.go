@@ -1,8 +1,6 @@
 package turn
 
 import (
-	"context"
-	"errors"
 	"slices"
 
 	"gateway/agent/prompt"
@@ -52,12 +50,16 @@ func (t *conversation) systemParts(
 	if t.loaded == nil {
 		t.loadKnowledge()
 	}
+	contact, err := asksStyle(&t.turn, q)
+	if err != nil {
+		return nil, err
+	}
 	s := &prompt.System{
 		Name: t.env.Name, Workspace: t.env.Workspace, FormatHint: t.env.FormatHints[t.Address.Account],
 		Tools: t.tools.Specs(), Scoped: t.Scope != "" && !t.isTask(),
 		Task:      t.isTask(),
 		Heartbeat: t.env.Jobs != nil && t.env.Jobs.HasHeartbeats(),
-		Documents: t.documents(), Contact: t.isStyleUnset(),
+		Documents: t.documents(), Contact: contact,
 		NotesSize: prompt.Share(t.settings.ContextBudget(), 4, recentSize),
 		Session:   t.Session.String(), Summary: summary,
 		Account: t.Address.Account, Group: t.title, Zone: t.zone(),
@@ -151,9 +153,18 @@ var taskDocuments = []string{document.Agents, document.Tools}
 // ownDocuments are the documents that a scope may have its own version of.
 var ownDocuments = []string{document.Soul, document.User}
 
-// ContactTurns is the number of turns for which the agent waits for a person to choose a style
-// after it has asked. After that it never asks again.
+// ContactTurns is the number of turns in which the agent may ask a person for a style. After that
+// it never asks again.
 const ContactTurns = 3
+
+// asksStyle reports whether the agent should ask the person of t for a style.
+func asksStyle(t *turn, q store.Queryer) (bool, error) {
+	if t.Number > ContactTurns || !t.isStyleUnset() {
+		return false, nil
+	}
+	n, err := session.TurnsIn(q, t.Scope)
+	return n <= ContactTurns, err
+}
 
 // isStyleUnset reports whether the person of a direct chat has not chosen a style yet.
 func (t *turn) isStyleUnset() bool {
@@ -163,20 +174,4 @@ func (t *turn) isStyleUnset() bool {
 	}
 	doc := t.loaded.documents.Own(document.User)
 	return doc.Hash == "" && doc.Problem == ""
-}
-
-// NoStyle is the document of a person who has not chosen a style.
-const NoStyle = "# About this person\n\n- Style: default\n"
-
-// settleStyle writes the default style for a person who was asked but has not chosen, so that the
-// agent does not ask again.
-func (t *runner) settleStyle(ctx context.Context) {
-	if t.Number <= ContactTurns || !t.isStyleUnset() {
-		return
-	}
-	err := t.env.Documents.Save(t.Scope, document.User, NoStyle, "")
-	if err != nil && !errors.Is(err, document.ErrChanged) {
-		t.logger().WarnContext(ctx, "style not written", "err", err)
-	}
-	t.loadKnowledge()
 }
