@@ -314,7 +314,7 @@ func TestKilledWhileTaskWorks(t *testing.T) {
 		seq := task(w)
 		turn := session.Turn{Session: sub, Address: at("a")}
 		w.tx(func(tx *store.Tx) error {
-			err := session.BeginTurn(tx, &turn, "", store.Lease{Owner: "killed"}, time.Now(),
+			_, err := session.BeginTurn(tx, &turn, "", store.Lease{Owner: "killed"}, time.Now(),
 				llm.Message{Role: llm.User, Text: "[your task] look"})
 			if err == nil {
 				_, err = w.deps.Inbox.Claim(tx, seq, turn.ID)

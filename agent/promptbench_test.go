@@ -68,7 +68,7 @@ func (w *world) talked(messages int) {
 	w.tx(func(tx *store.Tx) error {
 		for i := range messages / 2 {
 			t := session.Turn{Session: key, Address: at("0"), Scope: memory.OfChat(at("0"))}
-			err := session.BeginTurn(tx, &t, "", store.Lease{}, now,
+			_, err := session.BeginTurn(tx, &t, "", store.Lease{}, now,
 				llm.Message{Role: llm.User, Text: stamp + fmt.Sprintf("Question %d, about thing %d. %s",
 					i, i%benchFacts, strings.Repeat("It goes on. ", i%20))})
 			if err == nil {

@@ -37,7 +37,7 @@ func (w *world) leave(chat, question string, attempts int, rest ...llm.Message) 
 	w.tx(func(tx *store.Tx) error {
 		first := llm.Message{Role: llm.User, Text: prompt.Envelope(m, time.UTC) + prompt.Escape(m.Text)}
 		lease := store.Lease{Owner: "killed", Epoch: 0}
-		err := session.BeginTurn(tx, &turn, "", lease, time.Now(), first)
+		_, err := session.BeginTurn(tx, &turn, "", lease, time.Now(), first)
 		if err == nil {
 			_, err = w.deps.Inbox.Claim(tx, seq, turn.ID)
 		}

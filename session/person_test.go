@@ -15,7 +15,7 @@ import (
 func (f *fixture) beginOf(a bus.Address, scope memory.Scope, text string) *Turn {
 	f.t.Helper()
 	turn := &Turn{Session: Key{Person: 1}, Address: a, Scope: scope}
-	f.must(f.tx(func(tx *store.Tx) error { return BeginTurn(tx, turn, "", lease, f.now, said(text)) }))
+	f.must(f.tx(func(tx *store.Tx) error { return begin(tx, turn, "", lease, f.now, said(text)) }))
 	return turn
 }
 
@@ -72,7 +72,7 @@ func TestExportScopes(t *testing.T) {
 		f := newFixture(t)
 		turn := &Turn{Session: key, Address: group, Scope: "person-1"}
 		f.must(f.tx(func(tx *store.Tx) error {
-			return BeginTurn(tx, turn, "", lease, f.now, said("one"))
+			return begin(tx, turn, "", lease, f.now, said("one"))
 		}))
 		f.must(f.end(turn, Done, "two"))
 		want := f.export(key)

@@ -54,7 +54,7 @@ func TestPrune(t *testing.T) {
 	f.begin(at("runs"), "second") // and never ends
 	sub := &Turn{Session: KeyOf(at("talks")).OfTask("1"), Address: at("talks")}
 	f.must(f.tx(func(tx *store.Tx) error {
-		return BeginTurn(tx, sub, "", lease, f.now, said("task"))
+		return begin(tx, sub, "", lease, f.now, said("task"))
 	}))
 	f.must(f.end(sub, Done, "yes"))
 	old := f.now
@@ -109,7 +109,7 @@ func TestPruneArchived(t *testing.T) {
 	for key := range below {
 		turn := &Turn{Session: key, Address: at("goes on")}
 		f.must(f.tx(func(tx *store.Tx) error {
-			return BeginTurn(tx, turn, "", lease, f.now, said("task"))
+			return begin(tx, turn, "", lease, f.now, said("task"))
 		}))
 		f.must(f.end(turn, Done, "yes"))
 	}

@@ -62,7 +62,7 @@ func (f *fixture) begin(a bus.Address, text string) *Turn {
 	f.t.Helper()
 	turn := &Turn{Session: KeyOf(a), Address: a, ReplyTo: "9", Scope: "person-1"}
 	f.must(f.tx(func(tx *store.Tx) error {
-		return BeginTurn(tx, turn, "Title", lease, f.now, said(text))
+		return begin(tx, turn, "Title", lease, f.now, said(text))
 	}))
 	return turn
 }
@@ -76,6 +76,14 @@ func (f *fixture) end(turn *Turn, s State, text string) error {
 }
 
 // said is one message of the user with these lines.
+// begin is [BeginTurn] without its entries.
+func begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now time.Time,
+	first ...llm.Message,
+) error {
+	_, err := BeginTurn(tx, t, title, lease, now, first...)
+	return err
+}
+
 func said(lines ...string) llm.Message {
 	return llm.Message{Role: llm.User, Text: strings.Join(lines, "\n")}
 }
@@ -361,7 +369,7 @@ func TestBeginIsAllOrNothing(t *testing.T) {
 	errMine := errors.New("mine")
 	err := f.tx(func(tx *store.Tx) error {
 		turn := &Turn{Session: KeyOf(chat), Address: chat}
-		if err := BeginTurn(tx, turn, "", lease, f.now, said("one")); err != nil {
+		if err := begin(tx, turn, "", lease, f.now, said("one")); err != nil {
 			return err
 		}
 		return errMine

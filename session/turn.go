@@ -53,13 +53,13 @@ type Turn struct {
 
 // BeginTurn starts a turn under a lease with its first messages. It sets t.ID, t.Epoch, t.Number,
 // t.First and t.Moved. If t.Moved is set, the caller must move the rest of the session's data in
-// the same transaction.
+// the same transaction. BeginTurn returns what it has added to the transcript.
 func BeginTurn(tx *store.Tx, t *Turn, title string, lease store.Lease, now time.Time,
 	first ...llm.Message,
-) error {
+) ([]Entry, error) {
 	address, err := json.Marshal(t.Address)
 	if err != nil {
-		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
+		return nil, fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
 	}
 	var scope memory.Scope
 	var tidy bool
@@ -77,11 +77,11 @@ func BeginTurn(tx *store.Tx, t *Turn, title string, lease store.Lease, now time.
 		_, err = tx.Exec("UPDATE sessions SET tidy = 0 WHERE key = $1", key.String())
 	}
 	if err != nil {
-		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
+		return nil, fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
 	}
 	if scope == t.Scope && key.Person != 0 && key.IsConversation() {
 		if scope, err = visit(tx, t, now); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	switch t.Moved = ""; {
@@ -90,7 +90,7 @@ func BeginTurn(tx *store.Tx, t *Turn, title string, lease store.Lease, now time.
 		_, err = tx.Exec("UPDATE sessions SET scope = $1 WHERE key = $2", string(t.Scope),
 			t.Session.String())
 		if err != nil {
-			return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
+			return nil, fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
 		}
 	default:
 		t.Moved = scope
@@ -103,7 +103,7 @@ func BeginTurn(tx *store.Tx, t *Turn, title string, lease store.Lease, now time.
 		t.Persona,
 	).Scan(&t.ID)
 	if err != nil {
-		return fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
+		return nil, fmt.Errorf("session: begin turn of %s: %w", t.Session, err)
 	}
 	return insert(tx, t, now, first)
 }
@@ -119,21 +119,28 @@ func Append(tx *store.Tx, t *Turn, now time.Time, messages ...llm.Message) error
 	if err != nil {
 		return fmt.Errorf("session: write turn %d of %s: %w", t.ID, t.Session, err)
 	}
-	return insert(tx, t, now, messages)
+	_, err = insert(tx, t, now, messages)
+	return err
 }
 
-func insert(tx *store.Tx, t *Turn, now time.Time, messages []llm.Message) error {
+// insert adds messages to the transcript of t, and returns its new entries.
+func insert(tx *store.Tx, t *Turn, now time.Time, messages []llm.Message) ([]Entry, error) {
+	list := make([]Entry, 0, len(messages))
 	for _, m := range messages {
+		e := Entry{Turn: t.ID, Time: time.UnixMilli(now.UnixMilli()), Message: m}
 		body, err := json.Marshal(m)
 		if err == nil {
-			_, err = tx.Exec("INSERT INTO messages (session, turn, body, created_ms) "+
-				"VALUES ($1, $2, $3, $4)", t.Session.String(), t.ID, string(body), now.UnixMilli())
+			e.Size = len(body)
+			err = tx.QueryRow("INSERT INTO messages (session, turn, body, created_ms) "+
+				"VALUES ($1, $2, $3, $4) RETURNING id", t.Session.String(), t.ID, string(body),
+				now.UnixMilli()).Scan(&e.ID)
 		}
 		if err != nil {
-			return fmt.Errorf("session: write turn %d of %s: %w", t.ID, t.Session, err)
+			return nil, fmt.Errorf("session: write turn %d of %s: %w", t.ID, t.Session, err)
 		}
+		list = append(list, e)
 	}
-	return nil
+	return list, nil
 }
 
 // EndTurn ends t with its last messages. It reports [ErrEnded] if t had already ended.
@@ -147,7 +154,8 @@ func EndTurn(tx *store.Tx, t *Turn, state State, now time.Time, last ...llm.Mess
 	if err != nil {
 		return fmt.Errorf("session: end turn %d of %s: %w", t.ID, t.Session, err)
 	}
-	return insert(tx, t, now, last)
+	_, err = insert(tx, t, now, last)
+	return err
 }
 
 // A Bill is the usage of a turn.

@@ -143,7 +143,9 @@ func (t *runner) begin(ctx context.Context, batch []bus.Received) (err error) {
 		if err := t.claim(tx, &begun, batch); err != nil {
 			return err
 		}
-		t.news, err = t.env.Transcripts.readNews(tx, t.Session)
+		if !begun.First {
+			t.news, err = t.env.Transcripts.readNews(tx, t.Session)
+		}
 		return err
 	})
 	if err != nil {
@@ -187,10 +189,15 @@ func (t *runner) writeFirst(
 	if err := t.resetDaily(tx, now); err != nil {
 		return err
 	}
-	if err := session.BeginTurn(tx, begun, title, t.lease, now, messages...); err != nil {
+	written, err := session.BeginTurn(tx, begun, title, t.lease, now, messages...)
+	if err != nil {
 		return err
 	}
-	if from := movedFrom(begun, t.group, batch); from != "" {
+	from := movedFrom(begun, t.group, batch)
+	if t.news = (newMessages{}); begun.First && from == "" && t.Session.IsConversation() {
+		t.news.read = &session.Transcript{Entries: written, Created: now.UnixMilli()}
+	}
+	if from != "" {
 		if err := t.env.Merger.Move(tx, t.Session, from, t.Scope); err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ func TestFitKeepsTheConversation(t *testing.T) {
 			for i, messages := range plan {
 				last = w.turn(key)
 				last.Session, last.Address, last.Scope = key, at(chat), memory.OfChat(at(chat))
-				err := session.BeginTurn(tx, &last.Turn, "", store.Lease{}, now, messages[0])
+				_, err := session.BeginTurn(tx, &last.Turn, "", store.Lease{}, now, messages[0])
 				if err == nil && i < len(plan)-1 {
 					err = session.EndTurn(tx, &last.Turn, session.Done, now, messages[1:]...)
 				}

@@ -69,6 +69,8 @@ func (t *conversation) load(ctx context.Context) error {
 func (t *conversation) loadParts(ctx context.Context) (system *prompt.System, err error) {
 	read := t.env.DB.Read(context.WithoutCancel(ctx))
 	if t.First { // the transcript has only what begin wrote
+		t.env.Transcripts.begin(t.Session, t.news)
+		t.news = newMessages{}
 		return t.systemParts(read, session.Summary{})
 	}
 	h, err := t.env.Transcripts.read(read, t.Session, t.readLimit(), t.news)

@@ -166,7 +166,7 @@ func (w *world) talked(messages int) *runner {
 		for i := range messages / 2 {
 			last = w.turn(key)
 			last.Session, last.Address, last.Scope = key, at("0"), memory.OfChat(at("0"))
-			err := session.BeginTurn(tx, &last.Turn, "", store.Lease{}, now,
+			_, err := session.BeginTurn(tx, &last.Turn, "", store.Lease{}, now,
 				llm.Message{Role: llm.User, Text: stamp + fmt.Sprintf("Question %d, about thing %d. %s",
 					i, i%benchFacts, strings.Repeat("It goes on. ", i%20))})
 			if err == nil && i < messages/2-1 {

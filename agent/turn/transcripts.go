@@ -46,6 +46,13 @@ func (h *Transcripts) readNews(
 	return n, err
 }
 
+// begin caches a transcript that consists of n, unless n has none.
+func (h *Transcripts) begin(key session.Key, n newMessages) {
+	if n.read != nil {
+		h.remember(key, n.read.Created, n.read.Entries)
+	}
+}
+
 // read returns the transcript for the prompt of a session, up to limit bytes. It reads the database
 // unless n has all new messages.
 func (h *Transcripts) read(

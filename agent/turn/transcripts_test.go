@@ -19,6 +19,8 @@ type scribe struct {
 	r    *rand.Rand
 	chat string
 	big  int // most bytes of a message
+
+	first newMessages // what the session's first turn wrote, if it has just begun
 }
 
 // act does one of the things that happen to a transcript.
@@ -49,7 +51,12 @@ func (s *scribe) act() {
 		}
 		if turn == nil {
 			turn = &session.Turn{Session: key, Address: at(s.chat)}
-			return session.BeginTurn(tx, turn, "", store.Lease{}, time.Now(), s.message())
+			now := time.Now()
+			written, err := session.BeginTurn(tx, turn, "", store.Lease{}, now, s.message())
+			if s.first.read = nil; turn.First {
+				s.first.read = &session.Transcript{Entries: written, Created: now.UnixMilli()}
+			}
+			return err
 		}
 		if s.r.IntN(2) == 0 { // a step
 			return session.Append(tx, turn, time.Now(), s.message(), s.message())
@@ -78,6 +85,8 @@ func TestMemoryEqualsFreshRead(t *testing.T) {
 			var memory Transcripts
 			for step := range 80 {
 				s.act()
+				memory.begin(session.KeyOf(at("a")), s.first)
+				s.first = newMessages{}
 				if r.IntN(3) > 0 {
 					continue // a turn reads not after each step
 				}

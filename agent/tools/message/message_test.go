@@ -67,7 +67,7 @@ func newFixture(t *testing.T) *fixture {
 	err = db.Tx(t.Context(), func(tx *store.Tx) error {
 		for _, key := range []session.Key{named("test/a"), named("test/b"), named("test/b#1-x")} {
 			turn := &session.Turn{Session: key, Address: key.Conversation}
-			if err := session.BeginTurn(tx, turn, "", store.Lease{}, time.Now()); err != nil {
+			if _, err := session.BeginTurn(tx, turn, "", store.Lease{}, time.Now()); err != nil {
 				return err
 			}
 		}
