@@ -2,6 +2,7 @@ package store
 
 import (
 	"database/sql"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -254,6 +255,50 @@ func TestShrinkOld(t *testing.T) {
 	}
 	if db = open(t, path); mode() != 2 {
 		t.Errorf("mode %d after Shred and a new start, want 2", mode())
+	}
+}
+
+// An old database is rewritten once, in which all writers wait. From then on the same process also
+// works in small steps.
+func TestShredOldOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "g.db")
+	err := withFile(t.Context(), path, func(db *sql.DB) error {
+		_, err := db.ExecContext(t.Context(), "CREATE TABLE old (x)")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := open(t, path)
+	rewritten := func() (n int) { // each rewrite increases it
+		if err := db.Read(t.Context()).QueryRow("PRAGMA schema_version").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := rewritten()
+	for range 2 {
+		if err := db.Shred(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := rewritten() - before; n != 1 {
+		t.Errorf("two calls of Shred have rewritten the database %d times, want once", n)
+	}
+	err = db.Tx(t.Context(), func(tx *Tx) error {
+		for i := range 2000 {
+			if err := insert(fmt.Sprint(i, strings.Repeat("x", 2000)))(tx); err != nil {
+				return err
+			}
+		}
+		_, err := tx.Exec("DELETE FROM t")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if more, err := db.Shrink(t.Context()); !more || err != nil {
+		t.Errorf("Shrink = %t, %v, want true and no error", more, err)
 	}
 }
 

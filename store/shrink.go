@@ -15,17 +15,23 @@ const incremental = 2
 // spare is the number of free pages that a database keeps for coming writes.
 const spare = 256
 
+// isIncremental reports whether the database can shrink in small steps. The connections that were
+// open during a rewrite of the database do not notice that it can.
+func (db *DB) isIncremental(ctx context.Context) (bool, error) {
+	var mode int
+	err := db.Read(ctx).QueryRow("PRAGMA auto_vacuum").Scan(&mode)
+	return mode == incremental || db.rewritten.Load(), err
+}
+
 // Shrink returns some of the free pages to the file system and reports whether there are more. A
-// database that an older gateway created only reuses its free pages, until the start after the next
-// [DB.Shred].
+// database that an older gateway created only reuses its free pages, until the next [DB.Shred].
 func (db *DB) Shrink(ctx context.Context) (more bool, err error) {
-	var mode, free int
-	read := db.Read(ctx)
-	err = read.QueryRow("PRAGMA auto_vacuum").Scan(&mode)
+	var free int
+	is, err := db.isIncremental(ctx)
 	if err == nil {
-		err = read.QueryRow("PRAGMA freelist_count").Scan(&free)
+		err = db.Read(ctx).QueryRow("PRAGMA freelist_count").Scan(&free)
 	}
-	if err == nil && mode == incremental && free > spare {
+	if err == nil && is && free > spare {
 		err = db.Tx(ctx, func(tx *Tx) error {
 			return tx.script(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", shrinkPages))
 		})
@@ -33,7 +39,7 @@ func (db *DB) Shrink(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("store: shrink: %w", err)
 	}
-	return mode == incremental && free > spare+shrinkPages, nil
+	return is && free > spare+shrinkPages, nil
 }
 
 // Used returns the size of the content of the database in bytes, without free pages and the

@@ -49,6 +49,7 @@ type DB struct {
 	closed atomic.Bool
 
 	shredding chan struct{} // held during Shred
+	rewritten atomic.Bool   // Shred has made the database incremental
 
 	mu    sync.Mutex
 	stmts map[string]*sql.Stmt // prepared for reads
@@ -324,15 +325,16 @@ func (db *DB) shred(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	var mode int
-	if err := db.Read(ctx).QueryRow("PRAGMA auto_vacuum").Scan(&mode); err != nil {
+	is, err := db.isIncremental(ctx)
+	if err != nil {
 		return err
 	}
-	if mode != incremental {
+	if !is {
 		return db.write.exclusive(ctx, func(w *sql.DB) error {
 			if _, err := w.ExecContext(ctx, "VACUUM"); err != nil {
 				return err
 			}
+			db.rewritten.Store(true)
 			return db.checkpoint(ctx, "TRUNCATE")
 		})
 	}
