@@ -73,6 +73,10 @@ func (p *rateLimiter) allowPairing(m bus.InboundMessage, now time.Time) (ok bool
 // every. p.mu is held.
 func (p *rateLimiter) bucket(id identity, every rate.Limit, burst int, now time.Time) *bucket {
 	if w, ok := p.buckets[id]; ok {
+		if w.limiter.Burst() != burst { // the configuration has changed since
+			w.limiter.SetLimitAt(now, every)
+			w.limiter.SetBurstAt(now, burst)
+		}
 		return w
 	}
 	if p.buckets == nil {

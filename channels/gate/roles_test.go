@@ -115,6 +115,27 @@ func TestPace(t *testing.T) {
 	})
 }
 
+// Another rate holds at once, also for those who have written before.
+func TestPaceChanges(t *testing.T) {
+	atDoor(t, func(d *door) {
+		n := 0
+		for _, step := range []struct{ perMinute, writes, want int }{
+			{30, 1, 1}, {2, 10, 3}, {20, 2, 5}, {20, 30, 25},
+		} {
+			p := gate.Policy{Access: gate.Open, PerMinute: step.perMinute}
+			for range step.writes {
+				n++
+				d.publish(p, message(fmt.Sprint(n), "ann", "hello"))
+			}
+			if got := len(d.inboxed()); got != step.want {
+				t.Errorf("with %d a minute the inbox has %d messages, want %d",
+					step.perMinute, got, step.want)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 // The owner is told of strangers, with buttons, where he has written before.
 func TestOwnerIsTold(t *testing.T) {
 	atDoor(t, func(d *door) {
