@@ -62,8 +62,9 @@ func (g *Gate) isFull(q store.Queryer, m bus.InboundMessage) (isFull, tell bool,
 }
 
 // limit returns the decision on m, whose sender is admitted. It depends on the room in the inbox
-// and on the sender's rate. undo returns the token to the rate limiter. If m is dropped without a
-// reply in the chat, limit may add a text to unanswered.
+// and on the sender's rate. If the outcome could not be stored, undo returns the token to the rate
+// limiter, or makes the next decision tell the sender again. If m is dropped without a reply in the
+// chat, limit may add a text to unanswered.
 func (in *intake) limit(
 	ctx context.Context, p Policy, m *bus.InboundMessage, unanswered map[string]string,
 ) (d decision, undo func(), err error) {
@@ -81,6 +82,7 @@ func (in *intake) limit(
 	var ok bool
 	if full {
 		reason, d = "the inbox is full; the model answers too slowly or not at all", inboxFull
+		undo = func() { g.backlog.untell(limited.From) }
 	} else if ok, tell, undo = g.rates.allow(limited, p.PerMinute); ok {
 		return admitted, undo, nil
 	}
@@ -102,6 +104,13 @@ func (in *intake) limit(
 		unanswered[m.ID] = textTooFast
 	}
 	return dropped, undo, nil
+}
+
+// untell records that a chat was not told that the inbox is full.
+func (l *backlog) untell(chat bus.Address) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.notified, identity{chat.Account, chat.Chat})
 }
 
 // add counts n new messages in the inbox.

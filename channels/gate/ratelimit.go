@@ -26,9 +26,9 @@ type bucket struct {
 // maxBuckets is the number of buckets at which full ones are removed for the first time.
 const maxBuckets = 4096
 
-// allow reports whether m is within its sender's limit of perMinute messages per minute. If so,
-// undo gives the token back, for a message that could not be stored. If not, tell reports whether
-// the sender must still be told.
+// allow reports whether m is within its sender's limit of perMinute messages per minute. If not,
+// tell reports whether the sender must still be told. If m or the reply could not be stored, undo
+// gives the token back, or makes the next call tell the sender.
 func (p *rateLimiter) allow(m bus.InboundMessage, perMinute int) (ok, tell bool, undo func()) {
 	if perMinute <= 0 || m.Role.AtLeast(bus.Admin) {
 		return true, false, func() {}
@@ -37,7 +37,13 @@ func (p *rateLimiter) allow(m bus.InboundMessage, perMinute int) (ok, tell bool,
 	defer p.mu.Unlock()
 	every := rate.Every(time.Minute / time.Duration(perMinute))
 	b, ok, undo := p.reserve(m, every, perMinute, m.Time)
-	tell = !ok && !b.told
+	if tell = !ok && !b.told; tell {
+		undo = func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			b.told = false
+		}
+	}
 	b.told = !ok
 	return ok, tell, undo
 }
