@@ -329,3 +329,50 @@ func TestPairAgain(t *testing.T) {
 		d.wantInbox("owner hello")
 	})
 }
+
+// Who is no owner any more gets no more messages for owners, also before they write again.
+func TestDismissedOwner(t *testing.T) {
+	for name, change := range map[string]func(tx *store.Tx) error{
+		"role": func(tx *store.Tx) error { return people.SetRole(tx, 1, bus.Admin) },
+		"link": func(tx *store.Tx) error { return people.Link(tx, 2, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			atDoor(t, func(d *door) {
+				for _, who := range []string{"olga", "ann"} { // an owner and a user
+					if _, _, err := d.approve(d.ask(who)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				before := len(d.outboxed("chat of olga"))
+				if err := d.do(change); err != nil {
+					t.Fatal(err)
+				}
+				d.publish(pairing, message("1", "eve", "let me in"))
+				if told := d.outboxed("chat of olga"); len(told) != before {
+					t.Errorf("olga was told %+v", told[before:])
+				}
+				owners, err := people.OwnerChats(d.db.Read(d.t.Context()))
+				if err != nil || len(owners) > 0 {
+					t.Errorf("OwnerChats = %v, %v, want none", owners, err)
+				}
+			})
+		})
+	}
+}
+
+// A new role changes nothing for an owner whom the configuration names.
+func TestConfiguredOwnerStaysOne(t *testing.T) {
+	atDoor(t, func(d *door) {
+		p := pairing
+		p.Owners = []string{"olga"}
+		d.publish(p, message("1", "olga", "hi"))
+		err := d.do(func(tx *store.Tx) error { return people.SetRole(tx, 1, bus.Admin) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.publish(p, message("1", "eve", "let me in"))
+		if told := d.outboxed("chat of olga"); len(told) != 1 {
+			t.Errorf("the owner was told %+v, want one message", told)
+		}
+	})
+}

@@ -15,11 +15,25 @@ import (
 
 // SetRole changes what a person may do. It reports [ErrNoPerson].
 func (People) SetRole(tx *store.Tx, id int64, role bus.Role) error {
+	if err := dismiss(tx, id, role); err != nil {
+		return fmt.Errorf("gate: set role of person %d: %w", id, err)
+	}
 	n, err := tx.Exec("UPDATE people SET role = $2 WHERE id = $1", id, string(role))
 	if err == nil && n == 0 {
 		err = ErrNoPerson
 	}
 	return store.Wrap(err, "gate: set role of person %d", id)
+}
+
+// dismiss deletes the direct chats of an owner who gets another role, so that no more messages for
+// owners go there. An owner by the configuration has the stored role user, and keeps their chats.
+func dismiss(tx *store.Tx, id int64, role bus.Role) error {
+	if role == bus.Owner {
+		return nil
+	}
+	_, err := tx.Exec(`UPDATE identities SET chat = '' WHERE person = $1
+		AND (SELECT role FROM people WHERE id = $1) = $2`, id, string(bus.Owner))
+	return err
 }
 
 // Revoke removes a person, who becomes a stranger on every account. It reports [ErrNoPerson].
@@ -51,6 +65,14 @@ func (p People) Link(tx *store.Tx, id, other int64) error {
 	}
 	if n != 2 {
 		return fail(ErrNoPerson)
+	}
+	var role bus.Role
+	err = tx.QueryRow("SELECT role FROM people WHERE id = $1", id).Scan(&role)
+	if err == nil {
+		err = dismiss(tx, other, role)
+	}
+	if err != nil {
+		return fail(err)
 	}
 	_, err = tx.Exec("UPDATE identities SET person = $1, former = former || $3 WHERE person = $2",
 		id, other, fmt.Sprintf(" %d", other))
