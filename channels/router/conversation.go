@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"gateway/bus"
@@ -40,8 +41,9 @@ func (c *conversation) signal() {
 
 // update gives c the newest progress of an answer. r.mu is held.
 func (c *conversation) update(p bus.Progress) {
-	if last := len(c.updates) - 1; last >= 0 && c.updates[last].Stream == p.Stream {
-		c.updates[last] = p
+	same := func(other bus.Progress) bool { return other.Stream == p.Stream }
+	if i := slices.IndexFunc(c.updates, same); i >= 0 {
+		c.updates[i] = p
 	} else {
 		c.updates = append(c.updates, p)
 	}

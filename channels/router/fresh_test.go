@@ -13,6 +13,21 @@ import (
 	"gateway/store"
 )
 
+// While a conversation can't show anything, it keeps only the newest progress of each answer, also
+// if several answers grow at once.
+func TestUpdatesAreBounded(t *testing.T) {
+	c := &conversation{wake: make(chan struct{}, 1)}
+	for range 100 {
+		for _, stream := range []string{"a", "b"} {
+			c.update(bus.Progress{Stream: stream, Text: "old"})
+		}
+	}
+	c.update(bus.Progress{Stream: "a", Text: "new"})
+	if len(c.updates) != 2 || c.updates[0].Text != "new" || c.updates[1].Text != "old" {
+		t.Errorf("%d updates wait, want the newest one of each answer", len(c.updates))
+	}
+}
+
 // A message that the outbox hands over, and that a pass over the table has found before, is sent
 // once: whether the pass comes to its conversation before the handover or after it, and whether the
 // message is sent already or not.
