@@ -43,6 +43,7 @@ type sender struct {
 	sending        bool          // the table has the state "sending" and all progress
 	slot           *slot         // slot of a part that was sent but not recorded yet; or nil
 	parts          []part
+	searched       *Secrets // for which parts were searched; nil: some were stored earlier
 	shown          messages // the messages of its preview
 }
 
@@ -242,6 +243,9 @@ func (s *sender) markWaiting(ctx context.Context, d *bus.Delivery) {
 // split plans the parts of d.
 func (s *sender) split(ctx context.Context, d *bus.Delivery, limits channels.Limits) error {
 	known := len(d.Parts)
+	if s.searched = s.r.secrets.Load(); known > 0 {
+		s.searched = nil
+	}
 	err := s.c.withRecover(ctx, func() error {
 		s.parts = s.plan(ctx, d, limits)
 		return nil
@@ -311,7 +315,7 @@ func (c *conversation) withRecover(ctx context.Context, f func() error) (err err
 // showPart shows the part of d with index n. It edits the preview's message with that index if
 // there is one, and otherwise sends a new message.
 func (s *sender) showPart(ctx context.Context, d *bus.Delivery, n int) (id string, err error) {
-	planned := s.parts[n]
+	planned := search(ctx, s, s.parts[n])
 	part := bus.Part{Key: d.Key(n), To: s.to, Text: planned.text, Buttons: planned.buttons}
 	if n == 0 {
 		part.ReplyTo = d.Message.ReplyTo

@@ -142,6 +142,35 @@ func TestGivenUpButLimited(t *testing.T) {
 	})
 }
 
+// Shown: a secret that is new since a message was split, in this process or an earlier one.
+func TestRetryWithNewSecret(t *testing.T) {
+	const withheld = "[I have withheld this message: it contained a secret of the gateway.]"
+	for _, restart := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			w.SetLimits(channels.Limits{Text: 12, Measure: small.Measure, EditInterval: time.Second})
+			down := true
+			w.fail = func(_ context.Context, c call) error {
+				if down && c.text == "sesame-open" {
+					return errDown
+				}
+				return nil
+			}
+			stop := w.start()
+			w.put(chatA, "the first\n\nsesame-open\n\nthe third")
+			w.secrets = router.Secrets{"sesame-open"}
+			down = false
+			if restart {
+				stop()
+				w.start()
+			} else {
+				w.router.SetSecrets(w.secrets)
+			}
+			w.sleep(time.Minute)
+			w.wantRead(chatA, "the first", withheld, "the third")
+		})
+	}
+}
+
 func TestRefused(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.Fail(1, fmt.Errorf("chat not found: %w", channels.ErrRefused))

@@ -168,6 +168,28 @@ func (s *sender) withheld(ctx context.Context, m bus.OutboundMessage) bus.Outbou
 	return m
 }
 
+// search returns p without texts and files that contain a secret. It searches only if there may be
+// new secrets since the parts were planned.
+func search(ctx context.Context, s *sender, p part) part {
+	secrets := s.r.secrets.Load()
+	if secrets == s.searched {
+		return p
+	}
+	m := bus.OutboundMessage{Text: p.text, Buttons: p.buttons}
+	if p.file != nil && p.content == "" {
+		m.Attachments = []bus.Attachment{*p.file}
+	}
+	m = s.withheld(ctx, m)
+	p.text, p.buttons = m.Text, m.Buttons
+	switch {
+	case p.content != "" && secrets.FoundIn(p.content):
+		p.content = textWithheld
+	case p.content == "" && len(m.Attachments) == 0:
+		p.file = nil
+	}
+	return p
+}
+
 // secretFile reports whether f contains a secret. A file that can't be opened is not sent anyway.
 func (s *sender) secretFile(f bus.Attachment) bool {
 	file, err := s.r.files.Open(f.Path)

@@ -144,6 +144,7 @@ type world struct {
 	router  *router.Router
 	groups  router.Groups // or nil
 	orderly bool          // the process before has ended in order
+	secrets router.Secrets
 }
 
 // inWorld runs test in a bubble, where time is fake and no goroutine may be left.
@@ -173,6 +174,7 @@ func (w *world) startWith(accounts ...router.Account) (stop func()) {
 		DB: w.db, Outbox: w.outbox, Live: w.live, Files: w.media, Owners: gate.People{},
 		Groups: w.groups, Accounts: accounts, Orderly: w.orderly, Logger: discard,
 	})
+	w.router.SetSecrets(w.secrets)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.router.Run(ctx) }()
