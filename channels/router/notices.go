@@ -88,7 +88,7 @@ func (n *notices) replyAddress(q store.Queryer, m *bus.InboundMessage) (bus.Addr
 	if m.Person == 0 {
 		return m.From, nil
 	}
-	chats, err := bus.DirectChats(q, m.Person)
+	chats, err := bus.ChatsOf(q, m.Person)
 	if err != nil {
 		return bus.Address{}, err
 	}

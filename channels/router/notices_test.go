@@ -142,3 +142,25 @@ func TestGivenUpToTheOwner(t *testing.T) {
 		}
 	})
 }
+
+// A chat that belongs to somebody else now, as after two people were unlinked, gets no notice.
+func TestGivenUpAfterUnlink(t *testing.T) {
+	for _, direct := range []bool{false, true} { // whether Ann has a direct chat, too
+		inHotel(t, func(h *hotel) {
+			bobs := bus.Address{Account: "full", Chat: "chat of bob"}
+			if direct {
+				h.receive("d1", "ann", 2, anns)
+			}
+			h.receive("b1", "bob", 2, bobs) // linked with Ann
+			h.receive("b2", "bob", 3, bobs)
+			h.receive("g1", "ann", 2, group)
+			h.answerTo(group, "g1")
+			if got := h.read(bobs); len(got) > 0 {
+				t.Errorf("Bob was told %q about Ann's message", got)
+			}
+			if got := h.read(anns); len(got) > 0 != direct {
+				t.Errorf("Ann was told %q", got)
+			}
+		})
+	}
+}
