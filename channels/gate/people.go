@@ -203,21 +203,26 @@ func (People) demote(tx *store.Tx, account, sender string) error {
 }
 
 // OwnersBeside returns one direct chat of each owner whose chats are known: another chat than a,
-// and on another account than a's if there is one.
-func (People) OwnersBeside(q store.Queryer, a bus.Address) ([]bus.Address, error) {
-	return onePerPerson(q, `SELECT person, account, chat FROM identities
+// and on another account than a's if there is one. It uses only accounts for which served holds.
+func (People) OwnersBeside(
+	q store.Queryer, a bus.Address, served func(account string) bool,
+) ([]bus.Address, error) {
+	return onePerPerson(q, served, `SELECT person, account, chat FROM identities
 		WHERE chat <> '' AND NOT (account = $1 AND chat = $2)
 		ORDER BY person, CASE WHEN account = $1 THEN 1 ELSE 0 END, account`, a.Account, a.Chat)
 }
 
 // OwnerChats returns one direct chat of each owner whose chats are known.
 func (People) OwnerChats(q store.Queryer) ([]bus.Address, error) {
-	return onePerPerson(q, "SELECT person, account, chat FROM identities WHERE chat <> '' "+
-		"ORDER BY person, account")
+	return onePerPerson(q, func(string) bool { return true },
+		"SELECT person, account, chat FROM identities WHERE chat <> '' ORDER BY person, account")
 }
 
-// onePerPerson reads rows with person, account and chat, and returns the first chat of each person.
-func onePerPerson(q store.Queryer, query string, args ...any) (list []bus.Address, err error) {
+// onePerPerson reads rows with person, account and chat, and returns the first chat of each person
+// on an account for which served holds.
+func onePerPerson(
+	q store.Queryer, served func(account string) bool, query string, args ...any,
+) (list []bus.Address, err error) {
 	last := int64(0)
 	err = store.Each(q, "gate: read people", func(scan store.Scan) error {
 		var person int64
@@ -225,10 +230,9 @@ func onePerPerson(q store.Queryer, query string, args ...any) (list []bus.Addres
 		if err := scan(&person, &a.Account, &a.Chat); err != nil {
 			return err
 		}
-		if person != last {
-			list = append(list, a)
+		if person != last && served(a.Account) {
+			list, last = append(list, a), person
 		}
-		last = person
 		return nil
 	}, query, args...)
 	return list, err

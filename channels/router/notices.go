@@ -44,7 +44,9 @@ func (n *notices) forGivenUp(ctx context.Context, d *bus.Delivery) ([]bus.Outbou
 	if err != nil {
 		return nil, err
 	}
-	owners, err := n.owners.OwnersBeside(q, d.Message.To)
+	// A message to an account that was removed from the configuration would wait for ever.
+	served := func(account string) bool { return n.accounts[account] != nil }
+	owners, err := n.owners.OwnersBeside(q, d.Message.To, served)
 	if err != nil {
 		return nil, err
 	}

@@ -143,6 +143,18 @@ func TestGivenUpToTheOwner(t *testing.T) {
 	})
 }
 
+// An owner is told where the gateway still is, not at an account that was removed.
+func TestGivenUpWithRemovedAccount(t *testing.T) {
+	inHotel(t, func(h *hotel) {
+		h.exec("INSERT INTO identities (account, sender, person, chat) " +
+			"VALUES ('away', 'olga', 1, 'chat at the removed account')")
+		h.answerTo(group)
+		if told := h.read(olgas); len(told) != 1 || !strings.Contains(told[0], "full/group") {
+			t.Errorf("the owner was told %q", told)
+		}
+	})
+}
+
 // A chat that belongs to somebody else now, as after two people were unlinked, gets no notice.
 func TestGivenUpAfterUnlink(t *testing.T) {
 	for _, direct := range []bool{false, true} { // whether Ann has a direct chat, too

@@ -99,8 +99,11 @@ type Files interface {
 
 // Owners finds the chats of the gateway's owners.
 type Owners interface {
-	// OwnersBeside returns a direct chat of each owner other than the given one.
-	OwnersBeside(q store.Queryer, a bus.Address) ([]bus.Address, error)
+	// OwnersBeside returns a direct chat of each owner other than the given one, on an account for
+	// which served holds.
+	OwnersBeside(
+		q store.Queryer, a bus.Address, served func(account string) bool,
+	) ([]bus.Address, error)
 }
 
 // Groups stores which groups the accounts leave.
