@@ -182,6 +182,13 @@ func (a *account) isUnreachable() bool {
 	return a.breaker.open
 }
 
+// outages returns how often the platform was unreachable until it answered again.
+func (a *account) outages() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.breaker.outages
+}
+
 // isIdle reports whether the next message to a conversation will probably be sent at once. After it
 // has reported true, it reports false until that message is dispatched. If the message must wait
 // after all, its sender marks it as waiting.

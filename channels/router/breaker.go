@@ -26,6 +26,7 @@ type breaker struct {
 	probing *conversation
 	next    time.Time     // when the next probe may begin
 	wait    time.Duration // from the last probe to the next
+	outages int           // how often b was closed again
 }
 
 // admit returns how long c must wait before its next attempt. If it returns 0 and the breaker is
@@ -74,7 +75,10 @@ func (b *breaker) failed(c *conversation, now time.Time) (opened bool) {
 // reached records that the platform has answered. It reports whether that closes b.
 func (b *breaker) reached() (closed bool) {
 	closed = b.open
-	*b = breaker{}
+	*b = breaker{outages: b.outages}
+	if closed {
+		b.outages++
+	}
 	return closed
 }
 

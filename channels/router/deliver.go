@@ -34,6 +34,7 @@ type sender struct {
 	to bus.Address
 
 	reserved       bool          // one new message may be sent
+	outages        int           // of the account, as of the last attempt
 	current        *bus.Delivery // the current delivery; the fields below belong to it
 	retryAt        time.Time     // time before which it must not be retried
 	lastTry        time.Time     // time of the last attempt
@@ -116,6 +117,9 @@ func (s *sender) begin(ctx context.Context, d *bus.Delivery) (over bool, wait ti
 // mustWait returns how long d must wait before its next attempt.
 func (s *sender) mustWait(d *bus.Delivery, limits channels.Limits) time.Duration {
 	now := s.r.now()
+	if n := s.a.outages(); n != s.outages { // the wait ends with the outage
+		s.outages, s.retryAt = n, time.Time{}
+	}
 	if wait := s.retryAt.Sub(now); wait > 0 {
 		return wait
 	}
@@ -285,15 +289,18 @@ func (s *sender) recordReply(ctx context.Context) {
 	}
 }
 
-// recordNoReply records that the platform did not answer.
-func (s *sender) recordNoReply(ctx context.Context, err error) {
+// recordNoReply records that the platform did not answer. It reports whether the platform counts
+// as unreachable.
+func (s *sender) recordNoReply(ctx context.Context, err error) (unreachable bool) {
 	s.a.mu.Lock()
 	opened := s.a.breaker.failed(s.c, s.r.now())
+	unreachable = s.a.breaker.open
 	s.a.mu.Unlock()
 	if opened {
 		s.r.log.WarnContext(ctx, "platform is unreachable: one conversation at a time tries, "+
 			"the others wait", "account", s.a.Name, "err", err)
 	}
+	return unreachable
 }
 
 // errGone reports that a message of the preview can no longer be edited.
@@ -510,8 +517,9 @@ func (s *sender) failed(ctx context.Context, d *bus.Delivery, err error) (over b
 		s.retryAt = now.Add(wait)
 		if errors.Is(err, channels.ErrRefused) {
 			s.recordReply(ctx)
-		} else {
-			s.recordNoReply(ctx, err)
+		} else if s.recordNoReply(ctx, err) {
+			// The breaker decides who tries next. With few conversations, one must be ready for that.
+			s.retryAt = now.Add(min(wait, lastProbe+probePoll))
 		}
 	}
 	s.lastTry, s.lastWait = now, min(wait, maxCounted)

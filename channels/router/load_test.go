@@ -115,6 +115,36 @@ func TestOutage(t *testing.T) {
 	})
 }
 
+// Stuck: after a long outage of few conversations, each waits for its own pause of five minutes.
+// One tries each minute, and all go on when that succeeds.
+func TestOutageOfFew(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var up atomic.Bool
+		w.fail = func(context.Context, call) error {
+			if up.Load() {
+				return nil
+			}
+			return errDown
+		}
+		for i := range 5 {
+			w.store(bus.OutboundMessage{To: thread(fmt.Sprint(i), ""), Text: "hello"})
+		}
+		w.start()
+		w.sleep(2 * time.Hour)
+		calls := w.asked("send")
+		for i := 1; i < len(calls); i++ {
+			if gap := calls[i].at - calls[i-1].at; gap > 66*time.Second {
+				t.Errorf("no try for %v after %v", gap, calls[i-1].at)
+			}
+		}
+		up.Store(true)
+		w.sleep(66 * time.Second)
+		for i := range 5 {
+			w.wantRead(thread(fmt.Sprint(i), ""), "hello")
+		}
+	})
+}
+
 // Some conversations that fail while others don't are not an outage.
 func TestNoOutage(t *testing.T) {
 	inWorld(t, func(w *world) {
