@@ -55,7 +55,7 @@ func (in *intake) saveMigrations(tx *store.Tx, moved map[string]string) error {
 			ON CONFLICT (account, chat) DO NOTHING`, in.account, chat, before)
 		p := in.gate.policy(in.account)
 		if err == nil && n > 0 &&
-			(slices.Contains(p.Groups, before) || slices.Contains(p.Ruled, before)) {
+			slices.Contains(slices.Concat(p.Groups, p.Ruled, p.Overhear), before) {
 			err = in.tellMoved(tx, chat, before)
 		}
 		if err != nil {

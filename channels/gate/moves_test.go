@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +29,21 @@ func (d *door) decided(s gate.GroupState) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
+}
+
+// What is listed for voice messages also applies to the new id of a group, and owners learn the id.
+func TestOverheardInMovedGroup(t *testing.T) {
+	atDoor(t, func(d *door) {
+		d.exec("INSERT INTO identities (account, sender, person, chat) VALUES ('tg', 'ann', 1, '9')")
+		p := gate.Policy{Groups: []string{gate.AnyGroup}, Overhear: []string{"old"}}
+		voice := inGroup("new", false, message("1", "bob", ""))
+		voice.Attachments = []bus.Attachment{{Kind: bus.Voice, Seconds: 5}}
+		d.move(p, voice)
+		d.wantInbox("guest ")
+		if told := d.outboxed("9"); len(told) != 1 || !strings.Contains(told[0].Text, "`new`") {
+			t.Errorf("the owner was told %+v", told)
+		}
+	})
 }
 
 // In a group that has moved, people choose what is answered, and the group stays admitted.

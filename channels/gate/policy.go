@@ -82,8 +82,7 @@ func (p *Policy) decide(m *bus.InboundMessage, who profile) decision {
 // decideGroup decides on a message of a group. decided is the owners' decision about it. Only
 // the group counts: a person's right to write in direct chats does not admit a group.
 func (p *Policy) decideGroup(m *bus.InboundMessage, decided GroupState) decision {
-	named := slices.Contains(p.Groups, m.From.Chat) ||
-		m.PreviousChat != "" && slices.Contains(p.Groups, m.PreviousChat)
+	named := namesGroup(p.Groups, m)
 	listed := named || decided.Answers() || decided != GroupIgnored &&
 		(slices.Contains(p.Groups, AnyGroup) || p.Access == Open && len(p.Groups) == 0)
 	switch {
@@ -105,7 +104,13 @@ func (p *Policy) decideGroup(m *bus.InboundMessage, decided GroupState) decision
 // mustTranscribe reports whether m must be transcribed to find out whether it addresses the agent.
 func (p *Policy) mustTranscribe(m *bus.InboundMessage) bool {
 	return len(p.Overhear) > 0 && m.Utterance() != nil &&
-		(slices.Contains(p.Overhear, AnyGroup) || slices.Contains(p.Overhear, m.From.Chat))
+		(slices.Contains(p.Overhear, AnyGroup) || namesGroup(p.Overhear, m))
+}
+
+// namesGroup reports whether a list has the id of m's group, or the id before the group moved.
+func namesGroup(list []string, m *bus.InboundMessage) bool {
+	return slices.Contains(list, m.From.Chat) ||
+		m.PreviousChat != "" && slices.Contains(list, m.PreviousChat)
 }
 
 // AnyGroup stands for all groups in a [Policy].
