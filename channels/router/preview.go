@@ -44,6 +44,7 @@ type display struct {
 	to bus.Address
 
 	preview preview
+	others  map[string]preview // unfinished ones that preview has displaced, without their messages
 }
 
 // messages are the platform's messages that show a preview.
@@ -88,12 +89,12 @@ func (v *display) applyUpdate(update *bus.Progress) {
 		return // too late: the answer itself is being delivered
 	}
 	if p.stream != update.Stream {
-		if update.Ended {
-			return // nothing was shown
+		_, displaced := v.others[update.Stream]
+		if update.Ended && !(displaced && update.Void) {
+			delete(v.others, update.Stream)
+			return // nothing was shown, or the answer replaces it
 		}
-		v.keepPreview()
-		*p = preview{stream: update.Stream, began: v.r.now(), messages: v.r.previews.kept[update.Stream]}
-		delete(v.r.previews.kept, update.Stream)
+		v.turnTo(update.Stream)
 	}
 	p.replyTo, p.ended, p.stopped = update.ReplyTo, update.Ended, update.Void
 	if !update.Ended {
@@ -101,6 +102,26 @@ func (v *display) applyUpdate(update *bus.Progress) {
 		p.text, p.status = secrets.safePrefix(update.Text), secrets.safeStatus(update.Status)
 		p.since = update.Since
 	}
+}
+
+// turnTo makes the preview of a stream the current one. The intervals between edits and between
+// typing indicators apply to the chat, also if several answers grow there at once. r.mu is held.
+func (v *display) turnTo(stream string) {
+	next, displaced := v.others[stream]
+	if delete(v.others, stream); !displaced {
+		next = preview{stream: stream, began: v.r.now()}
+	}
+	if before := v.preview; before.stream != "" && !before.ended {
+		next.edited, next.typed = before.edited, before.typed
+		if v.others == nil {
+			v.others = make(map[string]preview)
+		}
+		v.others[before.stream] = before
+	}
+	v.keepPreview()
+	next.messages = v.r.previews.kept[stream]
+	delete(v.r.previews.kept, stream)
+	v.preview = next
 }
 
 // keepPreview ends the preview and keeps its messages for the answer that replaces them. r.mu is
@@ -122,6 +143,7 @@ func (v *display) claimPreview(stream string) messages {
 	}
 	m := v.r.previews.kept[stream]
 	delete(v.r.previews.kept, stream)
+	delete(v.others, stream)
 	return m
 }
 
@@ -139,11 +161,9 @@ func (v *display) show(ctx, work context.Context) time.Duration {
 	}
 	p.tick(now)
 	limits := v.a.limits(v.to)
-	due := p.edited.Add(limits.EditInterval)
-	if p.edited.IsZero() {
-		due = p.began.Add(min(showDelay, limits.EditInterval))
-	}
-	if early := due.Sub(now); early > 0 {
+	early := max(p.edited.Add(limits.EditInterval).Sub(now),
+		p.began.Add(min(showDelay, limits.EditInterval)).Sub(now))
+	if early > 0 {
 		return min(wait, early)
 	}
 	if v.showDraft(work, limits) {
@@ -154,7 +174,7 @@ func (v *display) show(ctx, work context.Context) time.Duration {
 	if n < 0 || v.a.editor == nil {
 		return wait
 	}
-	early := v.a.wait(v.to, now)
+	early = v.a.wait(v.to, now)
 	if n == len(p.ids) { // a new message counts towards the rate limits
 		early = v.a.reserve(&v.c.reservation, v.to, limits, now)
 	}
@@ -218,20 +238,25 @@ func (v *display) showTyping(ctx context.Context, now time.Time) time.Duration {
 // stopPreviews ends the preview if it was stopped or belongs to one of the streams. It returns how
 // long the next message must wait for that.
 func (v *display) stopPreviews(ctx context.Context, streams []string) time.Duration {
-	v.r.mu.Lock()
 	p := &v.preview
-	for _, s := range streams {
-		v.r.previews.end(s)
-		p.stopped = p.stopped || p.stream == s
-	}
-	p.ended = p.ended || p.stopped
-	v.r.mu.Unlock()
-	if p.stopped {
+	for {
+		v.r.mu.Lock()
+		for _, s := range streams {
+			v.r.previews.end(s)
+			if _, displaced := v.others[s]; displaced && !p.stopped {
+				v.turnTo(s)
+			}
+			p.stopped = p.stopped || p.stream == s
+		}
+		p.ended = p.ended || p.stopped
+		v.r.mu.Unlock()
+		if !p.stopped {
+			return 0
+		}
 		if wait := v.endStopped(ctx); p.stopped {
 			return wait
 		}
 	}
-	return 0
 }
 
 // stoppedMark marks the end of a stopped answer.

@@ -283,6 +283,43 @@ func TestTypingHangs(t *testing.T) {
 	})
 }
 
+// Two members of a group are answered at once: both answers are seen to grow, the typing indicator
+// is set as often as for one, and one that is stopped meanwhile loses its status line.
+func TestTwoAnswersGrow(t *testing.T) {
+	for name, stop := range map[string]func(w *world){
+		"message": func(w *world) {
+			w.store(bus.OutboundMessage{To: chatA, Text: "Stopped.", Stops: []string{"a"}})
+		},
+		"end": func(w *world) {
+			w.ended(chatA, "a", true)
+			w.put(chatA, "Stopped.")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.start()
+				for i := range 100 {
+					for j := range 2 { // each second another one is first
+						stream := []string{"b", "a"}[(i/10+j)%2]
+						w.progress(bus.Progress{To: chatA, Stream: stream, Text: stream, Status: "counts"})
+					}
+					w.sleep(100 * time.Millisecond)
+				}
+				w.wantRead(chatA, "a\n\n_counts_", "b\n\n_counts_")
+				if n := len(w.asked("type")); n > 3 {
+					t.Errorf("the indicator was set %d times in ten seconds", n)
+				}
+				w.show(chatA, "b", "b, too")
+				stop(w)
+				w.sleep(10 * time.Second)
+				w.wantRead(chatA, "a … (stopped)", "b, too", "Stopped.")
+				w.answer(chatA, "b, too.", "b")
+				w.wantRead(chatA, "a … (stopped)", "b, too.", "Stopped.")
+			})
+		})
+	}
+}
+
 // A failing indicator is nothing.
 func TestTypingFails(t *testing.T) {
 	inWorld(t, func(w *world) {
