@@ -92,6 +92,38 @@ func TestForgetMeInOddPlaces(t *testing.T) {
 	}
 }
 
+// Of many messages in several chats none is left, in whatever order the chats are erased.
+func TestForgetManyMessages(t *testing.T) {
+	t.Parallel()
+	for _, many := range []string{"a", "b"} {
+		t.Run(many, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.atLength()
+				w.start()
+				w.tells(5, "a", "hello")
+				w.tells(5, "b", "hello")
+				const old = 3 * store.PruneBatch
+				w.exec(`INSERT INTO inbox (account, chat, thread, message, state, body, received_ms,
+						origin, parent, person, shared)
+					WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
+					SELECT 'test', $2, '', 'old ' || i, 'done', '{}', 0, 'person', '', 5, false FROM n`,
+					old, many)
+				w.exec(`INSERT INTO outbox (account, chat, state, body, created_ms, updated_ms)
+					WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
+					SELECT 'test', $2, 'sent', '{}', 0, 0 FROM n`, old, many)
+				w.tells(5, "a", "/forget me now")
+				w.sends()
+				w.sleep(time.Minute)
+				for _, table := range []string{"inbox", "outbox", "chores"} {
+					if n := w.count("SELECT count(*) FROM " + table); n != 0 {
+						t.Errorf("%d rows are left in %s, want none", n, table)
+					}
+				}
+			})
+		})
+	}
+}
+
 // What other conversations of a person are doing ends: a turn that waits, one that runs, and
 // messages that no turn has taken.
 func TestForgetMeElsewhere(t *testing.T) {

@@ -379,11 +379,17 @@ func (e *Eraser) erasePages(ctx context.Context, chats []bus.Address, upTo int64
 		}
 		fault.Point("erasing")
 		var next int64
-		err := commit(ctx, e.DB, func(tx *store.Tx) (err error) {
-			for i := 0; i < len(chats) && err == nil; i++ {
-				next, err = erase(tx, chats[i], after, upTo)
+		err := commit(ctx, e.DB, func(tx *store.Tx) error {
+			next = upTo
+			for _, a := range chats {
+				at, err := erase(tx, a, after, upTo)
+				if err != nil {
+					return err
+				}
+				// The page of a later chat is longer, because it lacks the rows deleted before.
+				next = min(next, at)
 			}
-			return err
+			return nil
 		})
 		if err != nil {
 			return err
