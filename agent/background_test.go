@@ -254,6 +254,38 @@ func TestMergeWaits(t *testing.T) {
 	})
 }
 
+// Whatever was written into a scope moves with it: also documents with other names, and the files
+// of its skills.
+func TestMergeMovesAllFiles(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.atLength()
+		w.start()
+		w.say("a", "hello")
+		const from, to = memory.Scope("chat-test+a"), memory.Scope("person-5")
+		for name, text := range map[string]string{"travel.md": "to Rome", "plans.md": "a garden",
+			"skills/tea/SKILL.md": "green tea", "skills/tea/scripts/brew.sh": "boil",
+			"skills/bread/list.txt": "flour"} {
+			w.must(w.deps.Documents.Save(from, name, text, ""))
+		}
+		w.must(w.deps.Documents.Save(to, "plans.md", "a house", ""))
+		w.must(w.deps.Documents.Save(to, "skills/tea/SKILL.md", "black tea", ""))
+		w.tells(5, "a", "now you know me")
+		w.sleep(time.Minute)
+		for name, want := range map[string]string{"travel.md": "to Rome", "plans.md": "a house",
+			"plans-2.md": "a garden", "skills/tea/SKILL.md": "black tea",
+			"skills/tea-2/SKILL.md": "green tea", "skills/tea-2/scripts/brew.sh": "boil",
+			"skills/bread/list.txt": "flour"} {
+			if got, _, err := w.deps.Documents.Read(to, name); err != nil || got != want {
+				t.Errorf("%s is %q, %v, want %q", name, got, err, want)
+			}
+		}
+		if n := w.count("SELECT count(*) FROM chores"); n != 0 {
+			t.Errorf("%d chores are left, want none", n)
+		}
+	})
+}
+
 // What a turn of another conversation writes into a scope after that was merged is merged, too.
 func TestMergeOfWhatComesLate(t *testing.T) {
 	t.Parallel()

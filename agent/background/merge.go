@@ -1,10 +1,13 @@
 package background
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path"
@@ -145,13 +148,17 @@ func (m *Merger) mergeFiles(ctx context.Context, t *Task) error {
 	if err != nil || m.Versions.Documents == nil {
 		return err
 	}
-	for _, name := range []string{document.User, document.Memory, document.Soul, document.Heartbeat} {
+	for _, name := range mergedDocuments {
 		if err := m.mergeDocument(from, t.Scope, name); err != nil {
 			return err
 		}
 		fault.Point("merging")
 	}
-	if err := m.mergeSkills(from, t.Scope); err != nil {
+	folders, err := m.mergeSkills(from, t.Scope)
+	if err == nil {
+		err = m.moveOthers(from, t.Scope, folders)
+	}
+	if err != nil {
 		return err
 	}
 	fault.Point("merging")
@@ -169,6 +176,9 @@ func (m *Merger) mergeFiles(ctx context.Context, t *Task) error {
 	return os.RemoveAll(filepath.Join(m.Versions.Path, string(from)))
 }
 
+// mergedDocuments are the documents whose texts are joined.
+var mergedDocuments = []string{document.User, document.Memory, document.Soul, document.Heartbeat}
+
 func (m *Merger) mergeDocument(from, to memory.Scope, name string) error {
 	text, _, err := m.Versions.Documents.Read(from, name)
 	if err != nil {
@@ -183,38 +193,106 @@ func (m *Merger) mergeDocument(from, to memory.Scope, name string) error {
 	return m.Versions.Documents.Save(to, name, text, hash)
 }
 
-// mergeSkills moves the skills of a scope into another one. If both have different skills with the
-// same name, the moved one gets a folder with a number.
-func (m *Merger) mergeSkills(from, to memory.Scope) error {
-	folders, err := os.ReadDir(filepath.Join(m.Versions.Path, string(from), "skills"))
+// mergeSkills writes the SKILL.md of each skill of a scope into another one. If both have different
+// skills with the same name, the moved one gets a folder with a number. mergeSkills returns the new
+// folder of each skill.
+func (m *Merger) mergeSkills(from, to memory.Scope) (map[string]string, error) {
+	list, err := os.ReadDir(filepath.Join(m.Versions.Path, string(from), document.SkillsFolder))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("background: merge %s into %s: %w", from, to, err)
+		return nil, fmt.Errorf("background: merge %s into %s: %w", from, to, err)
 	}
-	for _, f := range folders {
-		text, _, err := m.Versions.Documents.Read(from, path.Join("skills", f.Name(), "SKILL.md"))
+	folders := make(map[string]string)
+	for _, f := range list {
+		folders[f.Name()] = f.Name()
+		text, _, err := m.Versions.Documents.Read(from, skillFile(f.Name()))
 		if err == nil && text != "" {
-			err = m.mergeSkill(to, f.Name(), text)
+			folders[f.Name()], err = m.mergeSkill(to, f.Name(), text)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return folders, nil
 }
 
-func (m *Merger) mergeSkill(to memory.Scope, folder, text string) error {
+// skillFile returns the document of the skill in a folder.
+func skillFile(folder string) string { return path.Join(document.SkillsFolder, folder, "SKILL.md") }
+
+// mergeSkill writes a skill and returns its folder.
+func (m *Merger) mergeSkill(to memory.Scope, folder, text string) (string, error) {
 	for n := 1; ; n++ {
-		name := path.Join("skills", folder, "SKILL.md")
+		name := folder
 		if n > 1 {
-			name = path.Join("skills", fmt.Sprintf("%s-%d", folder, n), "SKILL.md")
+			name = fmt.Sprintf("%s-%d", folder, n)
 		}
-		err := m.Versions.Documents.Create(to, name, text)
+		err := m.Versions.Documents.Create(to, skillFile(name), text)
 		if !errors.Is(err, document.ErrExists) {
-			return err
+			return name, err
 		}
 		// If an earlier attempt was killed, the file may already be there.
-		if there, _, err := m.Versions.Documents.Read(to, name); err != nil || there == text {
-			return err
+		there, _, err := m.Versions.Documents.Read(to, skillFile(name))
+		if err != nil || there == text {
+			return name, err
 		}
 	}
+}
+
+// moveOthers moves the files of a scope that remain: further documents, and the files beside the
+// SKILL.md of a skill, whose new folder is in folders. If the other scope has a different file with
+// the same name, the moved one gets a number.
+func (m *Merger) moveOthers(from, to memory.Scope, folders map[string]string) error {
+	root, err := os.OpenRoot(m.Versions.Path)
+	if err != nil {
+		return fmt.Errorf("background: merge %s into %s: %w", from, to, err)
+	}
+	defer root.Close()
+	err = fs.WalkDir(root.FS(), string(from), func(name string, f fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		rel := strings.TrimPrefix(name, string(from)+"/")
+		elements := strings.Split(rel, "/")
+		if err != nil || !f.Type().IsRegular() || !document.IsVersioned(rel) ||
+			slices.Contains(mergedDocuments, rel) {
+			return err
+		}
+		if len(elements) > 2 {
+			if rel == skillFile(elements[1]) {
+				return nil
+			}
+			elements[1] = cmp.Or(folders[elements[1]], elements[1])
+		}
+		return moveFile(root, name, path.Join(append([]string{string(to)}, elements...)...))
+	})
+	return store.Wrap(err, "background: merge %s into %s", from, to)
+}
+
+// maxNames is the maximum number of names that are tried for a file.
+const maxNames = 100
+
+// moveFile moves a file. If another file has its new name, the file gets a number. It stays where
+// it is if the same content is already there.
+func moveFile(root *os.Root, from, to string) error {
+	content, err := root.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	ext := path.Ext(to)
+	for n := range maxNames {
+		name := to
+		if n > 0 {
+			name = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(to, ext), n+1, ext)
+		}
+		there, err := root.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
+				return err
+			}
+			return root.Rename(from, name)
+		}
+		if err == nil && bytes.Equal(there, content) {
+			return nil
+		}
+	}
+	return fmt.Errorf("there are %d files like %s", maxNames, to)
 }
