@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -56,6 +57,32 @@ func TestIsSuspect(t *testing.T) {
 				got = append(got, w.column("SELECT substr(session, 6) || ' ' || attempts FROM turns "+
 					"WHERE session IN ('test/c', 'test/d') ORDER BY session")...)
 				wantLines(t, "counts", got, test.want)
+			})
+		})
+	}
+}
+
+// A message that has crashed processes joins neither a running turn nor other messages. So only it
+// is given up.
+func TestSuspectJoinsNobody(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pool.Mode{pool.Steer, pool.Followup, pool.Collect} {
+		t.Run(string(mode), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.opts.QueueMode = mode
+				w.leave("a", "hello", 1)
+				w.put(w.message("a", "and you?"), w.message("a", "boom"))
+				w.exec("UPDATE inbox SET crashes = $1 WHERE message = '3'", turn.MaxCrashes)
+				m := llmtest.Func("model", func(llm.Request) llmtest.Step { return llmtest.Say("hi") })
+				w.deps.Model = checked{m, t}
+				w.start()
+				w.wantQuiet()
+				w.wantAnswers("a", "hi", "hi", turn.SayGaveUp)
+				for _, r := range m.Requests() {
+					if all := strings.Join(lines(r.Messages), "\n"); strings.Contains(all, "boom") {
+						t.Errorf("the model was asked %q", all)
+					}
+				}
 			})
 		})
 	}

@@ -175,10 +175,11 @@ func (w *worker) Next(files bool) []bus.Received {
 }
 
 // asked returns how many of the waiting messages a turn that answers by may claim: all before the
-// first one that needs a turn of its own. The pool's mu is held.
+// first one that needs a turn of its own. A suspect needs one, because it may crash its turn. The
+// pool's mu is held.
 func (w *worker) asked(by asker) int {
 	i := slices.IndexFunc(w.waiting, func(r bus.Received) bool {
-		return r.Message.Origin.Standalone() || by.isOther(r.Message)
+		return r.Message.Origin.Standalone() || isSuspect(r) || by.isOther(r.Message)
 	})
 	if i < 0 {
 		return len(w.waiting)
