@@ -253,6 +253,25 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// A finished job that starts again with a new time counts like a new job.
+func TestLimitOfChange(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.s.Store = Store{MaxJobs: 1}
+	over := w.add(job("a", w.at("in 1h")))
+	w.look(2 * time.Hour)
+	second := w.add(job("b", w.at("in 1h")))
+	over.When = w.cron("0 9 * * *")
+	change := func(tx *store.Tx) error { return w.s.Change(tx, over, w.now) }
+	err := w.db.Tx(t.Context(), change)
+	if refused, ok := errors.AsType[*RefusedError](err); !ok ||
+		!strings.Contains(refused.Reason, "there are 1 jobs") {
+		t.Errorf("a second job: %v, want a refusal", err)
+	}
+	w.tx(func(tx *store.Tx) error { return w.s.Remove(tx, second.ID, w.now) })
+	w.tx(change)
+}
+
 // TestScopes holds what happens to jobs when people are linked, forgotten, and chats move.
 func TestScopes(t *testing.T) {
 	t.Parallel()

@@ -96,14 +96,8 @@ func (s Store) Add(tx *store.Tx, j *Job, now time.Time) error {
 	if err := s.check(j, now); err != nil {
 		return err
 	}
-	if s.MaxJobs >= 0 {
-		n, most, err := s.Count(tx, j)
-		if err != nil {
-			return err
-		}
-		if n >= most {
-			return refuse("there are %d jobs, and more are not allowed; remove one first", n)
-		}
+	if err := s.checkCount(tx, j); err != nil {
+		return err
 	}
 	next, ok := j.When.Next(now)
 	if !ok {
@@ -111,6 +105,15 @@ func (s Store) Add(tx *store.Tx, j *Job, now time.Time) error {
 	}
 	j.State, j.PauseReason, j.Next, j.Created = Active, "", next, now
 	return insertJob(tx, j)
+}
+
+// checkCount returns an error if j's creator may have no further unfinished job.
+func (s Store) checkCount(q store.Queryer, j *Job) error {
+	n, most, err := s.Count(q, j)
+	if err == nil && most >= 0 && n >= most {
+		err = refuse("there are %d jobs, and more are not allowed; remove one first", n)
+	}
+	return err
 }
 
 // Count returns the number of unfinished jobs of j's creator, and the limit, negative for
@@ -254,6 +257,9 @@ func (s Store) Change(tx *store.Tx, j *Job, now time.Time) error {
 	} else if next, ok := j.When.Next(now); !ok {
 		return refuse("%s is over", j.When)
 	} else if j.State, j.Next = old.State, next; old.State == Ended {
+		if err := s.checkCount(tx, &old); err != nil {
+			return err
+		}
 		j.State = Active
 	}
 	_, err = tx.Exec(`UPDATE jobs SET name = $2, kind = $3, text = $4, rule = $5, own = $6,
