@@ -136,9 +136,12 @@ func (rv review) decide(ctx context.Context, p *suspendedTurn, q *question.Quest
 	if q.Kind == question.Approve {
 		made.answer = turn.ResultNotApproved
 	}
+	rv.mu.Lock()
+	waiting := p.waiting // a command may drop some of them meanwhile
+	rv.mu.Unlock()
 	if rv.env.Now().Before(q.Expires) {
 		var ok bool
-		if made, ok = decisionOf(q, p.waiting); !ok {
+		if made, ok = decisionOf(q, waiting); !ok {
 			return false, nil
 		}
 	}
@@ -149,7 +152,7 @@ func (rv review) decide(ctx context.Context, p *suspendedTurn, q *question.Quest
 		if err != nil || !decided || made.answerIndex < 0 {
 			return err
 		}
-		ok, err := rv.env.Inbox.Claim(tx, p.waiting[made.answerIndex].Seq, p.turn.ID)
+		ok, err := rv.env.Inbox.Claim(tx, waiting[made.answerIndex].Seq, p.turn.ID)
 		if gone = err == nil && !ok; gone {
 			return turn.ErrGone // it was dropped, so it decides nothing
 		}
@@ -160,7 +163,9 @@ func (rv review) decide(ctx context.Context, p *suspendedTurn, q *question.Quest
 	}
 	if err == nil && made.answerIndex >= 0 && (decided || gone) {
 		rv.mu.Lock()
-		p.waiting = slices.Delete(slices.Clone(p.waiting), made.answerIndex, made.answerIndex+1)
+		p.waiting = slices.DeleteFunc(slices.Clone(p.waiting), func(r bus.Received) bool {
+			return r.Seq == waiting[made.answerIndex].Seq
+		})
 		rv.mu.Unlock()
 	}
 	return !gone, err // if another goroutine decided q, the message goes to the turn

@@ -1,0 +1,83 @@
+package pool
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gateway/agent/question"
+	"gateway/agent/turn"
+	"gateway/bus"
+	"gateway/bus/bustest"
+	"gateway/store"
+	"gateway/store/storetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
+
+// A command may drop waiting messages while the answer to a question is being stored. The answer
+// stays the one that was found, and the other messages keep waiting.
+func TestDropDuringDecision(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "gateway.db"),
+			[]store.Migration{bus.Migration, question.Migration}, nil)
+		must(err)
+		t.Cleanup(func() { must(db.Close()) })
+		env := &turn.Env{DB: db, Inbox: bus.NewInbox(), Now: time.Now}
+		pl, key, chat := New(env, nil, Snapshot{}), bustest.Session("test/g"),
+			bus.Address{Account: "test", Chat: "g"}
+		q := &question.Question{Kind: question.Ask, Turn: 1, Address: chat, Sender: "asked",
+			Expires: time.Now().Add(time.Hour)}
+		must(db.Tx(t.Context(), func(tx *store.Tx) error {
+			for _, sender := range []string{"leaving", "asked", "other"} {
+				_, err := env.Inbox.Put(tx, bus.InboundMessage{ID: sender, From: chat, Group: true,
+					Sender: bus.Sender{ID: sender}, Text: "yes"}, time.Now())
+				if err != nil {
+					return err
+				}
+			}
+			return question.Put(tx, q)
+		}))
+		waiting, err := env.Inbox.Waiting(db.Read(t.Context()), 0)
+		must(err)
+		p := &suspendedTurn{question: *q, waiting: waiting}
+		p.turn.ID = q.Turn
+		pl.suspended[key] = p
+
+		written := make(chan struct{})
+		go func() {
+			must(db.Tx(t.Context(), func(*store.Tx) error {
+				<-written
+				return nil
+			}))
+		}()
+		synctest.Wait() // the database is busy
+		go func() {
+			_, err := review{pl}.decide(t.Context(), p, q)
+			must(err)
+		}()
+		synctest.Wait() // the answer was found and waits for the database
+		(&Stopper{Pool: pl}).cancelOwn(key, waiting[:1], false)
+		close(written)
+		synctest.Wait()
+
+		claimed, err := env.Inbox.ClaimedBy(db.Read(t.Context()), q.Turn)
+		must(err)
+		if len(claimed) != 1 || claimed[0].Message.Sender.ID != "asked" {
+			t.Errorf("the turn has claimed %+v, want the answer of who was asked", claimed)
+		}
+		left := pl.Pending(key)
+		if len(left) != 1 || left[0].Message.Sender.ID != "other" {
+			t.Errorf("waiting are %+v, want the message of the other", left)
+		}
+	})
+}
