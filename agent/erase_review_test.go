@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"gateway/agent/attachment"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/pool"
@@ -219,6 +220,44 @@ func TestForgetKeepsWhatIsNew(t *testing.T) {
 		}
 		if n := w.count("SELECT count(*) FROM chores"); n != 0 {
 			t.Errorf("%d chores are left", n)
+		}
+	})
+}
+
+// interrupted is media whose process stops once it has erased something.
+type interrupted struct {
+	attachment.Media
+	stop func()
+}
+
+func (m *interrupted) Erase(a bus.Address) error {
+	defer m.stop()
+	return m.Media.Erase(a)
+}
+
+// A restart while somebody is being erased takes no file that came later.
+func TestForgetAndRestartKeepsNewFiles(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.atLength()
+		media := w.deps.Media
+		w.deps.Media = &interrupted{media, func() { w.cancel() }}
+		w.start()
+		w.tells(5, "a", "hello", "/forget me now")
+		w.must(w.stop())
+		file, err := media.Put(at("a"), "new.txt", strings.NewReader("new file"))
+		w.must(err)
+		w.deps.Media = media
+		w.start()
+		w.sends()
+		w.sleep(time.Minute)
+		if f, err := media.Open(file.Path); err != nil {
+			t.Errorf("the new file is gone: %v", err)
+		} else {
+			w.must(f.Close())
+		}
+		if n := w.count("SELECT count(*) FROM chores"); n != 0 {
+			t.Errorf("%d chores are left, want none", n)
 		}
 	})
 }

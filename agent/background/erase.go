@@ -288,6 +288,9 @@ func (e *Eraser) Do(ctx context.Context, t *Task) (Outcome, error) {
 			return Outcome{}, err
 		}
 		left.Files = true
+		if err := e.save(ctx, t, &left); err != nil {
+			return Outcome{}, err
+		}
 	}
 	if !left.Sent {
 		var err error
@@ -310,11 +313,15 @@ func (e *Eraser) Do(ctx context.Context, t *Task) (Outcome, error) {
 		}
 	}
 	left.Chats, left.Swept = nil, nil // so that the task itself is not the last trace
-	err := commit(ctx, e.DB, func(tx *store.Tx) error { return e.tasks.Save(tx, t, jsonOf(left)) })
-	if err != nil {
+	if err := e.save(ctx, t, &left); err != nil {
 		return Outcome{}, err
 	}
 	return Outcome{}, e.DB.Shred(ctx)
+}
+
+// save stores what is left to erase.
+func (e *Eraser) save(ctx context.Context, t *Task, left *Erasure) error {
+	return commit(ctx, e.DB, func(tx *store.Tx) error { return e.tasks.Save(tx, t, jsonOf(left)) })
 }
 
 // externalStores returns the external stores of the accounts of left's chats, by account.
