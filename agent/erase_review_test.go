@@ -327,6 +327,35 @@ func TestForgetFromOutsideIsWhole(t *testing.T) {
 	})
 }
 
+// What background work has used that was under way when its person was forgotten is counted for
+// nobody.
+func TestForgetDuringNotes(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.atLength()
+		release := make(chan struct{})
+		w.deps.Notes = stays{w.clerk(), release, func(llm.Request) bool { return true }}
+		w.start()
+		for range 6 {
+			w.tells(5, "b", "hello")
+		}
+		w.tells(5, "b", "/compact")
+		w.tells(5, "a", "/forget me now")
+		close(release)
+		w.settle()
+		w.sends()
+		w.sleep(time.Minute)
+		if n := w.count("SELECT count(*) FROM usage WHERE kind = 'model' AND key = 'clerk'"); n != 1 {
+			t.Fatalf("%d rows count notes, want 1", n)
+		}
+		wantLines(t, "usage", w.column("SELECT kind || ' ' || key FROM usage "+
+			"WHERE kind IN ('person', 'session')"), nil)
+		if n := w.count("SELECT count(*) FROM chores"); n != 0 {
+			t.Errorf("%d chores are left, want none", n)
+		}
+	})
+}
+
 // What is still to be sent to an account that is not there any more keeps nobody's traces.
 func TestForgetOnAccountThatIsGone(t *testing.T) {
 	t.Parallel()

@@ -46,6 +46,7 @@ type Erasure struct {
 	Person int64          `json:"person"`
 	Files  bool           `json:"files"` // the files are deleted
 	Swept  []bus.Address  `json:"swept"` // chats without rows in the bus
+	Usage  []session.Key  `json:"usage"` // sessions whose usage counts are still to be erased
 	Sent   bool           `json:"sent"`  // the last message is sent, and the bus has no rows of theirs
 }
 
@@ -109,15 +110,18 @@ func (e *Eraser) Rows(tx *store.Tx, left *Erasure) ([]session.Key, error) {
 		if err := schedule.ErasePerson(tx, person); err != nil {
 			return nil, err
 		}
-		if err := e.Ledger.Erase(tx, budget.Spender{Person: person}); err != nil {
-			return nil, err
-		}
 		if err := audit.Erase(tx, person, nil); err != nil {
 			return nil, err
 		}
 	}
 	if err := audit.Erase(tx, 0, left.Chats); err != nil {
 		return nil, err
+	}
+	left.Usage = keys
+	for _, who := range left.spenders() {
+		if err := e.Ledger.Erase(tx, who); err != nil {
+			return nil, err
+		}
 	}
 	return keys, e.People.Forget(tx, left.Person, left.Chats)
 }
@@ -242,10 +246,18 @@ func (e *Eraser) eraseSession(tx *store.Tx, key session.Key) error {
 	if err := session.Erase(tx, key); err != nil {
 		return err
 	}
-	if err := question.Erase(tx, key.String()); err != nil {
-		return err
+	return question.Erase(tx, key.String())
+}
+
+// spenders returns the sessions and people whose usage is erased.
+func (left *Erasure) spenders() (list []budget.Spender) {
+	for _, key := range left.Usage {
+		list = append(list, budget.Spender{Session: key})
 	}
-	return e.Ledger.Erase(tx, budget.Spender{Session: key})
+	for _, person := range left.People() {
+		list = append(list, budget.Spender{Person: person})
+	}
+	return list
 }
 
 // endTurn ends a turn and the messages that it has claimed.
@@ -284,11 +296,7 @@ func (e *Eraser) Do(ctx context.Context, t *Task) (Outcome, error) {
 		return Outcome{}, err
 	}
 	if !left.Files { // only once: files that arrive later belong to someone else
-		if err := e.eraseFiles(ctx, &left); err != nil {
-			return Outcome{}, err
-		}
-		left.Files = true
-		if err := e.save(ctx, t, &left); err != nil {
+		if err := e.eraseOnce(ctx, t, &left); err != nil {
 			return Outcome{}, err
 		}
 	}
@@ -317,6 +325,22 @@ func (e *Eraser) Do(ctx context.Context, t *Task) (Outcome, error) {
 		return Outcome{}, err
 	}
 	return Outcome{}, e.DB.Shred(ctx)
+}
+
+// eraseOnce deletes the files, and the usage of tasks that were under way when the rows were
+// deleted. They have ended, because tasks of one scope run one after another.
+func (e *Eraser) eraseOnce(ctx context.Context, t *Task, left *Erasure) error {
+	if err := e.eraseFiles(ctx, left); err != nil {
+		return err
+	}
+	for _, who := range left.spenders() {
+		err := commit(ctx, e.DB, func(tx *store.Tx) error { return e.Ledger.Erase(tx, who) })
+		if err != nil {
+			return err
+		}
+	}
+	left.Files, left.Usage = true, nil
+	return e.save(ctx, t, left)
 }
 
 // save stores what is left to erase.
