@@ -94,6 +94,34 @@ func TestNotesThatCannotBeMade(t *testing.T) {
 	}
 }
 
+// A call for notes that breaks off is counted, too. Otherwise people could use more than their
+// budget by stopping it again and again. After /forget it is counted for nobody.
+func TestNotesThatBreakOff(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"/stop", "/forget me now"} {
+		t.Run(end, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.long("a")
+				w.clerk().set(func(c *clerk) { c.hold = make(chan struct{}) })
+				w.start()
+				const used = "SELECT sum(input) FROM usage WHERE kind = 'day'"
+				before := w.count(used)
+				w.tells(5, "a", "what now")
+				w.tells(5, "a", end)
+				w.sleep(time.Minute)
+				w.lived()
+				if n := w.count(used) - before; n < 1000 {
+					t.Errorf("%d tokens are counted for the notes, want those of the prompt", n)
+				}
+				n := w.count("SELECT count(*) FROM usage WHERE kind = 'person' AND input > 0")
+				if want := map[string]int{"/stop": 1}[end]; n != want {
+					t.Errorf("%d people are charged, want %d", n, want)
+				}
+			})
+		})
+	}
+}
+
 // What stays of a conversation begins with a person, however many messages its turns have.
 func TestCompactKeepsTurnsWhole(t *testing.T) {
 	t.Parallel()

@@ -79,11 +79,19 @@ func (c *Calls) Ask(
 	defer hold.Release()
 	ctx, seen := c.Watch(ctx, observe.ModelBegin{Model: m.ID, Notes: true})
 	defer func() { seen.End(resp, err) }()
+	answer := 0
 	for ev, err := range m.Stream(ctx, req) {
 		seen.Event()
 		if err != nil {
+			if used := c.Broken(ctx, m.ID, req, answer); used != (llm.Usage{}) {
+				err = errors.Join(err, c.bill(ctx, who, &llm.Response{Model: m.ID, Usage: used}))
+			}
 			return nil, err
 		}
+		if ev.Reset {
+			answer = 0
+		}
+		answer += len(ev.Text)
 		if resp := ev.Response; resp != nil {
 			c.Estimates.LearnFrom(req, resp)
 			return resp, c.bill(ctx, who, resp)
@@ -92,16 +100,34 @@ func (c *Calls) Ask(
 	return nil, &llm.Error{Kind: llm.Unavailable, Model: m.Name}
 }
 
+// Broken returns the usage of a call that broke off before the model reported it. It estimates the
+// usage from the prompt and the bytes received. A refused call has no usage.
+func (c *Calls) Broken(
+	ctx context.Context, model string, req llm.Request, answer int,
+) (u llm.Usage) {
+	if answer > 0 || ctx.Err() != nil {
+		u.Input = c.Estimates.Tokens(model, prompt.Size(req))
+		u.Output = c.Estimates.Tokens(model, answer)
+	}
+	return u
+}
+
 // bill writes the usage of a call that is not part of a turn.
 func (c *Calls) bill(ctx context.Context, who budget.Spender, resp *llm.Response) error {
 	cost := c.Ledger.Price(resp.Model, resp.Usage)
 	var learnt prompt.Calibration
 	err := c.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
+		who := who
 		if !who.Session.IsZero() {
-			err := session.Spend(tx, who.Session,
-				session.Bill{Usage: resp.Usage, Cost: cost})
+			_, exists, err := session.Named(tx, who.Session.String())
+			if err == nil {
+				err = session.Spend(tx, who.Session, session.Bill{Usage: resp.Usage, Cost: cost})
+			}
 			if err != nil {
 				return err
+			}
+			if !exists { // /forget has erased it: nobody is charged
+				who = budget.Spender{}
 			}
 		}
 		learnt = c.Estimates.Unsaved(resp.Model)

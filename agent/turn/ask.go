@@ -72,18 +72,14 @@ func (t *modelCaller) ask(ctx context.Context) (resp *llm.Response, err error) {
 	return nil, &llm.Error{Kind: llm.Unavailable, Model: t.settings.ModelName}
 }
 
-// spendBroken records the usage of a call that broke off before the model reported it. It estimates
-// the usage from the prompt and the bytes received. A refused call has no usage.
+// spendBroken records the usage of a call that broke off before the model reported it.
 func (t *modelCaller) spendBroken(
 	ctx context.Context, hold *budget.Reservation, req llm.Request, answer int,
 ) {
-	if answer == 0 && ctx.Err() == nil {
-		return
+	used := t.env.Calls.Broken(ctx, t.settings.ModelID, req, answer)
+	if used != (llm.Usage{}) {
+		t.spend(hold, t.settings.ModelID, used)
 	}
-	t.spend(hold, t.settings.ModelID, llm.Usage{
-		Input:  t.env.Calls.Estimates.Tokens(t.settings.ModelID, prompt.Size(req)),
-		Output: t.env.Calls.Estimates.Tokens(t.settings.ModelID, answer),
-	})
 }
 
 // request returns the next request to the model.
