@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/tool"
+	"gateway/agent/tools/ask"
 	"gateway/agent/turn"
 	"gateway/bus"
 	"gateway/memory"
@@ -217,6 +219,55 @@ func TestVersionOfWhatIsWritten(t *testing.T) {
 			t.Errorf("the versions are %+v, want one of the agent's", log)
 		}
 	})
+}
+
+// However a turn ends that has written into a document, that is a version of the agent's.
+func TestVersionAtEachEnd(t *testing.T) {
+	t.Parallel()
+	answer := llmtest.Say("done")
+	for name, test := range map[string]struct {
+		then []llmtest.Step // "never" is held
+		do   func(w *world)
+	}{
+		"after a question": {[]llmtest.Step{asksFor("Which?"), answer},
+			func(w *world) { w.say("a", "blue") }},
+		"after a restart": {[]llmtest.Step{llmtest.Say("never"), answer},
+			func(w *world) { w.restart() }},
+		"failed": {[]llmtest.Step{llmtest.Fail(llm.BadRequest)}, func(*world) {}},
+		"stopped": {[]llmtest.Step{llmtest.Say("never")},
+			func(w *world) { w.say("a", "/stop") }},
+		"interrupted": {[]llmtest.Step{llmtest.Say("never"), answer},
+			func(w *world) { w.say("a", "/queue interrupt", "and now") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				write := act("write_file", tool.Once, nil)
+				write.Schema = json.RawMessage(`{"type":"object"}`)
+				write.Run = func(_ context.Context, c tool.Call) (tool.Result, error) {
+					err := w.deps.Documents.Save(c.Scope, document.User, "- Name: Ada\n", "")
+					return tool.Result{Text: "written"}, err
+				}
+				w.tools(write, ask.New())
+				w.opts.Grace = time.Second
+				w.model.Queue(llmtest.Call("write_file", `{"path":"memory/USER.md"}`))
+				for _, step := range test.then {
+					if slices.Equal(step.Text, []string{"never"}) {
+						step = held(step, make(chan struct{}))
+					}
+					w.model.Queue(step)
+				}
+				w.start()
+				w.say("a", "I am Ada")
+				test.do(w)
+				w.wantQuiet()
+				log, err := w.d.versions.Tree(memory.OfChat(at("a"))).Log(w.t.Context(), 0)
+				w.must(err)
+				if len(log) != 1 || log[0].Author != "the agent" {
+					t.Errorf("the versions are %+v, want one of the agent's", log)
+				}
+			})
+		})
+	}
 }
 
 // A group that gets another name on its platform keeps its memory.

@@ -40,7 +40,7 @@ func (t *toolRound) detectLoop(c llm.ToolCall, result string) string {
 }
 
 // recount counts the rounds of tool calls of earlier attempts, and their equal calls with equal
-// results.
+// results. It also notes whether they may have changed documents.
 func (t *toolRound) recount(messages []llm.Message) {
 	calls := make(map[string]llm.ToolCall)
 	for _, m := range messages {
@@ -52,6 +52,7 @@ func (t *toolRound) recount(messages []llm.Message) {
 		}
 		for _, c := range m.ToolCalls {
 			calls[c.ID] = c
+			t.noteWrite(c, c.Arguments)
 		}
 		if c, ok := calls[m.ToolCallID]; ok && m.Role == llm.ToolRole {
 			text := strings.TrimSuffix(strings.TrimSuffix(m.Text, NoteLoop), NoteLoopEnded)

@@ -91,6 +91,9 @@ func Run(ctx context.Context, env *Env, s *Start, mailbox Mailbox) (*Outcome, er
 			err = t.abandon(ctx, s.Messages, err)
 		}
 	}
+	if t.wrote {
+		env.Background.Wake()
+	}
 	out.Turn, out.Unanswered, out.Refused = t.Turn, t.unanswered, t.refused
 	return out, err
 }
@@ -148,8 +151,10 @@ func (t *runner) stopped(ctx context.Context) (resume *session.Turn, err error) 
 		if running, err = session.RunningTurn(tx, t.Session); err != nil {
 			return err
 		}
-		t.erased, err = session.TurnErased(tx, t.ID)
-		return err
+		if t.erased, err = session.TurnErased(tx, t.ID); err != nil || t.erased {
+			return err
+		}
+		return t.addVersion(tx)
 	})
 	if err != nil || running == nil || running.ID != t.ID || running.Epoch != t.Epoch {
 		return nil, err

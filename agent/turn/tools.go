@@ -261,9 +261,7 @@ func (t *toolRound) runTool(
 	} else if granted.Subject != Approvable(found, call).Subject() {
 		return callResult{result: tool.Result{Text: ResultChanged}}, nil
 	}
-	if found.Effect != tool.Pure && bytes.Contains(args, []byte(memoryFolder+"/")) {
-		t.wrote = true // calls that are not pure run alone
-	}
+	t.noteWrite(c, string(args))
 	d.result, err = t.runApart(ctx, found, call)
 	switch cause := context.Cause(ctx); {
 	case err == nil || errors.Is(err, ErrAbandoned):
@@ -273,6 +271,13 @@ func (t *toolRound) runTool(
 		err = context.DeadlineExceeded
 	}
 	return d, err
+}
+
+// noteWrite notes whether the call c, which is not pure and so runs alone, may change documents.
+func (t *toolRound) noteWrite(c llm.ToolCall, args string) {
+	if t.effect(c) != tool.Pure && strings.Contains(args, memoryFolder+"/") {
+		t.wrote = true
+	}
 }
 
 // crashed returns the error of a call that has panicked.

@@ -300,7 +300,7 @@ func (t *runner) answer(ctx context.Context, m llm.Message) (done bool, err erro
 			}
 			return t.append(tx, &ended, batch, append([]llm.Message{m}, more...))
 		}
-		if later, err = t.addFollowUps(tx); err != nil {
+		if later, err = t.addCompaction(tx); err != nil {
 			return err
 		}
 		return t.end(tx, &ended, session.Done, m)
@@ -372,23 +372,25 @@ func (t *runner) boundary(ctx context.Context) error {
 	return nil
 }
 
-// addFollowUps adds background tasks that follow the turn. One records a version of changed
-// documents. One makes notes if the prompt has become too large, so that the next turn need not
-// wait for them. addFollowUps reports whether it added any.
-func (t *runner) addFollowUps(tx *store.Tx) (later bool, err error) {
-	put := func(w background.Work, state []byte) {
-		if err == nil {
-			later, err = true, t.env.Background.Add(tx, background.Task{Work: w, State: state})
-		}
+// addCompaction adds a background task that makes notes if the prompt has become too large, so that
+// the next turn need not wait for them. It reports whether it added one.
+func (t *runner) addCompaction(tx *store.Tx) (bool, error) {
+	state, tooLarge := t.excess()
+	if t.isTask() || t.Scope == "" || !tooLarge {
+		return false, nil
 	}
-	if t.wrote && t.env.Documents != nil {
-		put(background.Work{Kind: background.Version, Scope: t.Scope}, nil)
+	return true, t.env.Background.Add(tx, background.Task{Work: background.Work{
+		Kind: background.Compact, Scope: t.Scope, Session: t.Session.String()}, State: state})
+}
+
+// addVersion adds a background task that records a version of the documents, if the turn may have
+// changed some. [Run] wakes the tasks.
+func (t *toolRound) addVersion(tx *store.Tx) error {
+	if !t.wrote || t.env.Documents == nil {
+		return nil
 	}
-	if state, tooLarge := t.excess(); !t.isTask() && t.Scope != "" && tooLarge {
-		put(background.Work{Kind: background.Compact, Scope: t.Scope,
-			Session: t.Session.String()}, state)
-	}
-	return later, err
+	return t.env.Background.Add(tx, background.Task{Work: background.Work{
+		Kind: background.Version, Scope: t.Scope}})
 }
 
 // append writes messages to the transcript of st and claims batch. A tool call must be on disk
@@ -445,6 +447,9 @@ func (t *runner) end(tx *store.Tx, st *session.Turn, s session.State, last ...ll
 		said = last[len(last)-1].Text
 	}
 	if err := t.endRun(tx, s, said); err != nil {
+		return err
+	}
+	if err := t.addVersion(tx); err != nil {
 		return err
 	}
 	return t.env.Inbox.Finish(tx, st.ID)
