@@ -24,7 +24,7 @@ type Transcripts struct {
 type history struct {
 	key     session.Key
 	created int64           // when the session began
-	entries []session.Entry // append-only, because turns share it
+	entries []session.Entry // never changes, because turns and commands share it
 	size    int
 }
 
@@ -73,7 +73,7 @@ func (h *Transcripts) read(
 		h.Drop(key)
 		return h.readAnew(q, key, limit)
 	}
-	t.Entries = append(entries, t.Entries...)
+	t.Entries = append(slices.Clip(entries), t.Entries...) // others may append to entries now
 	old := 0
 	for old < len(t.Entries) && t.Entries[old].ID <= t.Start {
 		old++

@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -129,6 +130,47 @@ func compareRead(
 	if got.Truncated != want.Truncated || got.Start != want.Start {
 		t.Errorf("truncated %v from %d on, want %v from %d on",
 			got.Truncated, got.Start, want.Truncated, want.Start)
+	}
+}
+
+// A meanwhile calls a function before its first query.
+type meanwhile struct {
+	store.Queryer
+	do func()
+}
+
+func (q *meanwhile) Query(query string, args ...any) (*sql.Rows, error) {
+	if do := q.do; do != nil {
+		q.do = nil
+		do()
+	}
+	return q.Queryer.Query(query, args...)
+}
+
+// A command may read a transcript while a turn of the same session does. Neither writes into the
+// memory of the other.
+func TestReadAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key, turn := session.KeyOf(at("a")), &session.Turn{Session: session.KeyOf(at("a"))}
+	say := llm.Message{Role: llm.User, Text: "hello"}
+	var memory Transcripts
+	read := func(q store.Queryer) *session.Transcript {
+		found, err := memory.read(q, key, 1<<20, newMessages{})
+		w.must(err)
+		return found
+	}
+	w.tx(func(tx *store.Tx) error {
+		_, err := session.BeginTurn(tx, turn, "", store.Lease{}, time.Now(), say, say, say, say, say)
+		return err
+	})
+	read(w.read())
+	w.tx(func(tx *store.Tx) error { return session.Append(tx, turn, time.Now(), say) })
+	var inner *session.Transcript
+	outer := read(&meanwhile{w.read(), func() { inner = read(w.read()) }})
+	if len(inner.Entries) != 6 || len(outer.Entries) != 6 || &inner.Entries[5] == &outer.Entries[5] {
+		t.Errorf("%d and %d entries are read, and the last one is in the same place",
+			len(inner.Entries), len(outer.Entries))
 	}
 }
 
