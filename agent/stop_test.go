@@ -135,6 +135,30 @@ func TestStopIsOfOneSession(t *testing.T) {
 	})
 }
 
+// A tool that wants to wait for a person when its turn was stopped is told that nobody will answer.
+func TestStopBeforeToolWaits(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		release, cancelled := make(chan struct{}), 0
+		asks := act("asks", tool.Once, nil)
+		asks.Run = func(context.Context, tool.Call) (tool.Result, error) {
+			<-release
+			return tool.Result{Wait: &tool.Wait{Text: "Which?", For: time.Hour,
+				State: []byte("{}"), Cancel: func() { cancelled++ }}}, nil
+		}
+		w.tools(asks)
+		w.model.Queue(uses("asks"))
+		w.start()
+		w.say("a", "hello", "/stop")
+		close(release)
+		w.wantQuiet()
+		w.wantAnswers("a", "Stopped.")
+		if cancelled != 1 {
+			t.Errorf("the call was ended %d times, want once", cancelled)
+		}
+	})
+}
+
 // A guest ends an answer that is theirs alone, and nothing of what others have asked for.
 func TestStopByGuest(t *testing.T) {
 	t.Parallel()

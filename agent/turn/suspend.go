@@ -50,6 +50,9 @@ func (t *toolRound) suspendFor(ctx context.Context, c llm.ToolCall, a *approvalR
 		}
 		return t.putPrompts(tx, q)
 	})
+	if wait := a.result.Wait; wait != nil && wait.Cancel != nil && (err != nil || refusal != nil) {
+		wait.Cancel() // nobody will answer
+	}
 	if err != nil {
 		return err
 	}
