@@ -1,6 +1,7 @@
 package whatsapp
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	waBinary "go.mau.fi/whatsmeow/binary"
 	"go.mau.fi/whatsmeow/proto/waE2E"
+	"go.mau.fi/whatsmeow/store"
 	"go.mau.fi/whatsmeow/types"
 	"go.mau.fi/whatsmeow/types/events"
 	"google.golang.org/protobuf/proto"
@@ -286,4 +288,26 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("text is no UTF-8: %q", c.text)
 		}
 	})
+}
+
+// contacts is a store in which everybody has the same name.
+type contacts struct {
+	store.ContactStore
+	name string
+}
+
+func (c contacts) GetContact(context.Context, types.JID) (types.ContactInfo, error) {
+	return types.ContactInfo{Found: true, PushName: c.name}, nil
+}
+
+// A name that looks like a mention stays as it is, however often the person is mentioned.
+func TestNamesLikeMentions(t *testing.T) {
+	t.Parallel()
+	const name = "@15550001 @15550001"
+	b := &addressBook{contacts: contacts{name: name}}
+	users := slices.Repeat([]string{"15550001@lid"}, 6)
+	text, _ := b.mentions(t.Context(), "Is @15550001 there?", users)
+	if want := "Is @" + name + " there?"; text != want {
+		t.Errorf("the text is %q, want %q", text, want)
+	}
 }

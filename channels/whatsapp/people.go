@@ -162,6 +162,7 @@ func (b *addressBook) contact(ctx context.Context, j types.JID) string {
 func (b *addressBook) mentions(
 	ctx context.Context, text string, users []string,
 ) (_ string, ours bool) {
+	var names []string // pairs of a mention and its replacement
 	for _, u := range users {
 		j, err := types.ParseJID(u)
 		if err != nil || j.User == "" {
@@ -179,8 +180,10 @@ func (b *addressBook) mentions(
 			continue
 		}
 		if name := b.contact(ctx, j); name != "" {
-			text = strings.ReplaceAll(text, at, "@"+name)
+			names = append(names, at, "@"+name)
 		}
 	}
-	return text, ours
+	// People choose their names, which may look like mentions. Replacing those, too, would make the
+	// text longer with each mention.
+	return strings.NewReplacer(names...).Replace(text), ours
 }
