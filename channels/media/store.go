@@ -92,13 +92,15 @@ func (m *Store) Fetch(ctx context.Context, msg *bus.InboundMessage) {
 	msg.Attachments = m.fetchAll(ctx, msg, msg.ID, msg.Attachments)
 	if q := msg.ReplyTo; q != nil && len(q.Attachments) > 0 {
 		quote := *q // msg may share the original with others
-		quote.Attachments = m.fetchAll(ctx, msg, q.ID, q.Attachments)
+		// The quoted message may be of another chat, which has the same ids, and on WhatsApp the sender
+		// can make it up. So its files get names of their own, and replace no other message's file.
+		quote.Attachments = m.fetchAll(ctx, msg, msg.ID+"\x00"+q.ID, q.Attachments)
 		msg.ReplyTo = &quote
 	}
 }
 
-// fetchAll returns list with what was fetched. id is that of the message that has the files: msg
-// itself, or the one that it quotes.
+// fetchAll returns list with what was fetched. id is that of msg, or of msg and the message that it
+// quotes.
 func (m *Store) fetchAll(
 	ctx context.Context, msg *bus.InboundMessage, id string, list []bus.Attachment,
 ) []bus.Attachment {

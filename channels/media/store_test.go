@@ -116,6 +116,40 @@ func TestFetch(t *testing.T) {
 	}
 }
 
+// What a reply quotes never takes the place of another message's file, even if the id is the same:
+// the quoted message may be of another chat, or be made up.
+func TestFetchQuote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &library{files: map[string]string{"own": "original", "other": "another"}}
+		media := openMedia(t, map[string]channels.Channel{"full": l}, nil)
+		file := func(ref string) []bus.Attachment {
+			return []bus.Attachment{{Kind: bus.Document, Name: "a.txt", Ref: ref}}
+		}
+		wants := func(a bus.Attachment, want string) {
+			t.Helper()
+			f, err := media.Open(a.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if got, err := io.ReadAll(f); string(got) != want || err != nil {
+				t.Errorf("%s has %q, %v, want %q", a.Path, got, err, want)
+			}
+		}
+		first := bus.InboundMessage{ID: "57", From: chatA, Attachments: file("own")}
+		media.Fetch(t.Context(), &first)
+		second := bus.InboundMessage{ID: "58", From: chatA,
+			ReplyTo: &bus.Quote{ID: "57", Attachments: file("other")}}
+		media.Fetch(t.Context(), &second)
+		third := bus.InboundMessage{ID: "59", From: chatA,
+			ReplyTo: &bus.Quote{ID: "57", Attachments: file("own")}}
+		media.Fetch(t.Context(), &third)
+		wants(first.Attachments[0], "original")
+		wants(second.ReplyTo.Attachments[0], "another")
+		wants(third.ReplyTo.Attachments[0], "original")
+	})
+}
+
 // After a failure nothing is left; after a crash in mid-fetch the same file takes its place.
 func TestFetchLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
