@@ -76,8 +76,12 @@ func (t *translator) inbound(ctx context.Context, e *events.Message) (bus.Inboun
 		in.ID = in.Edits + editMark + stamp
 	}
 	t.address(ctx, &in, parsed)
+	files := parsed.files
+	if known, found := t.recent.find(in.From.Chat, in.Edits); found && in.Edits != "" {
+		files = known.files // an edit changes only the words
+	}
 	t.recent.add(in.From.Chat, bare(in.ID), remembered{
-		message: quotable(m), text: in.Text, name: in.Sender.Name, sent: in.Time,
+		message: quotable(m), text: in.Text, files: files, name: in.Sender.Name, sent: in.Time,
 	})
 	return in, true
 }
@@ -220,19 +224,18 @@ func (t *translator) quote(
 	default:
 		q.Sender = in.Sender.Name
 	}
-	// What we remember is more certain than what the reply contains.
-	parsed, ok := read(info.GetQuotedMessage())
-	q.Text, q.Attachments = parsed.text, parsed.files
-	// The sender of a reply can forge the quoted text and its author.
+	// The sender of a reply can forge the quoted text, its file and its author. So only what we
+	// remember is certain, also if that has no text or no file.
 	if q.Claimed = !found; found {
+		q.Text, q.Attachments = known.text, known.files
 		q.Ours = known.ours || in.Self && q.Ours
 		if known.name != "" {
 			q.Sender = known.name
 		}
-		if known.text != "" || !ok {
-			q.Text = known.text
-		}
+		return q
 	}
+	parsed, _ := read(info.GetQuotedMessage())
+	q.Text, q.Attachments = parsed.text, parsed.files
 	return q
 }
 

@@ -6,6 +6,7 @@ import (
 	"go.mau.fi/whatsmeow/proto/waE2E"
 	"google.golang.org/protobuf/proto"
 
+	"gateway/bus"
 	"gateway/channels/recent"
 )
 
@@ -17,9 +18,10 @@ const (
 
 // A remembered is a recently received or sent message.
 type remembered struct {
-	message *waE2E.Message // for a quote
-	text    string         // Markdown if it is ours
-	name    string         // of its author, or "" if that is us
+	message *waE2E.Message   // for a quote
+	text    string           // Markdown if it is ours
+	files   []bus.Attachment // at most one
+	name    string           // of its author, or "" if that is us
 	ours    bool
 	sent    time.Time // not in the future
 	removed bool      // deleted for everybody

@@ -35,9 +35,9 @@ func (c *Channel) Send(ctx context.Context, part bus.Part) (string, error) {
 		if err := s.sender.sendAgain(ctx, to, id, m, id); err != nil {
 			return err
 		}
-		c.recent.add(to.String(), id, remembered{
-			message: quotable(m), text: part.Text, ours: true, sent: time.Now(),
-		})
+		parsed, _ := read(m) // for its file
+		c.recent.add(to.String(), id, remembered{message: quotable(m), text: part.Text,
+			files: parsed.files, ours: true, sent: time.Now()})
 		return nil
 	})
 }
