@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -76,6 +77,10 @@ type login struct {
 	file   string // "" stores nothing
 	http   *http.Client
 	change func() // called after each change of the token; may be nil
+
+	// hidden has the result of secrets. It needs no lock, because mu may be held as long as the
+	// authorization server takes for a token.
+	hidden atomic.Pointer[[]string]
 
 	mu      sync.Mutex
 	grant   grant
@@ -146,6 +151,8 @@ func (l *login) locked(fn func()) {
 		defer l.mu.Unlock()
 		before := l.token()
 		fn()
+		hidden := slices.Clip(l.grant.secrets())
+		l.hidden.Store(&hidden)
 		return l.token() != before
 	}() && l.change != nil {
 		l.change()
@@ -180,11 +187,13 @@ func (l *login) forget() error {
 	return nil
 }
 
-// secrets returns the tokens and the client's secret.
+// secrets returns the tokens and the client's secret. It never waits, because other servers and
+// chats wait for its result.
 func (l *login) secrets() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.grant.secrets()
+	if list := l.hidden.Load(); list != nil {
+		return *list
+	}
+	return nil // nobody has logged in yet
 }
 
 func (g *grant) secrets() (list []string) {
