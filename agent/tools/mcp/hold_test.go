@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -181,4 +183,45 @@ func TestCodes(t *testing.T) {
 	if n := len("/mcp agree " + strings.Repeat("s", 32) + " " + shortHash(nil)); n > 64 {
 		t.Errorf("the text of a button has %d bytes, want 64 at most", n)
 	}
+}
+
+// A server that reports changes all the time has its tools listed nevertheless.
+func TestRestlessServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sdk.NewServer(&sdk.Implementation{Name: "restless", Version: "1"}, nil)
+		s.AddTool(&sdk.Tool{Name: "look", InputSchema: map[string]any{"type": "object"}},
+			func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+				return text("seen"), nil
+			})
+		here, there := sdk.NewInMemoryTransports()
+		served, err := s.Connect(t.Context(), there, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		box := newToolbox(t)
+		c := New([]Server{{Name: "s", URL: "https://mcp.example.org"}}, &Options{Set: box.set})
+		one := c.servers[0]
+		session, err := one.dialer.client().Connect(t.Context(), here, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- one.watch(ctx, &link{session: session, ended: make(chan struct{}),
+				bind: context.WithCancel})
+		}()
+		for range 10 {
+			notify(one.stale)
+			time.Sleep(listDelay / 2)
+		}
+		if got := box.names(); got != "mcp_s_look" {
+			t.Errorf("the tools are %q", got)
+		}
+		cancel()
+		<-done
+		if err := errors.Join(session.Close(), served.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 }

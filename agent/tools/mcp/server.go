@@ -167,8 +167,10 @@ func (s *server) watch(ctx context.Context, l *link) error {
 		case <-l.ended:
 			return l.err
 		case <-s.stale:
-			stale = true
-			pause.Reset(listDelay)
+			if !stale { // a later report must not put the list off
+				stale = true
+				pause.Reset(listDelay)
+			}
 		case <-pause.C:
 			if !stale {
 				continue
