@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"encoding/json"
 	"strings"
 
 	"gateway/agent/llm"
@@ -13,7 +12,7 @@ type answer struct {
 	reasoning strings.Builder
 	think     thinkSplitter
 	calls     callList
-	extra     map[string]json.RawMessage
+	extra     extraFields
 	finish    string // reason in the provider's words; empty until it is known
 	usage     llm.Usage
 	begun     bool // a chunk had a choice
@@ -52,7 +51,7 @@ func (a *answer) addDelta(d *delta, event *llm.Event) {
 	for _, c := range d.ToolCalls {
 		a.calls.add(c)
 	}
-	a.extra = mergeExtra(a.extra, d.Extra)
+	a.extra.add(d.Extra)
 }
 
 func (a *answer) show(s split, event *llm.Event) {
@@ -92,7 +91,7 @@ func (a *answer) response(req llm.Request, model, origin string) *llm.Response {
 			Text:      a.text.String(),
 			Reasoning: strings.TrimSpace(a.reasoning.String()),
 			ToolCalls: calls,
-			Extra:     markOrigin(a.extra, calls, origin),
+			Extra:     markOrigin(a.extra.merged(), calls, origin),
 		},
 		Finish: finishOf(a.finish, len(calls) > 0),
 		Usage:  a.usage,

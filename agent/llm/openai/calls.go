@@ -16,7 +16,7 @@ type partCall struct {
 	index     int // the provider's number; -1 if it sends none
 	id, name  string
 	arguments strings.Builder
-	extra     map[string]json.RawMessage
+	extra     extraFields
 }
 
 // add adds the next piece.
@@ -36,7 +36,7 @@ func (l *callList) add(d callDelta) {
 		c.name = d.Name
 	}
 	c.arguments.WriteString(string(d.Arguments))
-	c.extra = mergeExtra(c.extra, d.Extra)
+	c.extra.add(d.Extra)
 }
 
 // find returns the call that d continues: the latest call with d's number, or the latest call if d
@@ -73,7 +73,7 @@ func (l callList) calls(used map[string]bool) []llm.ToolCall {
 		}
 		used[c.id] = true
 		calls = append(calls, llm.ToolCall{
-			ID: c.id, Name: c.name, Arguments: c.arguments.String(), Extra: c.extra,
+			ID: c.id, Name: c.name, Arguments: c.arguments.String(), Extra: c.extra.merged(),
 		})
 	}
 	return calls

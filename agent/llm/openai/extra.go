@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 
 	"gateway/agent/llm"
 )
@@ -31,18 +32,49 @@ func markOrigin(
 	return extra
 }
 
-// mergeExtra adds the fields of piece to whole and returns whole. Strings and lists are appended,
-// because they arrive in pieces; other values are replaced.
-func mergeExtra(whole, piece map[string]json.RawMessage) map[string]json.RawMessage {
-	if whole == nil {
-		return maps.Clone(piece)
+// An extraFields collects fields that arrive in pieces. It has a list of parts for each field,
+// which merged joins. Each part has at least twice the length of the next one. Reasoning may arrive
+// in ten thousand pieces, and a merge reads both parts completely, so a long part must be merged
+// rarely.
+type extraFields map[string][]json.RawMessage
+
+// add adds the next piece of each field.
+func (e *extraFields) add(pieces map[string]json.RawMessage) {
+	for name, piece := range pieces {
+		if *e == nil {
+			*e = make(extraFields)
+		}
+		parts := (*e)[name]
+		if n := len(parts); n > 0 && parts[n-1][0] != piece[0] {
+			parts = nil // mergeValue replaces a value of another type
+		}
+		parts = append(parts, piece)
+		for n := len(parts); n > 1 && len(parts[n-2]) < 2*len(parts[n-1]); n-- {
+			parts = append(parts[:n-2], mergeValue(parts[n-2], parts[n-1]))
+		}
+		(*e)[name] = parts
 	}
-	for name, raw := range piece {
-		whole[name] = mergeValue(whole[name], raw)
+}
+
+// merged returns the complete fields, or nil if there are none.
+func (e extraFields) merged() map[string]json.RawMessage {
+	var whole map[string]json.RawMessage
+	for name, parts := range e {
+		if whole == nil {
+			whole = make(map[string]json.RawMessage)
+		}
+		for _, part := range slices.Backward(parts) {
+			if whole[name] != nil {
+				part = mergeValue(part, whole[name])
+			}
+			whole[name] = part
+		}
 	}
 	return whole
 }
 
+// mergeValue returns the value old with its continuation more. Strings and lists are appended,
+// because they arrive in pieces; other values are replaced.
 func mergeValue(old, more json.RawMessage) json.RawMessage {
 	if len(old) == 0 || old[0] != more[0] {
 		return more
@@ -94,13 +126,12 @@ func mergeEntry(old, more json.RawMessage) json.RawMessage {
 		return nil
 	}
 	for key, raw := range b {
-		switch key {
-		case "text", "summary", "data":
+		switch {
+		case string(raw) == "null":
+		case key == "text" || key == "summary" || key == "data":
 			a[key] = mergeValue(a[key], raw)
 		default:
-			if string(raw) != "null" {
-				a[key] = raw
-			}
+			a[key] = raw
 		}
 	}
 	merged, err := json.Marshal(a)
