@@ -138,12 +138,16 @@ func retryAfter(h http.Header) time.Duration {
 	if err != nil {
 		now = time.Now()
 	}
-	return max(0, until.Sub(now))
+	return min(max(0, until.Sub(now)), maxAfter)
 }
 
-// seconds returns s as a duration between 0 and a day.
+// maxAfter is the longest wait that a provider can ask for. A longer one is a mistake, which would
+// take a model out of use until the next start.
+const maxAfter = 24 * time.Hour
+
+// seconds returns s as a duration between 0 and maxAfter.
 func seconds(s float64) time.Duration {
-	return time.Duration(min(max(0, s), 24*60*60) * float64(time.Second))
+	return time.Duration(min(max(0, s), maxAfter.Seconds()) * float64(time.Second))
 }
 
 var waitText = regexp.MustCompile(
@@ -160,7 +164,7 @@ func askedToWait(message string) time.Duration {
 	if err != nil {
 		return 0
 	}
-	return d
+	return min(d, maxAfter)
 }
 
 // Words of providers for causes that the status does not tell.

@@ -24,6 +24,8 @@ func TestRetryAfter(t *testing.T) {
 			"Retry-After": {date.Add(time.Minute).Format(http.TimeFormat)}}, time.Minute},
 		"past": {http.Header{"Date": {date.Format(http.TimeFormat)},
 			"Retry-After": {date.Add(-time.Minute).Format(http.TimeFormat)}}, 0},
+		"absurd date": {http.Header{"Date": {date.Format(http.TimeFormat)},
+			"Retry-After": {date.AddDate(70, 0, 0).Format(http.TimeFormat)}}, 24 * time.Hour},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -39,6 +41,7 @@ func TestRetryAfterInWords(t *testing.T) {
 		"Please try again in 7.66s. Visit": 7660 * time.Millisecond,
 		"try again in 1m20s":               80 * time.Second,
 		"Please retry in 20ms":             20 * time.Millisecond,
+		"try again in 99999h0m0s":          24 * time.Hour,
 		"try again in a while":             0,
 		"":                                 0,
 	} {
