@@ -24,19 +24,21 @@ const maxChanges = 20
 // A tool that listed lacks is not offered, and its absence is no change that somebody must agree
 // to.
 func (c catalog) hold(listed catalog) (offered catalog, changes []string) {
-	before := make(map[string]definition)
+	before := make(map[string][]definition) // some servers list a tool twice
 	for _, d := range c.Tools {
-		before[d.Name] = d
+		before[d.Name] = append(before[d.Name], d)
 	}
 	offered = listed
 	offered.Tools = nil
 	for _, d := range listed.Tools {
-		old, ok := before[d.Name]
-		if !ok {
+		agreed := before[d.Name]
+		if len(agreed) == 0 {
 			changes = append(changes, fmt.Sprintf("new: `%s`, which says of itself: “%s”",
 				oneLine(d.Name, 80), oneLine(d.Description, 300)))
 			continue
 		}
+		old := agreed[0]
+		before[d.Name] = agreed[1:]
 		offered.Tools = append(offered.Tools, old)
 		if what := old.differs(d); what != "" {
 			changes = append(changes, "changed: `"+oneLine(d.Name, 80)+"`, "+what)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -182,6 +183,23 @@ func TestCodes(t *testing.T) {
 	}
 	if n := len("/mcp agree " + strings.Repeat("s", 32) + " " + shortHash(nil)); n > 64 {
 		t.Errorf("the text of a button has %d bytes, want 64 at most", n)
+	}
+}
+
+// A server that lists two tools with one name has not changed them. A third one is new.
+func TestHoldTwice(t *testing.T) {
+	t.Parallel()
+	agreed := catalog{Tools: []definition{{Name: "a", Description: "one"},
+		{Name: "a", Description: "two"}}}
+	offered, changes := agreed.hold(agreed)
+	if len(changes) > 0 || !same(&offered, &agreed) {
+		t.Errorf("offered are %+v, the changes %q", offered, changes)
+	}
+	more := agreed
+	more.Tools = append(slices.Clone(agreed.Tools), definition{Name: "a", Description: "three"})
+	offered, changes = agreed.hold(more)
+	if len(changes) != 1 || !strings.HasPrefix(changes[0], "new: ") || !same(&offered, &agreed) {
+		t.Errorf("with a third one offered are %+v, the changes %q", offered, changes)
 	}
 }
 
