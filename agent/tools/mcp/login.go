@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -78,14 +77,20 @@ type login struct {
 	http   *http.Client
 	change func() // called after each change of the token; may be nil
 
-	// hidden has the result of secrets. It needs no lock, because mu may be held as long as the
-	// authorization server takes for a token.
-	hidden atomic.Pointer[[]string]
+	view atomic.Pointer[loginView]
 
-	mu      sync.Mutex
+	// lock guards the fields below. It is held as long as the authorization server takes for a token,
+	// so that all requests get the same one.
+	lock    chan struct{}
 	grant   grant
 	asked   *authChallenge // the latest request that was refused in spite of the token
 	pending *pending
+}
+
+// A loginView has the results of secrets and problem, which need no lock.
+type loginView struct {
+	secrets []string
+	problem string
 }
 
 // A pending is a login that waits for a person.
@@ -102,7 +107,8 @@ func newLogin(s Server, o *Options) *login {
 	base := *cmp.Or(s.HTTP, o.HTTP, &http.Client{})
 	base.Timeout = startTimeout
 	base.Transport = doer(ownIssuer(cmp.Or(base.Transport, http.DefaultTransport), s.URL))
-	l := &login{Server: s, http: &base, change: o.Changed}
+	l := &login{Server: s, http: &base, change: o.Changed, lock: make(chan struct{}, 1)}
+	l.view.Store(new(loginView))
 	if o.Cache != "" {
 		l.file = filepath.Join(o.Cache, s.Name+".login")
 	}
@@ -145,14 +151,20 @@ func (l *login) token() string {
 }
 
 // locked calls fn with the lock held. If the token has changed, it calls l.change afterwards.
-func (l *login) locked(fn func()) {
+func (l *login) locked(fn func()) { l.lockedUntil(nil, fn) }
+
+// lockedUntil is like locked, but does nothing if done is closed before the lock is free.
+func (l *login) lockedUntil(done <-chan struct{}, fn func()) {
+	select {
+	case l.lock <- struct{}{}:
+	case <-done:
+		return
+	}
 	if func() bool {
-		l.mu.Lock()
-		defer l.mu.Unlock()
+		defer func() { <-l.lock }()
 		before := l.token()
 		fn()
-		hidden := slices.Clip(l.grant.secrets())
-		l.hidden.Store(&hidden)
+		l.view.Store(&loginView{slices.Clip(l.grant.secrets()), l.advice()})
 		return l.token() != before
 	}() && l.change != nil {
 		l.change()
@@ -189,12 +201,7 @@ func (l *login) forget() error {
 
 // secrets returns the tokens and the client's secret. It never waits, because other servers and
 // chats wait for its result.
-func (l *login) secrets() []string {
-	if list := l.hidden.Load(); list != nil {
-		return *list
-	}
-	return nil // nobody has logged in yet
-}
+func (l *login) secrets() []string { return l.view.Load().secrets }
 
 func (g *grant) secrets() (list []string) {
 	if t := g.Token; t != nil {
@@ -224,9 +231,10 @@ func (l *login) machine() bool {
 }
 
 // problem describes what a person must do so that the server accepts requests, or returns "".
-func (l *login) problem() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *login) problem() string { return l.view.Load().problem }
+
+// advice makes the result of problem. The caller holds the lock.
+func (l *login) advice() string {
 	switch {
 	case l.asked == nil:
 		return ""
@@ -308,7 +316,7 @@ func (r *authChallenge) param(name string) string {
 
 // authorize adds the token to r and returns it. It refreshes an expired token first.
 func (l *login) authorize(r *http.Request) (token string) {
-	l.locked(func() {
+	l.lockedUntil(r.Context().Done(), func() {
 		if t := l.grant.Token; t != nil && !t.Valid() && t.RefreshToken != "" {
 			_ = l.refresh(r.Context()) // if it fails, the server decides about the old token
 		}
@@ -340,7 +348,7 @@ func (l *login) refresh(ctx context.Context) error {
 // renew gets a new token after a request with the token used was refused, and reports whether there
 // is one. If only a person can get one, it records the refusal for the next login.
 func (l *login) renew(ctx context.Context, used string, why *authChallenge) (renewed bool) {
-	l.locked(func() { renewed = l.replace(ctx, used, why) })
+	l.lockedUntil(ctx.Done(), func() { renewed = l.replace(ctx, used, why) })
 	return renewed
 }
 
@@ -491,10 +499,9 @@ func (l *login) handlerConfig(p *pending) *auth.AuthorizationCodeHandlerConfig {
 				return nil, errors.New("nobody logged in in time")
 			}
 		},
-		ScopeFilter: func(found []string) []string {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			return union(union(l.grant.Client.Scopes, l.grant.Wanted), found)
+		ScopeFilter: func(found []string) (all []string) {
+			l.locked(func() { all = union(union(l.grant.Client.Scopes, l.grant.Wanted), found) })
+			return all
 		},
 		NewTokenSource: func(_ context.Context, c *oauth2.Config, t *oauth2.Token) (
 			oauth2.TokenSource, error) {

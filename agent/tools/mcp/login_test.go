@@ -1,11 +1,13 @@
 package mcp
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -43,41 +45,76 @@ func TestLoginFailsAtLength(t *testing.T) {
 	}
 }
 
-// The secrets of a server that waits for a new token are known: other servers and chats need them.
-func TestSecretsDuringRefresh(t *testing.T) {
-	t.Parallel()
-	asked, release := make(chan struct{}), make(chan struct{})
-	var late atomic.Bool
-	c := New([]Server{{Name: "s", URL: "https://mcp.example.org"}}, &Options{HTTP: &http.Client{
-		Transport: doer(func(r *http.Request) (*http.Response, error) {
-			close(asked)
+// A renewal is a login that waits for a new token. The authorization server does not answer.
+type renewal struct {
+	*login
+	client   *Client
+	gaveUp   atomic.Bool // it has waited for too long
+	released chan struct{}
+	done     chan struct{} // closed when the login does not wait any more
+}
+
+func startRenewal(t *testing.T) *renewal {
+	t.Helper()
+	asked := make(chan struct{})
+	ask := sync.OnceFunc(func() { close(asked) })
+	w := &renewal{released: make(chan struct{}), done: make(chan struct{})}
+	w.client = New([]Server{{Name: "s", URL: "https://mcp.example.org"}}, &Options{
+		HTTP: &http.Client{Transport: doer(func(r *http.Request) (*http.Response, error) {
+			ask()
 			select {
-			case <-release:
+			case <-w.released:
 			case <-r.Context().Done():
-				late.Store(true)
+				w.gaveUp.Store(true)
 			}
 			return nil, errors.New("no answer")
 		})}})
-	l := c.servers[0].login
-	l.http.Timeout = 5 * time.Second
-	l.locked(func() {
-		l.grant.Client.Endpoint = oauth2.Endpoint{TokenURL: "https://login.example.org/token",
+	w.login = w.client.servers[0].login
+	w.http.Timeout = 5 * time.Second
+	w.locked(func() {
+		w.grant.Client.Endpoint = oauth2.Endpoint{TokenURL: "https://login.example.org/token",
 			AuthStyle: oauth2.AuthStyleInParams}
-		l.grant.Token = &oauth2.Token{AccessToken: "old-token", RefreshToken: "refresh-token",
+		w.grant.Token = &oauth2.Token{AccessToken: "old-token", RefreshToken: "refresh-token",
 			Expiry: time.Unix(1, 0)}
 	})
-	done := make(chan struct{})
 	go func() {
-		defer close(done)
-		l.authorize(httptest.NewRequest(http.MethodPost, l.URL, http.NoBody))
+		defer close(w.done)
+		w.authorize(httptest.NewRequest(http.MethodPost, w.URL, http.NoBody))
 	}()
 	<-asked
-	if got := c.Secrets(); !slices.Equal(got, []string{"old-token", "refresh-token"}) {
+	return w
+}
+
+// end fails the test if the login has given up before.
+func (w *renewal) end(t *testing.T) {
+	t.Helper()
+	if w.gaveUp.Load() {
+		t.Error("it waited for the authorization server, too")
+	}
+	close(w.released)
+	<-w.done
+}
+
+// The secrets of a server that waits for a new token are known: other servers and chats need them.
+func TestSecretsDuringRefresh(t *testing.T) {
+	t.Parallel()
+	w := startRenewal(t)
+	if got := w.client.Secrets(); !slices.Equal(got, []string{"old-token", "refresh-token"}) {
 		t.Errorf("the secrets are %q", got)
 	}
-	if late.Load() {
-		t.Error("the secrets were not known before the authorization server was given up")
+	w.end(t)
+}
+
+// A call that is cancelled does not wait for the token that another call has asked for.
+func TestCancelDuringRefresh(t *testing.T) {
+	t.Parallel()
+	w := startRenewal(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w.authorize(httptest.NewRequestWithContext(ctx, http.MethodPost, w.URL, http.NoBody))
+	w.renew(ctx, "old-token", &authChallenge{status: http.StatusUnauthorized})
+	if why := w.problem(); why != "" {
+		t.Errorf("the problem is %q", why)
 	}
-	close(release)
-	<-done
+	w.end(t)
 }
