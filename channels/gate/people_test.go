@@ -376,3 +376,41 @@ func TestConfiguredOwnerStaysOne(t *testing.T) {
 		}
 	})
 }
+
+// Only who is no owner by the configuration any more loses the messages for owners: not somebody on
+// an account that is not configured now, and not who may have one of the listed phone numbers.
+func TestDismissOwners(t *testing.T) {
+	atDoor(t, func(d *door) {
+		p := gate.Policy{Access: gate.ByList, Owners: []string{"olga", "ann"}}
+		away := message("1", "olga", "hi")
+		away.From.Account = "away"
+		d.publish(p, message("1", "olga", "hi"), message("1", "ann", "hi"))
+		b := channels.Batch{Messages: []bus.InboundMessage{away}}
+		if err := d.gate.Intake("away", p).Publish(d.t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		next := gate.New(d.db, d.inbox, d.outbox, discard)
+		for _, step := range []struct {
+			policy gate.Policy
+			want   []string
+		}{
+			{p, []string{"away", "tg", "tg"}},
+			{gate.Policy{Phones: true, Owners: []string{"+491"}}, []string{"away", "tg", "tg"}},
+			{gate.Policy{Owners: []string{"ann"}}, []string{"away", "tg"}},
+			{gate.Policy{}, []string{"away"}},
+		} {
+			next.SetPolicy("tg", step.policy)
+			if err := gate.DismissOwners(d.t.Context(), next); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			owners, err := people.OwnerChats(d.db.Read(d.t.Context()))
+			for _, a := range owners {
+				got = append(got, a.Account)
+			}
+			if slices.Sort(got); err != nil || !slices.Equal(got, step.want) {
+				t.Errorf("with %+v owners are told at %q, %v, want %q", step.policy, got, err, step.want)
+			}
+		}
+	})
+}

@@ -113,6 +113,13 @@ func namesGroup(list []string, m *bus.InboundMessage) bool {
 		m.PreviousChat != "" && slices.Contains(list, m.PreviousChat)
 }
 
+// mayOwn reports whether p may name the person with an id as an owner. A phone number may be
+// anybody's.
+func (p *Policy) mayOwn(id string) bool {
+	return slices.Contains(p.Owners, id) || p.Phones && slices.ContainsFunc(p.Owners,
+		func(listed string) bool { return strings.HasPrefix(listed, "+") })
+}
+
 // AnyGroup stands for all groups in a [Policy].
 const AnyGroup = "*"
 

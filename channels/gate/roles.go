@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -34,6 +35,24 @@ func dismiss(tx *store.Tx, id int64, role bus.Role) error {
 	_, err := tx.Exec(`UPDATE identities SET chat = '' WHERE person = $1
 		AND (SELECT role FROM people WHERE id = $1) = $2`, id, string(bus.Owner))
 	return err
+}
+
+// DismissOwners deletes the direct chats of people whom the configuration of g no longer names as
+// owners, so that no more messages for owners go there. Call it after [Gate.SetPolicy].
+func DismissOwners(ctx context.Context, g *Gate) error {
+	return g.db.Tx(ctx, func(tx *store.Tx) error {
+		list, err := g.people.List(tx)
+		for i := 0; i < len(list) && err == nil; i++ {
+			p := &list[i]
+			g.mu.Lock()
+			policy, ok := g.policies[p.Account] // an account that is not configured may be back later
+			g.mu.Unlock()
+			if ok && p.chat != "" && p.Role != bus.Owner && !policy.mayOwn(p.Sender) {
+				err = g.people.demote(tx, p.Account, p.Sender)
+			}
+		}
+		return err
+	})
 }
 
 // Revoke removes a person, who becomes a stranger on every account. It reports [ErrNoPerson].

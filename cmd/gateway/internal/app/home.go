@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gateway/agent/command"
+	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/backup"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/store"
@@ -91,7 +92,7 @@ func build(
 	if err != nil {
 		return nil, err
 	}
-	return g, g.gate.Load(ctx)
+	return g, errors.Join(g.gate.Load(ctx), gate.DismissOwners(ctx, g.gate))
 }
 
 // Open opens the home that a configuration names, and builds its gateway. The caller starts it

@@ -77,6 +77,9 @@ func Serve(ctx context.Context, cfg *config.Config, load Loader, screen *termina
 	g.reload = &reloader{load: load, hangup: hangup, current: cfg, log: log,
 		apply: func(cfg *config.Config) {
 			g.apply(cfg)
+			if err := gate.DismissOwners(ctx, g.gate); err != nil {
+				log.ErrorContext(ctx, "former owners may still get messages for owners", "err", err)
+			}
 			setLevel()
 			g.auditRules(ctx, cfg)
 		}}

@@ -102,6 +102,28 @@ func TestReloadAccess(t *testing.T) {
 	p.shows(`"changed":["channels.telegram.allow"]`)
 }
 
+// TestReloadOwners checks that somebody whom the configuration no longer names as an owner gets no
+// more messages for owners, even before they write again.
+func TestReloadOwners(t *testing.T) {
+	t.Parallel()
+	const stranger = 9
+	knock := strings.Replace(quiet, `access = "open"`, `access = "pairing"`, 1)
+	w := newWorld(t, worldOptions{answer: repeat, channel: knock + "\nowners = [7]"})
+	p := w.start()
+	p.ready()
+	w.answers(annID, "I am the owner")
+	w.telegram.Say(bobID, bobID, "let me in")
+	w.await("a question to the owner", func() bool { return len(w.texts(annID)) == 2 })
+	w.configure(knock + "\nowners = []")
+	p.says(reloaded, 1)
+	w.telegram.Say(stranger, stranger, "and me")
+	w.await("a code", func() bool { return len(w.texts(stranger)) == 1 })
+	w.answers(annID, "not any more") // comes after what was for her before
+	if texts := w.texts(annID); len(texts) != 3 {
+		t.Errorf("the former owner reads %q, want two answers and one question", texts)
+	}
+}
+
 // TestReloadModel checks that a running turn keeps its model and that the next one uses the new
 // model.
 func TestReloadModel(t *testing.T) {
