@@ -94,7 +94,7 @@ func (in *intake) tellMoved(tx *store.Tx, chat, before string) error {
 	g := in.gate
 	g.log.Warn("a group has another id now: put it into the configuration, too",
 		"account", in.account, "before", before, "now", chat)
-	owners, err := g.people.OwnerChats(tx)
+	owners, err := OwnerChats(tx, g)
 	for i := 0; i < len(owners) && err == nil; i++ {
 		err = g.outbox.Put(tx, bus.OutboundMessage{To: owners[i], Text: fmt.Sprintf(
 			"The group `%s` of %s has another id now: `%s`. The configuration still applies to "+

@@ -46,6 +46,20 @@ func TestOverheardInMovedGroup(t *testing.T) {
 	})
 }
 
+// An owner is told where the gateway still is, not at an account that was removed.
+func TestMoveIsToldAtConfiguredAccount(t *testing.T) {
+	atDoor(t, func(d *door) {
+		for i, account := range []string{"away", "tg"} {
+			d.exec("INSERT INTO identities (account, sender, person, chat) VALUES ($1, 'ann', 1, $2)",
+				account, []string{"8", "9"}[i])
+		}
+		d.move(gate.Policy{Groups: []string{"old"}})
+		if away, here := d.outboxed("8"), d.outboxed("9"); len(away) > 0 || len(here) != 1 {
+			t.Errorf("the owner was told %+v at the removed account and %+v here", away, here)
+		}
+	})
+}
+
 // In a group that has moved, people choose what is answered, and the group stays admitted.
 func TestActivateMovedGroup(t *testing.T) {
 	atDoor(t, func(d *door) {

@@ -212,10 +212,15 @@ func (People) OwnersBeside(
 		ORDER BY person, CASE WHEN account = $1 THEN 1 ELSE 0 END, account`, a.Account, a.Chat)
 }
 
-// OwnerChats returns one direct chat of each owner whose chats are known.
-func (People) OwnerChats(q store.Queryer) ([]bus.Address, error) {
-	return onePerPerson(q, func(string) bool { return true },
-		"SELECT person, account, chat FROM identities WHERE chat <> '' ORDER BY person, account")
+// OwnerChats returns one direct chat of each owner whose chats are known, on the accounts of g. A
+// message to another account would wait until that is configured again.
+func OwnerChats(q store.Queryer, g *Gate) ([]bus.Address, error) {
+	return g.people.OwnersBeside(q, bus.Address{}, func(account string) bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		_, ok := g.policies[account]
+		return ok
+	})
 }
 
 // onePerPerson reads rows with person, account and chat, and returns the first chat of each person

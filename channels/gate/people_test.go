@@ -351,7 +351,7 @@ func TestDismissedOwner(t *testing.T) {
 				if told := d.outboxed("chat of olga"); len(told) != before {
 					t.Errorf("olga was told %+v", told[before:])
 				}
-				owners, err := people.OwnerChats(d.db.Read(d.t.Context()))
+				owners, err := gate.OwnerChats(d.db.Read(d.t.Context()), d.gate)
 				if err != nil || len(owners) > 0 {
 					t.Errorf("OwnerChats = %v, %v, want none", owners, err)
 				}
@@ -404,7 +404,8 @@ func TestDismissOwners(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			owners, err := people.OwnerChats(d.db.Read(d.t.Context()))
+			owners, err := people.OwnersBeside(d.db.Read(d.t.Context()), bus.Address{},
+				func(string) bool { return true })
 			for _, a := range owners {
 				got = append(got, a.Account)
 			}

@@ -487,7 +487,7 @@ func (l leaver) start(
 	// The outcome can't be told in a group that the account leaves, so the owners get it.
 	d.Tell = []bus.Address{m.From}
 	if m.Group {
-		d.Tell, err = gate.People{}.OwnerChats(tx)
+		d.Tell, err = gate.OwnerChats(tx, l.gate)
 	}
 	if err == nil {
 		err = audit.Add(tx, groupEntry(r, d.groups[0], gate.GroupLeaving), time.Now())

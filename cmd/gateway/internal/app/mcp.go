@@ -15,7 +15,6 @@ import (
 	"gateway/agent/tools/mcp"
 	"gateway/agent/tools/shell/sandbox"
 	"gateway/bus"
-	"gateway/channels/gate"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/store"
 )
@@ -175,7 +174,7 @@ func heldChanges(s mcp.State) string {
 func reportTools(w toolDeps) func(context.Context, mcp.State) error {
 	return func(ctx context.Context, s mcp.State) error {
 		return w.db.Tx(ctx, func(tx *store.Tx) error {
-			owners, err := gate.People{}.OwnerChats(tx)
+			owners, err := w.owners(tx)
 			for i := 0; i < len(owners) && err == nil; i++ {
 				err = w.outbox.Put(tx, bus.OutboundMessage{To: owners[i], Text: heldChanges(s),
 					Buttons: []bus.Button{{Label: "Agree", Text: "/mcp agree " + s.Name + " " + s.Code}},

@@ -121,6 +121,17 @@ func (p People) Known(q store.Queryer, person int64) (bool, error) {
 	return slices.ContainsFunc(list, func(p gate.Person) bool { return p.ID == person }), err
 }
 
+// livePeople is [People] in a running gateway.
+type livePeople struct {
+	People
+	gate *gate.Gate
+}
+
+// OwnerChats returns the direct chats of the owners, on the accounts that are configured.
+func (p livePeople) OwnerChats(q store.Queryer) ([]bus.Address, error) {
+	return gate.OwnerChats(q, p.gate)
+}
+
 // NewExporter returns an exporter for the people in the home of cfg. scopes and files are the
 // folders of memories and of media. secrets returns the credentials that must not be in an export.
 func NewExporter(

@@ -187,6 +187,7 @@ func assemble(
 			return g.dispatcher.StopTask(ctx, task)
 		},
 		secrets: func() { g.router.SetSecrets(g.secrets(g.settings.Load())) },
+		owners:  livePeople{gate: g.gate}.OwnerChats,
 	}, log)
 	if err != nil {
 		return nil, err
@@ -199,7 +200,7 @@ func assemble(
 			Jobs: g.scheduler, Documents: h.knowledge.documents, Versions: h.knowledge.versions,
 			Skills: h.knowledge.skills, Transcriber: newTranscriber(cfg, log),
 			Voice:  newVoice(cfg, g.withholds, log),
-			People: People{}, Accounts: agentAccounts{g, cfg}, Toolset: g.toolset},
+			People: livePeople{gate: g.gate}, Accounts: agentAccounts{g, cfg}, Toolset: g.toolset},
 		g.agentOptions(cfg))
 	return g, nil
 }

@@ -79,6 +79,7 @@ type toolDeps struct {
 	extract   *extract.Extractor
 	stopTask  func(ctx context.Context, task bus.Session) (bool, error)
 	secrets   func() // called when the credentials of the tools have changed
+	owners    func(store.Queryer) ([]bus.Address, error)
 }
 
 // newToolset returns the toolset of the agent. [toolset.run] adds the tools that need a sandbox
