@@ -190,11 +190,11 @@ func (out *Outbox) IsOpen(q store.Queryer, id int64) (open bool, err error) {
 	return open, store.Wrap(err, "bus: read outbox")
 }
 
-// CrashedTwice returns the number of deliveries that were under way when the last two processes
-// crashed.
-func (out *Outbox) CrashedTwice(q store.Queryer) (n int, err error) {
-	err = q.QueryRow("SELECT count(*) FROM outbox WHERE " + isOpen +
-		" AND state = 'sending' AND crashes > 0").Scan(&n)
+// UnderWay returns the number of deliveries that were under way when the last process ended, and
+// during at least crashes earlier ones that crashed.
+func (out *Outbox) UnderWay(q store.Queryer, crashes int) (n int, err error) {
+	err = q.QueryRow("SELECT count(*) FROM outbox WHERE "+isOpen+
+		" AND state = 'sending' AND crashes >= $1", crashes).Scan(&n)
 	return n, store.Wrap(err, "bus: read outbox")
 }
 

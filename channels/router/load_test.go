@@ -252,6 +252,20 @@ func TestSuspectFirst(t *testing.T) {
 	})
 }
 
+// Nobody waits for what was on its way during a single crash, before a process that ended in order.
+func TestOneCrashIsNoSuspect(t *testing.T) {
+	inWorld(t, func(w *world) {
+		other := thread("b", "")
+		w.store(bus.OutboundMessage{To: chatA, Text: "hello"})
+		w.exec("UPDATE outbox SET state = 'sending', crashes = 1")
+		w.store(bus.OutboundMessage{To: other, Text: "other"})
+		w.orderly = true
+		w.start()
+		w.wantRead(chatA, "hello")
+		w.wantRead(other, "other")
+	})
+}
+
 // What was on its way when a process ended in order is sent: nothing of it ends processes.
 func TestOrderlyEnd(t *testing.T) {
 	for _, orderly := range []bool{true, false} {

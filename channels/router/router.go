@@ -259,7 +259,11 @@ func (r *Router) begin(ctx context.Context) error {
 	for stream, p := range previews {
 		r.previews.kept[stream] = restoredMessages(p, r.now())
 	}
-	n, err := r.outbox.CrashedTwice(q)
+	crashes := suspectAfter
+	if !r.orderly {
+		crashes-- // the last crash is not counted yet
+	}
+	n, err := r.outbox.UnderWay(q, crashes)
 	if err != nil {
 		return err
 	}
