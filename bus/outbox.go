@@ -110,7 +110,7 @@ func OpenByAccount(q store.Queryer) (map[string]int, error) {
 }
 
 // byAccount counts the deliveries for which an SQL condition holds, by account.
-func byAccount(q store.Queryer, condition string) (map[string]int, error) {
+func byAccount(q store.Queryer, condition string, args ...any) (map[string]int, error) {
 	counts := make(map[string]int)
 	err := store.Each(q, "bus: read outbox", func(scan store.Scan) error {
 		var account string
@@ -118,7 +118,7 @@ func byAccount(q store.Queryer, condition string) (map[string]int, error) {
 		err := scan(&account, &n)
 		counts[account] = n
 		return err
-	}, "SELECT account, count(*) FROM outbox WHERE "+condition+" GROUP BY account")
+	}, "SELECT account, count(*) FROM outbox WHERE "+condition+" GROUP BY account", args...)
 	return counts, err
 }
 
@@ -191,11 +191,9 @@ func (out *Outbox) IsOpen(q store.Queryer, id int64) (open bool, err error) {
 }
 
 // UnderWay returns the number of deliveries that were under way when the last process ended, and
-// during at least crashes earlier ones that crashed.
-func (out *Outbox) UnderWay(q store.Queryer, crashes int) (n int, err error) {
-	err = q.QueryRow("SELECT count(*) FROM outbox WHERE "+isOpen+
-		" AND state = 'sending' AND crashes >= $1", crashes).Scan(&n)
-	return n, store.Wrap(err, "bus: read outbox")
+// during at least crashes earlier ones that crashed, by account.
+func (out *Outbox) UnderWay(q store.Queryer, crashes int) (map[string]int, error) {
+	return byAccount(q, isOpen+" AND state = 'sending' AND crashes >= $1", crashes)
 }
 
 // Changes returns a number that increases with each [Outbox.Retry] and [Outbox.Drop] of any

@@ -266,6 +266,17 @@ func TestOneCrashIsNoSuspect(t *testing.T) {
 	})
 }
 
+// Nobody waits for what has ended two processes if its account was removed since.
+func TestSuspectOfRemovedAccount(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.store(bus.OutboundMessage{To: bus.Address{Account: "away", Chat: "a"}, Text: "suspect"})
+		w.exec("UPDATE outbox SET state = 'sending', crashes = 1")
+		w.store(bus.OutboundMessage{To: chatA, Text: "other"})
+		w.start()
+		w.wantRead(chatA, "other")
+	})
+}
+
 // What was on its way when a process ended in order is sent: nothing of it ends processes.
 func TestOrderlyEnd(t *testing.T) {
 	for _, orderly := range []bool{true, false} {

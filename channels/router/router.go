@@ -263,9 +263,13 @@ func (r *Router) begin(ctx context.Context) error {
 	if !r.orderly {
 		crashes-- // the last crash is not counted yet
 	}
-	n, err := r.outbox.UnderWay(q, crashes)
+	counts, err := r.outbox.UnderWay(q, crashes)
 	if err != nil {
 		return err
+	}
+	n := 0
+	for name := range r.accounts { // nothing of an account that is not configured is tried
+		n += counts[name]
 	}
 	r.suspects.start(n, r.now())
 	if r.position.newest, err = r.outbox.Newest(q); err != nil {
