@@ -12,6 +12,7 @@ import (
 
 	"github.com/bwmarrin/discordgo"
 	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
 
 	"gateway/bus"
 	"gateway/channels"
@@ -65,6 +66,7 @@ type directory struct {
 	places  *recent.Map[string, place]
 	guilds  *recent.Map[string, guild]
 	hidden  *recent.Map[string, bool] // channels that the bot can't see, or of other guilds
+	mention *rate.Limiter             // of look-ups of mentioned channels
 }
 
 func newDirectory(c *Channel, bot string) *directory {
@@ -74,6 +76,8 @@ func newDirectory(c *Channel, bot string) *directory {
 		places: recent.New[string, place](2000),
 		guilds: recent.New[string, guild](500),
 		hidden: recent.New[string, bool](500),
+
+		mention: rate.NewLimiter(rate.Every(lookupEvery), lookupBurst),
 	}
 }
 
@@ -212,11 +216,17 @@ func (d *directory) channelName(id, guild string) string {
 // channelMention matches a mention of a channel.
 var channelMention = regexp.MustCompile(`<#([0-9]+)>`)
 
-// maxLookups is the maximum number of channels to look up for one message.
-const maxLookups = 5
+// maxLookups is the maximum number of channels to look up for one message. All messages together
+// may cause lookupBurst look-ups at once, and one more every lookupEvery: see lookUpMentions.
+const (
+	maxLookups  = 5
+	lookupBurst = 30
+	lookupEvery = time.Second
+)
 
 // lookUpMentions looks up the unknown channels of a guild that a text mentions. Mentions of other
-// channels keep their number.
+// channels keep their number. Anybody in a guild can mention channels that the bot may not see, and
+// Discord blocks an address after 10,000 refused calls within ten minutes. So there is a limit.
 func (d *directory) lookUpMentions(ctx context.Context, where place, text string) {
 	if where.Guild == "" {
 		return
@@ -226,6 +236,9 @@ func (d *directory) lookUpMentions(ctx context.Context, where place, text string
 		_, known := d.places.Get(id)
 		if _, hidden := d.hidden.Get(id); known || hidden {
 			continue
+		}
+		if !d.mention.Allow() {
+			return
 		}
 		p := place{ID: id}
 		err := d.c.get(ctx, discordgo.EndpointChannel(id), &p)

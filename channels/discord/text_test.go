@@ -1,9 +1,14 @@
 package discord
 
 import (
+	"fmt"
+	"io"
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"gateway/channels"
@@ -59,6 +64,39 @@ func FuzzFirstError(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		if s := firstError([]byte(raw)); strings.Contains(s, "\n") {
 			t.Errorf("%q became %q", raw, s)
+		}
+	})
+}
+
+// A roundTrips counts requests and refuses them all.
+type roundTrips struct{ n int }
+
+func (r *roundTrips) RoundTrip(*http.Request) (*http.Response, error) {
+	r.n++
+	return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{},
+		Body: io.NopCloser(strings.NewReader(`{"code":50001,"message":"Missing Access"}`))}, nil
+}
+
+// However many foreign channels people mention, Discord does not block the bot for asking: that
+// takes 10,000 refused calls within ten minutes.
+func TestForeignMentions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := &roundTrips{}
+		d := newDirectory(New("dc", "token", &Options{Transport: asked}), "1")
+		where := place{ID: "2", Guild: "3"}
+		for i := range 600 { // ten minutes
+			for j := range 4 { // so many people
+				first := 10_000 + maxLookups*(4*i+j)
+				var text strings.Builder
+				for id := range maxLookups {
+					fmt.Fprintf(&text, "<#%d>", first+id)
+				}
+				d.lookUpMentions(t.Context(), where, text.String())
+			}
+			time.Sleep(time.Second)
+		}
+		if asked.n < 100 || asked.n > 1000 {
+			t.Errorf("Discord was asked %d times", asked.n)
 		}
 	})
 }
