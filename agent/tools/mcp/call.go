@@ -119,7 +119,22 @@ func (s *caller) callOnce(
 		// The endpoint refused the session of another request, which ended all calls.
 		return errForgotten
 	}
-	return err
+	return answerIn(err)
+}
+
+// answerIn returns the answer of the server that is hidden in err, or err itself. The library
+// recognises its own errors for a closed connection by their codes. Servers use these codes, too,
+// for errors of their own. Then the server got the request, and the connection is in order.
+func answerIn(err error) error {
+	if !errors.Is(err, sdk.ErrConnectionClosed) {
+		return err
+	}
+	_, why, found := strings.Cut(err.Error(), `": `) // the method precedes the message
+	if !found || strings.HasPrefix(why, "client is closing") ||
+		strings.HasPrefix(why, "server is closing") {
+		return err
+	}
+	return &jsonrpc.Error{Message: why}
 }
 
 // classify reports whether the link can't be used any more because of err, and whether the request

@@ -8,9 +8,12 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -47,6 +50,36 @@ func TestJudge(t *testing.T) {
 	cancel()
 	if lost, _ := classify(ended, true, io.EOF); lost {
 		t.Error("a call that was cancelled ends the connection")
+	}
+}
+
+// A server that refuses a call is not asked again, whatever the code of its error.
+func TestRefusedOnce(t *testing.T) {
+	t.Parallel()
+	var code atomic.Int64
+	var calls atomic.Int32
+	s := sdk.NewServer(&sdk.Implementation{Name: "bank", Version: "1"}, nil)
+	s.AddTool(&sdk.Tool{Name: "pay", InputSchema: map[string]any{"type": "object"}},
+		func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			calls.Add(1)
+			return nil, &jsonrpc.Error{Code: code.Load(), Message: "the account is locked"}
+		})
+	e := httptest.NewServer(sdk.NewStreamableHTTPHandler(
+		func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: true}))
+	t.Cleanup(func() {
+		e.CloseClientConnections()
+		e.Close()
+	})
+	c, box := run(t, &Options{HTTP: web(t)}, Server{Name: "s", URL: e.URL, Timeout: time.Minute})
+	awaitState(t, c, Connected)
+	for _, n := range []int64{-32001, -32002, -32003, -32004, -32600} {
+		code.Store(n)
+		calls.Store(0)
+		_, err := box.call(t, "mcp_s_pay")
+		wantError(t, err, "refuses the call: the account is locked")
+		if got := calls.Load(); got != 1 {
+			t.Errorf("with code %d the server was asked %d times", n, got)
+		}
 	}
 }
 
