@@ -158,7 +158,8 @@ func place(latitude, longitude float64, name string) string {
 
 // contactLabel returns the label of a contact: name and phone numbers.
 func contactLabel(c *waE2E.ContactMessage) string {
-	detail := c.GetDisplayName()
+	var detail strings.Builder // a sender can write any number of lines
+	detail.WriteString(c.GetDisplayName())
 	// A line of a vCard is "TEL;type=CELL:+49 151 1234567", with an optional group before the name.
 	for line := range strings.Lines(c.GetVcard()) {
 		field, value, ok := strings.Cut(line, ":")
@@ -167,8 +168,8 @@ func contactLabel(c *waE2E.ContactMessage) string {
 			field = item // such as item1.TEL
 		}
 		if ok && field == "TEL" {
-			detail += " " + strings.TrimSpace(value)
+			detail.WriteString(" " + strings.TrimSpace(value))
 		}
 	}
-	return channels.Placeholder("contact", detail)
+	return channels.Placeholder("contact", detail.String())
 }

@@ -3,6 +3,7 @@ package whatsapp
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -309,5 +310,23 @@ func TestNamesLikeMentions(t *testing.T) {
 	text, _ := b.mentions(t.Context(), "Is @15550001 there?", users)
 	if want := "Is @" + name + " there?"; text != want {
 		t.Errorf("the text is %q, want %q", text, want)
+	}
+}
+
+// Twice as many numbers in a contact take about twice as much work.
+func TestManyNumbers(t *testing.T) {
+	label := func(numbers int) uint64 {
+		m := &waE2E.Message{ContactMessage: &waE2E.ContactMessage{
+			Vcard: proto.String(strings.Repeat("TEL:+49 151 1234567\n", numbers))}}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if c, _ := read(m); !strings.HasPrefix(c.text, "[contact: +49 151 1234567 ") {
+			t.Errorf("the contact is %.100q", c.text)
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	if once, twice := label(2000), label(4000); twice > 3*once {
+		t.Errorf("2,000 numbers take %d bytes, and 4,000 take %d", once, twice)
 	}
 }
