@@ -178,6 +178,9 @@ func (s *caller) explain(
 	var answer *jsonrpc.Error
 	why := s.login.problem()
 	switch {
+	case errors.As(err, &answer) && answer.Code != codeRejected:
+		return fmt.Errorf("the MCP server %s refuses the call: %s", s.Name,
+			s.redactor.written(answer.Message))
 	case why != "" && refusesLogin(err):
 		return fmt.Errorf("the MCP server %s refuses the call: %s; nothing was done", s.Name, why)
 	case !sent:
@@ -189,9 +192,6 @@ func (s *caller) explain(
 	case ctx.Err() != nil:
 		return fmt.Errorf("the call to the MCP server %s was cancelled: %w%s", s.Name,
 			context.Cause(ctx), outcome(effect))
-	case errors.As(err, &answer) && answer.Code != codeRejected:
-		return fmt.Errorf("the MCP server %s refuses the call: %s", s.Name,
-			s.redactor.written(answer.Message))
 	case !l.alive():
 		return fmt.Errorf("the connection to the MCP server %s ended during the call: %s%s; "+
 			"the gateway is reconnecting", s.Name, s.redactor.written(l.err.Error()), outcome(effect))

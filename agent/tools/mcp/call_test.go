@@ -17,6 +17,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"gateway/agent/tool"
 )
 
 // What an error says of the connection and of the request decides what is tried again.
@@ -81,6 +83,23 @@ func TestRefusedOnce(t *testing.T) {
 			t.Errorf("with code %d the server was asked %d times", n, got)
 		}
 	}
+}
+
+// Only an answer of HTTP can mean that a login is missing and nothing was done, not one of a tool.
+func TestForbiddenByTool(t *testing.T) {
+	t.Parallel()
+	one := New([]Server{{Name: "s", URL: "https://mcp.example.org"}}, nil).servers[0]
+	one.login.locked(func() { one.login.asked = &authChallenge{status: http.StatusForbidden} })
+	l := &link{ended: make(chan struct{})}
+	err := one.caller.explain(t.Context(), l, &jsonrpc.Error{Code: -32603,
+		Message: "the file is written, but its index is Forbidden"}, tool.Once, true)
+	wantError(t, err, "the file is written")
+	if strings.Contains(err.Error(), "nothing was done") {
+		t.Errorf("got error %q", err)
+	}
+	err = one.caller.explain(t.Context(), l, &jsonrpc.Error{Code: codeRejected,
+		Message: "sending: Forbidden"}, tool.Once, true)
+	wantError(t, err, "requires a further permission", "nothing was done")
 }
 
 // What is looked at of an answer is still there for the library.
