@@ -59,9 +59,13 @@ type timers struct {
 	log    *slog.Logger
 }
 
-// note reads the timer of a chat from a message. In a direct chat each message of the other
-// side carries that side's timer. A group reports changes.
+// note reads the timer of a direct chat from a message. Each message of the other side carries that
+// side's timer. A group reports its timer itself: what a member writes into a message must not make
+// our messages to all members disappear.
 func (ts *timers) note(ctx context.Context, info *types.MessageInfo, m *waE2E.Message) {
+	if info.IsGroup {
+		return
+	}
 	var t timer
 	if p := m.GetProtocolMessage(); p != nil {
 		// Other messages of this kind, such as edits and deletions, carry no timer.
@@ -75,14 +79,13 @@ func (ts *timers) note(ctx context.Context, info *types.MessageInfo, m *waE2E.Me
 			return
 		}
 		t = timer{parsed.context.GetExpiration(), parsed.context.GetEphemeralSettingTimestamp()}
-		if t.seconds == 0 && (info.IsGroup || info.IsFromMe) {
+		if t.seconds == 0 && info.IsFromMe {
 			return // some clients omit it
 		}
 	}
 	// The key is the address that the gateway uses for the chat: see inbound.
 	chat := info.Chat.ToNonAD()
 	switch {
-	case info.IsGroup:
 	case ts.people.me.is(chat):
 		chat = ts.people.me.person().id
 	case info.IsFromMe:

@@ -129,4 +129,13 @@ func TestGroupTimer(t *testing.T) {
 		w.receive(map[int]int{60: 2, 0: 3}[seconds])
 		w.wantExpires("changed", group, seconds)
 	}
+	// A member can't change the timer with a message of theirs.
+	for i, m := range []*waE2E.Message{expiring("x", 1), timerMessage(1)} {
+		if _, err := w.ada.Send(t.Context(), group, m); err != nil {
+			t.Fatal(err)
+		}
+		w.say("something behind it")
+		w.receive(5 + i)
+		w.wantExpires("claimed", group, 0)
+	}
 }
