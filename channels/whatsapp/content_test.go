@@ -2,6 +2,7 @@ package whatsapp
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -294,10 +295,12 @@ func FuzzRead(f *testing.F) {
 // contacts is a store in which everybody has the same name.
 type contacts struct {
 	store.ContactStore
-	name string
+	name  string
+	asked int
 }
 
-func (c contacts) GetContact(context.Context, types.JID) (types.ContactInfo, error) {
+func (c *contacts) GetContact(context.Context, types.JID) (types.ContactInfo, error) {
+	c.asked++
 	return types.ContactInfo{Found: true, PushName: c.name}, nil
 }
 
@@ -305,11 +308,33 @@ func (c contacts) GetContact(context.Context, types.JID) (types.ContactInfo, err
 func TestNamesLikeMentions(t *testing.T) {
 	t.Parallel()
 	const name = "@15550001 @15550001"
-	b := &addressBook{contacts: contacts{name: name}}
+	b := &addressBook{contacts: &contacts{name: name}}
 	users := slices.Repeat([]string{"15550001@lid"}, 6)
 	text, _ := b.mentions(t.Context(), "Is @15550001 there?", users)
 	if want := "Is @" + name + " there?"; text != want {
 		t.Errorf("the text is %q, want %q", text, want)
+	}
+}
+
+// The client's store remembers everybody whom it was asked about. So it is not asked about
+// everybody whom a stranger can put into a message.
+func TestManyMentions(t *testing.T) {
+	t.Parallel()
+	known := &contacts{name: "Ada"}
+	b := &addressBook{contacts: known}
+	var users []string
+	for i := range 1000 {
+		users = append(users, fmt.Sprintf("1555%04d@lid", i))
+	}
+	if text, _ := b.mentions(t.Context(), "hi @15550007", users); text != "hi @Ada" {
+		t.Errorf("the text is %q", text)
+	}
+	if known.asked != 1 {
+		t.Errorf("it was asked about %d people, and one is mentioned", known.asked)
+	}
+	b.mentions(t.Context(), "@"+strings.ReplaceAll(strings.Join(users, " @"), "@lid", ""), users)
+	if known.asked > 1+maxMentions {
+		t.Errorf("it was asked about %d people", known.asked)
 	}
 }
 

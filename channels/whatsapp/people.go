@@ -157,12 +157,17 @@ func (b *addressBook) contact(ctx context.Context, j types.JID) string {
 	return ""
 }
 
+// maxMentions is the maximum number of people to look up for one message. The client's store keeps
+// everybody who was looked up in memory, also people whom it does not know.
+const maxMentions = 50
+
 // mentions replaces the numbers that WhatsApp writes into a text by names. It removes our own
 // mention and reports whether there was one.
 func (b *addressBook) mentions(
 	ctx context.Context, text string, users []string,
 ) (_ string, ours bool) {
 	var names []string // pairs of a mention and its replacement
+	lookups := 0
 	for _, u := range users {
 		j, err := types.ParseJID(u)
 		if err != nil || j.User == "" {
@@ -179,6 +184,10 @@ func (b *addressBook) mentions(
 			}
 			continue
 		}
+		if lookups == maxMentions || !strings.Contains(text, at) {
+			continue
+		}
+		lookups++
 		if name := b.contact(ctx, j); name != "" {
 			names = append(names, at, "@"+name)
 		}
