@@ -83,6 +83,31 @@ func TestStopWaitingTurn(t *testing.T) {
 	})
 }
 
+// /stop also discards the tasks that are held back for a job whose own turn is over.
+func TestStopTasksOfJob(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.jobs(schedule.Options{})
+		sub := w.spawning()
+		for range turn.MaxTasks {
+			sub.Queue(held(llmtest.Say("never"), make(chan struct{})))
+		}
+		w.model.Queue(spawns(false, "1", "2", "3", "4", "5", "6"), llmtest.Say("HEARTBEAT_OK"))
+		w.start()
+		w.add(w.job("a", schedule.Task, "go"))
+		w.sleep(time.Minute)
+		if n := w.d.Counts(); n.HeldBack != 1 || n.Workers != turn.MaxTasks {
+			t.Fatalf("there are %+v, want the sub-agents and tasks that are held back", n)
+		}
+		w.say("a", "/stop")
+		w.wantQuiet()
+		w.wantAnswers("a", "Stopped, with 6 sub-agents.")
+		if n := len(sub.Requests()); n != turn.MaxTasks {
+			t.Errorf("%d sub-agents have worked, want %d", n, turn.MaxTasks)
+		}
+	})
+}
+
 // What comes of the sub-agents of a quiet job may be quiet, too, and nobody sees it being written.
 func TestSilentOutcome(t *testing.T) {
 	t.Parallel()

@@ -227,7 +227,7 @@ func (pl *Pool) pendingLocked(key session.Key) []bus.Received {
 }
 
 // below returns the sessions that work for any of keys: those of sub-agents and, if jobs is set,
-// those of jobs and hooks. pl.mu is held.
+// those of jobs and hooks, also if only their tasks are held back. pl.mu is held.
 func (pl *Pool) below(keys []session.Key, jobs bool) (list []session.Key) {
 	wanted := func(k session.Key) bool {
 		return slices.ContainsFunc(keys, func(key session.Key) bool {
@@ -241,6 +241,11 @@ func (pl *Pool) below(keys []session.Key, jobs bool) (list []session.Key) {
 	}
 	for k := range pl.suspended {
 		if wanted(k) {
+			list = append(list, k)
+		}
+	}
+	for k := range pl.queued {
+		if wanted(k) && !slices.Contains(list, k) {
 			list = append(list, k)
 		}
 	}
