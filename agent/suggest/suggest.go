@@ -13,8 +13,14 @@ import (
 // matter.
 func Name(name string, known []string) string {
 	best, least := "", min(len(name)/2, 3)
+	name = strings.ToLower(name)
 	for _, k := range known {
-		d := distance(strings.ToLower(name), strings.ToLower(k))
+		lower := strings.ToLower(k)
+		// A person may write a name of any length, and comparing takes the product of both lengths.
+		if len(name)-len(lower) > least || len(lower)-len(name) > least {
+			continue
+		}
+		d := distance(name, lower)
 		if d <= least && (best == "" || d < least) {
 			best, least = k, d
 		}

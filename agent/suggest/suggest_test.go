@@ -1,6 +1,7 @@
 package suggest
 
 import (
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -27,6 +28,17 @@ func TestName(t *testing.T) {
 	}
 	if got := Name("a", nil); got != "" {
 		t.Errorf("Name of nothing known = %q", got)
+	}
+}
+
+// Names that are much longer are not compared, because that would take long.
+func TestLongName(t *testing.T) {
+	long, known := strings.Repeat("x", 1<<20), make([]string, 100)
+	for i := range known {
+		known[i] = "xxxx"
+	}
+	if n := testing.AllocsPerRun(1, func() { Name(long, known) }); n > 0 {
+		t.Errorf("%v allocations for a long name, want none", n)
 	}
 }
 
