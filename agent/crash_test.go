@@ -100,6 +100,34 @@ func (w *world) decideParked(q *question.Question, s question.State, answer stri
 	})
 }
 
+// An approval that comes to nothing, because it is too late or its turn is stopped, is over with
+// the turn: otherwise its row would be kept for ever.
+func TestApprovalNotUsed(t *testing.T) {
+	t.Parallel()
+	for _, stopped := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			calls := 0
+			w.tools(counting("exec", tool.Once, &calls))
+			q := w.leaveSuspended(question.Approve)
+			if stopped {
+				w.start()
+				w.decideParked(q, question.Granted, "")
+				w.say("a", "/stop")
+			} else {
+				w.decideParked(q, question.Granted, "")
+				w.sleep(11 * time.Minute)
+				w.model.Queue(llmtest.Say("too late"))
+				w.start()
+			}
+			w.wantQuiet()
+			if n := w.count("SELECT count(*) FROM questions WHERE state <> 'void'"); n != 0 ||
+				calls != 0 {
+				t.Errorf("%d questions are not over after %d calls, want none", n, calls)
+			}
+		})
+	}
+}
+
 // Whatever a killed process has left of an approval, the call is made once at most, and the
 // turn ends with an answer.
 func TestKilledWithApproval(t *testing.T) {

@@ -256,7 +256,7 @@ func (st *Stopper) endStopped(tx *store.Tx, t *session.Turn, e *command.Stopped,
 	if err := st.stopRuns(tx, again, taken...); err != nil {
 		return err
 	}
-	if err := question.VoidAll(tx, t.ID); err != nil {
+	if err := question.EndAll(tx, t.ID); err != nil {
 		return err
 	}
 	messages, err := session.TurnMessages(tx, t)

@@ -172,6 +172,17 @@ func VoidAll(tx *store.Tx, turn int64) error {
 	return store.Wrap(err, "question: void those of turn %d", turn)
 }
 
+// EndAll is like [VoidAll] for a turn that ends. It also sets approvals to Void that the turn has
+// not used. Otherwise [Prune] would keep them for ever.
+func EndAll(tx *store.Tx, turn int64) error {
+	_, err := tx.Exec("UPDATE questions SET state = 'void' WHERE turn = $1 AND state = 'granted'",
+		turn)
+	if err == nil {
+		err = VoidAll(tx, turn)
+	}
+	return store.Wrap(err, "question: end those of turn %d", turn)
+}
+
 const columns = "id, code, state, session, turn, call, body, answer, decided_by, expires_ms"
 
 // Erase deletes the questions of a session.

@@ -13,6 +13,7 @@ import (
 	"gateway/agent/llm"
 	"gateway/agent/persona"
 	"gateway/agent/prompt"
+	"gateway/agent/question"
 	"gateway/agent/tool"
 	"gateway/bus"
 	"gateway/memory"
@@ -451,6 +452,11 @@ func (t *runner) end(tx *store.Tx, st *session.Turn, s session.State, last ...ll
 	}
 	if err := t.addVersion(tx); err != nil {
 		return err
+	}
+	if t.woken {
+		if err := question.EndAll(tx, st.ID); err != nil {
+			return err
+		}
 	}
 	return t.env.Inbox.Finish(tx, st.ID)
 }
