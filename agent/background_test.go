@@ -100,6 +100,26 @@ func TestTasksOfOthers(t *testing.T) {
 	})
 }
 
+// What is to go on at a certain time goes on then, however long another task takes.
+func TestDueDuringLongTask(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.atLength()
+		release := make(chan struct{})
+		defer close(release)
+		w.deps.Notes = stays{w.clerk(), release, func(llm.Request) bool { return true }}
+		w.start()
+		w.talks("a", 0, 10)
+		w.say("a", "/compact") // takes long
+		w.tells(5, "b", "hello", "/forget me now")
+		w.sends()
+		w.sleep(10 * time.Second)
+		if n := w.count("SELECT count(*) FROM chores WHERE kind = 'erase'"); n != 0 {
+			t.Errorf("%d tasks that erase are left, want none", n)
+		}
+	})
+}
+
 // Two conversations that have very much to compact let others have their turn.
 func TestLongCompactionsYield(t *testing.T) {
 	t.Parallel()

@@ -112,10 +112,11 @@ func (r *Runner) Run(ctx context.Context) error {
 		}
 	}()
 	for {
-		if err := r.start(ctx, &round); err != nil {
+		now := r.Now()
+		if err := r.start(ctx, &round, now); err != nil {
 			return err
 		}
-		wait, err := r.untilDue(ctx)
+		wait, err := r.untilDue(ctx, now)
 		if err != nil {
 			return err
 		}
@@ -169,27 +170,27 @@ func (r *Runner) hasRoom(round *round, k Kind) bool {
 	return round.running < r.Parallel && (k != Speak || round.speaking < max(r.Parallel/2, 1))
 }
 
-// untilDue returns how long to wait for the next task. A due task that has not begun waits for
-// another one to end.
-func (r *Runner) untilDue(ctx context.Context) (time.Duration, error) {
-	next, ok, err := r.tasks.Next(r.DB.Read(context.WithoutCancel(ctx)))
-	if wait := next.Sub(r.Now()); ok && wait > 0 && wait < pollInterval {
+// untilDue returns how long to wait, from now on, for the next task. Tasks that are due already
+// don't count: they are under way, or wait for another one to end.
+func (r *Runner) untilDue(ctx context.Context, now time.Time) (time.Duration, error) {
+	next, ok, err := r.tasks.Next(r.DB.Read(context.WithoutCancel(ctx)), now)
+	if wait := next.Sub(now); ok && wait < pollInterval {
 		return wait, err
 	}
 	return pollInterval, err
 }
 
-// start begins the due tasks for which there is room.
-func (r *Runner) start(ctx context.Context, round *round) error {
+// start begins the tasks that are due now and for which there is room.
+func (r *Runner) start(ctx context.Context, round *round, now time.Time) error {
 	if round.running >= r.Parallel || ctx.Err() != nil {
 		return nil
 	}
 	quiet := context.WithoutCancel(ctx)
 	read := r.DB.Read(quiet)
-	list, err := r.tasks.Due(read, r.Now())
+	list, err := r.tasks.Due(read, now)
 	n, err := r.DB.RepairRows(quiet, r.Logger, err, r.tasks.ClearNotice)
 	if err == nil && n > 0 {
-		list, err = r.tasks.Due(read, r.Now())
+		list, err = r.tasks.Due(read, now)
 	}
 	if err != nil {
 		return err

@@ -128,10 +128,11 @@ func (Store) ClearNotice(tx *store.Tx, id int64) error {
 	return store.Wrap(err, "background: mend %d", id)
 }
 
-// Next returns when the next task is due. It returns false if there are no tasks.
-func (Store) Next(q store.Queryer) (due time.Time, ok bool, err error) {
+// Next returns when the next task after a time is due. It returns false if there is none.
+func (Store) Next(q store.Queryer, after time.Time) (due time.Time, ok bool, err error) {
 	var at sql.NullInt64
-	if err := q.QueryRow("SELECT min(due_ms) FROM chores").Scan(&at); err != nil {
+	err = q.QueryRow("SELECT min(due_ms) FROM chores WHERE due_ms > $1", after.UnixMilli()).Scan(&at)
+	if err != nil {
 		return due, false, fmt.Errorf("background: read: %w", err)
 	}
 	return time.UnixMilli(at.Int64), at.Valid, nil

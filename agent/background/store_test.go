@@ -104,7 +104,7 @@ func TestLaterAndAgain(t *testing.T) {
 	l := newList(t)
 	next := func(want time.Duration, there bool) {
 		t.Helper()
-		due, ok, err := l.Next(l.db.Read(t.Context()))
+		due, ok, err := l.Next(l.db.Read(t.Context()), time.UnixMilli(0))
 		if err != nil || ok != there || ok && !due.Equal(l.now.Add(want)) {
 			t.Errorf("the next one is due at %v, %v, %v, want %v after %v", due, ok, err, want, l.now)
 		}
