@@ -186,6 +186,32 @@ func TestDreamDuringDream(t *testing.T) {
 	})
 }
 
+// Everybody who asks for Dream before it begins has an answer.
+func TestDreamAskedTwice(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.atLength()
+		release := make(chan struct{})
+		w.deps.Notes = llmtest.Func("notes", func(r llm.Request) llmtest.Step {
+			if strings.Contains(r.Messages[0].Text, "long-term notes") {
+				return held(llmtest.Say("- 2026-02-16: Ada has a dog."), release)
+			}
+			return llmtest.Say("[SKIP]")
+		})
+		w.start()
+		w.talks("a", 0, 10)
+		w.say("a", "/compact") // works with the same scope
+		before := len(w.outbox("a"))
+		w.say("a", "/dream", "/dream")
+		close(release)
+		w.sleep(time.Hour)
+		told := w.outbox("a")[before:]
+		if len(told) != 3 || !strings.Contains(told[0].Text, "asked for that just now") {
+			t.Errorf("told %+v, want an answer to each command", told)
+		}
+	})
+}
+
 // Dream removes old notes that it has read, and keeps what is new.
 func TestDreamTrimsHistory(t *testing.T) {
 	t.Parallel()

@@ -95,6 +95,14 @@ func (Store) Put(tx *store.Tx, c Task, due time.Time) error {
 	return store.Wrap(err, "background: put %s", c.Kind)
 }
 
+// IsAwaited reports whether somebody waits for a task that has not failed yet.
+func (Store) IsAwaited(q store.Queryer, w Work) (is bool, err error) {
+	err = q.QueryRow(`SELECT EXISTS (SELECT 1 FROM chores WHERE kind = $1 AND scope = $2
+		AND session = $3 AND ref = $4 AND tell <> '' AND attempts = 0)`,
+		string(w.Kind), string(w.Scope), w.Session, w.Ref).Scan(&is)
+	return is, store.Wrap(err, "background: read %s", w.Kind)
+}
+
 // Due returns the next due task of each scope, voice notes last and longest due first, for a
 // limited number of scopes: tasks of a scope run one after another and don't hold up other scopes.
 // If nothing else fails, its error holds a [store.RowError] for each task that can't be read.

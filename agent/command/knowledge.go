@@ -28,6 +28,11 @@ func (k knowledge) later(
 	out := r.answer(Reply{})
 	task := background.Task{Work: w, State: []byte(state), Notice: &out}
 	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
+		// A task has one answer: a second one would take the place of the first.
+		awaited, err := background.Store{}.IsAwaited(tx, w)
+		if err != nil || awaited {
+			return Reply{Text: sayAwaited}, err
+		}
 		for _, e := range entries {
 			if err := audit.Add(tx, e, k.Now()); err != nil {
 				return Reply{}, err
@@ -40,6 +45,8 @@ func (k knowledge) later(
 	}
 	return reply, err
 }
+
+const sayAwaited = "Somebody has asked for that just now, and gets the answer."
 
 // compact answers /compact.
 func (k knowledge) compact(ctx context.Context, r *Request) (Reply, error) {
