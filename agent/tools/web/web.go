@@ -4,8 +4,8 @@
 // into the operator's network. A page becomes Markdown: its readable part, if there is one, without
 // scripts and without anything invisible, such as hidden elements and invisible characters.
 // Elements are hidden if their attributes say so; style sheets are not evaluated. The tools also
-// read PDF files, office documents and images. No third party is involved. All decoding runs in a
-// separate process (see package extract).
+// read PDF files, office documents and images. No third party is involved. Pages and files are
+// decoded in a separate process (see package extract), but not the results of a search service.
 //
 // Limits for a page: 5 MB, 30 s, five redirects, 2 MiB of text and 100,000 nodes. The package has
 // no database tables or files.
