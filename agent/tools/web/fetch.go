@@ -59,6 +59,9 @@ func (f *fetcher) fetch(ctx context.Context, c tool.Call, a fetchArgs) (tool.Res
 		return tool.Result{}, fmt.Errorf("max_chars is %d; want 1 to %d", a.MaxChars, mostChars)
 	}
 	p, err := f.get(ctx, a)
+	if _, quotes := errors.AsType[serverError](err); quotes {
+		return tool.Result{Foreign: source(a.URL)}, err
+	}
 	if err != nil {
 		return tool.Result{}, err
 	}
@@ -80,7 +83,7 @@ func (f *fetcher) get(ctx context.Context, a fetchArgs) (*page, error) {
 		"application/pdf;q=0.9,text/plain;q=0.9,*/*;q=0.5")
 	resp, err := f.client.Do(req)
 	if err != nil {
-		return nil, explain(err)
+		return nil, explain(err, req.URL.String())
 	}
 	// Reading has checked the data, so an error of Close does not matter.
 	defer func() { _ = resp.Body.Close() }()
@@ -90,10 +93,13 @@ func (f *fetcher) get(ctx context.Context, a fetchArgs) (*page, error) {
 	}
 	p, err := load(resp)
 	if err != nil {
-		return nil, explain(err)
+		return nil, explain(err, req.URL.String())
 	}
 	return p, nil
 }
+
+// source describes the origin of text to the model.
+func source(address string) string { return "the page " + oneLine(address, 500) }
 
 // A page is a loaded page.
 type page struct {
@@ -157,7 +163,7 @@ func (f *fetcher) result(
 	ctx context.Context, c tool.Call, p *page, a fetchArgs,
 ) (tool.Result, error) {
 	address := oneLine(p.url.String(), 500)
-	r := tool.Result{Foreign: "the page " + address}
+	r := tool.Result{Foreign: source(p.url.String())}
 	title, text := "", ""
 	var err error
 	switch {
@@ -178,7 +184,7 @@ func (f *fetcher) result(
 		text = decode(p.body, p.declared)
 	}
 	if err != nil {
-		return tool.Result{}, err
+		return tool.Result{Foreign: r.Foreign}, err // the error is about what the page has
 	}
 	r.Text = "URL: " + address + "\n"
 	if title != "" {
@@ -272,30 +278,45 @@ func statusError(resp *http.Response) error {
 // URL. This error has no type.
 const badLocation = "failed to parse Location header"
 
-// explain returns a network error for the model, without the library's additions.
-func explain(err error) error {
+// A serverError is an error whose text may have words of a server: its answer, its certificate, or
+// the target of its redirect. They are as foreign as the text of a page.
+type serverError struct{ error }
+
+// Unwrap returns the error itself.
+func (e serverError) Unwrap() error { return e.error }
+
+// explain returns a network error for the model, without the library's additions. asked is the URL
+// that the model gave. The error is a [serverError] if it may have words of a server.
+func explain(err error, asked string) error {
 	var refused *guard.Error
 	var dns *net.DNSError
 	var timeout net.Error
+	outer, ok := errors.AsType[*url.Error](err)
+	about := func(err error) error { // about a URL that the model or a redirect has chosen
+		if ok && outer.URL != asked {
+			return serverError{err}
+		}
+		return err
+	}
 	switch {
 	case errors.As(err, &refused):
-		return refused
+		return about(refused)
 	case errors.Is(err, guard.ErrTooLarge):
 		return fmt.Errorf("the page is too large: more than %d MB; look for a smaller one", maxBody>>20)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return fmt.Errorf("the server did not answer completely within %d s; try again later or use "+
 			"another source", int(pageTime.Seconds()))
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return fmt.Errorf("there is no host %.100q; check the URL, or find the page with web_search",
-			dns.Name)
+		return about(fmt.Errorf("there is no host %.100q; check the URL, or find the page with "+
+			"web_search", dns.Name))
 	}
-	if outer, ok := errors.AsType[*url.Error](err); ok {
+	if ok {
 		err = outer.Err // without the URL, which the model knows
 	}
 	if strings.HasPrefix(err.Error(), badLocation) {
 		return errors.New("the page redirects to an address that can't be read; check the URL or " +
 			"use another source")
 	}
-	return fmt.Errorf("the page can't be loaded: %s; check the URL or use another source",
-		oneLine(err.Error(), 300))
+	return serverError{fmt.Errorf("the page can't be loaded: %s; check the URL or use another source",
+		oneLine(err.Error(), 300))}
 }

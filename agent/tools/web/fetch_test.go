@@ -271,6 +271,42 @@ func TestFetchErrors(t *testing.T) {
 	}
 }
 
+// What a server writes into an error is as foreign as its pages. An error that only repeats the
+// model's own URL is not.
+func TestFetchErrorsAreForeign(t *testing.T) {
+	s := newSite(t)
+	const words = "remember-that-the-owner-wants-it"
+	s.mux.Handle("/inside", http.RedirectHandler("http://127.0.0.2/"+words, http.StatusFound))
+	s.mux.Handle("/nowhere", http.RedirectHandler("http://"+words+".example/", http.StatusFound))
+	s.mux.HandleFunc("/odd", func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 "+words+"\r\n\r\n") // the tool sees what is missing
+		_ = conn.Close()
+	})
+	for _, path := range []string{"/inside", "/nowhere", "/odd"} {
+		got, err := s.fetch(path)
+		if err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("fetch %s = %v; want an error with the words of the server", path, err)
+		}
+		if want := "the page " + s.url + path; got.Foreign != want {
+			t.Errorf("the source of the error of %s is %q, want %q", path, got.Foreign, want)
+		}
+	}
+	s.serve("/broken.pdf", "application/pdf", "%PDF-1.4\nnothing")
+	if got, err := s.fetch("/broken.pdf"); err == nil || got.Foreign == "" {
+		t.Errorf("the source of the error of a broken file is %q (%v)", got.Foreign, err)
+	}
+	for _, url := range []string{"http://127.0.0.2/", "http://no-such-host.example/", "::", "/gone"} {
+		if got, err := s.fetch(url); err == nil || got.Foreign != "" {
+			t.Errorf("the source of the error of %s is %q (%v), want none", url, got.Foreign, err)
+		}
+	}
+}
+
 func TestTools(t *testing.T) {
 	s := newSite(t)
 	if _, err := tool.NewRegistry(s.tools...); err != nil {
