@@ -83,9 +83,6 @@ func applyEdits(ctx context.Context, text string, edits []edit) (string, []int, 
 			return "", nil, fmt.Errorf("%s%w", which, err)
 		}
 		text = after
-		if len(text) > maxEdit {
-			return "", nil, fmt.Errorf("%sthe file would have more than %d bytes", which, maxEdit)
-		}
 		lines = append(lines, at...)
 	}
 	return text, lines, nil
@@ -112,6 +109,14 @@ func applyEdit(text string, e edit) (string, []int, error) {
 	case len(at) > 1 && !e.All:
 		return "", nil, fmt.Errorf("old_text is in the file more than once, in %s; "+
 			"give more of the text around it, or set replace_all", lineList(linesAt(text, at)))
+	}
+	// This comes before the replacement: a few bytes for each byte of the file could take all memory.
+	times := 1
+	if e.All {
+		times = strings.Count(text, e.OldText)
+	}
+	if len(text)+times*(len(e.NewText)-len(e.OldText)) > maxEdit {
+		return "", nil, fmt.Errorf("the file would have more than %d bytes", maxEdit)
 	}
 	lines := linesAt(text, at)
 	if e.All {

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -69,6 +70,23 @@ func TestEditRefused(t *testing.T) {
 	wantError(t, err, "only files up to 16777216")
 	_, err = f.call(t, "edit_file", "path", "docs/x", "old_text", "x", "new_text", "y")
 	wantError(t, err, "may only be read")
+}
+
+// An edit that would make a file huge is refused before the new text takes memory.
+func TestEditGrows(t *testing.T) {
+	f := newFixture(t)
+	text := strings.Repeat("x", 1<<20)
+	f.write(t, "file", text)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := f.call(t, "edit_file", "path", "file", "old_text", "x",
+		"new_text", strings.Repeat("y", 200), "replace_all", true)
+	runtime.ReadMemStats(&after)
+	wantError(t, err, "more than 16777216 bytes")
+	if used := after.TotalAlloc - before.TotalAlloc; used > 4*maxEdit {
+		t.Errorf("the refused edit has taken %d MiB", used>>20)
+	}
+	f.wantFile(t, "file", text)
 }
 
 // What was probably meant is shown, and in what it differs.
