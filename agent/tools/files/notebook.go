@@ -117,13 +117,45 @@ func likeJSON(raw []byte, old string) (string, error) {
 	b := bytes.NewBuffer(nil)
 	err := json.Compact(b, raw)
 	if first, rest, many := strings.Cut(old, "\n"); many && strings.TrimSpace(first) == "{" {
+		indent := rest[:len(rest)-len(strings.TrimLeft(rest, " \t"))]
+		if indentedSize(b.Bytes(), len(indent)) > maxEdit {
+			return "", fmt.Errorf("with its indentation it would have more than %d bytes", maxEdit)
+		}
 		b.Reset()
-		err = json.Indent(b, raw, "", rest[:len(rest)-len(strings.TrimLeft(rest, " \t"))])
+		err = json.Indent(b, raw, "", indent)
 	}
 	if strings.HasSuffix(old, "\n") {
 		b.WriteByte('\n')
 	}
 	return b.String(), err
+}
+
+// indentedSize returns the size of compact JSON with an indentation of so many bytes for each
+// level, or a little more. A small file can have long indentations and many lines deep inside,
+// which together would take all memory.
+func indentedSize(raw []byte, indent int) int {
+	size, depth := len(raw), 0
+	text, escaped := false, false // within a string, after a backslash
+	for _, c := range raw {
+		switch {
+		case text:
+			text = escaped || c != '"'
+			escaped = !escaped && c == '\\'
+		case c == '"':
+			text = true
+		case c == ':':
+			size++
+		case c == '{' || c == '[':
+			depth++
+			size += 1 + depth*indent
+		case c == '}' || c == ']':
+			depth--
+			size += 1 + depth*indent
+		case c == ',':
+			size += 1 + depth*indent
+		}
+	}
+	return size
 }
 
 // parseNotebook parses a notebook of nbformat version 4.

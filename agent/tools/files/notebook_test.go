@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -131,4 +132,27 @@ func TestNotebookForms(t *testing.T) {
 		wantError(t, err, tt.want)
 	}
 	f.wantFile(t, "n.ipynb", notebook)
+}
+
+// A notebook whose indentation would make it huge is refused before that takes memory.
+func TestNotebookGrows(t *testing.T) {
+	f := newFixture(t)
+	deep := strings.Repeat("[", 1000) + strings.Repeat("0,", 1000) + "0" + strings.Repeat("]", 1000)
+	cells := `"cells":[{"cell_type":"raw","source":"a\\\",[[["}],"nbformat":4,"nbformat_minor":2`
+	for name, text := range map[string]string{
+		"wide": "{\n" + strings.Repeat(" ", 20_000) + cells + `,"metadata":{"x":` +
+			"[" + strings.Repeat("0,", 1000) + "0]}}",
+		"deep": "{\n" + strings.Repeat(" ", 50) + cells + `,"metadata":{"x":` + deep + "}}",
+	} {
+		f.write(t, name+".ipynb", text)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := f.call(t, "notebook_edit", "path", name+".ipynb", "cell", "0", "source", "b")
+		runtime.ReadMemStats(&after)
+		wantError(t, err, "more than 16777216 bytes")
+		if used := after.TotalAlloc - before.TotalAlloc; used > 4*maxEdit {
+			t.Errorf("the refused edit of %s has taken %d MiB", name, used>>20)
+		}
+		f.wantFile(t, name+".ipynb", text)
+	}
 }
