@@ -41,6 +41,7 @@ var (
 	errMemory   = errors.New("reading the file takes too much memory")
 	errTooLong  = errors.New("reading the file takes too long")
 	errBroken   = errors.New("the file is damaged")
+	errShorter  = errors.New("the file has become shorter while it was read; try again")
 )
 
 // Limits for one file.

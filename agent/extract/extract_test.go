@@ -141,6 +141,8 @@ func TestRefuses(t *testing.T) {
 	broken := errors.New("the disk is broken")
 	unread := jobOf("echo", "a", nil)
 	unread.File = readerAt(func([]byte, int64) (int, error) { return 0, broken })
+	shorter := jobOf("echo", "a", nil)
+	shorter.Size++
 	huge := jobOf("echo", "a", nil)
 	huge.Size = maxFile + 1
 	for name, tt := range map[string]struct {
@@ -154,6 +156,7 @@ func TestRefuses(t *testing.T) {
 		"too much":     {jobOf("much", "a", nil), errBroken.Error()},
 		"no such kind": {jobOf("other", "a", nil), errBroken.Error()},
 		"broken disk":  {unread, broken.Error()},
+		"shorter":      {shorter, errShorter.Error()},
 		"too large":    {huge, errTooLarge.Error()},
 		"no text": {Job{Kind: kindText, Args: textArgs{"x/y", 9}, Most: 9, Size: 2,
 			File: strings.NewReader("\x00\x01")}, ErrUnsupported.Error()},

@@ -67,7 +67,7 @@ func (x *Extractor) run(ctx context.Context, j Job, memory int64) ([]byte, strin
 	if err := cmd.Start(); err != nil {
 		return nil, "", fmt.Errorf("extract: %w", err)
 	}
-	file := &source{r: io.NewSectionReader(j.File, 0, j.Size)}
+	file := &source{r: io.NewSectionReader(j.File, 0, j.Size), left: j.Size}
 	// The child may not read all of its input; its exit says why. The pipe stays open until then,
 	// because its end tells the child that the gateway has ended.
 	_, _ = io.Copy(in, io.MultiReader(bytes.NewReader(append(head, '\n')), file))
@@ -134,12 +134,17 @@ func (x *Extractor) read(ctx context.Context, out *capped) ([]byte, string, erro
 
 // A source stores the error of a file, which is not the child's fault.
 type source struct {
-	r   io.Reader
-	err error
+	r    io.Reader
+	left int64 // bytes that the child still waits for
+	err  error
 }
 
 func (s *source) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
+	s.left -= int64(n)
+	if errors.Is(err, io.EOF) && s.left > 0 {
+		err = errShorter // otherwise the child would wait for the rest until its time is over
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		s.err = err
 	}
