@@ -135,6 +135,29 @@ func TestPatchRefused(t *testing.T) {
 	}
 }
 
+// If an old file can't be put back, its only copy stays, and the error names it.
+func TestPatchNotPutBack(t *testing.T) {
+	const backup = ".gateway-old.tmp"
+	f := newFixture(t)
+	f.write(t, "d/a", "new")
+	f.write(t, "d/"+backup, "old")
+	info, err := os.Lstat(filepath.Join(f.dir, "d/a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Another process puts a folder in the place of the new file.
+	if err := os.Remove(filepath.Join(f.dir, "d/a")); err != nil {
+		t.Fatal(err)
+	}
+	f.write(t, "d/a/b", "of another")
+	at := place{tree: f.files.trees.workspace, path: "d/a", name: "d/a", given: "d/a"}
+	s := &staged{change: change{target: target{at, info}}, dir: openRoot(t, filepath.Join(f.dir, "d")),
+		backup: backup, done: true}
+	wantError(t, s.rollback(), `"d/a" could not be put back`, `its old content is in "d/`+backup+`"`)
+	s.clean()
+	f.wantFile(t, "d/"+backup, "old")
+}
+
 // A file that moves keeps its mode.
 func TestPatchMoveKeepsMode(t *testing.T) {
 	f := newPatchFixture(t)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 
@@ -188,9 +189,11 @@ func (s *staged) rollback() error {
 	switch {
 	case !s.done:
 	case s.backup != "":
-		if err = s.dir.Rename(s.backup, base); err == nil {
-			s.backup = ""
+		if err = s.dir.Rename(s.backup, base); err != nil {
+			err = fmt.Errorf("%w; its old content is in %q", err,
+				path.Join(path.Dir(s.name), s.backup))
 		}
+		s.backup = "" // it is the file now, or the only copy of it
 	case s.info == nil:
 		err = s.dir.Remove(base)
 	}
