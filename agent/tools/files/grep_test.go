@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
@@ -125,6 +126,60 @@ func TestGrepPages(t *testing.T) {
 	}
 	if got := strings.Join(pages, "\n"); got != whole {
 		t.Errorf("the pages are not the whole, but %d bytes in place of %d", len(got), len(whole))
+	}
+}
+
+// Each match of this expression takes time for the whole text. A search of several lines ends with
+// its context all the same.
+func TestGrepEndsWithContext(t *testing.T) {
+	f := newFixture(t)
+	f.write(t, "text", strings.Repeat("a\n", 5_000))
+	q, err := newQuery("(?s)a(.*z)?", false, false, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &search{args: grepArgs{Mode: modeCount}, query: q,
+		start: place{tree: f.files.trees.workspace, path: "text"}}
+	p := part{names: []string{""}}
+	s.parts = []part{p}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	sc := &searcher{scanner: scanner{query: q}, tree: s.start.tree}
+	var counts []int
+	allocations := testing.AllocsPerRun(1, func() { counts = s.count(ctx, sc, p) })
+	if counts[0] != 1 || allocations > 1_000 {
+		t.Errorf("%d matches were found, with %v allocations; want 1", counts[0], allocations)
+	}
+}
+
+// Matches over several lines are those of the whole text.
+func TestGrepManyLines(t *testing.T) {
+	for _, tt := range []struct{ text, pattern, want string }{
+		{"a\nb\na\n", `a`, "a|a"},
+		{"a\nb\nc\nd\n", `a\nb|c\nd`, "a\nb|c\nd"},
+		{"a a\nb\n", `a`, "a a"},
+		{"a\na\n", `\Aa`, "a"},
+		{"a\nb\na\n", `\Aa|b`, "a|b"},
+		{"b\na\n", `(\Aa)+|b`, "b"},
+		{"a\nb", `^.$`, "a|b"},
+		{"a\n\n", `^$`, ""},
+		{"a\nb\n", `\z`, "b"},
+		{"ab\nb a\n", `\ba`, "ab|b a"},
+		{"", `x*`, ""},
+	} {
+		q, err := newQuery(tt.pattern, false, false, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		s := scanner{query: q}
+		s.hits([]byte(tt.text), func(h hit) bool {
+			got = append(got, tt.text[h.from:h.to])
+			return true
+		})
+		if strings.Join(got, "|") != tt.want {
+			t.Errorf("%q finds %q in %q, want %q", tt.pattern, got, tt.text, tt.want)
+		}
 	}
 }
 

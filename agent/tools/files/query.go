@@ -16,6 +16,8 @@ const maxRegexp = 2_000
 // A query finds the matches of an expression in a text.
 type query struct {
 	re    *regexp.Regexp
+	later *regexp.Regexp // re for the text behind a match, where \A does not match
+
 	multi bool     // a match may span several lines
 	oneOf []string // every match contains one of these texts, if there are any
 	fold  bool     // oneOf is lower case; compare it with the text in lower case
@@ -47,11 +49,16 @@ func newQuery(pattern string, fixed, ignoreCase, multi bool) (*query, error) {
 	if err != nil {
 		return nil, notRegexp(err)
 	}
-	q := &query{re: re, multi: multi}
+	q := &query{re: re, later: re, multi: multi}
 	q.oneOf, q.fold = required(tree)
 	q.literal = len(q.oneOf) == 1 && tree.Op == syntax.OpLiteral && !q.fold
 	if len(q.oneOf) == 1 && strings.Contains(q.oneOf[0], "\n") && !multi {
 		return nil, errors.New("the pattern has a line break in it; set multiline")
+	}
+	if multi && notAtStart(tree) {
+		if q.later, err = regexp.Compile(tree.String()); err != nil {
+			return nil, notRegexp(err)
+		}
 	}
 	return q, nil
 }
@@ -170,27 +177,43 @@ func (s *scanner) hits(text []byte, yield func(hit) bool) {
 	}
 }
 
-// maxHits is the number of matches of one file if a match may span several lines. FindAllIndex
-// keeps all of them in memory.
+// maxHits is the number of hits of one file if a match may span several lines.
 const maxHits = 100_000
 
-// manyLines matches the text as a whole.
+// manyLines matches the text as a whole. It finds one match at a time, so that yield can end it:
+// for some expressions each match takes time for the whole text. The next match begins behind the
+// lines of the one before.
 func (s *scanner) manyLines(text []byte, yield func(hit) bool) {
-	if len(text) == 0 {
-		return
-	}
-	last := hit{to: -1}
-	for _, at := range s.query.re.FindAllIndex(text, maxHits) {
-		// An empty match may be behind the last byte.
-		first := min(at[0], len(text)-1)
-		h := lineAround(text, first, max(first, at[1]-1))
-		if h.from <= last.to {
-			continue // these lines belong to the previous hit
-		}
-		if last = h; !yield(h) {
+	from, re := 0, s.query.re
+	for range maxHits {
+		if from >= len(text) {
 			return
 		}
+		at := re.FindIndex(text[from:])
+		if at == nil {
+			return
+		}
+		// An empty match may be behind the last byte.
+		first := min(from+at[0], len(text)-1)
+		h := lineAround(text, first, max(first, from+at[1]-1))
+		if !yield(h) {
+			return
+		}
+		from, re = h.to+1, s.query.later
 	}
+}
+
+// notAtStart replaces each \A in re by an expression that matches nothing. It reports whether there
+// is one.
+func notAtStart(re *syntax.Regexp) (found bool) {
+	if re.Op == syntax.OpBeginText {
+		*re = syntax.Regexp{Op: syntax.OpNoMatch}
+		return true
+	}
+	for _, sub := range re.Sub {
+		found = notAtStart(sub) || found
+	}
+	return found
 }
 
 // lineAround returns the range of the lines that contain the bytes at from and to.

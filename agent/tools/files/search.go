@@ -63,7 +63,7 @@ func (s *search) work(ctx context.Context) {
 		}
 		s.next++
 		s.mu.Unlock()
-		counts := s.count(&sc, s.parts[i])
+		counts := s.count(ctx, &sc, s.parts[i])
 		s.mu.Lock()
 		// counts is not nil even if nothing matches; nil means that the part was not searched.
 		s.counts[i] = counts
@@ -88,8 +88,8 @@ func (s *search) resultCount(n int) int {
 }
 
 // count returns the number of matches in each file of a part. It stops in a file when the result
-// needs no higher number.
-func (s *search) count(sc *searcher, p part) []int {
+// needs no higher number, or when ctx ends.
+func (s *search) count(ctx context.Context, sc *searcher, p part) []int {
 	most := s.need()
 	switch s.args.Mode {
 	case modeFiles:
@@ -108,7 +108,7 @@ func (s *search) count(sc *searcher, p part) []int {
 		text := sc.read(dir, name)
 		sc.hits(text, func(hit) bool {
 			counts[i]++
-			return counts[i] < most
+			return counts[i] < most && ctx.Err() == nil
 		})
 	}
 	return counts
@@ -253,14 +253,14 @@ func (v *view) show(ctx context.Context, from, to int) {
 				return
 			}
 			if first < last {
-				v.file(p, j, n, first, last)
+				v.file(ctx, p, j, n, first, last)
 			}
 		}
 	}
 }
 
 // file writes the results of the j-th file of a part.
-func (v *view) file(p part, j, n, first, last int) {
+func (v *view) file(ctx context.Context, p part, j, n, first, last int) {
 	name := v.start.name
 	if p.names[j] != "" {
 		name = v.start.under(path.Join(p.dir, p.names[j])).name
@@ -282,7 +282,7 @@ func (v *view) file(p part, j, n, first, last int) {
 		var hits []hit
 		v.hits(text, func(h hit) bool {
 			hits = append(hits, h)
-			return len(hits) < last
+			return len(hits) < last && ctx.Err() == nil
 		})
 		if first < len(hits) {
 			v.lines(name, text, hits[first:])
