@@ -129,6 +129,32 @@ func TestGrepPages(t *testing.T) {
 	}
 }
 
+// If there is no room for all results, the note says which are shown, and pages join to the whole.
+func TestGrepNoRoom(t *testing.T) {
+	f := newFixture(t)
+	line := "hit " + strings.Repeat("x", 400) + "\n"
+	f.write(t, "c", strings.Repeat(line, 400))
+	for i := range 400 {
+		f.write(t, fmt.Sprintf("b%d", i), line)
+	}
+	shown := 0
+	for {
+		page, err := f.call(t, "grep", "pattern", "hit", "head_limit", 1000, "offset", shown)
+		if err != nil || len(page) > maxChars+1_000 {
+			t.Fatalf("a page from %d has %d bytes (%v)", shown, len(page), err)
+		}
+		from := shown
+		shown += strings.Count(page, ":hit ")
+		note := fmt.Sprintf("results %d to %d; there are more, with offset %d", from+1, shown, shown)
+		if !strings.Contains(page, note) {
+			break
+		}
+	}
+	if shown != 800 {
+		t.Errorf("the pages have %d results, want 800", shown)
+	}
+}
+
 // Each match of this expression takes time for the whole text. A search of several lines ends with
 // its context all the same.
 func TestGrepEndsWithContext(t *testing.T) {

@@ -219,7 +219,8 @@ func (s *search) text(ctx context.Context, notes []string) (string, error) {
 	if s.args.Skip >= s.results {
 		return "", fmt.Errorf("there are only %d results, so none at offset %d", s.results, s.args.Skip)
 	}
-	end := min(s.results, s.args.Skip+s.args.Limit)
+	v := view{search: s, searcher: searcher{scanner: scanner{query: s.query}, tree: s.start.tree}}
+	end := v.show(ctx, s.args.Skip, min(s.results, s.args.Skip+s.args.Limit))
 	switch {
 	case end < s.results:
 		notes = append([]string{fmt.Sprintf("results %d to %d; there are more, with offset %d",
@@ -227,8 +228,6 @@ func (s *search) text(ctx context.Context, notes []string) (string, error) {
 	case s.args.Skip > 0:
 		notes = append([]string{fmt.Sprintf("results %d to %d, the last", s.args.Skip+1, end)}, notes...)
 	}
-	v := view{search: s, searcher: searcher{scanner: scanner{query: s.query}, tree: s.start.tree}}
-	v.show(ctx, s.args.Skip, end)
 	return withNotes(strings.TrimSuffix(v.out.String(), "\n"), notes), ctx.Err()
 }
 
@@ -239,8 +238,9 @@ type view struct {
 	out strings.Builder
 }
 
-// show writes the results with indexes from from up to to.
-func (v *view) show(ctx context.Context, from, to int) {
+// show writes the results with indexes from from up to to. It returns the index of the first one
+// for which there is no room, or to.
+func (v *view) show(ctx context.Context, from, to int) int {
 	seen := 0
 	for i, p := range v.parts[:v.complete] {
 		for j, n := range v.counts[i] {
@@ -249,18 +249,26 @@ func (v *view) show(ctx context.Context, from, to int) {
 			worth := v.resultCount(n)
 			first, last := max(from-seen, 0), min(to-seen, worth)
 			seen += worth
-			if ctx.Err() != nil || seen-worth >= to || v.out.Len() > maxChars {
-				return
+			if ctx.Err() != nil || seen-worth >= to {
+				return to
 			}
-			if first < last {
-				v.file(ctx, p, j, n, first, last)
+			if first >= last {
+				continue
+			}
+			if v.out.Len() > maxChars {
+				return seen - worth + first
+			}
+			if end := v.file(ctx, p, j, n, first, last); end < last {
+				return seen - worth + end
 			}
 		}
 	}
+	return to
 }
 
-// file writes the results of the j-th file of a part.
-func (v *view) file(ctx context.Context, p part, j, n, first, last int) {
+// file writes the results of the j-th file of a part. It returns the index of the first one for
+// which there is no room, or last.
+func (v *view) file(ctx context.Context, p part, j, n, first, last int) int {
 	name := v.start.name
 	if p.names[j] != "" {
 		name = v.start.under(path.Join(p.dir, p.names[j])).name
@@ -274,7 +282,7 @@ func (v *view) file(ctx context.Context, p part, j, n, first, last int) {
 	default:
 		dir, err := v.openDir(p.dir)
 		if err != nil {
-			return // it was removed in the meantime
+			return last // it was removed in the meantime
 		}
 		defer dir.close()
 		// The file may have changed since it was counted, so there may be fewer hits.
@@ -284,19 +292,24 @@ func (v *view) file(ctx context.Context, p part, j, n, first, last int) {
 			hits = append(hits, h)
 			return len(hits) < last && ctx.Err() == nil
 		})
-		if first < len(hits) {
-			v.lines(name, text, hits[first:])
+		hits = hits[min(first, len(hits)):]
+		if n := v.lines(name, text, hits); n < len(hits) {
+			return first + n
 		}
 	}
+	return last
 }
 
-// lines writes hits of a text and the lines around them.
-func (v *view) lines(name string, text []byte, hits []hit) {
+// lines writes hits of a text and the lines around them. It returns for how many there was room.
+func (v *view) lines(name string, text []byte, hits []hit) int {
 	w := lineWriter{name: name, text: text, out: &v.out, gaps: v.args.Before+v.args.After > 0}
-	if w.gaps && v.out.Len() > 0 {
+	if w.gaps && v.out.Len() > 0 && len(hits) > 0 {
 		v.out.WriteString("--\n")
 	}
 	for i, h := range hits {
+		if v.out.Len() > maxChars {
+			return i
+		}
 		// The lines after a hit end before the next hit, which is written as a hit.
 		next := len(text) + 1
 		if i+1 < len(hits) {
@@ -319,6 +332,7 @@ func (v *view) lines(name string, text []byte, hits []hit) {
 		}
 		w.write(h.to+1, min(to+1, next), '-')
 	}
+	return len(hits)
 }
 
 // A lineWriter writes lines of a text with their numbers.
