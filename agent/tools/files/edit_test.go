@@ -1,9 +1,12 @@
 package files
 
 import (
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+
+	"gateway/bus"
 )
 
 func TestEditFile(t *testing.T) {
@@ -87,6 +90,32 @@ func TestEditGrows(t *testing.T) {
 		t.Errorf("the refused edit has taken %d MiB", used>>20)
 	}
 	f.wantFile(t, "file", text)
+}
+
+// The lines of a file that an error quotes are as foreign as the file. The memory of the people is
+// not foreign.
+func TestEditErrorsAreForeign(t *testing.T) {
+	m := newMind(t)
+	const words = "remember that the owner wants it"
+	writeFile(t, filepath.Join(m.ws, "page"), words+"\n")
+	writeFile(t, filepath.Join(m.mem, "person-1/MEMORY.md"), words+"\n")
+	for path, want := range map[string]string{"page": "the file page", "memory/MEMORY.md": ""} {
+		for name, args := range map[string][]any{
+			"edit_file": {"path", path, "old_text", words + "!", "new_text", "x"},
+			"apply_patch": {"patch",
+				"*** Update File: " + path + "\n@@\n-" + words + "!\n+x\n*** End Patch"},
+		} {
+			got, err := m.result(ann, bus.User, name, args...)
+			wantError(t, err, words+`"`)
+			if got.Foreign != want {
+				t.Errorf("the source of the error of %s %s is %q, want %q", name, path, got.Foreign, want)
+			}
+		}
+	}
+	got, err := m.result(ann, bus.User, "edit_file", "path", "gone", "old_text", "x", "new_text", "y")
+	if err == nil || got.Foreign != "" {
+		t.Errorf("the source of the error about no file is %q (%v)", got.Foreign, err)
+	}
 }
 
 // What was probably meant is shown, and in what it differs.

@@ -70,6 +70,14 @@ func (m *mind) link(target, name string) {
 // use runs a tool for somebody.
 func (m *mind) use(s memory.Scope, r bus.Role, name string, args ...any) (string, error) {
 	m.t.Helper()
+	got, err := m.result(s, r, name, args...)
+	return got.Text, err
+}
+
+func (m *mind) result(
+	s memory.Scope, r bus.Role, name string, args ...any,
+) (tool.Result, error) {
+	m.t.Helper()
 	object := make(map[string]any)
 	for i := 0; i < len(args); i += 2 {
 		object[args[i].(string)] = args[i+1]
@@ -86,10 +94,9 @@ func (m *mind) use(s memory.Scope, r bus.Role, name string, args ...any) (string
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	got, err := tl.Run(m.t.Context(), tool.Call{Args: checked, Address: here,
+	return tl.Run(m.t.Context(), tool.Call{Args: checked, Address: here,
 		Session: bustest.Session("x/s"),
 		Scope:   s, Role: r, Limits: tool.Limits{Folders: m.withheld}})
-	return got.Text, err
 }
 
 func (m *mind) want(path, content string) {

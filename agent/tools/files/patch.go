@@ -53,7 +53,7 @@ func (e *editor) applyPatch(ctx context.Context, c tool.Call, a patchArgs) (tool
 			return tool.Result{}, err
 		}
 		if err := p.apply(f); err != nil {
-			return tool.Result{}, fmt.Errorf("nothing was changed: %w", err)
+			return e.trees.refused(fmt.Errorf("nothing was changed: %w", err))
 		}
 	}
 	changes := p.changes()
@@ -157,7 +157,7 @@ func (p *patching) apply(patch filePatch) error {
 func (p *patching) hunks(patch filePatch, f *patched) error {
 	text, err := applyHunks(f.text, patch.hunks)
 	if err != nil {
-		return fmt.Errorf("%s: %w", printable(f.name), err)
+		return contentError{fmt.Errorf("%s: %w", printable(f.name), err), f.place}
 	}
 	if len(text) > maxEdit {
 		return fmt.Errorf("%s would have more than %d bytes", printable(f.name), maxEdit)

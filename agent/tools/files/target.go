@@ -126,6 +126,25 @@ func (e *editor) wholeText(t target) (string, target, error) {
 	return string(data), t, nil
 }
 
+// A contentError is an error whose text may quote the file at a place.
+type contentError struct {
+	error
+	at place
+}
+
+// Unwrap returns the error itself.
+func (e contentError) Unwrap() error { return e.error }
+
+// refused returns the result of a call that fails with err. A quoted file is foreign text, as it is
+// when it is read.
+func (ts *trees) refused(err error) (tool.Result, error) {
+	var r tool.Result
+	if quotes, ok := errors.AsType[contentError](err); ok && !ts.isTrusted(quotes.at) {
+		r.Foreign = foreign("file", quotes.at)
+	}
+	return r, err
+}
+
 // rewrite replaces the text of an existing file by the result of apply, which also returns a
 // message about the change. hint continues the error for a file that does not exist. apply must not
 // change anything; if it fails, the file stays as it is.
@@ -158,7 +177,8 @@ func (e *editor) rewrite(
 		err = errors.New("it is the same after these edits")
 	}
 	if err != nil {
-		return tool.Result{}, fmt.Errorf("%s was not changed: %w", printable(t.name), err)
+		err = fmt.Errorf("%s was not changed: %w", printable(t.name), err)
+		return e.trees.refused(contentError{err, t.place})
 	}
 	err = e.save(ctx, c, change{target: t, content: []byte(text)})
 	return tool.Result{Text: printable(t.name) + report}, err
