@@ -87,7 +87,8 @@ type patched struct {
 	target
 	old, text string      // on the disk, and after the changes so far
 	exists    bool        // after the changes so far
-	loaded    bool        // old and text are set
+	loaded    bool        // text is set, and old unless the file is made anew
+	anew      bool        // the patch makes it, perhaps after it has removed it
 	like      fs.FileInfo // the file before a move, or nil
 }
 
@@ -129,7 +130,7 @@ func (p *patching) apply(patch filePatch) error {
 	case patch.add && f.exists:
 		return fmt.Errorf("%q is there already; to change it use an update", patch.path)
 	case patch.add:
-		f.text, f.exists, f.loaded = "", true, true
+		f.text, f.exists, f.loaded, f.anew = "", true, true, true
 		p.reportChange("made", f)
 		return p.hunks(patch, f)
 	case !f.exists:
@@ -179,7 +180,8 @@ func (p *patching) move(f *patched, name string) error {
 		return fmt.Errorf("%q can't be moved to %q, which is there already", f.given, name)
 	}
 	// The new file gets the owner and the mode of the old one, also after several moves.
-	to.text, to.exists, to.loaded, to.like = f.text, true, true, cmp.Or(f.info, f.like)
+	to.text, to.exists, to.loaded, to.anew = f.text, true, true, true
+	to.like = cmp.Or(f.info, f.like)
 	f.exists = false
 	p.report = append(p.report,
 		fmt.Sprintf("%s was moved to %s", printable(f.name), printable(to.name)))
@@ -198,7 +200,7 @@ func (p *patching) changes() []change {
 		switch {
 		case !f.exists && f.info != nil:
 			list = append(list, change{target: f.target, remove: true})
-		case f.exists && (f.info == nil || f.loaded && f.text != f.old):
+		case f.exists && (f.anew || f.loaded && f.text != f.old):
 			list = append(list, change{target: f.target, content: []byte(f.text), like: f.like})
 		}
 	}

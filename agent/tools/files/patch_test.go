@@ -135,6 +135,18 @@ func TestPatchRefused(t *testing.T) {
 	}
 }
 
+// A file that a patch removes and makes again is empty if the patch has no lines for it.
+func TestPatchMadeAgain(t *testing.T) {
+	f := newPatchFixture(t)
+	got, err := f.call(t, "apply_patch", "patch", "*** Begin Patch\n*** Delete File: a\n"+
+		"*** Add File: a\n*** Add File: b\n+b\n*** End Patch")
+	if err != nil || !strings.Contains(got, "a was made") {
+		t.Errorf("apply_patch = %q, %v", got, err)
+	}
+	f.wantFile(t, "a", "")
+	f.wantFile(t, "b", "b\n")
+}
+
 // If an old file can't be put back, its only copy stays, and the error names it.
 func TestPatchNotPutBack(t *testing.T) {
 	const backup = ".gateway-old.tmp"
