@@ -42,8 +42,8 @@ func IsListedOwner(cfg *config.Config, account, sender string) bool {
 }
 
 // accessCommands returns the commands that decide who may talk to the agent, and where. l leaves
-// groups. owned says whether the configuration names an owner.
-func accessCommands(g *gate.Gate, l leaver, owned bool) []command.Command {
+// groups. owned says whether the configuration in force names an owner.
+func accessCommands(g *gate.Gate, l leaver, owned func() bool) []command.Command {
 	// changing returns the function of a command that changes who may talk to the agent, or where.
 	changing := func(
 		do func(*store.Tx, *command.Request) (command.Reply, error),
@@ -64,7 +64,7 @@ func accessCommands(g *gate.Gate, l leaver, owned bool) []command.Command {
 		{Name: "whoami", Help: "who you are to me", MinRole: bus.Guest, Run: whoami},
 		{Name: "pair", Help: "let somebody in by their code", MinRole: bus.Admin,
 			Run: changing(func(tx *store.Tx, r *command.Request) (command.Reply, error) {
-				return approvePairing(tx, r, owned)
+				return approvePairing(tx, r, owned())
 			})},
 		{Name: "group", Help: "in which groups I answer, and to what", MinRole: bus.Admin,
 			Run: func(ctx context.Context, r *command.Request) (command.Reply, error) {

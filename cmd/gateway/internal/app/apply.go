@@ -22,8 +22,8 @@ func (g *Gateway) agentOptions(cfg *config.Config) *agent.Options {
 		WorkspacePath: cfg.Gateway.Workspace, MemoryPath: MemoryFolder(cfg),
 		Location: cfg.Gateway.Location, Slots: cfg.Agent.Slots,
 		FormatHints: byAccount(cfg, func(c config.Channel) string { return formatHints[c.Type] }),
-		Commands: append(accessCommands(g.gate, leaver{g.gate, g.db, g.channels}, HasOwner(cfg)),
-			mcpCommand(g.toolset.mcp)),
+		Commands: append(accessCommands(g.gate, leaver{g.gate, g.db, g.channels},
+			func() bool { return HasOwner(g.settings.Load()) }), mcpCommand(g.toolset.mcp)),
 		Restart: g.restart, Observer: g.ops.metrics, Usage: g.usage, Logger: g.log,
 		Export: g.newSender(cfg),
 	}

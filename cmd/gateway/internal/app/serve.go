@@ -234,7 +234,7 @@ func SocketPath(home string) string {
 // ChatCommands returns the commands that people can send, in the order of /help. They can be
 // listed but not run.
 func ChatCommands() []command.Command {
-	return append(command.List(), append(accessCommands(nil, leaver{}, true), mcpCommand(nil))...)
+	return append(command.List(), append(accessCommands(nil, leaver{}, nil), mcpCommand(nil))...)
 }
 
 func menu() []channels.Command {

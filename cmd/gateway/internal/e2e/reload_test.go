@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"gateway/agent/llm/openai/openaitest"
+	"gateway/store"
 )
 
 const (
@@ -122,6 +123,27 @@ func TestReloadOwners(t *testing.T) {
 	if texts := w.texts(annID); len(texts) != 3 {
 		t.Errorf("the former owner reads %q, want two answers and one question", texts)
 	}
+}
+
+// TestReloadFirstOwner checks that an owner whom only the changed file names lets people in as
+// users, although the gateway began without an owner.
+func TestReloadFirstOwner(t *testing.T) {
+	t.Parallel()
+	knock := strings.Replace(quiet, `access = "open"`, `access = "pairing"`, 1)
+	w := newWorld(t, worldOptions{answer: repeat, channel: knock})
+	p := w.start()
+	p.ready()
+	w.configure(knock + "\nowners = [7]")
+	p.says(reloaded, 1)
+	w.answers(annID, "I am the owner")
+	w.telegram.Say(bobID, bobID, "let me in")
+	w.await("a question to the owner", func() bool { return len(w.texts(annID)) == 2 })
+	var code string
+	w.look(func(db *store.DB) {
+		for range w.query(db, []any{&code}, "SELECT code FROM pairings") {
+		}
+	})
+	w.wantReply(annID, "/pair "+code, "(role: user)")
 }
 
 // TestReloadModel checks that a running turn keeps its model and that the next one uses the new
