@@ -1,11 +1,13 @@
 package agent
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"gateway/agent/attachment"
+	"gateway/agent/audit"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/pool"
@@ -91,6 +93,29 @@ func TestForgetMeInOddPlaces(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The configuration admits people who have no number. The audit log forgets them like others.
+func TestForgetMeInAuditLog(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.start()
+		other := w.message("b", "/export")
+		other.Sender = bus.Sender{ID: "8", Name: "Bob"}
+		w.put(w.message("a", "/export"), other)
+		w.put(w.message("a", "/forget me now"))
+		list, err := audit.List(w.read(), 10, 0)
+		w.must(err)
+		var authors []string
+		for _, e := range list {
+			authors = append(authors, e.Action+" by "+e.Author())
+		}
+		slices.Sort(authors)
+		want := []string{"exported by Bob (test/8)", "exported by somebody who was forgotten"}
+		if !slices.Equal(authors, want) {
+			t.Errorf("the audit log says %q, want %q", authors, want)
+		}
+	})
 }
 
 // Of many messages in several chats none is left, in whatever order the chats are erased.

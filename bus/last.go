@@ -44,6 +44,21 @@ func GroupTitle(q store.Queryer, a Address) (group bool, title string, err error
 	return list[0].Message.Group, list[0].Message.ChatTitle, nil
 }
 
+// DirectSender returns who has written the newest message of a direct chat, in any thread. It
+// returns the zero Sender if the inbox no longer has a message that can be read.
+func DirectSender(q store.Queryer, a Address) (Sender, error) {
+	list, err := readInbox(q, "SELECT "+receivedColumns+` FROM inbox
+		WHERE account = $1 AND chat = $2 AND origin = 'person' AND NOT shared
+		ORDER BY id DESC LIMIT 1`, a.Account, a.Chat)
+	if _, readable := store.RowErrors(err); !readable {
+		return Sender{}, err
+	}
+	if len(list) == 0 {
+		return Sender{}, nil
+	}
+	return list[0].Message.Sender, nil
+}
+
 // IsMessageOpen reports whether the message with the given ID, of any conversation, is waiting or
 // claimed.
 func IsMessageOpen(q store.Queryer, id string) (bool, error) {

@@ -187,6 +187,14 @@ func Erase(tx *store.Tx, person int64, chats []bus.Address) error {
 	return nil
 }
 
+// EraseSender removes the personal content of entries by a sender who has no number, such as
+// somebody whom the configuration admits.
+func EraseSender(tx *store.Tx, account, sender string) error {
+	_, err := tx.Exec("UPDATE audits SET about = '', by_whom = '', name = '', account = '', "+
+		"chat = '' WHERE by_whom = $1 AND person = 0", account+"/"+sender)
+	return store.Wrap(err, "audit: erase a sender of %s", account)
+}
+
 // Link gives the entries of the person other to the person id, after the two were linked.
 func Link(tx *store.Tx, id, other int64) error {
 	_, err := tx.Exec("UPDATE audits SET whom = $1 WHERE whom = $2", id, other)

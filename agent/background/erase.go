@@ -105,6 +105,13 @@ func (e *Eraser) Rows(tx *store.Tx, left *Erasure) ([]session.Key, error) {
 		if err := schedule.EraseChat(tx, a); err != nil {
 			return nil, err
 		}
+		who, err := bus.DirectSender(tx, a)
+		if err == nil && who.ID != "" {
+			err = audit.EraseSender(tx, a.Account, who.ID)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	for _, person := range left.People() {
 		if err := schedule.ErasePerson(tx, person); err != nil {
