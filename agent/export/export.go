@@ -86,7 +86,8 @@ func (e *Exporter) Write(
 		return err
 	}
 	known, err := e.People.Known(r.read, r.owned.Person)
-	if err == nil && !known && len(r.keys) == 0 {
+	// Somebody has written in each of chats, so at least that message is stored.
+	if err == nil && !known && len(r.keys) == 0 && len(chats) == 0 {
 		err = ErrNobody
 	}
 	// readme is the last, because it lists what the others have left out.

@@ -1,0 +1,88 @@
+package export_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gateway/agent"
+	"gateway/agent/background"
+	"gateway/agent/export"
+	"gateway/bus"
+	"gateway/channels/gate"
+	"gateway/memory"
+	"gateway/memory/version"
+	"gateway/session"
+	"gateway/store"
+)
+
+// noPeople has nobody.
+type noPeople struct{ background.People }
+
+func (noPeople) Known(store.Queryer, int64) (bool, error) { return false, nil }
+
+// A shelf keeps the last file.
+type shelf struct{ bytes.Buffer }
+
+func (s *shelf) Put(_ bus.Address, name string, r io.Reader) (bus.Attachment, error) {
+	s.Reset()
+	_, err := s.ReadFrom(r)
+	return bus.Attachment{Name: name}, err
+}
+
+// Somebody whom the configuration admits has no number, and no conversation before the first turn.
+// They get what is stored: their commands.
+func TestSendCommandsOnly(t *testing.T) {
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "gateway.db"),
+		append(agent.Migrations(), bus.Migration, session.Migration, gate.Migration,
+			memory.Migration, version.Migration), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, end := range []func() error{folder.Close, db.Close} {
+			if err := end(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	chat := bus.Address{Account: "telegram", Chat: "7"}
+	err = db.Tx(t.Context(), func(tx *store.Tx) error {
+		_, err := bus.NewInbox().Put(tx, bus.InboundMessage{ID: "1", From: chat, Text: "/export",
+			Sender: bus.Sender{ID: "7"}}, time.Now())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files shelf
+	s := &export.Sender{Files: &files, MaxFile: 1 << 20, Exporter: &export.Exporter{
+		DB: db, People: noPeople{}, Memory: folder, Media: folder,
+		Secrets: func() []string { return nil }, Zone: time.UTC, Now: time.Now}}
+	o, err := s.Do(t.Context(), &background.Task{Notice: &bus.OutboundMessage{To: chat},
+		Work: background.Work{Kind: background.Export, Scope: memory.OfChat(chat)}})
+	if err != nil || o.Send == nil || len(o.Send.Attachments) != 1 {
+		t.Fatalf("Do = %+v, %v; want an archive", o, err)
+	}
+	archive, err := zip.NewReader(bytes.NewReader(files.Bytes()), int64(files.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := archive.Open("data/inbox.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if text, err := io.ReadAll(f); err != nil || !strings.Contains(string(text), "/export") {
+		t.Errorf("data/inbox.jsonl has %q, %v", text, err)
+	}
+}
