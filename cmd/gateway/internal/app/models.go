@@ -319,7 +319,11 @@ func prices(cfg *config.Config) func(model string, u llm.Usage) float64 {
 		if m.PriceCached > 0 {
 			cached = m.PriceCached
 		}
-		// Input includes Cached.
-		return (float64(u.Input-u.Cached)*in + float64(u.Cached)*cached + float64(u.Output)*out) / 1e6
+		// Input includes Cached, except for servers that count the two separately.
+		fresh := u.Input - u.Cached
+		if fresh < 0 {
+			fresh = u.Input
+		}
+		return (float64(fresh)*in + float64(u.Cached)*cached + float64(u.Output)*out) / 1e6
 	}
 }

@@ -1,6 +1,11 @@
 package app
 
-import "testing"
+import (
+	"testing"
+
+	"gateway/agent/llm"
+	"gateway/cmd/gateway/internal/config"
+)
 
 func TestOllamaAddress(t *testing.T) {
 	for variable, want := range map[string]string{
@@ -13,6 +18,25 @@ func TestOllamaAddress(t *testing.T) {
 	} {
 		if got := ollamaAddress(variable); got != want {
 			t.Errorf("OLLAMA_HOST=%s stands for %s, want %s", variable, got, want)
+		}
+	}
+}
+
+func TestPrices(t *testing.T) {
+	const million = 1_000_000
+	price := prices(&config.Config{Models: map[string]config.Model{
+		"a": {PriceIn: 3, PriceOut: 15, PriceCached: 0.5}}})
+	for _, test := range []struct {
+		usage llm.Usage
+		want  float64
+	}{
+		{llm.Usage{Input: 2 * million, Output: million}, 6 + 15},
+		{llm.Usage{Input: 2 * million, Cached: million}, 3 + 0.5},
+		// This server counts the cached tokens beside the others.
+		{llm.Usage{Input: million, Cached: 10 * million}, 3 + 5},
+	} {
+		if got := price("a", test.usage); got != test.want {
+			t.Errorf("%+v costs %v, want %v", test.usage, got, test.want)
 		}
 	}
 }

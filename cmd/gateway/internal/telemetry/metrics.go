@@ -147,10 +147,11 @@ func (m *Metrics) Model(
 		if e.First > 0 {
 			m.firstTime.WithLabelValues(model).Observe(e.First.Seconds())
 		}
-		m.tokens.WithLabelValues(model, "input").Add(float64(e.Usage.Input))
-		m.tokens.WithLabelValues(model, "cached").Add(float64(e.Usage.Cached))
-		m.tokens.WithLabelValues(model, "output").Add(float64(e.Usage.Output))
-		m.cost.WithLabelValues(model).Add(e.Cost)
+		// A model server may report negative numbers, with which a counter panics.
+		m.tokens.WithLabelValues(model, "input").Add(float64(max(e.Usage.Input, 0)))
+		m.tokens.WithLabelValues(model, "cached").Add(float64(max(e.Usage.Cached, 0)))
+		m.tokens.WithLabelValues(model, "output").Add(float64(max(e.Usage.Output, 0)))
+		m.cost.WithLabelValues(model).Add(max(e.Cost, 0))
 	}
 }
 

@@ -105,6 +105,20 @@ func TestObserved(t *testing.T) {
 	)
 }
 
+// Negative numbers, which a model server may report, don't end the turn.
+func TestNegativeUsage(t *testing.T) {
+	m, _ := newTestMetrics(t)
+	_, end := m.Model(t.Context(), observe.ModelBegin{Model: "main"})
+	end(observe.ModelEnd{Cost: -1, Usage: llm.Usage{Input: -1, Cached: -1, Output: -1}})
+	end(observe.ModelEnd{Cost: 2, Usage: llm.Usage{Input: 3, Output: -4}})
+	has(t, scrape(t, m),
+		`gateway_model_calls_total{model="main",outcome="ok"} 2`,
+		`gateway_model_tokens_total{direction="input",model="main"} 3`,
+		`gateway_model_tokens_total{direction="output",model="main"} 0`,
+		`gateway_model_cost_dollars_total{model="main"} 2`,
+	)
+}
+
 func TestGauges(t *testing.T) {
 	m, from := newTestMetrics(t)
 	err := from.DB.Tx(t.Context(), func(tx *store.Tx) error {
