@@ -224,6 +224,16 @@ func UseLocalModel(ctx context.Context, cfg *config.Config, ollamaHost string) {
 	cfg.Agent.Model = list[0].Name
 }
 
+// keepLocalModel makes next continue with the local model of current if neither configuration
+// chooses a model and no local server has answered for next. A model server that restarts must not
+// leave people to the demo.
+func keepLocalModel(current, next *config.Config) {
+	name := current.Agent.Model
+	if current.Agent.Undecided && next.Agent.Undecided && next.Agent.Model == demoModel {
+		next.Models[name], next.Agent.Model = current.Models[name], name
+	}
+}
+
 // TryModel sends a model a short request, as a turn does. If the model does not answer, it returns
 // an error, which wraps an *llm.Error if the provider or the network is the reason.
 func TryModel(ctx context.Context, name string, m *config.Model) error {

@@ -91,6 +91,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 			"correct the file", "err", err)
 		return
 	}
+	keepLocalModel(r.current, next)
 	merged := config.Merge(r.current, next)
 	// merged has the live settings of next and all others of the start. So it differs from next
 	// only in settings that need a restart.

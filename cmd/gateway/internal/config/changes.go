@@ -18,7 +18,7 @@ func Merge(old, new *Config) *Config {
 	v.Set(reflect.ValueOf(old).Elem())
 	mergeTable(v, reflect.ValueOf(new).Elem())
 	c := v.Addr().Interface().(*Config)
-	c.FileExists = new.FileExists
+	c.FileExists, c.Agent.Undecided = new.FileExists, new.Agent.Undecided
 	return c
 }
 
