@@ -138,7 +138,7 @@ func (g *Gateway) choices(cfg *config.Config) (list []turn.Choice) {
 func (g *Gateway) apply(cfg *config.Config) {
 	// The settings come before everything that reads them, such as [Gateway.withholds].
 	g.settings.Store(cfg)
-	g.router.SetSecrets(g.secrets(cfg)) // first, so that no new secret is sent
+	g.ops.withheld.update() // first, so that no new secret is sent
 	g.usage.Configure(budgetOptions(cfg))
 	g.dispatcher.Inbox.SetScopes(sessionScopes(cfg))
 	notes, _ := newNotes(cfg, g.log)

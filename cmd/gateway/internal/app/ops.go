@@ -42,6 +42,8 @@ type operations struct {
 	token   string      // the operator's token; "" without a server
 	probes  []*ops.Probe
 	metrics *telemetry.Metrics
+
+	withheld *withheld
 }
 
 // secrets returns the credentials that no message may contain: those in the configuration, the
@@ -52,6 +54,26 @@ func (g *Gateway) secrets(cfg *config.Config) router.Secrets {
 		list = append(list, g.toolset.mcp.Secrets()...)
 	}
 	return router.NewSecrets(list)
+}
+
+// A withheld tells the router which secrets no message may contain.
+type withheld struct {
+	// lock holds a value during an update. A reload and the logins to several MCP servers may update
+	// at once, and a list must not replace one that was made later.
+	lock chan struct{}
+	list func() router.Secrets
+	set  func(router.Secrets)
+}
+
+func newWithheld(list func() router.Secrets, set func(router.Secrets)) *withheld {
+	return &withheld{make(chan struct{}, 1), list, set}
+}
+
+// update passes the present secrets on.
+func (w *withheld) update() {
+	w.lock <- struct{}{}
+	defer func() { <-w.lock }()
+	w.set(w.list())
 }
 
 // withholds reports whether a text contains a secret and so must not be sent in any form.
@@ -65,7 +87,9 @@ func newOperations(
 	cfg *config.Config, g *Gateway, inbox *bus.Inbox, outbox *bus.Outbox,
 ) *operations {
 	o := &operations{
-		metrics: telemetry.NewMetrics(BuildVersion(), g.sources(cfg, inbox, outbox), g.log)}
+		metrics: telemetry.NewMetrics(BuildVersion(), g.sources(cfg, inbox, outbox), g.log),
+		withheld: newWithheld(func() router.Secrets { return g.secrets(g.settings.Load()) },
+			func(s router.Secrets) { g.router.SetSecrets(s) })}
 	checks := o.checks(cfg, g, inbox)
 	if cfg.HTTP.Listen == "" {
 		return o

@@ -172,7 +172,7 @@ func assemble(
 	})
 	// The operations come before the secrets, because the operator's token is a secret, too.
 	g.ops = newOperations(cfg, g, inbox, outbox)
-	g.router.SetSecrets(g.secrets(cfg))
+	g.ops.withheld.update()
 	g.gate.Notify(g.router, g.ops.metrics)
 	g.router.Notify(g.ops.metrics)
 	g.scheduler = g.newScheduler(cfg, inbox)
@@ -186,7 +186,7 @@ func assemble(
 		stopTask: func(ctx context.Context, task bus.Session) (bool, error) {
 			return g.dispatcher.StopTask(ctx, task)
 		},
-		secrets: func() { g.router.SetSecrets(g.secrets(g.settings.Load())) },
+		secrets: g.ops.withheld.update,
 		owners:  livePeople{gate: g.gate}.OwnerChats,
 	}, log)
 	if err != nil {
