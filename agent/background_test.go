@@ -100,7 +100,7 @@ func TestTasksOfOthers(t *testing.T) {
 	})
 }
 
-// What is to go on at a certain time goes on then, however long another task takes.
+// A task continues when it is due, however long another task takes.
 func TestDueDuringLongTask(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -186,7 +186,7 @@ func TestDreamDuringDream(t *testing.T) {
 	})
 }
 
-// Everybody who asks for Dream before it begins has an answer.
+// Each person who asks for Dream before it begins gets an answer.
 func TestDreamAskedTwice(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

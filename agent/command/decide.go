@@ -64,7 +64,7 @@ func (d decisions) answer(ctx context.Context, r *Request) (Reply, error) {
 	code, text, _ := strings.Cut(r.Args, " ")
 	return d.decide(ctx, r, question.Ask, code,
 		func(tx *store.Tx, q *question.Question) (Reply, error) {
-			// A question is for one person. A code that others have seen is no right to answer.
+			// A question is for one person. Its code, which others may have seen, does not let them answer.
 			if q.Sender != r.Message.Sender.ID || q.Address.Account != r.Message.From.Account {
 				return Reply{Text: "I have asked somebody else."}, errUndecided
 			}

@@ -36,7 +36,7 @@ func (s *shelf) Put(_ bus.Address, name string, r io.Reader) (bus.Attachment, er
 }
 
 // Somebody whom the configuration admits has no number, and no conversation before the first turn.
-// They get what is stored: their commands.
+// The archive has their commands, because these are stored.
 func TestSendCommandsOnly(t *testing.T) {
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "gateway.db"),
 		append(agent.Migrations(), bus.Migration, session.Migration, gate.Migration,

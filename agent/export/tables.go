@@ -235,7 +235,7 @@ func (r *run) page(t table, query string, args []any) (lines []string, last int6
 
 // field returns the name and the JSON value of a column. It formats times, and keeps JSON as JSON
 // instead of a string. A column that ends in _ms is a time in Unix milliseconds, of which 0 means
-// none. Bytes that are no text become base64.
+// none. Bytes that are not text become base64.
 func (r *run) field(table, column string, value any) (name, text string) {
 	if b, ok := value.([]byte); ok {
 		if !utf8.Valid(b) {
