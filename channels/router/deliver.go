@@ -42,6 +42,7 @@ type sender struct {
 	uncertainSince time.Time     // since when its next part may have been sent; zero if it was not
 	planned        bool          // parts is set
 	sending        bool          // the table has the state "sending" and all progress
+	crashed        bool          // an earlier process crashed during an attempt
 	slot           *slot         // slot of a part that was sent but not recorded yet; or nil
 	parts          []part
 	searched       *Secrets // for which parts were searched; nil: some were stored earlier
@@ -106,6 +107,7 @@ func (s *sender) begin(ctx context.Context, d *bus.Delivery) (over bool, wait ti
 	// A delivery from the table is always marked before it is sent. The mark fails if it was sent
 	// since the table was read.
 	s.planned, s.sending, s.parts = false, d.Fresh, nil
+	s.crashed = d.Crashes > 0
 	if stream := d.Message.Stream; stream != "" {
 		if shown := s.c.display.claimPreview(stream); s.a.editor != nil {
 			s.shown = shown
@@ -464,6 +466,9 @@ func (s *sender) save(
 	ctx context.Context, d *bus.Delivery, notices ...bus.OutboundMessage,
 ) (ok bool, err error) {
 	err = s.r.db.TxSoon(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
+		if s.crashed { // if a power loss undid its success, that would count as one more crash
+			tx.WaitForDisk()
+		}
 		ok, err = s.r.outbox.Save(tx, d, s.r.now())
 		if err == nil && ok {
 			err = s.r.notices.put(tx, s.to, notices)

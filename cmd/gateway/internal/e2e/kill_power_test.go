@@ -54,6 +54,19 @@ func TestKillPower(t *testing.T) {
 	}
 }
 
+// TestPowerLossAfterCrashes cuts the power right after a platform has taken an answer, at which two
+// processes crashed. That answer has arrived: it is not given up, and nobody reads that it was.
+func TestPowerLossAfterCrashes(t *testing.T) {
+	t.Parallel()
+	tr := newTrial(t, 1)
+	for range 2 {
+		tr.endAt("sending", 1)
+	}
+	tr.loses = true
+	tr.endAt("delivered", 1)
+	tr.settle()
+}
+
 // powerLossAfter kills p after a duration and removes unsynced data from its database. It returns
 // the number of lost frames of the write-ahead log.
 func (tr *trial) powerLossAfter(p *process, d time.Duration) (lost int) {

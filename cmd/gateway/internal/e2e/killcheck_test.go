@@ -49,6 +49,11 @@ func (tr *trial) checkStates(db *store.DB) {
 			tr.t.Errorf("%s: %d rows, want %d", want.rows, got, want.n)
 		}
 	}
+	var row string // of those that are wrong
+	for range tr.query(db, []any{&row}, "SELECT concat_ws(' ', id, state, crashes, error, body) "+
+		"FROM outbox WHERE state <> 'sent' OR body NOT LIKE '%answer to m%'") {
+		tr.t.Log("in the outbox: ", row)
+	}
 }
 
 // said returns how many messages people wrote. The caller holds the lock of the ledger.
