@@ -65,3 +65,14 @@ func TestLineCleaner(t *testing.T) {
 		t.Errorf("cleaned it is %q, want %q", out.String(), want)
 	}
 }
+
+// If one secret is the beginning of another one, nothing of the longer one is left.
+func TestCleanerOfNestedSecrets(t *testing.T) {
+	for _, secrets := range [][]string{{"sk-1", `sk-1"2`}, {`sk-1"2`, "sk-1"}} {
+		clean := cleaner(secrets)
+		got := clean.Replace(`plain sk-1"2, json sk-1\"2, short sk-1`)
+		if want := "plain [withheld], json [withheld], short [withheld]"; got != want {
+			t.Errorf("without %q it is %q, want %q", secrets, got, want)
+		}
+	}
+}

@@ -230,16 +230,23 @@ func (r *run) bodies(query string, args []any, do func(body []byte) error) error
 const withheld = "[withheld]"
 
 // cleaner returns a replacer for secrets. It finds them in texts and in JSON strings. No secret may
-// be empty, because "" is in every text.
+// be empty, because "" is in every text. If one secret begins with another one, it replaces the
+// longer one.
 func cleaner(secrets []string) *strings.Replacer {
-	var pairs []string
+	var forms []string
 	for _, s := range secrets {
 		quoted := plainjson.Text(s)
-		pairs = append(pairs, s, withheld, quoted[1:len(quoted)-1], withheld)
+		forms = append(forms, s, quoted[1:len(quoted)-1])
 		// JSON in the database may have <, > and & escaped.
 		if html, err := json.Marshal(s); err == nil {
-			pairs = append(pairs, string(html[1:len(html)-1]), withheld)
+			forms = append(forms, string(html[1:len(html)-1]))
 		}
+	}
+	// At each place in a text, the first form in the list that fits counts.
+	slices.SortStableFunc(forms, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, form := range forms {
+		pairs = append(pairs, form, withheld)
 	}
 	return strings.NewReplacer(pairs...)
 }
