@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -445,23 +446,38 @@ func memoryExportCommand(load app.Loader) *cobra.Command {
 	return cmd
 }
 
-// export writes the facts, the history and the documents as JSON lines.
+// export writes the facts, the history and the documents as JSON lines. A file that is not text,
+// such as a picture of a skill, is in base64.
 func (r memoryData) export(ctx context.Context, w io.Writer) error {
 	if err := r.memory.Export(ctx, r.scope, w); err != nil {
 		return err
 	}
 	names, err := documentsIn(r.folder)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	root, err := os.OpenRoot(r.folder)
 	if err != nil {
 		return err
 	}
+	defer root.Close()
 	out := json.NewEncoder(w)
 	out.SetEscapeHTML(false)
 	for _, name := range names {
-		text, _, err := r.documents.Read(r.scope, name)
+		data, err := root.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed in the meantime
+		}
 		if err != nil {
 			return err
 		}
-		if err := out.Encode(map[string]string{"document": name, "text": text}); err != nil {
+		line := map[string]any{"document": name}
+		if utf8.Valid(data) {
+			line["text"] = string(data)
+		} else {
+			line["base64"] = data
+		}
+		if err := out.Encode(line); err != nil {
 			return err
 		}
 	}
