@@ -185,6 +185,50 @@ func TestContinueApproved(t *testing.T) {
 	})
 }
 
+// A rule that denies the tool while it is in the middle of the call ends the call at once.
+func TestContinueDeniedInTheMiddle(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		i := &inquirer{running: true}
+		w.tools(i.tool("ask_me", tool.Once))
+		release := make(chan struct{})
+		w.model.Queue(uses("ask_me"), held(llmtest.Say("fine"), release))
+		w.start()
+		w.say("a", "hello")
+		s := w.opts.Settings
+		s.Rules = policy.Rules{ruleFor("ask_me", policy.Deny, bus.Owner)}
+		w.d.Configure(w.deps.Model, w.deps.Notes, s)
+		w.say("a", "enough")
+		if i.cancelled != 1 {
+			t.Errorf("the call was cancelled %d times while the turn goes on, want once", i.cancelled)
+		}
+		close(release)
+		w.wantQuiet()
+		w.wantTranscript("a", "user: hello", "assistant:  ask_me({})", "tool: "+turn.ResultChanged,
+			"assistant: fine")
+		if i.cancelled != 1 {
+			t.Errorf("the call was cancelled %d times, want once", i.cancelled)
+		}
+	})
+}
+
+// A turn that fails before the call continues ends the call.
+func TestContinueFailed(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		i := &inquirer{running: true}
+		w.tools(i.tool("ask_me", tool.Once))
+		w.model.Queue(uses("ask_me"))
+		w.start()
+		w.say("a", "hello")
+		w.exec("UPDATE messages SET body = '{' WHERE body LIKE '%hello%'")
+		w.say("a", "enough")
+		if i.cancelled != 1 {
+			t.Errorf("the call was cancelled %d times, want once", i.cancelled)
+		}
+	})
+}
+
 // A rule that denies the tool meanwhile ends the call.
 func TestContinueDenied(t *testing.T) {
 	t.Parallel()

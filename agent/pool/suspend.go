@@ -87,7 +87,7 @@ func (rv review) run(ctx, work context.Context, key session.Key) error {
 	w := &worker{waiting: p.waiting, arrived: rv.env.Now(), fullNotified: p.fullNotified,
 		deferred: p.deferred}
 	if !ended {
-		w.resume, w.unanswered = &p.turn, p.answers
+		w.resume, w.unanswered, w.heldCall = &p.turn, p.answers, p.cancel
 	}
 	if !ended || len(w.waiting) > 0 {
 		rv.start(work, key, w)

@@ -33,6 +33,7 @@ type worker struct {
 
 	// Used by the worker's goroutine only:
 	unanswered []string                // platform's ids of messages that an interrupted turn left
+	heldCall   func()                  // ends the call that the resumed turn continues; or nil
 	cancel     context.CancelCauseFunc // ends the running turn; nil if none runs
 }
 
@@ -288,7 +289,8 @@ func (w *worker) start(st *session.Turn, batch []bus.Received) *turn.Start {
 	numbered := d.Mode(w.key) == Collect
 	d.mu.Unlock()
 	s := &turn.Start{Turn: *st, Messages: batch, Numbered: numbered, Lease: d.Lease,
-		Settings: d.ConfigOf(w.key), Unanswered: w.unanswered}
+		Settings: d.ConfigOf(w.key), Unanswered: w.unanswered, HeldCall: w.heldCall}
+	w.heldCall = nil
 	if at, ok := d.Config().ResetAt[st.Address.Account]; ok {
 		s.ResetAt = &at
 	}

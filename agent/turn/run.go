@@ -50,6 +50,10 @@ type Start struct {
 	// This turn answers them, too.
 	Unanswered []string
 
+	// HeldCall ends the tool call that waited for an answer when the turn was suspended, or is nil.
+	// The turn calls it unless the tool continues the call.
+	HeldCall func()
+
 	// ResetAt is the time of day after which the conversation begins anew, as the time since
 	// midnight; nil: never.
 	ResetAt *time.Duration
@@ -106,7 +110,7 @@ func newRunner(env *Env, s *Start, mailbox Mailbox) *runner {
 	t := &runner{lease: s.Lease, began: env.Now(), resetAt: s.ResetAt}
 	t.turn = turn{Turn: s.Turn, env: env, mailbox: mailbox, settings: s.Settings,
 		unanswered: s.Unanswered}
-	t.numbered = s.Numbered
+	t.numbered, t.heldCall = s.Numbered, s.HeldCall
 	return t
 }
 
@@ -119,6 +123,7 @@ func (t *runner) attempt(ctx context.Context, batch []bus.Received) (out *Outcom
 	defer t.clock.stop()
 	ctx, ended := t.observe(ctx, batch)
 	err = t.recovering(ctx, batch)
+	t.heldCall.end()
 	t.hide()
 	ended(t.ending(err))
 	out = new(Outcome)

@@ -150,6 +150,7 @@ func (t *toolRound) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, 
 func (t *toolRound) continueCall(ctx context.Context, c llm.ToolCall, q *question.Question) error {
 	lost := q.State == question.Open || q.State == question.Used
 	if t.predict(c) == policy.Deny {
+		t.heldCall.end()
 		return t.write(ctx, prompt.ToolResult(c, ResultChanged))
 	}
 	err := t.tx(ctx, func(tx *store.Tx) error {
@@ -170,6 +171,17 @@ func (t *toolRound) continueCall(ctx context.Context, c llm.ToolCall, q *questio
 	}
 	fault.Point("continued")
 	return t.runGranted(ctx, c, q)
+}
+
+// A heldCall ends a call that has waited for an answer in the middle. It is nil if there is none,
+// or if the tool has continued it.
+type heldCall func()
+
+func (h *heldCall) end() {
+	if *h != nil {
+		(*h)()
+		*h = nil
+	}
 }
 
 // useGrant makes the call that q allows. It first records that the call begins, so that the call

@@ -34,8 +34,9 @@ type toolRound struct {
 	seen   map[callHash]int  // number of equal calls with equal results
 	asked  question.Question // question for which the turn is suspended
 
-	cancelCall func() // ends the call that waits for the answer to asked; or nil
-	wrote      bool   // a tool may have changed documents of the scope
+	cancelCall func()   // ends the call that waits for the answer to asked; or nil
+	heldCall   heldCall // the call that waited for the answer when the turn was suspended
+	wrote      bool     // a tool may have changed documents of the scope
 }
 
 // useTools makes the tool calls of m. It writes m before the first call, and each result as soon as
@@ -256,6 +257,7 @@ func (t *toolRound) runTool(
 			return callResult{asks: a}, err
 		}
 	} else if granted.Kind == question.Ask {
+		t.heldCall = nil
 		call.Reply = &tool.Reply{State: granted.Continues, Text: granted.Answer,
 			Answered: granted.State == question.Answered}
 	} else if granted.Subject != Approvable(found, call).Subject() {
