@@ -186,6 +186,42 @@ func TestFailingJob(t *testing.T) {
 	}
 }
 
+// An attempt whose turn can't be ended in order, or is given up after crashes, has failed and is
+// made again.
+func TestJobAbandoned(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(w *world){
+		"not ended in order": func(w *world) {
+			w.exec("CREATE TRIGGER spoiled BEFORE INSERT ON messages BEGIN SELECT RAISE(ABORT, 'x'); END")
+		},
+		"crashes": func(w *world) {
+			w.must(w.stop())
+			w.exec("UPDATE turns SET attempts = $1 WHERE state = 'running'", turn.MaxAttempts+1)
+			w.start()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.jobs(schedule.Options{})
+				release := make(chan struct{})
+				w.model.Queue(held(llmtest.Say("never"), release), llmtest.Say("fed"))
+				w.start()
+				j := w.job("a", schedule.Task, "feed the cat")
+				w.add(j)
+				spoil(w)
+				close(release)
+				w.settle()
+				w.wantRuns(j, "waiting 1")
+				w.exec("DROP TRIGGER IF EXISTS spoiled")
+				w.sleep(2 * time.Minute)
+				w.wantQuiet()
+				w.wantAnswers("a", "fed")
+				w.wantRuns(j, "done 2")
+			})
+		})
+	}
+}
+
 // An attempt that goes well after one that has failed is all that people hear of.
 func TestJobTriedAgain(t *testing.T) {
 	t.Parallel()

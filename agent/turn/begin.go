@@ -20,10 +20,30 @@ import (
 	"gateway/store/fault"
 )
 
-// abandon ends a turn that can't be ended with an answer, so that the chat is not blocked.
+// abandon ends a turn that can't be ended with an answer, so that the chat is not blocked. If the
+// failure can't be reported to the job or the agent that began the turn, only the chat reads it.
 func (t *runner) abandon(ctx context.Context, batch []bus.Received, cause error) error {
 	t.logger().ErrorContext(ctx, "turn not ended in order", "err", cause)
-	err := t.env.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+	out := bus.OutboundMessage{To: t.Address, ReplyTo: t.ReplyTo, Text: SayBroken, Answers: t.answers}
+	err := t.abandonWith(ctx, batch, func(tx *store.Tx) error { return t.deliverFailure(tx, out) })
+	if err != nil && !store.IsLost(err) {
+		err = t.abandonWith(ctx, batch, func(tx *store.Tx) error {
+			return t.env.Outbox.Put(tx, out, t.env.Now())
+		})
+	}
+	if err != nil && !store.IsLost(err) { // recoverPending retries it later
+		t.logger().ErrorContext(ctx, "turn not ended", "err", err)
+		return nil
+	}
+	t.env.Inbox.Wake() // a sub-agent may have put its outcome into the inbox
+	return err
+}
+
+// abandonWith ends a turn without an answer. report reports the failure in the same transaction.
+func (t *runner) abandonWith(
+	ctx context.Context, batch []bus.Received, report func(tx *store.Tx) error,
+) error {
+	return t.env.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		for _, r := range batch {
 			if _, err := t.env.Inbox.Drop(tx, r.Seq); err != nil {
 				return err
@@ -38,14 +58,8 @@ func (t *runner) abandon(ctx context.Context, batch []bus.Received, cause error)
 				return err
 			}
 		}
-		return t.env.Outbox.Put(tx, bus.OutboundMessage{To: t.Address, ReplyTo: t.ReplyTo,
-			Text: SayBroken, Answers: t.answers}, t.env.Now())
+		return report(tx)
 	})
-	if err != nil && !store.IsLost(err) { // recoverPending retries it later
-		t.logger().ErrorContext(ctx, "turn not ended", "err", err)
-		return nil
-	}
-	return err
 }
 
 // recovering runs t. A panic ends this turn and nothing else.
