@@ -17,6 +17,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -119,7 +120,7 @@ type Ledger struct {
 	opts atomic.Pointer[Options]
 
 	mu       sync.Mutex
-	held     map[key]map[*Reservation]struct{} // reserved, or used but not written yet
+	held     map[key]map[*Reservation]struct{} // by undated key; reserved, or used but not written
 	released int                               // number of released holds
 	readers  int                               // calls that are reading usage
 	freed    []freed                           // holds released during such a read
@@ -179,6 +180,13 @@ type key struct {
 	turn           int64 // for a turn, instead of day and key: midnight does not reset it
 }
 
+// undated returns k without the day. The usage of a call counts for the day on which it is written,
+// so until then its reservation counts for any day.
+func (k key) undated() key {
+	k.day = ""
+	return k
+}
+
 // Kinds of accounts.
 const (
 	kindDay     = "day"
@@ -219,7 +227,7 @@ func (l *Ledger) bounded(day string, who Spender) map[key]Limit {
 // concurrent use.
 type Reservation struct {
 	ledger *Ledger
-	keys   []key
+	keys   []key  // undated
 	amount Amount // protected by ledger.mu
 }
 
@@ -246,8 +254,8 @@ func (l *Ledger) Reserve(q store.Queryer, who Spender, amount Amount) (*Reservat
 		// A row that was written during this read may or may not be in its result. Counting it
 		// twice errs on the safe side, by a few calls.
 		for _, f := range l.freed {
-			for _, k := range f.keys {
-				if _, ok := used[k]; ok && f.nth > released {
+			for k := range used {
+				if f.nth > released && slices.Contains(f.keys, k.undated()) {
 					used[k] = used[k].plus(f.amount)
 				}
 			}
@@ -283,7 +291,7 @@ func (l *Ledger) hold(
 ) (*Reservation, error) {
 	for k, limit := range limits {
 		sum := used[k].plus(amount)
-		for other := range l.held[k] {
+		for other := range l.held[k.undated()] {
 			sum = sum.plus(other.amount)
 		}
 		if limit.Exceeded(sum) {
@@ -292,6 +300,7 @@ func (l *Ledger) hold(
 	}
 	h := &Reservation{ledger: l, amount: amount}
 	for k := range limits {
+		k = k.undated()
 		h.keys = append(h.keys, k)
 		if l.held[k] == nil {
 			l.held[k] = make(map[*Reservation]struct{})

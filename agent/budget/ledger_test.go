@@ -178,6 +178,27 @@ func TestReserveWhileWritten(t *testing.T) {
 	}
 }
 
+// The usage of a call that goes on at midnight will be written on the new day, so until then it
+// counts for that day.
+func TestReserveAtMidnight(t *testing.T) {
+	who := Spender{Session: named("test/a"), Person: 1}
+	limit := Limit{Tokens: 100}
+	for _, o := range []Options{{Day: limit}, {Session: limit}, {Person: limit}} {
+		f := newFixture(t, o)
+		f.now = time.Date(2026, 2, 16, 23, 59, 59, 0, time.UTC)
+		h := f.reserve(who, Amount{Tokens: 90})
+		f.now = f.now.Add(time.Minute)
+		if h == nil || f.reserve(who, Amount{Tokens: 20}) != nil {
+			t.Errorf("%+v: two calls may go over the limit of the new day together", o)
+		}
+		f.add(who, tokens(90))
+		h.Release()
+		if f.reserve(who, Amount{Tokens: 20}) != nil || f.reserve(who, Amount{Tokens: 10}) == nil {
+			t.Errorf("%+v: the new day does not count what was written on it", o)
+		}
+	}
+}
+
 // However many calls run side by side, they never go over the limit together.
 func TestReserveSideBySide(t *testing.T) {
 	f := newFixture(t, Options{Day: Limit{Tokens: 100}})
