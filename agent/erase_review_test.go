@@ -95,6 +95,23 @@ func TestForgetMeInOddPlaces(t *testing.T) {
 	}
 }
 
+// If another process forgets somebody, the running one forgets what they have chosen, too. It keeps
+// what others have chosen.
+func TestForgottenByAnotherProcess(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.start()
+		w.tells(5, "a", "/queue collect")
+		w.tells(6, "b", "/queue collect")
+		other := NewDispatcher(w.deps, &w.opts)
+		w.must(other.eraser.Forget(t.Context(), memory.OfPerson(5)))
+		w.sleep(2 * time.Minute)
+		if a, b := session.KeyOf(at("a")), session.KeyOf(at("b")); w.d.Has(a) || !w.d.Has(b) {
+			t.Errorf("there is a choice for a: %t, for b: %t; want one for b only", w.d.Has(a), w.d.Has(b))
+		}
+	})
+}
+
 // The configuration admits people who have no number. The audit log forgets them like others.
 func TestForgetMeInAuditLog(t *testing.T) {
 	t.Parallel()

@@ -100,7 +100,8 @@ func newBackground(d *Dispatcher, estimates *prompt.Estimator) backgroundTasks {
 		merger: &background.Merger{DB: d.DB, Memory: d.Memory, Versions: versions, People: d.People,
 			Now: o.Now, Logger: o.Logger},
 		eraser: &background.Eraser{DB: d.DB, Inbox: d.Inbox, Outbox: d.Outbox, Memory: d.Memory,
-			Ledger: o.Usage, Versions: versions, People: d.People, Accounts: d.Accounts, Now: o.Now},
+			Ledger: o.Usage, Versions: versions, People: d.People, Accounts: d.Accounts, Now: o.Now,
+			ReloadChoices: d.ReloadChoices},
 	}
 	if d.Media != nil {
 		b.eraser.Media = d.Media

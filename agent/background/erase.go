@@ -34,6 +34,10 @@ type Eraser struct {
 	Accounts Accounts
 	Now      func() time.Time
 
+	// ReloadChoices reads again what people have chosen for conversations, because another process
+	// may have erased some of it.
+	ReloadChoices func(q store.Queryer) error
+
 	tasks Store
 }
 
@@ -335,9 +339,14 @@ func (e *Eraser) Do(ctx context.Context, t *Task) (Outcome, error) {
 }
 
 // eraseOnce deletes the files, and the usage of tasks that were under way when the rows were
-// deleted. They have ended, because tasks of one scope run one after another.
+// deleted. They have ended, because tasks of one scope run one after another. It also removes the
+// choices from memory.
 func (e *Eraser) eraseOnce(ctx context.Context, t *Task, left *Erasure) error {
-	if err := e.eraseFiles(ctx, left); err != nil {
+	err := e.ReloadChoices(e.DB.Read(ctx))
+	if err == nil {
+		err = e.eraseFiles(ctx, left)
+	}
+	if err != nil {
 		return err
 	}
 	for _, who := range left.spenders() {

@@ -27,8 +27,12 @@ type choices struct {
 	chosen map[session.Key]session.Choices // only sessions with a choice
 }
 
-// load reads the stored choices.
-func (c *choices) load(q store.Queryer) error {
+// ReloadChoices reads the stored choices, at the start and after another process has erased some.
+func (c *choices) ReloadChoices(q store.Queryer) error {
+	// A choice is stored before Choose is called. The lock keeps this call from replacing a newer
+	// choice with what it has read before.
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	chosen, err := session.Chosen(q)
 	if err != nil {
 		return err
@@ -42,8 +46,6 @@ func (c *choices) load(q store.Queryer) error {
 			delete(chosen, key)
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.chosen = chosen
 	return nil
 }

@@ -292,7 +292,7 @@ func (pl *Pool) Serves(key session.Key) bool {
 // suspended turns. It first runs the work that may have crashed that process, one session at a
 // time. Lease must be set.
 func (pl *Pool) Resume(ctx, work context.Context) error {
-	if err := pl.choices.load(pl.env.DB.Read(work)); err != nil {
+	if err := pl.ReloadChoices(pl.env.DB.Read(work)); err != nil {
 		return err
 	}
 	waits, err := pl.waits(work)
