@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"gateway/bus"
 	"gateway/memory"
 	"gateway/memory/document"
+	"gateway/memory/version"
 	"gateway/store"
 )
 
@@ -361,6 +364,57 @@ func TestMergeOfWhatComesLate(t *testing.T) {
 		text, _, err := w.deps.Documents.Read("person-9", document.User)
 		if err != nil || text == "" {
 			t.Errorf("the document has not moved: %q, %v", text, err)
+		}
+		if n := w.count("SELECT count(*) FROM chores"); n != 0 {
+			t.Errorf("%d chores are left, want none", n)
+		}
+	})
+}
+
+// What such a turn writes at the very moment at which the files are merged is not lost.
+func TestMergeWhileTurnWrites(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		write := func() {}
+		w.deps.Versions = version.New(w.deps.DB, &version.Options{Now: func() time.Time {
+			write() // when the new version is stored, the files of the old scope have been read
+			return time.Now()
+		}})
+		release := make(chan struct{})
+		w.model.Queue(llmtest.Say("hi"), llmtest.Say("hi"), held(llmtest.Say("done"), release),
+			llmtest.Say("linked"))
+		linked := false
+		w.outside.known = func(_ store.Queryer, id int64) (bool, error) {
+			return id != 5 || !linked, nil
+		}
+		w.start()
+		w.put(person(w.message("a", "hello"), 5))
+		w.put(person(w.message("b", "hello"), 5))
+		w.must(w.deps.Documents.Save("person-5", document.User, "- Name: Ada\n", ""))
+		w.must(w.deps.Documents.Save("person-5", "skills/tea/SKILL.md", "green tea", ""))
+		w.put(person(w.message("b", "write it down"), 5)) // is held
+		linked = true
+		write = func() {
+			write = func() {}
+			w.must(w.deps.Documents.Save("person-5", "late.md", "by the late turn", ""))
+		}
+		w.put(person(w.message("a", "and now"), 9))
+		w.sleep(time.Minute)
+		// An edit meanwhile does not bring back what was merged.
+		_, hash, err := w.deps.Documents.Read("person-9", document.User)
+		w.must(err)
+		w.must(w.deps.Documents.Save("person-9", document.User, "- Name: Bob\n", hash))
+		w.sleep(time.Minute)
+		close(release)
+		w.sleep(time.Minute)
+		for name, want := range map[string]string{document.User: "- Name: Bob\n",
+			"skills/tea/SKILL.md": "green tea", "late.md": "by the late turn"} {
+			if got, _, err := w.deps.Documents.Read("person-9", name); err != nil || got != want {
+				t.Errorf("%s is %q, %v, want %q", name, got, err, want)
+			}
+		}
+		if _, err := os.Stat(filepath.Join(w.opts.MemoryPath, "person-5")); !os.IsNotExist(err) {
+			t.Errorf("the folder of the old scope is left: %v", err)
 		}
 		if n := w.count("SELECT count(*) FROM chores"); n != 0 {
 			t.Errorf("%d chores are left, want none", n)

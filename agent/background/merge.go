@@ -120,12 +120,13 @@ func (m *Merger) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 			o = Outcome{ContinueAt: m.Now().Add(mergeWait), State: t.State}
 		}
 	}
-	return o, m.mergeFiles(ctx, t)
+	return o, m.mergeFiles(ctx, t, o.ContinueAt.IsZero())
 }
 
 // mergeFiles moves the files of a scope. It does not add files that exist already, and leaves files
-// that can't be read where they are.
-func (m *Merger) mergeFiles(ctx context.Context, t *Task) error {
+// that can't be read where they are. last says that no turn writes into the scope any more: then
+// mergeFiles removes the folder of the scope.
+func (m *Merger) mergeFiles(ctx context.Context, t *Task, last bool) error {
 	from, err := memory.ParseScope(t.Session)
 	if err != nil {
 		return err
@@ -169,7 +170,7 @@ func (m *Merger) mergeFiles(ctx context.Context, t *Task) error {
 	if err == nil {
 		err = m.Versions.Tree(from).Remove(ctx)
 	}
-	if err != nil {
+	if err != nil || !last {
 		return err
 	}
 	fault.Point("merging")
@@ -179,18 +180,30 @@ func (m *Merger) mergeFiles(ctx context.Context, t *Task) error {
 // mergedDocuments are the documents whose texts are joined.
 var mergedDocuments = []string{document.User, document.Memory, document.Soul, document.Heartbeat}
 
+// mergeDocument adds the text of a document to that of another scope. It leaves the first document
+// empty, so that it is not added again later, unless a turn has changed it in the meantime.
 func (m *Merger) mergeDocument(from, to memory.Scope, name string) error {
-	text, _, err := m.Versions.Documents.Read(from, name)
+	documents := m.Versions.Documents
+	text, before, err := documents.Read(from, name)
 	if err != nil {
 		return err
 	}
-	now, hash, err := m.Versions.Documents.Read(to, name)
+	now, hash, err := documents.Read(to, name)
 	text = strings.TrimSpace(text)
-	if err != nil || text == "" || strings.Contains(now, text) {
+	if err != nil || text == "" {
 		return err
 	}
-	text = strings.TrimSpace(strings.TrimSpace(now)+"\n\n"+text) + "\n"
-	return m.Versions.Documents.Save(to, name, text, hash)
+	if !strings.Contains(now, text) {
+		text = strings.TrimSpace(strings.TrimSpace(now)+"\n\n"+text) + "\n"
+		if err := documents.Save(to, name, text, hash); err != nil {
+			return err
+		}
+	}
+	err = documents.Save(from, name, "", before)
+	if errors.Is(err, document.ErrChanged) {
+		return nil // it is merged again
+	}
+	return err
 }
 
 // mergeSkills writes the SKILL.md of each skill of a scope into another one. If both have different
