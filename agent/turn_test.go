@@ -539,20 +539,26 @@ func TestBrokenCallsCount(t *testing.T) {
 	})
 }
 
-// Speech costs what its size makes likely, whatever the sender says of its length.
+// Speech costs what its packets are long, or its size makes likely, whatever the sender says of its
+// length.
 func TestCostOfSpeech(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.withFiles().files["long.ogg"] = strings.Repeat("la ", 1<<18)
+		files := w.withFiles().files
+		files["long.ogg"] = strings.Repeat("la ", 1<<18)
+		page := "OggS" + strings.Repeat("\x00", 22)
+		files["slow.ogg"] = page + "\x02\x08\x08OpusHeadOpusTags" + strings.Repeat( // 495 seconds
+			page+"\xfa"+strings.Repeat("\x01", 250)+strings.Repeat("\x18", 250), 33)
 		w.opts.SpeechCost = 1
 		w.start()
-		for _, v := range []bus.Attachment{{Seconds: 1, Ref: "long.ogg"}, {Seconds: 30, Ref: "v.ogg"}} {
+		for _, v := range []bus.Attachment{{Seconds: 1, Ref: "long.ogg"}, {Seconds: 30, Ref: "v.ogg"},
+			{Seconds: 1, Ref: "slow.ogg"}} {
 			v.Kind, v.Type = bus.Voice, "audio/ogg"
 			w.model.Queue(llmtest.Say("fine"))
 			w.put(carrying(w.message("a", ""), v))
 			w.wantQuiet()
 		}
 		wantLines(t, "cost", w.column("SELECT CAST(cost AS INTEGER) FROM usage "+
-			"WHERE kind = 'model' AND key = 'transcription'"), []string{"222"}) // 768 KiB / 4 KiB + 30
+			"WHERE kind = 'model' AND key = 'transcription'"), []string{"717"}) // 768 KiB / 4 KiB + 30 + 495
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"gateway/agent/extract"
 	"gateway/agent/llm"
 	"gateway/agent/modelcall"
+	"gateway/agent/opus"
 	"gateway/agent/prompt"
 	"gateway/bus"
 	"gateway/session"
@@ -151,7 +152,11 @@ func (l *Loader) transcribe(
 		return "", "it is not there any more"
 	}
 	defer f.Close()
-	switch err := l.paySpeech(ctx, m, a, price); {
+	err = l.paySpeech(ctx, m, a, max(a.Seconds, opus.Seconds(f)), price)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	switch {
 	case modelcall.IsSpent(err):
 		return "", "it was not transcribed, because the budget is spent"
 	case err != nil:
@@ -173,19 +178,20 @@ func (l *Loader) transcribe(
 
 // slowestSpeech is the lowest assumed rate of a sound file, in bytes per second (32 kbit/s, the
 // rate of the platforms' apps). It bounds the length from the file's size, because a sender can
-// state a length that is too short.
+// state a length that is too short. The packets of Ogg Opus show the length at lower rates, too.
 const slowestSpeech = 4 << 10
 
 // speechModel is the name under which transcription is billed.
 const speechModel = "transcription"
 
-// paySpeech bills the transcription of a, or returns an error if the budget is spent.
+// paySpeech bills the transcription of a, which is at least so many seconds long, or returns an
+// error if the budget is spent.
 func (l *Loader) paySpeech(
-	ctx context.Context, m bus.InboundMessage, a bus.Attachment, price float64,
+	ctx context.Context, m bus.InboundMessage, a bus.Attachment, seconds int, price float64,
 ) error {
 	who := budget.Spender{Session: session.Of(m), Person: m.Person,
 		Sender: m.From.Account + "/" + m.Sender.ID}
-	seconds := max(a.Seconds, int(a.Size/slowestSpeech), 1)
+	seconds = max(seconds, int(a.Size/slowestSpeech), 1)
 	return l.Calls.Charge(ctx, who, budget.Entry{Model: speechModel, Calls: 1,
 		Cost: float64(seconds) * price})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"gateway/agent/llm/openai/openaitest"
+	"gateway/agent/opus"
 	"gateway/bus"
 )
 
@@ -100,7 +101,8 @@ func TestReadOpus(t *testing.T) {
 	begin = append(begin[:26:26], append([]byte{2, 255, 255}, long...)...)
 	end := page(48_000+pre, nil)
 	o = readOpus(slices.Concat(head, tags, begin, end))
-	if o.seconds() != 1 || len(o.packets) != 1 || o.packets[0] != (opusPacket{510, 2880}) {
+	want := opus.Packet{Bytes: 510, Samples: 2880}
+	if o.seconds() != 1 || len(o.packets) != 1 || o.packets[0] != want {
 		t.Errorf("read %+v", o)
 	}
 }

@@ -192,7 +192,8 @@
 //	                      picture converts images for a model
 //	agent/command         slash commands, each on a goroutine of its own
 //	agent/modelcall       slots, budgets and costs of model calls; agent/observe measures them
-//	agent/attachment      converts the files that people send into input for models
+//	agent/attachment      converts the files that people send into input for models; agent/opus
+//	                      measures voice messages
 //	agent/speech          makes voice notes of answers
 //	agent/voice           transcribes voice messages, and decides whether they are commands
 //	agent/activity        describes running tools in a few words

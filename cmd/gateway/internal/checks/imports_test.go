@@ -72,9 +72,10 @@ var imports = map[string]string{
 	"agent/modelcall": "store bus session agent/budget agent/llm agent/observe agent/policy " +
 		"agent/prompt",
 	"agent/attachment": "bus session agent/budget agent/extract agent/llm agent/modelcall " +
-		"agent/prompt",
+		"agent/opus agent/prompt",
+	"agent/opus":      "",
 	"agent/voice":     "store store/fault bus agent/attachment agent/command",
-	"agent/speech":    "store bus agent/background agent/budget agent/modelcall",
+	"agent/speech":    "store bus agent/background agent/budget agent/modelcall agent/opus",
 	"agent/export":    "store store/plainjson bus memory session agent/background agent/llm",
 	"agent/heartbeat": "store bus memory memory/document session agent/prompt agent/schedule",
 
