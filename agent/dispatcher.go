@@ -231,6 +231,10 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 // spoken command, so it is transcribed first. A failure is reported to the sender and does not
 // block others. An error means that the store is lost.
 func (d *Dispatcher) route(ctx, work context.Context, r bus.Received, bound int) error {
+	r, ok, err := d.updateSender(ctx, r)
+	if err == nil && !ok {
+		return nil
+	}
 	key := session.Of(r.Message).Root() // the lane also covers sub-agents and jobs
 	if d.lanes.Join(key, command.Queued{Message: r, Bound: bound}) {
 		return nil
@@ -240,7 +244,9 @@ func (d *Dispatcher) route(ctx, work context.Context, r bus.Received, bound int)
 			func(reading context.Context) (*bus.Received, error) { return d.transcribe(ctx, reading, r) })
 		return nil
 	}
-	err := d.moveChoices(ctx, r.Message)
+	if err == nil {
+		err = d.moveChoices(ctx, r.Message)
+	}
 	if name, _ := command.Parse(r.Message); err == nil && name != "" {
 		d.lanes.Enter(key, r, func() error { return d.runCommand(ctx, r) })
 		return nil

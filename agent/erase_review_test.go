@@ -112,6 +112,60 @@ func TestForgottenByAnotherProcess(t *testing.T) {
 	})
 }
 
+// What somebody writes in another chat while they are forgotten comes from who they are afterwards:
+// a person without a number, somebody new, or a stranger, who is not answered.
+func TestWrittenWhileForgotten(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		scope bus.SessionScope
+		now   int64 // number of the sender afterwards; -1: a stranger
+		want  []string
+	}{
+		{"without a number", bus.PerPerson, 0, []string{"test/b of chat-test+b"}},
+		{"new", bus.PerPerson, 6, []string{"@person-6 of person-6", "test/b of person-6"}},
+		{"stranger", bus.PerPerson, -1, nil},
+		{"new, each chat by itself", bus.PerChat, 6, []string{"test/b of person-6"}},
+		{"stranger, each chat by itself", bus.PerChat, -1, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.deps.Inbox.SetScopes(map[string]bus.SessionScope{"test": test.scope})
+				forgotten := false
+				w.outside.known = func(_ store.Queryer, id int64) (bool, error) {
+					return id != 5 || !forgotten, nil
+				}
+				w.outside.forget = func(*store.Tx, int64, []bus.Address) error {
+					forgotten = true
+					return nil
+				}
+				w.outside.writes = func(m *bus.InboundMessage) bool {
+					m.Person, m.Role = max(test.now, 0), bus.User
+					return test.now >= 0
+				}
+				release := make(chan struct{})
+				w.model.Queue(llmtest.Say("hi"), held(llmtest.Say("never"), release))
+				w.start()
+				w.tells(5, "a", "hello")
+				w.tells(5, "b", "hello") // is held
+				if test.now >= 0 {
+					w.model.Queue(held(llmtest.Say("who?"), make(chan struct{})), llmtest.Say("who?"))
+				}
+				w.put(person(w.message("a", "/forget me now"), 5), person(w.message("b", "once more"), 5))
+				close(release)
+				w.sleep(recoveryInterval)
+				w.restart() // the next process knows it, too
+				w.wantQuiet()
+				wantLines(t, "sessions", w.column("SELECT key || ' of ' || scope FROM sessions"), test.want)
+				if n := w.count(`SELECT count(*) FROM inbox WHERE body LIKE '%"person":5%'
+					AND body LIKE '%once more%'`); n != 0 {
+					t.Error("the message still has the old number, or is stored for a stranger")
+				}
+			})
+		})
+	}
+}
+
 // The configuration admits people who have no number. The audit log forgets them like others.
 func TestForgetMeInAuditLog(t *testing.T) {
 	t.Parallel()

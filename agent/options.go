@@ -75,6 +75,10 @@ type People interface {
 	// else about the person.
 	Forget(tx *store.Tx, person int64, chats []bus.Address) error
 
+	// MayWrite reports whether the sender of m may write to its conversation now, and updates the
+	// Person and the Role of m.
+	MayWrite(q store.Queryer, m *bus.InboundMessage) (bool, error)
+
 	// OwnerChats returns the direct chats of the owners.
 	OwnerChats(q store.Queryer) ([]bus.Address, error)
 }
@@ -180,6 +184,9 @@ type noPeople struct{}
 
 func (noPeople) Known(store.Queryer, int64) (bool, error)        { return false, nil }
 func (noPeople) FormerIDs(store.Queryer, int64) ([]int64, error) { return nil, nil }
+func (noPeople) MayWrite(store.Queryer, *bus.InboundMessage) (bool, error) {
+	return true, nil
+}
 func (noPeople) Forget(*store.Tx, int64, []bus.Address) error    { return nil }
 func (noPeople) OwnerChats(store.Queryer) ([]bus.Address, error) { return nil, nil }
 

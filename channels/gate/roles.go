@@ -104,6 +104,13 @@ func (p People) Link(tx *store.Tx, id, other int64) error {
 	return nil
 }
 
+// Known reports whether a person has this number.
+func (People) Known(q store.Queryer, person int64) (bool, error) {
+	n := 0
+	err := q.QueryRow("SELECT count(*) FROM people WHERE id = $1", person).Scan(&n)
+	return n > 0, store.Wrap(err, "gate: read person %d", person)
+}
+
 // FormerIDs returns the numbers of the people who were linked with a person. Until they write
 // again, their conversations and their memory have the former number.
 func (People) FormerIDs(q store.Queryer, person int64) (list []int64, err error) {

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"math"
 	"os"
-	"slices"
 	"time"
 
 	"gateway/agent/audit"
@@ -115,16 +114,17 @@ var remains = map[string]string{
 // People gives access to the people in the database.
 type People struct{ gate.People }
 
-// Known reports whether a person with an id exists.
-func (p People) Known(q store.Queryer, person int64) (bool, error) {
-	list, err := p.List(q)
-	return slices.ContainsFunc(list, func(p gate.Person) bool { return p.ID == person }), err
-}
-
 // livePeople is [People] in a running gateway.
 type livePeople struct {
 	People
 	gate *gate.Gate
+}
+
+// MayWrite reports whether the sender of m may write now, and updates the Person and the Role of m.
+// It is called after a person was forgotten, whom the gate may still remember.
+func (p livePeople) MayWrite(q store.Queryer, m *bus.InboundMessage) (bool, error) {
+	p.gate.Invalidate()
+	return p.gate.MayWrite(q, m)
 }
 
 // OwnerChats returns the direct chats of the owners, on the accounts that are configured.
