@@ -13,10 +13,17 @@
 // Tables: inbox, outbox, previews, changes.
 package bus
 
-import "gateway/store"
+import (
+	_ "embed"
+
+	"gateway/store"
+)
+
+//go:embed schema.sql
+var tables string
 
 // Migration creates the tables of this package.
-var Migration = store.Migration{Package: "bus", Steps: []string{`
+var Migration = store.Migration{Package: "bus", Tables: tables, Version: 11, Steps: []string{`
 CREATE TABLE inbox (
 	id          IDENTITY PRIMARY KEY,
 	account     TEXT NOT NULL,

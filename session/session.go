@@ -14,13 +14,17 @@
 package session
 
 import (
+	_ "embed"
 	"time"
 
 	"gateway/store"
 )
 
+//go:embed schema.sql
+var tables string
+
 // Migration creates the tables of this package.
-var Migration = store.Migration{Package: "session", Steps: []string{`
+var Migration = store.Migration{Package: "session", Tables: tables, Version: 13, Steps: []string{`
 CREATE TABLE sessions (
 	key        TEXT PRIMARY KEY,
 	account    TEXT NOT NULL,

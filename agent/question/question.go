@@ -11,6 +11,7 @@ package question
 import (
 	"crypto/rand"
 	"database/sql"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,8 +22,11 @@ import (
 	"gateway/store"
 )
 
+//go:embed schema.sql
+var tables string
+
 // Migration creates the table of this package.
-var Migration = store.Migration{Package: "question", Steps: []string{`
+var Migration = store.Migration{Package: "question", Tables: tables, Version: 3, Steps: []string{`
 CREATE TABLE questions (
 	id         IDENTITY PRIMARY KEY,
 	code       TEXT NOT NULL UNIQUE,

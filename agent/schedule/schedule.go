@@ -14,6 +14,7 @@
 package schedule
 
 import (
+	_ "embed"
 	"errors"
 	"time"
 
@@ -23,8 +24,11 @@ import (
 	"gateway/store"
 )
 
-// Migration makes the tables of this package.
-var Migration = store.Migration{Package: "schedule", Steps: []string{`
+//go:embed schema.sql
+var tables string
+
+// Migration creates the tables of this package.
+var Migration = store.Migration{Package: "schedule", Tables: tables, Version: 2, Steps: []string{`
 CREATE TABLE jobs (
 	id         IDENTITY PRIMARY KEY,
 	name       TEXT NOT NULL,

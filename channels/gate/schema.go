@@ -9,10 +9,17 @@
 // because all of this was one package when they were created.
 package gate
 
-import "gateway/store"
+import (
+	_ "embed"
+
+	"gateway/store"
+)
+
+//go:embed schema.sql
+var tables string
 
 // Migration creates the tables of this package.
-var Migration = store.Migration{Package: "channels", Steps: []string{`
+var Migration = store.Migration{Package: "channels", Tables: tables, Version: 7, Steps: []string{`
 CREATE TABLE cursors (
 	account TEXT PRIMARY KEY,
 	cursor  TEXT NOT NULL
