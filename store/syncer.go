@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"os"
 	"sync"
 	"time"
@@ -19,10 +20,11 @@ const syncRetry = time.Second
 // caller of wait needs it. It does not hold up the writers. The log is sequential, so one sync
 // makes all earlier commits durable.
 type syncer struct {
-	path   string       // of the database
-	repair func() error // makes the log durable after a failed sync
-	one    sync.Mutex   // held during a sync
-	file   *os.File     // the log, once it was synced; guarded by one
+	path   string                      // of the database
+	repair func() error                // makes the log durable after a failed sync
+	alone  func(fn func() error) error // calls fn while no transaction runs
+	one    sync.Mutex                  // held during a sync
+	file   *os.File                    // the log, once it was synced; guarded by one
 
 	mu      sync.Mutex
 	last    int64       // number of the last soft commit
@@ -50,7 +52,7 @@ func (s *syncer) synced() {
 	fault.Committed(s.path)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.broken {
+	if !s.broken { // otherwise a sync has failed during the commit
 		s.durable = s.last
 	}
 }
@@ -95,14 +97,12 @@ func (s *syncer) wait() error {
 		return nil
 	}
 	frames := fault.Frames(s.path)
-	if broken || s.sync() != nil {
-		// After a failed sync the system may mark the unwritten pages as clean. Another sync would
-		// then succeed without writing them, so only the repair counts, whenever it succeeds.
-		err := s.repair()
-		s.mu.Lock()
-		s.broken = err != nil
-		s.mu.Unlock()
-		if err != nil {
+	if !broken && s.sync() != nil {
+		s.failed()
+		broken = true
+	}
+	if broken {
+		if err := s.alone(s.mend); err != nil {
 			return err
 		}
 	}
@@ -110,6 +110,33 @@ func (s *syncer) wait() error {
 	defer s.mu.Unlock()
 	fault.Synced(s.path, frames)
 	s.durable = max(s.durable, last)
+	return nil
+}
+
+// failed records that a sync of the log has failed.
+//
+// After that the system may mark the unwritten pages as clean. Another sync would then succeed
+// without writing them, so only the repair counts, whenever it succeeds.
+func (s *syncer) failed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken = true
+}
+
+// mend repairs the log if a sync of it has failed. No transaction may run meanwhile.
+func (s *syncer) mend() error {
+	s.mu.Lock()
+	broken := s.broken
+	s.mu.Unlock()
+	if !broken {
+		return nil
+	}
+	if err := s.repair(); err != nil {
+		return fmt.Errorf("store: repair the write-ahead log: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken, s.durable = false, s.last
 	return nil
 }
 

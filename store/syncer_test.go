@@ -147,8 +147,8 @@ func TestTxEarlyFails(t *testing.T) {
 }
 
 // After a sync that failed, the system may take what was not written for written: a later sync, or
-// a hard commit, then proves nothing. An early transaction fails until the log was repaired.
-func TestTxEarlyAfterFailedSync(t *testing.T) {
+// a hard commit, then proves nothing. Early and hard transactions fail until the log was repaired.
+func TestTxAfterFailedSync(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "g.db"))
 	log := &db.write.log
 	path, repair := log.path, log.repair
@@ -159,7 +159,10 @@ func TestTxEarlyAfterFailedSync(t *testing.T) {
 		t.Fatalf("error %v, want %v", err, failed)
 	}
 	log.use(path, fail) // syncs succeed again
-	if err := db.Tx(t.Context(), insert("b")); err != nil {
+	if err := db.Tx(t.Context(), insert("b")); !errors.Is(err, failed) {
+		t.Errorf("a hard transaction reports %v before the log was repaired, want %v", err, failed)
+	}
+	if err := db.TxSoon(t.Context(), insert("b")); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.TxEarly(t.Context(), insert("c"), func() {}); !errors.Is(err, failed) {
@@ -170,8 +173,11 @@ func TestTxEarlyAfterFailedSync(t *testing.T) {
 		repaired++
 		return repair()
 	})
-	if err := db.TxEarly(t.Context(), insert("d"), func() {}); err != nil || repaired != 1 {
+	if err := db.Tx(t.Context(), insert("d")); err != nil || repaired != 1 {
 		t.Errorf("error %v after %d repairs, want none after 1", err, repaired)
+	}
+	if got := unsynced(db); got != 0 {
+		t.Errorf("%d soft commits are not synced", got)
 	}
 	if err := db.TxEarly(t.Context(), insert("e"), func() {}); err != nil || repaired != 1 {
 		t.Errorf("error %v after %d repairs, want none after 1", err, repaired)

@@ -25,6 +25,9 @@ const (
 // or fails, or another program holds the lock. The statement is not at fault, and a person can
 // solve the problem.
 func isUnusable(err error) bool {
+	if errors.Is(err, errReader) {
+		return true
+	}
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
 		return false
@@ -35,6 +38,12 @@ func isUnusable(err error) bool {
 		return true
 	}
 	return false
+}
+
+// isFailedSync reports whether err says that a file could not be synced.
+func isFailedSync(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && e.Code() == lib.SQLITE_IOERR_FSYNC
 }
 
 // IsLost reports whether err says that the store itself is lost: it was unusable for longer than

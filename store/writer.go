@@ -59,6 +59,9 @@ func newWriter(db *sql.DB, path string) *writer {
 	w := &writer{tx: Tx{db: db, stmts: make(map[string]*sql.Stmt)},
 		hurry: make(chan struct{})}
 	w.log.path, w.log.repair = path, w.rewrite
+	w.log.alone = func(fn func() error) error {
+		return w.enqueue(&request{noTx: true, fn: func(*Tx) error { return fn() }})
+	}
 	w.idle.L = &w.mu
 	return w
 }
@@ -194,6 +197,11 @@ func (w *writer) transact(group []*request, run func(*request) error) error {
 var errHard = errors.New("store: the transaction must wait for the disk")
 
 func (w *writer) transactAs(soft bool, group []*request, run func(*request) error) error {
+	if !soft { // it must not count as durable while the log before it may have a hole
+		if err := w.log.mend(); err != nil {
+			return err
+		}
+	}
 	if err := w.setSoft(soft); err != nil {
 		return err
 	}
@@ -213,6 +221,9 @@ func (w *writer) transactAs(soft bool, group []*request, run func(*request) erro
 		w.log.syncing()
 	}
 	if _, err := w.tx.Exec("COMMIT"); err != nil {
+		if isFailedSync(err) { // of earlier soft commits, too
+			w.log.failed()
+		}
 		return errors.Join(fmt.Errorf("store: commit: %w", err), w.rollback())
 	}
 	if soft {
@@ -240,19 +251,20 @@ func (w *writer) setSoft(soft bool) error {
 	return nil
 }
 
-// rewrite moves the write-ahead log into the database and syncs the database.
+// errReader reports that a reader keeps the write-ahead log from being emptied. It will end.
+var errReader = errors.New("store: the write-ahead log still has a reader")
+
+// rewrite moves the write-ahead log into the database and syncs the database. The caller leads.
 func (w *writer) rewrite() error {
-	return w.enqueue(&request{noTx: true, fn: func(tx *Tx) error {
-		if err := w.setSoft(false); err != nil {
-			return err
-		}
-		var busy, frames, moved int
-		err := tx.db.QueryRow("PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved)
-		if err == nil && busy != 0 {
-			err = errors.New("store: the write-ahead log still has a reader")
-		}
+	if err := w.setSoft(false); err != nil {
 		return err
-	}})
+	}
+	var busy, frames, moved int
+	err := w.tx.db.QueryRow("PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved)
+	if err == nil && busy != 0 {
+		err = errReader
+	}
+	return err
 }
 
 // rollback ends the transaction. It returns nil if SQLite has already ended it.
