@@ -56,6 +56,7 @@ type Delivery struct {
 	Crashes   int      // consecutive attempts during which the process crashed
 	Error     string   // error of the last failed attempt
 	Created   time.Time
+	Changed   time.Time // when the table last changed; zero if the delivery is fresh
 
 	Tried time.Duration // time spent on failed attempts and between them
 
@@ -128,7 +129,7 @@ func (out *Outbox) C() <-chan struct{} { return out.wake }
 
 const (
 	deliveryColumns = "id, account, chat, thread, state, body, parts, ids, attempts, uncertain, " +
-		"crashes, tried_ms, error, key, created_ms"
+		"crashes, tried_ms, error, key, created_ms, updated_ms"
 
 	isOpen = "state IN ('waiting', 'sending')"
 )
@@ -249,9 +250,9 @@ func queryOutbox(q store.Queryer, query string, args ...any) ([]Delivery, error)
 func (d *Delivery) scan(scan store.Scan) error {
 	var body, parts, ids []byte
 	var to Address
-	var tried, created int64
+	var tried, created, changed int64
 	err := scan(&d.ID, &to.Account, &to.Chat, &to.Thread, &d.State, &body, &parts, &ids,
-		&d.Attempts, &d.Uncertain, &d.Crashes, &tried, &d.Error, &d.key, &created)
+		&d.Attempts, &d.Uncertain, &d.Crashes, &tried, &d.Error, &d.key, &created, &changed)
 	if err != nil {
 		return err
 	}
@@ -268,6 +269,7 @@ func (d *Delivery) scan(scan store.Scan) error {
 	}
 	d.Message.To = to // the row is looked up by this address
 	d.Tried, d.Created = time.Duration(tried)*time.Millisecond, time.UnixMilli(created)
+	d.Changed = time.UnixMilli(changed)
 	return nil
 }
 

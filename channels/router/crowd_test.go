@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -114,6 +115,35 @@ func TestRoomIsGivenUp(t *testing.T) {
 		w.sleep(15 * time.Minute)
 		if n := len(w.asked("send")); n != 1101 {
 			t.Errorf("%d tries, want one of each: the limit holds where a place was given up", n)
+		}
+	})
+}
+
+// Never given up: the time in which a message has no worker, because more conversations fail than
+// there is room for, counts like a wait.
+func TestGivenUpInACrowd(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var calls atomic.Int64
+		w.fail = func(context.Context, call) error {
+			if calls.Add(1)%3 == 0 { // the platform is reachable
+				return &channels.RateError{After: time.Second}
+			}
+			return errDown
+		}
+		var list []bus.OutboundMessage
+		for i := range 1100 {
+			list = append(list, bus.OutboundMessage{To: thread(fmt.Sprint(i), ""), Text: "hello"})
+		}
+		w.store(list...)
+		w.exec("UPDATE outbox SET tried_ms = $1", (24*time.Hour - 3*time.Minute).Milliseconds())
+		w.start(func(a *router.Account) { a.Channel = deduplicating{w.platform} })
+		w.sleep(2 * time.Minute)
+		if n := w.router.Stats().Dead.Load(); n != 0 {
+			t.Errorf("%d messages were given up too early", n)
+		}
+		w.sleep(8 * time.Minute)
+		if n := w.router.Stats().Dead.Load(); n != 1100 {
+			t.Errorf("%d of 1100 messages were given up", n)
 		}
 	})
 }

@@ -104,6 +104,10 @@ func (s *sender) begin(ctx context.Context, d *bus.Delivery) (over bool, wait ti
 		return false, firstRetry
 	}
 	s.current, s.shown, s.retryAt, s.lastTry = d, messages{}, time.Time{}, time.Time{}
+	if d.Error != "" && !d.Changed.Before(s.r.position.began) {
+		// It was tried since the start, but its conversation had to give up its worker.
+		s.lastTry, s.lastWait = d.Changed, maxCounted
+	}
 	// A delivery from the table is always marked before it is sent. The mark fails if it was sent
 	// since the table was read.
 	s.planned, s.sending, s.parts = false, d.Fresh, nil

@@ -78,6 +78,7 @@ type Router struct {
 
 // readPosition is the router's read position in the outbox.
 type readPosition struct {
+	began   time.Time // when Run began
 	first   int64     // id of the newest delivery that was there before Run
 	newest  int64     // id of the newest dispatched delivery
 	changes int64     // number of changes by people at the last rescan
@@ -246,6 +247,7 @@ func (r *Router) route(ctx, work context.Context) error {
 
 // begin reads the state in which an earlier process left the outbox.
 func (r *Router) begin(ctx context.Context) error {
+	r.position.began = r.now()
 	q := r.db.Read(ctx)
 	previews, bad, err := r.outbox.Previews(q)
 	if err != nil {
