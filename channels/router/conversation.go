@@ -133,9 +133,13 @@ func (c *conversation) run(ctx, work context.Context) {
 func (c *conversation) next(work context.Context, stopping bool) (d *bus.Delivery, ok bool) {
 	for {
 		c.r.mu.Lock()
-		for len(c.updates) > 0 && !c.display.preview.stopped {
+		// Not those that come meanwhile: they may come faster than they are applied.
+		for n := len(c.updates); n > 0 && !c.display.preview.stopped; n-- {
 			p := c.updates[0]
 			c.updates = c.updates[1:]
+			c.r.mu.Unlock()
+			c.display.withhold(&p)
+			c.r.mu.Lock()
 			c.display.applyUpdate(&p)
 		}
 		d = c.first
@@ -153,6 +157,9 @@ func (c *conversation) next(work context.Context, stopping bool) (d *bus.Deliver
 		case d != nil, c.display.preview.stopped, c.display.preview.active() && !stopping:
 			c.r.mu.Unlock()
 			return d, true
+		case len(c.updates) > 0 && !stopping:
+			c.r.mu.Unlock()
+			continue
 		}
 		c.end()
 		c.r.mu.Unlock()

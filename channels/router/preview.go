@@ -82,7 +82,16 @@ const (
 // active reports whether p may need work.
 func (p *preview) active() bool { return p.stream != "" && (!p.ended || p.stopped) }
 
-// applyUpdate applies update to the preview. r.mu is held.
+// withhold removes from an update what must not be shown. It may take long, so r.mu is not held.
+func (v *display) withhold(update *bus.Progress) {
+	if !update.Ended {
+		secrets := v.r.secrets.Load()
+		update.Text = secrets.safePrefix(update.Text)
+		update.Status = secrets.safeStatus(update.Status)
+	}
+}
+
+// applyUpdate applies update, after withhold, to the preview. r.mu is held.
 func (v *display) applyUpdate(update *bus.Progress) {
 	p := &v.preview
 	if !update.Ended && v.r.previews.hasEnded(update.Stream) {
@@ -98,9 +107,7 @@ func (v *display) applyUpdate(update *bus.Progress) {
 	}
 	p.replyTo, p.ended, p.stopped = update.ReplyTo, update.Ended, update.Void
 	if !update.Ended {
-		secrets := v.r.secrets.Load()
-		p.text, p.status = secrets.safePrefix(update.Text), secrets.safeStatus(update.Status)
-		p.since = update.Since
+		p.text, p.status, p.since = update.Text, update.Status, update.Since
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"gateway/bus"
 )
 
 func TestSecretsGrown(t *testing.T) {
@@ -35,6 +37,25 @@ func TestSecretsGrown(t *testing.T) {
 	} {
 		if got := s.safePrefix(text); got != want {
 			t.Errorf("of %q is shown %q, want %q", text, got, want)
+		}
+	}
+}
+
+// While a long preview is searched for secrets, the other conversations go on.
+func TestSearchHoldsUpNobody(t *testing.T) {
+	r := New(Options{})
+	r.SetSecrets(NewSecrets([]string{"sk-12345678"}))
+	c := &conversation{r: r, wake: make(chan struct{}, 1)}
+	c.display = display{c: c, r: r}
+	c.update(bus.Progress{Stream: "s", Text: strings.Repeat("&amp; *so* `long` ", 1<<20)})
+	go c.next(t.Context(), false)
+	for searching := false; !searching; {
+		r.mu.Lock()
+		applied := c.display.preview.stream == "s"
+		searching = len(c.updates) == 0 && !applied
+		r.mu.Unlock()
+		if applied {
+			t.Fatal("the lock of all conversations was held during the search")
 		}
 	}
 }
