@@ -162,9 +162,16 @@ func (r *Router) endDropped(ctx context.Context, q store.Queryer) error {
 		return err
 	}
 	var streams []string
+	before := r.position.dropped
+	r.position.dropped = make(map[int64]bool)
 	for _, d := range list {
-		if a, ok := r.accounts[d.Message.To.Account]; ok {
-			a.marks.answered(d.Message.To, d.Message.Answers, r.now())
+		r.position.dropped[d.ID] = true
+		if before[d.ID] {
+			continue
+		}
+		a, ok := r.accounts[d.Message.To.Account]
+		if now := r.now(); ok && now.Sub(d.Changed) < longestMark {
+			a.marks.answered(d.Message.To, d.Message.Answers, now)
 		}
 		if s := d.Message.Stream; s != "" {
 			streams = append(streams, s)

@@ -155,6 +155,30 @@ func TestMarksAfterRestart(t *testing.T) {
 	})
 }
 
+// The reaction of a message whose answer a person drops is removed once. Later changes repeat
+// nothing, and do not concern messages whose answers were dropped long ago.
+func TestMarkOfDropped(t *testing.T) {
+	socially(t, "👀", func(w *world, s *social) {
+		s.fail = func(_ context.Context, c call) error {
+			if c.kind == "send" {
+				return errDown
+			}
+			return nil
+		}
+		put := func(answers string) int64 {
+			return w.store(bus.OutboundMessage{To: chatA, Text: "hello", Answers: []string{answers}})
+		}
+		old, first, second := put("old"), put("first"), put("second")
+		w.exec("UPDATE outbox SET state = 'dropped', updated_ms = $1 WHERE id = $2",
+			time.Now().Add(-time.Hour).UnixMilli(), old)
+		w.person(w.outbox.Drop, first)
+		w.person(w.outbox.Drop, second)
+		if got := s.marked(); !slices.Equal(got, []string{"react first ", "react second "}) {
+			w.t.Errorf("marks are %q", got)
+		}
+	})
+}
+
 // A platform that wants to be left alone is not marked at, and messages that nobody answers are
 // not remembered for ever.
 func TestMarksAreBounded(t *testing.T) {

@@ -78,11 +78,12 @@ type Router struct {
 
 // readPosition is the router's read position in the outbox.
 type readPosition struct {
-	began   time.Time // when Run began
-	first   int64     // id of the newest delivery that was there before Run
-	newest  int64     // id of the newest dispatched delivery
-	changes int64     // number of changes by people at the last rescan
-	scanned time.Time // when all waiting messages were last counted
+	began   time.Time      // when Run began
+	first   int64          // id of the newest delivery that was there before Run
+	newest  int64          // id of the newest dispatched delivery
+	changes int64          // number of changes by people at the last rescan
+	scanned time.Time      // when all waiting messages were last counted
+	dropped map[int64]bool // dropped messages whose reactions were ended
 }
 
 // previews holds the previews that no worker uses. Router.mu guards it.
