@@ -47,7 +47,7 @@ func (e *editor) applyPatch(ctx context.Context, c tool.Call, a patchArgs) (tool
 		return tool.Result{}, err
 	}
 	defer unlock()
-	p := patching{editor: e, call: c, files: make(map[patchKey]*patched)}
+	p := patching{editor: e, call: c, files: make(map[patchKey]*patched), work: maxCompared}
 	for _, f := range patches {
 		if err := ctx.Err(); err != nil {
 			return tool.Result{}, err
@@ -73,6 +73,7 @@ type patching struct {
 	files  map[patchKey]*patched
 	order  []*patched
 	report []string // messages for the model about the changes
+	work   int      // lines that may still be compared
 }
 
 // A patchKey identifies a file, without symbolic links. Two names in a patch may mean the same
@@ -156,7 +157,7 @@ func (p *patching) apply(patch filePatch) error {
 }
 
 func (p *patching) hunks(patch filePatch, f *patched) error {
-	text, err := applyHunks(f.text, patch.hunks)
+	text, err := applyHunks(f.text, patch.hunks, &p.work)
 	if err != nil {
 		return contentError{fmt.Errorf("%s: %w", printable(f.name), err), f.place}
 	}
@@ -440,8 +441,8 @@ func joined(lines []textLine, end string) string {
 }
 
 // applyHunks returns text with the hunks applied. The error names the first hunk that does not
-// apply.
-func applyHunks(text string, hunks []hunk) (string, error) {
+// apply. work is the number of lines that may still be compared.
+func applyHunks(text string, hunks []hunk, work *int) (string, error) {
 	bom := ""
 	if rest, ok := strings.CutPrefix(text, string(byteOrderMark)); ok {
 		bom, text = string(byteOrderMark), rest
@@ -452,9 +453,10 @@ func applyHunks(text string, hunks []hunk) (string, error) {
 		end = "\r\n"
 	}
 	var out []textLine
+	f := newFinder(lines, work)
 	done := 0 // number of input lines that are copied to out or replaced
 	for i, h := range hunks {
-		at, err := h.place(lines, done)
+		at, err := h.place(lines, f, done)
 		if err != nil {
 			return "", fmt.Errorf("hunk %d of %d %w", i+1, len(hunks), err)
 		}
@@ -493,7 +495,7 @@ func (h *hunk) replace(lines []textLine, end string) ([]textLine, int) {
 }
 
 // place returns the index of the first line of the hunk in the file, which is at least from.
-func (h *hunk) place(lines []textLine, from int) (int, error) {
+func (h *hunk) place(lines []textLine, f *finder, from int) (int, error) {
 	old := h.old()
 	behind := from
 	for _, a := range h.anchors {
@@ -513,8 +515,11 @@ func (h *hunk) place(lines []textLine, from int) (int, error) {
 		return len(lines), nil
 	}
 	// White space at the ends of lines may differ if there is no exact place.
-	for _, equal := range []func(a, b string) bool{exact, trimmed} {
-		found := matches(lines, old, from, equal)
+	for _, trimmed := range []bool{false, true} {
+		found, err := f.find(old, from, trimmed)
+		if err != nil {
+			return 0, err
+		}
 		if h.end {
 			found = slices.DeleteFunc(found, func(at int) bool { return at+len(old) != len(lines) })
 		}
@@ -529,38 +534,23 @@ func (h *hunk) place(lines []textLine, from int) (int, error) {
 			return 0, fmt.Errorf("matches more than once, in %s; give more lines around it", lineList(found))
 		}
 	}
-	return 0, h.mismatch(lines, from)
-}
-
-func exact(a, b string) bool { return a == b }
-
-func trimmed(a, b string) bool {
-	return strings.TrimRight(a, " \t\r") == strings.TrimRight(b, " \t\r")
-}
-
-// matches returns the indexes, from from on, of the lines where old begins.
-func matches(
-	lines []textLine, old []patchLine, from int, equal func(a, b string) bool,
-) (found []int) {
-	same := func(l textLine, p patchLine) bool { return equal(l.text, p.text) }
-	for at := from; at+len(old) <= len(lines); at++ {
-		if slices.EqualFunc(lines[at:at+len(old)], old, same) {
-			found = append(found, at)
-		}
-	}
-	return found
+	return 0, h.mismatch(lines, f, from)
 }
 
 // mismatch returns an error with the reason why a hunk does not apply. It shows the most similar
 // lines.
-func (h *hunk) mismatch(lines []textLine, from int) error {
+func (h *hunk) mismatch(lines []textLine, f *finder, from int) error {
 	text := joined(lines, "\n")
 	var want []string
 	for _, l := range h.old() {
 		want = append(want, l.text)
 	}
-	if from > 0 && len(matches(lines, h.old(), 0, trimmed)) > 0 {
-		return errors.New("belongs before the previous hunk; put the hunks in the order of the file")
+	if from > 0 {
+		if found, err := f.find(h.old(), 0, true); err != nil {
+			return err
+		} else if len(found) > 0 {
+			return errors.New("belongs before the previous hunk; put the hunks in the order of the file")
+		}
 	}
 	near := strings.ReplaceAll(closest(text, strings.Join(want, "\n")), "old_text", "the patch")
 	return fmt.Errorf("does not apply: its lines are not in the file%s", near)

@@ -170,6 +170,21 @@ func TestPatchNotPutBack(t *testing.T) {
 	f.wantFile(t, "d/"+backup, "old")
 }
 
+// A patch whose hunks can't be found in reasonable time is refused. It may have many hunks, or one
+// that almost matches everywhere in the file.
+func TestPatchOfManyHunks(t *testing.T) {
+	const lines = 500_000
+	f := newFixture(t)
+	f.write(t, "long", strings.Repeat("x\n", lines)+strings.Repeat("y\n", lines))
+	for name, hunks := range map[string]string{
+		"hunk 67 of 100000": strings.Repeat("@@ x\n-x\n", 100_000),
+		"hunk 1 of 1":       "@@\n" + strings.Repeat(" x\n", lines/2) + "-y\n",
+	} {
+		_, err := f.call(t, "apply_patch", "patch", "*** Update File: long\n"+hunks)
+		wantError(t, err, name+" takes too long")
+	}
+}
+
 // A file that moves keeps its mode.
 func TestPatchMoveKeepsMode(t *testing.T) {
 	f := newPatchFixture(t)
@@ -195,7 +210,7 @@ func FuzzPatch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after, junk string) {
 		if patches, err := parsePatch(junk); err == nil {
 			for _, p := range patches {
-				if got, err := applyHunks(before, p.hunks); err != nil && got != "" {
+				if got, err := applyHunks(before, p.hunks, new(maxCompared)); err != nil && got != "" {
 					t.Errorf("hunks that don't apply make %q", got)
 				}
 			}
@@ -209,7 +224,7 @@ func FuzzPatch(f *testing.F) {
 		if err != nil || len(patches) != 1 {
 			t.Fatalf("%q is read as %v, %v", patch, patches, err)
 		}
-		got, err := applyHunks(before, patches[0].hunks)
+		got, err := applyHunks(before, patches[0].hunks, new(maxCompared))
 		if err != nil || got != after {
 			t.Errorf("%q after %q = %q, %v; want %q", before, patch, got, err, after)
 		}

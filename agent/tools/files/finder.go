@@ -1,0 +1,66 @@
+package files
+
+import (
+	"errors"
+	"strings"
+)
+
+// maxCompared is the number of lines of files that are compared with a patch. It takes about a
+// second.
+const maxCompared = 100_000_000
+
+var errTooLong = errors.New("takes too long to find: the file is long, and the patch has many " +
+	"hunks or lines that occur often. Use several patches")
+
+// A finder finds the places of hunks in a file.
+type finder struct {
+	lines []string // of the file
+	bare  []string // the same without white space at the end; nil until they are needed
+	work  *int     // number of lines that may still be compared
+}
+
+func newFinder(lines []textLine, work *int) *finder {
+	f := &finder{lines: make([]string, len(lines)), work: work}
+	for i, l := range lines {
+		f.lines[i] = l.text
+	}
+	return f
+}
+
+// find returns the indexes, from from on, of the lines where old begins. White space at the ends of
+// lines does not count if trimmed is set.
+func (f *finder) find(old []patchLine, from int, trimmed bool) (found []int, err error) {
+	want := make([]string, len(old))
+	for i, l := range old {
+		want[i] = l.text
+	}
+	lines := f.lines
+	if trimmed {
+		if f.bare == nil {
+			f.bare = withoutEnds(lines)
+		}
+		lines, want = f.bare, withoutEnds(want)
+	}
+	for at := from; at+len(want) <= len(lines); at++ {
+		n := 0
+		for n < len(want) && lines[at+n] == want[n] {
+			n++
+		}
+		if n == len(want) {
+			found = append(found, at)
+		}
+		if *f.work -= n + 1; *f.work < 0 {
+			return nil, errTooLong
+		}
+	}
+	return found, nil
+}
+
+// withoutEnds returns lines without white space at their ends.
+func withoutEnds(lines []string) []string {
+	bare := make([]string, len(lines))
+	for i, l := range lines {
+		bare[i] = strings.TrimRight(l, " \t\r")
+	}
+	return bare
+}
