@@ -65,7 +65,7 @@ func (s *Sandbox) Command(ctx context.Context, spec Spec) (*Command, error) {
 	cmd.WaitDelay = waitDelay
 	// With its own session, a command does not get the signals of the gateway's terminal.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	return &Command{Cmd: cmd, report: report, life: life}, nil
+	return &Command{Cmd: cmd, report: report, held: held, life: life}, nil
 }
 
 // Outcome returns how the command ended, and releases its resources. Call it after Wait has

@@ -150,11 +150,14 @@ type Command struct {
 	*exec.Cmd
 
 	report *os.File // first holds the job, then the outcome
+	held   *os.File // the supervisor's end of life
 	life   *os.File // the supervisor ends when this is closed
 }
 
 // Close releases the command's resources. It ends the command if it still runs.
-func (c *Command) Close() error { return errors.Join(c.life.Close(), c.report.Close()) }
+func (c *Command) Close() error {
+	return errors.Join(c.life.Close(), c.held.Close(), c.report.Close())
+}
 
 // A job is the supervisor's input.
 type job struct {

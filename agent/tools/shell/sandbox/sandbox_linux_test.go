@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -221,6 +222,28 @@ func TestOutcome(t *testing.T) {
 	spec.Argv = []string{"nonexistent-x"}
 	if _, o := run(t, find(t, Landlock), spec); !strings.Contains(o.Err, "nonexistent-x") {
 		t.Errorf("a program that is not there ended with %+v", o)
+	}
+}
+
+// After a command nothing of it is open, even if the garbage collector does not run.
+func TestNothingStaysOpen(t *testing.T) {
+	open := func() int {
+		list, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	s, spec := find(t, Landlock), newWorld(t).spec()
+	spec.Argv = []string{"/bin/true"}
+	run(t, s, spec) // some files stay open from the first command on
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	before := open()
+	for range 5 {
+		run(t, s, spec)
+	}
+	if after := open(); after != before {
+		t.Errorf("%d files are open after 5 commands, and %d before them", after, before)
 	}
 }
 
