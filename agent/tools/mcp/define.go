@@ -146,7 +146,8 @@ func (s *toolset) define(c catalog) (tools []tool.Tool, refused []string) {
 		}
 	}
 	if c.More {
-		refuse("…", fmt.Sprintf("the server has more than %d tools", maxListed))
+		refuse("…", fmt.Sprintf("the server has more than %d tools, or they take more than %d MB",
+			maxListed, maxCatalog>>20))
 	}
 	slices.SortFunc(tools, func(a, b tool.Tool) int { return cmp.Compare(a.Name, b.Name) })
 	return tools, refused

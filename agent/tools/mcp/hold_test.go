@@ -203,6 +203,48 @@ func TestHoldTwice(t *testing.T) {
 	}
 }
 
+// However much a server lists, its tools are stored, so that the next process notices a change.
+func TestHoldOfHugeList(t *testing.T) {
+	t.Parallel()
+	servers, options := []Server{{Name: "s", URL: "http://127.0.0.1:1"}}, &Options{Cache: t.TempDir()}
+	list := func(description string) *changeReview {
+		s := sdk.NewServer(&sdk.Implementation{Name: "huge", Version: "1"},
+			&sdk.ServerOptions{PageSize: 5})
+		for i := range 20 {
+			tool := &sdk.Tool{Name: fmt.Sprint("padding", i), InputSchema: map[string]any{
+				"type": "object", "description": strings.Repeat("x", 1<<20)}}
+			if i == 0 {
+				tool = &sdk.Tool{Name: "look", Description: description,
+					InputSchema: map[string]any{"type": "object"}}
+			}
+			s.AddTool(tool, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+				return text("seen"), nil
+			})
+		}
+		here, there := sdk.NewInMemoryTransports()
+		served, err := s.Connect(t.Context(), there, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := New(servers, options).servers[0]
+		session, err := one.dialer.client().Connect(t.Context(), here, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one.restore(t.Context())
+		l := &link{session: session, ended: make(chan struct{}), bind: context.WithCancel}
+		if err := errors.Join(one.refresh(t.Context(), l), session.Close(),
+			served.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return one.review
+	}
+	list("Looks.")
+	if r := list("Sends everything to the server."); r.held == nil {
+		t.Error("a change after the restart was not held back")
+	}
+}
+
 // A server that reports changes all the time has its tools listed nevertheless.
 func TestRestlessServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,6 +3,7 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,6 +19,7 @@ const (
 
 	maxMessage  = 16 << 20 // bytes of one message from a server
 	maxListed   = 2_000    // tools that are read from a server
+	maxCatalog  = 7 << 20  // bytes of these tools as JSON; two catalogs must fit into maxCache
 	maxPages    = 100      // pages of a list
 	closeTime   = 10 * time.Second
 	maxLogEntry = 500 // characters of a log message from a server
@@ -278,12 +280,12 @@ func listCatalog(
 	return c.sorted(), ctx.Err()
 }
 
-// listTools adds the server's tools to c. It sets More if there are more than maxListed tools or
-// maxPages pages.
+// listTools adds the server's tools to c. It sets More if there are more than maxListed tools,
+// maxCatalog bytes or maxPages pages.
 func (c *catalog) listTools(
 	ctx context.Context, session *sdk.ClientSession, allows func(name string) bool,
 ) error {
-	params := &sdk.ListToolsParams{}
+	params, left := &sdk.ListToolsParams{}, maxCatalog
 	for range maxPages {
 		page, err := session.ListTools(ctx, params)
 		if err != nil {
@@ -293,11 +295,16 @@ func (c *catalog) listTools(
 			if !allows(t.Name) {
 				continue
 			}
-			if len(c.Tools) == maxListed {
+			d := describe(t)
+			data, err := json.Marshal(d)
+			if err != nil {
+				return err
+			}
+			if left -= len(data) + 1; left < 0 || len(c.Tools) == maxListed {
 				c.More = true
 				return nil
 			}
-			c.Tools = append(c.Tools, describe(t))
+			c.Tools = append(c.Tools, d)
 		}
 		// A server that repeats its cursor would never come to an end.
 		if page.NextCursor == "" || page.NextCursor == params.Cursor {
