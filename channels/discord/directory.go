@@ -98,7 +98,11 @@ func (d *directory) placeOf(ctx context.Context, id, guild string, live bool) (p
 	if ok && time.Since(known.at) < titleTime {
 		return known, nil
 	}
-	p, err := d.lookUp(ctx, id)
+	limit := limitFor(live)
+	if ok {
+		limit = longestLimit
+	}
+	p, err := d.lookUp(ctx, id, limit)
 	switch {
 	case err == nil:
 		return p, nil
@@ -110,6 +114,16 @@ func (d *directory) placeOf(ctx context.Context, id, guild string, live bool) (p
 	return place{}, err
 }
 
+// limitFor returns the longest rate limit to wait for during a look-up. Without what it looks up, a
+// live event can't be stored, and a new connection would not help. A channel with a gap is read
+// later.
+func limitFor(live bool) time.Duration {
+	if live {
+		return anyLimit
+	}
+	return longestLimit
+}
+
 // remember stores a place whose data is current.
 func (d *directory) remember(id string, p place) place {
 	p.at = time.Now()
@@ -118,9 +132,12 @@ func (d *directory) remember(id string, p place) place {
 }
 
 // lookUp requests a channel, and the guild and the parent channel for its title, and remembers it.
-func (d *directory) lookUp(ctx context.Context, id string) (place, error) {
+// It waits for rate limits up to limit.
+func (d *directory) lookUp(
+	ctx context.Context, id string, limit time.Duration,
+) (place, error) {
 	var p place
-	err := retry(ctx, func() error {
+	err := retry(ctx, limit, func() error {
 		address := discordgo.EndpointChannel(url.PathEscape(id))
 		return d.c.get(ctx, address, &p)
 	})
@@ -130,13 +147,13 @@ func (d *directory) lookUp(ctx context.Context, id string) (place, error) {
 	if p.Guild == "" {
 		return d.remember(id, p), nil
 	}
-	g, err := d.guild(ctx, p.Guild, nil)
+	g, err := d.guild(ctx, p.Guild, nil, limit)
 	if err != nil {
 		return p, err
 	}
 	name := p.Name
 	if p.isThread() && p.Parent != "" {
-		parent, err := d.placeOf(ctx, p.Parent, p.Guild, false)
+		parent, err := d.placeOf(ctx, p.Parent, p.Guild, limit == anyLimit)
 		if err != nil {
 			return p, err
 		}
@@ -148,16 +165,23 @@ func (d *directory) lookUp(ctx context.Context, id string) (place, error) {
 
 // guild returns what is known about a guild, or the zero guild if the bot can't see it. It looks
 // the guild up again if one of the given roles is unknown.
-func (d *directory) guild(ctx context.Context, id string, roles []string) (guild, error) {
+func (d *directory) guild(
+	ctx context.Context, id string, roles []string, limit time.Duration,
+) (guild, error) {
 	known, ok := d.guilds.Get(id)
 	unknown := func(role string) bool { return known.roles[role] == "" }
 	if age := time.Since(known.at); ok && age < titleTime &&
 		(age < guildTime || !slices.ContainsFunc(roles, unknown)) {
 		return known, nil
 	}
+	if ok {
+		limit = longestLimit
+	}
 	// Concurrent look-ups of a guild share one request, with the ctx of the first. All have the ctx
 	// of the run, so none ends before the others.
-	g, err, _ := d.lookups.Do(id, func() (any, error) { return d.requestGuild(ctx, id) })
+	g, err, _ := d.lookups.Do(fmt.Sprint(id, limit), func() (any, error) {
+		return d.requestGuild(ctx, id, limit)
+	})
 	if err != nil {
 		return guild{}, err
 	}
@@ -165,7 +189,9 @@ func (d *directory) guild(ctx context.Context, id string, roles []string) (guild
 }
 
 // requestGuild requests a guild.
-func (d *directory) requestGuild(ctx context.Context, id string) (guild, error) {
+func (d *directory) requestGuild(
+	ctx context.Context, id string, limit time.Duration,
+) (guild, error) {
 	var answer struct {
 		Name  string `json:"name"`
 		Roles []struct {
@@ -176,7 +202,7 @@ func (d *directory) requestGuild(ctx context.Context, id string) (guild, error) 
 			} `json:"tags"`
 		} `json:"roles"`
 	}
-	err := retry(ctx, func() error {
+	err := retry(ctx, limit, func() error {
 		return d.c.get(ctx, discordgo.EndpointGuild(url.PathEscape(id)), &answer)
 	})
 	if known, ok := d.guilds.Get(id); err != nil && ok && ctx.Err() == nil {

@@ -1,6 +1,7 @@
 package discord_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -30,6 +31,33 @@ func TestGapHoldsUpNobody(t *testing.T) {
 	w.Press(room, id, "/approve X1", person)
 	if got := w.received(t, 3); got[2].Text != "/approve X1" {
 		t.Errorf("received %+v, want the press", got[2])
+	}
+}
+
+// Channels that can't be looked up for long after a gap, as many as are read at once, hold up no
+// other one.
+func TestLookUpHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil, &discord.Options{Postpone: time.Hour})
+	stop := w.run(t)
+	w.Say(room, person, "before") // the oldest one, which is read last
+	w.received(t, 1)
+	const limited = 8
+	id := func(i int) string { return fmt.Sprint("630000000000000001", i) }
+	for i := range limited {
+		w.AddChannel(club, id(i), "busy")
+		w.Say(id(i), person, "before")
+	}
+	w.received(t, 1+limited)
+	w.leave(t, stop)
+	w.Say(room, person, "meanwhile")
+	for i := range limited {
+		w.Say(id(i), person, "meanwhile")
+		w.Inject(discordtest.Fault{Method: "getChannel", Channel: id(i), RetryAfter: time.Hour})
+	}
+	w.run(t)
+	if got := w.received(t, 2+limited); got[1+limited].From != at(room, "") {
+		t.Errorf("received %+v, want what was said in the channel without a limit", got[1+limited])
 	}
 }
 

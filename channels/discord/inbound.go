@@ -58,7 +58,7 @@ func (t *translator) inbound(
 	}
 	// This is the only look-up for the names of roles. Below, knownGuild answers from memory.
 	if where.Guild != "" {
-		if _, err := t.places.guild(ctx, where.Guild, m.Roles); err != nil {
+		if _, err := t.places.guild(ctx, where.Guild, m.Roles, limitFor(m.live)); err != nil {
 			return bus.InboundMessage{}, false, err
 		}
 	}

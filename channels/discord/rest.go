@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -254,9 +255,16 @@ func firstError(raw json.RawMessage) string {
 // the connection, and with it the reading of all other channels.
 const maxRetries = 4
 
-// retry makes a call, and retries it after temporary failures and short rate limits. A rate limit
-// does not count as a failure. The pauses between failures are 1/4, 1/2, 1 and 2 seconds.
-func retry(ctx context.Context, call func() error) error {
+const (
+	// longestLimit is the longest rate limit to wait for if others may be waiting.
+	longestLimit = time.Second
+	// anyLimit is for calls without which nothing can go on.
+	anyLimit time.Duration = math.MaxInt64
+)
+
+// retry makes a call, and retries it after temporary failures and rate limits up to longest. A rate
+// limit does not count as a failure. The pauses between failures are 1/4, 1/2, 1 and 2 seconds.
+func retry(ctx context.Context, longest time.Duration, call func() error) error {
 	wait := 250 * time.Millisecond
 	for failures := 0; ; {
 		err := call()
@@ -268,7 +276,9 @@ func retry(ctx context.Context, call func() error) error {
 		}
 		pause := wait
 		if limit, ok := errors.AsType[*channels.RateError](err); ok {
-			pause = limit.After
+			if pause = limit.After; pause > longest {
+				return err
+			}
 		} else if failures++; failures > maxRetries {
 			return err
 		} else {

@@ -27,7 +27,7 @@ func (s *search) run(ctx context.Context, since uint64) {
 	for _, id := range s.c.opts.Groups {
 		var p place
 		ok := s.retryForever(ctx, id, func() (err error) {
-			p, err = s.places.lookUp(ctx, id)
+			p, err = s.places.lookUp(ctx, id, anyLimit)
 			return err
 		})
 		if !ok {
@@ -44,7 +44,7 @@ func (s *search) run(ctx context.Context, since uint64) {
 		}
 		address := discordgo.EndpointGuildActiveThreads(url.PathEscape(p.Guild))
 		if s.retryForever(ctx, id, func() error {
-			return retry(ctx, func() error {
+			return retry(ctx, anyLimit, func() error {
 				return s.c.get(ctx, address, &answer)
 			})
 		}) {

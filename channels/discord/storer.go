@@ -216,17 +216,11 @@ func (s *storer) page(ctx context.Context, j *job) (int, error) {
 		"after": {strconv.FormatUint(j.cursor, 10)},
 	}
 	var list []json.RawMessage // so that one undecodable message does not spoil the others
-	var limited error
-	err := retry(ctx, func() error {
+	err := retry(ctx, longestLimit, func() error {
 		address := discordgo.EndpointChannelMessages(url.PathEscape(j.place)) + "?" + query.Encode()
-		err := s.c.get(ctx, address, &list)
-		if limit, ok := errors.AsType[*channels.RateError](err); ok && limit.After > longestLimit {
-			limited = err
-			return nil
-		}
-		return err
+		return s.c.get(ctx, address, &list)
 	})
-	if err = cmp.Or(limited, err); err != nil {
+	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errUnread, err)
 	}
 	var items []item
@@ -255,7 +249,3 @@ func (s *storer) page(ctx context.Context, j *job) (int, error) {
 	b.Cursor = strconv.FormatUint(last, 10)
 	return len(list), s.publish(ctx, j, b)
 }
-
-// longestLimit is the longest rate limit to wait for while reading a channel after a gap. Others
-// may be waiting to be read.
-const longestLimit = time.Second
