@@ -30,6 +30,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/bwmarrin/discordgo"
@@ -62,6 +63,8 @@ type Channel struct {
 	web   *transport
 	rest  *discordgo.Session // for REST calls only
 	bad   error              // error in the options, or nil
+
+	groups atomic.Pointer[[]string] // see Options.Groups
 
 	// These two outlive a run: they concern the start of the next one.
 	missed missed
@@ -107,10 +110,14 @@ func New(name, token string, opts *Options) *Channel {
 	if o.BaseURL != "" {
 		c.web.base, c.bad = parseBase(o.BaseURL)
 	}
-	c.rest = c.library()
+	c.SetGroups(o.Groups)
+	c.rest = library(c.token)
 	c.rest.Client = &http.Client{Transport: c.web, CheckRedirect: noRedirects}
 	return c
 }
+
+// SetGroups replaces [Options.Groups]. The new list counts from the next gap on.
+func (c *Channel) SetGroups(groups []string) { c.groups.Store(&groups) }
 
 // parseBase parses an address. Its error does not contain the address, which might contain a
 // password.
@@ -127,9 +134,9 @@ func parseBase(base string) (*url.URL, error) {
 func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // library returns a session of discordgo that does nothing on its own.
-func (c *Channel) library() *discordgo.Session {
-	dg, _ := discordgo.New("Bot " + c.token) // it never fails
-	dg.SyncEvents = true                     // otherwise messages arrive out of order
+func library(token string) *discordgo.Session {
+	dg, _ := discordgo.New("Bot " + token) // it never fails
+	dg.SyncEvents = true                   // otherwise messages arrive out of order
 	// The library's caches would grow with the guilds and their members. directory has what is
 	// needed.
 	dg.StateEnabled = false

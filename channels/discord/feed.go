@@ -326,7 +326,7 @@ func (f *feed) connected(ctx context.Context, gap bool) {
 	})
 	// A new account has no position until its first message is stored.
 	f.since = cmp.Or(f.since, f.newest())
-	if since := f.since; since > 0 && len(f.c.opts.Groups) > 0 {
+	if since := f.since; since > 0 && len(*f.c.groups.Load()) > 0 {
 		f.workers.Go(func() { f.search.run(ctx, since) })
 	}
 }

@@ -152,6 +152,22 @@ func TestUnknownChannelsAfterGap(t *testing.T) {
 	}
 }
 
+// A channel that is listed later is read after the next gap.
+func TestChannelListedLater(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil, &discord.Options{Groups: []string{room}})
+	stop := w.run(t)
+	w.Say(direct, person, "hello")
+	w.received(t, 1)
+	w.c.SetGroups([]string{room, lobby})
+	w.leave(t, stop)
+	w.Say(lobby, person, "meanwhile")
+	w.run(t)
+	if got := w.received(t, 2); got[1].Text != "meanwhile" {
+		t.Errorf("received %+v, want what was said in the gap", got[1])
+	}
+}
+
 // A channel that Discord does not know any more is asked for once, one that is closed to the bot
 // three times, and one that opens again goes on.
 func TestChannelIsGone(t *testing.T) {

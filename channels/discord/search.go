@@ -24,7 +24,7 @@ type search struct {
 // as a goroutine of its own and receives the results from found.
 func (s *search) run(ctx context.Context, since uint64) {
 	guilds := make(map[string]bool)
-	for _, id := range s.c.opts.Groups {
+	for _, id := range *s.c.groups.Load() {
 		var p place
 		ok := s.retryForever(ctx, id, func() (err error) {
 			p, err = s.places.lookUp(ctx, id, anyLimit)
@@ -80,7 +80,7 @@ var forumTypes = []int{int(discordgo.ChannelTypeGuildForum), int(discordgo.Chann
 // report passes on those channels of list that are listed and have new messages.
 func (s *search) report(ctx context.Context, since uint64, list []place) {
 	list = slices.DeleteFunc(list, func(p place) bool {
-		return idNumber(p.Last) <= since || !isListed(&p, s.c.opts.Groups) ||
+		return idNumber(p.Last) <= since || !isListed(&p, *s.c.groups.Load()) ||
 			slices.Contains(forumTypes, p.Type)
 	})
 	if len(list) == 0 {

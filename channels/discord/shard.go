@@ -46,7 +46,7 @@ func newShard(c *Channel, in channels.Intake, b *backlog, id int) *shard {
 
 // run connects, and stays connected as long as the session can be resumed.
 func (s *shard) run(ctx context.Context) error {
-	s.dg = s.c.library()
+	s.dg = library(s.c.token)
 	s.dg.ShardID, s.dg.ShardCount = s.id, s.c.opts.Shards
 	s.dg.Dialer = s.dialer(ctx)
 	s.dg.Client = &http.Client{

@@ -137,7 +137,7 @@ func (s *storer) publish(ctx context.Context, j *job, b channels.Batch) error {
 // checkNew determines whether a channel that sends its first event is listed, or a thread of a
 // listed channel. Such a channel is read from the newest position of the others.
 func (s *storer) checkNew(ctx context.Context, j *job) error {
-	if j.cursor > 0 || j.since == 0 || len(s.c.opts.Groups) == 0 {
+	if j.cursor > 0 || j.since == 0 || len(*s.c.groups.Load()) == 0 {
 		return nil
 	}
 	i := slices.IndexFunc(j.items, func(it item) bool { return it.message != nil })
@@ -148,7 +148,7 @@ func (s *storer) checkNew(ctx context.Context, j *job) error {
 	if err != nil {
 		return err
 	}
-	if isListed(&p, s.c.opts.Groups) {
+	if isListed(&p, *s.c.groups.Load()) {
 		j.gap, j.cursor, j.assumed = true, j.since, j.since+1
 	}
 	return nil

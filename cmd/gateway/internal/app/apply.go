@@ -10,6 +10,7 @@ import (
 	"gateway/agent/schedule"
 	"gateway/agent/turn"
 	"gateway/bus"
+	"gateway/channels/discord"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/store"
 )
@@ -144,8 +145,12 @@ func (g *Gateway) apply(cfg *config.Config) {
 	notes, _ := newNotes(cfg, g.log)
 	g.dispatcher.Configure(newModel(cfg, cfg.Agent.Model, g.log), notes, g.agentSettings(cfg))
 	for name, c := range cfg.Channels {
-		if c.Enabled {
-			g.gate.SetPolicy(name, newPolicy(cfg, name))
+		if !c.Enabled {
+			continue
+		}
+		g.gate.SetPolicy(name, newPolicy(cfg, name))
+		if d, ok := g.channels[name].(*discord.Channel); ok {
+			d.SetGroups(c.Groups)
 		}
 	}
 }

@@ -16,15 +16,21 @@ import (
 // onDiscordOnly runs a gateway whose only account is on Discord. The lines of config are for it.
 func onDiscordOnly(t *testing.T, config string, answer openaitest.Answer) (*world, *scene) {
 	t.Helper()
+	w, s := withDiscordOnly(t, config, answer)
+	w.run()
+	s.until("the gateway", s.ready)
+	return w, s
+}
+
+// withDiscordOnly is onDiscordOnly for a gateway that the test starts.
+func withDiscordOnly(t *testing.T, config string, answer openaitest.Answer) (*world, *scene) {
+	t.Helper()
 	w := newWorld(t, worldOptions{answer: answer})
 	d := openDiscord(t)
 	w.config = w.config[:strings.Index(w.config, "[channels.telegram]")]
 	w.config += "[channels.discord]\n" + d.config() + config
 	w.configure("")
-	w.run()
-	s := &scene{chatPlatform: d, t: t, name: "discord", w: w}
-	s.until("the gateway", s.ready)
-	return w, s
+	return w, &scene{chatPlatform: d, t: t, name: "discord", w: w}
 }
 
 // TestAnswerWithoutReadMessageHistory checks that the answer is a plain message in a channel

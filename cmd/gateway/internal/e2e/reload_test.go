@@ -146,6 +146,24 @@ func TestReloadFirstOwner(t *testing.T) {
 	w.wantReply(annID, "/pair "+code, "(role: user)")
 }
 
+// TestReloadGroupsOfDiscord checks that a channel that is listed by a reload is read after a gap.
+func TestReloadGroupsOfDiscord(t *testing.T) {
+	t.Parallel()
+	w, s := withDiscordOnly(t, "streaming = false\n", perform)
+	d := s.chatPlatform.(*onDiscord)
+	d.AddChannel("10", "40", "weeds")
+	p := w.start()
+	p.ready()
+	s.until("the gateway", s.ready)
+	s.ask("hello", "you said hello")
+	w.set("groups = [30]", "groups = [30, 40]")
+	w.configure("")
+	p.says(reloaded, 1)
+	d.InvalidSession(false)
+	d.Say("40", "8", "<@99> nettles?")
+	s.until("an answer", func() bool { return has(d.read("40"), "you said nettles?") })
+}
+
 // TestReloadModel checks that a running turn keeps its model and that the next one uses the new
 // model.
 func TestReloadModel(t *testing.T) {
