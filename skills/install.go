@@ -124,6 +124,9 @@ func (l *Library) Install(dir string, force bool) (Package, error) {
 		return p, fmt.Errorf("skills: install: %w", err)
 	}
 	defer skillsDir.Close()
+	if err := putBack(skillsDir); err != nil {
+		return p, fmt.Errorf("skills: install: %w", err)
+	}
 	sweep(skillsDir, l.opts.Now())
 	// The folder gets the name of the skill if that is a good one. A skill that is already there
 	// keeps its folder.
@@ -174,6 +177,45 @@ func isIn(skillsDir *os.Root, name string, folder *os.Root) bool {
 	}
 	there, err := skillsDir.Lstat(name)
 	return err == nil && os.SameFile(here, there)
+}
+
+// Recover completes or undoes the exchanges of shared skills during which an installation was
+// killed.
+func (l *Library) Recover() error {
+	if l.opts.Shared == nil {
+		return nil
+	}
+	skillsDir, _, err := openSkills(l.opts.Shared, skillsFolder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		defer skillsDir.Close()
+		err = putBack(skillsDir)
+	}
+	if err != nil {
+		return fmt.Errorf("skills: recover: %w", err)
+	}
+	return nil
+}
+
+// putBack renames the old folders of exchanges back if there is no folder in their place, and
+// removes the others.
+func putBack(skillsDir *os.Root) error {
+	entries, err := readDir(skillsDir, ".")
+	errs := []error{err}
+	for _, e := range entries {
+		_, name, ok := strings.Cut(strings.TrimPrefix(e.Name(), replacedPrefix), "-")
+		if !ok || !strings.HasPrefix(e.Name(), replacedPrefix) || !isShowable(name) {
+			continue
+		}
+		if _, err := skillsDir.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, skillsDir.Rename(e.Name(), name))
+		} else {
+			errs = append(errs, skillsDir.RemoveAll(e.Name()))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // sweep removes the temporary folders of installations that were killed.
@@ -247,9 +289,9 @@ func copyFile(to, from *os.Root, f File, left *int64) error {
 }
 
 // exchange renames a staged folder to name, and replaces an existing folder. The two renames are
-// not one step: a kill in between leaves no skill of this name.
+// not one step: after a kill in between, putBack finds the old folder by its name.
 func exchange(skillsDir *os.Root, staged, name string) error {
-	old := temporary()
+	old := replacedPrefix + rand.Text() + "-" + name
 	err := skillsDir.Rename(name, old)
 	if errors.Is(err, fs.ErrNotExist) {
 		return skillsDir.Rename(staged, name)
@@ -263,9 +305,14 @@ func exchange(skillsDir *os.Root, staged, name string) error {
 	return skillsDir.RemoveAll(old)
 }
 
-const temporaryPrefix = ".gateway-"
+// The beginnings of names that no skill can have. The folder of a skill that is being replaced has
+// the second one, a random text without a hyphen, and the name of the skill.
+const (
+	temporaryPrefix = ".gateway-"
+	replacedPrefix  = temporaryPrefix + "replaced-"
+)
 
-// temporary returns a name that no skill can have.
+// temporary returns such a name.
 func temporary() string { return temporaryPrefix + rand.Text() }
 
 // Remove removes a skill of [Library.List] that is not built in, with all its files.

@@ -128,6 +128,38 @@ func TestInstall(t *testing.T) {
 	}
 }
 
+// A kill while a skill was being replaced, before or after the second rename, leaves one skill of
+// that name, and nothing else.
+func TestRecover(t *testing.T) {
+	old := func(name string) string { return replacedPrefix + "ABC-" + name }
+	for name, recoverBy := range map[string]func(f *fixture) error{
+		"start": func(f *fixture) error { return f.Recover() },
+		"installation": func(f *fixture) error {
+			dir := source(t, "pot", map[string]string{"SKILL.md": text("pot", "A pot.", "b")})
+			_, err := f.Install(dir, false)
+			return errors.Join(err, f.Remove(f.one("", Shared, "pot")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, Options{})
+			check(t, f.Recover()) // without skills
+			dir := filepath.Join(f.workspace, "skills")
+			before, after := text("tea-pot", "Old.", "b"), text("tea", "New.", "b")
+			put(t, before, dir, old("tea-pot"), "SKILL.md")
+			put(t, after, dir, old("tea"), "SKILL.md")
+			put(t, after, dir, "tea", "SKILL.md")
+			check(t, recoverBy(f))
+			want := map[string]string{"tea-pot/SKILL.md": before, "tea/SKILL.md": after}
+			if got := tree(t, dir); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+			if s := f.one("", Shared, "tea-pot"); s.Problem != "" {
+				t.Errorf("the old skill can't be used: %s", s.Problem)
+			}
+		})
+	}
+}
+
 // TestInspect holds that odd files of a skill that works are told, and no more.
 func TestInspect(t *testing.T) {
 	f := newFixture(t, Options{})

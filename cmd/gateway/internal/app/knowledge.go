@@ -87,6 +87,9 @@ func openKnowledge(
 	m.documents = document.New(m.shared, m.scopes, &document.Options{Logger: log})
 	m.versions = NewVersions(cfg, db, log)
 	m.skills = NewSkills(cfg, m.shared, m.scopes, log)
+	if err := m.skills.Recover(); err != nil {
+		log.Warn("replacement of a skill not undone", "err", err)
+	}
 	// The agent works without these templates.
 	if err := errors.Join(m.documents.WriteTemplates(), m.documents.Link(workspace)); err != nil {
 		log.Warn("shared documents not prepared", "err", err)
