@@ -1,6 +1,8 @@
 package backup
 
 import (
+	"errors"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -32,6 +34,30 @@ func TestStrangeNames(t *testing.T) {
 	skipped := []string{"workspace/\uFFFD", "workspace/\uFFFD.txt"}
 	if got := slices.Sorted(slices.Values(done.Manifest.Skipped)); !slices.Equal(got, skipped) {
 		t.Errorf("left out are %q, want %q", got, skipped)
+	}
+}
+
+// A file that becomes a pipe after its folder was listed is left out.
+func TestBecomesPipe(t *testing.T) {
+	from := newHome(t).fill()
+	from.write("workspace/a", "a")
+	from.write("workspace/b", "b")
+	p, _ := from.place("workspace")
+	p.Filter = func(name string, w io.Writer, r io.Reader) error {
+		_, err := io.Copy(w, r)
+		if name == "a" {
+			err = errors.Join(err, os.Remove(from.path("workspace/b")),
+				unix.Mkfifo(from.path("workspace/b"), 0o600))
+		}
+		return err
+	}
+	m, err := Write(t.Context(), "-", []Part{from.parts()[0], p}, WriteOptions{Version: "1.0",
+		Stream: io.Discard, Scratch: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"workspace/b"}; !slices.Equal(m.Skipped, want) {
+		t.Errorf("left out are %q, want %q", m.Skipped, want)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -286,7 +287,7 @@ func (s *stage) copyFolder(ctx context.Context, p Part, name, to string) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
-		case isClosed(p, err):
+		case isClosed(p, err), errors.Is(err, errIrregular):
 			s.skip(path.Join(p.Name, name))
 			return nil
 		}
@@ -327,7 +328,8 @@ func (s *stage) copyBelow(ctx context.Context, p Part, root *os.Root, name, targ
 	if p.Kind == Frozen && os.Link(from, target) == nil {
 		return nil // linking fails on another file system or on one without links
 	}
-	r, err := root.Open(name)
+	// A pipe may have taken its place since the folder was listed. It would block without O_NONBLOCK.
+	r, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
@@ -348,6 +350,8 @@ func copyFile(ctx context.Context, from, to string) error {
 	return copyOpen(ctx, r, to, nil)
 }
 
+var errIrregular = errors.New("not a regular file")
+
 // copyOpen copies r up to its present size to a new file with the same times and permissions.
 func copyOpen(
 	ctx context.Context, r *os.File, to string, filter func(w io.Writer, r io.Reader) error,
@@ -357,7 +361,7 @@ func copyOpen(
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s: not a regular file", r.Name())
+		return fmt.Errorf("%s: %w", r.Name(), errIrregular)
 	}
 	w, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
