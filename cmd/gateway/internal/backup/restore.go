@@ -14,6 +14,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,9 @@ type RestoreOptions struct {
 	// Adopt prepares an unpacked database before any data is replaced. name is the name of its
 	// part, path the unpacked file. It may be nil.
 	Adopt func(ctx context.Context, name, path string) error
+	// Replaced returns the paths of data that the parts of an archive replace, besides their own
+	// paths. It may be nil.
+	Replaced func(m *Manifest) []string
 	// Home is the data directory. It contains the file Unfinished while parts are being replaced.
 	Home string
 }
@@ -85,11 +89,17 @@ func (u *unpacker) adopt(ctx context.Context) error {
 // swap moves the existing data aside and each unpacked part to its path.
 func (u *unpacker) swap() (*Restored, error) {
 	done := &Restored{Manifest: u.manifest}
+	var more, all []string
+	if u.opts.Replaced != nil {
+		more = u.opts.Replaced(&u.manifest)
+	}
+	all = more
 	for _, p := range u.parts {
-		for _, path := range p.files() {
-			if _, err := os.Lstat(path); err == nil && !u.opts.Force {
-				return nil, fmt.Errorf("%s: %w", path, ErrExists)
-			}
+		all = slices.Concat(all, p.files())
+	}
+	for _, path := range all {
+		if _, err := os.Lstat(path); err == nil && !u.opts.Force {
+			return nil, fmt.Errorf("%s: %w", path, ErrExists)
 		}
 	}
 	// A missing database is noticed before anything is moved.
@@ -105,8 +115,11 @@ func (u *unpacker) swap() (*Restored, error) {
 	if err := syncDir(u.opts.Home); err != nil {
 		return nil, err
 	}
+	if err := u.moveAside(more, done); err != nil {
+		return nil, err
+	}
 	for _, p := range u.parts {
-		if err := u.moveAside(p, done); err != nil {
+		if err := u.moveAside(p.files(), done); err != nil {
 			return nil, err
 		}
 		if err := os.Rename(filepath.Join(p.stage, p.Name), p.Path); err != nil {
@@ -139,10 +152,10 @@ func (p *part) files() []string {
 	return []string{p.Path}
 }
 
-// moveAside moves the existing files of a part into a folder beside them and adds it to
+// moveAside moves the existing ones of some files into a folder beside them and adds it to
 // done.Aside.
-func (u *unpacker) moveAside(p *part, done *Restored) error {
-	for _, path := range p.files() {
+func (u *unpacker) moveAside(files []string, done *Restored) error {
+	for _, path := range files {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -307,11 +307,13 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, with bac
 			return p, ok
 		},
 		Adopt: adoptPart,
+		Replaced: func(m *backup.Manifest) []string {
+			if keepsSharedInWorkspace(m) {
+				return []string{app.SharedFolder(cfg)}
+			}
+			return nil
+		},
 	})
-	if err == nil {
-		// The lock is still held: a gateway that starts must find the folder moved.
-		err = asideShared(cfg, done)
-	}
 	if err = errors.Join(err, unlock()); err != nil {
 		return restoreTrouble(file, err)
 	}
@@ -334,28 +336,15 @@ func restoreBackup(cmd *cobra.Command, cfg *config.Config, file string, with bac
 	return nil
 }
 
-// asideShared moves the shared folder aside if the backup is from a version that kept the shared
-// documents in the workspace. The next start creates the folder from them.
-func asideShared(cfg *config.Config, done *backup.Restored) error {
+// keepsSharedInWorkspace reports whether a backup is from a version that kept the shared documents
+// in the workspace. The next start creates the shared folder from them, unless there is one.
+func keepsSharedInWorkspace(m *backup.Manifest) bool {
 	holds := func(part string) bool {
-		return slices.ContainsFunc(done.Manifest.Entries, func(e backup.Entry) bool {
+		return slices.ContainsFunc(m.Entries, func(e backup.Entry) bool {
 			return strings.HasPrefix(e.Name, part+"/")
 		})
 	}
-	if holds(sharedPart) || !holds(workspacePart) {
-		return nil
-	}
-	for _, dir := range done.Aside {
-		// Parts outside the home have folders of their own for the old data.
-		if filepath.Dir(dir) != cfg.Gateway.Home {
-			continue
-		}
-		err := os.Rename(app.SharedFolder(cfg), filepath.Join(dir, sharedPart))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
+	return !holds(sharedPart) && holds(workspacePart)
 }
 
 // adoptPart prepares the keys of a WhatsApp account for this gateway.
