@@ -184,6 +184,42 @@ func TestTxAfterFailedSync(t *testing.T) {
 	}
 }
 
+// A repair that a long read keeps from emptying the log delays hard transactions until the read
+// ends. Meanwhile the store is not lost.
+func TestRepairWaitsForReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, filepath.Join(t.TempDir(), "g.db"))
+		if _, err := db.write.tx.db.Exec("PRAGMA busy_timeout=0"); err != nil { // it is real time
+			t.Fatal(err)
+		}
+		for _, name := range []string{"a", "b"} {
+			if err := db.Tx(t.Context(), insert(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rows, err := db.read.Query("SELECT k FROM t")
+		if err != nil || !rows.Next() {
+			t.Fatal("no row", err)
+		}
+		defer rows.Close()
+		time.AfterFunc(time.Minute, func() { _ = rows.Close() }) // the defer does it again
+		db.write.log.failed()
+		if err := db.TxEarly(t.Context(), insert("c"), func() {}); err == nil || IsLost(err) {
+			t.Errorf("an early transaction reports %v, want that there is a reader", err)
+		}
+		began := time.Now()
+		if err := db.Tx(t.Context(), insert("d")); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took < 50*time.Second || took > 2*time.Minute {
+			t.Errorf("a hard transaction took %v, want a minute", took)
+		}
+		if got := unsynced(db); got != 0 {
+			t.Errorf("%d soft commits are not synced", got)
+		}
+	})
+}
+
 // use replaces the path and the repair of s between two syncs.
 func (s *syncer) use(path string, repair func() error) {
 	s.one.Lock()

@@ -50,8 +50,11 @@ func isFailedSync(err error) bool {
 // callers wait, is damaged or closed, or belongs to another process now. Any other error concerns
 // only the caller: one transaction, one row.
 func IsLost(err error) bool {
-	if errors.Is(err, errClosed) || errors.Is(err, ErrFenced) || isUnusable(err) {
+	if errors.Is(err, errClosed) || errors.Is(err, ErrFenced) {
 		return true
+	}
+	if isUnusable(err) {
+		return !errors.Is(err, errReader) // which only delays a repair
 	}
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
