@@ -13,8 +13,9 @@ import (
 // By default, the heap grows to twice the memory in use before the garbage collector runs again.
 // While the gateway is busy, the heap may grow to busyHeap instead. In a burst of messages that
 // saves a tenth of the processor time. A gateway that is idle, or has more than busyHeap in use,
-// keeps Go's default. After a burst, and after the start, the gateway gives free memory back to the
-// system. Whenever it is quiet, it gives the pages of its program back.
+// keeps Go's default. While it starts, a run would find little that is free: most of what it
+// allocates then stays in use. After a burst, and after the start, the gateway gives free memory
+// back to the system. Whenever it is quiet, it gives the pages of its program back.
 const (
 	busyHeap   = 40 << 20
 	busyPause  = time.Second     // longest pause between two runs in a row
@@ -36,8 +37,8 @@ type collector struct {
 	samples []metrics.Sample
 }
 
-// WatchCollector makes the garbage collector run less often while the process is busy, unless the
-// operator has set GOGC. It is called once.
+// WatchCollector makes the garbage collector run less often while the process starts or is busy,
+// unless the operator has set GOGC. It is called once.
 func WatchCollector() {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -45,6 +46,7 @@ func WatchCollector() {
 	c := &collector{percent: defaultPercent,
 		samples: []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"},
 			{Name: "/gc/scan/globals:bytes"}}}
+	c.set(maxPercent)
 	c.grown.Store(true) // by the start
 	c.quiet = time.AfterFunc(quietAfter, c.giveBack)
 	c.watch()
