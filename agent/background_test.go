@@ -220,7 +220,7 @@ func TestDreamTrimsHistory(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.atLength()
-		w.opts.DreamEvery, w.opts.History = 2*time.Hour, 48*time.Hour
+		w.opts.DreamEvery, w.opts.History = 10*time.Minute, 4*time.Hour
 		w.deps.Notes = llmtest.Func("notes", func(r llm.Request) llmtest.Step {
 			if strings.Contains(r.Messages[0].Text, "long-term notes") {
 				return llmtest.Say("- 2026-02-16: Ada has a dog.")
@@ -235,11 +235,11 @@ func TestDreamTrimsHistory(t *testing.T) {
 		for day, want := range [][2]int{{1, 1}, {2, 2}, {2, 3}} {
 			w.talks("a", 10*day, 10)
 			w.say("a", "/compact")
-			w.sleep(3 * time.Hour)
+			w.sleep(15 * time.Minute)
 			if n, newest := notes(); n != want[0] || newest != want[1] {
 				t.Fatalf("day %d: there are %d notes up to %d, want %v", day, n, newest, want)
 			}
-			w.sleep(30 * time.Hour)
+			w.sleep(150 * time.Minute)
 		}
 	})
 }

@@ -413,7 +413,7 @@ func TestFinishIsOneTransaction(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})
-		w.model.Queue(held(llmtest.Say(strings.Repeat("lost ", 100_000)), release),
+		w.model.Queue(held(llmtest.Say(strings.Repeat("lost ", 5_000)), release),
 			llmtest.Say("kept"))
 		w.start()
 		w.say("a", "hello")
