@@ -58,6 +58,7 @@ func TestShred(t *testing.T) {
 
 // As long as somebody reads what was there before, Shred says that it has not done its work.
 func TestShredWhileReading(t *testing.T) {
+	t.Parallel()
 	db := open(t, filepath.Join(t.TempDir(), "g.db"))
 	for i := range 100 {
 		if err := db.Tx(t.Context(), insert(fmt.Sprint(i, strings.Repeat("x", 2000)))); err != nil {
@@ -83,6 +84,7 @@ func TestShredWhileReading(t *testing.T) {
 // Nothing is left either where pages were split, joined and moved, of rows of all sizes that stood
 // among others, were changed, or had pages of their own.
 func TestShredMixed(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "g.db")
 	db := open(t, path)
 	random := rand.New(rand.NewPCG(1, 2))

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gateway/store/storetest"
@@ -162,23 +163,26 @@ func TestTxAfterCancelAndClose(t *testing.T) {
 	}
 }
 
+// The second process waits some seconds for the lock.
 func TestLockRefusesASecondProcess(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "g.db")
-	db := open(t, path)
-	if _, err := Open(t.Context(), path, nil, nil); !errors.Is(err, ErrLocked) {
-		t.Errorf("second Open = %v, want %v", err, ErrLocked)
-	}
-	shared, err := Open(t.Context(), path, []Migration{testTables}, &Options{Shared: true})
-	if err != nil {
-		t.Fatalf("shared Open = %v", err)
-	}
-	defer shared.Close()
-	if err := shared.Tx(t.Context(), insert("from outside")); err != nil {
-		t.Error(err)
-	}
-	if got := count(t, db.Read(t.Context())); got != 1 {
-		t.Errorf("owner sees %d rows, want 1", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "g.db")
+		db := open(t, path)
+		if _, err := Open(t.Context(), path, nil, nil); !errors.Is(err, ErrLocked) {
+			t.Errorf("second Open = %v, want %v", err, ErrLocked)
+		}
+		shared, err := Open(t.Context(), path, []Migration{testTables}, &Options{Shared: true})
+		if err != nil {
+			t.Fatalf("shared Open = %v", err)
+		}
+		defer shared.Close()
+		if err := shared.Tx(t.Context(), insert("from outside")); err != nil {
+			t.Error(err)
+		}
+		if got := count(t, db.Read(t.Context())); got != 1 {
+			t.Errorf("owner sees %d rows, want 1", got)
+		}
+	})
 }
 
 func TestMigrate(t *testing.T) {

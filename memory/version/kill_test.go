@@ -36,7 +36,7 @@ func TestKilledProcess(t *testing.T) {
 				t.Fatalf("the process ended by itself: %v\n%s", err, out.String())
 			}
 		}
-		kill := time.AfterFunc(time.Duration(100+53*i)*time.Millisecond, func() {
+		kill := time.AfterFunc(time.Duration(40+29*i)*time.Millisecond, func() {
 			_ = cmd.Process.Kill() // it may have failed before, which shows below
 		})
 		err := <-ended

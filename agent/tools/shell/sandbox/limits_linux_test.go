@@ -70,8 +70,8 @@ func TestLimits(t *testing.T) {
 			limits: Limits{Memory: -1, Files: 500}, want: []string{LimitFiles}},
 		{name: "files without names", argv: probing("unlinked", "WS", "60"),
 			limits: Limits{Memory: -1, Disk: 20 << 20}, want: []string{LimitDisk}},
-		{name: "processor", argv: shell(`while :; do n=$((n+1)); test $n -gt 2000000 && exit; done`),
-			limits: Limits{CPU: time.Second}, want: []string{LimitCPU}},
+		{name: "processor", limits: Limits{CPU: time.Second}, want: []string{LimitCPU},
+			argv: shell(`while :; do n=$((n+1)); test $n -gt $((HOLD*100000)) && exit; done`)},
 		{name: "temporary files", limits: Limits{Disk: 20 << 20, Temporary: 20 << 20},
 			want: []string{LimitDisk, "exit"},
 			argv: shell(`cd $TMPDIR && for i in 1 2 3 4 5 6; do head -c 10M /dev/zero > f$i || exit 3; ` +
