@@ -3,6 +3,7 @@ package agent
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -131,12 +132,12 @@ func TestWrittenWhileForgotten(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.deps.Inbox.SetScopes(map[string]bus.SessionScope{"test": test.scope})
-				forgotten := false
+				var forgotten atomic.Bool // by the command, while the dispatcher hands out messages
 				w.outside.known = func(_ store.Queryer, id int64) (bool, error) {
-					return id != 5 || !forgotten, nil
+					return id != 5 || !forgotten.Load(), nil
 				}
 				w.outside.forget = func(*store.Tx, int64, []bus.Address) error {
-					forgotten = true
+					forgotten.Store(true)
 					return nil
 				}
 				w.outside.writes = func(m *bus.InboundMessage) bool {
