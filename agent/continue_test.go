@@ -212,6 +212,27 @@ func TestContinueDeniedInTheMiddle(t *testing.T) {
 	})
 }
 
+// A tool that disappears while it is in the middle of the call ends the call at once.
+func TestContinueWithoutTool(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		i := &inquirer{running: true}
+		w.tools()
+		w.must(w.deps.Tools.Set("server", []tool.Tool{i.tool("ask_me", tool.Once)}))
+		release := make(chan struct{})
+		w.model.Queue(uses("ask_me"), held(llmtest.Say("fine"), release))
+		w.start()
+		w.say("a", "hello")
+		w.must(w.deps.Tools.Set("server", nil))
+		w.say("a", "enough")
+		if i.cancelled != 1 {
+			t.Errorf("the call was cancelled %d times while the turn goes on, want once", i.cancelled)
+		}
+		close(release)
+		w.wantQuiet()
+	})
+}
+
 // A turn that fails before the call continues ends the call.
 func TestContinueFailed(t *testing.T) {
 	t.Parallel()

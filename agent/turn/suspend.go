@@ -148,9 +148,9 @@ func (t *toolRound) resumeWait(ctx context.Context, open []llm.ToolCall) (bool, 
 // the call continues, so that no answer is used twice. If an earlier process ended in the middle of
 // the call, the turn makes the call again, or tells the model that its outcome is unknown.
 func (t *toolRound) continueCall(ctx context.Context, c llm.ToolCall, q *question.Question) error {
+	defer t.heldCall.end() // unless the tool has continued it
 	lost := q.State == question.Open || q.State == question.Used
 	if t.predict(c) == policy.Deny {
-		t.heldCall.end()
 		return t.write(ctx, prompt.ToolResult(c, ResultChanged))
 	}
 	err := t.tx(ctx, func(tx *store.Tx) error {
