@@ -209,13 +209,31 @@ func putBack(skillsDir *os.Root) error {
 		if !ok || !strings.HasPrefix(e.Name(), replacedPrefix) || !isShowable(name) {
 			continue
 		}
-		if _, err := skillsDir.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+		switch _, err := skillsDir.Lstat(name); {
+		case err == nil:
+			errs = append(errs, removeReplaced(skillsDir, e.Name()))
+		case errors.Is(err, fs.ErrNotExist):
 			errs = append(errs, skillsDir.Rename(e.Name(), name))
-		} else {
-			errs = append(errs, skillsDir.RemoveAll(e.Name()))
+		default: // it may be the only copy
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// removeReplaced removes the folder of a replaced skill. It first gives the folder a name that
+// putBack does not know, because a kill can leave a part of it. sweep removes that part, and what
+// can't be removed now.
+func removeReplaced(skillsDir *os.Root, folder string) error {
+	rest := temporary()
+	err := skillsDir.Rename(folder, rest)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // another process was faster
+	}
+	if err == nil {
+		_ = skillsDir.RemoveAll(rest)
+	}
+	return err
 }
 
 // sweep removes the temporary folders of installations that were killed.
@@ -302,7 +320,7 @@ func exchange(skillsDir *os.Root, staged, name string) error {
 	if err := skillsDir.Rename(staged, name); err != nil {
 		return errors.Join(err, skillsDir.Rename(old, name))
 	}
-	return skillsDir.RemoveAll(old)
+	return removeReplaced(skillsDir, old)
 }
 
 // The beginnings of names that no skill can have. The folder of a skill that is being replaced has
@@ -323,6 +341,9 @@ func (l *Library) Remove(s Skill) error {
 	skillsDir, err := l.open(s)
 	if err == nil {
 		defer skillsDir.Close()
+		if err = putBack(skillsDir); err != nil { // later it would put an older skill in this place
+			return fmt.Errorf("skills: remove %s: %w", s.Name, err)
+		}
 		old := temporary() // atomic: nobody reads half a skill
 		if err = skillsDir.Rename(s.Folder, old); err == nil {
 			err = skillsDir.RemoveAll(old)

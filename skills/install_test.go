@@ -160,6 +160,45 @@ func TestRecover(t *testing.T) {
 	}
 }
 
+// A replaced skill of which only root can remove something keeps nobody from installing another
+// skill. It does not come back when the new one is removed.
+func TestRecoverRemains(t *testing.T) {
+	f := newFixture(t, Options{})
+	dir := filepath.Join(f.workspace, "skills")
+	closed := filepath.Join(dir, replacedPrefix+"ABC-tea", "closed")
+	put(t, text("tea", "New.", "b"), dir, "tea", "SKILL.md")
+	put(t, "x", closed, "file")
+	check(t, os.Chmod(closed, 0o500))
+	defer func() {
+		left, _ := filepath.Glob(filepath.Join(dir, ".*", "closed")) // the pattern is valid
+		for _, dir := range left {
+			check(t, os.Chmod(dir, 0o700))
+		}
+	}()
+	check(t, f.Recover())
+	from := source(t, "pot", map[string]string{"SKILL.md": text("pot", "A pot.", "b")})
+	_, err := f.Install(from, false)
+	check(t, err)
+	f.one("", Shared, "pot")
+	check(t, errors.Join(f.Remove(f.one("", Shared, "tea")), f.Recover()))
+	if _, err := os.Stat(filepath.Join(dir, "tea")); !os.IsNotExist(err) {
+		t.Errorf("the removed skill is back, or %v", err)
+	}
+}
+
+// A kill after the second rename leaves the old skill, too. It does not come back when the new one
+// is removed.
+func TestRemoveReplaced(t *testing.T) {
+	f := newFixture(t, Options{})
+	dir := filepath.Join(f.workspace, "skills")
+	put(t, text("tea", "Old.", "b"), dir, replacedPrefix+"ABC-tea", "SKILL.md")
+	put(t, text("tea", "New.", "b"), dir, "tea", "SKILL.md")
+	check(t, errors.Join(f.Remove(f.one("", Shared, "tea")), f.Recover()))
+	if got := tree(t, dir); len(got) > 0 {
+		t.Errorf("got %v, want nothing", got)
+	}
+}
+
 // TestInspect holds that odd files of a skill that works are told, and no more.
 func TestInspect(t *testing.T) {
 	f := newFixture(t, Options{})
