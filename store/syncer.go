@@ -105,6 +105,12 @@ func (s *syncer) wait() error {
 		if err := s.alone(s.mend); err != nil {
 			return err
 		}
+		// The disk must know, too, that the log is empty. What the log had before its hole would hide
+		// newer pages of the database after a power loss.
+		if err := s.sync(); err != nil {
+			s.failed()
+			return fmt.Errorf("store: sync the repaired write-ahead log: %w", err)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +129,8 @@ func (s *syncer) failed() {
 	s.broken = true
 }
 
-// mend repairs the log if a sync of it has failed. No transaction may run meanwhile.
+// mend repairs the log if a sync of it has failed. No transaction may run meanwhile. A sync must
+// follow, or a hard commit.
 func (s *syncer) mend() error {
 	s.mu.Lock()
 	broken := s.broken
@@ -136,7 +143,7 @@ func (s *syncer) mend() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.broken, s.durable = false, s.last
+	s.broken = false
 	return nil
 }
 

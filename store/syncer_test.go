@@ -127,21 +127,28 @@ func TestTxEarlyFails(t *testing.T) {
 	log := &db.write.log
 	path, repair := log.path, log.repair
 	repaired := 0
-	log.use(filepath.Join(t.TempDir(), "missing"), func() error {
+	missing := filepath.Join(t.TempDir(), "missing")
+	log.use(missing, func() error {
 		repaired++
+		log.path = path // which can be synced again
 		return repair()
 	})
 	if err := db.TxEarly(t.Context(), insert("a"), func() {}); err != nil || repaired != 1 {
 		t.Errorf("error %v after %d repairs, want none after 1", err, repaired)
 	}
 	failed := errors.New("the disk is broken")
-	log.use(log.path, func() error { return failed })
+	log.use(missing, func() error { return failed })
 	err := db.TxEarly(t.Context(), insert("b"), func() {})
 	if !errors.Is(err, failed) {
 		t.Errorf("error %v, want %v", err, failed)
 	}
 	if unsynced(db) != 1 {
 		t.Error("the commit counts as synced")
+	}
+	// The disk may not know yet that a repair has emptied the log.
+	log.use(missing, repair)
+	if err := db.TxEarly(t.Context(), insert("c"), func() {}); err == nil || unsynced(db) != 2 {
+		t.Errorf("error %v with %d commits that are not synced; want one, with 2", err, unsynced(db))
 	}
 	log.use(path, repair)
 }
@@ -225,4 +232,8 @@ func (s *syncer) use(path string, repair func() error) {
 	s.one.Lock()
 	defer s.one.Unlock()
 	s.path, s.repair = path, repair
+	if s.file != nil {
+		_ = s.file.Close() // it was only synced
+		s.file = nil
+	}
 }
