@@ -222,6 +222,28 @@ func TestJobAbandoned(t *testing.T) {
 	}
 }
 
+// If the failure can't be stored with the job either, the chat hears of it and is not blocked.
+func TestJobAbandonedUnreported(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.jobs(schedule.Options{})
+		release := make(chan struct{})
+		w.model.Queue(held(llmtest.Say("never"), release))
+		w.start()
+		j := w.job("a", schedule.Task, "feed the cat")
+		w.add(j)
+		for _, change := range []string{"INSERT ON messages", "UPDATE ON runs"} {
+			w.exec(fmt.Sprintf("CREATE TRIGGER %q BEFORE %s BEGIN SELECT RAISE(ABORT, 'x'); END",
+				change, change))
+		}
+		close(release)
+		w.settle()
+		w.wantAnswers("a", turn.SayBroken)
+		w.wantRuns(j, "running 1")
+		w.wantQuiet()
+	})
+}
+
 // An attempt that goes well after one that has failed is all that people hear of.
 func TestJobTriedAgain(t *testing.T) {
 	t.Parallel()
