@@ -62,7 +62,7 @@ type Router struct {
 
 	orderly bool // see [Options]
 
-	position readPosition // used by Run only
+	position readPosition // used by Run only, except for began and first: workers read them
 	stats    Stats
 	lastRun  atomic.Int64 // when Run's loop last ran, in nanoseconds
 
