@@ -404,11 +404,15 @@ func TestMergeWhileTurnWrites(t *testing.T) {
 		_, hash, err := w.deps.Documents.Read("person-9", document.User)
 		w.must(err)
 		w.must(w.deps.Documents.Save("person-9", document.User, "- Name: Bob\n", hash))
+		_, hash, err = w.deps.Documents.Read("person-9", "skills/tea/SKILL.md")
+		w.must(err)
+		w.must(w.deps.Documents.Save("person-9", "skills/tea/SKILL.md", "black tea", hash))
 		w.sleep(time.Minute)
 		close(release)
 		w.sleep(time.Minute)
 		for name, want := range map[string]string{document.User: "- Name: Bob\n",
-			"skills/tea/SKILL.md": "green tea", "late.md": "by the late turn"} {
+			"skills/tea/SKILL.md": "black tea", "skills/tea-2/SKILL.md": "",
+			"late.md": "by the late turn"} {
 			if got, _, err := w.deps.Documents.Read("person-9", name); err != nil || got != want {
 				t.Errorf("%s is %q, %v, want %q", name, got, err, want)
 			}

@@ -155,9 +155,14 @@ func (m *Merger) mergeFiles(ctx context.Context, t *Task, last bool) error {
 		}
 		fault.Point("merging")
 	}
-	folders, err := m.mergeSkills(from, t.Scope)
+	folders, hashes, err := m.mergeSkills(from, t.Scope)
 	if err == nil {
 		err = m.moveOthers(from, t.Scope, folders)
+	}
+	for name, hash := range hashes { // only now: without the text, the new folder is not known
+		if err == nil {
+			err = m.empty(from, name, hash)
+		}
 	}
 	if err != nil {
 		return err
@@ -199,33 +204,42 @@ func (m *Merger) mergeDocument(from, to memory.Scope, name string) error {
 			return err
 		}
 	}
-	err = documents.Save(from, name, "", before)
+	return m.empty(from, name, before)
+}
+
+// empty empties a document that was merged, so that it is not merged again later.
+func (m *Merger) empty(s memory.Scope, name, hash string) error {
+	err := m.Versions.Documents.Save(s, name, "", hash)
 	if errors.Is(err, document.ErrChanged) {
-		return nil // it is merged again
+		return nil // a turn has changed it, and it is merged again
 	}
 	return err
 }
 
 // mergeSkills writes the SKILL.md of each skill of a scope into another one. If both have different
 // skills with the same name, the moved one gets a folder with a number. mergeSkills returns the new
-// folder of each skill.
-func (m *Merger) mergeSkills(from, to memory.Scope) (map[string]string, error) {
+// folder of each skill, and the hash of each SKILL.md that it has read.
+func (m *Merger) mergeSkills(
+	from, to memory.Scope,
+) (folders, hashes map[string]string, err error) {
 	list, err := os.ReadDir(filepath.Join(m.Versions.Path, string(from), document.SkillsFolder))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("background: merge %s into %s: %w", from, to, err)
+		return nil, nil, fmt.Errorf("background: merge %s into %s: %w", from, to, err)
 	}
-	folders := make(map[string]string)
+	folders, hashes = make(map[string]string), make(map[string]string)
 	for _, f := range list {
 		folders[f.Name()] = f.Name()
-		text, _, err := m.Versions.Documents.Read(from, skillFile(f.Name()))
+		name := skillFile(f.Name())
+		text, hash, err := m.Versions.Documents.Read(from, name)
 		if err == nil && text != "" {
+			hashes[name] = hash
 			folders[f.Name()], err = m.mergeSkill(to, f.Name(), text)
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return folders, nil
+	return folders, hashes, nil
 }
 
 // skillFile returns the document of the skill in a folder.
