@@ -227,13 +227,22 @@ func (d *Dispatcher) ingest(ctx, work context.Context, bound int) error {
 	}
 }
 
-// route starts r if it is a command, or gives it to its session. A short voice message may be a
-// spoken command, so it is transcribed first. A failure is reported to the sender and does not
-// block others. An error means that the store is lost.
+// route hands r out. A failure is reported to the sender and does not block others. An error means
+// that the store is lost.
 func (d *Dispatcher) route(ctx, work context.Context, r bus.Received, bound int) error {
+	err := d.handOut(ctx, work, r, bound)
+	if err == nil || store.IsLost(err) {
+		return err
+	}
+	return d.reportFailure(ctx, r, err)
+}
+
+// handOut starts r if it is a command, or gives it to its session. A short voice message may be a
+// spoken command, so it is transcribed first.
+func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound int) error {
 	r, ok, err := d.updateSender(ctx, r)
-	if err == nil && !ok {
-		return nil
+	if err != nil || !ok {
+		return err
 	}
 	key := session.Of(r.Message).Root() // the lane also covers sub-agents and jobs
 	if d.lanes.Join(key, command.Queued{Message: r, Bound: bound}) {
@@ -244,25 +253,20 @@ func (d *Dispatcher) route(ctx, work context.Context, r bus.Received, bound int)
 			func(reading context.Context) (*bus.Received, error) { return d.transcribe(ctx, reading, r) })
 		return nil
 	}
-	if err == nil {
-		err = d.moveChoices(ctx, r.Message)
+	if err := d.moveChoices(ctx, r.Message); err != nil {
+		return err
 	}
-	if name, _ := command.Parse(r.Message); err == nil && name != "" {
+	if name, _ := command.Parse(r.Message); name != "" {
 		d.lanes.Enter(key, r, func() error { return d.runCommand(ctx, r) })
 		return nil
 	}
-	if err == nil {
-		var full, tell bool
-		if full, tell, err = d.Enqueue(ctx, work, r, bound); full {
-			d.opts.Logger.WarnContext(ctx, "message dropped: too many are waiting",
-				"from", r.Message.From.String(), "id", r.Message.ID,
-				"dropped", d.overflow.Add(r, tell))
-		}
+	full, tell, err := d.Enqueue(ctx, work, r, bound)
+	if full {
+		d.opts.Logger.WarnContext(ctx, "message dropped: too many are waiting",
+			"from", r.Message.From.String(), "id", r.Message.ID,
+			"dropped", d.overflow.Add(r, tell))
 	}
-	if err == nil || store.IsLost(err) {
-		return err
-	}
-	return d.reportFailure(ctx, r, err)
+	return err
 }
 
 // drop drops the messages for which there was no room.
