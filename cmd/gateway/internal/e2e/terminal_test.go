@@ -183,6 +183,10 @@ func TestTerminalRestart(t *testing.T) {
 	p.sees("› are you there?")
 	w.start().ready()
 	p.sees("] are you there?")
+	// What is there may still be the growing answer, which ends with the program. The next answer
+	// comes after the whole one.
+	p.types("and now?" + enterKey)
+	p.sees("] and now?")
 	p.types("/exit" + enterKey) // without a question: the gateway goes on
 	p.ends()
 	// While the program draws, a text can be there twice: where it was and where it goes.
