@@ -11,7 +11,6 @@ package question
 import (
 	"crypto/rand"
 	"database/sql"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,11 +21,8 @@ import (
 	"gateway/store"
 )
 
-//go:embed schema.sql
-var tables string
-
 // Migration creates the table of this package.
-var Migration = store.Migration{Package: "question", Tables: tables, Version: 3, Steps: []string{`
+var Migration = store.Migration{Package: "question", Steps: []string{`
 CREATE TABLE questions (
 	id         IDENTITY PRIMARY KEY,
 	code       TEXT NOT NULL UNIQUE,

@@ -14,7 +14,6 @@
 package schedule
 
 import (
-	_ "embed"
 	"errors"
 	"time"
 
@@ -24,11 +23,8 @@ import (
 	"gateway/store"
 )
 
-//go:embed schema.sql
-var tables string
-
 // Migration creates the tables of this package.
-var Migration = store.Migration{Package: "schedule", Tables: tables, Version: 2, Steps: []string{`
+var Migration = store.Migration{Package: "schedule", Steps: []string{`
 CREATE TABLE jobs (
 	id         IDENTITY PRIMARY KEY,
 	name       TEXT NOT NULL,

@@ -9,17 +9,10 @@
 // because all of this was one package when they were created.
 package gate
 
-import (
-	_ "embed"
-
-	"gateway/store"
-)
-
-//go:embed schema.sql
-var tables string
+import "gateway/store"
 
 // Migration creates the tables of this package.
-var Migration = store.Migration{Package: "channels", Tables: tables, Version: 7, Steps: []string{`
+var Migration = store.Migration{Package: "channels", Steps: []string{`
 CREATE TABLE cursors (
 	account TEXT PRIMARY KEY,
 	cursor  TEXT NOT NULL
