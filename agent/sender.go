@@ -31,7 +31,7 @@ func (d *Dispatcher) updateSender(
 	}
 	former, err := d.People.FormerIDs(read, now.Message.Person)
 	if err != nil || now.Message.Person == before || slices.Contains(former, before) {
-		return r, true, err // the memory of a person who was linked moves with the next turn
+		return r, true, err // a linked person: the next turn moves the memory
 	}
 	m := &now.Message
 	m.Addressed = r.Message.Addressed
@@ -46,7 +46,7 @@ func (d *Dispatcher) updateSender(
 				_, err = d.Inbox.Erase(tx, m.From, r.Seq-1, r.Seq)
 			}
 		case m.VoiceState != bus.Overheard: // otherwise the transcriber stores it
-			waiting, err = bus.StoreTranscript(tx, now, d.opts.Now())
+			waiting, err = bus.StoreSender(tx, now)
 		}
 		return err
 	})

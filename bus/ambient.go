@@ -46,16 +46,25 @@ func StoreTranscript(tx *store.Tx, r Received, now time.Time) (bool, error) {
 		state = "heard"
 		r.Message.VoiceState = NotCommand
 	}
-	body, err := json.Marshal(r.Message)
-	if err != nil {
-		return false, fmt.Errorf("bus: store message of %s in inbox: %w", r.Message.From, err)
-	}
-	ok, err := setInbox(tx, "UPDATE inbox SET state = $2, body = $3 "+
-		"WHERE id = $1 AND state = 'waiting'", r.Seq, state, string(body))
+	ok, err := replace(tx, r, state)
 	if err != nil || !ok || state == "waiting" {
 		return ok, err
 	}
 	return true, pruneAmbient(tx, r.Message.From, now)
+}
+
+// StoreSender stores r, whose sender has become another person, or nobody who is known. It changes
+// nothing and reports false if r is no longer waiting.
+func StoreSender(tx *store.Tx, r Received) (bool, error) { return replace(tx, r, "waiting") }
+
+// replace replaces a waiting message and its state.
+func replace(tx *store.Tx, r Received, state string) (bool, error) {
+	body, err := json.Marshal(r.Message)
+	if err != nil {
+		return false, fmt.Errorf("bus: store message of %s in inbox: %w", r.Message.From, err)
+	}
+	return setInbox(tx, "UPDATE inbox SET state = $2, body = $3, person = $4 "+
+		"WHERE id = $1 AND state = 'waiting'", r.Seq, state, string(body), r.Message.Person)
 }
 
 // Ambient returns the messages of a conversation that were not for the agent and came before the
