@@ -400,7 +400,7 @@ func TestMergeWhileTurnWrites(t *testing.T) {
 		}
 		w.put(person(w.message("a", "and now"), 9))
 		w.sleep(time.Minute)
-		// An edit meanwhile does not bring back what was merged.
+		// A document that was merged stays merged, although somebody edits it meanwhile.
 		_, hash, err := w.deps.Documents.Read("person-9", document.User)
 		w.must(err)
 		w.must(w.deps.Documents.Save("person-9", document.User, "- Name: Bob\n", hash))

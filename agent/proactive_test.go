@@ -222,7 +222,7 @@ func TestJobAbandoned(t *testing.T) {
 	}
 }
 
-// If the failure can't be stored with the job either, the chat hears of it and is not blocked.
+// A turn fails, and its job can't store that either. The chat gets an error and is not blocked.
 func TestJobAbandonedUnreported(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -187,8 +187,8 @@ func Erase(tx *store.Tx, person int64, chats []bus.Address) error {
 	return nil
 }
 
-// EraseSender removes the personal content of entries by a sender who has no number, such as
-// somebody whom the configuration admits.
+// EraseSender removes the personal content of entries by a sender without a number. The
+// configuration can admit such senders.
 func EraseSender(tx *store.Tx, account, sender string) error {
 	_, err := tx.Exec("UPDATE audits SET about = '', by_whom = '', name = '', account = '', "+
 		"chat = '' WHERE by_whom = $1 AND person = 0", account+"/"+sender)

@@ -359,7 +359,7 @@ func (e *Eraser) eraseOnce(ctx context.Context, t *Task, left *Erasure) error {
 	return e.save(ctx, t, left)
 }
 
-// save stores what is left to erase.
+// save stores the rest of an erasure.
 func (e *Eraser) save(ctx context.Context, t *Task, left *Erasure) error {
 	return commit(ctx, e.DB, func(tx *store.Tx) error { return e.tasks.Save(tx, t, jsonOf(left)) })
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// collectExtra returns the field x of which these are the pieces, and the bytes that took.
+// collectExtra joins the pieces of the field x. It returns the field and the bytes allocated.
 func collectExtra(t *testing.T, pieces []string) (string, uint64) {
 	t.Helper()
 	var before, after runtime.MemStats

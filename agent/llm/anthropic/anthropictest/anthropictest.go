@@ -87,6 +87,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method == http.MethodGet && r.URL.Path == "/v1/models" {
 		w.Header().Set("Content-Type", "application/json")
+		// An error means that the client has disconnected.
 		_, _ = io.WriteString(w, `{"data":[{"type":"model","id":"claude-sonnet-5-5"}],"has_more":false}`)
 		return
 	}

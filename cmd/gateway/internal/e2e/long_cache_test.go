@@ -8,13 +8,12 @@ import (
 // cacheTurns is the number of turns in TestPromptCache.
 const cacheTurns = 20
 
-// settledTurn is the turn in which a person who has not chosen a style gets the default one. Then
-// the question about the style is removed from the system prompt.
+// settledTurn is the first turn whose system prompt no longer asks for a style of answers.
 const settledTurn = 4
 
 // TestPromptCache measures which part of its prompts a provider can take from its cache in a
-// conversation with tools. Each prompt must begin with the whole previous one, except in the turn
-// that writes the person's document. So only the text of people and tools is new.
+// conversation with tools. Each prompt must begin with the whole previous one, except that of
+// settledTurn. So only the text of people and tools is new.
 func TestPromptCache(t *testing.T) {
 	t.Parallel()
 	l := newLongWorld(t, 1000, 128_000)
