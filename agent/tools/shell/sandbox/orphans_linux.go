@@ -42,15 +42,23 @@ func orphans() []int {
 	return slices.DeleteFunc(processes(), func(pid int) bool { return !isOrphan(pid) })
 }
 
-// isMarked reports whether a process belongs to this user and has the mark.
+// isMarked reports whether a process belongs to this user and has the mark. It is called for every
+// process of the system, hence the plain system calls.
 func isMarked(pid int) (bool, error) {
 	dir := "/proc/" + strconv.Itoa(pid)
-	var stat unix.Stat_t
-	if err := unix.Stat(dir, &stat); err != nil || int(stat.Uid) != os.Getuid() {
+	fd, err := unix.Open(dir+"/oom_score_adj", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
 		return false, err
 	}
-	text, err := os.ReadFile(dir + "/oom_score_adj")
-	return strings.TrimSpace(string(text)) == strconv.Itoa(markOOM), err
+	defer unix.Close(fd)
+	var text [16]byte
+	n, err := unix.Read(fd, text[:])
+	if err != nil || strings.TrimSpace(string(text[:n])) != strconv.Itoa(markOOM) {
+		return false, err
+	}
+	var stat unix.Stat_t
+	err = unix.Stat(dir, &stat) // the files in it are root's once the process is not dumpable
+	return err == nil && int(stat.Uid) == os.Getuid(), err
 }
 
 // isFiltered reports whether a running process has more seccomp filters than this one.
