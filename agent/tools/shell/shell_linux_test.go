@@ -25,11 +25,7 @@ import (
 	"gateway/bus/bustest"
 )
 
-// The test binary is its own supervisor.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == sandbox.Argument {
-		os.Exit(sandbox.Main(os.Args[2:]))
-	}
 	// Most of these tests wait. A number that is set by -parallel is parsed later, and counts.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)

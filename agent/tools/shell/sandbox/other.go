@@ -26,8 +26,5 @@ func (c *Command) Outcome() (Outcome, error) {
 // EndOrphans does nothing on this system.
 func EndOrphans() int { return 0 }
 
-// Main does nothing on this system, which has no supervisor.
-func Main([]string) int { return 1 }
-
 // Seal always fails on this system.
 func Seal() error { return fmt.Errorf("sandbox: seal: %w", ErrUnavailable) }

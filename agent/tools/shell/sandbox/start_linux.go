@@ -27,18 +27,14 @@ const niceness = 5
 // the command inherits the restrictions, and the rest of the supervisor keeps its rights. The
 // thread can't be used for anything else. start returns only after done is closed, because the
 // command ends with this thread.
+//
+// It is never the main thread, which the goroutine of the init function keeps. /proc shows the main
+// thread's restrictions as those of the process, and EndOrphans recognises a supervisor by their
+// absence.
 func (j *job) start(
 	tmp string, m *attributeServer, w *watch, result chan<- started, done <-chan struct{},
 ) {
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-	if unix.Gettid() == unix.Getpid() {
-		// /proc shows the main thread's restrictions as those of the process, and EndOrphans
-		// recognises a supervisor by their absence. While this goroutine waits, it keeps the main
-		// thread, so the new goroutine gets another one.
-		go j.start(tmp, m, w, result, done)
-		<-done
-		return
-	}
 	var s started
 	s.pid, s.err = j.launch(tmp, m, w)
 	result <- s

@@ -9,7 +9,6 @@ import (
 	_ "time/tzdata" // zone names for systems without zone data
 
 	"gateway/agent/extract"
-	"gateway/agent/tools/shell/sandbox"
 	"gateway/agent/tools/web"
 )
 
@@ -68,16 +67,11 @@ func BuildVersion() string {
 	return "development (" + commit + modified + ")"
 }
 
-// RunHelper runs a helper if this program started itself as one. ours reports whether it did.
+// RunHelper decodes a file if this program started itself for that. ours reports whether it did.
+// The other helper, the supervisor of package sandbox, does not even reach the main function.
 func RunHelper() (code int, ours bool) {
-	if len(os.Args) < 2 {
+	if len(os.Args) < 2 || os.Args[1] != extract.Argument {
 		return 0, false
 	}
-	switch os.Args[1] {
-	case sandbox.Argument: // the supervisor of a command
-		return sandbox.Main(os.Args[2:]), true
-	case extract.Argument: // the decoder of a file
-		return extract.Main(map[string]extract.Func{web.KindPage: web.Page}), true
-	}
-	return 0, false
+	return extract.Main(map[string]extract.Func{web.KindPage: web.Page}), true
 }

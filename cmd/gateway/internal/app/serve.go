@@ -23,10 +23,10 @@ import (
 	"gateway/channels/router"
 	"gateway/channels/supervisor"
 	"gateway/channels/terminal"
+	"gateway/cmd/gateway/internal/collector"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/hooks"
 	"gateway/cmd/gateway/internal/retention"
-	"gateway/cmd/gateway/internal/telemetry"
 	"gateway/memory"
 	docversion "gateway/memory/version"
 	"gateway/session"
@@ -44,7 +44,7 @@ func Migrations() []store.Migration {
 func Serve(ctx context.Context, cfg *config.Config, load Loader, screen *terminal.Screen) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	telemetry.WatchCollector()
+	collector.Watch()
 	// From here on SIGHUP does not end the process, even while it starts, unless it is on a
 	// terminal.
 	hangup, ignore := watchHangup()

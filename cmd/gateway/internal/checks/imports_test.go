@@ -132,6 +132,7 @@ var imports = map[string]string{
 	"cmd/gateway/internal/backup":    "store store/atomicfile",
 	"cmd/gateway/internal/retention": "store",
 	"cmd/gateway/internal/watch":     "",
+	"cmd/gateway/internal/collector": "",
 	"cmd/gateway/internal/doctor": "store bus agent/persona agent/policy agent/suggest " +
 		"agent/tools/shell/sandbox " +
 		"channels/gate cmd/gateway/internal/config cmd/gateway/internal/ops",
@@ -150,6 +151,7 @@ var imports = map[string]string{
 		"channels/discord " +
 		"channels/gate channels/markup channels/media channels/router channels/supervisor " +
 		"channels/telegram channels/terminal channels/whatsapp cmd/gateway/internal/backup " +
+		"cmd/gateway/internal/collector " +
 		"cmd/gateway/internal/config cmd/gateway/internal/display cmd/gateway/internal/doctor " +
 		"cmd/gateway/internal/hooks cmd/gateway/internal/ops cmd/gateway/internal/retention " +
 		"cmd/gateway/internal/telemetry cmd/gateway/internal/watch memory memory/document " +

@@ -1,5 +1,5 @@
 //go:build !linux
 
-package telemetry
+package collector
 
 func dropProgram() error { return nil }

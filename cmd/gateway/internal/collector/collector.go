@@ -1,4 +1,7 @@
-package telemetry
+// Package collector makes the garbage collector run less often while the gateway starts or is busy,
+// and gives memory back when the gateway is quiet. The environment variable GOGC switches all of
+// that off.
+package collector
 
 import (
 	"os"
@@ -37,16 +40,27 @@ type collector struct {
 	samples []metrics.Sample
 }
 
-// WatchCollector makes the garbage collector run less often while the process starts or is busy,
-// unless the operator has set GOGC. It is called once.
-func WatchCollector() {
-	if os.Getenv("GOGC") != "" {
+// The heap grows to 4 MB before the main function begins, and the garbage collector would run. Go
+// initialises this package before most of the others, because it imports little and its import path
+// comes early in the alphabet.
+func init() {
+	if byDefault() {
+		debug.SetGCPercent(maxPercent)
+	}
+}
+
+// byDefault reports whether the operator has left GOGC alone.
+func byDefault() bool { return os.Getenv("GOGC") == "" }
+
+// Watch follows the garbage collector until the process ends. It is called once, while the gateway
+// starts.
+func Watch() {
+	if !byDefault() {
 		return
 	}
-	c := &collector{percent: defaultPercent,
+	c := &collector{percent: maxPercent,
 		samples: []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"},
 			{Name: "/gc/scan/globals:bytes"}}}
-	c.set(maxPercent)
 	c.grown.Store(true) // by the start
 	c.quiet = time.AfterFunc(quietAfter, c.giveBack)
 	c.watch()
