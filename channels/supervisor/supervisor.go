@@ -38,9 +38,9 @@ type Supervisor struct {
 	restarts int64
 	entered  chan struct{} // receives a token when the state has changed
 
-	closing    chan struct{} // closed by Close
-	closed     bool
-	publishing sync.WaitGroup // no Add after closed is true
+	closed     bool               // by Close
+	stop       context.CancelFunc // ends the channel's receiving; nil before Run
+	publishing sync.WaitGroup     // no Add after closed is true
 }
 
 // Intervals between restarts of a channel. After a run of steadyTime they begin anew. After an
@@ -60,8 +60,7 @@ func New(
 	commands []channels.Command, log *slog.Logger,
 ) *Supervisor {
 	return &Supervisor{db: db, name: name, channel: ch, intake: in, commands: commands,
-		log: log.With("account", name), text: "not started", closing: make(chan struct{}),
-		entered: make(chan struct{}, 1)}
+		log: log.With("account", name), text: "not started", entered: make(chan struct{}, 1)}
 }
 
 // Name returns the account's name.
@@ -82,7 +81,9 @@ type supervised struct {
 	flushed <-chan struct{}
 }
 
-// errClosed reports that the gateway is stopping and accepts no more messages.
+// errClosed reports that the gateway is stopping and accepts no more messages. The context of the
+// channel's Run is done by then, so that the channel does not take it for a failure of the store:
+// a failure ends a connection that is still needed for sending.
 var errClosed = errors.New("supervisor: the gateway is stopping and accepts no more messages")
 
 // Publish implements [channels.Publisher].
@@ -159,12 +160,14 @@ func (s *Supervisor) Restarts() int64 {
 }
 
 // Close ends receiving. When it has returned, nothing more is published, but messages can be sent
-// until Run's context is done. It may be called before Run, and must be called only once.
+// until Run's context is done. It may be called before Run.
 func (s *Supervisor) Close() {
 	s.mu.Lock()
 	s.closed = true
+	if s.stop != nil {
+		s.stop()
+	}
 	s.mu.Unlock()
-	close(s.closing)
 	s.publishing.Wait()
 }
 
@@ -180,13 +183,12 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	defer s.enter(channels.Disconnected, "stopped")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	wg.Go(func() {
-		defer cancel()
-		select {
-		case <-s.closing:
-		case <-ctx.Done():
-		}
-	})
+	s.mu.Lock()
+	s.stop = cancel
+	if s.closed {
+		cancel()
+	}
+	s.mu.Unlock()
 	if c, ok := s.channel.(channels.Commander); ok {
 		wg.Go(func() { s.setCommands(ctx, c) })
 	}
@@ -195,7 +197,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		began := time.Now()
 		s.enter(channels.Disconnected, "connecting")
 		err := s.channel.Run(ctx, supervised{s.intake, s, flushed})
-		if ctx.Err() != nil || errors.Is(err, errClosed) {
+		if ctx.Err() != nil {
 			return nil
 		}
 		if time.Since(began) > steadyTime {

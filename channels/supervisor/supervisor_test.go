@@ -284,7 +284,6 @@ func TestStateIsNoted(t *testing.T) {
 	})
 }
 
-// A channel that says that trying again would do harm is left alone.
 // Close ends receiving, and what is being published is waited for. The channel goes on until the
 // context of Run ends.
 func TestClose(t *testing.T) {
@@ -339,6 +338,43 @@ func TestClose(t *testing.T) {
 			t.Errorf("Run = %v", err)
 		}
 	})
+}
+
+// A channel whose message is refused because the gateway stops can see that its context is done. It
+// would take any other refusal for a failure of the store, and end the connection that it needs to
+// send the last answers.
+func TestRefusedByClose(t *testing.T) {
+	db := openStore(t, t.TempDir())
+	for range 300 { // the window is small
+		c := &eager{began: make(chan struct{}), done: make(chan bool, 1)}
+		s := supervisor.New(db, "acc", c, new(channeltest.Inbox), nil, discard)
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(t.Context()) }()
+		<-c.began
+		s.Close()
+		if !<-c.done {
+			t.Fatal("a message was refused before the context was done")
+		}
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An eager channel publishes until it may not.
+type eager struct {
+	channeltest.Memory
+	began chan struct{}
+	done  chan bool // receives whether the context was done when a message was refused
+}
+
+func (e *eager) Run(ctx context.Context, in channels.Intake) error {
+	close(e.began)
+	for in.Publish(context.WithoutCancel(ctx), channels.Batch{}) == nil {
+	}
+	e.done <- ctx.Err() != nil
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 // A keeper is a channel that needs its connection for sending.
@@ -399,6 +435,7 @@ func TestNoted(t *testing.T) {
 	})
 }
 
+// A channel that says that trying again would do harm is left alone.
 func TestFinalRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fickle{run: func(context.Context, int) error {
