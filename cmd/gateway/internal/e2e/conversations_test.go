@@ -263,11 +263,10 @@ var conversations = []conversation{
 // TestConversations plays each conversation on each platform.
 func TestConversations(t *testing.T) {
 	t.Parallel()
+	scenes := crowd{t: t}
+	defer scenes.all.Wait()
 	for _, c := range conversations {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			playAll(t, &c)
-		})
+		scenes.run(c.name, func(t *testing.T) { playAll(t, &c) })
 	}
 }
 

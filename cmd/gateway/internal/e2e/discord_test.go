@@ -36,6 +36,7 @@ func withDiscordOnly(t *testing.T, config string, answer openaitest.Answer) (*wo
 // TestAnswerWithoutReadMessageHistory checks that the answer is a plain message in a channel
 // whose history the bot may not read. Discord rejects replies there.
 func TestAnswerWithoutReadMessageHistory(t *testing.T) {
+	t.Parallel()
 	_, s := onDiscordOnly(t, "streaming = false\n", perform)
 	d := s.chatPlatform.(*onDiscord)
 	d.Allow("30", discordtest.ReadMessageHistory, false)
@@ -53,6 +54,7 @@ func TestAnswerWithoutReadMessageHistory(t *testing.T) {
 // TestAnswerGivenUp checks what happens with an answer that Discord rejects: the owner and the
 // sender are told, its reaction is removed, and the command line counts it.
 func TestAnswerGivenUp(t *testing.T) {
+	t.Parallel()
 	w, s := onDiscordOnly(t, "streaming = false\naccess = \"open\"\n", perform)
 	d := s.chatPlatform.(*onDiscord)
 	s.ask("hello", "you said hello")
@@ -97,6 +99,7 @@ func TestAnswerGivenUp(t *testing.T) {
 // TestMentionOfTheRole checks that a mention of the bot's own role counts as a mention of the
 // bot.
 func TestMentionOfTheRole(t *testing.T) {
+	t.Parallel()
 	_, s := onDiscordOnly(t, "streaming = false\n", perform)
 	d := s.chatPlatform.(*onDiscord)
 	d.AddRole("10", "88", "Gateway", "99")
@@ -107,6 +110,7 @@ func TestMentionOfTheRole(t *testing.T) {
 // TestThreadOfAGap checks that a mention is answered in a thread that began while the gateway was
 // down.
 func TestThreadOfAGap(t *testing.T) {
+	t.Parallel()
 	w, s := onDiscordOnly(t, "streaming = false\n", perform)
 	d := s.chatPlatform.(*onDiscord)
 	s.ask("hello", "you said hello")
@@ -124,6 +128,7 @@ func TestThreadOfAGap(t *testing.T) {
 // TestCommandThatIsNotForUs checks that a command in a place without answers, or by a stranger,
 // gets a response that only the sender sees.
 func TestCommandThatIsNotForUs(t *testing.T) {
+	t.Parallel()
 	_, s := onDiscordOnly(t, "streaming = false\n", perform)
 	d := s.chatPlatform.(*onDiscord)
 	d.AddChannel("10", "40", "weeds")

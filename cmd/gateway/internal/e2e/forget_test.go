@@ -183,6 +183,8 @@ func (in *inn) wantStrangers() {
 // not even their platform id, whatever interrupts it. The person may come again.
 func TestForgetOnPlatforms(t *testing.T) {
 	t.Parallel()
+	tests := crowd{t: t}
+	defer tests.all.Wait()
 	for _, tt := range []struct {
 		name   string
 		fault  string
@@ -195,8 +197,7 @@ func TestForgetOnPlatforms(t *testing.T) {
 		{name: "killed between two pieces", fault: "GATEWAY_FAULT=erasing:4"},
 		{name: "not connected", away: true},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		tests.run(tt.name, func(t *testing.T) {
 			in := newInn(t)
 			p := in.open()
 			in.welcome()

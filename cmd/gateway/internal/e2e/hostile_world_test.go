@@ -28,7 +28,7 @@ const (
 // Secrets that must never leave the gateway: see also testToken.
 const (
 	secretKey = "sk-the-key-of-the-model"
-	secretEnv = "what-the-environment-holds"
+	secretEnv = "what-the-environment-holds" // in this program: see tidy
 )
 
 // A hostileWorld is a world with people, pages and files that attack the gateway. Its model
@@ -47,7 +47,6 @@ func newHostileWorld(t *testing.T, files map[string]string) *hostileWorld {
 	if runtime.GOOS != "linux" {
 		t.Skip("the sandbox needs Linux")
 	}
-	t.Setenv("GATEWAY_TEST_SECRET", secretEnv)
 	s := &hostileWorld{world: newWorld(t, worldOptions{answer: credulous, sandbox: "auto"}),
 		outside: t.TempDir()}
 	s.model.Keep(1000)

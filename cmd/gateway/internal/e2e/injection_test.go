@@ -17,6 +17,7 @@ import (
 // TestInjection checks that no protection of people depends on a model that refuses orders in
 // texts.
 func TestInjection(t *testing.T) {
+	t.Parallel()
 	s := newHostileWorld(t, injectionFiles)
 	for _, c := range injections {
 		t.Run(c.name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -78,5 +79,20 @@ func (m tidy) Run() int {
 	if flag.Parse(); len(thrifty()) > 0 {
 		debug.SetGCPercent(thriftyGC)
 	}
+	if err := os.Setenv("TEST_SECRET", secretEnv); err != nil {
+		panic(err)
+	}
 	return m.M.Run()
+}
+
+// A crowd runs subtests beside each other and beside all other tests. With Parallel they would
+// begin after all other tests of the package, and some of them wait for 15 seconds.
+type crowd struct {
+	t   *testing.T
+	all sync.WaitGroup
+}
+
+// run begins a subtest. The test waits for c.all before it returns.
+func (c *crowd) run(name string, test func(*testing.T)) {
+	c.all.Go(func() { c.t.Run(name, test) })
 }

@@ -35,7 +35,8 @@ var buildBinary = sync.OnceValues(func() (string, error) {
 	if runtime.GOOS == "windows" {
 		path += ".exe"
 	}
-	cmd := exec.Command("go", "build", "-tags", "faults", "-o", path, "gateway/cmd/gateway")
+	cmd := exec.Command("go", "build", "-tags", "faults", "-ldflags", "-s -w", "-o", path,
+		"gateway/cmd/gateway")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)

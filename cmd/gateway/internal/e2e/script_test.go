@@ -40,7 +40,9 @@ import (
 //	[root]                the tests run as root, for whom no folder is closed
 func TestScript(t *testing.T) {
 	t.Parallel()
-	testscript.Run(t, testscript.Params{
+	scripts := crowd{t: t}
+	defer scripts.all.Wait()
+	testscript.RunT(scriptRunner{t, &scripts}, testscript.Params{
 		Dir:   "testdata/script",
 		Setup: setUpScript,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -52,6 +54,20 @@ func TestScript(t *testing.T) {
 		Condition: func(cond string) (bool, error) { return cond == "root" && os.Geteuid() == 0, nil },
 	})
 }
+
+// A scriptRunner runs the scripts as a crowd.
+type scriptRunner struct {
+	*testing.T
+	scripts *crowd
+}
+
+func (r scriptRunner) Run(name string, script func(testscript.T)) {
+	r.scripts.run(name, func(t *testing.T) { script(scriptRunner{t, r.scripts}) })
+}
+
+func (scriptRunner) Parallel() {}
+
+func (scriptRunner) Verbose() bool { return testing.Verbose() }
 
 // telegramKey is where a script keeps its Telegram.
 type telegramKey struct{}

@@ -11,6 +11,7 @@ import (
 
 // TestToolNames checks that rules can name each existing tool and no others.
 func TestToolNames(t *testing.T) {
+	t.Parallel()
 	s := newHostileWorld(t, nil)
 	s.tell(victimID, "what can you do?", "you said what can you do?")
 	var names []string
