@@ -55,6 +55,7 @@ func Main(more map[string]Func) int {
 	if err := sandbox.Seal(); err != nil {
 		a.Open = err.Error()
 	}
+	debug.SetGCPercent(100)                // the start of the program may have raised it
 	debug.SetMemoryLimit(t.Memory / 4 * 3) // so that the garbage collector runs in time
 	file := make([]byte, t.Size)
 	if _, err := io.ReadFull(in, file); err != nil {

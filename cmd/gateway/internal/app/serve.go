@@ -23,7 +23,6 @@ import (
 	"gateway/channels/router"
 	"gateway/channels/supervisor"
 	"gateway/channels/terminal"
-	"gateway/cmd/gateway/internal/collector"
 	"gateway/cmd/gateway/internal/config"
 	"gateway/cmd/gateway/internal/hooks"
 	"gateway/cmd/gateway/internal/retention"
@@ -44,7 +43,6 @@ func Migrations() []store.Migration {
 func Serve(ctx context.Context, cfg *config.Config, load Loader, screen *terminal.Screen) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	collector.Watch()
 	// From here on SIGHUP does not end the process, even while it starts, unless it is on a
 	// terminal.
 	hangup, ignore := watchHangup()

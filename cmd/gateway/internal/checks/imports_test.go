@@ -151,20 +151,18 @@ var imports = map[string]string{
 		"channels/discord " +
 		"channels/gate channels/markup channels/media channels/router channels/supervisor " +
 		"channels/telegram channels/terminal channels/whatsapp cmd/gateway/internal/backup " +
-		"cmd/gateway/internal/collector " +
 		"cmd/gateway/internal/config cmd/gateway/internal/display cmd/gateway/internal/doctor " +
 		"cmd/gateway/internal/hooks cmd/gateway/internal/ops cmd/gateway/internal/retention " +
 		"cmd/gateway/internal/telemetry cmd/gateway/internal/watch memory memory/document " +
 		"memory/version session skills store",
 	"cmd/gateway/internal/cli": "agent/audit agent/background agent/budget agent/command " +
-		"agent/export agent/llm " +
-		"agent/mcpserver agent/policy agent/schedule agent/suggest bus channels " +
-		"channels/gate channels/media channels/router " +
-		"channels/supervisor channels/terminal channels/whatsapp cmd/gateway/internal/app " +
-		"cmd/gateway/internal/backup cmd/gateway/internal/config cmd/gateway/internal/display " +
+		"agent/export agent/llm agent/mcpserver agent/policy agent/schedule agent/suggest bus " +
+		"channels channels/gate channels/media channels/router channels/supervisor " +
+		"channels/terminal channels/whatsapp cmd/gateway/internal/app cmd/gateway/internal/backup " +
+		"cmd/gateway/internal/collector cmd/gateway/internal/config cmd/gateway/internal/display " +
 		"cmd/gateway/internal/doctor cmd/gateway/internal/importer cmd/gateway/internal/ops " +
-		"cmd/gateway/internal/service cmd/gateway/internal/setup memory " +
-		"memory/document memory/version session skills store",
+		"cmd/gateway/internal/service cmd/gateway/internal/setup memory memory/document " +
+		"memory/version session skills store",
 	"cmd/gateway/internal/setup": "agent/llm channels/telegram cmd/gateway/internal/app " +
 		"cmd/gateway/internal/config " +
 		"cmd/gateway/internal/display cmd/gateway/internal/doctor cmd/gateway/internal/service " +

@@ -14,6 +14,7 @@ import (
 	_ "time/tzdata" // zone names for systems without zone data
 
 	"gateway/cmd/gateway/internal/app"
+	"gateway/cmd/gateway/internal/collector"
 	"gateway/store"
 )
 
@@ -24,6 +25,7 @@ func Main(ctx context.Context) int {
 	if code, ours := app.RunHelper(); ours {
 		return code
 	}
+	collector.Watch()
 	app.Prepare()
 	for {
 		err := runCommand(ctx)

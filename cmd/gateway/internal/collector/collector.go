@@ -1,5 +1,5 @@
-// Package collector makes the garbage collector run less often while the gateway starts or is busy,
-// and gives memory back when the gateway is quiet. The environment variable GOGC switches all of
+// Package collector makes the garbage collector run less often while the program starts or is busy,
+// and gives memory back when the program is quiet. The environment variable GOGC switches all of
 // that off.
 package collector
 
@@ -14,7 +14,7 @@ import (
 )
 
 // By default, the heap grows to twice the memory in use before the garbage collector runs again.
-// While the gateway is busy, the heap may grow to busyHeap instead. In a burst of messages that
+// While the program is busy, the heap may grow to busyHeap instead. In a burst of messages that
 // saves a tenth of the processor time. A gateway that is idle, or has more than busyHeap in use,
 // keeps Go's default. While it starts, a run would find little that is free: most of what it
 // allocates then stays in use. After a burst, and after the start, the gateway gives free memory
@@ -52,8 +52,8 @@ func init() {
 // byDefault reports whether the operator has left GOGC alone.
 func byDefault() bool { return os.Getenv("GOGC") == "" }
 
-// Watch follows the garbage collector until the process ends. It is called once, while the gateway
-// starts.
+// Watch follows the garbage collector until the process ends. Without it the heap would go on to
+// grow to five times the memory in use. It is called once, at the start.
 func Watch() {
 	if !byDefault() {
 		return
