@@ -29,6 +29,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -116,8 +117,12 @@ func New(name, token string, opts *Options) *Channel {
 	return c
 }
 
-// SetGroups replaces [Options.Groups]. The new list counts from the next gap on.
-func (c *Channel) SetGroups(groups []string) { c.groups.Store(&groups) }
+// SetGroups replaces [Options.Groups]. The new list counts from the next gap on. It ignores what is
+// not an id, such as the "*" that stands for all channels.
+func (c *Channel) SetGroups(groups []string) {
+	ids := slices.DeleteFunc(slices.Clone(groups), func(id string) bool { return idNumber(id) == 0 })
+	c.groups.Store(&ids)
+}
 
 // parseBase parses an address. Its error does not contain the address, which might contain a
 // password.

@@ -212,3 +212,22 @@ func TestChannelIsGone(t *testing.T) {
 		})
 	}
 }
+
+// The entry "*", which stands for all channels, is not looked up as the id of a channel.
+func TestAllChannelsListed(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil, &discord.Options{Groups: []string{"*", room}})
+	stop := w.run(t)
+	w.Say(direct, person, "hello")
+	w.received(t, 1)
+	w.leave(t, stop)
+	before := w.Calls("getChannel")
+	w.Say(room, person, "meanwhile")
+	w.run(t)
+	if got := w.received(t, 2); got[1].Text != "meanwhile" { // the search looks up in order
+		t.Errorf("received %+v, want what was said in the gap", got[1])
+	}
+	if n := w.Calls("getChannel") - before; n != 1 {
+		t.Errorf("%d channels were looked up, want 1", n)
+	}
+}
