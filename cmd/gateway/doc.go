@@ -147,7 +147,7 @@
 // cmd/gateway/internal/ops serves health, metrics and profiles, and telemetry counts what the agent
 // reports to its Observer. Old rows and files are deleted in small steps (retention). backup copies
 // the database first and then its files. doctor reports problems of a home, and importer imports
-// the homes of other agents.
+// the homes of other agents. collector lets the heap grow while the program starts or is busy.
 //
 // A session has a worker while it has work, and so has each conversation with messages to send.
 // Another worker per account makes reactions and receipts, for which nothing waits. The number of
