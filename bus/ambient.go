@@ -53,8 +53,8 @@ func StoreTranscript(tx *store.Tx, r Received, now time.Time) (bool, error) {
 	return true, pruneAmbient(tx, r.Message.From, now)
 }
 
-// StoreSender stores r, whose sender has become another person, or nobody who is known. It changes
-// nothing and reports false if r is no longer waiting.
+// StoreSender stores r after its sender has changed to another person or to a stranger. If r is no
+// longer waiting, it changes nothing and returns false.
 func StoreSender(tx *store.Tx, r Received) (bool, error) { return replace(tx, r, "waiting") }
 
 // replace replaces a waiting message and its state.

@@ -117,8 +117,8 @@ func New(name, token string, opts *Options) *Channel {
 	return c
 }
 
-// SetGroups replaces [Options.Groups]. The new list counts from the next gap on. It ignores what is
-// not an id, such as the "*" that stands for all channels.
+// SetGroups replaces [Options.Groups]. The new list counts from the next gap on. Entries that are
+// not ids are ignored, such as "*", which stands for all channels.
 func (c *Channel) SetGroups(groups []string) {
 	ids := slices.DeleteFunc(slices.Clone(groups), func(id string) bool { return idNumber(id) == 0 })
 	c.groups.Store(&ids)

@@ -82,8 +82,8 @@ type supervised struct {
 }
 
 // errClosed reports that the gateway is stopping and accepts no more messages. The context of the
-// channel's Run is done by then, so that the channel does not take it for a failure of the store:
-// a failure ends a connection that is still needed for sending.
+// channel's Run is done by then. Otherwise the channel would take the error for a failure of the
+// store, and might end a connection that is still needed for sending.
 var errClosed = errors.New("supervisor: the gateway is stopping and accepts no more messages")
 
 // Publish implements [channels.Publisher].

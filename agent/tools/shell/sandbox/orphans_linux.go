@@ -42,8 +42,8 @@ func orphans() []int {
 	return slices.DeleteFunc(processes(), func(pid int) bool { return !isOrphan(pid) })
 }
 
-// isMarked reports whether a process belongs to this user and has the mark. It is called for every
-// process of the system, hence the plain system calls.
+// isMarked reports whether a process belongs to this user and has the mark. It uses plain system
+// calls, because it is called for every process of the system.
 func isMarked(pid int) (bool, error) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	fd, err := unix.Open(dir+"/oom_score_adj", unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -57,7 +57,7 @@ func isMarked(pid int) (bool, error) {
 		return false, err
 	}
 	var stat unix.Stat_t
-	err = unix.Stat(dir, &stat) // the files in it are root's once the process is not dumpable
+	err = unix.Stat(dir, &stat) // if the process is not dumpable, the files in dir belong to root
 	return err == nil && int(stat.Uid) == os.Getuid(), err
 }
 

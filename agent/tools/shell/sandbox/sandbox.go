@@ -5,10 +5,10 @@
 // socket that it could use without the sandbox. [Sandbox.Command] prepares a command that runs
 // confined.
 //
-// Each command has a supervisor, which is the same program started again with [Argument]. It runs
-// when this package is initialised; the program's main function has nothing to do for it. The
-// supervisor confines the command and watches its resources. When the command or the gateway ends,
-// in whatever way, it kills all processes of the command.
+// Each command has a supervisor, which is the same program started again with [Argument]. The
+// supervisor runs while this package is initialised, so the main function need not call it. It
+// confines the command and watches its resources. When the command or the gateway ends, in whatever
+// way, it kills all processes of the command.
 //
 // In the sandbox, a command has the given folders, the system's programs for reading, a private
 // temporary folder, and nothing else: no other files, processes or sockets, and no privileges. The

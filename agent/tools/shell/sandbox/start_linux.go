@@ -28,9 +28,9 @@ const niceness = 5
 // thread can't be used for anything else. start returns only after done is closed, because the
 // command ends with this thread.
 //
-// It is never the main thread, which the goroutine of the init function keeps. /proc shows the main
-// thread's restrictions as those of the process, and EndOrphans recognises a supervisor by their
-// absence.
+// The thread is never the main thread: Go keeps that for the goroutine that runs the init
+// functions. /proc shows the restrictions of the main thread as those of the process, and
+// EndOrphans recognises a supervisor by their absence.
 func (j *job) start(
 	tmp string, m *attributeServer, w *watch, result chan<- started, done <-chan struct{},
 ) {

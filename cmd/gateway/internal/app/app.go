@@ -68,7 +68,7 @@ func BuildVersion() string {
 }
 
 // RunHelper decodes a file if this program started itself for that. ours reports whether it did.
-// The other helper, the supervisor of package sandbox, does not even reach the main function.
+// The supervisor of package sandbox, the other helper, ends before the main function begins.
 func RunHelper() (code int, ours bool) {
 	if len(os.Args) < 2 || os.Args[1] != extract.Argument {
 		return 0, false

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
@@ -11,9 +12,9 @@ import (
 	"gateway/agent/tools/shell/sandbox"
 )
 
-// TestEarly checks that what has to happen before the main function happens early enough: the
-// supervisor of a command does not wait until the whole program is initialised, and the garbage
-// collector does not run meanwhile.
+// TestEarly checks that the two init functions run early enough: the supervisor of a command does
+// not wait until the whole program is initialised, and the garbage collector does not run before
+// the main function.
 func TestEarly(t *testing.T) {
 	t.Parallel()
 	path, err := buildBinary()
@@ -30,7 +31,7 @@ func TestEarly(t *testing.T) {
 		}
 		cmd.Env = append(cmd.Env, "GODEBUG="+trace)
 		out, err := cmd.CombinedOutput()
-		if _, exited := err.(*exec.ExitError); err != nil && !exited {
+		if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 			t.Fatal(err)
 		}
 		return string(out)

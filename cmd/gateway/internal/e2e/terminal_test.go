@@ -183,7 +183,7 @@ func TestTerminalRestart(t *testing.T) {
 	p.sees("› are you there?")
 	w.start().ready()
 	p.sees("] are you there?")
-	// What is there may still be the growing answer, which ends with the program. The next answer
+	// The screen may still show the growing answer, which ends with the program. The next answer
 	// comes after the whole one.
 	p.types("and now?" + enterKey)
 	p.sees("] and now?")
