@@ -71,6 +71,6 @@ func (l Lease) set(tx *Tx, until int64) error {
 // expireLeases ends all leases. The caller holds the lock of the database, so their owners are
 // gone.
 func expireLeases(tx *Tx) error {
-	_, err := tx.Exec("UPDATE leases SET until_ms = 0")
+	_, err := tx.Exec("UPDATE leases SET until_ms = 0 WHERE until_ms > 0")
 	return err
 }

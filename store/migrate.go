@@ -39,6 +39,8 @@ CREATE TABLE lives (
 // identity stands in migrations for the type of an id that the database assigns.
 const identity = "IDENTITY PRIMARY KEY"
 
+// migrate applies the migrations, and ends the leases of earlier processes. It writes nothing to a
+// database that is up to date and was closed in order.
 func migrate(ctx context.Context, db *DB, migrations []Migration) error {
 	return db.Tx(ctx, func(tx *Tx) error {
 		err := tx.script("CREATE TABLE IF NOT EXISTS schema " +
@@ -55,7 +57,7 @@ func migrate(ctx context.Context, db *DB, migrations []Migration) error {
 				return fmt.Errorf("migrate %s: %w", m.Package, err)
 			}
 		}
-		return nil
+		return expireLeases(tx)
 	})
 }
 

@@ -27,6 +27,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	_ "modernc.org/sqlite" // registers the driver "sqlite"
 )
 
@@ -88,7 +89,7 @@ func Open(ctx context.Context, path string, migrations []Migration, opts *Option
 	if o.Shared {
 		err = checkSchema(ctx, db, migrations)
 	} else {
-		err = errors.Join(migrate(ctx, db, migrations), db.Tx(ctx, expireLeases))
+		err = migrate(ctx, db, migrations)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("store: open %s: %w", path, err), db.Close())
@@ -173,12 +174,6 @@ func (db *DB) connect(ctx context.Context, shared bool) error {
 	}
 	w.SetMaxOpenConns(1)
 	db.write = newWriter(w, db.path)
-	if !shared {
-		db.write.patience = maxPatience
-	}
-	if err := w.PingContext(ctx); err != nil {
-		return err
-	}
 	db.read, err = sql.Open("sqlite", dsn(db.path, "query_only(1)",
 		"busy_timeout(10000)", "cache_size(-1024)"))
 	if err != nil {
@@ -186,7 +181,14 @@ func (db *DB) connect(ctx context.Context, shared bool) error {
 	}
 	db.read.SetMaxOpenConns(4)
 	db.read.SetMaxIdleConns(4)
-	return nil
+	if shared { // each connection is opened when it is first needed: many callers only read
+		return nil
+	}
+	db.write.patience = maxPatience
+	var both errgroup.Group // each reads the schema, which takes some milliseconds
+	both.Go(func() error { return w.PingContext(ctx) })
+	both.Go(func() error { return db.read.PingContext(ctx) })
+	return both.Wait()
 }
 
 func dsn(path string, pragmas ...string) string {
