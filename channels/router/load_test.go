@@ -62,6 +62,7 @@ func TestBadRow(t *testing.T) {
 // Previews of turns that ended without a word of it are forgotten.
 func TestOldPreviews(t *testing.T) {
 	inWorld(t, func(w *world) {
+		w.poll = 10 * time.Minute
 		w.start()
 		w.show(chatA, "s", "hel")
 		w.sleep(time.Second)

@@ -10,6 +10,7 @@ import (
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/router"
 	"gateway/store"
 )
 
@@ -29,9 +30,11 @@ var (
 
 func inHotel(t *testing.T, test func(h *hotel)) {
 	t.Helper()
-	socially(t, "👀", func(w *world, s *social) {
-		h := &hotel{world: w, s: s}
-		s.fail = func(_ context.Context, c call) error {
+	inWorld(t, func(w *world) {
+		h := &hotel{world: w, s: &social{platform: w.platform}}
+		w.poll = time.Minute
+		w.startWith(router.Account{Name: "full", Channel: h.s, Reaction: "👀"})
+		h.s.fail = func(_ context.Context, c call) error {
 			if c.kind == "send" && c.to == group {
 				return errBroken
 			}

@@ -121,6 +121,7 @@ func TestNotGivenUpAfterStandstill(t *testing.T) {
 // One long wait that the platform asks for is not a day of trying.
 func TestNotGivenUpAfterOneLongLimit(t *testing.T) {
 	inWorld(t, func(w *world) {
+		w.poll = 10 * time.Minute
 		w.Fail(2, &channels.RateError{After: 30 * time.Hour})
 		w.start()
 		id := w.put(chatA, "hello")

@@ -10,6 +10,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -78,6 +79,7 @@ type Router struct {
 
 // readPosition is the router's read position in the outbox.
 type readPosition struct {
+	poll    time.Duration  // see [Options]
 	began   time.Time      // when Run began
 	first   int64          // id of the newest delivery that was there before Run
 	newest  int64          // id of the newest dispatched delivery
@@ -132,6 +134,7 @@ type Options struct {
 	// messages that it was sending.
 	Orderly bool
 
+	Poll   time.Duration // how often to look for changes by other processes; 0: every two seconds
 	Logger *slog.Logger
 }
 
@@ -140,6 +143,7 @@ func New(opts Options) *Router {
 	r := &Router{
 		db: opts.DB, outbox: opts.Outbox, live: opts.Live, files: opts.Files,
 		orderly: opts.Orderly, now: time.Now, log: opts.Logger,
+		position:      readPosition{poll: cmp.Or(opts.Poll, pollInterval)},
 		accounts:      make(map[string]*account),
 		conversations: make(map[bus.Address]*conversation),
 		freed:         make(chan struct{}, 1),
@@ -178,8 +182,8 @@ func (r *Router) Pending(name string) int {
 }
 
 const (
-	// rescanInterval is how often the router checks for changes by other processes.
-	rescanInterval = 2 * time.Second
+	// pollInterval is the default of [Options].Poll.
+	pollInterval = 2 * time.Second
 	// flushTime is the time limit for sending the remaining messages when stopping.
 	flushTime = 10 * time.Second
 )
@@ -221,7 +225,7 @@ func (r *Router) route(ctx, work context.Context) error {
 	if err != nil {
 		return err
 	}
-	tick := time.NewTicker(rescanInterval)
+	tick := time.NewTicker(r.position.poll)
 	defer tick.Stop()
 	for {
 		r.lastRun.Store(time.Now().UnixNano())

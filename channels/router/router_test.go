@@ -453,6 +453,7 @@ func TestStoreGone(t *testing.T) {
 	w.store(bus.OutboundMessage{To: chatA, Text: "hello"})
 	r := router.New(router.Options{
 		DB: db, Outbox: w.outbox, Live: w.live, Owners: gate.People{}, Logger: discard,
+		Poll:     10 * time.Millisecond,
 		Accounts: []router.Account{{Name: "full", Channel: w.platform}},
 	})
 	done := make(chan error, 1)

@@ -144,6 +144,7 @@ type world struct {
 	router  *router.Router
 	groups  router.Groups // or nil
 	orderly bool          // the process before has ended in order
+	poll    time.Duration // see [router.Options]; tests of days make it long
 	secrets router.Secrets
 }
 
@@ -172,7 +173,7 @@ func (w *world) startWith(accounts ...router.Account) (stop func()) {
 	w.t.Helper()
 	w.router = router.New(router.Options{
 		DB: w.db, Outbox: w.outbox, Live: w.live, Files: w.media, Owners: gate.People{},
-		Groups: w.groups, Accounts: accounts, Orderly: w.orderly, Logger: discard,
+		Groups: w.groups, Accounts: accounts, Orderly: w.orderly, Poll: w.poll, Logger: discard,
 	})
 	w.router.SetSecrets(w.secrets)
 	ctx, cancel := context.WithCancel(context.Background())
