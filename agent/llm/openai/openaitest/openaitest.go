@@ -76,7 +76,6 @@ type Server struct {
 	answer Answer
 	http   *httptest.Server
 	closed chan struct{}
-	tools  toolbox
 
 	mu       sync.Mutex
 	audio    audio
@@ -210,7 +209,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "body", "body: "+err.Error())
 		return
 	}
-	req, invalid := s.tools.parse(body)
+	req, invalid := tools.parse(body)
 	req.Header, req.RemoteAddr = r.Header, r.RemoteAddr
 	fault, injected := s.record(&req)
 	if injected && fault.before(s, w, r) {

@@ -93,8 +93,11 @@ type toolbox struct {
 	known []offer
 }
 
+// tools is the toolbox of all servers, because the gateways of a test have the same tools.
+var tools toolbox
+
 // maxOffers is how many lists are remembered. Roles and sub-agents have their own.
-const maxOffers = 8
+const maxOffers = 32
 
 // An offer is a list of tools, with the end of the body that contains it.
 type offer struct {
