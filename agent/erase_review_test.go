@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 
 	"gateway/agent/attachment"
 	"gateway/agent/audit"
+	"gateway/agent/budget"
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
 	"gateway/agent/pool"
@@ -113,6 +115,26 @@ func TestForgottenByAnotherProcess(t *testing.T) {
 	})
 }
 
+// forgets has person 5 known until they are forgotten, and returns what says that they are. From
+// then on the sender has the number now; -1: the sender is a stranger.
+func (w *world) forgets(now int64) *atomic.Bool {
+	forgotten := new(atomic.Bool) // by the command, while the dispatcher hands out messages
+	w.outside.known = func(_ store.Queryer, id int64) (bool, error) {
+		return id != 5 || !forgotten.Load(), nil
+	}
+	w.outside.forget = func(*store.Tx, int64, []bus.Address) error {
+		forgotten.Store(true)
+		return nil
+	}
+	w.outside.writes = func(m *bus.InboundMessage) bool {
+		if m.Sender.ID == "7" {
+			m.Person, m.Role = max(now, 0), bus.User
+		}
+		return now >= 0
+	}
+	return forgotten
+}
+
 // A person writes in another chat while the gateway forgets them. The message gets its sender's
 // present number, a new one, or none. The gateway does not answer a stranger.
 func TestWrittenWhileForgotten(t *testing.T) {
@@ -132,18 +154,7 @@ func TestWrittenWhileForgotten(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.deps.Inbox.SetScopes(map[string]bus.SessionScope{"test": test.scope})
-				var forgotten atomic.Bool // by the command, while the dispatcher hands out messages
-				w.outside.known = func(_ store.Queryer, id int64) (bool, error) {
-					return id != 5 || !forgotten.Load(), nil
-				}
-				w.outside.forget = func(*store.Tx, int64, []bus.Address) error {
-					forgotten.Store(true)
-					return nil
-				}
-				w.outside.writes = func(m *bus.InboundMessage) bool {
-					m.Person, m.Role = max(test.now, 0), bus.User
-					return test.now >= 0
-				}
+				w.forgets(test.now)
 				release := make(chan struct{})
 				w.model.Queue(llmtest.Say("hi"), held(llmtest.Say("never"), release))
 				w.start()
@@ -165,6 +176,75 @@ func TestWrittenWhileForgotten(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A message waits in a group for the answer to an earlier one while its sender is forgotten. Its
+// turn belongs to who the sender is afterwards. Nothing is stored under the old number any more.
+func TestWaitsInGroupWhileForgotten(t *testing.T) {
+	t.Parallel()
+	for _, first := range []string{"7", "8"} { // of the same sender, whose turn it joins, or not
+		for name, now := range map[string]int64{"without a number": 0, "new": 6, "stranger": -1} {
+			t.Run(name+" after "+first, func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					w.forgets(now)
+					w.opts.Usage = budget.New(&budget.Options{})
+					release := make(chan struct{})
+					w.model.Queue(held(llmtest.Say("first"), release))
+					w.start()
+					w.put(w.inGroup(first, "hello"))
+					w.put(person(w.inGroup("7", "once more"), 5))
+					w.tells(5, "a", "/forget me now")
+					want := []string{"first"}
+					if now >= 0 {
+						second := llmtest.Say("second")
+						second.Usage = llm.Usage{Input: 100, Output: 10}
+						w.model.Queue(second)
+						want = append(want, "second")
+					}
+					close(release)
+					w.sleep(recoveryInterval)
+					w.wantQuiet()
+					w.wantAnswers("g", want...)
+					wantLines(t, "senders of answered messages",
+						w.column(`SELECT person || '' FROM inbox WHERE body LIKE '%once more%'
+							AND body NOT LIKE '%"person":5%' AND state = 'done'`),
+						slices.Repeat([]string{fmt.Sprint(now)}, len(want)-1))
+					if n := w.count("SELECT count(*) FROM usage WHERE kind = 'person' AND key = '5'"); n != 0 {
+						t.Error("usage is counted for a person who was forgotten")
+					}
+				})
+			})
+		}
+	}
+}
+
+// A message that answers a question does so as who its sender is, if they are forgotten at that
+// moment.
+func TestAnswersWhileForgotten(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		forgotten := w.forgets(6)
+		known := w.outside.known
+		w.outside.known = func(q store.Queryer, id int64) (bool, error) {
+			if _, claims := q.(*store.Tx); claims && w.sent == 2 {
+				forgotten.Store(true) // after the dispatcher has handed the message out
+			}
+			return known(q, id)
+		}
+		w.tools(ask.New())
+		w.model.Queue(asksFor("Which?"), llmtest.Say("painted"))
+		w.start()
+		w.put(person(w.inGroup("7", "paint it"), 5))
+		w.put(person(w.inGroup("7", "red"), 5))
+		w.wantAnswers("g", "Which?")
+		w.sleep(recoveryInterval)
+		w.wantQuiet()
+		w.wantAnswers("g", "Which?", "painted")
+		w.wantAsked(2, "user: P7 (guest): paint it",
+			`assistant:  ask({"options":null,"question":"Which?"})`, "tool: The user answered: red")
+		wantLines(t, "senders", w.column("SELECT person || ' ' || state FROM inbox"),
+			[]string{"5 done", "6 done"})
+	})
 }
 
 // The configuration admits people who have no number. The audit log forgets them like others.

@@ -9,44 +9,28 @@ import (
 )
 
 // A message waits in the inbox with the number that its sender had when writing it. Meanwhile the
-// sender may have been forgotten. Then nothing may be stored under that number any more.
+// sender may have been forgotten. Then nothing may be stored under that number any more. So the
+// dispatcher checks each message that it hands out, and each turn the messages that it claims.
 
 // updateSender returns r with who its sender is now, if no person has the sender's number any more.
 // ok is false if the sender may not write any more: then r is dropped.
 func (d *Dispatcher) updateSender(
 	ctx context.Context, r bus.Received,
 ) (_ bus.Received, ok bool, err error) {
-	before := r.Message.Person
-	if before == 0 || r.Message.Origin.Kind != bus.Person {
-		return r, true, nil
-	}
-	read := d.DB.Read(context.WithoutCancel(ctx))
-	known, err := d.People.Known(read, before)
-	if known || err != nil {
+	now, ok, err := d.findSender(d.DB.Read(context.WithoutCancel(ctx)), &r.Message)
+	if err != nil || now == nil {
 		return r, true, err
 	}
-	now := r
-	if ok, err = d.People.MayWrite(read, &now.Message); err != nil {
-		return r, true, err
-	}
-	former, err := d.People.FormerIDs(read, now.Message.Person)
-	if err != nil || now.Message.Person == before || slices.Contains(former, before) {
-		return r, true, err // a linked person: the next turn moves the memory
-	}
-	m := &now.Message
-	m.Addressed = r.Message.Addressed
-	if m.Origin.Conversation.Person == before {
-		m.Origin.Conversation.Person = m.Person
-	}
+	r.Message = *now
 	waiting := true
 	err = d.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) (err error) {
 		switch {
 		case !ok:
-			if _, err = d.Inbox.Drop(tx, r.Seq); err == nil && !m.Group { // strangers leave no rows
-				_, err = d.Inbox.Erase(tx, m.From, r.Seq-1, r.Seq)
+			if _, err = d.Inbox.Drop(tx, r.Seq); err == nil && !now.Group { // strangers leave no rows
+				_, err = d.Inbox.Erase(tx, now.From, r.Seq-1, r.Seq)
 			}
-		case m.VoiceState != bus.Overheard: // otherwise the transcriber stores it
-			waiting, err = bus.StoreSender(tx, now)
+		case now.VoiceState != bus.Overheard: // otherwise the transcriber stores it
+			waiting, err = bus.StoreSender(tx, r)
 		}
 		return err
 	})
@@ -55,5 +39,40 @@ func (d *Dispatcher) updateSender(
 	}
 	d.opts.Logger.InfoContext(ctx, "sender of a waiting message has changed", "seq", r.Seq,
 		"dropped", !ok)
-	return now, ok && waiting, nil
+	return r, ok && waiting, nil
+}
+
+// isCurrent reports whether m still belongs to the person whose number it has.
+func (d *Dispatcher) isCurrent(q store.Queryer, m *bus.InboundMessage) (bool, error) {
+	now, _, err := d.findSender(q, m)
+	return now == nil, err
+}
+
+// findSender returns m with the number and the role of who its sender is now, if the person whose
+// number m has was forgotten. Otherwise it returns nil. ok reports whether the sender may still
+// write.
+func (d *Dispatcher) findSender(
+	q store.Queryer, m *bus.InboundMessage,
+) (now *bus.InboundMessage, ok bool, err error) {
+	before := m.Person
+	if before == 0 || m.Origin.Kind != bus.Person {
+		return nil, true, nil
+	}
+	known, err := d.People.Known(q, before)
+	if known || err != nil {
+		return nil, true, err
+	}
+	now = new(*m)
+	if ok, err = d.People.MayWrite(q, now); err != nil {
+		return nil, true, err
+	}
+	former, err := d.People.FormerIDs(q, now.Person)
+	if err != nil || now.Person == before || slices.Contains(former, before) {
+		return nil, true, err // a linked person: the next turn moves the memory
+	}
+	now.Addressed = m.Addressed
+	if now.Origin.Conversation.Person == before {
+		now.Origin.Conversation.Person = now.Person
+	}
+	return now, ok, nil
 }

@@ -152,9 +152,9 @@ func (rv review) decide(ctx context.Context, p *suspendedTurn, q *question.Quest
 		if err != nil || !decided || made.answerIndex < 0 {
 			return err
 		}
-		ok, err := rv.env.Inbox.Claim(tx, waiting[made.answerIndex].Seq, p.turn.ID)
+		ok, err := rv.env.Claim(tx, &waiting[made.answerIndex], p.turn.ID)
 		if gone = err == nil && !ok; gone {
-			return turn.ErrGone // it was dropped, so it decides nothing
+			return turn.ErrGone // it was dropped or is handed out again, so it decides nothing now
 		}
 		return err
 	})

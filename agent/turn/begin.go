@@ -100,11 +100,11 @@ func (t *runner) refuse(ctx context.Context, batch []bus.Received, say string) e
 	})
 }
 
-// ErrGone reports that a message was dropped before its turn began, or was left to the next
-// process.
+// ErrGone reports that a message was dropped before its turn began, was left to the next process,
+// or must be handed out again.
 var ErrGone = errors.New("the message is no longer waiting")
 
-// A GoneError is ErrGone with the messages that no longer wait.
+// A GoneError is ErrGone with the messages that no longer wait for this session.
 type GoneError []int64
 
 func (GoneError) Error() string { return ErrGone.Error() }

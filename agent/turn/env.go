@@ -34,6 +34,10 @@ type Env struct {
 	Outbox *bus.Outbox
 	Live   *bus.Live
 
+	// IsCurrent reports whether a message still belongs to the person whose number it has. nil: all
+	// do.
+	IsCurrent func(q store.Queryer, m *bus.InboundMessage) (bool, error)
+
 	Tools       *tool.Registry
 	Attachments *attachment.Loader
 	Calls       *modelcall.Calls
@@ -50,6 +54,18 @@ type Env struct {
 	Counters *Counters
 	Now      func() time.Time
 	Logger   *slog.Logger
+}
+
+// Claim binds the waiting message r to a turn. It reports false if r is no longer waiting. It also
+// reports false if the sender of r was forgotten after r was handed out. Then r keeps waiting, and
+// the dispatcher hands it out again as a message of who its sender is now.
+func (e *Env) Claim(tx *store.Tx, r *bus.Received, turn int64) (bool, error) {
+	if e.IsCurrent != nil {
+		if ok, err := e.IsCurrent(tx, &r.Message); !ok || err != nil {
+			return false, err
+		}
+	}
+	return e.Inbox.Claim(tx, r.Seq, turn)
 }
 
 // Knowledge holds the stores of what the agent knows.

@@ -408,18 +408,17 @@ func (t *conversation) append(
 	return t.claim(tx, st, batch)
 }
 
-// claim claims batch and the ambient messages before it. It reports a GoneError if a message is no
-// longer waiting.
+// claim claims batch and the ambient messages before it. It reports a GoneError if a message can't
+// be claimed: see [Env.Claim].
 func (t *conversation) claim(tx *store.Tx, st *session.Turn, batch []bus.Received) error {
 	var gone GoneError
 	for i := range batch {
-		seq := batch[i].Seq
-		ok, err := t.env.Inbox.Claim(tx, seq, st.ID)
+		ok, err := t.env.Claim(tx, &batch[i], st.ID)
 		if err != nil {
 			return err
 		}
 		if !ok {
-			gone = append(gone, seq)
+			gone = append(gone, batch[i].Seq)
 		}
 	}
 	if gone != nil {
