@@ -271,7 +271,11 @@ func (d *Dispatcher) handOut(ctx, work context.Context, r bus.Received, bound in
 
 // drop drops the messages for which there was no room.
 func (d *Dispatcher) drop(ctx context.Context) error {
-	return d.overflow.Drop(ctx, d.env, d.Config().Waiting)
+	untold, err := d.overflow.Drop(ctx, d.env, d.Config().Waiting)
+	if err == nil && len(untold) > 0 {
+		d.Accounts.Dropped(untold)
+	}
+	return err
 }
 
 // moveChoices follows a group that has a new id on its platform: it moves the group's choices to

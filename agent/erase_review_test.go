@@ -135,6 +135,17 @@ func (w *world) forgets(now int64) *atomic.Bool {
 	return forgotten
 }
 
+// wantUnmarked checks that the message with this id has lost the reaction that says that an answer
+// is coming, or, if wanted is not set, that no message has.
+func (w *world) wantUnmarked(wanted bool, id string) {
+	w.t.Helper()
+	var want []string
+	if wanted {
+		want = []string{id}
+	}
+	wantLines(w.t, "messages that get no answer", w.outside.dropped, want)
+}
+
 // A person writes in another chat while the gateway forgets them. The message gets its sender's
 // present number, a new one, or none. The gateway does not answer a stranger.
 func TestWrittenWhileForgotten(t *testing.T) {
@@ -173,6 +184,7 @@ func TestWrittenWhileForgotten(t *testing.T) {
 					AND (person = 5 OR body LIKE '%"person":5%')`); n != 0 {
 					t.Error("the message still has the old number, or is stored for a stranger")
 				}
+				w.wantUnmarked(test.now < 0, "4")
 			})
 		})
 	}
@@ -212,6 +224,7 @@ func TestWaitsInGroupWhileForgotten(t *testing.T) {
 					if n := w.count("SELECT count(*) FROM usage WHERE kind = 'person' AND key = '5'"); n != 0 {
 						t.Error("usage is counted for a person who was forgotten")
 					}
+					w.wantUnmarked(now < 0, "2")
 				})
 			})
 		}

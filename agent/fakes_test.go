@@ -115,6 +115,7 @@ type outside struct {
 	stopped func(session string, by *bus.InboundMessage)
 
 	admitted func(messages []bus.InboundMessage)
+	dropped  []string // platform's ids of the messages that get no answer
 }
 
 type people struct{ *world }
@@ -169,6 +170,12 @@ func (a accounts) States(q store.Queryer) ([]string, error) {
 func (a accounts) Admitted(messages []bus.InboundMessage) {
 	if a.outside.admitted != nil {
 		a.outside.admitted(messages)
+	}
+}
+
+func (a accounts) Dropped(messages []bus.InboundMessage) {
+	for _, m := range messages {
+		a.outside.dropped = append(a.outside.dropped, m.ID)
 	}
 }
 

@@ -96,6 +96,9 @@ type Accounts interface {
 	States(q store.Queryer) ([]string, error)
 
 	voice.Accounts
+
+	// Dropped takes back what Admitted has shown, from messages that get no answer.
+	Dropped(messages []bus.InboundMessage)
 }
 
 // A Toolset manages the servers and processes behind tools. Its methods must be safe for concurrent
@@ -197,6 +200,7 @@ func (allAccounts) Served(string) bool                            { return true 
 func (allAccounts) ExternalStore(string) background.ExternalStore { return nil }
 func (allAccounts) States(store.Queryer) ([]string, error)        { return nil, nil }
 func (allAccounts) Admitted([]bus.InboundMessage)                 {}
+func (allAccounts) Dropped([]bus.InboundMessage)                  {}
 
 // noTools is a Toolset for tools that need no servers or processes.
 type noTools struct{}

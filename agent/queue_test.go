@@ -250,6 +250,7 @@ func TestWaitingBound(t *testing.T) {
 		if n := w.count("SELECT count(*) FROM inbox WHERE state = 'dropped'"); n != 5 {
 			t.Errorf("%d messages are marked as dropped, want 5", n)
 		}
+		wantLines(t, "messages that get no answer", w.outside.dropped, []string{"5", "6", "9"})
 	})
 }
 

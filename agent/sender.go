@@ -39,6 +39,9 @@ func (d *Dispatcher) updateSender(
 	}
 	d.opts.Logger.InfoContext(ctx, "sender of a waiting message has changed", "seq", r.Seq,
 		"dropped", !ok)
+	if !ok {
+		d.Accounts.Dropped([]bus.InboundMessage{*now})
+	}
 	return r, ok && waiting, nil
 }
 

@@ -57,14 +57,21 @@ const SayFull = "I still have %d of your messages to answer, so I could not take
 	"Please send it again when I have caught up, or use /stop to discard them."
 
 // Drop drops the added messages in one transaction. bound is the maximum number of waiting messages
-// in a session, for the reply.
-func (o *Overflow) Drop(ctx context.Context, env *turn.Env, bound int) error {
+// in a session, for the reply. Drop returns the messages that get no reply.
+func (o *Overflow) Drop(
+	ctx context.Context, env *turn.Env, bound int,
+) (untold []bus.InboundMessage, err error) {
 	if len(o.list) == 0 {
-		return nil
+		return nil, nil
 	}
 	list := o.list
 	o.list = nil
-	return env.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
+	for _, m := range list {
+		if !m.tell {
+			untold = append(untold, m.Message)
+		}
+	}
+	return untold, env.DB.Tx(context.WithoutCancel(ctx), func(tx *store.Tx) error {
 		for _, m := range list {
 			ok, err := env.Inbox.Drop(tx, m.Seq)
 			if err == nil && ok && m.tell {

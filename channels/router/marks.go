@@ -90,6 +90,17 @@ func (r *Router) Admitted(messages []bus.InboundMessage) {
 	}
 }
 
+// Dropped removes the reactions from messages that get no answer. It does not wait for the
+// platform.
+func (r *Router) Dropped(messages []bus.InboundMessage) {
+	for i := range messages {
+		m := &messages[i]
+		if a, ok := r.accounts[m.From.Account]; ok && m.Edits == "" {
+			a.marks.answered(m.From, []string{m.ID}, r.now())
+		}
+	}
+}
+
 func (s *marks) admitted(m *bus.InboundMessage, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,7 +312,7 @@ const markGrace = 2 * time.Second
 // and makes only calls that are due within markGrace, until work is done.
 func (r *Router) runMarks(ctx, work context.Context, a *account) {
 	paused := func(to bus.Address) time.Duration { return a.wait(to, r.now()) }
-	if err := r.clearEarlierMarks(work, a); err != nil {
+	if err := a.marks.clearEarlier(work, r, a.Name); err != nil {
 		r.log.WarnContext(ctx, "reactions of an earlier process may stay", "account", a.Name, "err", err)
 	}
 	for work.Err() == nil {
@@ -335,10 +346,10 @@ func (r *Router) runMarks(ctx, work context.Context, a *account) {
 	}
 }
 
-// clearEarlierMarks removes the reactions from the messages that an earlier process answered last,
-// because it may have ended before it could remove them.
-func (r *Router) clearEarlierMarks(ctx context.Context, a *account) error {
-	if a.marks.reactor == nil {
+// clearEarlier removes the reactions from the messages that an earlier process answered last,
+// because it may have ended before it could remove them. account is the name of the account.
+func (s *marks) clearEarlier(ctx context.Context, r *Router, account string) error {
+	if s.reactor == nil {
 		return nil
 	}
 	list, err := r.outbox.List(r.db.Read(ctx), bus.Sent, sentBefore)
@@ -346,8 +357,8 @@ func (r *Router) clearEarlierMarks(ctx context.Context, a *account) error {
 		return fmt.Errorf("router: read the outbox: %w", err)
 	}
 	for _, d := range list {
-		if now := r.now(); d.Message.To.Account == a.Name && now.Sub(d.Created) < longestMark {
-			a.marks.answered(d.Message.To, d.Message.Answers, now)
+		if now := r.now(); d.Message.To.Account == account && now.Sub(d.Created) < longestMark {
+			s.answered(d.Message.To, d.Message.Answers, now)
 		}
 	}
 	return nil

@@ -80,6 +80,21 @@ func TestMarks(t *testing.T) {
 	})
 }
 
+// A message that gets no answer loses its reaction, also if an earlier process has marked it. The
+// edit of a message has no reaction of its own.
+func TestMarkWithoutAnswer(t *testing.T) {
+	socially(t, "👀", func(w *world, s *social) {
+		w.admit("1", "2")
+		w.router.Dropped([]bus.InboundMessage{{ID: "1", From: chatA}, {ID: "before", From: chatA},
+			{ID: "edit", From: chatA, Edits: "2"}, {ID: "1", From: bus.Address{Account: "unknown"}}})
+		w.sleep(0)
+		want := []string{"read [1] ", "read [2] ", "react 1 👀", "react 2 👀", "react 1 ", "react before "}
+		if got := s.marked(); !slices.Equal(got, want) {
+			w.t.Errorf("marks are %q, want %q", got, want)
+		}
+	})
+}
+
 // An answer that was faster than its reaction needs none, and none is left.
 func TestMarkOvertaken(t *testing.T) {
 	socially(t, "👀", func(w *world, s *social) {

@@ -147,6 +147,9 @@ func (g agentAccounts) Admitted(messages []bus.InboundMessage) {
 	g.ops.metrics.Admitted(messages)
 }
 
+// Dropped removes the reactions from messages that get no answer.
+func (g agentAccounts) Dropped(messages []bus.InboundMessage) { g.router.Dropped(messages) }
+
 // States describes the accounts for /status.
 func (g agentAccounts) States(q store.Queryer) ([]string, error) {
 	dead, err := bus.DeadByAccount(q)
