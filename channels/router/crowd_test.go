@@ -119,6 +119,46 @@ func TestRoomIsGivenUp(t *testing.T) {
 	})
 }
 
+// Too soon: a message that fails keeps to its waits, also if its conversation has to give up its
+// place meanwhile, and if there was an outage earlier.
+func TestBackoffInACrowd(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var up atomic.Bool
+		w.fail = func(_ context.Context, c call) error {
+			if c.to == chatA || !up.Load() {
+				return errDown
+			}
+			return &channels.RateError{After: time.Hour}
+		}
+		list := []bus.OutboundMessage{{To: chatA, Text: "hello"}}
+		for i := range 1100 {
+			list = append(list, bus.OutboundMessage{To: thread(fmt.Sprint(i), ""), Text: "limited"})
+		}
+		w.store(list...)
+		w.start(func(a *router.Account) { a.Channel = deduplicating{w.platform} })
+		w.sleep(5 * time.Second)
+		up.Store(true)
+		w.sleep(20 * time.Minute)
+		var last time.Duration
+		n := 0
+		for _, c := range w.asked("send") {
+			if c.to != chatA {
+				continue
+			}
+			want := min(time.Second<<max(n-1, 0), 5*time.Minute)
+			// Before the next try it may have to wait for a place.
+			if gap := c.at - last; n > 0 && (gap < want*3/4 || gap > want*5/4+20*time.Second) {
+				t.Errorf("try %d came after %v, want %v ± a quarter", n+1, gap, want)
+			}
+			last = c.at
+			n++
+		}
+		if n < 10 {
+			t.Errorf("%d tries in 20 minutes, want some 12", n)
+		}
+	})
+}
+
 // Never given up: the time in which a message has no worker, because more conversations fail than
 // there is room for, counts like a wait.
 func TestGivenUpInACrowd(t *testing.T) {

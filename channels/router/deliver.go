@@ -104,9 +104,13 @@ func (s *sender) begin(ctx context.Context, d *bus.Delivery) (over bool, wait ti
 		return false, firstRetry
 	}
 	s.current, s.shown, s.retryAt, s.lastTry = d, messages{}, time.Time{}, time.Time{}
-	if d.Error != "" && !d.Changed.Before(s.r.position.began) {
+	if d.Error != "" && d.Changed.After(s.r.position.began) {
 		// It was tried since the start, but its conversation had to give up its worker.
 		s.lastTry, s.lastWait = d.Changed, maxCounted
+		if d.Attempts > 0 && !d.Changed.After(s.r.now()) { // otherwise the clock was set back
+			// The rest of its wait holds. Outages that are over don't shorten it.
+			s.outages, s.retryAt = s.a.outages(), d.Changed.Add(backoff(d.Attempts))
+		}
 	}
 	// A delivery from the table is always marked before it is sent. The mark fails if it was sent
 	// since the table was read.
