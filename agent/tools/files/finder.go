@@ -5,18 +5,21 @@ import (
 	"strings"
 )
 
-// maxCompared is the number of lines of files that are compared with a patch. It takes about a
-// second.
-const maxCompared = 100_000_000
+// maxCompared is the number of lines of files that are compared with a patch. A long line counts
+// once more for each lineBytes bytes. All together takes about a second.
+const (
+	maxCompared = 100_000_000
+	lineBytes   = 64
+)
 
 var errTooLong = errors.New("takes too long to find: the file is long, and the patch has many " +
-	"hunks or lines that occur often. Use several patches")
+	"hunks, or lines that are long or occur often. Use several patches with fewer lines")
 
 // A finder finds the places of hunks in a file.
 type finder struct {
 	lines []string // of the file
 	bare  []string // the same without white space at the end; nil until they are needed
-	work  *int     // number of lines that may still be compared
+	work  *int     // what may still be compared: see maxCompared
 }
 
 func newFinder(lines []textLine, work *int) *finder {
@@ -43,7 +46,7 @@ func (f *finder) find(old []patchLine, from int, trimmed bool) (found []int, err
 	}
 	for at := from; at+len(want) <= len(lines); at++ {
 		n := 0
-		for n < len(want) && lines[at+n] == want[n] {
+		for n < len(want) && f.isSame(lines[at+n], want[n]) {
 			n++
 		}
 		if n == len(want) {
@@ -54,6 +57,15 @@ func (f *finder) find(old []patchLine, from int, trimmed bool) (found []int, err
 		}
 	}
 	return found, nil
+}
+
+// isSame reports whether a line is the wanted one, and counts the bytes that are compared for that.
+func (f *finder) isSame(line, want string) bool {
+	if len(line) != len(want) {
+		return false
+	}
+	*f.work -= len(want) / lineBytes
+	return line == want
 }
 
 // withoutEnds returns lines without white space at their ends.

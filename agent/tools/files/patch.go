@@ -73,7 +73,7 @@ type patching struct {
 	files  map[patchKey]*patched
 	order  []*patched
 	report []string // messages for the model about the changes
-	work   int      // lines that may still be compared
+	work   int      // what may still be compared: see maxCompared
 }
 
 // A patchKey identifies a file, without symbolic links. Two names in a patch may mean the same
@@ -441,7 +441,7 @@ func joined(lines []textLine, end string) string {
 }
 
 // applyHunks returns text with the hunks applied. The error names the first hunk that does not
-// apply. work is the number of lines that may still be compared.
+// apply. work is what may still be compared: see maxCompared.
 func applyHunks(text string, hunks []hunk, work *int) (string, error) {
 	bom := ""
 	if rest, ok := strings.CutPrefix(text, string(byteOrderMark)); ok {

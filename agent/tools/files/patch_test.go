@@ -189,6 +189,26 @@ func TestPatchOfManyHunks(t *testing.T) {
 	}
 }
 
+// A patch with few but long lines, which almost match everywhere in the file, is refused, too: what
+// counts is what is compared.
+func TestPatchOfLongLines(t *testing.T) {
+	const lines = 1_000
+	long := strings.Repeat("x", 1_000)
+	text := strings.Repeat(long+"\n", lines)
+	for name, hunks := range map[string]string{
+		"hunk 1 of 1":    "@@\n" + strings.Repeat(" "+long+"\n", lines/2) + "-y\n",
+		"hunk 61 of 400": strings.Repeat("@@ "+long+"\n-"+long+"\n", 400),
+	} {
+		patches, err := parsePatch("*** Update File: long\n" + hunks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		work := 1_000_000 // compares 64 MB; lines alone use up less
+		_, err = applyHunks(text, patches[0].hunks, &work)
+		wantError(t, err, name+" takes too long", "lines that are long", "Use several patches")
+	}
+}
+
 // A file that moves keeps its mode.
 func TestPatchMoveKeepsMode(t *testing.T) {
 	f := newPatchFixture(t)
