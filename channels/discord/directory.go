@@ -89,16 +89,23 @@ const titleTime = time.Hour
 
 // placeOf returns the place of a channel. Live events without a guild are from direct chats. The
 // other messages are read after a gap, and Discord's list of messages does not name the guild.
-// placeOf returns the error of a failed look-up, unless Discord has refused it.
+// placeOf returns the error of a failed look-up, unless Discord has refused it. It waits only for
+// short rate limits, because other channels may be waiting.
 func (d *directory) placeOf(ctx context.Context, id, guild string, live bool) (place, error) {
 	if live && guild == "" {
 		return place{ID: id}, nil
 	}
+	return d.placeWithin(ctx, id, guild, longestLimit)
+}
+
+// placeWithin is placeOf for a channel that may be unknown. It waits for rate limits up to limit.
+func (d *directory) placeWithin(
+	ctx context.Context, id, guild string, limit time.Duration,
+) (place, error) {
 	known, ok := d.places.Get(id)
 	if ok && time.Since(known.at) < titleTime {
 		return known, nil
 	}
-	limit := limitFor(live)
 	if ok {
 		limit = longestLimit
 	}
@@ -112,16 +119,6 @@ func (d *directory) placeOf(ctx context.Context, id, guild string, live bool) (p
 		return d.remember(id, place{ID: id, Guild: guild}), nil // the bot was removed since then
 	}
 	return place{}, err
-}
-
-// limitFor returns the longest rate limit to wait for during a look-up. Without what it looks up, a
-// live event can't be stored, and a new connection would not help. A channel with a gap is read
-// later.
-func limitFor(live bool) time.Duration {
-	if live {
-		return anyLimit
-	}
-	return longestLimit
 }
 
 // remember stores a place whose data is current.
@@ -153,7 +150,7 @@ func (d *directory) lookUp(
 	}
 	name := p.Name
 	if p.isThread() && p.Parent != "" {
-		parent, err := d.placeOf(ctx, p.Parent, p.Guild, limit == anyLimit)
+		parent, err := d.placeWithin(ctx, p.Parent, p.Guild, limit)
 		if err != nil {
 			return p, err
 		}

@@ -52,6 +52,7 @@ type lane struct {
 	queued  bool      // it is in live
 	gap     bool      // it is in stale
 	later   time.Time // when to read it, if a try has failed; zero: at once
+	hold    time.Time // when to store its events, if a look-up was limited; zero: at once
 }
 
 // An item is an event of a channel.
@@ -172,9 +173,14 @@ func (f *feed) begin(ctx context.Context) time.Duration {
 			f.start(ctx, l, true)
 		}
 	}
+	var held []*lane // they stay in live
 	for len(f.live) > 0 && f.writing < maxWriters {
 		l := f.live[0]
 		f.live = f.live[1:]
+		if left := time.Until(l.hold); left > 0 {
+			wait, held = min(wait, left), append(held, l)
+			continue
+		}
 		l.queued = false
 		// A lane with a gap waits for its reader. If the reader must wait itself, only presses are
 		// left in the lane: see drop.
@@ -182,6 +188,7 @@ func (f *feed) begin(ctx context.Context) time.Duration {
 			f.start(ctx, l, false)
 		}
 	}
+	f.live = append(f.live, held...)
 	return wait
 }
 
@@ -220,7 +227,8 @@ func (f *feed) finish(j *job) error {
 		l.items = slices.Concat(j.items, l.items)
 		return j.err
 	}
-	f.backlog.remove(len(j.items))
+	f.backlog.remove(len(j.items) - len(j.left))
+	l.items, l.hold = slices.Concat(j.left, l.items), j.hold
 	switch {
 	case j.wait > 0:
 		l.later = time.Now().Add(j.wait)

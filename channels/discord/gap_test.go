@@ -102,6 +102,104 @@ func TestNoChannelWaitsForAnother(t *testing.T) {
 	}
 }
 
+// Live events of channels that can't be looked up for long, more than are stored at once, hold up
+// no other channel. They are stored in their order once the limit is over, also if the run has
+// ended meanwhile.
+func TestLimitedLookUpsHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	const limited = 40
+	id := func(i int) string { return fmt.Sprint("63000000000000001", 10+i) }
+	for _, tt := range []struct {
+		name  string
+		after time.Duration
+		again bool // another run begins during the limit
+	}{{"short", 1500 * time.Millisecond, false}, {"another run", time.Hour, true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := start(t, nil, nil)
+			stop := w.run(t)
+			var free []func()
+			for i := range limited {
+				w.AddChannel(club, id(i), "busy")
+				f := discordtest.Fault{Method: "getChannel", Channel: id(i), RetryAfter: tt.after}
+				if !tt.again {
+					f.Times = 1
+				}
+				free = append(free, w.Inject(f))
+				w.Say(id(i), person, "one")
+				w.Say(id(i), person, "two")
+			}
+			w.wait(t, "look-ups", func() bool { return w.Calls("getChannel") >= 32 })
+			if tt.again {
+				w.Say(direct, person, "hello")
+				w.received(t, 1)
+				w.InvalidSession(false)
+				w.Say(direct, person, "hello after a gap")
+				w.received(t, 2)
+				w.leave(t, stop)
+				for _, end := range free {
+					end()
+				}
+				w.run(t)
+			}
+			n := 2 * limited
+			if tt.again {
+				n += 2
+			}
+			got := w.received(t, n)
+			for i := range limited {
+				if list := in(got, id(i)); !slices.Equal(list, []string{"one", "two"}) {
+					t.Errorf("received %q in channel %d", list, i)
+				}
+			}
+		})
+	}
+}
+
+// A press of a button waits in the same way.
+func TestLimitedPress(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil, nil)
+	id, err := w.c.Send(t.Context(), bus.Part{To: at(room, ""), Text: "Sure?",
+		Buttons: []bus.Button{{Label: "Yes", Text: "/approve X1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Inject(discordtest.Fault{Method: "getChannel", Times: 1, RetryAfter: 1500 * time.Millisecond})
+	w.run(t)
+	w.Press(room, id, "/approve X1", person)
+	w.Say(room, person, "end")
+	if got := texts(w.received(t, 2)); got != "/approve X1 end" {
+		t.Errorf("received %s", got)
+	}
+	w.wait(t, "answer", func() bool { return w.Unanswered() == 0 })
+}
+
+// An edit that waits for the look-up of its guild, which was forgotten because the bot is in many,
+// is not taken for known afterwards.
+func TestLimitedEdit(t *testing.T) {
+	t.Parallel()
+	const guilds = 500 // as many as the channel remembers
+	w := start(t, nil, nil)
+	w.run(t)
+	message := w.Say(room, person, "before")
+	w.received(t, 1)
+	for i := range guilds {
+		id := fmt.Sprint("66000000000000001", 100+i)
+		w.AddGuild(id, "Another")
+		w.AddChannel(id, id+"0", "general")
+		w.Say(id+"0", person, "hello")
+		w.received(t, 2+i)
+	}
+	w.Inject(discordtest.Fault{Method: "getGuild", Times: 1, RetryAfter: 1500 * time.Millisecond})
+	w.EditSay(room, message, "edited")
+	w.Say(room, person, "end")
+	got := in(w.received(t, 1+guilds+2), room)
+	if !slices.Equal(got, []string{"before", "edited", "end"}) {
+		t.Errorf("received %q", got)
+	}
+}
+
 // Listed channels and threads in which people began to write while nobody listened are read, before
 // what is written there later, and others are not.
 func TestUnknownChannelsAfterGap(t *testing.T) {

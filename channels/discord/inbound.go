@@ -48,19 +48,20 @@ func (t *translator) inbound(
 	in.ID, in.Time = m.ID, madeAt(m.ID)
 	in.Sender = bus.Sender{ID: m.Author.ID, Name: m.Member.name(&m.Author),
 		Username: channels.Clean(m.Author.Username, channels.MaxName)}
-	// The text of each message is remembered, so that a later edit can be compared with it.
+	// This is the only look-up for the names of roles. Below, knownGuild answers from memory.
+	if where.Guild != "" {
+		if _, err := t.places.guild(ctx, where.Guild, m.Roles, longestLimit); err != nil {
+			return bus.InboundMessage{}, false, err
+		}
+	}
+	// The text of each message is remembered, so that a later edit can be compared with it. After
+	// that nothing may fail: m is not news a second time.
 	if news := t.isNews(m); edit {
 		if !news {
 			return bus.InboundMessage{}, false, nil
 		}
 		in.Edits, in.Time = m.ID, m.Edited.UTC()
 		in.ID = m.ID + ":e" + strconv.FormatInt(m.Edited.UnixMilli(), 10)
-	}
-	// This is the only look-up for the names of roles. Below, knownGuild answers from memory.
-	if where.Guild != "" {
-		if _, err := t.places.guild(ctx, where.Guild, m.Roles, limitFor(m.live)); err != nil {
-			return bus.InboundMessage{}, false, err
-		}
 	}
 	t.places.lookUpMentions(ctx, where, m.Content)
 	body := m.content

@@ -258,7 +258,7 @@ const maxRetries = 4
 const (
 	// longestLimit is the longest rate limit to wait for if others may be waiting.
 	longestLimit = time.Second
-	// anyLimit is for calls without which nothing can go on.
+	// anyLimit is for calls for which no channel waits.
 	anyLimit time.Duration = math.MaxInt64
 )
 

@@ -40,6 +40,8 @@ type job struct {
 	gap  bool          // read the channel before storing the items
 	read bool          // result: the channel was read
 	wait time.Duration // result: time until reading is retried; 0: no retry
+	left []item        // result: the last items, which can't be stored before hold
+	hold time.Time     // result: see lane
 	err  error
 }
 
@@ -57,7 +59,7 @@ type storer struct {
 // nothing of j.items is stored.
 func (s *storer) do(ctx context.Context, j *job) error {
 	if err := s.checkNew(ctx, j); err != nil {
-		return err
+		return s.leave(ctx, j, j.items, err)
 	}
 	if j.gap && j.cursor > 0 {
 		if err := s.fill(ctx, j); err != nil {
@@ -68,11 +70,17 @@ func (s *storer) do(ctx context.Context, j *job) error {
 	if j.wait > 0 { // messages will be read together with the missed ones; presses will not
 		items = slices.DeleteFunc(slices.Clone(items), func(it item) bool { return it.press == nil })
 	}
-	b, err := s.batch(ctx, j, items)
+	b, n, err := s.batch(ctx, j, items)
+	if err != nil {
+		if err := s.leave(ctx, j, items[n:], err); err != nil {
+			return err
+		}
+		items = items[:n]
+	}
 	// A cursor alone is not worth a transaction. The next message of the channel stores a later
 	// one.
-	if err != nil || len(b.Messages) == 0 {
-		return err
+	if len(b.Messages) == 0 {
+		return nil
 	}
 	// Publish has filled the map when it returns.
 	unanswered := make(map[string]string)
@@ -90,16 +98,29 @@ func (s *storer) do(ctx context.Context, j *job) error {
 	return nil
 }
 
-// batch translates the events of one channel.
-func (s *storer) batch(ctx context.Context, j *job, items []item) (channels.Batch, error) {
-	b := channels.Batch{CursorKey: j.place}
+// leave leaves items for later if a rate limit, err, prevents storing them, so that no other
+// channel waits for its end. It returns any other err.
+func (s *storer) leave(ctx context.Context, j *job, items []item, err error) error {
+	limit, ok := errors.AsType[*channels.RateError](err)
+	if !ok {
+		return err
+	}
+	s.c.log.WarnContext(ctx, "channel can't be looked up now; its messages wait",
+		"account", s.c.name, "chat", j.place, "after", limit.After, "err", err)
+	j.left, j.hold = items, time.Now().Add(limit.After)
+	return nil
+}
+
+// batch translates the events of one channel. If an event can't be translated, it returns the batch
+// of the n events before it, and an error.
+func (s *storer) batch(
+	ctx context.Context, j *job, items []item,
+) (b channels.Batch, n int, err error) {
+	b = channels.Batch{CursorKey: j.place}
 	last := uint64(0)
 	for _, it := range items {
 		var m bus.InboundMessage
-		ok, err := false, error(nil)
-		if it.message != nil && !it.edit {
-			last = max(last, idNumber(it.message.ID))
-		}
+		ok := false
 		tried := s.in.Recover(ctx, func() {
 			if it.press != nil {
 				m, ok, err = s.events.pressed(ctx, it.press)
@@ -107,20 +128,21 @@ func (s *storer) batch(ctx context.Context, j *job, items []item) (channels.Batc
 				m, ok, err = s.events.inbound(ctx, it.message, it.edit)
 			}
 		})
-		if !tried {
-			continue
+		if tried && err != nil {
+			break
 		}
-		if err != nil {
-			return b, err
-		}
-		if ok {
+		if tried && ok {
 			b.Messages = append(b.Messages, m)
 		}
+		if it.message != nil && !it.edit {
+			last = max(last, idNumber(it.message.ID))
+		}
+		n++
 	}
 	if last > j.cursor { // otherwise it was also read after a gap
 		b.Cursor = strconv.FormatUint(last, 10)
 	}
-	return b, nil
+	return b, n, err
 }
 
 // publish stores b, and then moves the job's cursor.
@@ -242,7 +264,7 @@ func (s *storer) page(ctx context.Context, j *job) (int, error) {
 	slices.SortFunc(items, func(a, b item) int { // Discord lists the newest first
 		return cmp.Compare(idNumber(a.message.ID), idNumber(b.message.ID))
 	})
-	b, err := s.batch(ctx, j, items)
+	b, _, err := s.batch(ctx, j, items)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errUnread, err)
 	}
