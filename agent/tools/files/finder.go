@@ -6,14 +6,16 @@ import (
 )
 
 // maxCompared is the number of lines of files that are compared with a patch. A long line counts
-// once more for each lineBytes bytes. All together takes about a second.
+// once more for each lineBytes bytes, and each section of the patch counts every line of its file
+// splitLine times, because it splits the file. All together takes some seconds at most.
 const (
 	maxCompared = 100_000_000
 	lineBytes   = 64
+	splitLine   = 8
 )
 
 var errTooLong = errors.New("takes too long to find: the file is long, and the patch has many " +
-	"hunks, or lines that are long or occur often. Use several patches with fewer lines")
+	"sections or hunks, or lines that are long or occur often. Use several patches with fewer lines")
 
 // A finder finds the places of hunks in a file.
 type finder struct {

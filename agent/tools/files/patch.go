@@ -447,6 +447,9 @@ func applyHunks(text string, hunks []hunk, work *int) (string, error) {
 	if rest, ok := strings.CutPrefix(text, string(byteOrderMark)); ok {
 		bom, text = string(byteOrderMark), rest
 	}
+	if *work -= splitLine * strings.Count(text, "\n"); *work < 0 {
+		return "", errTooLong
+	}
 	lines := linesOf(text)
 	end := "\n"
 	if len(lines) > 0 && lines[0].end == "\r\n" {

@@ -183,7 +183,7 @@ func TestPatchOfManyHunks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		work := 100 * 2 * lines // maxCompared is for a file a hundred times as long
+		work := (splitLine + 100) * 2 * lines // maxCompared is for a file a hundred times as long
 		_, err = applyHunks(text, patches[0].hunks, &work)
 		wantError(t, err, name+" takes too long")
 	}
@@ -203,10 +203,27 @@ func TestPatchOfLongLines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		work := 1_000_000 // compares 64 MB; lines alone use up less
+		work := splitLine*lines + 1_000_000 // compares 64 MB; lines alone use up less
 		_, err = applyHunks(text, patches[0].hunks, &work)
 		wantError(t, err, name+" takes too long", "lines that are long", "Use several patches")
 	}
+}
+
+// A patch with many sections for one file is refused, too: each takes the file apart.
+func TestPatchOfManySections(t *testing.T) {
+	const lines = 1_000
+	text := strings.Repeat("x\n", lines)
+	patches, err := parsePatch("*** Update File: long\n@@\n+y\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := 10*splitLine*lines - 1
+	for n := range 10 {
+		if _, err = applyHunks(text, patches[0].hunks, &work); (err != nil) != (n == 9) {
+			t.Errorf("section %d: %v", n+1, err)
+		}
+	}
+	wantError(t, err, "takes too long", "Use several patches")
 }
 
 // A file that moves keeps its mode.
