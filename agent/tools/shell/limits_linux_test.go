@@ -75,7 +75,7 @@ func TestOutputIsBounded(t *testing.T) {
 	limit := d.shell.limit
 	d.expireAt(15*time.Second, "ready")
 	got, err := d.use("s", "exec",
-		`{"command":"yes ä | head -c 200000000; echo > ready; sleep 600","timeout":15}`)
+		`{"command":"yes ä | head -c 20000000; echo > ready; sleep 600","timeout":15}`)
 	d.shell.limit = limit
 	if err != nil {
 		t.Fatal(err)

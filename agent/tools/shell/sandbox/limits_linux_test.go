@@ -52,10 +52,10 @@ func TestLimits(t *testing.T) {
 		{name: "processes", argv: probing("spawn", "100"),
 			limits: Limits{Memory: -1, Processes: 50}, want: []string{LimitProcesses}},
 		// A process that is faster than the first look, which gives it its own limit, meets that of all.
-		{name: "memory of one process", argv: shell(`head -c 200M /dev/zero | tail`),
+		{name: "memory of one process", argv: shell(`head -c 200M /dev/zero | tail >/dev/null`),
 			limits: Limits{Memory: 100 << 20}, want: []string{LimitMemory, "exit"}},
-		{name: "memory of several", want: []string{LimitMemory}, argv: shell(
-			`for i in 1 2 3 4; do (head -c 60M /dev/zero; sleep $HOLD; echo) | tail & done; wait`),
+		{name: "memory of several", want: []string{LimitMemory}, argv: shell(`for i in 1 2 3 4; ` +
+			`do (head -c 60M /dev/zero; sleep $HOLD; echo) | tail >/dev/null & done; wait`),
 			limits: Limits{Memory: 100 << 20}},
 		{name: "shared memory", argv: probing("shared", "200000000"),
 			limits: Limits{Memory: 100 << 20}, want: []string{LimitMemory, "exit"}},

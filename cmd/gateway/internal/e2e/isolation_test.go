@@ -360,6 +360,9 @@ func (v *village) owner(name string) string {
 
 // owners returns the owners of the secrets and marks in a text.
 func (v *village) owners(text string) (list []string) {
+	if !strings.Contains(text, "q7") && !strings.Contains(text, "iam") { // faster than the pattern
+		return nil
+	}
 	for _, m := range ownPattern.FindAllStringSubmatch(text, -1) {
 		if name := v.owner(m[1]); !slices.Contains(list, name) {
 			list = append(list, name)

@@ -85,7 +85,7 @@ func setUpScript(env *testscript.Env) error {
 	home := env.WorkDir + "/home"
 	env.Vars = append(append(env.Vars, thrifty()...), "HOME="+home, "GATEWAY_HOME="+home,
 		"GATEWAY_HTTP__LISTEN=", "GATEWAY_EXEC__SANDBOX=off", "TELEGRAM="+url,
-		"TOKEN="+testToken, "MODEL="+model.URL)
+		"TOKEN="+testToken, "MODEL="+model.URL, "GORACE="+os.Getenv("GORACE"))
 	return nil
 }
 
