@@ -38,7 +38,7 @@ func BeginLife(ctx context.Context, db *DB, now time.Time, parties int) (*Life, 
 	l := &Life{db: db, settled: make(chan struct{})}
 	l.parties.Store(int32(parties))
 	// A power loss can undo this. Then it does not count as a crash, and no work was its cause.
-	err := db.TxSoon(ctx, func(tx *Tx) error {
+	err := db.txAtStart(ctx, true, func(tx *Tx) error {
 		var ended int64
 		l.Crashed, l.Suspect = false, ""
 		err := tx.QueryRow("SELECT ended_ms, suspect FROM lives ORDER BY id DESC LIMIT 1").

@@ -42,7 +42,7 @@ const identity = "IDENTITY PRIMARY KEY"
 // migrate applies the migrations, and ends the leases of earlier processes. It writes nothing to a
 // database that is up to date and was closed in order.
 func migrate(ctx context.Context, db *DB, migrations []Migration) error {
-	return db.Tx(ctx, func(tx *Tx) error {
+	return db.txAtStart(ctx, false, func(tx *Tx) error {
 		err := tx.script("CREATE TABLE IF NOT EXISTS schema " +
 			"(package TEXT PRIMARY KEY, version INTEGER NOT NULL)")
 		if err != nil {

@@ -162,10 +162,7 @@ func create(ctx context.Context, path string) error {
 func (db *DB) connect(ctx context.Context, shared bool) error {
 	// Run moves the write-ahead log into the database beside the writers. A commit does it only
 	// once the log has 32,000 pages. After that the file is cut to 16 MB.
-	//
-	// auto_vacuum comes first: it takes effect before the first page is written, or with the next
-	// Shred.
-	w, err := sql.Open("sqlite", dsn(db.path, "auto_vacuum(2)", "journal_mode(WAL)",
+	w, err := sql.Open("sqlite", dsn(db.path, "journal_mode(WAL)",
 		"synchronous(FULL)", "busy_timeout(10000)", "foreign_keys(1)", "cache_size(-4096)",
 		"wal_autocheckpoint(32000)", "journal_size_limit(16777216)",
 		"secure_delete(1)")) // don't leave deleted data in free pages
@@ -232,6 +229,12 @@ func (db *DB) Tx(ctx context.Context, fn func(*Tx) error) error {
 // [Tx.WaitForDisk] waits for the disk.
 func (db *DB) TxSoon(ctx context.Context, fn func(*Tx) error) error {
 	return db.write.do(ctx, &request{fn: fn, soft: true})
+}
+
+// txAtStart is like [DB.Tx], or [DB.TxSoon] if soft is set, for the first writes of a process. They
+// don't wait for an unusable database, so that the start fails and says why.
+func (db *DB) txAtStart(ctx context.Context, soft bool, fn func(*Tx) error) error {
+	return db.write.do(ctx, &request{fn: fn, soft: soft, atStart: true})
 }
 
 // TxEarly is like [DB.Tx] but calls visible as soon as the writes are committed, while they are on
@@ -333,7 +336,8 @@ func (db *DB) shred(ctx context.Context) error {
 	}
 	if !is {
 		return db.write.exclusive(ctx, func(w *sql.DB) error {
-			if _, err := w.ExecContext(ctx, "VACUUM"); err != nil {
+			_, err := w.ExecContext(ctx, "PRAGMA auto_vacuum=INCREMENTAL; VACUUM")
+			if err != nil {
 				return err
 			}
 			db.rewritten.Store(true)

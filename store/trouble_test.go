@@ -1,6 +1,8 @@
 package store
 
 import (
+	"bytes"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -61,6 +63,49 @@ func TestFull(t *testing.T) {
 			t.Errorf("told: %s", got)
 		}
 	})
+}
+
+// A process that can't write when it starts says so at once.
+func TestUnusableAtStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, filepath.Join(t.TempDir(), "full.db"))
+		if _, err := db.write.tx.db.Exec("PRAGMA query_only = 1"); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if _, err := BeginLife(t.Context(), db, began, 1); !isUnusable(err) {
+			t.Errorf("BeginLife = %v, want the reason why it can't write", err)
+		}
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("it waited %v", waited)
+		}
+	})
+}
+
+// A process that only opens and closes a database leaves it as it is.
+func TestOpenWritesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	var before []byte
+	for i := range 2 {
+		db, err := Open(t.Context(), path, []Migration{testTables}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wal, err := os.Stat(path + "-wal"); i > 0 && (err != nil || wal.Size() > 0) {
+			t.Errorf("the write-ahead log has %d bytes, %v", wal.Size(), err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		now, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 && !bytes.Equal(now, before) {
+			t.Error("the file has changed")
+		}
+		before = now
+	}
 }
 
 // However many writes wait, a process that ends waits for seconds only.

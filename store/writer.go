@@ -47,6 +47,7 @@ type request struct {
 	fn       func(*Tx) error
 	soft     bool // its commit need not wait for the disk
 	early    bool // the caller waits for the disk itself, after the commit
+	atStart  bool // it fails at once if the database is unusable
 	noTx     bool // fn runs outside a transaction
 	err      error
 	panicked any           // value with which fn panicked
@@ -159,7 +160,12 @@ func (w *writer) commit(group []*request) {
 		group[0].err = w.run(group[0])
 		return
 	}
-	err := w.persist(nil, func() error { return w.transact(group, w.run) })
+	transact := func() error { return w.transact(group, w.run) }
+	if len(group) == 1 && group[0].atStart {
+		group[0].err = transact()
+		return
+	}
+	err := w.persist(nil, transact)
 	if len(group) == 1 || err == nil {
 		group[0].err = err
 		return

@@ -65,8 +65,10 @@ func (h *home) openRest(ctx context.Context, cfg *config.Config, log *slog.Logge
 		return NewHomeError(cfg.Gateway.Home, err)
 	}
 	// The one party that tries work alone after a crash is the dispatcher.
-	h.life, err = store.BeginLife(ctx, h.db, time.Now(), 1)
-	return err
+	if h.life, err = store.BeginLife(ctx, h.db, time.Now(), 1); err != nil {
+		return NewHomeError(cfg.Gateway.Home, err)
+	}
+	return nil
 }
 
 // close closes everything that was opened.
