@@ -46,7 +46,7 @@ func TestBackground(t *testing.T) {
 		t.Fatal(err)
 	}
 	person, programs := openTerminal(t)
-	go func() { _, _ = io.Copy(io.Discard, person) }() // what the terminal shows
+	go func() { _, _ = io.Copy(io.Discard, person) }() // discards what the terminal shows
 	// With job control, a shell runs each background command in its own process group.
 	shell := exec.Command("sh", "-c", `set -m; "$0" & wait`, path)
 	shell.Env, shell.Stdin, shell.Stdout, shell.Stderr = w.environ(), programs, programs, programs
@@ -56,7 +56,7 @@ func TestBackground(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		for _, child := range children(t, shell.Process.Pid) {
-			_ = syscall.Kill(child, syscall.SIGKILL) // it may have ended
+			_ = syscall.Kill(child, syscall.SIGKILL) // the process may have ended
 		}
 		_ = shell.Process.Kill()
 		_ = shell.Wait()

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestBackupDiskFull checks that a backup on a full disk says so, leaves nothing behind and keeps
-// the earlier backup.
+// TestBackupDiskFull checks that a backup on a full disk fails with a message about it, leaves no
+// files behind and keeps the earlier backup.
 func TestBackupDiskFull(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})

@@ -14,20 +14,20 @@ import (
 	"gateway/store"
 )
 
-// TestBackupPlatforms is TestBackup on the platforms that remember what they were sent and that
-// redeliver messages in their own ways.
+// TestBackupPlatforms is like TestBackup, but on Discord and WhatsApp. These platforms remember
+// what they were sent, and they redeliver messages in their own ways.
 //
-// Discord's channels are read from the cursors in the backup. So the restored gateway gets all
-// messages, and answers each once and in order. Messages that the old gateway answered after the
-// backup are answered a second time.
+// The gateway reads Discord's channels from the cursors in the backup. So the restored gateway
+// gets all messages, and answers each once and in order. Messages that the old gateway answered
+// after the backup are answered a second time.
 //
 // WhatsApp redelivers messages without an acknowledgement. The restored gateway does not get
-// messages that the old one acknowledged after the backup; the old one answered them as far as it
-// came. The account is still linked. Its keys work with phones that have received messages
-// meanwhile.
+// messages that the old gateway acknowledged after the backup. The old gateway may have answered
+// some of these. The account is still linked, and its keys work with phones that have received
+// messages since the backup.
 //
-// On both platforms, people don't see an answer again that is in the backup and that the old
-// gateway has sent.
+// On both platforms, people don't see an answer twice if it is in the backup and the old gateway
+// has sent it.
 func TestBackupPlatforms(t *testing.T) {
 	t.Parallel()
 	for _, platform := range []struct {
@@ -72,11 +72,11 @@ func TestBackupPlatforms(t *testing.T) {
 	}
 }
 
-// afterMove runs a gateway with the restored data and checks the results. With all, the gateway
-// gets all messages.
+// afterMove runs a gateway with the restored data and checks the results. If all is true, the
+// gateway must get all messages.
 func (tr *trial) afterMove(all bool) {
 	tr.t.Helper()
-	known := make(map[string]bool) // deliveries of the backup
+	known := make(map[string]bool) // texts of the deliveries in the backup
 	open := 0
 	tr.look(func(db *store.DB) {
 		open = tr.count(db, "inbox WHERE state IN ('waiting', 'taken')") +
@@ -111,7 +111,7 @@ func (tr *trial) afterMove(all bool) {
 			tr.count(db, "turns WHERE state = 'running'") == 0 &&
 			tr.count(db, "inbox WHERE state IN ('waiting', 'taken')") == 0
 	})
-	// Phones may have requested messages that they could not decrypt.
+	// Phones may have requested messages that they could not decrypt, so this can take a while.
 	tr.eventually("people to see all answers", func(db *store.DB) bool {
 		for chat, list := range tr.deliveries(db) {
 			texts := tr.platform.texts(chat)
@@ -136,7 +136,7 @@ func (tr *trial) afterMove(all bool) {
 		for chat, n := range tr.ledger.said {
 			heard := tr.heard(db, chat)
 			tr.checkSeen(chat, heard, deliveries[chat], known)
-			first := newest[chat] + 1 // that must have been heard
+			first := newest[chat] + 1 // first message that the gateway must have received
 			if all {
 				first = 1
 			}

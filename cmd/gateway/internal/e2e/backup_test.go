@@ -33,9 +33,9 @@ func (w *world) gateway(args ...string) (string, error) {
 	return string(out), err
 }
 
-// TestBackup takes backups while people write and the gateway is killed, restores them in another
-// home, and holds the gateway that goes on there to its promise: each message that the backup has
-// is answered once and in order, and so is what comes later.
+// TestBackup takes a backup while people write, kills the gateway and restores the backup in
+// another home. It verifies that a gateway there answers each message of the backup, and each
+// later message, once and in order.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	for _, when := range []string{"begin", "middle", "again"} {
@@ -47,7 +47,7 @@ func TestBackup(t *testing.T) {
 			case "middle":
 				tr.say(120)
 				tr.ledger.await(t, 30, p.done)
-			case "again": // a home that has had a kill before
+			case "again": // a gateway was killed in this home before
 				tr.say(60)
 				tr.ledger.await(t, 10, p.done)
 				p.kill()
@@ -101,9 +101,9 @@ func (tr *trial) moveHome(file string) {
 // afterRestore runs a gateway with the restored data and checks the results.
 func (tr *trial) afterRestore() {
 	tr.t.Helper()
-	sent := make(map[string]bool) // answers that the backup knows to be delivered
+	sent := make(map[string]bool) // answers that the backup marks as sent
 	accepted, open := 0, 0
-	seen := make(map[int64]int) // how many texts a chat shows
+	seen := make(map[int64]int) // number of texts that a chat shows
 	tr.look(func(db *store.DB) {
 		accepted = tr.count(db, "inbox")
 		open = tr.count(db, "inbox WHERE state IN ('waiting', 'taken')")
@@ -309,7 +309,7 @@ func TestBackupBeforeUpgrade(t *testing.T) {
 	if err := errors.Join(db.Tx(t.Context(), older), db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	named := filepath.Join(storetest.Dir(t), "named.toml") // where the home can be renamed to
+	named := filepath.Join(storetest.Dir(t), "named.toml") // on the disk of the home, for os.Rename
 	file := filepath.Join(t.TempDir(), "b.tar.gz")
 	if err := os.Rename(filepath.Join(w.home, "config.toml"), named); err != nil {
 		t.Fatal(err)
@@ -355,7 +355,7 @@ func TestRestoreOwner(t *testing.T) {
 	}
 	p.kill()
 	database := filepath.Join(w.home, "gateway.db")
-	for _, path := range []string{database, w.home} { // with a database, and without
+	for _, path := range []string{database, w.home} { // first with a database, then without one
 		if err := os.Chown(path, 65534, -1); err != nil {
 			t.Fatal(err)
 		}

@@ -11,8 +11,8 @@ import (
 	"gateway/store"
 )
 
-// TestChoicesFollowGroup checks that the choices in a group stay valid when Telegram makes a
-// supergroup with another id of it, even if the gateway is killed meanwhile.
+// TestChoicesFollowGroup checks that the choices in a group stay valid when Telegram turns it
+// into a supergroup with another id, even if the gateway is killed meanwhile.
 func TestChoicesFollowGroup(t *testing.T) {
 	t.Parallel()
 	const group, supergroup = -42, -1009876543210
@@ -39,7 +39,7 @@ func TestChoicesFollowGroup(t *testing.T) {
 	told(group, "/queue@gateway_bot followup", "is now followup")
 	w.telegram.Migrate(group, supergroup)
 	told(supergroup, "@gateway_bot hello", "other answers")
-	w.eventually("it to be sent", func(db *store.DB) bool { // else it comes twice
+	w.eventually("it to be sent", func(db *store.DB) bool { // otherwise it is sent twice
 		return w.count(db, "outbox WHERE state <> 'sent'") == 0
 	})
 	p.kill()

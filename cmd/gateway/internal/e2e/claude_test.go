@@ -37,7 +37,7 @@ func TestClaude(t *testing.T) {
 	})
 	p.kill()
 	w.start(variables...).ready()
-	w.answers(annID, "hello") // the first answer may have come again: it was not yet noted as sent
+	w.answers(annID, "hello") // the first answer may come twice: it may not be marked as sent
 
 	requests := claude.Requests()
 	last := requests[len(requests)-1]

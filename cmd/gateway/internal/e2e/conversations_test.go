@@ -36,17 +36,17 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // what they read and the requests to the model.
 type conversation struct {
 	name   string
-	config string // further lines of each account, and then tables of the gateway
+	config string // more lines for each account, then more tables of the configuration
 	play   func(s *scene)
 }
 
 // A scene is a conversation on one platform.
 type scene struct {
 	chatPlatform
-	t    testing.TB // a player where several scenes play at once
-	name string     // of the platform, and of the account there
-	w    *world     // that all platforms are in
-	hold *hold      // of the model, when it answers "slowly three" and has begun
+	t    testing.TB // a player if several scenes run concurrently
+	name string     // name of the platform and of its account
+	w    *world     // world of all platforms
+	hold *hold      // delays the rest of the model's answer to "slowly three"
 }
 
 // A player is the testing.TB of one of several concurrent goroutines. FailNow may only be called
@@ -223,8 +223,9 @@ var conversations = []conversation{
 		s.refuse(true)
 		s.sayStranger("do you hear me?")
 		s.rows(1, "outbox WHERE state = 'dead'")
-		s.rows(0, "outbox WHERE state IN ('waiting', 'sending')") // Bob is told, where that is possible
-		// Later, an owner who has written is told about the dead letters on the other platforms.
+		s.rows(0, "outbox WHERE state IN ('waiting', 'sending')") // Bob was told, if that is possible
+		// An owner who has written is told about new dead letters of the other platforms. So all three
+		// must exist before Ann writes.
 		s.w.eventually("what every platform gives up", func(db *store.DB) bool {
 			return s.w.count(db, "outbox WHERE state = 'dead'") == 3
 		})
@@ -305,7 +306,7 @@ func playAll(t *testing.T, c *conversation) {
 		for i, m := range asked[name] {
 			asked[name][i] = changing.ReplaceAllStringFunc(m, changed)
 		}
-		slices.Sort(asked[name]) // chats stand side by side
+		slices.Sort(asked[name]) // the order of concurrent chats is not fixed
 		section(&b, "the model is asked", asked[name])
 		archive.Files = append(archive.Files, txtar.File{Name: name, Data: b.Bytes()})
 	}
@@ -323,7 +324,7 @@ func openPlatforms(
 	return w, platforms
 }
 
-// joinPlatforms is openPlatforms for a gateway that is not running yet.
+// joinPlatforms is like openPlatforms, but does not start the gateway.
 func joinPlatforms(
 	t *testing.T, config string, model openaitest.Answer,
 ) (*world, map[string]chatPlatform) {
@@ -375,7 +376,7 @@ func (w *world) onAll(platforms map[string]chatPlatform, play func(s *scene)) {
 	}
 }
 
-// section writes a list of messages, if there are any.
+// section writes a list of messages below a title. An empty list is left out.
 func section(b *bytes.Buffer, title string, list []string) {
 	if len(list) == 0 {
 		return
@@ -505,7 +506,7 @@ func pixels(n int) []byte {
 // imageBomb returns a small image that claims to have a huge number of pixels.
 func imageBomb() []byte {
 	b := pixels(1)
-	header := b[12:29] // type and content of the first chunk, in front of its checksum
+	header := b[12:29] // type and content of the first chunk, before its checksum
 	binary.BigEndian.PutUint32(header[4:], 1<<20)
 	binary.BigEndian.PutUint32(header[8:], 1<<20)
 	binary.BigEndian.PutUint32(b[29:], crc32.ChecksumIEEE(header))
@@ -518,7 +519,7 @@ func zipBomb() []byte {
 	const pieces, size = 400, 3 << 18
 	content := bytes.Repeat([]byte("<p>"), size/3)
 	sum := crc32.NewIEEE()
-	var packed bytes.Buffer // one piece, which needs nothing of what is before it
+	var packed bytes.Buffer // one piece, which unpacks without the pieces before it
 	pack, err := flate.NewWriter(&packed, flate.BestSpeed)
 	if err == nil {
 		_, err = pack.Write(content)
@@ -534,7 +535,7 @@ func zipBomb() []byte {
 	if err == nil {
 		_, err = z.Create("[Content_Types].xml")
 	}
-	last := []byte{1, 0, 0, 0xff, 0xff} // a block of nothing
+	last := []byte{1, 0, 0, 0xff, 0xff} // an empty last block
 	var w io.Writer
 	if err == nil {
 		w, err = z.CreateRaw(&zip.FileHeader{Name: "word/document.xml", Method: zip.Deflate,

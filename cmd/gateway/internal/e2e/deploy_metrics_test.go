@@ -18,7 +18,7 @@ var (
 	metricType = regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`)
 )
 
-// scrape returns the names of the series of a gateway that has used a tool and answered.
+// scrape returns the names of the metrics of a gateway that has used a tool and has answered.
 func scrape(t *testing.T) map[string]bool {
 	t.Helper()
 	w := newWorld(t, worldOptions{answer: followOrders})
@@ -58,7 +58,7 @@ func scrape(t *testing.T) map[string]bool {
 	return names
 }
 
-// waitUntil calls cond until it returns nil, at most for patience.
+// waitUntil calls cond until it returns nil. The test fails after patience.
 func waitUntil(t *testing.T, cond func() error) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -13,7 +13,8 @@ import (
 	"gateway/store"
 )
 
-// onDiscordOnly runs a gateway whose only account is on Discord. The lines of config are for it.
+// onDiscordOnly runs a gateway whose only account is on Discord. config has more lines for this
+// account.
 func onDiscordOnly(t *testing.T, config string, answer openaitest.Answer) (*world, *scene) {
 	t.Helper()
 	w, s := withDiscordOnly(t, config, answer)
@@ -22,7 +23,7 @@ func onDiscordOnly(t *testing.T, config string, answer openaitest.Answer) (*worl
 	return w, s
 }
 
-// withDiscordOnly is onDiscordOnly for a gateway that the test starts.
+// withDiscordOnly is like onDiscordOnly, but does not start the gateway.
 func withDiscordOnly(t *testing.T, config string, answer openaitest.Answer) (*world, *scene) {
 	t.Helper()
 	w := newWorld(t, worldOptions{answer: answer})
@@ -77,7 +78,7 @@ func TestAnswerGivenUp(t *testing.T) {
 		if err != nil || len(rows) != 2 || rows[0][4] != any(1) {
 			t.Errorf("gateway channels shows %q, %v; want one message given up", rows, err)
 		}
-		delete(cfg.Channels, "discord") // as if it was taken out of the configuration
+		delete(cfg.Channels, "discord") // as if it was removed from the configuration
 		rows, err = cli.ChannelRows(cfg, db.Read(t.Context()))
 		if err != nil || len(rows) != 2 || rows[1][0] != any("discord") || rows[1][4] != any(1) {
 			t.Errorf("gateway channels shows %q, %v; want the removed account last", rows, err)
@@ -125,8 +126,8 @@ func TestThreadOfAGap(t *testing.T) {
 	})
 }
 
-// TestCommandThatIsNotForUs checks that a command in a place without answers, or by a stranger,
-// gets a response that only the sender sees.
+// TestCommandThatIsNotForUs checks the response to a command in a channel that the bot does not
+// answer, or by a stranger. Only the sender sees this response.
 func TestCommandThatIsNotForUs(t *testing.T) {
 	t.Parallel()
 	_, s := onDiscordOnly(t, "streaming = false\n", perform)

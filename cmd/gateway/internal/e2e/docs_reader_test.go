@@ -33,15 +33,15 @@ func (p *docPage) prepare(block string) {
 	}
 }
 
-// noticed waits until the states of the accounts are in the database. A person is slower than
-// that.
+// noticed waits until the states of the accounts are in the database. A person would need more
+// time than that for the next command.
 func (p *docPage) noticed() {
 	p.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(patience); ; <-tick.C {
 		if out, err := p.run("channels"); err != nil || !strings.Contains(out, "  starting") {
-			return // an error is what the document is about
+			return // the block itself will show an error
 		}
 		if time.Now().After(deadline) {
 			p.t.Fatal("the accounts stay as they are at the start")
@@ -241,7 +241,7 @@ func (p *docPage) link(s *docShell) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for p.t.Context().Err() == nil {
-		data, _ := os.ReadFile(s.output) // it is there as long as the test runs
+		data, _ := os.ReadFile(s.output) // the file exists as long as the test runs
 		if found := docPhoneCode.FindSubmatch(data); found != nil {
 			if err := p.whatsapp.EnterCode(string(found[1])); err != nil {
 				p.t.Error(err)
@@ -271,7 +271,7 @@ func (p *docPage) stop() {
 	if p.gateway == nil {
 		return
 	}
-	_ = p.gateway.Process.Signal(syscall.SIGTERM) // it may have ended already
+	_ = p.gateway.Process.Signal(syscall.SIGTERM) // the gateway may have ended already
 	if err := p.gateway.Wait(); err != nil {
 		p.t.Errorf("the gateway ended: %v", err)
 	}

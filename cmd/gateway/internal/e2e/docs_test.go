@@ -84,10 +84,10 @@ func TestDocs(t *testing.T) {
 // A docBlock is a shell block of a document, or a file that the document shows.
 type docBlock struct {
 	line  int
-	file  string // path that the reader writes it to; "": it is for the shell
+	file  string // path of the file that the reader writes; "": a block for the shell
 	skip  string // reason why it can't run
 	text  string
-	shown string // what the document says is printed then
+	shown string // expected output, as the document shows it
 }
 
 func (b docBlock) runs() bool { return b.skip == "" && b.file == "" }
@@ -99,7 +99,7 @@ var (
 
 func parseDoc(t *testing.T, text string) (blocks []docBlock) {
 	t.Helper()
-	end := -1 // of the last block for the shell
+	end := -1 // where the previous block ends, if it is for the shell; otherwise -1
 	for _, at := range docFence.FindAllStringSubmatchIndex(text, -1) {
 		part := func(n int) string {
 			if at[2*n] < 0 {
@@ -142,16 +142,16 @@ func parseDoc(t *testing.T, text string) (blocks []docBlock) {
 type docPage struct {
 	t        *testing.T
 	path     string // folder of the gateway's program
-	home     string // of the user
+	home     string // home of the user
 	telegram *telegramtest.Server
 	discord  *discordtest.Server
 	whatsapp *whatsapptest.Server
 	model    *openaitest.Server
-	urls     map[string]string // of the fakes by name
+	urls     map[string]string // URLs of the fakes, by name
 
 	shell    *docShell
-	held     *docShell // that a gateway in the foreground holds
-	gateway  *exec.Cmd // that runs as a service; nil: none does
+	held     *docShell // shell in which a gateway runs in the foreground
+	gateway  *exec.Cmd // gateway that runs as a service, or nil
 	newcomer int64     // id of the latest stranger
 
 	strangers int
@@ -218,7 +218,7 @@ func (p *docPage) read(b docBlock) {
 	out, failed := p.typed(p.fillIn(b.text))
 	deadline := time.Now().Add(patience)
 	for len(failed) > 0 && asking.MatchString(b.text) && time.Now().Before(deadline) {
-		out, failed = p.typed(b.text) // a gateway on a busy machine is not ready for a moment
+		out, failed = p.typed(b.text) // on a busy machine, the gateway may not be ready for a moment
 	}
 	for _, command := range failed {
 		if !mayFail.MatchString(command) {
@@ -274,12 +274,12 @@ func notShown(shown, out string) string {
 	return ""
 }
 
-// A docShell is a bash into which blocks are typed. As on a terminal, its commands could read the
-// next typed line.
+// A docShell is a bash process that gets blocks as its input. Its commands share this input, so
+// they could read the next typed line, as on a terminal.
 type docShell struct {
 	cmd    *exec.Cmd
 	input  *os.File
-	output string // path of the file with all that was printed
+	output string // path of the file with all output
 	report *os.File
 	read   int // bytes of output that belong to earlier blocks
 	lines  chan string
@@ -312,7 +312,7 @@ func (p *docPage) open() *docShell {
 	s.cmd = exec.Command("bash", "--norc", "--noprofile", "-s")
 	s.cmd.Env, s.cmd.Dir = p.environ(), p.home
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = typed, out, out
-	s.cmd.ExtraFiles = []*os.File{reports} // 3
+	s.cmd.ExtraFiles = []*os.File{reports} // file descriptor 3
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := s.cmd.Start(); err != nil {
 		p.t.Fatal(err)
@@ -360,10 +360,10 @@ func (s *docShell) printed(t *testing.T) string {
 // end ends the shell and its processes.
 func (s *docShell) end() {
 	s.input.Close()
-	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGTERM) // nothing may be left of it
+	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGTERM) // no process of the shell may be left
 	for range s.lines {
 	}
-	_ = s.cmd.Wait() // with the signal, or how its last command ended
+	_ = s.cmd.Wait() // the error is the signal, or the result of the last command
 	s.report.Close()
 }
 
@@ -435,7 +435,7 @@ func (p *docPage) await(s *docShell, word string) (failed []string) {
 	}
 }
 
-// run runs a gateway command in its own terminal.
+// run runs a gateway command outside of the shell, as in another terminal.
 func (p *docPage) run(args ...string) (string, error) {
 	cmd := exec.CommandContext(p.t.Context(), filepath.Join(p.path, "gateway"), args...)
 	cmd.Env, cmd.Dir = p.environ(), p.home
@@ -447,7 +447,7 @@ func (p *docPage) run(args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// must is run for commands that must succeed.
+// must is like run, but ends the test if the command fails.
 func (p *docPage) must(args ...string) string {
 	p.t.Helper()
 	out, err := p.run(args...)

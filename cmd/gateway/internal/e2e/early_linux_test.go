@@ -12,9 +12,9 @@ import (
 	"gateway/agent/tools/shell/sandbox"
 )
 
-// TestEarly checks that the two init functions run early enough: the supervisor of a command does
-// not wait until the whole program is initialised, and the garbage collector does not run before
-// the main function.
+// TestEarly checks that two init functions run early enough: the supervisor of a command does not
+// wait until the whole program is initialised, and the garbage collector does not run before the
+// main function.
 func TestEarly(t *testing.T) {
 	t.Parallel()
 	path, err := buildBinary()

@@ -61,7 +61,7 @@ func TestFullDisk(t *testing.T) {
 	p.kill()
 }
 
-// fill fills a disk.
+// fill writes a file until the disk of dir is full.
 func (s *study) fill(dir string) {
 	s.t.Helper()
 	f, err := os.Create(s.own("filler"))
@@ -74,7 +74,7 @@ func (s *study) fill(dir string) {
 			_, err = f.Write(bytes.Repeat([]byte("x"), size))
 		}
 	}
-	// A full disk can still have space for new names, so creating a file is tried.
+	// A full disk can still have space for the name of a new file, so try to write a byte, too.
 	if err := os.WriteFile(s.own("probe"), []byte("x"), 0o600); err == nil {
 		s.t.Fatalf("there is still room in %s", dir)
 	}

@@ -40,7 +40,7 @@ func TestEditWhileDreaming(t *testing.T) {
 	added := base + "- plays the violin\n"
 	for _, test := range []struct {
 		name  string
-		byHim string // what the person makes of the document; "" deletes it
+		byHim string // the document after the person's edit; "": the person deletes it
 		want  string
 	}{
 		{"the same line", edited, edited},
@@ -111,7 +111,8 @@ func TestDreamVersions(t *testing.T) {
 	}
 }
 
-// entries returns the history of Ann's scope from the table, and its file.
+// entries returns the history of Ann's scope from the table and from its file, and Dream's
+// cursor.
 func (s *study) entries() (table []memory.Entry, dreamed int64, file []string) {
 	s.t.Helper()
 	s.look(func(db *store.DB) {
@@ -153,14 +154,14 @@ func TestNonsense(t *testing.T) {
 			writeFile(t, s.own("MEMORY.md"), []byte(base))
 			s.set(func() { s.analyse, s.notes = answer, answer })
 			s.tell("/dream", "That has not worked yet")
-			for range 3 { // until it gives up
+			for range 3 { // until the gateway gives up
 				stop()
 				s.due()
 				stop = s.run()
 				s.turn("are you there?")
 			}
 			s.checkKept(base)
-			if name != "nonsense" { // that is a note like any other
+			if name != "nonsense" { // nonsense is a note like any other
 				for range 4 {
 					s.turn("more about the roses")
 				}

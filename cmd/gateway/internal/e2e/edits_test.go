@@ -21,12 +21,13 @@ import (
 type study struct {
 	*world
 	mu      sync.Mutex
-	notes   openaitest.Answer // default a note of nothing in particular
-	analyse openaitest.Answer // default [SKIP]
-	edit    openaitest.Answer // default nothing is to do
+	notes   openaitest.Answer // by default a short note about roses
+	analyse openaitest.Answer // by default [SKIP]
+	edit    openaitest.Answer // by default no edit
 }
 
-// annScope is the scope of Ann's direct chat. The account is open to her.
+// annScope is the scope of Ann's direct chat. The account is open to everybody, so the memory
+// belongs to the chat and not to a person.
 const annScope = memory.Scope("chat-telegram+7")
 
 func newStudy(t *testing.T) *study {
@@ -152,7 +153,8 @@ func (s *study) makeNotes() {
 	s.tell("/compact", "I have made notes of")
 }
 
-// documents returns, by document, a function that makes its text with a given word.
+// documents returns a function for the path of each document. The function returns the document's
+// text with a given word.
 func (s *study) documents() map[string]func(word string) string {
 	plain := func(word string) string { return "# By hand\n\n- the word is " + word + "\n" }
 	skill := func(word string) string {
@@ -166,8 +168,8 @@ func (s *study) documents() map[string]func(word string) string {
 	}
 }
 
-// TestHandEdits checks that a manual edit of a document applies from the next turn on, however it
-// was saved. An unreadable document is reported and blocks nothing.
+// TestHandEdits checks that a manual edit of a document applies from the next turn on, for each
+// way to save it. An unreadable document is reported and blocks nothing.
 func TestHandEdits(t *testing.T) {
 	t.Parallel()
 	s := newStudy(t)
@@ -179,11 +181,11 @@ func TestHandEdits(t *testing.T) {
 			defer func(of testing.TB) { s.t = of }(s.t)
 			s.t = t
 			texts := make(map[string]string) // words by path
-			same := make(map[string]int)     // how many files have a name
+			same := make(map[string]int)     // number of files, by name
 			for path, text := range s.documents() {
 				words++
 				same[filepath.Base(path)]++
-				texts[path] = fmt.Sprintf("w%03d", words) // all of one length
+				texts[path] = fmt.Sprintf("w%03d", words) // all words have the same length
 				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 					t.Fatal(err)
 				}
@@ -218,7 +220,7 @@ var handEdits = []struct {
 	name   string
 	save   func(path, text string) error
 	seen   bool // the next prompt has the text
-	notice bool // it has a notice
+	notice bool // the next prompt has a notice
 }{
 	{name: "new", save: overwrite, seen: true},
 	{name: "renamed", save: saveByRename, seen: true},
@@ -270,7 +272,8 @@ func saveByRename(path, text string) error {
 	return replaceBy(path, func() error { return os.Rename(path+"~new", path) })
 }
 
-// replaceBy removes a file that rename can't replace, and then calls then.
+// replaceBy removes the file at path, if there is one, and then calls then. It renames SOUL.md
+// instead of removing it.
 func replaceBy(path string, then func() error) error {
 	info, err := os.Lstat(path)
 	if err == nil && info.Mode().IsRegular() && strings.HasSuffix(path, "SOUL.md") {

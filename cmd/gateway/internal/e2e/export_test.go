@@ -23,7 +23,7 @@ import (
 	"gateway/store"
 )
 
-// notExported are the tables that are not in an export, with the reason. A new table must be
+// notExported lists the tables that are not in an export, with the reasons. A new table must be
 // either here or in an export.
 var notExported = map[string]string{
 	"accounts":         "of the gateway",
@@ -45,7 +45,7 @@ var notExported = map[string]string{
 	"memory_leftovers": "what is being erased",
 }
 
-// A row of the database: its columns.
+// A row is a row of the database: values by column.
 type row map[string]any
 
 // rowsOf returns all rows of all tables by table and primary key.
@@ -140,7 +140,7 @@ func unzip(t *testing.T, data []byte) map[string]string {
 	return files
 }
 
-// isIn reports whether an export has a row.
+// isIn reports whether an export contains a row.
 func (r row) isIn(table string, files map[string]string) bool {
 	if table == "messages" {
 		var m struct{ Text string }
@@ -191,7 +191,7 @@ func (r row) equals(line map[string]any) bool {
 	return compared > 0
 }
 
-// An archive of Ann's data, made of everything that a gateway can have of her.
+// An exported is a gateway that stores data about Ann, of every kind that a gateway can have.
 type exported struct {
 	*world
 	t      *testing.T
@@ -252,7 +252,7 @@ func (x *exported) settled() {
 	})
 }
 
-// rare adds rows that are there only in rare situations.
+// rare adds rows that exist only in rare situations.
 func (x *exported) rare(tx *store.Tx) error {
 	scope, session := fmt.Sprintf("person-%d", x.person), fmt.Sprintf("telegram/%d", annID)
 	for _, query := range []string{
@@ -271,7 +271,7 @@ func (x *exported) rare(tx *store.Tx) error {
 			return fmt.Errorf("%s: %w", query, err)
 		}
 	}
-	space := x.memory.In(memory.Scope(scope)) // which has an index of its rows
+	space := x.memory.In(memory.Scope(scope)) // adds its rows to the index, too
 	_, err := space.Append(tx, memory.Entry{Time: time.UnixMilli(5), Session: session,
 		Text: "Ann spoke of her garden. The key was " + secretKey + "."})
 	if err != nil {
@@ -281,8 +281,9 @@ func (x *exported) rare(tx *store.Tx) error {
 		Speaker: "user", Text: "an archived word"}})
 }
 
-// TestExportMirrorsErasure checks that whatever /forget me removes is in the export of that person,
-// so that no new table can be forgotten. The words of others and secrets are not.
+// TestExportMirrorsErasure checks that the export of a person contains everything that /forget me
+// removes, so that no new table is missed. The export contains no words of other people and no
+// secrets.
 func TestExportMirrorsErasure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: perform})
@@ -338,7 +339,7 @@ func TestExportMirrorsErasure(t *testing.T) {
 		}
 	})
 	for _, table := range export.Tables() {
-		// Decisions stay without the person, and the earlier ids of groups for policies.
+		// Audits stay without the person. The earlier ids of groups stay because policies need them.
 		if gone[table] == 0 && table != "audits" && table != "moves" {
 			t.Errorf("nothing was erased from %s: the test proves nothing about it", table)
 		}
@@ -348,7 +349,7 @@ func TestExportMirrorsErasure(t *testing.T) {
 	if err == nil || !strings.Contains(out, "there is no person") {
 		t.Errorf("the export of a forgotten person: %v, %s", err, out)
 	}
-	// Bob is still there; the gateway is not.
+	// Bob's data still exists. No gateway is running now.
 	var bob int64
 	w.look(func(db *store.DB) {
 		for range w.query(db, []any{&bob}, "SELECT id FROM people") {
@@ -396,9 +397,9 @@ func (x *exported) check(files map[string]string) {
 	}
 }
 
-// TestExportKill checks that /export sends one archive on each platform, although the gateway is
-// killed twice when the archive is made. A second one within the hour, and one in a group, are
-// refused.
+// TestExportKill checks that /export sends one archive on each platform, even if the gateway is
+// killed twice while it makes the archive. A second export within the hour and an export in a
+// group are refused.
 func TestExportKill(t *testing.T) {
 	t.Parallel()
 	w, platforms := joinPlatforms(t, "", repeat)
@@ -438,8 +439,9 @@ func TestExportKill(t *testing.T) {
 	}
 }
 
-// TestForgetAfterLink checks that the data of somebody who was linked with another person, and has
-// not written since, is in the export of that person, and goes with them.
+// TestForgetAfterLink checks the data of somebody who was linked to another person and has not
+// written since then. The export of the other person contains this data, and /forget me of the
+// other person removes it.
 func TestForgetAfterLink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: perform})

@@ -22,7 +22,7 @@ import (
 // A guest is a person on a platform who was approved by a pairing code.
 type guest struct {
 	platform string
-	marks    []string // by which they would be found
+	marks    []string // texts by which the test finds data about the guest
 	say      func(text string)
 	texts    func() []string // what they read from the bot
 }
@@ -38,7 +38,7 @@ const zoe = "Zoe Zanzibar"
 
 func newInn(t *testing.T) *inn { return newInnOf(t, worldOptions{}, "") }
 
-// newInnOf is newInn with more lines for each account.
+// newInnOf is like newInn, with options and more lines for each account.
 func newInnOf(t *testing.T, o worldOptions, account string) *inn {
 	t.Helper()
 	w := newWorld(t, o)
@@ -73,8 +73,8 @@ func newInnOf(t *testing.T, o worldOptions, account string) *inn {
 	return in
 }
 
-// open starts a gateway and waits until it receives from all platforms. On Discord it could not
-// get the messages of unknown people that it missed.
+// open starts a gateway and waits until it receives messages from all platforms. On Discord, a
+// gateway can't get messages of unknown people that it missed.
 func (in *inn) open(env ...string) *process {
 	in.t.Helper()
 	p := in.start(env...)
@@ -92,7 +92,7 @@ func (in *inn) hear(g guest, text string) {
 	in.eventually(g.platform+" shows "+text, func(*store.DB) bool { return has(g.texts(), text) })
 }
 
-// code returns the pairing code that a guest was given last.
+// code waits for the nth pairing code of a guest and returns it.
 func (in *inn) code(g guest, n int) string {
 	in.t.Helper()
 	var codes [][]string
@@ -180,7 +180,8 @@ func (in *inn) wantStrangers() {
 }
 
 // TestForgetOnPlatforms checks that a forgotten person leaves no data in any file of the gateway,
-// not even their platform id, whatever interrupts it. The person may come again.
+// not even their platform id, and even if the work is interrupted. Afterwards the person is a
+// stranger who can ask for a pairing code again.
 func TestForgetOnPlatforms(t *testing.T) {
 	t.Parallel()
 	tests := crowd{t: t}
@@ -188,8 +189,8 @@ func TestForgetOnPlatforms(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		fault  string
-		killed bool // as soon as it was said
-		away   bool // WhatsApp is, from then on
+		killed bool // kill the gateway after the answer
+		away   bool // WhatsApp is down after the answer
 	}{
 		{name: "at once"},
 		{name: "killed", killed: true},

@@ -54,7 +54,7 @@ func TestGroupFromChat(t *testing.T) {
 	w.telegram.Say(teamID, bobID, "not for you")
 	w.telegram.Say(teamID, bobID, "@gateway_bot let me in")
 	w.await("the question", func() bool { return w.said(annID, question) > 0 })
-	w.answers(annID, "one moment") // the question is noted as sent
+	w.answers(annID, "one moment") // by now the question is marked as sent
 	p.kill()
 	p = w.start()
 	p.ready()
@@ -153,7 +153,7 @@ func TestGroupUnlisted(t *testing.T) {
 	p.ready()
 	w.telegram.Say(teamID, bobID, "still there?")
 	w.telegram.Say(teamID, bobID, "@gateway_bot still there?")
-	w.answers(annID, "hello") // Telegram has delivered both before
+	w.answers(annID, "hello") // by now Telegram has delivered both messages
 	w.look(func(db *store.DB) {
 		if n := w.count(db, "inbox WHERE body LIKE '%still there%'"); n != 0 {
 			t.Errorf("%d messages of a group that is listed no more were accepted", n)
@@ -162,8 +162,8 @@ func TestGroupUnlisted(t *testing.T) {
 	w.wantReply(annID, "/group", "if the configuration lists it, I answer all messages")
 }
 
-// TestIgnoreListedGroup checks that /group says the truth about a group that the configuration
-// names: it is answered although an owner wants it to be ignored.
+// TestIgnoreListedGroup checks an owner's wish to ignore a group that the configuration names.
+// The gateway still answers there, and /group says so.
 func TestIgnoreListedGroup(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat,

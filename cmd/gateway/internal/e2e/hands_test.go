@@ -68,7 +68,7 @@ func images(r openaitest.Request) (n int) {
 func TestReadImage(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write(pixels(30)) // who has asked notices
+		_, _ = w.Write(pixels(30)) // the client notices an error
 	}))
 	defer server.Close()
 	w := workWorld(t, local(server), map[string][]byte{
@@ -96,8 +96,8 @@ func local(s *httptest.Server) string {
 
 var storedWhole = regexp.MustCompile(`the whole is in (media/[^ ]+\.txt)`)
 
-// TestLongResult checks that a long result is shown as head and tail, with the place of the
-// whole.
+// TestLongResult checks that a long result is shown as its head and tail, with the path of a file
+// that contains the whole result.
 func TestLongResult(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -155,7 +155,7 @@ func onePage(text string) []byte {
 func TestReadPDF(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write(onePage("water the tulips")) // who has asked notices
+		_, _ = w.Write(onePage("water the tulips")) // the client notices an error
 	}))
 	defer server.Close()
 	w := workWorld(t, local(server), map[string][]byte{"plan.pdf": onePage("dig here")})

@@ -15,13 +15,13 @@ import (
 	"gateway/store"
 )
 
-// TestReadyDisk checks that the gateway is not ready while the disk has too little space, even if
-// writes wait. It continues when there is space again.
+// TestReadyDisk checks that the gateway is not ready while the disk has too little space, even
+// while writes wait. It continues when there is space again.
 func TestReadyDisk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	if err := syscall.Mount("tmpfs", w.home, "tmpfs", 0, "size=96m,mode=700"); err != nil {
-		t.Logf("no disk of its own can be made: %v", err) // it takes privileges
+		t.Logf("no disk of its own can be made: %v", err) // mounting needs privileges
 		return
 	}
 	t.Cleanup(func() {
@@ -37,12 +37,12 @@ func TestReadyDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.turns(w, "disk", false, "make room")
-	o.turns(w, "store", true) // while there is some room
+	o.turns(w, "store", true) // because some space is left
 	if err := fillUp(filler); err != nil {
 		t.Fatal(err)
 	}
 	o.turns(w, "store", false)
-	w.wantRoom("doctor") // of the gateway that runs
+	w.wantRoom("doctor") // asks the running gateway
 	w.telegram.Say(1, 1, "are you there?")
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
@@ -152,12 +152,12 @@ func TestSandboxBreaks(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		env   string
-		fails bool   // a command, which so finds out
-		mode  string // with auto nothing weaker takes its place
+		fails bool   // a command fails and so detects the problem
+		mode  string // auto must not choose a weaker sandbox
 	}{
 		{"by a command", "GATEWAY_TIME_SCALE=1", true, "bubblewrap"},
 		{"by a command, auto", "GATEWAY_TIME_SCALE=1", true, "auto"},
-		{"by itself", "GATEWAY_TIME_SCALE=1200", false, "auto"}, // ten minutes are half a second
+		{"by itself", "GATEWAY_TIME_SCALE=1200", false, "auto"}, // ten minutes take half a second
 	} {
 		o := w.operate(path, test.env, "GATEWAY_EXEC__SANDBOX="+test.mode)
 		o.healthy(w)
@@ -216,7 +216,7 @@ func TestSandboxFailsOnce(t *testing.T) {
 		return len(content)
 	}
 	begin := count()
-	w.repeat("it to be proven again", func() bool { return count() >= begin+4 }) // 2 runs a proof
+	w.repeat("it to be proven again", func() bool { return count() >= begin+4 }) // a test has 2 runs
 	o.says("sandbox found", 1)
 	if n := o.logged("sandbox found"); n != 1 {
 		t.Errorf("a sandbox was found %d times, want once", n)

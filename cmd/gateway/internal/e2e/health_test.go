@@ -15,14 +15,15 @@ import (
 	"gateway/store"
 )
 
-// While Telegram is down the gateway is not ready, and it is again when Telegram is back.
+// TestReadyChannel checks that the gateway is not ready while Telegram is down, and is ready
+// again when Telegram is back.
 func TestReadyChannel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
 	o := w.operate(soonTroubled)
 	o.healthy(w)
 	up := w.telegram.Inject(telegramtest.Fault{Effect: telegramtest.Drop})
-	w.telegram.Say(1, 1, "are you there?") // which ends the poll under way
+	w.telegram.Say(1, 1, "are you there?") // this message ends the current poll
 	o.turns(w, "channel telegram", false, "connect")
 	up()
 	o.healthy(w)
@@ -196,7 +197,7 @@ func TestHealthCommand(t *testing.T) {
 	if out, err := health(); err != nil {
 		t.Errorf("health = %q, %v", out, err)
 	}
-	w.repeat("health --ready to find all well", func() bool { // something may take long just then
+	w.repeat("health --ready to find all well", func() bool { // a check may be slow for a moment
 		_, err := health("--ready")
 		return err == nil
 	})
@@ -209,7 +210,7 @@ func TestHealthCommand(t *testing.T) {
 		t.Errorf("health while it is not ready = %q, %v; it is alive", out, err)
 	}
 	o.kill()
-	fails("no gateway answers at " + o.Address) // its file is still there
+	fails("no gateway answers at " + o.Address) // the file with its address still exists
 }
 
 // TestOperatorsTokenIsWithheld checks that the generated operator's token counts as a secret.

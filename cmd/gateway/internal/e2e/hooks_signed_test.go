@@ -32,7 +32,7 @@ secret = "` + standardSecret + `"
 auth = "standard"
 `
 
-// standardHook returns a post as a sender of Standard Webhooks makes it at a time.
+// standardHook returns a post with a signature of Standard Webhooks, made at a given time.
 func (o *operator) standardHook(id, body string, at time.Time) *http.Request {
 	o.t.Helper()
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(standardSecret, "whsec_"))
@@ -51,8 +51,9 @@ func (o *operator) standardHook(id, body string, at time.Time) *http.Request {
 	return req
 }
 
-// TestSignedHooksReplayed checks that a signed post is accepted once, however it is posted again,
-// and even if the gateway was killed meanwhile. A post with an old time is rejected.
+// TestSignedHooksReplayed checks that a signed post is accepted once, even if it is posted again
+// with another key and even if the gateway was killed meanwhile. A post with an old time is
+// rejected.
 func TestSignedHooksReplayed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{channel: withSigned})
@@ -83,7 +84,7 @@ func TestSignedHooksReplayed(t *testing.T) {
 		o.kill()
 		o = w.operate()
 	}
-	for range 2 { // as a monitor that has nothing else to say
+	for range 2 { // like a monitor that repeats its report
 		post("never with a key", o.hook("signed", "", `{"up":false}`), 202, `"id":`)
 	}
 	w.eventually("four answers", func(db *store.DB) bool {

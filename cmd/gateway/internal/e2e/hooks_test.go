@@ -139,8 +139,8 @@ func (w *world) postUntilLimited(o *operator) (taken int) {
 	}
 }
 
-// TestHooksSurviveKills checks that accepted posts survive the end of the process. Each is
-// answered once, although all are posted again, as senders without a response do.
+// TestHooksSurviveKills checks that accepted posts survive the end of the process. Like real
+// senders, the test repeats each post until it gets a response, and each post is answered once.
 func TestHooksSurviveKills(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -148,13 +148,13 @@ func TestHooksSurviveKills(t *testing.T) {
 	w.telegram.AddUser(telegramtest.User{ID: 1, First: "Anna"})
 	const posts, atOnce = 300, 30
 	bodies := make([]string, posts)
-	for i := range bodies { // a post may be answered together with others: each has a mark
+	for i := range bodies { // one answer may be for several posts, so each post has a mark
 		bodies[i] = fmt.Sprintf(`{"status":"firing","text":%q}`, l.next(1, 0))
 	}
 	accepted := make(map[int]bool)
 	var mu sync.Mutex
-	// send posts everything that was not accepted yet. It returns after more further posts were
-	// accepted.
+	// send posts everything that was not accepted yet. If more is less than posts, send kills the
+	// gateway as soon as more posts were accepted.
 	send := func(o *operator, more int) {
 		var wg sync.WaitGroup
 		places := make(chan struct{}, atOnce)
@@ -189,7 +189,7 @@ func TestHooksSurviveKills(t *testing.T) {
 		case <-ended:
 		}
 		if more < posts {
-			o.kill() // in the middle of what follows
+			o.kill() // while the other posts are under way
 		}
 		<-ended
 	}
@@ -198,7 +198,7 @@ func TestHooksSurviveKills(t *testing.T) {
 		w.relieve("GATEWAY_HTTP__LISTEN=127.0.0.1:0")
 	}
 	o := w.operate()
-	w.repeat("all posts to be accepted", func() bool { // one may come too late, and is sent again
+	w.repeat("all posts to be accepted", func() bool { // a post may time out; it is then sent again
 		send(o, posts)
 		mu.Lock()
 		defer mu.Unlock()
@@ -264,7 +264,7 @@ func TestHooksSlowBody(t *testing.T) {
 	defer timer.Stop()
 	select {
 	case code := <-answers:
-		if code != http.StatusRequestTimeout && code != 0 { // 0: cut off while it was sent
+		if code != http.StatusRequestTimeout && code != 0 { // 0: the connection was closed early
 			t.Errorf("answer = %d, want 408", code)
 		}
 	case <-timer.C:

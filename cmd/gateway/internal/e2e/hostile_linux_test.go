@@ -37,7 +37,8 @@ type hostileFile struct {
 	want       string
 }
 
-// hostileFiles returns files of which each would need far more time or memory than available.
+// hostileFiles returns hostile files. Most of them would need far more time or memory than the
+// gateway has.
 func hostileFiles(t *testing.T) []hostileFile {
 	const tooLarge = "it can't be shown: it is too large"
 	gif := []byte("GIF89a\xff\xff\xff\xff\x00\x00\x00,\x00\x00\x00\x00\xff\xff\xff\xff\x00\x02\x00;")
@@ -78,14 +79,15 @@ func passesJPEG(t testing.TB, n int) []byte {
 	file[i+1] = 0xc2
 	binary.BigEndian.PutUint32(file[i+5:], 4095<<16|4095)
 	file = file[:bytes.Index(file, []byte{0xff, 0xda})]
-	// A code of one bit for "nothing in the next 16,384 blocks", which 14 more bits can add to.
+	// A Huffman code of one bit that means "nothing in the next 16,384 blocks". 14 more bits can
+	// make the run longer.
 	file = append(file, 0xff, 0xc4, 0, 20, 0x10, 1)
 	file = append(append(file, make([]byte, 15)...), 0xe0)
 	const blocks, codes = 512 * 512, 512 * 512 / 16384 * 15 / 8
-	file = append(file, 0xff, 0xda, 0, 8, 1, 1, 0, 0, 0, 1) // of each block the average: 0
+	file = append(file, 0xff, 0xda, 0, 8, 1, 1, 0, 0, 0, 1) // the average of each block: 0
 	file = append(file, make([]byte, blocks/4)...)
 	for range n - 1 {
-		file = append(file, 0xff, 0xda, 0, 8, 1, 1, 0, 1, 63, 0x10) // a bit more of all else
+		file = append(file, 0xff, 0xda, 0, 8, 1, 1, 0, 1, 63, 0x10) // one more bit of everything else
 		file = append(file, make([]byte, codes+2)...)
 	}
 	return append(file, 0xff, 0xd9)
@@ -169,8 +171,8 @@ func confine(t *testing.T, pid int) {
 		if os.Mkdir(dir, 0o755) != nil {
 			continue
 		}
-		// The control group is empty by then, because cleanups run in reverse order: the
-		// processes end first.
+		// A control group can be removed when it is empty. Cleanups run in reverse order, so a process
+		// that the test has not ended yet is still running now, and its group stays.
 		t.Cleanup(func() { _ = os.Remove(dir) })
 		err := os.WriteFile(filepath.Join(dir, g.bound), []byte(strconv.Itoa(hostileMemory)), 0o600)
 		if err == nil {
@@ -190,14 +192,15 @@ func explodingTable() string {
 }
 
 // TestHostileContent checks that a gateway with little memory answers everybody while several
-// people send hostile files. It stops when asked to, and none of the files is processed again.
+// people send hostile files. The gateway stops when it is asked to, and processes none of the
+// files again after a restart.
 func TestHostileContent(t *testing.T) {
 	t.Parallel()
 	files := hostileFiles(t)
 	pages := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/")) // else it is the first
+		n, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/")) // otherwise the first file
 		w.Header().Set("Content-Type", files[n%len(files)].mime)
-		_, _ = w.Write(files[n%len(files)].data) // who asks may be gone
+		_, _ = w.Write(files[n%len(files)].data) // the client may be gone
 	}))
 	t.Cleanup(pages.Close)
 	w := newWorld(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
@@ -233,7 +236,7 @@ func TestHostileContent(t *testing.T) {
 		fmt.Fprintf(&orders, "DO web_fetch {\"url\": \"%s/%d\"}\n", pages.URL, n)
 	}
 	w.telegram.Say(fetcher, fetcher, orders.String())
-	answers := func() (n int) { // how many chats have one
+	answers := func() (n int) { // returns how many chats have an answer
 		for id := range wants {
 			n += min(1, len(w.texts(id)))
 		}

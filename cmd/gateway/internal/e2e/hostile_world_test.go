@@ -28,7 +28,7 @@ const (
 // Secrets that must never leave the gateway: see also testToken.
 const (
 	secretKey = "sk-the-key-of-the-model"
-	secretEnv = "what-the-environment-holds" // in this program: see tidy
+	secretEnv = "what-the-environment-holds" // in the environment of this program: see tidy
 )
 
 // A hostileWorld is a world with people, pages and files that attack the gateway. Its model
@@ -39,7 +39,7 @@ type hostileWorld struct {
 	pages     string // URL of a server that may be reached
 	page      sync.Map
 	forbidden string       // host and port of a server that may not be reached
-	reached   atomic.Int64 // connections to it
+	reached   atomic.Int64 // connections to the forbidden server
 }
 
 // newHostileWorld runs a gateway with files in its workspace.

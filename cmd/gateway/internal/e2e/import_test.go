@@ -15,8 +15,8 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// recital returns a model that answers with the last message and those words that the prompt
-// contains.
+// recital returns a model that answers with the last message and with the words of the list that
+// the prompt contains.
 func recital(words ...string) openaitest.Answer {
 	return func(r openaitest.Request) openaitest.Reply {
 		var known []string
@@ -100,8 +100,8 @@ func TestImportedHomeIsUsed(t *testing.T) {
 	}
 }
 
-// TestImportedOpenClawIsUsed imports an OpenClaw home: the conversations in its files and in its
-// database continue, and a stranger learns nothing of them.
+// TestImportedOpenClawIsUsed imports an OpenClaw home. It checks that the conversations in its
+// files and in its database continue, and that a stranger learns nothing of them.
 func TestImportedOpenClawIsUsed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: recital("Bello", "Coco")})
@@ -121,7 +121,7 @@ func TestImportedOpenClawIsUsed(t *testing.T) {
 		writeFile(t, filepath.Join(claw, filepath.FromSlash(name)), []byte(text+"\n"))
 	}
 	base := filepath.Join(claw, "agents", "main", "agent", "openclaw-agent.sqlite")
-	writeFile(t, base, nil) // its folder, too
+	writeFile(t, base, nil) // creates the folder, too
 	db, err := sql.Open("sqlite", base)
 	if err != nil {
 		t.Fatal(err)

@@ -73,7 +73,7 @@ func (v *village) probeSearches(p *villager) []string {
 		`DO history_search {"query":"file word","limit":50}`,
 	}
 	for _, o := range v.others(p) {
-		begin := "q7" + o.name[:len(o.name)-1] // less than what counts as theirs
+		begin := "q7" + o.name[:len(o.name)-1] // too short to count as their secret
 		lines = append(lines, call("recall", "query", begin+"*"),
 			call("history_search", "query", begin+"*"),
 			call("history_search", "query", `"`+string(o.scope)+`"`),
@@ -201,8 +201,7 @@ func (v *village) probeWrites(p *villager) (lines []string) {
 		call("read_file", "path", "taken.md"))
 }
 
-// probeMessages returns orders that try to send own secrets to others, and to receive those of
-// others.
+// probeMessages returns orders that try to send p's own secrets to others, and to receive theirs.
 func (v *village) probeMessages(p *villager) (lines []string) {
 	for _, o := range v.others(p) {
 		to := strings.ReplaceAll(o.key.String(), ":", "/")
@@ -214,7 +213,7 @@ func (v *village) probeMessages(p *villager) (lines []string) {
 	return append(lines, `DO message {"text":"mine","files":["memory/MEMORY.md"]}`)
 }
 
-// probeTask returns orders that make a sub-agent try the same.
+// probeTask returns orders that make a sub-agent look for the secrets of others.
 func (v *village) probeTask(p *villager) []string {
 	task := []string{"iam" + p.name + " look around", call("recall", "query", "q7*"),
 		`DO history_search {"query":"q7*","limit":50}`,

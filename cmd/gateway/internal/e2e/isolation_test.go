@@ -50,8 +50,8 @@ type villager struct {
 	name   string
 	server *telegramtest.Server
 	chat   int64
-	user   int64  // who speaks there
-	before string // what their messages begin with
+	user   int64  // the person who writes there
+	before string // prefix of their messages
 	scope  memory.Scope
 	key    session.Key
 }
@@ -59,11 +59,11 @@ type villager struct {
 // A village is a gateway with two Telegram accounts.
 type village struct {
 	*world
-	second *telegramtest.Server // Ann's other account is there
+	second *telegramtest.Server // server of the second account, where Ann is "twin"
 	all    []*villager
 	linked bool // ann and twin are known to be one person
 	probed int  // number of the last request before the probes
-	joined int  // likewise, before the link
+	joined int  // number of the last request before the link
 }
 
 const (
@@ -146,7 +146,7 @@ func (v *village) admit() {
 	}
 }
 
-// people returns the account and the platform id of each known person, by number.
+// people maps the number of each known person to their account and platform id.
 func (v *village) people() map[int64]string {
 	known := make(map[int64]string)
 	v.look(func(db *store.DB) {
@@ -255,8 +255,8 @@ func (v *village) plant() {
 	v.everybody("/dream")
 	v.everybody("the word is q7NAMEidle")
 	v.everybody("what do you know?" + strings.Repeat("\nDO time {}", 8))
-	v.stop()                    // the next one finds at once what another process has put
-	v.look(func(db *store.DB) { // as when nobody has written for a while
+	v.stop()                    // the next process finds the tasks below at once
+	v.look(func(db *store.DB) { // as if nobody had written for a while
 		err := db.Tx(v.t.Context(), func(tx *store.Tx) error {
 			for _, p := range v.all {
 				work := background.Work{Kind: background.Idle, Scope: p.scope, Session: p.key.String()}
@@ -294,7 +294,7 @@ func confide(r openaitest.Request) openaitest.Reply {
 		return followOrders(r)
 	}
 	said := "the tools said"
-	for _, m := range slices.Backward(r.Messages) { // what they say is no order
+	for _, m := range slices.Backward(r.Messages) { // texts of tools are not orders
 		if m.Role != "tool" {
 			break
 		}
@@ -399,9 +399,9 @@ func (v *village) checkApart() {
 	known := make(map[string][]string) // owners by part
 	for _, r := range v.model.Requests() {
 		if r.N <= v.joined && v.linked {
-			continue // looked at before
+			continue // checked before the link
 		}
-		whose := "" // each has at least the mark of who speaks, so that none goes unseen
+		whose := "" // each request has at least the mark of its speaker, so the loop misses none
 		for _, part := range v.parts(r) {
 			owners, ok := known[part]
 			if !ok {
@@ -587,7 +587,7 @@ func (v *village) checkTogether() {
 func quoteJSON(s string) string {
 	text, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // never, for a string
+		panic(err) // a string never fails
 	}
 	return string(text)
 }

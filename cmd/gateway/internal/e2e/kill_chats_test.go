@@ -24,13 +24,13 @@ import (
 type killPlatform interface {
 	address(chat int64) bus.Address
 	ready()                    // waits until the gateway is connected
-	say(list []saying)         // people write
-	texts(chat int64) []string // what somebody sees from the bot, oldest first
+	say(list []saying)         // makes people write
+	texts(chat int64) []string // texts that a person sees from the bot, oldest first
 
-	remembers() bool                // what was sent before: nobody ever sees it twice
-	disturb(hide func(text string)) // lets calls fail, in all ways in which they fail there
-	shake(r *rand.Rand)             // lets the connection suffer, once
-	calm()                          // ends what shake has begun
+	remembers() bool                // reports whether the platform drops repeated sends
+	disturb(hide func(text string)) // makes calls fail in each way that the platform has
+	shake(r *rand.Rand)             // disturbs the connection once
+	calm()                          // ends the disturbance by shake
 	rest()                          // waits until nothing is on its way to people
 }
 
@@ -40,7 +40,7 @@ type saying struct {
 	text string
 }
 
-// rarely is the share of sends that each kind of failure affects: one in rarely.
+// rarely is how rarely each kind of failure happens: it affects one of so many sends.
 const rarely = 25
 
 // killTelegram is Telegram in a trial. It does not remember what it was sent.
@@ -68,7 +68,7 @@ func (v killTelegram) disturb(hide func(text string)) {
 	}
 	for _, f := range faults {
 		f.Method = "sendMessage"
-		f.When = func(text string) bool { // called by one call at a time
+		f.When = func(text string) bool { // there are no concurrent calls
 			hit := rand.N(rarely) == 0
 			if hit && f.RetryAfter == 0 {
 				hide(text)
@@ -85,7 +85,7 @@ func (killTelegram) shake(*rand.Rand) {}
 func (killTelegram) calm()            {}
 func (killTelegram) rest()            {}
 
-// killDiscord is Discord in a trial. A direct chat has the number of its user.
+// killDiscord is Discord in a trial. A direct chat has the same id as its user.
 type killDiscord struct {
 	*discordtest.Server
 	t testing.TB
@@ -141,8 +141,8 @@ func (v killDiscord) texts(chat int64) (list []string) {
 	return list
 }
 
-// disturb makes one send in five fail, and a few of the calls that read missed messages. One of
-// the failures breaks the connection.
+// disturb makes one send in five fail, and a few of the calls that read missed messages. One kind
+// of failure breaks the connection of the call.
 func (v killDiscord) disturb(func(text string)) {
 	faults := []discordtest.Fault{
 		{RetryAfter: 300 * time.Millisecond},
@@ -187,7 +187,7 @@ type killWhatsApp struct {
 	persons []*whatsapptest.Person
 }
 
-// openKillWhatsApp opens a WhatsApp for tr, to which the gateway is linked.
+// openKillWhatsApp opens a WhatsApp for tr and links the gateway to it.
 func openKillWhatsApp(tr *trial) *killWhatsApp {
 	tr.t.Helper()
 	v := &killWhatsApp{Server: whatsapptest.New(nil), t: tr.t}
@@ -217,7 +217,7 @@ func openKillWhatsApp(tr *trial) *killWhatsApp {
 // listen calls heard with each message that a person sees, until the test ends.
 func (v *killWhatsApp) listen(heard func(text string)) {
 	seen := make([]int, len(v.persons))
-	_ = v.Wait(v.t.Context(), func() bool { // it ends with the context
+	_ = v.Wait(v.t.Context(), func() bool { // Wait ends with the context
 		for i := range v.persons {
 			texts := v.texts(int64(i + 1))
 			for _, text := range texts[seen[i]:] {
@@ -252,7 +252,7 @@ func (v *killWhatsApp) say(list []saying) {
 	saying.Wait()
 }
 
-// texts omits repetitions, because a phone shows a message once.
+// texts returns each message once, as a phone shows it, even if it was sent repeatedly.
 func (v *killWhatsApp) texts(chat int64) []string { return v.persons[chat-1].Texts() }
 
 // disturb makes sends fail with the errors of a rate-limited WhatsApp.
@@ -266,7 +266,7 @@ func (v *killWhatsApp) shake(r *rand.Rand) {
 		v.Restart(http.StatusServiceUnavailable)
 	case 2:
 		v.DelayAcks(time.Duration(r.IntN(300)) * time.Millisecond)
-	case 3: // what the client waits for never comes: it waits for long, or until it is cut off
+	case 3: // the client waits for acks that never come, until it gives up or is cut off
 		v.SwallowAcks(1 + r.IntN(3))
 		time.AfterFunc(time.Duration(r.IntN(400))*time.Millisecond, func() {
 			v.SwallowAcks(0)

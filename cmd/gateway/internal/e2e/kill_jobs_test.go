@@ -81,8 +81,8 @@ type jobTrial struct {
 	t    *testing.T
 	rand *rand.Rand
 
-	marks  []string       // of the jobs with one time, in their order
-	caught map[string]int // how often a dead process left a send of this text under way
+	marks  []string       // marks of the jobs, in their order
+	caught map[string]int // how often a dead process left a send of this text unfinished
 	kills  int
 	tired  bool // one more kill could make a turn give up
 }
@@ -106,7 +106,7 @@ func newJobTrial(t *testing.T) *jobTrial {
 		}
 		return say("did nothing")
 	}})
-	var known []telegramtest.Message // a bot may write to nobody who has not written first
+	var known []telegramtest.Message // a bot can't write to a person who has not written first
 	for i := range tr.people() {
 		known = append(known, telegramtest.Message{User: int64(i + 1), Text: "/whoami"})
 	}
@@ -128,7 +128,7 @@ func (tr *jobTrial) tools(text string) bool {
 	m := jobMark.FindStringSubmatch(text)
 	n := 0
 	if m != nil {
-		n, _ = strconv.Atoi(m[2]) // the pattern says that it is one
+		n, _ = strconv.Atoi(m[2]) // the pattern matches only digits
 	}
 	return n%3 == 0
 }
@@ -142,7 +142,7 @@ func (tr *jobTrial) hasEnded(p *process) bool {
 	}
 }
 
-// plan adds n jobs. Some are due already, the others soon. Some are reminders.
+// plan adds n jobs. Some are due already, the others soon. Half of them are reminders.
 func (tr *jobTrial) plan(n int) {
 	tr.t.Helper()
 	tr.look(func(db *store.DB) {

@@ -79,7 +79,7 @@ func (k *keeper) checkMemory(db *store.DB, chat int64, key session.Key, scope me
 		k.t.Fatal(err)
 	}
 	said := k.inPrompt(db, key, summary.Start)
-	var remembered []string // what Dream should have kept
+	var remembered []string // marks that Dream should have kept
 	for i, e := range entries {
 		if e.Cursor != int64(i+1) || e.Session != key.String() {
 			k.t.Errorf("entry %d of %s has the cursor %d and is of %s", i+1, scope, e.Cursor,
@@ -208,7 +208,7 @@ func (k *keeper) checkVersions(db *store.DB, scope memory.Scope, dreamed int64) 
 			}
 			continue
 		}
-		from, _ := strconv.ParseInt(m[1], 10, 64) // the pattern says that both are numbers
+		from, _ := strconv.ParseInt(m[1], 10, 64) // the pattern matches only digits
 		to, _ := strconv.ParseInt(m[2], 10, 64)
 		if from != at+1 || to < from {
 			k.t.Errorf("Dream has read the entries %d to %d of %s after entry %d", from, to, scope,
@@ -224,7 +224,7 @@ func (k *keeper) checkVersions(db *store.DB, scope memory.Scope, dreamed int64) 
 		k.t.Fatal(err)
 	}
 	if v.ID == "" {
-		return // the newest version is as the documents are
+		return // the newest version equals the documents
 	}
 	if diff, err := tree.Diff(k.t.Context(), v.ID); strings.Contains(diff, document.Memory) {
 		k.t.Errorf("the newest version of %s is not as MEMORY.md, %v:\n%s", scope, err, diff)

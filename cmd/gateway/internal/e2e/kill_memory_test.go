@@ -21,14 +21,14 @@ import (
 )
 
 // TestKillMemory kills the gateway at random moments and between any two steps of writing notes
-// and of Dream. At the end, each message must be either in the prompt or in one note, and each
-// note must be in the documents once.
+// and of Dream. At the end, each message must be either in the prompt or in one note. Each note
+// that Dream has read must be in MEMORY.md once.
 func TestKillMemory(t *testing.T) {
 	t.Parallel()
 	t.Run("random", func(t *testing.T) {
 		t.Parallel()
 		k := newKeeper(t)
-		// The loop may take longer until the model has received each kind of request.
+		// The loop has more rounds if the model has not received each kind of request yet.
 		for n := 0; n < often(60) || k.lacks() != "" && n < 1000; n++ {
 			p := k.start()
 			p.ready()
@@ -78,8 +78,8 @@ type keeper struct {
 	rand   *rand.Rand
 	silent bool // nobody uses commands
 
-	commands map[string]int        // that were sent, by name and chat
-	starts   map[session.Key]int64 // of the prompts of sessions, as they were last
+	commands map[string]int        // number of sent commands, by name and chat
+	starts   map[session.Key]int64 // where the prompt of each session last began
 	kills    int
 
 	// Number of model calls by kind; guarded by ledger.mu.
@@ -192,11 +192,11 @@ func (k *keeper) command(p *process, chat int64, text string) {
 	}
 	k.ledger.await(k.t, 0, p.done)
 	if _, open, _ := k.ledger.state(); open > 0 {
-		return // p has ended
+		return // p has ended before it answered
 	}
 	name := fmt.Sprint(text, " in ", chat)
 	if text == "/dream" && k.commands[name] > k.answers(text, chat) {
-		return // two that wait are answered at once
+		return // the gateway would answer two waiting commands at once
 	}
 	k.commands[name]++
 	k.telegram.Say(chat, chat, text)
@@ -252,7 +252,7 @@ func (k *keeper) endAt(point string, n int) {
 			return false
 		}
 	}
-	if p.logged("gateway ready") == 0 && !ended() { // it may come to the point at once
+	if p.logged("gateway ready") == 0 && !ended() { // the process may reach the point at once
 		k.ledger.await(k.t, 0, p.done)
 	}
 	commands := []string{"/compact", "/new", "/dream"}
@@ -303,7 +303,7 @@ func (k *keeper) autopsy() {
 	k.relieve()
 }
 
-// checkStarts checks that the start of no session's prompt moves backward.
+// checkStarts checks that no session's prompt begins at an earlier message than before.
 func (k *keeper) checkStarts(db *store.DB) {
 	k.t.Helper()
 	var name string
@@ -323,7 +323,7 @@ func (k *keeper) settle() {
 	k.t.Helper()
 	p := k.start()
 	p.ready()
-	for chat := range int64(keeperChats) { // what became notes last is dreamt of, too
+	for chat := range int64(keeperChats) { // Dream must read the last notes, too
 		k.command(p, chat+1, "/dream")
 	}
 	k.rest()

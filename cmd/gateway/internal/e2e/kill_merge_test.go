@@ -21,8 +21,8 @@ import (
 )
 
 // TestKillMerge kills the gateway at random moments and between any two steps while it merges two
-// linked people who already have data. At the end one of them has the data of both, once, and
-// nothing of the other one is left.
+// linked people who already have data. At the end one of them has the data of both, without
+// duplicates, and nothing of the other one is left.
 func TestKillMerge(t *testing.T) {
 	t.Parallel()
 	t.Run("random", func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestKillMerge(t *testing.T) {
 				p := m.start(at)
 				m.speak(0)
 				m.endsItself(p)
-				if point != "begun" { // which comes once
+				if point != "begun" { // "begun" comes only once
 					m.endsItself(m.start(at))
 				}
 				m.settle()
@@ -73,7 +73,7 @@ func newMerger(t *testing.T, pairs int) *merger {
 	m := &merger{t: t, ledger: newLedger(), rand: rand.New(rand.NewPCG(seed, 0)), pairs: pairs}
 	m.world = newWorld(t, worldOptions{answer: m.ledger.answer, onSend: m.ledger.onSend,
 		agent: "waiting = 1000\n[memory]\ndream_every = \"0s\""})
-	p := m.start() // which makes the database
+	p := m.start() // creates the database
 	p.ready()
 	p.stop()
 	m.look(func(db *store.DB) {
@@ -203,7 +203,7 @@ func (m *merger) speak(pair int) {
 	m.telegram.Say(id, id, m.ledger.next(id, 0))
 }
 
-// killAfter kills p after a time.
+// killAfter kills p after a duration.
 func (m *merger) killAfter(p *process, d time.Duration) {
 	m.t.Helper()
 	timer := time.NewTimer(d)
@@ -232,7 +232,7 @@ func (m *merger) settle() {
 	m.t.Helper()
 	p := m.start()
 	p.ready()
-	if m.ledger.said[int64(2*m.pairs)] == 1 { // the last pair has not heard of it yet
+	if m.ledger.said[int64(2*m.pairs)] == 1 { // its second person has not written since the link
 		m.speak(m.pairs - 1)
 	}
 	m.ledger.await(m.t, 0, p.done)
@@ -259,8 +259,8 @@ func (m *merger) settle() {
 	})
 }
 
-// checkFacts checks that a has the facts of both. Of equal keys, the newer fact, which is b's,
-// stays.
+// checkFacts checks that a has the facts of both. If both have a fact with the same key, b's
+// newer fact keeps the key and a's fact gets another one.
 func (m *merger) checkFacts(db *store.DB, a, b int64) {
 	m.t.Helper()
 	space, read := memory.New(db, nil, nil).In(memory.OfPerson(a)), db.Read(m.t.Context())
@@ -288,8 +288,8 @@ func (m *merger) checkFacts(db *store.DB, a, b int64) {
 	}
 }
 
-// checkHistory checks that a has the entries of both, its own first, in the table, the file and
-// the index, and the archived messages of both.
+// checkHistory checks that a has the entries of both, a's first, in the table, the file and the
+// index. a must also have the archived messages of both.
 func (m *merger) checkHistory(db *store.DB, a, b int64) {
 	m.t.Helper()
 	space, read := memory.New(db, nil, nil).In(memory.OfPerson(a)), db.Read(m.t.Context())

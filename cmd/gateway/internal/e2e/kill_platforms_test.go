@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestKillPlatforms is TestKill on the platforms that remember what they were sent. There nobody
-// may see anything twice.
+// TestKillPlatforms is like TestKill, but on platforms that remember what they were sent. People
+// must not see anything twice there.
 func TestKillPlatforms(t *testing.T) {
 	t.Parallel()
 	for _, platform := range []struct {
@@ -89,7 +89,7 @@ func (tr *trial) relax() {
 	}
 }
 
-// move moves the people of tr to another platform. section is the gateway's configuration for it.
+// move moves the people of tr to another platform. section is the configuration of its account.
 func (tr *trial) move(section string) {
 	tr.t.Helper()
 	common, _, _ := strings.Cut(tr.config, "[channels.")

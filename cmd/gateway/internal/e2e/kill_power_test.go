@@ -18,16 +18,16 @@ import (
 	"gateway/store"
 )
 
-// TestKillPower is TestKill with a power loss at each kill: the database loses all data that was
-// not synced. Each message is answered in order and once. Only messages sent in the last 50 ms
-// may come twice.
+// TestKillPower is like TestKill, but with a power loss at each kill: the database loses all data
+// that was not synced. Each message is answered in order and once. Only messages sent in the last
+// 50 ms may come twice.
 func TestKillPower(t *testing.T) {
 	t.Parallel()
 	t.Run("random", func(t *testing.T) {
 		t.Parallel()
 		tr := newTrial(t, 200)
 		lost := 0
-		// The loop may take longer until a power loss has removed something.
+		// The loop has more rounds if no power loss has removed something yet.
 		for n := 0; n < often(16) || lost == 0 && n < 200; n++ {
 			tr.say(few(10) + tr.rand.IntN(few(20)))
 			p := tr.start("GATEWAY_SYNCED=1")
@@ -54,8 +54,9 @@ func TestKillPower(t *testing.T) {
 	}
 }
 
-// TestPowerLossAfterCrashes cuts the power right after a platform has taken an answer, at which two
-// processes crashed. That answer has arrived: it is not given up, and nobody reads that it was.
+// TestPowerLossAfterCrashes cuts the power right after a platform has accepted an answer. Two
+// processes crashed before while they sent this answer. The gateway must not give up the answer,
+// because it has arrived, and must not tell anybody that it gave it up.
 func TestPowerLossAfterCrashes(t *testing.T) {
 	t.Parallel()
 	tr := newTrial(t, 1)
@@ -81,8 +82,9 @@ func (tr *trial) powerLossAfter(p *process, d time.Duration) (lost int) {
 	return lost
 }
 
-// losePower removes unsynced data from the database of a dead process. It records the messages
-// that were sent, or being sent once more, and are no longer marked so: they may come again.
+// losePower removes unsynced data from the database of a dead process. A message that was sent, or
+// was being sent again, may have lost its mark for that. losePower records such messages, because
+// they may come again.
 func (tr *trial) losePower() (lost int) {
 	tr.t.Helper()
 	before := tr.sendings(copyDatabase(tr.t, tr.home))
@@ -93,14 +95,14 @@ func (tr *trial) losePower() (lost int) {
 		case len(now.ids) < len(d.ids), d.state != bus.Waiting && now.state == bus.Waiting:
 			tr.caught[d.text]++
 			tr.unnoted[d.text]++
-		case now.uncertain < d.uncertain: // still being sent, which autopsy counts
+		case now.uncertain < d.uncertain: // still being sent; autopsy counts it in caught
 			tr.unnoted[d.text]++
 		}
 	}
 	return lost
 }
 
-// A sending is the progress of a delivery.
+// A sending is the state of a delivery in the database.
 type sending struct {
 	text  string
 	state bus.DeliveryState
@@ -147,11 +149,11 @@ func copyDatabase(t *testing.T, home string) string {
 	return dir
 }
 
-// The layout of a write-ahead log and of its index: see "WAL-mode File Format" of SQLite.
+// Layout of a write-ahead log and of its index: see "WAL-mode File Format" of SQLite.
 const (
 	logHeader     = 32  // bytes; the page size is at 8, the salt at 16
 	frameHeader   = 24  // bytes, before each page
-	indexTried    = 128 // where the index has how many frames a checkpoint may have moved
+	indexTried    = 128 // offset of the number of frames that a checkpoint may have moved
 	indexHeadSize = 136
 )
 
@@ -180,12 +182,12 @@ func cutLog(t *testing.T, path string) (lost int) {
 		synced = seen
 	}
 	keep := int(binary.NativeEndian.Uint32(index[indexTried:]))
-	if synced.salt == salt { // else the log began anew after the last sync
+	if synced.salt == salt { // otherwise the log began anew after the last sync
 		keep = max(keep, synced.frames)
 	}
 	end := min(logHeader+keep*frame, len(wal))
 	for at := end; at+frame <= len(wal) && bytes.Equal(wal[at+8:at+16], wal[16:24]); at += frame {
-		lost++ // a frame of this log; those of an earlier one have another salt
+		lost++ // a frame of this log; frames of an earlier log have another salt
 	}
 	if err := os.Truncate(path+"-wal", int64(end)); err != nil {
 		t.Fatal(err)

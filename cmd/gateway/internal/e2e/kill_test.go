@@ -115,7 +115,7 @@ func (tr *trial) endAt(point string, n int) {
 	tr.t.Helper()
 	p := tr.start(fmt.Sprintf("GATEWAY_FAULT=%s:%d", point, n), "GATEWAY_SYNCED=1")
 	p.ready()
-	for range 200 { // in pieces, as "accepted" counts batches
+	for range 200 { // in pieces, because "accepted" counts batches
 		select {
 		case <-p.done:
 		default:
@@ -157,12 +157,12 @@ type trial struct {
 
 	kills   int
 	tired   bool           // one more kill could make a turn give up
-	caught  map[string]int // how often a dead process left a send of this text under way
-	loses   bool           // each end is a power loss, too
-	unnoted map[string]int // how often a power loss took the note that this text was on its way
-	growing map[string]int // how often a dead process left an answer under way, by chat
-	doubled int            // answers that came more than once; set by check
-	orphans int            // previews that nothing has replaced; set by check
+	caught  map[string]int // how often a dead process left a send of this text unfinished
+	loses   bool           // each kill is a power loss, too
+	unnoted map[string]int // how often a power loss removed the progress of this text's send
+	growing map[string]int // how often a dead process left an answer unfinished, by chat
+	doubled int            // number of repeated answers; set by check
+	orphans int            // number of previews that no answer has replaced; set by check
 }
 
 // newTrial returns a trial on Telegram.
@@ -221,7 +221,7 @@ func (tr *trial) rest(p *process) {
 	}
 }
 
-// killAfter kills p after a time.
+// killAfter kills p after a duration.
 func (tr *trial) killAfter(p *process, d time.Duration) {
 	tr.t.Helper()
 	tr.rest(p)
@@ -232,7 +232,7 @@ func (tr *trial) killAfter(p *process, d time.Duration) {
 	tr.autopsy()
 }
 
-// stop stops p like systemd.
+// stop stops p with SIGTERM, as systemd does.
 func (tr *trial) stop(p *process) {
 	tr.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -243,8 +243,8 @@ func (tr *trial) stop(p *process) {
 	}
 }
 
-// autopsy checks what a dead process has left. It returns the number of unfinished sends, and
-// looks for turns with many interruptions.
+// autopsy checks what a dead process has left. It counts unfinished sends and answers, looks for
+// turns with many interruptions, and returns the number of unfinished sends.
 func (tr *trial) autopsy() (sending int) {
 	tr.t.Helper()
 	tr.look(func(db *store.DB) {
@@ -296,7 +296,7 @@ func (tr *trial) settle() {
 	p := tr.start()
 	p.ready()
 	tr.quiet(p)
-	if !tr.ledger.slow { // else the newest text of a message is not what the ledger was told
+	if !tr.ledger.slow { // with streaming, the ledger hears only the first text of each message
 		tr.ledger.await(tr.t, 0, p.done)
 	}
 	tr.platform.rest()
@@ -314,7 +314,7 @@ func (tr *trial) executions(chat int64, promised []string) (times map[string]int
 		}
 		times[text]++
 		if times[text] > 1 && tr.unnoted[text] > 0 {
-			continue // what a power loss took the notes of comes again, in its order
+			continue // after a power loss, the gateway sends it again, in order
 		}
 		// A repeated answer comes before all later answers.
 		if len(order) == 0 || order[len(order)-1] != text {
@@ -324,9 +324,9 @@ func (tr *trial) executions(chat int64, promised []string) (times map[string]int
 	return times, order
 }
 
-// orphan records a preview of a process that died before it recorded the preview itself. That can
-// happen once for each answer of the chat that a kill has interrupted, and never on a platform
-// that recognizes repeated sends.
+// orphan records a text that is not a promised answer: a preview that a process sent, but did not
+// record before it died. That can happen once for each answer of the chat that a kill has
+// interrupted. It never happens on a platform that recognizes repeated sends.
 func (tr *trial) orphan(chat int64, text string) {
 	tr.orphans++
 	at := tr.platform.address(chat).Chat

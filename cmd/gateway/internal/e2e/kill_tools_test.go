@@ -14,7 +14,7 @@ import (
 	"gateway/store"
 )
 
-// counter is a file to which commands append lines. Each line must be there once.
+// counter is a file to which commands append lines. Each line may be there only once.
 const counter = "counter"
 
 // counts returns the number of occurrences of each line in the counter.
@@ -76,7 +76,7 @@ func TestKillTools(t *testing.T) {
 	for round := range often(10) {
 		p := w.start()
 		p.ready()
-		if tired { // one more kill could make a turn give up, which is not what is tried here
+		if tired { // one more kill could make a turn give up, which this test does not check
 			w.allAnswered()
 		}
 		for chat := range int64(chats) {
@@ -129,7 +129,7 @@ func (w *world) relieve(env ...string) {
 	}
 	p := w.start(env...)
 	p.ready()
-	w.rest() // a person may have an answer before the gateway knows that
+	w.rest() // a person may see an answer before the gateway has recorded it
 	p.kill()
 }
 
@@ -159,7 +159,7 @@ func TestKillApproval(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		point string
-		times int // that the command is run
+		times int // how often the command is run
 		want  string
 	}{
 		{"suspended", 1, ""},

@@ -42,14 +42,14 @@ func (tr *trial) checkStates(db *store.DB) {
 		{"inbox WHERE state <> 'done'", 0},
 		{"turns WHERE state <> 'done'", 0},
 		{"outbox WHERE state <> 'sent'", 0},
-		{"outbox WHERE body NOT LIKE '%answer to m%'", 0}, // such as an excuse
+		{"outbox WHERE body NOT LIKE '%answer to m%'", 0}, // for example an apology
 		{"previews", 0},
 	} {
 		if got := tr.count(db, want.rows); got != want.n {
 			tr.t.Errorf("%s: %d rows, want %d", want.rows, got, want.n)
 		}
 	}
-	var row string // of those that are wrong
+	var row string // columns of each row that is wrong
 	for range tr.query(db, []any{&row}, "SELECT concat_ws(' ', id, state, crashes, error, body) "+
 		"FROM outbox WHERE state <> 'sent' OR body NOT LIKE '%answer to m%'") {
 		tr.t.Log("in the outbox: ", row)
@@ -111,7 +111,7 @@ func (tr *trial) checkDeliveries(db *store.DB) {
 			uncertain += d.uncertain
 			more := times[d.text] - 1
 			for ; tr.ledger.slow && more > d.uncertain; more-- {
-				tr.orphan(chat, d.text) // the preview was complete already
+				tr.orphan(chat, d.text) // the preview already had the whole answer
 			}
 			tr.doubled += max(more, 0)
 			cut := tr.caught[d.text] + tr.ledger.lost[d.text]

@@ -15,18 +15,18 @@ import (
 	"gateway/store"
 )
 
-// A team is a group that the configuration does not list, and its platform's ways with it.
+// A team is a group that the configuration does not list, with functions for its platform.
 type team struct {
 	group  string
-	has    func() bool           // the bot is a member
-	add    func()                // Bob adds the bot again
-	refuse func(forGood bool)    // the platform does not let the bot go
-	permit func()                // ends that
-	asked  func(s *scene, n int) // Bob causes the nth question about the group
+	has    func() bool           // reports whether the bot is a member
+	add    func()                // makes Bob add the bot again
+	refuse func(forGood bool)    // makes the platform refuse to let the bot leave
+	permit func()                // ends refuse
+	asked  func(s *scene, n int) // makes Bob cause the nth question about the group
 }
 
-// mentionedOnce makes Bob mention the bot in a group the first time. Later Ann is asked because he
-// adds the bot.
+// mentionedOnce returns a function that makes Bob mention the bot in a group for the first
+// question. Ann gets the later questions because Bob adds the bot again.
 func mentionedOnce(group string) func(*scene, int) {
 	return func(s *scene, n int) {
 		if n == 1 {
@@ -93,8 +93,8 @@ func newTeam(platform chatPlatform) team {
 	panic("no such platform")
 }
 
-// nextSecond waits until the clock shows the next second. Platforms tell times in whole seconds,
-// and what has the second in which the bot has left may be older.
+// nextSecond waits until the clock shows the next second. Platforms give times in whole seconds,
+// so an event in the same second as the leaving may have happened before it.
 func nextSecond() {
 	now := time.Now()
 	time.Sleep(now.Truncate(time.Second).Add(time.Second).Sub(now))
@@ -110,13 +110,14 @@ func (s *scene) told(text string) (n int) {
 	return n
 }
 
-// decideToLeave makes Ann be asked about the group for the nth time. She wants the bot to leave it.
+// decideToLeave makes Bob cause the nth question about the group, and makes Ann decide that the
+// bot leaves it.
 func (s *scene) decideToLeave(tm team, n int) {
 	s.t.Helper()
 	tm.asked(s, n)
 	s.until("the question", func() bool { return s.told("What should I do there?") == n })
-	// The gateway is about to be killed. On Telegram it would ask again if it had not noted yet that
-	// the question was sent.
+	// The gateway is about to be killed. On Telegram it would ask again if the question was not
+	// marked as sent yet.
 	s.rows(0, "outbox WHERE state IN ('waiting', 'sending') AND body LIKE '%What should I do there?%'")
 	d, ok := s.chatPlatform.(*onDiscord)
 	if !ok {
@@ -124,7 +125,7 @@ func (s *scene) decideToLeave(tm team, n int) {
 		return
 	}
 	unknown := discordtest.Fault{Method: "getChannel", Channel: "41", Status: 503}
-	if n == 3 { // the server can't be found, later it can
+	if n == 3 { // the server can't be found at first
 		restore := d.Inject(unknown)
 		s.press("Leave it")
 		s.hear("Please try again later.")
@@ -140,7 +141,7 @@ func (s *scene) decideToLeave(tm team, n int) {
 		strings.Contains(last, "There I also answer in #work.") != (n == 1) {
 		s.t.Errorf("Ann was asked %q", last)
 	}
-	if n == 2 { // the server can be found, later it can't
+	if n == 2 { // the server can be found, but not after the decision
 		defer d.Inject(unknown)()
 	}
 	s.press("Leave the server Team")
@@ -150,8 +151,8 @@ func (s *scene) decideToLeave(tm team, n int) {
 }
 
 // TestLeaveGroup checks on each platform that the bot leaves a group when its owner wants it. The
-// gateway is killed before the call and before it has noted the outcome. Then the platform refuses,
-// first for some time and with an outage and a kill, later for good.
+// gateway is killed before the call to the platform and before it has recorded the outcome. Then
+// the platform refuses: first for some time, with an outage and a kill, and later for good.
 func TestLeaveGroup(t *testing.T) {
 	t.Parallel()
 	inTeams(t, func(s *scene, tm team, p *process) {
@@ -203,8 +204,8 @@ func inTeams(t *testing.T, test func(s *scene, tm team, p *process), env ...stri
 }
 
 // TestStayInGroup checks on each platform that an owner can cancel the decision to leave a group:
-// by another decision, on Discord about another channel of the server, or by dropping the message.
-// The gateway is killed in between. After that the bot can still leave.
+// by another decision, which on Discord is about another channel of the server, or by dropping
+// the delivery. The gateway is killed in between. After that the bot can still leave.
 func TestStayInGroup(t *testing.T) {
 	t.Parallel()
 	inTeams(t, func(s *scene, tm team, p *process) {
@@ -220,7 +221,7 @@ func TestStayInGroup(t *testing.T) {
 		p = s.w.start()
 		p.ready()
 		s.say("/group always 1")
-		s.until("the end of the decision", func() bool { // if it is not tried just now
+		s.until("the end of the decision", func() bool { // a try may be under way
 			return s.told("I don't leave the ")+s.told("I was just leaving the ") == 1
 		})
 		s.rows(1, pending+" AND state = 'dropped'")
@@ -259,7 +260,8 @@ func TestStayInGroup(t *testing.T) {
 	})
 }
 
-// leaveAndCrash makes the bot leave. The process p dies before the call and the next one after it.
+// leaveAndCrash makes the bot leave. Process p dies before the call to the platform, and the next
+// process dies after it.
 func (s *scene) leaveAndCrash(p *process, tm team) {
 	s.t.Helper()
 	s.decideToLeave(tm, 1)
@@ -273,8 +275,8 @@ func (s *scene) leaveAndCrash(p *process, tm team) {
 	}
 }
 
-// leaveLater makes the bot leave although the platform fails first, and then is down while the
-// gateway is killed and started again.
+// leaveLater makes the bot leave although the platform refuses at first. Then the platform is
+// down while the gateway is killed and started again.
 func (s *scene) leaveLater(tm team) *process {
 	s.t.Helper()
 	p := s.w.start()
@@ -301,7 +303,8 @@ func (s *scene) leaveLater(tm team) *process {
 	return p
 }
 
-// leaveInVain makes the bot try to leave, which the platform refuses for good. Ann tries it again.
+// leaveInVain makes the bot try to leave. The platform refuses for good, until an operator
+// retries the delivery.
 func (s *scene) leaveInVain(tm team) {
 	s.t.Helper()
 	s.ask("are you back again?", "you said are you back again?")
@@ -322,8 +325,8 @@ func (s *scene) leaveInVain(tm team) {
 	}
 }
 
-// TestLeaveListedGroup checks /group leave in a group that the configuration lists. An answer that
-// comes too late is dropped. A job of the group pauses, and goes on when the bot is back.
+// TestLeaveListedGroup checks /group leave in a group that the configuration lists. An answer
+// that comes too late is dropped. A job of the group pauses, and continues when the bot is back.
 func TestLeaveListedGroup(t *testing.T) {
 	t.Parallel()
 	asked, release := make(chan struct{}), make(chan struct{})

@@ -25,16 +25,16 @@ func marks(text string) []string { return mark.FindAllString(text, -1) }
 // names the messages that it answers.
 type ledger struct {
 	slow bool  // the model answers bit by bit
-	late *hold // the model answers every fourth chat only once it is released; nil: at once
+	late *hold // delays the model's answer to every fourth chat; nil: no delay
 
 	mu       sync.Mutex
-	said     map[int64]int   // messages, by chat
+	said     map[int64]int   // number of messages, by chat
 	open     map[string]bool // marks of messages that have no answer
 	answered int
-	lost     map[string]int // tries whose outcome Telegram has hidden, by text
-	calls    int            // of the model
-	busy     int            // of them under way
-	overlap  int            // most of them at once
+	lost     map[string]int // number of sends whose outcome Telegram has hidden, by text
+	calls    int            // calls of the model
+	busy     int            // calls of the model under way
+	overlap  int            // largest number of concurrent calls
 	changed  chan struct{}  // closed at the next answer
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// TestImpostor checks commands after a gateway was killed and another program got its address.
-// The commands send nothing to that program and use their own home.
+// TestImpostor checks what commands do after the gateway was killed and another program got its
+// address. The commands send nothing to that program and use their own home.
 func TestImpostor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})
@@ -30,7 +30,7 @@ func TestImpostor(t *testing.T) {
 	var asked atomic.Int64
 	impostor := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
-		_ = json.NewEncoder(w).Encode(map[string]any{"PID": 1}) // it may have gone
+		_ = json.NewEncoder(w).Encode(map[string]any{"PID": 1}) // the client may be gone
 	})}
 	go func() { _ = impostor.Serve(l) }() // until Close
 	defer impostor.Close()

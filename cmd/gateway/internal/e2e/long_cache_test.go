@@ -11,9 +11,9 @@ const cacheTurns = 20
 // settledTurn is the first turn whose system prompt no longer asks for a style of answers.
 const settledTurn = 4
 
-// TestPromptCache measures which part of its prompts a provider can take from its cache in a
-// conversation with tools. Each prompt must begin with the whole previous one, except that of
-// settledTurn. So only the text of people and tools is new.
+// TestPromptCache measures how much of its prompts a provider can take from its cache in a
+// conversation with tools. Each prompt must begin with the whole previous one, except the prompt
+// of settledTurn. So only the text of people and tools is new.
 func TestPromptCache(t *testing.T) {
 	t.Parallel()
 	l := newLongWorld(t, 1000, 128_000)
@@ -35,11 +35,11 @@ func TestPromptCache(t *testing.T) {
 	report := struct {
 		Turns    int     `json:"turns"`
 		Calls    int     `json:"calls"`
-		Cached   float64 `json:"cached"`             // of all prompts
-		Later    float64 `json:"cached_after_first"` // of all but the first
-		Possible float64 `json:"possible"`           // likewise, but for what is new
-		Least    float64 `json:"least"`              // of a prompt after the first
-		Prompt   [2]int  `json:"prompt_tokens"`      // of the first and the last
+		Cached   float64 `json:"cached"`             // share of all prompts
+		Later    float64 `json:"cached_after_first"` // share of all prompts but the first
+		Possible float64 `json:"possible"`           // share, if only new text was not cached
+		Least    float64 `json:"least"`              // smallest share of a prompt after the first
+		Prompt   [2]int  `json:"prompt_tokens"`      // of the first and of the last prompt
 	}{Turns: cacheTurns, Calls: len(calls), Least: 1,
 		Cached: share(float64(sum.cached), float64(sum.prompt)),
 		Later:  share(float64(later.cached), float64(later.prompt)),

@@ -10,15 +10,15 @@ import (
 // for it.
 type longFact struct {
 	said  string // what the person writes
-	key   string // under which the model remembers it; "": it was only said
+	key   string // key under which the model remembers it; "": it was only said
 	value string
 	pin   bool
-	want  string // what only this fact has
-	query string // how it is looked up later, in other words
-	asks  string // a question that it bears on, if it is remembered
+	want  string // text that only this fact has
+	query string // words with which it is looked up later
+	asks  string // question for which it is useful, if it is remembered
 }
 
-// longFacts are the facts that the person asks for. The remembered ones come first.
+// longFacts are the facts that the person asks for. The remembered facts come first.
 var longFacts = []longFact{
 	{said: "My sister Ilse can't eat walnuts, she got a bad rash last time. Keep that in mind.",
 		key: "Ilse's allergy", value: "Ilse, the sister, must not eat walnuts", want: "walnuts",
@@ -219,11 +219,11 @@ type longScript struct {
 func newLongScript(turns int) *longScript {
 	l := &longScript{rand: rand.New(rand.NewPCG(1, 5)), turns: turns,
 		planted: make(map[int]longFact)}
-	// Facts are in the first 85 %, so that the newest have left the prompt when they are asked
-	// for.
+	// Facts are told in the first 85 % of the turns, so that even the newest have left the prompt
+	// when the person asks for them.
 	step := float64(turns) * 0.85 / float64(len(longFacts))
 	for i := range longFacts {
-		order := i*17%len(longFacts) + 1 // remembered and said ones take turns
+		order := i*17%len(longFacts) + 1 // remembered facts alternate with facts that were only said
 		l.planted[int(float64(order)*step)] = longFacts[i]
 	}
 	return l
@@ -240,7 +240,7 @@ var longFiles = map[string]string{
 func (l *longScript) next(n int) longTurn {
 	t := longTurn{n: n, text: l.chat(), say: l.answer()}
 	fact, planted := l.planted[n]
-	switch tool := n % 25; { // every stretch has as many rounds
+	switch tool := n % 25; { // each 25 turns have the same rounds
 	case planted && fact.key == "":
 		t.text = fact.said
 	case planted, n%17 == 3 && l.others < 60:

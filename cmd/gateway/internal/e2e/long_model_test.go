@@ -15,11 +15,11 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// A longTurn is what the model does after a message of the person.
+// A longTurn is a message of the person and what the model does after it.
 type longTurn struct {
 	n      int
 	text   string
-	rounds [][]openaitest.ToolCall // before the answer
+	rounds [][]openaitest.ToolCall // rounds of tool calls before the answer
 	say    string
 }
 
@@ -27,7 +27,7 @@ type longTurn struct {
 func (t *longTurn) use(tool string, args map[string]any) {
 	text, err := json.Marshal(args)
 	if err != nil {
-		panic(err) // it can be encoded
+		panic(err) // args can always be encoded
 	}
 	t.rounds = append(t.rounds, []openaitest.ToolCall{{
 		ID:   fmt.Sprintf("call_%d_%d", t.n, len(t.rounds)),
@@ -46,20 +46,20 @@ type longCall struct {
 	kind                       string
 	turn                       int
 	prompt, cached, completion int
-	same                       bool // the prompt begins with all of the one before
+	same                       bool // the prompt begins with the whole previous one
 }
 
 // A longModel follows its script, and counts tokens like a provider.
 type longModel struct {
 	t      testing.TB
-	window int // tokens of prompt and answer; 0: any number
+	window int // limit for prompt and answer, in tokens; 0: no limit
 
 	mu     sync.Mutex
 	turn   longTurn
 	newest map[string][]string // the parts of the newest prompt, by kind
 	counts map[string]int      // tokens, by text
 	calls  []longCall
-	asked  openaitest.Request // the newest for an answer
+	asked  openaitest.Request // newest request for an answer
 	dreams int
 }
 
@@ -173,7 +173,8 @@ func promptParts(r openaitest.Request) []string {
 	return parts
 }
 
-// commonPrefix returns the length of the common prefix in bytes, in whole runes of ASCII texts.
+// commonPrefix returns the length of the common prefix in bytes. The prefix can end within a rune
+// that is not ASCII.
 func commonPrefix(a, b string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -216,7 +217,7 @@ func longTokens(s string) (n int) {
 		case 'u':
 			n += j - i
 		case ' ':
-			n += (j - i) / 8 // one is part of what follows
+			n += (j - i) / 8 // the last space is part of the next token
 		case 'n':
 			n++
 		}
@@ -242,7 +243,7 @@ func classOf(r rune) byte {
 	return 's'
 }
 
-// clockHead matches the time at the beginning of messages.
+// clockHead matches the time at the beginning of a message.
 var clockHead = regexp.MustCompile(`^\[[A-Z][a-z]+day [^\]]*\] `)
 
 // notes returns the facts in a text without the small talk. Like a model, it overlooks some.
@@ -262,7 +263,7 @@ func (m *longModel) notes(text string) string {
 		fmt.Fprint(h, text)
 		switch {
 		case known[text] && h.Sum32()%4 != 0, strings.HasPrefix(text, "Remember the"):
-		case h.Sum32()%8 == 0: // it seems to matter
+		case h.Sum32()%8 == 0: // a sentence of small talk that seems to matter
 		default:
 			continue
 		}
@@ -292,12 +293,12 @@ func (m *longModel) findings(text string) string {
 	return strings.Join(list, "\n")
 }
 
-// edits is the second phase of Dream: it makes a line of each fact.
+// edits is the second phase of Dream: it adds a line for each fact.
 func (m *longModel) edits(text string) (calls []openaitest.ToolCall) {
 	add := func(name string, args map[string]string) {
 		body, err := json.Marshal(args)
 		if err != nil {
-			panic(err) // it can be encoded
+			panic(err) // args can always be encoded
 		}
 		calls = append(calls, openaitest.ToolCall{
 			ID:   fmt.Sprintf("edit_%d_%d", m.dreams, len(calls)),
@@ -327,7 +328,7 @@ func (m *longModel) sum(fits func(longCall) bool) (c longCall) {
 	return c
 }
 
-// perTurn returns the sorted token counts of the turns from one to another.
+// perTurn returns the sorted token counts of the turns from+1 to to.
 func (m *longModel) perTurn(from, to int) []int {
 	turns := make(map[int]int)
 	for _, c := range m.calls {

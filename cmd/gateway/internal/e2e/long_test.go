@@ -28,7 +28,7 @@ type longWorld struct {
 	*world
 	model  *longModel
 	script *longScript
-	turns  int // so far
+	turns  int // number of turns so far
 }
 
 func newLongWorld(t *testing.T, turns, window int) *longWorld {
@@ -67,7 +67,7 @@ func (l *longWorld) say(text string) {
 	l.await("the answer to "+text, func() bool { return l.telegram.SentCount(1) > before })
 }
 
-// talk plays the whole conversation, with a Dream for each of its days.
+// talk plays the whole conversation. The person starts Dream every 50 turns.
 func (l *longWorld) talk(turns int) {
 	l.t.Helper()
 	const day = 50
@@ -82,7 +82,7 @@ func (l *longWorld) talk(turns int) {
 // longYears is the age of the conversation when the person asks for facts.
 const longYears = 2 * 365 * 24 * time.Hour
 
-// age makes all messages, notes and memories older: the first one by two years, later ones
+// age makes all messages, notes and facts older: the first one by two years, later ones
 // proportionally less.
 func (l *longWorld) age(began time.Time) {
 	now := time.Now()
@@ -106,9 +106,10 @@ func (l *longWorld) age(began time.Time) {
 	})
 }
 
-// A recallReport contains the shares of facts that were found, from 0 to 1.
+// A recallReport contains the shares of facts that were found, from 0 to 1. The person had either
+// asked the model to remember a fact, or only said it.
 type recallReport struct {
-	Injected        float64 `json:"injected"`                // remembered: beside a question
+	Injected        float64 `json:"injected"`                // remembered: in the prompt
 	Recall          float64 `json:"recall_at_5"`             // remembered: by recall
 	History         float64 `json:"history_at_5"`            // only said: by history_search
 	RecallSaid      float64 `json:"recall_said_at_5"`        // only said: by recall, in notes
@@ -202,18 +203,18 @@ func (l *longWorld) find(f longFact) (byRecall, byHistory float64) {
 	return results[0], results[1]
 }
 
-// A spendReport says for what the tokens were used.
+// A spendReport says how the tokens were used.
 type spendReport struct {
-	Turns       [3][2]int `json:"turn_tokens"`      // median, 95th percentile: three times
+	Turns       [3][2]int `json:"turn_tokens"`      // median and 95th percentile, in three parts
 	Background  float64   `json:"background"`       // share of all tokens
-	Notes       float64   `json:"background_notes"` // likewise, for notes only
-	Fresh       float64   `json:"background_fresh"` // likewise, of what no cache has
+	Notes       float64   `json:"background_notes"` // share of all tokens, for notes only
+	Fresh       float64   `json:"background_fresh"` // share of the tokens that no cache has
 	Cached      float64   `json:"cached"`           // share of the answers' prompts
 	NotesPrompt int       `json:"notes_prompt"`     // tokens, median
-	Compactions int       `json:"compactions"`      // calls for notes
-	Dreams      int       `json:"dreams"`           // with an analysis
+	Compactions int       `json:"compactions"`      // number of calls for notes
+	Dreams      int       `json:"dreams"`           // number of analyses
 	Largest     int       `json:"largest_prompt"`   // tokens
-	BytesToken  float64   `json:"bytes_per_token"`  // of the tokenizer, over the last prompt
+	BytesToken  float64   `json:"bytes_per_token"`  // of the tokenizer, for the last prompt
 }
 
 // spent analyses the calls of the conversation.
@@ -284,7 +285,7 @@ func TestLongConversation(t *testing.T) {
 	for _, miss := range found.missed {
 		t.Log("missed by " + miss)
 	}
-	for what, c := range map[string][2]float64{ // got, and the least wanted
+	for what, c := range map[string][2]float64{ // result and lower limit
 		"injection": {found.Injected, 0.9}, "recall@5": {found.Recall, 0.9},
 		"history@5": {found.History, 0.8}, "cached": {spent.Cached, 0.8},
 	} {
