@@ -29,7 +29,7 @@ func TestHookTemplate(t *testing.T) {
 	for _, tt := range []struct {
 		key, body string
 		code      int
-		want      string // in the answer
+		want      string // text in the answer
 	}{
 		{"k1", `{"title":["` + strings.Repeat("x", 70_000) + `"]}`, 422,
 			"the hook's template can't be filled with it: the message becomes too long"},

@@ -215,7 +215,7 @@ func TestHostileContent(t *testing.T) {
 	confine(t, p.cmd.Process.Pid)
 	p.ready()
 
-	wants := make(map[int64]string) // by chat
+	wants := make(map[int64]string) // wanted text, by chat
 	user := func(want string) int64 {
 		id := int64(1000 + len(wants))
 		wants[id] = want

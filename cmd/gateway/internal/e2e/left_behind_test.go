@@ -32,7 +32,7 @@ func TestImpostor(t *testing.T) {
 		asked.Add(1)
 		_ = json.NewEncoder(w).Encode(map[string]any{"PID": 1}) // the client may be gone
 	})}
-	go func() { _ = impostor.Serve(l) }() // until Close
+	go func() { _ = impostor.Serve(l) }() // Serve ends with Close
 	defer impostor.Close()
 	if out := w.command("halt"); !strings.Contains(out, "Stopped") {
 		t.Errorf("gateway halt says %q", out)

@@ -39,7 +39,7 @@ func TestPromptCache(t *testing.T) {
 		Later    float64 `json:"cached_after_first"` // share of all prompts but the first
 		Possible float64 `json:"possible"`           // share, if only new text was not cached
 		Least    float64 `json:"least"`              // smallest share of a prompt after the first
-		Prompt   [2]int  `json:"prompt_tokens"`      // of the first and of the last prompt
+		Prompt   [2]int  `json:"prompt_tokens"`      // tokens of the first and of the last prompt
 	}{Turns: cacheTurns, Calls: len(calls), Least: 1,
 		Cached: share(float64(sum.cached), float64(sum.prompt)),
 		Later:  share(float64(later.cached), float64(later.prompt)),

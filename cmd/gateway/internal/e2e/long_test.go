@@ -214,7 +214,7 @@ type spendReport struct {
 	Compactions int       `json:"compactions"`      // number of calls for notes
 	Dreams      int       `json:"dreams"`           // number of analyses
 	Largest     int       `json:"largest_prompt"`   // tokens
-	BytesToken  float64   `json:"bytes_per_token"`  // of the tokenizer, for the last prompt
+	BytesToken  float64   `json:"bytes_per_token"`  // by the tokenizer, in the last prompt
 }
 
 // spent analyses the calls of the conversation.
