@@ -10,8 +10,8 @@ import (
 	"gateway/agent/turn"
 )
 
-// A tool that ignores its context is abandoned, and its session goes on: after the tool's time, and
-// after /stop.
+// A tool that ignores its context is abandoned after its timeout and after /stop. Its session
+// continues.
 func TestAbandonedTool(t *testing.T) {
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})

@@ -24,7 +24,8 @@ import (
 	"gateway/store"
 )
 
-// A shelf is media in a folder. Fetching a file named by its Ref finds it, or fails.
+// A shelf is media in a folder. Fetch finds a file by the attachment's Ref, or writes the problem
+// into the attachment.
 type shelf struct {
 	dir   string
 	files map[string]string // content by ref
@@ -83,7 +84,7 @@ func (s *shelf) Put(to bus.Address, name string, r io.Reader) (bus.Attachment, e
 		os.WriteFile(file, content, 0o600))
 }
 
-// An ear hears what is in the file.
+// An ear is a transcriber. Its transcript is the content of the file.
 type ear struct{}
 
 func (ear) Transcribe(_ context.Context, name string, r io.Reader) (string, error) {
@@ -102,7 +103,7 @@ func pixels(t testing.TB) string {
 	return b.String()
 }
 
-// withFiles makes the world's media hold some files.
+// withFiles gives the world media with some files, and a transcriber.
 func (w *world) withFiles() *shelf {
 	s := &shelf{dir: w.t.TempDir(), files: map[string]string{"a.png": pixels(w.t),
 		"b.png": pixels(w.t), "v.ogg": "what time is it?", "n.ogg": "noise", "d.txt": "the report",
@@ -134,7 +135,7 @@ func TestFilesForTheModel(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		m    func(m bus.InboundMessage) bus.InboundMessage
-		want string // %q of the beginning of what the model sees
+		want string // what the model sees; of "broken" only its beginning
 	}{
 		{"photo", func(m bus.InboundMessage) bus.InboundMessage { return carrying(m, photo("a.png")) },
 			"[photo, image/png, media/a.png] look"},
@@ -198,7 +199,8 @@ func images(r llm.Request) (loaded, mentioned int) {
 	return loaded, mentioned
 }
 
-// The model sees the newest images, also of earlier turns; the transcript keeps none of their data.
+// The model sees the newest images, also those of earlier turns. The transcript keeps no image
+// data.
 func TestImages(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -225,7 +227,8 @@ func TestImages(t *testing.T) {
 	})
 }
 
-// A picture is decoded once: later turns show what was made of it. What can't be shown is said.
+// A picture is decoded once. Later turns show the decoded picture, even if its file is gone. If a
+// picture can't be decoded, the model reads the reason.
 func TestImagesAreDecodedOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.withFiles()
@@ -250,8 +253,9 @@ func TestImagesAreDecodedOnce(t *testing.T) {
 	})
 }
 
-// An image in a transcript of an earlier version, which is not ready to be shown, is decoded in the
-// first turn and not in those after it; one that can't be is tried once.
+// The transcript of an earlier version can have images that were not prepared for the model. The
+// first turn decodes such an image, and later turns do not decode it again. A broken image is
+// tried once.
 func TestOldImagesAreDecodedOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.withFiles()
@@ -274,7 +278,7 @@ func TestOldImagesAreDecodedOnce(t *testing.T) {
 		w.start()
 		w.say("a", "and now?")
 		w.must(os.Remove(name("wide.png")))
-		w.must(os.WriteFile(name("broken.png"), b.Bytes(), 0o600)) // nobody looks
+		w.must(os.WriteFile(name("broken.png"), b.Bytes(), 0o600)) // not tried again
 		w.say("a", "and then?")
 		w.wantQuiet()
 		for n := 2; n <= 3; n++ {
@@ -301,7 +305,7 @@ func TestImagesRefused(t *testing.T) {
 	})
 }
 
-// The parts of an album are one message, however they come.
+// The parts of an album become one message, even if they arrive one after another.
 func TestAlbum(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -327,7 +331,8 @@ func TestAlbum(t *testing.T) {
 	})
 }
 
-// A new wording takes the place of what waits; what is answered already is corrected.
+// An edit replaces a message that still waits. If the message is already answered, the edit is a
+// new message that corrects it.
 func TestNewWording(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -352,7 +357,8 @@ func TestNewWording(t *testing.T) {
 	})
 }
 
-// What was said in a group and not to the agent is context of the next message that is, once.
+// Messages in a group that are not addressed to the agent become context of the next message that
+// is. The model sees them once.
 func TestAmbient(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -387,7 +393,7 @@ func TestAmbient(t *testing.T) {
 	})
 }
 
-// A turn may do what the least of those who wrote may.
+// A turn has the rights of the lowest role among the people who wrote its messages.
 func TestMinRole(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -424,7 +430,7 @@ func TestMinRole(t *testing.T) {
 	})
 }
 
-// An answer knows which messages it answers, so that what marks them can be taken away.
+// An answer names the messages that it answers, so that reactions that mark them can be removed.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -495,8 +501,8 @@ func TestCommandRoles(t *testing.T) {
 	})
 }
 
-// A message whose file is still being fetched when the process ends is left to the next one as it
-// is.
+// If the process ends while the file of a message is being fetched, the message stays in the
+// inbox unchanged for the next process.
 func TestStopDuringFetch(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

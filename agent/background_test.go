@@ -22,7 +22,7 @@ import (
 	"gateway/store"
 )
 
-// stays is a model for notes that keeps what it is asked first waiting until release is closed.
+// stays is a model for notes. A request for which when is true waits until release is closed.
 type stays struct {
 	llm.Model
 	release <-chan struct{}
@@ -39,7 +39,7 @@ func (m stays) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, e
 	return m.Model.Stream(ctx, r)
 }
 
-// silence is speech that is never made.
+// silence is a speech synthesizer that returns only when its context ends.
 type silence struct{}
 
 func (silence) Speak(ctx context.Context, _ string) ([]byte, error) {
@@ -47,8 +47,8 @@ func (silence) Speak(ctx context.Context, _ string) ([]byte, error) {
 	return nil, ctx.Err()
 }
 
-// Voice notes that many chats wait for, from an API that does not answer, keep nobody waiting for
-// what is to be done with the memory.
+// The voice notes of many chats can wait for an API that does not answer. They do not delay
+// background work on the memory, such as /compact.
 func TestVoicesOfOthers(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -79,7 +79,8 @@ func TestVoicesOfOthers(t *testing.T) {
 	})
 }
 
-// What one conversation has to be done, however much and for however long, keeps no other waiting.
+// Background work of one conversation does not delay other conversations, even if it is much work
+// or takes long.
 func TestTasksOfOthers(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -103,7 +104,7 @@ func TestTasksOfOthers(t *testing.T) {
 	})
 }
 
-// A task continues when it is due, however long another task takes.
+// A background task continues when it is due, even while another task takes long.
 func TestDueDuringLongTask(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -123,7 +124,7 @@ func TestDueDuringLongTask(t *testing.T) {
 	})
 }
 
-// Two conversations that have very much to compact let others have their turn.
+// Two very long compactions let the background tasks of other conversations run in between.
 func TestLongCompactionsYield(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -156,7 +157,7 @@ func TestLongCompactionsYield(t *testing.T) {
 	})
 }
 
-// Who asks for Dream while it is under way is answered at once, and once.
+// A person who asks for Dream while it runs gets exactly one answer, at once.
 func TestDreamDuringDream(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -175,12 +176,12 @@ func TestDreamDuringDream(t *testing.T) {
 		w.sleep(time.Minute)
 		w.exec("UPDATE chores SET due_ms = 0")
 		w.d.background.Wake()
-		w.sleep(10 * time.Second) // it is under way
+		w.sleep(10 * time.Second) // Dream is running
 		before := len(w.outbox("a"))
 		w.say("a", "/dream")
 		close(release)
 		w.sleep(5 * time.Minute)
-		w.say("a", "and on", "/new") // something new for Dream, for which nobody waits
+		w.say("a", "and on", "/new") // new notes for Dream; nobody waits for this run
 		w.sleep(5 * time.Hour)
 		told := w.outbox("a")[before:]
 		if len(told) != 3 || !strings.HasPrefix(told[0].Text, "There are no new notes") {
@@ -215,7 +216,7 @@ func TestDreamAskedTwice(t *testing.T) {
 	})
 }
 
-// Dream removes old notes that it has read, and keeps what is new.
+// Dream removes old notes that it has read, and keeps new ones.
 func TestDreamTrimsHistory(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -244,11 +245,11 @@ func TestDreamTrimsHistory(t *testing.T) {
 	})
 }
 
-// A chore that panics is put off, and nothing else suffers.
+// A background task that panics is tried again later, and the dispatcher keeps running.
 func TestTaskPanics(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.deps.Versions = nil // a caller's mistake
+		w.deps.Versions = nil // a programming error
 		w.start()
 		w.tx(func(tx *store.Tx) error {
 			return w.d.background.Add(tx, background.Task{
@@ -267,7 +268,7 @@ func TestTaskPanics(t *testing.T) {
 	})
 }
 
-// Files of a scope that goes to another one wait until what works with them has ended.
+// When a scope is merged into another one, its files move only after other work on it has ended.
 func TestMergeWaits(t *testing.T) {
 	t.Parallel()
 	merge := background.Task{Work: background.Work{
@@ -303,8 +304,8 @@ func TestMergeWaits(t *testing.T) {
 	})
 }
 
-// Whatever was written into a scope moves with it: also documents with other names, and the files
-// of its skills.
+// A merge moves everything that is in a scope, also documents with other names and the files of
+// its skills.
 func TestMergeMovesAllFiles(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -335,7 +336,8 @@ func TestMergeMovesAllFiles(t *testing.T) {
 	})
 }
 
-// What a turn of another conversation writes into a scope after that was merged is merged, too.
+// A turn of another conversation can write into a scope after the scope was merged. What the turn
+// writes is merged, too.
 func TestMergeOfWhatComesLate(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -371,7 +373,7 @@ func TestMergeOfWhatComesLate(t *testing.T) {
 	})
 }
 
-// What such a turn writes at the very moment at which the files are merged is not lost.
+// A write of such a turn is not lost, even if it happens at the moment when the files are merged.
 func TestMergeWhileTurnWrites(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -400,7 +402,7 @@ func TestMergeWhileTurnWrites(t *testing.T) {
 		}
 		w.put(person(w.message("a", "and now"), 9))
 		w.sleep(time.Minute)
-		// A document that was merged stays merged, although somebody edits it meanwhile.
+		// A document that was merged is not merged again, even if somebody edits it in the meantime.
 		_, hash, err := w.deps.Documents.Read("person-9", document.User)
 		w.must(err)
 		w.must(w.deps.Documents.Save("person-9", document.User, "- Name: Bob\n", hash))

@@ -25,14 +25,15 @@ func (instant) Stream(context.Context, llm.Request) iter.Seq2[llm.Event, error] 
 	}
 }
 
-// A bench is a running dispatcher whose answers are handed to whom they belong.
+// A bench is a running dispatcher. It hands each answer to the benchmark that waits for it.
 type bench struct {
 	w    *world
 	done map[bus.Address]chan struct{}
 	ids  atomic.Int64
 }
 
-// benchChats is how many chats take turns, so that their transcripts stay as short as usual.
+// benchChats is the number of chats that take turns. With so many, their transcripts stay as
+// short as usual.
 const benchChats = 256
 
 // newBench starts a dispatcher with a model that answers at once.
@@ -60,7 +61,7 @@ func newBench(b *testing.B) *bench {
 	return bench
 }
 
-// deliver reads the outbox, as a router does that needs no time, until ctx ends.
+// deliver reads the outbox until ctx ends. It acts as a router that needs no time.
 func (bench *bench) deliver(ctx context.Context) error {
 	out, last := bench.w.deps.Outbox, int64(0)
 	for {
@@ -98,7 +99,8 @@ func (bench *bench) turn(b *testing.B, chat bus.Address) {
 	<-bench.done[chat]
 }
 
-// BenchmarkTurn is one turn after the other, each from the inbox to the outbox: three commits.
+// BenchmarkTurn runs one turn after the other, each from the inbox to the outbox. A turn makes
+// three commits.
 func BenchmarkTurn(b *testing.B) {
 	bench := newBench(b)
 	b.ReportAllocs()
@@ -107,12 +109,12 @@ func BenchmarkTurn(b *testing.B) {
 	}
 }
 
-// BenchmarkTurnsParallel is the same in all chats at once, which share commits.
+// BenchmarkTurnsParallel runs turns in all chats at once. Their transactions share commits.
 func BenchmarkTurnsParallel(b *testing.B) {
 	bench := newBench(b)
 	var next atomic.Int64
 	b.ReportAllocs()
-	b.SetParallelism(max(benchChats/runtime.GOMAXPROCS(0), 1)) // each has a chat of its own
+	b.SetParallelism(max(benchChats/runtime.GOMAXPROCS(0), 1)) // each goroutine has its own chat
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		chat := at(fmt.Sprint((next.Add(1) - 1) % benchChats))

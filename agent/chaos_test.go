@@ -25,18 +25,18 @@ import (
 	"gateway/bus"
 )
 
-// chaosSeeds is how many runs of [TestChaos] there are.
+// chaosSeeds is the number of runs of [TestChaos].
 const chaosSeeds = 4
 
-// chaos is a world in which people, the model and the process do what they like.
+// chaos is a world in which people, the model and the process act at random.
 type chaos struct {
 	*world
 	mu         sync.Mutex
 	rand       *rand.Rand
-	interrupts bool           // messages may also interrupt; then those before them have no answer
+	interrupts bool           // messages may also interrupt; messages before them then get no answer
 	calm       atomic.Bool    // the model uses no more tools
-	made       map[string]int // calls of the tool that must not run twice, by turn and call
-	said       []string       // ids of what people have written, but for commands
+	made       map[string]int // how often each call of exec ran, by turn and call
+	said       []string       // IDs of people's messages that are not commands
 }
 
 func (c *chaos) n(n int) int {
@@ -45,7 +45,7 @@ func (c *chaos) n(n int) int {
 	return c.rand.IntN(n)
 }
 
-// step is what the model does.
+// step returns a random step of the model.
 func (c *chaos) step(r llm.Request) llmtest.Step {
 	s := llmtest.Say("well")
 	s.Usage = llm.Usage{Input: 10, Output: 1}
@@ -71,7 +71,7 @@ func (c *chaos) step(r llm.Request) llmtest.Step {
 	return s
 }
 
-// exec is a tool that must not be used twice for one call, and takes its time.
+// exec is a tool that must not run twice for one call. It takes up to 9 seconds.
 func (c *chaos) exec(ctx context.Context, call tool.Call) (tool.Result, error) {
 	took := time.Duration(c.n(10)) * time.Second
 	c.mu.Lock()
@@ -85,7 +85,7 @@ func (c *chaos) exec(ctx context.Context, call tool.Call) (tool.Result, error) {
 	}
 }
 
-// act lets something happen.
+// act makes one random event happen.
 func (c *chaos) act() {
 	chat := []string{"a", "b"}[c.n(2)]
 	send := func(text string) {
@@ -125,7 +125,7 @@ func (c *chaos) act() {
 		send("/resume")
 	case n < 86:
 		c.must(c.stop())
-		if c.n(2) == 0 { // meanwhile
+		if c.n(2) == 0 { // while the process is down
 			send(fmt.Sprint("message ", n))
 		}
 		if len(open) > 0 && c.n(2) == 0 {
@@ -141,7 +141,7 @@ func (c *chaos) act() {
 	}
 }
 
-// check holds the world to what was promised, once everything has had its time.
+// check waits until all work has had enough time, and then verifies the promises of [TestChaos].
 func (c *chaos) check() {
 	c.t.Helper()
 	c.calm.Store(true)
@@ -187,8 +187,8 @@ func (c *chaos) check() {
 	}
 }
 
-// Whatever people, the model and restarts do, and in whatever order: each message is answered,
-// nothing is left over, and no call that must not be made twice is.
+// TestChaos lets people, the model and restarts act in random order. It verifies that each
+// message is answered, that nothing is left open, and that no call that must not run twice does.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(chaosSeeds) {

@@ -19,7 +19,7 @@ import (
 	"gateway/store"
 )
 
-// Where commands have no "-", people send "_".
+// On some platforms a command can't contain "-". People there write "_" instead.
 func TestUnderscores(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -159,7 +159,7 @@ func TestNew(t *testing.T) {
 	})
 }
 
-// A command that can't be answered changes nothing: it is one transaction.
+// A command is one transaction: if its answer can't be stored, it changes nothing.
 func TestCommandIsOneTransaction(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -182,8 +182,8 @@ func TestCommandIsOneTransaction(t *testing.T) {
 	})
 }
 
-// What /context shows adds up to the request that answers next, but for what is written until then,
-// and names each part that there is.
+// The total that /context shows is the size of the next request without its newest message.
+// /context names each part of the prompt.
 func TestContext(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -18,7 +18,7 @@ import (
 	"gateway/memory"
 )
 
-// lived checks that the dispatcher goes on.
+// lived checks that the dispatcher has not ended.
 func (w *world) lived() {
 	w.t.Helper()
 	select {
@@ -29,7 +29,8 @@ func (w *world) lived() {
 	}
 }
 
-// long has a chat say so much that the next turn must make notes first, by a smaller window.
+// long makes the conversation of a chat so long, and the context window so small, that the next
+// turn must make notes first.
 func (w *world) long(chat string) *llmtest.Model {
 	w.t.Helper()
 	m := w.atLength()
@@ -40,14 +41,14 @@ func (w *world) long(chat string) *llmtest.Model {
 	return m
 }
 
-// Whatever keeps notes from being made before a turn ends that turn at most, and never the gateway.
+// A failure to make notes before a turn ends at most that turn, and never the gateway.
 func TestNotesThatCannotBeMade(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
 		set  func(w *world)
 		do   func(w *world, release chan struct{})
-		want string // what is said at the end
+		want string // part of the last message to the person
 	}{
 		{name: "the budget is spent", set: func(w *world) {
 			w.opts.Usage = budget.New(&budget.Options{Day: budget.Limit{Tokens: 1}})
@@ -94,8 +95,9 @@ func TestNotesThatCannotBeMade(t *testing.T) {
 	}
 }
 
-// A call for notes that breaks off is counted, too. Otherwise people could use more than their
-// budget by stopping it again and again. After /forget it is counted for nobody.
+// The tokens of a call for notes that breaks off are counted, too. Otherwise people could exceed
+// their budget by stopping the call again and again. After /forget the tokens are counted for no
+// person.
 func TestNotesThatBreakOff(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"/stop", "/forget me now"} {
@@ -122,7 +124,8 @@ func TestNotesThatBreakOff(t *testing.T) {
 	}
 }
 
-// What stays of a conversation begins with a person, however many messages its turns have.
+// After a compaction the rest of a conversation begins with a message of a person, however many
+// messages its turns have.
 func TestCompactKeepsTurnsWhole(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -136,7 +139,7 @@ func TestCompactKeepsTurnsWhole(t *testing.T) {
 		})
 		w.deps.Model = checked{m, t}
 		w.start()
-		w.talks("a", 0, 4) // of six messages each
+		w.talks("a", 0, 4) // turns of six messages each
 		w.say("a", "/compact")
 		w.sleep(time.Minute)
 		w.say("a", "after")
@@ -148,7 +151,7 @@ func TestCompactKeepsTurnsWhole(t *testing.T) {
 	})
 }
 
-// A turn that is larger than what is looked at at once becomes notes like any other.
+// A turn that has more messages than a compaction reads at once becomes notes like any other.
 func TestNotesOfAHugeTurn(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -169,8 +172,8 @@ func TestNotesOfAHugeTurn(t *testing.T) {
 	})
 }
 
-// A transcript that is much longer than what becomes notes before a turn does not keep people from
-// being answered; the rest becomes notes behind it.
+// A transcript can be much longer than the part that becomes notes before a turn. People are
+// answered without waiting for the rest, which becomes notes in the background.
 func TestVeryLongTranscript(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -213,8 +216,9 @@ func TestVeryLongTranscript(t *testing.T) {
 	})
 }
 
-// Notes that a chore makes of a conversation go where it belongs when they are ready; if it was
-// erased meanwhile, nowhere.
+// While a background task makes notes of a conversation, the conversation can move to another
+// scope. The notes then go into the new scope. If the conversation was erased, they are
+// discarded.
 func TestNotesOfWhatHasMoved(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -226,7 +230,7 @@ func TestNotesOfWhatHasMoved(t *testing.T) {
 			release := make(chan struct{})
 			w.clerk().set(func(c *clerk) { c.hold = release })
 			w.say(chat, command)
-			w.put(person(w.message(chat, "now you know me"), 5)) // notes are under way
+			w.put(person(w.message(chat, "now you know me"), 5)) // while the notes are being made
 			close(release)
 			w.sleep(10 * time.Minute)
 			stray := w.count("SELECT count(*) FROM memory_scopes WHERE name LIKE 'chat-%'")
@@ -268,7 +272,8 @@ func TestNotesOfWhatHasMoved(t *testing.T) {
 	})
 }
 
-// A model for notes whose window is smaller than that of the others gets less at once.
+// The model for notes may have a smaller window than the other models. It then gets less text at
+// once.
 func TestNotesModelWithASmallWindow(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -291,7 +296,7 @@ func TestNotesModelWithASmallWindow(t *testing.T) {
 	})
 }
 
-// A narrow model takes so many bytes.
+// narrow is a model that accepts at most size bytes.
 type narrow struct {
 	llm.Model
 	size int
@@ -306,7 +311,9 @@ func (m narrow) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 	return m.Model.Stream(ctx, r)
 }
 
-// Each call of the model may find the prompt too long once, and is then made with a shorter one.
+// If a call of the model finds the prompt too long, it is repeated once with a shorter prompt.
+// Each call of a turn has this second attempt. A turn fails if the shorter prompt is too long,
+// too.
 func TestTooLongMoreThanOnce(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -325,8 +332,8 @@ func TestTooLongMoreThanOnce(t *testing.T) {
 	})
 }
 
-// However small the window is, what is remembered leaves room for the conversation, and not each
-// message costs notes.
+// Even if the window is small, the memory and the notes leave room for the conversation. Notes
+// are not made for each message.
 func TestSmallWindow(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{2048, 8192, 16_384} {

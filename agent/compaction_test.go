@@ -15,7 +15,7 @@ import (
 	"gateway/session"
 )
 
-// entries returns the history of a direct chat, as texts.
+// entries returns the texts of the notes of a direct chat.
 func (w *world) entries(chat string) (texts []string) {
 	w.t.Helper()
 	list, err := w.deps.Memory.In(memory.OfChat(at(chat))).Entries(w.read(), 0, 1000)
@@ -36,14 +36,14 @@ func (w *world) summary(chat string) session.Summary {
 // clerk returns the model that makes notes.
 func (w *world) clerk() *clerk { return w.deps.Notes.(*clerk) }
 
-// talks lets a chat say n things, numbered from first, each answered at length.
+// talks says n things in a chat, numbered from first.
 func (w *world) talks(chat string, first, n int) {
 	for i := range n {
 		w.say(chat, fmt.Sprintf("thing %d", first+i))
 	}
 }
 
-// atLength is a model that answers at length.
+// atLength gives the world a model whose answers are long, and returns it.
 func (w *world) atLength() *llmtest.Model {
 	m := llmtest.Func("long", func(r llm.Request) llmtest.Step {
 		said := strings.TrimPrefix(r.Messages[len(r.Messages)-1].Text, stamp)
@@ -53,8 +53,8 @@ func (w *world) atLength() *llmtest.Model {
 	return m
 }
 
-// A conversation that gets long becomes notes after the turn that made it so; the next one has
-// them in its prompt, and those of the notes before.
+// After a turn that has made its conversation too long, the older part becomes notes. The prompt
+// of the next turn contains these notes and the earlier ones.
 func TestCompactionAfterATurn(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -117,7 +117,7 @@ func TestMessagesDuringCompaction(t *testing.T) {
 	})
 }
 
-// A conversation that rests becomes notes, but for its last messages, once.
+// A conversation that nobody uses for a while becomes notes once, except for its last messages.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -146,8 +146,9 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-// /new begins at once, and what was said becomes notes behind it, also if the process ends or the
-// model fails meanwhile; after three failures the messages themselves stand in.
+// /new begins a new conversation at once. The old one becomes notes in the background, even if
+// the process ends or the model fails in the meantime. After three failures the messages
+// themselves are stored instead of notes.
 func TestNewMakesNotes(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -203,7 +204,7 @@ func TestNewMakesNotes(t *testing.T) {
 	}
 }
 
-// /compact says what it has done, and that there is nothing to do.
+// /compact says what it has done, or that there is nothing to do.
 func TestCompactCommand(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -229,7 +230,7 @@ func TestCompactCommand(t *testing.T) {
 	})
 }
 
-// Whoever has spent the budget gets no notes, and nothing is lost.
+// During a halt no notes are made. They are made after /resume, so nothing is lost.
 func TestNoNotesWithoutBudget(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -250,7 +251,8 @@ func TestNoNotesWithoutBudget(t *testing.T) {
 	})
 }
 
-// The estimate of a prompt comes close to what the model counts, whatever that counts.
+// The estimated tokens of a prompt come within 3 % of the model's own count. The learned number
+// of bytes per token stays between prompt.LeastRatio and prompt.MostRatio.
 func TestEstimateLearns(t *testing.T) {
 	t.Parallel()
 	for _, ratio := range []float64{1.2, 2.1, 3.9, 5.2, 9} {
@@ -258,7 +260,7 @@ func TestEstimateLearns(t *testing.T) {
 		if got := e.Tokens("m", 3000); got != 1000 {
 			t.Errorf("at first 3,000 bytes are %d tokens, want 1,000", got)
 		}
-		e.Learn("m", 100, 1) // too small to say anything
+		e.Learn("m", 100, 1) // too small to learn from
 		for range 20 {
 			e.Learn("m", 30_000, int(30_000/ratio))
 		}

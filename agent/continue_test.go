@@ -15,10 +15,10 @@ import (
 	"gateway/bus"
 )
 
-// An inquirer is a tool that asks the person until it is told "enough".
+// An inquirer is a tool that asks the person again and again until the answer is "enough".
 type inquirer struct {
-	begun     int  // calls
-	running   bool // it is in the middle of the call while it waits
+	begun     int  // number of calls that began
+	running   bool // the call is still in progress while it waits
 	cancelled int
 }
 
@@ -53,15 +53,15 @@ func (i *inquirer) tool(name string, effect tool.Effect) tool.Tool {
 		}}
 }
 
-// The answer goes to the tool, which may ask again; the model sees only what the tool says at the
-// end.
+// The person's answer goes to the tool, which may ask again. The model sees only the final
+// result.
 func TestContinue(t *testing.T) {
 	t.Parallel()
 	const call = "assistant:  ask_me({})"
 	for _, test := range []struct {
 		name           string
 		effect         tool.Effect
-		running, fresh bool     // in the middle of the call; with a restart before the last answer
+		running, fresh bool     // call in progress while it waits; restart before last answer
 		say            []string // %s is the code of the question
 		want           string   // result
 		begun          int
@@ -108,7 +108,7 @@ func TestContinue(t *testing.T) {
 	}
 }
 
-// Nothing is left of a call in whose middle somebody was asked when its turn is stopped.
+// If a turn is stopped while its call in progress waits for an answer, the call is cancelled.
 func TestContinueStopped(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -128,7 +128,7 @@ func TestContinueStopped(t *testing.T) {
 	})
 }
 
-// In a group only the person answers in whose turn the call runs.
+// In a group only the person whose turn runs the call can answer its question.
 func TestContinueInGroup(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -144,7 +144,8 @@ func TestContinueInGroup(t *testing.T) {
 	})
 }
 
-// Of calls that run side by side, one after another asks.
+// Calls that run at the same time ask their questions one after another. A call that must wait
+// with its question is cancelled and begins again later.
 func TestContinueSideBySide(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -166,7 +167,7 @@ func TestContinueSideBySide(t *testing.T) {
 	})
 }
 
-// A call that needs an approval asks after it, once.
+// A call that needs an approval asks its own question once, after the approval.
 func TestContinueApproved(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -185,7 +186,7 @@ func TestContinueApproved(t *testing.T) {
 	})
 }
 
-// A rule that denies the tool while it is in the middle of the call ends the call at once.
+// A new rule that denies the tool while its call is in progress ends the call at once.
 func TestContinueDeniedInTheMiddle(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -212,7 +213,7 @@ func TestContinueDeniedInTheMiddle(t *testing.T) {
 	})
 }
 
-// A tool that disappears while it is in the middle of the call ends the call at once.
+// If a tool disappears while its call is in progress, the call ends at once.
 func TestContinueWithoutTool(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -233,7 +234,7 @@ func TestContinueWithoutTool(t *testing.T) {
 	})
 }
 
-// A turn that fails before the call continues ends the call.
+// If a turn fails before its call in progress continues, the call is cancelled.
 func TestContinueFailed(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -250,7 +251,7 @@ func TestContinueFailed(t *testing.T) {
 	})
 }
 
-// A rule that denies the tool meanwhile ends the call.
+// A new rule that denies the tool while its question is open ends the call.
 func TestContinueDenied(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

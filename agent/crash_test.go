@@ -24,7 +24,8 @@ import (
 
 var named = bustest.Session
 
-// A call that must be approved, and that then waits itself, waits twice.
+// A call can need an approval and then wait for a sub-agent or for an answer. It then waits
+// twice.
 func TestApprovedCallThatWaits(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
@@ -71,8 +72,8 @@ func TestApprovedCallThatWaits(t *testing.T) {
 	}
 }
 
-// leaveSuspended makes what a killed process has left of a turn in chat a that waits for the
-// approval of a call of the tool exec.
+// leaveSuspended leaves what a killed process can leave: a turn in chat a whose call of the tool
+// exec waits for a question of this kind.
 func (w *world) leaveSuspended(kind question.Kind) *question.Question {
 	w.t.Helper()
 	left := w.leave("a", "hello", 1, intent("exec"))
@@ -91,7 +92,7 @@ func (w *world) leaveSuspended(kind question.Kind) *question.Question {
 	return q
 }
 
-// decideParked gives q a state behind the dispatcher's back.
+// decideParked gives q a state without the knowledge of the dispatcher.
 func (w *world) decideParked(q *question.Question, s question.State, answer string) {
 	w.t.Helper()
 	w.tx(func(tx *store.Tx) error {
@@ -100,8 +101,8 @@ func (w *world) decideParked(q *question.Question, s question.State, answer stri
 	})
 }
 
-// An approval that comes to nothing, because it is too late or its turn is stopped, is over with
-// the turn: otherwise its row would be kept for ever.
+// An approval can come too late, or its turn can be stopped. It is then void at the end of the
+// turn, because its row would otherwise be kept for ever.
 func TestApprovalNotUsed(t *testing.T) {
 	t.Parallel()
 	for _, stopped := range []bool{false, true} {
@@ -128,8 +129,8 @@ func TestApprovalNotUsed(t *testing.T) {
 	}
 }
 
-// Whatever a killed process has left of an approval, the call is made once at most, and the
-// turn ends with an answer.
+// A process can be killed at each point of an approval. In each case the call is made at most
+// once, and the turn ends with an answer.
 func TestKilledWithApproval(t *testing.T) {
 	t.Parallel()
 	say := func(text string) func(w *world, q *question.Question) {
@@ -211,7 +212,7 @@ func TestKilledWithApproval(t *testing.T) {
 	}
 }
 
-// leftBehind are what a killed process can have left of a turn that waits for an approval.
+// leftBehind lists what a killed process can leave of a turn that waits for an approval.
 var leftBehind = []struct {
 	name  string
 	leave func(w *world)
@@ -235,8 +236,9 @@ var leftBehind = []struct {
 	}},
 }
 
-// A /stop that came while the gateway was away, or comes at once, ends a turn wherever it was
-// killed. Nothing of it runs then or later.
+// A /stop or /new that waits when the gateway starts ends the turn that a killed process has
+// left. Nothing of the turn runs after the command. Only an approved call may run before the
+// command is read.
 func TestKilledAndStopped(t *testing.T) {
 	t.Parallel()
 	for _, test := range leftBehind {
@@ -280,8 +282,8 @@ func TestKilledAndStopped(t *testing.T) {
 	}
 }
 
-// While everything is halted no tool is used, whatever a killed process has left: the turn
-// ends, and the person is told.
+// While everything is halted no tool is used, whichever state a killed process has left. The turn
+// ends, and the person is told about the halt.
 func TestKilledAndHalted(t *testing.T) {
 	t.Parallel()
 	for _, test := range leftBehind {
@@ -313,8 +315,9 @@ func TestKilledAndHalted(t *testing.T) {
 	}
 }
 
-// Whatever a killed process has left of a task whose outcome a turn waits for, the outcome is the
-// result of the call, once, or a message of its own if it comes too late.
+// A process is killed while a turn waits for the outcome of a task. In each case the outcome
+// becomes the result of the call once. An outcome that comes too late becomes a message of its
+// own.
 func TestKilledWhileTaskWorks(t *testing.T) {
 	t.Parallel()
 	sub := named("test/a#1-left_0")
@@ -353,9 +356,9 @@ func TestKilledWhileTaskWorks(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		leave func(w *world, q *question.Question)
-		steps int // of the sub-agent
+		steps int // model calls of the sub-agent
 		want  string
-		late  bool // the outcome is a message
+		late  bool // the outcome becomes a message
 	}{
 		{"task written", func(w *world, _ *question.Question) { task(w) }, 1, "it is blue", false},
 		{"task taken", taken, 1, "it is blue", false},

@@ -22,7 +22,7 @@ import (
 	"gateway/store"
 )
 
-// tells puts texts of a person into a direct chat, at once.
+// tells puts texts of a person into a direct chat, in one transaction.
 func (w *world) tells(id int64, chat string, texts ...string) {
 	w.t.Helper()
 	var list []bus.InboundMessage
@@ -32,7 +32,7 @@ func (w *world) tells(id int64, chat string, texts ...string) {
 	w.put(list...)
 }
 
-// wantForgotten checks that no file holds text once all was sent that is to be.
+// wantForgotten checks that no file contains text after all open messages were sent.
 func (w *world) wantForgotten(text string) {
 	w.t.Helper()
 	w.sleep(time.Minute)
@@ -44,8 +44,9 @@ func (w *world) wantForgotten(text string) {
 	}
 }
 
-// Whatever the chats of a person are: with turns, with commands only, of an earlier version, from
-// before they were known, in the middle of becoming one with another: nothing is left of them.
+// Each case leaves data of a person in an unusual place: for example in a chat with commands
+// only, in a database of an earlier version, or in files that are still to be merged. /forget
+// removes all of it.
 func TestForgetMeInOddPlaces(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(w *world){
@@ -98,8 +99,8 @@ func TestForgetMeInOddPlaces(t *testing.T) {
 	}
 }
 
-// If another process forgets somebody, the running one forgets what they have chosen, too. It keeps
-// what others have chosen.
+// If another process forgets a person, the running dispatcher drops the person's choices, too. It keeps
+// the choices of others.
 func TestForgottenByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -115,10 +116,10 @@ func TestForgottenByAnotherProcess(t *testing.T) {
 	})
 }
 
-// forgets has person 5 known until they are forgotten, and returns what says that they are. From
-// then on the sender has the number now; -1: the sender is a stranger.
+// forgets makes person 5 known until they are forgotten. The result tells whether they are.
+// Afterwards the sender has the number now, or is a stranger if now is -1.
 func (w *world) forgets(now int64) *atomic.Bool {
-	forgotten := new(atomic.Bool) // by the command, while the dispatcher hands out messages
+	forgotten := new(atomic.Bool) // atomic: the command sets it while the dispatcher reads it
 	w.outside.known = func(_ store.Queryer, id int64) (bool, error) {
 		return id != 5 || !forgotten.Load(), nil
 	}
@@ -135,8 +136,8 @@ func (w *world) forgets(now int64) *atomic.Bool {
 	return forgotten
 }
 
-// wantUnmarked checks that the message with this id has lost the reaction that says that an answer
-// is coming, or, if wanted is not set, that no message has.
+// wantUnmarked checks that the message with this id has lost the reaction that announces an
+// answer. If wanted is false, it checks that no message has lost it.
 func (w *world) wantUnmarked(wanted bool, id string) {
 	w.t.Helper()
 	var want []string
@@ -146,8 +147,8 @@ func (w *world) wantUnmarked(wanted bool, id string) {
 	wantLines(w.t, "messages that get no answer", w.outside.dropped, want)
 }
 
-// A person writes in another chat while the gateway forgets them. The message gets its sender's
-// present number, a new one, or none. The gateway does not answer a stranger.
+// A person writes in another chat while the gateway forgets them. The message gets the number
+// that its sender has afterwards: a new one or none. The gateway does not answer a stranger.
 func TestWrittenWhileForgotten(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -177,7 +178,7 @@ func TestWrittenWhileForgotten(t *testing.T) {
 				w.put(person(w.message("a", "/forget me now"), 5), person(w.message("b", "once more"), 5))
 				close(release)
 				w.sleep(recoveryInterval)
-				w.restart() // the next process knows it, too
+				w.restart() // the next process has the same result
 				w.wantQuiet()
 				wantLines(t, "sessions", w.column("SELECT key || ' of ' || scope FROM sessions"), test.want)
 				if n := w.count(`SELECT count(*) FROM inbox WHERE body LIKE '%once more%'
@@ -191,10 +192,11 @@ func TestWrittenWhileForgotten(t *testing.T) {
 }
 
 // A message waits in a group for the answer to an earlier one while its sender is forgotten. Its
-// turn belongs to who the sender is afterwards. Nothing is stored under the old number any more.
+// turn belongs to the number that the sender has afterwards. Nothing is stored under the old
+// number any more.
 func TestWaitsInGroupWhileForgotten(t *testing.T) {
 	t.Parallel()
-	for _, first := range []string{"7", "8"} { // of the same sender, whose turn it joins, or not
+	for _, first := range []string{"7", "8"} { // the same sender, or another one
 		for name, now := range map[string]int64{"without a number": 0, "new": 6, "stranger": -1} {
 			t.Run(name+" after "+first, func(t *testing.T) {
 				inWorld(t, func(w *world) {
@@ -231,8 +233,8 @@ func TestWaitsInGroupWhileForgotten(t *testing.T) {
 	}
 }
 
-// A message that answers a question does so as who its sender is, if they are forgotten at that
-// moment.
+// A person is forgotten at the moment when their message answers a question. The message then
+// belongs to the number that the sender has afterwards.
 func TestAnswersWhileForgotten(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -260,7 +262,8 @@ func TestAnswersWhileForgotten(t *testing.T) {
 	})
 }
 
-// The configuration admits people who have no number. The audit log forgets them like others.
+// The configuration can admit people who have no number. The audit log forgets them like
+// everybody else.
 func TestForgetMeInAuditLog(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -283,7 +286,7 @@ func TestForgetMeInAuditLog(t *testing.T) {
 	})
 }
 
-// Of many messages in several chats none is left, in whatever order the chats are erased.
+// /forget removes all of many messages in several chats, in whichever order the chats are erased.
 func TestForgetManyMessages(t *testing.T) {
 	t.Parallel()
 	for _, many := range []string{"a", "b"} {
@@ -315,8 +318,8 @@ func TestForgetManyMessages(t *testing.T) {
 	}
 }
 
-// What other conversations of a person are doing ends: a turn that waits, one that runs, and
-// messages that no turn has taken.
+// /forget also ends the work of the person's other conversations: a turn that waits, a turn that
+// runs, and messages that no turn has taken.
 func TestForgetMeElsewhere(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -366,7 +369,7 @@ func TestForgetMeElsewhere(t *testing.T) {
 	})
 }
 
-// Somebody outside this process may erase a conversation whose turn waits.
+// Another process can erase a conversation whose turn waits. The next message gets an answer.
 func TestForgetFromOutside(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -385,7 +388,8 @@ func TestForgetFromOutside(t *testing.T) {
 	})
 }
 
-// Erasing waits for what is still to be sent; what is new meanwhile stays.
+// Erasing waits until open messages are sent. Messages and files that arrive in the meantime
+// stay.
 func TestForgetKeepsWhatIsNew(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -414,7 +418,7 @@ func TestForgetKeepsWhatIsNew(t *testing.T) {
 	})
 }
 
-// interrupted is media whose process stops once it has erased something.
+// interrupted is media that stops its process after it has erased something.
 type interrupted struct {
 	attachment.Media
 	stop func()
@@ -425,7 +429,7 @@ func (m *interrupted) Erase(a bus.Address) error {
 	return m.Media.Erase(a)
 }
 
-// A restart while somebody is being erased takes no file that came later.
+// A restart during an erasure does not remove files that came later.
 func TestForgetAndRestartKeepsNewFiles(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -452,14 +456,14 @@ func TestForgetAndRestartKeepsNewFiles(t *testing.T) {
 	})
 }
 
-// The memory of a person moves only to who they are now: never to a chat, and never away from
-// somebody who is still known.
+// The memory of a person moves only to the person's new number. It never moves to a chat, and
+// never away from a person who is still known.
 func TestScopesThatMustNotMove(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
 		now  func(m *bus.InboundMessage)
-		want memory.Scope // who knows the secret at the end
+		want memory.Scope // the scope that has the secret at the end
 	}{
 		{"not known any more", func(m *bus.InboundMessage) {}, "person-5"},
 		{"somebody else", func(m *bus.InboundMessage) { m.Person = 6 }, "person-5"},
@@ -492,8 +496,8 @@ func TestScopesThatMustNotMove(t *testing.T) {
 	}
 }
 
-// From outside everything is erased, too: also the zone of who is forgotten, and what a turn that
-// is ended by it has used is counted for nobody.
+// An erasure by another process is complete, too: it includes the time zone of the person. The
+// usage of a turn that it ends is counted for no person.
 func TestForgetFromOutsideIsWhole(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -517,8 +521,8 @@ func TestForgetFromOutsideIsWhole(t *testing.T) {
 	})
 }
 
-// What background work has used that was under way when its person was forgotten is counted for
-// nobody.
+// If a person is forgotten while background work for them runs, its usage is counted for no
+// person.
 func TestForgetDuringNotes(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -546,7 +550,7 @@ func TestForgetDuringNotes(t *testing.T) {
 	})
 }
 
-// What is still to be sent to an account that is not there any more keeps nobody's traces.
+// /forget does not wait for messages to an account that no longer exists. It erases them, too.
 func TestForgetOnAccountThatIsGone(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -15,14 +15,15 @@ import (
 	"gateway/store"
 )
 
-// counted is a step whose prompt has so many tokens, as the model counts.
+// counted returns a step whose prompt has this many tokens, as the model counts.
 func counted(text string, tokens int) llmtest.Step {
 	s := llmtest.Say(text)
 	s.Usage = llm.Usage{Input: tokens, Output: 1}
 	return s
 }
 
-// What was learnt of a model's tokens is there after a restart, at the first prompt.
+// The learned ratio of bytes to tokens of a model survives a restart and applies to the first
+// prompt.
 func TestEstimateIsKept(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -44,7 +45,7 @@ func TestEstimateIsKept(t *testing.T) {
 	})
 }
 
-// Notes teach, too.
+// Calls for notes teach the ratio of their model, too.
 func TestEstimateOfNotesIsKept(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -67,8 +68,9 @@ func TestEstimateOfNotesIsKept(t *testing.T) {
 	})
 }
 
-// A ratio is written when it has changed by enough, not with every answer, and not again if it was
-// written; a transaction that fails has written nothing.
+// A ratio is written when it has changed enough, and not with every answer. A ratio that was
+// written is not written again. If the transaction fails, nothing was written, and the ratio is
+// written later.
 func TestEstimateIsWrittenRarely(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -91,15 +93,15 @@ func TestEstimateIsWrittenRarely(t *testing.T) {
 			t.Error("something was written before anything was learnt")
 		}
 		for i, step := range []struct {
-			bytes int // of 1000 tokens
+			bytes int // of a prompt of 1000 tokens
 			wrote bool
 			kept  float64
 		}{
 			{4000, true, 4},
 			{4000, false, 4},
-			{4400, false, 4}, // 4.08
-			{4400, false, 4}, // 4.144
-			{4400, false, 4}, // 4.1952
+			{4400, false, 4}, // the ratio is 4.08
+			{4400, false, 4}, // the ratio is 4.144
+			{4400, false, 4}, // the ratio is 4.1952
 			{4800, true, 4.31616},
 			{1500, true, 3.752928},
 		} {

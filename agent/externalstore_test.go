@@ -10,7 +10,7 @@ import (
 	"gateway/agent/background"
 )
 
-// A drawer keeps something of people. It has trouble to erase that at first.
+// A drawer is an external store of data about people. Its first calls of Erase fail.
 type drawer struct {
 	trouble int
 	erased  [][]string
@@ -25,8 +25,9 @@ func (s *drawer) Erase(_ context.Context, chats []string) error {
 	return nil
 }
 
-// What an account keeps of somebody is erased after the last message to them was sent, for which it
-// is needed; until that has worked, also by the next process.
+// An external store of an account erases the data of a forgotten person after the last message to
+// the person was sent, because sending needs the data. The call is repeated until it succeeds,
+// also by the next process.
 func TestForgetMeExternalStores(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

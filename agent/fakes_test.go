@@ -17,7 +17,7 @@ import (
 	"gateway/store"
 )
 
-// checked is a model that holds what it is asked to the rules of the strictest provider.
+// checked is a model that checks each request against the rules of the strictest provider.
 type checked struct {
 	llm.Model
 	t testing.TB
@@ -30,7 +30,7 @@ func (m checked) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event,
 	return m.Model.Stream(ctx, r)
 }
 
-// ending is a model that tells when a call of it is over.
+// ending is a model that calls ended at the end of each call.
 type ending struct {
 	llm.Model
 	ended func()
@@ -43,17 +43,16 @@ func (m ending) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 	}
 }
 
-// A clerk is a model that makes notes: it repeats how what people have said begins, so that all of
-// it can be found again.
-// It holds what it is asked to what package compact says of it.
+// A clerk is a model that makes notes. It repeats the beginning of each text that people wrote,
+// so that tests can find all of them again. It also checks the form of each request for notes.
 type clerk struct {
 	t testing.TB
 
 	mu    sync.Mutex
 	asked []llm.Request
-	fail  error // instead of notes
+	fail  error // returned instead of notes
 	hold  chan struct{}
-	wait  time.Duration // for each call
+	wait  time.Duration // how long each call takes
 }
 
 // set changes what the clerk does from now on.
@@ -88,7 +87,7 @@ func (c *clerk) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 			c.t.Errorf("asked for notes of %q: %v", line, err)
 		}
 		if said.Who == "user" {
-			notes += "- " + said.Day + ": " + prompt.Clip(said.Text, 200) + "\n" // notes have a bound
+			notes += "- " + said.Day + ": " + prompt.Clip(said.Text, 200) + "\n" // notes have a size limit
 		}
 	}
 	return func(yield func(llm.Event, error) bool) {
@@ -102,10 +101,11 @@ func (c *clerk) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 	}
 }
 
-// outside is how the rest of the gateway behaves in a world. What is nil does nothing.
+// outside defines how the rest of the gateway behaves in a world. By default everybody may write,
+// nobody is known, and every account is served.
 type outside struct {
 	known   func(q store.Queryer, person int64) (bool, error)
-	former  []int64 // of everybody
+	former  []int64 // the result of FormerIDs for everybody
 	forget  func(tx *store.Tx, person int64, chats []bus.Address) error
 	writes  func(m *bus.InboundMessage) bool // whether the sender may write; changes m
 	owners  func(q store.Queryer) ([]bus.Address, error)
@@ -115,7 +115,7 @@ type outside struct {
 	stopped func(session string, by *bus.InboundMessage)
 
 	admitted func(messages []bus.InboundMessage)
-	dropped  []string // platform's ids of the messages that get no answer
+	dropped  []string // platform IDs of the messages that get no answer
 }
 
 type people struct{ *world }

@@ -14,8 +14,9 @@ import (
 	"gateway/agent/turn"
 )
 
-// Whatever others write, in an answer, an error or a result, has no mark of the gateway: also where
-// one mark stands within another. All else stays as it was written.
+// FuzzSpoken verifies that text from outside, in an answer, an error or a result, can't contain a
+// mark of the gateway, not even by one mark inside another. Everything else stays as it was
+// written.
 func FuzzSpoken(f *testing.F) {
 	for _, s := range []string{
 		"[end of x]", "[end of [end of x]] [", "[[end of x",
@@ -75,7 +76,8 @@ func FuzzSpoken(f *testing.F) {
 	})
 }
 
-// The error of a server stands in its frame as the server has written it.
+// The error of a server is framed as text of that server. It stays as the server wrote it, except
+// for marks of the gateway.
 func TestForeignError(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -23,8 +23,8 @@ func (w *world) inGroup(sender, text string) bus.InboundMessage {
 	return m
 }
 
-// Each person in a group who has asked gets an answer to them, in the order of the questions, and
-// what they add themselves comes with it if nobody else was in between.
+// Each person in a group who has asked gets an answer, in the order of the questions. A second
+// message of the same person gets its own answer if others have written in between.
 func TestGroupAnswersEach(t *testing.T) {
 	for _, mode := range []pool.Mode{pool.Steer, pool.Followup, pool.Collect, pool.Interrupt} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -55,7 +55,8 @@ func TestGroupAnswersEach(t *testing.T) {
 	}
 }
 
-// What the answer to a person in a group costs is theirs, also if others have asked meanwhile.
+// The cost of an answer in a group is charged to the person who asked, even if others have asked
+// in the meantime.
 func TestGroupBillsWhoHasAsked(t *testing.T) {
 	for _, mode := range []pool.Mode{pool.Steer, pool.Followup, pool.Collect} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -79,7 +80,7 @@ func TestGroupBillsWhoHasAsked(t *testing.T) {
 				ask(2, "b")
 				close(release)
 				w.sleep(time.Minute)
-				ask(1, "a") // has spent what a person may
+				ask(1, "a") // has spent the budget of a person
 				w.sleep(time.Minute)
 				ask(2, "b")
 				w.sleep(time.Minute)
@@ -96,8 +97,8 @@ func TestGroupBillsWhoHasAsked(t *testing.T) {
 	}
 }
 
-// What a person adds to their own question steers its turn, and what was said to others meanwhile
-// stands where it was said.
+// A person's additions to their own question steer its turn. Messages to others appear in the
+// prompt in the order in which they were written.
 func TestGroupContextBetween(t *testing.T) {
 	inWorld(t, func(w *world) {
 		release := make(chan struct{})

@@ -8,7 +8,8 @@ import (
 	"gateway/agent/turn"
 )
 
-// Stopping the gateway as often as one likes is no reason to give a turn up.
+// An orderly stop of the gateway is not a failed attempt. A turn is not given up because of such
+// stops, however many there are.
 func TestGracefulStopsAreNoAttempts(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -27,8 +27,8 @@ import (
 	"gateway/store"
 )
 
-// A world is a dispatcher with a real store and bus and a scripted model. In the place of the
-// channels stands the test: it puts messages into the inbox and reads the outbox.
+// A world is a dispatcher with a real store, a real bus and a scripted model. The test plays the
+// channels: it puts messages into the inbox and reads the outbox.
 type world struct {
 	t       testing.TB
 	path    string // of the database
@@ -43,8 +43,8 @@ type world struct {
 	sent   int // messages so far
 }
 
-// inWorld runs test with a world of its own, in a bubble: its clock stands still while there is
-// something to do, and then goes on to the next timer.
+// inWorld runs test with its own world in a synctest bubble. The bubble's clock stands still
+// while a goroutine can run, and then jumps to the next timer.
 func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(newWorld(t)) })
@@ -93,7 +93,7 @@ func (w *world) scopes(dir string, root *os.Root) {
 	w.deps.Versions = version.New(w.deps.DB, &version.Options{Now: now})
 }
 
-// now is the time of the dispatchers.
+// now returns the time as the dispatchers see it.
 func (w *world) now() time.Time {
 	if w.opts.Now != nil {
 		return w.opts.Now()
@@ -105,13 +105,14 @@ func allMigrations() []store.Migration {
 	return append(Migrations(), bus.Migration, session.Migration, memory.Migration, version.Migration)
 }
 
-// emptyDatabase returns a database with all tables: to make them takes longer than most tests do,
-// above all with the race detector.
+// emptyDatabase returns a database with all tables. It is built once, because creating the tables
+// takes longer than most tests, above all with the race detector.
 var emptyDatabase = sync.OnceValue(func() []byte {
 	return databaseOf(allMigrations(), func(*store.Tx) error { return nil })
 })
 
-// databaseOf returns the content of a database with the tables of migrations, and what fill writes.
+// databaseOf returns the content of a database that has the tables of migrations and the rows
+// that fill writes.
 func databaseOf(migrations []store.Migration, fill func(tx *store.Tx) error) []byte {
 	dir, err := os.MkdirTemp("", "gateway-agent-")
 	if err != nil {
@@ -148,7 +149,7 @@ func (w *world) tools(tools ...tool.Tool) {
 	w.deps.Tools = registry
 }
 
-// start runs a dispatcher until stop, or the end of the test, as a process of its own does.
+// start runs a dispatcher, as a new process does, until stop or the end of the test.
 func (w *world) start() {
 	w.live()
 	d := NewDispatcher(w.deps, &w.opts)
@@ -167,7 +168,7 @@ func (w *world) live() {
 	w.deps.Life = life
 }
 
-// stop ends the dispatcher and returns what Run did.
+// stop ends the dispatcher and the life of its process. It returns the first error of these.
 func (w *world) stop() error {
 	w.cancel()
 	w.cancel = nil
@@ -178,13 +179,13 @@ func (w *world) stop() error {
 	return err
 }
 
-// expireLeases does what opening the store does after a dispatcher has failed.
+// expireLeases ends all leases, as opening the store does after a dispatcher has failed.
 func (w *world) expireLeases() { w.exec("UPDATE leases SET until_ms = 0") }
 
-// settle waits until nothing more happens by itself.
+// settle waits until all goroutines of the bubble are blocked.
 func (w *world) settle() { synctest.Wait() }
 
-// sleep lets time pass, and then everything happen that is due.
+// sleep lets d pass and then waits until everything that is due has happened.
 func (w *world) sleep(d time.Duration) {
 	time.Sleep(d)
 	w.settle()
@@ -198,7 +199,7 @@ func (w *world) tx(fn func(tx *store.Tx) error) {
 
 func (w *world) read() store.Queryer { return w.deps.DB.Read(context.Background()) }
 
-// exec changes the database behind everybody's back.
+// exec changes the database without the knowledge of the dispatcher.
 func (w *world) exec(query string, args ...any) {
 	w.t.Helper()
 	w.tx(func(tx *store.Tx) error {
@@ -214,7 +215,7 @@ func (w *world) count(query string, args ...any) (n int) {
 	return n
 }
 
-// What column is asked for.
+// Queries for column.
 const (
 	turnStates = "SELECT id || ' ' || state || ' ' || epoch || ' ' || attempts " +
 		"FROM turns ORDER BY id"
@@ -237,7 +238,7 @@ func (w *world) column(query string) (list []string) {
 	return list
 }
 
-// messageTime is when all messages in tests were sent, and stamp what their envelope makes of it.
+// messageTime is when all messages in tests were sent. stamp is how their envelope shows it.
 var messageTime = time.Date(2026, time.February, 16, 12, 51, 7, 0, time.UTC)
 
 const stamp = "[Monday 2026-02-16 12:51 +00:00] "
@@ -253,7 +254,7 @@ func (w *world) message(chat, text string) bus.InboundMessage {
 	}
 }
 
-// put accepts messages as a channel does, and lets happen what follows.
+// put accepts messages as a channel does, and then settles.
 func (w *world) put(messages ...bus.InboundMessage) {
 	w.t.Helper()
 	w.tx(func(tx *store.Tx) error {
@@ -276,7 +277,8 @@ func (w *world) say(chat string, texts ...string) {
 	}
 }
 
-// outbox returns all messages to a chat, in their order. Nobody sends them here.
+// outbox returns the messages to a chat that wait in the outbox, in their order. No channel sends
+// them during a test.
 func (w *world) outbox(chat string) (list []bus.OutboundMessage) {
 	w.t.Helper()
 	for last := int64(0); ; {
@@ -294,7 +296,7 @@ func (w *world) outbox(chat string) (list []bus.OutboundMessage) {
 	}
 }
 
-// wantAnswers checks all that a chat was ever told.
+// wantAnswers checks that a chat got exactly these answers.
 func (w *world) wantAnswers(chat string, want ...string) {
 	w.t.Helper()
 	var got []string
@@ -306,7 +308,8 @@ func (w *world) wantAnswers(chat string, want ...string) {
 	}
 }
 
-// wantQuiet checks that every message was dealt with and nothing is under way.
+// wantQuiet waits a minute. Then it checks that no message is open, that no turn and no model
+// call runs, and that no step of the model is left.
 func (w *world) wantQuiet() {
 	w.t.Helper()
 	w.sleep(time.Minute)
@@ -324,7 +327,7 @@ func (w *world) wantQuiet() {
 	}
 }
 
-// request returns what the model was asked in its n-th call, from 1.
+// request returns the n-th request to the model, counted from 1.
 func (w *world) request(n int) llm.Request {
 	w.t.Helper()
 	requests := w.model.Requests()
@@ -334,7 +337,7 @@ func (w *world) request(n int) llm.Request {
 	return requests[n-1]
 }
 
-// wantAsked checks the conversation of the model's n-th call, without the system prompt.
+// wantAsked checks the messages of the n-th request to the model, without the system prompt.
 func (w *world) wantAsked(n int, want ...string) {
 	w.t.Helper()
 	r := w.request(n)
@@ -344,7 +347,7 @@ func (w *world) wantAsked(n int, want ...string) {
 	wantLines(w.t, fmt.Sprintf("request %d", n), lines(r.Messages[1:]), want)
 }
 
-// wantTranscript checks all that is stored of a chat's conversation.
+// wantTranscript checks the complete stored transcript of a chat's conversation.
 func (w *world) wantTranscript(chat string, want ...string) {
 	w.t.Helper()
 	rows, err := w.read().Query("SELECT body FROM messages WHERE session = $1 ORDER BY id",
@@ -384,7 +387,7 @@ func lines(messages []llm.Message) (list []string) {
 	return list
 }
 
-// info returns what is stored of a chat's session.
+// info returns the stored information about a chat's session.
 func (w *world) info(chat string) session.Info {
 	w.t.Helper()
 	info, err := session.ReadInfo(w.read(), session.KeyOf(at(chat)))
@@ -392,7 +395,7 @@ func (w *world) info(chat string) session.Info {
 	return info
 }
 
-// act returns a tool without arguments that does what run says.
+// act returns a tool without arguments that calls run.
 func act(name string, effect tool.Effect, run func(ctx context.Context) (string, error)) tool.Tool {
 	return tool.Tool{
 		Name: name, Description: "Does " + name + ".", Effect: effect,
@@ -404,13 +407,13 @@ func act(name string, effect tool.Effect, run func(ctx context.Context) (string,
 	}
 }
 
-// always returns what a tool does that has this result at once.
+// always returns a function for [act] that returns result at once.
 func always(result string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return result, nil }
 }
 
-// until returns what a tool does that has this result once done is closed, or the error
-// of its context if that ends before.
+// until returns a function for [act] that returns result once done is closed, or the error of its
+// context if the context ends first.
 func until(done <-chan struct{}, result string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		select {
@@ -431,7 +434,7 @@ func uses(tools ...string) llmtest.Step {
 	return s
 }
 
-// held returns s, kept back until release is closed.
+// held returns s as a step that waits until release is closed.
 func held(s llmtest.Step, release <-chan struct{}) llmtest.Step {
 	s.Block = release
 	return s
