@@ -99,8 +99,8 @@ func TestForgetMeInOddPlaces(t *testing.T) {
 	}
 }
 
-// If another process forgets a person, the running dispatcher drops the person's choices, too. It keeps
-// the choices of others.
+// If another process forgets a person, the running dispatcher drops the person's choices, too. It
+// keeps the choices of others.
 func TestForgottenByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -21,7 +21,7 @@ import (
 	"gateway/store"
 )
 
-// heartbeats starts a dispatcher with a scheduler, and heartbeats every half an hour.
+// heartbeats starts a dispatcher with a scheduler that makes heartbeats every half an hour.
 func (w *world) heartbeats() {
 	w.t.Helper()
 	var started atomic.Bool
@@ -38,7 +38,7 @@ func (w *world) heartbeats() {
 	started.Store(true)
 }
 
-// heartbeat returns what finds heartbeats.
+// heartbeat returns the finder of heartbeats.
 func (w *world) heartbeat() *heartbeat.Finder {
 	return &heartbeat.Finder{DB: w.deps.DB, Inbox: w.deps.Inbox, Documents: w.deps.Documents}
 }
@@ -51,9 +51,9 @@ func (w *world) lookAfter(s memory.Scope, text string) {
 	w.must(w.deps.Documents.Save(s, document.Heartbeat, text, hash))
 }
 
-// A heartbeat is silent if there is nothing to say, and else speaks in the conversation in which
-// its people have written last. It has a model of its own, begins anew each time, and can't send
-// messages.
+// A heartbeat with nothing to say is silent. Otherwise it speaks in the conversation in which its
+// people wrote last. It has its own model, begins anew each time, and can't send messages or ask
+// questions.
 func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -96,7 +96,7 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
-// What is an open item, and what is none.
+// An open item is a line of the form "- [ ] text" that is not indented and not in a comment.
 func TestHasHeartbeat(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -117,7 +117,8 @@ func TestHasHeartbeat(t *testing.T) {
 	})
 }
 
-// In a group everybody can write the document, so that nobody's role is lent to it.
+// Everybody in a group can write its HEARTBEAT.md. So the heartbeat of a group runs as a user,
+// even if an owner has written in the group.
 func TestHeartbeatOfGroup(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -154,9 +155,9 @@ func (w *world) posted(chat, text string, own bool) bus.InboundMessage {
 	return m
 }
 
-// What is posted to a hook is information for the model. In a session of its own it knows nothing
-// of the people whom its answer is for; in that of the chat it does, and changes nothing about
-// them.
+// The model treats a message to a hook as information. If the hook has its own session, the model
+// knows nothing about the people who get the answer. If the hook uses the session of the chat,
+// the model knows about them, and the hook changes nothing about them.
 func TestHook(t *testing.T) {
 	t.Parallel()
 	for name, own := range map[string]bool{"own": true, "chat": false} {
@@ -196,7 +197,7 @@ func TestHook(t *testing.T) {
 	}
 }
 
-// A hook whose turn fails says so in its chat.
+// If the turn of a hook fails, its chat is told.
 func TestHookFails(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -212,7 +213,7 @@ func TestHookFails(t *testing.T) {
 	})
 }
 
-// A group that moves keeps what is to be done in it.
+// A group that moves to another chat keeps its jobs.
 func TestGroupMovesItsJobs(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

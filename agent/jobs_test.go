@@ -11,7 +11,7 @@ import (
 	"gateway/bus"
 )
 
-// lastSay returns what a chat was told last.
+// lastSay returns the last message to a chat.
 func (w *world) lastSay(chat string) bus.OutboundMessage {
 	w.t.Helper()
 	told := w.outbox(chat)
@@ -21,7 +21,7 @@ func (w *world) lastSay(chat string) bus.OutboundMessage {
 	return told[len(told)-1]
 }
 
-// wantSay sends a command and checks that the answer contains something.
+// wantSay sends a command and checks that the answer contains want.
 func (w *world) wantSay(chat, command, want string) {
 	w.t.Helper()
 	w.say(chat, command)
@@ -99,7 +99,8 @@ func TestJobsCommand(t *testing.T) {
 	})
 }
 
-// In a group all see the jobs, and each changes their own.
+// In a group everybody sees the jobs. A member can change only their own, and an admin can change
+// all.
 func TestJobsOfOthers(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -16,7 +16,7 @@ import (
 	"gateway/skills"
 )
 
-// joins puts a message of somebody into a chat, where a turn is under way.
+// joins puts a message of another sender into a chat while a turn runs there.
 func (w *world) joins(chat, who, text string) {
 	w.t.Helper()
 	m := w.message(chat, text)
@@ -25,8 +25,8 @@ func (w *world) joins(chat, who, text string) {
 	w.settle()
 }
 
-// The limits of all authors of a turn apply to its sub-agents, and to the turns that get their
-// outcomes.
+// The limits of all authors of a turn apply to its sub-agents, and to the turns that get the
+// outcomes of these sub-agents.
 func TestPolicyOfJoinerInTask(t *testing.T) {
 	inWorld(t, func(w *world) {
 		sub := w.spawning(act("look", tool.Pure, always("seen")),
@@ -53,8 +53,8 @@ func TestPolicyOfJoinerInTask(t *testing.T) {
 	})
 }
 
-// The skills that are withheld from somebody who joins a turn are withheld from then on, also in
-// their first message and from the tools.
+// If somebody who joins a turn may not use a skill, the turn may not use it from then on. The
+// model can't read the skill in the message that joins, and tools can't open its folder.
 func TestSkillsOfJoiner(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var withheld [][]string

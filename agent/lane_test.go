@@ -12,8 +12,7 @@ import (
 	"gateway/bus"
 )
 
-// A command that takes long holds up what comes after it in its conversation, in order, and
-// nothing else.
+// A slow command delays only later messages in its own conversation, which stay in order.
 func TestSlowCommand(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -40,7 +39,8 @@ func TestSlowCommand(t *testing.T) {
 	})
 }
 
-// A gateway that ends waits for the command under way, and leaves what is behind it to the next.
+// When the gateway ends, it waits for the running command. It leaves the messages behind the
+// command to the next process.
 func TestSlowCommandAtTheEnd(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -60,7 +60,7 @@ func TestSlowCommandAtTheEnd(t *testing.T) {
 	})
 }
 
-// While a command runs, what waits behind it is not taken for something that nobody has.
+// Messages that wait behind a running command are not recovered as if they were lost.
 func TestSlowCommandIsRecovered(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -80,8 +80,8 @@ func TestSlowCommandIsRecovered(t *testing.T) {
 	})
 }
 
-// A command that the end of the process interrupts is not answered with a failure: the next process
-// answers it, before what came after it.
+// If the end of the process interrupts a command, no failure is reported. The next process
+// answers the command before the messages behind it.
 func TestInterruptedCommand(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -107,7 +107,7 @@ func TestInterruptedCommand(t *testing.T) {
 	})
 }
 
-// A command that takes longer than its deadline fails, and what waits for it goes on.
+// A command that runs longer than its deadline fails, and the messages behind it are answered.
 func TestCommandDeadline(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -135,7 +135,7 @@ func slowCommand(release <-chan struct{}) command.Command {
 		}}
 }
 
-// texts returns what people in a chat were told.
+// texts returns the texts of the messages to a chat.
 func (w *world) texts(chat string) (list []string) {
 	w.t.Helper()
 	for _, m := range w.outbox(chat) {

@@ -14,14 +14,14 @@ import (
 	"gateway/bus"
 )
 
-// watch returns a function that yields what the live stream has carried for a chat so far.
+// watch returns a function that returns the progress that was published for a chat so far.
 func (w *world) watch(chat string) func() []bus.Progress {
 	all := w.watchAll()
 	return func() []bus.Progress { return all()[at(chat)] }
 }
 
-// watchAll returns a function that yields what the live stream has carried so far, by chat. It
-// reads at once what is published, as the router does.
+// watchAll returns a function that returns the progress that was published so far, by chat. A
+// goroutine reads it at once, as the router does.
 func (w *world) watchAll() func() map[bus.Address][]bus.Progress {
 	seen := make(map[bus.Address][]bus.Progress)
 	stop := make(chan struct{})
@@ -44,7 +44,7 @@ func (w *world) watchAll() func() map[bus.Address][]bus.Progress {
 	}
 }
 
-// slowly returns a step whose words come with a pause after each.
+// slowly returns a step that pauses after each word.
 func slowly(text string, pause time.Duration) llmtest.Step {
 	s := llmtest.Say(text)
 	s.Text = append(s.Text, "")
@@ -68,7 +68,7 @@ func wantProgress(t *testing.T, got, want []bus.Progress) {
 	}
 }
 
-// An answer that takes a while is announced before it has a text, and then shown while it grows.
+// A slow answer is announced before it has a text. Its preview then grows with the text.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -92,7 +92,7 @@ func TestProgress(t *testing.T) {
 	})
 }
 
-// An answer that comes at once needs no preview and names none.
+// An answer that comes at once has no preview and names none.
 func TestNoProgressOfQuickAnswer(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -108,8 +108,8 @@ func TestNoProgressOfQuickAnswer(t *testing.T) {
 	})
 }
 
-// A preview that becomes due in the moment in which its answer is ready is either shown and ended
-// by the answer, or not shown. Else both would stay.
+// A preview can become due at the moment when its answer is ready. Then either it is shown and
+// the answer ends it, or it is not shown. Otherwise both messages would stay.
 func TestProgressAtTheEnd(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -133,7 +133,7 @@ func TestProgressAtTheEnd(t *testing.T) {
 	})
 }
 
-// Deltas are bundled: a fast model does not make an update of each word.
+// The deltas of a fast model are collected, so that not each word is an update.
 func TestProgressIsThrottled(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -152,13 +152,13 @@ func TestProgressIsThrottled(t *testing.T) {
 	})
 }
 
-// The use of tools shows as a status line, with what was said before it.
+// While tools run, the preview shows a status line.
 func TestStatusLine(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		seen := w.watch("a")
 		set := func(context.Context) (string, error) {
-			time.Sleep(time.Millisecond) // who watches must see the status before the answer
+			time.Sleep(time.Millisecond) // the watcher must see the status before the answer
 			return "done", nil
 		}
 		w.tools(act("look", tool.Pure, always("seen")), act("set", tool.Once, set))
@@ -198,14 +198,14 @@ func TestProgressOfFollowup(t *testing.T) {
 	})
 }
 
-// What was shown of an answer that will not come is void; where a sentence takes its
-// place, it is not.
+// The preview of an answer that will not come is void. If an error message takes the place of the
+// answer, the preview is not void.
 func TestProgressEnds(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		mode   pool.Mode
-		say    string // meanwhile
+		say    string // while the answer grows
 		fault  error  // of the model, at the end
 		voided bool
 	}{

@@ -16,8 +16,8 @@ import (
 	"gateway/store"
 )
 
-// Within its transaction no command takes the dispatcher's mutex: whoever has that may wait for
-// another transaction, and then nothing is stored any more.
+// No command takes the dispatcher's mutex within its transaction. The goroutine that holds the
+// mutex may wait for another transaction, and then both would wait for ever.
 func TestCommandsWithoutMutex(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -28,7 +28,7 @@ func TestCommandsWithoutMutex(t *testing.T) {
 		w.start()
 		w.say("a", "hello")
 		w.settle()
-		db := &lockedDB{DB: w.deps.DB, t: t, d: w.d, stacks: make([]byte, 8<<20)} // of all tests that run
+		db := &lockedDB{DB: w.deps.DB, t: t, d: w.d, stacks: make([]byte, 8<<20)} // for all tests
 		w.d.commands = w.d.newCommands(db)
 		var names []string
 		for _, c := range command.List() {
@@ -54,7 +54,7 @@ func TestCommandsWithoutMutex(t *testing.T) {
 	})
 }
 
-// A lockedDB reports commands that wait for the dispatcher's mutex in a transaction.
+// A lockedDB reports an error if a command waits for the dispatcher's mutex in a transaction.
 type lockedDB struct {
 	*store.DB
 	t       *testing.T
@@ -75,8 +75,8 @@ func (db *lockedDB) Tx(ctx context.Context, fn func(tx *store.Tx) error) error {
 	})
 }
 
-// withMutexHeld runs fn while another goroutine has the dispatcher's mutex, and reports whether fn
-// has waited for that.
+// withMutexHeld runs fn while another goroutine holds the dispatcher's mutex. It reports whether
+// fn has waited for the mutex.
 func withMutexHeld(d *Dispatcher, stacks []byte, fn func()) (waited bool) {
 	held, done, released := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
@@ -101,19 +101,19 @@ func withMutexHeld(d *Dispatcher, stacks []byte, fn func()) (waited bool) {
 	return waited
 }
 
-// poolMutex returns the mutex of a dispatcher's sessions, which its package keeps to itself.
+// poolMutex returns the mutex of a dispatcher's sessions, which package pool does not export.
 func poolMutex(d *Dispatcher) *sync.Mutex {
 	mu := reflect.ValueOf(d.Pool).Elem().FieldByName("mu")
 	return (*sync.Mutex)(mu.Addr().UnsafePointer())
 }
 
-// waitsInCommand reports whether a goroutine waits for a mutex that package pool locks below
+// waitsInCommand reports whether a goroutine waits for a mutex of package pool in a call below
 // withMutexHeld.
 func waitsInCommand(stacks []byte) bool {
 	for stack := range bytes.SplitSeq(stacks, []byte("\n\n")) {
 		_, above, locks := bytes.Cut(stack, []byte("sync.(*Mutex).lockSlow("))
 		_, above, _ = bytes.Cut(above, []byte("\nsync.(*Mutex).Lock("))
-		_, above, _ = bytes.Cut(above, []byte("\n\t")) // to the place in package sync
+		_, above, _ = bytes.Cut(above, []byte("\n\t")) // skips the line in package sync
 		_, caller, _ := bytes.Cut(above, []byte("\n"))
 		if locks && bytes.HasPrefix(caller, []byte("gateway/agent/pool.")) &&
 			bytes.Contains(caller, []byte("gateway/agent.withMutexHeld(")) {

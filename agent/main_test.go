@@ -8,7 +8,7 @@ import (
 	"gateway/store/storetest"
 )
 
-// The test binary decodes files for its tests.
+// TestMain also lets the test binary decode files, as a child process of its tests.
 func TestMain(m *testing.M) {
 	storetest.InMemory()
 	if len(os.Args) > 1 && os.Args[1] == extract.Argument {

@@ -16,7 +16,7 @@ import (
 	"gateway/bus"
 )
 
-// choose gives the world a second model, "Small", beside "main", and returns it.
+// choose gives the world a second model, "Small", besides "main", and returns it.
 func (w *world) choose() *llmtest.Model {
 	small := llmtest.New("Small")
 	w.opts.ModelID, w.opts.ModelName = "main", "main (big-1), then spare"
@@ -40,8 +40,8 @@ const (
 		"undoes that."
 )
 
-// What was chosen for a group counts from the first message on that comes under its new address,
-// also if that is a command, and through a restart.
+// The choices of a group apply under its new address, from the first message there, even if that
+// message is a command. They survive a restart.
 func TestChoicesMove(t *testing.T) {
 	t.Parallel()
 	for _, first := range []string{"hello", "/model"} {
@@ -74,7 +74,8 @@ func TestChoicesMove(t *testing.T) {
 	}
 }
 
-// A model that is called as what takes a choice back can be chosen, and taken back.
+// A model with the name "default" can be chosen, although "/model default" otherwise undoes a
+// choice. "/model the-default" then undoes it.
 func TestModelCalledDefault(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -93,7 +94,7 @@ func TestModelCalledDefault(t *testing.T) {
 			t.Errorf("the answer is %q, want that of the default model", got)
 		}
 	})
-	inWorld(t, func(w *world) { // as always, if it is the default model
+	inWorld(t, func(w *world) { // as usual, if it is the default model
 		w.choose()
 		w.opts.Choices[0].ID, w.opts.ModelID = "default", "default"
 		w.start()
@@ -114,7 +115,7 @@ func TestModelCommand(t *testing.T) {
 		told := []string{modelIsMain, "one", modelSet, modelIsSmall}
 		w.wantAnswers("a", told...)
 
-		w.must(w.stop()) // it outlives the process
+		w.must(w.stop()) // the choice survives a restart
 		w.start()
 		w.say("b", "another conversation", "/model")
 		w.wantAnswers("b", "of b", modelIsMain)
@@ -125,7 +126,7 @@ func TestModelCommand(t *testing.T) {
 		if r := small.Requests()[0]; r.MaxOutput != 500 {
 			t.Errorf("the chosen model may answer with %d tokens, want its own 500", r.MaxOutput)
 		}
-		w.must(w.stop()) // and so does the way back
+		w.must(w.stop()) // so does its removal
 		w.start()
 		w.say("a", "/model")
 		w.wantSay("a", "/model", modelIsMain)
@@ -134,7 +135,7 @@ func TestModelCommand(t *testing.T) {
 	})
 }
 
-// Buttons are for those who may press them, and lead to what is not chosen.
+// Only people who may press buttons get them. The buttons lead to the models that are not in use.
 func TestModelButtons(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -180,7 +181,7 @@ func TestModelRefused(t *testing.T) {
 	})
 }
 
-// A turn that runs keeps its model, and what waits for it gets the new one.
+// A running turn keeps its model. Messages that wait for it get the new model.
 func TestModelDuringTurn(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -198,8 +199,8 @@ func TestModelDuringTurn(t *testing.T) {
 	})
 }
 
-// Without the chosen model in its configuration the conversation has the default, and says so; with
-// it again, it has that.
+// If the chosen model is no longer configured, the conversation uses the default and says so. If
+// it is configured again, the conversation uses it again.
 func TestModelGone(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -226,8 +227,8 @@ func TestModelGone(t *testing.T) {
 	})
 }
 
-// What works for the conversation has its model: sub-agents, and jobs in its session, also while
-// that waits for somebody. A job in a session of its own has the configured one.
+// Sub-agents of a conversation and jobs in its session use the model of the conversation. A job
+// in its own session uses the configured model.
 func TestModelBelow(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -250,7 +251,8 @@ func TestModelBelow(t *testing.T) {
 	})
 }
 
-// What is due while the conversation waits has its model, with all that comes of it.
+// A reminder that is due while a turn waits for an answer uses the model of the conversation, and
+// so do its sub-agents.
 func TestModelBesideSuspended(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -276,7 +278,8 @@ func TestModelBesideSuspended(t *testing.T) {
 	})
 }
 
-// The window of the chosen model holds: what was said with a large one is made to fit a small one.
+// The window of the chosen model applies: a conversation with a large-window model is shortened
+// for a small-window model.
 func TestModelWindow(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -313,7 +316,7 @@ func (w *world) ask(chat, command string) string {
 	return w.lastSay(chat).Text
 }
 
-// A model that understands no images gets none.
+// A model that understands no images gets no images.
 func TestModelWithoutImages(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -15,8 +15,8 @@ import (
 	"gateway/bus"
 )
 
-// echo answers with the last message, after a time that its text decides on: messages
-// overtake each other unless something keeps them in order.
+// echo answers with the last message, after a delay that depends on its text. So messages
+// overtake each other unless the dispatcher keeps them in order.
 func echo(r llm.Request) llmtest.Step {
 	text := strings.TrimPrefix(r.Messages[len(r.Messages)-1].Text, stamp)
 	s := llmtest.Say("re: " + text)
@@ -57,8 +57,8 @@ func TestOrderWithinAndBesideSessions(t *testing.T) {
 	})
 }
 
-// Messages that are accepted together are answered in their order, too, and one that is put
-// twice once.
+// Messages that are accepted in one transaction are answered in order. A message that is put
+// twice is answered once.
 func TestOrderOfOneCommit(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -124,7 +124,7 @@ func TestSlots(t *testing.T) {
 	})
 }
 
-// A tool that takes long holds no slot.
+// A tool that runs for a long time holds no slot.
 func TestToolHoldsNoSlot(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -142,8 +142,8 @@ func TestToolHoldsNoSlot(t *testing.T) {
 	})
 }
 
-// The inbox is read in pages; what stands beyond the first is handed out as well, and a
-// message whose wake-up was lost is found a little later.
+// The inbox is read in pages. Messages beyond the first page are handed out as well. A message
+// whose wake-up was lost is found a little later.
 func TestLongInboxAndLostWakeUp(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -154,7 +154,7 @@ func TestLongInboxAndLostWakeUp(t *testing.T) {
 		}
 		w.start()
 		w.sleep(time.Minute)
-		w.deps.Inbox = bus.NewInbox() // from now on put wakes nobody
+		w.deps.Inbox = bus.NewInbox() // put no longer wakes the dispatcher
 		w.wantAnswers("599", "re: hi")
 		w.put(w.message("0", "again"))
 		w.sleep(3 * pollInterval)
@@ -165,7 +165,7 @@ func TestLongInboxAndLostWakeUp(t *testing.T) {
 	})
 }
 
-// Group answers quote the message that they answer; direct ones don't.
+// An answer in a group quotes the message that it answers. An answer in a direct chat does not.
 func TestQuotesInGroupsOnly(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

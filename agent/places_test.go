@@ -19,7 +19,7 @@ import (
 	"gateway/session"
 )
 
-// within gives the world the tools look and change, a model "Small" beside "main", and policies.
+// within gives the world the tools look and change, a model "Small" besides "main", and policies.
 func (w *world) within(policies ...persona.Policy) (small *llmtest.Model) {
 	small = w.choose()
 	w.tools(act("look", tool.Pure, always("seen")), act("change", tool.Once, always("changed")))
@@ -36,8 +36,8 @@ func offered(r llm.Request) (names []string) {
 	return names
 }
 
-// A group has the tools and the model of its policy, and other chats have all tools and the usual
-// model. A withheld tool can't be called.
+// A group has the tools and the model of its policy. Other chats have all tools and the default
+// model. A tool that the policy withholds can't be called.
 func TestPolicyOfGroup(t *testing.T) {
 	inWorld(t, func(w *world) {
 		small := w.within(persona.Policy{ID: "p", Chats: []string{"test/g"}, Model: "Small",
@@ -66,7 +66,8 @@ func TestPolicyOfGroup(t *testing.T) {
 	})
 }
 
-// The policy of a person holds for them in a group and in their direct chat, and for nobody else.
+// The policy of a person applies to that person in a group and in their direct chat, and to
+// nobody else.
 func TestPolicyOfPerson(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.within(persona.Policy{ID: "p", People: []string{"test/a"},
@@ -94,7 +95,8 @@ func TestPolicyOfPerson(t *testing.T) {
 	})
 }
 
-// A policy that wants approval for a tool counts for everybody, whatever the rules allow.
+// If a policy requires an approval for a tool, everybody needs one, even if the rules allow the
+// tool.
 func TestPolicyAsks(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.within(persona.Policy{ID: "p", Accounts: []string{"test"},
@@ -115,8 +117,8 @@ func TestPolicyAsks(t *testing.T) {
 	})
 }
 
-// The model that an admin has chosen in a chat counts before that of a policy, also if it is the
-// usual one.
+// A model that an admin has chosen in a chat has priority over the model of a policy, even if it
+// is the default model.
 func TestChosenModelBeforePolicy(t *testing.T) {
 	inWorld(t, func(w *world) {
 		small := w.within(persona.Policy{ID: "p", Accounts: []string{"test"}, Model: "Small"})
@@ -132,8 +134,8 @@ func TestChosenModelBeforePolicy(t *testing.T) {
 	})
 }
 
-// A policy says when answers are spoken and how much of the work is shown. What was chosen in a
-// chat counts before it, also after a restart. In a group only admins choose.
+// A policy says when answers are spoken and how much of the work is shown. A choice in a chat has
+// priority over the policy, also after a restart. In a group only admins can choose.
 func TestChosenBeforePolicy(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.within(persona.Policy{ID: "p", Accounts: []string{"test"}, Voice: speech.Always,
@@ -179,8 +181,8 @@ func TestChosenBeforePolicy(t *testing.T) {
 	})
 }
 
-// withPersonas gives the world the personas "pirate" and "tutor", documents for them and for
-// everybody, and policies.
+// withPersonas gives the world the personas "pirate", "tutor" and "plain", shared documents,
+// documents of the first two personas, and policies.
 func (w *world) withPersonas(policies ...persona.Policy) {
 	w.within(policies...)
 	dir := filepath.Dir(w.path)
@@ -203,7 +205,7 @@ func (w *world) withPersonas(policies ...persona.Policy) {
 		{ID: "pirate", Name: "Bart"}, {ID: "tutor"}, {ID: "plain"}}, policies)
 }
 
-// wantSystem checks which of the personas' documents are in the system prompt of a request.
+// wantSystem checks which names and documents of personas are in the system prompt of a request.
 func (w *world) wantSystem(n int, want ...string) {
 	w.t.Helper()
 	system := w.request(n).Messages[0].Text
@@ -220,8 +222,8 @@ func (w *world) wantSystem(n int, want ...string) {
 	}
 }
 
-// A persona's documents replace those with the same name, an empty one too, and others are added.
-// A persona without documents answers like the agent.
+// A document of a persona replaces the shared one with the same name, even if it is empty. Other
+// documents of the persona are added. A persona without documents answers like the agent.
 func TestPersonaDocuments(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.withPersonas(persona.Policy{ID: "g", Chats: []string{"test/g"}, Persona: "pirate"},
@@ -248,8 +250,8 @@ func TestPersonaDocuments(t *testing.T) {
 	})
 }
 
-// A turn that an earlier process left goes on with the persona with which it began, also with none,
-// and the next turn has the persona that holds now.
+// A turn that an earlier process has left keeps the persona with which it began, even if it had
+// none. The next turn has the present persona.
 func TestPersonaOfResumedTurn(t *testing.T) {
 	for began, want := range map[string]string{"pirate": "You are a pirate.", "": "You are calm.",
 		"gone": "You are a tutor."} {
@@ -278,7 +280,7 @@ func TestPersonaOfResumedTurn(t *testing.T) {
 	}
 }
 
-// A suspended turn, too, goes on with its persona after a change of the settings.
+// A suspended turn also keeps its persona if the settings change.
 func TestPersonaOfSuspendedTurn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.withPersonas(persona.Policy{ID: "p", Accounts: []string{"test"}, Persona: "pirate",
@@ -308,7 +310,8 @@ func TestPersonaOfSuspendedTurn(t *testing.T) {
 	})
 }
 
-// The limits of somebody who joins a turn count from then on, besides those of the first author.
+// The limits of a person who joins a turn apply from then on, in addition to those of the first
+// author.
 func TestPolicyOfJoiner(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.within(persona.Policy{ID: "p", People: []string{"test/b"},
@@ -333,7 +336,8 @@ func TestPolicyOfJoiner(t *testing.T) {
 	})
 }
 
-// The model of a policy counts before that of the origin of a turn, which counts elsewhere.
+// The model of a policy has priority over the model of a turn's origin. Without a policy the
+// model of the origin applies.
 func TestPolicyBeforeModelOfOrigin(t *testing.T) {
 	inWorld(t, func(w *world) {
 		small := w.within(persona.Policy{ID: "p", Chats: []string{"test/a"}, Model: "main"})

@@ -16,7 +16,7 @@ import (
 	"gateway/memory"
 )
 
-// /stop takes effect after its transaction. The reminder that has begun in between goes on.
+// /stop takes effect after its transaction. A reminder that begins in between still runs.
 func TestStopComesLate(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -26,7 +26,7 @@ func TestStopComesLate(t *testing.T) {
 		w.start()
 		j := w.job("a", schedule.Reminder, "call mum")
 		w.add(j)
-		// Of a turn that has ended before.
+		// The /stop is for a turn that has already ended.
 		w.d.stops.New(w.message("a", "/stop"), command.Everything).Cancel()
 		w.sleep(time.Second)
 		w.wantRuns(j, "done 1")
@@ -36,7 +36,8 @@ func TestStopComesLate(t *testing.T) {
 	})
 }
 
-// What is due while a turn works is not held up by the question that it asks then.
+// A reminder waits for a running turn. If the turn then asks a question, the reminder does not
+// wait for the answer.
 func TestReminderBeforeTheTurnWaits(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -61,7 +62,7 @@ func TestReminderBeforeTheTurnWaits(t *testing.T) {
 	})
 }
 
-// /stop discards what people have said to a turn that waits, and not what programs have.
+// /stop discards messages of people that wait for a suspended turn, but not messages of programs.
 func TestStopWaitingTurn(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -83,7 +84,7 @@ func TestStopWaitingTurn(t *testing.T) {
 	})
 }
 
-// /stop also discards the tasks that are held back for a job whose own turn is over.
+// /stop also discards tasks of a job that are held back, even if the job's own turn has ended.
 func TestStopTasksOfJob(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -108,7 +109,7 @@ func TestStopTasksOfJob(t *testing.T) {
 	})
 }
 
-// What comes of the sub-agents of a quiet job may be quiet, too, and nobody sees it being written.
+// The outcome of a quiet job's sub-agent may be quiet, too.
 func TestSilentOutcome(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -131,7 +132,8 @@ func TestSilentOutcome(t *testing.T) {
 	})
 }
 
-// A heartbeat has no sub-agents: what comes of them would be a turn that may do more.
+// A heartbeat can't start sub-agents, because a turn about their outcome would have more rights
+// than the heartbeat.
 func TestHeartbeatAlone(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -150,7 +152,7 @@ func TestHeartbeatAlone(t *testing.T) {
 	})
 }
 
-// A reminder is said, also from a session of its own.
+// A reminder can't be silent, even in its own session.
 func TestReminderInItsOwnSession(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -168,8 +170,8 @@ func TestReminderInItsOwnSession(t *testing.T) {
 	})
 }
 
-// A reminder that comes between a turn that was interrupted and the message that has done so does
-// not answer for that turn: the message does.
+// A reminder can come between an interrupted turn and the message that interrupted it. The answer
+// to that message also counts for the interrupted one. The reminder answers neither.
 func TestReminderAfterInterruptedTurn(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -191,7 +193,8 @@ func TestReminderAfterInterruptedTurn(t *testing.T) {
 	})
 }
 
-// Who begins a new conversation while a reminder is on its way gets it in that.
+// If a person begins a new conversation while a reminder runs, the reminder is repeated in the
+// new conversation.
 func TestNewWhileReminderRuns(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -208,7 +211,8 @@ func TestNewWhileReminderRuns(t *testing.T) {
 	})
 }
 
-// Who writes while the agent tells of what a job's sub-agent has found has asked for what follows.
+// A person can write while the agent reports the outcome of a job's sub-agent. Later tool calls
+// of that turn then count as requested by a person.
 func TestAskedMeanwhile(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

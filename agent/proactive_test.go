@@ -19,7 +19,7 @@ import (
 	"gateway/store"
 )
 
-// jobs gives the dispatchers a scheduler, which runs until the end of the test.
+// jobs gives the dispatchers a scheduler that runs until the end of the test.
 func (w *world) jobs(opts schedule.Options) {
 	w.t.Helper()
 	s := schedule.New(w.deps.DB, w.deps.Inbox, &opts)
@@ -33,7 +33,7 @@ func (w *world) jobs(opts schedule.Options) {
 	})
 }
 
-// job returns a job of a chat, that is due in a minute.
+// job returns a job of a chat that is due in a minute.
 func (w *world) job(chat string, kind schedule.Kind, text string) *schedule.Job {
 	m := w.message(chat, text)
 	when, err := schedule.ParseAt("1m", time.Now(), time.UTC)
@@ -42,7 +42,7 @@ func (w *world) job(chat string, kind schedule.Kind, text string) *schedule.Job 
 		Sender: m.Sender, Role: m.Role, Scope: memory.OfChat(m.From), OwnSession: kind == schedule.Task}
 }
 
-// add adds a job and lets the minute pass until it is due.
+// add adds a job and waits the minute until it is due.
 func (w *world) add(j *schedule.Job) {
 	w.t.Helper()
 	w.tx(func(tx *store.Tx) error { return w.deps.Jobs.Add(tx, j, time.Now()) })
@@ -50,7 +50,7 @@ func (w *world) add(j *schedule.Job) {
 	w.sleep(time.Minute + time.Second)
 }
 
-// every makes a job one that comes again and again.
+// every makes a job repeat.
 func every(w *world, j *schedule.Job, text string) *schedule.Job {
 	when, err := schedule.ParseEvery(text, time.Now(), time.Second)
 	w.must(err)
@@ -58,7 +58,7 @@ func every(w *world, j *schedule.Job, text string) *schedule.Job {
 	return j
 }
 
-// wantRuns checks how the runs of a job stand, the first one first.
+// wantRuns checks the state and the attempts of each run of a job, the first run first.
 func (w *world) wantRuns(j *schedule.Job, want ...string) {
 	w.t.Helper()
 	runs, err := schedule.Runs(w.read(), j.ID)
@@ -71,8 +71,8 @@ func (w *world) wantRuns(j *schedule.Job, want ...string) {
 	wantLines(w.t, "runs of the job", got, want)
 }
 
-// A task works in a session of its own, which begins anew each time and knows what it has said
-// last.
+// A task runs in its own session. The session begins anew each time and shows what the task has
+// said last.
 func TestJobInItsOwnSession(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -103,7 +103,7 @@ func TestJobInItsOwnSession(t *testing.T) {
 	})
 }
 
-// A reminder is a turn of the conversation, so that people can answer to it.
+// A reminder is a turn of the conversation, so that people can reply to it.
 func TestReminder(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -123,7 +123,7 @@ func TestReminder(t *testing.T) {
 	})
 }
 
-// A job may end in silence, also by an answer without text; its run is done all the same.
+// A job may end silently, also with an answer without text. Its run is done in both cases.
 func TestSilentJob(t *testing.T) {
 	t.Parallel()
 	for name, step := range map[string]llmtest.Step{
@@ -143,8 +143,8 @@ func TestSilentJob(t *testing.T) {
 	}
 }
 
-// A run that fails is tried again after 1, 5 and 15 minutes. Nobody hears of it before it is given
-// up: then its people do, and the owners.
+// A run that fails is tried again after 1, 5 and 15 minutes. The people of the chat and the
+// owners are told only when it is given up.
 func TestFailingJob(t *testing.T) {
 	t.Parallel()
 	for kind, said := range map[schedule.Kind]string{
@@ -186,8 +186,8 @@ func TestFailingJob(t *testing.T) {
 	}
 }
 
-// An attempt whose turn can't be ended in order, or is given up after crashes, has failed and is
-// made again.
+// An attempt has failed if its turn can't be ended in order, or if it is given up after crashes.
+// The job then makes another attempt.
 func TestJobAbandoned(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(w *world){
@@ -222,7 +222,8 @@ func TestJobAbandoned(t *testing.T) {
 	}
 }
 
-// A turn fails, and its job can't store that either. The chat gets an error and is not blocked.
+// A turn fails, and the failure of its run can't be stored either. The chat is told about an
+// error and is not blocked.
 func TestJobAbandonedUnreported(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -244,7 +245,7 @@ func TestJobAbandonedUnreported(t *testing.T) {
 	})
 }
 
-// An attempt that goes well after one that has failed is all that people hear of.
+// If a second attempt succeeds, people see only its answer.
 func TestJobTriedAgain(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -260,8 +261,8 @@ func TestJobTriedAgain(t *testing.T) {
 	})
 }
 
-// What people write while a reminder is on its way waits for its end, in any queue mode; and a
-// reminder is no part of a turn of theirs.
+// A message that comes while a reminder runs waits for its end, in each queue mode. A reminder
+// never joins a turn of a person.
 func TestJobsAreTurnsByThemselves(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pool.Mode{pool.Steer, pool.Followup, pool.Collect, pool.Interrupt} {
@@ -291,7 +292,7 @@ func TestJobsAreTurnsByThemselves(t *testing.T) {
 				second := w.job("a", schedule.Reminder, "call dad")
 				w.add(second)
 				w.say("a", "three")
-				if mode == pool.Interrupt { // the newer message has ended the first one's turn
+				if mode == pool.Interrupt { // the newer message has ended the turn of "two"
 					w.model.Queue(llmtest.Say("late"))
 				}
 				close(hold)
@@ -306,7 +307,7 @@ func TestJobsAreTurnsByThemselves(t *testing.T) {
 	}
 }
 
-// wantQuietly is wantQuiet for a model that may have steps left.
+// wantQuietly is wantQuiet without the check that no step of the model is left.
 func (w *world) wantQuietly() {
 	w.t.Helper()
 	w.sleep(time.Minute)
@@ -315,8 +316,8 @@ func (w *world) wantQuietly() {
 	}
 }
 
-// /new leaves alone what is done in the background, which /stop ends; and what is due while a turn
-// is ended comes after that.
+// /new leaves background jobs alone, while /stop ends them. A reminder that is due while /new
+// ends a turn runs afterwards.
 func TestNewLeavesJobs(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -342,7 +343,8 @@ func TestNewLeavesJobs(t *testing.T) {
 	})
 }
 
-// /stop ends the jobs of the conversation too. A reminder that only waits comes after that.
+// /stop also ends the running jobs of the conversation. A reminder that only waits runs
+// afterwards.
 func TestStopJobs(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -368,7 +370,7 @@ func TestStopJobs(t *testing.T) {
 	})
 }
 
-// A question that nobody answers does not hold up what is due.
+// A question that nobody answers does not delay a reminder.
 func TestReminderWhileTheTurnWaits(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -390,7 +392,7 @@ func TestReminderWhileTheTurnWaits(t *testing.T) {
 	})
 }
 
-// A job that is removed before its turn has begun does not begin.
+// A job that is removed before its turn begins does not run.
 func TestRemovedJob(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -408,7 +410,8 @@ func TestRemovedJob(t *testing.T) {
 	})
 }
 
-// /forget me takes all that somebody has set up with it, also in groups, and nothing of others.
+// "/forget me" erases all jobs that a person has set up, also in groups, and the person's time
+// zone. It leaves the jobs of others.
 func TestErasedJobs(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -437,7 +440,8 @@ func TestErasedJobs(t *testing.T) {
 	})
 }
 
-// Tools know that nobody has asked just now, sub-agents of such a turn too, and what comes of them.
+// A tool call says whether nobody has asked just now. This also applies to sub-agents of such a
+// turn and to turns about their outcomes.
 func TestProactive(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -15,15 +15,16 @@ import (
 	"gateway/bus"
 )
 
-// died makes the life of a process that has ended without a word while it tried something alone, or
-// nothing.
+// died leaves the life of a process that ended without a record of its end. suspect is what the
+// process tried alone, or "".
 func (w *world) died(suspect string) {
 	w.t.Helper()
 	w.live()
 	w.exec("UPDATE lives SET suspect = $1", suspect)
 }
 
-// An end without a word counts against what was under way; one with a suspect only against that.
+// If a process ends without a record of its end, all open work counts a crash. If the process
+// tried a suspect alone, only the suspect counts it.
 func TestIsSuspect(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -62,8 +63,8 @@ func TestIsSuspect(t *testing.T) {
 	}
 }
 
-// A message that has crashed processes joins neither a running turn nor other messages. So only it
-// is given up.
+// A message that has crashed several processes joins neither a running turn nor other messages.
+// So it is the only one that is given up.
 func TestSuspectJoinsNobody(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pool.Mode{pool.Steer, pool.Followup, pool.Collect} {
@@ -88,8 +89,8 @@ func TestSuspectJoinsNobody(t *testing.T) {
 	}
 }
 
-// What several processes have ended with is tried alone, and before all else; what ends one alone
-// is given up, and only that.
+// Work that was open when several processes crashed is tried alone, and before everything else.
+// Work that crashes a process while it is tried alone is given up, and no other work is.
 func TestProbation(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -113,7 +114,7 @@ func TestProbation(t *testing.T) {
 		for _, chat := range []string{"turn", "innocent", "suspect", "other"} {
 			w.wantAnswers(chat, "hi")
 		}
-		// The others are asked for once their turn has begun, beside each other.
+		// The trials of the other chats end before their turns ask the model.
 		if want := pool.TrialOf(named("test/turn")); tried[0] != want {
 			t.Errorf("the first call was made while %q was tried alone, want %q", tried[0], want)
 		}
@@ -123,8 +124,8 @@ func TestProbation(t *testing.T) {
 	})
 }
 
-// A message with a file is counted before anybody looks at it, and one without after an end without
-// a word.
+// A message with a file is counted before its file is read. A message without a file is counted
+// only if the last process has crashed.
 func TestCountedBeforeTried(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -165,7 +166,7 @@ func TestCountedBeforeTried(t *testing.T) {
 	}
 }
 
-// countedFiles look whether a message is counted when its files are fetched.
+// countedFiles is media that records whether a message is counted when its files are fetched.
 type countedFiles struct {
 	attachment.Media
 	w      *world

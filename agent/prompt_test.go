@@ -57,9 +57,9 @@ func TestSystemPromptStaysTheSame(t *testing.T) {
 	})
 }
 
-// Requests of a session begin with what the one before has sent, so that the provider's cache
-// hits. When the transcript is too long, half of it goes at once, so that this stays so for
-// many turns.
+// Each request of a session begins with the content of the request before it, so that the
+// provider's cache hits. If the transcript is too long, half of it is removed at once, so that
+// the beginning then stays the same for many turns.
 func TestPromptBeginsStaySame(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

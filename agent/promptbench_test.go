@@ -24,7 +24,8 @@ import (
 	"gateway/store"
 )
 
-// What prompts are built of here: a person who has been there for years, or not.
+// Sizes of the prompts in the benchmarks: a person who has used the gateway for years, or a short
+// time.
 const (
 	benchSkills = 200
 	benchFacts  = 150
@@ -32,7 +33,7 @@ const (
 	shortChat   = 200
 )
 
-// settled gives a world many skills and facts, and a chat, "0", with so many messages.
+// settled gives a world many skills and facts, and a chat, "0", with this number of messages.
 func settled(b *testing.B, w *world, messages int) {
 	b.Helper()
 	old := time.Now().Add(-time.Hour)
@@ -42,7 +43,7 @@ func settled(b *testing.B, w *world, messages int) {
 		file := "skills/" + name + "/SKILL.md"
 		w.document(file, "---\nname: "+name+"\ndescription: What number "+
 			fmt.Sprint(i)+" is for, and when to use it rather than another one.\n---\n\nDo it.\n")
-		// What was written just now is read again and again, for it may be written once more.
+		// Files that were written a moment ago are read again each time, because they may change again.
 		w.must(os.Chtimes(filepath.Join(filepath.Dir(w.path), file), old, old))
 		w.must(os.Chtimes(filepath.Join(filepath.Dir(w.path), filepath.Dir(file)), old, old))
 	}
@@ -62,7 +63,7 @@ func settled(b *testing.B, w *world, messages int) {
 	w.talked(messages)
 }
 
-// talked writes a conversation into the transcript.
+// talked writes a conversation with this number of messages into the transcript.
 func (w *world) talked(messages int) {
 	key, now := session.KeyOf(at("0")), time.Now()
 	w.tx(func(tx *store.Tx) error {
@@ -83,7 +84,8 @@ func (w *world) talked(messages int) {
 	})
 }
 
-// BenchmarkTurnAfter is a whole turn in a chat with so many messages, from the inbox to the outbox.
+// BenchmarkTurnAfter measures a whole turn, from the inbox to the outbox, in a chat with a short
+// and with a long transcript.
 func BenchmarkTurnAfter(b *testing.B) {
 	took := make(map[int]time.Duration)
 	for _, messages := range []int{shortChat, longChat} {
@@ -118,21 +120,22 @@ func newLongBench(b *testing.B, messages int) *bench {
 			}
 		}
 	})
-	for range 5 { // what does not fit into a prompt becomes notes
+	for range 5 { // messages that do not fit into a prompt become notes
 		bench.turn(b, at("0"))
 	}
 	return bench
 }
 
-// An honest model answers, calls a tool now and then, and counts tokens as providers do: neither by
-// bytes nor alike for all texts.
+// An honest model answers, calls a tool now and then, and counts tokens as providers do: not in
+// proportion to bytes, and differently for different texts.
 type honest struct {
 	w      *world
 	calls  int
-	errors []float64 // of the estimate for each prompt, as a part of what it has
+	errors []float64 // of the estimate for each prompt, relative to its tokens
 }
 
-// tokenCount counts words by their length, signs by pairs and what is not Latin one by one.
+// tokenCount counts words by their length, signs in pairs, and each character that is not Latin
+// as one token.
 func tokenCount(s string) (n int) {
 	run, signs := 0, 0
 	for _, r := range s {
@@ -180,8 +183,9 @@ func (h *honest) Stream(_ context.Context, r llm.Request) iter.Seq2[llm.Event, e
 	}
 }
 
-// TestEstimate measures how much the estimate of a prompt's size is wrong by in a conversation that
-// changes its language and is compacted many times by the same model, and holds it.
+// TestEstimate measures the error of the estimated prompt size in a conversation that changes its
+// language and is compacted many times by the same model. The mean error must be at most 10 %,
+// and the largest one at most 60 %.
 func TestEstimate(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -202,7 +206,7 @@ func TestEstimate(t *testing.T) {
 		for i := range turns {
 			w.say("a", fmt.Sprint(i, strings.Repeat(said[i/25%len(said)], 1+i%12)))
 		}
-		const warm = 3 // calls after which something is known
+		const warm = 3 // calls before the estimate has learned something
 		mean, most := 0.0, 0.0
 		for _, e := range h.errors[warm:] {
 			mean += e / float64(len(h.errors)-warm)

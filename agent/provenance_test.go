@@ -9,7 +9,7 @@ import (
 	"gateway/agent/tool"
 )
 
-// What a turn has read is known after a restart, too.
+// After a restart a turn still knows which foreign texts it has read.
 func TestProvenanceAfterRestart(t *testing.T) {
 	inWorld(t, func(w *world) {
 		calls := 0

@@ -18,7 +18,7 @@ import (
 	"gateway/bus"
 )
 
-// What is said during a tool call is shown to the model with the call's result.
+// Messages that arrive during a tool call are shown to the model together with the call's result.
 func TestSteerAfterTools(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -55,7 +55,7 @@ func TestSteerBeforeAnswer(t *testing.T) {
 	})
 }
 
-// Tools of a batch that have not begun give way to what the person has just said.
+// If a person writes during a batch of tool calls, the calls that have not begun are skipped.
 func TestSteerSkipsTools(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -99,7 +99,7 @@ func TestFollowup(t *testing.T) {
 	})
 }
 
-// All that comes within the quiet period is answered in one turn, numbered.
+// All messages within the quiet period are answered in one turn, with numbers.
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -123,7 +123,7 @@ func TestCollect(t *testing.T) {
 	})
 }
 
-// Messages that come during a turn are collected behind it; they don't steer it.
+// Messages that arrive during a turn are collected and answered after it. They do not steer it.
 func TestCollectDuringTurn(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -155,7 +155,7 @@ func TestInterrupt(t *testing.T) {
 	})
 }
 
-// An interrupted turn begins no further tool.
+// An interrupted turn starts no further tool.
 func TestInterruptDuringTools(t *testing.T) {
 	t.Parallel()
 	for _, effect := range []tool.Effect{tool.Once, tool.Pure} {
@@ -254,7 +254,7 @@ func TestWaitingBound(t *testing.T) {
 	})
 }
 
-// What an earlier process has accepted is never dropped for lack of room.
+// Messages that an earlier process has accepted are never dropped because the queue is full.
 func TestWaitingBoundAfterRestart(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -267,14 +267,14 @@ func TestWaitingBoundAfterRestart(t *testing.T) {
 	})
 }
 
-// So it is when one message of many can't be read.
+// This also applies if one message of many can't be read.
 func TestWaitingBoundWithDamage(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.opts.QueueMode, w.opts.Waiting = pool.Collect, 2
 		w.deps.Model = llmtest.Func("echo", echo)
 		w.say("damaged", "x")
-		for i := range bus.ReadLimit - 1 { // with the damaged one, a page
+		for i := range bus.ReadLimit - 1 { // together with the damaged message, one page
 			w.say(fmt.Sprint("other", i), "hello")
 		}
 		w.say("a", "one", "two", "three", "four")
@@ -287,8 +287,8 @@ func TestWaitingBoundWithDamage(t *testing.T) {
 	})
 }
 
-// Texts that a person sends one right after the other are one message; other people's are
-// not part of it.
+// Texts that a person sends in quick succession become one message. Texts of other people are not
+// part of it.
 func TestDebounce(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -306,7 +306,7 @@ func TestDebounce(t *testing.T) {
 		if n := len(w.model.Requests()); n != 0 {
 			t.Fatalf("the model was asked %d times within the pause", n)
 		}
-		w.say("a", "/queue followup") // waits for nothing
+		w.say("a", "/queue followup") // a command does not wait for the pause
 		w.sleep(time.Minute)
 		w.say("a", "three")
 		w.wantQuiet()
@@ -317,8 +317,8 @@ func TestDebounce(t *testing.T) {
 	})
 }
 
-// What programs post to a conversation that is busy stays in the inbox, beyond what is held in
-// memory, and is answered in the end, in its order.
+// If programs post many messages to a busy conversation, only a limited number is held in memory.
+// The others stay in the inbox. All are answered later, in order.
 func TestNotesAreBounded(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -360,7 +360,8 @@ func TestNotesAreBounded(t *testing.T) {
 	})
 }
 
-// The same holds for a conversation whose turn waits for its person, whose answer is still heard.
+// The same limit applies to a conversation whose turn waits for a person. The answer of this
+// person is still read.
 func TestNotesOfSuspendedSessionAreBounded(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -387,7 +388,7 @@ func TestNotesOfSuspendedSessionAreBounded(t *testing.T) {
 			list, want = append(list, m), append(want, fmt.Sprint(i))
 		}
 		w.put(list...)
-		for range 2 { // also when what is in memory has been held against the table
+		for range 2 { // also after the recovery has compared the memory with the table
 			held := len(w.d.Pending(named("test/a")))
 			if held != pool.MaxOwn {
 				t.Errorf("%d are held in memory, want %d", held, pool.MaxOwn)

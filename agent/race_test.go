@@ -21,13 +21,13 @@ import (
 	"gateway/store"
 )
 
-// inGroup returns m as written by somebody else of a group.
+// inGroup returns m as a message of this sender in a group.
 func inGroup(m bus.InboundMessage, sender string, role bus.Role) bus.InboundMessage {
 	m.Group, m.Role, m.Sender = true, role, bus.Sender{ID: sender, Name: "P" + sender}
 	return m
 }
 
-// last returns the last thing that a chat was told.
+// last returns the text of the last message to a chat.
 func (w *world) last(chat string) string {
 	w.t.Helper()
 	out := w.outbox(chat)
@@ -37,8 +37,8 @@ func (w *world) last(chat string) string {
 	return out[len(out)-1].Text
 }
 
-// What was written before the question was asked is no answer to it: neither to a question nor
-// to an approval, in no mode and not after a restart.
+// A message that was written before a question was asked does not answer the question. This
+// applies to questions and to approvals, in each queue mode, and after a restart.
 func TestWrittenBeforeTheQuestion(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pool.Mode{pool.Steer, pool.Followup, pool.Collect} {
@@ -52,7 +52,7 @@ func TestWrittenBeforeTheQuestion(t *testing.T) {
 					w.start()
 					w.say("a", "hello")
 					w.sleep(time.Second)
-					w.say("a", "yes") // to something else
+					w.say("a", "yes") // about something else
 					close(release)
 					w.settle()
 					if restart {
@@ -93,7 +93,8 @@ func TestWrittenBeforeTheQuestion(t *testing.T) {
 	})
 }
 
-// What is no plain text decides nothing by its words, but is read.
+// A message that is not plain text, such as an edit or a voice message, does not decide a
+// question by its words. The model reads it.
 func TestOtherAnswers(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -134,7 +135,8 @@ func TestOtherAnswers(t *testing.T) {
 	}
 }
 
-// However many messages of others wait, the answer is taken, and outcomes are never dropped.
+// An answer to a question is accepted even if many messages of others wait. Outcomes of
+// sub-agents are never dropped.
 func TestSuspendedQueueFull(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -172,7 +174,7 @@ func TestSuspendedQueueFull(t *testing.T) {
 	})
 }
 
-// Only people interrupt: the outcome of a sub-agent waits for the end of the answer.
+// Only people interrupt a turn. The outcome of a sub-agent waits for the end of the answer.
 func TestOutcomeInterruptsNothing(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -192,8 +194,8 @@ func TestOutcomeInterruptsNothing(t *testing.T) {
 	})
 }
 
-// What a turn or a sub-agent has written to the inbox after /stop, and before that was read, does
-// not run; what the person writes after it does.
+// A task or an outcome can reach the inbox after /stop was written and before it is read. It does
+// not run. Messages that a person writes after /stop are answered.
 func TestStopOvertaken(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pool.Mode{pool.Steer, pool.Collect, pool.Interrupt} {
@@ -236,8 +238,8 @@ func TestStopOvertaken(t *testing.T) {
 	}
 }
 
-// What a group has said among itself is for its conversation: a sub-agent neither sees it nor
-// takes it away.
+// The messages in a group that are not addressed to the agent belong to the group's conversation.
+// A sub-agent neither sees them nor uses them up.
 func TestAmbientIsNotForSubagents(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -277,7 +279,7 @@ func (m crashing) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event
 	panic("crash")
 }
 
-// What was set aside for a call that has crashed is given back.
+// The budget that was reserved for a call is released if the call panics.
 func TestPanicHoldsNothing(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -292,7 +294,8 @@ func TestPanicHoldsNothing(t *testing.T) {
 	})
 }
 
-// Who is asked is a person of one platform: the same id on another one is somebody else.
+// A question is asked to a person on one platform. The same sender ID on another platform is
+// another person.
 func TestAnswerFromElsewhere(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -311,8 +314,8 @@ func TestAnswerFromElsewhere(t *testing.T) {
 	})
 }
 
-// Of a /stop and an approval that come at once from two conversations either is first, and the tool
-// is used at most once.
+// A /stop and an approval arrive at the same time from two conversations. Either can be first,
+// and the tool is used at most once.
 func TestStopAndApproveAtOnce(t *testing.T) {
 	t.Parallel()
 	for range 10 {
@@ -344,13 +347,13 @@ func TestStopAndApproveAtOnce(t *testing.T) {
 	}
 }
 
-// Of two who approve or deny at once the first decides; one who does it when the time is over
-// does not, nor does one whose /stop came before.
+// If two people approve or deny at the same time, the first one decides. A decision after the
+// time limit or after a /stop has no effect.
 func TestDecisionsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
-		texts []string // sent at once
+		texts []string // sent at the same time
 		after time.Duration
 		calls int
 		told  []string
@@ -388,7 +391,7 @@ func TestDecisionsAtOnce(t *testing.T) {
 						list[len(list)-1].From = at("a")
 					}
 				}
-				for i, m := range list { // the order of two conversations is nobody's promise
+				for i, m := range list { // between two conversations the order is not guaranteed
 					if w.put(m); i+1 < len(list) && m.From != list[i+1].From {
 						w.settle()
 					}
@@ -419,8 +422,9 @@ func TestDecisionsAtOnce(t *testing.T) {
 	}
 }
 
-// What a sub-agent has read and repeats can pass neither for a message of a person nor for the end
-// of its outcome, whether somebody waits for that or not.
+// The outcome of a sub-agent can repeat text that the sub-agent has read. This text can't look
+// like a message of a person or like the end of the outcome, whether a turn waits for the outcome
+// or not.
 func TestOutcomeForgesNothing(t *testing.T) {
 	t.Parallel()
 	const end = `end of outcome of the sub-agent "L look"`
@@ -454,8 +458,8 @@ func TestOutcomeForgesNothing(t *testing.T) {
 	}
 }
 
-// An answer is also for the messages whose turn a newer one has interrupted, if it has waited
-// since.
+// A message interrupts a turn, and its own turn then waits for an answer. The final answer also
+// counts for the messages of the interrupted turn.
 func TestInterruptedAndParked(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

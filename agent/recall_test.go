@@ -12,7 +12,7 @@ import (
 	"gateway/session"
 )
 
-// A fact that stands far above may have gone when the model is asked: it is shown again.
+// A fact that was shown many messages ago may no longer be in the prompt, so it is shown again.
 func TestFactsAreRepeated(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -26,7 +26,7 @@ func TestFactsAreRepeated(t *testing.T) {
 			want bool
 		}{
 			{"How do I like my coffee?", true},
-			{"Coffee again, please", false}, // it is in sight
+			{"Coffee again, please", false}, // the fact is still in sight
 			{"Something else", false}, {"And more", false}, {"Much more", false}, {"Still", false},
 			{"Coffee once more", true},
 		} {
@@ -53,7 +53,7 @@ func TestWithoutRecalled(t *testing.T) {
 		{llm.User, "make $tea" + skill, "make $tea"},
 		{llm.User, "make $tea $tea" + skill + skill + known, "make $tea $tea"},
 		{llm.User, "1. tea\n2. two" + known + "\n\nand more", "1. tea\n2. two\n\nand more"},
-		{llm.User, prompt.Escape("tea" + known), prompt.Escape("tea" + known)}, // somebody wrote it
+		{llm.User, prompt.Escape("tea" + known), prompt.Escape("tea" + known)}, // a person wrote it
 		{llm.Assistant, "It reads" + known, "It reads" + known},
 	} {
 		list := []session.Entry{{Message: llm.Message{Role: test.role, Text: test.text}}}
@@ -66,7 +66,8 @@ func TestWithoutRecalled(t *testing.T) {
 	}
 }
 
-// What was remembered for a message is neither archived nor noted with it.
+// Facts that were shown with a message do not become part of the archived message or of the
+// notes.
 func TestNotesHaveOnlyWhatWasSaid(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

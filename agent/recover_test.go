@@ -25,13 +25,14 @@ import (
 	"gateway/store"
 )
 
-// What somebody writes to a turn that another process has ended meanwhile is answered by the next.
+// If another process ends a turn while a person writes to it, the message is answered by the next
+// turn.
 func TestMessageToTurnEndedFromOutside(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
 		mode  pool.Mode
-		steps []llmtest.Step // the first is held until the turn has ended
+		steps []llmtest.Step // the first one is held until the turn has ended
 	}{
 		{"at the answer", pool.Steer, []llmtest.Step{llmtest.Say("never"), llmtest.Say("at last")}},
 		{"between tools", pool.Steer, []llmtest.Step{uses("look"), llmtest.Say("at last")}},
@@ -48,14 +49,14 @@ func TestMessageToTurnEndedFromOutside(t *testing.T) {
 				w.start()
 				w.put(person(w.message("a", "first"), 5))
 				w.sleep(time.Second)
-				if test.mode != pool.Interrupt { // which would end the turn
+				if test.mode != pool.Interrupt { // a message would end the turn
 					w.put(person(w.message("a", "dropped"), 5))
 				}
 				other := NewDispatcher(w.deps, &w.opts)
 				w.must(other.eraser.Forget(t.Context(), memory.OfPerson(5)))
 				w.put(person(w.message("a", "second"), 9))
 				close(release)
-				w.sleep(time.Second) // less than the healing takes
+				w.sleep(time.Second) // shorter than the interval of the recovery
 				w.wantAnswers("a", "at last")
 				w.wantQuiet()
 				w.lived()
@@ -71,7 +72,7 @@ func (crashingEar) Transcribe(context.Context, string, io.Reader) (string, error
 	panic("what was that?")
 }
 
-// A panic while a running turn looks at what came meanwhile loses none of that.
+// If a running turn panics while it reads a new message, the new message is not lost.
 func TestPanicOfSteeredMessage(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -85,20 +86,20 @@ func TestPanicOfSteeredMessage(t *testing.T) {
 		w.put(carrying(w.message("a", ""),
 			bus.Attachment{Kind: bus.Voice, Type: "audio/ogg", Seconds: 3, Ref: "v.ogg"}))
 		close(release)
-		w.sleep(time.Second) // less than the healing takes
+		w.sleep(time.Second) // shorter than the interval of the recovery
 		w.wantAnswers("a", turn.SayPanic, turn.SayPanic)
 		w.wantQuiet()
 	})
 }
 
-// Messages and turns that nobody has any more, for whatever reason, are found again.
+// Messages and turns that no session has any more are found again.
 func TestOrphansAreFound(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.model.Queue(llmtest.Say("found"), llmtest.Say("resumed"))
 		w.start()
 		synctest.Wait()
-		w.d.last = 1 // as if it was handed out
+		w.d.last = 1 // as if the message was handed out
 		w.say("a", "lost")
 		w.wantAnswers("a")
 		w.sleep(recoveryInterval)
@@ -110,7 +111,7 @@ func TestOrphansAreFound(t *testing.T) {
 	})
 }
 
-// A message that can't be read is set aside, and holds nobody up.
+// A message that can't be read is marked as bad and does not delay other messages.
 func TestUnreadableMessage(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -128,7 +129,7 @@ func TestUnreadableMessage(t *testing.T) {
 	})
 }
 
-// An error of one session ends its turn, and is told there; the others go on.
+// An error in one session ends its turn and is reported in its chat. Other sessions continue.
 func TestErrorOfOneSession(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -146,7 +147,7 @@ func TestErrorOfOneSession(t *testing.T) {
 	})
 }
 
-// A command that panics or fails is answered, and the next ones are.
+// A command that panics or fails gets an answer, and the next commands do, too.
 func TestErrorOfCommand(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -171,7 +172,8 @@ func TestErrorOfCommand(t *testing.T) {
 	})
 }
 
-// Whatever happens to a conversation, each message is answered or dropped in the end.
+// TestNothingIsOrphaned runs random events in conversations. It verifies that no message stays
+// open.
 func TestNothingIsOrphaned(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -203,7 +205,7 @@ func TestNothingIsOrphaned(t *testing.T) {
 				}
 			}
 			w.exec("UPDATE outbox SET state = 'sent'")
-			w.sleep(8 * time.Second) // less than the healing takes
+			w.sleep(8 * time.Second) // shorter than the interval of the recovery
 			w.lived()
 			n := w.count("SELECT count(*) FROM inbox WHERE state IN ('waiting', 'taken')")
 			if n != 0 {
@@ -213,9 +215,9 @@ func TestNothingIsOrphaned(t *testing.T) {
 	})
 }
 
-// What an earlier process has left and can't be read holds up nothing else at the start: the turn
-// whose question is lost ends with an answer, the one whose address is lost goes on where its
-// session is, and a chore is done though nobody can be told.
+// Rows of an earlier process that can't be read delay nothing else at the start. A turn whose
+// question is lost ends with an error message. A turn whose address is lost continues at the
+// address of its session. A background task is done even if its notice is lost.
 func TestUnreadableAtStart(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

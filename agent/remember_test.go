@@ -24,7 +24,7 @@ import (
 	"gateway/store"
 )
 
-// person makes a message that of a person.
+// person returns m as a message of a known person.
 func person(m bus.InboundMessage, id int64) bus.InboundMessage {
 	m.Person = id
 	return m
@@ -44,14 +44,14 @@ func systems(m *llmtest.Model) (list []string) {
 	return list
 }
 
-// newestText returns what the newest message of request n says.
+// newestText returns the text of the newest message of request n, counted from 0.
 func newestText(m *llmtest.Model, n int) string {
 	messages := m.Requests()[n].Messages
 	return messages[len(messages)-1].Text
 }
 
-// Somebody whom the agent does not know is introduced to and asked for a style. Whoever does not
-// choose is not asked for ever; a choice that is written down ends it at once.
+// The agent introduces itself to a person whom it does not know, and asks them to choose a style.
+// It stops asking after some turns, or as soon as a choice is stored.
 func TestFirstContact(t *testing.T) {
 	t.Parallel()
 	const mark = "## First contact"
@@ -84,7 +84,7 @@ func TestFirstContact(t *testing.T) {
 			t.Errorf("the prompt after the choice is\n%s", last)
 		}
 	})
-	inWorld(t, func(w *world) { // a group, a guest, and who may not write files are not asked
+	inWorld(t, func(w *world) { // groups, guests and people who may not write files are not asked
 		w.tools(writer)
 		m := llmtest.Func("ok", func(llm.Request) llmtest.Step { return llmtest.Say("ok") })
 		w.deps.Model = m
@@ -104,8 +104,8 @@ func TestFirstContact(t *testing.T) {
 	})
 }
 
-// Pinned facts are in the system prompt, and those that bear on a message stand with it: once, as
-// long as they can be seen there.
+// Pinned facts are in the system prompt. Facts that are relevant for a message are shown with the
+// message. They are not repeated while they are still in the prompt.
 func TestFactsInPrompts(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -144,14 +144,14 @@ func TestFactsInPrompts(t *testing.T) {
 	})
 }
 
-// A person who was unknown, or known as two, keeps what the agent knows of them; nobody else gets
-// it, and a group never does.
+// A person who was unknown, or known as two people, keeps what the agent knows about them. Nobody
+// else gets it.
 func TestScopeMoves(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		m := w.atLength()
 		w.start()
-		w.talks("a", 0, 3) // nobody known
+		w.talks("a", 0, 3) // the sender is not known yet
 		w.say("a", "/new")
 		w.sleep(time.Minute)
 		stranger := memory.OfChat(at("a"))
@@ -198,7 +198,7 @@ func TestScopeMoves(t *testing.T) {
 	})
 }
 
-// What the agent writes into the documents of a scope is a version of its own.
+// A write of the agent into the documents of a scope creates a version of its own.
 func TestVersionOfWhatIsWritten(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -221,12 +221,13 @@ func TestVersionOfWhatIsWritten(t *testing.T) {
 	})
 }
 
-// However a turn ends that has written into a document, that is a version of the agent's.
+// A turn that writes into a document creates one version of the agent, in whichever way the turn
+// ends.
 func TestVersionAtEachEnd(t *testing.T) {
 	t.Parallel()
 	answer := llmtest.Say("done")
 	for name, test := range map[string]struct {
-		then []llmtest.Step // "never" is held
+		then []llmtest.Step // the step "never" is held
 		do   func(w *world)
 	}{
 		"after a question": {[]llmtest.Step{asksFor("Which?"), answer},
@@ -270,7 +271,7 @@ func TestVersionAtEachEnd(t *testing.T) {
 	}
 }
 
-// A group that gets another name on its platform keeps its memory.
+// A group whose ID changes on its platform keeps its memory.
 func TestGroupMoves(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -294,7 +295,7 @@ func TestGroupMoves(t *testing.T) {
 	})
 }
 
-// traces returns the files below the folder of the world in which text stands.
+// traces returns the files below the world's folder that contain text.
 func (w *world) traces(text string) (list []string) {
 	w.t.Helper()
 	err := filepath.WalkDir(filepath.Dir(w.path), func(path string, d fs.DirEntry, err error) error {
@@ -311,10 +312,10 @@ func (w *world) traces(text string) (list []string) {
 	return list
 }
 
-// sends does what the router does: all that is to be sent is sent.
+// sends acts as the router: it marks all open messages as sent.
 func (w *world) sends() { w.exec("UPDATE outbox SET state = 'sent'") }
 
-// Who wants to be forgotten leaves no trace in any file, and whoever else there is loses nothing.
+// A person who asks to be forgotten leaves no trace in any file. Other people lose nothing.
 func TestForgetMe(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -363,7 +364,7 @@ func TestForgetMe(t *testing.T) {
 		if err != nil || s.Scope != "person-6" {
 			t.Errorf("the scope of the other conversation is %q, %v", s.Scope, err)
 		}
-		w.put(person(w.message("a", "hello"), 9)) // as a stranger who was let in again
+		w.put(person(w.message("a", "hello"), 9)) // like a stranger who was let in again
 		w.wantQuiet()
 		if n := w.info("a").Messages; n != 2 {
 			t.Errorf("the conversation begins with %d messages, want 2", n)
@@ -371,7 +372,7 @@ func TestForgetMe(t *testing.T) {
 	})
 }
 
-// A turn that runs when its person is forgotten writes nothing any more.
+// A turn that runs when its person is forgotten writes nothing afterwards.
 func TestForgetDuringATurn(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

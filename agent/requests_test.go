@@ -26,7 +26,7 @@ import (
 
 var update = flag.Bool("update", false, "write what the tests got into testdata")
 
-// A recorder is a fake server of the model, in memory, that gives prepared replies.
+// A recorder is a fake model server in memory that gives prepared replies.
 type recorder struct {
 	server *openaitest.Server
 
@@ -34,7 +34,7 @@ type recorder struct {
 	replies []openaitest.Reply
 }
 
-// record lets the world's dispatchers use the real client with a fake server behind it.
+// record makes the dispatchers use the real client with a fake server behind it.
 func (w *world) record(replies ...openaitest.Reply) *recorder {
 	r := &recorder{replies: replies}
 	r.server = openaitest.New(func(openaitest.Request) openaitest.Reply {
@@ -82,8 +82,8 @@ type lookArgs struct {
 	At string `json:"at" jsonschema:"what to look at"`
 }
 
-// TestRequests holds the JSON that a provider gets for each kind of turn, indented, in
-// testdata/requests. It is the last request of each play.
+// TestRequests compares the last request to a provider for each kind of turn with the indented
+// JSON in testdata/requests.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -154,7 +154,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// look is a tool that takes a second where it is asked to.
+// look is a tool that takes a second for "slow" and fails for "".
 func look(ctx context.Context, _ tool.Call, a lookArgs) (tool.Result, error) {
 	if a.At == "slow" {
 		select {
@@ -169,7 +169,7 @@ func look(ctx context.Context, _ tool.Call, a lookArgs) (tool.Result, error) {
 	return tool.Result{Text: "The " + a.At + " is blue."}, nil
 }
 
-// wantGolden compares a request with testdata/requests, without what depends on the machine.
+// wantGolden compares a request with testdata/requests, except for the platform of the machine.
 func wantGolden(t *testing.T, name string, body []byte) {
 	t.Helper()
 	var got bytes.Buffer

@@ -8,14 +8,14 @@ import (
 	"gateway/bus"
 )
 
-// What /restart answers.
+// Answers to /restart.
 const (
 	restarting = "Restarting. Open work continues afterwards; I tell you here when I am back."
 	noRestart  = "I can't restart myself on this system. The person who runs me has to do it."
 )
 
-// Who asks for a restart hears of it and of its end once each, through a kill in between, and a
-// restart leads to no other one.
+// Each chat that asks for a restart is told once that the gateway is back, even if the process
+// then restarts again. A restart that the check refuses is not begun.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -52,7 +52,7 @@ func TestRestart(t *testing.T) {
 		why = ""
 		w.say("c", "/restart")
 		w.must(w.stop())
-		back = time.Hour // the clock was put back meanwhile
+		back = time.Hour // the clock was put back in the meantime
 		w.start()
 		w.wantQuiet()
 		w.wantAnswers("c", restarting, "I am back: gateway 1.2, after 0s.")

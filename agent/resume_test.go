@@ -21,8 +21,8 @@ import (
 	"gateway/store"
 )
 
-// leave makes what a process that was killed has left of a turn in chat: it has been begun or
-// resumed so many times, and rest is what it has written after its question.
+// leave writes the state that a killed process leaves of a turn in chat. attempts says how often
+// the turn was begun or resumed. rest are the messages of the turn after its question.
 func (w *world) leave(chat, question string, attempts int, rest ...llm.Message) session.Turn {
 	w.t.Helper()
 	m := w.message(chat, question)
@@ -50,7 +50,8 @@ func (w *world) leave(chat, question string, attempts int, rest ...llm.Message) 
 	return turn
 }
 
-// intent is an assistant message that calls tools, and result what one of them said.
+// intent returns an assistant message that calls tools. result returns the result of one of these
+// calls.
 func intent(tools ...string) llm.Message {
 	m := llm.Message{Role: llm.Assistant}
 	for i, name := range tools {
@@ -72,8 +73,8 @@ func TestResume(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		left []llm.Message
-		ran  []string // tools that are to run
-		want []string // what the model is asked after the question
+		ran  []string // tools that must run
+		want []string // messages to the model after the question
 	}{
 		{name: "before the model call"},
 		{
@@ -139,7 +140,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// A turn that ends the process each time is given up, and the chat is told.
+// A turn that crashes the process each time is given up, and the chat is told.
 func TestResumeIsBounded(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -157,8 +158,8 @@ func TestResumeIsBounded(t *testing.T) {
 	})
 }
 
-// The turn that was left is answered before what waits behind it, and as a turn of the
-// person who asked.
+// A turn of an earlier process is answered before the messages that wait behind it. Its tool
+// calls belong to the person who asked.
 func TestResumeKeepsOrderAndSender(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -187,7 +188,7 @@ func TestResumeKeepsOrderAndSender(t *testing.T) {
 	})
 }
 
-// A turn that is too long for the prompt by itself is resumed with its question.
+// A turn that is itself too long for the prompt is resumed together with its question.
 func TestResumeOfGiantTurn(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -221,7 +222,7 @@ func TestResumeOfGiantTurn(t *testing.T) {
 	})
 }
 
-// A turn that was stopped before its worker came to run asks the model nothing.
+// A turn that was stopped before its worker runs makes no model call.
 func TestResumeOfStoppedTurn(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -275,7 +276,7 @@ func TestDrainDuringModelCall(t *testing.T) {
 	})
 }
 
-// Within the grace a turn comes to its next step, but not further.
+// During the grace period a turn finishes its present step but begins no further one.
 func TestDrainWithinGrace(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -300,7 +301,8 @@ func TestDrainWithinGrace(t *testing.T) {
 	})
 }
 
-// A tool that ends because the process does has no result: one that may run twice does.
+// A tool call that is interrupted by the end of the process has no result. After the restart it
+// runs again if that is safe.
 func TestDrainDuringTool(t *testing.T) {
 	t.Parallel()
 	for effect, want := range map[tool.Effect]string{
@@ -340,7 +342,7 @@ func TestSecondDispatcherIsRefused(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.model.Queue(llmtest.Say("hi"))
 		w.start()
-		w.sleep(10 * leaseTerm) // it is renewed
+		w.sleep(10 * leaseTerm) // the lease is renewed
 		err := NewDispatcher(w.deps, &w.opts).Run(context.Background())
 		if !errors.Is(err, store.ErrHeld) {
 			t.Errorf("Run of a second dispatcher = %v, want %v", err, store.ErrHeld)
@@ -353,7 +355,7 @@ func TestSecondDispatcherIsRefused(t *testing.T) {
 	})
 }
 
-// A dispatcher that has lost its lease ends.
+// A dispatcher that loses its lease ends.
 func TestLostLease(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -367,7 +369,8 @@ func TestLostLease(t *testing.T) {
 	})
 }
 
-// A turn that was taken over by another process writes nothing more, at any of its steps.
+// After another process has taken over a turn, the old process writes nothing more for it, in any
+// step.
 func TestFencing(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -394,7 +397,7 @@ func TestFencing(t *testing.T) {
 				w.exec("UPDATE turns SET epoch = 99, owner = 'other'")
 				before := ran.Load()
 				turns, transcript := w.column(turnStates), w.column(transcriptBodies)
-				w.exec("UPDATE inbox SET state = 'taken', turn = 1") // by the other one
+				w.exec("UPDATE inbox SET state = 'taken', turn = 1") // by the other process
 				close(release)
 				w.sleep(time.Minute)
 				wantLines(t, "turns", w.column(turnStates), turns)
@@ -408,7 +411,7 @@ func TestFencing(t *testing.T) {
 	}
 }
 
-// If the answer can't be written the turn stays as it was, and the next process answers.
+// If the answer can't be written, the turn stays unchanged, and the next process answers.
 func TestFinishIsOneTransaction(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -417,7 +420,7 @@ func TestFinishIsOneTransaction(t *testing.T) {
 			llmtest.Say("kept"))
 		w.start()
 		w.say("a", "hello")
-		w.exec("PRAGMA max_page_count = 1") // what it has, for it can't have less
+		w.exec("PRAGMA max_page_count = 1") // limits the database to its present size
 		close(release)
 		if err := <-w.ended; err == nil || !strings.Contains(err.Error(), "disk is full") {
 			t.Errorf("Run = %v, want the error of the store", err)

@@ -17,20 +17,20 @@ import (
 	"gateway/store"
 )
 
-// scope has the account of all chats share sessions as scope says.
+// scope sets how the account of all chats shares sessions.
 func (w *world) scope(scope bus.SessionScope) {
 	w.deps.Inbox.SetScopes(map[string]bus.SessionScope{"test": scope})
 }
 
-// ofPerson returns a message that person 3 writes in a direct chat of theirs, under another id on
-// each platform.
+// ofPerson returns a message of person 3 in a direct chat. The person's sender ID is different in
+// each chat.
 func (w *world) ofPerson(chat, text string) bus.InboundMessage {
 	m := w.message(chat, text)
 	m.Person, m.Sender.ID = 3, "of "+chat
 	return m
 }
 
-// answered returns what a chat was told, each with the messages that it answers.
+// answered returns the messages to a chat, each with the IDs of the messages that it answers.
 func (w *world) answered(chat string) (list []string) {
 	for _, m := range w.outbox(chat) {
 		list = append(list, fmt.Sprintf("%s %v", m.Text, m.Answers))
@@ -38,8 +38,9 @@ func (w *world) answered(chat string) (list []string) {
 	return list
 }
 
-// A person's direct chats are one conversation. Each message is answered once, where it was
-// written, in the order of arrival; what the person adds in another chat gets a turn of its own.
+// The direct chats of a person are one conversation. Each message is answered once, in the chat
+// where it was written and in the order of arrival. A message that the person adds in another
+// chat gets its own turn.
 func TestPersonGoesOnElsewhere(t *testing.T) {
 	for _, mode := range []pool.Mode{pool.Steer, pool.Followup, pool.Collect, pool.Interrupt} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -70,7 +71,8 @@ func TestPersonGoesOnElsewhere(t *testing.T) {
 	}
 }
 
-// In a group nothing of a person's conversation is known, and the other way round.
+// A group knows nothing of a person's direct conversation, and the direct conversation knows
+// nothing of the group.
 func TestPersonStaysOutOfGroups(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.scope(bus.PerPerson)
@@ -87,8 +89,8 @@ func TestPersonStaysOutOfGroups(t *testing.T) {
 	})
 }
 
-// A question waits for an answer in the chat where it was asked. Who writes in another chat instead
-// has declined it, and both chats get their answers.
+// A question waits for an answer in the chat where it was asked. If the person writes in another
+// chat instead, the question counts as declined, and both chats get their answers.
 func TestPersonIsAsked(t *testing.T) {
 	for name, tt := range map[string]struct {
 		chat, result string
@@ -122,7 +124,8 @@ func TestPersonIsAsked(t *testing.T) {
 	}
 }
 
-// Commands in any chat of a person concern their one conversation; jobs belong to the chat.
+// Commands in each chat of a person apply to the person's one conversation. Jobs belong to their
+// chat.
 func TestPersonCommands(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.scope(bus.PerPerson)
@@ -157,7 +160,7 @@ func TestPersonCommands(t *testing.T) {
 	})
 }
 
-// A reminder of a person is told in its chat and is part of the conversation.
+// A reminder for a person is sent to its chat and is part of the person's conversation.
 func TestPersonIsReminded(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.scope(bus.PerPerson)
@@ -179,8 +182,8 @@ func TestPersonIsReminded(t *testing.T) {
 	})
 }
 
-// Once two people are linked, what is known of both is one memory, and from then on they have one
-// conversation. Who is unlinked again sees nothing of it.
+// If two people are linked, their memories become one, and from then on they have one
+// conversation. A person who is unlinked again sees nothing of it.
 func TestPersonIsLinked(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.scope(bus.PerPerson)
@@ -223,8 +226,9 @@ func TestPersonIsLinked(t *testing.T) {
 	})
 }
 
-// What a person writes just after they were linked waits for the answer to what they wrote just
-// before. The memory is one from then on, and so is the conversation once nothing is open.
+// A person writes, is linked, and writes again. The second message waits for the answer to the
+// first. From then on there is one memory. There is one conversation as soon as no message is
+// open.
 func TestPersonIsLinkedMeanwhile(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.scope(bus.PerPerson)
@@ -258,8 +262,8 @@ func TestPersonIsLinkedMeanwhile(t *testing.T) {
 	})
 }
 
-// In a group each member has a conversation of their own, which waits for no other one. What the
-// group says to others is shown in each of them, once.
+// Each member of a group has their own conversation, which does not wait for others. Messages in
+// the group that are not addressed to the agent are shown in each of these conversations once.
 func TestSpeakers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.scope(bus.PerSpeaker)
@@ -315,7 +319,7 @@ func TestSpeakers(t *testing.T) {
 	})
 }
 
-// What one member of a group stops or begins anew is their conversation.
+// A group member's /stop and /new apply only to that member's conversation.
 func TestSpeakerCommands(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.scope(bus.PerSpeaker)
@@ -341,8 +345,9 @@ func TestSpeakerCommands(t *testing.T) {
 	})
 }
 
-// The configuration may change while messages wait and a question is open: what is under way ends
-// where it began, in order, and the next message belongs to the new conversation.
+// The configuration of scopes may change while messages wait and a question is open. Open work
+// ends in order in the conversation where it began. The next message belongs to the new
+// conversation.
 func TestScopeChanges(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.tools(ask.New())
@@ -379,13 +384,13 @@ func TestScopeChanges(t *testing.T) {
 	})
 }
 
-// A conversation begins anew with the first message after the time of reset, once a day, in the
-// time zone of its people, and its end becomes notes. An answer under way then, and what a
-// sub-agent reports, still belong to the old one.
+// A conversation begins anew with the first message after the time of the daily reset, in the
+// time zone of its people. The old conversation becomes notes. An answer that is not finished at
+// that time, and the outcome of a sub-agent, still belong to the old conversation.
 func TestDailyReset(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.opts.ResetAt = map[string]time.Duration{"test": 2*time.Hour + 10*time.Minute}
-		w.opts.Location = time.FixedZone("east", 2*3600) // it is 2:00 there
+		w.opts.Location = time.FixedZone("east", 2*3600) // 2:00 local time at the start
 		release := make(chan struct{})
 		w.model.Queue(llmtest.Say("0"), held(llmtest.Say("1"), release), llmtest.Say("told"),
 			llmtest.Say("2"), llmtest.Say("3"))

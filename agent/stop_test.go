@@ -54,7 +54,7 @@ func TestStopDuringModelCall(t *testing.T) {
 	})
 }
 
-// Each call that has not ended gets a result, and what the tool says later is not written.
+// Each call that has not ended gets a result. A later result of the tool is not written.
 func TestStopDuringTools(t *testing.T) {
 	t.Parallel()
 	for _, effect := range []tool.Effect{tool.Once, tool.Pure} {
@@ -64,7 +64,7 @@ func TestStopDuringTools(t *testing.T) {
 				late := 0
 				w.tools(act("quick", effect, always("done")),
 					act("stubborn", effect, func(context.Context) (string, error) {
-						<-release // whatever becomes of the turn
+						<-release // ignores its context
 						return "too late", nil
 					}),
 					act("last", tool.Once, func(context.Context) (string, error) {
@@ -94,7 +94,7 @@ func TestStopDuringTools(t *testing.T) {
 	}
 }
 
-// Messages that are still being gathered are discarded as well, and so is what waits for a slot.
+// /stop also discards messages that are still being collected, and a turn that waits for a slot.
 func TestStopBeforeTurn(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -117,7 +117,7 @@ func TestStopBeforeTurn(t *testing.T) {
 	})
 }
 
-// /stop ends one conversation and no other, and a message behind it is answered.
+// /stop ends only its own conversation. A message after it is answered.
 func TestStopIsOfOneSession(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -135,7 +135,7 @@ func TestStopIsOfOneSession(t *testing.T) {
 	})
 }
 
-// A tool that wants to wait for a person when its turn was stopped is told that nobody will answer.
+// If a turn is stopped before its tool asks to wait for a person, the call is cancelled.
 func TestStopBeforeToolWaits(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -159,7 +159,8 @@ func TestStopBeforeToolWaits(t *testing.T) {
 	})
 }
 
-// A guest ends an answer that is theirs alone, and nothing of what others have asked for.
+// A guest can stop an answer that is only for them, and can't stop work that others have asked
+// for.
 func TestStopByGuest(t *testing.T) {
 	t.Parallel()
 	in := func(w *world, sender, text string, r bus.Role) bus.InboundMessage {

@@ -38,7 +38,7 @@ func (w *world) code() string {
 	return list[len(list)-1].Code
 }
 
-// asksFor is a step of the model that asks the person.
+// asksFor returns a step of the model that asks the person a question.
 func asksFor(question string, options ...string) llmtest.Step {
 	args, err := json.Marshal(map[string]any{"question": question, "options": options})
 	if err != nil {
@@ -47,7 +47,8 @@ func asksFor(question string, options ...string) llmtest.Step {
 	return llmtest.Call("ask", string(args))
 }
 
-// A question waits in the journal: nothing runs meanwhile, and the answer is the call's result.
+// A question waits in the database, and nothing runs in the meantime. The answer is the result of
+// the call.
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -123,7 +124,7 @@ func TestAskExpires(t *testing.T) {
 	}
 }
 
-// In a group only who was asked answers; what others say waits for its turn.
+// In a group only the person who was asked can answer. Messages of others wait for their turn.
 func TestAskInGroup(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -150,7 +151,7 @@ func TestAskInGroup(t *testing.T) {
 	})
 }
 
-// In a group nobody can keep the others waiting for days by having the agent ask them something.
+// In a group a question expires early, so that it can't keep other members waiting for days.
 func TestAskInGroupEndsSoon(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -188,7 +189,7 @@ func askFirst(names ...string) policy.Rules {
 	return rules
 }
 
-// ruleFor is a rule about a tool that says something of one role.
+// ruleFor returns a rule about a tool for one role.
 func ruleFor(name string, v policy.Decision, role bus.Role) policy.Rule {
 	return policy.Rule{Tool: name, Roles: map[bus.Role]policy.Decision{role: v}}
 }
@@ -198,7 +199,7 @@ func TestApproval(t *testing.T) {
 	const shown = "`exec` wants to run:\n```\n[0] rm\n[1] -rf\n[2] a⟨U+001B⟩[2Kb\n```\n\nShall I?"
 	for _, test := range []struct {
 		name, say string
-		role      bus.Role // of who says it
+		role      bus.Role // role of the person who says it
 		restart   bool
 		calls     int
 		result    string
@@ -257,7 +258,7 @@ func TestApproval(t *testing.T) {
 	}
 }
 
-// A tool can want an approval by itself; only a rule that says allow changes that.
+// A tool can require an approval itself. Only a rule that allows the tool overrides that.
 func TestToolAsks(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -295,7 +296,8 @@ func TestToolAsks(t *testing.T) {
 	}
 }
 
-// Who may not approve can't, and the owners are asked instead; nobody's answer is no.
+// If the person who asked may not approve, the owners are asked. If nobody answers, the call is
+// not approved.
 func TestApprovalByOthers(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -312,7 +314,7 @@ func TestApprovalByOthers(t *testing.T) {
 		}
 		w.put(user("clean up"))
 		w.put(user("/approve " + w.code()))
-		w.put(user("hello?")) // waits
+		w.put(user("hello?")) // this message waits
 		if got := w.outbox("a")[1].Text; got != "Only admins and owners can decide that." {
 			t.Errorf("the user is told %q", got)
 		}

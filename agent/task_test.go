@@ -23,8 +23,8 @@ import (
 	"gateway/store"
 )
 
-// spawning gives the world the tools for sub-agents, and a model for the sub-agents beside that for
-// the conversation: what one is asked does not depend on the other.
+// spawning gives the world the tools for sub-agents and returns a separate model for them, so
+// that the requests of sub-agents and of the conversation do not depend on each other.
 func (w *world) spawning(more ...tool.Tool) *llmtest.Model {
 	w.t.Helper()
 	sub := llmtest.New("sub")
@@ -35,7 +35,7 @@ func (w *world) spawning(more ...tool.Tool) *llmtest.Model {
 	return sub
 }
 
-// byTask asks one model for people and another one for sub-agents.
+// byTask sends requests of conversations to one model and requests of sub-agents to another one.
 type byTask struct{ people, tasks llm.Model }
 
 func (m byTask) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
@@ -45,7 +45,7 @@ func (m byTask) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 	return m.people.Stream(ctx, r)
 }
 
-// spawns is a step of the model that gives tasks.
+// spawns returns a step of the model that gives tasks to sub-agents.
 func spawns(wait bool, tasks ...string) llmtest.Step {
 	step := uses(slices.Repeat([]string{"spawn"}, len(tasks))...)
 	for i, task := range tasks {
@@ -58,7 +58,7 @@ func spawns(wait bool, tasks ...string) llmtest.Step {
 	return step
 }
 
-// A sub-agent works in a session of its own, and its outcome begins a turn that tells of it.
+// A sub-agent works in its own session. Its outcome begins a turn that reports it.
 func TestSpawn(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
@@ -71,7 +71,7 @@ func TestSpawn(t *testing.T) {
 			w.say("a", "which colour?")
 			w.wantAnswers("a", "I have sent somebody.")
 			w.model.Queue(llmtest.Say("It is blue."))
-			if restart { // the call is broken off, and made again
+			if restart { // the call is interrupted and repeated
 				w.must(w.stop())
 				sub.Queue(llmtest.Say("it is blue"))
 				w.start()
@@ -101,7 +101,7 @@ func TestSpawn(t *testing.T) {
 	}
 }
 
-// With wait the outcome is the call's result; the turn takes no worker meanwhile.
+// With wait the outcome is the result of the call. The turn has no worker while it waits.
 func TestSpawnAwaited(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
@@ -112,7 +112,7 @@ func TestSpawnAwaited(t *testing.T) {
 			w.model.Queue(spawns(true, "look"), llmtest.Say("Blue."))
 			w.start()
 			w.say("a", "which colour?")
-			if w.d.Counts().Workers != 1 { // that of the sub-agent
+			if w.d.Counts().Workers != 1 { // the worker of the sub-agent
 				t.Error("the waiting turn has a worker")
 			}
 			if restart {
@@ -130,7 +130,7 @@ func TestSpawnAwaited(t *testing.T) {
 	}
 }
 
-// What the person says ends the waiting, not the work.
+// A message of the person ends the waiting, and the sub-agent continues.
 func TestSpawnAwaitedAndInterrupted(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -152,7 +152,8 @@ func TestSpawnAwaitedAndInterrupted(t *testing.T) {
 	})
 }
 
-// Four sub-agents of a conversation work at once; the others begin when one has ended.
+// At most four sub-agents of a conversation work at the same time. The others begin when one has
+// ended.
 func TestSpawnMany(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
@@ -183,7 +184,7 @@ func TestSpawnMany(t *testing.T) {
 			w.model.Queue(llmtest.Say("all done"))
 			if restart {
 				w.must(w.stop())
-				for range turn.MaxTasks { // the calls that were broken off
+				for range turn.MaxTasks { // repeated calls
 					sub.Queue(llmtest.Say("done"))
 				}
 				w.start()
@@ -202,7 +203,7 @@ func TestSpawnMany(t *testing.T) {
 	}
 }
 
-// /stop ends the sub-agents, too: those that work, and those that have not begun.
+// /stop also ends the sub-agents, including those that have not begun.
 func TestStopEndsSubagents(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -230,7 +231,7 @@ func TestStopEndsSubagents(t *testing.T) {
 	})
 }
 
-// The agent itself can stop one of them.
+// The agent itself can stop one of its sub-agents.
 func TestStopOneSubagent(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -263,7 +264,8 @@ func TestStopOneSubagent(t *testing.T) {
 	})
 }
 
-// What a sub-agent uses counts for the conversation and the person, within its share of the turn.
+// The usage of a sub-agent is charged to the conversation and the person. It is limited by the
+// sub-agent's share of the turn's budget.
 func TestSubagentBudget(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -289,7 +291,8 @@ func TestSubagentBudget(t *testing.T) {
 	})
 }
 
-// While everything is halted nothing is called, also after a restart; what was under way ends.
+// While everything is halted no tool and no model is called, also after a restart. Running turns
+// end.
 func TestHalt(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -326,7 +329,8 @@ func TestHalt(t *testing.T) {
 	})
 }
 
-// The same call with the same result again and again is ended, also by a turn that was resumed.
+// If the same call repeatedly has the same result, the guard ends the loop, also in a resumed
+// turn.
 func TestLoopGuard(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
@@ -370,7 +374,8 @@ func TestLoopGuard(t *testing.T) {
 	}
 }
 
-// What a sub-agent reports has no more rights than what its task has overheard.
+// A task can contain overheard messages of people with fewer rights than the person who asked. A
+// turn about its outcome then has only the rights of these people.
 func TestOutcomeOfOverheard(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -20,8 +20,8 @@ import (
 	"gateway/bus"
 )
 
-// Pure tools of one round overlap: each of these ends only once the next one has. Their
-// results come in the order of the calls all the same.
+// Pure tools of one round run at the same time: each tool here ends only after the next one has
+// ended. Their results still come in the order of the calls.
 func TestPureToolsOverlap(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -44,7 +44,7 @@ func TestPureToolsOverlap(t *testing.T) {
 	})
 }
 
-// One tool that changes something makes the whole round run in the order of its calls.
+// If one tool of a round changes something, all tools of the round run in the order of the calls.
 func TestOtherToolsRunInOrder(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -67,8 +67,9 @@ func TestOtherToolsRunInOrder(t *testing.T) {
 	})
 }
 
-// A model that is not told of a rare tool calls it through another, and reads its calls like that.
-// The transcript and the rules know only the tool itself.
+// The definition of a rare tool is not sent to the model. The model calls the tool through
+// another tool, more_tools, and sees its earlier calls in that form. The transcript and the rules
+// contain only the rare tool.
 func TestRareTool(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -93,7 +94,8 @@ func TestRareTool(t *testing.T) {
 	})
 }
 
-// Whatever a tool does is a result that the model can go on with.
+// Each outcome of a tool call, also a panic or a timeout, becomes a result that the model can
+// read.
 func TestToolTrouble(t *testing.T) {
 	t.Parallel()
 	const tryAnother = "\nFind out what went wrong and try another way."
@@ -146,7 +148,7 @@ func TestToolTrouble(t *testing.T) {
 	}
 }
 
-// A tool learns where it is from its call: two chats cannot mix.
+// A call tells the tool in which chat it runs, so that chats can't be mixed up.
 func TestCallSaysWhereItIs(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -187,8 +189,8 @@ func TestCallSaysWhereItIs(t *testing.T) {
 	})
 }
 
-// A long result is stored whole among the files of the conversation; the model sees
-// head, tail and path.
+// A long result is stored completely among the files of the conversation. The model sees its
+// head, its tail and its path.
 func TestLongResult(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -245,8 +247,8 @@ func TestLongResultWithoutMedia(t *testing.T) {
 	})
 }
 
-// What a tool has found besides text lies among the files of the conversation; images are shown to
-// the model in a message behind the results.
+// Files in the result of a tool are stored among the files of the conversation. Images are shown
+// to the model in a message after the results.
 func TestFilesAndImagesOfTools(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

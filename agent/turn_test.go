@@ -20,7 +20,8 @@ import (
 	"gateway/store"
 )
 
-// A blank answer is asked for again silently, then without tools, and then there is an apology.
+// After a blank answer the model is asked again without a note to the person, then again without
+// tools. If the answer is still blank, the person gets an apology.
 func TestBlankAnswers(t *testing.T) {
 	t.Parallel()
 	blank := llmtest.Say(" \n")
@@ -28,7 +29,7 @@ func TestBlankAnswers(t *testing.T) {
 		name   string
 		steps  []llmtest.Step
 		want   string
-		second []string // what the model is asked the last time after the question
+		second []string // texts to the model after the question in the last request
 	}{
 		{"once", []llmtest.Step{blank, llmtest.Say("hi")}, "hi", nil},
 		{"twice", []llmtest.Step{blank, blank, llmtest.Say("hi")}, "hi", []string{turn.AskAnswer}},
@@ -56,7 +57,8 @@ func TestBlankAnswers(t *testing.T) {
 	}
 }
 
-// An answer that is cut off by its limit is continued in the same message, three times.
+// An answer that reaches the limit of its length is continued in the same message, at most three
+// times.
 func TestContinuation(t *testing.T) {
 	t.Parallel()
 	cut := func(text string) llmtest.Step {
@@ -77,7 +79,7 @@ func TestContinuation(t *testing.T) {
 	})
 }
 
-// What was said before a cut-off tool call stands before it in the transcript.
+// The transcript has the text before a cut-off tool call in front of that call.
 func TestContinuationWithTool(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -95,7 +97,7 @@ func TestContinuationWithTool(t *testing.T) {
 	})
 }
 
-// At the limit of rounds the model must sum up, without tools.
+// At the limit of rounds the model must sum up and gets no tools.
 func TestRoundLimit(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -114,7 +116,7 @@ func TestRoundLimit(t *testing.T) {
 	})
 }
 
-// People get one plain sentence for each kind of error, never its text.
+// People get one plain sentence for each kind of error, and never the text of the error.
 func TestModelErrors(t *testing.T) {
 	t.Parallel()
 	const later, unreachable = "is overloaded right now", "cannot be reached right now"
@@ -140,7 +142,7 @@ func TestModelErrors(t *testing.T) {
 				fail := llmtest.Step{Err: err}
 				w.model.Queue(fail)
 				if kind == llm.ContextTooLong {
-					w.model.Queue(fail) // it is tried once more
+					w.model.Queue(fail) // the turn tries once more
 				}
 				w.model.Queue(llmtest.Say("better"))
 				w.start()
@@ -159,7 +161,7 @@ func TestModelErrors(t *testing.T) {
 	}
 }
 
-// An error after a part of the answer keeps what was shown.
+// If an error follows a part of the answer, the part that was shown stays.
 func TestModelErrorAfterText(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -173,7 +175,8 @@ func TestModelErrorAfterText(t *testing.T) {
 	})
 }
 
-// A conversation that the model finds too long is shortened at a message of the user.
+// A conversation that is too long for the model is shortened so that it begins with a message of
+// a person.
 func TestContextTooLong(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -197,7 +200,7 @@ func TestContextTooLong(t *testing.T) {
 	})
 }
 
-// Where there is nothing older to leave out, the results of the turn are cut.
+// If there are no older messages to leave out, the results of the turn's tools are cut.
 func TestContextTooLongByResults(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -215,7 +218,7 @@ func TestContextTooLongByResults(t *testing.T) {
 	})
 }
 
-// The wall limit of a turn ends a model call and a tool. No further tool begins.
+// The time limit of a turn ends a running model call or tool. No further tool begins.
 func TestTurnTimeout(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"model", "tool"} {
@@ -245,7 +248,7 @@ func TestTurnTimeout(t *testing.T) {
 	}
 }
 
-// What was said to a turn that has timed out is not lost with it.
+// Messages that arrive during a turn that times out are not lost.
 func TestTurnTimeoutLeavesNews(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -260,15 +263,15 @@ func TestTurnTimeoutLeavesNews(t *testing.T) {
 	})
 }
 
-// The time of a turn stands while it waits for a slot; for that wait there is another, long bound,
-// and who meets it leaves the slot alone.
+// The time limit of a turn does not run while the turn waits for a slot. This wait has its own,
+// longer limit. A turn that reaches that limit does not take a slot.
 func TestTurnTimeoutWithoutSlot(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
 		w.model.Queue(llmtest.Say("late"), llmtest.Say("fine"))
 		w.opts.Timeout, w.opts.Slots = time.Minute, 1
 		w.start()
-		w.d.env.Calls.Slots <- struct{}{} // somebody else's
+		w.d.env.Calls.Slots <- struct{}{} // another conversation has the slot
 		w.say("a", "hello")
 		w.sleep(turn.LongestWaits*time.Minute - time.Second)
 		w.wantAnswers("a")
@@ -286,7 +289,8 @@ func TestTurnTimeoutWithoutSlot(t *testing.T) {
 	})
 }
 
-// However many people write at once, each gets an answer, and only so many sessions work at a time.
+// If many people write at the same time, each gets an answer. The number of sessions that work at
+// the same time is limited.
 func TestBurst(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const people = 150
@@ -347,7 +351,8 @@ func TestPanicInTurn(t *testing.T) {
 	})
 }
 
-// A panic before the turn has begun is told as well, and its message is not tried for ever.
+// A panic before the turn begins is reported as well, and the message is not tried again and
+// again.
 func TestPanicBeforeTurn(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -360,7 +365,8 @@ func TestPanicBeforeTurn(t *testing.T) {
 	})
 }
 
-// byChat is a model for the messages that contain a word, and one for all others under "".
+// byChat is a model that chooses another model by a word in the message. The model under "" gets
+// all other messages.
 type byChat map[string]llm.Model
 
 func (m byChat) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
@@ -373,7 +379,7 @@ func (m byChat) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 	return m[""].Stream(ctx, r)
 }
 
-// spent returns what was counted on all days, as "kind key calls input output".
+// spent returns the stored usage, as "kind key calls input output".
 func (w *world) spent() []string {
 	return w.column("SELECT kind || ' ' || key || ' ' || calls || ' ' || input || ' ' || output " +
 		"FROM usage ORDER BY kind, key")
@@ -419,8 +425,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// Who is no person, as somebody who is listed or a stranger, has the budget of a person all the
-// same; what others use is not theirs, and to be forgotten gives nothing back.
+// A sender who is not a known person also has the budget of a person. The usage of others does
+// not count towards it, and /forget does not reset it.
 func TestBudgetOfSenders(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -451,7 +457,7 @@ func TestBudgetOfSenders(t *testing.T) {
 	})
 }
 
-// Calls side by side don't go over a limit together.
+// Calls that run at the same time can't exceed a limit together.
 func TestBudgetOfManyAtOnce(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -482,7 +488,7 @@ func TestBudgetOfManyAtOnce(t *testing.T) {
 	})
 }
 
-// The owner hears once that a limit is near.
+// The owner is told once when a limit is near.
 func TestBudgetIsNear(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -511,7 +517,7 @@ func TestBudgetIsNear(t *testing.T) {
 	})
 }
 
-// A call that is broken off counts by its length: nobody can use the model for free
+// A call that is interrupted counts by its length. Otherwise people could use the model for free
 // by stopping it.
 func TestBrokenCallsCount(t *testing.T) {
 	t.Parallel()
@@ -539,8 +545,8 @@ func TestBrokenCallsCount(t *testing.T) {
 	})
 }
 
-// Speech costs what its packets are long, or its size makes likely, whatever the sender says of its
-// length.
+// The cost of a voice message depends on the length of its packets or on its size, and not on the
+// length that the sender states.
 func TestCostOfSpeech(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

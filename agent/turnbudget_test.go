@@ -15,13 +15,14 @@ import (
 	"gateway/agent/turn"
 )
 
-// costs returns s with so many tokens used.
+// costs returns s with a usage of this number of tokens.
 func costs(s llmtest.Step, tokens int) llmtest.Step {
 	s.Usage = llm.Usage{Input: tokens - 10, Output: 10}
 	return s
 }
 
-// outcomes returns how many sub-agents have reported, and how many that the budget is spent.
+// outcomes returns how many sub-agents have reported, and how many of them report that the budget
+// is spent.
 func (w *world) outcomes() (all, spent int) {
 	w.t.Helper()
 	for _, body := range w.column("SELECT body FROM inbox WHERE message LIKE 'outcome:%'") {
@@ -32,7 +33,7 @@ func (w *world) outcomes() (all, spent int) {
 	return all, spent
 }
 
-// tell answers the outcomes of sub-agents, in however many turns they come.
+// tell answers the outcomes of sub-agents in as many turns as needed.
 func (w *world) tell() {
 	w.t.Helper()
 	for range 20 {
@@ -45,8 +46,8 @@ func (w *world) tell() {
 	w.t.Fatal("the outcomes are not told")
 }
 
-// What a turn and its sub-agents use adds up, also when the turn has ended before them, and when
-// another process goes on with them.
+// The usage of a turn and of its sub-agents adds up to one limit, also after the turn has ended
+// and in the next process.
 func TestTurnLimitOfAllTogether(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -63,7 +64,7 @@ func TestTurnLimitOfAllTogether(t *testing.T) {
 				sub := w.spawning(act("look", tool.Pure, until(release, "seen")))
 				limit := budget.Options{Turn: budget.Limit{Tokens: test.limit}}
 				w.opts.Usage, w.opts.Grace = budget.New(&limit), time.Second
-				for range 4 { // side by side
+				for range 4 { // at the same time
 					sub.Queue(held(costs(uses("look"), 4000), asked))
 				}
 				w.model.Queue(costs(spawns(false, "1", "2", "3", "4"), 16_000), llmtest.Say("they work"))
@@ -94,13 +95,13 @@ func TestTurnLimitOfAllTogether(t *testing.T) {
 	}
 }
 
-// The turn that tells of an outcome has a limit of its own, but what it gives away counts to the
-// one that somebody has asked for; and what they say then begins anew.
+// The turn that reports an outcome has its own limit. The sub-agents that it starts count towards
+// the limit of the turn that a person asked for. The next message of a person begins a new limit.
 func TestTurnLimitOfAChain(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		inWorld(t, func(w *world) {
-			w.opts.QueueMode = pool.Followup // else the turn may read the outcome that it caused
+			w.opts.QueueMode = pool.Followup // else the turn could read the outcome of its own sub-agent
 			sub := w.spawning()
 			limit := budget.Options{Turn: budget.Limit{Tokens: 24_000}}
 			w.opts.Usage = budget.New(&limit)
@@ -113,7 +114,7 @@ func TestTurnLimitOfAChain(t *testing.T) {
 			w.wantAnswers("a", "sent")
 			close(sent)
 			w.settle()
-			if restart { // the call is broken off, and made again
+			if restart { // the call is interrupted and repeated
 				w.must(w.stop())
 				w.opts.Usage = budget.New(&limit)
 				w.model.Queue(costs(spawns(false, "two"), 3000))
@@ -140,7 +141,7 @@ func TestTurnLimitOfAChain(t *testing.T) {
 	}
 }
 
-// A turn that waits for its sub-agents has no more than what they leave.
+// A turn that waits for its sub-agents can use only the tokens that they leave.
 func TestTurnLimitOfWhoWaits(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -15,12 +15,12 @@ import (
 	"gateway/store"
 )
 
-// Versions of the tables of packages, the last ones in which a message had a note instead of an
-// origin and a session only its key.
+// oldVersions has the last versions of the tables in which a message had a note instead of an
+// origin, and a session had only its key.
 var oldVersions = map[string]int{"bus": 7, "session": 4}
 
-// What an older version had under way goes on: each turn ends with one answer, and no dead letter
-// gets lost.
+// Open work of an older version continues: each turn ends with one answer, and no dead letter is
+// lost.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	migrations := allMigrations()

@@ -15,8 +15,8 @@ import (
 	"gateway/bus"
 )
 
-// A scribe writes down what is in a file. It fails for "noise", panics for "panic", and waits for
-// release where it is set.
+// A scribe is a transcriber that returns the content of a file. It fails for "noise" and panics
+// for "panic". If release is set, files that begin with "slow" wait for it.
 type scribe struct {
 	calls   atomic.Int32
 	release chan struct{}
@@ -42,7 +42,7 @@ func (s *scribe) Transcribe(ctx context.Context, _ string, r io.Reader) (string,
 	return text, err
 }
 
-// withScribe makes voice messages readable.
+// withScribe gives the world a transcriber for voice messages.
 func (w *world) withScribe() *scribe {
 	s := &scribe{}
 	w.deps.Media = &shelf{dir: w.t.TempDir(), files: map[string]string{}}
@@ -50,7 +50,7 @@ func (w *world) withScribe() *scribe {
 	return s
 }
 
-// spoken returns a voice message of a direct chat.
+// spoken returns a voice message in a direct chat.
 func (w *world) spoken(chat, said string) bus.InboundMessage {
 	m := w.message(chat, "")
 	ref := m.ID + ".ogg"
@@ -58,15 +58,15 @@ func (w *world) spoken(chat, said string) bus.InboundMessage {
 	return carrying(m, bus.Attachment{Kind: bus.Voice, Type: "audio/ogg", Seconds: 3, Ref: ref})
 }
 
-// overheard returns a voice message of a group that does not address the agent.
+// overheard returns a voice message in a group that does not address the agent.
 func (w *world) overheard(chat, said string) bus.InboundMessage {
 	m := w.spoken(chat, said)
 	m.Group, m.Addressed, m.VoiceState = true, false, bus.Overheard
 	return m
 }
 
-// What is said after a voice message waits until its words are read, in order. Other conversations
-// don't wait. The words are read once.
+// Messages after a voice message wait, in order, until the voice message is transcribed. Other
+// conversations do not wait. Each voice message is transcribed once.
 func TestVoiceMessages(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -115,8 +115,8 @@ func TestSpokenStop(t *testing.T) {
 	})
 }
 
-// A written /stop does not wait until a slow service has read a voice message. It stops the turn
-// that runs, and drops the voice message, which came before it.
+// A written /stop does not wait for the transcription of a voice message by a slow service. It
+// stops the running turn and drops the earlier voice message.
 func TestStopOvertakesHearing(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -136,9 +136,9 @@ func TestStopOvertakesHearing(t *testing.T) {
 	})
 }
 
-// A written /stop waits for no overheard voice message. It ends the transcription only if the
-// sender of the voice message or an admin has written it: for others it may be a message of
-// somebody else to the agent, which is then read and answered.
+// A written /stop does not wait for an overheard voice message. It ends the transcription only if
+// its author is the sender of the voice message or an admin. Otherwise the voice message may be
+// for the agent, so it is still transcribed and answered.
 func TestStopLeavesOverheard(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -175,7 +175,8 @@ func TestStopLeavesOverheard(t *testing.T) {
 	}
 }
 
-// A /stop of somebody whose own words wait behind an overheard voice message comes after them.
+// If a person's own message waits behind an overheard voice message, the person's /stop runs
+// after that message.
 func TestStopAfterOwnWords(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -204,7 +205,8 @@ func TestStopAfterOwnWords(t *testing.T) {
 	})
 }
 
-// A command that deletes or grants is not run because it was spoken: it has to be sent in writing.
+// A command that deletes or grants something does not run if it was spoken. The person must send
+// it in writing.
 func TestSpokenGrave(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -220,8 +222,7 @@ func TestSpokenGrave(t *testing.T) {
 	})
 }
 
-// A forwarded voice message is neither a command nor for the agent, and neither is one with a
-// caption.
+// A forwarded voice message is not a command for the agent, and neither is one with a caption.
 func TestForwardedIsNoCommand(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -237,8 +238,8 @@ func TestForwardedIsNoCommand(t *testing.T) {
 	})
 }
 
-// In a group a voice message that the gate was not sure about is answered if a name of the agent is
-// said in it. If not, it becomes context.
+// An overheard voice message in a group is answered if it contains a name of the agent. Otherwise
+// it becomes context.
 func TestOverheard(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -280,8 +281,8 @@ func TestOverheard(t *testing.T) {
 	})
 }
 
-// A process that stops leaves a voice message to the next one. What was decided before is not
-// decided again.
+// A process that stops leaves a voice message to the next process. The next process does not
+// repeat earlier decisions about a voice message.
 func TestVoiceMessagesAfterRestart(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -316,8 +317,8 @@ func TestVoiceMessagesAfterRestart(t *testing.T) {
 	})
 }
 
-// Without a transcription an overheard message of an earlier process becomes context, and other
-// voice messages go to the model as before.
+// Without a transcription service, an overheard voice message becomes context, and other voice
+// messages go to the model.
 func TestHearingNotConfigured(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -333,7 +334,7 @@ func TestHearingNotConfigured(t *testing.T) {
 	})
 }
 
-// Voice messages that are long or large are not read before their turn.
+// Long or large voice messages are not transcribed before their turn, so they can't be commands.
 func TestLongVoice(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
