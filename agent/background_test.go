@@ -351,7 +351,7 @@ func TestMergeOfWhatComesLate(t *testing.T) {
 		w.start()
 		w.put(person(w.message("a", "hello"), 5))
 		w.put(person(w.message("b", "hello"), 5))
-		w.put(person(w.message("b", "write it down"), 5)) // is held
+		w.put(person(w.message("b", "write it down"), 5)) // its turn is held back
 		linked = true
 		w.put(person(w.message("a", "and now"), 9))
 		w.sleep(time.Minute)
@@ -394,7 +394,7 @@ func TestMergeWhileTurnWrites(t *testing.T) {
 		w.put(person(w.message("b", "hello"), 5))
 		w.must(w.deps.Documents.Save("person-5", document.User, "- Name: Ada\n", ""))
 		w.must(w.deps.Documents.Save("person-5", "skills/tea/SKILL.md", "green tea", ""))
-		w.put(person(w.message("b", "write it down"), 5)) // is held
+		w.put(person(w.message("b", "write it down"), 5)) // its turn is held back
 		linked = true
 		write = func() {
 			write = func() {}

@@ -251,7 +251,7 @@ func TestKilledAndStopped(t *testing.T) {
 					test.leave(w)
 					w.put(w.message("a", "next?"), w.message("a", command))
 					answer := held(llmtest.Say("never"), make(chan struct{}))
-					w.model.Queue(answer) // if the turn gets so far before the command is read
+					w.model.Queue(answer) // in case the turn asks the model before the command is read
 					w.start()
 					w.sleep(time.Hour)
 					w.restart()

@@ -171,7 +171,7 @@ func TestWrittenWhileForgotten(t *testing.T) {
 				w.model.Queue(llmtest.Say("hi"), held(llmtest.Say("never"), release))
 				w.start()
 				w.tells(5, "a", "hello")
-				w.tells(5, "b", "hello") // is held
+				w.tells(5, "b", "hello") // its turn is held back
 				if test.now >= 0 {
 					w.model.Queue(held(llmtest.Say("who?"), make(chan struct{})), llmtest.Say("who?"))
 				}

@@ -238,7 +238,7 @@ func TestStopOneSubagent(t *testing.T) {
 		sub := w.spawning()
 		never, release := make(chan struct{}), make(chan struct{})
 		sub.Queue(held(llmtest.Say("one"), never), held(llmtest.Say("two"), release))
-		later := func(s llmtest.Step) llmtest.Step { // once the sub-agents have asked their model
+		later := func(s llmtest.Step) llmtest.Step { // begins after the sub-agents have asked their model
 			s.Delay = time.Second
 			return s
 		}

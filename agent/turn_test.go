@@ -385,7 +385,7 @@ func (w *world) spent() []string {
 		"FROM usage ORDER BY kind, key")
 }
 
-// Pitfall: "background work had no budget": each call is asked for and counted.
+// Pitfall: "background work had no budget". Each model call needs budget and is counted.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -56,7 +56,7 @@ func TestTurnLimitOfAllTogether(t *testing.T) {
 	}{
 		{limit: 32_000, refused: 4},
 		{limit: 32_000, refused: 4, restart: true},
-		{limit: 60_000, refused: 0, restart: true}, // there is room
+		{limit: 60_000, refused: 0, restart: true}, // the limit is high enough
 	} {
 		t.Run(fmt.Sprint(test), func(t *testing.T) {
 			inWorld(t, func(w *world) {

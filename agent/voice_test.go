@@ -97,7 +97,7 @@ func TestVoiceMessages(t *testing.T) {
 	})
 }
 
-// A spoken command runs beside the turn, as a typed one does.
+// A spoken command runs while a turn runs, as a typed one does.
 func TestSpokenStop(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -183,7 +183,7 @@ func TestStopAfterOwnWords(t *testing.T) {
 		s := w.withScribe()
 		s.release = make(chan struct{})
 		never := make(chan struct{})
-		w.model = llmtest.Func("slow", func(llm.Request) llmtest.Step { // the /stop may overtake it
+		w.model = llmtest.Func("slow", func(llm.Request) llmtest.Step { // /stop may come first
 			return held(llmtest.Say("too late"), never)
 		})
 		w.deps.Model = w.model

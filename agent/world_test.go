@@ -160,7 +160,7 @@ func (w *world) start() {
 	w.settle()
 }
 
-// live begins the life of a process.
+// live begins the life of a new process.
 func (w *world) live() {
 	w.t.Helper()
 	life, err := store.BeginLife(context.Background(), w.deps.DB, w.now(), 1)
