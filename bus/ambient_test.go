@@ -15,7 +15,7 @@ func (f *inboxFixture) overhear(a Address, id, text string) bool {
 	})
 }
 
-// heard returns the texts that were heard before a place.
+// heard returns the texts of the ambient messages before a sequence number.
 func (f *inboxFixture) heard(a Address, before int64) (texts []string) {
 	f.t.Helper()
 	list, err := f.Ambient(f.read(), a, before, f.now)
@@ -28,7 +28,8 @@ func (f *inboxFixture) heard(a Address, before int64) (texts []string) {
 
 const newest = 1 << 40
 
-// What is heard is kept by conversation, waits for nobody, and is forgotten by number and age.
+// Ambient messages are stored per conversation and don't wait for an answer. Those that a turn
+// has read are forgotten, and so are the ones that are too old or too many.
 func TestAmbient(t *testing.T) {
 	f := newInboxFixture(t)
 	room := Address{Account: "test", Chat: "g"}
@@ -88,7 +89,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// The words of a voice message decide what becomes of its row, once.
+// The transcript of a voice message decides the state of its row. It is stored only once.
 func TestTranscribeVoice(t *testing.T) {
 	f := newInboxFixture(t)
 	room := Address{Account: "test", Chat: "g"}

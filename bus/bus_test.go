@@ -52,7 +52,7 @@ func (f *fixture) must(err error) {
 
 func (f *fixture) read() store.Queryer { return f.db.Read(f.t.Context()) }
 
-// rings reports whether c holds a wake-up, and takes it.
+// rings reports whether c holds a wake-up, and receives it.
 func rings(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -73,7 +73,8 @@ func TestAddressString(t *testing.T) {
 	}
 }
 
-// A wake-up is kept until it is taken, and several are one: who wakes never waits.
+// A wake-up is kept until the reader receives it. Several wake-ups become one, and waking never
+// blocks.
 func TestWake(t *testing.T) {
 	in, out, live := NewInbox(), NewOutbox(), NewLive()
 	for name, s := range map[string]struct {

@@ -12,7 +12,7 @@ import (
 	"gateway/store"
 )
 
-// A message that is put twice, as after a kill, is in the inbox once.
+// A message that is put twice, for example after a crash, is in the inbox once.
 func ExampleInbox() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "example")

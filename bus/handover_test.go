@@ -11,7 +11,8 @@ import (
 	"gateway/store"
 )
 
-// next returns what Next has after a Seq, and up to which it has come.
+// next returns the messages that Next finds after the sequence number after. It also returns the
+// sequence number up to which Next has read.
 func next(t *testing.T, in *Inbox, db *store.DB, after int64) (list []Received, upTo int64) {
 	t.Helper()
 	for more := true; more; after = upTo {
@@ -25,7 +26,8 @@ func next(t *testing.T, in *Inbox, db *store.DB, after int64) (list []Received, 
 	return list, upTo
 }
 
-// seqs returns the Seqs that Next has after one, and up to which it has come.
+// seqs returns the sequence numbers that Next finds after another one. It also returns the
+// sequence number up to which Next has read.
 func seqs(t *testing.T, in *Inbox, db *store.DB, after int64) (list []int64, upTo int64) {
 	t.Helper()
 	found, upTo := next(t, in, db, after)
@@ -35,11 +37,11 @@ func seqs(t *testing.T, in *Inbox, db *store.DB, after int64) (list []int64, upT
 	return list, upTo
 }
 
-// What was put is handed over as the table has it, in the order of the ids. If there is a gap, the
-// table is read.
+// Messages are handed over in memory, equal to their rows in the table and in the order of their
+// ids. If there is a gap, Next reads the table.
 func TestHandover(t *testing.T) {
 	db, in := newFixture(t).db, NewInbox()
-	other := NewInbox() // of another process
+	other := NewInbox() // the inbox of another process
 	want := func(after, wantUpTo int64, want ...int64) {
 		t.Helper()
 		if got, upTo := seqs(t, in, db, after); !slices.Equal(got, want) || upTo != wantUpTo {
@@ -86,15 +88,15 @@ func TestHandover(t *testing.T) {
 	put(in, "g")
 	want(5, 7, 7)
 	put(in, "h")
-	want(3, 8, 4, 5, 7, 8) // from the table, as h does not follow
+	want(3, 8, 4, 5, 7, 8) // from the table: h is not next after 3
 	want(8, 8)
-	put(in, "h") // it comes twice, for which the database uses up an id
+	put(in, "h") // h is put again: it isn't new, but the database uses up an id for it
 	put(in, "i")
 	put(in, "j")
 	want(8, 11, 10, 11)
 }
 
-// Whatever goroutines put rows side by side, they are handed over without a query of the table.
+// Rows that many goroutines put at the same time are handed over without a query of the table.
 func TestHandoverOfMany(t *testing.T) {
 	db, in := newFixture(t).db, NewInbox()
 	seqs(t, in, db, 0)
@@ -132,7 +134,7 @@ func TestHandoverOfMany(t *testing.T) {
 	}
 }
 
-// What is not taken does not fill the memory, and is found in the table.
+// Messages that nobody reads do not fill the memory. Next finds them in the table later.
 func TestHandoverIsBounded(t *testing.T) {
 	db, in := newFixture(t).db, NewInbox()
 	message := InboundMessage{From: Address{Account: "test", Chat: "1"},
@@ -178,7 +180,7 @@ func equalReceived(a, b []Received) bool {
 	})
 }
 
-// A delivery is handed over as the table has it.
+// A delivery that is handed over equals its row in the table.
 func TestHandoverOfDeliveries(t *testing.T) {
 	db, out := newFixture(t).db, NewOutbox()
 	deliveries := func(after int64) []Delivery {

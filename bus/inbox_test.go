@@ -10,7 +10,7 @@ import (
 	"gateway/store"
 )
 
-// An inboxFixture is an inbox with helpers that return what it says.
+// An inboxFixture is an inbox with helpers that return the results of its methods.
 type inboxFixture struct {
 	*fixture
 	*Inbox
@@ -31,7 +31,7 @@ func (f *inboxFixture) put(a Address, id, text string) (fresh bool) {
 	return fresh
 }
 
-// ask runs one of the inbox's methods that say yes or no.
+// ask runs one of the inbox's methods that return a bool.
 func (f *inboxFixture) ask(method func(tx *store.Tx) (bool, error)) (yes bool) {
 	f.t.Helper()
 	f.tx(func(tx *store.Tx) (err error) {
@@ -58,7 +58,7 @@ func (f *inboxFixture) finish(turn int64) {
 	f.tx(func(tx *store.Tx) error { return f.Finish(tx, turn) })
 }
 
-// waiting returns the texts that wait after a place.
+// waiting returns the texts of the messages that wait after a sequence number.
 func (f *inboxFixture) waiting(after int64) []string {
 	f.t.Helper()
 	list, err := f.Waiting(f.read(), after)
@@ -139,8 +139,8 @@ func TestInboxKeepsMessageWhole(t *testing.T) {
 	}
 }
 
-// A message waits, is taken by one turn and then done; or is dropped or answered. Nothing
-// else is possible.
+// A message waits, is claimed by one turn, and then is done. A waiting message can also be
+// dropped or answered. No other change of state is possible.
 func TestInboxStates(t *testing.T) {
 	f := newInboxFixture(t)
 	for i := 1; i <= 5; i++ {
@@ -149,7 +149,7 @@ func TestInboxStates(t *testing.T) {
 	if !f.take(3, 7) || !f.take(1, 7) || !f.take(2, 8) || !f.drop(4) || !f.answer(5) {
 		t.Fatal("a message that waits could not be taken, dropped or answered")
 	}
-	for seq := int64(1); seq <= 6; seq++ { // there is no sixth
+	for seq := int64(1); seq <= 6; seq++ { // there is no message 6
 		if f.take(seq, 9) || f.drop(seq) || f.answer(seq) {
 			t.Errorf("message %d waits no more and was taken, dropped or answered", seq)
 		}
@@ -163,7 +163,8 @@ func TestInboxStates(t *testing.T) {
 	want(t, "taken by 8", f.takenBy(8), "2")
 }
 
-// A chat is owed something while a message waits or is worked on, and until the answer is sent.
+// A chat has unfinished work while a message waits, while a turn works on it, and until the
+// answer is sent.
 func TestHasUnfinished(t *testing.T) {
 	f := newInboxFixture(t)
 	owes := func(want bool, when string) {
@@ -190,7 +191,7 @@ func TestHasUnfinished(t *testing.T) {
 	owes(true, "with an answer that is not sent")
 }
 
-// Waiting comes in pages, in the order of arrival.
+// Waiting returns messages one page at a time, in the order of arrival.
 func TestInboxWaitingInPages(t *testing.T) {
 	f := newInboxFixture(t)
 	const n = ReadLimit + 10
@@ -220,8 +221,8 @@ func TestInboxWaitingInPages(t *testing.T) {
 	}
 }
 
-// Notes are found by the session that they are about, and what people write is none of them,
-// whatever its ID.
+// Tasks and outcomes are found by the session that they belong to. A message of a person is
+// never taken for one of them, even if its ID looks like one.
 func TestInboxNotes(t *testing.T) {
 	f := newInboxFixture(t)
 	newest := func() (seq int64) {
@@ -266,7 +267,7 @@ func TestInboxNotes(t *testing.T) {
 	}
 }
 
-// named returns the session with a name, or the zero Session if it is the name of none.
+// named returns the session with a name, or the zero Session if the name is not valid.
 func named(name string) Session {
 	s, _ := ParseSession(name)
 	return s

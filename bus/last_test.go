@@ -8,7 +8,8 @@ import (
 	"gateway/store"
 )
 
-// The last message of a person is found behind any number of those that nobody has written.
+// LastMessage finds a person's last message, no matter how many messages of jobs and how many
+// ambient messages came after it.
 func TestLast(t *testing.T) {
 	f := newInboxFixture(t)
 	here := Address{Account: "test", Chat: "1"}
@@ -35,8 +36,8 @@ func TestLast(t *testing.T) {
 	}
 }
 
-// A chat belongs to the person who has written there last: after two people were unlinked, the chat
-// of one is no longer the other's. Groups belong to nobody.
+// A chat belongs to the person who wrote there last. After two people were unlinked, the chat of
+// one of them no longer belongs to the other. Groups belong to nobody.
 func TestChatsOf(t *testing.T) {
 	f := newInboxFixture(t)
 	f.tx(func(tx *store.Tx) error {

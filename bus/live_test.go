@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// The newest progress of each stream is kept, also of several in one conversation.
+// Drain returns the newest progress of each stream, also if one conversation has several
+// streams.
 func TestLive(t *testing.T) {
 	l := NewLive()
 	if got := l.Drain(); len(got) != 0 {
@@ -26,7 +27,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// Publishing never waits for a reader, and what came last is what the reader finds.
+// Publishing never waits for a reader, and the reader finds the newest progress.
 func TestLiveNeverBlocks(t *testing.T) {
 	l := NewLive()
 	var wg sync.WaitGroup

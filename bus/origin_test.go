@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What a turn may do follows from who began it.
+// The origin of a turn decides what the turn may do.
 func TestOrigin(t *testing.T) {
 	for _, tt := range []struct {
 		origin                                     Origin
@@ -40,7 +40,8 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// The message of a person says nothing of its origin, and any other one all.
+// The JSON of a person's message has no origin. The JSON of any other message has all fields of
+// its origin.
 func TestOriginInJSON(t *testing.T) {
 	body, err := json.Marshal(InboundMessage{ID: "1"})
 	if err != nil || strings.Contains(string(body), "origin") {

@@ -40,7 +40,7 @@ func (f *outboxFixture) save(d *Delivery) (saved bool) {
 	return saved
 }
 
-// open returns the deliveries that are to be made.
+// open returns the deliveries that are still to be made.
 func (f *outboxFixture) open(after int64) []Delivery {
 	f.t.Helper()
 	list, err := f.Open(f.read(), after)
@@ -48,7 +48,7 @@ func (f *outboxFixture) open(after int64) []Delivery {
 	return list
 }
 
-// states returns all messages with how far they have come.
+// states returns the text of each message with its state.
 func (f *outboxFixture) states() (all []string) {
 	f.t.Helper()
 	for _, s := range []DeliveryState{Waiting, Sending, Sent, Dead, Dropped} {
@@ -102,8 +102,8 @@ func TestOutboxDelivery(t *testing.T) {
 	}
 }
 
-// Each part has a key of its own, the same at each try and after a restart, and another one in
-// another database; also if it says the same to the same chat under the same number.
+// Each part of a delivery has a key of its own. The key is the same at each attempt and after a
+// restart. It differs from the keys in another database, even for the same text, chat and id.
 func TestOutboxKeys(t *testing.T) {
 	seen := make(map[string]bool)
 	for range 2 {
@@ -115,7 +115,7 @@ func TestOutboxKeys(t *testing.T) {
 			again := f.open(0)[i]
 			for part := range 1000 {
 				key := d.Key(part)
-				if seen[key] || len(key) > 25 { // Discord's limit
+				if seen[key] || len(key) > 25 { // 25 characters are Discord's limit
 					t.Errorf("key %q of part %d of %d", key, part, d.ID)
 				}
 				if got := again.Key(part); got != key {
@@ -216,7 +216,7 @@ func TestOutboxRetryAndDrop(t *testing.T) {
 	}
 }
 
-// A retry begins anew in time and attempts, but sends no part twice.
+// A retry resets the time and the number of attempts, but sends no part twice.
 func TestOutboxRetryKeepsParts(t *testing.T) {
 	f := newOutboxFixture(t)
 	f.put("long")
@@ -232,7 +232,8 @@ func TestOutboxRetryKeepsParts(t *testing.T) {
 	}
 }
 
-// What a person has dropped meanwhile stays so, whatever the sender of it says.
+// A delivery that a person has dropped meanwhile stays dropped, even if its sender saves another
+// state.
 func TestOutboxSaveAfterDrop(t *testing.T) {
 	f := newOutboxFixture(t)
 	f.put("one")
@@ -270,7 +271,7 @@ func TestOutboxPreviews(t *testing.T) {
 	check(map[string]Preview{"2.0": {[]string{"9"}, "k"}})
 }
 
-// A preview without a message is one; reading it must not fail for ever.
+// A preview without a message is a valid preview. Reading it does not fail.
 func TestOutboxEmptyPreview(t *testing.T) {
 	f := newOutboxFixture(t)
 	f.tx(func(tx *store.Tx) error { return f.SavePreview(tx, "1.0", Preview{}, f.now) })
@@ -280,7 +281,8 @@ func TestOutboxEmptyPreview(t *testing.T) {
 	}
 }
 
-// The conversations of which something waits are found one after another, with the oldest of each.
+// NextConversations returns each conversation that has a waiting delivery, with its oldest
+// delivery.
 func TestOutboxFirsts(t *testing.T) {
 	f := newOutboxFixture(t)
 	at := func(chat, thread string) Address { return Address{"a", chat, thread} }
@@ -318,7 +320,7 @@ func TestOutboxFirsts(t *testing.T) {
 	}
 }
 
-// A row that can't be read is set aside, and the others are read.
+// A row that can't be read is set aside, and the other rows are read.
 func TestOutboxBadRow(t *testing.T) {
 	f := newOutboxFixture(t)
 	f.put("one", "two", "three")
@@ -348,7 +350,8 @@ func TestOutboxBadRow(t *testing.T) {
 	}
 }
 
-// What a person changes shows in a number, and only that does.
+// The number that Changes returns differs after a person retries or drops a delivery, and only
+// then.
 func TestOutboxChanges(t *testing.T) {
 	f := newOutboxFixture(t)
 	f.reach()

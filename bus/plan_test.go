@@ -38,8 +38,8 @@ func (p *plans) QueryRow(query string, args ...any) *sql.Row {
 	return p.Queryer.QueryRow(query, args...)
 }
 
-// What looks for unfinished messages reads only those, however many messages the inbox or the chat
-// has, and a page of them needs no sorting.
+// The queries for unfinished messages read only these, through an index, no matter how many
+// messages the inbox or the chat has. A page of them needs no sorting.
 func TestUnfinishedByIndex(t *testing.T) {
 	f := newInboxFixture(t)
 	here := Address{Account: "x", Chat: "a"}
@@ -100,9 +100,10 @@ func TestUnfinishedByIndex(t *testing.T) {
 	}
 }
 
-// A turn that waited or ran when the version before ended goes on.
+// Messages that waited or were claimed when an older version ended are finished after the
+// upgrade.
 func TestUpgradeFromTwoIndexes(t *testing.T) {
-	const twoIndexes = 10 // version of the tables with an index per state
+	const twoIndexes = 10 // the version of the tables that had one index for each state
 	f := newUpgradeFixture(t, twoIndexes, `
 		INSERT INTO inbox (account, chat, message, state, turn, body, received_ms) VALUES
 		('x', 'a', '1', 'done', 1, '{"id":"1","text":"one"}', 5),
@@ -123,7 +124,8 @@ func TestUpgradeFromTwoIndexes(t *testing.T) {
 	want(f.t, "waiting at last", f.waiting(0), "five")
 }
 
-// newUpgradeFixture returns an inbox in a database that an older version has made, with rows.
+// newUpgradeFixture returns an inbox in a database that an older version made and that has these
+// rows.
 func newUpgradeFixture(t *testing.T, version int, rows string) *inboxFixture {
 	t.Helper()
 	old := Migration

@@ -29,7 +29,8 @@ func states(t *testing.T, db *store.DB, table string) (list []string) {
 	return list
 }
 
-// Only what is over goes: what waits, and what could not be delivered, stays however old it is.
+// Only finished rows are removed. Messages that wait and deliveries that failed stay, however
+// old they are.
 func TestPrune(t *testing.T) {
 	db := newFixture(t).db
 	now := time.Now()

@@ -12,14 +12,15 @@ var (
 	third = Session{Person: 3}
 )
 
-// A scoped inbox has accounts of all scopes.
+// newScopedInbox returns an inbox whose accounts have different scopes: two of them have the
+// given one.
 func newScopedInbox(t *testing.T, scope SessionScope) *inboxFixture {
 	f := newInboxFixture(t)
 	f.SetScopes(map[string]SessionScope{"tg": scope, "wa": scope, "dc": PerChat})
 	return f
 }
 
-// session puts m and returns the session that it is stored with, and its Seq.
+// session puts m and returns the session with which m is stored, and its sequence number.
 func (f *inboxFixture) session(m InboundMessage) (Session, int64) {
 	f.t.Helper()
 	f.seq++
@@ -35,8 +36,8 @@ func (f *inboxFixture) session(m InboundMessage) (Session, int64) {
 	return list[0].Message.Origin.Conversation, list[0].Seq
 }
 
-// The scope of an account decides whose conversation a message belongs to. What a person writes in
-// a direct chat never joins a group.
+// The scope of an account decides to which conversation a message belongs. A person's message in
+// a direct chat never belongs to the conversation of a group.
 func TestSessionScopes(t *testing.T) {
 	direct := InboundMessage{From: Address{Account: "tg", Chat: "7"}, Sender: Sender{ID: "7"},
 		Person: 3}
@@ -83,7 +84,7 @@ func TestSessionScopes(t *testing.T) {
 	}
 }
 
-// What a program posts to a direct chat belongs to the conversation of the person there.
+// A hook's message to a direct chat belongs to the conversation of the person who writes there.
 func TestSessionOfHook(t *testing.T) {
 	f := newScopedInbox(t, PerPerson)
 	from := Address{Account: "tg", Chat: "7"}
@@ -99,8 +100,9 @@ func TestSessionOfHook(t *testing.T) {
 	}
 }
 
-// While a message of the same person in the chat is unfinished, the next one follows it, whatever
-// the configuration says meanwhile, also after a restart. Another person never does.
+// While a person's message in a chat is unfinished, the next one belongs to the same
+// conversation, even if the configuration changes meanwhile, and also after a restart. A message
+// of another person does not follow it.
 func TestSessionFollowsOpenMessage(t *testing.T) {
 	direct := InboundMessage{From: Address{Account: "tg", Chat: "7"}, Sender: Sender{ID: "7"},
 		Person: 3}
@@ -144,8 +146,9 @@ func TestSessionFollowsOpenMessage(t *testing.T) {
 	}
 }
 
-// While a message that a person wrote before a link is unfinished, the next one follows it. After
-// an unlink, and with nothing open, it doesn't.
+// While a message that a person wrote before two accounts were linked is unfinished, the next
+// message belongs to the same conversation. It does not after an unlink, or if no message is
+// unfinished.
 func TestSessionFollowsLinked(t *testing.T) {
 	f := newScopedInbox(t, PerPerson)
 	m := InboundMessage{From: Address{Account: "tg", Chat: "7"}, Sender: Sender{ID: "7"}, Person: 3}
@@ -168,7 +171,7 @@ func TestSessionFollowsLinked(t *testing.T) {
 	want(4, 3, Session{Person: 4}, "with nothing open")
 }
 
-// In a group each member's message follows their own.
+// In a group, a member's message follows the unfinished message of the same member.
 func TestSessionFollowsOwnMessage(t *testing.T) {
 	f := newScopedInbox(t, PerSpeaker)
 	group := InboundMessage{From: alice.Conversation, Sender: Sender{ID: "7"}, Group: true}

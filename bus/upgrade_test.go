@@ -13,7 +13,7 @@ import (
 // noteVersion is the last version of the tables in which a message had a note instead of an origin.
 const noteVersion = 7
 
-// The rows that an older version wrote are read as they were meant, whatever state they are in.
+// Rows that an older version wrote keep their meaning, in each state.
 func TestUpgradeFromNotes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "old.db")
 	old := Migration
@@ -93,7 +93,7 @@ func TestUpgradeFromNotes(t *testing.T) {
 	checkUpgraded(t, in, q)
 }
 
-// checkUpgraded looks the upgraded messages up by their columns.
+// checkUpgraded looks up the upgraded messages by their columns.
 func checkUpgraded(t *testing.T, in *Inbox, q store.Queryer) {
 	t.Helper()
 	here := Address{Account: "x", Chat: "a"}
