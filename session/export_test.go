@@ -16,7 +16,7 @@ import (
 
 var named = bustest.Session
 
-// export returns a session as a file.
+// export returns the exported file of a session.
 func (f *fixture) export(key Key) string {
 	f.t.Helper()
 	var b bytes.Buffer
@@ -36,7 +36,7 @@ func (f *fixture) importFile(text string, opts ImportOptions) (int, error) {
 	})
 }
 
-// eventful makes a session that has all that a session can have.
+// eventful creates a session that has everything that a session can have.
 func eventful(f *fixture) {
 	f.t.Helper()
 	first := f.begin(chat, "hello")
@@ -81,7 +81,8 @@ func eventful(f *fixture) {
 	}))
 }
 
-// What is exported and imported again is the same, byte for byte: in its place, and elsewhere.
+// A session that is exported, imported and exported again is the same, byte for byte, both in
+// its own database and in a new one.
 func TestExportImportExport(t *testing.T) {
 	f := newFixture(t)
 	eventful(f)
@@ -122,7 +123,7 @@ func TestExportImportExport(t *testing.T) {
 	}
 }
 
-// A session in which something goes on is not replaced.
+// A session with a running turn is not replaced.
 func TestImportBusy(t *testing.T) {
 	f := newFixture(t)
 	f.begin(chat, "hello")
@@ -140,7 +141,7 @@ func TestExportNone(t *testing.T) {
 	}
 }
 
-// A mistake anywhere names its line, and nothing of the file is imported.
+// The error about a mistake names its line. A file with a mistake is not imported at all.
 func TestImportMistakes(t *testing.T) {
 	f := newFixture(t)
 	eventful(f)
@@ -210,7 +211,8 @@ func TestReadLinesBounds(t *testing.T) {
 	}
 }
 
-// Whatever the file, Read ends, and what it takes is written and read as the same.
+// Read returns for any input. A file that it accepts can be written and read again with the same
+// result.
 func FuzzRead(f *testing.F) {
 	head := `{"format":"gateway-session","version":1,"key":"a/b","account":"a","chat":"b",` +
 		`"turns":1,"usage":{"input":0,"output":0,"cached":0},"cost":0,"context":0,"created":` +

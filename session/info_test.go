@@ -21,7 +21,7 @@ func TestInfo(t *testing.T) {
 	f.must(f.end(turn, Done, "two"))
 	bills := []Bill{
 		{Usage: llm.Usage{Input: 10, Output: 2, Cached: 5}, Cost: 0.25, Context: 10},
-		{Usage: llm.Usage{Input: 20, Output: 3}, Cost: 0.5}, // of unknown context
+		{Usage: llm.Usage{Input: 20, Output: 3}, Cost: 0.5}, // the size of its context is unknown
 	}
 	for _, b := range bills {
 		f.must(f.tx(func(tx *store.Tx) error { return Spend(tx, KeyOf(chat), b) }))
@@ -57,7 +57,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// valuesOf returns the values of one choice, by session.
+// valuesOf returns the value of one choice for each session that has it.
 func valuesOf(chosen map[Key]Choices, what Choice) map[Key]string {
 	values := make(map[Key]string)
 	for key, own := range chosen {
@@ -99,11 +99,12 @@ func TestQueueModes(t *testing.T) {
 	}
 }
 
-// What was chosen for a group goes on with it; what was chosen there already counts more.
+// If a group moves to another chat, its choices move, too. A choice that the other chat already
+// has is kept.
 func TestMoveChoices(t *testing.T) {
 	f := newFixture(t)
 	fresh, used := bus.Address{Account: "test", Chat: "b"}, bus.Address{Account: "test", Chat: "c"}
-	for range 2 { // the second time there is nothing to move
+	for range 2 { // the second time, there is nothing to move
 		f.must(f.tx(func(tx *store.Tx) error {
 			if err := MoveChoices(tx, KeyOf(chat), KeyOf(fresh), f.now); err != nil {
 				return err
@@ -183,7 +184,7 @@ func TestSearch(t *testing.T) {
 		{"red", KeyOf(other).String(), 9, "a red rose & a <b>|"},
 		{"& <b>", "", 9, "a red rose & a <b>|"},
 		{"rose &", "", 9, "a red rose & a <b>|"},
-		{"user", "", 9, ""}, // a role
+		{"user", "", 9, ""}, // the name of a role is not text of a message
 		{"%", "", 9, ""},
 		{" ", "", 9, ""},
 	} {
@@ -199,7 +200,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// What is found does not depend on how much was said since.
+// A search finds the oldest message, no matter how many messages came after it.
 func TestSearchFindsTheOldest(t *testing.T) {
 	f := newFixture(t)
 	f.begin(chat, "the red spade")

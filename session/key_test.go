@@ -7,7 +7,7 @@ import (
 	"gateway/bus"
 )
 
-// A key says what its session is, and its name and its JSON say the same.
+// The name and the JSON of a key can be read back, and the key knows its parent session.
 func TestKey(t *testing.T) {
 	chat := KeyOf(bus.Address{Account: "telegram", Chat: "-5", Thread: "7"})
 	hash := KeyOf(bus.Address{Account: "telegram", Chat: "-5", Thread: "#7"})
@@ -18,7 +18,7 @@ func TestKey(t *testing.T) {
 		key                Key
 		name               string
 		parent, beside     Key
-		background, worker bool // worker: it belongs to the conversation
+		background, worker bool // worker: it descends from chat
 	}{
 		{chat, "telegram/-5/7", none, none, false, false},
 		{hash, "telegram/-5/#7", none, none, false, false},
@@ -73,8 +73,8 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// Older versions have written names of sessions into the JSON of messages, and named a run like a
-// job.
+// Older versions wrote the names of sessions into the JSON of messages, and named a run like a
+// job. Such names can still be read.
 func TestOldKeys(t *testing.T) {
 	chat := KeyOf(bus.Address{Account: "test", Chat: "a"})
 	for text, want := range map[string]Key{

@@ -11,7 +11,7 @@ import (
 	"gateway/store"
 )
 
-// beginOf starts a turn in the conversation of person 1 that is answered at a.
+// beginOf starts a turn in the conversation of person 1. Its answer goes to a.
 func (f *fixture) beginOf(a bus.Address, scope memory.Scope, text string) *Turn {
 	f.t.Helper()
 	turn := &Turn{Session: Key{Person: 1}, Address: a, Scope: scope}
@@ -19,8 +19,8 @@ func (f *fixture) beginOf(a bus.Address, scope memory.Scope, text string) *Turn 
 	return turn
 }
 
-// A person's conversation has no address; each chat in which they write has a row beside it. It
-// shows when the chat comes to belong to another person.
+// A person's conversation has no address. Each chat in which the person writes has a row of its
+// own, which shows when the chat comes to belong to another person.
 func TestPersonsChats(t *testing.T) {
 	f := newFixture(t)
 	tg, wa := bus.Address{Account: "tg", Chat: "1"}, bus.Address{Account: "wa", Chat: "2"}
@@ -65,7 +65,7 @@ func TestPersonsChats(t *testing.T) {
 	}
 }
 
-// What is exported of a person's conversation, or of a member of a group, can be read again.
+// The exported conversation of a person, or of one member of a group, can be imported again.
 func TestExportScopes(t *testing.T) {
 	group := bus.Address{Account: "tg", Chat: "-5"}
 	for _, key := range []Key{{Person: 1}, {Conversation: group, Speaker: "7"}} {
@@ -84,10 +84,11 @@ func TestExportScopes(t *testing.T) {
 	}
 }
 
-// scopesVersion is a version of the tables in which each conversation was that of a chat.
+// scopesVersion is a version of the tables in which each conversation belonged to one chat.
 const scopesVersion = 10
 
-// The conversations of an older version go on. Each began when its row was made.
+// The conversations that an older version stored continue after the upgrade. Each one began when
+// its row was created.
 func TestUpgradeFromChats(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "old.db")
 	old := Migration

@@ -9,7 +9,7 @@ import (
 	"gateway/store"
 )
 
-// prune removes what is before a time and returns how many messages and turns.
+// prune removes old messages and turns, and returns how many of each it removed.
 func (f *fixture) prune(before time.Time) (messages, turns int) {
 	f.t.Helper()
 	f.must(f.tx(func(tx *store.Tx) (err error) {
@@ -30,7 +30,8 @@ func (f *fixture) talk(name, text string) {
 
 func at(name string) bus.Address { return bus.Address{Account: "test", Chat: name} }
 
-// left returns what is left of the messages of a conversation, whether or not a prompt holds it.
+// left returns the messages of a conversation that were not removed, also those that are no
+// longer in the prompt.
 func (f *fixture) left(key Key) []string {
 	f.t.Helper()
 	entries, err := EntriesAfter(f.read(), key, 0, 100)
@@ -38,20 +39,21 @@ func (f *fixture) left(key Key) []string {
 	return texts(entries)
 }
 
-// Of a conversation that has rested, only what the next prompt would hold is kept; of others,
-// everything. Turns go with the last of their messages, and the conversation itself stays.
+// If a conversation is idle, only the messages of its next prompt are kept. If it is not idle,
+// all messages are kept. A turn is removed with the last of its messages. The conversation
+// itself is kept.
 func TestPrune(t *testing.T) {
 	f := newFixture(t)
 	for _, name := range []string{"rests", "left", "talks", "runs"} {
 		f.talk(name, "first")
 	}
-	for _, name := range []string{"rests", "left"} { // their prompts begin anew
+	for _, name := range []string{"rests", "left"} { // their next prompts begin anew
 		f.must(f.tx(func(tx *store.Tx) error { return Reset(tx, KeyOf(at(name)), f.now) }))
 	}
 	f.talk("rests", "second")
 	f.must(f.tx(func(tx *store.Tx) error { return Reset(tx, KeyOf(at("talks")), f.now) }))
 	f.must(f.tx(func(tx *store.Tx) error { return Reset(tx, KeyOf(at("runs")), f.now) }))
-	f.begin(at("runs"), "second") // and never ends
+	f.begin(at("runs"), "second") // this turn never ends
 	sub := &Turn{Session: KeyOf(at("talks")).OfTask("1"), Address: at("talks")}
 	f.must(f.tx(func(tx *store.Tx) error {
 		return begin(tx, sub, "", lease, f.now, said("task"))
@@ -64,7 +66,7 @@ func TestPrune(t *testing.T) {
 	if m, n := f.prune(old); m != 0 || n != 0 {
 		t.Errorf("at that time %d messages and %d turns went, want none", m, n)
 	}
-	// Two of each, of "rests" and "left", and of the sub-agent.
+	// Two messages each were removed from "rests", from "left" and from the sub-agent.
 	if m, n := f.prune(f.now.Add(-24 * time.Hour)); m != 6 || n != 3 {
 		t.Errorf("%d messages and %d turns went, want 6 and 3", m, n)
 	}
@@ -82,16 +84,17 @@ func TestPrune(t *testing.T) {
 	if _, ok, err := Named(f.read(), KeyOf(at("left")).String()); !ok || err != nil {
 		t.Errorf("there is no conversation any more: %v", err)
 	}
-	// Who comes back goes on as before.
+	// A person who comes back can go on as before.
 	f.talk("left", "again")
 	if got, want := f.left(KeyOf(at("left"))), []string{"again", "yes"}; !slices.Equal(got, want) {
 		t.Errorf("left has %q, want %q", got, want)
 	}
 }
 
-// Where room is needed, what was said before the start of a prompt goes also of conversations that
-// go on; not that of a turn that runs, nor what notes are still to be made of. Jobs and hooks go on
-// with their own conversations, other than sub-agents.
+// To free space, PruneArchived also removes messages before the start of the prompt from
+// conversations that are not idle. It keeps the messages of a running turn, and those of which
+// notes are still to be made. It keeps the conversations of jobs and hooks, which their next
+// runs continue, but removes those of sub-agents.
 func TestPruneArchived(t *testing.T) {
 	f := newFixture(t)
 	reset := func(key Key) {
@@ -143,7 +146,7 @@ func TestPruneArchived(t *testing.T) {
 			t.Errorf("%s has %q, want %q", name, got, want)
 		}
 	}
-	// With their age alone they stay as well.
+	// PruneMessages, which looks only at the age, keeps them as well.
 	f.must(f.tx(func(tx *store.Tx) error {
 		_, _, err := PruneMessages(tx, f.now.Add(-24*time.Hour), 0)
 		return err

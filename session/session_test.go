@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
-// A fixture is a database with a session in it, or none yet.
+// A fixture is a database with the tables of this package.
 type fixture struct {
 	t   *testing.T
 	db  *store.DB
@@ -75,8 +75,7 @@ func (f *fixture) end(turn *Turn, s State, text string) error {
 	return f.tx(func(tx *store.Tx) error { return EndTurn(tx, turn, s, f.now, said(text)) })
 }
 
-// said is one message of the user with these lines.
-// begin is [BeginTurn] without its entries.
+// begin calls [BeginTurn] and ignores the entries that it returns.
 func begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now time.Time,
 	first ...llm.Message,
 ) error {
@@ -84,11 +83,12 @@ func begin(tx *store.Tx, t *Turn, title string, lease store.Lease, now time.Time
 	return err
 }
 
+// said returns a message of the user with these lines.
 func said(lines ...string) llm.Message {
 	return llm.Message{Role: llm.User, Text: strings.Join(lines, "\n")}
 }
 
-// texts returns what a transcript holds.
+// texts returns the texts of the entries of a transcript.
 func texts(entries []Entry) (list []string) {
 	for _, e := range entries {
 		list = append(list, e.Message.Text)
@@ -96,7 +96,7 @@ func texts(entries []Entry) (list []string) {
 	return list
 }
 
-// wantTranscript checks what the prompt of a session holds.
+// wantTranscript checks the entries in the prompt of a session.
 func (f *fixture) wantTranscript(a bus.Address, want ...string) *Transcript {
 	f.t.Helper()
 	got, err := ReadTranscript(f.read(), KeyOf(a), 1<<20)
@@ -140,7 +140,7 @@ func TestTurn(t *testing.T) {
 	}
 	f.wantRunning(turn.ID)
 	f.must(f.append(turn, "two"))
-	f.must(f.tx(func(tx *store.Tx) error { // with nothing, it only asks whether it may
+	f.must(f.tx(func(tx *store.Tx) error { // without messages, it only checks the turn
 		return Append(tx, turn, f.now)
 	}))
 	turn.Answers = 1
@@ -170,7 +170,7 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// All fields of a message come back as they were.
+// All fields of a message are read back as they were stored.
 func TestMessageIsKeptWhole(t *testing.T) {
 	f := newFixture(t)
 	turn := f.begin(chat, "one")
@@ -184,7 +184,7 @@ func TestMessageIsKeptWhole(t *testing.T) {
 	}
 }
 
-// After its end, and after it was taken over, a turn writes nothing.
+// A turn can't write after its end, or after another process has taken it over.
 func TestEndedTurnIsRefused(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -252,7 +252,7 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// Two turns that run in one session are an older gateway's fault; the first counts.
+// If an older gateway left two running turns in one session, the first one counts.
 func TestRunningTurnIsTheFirst(t *testing.T) {
 	f := newFixture(t)
 	first, _ := f.begin(chat, "one"), f.begin(chat, "two")
@@ -268,7 +268,7 @@ func TestTranscriptSize(t *testing.T) {
 		f.must(f.append(turn, fmt.Sprint(i)))
 	}
 	all := f.wantTranscript(chat, "0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
-	size := all.Entries[0].Size // of each
+	size := all.Entries[0].Size // the size of each message
 	for _, test := range []struct {
 		limit int
 		want  int
@@ -310,7 +310,8 @@ func TestTranscriptAfter(t *testing.T) {
 	}
 }
 
-// Reset and Compact move where the prompt begins. Nothing is deleted, and no way leads back.
+// Reset and Compact move the start of the prompt. They delete nothing, and the start never moves
+// back.
 func TestResetAndCompact(t *testing.T) {
 	f := newFixture(t)
 	reset := func() {
@@ -327,20 +328,20 @@ func TestResetAndCompact(t *testing.T) {
 			t.Errorf("Compact after %d has moved: %v, want %v", before.Start, moved, want)
 		}
 	}
-	reset() // of no session
+	reset() // the session does not exist yet
 	turn := f.begin(chat, "0")
 	f.must(f.append(turn, "1"))
 	f.must(f.append(turn, "2"))
 	all := f.wantTranscript(chat, "0", "1", "2")
 	before := Summary{Scope: "person-1"}
-	compact(Summary{Scope: "person-2"}, all.Entries[0].ID, false) // which it was before
-	compact(before, all.Entries[2].ID+1000, false)                // of one that was erased
+	compact(Summary{Scope: "person-2"}, all.Entries[0].ID, false) // the scope is not the session's
+	compact(before, all.Entries[2].ID+1000, false)                // this message doesn't exist
 	compact(before, all.Entries[0].ID, true)
 	got := f.wantTranscript(chat, "1", "2")
 	if got.Start != all.Entries[0].ID {
 		t.Errorf("the prompt begins after %d, want %d", got.Start, all.Entries[0].ID)
 	}
-	compact(before, all.Entries[1].ID, false) // of what is notes already
+	compact(before, all.Entries[1].ID, false) // these messages are notes already
 	s, err := ReadSummary(f.read(), KeyOf(chat))
 	f.must(err)
 	if want := (Summary{"person-1", got.Start, "notes", 7}); s != want {
@@ -363,7 +364,7 @@ func TestResetAndCompact(t *testing.T) {
 	}
 }
 
-// A transaction that fails leaves nothing of a turn.
+// A transaction that fails leaves nothing of the turn that it began.
 func TestBeginIsAllOrNothing(t *testing.T) {
 	f := newFixture(t)
 	errMine := errors.New("mine")
@@ -384,8 +385,8 @@ func TestBeginIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// A session that is erased is gone for everybody at once, also for the next one of its name; its
-// rows go in pieces between which others write.
+// An erased session is gone at once for every reader, also for a new session with the same name.
+// Its rows are deleted in pieces, and others can write in between.
 func TestEraseInPieces(t *testing.T) {
 	f := newFixture(t)
 	const turns = 40
@@ -456,7 +457,7 @@ func TestEraseInPieces(t *testing.T) {
 			return err
 		}))
 		most = max(most, before-rows("messages")-rows("turns"))
-		talk(other, 1) // which others do in between
+		talk(other, 1) // others write between two pieces
 		wantGone(1)
 	}
 	if left := rows("messages") + rows("turns"); left != 2 || most > 32+turns {

@@ -10,10 +10,11 @@ import (
 	"gateway/store"
 )
 
-// keyVersion is a version of the tables in which only the key said what a session is.
+// keyVersion is a version of the tables in which only the key described a session.
 const keyVersion = 4
 
-// The sessions that an older version left get the columns that their keys stand for, and go on.
+// The sessions that an older version stored get the columns that their keys stand for, and can
+// be continued.
 func TestUpgradeFromKeys(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "old.db")
 	old := Migration
@@ -85,7 +86,8 @@ func TestUpgradeFromKeys(t *testing.T) {
 	f.checkGoesOn()
 }
 
-// wantWorkFor checks which sessions have a running turn that works for the session key.
+// wantWorkFor checks which sessions have a running turn that works for the session with this
+// key.
 func (f *fixture) wantWorkFor(key Key, want ...Key) {
 	f.t.Helper()
 	list, err := RunningTasks(f.read(), key)
@@ -99,7 +101,8 @@ func (f *fixture) wantWorkFor(key Key, want ...Key) {
 	}
 }
 
-// checkGoesOn ends the turn of a session that an older version left, and begins the next one.
+// checkGoesOn ends the running turn of a session that an older version left, and begins the next
+// turn.
 func (f *fixture) checkGoesOn() {
 	f.t.Helper()
 	a := bus.Address{Account: "test", Chat: "a", Thread: "5"}
@@ -113,9 +116,9 @@ func (f *fixture) checkGoesOn() {
 	}
 }
 
-// A session that became idle under the version before is found, once, until its next turn.
+// A session that became idle under an older version is found once, until its next turn.
 func TestUpgradeOfIdle(t *testing.T) {
-	const timeIndex = 12 // version of the tables with the time in the index of idle sessions
+	const timeIndex = 12 // the version of the tables whose index of idle sessions has the time
 	path := filepath.Join(t.TempDir(), "old.db")
 	old := Migration
 	old.Steps = old.Steps[:timeIndex]
