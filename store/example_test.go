@@ -10,7 +10,7 @@ import (
 	"gateway/store"
 )
 
-// A package brings its tables as a migration, and writes in transactions.
+// A package defines its tables in a migration and writes in transactions.
 func Example() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "example")
@@ -28,7 +28,7 @@ func Example() {
 	}
 	defer db.Close()
 
-	// Tx may run the function more than once: it sets what it captures anew each time.
+	// Tx may run the function more than once, so that the function must set id at each run.
 	var id int64
 	err = db.Tx(ctx, func(tx *store.Tx) error {
 		return tx.QueryRow("INSERT INTO notes (text) VALUES ($1) RETURNING id", "tea").Scan(&id)

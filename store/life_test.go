@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A life says how the one before it ended, and what that one tried alone.
+// A new life reports how the one before it ended, and what that one was trying alone.
 func TestLife(t *testing.T) {
 	db, err := Open(t.Context(), filepath.Join(t.TempDir(), "x.db"), nil, nil)
 	if err != nil {
@@ -50,7 +50,7 @@ func TestLife(t *testing.T) {
 	begin(false, "")
 }
 
-// Nothing is settled before each party has tried what it suspects.
+// TrialsDone waits until each party has ended the trials of what it suspects.
 func TestLifeTrialsDone(t *testing.T) {
 	db, err := Open(t.Context(), filepath.Join(t.TempDir(), "x.db"), nil, nil)
 	if err != nil {

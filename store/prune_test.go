@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// logTable has rows that end, and some that never do.
+// logTable is a table with rows that end and rows that never end.
 var logTable = Migration{Package: "log", Steps: []string{`
 CREATE TABLE log (
 	id    IDENTITY PRIMARY KEY,
@@ -54,7 +54,8 @@ func fill(t testing.TB, db *DB, from, n int, state, text string) {
 	}
 }
 
-// prune steps to the end and returns how many rows went, and in how many steps.
+// prune runs steps until nothing is left to do. It returns the number of rows removed and the
+// number of steps.
 func prune(t testing.TB, db *DB, before time.Time) (removed, steps int) {
 	t.Helper()
 	for after := int64(0); ; {
@@ -77,8 +78,8 @@ func prune(t testing.TB, db *DB, before time.Time) (removed, steps int) {
 	}
 }
 
-// What is over and old goes, whatever stands before it; what is young or not over stays, and so
-// does the newest row. A table of young rows is not read to its end.
+// Old rows that have ended are removed, no matter which rows stand before them. Young rows, rows
+// that have not ended and the newest row stay. A table of young rows is not read to its end.
 func TestPrune(t *testing.T) {
 	for _, test := range []struct {
 		name                     string
@@ -96,7 +97,7 @@ func TestPrune(t *testing.T) {
 			fill(t, db, 800, 10, "done", "")
 			fill(t, db, 9000, 1, "done", "")
 		}, 5000, 10, 801, 2},
-		{"a young one before", func(db *DB) { // such as one that was tried once more
+		{"a young one before", func(db *DB) { // for example a row that was tried again
 			fill(t, db, 9000, 1, "done", "")
 			fill(t, db, 0, 10, "done", "")
 			fill(t, db, 9001, 1, "done", "")
@@ -120,10 +121,10 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// Where times change, old rows are found behind any number of young ones.
+// If the times of rows change, old rows are found behind any number of young ones.
 func TestPruneChanging(t *testing.T) {
 	db := openLog(t)
-	fill(t, db, 9000, 1200, "done", "") // such as many that were tried once more
+	fill(t, db, 9000, 1200, "done", "") // for example many rows that were tried again
 	fill(t, db, 0, 10, "done", "")
 	fill(t, db, 9000, 1, "done", "")
 	p := logPruning
@@ -144,7 +145,7 @@ func TestPruneChanging(t *testing.T) {
 	}
 }
 
-// Rows from an id on stay, if that is said.
+// With Below, rows from that id on stay.
 func TestPruneBelow(t *testing.T) {
 	db := openLog(t)
 	fill(t, db, 0, 10, "done", "")
@@ -162,7 +163,8 @@ func TestPruneBelow(t *testing.T) {
 	}
 }
 
-// What counts as used grows and shrinks with the rows, wherever they are written just now.
+// The used space grows and shrinks with the rows, whether they are in the log or in the database
+// file.
 func TestUsed(t *testing.T) {
 	db := openLog(t)
 	used := func() int64 {
@@ -189,14 +191,15 @@ func TestUsed(t *testing.T) {
 	}
 }
 
-// Room that nothing uses is given back in small steps, but for some that is used next.
+// Unused space is given back to the file system in small steps, except for some spare pages that
+// are used next.
 func TestShrink(t *testing.T) {
 	db := openLog(t)
 	fill(t, db, 0, 3000, "done", strings.Repeat("x", 3000))
 	fill(t, db, 9000, 1, "done", "")
 	size := func() int64 {
 		t.Helper()
-		// What is in the log is moved into the file, which then is cut.
+		// This moves the log into the database file and cuts the log.
 		if err := db.checkpoint(t.Context(), "TRUNCATE"); err != nil {
 			t.Fatal(err)
 		}
@@ -220,14 +223,15 @@ func TestShrink(t *testing.T) {
 			t.Fatal("Shrink never comes to an end")
 		}
 	}
-	// The spare pages and the step before them, of 4 KB, and what the tables have.
+	// The spare pages, the pages of the last steps, and the tables. A page has 4 KB.
 	most := int64(spare+2*shrinkPages+32) * 4096
 	if got := size(); got > most || full < 2*most {
 		t.Errorf("%d bytes of %d are left, want %d at most", got, full, most)
 	}
 }
 
-// A database that was made before it could shrink works as before, and can after the next Shred.
+// A database that was made without the setting that Shrink needs works as before. Shrink works
+// after the next Shred.
 func TestShrinkOld(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "g.db")
 	err := withFile(t.Context(), path, func(db *sql.DB) error {
@@ -258,8 +262,8 @@ func TestShrinkOld(t *testing.T) {
 	}
 }
 
-// An old database is rewritten once, in which all writers wait. From then on the same process also
-// works in small steps.
+// An old database is rewritten once. All writers wait for that. From then on, the same process
+// works in small steps, too.
 func TestShredOldOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "g.db")
 	err := withFile(t.Context(), path, func(db *sql.DB) error {
@@ -270,7 +274,7 @@ func TestShredOldOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := open(t, path)
-	rewritten := func() (n int) { // each rewrite increases it
+	rewritten := func() (n int) { // each rewrite increases the number
 		if err := db.Read(t.Context()).QueryRow("PRAGMA schema_version").Scan(&n); err != nil {
 			t.Fatal(err)
 		}
@@ -302,7 +306,7 @@ func TestShredOldOnce(t *testing.T) {
 	}
 }
 
-// A copy is whole, beside writers, and what is damaged is not copied.
+// A copy of an open database is complete. A damaged database is not copied.
 func TestCopy(t *testing.T) {
 	db := openLog(t)
 	fill(t, db, 0, 100, "done", strings.Repeat("x", 3000))
@@ -334,7 +338,7 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// BenchmarkPrune measures one step, in which others wait.
+// BenchmarkPrune measures one step, for which other writers must wait.
 func BenchmarkPrune(b *testing.B) {
 	db := openLog(b)
 	text := strings.Repeat("x", 500)

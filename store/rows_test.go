@@ -13,7 +13,7 @@ func TestCollect(t *testing.T) {
 	errBad := errors.New("bad")
 	for _, tt := range []struct {
 		name string
-		fail map[int64]error // by row
+		fail map[int64]error // errors by row
 		want []int64
 		text string
 		bad  int

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// What was deleted is in no file after Shred, and those who write meanwhile are done behind it.
+// After Shred, deleted data is in no file. Writers meanwhile wait, and their writes succeed
+// after it.
 func TestShred(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "g.db")
 	db := open(t, path)
@@ -56,7 +57,7 @@ func TestShred(t *testing.T) {
 	}
 }
 
-// As long as somebody reads what was there before, Shred says that it has not done its work.
+// While a reader still uses the old data, Shred returns an error.
 func TestShredWhileReading(t *testing.T) {
 	t.Parallel()
 	db := open(t, filepath.Join(t.TempDir(), "g.db"))
@@ -81,8 +82,8 @@ func TestShredWhileReading(t *testing.T) {
 	}
 }
 
-// Nothing is left either where pages were split, joined and moved, of rows of all sizes that stood
-// among others, were changed, or had pages of their own.
+// Deleted data is also gone where pages were split, joined and moved. The rows have all sizes,
+// stand among other rows, are changed, or have pages of their own.
 func TestShredMixed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "g.db")

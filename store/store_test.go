@@ -51,7 +51,7 @@ func insert(k string) func(*Tx) error {
 	}
 }
 
-// Nobody else on the machine reads a database that was made here.
+// Other users of the machine can't read a new database.
 func TestPrivate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "g.db")
 	db := open(t, path)
@@ -69,13 +69,13 @@ func TestPrivate(t *testing.T) {
 	}
 }
 
-// Transactions that wait at the same time share commits, and one that fails takes none with it.
+// Transactions that wait at the same time share commits. If one fails, the others still succeed.
 func TestTxGroups(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "g.db"))
 	errMine := errors.New("mine")
 	release := make(chan struct{})
 	var wg sync.WaitGroup
-	wg.Go(func() { // leads while the others gather
+	wg.Go(func() { // this transaction runs first, while the others gather
 		if err := db.Tx(t.Context(), func(tx *Tx) error { <-release; return nil }); err != nil {
 			t.Error(err)
 		}
@@ -106,7 +106,7 @@ func TestTxGroups(t *testing.T) {
 	}
 }
 
-// A panic reaches the one whose transaction it was, and the database goes on.
+// A panic in a transaction reaches its caller, and the database still works.
 func TestTxPanics(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "g.db"))
 	func() {
@@ -163,7 +163,7 @@ func TestTxAfterCancelAndClose(t *testing.T) {
 	}
 }
 
-// The second process waits some seconds for the lock.
+// A second process waits some seconds for the lock, and then gets an error.
 func TestLockRefusesASecondProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "g.db")
@@ -274,8 +274,8 @@ func BenchmarkTxParallel(b *testing.B) {
 	})
 }
 
-// A commit writes whole pages, so that those of a new database are small. One that is there keeps
-// the size that it has.
+// A commit writes whole pages. So a new database has small pages. An existing database keeps its
+// page size.
 func TestPageSize(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "d.db")
 	want := func(want int) {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A hard transaction whose own sync fails, and that of the repair, waits. It is done when the disk
-// works again: after a repair, because soft commits before it may be lost.
+// A hard transaction waits if its sync and the sync of the repair fail. It succeeds when the
+// disk works again. It needs a repair first, because soft commits before it may be lost.
 func TestTxFailsToSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "g.db")
@@ -44,11 +44,11 @@ func TestTxFailsToSync(t *testing.T) {
 	})
 }
 
-// breakSync makes syncs of a file fail that this process has open, until undo is called. What is
-// written meanwhile is lost.
+// breakSync makes the syncs of a file that this process has open fail until undo is called. Data
+// that is written meanwhile is lost.
 func breakSync(t *testing.T, path string) (undo func()) {
 	t.Helper()
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0) // takes writes, but can't be synced
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0) // accepts writes, but can't be synced
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func breakSync(t *testing.T, path string) (undo func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var found []int // all of them, before the numbers of closed files are used again
+	var found []int // find all of them before the numbers of closed files are used again
 	for _, e := range list {
 		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && to == path {
 			fd, _ := strconv.Atoi(e.Name())

@@ -17,7 +17,8 @@ func unsynced(db *DB) int64 {
 	return s.last - s.durable
 }
 
-// A soft transaction is visible at once, and on the disk with the next hard one or after 50 ms.
+// A soft transaction is visible at once. It is on the disk with the next hard transaction, or
+// after 50 ms.
 func TestTxSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := open(t, filepath.Join(t.TempDir(), "g.db"))
@@ -47,7 +48,7 @@ func TestTxSoon(t *testing.T) {
 	})
 }
 
-// A soft transaction that calls WaitForDisk runs again, and waits for the disk.
+// A soft transaction that calls WaitForDisk runs again and waits for the disk.
 func TestTxWaitForDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := open(t, filepath.Join(t.TempDir(), "g.db"))
@@ -72,8 +73,8 @@ func TestTxWaitForDisk(t *testing.T) {
 	})
 }
 
-// An early transaction is visible before it is on the disk, and on the disk when TxEarly returns.
-// The calls for what it keeps come before others see it.
+// An early transaction is visible before it is on the disk. It is on the disk when TxEarly
+// returns. Its functions run before other transactions see its data.
 func TestTxEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := open(t, filepath.Join(t.TempDir(), "g.db"))
@@ -120,8 +121,8 @@ func TestTxEarly(t *testing.T) {
 	})
 }
 
-// If the log can't be synced, an early transaction waits until it is in the database itself, and
-// reports an error if that fails, too.
+// If the log can't be synced, an early transaction waits until its data is in the database file.
+// If that fails, too, it returns an error.
 func TestTxEarlyFails(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "g.db"))
 	log := &db.write.log
@@ -130,7 +131,7 @@ func TestTxEarlyFails(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	log.use(missing, func() error {
 		repaired++
-		log.path = path // which can be synced again
+		log.path = path // the log can be synced again
 		return repair()
 	})
 	if err := db.TxEarly(t.Context(), insert("a"), func() {}); err != nil || repaired != 1 {
@@ -153,8 +154,9 @@ func TestTxEarlyFails(t *testing.T) {
 	log.use(path, repair)
 }
 
-// After a sync that failed, the system may take what was not written for written: a later sync, or
-// a hard commit, then proves nothing. Early and hard transactions fail until the log was repaired.
+// After a failed sync, the operating system may regard data as written that is not on the disk.
+// So a later sync or a hard commit proves nothing. Early and hard transactions fail until the
+// log is repaired.
 func TestTxAfterFailedSync(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "g.db"))
 	log := &db.write.log
@@ -165,7 +167,7 @@ func TestTxAfterFailedSync(t *testing.T) {
 	if err := db.TxEarly(t.Context(), insert("a"), func() {}); !errors.Is(err, failed) {
 		t.Fatalf("error %v, want %v", err, failed)
 	}
-	log.use(path, fail) // syncs succeed again
+	log.use(path, fail) // syncs succeed again, but the repair fails
 	if err := db.Tx(t.Context(), insert("b")); !errors.Is(err, failed) {
 		t.Errorf("a hard transaction reports %v before the log was repaired, want %v", err, failed)
 	}
@@ -191,12 +193,12 @@ func TestTxAfterFailedSync(t *testing.T) {
 	}
 }
 
-// A repair that a long read keeps from emptying the log delays hard transactions until the read
-// ends. Meanwhile the store is not lost.
+// A long read keeps a repair from emptying the log. Hard transactions wait until the read ends.
+// Meanwhile the store does not count as lost.
 func TestRepairWaitsForReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := open(t, filepath.Join(t.TempDir(), "g.db"))
-		if _, err := db.write.tx.db.Exec("PRAGMA busy_timeout=0"); err != nil { // it is real time
+		if _, err := db.write.tx.db.Exec("PRAGMA busy_timeout=0"); err != nil { // it waits in real time
 			t.Fatal(err)
 		}
 		for _, name := range []string{"a", "b"} {
@@ -209,7 +211,7 @@ func TestRepairWaitsForReader(t *testing.T) {
 			t.Fatal("no row", err)
 		}
 		defer rows.Close()
-		time.AfterFunc(time.Minute, func() { _ = rows.Close() }) // the defer does it again
+		time.AfterFunc(time.Minute, func() { _ = rows.Close() }) // the defer closes it again
 		db.write.log.failed()
 		if err := db.TxEarly(t.Context(), insert("c"), func() {}); err == nil || IsLost(err) {
 			t.Errorf("an early transaction reports %v, want that there is a reader", err)
@@ -233,7 +235,7 @@ func (s *syncer) use(path string, repair func() error) {
 	defer s.one.Unlock()
 	s.path, s.repair = path, repair
 	if s.file != nil {
-		_ = s.file.Close() // it was only synced
+		_ = s.file.Close() // nothing was written through it
 		s.file = nil
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// fillUp lets the database grow by no page more.
+// fillUp allows no further page for the database.
 func fillUp(t *testing.T, db *DB) {
 	t.Helper()
 	var pages int
@@ -33,7 +33,8 @@ func setPages(t *testing.T, db *DB, n int) {
 
 var long = strings.Repeat("x", 64<<10)
 
-// Writes wait while there is no room, are there once when there is, and all is told.
+// Writes wait while there is no space. Each write succeeds once when there is space again. The
+// database reports both.
 func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := open(t, filepath.Join(t.TempDir(), "full.db"))
@@ -108,7 +109,8 @@ func TestOpenWritesNothing(t *testing.T) {
 	}
 }
 
-// However many writes wait, a process that ends waits for seconds only.
+// When the process ends, all waiting writes together wait only some seconds more, however many
+// they are.
 func TestManyFullAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := open(t, filepath.Join(t.TempDir(), "full.db"))
@@ -130,7 +132,8 @@ func TestManyFullAtTheEnd(t *testing.T) {
 	})
 }
 
-// A process that ends waits for seconds only, and one beside another's database not at all.
+// When the process ends, a write waits only some seconds more. In a process that shares another
+// process's database, a write does not wait at all.
 func TestFullAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "full.db")

@@ -21,8 +21,8 @@ func logSize(t *testing.T, path string) int64 {
 	return st.Size()
 }
 
-// A transaction that fails, or panics, costs the others of its group no commit of their own, and
-// nothing of it is left.
+// If a transaction fails or panics, the others in its group need no commit of their own. Nothing
+// of the failed one is stored.
 func TestGroupWithFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "g.db")
@@ -30,7 +30,7 @@ func TestGroupWithFailures(t *testing.T) {
 		errMine := errors.New("mine")
 		release := make(chan struct{})
 		var wg sync.WaitGroup
-		wg.Go(func() { // leads while the others gather
+		wg.Go(func() { // this transaction runs first, while the others gather
 			if err := db.Tx(t.Context(), func(tx *Tx) error { <-release; return nil }); err != nil {
 				t.Error(err)
 			}
@@ -75,7 +75,8 @@ func TestGroupWithFailures(t *testing.T) {
 	})
 }
 
-// An error after which SQLite ends the transaction by itself is that of one request only, too.
+// After some errors, SQLite ends the whole transaction by itself. Such an error, too, reaches
+// only the request that caused it.
 func TestGroupWithRollback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := open(t, filepath.Join(t.TempDir(), "g.db"))
@@ -110,7 +111,7 @@ func TestGroupWithRollback(t *testing.T) {
 	})
 }
 
-// A read waits for a database that can't be opened, as a write does, and says so.
+// A read waits, like a write, while the database can't be opened, and reports that.
 func TestReadWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "g.db")
@@ -121,7 +122,7 @@ func TestReadWaits(t *testing.T) {
 		var told []bool
 		db.OnTrouble(func(err error) { told = append(told, err != nil) })
 		away := func() {
-			db.read.SetMaxIdleConns(0) // so that the file is opened anew
+			db.read.SetMaxIdleConns(0) // so that the file is opened again
 			if err := os.Rename(path, path+".away"); err != nil {
 				t.Fatal(err)
 			}

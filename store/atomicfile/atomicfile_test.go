@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A file is replaced as a whole, and what can't be replaced stays. Nothing is left beside it.
+// A file is replaced as a whole. If it can't be replaced, it stays as it was. No temporary file
+// is left beside it.
 func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.txt")
