@@ -11,7 +11,7 @@ import (
 	"gateway/channels/discord"
 )
 
-// BenchmarkEcho measures a message's way in and an answer's way out, fake server included.
+// BenchmarkEcho measures the time from a message to the answer, including the fake server.
 func BenchmarkEcho(b *testing.B) {
 	w := start(b, nil, &discord.Options{Queue: b.N + 10})
 	const chats = 1000
@@ -26,7 +26,7 @@ func BenchmarkEcho(b *testing.B) {
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
-	for i := range b.N { // not b.Loop, whose clock stops before the answers have come
+	for i := range b.N { // not b.Loop, which would stop the clock before the answers have come
 		w.Say(fmt.Sprint(9000+i%chats), fmt.Sprint(7000+i%chats), "Hello, how are you today?")
 	}
 	sent := func() bool { return w.Calls("createMessage") >= b.N }

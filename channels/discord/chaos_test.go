@@ -15,8 +15,8 @@ import (
 	"gateway/channels/discord/discordtest"
 )
 
-// TestChaos lets people write while everything fails now and then: every message arrives in its
-// order, and everything that is sent arrives once.
+// TestChaos lets people write while every part fails now and then. Each message arrives in its
+// order, and each sent part arrives once.
 func TestChaos(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -34,7 +34,7 @@ func TestChaos(t *testing.T) {
 	w.run(t)
 	places := []string{direct, room, talk, post}
 	want := make(map[string][]string)
-	for _, p := range places { // so that they are known: what is not can't be read after a gap
+	for _, p := range places { // a gap is read again only in known places
 		want[p] = []string{"0"}
 		w.Say(p, person, "0")
 	}
@@ -109,7 +109,7 @@ func differs(got, want []string) string {
 	return "none"
 }
 
-// sendUntilTaken sends a part as often as it takes.
+// sendUntilTaken sends a part again until Discord accepts it.
 func sendUntilTaken(t *testing.T, w *world, text string) {
 	t.Helper()
 	n := len(w.History(lobby))

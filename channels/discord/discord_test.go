@@ -24,11 +24,11 @@ const (
 	token = "MTIz.SECRET"
 
 	person = "4200000000000000042" // Ada
-	direct = "5200000000000000001" // the direct chat with her
+	direct = "5200000000000000001" // the direct chat with Ada
 	other  = "4200000000000000043" // Bob
 	club   = "6100000000000000001" // a guild
-	room   = "6200000000000000001" // a channel in it
-	lobby  = "6200000000000000002" // another
+	room   = "6200000000000000001" // a channel in club
+	lobby  = "6200000000000000002" // another channel in club
 	talk   = "6300000000000000001" // a thread in room
 	forum  = "6400000000000000001"
 	post   = "6500000000000000001" // in forum
@@ -42,7 +42,8 @@ var ada = bus.Address{Account: "dc", Chat: direct}
 
 func TestMain(m *testing.M) {
 	storetest.InMemory()
-	// Most of these tests wait. A number that is set by -parallel is parsed later, and counts.
+	// Most of these tests only wait, so more of them run in parallel. A -parallel flag is parsed
+	// later and overrides this number.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
@@ -75,7 +76,7 @@ type world struct {
 	log *logBuffer
 }
 
-// start returns a world with some people and places. The options may be nil.
+// start returns a world with some people and places. Both options may be nil.
 func start(t testing.TB, fake *discordtest.Options, opts *discord.Options) *world {
 	t.Helper()
 	s := discordtest.New(token, fake)
@@ -165,15 +166,16 @@ func texts(messages []bus.InboundMessage) string {
 	return strings.Join(all, " ")
 }
 
-// A platform shows the conformance suite the direct chat with Ada.
+// A platform gives the conformance suite the direct chat with Ada.
 type platform struct {
 	*world
 	mu   sync.Mutex
-	held []string // written before the bot was first there
+	held []string // messages from the time before the bot connected first
 	seen bool
 }
 
-// Deliver makes Ada write. A bot that was never there can't know of the chat: until then she waits.
+// Deliver makes Ada write. A bot that never connected can't know the chat, so her messages wait
+// until it does.
 func (p *platform) Deliver(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,6 +1,7 @@
 package discord
 
-// Missed returns of how many channels an event was lost that is to be read again.
+// Missed returns the number of channels in which an event was lost, so that they must be read
+// again.
 func (c *Channel) Missed() int {
 	c.missed.mu.Lock()
 	defer c.missed.mu.Unlock()

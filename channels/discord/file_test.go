@@ -66,8 +66,8 @@ func TestUpload(t *testing.T) {
 	}
 }
 
-// A voice message is one for Discord, too, if its length and waveform are known. If Discord refuses
-// it as one, and if it has a text, it is a file.
+// A voice message is sent as a voice message of Discord if its length and waveform are known. It
+// is sent as a file if Discord refuses the voice message, or if it has a text.
 func TestVoiceMessage(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil, nil)
@@ -162,7 +162,7 @@ func TestAttachments(t *testing.T) {
 	}
 }
 
-// TestFetchElsewhere checks that nothing is fetched from, or shown to, anybody but Discord.
+// TestFetchElsewhere checks that Fetch sends requests only to Discord.
 func TestFetchElsewhere(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil, nil)

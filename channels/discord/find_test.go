@@ -7,7 +7,8 @@ import (
 	"gateway/bus"
 )
 
-// A message that was sent is found by what it says among those after the known ones.
+// Find finds a sent message by its content. It looks only at messages that are newer than the
+// known ones.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil, nil)

@@ -11,8 +11,8 @@ import (
 	"gateway/channels/discord/discordtest"
 )
 
-// A channel that Discord wants to be left alone for long after a gap holds up no other channel, and
-// what is pressed in it is heard.
+// After a gap, Discord may limit the reads of one channel for an hour. Other channels do not
+// wait for it, and a button that is pressed in that channel still works.
 func TestGapHoldsUpNobody(t *testing.T) {
 	w := start(t, nil, &discord.Options{Postpone: time.Hour})
 	stop := w.run(t)
@@ -34,13 +34,13 @@ func TestGapHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// Channels that can't be looked up for long after a gap, as many as are read at once, hold up no
-// other one.
+// After a gap, Discord may limit the look-ups of as many channels as are read at once. Other
+// channels do not wait for them.
 func TestLookUpHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil, &discord.Options{Postpone: time.Hour})
 	stop := w.run(t)
-	w.Say(room, person, "before") // the oldest one, which is read last
+	w.Say(room, person, "before") // the channel with the oldest message is read last
 	w.received(t, 1)
 	const limited = 8
 	id := func(i int) string { return fmt.Sprint("630000000000000001", i) }
@@ -61,15 +61,15 @@ func TestLookUpHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// leave ends a run and waits until Discord knows.
+// leave ends a run and waits until the server has noticed.
 func (w *world) leave(t *testing.T, stop func()) {
 	t.Helper()
 	stop()
 	w.wait(t, "end of the connection", func() bool { return w.Connected() == 0 })
 }
 
-// No channel waits for what is asked of Discord because of another one: neither for its page after
-// a gap nor for its look-up.
+// No channel waits for a request about another one: neither for its page of messages after a gap
+// nor for its look-up.
 func TestNoChannelWaitsForAnother(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil, nil)
@@ -94,7 +94,7 @@ func TestNoChannelWaitsForAnother(t *testing.T) {
 	w.received(t, 4)
 	freeRoom()
 	freeLobby()
-	w.leave(t, stop) // else the calls that hang are waited for
+	w.leave(t, stop) // else the run would wait for the calls that hang
 	w.run(t)
 	got := w.received(t, 7)
 	if list := in(got, room); !slices.Equal(list, []string{"before", "meanwhile", "now"}) {
@@ -102,8 +102,8 @@ func TestNoChannelWaitsForAnother(t *testing.T) {
 	}
 }
 
-// Live events of channels that can't be looked up for long, more than are stored at once, hold up
-// no other channel. They are stored in their order once the limit is over, also if the run has
+// Discord limits the look-ups of more channels than are stored at once. Their live events do not
+// delay other channels. They are stored in order after the limit has ended, also if the run has
 // ended meanwhile.
 func TestLimitedLookUpsHoldUpNobody(t *testing.T) {
 	t.Parallel()
@@ -156,7 +156,7 @@ func TestLimitedLookUpsHoldUpNobody(t *testing.T) {
 	}
 }
 
-// A press of a button waits in the same way.
+// The press of a button in a channel whose look-up is limited is stored after the limit, too.
 func TestLimitedPress(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil, nil)
@@ -175,11 +175,11 @@ func TestLimitedPress(t *testing.T) {
 	w.wait(t, "answer", func() bool { return w.Unanswered() == 0 })
 }
 
-// An edit that waits for the look-up of its guild, which was forgotten because the bot is in many,
-// is not taken for known afterwards.
+// The bot is in so many guilds that it forgot this one. An edit waits for the look-up of the
+// guild. After that, the edit must not count as a known message.
 func TestLimitedEdit(t *testing.T) {
 	t.Parallel()
-	const guilds = 500 // as many as the channel remembers
+	const guilds = 500 // the number of guilds that the channel remembers
 	w := start(t, nil, nil)
 	w.run(t)
 	message := w.Say(room, person, "before")
@@ -200,8 +200,8 @@ func TestLimitedEdit(t *testing.T) {
 	}
 }
 
-// Listed channels and threads in which people began to write while nobody listened are read, before
-// what is written there later, and others are not.
+// After a gap, the adapter also reads allowed channels and threads in which people wrote for the
+// first time. It reads them before newer messages there. It does not read other channels.
 func TestUnknownChannelsAfterGap(t *testing.T) {
 	t.Parallel()
 	const old, young, foreign = "6300000000000000002", "6300000000000000003", "6300000000000000004"
@@ -211,7 +211,7 @@ func TestUnknownChannelsAfterGap(t *testing.T) {
 	w.Say(old, person, "before all")
 	stop := w.run(t)
 	w.Say(direct, person, "hello")
-	w.received(t, 1) // a first start reads nothing that was there
+	w.received(t, 1) // the first start doesn't read older messages
 	if n := w.Calls("activeThreads") + w.Calls("listMessages"); n != 0 {
 		t.Errorf("a first start asked for threads and messages %d times", n)
 	}
@@ -223,7 +223,7 @@ func TestUnknownChannelsAfterGap(t *testing.T) {
 	release := w.Inject(discordtest.Fault{Method: "activeThreads", RetryAfter: time.Minute})
 	stop = w.run(t)
 	w.Say(young, person, "now")
-	got := w.received(t, 4) // and the channel itself
+	got := w.received(t, 4) // including the one in the channel itself
 	if list := in(got, young); !slices.Equal(list, []string{"meanwhile", "now"}) {
 		t.Errorf("received %q in a thread that began in the gap", list)
 	}
@@ -237,7 +237,7 @@ func TestUnknownChannelsAfterGap(t *testing.T) {
 	got = nil
 	known := make(map[string]bool)
 	for _, m := range w.in.Messages() {
-		if !known[m.ID] { // what is read twice the gate drops
+		if !known[m.ID] { // the gate drops messages that are read twice
 			got = append(got, m)
 		}
 		known[m.ID] = true
@@ -250,7 +250,7 @@ func TestUnknownChannelsAfterGap(t *testing.T) {
 	}
 }
 
-// A channel that is listed later is read after the next gap.
+// A channel that is allowed later is read after the next gap.
 func TestChannelListedLater(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil, &discord.Options{Groups: []string{room}})
@@ -266,8 +266,9 @@ func TestChannelListedLater(t *testing.T) {
 	}
 }
 
-// A channel that Discord does not know any more is asked for once, one that is closed to the bot
-// three times, and one that opens again goes on.
+// If Discord no longer knows a channel, the adapter asks for it once. If the channel is closed
+// to the bot, the adapter asks three times. When a channel opens again, its messages arrive
+// again.
 func TestChannelIsGone(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -322,7 +323,7 @@ func TestAllChannelsListed(t *testing.T) {
 	before := w.Calls("getChannel")
 	w.Say(room, person, "meanwhile")
 	w.run(t)
-	if got := w.received(t, 2); got[1].Text != "meanwhile" { // the search looks up in order
+	if got := w.received(t, 2); got[1].Text != "meanwhile" { // the search looks up channels in order
 		t.Errorf("received %+v, want what was said in the gap", got[1])
 	}
 	if n := w.Calls("getChannel") - before; n != 1 {

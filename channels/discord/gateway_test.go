@@ -22,11 +22,12 @@ import (
 	"gateway/channels/discord/discordtest"
 )
 
-// quick gives an attempt to connect up soon. On a busy machine that hits one that would have come
-// to its end, too, so it is for tests in which one attempt more does no harm.
+// quick has a short time-out for an attempt to connect. On a busy machine, the time-out may end
+// an attempt that would have succeeded. So only tests in which one more attempt does no harm use
+// it.
 var quick = &discord.Options{OpenTimeout: 3 * time.Second}
 
-// in returns the texts that came from one place, in the order of their arrival.
+// in returns the texts from one place, in the order of arrival.
 func in(messages []bus.InboundMessage, place string) []string {
 	var texts []string
 	for _, m := range messages {
@@ -41,9 +42,9 @@ func TestTrouble(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
-		opts  *discord.Options // the times of the real Discord, if it is nil
+		opts  *discord.Options // nil for the times of the real Discord
 		upset func(*world)
-		after func(*world) // when the second message was written; may be nil
+		after func(*world) // called after the second message was written; may be nil
 		check func(*world) string
 	}{
 		{name: "drop", upset: func(w *world) { w.Drop() }, check: resumed},
@@ -115,7 +116,7 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// resumed checks that nothing had to be read again.
+// resumed checks that the session was resumed, so that no channel was read again.
 func resumed(w *world) string {
 	if r, i, l := w.Calls("resume"), w.Calls("identify"), w.Calls("listMessages"); r == 0 || i != 1 ||
 		l != 0 {
@@ -124,7 +125,7 @@ func resumed(w *world) string {
 	return ""
 }
 
-// identified checks that there was one new session, after which the channels were read.
+// identified checks that there was one new session, and that the channels were read after it.
 func identified(w *world) string {
 	if i := w.Calls("identify"); i > 2 {
 		return fmt.Sprintf("identified %d times", i)
@@ -132,7 +133,7 @@ func identified(w *world) string {
 	return begunAgain(w)
 }
 
-// begunAgain is identified where time-outs are short, so that there may be more sessions.
+// begunAgain is like identified, but allows more sessions, for tests with short time-outs.
 func begunAgain(w *world) string {
 	if i, l := w.Calls("identify"), w.Calls("listMessages"); i < 2 || l == 0 {
 		return fmt.Sprintf("identified %d times, listed messages %d", i, l)
@@ -152,7 +153,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			before := goleak.IgnoreCurrent()
 			var ends sync.WaitGroup
-			for range 4 { // side by side, because the library sleeps when it closes
+			for range 4 { // in parallel, because the library sleeps when it closes
 				w := start(t, nil, nil)
 				stop := w.run(t)
 				ends.Go(func() {
@@ -242,8 +243,8 @@ func TestGapThatIsTooLong(t *testing.T) {
 	}
 }
 
-// A channel that can't be read keeps no other from being heard, and loses nothing: what is written
-// to it meanwhile comes with what was missed before, in order.
+// A channel that can't be read does not stop the messages of other channels, and loses none
+// itself. Its newer messages arrive after those that it missed, in order.
 func TestGapThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil, &discord.Options{Postpone: 100 * time.Millisecond})
@@ -442,7 +443,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestFirstMessageNotStored checks that no cursor is needed to read again what could not be stored.
+// TestFirstMessageNotStored checks that messages that could not be stored are read again even if
+// there is no cursor.
 func TestFirstMessageNotStored(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []*discord.Options{nil, {Queue: 1}} {
@@ -465,7 +467,7 @@ func TestFirstMessageNotStored(t *testing.T) {
 		w.run(t)
 		w.Say(direct, person, "one")
 		w.wait(t, "storing", func() bool { return storing.Load() == 1 })
-		// While that goes on the session is there, and hears of the room.
+		// Meanwhile the session is connected and receives the message in the room.
 		w.Say(room, person, "one")
 		w.wait(t, "the room", func() bool { return int(storing.Load())+w.c.Missed() == 2 })
 		w.Say(direct, person, "two")
@@ -484,7 +486,7 @@ func TestFirstMessageNotStored(t *testing.T) {
 	}
 }
 
-// TestTLS checks that a session ends as well when it is encrypted.
+// TestTLS checks that an encrypted session also ends.
 func TestTLS(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	w := start(t, nil, nil)

@@ -18,11 +18,11 @@ func at(chat, thread string) bus.Address {
 	return bus.Address{Account: "dc", Chat: chat, Thread: thread}
 }
 
-// an inboundCase is a message, and what it is to become.
+// An inboundCase is a message and its expected result.
 type inboundCase struct {
 	name string
 	in   discordtest.Message
-	want func(*bus.InboundMessage) // changes what a plain message would be; nil: ignored
+	want func(*bus.InboundMessage) // changes the plain message into the wanted one; nil: ignored
 }
 
 func inboundCases(ours string) []inboundCase {
@@ -109,7 +109,7 @@ func inboundCases(ours string) []inboundCase {
 	}
 }
 
-// plainMessage is what a message of tt would be if nothing were special about it.
+// plainMessage returns the inbound message for an ordinary message m.
 func plainMessage(m discordtest.Message) bus.InboundMessage {
 	want := bus.InboundMessage{
 		From:      ada,
@@ -123,7 +123,7 @@ func plainMessage(m discordtest.Message) bus.InboundMessage {
 	return want
 }
 
-// TestInbound sends every message live, and lets it be read after a gap.
+// TestInbound sends each message twice: once live, and once in a gap that is read later.
 func TestInbound(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil, nil)
@@ -203,7 +203,7 @@ func checkInbound(
 	tt.want(&want)
 	want.ID, want.Time = id, got[0].Time
 	if gap && want.Sender.Username == "mal" {
-		want.Sender.Name = "mal" // Discord doesn't tell the nick then
+		want.Sender.Name = "mal" // Discord doesn't send the nick in this case
 	}
 	if !reflect.DeepEqual(got[0], want) {
 		t.Errorf("received %+v\nwant %+v", got[0], want)
@@ -215,7 +215,7 @@ func TestEdits(t *testing.T) {
 	w := start(t, nil, nil)
 	w.run(t)
 	id := w.Say(direct, person, "https://example.com")
-	w.Embed(direct, id) // is not an edit
+	w.Embed(direct, id) // this update is not an edit
 	w.EditSay(direct, id, "https://example.org")
 	w.Embed(direct, id)
 	time.Sleep(2 * time.Millisecond)
@@ -262,7 +262,7 @@ func TestLookupFails(t *testing.T) {
 	w.Say(post, person, "zero")
 	w.received(t, 1)
 	w.Inject(discordtest.Fault{Method: "getChannel", Times: 2, Status: 500})
-	w.Say(talk, person, "one") // the first of its thread, so that there is no cursor
+	w.Say(talk, person, "one") // the first message of its thread, so that there is no cursor
 	w.Say(post, person, "two")
 	for _, m := range w.received(t, 3) {
 		if m.From != at(forum, post) && m.From != at(room, talk) {

@@ -7,8 +7,8 @@ import (
 	"gateway/channels"
 )
 
-// TestLeaveServer checks that the bot finds the server of a channel, and what it makes of a
-// refusal.
+// TestLeaveServer checks that Server finds the server of a channel, and that refusals are
+// reported.
 func TestLeaveServer(t *testing.T) {
 	w := start(t, nil, nil)
 	server, err := w.c.Server(t.Context(), room)

@@ -23,8 +23,8 @@ func (c closer) Close() error {
 	return nil
 }
 
-// What Discord says of its limits is followed before it has to refuse something, for each channel
-// and thread by itself.
+// The adapter follows the limits that Discord announces before Discord must refuse a call. Each
+// channel and each thread has a limit of its own.
 func TestBuckets(t *testing.T) {
 	w := start(t, &discordtest.Options{Buckets: true}, nil)
 	id := ""

@@ -77,8 +77,8 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// TestNotAsReply checks that a part which may not be a reply is sent as a plain message, once, and
-// that every other refusal stays one.
+// TestNotAsReply checks that a part that can't be sent as a reply is sent once, as a plain
+// message. Every other refusal is still an error.
 func TestNotAsReply(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil, nil)
@@ -113,7 +113,8 @@ func TestNotAsReply(t *testing.T) {
 	}
 }
 
-// TestNobodyIsNotified checks that no text can notify anybody, whatever gets past the markup.
+// TestNobodyIsNotified checks that no text notifies anybody, even if the markup lets a mention
+// through.
 func TestNobodyIsNotified(t *testing.T) {
 	t.Parallel()
 	w := start(t, nil, nil)
@@ -380,7 +381,7 @@ func TestInteractions(t *testing.T) {
 	}
 	cursors, _ := w.in.Cursors(t.Context())
 	for place, cursor := range cursors {
-		if place != room || cursor != id { // our own message came with the press
+		if place != room || cursor != id { // the press includes our own message
 			t.Errorf("interactions moved the cursors to %v", cursors)
 		}
 	}

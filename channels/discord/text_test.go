@@ -14,10 +14,11 @@ import (
 	"gateway/channels"
 )
 
-// nested finds what looks like one mention in another.
+// nested matches a mention inside another one.
 var nested = regexp.MustCompile(`<[^>]*<`)
 
-// FuzzRead checks that text stays text: valid, one piece, with nothing of its words lost.
+// FuzzRead checks that read keeps text valid, loses no text and resolves mentions. It also
+// checks that channels.Clean returns one short line.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
 		"hello", "<@1>, hello", "a <@!2> b", "<@&3> <#4> <a:x:5> </x:6> <t:7:R>", "<", "<<<@1>>>",
@@ -56,7 +57,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzFirstError checks that no answer of Discord is too deep or odd to be told.
+// FuzzFirstError checks that each error body of Discord, however deep or odd, becomes one line.
 func FuzzFirstError(f *testing.F) {
 	f.Add(`{"a":{"b":{"_errors":[{"code":"X","message":"too long"}]}}}`)
 	f.Add(`{"_errors":[{}]}`)
@@ -77,15 +78,15 @@ func (r *roundTrips) RoundTrip(*http.Request) (*http.Response, error) {
 		Body: io.NopCloser(strings.NewReader(`{"code":50001,"message":"Missing Access"}`))}, nil
 }
 
-// However many foreign channels people mention, Discord does not block the bot for asking: that
-// takes 10,000 refused calls within ten minutes.
+// However many foreign channels people mention, the bot stays below the number of refused calls
+// for which Discord blocks it: 10,000 within ten minutes.
 func TestForeignMentions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := &roundTrips{}
 		d := newDirectory(New("dc", "token", &Options{Transport: asked}), "1")
 		where := place{ID: "2", Guild: "3"}
-		for i := range 600 { // ten minutes
-			for j := range 4 { // so many people
+		for i := range 600 { // ten minutes, in seconds
+			for j := range 4 { // four people
 				first := 10_000 + maxLookups*(4*i+j)
 				var text strings.Builder
 				for id := range maxLookups {

@@ -33,10 +33,10 @@ type Fault struct {
 
 	Effect     Effect
 	Status     int           // default 500, 429 with RetryAfter, 502 for a Page
-	Code       int           // of Discord's own errors, such as 50013
+	Code       int           // one of Discord's error codes, such as 50013
 	Text       string        // message of an Answer
 	RetryAfter time.Duration // in an Answer
-	Global     bool          // the limit is that of the whole bot
+	Global     bool          // the limit applies to the whole bot
 }
 
 // Inject adds a fault until f.Times calls have failed or remove is called. If several faults match
@@ -48,7 +48,7 @@ func (s *Server) Inject(f Fault) (remove func()) {
 // Hits returns how many calls about a channel ("": about no channel) had the given effect.
 func (s *Server) Hits(e Effect, channelID string) int { return s.faults.Hits(e, channelID) }
 
-// RateLimit refuses the next message for the given time.
+// RateLimit makes the server refuse the next message and name this time.
 func (s *Server) RateLimit(after time.Duration) {
 	s.Inject(Fault{Method: "createMessage", Times: 1, RetryAfter: after})
 }
@@ -56,8 +56,8 @@ func (s *Server) RateLimit(after time.Duration) {
 // Hang makes the server answer no more calls.
 func (s *Server) Hang() { s.Inject(Fault{Effect: Hang}) }
 
-// SetOutage says whether Discord is down: every connection is closed, and so are new ones.
-// Sessions of the gateway survive it.
+// SetOutage says whether Discord is down. Then the server closes all connections and accepts no
+// new ones. Sessions of the gateway survive it.
 func (s *Server) SetOutage(on bool) {
 	s.mu.Lock()
 	s.gateway.outage = on

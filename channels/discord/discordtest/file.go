@@ -60,7 +60,7 @@ func (s *Server) serveFile(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", f.Type)
 	w.Header().Set("Content-Length", strconv.Itoa(len(f.Content)))
-	_, _ = w.Write(f.Content) // a client that has gone needs no file
+	_, _ = w.Write(f.Content) // the client may be gone
 }
 
 // file returns a file of a message that is still there.

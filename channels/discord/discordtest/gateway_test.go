@@ -15,7 +15,7 @@ import (
 	"gateway/channels/discord/discordtest"
 )
 
-// A frame is what goes over the gateway.
+// A frame is a message of the gateway.
 type frame struct {
 	Op   int             `json:"op"`
 	Data json.RawMessage `json:"d"`

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A bucket is a rate limit of one channel: a number of calls in a time that begins with the first.
+// A bucket is the rate limit of one channel. It allows a number of calls in a period that begins
+// with the first call.
 type bucket struct {
 	left  int
 	until time.Time
@@ -26,7 +27,7 @@ var bucketKinds = map[string]bucketKind{
 	"deleteReaction": {"react", 1, 250 * time.Millisecond},
 }
 
-// A limit is the state of a bucket after a call, as the answer announces it.
+// A limit is the state of a bucket after a call, as the answer's headers report it.
 type limit struct {
 	kind  bucketKind
 	left  int

@@ -150,7 +150,7 @@ func (s *Server) shown(ch *channel, m *message) bool {
 		strings.Contains(m.sent.Text, "<@!"+s.bot.ID+">")
 }
 
-// hide removes what needs the Message Content Intent.
+// hide removes the fields that need the Message Content Intent.
 func hide(w map[string]any) {
 	w["content"] = ""
 	for _, field := range []string{"embeds", "attachments", "components"} {
@@ -220,7 +220,7 @@ func (s *Server) SetOwner(user string) { s.change(func() { s.owner = user }) }
 // SetContentIntent switches the Message Content Intent of the bot's application on or off. It is on
 // in a new Server.
 func (s *Server) SetContentIntent(on bool) {
-	const contents = 1 << 19 // GATEWAY_MESSAGE_CONTENT_LIMITED: switched on, and not verified
+	const contents = 1 << 19 // GATEWAY_MESSAGE_CONTENT_LIMITED: on, for an unverified application
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.flags = 0

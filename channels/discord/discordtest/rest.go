@@ -144,7 +144,7 @@ func (c *call) text() string {
 	return body.Content
 }
 
-// decode reads the body into v, which must have every field that the body has.
+// decode reads the body into v. A field of the body that v doesn't have is an error.
 func (c *call) decode(v any) reply {
 	d := json.NewDecoder(bytes.NewReader(c.body))
 	d.DisallowUnknownFields()
@@ -159,7 +159,7 @@ type reply struct {
 	result any // nil: an answer without content
 
 	status     int // of a failure, or 0
-	code       int // of Discord's own
+	code       int // one of Discord's error codes
 	message    string
 	errors     any
 	retryAfter time.Duration

@@ -241,7 +241,7 @@ func (s *Server) checkNonce(_ *call, _ *channel, d *draft, m *message) reply {
 
 var mention = regexp.MustCompile(`<@(!|&)?([0-9]+)>|@everyone|@here`)
 
-// pings returns whom a message of the bot notifies.
+// pings returns the ids of the users and roles that a message of the bot notifies.
 func (s *Server) pings(ch *channel, d *draft, m *message) []string {
 	all, parse := d.Mentions == nil, []string(nil)
 	var users, roles []string

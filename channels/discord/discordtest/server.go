@@ -1,14 +1,14 @@
 // Package discordtest is a Discord that keeps its state in memory: the REST API, the websocket
 // gateway and the file host, for one bot.
 //
-// A [Server] is as strict as Discord about what the gateway uses: tokens, intents, lengths,
-// components, nonces, sessions and their sequence, interactions and the time to answer them,
-// expiring links. People write with [Server.Say] and press buttons with [Server.Press].
-// [Server.History] returns what the bot wrote, and [Server.Wait] waits for it. [Server.Inject]
+// A [Server] is as strict as Discord in all parts that the gateway uses: tokens, intents,
+// lengths, components, nonces, sessions and their sequence, interactions and the time to answer
+// them, expiring links. People write with [Server.Say] and press buttons with [Server.Press].
+// [Server.History] returns the bot's messages, and [Server.Wait] waits for them. [Server.Inject]
 // makes calls fail, and [Server.Drop] and similar methods disturb the gateway.
 //
-// It speaks version 9 of the API in uncompressed JSON. It is stricter than Discord in one respect:
-// an unknown field is an error, which reveals misspelt ones. It limits rates only if
+// It speaks version 9 of the API in uncompressed JSON. It is stricter than Discord in one
+// respect: an unknown field is an error, which reveals misspelt ones. It limits rates only if
 // [Options.Buckets] is set.
 package discordtest
 
@@ -74,7 +74,7 @@ type Server struct {
 
 	mu           sync.Mutex
 	bot          User
-	owner        string // of the bot's application; "": it is not said
+	owner        string // of the bot's application; "" if unknown
 	flags        int    // of the bot's application
 	lastID       uint64
 	users        map[string]User

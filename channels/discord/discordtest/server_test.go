@@ -27,14 +27,14 @@ const (
 	bot    = "900000000000000001"
 )
 
-// A client speaks to a Server as a program would that takes nothing from our adapter.
+// A client speaks to a Server like a program that shares no code with our adapter.
 type client struct {
 	*discordtest.Server
 	t    *testing.T
 	base string
 }
 
-// start starts a server that leaves a bot all the time for its answers, if opts does not say less.
+// start starts a server. Unless opts says otherwise, a bot has an hour to answer an interaction.
 func start(t *testing.T, opts *discordtest.Options) *client {
 	t.Helper()
 	o := discordtest.Options{}
@@ -214,7 +214,7 @@ func TestHistory(t *testing.T) {
 	for _, tt := range []struct{ query, want string }{
 		{"", "9876 43210"},
 		{"limit=3", "987"},
-		{"limit=3&after=" + ids[1], "432"}, // the first ones after it, the newest first
+		{"limit=3&after=" + ids[1], "432"}, // the first ones after ids[1], newest first
 		{"limit=3&before=" + ids[4], "321"},
 		{"after=" + ids[9], ""},
 	} {
@@ -340,7 +340,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestLibrary checks that the library that most bots use works with the server, unchanged.
+// TestLibrary checks that discordgo, the library that most bots use, works with the server
+// unchanged.
 func TestLibrary(t *testing.T) {
 	c := start(t, nil)
 	base, err := url.Parse(c.base)
@@ -391,7 +392,7 @@ func TestLibrary(t *testing.T) {
 	}
 }
 
-// A redirect sends what is meant for Discord to the server.
+// A redirect sends requests for Discord to the server.
 type redirect struct{ base *url.URL }
 
 func (r redirect) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -241,7 +241,7 @@ func (s *Server) must(id string) *channel {
 }
 
 // Refuse makes every call about a channel fail with 403 and one of Discord's codes, such as
-// 50013 for a missing permission; 0 lets the bot in again.
+// 50013 for a missing permission. With code 0, calls succeed again.
 func (s *Server) Refuse(channelID string, code int, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,13 +278,14 @@ func (ch *channel) denies(p Permission) bool {
 	return ch.denied[p] || ch.parent != nil && ch.parent.denies(p)
 }
 
-// isSystem reports whether Discord itself wrote m, for example that somebody has joined.
+// isSystem reports whether Discord itself wrote m, for example to tell that somebody has joined.
 func (m *message) isSystem() bool {
 	kind, ok := m.extra["type"].(int)
 	return ok && kind != 0 && kind != 19 && kind != 20 && kind != 23
 }
 
-// History returns what the bot sent to a channel, oldest first, deleted messages too.
+// History returns the messages that the bot sent to a channel, oldest first. It includes deleted
+// ones.
 func (s *Server) History(channelID string) []Sent {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,7 +302,8 @@ func (s *Server) History(channelID string) []Sent {
 	return sent
 }
 
-// SentCount returns how many messages the bot sent to a channel, forgotten ones too.
+// SentCount returns how many messages the bot sent to a channel. It includes those that the
+// server no longer keeps.
 func (s *Server) SentCount(channelID string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
