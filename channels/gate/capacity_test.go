@@ -10,7 +10,7 @@ import (
 	"gateway/store"
 )
 
-// Lost: the reply to a message that was dropped, if it could not be stored at the first attempt.
+// The reply to a dropped message is not lost if it could not be stored at the first attempt.
 func TestDropIsToldAfterFailure(t *testing.T) {
 	t.Parallel()
 	for _, full := range []bool{false, true} {

@@ -28,7 +28,7 @@ type door struct {
 	gate   *gate.Gate
 }
 
-// atDoor runs test in a bubble.
+// atDoor runs test in a synctest bubble.
 func atDoor(t *testing.T, test func(d *door)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -47,13 +47,13 @@ func message(id, sender, text string) bus.InboundMessage {
 	}
 }
 
-// inGroup makes m a message in a group.
+// inGroup turns m into a message in a group.
 func inGroup(group string, addressed bool, m bus.InboundMessage) bus.InboundMessage {
 	m.From.Chat, m.Group, m.Addressed = group, true, addressed
 	return m
 }
 
-// claim makes m say that its sender is an owner.
+// claim gives m the role of an owner, as if the channel had said so.
 func claim(m bus.InboundMessage) bus.InboundMessage {
 	m.Role = bus.Owner
 	return m
@@ -67,7 +67,7 @@ func (d *door) publish(p gate.Policy, messages ...bus.InboundMessage) {
 	}
 }
 
-// inboxed returns what is in the inbox, each as role and text.
+// inboxed returns the waiting messages, each as role and text.
 func (d *door) inboxed() (list []string) {
 	d.t.Helper()
 	received, err := d.inbox.Waiting(d.db.Read(d.t.Context()), 0)
@@ -109,7 +109,7 @@ func (d *door) exec(query string, args ...any) {
 
 var open = gate.Policy{Access: gate.Open}
 
-// Twice: no de-duplication of platform ids.
+// A message that the platform delivers again is stored once.
 func TestRedelivery(t *testing.T) {
 	atDoor(t, func(d *door) {
 		in := d.gate.Intake("tg", open)
@@ -123,7 +123,7 @@ func TestRedelivery(t *testing.T) {
 			}
 		}
 		d.wantInbox("user one", "user two", "user three", "user other")
-		d.exec("UPDATE inbox SET state = 'done'") // also after they were answered
+		d.exec("UPDATE inbox SET state = 'done'") // also after the messages were answered
 		if err := in.Publish(d.t.Context(), later); err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func TestRedelivery(t *testing.T) {
 	})
 }
 
-// Lost: the platform's cursor is advanced before the update is stored.
+// The cursor is never stored before its messages, so that a failure loses none of them.
 func TestCursorWithMessages(t *testing.T) {
 	atDoor(t, func(d *door) {
 		in := d.gate.Intake("tg", open)
@@ -187,7 +187,7 @@ func TestCursorWithMessages(t *testing.T) {
 	})
 }
 
-// The cursor of a place that is gone is forgotten, and no other one is.
+// If a place no longer exists, its cursor is deleted. The other cursors are kept.
 func TestPlaceIsGone(t *testing.T) {
 	atDoor(t, func(d *door) {
 		in := d.gate.Intake("tg", open)
@@ -208,7 +208,7 @@ func TestPlaceIsGone(t *testing.T) {
 	})
 }
 
-// A cursor that can't be written takes its messages with it.
+// If the cursor can't be written, its messages are not stored either.
 func TestMessagesWithCursor(t *testing.T) {
 	atDoor(t, func(d *door) {
 		d.exec(`CREATE TRIGGER broken BEFORE INSERT ON places
@@ -275,7 +275,7 @@ func TestAdmission(t *testing.T) {
 		{"nothing set", gate.Policy{}, eve, ""},
 		{"nothing set, group", gate.Policy{}, inGroup("g", true, eve), ""},
 		{"unknown access", gate.Policy{Access: "Open"}, eve, ""},
-		// Names are the person's own choice.
+		// People choose their names themselves, so names prove nothing.
 		{"listed by username", gate.Policy{Access: gate.ByList,
 			Allow: []string{"boss"}, Owners: []string{"boss"}}, eve, ""},
 		{"listed by name", gate.Policy{Access: gate.ByList,
@@ -298,7 +298,8 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// Who is not admitted leaves no trace, but the cursor moves on and the others get in.
+// A person who is not admitted leaves no trace. The cursor still moves on, and the other
+// people's messages are stored.
 func TestStrangersAmongOthers(t *testing.T) {
 	atDoor(t, func(d *door) {
 		p := gate.Policy{Access: gate.ByList, Allow: []string{"ann"}}
@@ -322,7 +323,7 @@ func TestStrangersAmongOthers(t *testing.T) {
 	})
 }
 
-// Accounts publish side by side, each with its own cursor and order.
+// Accounts publish concurrently, each with its own cursor and order.
 func TestPublishConcurrently(t *testing.T) {
 	atDoor(t, func(d *door) {
 		const accounts, batches = 8, 20
@@ -360,7 +361,7 @@ func TestPublishConcurrently(t *testing.T) {
 	})
 }
 
-// A broken store is no reason to let anybody in, nor to acknowledge anything.
+// If the store is broken, nobody is admitted and nothing is acknowledged.
 func TestStoreClosed(t *testing.T) {
 	atDoor(t, func(d *door) {
 		in := d.gate.Intake("tg", open)
@@ -377,8 +378,8 @@ func TestStoreClosed(t *testing.T) {
 	})
 }
 
-// Lost: another bot under the same account's name counts its messages from the beginning, and each
-// of them was taken for one that the other bot had got.
+// Another bot with the same account name counts its messages from 1, too. These messages must
+// not be taken for those that the first bot received.
 func TestAnotherBot(t *testing.T) {
 	inWorld(t, func(w *world) {
 		inbox := bus.NewInbox()
@@ -431,7 +432,7 @@ func TestAnotherBot(t *testing.T) {
 	})
 }
 
-// What a channel's code can't stand is skipped, and counted.
+// If a channel's code panics, the item is skipped and counted.
 func TestRecoverPanic(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var log bytes.Buffer
@@ -453,7 +454,7 @@ func TestRecoverPanic(t *testing.T) {
 	})
 }
 
-// Who was let in by a transaction that failed is not.
+// A person whom a transaction admitted is not admitted if that transaction fails.
 func TestStandingOfRolledBack(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g := gate.New(w.db, bus.NewInbox(), w.outbox, discard)
@@ -487,7 +488,8 @@ func TestStandingOfRolledBack(t *testing.T) {
 	})
 }
 
-// A message that could not be stored comes again, and does not count twice for its sender's rate.
+// A message that could not be stored is delivered again. It counts only once for its sender's
+// rate.
 func TestRateAfterFailure(t *testing.T) {
 	inWorld(t, func(w *world) {
 		inbox := bus.NewInbox()
@@ -512,7 +514,7 @@ func TestRateAfterFailure(t *testing.T) {
 	})
 }
 
-// What the platform delivers again is counted, and named in the log for who looks for it.
+// Repeated deliveries are counted, and the debug log names them.
 func TestRepeated(t *testing.T) {
 	t.Parallel()
 	atDoor(t, func(d *door) {

@@ -13,7 +13,7 @@ import (
 // owned is the policy of an account whose owner is ann.
 var owned = gate.Policy{Access: gate.ByList, Owners: []string{"ann"}}
 
-// questions returns what ann was asked about groups.
+// questions returns how often ann was asked about groups.
 func (d *door) questions() (n int) {
 	for _, m := range d.outboxed("chat of ann") {
 		if strings.Contains(m.Text, "What should I do there?") {
@@ -23,7 +23,8 @@ func (d *door) questions() (n int) {
 	return n
 }
 
-// Owners are asked about a group only when it addresses the agent, once, and about few at a time.
+// Owners are asked about a group only if somebody addresses the agent there. They are asked once
+// for each group, and about at most five groups at a time.
 func TestGroupQuestions(t *testing.T) {
 	atDoor(t, func(d *door) {
 		d.publish(owned, inGroup("g0", true, message("1", "bob", "nobody knows an owner's chat")))
@@ -58,8 +59,8 @@ func TestGroupQuestions(t *testing.T) {
 	})
 }
 
-// What was decided about a group counts more than the account's activation and than "*", and less
-// than a group's own place in the list.
+// A decision about a group overrides the account's activation and the entry "*". The group's own
+// entry in the list overrides the decision.
 func TestGroupDecisions(t *testing.T) {
 	const named, unnamed = "named", "g"
 	for _, tt := range []struct {
@@ -67,7 +68,7 @@ func TestGroupDecisions(t *testing.T) {
 		groups                  string
 		always                  bool
 		chat                    string
-		mentioned, notMentioned bool // is it answered?
+		mentioned, notMentioned bool // whether the agent answers
 	}{
 		{"", "*", false, unnamed, true, false},
 		{"", "*", true, unnamed, true, true},
@@ -106,7 +107,7 @@ func TestGroupDecisions(t *testing.T) {
 	}
 }
 
-// A group that was let in stays so when the platform gives it another id.
+// A group that was admitted stays admitted when the platform gives it another id.
 func TestGroupMoves(t *testing.T) {
 	atDoor(t, func(d *door) {
 		err := d.do(func(tx *store.Tx) error {
@@ -122,8 +123,8 @@ func TestGroupMoves(t *testing.T) {
 	})
 }
 
-// In the groups that are listed for it, short voice messages get into the inbox to be read, but
-// nothing shows that they were received. Beyond the sender's rate they are only context.
+// In the groups that are listed for it, short voice messages are stored in the inbox to be
+// transcribed, but nobody sees a mark on them. Beyond the sender's rate, they are only context.
 func TestOverheard(t *testing.T) {
 	atDoor(t, func(d *door) {
 		p := owned

@@ -14,7 +14,7 @@ import (
 	"gateway/store"
 )
 
-// leave stores the decision to leave the group g, and returns what the router gets of it.
+// leave stores the decision to leave the group g, and returns the delivery that the router gets.
 func (d *door) leave() *bus.Delivery {
 	d.t.Helper()
 	err := d.do(func(tx *store.Tx) error {
@@ -35,7 +35,8 @@ func (d *door) leave() *bus.Delivery {
 	return &list[len(list)-1]
 }
 
-// over stores the outcome of a delivery that leaves a group, or that an attempt begins.
+// over stores the state of a delivery that leaves a group: its outcome, or the beginning of an
+// attempt.
 func (d *door) over(left *bus.Delivery, s bus.DeliveryState, reason string) {
 	d.t.Helper()
 	left.State, left.Error = s, reason
@@ -53,7 +54,7 @@ func (d *door) over(left *bus.Delivery, s bus.DeliveryState, reason string) {
 	}
 }
 
-// join publishes that bob has added the account to the group g.
+// join publishes the event that bob has added the account to the group g.
 func (d *door) join(at time.Time) {
 	d.t.Helper()
 	m := inGroup("g", true, message("", "bob", ""))
@@ -64,8 +65,8 @@ func (d *door) join(at time.Time) {
 	}
 }
 
-// A group that the account leaves is ignored until that is over. After that it is a new group, but
-// not because of something that happened before.
+// A group that the account is leaving is ignored. After that it counts as a new group, but not
+// because of an older event.
 func TestLeftGroup(t *testing.T) {
 	atDoor(t, func(d *door) {
 		d.publish(owned, message("1", "ann", "hello"))
@@ -76,7 +77,7 @@ func TestLeftGroup(t *testing.T) {
 		d.publish(owned, inGroup("g", true, message("3", "bob", "still there?")))
 		d.publish(owned, inGroup("g", true, message("4", "ann", "still there?")))
 		d.over(left, bus.Sent, "")
-		second := time.Now().Truncate(time.Second) // what the platform tells of the same second
+		second := time.Now().Truncate(time.Second) // some platforms report times in whole seconds
 		for i, at := range []time.Time{early, second} {
 			late := inGroup("g", true, message(fmt.Sprint("5", i), "bob", "still there?"))
 			late.Time = at
@@ -102,8 +103,8 @@ func TestLeftGroup(t *testing.T) {
 	})
 }
 
-// A group that the configuration lists is ignored until it is left, and answered when the account
-// is back.
+// A group that the configuration lists is ignored while the account leaves it. The account
+// answers there again when it is back.
 func TestLeftListedGroup(t *testing.T) {
 	atDoor(t, func(d *door) {
 		p := owned
@@ -164,7 +165,8 @@ func TestGroupNotLeft(t *testing.T) {
 	})
 }
 
-// What somebody has chosen in a group before the decision to leave it does not admit it again.
+// A choice that somebody made in a group before the decision to leave it does not admit the
+// group again.
 func TestActivateLeftGroup(t *testing.T) {
 	atDoor(t, func(d *door) {
 		p := gate.Policy{Access: gate.Open}
@@ -192,15 +194,15 @@ func TestActivateLeftGroup(t *testing.T) {
 	})
 }
 
-// A server is a server with three groups: owners have decided about two of them.
+// server is a server with three groups. Owners have decided about two of them.
 var server = []gate.Group{
 	{Account: "tg", Chat: "g", Title: "Garden"},
 	{Account: "tg", Chat: "h", Title: "House", State: gate.GroupAlways},
 	{Account: "tg", Chat: "k", Title: "Kitchen", State: gate.GroupIgnored},
 }
 
-// leaveServer makes the account leave the server by way of its group g, and returns what the router
-// gets of it.
+// leaveServer stores the decision to leave the server of the group g, and returns the delivery
+// that the router gets.
 func (d *door) leaveServer() bus.Delivery {
 	d.t.Helper()
 	var list []bus.Delivery
@@ -249,8 +251,8 @@ func atServer(t *testing.T, test func(d *door)) {
 	})
 }
 
-// Another decision about any group of a server that is being left drops the decision to leave it,
-// and the other groups become what they were before.
+// Another decision about any group of a server cancels the decision to leave the server. The
+// other groups get back their earlier states.
 func TestCancelLeaving(t *testing.T) {
 	for chat, want := range map[string][]string{
 		"g": {"g mention", "h always", "k ignore"},
@@ -278,8 +280,8 @@ func TestCancelLeaving(t *testing.T) {
 	}
 }
 
-// A leave that is dropped while the account is leaving may have been carried out. Then the groups
-// are left after all.
+// If a leave is cancelled while the router carries it out, the account may have left already.
+// Then the groups count as left.
 func TestStayTooLate(t *testing.T) {
 	atServer(t, func(d *door) {
 		left := d.leaveServer()
@@ -300,8 +302,8 @@ func TestStayTooLate(t *testing.T) {
 	})
 }
 
-// An operator drops the decision to leave a server. Dropping it once more, or what has failed,
-// changes no group.
+// An operator drops the decision to leave a server. A second drop, or the drop of a failed
+// delivery, changes no group.
 func TestDropLeave(t *testing.T) {
 	atServer(t, func(d *door) {
 		drop := func(id int64) {

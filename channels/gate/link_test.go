@@ -10,8 +10,8 @@ import (
 	"gateway/store"
 )
 
-// A link is remembered with the accounts that it moved, through further links. An account that is
-// taken out of it takes along only what nobody else is.
+// A linked person keeps the ids of the persons that were linked to it, also through further
+// links. An account that is unlinked takes along only the ids that no remaining account had.
 func TestFormerIDs(t *testing.T) {
 	atDoor(t, func(d *door) {
 		for _, who := range []string{"ann", "bob", "cid"} {
@@ -48,8 +48,9 @@ func TestFormerIDs(t *testing.T) {
 	})
 }
 
-// With session = "person", what somebody writes just after a link waits for the answer to what they
-// wrote just before it, also if they are an owner. After an unlink it does not.
+// With session = "person", a message that somebody writes just after a link waits for the answer
+// to their message before the link. This is also true for an owner. After an unlink, it does not
+// wait.
 func TestLinkKeepsOrder(t *testing.T) {
 	for name, policy := range map[string]gate.Policy{
 		"user":  {Access: gate.ByList},

@@ -11,7 +11,7 @@ import (
 	"gateway/store"
 )
 
-// move publishes that the group "old" has the id "new" now, together with messages.
+// move publishes messages together with the event that the group "old" now has the id "new".
 func (d *door) move(p gate.Policy, messages ...bus.InboundMessage) {
 	d.t.Helper()
 	b := channels.Batch{Migrated: map[string]string{"new": "old"}, Messages: messages}
@@ -31,7 +31,8 @@ func (d *door) decided(s gate.GroupState) {
 	}
 }
 
-// What is listed for voice messages also applies to the new id of a group, and owners learn the id.
+// A list of groups for voice messages also applies to a group's new id, and owners are told the
+// id.
 func TestOverheardInMovedGroup(t *testing.T) {
 	atDoor(t, func(d *door) {
 		d.exec("INSERT INTO identities (account, sender, person, chat) VALUES ('tg', 'ann', 1, '9')")
@@ -46,7 +47,7 @@ func TestOverheardInMovedGroup(t *testing.T) {
 	})
 }
 
-// An owner is told where the gateway still is, not at an account that was removed.
+// An owner is told at an account that is still configured, not at one that was removed.
 func TestMoveIsToldAtConfiguredAccount(t *testing.T) {
 	atDoor(t, func(d *door) {
 		for i, account := range []string{"away", "tg"} {
@@ -60,7 +61,8 @@ func TestMoveIsToldAtConfiguredAccount(t *testing.T) {
 	})
 }
 
-// In a group that has moved, people choose what is answered, and the group stays admitted.
+// In a group that has moved, people can choose which messages are answered, and the group stays
+// admitted.
 func TestActivateMovedGroup(t *testing.T) {
 	atDoor(t, func(d *door) {
 		d.decided(gate.GroupMention)
@@ -82,8 +84,8 @@ func TestActivateMovedGroup(t *testing.T) {
 	})
 }
 
-// A group that owners let in is answered also if a message comes in one batch with the news that it
-// has moved, and nobody is asked again.
+// A message may come in the same batch as the event that its group has moved. It is answered if
+// owners admitted the group, and they are not asked again.
 func TestDecidedGroupMovesAtOnce(t *testing.T) {
 	atDoor(t, func(d *door) {
 		d.publish(owned, message("1", "ann", "hello"))
@@ -96,8 +98,8 @@ func TestDecidedGroupMovesAtOnce(t *testing.T) {
 	})
 }
 
-// leaveMoved stores the decision to leave the group under one of its ids, and returns how many
-// messages it has dropped.
+// leaveMoved stores the decision to leave the group under one of its ids. It returns how many
+// messages that dropped.
 func (d *door) leaveMoved(chat string) (dropped int64) {
 	d.t.Helper()
 	err := d.do(func(tx *store.Tx) (err error) {
@@ -111,8 +113,8 @@ func (d *door) leaveMoved(chat string) (dropped int64) {
 	return dropped
 }
 
-// A decision to leave a group that has moved is for the group, whichever of its ids it names, and
-// so is the decision to stay.
+// The decision to leave a group that has moved applies to both of its ids, no matter which one
+// it names. The same is true for the decision to stay.
 func TestLeaveMovedGroup(t *testing.T) {
 	const earlier, present = "old", "new"
 	for _, ids := range [][2]string{{earlier, present}, {present, earlier}} {
@@ -156,8 +158,8 @@ func TestLeaveMovedGroup(t *testing.T) {
 	}
 }
 
-// The account has not come back to a group that has moved while it was being left because of what
-// was written before it left.
+// A group moves while the account leaves it. A message from before the leave does not mean that
+// the account is back in the group.
 func TestGroupMovesWhileLeft(t *testing.T) {
 	atDoor(t, func(d *door) {
 		p := owned

@@ -28,7 +28,7 @@ func (d *door) offers() (codes []string) {
 	}
 	for _, o := range list {
 		if len(o.Message.Buttons) > 0 {
-			continue // this one is for an owner
+			continue // this message is for an owner
 		}
 		code := regexp.MustCompile("`([A-Z2-7]{8})`").FindStringSubmatch(o.Message.Text)
 		if code == nil || !strings.HasPrefix(o.Message.To.Chat, "chat of ") {
@@ -65,7 +65,8 @@ func (d *door) wantOffers(n int) {
 	}
 }
 
-// From a stranger's first word to their first question; the first one becomes the owner.
+// Strangers write, get a code and are approved. Then their messages are admitted. The first one
+// becomes the owner.
 func TestPairing(t *testing.T) {
 	atDoor(t, func(d *door) {
 		for i, want := range []bus.Role{bus.Owner, bus.User, bus.User} {
@@ -76,7 +77,7 @@ func TestPairing(t *testing.T) {
 				p.Name != "Name of "+who || to != message("", who, "").From {
 				t.Errorf("Approve = %+v, %v, %v, want %s %s", p, to, err, want, who)
 			}
-			time.Sleep(time.Second) // until another process' change is noticed
+			time.Sleep(time.Second) // time to notice another process's change
 			d.publish(pairing, message("hi "+who, who, who))
 			if got := d.inboxed(); !slices.Contains(got, string(want)+" "+who) {
 				t.Errorf("inbox has %q, want what %s says", got, who)
@@ -94,7 +95,7 @@ func TestPairing(t *testing.T) {
 	})
 }
 
-// An approval by another process opens the door within a second.
+// An approval by another process takes effect within a second.
 func TestApprovalIsNoticed(t *testing.T) {
 	atDoor(t, func(d *door) {
 		code := d.ask("ann")
@@ -108,7 +109,7 @@ func TestApprovalIsNoticed(t *testing.T) {
 	})
 }
 
-// A person who was turned away and is let in now is heard at once.
+// A person who was turned away before is admitted right after the approval.
 func TestApprovalHoldsAtOnce(t *testing.T) {
 	atDoor(t, func(d *door) {
 		if _, _, err := d.approve(d.ask("ann")); err != nil {
@@ -119,7 +120,7 @@ func TestApprovalHoldsAtOnce(t *testing.T) {
 	})
 }
 
-// A code has ten minutes, in any case of letters, and lets in once.
+// A code is valid for ten minutes, in upper or lower case, and only once.
 func TestCode(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -157,7 +158,8 @@ func TestCode(t *testing.T) {
 	}
 }
 
-// One code for each sender, however often they write and however often that is delivered.
+// Each sender gets one code, no matter how many messages they send and how often those are
+// delivered.
 func TestOneCode(t *testing.T) {
 	atDoor(t, func(d *door) {
 		first := d.ask("ann")
@@ -166,7 +168,7 @@ func TestOneCode(t *testing.T) {
 		default:
 			t.Error("the router was not woken")
 		}
-		d.publish(pairing, message("ask ann", "ann", "let me in")) // again
+		d.publish(pairing, message("ask ann", "ann", "let me in")) // delivered again
 		d.publish(pairing, message("2", "ann", "hello?"), message("3", "ann", "hello?"))
 		d.wantOffers(1)
 		time.Sleep(10 * time.Minute)
@@ -178,11 +180,11 @@ func TestOneCode(t *testing.T) {
 	})
 }
 
-// Strangers who ask in numbers keep nobody from asking: the oldest of sixteen gives way. The owner
-// is told of three only.
+// Many strangers can't keep others from asking: at most sixteen requests are kept, and the
+// oldest one is removed. The owner is told of only three.
 func TestManyStrangers(t *testing.T) {
 	atDoor(t, func(d *door) {
-		if _, _, err := d.approve(d.ask("olga")); err != nil { // an owner by pairing
+		if _, _, err := d.approve(d.ask("olga")); err != nil { // becomes the owner by pairing
 			t.Fatal(err)
 		}
 		var batch []bus.InboundMessage
@@ -191,7 +193,7 @@ func TestManyStrangers(t *testing.T) {
 		}
 		d.publish(pairing, batch...)
 		d.wantOffers(21)
-		if told := d.outboxed("chat of olga"); len(told) != 4 { // the first is her own code
+		if told := d.outboxed("chat of olga"); len(told) != 4 { // the first message is her own code
 			t.Errorf("the owner was told %+v, want three strangers", told)
 		}
 		other := message("1", "ann", "hello")
@@ -219,24 +221,24 @@ func TestManyStrangers(t *testing.T) {
 	})
 }
 
-// Who takes the place of others asks three times in ten minutes at most, and what they write
-// further is not even looked up.
+// Strangers push each other's requests out of the list. Each of them can ask at most three times
+// in ten minutes. Their further messages do not even cause a query.
 func TestKnocks(t *testing.T) {
 	atDoor(t, func(d *door) {
 		crowd := func(round int) {
 			for i := range 17 {
 				m := message(fmt.Sprint(round, "-", i), fmt.Sprint("stranger", i), "hello")
 				d.publish(pairing, m)
-				time.Sleep(time.Millisecond) // else nobody is the oldest
+				time.Sleep(time.Millisecond) // so that one request is the oldest
 			}
 		}
-		for round := range 3 { // each takes the place of the next one
+		for round := range 3 { // each stranger's request replaces the next stranger's
 			crowd(round)
 			d.wantOffers(17 * (round + 1))
 		}
 		crowd(3)
 		d.wantOffers(51)
-		d.exec("DROP TABLE denied") // a request that is stored fails from now on
+		d.exec("DROP TABLE denied") // from now on, storing a request fails
 		crowd(4)
 		time.Sleep(10 * time.Minute)
 		batch := channels.Batch{Messages: []bus.InboundMessage{message("9", "stranger1", "hello")}}
@@ -246,8 +248,7 @@ func TestKnocks(t *testing.T) {
 	})
 }
 
-// No codes are offered in groups, nor where pairing is not on, nor to somebody who asks to be
-// forgotten.
+// No code is offered in a group, without pairing, or to a person who asks to be forgotten.
 func TestNoOffer(t *testing.T) {
 	atDoor(t, func(d *door) {
 		d.publish(pairing, message("0", "ann", "/Forget me now"))
@@ -263,7 +264,7 @@ func TestNoOffer(t *testing.T) {
 	})
 }
 
-// Broken into: a pairing in a direct chat that is trusted in a room.
+// A pairing in a direct chat gives no access in a group.
 func TestPairingGrantsNothingInGroups(t *testing.T) {
 	atDoor(t, func(d *door) {
 		if _, _, err := d.approve(d.ask("ann")); err != nil {
@@ -278,7 +279,7 @@ func TestPairingGrantsNothingInGroups(t *testing.T) {
 	})
 }
 
-// A pairing holds for its account only.
+// A pairing is valid only for its account.
 func TestPairingHoldsForItsAccount(t *testing.T) {
 	atDoor(t, func(d *door) {
 		if _, _, err := d.approve(d.ask("ann")); err != nil {
@@ -292,7 +293,7 @@ func TestPairingHoldsForItsAccount(t *testing.T) {
 	})
 }
 
-// Presence taken for validity: a damaged row opens no door, and the others stay open.
+// A person whose role in the database is damaged is not admitted. Other people are not affected.
 func TestDamagedRole(t *testing.T) {
 	for _, role := range []string{"", "boss", "Owner", "user ", "\x00"} {
 		atDoor(t, func(d *door) {
@@ -311,7 +312,7 @@ func TestDamagedRole(t *testing.T) {
 	}
 }
 
-// Who asks again after their row was damaged can be let in again.
+// A person whose row was damaged can ask again and be approved again.
 func TestPairAgain(t *testing.T) {
 	atDoor(t, func(d *door) {
 		if _, _, err := d.approve(d.ask("ann")); err != nil {
@@ -330,7 +331,8 @@ func TestPairAgain(t *testing.T) {
 	})
 }
 
-// Who is no owner any more gets no more messages for owners, also before they write again.
+// A person who is no longer an owner gets no more messages for owners, even before they write
+// again.
 func TestDismissedOwner(t *testing.T) {
 	for name, change := range map[string]func(tx *store.Tx) error{
 		"role": func(tx *store.Tx) error { return people.SetRole(tx, 1, bus.Admin) },
@@ -338,7 +340,7 @@ func TestDismissedOwner(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			atDoor(t, func(d *door) {
-				for _, who := range []string{"olga", "ann"} { // an owner and a user
+				for _, who := range []string{"olga", "ann"} { // olga becomes an owner, ann a user
 					if _, _, err := d.approve(d.ask(who)); err != nil {
 						t.Fatal(err)
 					}
@@ -360,7 +362,7 @@ func TestDismissedOwner(t *testing.T) {
 	}
 }
 
-// A new role changes nothing for an owner whom the configuration names.
+// A new role changes nothing for an owner named in the configuration.
 func TestConfiguredOwnerStaysOne(t *testing.T) {
 	atDoor(t, func(d *door) {
 		p := pairing
@@ -377,8 +379,9 @@ func TestConfiguredOwnerStaysOne(t *testing.T) {
 	})
 }
 
-// Only who is no owner by the configuration any more loses the messages for owners: not somebody on
-// an account that is not configured now, and not who may have one of the listed phone numbers.
+// People whom the configuration no longer names as owners get no more messages for owners. That
+// does not apply to people at an account that is not configured now, or to people who may have
+// one of the listed phone numbers.
 func TestDismissOwners(t *testing.T) {
 	atDoor(t, func(d *door) {
 		p := gate.Policy{Access: gate.ByList, Owners: []string{"olga", "ann"}}

@@ -15,7 +15,7 @@ import (
 	"gateway/store"
 )
 
-// do runs one of the changes to people.
+// do runs one change to people in a transaction.
 func (d *door) do(change func(tx *store.Tx) error) error {
 	d.t.Helper()
 	return d.db.Tx(d.t.Context(), change)
@@ -36,7 +36,8 @@ func (d *door) outboxed(chat string) (list []bus.OutboundMessage) {
 	return list
 }
 
-// What is said in a listed group and not to the agent is context; elsewhere it leaves no trace.
+// A message in a listed group that is not addressed to the agent is stored as context. In
+// another group, such a message leaves no trace.
 func TestAmbientInGroups(t *testing.T) {
 	atDoor(t, func(d *door) {
 		p := gate.Policy{Access: gate.ByList, Groups: []string{"listed"}}
@@ -58,8 +59,8 @@ func TestAmbientInGroups(t *testing.T) {
 	})
 }
 
-// What somebody writes to themselves, with the account that the gateway uses, is for the gateway
-// only if they are its owner, whoever else may write to it.
+// A note that somebody writes to themselves, with the account that the gateway uses, is admitted
+// only if they are its owner, no matter who else may write.
 func TestSelf(t *testing.T) {
 	atDoor(t, func(d *door) {
 		note := func(id string) bus.InboundMessage {
@@ -79,7 +80,8 @@ func TestSelf(t *testing.T) {
 	})
 }
 
-// Who writes too fast is told once; owners are not bounded, nor is what waited at the platform.
+// A person who writes too fast is told so once. Owners have no limit. Messages that waited at
+// the platform don't count as too fast.
 func TestPace(t *testing.T) {
 	atDoor(t, func(d *door) {
 		p := gate.Policy{Access: gate.Open, Owners: []string{"olga"}, PerMinute: 3}
@@ -95,7 +97,7 @@ func TestPace(t *testing.T) {
 		}
 		write("olga", 9, 0)
 		write("ann", 5, 0)
-		write("bob", 9, 20*time.Second) // in an outage
+		write("bob", 9, 20*time.Second) // as if they had waited during an outage
 		got := d.inboxed()
 		counts := make(map[string]int)
 		for _, m := range got {
@@ -115,7 +117,7 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// Another rate holds at once, also for those who have written before.
+// A new rate takes effect at once, also for people who have written before.
 func TestPaceChanges(t *testing.T) {
 	atDoor(t, func(d *door) {
 		n := 0
@@ -136,18 +138,18 @@ func TestPaceChanges(t *testing.T) {
 	})
 }
 
-// The owner is told of strangers, with buttons, where he has written before.
+// The owner is told of strangers, with buttons, in a chat where the owner has written before.
 func TestOwnerIsTold(t *testing.T) {
 	atDoor(t, func(d *door) {
 		p := gate.Policy{Access: gate.ByPairing, Owners: []string{"olga"}}
-		if _, _, err := d.approve(d.ask("first")); err != nil { // an owner by pairing
+		if _, _, err := d.approve(d.ask("first")); err != nil { // becomes the owner by pairing
 			t.Fatal(err)
 		}
 		hostile := message("1", "eve", "hello")
 		hostile.Sender.Name = "**Eve** [x](http://evil)\n`/pair`"
 		d.publish(p, hostile)
 		told := d.outboxed("chat of first")
-		if len(told) != 2 || len(told[1].Buttons) != 2 { // the first is his own code
+		if len(told) != 2 || len(told[1].Buttons) != 2 { // the first message is the owner's own code
 			t.Fatalf("the owner was told %+v", told)
 		}
 		if text := told[1].Text; strings.Contains(text, "**Eve**") || strings.Contains(text, "\n") {
@@ -158,8 +160,8 @@ func TestOwnerIsTold(t *testing.T) {
 			t.Errorf("Approve of the button's code = %v", err)
 		}
 		time.Sleep(time.Second)
-		// An owner by the configuration is known from the first message on, and no owner without
-		// it.
+		// olga, an owner by the configuration, is stored as a user at the first message. Only the
+		// configuration makes such a person an owner.
 		d.publish(p, message("2", "olga", "hi"), message("3", "olga", "again"))
 		var known []string
 		list, err := people.List(d.db.Read(d.t.Context()))
@@ -172,7 +174,7 @@ func TestOwnerIsTold(t *testing.T) {
 		if !slices.Equal(known, []string{"first owner", "eve user", "olga user"}) {
 			t.Errorf("people are %q", known)
 		}
-		// She is told from now on, and no more once the configuration does not name her.
+		// Olga is told of strangers from now on, until the configuration no longer names her.
 		d.publish(p, message("4", "mallory", "hello"))
 		if told := d.outboxed("chat of olga"); len(told) != 1 {
 			t.Errorf("the owner by the configuration was told %+v", told)
@@ -203,7 +205,7 @@ func TestDeny(t *testing.T) {
 		if _, _, err := d.approve(code); !errors.Is(err, gate.ErrNoPairing) {
 			t.Errorf("Approve = %v, want %v", err, gate.ErrNoPairing)
 		}
-		time.Sleep(10 * time.Minute) // the gateway remembers
+		time.Sleep(10 * time.Minute) // a denial does not expire like a code
 		d.publish(pairing, message("later", "eve", "let me in"))
 		d.wantOffers(1)
 		denied, err := people.Denied(d.db.Read(d.t.Context()))
@@ -223,7 +225,8 @@ func TestDeny(t *testing.T) {
 	})
 }
 
-// Roles change within a second, links make one person of two, and who is revoked is a stranger.
+// A changed role takes effect within a second. A link makes one person of two. A person who is
+// revoked is a stranger again.
 func TestCircle(t *testing.T) {
 	atDoor(t, func(d *door) {
 		p := gate.Policy{Access: gate.ByList}
@@ -271,7 +274,7 @@ func TestCircle(t *testing.T) {
 	})
 }
 
-// Who was linked by mistake becomes a person of their own, without the rights of the other one.
+// After an unlink, the second person is a person of their own, without the rights of the first.
 func TestUnlink(t *testing.T) {
 	atDoor(t, func(d *door) {
 		for _, who := range []string{"ann", "bob"} {
@@ -311,13 +314,13 @@ func TestUnlink(t *testing.T) {
 	})
 }
 
-// A group that goes on under another id stays the one that is listed.
+// A listed group stays listed when it gets another id.
 func TestMovedGroup(t *testing.T) {
 	atDoor(t, func(d *door) {
 		p := gate.Policy{Access: gate.ByList, Groups: []string{"old"}}
 		d.publish(p, inGroup("new", true, message("1", "eve", "too early")))
 		moved := channels.Batch{Migrated: map[string]string{"new": "old"}}
-		for range 2 { // both chats report it
+		for range 2 { // both the old and the new chat report it
 			if err := d.gate.Intake("tg", p).Publish(d.t.Context(), moved); err != nil {
 				t.Fatal(err)
 			}
@@ -346,7 +349,7 @@ func TestMovedGroup(t *testing.T) {
 	})
 }
 
-// Owners learn that a group has another id if the configuration has rules for its earlier one.
+// Owners are told of a group's new id if the configuration has rules for the old id.
 func TestMovedGroupIsTold(t *testing.T) {
 	atDoor(t, func(d *door) {
 		d.exec("INSERT INTO identities (account, sender, person, chat) VALUES ('tg', 'ann', 1, '9')")
@@ -368,8 +371,8 @@ func TestMovedGroupIsTold(t *testing.T) {
 	})
 }
 
-// What is written in a group that has moved comes in one batch with the news of that, too: all that
-// came while nobody asked for it does.
+// After a pause, messages in a moved group come in the same batch as the event that it has
+// moved. They are admitted as well.
 func TestMovedGroupAtOnce(t *testing.T) {
 	atDoor(t, func(d *door) {
 		p := gate.Policy{Access: gate.ByList, Groups: []string{"old"}}
@@ -387,7 +390,8 @@ func TestMovedGroupAtOnce(t *testing.T) {
 	})
 }
 
-// Where the configuration names an owner, nobody becomes one by being the first.
+// If the configuration names an owner, the first person who is approved does not become an
+// owner.
 func TestOwnedGateway(t *testing.T) {
 	atDoor(t, func(d *door) {
 		d.owned = true
@@ -397,7 +401,7 @@ func TestOwnedGateway(t *testing.T) {
 	})
 }
 
-// A policy that is replaced holds for the next message, and for what somebody has asked for before.
+// A new policy applies to the next message, and also to jobs that somebody created before.
 func TestSetPolicy(t *testing.T) {
 	atDoor(t, func(d *door) {
 		closed := gate.Policy{Access: gate.ByList, Allow: []string{"bob"}}
@@ -438,7 +442,8 @@ func TestSetPolicy(t *testing.T) {
 	})
 }
 
-// When too many messages wait, those of owners only are taken in, and each other chat is told once.
+// When too many messages wait, only those of owners are admitted. Each other chat is told so
+// once.
 func TestFullInbox(t *testing.T) {
 	t.Parallel()
 	atDoor(t, func(d *door) {
@@ -464,7 +469,7 @@ func TestFullInbox(t *testing.T) {
 		}
 		fill(49_998)
 		time.Sleep(time.Minute)
-		for i := range 5 { // two find room
+		for i := range 5 { // there is room for two
 			d.publish(p, message(fmt.Sprint("a", i), "ann", "hello"))
 		}
 		d.publish(p, message("b", "bob", "hello"), message("c", "olga", "what is it?"))
@@ -495,7 +500,8 @@ func TestFullInbox(t *testing.T) {
 	})
 }
 
-// Of a message's sender is asked, and of nobody else: not even of who has a damaged row.
+// The gate queries only the sender of a message. The damaged row of another person does not
+// matter.
 func TestGateAsksForOne(t *testing.T) {
 	t.Parallel()
 	atDoor(t, func(d *door) {
@@ -532,7 +538,7 @@ func TestGateAsksForOne(t *testing.T) {
 	})
 }
 
-// A group that is forgotten keeps its earlier id, so that rules for that id still apply after a
+// A group that is forgotten keeps its old id, so that rules for that id still apply after a
 // restart.
 func TestForgottenGroupKeepsItsMove(t *testing.T) {
 	atDoor(t, func(d *door) {

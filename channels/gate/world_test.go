@@ -41,7 +41,7 @@ type world struct {
 	outbox *bus.Outbox
 }
 
-// inWorld runs test in a bubble.
+// inWorld runs test in a synctest bubble.
 func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
