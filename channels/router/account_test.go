@@ -17,8 +17,8 @@ func reserve(
 	return a.reserve(p, bus.Address{Account: "a", Chat: chat}, l, now)
 }
 
-// Chats that rest are forgotten, so that the memory of a busy account does not grow without end;
-// those that don't are not.
+// Idle chats are forgotten, so that the memory of a busy account stays bounded. Chats that are
+// not idle are remembered.
 func TestClocksAreBounded(t *testing.T) {
 	a := newAccount(Account{}, time.Now())
 	l := channels.Limits{Chat: channels.Rate{Every: time.Minute, Burst: 2}}
@@ -29,7 +29,7 @@ func TestClocksAreBounded(t *testing.T) {
 		if wait := reserve(a, new(reservation), fmt.Sprint(i), l, now); wait > 0 {
 			t.Fatalf("chat %d waits %v", i, wait)
 		}
-		now = now.Add(10 * time.Millisecond) // 6,000 of them don't rest
+		now = now.Add(10 * time.Millisecond) // so 6,000 of them are not idle
 		if len(a.chats) > 4*maxBuckets {
 			t.Fatalf("%d chats are remembered", len(a.chats))
 		}
@@ -47,7 +47,7 @@ func TestClocksAreBounded(t *testing.T) {
 	}
 }
 
-// Without rates nothing is remembered.
+// Without rates, no chat is remembered.
 func TestNoClocks(t *testing.T) {
 	a := newAccount(Account{Unlimited: true}, time.Now())
 	for i := range 100 {
@@ -61,7 +61,7 @@ func TestNoClocks(t *testing.T) {
 	}
 }
 
-// Who has a place in line keeps it, and no one else's turn is used up by asking again.
+// A reservation keeps its place in line, and asking again does not use up another one's turn.
 func TestPassKeepsItsPlace(t *testing.T) {
 	a := newAccount(Account{}, time.Now())
 	l := channels.Limits{Account: channels.Rate{Every: time.Second, Burst: 1}}
@@ -92,7 +92,7 @@ func TestPassKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// The longest wait that the platform asked for holds.
+// If the platform asks for several pauses, the longest one counts.
 func TestLongestPauseHolds(t *testing.T) {
 	now := time.Now()
 	for _, account := range []bool{false, true} {

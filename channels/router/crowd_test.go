@@ -17,11 +17,11 @@ import (
 	"gateway/channels/router"
 )
 
-// In bubbles with a thousand goroutines the race detector of Go 1.26 itself crashes at times. So
-// these tests run without it.
+// With a thousand goroutines in a synctest bubble, the race detector of Go 1.26 itself sometimes
+// crashes. So these tests run without it.
 
-// Lost, out of order: whatever the number of conversations and what fails, each gets all of its
-// messages in order, and no more conversations than there is room for are served at once.
+// Each conversation gets all of its messages in order, no matter how many conversations there
+// are and which calls fail. The number of conversations that are served at once is bounded.
 func TestBoundedLoading(t *testing.T) {
 	inWorld(t, func(w *world) { w.loadAtRandom(rand.New(rand.NewPCG(1, 0))) })
 }
@@ -61,16 +61,16 @@ func (w *world) loadAtRandom(random *rand.Rand) {
 		return list
 	}
 	var firsts []bus.OutboundMessage
-	for i := range chats { // so that each has one
+	for i := range chats { // each chat has at least one message
 		to := thread(fmt.Sprint(i/2), fmt.Sprint(i%2))
 		want[to] = append(want[to], "first")
 		firsts = append(firsts, bus.OutboundMessage{To: to, Text: "first"})
 	}
 	w.store(firsts...)
 	w.store(some(200)...)
-	// Of a platform without keys only a few calls begin at once: see TestFewAreUnnoted.
+	// To a platform without keys, only a few calls begin at once: see TestFewAreUnnoted.
 	w.start(func(a *router.Account) { a.Channel = deduplicating{w.platform} })
-	for range 3 { // while those are under way, from here and from another process
+	for range 3 { // meanwhile this process and another one add messages
 		time.Sleep(50 * time.Millisecond)
 		w.store(some(100)...)
 		w.storeBy(bus.NewOutbox(), some(50)...)
@@ -93,8 +93,8 @@ func (w *world) loadAtRandom(random *rand.Rand) {
 	}
 }
 
-// Stuck: conversations that can't be reached for long, as many as there is room for, keep no other
-// one from being served.
+// Conversations that can't be reached for long give up their workers, so that other
+// conversations are served.
 func TestRoomIsGivenUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.fail = func(_ context.Context, c call) error {
@@ -119,8 +119,8 @@ func TestRoomIsGivenUp(t *testing.T) {
 	})
 }
 
-// Too soon: a message that fails keeps to its waits, also if its conversation has to give up its
-// place meanwhile, and if there was an outage earlier.
+// A message that fails keeps its waits, even if its conversation loses its worker meanwhile, and
+// if there was an outage earlier.
 func TestBackoffInACrowd(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var up atomic.Bool
@@ -146,7 +146,7 @@ func TestBackoffInACrowd(t *testing.T) {
 				continue
 			}
 			want := min(time.Second<<max(n-1, 0), 5*time.Minute)
-			// Before the next try it may have to wait for a place.
+			// Before the next attempt, the conversation may have to wait for a worker.
 			if gap := c.at - last; n > 0 && (gap < want*3/4 || gap > want*5/4+20*time.Second) {
 				t.Errorf("try %d came after %v, want %v ± a quarter", n+1, gap, want)
 			}
@@ -159,13 +159,13 @@ func TestBackoffInACrowd(t *testing.T) {
 	})
 }
 
-// Never given up: the time in which a message has no worker, because more conversations fail than
-// there is room for, counts like a wait.
+// If more conversations fail than there are workers, some messages have no worker for a while.
+// That time counts like a wait between two attempts, so that each message is given up in time.
 func TestGivenUpInACrowd(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var calls atomic.Int64
 		w.fail = func(context.Context, call) error {
-			if calls.Add(1)%3 == 0 { // the platform is reachable
+			if calls.Add(1)%3 == 0 { // so that the platform does not count as unreachable
 				return &channels.RateError{After: time.Second}
 			}
 			return errDown

@@ -17,7 +17,7 @@ import (
 	"gateway/store"
 )
 
-// A printer is the smallest channel: it receives nothing, and prints what is sent.
+// A printer is the smallest channel: it receives nothing and prints the messages to send.
 type printer struct{ sent chan struct{} }
 
 // Run implements [channels.Channel].
@@ -37,7 +37,7 @@ func (p printer) Send(ctx context.Context, part bus.Part) (id string, err error)
 	return "1", nil
 }
 
-// A router brings what is in the outbox to a channel.
+// A router sends the messages in the outbox to a channel.
 func ExampleChannel() {
 	ctx, cancel := context.WithCancel(context.Background())
 	dir, err := os.MkdirTemp("", "example")

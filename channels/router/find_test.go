@@ -11,7 +11,7 @@ import (
 	"gateway/channels/router"
 )
 
-// A finding platform forgets the keys of messages, and can be asked for what was sent.
+// A finding platform forgets the keys of messages, but can find a message that was sent.
 type finding struct {
 	*platform
 	asked int
@@ -38,8 +38,9 @@ func (f *finding) Find(
 	return "", nil
 }
 
-// Twice: where a platform knows a key for minutes only, a message that may have been sent longer
-// ago is looked for before it is sent again. One that says the same as the one before is another.
+// Some platforms remember a key only for minutes. A message that may have been sent longer ago
+// is searched for before it is sent again. An earlier message with the same text is not taken
+// for it.
 func TestFind(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		inWorld(t, func(w *world) {
@@ -57,7 +58,7 @@ func TestFind(t *testing.T) {
 				return nil
 			}
 			w.Lose(1)
-			w.put(chatA, "ok") // arrives, but nobody knows
+			w.put(chatA, "ok") // arrives, but its answer is lost
 			w.sleep(3 * time.Minute)
 			if restart {
 				stop()

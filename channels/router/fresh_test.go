@@ -13,8 +13,8 @@ import (
 	"gateway/store"
 )
 
-// While a conversation can't show anything, it keeps only the newest progress of each answer, also
-// if several answers grow at once.
+// While a conversation can't show anything, it keeps only the newest progress of each answer,
+// also if several answers grow at the same time.
 func TestUpdatesAreBounded(t *testing.T) {
 	c := &conversation{wake: make(chan struct{}, 1)}
 	for range 100 {
@@ -28,9 +28,9 @@ func TestUpdatesAreBounded(t *testing.T) {
 	}
 }
 
-// A message that the outbox hands over, and that a pass over the table has found before, is sent
-// once: whether the pass comes to its conversation before the handover or after it, and whether the
-// message is sent already or not.
+// A message that the outbox hands over and that a pass over the table finds, too, is sent once.
+// It does not matter whether the pass or the handover reaches the conversation first, or whether
+// the message is already sent.
 func TestFreshOnce(t *testing.T) {
 	to := bus.Address{Account: "full", Chat: "a"}
 	for name, order := range map[string]struct{ tableFirst, sent bool }{
@@ -101,8 +101,8 @@ func TestFreshOnce(t *testing.T) {
 	}
 }
 
-// A delivery that a pass has found is not used as it was then if its conversation has had a worker
-// since: a part that the worker has sent is not sent again.
+// A pass may find a delivery that its conversation's worker changes before the pass uses it. The
+// outdated copy is not used: a part that the worker has sent is not sent again.
 func TestFoundOutdated(t *testing.T) {
 	to := bus.Address{Account: "full", Chat: "a"}
 	ctx, migrations := t.Context(), []store.Migration{bus.Migration, gate.Migration}
@@ -134,7 +134,7 @@ func TestFoundOutdated(t *testing.T) {
 	r.mu.Unlock()
 	a.addAhead(r, found)
 	r.mu.Lock()
-	r.conversation(ctx, ctx, a, to) // as for a preview
+	r.conversation(ctx, ctx, a, to) // a preview would create it, too
 	r.mu.Unlock()
 	r.wg.Wait()
 	d.State, d.Parts, d.IDs = bus.Sending, []string{"one", "two"}, []string{"9"}

@@ -18,7 +18,7 @@ import (
 // A guest is a platform whose account can leave groups.
 type guest struct {
 	*platform
-	errs chan error // of the next calls
+	errs chan error // errors of the next calls
 	left lines      // ids of all calls
 }
 
@@ -32,7 +32,7 @@ func (g *guest) Leave(_ context.Context, id string) error {
 	}
 }
 
-// outcomes are the deliveries that were over, each as state and error.
+// outcomes records the finished deliveries, each as state and error.
 type outcomes struct{ lines }
 
 // lines is a list of texts that is safe for concurrent use.
@@ -62,7 +62,7 @@ func (o *outcomes) Leave(_ *store.Tx, d *bus.Delivery) error {
 	return nil
 }
 
-// startGuest starts a router for a guest. The first calls fail with errs.
+// startGuest starts a router for a guest. The guest's first calls fail with errs.
 func (w *world) startGuest(errs ...error) (*guest, *outcomes) {
 	g, o := &guest{platform: w.platform, errs: make(chan error, len(errs))}, new(outcomes)
 	for _, err := range errs {
@@ -75,8 +75,8 @@ func (w *world) startGuest(errs ...error) (*guest, *outcomes) {
 
 var leaves = bus.OutboundMessage{To: chatA, Leave: &bus.Leave{ID: "server of a"}}
 
-// The account leaves a group with its server's id, after what was to be sent there, and tries that
-// again until the platform answers.
+// The account leaves a group by its server's id, after earlier messages to the group are sent.
+// It tries again until the platform answers.
 func TestLeave(t *testing.T) {
 	inWorld(t, func(w *world) {
 		g, o := w.startGuest(errors.New("down"), &channels.RateError{After: time.Hour},
@@ -101,7 +101,7 @@ func TestLeave(t *testing.T) {
 	})
 }
 
-// The account is told to leave a group of a platform that refuses, or that has no groups.
+// The account can't leave a group if the platform refuses, or if the platform has no groups.
 func TestLeaveRefused(t *testing.T) {
 	inWorld(t, func(w *world) {
 		_, o := w.startGuest(fmt.Errorf("full: %w: not now", channels.ErrRefused))
@@ -121,7 +121,7 @@ func TestLeaveRefused(t *testing.T) {
 	})
 }
 
-// What a platform refuses in a group that was left is dropped, and nobody is told.
+// A message that the platform refuses in a group that was left is dropped, and nobody is told.
 func TestRefusedInLeftGroup(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.groups = new(outcomes)
@@ -133,14 +133,14 @@ func TestRefusedInLeftGroup(t *testing.T) {
 	})
 }
 
-// deliver stores a message and waits until the router has nothing to do now.
+// deliver stores a message and waits until the router is idle.
 func (w *world) deliver(m bus.OutboundMessage) (id int64) {
 	id = w.store(m)
 	w.sleep(time.Second)
 	return id
 }
 
-// A person may drop the decision to leave a group while it is tried again.
+// A person may drop the decision to leave a group while the router still tries.
 func TestLeaveDropped(t *testing.T) {
 	inWorld(t, func(w *world) {
 		down := errors.New("down")

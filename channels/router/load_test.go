@@ -14,7 +14,7 @@ import (
 	"gateway/store"
 )
 
-// The progress of an answer has nobody look at the outbox: that costs a read each time.
+// The progress of an answer does not make the router read the outbox: each read has a cost.
 func TestProgressReadsNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
@@ -28,12 +28,12 @@ func TestProgressReadsNothing(t *testing.T) {
 	})
 }
 
-// A row that can't be read is set aside, and the others of its conversation come.
+// A row that can't be read is set aside. The other messages of its conversation are sent.
 func TestBadRow(t *testing.T) {
 	for _, running := range []bool{false, true} {
 		inWorld(t, func(w *world) {
 			if running {
-				w.Fail(1, errDown) // so that what follows is loaded from the table
+				w.Fail(1, errDown) // so that the next messages are loaded from the table
 				w.start()
 				w.put(chatA, "first")
 			}
@@ -59,7 +59,7 @@ func TestBadRow(t *testing.T) {
 	}
 }
 
-// Previews of turns that ended without a word of it are forgotten.
+// Previews are forgotten after two days if their turn ended without an answer.
 func TestOldPreviews(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.poll = 10 * time.Minute
@@ -78,8 +78,9 @@ func TestOldPreviews(t *testing.T) {
 	})
 }
 
-// Stuck: in an outage each conversation tries by itself, and each try costs two writes. One at a
-// time tries, each time another one, and all go on when that succeeds.
+// In an outage, not every conversation tries by itself, since each attempt costs two writes. One
+// conversation at a time tries, a different one each time. When an attempt succeeds, all
+// conversations continue.
 func TestOutage(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var up atomic.Bool
@@ -116,8 +117,8 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// Stuck: after a long outage of few conversations, each waits for its own pause of five minutes.
-// One tries each minute, and all go on when that succeeds.
+// After a long outage of a few conversations, each one has reached its own pause of five
+// minutes. Still, one of them tries each minute, and all continue when that succeeds.
 func TestOutageOfFew(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var up atomic.Bool
@@ -146,7 +147,7 @@ func TestOutageOfFew(t *testing.T) {
 	})
 }
 
-// Some conversations that fail while others don't are not an outage.
+// If some conversations fail while others don't, it is not an outage.
 func TestNoOutage(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.fail = func(_ context.Context, c call) error {
@@ -167,8 +168,8 @@ func TestNoOutage(t *testing.T) {
 	})
 }
 
-// What ends the process while it is made into parts, or sent, is given up the third time, and
-// nothing else with it, though that was on its way each time, too.
+// A message that crashes the process while it is split or sent is given up at the third attempt.
+// Another message that was being sent at each crash is not given up.
 func TestPoison(t *testing.T) {
 	for _, where := range []string{"split", "send"} {
 		t.Run(where, func(t *testing.T) {
@@ -179,7 +180,7 @@ func TestPoison(t *testing.T) {
 					Text: "poison, which is so long that it is measured"})
 				innocent := w.store(bus.OutboundMessage{To: other, Text: "innocent"})
 				die := func() {
-					time.Sleep(500 * time.Millisecond) // meanwhile the other one is on its way
+					time.Sleep(500 * time.Millisecond) // meanwhile the other message is being sent
 					if w.delivery(poison).State != bus.Sending {
 						t.Error("what may end the process is not noted before it is tried")
 					}
@@ -218,7 +219,7 @@ func TestPoison(t *testing.T) {
 				if d := w.delivery(poison); !strings.Contains(d.Error, "three times") {
 					t.Errorf("the dead letter says %q", d.Error)
 				}
-				// A person may try it again, from the beginning.
+				// A person may retry it. Then its count of crashes begins at zero.
 				err := w.db.Tx(w.t.Context(), func(tx *store.Tx) error {
 					_, err := w.outbox.Retry(tx, poison, time.Now())
 					return err
@@ -231,7 +232,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// At the start everything else waits for what has ended two processes, but not for long.
+// At the start, all other messages wait for a message that has crashed two processes, but not
+// for long.
 func TestSuspectFirst(t *testing.T) {
 	inWorld(t, func(w *world) {
 		suspect := w.store(bus.OutboundMessage{To: chatA, Text: "suspect"})
@@ -253,7 +255,8 @@ func TestSuspectFirst(t *testing.T) {
 	})
 }
 
-// Nobody waits for what was on its way during a single crash, before a process that ended in order.
+// If the last process ended in order, nobody waits for a message that was being sent when one
+// earlier process crashed.
 func TestOneCrashIsNoSuspect(t *testing.T) {
 	inWorld(t, func(w *world) {
 		other := thread("b", "")
@@ -267,7 +270,7 @@ func TestOneCrashIsNoSuspect(t *testing.T) {
 	})
 }
 
-// Nobody waits for what has ended two processes if its account was removed since.
+// Nobody waits for a message that has crashed two processes if its account was removed since.
 func TestSuspectOfRemovedAccount(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.store(bus.OutboundMessage{To: bus.Address{Account: "away", Chat: "a"}, Text: "suspect"})
@@ -278,7 +281,8 @@ func TestSuspectOfRemovedAccount(t *testing.T) {
 	})
 }
 
-// What was on its way when a process ended in order is sent: nothing of it ends processes.
+// A message that was being sent when a process ended in order is sent: it crashed nothing. After
+// a crash instead, it is given up.
 func TestOrderlyEnd(t *testing.T) {
 	for _, orderly := range []bool{true, false} {
 		t.Run(fmt.Sprint("orderly ", orderly), func(t *testing.T) {

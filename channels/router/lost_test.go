@@ -11,8 +11,8 @@ import (
 	"gateway/channels/router"
 )
 
-// A keyed platform knows what it was sent by its key: it names the message that it has instead of
-// making another one.
+// A keyed platform remembers its messages by their keys. If a key is sent again, it returns the
+// existing message instead of creating another one.
 type keyed struct {
 	*platform
 
@@ -34,11 +34,12 @@ func (k *keyed) Send(ctx context.Context, part bus.Part) (string, error) {
 	return id, err
 }
 
-// A message of a preview whose id was lost, with the answer to its sending or with the process,
-// holds the answer all the same: nobody sees its beginning twice.
+// The id of a preview's message is lost, because the platform's answer was lost or because the
+// process ended. The final answer still replaces the text of that message, so that nobody sees
+// its beginning twice.
 func TestPreviewLost(t *testing.T) {
 	for _, restart := range []bool{false, true} {
-		for _, failing := range []int{0, 2} { // tries of the edit that fail
+		for _, failing := range []int{0, 2} { // number of edits that fail
 			inWorld(t, func(w *world) {
 				k := &keyed{platform: w.platform, ids: make(map[string]string)}
 				account := router.Account{Name: "full", Channel: k, Streaming: true}
@@ -51,7 +52,7 @@ func TestPreviewLost(t *testing.T) {
 					w.startWith(account)
 				}
 				w.Fail(failing, context.DeadlineExceeded)
-				// What was written meanwhile is what is quoted in the end.
+				// The final answer replies to a message that was written meanwhile.
 				w.store(bus.OutboundMessage{To: chatA, Text: "one two three", Stream: "s", ReplyTo: "2"})
 				w.sleep(time.Minute)
 				if got := w.read(chatA); !slices.Equal(got, []string{"one two three"}) {

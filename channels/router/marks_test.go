@@ -17,7 +17,7 @@ import (
 // A social is a platform with reactions, receipts and drafts.
 type social struct {
 	*platform
-	draft func(to bus.Address) error // nil: drafts are taken
+	draft func(to bus.Address) error // nil: drafts are accepted
 }
 
 func (s *social) React(ctx context.Context, to bus.Address, id, emoji string) error {
@@ -58,7 +58,7 @@ func (w *world) admit(ids ...string) {
 		list = append(list, bus.InboundMessage{ID: id, From: chatA})
 	}
 	w.router.Admitted(list)
-	w.sleep(time.Second) // an answer that is there sooner needs no reaction
+	w.sleep(time.Second) // a faster answer needs no reaction
 }
 
 func (w *world) reply(ids ...string) {
@@ -66,10 +66,10 @@ func (w *world) reply(ids ...string) {
 	w.sleep(0)
 }
 
-// A message is marked from its admission to its answer.
+// A message is marked from its admission until its answer.
 func TestMarks(t *testing.T) {
 	socially(t, "👀", func(w *world, s *social) {
-		w.sleep(time.Hour) // an earlier process' reactions are gone
+		w.sleep(time.Hour) // reactions of an earlier process are gone by then
 		w.admit("1", "2")
 		w.reply("1", "7")
 		w.reply("2")
@@ -80,8 +80,8 @@ func TestMarks(t *testing.T) {
 	})
 }
 
-// A message that gets no answer loses its reaction, also if an earlier process has marked it. The
-// edit of a message has no reaction of its own.
+// A message that gets no answer loses its reaction, also if an earlier process set it. An edited
+// message has no reaction of its own.
 func TestMarkWithoutAnswer(t *testing.T) {
 	socially(t, "👀", func(w *world, s *social) {
 		w.admit("1", "2")
@@ -95,7 +95,7 @@ func TestMarkWithoutAnswer(t *testing.T) {
 	})
 }
 
-// An answer that was faster than its reaction needs none, and none is left.
+// An answer that is faster than its reaction needs none, and none is left.
 func TestMarkOvertaken(t *testing.T) {
 	socially(t, "👀", func(w *world, s *social) {
 		w.sleep(time.Hour)
@@ -113,12 +113,12 @@ func TestMarkOvertaken(t *testing.T) {
 		if got := s.marked(); !slices.Equal(got, []string{"read [1] "}) {
 			w.t.Errorf("marks are %q", got)
 		}
-		w.wantRead(chatA, "hello") // nothing waits for a mark
+		w.wantRead(chatA, "hello") // no message waits for a mark
 	})
 }
 
-// A message that is answered within half a second gets no reaction. The one beside it does, once
-// that time is over.
+// A message that is answered within half a second gets no reaction. Another message in the chat
+// gets one after that time.
 func TestMarkIsNotNeeded(t *testing.T) {
 	socially(t, "👀", func(w *world, s *social) {
 		w.sleep(time.Hour)
@@ -137,7 +137,7 @@ func TestMarkIsNotNeeded(t *testing.T) {
 	})
 }
 
-// The end of the process begins no reactions, and waits for none.
+// When the process ends, it sets no more reactions and waits for none.
 func TestNoMarkAtTheEnd(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := &social{platform: w.platform}
@@ -153,7 +153,8 @@ func TestNoMarkAtTheEnd(t *testing.T) {
 	})
 }
 
-// What an earlier process may have marked is unmarked; without a reaction nothing is.
+// After a restart, the reactions that an earlier process may have set are removed. Without a
+// configured reaction, nothing is removed.
 func TestMarksAfterRestart(t *testing.T) {
 	socially(t, "👀", func(w *world, s *social) {
 		w.reply("before")
@@ -170,8 +171,8 @@ func TestMarksAfterRestart(t *testing.T) {
 	})
 }
 
-// The reaction of a message whose answer a person drops is removed once. Later changes repeat
-// nothing, and do not concern messages whose answers were dropped long ago.
+// If a person drops an answer, the reaction of its message is removed once. Later changes do not
+// remove it again, and do not concern answers that were dropped long ago.
 func TestMarkOfDropped(t *testing.T) {
 	socially(t, "👀", func(w *world, s *social) {
 		s.fail = func(_ context.Context, c call) error {
@@ -194,8 +195,8 @@ func TestMarkOfDropped(t *testing.T) {
 	})
 }
 
-// A platform that wants to be left alone is not marked at, and messages that nobody answers are
-// not remembered for ever.
+// While a platform asks for a pause, no marks are set. Messages that are never answered are not
+// remembered for ever.
 func TestMarksAreBounded(t *testing.T) {
 	socially(t, "👀", func(w *world, s *social) {
 		w.sleep(time.Hour)
@@ -224,7 +225,8 @@ func TestMarksAreBounded(t *testing.T) {
 	})
 }
 
-// Where a draft can be shown, an answer grows as one; where not, as a message that is edited.
+// If a platform accepts drafts in a chat, an answer grows as a draft. If not, it grows as a
+// message that is edited.
 func TestDraft(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := &social{platform: w.platform, draft: func(to bus.Address) error {
@@ -255,7 +257,7 @@ func TestDraft(t *testing.T) {
 	})
 }
 
-// A draft that fails is given up; the answer comes anyway, once.
+// If a draft fails, drafts are given up. The answer is still sent once.
 func TestDraftFails(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := &social{platform: w.platform,
@@ -274,7 +276,7 @@ func TestDraftFails(t *testing.T) {
 	})
 }
 
-// A reaction that could not be taken away is taken away later, and no message waits for that.
+// A reaction that could not be removed is removed later, and no message waits for that.
 func TestMarkIsTakenAwayLater(t *testing.T) {
 	socially(t, "👀", func(w *world, s *social) {
 		w.sleep(time.Hour)
@@ -302,14 +304,14 @@ func TestMarkIsTakenAwayLater(t *testing.T) {
 				w.t.Errorf("%q was not tried again: marks are %q", id, got)
 			}
 		}
-		if len(got) != 4 { // both, the one that was limited, and the one without a connection
+		if len(got) != 4 { // both, plus the limited one and the one that had no connection
 			w.t.Errorf("marks are %q", got)
 		}
 	})
 }
 
-// A mark that could not be shown is tried again. A reaction that could never be shown may be there
-// nevertheless, so it is taken away.
+// A mark that could not be set is tried again. A reaction that seems never to have been set may
+// exist nevertheless, so it is removed.
 func TestMarkIsTriedAgain(t *testing.T) {
 	for fails, tries := range map[int]int{2: 3, 1000: 6} {
 		socially(t, "👀", func(w *world, s *social) {
@@ -338,7 +340,7 @@ func TestMarkIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A refused reaction says nothing about messages: those of the chat go on.
+// A refused reaction does not delay the messages of its chat.
 func TestMarkPausesNoMessage(t *testing.T) {
 	socially(t, "👀", func(w *world, s *social) {
 		s.fail = func(_ context.Context, c call) error {
@@ -353,8 +355,8 @@ func TestMarkPausesNoMessage(t *testing.T) {
 	})
 }
 
-// What is answered as the process ends is unmarked, too, and so is what an earlier process had
-// answered and had no time to unmark.
+// If an answer is sent while the process ends, its message loses its reaction, too. The next
+// process removes the reactions that the last one had no time to remove.
 func TestMarksAtTheEnd(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := &social{platform: w.platform}

@@ -14,8 +14,8 @@ import (
 	"gateway/store"
 )
 
-// A hotel is a world in which Olga, the owner, and Ann, a user, have direct chats, and which has a
-// group that takes no messages.
+// A hotel is a world with a group that refuses all messages. Olga, the owner, and Ann, a user,
+// have direct chats.
 type hotel struct {
 	*world
 	s *social
@@ -70,7 +70,7 @@ func (h *hotel) receive(id, sender string, person int64, from bus.Address) {
 		h.t.Fatal(err)
 	}
 	h.router.Admitted([]bus.InboundMessage{m})
-	h.sleep(time.Second) // an answer that is there sooner needs no reaction
+	h.sleep(time.Second) // a faster answer needs no reaction
 }
 
 func (h *hotel) answerTo(to bus.Address, ids ...string) (id int64) {
@@ -79,8 +79,8 @@ func (h *hotel) answerTo(to bus.Address, ids ...string) (id int64) {
 	return id
 }
 
-// An answer that is given up is told to the owner and to the person, once a day for each chat, and
-// its mark goes.
+// If an answer is given up, the owner and the person are told, once a day for each chat, and the
+// reaction is removed.
 func TestGivenUp(t *testing.T) {
 	inHotel(t, func(h *hotel) {
 		h.receive("d1", "ann", 2, anns)
@@ -115,7 +115,7 @@ func TestGivenUp(t *testing.T) {
 	})
 }
 
-// An owner to whom nothing can be sent is told elsewhere, if that is possible, and nobody is told
+// An owner whose chat refuses messages is told in another chat, if possible. Nobody is told
 // again and again.
 func TestGivenUpToTheOwner(t *testing.T) {
 	inHotel(t, func(h *hotel) {
@@ -128,7 +128,7 @@ func TestGivenUpToTheOwner(t *testing.T) {
 		h.receive("o1", "olga", 1, olgas)
 		h.answerTo(olgas, "o1")
 		h.answerTo(olgas)
-		if n := len(h.asked("send")); n != 3 { // both, and one notice
+		if n := len(h.asked("send")); n != 3 { // both answers, and one notice
 			t.Errorf("%d messages were tried, want 3", n)
 		}
 		dead, err := bus.DeadByAccount(h.db.Read(h.t.Context()))
@@ -146,7 +146,7 @@ func TestGivenUpToTheOwner(t *testing.T) {
 	})
 }
 
-// An owner is told where the gateway still is, not at an account that was removed.
+// An owner is told at an account that is still configured, not at one that was removed.
 func TestGivenUpWithRemovedAccount(t *testing.T) {
 	inHotel(t, func(h *hotel) {
 		h.exec("INSERT INTO identities (account, sender, person, chat) " +
@@ -158,15 +158,16 @@ func TestGivenUpWithRemovedAccount(t *testing.T) {
 	})
 }
 
-// A chat that belongs to somebody else now, as after two people were unlinked, gets no notice.
+// A chat that belongs to somebody else now, for example after two people were unlinked, gets no
+// notice.
 func TestGivenUpAfterUnlink(t *testing.T) {
-	for _, direct := range []bool{false, true} { // whether Ann has a direct chat, too
+	for _, direct := range []bool{false, true} { // whether Ann has a direct chat as well
 		inHotel(t, func(h *hotel) {
 			bobs := bus.Address{Account: "full", Chat: "chat of bob"}
 			if direct {
 				h.receive("d1", "ann", 2, anns)
 			}
-			h.receive("b1", "bob", 2, bobs) // linked with Ann
+			h.receive("b1", "bob", 2, bobs) // while Bob was linked with Ann
 			h.receive("b2", "bob", 3, bobs)
 			h.receive("g1", "ann", 2, group)
 			h.answerTo(group, "g1")

@@ -11,7 +11,7 @@ import (
 	"gateway/channels/router"
 )
 
-// A paced platform has limits for each thread, and says when it takes the next message.
+// A paced platform has a limit for each thread, and reports when it accepts the next message.
 type paced struct {
 	*platform
 	until time.Time
@@ -30,8 +30,8 @@ func (p *paced) Limits(bus.Address) channels.Limits {
 	return l
 }
 
-// Threads with limits of their own don't wait for each other, nor for the chat that they are in.
-// Nothing is tried before the platform takes it.
+// Threads with limits of their own don't wait for each other or for their chat. No message is
+// sent before the platform accepts it.
 func TestThreadsDoNotWait(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := &paced{platform: w.platform, until: time.Now().Add(10 * time.Second)}
@@ -59,7 +59,7 @@ func TestThreadsDoNotWait(t *testing.T) {
 	})
 }
 
-// A thread that is to wait holds up no other.
+// A thread that must wait delays no other thread.
 func TestPauseOfOneThread(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := &paced{platform: w.platform}

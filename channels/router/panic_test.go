@@ -10,8 +10,8 @@ import (
 	"gateway/channels"
 )
 
-// A message that a channel's code can't stand is given up, and the others go on: it must not
-// end each process that tries it.
+// If a channel's code panics on a message, the message is given up and the others are sent. It
+// must not crash each process that tries it.
 func TestPanicInDelivery(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.fail = func(_ context.Context, c call) error {
@@ -29,7 +29,7 @@ func TestPanicInDelivery(t *testing.T) {
 	})
 }
 
-// Text that can't be measured, which is what splitting does, is no reason either.
+// A text on which the measuring function panics doesn't crash the process either.
 func TestPanicInMeasure(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.SetLimits(channels.Limits{Text: 10, EditInterval: time.Second, Measure: func(s string) int {
@@ -43,11 +43,11 @@ func TestPanicInMeasure(t *testing.T) {
 		w.sleep(2 * time.Second)
 		w.answer(chatA, "too much poison", "s")
 		w.put(chatA, "next")
-		w.wantRead(chatA, "too much poison", "next") // the platform takes more than it says
+		w.wantRead(chatA, "too much poison", "next") // the platform accepts more than its limit
 	})
 }
 
-// A preview that a channel's code can't stand is given up, and its answer comes all the same.
+// If a channel's code panics on a preview, the preview is given up. Its answer is still sent.
 func TestPanicInPreview(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.fail = func(_ context.Context, c call) error {

@@ -19,7 +19,7 @@ import (
 	"gateway/channels/router"
 )
 
-// A poster is a platform that takes files and buttons.
+// A poster is a platform that accepts files and buttons.
 type poster struct {
 	*platform
 	limits channels.Limits
@@ -27,7 +27,7 @@ type poster struct {
 
 func (p *poster) Limits(bus.Address) channels.Limits { return p.limits }
 
-// posts returns what was sent, each as text, content of the file and buttons.
+// posts returns the sent messages, each as text, content of the file and buttons.
 func (p *poster) posts(t *testing.T) (list []string) {
 	t.Helper()
 	for _, s := range p.Sent() {
@@ -46,7 +46,7 @@ func (p *poster) posts(t *testing.T) (list []string) {
 	return list
 }
 
-// content reads a file, twice, as a retry does.
+// content reads a file twice, as a retry does.
 func content(t *testing.T, f *bus.File) string {
 	t.Helper()
 	var got [2]string
@@ -67,7 +67,7 @@ func content(t *testing.T, f *bus.File) string {
 	return got[0]
 }
 
-// openMedia returns the media of a new folder.
+// openMedia returns a store of media in a new folder.
 func openMedia(
 	t *testing.T, sources map[string]channels.Channel, opts *media.Options,
 ) *media.Store {
@@ -80,7 +80,7 @@ func openMedia(
 	return media.New(root, sources, opts)
 }
 
-// posting are limits with everything.
+// posting allows text, captions, files and buttons.
 var posting = channels.Limits{Text: 20, Measure: utf8.RuneCountInString, Caption: 10,
 	File: 1000, Buttons: 2}
 
@@ -146,8 +146,8 @@ func TestFilesAndButtons(t *testing.T) {
 	}
 }
 
-// The beginning of a text without end comes as messages and the whole as a file, also over a
-// restart.
+// The beginning of a very long text is sent as messages, and the whole text as a file, also
+// across a restart.
 func TestTextWithoutEnd(t *testing.T) {
 	const note = "This text is too long to be sent as messages. "
 	text := strings.TrimSpace(strings.Repeat("one two three four\n\n", 30))
@@ -183,7 +183,8 @@ func TestTextWithoutEnd(t *testing.T) {
 	}
 }
 
-// A file that failed is tried alone: what was sent before is not sent again, also after a restart.
+// A file that failed is sent again alone. The parts before it are not sent again, also after a
+// restart.
 func TestFileRetried(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.media = openMedia(w.t, nil, nil)
@@ -221,7 +222,7 @@ func TestFileRetried(t *testing.T) {
 	})
 }
 
-// A file that is gone makes a dead letter, which says so.
+// A message whose file no longer exists becomes a dead letter, whose error says so.
 func TestFileGone(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.media = openMedia(w.t, nil, nil)
@@ -249,7 +250,7 @@ func (o opener) Send(ctx context.Context, part bus.Part) (string, error) {
 	return o.poster.Send(ctx, part)
 }
 
-// A message with buttons does not replace a preview by an edit, which could not show them.
+// A message with buttons does not edit a preview, because an edit could not show the buttons.
 func TestButtonsAfterPreview(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := &poster{w.platform, posting}
@@ -265,7 +266,7 @@ func TestButtonsAfterPreview(t *testing.T) {
 	})
 }
 
-// The type of a file is what its content says, and its place is its chat's.
+// The content of a file decides its type, and the chat decides its folder.
 func TestPutFile(t *testing.T) {
 	m := openMedia(t, nil, &media.Options{MaxFile: 100})
 	for _, tt := range []struct {

@@ -16,13 +16,13 @@ import (
 
 var shows = []string{"send", "edit", "remove"} // the calls that people see
 
-// ended says that nothing more comes of a stream.
+// ended publishes that a stream has ended.
 func (w *world) ended(to bus.Address, stream string, void bool) {
 	w.progress(bus.Progress{To: to, Stream: stream, Ended: true, Void: void})
 }
 
-// An answer is shown after a second, or the edit interval if that is shorter; not before, and one
-// that is ready by then was never shown.
+// A preview begins after one second, or after the edit interval if that is shorter. An answer
+// that is complete before that gets no preview.
 func TestPreviewBegins(t *testing.T) {
 	for _, tt := range []struct {
 		interval time.Duration
@@ -51,13 +51,13 @@ func TestPreviewBegins(t *testing.T) {
 	}
 }
 
-// At most one edit per interval and conversation, and the last text is the answer's.
+// A conversation has at most one edit per interval, and the last text is the answer's.
 func TestPreviewInterval(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.SetLimits(channels.Limits{Text: 50, Measure: small.Measure, EditInterval: time.Second})
 		w.start()
 		var text string
-		for i := range 50 { // a message and then some
+		for i := range 50 { // more than fits into one message
 			text += fmt.Sprintf("%02d ", i)
 			w.show(chatA, "s", text)
 			w.sleep(100 * time.Millisecond)
@@ -81,8 +81,9 @@ func TestPreviewInterval(t *testing.T) {
 	})
 }
 
-// What a cut moves from one message to the next is shown all the time: growing past the limit, a
-// message gives back what comes after the last good place to cut only when the next one shows it.
+// All text stays visible when a preview is cut into messages. When a message outgrows the limit,
+// the text after the last good place to cut is removed from it only once the next message shows
+// that text.
 func TestPreviewLosesNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.SetLimits(channels.Limits{Text: 60, Measure: small.Measure, EditInterval: time.Second})
@@ -113,7 +114,7 @@ func TestPreviewLosesNothing(t *testing.T) {
 	})
 }
 
-// What a platform would refuse as not modified is no reason for an edit.
+// An edit that would change nothing is not sent: a platform would refuse it as "not modified".
 func TestPreviewThatShowsTheSame(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.SetLimits(channels.Limits{Text: 50, Measure: small.Measure, EditInterval: time.Second,
@@ -136,7 +137,8 @@ func TestPreviewThatShowsTheSame(t *testing.T) {
 	})
 }
 
-// Over the limit a new message is begun; the answer takes the place of all, and goes on.
+// A preview that outgrows the limit continues in a new message. The answer replaces the text of
+// all these messages, and continues in further ones.
 func TestPreviewOfSeveralMessages(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.SetLimits(small)
@@ -156,7 +158,7 @@ func TestPreviewOfSeveralMessages(t *testing.T) {
 	})
 }
 
-// The first message of a preview counts for the rate like any other, and so do those after it.
+// Each message of a preview counts for the rate like any other.
 func TestPreviewKeepsRate(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := small
@@ -172,7 +174,7 @@ func TestPreviewKeepsRate(t *testing.T) {
 	})
 }
 
-// What is there already is not written again.
+// If the preview already shows the whole answer, nothing is written again.
 func TestPreviewSaysItAll(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
@@ -189,7 +191,7 @@ func TestPreviewSaysItAll(t *testing.T) {
 	})
 }
 
-// Lost: the final text arrives exactly once, also when every preview failed.
+// The final text arrives exactly once, even if every preview failed.
 func TestPreviewFails(t *testing.T) {
 	for name, err := range map[string]error{
 		"rate limit": &channels.RateError{After: time.Minute}, "refused": channels.ErrRefused,
@@ -224,7 +226,7 @@ func TestPreviewFails(t *testing.T) {
 	}
 }
 
-// Lost: a 429 on the final edit.
+// If the final edit fails, for example with a 429 (rate limit), the answer is not lost.
 func TestFinalEditFails(t *testing.T) {
 	for name, err := range map[string]error{
 		"rate limit": &channels.RateError{After: time.Minute}, "network": errDown,
@@ -254,7 +256,7 @@ func TestFinalEditFails(t *testing.T) {
 	}
 }
 
-// A paused account sends no edits either.
+// While an account is paused, no edits are sent either.
 func TestPreviewWhilePaused(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
@@ -272,8 +274,8 @@ func TestPreviewWhilePaused(t *testing.T) {
 	})
 }
 
-// The preview was deleted by a person: the answer comes as a new message, and what is left of the
-// preview goes.
+// If a person deleted the preview, the answer comes as a new message, and the rest of the
+// preview is removed.
 func TestPreviewDeleted(t *testing.T) {
 	for deleted, want := range map[int][]string{
 		0: {"the first", "second!"}, 1: {"the first", "second!"},
@@ -291,7 +293,7 @@ func TestPreviewDeleted(t *testing.T) {
 	}
 }
 
-// A preview that came out longer than the answer: no stale text stays.
+// If the answer is shorter than the preview, no outdated text stays.
 func TestAnswerIsShorter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.SetLimits(small)
@@ -316,7 +318,7 @@ func TestAnswerIsShorter(t *testing.T) {
 	})
 }
 
-// What can't be removed stays, and holds nothing up.
+// Messages that can't be removed stay, and delay nothing.
 func TestAnswerIsShorterButRestStays(t *testing.T) {
 	for _, err := range []error{channels.ErrRefused, channels.ErrUncertain, errDown} {
 		inWorld(t, func(w *world) {
@@ -337,7 +339,7 @@ func TestAnswerIsShorterButRestStays(t *testing.T) {
 	}
 }
 
-// Lost: two topics streaming at once shred each other.
+// Topics that stream at the same time don't mix their texts.
 func TestTopicsStreamAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
@@ -362,8 +364,8 @@ func TestTopicsStreamAtOnce(t *testing.T) {
 	})
 }
 
-// Progress that comes after the answer was handed out, or after the end of the stream, resurrects
-// nothing.
+// Progress that comes after the answer was handed out, or after the end of the stream, shows no
+// preview again.
 func TestLateProgress(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
@@ -385,7 +387,8 @@ func TestLateProgress(t *testing.T) {
 	})
 }
 
-// The end of a stream may be seen before its answer is: the preview waits for it.
+// The router may see the end of a stream before it sees the answer. The preview waits for the
+// answer.
 func TestEndBeforeAnswer(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
@@ -398,7 +401,7 @@ func TestEndBeforeAnswer(t *testing.T) {
 	})
 }
 
-// The next answer begins to grow while the one before can't be delivered yet.
+// The next answer may begin to grow while the one before it can't be delivered yet.
 func TestNextAnswerBegins(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
@@ -416,7 +419,7 @@ func TestNextAnswerBegins(t *testing.T) {
 	})
 }
 
-// The next answer is seen to grow before the one before it is seen to end.
+// The router may see the next answer grow before it sees the end of the one before.
 func TestNextAnswerSeenFirst(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
@@ -429,14 +432,14 @@ func TestNextAnswerSeenFirst(t *testing.T) {
 	})
 }
 
-// An answer that was given up and is put back comes as a new message: nobody would see the old
-// one change.
+// An answer that was given up and that a person retries is sent as a new message. Nobody would
+// notice a change of the old message.
 func TestRetryOfStream(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
 		w.show(chatA, "s", "hel")
 		w.sleep(time.Second)
-		w.Fail(2, channels.ErrRefused) // the edit and the new message
+		w.Fail(2, channels.ErrRefused) // the edit, and the new message after it
 		id := w.answer(chatA, "hello", "s")
 		w.wantState(id, bus.Dead)
 		w.person(w.outbox.Retry, id)
@@ -444,7 +447,7 @@ func TestRetryOfStream(t *testing.T) {
 	})
 }
 
-// A message that has nothing to do with the stream comes between.
+// A message that doesn't belong to the stream may come in between.
 func TestMessageDuringStream(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
@@ -459,7 +462,7 @@ func TestMessageDuringStream(t *testing.T) {
 	})
 }
 
-// Channels that can't edit get only the answer, and so do those for which streaming is off.
+// A channel that can't edit gets only the answer. The same is true if streaming is off.
 func TestNoPreviews(t *testing.T) {
 	inWorld(t, func(w *world) {
 		memory := bus.Address{Account: "memory", Chat: "a"}
@@ -478,7 +481,7 @@ func TestNoPreviews(t *testing.T) {
 	})
 }
 
-// A restart between a preview and its answer: the answer goes into the preview.
+// After a restart between a preview and its answer, the answer replaces the preview.
 func TestRestartDuringStream(t *testing.T) {
 	for _, resumed := range []bool{false, true} {
 		inWorld(t, func(w *world) {
@@ -488,7 +491,7 @@ func TestRestartDuringStream(t *testing.T) {
 			w.sleep(2 * time.Second)
 			stop()
 			w.start()
-			if resumed { // it grows once more
+			if resumed { // the preview grows once more
 				w.show(chatA, "s", "the firs")
 				w.sleep(2 * time.Second)
 				w.wantRead(chatA, "the firs", "sec")
@@ -502,10 +505,10 @@ func TestRestartDuringStream(t *testing.T) {
 	}
 }
 
-// A process that is killed at any call of an answer that was streamed. Only a new message can
-// come twice.
+// A process is killed at any call for an answer that was streamed. Only a new message can arrive
+// twice.
 func TestKilledDuringStream(t *testing.T) {
-	for nth := 1; nth <= 4; nth++ { // the preview, then an edit and two more messages
+	for nth := 1; nth <= 4; nth++ { // the calls: the preview, an edit, and two more messages
 		for _, executed := range []bool{false, true} {
 			t.Run(fmt.Sprint("call ", nth, " executed ", executed), func(t *testing.T) {
 				inWorld(t, func(w *world) {
@@ -513,7 +516,7 @@ func TestKilledDuringStream(t *testing.T) {
 					dir := w.kill(nth, executed)
 					final := "the first\n\nsecond\n\nextra"
 					id := w.store(bus.OutboundMessage{To: chatA, Text: final, Stream: "s"})
-					w.exec("UPDATE outbox SET state = 'dead'") // until it grew
+					w.exec("UPDATE outbox SET state = 'dead'") // so that it isn't sent before the preview grew
 					stop := w.start()
 					w.show(chatA, "s", "the fi")
 					w.sleep(time.Second)
@@ -524,7 +527,7 @@ func TestKilledDuringStream(t *testing.T) {
 					w.start()
 					want := []string{"the first", "second", "extra"}
 					switch {
-					case nth == 1 && executed: // its id was never known
+					case nth == 1 && executed: // the id of the preview's message was never known
 						want = append([]string{"the fi"}, want...)
 					case nth > 2 && executed:
 						want = slices.Insert(want, nth-1, want[nth-2])
@@ -537,7 +540,8 @@ func TestKilledDuringStream(t *testing.T) {
 	}
 }
 
-// A process that is killed at the edit or the removal of an answer that came out shorter.
+// A process is killed while it edits or removes messages because the answer is shorter than the
+// preview.
 func TestKilledWhileRemoving(t *testing.T) {
 	for nth := 3; nth <= 4; nth++ {
 		for _, executed := range []bool{false, true} {
@@ -558,7 +562,7 @@ func TestKilledWhileRemoving(t *testing.T) {
 	}
 }
 
-// The answer comes in the last moment before the end: it still takes the preview's place.
+// An answer that comes just before the process ends still replaces the preview.
 func TestStopDuringStream(t *testing.T) {
 	inWorld(t, func(w *world) {
 		stop := w.start()
@@ -577,7 +581,7 @@ func TestStopDuringStream(t *testing.T) {
 	})
 }
 
-// The preview of a message that a person drops is forgotten.
+// If a person drops a message, its preview is forgotten.
 func TestDropForgetsPreview(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()

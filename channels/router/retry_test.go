@@ -23,7 +23,8 @@ func down(err error) func(context.Context, call) error {
 	}
 }
 
-// Lost: given up after 3.5 s. Other errors back off from 1 s, doubling, to 5 min.
+// A message must not be given up after 3.5 s. After an error that is not a rate limit, the wait
+// doubles from 1 s to 5 min.
 func TestBackoff(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.fail = down(errDown)
@@ -48,7 +49,7 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// Each message begins its back-off anew, and so does each part.
+// The wait begins at 1 s again for each message and for each part.
 func TestBackoffBeginsAnew(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.SetLimits(small)
@@ -61,7 +62,7 @@ func TestBackoffBeginsAnew(t *testing.T) {
 		w.start()
 		id := w.put(chatA, "the first\n\nsecond")
 		w.put(chatA, "next")
-		w.sleep(3 * 9 * time.Second) // three times 1 + 2 + 4 s and a quarter
+		w.sleep(3 * 9 * time.Second) // three times 1 + 2 + 4 s, plus a quarter
 		w.wantRead(chatA, "the first", "second", "next")
 		if d := w.delivery(id); d.Attempts != 0 || d.Error != "" {
 			t.Errorf("delivered with %d attempts and error %q", d.Attempts, d.Error)
@@ -69,7 +70,7 @@ func TestBackoffBeginsAnew(t *testing.T) {
 	})
 }
 
-// A message is tried for a day, and then lies in the dead letters.
+// A message is tried for a day, and then becomes a dead letter.
 func TestGivenUpAfterADay(t *testing.T) {
 	for name, err := range map[string]error{
 		"outage": errDown, "rate limit": &channels.RateError{After: time.Minute},
@@ -98,8 +99,9 @@ func TestGivenUpAfterADay(t *testing.T) {
 	}
 }
 
-// Time in which nobody tried does not count: a laptop that was closed over the weekend, or a
-// restored backup, makes no dead letters of everything with the first failure.
+// Time in which nobody tried does not count. For example, the laptop was closed over the
+// weekend, or a backup was restored. Then the first failure does not make all messages dead
+// letters.
 func TestNotGivenUpAfterStandstill(t *testing.T) {
 	for name, err := range map[string]error{
 		"outage": errDown, "rate limit": &channels.RateError{After: time.Minute},
@@ -118,7 +120,7 @@ func TestNotGivenUpAfterStandstill(t *testing.T) {
 	}
 }
 
-// One long wait that the platform asks for is not a day of trying.
+// One long wait that the platform asked for does not count as a day of trying.
 func TestNotGivenUpAfterOneLongLimit(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.poll = 10 * time.Minute
@@ -130,7 +132,8 @@ func TestNotGivenUpAfterOneLongLimit(t *testing.T) {
 	})
 }
 
-// A message for which the platform asked to wait is given up, but the wait still holds.
+// A message is given up while the platform's rate limit applies. The next message still waits
+// for the end of the limit.
 func TestGivenUpButLimited(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.fail = down(&channels.RateError{After: 7 * time.Minute})
@@ -143,7 +146,8 @@ func TestGivenUpButLimited(t *testing.T) {
 	})
 }
 
-// Shown: a secret that is new since a message was split, in this process or an earlier one.
+// A secret that was added after a message was split, in this process or an earlier one, is not
+// sent.
 func TestRetryWithNewSecret(t *testing.T) {
 	const withheld = "[I have withheld this message: it contained a secret of the gateway.]"
 	for _, restart := range []bool{false, true} {
@@ -188,7 +192,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// Twice: a time-out after the platform accepted a send is retried without a key.
+// If a send times out, the platform may have accepted it. So each retry uses the same key.
 func TestUncertain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.Lose(2)
@@ -207,7 +211,8 @@ func TestUncertain(t *testing.T) {
 	})
 }
 
-// Lost: retry_after ignored. It is honoured exactly, by the chat with all its topics.
+// The router waits exactly as long as retry_after says. The wait applies to the chat with all
+// its topics.
 func TestRateLimitOfChat(t *testing.T) {
 	inWorld(t, func(w *world) {
 		limited := true
@@ -250,7 +255,8 @@ func TestRateLimitOfAccount(t *testing.T) {
 	})
 }
 
-// A limit of no time at all is a failure like another, and no reason to try without a pause.
+// A rate limit of zero is treated like any other failure. The router does not try again without
+// a pause.
 func TestRateLimitOfNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.fail = down(&channels.RateError{})
@@ -263,7 +269,7 @@ func TestRateLimitOfNothing(t *testing.T) {
 	})
 }
 
-// A person works on the outbox from another process, which can't wake the router.
+// person changes the outbox as another process does, which can't wake the router.
 func (w *world) person(change func(*store.Tx, int64, time.Time) (int64, error), id int64) {
 	w.t.Helper()
 	err := w.db.Tx(w.t.Context(), func(tx *store.Tx) error {
@@ -279,7 +285,8 @@ func (w *world) person(change func(*store.Tx, int64, time.Time) (int64, error), 
 	w.sleep(2 * time.Second)
 }
 
-// A retry begins anew: with its age, too, or the next failure would end it at once.
+// A retry by a person also resets the age of the message. Otherwise the next failure would end
+// it at once.
 func TestRetryByPerson(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.Fail(2, channels.ErrRefused)
@@ -287,7 +294,7 @@ func TestRetryByPerson(t *testing.T) {
 		id := w.put(chatA, "hello")
 		w.exec("UPDATE outbox SET tried_ms = tried_ms + $1", (25 * time.Hour).Milliseconds())
 		w.person(w.outbox.Retry, id)
-		w.wantState(id, bus.Dead) // refused once more
+		w.wantState(id, bus.Dead) // it was refused again
 		w.Fail(1, errDown)
 		w.exec("UPDATE outbox SET tried_ms = tried_ms + $1", (25 * time.Hour).Milliseconds())
 		w.person(w.outbox.Retry, id)
@@ -297,7 +304,7 @@ func TestRetryByPerson(t *testing.T) {
 	})
 }
 
-// Many that are put back at once keep their order.
+// Many messages that are retried at once keep their order.
 func TestRetryAllByPerson(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const n = bus.ReadLimit + 10
@@ -323,7 +330,7 @@ func TestRetryAllByPerson(t *testing.T) {
 	})
 }
 
-// A message that waits for its retry is dropped: the next one need not wait any more.
+// If a message that waits for its next attempt is dropped, the message after it no longer waits.
 func TestDropByPerson(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.fail = func(_ context.Context, c call) error {
@@ -336,7 +343,7 @@ func TestDropByPerson(t *testing.T) {
 		id := w.put(chatA, "bad")
 		second := w.put(chatA, "second")
 		w.put(chatA, "third")
-		w.sleep(time.Hour) // the next try is up to five minutes away
+		w.sleep(time.Hour) // the next attempt is up to five minutes away
 		tries := len(w.asked("send"))
 		w.person(w.outbox.Drop, second)
 		w.person(w.outbox.Drop, id)
@@ -354,7 +361,7 @@ func TestDropByPerson(t *testing.T) {
 	})
 }
 
-// A drop comes too late for the part that is on its way, but not for the next one.
+// A drop comes too late for the part that is being sent, but prevents the next part.
 func TestDropWhileSending(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.SetLimits(small)
@@ -369,7 +376,7 @@ func TestDropWhileSending(t *testing.T) {
 	})
 }
 
-// A limit that the platform asked for holds also when its message is dropped.
+// A rate limit still applies if its message is dropped.
 func TestDropWhileLimited(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.Fail(1, &channels.RateError{After: time.Minute})
@@ -382,7 +389,7 @@ func TestDropWhileLimited(t *testing.T) {
 	})
 }
 
-// A message that is given up, put back and given up again, over and over, keeps no other waiting.
+// A message that is given up and retried again and again doesn't delay others.
 func TestRetryIsNotLost(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.fail = func(_ context.Context, c call) error {
@@ -404,7 +411,7 @@ func TestRetryIsNotLost(t *testing.T) {
 	})
 }
 
-// times returns when each send came, in milliseconds.
+// times returns the time of each send, in milliseconds.
 func (w *world) times() (ms []int64) {
 	for _, c := range w.asked("send") {
 		ms = append(ms, c.at.Milliseconds())
@@ -432,7 +439,7 @@ func TestRateOfChat(t *testing.T) {
 		l.Chat = channels.Rate{Every: time.Second, Burst: 2}
 		w.SetLimits(l)
 		w.start()
-		for i := range 3 { // the topics of a chat share its clock
+		for i := range 3 { // the topics of a chat share its rate
 			w.put(thread("a", "1"), fmt.Sprint(i))
 			w.put(thread("a", "2"), fmt.Sprint(i))
 		}
@@ -442,7 +449,7 @@ func TestRateOfChat(t *testing.T) {
 	})
 }
 
-// All chats of an account share its clock, and get in line.
+// All chats of an account share its rate, and wait in line.
 func TestRateOfAccount(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := small
@@ -462,7 +469,7 @@ func TestRateOfAccount(t *testing.T) {
 	})
 }
 
-// Those who stand in line when the account is paused don't go all at once afterwards.
+// Chats that wait in line when the account is paused are not served all at once after the pause.
 func TestRateAfterPause(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := small
@@ -496,14 +503,14 @@ func TestUnlimited(t *testing.T) {
 			w.put(chatA, "hello")
 		}
 		wantTimes(t, w.times(), 0, 0, 0, 0, 0)
-		w.Fail(1, &channels.RateError{After: time.Minute}) // is honoured all the same
+		w.Fail(1, &channels.RateError{After: time.Minute}) // it counts even so
 		w.put(chatA, "hello")
 		w.sleep(time.Minute)
 		wantTimes(t, w.times(), 0, 0, 0, 0, 0, 0, 60_000)
 	})
 }
 
-// A channel that is not a Limiter has no bounds.
+// A channel that is not a Limiter has no limits.
 func TestNoLimits(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.startWith(router.Account{Name: "full", Channel: &w.Memory, Streaming: true})

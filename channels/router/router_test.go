@@ -25,7 +25,7 @@ import (
 
 var errDown = errors.New("connection refused")
 
-// Out of order: messages of one conversation come in order, conversations side by side.
+// The messages of one conversation are sent in order. Conversations are served concurrently.
 func TestOrder(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var mu sync.Mutex
@@ -53,7 +53,7 @@ func TestOrder(t *testing.T) {
 				w.put(to, want[i])
 			}
 		}
-		w.sleep(2 * time.Second) // of 6 s one after another
+		w.sleep(2 * time.Second) // one after another, they would take 6 s
 		for _, to := range to {
 			w.wantRead(to, want...)
 		}
@@ -66,7 +66,7 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// Stuck: a retry or an outage of one chat blocks every chat.
+// Retries or an outage of one chat don't block other chats.
 func TestTroubleOfOneChat(t *testing.T) {
 	for name, trouble := range map[string]func(ctx context.Context) error{
 		"rate limit": func(context.Context) error { return &channels.RateError{After: time.Hour} },
@@ -98,7 +98,7 @@ func TestTroubleOfOneChat(t *testing.T) {
 	}
 }
 
-// Twice: a failed part is tried alone, under its own key.
+// A part that failed is sent again alone, with its own key.
 func TestPartFails(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.SetLimits(small)
@@ -139,12 +139,12 @@ func TestPartFails(t *testing.T) {
 	})
 }
 
-// errKilled is what calls return to a process that was killed meanwhile, which can't do anything
-// with it.
+// errKilled is the error of calls in a process that was killed meanwhile. The process can't use
+// it any more.
 var errKilled = errors.New("killed")
 
-// kill makes the platform's nth call the last thing that the process does, before the platform
-// executes it or after that, and returns the home as it is left.
+// kill makes the platform's nth call the last action of the process, before or after the
+// platform executes the call. It returns a copy of the home directory at that moment.
 func (w *world) kill(nth int, executed bool) (dir string) {
 	dir = w.t.TempDir()
 	killed := false
@@ -181,7 +181,7 @@ func (w *world) execute(c call) {
 }
 
 func copyFiles(t *testing.T, from, to string) {
-	if err := os.RemoveAll(to); err != nil { // CopyFS overwrites nothing
+	if err := os.RemoveAll(to); err != nil { // CopyFS does not overwrite files
 		t.Error(err)
 	}
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
@@ -189,14 +189,15 @@ func copyFiles(t *testing.T, from, to string) {
 	}
 }
 
-// revive goes on with what a killed process left.
+// revive continues with the files that a killed process left.
 func (w *world) revive(dir string) {
 	w.fail = nil
 	w.dir, w.db = dir, openStore(w.t, dir)
 	w.outbox, w.live = bus.NewOutbox(), bus.NewLive()
 }
 
-// Lost, twice: a process that is killed at any call of a message in three parts.
+// A process is killed at any call for a message in three parts. No part is lost, and only the
+// part of that call can arrive twice.
 func TestKilled(t *testing.T) {
 	parts := []string{"the first", "second", "third"}
 	for nth := 1; nth <= len(parts); nth++ {
@@ -206,7 +207,7 @@ func TestKilled(t *testing.T) {
 					w.SetLimits(small)
 					dir := w.kill(nth, executed)
 					stop := w.start()
-					next := w.store( // at once: the process ends while the first is sent
+					next := w.store( // both at once: the process ends while it sends the first one
 						bus.OutboundMessage{To: chatA, Text: strings.Join(parts, "\n\n")},
 						bus.OutboundMessage{To: chatA, Text: "next"})
 					id := next - 1
@@ -216,7 +217,7 @@ func TestKilled(t *testing.T) {
 					w.revive(dir)
 					w.start()
 					want := slices.Clone(parts)
-					if executed { // nobody can know, and a duplicate beats a loss
+					if executed { // nobody can know that, and a duplicate is better than a loss
 						want = slices.Insert(want, nth, parts[nth-1])
 					}
 					w.wantRead(chatA, append(want, "next")...)
@@ -236,12 +237,12 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// deduplicating is a platform on which what is sent again shows once.
+// deduplicating is a platform that shows a message once, even if it is sent again.
 type deduplicating struct{ *platform }
 
 func (deduplicating) Deduplicates() {}
 
-// Where nothing shows twice no try counts as uncertain.
+// On a platform that shows no message twice, no attempt counts as uncertain.
 func TestKilledDeduplicating(t *testing.T) {
 	inWorld(t, func(w *world) {
 		dir := w.kill(1, true)
@@ -258,8 +259,9 @@ func TestKilledDeduplicating(t *testing.T) {
 	})
 }
 
-// A message for which nothing has to wait is added as one that is being sent, and the one after it
-// is not. Nothing is written before it is sent, and a kill then counts as in [TestKilled].
+// A message that can be sent at once is stored in the state "sending", so that nothing is
+// written before it is sent. A message that must wait is not, and neither is the one after it. A
+// kill then has the same effects as in [TestKilled].
 func TestSentAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
@@ -283,7 +285,7 @@ func TestSentAtOnce(t *testing.T) {
 	})
 }
 
-// A router that was stopped, not killed, goes on with the part that failed last.
+// A router that was stopped, not killed, continues with the part that failed last.
 func TestStoppedBetweenParts(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.SetLimits(small)
@@ -307,7 +309,8 @@ func TestStoppedBetweenParts(t *testing.T) {
 	})
 }
 
-// What was sent but could not be noted as sent is not sent again while the process lives.
+// A message that was sent, but whose row could not be updated, is not sent again while the
+// process lives.
 func TestStoreFailsAfterSend(t *testing.T) {
 	for _, text := range []string{"short", "the first\n\nsecond"} {
 		inWorld(t, func(w *world) {
@@ -329,7 +332,7 @@ func TestStoreFailsAfterSend(t *testing.T) {
 	}
 }
 
-// Nothing is sent that the store does not know of.
+// A message is not sent before the store records that it is being sent.
 func TestStoreFailsBeforeSend(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
@@ -345,7 +348,7 @@ func TestStoreFailsBeforeSend(t *testing.T) {
 	})
 }
 
-// A message of an account that is not configured waits for it.
+// A message for an account that is not configured waits until it is.
 func TestUnknownAccount(t *testing.T) {
 	inWorld(t, func(w *world) {
 		other := bus.Address{Account: "other", Chat: "a"}
@@ -362,7 +365,7 @@ func TestUnknownAccount(t *testing.T) {
 	})
 }
 
-// A wake-up that is lost costs a moment, also for what came from another process.
+// A lost wake-up delays a message only for a moment, also a message from another process.
 func TestWakeUpLost(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
@@ -375,7 +378,7 @@ func TestWakeUpLost(t *testing.T) {
 	})
 }
 
-// More messages than are read at once.
+// The outbox may hold more messages than are read at once.
 func TestManyMessages(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const n = 2*bus.ReadLimit + 10
@@ -392,7 +395,8 @@ func TestManyMessages(t *testing.T) {
 	})
 }
 
-// Lost: SIGTERM loses messages in flight. What can go at once still goes, what must wait stays.
+// A stop (SIGTERM) loses no messages. Messages that can be sent at once are still sent, and
+// those that must wait stay in the outbox.
 func TestStop(t *testing.T) {
 	inWorld(t, func(w *world) {
 		waiting, slow := thread("waiting", ""), thread("slow", "")
@@ -409,7 +413,7 @@ func TestStop(t *testing.T) {
 		stays := []int64{w.put(waiting, "one"), w.put(waiting, "two")}
 		w.put(slow, "one")
 		w.put(slow, "two")
-		goes := w.store(bus.OutboundMessage{To: chatA, Text: "hello"}) // in the last moment
+		goes := w.store(bus.OutboundMessage{To: chatA, Text: "hello"}) // just before the stop
 		stop()
 		if took := time.Since(w.began); took > 2*time.Second {
 			t.Errorf("Run took %v to end", took)
@@ -426,7 +430,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// A call that gets no answer doesn't keep the gateway from stopping for long.
+// A call that gets no answer delays the stop of the gateway for at most ten seconds.
 func TestStopWhileHanging(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.Block()
@@ -442,7 +446,7 @@ func TestStopWhileHanging(t *testing.T) {
 	})
 }
 
-// A store that fails to be read ends Run, and nothing of it is left.
+// If the store can't be read, Run returns and leaves no goroutines.
 func TestStoreGone(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	dir := t.TempDir()
@@ -472,7 +476,7 @@ func TestStoreGone(t *testing.T) {
 	}
 }
 
-// When Run has returned, nothing of it is left.
+// When Run has returned, none of its goroutines is left.
 func TestRunLeavesNothing(t *testing.T) {
 	db := openStore(t, t.TempDir())
 	outbox, live := bus.NewOutbox(), bus.NewLive()
@@ -500,7 +504,7 @@ func TestRunLeavesNothing(t *testing.T) {
 		t.Errorf("Run = %v", err)
 	}
 	if err := channeltest.Leaked(before,
-		// This ends with a statement's context, in its own time.
+		// This goroutine ends some time after its statement's context
 		goleak.IgnoreAnyFunction("database/sql.(*Rows).awaitDone"),
 		goleak.IgnoreAnyFunction("database/sql.(*DB).connectionOpener")); err != nil {
 		t.Error(err)

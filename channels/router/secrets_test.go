@@ -41,7 +41,7 @@ func TestSecretsGrown(t *testing.T) {
 	}
 }
 
-// While a long preview is searched for secrets, the other conversations go on.
+// While a long preview is searched for secrets, other conversations are not blocked.
 func TestSearchHoldsUpNobody(t *testing.T) {
 	r := New(Options{})
 	r.SetSecrets(NewSecrets([]string{"sk-12345678"}))
@@ -60,7 +60,7 @@ func TestSearchHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// A secret is found wherever it lies in a file, also between what is read at once.
+// A secret is found anywhere in a file, also across the boundary of two reads.
 func TestSecretsInFile(t *testing.T) {
 	s := NewSecrets([]string{"sk-12345678", "a-much-longer-secret-of-another-kind"})
 	for _, secret := range append(s, "sk-1234567") {

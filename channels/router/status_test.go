@@ -29,7 +29,7 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-// How long the work takes is shown every few seconds. What is secret is not.
+// The status shows every few seconds how long the work takes. It shows no secrets.
 func TestStatusSince(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
@@ -57,7 +57,7 @@ func TestStatusSince(t *testing.T) {
 	})
 }
 
-// There is no room for a status line in a full message: the text goes first.
+// If a message has no room for the status line, only the text is shown.
 func TestStatusWithoutRoom(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.SetLimits(small)
@@ -102,8 +102,8 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// What says that an answer was stopped comes after its last edit, also if it overtakes the news.
-// The mark fits into the message.
+// The message "Stopped." is sent after the last edit of the stopped answer, even if it comes
+// before the news of the stop. The mark "(stopped)" fits into the message.
 func TestStoppedBefore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.SetLimits(channels.Limits{Text: 50, Measure: small.Measure, EditInterval: time.Second})
@@ -113,7 +113,7 @@ func TestStoppedBefore(t *testing.T) {
 		w.sleep(time.Second)
 		w.show(chatA, "s", text)
 		w.store(bus.OutboundMessage{To: chatA, Text: "Stopped.", Stops: []string{"s"}})
-		w.sleep(0) // it has overtaken what follows
+		w.sleep(0) // "Stopped." now comes before the rest
 		w.show(chatA, "s", text+" late")
 		w.ended(chatA, "s", true)
 		w.sleep(10 * time.Minute)
@@ -123,8 +123,9 @@ func TestStoppedBefore(t *testing.T) {
 	})
 }
 
-// A message that has to wait for the last edit of a stopped answer is waiting in the table, too.
-// It is not sent if it is dropped meanwhile, as when a person is forgotten.
+// A message that must wait for the last edit of a stopped answer also has the state "waiting" in
+// the table. It is not sent if it is dropped meanwhile, for example because a person is
+// forgotten.
 func TestDroppedBehindStopped(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
@@ -143,8 +144,8 @@ func TestDroppedBehindStopped(t *testing.T) {
 	})
 }
 
-// The status line of a stopped answer goes also when the platform wants a pause first, and when
-// the next answer has begun meanwhile.
+// The status line of a stopped answer is removed even if the platform asks for a pause first,
+// and if the next answer has begun meanwhile.
 func TestStoppedWhileLimited(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
@@ -162,7 +163,7 @@ func TestStoppedWhileLimited(t *testing.T) {
 	})
 }
 
-// The answer that began meanwhile is over before the status line can go.
+// The next answer begins and ends before the status line can be removed.
 func TestStoppedAndAnsweredWhileLimited(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
@@ -178,7 +179,7 @@ func TestStoppedAndAnsweredWhileLimited(t *testing.T) {
 	})
 }
 
-// The end comes while an edit takes long, and the next answer begins before that is over.
+// An answer is stopped during a slow edit, and the next answer begins before the edit is done.
 func TestStoppedWhileSlow(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.fail = func(_ context.Context, c call) error {
@@ -199,7 +200,7 @@ func TestStoppedWhileSlow(t *testing.T) {
 	})
 }
 
-// A status line that may not be removed yet doesn't keep the gateway from stopping.
+// A status line that can't be removed yet doesn't delay the stop of the gateway.
 func TestStopAfterStopped(t *testing.T) {
 	inWorld(t, func(w *world) {
 		stop := w.start()
@@ -214,7 +215,7 @@ func TestStopAfterStopped(t *testing.T) {
 	})
 }
 
-// The preview of a stopped answer that can't be edited is left alone.
+// If the preview of a stopped answer can't be edited, it is left as it is.
 func TestStoppedButRefused(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start()
@@ -238,7 +239,7 @@ func TestTyping(t *testing.T) {
 		w.start()
 		w.show(chatA, "s", "")
 		w.sleep(5 * time.Second)
-		w.show(chatA, "s", "") // news are no reason to type sooner, or later
+		w.show(chatA, "s", "") // new progress doesn't change the time of the next indicator
 		w.sleep(4 * time.Second)
 		w.show(chatA, "s", "hel")
 		w.sleep(10 * time.Second)
@@ -248,8 +249,7 @@ func TestTyping(t *testing.T) {
 	})
 }
 
-// Stuck: the typing indicator on the critical path. Where it hangs, few at once do, and answers
-// don't wait for it.
+// A typing indicator that hangs doesn't delay answers. At most eight hang at the same time.
 func TestTypingHangs(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.fail = func(ctx context.Context, c call) error {
@@ -270,7 +270,7 @@ func TestTypingHangs(t *testing.T) {
 			w.answer(thread(fmt.Sprint(i), ""), "hello", fmt.Sprint("s", i))
 			w.wantRead(thread(fmt.Sprint(i), ""), "hello")
 		}
-		w.sleep(5 * time.Second) // then they are given up
+		w.sleep(5 * time.Second) // by then, the hanging calls are given up
 		w.show(chatA, "next", "")
 		if n := len(w.asked("type")); n != 9 {
 			t.Errorf("%d indicators were set, want one more", n)
@@ -283,8 +283,9 @@ func TestTypingHangs(t *testing.T) {
 	})
 }
 
-// Two members of a group are answered at once: both answers are seen to grow, the typing indicator
-// is set as often as for one, and one that is stopped meanwhile loses its status line.
+// Two members of a group are answered at the same time. Both answers grow visibly, and the
+// typing indicator is set as often as for one. An answer that is stopped meanwhile loses its
+// status line.
 func TestTwoAnswersGrow(t *testing.T) {
 	for name, stop := range map[string]func(w *world){
 		"message": func(w *world) {
@@ -299,7 +300,7 @@ func TestTwoAnswersGrow(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.start()
 				for i := range 100 {
-					for j := range 2 { // each second another one is first
+					for j := range 2 { // the order changes each second
 						stream := []string{"b", "a"}[(i/10+j)%2]
 						w.progress(bus.Progress{To: chatA, Stream: stream, Text: stream, Status: "counts"})
 					}
@@ -320,7 +321,7 @@ func TestTwoAnswersGrow(t *testing.T) {
 	}
 }
 
-// A failing indicator is nothing.
+// A typing indicator that fails has no effect.
 func TestTypingFails(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.fail = func(_ context.Context, c call) error {
@@ -336,7 +337,7 @@ func TestTypingFails(t *testing.T) {
 	})
 }
 
-// A Finisher is told of the end of each message, after it and before the next one.
+// A finisher is a platform that is told when a message is complete, before the next one is sent.
 type finisher struct{ *platform }
 
 func (f finisher) Finish(_ context.Context, to bus.Address, ids, answers []string) {
@@ -350,7 +351,7 @@ func TestFinish(t *testing.T) {
 		w.startWith(router.Account{Name: "full", Channel: finisher{w.platform}, Streaming: true})
 		w.show(chatA, "s", "hel")
 		w.sleep(time.Second)
-		w.Fail(1, channels.ErrRefused) // then as a new message
+		w.Fail(1, channels.ErrRefused) // then it is sent as a new message
 		w.answer(chatA, "hello", "s")
 		w.store(bus.OutboundMessage{To: chatA, Text: "the first\n\nsecond", Answers: []string{"q"}})
 		synctest.Wait()

@@ -12,14 +12,14 @@ import (
 	"gateway/store"
 )
 
-// maxUnnoted is as in package router.
+// maxUnnoted equals the constant in package router.
 const maxUnnoted = 5
 
 // lock keeps the database from being written until unlock is called.
 func (w *world) lock() (unlock func()) {
 	locked, end := make(chan struct{}), make(chan struct{})
 	go func() {
-		// The end of the lock is all that counts.
+		// Only the end of the lock matters, not the error.
 		_ = w.db.Tx(context.Background(), func(*store.Tx) error {
 			close(locked)
 			<-end
@@ -30,8 +30,9 @@ func (w *world) lock() (unlock func()) {
 	return func() { close(end) }
 }
 
-// However many conversations there are and however long the table can't be written, no more than a
-// few messages are sent that the table does not call sent: a kill would have them come twice.
+// Only a few sent messages may not yet be recorded as sent in the table, however many
+// conversations there are and however long the table can't be written. After a kill, these
+// messages would be sent again.
 func TestFewAreUnnoted(t *testing.T) {
 	inWorld(t, func(w *world) {
 		answer := make(chan struct{})
@@ -63,8 +64,8 @@ func TestFewAreUnnoted(t *testing.T) {
 	})
 }
 
-// A platform that takes long for its answers gets the messages of all conversations side by side.
-// Those that it has then answered are noted before others are sent.
+// A slow platform gets the messages of all conversations concurrently. Messages that it has
+// accepted are recorded before others are sent.
 func TestSlowPlatform(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.fail = func(context.Context, call) error {
@@ -90,7 +91,7 @@ func TestSlowPlatform(t *testing.T) {
 	})
 }
 
-// Each part of a long message is noted before the next one waits for its turn.
+// Each part of a long message is recorded before the next part waits for its turn.
 func TestPartsAreNoted(t *testing.T) {
 	inWorld(t, func(w *world) {
 		slow := small

@@ -43,16 +43,16 @@ func openStore(t *testing.T, dir string) *store.DB {
 	return db
 }
 
-// A call is one that a platform got.
+// A call is a call that a platform got.
 type call struct {
 	kind string // send, edit, remove or type
-	id   string // key of what is sent, or the platform's id
+	id   string // key of the message to send, or the platform's id
 	to   bus.Address
 	text string
 	at   time.Duration // since the world began
 }
 
-// A platform is a Full that knows what it was asked, and fails as a test wants.
+// A platform is a Full that records its calls and fails as a test decides.
 type platform struct {
 	channeltest.Full
 	began time.Time
@@ -123,7 +123,7 @@ func (p *platform) read(to bus.Address) (texts []string) {
 	return texts
 }
 
-// small are limits that make parts of ten characters.
+// small makes parts of at most ten characters.
 var small = channels.Limits{Text: 10, Measure: utf8.RuneCountInString, EditInterval: time.Second}
 
 var chatA = bus.Address{Account: "full", Chat: "a"}
@@ -132,7 +132,7 @@ func thread(chat, thread string) bus.Address {
 	return bus.Address{Account: "full", Chat: chat, Thread: thread}
 }
 
-// A world is a store with an outbox, and a platform. The router is made anew by start.
+// A world is a store with an outbox, and a platform. Each call of start makes a new router.
 type world struct {
 	*platform
 	t       *testing.T
@@ -143,12 +143,12 @@ type world struct {
 	media   *media.Store // nil except for tests of files
 	router  *router.Router
 	groups  router.Groups // or nil
-	orderly bool          // the process before has ended in order
-	poll    time.Duration // see [router.Options]; tests of days make it long
+	orderly bool          // the last process ended in order
+	poll    time.Duration // see [router.Options]; long in tests that take days
 	secrets router.Secrets
 }
 
-// inWorld runs test in a bubble, where time is fake and no goroutine may be left.
+// inWorld runs test in a synctest bubble, where time is fake and all goroutines must end.
 func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -190,13 +190,14 @@ func (w *world) startWith(accounts ...router.Account) (stop func()) {
 	return stop
 }
 
-// put puts a message into the outbox and waits until the router has nothing to do now.
+// put puts a message into the outbox and waits until the router is idle.
 func (w *world) put(to bus.Address, text string) (id int64) {
 	w.t.Helper()
 	return w.answer(to, text, "")
 }
 
-// answer puts the message into the outbox that ends the preview called stream.
+// answer puts into the outbox the message that ends the preview called stream. It waits until
+// the router is idle.
 func (w *world) answer(to bus.Address, text, stream string) (id int64) {
 	w.t.Helper()
 	id = w.store(bus.OutboundMessage{To: to, Text: text, Stream: stream})
@@ -210,7 +211,8 @@ func (w *world) store(messages ...bus.OutboundMessage) (id int64) {
 	return w.storeBy(w.outbox, messages...)
 }
 
-// storeBy is store for an outbox that may be another process's, which can't wake the router.
+// storeBy is like store, but for any outbox. The outbox of another process can't wake the
+// router.
 func (w *world) storeBy(outbox *bus.Outbox, messages ...bus.OutboundMessage) (id int64) {
 	w.t.Helper()
 	err := w.db.Tx(w.t.Context(), func(tx *store.Tx) error {
@@ -227,7 +229,7 @@ func (w *world) storeBy(outbox *bus.Outbox, messages ...bus.OutboundMessage) (id
 	return id
 }
 
-// sleep lets time pass and waits until the router has nothing to do then.
+// sleep waits for d, and then until the router is idle.
 func (w *world) sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -255,7 +257,7 @@ func (w *world) rows(table string) (n int) {
 	return n
 }
 
-// show publishes the progress of an answer and waits until the router has nothing to do now.
+// show publishes the progress of an answer and waits until the router is idle.
 func (w *world) show(to bus.Address, stream, text string) {
 	w.progress(bus.Progress{To: to, Stream: stream, Text: text})
 }
@@ -315,7 +317,7 @@ func (w *world) wantCalls(kinds []string, want ...string) {
 	}
 }
 
-// wantCallsAtOnce is wantCalls for calls of several chats, which come in no order.
+// wantCallsAtOnce is like wantCalls, but ignores the order, for calls of several chats.
 func (w *world) wantCallsAtOnce(kinds []string, want ...string) {
 	w.t.Helper()
 	got := slices.Sorted(slices.Values(w.said(kinds...)))
