@@ -97,7 +97,7 @@ func TestPressIsAnsweredOnceStored(t *testing.T) {
 	if n := api.Calls("answerCallbackQuery"); n != 0 || len(api.Unanswered()) != 1 {
 		t.Errorf("the button was answered %d times before it was stored", n)
 	}
-	// Nothing depends on the answer, and nothing waits for it.
+	// Nothing depends on the answer to Telegram, and nothing waits for it.
 	api.Inject(telegramtest.Fault{Method: "answerCallbackQuery", Effect: telegramtest.Hang})
 	c.SetAnswer(time.Hour)
 	if got := texts(receive(t, api, c)); got != "yes" {
@@ -144,7 +144,7 @@ func TestEdits(t *testing.T) {
 			t.Errorf("received %+v, want %q in place of %s", m, want.text, want.edits)
 		}
 	}
-	// An answer to an edited message quotes the message.
+	// The answer to an edited message quotes the original message.
 	if _, err := c.Send(t.Context(), bus.Part{
 		To: at(-5, ""), Text: "hi", ReplyTo: got[2].ID}); err != nil {
 		t.Fatal(err)
@@ -157,7 +157,8 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// Two wordings of one second are two, and each is one however often it is delivered.
+// Two edits within one second have different ids. A repeated delivery of one edit has the same
+// id.
 func TestEditsOfOneSecond(t *testing.T) {
 	c := channelOf(t)
 	edit := func(update, text string) string {

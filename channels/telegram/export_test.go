@@ -8,10 +8,10 @@ import (
 	"gateway/channels"
 )
 
-// SetStall sets after how long without progress a transfer is given up.
+// SetStall sets how long a transfer may make no progress before it is given up.
 func (c *Channel) SetStall(d time.Duration) { c.stall = d }
 
-// Translate returns what c makes of updates, as Run does.
+// Translate translates updates as Run does.
 func (c *Channel) Translate(ctx context.Context, updates ...string) channels.Batch {
 	me := user{ID: 7000000001, Bot: true, First: "Gateway", Username: "gateway_bot"}
 	var raw []json.RawMessage
@@ -22,13 +22,13 @@ func (c *Channel) Translate(ctx context.Context, updates ...string) channels.Bat
 	return b
 }
 
-// SetAnswer sets how long it may take to tell Telegram that a press was noticed.
+// SetAnswer sets the time limit for telling Telegram that a press was noticed.
 func (c *Channel) SetAnswer(d time.Duration) { c.answer = d }
 
-// ErrStalled is the cause when a transfer is given up.
+// ErrStalled is the cause of the error when a transfer makes no progress.
 var ErrStalled = errStalled
 
-// bare is an intake that hides no panic.
+// bare is an intake that lets panics pass.
 type bare struct{ channels.Intake }
 
 func (bare) Recover(_ context.Context, f func()) bool { f(); return true }

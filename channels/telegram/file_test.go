@@ -20,7 +20,7 @@ import (
 	"gateway/channels/telegram/telegramtest"
 )
 
-// picture returns the head of a PNG of the given size, which is all that anybody looks at.
+// picture returns the head of a PNG of the given size. Nobody reads the rest of a file.
 func picture(width, height uint32) []byte {
 	chunk := []byte("IHDR")
 	chunk = binary.BigEndian.AppendUint32(chunk, width)
@@ -30,7 +30,7 @@ func picture(width, height uint32) []byte {
 	return binary.BigEndian.AppendUint32(append(b, chunk...), crc32.ChecksumIEEE(chunk))
 }
 
-// fileOf returns a file that is to be sent.
+// fileOf returns a file to send.
 func fileOf(a bus.Attachment, data []byte) *bus.File {
 	return &bus.File{Attachment: a, Open: func() (io.ReadSeekCloser, error) {
 		return content{bytes.NewReader(data)}, nil
@@ -242,7 +242,7 @@ func TestUploadStalls(t *testing.T) {
 	c.SetStall(50 * time.Millisecond)
 	_, err := c.Send(t.Context(), bus.Part{To: ada, File: pdf("x")})
 	for errors.Is(err, telegram.ErrStalled) && !errors.Is(err, channels.ErrUncertain) {
-		// A busy machine stood still before anything was sent.
+		// On a busy machine, the transfer may stall before anything is sent.
 		_, err = c.Send(t.Context(), bus.Part{To: ada, File: pdf("x")})
 	}
 	if !errors.Is(err, channels.ErrUncertain) || !strings.Contains(err.Error(), "no progress") {
@@ -250,7 +250,7 @@ func TestUploadStalls(t *testing.T) {
 	}
 }
 
-// A zeros is a file of any size that is never in memory.
+// A zeros is the content of a file of any size, without the memory for it.
 type zeros struct{ at, size int64 }
 
 func (z *zeros) Read(p []byte) (int, error) {
@@ -289,7 +289,7 @@ func TestUploadIsStreamed(t *testing.T) {
 	}
 }
 
-// BenchmarkSendFile measures what a file of 1 MB costs, without a server.
+// BenchmarkSendFile measures the cost of sending a file of 1 MB, without a server.
 func BenchmarkSendFile(b *testing.B) {
 	_, c, _ := startWith(b, nil, telegram.Options{Transport: answering{`{"message_id":5}`}})
 	const size = 1 << 20

@@ -8,7 +8,7 @@ import (
 	"gateway/channels/telegram/telegramtest"
 )
 
-// TestLeave checks what a bot makes of Telegram's answers when it leaves a group.
+// TestLeave checks which of Telegram's answers count as a refusal when the bot leaves a group.
 func TestLeave(t *testing.T) {
 	const group, supergroup = -7, -100_7
 	for _, tt := range []struct {

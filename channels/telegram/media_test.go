@@ -103,7 +103,7 @@ func TestQuotedAttachment(t *testing.T) {
 	}
 }
 
-// addressed returns which of messages are for the bot.
+// addressed returns for each message whether it is for the bot.
 func addressed(messages []bus.InboundMessage) (list []bool) {
 	for _, m := range messages {
 		list = append(list, m.Addressed)
@@ -139,7 +139,7 @@ func TestAlbumInPieces(t *testing.T) {
 	in, stop := run(t, c)
 	item(42, "@gateway_bot look")
 	item(42, "")
-	item(43, "") // another person's, whatever it says of itself
+	item(43, "") // another person's, in spite of the same album id
 	stop()
 	want := []bool{true, true, false}
 	if got := addressed(in.Messages()); !slices.Equal(got, want) {
@@ -147,7 +147,7 @@ func TestAlbumInPieces(t *testing.T) {
 	}
 }
 
-// channelOf returns a Channel that is connected to nothing.
+// channelOf returns a Channel that has no server.
 func channelOf(t testing.TB) *telegram.Channel {
 	t.Helper()
 	return telegram.New("tg", token, &telegram.Options{BaseURL: "http://127.0.0.1:1"})

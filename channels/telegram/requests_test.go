@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "write what is sent now to testdata")
 
-// A recorder is a transport that notes calls as text and answers all of them alike.
+// A recorder is a transport that records calls as text and gives all of them the same answer.
 type recorder struct {
 	answering
 	log strings.Builder
@@ -40,7 +40,7 @@ func (c *recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	default:
 		var body []byte
 		body, err = io.ReadAll(r.Body)
-		values, _ := url.ParseQuery(string(body)) // what is wrong is missing
+		values, _ := url.ParseQuery(string(body)) // an invalid value is missing in the record
 		for name := range values {
 			params[name] = values.Get(name)
 		}
@@ -75,8 +75,8 @@ func readForm(form *multipart.Reader, params map[string]string) error {
 	}
 }
 
-// TestRequests compares what is sent with testdata/requests.txt, whose names and forms are meant
-// to be those of https://core.telegram.org/bots/api.
+// TestRequests compares the requests with testdata/requests.txt. The names and forms there
+// should be those of https://core.telegram.org/bots/api.
 func TestRequests(t *testing.T) {
 	rec := &recorder{answering: answering{`{"message_id":1}`}}
 	channel := func(rich bool) *telegram.Channel {

@@ -45,7 +45,7 @@ func TestRichFallsBack(t *testing.T) {
 		fault  telegramtest.Fault
 		server telegramtest.Options
 		text   string
-		calls  int // of sendRichMessage, for two messages
+		calls  int // number of sendRichMessage calls for two messages
 	}{
 		{"refused", bad, telegramtest.Options{}, "**a**", 2},
 		{"unknown", telegramtest.Fault{Method: "none"},

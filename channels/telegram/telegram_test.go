@@ -71,7 +71,7 @@ func startWith(
 	return api, telegram.New("tg", token, &o), log
 }
 
-// receive runs c until every update is confirmed, and returns what was published.
+// receive runs c until every update is confirmed, and returns the published messages.
 func receive(t *testing.T, api *telegramtest.Server, c *telegram.Channel) []bus.InboundMessage {
 	t.Helper()
 	return receiveBy(t, api, c, new(channeltest.Inbox))
@@ -134,7 +134,7 @@ func receiveOne(t *testing.T, api *telegramtest.Server) {
 	await(t, api, func() bool { return api.Pending() == 0 })
 }
 
-// await waits until cond holds, which depends on the server's state.
+// await waits until cond holds. cond must depend on the server's state.
 func await(t *testing.T, api *telegramtest.Server, cond func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -144,7 +144,7 @@ func await(t *testing.T, api *telegramtest.Server, cond func() bool) {
 	}
 }
 
-// A platform shows the conformance suite the chat of person 42.
+// A platform gives the conformance suite the chat with person 42.
 type platform struct {
 	*telegramtest.Server
 	mu    sync.Mutex
@@ -163,7 +163,7 @@ func (p *platform) Texts() (texts []string) {
 }
 
 func (p *platform) Delete(id string) {
-	n, _ := strconv.Atoi(id) // what is not a number is not a message
+	n, _ := strconv.Atoi(id) // a string that is not a number is no message's id
 	p.Server.Delete(42, n)
 }
 
@@ -240,7 +240,7 @@ func TestRunRefused(t *testing.T) {
 }
 
 func TestSecondPoller(t *testing.T) {
-	api, c, _ := start(t) // running it twice is what two programs with one token do
+	api, c, _ := start(t) // running the channel twice is like two programs with one token
 	done := make(chan error, 1)
 	go func() { done <- c.Run(t.Context(), new(channeltest.Inbox)) }()
 	if err := api.Wait(t.Context(), api.Polling); err != nil {
@@ -323,7 +323,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// BenchmarkEcho measures a message's way in and an answer's way out, fake server included.
+// BenchmarkEcho measures the time from a message to the answer, including the fake server.
 func BenchmarkEcho(b *testing.B) {
 	api, c, _ := start(b)
 	ctx, cancel := context.WithCancel(b.Context())
@@ -331,7 +331,7 @@ func BenchmarkEcho(b *testing.B) {
 	go func() { done <- c.Run(ctx, echo{c}) }()
 	b.ReportAllocs()
 	const chats = 1000
-	for i := range b.N { // not b.Loop, whose clock stops before the answers have come
+	for i := range b.N { // not b.Loop, which would stop the clock before the answers have come
 		api.Say(0, int64(1+i%chats), "Hello there, how are you today?")
 	}
 	sent := func() bool { return api.Calls("sendMessage") >= b.N && api.Pending() == 0 }
@@ -377,7 +377,7 @@ func BenchmarkSend(b *testing.B) {
 	}
 }
 
-// panicky is a log that can't stand what the code logs when the bot is blocked.
+// panicky is a log that panics on the record that the channel logs when the bot is blocked.
 type panicky struct{ slog.Handler }
 
 func (p panicky) Enabled(context.Context, slog.Level) bool { return true }
@@ -389,7 +389,8 @@ func (p panicky) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// An update that the code can't stand is skipped and confirmed, and what follows comes in.
+// An update on which the code panics is skipped and confirmed. The updates after it are
+// received.
 func TestPanickingUpdate(t *testing.T) {
 	api := telegramtest.New(token, nil)
 	url, err := api.Start(t.Context())

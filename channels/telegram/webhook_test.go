@@ -25,11 +25,11 @@ import (
 
 const secret = "Webhook_secret-1"
 
-// freeAddress returns an address on which nothing listens, and nothing will but who is given it.
+// freeAddress returns an address on which nobody listens, and which no other test uses.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	host := "127.0.0.1"
-	if runtime.GOOS == "linux" { // a process can have an address whose ports nobody else takes
+	if runtime.GOOS == "linux" { // each process can use an address of its own
 		pid := os.Getpid()
 		host = fmt.Sprintf("127.%d.%d.%d", 64+pid>>16&63, pid>>8&255, pid&255)
 	}
@@ -41,7 +41,8 @@ func freeAddress(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// startHook is start for a Channel that receives by webhook, at the address that is returned.
+// startHook is like start, but the Channel receives by a webhook. It also returns the webhook's
+// address.
 func startHook(t *testing.T) (*telegramtest.Server, *telegram.Channel, *logBuffer, string) {
 	t.Helper()
 	listen := freeAddress(t)
@@ -126,7 +127,8 @@ func TestWebhookRefuses(t *testing.T) {
 		{"beginning of the secret", http.MethodPost, address, secret[:5], update, 401},
 		{"other path", http.MethodPost, address + "/x", secret, update, 404},
 		{"GET", http.MethodGet, address, secret, "", 405},
-		// No more than is read: with a rest on its way the end could overtake the answer.
+		// Not more than the server reads: while more bytes are on their way, the end of the connection
+		// could overtake the answer.
 		{"too large", http.MethodPost, address, secret, strings.Repeat(" ", 4<<20+1), 413},
 		{"no JSON", http.MethodPost, address, secret, "PRIVATE", 200},
 		{"no update", http.MethodPost, address, secret, `{"message":{"text":"PRIVATE"}}`, 200},
@@ -165,7 +167,8 @@ func TestWebhookOrder(t *testing.T) {
 	}
 }
 
-// TestWebhookEndsInMidCall ends Run while a call is being stored and another one is being sent.
+// TestWebhookEndsInMidCall ends Run while one call is being stored and another one is being
+// sent.
 func TestWebhookEndsInMidCall(t *testing.T) {
 	api, c, _, address := startHook(t)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
@@ -196,7 +199,7 @@ func TestWebhookEndsInMidCall(t *testing.T) {
 	api.Say(42, 42, "hi")
 	<-entered
 	cancel()
-	// Neither call has ended, and the body of one has not even come.
+	// Neither call has ended, and the body of one call has not arrived yet.
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("Run = %v, want context.Canceled", err)
 	}
@@ -230,7 +233,7 @@ func TestWebhookAddressInUse(t *testing.T) {
 	if err := c.Run(t.Context(), new(channeltest.Inbox)); err == nil || api.Webhook() != "" {
 		t.Errorf("Run = %v with the webhook %q", err, api.Webhook())
 	}
-	// A webhook that Telegram refuses ends Run, too, and everything that it started.
+	// If Telegram refuses the webhook, Run ends, too, with everything that it started.
 	listen := freeAddress(t)
 	_, c, _ = startWith(t, nil, telegram.Options{Webhook: &telegram.Webhook{
 		Listen: listen, URL: "http://example.com/z", Secret: secret}})
@@ -270,7 +273,7 @@ func TestProxyTransport(t *testing.T) {
 		user, password, _ := (&http.Request{Header: http.Header{
 			"Authorization": r.Header["Proxy-Authorization"]}}).BasicAuth()
 		proxied <- user + " " + password + " " + r.URL.Host
-		_, _ = w.Write([]byte(`{"ok":true,"result":{"message_id":1}}`)) // the test reads what came
+		_, _ = w.Write([]byte(`{"ok":true,"result":{"message_id":1}}`)) // the test reads the requests
 	})}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(ln) }()
@@ -292,7 +295,8 @@ func TestProxyTransport(t *testing.T) {
 	}
 }
 
-// TestSOCKS sends through a proxy that speaks just enough of SOCKS 5 to be asked.
+// TestSOCKS sends a message through a proxy that knows just enough of SOCKS 5 to receive a
+// request.
 func TestSOCKS(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -308,7 +312,7 @@ func TestSOCKS(t *testing.T) {
 		}
 		defer conn.Close()
 		greeting := make([]byte, 16)
-		n, _ := conn.Read(greeting) // what is wrong shows in what is asked
+		n, _ := conn.Read(greeting) // a wrong greeting shows in the request below
 		if !bytes.HasPrefix(greeting[:n], []byte{5}) {
 			asked <- nil
 			return

@@ -31,7 +31,7 @@ func (h *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.atOnce++
 	h.mostOnce = max(h.mostOnce, h.atOnce)
 	h.mu.Unlock()
-	_, _ = io.Copy(io.Discard, r.Body) // nothing is left after the JSON
+	_, _ = io.Copy(io.Discard, r.Body) // there is nothing after the JSON
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.atOnce--

@@ -44,7 +44,8 @@ func upload(t *testing.T, address, field, data string, params ...string) (a answ
 	return a
 }
 
-// check holds an answer to the words that its description must have; "" means success.
+// check checks that the description of an answer contains words. If words is "", the answer must
+// be a success.
 func check(t *testing.T, what string, a answer, words string) {
 	t.Helper()
 	if a.OK != (words == "") || !strings.Contains(a.Description, words) {

@@ -1,10 +1,10 @@
 // Package telegramtest is a Telegram Bot API server that keeps its state in memory.
 //
 // A [Server] implements the methods that the gateway uses, and is as strict about them as
-// api.telegram.org: token, parameters, HTML, lengths, files, keyboards, chats, topics, offsets and
-// the single long poll. People write with [Server.Say] and similar methods, and press buttons with
-// [Server.Press]. [Server.History] returns what the bot wrote, and [Server.Wait] waits for it.
-// [Server.Inject] makes calls fail. A webhook that the bot sets is called.
+// api.telegram.org: token, parameters, HTML, lengths, files, keyboards, chats, topics, offsets
+// and the single long poll. People write with [Server.Say] and similar methods, and press
+// buttons with [Server.Press]. [Server.History] returns the bot's messages, and [Server.Wait]
+// waits for them. [Server.Inject] makes calls fail. A webhook that the bot sets is called.
 //
 // It has one bot, uses separate message ids for each chat (as Telegram does in supergroups) and
 // accepts parameters only as a form. It is stricter than Telegram in one respect: an unknown

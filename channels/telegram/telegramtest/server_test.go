@@ -26,7 +26,7 @@ func start(t *testing.T) (*telegramtest.Server, string) {
 	return s, base + "/bot" + token + "/"
 }
 
-// An answer is what the Bot API says.
+// An answer is an answer of the Bot API.
 type answer struct {
 	OK          bool            `json:"ok"`
 	Code        int             `json:"error_code"`
@@ -153,7 +153,7 @@ func TestGetUpdates(t *testing.T) {
 	if len(first) != 1 || len(again) != 2 || again[0] != first[0] || again[1] != first[0]+1 {
 		t.Fatalf("updates are %v, then %v", first, again)
 	}
-	// A call that waits is ended by the next one, and wakes up when somebody writes.
+	// A waiting call ends when the next call begins, and returns when somebody writes.
 	done := make(chan answer, 2)
 	poll := func() { done <- call(t, api+"getUpdates", "offset", "100003", "timeout", "20") }
 	go poll()
