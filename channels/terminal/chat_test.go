@@ -14,22 +14,22 @@ import (
 	"gateway/channels/terminal/screen"
 )
 
-// A desk is chatLines under test: a screen, and the gateway's end of its connection in the hands of
-// the test.
+// A desk runs chatLines with a screen. The test plays the gateway at the other end of its
+// connection.
 type desk struct {
 	t      *testing.T
 	conn   net.Conn
 	heard  []frame // messages that the gateway got
-	asked  int     // how often its state was asked for
+	asked  int     // how often the gateway was asked for its state
 	out    strings.Builder
-	notes  strings.Builder // what is beside the output
+	notes  strings.Builder // text that is printed beside the output
 	ended  bool
-	err    error // of chatLines
+	err    error // the result of chatLines
 	cancel context.CancelFunc
 }
 
-// atDesk runs chatLines with an input, nil for one message, in a bubble in which no goroutine may
-// be left.
+// atDesk runs chatLines with an input, or for one message if input is nil. It runs test in a
+// synctest bubble, in which all goroutines must end.
 func atDesk(t *testing.T, input io.Reader, test func(d *desk)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -66,7 +66,7 @@ func atDesk(t *testing.T, input io.Reader, test func(d *desk)) {
 	})
 }
 
-// writes makes the gateway write frames.
+// writes makes the gateway send frames.
 func (d *desk) writes(frames ...frame) {
 	d.t.Helper()
 	for _, f := range frames {
@@ -77,7 +77,7 @@ func (d *desk) writes(frames ...frame) {
 	synctest.Wait()
 }
 
-// said returns what the gateway heard.
+// said returns the texts that the gateway got, separated by "|".
 func (d *desk) said() string {
 	synctest.Wait()
 	var texts []string
@@ -94,7 +94,7 @@ func (d *desk) wantSaid(want string) {
 	}
 }
 
-// takes makes the gateway take all it heard.
+// takes makes the gateway acknowledge all messages that it got.
 func (d *desk) takes() {
 	d.t.Helper()
 	for _, f := range d.heard {
@@ -102,14 +102,15 @@ func (d *desk) takes() {
 	}
 }
 
-// answers makes the gateway take all it heard, and answer.
+// answers makes the gateway acknowledge all messages that it got, and answer them.
 func (d *desk) answers(id, text string) {
 	d.t.Helper()
 	d.takes()
 	d.writes(frame{ID: id, Text: text}, d.done(id))
 }
 
-// done says that a message is complete that answers all that the gateway heard.
+// done returns the frame that ends the message id, which answers all messages that the gateway
+// got.
 func (d *desk) done(id string) frame {
 	f := frame{ID: id, Done: true}
 	for _, h := range d.heard {
@@ -133,8 +134,8 @@ func (d *desk) wantGoesOn() {
 	}
 }
 
-// A script's lines are answered one after another, and the last answer is waited for, however long
-// it takes. Only what is complete is printed.
+// A script's lines are answered one after another. The script ends after the last answer,
+// however long that takes. Only complete answers are printed.
 func TestScript(t *testing.T) {
 	input := "one\n\n  two  \r\nlast without an end"
 	atDesk(t, strings.NewReader(input), func(d *desk) {
@@ -172,8 +173,8 @@ func TestScriptIsEmpty(t *testing.T) {
 	}
 }
 
-// What others say and are told at the same conversation doesn't end a script, and neither does the
-// last change of an answer that somebody has stopped.
+// Messages of other screens in the same conversation don't end a script. Neither does the last
+// change of an answer that somebody has stopped.
 func TestScriptAmongOthers(t *testing.T) {
 	atDesk(t, strings.NewReader("one\n"), func(d *desk) {
 		d.takes()
@@ -200,7 +201,7 @@ func TestScriptAmongOthers(t *testing.T) {
 }
 
 func TestScriptLineTooLong(t *testing.T) {
-	longest := strings.Repeat("<", maxText) // which JSON makes six times as long
+	longest := strings.Repeat("<", maxText) // JSON encodes it with six times as many bytes
 	atDesk(t, strings.NewReader(longest+"\n"+longest+"x\n"), func(d *desk) {
 		d.wantSaid(longest)
 		d.answers("a", "ok")
@@ -211,12 +212,13 @@ func TestScriptLineTooLong(t *testing.T) {
 	})
 }
 
-// The gateway goes away: the person is told, also that a message may not have been taken.
+// If the connection is lost, the person is told so, and also that a message may not have been
+// received.
 func TestConnectionLost(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		do   func(d *desk)
-		want bool // the last message may be lost
+		want bool // whether the last message may be lost
 	}{
 		{"before it was taken", func(d *desk) {}, true},
 		{"after it was taken", func(d *desk) { d.takes() }, false},
@@ -241,7 +243,7 @@ func TestConnectionLost(t *testing.T) {
 	}
 }
 
-// A gateway that reads nothing is given up.
+// A connection is given up if the gateway reads nothing.
 func TestConnectionHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
@@ -253,7 +255,7 @@ func TestConnectionHangs(t *testing.T) {
 	})
 }
 
-// The end of the context is no error, whatever goes on.
+// The end of the context is not an error.
 func TestChatCancelled(t *testing.T) {
 	atDesk(t, strings.NewReader("one\n"), func(d *desk) {
 		d.cancel()
@@ -261,9 +263,9 @@ func TestChatCancelled(t *testing.T) {
 	})
 }
 
-// The gateway ends the connection because the same context has ended.
+// The context ends, and the gateway closes the connection because of the same context.
 func TestChatCancelledAtBothEnds(t *testing.T) {
-	for range 20 { // either may be seen first
+	for range 20 { // the screen may see either end first
 		synctest.Test(t, func(t *testing.T) {
 			here, there := net.Pipe()
 			printed, out := io.Pipe()
@@ -277,7 +279,7 @@ func TestChatCancelledAtBothEnds(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			synctest.Wait() // Chat prints
+			synctest.Wait() // now Chat prints
 			there.Close()
 			synctest.Wait()
 			cancel()
@@ -291,15 +293,15 @@ func TestChatCancelledAtBothEnds(t *testing.T) {
 	}
 }
 
-// once makes the input of atDesk one message.
+// once returns a screen for one message, without an input.
 func once(d *desk, text string) *Screen {
 	s := newPipe(strings.NewReader(""), &d.out)
 	s.once, s.notes, s.opts.Message = true, &d.notes, text
 	return s
 }
 
-// One message has one answer on standard output. What was waiting for a screen to come is
-// elsewhere, and a message of several lines is not a command.
+// The answer to the one message goes to standard output. Messages that waited for a screen are
+// printed elsewhere. A message of several lines is not a command.
 func TestOnce(t *testing.T) {
 	atDesk(t, nil, func(d *desk) {
 		d.wantSaid("/a\nb")
@@ -309,7 +311,7 @@ func TestOnce(t *testing.T) {
 		d.writes(frame{ID: "x", Text: "a reminder"}, frame{ID: "x", Done: true})
 		d.wantGoesOn()
 		d.takes()
-		d.writes(frame{Request: wantState, State: &State{}}) // it was no question
+		d.writes(frame{Request: wantState, State: &State{}}) // the message was not a question
 		d.wantGoesOn()
 		d.writes(frame{ID: "y", Text: "part"}, frame{ID: "z", Text: "rest"})
 		end := d.done("z")
@@ -323,7 +325,7 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// A question of the agent is no answer, and neither is the end of the gateway.
+// A question of the agent does not count as an answer.
 func TestOnceUnanswered(t *testing.T) {
 	atDesk(t, nil, func(d *desk) {
 		d.takes()
@@ -334,7 +336,7 @@ func TestOnceUnanswered(t *testing.T) {
 			t.Errorf("printed %q, and beside it %q", out, notes)
 		}
 	})
-	// What comes before the question is no reason to end before that is there.
+	// A reminder that comes before the question does not end the chat before the question is there.
 	atDesk(t, nil, func(d *desk) {
 		d.takes()
 		d.writes(frame{ID: "x", Text: "a reminder"}, frame{ID: "x", Done: true},
@@ -354,7 +356,7 @@ func TestOnceUnanswered(t *testing.T) {
 	})
 }
 
-// Between the lines of a script a question is an answer, which the next line answers.
+// In a script, a question counts as an answer, and the next line answers the question.
 func TestScriptIsAsked(t *testing.T) {
 	atDesk(t, strings.NewReader("one\ntwo\n"), func(d *desk) {
 		d.takes()

@@ -16,19 +16,19 @@ import (
 	"gateway/channels/terminal/screen"
 )
 
-// A gate is a gateway that screens can be connected to, in the hands of the test.
+// A gate is a gateway that a link can connect to. The test plays the gateway.
 type gate struct {
 	t *testing.T
 
 	mu    sync.Mutex
-	down  error // that dialling ends with
+	down  error // the error of each new connection, or nil
 	conn  net.Conn
 	heard []frame
 	shown []tea.Msg
 	ended chan struct{} // closed when the link has ended
 }
 
-// breaks ends the connection. The next ones fail with err, if it is not nil.
+// breaks ends the connection. New connections fail with err, unless it is nil.
 func (g *gate) breaks(err error) {
 	g.mu.Lock()
 	g.down = err
@@ -37,7 +37,7 @@ func (g *gate) breaks(err error) {
 	synctest.Wait()
 }
 
-// gets returns what the screen got since the last call.
+// gets returns the messages that the screen got since the last call.
 func (g *gate) gets() []tea.Msg {
 	synctest.Wait()
 	g.mu.Lock()
@@ -130,8 +130,8 @@ func withLink(t *testing.T, test func(g *gate, l *link, cancel func())) {
 	})
 }
 
-// A connection that is lost is made again, and what may not have been stored is said again, under
-// the same id.
+// A lost connection is made again. Messages that may not have been stored are sent again with
+// the same ids.
 func TestLinkAgain(t *testing.T) {
 	withLink(t, func(g *gate, l *link, _ func()) {
 		l.Send("1", "one", false)
@@ -147,7 +147,7 @@ func TestLinkAgain(t *testing.T) {
 			t.Errorf("the screen got %+v", got)
 		}
 		g.breaks(nil)
-		time.Sleep(lastDial) // by the clock of the bubble
+		time.Sleep(lastDial) // in the fake time of the bubble
 		synctest.Wait()
 		g.wantHeard(frame{ID: "2", Text: "/two\nlines", Literal: true},
 			frame{ID: "3", Text: "three"})
@@ -164,7 +164,7 @@ func TestLinkAgain(t *testing.T) {
 	})
 }
 
-// A gateway in this process that stops is not waited for.
+// The link does not wait for a gateway in this process that has stopped.
 func TestLinkEnds(t *testing.T) {
 	withLink(t, func(g *gate, _ *link, _ func()) {
 		synctest.Wait()

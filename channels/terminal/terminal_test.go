@@ -22,13 +22,13 @@ import (
 	"gateway/channels/terminal/screen"
 )
 
-// The conformance suite doesn't fit this channel, which has no platform behind it: nothing is
-// delivered again, a failure ends a screen and not Run, and nobody refuses or limits anything.
-// These tests hold the same contract.
+// The conformance suite doesn't fit this channel, because it has no platform. Nothing is
+// delivered again, a failure ends a screen instead of Run, and nobody refuses or limits
+// anything. The tests in this file check the same contract.
 
 var mainChat = bus.Address{Account: "term", Chat: MainChat}
 
-// A room is a channel that runs in a bubble.
+// A room is a channel that runs in a synctest bubble.
 type room struct {
 	*Channel
 	t     *testing.T
@@ -82,7 +82,7 @@ func (r *room) dial() *client {
 	return &client{t: r.t, conn: conn}
 }
 
-// screen attaches a client that reads what comes.
+// screen attaches a client that reads all frames.
 func (r *room) screen() *client {
 	r.t.Helper()
 	c := r.dial()
@@ -139,7 +139,7 @@ func TestReceive(t *testing.T) {
 		s := r.screen()
 		s.says(`{"id":"1","text":"hello"}`)
 		s.says(`{"id":"2","text":"again\nand again"}`)
-		s.says(`{"id":"2","text":"again\nand again"}`) // is stored once, and taken again
+		s.says(`{"id":"2","text":"again\nand again"}`) // stored once, but acknowledged again
 		s.wantFrames(frame{ID: "1", Stored: true}, frame{ID: "2", Stored: true},
 			frame{ID: "2", Stored: true})
 		got := r.inbox.Messages()
@@ -154,7 +154,7 @@ func TestReceive(t *testing.T) {
 	})
 }
 
-// Lost: a message is acknowledged only when it is stored.
+// A message is acknowledged only when it is stored.
 func TestTakenWhenStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -171,8 +171,8 @@ func TestTakenWhenStored(t *testing.T) {
 	})
 }
 
-// A screen that is there when the gateway begins to stop is shown what is still sent. It takes
-// nothing in any more, and nobody waits for another screen.
+// When the gateway begins to stop, a connected screen still shows the messages that are sent.
+// Its own messages are no longer accepted, and nobody waits for another screen.
 func TestFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := &channeltest.Inbox{Open: make(chan struct{})}
@@ -202,7 +202,8 @@ func TestFlush(t *testing.T) {
 	})
 }
 
-// What could not be stored is not taken: its screen sees that, and the others go on.
+// A message that could not be stored is not acknowledged. Its screen is disconnected, and other
+// screens are not affected.
 func TestNotStored(t *testing.T) {
 	inRoom(t, func(r *room) {
 		full := errors.New("disk full")
@@ -221,7 +222,7 @@ func TestNotStored(t *testing.T) {
 	})
 }
 
-// A client that makes no sense loses its connection, and nobody else does.
+// A client that sends an invalid line loses its connection. Other clients are not affected.
 func TestGarbage(t *testing.T) {
 	long := strings.Repeat("x", maxText)
 	for name, line := range map[string]string{
@@ -237,14 +238,14 @@ func TestGarbage(t *testing.T) {
 				if !strings.Contains(r.log.String(), "not a message") {
 					t.Errorf("log is %q", r.log.String())
 				}
-				other.says(`{"id":"2","text":"` + long + `"}`) // the longest
+				other.says(`{"id":"2","text":"` + long + `"}`) // the longest possible text
 				other.wantFrames(frame{ID: "2", Stored: true})
 			})
 		})
 	}
 }
 
-// A line without an end is not read for ever.
+// The reader stops reading a line that does not end.
 func TestEndlessLine(t *testing.T) {
 	inRoom(t, func(r *room) {
 		s := r.screen()
@@ -263,7 +264,7 @@ func TestEndlessLine(t *testing.T) {
 	})
 }
 
-// All screens show the same; one that leaves is missed by nobody.
+// All screens show the same. When one leaves, the others still work.
 func TestSeveralScreens(t *testing.T) {
 	inRoom(t, func(r *room) {
 		a, b := r.screen(), r.screen()
@@ -289,7 +290,7 @@ func TestSeveralScreens(t *testing.T) {
 	})
 }
 
-// A screen that takes nothing keeps no other from showing, and is given up.
+// A screen that reads nothing does not block other screens, and is disconnected.
 func TestSlowScreen(t *testing.T) {
 	inRoom(t, func(r *room) {
 		for range 5 {
@@ -317,7 +318,7 @@ func TestSlowScreen(t *testing.T) {
 	})
 }
 
-// Without a screen a message waits for one, as long as there is hope.
+// Without a screen, a message waits for one, as long as the channel runs.
 func TestSendWaits(t *testing.T) {
 	inRoom(t, func(r *room) {
 		sent := make(chan error, 1)
@@ -363,7 +364,7 @@ func TestSendEnds(t *testing.T) {
 	}
 }
 
-// Without a screen there is nothing to edit: the text goes to the next screen, whole.
+// Without a screen, there is nothing to edit. The next screen gets the whole text.
 func TestEditWithoutScreen(t *testing.T) {
 	inRoom(t, func(r *room) {
 		if err := r.Edit(r.t.Context(), mainChat, "k", "x"); !errors.Is(err, channels.ErrRefused) {
@@ -373,7 +374,7 @@ func TestEditWithoutScreen(t *testing.T) {
 	})
 }
 
-// The end of the channel is the end of its screens, and of whoever wants to be one.
+// When the channel ends, its screens end, too, and no new one can connect.
 func TestEnd(t *testing.T) {
 	inRoom(t, func(r *room) {
 		s := r.screen()
@@ -413,12 +414,12 @@ func socketPath(t *testing.T) string {
 	return filepath.Join(dir, "s")
 }
 
-// talkOver says something over the socket, and wants it taken.
+// talkOver sends a message over the socket and checks that it is acknowledged.
 func talkOver(t *testing.T, path string) {
 	t.Helper()
 	conn, err := net.Dial("unix", path)
 	for deadline := time.Now().Add(3 * time.Minute); err != nil && time.Now().Before(deadline); {
-		conn, err = net.Dial("unix", path) // it is being opened
+		conn, err = net.Dial("unix", path) // the socket is still being opened
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -433,7 +434,8 @@ func talkOver(t *testing.T, path string) {
 	}
 }
 
-// The socket is the owner's alone, replaces one that was left behind, and goes with the channel.
+// Only the owner can use the socket. It replaces a socket that was left behind, and is removed
+// with the channel.
 func TestSocket(t *testing.T) {
 	path := socketPath(t)
 	left, err := net.Listen("unix", path)
@@ -457,7 +459,7 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// Where no socket can be, the gateway's own chat goes on.
+// If no socket can be created, the gateway's own chat still works.
 func TestNoSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &room{t: t}
@@ -473,7 +475,7 @@ func TestNoSocket(t *testing.T) {
 	})
 }
 
-// A scarce is a listener that has no file descriptors for a while.
+// A scarce is a listener that has no free file descriptors for a while.
 type scarce struct {
 	failures int
 	conns    chan net.Conn
@@ -492,7 +494,7 @@ func (l *scarce) Accept() (net.Conn, error) {
 func (l *scarce) Close() error   { close(l.conns); return nil }
 func (l *scarce) Addr() net.Addr { return nil }
 
-// A shortage passes, and screens are accepted again.
+// After a shortage of file descriptors, screens are accepted again.
 func TestAcceptFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -518,17 +520,17 @@ func TestAcceptFails(t *testing.T) {
 	})
 }
 
-// A fakeHost is a gateway to ask.
+// A fakeHost is a gateway that answers requests.
 type fakeHost struct{ err error }
 
 func (h fakeHost) State(context.Context) (*State, error) { return &State{Name: "g"}, h.err }
 func (h fakeHost) Files(prefix string) []string          { return []string{prefix + "tes.txt"} }
 
-// Only the screen that asks is told. One that can't be told goes on.
+// Only the screen that asks gets the answer. A screen whose request fails still works.
 func TestAsk(t *testing.T) {
 	inRoom(t, func(r *room) {
 		a, b := r.screen(), r.screen()
-		a.says(`{"want":"state"}`) // before the gateway is there
+		a.says(`{"want":"state"}`) // before the gateway is set
 		a.wantFrames()
 		r.SetHost(fakeHost{errors.New("no database")})
 		a.says(`{"want":"state"}`)
@@ -543,7 +545,7 @@ func TestAsk(t *testing.T) {
 	})
 }
 
-// What is below a message goes with it, and what is literal stays that.
+// A message is sent with its buttons, and a literal text stays literal.
 func TestButtons(t *testing.T) {
 	inRoom(t, func(r *room) {
 		s := r.screen()

@@ -10,7 +10,7 @@ import (
 
 const family = "👨\u200d👩\u200d👧"
 
-// Each key moves over and deletes what people see as one character.
+// Each key moves over or deletes one visible character.
 func TestEditClusters(t *testing.T) {
 	for _, tt := range []struct {
 		text string
@@ -47,7 +47,7 @@ func TestEditClusters(t *testing.T) {
 	}
 }
 
-// No text and no key leaves the editor with a row that does not fit, or a cursor that is nowhere.
+// After any text and any keys, each row of the editor fits, and the cursor has a valid place.
 func TestEditorHolds(t *testing.T) {
 	pieces := []string{"a", " ", "\n", "日", family, "\u0301", "\u200d", "👩", "🇩", "\t", "é", "\r\n"}
 	rapid.Check(t, func(t *rapid.T) {

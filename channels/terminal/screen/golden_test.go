@@ -9,7 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// fullState returns a state with something of everything.
+// fullState returns a state in which all fields are set.
 func fullState() *State {
 	return &State{
 		Name: "gateway", Version: "1.2.3", Home: "/home/ann/.gateway", Model: "openai (gpt-5.4-mini)",
@@ -24,7 +24,7 @@ func fullState() *State {
 	}
 }
 
-// TestScreens compares screens with files, at two widths, in Chinese and with emoji.
+// TestScreens compares screens with golden files, at two widths, with Chinese text and emoji.
 func TestScreens(t *testing.T) {
 	for _, width := range []int{40, 200} {
 		for name, play := range map[string]func(d *desk){
@@ -63,7 +63,7 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// playAnswer is an answer that grows below one that is complete.
+// playAnswer shows an answer that grows below a complete one.
 func playAnswer(d *desk) {
 	d.gets(fullState())
 	d.enters("用中文回答")
@@ -75,13 +75,13 @@ func playAnswer(d *desk) {
 	d.gets(Message{ID: "b", Text: "I look at the files 📂 of this folder.\n\n_reads notes.txt_"})
 }
 
-// playLines is a text of many lines in the editor, which scrolls.
+// playLines shows an editor that scrolls because its text has many lines.
 func playLines(d *desk) {
 	d.gets(fullState())
 	d.gets(tea.PasteMsg{Content: strings.Repeat("/a line that was pasted, 一行\n", 12) + "last"})
 }
 
-// playApproval is a question with buttons.
+// playApproval shows a question with buttons.
 func playApproval(d *desk) {
 	d.gets(fullState())
 	d.enters("delete it")

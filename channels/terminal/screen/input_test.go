@@ -10,7 +10,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// Tab completes what is known, then what all choices share, then takes one after the other.
+// Tab completes a unique name. Otherwise it completes the common beginning of all choices, and
+// then shows one choice after the other.
 func TestComplete(t *testing.T) {
 	for _, tt := range []struct {
 		typed string
@@ -24,7 +25,7 @@ func TestComplete(t *testing.T) {
 		{"/s", 4, "/status"},
 		{"/ex", 1, "/exit "},
 		{"/nothing", 1, "/nothing"},
-		{"say /he", 1, "say /he"}, // is no command there
+		{"say /he", 1, "say /he"}, // not a command inside a text
 		{"read @no", 1, "read @notes"},
 		{"read @no", 2, "read @notes/"},
 		{"read @no", 3, "read @notes.txt"},
@@ -59,7 +60,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// Tab may be pressed before the gateway has told the names.
+// Tab may be pressed before the gateway has sent the names.
 func TestCompleteLate(t *testing.T) {
 	d := sit(t, 60, 20, Options{})
 	d.types("@no")
@@ -69,7 +70,7 @@ func TestCompleteLate(t *testing.T) {
 	d.wantTyped("@notes.txt ")
 }
 
-// What was sent is there in the next run, in a file that nobody else can read.
+// Sent messages are in the history of the next run. Nobody else can read its file.
 func TestHistory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history")
 	d := sit(t, 40, 20, Options{History: path})
@@ -77,7 +78,7 @@ func TestHistory(t *testing.T) {
 	d.types("two\\")
 	d.presses("enter")
 	d.enters("日本")
-	d.enters("two\\\n日本") // is kept as it is
+	d.enters("two\\\n日本") // the backslash is stored unchanged
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file is %v, %v", info, err)
 	}
@@ -97,7 +98,7 @@ func TestHistory(t *testing.T) {
 	d.wantTyped("draft")
 }
 
-// A history that can't be read or written is no reason not to talk.
+// A history that can't be read or written does not prevent a chat.
 func TestHistoryBroken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history")
 	if err := os.WriteFile(path, []byte("\"one\"\nnonsense\n\n\"two\"\n\"thr"), 0o600); err != nil {
@@ -117,7 +118,7 @@ func TestHistoryBroken(t *testing.T) {
 	}
 }
 
-// The file does not grow for ever.
+// The history's file has a limited length.
 func TestHistoryIsCut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history")
 	h, err := openHistory(path)
@@ -138,7 +139,7 @@ func TestHistoryIsCut(t *testing.T) {
 	}
 }
 
-// Ctrl-R finds what was sent before.
+// Ctrl-R finds messages that were sent before.
 func TestFind(t *testing.T) {
 	d := sit(t, 60, 20, Options{})
 	for _, text := range []string{"first apple", "second apple", "pear"} {
@@ -161,7 +162,8 @@ func TestFind(t *testing.T) {
 	d.wantSaid("first apple", "second apple", "pear", "pear")
 }
 
-// Leaving asks only if the gateway ends with the chat and somebody else needs it.
+// Before it leaves, the screen asks only if the gateway ends with the chat and other accounts
+// need the gateway.
 func TestLeaveAsks(t *testing.T) {
 	for _, tt := range []struct {
 		owned  bool
@@ -192,7 +194,7 @@ func TestLeaveAsks(t *testing.T) {
 	}
 }
 
-// The person is told who else asks to be let in, and which accounts come and go, once.
+// The person is told once who asks to be let in, and which accounts connect or disconnect.
 func TestNews(t *testing.T) {
 	d := sit(t, 80, 20, Options{})
 	s := fullState()
@@ -204,7 +206,8 @@ func TestNews(t *testing.T) {
 		"! 小明 42 asks to be let in on telegram: /pair ABCD2345")
 }
 
-// Nothing is printed before Bubble Tea knows where, and in pieces that fit above what changes.
+// Nothing is printed before Bubble Tea knows its place. Text is printed in pieces that fit above
+// the rows that change.
 func TestPrintsPieces(t *testing.T) {
 	d := sit(t, 80, 12, Options{})
 	var pieces []int

@@ -17,14 +17,14 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// A desk is a Model under test, with the gateway in the hands of the test.
+// A desk is a Model under test. The test plays the gateway.
 type desk struct {
 	*Model
 	t       *testing.T
-	said    []string // what the gateway heard, literal text in quotation marks
+	said    []string // the messages that the gateway got; literal ones are quoted
 	ids     []string
-	asked   []string // of files
-	printed []string // rows
+	asked   []string // prefixes of files that were asked for
+	printed []string // printed rows
 	now     time.Time
 }
 
@@ -59,7 +59,7 @@ func sit(t *testing.T, width, height int, opts Options) *desk {
 	return d
 }
 
-// gets brings messages, and prints what is to be printed.
+// gets delivers messages to the model, and runs the prints that follow.
 func (d *desk) gets(msgs ...tea.Msg) {
 	for _, msg := range msgs {
 		d.Update(msg)
@@ -92,7 +92,7 @@ func (d *desk) presses(names ...string) {
 	}
 }
 
-// types types text, a code point at a time as a terminal sends it.
+// types types text, one code point at a time, as a terminal sends it.
 func (d *desk) types(text string) {
 	for _, r := range text {
 		d.gets(tea.KeyPressMsg{Code: r, Text: string(r)})
@@ -105,12 +105,12 @@ func (d *desk) enters(text string) {
 	d.presses("enter")
 }
 
-// answers makes the gateway answer all that it heard.
+// answers makes the gateway answer all messages that it got.
 func (d *desk) answers(id, text string, buttons ...Button) {
 	d.gets(Message{ID: id, Text: text, Buttons: buttons}, d.done(id))
 }
 
-// done says that a message is complete that answers all that the gateway heard.
+// done returns the end of the message id, which answers all messages that the gateway got.
 func (d *desk) done(id string) Message { return Message{ID: id, Done: true, Answers: d.ids} }
 
 func (d *desk) wantSaid(want ...string) {
@@ -120,7 +120,7 @@ func (d *desk) wantSaid(want ...string) {
 	}
 }
 
-// looks returns what was printed, and what changes, without styles.
+// looks returns the printed rows, and then the rows that change, without styles.
 func (d *desk) looks() (rows []string) {
 	v := d.View()
 	rows = append(slices.Clone(d.printed), strings.Split(v.Content, "\n")...)
@@ -130,7 +130,7 @@ func (d *desk) looks() (rows []string) {
 	return rows
 }
 
-// wantRows checks what was printed, but for blank rows.
+// wantPrinted checks the printed rows, without blank ones.
 func (d *desk) wantPrinted(want ...string) {
 	d.t.Helper()
 	var got []string
@@ -201,7 +201,8 @@ func (d *desk) wantEnd(want bool) {
 	}
 }
 
-// Ctrl-C stops an answer as long as there is one, else it takes back what is typed, else it leaves.
+// Ctrl-C stops a running answer. If there is none, it deletes the typed text. If there is no
+// text, it leaves.
 func TestCtrlC(t *testing.T) {
 	d := sit(t, 40, 20, Options{})
 	d.enters("hello")
@@ -211,7 +212,7 @@ func TestCtrlC(t *testing.T) {
 	d.enters("next")
 	d.gets(Message{ID: "b", Text: "It gro"})
 	d.types("typed")
-	d.presses("ctrl+c") // while it streams
+	d.presses("ctrl+c") // while the answer grows
 	d.wantSaid("hello", "/stop", "next", "/stop")
 	d.wantTyped("")
 	d.answers("c", "Stopped.")
@@ -226,7 +227,7 @@ func TestCtrlC(t *testing.T) {
 	d.wantPrinted("› hello", "› /stop", "Stopped.", "› next", "› /stop", "Stopped.",
 		"It gro … (stopped)", "› other", "ok")
 
-	d = sit(t, 40, 20, Options{}) // also an answer to somebody at another screen
+	d = sit(t, 40, 20, Options{}) // this also stops an answer to somebody at another screen
 	d.gets(Message{ID: "a", Text: "It gro"})
 	d.presses("ctrl+c")
 	d.wantSaid("/stop")
@@ -243,13 +244,13 @@ func TestLeave(t *testing.T) {
 	d.enters("hello")
 	d.gets(Message{ID: "a", Text: "It gro"})
 	d.types("x")
-	d.presses("home", "ctrl+d") // deletes
+	d.presses("home", "ctrl+d") // deletes a character instead of leaving
 	d.wantEnd(false)
 	d.presses("ctrl+d")
 	d.wantEnd(true)
 }
 
-// A conversation as it looks, while an answer grows and others speak.
+// The screen shows a conversation in which an answer grows while others speak.
 func TestConversation(t *testing.T) {
 	d := sit(t, 40, 20, Options{})
 	d.enters("hello")
@@ -258,7 +259,7 @@ func TestConversation(t *testing.T) {
 	d.gets(Message{ID: "a", Text: "I am\n\n_counts_"})
 	d.wantShown("counts · 0s")
 	d.wantShown("I am")
-	d.enters("and") // while it grows
+	d.enters("and") // while the first answer grows
 	d.gets(Message{ID: "a", Text: "I am the gateway.\n"}, Message{ID: "a", Done: true,
 		Answers: d.ids[:1]})
 	d.gets(OtherScreenMessage("from\x1b[2J elsewhere"))
@@ -269,7 +270,7 @@ func TestConversation(t *testing.T) {
 		"3[2J")
 }
 
-// A command is answered while an answer grows, which is complete later.
+// A command is answered while another answer grows. That answer is complete later.
 func TestCommandBetween(t *testing.T) {
 	d := sit(t, 40, 20, Options{})
 	d.enters("hello")
@@ -280,8 +281,8 @@ func TestCommandBetween(t *testing.T) {
 	d.wantPrinted("› hello", "› /status", "fine", "It grows.")
 }
 
-// An answer that was sent, but not said to be complete when the gateway ended, is awaited until the
-// gateway that comes next has nothing to do.
+// An answer was sent, but the gateway ended before it reported the answer as complete. The
+// screen waits for the answer until the next gateway is idle.
 func TestAnswerLostWithTheGateway(t *testing.T) {
 	d := sit(t, 80, 24, Options{})
 	d.gets(fullState())
@@ -300,7 +301,7 @@ func TestAnswerLostWithTheGateway(t *testing.T) {
 	}
 }
 
-// Log lines come above what grows.
+// Log lines are printed above the answer that grows.
 func TestLog(t *testing.T) {
 	d := sit(t, 40, 20, Options{})
 	d.gets(Message{ID: "a", Text: "It gro"}, Log("12:00 WRN one\n"), Log("12:00 WRN two\n"))
@@ -308,7 +309,7 @@ func TestLog(t *testing.T) {
 	d.wantShown("It gro")
 }
 
-// A paste is one message, however many lines it has, and none of them is a command.
+// A paste is one message, however many lines it has. None of the lines is a command.
 func TestPaste(t *testing.T) {
 	d := sit(t, 40, 20, Options{})
 	d.gets(tea.PasteMsg{Content: "one\r\n/status\nthree\r"})
@@ -318,13 +319,13 @@ func TestPaste(t *testing.T) {
 	d.gets(tea.PasteMsg{Content: "/halt\nmore"})
 	d.presses("enter")
 	d.wantSaid(`"one\n/status\nthree"`, `"/halt\nmore"`)
-	d.gets(tea.PasteMsg{Content: "/exit"}) // nor is it one of the screen
+	d.gets(tea.PasteMsg{Content: "/exit"}) // it isn't a command of the screen either
 	d.presses("enter")
 	d.wantEnd(false)
 	d.wantSaid(`"one\n/status\nthree"`, `"/halt\nmore"`, `"/exit"`)
 }
 
-// What begins with a "/" that was typed is a command, and so is a pasted one that Tab has made one.
+// A typed text that begins with "/" is a command. A pasted one becomes a command with Tab.
 func TestPastedCommand(t *testing.T) {
 	d := sit(t, 60, 20, Options{})
 	d.types("/pair ")
@@ -337,7 +338,7 @@ func TestPastedCommand(t *testing.T) {
 	d.wantSaid("/pair ABCD", "/pair EFGH")
 }
 
-// A line that ends with a backslash goes on, and so does one that ends with Alt-Enter.
+// A backslash at the end of a line continues the message on the next line. So does Alt-Enter.
 func TestLines(t *testing.T) {
 	d := sit(t, 40, 20, Options{})
 	d.types(`one\`)
@@ -350,7 +351,7 @@ func TestLines(t *testing.T) {
 	d.wantSaid("one\ntwo\nthree")
 }
 
-// NO_COLOR leaves no colour, also of what is printed.
+// With NO_COLOR, the screen has no colours, not even in printed text.
 func TestNoColor(t *testing.T) {
 	for profile, want := range map[colorprofile.Profile]bool{
 		colorprofile.ANSI: true, colorprofile.ASCII: false,
@@ -365,8 +366,9 @@ func TestNoColor(t *testing.T) {
 	}
 }
 
-// The agent asks for an approval, which a digit gives. It stays until it is given, also at another
-// screen, and what it says how to do stays on the screen.
+// The agent asks for an approval, and the person gives it by a digit. The buttons stay until
+// then, also if the approval is given at another screen. The instructions for the buttons stay
+// on the screen.
 func TestApproval(t *testing.T) {
 	buttons := []Button{{Label: "Approve", Text: "/approve AB"}, {Label: "Deny", Text: "/deny AB"}}
 	d := sit(t, 60, 20, Options{})
@@ -386,7 +388,7 @@ func TestApproval(t *testing.T) {
 	if all := strings.Join(d.looks(), "\n"); strings.Contains(all, "digit and Enter") {
 		t.Errorf("the buttons are still there:\n%s", all)
 	}
-	d.enters("1") // is a message again
+	d.enters("1") // now it is a message again
 	d.wantSaid("run it", "why?", "/approve AB", "1")
 
 	d.gets(Message{ID: "c", Text: "And?", Buttons: buttons}, Message{ID: "c", Done: true})
@@ -396,7 +398,7 @@ func TestApproval(t *testing.T) {
 	d.wantSaid("run it", "why?", "/approve AB", "1", `"1"`)
 }
 
-// Buttons that need not be pressed go with the next message.
+// Buttons that need not be pressed disappear with the next message.
 func TestButtons(t *testing.T) {
 	d := sit(t, 60, 20, Options{})
 	d.enters("/queue")
