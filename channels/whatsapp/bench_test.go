@@ -26,8 +26,8 @@ func (e *echo) Publish(_ context.Context, b channels.Batch) error {
 	return nil
 }
 
-// BenchmarkEcho measures a message's way in and an answer's way out, fake server and person
-// included.
+// BenchmarkEcho measures the time from a message to the answer, including the fake server and
+// the person.
 func BenchmarkEcho(b *testing.B) {
 	w := start(b)
 	e := &echo{ch: w.ch, work: make(chan bus.InboundMessage, 1000)}
@@ -50,7 +50,7 @@ func BenchmarkEcho(b *testing.B) {
 		}
 	}()
 	b.ReportAllocs()
-	for range b.N { // not b.Loop, whose clock stops before the answers have come
+	for range b.N { // not b.Loop, which would stop the clock before the answers have come
 		w.say("Hello there, how are you today?")
 	}
 	w.wait("the answers", func() bool { return e.count.Load() == int64(b.N) })
@@ -60,7 +60,7 @@ func BenchmarkEcho(b *testing.B) {
 	_ = stop() // its error is context.Canceled
 }
 
-// BenchmarkPair measures how long linking takes.
+// BenchmarkPair measures the time of a link.
 func BenchmarkPair(b *testing.B) {
 	s, _ := newServer(b)
 	for b.Loop() {

@@ -181,7 +181,7 @@ func TestRecent(t *testing.T) {
 	}
 }
 
-// TestQRCodes checks that each QR code is shown in its turn.
+// TestQRCodes checks that the QR codes are shown one after another.
 func TestQRCodes(t *testing.T) {
 	t.Parallel()
 	var shown []string
@@ -195,10 +195,10 @@ func TestQRCodes(t *testing.T) {
 	if !slices.Equal(shown, []string{"a", "b"}) || len(codes) != 0 {
 		t.Errorf("shown are %q, left %q", shown, codes)
 	}
-	<-next.C // there are no more: it is over at once
+	<-next.C // without a further code, the timer fires at once
 }
 
-// TestPairFailures checks that each way of failing has a sentence of its own.
+// TestPairFailures checks that each kind of failure has a message of its own.
 func TestPairFailures(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)
@@ -244,8 +244,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// FuzzRead checks that whatever arrives can be translated, and that labels and names stay what
-// they are.
+// FuzzRead checks that any message can be translated, and that labels and names stay unchanged.
 func FuzzRead(f *testing.F) {
 	for _, m := range []*waE2E.Message{
 		text("hi"),
@@ -292,7 +291,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// contacts is a store in which everybody has the same name.
+// contacts is a store in which all people have the same name.
 type contacts struct {
 	store.ContactStore
 	name  string
@@ -304,7 +303,8 @@ func (c *contacts) GetContact(context.Context, types.JID) (types.ContactInfo, er
 	return types.ContactInfo{Found: true, PushName: c.name}, nil
 }
 
-// A name that looks like a mention stays as it is, however often the person is mentioned.
+// A name that looks like a mention is inserted unchanged, no matter how often the person is
+// mentioned.
 func TestNamesLikeMentions(t *testing.T) {
 	t.Parallel()
 	const name = "@15550001 @15550001"
@@ -316,8 +316,8 @@ func TestNamesLikeMentions(t *testing.T) {
 	}
 }
 
-// The client's store remembers everybody whom it was asked about. So it is not asked about
-// everybody whom a stranger can put into a message.
+// The client's store remembers everybody whom it is asked about. A stranger can put many people
+// into a message, so the number of questions is limited.
 func TestManyMentions(t *testing.T) {
 	t.Parallel()
 	known := &contacts{name: "Ada"}
@@ -338,7 +338,7 @@ func TestManyMentions(t *testing.T) {
 	}
 }
 
-// Twice as many numbers in a contact take about twice as much work.
+// Reading a contact with twice as many numbers takes about twice as much work.
 func TestManyNumbers(t *testing.T) {
 	label := func(numbers int) uint64 {
 		m := &waE2E.Message{ContactMessage: &waE2E.ContactMessage{

@@ -15,7 +15,7 @@ import (
 	"gateway/store"
 )
 
-// has reports whether a file of the store has a text.
+// has reports whether a file of the store contains a text.
 func (w *world) has(text string) bool {
 	w.t.Helper()
 	found := false
@@ -33,9 +33,9 @@ func (w *world) has(text string) bool {
 	return found
 }
 
-// Who is erased has left nothing in the store, whether the account is connected or not, and whoever
-// else there is loses nothing. What they write afterwards comes, and can be answered, in their chat
-// and in a group.
+// After a person is erased, the store has no trace of them, whether or not the account is
+// connected. Other people lose nothing. Later messages of the erased person arrive and can be
+// answered, in their chat and in a group.
 func TestErase(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -56,7 +56,7 @@ func TestErase(t *testing.T) {
 			zoe := w.person("Zoe Zanzibar", tt.as)
 			group := w.server.AddGroup("Friends", tt.as == whatsapptest.NoLID, w.ada, zoe)
 			stop := w.run()
-			w.say("hello") // Ada
+			w.say("hello") // from Ada
 			n := 1
 			talk := func(chat, text string) {
 				t.Helper()
@@ -70,7 +70,7 @@ func TestErase(t *testing.T) {
 					t.Errorf("received %q as %s, want %q", m.Text, said, text)
 				}
 				if tt.as == whatsapptest.NoLID {
-					return // the library can't write to them
+					return // the library can't write to such a person
 				}
 				_, err = w.ch.Send(t.Context(), bus.Part{Key: text, To: m.From, Text: "re " + text})
 				if err != nil {
@@ -123,7 +123,7 @@ func TestErase(t *testing.T) {
 	}
 }
 
-// A group is erased with its keys, and people in it go on talking.
+// A group is erased with its keys, and its members can still write and read.
 func TestEraseGroup(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -150,8 +150,8 @@ func TestEraseGroup(t *testing.T) {
 	}
 }
 
-// A store that was never made is not made; the account itself is nobody to be erased; and a store
-// that another process works with is left alone until later.
+// Erase does not create a missing store, and does not erase the account itself. If another
+// process uses the store, Erase returns an error.
 func TestEraseNothing(t *testing.T) {
 	t.Parallel()
 	w := unlinked(t, whatsapp.Options{})
@@ -176,7 +176,7 @@ func TestEraseNothing(t *testing.T) {
 	}
 }
 
-// Whoever writes while they are erased, again and again, is heard all the same.
+// If a person writes while they are erased again and again, all their messages still arrive.
 func TestEraseWhileTalking(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -204,8 +204,8 @@ func TestEraseWhileTalking(t *testing.T) {
 	}
 }
 
-// Who comes again, under another name, is erased again as a whole, though the client has not
-// written a second time which number belongs to which hidden id.
+// A person who comes back under another name can be erased again completely. This is also true
+// if the client has not stored again which number belongs to which hidden id.
 func TestEraseAgain(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -228,7 +228,7 @@ func TestEraseAgain(t *testing.T) {
 		w.wait("Zoe sees it", func() bool {
 			return len(zoe.Messages("")) == 2*(i+1) && zoe.Settled() && w.server.Pending() == 0
 		})
-		w.wait("her contact by phone to be written", func() bool { // two columns of a row
+		w.wait("her contact by phone to be written", func() bool { // two adjacent columns of a row
 			return w.has(zoe.Phone() + "@s.whatsapp.net" + "Zanzibar " + text)
 		})
 		if err := w.ch.Erase(t.Context(), []string{chat}); err != nil {

@@ -36,8 +36,8 @@ func TestDirectMessage(t *testing.T) {
 	w.wait("Ada sees that it was read", func() bool { return w.ada.Read(id) })
 }
 
-// TestOneConversation checks that somebody who is named by phone number at first and by hidden id
-// later is one person in one chat.
+// TestOneConversation checks that a person has one chat, even if WhatsApp identifies them first
+// by phone number and later by hidden id.
 func TestOneConversation(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -216,8 +216,8 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// What is quoted is what was said, whatever the sender of the reply claims; of what nobody
-// remembers it is said that they claim it.
+// A quote has the text of the original message, whatever the sender of the reply claims. If the
+// original is unknown, the quote is marked as claimed.
 func TestForgedQuotes(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -252,7 +252,8 @@ func TestForgedQuotes(t *testing.T) {
 	}
 }
 
-// That also holds for files: a quote has the file of its message, and none if that has none.
+// The same is true for files: a quote has the file of the original message, and none if that has
+// none.
 func TestForgedFiles(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -316,7 +317,7 @@ func TestEditsOfPeople(t *testing.T) {
 	}
 }
 
-// TestIgnored checks what is not a message to the gateway: it is acknowledged and that is all.
+// TestIgnored checks that events that are not messages to the gateway are only acknowledged.
 func TestIgnored(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -349,7 +350,7 @@ func TestIgnored(t *testing.T) {
 	})
 }
 
-// receiveNothing checks that nothing of what f makes is published.
+// receiveNothing checks that f causes no published message.
 func (w *world) receiveNothing(f func()) {
 	w.t.Helper()
 	f()
@@ -360,7 +361,7 @@ func (w *world) receiveNothing(f func()) {
 	}
 }
 
-// TestWhileAway checks that what people write while the gateway is away comes in order.
+// TestWhileAway checks that messages that were sent while the gateway was away arrive in order.
 func TestWhileAway(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -389,7 +390,7 @@ func TestWhileAway(t *testing.T) {
 	}
 }
 
-// Of a message that is to be seen once linked devices get nothing but that there is one.
+// Linked devices learn of a view-once message only that it exists.
 func TestViewOnce(t *testing.T) {
 	t.Parallel()
 	w := start(t)

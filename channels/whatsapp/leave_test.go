@@ -8,7 +8,8 @@ import (
 	"gateway/channels/whatsapp"
 )
 
-// TestLeave checks what the account makes of WhatsApp's answers when it leaves a group.
+// TestLeave checks which of WhatsApp's answers count as a refusal when the account leaves a
+// group.
 func TestLeave(t *testing.T) {
 	w := startWith(t, whatsapp.Options{})
 	friends := w.server.AddGroup("Friends", false, w.ada)

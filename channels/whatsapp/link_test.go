@@ -15,7 +15,8 @@ import (
 	"gateway/channels/whatsapp/whatsapptest"
 )
 
-// pair links the world's channel and returns Pair's error. It scans or types in what is shown.
+// pair links the world's channel and returns Pair's error. It scans or types in the code that is
+// shown.
 func (w *world) pair(phone string) error {
 	ctx, cancel := contextWithPatience(w.t)
 	defer cancel()
@@ -38,7 +39,7 @@ func (w *world) pair(phone string) error {
 	})
 }
 
-// accountError fails the test unless err is an AccountError with words.
+// accountError fails the test unless err is an AccountError whose reason contains words.
 func accountError(t *testing.T, err error, words string) {
 	t.Helper()
 	refused, ok := errors.AsType[*channels.AccountError](err)
@@ -120,7 +121,7 @@ func TestPairCancelled(t *testing.T) {
 	}
 }
 
-// TestPairMeanwhile links the account with another process while the gateway waits for that.
+// TestPairMeanwhile links the account in another process while the gateway waits for the link.
 func TestPairMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := unlinked(t, whatsapp.Options{})
@@ -158,7 +159,7 @@ func TestOnline(t *testing.T) {
 	}
 }
 
-// change changes the store while nobody uses it.
+// change changes the store. Nobody may use it at the same time.
 func (w *world) change(query string) {
 	w.t.Helper()
 	db, err := sql.Open("sqlite", "file:"+w.path+"?_pragma=busy_timeout(0)")

@@ -12,9 +12,10 @@ import (
 	"gateway/channels/whatsapp/whatsapptest"
 )
 
-// TestLoggedOut removes the gateway from the phone's list while it is connected and while it is
-// not, and links it anew. The client empties its device while others read it, which the race
-// detector sees; nothing of ours is in that, so this test alone runs without it.
+// TestLoggedOut removes the gateway from the phone's list of devices, both while it is connected
+// and while it is not, and links it again. The client empties its device while other goroutines
+// read it, and the race detector reports that. The race is inside the library, so this file is
+// excluded from race builds.
 func TestLoggedOut(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -54,8 +55,9 @@ func TestLoggedOut(t *testing.T) {
 	w.wait("the bot is connected again", w.server.Connected)
 }
 
-// TestBanned checks that an account that WhatsApp has banned or locked is said to be so, also by
-// the next process, until it is linked again. It runs without the race detector like TestLoggedOut.
+// TestBanned checks that the channel reports that WhatsApp has banned or locked the account,
+// also in the next process, until the account is linked again. It runs without the race
+// detector, like TestLoggedOut.
 func TestBanned(t *testing.T) {
 	t.Parallel()
 	for reason, words := range map[int]string{

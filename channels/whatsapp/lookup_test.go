@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Lookup finds the hidden ids that the account knows, and makes no file.
+// Lookup finds the hidden ids that the account knows, and creates no file.
 func TestLookup(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "whatsapp.db")
 	want := func(number, want string) {

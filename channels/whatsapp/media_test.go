@@ -101,7 +101,7 @@ func TestMediaGone(t *testing.T) {
 	}
 }
 
-// TestMediaTooLong checks that a file can't be longer than its message says.
+// TestMediaTooLong checks that a file that is longer than its message says is refused.
 func TestMediaTooLong(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -120,7 +120,8 @@ func TestMediaTooLong(t *testing.T) {
 	}
 }
 
-// TestMediaBreaks checks that a download that breaks off begins anew, at the next host and later.
+// TestMediaBreaks checks that a download that breaks off begins again, at the next host or with
+// the next call.
 func TestMediaBreaks(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -175,7 +176,7 @@ func TestAlbum(t *testing.T) {
 	}
 }
 
-// A seeker is the content of a file that is sent.
+// A seeker is the content of a file to send.
 type seeker struct{ *bytes.Reader }
 
 func (seeker) Close() error { return nil }

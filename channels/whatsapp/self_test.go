@@ -12,7 +12,8 @@ import (
 	"gateway/channels/whatsapp/whatsapptest"
 )
 
-// withOwner returns a world and the owner of the account with their phone.
+// withOwner returns a world, the owner of the account with their phone, and the address of the
+// owner's chat with themselves.
 func withOwner(t *testing.T) (*world, *whatsapptest.Person, bus.Address) {
 	t.Helper()
 	w := start(t)
@@ -23,7 +24,8 @@ func withOwner(t *testing.T) (*world, *whatsapptest.Person, bus.Address) {
 	return w, owner, bus.Address{Account: "wa", Chat: w.server.BotLID() + "@lid"}
 }
 
-// What the owner of the account writes to themselves comes in as theirs, and can be answered.
+// A note that the account's owner writes to themselves is received as theirs, and can be
+// answered.
 func TestSelf(t *testing.T) {
 	t.Parallel()
 	w, owner, self := withOwner(t)
@@ -47,7 +49,7 @@ func TestSelf(t *testing.T) {
 		t.Errorf("React = %v", err)
 	}
 	var id string
-	for _, key := range []string{"1", "2", "1"} { // the third shows nothing
+	for _, key := range []string{"1", "2", "1"} { // the third one repeats a key and is not shown
 		id, err = w.ch.Send(t.Context(), bus.Part{Key: key, To: self, Text: "answer", ReplyTo: note})
 		if err != nil {
 			t.Fatal(err)
@@ -81,8 +83,8 @@ func TestSelf(t *testing.T) {
 	}
 }
 
-// What a gateway wrote is known as such for ever: by another one that is linked to the same
-// account, and after a restart.
+// Messages that a gateway sent are recognised as such, also by another gateway with the same
+// account and after a restart.
 func TestSelfOurs(t *testing.T) {
 	t.Parallel()
 	w, owner, self := withOwner(t)
@@ -102,7 +104,7 @@ func TestSelfOurs(t *testing.T) {
 		w.ch.Edit(t.Context(), self, id, "edited"),
 		w.ch.React(t.Context(), self, id, "👍"),
 		owner.Edit(t.Context(), "", id, "edited by the owner"),
-		// The phone answers for what we could not decrypt with a copy of its own.
+		// For a message that we could not decrypt, the phone sends a copy of its own.
 		owner.SendAgain(t.Context(), "", id, &waE2E.Message{Conversation: &id}),
 	} {
 		if err != nil {

@@ -106,7 +106,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// People are named by their phone numbers, too, as in the configuration.
+// A person can also be addressed by phone number, as in the configuration.
 func TestSendToNumber(t *testing.T) {
 	w := start(t)
 	w.run()

@@ -30,20 +30,20 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// alwaysRunning is a channel for tests that send without running it, as bots with an HTTP API
-// can. It runs by itself from the first call until Run is called.
+// alwaysRunning is a channel for tests that send without calling Run, which works for bots with
+// an HTTP API. It runs by itself from the first call until Run is called.
 type alwaysRunning struct {
 	*whatsapp.Channel
 	t testing.TB
 
 	mu    sync.Mutex
-	taken bool // by Run
+	taken bool // Run was called
 	since time.Time
 	stop  context.CancelFunc
 	done  chan struct{}
 }
 
-// nobody is an intake that takes no messages.
+// nobody is an intake that accepts no messages.
 type nobody struct{ channeltest.Inbox }
 
 func (n *nobody) Publish(context.Context, channels.Batch) error { return context.Canceled }
@@ -69,7 +69,7 @@ func (a *alwaysRunning) awake() {
 	}()
 }
 
-// pause ends what awake began.
+// pause stops the run that awake began.
 func (a *alwaysRunning) pause() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -93,8 +93,8 @@ func (a *alwaysRunning) Run(ctx context.Context, in channels.Intake) error {
 	return a.Channel.Run(ctx, in)
 }
 
-// Send tries again what fails because Run takes the channel over just then: with the same key that
-// sends nothing twice.
+// Send tries again if it fails because Run takes over the channel at that moment. With the same
+// key, nothing is sent twice.
 func (a *alwaysRunning) Send(ctx context.Context, part bus.Part) (string, error) {
 	a.awake()
 	for {
@@ -124,7 +124,7 @@ func (a *alwaysRunning) Type(ctx context.Context, to bus.Address) error {
 	return a.Channel.Type(ctx, to)
 }
 
-// A platform is the fake WhatsApp as the suite sees it.
+// A platform gives the suite the fake WhatsApp.
 type platform struct {
 	*world
 	ch *alwaysRunning
@@ -140,7 +140,7 @@ func (p *platform) Pending() int { return p.server.Pending() }
 
 func (p *platform) Texts() []string { return p.seen() }
 
-// Delete deletes a message as the account's owner can, with the phone.
+// Delete deletes a message with the phone of the account's owner.
 func (p *platform) Delete(id string) {
 	owner, err := p.server.Owner(p.t.Context())
 	if err != nil {
@@ -159,8 +159,8 @@ func (p *platform) Refuse() { p.server.RefuseAllSends(463) }
 
 func (p *platform) Hang() { p.server.SetHang(true) }
 
-// SetOutage waits until the channel is connected again, which takes long on a slow machine. In an
-// outage sending waits for a connection in vain, so the wait is short then.
+// SetOutage waits until the channel is connected again, which may take long on a slow machine.
+// During an outage, sending can't get a connection, so its wait is short then.
 func (p *platform) SetOutage(on bool) {
 	p.server.SetOutage(on)
 	wait := connectWait

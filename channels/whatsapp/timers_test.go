@@ -21,7 +21,7 @@ func expiring(text string, seconds uint32) *waE2E.Message {
 			EphemeralSettingTimestamp: proto.Int64(1700000000)}}}
 }
 
-// timerMessage returns what a phone sends when somebody changes the timer of a chat.
+// timerMessage returns the message that a phone sends when somebody changes the timer of a chat.
 func timerMessage(seconds uint32) *waE2E.Message {
 	return &waE2E.Message{ProtocolMessage: &waE2E.ProtocolMessage{
 		Type:                waE2E.ProtocolMessage_EPHEMERAL_SETTING.Enum(),
@@ -29,7 +29,7 @@ func timerMessage(seconds uint32) *waE2E.Message {
 	}}
 }
 
-// tell sends a message of Ada's and waits until it was taken in.
+// tell sends a message from Ada and waits until the bot has read it.
 func (w *world) tell(m *waE2E.Message) {
 	w.t.Helper()
 	if _, err := w.ada.Send(w.t.Context(), "", m); err != nil {
@@ -70,7 +70,8 @@ func (w *world) wantExpires(what, chat string, want int) {
 	}
 }
 
-// TestTimers checks that what we send disappears as what people send does, also after a restart.
+// TestTimers checks that our messages disappear after the same time as those of people in the
+// chat, also after a restart.
 func TestTimers(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -106,8 +107,8 @@ func TestTimers(t *testing.T) {
 	w.wantExpires("switched on with the bot's phone", "", 3600)
 }
 
-// TestGroupTimer checks the same in a group, whose timer is told when it changes and when the group
-// is asked about.
+// TestGroupTimer checks the same in a group. The server reports a group's timer when it changes,
+// and in the answer to a query about the group.
 func TestGroupTimer(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -129,7 +130,7 @@ func TestGroupTimer(t *testing.T) {
 		w.receive(map[int]int{60: 2, 0: 3}[seconds])
 		w.wantExpires("changed", group, seconds)
 	}
-	// A member can't change the timer with a message of theirs.
+	// A member's message can't change the timer.
 	for i, m := range []*waE2E.Message{expiring("x", 1), timerMessage(1)} {
 		if _, err := w.ada.Send(t.Context(), group, m); err != nil {
 			t.Fatal(err)

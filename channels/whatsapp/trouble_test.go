@@ -31,11 +31,11 @@ func TestReplaced(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	go func() {
-		_ = w.server.Wait(t.Context(), w.server.Connected) // else the test's patience ends
+		_ = w.server.Wait(t.Context(), w.server.Connected) // if this fails, the test's patience ends
 		w.server.Replace()
 	}()
 	accountError(t, end(t, w), "Another program")
-	if n := w.server.Logins(); n != 2 { // of pairing and of Run
+	if n := w.server.Logins(); n != 2 { // one for pairing and one for Run
 		t.Errorf("the bot has logged in %d times, want 2: it fights", n)
 	}
 }
@@ -87,19 +87,19 @@ func TestServerRestarts(t *testing.T) {
 // TestGivesUp checks that Run ends with an error when the connection does not come back.
 func TestGivesUp(t *testing.T) {
 	t.Parallel()
-	// More than a busy machine needs to connect: the library has a race of its own, on the number of
-	// its tries, if it is cut off in the middle of a log-in.
+	// This is more than a busy machine needs to connect. If the library is cut off in the middle of
+	// a login, it has a data race on its number of attempts.
 	w := startWith(t, whatsapp.Options{Reconnect: 8 * time.Second})
 	connected := make(chan struct{})
 	go func() {
-		// When the log-in is over: exsync.Event, for which the library waits in the middle of one
-		// and when it reconnects, writes its field waiting under a read lock.
+		// Wait until the login is over. The library waits for an exsync.Event in the middle of a login
+		// and when it reconnects, and that writes its field waiting under a read lock.
 		w.reported("connected as")
 		close(connected)
 		w.server.SetOutage(true)
 	}()
 	err := end(t, w)
-	for over := false; !over; { // on a busy machine it gives up before it is connected
+	for over := false; !over; { // on a busy machine, Run may give up before it is connected
 		select {
 		case <-connected:
 			over = true
@@ -126,7 +126,7 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// TestDeadConnection checks that a connection on which nothing comes any more is given up.
+// TestDeadConnection checks that a connection that receives nothing any more is replaced.
 func TestDeadConnection(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -140,7 +140,8 @@ func TestDeadConnection(t *testing.T) {
 	w.receive(1)
 }
 
-// TestUnreachableCause checks that people are told the cause, not what each library says of it.
+// TestUnreachableCause checks that people are told the cause, and not the error text of each
+// library.
 func TestUnreachableCause(t *testing.T) {
 	w := start(t)
 	w.server.SetOutage(true)
@@ -151,7 +152,7 @@ func TestUnreachableCause(t *testing.T) {
 	}
 }
 
-// TestPanic checks that a message whose storing fails badly is delivered again.
+// TestPanic checks that a message is delivered again if storing it panics.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -178,8 +179,8 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestPanicEachTime checks that a message whose storing fails badly each time is set aside at the
-// third try, and that those after it come.
+// TestPanicEachTime checks that a message is set aside at the third attempt if storing it panics
+// each time. The messages after it are received.
 func TestPanicEachTime(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -213,7 +214,7 @@ func TestPanicEachTime(t *testing.T) {
 	}
 }
 
-// TestKeysLost checks that a message that can't be decrypted is asked for again.
+// TestKeysLost checks that the channel requests a message again that can't be decrypted.
 func TestKeysLost(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -231,8 +232,8 @@ func TestKeysLost(t *testing.T) {
 	}
 }
 
-// TestSwallowedAck checks that a message whose acknowledgement is lost is shown once, however
-// often it is sent.
+// TestSwallowedAck checks that a message whose acknowledgement is lost is shown once, no matter
+// how often it is sent.
 func TestSwallowedAck(t *testing.T) {
 	t.Parallel()
 	w := startWith(t, whatsapp.Options{AckWait: 100 * time.Millisecond})
@@ -258,8 +259,8 @@ func TestSwallowedAck(t *testing.T) {
 	}
 }
 
-// TestSlowServer checks that a message gets through whose acknowledgement always takes longer than
-// its first try waits.
+// TestSlowServer checks that a message is sent even if its acknowledgement always takes longer
+// than one attempt waits.
 func TestSlowServer(t *testing.T) {
 	t.Parallel()
 	w := startWith(t, whatsapp.Options{AckWait: 50 * time.Millisecond})
@@ -277,8 +278,8 @@ func TestSlowServer(t *testing.T) {
 	}
 }
 
-// TestMarkSwallowed checks that a lost acknowledgement of a reaction costs less than that of a
-// message, for which everybody waits.
+// TestMarkSwallowed checks that a lost acknowledgement of a reaction delays others for a shorter
+// time than that of a message. The whole account waits meanwhile.
 func TestMarkSwallowed(t *testing.T) {
 	t.Parallel()
 	w := startWith(t, whatsapp.Options{AckWait: time.Hour, MarkWait: 20 * time.Millisecond})
@@ -295,7 +296,7 @@ func TestMarkSwallowed(t *testing.T) {
 	w.send("the next")
 }
 
-// TestSlowAcks checks that who has waited long enough is not held up by others.
+// TestSlowAcks checks that a Send whose context ends returns, even if another Send still waits.
 func TestSlowAcks(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -326,7 +327,7 @@ func TestSlowAcks(t *testing.T) {
 	}
 }
 
-// TestSendWhileStopping checks that Run ends although a message is under way.
+// TestSendWhileStopping checks that Run ends even while a message is being sent.
 func TestSendWhileStopping(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -351,7 +352,7 @@ func TestSendWhileStopping(t *testing.T) {
 	}
 }
 
-// TestBothAtOnce checks that nothing is lost when two write to each other at the same time.
+// TestBothAtOnce checks that no message is lost when both sides write at the same time.
 func TestBothAtOnce(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -377,7 +378,8 @@ func TestBothAtOnce(t *testing.T) {
 	}
 }
 
-// TestKeysNotToBeHad checks that a message that was encrypted for nobody is not taken for sent.
+// TestKeysNotToBeHad checks that a message that could not be encrypted for its recipient does
+// not count as sent.
 func TestKeysNotToBeHad(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -465,7 +467,7 @@ func TestNotConnected(t *testing.T) {
 
 func second(_ string, err error) error { return err }
 
-// TestSameIDTwice checks that a message that comes twice has one id.
+// TestSameIDTwice checks that a message that arrives twice has the same id both times.
 func TestSameIDTwice(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -486,7 +488,7 @@ func TestSameIDTwice(t *testing.T) {
 	}
 }
 
-// A recorder is an intake that shows each batch to a function.
+// A recorder is an intake that passes each batch to a function.
 type recorder struct {
 	channeltest.Inbox
 	publish func(channels.Batch)

@@ -25,12 +25,13 @@ import (
 
 func TestMain(m *testing.M) {
 	storetest.InMemory()
-	// These belong to the library and are for the whole process.
+	// These variables of the library apply to the whole process.
 	whatsmeow.WACertPubKey = whatsapptest.RootKey
 	whatsmeow.KeepAliveIntervalMin = 300 * time.Millisecond
 	whatsmeow.KeepAliveIntervalMax = 400 * time.Millisecond
 	whatsmeow.KeepAliveResponseDeadline = time.Second
-	// Most of these tests wait. A number that is set by -parallel is parsed later, and counts.
+	// Most of these tests only wait, so more of them run in parallel. A -parallel flag is parsed
+	// later and overrides this number.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
@@ -70,7 +71,8 @@ type world struct {
 	in     *channeltest.Inbox
 }
 
-// newServer returns a fake WhatsApp that must not see anything it doesn't know.
+// newServer returns a fake WhatsApp. The test fails if a client does something that WhatsApp
+// does not know.
 func newServer(t testing.TB) (*whatsapptest.Server, string) {
 	t.Helper()
 	opts := &whatsapptest.Options{Dir: t.TempDir()}
@@ -109,7 +111,7 @@ func (w *world) channel(opts whatsapp.Options) *whatsapp.Channel {
 	opts.BaseURL = w.url
 	opts.Logger = slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	opts.PollLink = cmp.Or(opts.PollLink, 10*time.Millisecond)
-	// The fake may be slow to answer, and what is sent without a router is not sent again.
+	// The fake may be slow to answer. Without a router, nothing is sent again.
 	opts.ConnectWait = cmp.Or(opts.ConnectWait, time.Minute)
 	opts.AckWait = cmp.Or(opts.AckWait, time.Minute)
 	opts.MarkWait = cmp.Or(opts.MarkWait, time.Minute)
@@ -141,7 +143,7 @@ func (w *world) person(name string, as whatsapptest.Identity) *whatsapptest.Pers
 	return p
 }
 
-// run runs the channel until the test ends or stop is called, which returns Run's error.
+// run runs the channel until the test ends or stop is called. stop returns Run's error.
 func (w *world) run() (stop func() error) {
 	w.t.Helper()
 	return w.runTo(w.ch, w.in)

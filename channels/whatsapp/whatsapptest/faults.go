@@ -131,7 +131,7 @@ func (s *Server) FailLogin(f LoginFailure) {
 	s.loginFailure = &f
 }
 
-// takeLoginFailure counts a failed login and returns the stanza that says why. The caller
+// takeLoginFailure counts a failed login and returns the stanza with its reason. The caller
 // holds s.mu.
 func (s *Server) takeLoginFailure() node {
 	f := s.loginFailure
@@ -145,8 +145,8 @@ func (s *Server) takeLoginFailure() node {
 	return node{Tag: "failure", Attrs: a}
 }
 
-// RefuseSends makes the bot's next messages fail, each with one of the codes: 429 for too many,
-// 463 for a stranger, 479 for a bad address.
+// RefuseSends makes the bot's next messages fail, each with one of the codes: 429 for too many
+// messages, 463 for a stranger, 479 for a bad address.
 func (s *Server) RefuseSends(codes ...int) {
 	s.change(func() { s.refusals = append(s.refusals, codes...) })
 }
@@ -184,7 +184,7 @@ func (s *Server) Sends() int { return locked(s, func() int { return s.sends }) }
 // GroupQueries returns how often clients asked about groups.
 func (s *Server) GroupQueries() int { return locked(s, func() int { return s.groupQueries }) }
 
-// RefuseLeave makes WhatsApp refuse with a code to let accounts leave groups; 0 ends that.
+// RefuseLeave makes WhatsApp refuse, with this code, to let accounts leave groups. 0 ends that.
 func (s *Server) RefuseLeave(code int) { s.change(func() { s.refuseLeave = code }) }
 
 // refusal returns the code with which a message of c is refused, or 0. The caller holds s.mu.

@@ -38,7 +38,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 		"url":         "https://mmg.whatsapp.net" + name + "?ccb=1",
 		"direct_path": name + "?ccb=1",
 	})
-	_, _ = w.Write(answer) // a client that has gone needs no answer
+	_, _ = w.Write(answer) // the client may be gone
 }
 
 // download returns an encrypted file.
@@ -63,7 +63,7 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(body[:len(body)/2]) // the error comes below
 		panic(http.ErrAbortHandler)        // closes the connection
 	default:
-		_, _ = w.Write(body) // a client that has gone needs no answer
+		_, _ = w.Write(body) // the client may be gone
 	}
 }
 

@@ -34,8 +34,8 @@ const (
 	pairSuccessID = "pair-success-1"
 )
 
-// PairFile links a new device store at path to the bot's account, as a person with a phone and
-// `gateway pair` would.
+// PairFile links a new device store at path to the bot's account, as a person does with a phone
+// and `gateway pair`.
 func (s *Server) PairFile(ctx context.Context, path string) error {
 	c := whatsapp.New("whatsapp", path, &whatsapp.Options{BaseURL: s.base})
 	var scanned error
@@ -169,7 +169,7 @@ func (c *conn) pairAnswer(n *node) {
 	switch {
 	case n.Attrs["type"] == "error":
 		c.s.violate("a client refuses to be linked: %s", n)
-	case n.Attrs["id"] == pairSuccessID: // it must reconnect as a linked device
+	case n.Attrs["id"] == pairSuccessID: // the client must reconnect as a linked device
 		c.finish(node{Tag: "stream:error", Attrs: attrs{"code": "515"}})
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"gateway/channels/whatsapp/internal/sessionlock"
 )
 
-// A Person is somebody with a phone: a client that writes to the bot and sees what it wrote.
-// Its methods may be called concurrently.
+// A Person is somebody with a phone: a client that writes to the bot and sees the bot's
+// messages. Its methods may be called concurrently.
 type Person struct {
 	s           *Server
 	of          *account
@@ -192,8 +192,8 @@ func (p *Person) leave() {
 	})
 }
 
-// ViewOnce sends a view-once picture to the bot and returns the message's id. Linked devices learn
-// only that there is one.
+// ViewOnce sends a view-once picture to the bot and returns the message's id. Linked devices
+// learn only that the picture exists.
 func (p *Person) ViewOnce() string {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
@@ -252,8 +252,9 @@ func (p *Person) Settled() bool {
 	return locked(p.s, func() bool { return p.device.unread() == 0 })
 }
 
-// Messages returns what the person has seen in a chat, oldest first: the bot's messages in the
-// direct chat if chat is "", else everybody's in a group.
+// Messages returns the messages that the person has seen in a chat, oldest first. If chat is "",
+// these are the bot's messages in the direct chat. Otherwise they are everybody's messages in
+// the group.
 func (p *Person) Messages(chat string) []Message {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()

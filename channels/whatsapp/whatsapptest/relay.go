@@ -121,7 +121,7 @@ func (c *conn) relay(n *node) {
 	c.acknowledge(node{Tag: "ack", Attrs: ack})
 }
 
-// copies returns what each device gets of a message. The caller holds s.mu.
+// copies returns the stanza that each device gets of a message. The caller holds s.mu.
 func (c *conn) copies(n *node, to types.JID, g *group) map[*device]node {
 	var shared []node           // for everybody
 	per := map[*device][]node{} // for one device alone
@@ -160,8 +160,9 @@ func (c *conn) copies(n *node, to types.JID, g *group) map[*device]node {
 	return out
 }
 
-// recipients returns the devices that get a message: those it is encrypted for, and in a group
-// all others, too, which have the sender's key from before. The caller holds s.mu.
+// recipients returns the devices that get a message: those for which it is encrypted. In a
+// group, all other devices get it, too, because they have the sender's key from before. The
+// caller holds s.mu.
 func (c *conn) recipients(per map[*device][]node, shared []node, g *group, resent bool) []*device {
 	all := slices.Collect(maps.Keys(per))
 	group := g != nil && !resent &&
@@ -196,7 +197,7 @@ func (c *conn) head(n *node, to types.JID, g *group, d *device) attrs {
 	case g != nil:
 		a["from"], a["participant"], a["addressing_mode"] = g.jid, from.lid(), "lid"
 		a["participant_pn"] = from.of.pn
-	case d.of == from.of: // the account's other devices show what this one has sent
+	case d.of == from.of: // the account's other devices show the messages that this one has sent
 		a["from"], a["recipient"] = from.lid(), to.ToNonAD()
 		if other := c.s.accounts[to.ToNonAD()]; other != nil {
 			a["recipient"], a["peer_recipient_pn"] = other.lid, other.pn

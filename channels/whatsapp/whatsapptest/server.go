@@ -1,14 +1,14 @@
 // Package whatsapptest is a WhatsApp server that keeps its state in memory.
 //
-// A [Server] speaks the protocol of linked devices with real clients. It pairs them by QR code and
-// by phone code, relays their end-to-end encrypted messages, receipts and typing indicators, keeps
-// unacknowledged messages, and stores media. It can't read messages, so people are clients, too: a
-// [Person] writes to the bot and sees what the bot wrote. [Server.Wait] waits for any change.
-// Methods such as [Server.SetOutage] and [Server.RefuseSends] inject faults.
+// A [Server] speaks the protocol of linked devices with real clients. It pairs them by QR code
+// and by phone code, relays their end-to-end encrypted messages, receipts and typing indicators,
+// keeps unacknowledged messages, and stores media. It can't read messages, so people are
+// clients, too: a [Person] writes to the bot and sees the bot's messages. [Server.Wait] waits
+// for any change. Methods such as [Server.SetOutage] and [Server.RefuseSends] inject faults.
 //
-// It has one account of the gateway, the bot, with its owner's phone. It is stricter than WhatsApp
-// in one respect: it records unknown stanzas in [Server.Violations]. History sync, app state and
-// calls are missing. Persons store their keys in files in Options.Dir.
+// It has one account of the gateway, the bot, with its owner's phone. It is stricter than
+// WhatsApp in one respect: it records unknown stanzas in [Server.Violations]. History sync, app
+// state and calls are missing. Persons store their keys in files in Options.Dir.
 package whatsapptest
 
 import (
@@ -83,7 +83,7 @@ type account struct {
 	next    uint16
 
 	byPhone bool // its stanzas identify it by phone number and omit the hidden id
-	hidden  bool // its hidden id is never told
+	hidden  bool // the server never reveals its hidden id
 }
 
 // A device is a linked client of an account.
@@ -437,7 +437,7 @@ func (s *Server) InGroup(chat string) bool {
 
 // jid parses an address that this package created.
 func jid(s string) types.JID {
-	j, _ := types.ParseJID(s) // the zero JID is nobody's
+	j, _ := types.ParseJID(s) // the zero JID belongs to nobody
 	return j
 }
 

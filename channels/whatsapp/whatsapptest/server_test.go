@@ -49,8 +49,8 @@ func person(
 	return p
 }
 
-// TestPersons checks that people see what others write to a group, what is changed, and once what
-// comes twice.
+// TestPersons checks that people see messages and edits of others in a group, and that they see
+// a message once that arrives twice.
 func TestPersons(t *testing.T) {
 	s, _, ctx := start(t)
 	ada, bob := person(t, ctx, s, "Ada"), person(t, ctx, s, "Bob")
@@ -87,7 +87,8 @@ func TestPersons(t *testing.T) {
 	}
 }
 
-// TestOffline checks that what a person was sent while away comes in order.
+// TestOffline checks that messages that were sent to a person while they were offline arrive in
+// order.
 func TestOffline(t *testing.T) {
 	s, _, ctx := start(t)
 	ada, bob := person(t, ctx, s, "Ada"), person(t, ctx, s, "Bob")
@@ -117,7 +118,7 @@ func TestOffline(t *testing.T) {
 	}
 }
 
-// TestPairFile checks that a store that was linked here is all that another process needs.
+// TestPairFile checks that another process needs only the linked store.
 func TestPairFile(t *testing.T) {
 	s, url, ctx := start(t)
 	path := filepath.Join(t.TempDir(), "wa.db")
@@ -159,8 +160,8 @@ func TestPairFile(t *testing.T) {
 	}
 }
 
-// TestTakenOver checks that a device that logs in again ends the connection that it had. The race
-// detector sees whether the server uses what belongs to both connections one after the other.
+// TestTakenOver checks that a device that logs in again ends its older connection. The race
+// detector checks that the two connections don't use shared data at the same time.
 func TestTakenOver(t *testing.T) {
 	s, url, ctx := start(t)
 	dir := t.TempDir()
@@ -223,7 +224,7 @@ func TestCodesThatFitNobody(t *testing.T) {
 	}
 }
 
-// TestTenPersons checks that persons are cheap.
+// TestTenPersons checks that a server can have ten persons.
 func TestTenPersons(t *testing.T) {
 	s, _, ctx := start(t)
 	var all []*whatsapptest.Person

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A Message is what a person sees in a chat.
+// A Message is a message as a person sees it in a chat.
 type Message struct {
 	ID       string
 	Chat     string // address of a group, or "" in the direct chat with the bot
@@ -288,7 +288,7 @@ func (p *Person) note(chat, id string, fromBot bool, m *waE2E.Message) {
 	p.messages = append(p.messages, &seen)
 }
 
-// read returns what a phone shows of m.
+// read returns m as a phone shows it.
 func read(m *waE2E.Message) Message {
 	var out Message
 	var info *waE2E.ContextInfo

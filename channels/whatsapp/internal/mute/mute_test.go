@@ -9,8 +9,8 @@ import (
 	"gateway/channels/whatsapp/internal/mute"
 )
 
-// TestSignal uses the library, which logs each signature, from many sides at once: the race
-// detector would see who sets its logger meanwhile.
+// TestSignal uses the library, which logs each signature, from several goroutines. The race
+// detector would report a concurrent change of the library's logger.
 func TestSignal(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {

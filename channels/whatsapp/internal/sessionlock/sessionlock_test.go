@@ -12,7 +12,7 @@ import (
 	"go.mau.fi/whatsmeow/store"
 )
 
-// memory is a store of one session, which is a number.
+// memory is a store of one session. The session is a number.
 type memory struct {
 	store.SessionStore
 	store.EventBuffer
@@ -47,7 +47,7 @@ func (m *memory) DoDecryptionTxn(ctx context.Context, f func(context.Context) er
 	return f(ctx)
 }
 
-// attach returns a device with a session that stands at 0, and its lock.
+// attach returns a device with a session of value 0, and its lock.
 func attach() (*store.Device, *Lock) {
 	m := &memory{session: []byte("0")}
 	d := &store.Device{Sessions: m, EventBuffer: m}
@@ -55,12 +55,12 @@ func attach() (*store.Device, *Lock) {
 }
 
 func next(s []byte) []byte {
-	n, _ := strconv.Atoi(string(s)) // it is a number
-	time.Sleep(time.Millisecond)    // in a bubble
+	n, _ := strconv.Atoi(string(s)) // it is always a number
+	time.Sleep(time.Millisecond)    // fake time
 	return strconv.AppendInt(nil, int64(n)+1, 10)
 }
 
-// receive, send and resend are what a client does with a session.
+// receive, send and resend use a session as a client does.
 func receive(ctx context.Context, d *store.Device) error {
 	return d.EventBuffer.DoDecryptionTxn(ctx, func(ctx context.Context) error {
 		s, err := d.Sessions.GetSession(ctx, "ada")
@@ -76,7 +76,7 @@ func send(ctx context.Context, d *store.Device, g *Lock) error {
 		}
 		all["ada"] = next(all["ada"])
 		err = d.Sessions.PutManySessions(ctx, all)
-		time.Sleep(10 * time.Second) // until the server answers, which holds nobody up
+		time.Sleep(10 * time.Second) // until the server answers, for which nobody else waits
 		return err
 	})
 }
@@ -111,11 +111,11 @@ func TestNoStepIsLost(t *testing.T) {
 		if took := time.Since(began); took > 11*time.Second {
 			t.Errorf("it took %v: they wait for the server's answers", took)
 		}
-		time.Sleep(maxStep) // what began a step above did not end it
+		time.Sleep(maxStep) // GetSession above began a step and did not end it
 	})
 }
 
-// TestStepsThatFail checks that nobody waits for ever for somebody who has given up.
+// TestStepsThatFail checks that nobody waits for ever for a caller that has given up.
 func TestStepsThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, g := attach()
@@ -131,7 +131,7 @@ func TestStepsThatFail(t *testing.T) {
 		if err := send(ctx, d, g); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("send while another sends = %v", err)
 		}
-		if err := receive(t.Context(), d); err != nil { // after a while
+		if err := receive(t.Context(), d); err != nil { // succeeds after a while
 			t.Error(err)
 		}
 		err := g.Send(t.Context(), func(ctx context.Context) error {
