@@ -10,8 +10,8 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// checkANSI holds that ANSI(md, width) only has the escape sequences of styles, that each line
-// closes those that it opens, that lines fit, and that no text is lost.
+// checkANSI checks that ANSI(md, width) has only the escape sequences of styles, that each line
+// closes the styles that it opens, that lines fit, and that no text is lost.
 func checkANSI(t *testing.T, md string, width int) {
 	t.Helper()
 	got := ANSI(md, width)

@@ -7,13 +7,14 @@ import (
 	"testing"
 )
 
-// grown is a table whose rows a parser fills up: so many columns and rows of a byte each.
+// grown returns the text of a table with this many columns and rows. Each row has one byte, and a
+// parser adds the missing cells.
 func grown(columns, rows int) string {
 	return strings.Repeat("|", columns+1) + "\n" + strings.Repeat("-|", columns) + "\n" +
 		strings.Repeat("|\n", rows)
 }
 
-// explosive are texts whose parts multiply.
+// explosive returns texts of which a parser makes many parts.
 func explosive(size int) map[string]string {
 	repeat := func(s string) string { return strings.Repeat(s, size/len(s)) }
 	all := map[string]string{
@@ -50,8 +51,8 @@ func allocated(f func()) int {
 	return int(after.TotalAlloc - before.TotalAlloc)
 }
 
-// mostAllocated is what rendering a text may take, in bytes: the cells of a table that is not
-// refused, and some for each byte.
+// mostAllocated returns how many bytes the rendering of md may allocate: some for the cells of
+// the largest table that is accepted, and some for each byte of md.
 func mostAllocated(md string) int { return overhead * (24<<20 + 2000*len(md)) }
 
 func TestMemoryIsBounded(t *testing.T) {
@@ -62,7 +63,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			}
 		}
 		n := allocated(func() { SplitFirst(md, 4096, len(md), TelegramLen) })
-		if most := 10 * mostAllocated(md); n > most { // several pieces are measured
+		if most := 10 * mostAllocated(md); n > most { // Split measures several pieces
 			t.Errorf("Split takes %d MiB for %s, %d bytes", n>>20, name, len(md))
 		}
 	}
@@ -83,7 +84,7 @@ func FuzzMemory(f *testing.F) {
 	})
 }
 
-// What people do write is parsed.
+// Tables that people really write are parsed.
 func TestTablesThatAreRendered(t *testing.T) {
 	wide := "|" + strings.Repeat("a|", 20) + "\n|" + strings.Repeat("-|", 20) + "\n" +
 		strings.Repeat("|"+strings.Repeat("b|", 20)+"\n", 900)
@@ -103,7 +104,7 @@ func TestTablesThatAreRendered(t *testing.T) {
 	}
 }
 
-// A text that is not parsed is shown as it was written.
+// A text that is too complex to be parsed is shown as it was written.
 func TestAbsurdIsShown(t *testing.T) {
 	md := grown(200, 200)
 	want := fmt.Sprintf("%.300s", md)

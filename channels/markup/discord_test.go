@@ -27,7 +27,8 @@ func readDiscord(s string) string {
 	return r.out.String()
 }
 
-// discordBlocks reads what begins at the beginning of lines, and the inlines between.
+// discordBlocks reads the blocks, which begin at the beginning of a line, and the inlines
+// between them.
 func discordBlocks(r *reader, s string) {
 	fresh := true
 	for s != "" {
@@ -126,8 +127,8 @@ func discordInline(r *reader, s string, i int) int {
 	return discordStyle(r, s)
 }
 
-// discordStyle reads the style that s begins with. Where several could begin, Discord takes the
-// longest.
+// discordStyle reads the style that s begins with. If several styles could begin there, Discord
+// takes the longest one.
 func discordStyle(r *reader, s string) int {
 	if n := codeSpan(s); n > 0 {
 		fence := s[:len(s)-len(strings.TrimLeft(s, "`"))]
@@ -150,7 +151,7 @@ func discordStyle(r *reader, s string) int {
 	}
 	switch {
 	case best == 0:
-	case st == heading: // underlined text, which Markdown has not
+	case st == heading: // underlined text, which Markdown does not have
 		r.out.WriteString(shadowBad)
 	default:
 		r.style(st, inner)
@@ -158,7 +159,7 @@ func discordStyle(r *reader, s string) int {
 	return best
 }
 
-// codeSpan returns the length of the code that s begins with.
+// codeSpan returns the length of the code span that s begins with.
 func codeSpan(s string) int {
 	n := len(s) - len(strings.TrimLeft(s, "`"))
 	for i := n; n > 0 && i < len(s); {
@@ -171,7 +172,7 @@ func codeSpan(s string) int {
 	return 0
 }
 
-// discordPair returns the length of a pair of marks that knows no escapes.
+// discordPair returns the length of a pair of marks for which Discord has no escapes.
 func discordPair(s, mark, notBefore string) int {
 	if !strings.HasPrefix(s, mark) {
 		return 0
@@ -255,7 +256,7 @@ func discordStar(s string) int {
 	return 0
 }
 
-// checkDiscord holds that Discord shows what md means.
+// checkDiscord checks that Discord shows the meaning of md.
 func checkDiscord(t *testing.T, md string) {
 	t.Helper()
 	got := Discord(md)

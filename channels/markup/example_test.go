@@ -11,7 +11,7 @@ func ExampleTelegram() {
 	// Output: <b>Tea</b> at <code>4 pm</code> &amp; <i>cake</i>
 }
 
-// A block of code that is cut is closed in one piece and opened again in the next.
+// If a block of code is cut, it is closed in one piece and opened again in the next.
 func ExampleSplitFirst() {
 	const text = "```sh\ngo build\ngo test\n```"
 	for _, piece := range markup.SplitFirst(text, 20, len(text), markup.DiscordLen) {

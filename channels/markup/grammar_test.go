@@ -9,11 +9,11 @@ import (
 	"github.com/yuin/goldmark/ast"
 )
 
-// The tests of Discord and WhatsApp render a text twice: in the dialect, which a small parser of
-// the platform's grammar then reads, and in a shadow of the dialect, whose marks are characters
-// that no text has. What was read must be what was meant.
+// The tests of Discord and WhatsApp render a text twice: in the dialect, and in a "shadow" of
+// the dialect, whose marks are characters that no text has. A small parser of the platform's
+// grammar reads the dialect into the same marks. Both results must be equal.
 
-// The marks of a shadow: each style begins with shadow+2*style and ends with the next.
+// The marks of a shadow. Each style begins with shadow+2*style and ends with the next character.
 const (
 	shadow      = '\uE000'
 	shadowCode  = "\uE030"
@@ -78,7 +78,7 @@ var (
 	manyQuotes   = regexp.MustCompile("(?m)^([^\uE032\n]*\uE032)(.*)$")
 )
 
-// normal returns what counts when two shadows are compared.
+// normal removes the differences between two shadows that don't matter.
 func normal(s string) string {
 	s = strings.NewReplacer(noSpace, "", joint, "", "%2A", "*", "%5F", "_", "%7E", "~", "%7C", "|",
 		"%40", "@", "%28", "(", "%29", ")", "%60", "`", `%5C`, `\`, "‵", "`",
@@ -91,14 +91,14 @@ func normal(s string) string {
 	return aroundCode.ReplaceAllString(s, "$1")
 }
 
-// meant returns what md means in the shadow of d.
+// meant returns the meaning of md in the shadow of d.
 func meant(md string, d dialect) string {
 	r := render(md, shadowOf(d))
 	s := r.out.String()
 	s = preformatted.ReplaceAllStringFunc(s, func(pre string) string {
 		return strings.ReplaceAll(pre, shadowQuote, "")
 	})
-	// Inside a quotation there are no others, so no marks that begin a line either.
+	// A quotation can't contain another one, nor other marks that begin a line.
 	return manyQuotes.ReplaceAllStringFunc(s, func(line string) string {
 		i := strings.Index(line, shadowQuote) + len(shadowQuote)
 		head, rest := line[:i], line[i:]
@@ -139,8 +139,8 @@ func (r *reader) text(s string) {
 
 var private = regexp.MustCompile("[\uE000-\uF8FF\u200b\u200c\u200d‵]|%[0-9A-Fa-f]{2}")
 
-// checkMeaning holds that what the platform reads in got is what md means, except for what the
-// replacer takes from that.
+// checkMeaning checks that the platform reads got as the meaning of md, without the parts that
+// the replacer removes from that.
 func checkMeaning(t *testing.T, name, md, got, read string, d dialect, but *strings.Replacer) {
 	t.Helper()
 	if private.MatchString(md) || private.MatchString(unescape(md)) || !utf8.ValidString(md) {

@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the tests got into testdata")
 
-// golden calls got with each archive of testdata/dir and compares the files that it returns with
-// those that follow the archive's first, in.md.
+// golden calls got with each archive in testdata/dir. It compares the files that got returns
+// with the files that follow the archive's first file, in.md.
 func golden(t *testing.T, dir string, got func(t *testing.T, comment, md string) []txtar.File) {
 	paths, err := filepath.Glob(filepath.Join("testdata", dir, "*.txtar"))
 	if err != nil || len(paths) == 0 {
@@ -82,7 +82,7 @@ func TestSplitGolden(t *testing.T) {
 	})
 }
 
-// checkTelegram holds the invariants of rendering for Telegram.
+// checkTelegram checks the invariants of rendering for Telegram.
 func checkTelegram(t *testing.T, md string) {
 	t.Helper()
 	html := markup.Telegram(md)
@@ -117,14 +117,15 @@ func FuzzTelegram(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, md string) {
 		if len(md) > 1<<15 {
-			return // longer than any piece
+			return // pieces are never that long
 		}
-		checkTelegram(t, md) // the fuzzer reports 10 s as a failure
+		checkTelegram(t, md) // the fuzzer reports a run of 10 s as a failure
 		markup.Plain(md)
 	})
 }
 
-// A character reference is resolved as a whole or not at all; so are those that do not exist.
+// A character reference is resolved as a whole or not at all. Unknown references are not
+// resolved.
 func TestReferences(t *testing.T) {
 	for md, want := range map[string]string{
 		"a &not b; c":          "a &not b; c",
@@ -141,7 +142,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// What would show nothing is shown as it was written.
+// A text that would show nothing is shown as it was written.
 func TestNothingToShow(t *testing.T) {
 	for _, md := range []string{"&ZeroWidthSpace;", "&#xFEFF;", "&#x200b;&#x301;"} {
 		if got := markup.Plain(md); got != md {

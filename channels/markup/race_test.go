@@ -2,6 +2,6 @@
 
 package markup
 
-// overhead is how much more memory a text takes with the race detector, which empties pools at
-// random.
+// overhead is how much more memory rendering takes with the race detector, which empties pools
+// at random.
 const overhead = 4

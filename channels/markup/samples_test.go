@@ -22,7 +22,7 @@ func Samples(tb testing.TB) []string {
 		"**[x](http://y)**",
 		"> ```go\n> x\n> ```", "1. a\n\n   b\n2. c", "\u2028\u202e", "- \n- ", ">", "#", "`` ` ``",
 	}
-	all = append(all, // which were difficult to write in some dialect
+	all = append(all, // samples that were once difficult in some dialect
 		"[0](http:)0", "0http://[0", "- # ", ">00\n\x00", "[](http://0)00", "http://0<#1>", "~~~\n`````",
 		"000***0***", "[*0*`0`]()0", "**0`*`0**", "*0*\x00*0*0000", "\\\n-", "0\n* >", ">* >00",
 		"    0 ", "  |\n|-", "*0*`", "0*\x10\t0*", "a\n:-\nb", "00)  00) 0", "**a***b*c",

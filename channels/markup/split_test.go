@@ -20,7 +20,7 @@ func stripped(s string) string {
 	}, s)
 }
 
-// checkSplit holds the promises of Split, taking the same steps so as to see where it cuts.
+// checkSplit checks the promises of Split. It repeats the steps of Split to see where it cuts.
 func checkSplit(t *testing.T, src string, limit int, measure func(string) int) {
 	t.Helper()
 	pieces := SplitFirst(src, limit, len(src), measure)
@@ -84,7 +84,7 @@ func FuzzSplit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src string, limit int) {
 		limit = 1 + int(uint(limit)%300)
 		if len(src) > 1<<12 {
-			return // long texts are the business of TestSplitIsFast
+			return // TestSplitIsFast covers long texts
 		}
 		for _, measure := range []func(string) int{TelegramLen, DiscordLen, WhatsAppLen} {
 			checkSplit(t, src, limit, measure)
@@ -93,7 +93,7 @@ func FuzzSplit(f *testing.F) {
 	})
 }
 
-// FuzzIsPlain holds the shortcut to what the parser says.
+// FuzzIsPlain compares isPlain, a shortcut, with the parser.
 func FuzzIsPlain(f *testing.F) {
 	for _, md := range []string{
 		"a", "a\nb", "a\n\nb", "a. b-c = d: e+f #1", "1. a", "a\n- b", "ö\u2028",
@@ -164,7 +164,7 @@ func TestSplitPrefers(t *testing.T) {
 	}
 }
 
-// Strong text that is cut is strong in each piece, and shows no marks.
+// If strong text is cut, each piece is strong and shows no marks.
 func TestSplitStrong(t *testing.T) {
 	src := "Before **" + strings.Repeat("bold words. ", 20) + "end** after"
 	pieces := SplitFirst(src, 60, len(src), WhatsAppLen)
@@ -189,7 +189,7 @@ func TestSplitStrong(t *testing.T) {
 	}
 }
 
-// hard returns texts of size bytes that are slow to split if Split is not careful.
+// hard returns texts of size bytes that are slow to split if the algorithm is careless.
 func hard(size int) map[string]string {
 	fill := func(s string) string { return strings.Repeat(s, size/len(s)) }
 	return map[string]string{
@@ -223,7 +223,7 @@ func hard(size int) map[string]string {
 	}
 }
 
-// TestSplitIsLinear counts what is measured, since measuring is what takes the time.
+// TestSplitIsLinear counts the measured bytes, because measuring takes most of the time.
 func TestSplitIsLinear(t *testing.T) {
 	const size, limit = 1 << 17, 4096
 	for name, src := range hard(size) {

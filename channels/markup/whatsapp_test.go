@@ -93,12 +93,12 @@ func whatsAppInline(r *reader, s string, i int) int {
 
 func isWhatsAppWord(c rune) bool { return isWord(c) || string(c) == joint }
 
-// checkWhatsApp holds that WhatsApp shows what md means.
+// checkWhatsApp checks that WhatsApp shows the meaning of md.
 func checkWhatsApp(t *testing.T, md string) {
 	t.Helper()
 	got := WhatsApp(md)
 	d := whatsApp
-	d.marks[hidden] = mark{} // which is text
+	d.marks[hidden] = mark{} // a spoiler is plain text in WhatsApp
 	d.pre = func(w *writer, _, s string) {
 		s = cleaned(s)
 		if w.active[quoted] == 0 {
@@ -115,9 +115,9 @@ func checkWhatsApp(t *testing.T, md string) {
 	}
 	read := readWhatsApp(got)
 	if strings.Contains(md, "||") {
-		return // a spoiler is text there
+		return // a spoiler is plain text in WhatsApp
 	}
-	// Quotations in lists and the like are none there, so only styles are compared.
+	// In WhatsApp, quotations in lists and the like are no quotations, so only styles are compared.
 	lineMarks := strings.NewReplacer(shadowQuote, "", shadowItem, "", ">", "")
 	checkMeaning(t, "WhatsApp", md, got, lineMarks.Replace(read), d, lineMarks)
 	if n := WhatsAppLen(md); n != len([]rune(got)) {
