@@ -30,8 +30,8 @@ type Fixture struct {
 	Secret   string        // must not appear in errors or logs; or ""
 	Log      func() string // everything that the adapter has logged, at any level
 
-	Group   string      // what Leave leaves; "" if the channel is not a Leaver
-	InGroup func() bool // whether the account is a member of Group
+	Group   string      // the group that Leave leaves; "" if the channel is not a Leaver
+	InGroup func() bool // reports whether the account is a member of Group
 
 	// NoAck says that the platform has no acknowledgements: after a gap the adapter reads again
 	// from its cursor. Pending is not called then.
@@ -49,7 +49,7 @@ type Platform interface {
 	RateLimit(after time.Duration) // the platform refuses the next send for that long
 	Refuse()                       // the platform refuses each send permanently
 	Hang()                         // current and later calls get no answer
-	SetOutage(on bool)             // whether calls fail as during an outage of the platform
+	SetOutage(on bool)             // whether calls fail as if the platform were down
 }
 
 // patience is the time limit of each wait of the suite. Only failing tests reach it.
@@ -197,7 +197,7 @@ func testRedeliver(t *testing.T, f Fixture) {
 	stop := f.start(t, in)
 	f.Platform.Deliver("first") // so that the conversation is known
 	in.wait(t, 1)
-	if !f.NoAck { // otherwise the platform rightly delivers it again
+	if !f.NoAck { // otherwise the platform may deliver it again
 		eventually(t, "the message is acknowledged", func() bool { return f.Platform.Pending() == 0 })
 	}
 	if err := stop(); !errors.Is(err, context.Canceled) {

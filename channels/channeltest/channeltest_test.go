@@ -15,7 +15,7 @@ import (
 
 var chat = bus.Address{Account: "memory", Chat: "1"}
 
-// A platform is the side of a Full that people see.
+// A platform shows a Full from the side of its people.
 type platform struct {
 	*channeltest.Full
 	mu sync.Mutex

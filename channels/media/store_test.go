@@ -19,11 +19,11 @@ import (
 	"gateway/channels/media"
 )
 
-// A library is a channel with files.
+// A library is a channel that offers files.
 type library struct {
 	channeltest.Memory
 	files   map[string]string
-	fails   int // calls that fail before one works
+	fails   int // number of calls that fail before one succeeds
 	fetched int
 }
 
@@ -116,8 +116,8 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// What a reply quotes never takes the place of another message's file, even if the id is the same:
-// the quoted message may be of another chat, or be made up.
+// A file in a quoted message never replaces the file of another message, even if the id is the
+// same. The quoted message may be from another chat, or it may be invented.
 func TestFetchQuote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &library{files: map[string]string{"own": "original", "other": "another"}}
@@ -150,7 +150,8 @@ func TestFetchQuote(t *testing.T) {
 	})
 }
 
-// After a failure nothing is left; after a crash in mid-fetch the same file takes its place.
+// A failed fetch leaves nothing. After a crash during a fetch, the same file is fetched to the
+// same place.
 func TestFetchLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -173,7 +174,7 @@ func TestFetchLeavesNothing(t *testing.T) {
 	})
 }
 
-// Files go when they are old, and the oldest when there are too many.
+// Old files are deleted. If there are too many, the oldest are deleted.
 func TestSweep(t *testing.T) {
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
@@ -212,7 +213,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// What was too long for a prompt is kept for a time of its own, and nothing else is.
+// Tool results that were too long for a prompt are kept for a time of their own, unlike all
+// other files.
 func TestSweepOffloads(t *testing.T) {
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
@@ -255,7 +257,7 @@ func TestSweepOffloads(t *testing.T) {
 
 var chatA = bus.Address{Account: "full", Chat: "a"}
 
-// openMedia returns the media of a new folder.
+// openMedia returns a store of media in a new folder.
 func openMedia(
 	t *testing.T, sources map[string]channels.Channel, opts *media.Options,
 ) *media.Store {

@@ -15,8 +15,8 @@ import (
 	"gateway/bus"
 )
 
-// A file is on the disk before it has its name, and its name before anybody is told of it: a row
-// that names it follows, and survives a power loss.
+// A file is synced before it gets its name, and its folder is synced before Put returns. So a
+// row that names the file is written later, and the file survives a power loss.
 func TestMediaLasts(t *testing.T) {
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
@@ -63,7 +63,7 @@ func TestMediaLasts(t *testing.T) {
 	}
 }
 
-// A flood of files is bounded at once, not with the next hour.
+// The total size of the files is limited at once, not only at the next hourly sweep.
 func TestMediaFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root, err := os.OpenRoot(t.TempDir())

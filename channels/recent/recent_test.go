@@ -2,7 +2,7 @@ package recent
 
 import "testing"
 
-// Keys are remembered, but not without end.
+// A Map remembers the newest keys, up to its size.
 func TestMap(t *testing.T) {
 	const size = 100
 	m := New[int, string](size)
@@ -25,7 +25,7 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// A key that was deleted and added again is as new as any other.
+// A key that was deleted and added again counts as new.
 func TestDeletedKeyReturns(t *testing.T) {
 	m := New[int, string](3)
 	for i := range 4 { // the ring has wrapped around

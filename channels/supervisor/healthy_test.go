@@ -8,8 +8,8 @@ import (
 	"gateway/channels"
 )
 
-// A channel is well while messages come in, and for a time after that; one that comes and goes is
-// not.
+// A channel is healthy while it is connected and for some time after that. A channel that
+// connects only for moments is not healthy.
 func TestIsHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Supervisor{text: "not started"}
@@ -22,7 +22,7 @@ func TestIsHealthy(t *testing.T) {
 		}
 		well(0, false)
 		s.enter(channels.Disconnected, "connecting")
-		well(time.Second, false) // it never was
+		well(time.Second, false) // it never was connected
 		s.enter(channels.Connected, "connected as @bot")
 		well(0, true)
 		s.enter(channels.Disconnected, "not connected: no route")
@@ -30,7 +30,7 @@ func TestIsHealthy(t *testing.T) {
 		s.enter(channels.Disconnected, "connecting")
 		well(0, true)
 		well(2*time.Second, false)
-		for range 5 { // for a moment, again and again
+		for range 5 { // connected only for a moment, again and again
 			s.enter(channels.Connected, "connected as @bot")
 			well(2*time.Second, false)
 			s.enter(channels.Disconnected, "not connected: no route")
@@ -44,7 +44,7 @@ func TestIsHealthy(t *testing.T) {
 		s.enter(channels.Connected, "connected as @bot")
 		well(3*time.Second, true)
 		s.enter(channels.Refused, "banned")
-		well(0, false) // no patience helps
+		well(0, false) // this state ends only when a person acts
 		s.enter(channels.Connected, "connected as @bot")
 		well(3*time.Second, true)
 	})

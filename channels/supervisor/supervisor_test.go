@@ -18,7 +18,7 @@ import (
 	"gateway/channels/supervisor"
 )
 
-// A fickle is a channel whose Run ends as a test wants.
+// A fickle is a channel whose Run ends as a test decides.
 type fickle struct {
 	channeltest.Memory
 	run         func(ctx context.Context, n int) error // n counts from 1
@@ -49,7 +49,8 @@ func (f *fickle) SetCommands(_ context.Context, commands []channels.Command) err
 	return f.setCommands(len(f.menus))
 }
 
-// supervise runs f for a time, and returns how long it was down before each start but the first.
+// supervise runs a supervisor for f for the given time. It returns the supervisor and a function
+// that stops it.
 func supervise(t *testing.T, f *fickle, d time.Duration) (s *supervisor.Supervisor, stop func()) {
 	t.Helper()
 	menu := []channels.Command{{Name: "help", Description: "shows this"}}
@@ -76,7 +77,7 @@ func supervise(t *testing.T, f *fickle, d time.Duration) (s *supervisor.Supervis
 	return s, stop
 }
 
-// gaps returns the times between the calls.
+// gaps returns the times between consecutive calls.
 func gaps(times []time.Time) (list []time.Duration) {
 	for i := 1; i < len(times); i++ {
 		list = append(list, times[i].Sub(times[i-1]))
@@ -84,7 +85,7 @@ func gaps(times []time.Time) (list []time.Duration) {
 	return list
 }
 
-// A platform that is down: the channel is started again after 1 s, doubling, up to 30 s.
+// If a platform is down, the channel is started again after 1 s. The wait doubles up to 30 s.
 func TestRestartBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fickle{run: func(context.Context, int) error { return errDown }}
@@ -108,7 +109,7 @@ func TestRestartBacksOff(t *testing.T) {
 	})
 }
 
-// A platform that says how long to wait is left alone for that long.
+// If a platform says how long to wait, the channel is not started before that.
 func TestRestartAfterRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fickle{run: func(context.Context, int) error {
@@ -123,7 +124,8 @@ func TestRestartAfterRateLimit(t *testing.T) {
 	})
 }
 
-// A channel that ran well for more than a minute is started again at once, one that didn't is not.
+// A channel that ran for more than a minute is started again after a short wait. A shorter run
+// does not reset the wait.
 func TestRestartAfterSteadyRun(t *testing.T) {
 	for _, tt := range []struct {
 		ran  time.Duration
@@ -131,7 +133,7 @@ func TestRestartAfterSteadyRun(t *testing.T) {
 	}{{61 * time.Second, 1250 * time.Millisecond}, {59 * time.Second, 37500 * time.Millisecond}} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fickle{run: func(_ context.Context, n int) error {
-				if n > 6 { // when the wait has grown to 30 s
+				if n > 6 { // after six starts, the wait has grown to 30 s
 					time.Sleep(tt.ran)
 				}
 				return errDown
@@ -145,7 +147,7 @@ func TestRestartAfterSteadyRun(t *testing.T) {
 	}
 }
 
-// Only a person can help: the channel waits long, and says why.
+// If only a person can help, the channel waits long and reports the reason.
 func TestAccountRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fickle{run: func(ctx context.Context, n int) error {
@@ -170,7 +172,7 @@ func TestAccountRefused(t *testing.T) {
 	})
 }
 
-// The supervisor ends with its context, also between two runs and while the menu can't be set.
+// The supervisor ends with its context, also between two runs and while it can't set the menu.
 func TestSuperviseEnds(t *testing.T) {
 	for name, run := range map[string]func(context.Context, int) error{
 		"running": func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() },
@@ -190,12 +192,12 @@ func TestSuperviseEnds(t *testing.T) {
 	}
 }
 
-// The menu is set once, with tries as long as that can help.
+// The menu is set once. A failed attempt is repeated if that can help.
 func TestCommands(t *testing.T) {
 	wait := func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }
 	for name, tt := range map[string]struct {
-		err  error // of the first three calls
-		want int   // calls
+		err  error // result of the first three calls
+		want int   // number of calls
 	}{
 		"at once":   {nil, 1},
 		"later":     {errDown, 4},
@@ -228,7 +230,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// A channel without a menu has none to set.
+// A channel without a menu works, too.
 func TestNoCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(channeltest.Memory)
@@ -248,7 +250,8 @@ func TestNoCommands(t *testing.T) {
 	})
 }
 
-// What the channel reports is noted for those who look from outside, and when it was last heard of.
+// The state that the channel reports is stored for other processes, together with the time of
+// its last event.
 func TestStateIsNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := openStore(t, t.TempDir())
@@ -284,8 +287,8 @@ func TestStateIsNoted(t *testing.T) {
 	})
 }
 
-// Close ends receiving, and what is being published is waited for. The channel goes on until the
-// context of Run ends.
+// Close ends receiving and waits for a running Publish. The channel continues until the context
+// of Run ends.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -340,12 +343,12 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// A channel whose message is refused because the gateway stops can see that its context is done. It
-// would take any other refusal for a failure of the store, and end the connection that it needs to
-// send the last answers.
+// If a message is refused because the gateway stops, the channel sees that its context is done.
+// It would take any other refusal for a failure of the store, and would then close the
+// connection that it needs for the last answers.
 func TestRefusedByClose(t *testing.T) {
 	db := openStore(t, t.TempDir())
-	for range 300 { // the window is small
+	for range 300 { // the time window of the race is small
 		c := &eager{began: make(chan struct{}), done: make(chan bool, 1)}
 		s := supervisor.New(db, "acc", c, new(channeltest.Inbox), nil, discard)
 		ended := make(chan error, 1)
@@ -361,7 +364,7 @@ func TestRefusedByClose(t *testing.T) {
 	}
 }
 
-// An eager channel publishes until it may not.
+// An eager channel publishes until its messages are refused.
 type eager struct {
 	channeltest.Memory
 	began chan struct{}
@@ -381,7 +384,7 @@ func (e *eager) Run(ctx context.Context, in channels.Intake) error {
 type keeper struct {
 	channeltest.Memory
 	run      func(channels.Intake)
-	received chan struct{} // closed when nothing is received any more
+	received chan struct{} // closed when the channel stops receiving
 }
 
 func (k *keeper) Run(ctx context.Context, in channels.Intake) error {
@@ -392,8 +395,8 @@ func (k *keeper) Run(ctx context.Context, in channels.Intake) error {
 	return ctx.Err()
 }
 
-// How a channel is can be seen from outside at once, and when it delivered something for the last
-// time, also after a restart.
+// Other processes see at once how a channel is, and when it last delivered something, also after
+// a restart.
 func TestNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := openStore(t, t.TempDir())
@@ -435,7 +438,7 @@ func TestNoted(t *testing.T) {
 	})
 }
 
-// A channel that says that trying again would do harm is left alone.
+// A channel whose error says that another attempt would do harm is not started again.
 func TestFinalRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fickle{run: func(context.Context, int) error {
@@ -448,7 +451,7 @@ func TestFinalRefusal(t *testing.T) {
 	})
 }
 
-// What people read of an outage is what the network says, without the names of functions.
+// The state of a channel in an outage is the error of the network, without names of functions.
 func TestCause(t *testing.T) {
 	dns := &net.DNSError{Err: "no such host", Name: "api.telegram.org", Server: "10.0.0.53:53",
 		IsNotFound: true}

@@ -10,8 +10,8 @@ import (
 	"gateway/channels/channeltest/notifier"
 )
 
-// Each change is seen by all who wait for it, also one that comes between their look and their
-// rest.
+// Each waiting goroutine sees each change, also one that comes after its check of the condition
+// and before it sleeps.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b notifier.Notifier
