@@ -42,7 +42,7 @@ func (f *fixture) add(e Entry) {
 	f.tx(func(tx *store.Tx) error { return Add(tx, e, time.Unix(e.ID, 0)) })
 }
 
-// wantLines compares what the log says, the newest first.
+// wantLines compares the entries of the log, the newest first.
 func (f *fixture) wantLines(want ...string) {
 	f.Helper()
 	list, err := List(f.db.Read(f.Context()), 100, 0)
@@ -65,7 +65,7 @@ func message(sender, chat string, person int64) bus.InboundMessage {
 }
 
 // TestErase checks that the log forgets the names and the content of a forgotten person's
-// decisions, and keeps that something was decided.
+// decisions. The log still shows that something was decided.
 func TestErase(t *testing.T) {
 	f := newFixture(t)
 	f.add(NewEntry(message("7", "a", 1), "approved", "`exec`\nwants to run"))
@@ -81,7 +81,8 @@ func TestErase(t *testing.T) {
 		"role set to admin||the command line|", "approved||somebody who was forgotten|")
 }
 
-// TestErasePersonOfTwo checks that the log also forgets what it had of a linked person before.
+// TestErasePersonOfTwo checks that the log also forgets entries that are older than the link of
+// two persons.
 func TestErasePersonOfTwo(t *testing.T) {
 	f := newFixture(t)
 	f.add(NewEntry(message("7", "a", 1), "approved", "exec"))
@@ -91,7 +92,7 @@ func TestErasePersonOfTwo(t *testing.T) {
 	f.wantLines("let in||the command line|", "approved||somebody who was forgotten|")
 }
 
-// Rules that change are noted with their keys, once, and what they are outlives old entries.
+// NoteRules writes one entry with the keys of the changed rules. Prune keeps the rules in force.
 func TestNoteRules(t *testing.T) {
 	f := newFixture(t)
 	note := func(r Rules) {
@@ -117,7 +118,7 @@ func TestNoteRules(t *testing.T) {
 		"halted||the command line|", "rules in force||the configuration file|")
 }
 
-// Old entries go, a page at a time is read.
+// Prune removes old entries. List reads one page at a time.
 func TestPruneAndPages(t *testing.T) {
 	f := newFixture(t)
 	for i := range int64(5) {

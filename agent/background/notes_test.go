@@ -35,14 +35,14 @@ func TestCountRemovable(t *testing.T) {
 		want    int
 	}{
 		{"uaua", 4, 10, 2},                           // one turn is enough
-		{"uaua", 4, 11 * 2, 4},                       // one is not
-		{"uaua", 3, 1000, 2},                         // what follows must begin with a person
-		{"uatata", 5, 1000, 0},                       // a turn goes whole or not at all
-		{"uatata", 6, 1, 6},                          // nothing follows it
+		{"uaua", 4, 11 * 2, 4},                       // one turn is not enough
+		{"uaua", 3, 1000, 2},                         // the entries that stay must begin with a person
+		{"uatata", 5, 1000, 0},                       // a turn is removed whole or not at all
+		{"uatata", 6, 1, 6},                          // nothing follows the turn
 		{"aua", 3, 1, 1},                             // a beginning without a person
-		{"", 0, 100, 0},                              // nothing
-		{strings.Repeat("ua", 50), 100, 100_000, 60}, // no more at once
-		{"u" + long + "ua", 83, 100_000, 81},         // except for a turn that has more by itself
+		{"", 0, 100, 0},                              // no entries
+		{strings.Repeat("ua", 50), 100, 100_000, 60}, // the most that is removed at once
+		{"u" + long + "ua", 83, 100_000, 81},         // except for a single turn that is longer
 	} {
 		if got := countRemovable(entries(test.roles, 10), test.n, test.need); got != test.want {
 			t.Errorf("pick(%s, %d, %d) = %d, want %d", test.roles, test.n, test.need, got, test.want)
@@ -50,10 +50,11 @@ func TestCountRemovable(t *testing.T) {
 	}
 }
 
-// A turn that has read a page is foreign, except for the words of people in it. The others are own.
+// A turn that has read a page is foreign, except for the words of people in it. Other turns are
+// not foreign.
 func TestSplit(t *testing.T) {
 	list := entries("uatatuaua", 10)
-	for i, turn := range []int64{1, 1, 1, 1, 1, 1, 1, 2, 2} { // somebody steers the first
+	for i, turn := range []int64{1, 1, 1, 1, 1, 1, 1, 2, 2} { // a person steers the first turn
 		list[i].Turn = turn
 	}
 	list[2].Message.Foreign = "the page https://example.org"
@@ -73,8 +74,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// Whatever the transcript: what stays begins with a person, no call loses its result, and something
-// goes if a turn can.
+// For any transcript, the entries that stay begin with a person, and no call loses its result. At
+// least one turn is removed if that is possible.
 func TestPickKeepsTurnsWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var b strings.Builder
@@ -103,8 +104,8 @@ func TestPickKeepsTurnsWhole(t *testing.T) {
 	})
 }
 
-// Each line of a request is JSON by itself, so that no text can end the frame or pass for another
-// speaker, and it keeps to its size.
+// Each line of a request is a JSON value, so that no text can end the frame or pass for another
+// speaker. The request stays within its size.
 func TestRequest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list := entries(rapid.StringMatching(`u[uat]{0,30}`).Draw(t, "roles"), 10)
@@ -118,7 +119,7 @@ func TestRequest(t *testing.T) {
 			t.Errorf("a text of %d bytes, want %d at most", len(text), size)
 		}
 		if strings.Contains(text, "\n…\n") {
-			return // cut in the middle of lines
+			return // the text was cut in the middle of lines
 		}
 		for line := range strings.Lines(text) {
 			var said map[string]string
@@ -152,7 +153,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// What has several parts is kept whole: half of a number is none.
+// A number with several parts is kept whole, because half of a number is wrong.
 func TestNotesKeepNumbersWhole(t *testing.T) {
 	list := entries("u", 10)
 	list[0].Message.Text = "It is 181/815/08155 or 88-4410-K, on 2026-03-01 at 3:52:07, for " +

@@ -12,7 +12,7 @@ import (
 	"gateway/store"
 )
 
-// A list is a store of tasks under test, with a clock of its own.
+// A list is a store of tasks under test with a clock.
 type list struct {
 	t   *testing.T
 	db  *store.DB
@@ -47,7 +47,8 @@ func (l *list) put(c background.Task, in time.Duration) {
 	l.tx(func(tx *store.Tx) error { return l.Put(tx, c, l.now.Add(in)) })
 }
 
-// due returns what is due after a time, and wants n tasks.
+// due returns the tasks that are due after a duration. It fails the test unless there are n
+// tasks.
 func (l *list) due(in time.Duration, n int) []background.Task {
 	l.t.Helper()
 	found, err := l.Due(l.db.Read(context.Background()), l.now.Add(in))
@@ -62,7 +63,7 @@ func (l *list) due(in time.Duration, n int) []background.Task {
 
 var dream = background.Work{Kind: background.Dream, Scope: "person-1"}
 
-// There is one task for a work: the earliest time holds, and its state.
+// A work has only one task. Putting it again keeps the earliest time and the state.
 func TestPutAgain(t *testing.T) {
 	l := newList(t)
 	l.put(background.Task{Work: dream, State: []byte("begun")}, time.Hour)
@@ -79,7 +80,7 @@ func TestPutAgain(t *testing.T) {
 	}
 }
 
-// What is put while it is done is not over with that.
+// A task that is put again while it runs is still there after Done.
 func TestDone(t *testing.T) {
 	l := newList(t)
 	l.put(background.Task{Work: dream}, 0)
@@ -126,7 +127,8 @@ func TestLaterAndAgain(t *testing.T) {
 	}
 }
 
-// A scope takes its tasks along, except for those that the other one has already.
+// Move gives the tasks of a scope to another one, except for tasks that the other scope already
+// has.
 func TestMove(t *testing.T) {
 	l := newList(t)
 	archive := background.Work{Kind: background.Archive, Scope: "chat-test+a", Session: "test/a",
@@ -153,8 +155,8 @@ func TestMove(t *testing.T) {
 	l.due(0, 0)
 }
 
-// What is under way when its scope becomes part of another one is not over with what it has done
-// in the old one.
+// If a scope is moved while its task runs, the task starts anew in the other scope. The run in
+// the old scope can't save its state.
 func TestMoveOfWhatIsUnderWay(t *testing.T) {
 	l := newList(t)
 	archive := background.Work{Kind: background.Archive, Scope: "chat-test+a", Session: "test/a",
@@ -177,7 +179,7 @@ func TestMoveOfWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// However many tasks a scope has, the task of another one is seen.
+// The task of a scope is due even if another scope has many tasks.
 func TestDueOfManyScopes(t *testing.T) {
 	l := newList(t)
 	for ref := range int64(100) {
@@ -191,8 +193,8 @@ func TestDueOfManyScopes(t *testing.T) {
 	}
 }
 
-// Somebody who begins to wait for a task that is under way hears of the next one, at once; who was
-// told is not told again.
+// A notice that is put while a task runs makes the next run due at once. A chat that was notified
+// is not notified again.
 func TestNotifyOnce(t *testing.T) {
 	tell := func(id string) *bus.OutboundMessage {
 		return &bus.OutboundMessage{Answers: []string{id}}
@@ -217,7 +219,7 @@ func TestNotifyOnce(t *testing.T) {
 		if c = l.due(0, 1)[0]; c.Notice == nil || c.Attempts != 0 {
 			t.Errorf("%s: who came meanwhile waits for %+v", name, c)
 		}
-		l.put(background.Task{Work: dream}, 0) // of the background again
+		l.put(background.Task{Work: dream}, 0) // a background run puts it again, without a notice
 		l.tx(func(tx *store.Tx) error { return l.MarkNotified(tx, &c) })
 		l.tx(func(tx *store.Tx) error { return end(l, &c, tx) })
 		l.due(0, 0)
@@ -227,7 +229,7 @@ func TestNotifyOnce(t *testing.T) {
 	}
 }
 
-// The least ref is that of a kind, of all scopes.
+// Least returns the smallest ref of a kind over all scopes.
 func TestLeast(t *testing.T) {
 	l := newList(t)
 	least := func(want int64, there bool) {

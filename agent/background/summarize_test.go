@@ -10,14 +10,15 @@ import (
 	"gateway/session"
 )
 
-// roomy are settings with a large prompt.
+// roomy is a configuration with a large prompt.
 type roomy struct{}
 
 func (roomy) Background() Config { return Config{} }
 
 func (roomy) Prompt(session.Key) (model string, tokens int) { return "m", 56_000 }
 
-// The summary is bounded; what falls out of it is in the recent history until Dream has read it.
+// The summary is bounded. Notes that no longer fit are in the recent history until Dream has read
+// them.
 func TestSummaryIsBounded(t *testing.T) {
 	t.Parallel()
 	summarizer := &Summarizer{Settings: roomy{}, Zone: time.UTC}

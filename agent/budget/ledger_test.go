@@ -17,7 +17,7 @@ import (
 
 var named = bustest.Session
 
-// A fixture is a ledger over a database of its own, with a clock.
+// A fixture is a ledger with its own database and a clock.
 type fixture struct {
 	*testing.T
 	*Ledger
@@ -45,7 +45,7 @@ func newFixture(t *testing.T, o Options) *fixture {
 
 func (f *fixture) read() store.Queryer { return f.db.Read(f.Context()) }
 
-// add writes a usage, and returns what is warned of, as "kind key passed".
+// add writes a usage and returns the warnings, each as "kind key passed".
 func (f *fixture) add(who Spender, e Entry) (warned []string) {
 	f.Helper()
 	err := f.db.Tx(f.Context(), func(tx *store.Tx) error {
@@ -62,7 +62,7 @@ func (f *fixture) add(who Spender, e Entry) (warned []string) {
 	return warned
 }
 
-// reserve sets an amount aside and reports whether there was room.
+// reserve sets an amount aside. It returns nil if the amount exceeds a limit.
 func (f *fixture) reserve(who Spender, a Amount) *Reservation {
 	f.Helper()
 	h, err := f.Reserve(f.read(), who, a)
@@ -80,7 +80,7 @@ func TestReserve(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		opts  Options
-		used  Entry // by ada
+		used  Entry // the usage of ada
 		who   Spender
 		want  Amount
 		spent bool
@@ -119,7 +119,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// What is set aside counts until it is given back or written; then nothing of it is left.
+// A reserved amount counts until it is released or its usage is written. After that, the ledger
+// holds nothing of it.
 func TestHolds(t *testing.T) {
 	who := Spender{Session: named("test/a"), Person: 1}
 	for _, unit := range []Amount{{Tokens: 10}, {Cost: 10}, {Tokens: 10, Cost: 10}} {
@@ -132,7 +133,7 @@ func TestHolds(t *testing.T) {
 		if one = f.reserve(who, unit); one == nil || f.reserve(who, unit) != nil {
 			t.Errorf("%v: want room for one call after one was given back", unit)
 		}
-		two.Set(Amount{Tokens: 15, Cost: 15}) // it was more than was set aside
+		two.Set(Amount{Tokens: 15, Cost: 15}) // the call used more than was reserved
 		three.Release()
 		if f.reserve(who, unit) == nil {
 			t.Errorf("%v: want room for one call more", unit)
@@ -143,7 +144,7 @@ func TestHolds(t *testing.T) {
 		f = newFixture(t, Options{Day: Limit{Tokens: 1}, Session: Limit{Tokens: 1}})
 		if h := f.reserve(who, Amount{Tokens: 1}); h != nil {
 			h.Release()
-			h.Release() // does nothing more
+			h.Release() // a second Release does nothing
 		}
 		if n := len(f.held); n != 0 {
 			t.Errorf("%v: %d accounts are held after the last call, want none", unit, n)
@@ -151,7 +152,7 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// between is a Queryer that does something after each read, once.
+// between is a Queryer that calls fn once, after the first read.
 type between struct {
 	store.Queryer
 	do *sync.Once
@@ -164,7 +165,8 @@ func (b between) QueryRow(query string, args ...any) *sql.Row {
 	return row
 }
 
-// A call that is written and given back while another one asks is not overlooked.
+// Reserve counts a call whose usage is written and whose reservation is released while Reserve
+// reads.
 func TestReserveWhileWritten(t *testing.T) {
 	f := newFixture(t, Options{Day: Limit{Tokens: 100}})
 	who := Spender{Session: named("test/a"), Person: 1}
@@ -178,8 +180,8 @@ func TestReserveWhileWritten(t *testing.T) {
 	}
 }
 
-// The usage of a call that goes on at midnight will be written on the new day, so until then it
-// counts for that day.
+// The usage of a call that is running at midnight will be written on the new day. Until then, its
+// reservation counts for the new day.
 func TestReserveAtMidnight(t *testing.T) {
 	who := Spender{Session: named("test/a"), Person: 1}
 	limit := Limit{Tokens: 100}
@@ -199,7 +201,7 @@ func TestReserveAtMidnight(t *testing.T) {
 	}
 }
 
-// However many calls run side by side, they never go over the limit together.
+// Calls that run in parallel never exceed the limit together.
 func TestReserveSideBySide(t *testing.T) {
 	f := newFixture(t, Options{Day: Limit{Tokens: 100}})
 	var wg sync.WaitGroup
@@ -227,7 +229,7 @@ func TestShare(t *testing.T) {
 	for _, test := range []struct{ limit, want Limit }{
 		{Limit{}, Limit{}},
 		{Limit{Tokens: 100, Dollars: 2}, Limit{25, 0.5}},
-		{Limit{Tokens: 3}, Limit{Tokens: 1}}, // and not unbounded
+		{Limit{Tokens: 3}, Limit{Tokens: 1}}, // a share of a limit is never 0, which means no limit
 	} {
 		if got := test.limit.Share(4); got != test.want {
 			t.Errorf("a fourth of %v is %v, want %v", test.limit, got, test.want)
@@ -235,7 +237,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// A limit is warned of once a day, when 80 % are used.
+// A limit causes one warning a day, when 80 % are used.
 func TestWarnings(t *testing.T) {
 	f := newFixture(t, Options{Day: Limit{Dollars: 10}, Person: Limit{Tokens: 100},
 		Location: time.FixedZone("east", 2*3600)})
@@ -251,7 +253,7 @@ func TestWarnings(t *testing.T) {
 	want("told", f.add(who, tokens(19)))
 	want("at once", f.add(Spender{Session: named("test/b"), Person: 8}, Entry{Cost: 11}),
 		`day "" true`)
-	f.now = f.now.Add(9*time.Hour + 59*time.Minute) // 23:59 there
+	f.now = f.now.Add(9*time.Hour + 59*time.Minute) // 23:59 in that time zone
 	want("the same day", f.add(who, tokens(50)))
 	f.now = f.now.Add(time.Minute)
 	want("the next day", f.add(who, tokens(50)))
@@ -304,8 +306,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// What is done for no conversation, such as Dream, counts for none: those who have nothing to do
-// with each other share no limit by it.
+// Work without a conversation, such as Dream, counts for no session. Otherwise unrelated people
+// would share a limit.
 func TestNoSession(t *testing.T) {
 	f := newFixture(t, Options{Session: Limit{Tokens: 10}, Person: Limit{Tokens: 10}})
 	if warned := f.add(Spender{Person: 1}, tokens(7)); len(warned) != 0 {
@@ -319,7 +321,7 @@ func TestNoSession(t *testing.T) {
 	}
 }
 
-// restless is a Queryer beside which others give back what they have reserved.
+// restless is a Queryer that calls meanwhile before each query of a row.
 type restless struct {
 	store.Queryer
 	meanwhile func()
@@ -330,8 +332,8 @@ func (q restless) QueryRow(query string, args ...any) *sql.Row {
 	return q.Queryer.QueryRow(query, args...)
 }
 
-// However many others are done meanwhile, who reserves gets an answer, and what they have written
-// meanwhile counts.
+// Reserve succeeds even if other calls release their reservations while it reads. It counts usage
+// that is written meanwhile.
 func TestReserveBesideOthers(t *testing.T) {
 	f := newFixture(t, Options{Day: Limit{Tokens: 100}})
 	reads := 0
@@ -355,7 +357,7 @@ func TestReserveBesideOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It is written after this has read, and before that is over.
+	// The other reservation is released while Reserve is running.
 	if _, err := reserve(20, written.Release); !errors.Is(err, ErrExceeded) {
 		t.Errorf("Reserve = %v beside 90 of 100, want %v", err, ErrExceeded)
 	}

@@ -7,7 +7,7 @@ import (
 	"gateway/store"
 )
 
-// Whole days go once they were over at that time, where the gateway is.
+// Prune removes a day if the day was over at the given time in the gateway's time zone.
 func TestPrune(t *testing.T) {
 	zone := time.FixedZone("east", 10*3600)
 	f := newFixture(t, Options{Location: zone})
@@ -25,7 +25,7 @@ func TestPrune(t *testing.T) {
 		before time.Time
 		want   int
 	}{
-		{time.Date(2026, 2, 16, 23, 0, 0, 0, zone), 0}, // the first day, still
+		{time.Date(2026, 2, 16, 23, 0, 0, 0, zone), 0}, // still the first day
 		{time.Date(2026, 2, 16, 15, 0, 0, 0, time.UTC), 4},
 		{time.Date(2026, 2, 17, 1, 0, 0, 0, zone), 0},
 		{time.Date(2026, 3, 1, 0, 0, 0, 0, zone), 8},

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A share is that of the nearer bound, and of persons and sessions that of who has used most today.
+// Shares returns the larger of the shares of tokens and dollars. The share of persons and
+// sessions is that of the person or session with the most usage today.
 func TestShares(t *testing.T) {
 	f := newFixture(t, Options{Day: Limit{Tokens: 1000, Dollars: 1}, Person: Limit{Tokens: 400}})
 	shares := func(want map[string]float64) {

@@ -8,7 +8,7 @@ import (
 	"gateway/store"
 )
 
-// A turn and its sub-agents share a limit, whoever of them asks, over midnight and a restart.
+// A turn and its sub-agents share one limit. It also holds after midnight and after a restart.
 func TestTurnLimit(t *testing.T) {
 	for _, unit := range []Amount{{Tokens: 10}, {Cost: 10}} {
 		limit := Options{Turn: Limit{Tokens: 45, Dollars: 45}}
@@ -42,7 +42,8 @@ func TestTurnLimit(t *testing.T) {
 	}
 }
 
-// Without a limit of turns nothing is written of them, and what was goes with its day.
+// Without a limit for turns, the ledger writes no rows for them. Prune removes the rows of a turn
+// with their day.
 func TestTurnRows(t *testing.T) {
 	f := newFixture(t, Options{})
 	who := Spender{Turn: 1}

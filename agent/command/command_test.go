@@ -35,7 +35,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Pasted and forwarded text is not a command, and neither is text that the agent writes to itself.
+// Pasted and forwarded text is not a command, nor is text that does not come from a person, such
+// as the text of a hook.
 func TestParseMessage(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

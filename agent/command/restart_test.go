@@ -10,7 +10,7 @@ import (
 	"gateway/store"
 )
 
-// A request is kept by the database, once a chat, until it is taken.
+// The database keeps one request to restart for each chat, until it is taken.
 func TestRestartRequests(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "g.db")
 	room := bus.Address{Account: "tg", Chat: "-1", Thread: "3"}
@@ -26,7 +26,7 @@ func TestRestartRequests(t *testing.T) {
 	})
 	want := []restartRequest{{room, noon}, {ann, noon.Add(time.Second)},
 		{lobby, noon.Add(3 * time.Second)}}
-	for _, want := range [][]restartRequest{want, nil} { // the second time nobody asks
+	for _, want := range [][]restartRequest{want, nil} { // the second time, there are no requests
 		do(t, path, func(tx *store.Tx) {
 			got, err := takeRestarts(tx)
 			if err != nil || !slices.Equal(got, want) {
@@ -36,7 +36,7 @@ func TestRestartRequests(t *testing.T) {
 	}
 }
 
-// do runs fn in a transaction of a process of its own.
+// do runs fn in a transaction of a newly opened database, like a new process.
 func do(t *testing.T, path string, fn func(tx *store.Tx)) {
 	t.Helper()
 	db, err := store.Open(t.Context(), path, []store.Migration{Migration}, nil)

@@ -42,7 +42,7 @@ func TestSpoken(t *testing.T) {
 		{"Slash and burn", "", false},
 		{"Slashnew", "", false},
 		{"The word slash new", "", false},
-		{"slash answer 3", "", false}, // only buttons send it
+		{"slash answer 3", "", false}, // only buttons send this command
 		{"new", "", false},
 		{"Slash", "", false},
 		{"/", "", false},
