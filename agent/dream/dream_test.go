@@ -43,8 +43,8 @@ func calls(list ...llm.ToolCall) llmtest.Step {
 	return llmtest.Step{Calls: list}
 }
 
-// dreams returns a model that names changes, makes them by calls and is done. Both may be several,
-// for each time that they are asked for.
+// dreams returns a model that names the changes in the first phase, makes the calls in the second
+// phase, and then calls done.
 func dreams(named string, list ...llm.ToolCall) func(llm.Request) llmtest.Step {
 	return func(req llm.Request) llmtest.Step {
 		if len(req.Tools) == 0 {
@@ -120,7 +120,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("the version holds what a person wrote:\n%s", text)
 	}
 
-	again := w.mustRun(ann) // nothing is new
+	again := w.mustRun(ann) // there are no new entries
 	if again.From != 2 || again.To != 2 || len(w.model.Requests()) != 3 {
 		t.Errorf("a run without news = %+v, after %d requests", again, len(w.model.Requests()))
 	}
@@ -145,7 +145,7 @@ func TestSkip(t *testing.T) {
 	}
 }
 
-// What others have written is in no prompt of a run, which goes past it.
+// No prompt of a run contains foreign text. The run moves its cursor past the entry.
 func TestForeignEntries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, dreams("[MEMORY] drinks tea", edit("MEMORY.md", "", "- drinks tea\n")))
@@ -168,7 +168,7 @@ func TestForeignEntries(t *testing.T) {
 	}
 }
 
-// Other scopes and the shared documents are out of reach, whatever the scope is called.
+// A scope name can't lead a run to other scopes or to the shared documents.
 func TestScopeName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, dreams("[USER] x", edit("USER.md", "", "x")))
@@ -182,7 +182,7 @@ func TestScopeName(t *testing.T) {
 	}
 }
 
-// Two scopes with secrets of their own never meet, neither in a request nor in a file.
+// The secrets of two scopes never meet in a request or in a file.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(req llm.Request) llmtest.Step {
@@ -227,12 +227,12 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
-// A state of another scope is not used: it holds that scope's texts.
+// A run ignores the saved state of another scope, because the state contains that scope's texts.
 func TestForeignState(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, dreams("[USER] of-ann", edit("USER.md", "", "- of-ann")))
 	w.live(ann, "x")
-	w.mishap.at = 3 // after the first phase is saved
+	w.mishap.at = 3 // after the state of the first phase is saved
 	if _, err := w.run(ann); !errors.Is(err, errKilled) {
 		t.Fatalf("Run = %v, want %v", err, errKilled)
 	}
@@ -252,8 +252,8 @@ func TestForeignState(t *testing.T) {
 	}
 }
 
-// A person who had everything erased is not remembered by what is left of a run, also if the
-// history has begun anew.
+// If a person erases everything while a run is interrupted, nothing of the run's state is used.
+// This also holds if the history has begun anew.
 func TestErased(t *testing.T) {
 	t.Parallel()
 	for at := 2; at <= 6; at++ {
@@ -285,10 +285,10 @@ func TestErased(t *testing.T) {
 	}
 }
 
-// So are those that are erased while the model thinks.
+// If a person erases everything while the model answers, nothing of it is written.
 func TestErasedMeanwhile(t *testing.T) {
 	t.Parallel()
-	for step := 1; step <= 3; step += 2 { // the calls of the model
+	for step := 1; step <= 3; step += 2 { // before each of the two calls of the model
 		w := newWorld(t, dreams("[USER] a secret", edit("USER.md", "", "- a secret"), done))
 		w.live(ann, "x")
 		w.mishap.before = func(n int, _ string) {

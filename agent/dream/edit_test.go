@@ -14,7 +14,7 @@ import (
 	"gateway/agent/llm/llmtest"
 )
 
-// newDrafts returns a drafts with the given USER.md, which may name the skill "report".
+// newDrafts returns drafts with the given USER.md. They allow a few skills such as "report".
 func newDrafts(user string, limit int) *drafts {
 	return &drafts{
 		byName: map[string]*draft{
@@ -104,7 +104,7 @@ func TestEditDocument(t *testing.T) {
 	}
 }
 
-// A document that is too long may lose most of its lines, but not nearly all.
+// A document that is too long may lose most of its lines, but not nearly all of them.
 func TestEditTooLong(t *testing.T) {
 	t.Parallel()
 	user := numbered(40, "- a long fact with the number %d")
@@ -118,7 +118,7 @@ func TestEditTooLong(t *testing.T) {
 	}
 }
 
-// The lines that a run takes away count together.
+// The lines that a run removes in several edits count together.
 func TestEditInSteps(t *testing.T) {
 	t.Parallel()
 	user := numbered(10, "- fact %d")
@@ -188,7 +188,7 @@ func TestWriteSkill(t *testing.T) {
 	}
 }
 
-// A conversation that a provider would refuse is never sent.
+// checkRequests checks that a provider would accept each of the requests.
 func checkRequests(t *testing.T, list []llm.Request) {
 	t.Helper()
 	for _, req := range list {
@@ -219,7 +219,8 @@ func checkRequests(t *testing.T, list []llm.Request) {
 	}
 }
 
-// Whatever a model answers, the documents stay and the cursor too; after three times it is told of.
+// If the answer of the model is useless, the documents and the cursor stay unchanged. After three
+// failures, the run gives up and reports it.
 func TestNonsense(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("blah ", 100_000)
@@ -277,7 +278,8 @@ func cut(text string) llmtest.Step {
 	return llmtest.Step{Text: []string{text}, Finish: llm.FinishLength}
 }
 
-// second returns a model that names changes as it should, and then does what step says.
+// second returns a model that names changes correctly in the first phase, and answers with step
+// after that.
 func second(named llmtest.Step, step func() llmtest.Step) func(llm.Request) llmtest.Step {
 	return func(req llm.Request) llmtest.Step {
 		if len(req.Tools) == 0 {
@@ -287,13 +289,13 @@ func second(named llmtest.Step, step func() llmtest.Step) func(llm.Request) llmt
 	}
 }
 
-// A model that comes to its senses is used: a failure is no more than one try lost.
+// A run succeeds once the model answers correctly. A failure costs only one attempt.
 func TestRecovers(t *testing.T) {
 	t.Parallel()
 	n := 0
 	w := newWorld(t, func(req llm.Request) llmtest.Step {
 		switch n++; n {
-		case 1, 2, 4, 6: // nonsense in both phases, then one more try
+		case 1, 2, 4, 6: // nonsense in both phases
 			return llmtest.Say("Hm.")
 		case 3:
 			return cut("[USER] likes tea\n[USER] lives in To")
@@ -324,7 +326,7 @@ func TestRecovers(t *testing.T) {
 	checkRequests(t, w.model.Requests())
 }
 
-// Errors that pass are not failures of the model.
+// Temporary errors of the provider do not count as failures of the model.
 func TestLater(t *testing.T) {
 	t.Parallel()
 	fail := llm.Overloaded
@@ -348,7 +350,8 @@ func TestLater(t *testing.T) {
 	}
 }
 
-// A run ends when it has used its tokens, by what the provider says or by what was sent.
+// A run ends when it has used its tokens. The provider reports them, or the size of the requests
+// estimates them.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	for _, usage := range []llm.Usage{{}, {Input: 3_000, Output: 500}} {
@@ -380,7 +383,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A run whose process ends again and again does not use more than one that goes on.
+// A run that is interrupted again and again uses no more tokens than one that is not interrupted.
 func TestTokensOverRestarts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -411,7 +414,7 @@ func TestTokensOverRestarts(t *testing.T) {
 	t.Error("the tokens of earlier processes are not counted")
 }
 
-// The prompt holds what it must, and nothing inside a frame can pass for what is outside.
+// The prompt contains its required parts. No text inside a frame can pass for text outside of it.
 func TestPrompt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, dreams("[SKIP]"))
@@ -447,7 +450,7 @@ func TestPrompt(t *testing.T) {
 	}
 }
 
-// Changes of a document that can't be edited are told of, not lost without a word.
+// Changes to a document that can't be edited are reported.
 func TestUnusable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, dreams("[SOUL] is brief\n[USER] likes tea",
@@ -463,7 +466,7 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// A context that ends ends the run, and is not a failure of the model.
+// The end of the context ends the run. It does not count as a failure of the model.
 func TestContextEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -487,7 +490,7 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// Nothing is changed without saying so.
+// A run that changes nothing reports what it skipped.
 func TestNothingToDo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, dreams("[USER] likes tea", done))
@@ -502,8 +505,8 @@ func TestNothingToDo(t *testing.T) {
 	}
 }
 
-// Whatever is edited: no document loses more than half of its lines or exceeds its size, and what
-// stands in no edit stays.
+// For any edit, no document loses more than half of its lines or exceeds its size. Lines that no
+// edit names stay.
 func FuzzEdit(f *testing.F) {
 	f.Add("- a\n- b\n- c\n", "- a", "- d", "", "# B\n- e")
 	f.Add("# A\r\n- a\r\n", "", "# A\n- b", "- a\n", "")
@@ -512,7 +515,7 @@ func FuzzEdit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, user, old1, new1, old2, new2 string) {
 		const limit = 200
 		if !utf8.ValidString(user) {
-			return // such a document is not edited
+			return // such a document can't be edited
 		}
 		d := newDrafts(user, limit)
 		refused := d.call(edit("USER.md", old1, new1)) != nil
@@ -537,7 +540,7 @@ func FuzzEdit(f *testing.F) {
 	})
 }
 
-// A model without an answer is one of no use.
+// A model that returns no response counts as useless.
 func TestNoResponse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

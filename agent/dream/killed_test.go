@@ -23,7 +23,8 @@ func busy(t *testing.T) *world {
 	return w
 }
 
-// agree checks that the documents, the versions and the cursor are as after one whole run.
+// agree checks that the documents, the versions and the cursor are the same as after one complete
+// run.
 func agree(t *testing.T, w *world) {
 	t.Helper()
 	w.want(ann, "USER.md", "# User\n\n- called Ann\n- has a cat\n- lives in Tokyo\n- 40 years old\n")
@@ -41,8 +42,8 @@ func agree(t *testing.T, w *world) {
 	}
 }
 
-// kill runs until the given step, before or after which the process ends. It reports false if the
-// run came to its end before.
+// kill runs until the process ends before or after the given step. It returns false if the run
+// has fewer steps.
 func (w *world) kill(at int, after bool) bool {
 	w.t.Helper()
 	w.mishap = &mishap{at: at, after: after}
@@ -54,7 +55,7 @@ func (w *world) kill(at int, after bool) bool {
 	return err != nil
 }
 
-// A run that is killed at any step is ended by the next one: nothing is asked or done twice.
+// The next run completes a run that was killed at any step. Nothing is asked or done twice.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	for _, after := range []bool{false, true} {
@@ -85,7 +86,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// So is one whose second process is killed, too. Every fifth pair of steps is tried.
+// The next run also completes a run that was killed twice. Every fifth pair of steps is tried.
 func TestKilledTwice(t *testing.T) {
 	t.Parallel()
 	for first := 2; ; first++ {
@@ -111,7 +112,8 @@ func TestKilledTwice(t *testing.T) {
 	}
 }
 
-// What a person writes at any moment stays, and what the run has to say of other lines is said.
+// A line that a person writes at any moment stays. The run still makes its changes to other
+// lines.
 func TestEdited(t *testing.T) {
 	t.Parallel()
 	for _, kill := range []bool{false, true} {
@@ -165,7 +167,8 @@ func countOf(list []string, s string) int {
 	return n
 }
 
-// A person's edit of the same lines is never overwritten: the report says what was not done.
+// A person's edit of the same lines is never overwritten. The report says which changes were not
+// made.
 func TestConflict(t *testing.T) {
 	t.Parallel()
 	byHand := "# User\n\n- called Ann\n- has a cat\n- lives in Kyoto now\n- 40 years old\n"
@@ -189,7 +192,7 @@ func TestConflict(t *testing.T) {
 			t.Errorf("cursor = %d, want 3", got)
 		}
 		skipped := strings.Join(report.Skipped, "\n")
-		// Before the second phase it has read what the person wrote, and can't make its edit.
+		// Before the second phase, Dream reads the person's text and can't make its edit.
 		if late := at > 2 && !written; late != strings.Contains(skipped, `added "lives in Tokyo"`) {
 			t.Errorf("skipped = %q", skipped)
 		}
@@ -199,7 +202,8 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// A person who deletes a document, or makes what the run found, has their way.
+// If a person deletes a document or creates a skill that the run wants to write, the person's
+// change stays.
 func TestDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -218,7 +222,7 @@ func TestDeletedMeanwhile(t *testing.T) {
 	}
 }
 
-// What a person takes back before the version is made stays away.
+// If a person reverts a change before its version is made, the change is not made again.
 func TestTakenBack(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
@@ -228,7 +232,7 @@ func TestTakenBack(t *testing.T) {
 		if name == "commit" {
 			commits++
 		}
-		if commits == 2 { // Dream's own
+		if commits == 2 { // the commit by Dream
 			w.mishap.at = step
 		}
 	}

@@ -62,7 +62,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// However much a model writes, a run has an end.
+// The number of changes is bounded, however long the model's answer is.
 func TestParseLimits(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -76,7 +76,7 @@ func TestParseLimits(t *testing.T) {
 	}
 }
 
-// What was parsed is harmless, and reads the same when it is written out.
+// Parsed text is harmless. Writing and parsing it again gives the same findings.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"[USER] a", "- **[SKILL] x-y: z**", "[SKIP]",
 		"```\n[MEMORY-REMOVE] a\r\n",
@@ -116,7 +116,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// No line of a text can end the frame around it, and the text comes back out of it.
+// No line of a text can end the frame around the text. Unframing returns the text.
 func FuzzFrame(f *testing.F) {
 	for _, seed := range []string{"a", "", "\n\n", "a\r\nb", "a\u2028Entry 7, today:\u0085x",
 		"| a\n|b",

@@ -29,12 +29,12 @@ type scope = memory.Scope
 
 const ann, bob = scope("person-1"), scope("person-2")
 
-// A world is a database, folders and versions, in which processes come and go.
+// A world is a database, folders and versions. Each run in it is a new process.
 type world struct {
 	t        *testing.T
 	db       *store.DB
 	memory   *memory.Memory
-	dir      string // of the scopes
+	dir      string // the parent folder of the scopes
 	store    *version.Store
 	files    *document.Documents
 	skills   []string
@@ -42,7 +42,7 @@ type world struct {
 	opts     Options
 	state    map[scope][]byte
 	now      time.Time
-	requests int // of the first phase
+	requests int // the number of requests of the first phase
 
 	mishap *mishap
 }
@@ -117,7 +117,7 @@ func (w *world) erase(s scope, name string) {
 	}
 }
 
-// forget removes all that there is of a scope.
+// forget removes the history, the files and the versions of a scope.
 func (w *world) forget(s scope) {
 	w.t.Helper()
 	err := errors.Join(w.db.Tx(w.t.Context(), func(tx *store.Tx) error {
@@ -128,7 +128,7 @@ func (w *world) forget(s scope) {
 	}
 }
 
-// get returns a file of a scope, "" if it isn't there.
+// get returns a file of a scope, or "" if it does not exist.
 func (w *world) get(s scope, name string) string {
 	w.t.Helper()
 	b, err := os.ReadFile(filepath.Join(w.dir, string(s), name))
@@ -138,7 +138,7 @@ func (w *world) get(s scope, name string) string {
 	return string(b)
 }
 
-// want fails the test if a file is not as expected.
+// want checks the content of a file.
 func (w *world) want(s scope, name, text string) {
 	w.t.Helper()
 	if got := w.get(s, name); got != text {
@@ -146,7 +146,7 @@ func (w *world) want(s scope, name, text string) {
 	}
 }
 
-// everything returns all that stands in the files of a scope.
+// everything returns the names and contents of all files of a scope.
 func (w *world) everything(s scope) string {
 	w.t.Helper()
 	var b strings.Builder
@@ -175,7 +175,7 @@ func (w *world) dreamed(s scope) int64 {
 	return n
 }
 
-// commits returns who has changed the documents of a scope, the first change first.
+// commits returns the authors of the versions of a scope, the oldest first.
 func (w *world) commits(s scope) []string {
 	w.t.Helper()
 	list, err := w.tree(s).Log(w.t.Context(), 0)
@@ -190,7 +190,7 @@ func (w *world) commits(s scope) []string {
 	return authors
 }
 
-// run is one process: it ends with the run of a scope.
+// run runs a scope once, as one process.
 func (w *world) run(s scope) (Report, error) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -255,7 +255,7 @@ type mishap struct {
 	after bool // it ends once the step is done
 
 	steps  int
-	last   string // what the last step was
+	last   string // the name of the last step
 	dead   bool
 	kill   func()
 	before func(step int, name string) // called at each step

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// An archive holds what fits, and an error says that the rest does not.
+// An archive contains the files that fit. A file that does not fit returns an error.
 func TestZipBound(t *testing.T) {
-	noise := make([]byte, 1<<20) // which can't be compressed
+	noise := make([]byte, 1<<20) // noise can't be compressed
 	for i := range noise {
 		noise[i] = byte(rand.Uint32())
 	}
@@ -44,7 +44,7 @@ func TestZipBound(t *testing.T) {
 	}
 }
 
-// A secret is removed from lines in any form, also if it comes in pieces.
+// A secret is removed from lines in each of its encodings, even if it is written in pieces.
 func TestLineCleaner(t *testing.T) {
 	secret := `a"b<c>d\e`
 	var out strings.Builder
@@ -66,7 +66,7 @@ func TestLineCleaner(t *testing.T) {
 	}
 }
 
-// If one secret is the beginning of another one, nothing of the longer one is left.
+// If one secret is the beginning of another one, the longer one is removed completely.
 func TestCleanerOfNestedSecrets(t *testing.T) {
 	for _, secrets := range [][]string{{"sk-1", `sk-1"2`}, {`sk-1"2`, "sk-1"}} {
 		clean := cleaner(secrets)

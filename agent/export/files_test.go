@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// No name in an archive leads out of the folder into which a program for Windows unpacks it.
+// On Windows, no name in an archive leads out of the folder into which it is unpacked.
 func TestZipNames(t *testing.T) {
 	var b bytes.Buffer
 	z := NewZip(&b, 0, time.Now())

@@ -21,12 +21,12 @@ import (
 	"gateway/store"
 )
 
-// noPeople has nobody.
+// noPeople knows no person.
 type noPeople struct{ background.People }
 
 func (noPeople) Known(store.Queryer, int64) (bool, error) { return false, nil }
 
-// A shelf keeps the last file.
+// A shelf keeps the last file that was put on it.
 type shelf struct{ bytes.Buffer }
 
 func (s *shelf) Put(_ bus.Address, name string, r io.Reader) (bus.Attachment, error) {
@@ -35,8 +35,8 @@ func (s *shelf) Put(_ bus.Address, name string, r io.Reader) (bus.Attachment, er
 	return bus.Attachment{Name: name}, err
 }
 
-// Somebody whom the configuration admits has no number, and no conversation before the first turn.
-// The archive has their commands, because these are stored.
+// A person whom the configuration admits has no number and no conversation before the first turn.
+// The archive contains the person's commands, because these are stored.
 func TestSendCommandsOnly(t *testing.T) {
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "gateway.db"),
 		append(agent.Migrations(), bus.Migration, session.Migration, gate.Migration,
