@@ -18,7 +18,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The test binary is its own child, which knows some kinds of work that no file should bring about.
+// The test binary runs itself as the child process. The child also knows kinds of work that no
+// real file causes.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == Argument {
 		os.Exit(Main(map[string]Func{"echo": echo, "escape": escape, "hoard": hoard, "spin": spin,
@@ -38,7 +39,7 @@ func exit(json.RawMessage, []byte) ([]byte, string, error) {
 	return nil, "", nil
 }
 
-// hoard takes as many MiB as the arguments say.
+// hoard allocates the number of MiB in its arguments.
 func hoard(args json.RawMessage, _ []byte) ([]byte, string, error) {
 	var mib int
 	if err := json.Unmarshal(args, &mib); err != nil {
@@ -51,7 +52,7 @@ func hoard(args json.RawMessage, _ []byte) ([]byte, string, error) {
 			b[i] = 1
 		}
 		all = append(all, b)
-		time.Sleep(time.Millisecond / 8) // so that who only looks now and then sees it
+		time.Sleep(time.Millisecond / 8) // slowly, so that a periodic check of the memory sees it
 	}
 	return []byte{all[0][0]}, "", nil
 }
@@ -68,7 +69,7 @@ func wait(json.RawMessage, []byte) ([]byte, string, error) {
 	select {}
 }
 
-// escape tries what nobody who decodes a file needs, and returns what it could do.
+// escape tries actions that no decoder needs, and returns those that succeeded.
 func escape(args json.RawMessage, _ []byte) ([]byte, string, error) {
 	var address string
 	if err := json.Unmarshal(args, &address); err != nil {
@@ -180,14 +181,14 @@ type readerAt func(p []byte, off int64) (int, error)
 
 func (f readerAt) ReadAt(p []byte, off int64) (int, error) { return f(p, off) }
 
-// What is too much for the usual memory gets more.
+// A job that needs more than the usual memory is run again with more.
 func TestLarge(t *testing.T) {
 	if _, _, err := newExtractor(t).Do(t.Context(), jobOf("hoard", "a", 110)); err != nil {
 		t.Error(err)
 	}
 }
 
-// begins returns a job and what is closed when a child begins with it.
+// begins returns a job, and a channel that is closed when a child begins to read the job's file.
 func begins(kind, whose string) (Job, <-chan struct{}) {
 	begun := make(chan struct{})
 	var once sync.Once
@@ -199,8 +200,8 @@ func begins(kind, whose string) (Job, <-chan struct{}) {
 	return j, begun
 }
 
-// Who waits for a file in vain goes when the context ends, and the child has ended then: there is
-// none to be waited for any more. Nobody else is held up meanwhile.
+// When the context ends, the child ends and all calls of Do return, also those that wait for a
+// child. Until then, the jobs of other people run.
 func TestOthersGoOn(t *testing.T) {
 	x := newExtractor(t)
 	ctx, cancel := context.WithCancel(t.Context())

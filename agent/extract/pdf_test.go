@@ -13,8 +13,8 @@ func readPDF(t *testing.T, x *Extractor, file string) (string, error) {
 	return x.Text(t.Context(), "a", strings.NewReader(file), int64(len(file)), "application/pdf", 1000)
 }
 
-// TestPDFBombs holds that files which would take the parser all memory, all stack or for ever are
-// refused, and that the bounds of the process are what refuses them.
+// TestPDFBombs checks that the bounds of the process stop a file that makes the parser use all
+// memory, use all stack or run forever.
 func TestPDFBombs(t *testing.T) {
 	good := string(documenttest.PDF("BT (x) Tj ET"))
 	packed := string(documenttest.ObjectStreams("2", "9"))
@@ -50,7 +50,7 @@ func TestPDFBombs(t *testing.T) {
 				documenttest.Deflated(cmap))),
 	} {
 		t.Run(name, func(t *testing.T) {
-			// What can be read in spite of it may be.
+			// It is also right if the text can be read in spite of the defect.
 			if text, err := readPDF(t, x, file); err == nil && text != "packed" && text != "x" {
 				t.Errorf("got %q, want an error", text)
 			}

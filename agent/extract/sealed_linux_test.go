@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What decodes files can neither read nor write others, nor reach anybody.
+// A child that decodes files can't read or write other files and can't connect to anything.
 func TestSealed(t *testing.T) {
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		t.Skip("the sandbox does not know this architecture")

@@ -70,7 +70,7 @@ func TestCheckRefuses(t *testing.T) {
 		{"http://127。0。0。1/", loopback},
 		{"http://127．0．0．1/", loopback},
 		{"http://①②⑦.⓪.⓪.①/", loopback},
-		{"http://1\u00ad27.0.0.1/", loopback}, // a soft hyphen, which the IDNA drops
+		{"http://1\u00ad27.0.0.1/", loopback}, // a soft hyphen, which IDNA removes
 		{"http://%EF%BC%91%EF%BC%92%EF%BC%97.0.0.1/", loopback},
 		{"http://%31%32%37.0.0.1/", invalid},
 		{"http://127%2e0.0.1/", invalid},
@@ -102,7 +102,7 @@ func TestCheckRefuses(t *testing.T) {
 		{"http://168.63.129.16/machine", "an Azure machine"},
 		{"http://0.0.0.0/", "an address of this machine"},
 
-		// Which part is the host?
+		// URLs whose host is ambiguous.
 		{"http://example.org@127.0.0.1/", user},
 		{"http://127.0.0.1@example.org/", user},
 		{"http://@example.org/", user},
@@ -132,7 +132,7 @@ func TestCheckRefuses(t *testing.T) {
 		{"http://\xff.org/", invalid},
 		{"http://example.org/" + strings.Repeat("a", maxURL), "more than 8192 bytes"},
 
-		// Other schemes, and none.
+		// Other schemes, and URLs without a scheme.
 		{"file:///etc/passwd", scheme},
 		{"FILE:///etc/passwd", scheme},
 		{"ftp://example.org/", scheme},
@@ -176,7 +176,7 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-// TestErrorText is what a model reads.
+// TestErrorText checks the error text that a model reads.
 func TestErrorText(t *testing.T) {
 	_, err := New(nil).Check("http://127.0.0.1/admin")
 	const want = "refused to connect to http://127.0.0.1/admin: " +
@@ -200,7 +200,7 @@ func TestOptions(t *testing.T) {
 	}
 	for _, refused := range []string{
 		"http://10.2.0.1/", "http://[fd13::1]/", "http://127.0.0.1:8080/", "http://10.1.2.3:8081/",
-		"http://[64:ff9b::10.1.2.3]/", // another network behind the translator
+		"http://[64:ff9b::10.1.2.3]/", // another network that is reached through NAT64
 	} {
 		if u, err := g.Check(refused); err == nil {
 			t.Errorf("Check(%s) = %v, want it refused", refused, u)
@@ -208,7 +208,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestRefusal holds the first and the last address of each special network, and their neighbours.
+// TestRefusal checks the first and the last address of each special network, and the neighbors of
+// the networks.
 func TestRefusal(t *testing.T) {
 	for _, s := range specials {
 		first, last := s.prefix.Addr(), lastOf(s.prefix)
@@ -244,8 +245,8 @@ func lastOf(p netip.Prefix) netip.Addr {
 	return addr
 }
 
-// FuzzCheck holds that nothing makes Check panic, and that what it accepts is stable, has nothing
-// that two readers could understand differently, and is not an address that is refused.
+// FuzzCheck checks that Check never panics. A URL that it accepts is stable, is not ambiguous and
+// does not have a refused address.
 func FuzzCheck(f *testing.F) {
 	for _, s := range []string{
 		"https://example.org/a?b#c", "http://127.1/", "http://[::1]/", "http://１２７.0.0.1/",

@@ -19,8 +19,8 @@ import (
 	"testing/iotest"
 )
 
-// A net of servers: public ones at 127.0.0.1, which the guard is told to allow, and private ones
-// at 127.0.0.2, which nobody may reach.
+// A world has two servers: a public one at 127.0.0.1, which the guard is told to allow, and a
+// private one at 127.0.0.2, which no client may reach.
 type world struct {
 	*testing.T
 	dns        *fakeDNS
@@ -62,7 +62,7 @@ func newWorld(t *testing.T) *world {
 	w.dns.answer("other.test", []string{"127.0.0.1"})
 	w.dns.answer("private.test", []string{"127.0.0.2"})
 	w.mux.HandleFunc("/ok", func(rw http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(rw, "fine") // the client sees what is missing
+		_, _ = io.WriteString(rw, "fine") // the client notices missing text
 	})
 	w.mux.HandleFunc("/to", func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Location", r.FormValue("url"))
@@ -76,7 +76,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// listenTwice listens at the same port of two loopback addresses.
+// listenTwice listens on the same port of two loopback addresses.
 func listenTwice(t *testing.T) (private, public net.Listener) {
 	t.Helper()
 	for range 20 {
@@ -89,7 +89,7 @@ func listenTwice(t *testing.T) (private, public net.Listener) {
 		if err == nil {
 			return private, public
 		}
-		_ = public.Close() // another port is tried
+		_ = public.Close() // try another port
 		if strings.Contains(err.Error(), "cannot assign") {
 			t.Skip("this system has no 127.0.0.2")
 		}
@@ -98,7 +98,7 @@ func listenTwice(t *testing.T) (private, public net.Listener) {
 	return nil, nil
 }
 
-// url returns a URL of a host, at the port of the world.
+// url returns a URL of a host, with the port of the world.
 func (w *world) url(host, path string) string { return "http://" + host + ":" + w.port + path }
 
 // to returns the URL of a public page that redirects to a URL.
@@ -119,7 +119,7 @@ func (w *world) client() *http.Client {
 	return c
 }
 
-// get returns the body at a URL.
+// get returns the body of a URL.
 func (w *world) get(c *http.Client, url string) (string, error) {
 	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, url, nil)
 	if err != nil {
@@ -191,7 +191,7 @@ func TestRedirects(t *testing.T) {
 		w.wantRefused(c, w.to(tt.target), tt.reason)
 		w.wantRefused(c, w.to(w.to(w.to(tt.target))), tt.reason) // at the end of a chain
 
-		// A client with rules of its own is not exempt.
+		// The guard also protects a client without its rule for redirects.
 		lax := &http.Client{Transport: w.guard.Transport()}
 		w.wantRefused(lax, w.to(tt.target), tt.reason)
 		lax.CloseIdleConnections()
@@ -204,7 +204,7 @@ func TestRedirectCount(t *testing.T) {
 	w.mux.HandleFunc("/down/{n}", func(rw http.ResponseWriter, r *http.Request) {
 		n, _ := strconv.Atoi(r.PathValue("n"))
 		if n == 0 {
-			_, _ = io.WriteString(rw, "bottom") // the client sees what is missing
+			_, _ = io.WriteString(rw, "bottom") // the client notices missing text
 			return
 		}
 		http.Redirect(rw, r, fmt.Sprintf("/down/%d", n-1), http.StatusFound)
@@ -215,8 +215,8 @@ func TestRedirectCount(t *testing.T) {
 	w.wantRefused(c, w.url("public.test", "/down/6"), "redirects more than 5 times")
 }
 
-// TestRebinding is about a name whose address changes between the check and the connection, or
-// between two requests.
+// TestRebinding checks that a name is refused if its address becomes private between the check
+// and the connection, or between two requests.
 func TestRebinding(t *testing.T) {
 	w := newWorld(t)
 	w.dns.answer("rebind.test", []string{"127.0.0.1"}, []string{"127.0.0.2"})
@@ -232,7 +232,7 @@ func TestRebinding(t *testing.T) {
 	w.wantRefused(c, w.to(w.url("rebind.test", "/ok")), "127.0.0.2, which is a loopback address")
 }
 
-// TestMixedAnswers is about names of which only some addresses may be reached.
+// TestMixedAnswers checks that a name is refused if any of its addresses is refused.
 func TestMixedAnswers(t *testing.T) {
 	w := newWorld(t)
 	c := w.client()
@@ -245,7 +245,7 @@ func TestMixedAnswers(t *testing.T) {
 	}
 }
 
-// A fixed resolver has one answer for all names.
+// A fixed resolver has the same answer for all names.
 type fixed []netip.Addr
 
 func (f fixed) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
@@ -276,15 +276,15 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// TestCredentials holds that they stay with the site that they were meant for, also when a
-// redirect comes back to it.
+// TestCredentials checks that credentials are sent only to the site for which they were set. They
+// are also removed if a redirect to another site comes back.
 func TestCredentials(t *testing.T) {
 	w := newWorld(t)
 	c := w.client()
 	w.mux.HandleFunc("/headers", func(rw http.ResponseWriter, r *http.Request) {
 		for _, name := range []string{"Authorization", "Cookie", "X-Api-Key", "Referer", "Accept"} {
 			if r.Header.Get(name) != "" {
-				_, _ = io.WriteString(rw, name+" ") // the client sees what is missing
+				_, _ = io.WriteString(rw, name+" ") // the client notices missing text
 			}
 		}
 	})
@@ -324,9 +324,9 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestNoProxy holds that the environment does not move resolving to somebody else. The library
-// reads the environment once in a process, so that a test with a proxy in it would depend on the
-// order of the tests.
+// TestNoProxy checks that no proxy of the environment resolves names for the guard. It does not
+// set a proxy: the library reads the environment once in a process, so the test would depend on
+// the order of the tests.
 func TestNoProxy(t *testing.T) {
 	tr, ok := New(nil).Transport().(*transport)
 	if !ok || tr.base.Proxy != nil {
@@ -350,7 +350,7 @@ func TestReadBody(t *testing.T) {
 			if encoding != "" {
 				rw.Header().Set("Content-Encoding", encoding)
 			}
-			_, _ = rw.Write(body) // the client sees what is missing
+			_, _ = rw.Write(body) // the client notices missing text
 		})
 	}
 	send("/bomb", "gzip", bomb.Bytes())
@@ -385,11 +385,11 @@ func TestReadBody(t *testing.T) {
 	}
 }
 
-// TestSlowBody holds that the context ends a body that never does.
+// TestSlowBody checks that the context ends a body that never ends.
 func TestSlowBody(t *testing.T) {
 	w := newWorld(t)
 	w.mux.HandleFunc("/slow", func(rw http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(rw, "a") // the client sees what is missing
+		_, _ = io.WriteString(rw, "a") // the client notices missing text
 		_ = http.NewResponseController(rw).Flush()
 		<-r.Context().Done()
 	})

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// A fakeDNS is a name server on the loopback interface. It answers for each name with the next
-// of the answers that it was given; the last one stays.
+// A fakeDNS is a name server on the loopback interface. For each name, it gives the configured
+// answers in order and then repeats the last one.
 type fakeDNS struct {
 	conn *net.UDPConn
 
 	mu      sync.Mutex
-	answers map[string][][]string // host and type to answers
+	answers map[string][][]string // by host
 	asked   map[string]int
 }
 
@@ -50,14 +50,14 @@ func (d *fakeDNS) answer(host string, answers ...[]string) {
 	d.answers[host] = answers
 }
 
-// count returns how often the host's addresses of IPv4 were asked for.
+// count returns how often the A records of host were requested.
 func (d *fakeDNS) count(host string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.asked[host+" "+dnsmessage.TypeA.String()]
 }
 
-// resolver returns one that asks only this server.
+// resolver returns a resolver that asks only this server.
 func (d *fakeDNS) resolver() *net.Resolver {
 	return &net.Resolver{
 		PreferGo: true,
@@ -73,7 +73,7 @@ func (d *fakeDNS) serve(t *testing.T) {
 	for {
 		n, from, err := d.conn.ReadFromUDPAddrPort(buf)
 		if err != nil {
-			return // closed
+			return // the connection was closed
 		}
 		var m dnsmessage.Message
 		if err := m.Unpack(buf[:n]); err != nil || len(m.Questions) != 1 {

@@ -46,14 +46,15 @@ func read(file []byte, mime string, limit int) (string, error) {
 	return Text(file, mime, limit)
 }
 
-// narrow reads within bounds that are reached sooner, except for that of time: how much there is to
-// do must not depend on how fast the machine is.
+// narrow reads with smaller bounds. The bound of the time is large, so that the result does not
+// depend on the speed of the machine.
 func narrow(file []byte, mime string, limit int) (string, error) {
 	b := bounds{time.Hour, 4 << 20, 10_000}
 	return b.text(file, mime, limit)
 }
 
-// Each archive of testdata is a document: its files, or the one file in.*, and last the text.
+// Each archive in testdata is one document. It contains the files of the document or one file
+// named in.*, and at the end the expected text.
 func TestGolden(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -94,7 +95,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// golden returns the document that the files are, and its type by name.
+// golden returns the document that consists of the files, and its MIME type.
 func golden(t *testing.T, files []txtar.File) ([]byte, string) {
 	switch name := files[0].Name; {
 	case name == "in.pdf":
@@ -214,7 +215,7 @@ func TestType(t *testing.T) {
 	}
 }
 
-// A repeated is text that is made while it is read.
+// A repeated is a text that is generated while it is written.
 type repeated struct {
 	begin, middle, end string
 	n                  int
@@ -234,7 +235,7 @@ func (r repeated) write(w io.Writer) error {
 	return err
 }
 
-// bomb returns an archive with one entry, and others.
+// bomb returns an archive with the other files and one generated file.
 func bomb(t testing.TB, name string, r repeated, others ...txtar.File) []byte {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
@@ -260,7 +261,7 @@ func bomb(t testing.TB, name string, r repeated, others ...txtar.File) []byte {
 	return b.Bytes()
 }
 
-// peak returns the most memory in use while f runs, beyond that before, in bytes.
+// peak returns how many bytes of memory f uses at most.
 func peak(f func()) uint64 {
 	runtime.GC()
 	var before, s runtime.MemStats
@@ -292,7 +293,7 @@ func TestBombs(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		file []byte
-		want error // nil if it can be read
+		want error // nil if the file can be read
 	}{
 		"unpacked size": {bomb(t, "word/document.xml",
 			repeated{"<d>", "<p>" + strings.Repeat("not shown ", 100) + "</p>", "</d>", 5_000}),
@@ -338,7 +339,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// What is in one cell is bounded, in how many pieces it may come.
+// The text of one cell is bounded, even if it comes in many pieces.
 func TestLongCells(t *testing.T) {
 	book := txtar.File{Name: "xl/workbook.xml", Data: []byte(
 		`<workbook><sheets><sheet name="One" r:id="rId1"/></sheets></workbook>`)}

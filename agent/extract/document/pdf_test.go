@@ -20,7 +20,7 @@ func TestPDFErrors(t *testing.T) {
 	good := string(documenttest.PDF("BT (x) Tj ET"))
 	for name, tt := range map[string]struct {
 		file string
-		want error // nil if it can be read
+		want error // nil if the file can be read
 	}{
 		"junk behind":      {good + "\n\x00\x00garbage", nil},
 		"version":          {strings.Replace(good, "%PDF-1.4", "%PDF-2.0", 1), nil},
@@ -41,7 +41,7 @@ func TestPDFErrors(t *testing.T) {
 	}
 }
 
-// What has a lot to be read.
+// Reading a hostile PDF file uses a bounded amount of memory.
 func TestPDFLong(t *testing.T) {
 	good := string(documenttest.PDF("BT (x) Tj ET"))
 	for name, file := range map[string]string{
@@ -55,7 +55,7 @@ func TestPDFLong(t *testing.T) {
 			"/X1 Do                        ", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			used := peak(func() { _, _ = narrow([]byte(file), "", 1000) }) // any outcome will do
+			used := peak(func() { _, _ = narrow([]byte(file), "", 1000) }) // any result is right
 			if used > 512<<20 {
 				t.Errorf("%d MB were in use", used>>20)
 			}
@@ -73,7 +73,7 @@ func TestPDFTree(t *testing.T) {
 	}
 }
 
-// What sends the parser round in circles ends with the time.
+// A file on which the parser loops forever is refused when the time is over.
 func TestPDFForEver(t *testing.T) {
 	file := strings.NewReplacer("/Parent 2 0 R", "/Parent 7 0 R", "/Resources", "/NoResource").
 		Replace(string(documenttest.PDF("")))

@@ -82,7 +82,7 @@ func gifOf(t testing.TB, frames int) []byte {
 	return b.Bytes()
 }
 
-// turned puts an orientation into a JPEG file.
+// turned adds an orientation to a JPEG file.
 func turned(file []byte, order binary.AppendByteOrder, orientation uint16) []byte {
 	mark := "MM\x00*"
 	if order == binary.AppendByteOrder(binary.LittleEndian) {
@@ -167,7 +167,7 @@ func TestScaled(t *testing.T) {
 	}
 }
 
-// Strips show no seams: a slope stays one.
+// The picture is scaled in strips. The strips leave no visible seams in a gradient.
 func TestScaledSmoothly(t *testing.T) {
 	src := image.NewGray(image.Rect(10, 20, 1010, 1020))
 	for i := range src.Pix {
@@ -185,7 +185,7 @@ func TestScaledSmoothly(t *testing.T) {
 }
 
 func TestOrientation(t *testing.T) {
-	// Where the red and the green corner of the file come to stand: the quarter of each.
+	// The quarters in which the red and the green corner of the file are shown.
 	const topLeft, topRight, bottomLeft, bottomRight = 0, 1, 2, 3
 	want := map[uint16][2]int{
 		2: {topRight, topLeft}, 3: {bottomRight, bottomLeft}, 4: {bottomLeft, bottomRight},
@@ -227,7 +227,7 @@ func TestTransparentPNGOfTooManyBytes(t *testing.T) {
 	}
 }
 
-// hugePNG is a small file that claims to be large.
+// hugePNG returns a small file whose header claims a large picture.
 func hugePNG(w, h uint32, depth, colorType byte) []byte {
 	b := []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR")
 	b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, w), h)
@@ -235,14 +235,15 @@ func hugePNG(w, h uint32, depth, colorType byte) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b[12:]))
 }
 
-// progressiveJPEG is the head of one that says so, and as far as [passes] goes.
+// progressiveJPEG returns the beginning of a progressive JPEG file, up to its first pass. See
+// [passes].
 func progressiveJPEG(t testing.TB, m image.Image) []byte {
 	file := bytes.Replace(jpegOf(t, m), []byte{0xff, 0xc0}, []byte{0xff, 0xc2}, 1)
 	return file[:bytes.Index(file, []byte{0xff, 0xda})]
 }
 
-// passes adds as many passes to the head of a JPEG, with data that has markers in it which are
-// none.
+// passes adds n passes to the beginning of a JPEG file. The data of a pass contains bytes that
+// look like markers.
 func passes(head []byte, n int) []byte {
 	pass := []byte("\xff\xda\x00\x08\x01\x01\x00\x00\x00\x00\x12\xff\x00\xda\xff\xd0\x34")
 	return append(append(bytes.Clone(head), bytes.Repeat(pass, n)...), 0xff, 0xd9)
@@ -251,7 +252,7 @@ func passes(head []byte, n int) []byte {
 func TestPasses(t *testing.T) {
 	head := turned(progressiveJPEG(t, corners(40, 20)), binary.BigEndian, 6)
 	for n, want := range map[int]int{0: 0, 1: 1, 100: 100, 5000: 101} {
-		// What follows the picture is none of it.
+		// Data after the end of the picture does not count.
 		file := append(passes(head, n), passes(head, 200)...)
 		if got := scanJPEG(file); got != (jpegScan{6, true, want}) {
 			t.Errorf("%d passes: got %+v", n, got)
@@ -266,7 +267,7 @@ func TestRefused(t *testing.T) {
 	copy(progressive[i+5:], []byte{0x17, 0x70, 0x17, 0x70}) // 6,000 × 6,000
 	for name, tt := range map[string]struct {
 		file []byte
-		want error // nil for any
+		want error // nil for any error
 	}{
 		"empty":           {nil, ErrUnsupported},
 		"text":            {[]byte("hello, world"), ErrUnsupported},
@@ -326,7 +327,7 @@ func FuzzFit(f *testing.F) {
 	})
 }
 
-// BenchmarkFit12MP also tells the most memory that was in use at any time.
+// BenchmarkFit12MP also reports the peak of the memory in use.
 func BenchmarkFit12MP(b *testing.B) {
 	m := noise(500, 375)
 	large := image.NewRGBA(image.Rect(0, 0, 4000, 3000))
