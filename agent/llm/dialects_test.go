@@ -21,16 +21,16 @@ import (
 	"gateway/agent/llm/openai"
 )
 
-// A dialect is a provider as its documentation describes it: testdata/dialects has a file for each,
-// with an answer that thinks, speaks and calls a tool, and with an error.
+// A dialect is a provider as its documentation describes it. The folder testdata/dialects has a
+// file for each, with an error and an answer that has a thought, text and a tool call.
 type dialect struct {
 	Provider      string
 	Documentation string
 	BaseURL       string `json:"base_url"`
 	Model         string
-	Fields        []string // of a request; the gateway may send these only
+	Fields        []string // of a request; the gateway may send only these
 	CallID        string   `json:"call_id"` // a pattern
-	Reasoning     bool     // it shows its thoughts
+	Reasoning     bool     // the answer contains its thoughts
 	Cached        int      // tokens of the answer's usage
 	Error         struct {
 		Status int
@@ -39,8 +39,8 @@ type dialect struct {
 
 	stream, failure []byte
 	t               *testing.T
-	fails           bool                       // the next request
-	request         map[string]json.RawMessage // the newest
+	fails           bool                       // the next request fails
+	request         map[string]json.RawMessage // the newest request
 }
 
 func readDialects(t *testing.T) (list []*dialect) {
@@ -65,7 +65,7 @@ func readDialects(t *testing.T) (list []*dialect) {
 	return list
 }
 
-// RoundTrip stands for the provider: it refuses what the documentation has not.
+// RoundTrip acts as the provider. It reports requests that the documentation does not allow.
 func (d *dialect) RoundTrip(r *http.Request) (*http.Response, error) {
 	path := d.BaseURL + "/chat/completions"
 	if d.Provider == "Anthropic" {
@@ -104,7 +104,7 @@ func (d *dialect) RoundTrip(r *http.Request) (*http.Response, error) {
 
 var callID = regexp.MustCompile(`"(?:tool_call_id|id)":"([^"]*)"`)
 
-// model returns the model of a dialect as the gateway asks it.
+// model returns the model of a dialect as the gateway creates it.
 func (d *dialect) model() llm.Model {
 	client := &http.Client{Transport: d}
 	if d.Provider == "Anthropic" {
@@ -113,7 +113,7 @@ func (d *dialect) model() llm.Model {
 	return openai.New("m", d.Model, &openai.Options{BaseURL: d.BaseURL, Key: "k", HTTP: client})
 }
 
-// ask asks for an answer within a conversation that another provider has begun.
+// ask sends a request within a conversation that another provider began.
 func (d *dialect) ask(effort llm.Effort) (text string, r *llm.Response, err error) {
 	call := llm.ToolCall{ID: "call_DdmO9pD3xa9XTPNJ32zg2hcA", Name: "look", Arguments: "{}"}
 	req := llm.Request{Effort: effort, MaxOutput: 4000, Messages: []llm.Message{
@@ -131,7 +131,8 @@ func (d *dialect) ask(effort llm.Effort) (text string, r *llm.Response, err erro
 	return text, r, nil
 }
 
-// The gateway asks each provider for what its documentation has, and reads its answers and errors.
+// The gateway sends each provider only documented fields, and reads the answers and errors of the
+// provider's documentation.
 func TestDialects(t *testing.T) {
 	for _, d := range readDialects(t) {
 		for _, effort := range append(llm.Efforts(d.model()), llm.EffortDefault) {
@@ -162,7 +163,8 @@ func TestDialects(t *testing.T) {
 	}
 }
 
-// The table of the documentation has a row for each dialect, which says how the gateway asks it.
+// The table in docs/models.md has a row for each dialect. The row agrees with the requests that
+// the gateway sends.
 func TestDialectTable(t *testing.T) {
 	page, err := os.ReadFile("../../docs/models.md")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"gateway/agent/llm/llmtest"
 )
 
-// A stream yields pieces of text, and the whole answer with the last event.
+// A stream yields pieces of text. Its last event has the whole answer.
 func ExampleModel() {
 	var model llm.Model = llmtest.New("scripted",
 		llmtest.Say("Hello, Ada."), llmtest.Fail(llm.RateLimited))

@@ -25,7 +25,7 @@ func start(
 	return srv, New("claude", "claude-sonnet-5-5", &Options{BaseURL: srv.URL, Key: "secret-key"})
 }
 
-// collect returns the text that was streamed, and the answer.
+// collect returns the streamed text and the response.
 func collect(ctx context.Context, m *Model, req llm.Request) (string, *llm.Response, error) {
 	var text string
 	for e, err := range m.Stream(ctx, req) {
@@ -59,8 +59,8 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// A whole round with tools: thoughts go back signed, results stand with their calls, and the cache
-// holds all that was there before.
+// In a round with tools, the signed thoughts are sent back and the results follow their calls.
+// The second request finds the first one in the cache.
 func TestTools(t *testing.T) {
 	srv, m := start(t, func(r anthropictest.Request) anthropictest.Reply {
 		if len(r.Messages) == 1 {
@@ -80,7 +80,7 @@ func TestTools(t *testing.T) {
 		r.Message.ToolCalls[1].Arguments != "{}" || r.Message.Reasoning != "two files" {
 		t.Fatalf("got %+v, %v", r, err)
 	}
-	kept, err := json.Marshal(r.Message) // as in a transcript
+	kept, err := json.Marshal(r.Message) // as a transcript does
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// Conversations that other models have left are mended so that the API takes them.
+// Histories of other models are changed so that the API accepts them.
 func TestRepaired(t *testing.T) {
 	srv, m := start(t, say(anthropictest.Reply{Text: "ok"}))
 	picture := llm.Image{Path: "a.png", Type: "image/png", Data: []byte("x")}
@@ -131,7 +131,8 @@ func TestRepaired(t *testing.T) {
 	}
 }
 
-// A model that must answer now, after calls, gets no tools to call, but the API needs their names.
+// A request whose history has calls, but which offers no tools, still names the tools because the
+// API requires it. It sets tool_choice to none.
 func TestNoMoreTools(t *testing.T) {
 	srv, m := start(t, say(anthropictest.Reply{Text: "done"}))
 	req := ask("look")
@@ -193,7 +194,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// Settings of a model become fields of its requests.
+// The Fields and Headers of a model are added to its requests.
 func TestFields(t *testing.T) {
 	srv := anthropictest.Start(t, "k", say(anthropictest.Reply{Text: "x"}))
 	m := New("claude", "m", &Options{BaseURL: srv.URL + "/v1", Key: "k",
@@ -209,7 +210,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// A provider that keeps silent is given up, and an end of the context is that.
+// A call ends with an error if the provider stays silent too long. If the context ends, the error
+// is the context's.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New("claude", "m",

@@ -10,9 +10,9 @@ import (
 	"gateway/agent/llm/anthropic/anthropictest"
 )
 
-// thinkingModels has models of each sort, with the fields of requests for off, low and high. ""
-// means no field, "-" means that the model does not have the effort. The fake refuses what the API
-// refuses.
+// thinkingModels has models of each kind, with the fields of their requests for the efforts off,
+// low and high. "" means no field. "-" means that the model does not have the effort. The fake
+// refuses a field that the API refuses.
 var thinkingModels = map[string][3]string{
 	"claude-3-5-haiku-20241022":  {"-", "-", "-"},
 	"claude-3-7-sonnet-20250219": {"", "enabled 2048", "enabled 12096"},
@@ -56,7 +56,7 @@ func TestEfforts(t *testing.T) {
 	}
 }
 
-// thinkingIn describes what a request says of thinking.
+// thinkingIn returns the type, effort and budget of thinking in the fields of a request.
 func thinkingIn(t *testing.T, other json.RawMessage) string {
 	t.Helper()
 	var f struct {
@@ -76,8 +76,8 @@ func thinkingIn(t *testing.T, other json.RawMessage) string {
 	return strings.TrimSpace(text)
 }
 
-// An effort replaces the configured fields, keeps within a small limit of the answer, and waits for
-// the end of a series of calls that began without a thought.
+// An effort replaces the configured fields. Its budget leaves room for the answer if the answer's
+// limit is small. It has no effect within a series of calls that began without a thought.
 func TestEffortBeside(t *testing.T) {
 	srv := anthropictest.Start(t, "key", func(anthropictest.Request) anthropictest.Reply {
 		return anthropictest.Reply{Text: "fine"}
@@ -114,8 +114,8 @@ func TestEffortBeside(t *testing.T) {
 	}
 }
 
-// Beside thoughts no field is sent that the API refuses then; and an effort that this version does
-// not know, such as one of an imported conversation, changes nothing.
+// If thinking is on, fields that the API then refuses are not sent. An effort that this version
+// does not know changes nothing. An imported conversation can have one.
 func TestEffortFields(t *testing.T) {
 	srv := anthropictest.Start(t, "key", func(anthropictest.Request) anthropictest.Reply {
 		return anthropictest.Reply{Text: "fine"}

@@ -12,14 +12,14 @@ import (
 	"gateway/agent/llm"
 )
 
-// serve returns a model whose server does what handle does.
+// serve returns a model whose server calls handle.
 func serve(t *testing.T, handle http.HandlerFunc) *Model {
 	srv := httptest.NewServer(handle)
 	t.Cleanup(srv.Close)
 	return New("claude", "m", &Options{BaseURL: srv.URL, Key: "secret-key"})
 }
 
-// No other host gets the key and the conversation by a redirect.
+// A redirect sends the key and the conversation to no other host.
 func TestRedirect(t *testing.T) {
 	asked := make(chan string, 1)
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -39,7 +39,7 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// An answer is there with its last event, though the server keeps the connection.
+// The answer is returned after its last event, even if the server keeps the connection open.
 func TestLastEvent(t *testing.T) {
 	m := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -48,7 +48,7 @@ data: {"type":"content_block_delta","delta":{"text":"hi"}}
 data: {"type":"message_stop"}
 `)
 		w.(http.Flusher).Flush()
-		<-r.Context().Done() // until the client goes
+		<-r.Context().Done() // until the client disconnects
 	})
 	text, r, err := collect(t.Context(), m, ask("hello"))
 	if err != nil || text != "hi" || r.Message.Text != "hi" {
@@ -56,7 +56,7 @@ data: {"type":"message_stop"}
 	}
 }
 
-// An answer that does not end is given up.
+// The client stops reading an answer that is too long.
 func TestEndlessAnswer(t *testing.T) {
 	m := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -73,7 +73,8 @@ func TestEndlessAnswer(t *testing.T) {
 	}
 }
 
-// What Anthropic says of a prompt that is too long leads to a shorter one.
+// The error of Anthropic for a prompt that is too long has the kind [llm.ContextTooLong], which
+// leads to a shorter prompt.
 func TestContextLimit(t *testing.T) {
 	m := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)

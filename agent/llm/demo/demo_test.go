@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func quick() llm.Model { return New("demo", 0) }
 
-// offer returns a request with this question and these tools.
+// offer returns a request with the question and the tools.
 func offer(question string, tools ...string) llm.Request {
 	req := llm.Request{Messages: []llm.Message{
 		{Role: llm.System, Text: "You are a bot. Time is money."},
@@ -97,7 +97,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The demo repeats what people wrote, without what the gateway wrote before each message.
+// The demo repeats what people wrote, without the line that the gateway puts before each message.
 func TestEcho(t *testing.T) {
 	const stamp = "[Monday 2026-02-16 12:51 +08:00] "
 	resp := ask(t, quick(), offer(stamp+"line 2\n\n"+stamp+"line 3", "time"))
@@ -106,7 +106,7 @@ func TestEcho(t *testing.T) {
 	}
 }
 
-// What the gateway asks for itself is not taken for a wish of people.
+// The gateway's own requests, for notes and for Dream, are not taken for a person's request.
 func TestClerk(t *testing.T) {
 	ask := func(system, text string) string {
 		return ask(t, quick(), llm.Request{Messages: []llm.Message{
@@ -126,7 +126,8 @@ func TestClerk(t *testing.T) {
 	}
 }
 
-// What begins by itself is answered without a word of the model about itself.
+// The answer to a proactive message, such as a reminder or a heartbeat, has no introduction of
+// the demo.
 func TestProactive(t *testing.T) {
 	const stamp = "[Monday 2026-02-16 12:51 +08:00] "
 	for question, want := range map[string]string{
@@ -142,7 +143,7 @@ func TestProactive(t *testing.T) {
 	}
 }
 
-// The rules whose tool is not there are neither offered nor obeyed.
+// The demo neither offers nor obeys a rule whose tool is missing.
 func TestWithoutTools(t *testing.T) {
 	resp := ask(t, quick(), offer("ls", "time"))
 	text := resp.Message.Text
@@ -152,7 +153,7 @@ func TestWithoutTools(t *testing.T) {
 	}
 }
 
-// A whole conversation: it says what it is first, and only then.
+// In a conversation, only the first answer says that the demo is not a language model.
 func TestConversation(t *testing.T) {
 	m := quick()
 	req := offer("time", "time")
@@ -245,13 +246,13 @@ func TestBreak(t *testing.T) {
 	})
 }
 
-// The body ends with the request's context, and closing it waits for the handler.
+// Reading the body ends when the request's context ends. Closing the body waits for the handler.
 func TestTransport(t *testing.T) {
 	returned := false
 	transport := memoryTransport{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTeapot)
 		<-r.Context().Done()
-		time.Sleep(time.Second) // takes its time
+		time.Sleep(time.Second) // a slow handler
 		returned = true
 	})}
 	for name, canceled := range map[string]bool{"canceled": true, "closed": false} {

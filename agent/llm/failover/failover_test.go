@@ -17,7 +17,7 @@ import (
 
 var question = llm.Request{Messages: []llm.Message{{Role: llm.User, Text: "a secret question"}}}
 
-// chain returns a Chain over these models, named a, b, c …
+// chain returns a Chain of the models, with the names a, b, c …
 func chain(models ...llm.Model) *Chain {
 	var entries []Entry
 	for i, m := range models {
@@ -26,7 +26,7 @@ func chain(models ...llm.Model) *Chain {
 	return New(entries, nil)
 }
 
-// collect reads a whole stream. The text is what a person would see in the end.
+// collect reads a whole stream. The text is the one that a person sees in the end.
 func collect(ctx context.Context, m llm.Model) (text, model string, err error) {
 	for e, err := range m.Stream(ctx, question) {
 		if err != nil {
@@ -43,7 +43,7 @@ func collect(ctx context.Context, m llm.Model) (text, model string, err error) {
 	return text, model, nil
 }
 
-// always returns a model that always fails in this way.
+// always returns a model that always fails with this kind of error.
 func always(kind llm.Kind, after time.Duration) *llmtest.Model {
 	return llmtest.Func("failing", func(llm.Request) llmtest.Step {
 		return llmtest.Step{Err: &llm.Error{Kind: kind, After: after}}
@@ -58,14 +58,14 @@ func steady(name string) *llmtest.Model {
 // calls returns how often m was asked.
 func calls(m *llmtest.Model) int { return len(m.Requests()) }
 
-// What each kind leads to: so many attempts on the first model within this time, and
-// then the second one or the error.
+// For each kind of error, the chain makes the given number of attempts on the first model, which
+// takes at least the given time. Then it asks the second model or returns the error.
 func TestKinds(t *testing.T) {
 	tests := map[string]struct {
 		kind     llm.Kind
 		after    time.Duration
 		attempts int
-		least    time.Duration // the jitter comes on top
+		least    time.Duration // without the jitter
 		next     bool
 	}{
 		"rate limited":     {llm.RateLimited, 0, 4, 7 * time.Second, true},
@@ -128,7 +128,7 @@ func TestLastErrorIsReturned(t *testing.T) {
 	}
 }
 
-// Cool-downs by cause: the first, the second … until the longest.
+// Each kind of error has its own cool-downs. They grow with each failure up to a maximum.
 func TestCoolDown(t *testing.T) {
 	const m, h = time.Minute, time.Hour
 	tests := map[llm.Kind][]time.Duration{
@@ -225,7 +225,7 @@ func TestSuccessResets(t *testing.T) {
 	})
 }
 
-// While all models cool down, the one that is due first is tried.
+// While all models cool down, the model whose cool-down ends first is tried.
 func TestAllCooling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broke := always(llm.OutOfQuota, 0)

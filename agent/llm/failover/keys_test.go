@@ -12,7 +12,7 @@ import (
 	"gateway/agent/llm/llmtest"
 )
 
-// keys returns one model with several keys, as a link of a chain.
+// keys returns a chain that has one model with several keys.
 func keys(models ...llm.Model) *Chain {
 	var entries []Entry
 	for i, m := range models {
@@ -21,7 +21,8 @@ func keys(models ...llm.Model) *Chain {
 	return New([]Entry{{Name: "main", Model: NewKeys("main", entries, nil)}}, nil)
 }
 
-// Failures of a key lead to the next key at once; other failures are retried as with one key.
+// An error that concerns a key leads to the next key at once. Other errors are retried as with
+// one key.
 func TestKeysByKind(t *testing.T) {
 	for kind, next := range map[llm.Kind]bool{
 		llm.RateLimited: true, llm.OutOfQuota: true, llm.Unauthorized: true, llm.Forbidden: true,
@@ -44,8 +45,8 @@ func TestKeysByKind(t *testing.T) {
 	}
 }
 
-// The key that works stays in use, until it fails itself; and one that failed is tried again when
-// its time is over.
+// A working key stays in use until it fails. A key that failed is tried again when its cool-down
+// is over.
 func TestKeysStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limited := llmtest.Step{Err: &llm.Error{Kind: llm.RateLimited, After: 2 * time.Minute}}
@@ -63,7 +64,7 @@ func TestKeysStay(t *testing.T) {
 	})
 }
 
-// If all keys are limited, the call waits for the one that is free first.
+// If all keys are limited, the call waits for the key that is free first.
 func TestKeysAllLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := always(llm.RateLimited, time.Hour)
@@ -83,7 +84,8 @@ func TestKeysAllLimited(t *testing.T) {
 	})
 }
 
-// A key that is refused hides no other one that is only limited for a while.
+// If one key is refused and another one is limited for a short time, the call waits for the
+// limited key.
 func TestKeysRefusedBesideLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limited, refused := steady("limited"), always(llm.Unauthorized, 0)
@@ -97,7 +99,7 @@ func TestKeysRefusedBesideLimited(t *testing.T) {
 	})
 }
 
-// The log names the key and its fault.
+// The log names the key and the kind of its error.
 func TestKeysLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

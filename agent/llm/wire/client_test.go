@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Requests of any size come whole, also one after the other on the same connection.
+// Requests of any size arrive complete, also one after another on the same connection.
 func TestLargeRequests(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -49,7 +49,7 @@ func BenchmarkLargeRequest(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		req, err := http.NewRequestWithContext(b.Context(), "POST", srv.URL,
-			struct{ io.Reader }{strings.NewReader(body)}) // as what is no file or buffer
+			struct{ io.Reader }{strings.NewReader(body)}) // hides the other methods of the reader
 		if err != nil {
 			b.Fatal(err)
 		}

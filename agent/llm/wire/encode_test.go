@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestAppendText compares the text with what the standard library makes of it.
+// TestAppendText checks that AppendText gives the same result as the standard library.
 func TestAppendText(t *testing.T) {
 	var all strings.Builder
 	for r := range rune(0x3000) {
@@ -24,7 +24,7 @@ func TestAppendText(t *testing.T) {
 	}
 }
 
-// FuzzAppendText compares texts with what the standard library makes of them.
+// FuzzAppendText checks that AppendText gives the same result as the standard library.
 func FuzzAppendText(f *testing.F) {
 	f.Add("a \"b\"\n\u2028…")
 	f.Fuzz(func(t *testing.T, s string) {

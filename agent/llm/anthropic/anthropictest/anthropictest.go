@@ -37,7 +37,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	requests []Request
-	cached   map[string]bool // cached beginnings of prompts
+	cached   map[string]bool // marked beginnings of prompts
 	problems []string
 }
 
