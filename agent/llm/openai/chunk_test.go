@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzObjectFields holds that a valid object has the same fields as the standard library finds.
+// FuzzObjectFields checks that objectFields finds the same fields in a valid object as the
+// standard library.
 func FuzzObjectFields(f *testing.F) {
 	f.Add(`{"a":1}`)
 	f.Add(` { "a" : "b\"}" , "c" : [ {"d":[]} , 2 ], "e":null,"f":true , "g": -1.5e3 } `)

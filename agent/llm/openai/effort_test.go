@@ -8,7 +8,8 @@ import (
 	"gateway/agent/llm"
 )
 
-// Each model gets its own fields for off, low and high; "-" means that it does not have the effort.
+// Each model gets its own fields for the efforts off, low and high. "-" means that the model does
+// not have the effort.
 func TestEfforts(t *testing.T) {
 	const (
 		none = `{"reasoning_effort":"none"}`
@@ -70,7 +71,8 @@ func TestEfforts(t *testing.T) {
 	}
 }
 
-// A model that was given an effort understands one, and one that is chosen takes its place.
+// A model with a configured effort supports efforts. The effort of a request replaces the
+// configured one.
 func TestConfiguredEffort(t *testing.T) {
 	for _, configured := range []string{"", `"medium"`} {
 		fields, offered, sent := map[string]json.RawMessage{}, "[]", ""

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// collectExtra joins the pieces of the field x. It returns the field and the bytes allocated.
+// collectExtra joins the pieces of the field x. It returns the field and the number of bytes
+// allocated.
 func collectExtra(t *testing.T, pieces []string) (string, uint64) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -49,7 +50,7 @@ func TestExtraFields(t *testing.T) {
 	}
 }
 
-// Twice as much reasoning takes about twice as much work.
+// Twice as much reasoning takes about twice as much memory.
 func TestLongReasoning(t *testing.T) {
 	const words = 2000
 	pieces := slices.Repeat([]string{

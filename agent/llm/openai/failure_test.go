@@ -72,7 +72,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Errors within a stream that began well.
+// An error within a stream has the right kind, also after a good beginning.
 func TestErrorFrame(t *testing.T) {
 	overloaded := `data: {"error":{"message":"overloaded","code":529}}`
 	tests := map[string]struct {
@@ -107,11 +107,11 @@ func TestErrorFrame(t *testing.T) {
 	}
 }
 
-// The faults of the fake server, as the client sees them.
+// Each fault of the fake server gives the expected kind of error.
 func TestFaults(t *testing.T) {
 	tests := map[string]struct {
 		fault openaitest.Fault
-		want  llm.Kind // empty if the answer arrives all the same
+		want  llm.Kind // empty if the answer arrives nevertheless
 	}{
 		"HTML":              {openaitest.HTML502(), llm.Unavailable},
 		"ends early":        {openaitest.Fault{EndAfter: 1}, llm.Unavailable},
@@ -184,7 +184,8 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// A provider that repeats what it was sent gives away neither the key nor a header.
+// If a provider repeats the key or a header in its error, the error of the client does not
+// contain them.
 func TestFailureHidesSecrets(t *testing.T) {
 	srv, _ := start(t, nil)
 	srv.Inject(1, openaitest.Fault{Status: 401,

@@ -62,7 +62,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// A transcript keeps where an image is, not the image.
+// A transcript keeps the path of an image, not its data.
 func TestImageJSON(t *testing.T) {
 	im := llm.Image{Path: "a", Type: "image/png", Data: []byte("x")}
 	b, err := json.Marshal(llm.Message{Role: llm.User, Images: []llm.Image{im}})
@@ -120,7 +120,7 @@ func TestNoImages(t *testing.T) {
 		"the image was flagged by our safety system":        llm.ContentRefused,
 		"image tokens exceed the maximum context length":    llm.ContextTooLong,
 		"unsupported parameter: 'max_tokens'":               llm.BadRequest,
-		"tool calls are not supported together with vision": llm.NoImages, // asked again without
+		"tool calls are not supported together with vision": llm.NoImages, // asked again without images
 	} {
 		srv.RefuseImages(openaitest.Fault{Status: 400, Body: body(message)})
 		var e *llm.Error

@@ -90,7 +90,8 @@ func TestGenerateImageFails(t *testing.T) {
 	}
 }
 
-// A slowPicture has a first part, and a second one that can be read only after sent is closed.
+// A slowPicture has a first part that can be read at once. Its second part can be read only after
+// sent is closed.
 type slowPicture struct {
 	data []byte
 	sent chan struct{}
@@ -104,7 +105,7 @@ func (s slowPicture) ReadAt(b []byte, at int64) (int, error) {
 	return n, nil
 }
 
-// A picture is read while it is sent, so that a large one takes no memory.
+// A picture is read while it is sent, so that a large picture needs no memory.
 func TestGenerateImageStreams(t *testing.T) {
 	t.Parallel()
 	picture := slowPicture{append(openaitest.Painted(), make([]byte, 8<<20)...), make(chan struct{})}

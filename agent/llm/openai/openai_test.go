@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start returns a fake server and a model that it answers.
+// start returns a fake server and a model that uses it.
 func start(t *testing.T, answer openaitest.Answer) (*openaitest.Server, *Model) {
 	t.Helper()
 	srv := openaitest.Start(answer)
@@ -31,7 +31,7 @@ func start(t *testing.T, answer openaitest.Answer) (*openaitest.Server, *Model) 
 	return srv, newModel(t, srv, "fake-model", Options{})
 }
 
-// newModel returns a model of srv whose connections end with the test.
+// newModel returns a model of srv. Its connections are closed when the test ends.
 func newModel(t *testing.T, srv *openaitest.Server, id string, o Options) *Model {
 	t.Helper()
 	o.BaseURL = srv.URL
@@ -46,7 +46,7 @@ func ask(text string) llm.Request {
 	}}
 }
 
-// collect reads a whole stream. The text is what a person would see in the end.
+// collect reads a whole stream. The text is the one that a person sees in the end.
 func collect(ctx context.Context, m llm.Model, req llm.Request) (string, *llm.Response, error) {
 	var text strings.Builder
 	for e, err := range m.Stream(ctx, req) {
@@ -116,7 +116,7 @@ func TestEventsArePieces(t *testing.T) {
 	}
 }
 
-// A stream is complete when the provider has said so in one way or the other.
+// A stream is complete after a finish reason or after [DONE].
 func TestComplete(t *testing.T) {
 	keepAlives := make([]string, 400)
 	for i := range keepAlives {
@@ -152,7 +152,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// raw returns a model whose server sends exactly this body.
+// raw returns a model whose server sends exactly the body.
 func raw(t *testing.T, status int, contentType, body string) *Model {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -299,7 +299,7 @@ func TestBreak(t *testing.T) {
 	for range m.Stream(t.Context(), ask("x")) {
 		break
 	}
-	if got := srv.Count(); got != 1 { // that nothing is left, TestMain checks
+	if got := srv.Count(); got != 1 { // TestMain checks that no goroutine is left
 		t.Errorf("%d calls", got)
 	}
 }
@@ -313,7 +313,7 @@ func TestCancel(t *testing.T) {
 			defer cancel()
 			_, m := start(t, func(openaitest.Request) openaitest.Reply {
 				if fault.Hang {
-					cancel() // the request is under way
+					cancel() // the request has reached the server
 				}
 				return openaitest.Reply{Text: []string{"a"}, Fault: fault}
 			})
@@ -348,7 +348,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// An answer that is complete does not depend on the rest of the stream.
+// A complete answer is returned even if the rest of the stream never comes.
 func TestHangAfterFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		body := content("text") + "\n\n" + stop + "\n\n"
@@ -364,7 +364,7 @@ func TestHangAfterFinish(t *testing.T) {
 	})
 }
 
-// The time that the consumer takes is none of the provider's.
+// The time that the consumer takes does not count as silence of the provider.
 func TestSlowConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		body := content("a") + "\n\n" + content("b") + "\n\n" + stop + "\n\n" + done + "\n\n"
@@ -383,7 +383,7 @@ func TestSlowConsumer(t *testing.T) {
 	})
 }
 
-// silentAfter is a transport whose answers never go on after this body.
+// silentAfter is a transport whose answers never end after their text.
 type silentAfter string
 
 func (s silentAfter) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -405,7 +405,7 @@ func (b *silentBody) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	if b.rest.Len() > 0 {
-		return b.rest.Read(p[:1]) // as slow as it gets
+		return b.rest.Read(p[:1]) // one byte at a time
 	}
 	<-b.ended
 	return 0, b.err()
@@ -413,7 +413,8 @@ func (b *silentBody) Read(p []byte) (int, error) {
 
 func (b *silentBody) Close() error { return nil }
 
-// A connection is used again if its answer was read to the end, which is waited for a little.
+// A connection is reused if its answer was read to the end. The client waits a short time for the
+// end.
 func TestConnectionIsReused(t *testing.T) {
 	for rest, want := range map[time.Duration]bool{
 		0: true, afterDone - time.Millisecond: true, afterDone + time.Millisecond: false,
@@ -432,7 +433,8 @@ func TestConnectionIsReused(t *testing.T) {
 	}
 }
 
-// A lastWait is a transport, and the body of its answer, which ends some time after its last frame.
+// A lastWait is a transport and the body of its answer. The body ends some time after its last
+// frame.
 type lastWait struct {
 	rest          time.Duration
 	left          *strings.Reader
@@ -480,7 +482,7 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
-// canned is a transport that always answers with this body.
+// canned is a transport that always answers with the same body.
 type canned string
 
 func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -497,7 +499,8 @@ type nopCloser struct{}
 
 func (nopCloser) Close() error { return nil }
 
-// BenchmarkLoopback is a call over a real connection, the fake server's work included.
+// BenchmarkLoopback measures a call over a real connection, including the work of the fake
+// server.
 func BenchmarkLoopback(b *testing.B) {
 	srv := openaitest.Start(openaitest.Say("hello there"))
 	defer srv.Close()

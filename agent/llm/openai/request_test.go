@@ -17,7 +17,8 @@ import (
 
 var timeTool = llm.ToolSpec{Name: "time", Description: "tells the time"}
 
-// conversation is one in which a tool without arguments and result was used.
+// conversation returns a request whose history has one call of a tool, without arguments and
+// without a result text.
 func conversation(extra map[string]json.RawMessage) llm.Request {
 	return llm.Request{
 		Messages: []llm.Message{
@@ -76,7 +77,7 @@ func TestBody(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			m := New("test", tt.id, &Options{BaseURL: tt.base, Fields: tt.fields})
-			for range 2 { // the second time the tools are known
+			for range 2 { // the second time, the tools are in the cache
 				pieces, err := m.body(conversation(tt.extra))
 				if err != nil {
 					t.Fatal(err)
@@ -101,7 +102,7 @@ func TestReasoningPlaceholder(t *testing.T) {
 	}
 }
 
-// Models for which go-openai has rules of its own reach the provider all the same.
+// Models that go-openai checks with its own rules reach the provider nevertheless.
 func TestNoClientSideRules(t *testing.T) {
 	ids := []string{"gpt-5", "o3-mini", "gpt-6-sol", "gpt-6-astra", "text-davinci-003"}
 	for _, id := range ids {
@@ -113,8 +114,8 @@ func TestNoClientSideRules(t *testing.T) {
 	}
 }
 
-// What the model itself answered is sent back such that the strict server accepts it,
-// extra fields included.
+// The model's own answer, with its extra fields, is sent back in a form that the strict server
+// accepts.
 func TestRoundTrip(t *testing.T) {
 	call := `data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c1","type":"function",` +
 		`"function":{"name":"time","arguments":""},"extra_content":{"google":{"sig":"S"}}}]}}]}`
@@ -157,7 +158,7 @@ func TestRoundTrip(t *testing.T) {
 func TestToolCalls(t *testing.T) {
 	tests := map[string]struct {
 		deltas []string
-		want   []string // "id name arguments"; no id if it is made here
+		want   []string // "id name arguments"; no id if the client creates it
 	}{
 		"in pieces": {[]string{
 			`[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]`,
@@ -216,7 +217,7 @@ func TestToolCalls(t *testing.T) {
 
 func checkCalls(t *testing.T, calls []llm.ToolCall, want []string) {
 	t.Helper()
-	ids := []string{"c1"} // of the conversation
+	ids := []string{"c1"} // the ids in the conversation
 	var got []string
 	for i, c := range calls {
 		if c.ID == "" || slices.Contains(ids, c.ID) {
@@ -234,7 +235,8 @@ func checkCalls(t *testing.T, calls []llm.ToolCall, want []string) {
 	}
 }
 
-// Ids of calls that mean something to their maker go back to it as they were, and to nobody else.
+// An id of a call may contain data of the provider that created it. The id is sent back unchanged
+// to this provider only.
 func TestIDsThatMeanSomething(t *testing.T) {
 	for _, id := range []string{"functions.time:0", "call_1__thought__c2ln+/="} {
 		for host, want := range map[string]bool{"h": true, "g": false} {
@@ -252,7 +254,7 @@ func TestIDsThatMeanSomething(t *testing.T) {
 	}
 }
 
-// A body is read as a whole, however much at once, and can be read again.
+// A body can be read in pieces of any size, and more than once.
 func TestOutgoing(t *testing.T) {
 	p := outgoing{[]byte("ab"), nil, []byte("cde"), []byte("f")}
 	for range 2 {
@@ -270,7 +272,8 @@ func TestOutgoing(t *testing.T) {
 	}
 }
 
-// TestPlainMessages sends messages that are only text as the encoding of all fields has them.
+// TestPlainMessages checks that a message with only text has the same encoding as a message with
+// all fields.
 func TestPlainMessages(t *testing.T) {
 	m := &Model{}
 	for _, text := range []string{"", "a", "\"<\\>&\n\x00\u2028", "é 🙂", "broken \xff"} {

@@ -53,7 +53,7 @@ func TestSpeak(t *testing.T) {
 	}
 }
 
-// An endless answer is given up.
+// The client stops reading an endless answer.
 func TestSpeakBounds(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -43,7 +43,7 @@ func TestFrameReaderErrors(t *testing.T) {
 	}
 }
 
-// endless is a line without end.
+// endless is a reader of a line that never ends.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) {
@@ -60,8 +60,9 @@ func TestFrameReaderBound(t *testing.T) {
 	}
 }
 
-// FuzzFrameReader holds that each data line up to [DONE] comes out, once, whole and in order,
-// and nothing else does, whatever the pieces in which the stream is read.
+// FuzzFrameReader checks that the reader returns each data line up to [DONE] once, whole and in
+// order, and nothing else. The size of the pieces in which the stream is read makes no
+// difference.
 func FuzzFrameReader(f *testing.F) {
 	f.Add("data: a\n\n: c\r\ndata:b\ndata: [DONE]\ndata: c", 3)
 	f.Add("\xef\xbb\xbfdata: {\"error\":1}\nevent: x\n{}", 1)
@@ -90,7 +91,7 @@ type piecewise struct {
 
 func (p *piecewise) Read(b []byte) (int, error) { return p.src.Read(b[:min(len(b), p.n)]) }
 
-// dataLines is what FuzzFrameReader expects of a stream, found in the simplest way.
+// dataLines returns the lines that FuzzFrameReader expects, found in a simple way.
 func dataLines(in string) []string {
 	var lines []string
 	for line := range strings.SplitSeq(in, "\n") {

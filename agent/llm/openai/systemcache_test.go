@@ -8,7 +8,7 @@ import (
 	"gateway/agent/llm"
 )
 
-// The cache returns the JSON of just this text, and what it holds is bounded.
+// The cache returns the JSON of the given text. Its size is bounded.
 func TestSystemCache(t *testing.T) {
 	for _, mark := range []bool{false, true} {
 		c := systemCache{mark: mark}
@@ -35,7 +35,7 @@ func TestSystemCache(t *testing.T) {
 	}
 }
 
-// BenchmarkBody encodes requests with so many messages, whose system prompt is usual.
+// BenchmarkBody encodes requests with n messages and a system prompt of a usual length.
 func BenchmarkBody(b *testing.B) {
 	for _, n := range []int{1, 40} {
 		req := llm.Request{Messages: []llm.Message{{Role: llm.System,

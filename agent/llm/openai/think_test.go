@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// think runs content through a splitter in pieces of n bytes.
+// think splits content, which is pushed in pieces of n bytes.
 func think(content string, n int) (text, thought string) {
 	var t thinkSplitter
 	add := func(s split) {
@@ -51,8 +51,8 @@ func TestThink(t *testing.T) {
 	}
 }
 
-// FuzzThink holds that the pieces in which content comes make no difference, that no opening
-// tag is shown, and that nothing is lost but tags and blank space.
+// FuzzThink checks that the size of the pieces makes no difference, that an opening tag is not
+// shown, and that only tags and blank space are lost.
 func FuzzThink(f *testing.F) {
 	f.Add("<think>a</think> b", 2)
 	f.Add("a</think>b<think>", 3)

@@ -8,7 +8,7 @@ import (
 	"gateway/agent/llm"
 )
 
-// The cache returns the text of just these tools, however many lists there are.
+// The cache returns the JSON of the given tools, even if there are more lists than it keeps.
 func TestToolCache(t *testing.T) {
 	var c toolCache
 	spec := func(name, schema string) llm.ToolSpec {

@@ -77,7 +77,7 @@ func TestTranscribeFailures(t *testing.T) {
 		})
 	}
 	t.Run("silence", func(t *testing.T) {
-		mute := openaitest.Start(nil) // its own, because it may be given up before it is asked
+		mute := openaitest.Start(nil) // its own server: the client may give up before it asks
 		defer mute.Close()
 		mute.InjectAudio(1, openaitest.Fault{Hang: true})
 		tr := NewTranscriber("m", &Options{BaseURL: mute.URL, IdleTimeout: 20 * time.Millisecond})
@@ -119,7 +119,7 @@ func TestTranscribeFailures(t *testing.T) {
 	})
 }
 
-// A long upload is no silence, and an endless answer is cut.
+// A very long answer is cut and causes an error.
 func TestTranscribeBounds(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		block := bytes.Repeat([]byte("a"), 1<<20)

@@ -43,8 +43,8 @@ func (s *Server) Hear(content, text string) {
 	s.audio.texts[content] = text
 }
 
-// InjectAudio applies the fault to the next n transcriptions. Only its fields for the time before a
-// stream have an effect.
+// InjectAudio applies the fault to the next n transcriptions. Only the fields of the fault that
+// act before a stream have an effect.
 func (s *Server) InjectAudio(n int, f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

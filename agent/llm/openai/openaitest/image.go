@@ -39,8 +39,8 @@ type painting struct {
 	url    string
 }
 
-// InjectDrawing applies the fault to the next n pictures. Only its fields for the time before a
-// stream have an effect.
+// InjectDrawing applies the fault to the next n pictures. Only the fields of the fault that act
+// before a stream have an effect.
 func (s *Server) InjectDrawing(n int, f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// Requests that the real API refuses; each is one step away from a good one.
+// The fake server refuses requests that the real API refuses. Each differs in one detail from a
+// valid request.
 func TestStrict(t *testing.T) {
 	const (
 		head = `{"model":"m","stream":true,"stream_options":{"include_usage":true},`

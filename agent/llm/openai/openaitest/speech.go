@@ -28,8 +28,8 @@ type speech struct {
 	hold   func(Speech)
 }
 
-// InjectSpeech applies the fault to the next n requests for speech. Only its fields for the time
-// before a stream have an effect.
+// InjectSpeech applies the fault to the next n requests for speech. Only the fields of the fault
+// that act before a stream have an effect.
 func (s *Server) InjectSpeech(n int, f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A list of tools that is known is read as if it were not, and the rest of a request is checked
-// as before.
+// A known list of tools gives the same result as an unknown one. The rest of the request is still
+// checked.
 func TestKnownTools(t *testing.T) {
 	const ask = `{"model":"m","stream":true,"stream_options":{"include_usage":true},"messages":[`
 	offered := func(name string) string {
@@ -30,10 +30,10 @@ func TestKnownTools(t *testing.T) {
 		ask + say("y") + "]" + offered("g"),
 		ask + say("z") + "]" + offered("f"),
 		ask + "]" + offered("f"),                                  // no messages
-		ask + say("x") + offered("f"),                             // a list that does not end
-		ask + `{"role":"user","content":"x` + offered("f"),        // a text that does not
+		ask + say("x") + offered("f"),                             // the list of messages does not end
+		ask + `{"role":"user","content":"x` + offered("f"),        // the text does not end
 		ask + say("x"+offered("f")) + "]" + offered("f"),          // a text that looks like tools
-		ask + say("x"+offered("f")) + "]}",                        // and nothing else
+		ask + say("x"+offered("f")) + "]}",                        // the same text, but no tools
 		strings.Replace(ask, `"m"`, `""`, 1) + "]" + offered("f"), // no model
 		ask + say("x") + `],"tools":[]}`,
 		offered("f"),
