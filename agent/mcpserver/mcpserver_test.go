@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A memory is a backend that keeps what it is given, and finds it again.
+// A memory is a backend that keeps the messages that it sends.
 type memory struct {
 	mu   sync.Mutex
 	sent []bus.OutboundMessage
@@ -63,7 +63,7 @@ func (m *memory) Recall(_ context.Context, query, in string, limit int) ([]Hit, 
 	return hits, nil
 }
 
-// connect returns a session with a server in memory.
+// connect returns a session with a server in the same process.
 func connect(t *testing.T, b Backend) *sdk.ClientSession {
 	t.Helper()
 	near, far := sdk.NewInMemoryTransports()
@@ -194,7 +194,8 @@ func TestDescriptions(t *testing.T) {
 	}
 }
 
-// pipes returns the ends of two pipes of the system: those of the server, and ours.
+// pipes returns the ends of two pipes: in and out for the server, toServer and fromServer for the
+// test.
 func pipes(t *testing.T) (in, out, toServer, fromServer *os.File) {
 	t.Helper()
 	in, toServer, err := os.Pipe()
@@ -213,7 +214,8 @@ func pipes(t *testing.T) (in, out, toServer, fromServer *os.File) {
 	return in, out, toServer, fromServer
 }
 
-// Over real pipes, and as other programs write it: every line that comes back is a message.
+// Serve works over real pipes with messages as other programs write them. Every line of its
+// output is a message.
 func TestServe(t *testing.T) {
 	in, out, toServer, fromServer := pipes(t)
 	done := make(chan error, 1)

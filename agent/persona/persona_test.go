@@ -7,7 +7,7 @@ import (
 	"gateway/bus"
 )
 
-// The most specific policy that names a persona, a model or an activity decides about it.
+// The most specific policy that names a persona, a model or an activity wins.
 func TestMostSpecificPolicyCounts(t *testing.T) {
 	table := NewTable(
 		[]Persona{{ID: "calm", Model: "small"}, {ID: "loud"}},
@@ -61,8 +61,8 @@ func TestMostSpecificPolicyCounts(t *testing.T) {
 	}
 }
 
-// A phone number stands for a person on WhatsApp, whose user name it is. No other user name stands
-// for anybody: people choose it themselves.
+// On WhatsApp, a policy can name a person by phone number, which is the user name there. Other
+// user names identify nobody, because people choose them.
 func TestPhoneNumber(t *testing.T) {
 	p := Policy{People: []string{"wa/+491", "wa/ann"}}
 	for name, want := range map[string]bool{"+491": true, "ann": false, "+492": false} {
@@ -73,7 +73,8 @@ func TestPhoneNumber(t *testing.T) {
 	}
 }
 
-// A resumed turn keeps the persona with which it began, and gets the limits that hold now.
+// A resumed turn keeps the persona with which it began. The limits are those of the current
+// policies.
 func TestResumedKeepsPersona(t *testing.T) {
 	at := Place{Address: bus.Address{Account: "tg", Chat: "-1"}}
 	table := NewTable([]Persona{{ID: "old", Model: "small"}, {ID: "new", Model: "large"}},
@@ -96,7 +97,7 @@ func TestResumedKeepsPersona(t *testing.T) {
 	}
 }
 
-// A tool that is judged like a withheld one is withheld, too, and skills have their own list.
+// A tool that is judged like a withheld tool is withheld, too. Skills have their own list.
 func TestLimits(t *testing.T) {
 	l := Limits{Tools: []string{"web_*", "exec", "exec_input"}, Deny: []string{"web_fetch"},
 		Skills: []string{"cook"}}
@@ -115,7 +116,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A policy for the id that a chat had before goes on, with all its other conditions.
+// If the id of a chat changes, a policy for the old id still applies, with all its other
+// conditions.
 func TestMovedChat(t *testing.T) {
 	table := NewTable(nil, []Policy{{ID: "chat", Chats: []string{"tg/-1"}},
 		{ID: "topic", Chats: []string{"tg/-1/5"}}, {ID: "new", Chats: []string{"tg/-9"}},

@@ -8,7 +8,8 @@ import (
 	"gateway/store"
 )
 
-// The switch holds until it is cleared, also in a process that comes later; who was first is kept.
+// The halt lasts until it is cleared, also in a later process. A second halt does not replace the
+// author of the first one.
 func TestHalt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "h.db")
 	var db *store.DB

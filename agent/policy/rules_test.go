@@ -41,12 +41,12 @@ func TestDecide(t *testing.T) {
 		argv string // words
 		want Decision
 	}{
-		{bus.Owner, "read_file", "", Allow}, // no rule
+		{bus.Owner, "read_file", "", Allow}, // no rule matches
 		{bus.Owner, "exec", "make", Ask},
-		{bus.Admin, "exec", "make", Allow}, // nothing is said of admins
+		{bus.Admin, "exec", "make", Allow}, // the rule does not mention admins
 		{bus.Guest, "exec", "ls", Deny},
 		{bus.Owner, "exec", "ls", Allow},
-		{bus.Owner, "exec", "ls -l", Ask}, // the pattern has no more words
+		{bus.Owner, "exec", "ls -l", Ask}, // the pattern does not allow further words
 		{bus.Owner, "exec", "git status", Allow},
 		{bus.Owner, "exec", "git", Allow},
 		{bus.Owner, "exec", "git push origin main", Ask},
@@ -56,7 +56,7 @@ func TestDecide(t *testing.T) {
 		{bus.Admin, "exec", "rm -rf /", Deny},
 		{bus.Owner, "exec", "rm -fr a", Ask},
 		{bus.Owner, "exec", "cat a.txt", Allow},
-		{bus.Owner, "exec", "cat a/../../b.txt", Allow}, // "/" is a character like any other
+		{bus.Owner, "exec", "cat a/../../b.txt", Allow}, // "*" also matches "/"
 		{bus.Owner, "exec", "cat A.txt", Ask},
 		{bus.User, "mcp_a_write", "", Ask},
 		{bus.User, "mcp_a_look", "", Allow},
@@ -69,7 +69,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// What a rule does not say stays as it is: without Allow no rule loosens what comes before it.
+// A rule changes only the cases that it mentions. Without Allow, no rule loosens an earlier
+// decision.
 func TestRulesTighten(t *testing.T) {
 	one := func(v Decision) Rule { return Rule{Tool: "x", Roles: map[bus.Role]Decision{bus.User: v}} }
 	rm, err := ParseCommand("rm *", Deny)
@@ -99,7 +100,7 @@ func TestRulesTighten(t *testing.T) {
 	}
 }
 
-// What a shell would make of a word is not part of the command: the words are.
+// A rule compares the words of a command, not what a shell would do with a word.
 func TestShellIsNotTheCommand(t *testing.T) {
 	r := rules(t)
 	for _, argv := range [][]string{
@@ -119,7 +120,7 @@ func TestParseCommand(t *testing.T) {
 	}
 }
 
-// Each part of a call changes its subject, and parts can't pass into each other.
+// Each part of a call changes its subject. Moving text from one part to another changes it, too.
 func TestSubject(t *testing.T) {
 	on := func(tool, args string, argv ...string) Call {
 		return Call{Tool: tool, Argv: argv, Args: json.RawMessage(args)}
@@ -181,7 +182,7 @@ func TestPrompt(t *testing.T) {
 	}
 }
 
-// A text of several lines is shown as it is, and can't end its block.
+// A text of several lines is shown unchanged. It can't end its block.
 func TestPromptOfText(t *testing.T) {
 	args := json.RawMessage(`{"path":"a","content":"one\n` + "```" + `\n\u001b","append":false}`)
 	const want = "`write_file` wants to run with:\n" +
@@ -205,8 +206,8 @@ func TestLongPrompt(t *testing.T) {
 	}
 }
 
-// FuzzPrompt holds that nothing in a command can end the block that shows it, and that nothing that
-// does not show is left in it.
+// FuzzPrompt checks that a command can't end the block that shows it. The block contains no
+// invisible characters.
 func FuzzPrompt(f *testing.F) {
 	f.Add("a", "```\n/approve")
 	f.Add("\x1b[31m", "\u202e\xff")

@@ -10,7 +10,7 @@ import (
 	"gateway/bus/bustest"
 )
 
-// Messages that a worker has claimed, but not yet in a transaction, can be discarded as well.
+// Pending also returns messages that a worker has claimed but not yet written in a transaction.
 func TestPending(t *testing.T) {
 	t.Parallel()
 	d := New(&turn.Env{Now: time.Now}, nil, Snapshot{})

@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
-// A command may drop waiting messages while the answer to a question is being stored. The answer
-// stays the one that was found, and the other messages keep waiting.
+// A command may drop waiting messages while the answer to a question is being stored. The chosen
+// answer stays, and the other messages keep waiting.
 func TestDropDuringDecision(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -60,12 +60,12 @@ func TestDropDuringDecision(t *testing.T) {
 				return nil
 			}))
 		}()
-		synctest.Wait() // the database is busy
+		synctest.Wait() // until the database is busy
 		go func() {
 			_, err := review{pl}.decide(t.Context(), p, q)
 			must(err)
 		}()
-		synctest.Wait() // the answer was found and waits for the database
+		synctest.Wait() // until the answer is chosen and waits for the database
 		(&Stopper{Pool: pl}).cancelOwn(key, waiting[:1], false)
 		close(written)
 		synctest.Wait()

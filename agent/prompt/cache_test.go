@@ -13,7 +13,7 @@ import (
 	"gateway/session"
 )
 
-// full is a system prompt that has all parts.
+// full returns a system prompt that has all parts.
 func full() *System {
 	return &System{Name: "Robin", Workspace: "/srv/robin", FormatHint: "Plain text.",
 		Tools:  []llm.ToolSpec{{Name: "read_file"}, {Name: "grep"}},
@@ -25,13 +25,13 @@ func full() *System {
 		Account: "test", Group: "Family", Zone: time.UTC}
 }
 
-// Each field that shows in the prompt makes another one of it.
+// A change of any field that the prompt shows changes the cached prompt, too.
 func TestCache(t *testing.T) {
 	c := new(Cache)
 	check := func(name string, s *System) {
 		t.Helper()
 		want := s.Text()
-		for range 2 { // made, and known
+		for range 2 { // first created, then from the cache
 			if got := c.Text(s); got != want {
 				t.Errorf("after a change of %s the prompt is\n%s\nwant\n%s", name, got, want)
 			}
@@ -64,7 +64,7 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// What a cache holds is bounded.
+// The size of the cache is bounded.
 func TestCacheBound(t *testing.T) {
 	c := new(Cache)
 	s := full()

@@ -12,8 +12,9 @@ import (
 	"gateway/agent/llm/llmtest"
 )
 
-// randomTranscript returns what no gateway should have written, but some has: calls with some
-// results, in any order, results of nothing, and several messages of a role in a row.
+// randomTranscript returns a transcript that the gateway should not write, but that may exist.
+// Results can be missing, in any order or without a call. Several messages in a row can have the
+// same role.
 func randomTranscript(r *rand.Rand) (list []llm.Message) {
 	text := func() string {
 		return strings.Repeat("x", r.IntN(2)*r.IntN(5000)) + fmt.Sprint(len(list))
@@ -44,6 +45,8 @@ func randomTranscript(r *rand.Rand) (list []llm.Message) {
 }
 
 // Pitfalls: "tool-call history with orphans (HTTP 400)", "compaction that cuts tool pairs apart".
+// FuzzPrepare checks that a provider accepts the prepared messages and that the user's text is
+// complete.
 func FuzzPrepare(f *testing.F) {
 	for seed := range uint64(50) {
 		f.Add(seed, 1<<20)
@@ -63,7 +66,7 @@ func FuzzPrepare(f *testing.F) {
 		if got, want := userText(sent), userText(transcript); got != want {
 			t.Errorf("the user said %q, the model is told %q", want, got)
 		}
-		least := 0 // what is left when all is shrunk that may be
+		least := 0 // the size after shrinking all results that may be shrunk
 		for i, m := range list {
 			if m.Role == llm.ToolRole && i < len(list)-keptResults {
 				m.Text = m.Text[:min(len(m.Text), leastResult)]
@@ -79,7 +82,7 @@ func FuzzPrepare(f *testing.F) {
 	})
 }
 
-// userText returns all that the user has said.
+// userText returns the text of all messages of the user.
 func userText(list []llm.Message) string {
 	var said []string
 	for _, m := range list {
@@ -169,8 +172,8 @@ func wantLines(t *testing.T, what string, got, want []string) {
 	}
 }
 
-// lines returns messages in a form to compare: "user: text", "assistant: text look({})",
-// "tool: result".
+// lines returns messages as text that is easy to compare: "user: text", "assistant: text
+// look({})", "tool: result".
 func lines(messages []llm.Message) (list []string) {
 	for _, m := range messages {
 		line := string(m.Role) + ": " + m.Text
@@ -182,7 +185,7 @@ func lines(messages []llm.Message) (list []string) {
 	return list
 }
 
-// intent is an assistant message that calls tools, and result what one of them said.
+// intent returns an assistant message that calls tools.
 func intent(tools ...string) llm.Message {
 	m := llm.Message{Role: llm.Assistant}
 	for i, name := range tools {

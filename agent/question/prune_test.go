@@ -8,8 +8,8 @@ import (
 	"gateway/store"
 )
 
-// Decided questions go when they are old; one that somebody can still decide, or that allows a
-// call, stays.
+// Prune removes old questions that are decided. A question that can still be decided, or that
+// allows a call, stays.
 func TestPrune(t *testing.T) {
 	f := newFixture(t)
 	now := time.Now()

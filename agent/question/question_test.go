@@ -13,7 +13,7 @@ import (
 	"gateway/store"
 )
 
-// A fixture is a database with questions in it, or none yet.
+// A fixture is a database of questions.
 type fixture struct {
 	*testing.T
 	db *store.DB
@@ -48,7 +48,7 @@ func (f *fixture) tx(fn func(tx *store.Tx) error) {
 
 func (f *fixture) read() store.Queryer { return f.db.Read(f.Context()) }
 
-// put asks a question for a call of a turn.
+// put stores a question for a call of a turn.
 func (f *fixture) put(turn int64, call string) *Question {
 	f.Helper()
 	q := &Question{Kind: Approve, Session: fmt.Sprint("test/", turn), Turn: turn, Call: call,
@@ -92,7 +92,7 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// A question is decided once, whatever comes then, and an approval is used once.
+// A question is decided once. Later decisions have no effect. An approval is used once.
 func TestDecideOnce(t *testing.T) {
 	states := []State{Answered, Granted, Refused, Expired}
 	for _, first := range states {
@@ -149,7 +149,7 @@ func TestVoid(t *testing.T) {
 	}
 }
 
-// A call may ask twice; the newest question counts.
+// If a call asks twice, OfCall returns the newest question.
 func TestOfCall(t *testing.T) {
 	f := newFixture(t)
 	f.put(1, "c")
@@ -165,7 +165,7 @@ func TestOfCall(t *testing.T) {
 	}
 }
 
-// What an earlier version has written is there in this one.
+// A question that an earlier version has stored is unchanged after the migration.
 func TestMigration(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "q.db")
 	db := open(t, path, store.Migration{Package: Migration.Package, Steps: Migration.Steps[:1]})

@@ -11,7 +11,7 @@ import (
 	"gateway/store"
 )
 
-// alter does something with a job and returns its error.
+// alter runs do for a job in a transaction and returns its error.
 func (w *world) alter(do func(tx *store.Tx, id int64, now time.Time) error, j *Job) error {
 	w.t.Helper()
 	return w.db.Tx(w.t.Context(), func(tx *store.Tx) error { return do(tx, j.ID, w.now) })
@@ -29,17 +29,17 @@ func TestChangeWhileItRuns(t *testing.T) {
 	edited.Text, edited.When = "y", w.cron("0 12 * * *")
 	w.tx(func(tx *store.Tx) error { return w.s.Change(tx, &edited, w.now) })
 	w.look(time.Minute)
-	w.want("x") // what runs is not touched
+	w.want("x") // the change does not affect the running run
 	if r := w.newest(j); r.State != Running {
 		t.Errorf("the run is %s, want it running", r.State)
 	}
 	w.done(j, "did x")
 	w.look(2 * time.Hour)
-	w.want() // the old time is none any more
+	w.want() // the old time no longer counts
 	w.look(time.Hour)
 	w.want("y\n\n[What you said last time, Saturday 2026-11-21 09:01 +00:00:]\ndid x\n" +
 		"[end of what you said last time]")
-	// A change of the text leaves the time alone, also that of an interval.
+	// A change of the text keeps the time, also that of an interval.
 	edited = w.get(j)
 	next := edited.Next
 	edited.Text = "z"
@@ -61,17 +61,17 @@ func TestPause(t *testing.T) {
 	w.must(w.alter(func(tx *store.Tx, id int64, now time.Time) error {
 		return w.s.Pause(tx, id, "holidays", now)
 	}, j))
-	w.done(j) // what runs goes on
+	w.done(j) // the running run ends as usual
 	w.look(5*time.Hour + 10*time.Minute)
 	w.want()
 	w.must(w.alter(w.s.Resume, j))
 	w.look(0)
-	w.want() // what was due meanwhile is not made up for
+	w.want() // times that passed during the pause are not made up for
 	w.look(50 * time.Minute)
-	w.want("x") // in the old phase
+	w.want("x") // at the old phase of the interval
 	w.wantRuns(j, Waiting, Succeeded)
 
-	// What only waits is skipped, and its message begins nothing.
+	// A waiting run is skipped, and its message does not begin a turn.
 	w.must(w.alter(func(tx *store.Tx, id int64, now time.Time) error {
 		return w.s.Pause(tx, id, "", now)
 	}, j))
@@ -112,7 +112,7 @@ func TestRemoveWhileItRuns(t *testing.T) {
 	if _, _, err := RunOf(w.read(), run); !errors.Is(err, ErrNone) {
 		t.Errorf("RunOf = %v, want %v", err, ErrNone)
 	}
-	// Nothing runs: it is gone at once. A failing one is given up.
+	// The job is removed at once because no run is running. Its waiting run can't begin.
 	j = w.add(job("y", w.every("1h")))
 	w.look(time.Hour)
 	run = w.newest(j).ID
@@ -164,17 +164,17 @@ func TestRunNow(t *testing.T) {
 		t.Errorf("RunNow = %v, want %v", err, ErrRunning)
 	}
 	w.do(j)
-	w.must(w.alter(w.s.RunNow, j)) // again, in the same moment
+	w.must(w.alter(w.s.RunNow, j)) // again at the same moment
 	w.look(0)
 	w.want("x")
 	w.do(j)
 	w.wantRuns(j, Succeeded, Succeeded)
-	w.look(time.Hour) // the times of the job are as they were
+	w.look(time.Hour) // the times of the job are unchanged
 	w.want("x")
 	w.fail(j)
 	w.look(10 * time.Second)
 	w.want()
-	w.must(w.alter(w.s.RunNow, j)) // what waits to be tried again is tried at once
+	w.must(w.alter(w.s.RunNow, j)) // a run that waits for its next attempt is tried at once
 	w.look(0)
 	w.want("x")
 	w.do(j)
@@ -182,7 +182,7 @@ func TestRunNow(t *testing.T) {
 	once := w.add(job("once", w.at("in 1m")))
 	w.look(time.Minute)
 	w.do(once)
-	w.must(w.alter(w.s.RunNow, once)) // also one that is over
+	w.must(w.alter(w.s.RunNow, once)) // also possible for a job that is over
 	w.look(0)
 	w.want("once", "once")
 }
@@ -239,9 +239,9 @@ func TestLimits(t *testing.T) {
 	}
 	other := job("c", once)
 	other.Person = 2
-	w.must(try(other)) // the bound is that of a person
+	w.must(try(other)) // the limit counts the jobs of one person
 	w.look(2 * time.Hour)
-	w.must(try(job("c", w.at("in 1h")))) // what is over does not count
+	w.must(try(job("c", w.at("in 1h")))) // jobs that are over do not count
 	w.now = w.now.Add(24 * time.Hour)
 	w.look(0)
 	unnamed := job("look  after\nthe plants "+strings.Repeat("x", 100), w.at("in 1h"))
@@ -272,7 +272,7 @@ func TestLimitOfChange(t *testing.T) {
 	w.tx(change)
 }
 
-// TestScopes holds what happens to jobs when people are linked, forgotten, and chats move.
+// TestScopes checks the effect on jobs when people are linked or forgotten and when a chat moves.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -324,7 +324,7 @@ func TestPrune(t *testing.T) {
 	w.do(every)
 	w.look(time.Hour)
 	w.do(every)
-	w.look(time.Hour) // this one is not over
+	w.look(time.Hour) // this run is not over
 	prune := func(before time.Time) (n int) {
 		w.tx(func(tx *store.Tx) (err error) {
 			n, err = Prune(tx, before)

@@ -12,7 +12,7 @@ import (
 	"gateway/store"
 )
 
-// changes are zones with a day near which the clock is changed there.
+// changes lists time zones, each with a day near which its clock changes.
 var changes = []struct {
 	zone string
 	day  time.Time
@@ -30,7 +30,8 @@ var changes = []struct {
 	{"UTC", time.Date(2028, 2, 29, 0, 0, 0, 0, time.UTC)},
 }
 
-// A clockField draws one field of an expression, and the numbers that it means.
+// clockField draws one field of an expression. It returns the field and the numbers that the
+// field matches.
 func clockField(r *rapid.T, name string, least, most int) (string, []int) {
 	from := rapid.IntRange(least, most).Draw(r, name)
 	switch rapid.IntRange(0, 3).Draw(r, name+" form") {
@@ -55,11 +56,12 @@ func clockField(r *rapid.T, name string, least, most int) (string, []int) {
 	return fmt.Sprint(from), []int{from}
 }
 
-// oracle finds the times of an expression by looking at the clock on the wall each minute: what it
-// shows for the first time counts, and what it skips counts in the minute in which it has done so.
+// oracle finds the times of an expression by checking the wall clock each minute. A wall time
+// counts when it is shown for the first time. A skipped wall time counts in the minute of the
+// skip.
 func oracle(begin, end time.Time, loc *time.Location, due func(wall time.Time) bool) []time.Time {
 	var list []time.Time
-	// What was shown before begin is shown for the first time in a run-up of two days.
+	// A run-up of two days finds wall times that were already shown before begin.
 	newest := floating(begin.AddDate(0, 0, -2).In(loc)).Add(-time.Minute)
 	for t := begin.AddDate(0, 0, -2); t.Before(end); t = t.Add(time.Minute) {
 		wall := floating(t.In(loc))
@@ -74,8 +76,8 @@ func oracle(begin, end time.Time, loc *time.Location, due func(wall time.Time) b
 	return list
 }
 
-// TestCronOracle compares the times of drawn expressions around changes of the clock with those
-// that looking each minute finds.
+// TestCronOracle checks that random expressions have the times that oracle finds, around changes
+// of the clock.
 func TestCronOracle(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -121,9 +123,9 @@ func TestCronOracle(t *testing.T) {
 	})
 }
 
-// TestClockJumps has the clock jump forth and back, and the gateway restart, while jobs are due: no
-// time of a job runs twice, none that was not one runs, and where the clock goes on as it should
-// each runs.
+// TestClockJumps moves the clock back and forth and restarts the gateway while jobs are due. It
+// checks that no time of a job runs twice, that a job runs only at its times, and that a job
+// never misses a time that the clock passes.
 func TestClockJumps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -140,7 +142,7 @@ func TestClockJumps(t *testing.T) {
 		w.restart()
 		jobs := []*Job{w.add(job("every", w.every("10m"))),
 			w.add(job("cron", w.cron("*/15 * * * *"))), w.add(job("once", w.at("in 47m")))}
-		ran := make(map[string]bool) // "job due"
+		ran := make(map[string]bool) // by "job due"
 		w.look(0)
 		for range rapid.IntRange(5, 25).Draw(r, "looks") {
 			before := w.now
@@ -162,7 +164,7 @@ func TestClockJumps(t *testing.T) {
 	})
 }
 
-// checkRuns checks the runs of a job after a look, which are all over then.
+// checkRuns checks the runs of a job after a look, and then completes them.
 func checkRuns(r *rapid.T, w *world, j *Job, before time.Time, ran map[string]bool) {
 	runs, err := Runs(w.read(), j.ID)
 	if err != nil {
@@ -190,7 +192,7 @@ func checkRuns(r *rapid.T, w *world, j *Job, before time.Time, ran map[string]bo
 	if len(fresh) > 1 {
 		r.Fatalf("%s runs at once for %v", j.Name, fresh)
 	}
-	// What has become due since the last look runs, except for what has run before a jump back.
+	// The newest time since the last look has run, perhaps before a jump back.
 	due, ok := j.When.Next(before)
 	if !ok || due.After(w.now) {
 		return

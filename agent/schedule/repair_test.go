@@ -8,12 +8,12 @@ import (
 	"gateway/store"
 )
 
-// A run whose message is gone without its end is tried again after a restart; one whose message
-// waits, or is with a turn, is left alone.
+// If the message of a run is done or deleted but the run has no result, the run is tried again
+// after a restart. A run is left alone if its message waits or if a turn has taken it.
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		change string // of the message of the run
+		change string // changes the message of the run
 		want   []string
 	}{
 		"waiting": {"UPDATE inbox SET state = 'waiting'", []string{"run:1:1"}},

@@ -32,7 +32,7 @@ func TestAtRunsOnce(t *testing.T) {
 	w.wantRuns(j, Succeeded)
 }
 
-// TestMessage checks all that the agent is told.
+// TestMessage checks all fields of the message that the agent gets.
 func TestMessage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -79,7 +79,7 @@ func TestDowntime(t *testing.T) {
 	every := w.add(job("interval", w.every("90m")))
 	cron := w.add(job("clock", w.cron("0 9 * * *")))
 	onTime := w.add(job("near", w.at("2026-11-24 07:59")))
-	w.now = morning.Add(3 * 24 * time.Hour) // 8:00 three days later
+	w.now = morning.Add(3 * 24 * time.Hour) // 8:00, three days later
 	w.restart()
 	w.look(0)
 	const end = "and comes late, because I was not running then. Say so."
@@ -87,14 +87,14 @@ func TestDowntime(t *testing.T) {
 		"once\n\n[This was due at Saturday 2026-11-21 09:00 +00:00 "+end+"]",
 		"clock\n\n[This was due at Monday 2026-11-23 09:00 +00:00 "+end+
 			" It was missed at times before that, too; this once stands for all.]",
-		"interval", // 72h is a whole number of 90m: it is due right now
+		"interval", // 72h is a multiple of 90m, so this job is due right now
 		"near",
 	)
 	for _, j := range []*Job{at, every, cron, onTime} {
 		w.do(j)
 	}
 	w.wantRuns(every, Succeeded)
-	// The phase is kept, and nothing is made up for.
+	// The phase is kept, and missed times are not made up for.
 	w.look(time.Hour) // 9:00
 	w.want("clock")
 	w.do(cron)
@@ -135,7 +135,7 @@ func TestFail(t *testing.T) {
 	if r := w.newest(j); r.Attempts != 4 || r.Error != "the model is away" || r.Ended.IsZero() {
 		t.Errorf("the run is %+v", r)
 	}
-	// What is over stays so, also if it is reported again.
+	// A run that is over keeps its state, even if it is reported again.
 	w.done(j, "late answer")
 	w.wantRuns(j, Failed)
 	w.tx(func(tx *store.Tx) error {
@@ -168,7 +168,7 @@ func TestOverlap(t *testing.T) {
 	w := newWorld(t)
 	j := w.add(job("long", w.every("10m")))
 	other := w.add(job("other", w.every("10m")))
-	for range 4 { // nothing of the first job is ever done
+	for range 4 { // no run of the first job ever ends
 		w.look(10 * time.Minute)
 		w.do(other)
 	}
@@ -177,7 +177,7 @@ func TestOverlap(t *testing.T) {
 	w.wantRuns(other, Succeeded, Succeeded, Succeeded, Succeeded)
 }
 
-// refused returns why a creator may not use the agent, or "".
+// refused returns the reason why a creator may not use the agent, or "".
 func refused(ok bool) string {
 	if ok {
 		return ""
@@ -214,8 +214,9 @@ func TestAdmit(t *testing.T) {
 	w.want("x")
 }
 
-// What was paused as its maker was shut out goes on once they are let in again, at its next time
-// and without what was due meanwhile. What somebody has paused stays so.
+// A job that was paused because its creator was shut out resumes when the creator is admitted
+// again. It runs at its next time and does not make up for missed times. A job that a person
+// paused stays paused.
 func TestReadmit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -233,11 +234,11 @@ func TestReadmit(t *testing.T) {
 	pause(asked)
 	ok = false
 	w.tx(func(tx *store.Tx) error { return w.s.RunNow(tx, asked.ID, w.now) })
-	for range 6 { // they miss times of theirs
+	for range 6 { // the jobs miss some of their times
 		w.look(30 * time.Minute)
 	}
 	pause(mine)
-	w.restart() // it is known also to the next process
+	w.restart() // the next process knows the reason, too
 	w.look(10 * time.Minute)
 	w.want()
 	wantState := func(j *Job, state State, why string) {
@@ -249,7 +250,7 @@ func TestReadmit(t *testing.T) {
 	wantState(often, Paused, WhyRefused)
 	wantState(once, Paused, WhyRefused)
 	ok = true
-	w.look(time.Second) // too soon to ask again
+	w.look(time.Second) // too soon for the next check
 	wantState(often, Paused, WhyRefused)
 	w.look(poll)
 	w.want()
@@ -266,7 +267,7 @@ func TestReadmit(t *testing.T) {
 	w.wantRuns(once, Skipped)
 
 	w.do(twice)
-	ok = false // and again
+	ok = false // shut out again
 	w.look(time.Hour)
 	wantState(twice, Paused, WhyRefused)
 	ok = true
@@ -309,20 +310,20 @@ func TestHeartbeat(t *testing.T) {
 	j, _, err := RunOf(w.read(), list[0].Origin.Run)
 	w.must(err)
 	w.texts()
-	w.look(30 * time.Minute) // it still runs
+	w.look(30 * time.Minute) // the heartbeat is still running
 	w.want()
 	w.do(&j)
 	open = false
 	w.look(30 * time.Minute)
 	w.want()
 	open, w.now = true, w.now.Add(40*time.Hour)
-	w.restart() // after downtime it is no word longer
+	w.restart() // after a downtime, the text does not mention it
 	w.look(0)
 	w.want(j.Text)
 	if w.fail(&j) != true {
 		t.Error("a heartbeat that has failed is tried again, want the next one to come")
 	}
-	// Who gets it may change, and how often it comes.
+	// The chat and the interval of the heartbeat may change.
 	beats[0].To.Chat = "8"
 	w.opts.Heartbeat = time.Hour
 	w.restart()
@@ -399,7 +400,7 @@ func TestTenThousand(t *testing.T) {
 	w.want()
 }
 
-// TestRun has the loop itself sleep and wake.
+// TestRun checks that Run sleeps and wakes at the right times.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -414,7 +415,7 @@ func TestRun(t *testing.T) {
 		time.Sleep(90*time.Second - time.Millisecond)
 		synctest.Wait()
 		w.want()
-		time.Sleep(time.Millisecond) // it comes to the moment, and not at the next poll
+		time.Sleep(time.Millisecond) // at the exact moment, not at the next poll
 		synctest.Wait()
 		w.want("soon")
 
@@ -425,7 +426,7 @@ func TestRun(t *testing.T) {
 		synctest.Wait()
 		w.want("now")
 
-		// Another process writes, which wakes nobody.
+		// Another process writes, which does not wake this one.
 		w.now = time.Now()
 		other := w.add(job("other", w.every("1h")))
 		w.tx(func(tx *store.Tx) error { return w.s.RunNow(tx, other.ID, time.Now()) })

@@ -17,7 +17,7 @@ func zone(t testing.TB, name string) *time.Location {
 	return loc
 }
 
-// times returns the next n times of w after a moment, as the clock in loc shows them.
+// times returns the next n times of w after a moment, as a clock in loc shows them.
 func times(w When, after time.Time, n int, loc *time.Location) (list []string) {
 	for range n {
 		next, ok := w.Next(after)
@@ -30,26 +30,26 @@ func times(w When, after time.Time, n int, loc *time.Location) (list []string) {
 	return list
 }
 
-// TestClockChanges holds the rule for days on which the clock is changed.
+// TestClockChanges checks the rules for days on which the clock changes.
 func TestClockChanges(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		zone, cron, after string
 		want              string // separated by "|"
 	}{
-		// The time on the wall is kept over both changes.
+		// The wall time stays the same over both changes.
 		{"Europe/Berlin", "0 9 * * *", "2026-03-28 00:00",
 			"03-28 09:00 +0100|03-29 09:00 +0200|03-30 09:00 +0200"},
 		{"Europe/Berlin", "0 9 * * *", "2026-10-24 00:00",
 			"10-24 09:00 +0200|10-25 09:00 +0100|10-26 09:00 +0100"},
-		// What is skipped comes once, at the first moment after the gap.
+		// A skipped time runs once, at the first moment after the gap.
 		{"Europe/Berlin", "30 2 * * *", "2026-03-28 00:00",
 			"03-28 02:30 +0100|03-29 03:00 +0200|03-30 02:30 +0200"},
 		{"Europe/Berlin", "*/15 * * * *", "2026-03-29 01:29",
 			"03-29 01:30 +0100|03-29 01:45 +0100|03-29 03:00 +0200|03-29 03:15 +0200"},
 		{"Europe/Berlin", "0 * * * *", "2026-03-29 00:30",
 			"03-29 01:00 +0100|03-29 03:00 +0200|03-29 04:00 +0200"},
-		// What comes twice counts the first time.
+		// A time that occurs twice runs the first time.
 		{"Europe/Berlin", "30 2 * * *", "2026-10-24 12:00",
 			"10-25 02:30 +0200|10-26 02:30 +0100"},
 		{"Europe/Berlin", "*/15 * * * *", "2026-10-25 01:59",
@@ -61,19 +61,19 @@ func TestClockChanges(t *testing.T) {
 			"03-08 03:00 -0400|03-09 02:30 -0400"},
 		{"America/New_York", "30 1 * * *", "2026-10-31 12:00",
 			"11-01 01:30 -0400|11-02 01:30 -0500"},
-		// Half an hour.
+		// A change of half an hour.
 		{"Australia/Lord_Howe", "15 2 * * *", "2026-10-03 12:00",
 			"10-04 02:30 +1100|10-05 02:15 +1100"},
 		{"Australia/Lord_Howe", "45 1 * * *", "2026-04-04 12:00",
 			"04-05 01:45 +1100|04-06 01:45 +1030"},
 		{"Australia/Lord_Howe", "*/15 * * * *", "2026-04-05 01:14",
 			"04-05 01:15 +1100|04-05 01:30 +1100|04-05 01:45 +1100|04-05 02:00 +1030"},
-		// A whole day.
+		// A skipped day.
 		{"Pacific/Apia", "0 9 * * *", "2011-12-29 00:00",
 			"12-29 09:00 -1000|12-31 00:00 +1400|12-31 09:00 +1400"},
 		{"Pacific/Apia", "0 0 31 12 *", "2011-12-29 00:00",
 			"12-31 00:00 +1400|12-31 00:00 +1400"},
-		// Midnight.
+		// A change at midnight.
 		{"America/Sao_Paulo", "0 0 * * *", "2018-11-03 12:00",
 			"11-04 01:00 -0200|11-05 00:00 -0200"},
 		{"Asia/Beirut", "0 0 * * *", "2026-03-28 12:00",
@@ -99,7 +99,7 @@ func TestClockChanges(t *testing.T) {
 	}
 }
 
-// TestNextInSecondPass asks from within the hour that comes twice.
+// TestNextInSecondPass checks Next for a moment in the second pass of a repeated hour.
 func TestNextInSecondPass(t *testing.T) {
 	t.Parallel()
 	loc := zone(t, "Europe/Berlin")
@@ -107,7 +107,7 @@ func TestNextInSecondPass(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	after := time.Date(2026, 10, 25, 1, 20, 0, 0, time.UTC) // 02:20 for the second time
+	after := time.Date(2026, 10, 25, 1, 20, 0, 0, time.UTC) // the second 02:20
 	if got, want := times(w, after, 1, loc)[0], "10-26 02:00 +0100"; got != want {
 		t.Errorf("Next = %s, want %s", got, want)
 	}
@@ -126,7 +126,7 @@ func TestCronDates(t *testing.T) {
 		{"0 9 L 2 *", "2027-01-01 00:00", "2027-02-28|2028-02-29"},
 		{"0 9 31 12 *", "2026-12-31 10:00", "2027-12-31"},
 		{"@yearly", "2026-12-31 23:59", "2027-01-01|2028-01-01"},
-		{"0 9 15W * *", "2026-08-01 00:00", "2026-08-14|2026-09-15"}, // Saturday
+		{"0 9 15W * *", "2026-08-01 00:00", "2026-08-14|2026-09-15"}, // the 15th is a Saturday
 		{"0 9 * * 1#2", "2026-11-01 00:00", "2026-11-09|2026-12-14"},
 		{"0 9 * * FRI#1", "2026-11-01 00:00", "2026-11-06|2026-12-04"},
 		{"0 9 * * 5L", "2026-11-01 00:00", "2026-11-27|2026-12-25"},
@@ -136,7 +136,7 @@ func TestCronDates(t *testing.T) {
 		{"0 9 * * 5-7", "2026-11-21 00:00", "2026-11-21|2026-11-22|2026-11-27"},
 		{"0 9 * * sat,sun", "2026-11-21 00:00", "2026-11-21|2026-11-22|2026-11-28"},
 		{"0 9 * nov-dec mon", "2026-11-21 00:00", "2026-11-23|2026-11-30|2026-12-07"},
-		{"0 9 13 * 5", "2026-11-01 00:00", "2026-11-06|2026-11-13|2026-11-20"}, // either
+		{"0 9 13 * 5", "2026-11-01 00:00", "2026-11-06|2026-11-13|2026-11-20"}, // one is enough
 		{"0 9 ? * 1", "2026-11-21 00:00", "2026-11-23"},
 		{"0 9 1-31/10 * *", "2026-11-01 00:00", "2026-11-01|2026-11-11|2026-11-21|2026-12-01"},
 	} {
@@ -184,7 +184,7 @@ func TestCronRefuses(t *testing.T) {
 		"0 9 32W * *":                           "from 1 to 31",
 		"0 9 * 13 *":                            "from 1 to 12",
 		"0 9 * * 8":                             "weekday",
-		"0,61 * * * *":                          "from 0 to 59", // not only if minute 0 is not due
+		"0,61 * * * *":                          "from 0 to 59", // an error also after a valid number
 		"0 9 * * 1,9":                           "weekday",
 		"* 9-17-20 * * *":                       "hour",
 		"*/0 * * * *":                           "step",
@@ -228,7 +228,7 @@ func TestEvery(t *testing.T) {
 		{time.Millisecond, 90 * time.Minute},
 		{90*time.Minute - time.Millisecond, 90 * time.Minute},
 		{90 * time.Minute, 180 * time.Minute},
-		{1000*time.Hour + time.Minute, 1000*time.Hour + 30*time.Minute}, // no drift
+		{1000*time.Hour + time.Minute, 1000*time.Hour + 30*time.Minute}, // the phase does not drift
 	} {
 		got, ok := w.Next(anchor.Add(test.after))
 		if want := anchor.Add(test.want); !ok || !got.Equal(want) {
@@ -273,7 +273,7 @@ func TestAt(t *testing.T) {
 		"on 2026-11-22 at 9:00":     "2026-11-22 09:00 +0100",
 		"2027-07-01 09:00":          "2027-07-01 09:00 +0200",
 		"2027-03-28 02:30":          "2027-03-28 03:00 +0200", // skipped
-		"2027-10-31 02:30":          "2027-10-31 02:30 +0200", // the first one
+		"2027-10-31 02:30":          "2027-10-31 02:30 +0200", // the first 02:30
 		"15:00":                     "2026-11-21 15:00 +0100",
 		"at 14:30":                  "2026-11-22 14:30 +0100",
 		"9:05":                      "2026-11-22 09:05 +0100",
@@ -364,7 +364,7 @@ func TestTooOften(t *testing.T) {
 		{"0,1 9 * * *", time.Minute, false},
 		{"0,1 9 * * *", 2 * time.Minute, true},
 		{"59 23 * * *", 24 * time.Hour, false},
-		{"30 * * * *", time.Hour, false}, // though the clock is put forward on the next day
+		{"30 * * * *", time.Hour, false}, // although the clock is put forward on the next day
 		{"0 9 29 2 *", 24 * time.Hour, false},
 	} {
 		w, err := ParseCron(test.cron, zone(t, "Europe/Berlin"))
@@ -377,7 +377,7 @@ func TestTooOften(t *testing.T) {
 	}
 }
 
-// TestNewest compares the last time before now with what counting from the first one gives.
+// TestNewest checks that newest finds the same time as counting from the first one.
 func TestNewest(t *testing.T) {
 	t.Parallel()
 	loc := zone(t, "Europe/Berlin")
@@ -441,7 +441,7 @@ func TestShowZone(t *testing.T) {
 	}
 }
 
-// TestStored writes times down and reads them again.
+// TestStored checks that encoded times are the same after decoding.
 func TestStored(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 14, 30, 0, 123e6, zone(t, "Asia/Kathmandu"))

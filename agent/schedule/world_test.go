@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
-// A world is a scheduler on a database of its own, whose clock is set by the test. In the place of
-// the dispatcher stands the test, which reads the inbox.
+// A world is a scheduler with a database and a clock that the test sets. The test reads the inbox
+// in place of the dispatcher.
 type world struct {
 	t     testing.TB
 	path  string
@@ -30,7 +30,7 @@ type world struct {
 	now   time.Time
 }
 
-// morning is when tests begin: a Saturday.
+// morning is the time at which tests begin, a Saturday.
 var morning = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
 func newWorld(t testing.TB) *world {
@@ -58,7 +58,7 @@ func (w *world) must(err error) {
 // restart replaces the scheduler, as a restart of the gateway does.
 func (w *world) restart() { w.s = New(w.db, w.inbox, &w.opts) }
 
-// look has the scheduler look once, after some time.
+// look moves the clock and then makes the scheduler look for due jobs once.
 func (w *world) look(after time.Duration) {
 	w.t.Helper()
 	w.now = w.now.Add(after)
@@ -73,7 +73,8 @@ func (w *world) tx(fn func(tx *store.Tx) error) {
 
 func (w *world) read() store.Queryer { return w.db.Read(context.WithoutCancel(w.t.Context())) }
 
-// at, every and cron make times.
+// at returns the time that ParseAt reads. The methods every and cron do the same for intervals
+// and expressions.
 func (w *world) at(text string) When {
 	w.t.Helper()
 	when, err := ParseAt(text, w.now, time.UTC)
@@ -97,20 +98,20 @@ func (w *world) cron(text string) When {
 
 var home = bus.Address{Account: "test", Chat: "7"}
 
-// job returns a job of person 1 that is not written yet.
+// job returns a job of person 1 that is not stored yet.
 func job(text string, when When) *Job {
 	return &Job{Name: text, Kind: Task, Text: text, When: when, To: home, Role: bus.User,
 		Sender: bus.Sender{ID: "7", Name: "Ada"}, Person: 1, Scope: memory.OfPerson(1), OwnSession: true}
 }
 
-// add writes a job.
+// add stores a job.
 func (w *world) add(j *Job) *Job {
 	w.t.Helper()
 	w.tx(func(tx *store.Tx) error { return w.s.Add(tx, j, w.now) })
 	return j
 }
 
-// addMany writes jobs that are due at 9.
+// addMany stores n jobs that are due at 9.
 func (w *world) addMany(n int) {
 	w.t.Helper()
 	w.add(job("job", w.cron("0 9 * * *")))
@@ -125,7 +126,7 @@ func (w *world) addMany(n int) {
 	})
 }
 
-// get reads a job again.
+// get reads a job from the database.
 func (w *world) get(j *Job) Job {
 	w.t.Helper()
 	got, err := Find(w.read(), j.ID)
@@ -133,7 +134,7 @@ func (w *world) get(j *Job) Job {
 	return got
 }
 
-// messages returns all that was ever put into the inbox, in its order.
+// messages returns all messages in the inbox in their order.
 func (w *world) messages() (list []bus.InboundMessage) {
 	w.t.Helper()
 	rows, err := w.read().Query("SELECT body FROM inbox ORDER BY id")
@@ -150,7 +151,7 @@ func (w *world) messages() (list []bus.InboundMessage) {
 	return list
 }
 
-// texts returns what was put into the inbox since it was asked last.
+// texts returns the texts of the messages in the inbox and then empties it.
 func (w *world) texts() (list []string) {
 	w.t.Helper()
 	for _, m := range w.messages() {
@@ -163,7 +164,7 @@ func (w *world) texts() (list []string) {
 	return list
 }
 
-// want checks what was put into the inbox since that was looked at last.
+// want checks the texts of the messages that the inbox got since the last call of want or texts.
 func (w *world) want(texts ...string) {
 	w.t.Helper()
 	if got := w.texts(); !slices.Equal(got, texts) {
@@ -196,7 +197,7 @@ func (w *world) wantRuns(j *Job, states ...RunState) {
 	}
 }
 
-// begin has a turn begin the newest run of a job, and reports whether it may.
+// begin begins the newest run of a job, as a turn does. It reports whether the run may begin.
 func (w *world) begin(j *Job) (ok bool) {
 	w.t.Helper()
 	w.tx(func(tx *store.Tx) (err error) {
@@ -206,14 +207,14 @@ func (w *world) begin(j *Job) (ok bool) {
 	return ok
 }
 
-// done ends the newest run of a job.
+// done ends the newest run of a job. The answer of the agent is the first of said.
 func (w *world) done(j *Job, said ...string) {
 	w.t.Helper()
 	said = append(said, "")
 	w.tx(func(tx *store.Tx) error { return FinishRun(tx, w.newest(j).ID, cmp.Or(said...), w.now) })
 }
 
-// do is a turn that goes well.
+// do begins and ends the newest run, like a successful turn.
 func (w *world) do(j *Job) {
 	w.t.Helper()
 	if !w.begin(j) {
@@ -222,7 +223,7 @@ func (w *world) do(j *Job) {
 	w.done(j)
 }
 
-// fail is a turn that fails, and reports whether the run is given up.
+// fail begins the newest run and lets it fail. It reports whether the scheduler gives the run up.
 func (w *world) fail(j *Job) (dead bool) {
 	w.t.Helper()
 	if !w.begin(j) {

@@ -67,7 +67,7 @@ func page(position uint64, packets ...[]byte) []byte {
 	return slices.Concat(append(b, byte(len(sizes))), sizes, body)
 }
 
-// The length and the waveform come from the pages, without a decoder.
+// The length and the waveform are read from the pages, without a decoder.
 func TestReadOpus(t *testing.T) {
 	t.Parallel()
 	packet := func(n int) []byte { return append([]byte{0xf8}, make([]byte, n-1)...) } // 20 ms
@@ -91,11 +91,11 @@ func TestReadOpus(t *testing.T) {
 		wave[63] != 100 {
 		t.Errorf("the waveform is %v: %v", wave, err)
 	}
-	for n := range len(sound) { // cut anywhere
+	for n := range len(sound) { // cut at any byte
 		o := readOpus(sound[:n])
 		_, _ = o.seconds(), o.waveform()
 	}
-	// A packet of several frames, one that goes over two pages, and a page on which none ends.
+	// A packet of several frames that spans two pages, and a page on which no packet ends.
 	long := append([]byte{0xfb, 3}, make([]byte, 508)...) // three frames of 20 ms
 	begin := page(math.MaxUint64, long)
 	begin = append(begin[:26:26], append([]byte{2, 255, 255}, long...)...)

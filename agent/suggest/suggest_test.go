@@ -31,7 +31,8 @@ func TestName(t *testing.T) {
 	}
 }
 
-// Names that are much longer are not compared, because that would take long.
+// A name that is much longer than the known ones is not compared, because the comparison would
+// take long.
 func TestLongName(t *testing.T) {
 	long, known := strings.Repeat("x", 1<<20), make([]string, 100)
 	for i := range known {
@@ -51,8 +52,8 @@ func TestHint(t *testing.T) {
 	}
 }
 
-// A distance is one: it is none only between equals, the same both ways, and no longer than any
-// way round.
+// The function distance is a metric. It is 0 only for equal texts, it is symmetric, and the
+// triangle inequality is satisfied.
 func TestDistance(t *testing.T) {
 	text := rapid.StringMatching(`[abc]{0,6}`)
 	rapid.Check(t, func(t *rapid.T) {
