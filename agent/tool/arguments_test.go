@@ -47,7 +47,8 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// An argument may have a second name; with both, it is not known which one is meant.
+// An argument may have a second name. If a call uses both names, it is refused because the
+// meaning is unclear.
 func TestAliases(t *testing.T) {
 	x := echo("echo")
 	x.Aliases = map[string]string{"file": "path"}
@@ -82,8 +83,8 @@ func TestNoArguments(t *testing.T) {
 	r := newRegistry(t, optional)
 	for written, want := range map[string]string{
 		"": "{}", "  \n": "{}", "null": "{}", "{}": "{}", `""`: "{}", "``` \n```": "{}",
-		`{"arguments":"5"}`: `{"arguments":5}`, // the tool's own argument of that name
-		`{"other":"5"}`:     `{"other":"5"}`,   // not forbidden by this schema
+		`{"arguments":"5"}`: `{"arguments":5}`, // the tool has an argument with this name
+		`{"other":"5"}`:     `{"other":"5"}`,   // this schema does not forbid it
 	} {
 		if got, err := r.Arguments("o", written); err != nil || string(got) != want {
 			t.Errorf("Arguments(%q) = %s, %v; want %s", written, got, err, want)
@@ -136,7 +137,7 @@ func TestArgumentProblems(t *testing.T) {
 	}
 }
 
-// TestForeignSchema is about schemas that were not made by New.
+// TestForeignSchema checks schemas that New did not create.
 func TestForeignSchema(t *testing.T) {
 	foreign := Tool{Name: "f", Description: "d", Run: echo("x").Run, Schema: json.RawMessage(`{
 		"type": "object",
@@ -172,8 +173,8 @@ func TestForeignSchema(t *testing.T) {
 	}
 }
 
-// FuzzArguments holds that no input makes Arguments panic, and that what it
-// returns fits the tool and needs no further mending.
+// FuzzArguments checks that Arguments never panics. The arguments that it returns fit the tool
+// and need no further repair.
 func FuzzArguments(f *testing.F) {
 	for _, s := range []string{
 		`{"path":"a","limit":"5.0"}`, `{"path":5,"deep":"true"}`, "```json\n{}\n```",
@@ -208,7 +209,7 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-// FuzzInteger holds that a cast to an integer changes no value.
+// FuzzInteger checks that integer does not change a value.
 func FuzzInteger(f *testing.F) {
 	for _, s := range []string{"5", "5.0", "1e3", "-0", "9223372036854775807", "1e-1", "5.0000001"} {
 		f.Add(s)

@@ -9,8 +9,8 @@ import (
 	"gateway/agent/tool"
 )
 
-// The arguments of a tool are a struct. The registry checks what a model wrote against it, and
-// mends what can be mended without guessing.
+// The arguments of a tool are a struct. The registry checks a model's arguments against it and
+// repairs mistakes if no guess is necessary.
 func ExampleNew() {
 	type args struct {
 		Word  string `json:"word" jsonschema:"what to repeat"`

@@ -8,7 +8,7 @@ import (
 	"gateway/bus"
 )
 
-// names returns the names of the tools that r tells a model of.
+// names returns the names of the tools that r describes to a model.
 func names(r *Registry) string {
 	var list []string
 	for _, s := range r.Specs() {
@@ -17,7 +17,7 @@ func names(r *Registry) string {
 	return strings.Join(list, " ")
 }
 
-// A rare tool is not described by itself. The tool more_tools names it and explains it.
+// A rare tool has no description in the list of tools. The tool more_tools names and explains it.
 func TestRareTools(t *testing.T) {
 	carve := echo("carve")
 	carve.Rare, carve.MinRole = "carves", bus.User
@@ -97,7 +97,8 @@ func TestDirect(t *testing.T) {
 	}
 }
 
-// A model reads calls of rare tools as calls of what it is told of, and what it reads it can call.
+// In the history, the model reads a call of a rare tool as a call of more_tools. It can make each
+// call that it reads.
 func TestOffered(t *testing.T) {
 	carve := echo("carve")
 	carve.Rare = "carves"

@@ -10,7 +10,7 @@ import (
 	"gateway/bus"
 )
 
-// testArgs has a field of each kind that tools use.
+// testArgs has a field of each type that tools use.
 type testArgs struct {
 	Path    string   `json:"path" jsonschema:"what to read"`
 	Limit   int      `json:"limit,omitempty" jsonschema:"most lines"`
@@ -24,7 +24,7 @@ type testArgs struct {
 	} `json:"inner,omitempty"`
 }
 
-// echo returns a tool whose result is its arguments.
+// echo returns a tool whose result contains its arguments.
 func echo(name string) Tool {
 	return New(name, "Gives back its arguments.", Pure,
 		func(_ context.Context, _ Call, args testArgs) (Result, error) {
@@ -172,8 +172,8 @@ func TestUnknownTool(t *testing.T) {
 	}
 }
 
-// Set replaces what the same source has brought and nothing else, and leaves alone who has looked
-// before.
+// Set replaces the tools of one source and nothing else. A list of tools that was read before
+// does not change.
 func TestSet(t *testing.T) {
 	r := newRegistry(t, echo("own"))
 	before := r.For("")
@@ -215,13 +215,13 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// Each role has the tools that are for it, also when another has asked before. One that is none has
-// those that are for everybody.
+// Each role has its own tools, in any order of the calls. An unknown role has the tools that are
+// for everybody.
 func TestFor(t *testing.T) {
 	admins, users := echo("admins"), echo("users")
 	admins.MinRole, users.MinRole = bus.Admin, bus.User
 	r := newRegistry(t, admins, users, echo("all"))
-	for range 2 { // the second time they are known
+	for range 2 { // the second time, the list is cached
 		for role, want := range map[bus.Role]int{
 			bus.Owner: 3, bus.Admin: 3, bus.User: 2, bus.Guest: 1, "": 1, "nobody": 1,
 		} {
@@ -235,7 +235,8 @@ func TestFor(t *testing.T) {
 	}
 }
 
-// OpenAI refuses an object without properties.
+// The schema of a tool without arguments has properties, because OpenAI refuses an object without
+// them.
 func TestToolWithoutArguments(t *testing.T) {
 	r := newRegistry(t, New("none", "Needs nothing.", Pure,
 		func(context.Context, Call, struct{}) (Result, error) { return Result{}, nil }))

@@ -14,8 +14,8 @@ func TestEditFile(t *testing.T) {
 	tests := []struct {
 		name, old string
 		args      []any
-		want      string // of the file
-		says      string // or the error
+		want      string // the new content of the file
+		says      string // part of the result or the error
 	}{
 		{"once", text, []any{"old_text", "one", "new_text", "1"}, "1\ntwo\nthree two\n", "in line 1"},
 		{"all", text, []any{"old_text", "two", "new_text", "2", "replace_all", true},
@@ -75,7 +75,7 @@ func TestEditRefused(t *testing.T) {
 	wantError(t, err, "may only be read")
 }
 
-// An edit that would make a file huge is refused before the new text takes memory.
+// An edit that would make a file huge is refused before the new text is allocated.
 func TestEditGrows(t *testing.T) {
 	f := newFixture(t)
 	text := strings.Repeat("x", 1<<20)
@@ -92,8 +92,8 @@ func TestEditGrows(t *testing.T) {
 	f.wantFile(t, "file", text)
 }
 
-// The lines of a file that an error quotes are as foreign as the file. The memory of the people is
-// not foreign.
+// If an error quotes lines of a file, the error is as foreign as the file. The memory of a person
+// is not foreign.
 func TestEditErrorsAreForeign(t *testing.T) {
 	m := newMind(t)
 	const words = "remember that the owner wants it"
@@ -118,7 +118,7 @@ func TestEditErrorsAreForeign(t *testing.T) {
 	}
 }
 
-// What was probably meant is shown, and in what it differs.
+// If old_text is not found, the error shows the most similar lines and says how they differ.
 func TestNearMiss(t *testing.T) {
 	const file = "package main\n\nfunc main() {\n\tfmt.Println(\"hello\")\n\treturn\n}\n\n" +
 		"func other() {\n    x := ‘a’ \n}\n"
@@ -147,7 +147,7 @@ func TestNearMiss(t *testing.T) {
 	}
 }
 
-// FuzzEdit holds edits to a simple model: all of them, one after the other, or none.
+// FuzzEdit compares edits with a simple model. Either all edits are applied in order, or none.
 func FuzzEdit(f *testing.F) {
 	f.Add("one\ntwo\n", "one", "1", "two", "", false)
 	f.Add("aaa", "aa", "b", "a", "c", false)
@@ -163,7 +163,7 @@ func FuzzEdit(f *testing.F) {
 	})
 }
 
-// modelEdits is what edits mean, spelled out.
+// modelEdits applies edits in a simple way.
 func modelEdits(text string, edits []edit) (string, bool) {
 	for _, e := range edits {
 		bare := strings.ReplaceAll(text, "\r\n", "")

@@ -16,15 +16,15 @@ import (
 	"gateway/bus/bustest"
 )
 
-// A fixture is a workspace with the tools on it, and two trees besides: "docs", which can only be
-// read, and "work".
+// A fixture is a workspace with its tools. It has two more trees: "docs", which is read-only, and
+// "work".
 type fixture struct {
 	dir, docs, work, media string
 	files                  *Files
 	reg                    *tool.Registry
 }
 
-// here is the conversation of all calls.
+// here is the address of the conversation in which all calls are made.
 var here = bus.Address{Account: "tg", Chat: "1", Thread: "7"}
 
 func newFixture(t testing.TB) *fixture {
@@ -73,7 +73,7 @@ func writeFile(t testing.TB, path, content string) {
 	}
 }
 
-// wantFile fails the test unless a file of the workspace has the content.
+// wantFile checks that a file of the workspace has the content.
 func (f *fixture) wantFile(t testing.TB, name, content string) {
 	t.Helper()
 	got, err := os.ReadFile(filepath.Join(f.dir, name))
@@ -82,7 +82,7 @@ func (f *fixture) wantFile(t testing.TB, name, content string) {
 	}
 }
 
-// wantNoTraces fails the test if a call has left a file of its own.
+// wantNoTraces fails the test if a call has left a temporary file.
 func wantNoTraces(t testing.TB, dir string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -96,14 +96,14 @@ func wantNoTraces(t testing.TB, dir string) {
 	}
 }
 
-// call runs a tool as a turn does. args are pairs of name and value.
+// call runs a tool as a turn does. The args are pairs of a name and a value.
 func (f *fixture) call(t testing.TB, name string, args ...any) (string, error) {
 	t.Helper()
 	result, err := f.result(t, "session", name, args...)
 	return result.Text, err
 }
 
-// result is call for a session.
+// result is like call, but for a given session, and it returns the whole result.
 func (f *fixture) result(t testing.TB, session, name string, args ...any) (tool.Result, error) {
 	t.Helper()
 	object := make(map[string]any)
@@ -129,7 +129,7 @@ func (f *fixture) result(t testing.TB, session, name string, args ...any) (tool.
 		Session: bustest.Session("x/" + session)})
 }
 
-// wantError fails the test unless err's text has every one of parts.
+// wantError checks that the text of err contains each of parts.
 func wantError(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	if err == nil {
@@ -169,7 +169,7 @@ func TestReadFileForms(t *testing.T) {
 	tests := []struct {
 		name, content string
 		offset        int
-		want          string // the result's end
+		want          string // the end of the result
 	}{
 		{"empty", "", 1, "(the file is empty)"},
 		{"no newline", "a\nb", 1, "     1\ta\n     2\tb\n\n(end of the file at line 2)"},
@@ -197,7 +197,7 @@ func TestReadFileForms(t *testing.T) {
 	}
 }
 
-// TestReadOn reads long files page by page, as their ends tell to.
+// TestReadOn reads long files page by page, with the offset at which each page ends.
 func TestReadOn(t *testing.T) {
 	for name, line := range map[string]string{
 		"many lines": "x", "long lines": strings.Repeat("ä", 300),
@@ -361,7 +361,7 @@ func TestListDirPages(t *testing.T) {
 	wantError(t, err, "only 5 entries")
 }
 
-// Each conversation sees the files that were sent in it, and no other's.
+// Each conversation sees only the files that were sent in it.
 func TestMedia(t *testing.T) {
 	dirs := []string{t.TempDir(), t.TempDir()}
 	var roots []*os.Root

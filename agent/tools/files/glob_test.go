@@ -10,7 +10,7 @@ import (
 	"gateway/agent/tool"
 )
 
-// newTree is a fixture with some files to find.
+// newTree returns a fixture with files, directories and links.
 func newTree(t testing.TB) *fixture {
 	f := newFixture(t)
 	for _, name := range []string{"a.go", "b.txt", "src/main.go",
@@ -82,12 +82,12 @@ func TestGlob(t *testing.T) {
 	}
 }
 
-// pairs splits "name=value name=value".
+// pairs splits "name=value name=value" into a list of names and values.
 func pairs(args string) []any {
 	var list []any
 	for _, f := range strings.Fields(args) {
 		name, value, _ := strings.Cut(f, "=")
-		list = append(list, name, value) // the registry makes numbers of them
+		list = append(list, name, value) // the registry converts numbers
 	}
 	return list
 }
@@ -109,7 +109,7 @@ func TestWalkBounds(t *testing.T) {
 	}
 }
 
-// TestGlobDepth checks that a search reads no directories below those that its pattern can match.
+// TestGlobDepth checks that a search does not read directories that are too deep for its pattern.
 func TestGlobDepth(t *testing.T) {
 	f := newFixture(t)
 	f.write(t, "src/deep/node_modules/z.go", "package z\n")

@@ -105,7 +105,7 @@ func TestGrepRefused(t *testing.T) {
 	}
 }
 
-// The order of results is the same each time, and pages join to the whole.
+// The order of results is always the same. The pages together are the whole result.
 func TestGrepPages(t *testing.T) {
 	f := newFixture(t)
 	for i := range 300 {
@@ -129,7 +129,8 @@ func TestGrepPages(t *testing.T) {
 	}
 }
 
-// If there is no room for all results, the note says which are shown, and pages join to the whole.
+// If not all results fit, a note says which of them are shown. The pages together have all
+// results.
 func TestGrepNoRoom(t *testing.T) {
 	f := newFixture(t)
 	line := "hit " + strings.Repeat("x", 400) + "\n"
@@ -155,8 +156,8 @@ func TestGrepNoRoom(t *testing.T) {
 	}
 }
 
-// Each match of this expression takes time for the whole text. A search of several lines ends with
-// its context all the same.
+// Each match of this expression takes time proportional to the whole text. A search over several
+// lines ends with its context nevertheless.
 func TestGrepEndsWithContext(t *testing.T) {
 	f := newFixture(t)
 	f.write(t, "text", strings.Repeat("a\n", 5_000))
@@ -178,7 +179,7 @@ func TestGrepEndsWithContext(t *testing.T) {
 	}
 }
 
-// Matches over several lines are those of the whole text.
+// A search over several lines finds the same matches as a search in the whole text.
 func TestGrepManyLines(t *testing.T) {
 	for _, tt := range []struct{ text, pattern, want string }{
 		{"a\nb\na\n", `a`, "a|a"},
@@ -209,7 +210,7 @@ func TestGrepManyLines(t *testing.T) {
 	}
 }
 
-// FuzzQuery holds the fast ways to the slow one: line by line.
+// FuzzQuery checks that a query finds the same lines as a slow search line by line.
 func FuzzQuery(f *testing.F) {
 	f.Add("one\ntwo three\n\nfour", "t.*e|r$", false)
 	f.Add("Kelvin KELVIN \u212aelvin\nstraſse", "kelvin", true)

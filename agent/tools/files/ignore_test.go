@@ -11,11 +11,12 @@ import (
 	"unicode/utf8"
 )
 
-// ignoreCases are lines of a .gitignore, and for paths whether they leave it out.
+// ignoreCases are the lines of .gitignore files, with paths that they exclude and paths that they
+// don't.
 var ignoreCases = []struct {
 	lines string
-	out   []string // paths that are left out; those that end in "/" are directories
-	in    []string // paths that are not
+	out   []string // excluded paths; a path that ends in "/" is a directory
+	in    []string // paths that are not excluded
 }{
 	{"a.log", []string{"a.log", "x/a.log", "a.log/"}, []string{"ba.log", "a.logs"}},
 	{"*.log", []string{"a.log", ".log", "x/y/b.log"}, []string{"a.log.txt", "log"}},
@@ -66,7 +67,7 @@ func TestIgnoreRules(t *testing.T) {
 	}
 }
 
-// The table says what git says.
+// The table agrees with git.
 func TestIgnoreRulesAsGit(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
@@ -88,7 +89,7 @@ func TestIgnoreRulesAsGit(t *testing.T) {
 		for i, list := range [][]string{c.out, c.in} {
 			for _, p := range list {
 				rel, isDir := strings.CutSuffix(p, "/")
-				if isDir { // git looks what it is
+				if isDir { // git checks the type of the file
 					if err := os.MkdirAll(filepath.Join(dir, rel), 0o700); err != nil {
 						t.Fatal(err)
 					}
@@ -107,7 +108,7 @@ func TestIgnoreRulesAsGit(t *testing.T) {
 	}
 }
 
-// newIgnoring is a fixture with files of which some are left out.
+// newIgnoring returns a fixture in which some files are excluded.
 func newIgnoring(t testing.TB) *fixture {
 	f := newFixture(t)
 	for name, text := range map[string]string{
@@ -122,7 +123,8 @@ func newIgnoring(t testing.TB) *fixture {
 	return f
 }
 
-// Searches leave out what the files say, each for the directories below it.
+// Searches exclude files that .gitignore and .ignore files name. Such a file applies to its own
+// directory and the directories below.
 func TestIgnored(t *testing.T) {
 	f := newIgnoring(t)
 	left := func(n string) string {
@@ -160,7 +162,7 @@ func TestIgnored(t *testing.T) {
 	}
 }
 
-// A directory with many entries is read in parts; the first knows already what is left out.
+// A directory with many entries is read in parts. The rules already apply to the first part.
 func TestIgnoredAmongMany(t *testing.T) {
 	f := newFixture(t)
 	for i := range readAtOnce + 100 {
@@ -175,7 +177,7 @@ func TestIgnoredAmongMany(t *testing.T) {
 	}
 }
 
-// What leads elsewhere or is not a file leaves out nothing, and hurts nobody.
+// A .gitignore that is a directory or a link to the outside is not used, and it causes no error.
 func TestIgnoreFileThatIsNone(t *testing.T) {
 	f := newFixture(t)
 	f.write(t, "a/.gitignore/x", "")
@@ -203,7 +205,7 @@ func FuzzIgnore(f *testing.F) {
 		}
 		g := &ignores{git: rules}
 		out := g.ignored(rel, false)
-		// What is said last holds.
+		// The last rule wins.
 		if utf8.ValidString(rel) && rel != "" && !strings.ContainsAny(rel, "/\\*?[!#\r\n ") &&
 			len(rel) <= maxPattern && !strings.HasPrefix(rel, "\ufeff") {
 			g.git = parseIgnores(lines + "\n!" + rel)

@@ -16,14 +16,14 @@ import (
 	"gateway/memory"
 )
 
-// A mind is a workspace with the memories of two people beside it, as a gateway has them.
+// A mind is a workspace beside the memories of two people, as in a gateway.
 type mind struct {
 	t             testing.TB
 	home, ws, mem string
 	shared        string
 	reg           *tool.Registry
 
-	withheld []string // folders of skills
+	withheld []string // folders of withheld skills
 }
 
 const (
@@ -31,7 +31,7 @@ const (
 	bob = memory.Scope("person-2")
 )
 
-// newMind returns a mind, with further trees if there are any.
+// newMind returns a mind, with more trees if there are any.
 func newMind(t testing.TB, more ...func(m *mind) Root) *mind {
 	t.Helper()
 	m := &mind{t: t, home: t.TempDir()}
@@ -67,7 +67,7 @@ func (m *mind) link(target, name string) {
 	}
 }
 
-// use runs a tool for somebody.
+// use runs a tool for a scope and a role.
 func (m *mind) use(s memory.Scope, r bus.Role, name string, args ...any) (string, error) {
 	m.t.Helper()
 	got, err := m.result(s, r, name, args...)
@@ -150,7 +150,7 @@ func TestMemory(t *testing.T) {
 	wantPrivate(t, filepath.Join(m.mem, "chat-tg+1"))
 }
 
-// wantPrivate fails the test if others on the machine may read what is in dir.
+// wantPrivate fails the test if other users of the machine can read the files in dir.
 func wantPrivate(t *testing.T, dir string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -167,7 +167,7 @@ func wantPrivate(t *testing.T, dir string) {
 	}
 }
 
-// Memories don't become a dump, and the record of what was said isn't rewritten.
+// A memory accepts no files of other kinds, and the tools can't change the history.
 func TestMemoryRefuses(t *testing.T) {
 	m := newMind(t)
 	before := snapshot(t, m.mem)
@@ -202,8 +202,8 @@ func TestMemoryRefuses(t *testing.T) {
 	}
 }
 
-// No spelling and no link shows one scope what belongs to another, for reading or for writing,
-// not even its name.
+// No spelling of a path and no link lets one scope read or write the files of another. Not even
+// their names are shown.
 func TestMemoryOfOthers(t *testing.T) {
 	m := newMind(t)
 	for name, target := range map[string]string{
@@ -213,7 +213,7 @@ func TestMemoryOfOthers(t *testing.T) {
 	} {
 		m.link(target, name)
 	}
-	// A person made them by hand, which is no permission to follow them.
+	// Even a link that a person has made by hand is not followed.
 	for name, target := range map[string]string{
 		"person-1/l.md": "../person-2/USER.md", "person-1/skills": "../person-2", "person-4": "person-2",
 	} {
@@ -245,7 +245,7 @@ func TestMemoryOfOthers(t *testing.T) {
 				{"edit_file", "path", path, "old_text", "hunter2", "new_text", "x"},
 				{"apply_patch", "patch", "*** Begin Patch\n*** Delete File: " + path + "\n*** End Patch"},
 			} {
-				// MEMORY.md is a name that only the other scope has.
+				// Only the other scope has a file named MEMORY.md.
 				got, err := m.use(ann, role, call[0].(string), call[1:]...)
 				if strings.Contains(got+fmt.Sprint(err), "hunter2") || strings.Contains(got, "MEMORY.md") {
 					t.Errorf("%v shows %q, %v", call, got, err)
@@ -260,7 +260,8 @@ func TestMemoryOfOthers(t *testing.T) {
 	wantError(t, err, "link")
 }
 
-// What stands in everybody's prompt is written for admins only, by whatever way.
+// Only an admin may write files that are part of everybody's prompt. No path leads around that
+// rule.
 func TestPromptFiles(t *testing.T) {
 	m := newMind(t, func(m *mind) Root {
 		return Root{Name: "whole", Path: m.home, Dir: openRoot(t, m.home), Write: true}
@@ -329,8 +330,8 @@ func TestPromptFiles(t *testing.T) {
 	wantError(t, err, "may only be read")
 }
 
-// A command that swaps directories and links all the time leads no write of a user into what is
-// everybody's, or another's.
+// While a command swaps directories and links all the time, a user's write never changes shared
+// files or files of another scope.
 func TestPromptSwap(t *testing.T) {
 	m := newMind(t)
 	for _, name := range []string{"d/AGENTS.md", "d/x/SKILL.md", "d/USER.md"} {
@@ -350,7 +351,7 @@ func TestPromptSwap(t *testing.T) {
 				return
 			default:
 			}
-			// Where a step fails because a write is in between, the next round goes on.
+			// If a step fails because a write interferes, the next round continues.
 			_ = os.Rename(at("d"), at("aside"))
 			_ = os.Symlink(targets[i%len(targets)], at("d"))
 			_ = os.Remove(at("d"))
@@ -374,7 +375,8 @@ func TestPromptSwap(t *testing.T) {
 	}
 }
 
-// A list for the heartbeat is written where the heartbeat reads it, by whomever.
+// For each role, a heartbeat list in the workspace is refused. The error names the file that the
+// heartbeat reads.
 func TestSharedHeartbeat(t *testing.T) {
 	m := newMind(t)
 	for _, role := range []bus.Role{bus.User, bus.Owner} {
@@ -385,7 +387,7 @@ func TestSharedHeartbeat(t *testing.T) {
 	}
 }
 
-// What stands in the workspace under the name of what is shared shows nowhere.
+// Files in the workspace that have the name of a shared file are never shown.
 func TestSharedNames(t *testing.T) {
 	m := newMind(t)
 	writeFile(t, filepath.Join(m.ws, "AGENTS.md"), "impostor\n")
@@ -412,7 +414,8 @@ func TestSharedNames(t *testing.T) {
 	}
 }
 
-// The workspace's own entry "memory" is what people see; the agent sees its own scope's.
+// People see the entry "memory" in the workspace. For the agent, it is the memory of the agent's
+// own scope.
 func TestMemoryInWorkspace(t *testing.T) {
 	m := newMind(t)
 	for scope, want := range map[memory.Scope]string{
@@ -429,7 +432,8 @@ func TestMemoryInWorkspace(t *testing.T) {
 	}
 }
 
-// What later turns act on is written by calls that say so; to tick an item is none of them.
+// HasLastingEffect reports calls that write files on which later turns act. Ticking an item of a
+// list is not such a call.
 func TestHasLastingEffect(t *testing.T) {
 	m := newMind(t)
 	for _, test := range []struct {
@@ -460,8 +464,8 @@ func TestHasLastingEffect(t *testing.T) {
 	}
 }
 
-// The folder of a withheld skill is not shown, and nothing in it can be read or written, not even
-// through a link. Other skills are as always.
+// The folder of a withheld skill is not shown. Its files can't be read or written, not even
+// through a link. Other skills are not affected.
 func TestWithheldSkills(t *testing.T) {
 	m := newMind(t)
 	writeFile(t, filepath.Join(m.shared, "skills/secret/SKILL.md"), "hidden word\n")

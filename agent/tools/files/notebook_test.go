@@ -50,7 +50,7 @@ const notebook = `{
 }
 `
 
-// tidy is notebook as it is written again.
+// tidy is notebook after it was written again.
 var tidy = strings.Replace(notebook, `{"tags": ["keep"], "unknown": 1e3}`, `{
     "tags": [
      "keep"
@@ -134,7 +134,8 @@ func TestNotebookForms(t *testing.T) {
 	f.wantFile(t, "n.ipynb", notebook)
 }
 
-// A notebook whose indentation would make it huge is refused before that takes memory.
+// A notebook is refused if its indentation would make it huge. The refusal comes before the text
+// is allocated.
 func TestNotebookGrows(t *testing.T) {
 	f := newFixture(t)
 	deep := strings.Repeat("[", 1000) + strings.Repeat("0,", 1000) + "0" + strings.Repeat("]", 1000)

@@ -13,7 +13,7 @@ func TestApplyPatch(t *testing.T) {
 	const begin, end = "*** Begin Patch\n", "\n*** End Patch\n"
 	tests := []struct {
 		name, patch string
-		want        map[string]string // "" is a file that is not there
+		want        map[string]string // "" means that the file does not exist
 	}{
 		{"update", begin + "*** Update File: a\n@@\n one\n-two\n+2\n three" + end,
 			map[string]string{"a": "one\n2\nthree\nfour\nfive\nsix\n"}},
@@ -135,7 +135,7 @@ func TestPatchRefused(t *testing.T) {
 	}
 }
 
-// A file that a patch removes and makes again is empty if the patch has no lines for it.
+// If a patch removes a file and adds it again without lines, the file is empty.
 func TestPatchMadeAgain(t *testing.T) {
 	f := newPatchFixture(t)
 	got, err := f.call(t, "apply_patch", "patch", "*** Begin Patch\n*** Delete File: a\n"+
@@ -170,8 +170,8 @@ func TestPatchNotPutBack(t *testing.T) {
 	f.wantFile(t, "d/"+backup, "old")
 }
 
-// A patch whose hunks can't be found in reasonable time is refused. It may have many hunks, or one
-// that almost matches everywhere in the file.
+// A patch is refused if finding its hunks would take too long. It may have many hunks, or one
+// hunk that almost matches everywhere in the file.
 func TestPatchOfManyHunks(t *testing.T) {
 	const lines = 5_000
 	text := strings.Repeat("x\n", lines) + strings.Repeat("y\n", lines)
@@ -189,8 +189,8 @@ func TestPatchOfManyHunks(t *testing.T) {
 	}
 }
 
-// A patch with few but long lines, which almost match everywhere in the file, is refused, too: what
-// counts is what is compared.
+// A patch is also refused if it has a few long lines that almost match everywhere in the file.
+// The bound counts the bytes that are compared.
 func TestPatchOfLongLines(t *testing.T) {
 	const lines = 1_000
 	long := strings.Repeat("x", 1_000)
@@ -203,13 +203,14 @@ func TestPatchOfLongLines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		work := splitLine*lines + 1_000_000 // compares 64 MB; lines alone use up less
+		work := splitLine*lines + 1_000_000 // enough to compare 64 MB; the lines alone need less
 		_, err = applyHunks(text, patches[0].hunks, &work)
 		wantError(t, err, name+" takes too long", "lines that are long", "Use several patches")
 	}
 }
 
-// A patch with many sections for one file is refused, too: each takes the file apart.
+// A patch is also refused if it has many sections for one file, because each section splits the
+// file into lines.
 func TestPatchOfManySections(t *testing.T) {
 	const lines = 1_000
 	text := strings.Repeat("x\n", lines)
@@ -242,8 +243,8 @@ func TestPatchMoveKeepsMode(t *testing.T) {
 	}
 }
 
-// FuzzPatch holds that no patch breaks the parser, and that the difference of two texts, applied
-// to the one, makes the other.
+// FuzzPatch checks that no patch breaks the parser. Applying the difference of two texts to the
+// first one gives the second one.
 func FuzzPatch(f *testing.F) {
 	f.Add(patchedText, "one\n2\nthree\nfour\nfive\n6", "*** Update File: a\n@@ x\n-one\n+1")
 	f.Add("a\n", "", "*** Begin Patch\n*** Update File: a\n*** Move to: b\n*** End of File")
@@ -272,7 +273,8 @@ func FuzzPatch(f *testing.F) {
 	})
 }
 
-// plainText is what a patch can say all of: whole lines without "\r", and no mark at its beginning.
+// plainText changes s so that a patch can describe it. The result has whole lines without "\r"
+// and no byte order mark.
 func plainText(s string) string {
 	s = strings.TrimLeft(strings.ReplaceAll(s[:min(len(s), 500)], "\r", ""), "\ufeff")
 	if s != "" && !strings.HasSuffix(s, "\n") {
@@ -281,7 +283,7 @@ func plainText(s string) string {
 	return s
 }
 
-// diff returns a patch with one hunk, which has the whole file as its context.
+// diff returns a patch with one hunk that has the whole file as its context.
 func diff(before, after string) string {
 	a, b := linesOf(before), linesOf(after)
 	head := 0

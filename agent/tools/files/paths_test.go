@@ -11,7 +11,7 @@ import (
 	"gateway/bus"
 )
 
-// users are the tools by the arguments that make them look at, or write, one path.
+// users lists the tools, with the arguments that make them read or write one path.
 var users = []struct {
 	name   string
 	args   []any
@@ -26,7 +26,8 @@ var users = []struct {
 	{"notebook_edit", []any{"cell", "0", "source", "attack"}, true},
 }
 
-// use calls each tool, and apply_patch in all its ways, with a path. It returns all that they say.
+// use calls each tool, and apply_patch in all its forms, with a path. It returns all results and
+// errors.
 func (f *fixture) use(t *testing.T, path string) string {
 	t.Helper()
 	var all strings.Builder
@@ -54,7 +55,7 @@ func (f *fixture) use(t *testing.T, path string) string {
 	return all.String()
 }
 
-// No spelling of a path and no link reaches what is outside, for reading or for writing.
+// No spelling of a path and no link makes a tool read or write a file outside the workspace.
 func TestOutside(t *testing.T) {
 	f := newFixture(t)
 	above := t.TempDir()
@@ -128,7 +129,7 @@ func snapshot(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// A link within a tree is followed: what it leads to is written, and it stays.
+// A link within a tree is followed. A write changes the target, and the link stays.
 func TestLinkInside(t *testing.T) {
 	f := newFixture(t)
 	f.write(t, "a/file", "old")
@@ -158,7 +159,7 @@ func TestLinkInside(t *testing.T) {
 	}
 }
 
-// Names are found however their accents are written, if only one can be meant.
+// A name is found with its accents in any Unicode form, if only one file matches.
 func TestUnicodeForms(t *testing.T) {
 	const composed, apart = "caf\u00e9", "cafe\u0301"
 	f := newFixture(t)
@@ -185,7 +186,7 @@ func TestUnicodeForms(t *testing.T) {
 	}
 }
 
-// What a name looks like can't be taken for something else.
+// A file name with control characters is shown in a form that can't be taken for something else.
 func TestStrangeNames(t *testing.T) {
 	f := newFixture(t)
 	names := []string{"a\nb", "a\x1b[31mb", "a\u202eb", "a b", "-rf", "a]b", "\u00a0", "ä", "A", "a"}

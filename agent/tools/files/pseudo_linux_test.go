@@ -7,7 +7,8 @@ import (
 	"gateway/agent/tool"
 )
 
-// What the system tells of the gateway itself is not read, also in a tree that holds it.
+// Files in which the system describes the gateway itself are not read, even if a tree contains
+// them.
 func TestProc(t *testing.T) {
 	if _, err := os.Stat("/proc/version"); err != nil {
 		t.Skip("there is no /proc here")

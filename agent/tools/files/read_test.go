@@ -18,7 +18,7 @@ func TestReadImage(t *testing.T) {
 	if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, 3, 2))); err != nil {
 		t.Fatal(err)
 	}
-	f.write(t, "photo.txt", b.String()) // by content, not by name
+	f.write(t, "photo.txt", b.String()) // the type is known by the content, not by the name
 	r, err := f.result(t, "s", "read_file", "path", "photo.txt")
 	if err != nil || len(r.Images) != 1 || !bytes.Equal(r.Images[0].Data, b.Bytes()) ||
 		r.Images[0].Name != "photo.txt" || !strings.HasPrefix(r.Text, "(an image, image/png, ") {
@@ -67,7 +67,7 @@ func TestReadDocument(t *testing.T) {
 	}
 }
 
-// A file is read line by line, whatever its size.
+// A file of any size is read line by line.
 func TestReadBounded(t *testing.T) {
 	f := newFixture(t)
 	f.write(t, "large", strings.Repeat(strings.Repeat("x", 99)+"\n", 1_000_000)) // 100 MB

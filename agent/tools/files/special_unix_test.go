@@ -14,7 +14,8 @@ import (
 	"gateway/agent/tool"
 )
 
-// TestSpecialFiles would hang if the pipe were opened for reading.
+// TestSpecialFiles checks that special files are refused. It would hang if the pipe were opened
+// for reading.
 func TestSpecialFiles(t *testing.T) {
 	f := newFixture(t)
 	if err := syscall.Mkfifo(filepath.Join(f.dir, "pipe"), 0o600); err != nil {
@@ -46,8 +47,8 @@ func TestDevice(t *testing.T) {
 	wantError(t, err, "is a device")
 }
 
-// A regular file that becomes a pipe between the look and the opening must not hang the call, nor
-// be written.
+// A regular file may become a pipe between the check and the opening. Then the call does not
+// hang, and it does not write to the pipe.
 func TestBecomesPipe(t *testing.T) {
 	f := newFixture(t)
 	path := filepath.Join(f.dir, "file")

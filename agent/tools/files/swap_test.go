@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Somebody who changes links and directories all the time, between inside and outside, makes no
-// call read or write a byte of the outside.
+// If another process swaps links and directories between inside and outside all the time, no call
+// reads or writes a byte outside.
 func TestSwap(t *testing.T) {
 	f := newFixture(t)
 	outside := t.TempDir()
@@ -32,7 +32,7 @@ func TestSwap(t *testing.T) {
 	})
 	defer end()
 	var read, written int
-	for range 600 { // the moment between two looks is short
+	for range 600 { // many rounds, because the moment between two checks is short
 		for _, path := range []string{"link/f", "dir/f", "file"} {
 			got, err := f.call(t, "read_file", "path", path)
 			if strings.Contains(got, "hunter2") {
@@ -82,7 +82,7 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// swap changes where link, file and dir lead until stop is closed.
+// swap changes the targets of link, file and dir until stop is closed.
 func (f *fixture) swap(t *testing.T, outside string, stop <-chan struct{}) {
 	at := func(name string) string { return filepath.Join(f.dir, name) }
 	link := func(target, name string) error {
@@ -103,9 +103,9 @@ func (f *fixture) swap(t *testing.T, outside string, stop <-chan struct{}) {
 			os.Remove(at("dir")), os.Rename(at("aside"), at("dir")),
 			link(filepath.Join(outside, "f"), "file"), link("real/f", "file"),
 		)
-		// A write makes directories anew while dir is away.
+		// While dir is away, a write can create the directory again.
 		if err != nil {
-			_ = os.RemoveAll(at("aside")) // begin anew
+			_ = os.RemoveAll(at("aside")) // start again
 			_ = os.RemoveAll(at("dir"))
 			if err := os.MkdirAll(at("dir/sub"), 0o700); err != nil {
 				t.Error(err)

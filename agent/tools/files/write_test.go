@@ -42,7 +42,7 @@ func TestWriteFile(t *testing.T) {
 	}
 }
 
-// The mode stays, and another name of the same file keeps the old content.
+// A write keeps the mode of a file. Another hard link to the file keeps the old content.
 func TestWriteKeeps(t *testing.T) {
 	f := newFixture(t)
 	f.write(t, "run.sh", "old")
@@ -114,7 +114,7 @@ func TestWriteRefused(t *testing.T) {
 	}
 }
 
-// Nobody's change is undone unseen.
+// A tool does not overwrite a change that the model has not read.
 func TestChangedSinceRead(t *testing.T) {
 	f := newFixture(t)
 	read := func() {
@@ -139,7 +139,7 @@ func TestChangedSinceRead(t *testing.T) {
 		t.Errorf("a session that has read nothing: %v", err)
 	}
 	read()
-	for _, content := range []string{"mine", "mine again"} { // what we wrote ourselves is known
+	for _, content := range []string{"mine", "mine again"} { // our own writes are not unread changes
 		if _, err := f.call(t, "write_file", "path", "a.txt", "content", content); err != nil {
 			t.Error(err)
 		}
@@ -163,7 +163,7 @@ func TestSeenIsBounded(t *testing.T) {
 	}
 }
 
-// Writers of one file at the same time leave the content of one of them.
+// If several calls write one file at the same time, the file has the content of one of them.
 func TestWriteConcurrently(t *testing.T) {
 	f := newFixture(t)
 	var wg sync.WaitGroup
@@ -199,7 +199,7 @@ func TestWriteCanceled(t *testing.T) {
 	wantNoTraces(t, f.dir)
 }
 
-// Of several changes all are made or none, also if the last one can't be put into its place.
+// Several changes are either all made or none. This holds even if the last change can't be made.
 func TestSaveRollsBack(t *testing.T) {
 	f := newFixture(t)
 	f.write(t, "a", "old a")
