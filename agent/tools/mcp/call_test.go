@@ -21,7 +21,8 @@ import (
 	"gateway/agent/tool"
 )
 
-// What an error says of the connection and of the request decides what is tried again.
+// An error tells whether the connection is lost and whether the request was sent. This decides
+// whether the call is made again.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	dial := &url.Error{Op: "Post", Err: &net.OpError{Op: "dial", Err: errors.New("refused")}}
@@ -55,7 +56,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A server that refuses a call is not asked again, whatever the code of its error.
+// If a server refuses a call, the call is not made again, whichever code the error has.
 func TestRefusedOnce(t *testing.T) {
 	t.Parallel()
 	var code atomic.Int64
@@ -85,7 +86,8 @@ func TestRefusedOnce(t *testing.T) {
 	}
 }
 
-// Only an answer of HTTP can mean that a login is missing and nothing was done, not one of a tool.
+// Only an HTTP response can mean that a login is missing and that nothing was done. An error of a
+// tool with the same words does not mean that.
 func TestForbiddenByTool(t *testing.T) {
 	t.Parallel()
 	one := New([]Server{{Name: "s", URL: "https://mcp.example.org"}}, nil).servers[0]
@@ -102,7 +104,7 @@ func TestForbiddenByTool(t *testing.T) {
 	wantError(t, err, "requires a further permission", "nothing was done")
 }
 
-// What is looked at of an answer is still there for the library.
+// A response body that refusesSession has inspected can still be read completely.
 func TestRefusesSession(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -16,11 +16,12 @@ import (
 	"gateway/agent/tool"
 )
 
-// conformanceMode makes the test binary a client for the conformance suite of the protocol, with
-// the URL of a server as its last argument.
+// conformanceMode makes the test binary a client for the protocol's conformance suite. The last
+// argument is the URL of a server.
 const conformanceMode = "conformance"
 
-// shim gives versions of Node before 22 what the suite imports and its client scenarios don't use.
+// shim gives versions of Node before 22 an import of the suite that its client scenarios don't
+// use.
 const shim = `import { register } from "node:module";
 register("data:text/javascript," + encodeURIComponent(` + "`" + `
 export async function resolve(name, context, next) {
@@ -33,7 +34,7 @@ export async function resolve(name, context, next) {
 var scenarioLine = regexp.MustCompile(
 	`(?m)^[✓✗] (\S+): (\d+) passed, (\d+) failed(, \d+ warnings)?$`)
 
-// allPassed matches what the suite says of one scenario in which nothing has failed.
+// allPassed matches the output of the suite for a scenario without failures.
 var allPassed = regexp.MustCompile(`Passed: [1-9]\d*/\d+, 0 failed`)
 
 // Every client scenario of the conformance suite passes.
@@ -50,7 +51,7 @@ func TestConformance(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "node", args...)
 		cmd.Dir = t.TempDir()
 		cmd.Env = append(os.Environ(), modeVar+"="+conformanceMode)
-		out, _ := cmd.CombinedOutput() // it fails if a scenario does
+		out, _ := cmd.CombinedOutput() // the exit code is not 0 if a scenario fails
 		return string(out)
 	}
 	out := run("--suite", "all", "--verbose")
@@ -60,9 +61,9 @@ func TestConformance(t *testing.T) {
 	}
 	for _, s := range found {
 		name, passed, failed, warned := s[1], s[2] != "0", s[3] != "0", s[4] != ""
-		tries := 3 // on a busy machine one that waits for at most so long may fail
+		tries := 3 // a scenario with a time limit may fail on a busy machine
 		if name == "sse-retry" {
-			tries = 20 // what it measures is how late a reconnection is, in real time
+			tries = 20 // it measures in real time how late a reconnection is
 		}
 		for try := 0; failed && try < tries; try++ {
 			again := run("--scenario", name)
@@ -80,7 +81,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// percent writes text so that it can be part of a URL.
+// percent encodes each byte of text for a URL.
 func percent(text string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {
@@ -89,8 +90,8 @@ func percent(text string) string {
 	return b.String()
 }
 
-// conform is the client of one scenario: it connects, logs in as a person would if the server wants
-// it, and uses all tools. It returns the exit code.
+// conform is the client of one scenario. It connects, logs in like a person if the server
+// requires it, and uses all tools. It returns the exit code.
 func conform(address string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), 110*time.Second)
 	defer cancel()
@@ -133,7 +134,7 @@ func complain(err error) int {
 	return 1
 }
 
-// conformanceLogin returns how to log in, from what the suite tells the client.
+// conformanceLogin returns the login settings from the data that the suite gives the client.
 func conformanceLogin(dir string) (o OAuth, err error) {
 	var told struct {
 		ClientID     string `json:"client_id"`
@@ -162,14 +163,14 @@ func conformanceLogin(dir string) (o OAuth, err error) {
 	return o, err
 }
 
-// A conformist is a person who wants to use a server.
+// A conformist is a person who uses a server.
 type conformist struct {
 	c      *Client
 	reg    *tool.Registry
 	logins int
 }
 
-// connect waits for the connection, and logs in if the server wants it.
+// connect waits for the connection. It logs in if the server requires it.
 func (p *conformist) connect(ctx context.Context) error {
 	for tick := time.Tick(5 * time.Millisecond); ; {
 		switch s := p.c.States()[0]; {
@@ -180,7 +181,7 @@ func (p *conformist) connect(ctx context.Context) error {
 				return err
 			}
 		}
-		if p.failures() > 10 { // as a scenario wants that ends a client that does not give up
+		if p.failures() > 10 { // one scenario wants a client to give up
 			return fmt.Errorf("no connection: %+v", p.c.States()[0])
 		}
 		select {
@@ -191,7 +192,7 @@ func (p *conformist) connect(ctx context.Context) error {
 	}
 }
 
-// failures returns how many attempts have failed in a row.
+// failures returns the number of failed attempts in a row.
 func (p *conformist) failures() int {
 	s := p.c.servers[0].status
 	s.mu.Lock()
@@ -199,7 +200,8 @@ func (p *conformist) failures() int {
 	return s.failed
 }
 
-// login opens the link, as somebody who agrees at once, and tells where the browser has ended.
+// login opens the link like a person who agrees at once, and passes on the URL at which the
+// browser ends.
 func (p *conformist) login(ctx context.Context) error {
 	if p.logins++; p.logins > 2 {
 		return fmt.Errorf("a third login is wanted: %s", p.c.servers[0].login.problem())
@@ -223,7 +225,7 @@ func (p *conformist) login(ctx context.Context) error {
 	return err
 }
 
-// use calls a tool, and logs in for a permission that it needs.
+// use calls a tool. It logs in if the tool needs a permission.
 func (p *conformist) use(ctx context.Context, name string) error {
 	for {
 		err := p.call(ctx, name)

@@ -68,7 +68,7 @@ func TestRepairSchema(t *testing.T) {
 	}
 }
 
-// doubling is a schema that is small and checks every value 2^n times.
+// doubling returns a small schema that checks every value 2^n times.
 func doubling(n int) string {
 	defs := `"d0":{"type":"string"}`
 	for i := range n {
@@ -120,8 +120,8 @@ func TestRepairSchemaRefuses(t *testing.T) {
 	}
 }
 
-// FuzzMend holds that what is mended is taken by the registry, needs no more mending, and can be
-// checked against.
+// FuzzMend checks that the registry accepts a repaired schema, that the schema needs no further
+// repair, and that checking arguments against it ends.
 func FuzzMend(f *testing.F) {
 	for _, s := range []string{`null`, `{"$ref":"#/a","a":{"type":"object"}}`, doubling(3),
 		`{"properties":{"a":{"$ref":"#"}},"anyOf":[{"$ref":"#/properties/a"}]}`,
@@ -146,7 +146,7 @@ func FuzzMend(f *testing.F) {
 		if err != nil {
 			t.Fatalf("the registry refuses %s: %v", got, err)
 		}
-		_, _ = reg.Arguments("x", `{"a":{"a":{"a":[1,"x",null]}}}`) // must end
+		_, _ = reg.Arguments("x", `{"a":{"a":{"a":[1,"x",null]}}}`) // must return
 		again, err := repairSchema(json.RawMessage(got))
 		if err != nil || string(again) != string(got) {
 			t.Errorf("mended again: %s, %v\nwant %s", again, err, got)
@@ -161,7 +161,7 @@ func TestNames(t *testing.T) {
 		server string
 		others []string
 		tools  []string
-		want   []string // a "#" at the end stands for "_" and the mark
+		want   []string // "#" at the end stands for "_" and the mark
 	}{
 		{"s", nil, []string{"a", "b-c"}, []string{"mcp_s_a", "mcp_s_b-c"}},
 		{"s", nil, []string{"a.b", "a/c"}, []string{"mcp_s_a_b", "mcp_s_a_c"}},
@@ -204,7 +204,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzNames holds that names are valid, differ, and are apart from those of other servers.
+// FuzzNames checks that names are valid and different, also from the names of other servers'
+// tools.
 func FuzzNames(f *testing.F) {
 	f.Add("a", "a_b", "b_c", "c", "b/c")
 	f.Add("a", "b", "resources", "x y", "x.y")
@@ -265,7 +266,7 @@ func TestDefine(t *testing.T) {
 	}
 }
 
-// Many large schemas are bounded together.
+// The total size of all schemas of a server is bounded.
 func TestDefineSize(t *testing.T) {
 	t.Parallel()
 	s := newServer(Server{Name: "s"}, &Options{Now: time.Now}, []string{"s"})

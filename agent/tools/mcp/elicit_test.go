@@ -19,8 +19,9 @@ import (
 	"gateway/bus"
 )
 
-// An asker is a server whose tools ask people: "ask" for what its schema says, "twice" two times,
-// "open" to open a link, and "need" for a link without which it does nothing. "say" asks nobody.
+// An asker is a server whose tools ask people. The tool "ask" asks for values as its schema says,
+// "twice" asks two times, "open" asks to open a link, and "need" does nothing until a link is
+// open. The tool "say" asks nobody.
 type asker struct {
 	schema   any
 	calls    atomic.Int64
@@ -29,7 +30,8 @@ type asker struct {
 	opened   atomic.Bool
 }
 
-// old and current are the ways of asking: in the middle of a call, and at its end.
+// askers runs a test with both kinds of server: an old one asks in the middle of a call, and a
+// current one at its end.
 func askers(t *testing.T, a *asker, test func(t *testing.T, s Server)) {
 	t.Helper()
 	t.Run("in the middle of a call", func(t *testing.T) {
@@ -44,7 +46,7 @@ func askers(t *testing.T, a *asker, test func(t *testing.T, s Server)) {
 	})
 }
 
-// oldServer is a over the transport of old versions of the protocol.
+// oldServer serves a over the transport of old versions of the protocol.
 func oldServer(t *testing.T, a *asker) Server {
 	t.Helper()
 	h := sdk.NewSSEHandler(func(*http.Request) *sdk.Server { return a.old(t.Context()) }, nil)
@@ -85,8 +87,8 @@ func toolServer(tools map[string]toolHandler) *sdk.Server {
 	return s
 }
 
-// old asks in the middle of a call. It stops asking at the end of the test: if a test has failed,
-// nobody answers, and the server can't be closed during the call.
+// old returns a server that asks in the middle of a call. It stops asking when the test ends:
+// after a failure, nobody answers, and the server can't be closed during a call.
 func (a *asker) old(test context.Context) *sdk.Server {
 	elicit := func(p *sdk.ElicitParams) toolHandler {
 		return func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
@@ -146,7 +148,7 @@ func answered(r *sdk.ElicitResult) *sdk.CallToolResult {
 	return text(r.Action + " " + string(data))
 }
 
-// both are the tools that are the same in all versions.
+// both returns the tools that are the same for all versions.
 func (a *asker) both() map[string]toolHandler {
 	return map[string]toolHandler{
 		"need": func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
@@ -170,7 +172,7 @@ func (a *asker) both() map[string]toolHandler {
 	}
 }
 
-// A dialogue is a call of a tool by a turn whose person answers.
+// A dialogue is a tool call of a turn, with a person who answers its questions.
 type dialogue struct {
 	t    *testing.T
 	box  *toolbox
@@ -192,7 +194,7 @@ func (d *dialogue) run() (tool.Result, error) {
 	return found.Run(d.t.Context(), d.call)
 }
 
-// wait makes the call, or goes on with it, and returns the question to the person.
+// wait makes or continues the call and returns the question for the person.
 func (d *dialogue) wait() *tool.Wait {
 	d.t.Helper()
 	r, err := d.run()
@@ -208,7 +210,7 @@ func (d *dialogue) answer(text string) *dialogue {
 	return d
 }
 
-// end goes on with the call, which must end with want in its result.
+// end continues the call and checks that it ends with want in its result.
 func (d *dialogue) end(want string) {
 	d.t.Helper()
 	r, err := d.run()
@@ -245,7 +247,8 @@ var bookingForm = form(`{
 	"days": {"type": "array", "minItems": 1, "items": {"type": "string", "enum": ["mo", "tu", "we"]}},
 	"now": {"type": "boolean", "default": true}}`, "count", "kind")
 
-// A person is asked for each value, again if it does not fit, and the server gets all of them.
+// A person is asked for each value, and asked again if the answer is not valid. The server gets
+// all values.
 func TestElicit(t *testing.T) {
 	t.Parallel()
 	askers(t, &asker{schema: bookingForm}, func(t *testing.T, s Server) {
@@ -257,7 +260,7 @@ func TestElicit(t *testing.T) {
 			"Never send a password")
 		for _, unfit := range []string{"many", "0", "2.5", "", "default", "skip"} {
 			d.answer(unfit).wantQuestion("This answer is not valid. The MCP", "**count** (1 of 5)")
-			if unfit == "2.5" { // not too often
+			if unfit == "2.5" { // the number of attempts is limited
 				d.answer("3").wantQuestion("**kind**")
 				break
 			}
@@ -288,7 +291,7 @@ func TestElicitRefused(t *testing.T) {
 		d.wait()
 		d.answer("cancel").end("cancel null\n(" + told)
 		d = box.talk(t, "mcp_s_ask", 3)
-		d.wait() // nobody answers in time
+		d.wait() // the person does not answer in time
 		d.end("cancel null\n(" + told)
 		d = box.talk(t, "mcp_s_ask", 4)
 		for range maxUnfit {
@@ -304,7 +307,7 @@ func TestElicitRefused(t *testing.T) {
 	})
 }
 
-// A server may ask for nothing but consent, more than once, and for a link to be opened.
+// A server can ask only for consent, ask more than once, and ask a person to open a link.
 func TestElicitMore(t *testing.T) {
 	t.Parallel()
 	a := &asker{}
@@ -323,7 +326,8 @@ func TestElicitMore(t *testing.T) {
 	})
 }
 
-// A call that a server refuses until a link is open is made again.
+// If a server refuses a call until a link is open, the call is made again after the person has
+// opened it.
 func TestLinkRequired(t *testing.T) {
 	t.Parallel()
 	a := &asker{}
@@ -344,8 +348,8 @@ func TestLinkRequired(t *testing.T) {
 	}
 }
 
-// A call in whose middle a person is asked ends with the turn, and can't be continued by another
-// process.
+// If a person is asked in the middle of a call, the call ends with the turn. Another process
+// can't continue it.
 func TestElicitHeld(t *testing.T) {
 	t.Parallel()
 	a := &asker{schema: bookingForm}
@@ -379,7 +383,7 @@ func TestElicitHeld(t *testing.T) {
 	d.answer("decline").end("decline null")
 }
 
-// The clock of a call stands while a person is asked.
+// The timeout of a call is stopped while a person is asked.
 func TestElicitClock(t *testing.T) {
 	t.Parallel()
 	a, r := newLiveRequests(), &liveRequest{}
@@ -402,8 +406,8 @@ func TestElicitClock(t *testing.T) {
 	end()
 }
 
-// A server that asks in the middle of a call does not say in which one. Nobody is asked what
-// another person's call is about.
+// A server that asks in the middle of a call does not say which call it means. If several calls
+// are running, no person is asked, because the question may belong to another person's call.
 func TestElicitWhom(t *testing.T) {
 	t.Parallel()
 	a := &asker{sayBegun: make(chan struct{}), sayMay: make(chan struct{})}
@@ -415,7 +419,8 @@ func TestElicitWhom(t *testing.T) {
 	box.talk(t, "mcp_s_ask", 2).end("cancel null\n(the server asked for input while several calls")
 	a.sayMay <- struct{}{}
 	wg.Wait()
-	// From now on its calls run one after another, but not behind a person who is asked.
+	// From now on, the server's calls run one after another. They do not wait for a call in which a
+	// person is asked.
 	slow := box.talk(t, "mcp_s_ask", 3)
 	slow.wait()
 	quick := box.talk(t, "mcp_s_ask", 4)
@@ -440,7 +445,7 @@ func TestElicitWhom(t *testing.T) {
 	slow.answer("Decline").end("decline null")
 }
 
-// A call that was given up does not keep the next one from asking, although it has not ended yet.
+// If a call was cancelled but has not ended yet, the server can still ask during the next call.
 func TestElicitGivenUp(t *testing.T) {
 	t.Parallel()
 	a := newLiveRequests()
@@ -464,13 +469,13 @@ func TestElicitGivenUp(t *testing.T) {
 	}
 }
 
-// What a server can't ask for is refused, and no schema makes the check run without end.
+// Invalid requests for input are refused. No schema makes the check run forever.
 func TestHostileForms(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ params, want string }{
 		{`{"mode":"url","url":"javascript:alert(1)"}`, "want a URL"},
 		{`{"mode":"url","url":"https://me@evil.example/"}`, "want a URL"},
-		{`{"mode":"url","url":"https://gооgle.com/"}`, "want a URL"}, // Cyrillic
+		{`{"mode":"url","url":"https://gооgle.com/"}`, "want a URL"}, // with Cyrillic letters
 		{"{\"mode\":\"url\",\"url\":\"https://x.example/?a=`b\"}", "want a URL"},
 		{`{"mode":"url","url":"https://x.example/` + strings.Repeat("a", maxLink) + `"}`, "want a URL"},
 		{`{"mode":"telepathy"}`, "does not exist"},

@@ -17,8 +17,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A tool that changes is shown as it was until somebody agrees, also after a restart of the
-// gateway, and the code of one change is not good for another.
+// A changed tool keeps its old description until an owner agrees to the change, also after a
+// restart of the gateway. The code of one change can't be used for another change.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	var version atomic.Int32
@@ -38,7 +38,8 @@ func TestHold(t *testing.T) {
 	dir := t.TempDir()
 	reports := make(chan State, 10)
 	s := Server{Name: "s", URL: e.URL, Timeout: time.Minute}
-	// begin starts a gateway, which sees the server, and returns how the tool is described.
+	// begin starts a gateway that connects to the server. It returns a function that reads the
+	// tool's description.
 	begin := func(want string) (*Client, func() string, func()) {
 		t.Helper()
 		box := newToolbox(t)
@@ -98,8 +99,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// A server that changes its tools all the time does not flood the owners: they are told once an
-// hour. The code of what they were told is good for nothing else.
+// A server that changes its tools all the time does not flood the owners. They get one message an
+// hour. Its code is valid only for the changes in that message.
 func TestHoldFlood(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0).Add(reportEvery)
@@ -138,9 +139,8 @@ func TestHoldFlood(t *testing.T) {
 	}
 }
 
-// A server can't try lists until two have the same code: one that an admin agrees to, and another.
-// TestHoldStores checks that the cache has no changes of which the owners were not told, so that
-// the next process tells them.
+// TestHoldStores checks that the cache does not contain changes that the owners were not told
+// about. The next process then tells them.
 func TestHoldStores(t *testing.T) {
 	t.Parallel()
 	now, told := time.Unix(0, 0).Add(reportEvery), 0
@@ -186,7 +186,8 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// A server that lists two tools with one name has not changed them. A third one is new.
+// A server that lists two tools with one name has not changed them. A third tool with that name
+// is new.
 func TestHoldTwice(t *testing.T) {
 	t.Parallel()
 	agreed := catalog{Tools: []definition{{Name: "a", Description: "one"},
@@ -203,7 +204,8 @@ func TestHoldTwice(t *testing.T) {
 	}
 }
 
-// However much a server lists, its tools are stored, so that the next process notices a change.
+// The tools of a server are stored even if its list is huge, so that the next process notices a
+// change.
 func TestHoldOfHugeList(t *testing.T) {
 	t.Parallel()
 	servers, options := []Server{{Name: "s", URL: "http://127.0.0.1:1"}}, &Options{Cache: t.TempDir()}
@@ -245,7 +247,7 @@ func TestHoldOfHugeList(t *testing.T) {
 	}
 }
 
-// A server that reports changes all the time has its tools listed nevertheless.
+// The tools of a server that reports changes all the time are listed nevertheless.
 func TestRestlessServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sdk.NewServer(&sdk.Implementation{Name: "restless", Version: "1"}, nil)

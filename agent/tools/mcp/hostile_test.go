@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A raw server answers each method with what stands in its table, whatever that is.
+// A raw server answers each method with the text in its table, even if the text is invalid.
 type raw map[string]string
 
 func (answers raw) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -48,7 +48,7 @@ func rawServer(t *testing.T, answers raw) Server {
 	return Server{Name: "s", URL: srv.URL, Timeout: 20 * time.Second}
 }
 
-// Whatever a server answers, the worst that comes of it is an error.
+// An invalid answer of a server causes an error at worst.
 func TestHostileResults(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", 5<<20)
@@ -139,8 +139,8 @@ func TestHostileLists(t *testing.T) {
 	}
 }
 
-// A server that asks without end, although nobody can be asked, does not keep its call going, and
-// does not fill the memory with what is said about that.
+// A server may ask forever although nobody can be asked. Then its call ends, and the notes about
+// it take a bounded amount of memory.
 func TestHostileAsking(t *testing.T) {
 	t.Parallel()
 	a := newLiveRequests()

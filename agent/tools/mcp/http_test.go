@@ -20,16 +20,16 @@ import (
 	"gateway/agent/tool"
 )
 
-// An endpoint is a server of streamable HTTP whose process can be exchanged for a new one.
+// An endpoint is a server with streamable HTTP whose process can be replaced by a new one.
 type endpoint struct {
 	*httptest.Server
 	handler atomic.Pointer[http.Handler]
 	server  *sdk.Server
 	down    atomic.Bool
-	auth    sync.Map // of the headers that came: value to true
+	auth    sync.Map // the values of the Authorization headers that the endpoint got
 }
 
-// A kind says which version of the protocol an endpoint speaks, and how well.
+// A kind is the version of the protocol that an endpoint speaks, and whether it follows it.
 type kind string
 
 const (
@@ -61,11 +61,11 @@ func newEndpoint(t *testing.T, k kind) *endpoint {
 // forget ends all sessions.
 func (e *endpoint) forget() {
 	for s := range e.server.Sessions() {
-		_ = s.Close() // the client may have
+		_ = s.Close() // the client may have closed it
 	}
 }
 
-// restart exchanges the server for a new one.
+// restart replaces the server with a new one.
 func (e *endpoint) restart(t *testing.T, k kind) {
 	server := testServer(t.TempDir())
 	var h http.Handler = sdk.NewStreamableHTTPHandler(
@@ -97,11 +97,11 @@ func (e *endpoint) restart(t *testing.T, k kind) {
 	e.server = server
 }
 
-// web returns a client whose connections end with the test.
+// web returns a client whose connections are closed when the test ends.
 func web(t *testing.T) *http.Client {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: time.Nanosecond} // which is not used
+	return &http.Client{Transport: transport, Timeout: time.Nanosecond} // the timeout is not used
 }
 
 func TestHTTP(t *testing.T) {
@@ -139,8 +139,9 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// A call that was refused for its session is made again, also if it must not happen twice: it has
-// done nothing. That holds too where the end of the connection overtakes the call's own error.
+// A call whose session the endpoint does not know is made again, even if it must not run twice,
+// because it has done nothing. This also holds if the end of the connection arrives before the
+// call's own error.
 func TestRefusedSession(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -170,8 +171,8 @@ func TestRefusedSession(t *testing.T) {
 	}
 }
 
-// A call that is under way when the endpoint forgets the session is made again if that does no
-// harm: the stream of notices can learn of it first.
+// The endpoint may forget the session during a call, and the stream of notifications may notice
+// it first. Then the call is made again if running it twice does no harm.
 func TestForgottenUnderway(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -201,8 +202,8 @@ func TestForgottenUnderway(t *testing.T) {
 	}
 }
 
-// An endpoint that took a call and forgets the session while it answers may have done what was
-// asked, whatever request it is that learns of it.
+// If an endpoint accepts a call and forgets the session before it answers, the call may have run.
+// This holds for each request that notices the loss.
 func TestForgottenAfterwards(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -215,7 +216,7 @@ func TestForgottenAfterwards(t *testing.T) {
 		var calls atomic.Int32
 		inner := *e.handler.Load()
 		var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			body, _ := io.ReadAll(r.Body) // what is cut off is not a call
+			body, _ := io.ReadAll(r.Body) // an incomplete body is not a call
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			switch {
 			case r.Header.Get("Last-Event-Id") != "":
@@ -261,7 +262,7 @@ func TestHTTPDown(t *testing.T) {
 	}
 	e.CloseClientConnections()
 	e.Listener.Close()
-	_, err = box.call(t, "mcp_s_count") // may be in the middle of the end
+	_, err = box.call(t, "mcp_s_count") // the call may arrive while the endpoint is closing
 	wantError(t, err, "the MCP server s")
 	_, err = box.call(t, "mcp_s_count")
 	wantError(t, err, "the MCP server s is not connected", "refused", "nothing was done")
@@ -274,7 +275,7 @@ func TestHTTPDown(t *testing.T) {
 	}
 }
 
-// A redirect to somewhere else gets no secrets.
+// A redirect to another host gets no secret headers.
 func TestRedirect(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t, stateless)
@@ -290,7 +291,7 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// An endpoint that answers nothing, or without end, holds up nobody.
+// An endpoint that never answers, or that answers without end, does not delay other servers.
 func TestHTTPHang(t *testing.T) {
 	t.Parallel()
 	stop := make(chan struct{})
@@ -327,7 +328,7 @@ func TestHTTPHang(t *testing.T) {
 	}
 }
 
-// A call that hangs is cancelled, and the connection lives on.
+// A call without an answer is cancelled, and the connection stays usable.
 func TestHTTPCallHangs(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t, stateful)
@@ -339,7 +340,7 @@ func TestHTTPCallHangs(t *testing.T) {
 	awaitEcho(t, box)
 }
 
-// A syncBuffer may be written to by many.
+// A syncBuffer is a buffer for concurrent writers.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -357,7 +358,8 @@ func (b *syncBuffer) String() string {
 	return b.b.String()
 }
 
-// What an endpoint wants that this client does not do stands in the state, with what helps.
+// If an endpoint requires something that the client does not do, the state of the server explains
+// it and says what helps.
 func TestHTTPRefusals(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]string{

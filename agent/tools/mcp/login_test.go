@@ -15,8 +15,8 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// A login that can't begin is over: nothing waits for it, neither another one nor the end of the
-// gateway.
+// A login that can't begin is over. Neither another login nor the end of the gateway waits for
+// it.
 func TestLoginWithoutURL(t *testing.T) {
 	t.Parallel()
 	c := New([]Server{{Name: "s", URL: "http://[::1"}}, &Options{HTTP: web(t)})
@@ -27,7 +27,7 @@ func TestLoginWithoutURL(t *testing.T) {
 	}
 }
 
-// What a server says of a login that fails does not fill the chat.
+// A server's error about a failed login is shortened for the chat.
 func TestLoginFailsAtLength(t *testing.T) {
 	t.Parallel()
 	e := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,13 +45,14 @@ func TestLoginFailsAtLength(t *testing.T) {
 	}
 }
 
-// A renewal is a login that waits for a new token. The authorization server does not answer.
+// A renewal is a login that waits for a new token from an authorization server that does not
+// answer.
 type renewal struct {
 	*login
 	client   *Client
-	gaveUp   atomic.Bool // it has waited for too long
+	gaveUp   atomic.Bool // the login has waited too long
 	released chan struct{}
-	done     chan struct{} // closed when the login does not wait any more
+	done     chan struct{} // closed when the login no longer waits
 }
 
 func startRenewal(t *testing.T) *renewal {
@@ -85,7 +86,7 @@ func startRenewal(t *testing.T) *renewal {
 	return w
 }
 
-// end fails the test if the login has given up before.
+// end lets the login finish. It fails the test if the login has given up before.
 func (w *renewal) end(t *testing.T) {
 	t.Helper()
 	if w.gaveUp.Load() {
@@ -95,7 +96,8 @@ func (w *renewal) end(t *testing.T) {
 	<-w.done
 }
 
-// The secrets of a server that waits for a new token are known: other servers and chats need them.
+// Secrets returns the secrets of a server that is waiting for a new token, because other servers
+// and chats need them.
 func TestSecretsDuringRefresh(t *testing.T) {
 	t.Parallel()
 	w := startRenewal(t)
@@ -105,7 +107,7 @@ func TestSecretsDuringRefresh(t *testing.T) {
 	w.end(t)
 }
 
-// A call that is cancelled does not wait for the token that another call has asked for.
+// A cancelled call does not wait for the token that another call has requested.
 func TestCancelDuringRefresh(t *testing.T) {
 	t.Parallel()
 	w := startRenewal(t)

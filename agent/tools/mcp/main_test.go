@@ -19,7 +19,7 @@ import (
 	"gateway/store/storetest"
 )
 
-// modeVar makes the test binary a server.
+// modeVar is an environment variable that makes the test binary a server.
 const modeVar = "GATEWAY_TEST_MCP"
 
 func TestMain(m *testing.M) {
@@ -30,18 +30,19 @@ func TestMain(m *testing.M) {
 		serveMode(mode)
 		os.Exit(0)
 	}
-	// Most of these tests wait. A number that is set by -parallel is parsed later, and counts.
+	// Most of these tests wait, so many can run in parallel. A number given with -parallel is parsed
+	// later and takes precedence.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	// No server may see it.
+	// No server may see this secret.
 	if err := os.Setenv("GATEWAY_SECRET_FOR_TEST", "hunter2"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// A toolbox is the agent's side: what Set has brought.
+// A toolbox has the tools that the client has registered with Set, as the agent sees them.
 type toolbox struct {
 	mu   sync.Mutex
 	reg  *tool.Registry
@@ -78,7 +79,7 @@ func (b *toolbox) names() string {
 	return strings.Join(names, " ")
 }
 
-// call runs a tool as a turn does. args are pairs of name and value.
+// call runs a tool as a turn does. The args are pairs of a name and a value.
 func (b *toolbox) call(t *testing.T, name string, args ...any) (tool.Result, error) {
 	t.Helper()
 	return b.callWith(t.Context(), t, name, args...)
@@ -107,7 +108,7 @@ func (b *toolbox) callWith(
 	return found.Run(ctx, tool.Call{Args: checked})
 }
 
-// self returns a server that is this binary in a mode.
+// self returns a server that is this test binary in a mode.
 func self(t *testing.T, name, mode string) Server {
 	t.Helper()
 	exe, err := os.Executable()
@@ -119,7 +120,7 @@ func self(t *testing.T, name, mode string) Server {
 	}}
 }
 
-// run starts a client whose reconnections are quick, and ends it with the test.
+// run starts a client that reconnects quickly. The client ends with the test.
 func run(t *testing.T, opts *Options, servers ...Server) (*Client, *toolbox) {
 	t.Helper()
 	box := newToolbox(t)
@@ -141,7 +142,7 @@ func run(t *testing.T, opts *Options, servers ...Server) (*Client, *toolbox) {
 	return c, box
 }
 
-// await waits until cond holds; the test binary's own time-out bounds it.
+// await waits until cond returns true. It fails the test after three minutes.
 func await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(3 * time.Minute)
@@ -157,13 +158,13 @@ func await(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// awaitState waits until the first server of c is in a state.
+// awaitState waits until the first server of c has a state.
 func awaitState(t *testing.T, c *Client, state string) {
 	t.Helper()
 	await(t, fmt.Sprintf("state %q", state), func() bool { return c.States()[0].State == state })
 }
 
-// wantError fails the test unless err's text has every one of parts.
+// wantError checks that the text of err contains each of parts.
 func wantError(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	if err == nil {
@@ -181,7 +182,7 @@ func text(t string) *sdk.CallToolResult {
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: t}}}
 }
 
-// agreeToNew waits for the tool that has come, and lets the agent have it.
+// agreeToNew waits until the new tool is held, and then approves it.
 func agreeToNew(t *testing.T, c *Client, box *toolbox) {
 	t.Helper()
 	await(t, "the new tool", func() bool { return len(c.States()[0].Held) > 0 })

@@ -21,7 +21,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// serveMode is the whole of a test server's process.
+// serveMode is the main function of a test server's process.
 func serveMode(mode string) {
 	ctx := context.Background()
 	dir := os.Getenv("MCP_TEST_DIR")
@@ -46,14 +46,14 @@ func serveMode(mode string) {
 		os.Exit(3)
 	case "mute":
 		fmt.Fprintln(os.Stderr, "waiting for nothing")
-		_, _ = io.Copy(io.Discard, os.Stdin) // until the client goes
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the client closes the input
 		return
-	case "deaf": // does not even end with its input, or when asked to
+	case "deaf": // does not end with its input or on SIGTERM
 		signal.Ignore(syscall.SIGTERM)
 		time.Sleep(time.Hour)
 	case "slow":
 		time.Sleep(300 * time.Millisecond)
-	case "old": // does not know the newest handshake and takes offence
+	case "old": // exits if the client begins with the newest handshake
 		r := bufio.NewReader(os.Stdin)
 		line, err := r.ReadString('\n')
 		if err != nil || !strings.Contains(line, `"initialize"`) {
@@ -61,13 +61,13 @@ func serveMode(mode string) {
 		}
 		serve(ctx, testServer(dir), io.MultiReader(strings.NewReader(line), r))
 		return
-	case "litter": // leaves something behind that does not want to end
+	case "litter": // leaves a process behind that does not end
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), modeVar+"=deaf")
 		if err := cmd.Start(); err != nil {
 			os.Exit(8)
 		}
-	case "child": // a wrapper that starts the server and leaves it alone
+	case "child": // a wrapper that only starts the server
 		exe, err := os.Executable()
 		if err != nil {
 			os.Exit(5)
@@ -90,9 +90,9 @@ func serve(ctx context.Context, s *sdk.Server, in io.Reader) {
 	}
 }
 
-// count counts in a file how often it was called.
+// count increments the number in a file.
 func count(file string) {
-	data, _ := os.ReadFile(file) // none at the first time
+	data, _ := os.ReadFile(file) // the first time, the file does not exist
 	n, _ := strconv.Atoi(string(data))
 	if err := os.WriteFile(file, []byte(strconv.Itoa(n+1)), 0o600); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -112,7 +112,7 @@ type textArgs struct {
 	N    int    `json:"n,omitempty"`
 }
 
-// testServer has a tool for each thing that a server may do.
+// testServer has a tool for each action of servers that the tests need.
 func testServer(dir string) *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil)
 	add := func(name string, run func(ctx context.Context, r *sdk.CallToolRequest, a textArgs) (
@@ -155,7 +155,7 @@ func testServer(dir string) *sdk.Server {
 	})
 	add("flood", func(context.Context, *sdk.CallToolRequest, textArgs) (*sdk.CallToolResult, error) {
 		for range 17 {
-			fmt.Print("{" + strings.Repeat(" ", 1<<20)) // a message without end
+			fmt.Print("{" + strings.Repeat(" ", 1<<20)) // a message that never ends
 		}
 		return text("done"), nil
 	})

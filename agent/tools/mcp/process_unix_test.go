@@ -20,7 +20,7 @@ func pid(t *testing.T, s Server, mode string) int {
 	return n
 }
 
-// lives reports whether there is a process that does more than wait to be counted.
+// lives reports whether a process exists and is not a zombie.
 func lives(t *testing.T, pid int) bool {
 	t.Helper()
 	if syscall.Kill(pid, 0) != nil {
@@ -39,7 +39,7 @@ func zombie(stat string) bool {
 	return false
 }
 
-// What a server has started ends with it.
+// The processes that a server has started end with the server.
 func TestWrapper(t *testing.T) {
 	t.Parallel()
 	s := self(t, "s", "child")
@@ -59,7 +59,7 @@ func TestWrapper(t *testing.T) {
 	await(t, "the new wrapper", func() bool { return number(t, s, "starts") == "4" })
 }
 
-// When Run returns nothing is left, also of servers that don't want to end.
+// When Run returns, no process of a server is left, even if a server ignores signals.
 func TestNothingLeft(t *testing.T) {
 	t.Parallel()
 	deaf, good, litter := self(t, "a", "deaf"), self(t, "b", "normal"), self(t, "c", "litter")

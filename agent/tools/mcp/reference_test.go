@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The reference servers and the conformance suite, as they are published.
+// The published reference servers and the conformance suite.
 var referenceServers = []string{
 	"@modelcontextprotocol/server-everything@2026.8.31",
 	"@modelcontextprotocol/server-filesystem@2026.8.31",
@@ -23,7 +23,7 @@ var referenceServers = []string{
 
 var install = sync.OnceValues(installServers)
 
-// installServers installs the reference servers, once for a user, and returns their directory.
+// installServers installs the reference servers once for each user and returns their directory.
 func installServers() (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
@@ -59,8 +59,8 @@ func installServers() (string, error) {
 	return dir, nil
 }
 
-// script returns the file of a reference server. Where there is no npm the test is skipped, but
-// for in CI.
+// script returns the file of a reference server. If npm or node is missing, it skips the test,
+// but in CI it fails the test.
 func script(t *testing.T, name string) string {
 	t.Helper()
 	for _, program := range []string{"npm", "node"} {
@@ -78,7 +78,7 @@ func script(t *testing.T, name string) string {
 	return filepath.Join(dir, "node_modules", "@modelcontextprotocol", name, "dist", "index.js")
 }
 
-// A recorder remembers the processes of servers.
+// A recorder records the processes of servers.
 type recorder struct {
 	mu   sync.Mutex
 	cmds []*exec.Cmd
@@ -108,13 +108,13 @@ func (r *recorder) count() int {
 	return len(r.cmds)
 }
 
-// callEverything calls what server-everything has.
+// callEverything calls the tools of server-everything.
 func callEverything(t *testing.T, box *toolbox) {
 	t.Helper()
 	tests := []struct {
 		tool string
 		args []any
-		want string // within the text
+		want string // a part of the text
 	}{
 		{"echo", []any{"message", "hello"}, "Echo: hello"},
 		{"get-sum", []any{"a", 2, "b", "40"}, "42"},
@@ -148,7 +148,7 @@ func TestReferenceEverything(t *testing.T) {
 	t.Parallel() // TestMain gave this process a secret
 	file := script(t, "server-everything")
 	r := &recorder{}
-	said := filepath.Join(t.TempDir(), "said") // what reaches the server
+	said := filepath.Join(t.TempDir(), "said") // the data that the server gets
 	c, box := run(t, &Options{Command: r.command}, Server{Name: "every", Command: []string{
 		"sh", "-c", `tee -a "$0" | node "$1" stdio`, said, file}, Timeout: time.Minute})
 	awaitState(t, c, Connected)
@@ -181,8 +181,8 @@ func TestReferenceEverything(t *testing.T) {
 	}
 }
 
-// everythingHTTP starts server-everything as an endpoint on the loopback interface, which the
-// server itself can't be told to keep to.
+// everythingHTTP starts server-everything as an HTTP endpoint. The server has no option for the
+// loopback interface, so a hook sets its address.
 func everythingHTTP(t *testing.T, file string, at *net.TCPAddr) (stop func()) {
 	t.Helper()
 	hook := filepath.Join(t.TempDir(), "loopback.cjs")
@@ -200,8 +200,8 @@ net.Server.prototype.listen = function (port, ...rest) {
 		t.Fatal(err)
 	}
 	stop = sync.OnceFunc(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()         // by our signal
+		_ = cmd.Process.Kill() // it may have ended already
+		_ = cmd.Wait()         // it ended by our signal
 	})
 	t.Cleanup(stop)
 	return stop
@@ -211,7 +211,7 @@ func TestReferenceEverythingHTTP(t *testing.T) {
 	t.Parallel()
 	file := script(t, "server-everything")
 	host := "127.0.0.1"
-	if runtime.GOOS == "linux" { // a process can have an address whose ports nobody else takes
+	if runtime.GOOS == "linux" { // on Linux, each process can use its own address
 		pid := os.Getpid()
 		host = fmt.Sprintf("127.%d.%d.%d", 64+pid>>16&63, pid>>8&255, pid&255)
 	}

@@ -9,8 +9,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// An endpoint that speaks only HTTP with SSE, as servers did until 2024, is found out, remembered,
-// and reconnected.
+// The client detects an endpoint that speaks only HTTP with SSE, as servers did until 2024. It
+// remembers the transport and can reconnect.
 func TestSSE(t *testing.T) {
 	t.Parallel()
 	server := testServer(t.TempDir())
@@ -62,7 +62,7 @@ func TestSSE(t *testing.T) {
 	}
 }
 
-// A server of HTTP with SSE can't have what is sent to it go elsewhere.
+// An endpoint with SSE can't redirect the client's messages to another host.
 func TestSSEElsewhere(t *testing.T) {
 	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {

@@ -99,7 +99,7 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// The gateway's environment, in which its secrets are, is not the servers'.
+// A server does not get the gateway's environment, because it contains secrets.
 func TestEnvironment(t *testing.T) {
 	t.Parallel() // TestMain gave this process a secret
 	s := self(t, "s", "normal")
@@ -139,7 +139,7 @@ func TestHang(t *testing.T) {
 	s.Timeout = time.Second
 	c, box := run(t, nil, s)
 	awaitState(t, c, Connected)
-	// A server that is slow learns of the cancellation before it has begun, and does nothing.
+	// A slow server may learn of the cancellation before it begins, and then it does nothing.
 	for number(t, s, "asleep") == "" {
 		_, err := box.call(t, "mcp_s_sleep")
 		wantError(t, err, "has not answered within 1s", "it can be tried again")
@@ -151,7 +151,7 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// awaitEcho calls echo until the server has answered within its time.
+// awaitEcho calls echo until the server answers in time.
 func awaitEcho(t *testing.T, box *toolbox) {
 	t.Helper()
 	await(t, "the answer", func() bool {
@@ -167,7 +167,7 @@ func awaitEcho(t *testing.T, box *toolbox) {
 	})
 }
 
-// A call that is given up is cancelled at the server, which goes on.
+// A cancelled call is also cancelled at the server. The server keeps running.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	s := self(t, "s", "normal")
@@ -269,7 +269,7 @@ func TestNoSuchCommand(t *testing.T) {
 	}
 }
 
-// A server that never gets ready holds up neither the others nor the end.
+// A server that never becomes ready delays neither other servers nor the end of the client.
 func TestMute(t *testing.T) {
 	t.Parallel()
 	slow := self(t, "slow", "slow")
@@ -305,7 +305,7 @@ func TestListChanged(t *testing.T) {
 	}
 }
 
-// A process that is not used ends; its tools stay, and start it again.
+// An unused process is ended. Its tools stay, and a call starts the process again.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	s := self(t, "s", "normal")
@@ -325,7 +325,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// A call that waits for a process keeps it, however soon one that nobody uses is ended.
+// A process is not ended while a call waits for it, even if the idle time is very short.
 func TestIdleAtOnce(t *testing.T) {
 	t.Parallel()
 	s := self(t, "s", "normal")
@@ -339,7 +339,7 @@ func TestIdleAtOnce(t *testing.T) {
 	}
 }
 
-// With a cache the tools are there before the process is.
+// With a cache, the tools are known before the process is started.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -373,7 +373,7 @@ func TestCache(t *testing.T) {
 	changed := s
 	changed.Command = append(changed.Command, "another")
 	c, _ = run(t, &Options{Cache: dir}, changed)
-	awaitState(t, c, Connected) // it is started to learn of its tools
+	awaitState(t, c, Connected) // it is started to list its tools
 	if err := os.WriteFile(filepath.Join(dir, "s.json"), []byte(`{"hash":`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +381,7 @@ func TestCache(t *testing.T) {
 	awaitState(t, c, Connected)
 }
 
-// Many calls at once, while the server dies again and again.
+// Concurrent calls get an answer or an error while the server dies again and again.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	c, box := run(t, nil, self(t, "s", "normal"))
