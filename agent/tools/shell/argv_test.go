@@ -51,7 +51,8 @@ func TestArgv(t *testing.T) {
 	}
 }
 
-// FuzzWords holds that what runs without a shell are the words that a shell would have made of it.
+// FuzzWords checks that a command that runs without a shell has the words that a shell would make
+// of it.
 func FuzzWords(f *testing.F) {
 	for _, seed := range []string{
 		"ls", "ls -l", "  a\tb  c", "a=b", "b a=b", "-x", "a,b %1 +2 @3", "a:b/c.d", "1 2", "{a}", "~",

@@ -15,7 +15,8 @@ import (
 	"gateway/agent/tools/shell/sandbox"
 )
 
-// expireAt lets the timeout of a command, which is most, be over once it has made a file.
+// expireAt ends the timeout of a command, which must be most, as soon as the command has created
+// the file.
 func (d *testShell) expireAt(most time.Duration, file string) {
 	limit := d.shell.limit
 	d.shell.limit = func(ctx context.Context, got time.Duration) (

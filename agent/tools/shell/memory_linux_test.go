@@ -17,7 +17,7 @@ import (
 	"gateway/memory"
 )
 
-// modes runs a test with the sandboxes, and one without as the control.
+// modes runs a test with each sandbox, and without a sandbox as the control.
 func modes(t *testing.T, test func(t *testing.T, d *testShell, mem, mode string)) {
 	t.Helper()
 	for _, mode := range []string{sandbox.Bubblewrap, sandbox.Landlock, sandbox.None} {
@@ -54,7 +54,7 @@ func modes(t *testing.T, test func(t *testing.T, d *testShell, mem, mode string)
 	}
 }
 
-// as runs a command line for somebody.
+// as runs a command line for a scope and a role.
 func (d *testShell) as(s memory.Scope, r bus.Role, command string) string {
 	d.t.Helper()
 	checked, err := d.tools.Arguments("exec", object("command", command))
@@ -74,7 +74,7 @@ func (d *testShell) as(s memory.Scope, r bus.Role, command string) string {
 	return got.Text
 }
 
-// A command reads the memory of its own scope, and nothing brings it to another's.
+// A command can read the memory of its own scope, and it can't reach the memory of another scope.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, d *testShell, mem, mode string) {
@@ -122,7 +122,7 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// The folder of a scope may not be a link to that of another.
+// If the folder of a scope is a link to another scope's folder, commands do not get it.
 func TestMemoryLink(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, d *testShell, mem, _ string) {
@@ -135,7 +135,7 @@ func TestMemoryLink(t *testing.T) {
 	})
 }
 
-// What everybody's prompt is made of is found by commands, and changed by none, whoever runs it.
+// In a sandbox, commands of every role can read the shared documents and can't change them.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, d *testShell, _, mode string) {
@@ -152,7 +152,7 @@ func TestShared(t *testing.T) {
 				t.Errorf("the commands said %q", got)
 			}
 			text, err := os.ReadFile(document)
-			entries, _ := os.ReadDir(filepath.Join(d.shell.opts.Shared, "skills")) // there should be none
+			entries, _ := os.ReadDir(filepath.Join(d.shell.opts.Shared, "skills")) // must be empty
 			if kept := err == nil && string(text) == "old\n" && len(entries) == 0; kept !=
 				(mode != sandbox.None) {
 				t.Errorf("a command of %q left %q, %v, %v", role, text, err, entries)
@@ -161,7 +161,7 @@ func TestShared(t *testing.T) {
 	})
 }
 
-// A command does not find the folders of withheld skills, and finds the others.
+// A command can't read the folders of withheld skills, but it can read the others.
 func TestWithheldSkills(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, d *testShell, _, mode string) {

@@ -11,7 +11,7 @@ import (
 	"gateway/agent/tool"
 )
 
-// However a command names a file that it could change, an approval is for its content.
+// An approval covers the content of each workspace file that the command names, in any spelling.
 func TestOperands(t *testing.T) {
 	d := newTestShell(t, nil)
 	if err := os.MkdirAll(filepath.Join(d.ws, "sub"), 0o700); err != nil {

@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// cleaned returns text as it is shown, written in pieces of n bytes.
+// cleaned returns text in the form in which it is shown. It writes the text in pieces of n bytes.
 func cleaned(text string, n int) string {
 	var e excerpt
 	for len(text) > 0 {
 		m := min(n, len(text))
-		_, _ = e.Write([]byte(text[:m])) // always takes all
+		_, _ = e.Write([]byte(text[:m])) // Write always takes all bytes
 		text = text[m:]
 	}
 	return e.String()

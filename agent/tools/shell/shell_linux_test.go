@@ -26,7 +26,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Most of these tests wait. A number that is set by -parallel is parsed later, and counts.
+	// Most of these tests wait, so many can run in parallel. A number given with -parallel is parsed
+	// later and takes precedence.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
@@ -40,7 +41,7 @@ type testShell struct {
 	ws    string
 	tools *tool.Registry
 
-	withheld []string // folders of skills
+	withheld []string // folders of withheld skills
 }
 
 func newTestShell(t *testing.T, change func(*Options)) *testShell {
@@ -67,7 +68,7 @@ func newTestShell(t *testing.T, change func(*Options)) *testShell {
 	return d
 }
 
-// just returns what says that there is this sandbox.
+// just returns a function that always returns this sandbox.
 func just(box *sandbox.Sandbox) func() (*sandbox.Sandbox, error) {
 	return func() (*sandbox.Sandbox, error) { return box, nil }
 }
@@ -253,7 +254,7 @@ func TestBackground(t *testing.T) {
 		want := strings.ReplaceAll(step.want, "ID", id)
 		got, err := d.use("s", "exec_input", step.args)
 		for err == nil && !strings.HasPrefix(got, want) && unfinished(got, want) {
-			var more string // a busy machine may not have answered yet
+			var more string // a busy machine may need more time
 			more, err = d.use("s", "exec_input", object("id", id, "wait", 10))
 			got = output(got) + more
 		}
@@ -268,15 +269,16 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// output returns what a command has said, of what a tool says of it.
+// output returns the output of a command without the tool's own note at the end.
 func output(text string) string { return text[:strings.LastIndex(text, "[")] }
 
-// unfinished reports whether got has the first lines of the output that is wanted, or none.
+// unfinished reports whether got has only the beginning of the wanted output.
 func unfinished(got, want string) bool {
 	return len(output(got)) < len(output(want)) && strings.HasPrefix(want, output(got))
 }
 
-// A command in the background obeys who has started it, and admins, in no lesser role than it has.
+// Only the person who started a background command, or an admin, can control it. Their role must
+// not be lower than that of the command.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	d := newTestShell(t, nil)
@@ -357,7 +359,8 @@ func TestEarlyEnd(t *testing.T) {
 	}
 }
 
-// TestSessions holds that sessions don't see each other, and what Stop ends.
+// TestSessions checks that a session can't use the commands of other sessions, and that Stop ends
+// the commands of a session and its sub-agents.
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	d := newTestShell(t, nil)
@@ -417,7 +420,8 @@ func TestBackgroundLimit(t *testing.T) {
 	}
 }
 
-// TestBuffer holds that a process whose output nobody reads does not fill memory.
+// TestBuffer checks that the output of a process that nobody reads takes a bounded amount of
+// memory.
 func TestBuffer(t *testing.T) {
 	t.Parallel()
 	p := &process{done: make(chan struct{}), changed: make(chan struct{})}
@@ -439,7 +443,8 @@ func TestBuffer(t *testing.T) {
 	}
 }
 
-// The supervisor is the whole gateway, because most of its time goes to the start of the program.
+// BenchmarkExec uses the whole gateway as the supervisor, because the start of that program takes
+// most of the time.
 func BenchmarkExec(b *testing.B) {
 	ws, self := b.TempDir(), filepath.Join(b.TempDir(), "gateway")
 	build := exec.Command("go", "build", "-o", self, "gateway/cmd/gateway")
@@ -476,8 +481,8 @@ func BenchmarkExec(b *testing.B) {
 	}
 }
 
-// Without a sandbox commands are refused, and one that could not be started makes us doubt it; a
-// command that fails by itself doesn't.
+// Without a working sandbox, commands are refused. A command that the sandbox could not start
+// causes a new check of the sandbox. A command that fails by itself does not.
 func TestDoubt(t *testing.T) {
 	t.Parallel()
 	var none error
@@ -485,7 +490,7 @@ func TestDoubt(t *testing.T) {
 	d := newTestShell(t, func(o *Options) {
 		find := o.Sandbox
 		o.Sandbox = func() (*sandbox.Sandbox, error) {
-			box, _ := find() // there is one
+			box, _ := find() // the sandbox itself exists
 			return box, none
 		}
 		o.Doubt = func(context.Context) error {
@@ -517,8 +522,8 @@ func TestDoubt(t *testing.T) {
 	use("echo well", true, 0, "it is broken")
 }
 
-// Commands whose processes would be too many together wait for each other, and one that waits too
-// long is refused.
+// If the commands would have too many processes together, a command waits for others to end. If
+// it waits too long, it is refused.
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	d := newTestShell(t, func(o *Options) { o.Limits.Processes, o.Processes = 16, 40 })
@@ -547,7 +552,7 @@ func TestRoom(t *testing.T) {
 	if got := <-answered; !strings.HasPrefix(got, "there is room") {
 		t.Errorf("a command that has waited said %q", got)
 	}
-	for range 3 { // what has ended gives all of it back
+	for range 3 { // an ended command returns its whole share
 		if text, err := d.use("other", "exec", free); err != nil ||
 			!strings.HasPrefix(text, "there is room") {
 			t.Errorf("a later command said %q, %v", text, err)

@@ -16,19 +16,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An attempt is a way out of the sandbox.
+// An attempt is one way to break out of the sandbox.
 type attempt struct {
 	name string
 
-	// args returns the probe. It makes what the probe needs.
+	// args returns the arguments of the probe. It also creates the files that the probe needs.
 	args func(t *testing.T, w *world) []string
 
-	// harmed reports harm that was done outside, if the probe can't tell. A probe that only thinks
-	// that it got out, in a folder of its own, is held.
+	// harmed reports harm outside the sandbox, for a probe that can't tell. Without harm, the probe
+	// did not get out, even if it thinks so because it changed its own folder.
 	harmed func(t *testing.T, w *world) bool
 
-	root bool // without a sandbox only root gets out
-	weak bool // not held by old Landlock, as its report says
+	root bool // without a sandbox, only root succeeds
+	weak bool // old Landlock does not prevent it, and reports so
 }
 
 func fixed(args ...string) func(*testing.T, *world) []string {
@@ -43,14 +43,14 @@ func touched(t *testing.T, w *world) bool {
 	return err != nil
 }
 
-// onConfig is a probe that is given the file beside the workspace.
+// onConfig returns the arguments for a probe of the file beside the workspace.
 func onConfig(probe string, more ...string) func(*testing.T, *world) []string {
 	return func(_ *testing.T, w *world) []string {
 		return append([]string{probe, w.config}, more...)
 	}
 }
 
-// TestEscapeFiles is about files outside the workspace.
+// TestEscapeFiles checks that files outside the workspace can't be read or changed.
 func TestEscapeFiles(t *testing.T) {
 	attempts := []attempt{
 		{name: "shadow", args: fixed("read", "/etc/shadow", ":"), root: true},
@@ -120,7 +120,7 @@ func TestEscapeFiles(t *testing.T) {
 		{name: "set-user-ID by open", args: setUserID("open")},
 		{name: "set-user-ID by mknod", args: setUserID("mknod")},
 	}
-	attempts = slices.DeleteFunc(attempts, func(a attempt) bool { // a machine may have none
+	attempts = slices.DeleteFunc(attempts, func(a attempt) bool { // a machine may not have this file
 		_, err := os.Stat("/proc/sysrq-trigger")
 		return a.name == "sysrq" && err != nil
 	})
@@ -131,12 +131,12 @@ func setUserID(how string) func(*testing.T, *world) []string {
 	return func(_ *testing.T, w *world) []string { return []string{"setuid", w.ws, how} }
 }
 
-// newFile is the attempt to write to a folder of the system.
+// newFile returns an attempt to create a file in a folder of the system.
 func newFile(name, folder string, root bool) attempt {
 	path := func(w *world) string { return filepath.Join(folder, "gateway-"+w.secret) }
 	return attempt{name: "write to " + name, root: root,
 		args: func(t *testing.T, w *world) []string {
-			t.Cleanup(func() { _ = os.Remove(path(w)) }) // it should not be there
+			t.Cleanup(func() { _ = os.Remove(path(w)) }) // the file should not exist
 			return []string{"write", path(w)}
 		},
 		harmed: func(_ *testing.T, w *world) bool {
@@ -146,7 +146,8 @@ func newFile(name, folder string, root bool) attempt {
 	}
 }
 
-// TestEscapeSockets is about servers outside, in ways that don't need the network too.
+// TestEscapeSockets checks that servers outside can't be reached, also not in ways that need no
+// network.
 func TestEscapeSockets(t *testing.T) {
 	listen := func(network, address string) func(*testing.T, *world) []string {
 		return func(t *testing.T, w *world) []string {
@@ -181,7 +182,8 @@ func TestEscapeSockets(t *testing.T) {
 	attemptAll(t, attempts)
 }
 
-// TestEscapeProcesses is about other processes, namespaces and the terminal.
+// TestEscapeProcesses checks that a command can't affect other processes, namespaces or the
+// terminal.
 func TestEscapeProcesses(t *testing.T) {
 	onBystander := func(probe string) func(*testing.T, *world) []string {
 		return func(t *testing.T, w *world) []string {
@@ -204,7 +206,7 @@ func TestEscapeProcesses(t *testing.T) {
 		{name: "memory of another", args: onBystander("vmread")},
 		{name: "namespace of another", args: onBystander("setns"), root: true},
 		{name: "mount", args: func(t *testing.T, w *world) []string {
-			t.Cleanup(func() { _ = unix.Unmount(w.ws, unix.MNT_DETACH) }) // it should not be
+			t.Cleanup(func() { _ = unix.Unmount(w.ws, unix.MNT_DETACH) }) // it should not be mounted
 			return []string{"mount", w.ws}
 		}, root: true},
 		{name: "namespace", args: fixed("unshare", strconv.Itoa(unix.CLONE_NEWNS)), root: true},
@@ -214,8 +216,8 @@ func TestEscapeProcesses(t *testing.T) {
 	attemptAll(t, attempts)
 }
 
-// TestEscapeCalls makes each system call that the filter refuses. Without a sandbox only those are
-// made that do nothing with such arguments, each of which a kernel or a container may lack.
+// TestEscapeCalls makes each system call that the filter refuses. Without a sandbox, it makes
+// only calls that do nothing with such arguments. A kernel or a container may lack some of them.
 func TestEscapeCalls(t *testing.T) {
 	numbers := func(calls []uintptr) (args []string) {
 		for _, c := range calls {
@@ -224,7 +226,7 @@ func TestEscapeCalls(t *testing.T) {
 		return args
 	}
 	all := slices.Concat(privileged, archPrivileged, absent)
-	all = slices.DeleteFunc(all, func(c uintptr) bool { return c == unix.SYS_VHANGUP }) // takes none
+	all = slices.DeleteFunc(all, func(c uintptr) bool { return c == unix.SYS_VHANGUP }) // no arguments
 	sandboxes(t, func(t *testing.T, s *Sandbox) {
 		w := newWorld(t)
 		got, output := w.probe(t, s, append([]string{"calls"}, numbers(all)...)...)
@@ -245,10 +247,11 @@ func TestEscapeCalls(t *testing.T) {
 	})
 }
 
-// gone reports whether the bystander was ended.
+// gone reports whether the bystander has ended.
 func gone(t *testing.T, w *world) bool {
 	t.Helper()
-	// A signal takes no time, but the process that gets it does, and without a sandbox it comes.
+	// Sending a signal takes no time, but its effect does. Without a sandbox the process does end,
+	// so the control waits longer.
 	wait := 300 * time.Millisecond
 	if strings.HasSuffix(t.Name(), "/control") {
 		wait = time.Minute
@@ -265,8 +268,8 @@ func gone(t *testing.T, w *world) bool {
 	return false
 }
 
-// attemptAll makes every attempt in each sandbox, where it must fail, and without one, where it
-// must not: an attempt that always fails would prove nothing.
+// attemptAll makes every attempt in each sandbox, where it must fail. It also makes the attempt
+// without a sandbox, where it must succeed: an attempt that always fails would prove nothing.
 func attemptAll(t *testing.T, attempts []attempt) {
 	t.Helper()
 	for _, a := range attempts {
@@ -279,7 +282,7 @@ func attemptAll(t *testing.T, attempts []attempt) {
 				}
 			})
 			if a.root && os.Geteuid() != 0 {
-				return // without a sandbox, too, it is only for root
+				return // without a sandbox, only root succeeds
 			}
 			t.Run("control", func(t *testing.T) {
 				if got, output := a.try(t, find(t, None)); !got {
@@ -300,7 +303,8 @@ func (a attempt) try(t *testing.T, s *Sandbox) (got bool, output string) {
 	return got, output
 }
 
-// TestEscapeInherited is about what the gateway has open and in its environment.
+// TestEscapeInherited checks that a command does not inherit the gateway's open files and
+// environment.
 func TestEscapeInherited(t *testing.T) {
 	w := newWorld(t)
 	t.Setenv("GATEWAY_TEST_KEY", w.secret)
@@ -309,7 +313,7 @@ func TestEscapeInherited(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD, 200) // without close-on-exec
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD, 200) // a file without close-on-exec
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +335,7 @@ func TestEscapeInherited(t *testing.T) {
 	}
 }
 
-// TestEscapeTerminal has a command type into the gateway's terminal.
+// TestEscapeTerminal checks that a command can't type into the gateway's terminal.
 func TestEscapeTerminal(t *testing.T) {
 	terminal := func(t *testing.T) *os.File {
 		t.Helper()
@@ -374,7 +378,7 @@ func TestEscapeTerminal(t *testing.T) {
 		}
 	})
 	if os.Geteuid() != 0 {
-		return // without a sandbox, too, it is only for root
+		return // without a sandbox, only root succeeds
 	}
 	t.Run("control", func(t *testing.T) {
 		if output := attempt(t, find(t, None)); !strings.HasPrefix(output, escaped) {

@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// A glutton is a command that takes more than it may.
+// A glutton is a command that uses more than its limits allow.
 type glutton struct {
 	name   string
 	argv   func(w *world) []string
 	limits Limits
-	want   []string // limits of which one ends it; none: it fails by itself
-	max    int64    // bytes that it may have left behind; 0: any
+	want   []string // one of these limits ends it; empty if it fails by itself
+	max    int64    // the most bytes that it may leave behind; 0 for any
 }
 
 func shell(script string) func(*world) []string {
@@ -39,19 +39,20 @@ func probing(args ...string) func(*world) []string {
 	}
 }
 
-// TestLimits holds that a command which takes too much ends, as a whole, and that what it does is
-// fine as long as it takes no more than it may.
+// TestLimits checks that a command that exceeds a limit ends with all its processes. Without
+// limits, the same command must succeed.
 func TestLimits(t *testing.T) {
 	free := freeOn(t.TempDir()).bytes
 	gluttons := []glutton{
 		{name: "the last of the disk", argv: probing("many", "WS", "120", "1000000"),
 			limits: Limits{Memory: -1, KeepFree: free - 40<<20}, want: []string{LimitFree}},
 		{name: "fork bomb", limits: Limits{Processes: 200}, want: []string{LimitProcesses},
-			// It ends at 4,096 processes, should nothing else end it.
+			// It stops at 4,096 processes if nothing else stops it.
 			argv: shell(`b() { test $1 = 12 && sleep 9; b $(($1+1)) & b $(($1+1)) & wait; }; b 1`)},
 		{name: "processes", argv: probing("spawn", "100"),
 			limits: Limits{Memory: -1, Processes: 50}, want: []string{LimitProcesses}},
-		// A process that is faster than the first look, which gives it its own limit, meets that of all.
+		// The first look gives a process its own limit. A process that is faster meets the common
+		// limit.
 		{name: "memory of one process", argv: shell(`head -c 200M /dev/zero | tail >/dev/null`),
 			limits: Limits{Memory: 100 << 20}, want: []string{LimitMemory, "exit"}},
 		{name: "memory of several", want: []string{LimitMemory}, argv: shell(`for i in 1 2 3 4; ` +
@@ -84,7 +85,7 @@ func TestLimits(t *testing.T) {
 			for _, mode := range []string{Bubblewrap, Landlock} {
 				t.Run(mode, func(t *testing.T) {
 					if g.limits.CPU > 0 {
-						t.Parallel() // only its own time counts
+						t.Parallel() // only its own CPU time counts
 					}
 					g.starve(t, find(t, mode))
 				})
@@ -99,7 +100,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// spec returns a command that keeps what it takes for some seconds.
+// spec returns a command that keeps its resources for hold seconds.
 func (g *glutton) spec(w *world, hold int) Spec {
 	spec := w.spec()
 	spec.Argv, spec.Limits = g.argv(w), g.limits
@@ -107,13 +108,13 @@ func (g *glutton) spec(w *world, hold int) Spec {
 	return spec
 }
 
-// starve runs the glutton with limits.
+// starve runs the glutton with its limits.
 func (g *glutton) starve(t *testing.T, s *Sandbox) {
 	t.Helper()
 	w := newWorld(t)
-	output, o := run(t, s, g.spec(w, 120)) // not that long, as a limit ends it
+	output, o := run(t, s, g.spec(w, 120)) // a limit ends it much earlier
 	ok := o.Exit != 0 && o.Limit == "" && (len(g.want) == 0 || slices.Contains(g.want, "exit"))
-	if strings.HasPrefix(output, held) { // the probe found that it may not
+	if strings.HasPrefix(output, held) { // the kernel refused what the probe tried
 		ok = slices.Contains(g.want, "exit")
 	}
 	if o.Limit != "" {
@@ -130,11 +131,11 @@ func (g *glutton) starve(t *testing.T, s *Sandbox) {
 	}
 }
 
-// feed runs the glutton without limits, if it ever comes to an end.
+// feed runs the glutton without limits, except for the fork bomb, which would never end.
 func (g *glutton) feed(t *testing.T) {
 	t.Helper()
 	if g.name == "fork bomb" {
-		return // "processes" is the harmless form
+		return // "processes" is the harmless form of it
 	}
 	w := newWorld(t)
 	spec := g.spec(w, 1)
@@ -145,7 +146,7 @@ func (g *glutton) feed(t *testing.T) {
 	}
 }
 
-// On a disk that is almost full, what writes little or removes files still runs.
+// On a disk that is almost full, a command that writes little or removes files still runs.
 func TestKeepFree(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -159,8 +160,8 @@ func TestKeepFree(t *testing.T) {
 	}
 }
 
-// TestNothingSurvives holds that no process is left when the command has ended, whatever it did to
-// get away.
+// TestNothingSurvives checks that no process is left when the command has ended, even if a
+// process tries to escape.
 func TestNothingSurvives(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"nohup", "setsid", "double"} {
@@ -189,37 +190,37 @@ func TestNothingSurvives(t *testing.T) {
 					t.Error("without a supervisor no process is left either")
 				}
 				for _, pid := range pids {
-					_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+					_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended already
 				}
 			})
 		})
 	}
 }
 
-// still fails if the heart still beats.
+// still fails the test if the daemon still writes to its file.
 func (w *world) still(t *testing.T) {
 	t.Helper()
 	n := size(t, w.ws)
 	if n == 0 {
 		t.Fatal("the heart never beat")
 	}
-	time.Sleep(100 * time.Millisecond) // ten beats
+	time.Sleep(100 * time.Millisecond) // enough time for ten beats
 	if now := size(t, w.ws); now != n {
 		t.Errorf("the heart still beats: %d bytes, and now %d", n, now)
 	}
 }
 
-// TestGatewayKilled holds that everything ends with the gateway, even if that is killed.
+// TestGatewayKilled checks that all processes end with the gateway, even if it is killed.
 func TestGatewayKilled(t *testing.T) {
 	for _, mode := range []string{Bubblewrap, Landlock, None} {
 		t.Run(mode, func(t *testing.T) {
-			find(t, mode) // or skip
+			find(t, mode) // or skip the test
 			w := newWorld(t)
 			gateway := exec.Command(w.self, escapeArgument, "nest", mode, w.ws)
 			if err := gateway.Start(); err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = gateway.Wait() }() // it was killed
+			defer func() { _ = gateway.Wait() }() // an error is expected: it was killed
 			eventually(t, "the heart beats", func() bool { return size(t, w.ws) > 0 })
 			if len(left(w.ws)) < 2 {
 				t.Errorf("the processes are %d, want a shell and a daemon at least", left(w.ws))
@@ -227,15 +228,15 @@ func TestGatewayKilled(t *testing.T) {
 			if err := gateway.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			_ = gateway.Wait() // it was killed
+			_ = gateway.Wait() // an error is expected: it was killed
 			eventually(t, "nothing is left", func() bool { return len(left(w.ws)) == 0 })
 			w.still(t)
 		})
 	}
 }
 
-// TestSupervisorKilled holds that nothing is left of a command whose supervisor dies, once somebody
-// asks how it ended; of another command everything.
+// TestSupervisorKilled kills the supervisor of a command. It checks that no process of the
+// command is left once Outcome is called, and that another command keeps running.
 func TestSupervisorKilled(t *testing.T) {
 	for _, mode := range []string{Bubblewrap, Landlock} {
 		t.Run(mode, func(t *testing.T) {
@@ -264,7 +265,7 @@ func TestSupervisorKilled(t *testing.T) {
 				if err := c.Process.Kill(); err != nil {
 					t.Fatal(err)
 				}
-				_ = c.Wait() // it was killed
+				_ = c.Wait() // an error is expected: it was killed
 				if mode == Bubblewrap || len(left(w.ws)) > 0 {
 					break
 				}
@@ -283,12 +284,13 @@ func TestSupervisorKilled(t *testing.T) {
 			if err := running.Close(); err != nil {
 				t.Error(err)
 			}
-			_ = running.Wait() // it was ended
+			_ = running.Wait() // an error is expected: it was ended
 		})
 	}
 }
 
-// TestCancel holds that the end of the context ends everything, and so does closing.
+// TestCancel checks that all processes of a command end when the context ends, on Close and on a
+// signal.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{Bubblewrap, Landlock, None} {
@@ -336,13 +338,13 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestTemporary holds that nothing is left of a command's temporary files.
+// TestTemporary checks that the temporary files of a command are removed.
 func TestTemporary(t *testing.T) {
 	for _, mode := range []string{Bubblewrap, Landlock, None} {
 		t.Run(mode, func(t *testing.T) {
 			w, s := newWorld(t), find(t, mode)
 			spec := w.spec()
-			name := "left-" + strconv.Itoa(os.Getpid()) // bubblewrap's folder is /tmp to the command
+			name := "left-" + strconv.Itoa(os.Getpid()) // in bubblewrap, the command sees its folder as /tmp
 			spec.Argv = []string{"/bin/sh", "-c", `set -e; cd "$TMPDIR"; mkdir -p "$0/b"; ` +
 				`echo x > "$0/b/c"; chmod 0 "$0"; echo "$TMPDIR"`, name}
 			output, o := run(t, s, spec)

@@ -8,12 +8,13 @@ import (
 	"testing"
 )
 
-// The test binary is its own supervisor, and the program that tries to break out.
+// The test binary also runs as the supervisor, and as the program that tries to break out.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == escapeArgument {
 		os.Exit(escape(os.Args[2], os.Args[3:]))
 	}
-	// Most of these tests wait. A number that is set by -parallel is parsed later, and counts.
+	// Most of these tests wait, so many can run in parallel. A number given with -parallel is parsed
+	// later and takes precedence.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}

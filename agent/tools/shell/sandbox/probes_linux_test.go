@@ -23,13 +23,13 @@ import (
 // escapeArgument makes the test binary a program that tries to break out.
 const escapeArgument = "__escape"
 
-// The first words of what such a program says.
+// The first word of a probe's output.
 const (
 	escaped = "ESCAPED"
 	held    = "HELD"
 )
 
-// probes are the ways out. Each returns an error if it did not get out.
+// probes are the ways to break out. A probe returns an error if it did not get out.
 var probes = map[string]func(args []string) error{
 	"read":      func(a []string) error { return readSecret(a[0], a[1]) },
 	"write":     func(a []string) error { return os.WriteFile(a[0], []byte("x"), 0o600) },
@@ -80,7 +80,7 @@ var probes = map[string]func(args []string) error{
 	"calls":     call,
 }
 
-// escape runs a probe and says how it went.
+// escape runs a probe and prints the result.
 func escape(name string, args []string) int {
 	probe, ok := probes[name]
 	if !ok {
@@ -143,7 +143,7 @@ func chmodOpen(path string) error {
 	return errors.Join(f.Chmod(0o707), f.Close())
 }
 
-// setID4755 makes a file in the folder that lends its owner's rights, in one of several ways.
+// setID4755 creates a file with the set-user-ID bit in the folder, in one of several ways.
 func setID4755(args []string) error {
 	path := filepath.Join(args[0], "setuid-"+args[1])
 	switch args[1] {
@@ -162,7 +162,7 @@ func setID4755(args []string) error {
 	return unix.Mknod(path, unix.S_IFREG|0o4755, 0)
 }
 
-// hardLink links a file outside into the folder and reads it there.
+// hardLink creates a hard link in the folder to a file outside, and reads it there.
 func hardLink(args []string) error {
 	inside := filepath.Join(args[1], "hard")
 	if err := os.Link(args[0], inside); err != nil {
@@ -179,10 +179,10 @@ func symLink(args []string) error {
 	return readSecret(inside, args[2])
 }
 
-// environ looks for a secret in the environments of all processes that there are.
+// environ searches for a secret in the environments of all processes.
 func environ(args []string) error {
 	pids := args[1:]
-	entries, _ := os.ReadDir("/proc") // those given are tried in any case
+	entries, _ := os.ReadDir("/proc") // the given processes are tried in any case
 	for _, e := range entries {
 		if _, err := strconv.Atoi(e.Name()); err == nil {
 			pids = append(pids, e.Name())
@@ -196,7 +196,7 @@ func environ(args []string) error {
 	return errors.New("not found")
 }
 
-// openFiles looks for a secret in files that are open already.
+// openFiles searches for a secret in files that are already open.
 func openFiles(args []string) error {
 	for fd := 3; fd < 1000; fd++ {
 		b := make([]byte, 1000)
@@ -217,7 +217,8 @@ func dial(network, address string) error {
 	return errors.Join(err, c.Close())
 }
 
-// pairToPath sends to a path through one of a pair of sockets, which one need not create.
+// pairToPath sends to a path through a socket of a pair. Creating a pair needs no call of socket,
+// which the filter refuses for UNIX sockets.
 func pairToPath(args []string) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
 	if err != nil {
@@ -234,7 +235,7 @@ func signalByFile(args []string) error {
 	return unix.PidfdSendSignal(fd, 0, nil, 0)
 }
 
-// signalByOwner has the kernel send a signal that does nothing, because a pipe can be read.
+// signalByOwner makes the kernel send SIGTERM to the owner of a pipe when the pipe can be read.
 func signalByOwner(args []string) error {
 	var pipe [2]int
 	if err := unix.Pipe(pipe[:]); err != nil {
@@ -262,11 +263,11 @@ func limitOther(args []string) error {
 
 func readOther(args []string) error {
 	local := []unix.Iovec{{Base: new(byte), Len: 1}}
-	// Where a program that is not built for any place has its beginning.
+	// The address at which a program begins that is not position-independent.
 	remote := []unix.RemoteIovec{{Base: 0x400000, Len: 1}}
 	_, err := unix.ProcessVMReadv(number(args[0]), local, remote, 0)
 	if errors.Is(err, unix.EFAULT) {
-		return nil // it was allowed to look
+		return nil // the access was allowed
 	}
 	return err
 }
@@ -298,8 +299,8 @@ func typeAhead([]string) error {
 	return nil
 }
 
-// call makes system calls, given by number, with arguments that no kernel takes. A call that gets
-// as far as to be told so has got out.
+// call makes system calls, given by number, with invalid arguments. A call got out if the kernel
+// got as far as checking the arguments.
 func call(args []string) error {
 	var out []string
 	for _, number := range args {
@@ -320,14 +321,14 @@ func call(args []string) error {
 	return nil
 }
 
-// race swaps a link between a file inside and one outside, and reads through it.
+// race reads through a link that is swapped between a file inside and a file outside.
 func race(args []string) error {
 	return whileSwapping(args[0], args[1], func(link string) error {
 		return readSecret(link, args[2])
 	})
 }
 
-// raceChmod changes the mode of what the link leads to.
+// raceChmod changes the mode of the link's target.
 func raceChmod(args []string) error {
 	return whileSwapping(args[0], args[1], func(link string) error {
 		if err := os.Chmod(link, 0o707); err != nil {
@@ -352,7 +353,7 @@ func whileSwapping(outside, dir string, try func(link string) error) error {
 		defer close(stopped)
 		for i := 0; ctx.Err() == nil; i++ {
 			next := filepath.Join(dir, "next")
-			_ = os.Remove(next) // it may not be there
+			_ = os.Remove(next) // it may not exist
 			_ = os.Symlink([]string{good, outside}[i%2], next)
 			_ = os.Rename(next, link)
 		}
@@ -371,7 +372,7 @@ func whileSwapping(outside, dir string, try func(link string) error) error {
 	return errors.New("never got it")
 }
 
-// daemon starts a process that should outlive this one, in one of several ways.
+// daemon starts a process that outlives this one, in one of several ways.
 func daemon(args []string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -404,7 +405,7 @@ func waitFor(path string) error {
 	return errors.New("it did not start")
 }
 
-// beat writes to a file again and again, for a minute.
+// beat appends to a file for about a minute.
 func beat(args []string) error {
 	for range 6000 {
 		f, err := os.OpenFile(args[0], os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -419,17 +420,18 @@ func beat(args []string) error {
 	return nil
 }
 
-// holdVar says for how many seconds a glutton keeps what it takes, there to be seen.
+// holdVar is the number of seconds for which a glutton keeps its resources, so that they are
+// noticed.
 const holdVar = "HOLD"
 
 func hold() { time.Sleep(time.Duration(number(os.Getenv(holdVar))) * time.Second) }
 
-// spawn has so many processes at a time.
+// spawn starts a number of processes that run at the same time.
 func spawn(args []string) error {
 	var cmds []*exec.Cmd
 	defer func() {
 		for _, c := range cmds {
-			_ = c.Process.Kill() // the end is all that counts
+			_ = c.Process.Kill() // only the end matters
 			_ = c.Wait()
 		}
 	}()
@@ -444,7 +446,7 @@ func spawn(args []string) error {
 	return nil
 }
 
-// fillShared uses memory that is not a process's own.
+// fillShared uses shared memory, which belongs to no single process.
 func fillShared(args []string) error {
 	b, err := unix.Mmap(-1, 0, number(args[0]), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_SHARED|unix.MAP_ANON)
@@ -470,7 +472,7 @@ func manyFiles(args []string) error {
 	return nil
 }
 
-// unlinkedFile writes to files that have no name any more.
+// unlinkedFile writes to files whose names it has removed.
 func unlinkedFile(args []string) error {
 	content := bytes.Repeat([]byte("x"), 1<<20)
 	for i := range number(args[1]) {
@@ -490,7 +492,7 @@ func unlinkedFile(args []string) error {
 	return nil
 }
 
-// nest is a gateway: it runs a command that starts a daemon, and waits.
+// nest acts as a gateway: it runs a command that starts a daemon, and waits.
 func nest(args []string) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -33,8 +33,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestFallback holds that where bubblewrap does not work, as in a container without user
-// namespaces, Landlock is found, and the report says why.
+// TestFallback checks that Find returns Landlock where bubblewrap does not work, as in a
+// container without user namespaces. The report must say why.
 func TestFallback(t *testing.T) {
 	for _, bwrap := range []string{"/nonexistent/bwrap", "/bin/false", "/bin/true"} {
 		s, err := Find(t.Context(), Options{Bubblewrap: bwrap})
@@ -56,7 +56,7 @@ func TestFindFails(t *testing.T) {
 	for _, o := range []Options{
 		{Mode: Bubblewrap, Bubblewrap: "/nonexistent/bwrap"},
 		{Mode: Bubblewrap, Bubblewrap: "/bin/false"}, // it does nothing
-		{Mode: Bubblewrap, Bubblewrap: "/bin/true"},  // it does nothing and says that all is well
+		{Mode: Bubblewrap, Bubblewrap: "/bin/true"},  // it does nothing and reports success
 		{Mode: Landlock, Self: "/bin/true"},
 		{Self: "/bin/true"},
 		{Mode: None, Self: "/bin/false"},
@@ -67,7 +67,7 @@ func TestFindFails(t *testing.T) {
 	}
 }
 
-// TestSelfTest holds that the self-test sees each hole: it must not be a formality.
+// TestSelfTest checks that the self-test notices each hole.
 func TestSelfTest(t *testing.T) {
 	trial, err := newTrial()
 	if err != nil {
@@ -115,7 +115,7 @@ func TestSelfTest(t *testing.T) {
 		if err := os.Remove(trial.path("written")); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
-		shared := trial.path("shared") // without a sandbox nothing of it was left
+		shared := trial.path("shared") // without a sandbox, the run has destroyed it
 		if err := errors.Join(os.RemoveAll(shared), os.MkdirAll(shared+"/"+sharedSkills, 0o700),
 			trial.replace()); err != nil {
 			t.Fatal(err)
@@ -131,7 +131,7 @@ func TestSelfTest(t *testing.T) {
 	}
 }
 
-// TestWork holds that everyday work goes on within the sandbox.
+// TestWork checks that everyday work is possible within the sandbox.
 func TestWork(t *testing.T) {
 	t.Parallel()
 	scripts := map[string]string{
@@ -211,7 +211,7 @@ func TestOutcome(t *testing.T) {
 			spec := w.spec()
 			spec.Argv = []string{"/bin/sh", "-c", script}
 			_, o := run(t, s, spec)
-			o.Signal = 0 // bwrap makes an exit code of it
+			o.Signal = 0 // bwrap turns it into an exit code
 			if o != want {
 				t.Errorf("%q ended with %+v, want %+v", script, o, want)
 			}
@@ -225,7 +225,7 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// After a command nothing of it is open, even if the garbage collector does not run.
+// After a command, none of its files is open, even if the garbage collector does not run.
 func TestNothingStaysOpen(t *testing.T) {
 	open := func() int {
 		list, err := os.ReadDir("/proc/self/fd")
@@ -236,7 +236,7 @@ func TestNothingStaysOpen(t *testing.T) {
 	}
 	s, spec := find(t, Landlock), newWorld(t).spec()
 	spec.Argv = []string{"/bin/true"}
-	run(t, s, spec) // some files stay open from the first command on
+	run(t, s, spec) // the first command opens files that stay open
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	before := open()
 	for range 5 {
@@ -247,7 +247,7 @@ func TestNothingStaysOpen(t *testing.T) {
 	}
 }
 
-// TestPipes holds that input and output are the command's own, as a server on pipes needs it.
+// TestPipes checks that a command can use pipes for its input and output, as a server needs it.
 func TestPipes(t *testing.T) {
 	sandboxes(t, func(t *testing.T, s *Sandbox) {
 		spec := newWorld(t).spec()
@@ -292,7 +292,8 @@ func TestPipes(t *testing.T) {
 	})
 }
 
-// TestFilter runs the filters in a machine of x/net for what tests can't try on a real kernel.
+// TestFilter runs the filters in a virtual machine of x/net, for cases that a real kernel can't
+// test.
 func TestFilter(t *testing.T) {
 	const eperm, eacces = 0x50000 | uint32(unix.EPERM), 0x50000 | uint32(unix.EACCES)
 	const enosys, pass = 0x50000 | uint32(unix.ENOSYS), uint32(unix.SECCOMP_RET_ALLOW)
@@ -361,7 +362,8 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// simulate returns what a filter says. Its machine reads numbers as networks write them.
+// simulate returns the result of a filter. The virtual machine reads numbers in network byte
+// order.
 func simulate(t *testing.T, raw []bpf.RawInstruction, arch, call uint32, args []uint32) uint32 {
 	t.Helper()
 	program, ok := bpf.Disassemble(raw)

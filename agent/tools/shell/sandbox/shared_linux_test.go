@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A folder that may only be read stays as it is, also where it was written from outside meanwhile:
-// who replaces a file by another one takes a mount of that file away.
+// A command can't change a read-only folder, even if a process outside replaces a file in it
+// meanwhile. A replaced file would lose its own mount, so the folder must be mounted.
 func TestReadOnlyFolder(t *testing.T) {
 	const attack = `echo ready; cat; cat $D/AGENTS.md; echo evil >> $D/AGENTS.md; rm -rf $D/skills
 		mv $D/AGENTS.md $D/a; ln -f $D/AGENTS.md b && echo evil >> b; mkdir -p $D/skills/evil
@@ -45,7 +45,7 @@ func TestReadOnlyFolder(t *testing.T) {
 			must(in.Close())
 			rest, err := io.ReadAll(output)
 			must(err)
-			_ = c.Wait() // how it ended is in the outcome
+			_ = c.Wait() // the outcome says how it ended
 			if o, err := c.Outcome(); err != nil || o.Err != "" || o.Exit != 0 {
 				t.Fatalf("it ended with %+v, %v", o, err)
 			}
@@ -53,7 +53,7 @@ func TestReadOnlyFolder(t *testing.T) {
 				t.Errorf("the workspace can't be written: %q, %v", got, err)
 			}
 			text, err := os.ReadFile(document)
-			entries, _ := os.ReadDir(shared) // none is seen below
+			entries, _ := os.ReadDir(shared) // an error shows as missing entries
 			skills, _ := os.ReadDir(filepath.Join(shared, "skills"))
 			intact := err == nil && string(text) == "new" && len(entries) == 2 && len(skills) == 0
 			if intact != (mode != None) {

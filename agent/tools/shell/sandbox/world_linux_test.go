@@ -21,13 +21,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A world is a workspace with what is around it, and must stay out of reach.
+// A world is a workspace with files around it that a command must not reach.
 type world struct {
-	dir    string // holds all the rest
+	dir    string // the folder that contains the workspace and config
 	ws     string // the workspace
-	config string // beside it, readable for everybody
-	home   string // a file in the home
-	secret string // what config and home hold
+	config string // beside the workspace, readable for everybody
+	home   string // a file in the home directory
+	secret string // the content of config and home
 	self   string // the test binary
 }
 
@@ -58,7 +58,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) in(name string) string { return filepath.Join(w.ws, name) }
 
-// untouched reports what has become of the files outside.
+// untouched returns an error if a file outside the workspace was changed.
 func (w *world) untouched() error {
 	for _, path := range []string{w.config, w.home} {
 		text, err := os.ReadFile(path)
@@ -84,17 +84,17 @@ func (w *world) untouched() error {
 	return nil
 }
 
-// spec returns what runs a probe in this world.
+// spec returns the command that runs a probe in this world.
 func (w *world) spec(args ...string) Spec {
 	return Spec{
 		Argv:     append([]string{w.self, escapeArgument}, args...),
 		ReadOnly: []string{w.self}, ReadWrite: []string{w.ws},
-		// For builds that look for races.
+		// GORACE is for builds with the race detector.
 		Limits: Limits{Memory: -1}, Env: []string{"GORACE=atexit_sleep_ms=0"},
 	}
 }
 
-// run runs a command and returns what it says and how it ended.
+// run runs a command and returns its output and outcome.
 func run(t *testing.T, s *Sandbox, spec Spec) (string, Outcome) {
 	t.Helper()
 	c, err := s.Command(t.Context(), spec)
@@ -111,7 +111,8 @@ func run(t *testing.T, s *Sandbox, spec Spec) (string, Outcome) {
 	return out.String(), o
 }
 
-// runs reports whether a probe ran to its end, and whether it got out.
+// probe runs a probe and reports whether it got out. It fails the test if the probe did not run
+// to its end.
 func (w *world) probe(t *testing.T, s *Sandbox, args ...string) (out bool, output string) {
 	t.Helper()
 	output, o := run(t, s, w.spec(args...))
@@ -128,7 +129,7 @@ func (w *world) probe(t *testing.T, s *Sandbox, args ...string) (out bool, outpu
 	return false, ""
 }
 
-// sandboxes runs a test with every back-end that must hold.
+// sandboxes runs a test in each kind of sandbox.
 func sandboxes(t *testing.T, test func(t *testing.T, s *Sandbox)) {
 	t.Helper()
 	for _, mode := range []string{Bubblewrap, Landlock, oldLandlock} {
@@ -138,7 +139,7 @@ func sandboxes(t *testing.T, test func(t *testing.T, s *Sandbox)) {
 
 const oldLandlock = "old Landlock"
 
-// find returns a sandbox. Only for want of bubblewrap may a test be left out.
+// find returns a sandbox. It skips the test if bubblewrap is not installed, except in CI.
 func find(t *testing.T, mode string) *Sandbox {
 	t.Helper()
 	if _, err := exec.LookPath("bwrap"); mode == Bubblewrap && err != nil &&
@@ -152,12 +153,12 @@ func find(t *testing.T, mode string) *Sandbox {
 	return s
 }
 
-// found are the sandboxes, each found once: the self-tests take their time.
+// found creates each sandbox once, because the self-tests take time.
 var found = map[string]func() (*Sandbox, error){
 	None:       sync.OnceValues(func() (*Sandbox, error) { return findMode(None) }),
 	Bubblewrap: sync.OnceValues(func() (*Sandbox, error) { return findMode(Bubblewrap) }),
 	Landlock:   sync.OnceValues(func() (*Sandbox, error) { return findMode(Landlock) }),
-	oldLandlock: sync.OnceValues(func() (*Sandbox, error) { // as on the oldest kernel that will do
+	oldLandlock: sync.OnceValues(func() (*Sandbox, error) { // as on the oldest supported kernel
 		s, err := findMode(Landlock)
 		if err != nil {
 			return nil, err
@@ -171,7 +172,7 @@ func findMode(mode string) (*Sandbox, error) {
 	return Find(context.Background(), Options{Mode: mode})
 }
 
-// bystander starts a process of somebody else with a secret in its environment.
+// bystander starts another process with a secret in its environment.
 func (w *world) bystander(t *testing.T) *exec.Cmd {
 	t.Helper()
 	c := exec.Command("sleep", "600")
@@ -180,13 +181,14 @@ func (w *world) bystander(t *testing.T) *exec.Cmd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = c.Process.Kill() // a test may have ended it
+		_ = c.Process.Kill() // a test may have ended it already
 		_ = c.Wait()
 	})
 	return c
 }
 
-// left returns the processes that have text in their command line or the folder that they are in.
+// left returns the processes that have text in their command line or run in a folder that begins
+// with it.
 func left(text string) (pids []int) {
 	entries, _ := os.ReadDir("/proc") // the test fails if it is empty
 	for _, e := range entries {
@@ -195,7 +197,7 @@ func left(text string) (pids []int) {
 			continue
 		}
 		line, err := os.ReadFile("/proc/" + e.Name() + "/cmdline")
-		dir, _ := os.Readlink("/proc/" + e.Name() + "/cwd") // none if it has ended
+		dir, _ := os.Readlink("/proc/" + e.Name() + "/cwd") // empty if the process has ended
 		if err == nil && len(line) > 0 && (bytes.Contains(line, []byte(text)) ||
 			strings.HasPrefix(dir, text)) {
 			pids = append(pids, pid)
@@ -204,7 +206,7 @@ func left(text string) (pids []int) {
 	return pids
 }
 
-// eventually waits until ok holds.
+// eventually waits until ok returns true. It fails the test after three minutes.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for range 18_000 {
@@ -216,7 +218,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Fatalf("%s: it never came to that", what)
 }
 
-// size returns how much all files below dir hold together.
+// size returns the total size of all files below dir.
 func size(t *testing.T, dir string) (n int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
