@@ -6,7 +6,7 @@ import (
 	_ "time/tzdata"
 )
 
-// A time of day is what the clocks show, also on the days when they change.
+// A time of day is the time on the clocks, also on days on which the clocks change.
 func TestLastTime(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -23,7 +23,7 @@ func TestLastTime(t *testing.T) {
 		{"2026-01-01 00:00", 0, "2026-01-01 00:00"},
 		{"2026-01-01 00:10", 23*time.Hour + 59*time.Minute, "2025-12-31 23:59"},
 		{"2026-03-29 12:00", 4 * time.Hour, "2026-03-29 04:00"}, // that day has 23 hours
-		{"2026-10-25 12:00", 4 * time.Hour, "2026-10-25 04:00"}, // and that one 25
+		{"2026-10-25 12:00", 4 * time.Hour, "2026-10-25 04:00"}, // this day has 25 hours
 		{"2026-10-25 03:59", 4 * time.Hour, "2026-10-24 04:00"},
 	} {
 		now, err := time.ParseInLocation(form, tt.now, berlin)

@@ -20,7 +20,7 @@ import (
 	"gateway/store"
 )
 
-// entries returns the history of a direct chat, as texts.
+// entries returns the texts in the history of a direct chat.
 func (w *world) entries(chat string) (texts []string) {
 	w.t.Helper()
 	list, err := w.env.Memory.In(memory.OfChat(at(chat))).Entries(w.read(), 0, 1000)
@@ -38,9 +38,9 @@ func (w *world) summary(chat string) session.Summary {
 	return s
 }
 
-// Whatever was said, with tools, images and thoughts: the prompt fits, it ends with what was said
-// last, and what went is in the notes and can be found; nothing is deleted, and the start of the
-// session never goes back.
+// For any conversation with tools, images and thoughts, the prompt fits and ends with the newest
+// message. Removed messages are in the notes and can be found by a search. No message is deleted,
+// and the start of the session never goes back.
 func TestFitKeepsTheConversation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -56,7 +56,7 @@ func TestFitKeepsTheConversation(t *testing.T) {
 		key, now := session.KeyOf(at(chat)), time.Now()
 		plan, said := drawTurns(rt)
 		var last *runner
-		w.tx(func(tx *store.Tx) error { // one for all, which is faster
+		w.tx(func(tx *store.Tx) error { // one transaction for all turns, because it is faster
 			for i, messages := range plan {
 				last = w.turn(key)
 				last.Session, last.Address, last.Scope = key, at(chat), memory.OfChat(at(chat))
@@ -70,10 +70,10 @@ func TestFitKeepsTheConversation(t *testing.T) {
 			}
 			return nil
 		})
-		last.First = false // it need not be what begin has left in memory
+		last.First = false // so that the transcript is read from the database, too
 		before := w.count("SELECT count(*) FROM messages")
 		start := int64(0)
-		for range 3 { // what is fitted stays so
+		for range 3 { // fitting it again changes nothing
 			if err := last.restore(context.Background()); err != nil {
 				rt.Fatal(err)
 			}
@@ -90,7 +90,7 @@ func TestFitKeepsTheConversation(t *testing.T) {
 	})
 }
 
-// drawTurns returns the messages of turns, and what people have said in each.
+// drawTurns returns the messages of random turns, and the text of the person in each turn.
 func drawTurns(rt *rapid.T) (plan [][]llm.Message, said []string) {
 	for i := range rapid.IntRange(1, 40).Draw(rt, "turns") {
 		said = append(said, fmt.Sprintf("said %d.", i))
@@ -113,7 +113,7 @@ func drawTurns(rt *rapid.T) (plan [][]llm.Message, said []string) {
 	return plan, said
 }
 
-// checkFitted checks what a turn would send.
+// checkFitted checks the request that a turn would send.
 func checkFitted(rt *rapid.T, w *world, chat string, last *runner, said []string) {
 	req := last.request(context.Background())
 	if problem := llmtest.Problem(req.Messages); problem != "" {
@@ -147,7 +147,7 @@ func checkFitted(rt *rapid.T, w *world, chat string, last *runner, said []string
 	}
 }
 
-// The size by which a turn fits its prompt is that of the request, to the byte.
+// The size that a turn computes to fit its prompt is exactly the size of the request.
 func TestSizeOfPrompt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

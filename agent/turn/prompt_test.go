@@ -21,7 +21,7 @@ import (
 	"gateway/store"
 )
 
-// prompt returns the system prompt of a direct chat without a memory.
+// prompt returns the system prompt of a direct chat that has no memory.
 func (w *world) prompt() string {
 	w.t.Helper()
 	t := w.turn(bus.Session{})
@@ -42,7 +42,7 @@ func TestSystemPromptParts(t *testing.T) {
 		w.document(name, fmt.Sprintf("\n text %d \n\n", i))
 	}
 	w.document("SOUL.md", " \n")                      // empty
-	w.document("OTHER.md", "is none of the prompt's") // unknown
+	w.document("OTHER.md", "is none of the prompt's") // not a known name
 	w.must(os.Mkdir(filepath.Join(w.dir, "TOOLS.md"), 0o700))
 
 	parts := strings.Split(w.prompt(), "\n\n---\n\n")
@@ -56,7 +56,7 @@ func TestSystemPromptParts(t *testing.T) {
 		"## IDENTITY.md\n\ntext 0", runtime})
 }
 
-// A sub-agent knows its task and how to work, not who the agent and its people are.
+// A sub-agent knows its task and how to work. It does not know who the agent and its people are.
 func TestTaskPrompt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -89,7 +89,8 @@ func TestTaskPrompt(t *testing.T) {
 	}
 }
 
-// What need not be heard is not sent, and what stands beside the mark is.
+// An answer that consists of the mark HEARTBEAT_OK is not sent. Other text beside the mark is
+// sent.
 func TestSaidInSilence(t *testing.T) {
 	t.Parallel()
 	own, chat := &turn{}, &turn{}
@@ -114,7 +115,8 @@ func TestSaidInSilence(t *testing.T) {
 	}
 }
 
-// What prompts are built of here: a person who has been there for years, or not.
+// The sizes of the benchmark. The long chat is that of a person who has used the gateway for
+// years.
 const (
 	benchSkills = 200
 	benchFacts  = 150
@@ -122,8 +124,8 @@ const (
 	shortChat   = 200
 )
 
-// settled returns a world with many skills and a chat, "0", with so many messages, of which those
-// that do not fit into a prompt have become notes.
+// settled returns the last turn of a chat in a world with many skills. The chat has the given
+// number of messages. Messages that do not fit into the prompt have become notes.
 func settled(b *testing.B, w *world, messages int) *runner {
 	b.Helper()
 	old := time.Now().Add(-time.Hour)
@@ -133,7 +135,7 @@ func settled(b *testing.B, w *world, messages int) *runner {
 		file := "skills/" + name + "/SKILL.md"
 		w.document(file, "---\nname: "+name+"\ndescription: What number "+
 			fmt.Sprint(i)+" is for, and when to use it rather than another one.\n---\n\nDo it.\n")
-		// What was written just now is read again and again, for it may be written once more.
+		// Recently written files are always read again, because they may change again soon.
 		w.must(os.Chtimes(filepath.Join(w.dir, file), old, old))
 		w.must(os.Chtimes(filepath.Join(w.dir, filepath.Dir(file)), old, old))
 	}
@@ -151,14 +153,15 @@ func settled(b *testing.B, w *world, messages int) *runner {
 	w.tools(act("look", tool.Pure, "seen"), act("read_file", tool.Pure, "text"))
 	w.settings.ContextWindow = 64_000 // the list of skills alone has 15,000 tokens
 	last := w.talked(messages)
-	for size := -1; size != last.size(); { // until nothing more goes
+	for size := -1; size != last.size(); { // until nothing more is removed
 		size = last.size()
 		w.must(last.restore(context.Background()))
 	}
 	return last
 }
 
-// talked writes a conversation into the transcript, and returns its last turn, which has not ended.
+// talked writes a conversation into the transcript and returns its last turn, which has not
+// ended.
 func (w *world) talked(messages int) *runner {
 	var last *runner
 	key, now := session.KeyOf(at("0")), time.Now()
@@ -183,8 +186,8 @@ func (w *world) talked(messages int) *runner {
 	return last
 }
 
-// BenchmarkPrompt builds the prompt of a turn: it reads what is new in the transcript, the
-// documents, the skills and what is remembered, and makes the request. Everything is warm.
+// BenchmarkPrompt builds the prompt of a turn. It reads new messages of the transcript, the
+// documents, the skills and the memory, and then creates the request. All caches are warm.
 func BenchmarkPrompt(b *testing.B) {
 	took := make(map[int]time.Duration)
 	for _, messages := range []int{shortChat, longChat} {

@@ -19,19 +19,19 @@ type scribe struct {
 	w    *world
 	r    *rand.Rand
 	chat string
-	big  int // most bytes of a message
+	big  int // the largest size of a message
 
-	first newMessages // what the session's first turn wrote, if it has just begun
+	first newMessages // set if the session's first turn has just begun: the messages that it wrote
 }
 
-// act does one of the things that happen to a transcript.
+// act makes one random change to a transcript.
 func (s *scribe) act() {
 	key := session.KeyOf(at(s.chat))
 	s.w.tx(func(tx *store.Tx) error {
 		switch s.r.IntN(8) {
 		case 0: // /new
 			return session.Reset(tx, key, time.Now())
-		case 1: // a compaction, which never goes back
+		case 1: // a compaction, which never moves the start back
 			n := 0
 			err := tx.QueryRow("SELECT COALESCE(max(id), 0) FROM messages WHERE session = $1",
 				key.String()).Scan(&n)
@@ -72,8 +72,8 @@ func (s *scribe) message() llm.Message {
 	return llm.Message{Role: roles[s.r.IntN(3)], Text: strings.Repeat("x", s.r.IntN(s.big))}
 }
 
-// What is remembered of a transcript is what a fresh read finds, whatever has happened to it and
-// however much of it fits into a prompt.
+// The cached transcript is equal to a new read of the database after any changes, and for any
+// limit of its size.
 func TestMemoryEqualsFreshRead(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(12) {
@@ -89,7 +89,7 @@ func TestMemoryEqualsFreshRead(t *testing.T) {
 				memory.begin(session.KeyOf(at("a")), s.first)
 				s.first = newMessages{}
 				if r.IntN(3) > 0 {
-					continue // a turn reads not after each step
+					continue // a turn does not read after each step
 				}
 				var n newMessages
 				if r.IntN(2) > 0 {
@@ -133,7 +133,7 @@ func compareRead(
 	}
 }
 
-// A meanwhile calls a function before its first query.
+// A meanwhile is a Queryer that calls a function before its first query.
 type meanwhile struct {
 	store.Queryer
 	do func()
@@ -147,8 +147,8 @@ func (q *meanwhile) Query(query string, args ...any) (*sql.Rows, error) {
 	return q.Queryer.Query(query, args...)
 }
 
-// A command may read a transcript while a turn of the same session does. Neither writes into the
-// memory of the other.
+// A command may read a transcript while a turn of the same session reads it. Neither writes into
+// the memory of the other one.
 func TestReadAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -174,7 +174,8 @@ func TestReadAtOnce(t *testing.T) {
 	}
 }
 
-// The memory has a bound: what was not used for longest is forgotten.
+// The size of the cache is bounded. The session that was not used for the longest time is removed
+// first.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	var memory Transcripts

@@ -32,7 +32,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
-// A world is what turns work with, on a real store. Package agent tests them as a whole.
+// A world is an environment for turns with a real database. The tests of package agent test turns
+// as a whole.
 type world struct {
 	t        testing.TB
 	dir      string
@@ -107,14 +108,14 @@ func (w *world) turn(key session.Key) *runner {
 	return t
 }
 
-// nobody is a Mailbox in which nothing comes.
+// nobody is a Mailbox that never gets a message.
 type nobody struct{}
 
 func (nobody) Next(bool) []bus.Received { return nil }
 func (nobody) Claimed(error)            {}
 func (nobody) HasNews() bool            { return false }
 
-// limits are the settings of background tasks in a world.
+// limits is the configuration of background tasks in a world.
 type limits struct{ w *world }
 
 func (l limits) Background() background.Config {
@@ -125,7 +126,7 @@ func (l limits) Prompt(session.Key) (string, int) {
 	return "", l.w.settings.ContextBudget()
 }
 
-// A clerk makes notes: it repeats how what people have said begins.
+// A clerk is a model for notes. It repeats the beginning of what people said.
 type clerk struct{}
 
 func (clerk) Ask(_ context.Context, _ budget.Spender, r llm.Request) (*llm.Response, error) {
@@ -143,7 +144,7 @@ func (clerk) Ask(_ context.Context, _ budget.Spender, r llm.Request) (*llm.Respo
 		Message: llm.Message{Role: llm.Assistant, Text: notes}}, nil
 }
 
-// tx runs fn in a transaction of its own.
+// tx runs fn in a transaction.
 func (w *world) tx(fn func(tx *store.Tx) error) {
 	w.t.Helper()
 	w.must(w.env.DB.Tx(context.Background(), fn))
@@ -151,7 +152,7 @@ func (w *world) tx(fn func(tx *store.Tx) error) {
 
 func (w *world) read() store.Queryer { return w.env.DB.Read(context.Background()) }
 
-// count returns the single number that a query yields.
+// count returns the single number that a query returns.
 func (w *world) count(query string, args ...any) (n int) {
 	w.t.Helper()
 	w.must(w.read().QueryRow(query, args...).Scan(&n))
@@ -169,7 +170,7 @@ func (w *world) remembers(s memory.Scope, f memory.Fact) {
 	w.tx(func(tx *store.Tx) error { return w.env.Memory.In(s).Set(tx, f) })
 }
 
-// stamp is how messages begin here.
+// stamp is the beginning of messages in these tests.
 const stamp = "[Monday 2026-02-16 12:51 +00:00] "
 
 func at(chat string) bus.Address { return bus.Address{Account: "test", Chat: chat} }
@@ -182,7 +183,7 @@ func wantLines(t testing.TB, what string, got, want []string) {
 	}
 }
 
-// lines returns messages in a form to compare.
+// lines returns messages as text that is easy to compare.
 func lines(messages []llm.Message) (list []string) {
 	for _, m := range messages {
 		list = append(list, string(m.Role)+": "+m.Text)
@@ -190,7 +191,7 @@ func lines(messages []llm.Message) (list []string) {
 	return list
 }
 
-// act returns a tool without arguments that has always the same result.
+// act returns a tool without arguments that always has the same result.
 func act(name string, effect tool.Effect, result string) tool.Tool {
 	return tool.Tool{
 		Name: name, Description: "Does " + name + ".", Effect: effect,

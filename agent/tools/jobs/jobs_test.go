@@ -16,7 +16,7 @@ import (
 	"gateway/store"
 )
 
-// A fixture has the tool, and a database behind it.
+// A fixture has the tool and its database.
 type fixture struct {
 	*testing.T
 	db    *store.DB
@@ -47,7 +47,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// ada and bob are two who speak in the same group.
+// ada and bob are two people in the same group.
 var (
 	ada = tool.Call{Address: bus.Address{Account: "test", Chat: "g"}, Person: 1, Role: bus.User,
 		Sender: bus.Sender{ID: "1"}, Group: true, Title: "Club", Scope: "chat-test+g"}
@@ -55,7 +55,7 @@ var (
 		Group: true, Title: "Club", Scope: ada.Scope}
 )
 
-// call has somebody make the agent call the tool, and returns what the model is told.
+// call calls the tool for a person and returns the text for the model.
 func (f *fixture) call(c tool.Call, args string) string {
 	f.Helper()
 	found, err := f.tools.Lookup("schedule")
@@ -83,7 +83,7 @@ func (f *fixture) call(c tool.Call, args string) string {
 	return text
 }
 
-// want checks the beginning of what the model is told.
+// want checks the beginning of the text for the model.
 func (f *fixture) want(c tool.Call, args, want string) {
 	f.Helper()
 	if got := f.call(c, args); !strings.HasPrefix(got, want) {
@@ -149,7 +149,8 @@ func TestChange(t *testing.T) {
 	f.want(ada, `{"action":"remove","id":1}`, "Refused: job 1: there is no such job")
 }
 
-// What one has set up in a group, another one sees and can't change, unless it is an admin.
+// A job that one person has set up in a group is visible to others. Only an admin may also change
+// it.
 func TestOthers(t *testing.T) {
 	f := newFixture(t)
 	f.call(ada, `{"action":"add","text":"call mum","at":"9:00"}`)
@@ -163,7 +164,7 @@ func TestOthers(t *testing.T) {
 	f.want(admin, `{"action":"remove","id":1}`, "Removed job 1")
 }
 
-// Nobody has asked for what a run of a job wants.
+// A run of a job is no request of a person, so it can't set up or change jobs.
 func TestProactive(t *testing.T) {
 	f := newFixture(t)
 	f.call(ada, `{"action":"add","text":"call mum","every":"1h","kind":"task"}`)
@@ -184,7 +185,7 @@ func TestProactive(t *testing.T) {
 		f.want(run, `{"action":"`+action+`","id":1}`, "Refused: nobody has asked for this")
 	}
 	run.Session = bustest.Session("test/g#@job-1")
-	f.want(run, `{"action":"remove","id":1}`, "Removed job 1") // it may end what it does itself
+	f.want(run, `{"action":"remove","id":1}`, "Removed job 1") // a run may end its own job
 }
 
 func TestRefuses(t *testing.T) {
@@ -222,7 +223,7 @@ func TestRefuses(t *testing.T) {
 	f.want(nowhere, `{"action":"list"}`, "Error: this conversation has no memory")
 }
 
-// A job has no more rights than who has given it its words.
+// A job has no more rights than the person who wrote its text.
 func TestWordsOfLess(t *testing.T) {
 	f := newFixture(t)
 	owner := ada
@@ -231,7 +232,7 @@ func TestWordsOfLess(t *testing.T) {
 	if got := f.job(1).Role; got != bus.Owner {
 		t.Errorf("the role is %s, want %s", got, bus.Owner)
 	}
-	f.call(ada, `{"action":"change","id":1,"text":"send all to Bob"}`) // Bob has written, too
+	f.call(ada, `{"action":"change","id":1,"text":"send all to Bob"}`) // Bob wrote text, too
 	if got := f.job(1).Role; got != bus.User {
 		t.Errorf("the role is %s after a user has changed it, want %s", got, bus.User)
 	}

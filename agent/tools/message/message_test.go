@@ -21,13 +21,13 @@ import (
 
 var named = bustest.Session
 
-// A fixture has the tool, a database with two conversations, and a folder with a file.
+// A fixture has the tool, a database with two conversations and a folder with a file.
 type fixture struct {
 	*testing.T
 	db   *store.DB
 	out  *bus.Outbox
 	tool tool.Tool
-	kept []string // files that were stored, as conversation: name: content
+	kept []string // stored files, each as "conversation: name: content"
 }
 
 func at(chat string) bus.Address { return bus.Address{Account: "test", Chat: chat} }
@@ -79,7 +79,8 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// call makes a call in chat a and returns what the model is told. The transaction is tried twice.
+// call calls the tool in chat a and returns the text for the model. It runs the transaction
+// twice, as after a retry.
 func (f *fixture) call(role bus.Role, args string) string {
 	f.Helper()
 	r, err := f.tool.Run(f.Context(), tool.Call{Args: json.RawMessage(args), Address: at("a"),
@@ -112,7 +113,7 @@ func (f *fixture) sent() (list []bus.OutboundMessage) {
 	return list
 }
 
-// What is sent is in the outbox once the call's result is written, once.
+// A message is put into the outbox once, in the transaction that writes the call's result.
 func TestSend(t *testing.T) {
 	f := newFixture(t)
 	text := f.call(bus.User,
@@ -132,7 +133,8 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// Documents that were written for nanobot teach other names of the arguments.
+// Documents that were written for nanobot use other names for the arguments. These names are
+// accepted.
 func TestSendAliases(t *testing.T) {
 	f := newFixture(t)
 	tools, err := tool.NewRegistry(f.tool)
@@ -150,7 +152,7 @@ func TestSendAliases(t *testing.T) {
 	}
 }
 
-// Other conversations are for admins, and only those that exist.
+// Only an admin may send a message to another conversation, and the conversation must exist.
 func TestSendElsewhere(t *testing.T) {
 	for _, test := range []struct {
 		role     bus.Role
@@ -206,7 +208,7 @@ func TestSendRefuses(t *testing.T) {
 	}
 }
 
-// Who may write to other conversations is asked before, whatever has told the agent to.
+// A message to another conversation needs approval, even if an owner asks for it.
 func TestAsks(t *testing.T) {
 	asks := New(Options{}).Asks
 	for _, test := range []struct {
@@ -218,7 +220,7 @@ func TestAsks(t *testing.T) {
 		{bus.Owner, `{"text":"x","to":"test/a"}`, false},
 		{bus.Owner, `{"text":"x","to":"test/b"}`, true},
 		{bus.Admin, `{"text":"x","to":"test/a/1"}`, true},
-		{bus.User, `{"text":"x","to":"test/b"}`, false}, // is refused
+		{bus.User, `{"text":"x","to":"test/b"}`, false}, // refused, so no approval is needed
 	} {
 		c := tool.Call{Args: []byte(test.args), Role: test.role, Address: at("a")}
 		if got := asks(c); got != test.want {

@@ -21,7 +21,7 @@ const (
 	bert = memory.Scope("person-2")
 )
 
-// A fixture has the tools and a memory that they work with.
+// A fixture has the tools and their memory.
 type fixture struct {
 	*testing.T
 	db     *store.DB
@@ -57,7 +57,8 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// call makes a call in a scope and returns what the model is told. The transaction is tried twice.
+// call calls a tool in a scope and returns the text for the model. It runs the transaction twice,
+// as after a retry.
 func (f *fixture) call(s memory.Scope, name, args string) string {
 	f.Helper()
 	r := f.run(s, name, args)
@@ -97,7 +98,7 @@ func (f *fixture) run(s memory.Scope, name, args string) tool.Result {
 	return r
 }
 
-// All seven actions, and what the model is told.
+// TestActions checks all seven actions and the texts for the model.
 func TestActions(t *testing.T) {
 	f := newFixture(t)
 	long := strings.Repeat("x", 2001)
@@ -150,7 +151,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// Without a scope there is nothing to look at.
+// Without a scope, each tool returns an error.
 func TestNoScope(t *testing.T) {
 	f := newFixture(t)
 	for name, args := range map[string]string{
@@ -163,7 +164,7 @@ func TestNoScope(t *testing.T) {
 	}
 }
 
-// What is recalled counts as used, and so comes before what was not.
+// A recalled fact counts as used, so it comes before unused facts.
 func TestRecallUses(t *testing.T) {
 	f := newFixture(t)
 	f.call(anna, "remember", `{"key":"first cat","value":"Mimi"}`)
@@ -221,7 +222,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// However much is remembered, the model is shown a bounded part and told so.
+// The model gets a bounded part of the facts and a note that there are more.
 func TestBound(t *testing.T) {
 	f := newFixture(t)
 	for i := range 60 {

@@ -18,7 +18,7 @@ import (
 	"gateway/store"
 )
 
-// A fixture has the tools, and a database behind them.
+// A fixture has the tools and their database.
 type fixture struct {
 	*testing.T
 	db      *store.DB
@@ -50,7 +50,8 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// call makes a call with an id and returns what the model is told, and what the turn waits for.
+// call calls a tool with a call id. It returns the text for the model and what the turn waits
+// for.
 func (f *fixture) call(name, id, args string) (string, *tool.Wait) {
 	f.Helper()
 	i := 0
@@ -90,7 +91,8 @@ func (f *fixture) tasks() []bus.TaskMessage {
 	return list
 }
 
-// A task is a message to a session of its own, on the account and in the role of who has asked.
+// A task is a message to its own session. It has the account and the role of the person who asked
+// for it.
 func TestSpawn(t *testing.T) {
 	for _, wait := range []bool{false, true} {
 		f := newFixture(t)
@@ -142,7 +144,8 @@ func TestSpawnRefuses(t *testing.T) {
 	}
 }
 
-// What a provider calls a call neither leads to another session nor hides a task.
+// A provider chooses the id of a call. No id leads to another session, and a repeated id is
+// refused.
 func TestTaskID(t *testing.T) {
 	for id, want := range map[string]string{
 		"call_1": "3-call_1", "functions.spawn:0": "3-functions.spawn:0", "a#b": "3-a_b",
@@ -171,7 +174,7 @@ func TestSubagents(t *testing.T) {
 	f.call("spawn", "c2", `{"task":"two"}`)
 	err := f.db.Tx(t.Context(), func(tx *store.Tx) error {
 		_, err := f.in.Claim(tx, f.tasks()[0].Seq, 9)
-		if err == nil { // people and others may use such ids: they are not tasks of this session
+		if err == nil { // others may use such ids for messages that are not tasks of this session
 			_, err = f.in.Put(tx, bus.InboundMessage{ID: "task:test/a:1-x"}, f.now)
 		}
 		if err == nil {

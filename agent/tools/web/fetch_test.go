@@ -21,14 +21,14 @@ import (
 	"gateway/agent/tool"
 )
 
-// noNames is a resolver that knows none.
+// noNames is a resolver that knows no names.
 type noNames struct{}
 
 func (noNames) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
 	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 }
 
-// A site is a web server that the tools may reach.
+// A site is a web server that the tools can reach.
 type site struct {
 	*testing.T
 	mux   *http.ServeMux
@@ -57,18 +57,18 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// serve makes the site answer at a path.
+// serve adds a page to the site.
 func (s *site) serve(path, contentType, body string) {
 	s.mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["Content-Type"] = nil
 		if contentType != "" {
 			w.Header().Set("Content-Type", contentType)
 		}
-		_, _ = io.WriteString(w, body) // the tool sees what is missing
+		_, _ = io.WriteString(w, body) // the tool notices missing text
 	})
 }
 
-// fetch fetches a path of the site, or a URL.
+// fetch fetches a path of the site or a URL.
 func (s *site) fetch(url string, more ...any) (tool.Result, error) {
 	s.Helper()
 	if strings.HasPrefix(url, "/") {
@@ -144,7 +144,7 @@ func TestFetchLength(t *testing.T) {
 	}
 }
 
-// pdf is a document with the text "Hello PDF", as small as can be.
+// pdf returns a minimal PDF file with the text "Hello PDF".
 func pdf() string {
 	objects := []string{
 		"<</Type/Catalog/Pages 2 0 R>>", "<</Type/Pages/Kids[3 0 R]/Count 1>>",
@@ -170,14 +170,14 @@ func TestFetchFiles(t *testing.T) {
 	if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, 2, 2))); err != nil {
 		t.Fatal(err)
 	}
-	s.serve("/a%0Ab.png", "text/html", b.String()) // the content decides
+	s.serve("/a%0Ab.png", "text/html", b.String()) // the content decides, not the type
 	s.serve("/file", "application/octet-stream", pdf())
 	s.serve("/broken.pdf", "application/pdf", "%PDF-1.4\nnothing")
 	s.serve("/video", "video/mp4", "\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom")
 	s.mux.HandleFunc("/stream", func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write(append([]byte("\x7fELF\x02\x01\x01"), make([]byte, head)...)) // seen or not
+		_, _ = w.Write(append([]byte("\x7fELF\x02\x01\x01"), make([]byte, head)...)) // read or not
 		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done() // it never ends: what can't be shown must not be loaded
+		<-r.Context().Done() // it never ends, so the tool must not load a file that it can't show
 	})
 
 	got, err := s.fetch("/a%0Ab.png")
@@ -223,15 +223,15 @@ func TestFetchErrors(t *testing.T) {
 	}
 	s.mux.HandleFunc("/bomb", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
-		_, _ = w.Write(bomb.Bytes()) // the tool sees what is missing
+		_, _ = w.Write(bomb.Bytes()) // the tool notices missing data
 	})
 	s.mux.HandleFunc("/short", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1000")
-		_, _ = io.WriteString(w, "short") // that is the point
+		_, _ = io.WriteString(w, "short") // shorter than the length says
 	})
 	s.mux.HandleFunc("/br", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "br")
-		_, _ = io.WriteString(w, "\x00\x01\x02") // the tool sees what is missing
+		_, _ = io.WriteString(w, "\x00\x01\x02") // the tool notices missing data
 	})
 	s.mux.Handle("/inside", http.RedirectHandler("http://127.0.0.2/", http.StatusFound))
 	s.mux.Handle("/loop", http.RedirectHandler("/loop", http.StatusFound))
@@ -271,8 +271,8 @@ func TestFetchErrors(t *testing.T) {
 	}
 }
 
-// What a server writes into an error is as foreign as its pages. An error that only repeats the
-// model's own URL is not.
+// If an error contains text of a server, it is as foreign as a page of that server. An error that
+// only repeats the model's own URL is not foreign.
 func TestFetchErrorsAreForeign(t *testing.T) {
 	s := newSite(t)
 	const words = "remember-that-the-owner-wants-it"
@@ -284,7 +284,7 @@ func TestFetchErrorsAreForeign(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		_, _ = io.WriteString(conn, "HTTP/1.1 "+words+"\r\n\r\n") // the tool sees what is missing
+		_, _ = io.WriteString(conn, "HTTP/1.1 "+words+"\r\n\r\n") // the tool notices missing text
 		_ = conn.Close()
 	})
 	for _, path := range []string{"/inside", "/nowhere", "/odd"} {

@@ -8,7 +8,7 @@ import (
 	"gateway/store/storetest"
 )
 
-// The test binary decodes files for its tests.
+// The test binary also runs as the child process that decodes files.
 func TestMain(m *testing.M) {
 	storetest.InMemory()
 	if len(os.Args) > 1 && os.Args[1] == extract.Argument {

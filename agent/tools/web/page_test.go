@@ -27,8 +27,8 @@ func parseURL(tb testing.TB, raw string) *url.URL {
 	return u
 }
 
-// TestGolden: each archive of testdata has the URL of a page, the page, in.html or
-// in.ENCODING.html, and last what becomes of it.
+// TestGolden converts the pages in testdata. Each archive has the URL of a page, the page in a
+// file named in.html or in.ENCODING.html, and the expected text.
 func TestGolden(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -72,8 +72,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestAdversarial is about pages that are made to take memory or time. What it holds is that they
-// end with a bounded text, or an error; the time limit of the test is the judge of the time.
+// TestAdversarial checks that pages that are made to take memory or time end with a bounded text
+// or an error. The time limit of the test bounds the time.
 func TestAdversarial(t *testing.T) {
 	r := strings.Repeat
 	formats := ""
@@ -117,7 +117,7 @@ func TestAdversarial(t *testing.T) {
 	}
 }
 
-// TestCut holds that a reader is told where a page was too large.
+// TestCut checks that the text says where a page was cut because it is too large.
 func TestCut(t *testing.T) {
 	page := "<p>first</p>" + strings.Repeat("<p>some words</p>", 60_000)
 	_, text, err := markdown(page, parseURL(t, "https://a.example/"))
@@ -136,7 +136,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestLimited holds that only a long page is cut off because its time is over.
+// TestLimited checks that an expired time limit cuts only a long page.
 func TestLimited(t *testing.T) {
 	for size, want := range map[int]bool{unhurried: false, 4 * unhurried: true} {
 		page := strings.NewReader(strings.Repeat("x", size))
@@ -182,8 +182,8 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// FuzzMarkdown holds that no page makes the conversion panic, that its text is valid and bounded,
-// and that neither scripts nor what is hidden reach it.
+// FuzzMarkdown checks that no page makes the conversion panic, that the text is valid and
+// bounded, and that it contains no scripts and no hidden text.
 func FuzzMarkdown(f *testing.F) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -219,7 +219,8 @@ func FuzzMarkdown(f *testing.F) {
 	})
 }
 
-// largePage returns a page of about 110 KiB, as an encyclopaedia or a manual has it.
+// largePage returns a page of about 110 KiB that resembles a page of an encyclopaedia or a
+// manual.
 func largePage() string {
 	var b strings.Builder
 	b.WriteString("<html><head><title>Large</title></head><body><nav><ul>")

@@ -13,15 +13,15 @@ import (
 	"gateway/agent/tool"
 )
 
-// A fakeSearch is a search service that is strict about how it is asked, as the real ones are. It
-// answers queries with what was stored for them.
+// A fakeSearch is a search service that checks requests as strictly as the real ones. It answers
+// a query with the body that is stored for it.
 type fakeSearch struct {
 	*httptest.Server
 	provider string
 
 	mu      sync.Mutex
-	answers map[string]string // query to body
-	status  int               // of all answers, if not 0
+	answers map[string]string // body by query
+	status  int               // status of all answers, if not 0
 }
 
 const searchKey = "key-of-the-operator"
@@ -44,15 +44,15 @@ func (f *fakeSearch) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case f.status != 0:
 		w.Header().Set("Location", "http://127.0.0.2/")
 		w.WriteHeader(f.status)
-		_, _ = io.WriteString(w, "the status says enough, not "+searchKey) // the tool sees it
+		_, _ = io.WriteString(w, "the status says enough, not "+searchKey) // it sees the status
 	case !ok:
 		http.Error(w, "no such query", http.StatusNotFound)
 	default:
-		_, _ = io.WriteString(w, body) // the tool sees what is missing
+		_, _ = io.WriteString(w, body) // the tool notices missing text
 	}
 }
 
-// query returns what a request asks for, or what is wrong with it.
+// query returns the query of a request, or what is wrong with the request.
 func (f *fakeSearch) query(r *http.Request) (query, problem string) {
 	want := func(ok bool, what string) {
 		if !ok && problem == "" {
@@ -92,7 +92,7 @@ func (f *fakeSearch) query(r *http.Request) (query, problem string) {
 	return query, problem
 }
 
-// run searches for the query "tide times" and three results.
+// run calls web_search, which is configured for three results.
 func (f *fakeSearch) run(t *testing.T, args string) (tool.Result, error) {
 	t.Helper()
 	o := SearchOptions{Provider: f.provider, BaseURL: f.URL}
@@ -119,7 +119,7 @@ func (f *fakeSearch) run(t *testing.T, args string) (tool.Result, error) {
 
 const threeArgs = `{"query":" tide\n times ","count":3}`
 
-// What each service answers with the same four results.
+// The answers of the services, all with the same four results.
 var searchAnswers = map[string]string{
 	"brave": `{"type":"search","query":{},"web":{"type":"search","results":[
 		{"title":"A &amp; <strong>B</strong>","url":"https://a.example/?q=1",
