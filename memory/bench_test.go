@@ -18,8 +18,8 @@ import (
 
 var benchEntries = flag.Int("entries", 50_000, "history entries of BenchmarkSearch")
 
-// A vocabulary makes texts whose words are as common as those of a language: few are in most texts,
-// and most in few.
+// A vocabulary creates texts whose words have frequencies as in a natural language: a few words
+// are in most texts, and most words are in few texts.
 type vocabulary struct {
 	r    *rand.Rand
 	zipf *rand.Zipf
@@ -30,7 +30,7 @@ func newVocabulary() *vocabulary {
 	return &vocabulary{r, rand.NewZipf(r, 1.07, 3, 200_000)}
 }
 
-// word returns the n-th most common word: a short one if it is common.
+// word returns the n-th most common word. Common words are short.
 func word(n uint64) string {
 	const syllables = "kalomirusetanobidupefagoviheruzyqaxentorliska"
 	var b strings.Builder
@@ -49,8 +49,8 @@ func (v *vocabulary) text(words int) string {
 	return strings.Join(list, " ")
 }
 
-// query returns words of some text, as somebody who remembers it would search for it, and sometimes
-// any words, or the beginning of one.
+// query returns a search for words of some text, as a person who remembers the text would search.
+// Sometimes it has other words or the beginning of a word.
 func (v *vocabulary) query() string {
 	list := strings.Fields(v.text(30))
 	list = list[:1+v.r.IntN(4)]
@@ -67,8 +67,8 @@ func (v *vocabulary) query() string {
 	return strings.Join(list, " ")
 }
 
-// BenchmarkSearch searches in many entries, all in one scope and spread over a thousand. With
-// -entries=1000000 it takes some minutes.
+// BenchmarkSearch searches in many entries that are all in one scope, or spread over a thousand
+// scopes. With -entries=1000000 it takes some minutes.
 func BenchmarkSearch(b *testing.B) {
 	for _, scopes := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("entries=%d/scopes=%d", *benchEntries, scopes), func(b *testing.B) {
@@ -104,7 +104,7 @@ func BenchmarkSearch(b *testing.B) {
 	}
 }
 
-// fill adds entries of 10 to 40 words, over three years.
+// fill adds entries of 10 to 40 words over three years.
 func (f *fixture) fill(v *vocabulary, entries, scopes int) {
 	f.Helper()
 	const group = 1000
@@ -124,7 +124,7 @@ func (f *fixture) fill(v *vocabulary, entries, scopes int) {
 	}
 }
 
-// rss returns the memory that the process has, in bytes; 0 if the system doesn't tell.
+// rss returns the resident memory of the process in bytes, or 0 if the system does not report it.
 func rss() int64 {
 	data, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -137,7 +137,7 @@ func rss() int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// BenchmarkAppend is what a turn pays for a history entry, besides the commit.
+// BenchmarkAppend measures the time that a turn needs for a history entry, without the commit.
 func BenchmarkAppend(b *testing.B) {
 	f := newFixture(b)
 	v := newVocabulary()
@@ -154,7 +154,7 @@ func BenchmarkAppend(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/100, "µs/entry")
 }
 
-// BenchmarkRelevant is what a turn pays for the facts of its message.
+// BenchmarkRelevant measures the time that a turn needs to find the facts for its message.
 func BenchmarkRelevant(b *testing.B) {
 	for _, facts := range []int{0, 10, MaxFacts} {
 		b.Run(fmt.Sprint("facts=", facts), func(b *testing.B) {

@@ -12,7 +12,7 @@ import (
 	"gateway/store"
 )
 
-// What is known of one person is not found for another.
+// A fact about one person is not found for another person.
 func ExampleMemory() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "example")

@@ -115,7 +115,7 @@ func TestFactLimits(t *testing.T) {
 	if err == nil || !strings.HasPrefix(err.Error(), "there are 2000 facts already") {
 		t.Errorf("a fact above the limit: %v", err)
 	}
-	f.set(anna, Fact{Key: strings.Repeat("X", 100), Value: "new"}) // replaces one
+	f.set(anna, Fact{Key: strings.Repeat("X", 100), Value: "new"}) // replaces an existing fact
 	f.set(bert, Fact{Key: "one more", Value: "x"})
 }
 
@@ -152,7 +152,7 @@ func TestRelevant(t *testing.T) {
 	}
 }
 
-// What is important, and what was used lately, comes first; and what is used doesn't fade.
+// Important facts and recently used facts come first. Using a fact keeps it from fading.
 func TestRelevantOrder(t *testing.T) {
 	f := newFixture(t)
 	f.set(anna, Fact{Key: "a", Value: "about tea", Importance: 2}, Fact{Key: "b", Value: "about tea",
@@ -174,7 +174,8 @@ func TestRelevantOrder(t *testing.T) {
 	order("b", "c", "a")
 }
 
-// Facts are found the same way by reading few of them and by the index of many.
+// A few facts are searched by reading them, and many facts with the index. Both find the same
+// facts.
 func TestFewAndManyFacts(t *testing.T) {
 	f := newFixture(t)
 	v := newVocabulary()
@@ -197,7 +198,7 @@ func TestFewAndManyFacts(t *testing.T) {
 	for range 50 {
 		query := v.query()
 		few, many := f.found(anna, query), f.found(bert, query)
-		if len(few) < 100 { // else both are cut
+		if len(few) < 100 { // otherwise both are cut
 			same(t, query, fmt.Sprint(few), fmt.Sprint(many))
 		}
 		hits += len(few)

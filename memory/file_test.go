@@ -38,7 +38,7 @@ func TestSync(t *testing.T) {
 	same(t, "file after it was lost", f.file(anna), want)
 }
 
-// killed says that the process ended before it noted what it wrote.
+// killed makes the database look as if the process had ended before it noted what it wrote.
 func (f *fixture) killed(s Scope, synced int) {
 	f.Helper()
 	f.once(func(tx *store.Tx) error {
@@ -47,8 +47,8 @@ func (f *fixture) killed(s Scope, synced int) {
 	})
 }
 
-// The process is killed at any byte of what it writes: the next sync ends it, with nothing lost,
-// nothing twice, and nothing that was there before changed.
+// If the process is killed after any byte that it writes, the next sync completes the file.
+// Nothing is lost or written twice, and older lines do not change.
 func TestSyncAfterKillAtEachByte(t *testing.T) {
 	f := newFixture(t)
 	f.add(anna, "first, 会议 and \"quotes\"")
@@ -59,7 +59,7 @@ func TestSyncAfterKillAtEachByte(t *testing.T) {
 	want := f.file(anna)
 	for n := before; n <= len(want); n++ {
 		f.write(anna, want[:n])
-		f.killed(anna, 1+n%4) // the machine may have lost what was written, too
+		f.killed(anna, 1+n%4) // the machine may have lost some of the written lines, too
 		for range 2 {
 			f.ok(f.Sync(t.Context(), anna))
 			if got := f.file(anna); got != want {
@@ -69,7 +69,7 @@ func TestSyncAfterKillAtEachByte(t *testing.T) {
 	}
 }
 
-// What a person has left at the end of the file stays, and the entries go on after it.
+// Text that a person has left at the end of the file stays. New entries are written after it.
 func TestSyncAfterHandEdits(t *testing.T) {
 	const line1 = `{"cursor":1,"time":"2026-03-01T12:00:00Z","session":"test/1","text":"one"}`
 	for name, edited := range map[string]string{
@@ -86,7 +86,7 @@ func TestSyncAfterHandEdits(t *testing.T) {
 			f := newFixture(t)
 			f.add(anna, "one")
 			f.ok(f.Sync(t.Context(), anna))
-			f.write(anna+".tmp", edited) // saved as editors do
+			f.write(anna+".tmp", edited) // saves the file as an editor does
 			f.ok(os.Rename(f.path(anna+".tmp"), f.path(anna)))
 			f.add(anna, "two")
 			f.ok(f.Sync(t.Context(), anna))
@@ -100,7 +100,7 @@ func TestSyncAfterHandEdits(t *testing.T) {
 	}
 }
 
-// Entries that an editor has overwritten with an older copy come back.
+// Entries that an editor has overwritten with an older copy are written again.
 func TestSyncAfterStaleCopy(t *testing.T) {
 	f := newFixture(t)
 	f.add(anna, "one")
@@ -114,7 +114,7 @@ func TestSyncAfterStaleCopy(t *testing.T) {
 	same(t, "file", f.file(anna), want)
 }
 
-// A database from a backup is older than the file: nothing of either is lost.
+// If the database comes from a backup and is older than the file, no entry of either is lost.
 func TestSyncAheadOfTheDatabase(t *testing.T) {
 	f := newFixture(t)
 	f.add(anna, "one")
@@ -123,7 +123,7 @@ func TestSyncAheadOfTheDatabase(t *testing.T) {
 		`{"cursor":2,"time":"2026-03-01T12:00:00Z","scope":"person-1","session":"","text":"lost two"}
 {"cursor":3,"time":"2026-03-01T12:00:00Z","scope":"person-1","session":"","text":"lost three"}
 `)
-	f.add(anna, "other two") // before anybody notices
+	f.add(anna, "other two") // before the difference is noticed
 	f.ok(f.Sync(t.Context(), anna))
 	f.add(anna, "five")
 	f.ok(f.Sync(t.Context(), anna))
@@ -181,7 +181,7 @@ func TestRebuild(t *testing.T) {
 		return fmt.Sprintf(head+`"text":%q}`, cursor, text) + "\n"
 	}
 	for _, test := range []struct {
-		name, file string // {n} stands for line n
+		name, file string // {n} is replaced by line n
 		want       RebuildResult
 		entries    []string
 	}{
@@ -269,14 +269,14 @@ func TestRebuildBesideSync(t *testing.T) {
 	same(t, "removed", r.Removed, 0)
 }
 
-// A line that another process appends while the file is written again is not lost.
+// A line that another process appends while the file is rewritten is not lost.
 func TestRebuildBesideAppend(t *testing.T) {
 	f := newFixture(t)
 	root, err := os.OpenRoot(filepath.Join(f.dir, "memory"))
 	f.ok(err)
 	defer root.Close()
 	done := false
-	other := New(f.db, root, &Options{Now: func() time.Time { // asked after the file is read
+	other := New(f.db, root, &Options{Now: func() time.Time { // Now is called after the file is read
 		if !done {
 			done = true
 			f.add(anna, "two")
@@ -303,7 +303,7 @@ func TestRebuildBesideAppend(t *testing.T) {
 	same(t, "lines", strings.Count(f.file(anna), "\n"), 3)
 }
 
-// Whatever is appended, edited and rebuilt, the file and the table agree afterwards.
+// After any appends, edits and rebuilds, the file and the table agree.
 func TestRebuildAgrees(t *testing.T) {
 	f := newFixture(t)
 	n := 0
@@ -325,7 +325,7 @@ func TestRebuildAgrees(t *testing.T) {
 	})
 }
 
-// edit changes the history file as people do.
+// edit changes the history file like a person.
 func (f *fixture) edit(rt *rapid.T, s Scope) {
 	data, err := os.ReadFile(f.path(s))
 	if err != nil {

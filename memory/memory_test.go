@@ -17,15 +17,15 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
-// start is when the clock of a fixture begins.
+// start is the time at which the clock of a fixture begins.
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// A fixture is a memory on the disk, with a clock that stands still.
+// A fixture is a memory on disk with a clock that the test sets.
 type fixture struct {
 	testing.TB
 	*Memory
 	db  *store.DB
-	dir string // of the database and the folders
+	dir string // the folder of the database and the memory
 	now time.Time
 }
 
@@ -63,7 +63,7 @@ func (f *fixture) ok(err error) {
 	}
 }
 
-// tx runs a transaction, after one that does the same and is undone.
+// tx runs fn in a transaction that is rolled back, and then in one that is committed.
 func (f *fixture) tx(fn func(tx *store.Tx) error) {
 	f.Helper()
 	undo := errors.New("undo")
@@ -80,7 +80,7 @@ func (f *fixture) tx(fn func(tx *store.Tx) error) {
 	}
 }
 
-// once runs a transaction, for those that are long.
+// once runs fn in one transaction only, for a long fn.
 func (f *fixture) once(fn func(tx *store.Tx) error) {
 	f.Helper()
 	f.ok(f.db.Tx(f.Context(), fn))
@@ -133,7 +133,7 @@ func (f *fixture) texts(s Scope) (list []string) {
 	return list
 }
 
-// found returns what a search finds, as keys of facts and texts of entries.
+// found returns the results of a search: the keys of facts and the texts of entries.
 func (f *fixture) found(s Scope, query string) (list []string) {
 	f.Helper()
 	hits, err := f.In(s).Search(f.q(), query, 100)
@@ -161,7 +161,7 @@ func (f *fixture) write(s Scope, text string) {
 	f.ok(os.WriteFile(f.path(s), []byte(text), 0o600))
 }
 
-// words returns how many words the index has.
+// words returns the number of words in the index.
 func (f *fixture) words() (n int) {
 	f.Helper()
 	f.tx(func(tx *store.Tx) error {
@@ -188,7 +188,7 @@ const (
 	room = Scope("chat-telegram+-42")
 )
 
-// No operation works on a scope whose name nobody gives, above all not on none.
+// Every operation refuses an invalid name of a scope, above all an empty one.
 func TestNoScope(t *testing.T) {
 	f := newFixture(t)
 	for _, s := range []Scope{"", "person-0", "person-1/../person-2", "%", "PERSON-1"} {
@@ -248,7 +248,7 @@ func TestNoScope(t *testing.T) {
 	}
 }
 
-// Three scopes have the same words; none ever shows another's.
+// Three scopes have the same words. No result of one scope contains a text of another one.
 func TestIsolation(t *testing.T) {
 	f := newFixture(t)
 	scopes := []Scope{anna, bert, room}
@@ -305,11 +305,12 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
-// Nothing of an erased scope is left in the tables, the index or the folder; all of others stays.
+// Nothing of an erased scope is left in the tables, the index or the folder. The other scopes are
+// unchanged.
 func TestErase(t *testing.T) {
 	f := newFixture(t)
 	f.ok(f.db.Tx(t.Context(), func(tx *store.Tx) error {
-		_, err := tx.Exec("PRAGMA secure_delete = 1") // else free pages keep what was in them
+		_, err := tx.Exec("PRAGMA secure_delete = 1") // otherwise, free pages keep their old content
 		return err
 	}))
 	f.set(bert, Fact{Key: "keep", Value: "this"})
@@ -331,14 +332,14 @@ func TestErase(t *testing.T) {
 	}
 	f.ok(f.EraseFiles(t.Context(), anna))
 	same(t, "of the other", f.found(bert, "keep something"), []string{"keep", "something else"})
-	f.tx(func(tx *store.Tx) error { return f.In(room).Erase(tx) }) // there was none
+	f.tx(func(tx *store.Tx) error { return f.In(room).Erase(tx) }) // this scope does not exist
 	f.ok(f.SyncAll(t.Context()))
 	infos, err := f.Scopes(f.q())
 	f.ok(err)
 	if len(infos) != 1 {
 		t.Errorf("scopes are %+v, want one", infos)
 	}
-	f.ok(f.db.Close()) // moves the log into the database
+	f.ok(f.db.Close()) // moves the write-ahead log into the database
 	err = filepath.WalkDir(f.dir, func(name string, d os.DirEntry, err error) error {
 		if strings.Contains(name, string(anna)) {
 			t.Errorf("%s is left", name)
@@ -357,7 +358,8 @@ func TestErase(t *testing.T) {
 	f.ok(err)
 }
 
-// Of a scope with many rows nothing is left either, and later removals are as thorough.
+// Nothing is left of an erased scope with many rows. Later removals in other scopes are as
+// thorough.
 func TestEraseMany(t *testing.T) {
 	f := newFixture(t)
 	f.ok(f.db.Tx(t.Context(), func(tx *store.Tx) error {
@@ -387,8 +389,8 @@ func TestEraseMany(t *testing.T) {
 	}
 }
 
-// A process that ends between Erase and EraseFiles leaves nothing in the long run, and nothing of
-// the old file gets into the new life.
+// If the process ends between Erase and EraseFiles, a later sync removes the old file's lines.
+// Nothing of them gets into the scope's new file.
 func TestEraseInterrupted(t *testing.T) {
 	for name, end := range map[string]func(f *fixture) error{
 		"start": func(f *fixture) error { return f.SyncAll(f.Context()) },
@@ -485,8 +487,8 @@ func TestExport(t *testing.T) {
 `)
 }
 
-// What is parted from its scope is found by nobody, before any of its rows is deleted or moved; and
-// an index that is made anew meanwhile holds nothing for good that will be deleted.
+// The rows of an erased or merged scope are not found in the old scope, even before they are
+// deleted or moved. If the index is rebuilt meanwhile, it keeps no rows that will be deleted.
 func TestSettle(t *testing.T) {
 	f := newFixture(t)
 	f.add(bert, "kept zanzibar")
@@ -503,7 +505,7 @@ func TestSettle(t *testing.T) {
 	same(t, "found", f.found(anna, "zanzibar"), []string{})
 	f.ok(f.Reindex(t.Context()))
 	f.add(anna, "a new life with zanzibar")
-	f.tx(func(tx *store.Tx) error { return f.In(bert).Erase(tx) }) // with what goes there
+	f.tx(func(tx *store.Tx) error { return f.In(bert).Erase(tx) }) // with the rows that move there
 	f.ok(f.FinishDetached(t.Context()))
 	same(t, "found after that", f.found(anna, "zanzibar"), []string{"a new life with zanzibar"})
 	f.tx(func(tx *store.Tx) error { return f.In(anna).Erase(tx) })

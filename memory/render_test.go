@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzOrder holds that the quick look finds what the expression does.
+// FuzzOrder checks that isInstruction, which is fast, agrees with the regular expression.
 func FuzzOrder(f *testing.F) {
 	for _, words := range orderWords {
 		f.Add("we " + words + " it")
@@ -23,7 +23,8 @@ func FuzzOrder(f *testing.F) {
 	})
 }
 
-// What would read as an order is quoted, in any case and language; what only looks like it is not.
+// Quote quotes a text that reads as an instruction, in upper or lower case and in any of the
+// known languages. It does not quote a text that only resembles one.
 func TestQuoteOrders(t *testing.T) {
 	for _, words := range orderWords {
 		for _, s := range []string{words, "x " + strings.ToUpper(words[:1]) + words[1:] + " y"} {

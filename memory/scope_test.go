@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What names a scope is what becomes part of paths: nothing else gets through, and nothing longer.
+// The name of a scope becomes a part of paths. ParseScope refuses other characters and names that
+// are too long.
 func TestParseScope(t *testing.T) {
 	for name, want := range map[string]bool{
 		"person-1": true, "person-" + strings.Repeat("9", 19): true, "chat-telegram+-42": true,

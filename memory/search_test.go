@@ -34,7 +34,8 @@ func TestSearchScripts(t *testing.T) {
 	}
 }
 
-// What has all words comes before what has some, and the newer before the older.
+// An entry with all words comes before an entry with some of them. A newer entry comes before an
+// older one.
 func TestSearchOrder(t *testing.T) {
 	f := newFixture(t)
 	f.add(anna, "apples and pears", "apples apples apples", "pears", "some other text", "and another")
@@ -54,7 +55,7 @@ func TestSearchHistory(t *testing.T) {
 			Speaker: "user", Text: fmt.Sprintf("number %d has a word", n)})
 	}
 	f.archive(anna, list...)
-	f.archive(anna, list[7], Message{ID: 1000, Text: " "}) // again, and nothing
+	f.archive(anna, list[7], Message{ID: 1000, Text: " "}) // one of them again, and an empty one
 	f.now = day(200)
 	search := func(o HistoryOptions) (ids []int64) {
 		o.Newest, o.Limit = true, 100
@@ -113,7 +114,7 @@ func TestExcerpt(t *testing.T) {
 	}
 }
 
-// The index finds exactly what a check of each entry finds, whatever was changed before.
+// After any changes, the index finds the same entries as a check of each entry.
 func TestSearchFindsAll(t *testing.T) {
 	f := newFixture(t)
 	vocabulary := []string{"apple", "Äpfel", "pear", "кот", "会议", "议题", "x1", "naïve", "🎉", "a", "s"}
@@ -165,7 +166,8 @@ func TestSearchFindsAll(t *testing.T) {
 	})
 }
 
-// Of words that are in very many entries the newest are found, and a rare one among them always.
+// A search for words that are in very many entries finds the newest entries. If it also has a
+// rare word, it always finds the entry with that word.
 func TestSearchCommonWords(t *testing.T) {
 	f := newFixture(t)
 	const n = maxList * 3 / 2
@@ -209,7 +211,7 @@ func TestSearchCommonWords(t *testing.T) {
 	}
 }
 
-// Whatever is searched for, the database makes no error of it, and only the own scope is seen.
+// No query causes an error of the database or finds anything in another scope.
 func FuzzSearch(f *testing.F) {
 	for _, s := range []string{"word", `"word" OR secret`, "word*", "NEAR(word secret)", "terms:word",
 		"word AND NOT x", "^word", "1ewsecret", "secret 2ewsecret", "{a b}:word", "-word", "(", "会*",
@@ -235,7 +237,7 @@ func FuzzSearch(f *testing.F) {
 	})
 }
 
-// The index can be made anew.
+// The index can be rebuilt.
 func TestReindex(t *testing.T) {
 	f := newFixture(t)
 	f.set(anna, Fact{Key: "dog", Value: "Bello"})

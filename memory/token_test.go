@@ -48,8 +48,8 @@ func TestTokenize(t *testing.T) {
 	}
 }
 
-// Whatever a text is, its tokens are in it, are the same again, and have nothing in them that the
-// index would split at or take for an operator.
+// The tokens of any text are parts of the text, in order and valid UTF-8. They contain no ASCII
+// character at which the index would split or that it would take for an operator.
 func FuzzTokenize(f *testing.F) {
 	for _, s := range []string{"Hello wörld", "会议 ガｶﾞ", "\xff", "🙂‍👧", "İ", "ẞ", "한국", "½ ﷺ ℡",
 		"a*b\"c"} {

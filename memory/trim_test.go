@@ -11,8 +11,9 @@ import (
 	"gateway/store"
 )
 
-// Old entries go that Dream has read, with their lines in the file and what the search knows of
-// them. Entries that Dream has not read stay, and so do what people have written and other scopes.
+// Trim removes old entries that Dream has read, with their lines in the file and their words in
+// the index. It keeps entries that Dream has not read, messages and lines of people, and other
+// scopes.
 func TestTrim(t *testing.T) {
 	f := newFixture(t)
 	const ann, bob = Scope("person-1"), Scope("person-2")
@@ -62,10 +63,10 @@ func TestTrim(t *testing.T) {
 			t.Errorf("%s finds %q, want %q", s, texts, messages)
 		}
 	}
-	f.ok(Trim(t.Context(), f.Memory, ann, start.Add(-50*day))) // Dream has read nothing
+	f.ok(Trim(t.Context(), f.Memory, ann, start.Add(-50*day))) // Dream has not read any entry
 	want(ann, 200, 1, "0 1 ")
 	f.tx(func(tx *store.Tx) error { return f.In(ann).SetDreamed(tx, 120) })
-	f.ok(trimmer{f.In(ann)}.trimFile(120)) // the process ended here
+	f.ok(trimmer{f.In(ann)}.trimFile(120)) // as if the process had ended here
 	f.ok(Trim(t.Context(), f.Memory, ann, start.Add(-50*day)))
 	want(ann, 80, 121, "0 1 ")
 	f.tx(func(tx *store.Tx) error { return f.In(ann).SetDreamed(tx, 200) })
@@ -77,7 +78,7 @@ func TestTrim(t *testing.T) {
 	if !strings.HasPrefix(string(data), "a person's own line\n") {
 		t.Errorf("the file begins with %.60q, want the person's own line", data)
 	}
-	f.ok(Trim(t.Context(), f.Memory, ann, start.Add(day))) // all of it
+	f.ok(Trim(t.Context(), f.Memory, ann, start.Add(day))) // removes all entries
 	f.tx(func(tx *store.Tx) error {
 		cursor, err := f.In(ann).Append(tx, Entry{Session: "tg/1", Text: "the next"})
 		if err == nil && cursor != 201 {

@@ -36,7 +36,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestRun describes the program of this test.
+// TestRun describes the test binary itself.
 func TestRun(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
-// A fixture is a home with a workspace and the folder of the scopes.
+// A fixture is a folder with a workspace and a folder for the scopes.
 type fixture struct {
 	*Documents
 	workspace, scopes string
@@ -56,7 +56,7 @@ func write(t testing.TB, path, text string) {
 	}
 }
 
-// age makes a file one that was written an hour ago.
+// age sets the time of a file to one hour ago.
 func age(t testing.TB, path string) {
 	t.Helper()
 	then := time.Now().Add(-time.Hour)
@@ -106,7 +106,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A document that didn't change is not read again, and one that did is.
+// An unchanged document is not read again. A changed document is.
 func TestCache(t *testing.T) {
 	f := newFixture(t, nil)
 	path := filepath.Join(f.workspace, User)
@@ -123,7 +123,7 @@ func TestCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("first", "1111")
-	// Nobody could see this change but by reading the file.
+	// This change can only be noticed by reading the file.
 	write(t, path, "xxxx")
 	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestCache(t *testing.T) {
 	write(t, path, "4444")
 	want("made again", "4444")
 	now := time.Now()
-	for i := range 100 { // several changes within one tick of the clock, as the file system has it
+	for i := range 100 { // several changes within one tick of the file system's clock
 		text := fmt.Sprintf("%04d", i)
 		write(t, path, text)
 		if err := os.Chtimes(path, now, now); err != nil {
@@ -158,8 +158,8 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// TestCacheLater has a file change while its time still is within the same tick as when it was
-// read, and looks long after.
+// TestCacheLater changes a file within the same tick of the clock in which it was read. The
+// change must be noticed, even if the next read comes much later.
 func TestCacheLater(t *testing.T) {
 	now := time.Now()
 	f := newFixture(t, &Options{Now: func() time.Time { return now }})
@@ -179,7 +179,8 @@ func TestCacheLater(t *testing.T) {
 	}
 }
 
-// TestConcurrent reads while somebody saves as editors do: no half text is ever seen.
+// TestConcurrent reads a document while another writer saves it as editors do. A reader never
+// gets half a text.
 func TestConcurrent(t *testing.T) {
 	f := newFixture(t, nil)
 	path := filepath.Join(f.scopes, string(ann), User)
@@ -236,7 +237,7 @@ func TestSave(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantMode(t, path, 0o640)
-	// A person has written meanwhile, or has made the file, or has removed it.
+	// A person has changed, created or removed the file meanwhile.
 	for _, base := range []string{hash, ""} {
 		if err := f.Save(ann, Memory, "3\n", base); !errors.Is(err, ErrChanged) {
 			t.Errorf("Save on another base = %v, want %v", err, ErrChanged)
@@ -310,7 +311,7 @@ func TestSaveRefuses(t *testing.T) {
 	}
 }
 
-// A person who saves while Dream does never loses a line: one of both is told.
+// If a person and Dream save at the same time, no line is lost. One of the two gets an error.
 func TestSaveConcurrent(t *testing.T) {
 	f := newFixture(t, nil)
 	if err := f.Create(ann, Memory, "0\n"); err != nil {
@@ -343,7 +344,7 @@ func TestSaveConcurrent(t *testing.T) {
 	}
 }
 
-// A view sees each document once, with all that was written before it was made.
+// A view reads each document once. It contains all changes that were made before the view.
 func TestView(t *testing.T) {
 	f := newFixture(t, nil)
 	shared, own := filepath.Join(f.workspace, User), filepath.Join(f.scopes, string(ann), User)
@@ -375,7 +376,7 @@ func TestView(t *testing.T) {
 	check(f.View(ann), "", "")
 }
 
-// Many turns look at documents while these change: none misses a change before it.
+// If many turns read documents while these change, a view never misses a change made before it.
 func TestViewConcurrent(t *testing.T) {
 	f := newFixture(t, nil)
 	done := make(chan struct{})

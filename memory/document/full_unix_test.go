@@ -12,11 +12,12 @@ import (
 	"testing"
 )
 
-// smallFiles asks the test below to set the limit: it is the whole process's, and the test that
-// go test started writes files of its own.
+// smallFiles is an environment variable that makes the test below set a limit for the size of
+// files. The limit is for a whole process, so the test runs in a child process: the first process
+// writes other files.
 const smallFiles = "GATEWAY_TEST_SMALL_FILES"
 
-// A disk without room leaves the old document, whole, and nothing else.
+// If the disk is full, Save keeps the old document unchanged and leaves no other file.
 func TestSaveFull(t *testing.T) {
 	if os.Getenv(smallFiles) == "" {
 		child := exec.Command(os.Args[0], "-test.run=^TestSaveFull$", "-test.v")

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// What stands in the place of a document holds up nothing, and leads nowhere.
+// A pipe, a link or a huge file in the place of a document neither blocks a read nor shows other
+// files.
 func TestReadIrregular(t *testing.T) {
 	f := newFixture(t, nil)
 	secret := filepath.Join(f.scopes, "person-2", User)

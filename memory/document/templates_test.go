@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Each template is known as one, or it would stand in every prompt.
+// Each template is recognized as a template. Otherwise its text would be in every prompt.
 func TestShipped(t *testing.T) {
 	for _, name := range SharedNames {
 		text, err := templates.ReadFile("templates/" + name)
@@ -29,7 +29,7 @@ func TestShipped(t *testing.T) {
 func TestTemplates(t *testing.T) {
 	f := newFixture(t, nil)
 	at := func(name string) string { return filepath.Join(f.workspace, name) }
-	write(t, at(Agents), "Be brief.\n") // from before
+	write(t, at(Agents), "Be brief.\n") // an existing document
 	if err := f.WriteTemplates(); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestTemplates(t *testing.T) {
 	if info, err := os.Stat(at(SkillsFolder)); err != nil || !info.IsDir() {
 		t.Errorf("the folder of skills: %v", err)
 	}
-	// An editor changes only how lines end.
+	// An editor changes only the line ends.
 	text, _, err := f.Read("", Soul)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestTemplates(t *testing.T) {
 	if got := f.Shared(Soul); got.Template || !strings.Contains(got.Prompt(), "owls") {
 		t.Errorf("filled in it is %+v", got)
 	}
-	// What the owner has removed stays away, also after a new start.
+	// A file that the owner has removed is not created again, also after a restart.
 	if err := errors.Join(os.Remove(at(Tools)), os.Remove(at(SkillsFolder))); err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +76,9 @@ func TestTemplates(t *testing.T) {
 	wantNoTraces(t, f)
 }
 
-// A document that nobody has changed has a default in the prompt. A person replaces it by a change,
-// and turns it off with an empty file. The template of an earlier version becomes that of this one.
+// A document that nobody has changed has a default text in the prompt. A person replaces the text
+// by editing the file, and turns it off with an empty file. The template of an earlier version is
+// replaced by the current one.
 func TestDefaults(t *testing.T) {
 	f := newFixture(t, nil)
 	at := func(name string) string { return filepath.Join(f.workspace, name) }
@@ -122,8 +123,8 @@ func TestDefaults(t *testing.T) {
 	wantNoTraces(t, f)
 }
 
-// Nobody reads a shared HEARTBEAT.md: the template that earlier versions made goes, and a list that
-// somebody has filled in stays.
+// A shared HEARTBEAT.md is not read. The template that earlier versions created is removed, and a
+// list that a person has filled in stays.
 func TestRetireHeartbeat(t *testing.T) {
 	const old = "# What to look after\n\n<!-- The agent looks at this list from time to time, and " +
 		"does what stands here as an open item. Without open items it does nothing, and costs " +
@@ -166,7 +167,7 @@ func TestLink(t *testing.T) {
 	if got, err := f.Documents.shared.ReadFile("memory/person-1/USER.md"); err == nil {
 		t.Errorf("within the workspace the link can be followed, to %q", got)
 	}
-	// What somebody has put there stays.
+	// A folder that a person has put there stays.
 	if err := errors.Join(os.Remove(link), os.Mkdir(link, 0o700), f.Link(f.shared)); err != nil {
 		t.Fatal(err)
 	}

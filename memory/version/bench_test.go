@@ -10,7 +10,7 @@ import (
 	"gateway/store"
 )
 
-// BenchmarkHistory works on a history of some hundred versions, as of some weeks.
+// BenchmarkHistory measures operations on a history of 300 versions, which some weeks would have.
 func BenchmarkHistory(b *testing.B) {
 	folder := b.TempDir()
 	db, err := store.Open(b.Context(), filepath.Join(b.TempDir(), "gateway.db"),

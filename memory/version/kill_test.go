@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestKilledProcess ends a process that commits, with whatever it has started, at many moments:
-// each change that it has told of is there once, and who comes next goes on.
+// TestKilledProcess kills a process that commits changes, at several moments. It checks that each
+// change that the process has reported is there once, and that the next process can continue.
 func TestKilledProcess(t *testing.T) {
 	if dir := os.Getenv("GATEWAY_TEST_VERSIONS"); dir != "" {
 		commitForever(t, dir)
@@ -29,7 +29,7 @@ func TestKilledProcess(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
-		if i%2 == 0 { // else it is killed as it begins, on a busy machine
+		if i%2 == 0 { // otherwise it is killed while it starts, on a busy machine
 			select {
 			case <-out.told:
 			case err := <-ended:
@@ -37,7 +37,7 @@ func TestKilledProcess(t *testing.T) {
 			}
 		}
 		kill := time.AfterFunc(time.Duration(40+29*i)*time.Millisecond, func() {
-			_ = cmd.Process.Kill() // it may have failed before, which shows below
+			_ = cmd.Process.Kill() // an error shows below, because the process has ended
 		})
 		err := <-ended
 		kill.Stop()
@@ -52,7 +52,7 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-// A teller keeps what is written to it, and closes told with the first of that.
+// A teller keeps what is written to it. It closes told at the first write.
 type teller struct {
 	strings.Builder
 	told chan struct{}
@@ -65,7 +65,7 @@ func (w *teller) Write(p []byte) (int, error) {
 	return w.Builder.Write(p)
 }
 
-// commitForever commits numbered changes, beginning with the first that is not there.
+// commitForever commits numbered changes. It begins with the first number that is missing.
 func commitForever(t *testing.T, dir string) {
 	h := openHistory(t, dir, filepath.Join(dir, "memory"), false)
 	list, err := h.Log(t.Context(), 0)
@@ -83,11 +83,12 @@ func commitForever(t *testing.T, dir string) {
 	}
 }
 
-// wantAll fails the test unless each change is there once, as a whole, those told of among them.
+// wantAll checks that each change is there once and complete, and that no reported change is
+// missing.
 func wantAll(t *testing.T, dir, told string) {
 	t.Helper()
 	h := openHistory(t, dir, filepath.Join(dir, "memory"), false)
-	// As one who begins anew: what was not recorded is recorded now.
+	// Like a new process, it first records changes that were not recorded.
 	if _, err := h.Commit(t.Context(), Change{Reason: "after a kill"}); err != nil {
 		t.Fatal(err)
 	}

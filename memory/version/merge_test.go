@@ -43,7 +43,7 @@ func TestMerge3(t *testing.T) {
 	}
 }
 
-// text draws a text of few lines, which are often the same.
+// text returns a generator of texts with a few lines, which are often equal.
 func text() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		lines := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d", "", "é"}), 0, 12).
@@ -73,7 +73,7 @@ func TestMergeSides(t *testing.T) {
 	})
 }
 
-// No line that one side has and the base has not gets lost: it is in the result or in a conflict.
+// A line that only one side has added is not lost. It is in the result or in a conflict.
 func TestMergeLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		base, ours, theirs := text().Draw(t, "base"), text().Draw(t, "ours"), text().Draw(t, "theirs")
@@ -92,7 +92,7 @@ func TestMergeLosesNothing(t *testing.T) {
 	})
 }
 
-// Edits with an unchanged line between them are both kept, and nothing else changes.
+// Both edits are kept if an unchanged line is between them. No other line changes.
 func TestMergeApart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(3, 40).Draw(t, "lines")
@@ -134,7 +134,7 @@ func TestMergeApart(t *testing.T) {
 	})
 }
 
-// A diff tells all that is needed to make the one text of the other.
+// The edits of a diff change the first text into the second one.
 func TestDiffApplies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := text().Draw(t, "a"), text().Draw(t, "b")
@@ -148,7 +148,8 @@ func TestDiffApplies(t *testing.T) {
 	})
 }
 
-// Texts too long for the table are compared all the same, and in order.
+// Texts that are too long for the table of the comparison are still compared. The matching lines
+// are in order.
 func TestMatchesLong(t *testing.T) {
 	var a, b []string
 	for i := range 30_000 {

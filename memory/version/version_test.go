@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
-// A history is a tree with a clock that goes on by a minute with each version.
+// A history is a tree with a clock that advances by a minute each time it is read.
 type history struct {
 	*Tree
 	t      *testing.T
@@ -32,8 +32,8 @@ func newHistory(t *testing.T) *history {
 	return openHistory(t, t.TempDir(), filepath.Join(t.TempDir(), "memory"), false)
 }
 
-// openHistory opens the history in a folder as a process does: the one that owns the database, or,
-// if it is shared, one beside that.
+// openHistory opens the history in a folder like a process that owns the database. If shared is
+// set, it opens the database like a second process.
 func openHistory(t *testing.T, dir, folder string, shared bool) *history {
 	t.Helper()
 	db, err := store.Open(t.Context(), filepath.Join(dir, "gateway.db"),
@@ -83,7 +83,7 @@ func (h *history) wantNone(name string) {
 	}
 }
 
-// commit records the files, which must have changed.
+// commit records the files and fails the test if they have not changed.
 func (h *history) commit(author, reason string) Version {
 	h.t.Helper()
 	v, err := h.Commit(h.t.Context(), Change{Author: author, Reason: reason})
@@ -148,7 +148,7 @@ func same(a, b Version) bool {
 		a.Change == b.Change
 }
 
-// A change that is named is made once, also by one who begins anew after a kill.
+// A change with an ID is committed once, also by a process that begins anew after a kill.
 func TestCommitOnce(t *testing.T) {
 	h := newHistory(t)
 	h.write("a", "1")
@@ -181,7 +181,7 @@ func TestUndo(t *testing.T) {
 	h.write("MEMORY.md", "a\nB\nc\nd\ne\n")
 	h.write("skills/x/SKILL.md", "do it\n")
 	dream := h.commit("Dream", "dream")
-	h.write("MEMORY.md", "a\nB\nc\nd\ne, by hand\n") // not recorded
+	h.write("MEMORY.md", "a\nB\nc\nd\ne, by hand\n") // this change is not recorded
 	v, err := h.Undo(t.Context(), dream.ID[:7], undo)
 	if err != nil || v.Reason != "undone" {
 		t.Fatalf("Undo = %+v, %v", v, err)
@@ -219,7 +219,7 @@ func TestUndoConflict(t *testing.T) {
 	h.wantFile("USER.md", "2\n")
 }
 
-// What can't be undone twice with one ID after a kill.
+// Undo with the same ID has an effect only once, also after a kill.
 func TestUndoOnce(t *testing.T) {
 	h := newHistory(t)
 	h.write("a", "1\n")
@@ -237,7 +237,7 @@ func TestUndoOnce(t *testing.T) {
 	h.wantFile("a", "2\n")
 }
 
-// The first version may be what Dream has made out of nothing.
+// Even the first version can be undone, if Dream has created the files.
 func TestUndoFirst(t *testing.T) {
 	h := newHistory(t)
 	h.write("MEMORY.md", "a\nb\n")
@@ -333,7 +333,7 @@ func TestOnlySomeFiles(t *testing.T) {
 	}
 }
 
-// A file that can't be read for once isn't a file that was removed.
+// A file that can't be read does not count as removed.
 func TestUnreadable(t *testing.T) {
 	h := newHistory(t)
 	h.write("a", "1\n")
@@ -366,7 +366,8 @@ func TestRemove(t *testing.T) {
 	h.wantReasons("anew")
 }
 
-// A history goes with what an earlier gateway has kept of it, and with nothing else.
+// Remove also removes what an earlier version of the gateway has kept of the history, and nothing
+// else.
 func TestRemoveBefore(t *testing.T) {
 	h := newHistory(t)
 	h.store.opts.Before = t.TempDir()
@@ -386,7 +387,7 @@ func TestRemoveBefore(t *testing.T) {
 	}
 }
 
-// Git makes of an export what the history is.
+// Git imports an export as the same history.
 func TestExport(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil && os.Getenv("CI") != "true" {
@@ -434,7 +435,7 @@ func TestConcurrent(t *testing.T) {
 	h := newHistory(t)
 	var wg sync.WaitGroup
 	for i := range 4 {
-		// A store of its own, as another process has it.
+		// Each goroutine has its own store, like another process.
 		other := openHistory(t, h.dir, h.folder, true)
 		wg.Go(func() {
 			for j := range 5 {
