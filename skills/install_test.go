@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
-// source writes a folder to install from, with the given files.
+// source creates a folder with the given files, to install from.
 func source(t *testing.T, name string, files map[string]string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), name)
@@ -28,7 +28,7 @@ func source(t *testing.T, name string, files map[string]string) string {
 	return dir
 }
 
-// tree returns the files below a folder with their content, and names of empty folders.
+// tree returns the files below a folder with their content.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := make(map[string]string)
@@ -37,7 +37,7 @@ func tree(t *testing.T, dir string) map[string]string {
 			return err
 		}
 		text, err := os.ReadFile(name)
-		rel, _ := filepath.Rel(dir, name) // it is below dir
+		rel, _ := filepath.Rel(dir, name) // the name is below dir
 		files[filepath.ToSlash(rel)] = string(text)
 		return err
 	})
@@ -85,7 +85,7 @@ func TestInstall(t *testing.T) {
 		t.Errorf("hash %s, %v; want that of what was installed, %s", sum, err, p.Hash)
 	}
 
-	// Another one takes its place only by force, and all of it.
+	// Another skill replaces it only with force, and then completely.
 	other := source(t, "other", map[string]string{"skill.md": text("tea", "Other tea.", "b")})
 	if _, err := f.Install(other, false); !errors.Is(err, ErrExists) {
 		t.Errorf("installed over another: %v", err)
@@ -100,7 +100,7 @@ func TestInstall(t *testing.T) {
 	if got := tree(t, filepath.Join(f.workspace, "skills")); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	// What a killed installation has left goes.
+	// An installation removes the folder that a killed installation has left.
 	left := filepath.Join(f.workspace, "skills", temporary())
 	put(t, "x", left, "x")
 	check(t, os.Chtimes(left, time.Now(), time.Now().Add(-2*time.Hour)))
@@ -114,7 +114,7 @@ func TestInstall(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	check(t, f.Remove(f.one("", Shared, "Pot")))
-	// What lies there already is only looked at.
+	// A skill that is installed from its own folder is only checked.
 	p, err = f.Install(filepath.Join(f.workspace, "skills", "tea"), false)
 	if err != nil || p.Hash == "" || f.one("", Shared, "tea").Problem != "" {
 		t.Errorf("in its place: %v, %+v", err, p)
@@ -128,8 +128,8 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// A kill while a skill was being replaced, before or after the second rename, leaves one skill of
-// that name, and nothing else.
+// If the process was killed while it replaced a skill, before or after the second rename,
+// recovery leaves one skill of that name and nothing else.
 func TestRecover(t *testing.T) {
 	old := func(name string) string { return replacedPrefix + "ABC-" + name }
 	for name, recoverBy := range map[string]func(f *fixture) error{
@@ -142,7 +142,7 @@ func TestRecover(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, Options{})
-			check(t, f.Recover()) // without skills
+			check(t, f.Recover()) // without a folder of skills
 			dir := filepath.Join(f.workspace, "skills")
 			before, after := text("tea-pot", "Old.", "b"), text("tea", "New.", "b")
 			put(t, before, dir, old("tea-pot"), "SKILL.md")
@@ -160,8 +160,8 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-// A replaced skill of which only root can remove something keeps nobody from installing another
-// skill. It does not come back when the new one is removed.
+// If only root can remove a replaced skill, other skills can still be installed. The replaced
+// skill does not come back when the new one is removed.
 func TestRecoverRemains(t *testing.T) {
 	f := newFixture(t, Options{})
 	dir := filepath.Join(f.workspace, "skills")
@@ -186,8 +186,8 @@ func TestRecoverRemains(t *testing.T) {
 	}
 }
 
-// A kill after the second rename leaves the old skill, too. It does not come back when the new one
-// is removed.
+// After a kill behind the second rename, the old skill is still there. It does not come back when
+// the new one is removed.
 func TestRemoveReplaced(t *testing.T) {
 	f := newFixture(t, Options{})
 	dir := filepath.Join(f.workspace, "skills")
@@ -199,13 +199,13 @@ func TestRemoveReplaced(t *testing.T) {
 	}
 }
 
-// TestInspect holds that odd files of a skill that works are told, and no more.
+// TestInspect checks that odd files of a working skill are reported as remarks, not as problems.
 func TestInspect(t *testing.T) {
 	f := newFixture(t, Options{})
 	f.skill("a", "Does it.")
 	check(t, os.Symlink("SKILL.md", filepath.Join(f.workspace, "skills", "a", "l")))
 	s := f.one("", Shared, "a")
-	for range 2 { // what the library remembers doesn't grow
+	for range 2 { // the remarks that the library keeps do not grow
 		p := f.Inspect(s)
 		if len(p.Problems) > 0 || len(p.Skill.Remarks) != len(s.Remarks)+1 || p.Hash == "" ||
 			len(p.Files) != 2 {
@@ -218,14 +218,15 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestInstallRefuses is about folders that nobody should install. Nothing of them is copied.
+// TestInstallRefuses checks that folders that nobody should install are refused, and that nothing
+// of them is copied.
 func TestInstallRefuses(t *testing.T) {
 	good := text("tea", "Make tea.", "b")
 	tests := []struct {
 		label string
 		files map[string]string
 		spoil func(t *testing.T, dir string)
-		want  string // in the trouble
+		want  string // a part of the reason
 	}{
 		{"not a file", map[string]string{"a": "b"}, nil, "no SKILL.md"},
 		{"broken", map[string]string{"SKILL.md": "---\n"}, nil, "never ended"},
@@ -261,7 +262,7 @@ func TestInstallRefuses(t *testing.T) {
 			}
 		}, "more than 1000 files"},
 		{"huge", map[string]string{"SKILL.md": good, "big": ""}, func(t *testing.T, dir string) {
-			check(t, os.Truncate(filepath.Join(dir, "big"), maxBytes)) // a hole
+			check(t, os.Truncate(filepath.Join(dir, "big"), maxBytes)) // a sparse file
 		}, "more than 64 MB"},
 	}
 	for _, tt := range tests {
@@ -293,7 +294,7 @@ func TestInstallRefuses(t *testing.T) {
 	if p, err := f.Install(bad, false); err == nil && len(p.Problems) == 0 {
 		t.Errorf("installed as %+v", p.Skill)
 	}
-	// The folder of skills leads nowhere else.
+	// If the folder of skills is a link, nothing is installed.
 	outside := t.TempDir()
 	check(t, os.Symlink(outside, filepath.Join(f.workspace, "skills")))
 	if _, err := f.Install(source(t, "tea", map[string]string{"SKILL.md": good}), true); err == nil {
@@ -304,7 +305,8 @@ func TestInstallRefuses(t *testing.T) {
 	}
 }
 
-// TestHash holds that the hash is another one whenever anything is different, and the same else.
+// TestHash checks that the hash changes with any difference of the files, and is otherwise the
+// same.
 func TestHash(t *testing.T) {
 	l := New(nil)
 	hash := func(files map[string]string, change func(dir string)) string {
@@ -380,8 +382,8 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// TestDamagedPins holds that with a damaged file all skills are reported, and that it keeps nothing
-// from working. Files of earlier versions are read, too.
+// TestDamagedPins checks that a damaged file makes Review report all skills, and that it can be
+// replaced. Files of earlier versions are read, too.
 func TestDamagedPins(t *testing.T) {
 	for _, damage := range []string{"", "{", `{"skills": 7}`, `[]`, "\x00\x00",
 		`{"skills": {"a": {"hash"`} {
@@ -438,7 +440,8 @@ func TestUnpack(t *testing.T) {
 	}
 }
 
-// TestUnpackOlder holds that what an older version has written goes, and nothing else.
+// TestUnpackOlder checks that files that an older version has unpacked are removed, and nothing
+// else.
 func TestUnpackOlder(t *testing.T) {
 	dir := t.TempDir()
 	outside := filepath.Join(dir, "outside.md")

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A fixture is a workspace with skills, and a memory with those of scopes.
+// A fixture is a workspace with skills, and a memory with the skills of scopes.
 type fixture struct {
 	*Library
 	t         *testing.T
@@ -51,7 +51,7 @@ func openRoot(t *testing.T, dir string) *os.Root {
 	return root
 }
 
-// put writes a file, and makes its folders.
+// put writes a file and creates its folders.
 func put(t *testing.T, text string, elements ...string) {
 	t.Helper()
 	file := filepath.Join(elements...)
@@ -63,12 +63,12 @@ func put(t *testing.T, text string, elements ...string) {
 	}
 }
 
-// skill writes a skill of the workspace.
+// skill writes a skill in the workspace.
 func (f *fixture) skill(name, text string) {
 	put(f.t, text, f.workspace, "skills", name, "SKILL.md")
 }
 
-// found writes a skill of a scope.
+// found writes a skill in the memory of a scope.
 func (f *fixture) found(scope, name, text string) {
 	put(f.t, text, f.memory, scope, "skills", name, "SKILL.md")
 }
@@ -93,7 +93,7 @@ func names(list []Skill) []string {
 	return names
 }
 
-// text returns a SKILL.md.
+// text returns the content of a SKILL.md file.
 func text(name, description, body string, more ...string) string {
 	return "---\nname: " + name + "\ndescription: " + description + "\n" +
 		strings.Join(append(more, ""), "\n") + "---\n" + body + "\n"
@@ -171,7 +171,8 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// TestScopes holds that a scope sees its own skills only, whatever its name is.
+// TestScopes checks that a scope sees only its own skills, even if its name is invalid or leads
+// elsewhere.
 func TestScopes(t *testing.T) {
 	f := newFixture(t, Options{})
 	f.found("person-1", "one", text("one", "of one", "1"))
@@ -244,7 +245,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestIrregularFiles is about what can stand in the place of a skill.
+// TestIrregularFiles checks the problems of links, pipes and other files in the place of a skill.
 func TestIrregularFiles(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no links and pipes")
@@ -282,7 +283,7 @@ func TestIrregularFiles(t *testing.T) {
 	link(filepath.Dir(outside), "folder-out")
 	link("link-loop", "link-loop")
 	makePipe(t, filepath.Join(dir, "pipe", "SKILL.md"))
-	want := map[string]string{ // a part of the problem, by folder
+	want := map[string]string{ // a part of the problem by folder; "" for none
 		"good": "", "lower": "", "title": "", "path": "", "a\u202eb": "", "\x1b[31m": "can be shown",
 		"without": "no SKILL.md", "folder": "not a file", "huge": "larger than", "pipe": "not a file",
 		"link-out": "leads out", "folder-out": "leads out", "link-file": "leads nowhere",
@@ -314,11 +315,12 @@ func TestIrregularFiles(t *testing.T) {
 	}
 }
 
-// TestHandEdits holds that whatever somebody does with their files is seen at the next call.
+// TestHandEdits checks that each change that a person makes to the files is visible at the next
+// call.
 func TestHandEdits(t *testing.T) {
 	f := newFixture(t, Options{})
 	file := filepath.Join(f.workspace, "skills", "a", "SKILL.md")
-	var age time.Duration // of what is written: young files are read each time, old ones are not
+	var age time.Duration // the age of the files: young files are read each time, old ones are not
 	describe := func(want string) {
 		t.Helper()
 		for range 2 {
@@ -340,14 +342,14 @@ func TestHandEdits(t *testing.T) {
 				check(t, os.Chtimes(name, when, when))
 			}
 		}
-		age += time.Minute // each state has a time of its own
+		age += time.Minute // each state has another time
 	}
 	for _, age = range []time.Duration{0, time.Hour} {
 		describe("")
 		put(t, text("a", "one", "b"), file)
 		old()
 		describe("one")
-		put(t, text("a", "two", "b"), file) // truncated and written again, of the same size
+		put(t, text("a", "two", "b"), file) // truncated and written again with the same size
 		old()
 		describe("two")
 		put(t, "---\nname: a\nde", file) // half written
@@ -381,8 +383,8 @@ func TestHandEdits(t *testing.T) {
 	}
 }
 
-// TestOldEdits holds that a library that takes all times for old sees what happens behind links and
-// in one scope only.
+// TestOldEdits checks that changes behind links and in one scope are noticed, even if all times
+// look old.
 func TestOldEdits(t *testing.T) {
 	f := newFixture(t, Options{Now: func() time.Time { return time.Now().Add(time.Hour) }})
 	put(t, "One.", f.workspace, "skills", "a", "text.md")
@@ -407,7 +409,7 @@ func TestOldEdits(t *testing.T) {
 	f.one("person-1", Found, "d")
 }
 
-// TestReplaced holds that another file of the same size and time is seen.
+// TestReplaced checks that another file with the same size and time is noticed.
 func TestReplaced(t *testing.T) {
 	f := newFixture(t, Options{Now: func() time.Time { return time.Now().Add(time.Hour) }})
 	when := time.Now().Add(-time.Hour).Truncate(time.Second)
@@ -435,7 +437,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// TestFolderOfSkills is about what can stand in the place of all of them.
+// TestFolderOfSkills checks a file, a link and too many skills in the place of the folder of
+// skills.
 func TestFolderOfSkills(t *testing.T) {
 	f := newFixture(t, Options{})
 	put(t, "x", f.workspace, "skills")
@@ -464,8 +467,8 @@ func TestFolderOfSkills(t *testing.T) {
 	}
 }
 
-// Of more folders than are listed the first by name are, and the last of these says how many more
-// there are. The disk has them in an order of its own.
+// If there are more folders than List returns, it returns the first ones by name. The last of
+// them says how many more there are. The file system has its own order.
 func TestFoldersBeyondTheList(t *testing.T) {
 	f := newFixture(t, Options{})
 	const more = 3
@@ -481,7 +484,7 @@ func TestFoldersBeyondTheList(t *testing.T) {
 	}
 }
 
-// TestConcurrent has skills listed while they change.
+// TestConcurrent lists skills while they change.
 func TestConcurrent(t *testing.T) {
 	f := newFixture(t, Options{})
 	f.skill("steady", text("steady", "Steady.", "b", "always: true"))
@@ -510,8 +513,8 @@ func TestConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// Scopes without skills of their own share what is made for all. One that gets a skill sees it with
-// the next look, alone, until it is gone.
+// Scopes without own skills share one cached text. If a scope gets a skill, only this scope sees
+// it at the next look, until the skill is removed.
 func TestSkillsOfOneScopeComeAndGo(t *testing.T) {
 	f := newFixture(t, Options{})
 	f.skill("steady", text("steady", "Steady.", "b"))
@@ -537,7 +540,7 @@ func TestSkillsOfOneScopeComeAndGo(t *testing.T) {
 	}
 }
 
-// TestScopesAreForgotten holds that what is remembered of scopes is bounded.
+// TestScopesAreForgotten checks that the cache of scopes is bounded.
 func TestScopesAreForgotten(t *testing.T) {
 	f := newFixture(t, Options{})
 	for i := range 2 * maxScopes {
@@ -552,7 +555,8 @@ func TestScopesAreForgotten(t *testing.T) {
 	}
 }
 
-// TestUnreadable is about files that may not be read, unless it is root who does.
+// TestUnreadable checks the problem of a file without read permission. Root can read it
+// nevertheless.
 func TestUnreadable(t *testing.T) {
 	want := "it may not be read"
 	if os.Geteuid() == 0 {

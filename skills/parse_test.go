@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// aliasBomb is a front matter that would be large if its aliases were expanded.
+// aliasBomb returns a front matter that would be huge if its aliases were expanded.
 func aliasBomb() string {
 	var b strings.Builder
 	b.WriteString("---\nname: bomb\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n")
@@ -21,11 +21,11 @@ func aliasBomb() string {
 	return b.String() + "description: boom\n---\nbody\n"
 }
 
-// oddCorpus are skills as they are found in the wild, and worse. A remark or a problem is given by
-// a part of it; "" means that there is none.
+// oddCorpus has skills as they are found in the wild, and worse. A remark and a problem are each
+// given by a part of their text. "" means that there is none.
 var oddCorpus = []struct {
 	label, text string
-	want        document // remarks and problem are not compared
+	want        document // its remarks and problem are not compared
 	remark      string
 	problem     string
 }{
@@ -221,8 +221,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzParse holds that every text is either a problem, with words, or a description that can be
-// shown on a line, and that all that is taken from it is bounded.
+// FuzzParse checks that each text gives either a problem or a description. All texts of the
+// result can be shown on one line, and they are bounded.
 func FuzzParse(f *testing.F) {
 	for _, tt := range oddCorpus {
 		if len(tt.text) < 8<<10 {

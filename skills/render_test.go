@@ -53,7 +53,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// The list names the skills that a skill needs, and says which of them are not there.
+// The list names the skills that a skill requires and says which of them are missing.
 func TestRequiredSkills(t *testing.T) {
 	f := newFixture(t, Options{OS: "linux", Disabled: []string{"off"}})
 	f.skill("base", text("base", "Base.", "b"))
@@ -82,7 +82,7 @@ func summaryOf(l *Library, scope string) string {
 	return summary
 }
 
-// TestStable holds that the same bytes come as long as nothing has changed, from any library.
+// TestStable checks that the text is the same until a skill changes, also in another library.
 func TestStable(t *testing.T) {
 	f := newFixture(t, Options{})
 	for i := range 30 {
@@ -110,7 +110,7 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// TestMany holds the bounds of what is part of a prompt, and that it is XML.
+// TestMany checks that the parts of a prompt are bounded and that the list is valid XML.
 func TestMany(t *testing.T) {
 	long := strings.Repeat("<very> long & odd ", 60)
 	for _, n := range []int{10, 40, 150, 300} {
@@ -249,8 +249,8 @@ func FuzzMentions(f *testing.F) {
 	})
 }
 
-// BenchmarkSummary renders the list of 200 skills of a workspace that nobody changes.
-// A prompt has the changes that were made before its mark, while others look at the skills, too.
+// A prompt contains all changes that were made before its mark, even while other goroutines read
+// the skills.
 func TestMark(t *testing.T) {
 	f := newFixture(t, Options{})
 	done := make(chan struct{})
@@ -288,7 +288,7 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// Hidden skills are in no part of the prompt, and the prompt of others does not change.
+// Hidden skills are in no part of the prompt. The prompt of other conversations does not change.
 func TestHiddenSkills(t *testing.T) {
 	f := newFixture(t, Options{})
 	f.skill("cook", "---\nname: cook\ndescription: Cooks.\n---\n\nCook it.\n")
@@ -306,6 +306,7 @@ func TestHiddenSkills(t *testing.T) {
 	}
 }
 
+// BenchmarkSummary renders the list of 200 skills in a workspace that does not change.
 func BenchmarkSummary(b *testing.B) {
 	dir := b.TempDir()
 	when := time.Now().Add(-time.Hour)
