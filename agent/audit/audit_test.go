@@ -81,8 +81,8 @@ func TestErase(t *testing.T) {
 		"role set to admin||the command line|", "approved||somebody who was forgotten|")
 }
 
-// TestErasePersonOfTwo checks that the log also forgets entries that are older than the link of
-// two persons.
+// TestErasePersonOfTwo checks that erasing a person also erases the entries of another person who
+// was linked to them before.
 func TestErasePersonOfTwo(t *testing.T) {
 	f := newFixture(t)
 	f.add(NewEntry(message("7", "a", 1), "approved", "exec"))

@@ -332,8 +332,9 @@ func (q restless) QueryRow(query string, args ...any) *sql.Row {
 	return q.Queryer.QueryRow(query, args...)
 }
 
-// Reserve succeeds even if other calls release their reservations while it reads. It counts usage
-// that is written meanwhile.
+// Reserve reads only once, even if other calls release their reservations meanwhile. A
+// reservation that is released during the read still counts, because the read may have missed its
+// usage.
 func TestReserveBesideOthers(t *testing.T) {
 	f := newFixture(t, Options{Day: Limit{Tokens: 100}})
 	reads := 0
@@ -357,7 +358,7 @@ func TestReserveBesideOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The other reservation is released while Reserve is running.
+	// The other call releases its reservation while Reserve reads.
 	if _, err := reserve(20, written.Release); !errors.Is(err, ErrExceeded) {
 		t.Errorf("Reserve = %v beside 90 of 100, want %v", err, ErrExceeded)
 	}

@@ -62,7 +62,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The number of changes is bounded, however long the model's answer is.
+// The numbers of changes and of reasons are bounded, however long the model's answer is.
 func TestParseLimits(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -76,7 +76,8 @@ func TestParseLimits(t *testing.T) {
 	}
 }
 
-// Parsed text is harmless. Writing and parsing it again gives the same findings.
+// Parsed text is harmless. A finding that is written and parsed again is one finding for the same
+// document or skill.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"[USER] a", "- **[SKILL] x-y: z**", "[SKIP]",
 		"```\n[MEMORY-REMOVE] a\r\n",

@@ -37,7 +37,7 @@ func TestKilledProcess(t *testing.T) {
 			}
 		}
 		kill := time.AfterFunc(time.Duration(40+29*i)*time.Millisecond, func() {
-			_ = cmd.Process.Kill() // an error shows below, because the process has ended
+			_ = cmd.Process.Kill() // the process may have ended already, which shows below
 		})
 		err := <-ended
 		kill.Stop()

@@ -237,7 +237,7 @@ func TestUndoOnce(t *testing.T) {
 	h.wantFile("a", "2\n")
 }
 
-// Even the first version can be undone, if Dream has created the files.
+// The first version can be undone, too. In it, Dream may have created the files.
 func TestUndoFirst(t *testing.T) {
 	h := newHistory(t)
 	h.write("MEMORY.md", "a\nb\n")

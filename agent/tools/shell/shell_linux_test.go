@@ -277,8 +277,8 @@ func unfinished(got, want string) bool {
 	return len(output(got)) < len(output(want)) && strings.HasPrefix(want, output(got))
 }
 
-// Only the person who started a background command, or an admin, can control it. Their role must
-// not be lower than that of the command.
+// Only the person who started a background command, or an admin, can send input to it or end it.
+// Their role must not be lower than that of the command. Other people can only read its output.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	d := newTestShell(t, nil)
