@@ -174,8 +174,8 @@ func TestRelevantOrder(t *testing.T) {
 	order("b", "c", "a")
 }
 
-// A few facts are searched by reading them, and many facts with the index. Both find the same
-// facts.
+// A search reads all facts if they are few, and uses the index if they are many. Both ways find
+// the same facts.
 func TestFewAndManyFacts(t *testing.T) {
 	f := newFixture(t)
 	v := newVocabulary()

@@ -73,8 +73,8 @@ func TestPhoneNumber(t *testing.T) {
 	}
 }
 
-// A resumed turn keeps the persona with which it began. The limits are those of the current
-// policies.
+// A resumed turn keeps the persona with which it began, if the persona still exists. The limits
+// are those of the current policies.
 func TestResumedKeepsPersona(t *testing.T) {
 	at := Place{Address: bus.Address{Account: "tg", Chat: "-1"}}
 	table := NewTable([]Persona{{ID: "old", Model: "small"}, {ID: "new", Model: "large"}},

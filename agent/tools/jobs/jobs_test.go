@@ -164,7 +164,7 @@ func TestOthers(t *testing.T) {
 	f.want(admin, `{"action":"remove","id":1}`, "Removed job 1")
 }
 
-// A run of a job is no request of a person, so it can't set up or change jobs.
+// A run of a job is not a request of a person, so it can't set up or change jobs.
 func TestProactive(t *testing.T) {
 	f := newFixture(t)
 	f.call(ada, `{"action":"add","text":"call mum","every":"1h","kind":"task"}`)
