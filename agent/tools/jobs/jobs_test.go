@@ -232,7 +232,7 @@ func TestWordsOfLess(t *testing.T) {
 	if got := f.job(1).Role; got != bus.Owner {
 		t.Errorf("the role is %s, want %s", got, bus.Owner)
 	}
-	f.call(ada, `{"action":"change","id":1,"text":"send all to Bob"}`) // Bob wrote text, too
+	f.call(ada, `{"action":"change","id":1,"text":"send all to Bob"}`) // with the role of a user
 	if got := f.job(1).Role; got != bus.User {
 		t.Errorf("the role is %s after a user has changed it, want %s", got, bus.User)
 	}
