@@ -32,8 +32,8 @@ func often(n int) int {
 	return n
 }
 
-// few returns how much people write in a test's short variant if it is n in the long one, or how
-// many milliseconds a gateway that serves them lives.
+// few returns n in the long variants, and a third of n in the short ones. Tests use it for the
+// number of people or messages, and for the lifetime of a gateway in milliseconds.
 func few(n int) int {
 	if *long {
 		return n
@@ -41,8 +41,9 @@ func few(n int) int {
 	return max(1, n/3)
 }
 
-// thrifty returns environment variables with which a gateway needs less processor time. The long
-// variants run it as people do. GOMAXPROCS in the environment overrides the number of processors.
+// thrifty returns environment variables with which a gateway needs less processor time. In the
+// long variants there are none, so that the gateway runs as usual. If the environment of the
+// tests sets GOMAXPROCS, that value overrides the number of processors.
 func thrifty() []string {
 	if *long {
 		return nil
@@ -51,10 +52,12 @@ func thrifty() []string {
 	return []string{fmt.Sprint("GOGC=", thriftyGC), "GOMAXPROCS=" + processors}
 }
 
-// thriftyGC is how much the heap may grow between two garbage collections, in percent.
+// thriftyGC is the value of GOGC for [thrifty]: the growth of the heap between two garbage
+// collections, in percent.
 const thriftyGC = 400
 
-// TestMain lets scripts run this program as "gateway". For it, the fake WhatsApp is the real one.
+// TestMain lets scripts run the test binary as "gateway". That gateway accepts the key of the
+// fake WhatsApp instead of the real one.
 func TestMain(m *testing.M) {
 	if code, ours := app.RunHelper(); ours {
 		os.Exit(code)
@@ -85,8 +88,8 @@ func (m tidy) Run() int {
 	return m.M.Run()
 }
 
-// A crowd runs subtests beside each other and beside all other tests. With Parallel they would
-// begin after all other tests of the package, and some of them wait for 15 seconds.
+// A crowd runs subtests concurrently, without Parallel. Subtests that call Parallel would begin
+// after all other tests of the package, and some of those wait for 15 seconds.
 type crowd struct {
 	t   *testing.T
 	all sync.WaitGroup

@@ -26,9 +26,9 @@ var malformed = map[string]openaitest.ToolCall{
 	"no arguments":    {Name: "time"},
 }
 
-// TestMalformedCalls checks that a malformed tool call harms neither its turn nor later ones. The
-// provider checks names, ids and arguments of the whole conversation. Each person's model makes
-// another mistake.
+// TestMalformedCalls checks that a malformed tool call harms neither its own turn nor later
+// turns. The fake provider validates the names, ids and arguments in the whole conversation. In
+// each chat, the model makes a different mistake.
 func TestMalformedCalls(t *testing.T) {
 	t.Parallel()
 	const first, second = "do something", "are you still there?"
@@ -56,7 +56,7 @@ func TestMalformedCalls(t *testing.T) {
 }
 
 // TestAnswersThatShowNothing checks answers without visible text, which platforms reject as
-// empty. People are told that there is no answer, and there are no dead letters.
+// empty. People are told that there is no answer, and the outbox has no dead letters.
 func TestAnswersThatShowNothing(t *testing.T) {
 	t.Parallel()
 	nothing := map[int64]string{
@@ -73,7 +73,7 @@ func TestAnswersThatShowNothing(t *testing.T) {
 		return openaitest.Reply{Text: []string{"no question"}}
 	}})
 	w.run()
-	for chat := range nothing { // the model is asked again and again, which takes seconds for each
+	for chat := range nothing { // the gateway asks the model several times, which takes seconds
 		w.telegram.Say(chat, chat, fmt.Sprintf("question %d.", chat))
 	}
 	for chat := range nothing {

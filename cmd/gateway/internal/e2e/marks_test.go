@@ -8,7 +8,7 @@ import (
 )
 
 // TestMarksOnPlatforms checks that a message has a reaction until its answer arrives, and that
-// messages of strangers never get one.
+// messages of strangers never get a reaction.
 func TestMarksOnPlatforms(t *testing.T) {
 	t.Parallel()
 	holds := map[string]*hold{"telegram": newHold(), "discord": newHold(), "whatsapp": newHold()}

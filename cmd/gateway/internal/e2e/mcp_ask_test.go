@@ -15,15 +15,16 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A nursery is an MCP server whose tool "book" asks the person how many plants of which kind. At
-// /now it asks at the end of a call, and at /old in the middle, as older versions of the protocol.
+// A nursery is an MCP server whose tool "book" asks the person how many plants to book, and in
+// which colour. At /now, the question is the result of the call, and a second call brings the
+// answer. At /old, the server asks while the call runs, as older versions of the protocol do.
 type nursery struct {
 	*httptest.Server
 	t       *testing.T
 	over    chan struct{} // closed at the end of the test
 	mu      sync.Mutex
-	booked  map[string]int // by what was booked
-	refused map[string]int // booking without an answer
+	booked  map[string]int // number of bookings, by plant
+	refused map[string]int // number of calls that booked nothing, by plant
 }
 
 func newNursery(t *testing.T) *nursery {
@@ -58,7 +59,7 @@ func (n *nursery) server(book sdk.ToolHandler) *sdk.Server {
 	return s
 }
 
-// what returns what a call books.
+// what returns the argument of a call: the plants to book.
 func (n *nursery) what(r *sdk.CallToolRequest) string {
 	var args struct {
 		What string `json:"what"`
@@ -77,7 +78,7 @@ func (n *nursery) form(what string) *sdk.ElicitParams {
 				"default": "white"}}}}
 }
 
-// end records the end of a booking.
+// end counts the outcome of a call and returns its result.
 func (n *nursery) end(what string, r *sdk.ElicitResult) *sdk.CallToolResult {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -108,7 +109,7 @@ func (n *nursery) old(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToo
 	what := n.what(r)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { // a client that was killed does not answer
+	go func() { // ends the question if the client was killed and never answers
 		select {
 		case <-n.over:
 			cancel()
@@ -119,14 +120,14 @@ func (n *nursery) old(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToo
 	return n.end(what, answer), err
 }
 
-// count returns how often what was booked, and how often it was not.
+// count returns how many calls have booked the plants, and how many have booked nothing.
 func (n *nursery) count(what string) (booked, refused int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.booked[what], n.refused[what]
 }
 
-// reads waits until Ann reads one message with all parts.
+// reads waits until Ann reads one message that contains all parts.
 func (s *scene) reads(parts ...string) {
 	s.t.Helper()
 	s.until(strings.Join(parts, " and "), func() bool {
@@ -143,8 +144,8 @@ func (s *scene) reads(parts ...string) {
 	})
 }
 
-// TestServerAsks checks that an MCP server can ask the person in whose turn it is called, on each
-// platform. A question survives a kill if the protocol allows it, and otherwise the model is told
+// TestServerAsks checks on each platform that an MCP server can ask the person whose turn calls
+// its tool. A question survives a kill if the protocol allows that. Otherwise the model is told
 // that the outcome is unknown. Nothing is booked twice.
 func TestServerAsks(t *testing.T) {
 	t.Parallel()
@@ -181,7 +182,7 @@ func TestServerAsks(t *testing.T) {
 			s.reads("This answer is not valid.", "How many "+what)
 			s.say("3")
 			s.reads("How many "+what, "Colour", "(2 of 2)")
-			if s.name == "whatsapp" { // which has no buttons
+			if s.name == "whatsapp" { // WhatsApp has no buttons
 				s.say("2")
 			} else {
 				s.press("red")

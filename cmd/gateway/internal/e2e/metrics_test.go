@@ -15,7 +15,8 @@ import (
 	"gateway/channels/telegram/telegramtest"
 )
 
-// series returns the gateway's metrics by name and labels: values, or counts of histograms.
+// series returns the gateway's metrics by name and labels. A histogram is represented by its
+// count.
 func (o *operator) series() map[string]float64 {
 	o.t.Helper()
 	code, text := o.get("/metrics")

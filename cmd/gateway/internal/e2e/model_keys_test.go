@@ -74,7 +74,7 @@ func TestModelKeys(t *testing.T) {
 	}
 }
 
-// TestClaudeKeys checks the same with Anthropic's protocol.
+// TestClaudeKeys checks that the next key is used if one is revoked, with Anthropic's protocol.
 func TestClaudeKeys(t *testing.T) {
 	t.Parallel()
 	said := func(r anthropictest.Request) anthropictest.Reply {

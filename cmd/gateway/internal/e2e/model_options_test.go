@@ -27,8 +27,8 @@ var modelOptions = []string{
 	"temperature", "reasoning_effort", "top_p", "provider", "max_tokens", "max_completion_tokens",
 }
 
-// TestModelOptions checks that the settings of a model are sent to its provider, and nothing
-// without them.
+// TestModelOptions checks that the settings of a model are in the requests to its provider, and
+// that a model without settings adds none of these fields.
 func TestModelOptions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})

@@ -30,7 +30,7 @@ func (w *world) wantReply(chat int64, text, want string) {
 	}
 }
 
-// stop stops the process like an operator and waits for its end.
+// stop stops the process with SIGTERM, as an operator does, and waits for its end.
 func (p *process) stop() {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {

@@ -102,8 +102,8 @@ func (o *operator) check(name string) (r ops.Result, ready bool) {
 	return r, false
 }
 
-// turns waits until the check name has the result ok and one of states, if any are given. On a
-// slow machine, a check can fail for a moment because it takes too long.
+// turns waits until the check name has the result ok and, if states are given, one of these
+// states. On a slow machine, a check can fail for a moment because it takes too long.
 func (o *operator) turns(w *world, name string, ok bool, states ...string) {
 	o.t.Helper()
 	w.repeat(fmt.Sprintf("%s to be ok: %t, as %q", name, ok, states), func() bool {
@@ -128,7 +128,7 @@ func (o *operator) healthy(w *world) {
 	}
 }
 
-// post sends a post to a hook. It returns an error if there is no response.
+// post sends a request and returns the response. It returns an error if there is no response.
 func (o *operator) post(t testing.TB, req *http.Request) (code int, body string, err error) {
 	t.Helper()
 	resp, err := o.client.Do(req)
@@ -140,7 +140,7 @@ func (o *operator) post(t testing.TB, req *http.Request) (code int, body string,
 	return resp.StatusCode, string(text), err
 }
 
-// commandIn returns a gateway command in the home of w, whose server listens.
+// commandIn returns a command that runs the gateway in the home of w, with an HTTP server.
 func commandIn(ctx context.Context, path string, w *world, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(w.environ(), "GATEWAY_HTTP__LISTEN=127.0.0.1:0")

@@ -8,13 +8,13 @@ import (
 	"gateway/channels/telegram/telegramtest"
 )
 
-// The special chats of TestOrder. The model delays the slow one and Telegram limits the other
-// one, until all other chats have their answers.
+// Settings of TestOrder. Until all other chats have their answers, the model delays the answers
+// to slowChat, and Telegram limits limitedChat.
 const (
 	orderChats  = 200
 	slowChat    = 201
 	limitedChat = 202
-	orderAtOnce = 32 // calls of the model
+	orderAtOnce = 32 // model calls that must run at once before the first answer
 )
 
 // orderTexts returns the number of messages that each person of TestOrder writes.
@@ -25,8 +25,8 @@ func orderTexts() int {
 	return 8
 }
 
-// TestOrder makes many people write many messages at once. Each message is answered in order, and
-// no chat waits for another. The model answers only when many chats are served concurrently.
+// TestOrder checks that all messages of many people, sent at once, are answered in order, and
+// that no chat waits for another. The model answers only when many chats are served concurrently.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -46,7 +46,7 @@ func TestOrder(t *testing.T) {
 			return l.answer(r)
 		},
 	})
-	defer slow.release() // the model's server waits for its replies
+	defer slow.release() // the model's server can't close while a reply waits
 	defer many.release()
 	lift := w.telegram.Inject(telegramtest.Fault{
 		Method: "sendMessage", Chat: limitedChat, RetryAfter: 1})
@@ -94,11 +94,11 @@ func checkTexts(t *testing.T, w *world, chat int64) {
 	}
 }
 
-// chatOf returns the chat of a mark.
+// chatOf returns the chat whose message has the mark m, such as m7-1r0.
 func chatOf(m string) (chat int) {
 	_, err := fmt.Sscanf(m, "m%d-", &chat)
 	if err != nil {
-		panic(err) // it is no mark
+		panic(err) // m is not a mark
 	}
 	return chat
 }

@@ -12,9 +12,9 @@ import (
 // order matches an order to call a tool for [followOrders]: DO tool {"argument":…}
 var order = regexp.MustCompile(`\bDO ([a-z_]+) (\{.*)`)
 
-// followOrders is a model that follows every order in the newest message or tool results, whoever
-// wrote it: "DO tool {…}" calls a tool. Without an order it repeats the tool results or the
-// message. No protection may depend on a model that knows better.
+// followOrders is a model that follows every order in the newest message or tool results, no
+// matter who wrote it: "DO tool {…}" calls a tool. Without an order it repeats the tool results
+// or the message. The tests use it because no protection may depend on the judgement of a model.
 func followOrders(r openaitest.Request) openaitest.Reply {
 	last := len(r.Messages) - 1
 	first := last

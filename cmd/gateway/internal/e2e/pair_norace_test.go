@@ -15,11 +15,11 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// The WhatsApp library has a data race when it closes a connection after a stream error, which
-// follows each pairing. So this test runs without the race detector.
+// The WhatsApp library has a data race when it closes a connection after a stream error. Each
+// pairing causes a stream error, so this test runs without the race detector.
 
 // TestPair checks that a running gateway uses an account as soon as another process has linked
-// it, with a QR code or a phone code. Before that, it says what to do.
+// it, with a QR code or a phone code. Before that, the state of the account says what to do.
 func TestPair(t *testing.T) {
 	t.Parallel()
 	for _, number := range []string{"", "+1 555 000-0001"} {

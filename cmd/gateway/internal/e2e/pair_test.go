@@ -14,7 +14,7 @@ import (
 	"gateway/store"
 )
 
-// A phone is a Pairer whose owner accepts the code at once.
+// A phone is a Pairer whose owner scans or enters each code at once.
 type phone struct {
 	channels.Pairer
 	whatsapp *whatsapptest.Server
@@ -40,7 +40,7 @@ func (p *phone) Pair(ctx context.Context, number string, show func(channels.Pair
 	})
 }
 
-// checkPairing checks the instructions for the person.
+// checkPairing checks the printed instructions and the image of the QR code.
 func checkPairing(t *testing.T, out, number, file string) {
 	t.Helper()
 	if !strings.HasSuffix(out, "The account is linked.\n") {

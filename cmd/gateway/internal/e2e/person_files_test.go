@@ -14,11 +14,11 @@ import (
 	"gateway/store"
 )
 
-// textFile matches the path of a text that somebody sent.
+// textFile matches the path of a stored text that somebody sent.
 var textFile = regexp.MustCompile(`media/[0-9a-f]{16}\.txt`)
 
-// TestPersonsFiles checks that a file or a picture that a person has sent on one platform opens in
-// their chats on the others, also after a kill -9, and neither in another person's chats nor in a
+// TestPersonsFiles checks that a person can open a file or a picture from one platform in their
+// chats on the others, also after a kill -9. It can't be opened in another person's chats or in a
 // group.
 func TestPersonsFiles(t *testing.T) {
 	t.Parallel()
@@ -26,7 +26,7 @@ func TestPersonsFiles(t *testing.T) {
 	w.model.Keep(10_000)
 	bob := platforms["whatsapp"].(*onWhatsApp).bob.Phone()
 	w.config = strings.NewReplacer("owners = [7]", "owners = [7, 8]", `"]`+"\nrate_limit",
-		`", "+`+bob+"\"]\nrate_limit").Replace(w.config) // so that Bob has a number, too
+		`", "+`+bob+"\"]\nrate_limit").Replace(w.config) // so that Bob is in the table people, too
 	w.configure("")
 	p := w.start()
 	p.ready()
@@ -44,7 +44,7 @@ func TestPersonsFiles(t *testing.T) {
 		s.photos(s.name+" garden", pixels(gardens[s.name]))
 		s.hear(s.name + " garden")
 	})
-	files, pictures := make(map[string]string), make(map[string]string) // by content, by platform
+	files, pictures := make(map[string]string), make(map[string]string) // paths by word, by platform
 	for _, r := range w.model.Requests() {
 		text := lastText(r)
 		for name := range platforms {
@@ -117,7 +117,7 @@ func TestPersonsFiles(t *testing.T) {
 	}
 }
 
-// readAll returns orders to read files.
+// readAll returns orders for the model to read the files at paths.
 func readAll(paths map[string]string) string {
 	var orders []string
 	for _, path := range paths {
@@ -144,7 +144,7 @@ func gardensIn(messages []openaitest.Message) (n int) {
 	return n
 }
 
-// linkAll makes all people with a name one person.
+// linkAll links all people with this name, one on each platform, so that they are one person.
 func (w *world) linkAll(name string) {
 	w.t.Helper()
 	var ids []string

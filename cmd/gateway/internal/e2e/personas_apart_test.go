@@ -18,14 +18,14 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// A corner is one of three places in which the agent is somebody else on each platform: the group
-// of the pirate, the group of the tutor, and Ann's direct chat. The texts stand in the requests of
-// the corner on all platforms, and in no others.
+// A corner is one of three places on each platform in which the agent has a different persona:
+// the group of the pirate, the group of the tutor, and Ann's direct chat. The texts of a corner
+// must be in its requests on all platforms, and in no request of another corner.
 type corner struct {
 	name  string
-	title string   // of the group; "": the direct chat
-	texts []string // of its documents and its skill
-	tool  string   // that no other corner has
+	title string   // of the group; empty for the direct chat
+	texts []string // parts of its documents and its skill
+	tool  string   // a tool that no other corner has
 }
 
 var corners = []corner{
@@ -45,8 +45,8 @@ func cornerOf(r openaitest.Request) *corner {
 	return &corners[2]
 }
 
-// openCorners makes the groups of the corners on each platform, and returns their ids by corner and
-// platform.
+// openCorners creates the groups of the corners on each platform, and returns their ids by corner
+// and platform.
 func openCorners(platforms map[string]chatPlatform) map[string]map[string]string {
 	tg, dc := platforms["telegram"].(*onTelegram), platforms["discord"].(*onDiscord)
 	wa := platforms["whatsapp"].(*onWhatsApp)
@@ -67,7 +67,7 @@ func (s *scene) sayIn(group, text string) {
 	s.t.Helper()
 	switch o := s.chatPlatform.(type) {
 	case *onTelegram:
-		id, _ := strconv.ParseInt(group, 10, 64) // it is one of openCorners'
+		id, _ := strconv.ParseInt(group, 10, 64) // group is an id from openCorners
 		o.Say(id, bobID, "@gateway_bot "+text)
 	case *onDiscord:
 		o.Say(group, "8", "<@99> "+text)
@@ -78,11 +78,11 @@ func (s *scene) sayIn(group, text string) {
 	}
 }
 
-// readIn returns what is read in a group.
+// readIn returns the messages of the bot in a group.
 func (s *scene) readIn(group string) []string {
 	switch o := s.chatPlatform.(type) {
 	case *onTelegram:
-		id, _ := strconv.ParseInt(group, 10, 64) // it is one of openCorners'
+		id, _ := strconv.ParseInt(group, 10, 64) // group is an id from openCorners
 		return o.read(id, 0)
 	case *onDiscord:
 		return o.read(group)
@@ -102,7 +102,7 @@ func (s *scene) sayFrom(c *corner, groups map[string]map[string]string, text str
 	}
 }
 
-// readFrom returns what is read in a corner.
+// readFrom returns the messages of the bot in a corner.
 func (s *scene) readFrom(c *corner, groups map[string]map[string]string) []string {
 	if c.title == "" {
 		return s.direct()
@@ -110,9 +110,9 @@ func (s *scene) readFrom(c *corner, groups map[string]map[string]string) []strin
 	return s.readIn(groups[c.name][s.name])
 }
 
-// TestPersonasApart lets two groups with different personas and a direct chat talk side by side on
-// each platform, with a kill -9 while all of them wait for the model. No document, memory, tool
-// or skill of one is in a request of another.
+// TestPersonasApart checks that two groups with different personas and a direct chat stay apart
+// on each platform. All of them talk at the same time, and a kill -9 comes while all wait for the
+// model. No request of one contains a document, memory, tool or skill of another.
 func TestPersonasApart(t *testing.T) {
 	t.Parallel()
 	entered, release := make(chan struct{}, 64), make(chan struct{})
@@ -134,7 +134,7 @@ func TestPersonasApart(t *testing.T) {
 	p := w.start()
 	p.ready()
 	w.furnish()
-	// All corners are asked before the first answer is waited for.
+	// ask writes to all corners before it waits for the first answer.
 	ask := func(s *scene, text string, answered func(c *corner, list []string) bool) {
 		for i := range corners {
 			s.sayFrom(&corners[i], groups, strings.ReplaceAll(text, "CORNER",
@@ -177,13 +177,14 @@ func TestPersonasApart(t *testing.T) {
 	w.wantApart()
 }
 
-// readSkills are orders to read all skills of the corners. Each may read only its own.
+// readSkills orders the model to read the skills of all corners. Each corner may read only its
+// own.
 const readSkills = `
 DO read_file {"path":"skills/sail/SKILL.md"}
 DO read_file {"path":"skills/teach/SKILL.md"}
 DO read_file {"path":"skills/garden/SKILL.md"}`
 
-// groupList matches the groups of an account.
+// groupList matches the line of an account's groups in the configuration.
 var groupList = regexp.MustCompile(`(?m)^groups = .*$`)
 
 // setCorners writes the configuration of the corners.
@@ -241,8 +242,8 @@ func (w *world) furnish() {
 	}
 }
 
-// wantApart checks the requests of [TestPersonasApart]: in each corner of each platform there is
-// what belongs there, and nothing else.
+// wantApart checks the requests of [TestPersonasApart]: on each platform, each corner has its own
+// documents, skill, tool and memory, and those of no other corner.
 func (w *world) wantApart() {
 	w.t.Helper()
 	word := regexp.MustCompile(`word-[a-z]+-[a-z]+`)

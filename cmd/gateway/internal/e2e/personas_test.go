@@ -33,8 +33,8 @@ func (w *world) persona(name, document, text string) {
 	}
 }
 
-// crew writes the documents of the personas, and returns the tables of the personas and of the
-// model of one.
+// crew writes the documents of the personas. It returns the configuration of the personas and of
+// the model that one of them uses.
 func (w *world) crew() string {
 	w.persona("pirate", "SOUL.md", pirateSoul)
 	w.persona("pirate", "SHIP.md", pirateShip)
@@ -61,8 +61,8 @@ func says(r openaitest.Request, text string) bool {
 	})
 }
 
-// lacks reports whether one of texts says that there is no tool with a name. Platforms escape some
-// characters.
+// lacks reports whether one of texts says that there is no tool with this name. It undoes the
+// escapes of some platforms.
 func lacks(texts []string, name string) bool {
 	plain := strings.NewReplacer(`\`, "", "&#34;", `"`, "&quot;", `"`)
 	return slices.ContainsFunc(texts, func(text string) bool {
@@ -70,10 +70,10 @@ func lacks(texts []string, name string) bool {
 	})
 }
 
-// TestPersonas checks on each platform that a group has the persona, the model and the tools of its
-// policy, and that direct chats of the same account have others. Withheld tools can't be called by
-// their names, through more_tools, by a job or by a sub-agent. What is withheld from a person is
-// withheld from them in the group and in their direct chat.
+// TestPersonas checks on each platform that a group has the persona, the model and the tools of
+// its policy, and that direct chats of the same account have those of another policy. A withheld
+// tool can't be called by its name, through more_tools, by a job or by a sub-agent. A tool that
+// is withheld from a person is withheld in the group and in their direct chat.
 func TestPersonas(t *testing.T) {
 	t.Parallel()
 	w, platforms := joinPlatforms(t, "access = \"open\"\n", followOrders)
@@ -157,14 +157,14 @@ func (w *world) wantPersonas() {
 	}
 }
 
-// garden returns a policy that gives the group a persona, and others their usual one.
+// garden returns a policy that gives the group a persona. Other chats keep their usual one.
 func garden(persona string) string {
 	return fmt.Sprintf("[policies.garden]\nchats = [\"telegram/%d\"]\npersona = %q\n", groupID,
 		persona)
 }
 
-// TestPersonaSurvivesKill kills the gateway in the middle of a turn and changes the persona of its
-// chat. The turn goes on with the persona with which it began, and the next one has the new one.
+// TestPersonaSurvivesKill checks that a turn which a kill interrupts keeps its persona, even if
+// the configuration changes the persona of its chat meanwhile. The next turn has the new persona.
 func TestPersonaSurvivesKill(t *testing.T) {
 	t.Parallel()
 	entered, release := make(chan struct{}, 8), make(chan struct{})
@@ -208,8 +208,8 @@ func TestPersonaSurvivesKill(t *testing.T) {
 	}
 }
 
-// TestPersonaReload checks that personas, policies and documents count from the next message on,
-// also the first ones, and that a mistake in them changes nothing.
+// TestPersonaReload checks that changes of personas, policies and documents apply from the next
+// message on, even if there were none before. A mistake in the file changes nothing.
 func TestPersonaReload(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})
@@ -252,8 +252,9 @@ func TestPersonaReload(t *testing.T) {
 	want("", "fake-model", "# gateway")
 }
 
-// TestPolicyFollowsGroup checks that a policy for a group goes on when Telegram makes a supergroup
-// with another id of it, also for its jobs and after a kill. The owner is told of the new id.
+// TestPolicyFollowsGroup checks that the policy of a group still applies after Telegram has
+// turned the group into a supergroup with another id, also to its jobs and after a kill. The
+// owner is told the new id.
 func TestPolicyFollowsGroup(t *testing.T) {
 	t.Parallel()
 	const group, supergroup = -42, -1009876543210

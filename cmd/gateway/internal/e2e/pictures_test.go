@@ -12,7 +12,7 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// withPictures configures a model for pictures.
+// withPictures configures a model that generates pictures.
 func (w *world) withPictures(more string) {
 	w.t.Helper()
 	w.config = fmt.Sprintf("[media.images]\nmodel = \"gpt-image-1\"\nbase_url = %q\nprice = 0.2\n%s",
@@ -30,7 +30,7 @@ func (s *scene) files() (n int) {
 
 var mediaFile = regexp.MustCompile(`media/[a-z0-9]+\.[a-z]+`)
 
-// drawn returns the one picture that was requested with this prompt.
+// drawn returns the request for a picture with this prompt. There must be exactly one.
 func (s *scene) drawn(prompt string) openaitest.Drawing {
 	s.t.Helper()
 	found := slices.DeleteFunc(s.w.model.Drawings(), func(d openaitest.Drawing) bool {
@@ -97,8 +97,8 @@ func TestPictures(t *testing.T) {
 	})
 }
 
-// TestPictureLimits checks that pictures have a cost, can need an approval, and are loaded only
-// from the provider's host. Without a model for pictures there is no tool.
+// TestPictureLimits checks that pictures count towards the budget, can need an approval, and are
+// loaded only from the provider's host. Without a model for pictures, no such tool is offered.
 func TestPictureLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: perform})

@@ -15,7 +15,7 @@ import (
 	"gateway/channels/telegram/telegramtest"
 )
 
-// This file has the tests of pitfalls_test.go about streaming.
+// This file has the tests about streaming. The table in pitfalls_test.go says what they check.
 
 // words returns a text of numbered words with at least n bytes.
 func words(word string, n int) string {
@@ -26,7 +26,7 @@ func words(word string, n int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// stream returns a reply in small pieces, slow enough for previews.
+// stream returns a reply that arrives in small pieces, slowly enough for previews.
 func stream(text string) openaitest.Reply {
 	r := openaitest.Reply{First: 120 * time.Millisecond, Between: 6 * time.Millisecond}
 	for chunk := range slices.Chunk([]byte(text), 100) {
@@ -35,7 +35,7 @@ func stream(text string) openaitest.Reply {
 	return r
 }
 
-// held makes a reply wait after its beginning until a chat shows that beginning.
+// held makes a reply pause after its beginning until a chat shows that beginning.
 func (w *world) held(chat int64, r openaitest.Reply) openaitest.Reply {
 	r.Hold = func(int) {
 		w.holdUntil(fmt.Sprint("an answer to begin in ", chat),
@@ -44,7 +44,7 @@ func (w *world) held(chat int64, r openaitest.Reply) openaitest.Reply {
 	return r
 }
 
-// holdUntil is await for the model.
+// holdUntil waits like await, but for the model: it reports a failure without ending the test.
 func (w *world) holdUntil(what string, cond func() bool) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
@@ -72,7 +72,7 @@ func chatIn(r openaitest.Request) int64 {
 	text := lastText(r)
 	n, err := strconv.ParseInt(text[strings.LastIndexByte(text, ' ')+1:], 10, 64)
 	if err != nil {
-		panic(err) // the test says none
+		panic(err) // the test sent a message without a number
 	}
 	return n
 }
@@ -121,8 +121,8 @@ func TestFirstDeltaOverTheLimit(t *testing.T) {
 				h.wait()
 			}
 			fmt.Fprintf(rw, "data: {\"choices\":[{\"delta\":{\"content\":%q}}]}\n\n", delta)
-			_ = http.NewResponseController(rw).Flush() // nobody is left to tell of an error
-			<-time.After(150 * time.Millisecond)       // what is whole at once is not shown before
+			_ = http.NewResponseController(rw).Flush() // an error means that the client is gone
+			<-time.After(150 * time.Millisecond)       // an answer that is complete at once has no preview
 		}
 		fmt.Fprint(rw, `data: {"choices":[{"delta":{},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
 	}))
@@ -257,8 +257,8 @@ func TestMessageRightAfterStreamedAnswer(t *testing.T) {
 	w.expect(1, want...)
 }
 
-// TestStoppedAnswerIsMarked checks that the preview of a stopped answer says so and no longer
-// changes.
+// TestStoppedAnswerIsMarked checks that the preview of a stopped answer ends with "(stopped)" and
+// no longer changes.
 func TestStoppedAnswerIsMarked(t *testing.T) {
 	t.Parallel()
 	var w *world

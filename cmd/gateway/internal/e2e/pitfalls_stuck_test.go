@@ -11,7 +11,8 @@ import (
 	"gateway/store"
 )
 
-// This file has the tests of pitfalls_test.go about chats that block each other.
+// This file has the tests about chats that block each other. The table in pitfalls_test.go says
+// what they check.
 
 func TestHelpWhileAllSlotsAreBusy(t *testing.T) {
 	t.Parallel()
@@ -79,7 +80,7 @@ func TestSlowTypingDelaysNoAnswer(t *testing.T) {
 	w.telegram.Inject(telegramtest.Fault{
 		Method: "sendChatAction", Effect: telegramtest.Hang})
 	w.run()
-	const chats = 8 // as many indicators as are set at once
+	const chats = 8 // the gateway sets this many indicators at once
 	for chat := range int64(chats) {
 		w.telegram.Say(chat+1, chat+1, fmt.Sprint("hello from ", chat+1))
 	}
@@ -88,7 +89,8 @@ func TestSlowTypingDelaysNoAnswer(t *testing.T) {
 		w.expect(chat+1, fmt.Sprint("you said hello from ", chat+1))
 		meanwhile += w.telegram.History(chat + 1)[0].Hanging
 	}
-	// On a very slow machine the indicators can time out before all answers. Then meanwhile is 0.
+	// On a very slow machine, all indicators can time out before the answers come. Then meanwhile is
+	// 0 although nothing is wrong.
 	if meanwhile == 0 {
 		t.Errorf("none of %d answers came while the typing indicator was being set", chats)
 	}

@@ -1,42 +1,42 @@
 package e2e
 
-// How other gateways of this kind were seen to fail, and the test that holds that this one does
-// not.
+// This table lists failures that were seen in other gateways of this kind. The test beside each
+// failure checks that this gateway does not have it.
 //
-// Lost
+// Lost messages
 //
 //	A kill loses messages, answers and tool rounds           TestKill
 //	The platform's cursor moves before the update is stored  TestOffsetFollowsStore
 //	Nothing resumes after a restart                          TestRestartResumesByItself
 //	A follow-up makes the first answer vanish                TestFollowUpDuringTurnKeepsFirstAnswer
-//	The first delta is longer than a message may be          TestFirstDeltaOverTheLimit
+//	The first delta is longer than the platform allows       TestFirstDeltaOverTheLimit
 //	A delta is sent during an outage                         TestStreamDuringOutage
 //	A retried edit doubles the text                          TestRetriedEditDoublesNothing
-//	Two topics that stream at once shred each other          TestTopicsStreamSideBySide
-//	Only the log knows of what did not fit into the queue    TestOverflowTellsTheSender
-//	A streamed answer of 6,000 characters                    TestStreamedLongAnswerArrives
-//	A 429 on the final edit                                  TestRateLimitOnFinalEdit
-//	The reply to what is said right after a streamed answer  TestMessageRightAfterStreamedAnswer
+//	Two topics that stream at once mix their texts           TestTopicsStreamSideBySide
+//	A message that overflows the queue is only logged        TestOverflowTellsTheSender
+//	A streamed answer of 6,000 characters is lost            TestStreamedLongAnswerArrives
+//	A 429 on the final edit loses the answer                 TestRateLimitOnFinalEdit
+//	A message right after a streamed answer has no reply     TestMessageRightAfterStreamedAnswer
 //	retry_after is ignored                                   TestRetryAfterIsKept
-//	SIGTERM loses what is in flight                          TestKill/drain
+//	SIGTERM loses the messages in progress                   TestKill/drain
 //	A send is dropped after three quick attempts             TestSendIsTriedOnAndOn
-//	/stop drops rounds; what was queued runs anyway          TestStopKeepsCompletedRounds
+//	/stop drops tool rounds; queued messages run anyway      TestStopKeepsCompletedRounds
 //
-// Twice
+// Repeated messages
 //
 //	Platform ids are not remembered, or only in memory       TestSameMessageTwice
-//	A failed part 2 sends part 1 again                       TestFailedPartIsSentAlone
-//	A send that may have been executed is repeated unseen    TestLostAnswerIsCounted
+//	If part 2 fails, part 1 is sent again                    TestFailedPartIsSentAlone
+//	A send with an unknown outcome is repeated silently      TestLostAnswerIsCounted
 //
-// Out of order, stuck
+// Messages out of order, and blocked chats
 //
 //	One slow chat stops all; two messages of a chat race     TestOrder
 //	A retry for one chat blocks every chat                   TestOrder
 //	/help has no answer while all slots are busy             TestHelpWhileAllSlotsAreBusy
-//	With 5,000 chats the whole process stands still          TestFiveThousandChats
+//	With 5,000 chats the whole process stands still          TestThousandsOfChats
 //	A slow typing indicator delays every answer              TestSlowTypingDelaysNoAnswer
 //	A chat that blocked the bot stalls the others            TestBlockedChatStallsNoOther
-//	A panic on shutdown                                      TestKill/drain
+//	The process panics on shutdown                           TestKill/drain
 
 import (
 	"fmt"
@@ -69,7 +69,7 @@ func say(text string) openaitest.Reply { return openaitest.Reply{Text: []string{
 // repeat is a model that repeats the newest message.
 func repeat(r openaitest.Request) openaitest.Reply { return say("you said " + lastText(r)) }
 
-// A hold keeps callers of wait until it is released.
+// A hold blocks callers of wait until it is released. The first call of wait closes reached.
 type hold struct {
 	reached, released chan struct{}
 	reach, release    func()
@@ -128,9 +128,9 @@ func TestOffsetFollowsStore(t *testing.T) {
 	p.ready()
 	w.await("the gateway to poll", w.telegram.Polling)
 	w.look(func(db *store.DB) {
-		err := db.Tx(t.Context(), func(*store.Tx) error { // nothing else can be stored meanwhile
+		err := db.Tx(t.Context(), func(*store.Tx) error { // blocks all other writes
 			w.telegram.Say(1, 1, "hello")
-			// A gateway that acknowledged without storing would do so at once.
+			// A gateway that acknowledges messages before it stores them would do so within this time.
 			confirmed := time.NewTimer(300 * time.Millisecond)
 			defer confirmed.Stop()
 			<-confirmed.C
@@ -162,7 +162,7 @@ func TestFollowUpDuringTurnKeepsFirstAnswer(t *testing.T) {
 		w.telegram.Say(1, 1, "one")
 		until(t, "the model to be asked", h.reached)
 		w.telegram.Say(1, 1, "two")
-		w.telegram.Say(1, 1, "/queue") // is answered when the worker has what came before
+		w.telegram.Say(1, 1, "/queue") // is answered after the worker has taken all earlier messages
 		mode := fmt.Sprintf("The queue mode is %s. It says what happens to a message that comes "+
 			"while I answer:\n\n• steer: I read it at my next step\n• followup: I answer it afterwards\n"+
 			"• collect: I answer all that came at once, afterwards\n"+

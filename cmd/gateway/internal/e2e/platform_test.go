@@ -21,8 +21,8 @@ import (
 // and Bob in a group. Its methods return messages in the form in which the platform received
 // them.
 type chatPlatform interface {
-	config() string // of the account, which has the platform's name
-	ready() bool    // the gateway is there
+	config() string // configuration of the account, which has the platform's name
+	ready() bool    // whether the gateway is connected
 
 	say(text string) (id string)
 	reply(id, text string)
@@ -30,21 +30,21 @@ type chatPlatform interface {
 	photos(caption string, photos ...[]byte)
 	file(name, mimeType string, data []byte)
 	voice(data []byte)
-	sayStranger(text string) (id string) // Bob, in his direct chat
-	stranger() []string                  // what he reads there
-	refuse(on bool)                      // the platform refuses what the bot sends to him there
-	press(label string)                  // a button below the bot's newest message
+	sayStranger(text string) (id string) // Bob writes in his direct chat
+	stranger() []string                  // what Bob reads there
+	refuse(on bool)                      // whether the platform refuses the bot's messages to Bob
+	press(label string)                  // Ann presses a button of the bot
 
-	sayGroup(text string, mention bool)               // Bob
-	sayThread(thread int, text string)                // Ann; threads are 1 and 2
-	voiceGroup(data []byte)                           // Bob, who mentions nobody
-	replyGroup(text string)                           // Bob, to the bot's newest message
+	sayGroup(text string, mention bool)               // Bob writes
+	sayThread(thread int, text string)                // Ann writes in thread 1 or 2
+	voiceGroup(data []byte)                           // Bob speaks, without a mention
+	replyGroup(text string)                           // Bob replies to the bot's newest message
 	direct() []string                                 // what Ann reads
 	group() []string                                  // what Bob reads
 	thread(thread int) []string                       // what both read
-	marks(stranger bool, id string) string            // that the bot shows: emoji, read, typing
-	outage(on bool)                                   // the platform is down
-	wait(ctx context.Context, cond func() bool) error // for anything to change
+	marks(stranger bool, id string) string            // of a message: emoji, read, typing
+	outage(on bool)                                   // whether the platform is down
+	wait(ctx context.Context, cond func() bool) error // until cond is true
 }
 
 const (
@@ -52,7 +52,7 @@ const (
 	groupID      = -1001234567890
 )
 
-// onTelegram is Telegram.
+// onTelegram is the [chatPlatform] for Telegram.
 type onTelegram struct {
 	*telegramtest.Server
 	url     string
@@ -76,12 +76,12 @@ func (o *onTelegram) config() string {
 func (o *onTelegram) say(text string) string { return strconv.Itoa(o.Say(annID, annID, text)) }
 
 func (o *onTelegram) reply(id, text string) {
-	n, _ := strconv.Atoi(id) // it is one of say's
+	n, _ := strconv.Atoi(id) // id is a result of say
 	o.Deliver(telegramtest.Message{User: annID, Text: text, ReplyTo: n})
 }
 
 func (o *onTelegram) edit(id, text string) {
-	n, _ := strconv.Atoi(id) // it is one of say's
+	n, _ := strconv.Atoi(id) // id is a result of say
 	o.EditSay(annID, n, text)
 }
 
@@ -100,7 +100,7 @@ func (o *onTelegram) sayStranger(text string) string {
 }
 
 func (o *onTelegram) marks(stranger bool, id string) string {
-	n, _ := strconv.Atoi(id) // it is one of say's
+	n, _ := strconv.Atoi(id) // id is a result of say
 	chat := int64(annID)
 	if stranger {
 		chat = bobID
@@ -188,7 +188,7 @@ func (o *onTelegram) outage(on bool) {
 	}
 }
 
-// onDiscord is Discord. Channel 30 has the threads 31 and 32.
+// onDiscord is the [chatPlatform] for Discord. Channel 30 has the threads 31 and 32.
 type onDiscord struct {
 	*discordtest.Server
 	url string
@@ -333,7 +333,7 @@ func (o *onDiscord) outage(on bool)             { o.SetOutage(on) }
 
 func (o *onDiscord) wait(ctx context.Context, cond func() bool) error { return o.Wait(ctx, cond) }
 
-// onWhatsApp is WhatsApp.
+// onWhatsApp is the [chatPlatform] for WhatsApp.
 type onWhatsApp struct {
 	*whatsapptest.Server
 	t        testing.TB
@@ -442,7 +442,7 @@ func (o *onWhatsApp) marks(stranger bool, id string) string {
 
 func (o *onWhatsApp) stranger() []string { return o.read(o.bob, "") }
 
-// refuse makes WhatsApp refuse one message. Nobody else may be sent a message meanwhile.
+// refuse makes WhatsApp refuse the next message of the bot, no matter to whom.
 func (o *onWhatsApp) refuse(on bool) {
 	if on {
 		o.RefuseSends(463)

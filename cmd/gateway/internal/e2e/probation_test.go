@@ -10,13 +10,13 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// TestProbation checks a message that crashes the process before its turn begins. It is given up
-// after a few crashes and the chat is told. Other messages are answered.
+// TestProbation checks that the gateway gives up a message that crashes the process before its
+// turn begins, after a few crashes, and tells the chat. Other messages are answered.
 func TestProbation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: openaitest.Echo})
 	w.telegram.Say(1, 1, "poison")
-	// The first crash is not counted, because nothing to count was recorded before it.
+	// The first crash is not counted, because the gateway had recorded nothing before it.
 	for i := range 4 {
 		p := w.start("GATEWAY_FAULT=perceived:1")
 		if code := p.exited(patience); code != -1 {

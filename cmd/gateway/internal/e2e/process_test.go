@@ -25,8 +25,8 @@ import (
 // buildDir is the folder of the binary during the tests.
 var buildDir = filepath.Join(os.TempDir(), "gateway-test-"+strconv.Itoa(os.Getpid()))
 
-// buildBinary returns the path of the gateway's binary, which contains the fault points of
-// package fault. It is built once for all tests.
+// buildBinary builds the gateway once for all tests and returns the path of the binary. The
+// binary contains the fault points of package fault.
 var buildBinary = sync.OnceValues(func() (string, error) {
 	if err := os.Mkdir(buildDir, 0o700); err != nil {
 		return "", err
@@ -48,7 +48,7 @@ var buildBinary = sync.OnceValues(func() (string, error) {
 type process struct {
 	t    testing.TB
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended and its log is read
+	done chan struct{} // closed when the process has ended and its log is read
 
 	mu      sync.Mutex
 	counts  map[string]int // log lines by message
@@ -66,7 +66,7 @@ func (w *world) start(env ...string) *process {
 	return w.startProgram(path, env...)
 }
 
-// startProgram is start for the program at a path.
+// startProgram is like start, for the program at a path.
 func (w *world) startProgram(path string, env ...string) *process {
 	w.t.Helper()
 	p := &process{
@@ -86,7 +86,7 @@ func (w *world) startProgram(path string, env ...string) *process {
 	go func() {
 		defer close(p.done)
 		p.read(stderr)
-		_ = p.cmd.Wait() // how it ended is in ProcessState
+		_ = p.cmd.Wait() // ProcessState has the outcome
 	}()
 	w.t.Cleanup(func() {
 		p.kill()

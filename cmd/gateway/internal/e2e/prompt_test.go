@@ -16,9 +16,9 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// TestPromptSize checks that the beginning of every request, the system prompt and the tools, is
-// short and names every tool. Each request costs money and time for it. The sizes are those that
-// deploy/bench prints, in characters of JSON.
+// TestPromptSize checks that the beginning of every request (the system prompt and the tools) is
+// short and describes every tool. Every request costs money and time for this part. The sizes are
+// in characters of JSON, as deploy/bench prints them.
 func TestPromptSize(t *testing.T) {
 	t.Parallel()
 	const mostSystem, mostTools = 4000, 8000
@@ -40,7 +40,7 @@ func TestPromptSize(t *testing.T) {
 	if err := json.Unmarshal(first.Body, &request); err != nil || len(request.Messages) != 2 {
 		t.Fatalf("the first request has %d messages, error %v", len(request.Messages), err)
 	}
-	system := utf8.RuneCount(request.Messages[0].Content) - len(w.home) // which has any length
+	system := utf8.RuneCount(request.Messages[0].Content) - len(w.home) // its length varies
 	tools := utf8.RuneCount(request.Tools)
 	t.Logf("system prompt: %d characters, tools: %d", system, tools)
 	if system > mostSystem {
@@ -53,7 +53,7 @@ func TestPromptSize(t *testing.T) {
 		described := slices.ContainsFunc(first.Tools, func(tool openaitest.Tool) bool {
 			return tool.Name == name || strings.Contains(tool.Description, "\n- "+name+": ")
 		})
-		unconfigured := strings.HasSuffix(name, "_image") // nothing makes pictures here
+		unconfigured := strings.HasSuffix(name, "_image") // no model for pictures
 		if described && unconfigured {
 			t.Errorf("the request describes %s, which is not configured", name)
 		}
@@ -63,8 +63,8 @@ func TestPromptSize(t *testing.T) {
 	}
 }
 
-// TestDefaultDocuments checks that the agent has a character and rules from the beginning, and that
-// the owner replaces them by editing the documents, or turns them off.
+// TestDefaultDocuments checks that the agent has a character and rules from the start. The owner
+// replaces them by editing the documents, or turns a document off by emptying it.
 func TestDefaultDocuments(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})
@@ -115,7 +115,7 @@ func TestRareTool(t *testing.T) {
 	})
 }
 
-// TestNanobotArguments checks that calls as nanobot's TOOLS.md teaches them work.
+// TestNanobotArguments checks that tools accept the arguments that nanobot's TOOLS.md describes.
 func TestNanobotArguments(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: followOrders})
@@ -127,14 +127,14 @@ func TestNanobotArguments(t *testing.T) {
 		{`grep {"pattern":"gre","fixed_strings":true,"context_after":1}`, "tea.md"},
 		{`schedule {"action":"add","message":"tea","cron_expr":"0 9 * * *","tz":"UTC"}`, "0 9 * * *"},
 		{`schedule {"action":"add","message":"coffee","every_seconds":7200}`, "every 2h"},
-		{`message {"content":"sent by hand"}`, "sent by hand"}, // the last, since it is answered, too
+		{`message {"content":"sent by hand"}`, "sent by hand"}, // the last one, as it sends two messages
 	} {
 		w.wantReply(annID, "DO "+x.call, x.want)
 	}
 }
 
-// TestNanobotWorkingDir checks that exec understands nanobot's name of the folder, and that the
-// person who approves the command reads the folder.
+// TestNanobotWorkingDir checks that exec accepts nanobot's name for the folder of a command, and
+// that the person who approves the command sees the folder.
 func TestNanobotWorkingDir(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the sandbox needs Linux")

@@ -65,7 +65,7 @@ func (w *world) set(old, new string) {
 	w.config = strings.Replace(w.config, old, new, 1)
 }
 
-// save writes the configuration with the function write.
+// save writes the configuration by calling write.
 func (w *world) save(channel string, write func(path string, text []byte) error) {
 	w.t.Helper()
 	path := filepath.Join(w.home, "config.toml")
@@ -103,8 +103,8 @@ func TestReloadAccess(t *testing.T) {
 	p.shows(`"changed":["channels.telegram.allow"]`)
 }
 
-// TestReloadOwners checks that somebody whom the configuration no longer names as an owner gets no
-// more messages for owners, even before they write again.
+// TestReloadOwners checks that a person who is removed from the owners in the configuration gets
+// no more messages for owners, even before the person writes again.
 func TestReloadOwners(t *testing.T) {
 	t.Parallel()
 	const stranger = 9
@@ -119,14 +119,14 @@ func TestReloadOwners(t *testing.T) {
 	p.says(reloaded, 1)
 	w.telegram.Say(stranger, stranger, "and me")
 	w.await("a code", func() bool { return len(w.texts(stranger)) == 1 })
-	w.answers(annID, "not any more") // comes after what was for her before
+	w.answers(annID, "not any more") // comes after all earlier messages to her
 	if texts := w.texts(annID); len(texts) != 3 {
 		t.Errorf("the former owner reads %q, want two answers and one question", texts)
 	}
 }
 
-// TestReloadFirstOwner checks that an owner whom only the changed file names lets people in as
-// users, although the gateway began without an owner.
+// TestReloadFirstOwner checks that an owner who is named only in the reloaded file can let people
+// in as users, although the gateway started without an owner.
 func TestReloadFirstOwner(t *testing.T) {
 	t.Parallel()
 	knock := strings.Replace(quiet, `access = "open"`, `access = "pairing"`, 1)
@@ -146,7 +146,8 @@ func TestReloadFirstOwner(t *testing.T) {
 	w.wantReply(annID, "/pair "+code, "(role: user)")
 }
 
-// TestReloadGroupsOfDiscord checks that a channel that is listed by a reload is read after a gap.
+// TestReloadGroupsOfDiscord checks that the gateway reads a channel that a reload has added, also
+// after its session on Discord was invalidated.
 func TestReloadGroupsOfDiscord(t *testing.T) {
 	t.Parallel()
 	w, s := withDiscordOnly(t, "streaming = false\n", perform)
@@ -195,7 +196,7 @@ func TestReloadModel(t *testing.T) {
 	p.shows(`"changed":["agent.model","models.other"]`)
 }
 
-// TestReloadBroken checks that all mistakes of a file are reported, and that none of its settings
+// TestReloadBroken checks that all mistakes in a file are reported, and that none of its settings
 // apply.
 func TestReloadBroken(t *testing.T) {
 	t.Parallel()
@@ -279,7 +280,8 @@ func TestReloadHangup(t *testing.T) {
 	p.says("message withheld: it contains a secret of the gateway", 1)
 }
 
-// TestReloadWaysOfSaving saves the file in the ways of editors and deployments.
+// TestReloadWaysOfSaving checks that a change is applied when the file is saved in the ways of
+// different editors and deployments.
 func TestReloadWaysOfSaving(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat, channel: allow("1")})
@@ -328,7 +330,8 @@ func TestReloadWaysOfSaving(t *testing.T) {
 }
 
 // TestReloadAppears checks that a configuration file is applied if it appears while the gateway
-// runs with the defaults. A removed file is a mistake and does not mean the defaults.
+// runs with the defaults. If the file is removed later, the gateway reports a mistake and does
+// not return to the defaults.
 func TestReloadAppears(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat, channel: allow("7")})

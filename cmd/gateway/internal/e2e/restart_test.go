@@ -15,7 +15,7 @@ import (
 	"gateway/store"
 )
 
-// bossID is the owner, who writes to the gateway besides the people of a trial.
+// bossID is the owner. The owner writes to the gateway in addition to the people of a trial.
 const bossID = 7001
 
 const (
@@ -23,8 +23,9 @@ const (
 	backAgain  = "I am back: gateway "
 )
 
-// TestRestart restarts the gateway repeatedly, in the same process, while people talk to it. Each
-// of their messages is answered once, and each request for a restart twice.
+// TestRestart checks that /restart restarts the gateway in the same process while people talk to
+// it, several times. Each message of the people is answered once. Each /restart gets two
+// messages, before and after the restart.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	tr := newTrial(t, 40)
@@ -55,11 +56,11 @@ func TestRestart(t *testing.T) {
 		t.Errorf("the owner was told %q, want %q", told, want)
 	}
 	tr.ledger.await(t, 0, p.done)
-	tr.stop(p) // it is the process that was started, and no other one
+	tr.stop(p) // p is still the same process
 }
 
-// TestRestartOfSeveral checks that several people who ask at the same time all get the messages
-// about the restart and its end, and that nobody is told that it failed.
+// TestRestartOfSeveral checks that several people who send /restart at the same time all get the
+// messages about the restart and its end, and that nobody is told that it failed.
 func TestRestartOfSeveral(t *testing.T) {
 	t.Parallel()
 	people := []int64{annID, bobID, bossID}
@@ -83,8 +84,8 @@ func TestRestartOfSeveral(t *testing.T) {
 	p.stop()
 }
 
-// TestRestartKilled checks that a gateway which was killed during a restart reports its return
-// once, at the next start.
+// TestRestartKilled checks that a gateway which was killed during a restart reports at the next
+// start, and only once, that it is back.
 func TestRestartKilled(t *testing.T) {
 	t.Parallel()
 	h := newHold()
@@ -95,7 +96,7 @@ func TestRestartKilled(t *testing.T) {
 	}, channel: quiet + "\nowners = [\"7\"]"})
 	p := w.start()
 	p.ready()
-	w.telegram.Say(bobID, bobID, "hello") // keeps it from ending at once
+	w.telegram.Say(bobID, bobID, "hello") // the open answer delays the restart
 	until(t, "the model to be asked", h.reached)
 	w.wantReply(annID, "/restart", restarting)
 	w.eventually("what was told is noted as sent", func(db *store.DB) bool {
@@ -115,8 +116,8 @@ func TestRestartKilled(t *testing.T) {
 	}
 }
 
-// TestRestartProgram checks that the gateway keeps running if the program could not start again,
-// and that a replaced program is the one that starts.
+// TestRestartProgram checks that the gateway keeps running if its program can't be started again,
+// and that a restart starts the new program if the file was replaced.
 func TestRestartProgram(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat, channel: quiet + "\nowners = [\"7\"]"})
@@ -127,8 +128,8 @@ func TestRestartProgram(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "gateway")
 	install := func(text []byte) {
 		t.Helper()
-		// A process that another test starts could inherit the open file for a moment. Then the
-		// gateway could not run it.
+		// A process that another test starts could inherit the open file for a moment. The system
+		// refuses to run a program that is open for writing.
 		syscall.ForkLock.RLock()
 		defer syscall.ForkLock.RUnlock()
 		if err := os.WriteFile(program+".new", text, 0o700); err != nil {
@@ -152,7 +153,7 @@ func TestRestartProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	install(fmt.Appendf(nil, "#!/bin/sh\nwhile [ -e %s ]; do sleep 0.1; done &\n", lingers))
-	w.wantReply(annID, "/restart", "My program can't be started any more") // at once
+	w.wantReply(annID, "/restart", "My program can't be started any more") // without a delay
 	w.wantReply(annID, "hello", "hello")
 	install(real)
 	w.configure(quiet + "\nowners = [\"7\"]\nnonsense = 1")
@@ -164,7 +165,7 @@ func TestRestartProgram(t *testing.T) {
 	p.says("gateway ready", 2)
 	w.await("the end", func() bool { return heard(w, annID, backAgain) })
 	link, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.cmd.Process.Pid))
-	if err == nil && link != binary { // only where there is such a folder
+	if err == nil && link != binary { // only systems with /proc have this link
 		t.Errorf("the process runs %s, want the new program", link)
 	}
 	p.stop()

@@ -18,14 +18,14 @@ var flowers = []struct {
 	notes int
 	age   time.Duration
 }{
-	{"peonies", 20, 90 * 24 * time.Hour}, // as many as one run of Dream reads
+	{"peonies", 20, 90 * 24 * time.Hour}, // as many notes as one run of Dream reads
 	{"tulips", 10, 60 * 24 * time.Hour},
 	{"lilies", 12, time.Hour},
 }
 
-// TestHistoryIsTrimmed checks that Dream removes old notes that it has read, from the history file
-// and from the search. Notes that are young or unread stay, and so does all else. A kill -9 after
-// the file was changed loses nothing: the next run removes the rest.
+// TestHistoryIsTrimmed checks that Dream removes old notes, once it has read them, from the
+// history file and from the search. Young notes, unread notes and all other data stay. A kill -9
+// after the file was changed loses nothing: the next run removes the rest.
 func TestHistoryIsTrimmed(t *testing.T) {
 	t.Parallel()
 	s := newStudy(t)
@@ -37,7 +37,7 @@ func TestHistoryIsTrimmed(t *testing.T) {
 		s.analyse = func(openaitest.Request) openaitest.Reply {
 			var run int
 			s.set(func() { runs++; run = runs })
-			if run == 2 { // it begins by itself a minute after the first
+			if run == 2 { // this run begins by itself a minute after the first
 				unread.wait()
 			}
 			return say("[SKIP]")
@@ -67,7 +67,7 @@ func TestHistoryIsTrimmed(t *testing.T) {
 	if code := broken.exited(patience); code != -1 {
 		t.Fatalf("the gateway ended with code %d\n%s", code, broken.newest())
 	}
-	s.checkTrimmed(22, 12, 40) // the file was changed, and the rows were not
+	s.checkTrimmed(22, 12, 40) // the file was changed, but not the rows
 
 	s.start().ready()
 	s.await("the answer of the interrupted run", func() bool { return s.dreams() == 2 })
@@ -108,8 +108,8 @@ func notes() string {
 	return b.String()
 }
 
-// checkTrimmed checks how many notes there are in the table, the newest of them in the file, and up
-// to which one Dream has read them.
+// checkTrimmed checks how many notes are in the table, how many of the newest are in the file,
+// and up to which note Dream has read them.
 func (s *study) checkTrimmed(rows, lines int, read int64) {
 	s.t.Helper()
 	table, dreamed, file := s.entries()
@@ -126,7 +126,7 @@ func (s *study) checkTrimmed(rows, lines int, read int64) {
 	}
 }
 
-// find checks that the agent and the owner find the notes about some of the flowers and no others.
+// find checks that the agent and the owner find the notes about these flowers, and no others.
 func (s *study) find(words ...string) {
 	s.t.Helper()
 	for _, f := range flowers {

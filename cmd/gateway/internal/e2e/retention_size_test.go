@@ -11,18 +11,18 @@ import (
 	"gateway/store"
 )
 
-// TestDatabaseStaysBounded checks that the database stays below its limit while people write. Old
-// and new finished data is removed, but neither dead letters nor messages in the prompt. Every
-// message is answered exactly once.
+// TestDatabaseStaysBounded checks that the database stays below its limit while people write.
+// Finished data is removed, both old and new, but dead letters and messages in the prompt stay.
+// Every message is answered exactly once.
 func TestDatabaseStaysBounded(t *testing.T) {
 	t.Parallel()
 	const (
 		bound = 3 << 20
 		chats = 8
 		times = 50
-		long  = 4000 // characters, of which some go in and some out
-		// Messages before the start of a prompt never expire. So a pass finds the database too
-		// large, however slowly other rows are added.
+		long  = 4000 // characters of a message
+		// Messages before the start of a prompt never expire by age. So a pass finds the database too
+		// large even if other rows are added slowly.
 		old = 1200
 	)
 	w := newWorld(t, worldOptions{agent: "waiting = 1000\n[memory]\nidle = \"0s\"\n" +
@@ -35,12 +35,12 @@ func TestDatabaseStaysBounded(t *testing.T) {
 	})
 	first.kill()
 	w.stockUp(old, long)
-	// For the next gateway two days last one second, and ten days five.
+	// For the next gateway, a second is two days. So messages expire after five seconds.
 	p := w.start(fmt.Sprintf("GATEWAY_TIME_SCALE=%d", 48*time.Hour/time.Second))
 	p.ready()
 	for n := range times {
 		for chat := int64(1); chat <= chats; chat++ {
-			// A command leaves no transcript, which would have to stay.
+			// A command adds nothing to the transcript, whose messages could not be removed.
 			w.telegram.Say(chat, chat, fmt.Sprintf("/whoami %d-%d %s", chat, n,
 				strings.Repeat("x", long)))
 		}

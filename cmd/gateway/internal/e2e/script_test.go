@@ -21,23 +21,23 @@ import (
 	"gateway/store"
 )
 
-// TestScript runs the scripts of testdata/script. Each has a Telegram of its own, at $TELEGRAM
-// with the bot token $TOKEN, and a model that does whatever it reads (see followOrders), at $MODEL.
-// $GATEWAY_HOME is not there at the beginning. Besides the commands of package testscript there
-// are:
+// TestScript runs the scripts of testdata/script. Each script has its own fake Telegram, at
+// $TELEGRAM with the bot token $TOKEN, and its own fake model, at $MODEL, that follows all orders
+// (see followOrders). $GATEWAY_HOME does not exist at the beginning. There are these commands in
+// addition to those of package testscript:
 //
-//	say CHAT TEXT         somebody writes to the bot; CHAT is their id, too
-//	hear CHAT REGEXP      waits until the bot says so there; $1 is what the first group matches
-//	refuse CHAT [REASON]  Telegram refuses what the bot sends there, or takes it again
-//	exitcode N PROGRAM…   runs a program that must end with that code
-//	calls METHOD N        waits until the Bot API's method was called so often
-//	file CHAT NAME        waits until the bot has sent a file of that name there
-//	until REGEXP PROGRAM…  runs a program until it prints that
-//	wait_file PATH        waits until there is such a file
-//	wait_gone PATH TEXT   waits until a file does not have a text
+//	say CHAT TEXT         a person writes to the bot; CHAT is also the person's id
+//	hear CHAT REGEXP      waits until a message of the bot there matches; sets $1 to the first group
+//	refuse CHAT [REASON]  Telegram refuses the bot's messages there; without REASON, it stops that
+//	exitcode N PROGRAM…   runs a program that must end with the code N
+//	calls METHOD N        waits until the method of the Bot API was called N times
+//	file CHAT NAME        waits until the bot has sent a file with this name there
+//	until REGEXP PROGRAM…  runs a program repeatedly until its output matches
+//	wait_file PATH        waits until the file exists
+//	wait_gone PATH TEXT   waits until the file does not contain the text
 //	polling               waits until a gateway receives from Telegram
-//	pass DURATION         lets so much time pass for the questions that wait for people
-//	[root]                the tests run as root, for whom no folder is closed
+//	pass DURATION         makes the questions to people that much older, as if the time had passed
+//	[root]                whether the tests run as root, who can open every folder
 func TestScript(t *testing.T) {
 	t.Parallel()
 	scripts := crowd{t: t}
@@ -55,7 +55,7 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// A scriptRunner runs the scripts as a crowd.
+// A scriptRunner runs the scripts as subtests of a crowd.
 type scriptRunner struct {
 	*testing.T
 	scripts *crowd
@@ -69,7 +69,7 @@ func (scriptRunner) Parallel() {}
 
 func (scriptRunner) Verbose() bool { return testing.Verbose() }
 
-// telegramKey is where a script keeps its Telegram.
+// telegramKey is the key under which a script stores its Telegram.
 type telegramKey struct{}
 
 func setUpScript(env *testscript.Env) error {
@@ -93,7 +93,8 @@ func telegramOf(ts *testscript.TestScript) *telegramtest.Server {
 	return ts.Value(telegramKey{}).(*telegramtest.Server)
 }
 
-// firstNumber returns the number that is the first of at least n arguments, such as a chat.
+// firstNumber returns the first argument as a number, such as a chat. The script fails if it has
+// fewer than n arguments.
 func firstNumber(ts *testscript.TestScript, neg bool, args []string, n int) int64 {
 	if neg || len(args) < n {
 		ts.Fatalf("see the comment of TestScript")

@@ -13,10 +13,10 @@ import (
 	"gateway/channels/whatsapp/whatsapptest"
 )
 
-// TestSelfKilled checks the case that the gateway uses a person's own WhatsApp account, and the
-// person writes to themselves. Each message is answered once, through kill -9 at every step.
-// Nothing answers an answer, although a second account of the gateway with the same number
-// receives what the first one sends.
+// TestSelfKilled checks a gateway that uses a person's own WhatsApp account while the person
+// writes to themselves. Each message is answered once, although a kill -9 comes at every step.
+// The gateway does not answer its own answers, although its second account, with the same number,
+// receives the messages of the first one.
 func TestSelfKilled(t *testing.T) {
 	t.Parallel()
 	fake := whatsapptest.New(nil)
@@ -64,13 +64,13 @@ func TestSelfKilled(t *testing.T) {
 		p := w.start("GATEWAY_FAULT=" + point + ":2")
 		note("note before " + point)
 		until(t, "the end at "+point, p.done)
-		p = w.start() // else a turn would be given up that several processes have ended with
+		p = w.start() // several crashes in a row would make the gateway give up the turn
 		answered()
 		w.rest()
 		p.kill()
 	}
 	p := w.start()
-	note("the end") // answers to answers would come before its own
+	note("the end") // an answer to an answer would come before the answer to this
 	answered()
 	var want []string
 	for _, text := range notes {

@@ -17,10 +17,11 @@ import (
 	"gateway/store"
 )
 
-// asked matches the questions that the model of a counting world numbers.
+// asked matches the numbered questions that people ask in these tests.
 var asked = regexp.MustCompile(`q-[a-z]+-\d+`)
 
-// counts is a model that says which question it answers and how many it sees in the conversation.
+// counts is a model that says which question it answers and how many questions it sees in the
+// conversation.
 func counts(r openaitest.Request) openaitest.Reply {
 	n := 0
 	for _, m := range r.Messages {
@@ -31,10 +32,10 @@ func counts(r openaitest.Request) openaitest.Reply {
 	return say(fmt.Sprintf("answer to %s, number %d", asked.FindString(lastText(r)), n))
 }
 
-// calm has the lines for an account without previews and limits.
+// calm has the settings of an account without previews, limits and reactions.
 const calm = "streaming = false\nrate_limit = \"off\"\nsender_rate = 0\nreaction = \"\"\n"
 
-// link makes the guests of an inn, who were let in, one person.
+// link links the guests of an inn, who were let in before, so that they are one person.
 func (in *inn) link() {
 	in.t.Helper()
 	var ids []int64
@@ -54,8 +55,8 @@ func (in *inn) link() {
 	}
 }
 
-// numbers returns the answers of the model "counts" that a guest reads, in order: what they answer,
-// and their numbers. On Telegram a message may come twice if the gateway is killed.
+// numbers returns the answers of the model "counts" to a guest, in order: the answered questions
+// and the numbers. It skips repeated messages on Telegram, which a kill of the gateway can cause.
 func (g guest) numbers() (questions []string, numbers []int) {
 	last := ""
 	for _, text := range g.texts() {
@@ -70,9 +71,10 @@ func (g guest) numbers() (questions []string, numbers []int) {
 	return questions, numbers
 }
 
-// TestPersonOnPlatforms checks that a person who is linked on three platforms has one conversation
-// there: all write at the same time, while the gateway is killed, and each message is answered
-// once, in its chat, in one order. Commands and /forget concern that conversation from any chat.
+// TestPersonOnPlatforms checks that a person who is linked on three platforms has one
+// conversation there. The person writes on all platforms at the same time while the gateway is
+// killed. Each message is answered once, in its chat and in one common order. Commands and
+// /forget apply to that conversation from any chat.
 func TestPersonOnPlatforms(t *testing.T) {
 	t.Parallel()
 	in := newInnOf(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
@@ -100,7 +102,7 @@ func TestPersonOnPlatforms(t *testing.T) {
 		if code := p.exited(patience); code != -1 {
 			t.Fatalf("exit code %d, want a kill\n%s", code, p.newest())
 		}
-		p = in.start(fault) // it may end before all platforms are connected
+		p = in.start(fault) // the process may end before all platforms are connected
 	}
 	in.eventually("all answers", func(*store.DB) bool {
 		return !slices.ContainsFunc(in.guests, func(g guest) bool {
@@ -151,8 +153,8 @@ func TestPersonOnPlatforms(t *testing.T) {
 	in.wantStrangers()
 }
 
-// TestSpeakersOnPlatforms checks that in a group on each platform each member has a conversation of
-// their own, which waits for nobody else's.
+// TestSpeakersOnPlatforms checks on each platform that each member of a group has a conversation
+// of their own, which does not wait for those of other members.
 func TestSpeakersOnPlatforms(t *testing.T) {
 	t.Parallel()
 	hold := newHold()
@@ -191,7 +193,7 @@ func TestSpeakersOnPlatforms(t *testing.T) {
 	})
 }
 
-// annInGroup lets Ann say something to the bot in the group.
+// annInGroup makes Ann write to the bot in the group.
 func (s *scene) annInGroup(text string) {
 	s.t.Helper()
 	switch o := s.chatPlatform.(type) {
@@ -206,9 +208,9 @@ func (s *scene) annInGroup(text string) {
 	}
 }
 
-// TestReloadSessions checks that the setting can change while an answer is under way, and that a
-// kill then changes nothing: what is under way ends in order where it began, and then the
-// conversation of the person begins. The next day it begins anew.
+// TestReloadSessions checks that the setting session can change during an answer, also with a
+// kill afterwards. Messages that came before the end of that answer are answered in order in the
+// old conversation. Then the conversation of the person begins. On the next day a new one begins.
 func TestReloadSessions(t *testing.T) {
 	t.Parallel()
 	hold := newHold()
@@ -242,7 +244,7 @@ func TestReloadSessions(t *testing.T) {
 	w.answers(annID, "q-new-1")
 	w.answers(annID, "q-new-2")
 	p.stop()
-	w.look(func(db *store.DB) { // it began yesterday
+	w.look(func(db *store.DB) { // the conversation began yesterday
 		err := db.Tx(t.Context(), func(tx *store.Tx) error {
 			_, err := tx.Exec("UPDATE sessions SET began_ms = began_ms - 86400000")
 			return err

@@ -25,7 +25,8 @@ import (
 	"gateway/cmd/gateway/internal/app"
 )
 
-// A newcomer has no configuration, and variables that lead to the fakes of all platforms.
+// A newcomer has a home without a configuration, and environment variables with the addresses of
+// the fakes of all platforms.
 type newcomer struct {
 	*world
 	discord  *onDiscord
@@ -61,7 +62,7 @@ func newNewcomer(t *testing.T) *newcomer {
 	return n
 }
 
-// gateway runs the program with the variables of n and the given ones, and a standard input.
+// gateway runs the program with the variables of n, further variables and a standard input.
 func (n *newcomer) gateway(input string, env []string, args ...string) (string, error) {
 	n.t.Helper()
 	path, err := buildBinary()
@@ -75,7 +76,8 @@ func (n *newcomer) gateway(input string, env []string, args ...string) (string, 
 	return string(out), err
 }
 
-// file returns a file of the home, which only its owner may read.
+// file returns the content of a file in the home. It checks that only the owner may read the
+// file.
 func (n *newcomer) file(name string) string {
 	n.t.Helper()
 	path := filepath.Join(n.home, name)
@@ -93,17 +95,17 @@ func (n *newcomer) file(name string) string {
 	return string(text)
 }
 
-// isClean checks that nothing looks at the home and finds a problem.
+// isClean checks that none of the commands that inspect a home finds a problem.
 func (n *newcomer) isClean() {
 	n.t.Helper()
 	for command, want := range map[string]string{
 		"config check": "The configuration is correct.", "doctor": "All is well.",
 		"security": "Nothing unsafe was found.",
 	} {
-		// The doctor does not wait for a slow machine for long.
+		// The doctor waits only a short time, so it can fail on a slow machine.
 		for deadline := time.Now().Add(patience); ; {
 			out, err := n.gateway("", nil, strings.Fields(command)...)
-			if os.Geteuid() == 0 { // who runs the tests is not what setup decides
+			if os.Geteuid() == 0 { // GS026 depends on who runs the tests
 				out = regexp.MustCompile(`(?m)^GS026 .*\n.*\n.*\n`).ReplaceAllString(out, want)
 			}
 			if err == nil && strings.Contains(out, want) && !strings.Contains(out, "✗") &&
@@ -117,8 +119,8 @@ func (n *newcomer) isClean() {
 	}
 }
 
-// TestSetup answers all questions on a terminal, some of them wrongly first. The gateway then
-// answers the owner on all platforms.
+// TestSetup checks that setup on a terminal asks all questions and repeats those that are
+// answered wrongly. Afterwards the gateway answers the owner on all platforms.
 func TestSetup(t *testing.T) {
 	t.Parallel()
 	n := newNewcomer(t)
@@ -247,7 +249,7 @@ timezone = "Asia/Tokyo"
 `)
 }
 
-// TestSetupStops checks that Ctrl-C, also while a secret is typed, changes nothing.
+// TestSetupStops checks that Ctrl-C during setup, also while a secret is typed, changes nothing.
 func TestSetupStops(t *testing.T) {
 	t.Parallel()
 	n := newNewcomer(t)
@@ -263,8 +265,8 @@ func TestSetupStops(t *testing.T) {
 	}
 }
 
-// TestSetupTrouble checks that each wrong answer is explained and asked for again, and that what
-// was written stays if the account of WhatsApp is not linked.
+// TestSetupTrouble checks that setup explains each wrong answer and asks again, and that the
+// written files stay if the account of WhatsApp is not linked.
 func TestSetupTrouble(t *testing.T) {
 	t.Parallel()
 	n := newNewcomer(t)
@@ -326,8 +328,8 @@ func TestSetupHint(t *testing.T) {
 	p.ends()
 }
 
-// TestSetupAgain checks that a second run changes what is answered, and keeps the comments and the
-// other keys of the file.
+// TestSetupAgain checks that a second run changes only the answered settings, and keeps the
+// comments and the other keys of the file.
 func TestSetupAgain(t *testing.T) {
 	t.Parallel()
 	n := newNewcomer(t)
@@ -385,7 +387,7 @@ key = "file:secrets/anthropic.key"
 		t.Error("the key is another")
 	}
 
-	// Without a terminal each line answers a question; empty lines keep everything.
+	// Without a terminal, each line of the input answers a question. An empty line keeps the value.
 	out, err = n.gateway("\n\n\n\n\n\n", nil, "setup")
 	if err != nil || !strings.Contains(out, "Nothing has to be written.") ||
 		n.file("config.toml") != want {
@@ -398,7 +400,8 @@ key = "file:secrets/anthropic.key"
 	n.isTaken(t)
 }
 
-// isTaken checks that a running gateway takes a change over, and that a file with mistakes stays.
+// isTaken checks that a running gateway applies a change by setup, and that setup does not touch
+// a file with mistakes.
 func (n *newcomer) isTaken(t *testing.T) {
 	t.Helper()
 	p := n.start(n.env...)
@@ -428,7 +431,7 @@ func (n *newcomer) isTaken(t *testing.T) {
 	}
 }
 
-// listens reports whether a gateway of the home takes connections of terminals.
+// listens reports whether a gateway of the home accepts connections of terminals.
 func (n *newcomer) listens() bool {
 	conn, err := net.Dial("unix", app.SocketPath(n.home))
 	if err != nil {
@@ -438,7 +441,7 @@ func (n *newcomer) listens() bool {
 	return true
 }
 
-// withoutAPI removes the addresses of platforms without an account.
+// withoutAPI removes the environment variables of these platforms from n.env.
 func (n *newcomer) withoutAPI(platforms ...string) {
 	var env []string
 	for _, v := range n.env {
@@ -460,7 +463,7 @@ func TestSetupLocal(t *testing.T) {
 	n.withoutAPI("TELEGRAM", "DISCORD", "WHATSAPP")
 	n.model.SetModels("nomic-embed-text", "qwen3:8b")
 	n.env = append(n.env, "OLLAMA_HOST="+strings.TrimSuffix(n.model.URL, "/v1"))
-	// Provider, model, Telegram, Discord, WhatsApp, time zone, and whether to write.
+	// The questions: provider, model, Telegram, Discord, WhatsApp, time zone, and whether to write.
 	out, err := n.gateway(strings.Repeat("\n", 7), nil, "setup")
 	if err != nil || !strings.Contains(out, "runs on this machine: qwen3:8b") {
 		t.Fatalf("%v\n%s", err, out)

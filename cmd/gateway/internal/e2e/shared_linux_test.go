@@ -22,8 +22,8 @@ func (w *world) system() string {
 	return list[len(list)-1].Messages[0].Content
 }
 
-// TestSharedBehindSandboxes checks that a user's commands can't change the shared part of the
-// prompt, in either sandbox: neither directly nor in the background after somebody has replaced a
+// TestSharedBehindSandboxes checks in each sandbox that a user's commands can't change the shared
+// part of the prompt, neither directly nor from the background after somebody has replaced a
 // file.
 func TestSharedBehindSandboxes(t *testing.T) {
 	for _, mode := range []string{"bubblewrap", "landlock"} {
@@ -67,7 +67,8 @@ func TestSharedBehindSandboxes(t *testing.T) {
 }
 
 // TestSharedMoves checks that the shared documents of earlier versions move out of the workspace
-// once, whenever the process ends. Files that a command creates there later are ignored.
+// once, even if a process ends in the middle. Files that a command creates there later are
+// ignored.
 func TestSharedMoves(t *testing.T) {
 	for name, drafted := range map[string][]string{
 		"at once": nil, "after an end in between": {"skills/tea/SKILL.md", "AGENTS.md"},
@@ -121,8 +122,8 @@ func TestSharedMoves(t *testing.T) {
 	}
 }
 
-// TestAlwaysOfOpenClaw checks that "always" below OpenClaw's key adds only a line of the list to
-// the prompt.
+// TestAlwaysOfOpenClaw checks that "always" below OpenClaw's key in the metadata of a skill does
+// not add the text of the skill to the prompt, only its line in the list.
 func TestAlwaysOfOpenClaw(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: followOrders})

@@ -12,8 +12,8 @@ import (
 	"gateway/store"
 )
 
-// TestEndlessSilence checks that an answer with 100,000 silence markers, as a post may order it,
-// delays nobody.
+// TestEndlessSilence checks that an answer with 100,000 silence markers, which a post to a hook
+// may ask for, delays nobody.
 func TestEndlessSilence(t *testing.T) {
 	t.Parallel()
 	const marks = 100_000

@@ -22,23 +22,23 @@ import (
 )
 
 const (
-	soakDays     = 12                     // that pass for what is kept
-	soakEvery    = 250 * time.Millisecond // some people write
-	soakVisitors = 160                    // who come again and again
+	soakDays     = 12                     // simulated days, for the retention
+	soakEvery    = 250 * time.Millisecond // time between two ticks, at which some people write
+	soakVisitors = 160                    // visitors, each of whom returns often
 )
 
-// TestSoak makes people talk to a gateway for a simulated time of some days, and checks that
-// nothing grows without limit. Retention times are scaled down to a part of a minute.
+// TestSoak makes people talk to a gateway for some simulated days, and checks that nothing grows
+// without limit. Retention times are scaled down to a part of a minute.
 //
-// After a third of the test, everything has been removed at least once: data that is kept for two
-// days is removed after a sixth. The values in the last third may be at most a quarter above the
-// maximum of the second third, plus a constant. The constants allow for noise: some pages and log
-// lines for files, a few connections for goroutines, and the growth of the heap between two
+// After a third of the test, the first data of each kind has been removed: data that is kept for
+// two days is removed after a sixth. The values in the last third may be at most a quarter above
+// the maximum of the second third, plus a constant. The constants allow for noise: some pages and
+// log lines for files, a few connections for goroutines, and the growth of the heap between two
 // garbage collections. A leak per message exceeds them: the last third has about 400 messages by
 // default, and nearly a million in a test of a day.
 //
-// The memory of the agent is excluded, because it is kept for ever. So its tables are subtracted
-// from the size of the database.
+// The memory of the agent is excluded, because it is kept for ever: the size of its tables is
+// subtracted from the size of the database.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	s := newSoak(t)
@@ -115,12 +115,12 @@ func newSoak(t *testing.T) *soak {
 	s.configure(quiet)
 	scale := int(soakDays * 24 * time.Hour / soakTime())
 	s.p = s.start(fmt.Sprintf("GATEWAY_TIME_SCALE=%d", scale), "GATEWAY_HTTP__LISTEN=127.0.0.1:0",
-		"GOGC=100") // its memory is measured
+		"GOGC=100") // the default, because the test measures memory
 	s.await("the gateway to receive", s.telegram.Polling)
 	return s
 }
 
-// visit is how many ticks a visitor stays. It is also the number of visitors at a time.
+// visit is the number of ticks that a visitor stays. It is also the number of visitors at a time.
 const visit = 8
 
 // traffic makes the visitors of a tick write.
@@ -146,7 +146,7 @@ func (s *soak) traffic(n int) {
 // A sample has the values measured at one moment, by name.
 type sample map[string]float64
 
-// slack has the accepted noise by name.
+// slack has the accepted growth by name.
 var slack = map[string]float64{
 	"database bytes": 2 << 20, "log of the database bytes": 8 << 20, "media bytes": 1 << 20,
 	"log bytes": 1 << 20, "versions bytes": 1 << 20, "rows in": 300, "rows out": 300, "turns": 300,
@@ -181,7 +181,7 @@ func (s *soak) size(name string) (total float64) {
 	err := filepath.WalkDir(filepath.Join(s.home, name),
 		func(_ string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
-				return nil // it has gone meanwhile, or is not there yet
+				return nil // the file was removed meanwhile, or does not exist yet
 			}
 			if info, err := d.Info(); err == nil {
 				total += float64(info.Size())
@@ -230,7 +230,7 @@ func (s *soak) scrape(m sample) {
 	}
 }
 
-// check compares the last third with the second one.
+// check compares the samples of the last third with those of the second one.
 func (s *soak) check(samples []sample) {
 	s.t.Helper()
 	third := len(samples) / 3
@@ -245,13 +245,14 @@ func (s *soak) check(samples []sample) {
 		}
 	}
 	last := samples[len(samples)-1]
-	// Each message adds a row. Nearly all of these rows must be gone, else nothing was removed.
+	// Each message adds a row. If more than half of the rows are left, they were not removed.
 	for _, name := range []string{"rows in", "rows out", "turns"} {
 		if last[name] > float64(s.said)/2 {
 			s.t.Errorf("%s: %.0f are left of %d messages", name, last[name], s.said)
 		}
 	}
-	// The last sample can be from right after the removal of departed visitors' files.
+	// The last sample can come right after the removal of departed visitors' files, so any sample
+	// counts.
 	if files := most(samples, "media bytes"); files == 0 || last["log bytes"] == 0 {
 		s.t.Errorf("there are no files: %v", last)
 	}

@@ -11,7 +11,7 @@ import (
 	"gateway/channels/telegram/telegramtest"
 )
 
-// record returns a voice message in which text is said.
+// record returns a voice message that the fake model transcribes as text.
 func (w *world) record(text string) []byte {
 	sound := recording + text
 	w.model.Hear(sound, text)
@@ -28,9 +28,10 @@ func (w *world) transcribed(sound []byte) (n int) {
 	return n
 }
 
-// TestSpoken checks on each platform that a voice message in a group is answered if the agent's
-// name is said in it, that other voice messages there are context, and that a spoken command runs.
-// The gateway is killed after it has decided about the first one, which is not transcribed again.
+// TestSpoken checks on each platform that a voice message in a group is answered if it contains
+// the agent's name. Other voice messages there are context, and a spoken command runs. The
+// gateway is killed after it has decided about the first voice message, which is not transcribed
+// again.
 func TestSpoken(t *testing.T) {
 	t.Parallel()
 	w, platforms := joinPlatforms(t, "", repeat)
@@ -79,8 +80,8 @@ func TestSpoken(t *testing.T) {
 	}
 }
 
-// TestForwardedVoice checks that a forwarded voice message is no command, whatever is said in it:
-// it is a message to the agent.
+// TestForwardedVoice checks that a forwarded voice message is never a command, even if a command
+// is spoken in it. It is a message to the agent.
 func TestForwardedVoice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})
@@ -103,8 +104,8 @@ func TestForwardedVoice(t *testing.T) {
 	p.kill()
 }
 
-// TestNotTranscribed checks that voice messages of a group are not transcribed unless the settings
-// say so, and strangers' voice messages never.
+// TestNotTranscribed checks that voice messages in a group are transcribed only if the settings
+// say so, and voice messages of strangers never.
 func TestNotTranscribed(t *testing.T) {
 	t.Parallel()
 	w, platforms := joinPlatforms(t, "", repeat)

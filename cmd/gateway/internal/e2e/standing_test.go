@@ -31,8 +31,9 @@ func (w *world) runs(job, chat int64) {
 	w.await("a reminder", func() bool { return len(w.texts(chat)) > before })
 }
 
-// TestJobsOfShutOut checks that the reminders of a person who was removed from the list pause,
-// and continue when the person is listed again. Reminders that the person has paused stay paused.
+// TestJobsOfShutOut checks that the reminders of a person pause when the person is removed from
+// the list, and continue when the person is listed again. Reminders that were paused by a command
+// stay paused.
 func TestJobsOfShutOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})
@@ -56,7 +57,8 @@ func TestJobsOfShutOut(t *testing.T) {
 	w.awaitJob(1, "paused")
 }
 
-// TestJobsOfRevoked checks the same for a person whom an operator revokes and approves again.
+// TestJobsOfRevoked checks that reminders pause when an operator revokes a person, and continue
+// when the operator approves the person again.
 func TestJobsOfRevoked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})

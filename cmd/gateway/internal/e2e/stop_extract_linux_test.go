@@ -14,8 +14,9 @@ import (
 	"gateway/agent/extract"
 )
 
-// TestStopWhileDecoding checks that /stop ends a turn whose file is being decoded, and its
-// decoder process, at once. The decoder of the test would never end. Later messages are answered.
+// TestStopWhileDecoding checks that /stop at once ends a turn whose file is being decoded, and
+// its decoder process. The test suspends the decoder, so it would never end by itself. Later
+// messages are answered.
 func TestStopWhileDecoding(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: followOrders})
@@ -36,9 +37,9 @@ func TestStopWhileDecoding(t *testing.T) {
 	}
 }
 
-// stopDecoder makes Ann send a file and stops (SIGSTOP) the process that decodes it. It returns
-// the number of files whose decoding ended before this test saw the process, as on a busy
-// machine.
+// stopDecoder makes Ann send a file and suspends (SIGSTOP) the process that decodes it. It
+// returns the number of files whose decoding ended before the test saw the process. That can
+// happen on a busy machine.
 func (w *world) stopDecoder(p *process) (missed int) {
 	w.t.Helper()
 	file := passesJPEG(w.t, 99)
@@ -57,7 +58,7 @@ func (w *world) stopDecoder(p *process) (missed int) {
 	}
 }
 
-// ticks checks cond periodically until it is true, because no event announces it.
+// ticks polls cond until it is true, because no event announces the change.
 func ticks(t testing.TB, what string, limit time.Duration, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -79,7 +80,7 @@ func decoder(t testing.TB, gateway int) int {
 	for _, file := range list {
 		children, err := os.ReadFile(file)
 		if err != nil {
-			continue // its thread has ended
+			continue // the thread has ended
 		}
 		for _, child := range strings.Fields(string(children)) {
 			args, err := os.ReadFile("/proc/" + child + "/cmdline")
