@@ -28,7 +28,7 @@ const (
 	streamInterval = time.Second
 )
 
-// TestManyStreams shows growing answers to many people at the same time. Each answer must grow
+// TestManyStreams checks growing answers of many people at the same time. Each answer must grow
 // steadily to its end, with no more edits than the platform accepts, and the questions must be
 // answered in order.
 func TestManyStreams(t *testing.T) {
@@ -39,7 +39,7 @@ func TestManyStreams(t *testing.T) {
 	defer l.release()
 	w := newWorld(t, worldOptions{
 		agent: fmt.Sprintf("queue_mode = \"followup\"\nslots = %d", streamChats())})
-	// All answers wait until the last has begun to grow, however slow the machine is.
+	// All answers wait until the last one has begun to grow, which can take long on a slow machine.
 	w.config = strings.Replace(w.config, fmt.Sprintf("%q", w.model.URL),
 		fmt.Sprintf("%q\nidle_timeout = \"1h\"", model.URL), 1)
 	w.configure("access = \"open\"\nrate_limit = \"off\"\nreaction = \"\"\nsender_rate = 0")
@@ -63,7 +63,7 @@ func TestManyStreams(t *testing.T) {
 	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.exited(patience); code != 0 { // and what was being sent is there
+	if code := p.exited(patience); code != 0 { // answers are sent before it ends
 		t.Fatalf("exit code %d\n%s", code, p.newest())
 	}
 	for chat := range int64(streamChats()) {
@@ -89,13 +89,13 @@ func streamed(name string, n int) string {
 // A streamLog records what people see of growing answers on Telegram. It is also the model that
 // gives these answers.
 type streamLog struct {
-	growing  chan struct{} // closed when each first answer has been changed once
-	complete chan struct{} // closed when each answer is there
-	released chan struct{} // closed when first answers may end
+	growing  chan struct{} // closed when every first answer has been edited once
+	complete chan struct{} // closed when every answer is complete
+	released chan struct{} // closed when the first answers may end
 	release  func()
 
 	mu      sync.Mutex
-	seen    map[string][]glimpse // by the answer's name
+	seen    map[string][]glimpse // by the name of the answer
 	grown   int
 	ended   int
 	edits   int
@@ -138,8 +138,8 @@ func (l *streamLog) note(text string) bool {
 	return false
 }
 
-// check checks that an answer only grew, and not faster than allowed. Only the last change may
-// come at any time.
+// check checks that an answer only grew, and not faster than allowed. Only the last edit may come
+// at any time.
 func (l *streamLog) check(t *testing.T, name string) {
 	t.Helper()
 	l.mu.Lock()
@@ -162,7 +162,7 @@ func (l *streamLog) check(t *testing.T, name string) {
 	}
 }
 
-// serve is the model. None of the first answers ends before all of them were seen growing.
+// serve is the model. No first answer ends before all first answers were seen growing.
 func (l *streamLog) serve(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Messages []struct {
@@ -188,7 +188,7 @@ func (l *streamLog) serve(w http.ResponseWriter, r *http.Request) {
 			<-l.released
 		}
 		fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{\"content\":%q}}]}\n\n", text)
-		_ = http.NewResponseController(w).Flush() // nobody is left to tell of an error
+		_ = http.NewResponseController(w).Flush() // an error means that the client is gone
 		<-tick.C
 	}
 	fmt.Fprint(w, `data: {"choices":[{"delta":{},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")

@@ -7,8 +7,8 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// TestGroupBecomesSupergroup checks that a listed group stays listed when Telegram makes a
-// supergroup with another id of it, and that an answer in progress is sent to the new id.
+// TestGroupBecomesSupergroup checks that a listed group stays listed when Telegram turns it into
+// a supergroup with another id, and that an answer in progress is sent to the new id.
 func TestGroupBecomesSupergroup(t *testing.T) {
 	t.Parallel()
 	const group, supergroup = -42, -1009876543210
@@ -34,14 +34,14 @@ func TestGroupBecomesSupergroup(t *testing.T) {
 	w.await("an answer", func() bool { return heard(w, supergroup, "after a restart") })
 }
 
-// heard reports whether the bot has sent a text in a chat.
+// heard reports whether the newest message of the bot in a chat contains a text.
 func heard(w *world, chat int64, text string) bool {
 	texts := w.texts(chat)
 	return len(texts) > 0 && strings.Contains(texts[len(texts)-1], text)
 }
 
-// TestDrafts checks an account with drafts: answers grow as drafts in direct chats, and by edits
-// in groups, which have no drafts.
+// TestDrafts checks an account with drafts. In direct chats, answers grow as drafts. In groups,
+// which have no drafts, they grow by edits.
 func TestDrafts(t *testing.T) {
 	t.Parallel()
 	var w *world
@@ -50,7 +50,7 @@ func TestDrafts(t *testing.T) {
 			return w.held(groupID, perform(r))
 		}
 		reply := perform(r)
-		reply.Hold = func(sent int) { // what was sent last is shown
+		reply.Hold = func(sent int) { // waits until the last piece that was sent is shown
 			w.holdUntil("drafts", func() bool { return len(w.telegram.Drafts(annID)) >= min(sent, 2) })
 		}
 		return reply
@@ -75,8 +75,7 @@ func TestDrafts(t *testing.T) {
 	}
 }
 
-// TestStrangersFilesAreNotFetched checks that files of strangers are not fetched before the
-// stranger is approved.
+// TestStrangersFilesAreNotFetched checks that files of strangers are not fetched.
 func TestStrangersFilesAreNotFetched(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: perform,

@@ -23,8 +23,8 @@ const (
 	pastedEnd = "\x1b[201~"
 )
 
-// TestTerminal checks a chat with a new gateway: the panel shows the state, a pasted text is one
-// message without commands, wide characters are edited correctly, and /exit leaves.
+// TestTerminal checks a chat with a new gateway. The panel shows the state, a pasted text is one
+// message without commands, wide characters are edited correctly, and /exit ends the program.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	for name, method := range map[string]ansi.Method{
@@ -44,18 +44,19 @@ func TestTerminal(t *testing.T) {
 			p.sees("] 日本x語")
 			p.types("a👨\u200d👩\u200d👧b" + leftKey + backKey + enterKey)
 			p.sees("] ab")
-			p.types(upKey + upKey) // what was said before
+			p.types(upKey + upKey) // recalls an earlier message
 			p.sees("› 日本x語\nfake (fake-model)")
 			p.types("\x15/exit" + enterKey)
 			p.sees("Keep the gateway running for telegram?")
 			p.types("n")
 			p.ends()
-			// While the program draws, a text can be there twice or be away.
+			// This check comes after the end of the program: while the program draws, a text can appear
+			// twice or not at all.
 			if text := p.text(); strings.Contains(text, "Load: ") || strings.Count(text, "› one") != 1 {
 				t.Error("a pasted line ran as a command, or rows are there twice")
 			}
 
-			p = w.sit(newVT(80, 24, method), nil) // the history is there in the next run
+			p = w.sit(newVT(80, 24, method), nil) // the next run has the history
 			p.sees("✓ telegram: ")
 			p.types(upKey)
 			p.sees("› /exit")
@@ -69,8 +70,8 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestTerminalOfPerson checks that the panel shows the state of the conversation of the person,
-// where the terminal is a part of that.
+// TestTerminalOfPerson checks that the panel shows the state of the person's conversation if the
+// terminal takes part in it.
 func TestTerminalOfPerson(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{channel: quiet + "\n[channels.terminal]\nsession = \"person\""})
@@ -109,7 +110,7 @@ func TestTerminalApproval(t *testing.T) {
 	p.types("1" + enterKey)
 	p.sees("secret-plan")
 	p.types(`DO list_dir {"path":"sub"}` + enterKey)
-	// The finished text is printed at once, the row with the buttons a little later.
+	// The finished text is printed at once. The row with the buttons comes a little later.
 	p.waits("a question", func() bool { return strings.Count(p.vt.text(), "• Deny: send") == 2 })
 	p.types("2" + enterKey)
 	p.sees("the tools said This was denied")
@@ -143,7 +144,7 @@ func TestTerminalLeaves(t *testing.T) {
 	p.types("hello" + enterKey)
 	p.sees("] hello")
 	logged := func(text string) {
-		p.waits("the log line "+text, func() bool { // which can be cut at any column
+		p.waits("the log line "+text, func() bool { // the terminal can wrap the line anywhere
 			return strings.Contains(withoutSpace(p.vt.text()), withoutSpace(text))
 		})
 	}
@@ -184,12 +185,13 @@ func TestTerminalRestart(t *testing.T) {
 	w.start().ready()
 	p.sees("] are you there?")
 	// The screen may still show the growing answer, which ends with the program. The next answer
-	// comes after the whole one.
+	// comes only after the complete answer.
 	p.types("and now?" + enterKey)
 	p.sees("] and now?")
-	p.types("/exit" + enterKey) // without a question: the gateway goes on
+	p.types("/exit" + enterKey) // no question, because the gateway goes on
 	p.ends()
-	// While the program draws, a text can be there twice: where it was and where it goes.
+	// This check comes after the end of the program: while the program draws, a text can appear at
+	// its old and at its new place.
 	if n := strings.Count(p.text(), "] are you there?"); n != 1 {
 		t.Errorf("there are %d answers", n)
 	}

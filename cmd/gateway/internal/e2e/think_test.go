@@ -43,7 +43,7 @@ func TestThink(t *testing.T) {
 	p.kill()
 	p = w.start()
 	p.ready()
-	w.wantEffort(annID, `"high"`) // after it no answer from before the kill comes again
+	w.wantEffort(annID, `"high"`) // after this, no answer from before the kill can come again
 	w.wantReply(annID, "/status", "Thinking: high")
 	w.wantEffort(bobID, `"medium"`)
 	w.wantReply(annID, "/think off", "The model answers without thinking first")
@@ -58,7 +58,7 @@ func TestThink(t *testing.T) {
 	w.wantEffort(annID, `"medium"`)
 }
 
-// TestThinkClaude checks the same with Anthropic's protocol.
+// TestThinkClaude checks how the choices of /think are sent with Anthropic's protocol.
 func TestThinkClaude(t *testing.T) {
 	t.Parallel()
 	said := func(r anthropictest.Request) anthropictest.Reply {

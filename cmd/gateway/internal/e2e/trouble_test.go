@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestWrongToken checks that an invalid Telegram token gives one plain sentence in the log,
-// without the token. The gateway and the terminal's chat continue.
+// TestWrongToken checks that the log explains an invalid Telegram token in one plain sentence,
+// without the token, and that the gateway continues.
 func TestWrongToken(t *testing.T) {
 	t.Parallel()
 	const wrong = "987654:WRONG-TOKEN"

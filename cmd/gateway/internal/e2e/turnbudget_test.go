@@ -12,20 +12,20 @@ import (
 	"gateway/store"
 )
 
-// A spender is a model that starts four endless sub-agents. What a call uses follows from the size
-// of its prompt, as with a real model: else the gateway could not reserve enough for calls that
-// are made at once.
+// A spender is a model that starts four endless sub-agents. The usage of a call follows from the
+// size of its prompt, as with a real model. Otherwise the gateway could not reserve enough for
+// concurrent calls.
 type spender struct {
-	*hold // that the second call of each sub-agent meets; it is reached when all four have
+	*hold // blocks the second call of each sub-agent; reached when all four have made it
 
 	mu     sync.Mutex
-	asking int // second calls, and later ones
+	asking int // number of second and later calls
 	killed bool
-	used   int // tokens, by the turn and its sub-agents
+	used   int // tokens of the turn and its sub-agents
 	subs   map[string]int
 }
 
-// usageOf returns what a call uses: a token for two bytes of text, and a short answer.
+// usageOf returns the usage of a call: one token for two bytes of text, and a short answer.
 func usageOf(r openaitest.Request) *openaitest.Usage {
 	size := 0
 	for _, m := range r.Messages {
@@ -54,7 +54,7 @@ func (s *spender) answer(r openaitest.Request) openaitest.Reply {
 		reply.ToolCalls = lookAround(r)
 	case strings.Contains(text, "all roses"):
 		s.direct(r, &reply)
-	default: // a turn that tells of an outcome has a limit of its own
+	default: // a turn that reports an outcome has its own limit
 		return say("That was one.")
 	}
 	s.mu.Lock()
@@ -66,14 +66,14 @@ func (s *spender) answer(r openaitest.Request) openaitest.Reply {
 	return reply
 }
 
-// lookAround calls a tool with different arguments each time, so that the loop detector ignores
-// it.
+// lookAround returns a tool call. Its arguments differ each time, so that the loop detector
+// ignores it.
 func lookAround(r openaitest.Request) []openaitest.ToolCall {
 	return []openaitest.ToolCall{{ID: fmt.Sprint("call-", r.N), Name: "list_dir",
 		Arguments: fmt.Sprintf(`{"path":"%d"}`, r.N)}}
 }
 
-// direct sets the reply for the turn that starts the sub-agents, which makes eight calls.
+// direct sets the reply for the turn that starts the sub-agents. This turn makes eight calls.
 func (s *spender) direct(r openaitest.Request, reply *openaitest.Reply) {
 	results := 0
 	for _, m := range r.Messages {
@@ -95,12 +95,12 @@ func (s *spender) direct(r openaitest.Request, reply *openaitest.Reply) {
 	}
 }
 
-// wait delays a call and reports whether its process still exists afterwards.
+// wait blocks a call until release and reports whether the process that made it still exists.
 func (s *spender) wait() bool {
 	s.mu.Lock()
 	before := !s.killed
 	if s.asking++; s.asking == 4 {
-		s.reach() // what they have used so far is written down
+		s.reach() // the usage so far is stored
 	}
 	s.mu.Unlock()
 	<-s.released

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A typist is a person at a terminal, with a program.
+// A typist is a person at a terminal that runs a program.
 type typist struct {
 	t    testing.TB
 	cmd  *exec.Cmd
@@ -66,10 +66,10 @@ func (p *typist) read() {
 		p.changed = make(chan struct{})
 		p.mu.Unlock()
 		if answer != "" {
-			_, _ = p.pty.WriteString(answer) // a program that has ended needs none
+			_, _ = p.pty.WriteString(answer) // an error means that the program has ended
 		}
 		if err != nil {
-			_ = p.cmd.Wait() // how it ended is in ProcessState
+			_ = p.cmd.Wait() // ProcessState has the outcome
 			return
 		}
 	}
@@ -95,8 +95,8 @@ func (p *typist) sees(text string) {
 	p.waits("the text "+text, func() bool { return strings.Contains(p.vt.text(), text) })
 }
 
-// hides answers a question whose answer is not shown. It types only when the terminal does not echo
-// any more, because the program switches the echo off after it has printed the question.
+// hides types the answer to a question for a secret. It types only when the terminal does not
+// echo any more, because the program turns the echo off after it has printed the question.
 func (p *typist) hides(question, keys string) {
 	p.t.Helper()
 	p.sees(question)

@@ -25,8 +25,8 @@ func TestUnlistedGroup(t *testing.T) {
 	p.shows(`"group":"-100777","title":"Team"`)
 }
 
-// TestUsageOfAll checks that a person who is not an admin sees the rest of the day's budget, but
-// not the usage of others.
+// TestUsageOfAll checks that a person who is not an admin sees how much of the day's budget for
+// everybody is used.
 func TestUsageOfAll(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat, agent: "[budget]\nday_tokens = 1000000"})

@@ -22,7 +22,7 @@ func TestVoiceKill(t *testing.T) {
 	p := w.start("GATEWAY_FAULT=chored:1")
 	p.ready()
 	w.onAll(platforms, func(s *scene) { s.ask("/voice always", "with a voice message, too") })
-	platforms["telegram"].say("hello") // the only one, since others might send while it ends
+	platforms["telegram"].say("hello") // only here: the others could still send while it ends
 	until(t, "the end of the gateway", p.done)
 	platforms["discord"].say("hello")
 	platforms["whatsapp"].say("hello")
@@ -44,8 +44,8 @@ func TestVoiceKill(t *testing.T) {
 		for _, m := range s.direct() {
 			texts += strings.Count(m, "you said hello")
 		}
-		// On Telegram, a text that is being sent during a kill may come twice. The voice notes
-		// are not sent yet.
+		// On Telegram, a text whose sending a kill interrupts may come twice. No voice note is being
+		// sent at the time of the kills.
 		if texts != 1 && s.name != "telegram" {
 			s.t.Errorf("%s: Ann reads %q, want the text once", s.name, s.direct())
 		}
@@ -106,8 +106,8 @@ func TestVoiceFails(t *testing.T) {
 	}
 }
 
-// TestVoiceChoice checks that only admins can choose in a group, and nobody without configured
-// speech.
+// TestVoiceChoice checks that in a group only admins can choose whether answers are spoken, and
+// that nobody can choose it if no speech is configured.
 func TestVoiceChoice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{answer: repeat})
@@ -136,8 +136,8 @@ func TestVoiceChoice(t *testing.T) {
 	w.wantReply(annID, "/voice", "I can't speak here")
 }
 
-// TestVoicePolicy checks that a policy of an account says when answers are spoken there, and that
-// what was chosen in a chat counts before it, on each platform and after a kill.
+// TestVoicePolicy checks on each platform that the policy of an account decides whether answers
+// are spoken there, and that a choice in a chat overrides the policy, also after a kill.
 func TestVoicePolicy(t *testing.T) {
 	t.Parallel()
 	w, platforms := joinPlatforms(t, "[policies.spoken]\naccounts = [\"telegram\"]\n"+

@@ -14,14 +14,14 @@ type vt struct {
 	width, height int
 	method        ansi.Method
 	rows          [][]string
-	first         int // of rows that is on the screen
+	first         int // index of the first row that is on the screen
 	x, y          int // x is width after a character in the last column; y counts from rows[0]
 	state         byte
 	parser        *ansi.Parser
-	rest          []byte // a sequence that is not complete
-	colours       bool   // something had one
+	rest          []byte // an incomplete sequence
+	colours       bool   // whether something had a colour
 	raw           strings.Builder
-	strange       string // the first sequence that is not known
+	strange       string // the first unknown sequence
 }
 
 func newVT(width, height int, method ansi.Method) *vt {
@@ -41,7 +41,7 @@ func (v *vt) write(p []byte) (answer string) {
 				v.rest = nil
 				continue
 			}
-			return answer // the rest is still to come
+			return answer // the rest has not arrived yet
 		}
 		v.rest = v.rest[n:]
 		switch {
@@ -126,7 +126,7 @@ func (v *vt) control(seq string) (answer string) {
 	switch final := cmd.Final(); {
 	case cmd.Prefix() == '?' && final == 'p' && erase == 2027 && v.method == ansi.GraphemeWidth:
 		return "\x1b[?2027;2$y"
-	case cmd.Prefix() != 0, cmd.Intermediate() != 0: // modes and questions
+	case cmd.Prefix() != 0, cmd.Intermediate() != 0: // modes and queries are ignored
 	case final == 'A':
 		v.y = max(v.y-n, v.first)
 	case final == 'B':
@@ -206,8 +206,8 @@ func (v *vt) text() string {
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
-// TestTabs checks the movements from tab stop to tab stop, which a program uses where they are the
-// shortest way.
+// TestTabs checks the movements between tab stops, which a program uses where they need the
+// fewest bytes.
 func TestTabs(t *testing.T) {
 	for output, want := range map[string]int{
 		"\t": 8, "abc\t": 8, "abcdefgh\t": 16, "\t\t\t\t": 31, "abc\x1b[2I": 16, "\x1b[9I": 31,

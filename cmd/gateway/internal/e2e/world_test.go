@@ -30,23 +30,23 @@ const patience = 3 * time.Minute
 type world struct {
 	t        testing.TB
 	home     string
-	config   string // what is common to all configurations
+	config   string // lines that all configurations share
 	telegram *telegramtest.Server
-	url      string // of telegram
+	url      string // URL of telegram
 	model    *openaitest.Server
-	stop     func() // ends the gateway that run has begun last
+	stop     func() // ends the gateway that run has started last
 }
 
 const testToken = "123456:TEST-TOKEN"
 
 // worldOptions are the optional settings of a [world].
 type worldOptions struct {
-	token   string                  // of the bot; default testToken
-	answer  openaitest.Answer       // of the model; default openaitest.Echo
+	token   string                  // token of the bot; default testToken
+	answer  openaitest.Answer       // the model's answers; default openaitest.Echo
 	onSend  func(telegramtest.Sent) // as in telegramtest.Options
 	agent   string                  // more lines of [agent]
 	channel string                  // lines of [channels.telegram]; default quiet
-	sandbox string                  // for commands; default there are none
+	sandbox string                  // for commands; default "off"
 }
 
 // quiet configures a Telegram account that is open to everybody, without rate limit and
@@ -91,7 +91,8 @@ api_url = %q
 	return w
 }
 
-// newHome returns a new folder. By default it is in memory, unless commands of a sandbox need it.
+// newHome returns a new folder. It is in memory, except in the long variants and if commands of a
+// sandbox need it.
 func newHome(t testing.TB, o worldOptions) string {
 	if *long || o.sandbox != "" {
 		return t.TempDir()
@@ -108,15 +109,16 @@ func (w *world) configure(channel string) {
 	}
 }
 
-// environ returns the environment of a gateway in w, without settings of this machine.
+// environ returns the environment of a gateway in w. Only PATH and GOMAXPROCS come from this
+// machine.
 func (w *world) environ() []string {
 	return append(thrifty(),
 		"GATEWAY_HOME="+w.home, "HOME="+w.home, "PATH="+os.Getenv("PATH"),
-		"GATEWAY_HTTP__LISTEN=") // else all would want the same port
+		"GATEWAY_HTTP__LISTEN=") // else all gateways would use the same port
 }
 
-// run runs a gateway in this process until the test ends or stop is called. Both wait for its
-// end.
+// run runs a gateway in this process until the test ends or stop is called. Both wait until the
+// gateway has ended.
 func (w *world) run() (stop func()) {
 	w.t.Helper()
 	cfg, err := config.Load("", w.environ())
@@ -147,7 +149,7 @@ func (w *world) run() (stop func()) {
 	return stop
 }
 
-// look opens the database beside the gateway, calls fn, and closes it.
+// look opens the database, which a gateway may use at the same time, calls fn, and closes it.
 func (w *world) look(fn func(db *store.DB)) {
 	w.t.Helper()
 	path := filepath.Join(w.home, "gateway.db")
@@ -181,7 +183,7 @@ func (w *world) query(db *store.DB, into []any, query string, args ...any) iter.
 	}
 }
 
-// count returns the number of rows. rows is a table with a condition.
+// count returns the number of rows. The argument rows is a table, with or without a condition.
 func (w *world) count(db *store.DB, rows string) (n int) {
 	for range w.query(db, []any{&n}, "SELECT count(*) FROM "+rows) {
 	}
@@ -206,7 +208,7 @@ func (w *world) await(what string, cond func() bool) {
 	}
 }
 
-// texts returns the present texts of the bot in a chat.
+// texts returns the current texts of the bot's messages in a chat.
 func (w *world) texts(chat int64) []string {
 	var list []string
 	for _, m := range w.telegram.History(chat) {
