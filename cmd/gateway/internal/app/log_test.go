@@ -13,8 +13,9 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// A log file is its owner's alone, also if it was not before, and goes on where it ended; when it
-// is large another one begins, and no more old ones are kept than wanted.
+// TestLogFile verifies that only its owner can read a log file, even if others could read it
+// before. A new process appends to the file. When the file is large, a new file begins, and only
+// the wanted number of old files is kept.
 func TestLogFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "logs", "gateway.log")
 	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
@@ -39,7 +40,7 @@ func TestLogFile(t *testing.T) {
 	if err := end(); err != nil {
 		t.Fatal(err)
 	}
-	// Old files are removed beside those who write.
+	// Old files are removed in the background.
 	var names []string
 	for deadline := time.Now().Add(3 * time.Minute); ; {
 		names, err = filepath.Glob(filepath.Join(filepath.Dir(file), "*"))
@@ -60,7 +61,8 @@ func TestLogFile(t *testing.T) {
 	}
 }
 
-// In JSON a duration is what people read and package time parses, and no number without a unit.
+// In a JSON log, a duration is a text that people and package time can read. It is not a number
+// without a unit.
 func TestLogDurations(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "gateway.log")
 	log, end, err := openLog(config.Log{Format: "json", File: file, FileMB: 1}, nil, slog.LevelInfo)

@@ -10,7 +10,8 @@ import (
 	"gateway/store/storetest"
 )
 
-// A new database has the same tables, with the same rows, as one that went through all steps.
+// A new database has the same tables, with the same number of rows, as a database that went
+// through all steps of the migrations.
 func TestNewDatabaseEqualsMigratedOne(t *testing.T) {
 	migrations := Migrations()
 	created := objects(t, migrations)
@@ -41,8 +42,8 @@ func TestNewDatabaseEqualsMigratedOne(t *testing.T) {
 	}
 }
 
-// objects returns one line for each table, column and index of a new database. Comments and spaces
-// in its SQL don't matter, nor does the order in which tables were created.
+// objects returns one line for each table, column and index of a new database. Comments and
+// spaces in its SQL and the order in which tables were created make no difference.
 func objects(t *testing.T, migrations []store.Migration) (list []string) {
 	db, err := store.Open(t.Context(), filepath.Join(storetest.Dir(t), "g.db"), migrations, nil)
 	if err != nil {

@@ -32,7 +32,7 @@ func TestPrices(t *testing.T) {
 	}{
 		{llm.Usage{Input: 2 * million, Output: million}, 6 + 15},
 		{llm.Usage{Input: 2 * million, Cached: million}, 3 + 0.5},
-		// This server counts the cached tokens beside the others.
+		// This server does not include the cached tokens in the others.
 		{llm.Usage{Input: million, Cached: 10 * million}, 3 + 5},
 	} {
 		if got := price("a", test.usage); got != test.want {

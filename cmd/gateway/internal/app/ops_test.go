@@ -8,7 +8,7 @@ import (
 	"gateway/channels/router"
 )
 
-// Of two updates at once, the list that was made later stays.
+// If two updates run at the same time, the list that was made later is kept.
 func TestWithheld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now, kept := router.Secrets{"first"}, router.Secrets(nil)

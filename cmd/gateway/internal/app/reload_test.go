@@ -7,7 +7,7 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// A local model stays in use if its server does not answer when the configuration is read again.
+// A local model stays in use if its server does not answer while the configuration is reloaded.
 func TestReloadKeepsLocalModel(t *testing.T) {
 	const local = "ollama"
 	with := func(model string, rounds int, undecided bool) *config.Config {
@@ -29,7 +29,7 @@ func TestReloadKeepsLocalModel(t *testing.T) {
 	}{
 		{demoModel, true, local},
 		{"chosen", false, "chosen"},
-		{demoModel, true, demoModel}, // the file has named the model before, and does not now
+		{demoModel, true, demoModel}, // the file named the model before, and no longer does
 		{local, true, local},
 		{demoModel, true, local},
 		{demoModel, false, demoModel},

@@ -19,12 +19,13 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
-// A warehouse is a database with rows of all ages, sizes and states, the oldest first.
+// A warehouse is a database with rows of different ages, sizes and states. The oldest rows come
+// first.
 type warehouse struct {
 	*rapid.T
 	db   *store.DB
 	now  time.Time
-	next map[string]int64 // times in a table, Unix milliseconds
+	next map[string]int64 // time of the next row by table, Unix milliseconds
 }
 
 func (w *warehouse) tx(fn func(tx *store.Tx) error) {
@@ -33,7 +34,7 @@ func (w *warehouse) tx(fn func(tx *store.Tx) error) {
 	}
 }
 
-// batch inserts rows of a size into a table, each some time younger than the one before.
+// batch inserts rows of one size into a table. Each row is younger than the one before.
 func (w *warehouse) batch(table string, insert func(tx *store.Tx, body string, at int64) error) {
 	body := strings.Repeat("x", rapid.SampledFrom([]int{10, 300, 2500}).Draw(w.T, table+" size"))
 	step := rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Minute, 5 * time.Hour}).
@@ -52,7 +53,7 @@ func (w *warehouse) batch(table string, insert func(tx *store.Tx, body string, a
 	})
 }
 
-// insert returns what inserts rows with a text, a time and these other values.
+// insert returns a function that inserts a row with a text, a time and these other values.
 func insert(query string, other ...any) func(tx *store.Tx, body string, at int64) error {
 	return func(tx *store.Tx, body string, at int64) error {
 		_, err := tx.Exec(query, append([]any{body, at}, other...)...)
@@ -60,13 +61,14 @@ func insert(query string, other ...any) func(tx *store.Tx, body string, at int64
 	}
 }
 
-// rowKeys are those of a person, of a sub-agent, of a job and a hook, and of sub-agents of those.
+// rowKeys are the session keys of people, of a sub-agent, of a job and a hook, and of sub-agents
+// of the job and the hook.
 var rowKeys = []string{"tg/1", "tg/2", "tg/1#s", "tg/1#@job-1", "tg/2#@hook-x", "tg/2#@hook-x#s",
 	"tg/1#@job-1#s"}
 
 const subKeys = "('tg/1#s', 'tg/2#@hook-x#s', 'tg/1#@job-1#s')"
 
-// stock fills the warehouse.
+// stock fills the warehouse with random rows.
 func (w *warehouse) stock() {
 	start := w.now.Add(-time.Duration(rapid.IntRange(1, 60).Draw(w.T, "days")) * 24 * time.Hour)
 	for _, table := range []string{"inbox", "outbox", "messages"} {
@@ -113,8 +115,8 @@ func (w *warehouse) stock() {
 	})
 }
 
-// stays are the rows of each table that must stay, whatever the size: a condition, with the time
-// before which rows are old as $1.
+// stays has for each table a condition of the rows that must stay even if the database is too
+// large. Rows from before the time $1 are old.
 var stays = map[string]string{
 	"inbox":  "received_ms >= $1 OR state IN ('waiting', 'taken')",
 	"outbox": "updated_ms >= $1 OR state IN ('waiting', 'sending', 'dead')",
@@ -126,11 +128,12 @@ var stays = map[string]string{
 	"turns": "updated_ms >= $1 OR state = 'running'",
 }
 
-// lived is the condition of turns with messages: those stay until these have gone.
+// lived is the condition of turns that have messages. These turns stay until their messages are
+// removed.
 const lived = "EXISTS (SELECT 1 FROM messages m WHERE m.session = turns.session " +
 	"AND m.turn <= turns.id)"
 
-// ids returns the ids of the rows of a table for which a condition holds, in their order.
+// ids returns the ids of the rows of a table that meet a condition, in ascending order.
 func (w *warehouse) ids(table, condition string, args ...any) (list []int64) {
 	rows, err := w.db.Read(w.Context()).Query(
 		"SELECT id FROM "+table+" WHERE "+condition+" ORDER BY id", args...)
@@ -151,7 +154,7 @@ func (w *warehouse) ids(table, condition string, args ...any) (list []int64) {
 	return list
 }
 
-// free returns the ids of the rows that may go. The newest one never does.
+// free returns the ids of the rows that may be removed. The newest row always stays.
 func (w *warehouse) free(table string) []int64 {
 	stay := stays[table]
 	if table == "turns" {
@@ -161,9 +164,10 @@ func (w *warehouse) free(table string) []int64 {
 		w.now.Add(-minKept).UnixMilli())
 }
 
-// Whatever the database holds, a bound removes nothing that must stay and nothing without need, the
-// oldest rows of a table first, and transcripts after everything that hurts less. In the end the
-// database is within the bound, or nothing is left that may go.
+// TestRetentionBySize verifies, for random databases, that a limit of the size removes no row
+// that must stay and no row without need. The oldest rows of a table are removed first.
+// Transcripts are removed only after everything that people miss less. In the end the database is
+// within the limit, or has no row left that may be removed.
 func TestRetentionBySize(t *testing.T) {
 	t.Parallel()
 	_, tight := retentionRules(new(config.Config), budget.New(nil))
@@ -182,7 +186,7 @@ func TestRetentionBySize(t *testing.T) {
 				rt.Error(err)
 			}
 			for _, end := range []string{"", "-wal", "-shm"} {
-				_ = os.Remove(path + end) // a new one is made where it was
+				_ = os.Remove(path + end) // the next database is made at the same path
 			}
 		}()
 		w := &warehouse{T: rt, db: db, now: time.Now(), next: make(map[string]int64)}
@@ -191,8 +195,8 @@ func TestRetentionBySize(t *testing.T) {
 	})
 }
 
-// emptyDatabase returns a database with nothing in it, to be copied: the tables take longer to make
-// than all that a test does with them.
+// emptyDatabase returns the content of an empty database, from which the test makes copies.
+// Creating the tables takes longer than everything else that the test does with a database.
 func emptyDatabase(t *testing.T, path string) []byte {
 	t.Helper()
 	db, err := store.Open(t.Context(), path, Migrations(), nil)
@@ -209,7 +213,7 @@ func emptyDatabase(t *testing.T, path string) []byte {
 	return content
 }
 
-// examine makes a pass and looks at what it has done.
+// examine makes one pass of the retention and checks which rows are gone.
 func (w *warehouse) examine(tight [][]retention.Rule) {
 	used := func() int64 {
 		n, err := w.db.Used(w.Context())

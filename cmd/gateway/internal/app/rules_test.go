@@ -8,7 +8,7 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// What a section does not say stays as it is without it.
+// A decision that a section of a tool does not set stays the same as without the section.
 func TestNewRules(t *testing.T) {
 	inherits := config.Tool{Owner: config.Inherit, Admin: config.Inherit, User: config.Inherit,
 		Guest: config.Inherit}
@@ -43,7 +43,7 @@ func TestNewRules(t *testing.T) {
 		{"mcp_x_read", nil, bus.User, policy.Allow},
 		{"mcp_x_other", nil, bus.User, policy.Ask},
 		{"mcp_x_y_other", nil, bus.User, policy.Allow},
-		{"mcp_x_z_other", nil, bus.User, policy.Ask}, // server x's: x_z is switched off
+		{"mcp_x_z_other", nil, bus.User, policy.Ask}, // belongs to server x, because x_z is off
 		{"read_file", nil, bus.User, policy.Allow},
 	} {
 		if got := rules.Decide(test.role, test.tool, test.argv, policy.Allow); got != test.want {

@@ -11,8 +11,9 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// A server that the operator names on this machine is reached there and nowhere else, also not
-// where another one of them is. Pages are not reached there.
+// TestServerGuard verifies that a server on this machine, which the operator has configured, is
+// reached only at its own address. Requests to it don't reach another configured server, and web
+// pages are not loaded from it.
 func TestServerGuard(t *testing.T) {
 	start := func(h http.Handler) (port string) {
 		s := httptest.NewServer(h)

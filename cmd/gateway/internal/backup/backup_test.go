@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 var notes = store.Migration{Package: "notes", Steps: []string{
 	"CREATE TABLE notes (id IDENTITY PRIMARY KEY, text TEXT NOT NULL);"}}
 
-// A home is a data directory with a database, and the parts that it has.
+// A home is a data directory with a database and the other parts of a backup.
 type home struct {
 	t   *testing.T
 	dir string
@@ -37,7 +37,7 @@ type home struct {
 
 func newHome(t *testing.T) home { return home{t, t.TempDir()} }
 
-// fill puts something of each kind into h.
+// fill puts data of each kind into h.
 func (h home) fill() home {
 	h.t.Helper()
 	h.note("first")
@@ -93,7 +93,7 @@ func add(text string) func(*store.Tx) error {
 	}
 }
 
-// note writes a row.
+// note adds a row to the database of h.
 func (h home) note(text string) {
 	h.t.Helper()
 	db := h.open()
@@ -102,7 +102,7 @@ func (h home) note(text string) {
 	}
 }
 
-// notes returns the rows.
+// notes returns the texts of the rows, separated by commas.
 func (h home) notes() string {
 	h.t.Helper()
 	db := h.open()
@@ -153,7 +153,7 @@ func (h home) restore(archive []byte, force bool) (*Restored, error) {
 		Place: h.place})
 }
 
-// files returns the names and modes of all files of h, but for what a database has beside it.
+// files returns the names and modes of all files of h, except databases and locks.
 func (h home) files() map[string]string {
 	h.t.Helper()
 	list := make(map[string]string)
@@ -177,7 +177,7 @@ func (h home) files() map[string]string {
 	return list
 }
 
-// What is written comes back, in another place, but for what was being written.
+// A backup restores everything in another home, except files that were still being written.
 func TestRoundTrip(t *testing.T) {
 	from, to := newHome(t).fill(), newHome(t)
 	done, err := to.restore(from.backup(), false)
@@ -207,7 +207,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// A file appears as a whole, readable by its owner only, and replaces another only by force.
+// A backup file appears only when it is complete. Only its owner can read it. It replaces another
+// file only with Force.
 func TestFile(t *testing.T) {
 	h := newHome(t).fill()
 	dir := t.TempDir()
@@ -235,8 +236,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// What a killed backup or restore has left goes with the next one; what another one works on
-// stays.
+// A backup or a restore removes what an earlier one that was killed has left. It keeps the folder
+// of one that still runs.
 func TestLeftovers(t *testing.T) {
 	archive := newHome(t).fill().backup()
 	for prefix, again := range map[string]func(h home) error{
@@ -268,7 +269,7 @@ func testLeftovers(t *testing.T, prefix string, again func(h home) error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = unlock() }() // the test is over
+	defer func() { _ = unlock() }() // the test is over, so an error does not matter
 	if err := os.Chtimes(alive, old, old); err != nil {
 		t.Fatal(err)
 	}
@@ -296,8 +297,8 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// The database is copied as it is at one moment, while somebody writes, and nothing that was
-// written before the backup began is missing.
+// The copy of the database has its state at one moment, although somebody writes meanwhile. It
+// has everything that was written before the backup began.
 func TestWritersBeside(t *testing.T) {
 	h := newHome(t).fill()
 	db := h.open()
@@ -311,7 +312,7 @@ func TestWritersBeside(t *testing.T) {
 	ended := make(chan int)
 	go func() {
 		n := 0
-		for ctx.Err() == nil && db.Tx(t.Context(), func(tx *store.Tx) error { // two rows or none
+		for ctx.Err() == nil && db.Tx(t.Context(), func(tx *store.Tx) error { // both rows or none
 			return errors.Join(add("a")(tx), add("b")(tx))
 		}) == nil {
 			n++
@@ -337,7 +338,8 @@ func TestWritersBeside(t *testing.T) {
 	}
 }
 
-// What is there already is moved aside, with the log of the database, and never mixed.
+// A restore with force moves existing data aside, together with the log of the database, and
+// never mixes it with the restored data.
 func TestForce(t *testing.T) {
 	from, to := newHome(t).fill(), newHome(t)
 	to.note("mine")
@@ -375,14 +377,14 @@ func TestForce(t *testing.T) {
 	}
 }
 
-// A restore that ends half way leaves its mark.
+// A restore that fails half way leaves a mark. The next successful restore removes the mark.
 func TestHalfWay(t *testing.T) {
 	from, to := newHome(t).fill(), newHome(t)
 	archive := from.backup()
 	o := RestoreOptions{Migrations: []store.Migration{notes}, Home: to.dir, Now: time.Now(),
 		Place: func(name string) (Part, bool) {
 			p, ok := to.place(name)
-			if name == "workspace" { // a place that nothing can be moved to
+			if name == "workspace" { // nothing can be moved to this path
 				p.Path = filepath.Join(to.dir, strings.Repeat("x", 300))
 			}
 			return p, ok
@@ -401,7 +403,7 @@ func TestHalfWay(t *testing.T) {
 	}
 }
 
-// A tarball is an archive that somebody has made by hand.
+// A tarball is an archive that was made by hand.
 type tarball struct {
 	manifest Manifest
 	files    []tar.Header
@@ -421,7 +423,7 @@ func (b *tarball) add(name, text string) *tarball {
 	return b.raw(tar.Header{Name: name, Typeflag: tar.TypeReg, Size: int64(len(text))}, text)
 }
 
-// raw adds a file of which the manifest knows nothing.
+// raw adds a file that is not in the manifest.
 func (b *tarball) raw(h tar.Header, text string) *tarball {
 	b.files, b.texts = append(b.files, h), append(b.texts, text)
 	return b
@@ -454,7 +456,7 @@ func (b *tarball) bytes(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// An archive that is not as it must be is refused, and changes nothing at all.
+// An invalid archive is refused and changes nothing.
 func TestRefused(t *testing.T) {
 	whole := newHome(t).fill().backup()
 	flipped := bytes.Clone(whole)
@@ -527,7 +529,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Nothing that somebody sends as an archive is written outside of the home, or makes a panic.
+// No archive makes Restore panic or write outside of the home.
 func FuzzRestore(f *testing.F) {
 	f.Add("memory/x", "text", byte(tar.TypeReg), "")
 	f.Add("../x", "text", byte(tar.TypeReg), "")

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whatever a command calls the files of the workspace, there is a backup of all others, which can
-// be restored.
+// A command can give any names to files in the workspace. Files whose names are not valid UTF-8
+// are left out. The backup has all other files and can be restored.
 func TestStrangeNames(t *testing.T) {
 	from, to := newHome(t).fill(), newHome(t)
 	from.write(`workspace/a\b/c\..\d`, "backslashes")
@@ -37,7 +37,7 @@ func TestStrangeNames(t *testing.T) {
 	}
 }
 
-// A file that becomes a pipe after its folder was listed is left out.
+// A file that becomes a named pipe after its folder was listed is left out.
 func TestBecomesPipe(t *testing.T) {
 	from := newHome(t).fill()
 	from.write("workspace/a", "a")
@@ -61,14 +61,14 @@ func TestBecomesPipe(t *testing.T) {
 	}
 }
 
-// Who takes the rights from a file or a folder, as a command can in the workspace, does not end all
-// backups.
+// A file or a folder without permissions is left out, and the backup succeeds. A command can take
+// permissions away in the workspace.
 func TestUnreadable(t *testing.T) {
-	dir, err := os.MkdirTemp(os.TempDir(), "backup-") // one that another user can reach
+	dir, err := os.MkdirTemp(os.TempDir(), "backup-") // another user can reach this folder
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // the system's to remove
+	defer func() { _ = os.RemoveAll(dir) }() // an error leaves it to the system
 	h := home{t, filepath.Join(dir, "home")}
 	for _, name := range []string{"workspace/open", "workspace/shut", "workspace/folder/x",
 		"memory/shut"} {
@@ -88,7 +88,7 @@ func TestUnreadable(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		defer func() { _ = s.close() }() // the folder goes with all
+		defer func() { _ = s.close() }() // the folder is removed with dir
 		for _, name := range []string{"workspace", "memory"} {
 			p, _ := h.place(name)
 			if err := s.copyPart(t.Context(), p); err != nil {
@@ -103,7 +103,8 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// asNobody gives dir to a user without rights and calls fn as that user, if this is root.
+// asNobody calls fn. If the test runs as root, it gives dir to a user without rights first and
+// calls fn as that user.
 func asNobody(t *testing.T, dir string, fn func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -123,7 +124,7 @@ func asNobody(t *testing.T, dir string, fn func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if err := unix.Setfsuid(nobody); err != nil {
 			t.Error(err)
 			return

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// The newest note counts, without one there was no backup, and nonsense is an error.
+// Last returns the newest note. Without a note it returns the zero time. A note that is not a
+// time is an error.
 func TestNote(t *testing.T) {
 	home := t.TempDir()
 	if at, err := Last(home); !at.IsZero() || err != nil {

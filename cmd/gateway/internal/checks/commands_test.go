@@ -18,10 +18,10 @@ var update = flag.Bool("update", false, "write docs/commands.md anew")
 
 const (
 	commandsFile = "../../../../docs/commands.md"
-	commandsHead = "testdata/commands.md" // what people write; CHAT stands for the first table
+	commandsHead = "testdata/commands.md" // written by people; CHAT stands for the first table
 )
 
-// TestCommandReference holds docs/commands.md to what the commands say about themselves.
+// TestCommandReference checks that docs/commands.md is what the commands say about themselves.
 func TestCommandReference(t *testing.T) {
 	head, err := os.ReadFile(commandsHead)
 	if err != nil {

@@ -36,7 +36,7 @@ func readYAML(t *testing.T, name string, v any) {
 	}
 }
 
-// A composeFile is what deploy/compose.yml may have.
+// A composeFile has the keys that deploy/compose.yml may have.
 type composeFile struct {
 	Name     string
 	Logging  any `yaml:"x-logging"`
@@ -63,7 +63,8 @@ type composeService struct {
 	Logging, Healthcheck any
 }
 
-// TestCompose holds what deploy/compose.yml promises.
+// TestCompose checks that deploy/compose.yml confines the services as it promises, and that their
+// volumes and secrets exist.
 func TestCompose(t *testing.T) {
 	var c composeFile
 	readYAML(t, "compose.yml", &c)
@@ -106,7 +107,7 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// The parts of Kubernetes' objects that deploy/kubernetes may have.
+// These types have the keys that the objects in deploy/kubernetes may have.
 type (
 	k8sMeta struct {
 		Name, Namespace string
@@ -209,8 +210,8 @@ func readStatefulSet(t *testing.T) (k8sStatefulSet, k8sContainer) {
 	return s, containers[0]
 }
 
-// TestKubernetesPod holds that there is never a second gateway, and that the pod is one that the
-// restricted standard of Kubernetes admits.
+// TestKubernetesPod checks that two gateways never use one database, and that the pod complies
+// with the restricted standard of Kubernetes.
 func TestKubernetesPod(t *testing.T) {
 	s, c := readStatefulSet(t)
 	pod := s.Spec.Template.Spec
@@ -259,7 +260,7 @@ func TestKubernetesPod(t *testing.T) {
 	checkArguments(t, append([]string{"gateway"}, c.Args...))
 }
 
-// checkArguments refuses a command line that the gateway would not take.
+// checkArguments checks that the gateway accepts a command line.
 func checkArguments(t *testing.T, words []string) {
 	t.Helper()
 	if len(words) == 0 || words[0] != "gateway" {
@@ -275,7 +276,8 @@ func checkArguments(t *testing.T, words []string) {
 	}
 }
 
-// TestKubernetesConfig holds that the configuration in Kubernetes is right, where its secrets are.
+// TestKubernetesConfig checks that the configuration for Kubernetes is valid, and that the
+// example of the secret has every secret that the configuration refers to.
 func TestKubernetesConfig(t *testing.T) {
 	_, c := readStatefulSet(t)
 	text, err := readFile(filepath.Join(deployDir, "kubernetes/config.toml"))
@@ -320,7 +322,8 @@ func TestKubernetesConfig(t *testing.T) {
 	}
 }
 
-// TestKubernetesObjects holds that the objects fit together.
+// TestKubernetesObjects checks that all objects exist and that their references to each other are
+// correct.
 func TestKubernetesObjects(t *testing.T) {
 	set, c := readStatefulSet(t)
 	label := map[string]string{"app.kubernetes.io/name": "gateway"}
@@ -397,12 +400,13 @@ func TestKubernetesObjects(t *testing.T) {
 	}
 }
 
-// calledThrough is what commands of the gateway are called through in containers and services.
+// calledThrough matches the programs that call commands of the gateway in containers and
+// services.
 var calledThrough = regexp.MustCompile(
 	`^(?:docker exec (?:-it )?gateway|kubectl .* --|sudo -u gateway \S+) (gateway .*)$`)
 
-// TestDeployDocs holds that commands exist that are called in a container or as another user.
-// [TestDocs] sees only those at the beginning of a line.
+// TestDeployDocs checks that the commands exist that the documents call in a container or as
+// another user. [TestDocs] sees only commands at the beginning of a line.
 func TestDeployDocs(t *testing.T) {
 	for file, want := range map[string]int{"docker.md": 4, "operations.md": 3} {
 		text, err := readFile(filepath.Join("../../../../docs", file))
@@ -422,7 +426,7 @@ func TestDeployDocs(t *testing.T) {
 	}
 }
 
-// again reads a part of what was read before into v.
+// again decodes a part of a decoded document into v.
 func again(t *testing.T, part, v any) {
 	t.Helper()
 	text, err := yaml.Marshal(part)

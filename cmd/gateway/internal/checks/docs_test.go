@@ -20,7 +20,7 @@ var (
 	inlineCommand = regexp.MustCompile("`(gateway\\s[^`]+)`")
 )
 
-// TestDocs holds that each configuration in the documents is right and each command exists.
+// TestDocs checks that each configuration in the documents is valid and that each command exists.
 func TestDocs(t *testing.T) {
 	files, err := filepath.Glob("../../../../docs/*.md")
 	if err != nil || len(files) == 0 {

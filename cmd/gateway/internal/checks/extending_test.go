@@ -25,7 +25,7 @@ import (
 
 // This file has the examples of docs/extending.md, so that they are compiled and tested.
 
-// TestExtending holds that the code in the document is the code in this file.
+// TestExtending checks that the code in the document is in this file.
 func TestExtending(t *testing.T) {
 	doc, err := os.ReadFile("../../../../docs/extending.md")
 	if err != nil {
@@ -194,7 +194,7 @@ func TestBoard(t *testing.T) {
 	})
 }
 
-// A pinboard is a fake of the board, which keeps its state in memory.
+// A pinboard is a fake of the board that keeps its state in memory.
 type pinboard struct {
 	url string
 
@@ -215,7 +215,7 @@ func newPinboard(t *testing.T) *pinboard {
 	return p
 }
 
-// change changes the state, and wakes who waits.
+// change changes the state and wakes those who wait for a change.
 func (p *pinboard) change(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -256,14 +256,14 @@ func (p *pinboard) Delete(string)     {}           // nothing can be edited
 func (p *pinboard) Hang()             { p.change(func() { p.hang = true }) }
 func (p *pinboard) SetOutage(on bool) { p.change(func() { p.down = on }) }
 
-// ServeHTTP answers like the board.
+// ServeHTTP answers requests as the board does.
 func (p *pinboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var posted note
-	body, err := io.ReadAll(r.Body) // all of it, so that the end of the connection shows
+	body, err := io.ReadAll(r.Body) // all of it, so that the end of the connection is noticed
 	if err == nil && r.Method == http.MethodPost {
 		err = json.Unmarshal(body, &posted)
 	}
-	after, _ := strconv.Atoi(r.FormValue("after")) // 0 of a post
+	after, _ := strconv.Atoi(r.FormValue("after")) // 0 for a post
 	for {
 		p.mu.Lock()
 		changed, done := p.changed, false
@@ -271,7 +271,7 @@ func (p *pinboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case err != nil:
 			w.WriteHeader(http.StatusBadRequest)
 			done = true
-		case p.hang: // nobody gets an answer
+		case p.hang: // never answers
 		case p.down:
 			w.WriteHeader(http.StatusBadGateway)
 			done = true

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// imports is the whole import graph of the module, tests left out, from the ground up.
+// imports is the complete import graph of the module without tests, from the lowest packages up.
 var imports = map[string]string{
 	"store":                               "store/fault",
 	"store/fault":                         "",
@@ -180,8 +180,8 @@ var imports = map[string]string{
 
 const repository = "../../../.."
 
-// TestImports holds the import graph to the table: exact edges, so that one that is not needed
-// any more goes too.
+// TestImports checks that the import graph is exactly the one in the table. So an import that is
+// no longer needed must leave the table, too.
 func TestImports(t *testing.T) {
 	found := make(map[string][]string)
 	for file := range sources(t) {
@@ -225,7 +225,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// sources returns the module's files, tests left out, with their content.
+// sources returns the files of the module without tests, with their content.
 func sources(t *testing.T) map[string]string {
 	t.Helper()
 	return goFiles(t, func(name string) bool { return !strings.HasSuffix(name, "_test.go") })

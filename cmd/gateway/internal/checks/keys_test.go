@@ -13,12 +13,13 @@ import (
 	"gateway/cmd/gateway/internal/config"
 )
 
-// through names what the keys become that are not read as they are written.
+// through maps keys that the program does not read directly to the fields that are made from
+// them.
 var through = map[string]string{"Gateway.Timezone": "Gateway.Location", "Store.URL": "Store.Path"}
 
-// TestEveryKeyHasAReader refuses a configuration key that changes nothing.
+// TestEveryKeyHasAReader checks that the program reads each key of the configuration.
 func TestEveryKeyHasAReader(t *testing.T) {
-	read := make(map[string]bool) // names that the command selects, as in cfg.Agent.Slots
+	read := make(map[string]bool) // selected fields in packages app and cli, such as Agent.Slots
 	for file := range sources(t) {
 		if dir := filepath.Base(filepath.Dir(file)); dir != "app" && dir != "cli" {
 			continue
@@ -48,7 +49,8 @@ func TestEveryKeyHasAReader(t *testing.T) {
 	}
 }
 
-// isEntry reports whether a section is read through a variable, such as an entry of a map.
+// isEntry reports whether the program reads a section through a variable, such as an entry of a
+// map.
 func isEntry(section string) bool {
 	return slices.Contains([]string{"Model", "Channel", "Log", "Tool", "Root", "Server", "Budget",
 		"Exec", "Web", "Hook", "Persona", "Policy"}, section)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A ruleFile is what deploy/prometheus/rules.yml may have.
+// A ruleFile has the keys that deploy/prometheus/rules.yml may have.
 type ruleFile struct {
 	Groups []struct {
 		Name  string
@@ -18,7 +18,8 @@ type ruleFile struct {
 	}
 }
 
-// TestAlerts holds that each alert says what is the matter, is shown to fire, and is in the manual.
+// TestAlerts checks that each alert has a summary, fires in the tests of the rules, and is
+// explained in the manual.
 func TestAlerts(t *testing.T) {
 	var rules ruleFile
 	readYAML(t, "prometheus/rules.yml", &rules)
@@ -45,7 +46,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestDashboard holds that each panel of the dashboard asks for something, and lies on no other.
+// TestDashboard checks that each panel of the dashboard has a query and overlaps no other panel.
 func TestDashboard(t *testing.T) {
 	text, err := readFile(filepath.Join(deployDir, "prometheus/dashboard.json"))
 	if err != nil {

@@ -16,16 +16,16 @@ const (
 	maxFiles   = 20 // of a package, without tests
 )
 
-// grown is what is over a bound, and how far. No entry may grow. One that is within the bound again
-// goes.
+// grown lists the sizes that exceed a bound. No entry may grow. An entry must be removed when its
+// size is within the bound again.
 var grown = map[string]int{
 	"cmd/gateway/internal/config.Config fields": 28,
 }
 
-// TestShape holds that types and packages stay small enough for one person to know them. Fakes and
-// the programs of deploy are left out.
+// TestShape checks that types and packages are small enough for one person to know them. Fakes
+// and the programs of deploy are excluded.
 func TestShape(t *testing.T) {
-	methods := make(map[string]map[string]bool) // by type; a name may be there for each system
+	methods := make(map[string]map[string]bool) // by type; systems can have variants of a method
 	fields := make(map[string]int)
 	files := make(map[string]int)
 	for file, text := range goFiles(t, func(name string) bool { return !isTestFile(name) }) {
@@ -74,7 +74,7 @@ func TestShape(t *testing.T) {
 
 func isTestFile(name string) bool { return strings.HasSuffix(name, "_test.go") }
 
-// receiverName returns the name of the type whose method d is, "" if it is none.
+// receiverName returns the name of the type of which d is a method, or "" if d is a function.
 func receiverName(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return ""
@@ -83,7 +83,7 @@ func receiverName(d *ast.FuncDecl) string {
 	if star, ok := receiver.(*ast.StarExpr); ok {
 		receiver = star.X
 	}
-	if index, ok := receiver.(*ast.IndexExpr); ok { // of a type with a parameter
+	if index, ok := receiver.(*ast.IndexExpr); ok { // a generic type
 		receiver = index.X
 	}
 	if name, ok := receiver.(*ast.Ident); ok {

@@ -27,10 +27,10 @@ const (
 	minComments      = 15 // percentage of the non-blank lines that have a comment
 )
 
-// forbidden are package names that say nothing.
+// forbidden matches names of packages that say nothing about the package.
 var forbidden = regexp.MustCompile(`^(util|utils|common|types|interfaces|helpers|misc|manager)$`)
 
-// TestStyle holds what of the house style a program can see.
+// TestStyle checks the rules of the house style that a program can check.
 func TestStyle(t *testing.T) {
 	comments := make(map[string]bool) // package folders, and whether they have a comment
 	commented, lines := 0, 0          // without tests
@@ -105,8 +105,8 @@ func checkLines(t *testing.T, file, text string) {
 	}
 }
 
-// early lists the files whose init function does what would be too late in main. TestEarly of
-// package e2e shows that it is early there.
+// early lists the files whose init function does something for which main would be too late.
+// TestEarly of package e2e checks that it runs early.
 var early = []string{
 	"agent/tools/shell/sandbox/supervise_linux.go",
 	"cmd/gateway/internal/collector/collector.go",
@@ -143,8 +143,8 @@ func checkDeclaration(t *testing.T, fset *token.FileSet, decl ast.Decl, test boo
 	}
 }
 
-// explained reports whether d is a method that needs no comment: of a type that others don't
-// see, or of a well-known interface.
+// explained reports whether d is a method that needs no comment: a method of an unexported type,
+// or of a well-known interface.
 func explained(d *ast.FuncDecl) bool {
 	if d.Recv == nil {
 		return false
@@ -163,7 +163,8 @@ func explained(d *ast.FuncDecl) bool {
 	return false
 }
 
-// checkNode refuses contexts made out of nothing, contexts in structs, and naps.
+// checkNode refuses contexts that are created outside of main, contexts in structs, and
+// time.Sleep.
 func checkNode(t *testing.T, fset *token.FileSet, n ast.Node, test, main bool) {
 	t.Helper()
 	switch n := n.(type) {
@@ -188,7 +189,7 @@ func checkNode(t *testing.T, fset *token.FileSet, n ast.Node, test, main bool) {
 	}
 }
 
-// perCall reports whether a field says in its comment that its struct lives for one call only.
+// perCall reports whether the comment of a field says that its struct lives for one call only.
 func perCall(field *ast.Field) bool {
 	return strings.Contains(field.Comment.Text(), "of this call")
 }

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestNoTemplates refuses packages that call methods by name: see TestFootprint.
+// TestNoTemplates checks that no file imports a package that calls methods by name. See
+// TestFootprint.
 func TestNoTemplates(t *testing.T) {
 	for file, text := range sources(t) {
 		for _, name := range []string{`"text/template"`, `"html/template"`} {

@@ -47,8 +47,9 @@ func TestFind(t *testing.T) {
 	_ = conn.Close()
 }
 
-// TestFindAgain checks that a chat that has found no gateway, and so tries to start one, connects
-// to one that another process has started since. The message from standard input is sent there.
+// TestFindAgain checks a chat that has found no gateway and is about to start one. If another
+// process has started one meanwhile, the chat connects to it and sends it the message from
+// standard input.
 func TestFindAgain(t *testing.T) {
 	in, out, err := os.Pipe()
 	if err != nil {

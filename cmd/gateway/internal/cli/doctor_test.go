@@ -10,7 +10,8 @@ import (
 	"gateway/cmd/gateway/internal/doctor"
 )
 
-// TestPrintFindings checks that the line on the settings counts as a check in neither form.
+// TestPrintFindings checks that the line about the settings does not count as a check, neither in
+// the text nor in the JSON.
 func TestPrintFindings(t *testing.T) {
 	list := []doctor.Finding{
 		{ID: "settings", What: "Settings", State: doctor.Note, Text: "process 7 runs"},

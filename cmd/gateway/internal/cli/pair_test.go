@@ -18,8 +18,8 @@ func (l *linked) Pair(_ context.Context, number string, show func(channels.Pairi
 	return nil
 }
 
-// A zero after the country's code is pointed out before the code is shown, unless the country's
-// numbers have it.
+// Pair warns about a zero after the country code before it shows the code for the phone, unless
+// numbers in this country have that zero.
 func TestPairZero(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ number, want string }{
@@ -28,7 +28,7 @@ func TestPairZero(t *testing.T) {
 		{"+353 086 123 4567", "repeat this with --phone +353861234567."},
 		{"+7 0912 345 67 89", "repeat this with --phone +79123456789."},
 		{"+49 151 2345678", ""},
-		{"+1 201 555 0123", ""}, // neither 12 nor 120 is a country
+		{"+1 201 555 0123", ""}, // neither 12 nor 120 is a country code
 		{"+44 7012 345678", ""},
 		{"+39 06 1234567", ""},
 		{"+225 01 23 45 67 89", ""},

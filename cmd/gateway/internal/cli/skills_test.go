@@ -17,7 +17,7 @@ func TestSkillState(t *testing.T) {
 		want   string
 	}{
 		{skills.Skill{Source: skills.Builtin}, "", "available"},
-		{skills.Skill{Source: skills.Builtin}, "changed", "available"}, // that is another one's
+		{skills.Skill{Source: skills.Builtin}, "changed", "available"}, // the review is of another skill
 		{skills.Skill{Source: skills.Shared}, "changed", "available; changed"},
 		{skills.Skill{Always: true}, "", "always active"},
 		{skills.Skill{Always: true, Missing: []string{"a", "b"}}, "", "missing a, b"},
@@ -32,7 +32,7 @@ func TestSkillState(t *testing.T) {
 	}
 }
 
-// TestSkillsOnATerminal holds that nothing that stands in a skill changes a terminal.
+// TestSkillsOnATerminal checks that no text of a skill can send control characters to a terminal.
 func TestSkillsOnATerminal(t *testing.T) {
 	const evil = "\x1b[2J\u202e"
 	cmd, out := &cobra.Command{}, new(bytes.Buffer)

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// printed returns what a command with arguments prints of a table.
+// printed returns the output of a command that prints a table.
 func printed(t *testing.T, list table, args ...string) string {
 	t.Helper()
 	cmd, out := withJSONFlag(&cobra.Command{}), new(bytes.Buffer)
@@ -22,7 +22,7 @@ func printed(t *testing.T, list table, args ...string) string {
 	return out.String()
 }
 
-// Columns stand below each other also where characters are two columns wide, or none.
+// Columns are aligned even if characters are two columns wide or have no width.
 func TestTableWidths(t *testing.T) {
 	list := table{columns: []string{"NAME", "N"}, rows: [][]any{
 		{"Anna", 1}, {"山田太郎", 22}, {"👩👩👧 e\u0301", 333}, {"", 4}, {"last", ""}}}
@@ -32,7 +32,7 @@ func TestTableWidths(t *testing.T) {
 	}
 }
 
-// Nothing in a cell changes a terminal, or begins another line.
+// No text in a cell controls the terminal or begins a new line.
 func TestTableOnATerminal(t *testing.T) {
 	const evil = "a\x1b[2J\u202e\nb\tc"
 	list := table{columns: []string{"A", "B"}, rows: [][]any{{evil, excerpt(evil)}}}
@@ -42,7 +42,7 @@ func TestTableOnATerminal(t *testing.T) {
 	}
 }
 
-// Programs get what people see, uncut and with its type.
+// The JSON output has the columns of the table. Its values are not cut and keep their types.
 func TestTableJSON(t *testing.T) {
 	long := strings.Repeat("long ", 20)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

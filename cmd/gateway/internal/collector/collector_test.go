@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The garbage collector waits longer only while it runs often, and only while the heap is small.
+// The garbage collector waits for more growth only while it runs often and the heap is small.
 func TestCollector(t *testing.T) {
 	const mb = 1 << 20
 	var c collector

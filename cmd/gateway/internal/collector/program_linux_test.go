@@ -49,8 +49,8 @@ func TestDropProgram(t *testing.T) {
 	}
 }
 
-// TestUnchanged checks that only mappings that never changed are dropped, also if the changed pages
-// are in swap.
+// TestUnchanged checks that only mappings that never changed are dropped. Changed pages can also
+// be in swap.
 func TestUnchanged(t *testing.T) {
 	const smaps = `00400000-00500000 r-xp 00000000 fe:00 2470 /opt/gateway
 Rss:                 900 kB

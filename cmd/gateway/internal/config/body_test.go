@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestBody holds that a further field of requests can have any type, in the file and in a
-// variable, and that `config show` prints it so that it means the same again.
+// TestBody checks that an additional field of requests can have any type, in the file and in a
+// variable, and that the output of `config show` means the same when it is read again.
 func TestBody(t *testing.T) {
 	const file = `[models.a]
 model = "m"

@@ -213,7 +213,8 @@ var brokenTests = []struct {
 			`GATEWAY_STORE__URL: store.url: want "sqlite:PATH"`},
 }
 
-// TestBroken also holds that no error has a secret in it: "hunter2" stands for one.
+// TestBroken checks the errors of mistakes. It also checks that no error contains a secret:
+// "hunter2" stands for a secret.
 func TestBroken(t *testing.T) {
 	for _, tt := range brokenTests {
 		t.Run(tt.name, func(t *testing.T) {

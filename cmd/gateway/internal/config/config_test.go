@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// environ is an environment with a home directory and more.
+// environ returns an environment with a home directory and the variables in more.
 func environ(t *testing.T, more ...string) []string {
 	return append([]string{"HOME=" + t.TempDir()}, more...)
 }
@@ -190,7 +190,8 @@ func TestTelegramToken(t *testing.T) {
 	}
 }
 
-// A WhatsApp account shows no growing answers unless it is told to: each edit would be marked.
+// A WhatsApp account shows no growing answers unless the configuration says so, because WhatsApp
+// marks each edit.
 func TestStreamingByType(t *testing.T) {
 	for file, want := range map[string]bool{
 		"[channels.whatsapp]\n":                                false,
@@ -209,7 +210,7 @@ func TestStreamingByType(t *testing.T) {
 	}
 }
 
-// The usual variables bring a platform up, unless it has an account of its own.
+// The usual variables configure an account of a platform, unless the file has one.
 func TestBotTokens(t *testing.T) {
 	env := environ(t, "TELEGRAM_BOT_TOKEN=t", "DISCORD_BOT_TOKEN=d")
 	c := mustLoad(t, "", env)
@@ -222,8 +223,8 @@ func TestBotTokens(t *testing.T) {
 	}
 }
 
-// TestProviders holds that the key of each known provider is enough, and that the one which the
-// documentation names first answers if there are several.
+// TestProviders checks that the key of a known provider is enough to use it. With several keys,
+// the provider is used that the documentation names first.
 func TestProviders(t *testing.T) {
 	var keys []string
 	for _, p := range providers {

@@ -16,7 +16,7 @@ var (
 	variable  = regexp.MustCompile(`\b` + variablePrefix + `[A-Z_]*[a-zA-Z]__[A-Z_]+[A-Z]\b`)
 )
 
-// TestDocumentsNameKeys holds that each key, table and variable that the documents name exists.
+// TestDocumentsNameKeys checks that each key, table and variable that the documents name exists.
 func TestDocumentsNameKeys(t *testing.T) {
 	files, err := filepath.Glob("../../../../docs/*.md")
 	if err != nil || len(files) == 0 {
@@ -32,7 +32,7 @@ func TestDocumentsNameKeys(t *testing.T) {
 		for _, span := range keySpan.FindAllStringSubmatch(text, -1) {
 			path := strings.Split(span[1], ".")
 			if !slices.Contains(root.keys(), path[0]) || fileName.MatchString(span[1]) {
-				continue // it names something else
+				continue // it is not a key
 			}
 			n++
 			wantKey(t, file, span[0], path, false)
@@ -44,7 +44,7 @@ func TestDocumentsNameKeys(t *testing.T) {
 		for _, name := range variable.FindAllString(text, -1) {
 			n++
 			path := strings.Split(strings.ToLower(strings.TrimPrefix(name, variablePrefix)), "__")
-			if path[0] != "section" { // as in GATEWAY_SECTION__KEY
+			if path[0] != "section" { // a placeholder, as in GATEWAY_SECTION__KEY
 				wantKey(t, file, name, path, false)
 			}
 		}
@@ -54,7 +54,7 @@ func TestDocumentsNameKeys(t *testing.T) {
 	}
 }
 
-// wantKey reports that there is no such key, or table.
+// wantKey checks that a key, or a table, exists.
 func wantKey(t *testing.T, file, what string, path []string, table bool) {
 	t.Helper()
 	m := root

@@ -13,7 +13,8 @@ const exampleFile = "../../../../config.toml.example"
 
 var commentedKey = regexp.MustCompile(`(?m)^#([A-Za-z_]+ = |\[)`)
 
-// readExample returns the example as it is and with every key switched on.
+// readExample returns the example file as it is, and with the comment signs before all keys
+// removed.
 func readExample(t *testing.T) (plain, full string) {
 	b, err := os.ReadFile(exampleFile)
 	if err != nil {
@@ -31,8 +32,8 @@ func TestExampleShowsEveryKey(t *testing.T) {
 	wantKeys(t, root, "", tables)
 }
 
-// wantKeys reports the keys of m that table does not have. A table of named
-// entries must show at least one.
+// wantKeys reports the keys of m that are missing in table. A table of named entries must have at
+// least one entry.
 func wantKeys(t *testing.T, m member, path string, table map[string]any) {
 	t.Helper()
 	keys := m.keys()
@@ -61,8 +62,8 @@ func wantKeys(t *testing.T, m member, path string, table map[string]any) {
 	}
 }
 
-// TestExampleShowsDefaults holds that switching every key on changes nothing
-// but what has no default, such as the model's name and the credentials.
+// TestExampleShowsDefaults checks that the commented keys of the example have the default values.
+// Only keys without a default differ, such as the model's name and the credentials.
 func TestExampleShowsDefaults(t *testing.T) {
 	plain, full := readExample(t)
 	env := environ(t, "OPENAI_API_KEY=key", "TELEGRAM_BOT_TOKEN=token",

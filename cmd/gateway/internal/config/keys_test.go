@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The keys of a model are followed and kept secret, each of them.
+// References in each of a model's keys are resolved, and each key is a secret.
 func TestModelKeys(t *testing.T) {
 	home := t.TempDir()
 	write(t, filepath.Join(home, "key"), "from file\n")
@@ -58,7 +58,7 @@ func TestModelKeys(t *testing.T) {
 	}
 }
 
-// Logs and reports name a key by its place, and show of a long one the end.
+// Logs and reports name a key by its position. They also show the end of a long key.
 func TestKeyName(t *testing.T) {
 	for key, want := range map[string]string{
 		"sk-0123456789-abcd": "key 2 (…abcd)", "short": "key 2",

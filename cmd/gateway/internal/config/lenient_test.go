@@ -7,14 +7,15 @@ import (
 	"testing"
 )
 
-// What a mistake does not concern is read; what it makes unsure is refused.
+// LoadLenient reads everything that a mistake does not affect. It fails if a mistake leaves
+// unclear which home or database is meant.
 func TestLoadDespiteMistakes(t *testing.T) {
 	for _, test := range []struct {
 		name, file string
 		environ    []string
-		mistakes   []string // parts of what is told, a mistake each
+		mistakes   []string // parts of the reported mistakes, one each
 		refused    bool
-		owners     bool // whether [channels] may say more than was read
+		owners     bool // whether [channels] may have more settings than were read
 	}{
 		{name: "none", file: "[agent]\nslots = 8"},
 		{name: "unknown key", file: "[channels.telegram]\ntoken = 'x:y'\ngruops = ['1']",

@@ -93,7 +93,8 @@ allow = ["1", "a\"b"] # config.toml:13
 	}
 }
 
-// TestExplanationMeansTheSame reads what is printed.
+// TestExplanationMeansTheSame checks that the printed explanation, read as a file, gives the same
+// configuration.
 func TestExplanationMeansTheSame(t *testing.T) {
 	_, full := readExample(t)
 	env := environ(t, "OPENAI_API_KEY=key", "TELEGRAM_BOT_TOKEN=token", "DISCORD_BOT_TOKEN=token2",
@@ -121,7 +122,8 @@ func TestExplanationMeansTheSame(t *testing.T) {
 	}
 }
 
-// kindsOfSecrets is how many kinds of credentials everySecret has, as <1> and so on.
+// kindsOfSecrets is the number of kinds of credentials in everySecret, where they are <1> and so
+// on.
 const kindsOfSecrets = 15
 
 // everySecret is a configuration with every kind of credential.
@@ -166,12 +168,12 @@ secret = "<4>"
 template = "<4> {{ a }}"
 `
 
-// TestExplanationHasNoSecret holds that no credential can be printed, of whatever kind.
+// TestExplanationHasNoSecret checks that no kind of credential is printed.
 func TestExplanationHasNoSecret(t *testing.T) {
 	env := environ(t)
 	t.Chdir(t.TempDir())
 	rapid.Check(t, func(r *rapid.T) {
-		// Some begin like a reference and are none.
+		// Some secrets begin similarly to a reference.
 		word := rapid.StringMatching(`(env-|file-|sk_)?[A-Za-z0-9_-]{16,40}`)
 		secrets, file := make([]string, kindsOfSecrets), everySecret
 		for i := range secrets {
@@ -200,7 +202,7 @@ func TestExplanationHasNoSecret(t *testing.T) {
 	})
 }
 
-// TestEverySecretIsTried holds that the test before this one leaves no kind of credential out.
+// TestEverySecretIsTried checks that TestExplanationHasNoSecret tries every kind of credential.
 func TestEverySecretIsTried(t *testing.T) {
 	count := 0
 	var walk func(typ reflect.Type)
@@ -222,7 +224,8 @@ func TestEverySecretIsTried(t *testing.T) {
 	}
 }
 
-// A secret in the file is found and hidden in every table, also in a list and where it is unused.
+// A secret in the file is found and hidden in every table, even in a list or in a section that is
+// not used.
 func TestLiteralSecrets(t *testing.T) {
 	e := explainText(t, `[models.a]
 model = "x"

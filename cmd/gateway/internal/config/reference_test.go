@@ -15,10 +15,10 @@ var update = flag.Bool("update", false, "write docs/configuration.md anew")
 
 const referenceFile = "../../../../docs/configuration.md"
 
-// referenceHead is what stands above the tables, which people write.
+// referenceHead has the text above the tables, which people write.
 const referenceHead = "testdata/configuration.md"
 
-// TestReference holds docs/configuration.md to what the program and the example say.
+// TestReference checks that docs/configuration.md is what the program and the example say.
 func TestReference(t *testing.T) {
 	head, err := os.ReadFile(referenceHead)
 	if err != nil {
@@ -43,7 +43,7 @@ func TestReference(t *testing.T) {
 func describe(t *testing.T) []string {
 	plain, _ := readExample(t)
 	d := describer{t: t, defaults: readDefaults()}
-	// What stands above the first table is about the file as a whole.
+	// The text before the first table is about the file as a whole.
 	_, plain, _ = strings.Cut(plain, "\n\n")
 	for line := range strings.Lines(plain) {
 		d.line(strings.TrimSuffix(line, "\n"))
@@ -58,11 +58,11 @@ type describer struct {
 	defaults source
 	sections []string
 	section  strings.Builder
-	path     []string // of the table
+	path     []string // path of the table
 	table    member
-	live     bool     // whether all of the table is
-	comment  []string // that is not yet said
-	keys     []string // of the group, described
+	live     bool     // whether the whole table is live
+	comment  []string // comment that is not written yet
+	keys     []string // descriptions of the keys of the group
 }
 
 func (d *describer) line(s string) {
@@ -83,7 +83,7 @@ func (d *describer) line(s string) {
 	}
 }
 
-// begin begins the section of a table, with the comment that stands above it.
+// begin begins the section of a table, with the comment above the table.
 func (d *describer) begin(path []string) {
 	if len(d.keys) > 0 {
 		d.endGroup()
@@ -112,7 +112,7 @@ func (d *describer) begin(path []string) {
 	}
 }
 
-// endGroup writes the keys that stand together, and the comment that is about them.
+// endGroup writes the keys of a group and the comment about them.
 func (d *describer) endGroup() {
 	d.section.WriteString(strings.Join(d.keys, "\n") + "\n")
 	if len(d.comment) > 0 {
@@ -121,7 +121,7 @@ func (d *describer) endGroup() {
 	d.keys, d.comment = nil, nil
 }
 
-// describeKey says all of a key but what it is for.
+// describeKey returns all facts about a key except its purpose.
 func (d *describer) describeKey(key string) string {
 	m, err := d.table.child(key)
 	if err != nil {
@@ -129,7 +129,7 @@ func (d *describer) describeKey(key string) string {
 	}
 	facts := []string{kind(m)}
 	if d.table.typ.Kind() == reflect.Map {
-		key = template // in capitals that a variable could not tell
+		key = template // a variable would lose the capitals of its name
 	} else {
 		path := append(slices.Clip(d.path), key)
 		if v, ok := d.defaultOf(path); ok {
@@ -144,7 +144,7 @@ func (d *describer) describeKey(key string) string {
 	return fmt.Sprintf("- **`%s`**: %s\n", key, strings.Join(facts, "; "))
 }
 
-// defaultOf returns what holds for a key that nobody writes, as it is written.
+// defaultOf returns the default value of a key, as it is written in the file.
 func (d *describer) defaultOf(path []string) (string, bool) {
 	table := map[string]any(d.defaults)
 	for _, name := range path[:len(path)-1] {
@@ -157,7 +157,7 @@ func (d *describer) defaultOf(path []string) (string, bool) {
 	return FormatTOML(v), ok
 }
 
-// kind says what values a key takes.
+// kind returns a description of the values that a key accepts.
 func kind(m member) string {
 	tag := m.tag.Get
 	s := map[reflect.Kind]string{reflect.Int: "whole number", reflect.Float64: "number",

@@ -99,7 +99,8 @@ env = ["GH_TOKEN", "EDITOR", "SHORT_KEY"]
 	}
 }
 
-// A reference that leads nowhere keeps those from the configuration who need the credential.
+// If a reference can't be resolved, Load fails. LoadWithoutSecrets succeeds, and Unresolved
+// reports the reference to those who need the credential.
 func TestUnresolved(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.toml")
 	err := os.WriteFile(file, []byte("[channels.phone]\ntype = \"whatsapp\"\nproxy = \"env:P\"\n"+

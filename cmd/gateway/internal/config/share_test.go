@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What another process of the home gets is the same configuration but for credentials, wherever
-// they stand.
+// Another process of the home gets the same configuration without the credentials, wherever the
+// credentials are.
 func TestShare(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()

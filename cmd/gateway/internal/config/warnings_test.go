@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What is allowed but does nothing is named, and nothing else.
+// Warnings reports settings that are allowed but have no effect, and nothing else.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	environ := func(set ...string) []string {

@@ -11,7 +11,7 @@ import (
 	"gateway/store"
 )
 
-// audit returns the problems of the patient.
+// audit returns the problems that the audit finds in the patient.
 func (p *patient) audit(change func(*AuditCase)) []Problem {
 	p.t.Helper()
 	s := AuditCase{Case: p.Case}
@@ -25,7 +25,7 @@ func (p *patient) audit(change func(*AuditCase)) []Problem {
 	return list
 }
 
-// newSafe returns a gateway about which no rule says anything.
+// newSafe returns a gateway in which no rule finds a problem.
 func newSafe(t *testing.T) *patient {
 	t.Helper()
 	p := newPatient(t)
@@ -39,7 +39,7 @@ func newSafe(t *testing.T) *patient {
 	return p
 }
 
-// replace changes the configuration.
+// replace replaces a text in the configuration.
 func (p *patient) replace(old, new string) {
 	p.t.Helper()
 	for name, text := range map[string]string{"key.txt": "KEY", "token.txt": "123:TOKEN",
@@ -57,7 +57,7 @@ func (p *patient) replace(old, new string) {
 	p.Case.Config = p.Config
 }
 
-// file writes a file of the home with a mode.
+// file writes a file with a mode into the home.
 func (p *patient) file(name, text string, mode os.FileMode) {
 	p.t.Helper()
 	path := filepath.Join(p.home, name)
@@ -69,7 +69,7 @@ func (p *patient) file(name, text string, mode os.FileMode) {
 	}
 }
 
-// chmod opens a file of the home, and the home.
+// chmod makes a file of the home, and the home itself, readable for everybody.
 func (p *patient) chmod(name string) {
 	p.t.Helper()
 	for path, mode := range map[string]os.FileMode{filepath.Join(p.home, name): 0o644,
@@ -80,7 +80,7 @@ func (p *patient) chmod(name string) {
 	}
 }
 
-// Each rule finds what it is about, and nothing in a gateway that is safe.
+// Each rule finds its problem, and no rule finds a problem in a safe gateway.
 func TestRules(t *testing.T) {
 	safe := newSafe(t)
 	if list := safe.audit(nil); len(list) > 0 {
@@ -215,7 +215,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// A closed data directory protects what is in it.
+// A data directory that others can't open protects the files in it, so an open file is only a
+// problem of low severity.
 func TestProtected(t *testing.T) {
 	if !modes {
 		t.Skip("files have no modes here")
@@ -231,14 +232,14 @@ func TestProtected(t *testing.T) {
 	}
 }
 
-// A configuration that refers to its secrets may be read by everybody, and one with a secret in it
-// by nobody.
+// Everybody may read a configuration that only refers to its secrets. Nobody else may read a
+// configuration that contains a secret.
 func TestReadableConfiguration(t *testing.T) {
 	if !modes {
 		t.Skip("files have no modes here")
 	}
 	p := newSafe(t)
-	p.File = filepath.Join(t.TempDir(), "config.toml") // as in /etc, or of a ConfigMap
+	p.File = filepath.Join(t.TempDir(), "config.toml") // as in /etc or from a ConfigMap
 	for text, want := range map[string][]string{
 		"[models.m]\nkey = \"env:KEY\"\n": nil,
 		"[models.m]\nkey = \"KEY\"\n":     {"GS003", "GS008"},
@@ -262,7 +263,7 @@ func TestReadableConfiguration(t *testing.T) {
 	}
 }
 
-// An owner whom somebody has approved is one.
+// An owner who was approved, and is not in the configuration, counts as an owner.
 func TestApprovedOwner(t *testing.T) {
 	p := newSafe(t)
 	p.replace("owners = [1]", "")
@@ -279,7 +280,7 @@ func TestApprovedOwner(t *testing.T) {
 	}
 }
 
-// What a link leads to is left as it is, and named.
+// Fix does not change the target of a link. Its error names the link.
 func TestFixLink(t *testing.T) {
 	if !modes {
 		t.Skip("files have no modes here")
@@ -312,7 +313,8 @@ func TestFixLink(t *testing.T) {
 	}
 }
 
-// What root lends to our group is not open, unless it is to more than reading or to more people.
+// If another user owns a file that belongs to our group, the group may read it, as with secrets
+// in Kubernetes. The file is exposed if the group may write it or others may read it.
 func TestLent(t *testing.T) {
 	if !modes || os.Geteuid() != 0 {
 		t.Skip("only root can give a file away")
@@ -339,8 +341,8 @@ func TestLent(t *testing.T) {
 	}
 }
 
-// A policy that withholds a tool from everybody of an account, or wants approval, counts like a
-// rule that denies it; one for a single chat does not.
+// A policy that denies a tool on all accounts, or requires approval for it, counts like a rule
+// that denies the tool. A policy for a single chat or account does not.
 func TestPolicyAnswersFinding(t *testing.T) {
 	const everywhere = "[policies.p]\naccounts = [\"telegram\", \"discord\", \"whatsapp\"]\n"
 	for policy, want := range map[string]bool{
