@@ -30,16 +30,16 @@ func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
 var tables = []store.Migration{bus.Migration, gate.Migration, session.Migration}
 
-// A patient is a gateway that is well.
+// A patient is a gateway without problems.
 type patient struct {
 	t *testing.T
 	Case
 	home   string
-	status map[string]int    // of what the servers answer, by path
-	body   map[string]string // likewise
-	date   time.Time         // of the servers
+	status map[string]int    // status codes of the fake servers, by path
+	body   map[string]string // bodies of their answers, by path
+	date   time.Time         // time of the fake servers
 
-	revoked string // the authorization that they refuse
+	revoked string // the authorization that the servers refuse
 }
 
 func newPatient(t *testing.T) *patient {
@@ -123,7 +123,7 @@ func (p *patient) more(text string) {
 	p.configure(string(old) + text)
 }
 
-// link makes the file of a WhatsApp account with so many devices.
+// link creates the file of a WhatsApp account with this number of devices.
 func (p *patient) link(devices int) {
 	p.t.Helper()
 	db, err := sql.Open("sqlite", p.WhatsApp("whatsapp"))
@@ -141,7 +141,7 @@ func (p *patient) link(devices int) {
 	}
 }
 
-// database opens the database of the patient and closes it.
+// database changes the database of the patient with fn.
 func (p *patient) database(fn func(tx *store.Tx) error) {
 	p.t.Helper()
 	db, err := store.Open(p.t.Context(), p.Config.Store.Path(), tables, nil)
@@ -172,7 +172,7 @@ func TestWell(t *testing.T) {
 	}
 }
 
-// Each thing that can be wrong is found, alone, and there is a remedy.
+// Each problem is found, without any other problem, and has a remedy.
 func TestSick(t *testing.T) {
 	must := func(err error) {
 		t.Helper()
@@ -184,7 +184,7 @@ func TestSick(t *testing.T) {
 		name       string
 		hurt       func(p *patient)
 		id, remedy string
-		note       bool // it is only worth knowing
+		note       bool // the finding is only a note
 		unixOnly   bool
 	}{
 		{name: "home is open", hurt: func(p *patient) { must(os.Chmod(p.home, 0o755)) },
@@ -336,7 +336,7 @@ func TestSick(t *testing.T) {
 	}
 }
 
-// Each key of a model is tried, and the one that is refused is named by its place and its end.
+// Each key of a model is tried. A refused key is named by its position and its end.
 func TestKeys(t *testing.T) {
 	p := newPatient(t)
 	p.more("[models.more]\nmodel = \"m1\"\nbase_url = \"" + p.Config.Models["m"].BaseURL +
@@ -357,7 +357,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// endpoint lets a server stand for that of a gateway which runs.
+// endpoint starts a server that answers like a running gateway of the patient.
 func endpoint(p *patient, body string, status int) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
@@ -368,14 +368,14 @@ func endpoint(p *patient, body string, status int) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.t.Cleanup(func() { _ = unlock() }) // the file goes with its folder
+	p.t.Cleanup(func() { _ = unlock() }) // the lock file is removed with its folder
 	text := fmt.Sprintf(`{"address":%q,"token":"TOKEN","pid":7}`, srv.Listener.Addr())
 	if err := os.WriteFile(filepath.Join(p.home, "http.json"), []byte(text), 0o600); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// No proxy sees the token of a running gateway.
+// A request with the token of a running gateway does not use a proxy.
 func TestReadyWithoutProxy(t *testing.T) {
 	p := newPatient(t)
 	endpoint(p, `{"ready":true}`, http.StatusOK)
@@ -392,7 +392,7 @@ func TestReadyWithoutProxy(t *testing.T) {
 	}
 }
 
-// Offline nothing is asked.
+// Offline, the doctor sends no requests.
 func TestOffline(t *testing.T) {
 	p := newPatient(t)
 	p.Offline = true
@@ -402,7 +402,7 @@ func TestOffline(t *testing.T) {
 	}
 }
 
-// A gateway that has the database is named.
+// The finding about the lock names the process that has the database.
 func TestLockHolder(t *testing.T) {
 	p := newPatient(t)
 	db, err := store.Open(t.Context(), p.Config.Store.Path(), tables, nil)
@@ -411,7 +411,7 @@ func TestLockHolder(t *testing.T) {
 	}
 	defer db.Close()
 	if _, err := os.Stat("/proc/locks"); err != nil {
-		return // only there it is known
+		return // only this file tells the process
 	}
 	want := fmt.Sprintf("process %d has the database", os.Getpid())
 	for _, f := range Examine(t.Context(), p.Case) {
@@ -421,8 +421,8 @@ func TestLockHolder(t *testing.T) {
 	}
 }
 
-// The doctor names personas without documents, personas that no policy chooses, and unknown skills,
-// and tries the models that policies and personas use.
+// The doctor reports personas without documents, personas that no policy chooses, and unknown
+// skills. It also tries the models that policies and personas use.
 func TestPersonas(t *testing.T) {
 	p := newPatient(t)
 	p.Persona = func(name string) string { return filepath.Join(p.home, "personas", name) }

@@ -32,7 +32,7 @@ const secret = "a-secret-of-the-hook"
 
 var chat = bus.Address{Account: "telegram", Chat: "7"}
 
-// A world is a server with hooks, and the inbox that they fill.
+// A world is a server with hooks, and the inbox that the hooks write to.
 type world struct {
 	t     *testing.T
 	db    *store.DB
@@ -89,7 +89,7 @@ func newWorld(t *testing.T, patience time.Duration, list ...Hook) *world {
 	return w
 }
 
-// A post is what is posted, and with which headers.
+// A post is a request to a hook: its body and its headers.
 type post struct {
 	hook, body string
 	header     map[string]string
@@ -149,7 +149,7 @@ func (w *world) try(p post) (*http.Response, string, error) {
 	return resp, string(body), err
 }
 
-// take posts p, which must be taken.
+// take sends p, which the hook must accept.
 func (w *world) take(p post) (a answer) {
 	w.t.Helper()
 	resp, body := w.post(p)
@@ -162,7 +162,7 @@ func (w *world) take(p post) (a answer) {
 	return a
 }
 
-// refuse posts p, which must be refused with a code.
+// refuse sends p, which the hook must refuse with a status code and without a new message.
 func (w *world) refuse(p post, code int) (*http.Response, string) {
 	w.t.Helper()
 	before := len(w.messages())
@@ -179,7 +179,7 @@ func (w *world) refuse(p post, code int) (*http.Response, string) {
 	return resp, body
 }
 
-// messages returns what is in the inbox.
+// messages returns the messages in the inbox.
 func (w *world) messages() (list []bus.InboundMessage) {
 	w.t.Helper()
 	for after := int64(0); ; {
@@ -196,7 +196,7 @@ func (w *world) messages() (list []bus.InboundMessage) {
 	}
 }
 
-// newest returns the newest message.
+// newest returns the newest message in the inbox.
 func (w *world) newest() bus.InboundMessage {
 	w.t.Helper()
 	list := w.messages()
@@ -215,7 +215,7 @@ func (w *world) count(o Outcome, want int) {
 	}
 }
 
-// parsed returns a template.
+// parsed returns a hook with a template.
 func parsed(t testing.TB, text string) *Hook {
 	t.Helper()
 	tmpl, err := ParseTemplate(text)
@@ -255,7 +255,8 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// Posts to a group say so, as soon as somebody has written there, in whatever thread.
+// The message of a hook to a group is marked as one in that group as soon as somebody has written
+// in the group, in any thread.
 func TestGroup(t *testing.T) {
 	t.Parallel()
 	to := bus.Address{Account: "telegram", Chat: "-5", Thread: "9"}
@@ -267,7 +268,7 @@ func TestGroup(t *testing.T) {
 	for _, said := range []bus.InboundMessage{
 		{ID: "1", From: bus.Address{Account: "telegram", Chat: "-5"}, Group: true, ChatTitle: "Old"},
 		{ID: "2", From: to, Group: true, ChatTitle: "Garden", Text: `"note":{`},
-		{ID: "3", From: chat}, // is another one
+		{ID: "3", From: chat}, // another chat
 	} {
 		err := w.db.Tx(t.Context(), func(tx *store.Tx) error {
 			_, err := w.inbox.Put(tx, said, time.Unix(w.now.Load(), 0))
@@ -284,7 +285,8 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// What is posted again is not taken again, and says so.
+// A repeated post is accepted only once. The answer to the second one says that it is a
+// duplicate.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0, Hook{Name: "b", Secret: secret},
@@ -301,7 +303,7 @@ func TestReplay(t *testing.T) {
 		if first.Duplicate || !again.Duplicate || first.ID != again.ID {
 			t.Errorf("answers = %+v, then %+v; want the second to be a duplicate", first, again)
 		}
-		// What is signed can't become another post by another key, or without one.
+		// A signed post stays the same post under another key, or without a key.
 		isSigned := p.hook == "h"
 		if other := w.take(p.with(tt.header, "other")); other.Duplicate != isSigned {
 			t.Errorf("%s under another key: %+v, want a duplicate: %t", p.hook, other, isSigned)
@@ -375,11 +377,11 @@ func TestRefused(t *testing.T) {
 		})
 	}
 	w.t = t
-	w.take(bearer("b", "text/plain", strings.Repeat("x", 100))) // as large as may be
+	w.take(bearer("b", "text/plain", strings.Repeat("x", 100))) // the maximum size
 	w.take(signed("h", `{"x":1}`).with("X-Signature", strings.ToUpper(signature(`{"x":1}`))))
 }
 
-// A body whose length is not told is cut off where it becomes too large.
+// A body of unknown length is refused when it becomes too large.
 func TestChunked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0, Hook{Name: "b", Secret: secret, MaxBytes: 1000})
@@ -404,7 +406,7 @@ func TestRate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0, Hook{Name: "b", Secret: secret, Rate: 3})
 	p := bearer("b", "text/plain", "x")
-	for range 5 { // who is not authorized uses nothing up
+	for range 5 { // unauthorized posts don't count
 		w.refuse(p.with("Authorization", "Bearer no"), 401)
 	}
 	for range 3 {
@@ -422,14 +424,14 @@ func TestRate(t *testing.T) {
 	w.count(Unauthorized, 5)
 }
 
-// A thousand posts at once all get an answer, and what was accepted is there, once.
+// A thousand posts at once all get an answer. Each accepted message is in the inbox once.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, time.Minute, Hook{Name: "b", Secret: secret})
 	var wg sync.WaitGroup
 	var accepted, duplicate atomic.Int64
 	const posts, keys = 1000, 700
-	gate := make(chan struct{}, 250) // the test's own files are bounded
+	gate := make(chan struct{}, 250) // limits the open files of the test
 	for i := range posts {
 		wg.Go(func() {
 			gate <- struct{}{}
@@ -461,7 +463,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// What can't be stored is not accepted.
+// A post that can't be stored is not accepted.
 func TestStoreGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0, Hook{Name: "b", Secret: secret})
@@ -475,7 +477,8 @@ func TestStoreGone(t *testing.T) {
 	w.count(Failed, 1)
 }
 
-// Somebody who goes before the answer is no failure of ours, for which a person would be called.
+// A client that disconnects before the answer is not a failure of the gateway, about which a
+// person would be alerted.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
@@ -499,8 +502,8 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// A refusal reaches who is still writing, also on a connection that is for one post only, as those
-// of many proxies are.
+// A refusal reaches a client that is still sending the body, even on a connection for one request
+// only, which many proxies use.
 func TestRefusalArrives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0, Hook{Name: "b", Secret: secret, MaxBytes: 1 << 10})

@@ -9,15 +9,16 @@ import (
 	"time"
 )
 
-// Half sent posts, which anybody can begin, hold up no signed one: they give way to it.
+// Incomplete posts, which anybody can begin, don't block a signed post: the oldest of them gives
+// way to it.
 func TestHalfSentPosts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, time.Hour, // no place gets free by itself
+	w := newWorld(t, time.Hour, // no place becomes free by itself
 		Hook{Name: "h", Secret: secret, Auth: HMAC, Header: "X-Signature"})
 	answers := make(chan string, 2*maxReading)
 	var oldest *reading
 	for n := range cap(answers) {
-		if n >= maxReading { // all places are held, and this post wants one
+		if n >= maxReading { // all places are taken, and this post needs one
 			oldest = w.held("h", oldest)
 		}
 		conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
@@ -29,13 +30,13 @@ func TestHalfSentPosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		go func() { // which the end of conn ends
+		go func() { // ends when conn is closed
 			line, _ := bufio.NewReader(conn).ReadString('\n')
 			answers <- line
 		}()
 	}
 	w.held("h", oldest)
-	w.take(signed("h", `{}`)) // while all places are held
+	w.take(signed("h", `{}`)) // while all places are taken
 	for range maxReading + 1 {
 		if line := <-answers; !strings.HasPrefix(line, "HTTP/1.1 503 ") {
 			t.Errorf("answer = %q, want 503: the place is taken by another", line)
@@ -45,8 +46,8 @@ func TestHalfSentPosts(t *testing.T) {
 	w.count(Limited, maxReading+1)
 }
 
-// held waits until the bodies of as many posts to a hook are awaited as have places, and before is
-// none of them. It returns the one that gives way first.
+// held waits until posts to a hook have all places and before is not the oldest of them. It
+// returns the oldest one, which gives way first.
 func (w *world) held(hook string, before *reading) *reading {
 	w.t.Helper()
 	p := &w.handler.hooks[hook].places

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A body that does not come is given up, and takes no message.
+// A post whose body does not arrive in time is refused and adds no message.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 50*time.Millisecond, Hook{Name: "b", Secret: secret})
@@ -28,7 +28,7 @@ func TestSlowBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := io.ReadAll(conn) // until the server has closed
+	answer, err := io.ReadAll(conn) // until the server closes the connection
 	if err != nil || !bytes.HasPrefix(answer, []byte("HTTP/1.1 408 ")) {
 		t.Errorf("answer = %q, %v; want 408 and the end", answer, err)
 	}
@@ -37,10 +37,10 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// Slow posts take the places of one hook only, and give them back.
+// Slow posts take the places of one hook only, and free them afterwards.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, time.Hour, // which is over when the test says so
+	w := newWorld(t, time.Hour, // the test ends this time by closing over
 		Hook{Name: "h", Secret: secret, Auth: HMAC, Header: "X-Signature"},
 		Hook{Name: "b", Secret: secret})
 	over := make(chan struct{})
@@ -78,7 +78,7 @@ func TestPlaces(t *testing.T) {
 	w.take(signed("h", `{}`))
 }
 
-// A hurried writer lets the time for the body of a slow post be over when a test says so.
+// A hurried writer ends the time for the body of a slow post when the test closes over.
 type hurried struct {
 	http.ResponseWriter
 	r    *http.Request
@@ -91,7 +91,7 @@ func (h *hurried) SetReadDeadline(at time.Time) error {
 		go func() {
 			select {
 			case <-h.over:
-				_ = control.SetReadDeadline(time.Unix(1, 0)) // the post may have ended
+				_ = control.SetReadDeadline(time.Unix(1, 0)) // an error means that the post has ended
 			case <-h.r.Context().Done():
 			}
 		}()

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// The secret of the tests, and the one that takes its place.
+// The secret of these tests, and the secret that replaces it.
 const (
 	standardSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	nextSecret     = "whsec_bmV4dC1zZWNyZXQtb2YtdGhlLWhvb2s="
 )
 
-// standard returns a post as a sender of Standard Webhooks makes it at a time.
+// standard returns a post as a sender of Standard Webhooks sends it at a time.
 func standard(secret, id string, seconds int64, body string) post {
 	return post{"s", body, map[string]string{
 		"webhook-id": id, "webhook-timestamp": strconv.FormatInt(seconds, 10),
@@ -34,8 +34,9 @@ func standardMAC(secret, id, stamp, body string) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// The example of https://docs.svix.com/receiving/verifying-payloads/how-manual, which many
-// libraries test themselves with: it was made by none of our code.
+// TestStandardExample checks the example of
+// https://docs.svix.com/receiving/verifying-payloads/how-manual with which many libraries test
+// themselves. None of our code has made it.
 func TestStandardExample(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0, Hook{Name: "s", Secret: standardSecret, Auth: Standard})
@@ -49,7 +50,7 @@ func TestStandardExample(t *testing.T) {
 	}
 }
 
-// What is signed is taken once, at its time, as it was signed.
+// A signed post is accepted once, near its time, and only as it was signed.
 func TestStandard(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0, Hook{Name: "s", Secret: standardSecret, Auth: Standard})
@@ -62,11 +63,11 @@ func TestStandard(t *testing.T) {
 	if other := w.take(good.with("Idempotency-Key", "k")); !other.Duplicate {
 		t.Errorf("under a key that is not signed: %+v, want a duplicate", other)
 	}
-	// Who has not got an answer signs anew.
+	// A sender that has got no answer signs the post again.
 	if late := w.take(standard(standardSecret, "m1", now+60, `{"n":1}`)); !late.Duplicate {
 		t.Errorf("signed anew: %+v, want a duplicate", late)
 	}
-	for _, secret := range []string{nextSecret, standardSecret} { // while the sender's is changed
+	for _, secret := range []string{nextSecret, standardSecret} { // while the secret is replaced
 		id := "during-" + secret[6:9]
 		p := standard(nextSecret, id, now, `{}`)
 		both := p.header["webhook-signature"] + " v2,x v1, v1a,AAAA " +
@@ -75,7 +76,7 @@ func TestStandard(t *testing.T) {
 			t.Errorf("with both signatures: %+v, want it taken", a)
 		}
 	}
-	for _, shift := range []int64{-300, 300} { // as far away as may be
+	for _, shift := range []int64{-300, 300} { // the largest accepted differences
 		w.take(standard(standardSecret, "at"+strconv.FormatInt(shift, 10), now+shift, `{}`))
 	}
 	w.count(Duplicate, 3)
@@ -129,8 +130,8 @@ func TestStandardRefused(t *testing.T) {
 	w.take(good)
 }
 
-// A signature without a time is of use for three days under one key only; a sender that gives no
-// keys may say the same again.
+// A signature without a time is accepted under one key only, for three days. A sender that gives
+// no keys may send the same post again.
 func TestSignedReplay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0, Hook{Name: "h", Secret: secret, Auth: HMAC, Header: "X-Signature"},

@@ -95,7 +95,7 @@ func TestParseTemplate(t *testing.T) {
 	}
 }
 
-// A template is either refused or gives a text within the bound.
+// A template is either refused or produces a text within the limit.
 func FuzzTemplate(f *testing.F) {
 	f.Add(`{{ a.b }} and {{ . | "x" }}`, `{"a":{"b":1}}`)
 	f.Add("{{a.0}}", `{"a":[null]}`)
@@ -118,7 +118,8 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// What is read of a signature is what was written, and nothing else opens a hook.
+// parseSignature returns the signature that was written, and only the correct signature opens a
+// hook.
 func FuzzSignature(f *testing.F) {
 	f.Add("sha256="+signature("x"), "x")
 	f.Add(signature(""), "")
@@ -142,7 +143,7 @@ func FuzzSignature(f *testing.F) {
 
 func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }
 
-// Whatever is posted becomes a text of the right form, or is refused with a code for that.
+// Each post becomes a valid text or is refused with a status code from 400 to 499.
 func FuzzText(f *testing.F) {
 	f.Add("application/json", []byte(`{"a":{"b":[1,null,"x"]},"list":[1.5e300,{}]}`))
 	f.Add("application/json", []byte(`[[[[1e999]]]]`))

@@ -13,7 +13,7 @@ import (
 	"gateway/session"
 )
 
-// The tables of OpenClaw's databases that the import reads, of July and of September 2026.
+// The tables that the import reads in OpenClaw's databases, as of July and of September 2026.
 const (
 	clawTablesJuly = `
 CREATE TABLE sessions (session_id TEXT NOT NULL PRIMARY KEY, session_key TEXT NOT NULL);
@@ -55,7 +55,7 @@ CREATE TRIGGER ended INSTEAD OF INSERT ON former BEGIN
 END;`
 )
 
-// base makes a database as OpenClaw leaves it when it is killed: what it has written last is in
+// base makes a database as OpenClaw leaves it when it is killed: the newest writes are still in
 // the write-ahead log. The key of a session that was reset begins with "old ".
 func (d *fixture) base(name, tables string, sessions map[string]string) {
 	d.t.Helper()
@@ -81,7 +81,7 @@ func (d *fixture) base(name, tables string, sessions map[string]string) {
 	do("PRAGMA journal_mode = WAL")
 	do("PRAGMA wal_autocheckpoint = 0")
 	do(tables)
-	for _, key := range slices.Sorted(maps.Keys(sessions)) { // old ones last
+	for _, key := range slices.Sorted(maps.Keys(sessions)) { // sessions that were reset come last
 		text, id := sessions[key], "id of "+key
 		if key, old := strings.CutPrefix(key, "old "); old {
 			do(`INSERT INTO former VALUES ($1, $2)`, key, id)
@@ -89,13 +89,13 @@ func (d *fixture) base(name, tables string, sessions map[string]string) {
 			do(`INSERT INTO "index" VALUES ($1, $2)`, key, id)
 		}
 		lines := strings.Split(strings.TrimSpace(text), "\n")
-		for i := len(lines) - 1; i >= 0; i-- { // seq orders them, not the place in the table
+		for i := len(lines) - 1; i >= 0; i-- { // seq gives the order, not the place in the table
 			do("INSERT INTO transcript_events VALUES ($1, $2, $3, 1)", id, i, lines[i])
 		}
 	}
 }
 
-// prompt returns what the prompt of a conversation has.
+// prompt returns the messages in the prompt of a conversation.
 func (d *fixture) prompt(key string) string {
 	d.t.Helper()
 	got, err := session.ReadTranscript(d.target.DB.Read(d.t.Context()), named(key), 1<<20)
@@ -109,8 +109,8 @@ func (d *fixture) prompt(key string) string {
 	return strings.Join(lines, "|")
 }
 
-// TestOpenClawDatabase imports conversations from the databases of two versions of OpenClaw, and
-// from the files that an older one has left beside it.
+// TestOpenClawDatabase checks the import of conversations from the databases of two versions of
+// OpenClaw, and from files that an older version has left beside the database.
 func TestOpenClawDatabase(t *testing.T) {
 	for _, tables := range []string{clawTablesJuly, clawTablesSeptember} {
 		d := newFixture(t)
@@ -122,7 +122,7 @@ func TestOpenClawDatabase(t *testing.T) {
 			"agents/main/sessions/old.jsonl", clawTranscript("from the old file"))
 		d.base(base, tables, map[string]string{
 			"agent:main:main":                clawTranscript("from the database"),
-			"agent:main:telegram:group:-100": `{"type":"session"}`, // it says nothing
+			"agent:main:telegram:group:-100": `{"type":"session"}`, // it has no messages
 			"agent:main:cron:1":              clawTranscript("a job"),
 		})
 		before := d.listHome()
@@ -143,8 +143,8 @@ func TestOpenClawDatabase(t *testing.T) {
 	}
 }
 
-// TestOpenClawOldDatabase imports sessions that were reset, whose lines are still in the database
-// or in a file.
+// TestOpenClawOldDatabase checks the import of sessions that were reset. Their lines are still in
+// the database or in a file.
 func TestOpenClawOldDatabase(t *testing.T) {
 	for _, tables := range []string{clawTablesJuly, clawTablesSeptember} {
 		d := newFixture(t)
@@ -184,8 +184,8 @@ func (d *fixture) listHome() string {
 	return b.String()
 }
 
-// TestOpenClawTree checks which entries of a session were said last: marks, entries beside the
-// conversation, entries without a parent and resets.
+// TestOpenClawTree checks which entries of a session belong to the prompt. Sessions have marks,
+// side entries, entries without a parent and resets.
 func TestOpenClawTree(t *testing.T) {
 	say := func(id, rest string) string {
 		return fmt.Sprintf(`{"type":"message","id":%q,"timestamp":1785571200000%s,"message":`+
@@ -221,8 +221,8 @@ func TestOpenClawTree(t *testing.T) {
 	}
 }
 
-// TestOpenClawHostileDatabase checks that the tables of a hostile database compute nothing, and
-// that a damaged one fails alone.
+// TestOpenClawHostileDatabase checks that the import evaluates no views or computed columns of a
+// hostile database, and that a damaged database does not stop the import.
 func TestOpenClawHostileDatabase(t *testing.T) {
 	const base = "agents/main/agent/openclaw-agent.sqlite"
 	const endless = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)

@@ -28,7 +28,7 @@ var named = bustest.Session
 // now is the time of all tests.
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// A fixture is a gateway into which homes are imported, and a home.
+// A fixture is a gateway and the home of another agent, which is imported into the gateway.
 type fixture struct {
 	t      *testing.T
 	home   string // of the other agent
@@ -88,7 +88,7 @@ func (d *fixture) folder(name string) *os.Root {
 	return root
 }
 
-// write writes files of the other home: their names and contents in turn.
+// write writes files into the other home. The arguments are names and contents in turn.
 func (d *fixture) write(files ...string) {
 	d.t.Helper()
 	for i := 0; i < len(files); i += 2 {
@@ -102,7 +102,7 @@ func (d *fixture) write(files ...string) {
 	}
 }
 
-// run imports the home, and returns the items, a line each.
+// run imports the home and returns one line for each item.
 func (d *fixture) run(kind Kind, dry bool) []string {
 	d.t.Helper()
 	s, err := Open(kind, d.home)
@@ -122,7 +122,8 @@ func (d *fixture) run(kind Kind, dry bool) []string {
 	return list
 }
 
-// want imports a home three times: the dry run reports what happens, and it happens once.
+// want runs a dry run and two imports of a home. The dry run must report what the first import
+// does, and the second import must import nothing.
 func (d *fixture) want(kind Kind, want ...string) {
 	d.t.Helper()
 	before := d.tree()
@@ -145,7 +146,7 @@ func (d *fixture) want(kind Kind, want ...string) {
 	}
 }
 
-// tree lists the files here, but for those of the database.
+// tree lists the files of the gateway, except those of the database.
 func (d *fixture) tree() (list []string) {
 	err := filepath.WalkDir(d.here, func(path string, e os.DirEntry, err error) error {
 		if err == nil && !e.IsDir() && !strings.Contains(path, "gateway.db") {
@@ -168,7 +169,7 @@ func (d *fixture) file(name string) string {
 	return string(text)
 }
 
-// transcript returns what a session holds, from its start on, a line for each message.
+// transcript returns one line for each message of a session, from its start on.
 func (d *fixture) transcript(key session.Key) []string {
 	d.t.Helper()
 	t, err := session.ReadTranscript(d.target.DB.Read(d.t.Context()), key, 1<<30)
@@ -188,7 +189,7 @@ func (d *fixture) transcript(key session.Key) []string {
 
 const day = "2026-02-16T"
 
-// The newest nanobot: everything in the workspace.
+// TestNanobot imports a home of the newest nanobot, with everything in the workspace.
 func TestNanobot(t *testing.T) {
 	d := newFixture(t)
 	d.write(
@@ -298,7 +299,7 @@ func (d *fixture) at() string {
 	return w.String()
 }
 
-// wantHistory compares the history of the person, and up to where Dream need not read it.
+// wantHistory checks the history of the person, and the entry up to which Dream need not read it.
 func (d *fixture) wantHistory(dreamed int64, want ...string) {
 	d.t.Helper()
 	space := d.target.Memory.In("person-1")
@@ -337,7 +338,8 @@ func (d *fixture) wantJobs(want ...string) {
 	}
 }
 
-// The first nanobot: sessions in the home, without keys; HISTORY.md and notes of days.
+// TestOldNanobot imports a home of the first nanobot: sessions in the home and without keys,
+// HISTORY.md, and notes of days.
 func TestOldNanobot(t *testing.T) {
 	d := newFixture(t)
 	d.write(
@@ -411,7 +413,8 @@ func TestPicoClaw(t *testing.T) {
 	}
 }
 
-// What somebody has written here stays, and damaged files don't stop the rest of the import.
+// Documents that a person has written here stay, and damaged files don't stop the rest of the
+// import.
 func TestOddHome(t *testing.T) {
 	d := newFixture(t)
 	if err := d.target.Documents.WriteTemplates(); err != nil {
@@ -422,7 +425,7 @@ func TestOddHome(t *testing.T) {
 	}
 	d.write(
 		"workspace/USER.md", "Theirs.",
-		"workspace/SOUL.md", "A soul.", // ours is an untouched template
+		"workspace/SOUL.md", "A soul.", // our document is an untouched template
 		"workspace/TOOLS.md", "bad \xff utf-8",
 		"workspace/AGENTS.md", strings.Repeat("x", maxDocument+1),
 		"workspace/memory/history.jsonl", "{\"cursor\":1,\"timestamp\":\"2026-02-16 09:00\","+
@@ -499,7 +502,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// A workspace alone is a home, too.
+// A workspace without a home around it can be imported, too.
 func TestBareWorkspace(t *testing.T) {
 	d := newFixture(t)
 	d.write("SOUL.md", "A soul.", "sessions/telegram_42.jsonl", `{"role":"user","content":"x"}`)

@@ -114,8 +114,8 @@ func TestOpenClaw(t *testing.T) {
 	}
 }
 
-// TestOpenClawHostile checks that a damaged or hostile home fails item by item, and reaches
-// nothing outside of the home.
+// TestOpenClawHostile checks that only the bad items of a damaged or hostile home fail, and that
+// the import reads nothing outside of the home.
 func TestOpenClawHostile(t *testing.T) {
 	d := newFixture(t)
 	outside := filepath.Join(t.TempDir(), "outside.jsonl")
@@ -160,7 +160,7 @@ func TestOpenClawHostile(t *testing.T) {
 	}
 }
 
-// TestJSON5 checks the bounds of settings in JSON5, and what they may not have.
+// TestJSON5 checks the limits of settings in JSON5, and what settings may not contain.
 func TestJSON5(t *testing.T) {
 	for _, bad := range []string{"", "{a", "[]", "{a: NaN}", "{a: -Infinity}", "{a: 1} 2", "{'a': '",
 		strings.Repeat("[", maxNesting+1), "{a: '" + strings.Repeat("x", maxJSON5) + "'}"} {
@@ -185,8 +185,8 @@ func FuzzJSON5(f *testing.F) {
 	})
 }
 
-// TestOpenClawIncludes checks that the settings consist of several files, as OpenClaw merges them,
-// and that no include reads anything else, or without end.
+// TestOpenClawIncludes checks that settings in several files are merged as OpenClaw merges them.
+// No include reads a file outside of the home, and includes in a circle end.
 func TestOpenClawIncludes(t *testing.T) {
 	d := newFixture(t)
 	outside := filepath.Join(t.TempDir(), "outside.json5")
@@ -263,8 +263,8 @@ func TestOpenClawIncludes(t *testing.T) {
 	}
 }
 
-// TestOpenClawNotANumber checks that settings which JSON can't express do not hide the includes
-// that were left out.
+// TestOpenClawNotANumber checks that includes which failed are reported even if a setting can't
+// be expressed in JSON.
 func TestOpenClawNotANumber(t *testing.T) {
 	d := newFixture(t)
 	d.write("openclaw.json", `{ one: { $include: "missing.json5" }, two: -Infinity }`,
@@ -347,8 +347,8 @@ func TestOpenClawArchive(t *testing.T) {
 	}
 }
 
-// TestOpenClawDirect checks whose direct chats are found here: those of known people and of phone
-// numbers that the account knows.
+// TestOpenClawDirect checks whose direct chats have a conversation here: known people, and phone
+// numbers that the account can look up.
 func TestOpenClawDirect(t *testing.T) {
 	d := newFixture(t)
 	const dir = "agents/main/sessions/"

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A session whose name is a hash belongs where its .meta.json says, if that is one conversation.
+// A session whose name is a hash is imported into the conversation that its .meta.json names, if
+// it is a single conversation.
 func TestOpaqueSessions(t *testing.T) {
 	d := newFixture(t)
 	d.write("config.json", `{"channel_list":{

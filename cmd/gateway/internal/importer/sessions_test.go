@@ -13,7 +13,7 @@ import (
 	"gateway/session"
 )
 
-// A large session streams: what is kept of it is one line at a time.
+// A large session is imported as a stream, one line at a time.
 func TestLargeSession(t *testing.T) {
 	d := newFixture(t)
 	path := filepath.Join(d.home, "workspace", "sessions", "telegram_42.jsonl")
@@ -39,7 +39,7 @@ func TestLargeSession(t *testing.T) {
 	}
 }
 
-// Whatever the file, reading ends, and each message that is kept is one that a transcript takes.
+// Reading a file ends with a LineError, or with messages that a transcript accepts.
 func FuzzReadSession(f *testing.F) {
 	f.Add(`{"_type":"metadata","key":"a:b","created_at":"2026-02-03T10:00:00"}` + "\n" +
 		`{"role":"user","content":[{"type":"text","text":"x"}],"media":["/a/b.png"]}`)

@@ -26,7 +26,7 @@ func (d *fixture) log(scope memory.Scope) (list []string) {
 	return list
 }
 
-// What is imported has a version of its own, once, with which nothing else is taken back.
+// An import makes one version of the documents. Undoing this version removes nothing else.
 func TestVersions(t *testing.T) {
 	d := newFixture(t)
 	d.write(
@@ -82,7 +82,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// Nothing is written that could not be taken back.
+// If versions can't be stored, the import writes nothing, because it could not be undone.
 func TestNoVersions(t *testing.T) {
 	d := newFixture(t)
 	d.write("workspace/memory/MEMORY.md", "The dog is called Bello.\n",

@@ -99,8 +99,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// What is not served is not there.
-// A proxy on the machine that passes on more than hooks opens nothing to others.
+// A proxy on this machine that forwards more than hooks gives others no access without the token.
 func TestForwarded(t *testing.T) {
 	h := New("127.0.0.1:8790", t.TempDir(), &Options{Token: token}).handler(true)
 	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host",
@@ -120,6 +119,7 @@ func TestForwarded(t *testing.T) {
 	}
 }
 
+// Without metrics and hooks, their paths do not exist.
 func TestWithoutMetricsAndHooks(t *testing.T) {
 	h := New("127.0.0.1:0", t.TempDir(), nil).handler(true)
 	for method, path := range map[string]string{"GET": "/metrics", "POST": "/hooks/x"} {
@@ -135,11 +135,11 @@ func run(t *testing.T, s *Server) (stop func() error) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
 	stop = sync.OnceValue(func() error { cancel(); return <-ended })
-	t.Cleanup(func() { _ = stop() }) // what it returns was looked at, if it matters
+	t.Cleanup(func() { _ = stop() }) // a test that checks the error calls stop itself
 	return stop
 }
 
-// endpoint waits until the gateway in home listens.
+// endpoint waits until the gateway in home listens, and returns its endpoint.
 func endpoint(t *testing.T, home string) Endpoint {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -173,7 +173,7 @@ func ask(t *testing.T, e Endpoint, path string) (int, string) {
 func TestRun(t *testing.T) {
 	home := t.TempDir()
 	stale := Endpoint{Address: "127.0.0.1:1", Token: "old", PID: 1}
-	if err := stale.write(home); err != nil { // by a process that was killed
+	if err := stale.write(home); err != nil { // as a process that was killed leaves it
 		t.Fatal(err)
 	}
 	ready := false
@@ -216,7 +216,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("files are left: %v", list)
 	}
 	stale.Token = "new"
-	if err := stale.write(home); err != nil { // as by a process that was killed
+	if err := stale.write(home); err != nil { // as a process that was killed leaves it
 		t.Fatal(err)
 	}
 	if _, err := ReadEndpoint(home); !errors.Is(err, fs.ErrNotExist) {
@@ -224,10 +224,11 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A loopback address that is taken keeps nothing from starting, and is taken when it is free.
+// A loopback address that is in use does not keep the gateway from starting. The server listens
+// there when the address is free.
 func TestTaken(t *testing.T) {
 	host := "127.0.0.1"
-	if runtime.GOOS == "linux" { // a process can have an address whose ports nobody else takes
+	if runtime.GOOS == "linux" { // an address of this process, whose ports nobody else takes
 		pid := os.Getpid()
 		host = fmt.Sprintf("127.%d.%d.%d", 64+pid>>16&63, pid>>8&255, pid&255)
 	}
@@ -260,7 +261,7 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// notify closes told at the first record.
+// notify is a log handler that closes told at the first record.
 type notify struct {
 	slog.Handler
 	told chan struct{}
@@ -276,7 +277,7 @@ func (n *notify) Handle(ctx context.Context, r slog.Record) error {
 	return err
 }
 
-// An address of others that can't be listened on is a mistake that must be seen.
+// If the server can't listen at an address that is not a loopback address, Run returns an error.
 func TestWrongAddress(t *testing.T) {
 	err := New("192.0.2.1:0", t.TempDir(), nil).Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "[http] listen") {
@@ -302,7 +303,7 @@ func TestSince(t *testing.T) {
 		first := time.Now()
 		for _, step := range []struct {
 			ok   bool
-			want time.Duration // of Since, after first
+			want time.Duration // expected Since, relative to first
 		}{
 			{true, 0}, {true, 0}, {false, 2 * time.Second}, {false, 2 * time.Second},
 			{true, 4 * time.Second},
@@ -320,10 +321,11 @@ func TestSince(t *testing.T) {
 	})
 }
 
-// A try that hangs is seen, no other begins beside it, and all is well when it has ended.
+// A try that hangs is reported, no second try begins meanwhile, and the probe recovers when the
+// try ends.
 func TestProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		free := make(chan struct{}, 1) // full: the try hangs
+		free := make(chan struct{}, 1) // if it is full, a try hangs
 		var broken atomic.Bool
 		var tries, running atomic.Int64
 		p := NewProbe(5*time.Second, 2*time.Second, func(context.Context) (string, error) {
@@ -360,7 +362,7 @@ func TestProbe(t *testing.T) {
 		check("fine", true)
 		free <- struct{}{}
 		time.Sleep(6 * time.Second)
-		check("fine", true) // it may take that long
+		check("fine", true) // a try may take that long
 		time.Sleep(24 * time.Second)
 		check("no answer for 25s", false)
 		if n := tries.Load(); n != 2 {

@@ -31,10 +31,10 @@ func openDB(t *testing.T, migrations ...store.Migration) *store.DB {
 	return db
 }
 
-// A stock is a table that a rule removes things from.
+// A stock is a table from which a rule removes rows.
 type stock struct {
 	left   int
-	before []time.Time // of each call
+	before []time.Time // the limit of each call
 	fail   error
 }
 
@@ -50,8 +50,8 @@ func (s *stock) prune(_ *store.Tx, before time.Time, after int64) (int, int64, e
 	return n, 0, nil
 }
 
-// A pass applies each rule to its end, whatever becomes of the others, with the time that the rule
-// says; what is kept for ever is not touched. It says in one line what has gone.
+// A pass applies each rule to its end, even if other rules fail, with the time to keep of that
+// rule. A rule without such a time removes nothing. The log has one line about the removed rows.
 func TestPass(t *testing.T) {
 	db := openDB(t)
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -89,7 +89,7 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// goods are tables whose newest 100 rows of 2,000 are not over.
+// goods are tables with 2,000 rows each. All but the newest 100 may be removed.
 var goods = store.Migration{Package: "goods", Steps: []string{
 	"CREATE TABLE a (id IDENTITY PRIMARY KEY, at_ms BIGINT, text TEXT);" +
 		"CREATE TABLE b (id IDENTITY PRIMARY KEY, at_ms BIGINT, text TEXT);" +
@@ -120,7 +120,7 @@ func fillGoods(t *testing.T, db *store.DB) (a, b, c Rule) {
 	return rule("a"), rule("b"), rule("c")
 }
 
-// left returns how many rows tables have.
+// left returns the number of rows of each table.
 func left(t *testing.T, db *store.DB, tables ...string) (list []int) {
 	t.Helper()
 	for _, table := range tables {
@@ -134,8 +134,8 @@ func left(t *testing.T, db *store.DB, tables ...string) (list []int) {
 	return list
 }
 
-// A database that is too large loses no more than it must, and the rules of a group share that. A
-// group is spared as long as the one before it has something.
+// If the database is too large, a pass removes no more rows than it must. The rules of a group
+// take turns. The next group loses rows only when the group before it has none left to remove.
 func TestTight(t *testing.T) {
 	db := openDB(t, goods)
 	a, b, c := fillGoods(t, db)
@@ -161,7 +161,7 @@ func TestTight(t *testing.T) {
 	pass(used, 2000, 2000, 2000)
 	pass(used-400*row, 1500, 2000, 2000)
 	pass(used-1400*row, 1000, 1500, 2000)
-	pass(0, 1000, 1500, 2000) // any size will do
+	pass(0, 1000, 1500, 2000) // 0 means no limit
 	if strings.Contains(log.String(), "level=WARN") {
 		t.Errorf("it warns though there is room:\n%s", &log)
 	}
@@ -175,7 +175,7 @@ func TestTight(t *testing.T) {
 	}
 }
 
-// A rule that fails keeps no other from making room.
+// A rule that fails does not keep other rules from making room.
 func TestTightFails(t *testing.T) {
 	db := openDB(t, goods)
 	a, _, c := fillGoods(t, db)
@@ -194,7 +194,7 @@ func TestTightFails(t *testing.T) {
 	}
 }
 
-// Repeat calls until there is nothing left.
+// Repeat calls the function until there is nothing left to remove.
 func TestRepeat(t *testing.T) {
 	left := 7
 	prune := Repeat(func(*store.Tx, time.Time) (int, error) {
@@ -218,7 +218,8 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
-// Run begins after a minute and goes on every hour, also after a pass that failed.
+// Run makes the first pass after a minute and a further one every hour, even after a pass that
+// failed.
 func TestRun(t *testing.T) {
 	db := openDB(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -248,7 +249,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// Nothing is removed for a day after the clock has jumped, in either direction.
+// After the clock has jumped, in either direction, nothing is removed for a day.
 func TestClockJumps(t *testing.T) {
 	db := openDB(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -287,11 +288,11 @@ func TestClockJumps(t *testing.T) {
 	})
 }
 
-// A clock that is far from the newest row at the start is not believed for a day.
+// If the clock is far from the newest row at the start, nothing is removed for a day.
 func TestClockWrongAtStart(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		newest time.Duration // from now; 0: there is none
+		newest time.Duration // relative to now; 0: there is no row
 		trust  bool
 	}{
 		{"no row", 0, true}, {"after a week", -7 * 24 * time.Hour, true},

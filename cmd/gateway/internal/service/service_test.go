@@ -55,7 +55,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestPlist reads the property list as XML, and finds the odd texts in it.
+// TestPlist checks that the property list is XML and contains texts with special characters
+// unchanged.
 func TestPlist(t *testing.T) {
 	spec := odd
 	spec.System = "darwin"
@@ -104,11 +105,11 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// TestConfiguration makes a configuration that others can't read, and leaves alone one that is
-// there.
+// TestConfiguration checks that makeConfig creates a file that others can't read, and that it
+// does not change an existing file.
 func TestConfiguration(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		return // launchd and systemd are elsewhere
+		return // launchd and systemd are on other systems
 	}
 	own, err := user.LookupGroupId(strconv.Itoa(os.Getgid()))
 	if err != nil {
@@ -145,7 +146,7 @@ func TestOtherSystems(t *testing.T) {
 	}
 }
 
-// launchctl is a launchd that knows which agents are there.
+// launchctl is a fake of launchd's command. It knows which agents are loaded.
 const launchctl = `#!/bin/sh
 state=$STATE/$(basename "$2")
 case $1 in
@@ -154,7 +155,8 @@ bootstrap) grep -q "<true/>" "$3" && : >"$STATE/io.github.gateway" ;;
 esac
 `
 
-// TestLaunchd installs twice and removes. launchd refuses what it has already, and what it has not.
+// TestLaunchd checks that an agent can be installed twice and then uninstalled. Uninstalling it
+// again is an error.
 func TestLaunchd(t *testing.T) {
 	folder := t.TempDir()
 	program := filepath.Join(folder, "launchctl")

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestConfigurationUnderUmask checks that the service can read its configuration even if root's new
-// files are closed to everybody else.
+// TestConfigurationUnderUmask checks that the service can read its configuration even if root's
+// umask closes new files to everybody else.
 func TestConfigurationUnderUmask(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o077))
 	own, err := user.LookupGroupId(strconv.Itoa(os.Getgid()))

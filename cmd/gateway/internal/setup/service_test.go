@@ -18,8 +18,8 @@ import (
 	"gateway/cmd/gateway/internal/service"
 )
 
-// TestService configures a service of the whole machine twice: the service can read what is
-// written, others can't, and the home stays systemd's.
+// TestService sets up a service of the whole machine twice. The service can read the written
+// files, others can't, and setup does not create the home, which systemd does.
 func TestService(t *testing.T) {
 	own, err := user.Current()
 	if err != nil {
@@ -34,7 +34,7 @@ func TestService(t *testing.T) {
 		User: own.Username}
 	t.Setenv("KEY", "sk-1")
 	t.Setenv("TOKEN", "123456:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
-	t.Setenv("GATEWAY_AGENT__SLOTS", "nonsense") // of this shell, not of the service
+	t.Setenv("GATEWAY_AGENT__SLOTS", "nonsense") // only in this shell, not in the service
 	running := false
 	run := func(args ...string) string {
 		t.Helper()
@@ -101,7 +101,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-// TestServiceRefused checks that nothing is asked if the files can't be written.
+// TestServiceRefused checks that setup asks nothing if it can't write the files.
 func TestServiceRefused(t *testing.T) {
 	refused := errors.New("run this as root")
 	cmd := Command(Options{

@@ -60,7 +60,7 @@ func newTestMetrics(t *testing.T) (*Metrics, *Sources) {
 	return NewMetrics("1.2.3", *from, slog.New(slog.DiscardHandler)), from
 }
 
-// scrape returns the metrics as they are served.
+// scrape returns the metrics as the handler serves them.
 func scrape(t *testing.T, m *Metrics) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -105,7 +105,7 @@ func TestObserved(t *testing.T) {
 	)
 }
 
-// Negative numbers, which a model server may report, don't end the turn.
+// Negative numbers, which a model server may report, are not counted and don't end the turn.
 func TestNegativeUsage(t *testing.T) {
 	m, _ := newTestMetrics(t)
 	_, end := m.Model(t.Context(), observe.ModelBegin{Model: "main"})
@@ -170,7 +170,7 @@ func TestGauges(t *testing.T) {
 	}
 }
 
-// What can't be found out is left out; all else is served.
+// A metric whose value can't be determined is left out. All others are served.
 func TestBroken(t *testing.T) {
 	m, from := newTestMetrics(t)
 	from.DiskFree = func() (uint64, error) { return 0, errors.New("no disk") }
@@ -187,7 +187,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// Names and helps are as Prometheus wants them.
+// Names and help texts of the metrics follow the conventions of Prometheus.
 func TestLint(t *testing.T) {
 	m, _ := newTestMetrics(t)
 	aTurn(t.Context(), m)
@@ -201,7 +201,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// However many chats, people and made-up tools there are, there are no more series.
+// The number of series does not grow with the number of chats, people and made-up tools.
 func TestBounded(t *testing.T) {
 	m, _ := newTestMetrics(t)
 	use := func(i int) {
@@ -242,10 +242,10 @@ func TestLatency(t *testing.T) {
 	}
 	put(0, 3)
 	m.Delivered(bus.OutboundMessage{To: from, Answers: []string{"0", "1", "unknown"}})
-	m.Delivered(bus.OutboundMessage{To: from, Answers: []string{"1"}}) // not twice
+	m.Delivered(bus.OutboundMessage{To: from, Answers: []string{"1"}}) // is not counted twice
 	m.Delivered(bus.OutboundMessage{To: bus.Address{Account: "tg", Chat: "2"}, Answers: []string{"2"}})
 	has(t, scrape(t, m), `gateway_answer_latency_seconds_count{account="tg"} 2`)
-	put(3, maxArrivals) // so many that 2 is forgotten
+	put(3, maxArrivals) // so many that message 2 is forgotten
 	m.Delivered(bus.OutboundMessage{To: from, Answers: []string{"2"}})
 	m.Delivered(bus.OutboundMessage{To: from, Answers: []string{"3"}})
 	has(t, scrape(t, m), `gateway_answer_latency_seconds_count{account="tg"} 3`)
@@ -254,8 +254,8 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// aTurn tells an observer of a turn with two model calls and three tool calls. It returns the
-// context within the turn.
+// aTurn reports to an observer a turn with two model calls and three tool calls. It returns the
+// context of the turn.
 func aTurn(ctx context.Context, o observe.Observer) context.Context {
 	ctx, endTurn := o.Turn(ctx, observe.TurnBegin{Session: named("telegram/7"), Account: "telegram",
 		Kind: bus.Hook, Waited: 1500 * time.Millisecond})

@@ -15,18 +15,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	patience = 3 * time.Minute
-	every    = 10 * time.Millisecond // a look at the files in these tests
+	every    = 10 * time.Millisecond // time between two looks at the file
 )
 
-// A watched is a file under watch in a folder of its own.
+// A watched is a file in a folder of its own, and the changes that were reported.
 type watched struct {
 	t    *testing.T
 	dir  string
 	path string
-	saw  chan string // what the file held at each change
+	saw  chan string // content of the file at each reported change
 }
 
-// begin watches the file config/config.toml, and returns after the first look at it.
+// begin calls prepare and then watches the file config/config.toml.
 func begin(t *testing.T, prepare func(w *watched)) *watched {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,7 +39,7 @@ func begin(t *testing.T, prepare func(w *watched)) *watched {
 	go func() {
 		defer close(ended)
 		File{Path: w.path, Every: every}.Run(ctx, func(context.Context) {
-			b, _ := os.ReadFile(w.path) // what can't be read has other tests
+			b, _ := os.ReadFile(w.path) // TestUnreadable is about unreadable files
 			w.saw <- string(b)
 		})
 	}()
@@ -72,21 +72,21 @@ func (w *watched) rename(from, to string) {
 	w.check(os.Rename(filepath.Join(w.dir, from), filepath.Join(w.dir, to)))
 }
 
-// replace puts a new file in the place of the watched one, at once.
+// replace replaces the watched file with a new one in one step.
 func (w *watched) replace(text string) {
 	w.t.Helper()
 	w.write("config/new", text)
 	w.rename("config/new", file)
 }
 
-// link makes name a link to target, in place of what it was, at once.
+// link replaces name with a link to target in one step.
 func (w *watched) link(target, name string) {
 	w.t.Helper()
 	w.check(os.Symlink(filepath.FromSlash(target), filepath.Join(w.dir, "new-link")))
 	w.rename("new-link", name)
 }
 
-// want waits until the file was seen to hold text.
+// want waits until a change to text is reported.
 func (w *watched) want(text string) {
 	w.t.Helper()
 	timer := time.NewTimer(patience)
@@ -109,7 +109,8 @@ const file = "config/config.toml"
 
 func plainFile(w *watched) { w.write(file, "one") }
 
-// TestWays changes the file in all the ways that editors and deployments have.
+// TestWays checks that a change is reported in all the ways in which editors and deployments
+// change a file.
 func TestWays(t *testing.T) {
 	configMap := func(w *watched) {
 		w.mkdir("config/..2026_1")
@@ -174,13 +175,13 @@ func TestWays(t *testing.T) {
 			w.want("one")
 			tt.change(w)
 			w.want("two")
-			w.write(file, "three") // it is still watched
+			w.write(file, "three") // the file is still watched
 			w.want("three")
 		})
 	}
 }
 
-// TestAppears holds that a file is seen that wasn't there, nor its folder.
+// TestAppears checks that a file is reported that did not exist before, nor did its folder.
 func TestAppears(t *testing.T) {
 	w := begin(t, func(w *watched) { w.check(os.Remove(filepath.Join(w.dir, "config"))) })
 	w.mkdir("config")
@@ -188,7 +189,7 @@ func TestAppears(t *testing.T) {
 	w.want("one")
 }
 
-// TestSameContent holds that nothing but another content is told of, and that alone.
+// TestSameContent checks that only a change of the content is reported.
 func TestSameContent(t *testing.T) {
 	w := begin(t, plainFile)
 	w.want("one")
@@ -203,7 +204,7 @@ func TestSameContent(t *testing.T) {
 	}
 }
 
-// TestManySaves holds that the last of many saves in a row is seen.
+// TestManySaves checks that the last of many saves in a row is reported.
 func TestManySaves(t *testing.T) {
 	w := begin(t, plainFile)
 	for i := range 50 {
@@ -212,7 +213,7 @@ func TestManySaves(t *testing.T) {
 	w.want("49")
 }
 
-// TestEmpty holds that a file that is being written isn't taken for one with nothing in it.
+// TestEmpty checks that an empty file is not reported, because somebody may still be writing it.
 func TestEmpty(t *testing.T) {
 	w := begin(t, plainFile)
 	w.want("one")
@@ -226,11 +227,12 @@ func TestEmpty(t *testing.T) {
 	w.want("two")
 }
 
-// TestUnreadable holds that a file that can't be read any more is told of, like another content.
+// TestUnreadable checks that a file that can't be read any more is reported like a change of its
+// content.
 func TestUnreadable(t *testing.T) {
 	w := begin(t, plainFile)
 	w.want("one")
 	w.check(os.Remove(w.path))
 	w.mkdir(file)
-	w.want("") // what a folder can be read as
+	w.want("") // a folder is read as an empty text
 }
