@@ -32,8 +32,8 @@ func often(n int) int {
 	return n
 }
 
-// few returns n in the long variants, and a third of n in the short ones. Tests use it for the
-// number of people or messages, and for the lifetime of a gateway in milliseconds.
+// few returns n in the long variants. In the short ones it returns a third of n, and at least 1.
+// Tests use it for numbers of people and messages, and for times in milliseconds.
 func few(n int) int {
 	if *long {
 		return n

@@ -188,8 +188,8 @@ func TestLoginByLink(t *testing.T) {
 	w.wantReply(7, "/mcp logout tracker", "I have deleted the tokens")
 }
 
-// TestLoginInterrupted checks that a kill which interrupts a login is explained to the person,
-// with the command that begins a new login.
+// TestLoginInterrupted checks that a person whose login was interrupted by a kill is told so, and
+// is told the command that begins a new login.
 func TestLoginInterrupted(t *testing.T) {
 	t.Parallel()
 	s := newTracker(t)

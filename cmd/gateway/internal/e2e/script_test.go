@@ -30,7 +30,7 @@ import (
 //	hear CHAT REGEXP      waits until a message of the bot there matches; sets $1 to the first group
 //	refuse CHAT [REASON]  Telegram refuses the bot's messages there; without REASON, it stops that
 //	exitcode N PROGRAM…   runs a program that must end with the code N
-//	calls METHOD N        waits until the method of the Bot API was called N times
+//	calls METHOD N        waits until the method of the Bot API was called at least N times
 //	file CHAT NAME        waits until the bot has sent a file with this name there
 //	until REGEXP PROGRAM…  runs a program repeatedly until its output matches
 //	wait_file PATH        waits until the file exists

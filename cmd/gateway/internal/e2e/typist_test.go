@@ -28,7 +28,7 @@ type typist struct {
 	changed chan struct{} // closed at the next output
 }
 
-// sit starts the gateway's program on its own terminal.
+// sit starts the gateway's program on a terminal of its own.
 func (w *world) sit(screen *vt, env []string, args ...string) *typist {
 	w.t.Helper()
 	path, err := buildBinary()

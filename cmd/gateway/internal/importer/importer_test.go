@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
 var named = bustest.Session
 
-// now is the time of all tests.
+// now is the current time in all tests.
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // A fixture is a gateway and the home of another agent, which is imported into the gateway.

@@ -9,7 +9,7 @@ import (
 	tomlparser "github.com/pelletier/go-toml/v2"
 )
 
-// TestEdit checks that an edit changes what it should, and nothing else of the text.
+// TestEdit checks that an edit changes only the part of the text that it should.
 func TestEdit(t *testing.T) {
 	set := func(value any, path string) func(document) (document, error) {
 		return func(d document) (document, error) { return d.set(value, strings.Split(path, ".")...) }
