@@ -50,7 +50,7 @@ func TestExtending(t *testing.T) {
 	}
 }
 
-// A roll is what the tool "dice" is called with.
+// A roll has the arguments of the tool "dice".
 type roll struct {
 	Sides int `json:"sides,omitempty" jsonschema:"of each die; by default 6"`
 	Dice  int `json:"dice" jsonschema:"how many of them, 1 to 100"`
@@ -96,14 +96,14 @@ func TestDice(t *testing.T) {
 	}
 }
 
-// A Board is an account on a notice board: GET /notes?after=ID waits for new notes, POST /notes
-// writes one. It implements [channels.Channel].
+// A Board is an account on a notice board. GET /notes?after=ID waits for new notes, and POST
+// /notes writes one. Board implements [channels.Channel].
 type Board struct {
 	name, url, token string
 	client           http.Client
 }
 
-// A note is one of the board, as it travels.
+// A note is a note of the board, in its JSON form.
 type note struct {
 	ID   int       `json:"id"`
 	From string    `json:"from"`
@@ -135,7 +135,7 @@ func (b *Board) Run(ctx context.Context, in channels.Intake) error {
 				Sender: bus.Sender{ID: n.From, Name: n.From}, Text: n.Text, Time: n.Time, Addressed: true,
 			})
 		}
-		// Only when they are stored the next ones are asked for.
+		// The next request confirms these notes, so they must be stored first.
 		if err := in.Publish(ctx, batch); err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (b *Board) Send(ctx context.Context, part bus.Part) (string, error) {
 	return strconv.Itoa(written.ID), err
 }
 
-// call calls the board, and turns what it says into an error of the channel contract.
+// call sends a request to the board, and turns a failure into an error of the channel contract.
 func (b *Board) call(ctx context.Context, method, query string, body, result any) error {
 	content, err := json.Marshal(body)
 	if err != nil {
@@ -182,7 +182,7 @@ func (b *Board) call(ctx context.Context, method, query string, body, result any
 	return fmt.Errorf("board: %s", resp.Status)
 }
 
-// TestBoard holds the channel to the contract that all of them keep.
+// TestBoard checks that the channel keeps the contract of all channels.
 func TestBoard(t *testing.T) {
 	channeltest.Run(t, func(t *testing.T) channeltest.Fixture {
 		p := newPinboard(t)
@@ -215,7 +215,7 @@ func newPinboard(t *testing.T) *pinboard {
 	return p
 }
 
-// change changes the state and wakes those who wait for a change.
+// change changes the state and wakes the requests that wait for a change.
 func (p *pinboard) change(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -256,7 +256,7 @@ func (p *pinboard) Delete(string)     {}           // nothing can be edited
 func (p *pinboard) Hang()             { p.change(func() { p.hang = true }) }
 func (p *pinboard) SetOutage(on bool) { p.change(func() { p.down = on }) }
 
-// ServeHTTP answers requests as the board does.
+// ServeHTTP answers requests like the board.
 func (p *pinboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var posted note
 	body, err := io.ReadAll(r.Body) // all of it, so that the end of the connection is noticed
