@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/flate"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"image"
 	"image/jpeg"
@@ -156,10 +157,11 @@ func packed(t *testing.T, name, begin, middle, end string, size int, others ...s
 	return b.Bytes()
 }
 
-// confine limits the memory of a process and its children: in total if control groups are
+// confine limits the memory of a gateway and its children: in total if control groups are
 // available, and of each process in any case.
-func confine(t *testing.T, pid int) {
+func confine(t *testing.T, p *process) {
 	t.Helper()
+	pid := p.cmd.Process.Pid
 	limit := unix.Rlimit{Cur: hostileMemory, Max: hostileMemory}
 	if err := unix.Prlimit(pid, unix.RLIMIT_DATA, &limit, nil); err != nil {
 		t.Fatal(err)
@@ -171,18 +173,30 @@ func confine(t *testing.T, pid int) {
 		if os.Mkdir(dir, 0o755) != nil {
 			continue
 		}
-		// A control group can be removed when it is empty. Cleanups run in reverse order, so a process
-		// that the test has not ended yet is still running now, and its group stays.
-		t.Cleanup(func() { _ = os.Remove(dir) })
-		err := os.WriteFile(filepath.Join(dir, g.bound), []byte(strconv.Itoa(hostileMemory)), 0o600)
+		t.Cleanup(func() {
+			p.kill()           // a control group can be removed when it is empty
+			_ = os.Remove(dir) // fails if a child is still ending
+		})
+		err := setNumber(filepath.Join(dir, g.bound), hostileMemory)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o600)
+			err = setNumber(filepath.Join(dir, "cgroup.procs"), pid)
 		}
 		if err == nil {
 			t.Logf("all processes have %d MiB together", hostileMemory>>20)
 			return
 		}
 	}
+}
+
+// setNumber writes a number to an existing file. A folder that is not a control group has no such
+// file.
+func setNumber(path string, n int) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(strconv.Itoa(n))
+	return errors.Join(err, f.Close())
 }
 
 // explodingTable returns a table of 8 KB with two million cells.
@@ -212,7 +226,7 @@ func TestHostileContent(t *testing.T) {
 	w.configure(quiet + fmt.Sprintf("\n[web]\nsearch = \"off\"\nallow_networks = [%q]\nports = [%q]\n",
 		"127.0.0.1/32", pages.URL[strings.LastIndexByte(pages.URL, ':')+1:]))
 	p := w.start()
-	confine(t, p.cmd.Process.Pid)
+	confine(t, p)
 	p.ready()
 
 	wants := make(map[int64]string) // wanted text, by chat
@@ -275,7 +289,7 @@ func TestHostileContent(t *testing.T) {
 		counts[id] = len(w.texts(id))
 	}
 	p = w.start()
-	confine(t, p.cmd.Process.Pid)
+	confine(t, p)
 	p.ready()
 	w.await("the last answer", func() bool { return len(w.texts(late)) == 1 })
 	w.telegram.Say(annID, annID, "and now?")
