@@ -77,7 +77,7 @@ type Router struct {
 	wg sync.WaitGroup // the workers and the goroutines that they start
 }
 
-// readPosition is the router's read position in the outbox.
+// readPosition says how far the router has read the outbox, and how often it reads.
 type readPosition struct {
 	poll    time.Duration  // see [Options]
 	began   time.Time      // when Run began

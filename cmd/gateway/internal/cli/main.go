@@ -112,6 +112,9 @@ func plainText(err error) string {
 	case errors.Is(err, syscall.ENOSPC), strings.Contains(err.Error(), "disk is full"): // of SQLite
 		return fmt.Sprintf("the disk that holds %s is full. Free some space; nothing was lost.",
 			home.Home)
+	case strings.Contains(err.Error(), "database is locked"): // of SQLite
+		return fmt.Sprintf("another program has locked the database in %s. End that program, such as "+
+			"sqlite3 or a backup tool, and try again; nothing was lost.", home.Home)
 	case errors.Is(err, store.ErrNewer):
 		return fmt.Sprintf("the data in %s was written by a newer gateway. Upgrade this one, %s.",
 			home.Home, elsewhere)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"gateway/agent/schedule"
 	"gateway/bus"
@@ -27,7 +28,9 @@ func (w *world) gateway(args ...string) (string, error) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	cmd := exec.CommandContext(w.t.Context(), path, args...)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute) // one that hangs fails by name
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = w.environ()
 	out, err := cmd.CombinedOutput()
 	return string(out), err

@@ -70,7 +70,7 @@ func TestReadyBanned(t *testing.T) {
 }
 
 // TestReadyStore checks that the gateway is not ready, and waits, while another process locks the
-// database.
+// database. A gateway that starts meanwhile says so and ends.
 func TestReadyStore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worldOptions{})
@@ -103,6 +103,12 @@ func TestReadyStore(t *testing.T) {
 	execute("ROLLBACK")
 	o.healthy(w)
 	w.await("an answer", func() bool { return w.telegram.SentCount(1) == 1 })
+	o.process.kill()
+	execute("BEGIN EXCLUSIVE")
+	out, err := w.gateway("run")
+	if err == nil || !strings.Contains(out, "another program has locked the database in "+w.home) {
+		t.Errorf("with a locked database gateway run ends with %v and says\n%s", err, out)
+	}
 }
 
 // TestReadyDispatcher checks that a hanging dispatcher is reported and loses nothing.
