@@ -126,9 +126,10 @@ func LockWithin(
 }
 
 // pageSize is the page size of a new database in bytes. A commit writes every changed page as a
-// whole, mostly for a single row, so SQLite's default of 4096 doubles what is written. With 1024
-// the database is a fifth larger, and a search takes a fifth longer.
-const pageSize = 2048
+// whole, mostly for a single row: a message writes 33 KB to the disk, 60 KB with pages of 2048, and
+// 110 KB with SQLite's default of 4096. Compared with 2048, a database of many short rows is up to
+// two fifths larger, and a search takes a tenth longer.
+const pageSize = 1024
 
 // create creates the database file if it is missing, readable only by its owner. The files that
 // SQLite creates beside it get the same mode.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"syscall"
 	"time"
 
 	"modernc.org/sqlite"
@@ -38,6 +39,22 @@ func isUnusable(err error) bool {
 		return true
 	}
 	return false
+}
+
+// IsFull reports whether err says that a disk is full.
+func IsFull(err error) bool {
+	if errors.Is(err, syscall.ENOSPC) {
+		return true
+	}
+	e, ok := errors.AsType[*sqlite.Error](err)
+	// SQLITE_IOERR_SHMSIZE: there is no space for the index of the write-ahead log.
+	return ok && (e.Code()&0xff == lib.SQLITE_FULL || e.Code() == lib.SQLITE_IOERR_SHMSIZE)
+}
+
+// IsBusy reports whether err says that another program has locked the database.
+func IsBusy(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && e.Code()&0xff == lib.SQLITE_BUSY
 }
 
 // isFailedSync reports whether err says that a file could not be synced.

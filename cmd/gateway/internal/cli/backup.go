@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -133,8 +132,7 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with backu
 			fmt.Errorf("%s exists already; choose another name or give --force", file))
 	}
 	if err != nil {
-		full := strings.Contains(err.Error(), "disk is full") // SQLite's error text
-		if full || errors.Is(err, syscall.ENOSPC) {
+		if store.IsFull(err) {
 			err = fmt.Errorf("the disk of the backup is full: %w", err)
 		}
 		return fmt.Errorf("no backup was made: %w", err)

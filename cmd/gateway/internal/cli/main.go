@@ -109,10 +109,10 @@ func plainText(err error) string {
 			home.Home, elsewhere)
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):
 		return fmt.Sprintf("%s is not a folder. Move that file away, %s.", home.Home, elsewhere)
-	case errors.Is(err, syscall.ENOSPC), strings.Contains(err.Error(), "disk is full"): // of SQLite
+	case store.IsFull(err):
 		return fmt.Sprintf("the disk that holds %s is full. Free some space; nothing was lost.",
 			home.Home)
-	case strings.Contains(err.Error(), "database is locked"): // of SQLite
+	case store.IsBusy(err):
 		return fmt.Sprintf("another program has locked the database in %s. End that program, such as "+
 			"sqlite3 or a backup tool, and try again; nothing was lost.", home.Home)
 	case errors.Is(err, store.ErrNewer):

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"gateway/agent/policy"
@@ -233,7 +232,7 @@ func (c Case) examineStore(ctx context.Context) []Finding {
 func (s subject) storeError(path string, err error) []Finding {
 	text := err.Error()
 	switch {
-	case errors.Is(err, syscall.ENOSPC), strings.Contains(text, "disk is full"): // SQLite's error text
+	case store.IsFull(err):
 		return s.bad("the disk is full, so the database can't be checked",
 			"Free some space on the disk that holds "+path+", and run gateway doctor again. Nothing was "+
 				"lost.")
