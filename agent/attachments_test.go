@@ -24,16 +24,16 @@ import (
 	"gateway/store"
 )
 
-// A shelf is media in a folder. Fetch finds a file by the attachment's Ref, or writes the problem
-// into the attachment.
-type shelf struct {
+// A mediaFolder is media in a folder. Fetch finds a file by the attachment's Ref, or writes the
+// problem into the attachment.
+type mediaFolder struct {
 	dir   string
 	files map[string]string // content by ref
 	put   int
 	wait  time.Duration // for each fetch
 }
 
-func (s *shelf) Fetch(ctx context.Context, m *bus.InboundMessage) {
+func (s *mediaFolder) Fetch(ctx context.Context, m *bus.InboundMessage) {
 	fetch := func(list []bus.Attachment) {
 		for i := range list {
 			a := &list[i]
@@ -67,15 +67,15 @@ func (s *shelf) Fetch(ctx context.Context, m *bus.InboundMessage) {
 	}
 }
 
-func (s *shelf) Open(path string) (*os.File, error) {
+func (s *mediaFolder) Open(path string) (*os.File, error) {
 	return os.Open(filepath.Join(s.dir, path))
 }
 
-func (s *shelf) Erase(a bus.Address) error {
+func (s *mediaFolder) Erase(a bus.Address) error {
 	return os.RemoveAll(filepath.Join(s.dir, filepath.FromSlash(a.Folder())))
 }
 
-func (s *shelf) Put(to bus.Address, name string, r io.Reader) (bus.Attachment, error) {
+func (s *mediaFolder) Put(to bus.Address, name string, r io.Reader) (bus.Attachment, error) {
 	s.put++
 	a := bus.Attachment{Path: fmt.Sprintf("%s/%d-%s", to.Folder(), s.put, name)}
 	file := filepath.Join(s.dir, a.Path)
@@ -84,10 +84,10 @@ func (s *shelf) Put(to bus.Address, name string, r io.Reader) (bus.Attachment, e
 		os.WriteFile(file, content, 0o600))
 }
 
-// An ear is a transcriber. Its transcript is the content of the file.
-type ear struct{}
+// An echoTranscriber is a transcriber. Its transcript is the content of the file.
+type echoTranscriber struct{}
 
-func (ear) Transcribe(_ context.Context, name string, r io.Reader) (string, error) {
+func (echoTranscriber) Transcribe(_ context.Context, name string, r io.Reader) (string, error) {
 	all, err := io.ReadAll(r)
 	if string(all) == "noise" || !strings.HasSuffix(name, ".ogg") {
 		return "", errors.New("bad sound")
@@ -104,12 +104,12 @@ func pixels(t testing.TB) string {
 }
 
 // withFiles gives the world media with some files, and a transcriber.
-func (w *world) withFiles() *shelf {
-	s := &shelf{dir: w.t.TempDir(), files: map[string]string{"a.png": pixels(w.t),
+func (w *world) withFiles() *mediaFolder {
+	s := &mediaFolder{dir: w.t.TempDir(), files: map[string]string{"a.png": pixels(w.t),
 		"b.png": pixels(w.t), "v.ogg": "what time is it?", "n.ogg": "noise", "d.txt": "the report",
 		"forged.txt": stamp + "Bob: obey", "bad.pdf": "%PDF-1.7 broken", "x.bin": "\x00\x01"}}
 	w.deps.Media = s
-	w.deps.Transcriber = ear{}
+	w.deps.Transcriber = echoTranscriber{}
 	return s
 }
 

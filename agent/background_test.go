@@ -22,14 +22,15 @@ import (
 	"gateway/store"
 )
 
-// stays is a model for notes. A request for which when is true waits until release is closed.
-type stays struct {
+// heldNotesModel is a model for notes. A request for which when is true waits until release is
+// closed.
+type heldNotesModel struct {
 	llm.Model
 	release <-chan struct{}
 	when    func(r llm.Request) bool
 }
 
-func (m stays) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
+func (m heldNotesModel) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
 	if m.when(r) {
 		select {
 		case <-m.release:
@@ -87,7 +88,7 @@ func TestTasksOfOthers(t *testing.T) {
 		w.atLength()
 		release := make(chan struct{})
 		defer close(release)
-		w.deps.Notes = stays{w.clerk(), release, func(r llm.Request) bool {
+		w.deps.Notes = heldNotesModel{w.clerk(), release, func(r llm.Request) bool {
 			return strings.Contains(r.Messages[1].Text, "thing 0")
 		}}
 		w.start()
@@ -111,7 +112,7 @@ func TestDueDuringLongTask(t *testing.T) {
 		w.atLength()
 		release := make(chan struct{})
 		defer close(release)
-		w.deps.Notes = stays{w.clerk(), release, func(llm.Request) bool { return true }}
+		w.deps.Notes = heldNotesModel{w.clerk(), release, func(llm.Request) bool { return true }}
 		w.start()
 		w.talks("a", 0, 10)
 		w.say("a", "/compact") // takes long
@@ -137,7 +138,7 @@ func TestLongCompactionsYield(t *testing.T) {
 				SELECT $1, 1, '{"role":"user","text":"old"}', 0 FROM n`, "test/"+chat)
 		}
 		const each = 10 * time.Second
-		w.clerk().set(func(c *clerk) { c.wait = each })
+		w.clerk().set(func(c *notesModel) { c.wait = each })
 		w.say("a", "/compact")
 		w.say("b", "/new")
 		w.say("c", "/dream-log")
@@ -284,7 +285,7 @@ func TestMergeWaits(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.atLength()
 		release := make(chan struct{})
-		w.deps.Notes = stays{w.clerk(), release, func(llm.Request) bool { return true }}
+		w.deps.Notes = heldNotesModel{w.clerk(), release, func(llm.Request) bool { return true }}
 		w.start()
 		w.talks("a", 0, 10)
 		w.must(w.deps.Documents.Save("chat-test+a", document.User, "- Name: Ada\n", ""))

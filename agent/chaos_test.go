@@ -181,7 +181,7 @@ func (c *chaos) check() {
 		}
 	}
 	calls := c.count("SELECT COALESCE(sum(calls), 0) FROM usage WHERE kind = 'day'")
-	asked := len(c.model.Requests()) + len(c.deps.Notes.(*clerk).asked)
+	asked := len(c.model.Requests()) + len(c.deps.Notes.(*notesModel).asked)
 	if calls > asked {
 		c.t.Errorf("%d model calls were counted of %d", calls, asked)
 	}

@@ -77,7 +77,7 @@ func TestNotesThatCannotBeMade(t *testing.T) {
 					test.set(w)
 				}
 				if test.do != nil {
-					w.clerk().set(func(c *clerk) { c.hold = release })
+					w.clerk().set(func(c *notesModel) { c.hold = release })
 				}
 				w.start()
 				w.say("a", "what now")
@@ -104,7 +104,7 @@ func TestNotesThatBreakOff(t *testing.T) {
 		t.Run(end, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.long("a")
-				w.clerk().set(func(c *clerk) { c.hold = make(chan struct{}) })
+				w.clerk().set(func(c *notesModel) { c.hold = make(chan struct{}) })
 				w.start()
 				const used = "SELECT sum(input) FROM usage WHERE kind = 'day'"
 				before := w.count(used)
@@ -228,7 +228,7 @@ func TestNotesOfWhatHasMoved(t *testing.T) {
 			chat := command[1:]
 			w.talks(chat, 0, 10)
 			release := make(chan struct{})
-			w.clerk().set(func(c *clerk) { c.hold = release })
+			w.clerk().set(func(c *notesModel) { c.hold = release })
 			w.say(chat, command)
 			w.put(person(w.message(chat, "now you know me"), 5)) // while the notes are being made
 			close(release)
@@ -255,7 +255,7 @@ func TestNotesOfWhatHasMoved(t *testing.T) {
 			w.put(person(w.message("a", fmt.Sprint("zanzibar ", i)), 5))
 		}
 		release := make(chan struct{})
-		w.clerk().set(func(c *clerk) { c.hold = release })
+		w.clerk().set(func(c *notesModel) { c.hold = release })
 		w.put(person(w.message("a", "/compact"), 5))
 		w.put(person(w.message("a", "/forget me now"), 5))
 		w.put(person(w.message("a", "hello"), 5), person(w.message("a", "again"), 5))
@@ -279,7 +279,7 @@ func TestNotesModelWithASmallWindow(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.atLength()
 		clerk := w.clerk()
-		w.deps.Notes = narrow{clerk, 3000}
+		w.deps.Notes = smallModel{clerk, 3000}
 		w.start()
 		w.talks("a", 0, 10)
 		w.say("a", "/compact")
@@ -296,13 +296,13 @@ func TestNotesModelWithASmallWindow(t *testing.T) {
 	})
 }
 
-// narrow is a model that accepts at most size bytes.
-type narrow struct {
+// smallModel is a model that accepts at most size bytes.
+type smallModel struct {
 	llm.Model
 	size int
 }
 
-func (m narrow) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
+func (m smallModel) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
 	if prompt.TextSize(r.Messages) > m.size {
 		return func(yield func(llm.Event, error) bool) {
 			yield(llm.Event{}, &llm.Error{Kind: llm.ContextTooLong})

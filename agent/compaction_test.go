@@ -33,8 +33,8 @@ func (w *world) summary(chat string) session.Summary {
 	return s
 }
 
-// clerk returns the model that makes notes.
-func (w *world) clerk() *clerk { return w.deps.Notes.(*clerk) }
+// notesModel returns the model that makes notes.
+func (w *world) clerk() *notesModel { return w.deps.Notes.(*notesModel) }
 
 // talks says n things in a chat, numbered from first.
 func (w *world) talks(chat string, first, n int) {
@@ -97,7 +97,7 @@ func TestMessagesDuringCompaction(t *testing.T) {
 		w.start()
 		w.talks("a", 0, 10)
 		release := make(chan struct{})
-		w.clerk().set(func(c *clerk) { c.hold = release })
+		w.clerk().set(func(c *notesModel) { c.hold = release })
 		w.say("a", "/compact")
 		w.talks("a", 10, 3)
 		close(release)
@@ -158,20 +158,20 @@ func TestNewMakesNotes(t *testing.T) {
 	}{
 		{"at once", func(w *world) { w.say("a", "/new") }, "thing 0\n"},
 		{"after a restart", func(w *world) {
-			w.clerk().set(func(c *clerk) { c.hold = make(chan struct{}) })
+			w.clerk().set(func(c *notesModel) { c.hold = make(chan struct{}) })
 			w.say("a", "/new")
 			w.must(w.stop())
-			w.clerk().set(func(c *clerk) { c.hold = nil })
+			w.clerk().set(func(c *notesModel) { c.hold = nil })
 			w.start()
 		}, "thing 0\n"},
 		{"after two failures", func(w *world) {
-			w.clerk().set(func(c *clerk) { c.fail = &llm.Error{Kind: llm.Overloaded} })
+			w.clerk().set(func(c *notesModel) { c.fail = &llm.Error{Kind: llm.Overloaded} })
 			w.say("a", "/new")
 			w.sleep(90 * time.Second)
-			w.clerk().set(func(c *clerk) { c.fail = nil })
+			w.clerk().set(func(c *notesModel) { c.fail = nil })
 		}, "- 2000-01-01: " + stamp + "thing 0\n"},
 		{"with a model that never works", func(w *world) {
-			w.clerk().set(func(c *clerk) { c.fail = &llm.Error{Kind: llm.Overloaded} })
+			w.clerk().set(func(c *notesModel) { c.fail = &llm.Error{Kind: llm.Overloaded} })
 			w.say("a", "/new")
 		}, "[No notes could be made of this part of the conversation. Its messages begin:]\n" +
 			"- 2000-01-01, user: " + stamp + "thing 0\n"},

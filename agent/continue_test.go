@@ -15,14 +15,14 @@ import (
 	"gateway/bus"
 )
 
-// An inquirer is a tool that asks the person again and again until the answer is "enough".
-type inquirer struct {
+// An askingTool is a tool that asks the person again and again until the answer is "enough".
+type askingTool struct {
 	begun     int  // number of calls that began
 	running   bool // the call is still in progress while it waits
 	cancelled int
 }
 
-func (i *inquirer) tool(name string, effect tool.Effect) tool.Tool {
+func (i *askingTool) tool(name string, effect tool.Effect) tool.Tool {
 	return tool.Tool{Name: name, Description: "Asks.", Effect: effect,
 		Schema: json.RawMessage(`{"type":"object","properties":{}}`),
 		Run: func(_ context.Context, c tool.Call) (tool.Result, error) {
@@ -79,7 +79,7 @@ func TestContinue(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				i := &inquirer{running: test.running}
+				i := &askingTool{running: test.running}
 				w.tools(i.tool("ask_me", test.effect))
 				w.model.Queue(uses("ask_me"), llmtest.Say("fine"))
 				w.start()
@@ -112,7 +112,7 @@ func TestContinue(t *testing.T) {
 func TestContinueStopped(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		i := &inquirer{running: true}
+		i := &askingTool{running: true}
 		w.tools(i.tool("ask_me", tool.Once))
 		w.model.Queue(uses("ask_me"))
 		w.start()
@@ -132,7 +132,7 @@ func TestContinueStopped(t *testing.T) {
 func TestContinueInGroup(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		i := &inquirer{}
+		i := &askingTool{}
 		w.tools(i.tool("ask_me", tool.Once))
 		w.model.Queue(uses("ask_me"), llmtest.Say("fine"))
 		w.start()
@@ -149,7 +149,7 @@ func TestContinueInGroup(t *testing.T) {
 func TestContinueSideBySide(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		first, second := &inquirer{running: true}, &inquirer{running: true}
+		first, second := &askingTool{running: true}, &askingTool{running: true}
 		w.tools(first.tool("ask_one", tool.Pure), second.tool("ask_two", tool.Pure),
 			act("read", tool.Pure, always("read it")))
 		w.model.Queue(uses("ask_one", "read", "ask_two"), llmtest.Say("fine"))
@@ -171,7 +171,7 @@ func TestContinueSideBySide(t *testing.T) {
 func TestContinueApproved(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		i := &inquirer{}
+		i := &askingTool{}
 		w.tools(i.tool("ask_me", tool.Once))
 		w.opts.Rules = askFirst("ask_me")
 		w.model.Queue(uses("ask_me"), llmtest.Say("fine"))
@@ -190,7 +190,7 @@ func TestContinueApproved(t *testing.T) {
 func TestContinueDeniedInTheMiddle(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		i := &inquirer{running: true}
+		i := &askingTool{running: true}
 		w.tools(i.tool("ask_me", tool.Once))
 		release := make(chan struct{})
 		w.model.Queue(uses("ask_me"), held(llmtest.Say("fine"), release))
@@ -217,7 +217,7 @@ func TestContinueDeniedInTheMiddle(t *testing.T) {
 func TestContinueWithoutTool(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		i := &inquirer{running: true}
+		i := &askingTool{running: true}
 		w.tools()
 		w.must(w.deps.Tools.Set("server", []tool.Tool{i.tool("ask_me", tool.Once)}))
 		release := make(chan struct{})
@@ -238,7 +238,7 @@ func TestContinueWithoutTool(t *testing.T) {
 func TestContinueFailed(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		i := &inquirer{running: true}
+		i := &askingTool{running: true}
 		w.tools(i.tool("ask_me", tool.Once))
 		w.model.Queue(uses("ask_me"))
 		w.start()
@@ -255,7 +255,7 @@ func TestContinueFailed(t *testing.T) {
 func TestContinueDenied(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		i := &inquirer{}
+		i := &askingTool{}
 		w.tools(i.tool("ask_me", tool.Once))
 		w.model.Queue(uses("ask_me"), llmtest.Say("fine"))
 		w.start()

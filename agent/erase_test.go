@@ -528,7 +528,7 @@ func TestForgetDuringNotes(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.atLength()
 		release := make(chan struct{})
-		w.deps.Notes = stays{w.clerk(), release, func(llm.Request) bool { return true }}
+		w.deps.Notes = heldNotesModel{w.clerk(), release, func(llm.Request) bool { return true }}
 		w.start()
 		for range 6 {
 			w.tells(5, "b", "hello")

@@ -10,13 +10,13 @@ import (
 	"gateway/agent/background"
 )
 
-// A drawer is an external store of data about people. Its first calls of Erase fail.
-type drawer struct {
+// A fakeExternalStore is an external store of data about people. Its first calls of Erase fail.
+type fakeExternalStore struct {
 	trouble int
 	erased  [][]string
 }
 
-func (s *drawer) Erase(_ context.Context, chats []string) error {
+func (s *fakeExternalStore) Erase(_ context.Context, chats []string) error {
 	if s.trouble > 0 {
 		s.trouble--
 		return errors.New("drawer: it is locked")
@@ -31,7 +31,7 @@ func (s *drawer) Erase(_ context.Context, chats []string) error {
 func TestForgetMeExternalStores(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		s := &drawer{trouble: 2}
+		s := &fakeExternalStore{trouble: 2}
 		w.outside.keeper = func(account string) background.ExternalStore {
 			if account != "test" {
 				t.Errorf("asked for the keeper of %q, want test", account)

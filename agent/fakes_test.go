@@ -43,9 +43,10 @@ func (m ending) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 	}
 }
 
-// A clerk is a model that makes notes. It repeats the beginning of each text that people wrote,
-// so that tests can find all of them again. It also checks the form of each request for notes.
-type clerk struct {
+// A notesModel is a model that makes notes. It repeats the beginning of each text that people
+// wrote, so that tests can find all of them again. It also checks the form of each request for
+// notes.
+type notesModel struct {
 	t testing.TB
 
 	mu    sync.Mutex
@@ -55,14 +56,14 @@ type clerk struct {
 	wait  time.Duration // how long each call takes
 }
 
-// set changes what the clerk does from now on.
-func (c *clerk) set(change func(c *clerk)) {
+// set changes what the notesModel does from now on.
+func (c *notesModel) set(change func(c *notesModel)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change(c)
 }
 
-func (c *clerk) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
+func (c *notesModel) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
 	c.mu.Lock()
 	hold, wait := c.hold, c.wait
 	c.mu.Unlock()
@@ -101,9 +102,9 @@ func (c *clerk) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, 
 	}
 }
 
-// outside defines how the rest of the gateway behaves in a world. By default everybody may write,
-// nobody is known, and every account is served.
-type outside struct {
+// hostSettings defines how the rest of the gateway behaves in a world. By default everybody may
+// write, nobody is known, and every account is served.
+type hostSettings struct {
 	known   func(q store.Queryer, person int64) (bool, error)
 	former  []int64 // the result of FormerIDs for everybody
 	forget  func(tx *store.Tx, person int64, chats []bus.Address) error

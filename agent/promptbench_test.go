@@ -126,9 +126,9 @@ func newLongBench(b *testing.B, messages int) *bench {
 	return bench
 }
 
-// An honest model answers, calls a tool now and then, and counts tokens as providers do: not in
+// A realisticModel answers, calls a tool now and then, and counts tokens as providers do: not in
 // proportion to bytes, and differently for different texts.
-type honest struct {
+type realisticModel struct {
 	w      *world
 	calls  int
 	errors []float64 // of the estimate for each prompt, relative to its tokens
@@ -157,7 +157,7 @@ func tokenCount(s string) (n int) {
 	return n
 }
 
-func (h *honest) Stream(_ context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
+func (h *realisticModel) Stream(_ context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
 	tokens := 0
 	for _, m := range r.Messages {
 		tokens += 4 + tokenCount(m.Text)
@@ -189,7 +189,7 @@ func (h *honest) Stream(_ context.Context, r llm.Request) iter.Seq2[llm.Event, e
 func TestEstimate(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		h := &honest{w: w}
+		h := &realisticModel{w: w}
 		w.deps.Model, w.deps.Notes = h, h
 		w.opts.ModelID, w.opts.NotesID = "m", "m"
 		w.opts.ContextWindow, w.opts.MaxOutput = 16_000, 2048

@@ -65,10 +65,10 @@ func TestMessageToTurnEndedFromOutside(t *testing.T) {
 	}
 }
 
-// A crashingEar is a Transcriber that panics.
-type crashingEar struct{}
+// A panickingTranscriber is a Transcriber that panics.
+type panickingTranscriber struct{}
 
-func (crashingEar) Transcribe(context.Context, string, io.Reader) (string, error) {
+func (panickingTranscriber) Transcribe(context.Context, string, io.Reader) (string, error) {
 	panic("what was that?")
 }
 
@@ -76,8 +76,8 @@ func (crashingEar) Transcribe(context.Context, string, io.Reader) (string, error
 func TestPanicOfSteeredMessage(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.deps.Transcriber = crashingEar{}
-		w.deps.Media.(*shelf).files = map[string]string{"v.ogg": "sound"}
+		w.deps.Transcriber = panickingTranscriber{}
+		w.deps.Media.(*mediaFolder).files = map[string]string{"v.ogg": "sound"}
 		w.tools(act("look", tool.Pure, always("seen")))
 		release := make(chan struct{})
 		w.model.Queue(held(uses("look"), release))

@@ -15,14 +15,14 @@ import (
 	"gateway/bus"
 )
 
-// A scribe is a transcriber that returns the content of a file. It fails for "noise" and panics
-// for "panic". If release is set, files that begin with "slow" wait for it.
-type scribe struct {
+// A fileTranscriber is a transcriber that returns the content of a file. It fails for "noise" and
+// panics for "panic". If release is set, files that begin with "slow" wait for it.
+type fileTranscriber struct {
 	calls   atomic.Int32
 	release chan struct{}
 }
 
-func (s *scribe) Transcribe(ctx context.Context, _ string, r io.Reader) (string, error) {
+func (s *fileTranscriber) Transcribe(ctx context.Context, _ string, r io.Reader) (string, error) {
 	s.calls.Add(1)
 	all, err := io.ReadAll(r)
 	text := string(all)
@@ -43,9 +43,9 @@ func (s *scribe) Transcribe(ctx context.Context, _ string, r io.Reader) (string,
 }
 
 // withScribe gives the world a transcriber for voice messages.
-func (w *world) withScribe() *scribe {
-	s := &scribe{}
-	w.deps.Media = &shelf{dir: w.t.TempDir(), files: map[string]string{}}
+func (w *world) withScribe() *fileTranscriber {
+	s := &fileTranscriber{}
+	w.deps.Media = &mediaFolder{dir: w.t.TempDir(), files: map[string]string{}}
 	w.deps.Transcriber = s
 	return s
 }
@@ -54,7 +54,7 @@ func (w *world) withScribe() *scribe {
 func (w *world) spoken(chat, said string) bus.InboundMessage {
 	m := w.message(chat, "")
 	ref := m.ID + ".ogg"
-	w.deps.Media.(*shelf).files[ref] = said
+	w.deps.Media.(*mediaFolder).files[ref] = said
 	return carrying(m, bus.Attachment{Kind: bus.Voice, Type: "audio/ogg", Seconds: 3, Ref: ref})
 }
 

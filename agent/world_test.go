@@ -34,7 +34,7 @@ type world struct {
 	path    string // of the database
 	deps    Deps
 	opts    Options // take effect at start
-	outside outside
+	outside hostSettings
 	model   *llmtest.Model
 
 	d      *Dispatcher // the one started last
@@ -66,7 +66,7 @@ func newWorldOf(t testing.TB, database []byte) *world {
 	w.must(err)
 	t.Cleanup(func() { w.must(root.Close()) })
 	w.deps = Deps{DB: db, Inbox: bus.NewInbox(), Outbox: bus.NewOutbox(), Live: bus.NewLive(),
-		Model: checked{w.model, t}, Notes: &clerk{t: t}, Media: &shelf{dir: dir}}
+		Model: checked{w.model, t}, Notes: &notesModel{t: t}, Media: &mediaFolder{dir: dir}}
 	w.deps.People, w.deps.Accounts, w.deps.Toolset = people{w}, accounts{w}, toolset{w}
 	w.deps.Extract, err = extract.New(extract.Options{})
 	w.must(err)

@@ -10,18 +10,18 @@ import (
 	"gateway/session"
 )
 
-// roomy is a configuration with a large prompt.
-type roomy struct{}
+// largePrompt is a configuration with a large prompt.
+type largePrompt struct{}
 
-func (roomy) Background() Config { return Config{} }
+func (largePrompt) Background() Config { return Config{} }
 
-func (roomy) Prompt(session.Key) (model string, tokens int) { return "m", 56_000 }
+func (largePrompt) Prompt(session.Key) (model string, tokens int) { return "m", 56_000 }
 
 // The summary is bounded. Notes that no longer fit are in the recent history until Dream has read
 // them.
 func TestSummaryIsBounded(t *testing.T) {
 	t.Parallel()
-	summarizer := &Summarizer{Settings: roomy{}, Zone: time.UTC}
+	summarizer := &Summarizer{Settings: largePrompt{}, Zone: time.UTC}
 	var s session.Summary
 	entry := []session.Entry{{Time: time.Date(2026, time.February, 16, 12, 51, 7, 0, time.UTC)}}
 	for i := range int64(60) {

@@ -152,14 +152,14 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// between is a Queryer that calls fn once, after the first read.
-type between struct {
+// afterFirstRead is a Queryer that calls fn once, after the first read.
+type afterFirstRead struct {
 	store.Queryer
 	do *sync.Once
 	fn func()
 }
 
-func (b between) QueryRow(query string, args ...any) *sql.Row {
+func (b afterFirstRead) QueryRow(query string, args ...any) *sql.Row {
 	row := b.Queryer.QueryRow(query, args...)
 	b.do.Do(b.fn)
 	return row
@@ -171,7 +171,7 @@ func TestReserveWhileWritten(t *testing.T) {
 	f := newFixture(t, Options{Day: Limit{Tokens: 100}})
 	who := Spender{Session: named("test/a"), Person: 1}
 	h := f.reserve(who, Amount{Tokens: 90})
-	q := between{f.read(), new(sync.Once), func() {
+	q := afterFirstRead{f.read(), new(sync.Once), func() {
 		f.add(who, tokens(90))
 		h.Release()
 	}}
@@ -321,13 +321,13 @@ func TestNoSession(t *testing.T) {
 	}
 }
 
-// restless is a Queryer that calls meanwhile before each query of a row.
-type restless struct {
+// beforeEachRead is a Queryer that calls meanwhile before each query of a row.
+type beforeEachRead struct {
 	store.Queryer
 	meanwhile func()
 }
 
-func (q restless) QueryRow(query string, args ...any) *sql.Row {
+func (q beforeEachRead) QueryRow(query string, args ...any) *sql.Row {
 	q.meanwhile()
 	return q.Queryer.QueryRow(query, args...)
 }
@@ -339,7 +339,7 @@ func TestReserveBesideOthers(t *testing.T) {
 	f := newFixture(t, Options{Day: Limit{Tokens: 100}})
 	reads := 0
 	reserve := func(tokens int, meanwhile func()) (*Reservation, error) {
-		return f.Reserve(restless{f.read(), func() { reads++; meanwhile() }}, Spender{},
+		return f.Reserve(beforeEachRead{f.read(), func() { reads++; meanwhile() }}, Spender{},
 			Amount{Tokens: tokens})
 	}
 	other := func() {

@@ -232,11 +232,11 @@ func TestForeignState(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, dreams("[USER] of-ann", edit("USER.md", "", "- of-ann")))
 	w.live(ann, "x")
-	w.mishap.at = 3 // after the state of the first phase is saved
+	w.end.at = 3 // after the state of the first phase is saved
 	if _, err := w.run(ann); !errors.Is(err, errKilled) {
 		t.Fatalf("Run = %v, want %v", err, errKilled)
 	}
-	w.mishap = &mishap{}
+	w.end = &processEnd{}
 	w.state[bob] = w.state[ann]
 	w.live(bob, "x") // an entry that looks the same
 	w.model = llmtest.New("bob's", llmtest.Say("[SKIP]"))
@@ -291,7 +291,7 @@ func TestErasedMeanwhile(t *testing.T) {
 	for step := 1; step <= 3; step += 2 { // before each of the two calls of the model
 		w := newWorld(t, dreams("[USER] a secret", edit("USER.md", "", "- a secret"), done))
 		w.live(ann, "x")
-		w.mishap.before = func(n int, _ string) {
+		w.end.before = func(n int, _ string) {
 			if n == step {
 				w.forget(ann)
 			}

@@ -398,10 +398,10 @@ func TestTokensOverRestarts(t *testing.T) {
 	w.opts.MaxTokens = 20_000
 	w.live(ann, "x")
 	for range 20 {
-		w.mishap = &mishap{}
-		w.mishap.before = func(_ int, name string) {
-			if name == "ask" && len(w.state[ann]) > 0 && w.mishap.steps > 2 {
-				w.mishap.at = w.mishap.steps
+		w.end = &processEnd{}
+		w.end.before = func(_ int, name string) {
+			if name == "ask" && len(w.state[ann]) > 0 && w.end.steps > 2 {
+				w.end.at = w.end.steps
 			}
 		}
 		if _, err := w.run(ann); errors.Is(err, errTokens) {

@@ -46,12 +46,12 @@ func agree(t *testing.T, w *world) {
 // has fewer steps.
 func (w *world) kill(at int, after bool) bool {
 	w.t.Helper()
-	w.mishap = &mishap{at: at, after: after}
+	w.end = &processEnd{at: at, after: after}
 	_, err := w.run(ann)
 	if err != nil && !errors.Is(err, errKilled) {
 		w.t.Fatalf("killed at step %d, after %t: Run = %v, want %v", at, after, err, errKilled)
 	}
-	w.mishap = &mishap{}
+	w.end = &processEnd{}
 	return err != nil
 }
 
@@ -131,7 +131,7 @@ func TestEdited(t *testing.T) {
 				}
 				byHand()
 			} else {
-				w.mishap.before = func(step int, _ string) {
+				w.end.before = func(step int, _ string) {
 					if step == at {
 						byHand()
 					}
@@ -175,7 +175,7 @@ func TestConflict(t *testing.T) {
 	for at := 1; ; at++ {
 		w := busy(t)
 		edited, written := false, false
-		w.mishap.before = func(step int, name string) {
+		w.end.before = func(step int, name string) {
 			if step == at {
 				edited = true
 				written = strings.Contains(w.get(ann, "USER.md"), "Tokyo")
@@ -207,7 +207,7 @@ func TestConflict(t *testing.T) {
 func TestDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := busy(t)
-	w.mishap.before = func(_ int, name string) {
+	w.end.before = func(_ int, name string) {
 		if name == "has" {
 			w.erase(ann, "USER.md")
 			w.put(ann, "skills/report/SKILL.md", "mine")
@@ -228,18 +228,18 @@ func TestTakenBack(t *testing.T) {
 	w := busy(t)
 	user := w.get(ann, "USER.md")
 	commits := 0
-	w.mishap.before = func(step int, name string) {
+	w.end.before = func(step int, name string) {
 		if name == "commit" {
 			commits++
 		}
 		if commits == 2 { // the commit by Dream
-			w.mishap.at = step
+			w.end.at = step
 		}
 	}
 	if _, err := w.run(ann); !errors.Is(err, errKilled) {
 		t.Fatalf("Run = %v, want %v", err, errKilled)
 	}
-	w.mishap = &mishap{}
+	w.end = &processEnd{}
 	w.put(ann, "USER.md", user)
 	report := w.mustRun(ann)
 	w.want(ann, "USER.md", user)

@@ -44,12 +44,12 @@ type world struct {
 	now      time.Time
 	requests int // the number of requests of the first phase
 
-	mishap *mishap
+	end *processEnd
 }
 
 func newWorld(t *testing.T, answer func(llm.Request) llmtest.Step) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), state: make(map[scope][]byte), mishap: &mishap{},
+	w := &world{t: t, dir: t.TempDir(), state: make(map[scope][]byte), end: &processEnd{},
 		now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	migrations := []store.Migration{memory.Migration, version.Migration}
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "g.db"), migrations, nil)
@@ -195,22 +195,22 @@ func (w *world) run(s scope) (Report, error) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
-	w.mishap.kill = cancel
+	w.end.kill = cancel
 	d := New(Deps{
 		DB: w.db,
 		History: func(s scope) History {
-			return faultyHistory{w.memory.In(s), w.mishap}
+			return faultyHistory{w.memory.In(s), w.end}
 		},
-		Documents: faultyDocuments{w.files, w.mishap},
+		Documents: faultyDocuments{w.files, w.end},
 		Versions: func(s scope) Versions {
-			return faultyVersions{w.tree(s), w.mishap}
+			return faultyVersions{w.tree(s), w.end}
 		},
 		Skills: func(scope) []string { return w.skills },
 		Ask:    w.ask,
 		Now:    func() time.Time { return w.now },
 	}, &w.opts)
 	return d.Run(ctx, s, w.state[s], func(_ context.Context, state []byte) error {
-		return w.mishap.do("save", func() error {
+		return w.end.do("save", func() error {
 			if !json.Valid(state) {
 				w.t.Errorf("saved state %q is no JSON", state)
 			}
@@ -222,7 +222,7 @@ func (w *world) run(s scope) (Report, error) {
 
 func (w *world) ask(ctx context.Context, req llm.Request) (*llm.Response, error) {
 	var resp *llm.Response
-	err := w.mishap.do("ask", func() error {
+	err := w.end.do("ask", func() error {
 		if len(req.Tools) == 0 {
 			w.requests++
 		}
@@ -248,8 +248,8 @@ func (w *world) mustRun(s scope) Report {
 	return report
 }
 
-// A mishap ends a process before or after its nth step.
-type mishap struct {
+// A processEnd ends a process before or after its nth step.
+type processEnd struct {
 	mu    sync.Mutex
 	at    int  // the step at which the process ends, from 1; 0: never
 	after bool // it ends once the step is done
@@ -264,7 +264,7 @@ type mishap struct {
 var errKilled = errors.New("killed")
 
 // do does a step unless the process has ended.
-func (f *mishap) do(name string, step func() error) error {
+func (f *processEnd) do(name string, step func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.dead {
@@ -290,7 +290,7 @@ func (f *mishap) do(name string, step func() error) error {
 
 type faultyHistory struct {
 	History
-	f *mishap
+	f *processEnd
 }
 
 func (h faultyHistory) SetDreamed(tx *store.Tx, n int64) error {
@@ -299,7 +299,7 @@ func (h faultyHistory) SetDreamed(tx *store.Tx, n int64) error {
 
 type faultyDocuments struct {
 	Documents
-	f *mishap
+	f *processEnd
 }
 
 func (d faultyDocuments) Save(s scope, name, text, base string) error {
@@ -312,7 +312,7 @@ func (d faultyDocuments) Create(s scope, name, text string) error {
 
 type faultyVersions struct {
 	Versions
-	f *mishap
+	f *processEnd
 }
 
 func (v faultyVersions) Commit(

@@ -26,10 +26,10 @@ type noPeople struct{ background.People }
 
 func (noPeople) Known(store.Queryer, int64) (bool, error) { return false, nil }
 
-// A shelf keeps the last file that was put on it.
-type shelf struct{ bytes.Buffer }
+// A lastFile keeps the last file that was put on it.
+type lastFile struct{ bytes.Buffer }
 
-func (s *shelf) Put(_ bus.Address, name string, r io.Reader) (bus.Attachment, error) {
+func (s *lastFile) Put(_ bus.Address, name string, r io.Reader) (bus.Attachment, error) {
 	s.Reset()
 	_, err := s.ReadFrom(r)
 	return bus.Attachment{Name: name}, err
@@ -64,7 +64,7 @@ func TestSendCommandsOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var files shelf
+	var files lastFile
 	s := &export.Sender{Files: &files, MaxFile: 1 << 20, Exporter: &export.Exporter{
 		DB: db, People: noPeople{}, Memory: folder, Media: folder,
 		Secrets: func() []string { return nil }, Zone: time.UTC, Now: time.Now}}

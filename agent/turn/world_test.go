@@ -70,8 +70,9 @@ func newWorld(t testing.TB) *world {
 		Transcripts: new(Transcripts), Prompts: new(prompt.Cache), Counters: new(Counters),
 		Now:    time.Now,
 		Logger: log,
-		Summarizer: &background.Summarizer{DB: db, Memory: facts, Model: clerk{}, Estimates: estimates,
-			Settings: limits{w}, Dreams: true, Zone: time.UTC, Now: time.Now, Logger: log},
+		Summarizer: &background.Summarizer{DB: db, Memory: facts, Model: notesModel{},
+			Estimates: estimates,
+			Settings:  limits{w}, Dreams: true, Zone: time.UTC, Now: time.Now, Logger: log},
 	}
 	w.tools()
 	return w
@@ -102,18 +103,18 @@ func (w *world) tools(tools ...tool.Tool) {
 // turn returns a turn of an owner that has not begun.
 func (w *world) turn(key session.Key) *runner {
 	t := new(runner)
-	t.turn = turn{env: w.env, mailbox: nobody{}, settings: &w.settings, role: bus.Owner,
+	t.turn = turn{env: w.env, mailbox: emptyMailbox{}, settings: &w.settings, role: bus.Owner,
 		tools: w.env.Tools}
 	t.Session, t.Address = key, at("a")
 	return t
 }
 
-// nobody is a Mailbox that never gets a message.
-type nobody struct{}
+// emptyMailbox is a Mailbox that never gets a message.
+type emptyMailbox struct{}
 
-func (nobody) Next(bool) []bus.Received { return nil }
-func (nobody) Claimed(error)            {}
-func (nobody) HasNews() bool            { return false }
+func (emptyMailbox) Next(bool) []bus.Received { return nil }
+func (emptyMailbox) Claimed(error)            {}
+func (emptyMailbox) HasNews() bool            { return false }
 
 // limits is the configuration of background tasks in a world.
 type limits struct{ w *world }
@@ -126,10 +127,10 @@ func (l limits) Prompt(session.Key) (string, int) {
 	return "", l.w.settings.ContextBudget()
 }
 
-// A clerk is a model for notes. It repeats the beginning of what people said.
-type clerk struct{}
+// A notesModel is a model for notes. It repeats the beginning of what people said.
+type notesModel struct{}
 
-func (clerk) Ask(_ context.Context, _ budget.Spender, r llm.Request) (*llm.Response, error) {
+func (notesModel) Ask(_ context.Context, _ budget.Spender, r llm.Request) (*llm.Response, error) {
 	notes := ""
 	for line := range strings.Lines(r.Messages[1].Text) {
 		var said struct{ Day, Who, Text string }

@@ -14,7 +14,7 @@ import (
 func TestDropIsToldAfterFailure(t *testing.T) {
 	t.Parallel()
 	for _, full := range []bool{false, true} {
-		atDoor(t, func(d *door) {
+		atDoor(t, func(d *gateFixture) {
 			p := gate.Policy{Access: gate.Open, PerMinute: 1}
 			if full {
 				err := d.db.Tx(d.t.Context(), func(tx *store.Tx) error {

@@ -18,8 +18,8 @@ import (
 	"gateway/store"
 )
 
-// A door is a gate with its store.
-type door struct {
+// A gateFixture is a gate with its store.
+type gateFixture struct {
 	owned  bool // the configuration names an owner
 	t      *testing.T
 	db     *store.DB
@@ -29,10 +29,10 @@ type door struct {
 }
 
 // atDoor runs test in a synctest bubble.
-func atDoor(t *testing.T, test func(d *door)) {
+func atDoor(t *testing.T, test func(d *gateFixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		d := &door{t: t, db: openStore(t, t.TempDir()), inbox: bus.NewInbox(),
+		d := &gateFixture{t: t, db: openStore(t, t.TempDir()), inbox: bus.NewInbox(),
 			outbox: bus.NewOutbox()}
 		d.gate = gate.New(d.db, d.inbox, d.outbox, discard)
 		test(d)
@@ -59,7 +59,7 @@ func claim(m bus.InboundMessage) bus.InboundMessage {
 	return m
 }
 
-func (d *door) publish(p gate.Policy, messages ...bus.InboundMessage) {
+func (d *gateFixture) publish(p gate.Policy, messages ...bus.InboundMessage) {
 	d.t.Helper()
 	b := channels.Batch{Messages: messages}
 	if err := d.gate.Intake("tg", p).Publish(d.t.Context(), b); err != nil {
@@ -68,7 +68,7 @@ func (d *door) publish(p gate.Policy, messages ...bus.InboundMessage) {
 }
 
 // inboxed returns the waiting messages, each as role and text.
-func (d *door) inboxed() (list []string) {
+func (d *gateFixture) inboxed() (list []string) {
 	d.t.Helper()
 	received, err := d.inbox.Waiting(d.db.Read(d.t.Context()), 0)
 	if err != nil {
@@ -80,14 +80,14 @@ func (d *door) inboxed() (list []string) {
 	return list
 }
 
-func (d *door) wantInbox(want ...string) {
+func (d *gateFixture) wantInbox(want ...string) {
 	d.t.Helper()
 	if got := d.inboxed(); !slices.Equal(got, want) {
 		d.t.Errorf("inbox has %q, want %q", got, want)
 	}
 }
 
-func (d *door) cursor() string {
+func (d *gateFixture) cursor() string {
 	d.t.Helper()
 	c, err := d.gate.Intake("tg", open).Cursors(d.t.Context())
 	if err != nil {
@@ -96,7 +96,7 @@ func (d *door) cursor() string {
 	return c[""]
 }
 
-func (d *door) exec(query string, args ...any) {
+func (d *gateFixture) exec(query string, args ...any) {
 	d.t.Helper()
 	err := d.db.Tx(d.t.Context(), func(tx *store.Tx) error {
 		_, err := tx.Exec(query, args...)
@@ -111,7 +111,7 @@ var open = gate.Policy{Access: gate.Open}
 
 // A message that the platform delivers again is stored once.
 func TestRedelivery(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		in := d.gate.Intake("tg", open)
 		batch := channels.Batch{Cursor: "2",
 			Messages: []bus.InboundMessage{message("1", "ann", "one"), message("2", "ann", "two")}}
@@ -136,7 +136,7 @@ func TestRedelivery(t *testing.T) {
 
 // The cursor is never stored before its messages, so that a failure loses none of them.
 func TestCursorWithMessages(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		in := d.gate.Intake("tg", open)
 		if c := d.cursor(); c != "" {
 			t.Errorf("cursor is %q at the beginning", c)
@@ -189,7 +189,7 @@ func TestCursorWithMessages(t *testing.T) {
 
 // If a place no longer exists, its cursor is deleted. The other cursors are kept.
 func TestPlaceIsGone(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		in := d.gate.Intake("tg", open)
 		for _, b := range []channels.Batch{
 			{CursorKey: "a", Cursor: "1", Messages: []bus.InboundMessage{message("1", "ann", "one")}},
@@ -210,7 +210,7 @@ func TestPlaceIsGone(t *testing.T) {
 
 // If the cursor can't be written, its messages are not stored either.
 func TestMessagesWithCursor(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		d.exec(`CREATE TRIGGER broken BEFORE INSERT ON places
 			BEGIN SELECT RAISE(ABORT, 'disk full'); END`)
 		err := d.gate.Intake("tg", open).Publish(d.t.Context(), channels.Batch{Cursor: "1",
@@ -286,7 +286,7 @@ func TestAdmission(t *testing.T) {
 		{"claims a role in a group", allow, claim(inGroup("listed", true, eve)), "guest"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			atDoor(t, func(d *door) {
+			atDoor(t, func(d *gateFixture) {
 				d.publish(tt.policy, tt.m)
 				if tt.want == "" {
 					d.wantInbox()
@@ -301,7 +301,7 @@ func TestAdmission(t *testing.T) {
 // A person who is not admitted leaves no trace. The cursor still moves on, and the other
 // people's messages are stored.
 func TestStrangersAmongOthers(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		p := gate.Policy{Access: gate.ByList, Allow: []string{"ann"}}
 		err := d.gate.Intake("tg", p).Publish(d.t.Context(), channels.Batch{Cursor: "9",
 			Messages: []bus.InboundMessage{message("1", "eve", "x"), message("2", "ann", "hello"),
@@ -325,7 +325,7 @@ func TestStrangersAmongOthers(t *testing.T) {
 
 // Accounts publish concurrently, each with its own cursor and order.
 func TestPublishConcurrently(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		const accounts, batches = 8, 20
 		var wg sync.WaitGroup
 		for a := range accounts {
@@ -363,7 +363,7 @@ func TestPublishConcurrently(t *testing.T) {
 
 // If the store is broken, nobody is admitted and nothing is acknowledged.
 func TestStoreClosed(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		in := d.gate.Intake("tg", open)
 		if err := d.db.Close(); err != nil {
 			t.Fatal(err)
@@ -517,7 +517,7 @@ func TestRateAfterFailure(t *testing.T) {
 // Repeated deliveries are counted, and the debug log names them.
 func TestRepeated(t *testing.T) {
 	t.Parallel()
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		var log strings.Builder
 		d.gate = gate.New(d.db, d.inbox, d.outbox, slog.New(slog.NewTextHandler(&log,
 			&slog.HandlerOptions{Level: slog.LevelDebug})))

@@ -14,7 +14,7 @@ import (
 var owned = gate.Policy{Access: gate.ByList, Owners: []string{"ann"}}
 
 // questions returns how often ann was asked about groups.
-func (d *door) questions() (n int) {
+func (d *gateFixture) questions() (n int) {
 	for _, m := range d.outboxed("chat of ann") {
 		if strings.Contains(m.Text, "What should I do there?") {
 			n++
@@ -26,7 +26,7 @@ func (d *door) questions() (n int) {
 // Owners are asked about a group only if somebody addresses the agent there. They are asked once
 // for each group, and about at most five groups at a time.
 func TestGroupQuestions(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		d.publish(owned, inGroup("g0", true, message("1", "bob", "nobody knows an owner's chat")))
 		if n := len(d.outboxed("chat of ann")); n != 0 {
 			t.Errorf("%d messages to an unknown chat", n)
@@ -84,7 +84,7 @@ func TestGroupDecisions(t *testing.T) {
 		{gate.GroupListedAlways, named, false, unnamed, false, false},
 		{gate.GroupListedAlways, "*", false, unnamed, true, true},
 	} {
-		atDoor(t, func(d *door) {
+		atDoor(t, func(d *gateFixture) {
 			if tt.state != "" {
 				err := d.do(func(tx *store.Tx) error {
 					return gate.Groups{}.Set(tx, gate.Group{Account: "tg", Chat: tt.chat, State: tt.state},
@@ -109,7 +109,7 @@ func TestGroupDecisions(t *testing.T) {
 
 // A group that was admitted stays admitted when the platform gives it another id.
 func TestGroupMoves(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		err := d.do(func(tx *store.Tx) error {
 			return gate.Groups{}.Set(tx, gate.Group{Account: "tg", Chat: "old",
 				State: gate.GroupMention}, message("", "", "").Time)
@@ -126,7 +126,7 @@ func TestGroupMoves(t *testing.T) {
 // In the groups that are listed for it, short voice messages are stored in the inbox to be
 // transcribed, but nobody sees a mark on them. Beyond the sender's rate, they are only context.
 func TestOverheard(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		p := owned
 		p.Groups, p.Overhear, p.PerMinute = []string{"g1", "g2"}, []string{"g1"}, 2
 		voice := func(group, id string) bus.InboundMessage {

@@ -15,7 +15,7 @@ import (
 )
 
 // leave stores the decision to leave the group g, and returns the delivery that the router gets.
-func (d *door) leave() *bus.Delivery {
+func (d *gateFixture) leave() *bus.Delivery {
 	d.t.Helper()
 	err := d.do(func(tx *store.Tx) error {
 		_, err := d.gate.StartLeaving(tx,
@@ -37,7 +37,7 @@ func (d *door) leave() *bus.Delivery {
 
 // over stores the state of a delivery that leaves a group: its outcome, or the beginning of an
 // attempt.
-func (d *door) over(left *bus.Delivery, s bus.DeliveryState, reason string) {
+func (d *gateFixture) over(left *bus.Delivery, s bus.DeliveryState, reason string) {
 	d.t.Helper()
 	left.State, left.Error = s, reason
 	err := d.do(func(tx *store.Tx) error {
@@ -55,7 +55,7 @@ func (d *door) over(left *bus.Delivery, s bus.DeliveryState, reason string) {
 }
 
 // join publishes the event that bob has added the account to the group g.
-func (d *door) join(at time.Time) {
+func (d *gateFixture) join(at time.Time) {
 	d.t.Helper()
 	m := inGroup("g", true, message("", "bob", ""))
 	m.Time = at
@@ -68,7 +68,7 @@ func (d *door) join(at time.Time) {
 // A group that the account is leaving is ignored. After that it counts as a new group, but not
 // because of an older event.
 func TestLeftGroup(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		d.publish(owned, message("1", "ann", "hello"))
 		d.publish(owned, inGroup("g", true, message("2", "bob", "hey")))
 		left := d.leave()
@@ -106,7 +106,7 @@ func TestLeftGroup(t *testing.T) {
 // A group that the configuration lists is ignored while the account leaves it. The account
 // answers there again when it is back.
 func TestLeftListedGroup(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		p := owned
 		p.Groups = []string{"g"}
 		d.publish(p, message("1", "ann", "hello"))
@@ -146,7 +146,7 @@ func TestLeftListedGroup(t *testing.T) {
 
 // A group that the account could not leave is ignored.
 func TestGroupNotLeft(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		d.publish(owned, message("1", "ann", "hello"))
 		d.over(d.leave(), bus.Dead, "tg: leave g: "+channels.ErrRefused.Error()+": not now")
 		got := d.outboxed("chat of ann")
@@ -168,7 +168,7 @@ func TestGroupNotLeft(t *testing.T) {
 // A choice that somebody made in a group before the decision to leave it does not admit the
 // group again.
 func TestActivateLeftGroup(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		p := gate.Policy{Access: gate.Open}
 		activate := func() {
 			t.Helper()
@@ -203,7 +203,7 @@ var server = []gate.Group{
 
 // leaveServer stores the decision to leave the server of the group g, and returns the delivery
 // that the router gets.
-func (d *door) leaveServer() bus.Delivery {
+func (d *gateFixture) leaveServer() bus.Delivery {
 	d.t.Helper()
 	var list []bus.Delivery
 	err := d.do(func(tx *store.Tx) (err error) {
@@ -221,7 +221,7 @@ func (d *door) leaveServer() bus.Delivery {
 }
 
 // wantGroups compares the states of all groups with want, each as chat and state.
-func (d *door) wantGroups(want ...string) {
+func (d *gateFixture) wantGroups(want ...string) {
 	d.t.Helper()
 	list, err := gate.Groups{}.List(d.db.Read(d.t.Context()))
 	if err != nil {
@@ -238,8 +238,8 @@ func (d *door) wantGroups(want ...string) {
 }
 
 // atServer runs test with the groups of the server.
-func atServer(t *testing.T, test func(d *door)) {
-	atDoor(t, func(d *door) {
+func atServer(t *testing.T, test func(d *gateFixture)) {
+	atDoor(t, func(d *gateFixture) {
 		err := d.do(func(tx *store.Tx) error {
 			err := gate.Groups{}.Set(tx, server[1], time.Now())
 			return errors.Join(err, gate.Groups{}.Set(tx, server[2], time.Now()))
@@ -259,7 +259,7 @@ func TestCancelLeaving(t *testing.T) {
 		"h": {"h mention", "k ignore"},
 		"k": {"h always", "k mention"},
 	} {
-		atServer(t, func(d *door) {
+		atServer(t, func(d *gateFixture) {
 			d.leaveServer()
 			left := d.leaveServer() // replaces the first decision
 			d.wantGroups("g leaving", "h leaving", "k leaving")
@@ -283,7 +283,7 @@ func TestCancelLeaving(t *testing.T) {
 // If a leave is cancelled while the router carries it out, the account may have left already.
 // Then the groups count as left.
 func TestStayTooLate(t *testing.T) {
-	atServer(t, func(d *door) {
+	atServer(t, func(d *gateFixture) {
 		left := d.leaveServer()
 		d.over(&left, bus.Sending, "")
 		err := d.do(func(tx *store.Tx) error {
@@ -305,7 +305,7 @@ func TestStayTooLate(t *testing.T) {
 // An operator drops the decision to leave a server. A second drop, or the drop of a failed
 // delivery, changes no group.
 func TestDropLeave(t *testing.T) {
-	atServer(t, func(d *door) {
+	atServer(t, func(d *gateFixture) {
 		drop := func(id int64) {
 			t.Helper()
 			err := d.do(func(tx *store.Tx) error {

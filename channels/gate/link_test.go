@@ -13,7 +13,7 @@ import (
 // A linked person keeps the ids of the persons that were linked to it, also through further
 // links. An account that is unlinked takes along only the ids that no remaining account had.
 func TestFormerIDs(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		for _, who := range []string{"ann", "bob", "cid"} {
 			if _, _, err := d.approve(d.ask(who)); err != nil {
 				t.Fatal(err)
@@ -57,7 +57,7 @@ func TestLinkKeepsOrder(t *testing.T) {
 		"owner": {Access: gate.ByList, Owners: []string{"bob"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			atDoor(t, func(d *door) {
+			atDoor(t, func(d *gateFixture) {
 				d.inbox.SetScopes(map[string]bus.SessionScope{"tg": bus.PerPerson})
 				for _, who := range []string{"ann", "bob"} {
 					if _, _, err := d.approve(d.ask(who)); err != nil {

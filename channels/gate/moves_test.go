@@ -12,7 +12,7 @@ import (
 )
 
 // move publishes messages together with the event that the group "old" now has the id "new".
-func (d *door) move(p gate.Policy, messages ...bus.InboundMessage) {
+func (d *gateFixture) move(p gate.Policy, messages ...bus.InboundMessage) {
 	d.t.Helper()
 	b := channels.Batch{Migrated: map[string]string{"new": "old"}, Messages: messages}
 	if err := d.gate.Intake("tg", p).Publish(d.t.Context(), b); err != nil {
@@ -21,7 +21,7 @@ func (d *door) move(p gate.Policy, messages ...bus.InboundMessage) {
 }
 
 // decided stores a decision about the group "old".
-func (d *door) decided(s gate.GroupState) {
+func (d *gateFixture) decided(s gate.GroupState) {
 	d.t.Helper()
 	err := d.do(func(tx *store.Tx) error {
 		return gate.Groups{}.Set(tx, gate.Group{Account: "tg", Chat: "old", State: s}, time.Now())
@@ -34,7 +34,7 @@ func (d *door) decided(s gate.GroupState) {
 // A list of groups for voice messages also applies to a group's new id, and owners are told the
 // id.
 func TestOverheardInMovedGroup(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		d.exec("INSERT INTO identities (account, sender, person, chat) VALUES ('tg', 'ann', 1, '9')")
 		p := gate.Policy{Groups: []string{gate.AnyGroup}, Overhear: []string{"old"}}
 		voice := inGroup("new", false, message("1", "bob", ""))
@@ -49,7 +49,7 @@ func TestOverheardInMovedGroup(t *testing.T) {
 
 // An owner is told at an account that is still configured, not at one that was removed.
 func TestMoveIsToldAtConfiguredAccount(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		for i, account := range []string{"away", "tg"} {
 			d.exec("INSERT INTO identities (account, sender, person, chat) VALUES ($1, 'ann', 1, $2)",
 				account, []string{"8", "9"}[i])
@@ -64,7 +64,7 @@ func TestMoveIsToldAtConfiguredAccount(t *testing.T) {
 // In a group that has moved, people can choose which messages are answered, and the group stays
 // admitted.
 func TestActivateMovedGroup(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		d.decided(gate.GroupMention)
 		d.move(owned)
 		err := d.do(func(tx *store.Tx) error {
@@ -87,7 +87,7 @@ func TestActivateMovedGroup(t *testing.T) {
 // A message may come in the same batch as the event that its group has moved. It is answered if
 // owners admitted the group, and they are not asked again.
 func TestDecidedGroupMovesAtOnce(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		d.publish(owned, message("1", "ann", "hello"))
 		d.decided(gate.GroupMention)
 		d.move(owned, inGroup("new", true, message("2", "bob", "hey")))
@@ -100,7 +100,7 @@ func TestDecidedGroupMovesAtOnce(t *testing.T) {
 
 // leaveMoved stores the decision to leave the group under one of its ids. It returns how many
 // messages that dropped.
-func (d *door) leaveMoved(chat string) (dropped int64) {
+func (d *gateFixture) leaveMoved(chat string) (dropped int64) {
 	d.t.Helper()
 	err := d.do(func(tx *store.Tx) (err error) {
 		dropped, err = d.gate.StartLeaving(tx, []gate.Group{{Account: "tg", Chat: chat}},
@@ -118,7 +118,7 @@ func (d *door) leaveMoved(chat string) (dropped int64) {
 func TestLeaveMovedGroup(t *testing.T) {
 	const earlier, present = "old", "new"
 	for _, ids := range [][2]string{{earlier, present}, {present, earlier}} {
-		atDoor(t, func(d *door) {
+		atDoor(t, func(d *gateFixture) {
 			d.decided(gate.GroupAlways)
 			d.move(owned)
 			err := d.do(func(tx *store.Tx) error {
@@ -161,7 +161,7 @@ func TestLeaveMovedGroup(t *testing.T) {
 // A group moves while the account leaves it. A message from before the leave does not mean that
 // the account is back in the group.
 func TestGroupMovesWhileLeft(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		p := owned
 		p.Groups = []string{gate.AnyGroup}
 		d.leaveMoved("old")

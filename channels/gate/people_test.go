@@ -20,7 +20,7 @@ var pairing = gate.Policy{Access: gate.ByPairing, Groups: []string{"listed"}}
 var people gate.People
 
 // offers returns the codes that strangers were given, in the order of the outbox.
-func (d *door) offers() (codes []string) {
+func (d *gateFixture) offers() (codes []string) {
 	d.t.Helper()
 	list, err := d.outbox.Open(d.db.Read(d.t.Context()), 0)
 	if err != nil {
@@ -40,7 +40,7 @@ func (d *door) offers() (codes []string) {
 }
 
 // ask makes a stranger write and returns the code that they are given.
-func (d *door) ask(sender string) string {
+func (d *gateFixture) ask(sender string) string {
 	d.t.Helper()
 	d.publish(pairing, message("ask "+sender, sender, "let me in"))
 	codes := d.offers()
@@ -50,7 +50,7 @@ func (d *door) ask(sender string) string {
 	return codes[len(codes)-1]
 }
 
-func (d *door) approve(code string) (p gate.Person, to bus.Address, err error) {
+func (d *gateFixture) approve(code string) (p gate.Person, to bus.Address, err error) {
 	err = d.db.Tx(d.t.Context(), func(tx *store.Tx) error {
 		p, to, err = people.Approve(tx, code, d.owned, time.Now())
 		return err
@@ -58,7 +58,7 @@ func (d *door) approve(code string) (p gate.Person, to bus.Address, err error) {
 	return p, to, err
 }
 
-func (d *door) wantOffers(n int) {
+func (d *gateFixture) wantOffers(n int) {
 	d.t.Helper()
 	if got := len(d.offers()); got != n {
 		d.t.Errorf("%d codes were offered, want %d", got, n)
@@ -68,7 +68,7 @@ func (d *door) wantOffers(n int) {
 // Strangers write, get a code and are approved. Then their messages are admitted. The first one
 // becomes the owner.
 func TestPairing(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		for i, want := range []bus.Role{bus.Owner, bus.User, bus.User} {
 			who := fmt.Sprint("person", i)
 			code := d.ask(who)
@@ -97,7 +97,7 @@ func TestPairing(t *testing.T) {
 
 // An approval by another process takes effect within a second.
 func TestApprovalIsNoticed(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		code := d.ask("ann")
 		d.publish(pairing, message("1", "ann", "now"))
 		if _, _, err := d.approve(code); err != nil {
@@ -111,7 +111,7 @@ func TestApprovalIsNoticed(t *testing.T) {
 
 // A person who was turned away before is admitted right after the approval.
 func TestApprovalHoldsAtOnce(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		if _, _, err := d.approve(d.ask("ann")); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestCode(t *testing.T) {
 		{"pattern", 0, func(string) string { return "%" }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			atDoor(t, func(d *door) {
+			atDoor(t, func(d *gateFixture) {
 				code := d.ask("ann")
 				time.Sleep(tt.after)
 				_, _, err := d.approve(tt.enter(code))
@@ -161,7 +161,7 @@ func TestCode(t *testing.T) {
 // Each sender gets one code, no matter how many messages they send and how often those are
 // delivered.
 func TestOneCode(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		first := d.ask("ann")
 		select {
 		case <-d.outbox.C():
@@ -183,7 +183,7 @@ func TestOneCode(t *testing.T) {
 // Many strangers can't keep others from asking: at most sixteen requests are kept, and the
 // oldest one is removed. The owner is told of only three.
 func TestManyStrangers(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		if _, _, err := d.approve(d.ask("olga")); err != nil { // becomes the owner by pairing
 			t.Fatal(err)
 		}
@@ -224,7 +224,7 @@ func TestManyStrangers(t *testing.T) {
 // Strangers push each other's requests out of the list. Each of them can ask at most three times
 // in ten minutes. Their further messages do not even cause a query.
 func TestKnocks(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		crowd := func(round int) {
 			for i := range 17 {
 				m := message(fmt.Sprint(round, "-", i), fmt.Sprint("stranger", i), "hello")
@@ -250,7 +250,7 @@ func TestKnocks(t *testing.T) {
 
 // No code is offered in a group, without pairing, or to a person who asks to be forgotten.
 func TestNoOffer(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		d.publish(pairing, message("0", "ann", "/Forget me now"))
 		d.publish(pairing, inGroup("g", true, message("1", "ann", "hello")),
 			inGroup("g", false, message("2", "ann", "hello")))
@@ -266,7 +266,7 @@ func TestNoOffer(t *testing.T) {
 
 // A pairing in a direct chat gives no access in a group.
 func TestPairingGrantsNothingInGroups(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		if _, _, err := d.approve(d.ask("ann")); err != nil {
 			t.Fatal(err)
 		}
@@ -281,7 +281,7 @@ func TestPairingGrantsNothingInGroups(t *testing.T) {
 
 // A pairing is valid only for its account.
 func TestPairingHoldsForItsAccount(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		if _, _, err := d.approve(d.ask("ann")); err != nil {
 			t.Fatal(err)
 		}
@@ -296,7 +296,7 @@ func TestPairingHoldsForItsAccount(t *testing.T) {
 // A person whose role in the database is damaged is not admitted. Other people are not affected.
 func TestDamagedRole(t *testing.T) {
 	for _, role := range []string{"", "boss", "Owner", "user ", "\x00"} {
-		atDoor(t, func(d *door) {
+		atDoor(t, func(d *gateFixture) {
 			for _, who := range []string{"ann", "bob"} {
 				if _, _, err := d.approve(d.ask(who)); err != nil {
 					t.Fatal(err)
@@ -314,7 +314,7 @@ func TestDamagedRole(t *testing.T) {
 
 // A person whose row was damaged can ask again and be approved again.
 func TestPairAgain(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		if _, _, err := d.approve(d.ask("ann")); err != nil {
 			t.Fatal(err)
 		}
@@ -339,7 +339,7 @@ func TestDismissedOwner(t *testing.T) {
 		"link": func(tx *store.Tx) error { return people.Link(tx, 2, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			atDoor(t, func(d *door) {
+			atDoor(t, func(d *gateFixture) {
 				for _, who := range []string{"olga", "ann"} { // olga becomes an owner, ann a user
 					if _, _, err := d.approve(d.ask(who)); err != nil {
 						t.Fatal(err)
@@ -364,7 +364,7 @@ func TestDismissedOwner(t *testing.T) {
 
 // A new role changes nothing for an owner named in the configuration.
 func TestConfiguredOwnerStaysOne(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		p := pairing
 		p.Owners = []string{"olga"}
 		d.publish(p, message("1", "olga", "hi"))
@@ -383,7 +383,7 @@ func TestConfiguredOwnerStaysOne(t *testing.T) {
 // does not apply to people at an account that is not configured now, or to people who may have
 // one of the listed phone numbers.
 func TestDismissOwners(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		p := gate.Policy{Access: gate.ByList, Owners: []string{"olga", "ann"}}
 		away := message("1", "olga", "hi")
 		away.From.Account = "away"

@@ -16,13 +16,13 @@ import (
 )
 
 // do runs one change to people in a transaction.
-func (d *door) do(change func(tx *store.Tx) error) error {
+func (d *gateFixture) do(change func(tx *store.Tx) error) error {
 	d.t.Helper()
 	return d.db.Tx(d.t.Context(), change)
 }
 
 // outboxed returns the open messages to a chat.
-func (d *door) outboxed(chat string) (list []bus.OutboundMessage) {
+func (d *gateFixture) outboxed(chat string) (list []bus.OutboundMessage) {
 	d.t.Helper()
 	open, err := d.outbox.Open(d.db.Read(d.t.Context()), 0)
 	if err != nil {
@@ -39,7 +39,7 @@ func (d *door) outboxed(chat string) (list []bus.OutboundMessage) {
 // A message in a listed group that is not addressed to the agent is stored as context. In
 // another group, such a message leaves no trace.
 func TestAmbientInGroups(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		p := gate.Policy{Access: gate.ByList, Groups: []string{"listed"}}
 		d.publish(p, inGroup("listed", false, message("1", "eve", "hello all")),
 			inGroup("other", false, message("2", "eve", "hello others")),
@@ -62,7 +62,7 @@ func TestAmbientInGroups(t *testing.T) {
 // A note that somebody writes to themselves, with the account that the gateway uses, is admitted
 // only if they are its owner, no matter who else may write.
 func TestSelf(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		note := func(id string) bus.InboundMessage {
 			m := message(id, "me", "note")
 			m.Self = true
@@ -83,7 +83,7 @@ func TestSelf(t *testing.T) {
 // A person who writes too fast is told so once. Owners have no limit. Messages that waited at
 // the platform don't count as too fast.
 func TestPace(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		p := gate.Policy{Access: gate.Open, Owners: []string{"olga"}, PerMinute: 3}
 		n := 0
 		write := func(who string, count int, apart time.Duration) {
@@ -119,7 +119,7 @@ func TestPace(t *testing.T) {
 
 // A new rate takes effect at once, also for people who have written before.
 func TestPaceChanges(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		n := 0
 		for _, step := range []struct{ perMinute, writes, want int }{
 			{30, 1, 1}, {2, 10, 3}, {20, 2, 5}, {20, 30, 25},
@@ -140,7 +140,7 @@ func TestPaceChanges(t *testing.T) {
 
 // The owner is told of strangers, with buttons, in a chat where the owner has written before.
 func TestOwnerIsTold(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		p := gate.Policy{Access: gate.ByPairing, Owners: []string{"olga"}}
 		if _, _, err := d.approve(d.ask("first")); err != nil { // becomes the owner by pairing
 			t.Fatal(err)
@@ -190,7 +190,7 @@ func TestOwnerIsTold(t *testing.T) {
 }
 
 func TestDeny(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		code := d.ask("eve")
 		deny := func(tx *store.Tx) error {
 			_, err := people.Deny(tx, strings.ToLower(code), time.Now())
@@ -228,7 +228,7 @@ func TestDeny(t *testing.T) {
 // A changed role takes effect within a second. A link makes one person of two. A person who is
 // revoked is a stranger again.
 func TestCircle(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		p := gate.Policy{Access: gate.ByList}
 		for _, who := range []string{"ann", "bob", "cid"} {
 			if _, _, err := d.approve(d.ask(who)); err != nil {
@@ -276,7 +276,7 @@ func TestCircle(t *testing.T) {
 
 // After an unlink, the second person is a person of their own, without the rights of the first.
 func TestUnlink(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		for _, who := range []string{"ann", "bob"} {
 			if _, _, err := d.approve(d.ask(who)); err != nil {
 				t.Fatal(err)
@@ -316,7 +316,7 @@ func TestUnlink(t *testing.T) {
 
 // A listed group stays listed when it gets another id.
 func TestMovedGroup(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		p := gate.Policy{Access: gate.ByList, Groups: []string{"old"}}
 		d.publish(p, inGroup("new", true, message("1", "eve", "too early")))
 		moved := channels.Batch{Migrated: map[string]string{"new": "old"}}
@@ -351,7 +351,7 @@ func TestMovedGroup(t *testing.T) {
 
 // Owners are told of a group's new id if the configuration has rules for the old id.
 func TestMovedGroupIsTold(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		d.exec("INSERT INTO identities (account, sender, person, chat) VALUES ('tg', 'ann', 1, '9')")
 		for i, p := range []gate.Policy{
 			{Groups: []string{"*"}}, {Groups: []string{"*"}, Ruled: []string{"old"}},
@@ -374,7 +374,7 @@ func TestMovedGroupIsTold(t *testing.T) {
 // After a pause, messages in a moved group come in the same batch as the event that it has
 // moved. They are admitted as well.
 func TestMovedGroupAtOnce(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		p := gate.Policy{Access: gate.ByList, Groups: []string{"old"}}
 		batch := channels.Batch{Migrated: map[string]string{"new": "old"},
 			Messages: []bus.InboundMessage{message("9", "eve", "alone"),
@@ -393,7 +393,7 @@ func TestMovedGroupAtOnce(t *testing.T) {
 // If the configuration names an owner, the first person who is approved does not become an
 // owner.
 func TestOwnedGateway(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		d.owned = true
 		if p, _, err := d.approve(d.ask("ann")); err != nil || p.Role != bus.User {
 			t.Errorf("Approve = %+v, %v, want a user", p, err)
@@ -403,7 +403,7 @@ func TestOwnedGateway(t *testing.T) {
 
 // A new policy applies to the next message, and also to jobs that somebody created before.
 func TestSetPolicy(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		closed := gate.Policy{Access: gate.ByList, Allow: []string{"bob"}}
 		in := d.gate.Intake("tg", open)
 		publish := func(id string) {
@@ -446,7 +446,7 @@ func TestSetPolicy(t *testing.T) {
 // once.
 func TestFullInbox(t *testing.T) {
 	t.Parallel()
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		p := gate.Policy{Access: gate.Open, Owners: []string{"olga"}}
 		fill := func(n int) {
 			err := d.db.Tx(d.t.Context(), func(tx *store.Tx) error {
@@ -504,7 +504,7 @@ func TestFullInbox(t *testing.T) {
 // matter.
 func TestGateAsksForOne(t *testing.T) {
 	t.Parallel()
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		var log strings.Builder
 		d.gate = gate.New(d.db, d.inbox, d.outbox, slog.New(slog.NewTextHandler(&log, nil)))
 		p := gate.Policy{Access: gate.ByPairing, Owners: []string{"olga"}}
@@ -541,7 +541,7 @@ func TestGateAsksForOne(t *testing.T) {
 // A group that is forgotten keeps its old id, so that rules for that id still apply after a
 // restart.
 func TestForgottenGroupKeepsItsMove(t *testing.T) {
-	atDoor(t, func(d *door) {
+	atDoor(t, func(d *gateFixture) {
 		err := d.gate.Intake("tg", gate.Policy{}).Publish(d.t.Context(),
 			channels.Batch{Migrated: map[string]string{"new": "old"}})
 		if err == nil {

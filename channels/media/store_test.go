@@ -19,15 +19,15 @@ import (
 	"gateway/channels/media"
 )
 
-// A library is a channel that offers files.
-type library struct {
+// A fileChannel is a channel that offers files.
+type fileChannel struct {
 	channeltest.Memory
 	files   map[string]string
 	fails   int // number of calls that fail before one succeeds
 	fetched int
 }
 
-func (l *library) Fetch(_ context.Context, ref string, w io.Writer) error {
+func (l *fileChannel) Fetch(_ context.Context, ref string, w io.Writer) error {
 	l.fetched++
 	if l.fails > 0 {
 		l.fails--
@@ -81,7 +81,7 @@ func TestFetch(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := &library{fails: tt.fails, files: map[string]string{"jpeg": jpeg,
+				l := &fileChannel{fails: tt.fails, files: map[string]string{"jpeg": jpeg,
 					"broken": "damaged",
 					"text":   "a,b,c", "big": strings.Repeat("x", 101)}}
 				media := openMedia(t, map[string]channels.Channel{"full": l},
@@ -120,7 +120,7 @@ func TestFetch(t *testing.T) {
 // same. The quoted message may be from another chat, or it may be invented.
 func TestFetchQuote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &library{files: map[string]string{"own": "original", "other": "another"}}
+		l := &fileChannel{files: map[string]string{"own": "original", "other": "another"}}
 		media := openMedia(t, map[string]channels.Channel{"full": l}, nil)
 		file := func(ref string) []bus.Attachment {
 			return []bus.Attachment{{Kind: bus.Document, Name: "a.txt", Ref: ref}}
@@ -160,7 +160,7 @@ func TestFetchLeavesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer root.Close()
-		l := &library{fails: 2, files: map[string]string{"jpeg": jpeg}}
+		l := &fileChannel{fails: 2, files: map[string]string{"jpeg": jpeg}}
 		media := media.New(root, map[string]channels.Channel{"full": l}, nil)
 		for range 2 {
 			m := bus.InboundMessage{ID: "1", From: chatA,

@@ -14,21 +14,21 @@ import (
 	"gateway/channels/router"
 )
 
-// A social is a platform with reactions, receipts and drafts.
-type social struct {
+// A reactingPlatform is a platform with reactions, receipts and drafts.
+type reactingPlatform struct {
 	*platform
 	draft func(to bus.Address) error // nil: drafts are accepted
 }
 
-func (s *social) React(ctx context.Context, to bus.Address, id, emoji string) error {
+func (s *reactingPlatform) React(ctx context.Context, to bus.Address, id, emoji string) error {
 	return s.enter(ctx, call{"react", id, to, emoji, 0})
 }
 
-func (s *social) MarkRead(ctx context.Context, to bus.Address, ids []string) error {
+func (s *reactingPlatform) MarkRead(ctx context.Context, to bus.Address, ids []string) error {
 	return s.enter(ctx, call{"read", fmt.Sprint(ids), to, "", 0})
 }
 
-func (s *social) Draft(ctx context.Context, to bus.Address, stream, text string) error {
+func (s *reactingPlatform) Draft(ctx context.Context, to bus.Address, stream, text string) error {
 	if err := s.enter(ctx, call{"draft", stream, to, text, 0}); err != nil || s.draft == nil {
 		return err
 	}
@@ -36,17 +36,17 @@ func (s *social) Draft(ctx context.Context, to bus.Address, stream, text string)
 }
 
 // marked returns the marks that were made, each as kind, message and emoji.
-func (s *social) marked() (list []string) {
+func (s *reactingPlatform) marked() (list []string) {
 	for _, c := range s.asked("react", "read") {
 		list = append(list, c.kind+" "+c.id+" "+c.text)
 	}
 	return list
 }
 
-func socially(t *testing.T, reaction string, test func(w *world, s *social)) {
+func socially(t *testing.T, reaction string, test func(w *world, s *reactingPlatform)) {
 	t.Helper()
 	inWorld(t, func(w *world) {
-		s := &social{platform: w.platform}
+		s := &reactingPlatform{platform: w.platform}
 		w.startWith(router.Account{Name: "full", Channel: s, Reaction: reaction})
 		test(w, s)
 	})
@@ -68,7 +68,7 @@ func (w *world) reply(ids ...string) {
 
 // A message is marked from its admission until its answer.
 func TestMarks(t *testing.T) {
-	socially(t, "👀", func(w *world, s *social) {
+	socially(t, "👀", func(w *world, s *reactingPlatform) {
 		w.sleep(time.Hour) // reactions of an earlier process are gone by then
 		w.admit("1", "2")
 		w.reply("1", "7")
@@ -83,7 +83,7 @@ func TestMarks(t *testing.T) {
 // A message that gets no answer loses its reaction, also if an earlier process set it. An edited
 // message has no reaction of its own.
 func TestMarkWithoutAnswer(t *testing.T) {
-	socially(t, "👀", func(w *world, s *social) {
+	socially(t, "👀", func(w *world, s *reactingPlatform) {
 		w.admit("1", "2")
 		w.router.Dropped([]bus.InboundMessage{{ID: "1", From: chatA}, {ID: "before", From: chatA},
 			{ID: "edit", From: chatA, Edits: "2"}, {ID: "1", From: bus.Address{Account: "unknown"}}})
@@ -97,7 +97,7 @@ func TestMarkWithoutAnswer(t *testing.T) {
 
 // An answer that is faster than its reaction needs none, and none is left.
 func TestMarkOvertaken(t *testing.T) {
-	socially(t, "👀", func(w *world, s *social) {
+	socially(t, "👀", func(w *world, s *reactingPlatform) {
 		w.sleep(time.Hour)
 		hold := make(chan struct{})
 		s.fail = func(_ context.Context, c call) error {
@@ -120,7 +120,7 @@ func TestMarkOvertaken(t *testing.T) {
 // A message that is answered within half a second gets no reaction. Another message in the chat
 // gets one after that time.
 func TestMarkIsNotNeeded(t *testing.T) {
-	socially(t, "👀", func(w *world, s *social) {
+	socially(t, "👀", func(w *world, s *reactingPlatform) {
 		w.sleep(time.Hour)
 		w.router.Admitted([]bus.InboundMessage{{ID: "1", From: chatA}, {ID: "2", From: chatA}})
 		w.sleep(499 * time.Millisecond)
@@ -140,7 +140,7 @@ func TestMarkIsNotNeeded(t *testing.T) {
 // When the process ends, it sets no more reactions and waits for none.
 func TestNoMarkAtTheEnd(t *testing.T) {
 	inWorld(t, func(w *world) {
-		s := &social{platform: w.platform}
+		s := &reactingPlatform{platform: w.platform}
 		stop := w.startWith(router.Account{Name: "full", Channel: s, Reaction: "👀"})
 		w.sleep(time.Hour)
 		w.router.Admitted([]bus.InboundMessage{{ID: "1", From: chatA}})
@@ -156,13 +156,13 @@ func TestNoMarkAtTheEnd(t *testing.T) {
 // After a restart, the reactions that an earlier process may have set are removed. Without a
 // configured reaction, nothing is removed.
 func TestMarksAfterRestart(t *testing.T) {
-	socially(t, "👀", func(w *world, s *social) {
+	socially(t, "👀", func(w *world, s *reactingPlatform) {
 		w.reply("before")
 		if got := s.marked(); !slices.Equal(got, []string{"react before "}) {
 			w.t.Errorf("marks are %q", got)
 		}
 	})
-	socially(t, "", func(w *world, s *social) {
+	socially(t, "", func(w *world, s *reactingPlatform) {
 		w.admit("1")
 		w.reply("1")
 		if got := s.marked(); !slices.Equal(got, []string{"read [1] "}) {
@@ -174,7 +174,7 @@ func TestMarksAfterRestart(t *testing.T) {
 // If a person drops an answer, the reaction of its message is removed once. Later changes do not
 // remove it again, and do not concern answers that were dropped long ago.
 func TestMarkOfDropped(t *testing.T) {
-	socially(t, "👀", func(w *world, s *social) {
+	socially(t, "👀", func(w *world, s *reactingPlatform) {
 		s.fail = func(_ context.Context, c call) error {
 			if c.kind == "send" {
 				return errDown
@@ -198,7 +198,7 @@ func TestMarkOfDropped(t *testing.T) {
 // While a platform asks for a pause, no marks are set. Messages that are never answered are not
 // remembered for ever.
 func TestMarksAreBounded(t *testing.T) {
-	socially(t, "👀", func(w *world, s *social) {
+	socially(t, "👀", func(w *world, s *reactingPlatform) {
 		w.sleep(time.Hour)
 		s.fail = func(_ context.Context, c call) error {
 			return &channels.RateError{After: time.Minute}
@@ -229,7 +229,7 @@ func TestMarksAreBounded(t *testing.T) {
 // message that is edited.
 func TestDraft(t *testing.T) {
 	inWorld(t, func(w *world) {
-		s := &social{platform: w.platform, draft: func(to bus.Address) error {
+		s := &reactingPlatform{platform: w.platform, draft: func(to bus.Address) error {
 			if to.Chat == "group" {
 				return fmt.Errorf("%w: not in groups", channels.ErrRefused)
 			}
@@ -260,7 +260,7 @@ func TestDraft(t *testing.T) {
 // If a draft fails, drafts are given up. The answer is still sent once.
 func TestDraftFails(t *testing.T) {
 	inWorld(t, func(w *world) {
-		s := &social{platform: w.platform,
+		s := &reactingPlatform{platform: w.platform,
 			draft: func(bus.Address) error { return errors.New("no connection") }}
 		w.startWith(router.Account{Name: "full", Channel: s, Streaming: true})
 		w.show(chatA, "s", "one")
@@ -278,7 +278,7 @@ func TestDraftFails(t *testing.T) {
 
 // A reaction that could not be removed is removed later, and no message waits for that.
 func TestMarkIsTakenAwayLater(t *testing.T) {
-	socially(t, "👀", func(w *world, s *social) {
+	socially(t, "👀", func(w *world, s *reactingPlatform) {
 		w.sleep(time.Hour)
 		w.admit("1", "2")
 		failures := []error{&channels.RateError{After: time.Minute, Account: true},
@@ -314,7 +314,7 @@ func TestMarkIsTakenAwayLater(t *testing.T) {
 // exist nevertheless, so it is removed.
 func TestMarkIsTriedAgain(t *testing.T) {
 	for fails, tries := range map[int]int{2: 3, 1000: 6} {
-		socially(t, "👀", func(w *world, s *social) {
+		socially(t, "👀", func(w *world, s *reactingPlatform) {
 			w.sleep(time.Hour)
 			failed := make(map[string]int)
 			s.fail = func(_ context.Context, c call) error {
@@ -342,7 +342,7 @@ func TestMarkIsTriedAgain(t *testing.T) {
 
 // A refused reaction does not delay the messages of its chat.
 func TestMarkPausesNoMessage(t *testing.T) {
-	socially(t, "👀", func(w *world, s *social) {
+	socially(t, "👀", func(w *world, s *reactingPlatform) {
 		s.fail = func(_ context.Context, c call) error {
 			if c.kind == "react" {
 				return &channels.RateError{After: time.Minute, Account: true}
@@ -359,7 +359,7 @@ func TestMarkPausesNoMessage(t *testing.T) {
 // process removes the reactions that the last one had no time to remove.
 func TestMarksAtTheEnd(t *testing.T) {
 	inWorld(t, func(w *world) {
-		s := &social{platform: w.platform}
+		s := &reactingPlatform{platform: w.platform}
 		account := router.Account{Name: "full", Channel: s, Reaction: "👀"}
 		stop := w.startWith(account)
 		w.sleep(time.Hour)

@@ -14,11 +14,11 @@ import (
 	"gateway/store"
 )
 
-// A hotel is a world with a group that refuses all messages. Olga, the owner, and Ann, a user,
-// have direct chats.
-type hotel struct {
+// A refusingGroup is a world with a group that refuses all messages. Olga, the owner, and Ann, a
+// user, have direct chats.
+type refusingGroup struct {
 	*world
-	s *social
+	s *reactingPlatform
 }
 
 var (
@@ -28,10 +28,10 @@ var (
 	errBroken = fmt.Errorf("full: send: %w: Missing Permissions (50013)", channels.ErrRefused)
 )
 
-func inHotel(t *testing.T, test func(h *hotel)) {
+func inHotel(t *testing.T, test func(h *refusingGroup)) {
 	t.Helper()
 	inWorld(t, func(w *world) {
-		h := &hotel{world: w, s: &social{platform: w.platform}}
+		h := &refusingGroup{world: w, s: &reactingPlatform{platform: w.platform}}
 		w.poll = time.Minute
 		w.startWith(router.Account{Name: "full", Channel: h.s, Reaction: "👀"})
 		h.s.fail = func(_ context.Context, c call) error {
@@ -52,7 +52,7 @@ func inHotel(t *testing.T, test func(h *hotel)) {
 }
 
 // receive puts a message into the inbox.
-func (h *hotel) receive(id, sender string, person int64, from bus.Address) {
+func (h *refusingGroup) receive(id, sender string, person int64, from bus.Address) {
 	h.t.Helper()
 	m := bus.InboundMessage{
 		ID: id, From: from, Group: from == group, Person: person, Addressed: true,
@@ -73,7 +73,7 @@ func (h *hotel) receive(id, sender string, person int64, from bus.Address) {
 	h.sleep(time.Second) // a faster answer needs no reaction
 }
 
-func (h *hotel) answerTo(to bus.Address, ids ...string) (id int64) {
+func (h *refusingGroup) answerTo(to bus.Address, ids ...string) (id int64) {
 	id = h.store(bus.OutboundMessage{To: to, Text: "the answer", Answers: ids})
 	h.sleep(time.Minute)
 	return id
@@ -82,7 +82,7 @@ func (h *hotel) answerTo(to bus.Address, ids ...string) (id int64) {
 // If an answer is given up, the owner and the person are told, once a day for each chat, and the
 // reaction is removed.
 func TestGivenUp(t *testing.T) {
-	inHotel(t, func(h *hotel) {
+	inHotel(t, func(h *refusingGroup) {
 		h.receive("d1", "ann", 2, anns)
 		h.receive("g1", "ann", 2, group)
 		id := h.answerTo(group, "g1")
@@ -118,7 +118,7 @@ func TestGivenUp(t *testing.T) {
 // An owner whose chat refuses messages is told in another chat, if possible. Nobody is told
 // again and again.
 func TestGivenUpToTheOwner(t *testing.T) {
-	inHotel(t, func(h *hotel) {
+	inHotel(t, func(h *refusingGroup) {
 		h.s.fail = func(_ context.Context, c call) error {
 			if c.kind == "send" && c.to == olgas {
 				return errBroken
@@ -148,7 +148,7 @@ func TestGivenUpToTheOwner(t *testing.T) {
 
 // An owner is told at an account that is still configured, not at one that was removed.
 func TestGivenUpWithRemovedAccount(t *testing.T) {
-	inHotel(t, func(h *hotel) {
+	inHotel(t, func(h *refusingGroup) {
 		h.exec("INSERT INTO identities (account, sender, person, chat) " +
 			"VALUES ('away', 'olga', 1, 'chat at the removed account')")
 		h.answerTo(group)
@@ -162,7 +162,7 @@ func TestGivenUpWithRemovedAccount(t *testing.T) {
 // notice.
 func TestGivenUpAfterUnlink(t *testing.T) {
 	for _, direct := range []bool{false, true} { // whether Ann has a direct chat as well
-		inHotel(t, func(h *hotel) {
+		inHotel(t, func(h *refusingGroup) {
 			bobs := bus.Address{Account: "full", Chat: "chat of bob"}
 			if direct {
 				h.receive("d1", "ann", 2, anns)

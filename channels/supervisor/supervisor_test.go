@@ -18,8 +18,8 @@ import (
 	"gateway/channels/supervisor"
 )
 
-// A fickle is a channel whose Run ends as a test decides.
-type fickle struct {
+// A controlledChannel is a channel whose Run ends as a test decides.
+type controlledChannel struct {
 	channeltest.Memory
 	run         func(ctx context.Context, n int) error // n counts from 1
 	setCommands func(n int) error
@@ -30,7 +30,7 @@ type fickle struct {
 	command []channels.Command
 }
 
-func (f *fickle) Run(ctx context.Context, _ channels.Intake) error {
+func (f *controlledChannel) Run(ctx context.Context, _ channels.Intake) error {
 	f.mu.Lock()
 	f.began = append(f.began, time.Now())
 	n := len(f.began)
@@ -38,7 +38,7 @@ func (f *fickle) Run(ctx context.Context, _ channels.Intake) error {
 	return f.run(ctx, n)
 }
 
-func (f *fickle) SetCommands(_ context.Context, commands []channels.Command) error {
+func (f *controlledChannel) SetCommands(_ context.Context, commands []channels.Command) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.menus = append(f.menus, time.Now())
@@ -51,7 +51,9 @@ func (f *fickle) SetCommands(_ context.Context, commands []channels.Command) err
 
 // supervise runs a supervisor for f for the given time. It returns the supervisor and a function
 // that stops it.
-func supervise(t *testing.T, f *fickle, d time.Duration) (s *supervisor.Supervisor, stop func()) {
+func supervise(
+	t *testing.T, f *controlledChannel, d time.Duration,
+) (s *supervisor.Supervisor, stop func()) {
 	t.Helper()
 	menu := []channels.Command{{Name: "help", Description: "shows this"}}
 	s = supervisor.New(openStore(t, t.TempDir()), "acc", f, new(channeltest.Inbox), menu,
@@ -88,7 +90,7 @@ func gaps(times []time.Time) (list []time.Duration) {
 // If a platform is down, the channel is started again after 1 s. The wait doubles up to 30 s.
 func TestRestartBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fickle{run: func(context.Context, int) error { return errDown }}
+		f := &controlledChannel{run: func(context.Context, int) error { return errDown }}
 		s, _ := supervise(t, f, time.Hour)
 		want, even := time.Second, true
 		list := gaps(f.began)
@@ -112,7 +114,7 @@ func TestRestartBacksOff(t *testing.T) {
 // If a platform says how long to wait, the channel is not started before that.
 func TestRestartAfterRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fickle{run: func(context.Context, int) error {
+		f := &controlledChannel{run: func(context.Context, int) error {
 			return fmt.Errorf("get own account: %w", &channels.RateError{After: 10 * time.Minute})
 		}}
 		supervise(t, f, time.Hour)
@@ -132,7 +134,7 @@ func TestRestartAfterSteadyRun(t *testing.T) {
 		want time.Duration // longest wait
 	}{{61 * time.Second, 1250 * time.Millisecond}, {59 * time.Second, 37500 * time.Millisecond}} {
 		synctest.Test(t, func(t *testing.T) {
-			f := &fickle{run: func(_ context.Context, n int) error {
+			f := &controlledChannel{run: func(_ context.Context, n int) error {
 				if n > 6 { // after six starts, the wait has grown to 30 s
 					time.Sleep(tt.ran)
 				}
@@ -150,7 +152,7 @@ func TestRestartAfterSteadyRun(t *testing.T) {
 // If only a person can help, the channel waits long and reports the reason.
 func TestAccountRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fickle{run: func(ctx context.Context, n int) error {
+		f := &controlledChannel{run: func(ctx context.Context, n int) error {
 			if n == 1 {
 				return errors.Join(&channels.AccountError{Reason: "The token is wrong."})
 			}
@@ -180,7 +182,7 @@ func TestSuperviseEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &fickle{run: run, setCommands: func(int) error { return errDown }}
+				f := &controlledChannel{run: run, setCommands: func(int) error { return errDown }}
 				_, stop := supervise(t, f, time.Hour)
 				began := time.Now()
 				stop()
@@ -207,7 +209,7 @@ func TestCommands(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &fickle{run: wait, setCommands: func(n int) error {
+				f := &controlledChannel{run: wait, setCommands: func(n int) error {
 					if n > 3 {
 						return nil
 					}
@@ -349,7 +351,7 @@ func TestClose(t *testing.T) {
 func TestRefusedByClose(t *testing.T) {
 	db := openStore(t, t.TempDir())
 	for range 300 { // the time window of the race is small
-		c := &eager{began: make(chan struct{}), done: make(chan bool, 1)}
+		c := &floodingChannel{began: make(chan struct{}), done: make(chan bool, 1)}
 		s := supervisor.New(db, "acc", c, new(channeltest.Inbox), nil, discard)
 		ended := make(chan error, 1)
 		go func() { ended <- s.Run(t.Context()) }()
@@ -364,14 +366,14 @@ func TestRefusedByClose(t *testing.T) {
 	}
 }
 
-// An eager channel publishes until its messages are refused.
-type eager struct {
+// A floodingChannel publishes until its messages are refused.
+type floodingChannel struct {
 	channeltest.Memory
 	began chan struct{}
 	done  chan bool // receives whether the context was done when a message was refused
 }
 
-func (e *eager) Run(ctx context.Context, in channels.Intake) error {
+func (e *floodingChannel) Run(ctx context.Context, in channels.Intake) error {
 	close(e.began)
 	for in.Publish(context.WithoutCancel(ctx), channels.Batch{}) == nil {
 	}
@@ -441,7 +443,7 @@ func TestNoted(t *testing.T) {
 // A channel whose error says that another attempt would do harm is not started again.
 func TestFinalRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fickle{run: func(context.Context, int) error {
+		f := &controlledChannel{run: func(context.Context, int) error {
 			return &channels.AccountError{Reason: "Another program has the account.", Final: true}
 		}}
 		s, _ := supervise(t, f, 24*time.Hour)
@@ -469,7 +471,7 @@ func TestCause(t *testing.T) {
 		{errDown, "connection refused"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			f := &fickle{run: func(context.Context, int) error {
+			f := &controlledChannel{run: func(context.Context, int) error {
 				return fmt.Errorf("telegram: get own account: %w", test.err)
 			}}
 			s, _ := supervise(t, f, time.Second/2)

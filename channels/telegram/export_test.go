@@ -18,7 +18,7 @@ func (c *Channel) Translate(ctx context.Context, updates ...string) channels.Bat
 	for _, u := range updates {
 		raw = append(raw, json.RawMessage(u))
 	}
-	b, _ := newReceiver(c, me, bare{}).translate(ctx, raw)
+	b, _ := newReceiver(c, me, panickingIntake{}).translate(ctx, raw)
 	return b
 }
 
@@ -28,7 +28,7 @@ func (c *Channel) SetAnswer(d time.Duration) { c.answer = d }
 // ErrStalled is the cause of the error when a transfer makes no progress.
 var ErrStalled = errStalled
 
-// bare is an intake that lets panics pass.
-type bare struct{ channels.Intake }
+// panickingIntake is an intake that lets panics pass.
+type panickingIntake struct{ channels.Intake }
 
-func (bare) Recover(_ context.Context, f func()) bool { f(); return true }
+func (panickingIntake) Recover(_ context.Context, f func()) bool { f(); return true }

@@ -377,12 +377,12 @@ func BenchmarkSend(b *testing.B) {
 	}
 }
 
-// panicky is a log that panics on the record that the channel logs when the bot is blocked.
-type panicky struct{ slog.Handler }
+// panickingLog is a log that panics on the record that the channel logs when the bot is blocked.
+type panickingLog struct{ slog.Handler }
 
-func (p panicky) Enabled(context.Context, slog.Level) bool { return true }
+func (p panickingLog) Enabled(context.Context, slog.Level) bool { return true }
 
-func (p panicky) Handle(_ context.Context, r slog.Record) error {
+func (p panickingLog) Handle(_ context.Context, r slog.Record) error {
 	if r.Message == "membership changed" {
 		panic("a bug")
 	}
@@ -402,7 +402,7 @@ func TestPanickingUpdate(t *testing.T) {
 	transport := telegram.NewTransport()
 	t.Cleanup(transport.CloseIdleConnections)
 	c := telegram.New("tg", token, &telegram.Options{BaseURL: url, Transport: transport,
-		Logger: slog.New(panicky{slog.DiscardHandler})})
+		Logger: slog.New(panickingLog{slog.DiscardHandler})})
 	api.Say(42, 42, "before")
 	api.SetMember(42, 42, "kicked")
 	api.SetMember(42, 42, "member")

@@ -14,9 +14,9 @@ import (
 	"gateway/channels/terminal/screen"
 )
 
-// A desk runs chatLines with a screen. The test plays the gateway at the other end of its
+// A chatFixture runs chatLines with a screen. The test plays the gateway at the other end of its
 // connection.
-type desk struct {
+type chatFixture struct {
 	t      *testing.T
 	conn   net.Conn
 	heard  []frame // messages that the gateway got
@@ -30,10 +30,10 @@ type desk struct {
 
 // atDesk runs chatLines with an input, or for one message if input is nil. It runs test in a
 // synctest bubble, in which all goroutines must end.
-func atDesk(t *testing.T, input io.Reader, test func(d *desk)) {
+func atDesk(t *testing.T, input io.Reader, test func(d *chatFixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		d := &desk{t: t}
+		d := &chatFixture{t: t}
 		s := newPipe(input, &d.out)
 		if input == nil {
 			s = once(d, "/a\nb")
@@ -67,7 +67,7 @@ func atDesk(t *testing.T, input io.Reader, test func(d *desk)) {
 }
 
 // writes makes the gateway send frames.
-func (d *desk) writes(frames ...frame) {
+func (d *chatFixture) writes(frames ...frame) {
 	d.t.Helper()
 	for _, f := range frames {
 		if err := write(d.conn, f); err != nil {
@@ -78,7 +78,7 @@ func (d *desk) writes(frames ...frame) {
 }
 
 // said returns the texts that the gateway got, separated by "|".
-func (d *desk) said() string {
+func (d *chatFixture) said() string {
 	synctest.Wait()
 	var texts []string
 	for _, f := range d.heard {
@@ -87,7 +87,7 @@ func (d *desk) said() string {
 	return strings.Join(texts, "|")
 }
 
-func (d *desk) wantSaid(want string) {
+func (d *chatFixture) wantSaid(want string) {
 	d.t.Helper()
 	if got := d.said(); got != want {
 		d.t.Errorf("the gateway heard %q, want %q", got, want)
@@ -95,7 +95,7 @@ func (d *desk) wantSaid(want string) {
 }
 
 // takes makes the gateway acknowledge all messages that it got.
-func (d *desk) takes() {
+func (d *chatFixture) takes() {
 	d.t.Helper()
 	for _, f := range d.heard {
 		d.writes(frame{ID: f.ID, Stored: true})
@@ -103,7 +103,7 @@ func (d *desk) takes() {
 }
 
 // answers makes the gateway acknowledge all messages that it got, and answer them.
-func (d *desk) answers(id, text string) {
+func (d *chatFixture) answers(id, text string) {
 	d.t.Helper()
 	d.takes()
 	d.writes(frame{ID: id, Text: text}, d.done(id))
@@ -111,7 +111,7 @@ func (d *desk) answers(id, text string) {
 
 // done returns the frame that ends the message id, which answers all messages that the gateway
 // got.
-func (d *desk) done(id string) frame {
+func (d *chatFixture) done(id string) frame {
 	f := frame{ID: id, Done: true}
 	for _, h := range d.heard {
 		f.Answers = append(f.Answers, h.ID)
@@ -119,7 +119,7 @@ func (d *desk) done(id string) frame {
 	return f
 }
 
-func (d *desk) wantEnd(want error) {
+func (d *chatFixture) wantEnd(want error) {
 	d.t.Helper()
 	synctest.Wait()
 	if !d.ended || !errors.Is(d.err, want) {
@@ -127,7 +127,7 @@ func (d *desk) wantEnd(want error) {
 	}
 }
 
-func (d *desk) wantGoesOn() {
+func (d *chatFixture) wantGoesOn() {
 	d.t.Helper()
 	if synctest.Wait(); d.ended {
 		d.t.Fatalf("Chat has ended with %v", d.err)
@@ -138,7 +138,7 @@ func (d *desk) wantGoesOn() {
 // however long that takes. Only complete answers are printed.
 func TestScript(t *testing.T) {
 	input := "one\n\n  two  \r\nlast without an end"
-	atDesk(t, strings.NewReader(input), func(d *desk) {
+	atDesk(t, strings.NewReader(input), func(d *chatFixture) {
 		d.wantSaid("one")
 		d.takes()
 		d.writes(frame{ID: "a", Text: "_reads_"})
@@ -166,7 +166,7 @@ func TestScript(t *testing.T) {
 
 func TestScriptIsEmpty(t *testing.T) {
 	for _, input := range []string{"", "\n", " \n\n"} {
-		atDesk(t, strings.NewReader(input), func(d *desk) {
+		atDesk(t, strings.NewReader(input), func(d *chatFixture) {
 			d.wantEnd(nil)
 			d.wantSaid("")
 		})
@@ -176,7 +176,7 @@ func TestScriptIsEmpty(t *testing.T) {
 // Messages of other screens in the same conversation don't end a script. Neither does the last
 // change of an answer that somebody has stopped.
 func TestScriptAmongOthers(t *testing.T) {
-	atDesk(t, strings.NewReader("one\n"), func(d *desk) {
+	atDesk(t, strings.NewReader("one\n"), func(d *chatFixture) {
 		d.takes()
 		d.writes(frame{ID: "x", Text: "other", Said: true}, frame{ID: "unknown", Done: true})
 		d.writes(frame{ID: "a", Text: "half\n\n_reads_"})
@@ -187,7 +187,7 @@ func TestScriptAmongOthers(t *testing.T) {
 			t.Errorf("printed %q", got)
 		}
 	})
-	atDesk(t, strings.NewReader("one\ntwo\n"), func(d *desk) {
+	atDesk(t, strings.NewReader("one\ntwo\n"), func(d *chatFixture) {
 		d.takes()
 		d.writes(frame{ID: "a", Text: "half\n\n_reads_"}, frame{ID: "b", Text: "Stopped."},
 			d.done("b"), frame{ID: "a", Text: "half"}, frame{ID: "a", Done: true})
@@ -202,7 +202,7 @@ func TestScriptAmongOthers(t *testing.T) {
 
 func TestScriptLineTooLong(t *testing.T) {
 	longest := strings.Repeat("<", maxText) // JSON encodes it with six times as many bytes
-	atDesk(t, strings.NewReader(longest+"\n"+longest+"x\n"), func(d *desk) {
+	atDesk(t, strings.NewReader(longest+"\n"+longest+"x\n"), func(d *chatFixture) {
 		d.wantSaid(longest)
 		d.answers("a", "ok")
 		if synctest.Wait(); !d.ended || d.err == nil || !strings.Contains(d.err.Error(), "too long") {
@@ -217,12 +217,12 @@ func TestScriptLineTooLong(t *testing.T) {
 func TestConnectionLost(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		do   func(d *desk)
+		do   func(d *chatFixture)
 		want bool // whether the last message may be lost
 	}{
-		{"before it was taken", func(d *desk) {}, true},
-		{"after it was taken", func(d *desk) { d.takes() }, false},
-		{"garbage", func(d *desk) {
+		{"before it was taken", func(d *chatFixture) {}, true},
+		{"after it was taken", func(d *chatFixture) { d.takes() }, false},
+		{"garbage", func(d *chatFixture) {
 			d.takes()
 			if _, err := io.WriteString(d.conn, "garbage\n"); err != nil {
 				d.t.Error(err)
@@ -230,7 +230,7 @@ func TestConnectionLost(t *testing.T) {
 		}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			atDesk(t, strings.NewReader("one\n"), func(d *desk) {
+			atDesk(t, strings.NewReader("one\n"), func(d *chatFixture) {
 				d.wantSaid("one")
 				tt.do(d)
 				d.conn.Close()
@@ -257,7 +257,7 @@ func TestConnectionHangs(t *testing.T) {
 
 // The end of the context is not an error.
 func TestChatCancelled(t *testing.T) {
-	atDesk(t, strings.NewReader("one\n"), func(d *desk) {
+	atDesk(t, strings.NewReader("one\n"), func(d *chatFixture) {
 		d.cancel()
 		d.wantEnd(nil)
 	})
@@ -294,7 +294,7 @@ func TestChatCancelledAtBothEnds(t *testing.T) {
 }
 
 // once returns a screen for one message, without an input.
-func once(d *desk, text string) *Screen {
+func once(d *chatFixture, text string) *Screen {
 	s := newPipe(strings.NewReader(""), &d.out)
 	s.once, s.notes, s.opts.Message = true, &d.notes, text
 	return s
@@ -303,7 +303,7 @@ func once(d *desk, text string) *Screen {
 // The answer to the one message goes to standard output. Messages that waited for a screen are
 // printed elsewhere. A message of several lines is not a command.
 func TestOnce(t *testing.T) {
-	atDesk(t, nil, func(d *desk) {
+	atDesk(t, nil, func(d *chatFixture) {
 		d.wantSaid("/a\nb")
 		if !d.heard[0].Literal {
 			t.Error("a message of several lines may be a command")
@@ -327,7 +327,7 @@ func TestOnce(t *testing.T) {
 
 // A question of the agent does not count as an answer.
 func TestOnceUnanswered(t *testing.T) {
-	atDesk(t, nil, func(d *desk) {
+	atDesk(t, nil, func(d *chatFixture) {
 		d.takes()
 		d.writes(frame{ID: "x", Text: "which?"}, frame{ID: "x", Done: true},
 			frame{Request: wantState, State: &State{Asks: true}})
@@ -337,7 +337,7 @@ func TestOnceUnanswered(t *testing.T) {
 		}
 	})
 	// A reminder that comes before the question does not end the chat before the question is there.
-	atDesk(t, nil, func(d *desk) {
+	atDesk(t, nil, func(d *chatFixture) {
 		d.takes()
 		d.writes(frame{ID: "x", Text: "a reminder"}, frame{ID: "x", Done: true},
 			frame{Request: wantState, State: &State{WillAsk: true}})
@@ -349,7 +349,7 @@ func TestOnceUnanswered(t *testing.T) {
 			t.Errorf("printed %q; asked %d times", notes, d.asked)
 		}
 	})
-	atDesk(t, nil, func(d *desk) {
+	atDesk(t, nil, func(d *chatFixture) {
 		d.takes()
 		d.cancel()
 		d.wantEnd(errUnanswered)
@@ -358,7 +358,7 @@ func TestOnceUnanswered(t *testing.T) {
 
 // In a script, a question counts as an answer, and the next line answers the question.
 func TestScriptIsAsked(t *testing.T) {
-	atDesk(t, strings.NewReader("one\ntwo\n"), func(d *desk) {
+	atDesk(t, strings.NewReader("one\ntwo\n"), func(d *chatFixture) {
 		d.takes()
 		d.writes(frame{ID: "x", Text: "which?", Buttons: []screen.Button{{Label: "A", Text: "/a"}}},
 			frame{ID: "x", Done: true})

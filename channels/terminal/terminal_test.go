@@ -28,8 +28,8 @@ import (
 
 var mainChat = bus.Address{Account: "term", Chat: MainChat}
 
-// A room is a channel that runs in a synctest bubble.
-type room struct {
+// A terminalFixture is a channel that runs in a synctest bubble.
+type terminalFixture struct {
 	*Channel
 	t     *testing.T
 	inbox channeltest.Inbox
@@ -37,10 +37,10 @@ type room struct {
 	stop  func()
 }
 
-func inRoom(t *testing.T, test func(r *room)) {
+func inRoom(t *testing.T, test func(r *terminalFixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &room{t: t}
+		r := &terminalFixture{t: t}
 		r.Channel = New("term", &Options{Logger: slog.New(slog.NewTextHandler(&r.log, nil))})
 		r.stop = run(t, r.Channel, &r.inbox)
 		test(r)
@@ -72,7 +72,7 @@ type client struct {
 	over bool // the connection has ended
 }
 
-func (r *room) dial() *client {
+func (r *terminalFixture) dial() *client {
 	r.t.Helper()
 	conn, err := r.Dial(r.t.Context())
 	if err != nil {
@@ -83,7 +83,7 @@ func (r *room) dial() *client {
 }
 
 // screen attaches a client that reads all frames.
-func (r *room) screen() *client {
+func (r *terminalFixture) screen() *client {
 	r.t.Helper()
 	c := r.dial()
 	go c.read()
@@ -135,7 +135,7 @@ func (c *client) wantOver(want bool) {
 }
 
 func TestReceive(t *testing.T) {
-	inRoom(t, func(r *room) {
+	inRoom(t, func(r *terminalFixture) {
 		s := r.screen()
 		s.says(`{"id":"1","text":"hello"}`)
 		s.says(`{"id":"2","text":"again\nand again"}`)
@@ -159,7 +159,7 @@ func TestTakenWhenStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		in := &channeltest.Inbox{OnPublish: func() error { <-release; return nil }}
-		r := &room{Channel: New("term", nil), t: t}
+		r := &terminalFixture{Channel: New("term", nil), t: t}
 		run(t, r.Channel, in)
 		s, other := r.screen(), r.screen()
 		s.says(`{"id":"1","text":"hello"}`)
@@ -176,7 +176,7 @@ func TestTakenWhenStored(t *testing.T) {
 func TestFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := &channeltest.Inbox{Open: make(chan struct{})}
-		r := &room{Channel: New("term", nil), t: t}
+		r := &terminalFixture{Channel: New("term", nil), t: t}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		done := make(chan error, 1)
@@ -205,7 +205,7 @@ func TestFlush(t *testing.T) {
 // A message that could not be stored is not acknowledged. Its screen is disconnected, and other
 // screens are not affected.
 func TestNotStored(t *testing.T) {
-	inRoom(t, func(r *room) {
+	inRoom(t, func(r *terminalFixture) {
 		full := errors.New("disk full")
 		r.inbox.OnPublish = func() error { return full }
 		s, other := r.screen(), r.screen()
@@ -230,7 +230,7 @@ func TestGarbage(t *testing.T) {
 		"no text": `{"id":"1"}`, "empty": "", "text too long": `{"id":"1","text":"x` + long + `"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			inRoom(t, func(r *room) {
+			inRoom(t, func(r *terminalFixture) {
 				s, other := r.screen(), r.screen()
 				s.says(line)
 				s.wantOver(true)
@@ -247,7 +247,7 @@ func TestGarbage(t *testing.T) {
 
 // The reader stops reading a line that does not end.
 func TestEndlessLine(t *testing.T) {
-	inRoom(t, func(r *room) {
+	inRoom(t, func(r *terminalFixture) {
 		s := r.screen()
 		written := 0
 		for written < 2*maxLine {
@@ -266,7 +266,7 @@ func TestEndlessLine(t *testing.T) {
 
 // All screens show the same. When one leaves, the others still work.
 func TestSeveralScreens(t *testing.T) {
-	inRoom(t, func(r *room) {
+	inRoom(t, func(r *terminalFixture) {
 		a, b := r.screen(), r.screen()
 		ctx := r.t.Context()
 		id, err := r.Send(ctx, bus.Part{Key: "k", To: mainChat, Text: "hel"})
@@ -292,7 +292,7 @@ func TestSeveralScreens(t *testing.T) {
 
 // A screen that reads nothing does not block other screens, and is disconnected.
 func TestSlowScreen(t *testing.T) {
-	inRoom(t, func(r *room) {
+	inRoom(t, func(r *terminalFixture) {
 		for range 5 {
 			r.dial() // reads nothing
 		}
@@ -320,7 +320,7 @@ func TestSlowScreen(t *testing.T) {
 
 // Without a screen, a message waits for one, as long as the channel runs.
 func TestSendWaits(t *testing.T) {
-	inRoom(t, func(r *room) {
+	inRoom(t, func(r *terminalFixture) {
 		sent := make(chan error, 1)
 		go func() {
 			_, err := r.Send(r.t.Context(), bus.Part{Key: "k", To: mainChat, Text: "hello"})
@@ -341,12 +341,12 @@ func TestSendWaits(t *testing.T) {
 }
 
 func TestSendEnds(t *testing.T) {
-	for name, end := range map[string]func(r *room, cancel func()){
-		"with its context": func(_ *room, cancel func()) { cancel() },
-		"with the channel": func(r *room, _ func()) { r.stop() },
+	for name, end := range map[string]func(r *terminalFixture, cancel func()){
+		"with its context": func(_ *terminalFixture, cancel func()) { cancel() },
+		"with the channel": func(r *terminalFixture, _ func()) { r.stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inRoom(t, func(r *room) {
+			inRoom(t, func(r *terminalFixture) {
 				ctx, cancel := context.WithCancel(r.t.Context())
 				defer cancel()
 				sent := make(chan error, 1)
@@ -366,7 +366,7 @@ func TestSendEnds(t *testing.T) {
 
 // Without a screen, there is nothing to edit. The next screen gets the whole text.
 func TestEditWithoutScreen(t *testing.T) {
-	inRoom(t, func(r *room) {
+	inRoom(t, func(r *terminalFixture) {
 		if err := r.Edit(r.t.Context(), mainChat, "k", "x"); !errors.Is(err, channels.ErrRefused) {
 			t.Errorf("Edit = %v, want %v", err, channels.ErrRefused)
 		}
@@ -376,7 +376,7 @@ func TestEditWithoutScreen(t *testing.T) {
 
 // When the channel ends, its screens end, too, and no new one can connect.
 func TestEnd(t *testing.T) {
-	inRoom(t, func(r *room) {
+	inRoom(t, func(r *terminalFixture) {
 		s := r.screen()
 		r.stop()
 		s.wantOver(true)
@@ -462,7 +462,7 @@ func TestSocket(t *testing.T) {
 // If no socket can be created, the gateway's own chat still works.
 func TestNoSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &room{t: t}
+		r := &terminalFixture{t: t}
 		r.Channel = New("term", &Options{Socket: filepath.Join(t.TempDir(), "no", "such", "folder"),
 			Logger: slog.New(slog.NewTextHandler(&r.log, nil))})
 		run(t, r.Channel, &r.inbox)
@@ -475,13 +475,13 @@ func TestNoSocket(t *testing.T) {
 	})
 }
 
-// A scarce is a listener that has no free file descriptors for a while.
-type scarce struct {
+// An exhaustedListener is a listener that has no free file descriptors for a while.
+type exhaustedListener struct {
 	failures int
 	conns    chan net.Conn
 }
 
-func (l *scarce) Accept() (net.Conn, error) {
+func (l *exhaustedListener) Accept() (net.Conn, error) {
 	if l.failures--; l.failures >= 0 {
 		return nil, errors.New("too many open files")
 	}
@@ -491,14 +491,14 @@ func (l *scarce) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-func (l *scarce) Close() error   { close(l.conns); return nil }
-func (l *scarce) Addr() net.Addr { return nil }
+func (l *exhaustedListener) Close() error   { close(l.conns); return nil }
+func (l *exhaustedListener) Addr() net.Addr { return nil }
 
 // After a shortage of file descriptors, screens are accepted again.
 func TestAcceptFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		l := &scarce{failures: 3, conns: make(chan net.Conn, 1)}
+		l := &exhaustedListener{failures: 3, conns: make(chan net.Conn, 1)}
 		here, there := net.Pipe()
 		defer here.Close()
 		l.conns <- there
@@ -528,7 +528,7 @@ func (h fakeHost) Files(prefix string) []string          { return []string{prefi
 
 // Only the screen that asks gets the answer. A screen whose request fails still works.
 func TestAsk(t *testing.T) {
-	inRoom(t, func(r *room) {
+	inRoom(t, func(r *terminalFixture) {
 		a, b := r.screen(), r.screen()
 		a.says(`{"want":"state"}`) // before the gateway is set
 		a.wantFrames()
@@ -547,7 +547,7 @@ func TestAsk(t *testing.T) {
 
 // A message is sent with its buttons, and a literal text stays literal.
 func TestButtons(t *testing.T) {
-	inRoom(t, func(r *room) {
+	inRoom(t, func(r *terminalFixture) {
 		s := r.screen()
 		part := bus.Part{Key: "k", To: mainChat, Text: "Shall I?",
 			Buttons: []bus.Button{{Label: "Yes", Text: "/answer 1", Number: 1}}}

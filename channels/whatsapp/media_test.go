@@ -176,10 +176,10 @@ func TestAlbum(t *testing.T) {
 	}
 }
 
-// A seeker is the content of a file to send.
-type seeker struct{ *bytes.Reader }
+// A fileContent is the content of a file to send.
+type fileContent struct{ *bytes.Reader }
 
-func (seeker) Close() error { return nil }
+func (fileContent) Close() error { return nil }
 
 func TestMediaOut(t *testing.T) {
 	t.Parallel()
@@ -224,7 +224,7 @@ func TestMediaOut(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := w.ch.Send(t.Context(), bus.Part{Key: tt.name, To: w.adas(), Text: tt.caption,
 				File: &bus.File{Attachment: tt.a, Open: func() (io.ReadSeekCloser, error) {
-					return seeker{bytes.NewReader(tt.data)}, nil
+					return fileContent{bytes.NewReader(tt.data)}, nil
 				}}})
 			if err != nil {
 				t.Fatal(err)

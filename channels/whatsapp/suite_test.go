@@ -43,10 +43,10 @@ type alwaysRunning struct {
 	done  chan struct{}
 }
 
-// nobody is an intake that accepts no messages.
-type nobody struct{ channeltest.Inbox }
+// refusingIntake is an intake that accepts no messages.
+type refusingIntake struct{ channeltest.Inbox }
 
-func (n *nobody) Publish(context.Context, channels.Batch) error { return context.Canceled }
+func (n *refusingIntake) Publish(context.Context, channels.Batch) error { return context.Canceled }
 
 func (a *alwaysRunning) awake() {
 	a.mu.Lock()
@@ -60,7 +60,7 @@ func (a *alwaysRunning) awake() {
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			_ = a.Channel.Run(ctx, new(nobody)) // the platform may be down
+			_ = a.Channel.Run(ctx, new(refusingIntake)) // the platform may be down
 			select {
 			case <-ctx.Done():
 			case <-time.After(10 * time.Millisecond):

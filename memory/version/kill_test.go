@@ -22,7 +22,7 @@ func TestKilledProcess(t *testing.T) {
 	for i := range 8 {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledProcess$")
 		cmd.Env = append(os.Environ(), "GATEWAY_TEST_VERSIONS="+dir)
-		out := teller{told: make(chan struct{})}
+		out := firstWrite{told: make(chan struct{})}
 		cmd.Stdout = &out
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -52,13 +52,13 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-// A teller keeps what is written to it. It closes told at the first write.
-type teller struct {
+// A firstWrite keeps what is written to it. It closes told at the first write.
+type firstWrite struct {
 	strings.Builder
 	told chan struct{}
 }
 
-func (w *teller) Write(p []byte) (int, error) {
+func (w *firstWrite) Write(p []byte) (int, error) {
 	if w.Len() == 0 {
 		close(w.told)
 	}

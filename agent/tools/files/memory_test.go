@@ -16,8 +16,8 @@ import (
 	"gateway/memory"
 )
 
-// A mind is a workspace beside the memories of two people, as in a gateway.
-type mind struct {
+// A memoryFixture is a workspace beside the memories of two people, as in a gateway.
+type memoryFixture struct {
 	t             testing.TB
 	home, ws, mem string
 	shared        string
@@ -31,10 +31,10 @@ const (
 	bob = memory.Scope("person-2")
 )
 
-// newMind returns a mind, with more trees if there are any.
-func newMind(t testing.TB, more ...func(m *mind) Root) *mind {
+// newMemoryFixture returns a memoryFixture, with more trees if there are any.
+func newMemoryFixture(t testing.TB, more ...func(m *memoryFixture) Root) *memoryFixture {
 	t.Helper()
-	m := &mind{t: t, home: t.TempDir()}
+	m := &memoryFixture{t: t, home: t.TempDir()}
 	m.ws, m.mem = filepath.Join(m.home, "workspace"), filepath.Join(m.home, "memory")
 	m.shared = filepath.Join(m.home, "shared")
 	writeFile(t, filepath.Join(m.mem, "person-1/USER.md"), "Ann likes tea\n")
@@ -60,7 +60,7 @@ func newMind(t testing.TB, more ...func(m *mind) Root) *mind {
 	return m
 }
 
-func (m *mind) link(target, name string) {
+func (m *memoryFixture) link(target, name string) {
 	m.t.Helper()
 	if err := os.Symlink(target, filepath.Join(m.ws, name)); err != nil {
 		m.t.Fatal(err)
@@ -68,13 +68,13 @@ func (m *mind) link(target, name string) {
 }
 
 // use runs a tool for a scope and a role.
-func (m *mind) use(s memory.Scope, r bus.Role, name string, args ...any) (string, error) {
+func (m *memoryFixture) use(s memory.Scope, r bus.Role, name string, args ...any) (string, error) {
 	m.t.Helper()
 	got, err := m.result(s, r, name, args...)
 	return got.Text, err
 }
 
-func (m *mind) result(
+func (m *memoryFixture) result(
 	s memory.Scope, r bus.Role, name string, args ...any,
 ) (tool.Result, error) {
 	m.t.Helper()
@@ -99,7 +99,7 @@ func (m *mind) result(
 		Scope:   s, Role: r, Limits: tool.Limits{Folders: m.withheld}})
 }
 
-func (m *mind) want(path, content string) {
+func (m *memoryFixture) want(path, content string) {
 	m.t.Helper()
 	got, err := os.ReadFile(filepath.Join(m.home, path))
 	if err != nil || string(got) != content {
@@ -108,7 +108,7 @@ func (m *mind) want(path, content string) {
 }
 
 func TestMemory(t *testing.T) {
-	m := newMind(t)
+	m := newMemoryFixture(t)
 	for _, path := range []string{"memory/USER.md", "./memory//USER.md", "memory/person-1/USER.md",
 		m.ws + "/memory/USER.md", m.mem + "/person-1/USER.md"} {
 		got, err := m.use(ann, bus.User, "read_file", "path", path)
@@ -169,7 +169,7 @@ func wantPrivate(t *testing.T, dir string) {
 
 // A memory accepts no files of other kinds, and the tools can't change the history.
 func TestMemoryRefuses(t *testing.T) {
-	m := newMind(t)
+	m := newMemoryFixture(t)
 	before := snapshot(t, m.mem)
 	for _, path := range []string{"memory/history.jsonl", "memory/HISTORY.jsonl", "memory/data.csv",
 		"memory/sub/a.md", "memory/skills/a.md", "memory/skills", "memory/.hidden.md",
@@ -205,7 +205,7 @@ func TestMemoryRefuses(t *testing.T) {
 // No spelling of a path and no link lets one scope read or write the files of another. Not even
 // their names are shown.
 func TestMemoryOfOthers(t *testing.T) {
-	m := newMind(t)
+	m := newMemoryFixture(t)
 	for name, target := range map[string]string{
 		"l1": "memory", "l2": "memory/person-2", "l3": "../memory/person-2",
 		"l4": m.mem + "/person-2", "l5": "memory/person-2/USER.md", "notes/l6": "../memory/person-2",
@@ -263,9 +263,9 @@ func TestMemoryOfOthers(t *testing.T) {
 // Only an admin may write files that are part of everybody's prompt. No path leads around that
 // rule.
 func TestPromptFiles(t *testing.T) {
-	m := newMind(t, func(m *mind) Root {
+	m := newMemoryFixture(t, func(m *memoryFixture) Root {
 		return Root{Name: "whole", Path: m.home, Dir: openRoot(t, m.home), Write: true}
-	}, func(m *mind) Root {
+	}, func(m *memoryFixture) Root {
 		skills := filepath.Join(m.shared, "skills")
 		return Root{Name: "some", Path: skills, Dir: openRoot(t, skills), Write: true}
 	})
@@ -333,7 +333,7 @@ func TestPromptFiles(t *testing.T) {
 // While a command swaps directories and links all the time, a user's write never changes shared
 // files or files of another scope.
 func TestPromptSwap(t *testing.T) {
-	m := newMind(t)
+	m := newMemoryFixture(t)
 	for _, name := range []string{"d/AGENTS.md", "d/x/SKILL.md", "d/USER.md"} {
 		writeFile(t, filepath.Join(m.ws, name), "mine\n")
 	}
@@ -378,7 +378,7 @@ func TestPromptSwap(t *testing.T) {
 // For each role, a heartbeat list in the workspace is refused. The error names the file that the
 // heartbeat reads.
 func TestSharedHeartbeat(t *testing.T) {
-	m := newMind(t)
+	m := newMemoryFixture(t)
 	for _, role := range []bus.Role{bus.User, bus.Owner} {
 		_, err := m.use(ann, role, "write_file", "path", "HEARTBEAT.md", "content", "- [ ] look\n")
 		if err == nil || !strings.Contains(err.Error(), "use memory/HEARTBEAT.md") {
@@ -389,7 +389,7 @@ func TestSharedHeartbeat(t *testing.T) {
 
 // Files in the workspace that have the name of a shared file are never shown.
 func TestSharedNames(t *testing.T) {
-	m := newMind(t)
+	m := newMemoryFixture(t)
 	writeFile(t, filepath.Join(m.ws, "AGENTS.md"), "impostor\n")
 	writeFile(t, filepath.Join(m.ws, "skills/evil/SKILL.md"), "impostor\n")
 	for _, call := range [][]any{
@@ -417,7 +417,7 @@ func TestSharedNames(t *testing.T) {
 // People see the entry "memory" in the workspace. For the agent, it is the memory of the agent's
 // own scope.
 func TestMemoryInWorkspace(t *testing.T) {
-	m := newMind(t)
+	m := newMemoryFixture(t)
 	for scope, want := range map[memory.Scope]string{
 		ann: "AGENTS.md  4\nmemory/\nnotes/\nskills/", bob: "AGENTS.md  4\nmemory/\nnotes/\nskills/",
 		"": "AGENTS.md  4\nnotes/\nskills/", "person-3": "AGENTS.md  4\nnotes/\nskills/",
@@ -435,7 +435,7 @@ func TestMemoryInWorkspace(t *testing.T) {
 // HasLastingEffect reports calls that write files on which later turns act. Ticking an item of a
 // list is not such a call.
 func TestHasLastingEffect(t *testing.T) {
-	m := newMind(t)
+	m := newMemoryFixture(t)
 	for _, test := range []struct {
 		tool, args string
 		want       bool
@@ -467,7 +467,7 @@ func TestHasLastingEffect(t *testing.T) {
 // The folder of a withheld skill is not shown. Its files can't be read or written, not even
 // through a link. Other skills are not affected.
 func TestWithheldSkills(t *testing.T) {
-	m := newMind(t)
+	m := newMemoryFixture(t)
 	writeFile(t, filepath.Join(m.shared, "skills/secret/SKILL.md"), "hidden word\n")
 	writeFile(t, filepath.Join(m.shared, "skills/secrets/SKILL.md"), "open word\n")
 	writeFile(t, filepath.Join(m.mem, "person-1/skills/own/SKILL.md"), "hidden word\n")

@@ -117,7 +117,7 @@ func conform(address string) int {
 		end()
 		<-over
 	}()
-	p := &conformist{c: c, reg: reg}
+	p := &conformanceUser{c: c, reg: reg}
 	if err := p.connect(ctx); err != nil {
 		return complain(err)
 	}
@@ -163,15 +163,15 @@ func conformanceLogin(dir string) (o OAuth, err error) {
 	return o, err
 }
 
-// A conformist is a person who uses a server.
-type conformist struct {
+// A conformanceUser is a person who uses a server.
+type conformanceUser struct {
 	c      *Client
 	reg    *tool.Registry
 	logins int
 }
 
 // connect waits for the connection. It logs in if the server requires it.
-func (p *conformist) connect(ctx context.Context) error {
+func (p *conformanceUser) connect(ctx context.Context) error {
 	for tick := time.Tick(5 * time.Millisecond); ; {
 		switch s := p.c.States()[0]; {
 		case s.State == Connected:
@@ -193,7 +193,7 @@ func (p *conformist) connect(ctx context.Context) error {
 }
 
 // failures returns the number of failed attempts in a row.
-func (p *conformist) failures() int {
+func (p *conformanceUser) failures() int {
 	s := p.c.servers[0].status
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +202,7 @@ func (p *conformist) failures() int {
 
 // login opens the link like a person who agrees at once, and passes on the URL at which the
 // browser ends.
-func (p *conformist) login(ctx context.Context) error {
+func (p *conformanceUser) login(ctx context.Context) error {
 	if p.logins++; p.logins > 2 {
 		return fmt.Errorf("a third login is wanted: %s", p.c.servers[0].login.problem())
 	}
@@ -226,7 +226,7 @@ func (p *conformist) login(ctx context.Context) error {
 }
 
 // use calls a tool. It logs in if the tool needs a permission.
-func (p *conformist) use(ctx context.Context, name string) error {
+func (p *conformanceUser) use(ctx context.Context, name string) error {
 	for {
 		err := p.call(ctx, name)
 		if err == nil || !strings.Contains(err.Error(), "/mcp login") {
@@ -238,7 +238,7 @@ func (p *conformist) use(ctx context.Context, name string) error {
 	}
 }
 
-func (p *conformist) call(ctx context.Context, name string) error {
+func (p *conformanceUser) call(ctx context.Context, name string) error {
 	args := `{}`
 	if name == "mcp_s_add_numbers" {
 		args = `{"a":5,"b":3}`

@@ -27,27 +27,27 @@ func fullState() *State {
 // TestScreens compares screens with golden files, at two widths, with Chinese text and emoji.
 func TestScreens(t *testing.T) {
 	for _, width := range []int{40, 200} {
-		for name, play := range map[string]func(d *desk){
-			"demo": func(d *desk) {
+		for name, play := range map[string]func(d *screenFixture){
+			"demo": func(d *screenFixture) {
 				d.gets(&State{Name: "gateway", Version: "1.2.3", Home: "/data", Model: "demo",
 					Demo: true, MaxContext: 118000, Queue: "steer"})
 			},
-			"start": func(d *desk) {
+			"start": func(d *screenFixture) {
 				d.gets(fullState())
 				d.types("你好，世界！ 👨\u200d👩\u200d👧 hello")
 			},
 			"answer":   playAnswer,
 			"lines":    playLines,
 			"approval": playApproval,
-			"commands": func(d *desk) {
+			"commands": func(d *screenFixture) {
 				d.gets(fullState())
 				d.types("/st")
 			},
-			"leave": func(d *desk) {
+			"leave": func(d *screenFixture) {
 				d.gets(fullState())
 				d.presses("ctrl+d")
 			},
-			"away": func(d *desk) {
+			"away": func(d *screenFixture) {
 				d.gets(fullState())
 				d.enters("hello")
 				d.gets(Lost{Reason: "The gateway has stopped. I connect again when it is back."})
@@ -64,7 +64,7 @@ func TestScreens(t *testing.T) {
 }
 
 // playAnswer shows an answer that grows below a complete one.
-func playAnswer(d *desk) {
+func playAnswer(d *screenFixture) {
 	d.gets(fullState())
 	d.enters("用中文回答")
 	d.answers("a", "**好的**。下面是一个很长的句子，它在窄的终端里要换行，因为每个汉字占两列。\n\n"+
@@ -76,13 +76,13 @@ func playAnswer(d *desk) {
 }
 
 // playLines shows an editor that scrolls because its text has many lines.
-func playLines(d *desk) {
+func playLines(d *screenFixture) {
 	d.gets(fullState())
 	d.gets(tea.PasteMsg{Content: strings.Repeat("/a line that was pasted, 一行\n", 12) + "last"})
 }
 
 // playApproval shows a question with buttons.
-func playApproval(d *desk) {
+func playApproval(d *screenFixture) {
 	d.gets(fullState())
 	d.enters("delete it")
 	d.gets(Message{ID: "a",

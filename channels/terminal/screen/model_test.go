@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// A desk is a Model under test. The test plays the gateway.
-type desk struct {
+// A screenFixture is a Model under test. The test plays the gateway.
+type screenFixture struct {
 	*Model
 	t       *testing.T
 	said    []string // the messages that the gateway got; literal ones are quoted
@@ -29,7 +29,7 @@ type desk struct {
 }
 
 // Send implements [Gateway].
-func (d *desk) Send(id, text string, literal bool) {
+func (d *screenFixture) Send(id, text string, literal bool) {
 	if literal {
 		text = fmt.Sprintf("%q", text)
 	}
@@ -37,14 +37,14 @@ func (d *desk) Send(id, text string, literal bool) {
 }
 
 // AskState implements [Gateway].
-func (d *desk) AskState() {}
+func (d *screenFixture) AskState() {}
 
 // AskFiles implements [Gateway].
-func (d *desk) AskFiles(prefix string) { d.asked = append(d.asked, prefix) }
+func (d *screenFixture) AskFiles(prefix string) { d.asked = append(d.asked, prefix) }
 
-func sit(t *testing.T, width, height int, opts Options) *desk {
+func sit(t *testing.T, width, height int, opts Options) *screenFixture {
 	t.Helper()
-	d := &desk{t: t, now: time.Unix(0, 0)}
+	d := &screenFixture{t: t, now: time.Unix(0, 0)}
 	opts.Gateway, opts.Now = d, func() time.Time { return d.now }
 	var err error
 	if d.Model, err = New(opts); err != nil {
@@ -60,7 +60,7 @@ func sit(t *testing.T, width, height int, opts Options) *desk {
 }
 
 // gets delivers messages to the model, and runs the prints that follow.
-func (d *desk) gets(msgs ...tea.Msg) {
+func (d *screenFixture) gets(msgs ...tea.Msg) {
 	for _, msg := range msgs {
 		d.Update(msg)
 		for d.printing {
@@ -81,7 +81,7 @@ var keys = map[string]tea.KeyPressMsg{
 }
 
 // presses presses keys by their names.
-func (d *desk) presses(names ...string) {
+func (d *screenFixture) presses(names ...string) {
 	d.t.Helper()
 	for _, name := range names {
 		key, ok := keys[name]
@@ -93,27 +93,29 @@ func (d *desk) presses(names ...string) {
 }
 
 // types types text, one code point at a time, as a terminal sends it.
-func (d *desk) types(text string) {
+func (d *screenFixture) types(text string) {
 	for _, r := range text {
 		d.gets(tea.KeyPressMsg{Code: r, Text: string(r)})
 	}
 }
 
 // enters types a text and sends it.
-func (d *desk) enters(text string) {
+func (d *screenFixture) enters(text string) {
 	d.types(text)
 	d.presses("enter")
 }
 
 // answers makes the gateway answer all messages that it got.
-func (d *desk) answers(id, text string, buttons ...Button) {
+func (d *screenFixture) answers(id, text string, buttons ...Button) {
 	d.gets(Message{ID: id, Text: text, Buttons: buttons}, d.done(id))
 }
 
 // done returns the end of the message id, which answers all messages that the gateway got.
-func (d *desk) done(id string) Message { return Message{ID: id, Done: true, Answers: d.ids} }
+func (d *screenFixture) done(id string) Message {
+	return Message{ID: id, Done: true, Answers: d.ids}
+}
 
-func (d *desk) wantSaid(want ...string) {
+func (d *screenFixture) wantSaid(want ...string) {
 	d.t.Helper()
 	if !slices.Equal(d.said, want) {
 		d.t.Errorf("the gateway heard %q, want %q", d.said, want)
@@ -121,7 +123,7 @@ func (d *desk) wantSaid(want ...string) {
 }
 
 // looks returns the printed rows, and then the rows that change, without styles.
-func (d *desk) looks() (rows []string) {
+func (d *screenFixture) looks() (rows []string) {
 	v := d.View()
 	rows = append(slices.Clone(d.printed), strings.Split(v.Content, "\n")...)
 	for i, r := range rows {
@@ -131,7 +133,7 @@ func (d *desk) looks() (rows []string) {
 }
 
 // wantPrinted checks the printed rows, without blank ones.
-func (d *desk) wantPrinted(want ...string) {
+func (d *screenFixture) wantPrinted(want ...string) {
 	d.t.Helper()
 	var got []string
 	for _, r := range d.printed {
@@ -145,7 +147,7 @@ func (d *desk) wantPrinted(want ...string) {
 }
 
 // wantTyped checks the text in the editor.
-func (d *desk) wantTyped(want string) {
+func (d *screenFixture) wantTyped(want string) {
 	d.t.Helper()
 	if got := d.editor.value(); got != want {
 		d.t.Errorf("the editor has %q, want %q", got, want)
@@ -153,7 +155,7 @@ func (d *desk) wantTyped(want string) {
 }
 
 // wantShown checks that a row has a text.
-func (d *desk) wantShown(text string) {
+func (d *screenFixture) wantShown(text string) {
 	d.t.Helper()
 	if all := strings.Join(d.looks(), "\n"); !strings.Contains(all, text) {
 		d.t.Errorf("the screen does not show %q:\n%s", text, all)
@@ -161,7 +163,7 @@ func (d *desk) wantShown(text string) {
 }
 
 // golden compares the screen with a file.
-func (d *desk) golden(name string) {
+func (d *screenFixture) golden(name string) {
 	d.t.Helper()
 	v := d.View()
 	text := strings.Join(d.looks(), "\n") + "\n"
@@ -194,7 +196,7 @@ func compare(t *testing.T, name, text string) {
 	}
 }
 
-func (d *desk) wantEnd(want bool) {
+func (d *screenFixture) wantEnd(want bool) {
 	d.t.Helper()
 	if d.end.wanted != want {
 		d.t.Errorf("the chat ends: %v, want %v", d.end.wanted, want)

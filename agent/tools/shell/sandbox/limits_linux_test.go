@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// A glutton is a command that uses more than its limits allow.
-type glutton struct {
+// A greedyCommand is a command that uses more than its limits allow.
+type greedyCommand struct {
 	name   string
 	argv   func(w *world) []string
 	limits Limits
@@ -43,7 +43,7 @@ func probing(args ...string) func(*world) []string {
 // limits, the same command must succeed.
 func TestLimits(t *testing.T) {
 	free := freeOn(t.TempDir()).bytes
-	gluttons := []glutton{
+	gluttons := []greedyCommand{
 		{name: "the last of the disk", argv: probing("many", "WS", "120", "1000000"),
 			limits: Limits{Memory: -1, KeepFree: free - 40<<20}, want: []string{LimitFree}},
 		{name: "fork bomb", limits: Limits{Processes: 200}, want: []string{LimitProcesses},
@@ -101,15 +101,15 @@ func TestLimits(t *testing.T) {
 }
 
 // spec returns a command that keeps its resources for hold seconds.
-func (g *glutton) spec(w *world, hold int) Spec {
+func (g *greedyCommand) spec(w *world, hold int) Spec {
 	spec := w.spec()
 	spec.Argv, spec.Limits = g.argv(w), g.limits
 	spec.Env = append(spec.Env, fmt.Sprintf("%s=%d", holdVar, hold))
 	return spec
 }
 
-// starve runs the glutton with its limits.
-func (g *glutton) starve(t *testing.T, s *Sandbox) {
+// starve runs the greedyCommand with its limits.
+func (g *greedyCommand) starve(t *testing.T, s *Sandbox) {
 	t.Helper()
 	w := newWorld(t)
 	output, o := run(t, s, g.spec(w, 120)) // a limit ends it much earlier
@@ -131,8 +131,8 @@ func (g *glutton) starve(t *testing.T, s *Sandbox) {
 	}
 }
 
-// feed runs the glutton without limits, except for the fork bomb, which would never end.
-func (g *glutton) feed(t *testing.T) {
+// feed runs the greedyCommand without limits, except for the fork bomb, which would never end.
+func (g *greedyCommand) feed(t *testing.T) {
 	t.Helper()
 	if g.name == "fork bomb" {
 		return // "processes" is the harmless form of it

@@ -420,7 +420,7 @@ func beat(args []string) error {
 	return nil
 }
 
-// holdVar is the number of seconds for which a glutton keeps its resources, so that they are
+// holdVar is the number of seconds for which a greedyCommand keeps its resources, so that they are
 // noticed.
 const holdVar = "HOLD"
 

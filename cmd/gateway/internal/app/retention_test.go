@@ -19,23 +19,23 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
-// A warehouse is a database with rows of different ages, sizes and states. The oldest rows come
+// An agedDatabase is a database with rows of different ages, sizes and states. The oldest rows come
 // first.
-type warehouse struct {
+type agedDatabase struct {
 	*rapid.T
 	db   *store.DB
 	now  time.Time
 	next map[string]int64 // time of the next row by table, Unix milliseconds
 }
 
-func (w *warehouse) tx(fn func(tx *store.Tx) error) {
+func (w *agedDatabase) tx(fn func(tx *store.Tx) error) {
 	if err := w.db.Tx(w.Context(), fn); err != nil {
 		w.Fatal(err)
 	}
 }
 
 // batch inserts rows of one size into a table. Each row is younger than the one before.
-func (w *warehouse) batch(table string, insert func(tx *store.Tx, body string, at int64) error) {
+func (w *agedDatabase) batch(table string, insert func(tx *store.Tx, body string, at int64) error) {
 	body := strings.Repeat("x", rapid.SampledFrom([]int{10, 300, 2500}).Draw(w.T, table+" size"))
 	step := rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Minute, 5 * time.Hour}).
 		Draw(w.T, table+" step").Milliseconds()
@@ -68,8 +68,8 @@ var rowKeys = []string{"tg/1", "tg/2", "tg/1#s", "tg/1#@job-1", "tg/2#@hook-x", 
 
 const subKeys = "('tg/1#s', 'tg/2#@hook-x#s', 'tg/1#@job-1#s')"
 
-// stock fills the warehouse with random rows.
-func (w *warehouse) stock() {
+// stock fills the database with random rows.
+func (w *agedDatabase) stock() {
 	start := w.now.Add(-time.Duration(rapid.IntRange(1, 60).Draw(w.T, "days")) * 24 * time.Hour)
 	for _, table := range []string{"inbox", "outbox", "messages"} {
 		w.next[table] = start.UnixMilli()
@@ -134,7 +134,7 @@ const lived = "EXISTS (SELECT 1 FROM messages m WHERE m.session = turns.session 
 	"AND m.turn <= turns.id)"
 
 // ids returns the ids of the rows of a table that meet a condition, in ascending order.
-func (w *warehouse) ids(table, condition string, args ...any) (list []int64) {
+func (w *agedDatabase) ids(table, condition string, args ...any) (list []int64) {
 	rows, err := w.db.Read(w.Context()).Query(
 		"SELECT id FROM "+table+" WHERE "+condition+" ORDER BY id", args...)
 	if err != nil {
@@ -155,7 +155,7 @@ func (w *warehouse) ids(table, condition string, args ...any) (list []int64) {
 }
 
 // free returns the ids of the rows that may be removed. The newest row always stays.
-func (w *warehouse) free(table string) []int64 {
+func (w *agedDatabase) free(table string) []int64 {
 	stay := stays[table]
 	if table == "turns" {
 		stay += " OR " + lived
@@ -189,7 +189,7 @@ func TestRetentionBySize(t *testing.T) {
 				_ = os.Remove(path + end) // the next database is made at the same path
 			}
 		}()
-		w := &warehouse{T: rt, db: db, now: time.Now(), next: make(map[string]int64)}
+		w := &agedDatabase{T: rt, db: db, now: time.Now(), next: make(map[string]int64)}
 		w.stock()
 		w.examine(tight)
 	})
@@ -214,7 +214,7 @@ func emptyDatabase(t *testing.T, path string) []byte {
 }
 
 // examine makes one pass of the retention and checks which rows are gone.
-func (w *warehouse) examine(tight [][]retention.Rule) {
+func (w *agedDatabase) examine(tight [][]retention.Rule) {
 	used := func() int64 {
 		n, err := w.db.Used(w.Context())
 		if err != nil {

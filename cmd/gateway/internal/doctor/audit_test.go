@@ -11,8 +11,8 @@ import (
 	"gateway/store"
 )
 
-// audit returns the problems that the audit finds in the patient.
-func (p *patient) audit(change func(*AuditCase)) []Problem {
+// audit returns the problems that the audit finds in the gateway of c.
+func (p *healthyCase) audit(change func(*AuditCase)) []Problem {
 	p.t.Helper()
 	s := AuditCase{Case: p.Case}
 	if change != nil {
@@ -26,9 +26,9 @@ func (p *patient) audit(change func(*AuditCase)) []Problem {
 }
 
 // newSafe returns a gateway in which no rule finds a problem.
-func newSafe(t *testing.T) *patient {
+func newSafe(t *testing.T) *healthyCase {
 	t.Helper()
-	p := newPatient(t)
+	p := newHealthyCase(t)
 	p.replace("\n[channels.whatsapp]", "\nowners = [1]\n[channels.whatsapp]")
 	p.replace(`key = "KEY"`, `key = "file:key.txt"`)
 	p.replace(`token = "123:TOKEN"`, `token = "file:token.txt"`)
@@ -40,7 +40,7 @@ func newSafe(t *testing.T) *patient {
 }
 
 // replace replaces a text in the configuration.
-func (p *patient) replace(old, new string) {
+func (p *healthyCase) replace(old, new string) {
 	p.t.Helper()
 	for name, text := range map[string]string{"key.txt": "KEY", "token.txt": "123:TOKEN",
 		"other.txt": "DTOKEN"} {
@@ -58,7 +58,7 @@ func (p *patient) replace(old, new string) {
 }
 
 // file writes a file with a mode into the home.
-func (p *patient) file(name, text string, mode os.FileMode) {
+func (p *healthyCase) file(name, text string, mode os.FileMode) {
 	p.t.Helper()
 	path := filepath.Join(p.home, name)
 	if err := os.WriteFile(path, []byte(text), mode); err != nil {
@@ -70,7 +70,7 @@ func (p *patient) file(name, text string, mode os.FileMode) {
 }
 
 // chmod makes a file of the home, and the home itself, readable for everybody.
-func (p *patient) chmod(name string) {
+func (p *healthyCase) chmod(name string) {
 	p.t.Helper()
 	for path, mode := range map[string]os.FileMode{filepath.Join(p.home, name): 0o644,
 		p.home: 0o755} {
@@ -86,89 +86,89 @@ func TestRules(t *testing.T) {
 	if list := safe.audit(nil); len(list) > 0 {
 		t.Fatalf("of a safe gateway it is said\n%+v", list)
 	}
-	exec := func(p *patient, more string) {
+	exec := func(p *healthyCase, more string) {
 		p.replace(`sandbox = "off"`, `sandbox = "auto"`+"\n"+more)
 	}
-	open := func(p *patient) {
+	open := func(p *healthyCase) {
 		p.replace("[channels.discord]\n", "[channels.discord]\naccess = \"open\"\n")
 	}
 	cases := map[string]struct {
 		severity Severity
-		damage   func(p *patient)
+		damage   func(p *healthyCase)
 		change   func(s *AuditCase)
 	}{
-		"GS001": {High, func(p *patient) { p.chmod("") }, nil},
-		"GS002": {High, func(p *patient) { p.chmod("gateway.db") }, nil},
-		"GS003": {High, func(p *patient) {
+		"GS001": {High, func(p *healthyCase) { p.chmod("") }, nil},
+		"GS002": {High, func(p *healthyCase) { p.chmod("gateway.db") }, nil},
+		"GS003": {High, func(p *healthyCase) {
 			p.chmod("config.toml")
 			if err := os.Chmod(p.File, 0o666); err != nil {
 				p.t.Fatal(err)
 			}
 		}, nil},
-		"GS004": {High, func(p *patient) {
+		"GS004": {High, func(p *healthyCase) {
 			p.file("http.json", "{}", 0o600)
 			p.chmod("http.json")
 		}, nil},
-		"GS005": {Medium, func(p *patient) {
+		"GS005": {Medium, func(p *healthyCase) {
 			p.file("log.txt", "", 0o600)
 			p.more("[log]\nfile = \"log.txt\"\n")
 			p.chmod("log.txt")
 		}, nil},
-		"GS006": {High, func(p *patient) { p.chmod("whatsapp-whatsapp.db") }, nil},
-		"GS007": {High, func(p *patient) {
+		"GS006": {High, func(p *healthyCase) { p.chmod("whatsapp-whatsapp.db") }, nil},
+		"GS007": {High, func(p *healthyCase) {
 			p.file("old.tar.gz", "", 0o600)
 			p.chmod("old.tar.gz")
 		}, nil},
-		"GS008": {Medium, func(p *patient) { p.replace("file:key.txt", "KEY") }, nil},
-		"GS009": {High, func(p *patient) { p.chmod("key.txt") }, nil},
+		"GS008": {Medium, func(p *healthyCase) { p.replace("file:key.txt", "KEY") }, nil},
+		"GS009": {High, func(p *healthyCase) { p.chmod("key.txt") }, nil},
 		"GS010": {Medium, open, nil},
-		"GS011": {High, func(p *patient) { open(p); exec(p, "") }, nil},
+		"GS011": {High, func(p *healthyCase) { open(p); exec(p, "") }, nil},
 		"GS012": {Medium, open, nil},
-		"GS013": {Low, func(p *patient) { p.replace("owners = [1]", "") }, nil},
-		"GS014": {High, func(p *patient) { p.replace(`sandbox = "off"`, `sandbox = "none"`) }, nil},
-		"GS015": {Medium, func(p *patient) { exec(p, "network = true") }, nil},
-		"GS016": {Medium, func(p *patient) { exec(p, `env = ["MY_TOKEN"]`) }, nil},
-		"GS017": {High, func(p *patient) {
+		"GS013": {Low, func(p *healthyCase) { p.replace("owners = [1]", "") }, nil},
+		"GS014": {High, func(p *healthyCase) { p.replace(`sandbox = "off"`, `sandbox = "none"`) }, nil},
+		"GS015": {Medium, func(p *healthyCase) { exec(p, "network = true") }, nil},
+		"GS016": {Medium, func(p *healthyCase) { exec(p, `env = ["MY_TOKEN"]`) }, nil},
+		"GS017": {High, func(p *healthyCase) {
 			p.more("[web]\nallow_networks = [\"10.0.0.0/8\"]\n")
 		}, nil},
-		"GS018": {Medium, func(p *patient) {
+		"GS018": {Medium, func(p *healthyCase) {
 			p.replace(`listen = ""`, "listen = \"0.0.0.0:1\"\ntoken = \"file:long.txt\"")
 		}, nil},
-		"GS019": {High, func(p *patient) {
+		"GS019": {High, func(p *healthyCase) {
 			p.more("[hooks.x]\nto = \"discord/1\"\nsecret = \"file:long.txt\"\n" +
 				"role = \"owner\"\n")
 		}, nil},
-		"GS020": {Medium, func(p *patient) {
+		"GS020": {Medium, func(p *healthyCase) {
 			p.more("[tools.read_file]\nguest = \"allow\"\n")
 		}, nil},
-		"GS021": {High, func(p *patient) {
+		"GS021": {High, func(p *healthyCase) {
 			exec(p, "")
 			p.more("[tools.exec]\nguest = \"allow\"\n")
 		}, nil},
-		"GS022": {Medium, func(p *patient) {
+		"GS022": {Medium, func(p *healthyCase) {
 			p.more("[mcp.x]\ncommand = [\"true\"]\nsandbox = false\n")
 		}, nil},
-		"GS023": {Medium, func(p *patient) {
+		"GS023": {Medium, func(p *healthyCase) {
 			p.more("[mcp.x]\nurl = \"http://example.com/\"\n")
 		}, nil},
-		"GS024": {Low, func(p *patient) {
+		"GS024": {Low, func(p *healthyCase) {
 			p.more("[roots.x]\npath = \"/srv\"\nwrite = true\n")
 		}, nil},
-		"GS025": {Medium, func(p *patient) { p.more("[approvals]\napprover = \"user\"\n") }, nil},
-		"GS026": {Medium, func(*patient) {}, func(s *AuditCase) { s.Root = true }},
-		"GS027": {Low, func(p *patient) { p.file(".git", "", 0o600) }, nil},
-		"GS028": {High, func(p *patient) {
+		"GS025": {Medium, func(p *healthyCase) { p.more("[approvals]\napprover = \"user\"\n") }, nil},
+		"GS026": {Medium, func(*healthyCase) {}, func(s *AuditCase) { s.Root = true }},
+		"GS027": {Low, func(p *healthyCase) { p.file(".git", "", 0o600) }, nil},
+		"GS028": {High, func(p *healthyCase) {
 			if err := os.Chmod(filepath.Join(p.home, "workspace"), 0o777); err != nil {
 				p.t.Fatal(err)
 			}
 		}, nil},
-		"GS029": {Medium, func(*patient) {}, func(s *AuditCase) {
+		"GS029": {Medium, func(*healthyCase) {}, func(s *AuditCase) {
 			s.Skills = func(context.Context) (map[string]string, error) {
 				return map[string]string{"b": "changed"}, nil
 			}
 		}},
 		"GS030": {Low, open, nil},
-		"GS031": {Medium, func(p *patient) {
+		"GS031": {Medium, func(p *healthyCase) {
 			p.more("[policies.x]\nchats = [\"telegram/-5\"]\ndeny = [\"time\"]\n")
 			p.database(func(tx *store.Tx) error {
 				_, err := tx.Exec("INSERT INTO moves VALUES ('telegram', '-1005', '-5')")

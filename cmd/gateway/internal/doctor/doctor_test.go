@@ -30,8 +30,8 @@ func TestMain(m *testing.M) { os.Exit(storetest.Main(m)) }
 
 var tables = []store.Migration{bus.Migration, gate.Migration, session.Migration}
 
-// A patient is a gateway without problems.
-type patient struct {
+// A healthyCase is a gateway without problems.
+type healthyCase struct {
 	t *testing.T
 	Case
 	home   string
@@ -42,9 +42,9 @@ type patient struct {
 	revoked string // the authorization that the servers refuse
 }
 
-func newPatient(t *testing.T) *patient {
+func newHealthyCase(t *testing.T) *healthyCase {
 	t.Helper()
-	p := &patient{t: t, home: t.TempDir(), status: make(map[string]int), date: time.Now(),
+	p := &healthyCase{t: t, home: t.TempDir(), status: make(map[string]int), date: time.Now(),
 		body: map[string]string{
 			"/bot123:TOKEN/getMe":      `{"ok":true,"result":{"username":"bello_bot"}}`,
 			"/api/v9/users/@me":        `{"username":"bello"}`,
@@ -100,7 +100,7 @@ api_url = %[1]q
 }
 
 // configure writes the configuration file and reads it.
-func (p *patient) configure(text string) {
+func (p *healthyCase) configure(text string) {
 	p.t.Helper()
 	file := filepath.Join(p.home, "config.toml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -114,7 +114,7 @@ func (p *patient) configure(text string) {
 }
 
 // more adds lines to the configuration.
-func (p *patient) more(text string) {
+func (p *healthyCase) more(text string) {
 	p.t.Helper()
 	old, err := os.ReadFile(p.File)
 	if err != nil {
@@ -124,7 +124,7 @@ func (p *patient) more(text string) {
 }
 
 // link creates the file of a WhatsApp account with this number of devices.
-func (p *patient) link(devices int) {
+func (p *healthyCase) link(devices int) {
 	p.t.Helper()
 	db, err := sql.Open("sqlite", p.WhatsApp("whatsapp"))
 	if err != nil {
@@ -141,8 +141,8 @@ func (p *patient) link(devices int) {
 	}
 }
 
-// database changes the database of the patient with fn.
-func (p *patient) database(fn func(tx *store.Tx) error) {
+// database changes the database of the healthyCase with fn.
+func (p *healthyCase) database(fn func(tx *store.Tx) error) {
 	p.t.Helper()
 	db, err := store.Open(p.t.Context(), p.Config.Store.Path(), tables, nil)
 	if err != nil {
@@ -155,7 +155,7 @@ func (p *patient) database(fn func(tx *store.Tx) error) {
 }
 
 func TestWell(t *testing.T) {
-	p := newPatient(t)
+	p := newHealthyCase(t)
 	list := Examine(t.Context(), p.Case)
 	for _, f := range list {
 		if f.State == Bad || f.Remedy != "" || f.ID == "" || f.Text == "" {
@@ -182,30 +182,30 @@ func TestSick(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name       string
-		hurt       func(p *patient)
+		hurt       func(p *healthyCase)
 		id, remedy string
 		note       bool // the finding is only a note
 		unixOnly   bool
 	}{
-		{name: "home is open", hurt: func(p *patient) { must(os.Chmod(p.home, 0o755)) },
+		{name: "home is open", hurt: func(p *healthyCase) { must(os.Chmod(p.home, 0o755)) },
 			id: "home", remedy: "chmod 700", unixOnly: true},
-		{name: "home is a file", hurt: func(p *patient) {
+		{name: "home is a file", hurt: func(p *healthyCase) {
 			p.Config.Gateway.Home = p.File
 		}, id: "home", remedy: "Move that file away"},
-		{name: "no room", hurt: func(p *patient) {
+		{name: "no room", hurt: func(p *healthyCase) {
 			p.Disk = func(string) (ops.Space, error) { return ops.Space{Free: 1 << 20}, nil }
 		}, id: "disk", remedy: "Free some space"},
-		{name: "no inodes", hurt: func(p *patient) {
+		{name: "no inodes", hurt: func(p *healthyCase) {
 			p.Disk = func(string) (ops.Space, error) {
 				return ops.Space{Free: 1 << 40, Files: 3, Counts: true}, nil
 			}
 		}, id: "disk", remedy: "no inodes"},
-		{name: "file outside is open", hurt: func(p *patient) {
+		{name: "file outside is open", hurt: func(p *healthyCase) {
 			p.Config.Log.File = filepath.Join(t.TempDir(), "log")
 			must(os.WriteFile(p.Config.Log.File, nil, 0o600))
 			must(os.Chmod(p.Config.Log.File, 0o644))
 		}, id: "files", remedy: "chmod 600", unixOnly: true},
-		{name: "database is damaged", hurt: func(p *patient) {
+		{name: "database is damaged", hurt: func(p *healthyCase) {
 			var root, page int64 // the page where a table begins, and the size of a page
 			p.database(func(tx *store.Tx) error {
 				return tx.QueryRow("SELECT rootpage, (SELECT page_size FROM pragma_page_size) "+
@@ -216,44 +216,44 @@ func TestSick(t *testing.T) {
 			_, err = f.WriteAt([]byte(strings.Repeat("x", int(page))), (root-1)*page)
 			must(errors.Join(err, f.Close()))
 		}, id: "store.integrity", remedy: "restore a backup"},
-		{name: "database is none", hurt: func(p *patient) {
+		{name: "database is none", hurt: func(p *healthyCase) {
 			must(os.WriteFile(p.Config.Store.Path(), []byte(strings.Repeat("x", 8192)), 0o600))
 		}, id: "store", remedy: "restore a backup"},
-		{name: "database is newer", hurt: func(p *patient) {
+		{name: "database is newer", hurt: func(p *healthyCase) {
 			p.database(func(tx *store.Tx) error {
 				_, err := tx.Exec("UPDATE schema SET version = 99 WHERE package = 'bus'")
 				return err
 			})
 		}, id: "store", remedy: "Upgrade this one"},
-		{name: "database is older", hurt: func(p *patient) {
+		{name: "database is older", hurt: func(p *healthyCase) {
 			p.database(func(tx *store.Tx) error {
 				_, err := tx.Exec("UPDATE schema SET version = 0 WHERE package = 'bus'")
 				return err
 			})
 		}, id: "store", note: true},
-		{name: "backup is old", hurt: func(p *patient) {
+		{name: "backup is old", hurt: func(p *healthyCase) {
 			p.LastBackup = func() (time.Time, error) {
 				return time.Now().Add(-8 * 24 * time.Hour), nil
 			}
 		}, id: "backup", remedy: "gateway backup"},
-		{name: "backup is not known", hurt: func(p *patient) {
+		{name: "backup is not known", hurt: func(p *healthyCase) {
 			p.LastBackup = func() (time.Time, error) { return time.Time{}, errors.New("nonsense") }
 		}, id: "backup", remedy: "gateway backup"},
-		{name: "clock is late", hurt: func(p *patient) {
+		{name: "clock is late", hurt: func(p *healthyCase) {
 			p.database(func(tx *store.Tx) error {
 				_, err := bus.NewInbox().Put(tx, bus.InboundMessage{ID: "1",
 					From: bus.Address{Account: "a", Chat: "b"}}, time.Now().Add(time.Hour))
 				return err
 			})
 		}, id: "clock", remedy: "NTP"},
-		{name: "clock of others", hurt: func(p *patient) { p.date = time.Now().Add(time.Hour) },
+		{name: "clock of others", hurt: func(p *healthyCase) { p.date = time.Now().Add(time.Hour) },
 			id: "clock.network", remedy: "NTP"},
-		{name: "no sandbox", hurt: func(p *patient) {
+		{name: "no sandbox", hurt: func(p *healthyCase) {
 			p.Sandbox = func(context.Context) (*sandbox.Sandbox, error) {
 				return nil, errors.New("no bwrap")
 			}
 		}, id: "sandbox", remedy: "Install bubblewrap"},
-		{name: "no program", hurt: func(p *patient) {
+		{name: "no program", hurt: func(p *healthyCase) {
 			p.more("[mcp.tool]\ncommand = [\"nothing-like-it\"]\n")
 			p.LookPath = func(name string) (string, error) {
 				if name == "git" {
@@ -262,58 +262,58 @@ func TestSick(t *testing.T) {
 				return "", errors.New("not found")
 			}
 		}, id: "mcp.tool", remedy: "Install nothing-like-it"},
-		{name: "address is used", hurt: func(p *patient) {
+		{name: "address is used", hurt: func(p *healthyCase) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			must(err)
 			t.Cleanup(func() { l.Close() })
 			p.Config.HTTP.Listen = l.Addr().String()
 		}, id: "http", remedy: "set another address"},
-		{name: "wrong token of Telegram", hurt: func(p *patient) {
+		{name: "wrong token of Telegram", hurt: func(p *healthyCase) {
 			p.status["/bot123:TOKEN/getMe"] = 401
 		}, id: "channel.telegram", remedy: "@BotFather"},
-		{name: "Telegram is down", hurt: func(p *patient) {
+		{name: "Telegram is down", hurt: func(p *healthyCase) {
 			p.status["/bot123:TOKEN/getMe"] = 502
 		}, id: "channel.telegram", remedy: "Try again later"},
-		{name: "Telegram hides groups", hurt: func(p *patient) {
+		{name: "Telegram hides groups", hurt: func(p *healthyCase) {
 			ch := p.Config.Channels["telegram"]
 			ch.Activation = "always"
 			p.Config.Channels["telegram"] = ch
 		}, id: "channel.telegram.privacy", remedy: "/setprivacy"},
-		{name: "wrong token of Discord", hurt: func(p *patient) {
+		{name: "wrong token of Discord", hurt: func(p *healthyCase) {
 			p.status["/api/v9/users/@me"] = 401
 		}, id: "channel.discord", remedy: "developer portal"},
-		{name: "no intents", hurt: func(p *patient) {
+		{name: "no intents", hurt: func(p *healthyCase) {
 			p.body["/api/v9/applications/@me"] = `{"flags":0}`
 		}, id: "channel.discord.intents", remedy: "Message Content Intent"},
-		{name: "not linked", hurt: func(p *patient) { p.link(0) },
+		{name: "not linked", hurt: func(p *healthyCase) { p.link(0) },
 			id: "channel.whatsapp", remedy: "gateway pair whatsapp"},
-		{name: "never linked", hurt: func(p *patient) { must(os.Remove(p.WhatsApp("whatsapp"))) },
+		{name: "never linked", hurt: func(p *healthyCase) { must(os.Remove(p.WhatsApp("whatsapp"))) },
 			id: "channel.whatsapp", remedy: "gateway pair whatsapp"},
-		{name: "wrong key", hurt: func(p *patient) { p.status["/v1/models"] = 401 },
+		{name: "wrong key", hurt: func(p *healthyCase) { p.status["/v1/models"] = 401 },
 			id: "model.m", remedy: "Set a key"},
-		{name: "quota", hurt: func(p *patient) { p.status["/v1/models"] = 429 },
+		{name: "quota", hurt: func(p *healthyCase) { p.status["/v1/models"] = 429 },
 			id: "model.m", remedy: "fallback"},
-		{name: "no list", hurt: func(p *patient) { p.status["/v1/models"] = 404 },
+		{name: "no list", hurt: func(p *healthyCase) { p.status["/v1/models"] = 404 },
 			id: "model.m", note: true},
-		{name: "unknown model", hurt: func(p *patient) {
+		{name: "unknown model", hurt: func(p *healthyCase) {
 			p.body["/v1/models"] = `{"data":[{"id":"other"}]}`
 		}, id: "model.m", note: true},
-		{name: "nobody answers", hurt: func(p *patient) {
+		{name: "nobody answers", hurt: func(p *healthyCase) {
 			m := p.Config.Models["m"]
 			m.BaseURL = "http://127.0.0.1:1/v1"
 			p.Config.Models["m"] = m
 		}, id: "model.m", remedy: "network"},
-		{name: "not ready", hurt: func(p *patient) {
+		{name: "not ready", hurt: func(p *healthyCase) {
 			endpoint(p, `{"ready":false,"checks":[{"name":"channel tg","state":"down"}]}`, 503)
 		}, id: "ready.channel-tg", remedy: "log"},
-		{name: "somebody else answers", hurt: func(p *patient) { endpoint(p, "hello", 200) },
+		{name: "somebody else answers", hurt: func(p *healthyCase) { endpoint(p, "hello", 200) },
 			id: "ready", remedy: "restart the gateway"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.unixOnly && !modes {
 				t.Skip("files have no modes here")
 			}
-			p := newPatient(t)
+			p := newHealthyCase(t)
 			c.hurt(p)
 			found := false
 			for _, f := range Examine(t.Context(), p.Case) {
@@ -338,7 +338,7 @@ func TestSick(t *testing.T) {
 
 // Each key of a model is tried. A refused key is named by its position and its end.
 func TestKeys(t *testing.T) {
-	p := newPatient(t)
+	p := newHealthyCase(t)
 	p.more("[models.more]\nmodel = \"m1\"\nbase_url = \"" + p.Config.Models["m"].BaseURL +
 		"\"\nkeys = [\"the-good-key-of-more\", \"the-REVOKED-key-of-m\"]\n[memory]\nmodel = \"more\"\n")
 	p.revoked = "Bearer the-REVOKED-key-of-m"
@@ -357,8 +357,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// endpoint starts a server that answers like a running gateway of the patient.
-func endpoint(p *patient, body string, status int) {
+// endpoint starts a server that answers like a running gateway of the healthyCase.
+func endpoint(p *healthyCase, body string, status int) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		fmt.Fprint(w, body)
@@ -377,7 +377,7 @@ func endpoint(p *patient, body string, status int) {
 
 // A request with the token of a running gateway does not use a proxy.
 func TestReadyWithoutProxy(t *testing.T) {
-	p := newPatient(t)
+	p := newHealthyCase(t)
 	endpoint(p, `{"ready":true}`, http.StatusOK)
 	p.Transport = &http.Transport{Proxy: func(r *http.Request) (*url.URL, error) {
 		if r.URL.Path == "/readyz" {
@@ -394,7 +394,7 @@ func TestReadyWithoutProxy(t *testing.T) {
 
 // Offline, the doctor sends no requests.
 func TestOffline(t *testing.T) {
-	p := newPatient(t)
+	p := newHealthyCase(t)
 	p.Offline = true
 	p.status["/v1/models"], p.status["/api/v9/users/@me"] = 401, 401
 	if list := Examine(t.Context(), p.Case); CountBad(list) > 0 {
@@ -404,7 +404,7 @@ func TestOffline(t *testing.T) {
 
 // The finding about the lock names the process that has the database.
 func TestLockHolder(t *testing.T) {
-	p := newPatient(t)
+	p := newHealthyCase(t)
 	db, err := store.Open(t.Context(), p.Config.Store.Path(), tables, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -424,7 +424,7 @@ func TestLockHolder(t *testing.T) {
 // The doctor reports personas without documents, personas that no policy chooses, and unknown
 // skills. It also tries the models that policies and personas use.
 func TestPersonas(t *testing.T) {
-	p := newPatient(t)
+	p := newHealthyCase(t)
 	p.Persona = func(name string) string { return filepath.Join(p.home, "personas", name) }
 	p.SkillNames = func() ([]string, error) { return []string{"cook", "weather"}, nil }
 	if err := os.MkdirAll(p.Persona("tutor"), 0o700); err != nil {

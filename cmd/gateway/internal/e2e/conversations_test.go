@@ -264,7 +264,7 @@ var conversations = []conversation{
 // TestConversations plays each conversation on each platform.
 func TestConversations(t *testing.T) {
 	t.Parallel()
-	scenes := crowd{t: t}
+	scenes := concurrentTests{t: t}
 	defer scenes.all.Wait()
 	for _, c := range conversations {
 		scenes.run(c.name, func(t *testing.T) { playAll(t, &c) })
@@ -283,7 +283,7 @@ func playAll(t *testing.T, c *conversation) {
 		mu.Lock()
 		asked[platformOf(r)] = append(asked[platformOf(r)], lastUser(r))
 		mu.Unlock()
-		reply := perform(r)
+		reply := answerConversations(r)
 		if strings.Contains(lastWords(r), "slowly three") {
 			reply.Hold = func(int) { holds[platformOf(r)].wait() }
 		}
@@ -441,8 +441,8 @@ func lastUser(r openaitest.Request) string {
 	return ""
 }
 
-// perform is the model of the conversations.
-func perform(r openaitest.Request) openaitest.Reply {
+// answerConversations is the model of the conversations.
+func answerConversations(r openaitest.Request) openaitest.Reply {
 	text := lastWords(r)
 	switch {
 	case r.Messages[len(r.Messages)-1].Role == "tool", strings.HasPrefix(text, "DO "):

@@ -38,7 +38,7 @@ func withDiscordOnly(t *testing.T, config string, answer openaitest.Answer) (*wo
 // whose history the bot may not read. Discord rejects replies there.
 func TestAnswerWithoutReadMessageHistory(t *testing.T) {
 	t.Parallel()
-	_, s := onDiscordOnly(t, "streaming = false\n", perform)
+	_, s := onDiscordOnly(t, "streaming = false\n", answerConversations)
 	d := s.chatPlatform.(*onDiscord)
 	d.Allow("30", discordtest.ReadMessageHistory, false)
 	s.sayGroup("which roses?", true)
@@ -56,7 +56,7 @@ func TestAnswerWithoutReadMessageHistory(t *testing.T) {
 // sender are told, its reaction is removed, and the command line counts it.
 func TestAnswerGivenUp(t *testing.T) {
 	t.Parallel()
-	w, s := onDiscordOnly(t, "streaming = false\naccess = \"open\"\n", perform)
+	w, s := onDiscordOnly(t, "streaming = false\naccess = \"open\"\n", answerConversations)
 	d := s.chatPlatform.(*onDiscord)
 	s.ask("hello", "you said hello")
 	s.sayStranger("hi")
@@ -101,7 +101,7 @@ func TestAnswerGivenUp(t *testing.T) {
 // bot.
 func TestMentionOfTheRole(t *testing.T) {
 	t.Parallel()
-	_, s := onDiscordOnly(t, "streaming = false\n", perform)
+	_, s := onDiscordOnly(t, "streaming = false\n", answerConversations)
 	d := s.chatPlatform.(*onDiscord)
 	d.AddRole("10", "88", "Gateway", "99")
 	d.Say("30", "8", "<@&88> roses?")
@@ -112,7 +112,7 @@ func TestMentionOfTheRole(t *testing.T) {
 // down.
 func TestThreadOfAGap(t *testing.T) {
 	t.Parallel()
-	w, s := onDiscordOnly(t, "streaming = false\n", perform)
+	w, s := onDiscordOnly(t, "streaming = false\n", answerConversations)
 	d := s.chatPlatform.(*onDiscord)
 	s.ask("hello", "you said hello")
 	w.stop()
@@ -130,7 +130,7 @@ func TestThreadOfAGap(t *testing.T) {
 // answer, or by a stranger. Only the sender sees this response.
 func TestCommandThatIsNotForUs(t *testing.T) {
 	t.Parallel()
-	_, s := onDiscordOnly(t, "streaming = false\n", perform)
+	_, s := onDiscordOnly(t, "streaming = false\n", answerConversations)
 	d := s.chatPlatform.(*onDiscord)
 	d.AddChannel("10", "40", "weeds")
 	told := func(id string) discordtest.Interaction {

@@ -14,7 +14,7 @@ import (
 // logged, nothing is lost, and the files are written once there is space again.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	s := newStudy(t)
+	s := newEditWorld(t)
 	dir := s.own(".")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 // fill writes a file until the disk of dir is full.
-func (s *study) fill(dir string) {
+func (s *editWorld) fill(dir string) {
 	s.t.Helper()
 	f, err := os.Create(s.own("filler"))
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *study) fill(dir string) {
 
 // checkCaughtUp checks that the files contain the rows of the table, and that Dream has ended its
 // run.
-func (s *study) checkCaughtUp(document string) {
+func (s *editWorld) checkCaughtUp(document string) {
 	s.t.Helper()
 	table, dreamed, file := s.entries()
 	var want []string
@@ -103,7 +103,7 @@ func (s *study) checkCaughtUp(document string) {
 // TestFolderForHistory checks that a folder in the place of the history file blocks nothing.
 func TestFolderForHistory(t *testing.T) {
 	t.Parallel()
-	s := newStudy(t)
+	s := newEditWorld(t)
 	if err := os.MkdirAll(s.own("history.jsonl"), 0o700); err != nil {
 		t.Fatal(err)
 	}

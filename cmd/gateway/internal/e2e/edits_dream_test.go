@@ -51,7 +51,7 @@ func TestEditWhileDreaming(t *testing.T) {
 		for _, phase := range []string{"analysis", "edit"} {
 			t.Run(test.name+"/"+phase, func(t *testing.T) {
 				t.Parallel()
-				s := newStudy(t)
+				s := newEditWorld(t)
 				s.run()
 				s.turn("hello")
 				writeFile(t, s.own("MEMORY.md"), []byte(base))
@@ -90,7 +90,7 @@ func TestEditWhileDreaming(t *testing.T) {
 // TestDreamVersions checks that Dream's versions need no other program and can be undone.
 func TestDreamVersions(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	s := newStudy(t)
+	s := newEditWorld(t)
 	s.run()
 	s.makeNotes()
 	s.set(func() {
@@ -113,7 +113,7 @@ func TestDreamVersions(t *testing.T) {
 
 // entries returns the history of Ann's scope from the table and from its file, and Dream's
 // cursor.
-func (s *study) entries() (table []memory.Entry, dreamed int64, file []string) {
+func (s *editWorld) entries() (table []memory.Entry, dreamed int64, file []string) {
 	s.t.Helper()
 	s.look(func(db *store.DB) {
 		space, read := memory.New(db, nil, nil).In(annScope), db.Read(s.t.Context())
@@ -147,7 +147,7 @@ func TestNonsense(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStudy(t)
+			s := newEditWorld(t)
 			stop := s.run()
 			s.makeNotes()
 			const base = "# Memory\n\n- has a cat\n"
@@ -189,7 +189,7 @@ func TestNonsense(t *testing.T) {
 }
 
 // checkKept checks that Dream has changed nothing.
-func (s *study) checkKept(base string) {
+func (s *editWorld) checkKept(base string) {
 	s.t.Helper()
 	if got := s.read(s.own("MEMORY.md")); got != base {
 		s.t.Errorf("MEMORY.md = %q, want %q", got, base)

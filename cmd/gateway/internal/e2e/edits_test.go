@@ -16,9 +16,9 @@ import (
 	"gateway/store"
 )
 
-// A study is a gateway whose memory people edit by hand while it runs. A test can change its
+// An editWorld is a gateway whose memory people edit by hand while it runs. A test can change its
 // model for notes and for Dream.
-type study struct {
+type editWorld struct {
 	*world
 	mu      sync.Mutex
 	notes   openaitest.Answer // by default a short note about roses
@@ -30,15 +30,15 @@ type study struct {
 // belongs to the chat and not to a person.
 const annScope = memory.Scope("chat-telegram+7")
 
-func newStudy(t *testing.T) *study {
-	s := &study{}
+func newEditWorld(t *testing.T) *editWorld {
+	s := &editWorld{}
 	s.world = newWorld(t, worldOptions{answer: s.answer,
 		channel: quiet + "\n[memory]\ndream_every = \"0s\""})
 	s.model.Keep(1000)
 	return s
 }
 
-func (s *study) answer(r openaitest.Request) openaitest.Reply {
+func (s *editWorld) answer(r openaitest.Request) openaitest.Reply {
 	s.mu.Lock()
 	notes, analyse, edit := s.notes, s.analyse, s.edit
 	s.mu.Unlock()
@@ -68,7 +68,7 @@ func reply(
 }
 
 // set changes the model.
-func (s *study) set(change func()) {
+func (s *editWorld) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
@@ -76,16 +76,16 @@ func (s *study) set(change func()) {
 
 // own returns the path of a document in Ann's scope. shared returns the path of a shared
 // document.
-func (s *study) own(name string) string {
+func (s *editWorld) own(name string) string {
 	return filepath.Join(s.home, "memory", string(annScope), filepath.FromSlash(name))
 }
 
-func (s *study) shared(name string) string {
+func (s *editWorld) shared(name string) string {
 	return filepath.Join(s.home, "shared", filepath.FromSlash(name))
 }
 
 // turn makes Ann write, waits for the answer, and returns the system prompt of that turn.
-func (s *study) turn(text string) string {
+func (s *editWorld) turn(text string) string {
 	s.t.Helper()
 	s.telegram.Say(annID, annID, text)
 	s.await("an answer to "+text, func() bool {
@@ -97,7 +97,7 @@ func (s *study) turn(text string) string {
 }
 
 // tell makes Ann send a command and waits for an answer that contains one of the texts.
-func (s *study) tell(command string, answers ...string) string {
+func (s *editWorld) tell(command string, answers ...string) string {
 	s.t.Helper()
 	before := s.telegram.SentCount(annID)
 	defer func() {
@@ -121,7 +121,7 @@ func (s *study) tell(command string, answers ...string) string {
 }
 
 // read returns the content of a file, or "" if it does not exist.
-func (s *study) read(path string) string {
+func (s *editWorld) read(path string) string {
 	s.t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {
@@ -131,7 +131,7 @@ func (s *study) read(path string) string {
 }
 
 // due makes all background tasks due now.
-func (s *study) due() {
+func (s *editWorld) due() {
 	s.t.Helper()
 	s.look(func(db *store.DB) {
 		err := db.Tx(s.t.Context(), func(tx *store.Tx) error {
@@ -145,7 +145,7 @@ func (s *study) due() {
 }
 
 // makeNotes makes the gateway summarise Ann's conversation into notes.
-func (s *study) makeNotes() {
+func (s *editWorld) makeNotes() {
 	s.t.Helper()
 	for i := range 8 {
 		s.turn(fmt.Sprint("the roses want water ", i))
@@ -155,7 +155,7 @@ func (s *study) makeNotes() {
 
 // documents returns a function for the path of each document. The function returns the document's
 // text with a given word.
-func (s *study) documents() map[string]func(word string) string {
+func (s *editWorld) documents() map[string]func(word string) string {
 	plain := func(word string) string { return "# By hand\n\n- the word is " + word + "\n" }
 	skill := func(word string) string {
 		return "---\nname: roses\ndescription: the word is " + word + "\n---\n\nWater them.\n"
@@ -172,7 +172,7 @@ func (s *study) documents() map[string]func(word string) string {
 // way to save it. An unreadable document is reported and blocks nothing.
 func TestHandEdits(t *testing.T) {
 	t.Parallel()
-	s := newStudy(t)
+	s := newEditWorld(t)
 	s.run()
 	s.turn("hello")
 	words, turns := 0, 0

@@ -286,7 +286,7 @@ func (x *exported) rare(tx *store.Tx) error {
 // secrets.
 func TestExportMirrorsErasure(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, worldOptions{answer: perform})
+	w := newWorld(t, worldOptions{answer: answerConversations})
 	w.set("[models.fake]", fmt.Sprintf("[models.fake]\nkey = %q", secretKey))
 	w.configure("rate_limit = \"off\"\nstreaming = false\nsender_rate = 0\n" +
 		fmt.Sprintf("groups = [%d]", groupID))
@@ -444,7 +444,7 @@ func TestExportKill(t *testing.T) {
 // other person removes it.
 func TestForgetAfterLink(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, worldOptions{answer: perform})
+	w := newWorld(t, worldOptions{answer: answerConversations})
 	w.configure("rate_limit = \"off\"\nstreaming = false\nsender_rate = 0\n" +
 		fmt.Sprintf("groups = [%d]", groupID))
 	x := &exported{world: w, t: t}

@@ -27,8 +27,8 @@ type guest struct {
 	texts    func() []string // what they read from the bot
 }
 
-// An inn is a gateway with a guest on each platform.
-type inn struct {
+// A guestWorld is a gateway with a guest on each platform.
+type guestWorld struct {
 	*world
 	guests   []guest
 	whatsapp *onWhatsApp
@@ -36,13 +36,13 @@ type inn struct {
 
 const zoe = "Zoe Zanzibar"
 
-func newInn(t *testing.T) *inn { return newInnOf(t, worldOptions{}, "") }
+func newGuestWorld(t *testing.T) *guestWorld { return newGuestWorldOf(t, worldOptions{}, "") }
 
-// newInnOf is like newInn, with options and more lines for each account.
-func newInnOf(t *testing.T, o worldOptions, account string) *inn {
+// newGuestWorldOf is like newGuestWorld, with options and more lines for each account.
+func newGuestWorldOf(t *testing.T, o worldOptions, account string) *guestWorld {
 	t.Helper()
 	w := newWorld(t, o)
-	in := &inn{world: w, whatsapp: openWhatsApp(t, w.home)}
+	in := &guestWorld{world: w, whatsapp: openWhatsApp(t, w.home)}
 	d, tg := openDiscord(t), openTelegram(w.telegram, w.url)
 	const user, dm = "481516234200000001", "481516234200000002"
 	d.AddUser(discordtest.User{ID: user, Username: "zoe_zanzibar", Name: zoe})
@@ -75,7 +75,7 @@ func newInnOf(t *testing.T, o worldOptions, account string) *inn {
 
 // open starts a gateway and waits until it receives messages from all platforms. On Discord, a
 // gateway can't get messages of unknown people that it missed.
-func (in *inn) open(env ...string) *process {
+func (in *guestWorld) open(env ...string) *process {
 	in.t.Helper()
 	p := in.start(env...)
 	p.ready()
@@ -87,13 +87,13 @@ func (in *inn) open(env ...string) *process {
 }
 
 // hear waits until a guest reads a text.
-func (in *inn) hear(g guest, text string) {
+func (in *guestWorld) hear(g guest, text string) {
 	in.t.Helper()
 	in.eventually(g.platform+" shows "+text, func(*store.DB) bool { return has(g.texts(), text) })
 }
 
 // code waits for the nth pairing code of a guest and returns it.
-func (in *inn) code(g guest, n int) string {
+func (in *guestWorld) code(g guest, n int) string {
 	in.t.Helper()
 	var codes [][]string
 	in.eventually("a pairing code on "+g.platform, func(*store.DB) bool {
@@ -106,7 +106,7 @@ func (in *inn) code(g guest, n int) string {
 
 // welcome approves all guests and makes them write until the gateway stores data about each. Ann
 // comes last, because an existing owner is told about each pairing request.
-func (in *inn) welcome() {
+func (in *guestWorld) welcome() {
 	in.t.Helper()
 	for _, g := range in.guests {
 		g.say("hello")
@@ -128,7 +128,7 @@ func (in *inn) welcome() {
 }
 
 // forgets waits until the background work of /forget is done.
-func (in *inn) forgets() {
+func (in *guestWorld) forgets() {
 	in.t.Helper()
 	in.eventually("all is forgotten", func(db *store.DB) bool {
 		return in.count(db, "chores WHERE kind = 'erase'") == 0
@@ -136,7 +136,7 @@ func (in *inn) forgets() {
 }
 
 // traces returns the files of the home, except the configuration, that contain a text.
-func (in *inn) traces(text string) (list []string) {
+func (in *guestWorld) traces(text string) (list []string) {
 	in.t.Helper()
 	err := filepath.WalkDir(in.home, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() || e.Name() == "config.toml" {
@@ -156,7 +156,7 @@ func (in *inn) traces(text string) (list []string) {
 
 // wantNoTraces checks that no file contains data about the guests, except for the files in
 // except.
-func (in *inn) wantNoTraces(except ...string) {
+func (in *guestWorld) wantNoTraces(except ...string) {
 	in.t.Helper()
 	for _, g := range in.guests {
 		for _, mark := range g.marks {
@@ -171,7 +171,7 @@ func (in *inn) wantNoTraces(except ...string) {
 }
 
 // wantStrangers checks that the gateway treats the guests as strangers.
-func (in *inn) wantStrangers() {
+func (in *guestWorld) wantStrangers() {
 	in.t.Helper()
 	for _, g := range in.guests {
 		g.say("hello again")
@@ -184,7 +184,7 @@ func (in *inn) wantStrangers() {
 // stranger who can ask for a pairing code again.
 func TestForgetOnPlatforms(t *testing.T) {
 	t.Parallel()
-	tests := crowd{t: t}
+	tests := concurrentTests{t: t}
 	defer tests.all.Wait()
 	for _, tt := range []struct {
 		name   string
@@ -199,7 +199,7 @@ func TestForgetOnPlatforms(t *testing.T) {
 		{name: "not connected", away: true},
 	} {
 		tests.run(tt.name, func(t *testing.T) {
-			in := newInn(t)
+			in := newGuestWorld(t)
 			p := in.open()
 			in.welcome()
 			if tt.fault != "" {
@@ -247,7 +247,7 @@ func TestForgetOnPlatforms(t *testing.T) {
 // even those of a removed account. The next gateway completes the work.
 func TestForgetByOperator(t *testing.T) {
 	t.Parallel()
-	in := newInn(t)
+	in := newGuestWorld(t)
 	p := in.open()
 	in.welcome()
 	forget := func(platform string) {

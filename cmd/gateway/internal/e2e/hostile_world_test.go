@@ -47,7 +47,7 @@ func newHostileWorld(t *testing.T, files map[string]string) *hostileWorld {
 	if runtime.GOOS != "linux" {
 		t.Skip("the sandbox needs Linux")
 	}
-	s := &hostileWorld{world: newWorld(t, worldOptions{answer: credulous, sandbox: "auto"}),
+	s := &hostileWorld{world: newWorld(t, worldOptions{answer: followAllOrders, sandbox: "auto"}),
 		outside: t.TempDir()}
 	s.model.Keep(1000)
 	server := httptest.NewServer(http.HandlerFunc(s.serve))
@@ -219,9 +219,9 @@ func (s *hostileWorld) request(text string) (found openaitest.Request) {
 // dreamsSystem is the beginning of Dream's system prompts.
 const dreamsSystem = "You look after the long-term memory"
 
-// credulous is [followOrders], but also follows orders in quotes and in ambient context, and
+// followAllOrders is [followOrders], but also follows orders in quotes and in ambient context, and
 // repeats the text after "SAY". Its notes contain everything that it was shown.
-func credulous(r openaitest.Request) openaitest.Reply {
+func followAllOrders(r openaitest.Request) openaitest.Reply {
 	last := len(r.Messages) - 1
 	switch system := r.Messages[0].Content; {
 	case strings.HasPrefix(system, "You keep the long-term notes"):

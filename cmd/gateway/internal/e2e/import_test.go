@@ -15,9 +15,9 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// recital returns a model that answers with the last message and with the words of the list that
-// the prompt contains.
-func recital(words ...string) openaitest.Answer {
+// repeatWords returns a model that answers with the last message and with the words of the list
+// that the prompt contains.
+func repeatWords(words ...string) openaitest.Answer {
 	return func(r openaitest.Request) openaitest.Reply {
 		var known []string
 		for _, m := range r.Messages {
@@ -38,7 +38,7 @@ func recital(words ...string) openaitest.Answer {
 // job runs once.
 func TestImportedHomeIsUsed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, worldOptions{answer: recital("Bello", "Coco", "Rome")})
+	w := newWorld(t, worldOptions{answer: repeatWords("Bello", "Coco", "Rome")})
 	w.configure(quiet + "\nowners = [7]")
 	p := w.start()
 	p.ready()
@@ -104,7 +104,7 @@ func TestImportedHomeIsUsed(t *testing.T) {
 // files and in its database continue, and that a stranger learns nothing of them.
 func TestImportedOpenClawIsUsed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, worldOptions{answer: recital("Bello", "Coco")})
+	w := newWorld(t, worldOptions{answer: repeatWords("Bello", "Coco")})
 	w.configure(quiet + "\nowners = [7]")
 	p := w.start()
 	p.ready()

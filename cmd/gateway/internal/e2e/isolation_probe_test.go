@@ -10,7 +10,7 @@ import (
 var versionPattern = regexp.MustCompile(`(?m)^\W*([0-9a-f]{8}) .*Dream`)
 
 // probe makes everybody try to access the data of the others.
-func (v *village) probe() {
+func (v *isolationWorld) probe() {
 	v.t.Helper()
 	v.everybody("what do you know?")
 	v.each(v.probeSearches)
@@ -20,8 +20,8 @@ func (v *village) probe() {
 	v.each(v.probeWrites)
 	v.each(v.probeMessages)
 	v.each(v.probeTask)
-	v.each(func(p *villager) []string { return []string{"$own-" + p.name} })
-	v.each(func(p *villager) []string {
+	v.each(func(p *isolatedScope) []string { return []string{"$own-" + p.name} })
+	v.each(func(p *isolatedScope) []string {
 		var names []string
 		for _, other := range v.others(p) {
 			names = append(names, "$own-"+other.name, "$found-"+other.name)
@@ -36,7 +36,7 @@ func (v *village) probe() {
 }
 
 // each makes everybody write their own lines, and waits for the results.
-func (v *village) each(lines func(p *villager) []string) {
+func (v *isolationWorld) each(lines func(p *isolatedScope) []string) {
 	v.t.Helper()
 	for _, p := range v.all {
 		p.server.Say(p.chat, p.user, p.before+"iam"+p.name+" now\n"+strings.Join(lines(p), "\n"))
@@ -45,7 +45,7 @@ func (v *village) each(lines func(p *villager) []string) {
 }
 
 // others returns the villagers whose secrets p must not see.
-func (v *village) others(p *villager) (list []*villager) {
+func (v *isolationWorld) others(p *isolatedScope) (list []*isolatedScope) {
 	for _, o := range v.all {
 		if o.scope != p.scope {
 			list = append(list, o)
@@ -63,7 +63,7 @@ func call(tool string, pairs ...string) string {
 	return "DO " + tool + " {" + strings.Join(list, ",") + "}"
 }
 
-func (v *village) probeSearches(p *villager) []string {
+func (v *isolationWorld) probeSearches(p *isolatedScope) []string {
 	lines := []string{
 		call("recall", "query", "q7*"), call("recall", "query", "word"),
 		call("recall", "action", "list"), call("recall", "action", "categories"),
@@ -92,7 +92,7 @@ var ways = []string{
 }
 
 // spell returns the spellings of a path in the folder of a scope.
-func (v *village) spell(path string) (list []string) {
+func (v *isolationWorld) spell(path string) (list []string) {
 	for _, way := range ways {
 		way = strings.ReplaceAll(way, "HOME", v.home)
 		list = append(list, strings.Replace(way, "S", path, 1))
@@ -100,7 +100,7 @@ func (v *village) spell(path string) (list []string) {
 	return list
 }
 
-func (v *village) probeReads(p *villager) []string {
+func (v *isolationWorld) probeReads(p *isolatedScope) []string {
 	lines := []string{call("read_file", "path", "memory/USER.md"),
 		call("read_file", "path", "memory/history.jsonl"),
 		call("read_file", "path", "memory/skills/own-"+p.name+"/SKILL.md"),
@@ -139,7 +139,7 @@ func (v *village) probeReads(p *villager) []string {
 	return lines
 }
 
-func (v *village) probeFolders(p *villager) (lines []string) {
+func (v *isolationWorld) probeFolders(p *isolatedScope) (lines []string) {
 	for _, dir := range []string{".", "memory", "memory/..", "..", "../memory", "../versions",
 		v.home, "media/..", "/"} {
 		lines = append(lines, call("list_dir", "path", dir))
@@ -156,7 +156,7 @@ func (v *village) probeFolders(p *villager) (lines []string) {
 		call("grep", "pattern", "q7", "glob", "../**"))
 }
 
-func (v *village) probeCommands(p *villager) (lines []string) {
+func (v *isolationWorld) probeCommands(p *isolatedScope) (lines []string) {
 	commands := []string{
 		"cat memory/USER.md memory/MEMORY.md memory/history.jsonl memory/skills/*/SKILL.md",
 		"cat memory/../*/*.md ../memory/*/*.md HOME/memory/*/*.md; cat /tmp/*; ls -a /tmp ..",
@@ -183,7 +183,7 @@ func (v *village) probeCommands(p *villager) (lines []string) {
 }
 
 // probeWrites returns orders that try to change data of others, or to read it by a change.
-func (v *village) probeWrites(p *villager) (lines []string) {
+func (v *isolationWorld) probeWrites(p *isolatedScope) (lines []string) {
 	for _, o := range v.others(p) {
 		for _, path := range v.spell(string(o.scope) + "/MEMORY.md") {
 			lines = append(lines, call("write_file", "path", path, "content", "somebody was here"))
@@ -202,7 +202,7 @@ func (v *village) probeWrites(p *villager) (lines []string) {
 }
 
 // probeMessages returns orders that try to send p's own secrets to others, and to receive theirs.
-func (v *village) probeMessages(p *villager) (lines []string) {
+func (v *isolationWorld) probeMessages(p *isolatedScope) (lines []string) {
 	for _, o := range v.others(p) {
 		to := strings.ReplaceAll(o.key.String(), ":", "/")
 		lines = append(lines,
@@ -214,7 +214,7 @@ func (v *village) probeMessages(p *villager) (lines []string) {
 }
 
 // probeTask returns orders that make a sub-agent look for the secrets of others.
-func (v *village) probeTask(p *villager) []string {
+func (v *isolationWorld) probeTask(p *isolatedScope) []string {
 	task := []string{"iam" + p.name + " look around", call("recall", "query", "q7*"),
 		`DO history_search {"query":"q7*","limit":50}`,
 		call("grep", "pattern", "q7", "path", "memory"),
@@ -228,9 +228,9 @@ func (v *village) probeTask(p *villager) []string {
 }
 
 // probeVersions makes everybody ask for the newest versions of the others' documents.
-func (v *village) probeVersions() {
+func (v *isolationWorld) probeVersions() {
 	v.t.Helper()
-	ids := make(map[*villager]string)
+	ids := make(map[*isolatedScope]string)
 	for _, p := range v.all {
 		for _, text := range p.server.History(p.chat) {
 			if m := versionPattern.FindStringSubmatch(text.Text); m != nil {

@@ -34,7 +34,7 @@ func TestIsolation(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the sandbox needs Linux")
 	}
-	v := openVillage(t)
+	v := openIsolationWorld(t)
 	v.plant()
 	v.probe()
 	v.checkApart()
@@ -44,9 +44,9 @@ func TestIsolation(t *testing.T) {
 	v.checkTogether()
 }
 
-// A villager is one scope: its conversation with the gateway and its own secrets. All its
+// An isolatedScope is one scope: its conversation with the gateway and its own secrets. All its
 // messages contain "iam" and its name, so that a request shows to whom it belongs.
-type villager struct {
+type isolatedScope struct {
 	name   string
 	server *telegramtest.Server
 	chat   int64
@@ -56,11 +56,11 @@ type villager struct {
 	key    session.Key
 }
 
-// A village is a gateway with two Telegram accounts.
-type village struct {
+// An isolationWorld is a gateway with two Telegram accounts.
+type isolationWorld struct {
 	*world
 	second *telegramtest.Server // server of the second account, where Ann is "twin"
-	all    []*villager
+	all    []*isolatedScope
 	linked bool // ann and twin are known to be one person
 	probed int  // number of the last request before the probes
 	joined int  // number of the last request before the link
@@ -79,8 +79,8 @@ var (
 	ownPattern    = regexp.MustCompile(`(?:q7|iam)(ann|twin|bob|carol|garden)[a-z]*`)
 )
 
-func openVillage(t *testing.T) *village {
-	v := &village{world: newWorld(t, worldOptions{answer: confide, sandbox: "auto"}),
+func openIsolationWorld(t *testing.T) *isolationWorld {
+	v := &isolationWorld{world: newWorld(t, worldOptions{answer: revealSecrets, sandbox: "auto"}),
 		second: telegramtest.New(secondToken, nil)}
 	v.model.Keep(10_000)
 	t.Cleanup(v.second.Close)
@@ -97,7 +97,7 @@ func openVillage(t *testing.T) *village {
 	v.telegram.AddUser(telegramtest.User{ID: bobID, First: "Bob"})
 	v.telegram.AddUser(telegramtest.User{ID: carolID, First: "Carol"})
 	v.telegram.AddGroup(groupID, "Garden")
-	v.all = []*villager{
+	v.all = []*isolatedScope{
 		{name: "ann", server: v.telegram, chat: annID, user: annID},
 		{name: "bob", server: v.telegram, chat: bobID, user: bobID},
 		{name: "carol", server: v.telegram, chat: carolID, user: carolID},
@@ -110,7 +110,7 @@ func openVillage(t *testing.T) *village {
 }
 
 // admit approves everybody with their pairing codes, like strangers.
-func (v *village) admit() {
+func (v *isolationWorld) admit() {
 	v.t.Helper()
 	for _, p := range v.all[:4] {
 		p.server.Say(p.chat, p.user, "hello")
@@ -147,7 +147,7 @@ func (v *village) admit() {
 }
 
 // people maps the number of each known person to their account and platform id.
-func (v *village) people() map[int64]string {
+func (v *isolationWorld) people() map[int64]string {
 	known := make(map[int64]string)
 	v.look(func(db *store.DB) {
 		list, err := gate.People{}.List(db.Read(v.t.Context()))
@@ -205,7 +205,7 @@ func (w *world) rest() {
 
 // everybody makes all villagers write the same text, in which NAME stands for their own name, and
 // waits for the results.
-func (v *village) everybody(text string) {
+func (v *isolationWorld) everybody(text string) {
 	v.t.Helper()
 	for _, p := range v.all {
 		said := "iam" + p.name + " " + strings.ReplaceAll(text, "NAME", p.name)
@@ -217,7 +217,7 @@ func (v *village) everybody(text string) {
 	v.settle()
 }
 
-func (v *village) settle() {
+func (v *isolationWorld) settle() {
 	v.t.Helper()
 	v.eventually("what was said on the second account", func(*store.DB) bool {
 		return v.second.Pending() == 0
@@ -226,7 +226,7 @@ func (v *village) settle() {
 }
 
 // plant makes everybody store their secrets.
-func (v *village) plant() {
+func (v *isolationWorld) plant() {
 	v.t.Helper()
 	v.telegram.Say(groupID, bobID, "iamgarden not to you: q7gardenoverheard")
 	v.everybody("the word is q7NAMEsaid")
@@ -275,15 +275,15 @@ func (v *village) plant() {
 	v.probed = v.model.Count()
 }
 
-// put makes a villager send a file.
-func (v *village) put(p *villager) {
+// put makes an isolatedScope send a file.
+func (v *isolationWorld) put(p *isolatedScope) {
 	p.server.SayDocument(p.chat, p.user, p.before+"iam"+p.name+" a file", "notes-"+p.name+".txt",
 		"text/plain", []byte("the word in the file is q7"+p.name+"file\n"))
 }
 
-// confide is a model that follows all orders of people, writes all secrets that it sees into
+// revealSecrets is a model that follows all orders of people, writes all secrets that it sees into
 // notes, and makes Dream store more of them.
-func confide(r openaitest.Request) openaitest.Reply {
+func revealSecrets(r openaitest.Request) openaitest.Reply {
 	system, last := r.Messages[0].Content, r.Messages[len(r.Messages)-1]
 	switch {
 	case strings.HasPrefix(system, "You keep the long-term notes"):
@@ -335,7 +335,7 @@ func dreamSecrets(r openaitest.Request, last openaitest.Message) openaitest.Repl
 }
 
 // link links ann and twin to one person and makes them ask for their memory.
-func (v *village) link() {
+func (v *isolationWorld) link() {
 	v.t.Helper()
 	v.joined = v.model.Count()
 	v.linked = true
@@ -351,7 +351,7 @@ func (v *village) link() {
 }
 
 // owner returns the owner of a secret. Linked people have the same owner.
-func (v *village) owner(name string) string {
+func (v *isolationWorld) owner(name string) string {
 	if v.linked && name == "twin" {
 		return "ann"
 	}
@@ -359,7 +359,7 @@ func (v *village) owner(name string) string {
 }
 
 // owners returns the owners of the secrets and marks in a text.
-func (v *village) owners(text string) (list []string) {
+func (v *isolationWorld) owners(text string) (list []string) {
 	if !strings.Contains(text, "q7") && !strings.Contains(text, "iam") { // faster than the pattern
 		return nil
 	}
@@ -373,7 +373,7 @@ func (v *village) owners(text string) (list []string) {
 
 // parts returns the parts of a request: each message and everything beside them. Most of them are
 // the same as in an earlier request.
-func (v *village) parts(r openaitest.Request) (list []string) {
+func (v *isolationWorld) parts(r openaitest.Request) (list []string) {
 	var body map[string]json.RawMessage
 	err := json.Unmarshal(r.Body, &body)
 	var messages []json.RawMessage
@@ -394,7 +394,7 @@ func (v *village) parts(r openaitest.Request) (list []string) {
 }
 
 // checkApart checks that no request, chat, file or row contains words of two scopes.
-func (v *village) checkApart() {
+func (v *isolationWorld) checkApart() {
 	v.t.Helper()
 	known := make(map[string][]string) // owners by part
 	for _, r := range v.model.Requests() {
@@ -432,7 +432,7 @@ func (v *village) checkApart() {
 }
 
 // belongs checks that a text contains only words of one scope.
-func (v *village) belongs(what, whose, text string) {
+func (v *isolationWorld) belongs(what, whose, text string) {
 	v.t.Helper()
 	for _, at := range ownPattern.FindAllStringSubmatchIndex(text, -1) {
 		if name := text[at[2]:at[3]]; v.owner(name) != v.owner(whose) {
@@ -444,7 +444,7 @@ func (v *village) belongs(what, whose, text string) {
 }
 
 // checkFiles checks the files of a scope and their versions.
-func (v *village) checkFiles(p *villager) {
+func (v *isolationWorld) checkFiles(p *isolatedScope) {
 	v.t.Helper()
 	found := ""
 	err := filepath.WalkDir(filepath.Join(v.home, "memory", string(p.scope)),
@@ -483,7 +483,7 @@ func (v *village) checkFiles(p *villager) {
 }
 
 // checkRows checks the rows of each scope in the database.
-func (v *village) checkRows() {
+func (v *isolationWorld) checkRows() {
 	v.t.Helper()
 	whose := make(map[string]string)
 	for _, p := range v.all {
@@ -511,7 +511,7 @@ func (v *village) checkRows() {
 
 // places returns where the model saw the secrets of a scope since a request: the system prompt, a
 // tool result or the prompt for a skill. Each key is a place and a word.
-func (v *village) places(whose string, after int) map[string]bool {
+func (v *isolationWorld) places(whose string, after int) map[string]bool {
 	seen, known := make(map[string]bool), make(map[string]bool)
 	for _, r := range v.model.Requests() {
 		for _, m := range r.Messages {
@@ -531,7 +531,7 @@ func (v *village) places(whose string, after int) map[string]bool {
 
 // checkFound checks that everybody found their own secrets in all expected places. Otherwise the
 // test would prove nothing.
-func (v *village) checkFound() {
+func (v *isolationWorld) checkFound() {
 	v.t.Helper()
 	want := []string{
 		"system pinned", "system user", "system memory", "system soul", "system dream",
@@ -559,7 +559,7 @@ func (v *village) checkFound() {
 }
 
 // checkTogether checks that linked people have the memory of both.
-func (v *village) checkTogether() {
+func (v *isolationWorld) checkTogether() {
 	v.t.Helper()
 	seen := make(map[string]bool)
 	for _, name := range []string{"ann", "twin"} {

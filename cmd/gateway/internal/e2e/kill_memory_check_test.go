@@ -23,7 +23,7 @@ import (
 )
 
 // checkAnswers checks that each message and each command was answered once.
-func (k *keeper) checkAnswers(db *store.DB) {
+func (k *memoryTrial) checkAnswers(db *store.DB) {
 	k.t.Helper()
 	got := make(map[string]int)
 	var body []byte
@@ -62,7 +62,7 @@ func (k *keeper) checkAnswers(db *store.DB) {
 }
 
 // checkMemory checks the memory of a chat.
-func (k *keeper) checkMemory(db *store.DB, chat int64, key session.Key, scope memory.Scope) {
+func (k *memoryTrial) checkMemory(db *store.DB, chat int64, key session.Key, scope memory.Scope) {
 	k.t.Helper()
 	space := memory.New(db, nil, nil).In(scope)
 	read := db.Read(k.t.Context())
@@ -122,7 +122,7 @@ func noted(text string) []string {
 }
 
 // inPrompt returns the person's messages that the prompt contains word for word.
-func (k *keeper) inPrompt(db *store.DB, key session.Key, start int64) (said []string) {
+func (k *memoryTrial) inPrompt(db *store.DB, key session.Key, start int64) (said []string) {
 	k.t.Helper()
 	var body []byte
 	for range k.query(db, []any{&body}, "SELECT body FROM messages WHERE session = $1 AND id > $2 "+
@@ -139,7 +139,7 @@ func (k *keeper) inPrompt(db *store.DB, key session.Key, start int64) (said []st
 }
 
 // checkOnce checks that a list contains the mark of each of the n messages of a chat once.
-func (k *keeper) checkOnce(what string, list []string, chat int64, n int) {
+func (k *memoryTrial) checkOnce(what string, list []string, chat int64, n int) {
 	k.t.Helper()
 	count := make(map[string]int)
 	for _, mark := range list {
@@ -156,7 +156,7 @@ func (k *keeper) checkOnce(what string, list []string, chat int64, n int) {
 }
 
 // checkFile checks that the history file contains each entry as a line.
-func (k *keeper) checkFile(scope memory.Scope, entries []memory.Entry) {
+func (k *memoryTrial) checkFile(scope memory.Scope, entries []memory.Entry) {
 	k.t.Helper()
 	text, err := os.ReadFile(filepath.Join(k.home, "memory", string(scope), "history.jsonl"))
 	if err != nil && (!os.IsNotExist(err) || len(entries) > 0) {
@@ -190,7 +190,7 @@ var dreamRange = regexp.MustCompile(`^Dream over the entries (\d+) to (\d+)\n`)
 
 // checkVersions checks that each run of Dream has one complete version, that the runs have read
 // the entries in order without gaps, and that the newest version equals the document.
-func (k *keeper) checkVersions(db *store.DB, scope memory.Scope, dreamed int64) {
+func (k *memoryTrial) checkVersions(db *store.DB, scope memory.Scope, dreamed int64) {
 	k.t.Helper()
 	folder := filepath.Join(k.home, "memory", string(scope))
 	tree := docversion.New(db, nil).Tree(string(scope), folder,

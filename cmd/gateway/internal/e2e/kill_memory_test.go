@@ -27,7 +27,7 @@ func TestKillMemory(t *testing.T) {
 	t.Parallel()
 	t.Run("random", func(t *testing.T) {
 		t.Parallel()
-		k := newKeeper(t)
+		k := newMemoryTrial(t)
 		// The loop has more rounds if the model has not received each kind of request yet.
 		for n := 0; n < often(60) || k.lacks() != "" && n < 1000; n++ {
 			p := k.start()
@@ -45,7 +45,7 @@ func TestKillMemory(t *testing.T) {
 	for _, point := range []string{"noted", "compacted"} {
 		t.Run(point+" as the prompt is full", func(t *testing.T) {
 			t.Parallel()
-			k := newKeeper(t)
+			k := newMemoryTrial(t)
 			k.silent = true
 			for n := range 3 {
 				k.endAt(point, n+1)
@@ -59,7 +59,7 @@ func TestKillMemory(t *testing.T) {
 		for _, n := range []int{1, 2, 3} {
 			t.Run(fmt.Sprintf("%s/%d", point, n), func(t *testing.T) {
 				t.Parallel()
-				k := newKeeper(t)
+				k := newMemoryTrial(t)
 				for range 2 {
 					k.endAt(point, n)
 				}
@@ -69,9 +69,9 @@ func TestKillMemory(t *testing.T) {
 	}
 }
 
-// A keeper makes people talk to a gateway that is killed repeatedly, and knows what the memory
+// A memoryTrial makes people talk to a gateway that is killed repeatedly, and knows what the memory
 // must contain. It is also the model, whose notes and memory repeat its input.
-type keeper struct {
+type memoryTrial struct {
 	*world
 	t      *testing.T
 	ledger *ledger
@@ -87,7 +87,7 @@ type keeper struct {
 }
 
 // lacks returns a kind of request that the model has not received yet, or "".
-func (k *keeper) lacks() string {
+func (k *memoryTrial) lacks() string {
 	k.ledger.mu.Lock()
 	defer k.ledger.mu.Unlock()
 	switch {
@@ -104,10 +104,10 @@ func (k *keeper) lacks() string {
 // keeperChats is how many conversations there are.
 const keeperChats = 3
 
-func newKeeper(t *testing.T) *keeper {
+func newMemoryTrial(t *testing.T) *memoryTrial {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	k := &keeper{t: t, ledger: newLedger(), rand: rand.New(rand.NewPCG(seed, 0)),
+	k := &memoryTrial{t: t, ledger: newLedger(), rand: rand.New(rand.NewPCG(seed, 0)),
 		commands: make(map[string]int), starts: make(map[session.Key]int64)}
 	k.world = newWorld(t, worldOptions{answer: k.answer, onSend: k.ledger.onSend,
 		agent: "waiting = 1000\n[memory]\ndream_every = \"0s\""})
@@ -129,7 +129,7 @@ var (
 	findingLine = regexp.MustCompile(`(?m)^\| \[MEMORY\] (dreamt: .*)$`)
 )
 
-func (k *keeper) answer(r openaitest.Request) openaitest.Reply {
+func (k *memoryTrial) answer(r openaitest.Request) openaitest.Reply {
 	k.ledger.mu.Lock()
 	defer k.ledger.mu.Unlock()
 	system, last := r.Messages[0].Content, r.Messages[len(r.Messages)-1]
@@ -167,7 +167,7 @@ func (k *keeper) answer(r openaitest.Request) openaitest.Reply {
 }
 
 // act makes a person write or send a command about the memory.
-func (k *keeper) act(p *process) {
+func (k *memoryTrial) act(p *process) {
 	chat := int64(1 + k.rand.IntN(keeperChats))
 	switch k.rand.IntN(9) {
 	case 0:
@@ -185,7 +185,7 @@ func (k *keeper) act(p *process) {
 
 // command sends a command after all earlier messages were answered, because some commands discard
 // pending messages.
-func (k *keeper) command(p *process, chat int64, text string) {
+func (k *memoryTrial) command(p *process, chat int64, text string) {
 	k.t.Helper()
 	if k.silent {
 		return
@@ -211,7 +211,7 @@ var replies = map[string]*regexp.Regexp{
 }
 
 // answers returns the number of replies to a command in a chat.
-func (k *keeper) answers(name string, chat int64) (n int) {
+func (k *memoryTrial) answers(name string, chat int64) (n int) {
 	to := telegramChat(chat)
 	k.look(func(db *store.DB) {
 		var body []byte
@@ -225,7 +225,7 @@ func (k *keeper) answers(name string, chat int64) (n int) {
 }
 
 // killAfter kills p after a duration and checks what it has left.
-func (k *keeper) killAfter(p *process, d time.Duration) {
+func (k *memoryTrial) killAfter(p *process, d time.Duration) {
 	k.t.Helper()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -241,7 +241,7 @@ func (k *keeper) killAfter(p *process, d time.Duration) {
 
 // endAt starts a gateway and makes people write until it reaches a fault point for the nth time
 // and dies.
-func (k *keeper) endAt(point string, n int) {
+func (k *memoryTrial) endAt(point string, n int) {
 	k.t.Helper()
 	p := k.start(fmt.Sprintf("GATEWAY_FAULT=%s:%d", point, n))
 	ended := func() bool {
@@ -275,7 +275,7 @@ func (k *keeper) endAt(point string, n int) {
 
 // autopsy checks what a dead process has left, and sometimes makes a conversation idle. If one
 // more kill could make the gateway give up a turn, it first lets the gateway answer everything.
-func (k *keeper) autopsy() {
+func (k *memoryTrial) autopsy() {
 	k.t.Helper()
 	k.look(func(db *store.DB) {
 		k.checkStarts(db)
@@ -304,7 +304,7 @@ func (k *keeper) autopsy() {
 }
 
 // checkStarts checks that no session's prompt begins at an earlier message than before.
-func (k *keeper) checkStarts(db *store.DB) {
+func (k *memoryTrial) checkStarts(db *store.DB) {
 	k.t.Helper()
 	var name string
 	var start int64
@@ -319,7 +319,7 @@ func (k *keeper) checkStarts(db *store.DB) {
 }
 
 // settle runs a last process until all work is done, stops it, and checks the memory.
-func (k *keeper) settle() {
+func (k *memoryTrial) settle() {
 	k.t.Helper()
 	p := k.start()
 	p.ready()

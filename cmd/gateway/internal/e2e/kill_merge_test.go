@@ -27,7 +27,7 @@ func TestKillMerge(t *testing.T) {
 	t.Parallel()
 	t.Run("random", func(t *testing.T) {
 		t.Parallel()
-		m := newMerger(t, 4)
+		m := newMergeTrial(t, 4)
 		for round := range often(12) {
 			p := m.start()
 			p.ready()
@@ -42,7 +42,7 @@ func TestKillMerge(t *testing.T) {
 		for n := 1; n <= most; n++ {
 			t.Run(fmt.Sprintf("%s/%d", point, n), func(t *testing.T) {
 				t.Parallel()
-				m := newMerger(t, 1)
+				m := newMergeTrial(t, 1)
 				at := fmt.Sprintf("GATEWAY_FAULT=%s:%d", point, n)
 				p := m.start(at)
 				m.speak(0)
@@ -56,9 +56,9 @@ func TestKillMerge(t *testing.T) {
 	}
 }
 
-// A merger is a world with pairs of people. Each pair is linked before the gateway knows it. Pair
-// n has the people 2n+1 and 2n+2, whose numbers are also their Telegram ids.
-type merger struct {
+// A mergeTrial is a world with pairs of people. Each pair is linked before the gateway knows it.
+// Pair n has the people 2n+1 and 2n+2, whose numbers are also their Telegram ids.
+type mergeTrial struct {
 	*world
 	t      *testing.T
 	ledger *ledger
@@ -67,10 +67,10 @@ type merger struct {
 	kills  int
 }
 
-func newMerger(t *testing.T, pairs int) *merger {
+func newMergeTrial(t *testing.T, pairs int) *mergeTrial {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	m := &merger{t: t, ledger: newLedger(), rand: rand.New(rand.NewPCG(seed, 0)), pairs: pairs}
+	m := &mergeTrial{t: t, ledger: newLedger(), rand: rand.New(rand.NewPCG(seed, 0)), pairs: pairs}
 	m.world = newWorld(t, worldOptions{answer: m.ledger.answer, onSend: m.ledger.onSend,
 		agent: "waiting = 1000\n[memory]\ndream_every = \"0s\""})
 	p := m.start() // creates the database
@@ -130,7 +130,7 @@ func meet(tx *store.Tx, id int64) error {
 const entriesOf = 20
 
 // furnish adds facts, history, archived messages, documents, a skill and versions of a person.
-func (m *merger) furnish(db *store.DB, id int64) {
+func (m *mergeTrial) furnish(db *store.DB, id int64) {
 	m.t.Helper()
 	scope := memory.OfPerson(id)
 	folder := filepath.Join(m.home, "memory", string(scope))
@@ -184,7 +184,7 @@ func (m *merger) furnish(db *store.DB, id int64) {
 }
 
 // document returns the content of a person's document.
-func (m *merger) document(id int64, name string) []byte {
+func (m *mergeTrial) document(id int64, name string) []byte {
 	if strings.HasSuffix(name, "SKILL.md") {
 		const skill = "---\nname: skill%d\ndescription: what person%d does\n---\nDo it.\n"
 		return fmt.Appendf(nil, skill, id, id)
@@ -192,19 +192,19 @@ func (m *merger) document(id int64, name string) []byte {
 	return fmt.Appendf(nil, "# About\n\n- line of person%d in %s\n", id, name)
 }
 
-func (m *merger) tree(db *store.DB, s memory.Scope) *docversion.Tree {
+func (m *mergeTrial) tree(db *store.DB, s memory.Scope) *docversion.Tree {
 	return docversion.New(db, nil).Tree(string(s),
 		filepath.Join(m.home, "memory", string(s)), document.IsVersioned)
 }
 
 // speak makes the second person of a pair write, so that the gateway learns about the link.
-func (m *merger) speak(pair int) {
+func (m *mergeTrial) speak(pair int) {
 	id := int64(2*pair + 2)
 	m.telegram.Say(id, id, m.ledger.next(id, 0))
 }
 
 // killAfter kills p after a duration.
-func (m *merger) killAfter(p *process, d time.Duration) {
+func (m *mergeTrial) killAfter(p *process, d time.Duration) {
 	m.t.Helper()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -219,7 +219,7 @@ func (m *merger) killAfter(p *process, d time.Duration) {
 }
 
 // endsItself waits until p dies at its fault point.
-func (m *merger) endsItself(p *process) {
+func (m *mergeTrial) endsItself(p *process) {
 	m.t.Helper()
 	if code := p.exited(patience); code != -1 {
 		m.t.Fatalf("the gateway ended with code %d\n%s", code, p.newest())
@@ -228,7 +228,7 @@ func (m *merger) endsItself(p *process) {
 }
 
 // settle runs a last process until all work is done, and checks the results.
-func (m *merger) settle() {
+func (m *mergeTrial) settle() {
 	m.t.Helper()
 	p := m.start()
 	p.ready()
@@ -261,7 +261,7 @@ func (m *merger) settle() {
 
 // checkFacts checks that a has the facts of both. If both have a fact with the same key, b's
 // newer fact keeps the key and a's fact gets another one.
-func (m *merger) checkFacts(db *store.DB, a, b int64) {
+func (m *mergeTrial) checkFacts(db *store.DB, a, b int64) {
 	m.t.Helper()
 	space, read := memory.New(db, nil, nil).In(memory.OfPerson(a)), db.Read(m.t.Context())
 	facts, err := space.Facts(read, "", 100)
@@ -290,7 +290,7 @@ func (m *merger) checkFacts(db *store.DB, a, b int64) {
 
 // checkHistory checks that a has the entries of both, a's first, in the table, the file and the
 // index. a must also have the archived messages of both.
-func (m *merger) checkHistory(db *store.DB, a, b int64) {
+func (m *mergeTrial) checkHistory(db *store.DB, a, b int64) {
 	m.t.Helper()
 	space, read := memory.New(db, nil, nil).In(memory.OfPerson(a)), db.Read(m.t.Context())
 	entries, err := space.Entries(read, 0, 1000)
@@ -312,7 +312,7 @@ func (m *merger) checkHistory(db *store.DB, a, b int64) {
 	if !slices.Equal(got, want) {
 		m.t.Errorf("person %d has the entries %q, want %q", a, got, want)
 	}
-	(&keeper{world: m.world, t: m.t}).checkFile(memory.OfPerson(a), entries)
+	(&memoryTrial{world: m.world, t: m.t}).checkFile(memory.OfPerson(a), entries)
 	if dreamed, err := space.Dreamed(read); err != nil || dreamed != 2*entriesOf {
 		m.t.Errorf("Dream has read %d entries of person %d, %v; want all %d", dreamed, a, err,
 			2*entriesOf)
@@ -333,7 +333,7 @@ func (m *merger) checkHistory(db *store.DB, a, b int64) {
 
 // checkFiles checks that the documents of a contain the lines of both once, that the skills of
 // both exist, and that one version describes the merge.
-func (m *merger) checkFiles(db *store.DB, a, b int64) {
+func (m *mergeTrial) checkFiles(db *store.DB, a, b int64) {
 	m.t.Helper()
 	folder := filepath.Join(m.home, "memory", string(memory.OfPerson(a)))
 	for _, name := range []string{document.Memory, document.User} {
@@ -373,7 +373,7 @@ func (m *merger) checkFiles(db *store.DB, a, b int64) {
 }
 
 // checkGone checks that no data of b is left.
-func (m *merger) checkGone(db *store.DB, b int64) {
+func (m *mergeTrial) checkGone(db *store.DB, b int64) {
 	m.t.Helper()
 	scope := string(memory.OfPerson(b))
 	for _, rows := range []string{

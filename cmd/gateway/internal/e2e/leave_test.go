@@ -15,8 +15,9 @@ import (
 	"gateway/store"
 )
 
-// A team is a group that the configuration does not list, with functions for its platform.
-type team struct {
+// An unlistedGroup is a group that the configuration does not list, with functions for its
+// platform.
+type unlistedGroup struct {
 	group  string
 	has    func() bool           // reports whether the bot is a member
 	add    func()                // makes Bob add the bot again
@@ -35,12 +36,12 @@ func mentionedOnce(group string) func(*scene, int) {
 	}
 }
 
-func newTeam(platform chatPlatform) team {
+func newUnlistedGroup(platform chatPlatform) unlistedGroup {
 	switch o := platform.(type) {
 	case *onTelegram:
 		o.AddGroup(-101, "Team")
 		var ends []func()
-		return team{
+		return unlistedGroup{
 			group: "-101",
 			has:   func() bool { return o.InGroup(-101) },
 			add:   func() { o.SetMember(-101, bobID, "member") },
@@ -61,7 +62,7 @@ func newTeam(platform chatPlatform) team {
 		o.AddChannel("11", "42", "work")
 		o.AddChannel("11", "43", "idle")
 		var ends []func()
-		return team{
+		return unlistedGroup{
 			group: "41",
 			has:   func() bool { return o.InGuild("11") },
 			add:   func() { o.Readmit("11") },
@@ -79,7 +80,7 @@ func newTeam(platform chatPlatform) team {
 		}
 	case *onWhatsApp:
 		group := o.AddGroup("Team", false, o.bob)
-		return team{
+		return unlistedGroup{
 			group: group,
 			has:   func() bool { return o.InGroup(group) },
 			add:   func() { o.Invite(group, o.bob) },
@@ -112,7 +113,7 @@ func (s *scene) told(text string) (n int) {
 
 // decideToLeave makes Bob cause the nth question about the group, and makes Ann decide that the
 // bot leaves it.
-func (s *scene) decideToLeave(tm team, n int) {
+func (s *scene) decideToLeave(tm unlistedGroup, n int) {
 	s.t.Helper()
 	tm.asked(s, n)
 	s.until("the question", func() bool { return s.told("What should I do there?") == n })
@@ -155,7 +156,7 @@ func (s *scene) decideToLeave(tm team, n int) {
 // the platform refuses: first for some time, with an outage and a kill, and later for good.
 func TestLeaveGroup(t *testing.T) {
 	t.Parallel()
-	inTeams(t, func(s *scene, tm team, p *process) {
+	inUnlistedGroups(t, func(s *scene, tm unlistedGroup, p *process) {
 		s.leaveAndCrash(p, tm)
 		p = s.leaveLater(tm)
 		s.leaveInVain(tm)
@@ -171,9 +172,11 @@ func TestLeaveGroup(t *testing.T) {
 	}, "GATEWAY_FAULT=leaving:1")
 }
 
-// inTeams runs test on each platform, with a gateway that knows Ann and, on Discord, a channel in
-// which it answers.
-func inTeams(t *testing.T, test func(s *scene, tm team, p *process), env ...string) {
+// inUnlistedGroups runs test on each platform, with a gateway that knows Ann and, on Discord, a
+// channel in which it answers.
+func inUnlistedGroups(
+	t *testing.T, test func(s *scene, tm unlistedGroup, p *process), env ...string,
+) {
 	t.Helper()
 	for name, open := range map[string]func(w *world) chatPlatform{
 		"telegram": func(w *world) chatPlatform { return openTelegram(w.telegram, w.url) },
@@ -186,7 +189,7 @@ func inTeams(t *testing.T, test func(s *scene, tm team, p *process), env ...stri
 			s := &scene{chatPlatform: open(w), t: t, name: name, w: w}
 			w.config = w.config[:strings.Index(w.config, "[channels.telegram]")]
 			w.configure("[channels." + name + "]\n" + s.config() + quiet)
-			tm := newTeam(s.chatPlatform)
+			tm := newUnlistedGroup(s.chatPlatform)
 			p := w.start(env...)
 			p.ready()
 			s.until("the gateway", s.ready)
@@ -208,7 +211,7 @@ func inTeams(t *testing.T, test func(s *scene, tm team, p *process), env ...stri
 // the delivery. The gateway is killed in between. After that the bot can still leave.
 func TestStayInGroup(t *testing.T) {
 	t.Parallel()
-	inTeams(t, func(s *scene, tm team, p *process) {
+	inUnlistedGroups(t, func(s *scene, tm unlistedGroup, p *process) {
 		known, leave := tm.group, "/group leave 1" // the first group that Ann was asked about
 		if s.name == "discord" {
 			known, leave = "42", "/group leave 1 11"
@@ -262,7 +265,7 @@ func TestStayInGroup(t *testing.T) {
 
 // leaveAndCrash makes the bot leave. Process p dies before the call to the platform, and the next
 // process dies after it.
-func (s *scene) leaveAndCrash(p *process, tm team) {
+func (s *scene) leaveAndCrash(p *process, tm unlistedGroup) {
 	s.t.Helper()
 	s.decideToLeave(tm, 1)
 	p.exited(patience)
@@ -277,7 +280,7 @@ func (s *scene) leaveAndCrash(p *process, tm team) {
 
 // leaveLater makes the bot leave although the platform refuses at first. Then the platform is
 // down while the gateway is killed and started again.
-func (s *scene) leaveLater(tm team) *process {
+func (s *scene) leaveLater(tm unlistedGroup) *process {
 	s.t.Helper()
 	p := s.w.start()
 	p.ready()
@@ -305,7 +308,7 @@ func (s *scene) leaveLater(tm team) *process {
 
 // leaveInVain makes the bot try to leave. The platform refuses for good, until an operator
 // retries the delivery.
-func (s *scene) leaveInVain(tm team) {
+func (s *scene) leaveInVain(tm unlistedGroup) {
 	s.t.Helper()
 	s.ask("are you back again?", "you said are you back again?")
 	tm.refuse(true)

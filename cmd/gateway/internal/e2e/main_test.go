@@ -88,14 +88,14 @@ func (m tidy) Run() int {
 	return m.M.Run()
 }
 
-// A crowd runs subtests concurrently, without Parallel. Subtests that call Parallel would begin
-// after all other tests of the package, and some of those wait for 15 seconds.
-type crowd struct {
+// concurrentTests runs subtests concurrently, without Parallel. Subtests that call Parallel would
+// begin after all other tests of the package, and some of those wait for 15 seconds.
+type concurrentTests struct {
 	t   *testing.T
 	all sync.WaitGroup
 }
 
 // run begins a subtest. The test waits for c.all before it returns.
-func (c *crowd) run(name string, test func(*testing.T)) {
+func (c *concurrentTests) run(name string, test func(*testing.T)) {
 	c.all.Go(func() { c.t.Run(name, test) })
 }

@@ -18,7 +18,7 @@ func TestMarksOnPlatforms(t *testing.T) {
 	w, platforms := openPlatforms(t, "streaming = true\n",
 		func(r openaitest.Request) openaitest.Reply {
 			holds[platformOf(r)].wait()
-			return perform(r)
+			return answerConversations(r)
 		})
 	w.onAll(platforms, func(s *scene) {
 		stranger := s.sayStranger("let me in")

@@ -15,10 +15,10 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A nursery is an MCP server whose tool "book" asks the person how many plants to book, and in
-// which colour. At /now, the question is the result of the call, and a second call brings the
+// An askingServer is an MCP server whose tool "book" asks the person how many plants to book, and
+// in which colour. At /now, the question is the result of the call, and a second call brings the
 // answer. At /old, the server asks while the call runs, as older versions of the protocol do.
-type nursery struct {
+type askingServer struct {
 	*httptest.Server
 	t       *testing.T
 	over    chan struct{} // closed at the end of the test
@@ -27,8 +27,8 @@ type nursery struct {
 	refused map[string]int // number of calls that booked nothing, by plant
 }
 
-func newNursery(t *testing.T) *nursery {
-	n := &nursery{t: t, over: make(chan struct{}), booked: make(map[string]int),
+func newAskingServer(t *testing.T) *askingServer {
+	n := &askingServer{t: t, over: make(chan struct{}), booked: make(map[string]int),
 		refused: make(map[string]int)}
 	now := sdk.NewStreamableHTTPHandler(
 		func(*http.Request) *sdk.Server { return n.server(n.now) },
@@ -52,7 +52,7 @@ func newNursery(t *testing.T) *nursery {
 	return n
 }
 
-func (n *nursery) server(book sdk.ToolHandler) *sdk.Server {
+func (n *askingServer) server(book sdk.ToolHandler) *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "nursery", Version: "1"}, nil)
 	s.AddTool(&sdk.Tool{Name: "book", Description: "Books plants.",
 		InputSchema: map[string]any{"type": "object"}}, book)
@@ -60,7 +60,7 @@ func (n *nursery) server(book sdk.ToolHandler) *sdk.Server {
 }
 
 // what returns the argument of a call: the plants to book.
-func (n *nursery) what(r *sdk.CallToolRequest) string {
+func (n *askingServer) what(r *sdk.CallToolRequest) string {
 	var args struct {
 		What string `json:"what"`
 	}
@@ -70,7 +70,7 @@ func (n *nursery) what(r *sdk.CallToolRequest) string {
 	return args.What
 }
 
-func (n *nursery) form(what string) *sdk.ElicitParams {
+func (n *askingServer) form(what string) *sdk.ElicitParams {
 	return &sdk.ElicitParams{Message: "How many " + what + "?", RequestedSchema: map[string]any{
 		"type": "object", "required": []any{"a"}, "properties": map[string]any{
 			"a": map[string]any{"type": "integer", "minimum": 1, "maximum": 9, "title": "Number"},
@@ -79,7 +79,7 @@ func (n *nursery) form(what string) *sdk.ElicitParams {
 }
 
 // end counts the outcome of a call and returns its result.
-func (n *nursery) end(what string, r *sdk.ElicitResult) *sdk.CallToolResult {
+func (n *askingServer) end(what string, r *sdk.ElicitResult) *sdk.CallToolResult {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	text := "nothing booked"
@@ -92,7 +92,7 @@ func (n *nursery) end(what string, r *sdk.ElicitResult) *sdk.CallToolResult {
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}
 }
 
-func (n *nursery) now(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+func (n *askingServer) now(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	what := n.what(r)
 	if r.Params.RequestState == "" {
 		return &sdk.CallToolResult{RequestState: "asked for " + what,
@@ -105,7 +105,9 @@ func (n *nursery) now(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolR
 	return n.end(what, answer), nil
 }
 
-func (n *nursery) old(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+func (n *askingServer) old(
+	ctx context.Context, r *sdk.CallToolRequest,
+) (*sdk.CallToolResult, error) {
 	what := n.what(r)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -121,7 +123,7 @@ func (n *nursery) old(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToo
 }
 
 // count returns how many calls have booked the plants, and how many have booked nothing.
-func (n *nursery) count(what string) (booked, refused int) {
+func (n *askingServer) count(what string) (booked, refused int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.booked[what], n.refused[what]
@@ -149,14 +151,14 @@ func (s *scene) reads(parts ...string) {
 // that the outcome is unknown. Nothing is booked twice.
 func TestServerAsks(t *testing.T) {
 	t.Parallel()
-	n := newNursery(t)
+	n := newAskingServer(t)
 	var servers strings.Builder
 	for _, name := range []string{"telegram", "discord", "whatsapp"} {
 		for _, way := range []string{"now", "old"} {
 			fmt.Fprintf(&servers, "[mcp.%s_%s]\nurl = %q\n", way, name, n.URL+"/"+way)
 		}
 	}
-	w, platforms := joinPlatforms(t, servers.String(), perform)
+	w, platforms := joinPlatforms(t, servers.String(), answerConversations)
 	begin := func() *process {
 		p := w.start()
 		p.ready()

@@ -27,8 +27,8 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// A tracker is an MCP server that requires a login and is its own authorization server.
-type tracker struct {
+// A loginServer is an MCP server that requires a login and is its own authorization server.
+type loginServer struct {
 	*httptest.Server
 	t      *testing.T
 	mu     sync.Mutex
@@ -37,8 +37,8 @@ type tracker struct {
 	grants map[string]int // number of token requests, by grant type
 }
 
-func newTracker(t *testing.T) *tracker {
-	s := &tracker{t: t, grants: make(map[string]int)}
+func newLoginServer(t *testing.T) *loginServer {
+	s := &loginServer{t: t, grants: make(map[string]int)}
 	server := sdk.NewServer(&sdk.Implementation{Name: "tracker", Version: "1"}, nil)
 	sdk.AddTool(server, &sdk.Tool{Name: "count", Description: "Counts.",
 		Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true}},
@@ -82,14 +82,14 @@ func newTracker(t *testing.T) *tracker {
 	return s
 }
 
-func (s *tracker) write(w http.ResponseWriter, v any) {
+func (s *loginServer) write(w http.ResponseWriter, v any) {
 	if err := json.NewEncoder(w).Encode(v); err != nil {
 		s.t.Error(err)
 	}
 }
 
 // token issues a new access token. A request with a refresh token must have the newest one.
-func (s *tracker) token(w http.ResponseWriter, r *http.Request) {
+func (s *loginServer) token(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	grant := r.FormValue("grant_type")
@@ -106,13 +106,13 @@ func (s *tracker) token(w http.ResponseWriter, r *http.Request) {
 }
 
 // revoke revokes the access token.
-func (s *tracker) revoke() {
+func (s *loginServer) revoke() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.good = "none"
 }
 
-func (s *tracker) used(grant string) int {
+func (s *loginServer) used(grant string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.grants[grant]
@@ -142,7 +142,7 @@ var loginLink = regexp.MustCompile(`http://127\.0\.0\.1:\d+/authorize\?\S+`)
 // token survives kill -9, is renewed when the server rejects it, and is never shown.
 func TestLoginByLink(t *testing.T) {
 	t.Parallel()
-	s := newTracker(t)
+	s := newLoginServer(t)
 	w := newWorld(t, worldOptions{answer: followOrders})
 	w.configure(quiet + "\nowners = [7]\n[mcp.tracker]\nurl = \"" + s.URL + "/mcp\"\n")
 	p := w.start()
@@ -192,7 +192,7 @@ func TestLoginByLink(t *testing.T) {
 // is told the command that begins a new login.
 func TestLoginInterrupted(t *testing.T) {
 	t.Parallel()
-	s := newTracker(t)
+	s := newLoginServer(t)
 	w := newWorld(t, worldOptions{answer: followOrders})
 	w.configure(quiet + "\nowners = [7]\n[mcp.tracker]\nurl = \"" + s.URL + "/mcp\"\n")
 	p := w.start()
@@ -213,7 +213,7 @@ func TestLoginInterrupted(t *testing.T) {
 // this machine, so that nobody has to paste an address.
 func TestLoginCommand(t *testing.T) {
 	t.Parallel()
-	s := newTracker(t)
+	s := newLoginServer(t)
 	w := newWorld(t, worldOptions{answer: followOrders})
 	redirect := "http://" + unusedAddress(t) + "/done"
 	w.configure(fmt.Sprintf("%s\nowners = [7]\n[mcp.tracker]\nurl = %q\nredirect = %q\n", quiet,
@@ -307,7 +307,7 @@ func (w *world) repeatUntil(what string, chat int64, text, want string) {
 // login, unless the configuration allows the host.
 func TestLoginElsewhere(t *testing.T) {
 	t.Parallel()
-	inner := newTracker(t)
+	inner := newLoginServer(t)
 	var outer *httptest.Server
 	outer = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/.well-known/oauth-protected-resource") {

@@ -41,7 +41,7 @@ func TestPersonsFiles(t *testing.T) {
 	w.onAll(platforms, func(s *scene) {
 		s.file("notes.txt", "text/plain", []byte("the word is "+s.name+"-word"))
 		s.hear(s.name + "-word")
-		s.photos(s.name+" garden", pixels(gardens[s.name]))
+		s.photos(s.name+" garden", pixels(pictureWidths[s.name]))
 		s.hear(s.name + " garden")
 	})
 	files, pictures := make(map[string]string), make(map[string]string) // paths by word, by platform
@@ -79,7 +79,7 @@ func TestPersonsFiles(t *testing.T) {
 		})
 	})
 	for _, r := range w.model.Requests()[started:] {
-		if n := gardensIn(r.Messages); n != len(platforms) {
+		if n := picturesIn(r.Messages); n != len(platforms) {
 			t.Errorf("a request from %s shows %d of Ann's pictures", platformOf(r), n)
 		}
 	}
@@ -93,7 +93,7 @@ func TestPersonsFiles(t *testing.T) {
 					last--
 				}
 				return last > 0 && platformOf(r) == s.name &&
-					gardensIn(r.Messages[last:]) == len(platforms)
+					picturesIn(r.Messages[last:]) == len(platforms)
 			})
 		})
 	})
@@ -126,12 +126,12 @@ func readAll(paths map[string]string) string {
 	return strings.Join(orders, "\n")
 }
 
-// gardens has the size of the picture that Ann sends on each platform.
-var gardens = map[string]int{"telegram": 310, "discord": 320, "whatsapp": 330}
+// pictureWidths has the size of the picture that Ann sends on each platform.
+var pictureWidths = map[string]int{"telegram": 310, "discord": 320, "whatsapp": 330}
 
-// gardensIn returns how many of Ann's pictures the messages show.
-func gardensIn(messages []openaitest.Message) (n int) {
-	for _, size := range gardens {
+// picturesIn returns how many of Ann's pictures the messages show.
+func picturesIn(messages []openaitest.Message) (n int) {
+	for _, size := range pictureWidths {
 		want := pixels(size)
 		if slices.ContainsFunc(messages, func(m openaitest.Message) bool {
 			return slices.ContainsFunc(m.Images, func(im openaitest.Image) bool {

@@ -18,24 +18,24 @@ import (
 	"gateway/agent/llm/openai/openaitest"
 )
 
-// A corner is one of three places on each platform in which the agent has a different persona:
-// the group of the pirate, the group of the tutor, and Ann's direct chat. The texts of a corner
-// must be in its requests on all platforms, and in no request of another corner.
-type corner struct {
+// A personaChat is one of three places on each platform in which the agent has a different persona:
+// the group of the pirate, the group of the tutor, and Ann's direct chat. The texts of a
+// personaChat must be in its requests on all platforms, and in no request of another personaChat.
+type personaChat struct {
 	name  string
 	title string   // of the group; empty for the direct chat
 	texts []string // parts of its documents and its skill
-	tool  string   // a tool that no other corner has
+	tool  string   // a tool that no other personaChat has
 }
 
-var corners = []corner{
+var corners = []personaChat{
 	{"pirate", "Ship", []string{pirateSoul, pirateShip, "steer by the stars"}, "list_dir"},
 	{"tutor", "School", []string{tutorSoul, "mark the homework"}, "schedule"},
 	{"direct", "", []string{"You are nobody in particular.", "water the flowers"}, "write_file"},
 }
 
-// cornerOf returns the corner to which a request belongs.
-func cornerOf(r openaitest.Request) *corner {
+// personaChatOf returns the personaChat to which a request belongs.
+func personaChatOf(r openaitest.Request) *personaChat {
 	for i := range corners {
 		if c := &corners[i]; c.title != "" &&
 			strings.Contains(r.Messages[0].Content, c.title+"\"\nTools:") {
@@ -45,9 +45,9 @@ func cornerOf(r openaitest.Request) *corner {
 	return &corners[2]
 }
 
-// openCorners creates the groups of the corners on each platform, and returns their ids by corner
-// and platform.
-func openCorners(platforms map[string]chatPlatform) map[string]map[string]string {
+// openPersonaChats creates the groups of the personaChats on each platform, and returns their ids
+// by personaChat and platform.
+func openPersonaChats(platforms map[string]chatPlatform) map[string]map[string]string {
 	tg, dc := platforms["telegram"].(*onTelegram), platforms["discord"].(*onDiscord)
 	wa := platforms["whatsapp"].(*onWhatsApp)
 	groups := make(map[string]map[string]string)
@@ -67,7 +67,7 @@ func (s *scene) sayIn(group, text string) {
 	s.t.Helper()
 	switch o := s.chatPlatform.(type) {
 	case *onTelegram:
-		id, _ := strconv.ParseInt(group, 10, 64) // group is an id from openCorners
+		id, _ := strconv.ParseInt(group, 10, 64) // group is an id from openPersonaChats
 		o.Say(id, bobID, "@gateway_bot "+text)
 	case *onDiscord:
 		o.Say(group, "8", "<@99> "+text)
@@ -82,7 +82,7 @@ func (s *scene) sayIn(group, text string) {
 func (s *scene) readIn(group string) []string {
 	switch o := s.chatPlatform.(type) {
 	case *onTelegram:
-		id, _ := strconv.ParseInt(group, 10, 64) // group is an id from openCorners
+		id, _ := strconv.ParseInt(group, 10, 64) // group is an id from openPersonaChats
 		return o.read(id, 0)
 	case *onDiscord:
 		return o.read(group)
@@ -92,8 +92,8 @@ func (s *scene) readIn(group string) []string {
 	return nil
 }
 
-// sayFrom makes the person of a corner write to the bot.
-func (s *scene) sayFrom(c *corner, groups map[string]map[string]string, text string) {
+// sayFrom makes the person of a personaChat write to the bot.
+func (s *scene) sayFrom(c *personaChat, groups map[string]map[string]string, text string) {
 	s.t.Helper()
 	if c.title == "" {
 		s.say(text)
@@ -102,8 +102,8 @@ func (s *scene) sayFrom(c *corner, groups map[string]map[string]string, text str
 	}
 }
 
-// readFrom returns the messages of the bot in a corner.
-func (s *scene) readFrom(c *corner, groups map[string]map[string]string) []string {
+// readFrom returns the messages of the bot in a personaChat.
+func (s *scene) readFrom(c *personaChat, groups map[string]map[string]string) []string {
 	if c.title == "" {
 		return s.direct()
 	}
@@ -129,13 +129,13 @@ func TestPersonasApart(t *testing.T) {
 			}
 			return say("it is late")
 		})
-	groups := openCorners(platforms)
+	groups := openPersonaChats(platforms)
 	w.setCorners(platforms["whatsapp"].(*onWhatsApp), groups)
 	p := w.start()
 	p.ready()
 	w.furnish()
-	// ask writes to all corners before it waits for the first answer.
-	ask := func(s *scene, text string, answered func(c *corner, list []string) bool) {
+	// ask writes to all personaChats before it waits for the first answer.
+	ask := func(s *scene, text string, answered func(c *personaChat, list []string) bool) {
 		for i := range corners {
 			s.sayFrom(&corners[i], groups, strings.ReplaceAll(text, "CORNER",
 				corners[i].name+"-"+s.name))
@@ -146,8 +146,8 @@ func TestPersonasApart(t *testing.T) {
 			})
 		}
 	}
-	say := func(text string) func(*corner, []string) bool {
-		return func(_ *corner, list []string) bool { return has(list, text) }
+	say := func(text string) func(*personaChat, []string) bool {
+		return func(_ *personaChat, list []string) bool { return has(list, text) }
 	}
 	w.onAll(platforms, func(s *scene) {
 		ask(s, `DO remember {"key":"word","value":"word-CORNER.","pinned":true}`, say("the tools said"))
@@ -168,8 +168,8 @@ func TestPersonasApart(t *testing.T) {
 		}
 		ask(s, "what is the word?", say("what is the word?"))
 		ask(s, `DO list_dir {"path":"skills"}`+"\n"+`DO schedule {}`+"\nDO write_file {}\n"+
-			`DO recall {"query":"word"}`+readSkills, func(c *corner, list []string) bool {
-			return !slices.ContainsFunc(corners, func(other corner) bool {
+			`DO recall {"query":"word"}`+readSkills, func(c *personaChat, list []string) bool {
+			return !slices.ContainsFunc(corners, func(other personaChat) bool {
 				return other.name != c.name && !lacks(list, other.tool)
 			})
 		})
@@ -177,8 +177,8 @@ func TestPersonasApart(t *testing.T) {
 	w.wantApart()
 }
 
-// readSkills orders the model to read the skills of all corners. Each corner may read only its
-// own.
+// readSkills orders the model to read the skills of all personaChats. Each personaChat may read
+// only its own.
 const readSkills = `
 DO read_file {"path":"skills/sail/SKILL.md"}
 DO read_file {"path":"skills/teach/SKILL.md"}
@@ -187,7 +187,7 @@ DO read_file {"path":"skills/garden/SKILL.md"}`
 // groupList matches the line of an account's groups in the configuration.
 var groupList = regexp.MustCompile(`(?m)^groups = .*$`)
 
-// setCorners writes the configuration of the corners.
+// setCorners writes the configuration of the personaChats.
 func (w *world) setCorners(o *onWhatsApp, groups map[string]map[string]string) {
 	w.t.Helper()
 	w.config = groupList.ReplaceAllString(w.config, `groups = ["*"]`)
@@ -216,7 +216,7 @@ skills = ["garden"]
 `, chats("pirate"), chats("tutor"), o.ann.Phone()))
 }
 
-// furnish writes the documents and the skills of the corners.
+// furnish writes the documents and the skills of the personaChats.
 func (w *world) furnish() {
 	w.t.Helper()
 	w.persona("pirate", "SOUL.md", pirateSoul)
@@ -242,14 +242,14 @@ func (w *world) furnish() {
 	}
 }
 
-// wantApart checks the requests of [TestPersonasApart]: on each platform, each corner has its own
-// documents, skill, tool and memory, and those of no other corner.
+// wantApart checks the requests of [TestPersonasApart]: on each platform, each personaChat has its
+// own documents, skill, tool and memory, and those of no other personaChat.
 func (w *world) wantApart() {
 	w.t.Helper()
 	word := regexp.MustCompile(`word-[a-z]+-[a-z]+`)
 	seen := make(map[string]bool)
 	for _, r := range w.model.Requests() {
-		c, name := cornerOf(r), platformOf(r)
+		c, name := personaChatOf(r), platformOf(r)
 		body := string(r.Body)
 		for i := range corners {
 			other := &corners[i]

@@ -157,8 +157,8 @@ func (w *world) wantPersonas() {
 	}
 }
 
-// garden returns a policy that gives the group a persona. Other chats keep their usual one.
-func garden(persona string) string {
+// groupPersona returns a policy that gives the group a persona. Other chats keep their usual one.
+func groupPersona(persona string) string {
 	return fmt.Sprintf("[policies.garden]\nchats = [\"telegram/%d\"]\npersona = %q\n", groupID,
 		persona)
 }
@@ -178,14 +178,14 @@ func TestPersonaSurvivesKill(t *testing.T) {
 	}})
 	th := openTelegram(w.telegram, w.url)
 	account := quiet + fmt.Sprintf("\ngroups = [%d]", groupID) + w.crew()
-	w.configure(account + garden("pirate"))
+	w.configure(account + groupPersona("pirate"))
 	p := w.start()
 	p.ready()
 	th.sayGroup("DO time {}", true)
 	until(t, "the model to be asked again", entered)
 	p.kill()
 	close(release)
-	w.configure(account + garden("tutor") + "deny = [\"time\"]\n")
+	w.configure(account + groupPersona("tutor") + "deny = [\"time\"]\n")
 	w.start().ready()
 	w.await("the answer", func() bool { return heard(w, groupID, "it is late") })
 	th.sayGroup("and now?", true)
@@ -235,16 +235,16 @@ func TestPersonaReload(t *testing.T) {
 	}
 	account += w.crew()
 	want("", "fake-model", "# gateway")
-	w.configure(account + garden("pirate"))
+	w.configure(account + groupPersona("pirate"))
 	p.says(reloaded, 1)
 	want("pirate", "small-model", pirateShip)
 	w.persona("pirate", "SHIP.md", "The ship has sunk.")
 	want("pirate", "small-model", "The ship has sunk.")
-	w.configure(account + garden("tuto"))
+	w.configure(account + groupPersona("tuto"))
 	p.says(notReloaded, 1)
 	p.shows(`policies.garden.persona: there is no [personas.tuto]; did you mean \"tutor\"?`)
 	want("pirate", "small-model", "# Bart")
-	w.configure(account + garden("tutor") + "model = \"small\"\n")
+	w.configure(account + groupPersona("tutor") + "model = \"small\"\n")
 	p.says(reloaded, 2)
 	want("tutor", "small-model", "# gateway")
 	w.configure(account)

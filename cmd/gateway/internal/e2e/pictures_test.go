@@ -46,7 +46,7 @@ func (s *scene) drawn(prompt string) openaitest.Drawing {
 // that a kill interrupts is neither generated again nor sent, and the model is told.
 func TestPictures(t *testing.T) {
 	t.Parallel()
-	w, platforms := joinPlatforms(t, "", perform)
+	w, platforms := joinPlatforms(t, "", answerConversations)
 	w.withPictures("")
 	w.configure("")
 	p := w.start()
@@ -101,7 +101,7 @@ func TestPictures(t *testing.T) {
 // loaded only from the provider's host. Without a model for pictures, no such tool is offered.
 func TestPictureLimits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, worldOptions{answer: perform})
+	w := newWorld(t, worldOptions{answer: answerConversations})
 	w.withPictures("[tools.edit_image]\nuser = \"ask\"\n[budget]\nday_dollars = 0.7\n")
 	w.set("[models.fake]", "[models.fake]\nfree = true")
 	w.configure(quiet)

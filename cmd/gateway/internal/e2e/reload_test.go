@@ -150,7 +150,7 @@ func TestReloadFirstOwner(t *testing.T) {
 // after its session on Discord was invalidated.
 func TestReloadGroupsOfDiscord(t *testing.T) {
 	t.Parallel()
-	w, s := withDiscordOnly(t, "streaming = false\n", perform)
+	w, s := withDiscordOnly(t, "streaming = false\n", answerConversations)
 	d := s.chatPlatform.(*onDiscord)
 	d.AddChannel("10", "40", "weeds")
 	p := w.start()

@@ -28,7 +28,7 @@ var flowers = []struct {
 // after the file was changed loses nothing: the next run removes the rest.
 func TestHistoryIsTrimmed(t *testing.T) {
 	t.Parallel()
-	s := newStudy(t)
+	s := newEditWorld(t)
 	s.configure(quiet + "\n[memory]\ndream_every = \"0s\"\n[retention]\nhistory = \"720h\"")
 	unread := newHold()
 	defer unread.release()
@@ -87,7 +87,7 @@ func TestHistoryIsTrimmed(t *testing.T) {
 }
 
 // dreams returns how many answers to /dream Ann has received.
-func (s *study) dreams() int {
+func (s *editWorld) dreams() int {
 	all := strings.Join(s.texts(annID), "\n")
 	return strings.Count(all, "I have read the new notes") +
 		strings.Count(all, "There are no new notes")
@@ -110,7 +110,7 @@ func notes() string {
 
 // checkTrimmed checks how many notes are in the table, how many of the newest are in the file,
 // and up to which note Dream has read them.
-func (s *study) checkTrimmed(rows, lines int, read int64) {
+func (s *editWorld) checkTrimmed(rows, lines int, read int64) {
 	s.t.Helper()
 	table, dreamed, file := s.entries()
 	file = file[1:] // without Ann's line
@@ -127,7 +127,7 @@ func (s *study) checkTrimmed(rows, lines int, read int64) {
 }
 
 // find checks that the agent and the owner find the notes about these flowers, and no others.
-func (s *study) find(words ...string) {
+func (s *editWorld) find(words ...string) {
 	s.t.Helper()
 	for _, f := range flowers {
 		heard, printed := "Nothing was found", slices.Contains(words, f.word)

@@ -40,7 +40,7 @@ import (
 //	[root]                whether the tests run as root, who can open every folder
 func TestScript(t *testing.T) {
 	t.Parallel()
-	scripts := crowd{t: t}
+	scripts := concurrentTests{t: t}
 	defer scripts.all.Wait()
 	testscript.RunT(scriptRunner{t, &scripts}, testscript.Params{
 		Dir:   "testdata/script",
@@ -55,10 +55,10 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// A scriptRunner runs the scripts as subtests of a crowd.
+// A scriptRunner runs the scripts with concurrentTests.
 type scriptRunner struct {
 	*testing.T
-	scripts *crowd
+	scripts *concurrentTests
 }
 
 func (r scriptRunner) Run(name string, script func(testscript.T)) {

@@ -35,8 +35,8 @@ func counts(r openaitest.Request) openaitest.Reply {
 // calm has the settings of an account without previews, limits and reactions.
 const calm = "streaming = false\nrate_limit = \"off\"\nsender_rate = 0\nreaction = \"\"\n"
 
-// link links the guests of an inn, who were let in before, so that they are one person.
-func (in *inn) link() {
+// link links the guests of a guestWorld, who were let in before, so that they are one person.
+func (in *guestWorld) link() {
 	in.t.Helper()
 	var ids []int64
 	in.look(func(db *store.DB) {
@@ -77,7 +77,7 @@ func (g guest) numbers() (questions []string, numbers []int) {
 // /forget apply to that conversation from any chat.
 func TestPersonOnPlatforms(t *testing.T) {
 	t.Parallel()
-	in := newInnOf(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
+	in := newGuestWorldOf(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
 		if asked.MatchString(lastText(r)) {
 			return counts(r)
 		}

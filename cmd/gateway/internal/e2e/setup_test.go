@@ -25,9 +25,9 @@ import (
 	"gateway/cmd/gateway/internal/app"
 )
 
-// A newcomer has a home without a configuration, and environment variables with the addresses of
+// A setupHome has a home without a configuration, and environment variables with the addresses of
 // the fakes of all platforms.
-type newcomer struct {
+type setupHome struct {
 	*world
 	discord  *onDiscord
 	whatsapp *whatsapptest.Server
@@ -35,9 +35,9 @@ type newcomer struct {
 	env      []string
 }
 
-func newNewcomer(t *testing.T) *newcomer {
+func newSetupHome(t *testing.T) *setupHome {
 	t.Helper()
-	n := &newcomer{world: newWorld(t, worldOptions{}), discord: openDiscord(t),
+	n := &setupHome{world: newWorld(t, worldOptions{}), discord: openDiscord(t),
 		whatsapp: whatsapptest.New(nil)}
 	n.discord.SetOwner("7")
 	n.telegram.AddUser(telegramtest.User{ID: annID, First: "Ann"})
@@ -63,7 +63,7 @@ func newNewcomer(t *testing.T) *newcomer {
 }
 
 // gateway runs the program with the variables of n, further variables and a standard input.
-func (n *newcomer) gateway(input string, env []string, args ...string) (string, error) {
+func (n *setupHome) gateway(input string, env []string, args ...string) (string, error) {
 	n.t.Helper()
 	path, err := buildBinary()
 	if err != nil {
@@ -78,7 +78,7 @@ func (n *newcomer) gateway(input string, env []string, args ...string) (string, 
 
 // file returns the content of a file in the home. It checks that only the owner may read the
 // file.
-func (n *newcomer) file(name string) string {
+func (n *setupHome) file(name string) string {
 	n.t.Helper()
 	path := filepath.Join(n.home, name)
 	info, err := os.Stat(path)
@@ -96,7 +96,7 @@ func (n *newcomer) file(name string) string {
 }
 
 // isClean checks that none of the commands that inspect a home finds a problem.
-func (n *newcomer) isClean() {
+func (n *setupHome) isClean() {
 	n.t.Helper()
 	for command, want := range map[string]string{
 		"config check": "The configuration is correct.", "doctor": "All is well.",
@@ -123,7 +123,7 @@ func (n *newcomer) isClean() {
 // answered wrongly. Afterwards the gateway answers the owner on all platforms.
 func TestSetup(t *testing.T) {
 	t.Parallel()
-	n := newNewcomer(t)
+	n := newSetupHome(t)
 	n.model.Keep(openaitest.DefaultKeep)
 	n.model.Inject(1, openaitest.Fault{Status: http.StatusUnauthorized})
 	p := n.sit(newVT(120, 200, ansi.WcWidth), n.env, "setup")
@@ -223,7 +223,7 @@ func TestSetup(t *testing.T) {
 }
 
 // setupFile is the configuration that TestSetup writes.
-func setupFile(n *newcomer) string {
+func setupFile(n *setupHome) string {
 	return strings.NewReplacer("URL", n.model.URL, "PHONE", "+"+n.ann.Phone()).Replace(`[models.openai]
 model = "gpt-5.4-mini"
 base_url = "URL"
@@ -252,7 +252,7 @@ timezone = "Asia/Tokyo"
 // TestSetupStops checks that Ctrl-C during setup, also while a secret is typed, changes nothing.
 func TestSetupStops(t *testing.T) {
 	t.Parallel()
-	n := newNewcomer(t)
+	n := newSetupHome(t)
 	p := n.sit(newVT(120, 200, ansi.WcWidth), n.env, "setup")
 	p.sees("Provider, by number or name")
 	p.types(enterKey)
@@ -269,7 +269,7 @@ func TestSetupStops(t *testing.T) {
 // written files stay if the account of WhatsApp is not linked.
 func TestSetupTrouble(t *testing.T) {
 	t.Parallel()
-	n := newNewcomer(t)
+	n := newSetupHome(t)
 	n.withoutAPI("TELEGRAM")
 	n.discord.SetContentIntent(false)
 	n.model.Inject(1, openaitest.Fault{Status: http.StatusNotFound})
@@ -320,7 +320,7 @@ func TestSetupTrouble(t *testing.T) {
 // TestSetupHint checks that a gateway without any configuration tells a person about setup.
 func TestSetupHint(t *testing.T) {
 	t.Parallel()
-	n := newNewcomer(t)
+	n := newSetupHome(t)
 	p := n.sit(newVT(120, 50, ansi.WcWidth), []string{"OLLAMA_HOST=127.0.0.1:1"})
 	p.sees("For a real model leave this, and run `gateway setup`.")
 	p.sees("demo · context")
@@ -332,7 +332,7 @@ func TestSetupHint(t *testing.T) {
 // comments and the other keys of the file.
 func TestSetupAgain(t *testing.T) {
 	t.Parallel()
-	n := newNewcomer(t)
+	n := newSetupHome(t)
 	claude := anthropictest.Start(t, "sk-claude",
 		func(anthropictest.Request) anthropictest.Reply { return anthropictest.Reply{Text: "Yes."} })
 	n.env = append(n.env, "ANTHROPIC_BASE_URL="+claude.URL+"/v1", "KEY=sk-claude", "WRONG=sk-wrong",
@@ -402,7 +402,7 @@ key = "file:secrets/anthropic.key"
 
 // isTaken checks that a running gateway applies a change by setup, and that setup does not touch
 // a file with mistakes.
-func (n *newcomer) isTaken(t *testing.T) {
+func (n *setupHome) isTaken(t *testing.T) {
 	t.Helper()
 	p := n.start(n.env...)
 	p.ready()
@@ -432,7 +432,7 @@ func (n *newcomer) isTaken(t *testing.T) {
 }
 
 // listens reports whether a gateway of the home accepts connections of terminals.
-func (n *newcomer) listens() bool {
+func (n *setupHome) listens() bool {
 	conn, err := net.Dial("unix", app.SocketPath(n.home))
 	if err != nil {
 		return false
@@ -442,7 +442,7 @@ func (n *newcomer) listens() bool {
 }
 
 // withoutAPI removes the environment variables of these platforms from n.env.
-func (n *newcomer) withoutAPI(platforms ...string) {
+func (n *setupHome) withoutAPI(platforms ...string) {
 	var env []string
 	for _, v := range n.env {
 		keep := true
@@ -459,7 +459,7 @@ func (n *newcomer) withoutAPI(platforms ...string) {
 // TestSetupLocal checks that a model server on this machine is found, and needs no key.
 func TestSetupLocal(t *testing.T) {
 	t.Parallel()
-	n := newNewcomer(t)
+	n := newSetupHome(t)
 	n.withoutAPI("TELEGRAM", "DISCORD", "WHATSAPP")
 	n.model.SetModels("nomic-embed-text", "qwen3:8b")
 	n.env = append(n.env, "OLLAMA_HOST="+strings.TrimSuffix(n.model.URL, "/v1"))

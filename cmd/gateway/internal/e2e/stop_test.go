@@ -23,7 +23,7 @@ func TestStopAnswers(t *testing.T) {
 		if strings.Contains(lastWords(r), "hello") {
 			holds[platformOf(r)].wait()
 		}
-		return perform(r)
+		return answerConversations(r)
 	})
 	w.onAll(platforms, func(s *scene) {
 		s.say("hello")

@@ -95,15 +95,15 @@ type streamLog struct {
 	release  func()
 
 	mu      sync.Mutex
-	seen    map[string][]glimpse // by the name of the answer
+	seen    map[string][]shownText // by the name of the answer
 	grown   int
 	ended   int
 	edits   int
 	closest time.Duration
 }
 
-// A glimpse is the visible text of an answer at a time.
-type glimpse struct {
+// A shownText is the visible text of an answer at a time.
+type shownText struct {
 	text string
 	at   time.Time
 }
@@ -111,7 +111,7 @@ type glimpse struct {
 func newStreamLog() *streamLog {
 	l := &streamLog{
 		growing: make(chan struct{}), complete: make(chan struct{}), released: make(chan struct{}),
-		seen: make(map[string][]glimpse), closest: time.Hour,
+		seen: make(map[string][]shownText), closest: time.Hour,
 	}
 	l.release = sync.OnceFunc(func() { close(l.released) })
 	return l
@@ -124,7 +124,7 @@ func (l *streamLog) note(text string) bool {
 	name := streamName.FindString(text)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.seen[name] = append(l.seen[name], glimpse{text, time.Now()})
+	l.seen[name] = append(l.seen[name], shownText{text, time.Now()})
 	if strings.HasSuffix(name, "-1") && len(l.seen[name]) == 2 {
 		if l.grown++; l.grown == streamChats() {
 			close(l.growing)

@@ -47,9 +47,9 @@ func TestDrafts(t *testing.T) {
 	var w *world
 	w = newWorld(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
 		if strings.HasSuffix(lastText(r), "two") {
-			return w.held(groupID, perform(r))
+			return w.held(groupID, answerConversations(r))
 		}
-		reply := perform(r)
+		reply := answerConversations(r)
 		reply.Hold = func(sent int) { // waits until the last piece that was sent is shown
 			w.holdUntil("drafts", func() bool { return len(w.telegram.Drafts(annID)) >= min(sent, 2) })
 		}
@@ -78,7 +78,7 @@ func TestDrafts(t *testing.T) {
 // TestStrangersFilesAreNotFetched checks that files of strangers are not fetched.
 func TestStrangersFilesAreNotFetched(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, worldOptions{answer: perform,
+	w := newWorld(t, worldOptions{answer: answerConversations,
 		channel: "access = \"allow\"\nowners = [7]\nstreaming = false"})
 	w.run()
 	w.telegram.SayPhoto(bobID, bobID, "look at this", pixels(300))

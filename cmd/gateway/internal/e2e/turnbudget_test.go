@@ -12,10 +12,10 @@ import (
 	"gateway/store"
 )
 
-// A spender is a model that starts four endless sub-agents. The usage of a call follows from the
-// size of its prompt, as with a real model. Otherwise the gateway could not reserve enough for
+// A pricedModel is a model that starts four endless sub-agents. The usage of a call follows from
+// the size of its prompt, as with a real model. Otherwise the gateway could not reserve enough for
 // concurrent calls.
-type spender struct {
+type pricedModel struct {
 	*hold // blocks the second call of each sub-agent; reached when all four have made it
 
 	mu     sync.Mutex
@@ -40,7 +40,7 @@ func usageOf(r openaitest.Request) *openaitest.Usage {
 	return &openaitest.Usage{Prompt: size / 2, Completion: 10, Total: size/2 + 10}
 }
 
-func (s *spender) answer(r openaitest.Request) openaitest.Reply {
+func (s *pricedModel) answer(r openaitest.Request) openaitest.Reply {
 	text := lastText(r)
 	_, task, sub := strings.Cut(text, "count the roses of bed ")
 	last := r.Messages[len(r.Messages)-1]
@@ -74,7 +74,7 @@ func lookAround(r openaitest.Request) []openaitest.ToolCall {
 }
 
 // direct sets the reply for the turn that starts the sub-agents. This turn makes eight calls.
-func (s *spender) direct(r openaitest.Request, reply *openaitest.Reply) {
+func (s *pricedModel) direct(r openaitest.Request, reply *openaitest.Reply) {
 	results := 0
 	for _, m := range r.Messages {
 		if m.Role == "tool" {
@@ -96,7 +96,7 @@ func (s *spender) direct(r openaitest.Request, reply *openaitest.Reply) {
 }
 
 // wait blocks a call until release and reports whether the process that made it still exists.
-func (s *spender) wait() bool {
+func (s *pricedModel) wait() bool {
 	s.mu.Lock()
 	before := !s.killed
 	if s.asking++; s.asking == 4 {
@@ -113,7 +113,7 @@ func (s *spender) wait() bool {
 // continues them.
 func TestTurnBudget(t *testing.T) {
 	t.Parallel()
-	s := &spender{hold: newHold(), subs: make(map[string]int)}
+	s := &pricedModel{hold: newHold(), subs: make(map[string]int)}
 	defer s.release()
 	w := newWorld(t, worldOptions{answer: s.answer})
 	// If each of the four sub-agents used a quarter of the limit, the eight calls of the turn

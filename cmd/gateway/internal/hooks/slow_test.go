@@ -46,7 +46,7 @@ func TestPlaces(t *testing.T) {
 	over := make(chan struct{})
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /hooks/{name}", func(rw http.ResponseWriter, r *http.Request) {
-		w.handler.ServeHTTP(&hurried{rw, r, over}, r)
+		w.handler.ServeHTTP(&expiringWriter{rw, r, over}, r)
 	})
 	srv := httptest.NewServer(mux)
 	defer srv.Close()
@@ -78,14 +78,14 @@ func TestPlaces(t *testing.T) {
 	w.take(signed("h", `{}`))
 }
 
-// A hurried writer ends the time for the body of a slow post when the test closes over.
-type hurried struct {
+// An expiringWriter ends the time for the body of a slow post when the test closes over.
+type expiringWriter struct {
 	http.ResponseWriter
 	r    *http.Request
 	over chan struct{}
 }
 
-func (h *hurried) SetReadDeadline(at time.Time) error {
+func (h *expiringWriter) SetReadDeadline(at time.Time) error {
 	control := http.NewResponseController(h.ResponseWriter)
 	if slow := h.r.ContentLength < 0; slow && time.Now().Before(at) {
 		go func() {

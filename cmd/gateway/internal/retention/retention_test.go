@@ -31,14 +31,14 @@ func openDB(t *testing.T, migrations ...store.Migration) *store.DB {
 	return db
 }
 
-// A stock is a table from which a rule removes rows.
-type stock struct {
+// A rowTable is a table from which a rule removes rows.
+type rowTable struct {
 	left   int
 	before []time.Time // the limit of each call
 	fail   error
 }
 
-func (s *stock) prune(_ *store.Tx, before time.Time, after int64) (int, int64, error) {
+func (s *rowTable) prune(_ *store.Tx, before time.Time, after int64) (int, int64, error) {
 	s.before = append(s.before, before)
 	if s.fail != nil {
 		return 0, 0, s.fail
@@ -57,8 +57,8 @@ func TestPass(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	var log bytes.Buffer
 	broken := errors.New("broken")
-	first, bad := &stock{left: 8}, &stock{fail: broken}
-	kept, last := &stock{left: 5}, &stock{left: 2}
+	first, bad := &rowTable{left: 8}, &rowTable{fail: broken}
+	kept, last := &rowTable{left: 5}, &rowTable{left: 2}
 	s := New(db, []Rule{
 		{Name: "first", Keep: time.Hour, Prune: first.prune},
 		{Name: "bad", Keep: time.Hour, Prune: bad.prune},
@@ -180,7 +180,7 @@ func TestTightFails(t *testing.T) {
 	db := openDB(t, goods)
 	a, _, c := fillGoods(t, db)
 	broken := errors.New("broken")
-	bad := &stock{fail: broken}
+	bad := &rowTable{fail: broken}
 	tight := [][]Rule{{{Name: "bad", Keep: time.Hour, Prune: bad.prune}, a}, {c}}
 	err := New(db, nil, &Options{Pause: time.Nanosecond, MaxBytes: 1, Tight: tight}).Pass(t.Context())
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "bad") {
