@@ -13,28 +13,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"gateway/agent/schedule"
 	"gateway/bus"
 	"gateway/store"
 	"gateway/store/storetest"
 )
-
-// gateway runs a command of the gateway in the home of w, and returns what it prints.
-func (w *world) gateway(args ...string) (string, error) {
-	w.t.Helper()
-	path, err := buildBinary()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute) // one that hangs fails by name
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Env = w.environ()
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
 
 // TestBackup takes a backup while people write, kills the gateway and restores the backup in
 // another home. It verifies that a gateway there answers each message of the backup, and each

@@ -44,6 +44,21 @@ var buildBinary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
+// gateway runs a command of the gateway in the home of w, and returns what it prints.
+func (w *world) gateway(args ...string) (string, error) {
+	w.t.Helper()
+	path, err := buildBinary()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute) // one that hangs fails by name
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = w.environ()
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
 // A process is a gateway in its own process, without a terminal. Its log is read while it runs.
 type process struct {
 	t    testing.TB

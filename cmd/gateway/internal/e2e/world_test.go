@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -217,6 +218,23 @@ func (w *world) texts(chat int64) []string {
 		}
 	}
 	return list
+}
+
+// reply makes a person write in their chat and returns the answer.
+func (w *world) reply(chat int64, text string) string {
+	w.t.Helper()
+	before := len(w.texts(chat))
+	w.telegram.Say(chat, chat, text)
+	w.await("an answer to "+text, func() bool { return len(w.texts(chat)) > before })
+	return w.texts(chat)[before]
+}
+
+// wantReply checks that the answer to a person contains want.
+func (w *world) wantReply(chat int64, text, want string) {
+	w.t.Helper()
+	if got := w.reply(chat, text); !strings.Contains(got, want) {
+		w.t.Errorf("chat %d was told %q after %q, want %q in it", chat, got, text, want)
+	}
 }
 
 // until waits until a channel is closed or receives a value.
