@@ -93,8 +93,11 @@ type Batch struct {
 	Cursor    string
 	CursorKey string
 
-	// Forget deletes the stored cursor, because its chat is gone or no longer accessible. Cursor is
-	// "" then.
+	// Keep stores Cursor even if no message is admitted.
+	Keep bool
+
+	// Forget deletes the stored cursor, for example because its chat is gone. If Cursor is not "",
+	// Forget deletes no other cursor.
 	Forget bool
 
 	// Migrated maps the new id of each group that has changed its id to the old one.

@@ -16,6 +16,8 @@ type Inbox struct {
 	// OnPublish, if not nil, is called before a batch is stored. If it returns an error, Publish
 	// returns that error and stores nothing. It must not be changed while Run runs.
 	OnPublish func() error
+	// Admit, if not nil, reports whether a message is admitted. It must not be changed while Run runs.
+	Admit func(bus.InboundMessage) bool
 	// Open, if not nil, is what Flushed returns. A test closes it to end sending.
 	Open chan struct{}
 
@@ -107,18 +109,25 @@ func (in *Inbox) Publish(ctx context.Context, b channels.Batch) error {
 		in.seen = make(map[[2]string]bool)
 		in.cursors = make(map[string]string)
 	}
+	admitted := 0
 	for _, m := range b.Messages {
+		if in.Admit != nil && !in.Admit(m) {
+			continue
+		}
+		admitted++
 		key := [2]string{m.From.Chat, m.ID}
 		if !in.seen[key] {
 			in.seen[key] = true
 			in.messages = append(in.messages, m)
 		}
 	}
-	if b.Cursor != "" {
+	switch {
+	case b.Forget:
+		if b.Cursor == "" || b.Cursor == in.cursors[b.CursorKey] {
+			delete(in.cursors, b.CursorKey)
+		}
+	case b.Cursor != "" && (admitted > 0 || b.Keep):
 		in.cursors[b.CursorKey] = b.Cursor
-	}
-	if b.Forget {
-		delete(in.cursors, b.CursorKey)
 	}
 	return nil
 }

@@ -103,6 +103,9 @@ func (d *directory) placeWithin(
 	ctx context.Context, id, guild string, limit time.Duration,
 ) (place, error) {
 	known, ok := d.places.Get(id)
+	if guild != "" && known.Guild != guild {
+		ok = false // a look-up was refused before the guild was known
+	}
 	if ok && time.Since(known.at) < titleTime {
 		return known, nil
 	}
@@ -119,6 +122,13 @@ func (d *directory) placeWithin(
 		return d.remember(id, place{ID: id, Guild: guild}), nil // the bot was removed since then
 	}
 	return place{}, err
+}
+
+// isCurrent reports whether messages from a channel of a guild need no look-up of either.
+func (d *directory) isCurrent(id, guild string) bool {
+	p, _ := d.places.Get(id) // the zero values are not current
+	g, _ := d.guilds.Get(guild)
+	return p.Guild == guild && time.Since(p.at) < titleTime && time.Since(g.at) < titleTime
 }
 
 // remember stores a place whose data is current.

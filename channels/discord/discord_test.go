@@ -71,9 +71,10 @@ func (l *logBuffer) String() string {
 // A world is a fake Discord and a Channel that uses it.
 type world struct {
 	*discordtest.Server
-	c   *discord.Channel
-	in  *channeltest.Inbox
-	log *logBuffer
+	c    *discord.Channel
+	opts discord.Options // of c
+	in   *channeltest.Inbox
+	log  *logBuffer
 }
 
 // start returns a world with some people and places. Both options may be nil.
@@ -103,7 +104,8 @@ func start(t testing.TB, fake *discordtest.Options, opts *discord.Options) *worl
 	w := &world{Server: s, in: new(channeltest.Inbox), log: new(logBuffer)}
 	o.BaseURL, o.Transport = url, transport
 	o.Logger = slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	w.c = discord.New("dc", token, &o)
+	w.opts = o
+	w.c = discord.New("dc", token, &w.opts)
 	t.Cleanup(func() {
 		if strings.Contains(w.log.String(), "SECRET") {
 			t.Errorf("the log shows the token: %s", w.log)

@@ -34,6 +34,7 @@ type feed struct {
 	done    chan *job // jobs that are done; run takes each of them
 	writing int       // workers that store live messages
 	reading int       // workers that read after a gap
+	keeping int       // workers that store a provisional cursor
 
 	lanes   map[string]*lane // by channel
 	live    []*lane          // lanes with something to store, oldest first
@@ -53,6 +54,8 @@ type lane struct {
 	gap     bool      // it is in stale
 	later   time.Time // when to read it, if a try has failed; zero: at once
 	hold    time.Time // when to store its events, if a look-up was limited; zero: at once
+
+	provisional uint64 // stored provisional cursor, or 0
 }
 
 // An item is an event of a channel.
@@ -74,8 +77,13 @@ func newFeed(c *Channel, in channels.Intake, me user, cursors map[string]string)
 	}
 	for place, cursor := range cursors {
 		// Every cursor of this channel belongs to a place. The key "" is not one.
-		if n := idNumber(cursor); n > 0 && place != "" {
-			f.lane(place).cursor = n
+		n, provisional := parseCursor(cursor)
+		if n == 0 || place == "" {
+			continue
+		}
+		l := f.lane(place)
+		if l.cursor = n; provisional {
+			l.assumed, l.provisional = n+1, n
 		}
 	}
 	f.since = f.newest()
@@ -122,7 +130,7 @@ func (f *feed) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	err := f.loop(ctx)
 	cancel()
-	for f.writing+f.reading > 0 {
+	for f.writing+f.reading+f.keeping > 0 {
 		// Each worker waits until its job is taken. finish gives unfinished items back to their
 		// lane, for end.
 		_ = f.finish(<-f.done) // err was first
@@ -164,8 +172,12 @@ func (f *feed) begin(ctx context.Context) time.Duration {
 	wait := time.Hour
 	// A reader also stores the waiting events of its lane, after the missed ones.
 	for _, l := range slices.Backward(f.stale) {
+		if cursor := f.unkept(l); cursor > 0 {
+			f.keep(ctx, l, cursor)
+			continue
+		}
 		if f.reading >= maxReaders {
-			break
+			continue
 		}
 		if left := time.Until(l.later); left > 0 {
 			wait = min(wait, left)
@@ -173,12 +185,19 @@ func (f *feed) begin(ctx context.Context) time.Duration {
 			f.start(ctx, l, true)
 		}
 	}
-	var held []*lane // they stay in live
-	for len(f.live) > 0 && f.writing < maxWriters {
-		l := f.live[0]
-		f.live = f.live[1:]
+	var rest []*lane // they stay in live
+	for _, l := range f.live {
+		if cursor := f.unkept(l); cursor > 0 {
+			f.keep(ctx, l, cursor)
+			rest = append(rest, l)
+			continue
+		}
 		if left := time.Until(l.hold); left > 0 {
-			wait, held = min(wait, left), append(held, l)
+			wait, rest = min(wait, left), append(rest, l)
+			continue
+		}
+		if f.writing >= maxWriters {
+			rest = append(rest, l)
 			continue
 		}
 		l.queued = false
@@ -188,7 +207,7 @@ func (f *feed) begin(ctx context.Context) time.Duration {
 			f.start(ctx, l, false)
 		}
 	}
-	f.live = append(f.live, held...)
+	f.live = rest
 	return wait
 }
 
@@ -197,8 +216,12 @@ func (f *feed) start(ctx context.Context, l *lane, reader bool) {
 	n := min(len(l.items), maxBatch)
 	// The worker's slice ends with its part, so an append can't overwrite the rest of the lane.
 	j := &job{place: l.place, cursor: l.cursor, assumed: l.assumed, since: f.since,
-		items: l.items[:n:n], reader: reader, session: f.session, gap: reader}
+		items: l.items[:n:n], reader: reader, session: f.session, gap: reader,
+		provisional: l.provisional}
 	l.items, l.busy = l.items[n:], true
+	if reader && l.cursor == 0 && l.provisional > 0 {
+		j.cursor, j.assumed = l.provisional, l.provisional+1
+	}
 	if l.gap && !reader {
 		j.since = 0 // store only presses for now
 	}
@@ -215,8 +238,11 @@ func (f *feed) start(ctx context.Context, l *lane, reader bool) {
 
 // finish records the result of a worker.
 func (f *feed) finish(j *job) error {
+	if j.keeper {
+		return f.kept(j)
+	}
 	l := f.lanes[j.place]
-	l.busy, l.cursor, l.assumed = false, j.cursor, j.assumed
+	l.busy, l.cursor, l.assumed, l.provisional = false, j.cursor, j.assumed, j.provisional
 	if j.reader {
 		f.reading--
 	} else {

@@ -35,9 +35,7 @@ func newTranslator(account string, me user, places *directory) *translator {
 func (t *translator) inbound(
 	ctx context.Context, m *message, edit bool,
 ) (bus.InboundMessage, bool, error) {
-	if m.ID == "" || m.Author.ID == "" || m.Author.Bot || m.Webhook != "" ||
-		m.Type != plainMessage && m.Type != replyMessage ||
-		edit && (m.Edited == nil || time.Since(*m.Edited) > maxEditAge) {
+	if !m.isFromPerson() || edit && (m.Edited == nil || time.Since(*m.Edited) > maxEditAge) {
 		return bus.InboundMessage{}, false, nil
 	}
 	where, err := t.places.placeOf(ctx, m.Channel, m.Guild, m.live)

@@ -133,6 +133,12 @@ func madeAt(id string) time.Time {
 	return time.UnixMilli(int64(idNumber(id)>>22) + epoch).UTC()
 }
 
+// isFromPerson reports whether a person has written m: not a bot, a webhook or Discord itself.
+func (m *message) isFromPerson() bool {
+	return m.ID != "" && m.Author.ID != "" && !m.Author.Bot && m.Webhook == "" &&
+		(m.Type == plainMessage || m.Type == replyMessage)
+}
+
 func (u *user) name() string {
 	return channels.Clean(cmp.Or(u.Global, u.Username), channels.MaxName)
 }

@@ -35,7 +35,10 @@ type job struct {
 	since   uint64 // where to read a new listed channel from; 0: don't look whether it is one
 	items   []item
 	reader  bool // it counts as a reader
+	keeper  bool // it only stores a provisional cursor
 	session int  // of the feed at the start of the job
+
+	provisional uint64 // see lane; do moves it
 
 	gap  bool          // read the channel before storing the items
 	read bool          // result: the channel was read
@@ -56,16 +59,24 @@ type storer struct {
 }
 
 // do does j: it stores what the gateway sent, after the missed messages. If it returns an error,
-// nothing of j.items is stored.
+// some of j.items may not be stored.
 func (s *storer) do(ctx context.Context, j *job) error {
-	if err := s.checkNew(ctx, j); err != nil {
-		return s.leave(ctx, j, j.items, err)
+	if ok, err := s.checkNew(ctx, j); !ok {
+		return err
 	}
-	if j.gap && j.cursor > 0 {
+	if j.gap && j.cursor > 0 && j.wait == 0 {
 		if err := s.fill(ctx, j); err != nil {
 			return err
 		}
 	}
+	if err := s.store(ctx, j); err != nil {
+		return err
+	}
+	return s.settle(ctx, j)
+}
+
+// store stores what the gateway sent.
+func (s *storer) store(ctx context.Context, j *job) error {
 	items := j.items
 	if j.wait > 0 { // messages will be read together with the missed ones; presses will not
 		items = slices.DeleteFunc(slices.Clone(items), func(it item) bool { return it.press == nil })
@@ -156,24 +167,36 @@ func (s *storer) publish(ctx context.Context, j *job, b channels.Batch) error {
 	return nil
 }
 
-// checkNew determines whether a channel that sends its first event is listed, or a thread of a
-// listed channel. Such a channel is read from the newest position of the others.
-func (s *storer) checkNew(ctx context.Context, j *job) error {
-	if j.cursor > 0 || j.since == 0 || len(*s.c.groups.Load()) == 0 {
-		return nil
+// checkNew determines whether a channel without a stored message is listed, or a thread of a listed
+// channel. Such a channel is read from the newest position of the others. If checkNew returns
+// false, the job is over.
+func (s *storer) checkNew(ctx context.Context, j *job) (ok bool, err error) {
+	known := j.cursor > 0 && (j.assumed == 0 || j.provisional <= j.since)
+	if known || j.since == 0 || len(*s.c.groups.Load()) == 0 {
+		return true, nil
 	}
-	i := slices.IndexFunc(j.items, func(it item) bool { return it.message != nil })
-	if i < 0 || j.items[i].message.Guild == "" {
-		return nil
+	guild := ""
+	for _, it := range j.items {
+		if it.message != nil {
+			guild = it.message.Guild
+			break
+		}
 	}
-	p, err := s.places.placeOf(ctx, j.place, j.items[i].message.Guild, true)
-	if err != nil {
-		return err
+	if j.cursor == 0 && guild == "" {
+		return true, nil
 	}
-	if isListed(&p, *s.c.groups.Load()) {
+	p, err := s.places.placeWithin(ctx, j.place, guild, longestLimit)
+	switch {
+	case err != nil && j.cursor > 0:
+		err = s.postpone(ctx, j, fmt.Errorf("%w: %w", errUnread, err))
+		return err == nil, err
+	case err != nil:
+		return false, s.leave(ctx, j, j.items, err)
+	case isListed(&p, *s.c.groups.Load()):
 		j.gap, j.cursor, j.assumed = true, j.since, j.since+1
+		err = s.keep(ctx, j, j.since)
 	}
-	return nil
+	return err == nil, err
 }
 
 // fill reads the messages of a channel after its cursor.
@@ -210,7 +233,7 @@ func (s *storer) forget(ctx context.Context, j *job) error {
 	if err := s.publish(ctx, j, channels.Batch{CursorKey: j.place, Forget: true}); err != nil {
 		return err
 	}
-	j.cursor, j.assumed, j.read = 0, 0, true
+	j.cursor, j.assumed, j.provisional, j.read = 0, 0, 0, true
 	return nil
 }
 

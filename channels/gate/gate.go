@@ -170,7 +170,7 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 			}
 		}
 	}()
-	if len(sorted) == 0 && len(b.Migrated) == 0 && !b.Forget {
+	if len(sorted) == 0 && len(b.Migrated) == 0 && !b.Forget && !b.Keep {
 		return nil // the cursor only concerns stored messages
 	}
 	now := g.now()
@@ -186,7 +186,7 @@ func (in *intake) Publish(ctx context.Context, b channels.Batch) (err error) {
 			return err
 		}
 		if b.Forget {
-			return in.dropCursor(tx, b.CursorKey)
+			return in.dropCursor(tx, b.CursorKey, b.Cursor)
 		}
 		return in.saveCursor(tx, b.CursorKey, b.Cursor)
 	}, func() { in.announce(b, fresh) })
@@ -459,8 +459,10 @@ func (in *intake) saveCursor(tx *store.Tx, place, cursor string) error {
 	return store.Wrap(err, "gate: cursor of %s", in.account)
 }
 
-func (in *intake) dropCursor(tx *store.Tx, place string) error {
-	_, err := tx.Exec("DELETE FROM places WHERE account = $1 AND place = $2", in.account, place)
+// dropCursor deletes the cursor of a place. If only is not "", it deletes no other cursor.
+func (in *intake) dropCursor(tx *store.Tx, place, only string) error {
+	_, err := tx.Exec(`DELETE FROM places WHERE account = $1 AND place = $2
+		AND cursor = CASE WHEN $3 = '' THEN cursor ELSE $3 END`, in.account, place, only)
 	return store.Wrap(err, "gate: forget cursor of %s", in.account)
 }
 

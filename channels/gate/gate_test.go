@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -205,6 +206,31 @@ func TestPlaceIsGone(t *testing.T) {
 			t.Errorf("the cursors are %v, %v; want that of b", cursors, err)
 		}
 		d.wantInbox("user one", "user two")
+	})
+}
+
+// A cursor can be stored without a message, and deleted unless a message has replaced it.
+func TestKeptCursor(t *testing.T) {
+	atDoor(t, func(d *gateFixture) {
+		in := d.gate.Intake("tg", open)
+		for _, b := range []channels.Batch{
+			{CursorKey: "a", Cursor: "~1", Keep: true},
+			{CursorKey: "b", Cursor: "~1", Keep: true},
+			{CursorKey: "c", Cursor: "~1", Keep: true},
+			{CursorKey: "d", Cursor: "1"},
+			{CursorKey: "a", Cursor: "1", Messages: []bus.InboundMessage{message("1", "ann", "one")}},
+			{CursorKey: "a", Cursor: "~1", Forget: true},
+			{CursorKey: "b", Cursor: "~1", Forget: true},
+		} {
+			if err := in.Publish(d.t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cursors, err := in.Cursors(d.t.Context())
+		want := map[string]string{"a": "1", "c": "~1"}
+		if err != nil || !maps.Equal(cursors, want) {
+			t.Errorf("the cursors are %v, %v; want %v", cursors, err, want)
+		}
 	})
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"gateway/channels/discord/discordtest"
 )
 
 // TestKillPlatforms is like TestKill, but on platforms that remember what they were sent. People
@@ -60,6 +62,43 @@ func (tr *trial) torment(n int) {
 		tr.killAfter(p, time.Duration(tr.rand.IntN(1500))*time.Millisecond)
 	}
 	tr.settle()
+}
+
+// TestKillHeld kills the gateway while the first messages of a channel, a thread and an unlisted
+// channel wait because Discord limits the look-ups of channels. The next process answers the first
+// two, once.
+func TestKillHeld(t *testing.T) {
+	t.Parallel()
+	w, s := withDiscordOnly(t, "streaming = false\n", answerConversations)
+	d := s.chatPlatform.(*onDiscord)
+	d.AddChannel("10", "40", "weeds")
+	remove := d.Inject(discordtest.Fault{Method: "getChannel", RetryAfter: time.Hour})
+	p := w.start()
+	s.until("the gateway", s.ready)
+	s.sayGroup("which?", true)
+	s.sayThread(1, "roses?")
+	d.Say("40", "8", "<@99> nettles?")
+	s.until("look-ups", func() bool {
+		held := 0
+		for _, channel := range []string{"30", "31", "40"} {
+			held += min(d.Hits(discordtest.Answer, channel), 1)
+		}
+		return held == 3
+	})
+	p.kill()
+	remove()
+	w.run()
+	s.until("answers", func() bool { return len(s.group()) > 0 && len(s.thread(1)) > 0 })
+	s.sayGroup("and then?", true)
+	s.until("one more answer", func() bool { return has(s.group(), "you said and then?") })
+	s.rows(0, "places WHERE cursor LIKE '~%'")
+	if len(s.group()) != 2 || !has(s.group(), "you said which?") ||
+		len(s.thread(1)) != 1 || !has(s.thread(1), "roses?") {
+		t.Errorf("people read %q and %q", s.group(), s.thread(1))
+	}
+	if list := d.History("40"); len(list) > 0 {
+		t.Errorf("in the unlisted channel people read %+v", list)
+	}
 }
 
 // meet makes each person write and waits for the answers. The gateway can only read missed
