@@ -53,7 +53,7 @@ func NewDispatcher(deps Deps, opts *Options) *Dispatcher {
 	d.backgroundTasks = newBackground(d, d.env.Calls.Estimates)
 	d.env.Background, d.env.Summarizer, d.env.Merger = d.background, d.summarizer, d.merger
 	d.env.Speaker = d.speaker
-	d.stops = pool.Stopper{Pool: d.Pool, Tools: deps.Toolset}
+	d.stops = pool.Stopper{Pool: d.Pool, Tools: deps.Toolset, Accounts: d.Accounts}
 	d.commands = d.newCommands(d.DB)
 	d.transcriber = &voice.Transcriber{DB: d.DB, Loader: d.env.Attachments, Commands: d.commands,
 		Accounts: d.Accounts, Now: o.Now, Logger: o.Logger}

@@ -136,15 +136,11 @@ func (w *world) forgets(now int64) *atomic.Bool {
 	return forgotten
 }
 
-// wantUnmarked checks that the message with this id has lost the reaction that announces an
-// answer. If wanted is false, it checks that no message has lost it.
-func (w *world) wantUnmarked(wanted bool, id string) {
+// wantUnmarked checks that the messages with these ids, and no others, have lost the reaction that
+// announces an answer.
+func (w *world) wantUnmarked(ids ...string) {
 	w.t.Helper()
-	var want []string
-	if wanted {
-		want = []string{id}
-	}
-	wantLines(w.t, "messages that get no answer", w.outside.dropped, want)
+	wantLines(w.t, "messages that get no answer", w.outside.dropped, ids)
 }
 
 // A person writes in another chat while the gateway forgets them. The message gets the number
@@ -185,7 +181,11 @@ func TestWrittenWhileForgotten(t *testing.T) {
 					AND (person = 5 OR body LIKE '%"person":5%')`); n != 0 {
 					t.Error("the message still has the old number, or is stored for a stranger")
 				}
-				w.wantUnmarked(test.now < 0, "4")
+				unmarked := []string{"2"} // its turn has ended without an answer
+				if test.now < 0 {
+					unmarked = append(unmarked, "4")
+				}
+				w.wantUnmarked(unmarked...)
 			})
 		})
 	}
@@ -226,7 +226,11 @@ func TestWaitsInGroupWhileForgotten(t *testing.T) {
 					if n := w.count("SELECT count(*) FROM usage WHERE kind = 'person' AND key = '5'"); n != 0 {
 						t.Error("usage is counted for a person who was forgotten")
 					}
-					w.wantUnmarked(now < 0, "2")
+					var unmarked []string
+					if now < 0 {
+						unmarked = []string{"2"}
+					}
+					w.wantUnmarked(unmarked...)
 				})
 			})
 		}
@@ -385,6 +389,30 @@ func TestForgetFromOutside(t *testing.T) {
 		if got := told[len(told)-1].Text; got != "hello to you" {
 			t.Errorf("told %q", got)
 		}
+	})
+}
+
+// Another process erases a person while one of their messages is being answered and another one
+// waits. Both lose the reaction that announces an answer. Messages of others keep it.
+func TestForgetFromOutsideUnmarks(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.opts.QueueMode = pool.Followup
+		hold := make(chan struct{})
+		w.model.Queue(held(llmtest.Say("never"), hold), held(llmtest.Say("hi"), hold))
+		w.start()
+		w.tells(5, "a", "hello", "are you there?")
+		w.tells(6, "b", "hello")
+		other := NewDispatcher(w.deps, &w.opts)
+		w.must(other.eraser.Forget(t.Context(), memory.OfPerson(5)))
+		w.sleep(2 * time.Minute)
+		w.wantUnmarked("1", "2")
+		if n := w.count("SELECT count(*) FROM chores WHERE state LIKE '%dropped%'"); n != 0 {
+			t.Error("the task still has the messages")
+		}
+		close(hold)
+		w.wantQuiet()
+		w.wantAnswers("b", "hi")
 	})
 }
 

@@ -160,6 +160,45 @@ func TestPersonCommands(t *testing.T) {
 	})
 }
 
+// A command in one chat of a person ends their answers in another chat. It replies to the messages
+// of its own chat. The others lose the reaction that announces an answer.
+func TestPersonStopsElsewhere(t *testing.T) {
+	for _, test := range []struct {
+		command  string
+		role     bus.Role
+		answers  []string // ids of the messages that the reply answers
+		unmarked []string
+	}{
+		{"/stop", bus.User, []string{"4", "2"}, []string{"3", "1"}},
+		{"/stop", bus.Guest, []string{"4", "2"}, []string{"3", "1"}},
+		{"/new", bus.User, []string{"4", "2"}, []string{"3", "1"}},
+		{"/forget me now", bus.User, []string{"4", "2"}, []string{"3", "1"}},
+	} {
+		t.Run(test.command+" of a "+string(test.role), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.opts.QueueMode = pool.Followup
+				w.scope(bus.PerPerson)
+				w.model.Queue(held(llmtest.Say("never"), make(chan struct{})))
+				w.start()
+				for _, chat := range []string{"a", "b", "a"} {
+					m := w.ofPerson(chat, "hello")
+					m.Role, m.Sender.ID = test.role, "9"
+					w.put(m)
+				}
+				command := w.ofPerson("b", test.command)
+				command.Role, command.Sender.ID = test.role, "9"
+				w.put(command)
+				w.wantQuiet()
+				told := w.outbox("b")
+				if len(told) != 1 || !slices.Equal(told[0].Answers, test.answers) {
+					t.Errorf("the reply is %+v, want an answer to %q", told, test.answers)
+				}
+				w.wantUnmarked(test.unmarked...)
+			})
+		})
+	}
+}
+
 // A reminder for a person is sent to its chat and is part of the person's conversation.
 func TestPersonIsReminded(t *testing.T) {
 	inWorld(t, func(w *world) {

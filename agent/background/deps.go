@@ -62,6 +62,9 @@ type Accounts interface {
 
 	// ExternalStore returns the store of an account's own data about people, or nil if it has none.
 	ExternalStore(account string) ExternalStore
+
+	// Dropped takes back what people see on their messages until the answer. It must not block.
+	Dropped(messages []bus.InboundMessage)
 }
 
 // An ExternalStore has its own data about people, outside of the gateway's database. Erase must be

@@ -52,6 +52,10 @@ type Erasure struct {
 	Swept  []bus.Address  `json:"swept"` // chats without rows in the bus
 	Usage  []session.Key  `json:"usage"` // sessions whose usage counts are still to be erased
 	Sent   bool           `json:"sent"`  // the last message is sent, and the bus has no rows of theirs
+
+	// Dropped has the From and the ID of messages that get no answer. What the accounts show on them
+	// is still to be taken back.
+	Dropped []bus.InboundMessage `json:"dropped,omitempty"`
 }
 
 // Forget erases a scope, as /forget does for a person. It deletes the rows immediately. The gateway
@@ -87,7 +91,7 @@ func (e *Eraser) Rows(tx *store.Tx, left *Erasure) ([]session.Key, error) {
 		return nil, err
 	}
 	for _, key := range keys {
-		if err := e.eraseSession(tx, key); err != nil {
+		if err := e.eraseSession(tx, key, left); err != nil {
 			return nil, err
 		}
 	}
@@ -103,9 +107,11 @@ func (e *Eraser) Rows(tx *store.Tx, left *Erasure) ([]session.Key, error) {
 		}
 	}
 	for _, a := range left.Chats { // messages from these chats must not be answered any more
-		if err := e.Inbox.DropAll(tx, a, left.Inbox); err != nil {
+		dropped, err := e.Inbox.DropAll(tx, a, left.Inbox)
+		if err != nil {
 			return nil, err
 		}
+		left.addDropped(dropped)
 		if err := schedule.EraseChat(tx, a); err != nil {
 			return nil, err
 		}
@@ -246,10 +252,10 @@ func (left *Erasure) addScopes(list ...memory.Scope) {
 func ChatOf(a bus.Address) bus.Address { return bus.Address{Account: a.Account, Chat: a.Chat} }
 
 // eraseSession deletes a session. A turn that runs in it ends first, and its later writes fail.
-func (e *Eraser) eraseSession(tx *store.Tx, key session.Key) error {
+func (e *Eraser) eraseSession(tx *store.Tx, key session.Key, left *Erasure) error {
 	t, err := session.RunningTurn(tx, key)
 	if err == nil && t != nil {
-		err = e.endTurn(tx, t)
+		err = e.endTurn(tx, t, left)
 	}
 	if err != nil {
 		return err
@@ -258,6 +264,15 @@ func (e *Eraser) eraseSession(tx *store.Tx, key session.Key) error {
 		return err
 	}
 	return question.Erase(tx, key.String())
+}
+
+// addDropped adds messages of people that get no answer to left.
+func (left *Erasure) addDropped(list []bus.Received) {
+	for _, r := range list {
+		if m := &r.Message; m.Origin.Kind == bus.Person {
+			left.Dropped = append(left.Dropped, bus.InboundMessage{From: m.From, ID: m.ID})
+		}
+	}
 }
 
 // spenders returns the sessions and people whose usage is erased.
@@ -272,11 +287,12 @@ func (left *Erasure) spenders() (list []budget.Spender) {
 }
 
 // endTurn ends a turn and the messages that it has claimed.
-func (e *Eraser) endTurn(tx *store.Tx, t *session.Turn) error {
+func (e *Eraser) endTurn(tx *store.Tx, t *session.Turn, left *Erasure) error {
 	taken, err := e.Inbox.ClaimedBy(tx, t.ID)
 	if err != nil {
 		return err
 	}
+	left.addDropped(taken)
 	for _, r := range taken {
 		if run := r.Message.Origin.Run; run != 0 {
 			if err := schedule.StopRun(tx, run, e.Now()); err != nil {
@@ -302,6 +318,10 @@ func (e *Eraser) Do(ctx context.Context, t *Task) (Outcome, error) {
 	var left Erasure
 	if err := json.Unmarshal(t.State, &left); err != nil {
 		return Outcome{}, fmt.Errorf("background: erase %s: %w", t.Scope, err)
+	}
+	if len(left.Dropped) > 0 {
+		e.Accounts.Dropped(left.Dropped)
+		left.Dropped = nil
 	}
 	if err := e.Settle(ctx); err != nil {
 		return Outcome{}, err

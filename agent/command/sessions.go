@@ -100,15 +100,37 @@ type Stopped struct {
 	Jobs      int  // number of jobs and hooks in sessions of their own
 	Discarded int  // number of waiting messages
 
-	Answers, Streams []string // for [Reply.Answers] and [Reply.Stops]
+	Messages []bus.InboundMessage // of people, that get no other answer
+	Streams  []string             // for [Reply.Stops]
+}
+
+// Answers returns the platform's ids of the messages from a conversation, whose reply answers them.
+func (s *Stopped) Answers(from bus.Address) (ids []string) {
+	for i := range s.Messages {
+		if s.Messages[i].From == from {
+			ids = append(ids, s.Messages[i].ID)
+		}
+	}
+	return ids
+}
+
+// Elsewhere returns the messages from other conversations: a person's direct chats may share a
+// session.
+func (s *Stopped) Elsewhere(from bus.Address) (list []bus.InboundMessage) {
+	for i := range s.Messages {
+		if s.Messages[i].From != from {
+			list = append(list, s.Messages[i])
+		}
+	}
+	return list
 }
 
 // Nothing reports whether nothing was ended.
 func (s *Stopped) Nothing() bool { return !s.Turn && s.Tasks+s.Jobs+s.Discarded == 0 }
 
-// reply returns a reply that replaces the ended answers.
-func (s *Stopped) reply(text string) Reply {
-	return Reply{Text: text, Answers: s.Answers, Stops: s.Streams}
+// reply returns a reply to r that replaces the ended answers.
+func (s *Stopped) reply(r *Request, text string) Reply {
+	return Reply{Text: text, Answers: s.Answers(r.Message.From), Stops: s.Streams}
 }
 
 // An Erasure deletes everything that is known of a person.

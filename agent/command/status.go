@@ -70,7 +70,7 @@ func (c conversation) stop(ctx context.Context, r *Request) (Reply, error) {
 	stop := c.Sessions.Stop(r.Message, extent)
 	reply, err := r.Commit(ctx, func(tx *store.Tx) (Reply, error) {
 		stopped, err := stop.End(tx)
-		return stopped.reply(say(&stopped)), err
+		return stopped.reply(r, say(&stopped)), err
 	})
 	if err == nil {
 		stop.Cancel()
@@ -132,7 +132,7 @@ func (c conversation) reset(ctx context.Context, r *Request) (Reply, error) {
 			say += fmt.Sprintf(" I have discarded %s.",
 				background.Count(stopped.Discarded, "waiting message"))
 		}
-		return stopped.reply(say), err
+		return stopped.reply(r, say), err
 	})
 	if err == nil {
 		stop.Cancel()

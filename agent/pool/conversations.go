@@ -115,7 +115,7 @@ func (e *erasure) Erase(tx *store.Tx, answer bus.OutboundMessage) error {
 	if e.keys, err = e.c.Eraser.Rows(tx, &left); err != nil {
 		return err
 	}
-	answer.Answers, answer.Stops = append(answer.Answers, stopped.Answers...), stopped.Streams
+	answer.Answers, answer.Stops = append(answer.Answers, stopped.Answers(m.From)...), stopped.Streams
 	if left.Outbox, err = env.Outbox.Add(tx, answer, env.Now()); err != nil {
 		return err
 	}

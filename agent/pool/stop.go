@@ -22,10 +22,16 @@ type Tools interface {
 	Stop(key session.Key, by *bus.InboundMessage)
 }
 
+// Accounts takes back what people see on their messages until the answer. It must not block.
+type Accounts interface {
+	Dropped(messages []bus.InboundMessage)
+}
+
 // A Stopper ends the work for conversations.
 type Stopper struct {
 	*Pool
-	Tools Tools
+	Tools    Tools
+	Accounts Accounts
 }
 
 // A Stopping ends the work for one conversation. It implements [command.Stop].
@@ -45,6 +51,8 @@ type Stopping struct {
 
 	dropped []bus.Received // messages dropped by endOwn
 	ended   bool           // endOwn ended the running turn
+
+	elsewhere []bus.InboundMessage // messages of other chats that End left without an answer
 }
 
 // New finds the work under way for the conversation of m.
@@ -67,15 +75,21 @@ func (st *Stopper) New(m bus.InboundMessage, e command.Extent) *Stopping {
 }
 
 // End implements [command.Stop].
-func (s *Stopping) End(tx *store.Tx) (command.Stopped, error) {
+func (s *Stopping) End(tx *store.Tx) (e command.Stopped, err error) {
 	if s.extent == command.Own {
-		return s.endOwn(tx)
+		e, err = s.endOwn(tx)
+	} else {
+		e, err = s.end(tx)
 	}
-	return s.end(tx)
+	s.elsewhere = e.Elsewhere(s.by.From)
+	return e, err
 }
 
 // Cancel implements [command.Stop].
 func (s *Stopping) Cancel() {
+	if len(s.elsewhere) > 0 {
+		s.d.Accounts.Dropped(s.elsewhere)
+	}
 	if s.extent == command.Own {
 		s.d.cancelOwn(s.key, s.dropped, s.ended)
 		return
@@ -166,7 +180,7 @@ func (s *Stopping) discard(tx *store.Tx, e *command.Stopped) error {
 		case !ok: // a turn has claimed it, or it is listed twice
 		case origin.Kind == bus.Person:
 			e.Discarded++
-			e.Answers = append(e.Answers, r.Message.ID)
+			e.Messages = append(e.Messages, r.Message)
 		case origin.Kind == bus.Task:
 			e.Tasks++
 		case origin.Standalone():
@@ -249,7 +263,7 @@ func (st *Stopper) endStopped(tx *store.Tx, t *session.Turn, e *command.Stopped,
 	}
 	for _, r := range taken {
 		if r.Message.Origin.Kind == bus.Person {
-			e.Answers = append(e.Answers, r.Message.ID)
+			e.Messages = append(e.Messages, r.Message)
 		}
 	}
 	e.Streams = append(e.Streams, turn.StreamOf(t))

@@ -32,7 +32,7 @@ func (s *Stopping) endOwn(tx *store.Tx) (e command.Stopped, err error) {
 		}
 		if ok { // otherwise a turn has claimed it
 			s.dropped = append(s.dropped, r)
-			e.Answers = append(e.Answers, r.Message.ID)
+			e.Messages = append(e.Messages, r.Message)
 		}
 	}
 	e.Discarded, e.Running = len(s.dropped), t != nil
