@@ -144,7 +144,7 @@ func newEnv(d *Dispatcher) *turn.Env {
 	o := &d.opts
 	calls := &modelcall.Calls{DB: d.DB, Outbox: d.Outbox, Ledger: o.Usage,
 		Owners: d.People, Observer: o.Observer, Estimates: new(prompt.Estimator),
-		Slots: make(chan struct{}, o.Slots), Now: o.Now}
+		Slots: make(chan struct{}, o.Slots), Now: o.Now, Payer: d.payer}
 	e := &turn.Env{
 		Profile: turn.Profile{Name: o.Name, Workspace: o.WorkspacePath, Location: o.Location,
 			ToolTimeout: o.ToolTimeout, FormatHints: o.FormatHints},

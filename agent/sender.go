@@ -3,14 +3,17 @@ package agent
 import (
 	"context"
 	"slices"
+	"strings"
 
+	"gateway/agent/budget"
 	"gateway/bus"
 	"gateway/store"
 )
 
 // A message waits in the inbox with the number that its sender had when writing it. Meanwhile the
 // sender may have been forgotten. Then nothing may be stored under that number any more. So the
-// dispatcher checks each message that it hands out, and each turn the messages that it claims.
+// dispatcher checks each message that it hands out, and each turn the messages that it claims. A
+// turn in a group goes on when its author is forgotten: then the payer of its usage changes.
 
 // updateSender returns r with who its sender is now, if no person has the sender's number any more.
 // ok is false if the sender may not write any more: then r is dropped.
@@ -49,6 +52,21 @@ func (d *Dispatcher) updateSender(
 func (d *Dispatcher) isCurrent(q store.Queryer, m *bus.InboundMessage) (bool, error) {
 	now, _, err := d.findSender(q, m)
 	return now == nil, err
+}
+
+// payer implements [modelcall.Calls.Payer]. Background tasks, which have no sender, don't outlive
+// the person.
+func (d *Dispatcher) payer(q store.Queryer, who budget.Spender) (budget.Spender, error) {
+	account, sender, ok := strings.Cut(who.Sender, "/")
+	if !ok {
+		return who, nil
+	}
+	now, _, err := d.findSender(q, &bus.InboundMessage{Person: who.Person,
+		From: bus.Address{Account: account}, Sender: bus.Sender{ID: sender}})
+	if now != nil {
+		who.Person = now.Person
+	}
+	return who, err
 }
 
 // findSender returns m with the number and the role of who its sender is now, if the person whose

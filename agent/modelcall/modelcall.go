@@ -34,6 +34,10 @@ type Calls struct {
 	Estimates *prompt.Estimator
 	Slots     chan struct{} // each call holds one; the capacity is the limit
 	Now       func() time.Time
+
+	// Payer returns who with the number that the person has now: they may have been forgotten since
+	// the call began. nil: nobody is ever forgotten.
+	Payer func(q store.Queryer, who budget.Spender) (budget.Spender, error)
 }
 
 // A Model is a model with its names.
@@ -170,6 +174,12 @@ func (c *Calls) Charge(ctx context.Context, who budget.Spender, e budget.Entry) 
 
 // Count writes the usage of a call. It tells the owners when a limit is 80 % used or spent.
 func (c *Calls) Count(tx *store.Tx, who budget.Spender, e budget.Entry) error {
+	if c.Payer != nil {
+		var err error
+		if who, err = c.Payer(tx, who); err != nil {
+			return err
+		}
+	}
 	warnings, err := c.Ledger.Add(tx, who, e)
 	if err != nil {
 		return err
