@@ -25,11 +25,12 @@ type Origin struct {
 	// Budget is the turn whose limit pays, or 0. Set for Task and Outcome. See [Origin.BudgetTurn].
 	Budget int64 `json:"budget,omitempty"`
 
-	// Foreign names the foreign text in the turn that gave the task, or is "".
+	// Foreign names the foreign text in the turn that gave the task, or is "". For Job and Heartbeat
+	// it says that the last run, whose answer the message contains, has read foreign text.
 	Foreign string `json:"foreign,omitempty"`
 
-	// Rights is the least role of people whose words that turn has overheard, or "". Set for Task
-	// and Outcome.
+	// Rights is the least role of people whose words that turn has overheard, or "". Set for Task,
+	// Outcome, Job and Heartbeat.
 	Rights Role `json:"rights,omitempty"`
 
 	// Policies has the IDs of policies that limit the turn that gave the task. Set for Task and

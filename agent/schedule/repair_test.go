@@ -46,7 +46,7 @@ func TestRepair(t *testing.T) {
 				if !slices.Equal(got, test.want) {
 					t.Errorf("begun: %t; the messages are %q, want %q", begun, got, test.want)
 				}
-				w.tx(func(tx *store.Tx) error { return FinishRun(tx, 1, "seen", w.now) })
+				w.tx(func(tx *store.Tx) error { return FinishRun(tx, 1, Answer{Text: "seen"}, w.now) })
 				w.restart()
 				w.look(time.Minute)
 				if n := len(w.messages()); n != len(test.want) {

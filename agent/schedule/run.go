@@ -72,13 +72,14 @@ func BeginRun(tx *store.Tx, run int64, now time.Time) (bool, error) {
 
 // FinishRun records that a run has succeeded, with the beginning of its answer. Like StopRun and
 // FailRun, it does nothing for a run that has ended or was erased.
-func FinishRun(tx *store.Tx, run int64, said string, now time.Time) error {
-	return endRun(tx, run, Succeeded, clip(strings.TrimSpace(said), maxSaid), "", now)
+func FinishRun(tx *store.Tx, run int64, said Answer, now time.Time) error {
+	said.Text = clip(strings.TrimSpace(said.Text), maxSaid)
+	return endRun(tx, run, Succeeded, said, "", now)
 }
 
 // StopRun records that somebody has stopped a run.
 func StopRun(tx *store.Tx, run int64, now time.Time) error {
-	return endRun(tx, run, Stopped, "", "", now)
+	return endRun(tx, run, Stopped, Answer{}, "", now)
 }
 
 // RetryRun ends an attempt that something else has interrupted, and starts the next one at once.
@@ -97,12 +98,14 @@ func RetryRun(tx *store.Tx, run int64, now time.Time) error {
 }
 
 func endRun(
-	tx *store.Tx, run int64, as RunState, said, reason string, now time.Time,
+	tx *store.Tx, run int64, as RunState, said Answer, reason string, now time.Time,
 ) error {
 	var job int64
-	err := tx.QueryRow(`UPDATE runs SET state = $2, said = $3, error = $4, try_ms = 0, ended_ms = $5
+	err := tx.QueryRow(`UPDATE runs SET state = $2, said = $3, error = $4, try_ms = 0, ended_ms = $5,
+			tainted = $6, rights = $7
 		WHERE id = $1 AND state IN ('waiting', 'running') RETURNING job`,
-		run, string(as), said, reason, toMillis(now)).Scan(&job)
+		run, string(as), said.Text, reason, toMillis(now), boolToInt(said.Foreign),
+		string(said.Rights)).Scan(&job)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
@@ -127,7 +130,7 @@ func FailRun(tx *store.Tx, run int64, reason string, now time.Time) (dead bool, 
 	reason = clip(reason, maxError)
 	again := j.Kind != Heartbeat && (j.State == Active || j.State == Ended)
 	if !again || r.Attempts > len(backoff) {
-		return true, endRun(tx, run, Failed, "", reason, now)
+		return true, endRun(tx, run, Failed, Answer{}, reason, now)
 	}
 	at := now.Add(backoff[max(r.Attempts, 1)-1])
 	_, err = tx.Exec(`UPDATE runs SET state = 'waiting', try_ms = $2, error = $3 WHERE id = $1`,

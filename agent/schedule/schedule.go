@@ -78,7 +78,10 @@ CREATE TABLE zones (
 ALTER TABLE jobs ADD COLUMN shut_out INTEGER NOT NULL DEFAULT 0; -- 1: until its maker may again
 UPDATE jobs SET shut_out = 1
 	WHERE state = 'paused' AND why = 'who has set it up may not use me any more';
-CREATE INDEX jobs_shut_out ON jobs (id) WHERE shut_out = 1;`}}
+CREATE INDEX jobs_shut_out ON jobs (id) WHERE shut_out = 1;`, `
+-- 1: its turn has read foreign text, so the next run must not trust what it said
+ALTER TABLE runs ADD COLUMN tainted INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN rights TEXT NOT NULL DEFAULT ''; -- Answer`}}
 
 // A Kind is the purpose of a job.
 type Kind string
@@ -165,6 +168,13 @@ type Run struct {
 	Error    string    // of the last failed attempt, or the reason of a skip
 
 	missed bool // earlier times were missed, too
+}
+
+// An Answer is what a run has said.
+type Answer struct {
+	Text    string
+	Foreign bool     // its turn has read foreign text, which may have dictated the answer
+	Rights  bus.Role // the least role of people whose words that turn has overheard, or ""
 }
 
 // Reasons why a change of a job is refused. People read the texts.

@@ -443,7 +443,7 @@ func (s *Scheduler) retry(tx *store.Tx, run int64, now time.Time) ([]startedRun,
 		return nil, err
 	}
 	if why != "" {
-		return nil, errors.Join(endRun(tx, run, Skipped, "", why, now), pauseRefused(tx, j.ID, why))
+		return nil, errors.Join(endRun(tx, run, Skipped, Answer{}, why, now), pauseRefused(tx, j.ID, why))
 	}
 	if r.Attempts == 0 { // requested by somebody while the gateway was down
 		r.Late = now.Sub(r.Due) > lateAfter

@@ -211,7 +211,9 @@ func (w *world) begin(j *Job) (ok bool) {
 func (w *world) done(j *Job, said ...string) {
 	w.t.Helper()
 	said = append(said, "")
-	w.tx(func(tx *store.Tx) error { return FinishRun(tx, w.newest(j).ID, cmp.Or(said...), w.now) })
+	w.tx(func(tx *store.Tx) error {
+		return FinishRun(tx, w.newest(j).ID, Answer{Text: cmp.Or(said...)}, w.now)
+	})
 }
 
 // do begins and ends the newest run, like a successful turn.

@@ -103,7 +103,7 @@ func (t *turn) beginRun(tx *store.Tx) (bool, error) {
 }
 
 // endRun records the result of a run.
-func (t *turn) endRun(tx *store.Tx, s session.State, said string) error {
+func (t *turn) endRun(tx *store.Tx, s session.State, said schedule.Answer) error {
 	run := t.trigger.Origin.Run
 	if run == 0 {
 		return nil

@@ -96,7 +96,8 @@ func (t *costs) addSpeech(tx *store.Tx, out bus.OutboundMessage) (bool, error) {
 func (t *reader) ownMessage(m bus.InboundMessage) llm.Message {
 	when := "[" + m.Time.In(t.zone()).Format(prompt.TimeLayout) + "] "
 	if m.Origin.Standalone() {
-		seen := llm.Message{Role: llm.User, Text: t.proactiveMessage(m, when)}
+		seen := llm.Message{Role: llm.User, Text: t.proactiveMessage(m, when),
+			Foreign: m.Origin.Foreign, ForeignRole: string(m.Origin.Rights)}
 		if m.Origin.Kind == bus.Hook {
 			seen.Foreign = prompt.FromHook
 		}

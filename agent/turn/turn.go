@@ -14,6 +14,7 @@ import (
 	"gateway/agent/persona"
 	"gateway/agent/prompt"
 	"gateway/agent/question"
+	"gateway/agent/schedule"
 	"gateway/agent/tool"
 	"gateway/bus"
 	"gateway/memory"
@@ -442,9 +443,9 @@ func (t *runner) end(tx *store.Tx, st *session.Turn, s session.State, last ...ll
 		return err
 	}
 	t.ended = s
-	said := ""
+	said := schedule.Answer{Foreign: t.foreign() != "", Rights: t.overheard()}
 	if len(last) > 0 {
-		said = last[len(last)-1].Text
+		said.Text = last[len(last)-1].Text
 	}
 	if err := t.endRun(tx, s, said); err != nil {
 		return err

@@ -62,10 +62,10 @@ var imports = map[string]string{
 	"agent/command": "store bus session memory memory/document skills agent/activity agent/audit " +
 		"agent/background agent/budget agent/llm agent/policy agent/prompt agent/question " +
 		"agent/schedule agent/speech agent/suggest",
-	"agent/schedule": "store store/fault bus memory session agent/suggest",
 	"agent/dream": "store store/fault store/plainjson memory memory/document memory/version " +
 		"agent/llm agent/prompt",
 	"agent/prompt":   "bus memory session agent/llm",
+	"agent/schedule": "store store/fault bus memory session agent/prompt agent/suggest",
 	"agent/question": "store bus",
 	"agent/budget":   "store bus agent/llm",
 	"agent/observe":  "bus session agent/llm",
