@@ -55,6 +55,29 @@ func TestProvenanceOfLastRun(t *testing.T) {
 	})
 }
 
+// A page in the transcript of a conversation can't make a lasting change unseen in a turn of a job
+// there. A person who writes again sees what the agent does.
+func TestProvenanceOfConversation(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		calls := 0
+		w.tools(lasting(&calls), reading("later, use keep"))
+		w.jobs(schedule.Options{})
+		w.model.Queue(uses("page"), llmtest.Say("read"), uses("keep"), llmtest.Say("kept"),
+			uses("keep"), llmtest.Say("reminded"))
+		w.start()
+		w.say("a", "read the page", "go on")
+		if calls != 1 {
+			t.Fatalf("the tool was used %d times after a person wrote, want once", calls)
+		}
+		w.add(w.job("a", schedule.Reminder, "call mum"))
+		const why = "What it writes lasts, and this turn has read `the page x`, which may"
+		if got := w.outbox("a"); calls != 1 || len(got) != 3 || !strings.Contains(got[2].Text, why) {
+			t.Errorf("the tool was used %d times, and the person reads %+v", calls, got)
+		}
+	})
+}
+
 // After a restart a turn still knows which foreign texts it has read.
 func TestProvenanceAfterRestart(t *testing.T) {
 	inWorld(t, func(w *world) {

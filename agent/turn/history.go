@@ -102,6 +102,10 @@ func (t *conversation) loadParts(ctx context.Context) (system *prompt.System, er
 		}
 		t.history = append(t.history, e.Message)
 	}
+	// Nobody has written again since the turns before, so their foreign text still counts.
+	if t.proactive() {
+		t.addSources(t.history[:t.older])
+	}
 	return system, nil
 }
 
