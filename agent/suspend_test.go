@@ -47,6 +47,36 @@ func asksFor(question string, options ...string) llmtest.Step {
 	return llmtest.Call("ask", string(args))
 }
 
+// The wording of an option may be the number of another one. Then a person who writes it means the
+// wording, and no platform shows the options with numbers. A button still sends a number.
+func TestAskForNumbers(t *testing.T) {
+	t.Parallel()
+	for say, want := range map[string]string{
+		"1": "The user chose: 1", "2.": "The user answered: 2.", "5": "The user chose: 5",
+		"/answer CODE 1": "The user chose: 5", "/answer CODE 3": "The user chose: 1",
+	} {
+		t.Run(say, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.tools(ask.New())
+				w.model.Queue(asksFor("How many?", "5", "3", "1"), llmtest.Say("fine"))
+				w.start()
+				w.say("a", "order some")
+				for _, b := range w.outbox("a")[0].Buttons {
+					if b.Number != 0 {
+						t.Errorf("the option %s has the number %d", b.Label, b.Number)
+					}
+				}
+				w.say("a", strings.Replace(say, "CODE", w.code(), 1))
+				w.wantQuiet()
+				asked := lines(w.request(2).Messages[1:])
+				if got := asked[len(asked)-1]; got != "tool: "+want {
+					t.Errorf("the model reads %q, want %q", got, "tool: "+want)
+				}
+			})
+		})
+	}
+}
+
 // A question waits in the database, and nothing runs in the meantime. The answer is the result of
 // the call.
 func TestAsk(t *testing.T) {

@@ -50,7 +50,8 @@ type Sessions interface {
 	// Decided resumes the turn of a session whose question was decided.
 	Decided(key session.Key)
 
-	// Answer returns the text that the model reads when a person answers a question with text.
+	// Answer returns the text that the model reads when a person answers a question with a button,
+	// which sends text.
 	Answer(q *question.Question, text string) string
 }
 

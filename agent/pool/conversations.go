@@ -91,7 +91,7 @@ func (c Conversations) Decided(key session.Key) { c.MarkDue(key) }
 
 // Answer implements [command.Sessions].
 func (Conversations) Answer(q *question.Question, text string) string {
-	return chosenAnswer(q, text)
+	return chosenAnswer(q, text, true)
 }
 
 // An erasure deletes all data about the sender of a command. It implements [command.Erasure].

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gateway/agent/prompt"
@@ -188,7 +187,7 @@ func decisionOf(q *question.Question, waiting []bus.Received) (decision, bool) {
 		case q.Kind == question.Ask && asked && (hasFiles(r) || m.Edits != "" || elsewhere):
 			return decision{question.Refused, turn.ResultOther, by, -1}, true
 		case q.Kind == question.Ask && asked:
-			return decision{question.Answered, chosenAnswer(q, m.Text), by, i}, true
+			return decision{question.Answered, chosenAnswer(q, m.Text, false), by, i}, true
 		case q.Kind == question.Approve && asked && m.Role.AtLeast(q.MinRole):
 			return decision{question.Refused, turn.ResultOther, by, -1}, true
 		}
@@ -203,13 +202,16 @@ func decides(q *question.Question, r bus.Received) bool {
 }
 
 // chosenAnswer returns the option that text selects by number or wording, or text as the user's own
-// words. The answer for a tool has no further words.
-func chosenAnswer(q *question.Question, text string) string {
+// words. A button sends the number. A number that a person has written may also be the wording of
+// an option, which they then mean. The answer for a tool has no further words.
+func chosenAnswer(q *question.Question, text string, button bool) string {
 	text = strings.TrimSpace(text)
-	chosen := slices.IndexFunc(q.Options, func(o string) bool { return strings.EqualFold(o, text) })
-	if n, err := strconv.Atoi(strings.TrimSuffix(text, ".")); err == nil &&
-		n >= 1 && n <= len(q.Options) {
-		chosen = n - 1
+	chosen := slices.Index(q.Options, text)
+	if chosen < 0 {
+		chosen = slices.IndexFunc(q.Options, func(o string) bool { return strings.EqualFold(o, text) })
+	}
+	if n := q.Index(text); n >= 0 && (button || chosen < 0 && q.Numbered()) {
+		chosen = n
 	}
 	switch {
 	case chosen >= 0 && q.Continues != nil:

@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -114,6 +115,26 @@ type Question struct {
 	// is in the middle of the call, which ends with the process.
 	Continues json.RawMessage `json:"continues,omitempty"`
 	Running   bool            `json:"running,omitempty"`
+}
+
+// Numbered reports whether a person may choose an option by writing its number. They may not if the
+// wording of an option is the number of another one.
+func (q *Question) Numbered() bool {
+	for i, option := range q.Options {
+		if n := q.Index(option); n >= 0 && n != i {
+			return false
+		}
+	}
+	return true
+}
+
+// Index returns the index of the option whose number is text, or -1.
+func (q *Question) Index(text string) int {
+	n, err := strconv.Atoi(strings.TrimSuffix(text, "."))
+	if err != nil || n < 1 || n > len(q.Options) {
+		return -1
+	}
+	return n - 1
 }
 
 // ErrNone means that no question has the code or id.

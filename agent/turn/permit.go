@@ -155,8 +155,11 @@ func askFor(q *question.Question, alone bool) bus.OutboundMessage {
 		return out
 	}
 	for i, option := range q.Options {
-		out.Buttons = append(out.Buttons, bus.Button{Label: option, Number: i + 1,
-			Text: fmt.Sprintf("/answer %s %d", q.Code, i+1)})
+		b := bus.Button{Label: option, Text: fmt.Sprintf("/answer %s %d", q.Code, i+1)}
+		if q.Numbered() {
+			b.Number = i + 1
+		}
+		out.Buttons = append(out.Buttons, b)
 	}
 	return out
 }
