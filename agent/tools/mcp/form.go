@@ -202,13 +202,47 @@ func (f *field) choices(p *jsonschema.Schema) error {
 	if len(f.values) > maxChoices {
 		return fmt.Errorf("it has more than %d values to choose from", maxChoices)
 	}
-	for i, v := range f.values {
+	for _, v := range f.values {
 		if _, ok := v.(string); !ok {
 			return errors.New("one of its values is not a string")
 		}
-		f.labels[i] = strings.ReplaceAll(oneLine(f.labels[i], maxLabel), "`", "'")
 	}
+	f.labels = distinct(f.labels)
 	return nil
+}
+
+// distinct returns the titles of choices as labels, each of which names one choice: an answer has
+// the label only. If long titles have the same beginning, the label has the end. A label is not a
+// keyword, and not empty.
+func distinct(titles []string) (labels []string) {
+	heads := make([]string, len(titles))
+	count := make(map[string]int) // how many titles begin so
+	for i, title := range titles {
+		heads[i] = label(oneLine(title, maxLabel))
+		count[heads[i]]++
+	}
+	for i, title := range titles {
+		name := heads[i]
+		if whole := []rune(oneLine(title, len(title))); count[name] > 1 && len(whole) > maxLabel {
+			name = label("…" + string(whole[len(whole)-maxLabel+1:]))
+		}
+		unique := name
+		for n := 2; slices.Contains(labels, unique); n++ {
+			unique = fmt.Sprintf("%s (%d)", name, n)
+		}
+		labels = append(labels, unique)
+	}
+	return labels
+}
+
+// label returns text as the label of a choice. A keyword or an empty text gets quotation marks.
+func label(text string) string {
+	text = strings.ReplaceAll(text, "`", "'")
+	switch strings.ToLower(text) {
+	case "", wordDefault, wordSkip, wordDecline, wordCancel:
+		return "“" + text + "”"
+	}
+	return text
 }
 
 // several reports whether several values may be chosen.
@@ -295,14 +329,20 @@ func (f *field) value(text string) (v any, ok bool) {
 }
 
 // chosen returns the value that text names by its label, its own text or its number in the list.
-// The number is tried last, because it may also be a label or a value.
+// Labels and values may differ only in case, so an exact match counts more. The number is tried
+// last, because it may also be a label or a value.
 func (f *field) chosen(text string) (any, bool) {
 	text = strings.TrimSpace(text)
-	i := slices.IndexFunc(f.labels, func(l string) bool { return strings.EqualFold(l, text) })
-	if i < 0 {
-		i = slices.IndexFunc(f.values, func(v any) bool {
-			return strings.EqualFold(fmt.Sprint(v), text)
-		})
+	i := -1
+	for _, same := range []func(a, b string) bool{
+		func(a, b string) bool { return a == b }, strings.EqualFold,
+	} {
+		if i < 0 {
+			i = slices.IndexFunc(f.labels, func(l string) bool { return same(l, text) })
+		}
+		if i < 0 {
+			i = slices.IndexFunc(f.values, func(v any) bool { return same(fmt.Sprint(v), text) })
+		}
 	}
 	if n, err := strconv.Atoi(strings.TrimSuffix(text, ".")); i < 0 && err == nil {
 		i = n - 1
