@@ -117,6 +117,26 @@ func TestHasHeartbeat(t *testing.T) {
 	})
 }
 
+// The agent ticks items and adds new ones. The ticked ones don't hide an open one from it, however
+// many there are.
+func TestLongHeartbeat(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.heartbeats()
+		w.model.Queue(llmtest.Say("hi"), llmtest.Say("The plants are dry."))
+		w.say("a", "hello")
+		w.lookAfter(memory.OfChat(at("a")), "# List\n\n"+
+			strings.Repeat("- [x] look whether the parcel has come\n", 300)+
+			"- [ ] water the plants\n  every day\n")
+		w.sleep(31 * time.Minute)
+		w.wantAnswers("a", "hi", "The plants are dry.")
+		if asked := lines(w.request(2).Messages[1:]); len(asked) != 1 || !strings.HasSuffix(
+			asked[0], "# List\n\n- [ ] water the plants\n  every day") {
+			t.Errorf("the heartbeat was asked %q", asked)
+		}
+	})
+}
+
 // Everybody in a group can write its HEARTBEAT.md. So the heartbeat of a group runs as a user,
 // even if an owner has written in the group.
 func TestHeartbeatOfGroup(t *testing.T) {

@@ -28,13 +28,21 @@ type Finder struct {
 // maxText is the longest part of HEARTBEAT.md that the model sees, in bytes.
 const maxText = 8000
 
-// Text returns the part of a scope's HEARTBEAT.md that the model sees, or "" if docs is nil.
+// Text returns the part of a scope's HEARTBEAT.md that the model sees, or "" if docs is nil. A long
+// document is shown without its checked items, because nobody removes them and open ones come last.
 func Text(docs *document.Documents, s memory.Scope) string {
 	if docs == nil {
 		return ""
 	}
-	return prompt.Clip(docs.In(s).Doc(document.Heartbeat).Text, maxText)
+	text := docs.In(s).Doc(document.Heartbeat).Text
+	if len(text) > maxText {
+		text = checked.ReplaceAllString(text, "")
+	}
+	return prompt.Clip(text, maxText)
 }
+
+// checked matches a checked item that is not indented, with its line end.
+var checked = regexp.MustCompile(`(?m)^- \[[xX]\].*(?:\n|\z)`)
 
 // IsOpen reports whether the HEARTBEAT.md of a scope contains an unchecked item ("- [ ] text").
 func (f *Finder) IsOpen(s memory.Scope) bool {
