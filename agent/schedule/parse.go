@@ -205,6 +205,27 @@ var (
 	anyDay = lazily(weekdays)
 )
 
+// Words after a time that belong to it for a person. A clock time does so after days or weeks.
+var (
+	ofDays    = lazily(`(?i)(?:weeks?|w|days?|d)\s*$`)
+	clockNext = lazily(`(?i)^(?:at\s+)?` + timePattern + `(?:\s|$)`)
+	timeNext  = lazily(`(?i)^and\s+(?:at\s+)?(?:` + timePattern + `|` + weekdays + `)(?:\s|$)`)
+)
+
+// checkRest returns an error if rest, the words after a time, begins with a second time. Otherwise
+// the reminder would come at another time than the person means.
+func checkRest(when, rest string) error {
+	second := timeNext().FindString(rest)
+	if second == "" && ofDays().MatchString(when) {
+		second = clockNext().FindString(rest)
+	}
+	if second == "" {
+		return nil
+	}
+	return fmt.Errorf("%q and %q are two times: want one, such as \"every day at 8:00\" or "+
+		"\"2027-01-31 18:30\"", clip(strings.TrimSpace(when), 60), strings.TrimSpace(second))
+}
+
 // ParseReminder splits the request of a person into its time and the text of the reminder. Examples
 // are "in 20m to call mum", "tomorrow at 9:00 …", "every 2h …" and "every monday and friday at 8am
 // …".
@@ -229,13 +250,19 @@ func ParseReminder(text string, now time.Time, loc *time.Location, least time.Du
 		return w, "", errors.New("it does not begin with a time")
 	}
 	rest = strings.TrimSpace(rest)
+	if err == nil {
+		err = checkRest(text[:len(text)-len(rest)], rest)
+	}
+	if err != nil {
+		return When{}, "", err
+	}
 	for _, word := range []string{"to ", "that "} {
 		if len(rest) > len(word) && strings.EqualFold(rest[:len(word)], word) {
 			rest = strings.TrimSpace(rest[len(word):])
 			break
 		}
 	}
-	return w, rest, err
+	return w, rest, nil
 }
 
 // parseDays returns a When with a clock time on some days of the week.

@@ -337,6 +337,9 @@ func TestParseReminder(t *testing.T) {
 		"every mon, wed and friday at 20:15 run": "at 15 20 * * 1,3,5 (Europe/Berlin); run",
 		"every day to drink":                     "every 1d; drink",
 		"in 20m":                                 "once, 2026-11-21 14:50 CET; ",
+		"in 20m at 15:00 the train leaves":       "once, 2026-11-21 14:50 CET; at 15:00 the train leaves",
+		"every 2 days that at 8:00 it rains":     "every 2d; at 8:00 it rains",
+		"every monday at 8:00 and so on":         "at 0 8 * * 1 (Europe/Berlin); and so on",
 	} {
 		w, rest, err := ParseReminder(text, now, berlin, time.Minute)
 		if got := w.String() + "; " + rest; err != nil || got != want {
@@ -344,7 +347,9 @@ func TestParseReminder(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "call mum in 20m", "in 20 mum", "every", "every 5s x",
-		"every day at 25:00 x", "at noon x", "9 x", "today 9:00 x"} {
+		"every day at 25:00 x", "at noon x", "9 x", "today 9:00 x", "in 2 days at 8:00 x",
+		"every 2 days at 8:00 x", "every week at 9am x", "in 1w 8:00 x",
+		"every monday at 8:00 and friday x", "every day at 8:00 and 20:00 x"} {
 		if w, rest, err := ParseReminder(text, now, berlin, time.Minute); err == nil {
 			t.Errorf("ParseWish(%q) = %v, %q; want an error", text, w, rest)
 		}
