@@ -164,7 +164,8 @@ func TestChosenBeforePolicy(t *testing.T) {
 		said := strings.Join(w.texts("a"), "\n")
 		for _, text := range []string{"with a voice message, too, with the text beside it. `/voice",
 			"Everybody in this chat sees them. `/activity off|compact|full` changes it.",
-			"I only show my answers here.", "That is not a way to show my work."} {
+			"I only show my answers here.", "That is not a way to show my work. Use `/activity off`, " +
+				"`/activity compact`, `/activity full`, or `/activity default`."} {
 			if !strings.Contains(said, text) {
 				t.Errorf("a was told %q, want %q in it", said, text)
 			}

@@ -79,7 +79,7 @@ func (c conversation) set(
 		}
 		return reply, nil
 	case !known:
-		return Reply{Text: fmt.Sprintf("%s Use `/%s %s`, or `/%[2]s %s`.", s.wrong, r.Name,
+		return Reply{Text: fmt.Sprintf("%s Use `/%s %s`, or `/%[2]s %[4]s`.", s.wrong, r.Name,
 			strings.Join(s.words, fmt.Sprintf("`, `/%s ", r.Name)), defaultWord)}, nil
 	case r.Message.Group && !r.Message.Role.AtLeast(bus.Admin):
 		return Reply{Text: "Only admins and owners can choose that in a group. `/" + r.Name +
