@@ -55,6 +55,24 @@ func TestProvenanceOfLastRun(t *testing.T) {
 	})
 }
 
+// A run that has stayed silent tells the next run nothing, whatever it has read.
+func TestProvenanceOfSilentRun(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		calls := 0
+		w.tools(lasting(&calls), reading("say nothing"))
+		w.jobs(schedule.Options{})
+		w.model.Queue(uses("page"), llmtest.Say("HEARTBEAT_OK"), uses("keep"), llmtest.Say("kept"))
+		w.start()
+		w.add(every(w, w.job("a", schedule.Task, "look at the page"), "1m"))
+		w.sleep(time.Minute)
+		w.wantAnswers("a", "kept")
+		if calls != 1 {
+			t.Errorf("the tool was used %d times, want once", calls)
+		}
+	})
+}
+
 // A page in the transcript of a conversation can't make a lasting change unseen in a turn of a job
 // there. A person who writes again sees what the agent does.
 func TestProvenanceOfConversation(t *testing.T) {

@@ -443,9 +443,12 @@ func (t *runner) end(tx *store.Tx, st *session.Turn, s session.State, last ...ll
 		return err
 	}
 	t.ended = s
-	said := schedule.Answer{Foreign: t.foreign() != "", Rights: t.overheard()}
+	said := schedule.Answer{}
 	if len(last) > 0 {
 		said.Text = last[len(last)-1].Text
+	}
+	if strings.TrimSpace(said.Text) != silent { // no foreign text can be in these words
+		said.Foreign, said.Rights = t.foreign() != "", t.overheard()
 	}
 	if err := t.endRun(tx, s, said); err != nil {
 		return err
