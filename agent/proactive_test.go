@@ -9,6 +9,7 @@ import (
 
 	"gateway/agent/llm"
 	"gateway/agent/llm/llmtest"
+	"gateway/agent/policy"
 	"gateway/agent/pool"
 	"gateway/agent/schedule"
 	"gateway/agent/tool"
@@ -100,6 +101,32 @@ func TestJobInItsOwnSession(t *testing.T) {
 			session.KeyOf(at("a")).OfJob(j.ID).String()); own != 4 {
 			t.Errorf("the session of the job has %d messages, want 4", own)
 		}
+	})
+}
+
+// While everything is halted, no job runs and no message tells of that. Afterwards a job runs once
+// for all times that it has missed.
+func TestHaltedJobs(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.jobs(schedule.Options{Halted: policy.IsHalted})
+		w.model.Queue(llmtest.Say("all is green"))
+		w.start()
+		w.tx(func(tx *store.Tx) error {
+			_, err := policy.SetHalt(tx, "test", time.Now())
+			return err
+		})
+		j := every(w, w.job("a", schedule.Task, "look at the build"), "1h")
+		w.add(j)
+		w.sleep(5 * time.Hour)
+		w.wantAnswers("a")
+		w.tx(func(tx *store.Tx) error {
+			_, err := policy.ClearHalt(tx)
+			return err
+		})
+		w.sleep(10 * time.Second)
+		w.wantAnswers("a", "all is green")
+		w.wantRuns(j, "done 1")
 	})
 }
 

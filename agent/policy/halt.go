@@ -40,6 +40,12 @@ func ClearHalt(tx *store.Tx) (bool, error) {
 	return n > 0, store.Wrap(err, "policy: clear halt")
 }
 
+// IsHalted reports whether the kill switch is set.
+func IsHalted(q store.Queryer) (bool, error) {
+	h, err := GetHalt(q)
+	return h != nil, err
+}
+
 // GetHalt returns the halt, or nil if there is none. It runs before each model call and tool call.
 func GetHalt(q store.Queryer) (*Halt, error) {
 	var h Halt

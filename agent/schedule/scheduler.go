@@ -27,6 +27,10 @@ type Options struct {
 	// the job keeps its role.
 	Admit func(q store.Queryer, j *Job) (role bus.Role, why string, err error)
 
+	// Halted reports whether nothing may run. What becomes due meanwhile starts late, as after
+	// downtime. By default everything may run.
+	Halted func(q store.Queryer) (bool, error)
+
 	// Heartbeat is the interval of heartbeats; default none. Heartbeats returns the people and
 	// groups that want one. Open reports, when one is due, whether there is something to
 	// check. Both are required if Heartbeat is set.
@@ -80,6 +84,9 @@ func New(db *store.DB, inbox *bus.Inbox, opts *Options) *Scheduler {
 	}
 	if o.Admit == nil {
 		o.Admit = func(_ store.Queryer, j *Job) (bus.Role, string, error) { return j.Role, "", nil }
+	}
+	if o.Halted == nil {
+		o.Halted = func(store.Queryer) (bool, error) { return false, nil }
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Scheduler{Store: o.Store, db: db, inbox: inbox, opts: o, wake: make(chan struct{}, 1)}
@@ -140,6 +147,9 @@ func (s *Scheduler) checkDue(ctx context.Context) (time.Duration, error) {
 	}
 	if err := s.readmit(ctx, now); err != nil {
 		return 0, err
+	}
+	if halted, err := s.opts.Halted(s.db.Read(ctx)); err != nil || halted {
+		return poll, err
 	}
 	if err := s.startJobs(ctx, now); err != nil {
 		return 0, err

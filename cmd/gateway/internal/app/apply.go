@@ -6,6 +6,7 @@ import (
 	"gateway/agent"
 	"gateway/agent/activity"
 	"gateway/agent/heartbeat"
+	"gateway/agent/policy"
 	"gateway/agent/pool"
 	"gateway/agent/schedule"
 	"gateway/agent/turn"
@@ -165,7 +166,7 @@ func JobStore(cfg *config.Config) schedule.Store {
 func (g *Gateway) newScheduler(cfg *config.Config, inbox *bus.Inbox) *schedule.Scheduler {
 	finder := &heartbeat.Finder{DB: g.db, Inbox: inbox, Documents: g.knowledge.documents}
 	return schedule.New(g.db, inbox, &schedule.Options{
-		Store: JobStore(cfg), Logger: g.log, Admit: g.admitJob,
+		Store: JobStore(cfg), Logger: g.log, Admit: g.admitJob, Halted: policy.IsHalted,
 		Heartbeat:  compressed(cfg.Heartbeat.Every),
 		Heartbeats: finder.List, Open: finder.IsOpen,
 	})

@@ -108,3 +108,45 @@ func TestHeartbeatOfAgent(t *testing.T) {
 		t.Errorf("there is a shared list that nobody reads: %v", err)
 	}
 }
+
+// TestHeartbeatWhileHalted checks that no heartbeat or job begins while everything is halted, and
+// that they go on afterwards.
+func TestHeartbeatWhileHalted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, worldOptions{answer: func(r openaitest.Request) openaitest.Reply {
+		if strings.Contains(r.Messages[len(r.Messages)-1].Content, "[heartbeat; nobody has written]") {
+			return say("The plants are dry.")
+		}
+		return say("hi")
+	}, agent: "[heartbeat]\nevery = \"1m\""})
+	w.telegram.Deliver(telegramtest.Message{User: 7, Text: "hello"})
+	p := w.start()
+	p.ready()
+	w.eventually("the answer", func(db *store.DB) bool {
+		return w.count(db, "outbox WHERE state = 'sent'") == 1
+	})
+	p.kill()
+	file := filepath.Join(w.home, "memory", "chat-telegram+7", "HEARTBEAT.md")
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("- [ ] water the plants\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.command("halt")
+	p = w.start("GATEWAY_TIME_SCALE=60") // a minute is a second
+	p.ready()
+	w.eventually("a heartbeat that is overdue for several intervals", func(db *store.DB) bool {
+		return w.count(db, "jobs WHERE next_ms > 0 AND next_ms < 1000 * (unixepoch() - 4)") == 1
+	})
+	w.look(func(db *store.DB) {
+		if n := w.count(db, "runs"); n != 0 {
+			t.Errorf("%d heartbeats have begun while everything is halted", n)
+		}
+	})
+	w.command("resume")
+	w.eventually("a heartbeat", func(db *store.DB) bool {
+		return w.count(db, "runs WHERE state = 'done'") >= 1
+	})
+	p.kill()
+}
