@@ -45,7 +45,7 @@ func (h home) fill() home {
 		"memory/person-1/MEMORY.md": "likes tea", "versions/person-1.git/refs/heads/main": "abc",
 		"versions/person-1.lock": "", "media/tg/7/photo.jpg": strings.Repeat("x", 300_000),
 		"media/tg/7/half.part": "half", "workspace/run.sh": "#!/bin/sh\n", "skills.json": "{}",
-		"workspace/.gateway-ABC.tmp": "half",
+		"workspace/.gateway-ABC.tmp": "half", "workspace/.gateway-notes/todo.md": "mine",
 	} {
 		h.write(name, text)
 	}

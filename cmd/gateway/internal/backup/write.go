@@ -14,6 +14,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -311,8 +312,13 @@ func isClosed(p Part, err error) bool {
 
 // isTemporary reports whether a name is that of a file or folder that is still being written.
 func isTemporary(k Kind, name string) bool {
-	return strings.HasPrefix(name, ".gateway-") || k == Frozen && strings.HasSuffix(name, ".part")
+	return temporary.MatchString(name) || k == Frozen && strings.HasSuffix(name, ".part")
 }
+
+// temporary matches the names that the gateway gives: of files, of skills that are installed or
+// replaced, and of the folders of this package. The agent may use other names that begin so.
+var temporary = regexp.MustCompile(
+	`^\.gateway-(?:.*\.tmp|[A-Z2-7]{26}|(?:replaced|backup|restore)-.*)$`)
 
 func (s *stage) skip(name string) {
 	name = strings.ToValidUTF8(name, "�")
