@@ -485,6 +485,32 @@ func TestOddHome(t *testing.T) {
 	}
 }
 
+// A job or a session that is not an object, as written by hand, does not cost the others.
+func TestOddEntries(t *testing.T) {
+	d := newFixture(t)
+	d.write("cron/jobs.json", `{"jobs":[5,`+
+		`{"payload":{"message":"tea","channel":"telegram","to":"42"},`+
+		`"schedule":{"kind":"cron","expr":"0 9 * * *","tz":"Europe/Berlin"}},"x"]}`,
+		"config.json", "{}")
+	want := []string{"failed job cron/jobs.json, job 1 > : want a JSON object",
+		"new job cron/jobs.json, job 2 tea > telegram/42: " + d.when("0 9 * * *"),
+		"failed job cron/jobs.json, job 3 > : want a JSON object"}
+	if got := d.run(Nanobot, false); !slices.Equal(got, want) {
+		t.Errorf("nanobot: got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	d = newFixture(t)
+	d.write("openclaw.json", "{}", "agents/main/sessions/sessions.json",
+		`{"agent:main:a":7,"agent:main:telegram:direct:42":{"sessionId":"b"}}`,
+		"agents/main/sessions/b.jsonl", `{"type":"session","id":"b"}`+"\n"+
+			`{"type":"message","id":"1","message":{"role":"user","content":"hi"}}`+"\n")
+	want = []string{
+		"failed session agents/main/sessions/sessions.json > : agent:main:a: want an object",
+		"new session agents/main/sessions/b.jsonl > telegram/42: 1 messages"}
+	if got := d.run(OpenClaw, false); !slices.Equal(got, want) {
+		t.Errorf("openclaw: got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
 	for name, files := range map[string][]string{
 		"empty":  nil,

@@ -29,7 +29,7 @@ func (m jobs) importAll(ctx context.Context) {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		var list []object
+		var list []json.RawMessage
 		if err == nil {
 			list, err = parseJobs(text)
 		}
@@ -37,15 +37,21 @@ func (m jobs) importAll(ctx context.Context) {
 			m.failed("job", name, err)
 			continue
 		}
-		for i, j := range list {
-			m.importOne(ctx, fmt.Sprintf("%s, job %d", name, i+1), j)
+		for i, text := range list {
+			from := fmt.Sprintf("%s, job %d", name, i+1)
+			var j object
+			if json.Unmarshal(text, &j) != nil {
+				m.failed("job", from, errors.New("want a JSON object"))
+				continue
+			}
+			m.importOne(ctx, from, j)
 		}
 	}
 }
 
 // parseJobs parses a list of jobs, or an object with the list in "jobs". Both forms occur, with or
 // without a byte order mark.
-func parseJobs(text []byte) (list []object, err error) {
+func parseJobs(text []byte) (list []json.RawMessage, err error) {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	if err = json.Unmarshal(text, &list); err == nil {
 		return list, nil
@@ -57,7 +63,10 @@ func parseJobs(text []byte) (list []object, err error) {
 	if o["jobs"] == nil {
 		return nil, errors.New("it has no jobs")
 	}
-	return list, json.Unmarshal(o["jobs"], &list)
+	if json.Unmarshal(o["jobs"], &list) != nil {
+		return nil, errors.New("its jobs are not a list")
+	}
+	return list, nil
 }
 
 // importOne imports one job.

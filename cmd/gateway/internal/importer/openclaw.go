@@ -340,7 +340,8 @@ func (a *clawAgent) index() error {
 	for _, key := range slices.Sorted(maps.Keys(index)) {
 		entry, err := index.table(key)
 		if err != nil {
-			return err
+			a.failed("session", path.Join(a.dir, "sessions.json"), err)
+			continue
 		}
 		id := entry.text("sessionId")
 		for _, old := range append(entry.texts("usageFamilySessionIds"), id) {

@@ -261,7 +261,8 @@ type object map[string]json.RawMessage
 
 func parseObject(text []byte) (o object, err error) {
 	err = json.Unmarshal(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), &o)
-	if err == nil && o == nil {
+	_, other := errors.AsType[*json.UnmarshalTypeError](err) // whose text names a type of Go
+	if other || err == nil && o == nil {
 		err = errors.New("want a JSON object")
 	}
 	return o, err
