@@ -18,13 +18,22 @@ func Telegram(md string) string {
 	return render(md, &telegram).out.String()
 }
 
+// TelegramSource is the maximum length of HTML that Telegram parses, in bytes.
+const TelegramSource = 1 << 15
+
 // TelegramLen returns the length of Telegram(md) as Telegram counts it: UTF-16 units of the visible
-// text, with tags and references resolved.
+// text, with tags and references resolved. The addresses of links may be much longer than the text
+// that people see. So HTML that exceeds [TelegramSource] counts as a text that exceeds Telegram's
+// limit of 4096 units.
 func TelegramLen(md string) int {
 	if isPlain(md) {
 		return units(md)
 	}
-	return render(md, &telegram).units
+	w := render(md, &telegram)
+	if source := w.out.Len(); source > TelegramSource {
+		return max(w.units, source/(TelegramSource/4096)+1)
+	}
+	return w.units
 }
 
 // Plain renders md as text without markup. Addresses of links follow in parentheses.

@@ -22,7 +22,6 @@ import (
 const (
 	maxText      = 4096       // UTF-16 units of a message after parsing
 	maxCaption   = 1024       // UTF-16 units of a caption after parsing
-	maxSource    = 1 << 15    // bytes of HTML that Telegram parses
 	maxButtons   = 24         // our own limit; Telegram's is 100, which nobody reads
 	maxFile      = 50 << 20   // bytes of an upload to api.telegram.org
 	maxLocalFile = 2000 << 20 // with your own Bot API server
@@ -230,7 +229,7 @@ func (o *outgoing) setHTML() {
 	if o.field == "text" {
 		o.params["link_preview_options"] = `{"is_disabled":true}`
 	}
-	if len(o.params[o.field]) > maxSource {
+	if len(o.params[o.field]) > markup.TelegramSource {
 		o.setPlain()
 	}
 }

@@ -2,12 +2,14 @@ package telegram_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"gateway/bus"
 	"gateway/channels"
+	"gateway/channels/markup"
 	"gateway/channels/telegram/telegramtest"
 )
 
@@ -76,6 +78,29 @@ func TestSendOfMoreHTMLThanTelegramParses(t *testing.T) {
 	h := api.History(42)
 	if err != nil || len(h) != 1 || !strings.HasPrefix(h[0].Source, "a a a") {
 		t.Errorf("Send = %v, %d messages arrived", err, len(h))
+	}
+}
+
+// A list of links with long addresses is split so that Telegram accepts each part as HTML.
+func TestSendOfManyLongLinks(t *testing.T) {
+	api, c, _ := start(t)
+	var list strings.Builder
+	for i := range 400 {
+		fmt.Fprintf(&list, "- [source %d](https://example.org/%s)\n", i, strings.Repeat("a", 280))
+	}
+	l := c.Limits(ada)
+	parts := markup.SplitFirst(list.String(), l.Text, 20, l.Measure)
+	for i, text := range parts {
+		if _, err := c.Send(t.Context(), bus.Part{To: ada, Text: text}); err != nil {
+			t.Errorf("part %d of %d bytes: %v", i, len(text), err)
+		}
+	}
+	links := 0
+	for _, m := range api.History(42) {
+		links += strings.Count(m.Source, "<a href=")
+	}
+	if links != 400 {
+		t.Errorf("%d links arrived in %d parts, want 400", links, len(parts))
 	}
 }
 
