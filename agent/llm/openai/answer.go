@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"errors"
 	"strings"
 
 	"gateway/agent/llm"
@@ -16,7 +17,14 @@ type answer struct {
 	finish    string // reason in the provider's words; empty until it is known
 	usage     llm.Usage
 	begun     bool // a chunk had a choice
+	size      int  // bytes of everything above
 }
+
+// maxAnswer is the greatest size of a streamed answer in bytes, much more than any model's longest.
+const maxAnswer = 32 << 20
+
+// errTooLong reports an answer that exceeds maxAnswer.
+var errTooLong = errors.New("the answer has more than 32 MB")
 
 // add adds the next chunk and returns the text that users may see.
 func (a *answer) add(c *chunk) llm.Event {
@@ -44,6 +52,7 @@ func (a *answer) add(c *chunk) llm.Event {
 }
 
 func (a *answer) addDelta(d *delta, event *llm.Event) {
+	a.size += d.size()
 	a.reasoning.WriteString(string(d.Reasoning))
 	if visible := d.Content + d.Refusal; visible != "" {
 		a.show(a.think.push(string(visible)), event)

@@ -88,6 +88,24 @@ func (d *delta) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// size returns how many bytes d adds to an answer.
+func (d *delta) size() int {
+	n := len(d.Content) + len(d.Reasoning) + len(d.Refusal) + sizeOf(d.Extra)
+	for _, c := range d.ToolCalls {
+		const overhead = 64 // each may begin a call
+		n += overhead + len(c.ID) + len(c.Name) + len(c.Arguments) + sizeOf(c.Extra)
+	}
+	return n
+}
+
+// sizeOf returns the number of bytes of fields.
+func sizeOf(extra map[string]json.RawMessage) (n int) {
+	for name, value := range extra {
+		n += len(name) + len(value)
+	}
+	return n
+}
+
 // thoughtsIn returns the thoughts in the content of a delta. Mistral sends them as parts of it.
 func thoughtsIn(b []byte) (thoughts text) {
 	var d struct {

@@ -3,6 +3,10 @@ package openai
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -196,5 +200,32 @@ func TestFailureHidesSecrets(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("the error is %v", err)
 		}
+	}
+}
+
+// The client stops reading an answer that never ends, whatever it consists of.
+func TestEndlessAnswer(t *testing.T) {
+	for name, delta := range map[string]string{
+		"text":      `{"content":"%s"}`,
+		"details":   `{"reasoning_details":"%s"}`,
+		"arguments": `{"tool_calls":[{"index":0,"function":{"name":"f","arguments":"%s"}}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			frame := fmt.Sprintf(`data: {"choices":[{"index":0,"delta":%s}]}`+"\n\n",
+				fmt.Sprintf(delta, strings.Repeat("x", 1<<20)))
+			srv := httptest.NewServer(http.HandlerFunc(
+				func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", "text/event-stream")
+					var err error
+					for n := 0; n < 2*maxAnswer>>20 && err == nil; n++ {
+						_, err = io.WriteString(w, frame)
+					}
+				}))
+			defer srv.Close()
+			m := New("test", "fake", &Options{BaseURL: srv.URL, HTTP: srv.Client()})
+			if _, _, err := collect(t.Context(), m, ask("x")); !errors.Is(err, errTooLong) {
+				t.Errorf("got %v, want %v", err, errTooLong)
+			}
+		})
 	}
 }

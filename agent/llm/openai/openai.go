@@ -215,6 +215,9 @@ func (c *call) next(stream *openai.ChatCompletionStream, a *answer) (llm.Event, 
 		return llm.Event{}, wire.ParseFailure(frame.Error)
 	}
 	event := a.add(&frame)
+	if a.size > maxAnswer {
+		return llm.Event{}, errTooLong
+	}
 	if a.finish == "error" {
 		return event, &wire.Failure{Message: "ended by an error"}
 	}
