@@ -10,11 +10,20 @@ const (
 
 // A thinkSplitter separates visible text and reasoning in streamed content. A tag may be split over
 // any number of pieces.
+//
+// An answer may also be about these tags. So an opening tag counts only at the beginning of a line
+// outside of a code block, where models write it.
 type thinkSplitter struct {
 	held   string // end of the content so far; may be the beginning of a tag
 	inside bool   // within the tags
 	seen   bool   // a tag has occurred
 	shown  bool   // visible text has occurred
+
+	// About the visible text:
+	line      string // first characters of its last line, without blanks
+	last      byte   // its last byte
+	fenced    bool   // it ends within a code block
+	mentioned bool   // it has an opening tag that does not count
 }
 
 // A split is a piece of content, separated into text and reasoning.
@@ -29,11 +38,6 @@ type split struct {
 
 // push processes the next piece of content.
 func (t *thinkSplitter) push(piece string) split {
-	plain := t.held == "" && !t.inside && (t.shown || !t.seen)
-	if plain && strings.IndexByte(piece, '<') < 0 {
-		t.shown = t.shown || piece != ""
-		return split{text: piece}
-	}
 	rest := t.held + piece
 	t.held = ""
 	var s split
@@ -47,14 +51,35 @@ func (t *thinkSplitter) push(piece string) split {
 		}
 		t.emit(&s, rest[:i])
 		rest = rest[i+len(tag):]
+		if tag == thinkClose && !t.inside && t.last == '`' && rest == "" {
+			t.held = tag // the next character decides whether it counts
+			break
+		}
+		if !t.counts(tag, rest) {
+			t.mentioned = t.mentioned || tag == thinkOpen
+			t.emit(&s, tag)
+			continue
+		}
 		if tag == thinkClose && !t.inside {
 			s = split{thought: s.text, retract: true}
-			t.shown = false
+			t.shown, t.fenced, t.last = false, false, 0
 		}
 		t.inside = tag == thinkOpen
-		t.seen = true
+		t.seen, t.line = true, ""
 	}
 	return s
+}
+
+// counts reports whether a tag between the text so far and rest separates text and reasoning.
+func (t *thinkSplitter) counts(tag, rest string) bool {
+	switch {
+	case t.inside:
+		return true
+	case tag == thinkOpen || t.mentioned:
+		return t.line == "" && !t.fenced
+	}
+	// The opening tag may be in the prompt, and not every model writes this one on a line of its own.
+	return t.last != '`' || !strings.HasPrefix(rest, "`")
 }
 
 // flush returns the content that was held back. Call it at the end of the content.
@@ -75,8 +100,28 @@ func (t *thinkSplitter) emit(s *split, text string) {
 	if t.seen && !t.shown {
 		text = strings.TrimLeft(text, " \t\r\n")
 	}
-	t.shown = t.shown || text != ""
+	if text == "" {
+		return
+	}
+	t.shown = true
 	s.text += text
+	t.last = text[len(text)-1]
+	for line := range strings.Lines(text) {
+		t.follow(line)
+	}
+}
+
+// follow notes the next part of a line of the visible text.
+func (t *thinkSplitter) follow(part string) {
+	const fence = 3 // length of the marker of a code block
+	if len(t.line) < fence {
+		t.line = strings.TrimLeft(t.line+strings.TrimRight(part, "\r\n"), " \t")
+		t.line = t.line[:min(len(t.line), fence)]
+	}
+	if strings.HasSuffix(part, "\n") {
+		t.fenced = t.fenced != (t.line == "```" || t.line == "~~~")
+		t.line = ""
+	}
 }
 
 // tags returns the tags that can occur now. A closing tag without an opening one can occur only as

@@ -31,14 +31,17 @@ func TestThink(t *testing.T) {
 		{"  plain\n", "  plain\n", ""},
 		{"<think>a</think>b", "b", "a"},
 		{"<think>\na\n</think>\n\nb\n", "b\n", "\na\n"},
-		{"x<think>a</think>y<think>b</think>z", "xyz", "ab"},
+		{"x\n<think>a</think>y\n <think>b</think>z", "x\ny\n z", "ab"},
 		{"<think>never closed", "", "never closed"},
 		{"thought</think>text", "text", "thought"},
 		{"<think>a</think>text </think> on", "text </think> on", "a"},
 		{"a < b <thin c", "a < b <thin c", ""},
 		{"ends with <thi", "ends with <thi", ""},
 		{"<think>ends with </thi", "", "ends with </thi"},
-		{"<<think>a<</think>b", "<b", "a<"},
+		{"<think>a<</think>b", "b", "a<"},
+		{"a `b`</think>c", "c", "a `b`"},
+		{"```\na\n</think>c", "c", "```\na\n"},
+		{"say <think>\nor\n</think>c", "c", "say <think>\nor\n"},
 	}
 	for _, tt := range tests {
 		for n := 1; n <= len(tt.in)+1; n++ {
@@ -51,8 +54,25 @@ func TestThink(t *testing.T) {
 	}
 }
 
-// FuzzThink checks that the size of the pieces makes no difference, that an opening tag is not
-// shown, and that only tags and blank space are lost.
+// An answer about the tags is shown as it is.
+func TestThinkMentioned(t *testing.T) {
+	for _, in := range []string{
+		"It thinks within `<think>` tags:\n\n```python\nre.sub(r\"<think>.*?</think>\", \"\", s)\n```\n",
+		"The template:\n\n```\n<think>\n{thoughts}\n</think>\n```\nThen the answer.",
+		"~~~xml\n<think>\n</think>\n~~~\n",
+		"The thoughts end with `</think>`, and the answer follows.",
+		"Split at `</think>`", "<<think>a</think>b", "the <think> tag and the </think> tag",
+	} {
+		for n := 1; n <= len(in)+1; n++ {
+			if text, thought := think(in, n); text != in || thought != "" {
+				t.Errorf("%q by %d: got %q, %q", in, n, text, thought)
+			}
+		}
+	}
+}
+
+// FuzzThink checks that the size of the pieces makes no difference, that an opening tag at the
+// beginning is not shown, and that only tags and blank space are lost.
 func FuzzThink(f *testing.F) {
 	f.Add("<think>a</think> b", 2)
 	f.Add("a</think>b<think>", 3)
@@ -61,7 +81,7 @@ func FuzzThink(f *testing.F) {
 		if t2, th2 := think(in, max(1, len(in))); text != t2 || thought != th2 {
 			t.Errorf("in pieces %q, %q; whole %q, %q", text, thought, t2, th2)
 		}
-		if strings.Contains(in, thinkOpen) && len(text)+len(thought)+len(thinkOpen) > len(in) {
+		if strings.HasPrefix(in, thinkOpen) && len(text)+len(thought)+len(thinkOpen) > len(in) {
 			t.Errorf("%q came out of %q", text+thought, in)
 		}
 		if !strings.Contains(in, "think>") && text+thought != in {
