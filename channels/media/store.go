@@ -14,6 +14,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"mime"
 	"os"
 	"path"
 	"regexp"
@@ -258,6 +259,7 @@ func (m *Store) grow(size int64) {
 // describe sets the type and the kind of a from its content, because the sender's claims may be
 // wrong.
 func describe(a *bus.Attachment, found *mimetype.MIME) {
+	a.Type = claimed(a.Type)
 	class, _, _ := strings.Cut(a.Type, "/")
 	// These types say less than a sender's claim can. An image is one only if its content says so.
 	general := found.Is("application/octet-stream") || found.Is("application/zip") ||
@@ -283,6 +285,16 @@ func describe(a *bus.Attachment, found *mimetype.MIME) {
 			a.Kind = bus.Document
 		}
 	}
+}
+
+// claimed returns the MIME type that a sender claims, without parameters, or "" if it is none. On
+// some platforms it is any text, and the model sees it beside the text of the gateway.
+func claimed(s string) string {
+	t, _, err := mime.ParseMediaType(s)
+	if err != nil || !strings.Contains(t, "/") || len(t) > channels.MaxName {
+		return ""
+	}
+	return t
 }
 
 // plainExtension matches extensions that are safe in a file name on any system.
