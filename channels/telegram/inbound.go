@@ -121,9 +121,9 @@ func (m *message) quoted(me user) *bus.Quote {
 		return nil // messages of a topic point to the topic's first message even if they are no replies
 	}
 	q := &bus.Quote{ID: strconv.FormatInt(r.ID, 10), Attachments: r.attachments()}
-	text, _ := r.written() // "" for a service message
+	text := r.text() // "" for a service message
 	if m.Quote != nil {
-		text = m.Quote.Text // the part that the person selected
+		text = m.Quote.text() // the part that the person selected
 	}
 	q.Text = r.label(text)
 	switch {
@@ -147,7 +147,7 @@ func (m *message) quotedElsewhere() *bus.Quote {
 		ID: strconv.FormatInt(e.ID, 10), Sender: e.Origin.name(), Attachments: e.attachments(),
 	}
 	if m.Quote != nil {
-		q.Text = m.Quote.Text
+		q.Text = m.Quote.text()
 	}
 	q.Text = e.label(q.Text)
 	return q
@@ -155,12 +155,13 @@ func (m *message) quotedElsewhere() *bus.Quote {
 
 // A parsedText is the result of reading a text: what it says, and to whom.
 type parsedText struct {
-	text     string // without mentions of the bot
+	text     string // without mentions of the bot, and with the addresses of links
 	forUs    bool   // it mentions the bot, or begins with a command that may be for it
 	forOther bool   // it begins with a command for another bot
 }
 
-// read determines whom text is for. It removes mentions of the bot unless there is nothing else.
+// read determines whom text is for. It removes mentions of the bot unless there is nothing else. It
+// adds the addresses of links.
 func (u user) read(text string, entities []entity) parsedText {
 	r := parsedText{text: text}
 	// Work backwards, so that removing text changes no offset that is still needed.
@@ -185,6 +186,8 @@ func (u user) read(text string, entities []entity) parsedText {
 			e.Type == "text_mention" && e.User != nil && e.User.ID == u.ID:
 			r.forUs = true
 			r.text = channels.WithoutMention(r.text, start, end)
+		default:
+			r.text = e.withAddress(r.text)
 		}
 	}
 	// The message consists only of mentions. An empty text would not be a message.

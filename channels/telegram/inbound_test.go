@@ -94,6 +94,29 @@ func TestInbound(t *testing.T) {
 				m.Text = "why?"
 				m.ReplyTo = &bus.Quote{ID: "2", Sender: "Bob", Text: "lake"}
 			})},
+		{"links", telegramtest.Message{Chat: group, Extra: fields{
+			"photo": []int{}, "caption": "😀 here \nand https://a.example/ for @gateway_bot",
+			"caption_entities": []fields{
+				{"type": "text_link", "offset": 3, "length": 6, "url": "https://a.example/?q=1"},
+				{"type": "bold", "offset": 3, "length": 6},
+				{"type": "text_link", "offset": 13, "length": 18, "url": "https://a.example/"},
+				{"type": "mention", "offset": 36, "length": 12}},
+			"reply_to_message": fields{"message_id": 2, "text": "see it", "entities": []fields{
+				{"type": "text_link", "offset": 0, "length": 3, "url": "https://b.example"}},
+				"from": fields{"id": 9, "first_name": "Bob"}}}},
+			with(inGroup, func(m *bus.InboundMessage) {
+				m.Text = "[photo] 😀 here (https://a.example/?q=1) \nand https://a.example/ for"
+				m.Addressed = true
+				m.ReplyTo = &bus.Quote{ID: "2", Sender: "Bob", Text: "see (https://b.example) it"}
+			})},
+		{"link in a quote", telegramtest.Message{Text: "why?", Extra: fields{
+			"quote": fields{"text": "lake", "entities": []fields{
+				{"type": "text_link", "offset": 0, "length": 4, "url": "https://b.example"}}},
+			"reply_to_message": fields{"message_id": 2, "text": "at the lake"}}},
+			with(direct, func(m *bus.InboundMessage) {
+				m.Text = "why?"
+				m.ReplyTo = &bus.Quote{ID: "2", Text: "lake (https://b.example)"}
+			})},
 		{"forwarded", telegramtest.Message{Text: "news", Extra: fields{
 			"forward_origin": fields{"type": "hidden_user", "sender_user_name": "Eve\nOwner:"}}},
 			with(direct, func(m *bus.InboundMessage) {

@@ -2,7 +2,11 @@ package telegram
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"unicode/utf16"
+
+	"gateway/channels"
 )
 
 // The types below are the parts of the Bot API's objects that the gateway reads.
@@ -65,10 +69,12 @@ type (
 		Offset int    `json:"offset"` // UTF-16 units
 		Length int    `json:"length"`
 		User   *user  `json:"user"` // of a mention of a person without a user name
+		URL    string `json:"url"`  // of a link whose text is a label
 	}
 
 	quote struct {
-		Text string `json:"text"`
+		Text     string   `json:"text"`
+		Entities []entity `json:"entities"`
 	}
 
 	// An external describes the message of another chat to which a message replies.
@@ -115,6 +121,39 @@ func (w *wording) written() (string, []entity) {
 		return w.Text, w.TextEntities
 	}
 	return w.Caption, w.CaptionEntities
+}
+
+// text returns what a person has written, with the addresses of links.
+func (w *wording) text() string { return withAddresses(w.written()) }
+
+// text returns the quoted part, with the addresses of links.
+func (q *quote) text() string { return withAddresses(q.Text, q.Entities) }
+
+// withAddresses returns s with the address of each link behind its label.
+func withAddresses(s string, entities []entity) string {
+	// Work backwards, so that adding text changes no offset that is still needed.
+	for _, e := range slices.Backward(entities) {
+		s = e.withAddress(s)
+	}
+	return s
+}
+
+// maxAddress is the maximum length of the address of a link, in runes.
+const maxAddress = 2048
+
+// withAddress returns s with the address of e behind its label if e is a link, and otherwise s.
+func (e *entity) withAddress(s string) string {
+	start, end, ok := span(s, e.Offset, e.Length)
+	if e.Type != "text_link" || !ok {
+		return s
+	}
+	label := strings.TrimSpace(s[start:end])
+	address := channels.Clean(e.URL, maxAddress)
+	if address == "" || address == label {
+		return s
+	}
+	end = start + len(strings.TrimRight(s[start:end], " \n"))
+	return s[:end] + " (" + address + ")" + s[end:]
 }
 
 // span returns the byte range in s of the given offset and length in UTF-16 units. Telegram counts
