@@ -16,8 +16,9 @@ import (
 // these exceptions. If a code fence must be split, it is closed in one piece and reopened in the
 // next with the same info string. There, one line break is dropped at a split between lines, and
 // nothing at other splits, and the lines after a reopened fence lose its indentation. Bold text
-// without other markup in it is closed and reopened likewise. Blank lines before the first piece
-// are dropped, but not its indentation.
+// without other markup in it is closed and reopened likewise. A piece that begins with another row
+// of a table gets the names of the columns again. Blank lines before the first piece are dropped,
+// but not its indentation.
 //
 // No piece has more than eight bytes of source per unit of the limit, even if measure counts less.
 // If a piece can't fit, because a single character or a fence around it exceeds the limit, it is
@@ -43,6 +44,7 @@ func split(markdown string, limit, most int, measure func(string) int) []string 
 	}
 	// The marks of bold text that is longer than any piece are not worth keeping.
 	s.strongs = findStrong(markdown, s.fences, 8*limit)
+	s.tables = findTables(markdown, s.fences)
 	var pieces []string
 	for pos := s.begin(); pos < len(markdown) && len(pieces) < most; {
 		var piece string
@@ -59,7 +61,8 @@ type splitter struct {
 	limit   int
 	measure func(string) int
 	fences  []fence
-	strongs []span  // in the order of the text
+	strongs []span // in the order of the text
+	tables  []tableSource
 	ratio   float64 // bytes of source per unit in the last piece, to estimate the next
 	bare    bool    // split fences without closing and reopening them
 }
@@ -170,7 +173,7 @@ func (s *splitter) piece(pos, end int) string {
 	if s.strong(end) {
 		text += strongMark
 	}
-	return text
+	return s.header(pos) + text
 }
 
 // fenced returns src[pos:end] with the necessary fences.
@@ -230,10 +233,13 @@ func (s *splitter) cut(pos, end int) int {
 	return s.tidy(pos, at)
 }
 
-// tidy moves a cut in a fence to the fence's edge if nothing else is between them.
+// tidy moves a cut in a fence to the fence's edge if nothing else is between them, and a cut before
+// the first row of a table to the table's beginning.
 func (s *splitter) tidy(pos, at int) int {
-	f := s.around(at)
+	f, t := s.around(at), s.tableAt(at)
 	switch {
+	case t != nil && at <= t.body && t.head > pos && !s.bare:
+		return t.head
 	case f == nil || s.bare:
 	case at <= f.body && f.open > pos:
 		return f.open

@@ -1,6 +1,7 @@
 package markup
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +39,7 @@ func checkSplit(t *testing.T, src string, limit int, measure func(string) int) {
 	}
 	s := splitter{src: src, limit: limit, measure: measure, fences: findFences(src), ratio: 1}
 	s.strongs = findStrong(src, s.fences, 8*limit)
+	s.tables = findTables(src, s.fences)
 	pos := s.begin()
 	for i, piece := range pieces {
 		again, end := s.next(pos)
@@ -76,6 +78,7 @@ func FuzzSplit(f *testing.F) {
 		"\x80\x80\x80\xff",
 		"~~~~\n```\n~~~\n~~~~\n~~~",
 		"**" + strings.Repeat("bold words. ", 20) + "end** and **more\nof it**\n\n**no\n\nend",
+		"a\n| b | c |\n|--|--|\n" + strings.Repeat("| d | e f |\n", 9) + "\n g | h\n -|-\n i | j\n",
 		"```" + strings.Repeat("i", 80) + "\nx\n```", "\n\n    code\n",
 	} {
 		f.Add(src, 10)
@@ -186,6 +189,44 @@ func TestSplitStrong(t *testing.T) {
 		if stripped(got) != stripped(src) {
 			t.Errorf("SplitFirst(%q) adds marks: %q", src, got)
 		}
+	}
+}
+
+// If a table is cut, each piece is a table with the names of the columns.
+func TestSplitTable(t *testing.T) {
+	const head = "| n | name \\| value |\n|---|---|\n"
+	src := "Text before:\n\n" + head
+	for i := range 40 {
+		src += fmt.Sprintf("| %d | the name of it |\n", i)
+	}
+	src += "\nText after."
+	for _, src := range []string{src, strings.ReplaceAll(src, "\n|", "\n   |")} {
+		pieces := SplitFirst(src, 300, len(src), TelegramLen)
+		if len(pieces) < 3 {
+			t.Fatalf("%d pieces, want more", len(pieces))
+		}
+		for i, piece := range pieces {
+			html := Telegram(piece)
+			if !strings.Contains(html, "<pre>n  | name | value\n") && !strings.HasPrefix(html, "Text") {
+				t.Errorf("piece %d shows as %q", i, html)
+			}
+			if strings.Contains(html, "| the name of it |") {
+				t.Errorf("piece %d has rows that are no table: %q", i, html)
+			}
+		}
+		checkSplit(t, src, 300, TelegramLen)
+	}
+	for _, src := range []string{ // no tables, or no room for the names
+		"a | b\n" + strings.Repeat("c | d\n", 60), "> a | b\n> -|-\n" + strings.Repeat("> c | d\n", 60),
+		"```\na | b\n-|-\n" + strings.Repeat("c | d\n", 60) + "```",
+		"a | " + strings.Repeat("b", 30) + "\n-|-\n" + strings.Repeat("c | d\n", 60),
+	} {
+		for i, piece := range SplitFirst(src, 100, len(src), TelegramLen) {
+			if i > 0 && strings.Contains(piece, "a |") {
+				t.Errorf("SplitFirst(%q) repeats the names: %q", src, piece)
+			}
+		}
+		checkSplit(t, src, 100, TelegramLen)
 	}
 }
 

@@ -2,11 +2,87 @@ package markup
 
 import (
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/rivo/uniseg"
 	extast "github.com/yuin/goldmark/extension/ast"
 )
+
+// A tableSource is a table in a source, as byte offsets.
+type tableSource struct {
+	head, body int // start of the line with the names of the columns, and of the first row
+	end        int // end of the last row
+}
+
+// findTables finds the tables of src outside of quotations. It examines single lines and returns
+// only certain cases.
+func findTables(src string, fences []fence) []tableSource {
+	var found []tableSource
+	head := -1 // start of the line before, if it may name the columns
+	for pos := 0; pos < len(src); {
+		if len(fences) > 0 && pos >= fences[0].open {
+			pos, head = max(pos, fences[0].end), -1
+			fences = fences[1:]
+			continue
+		}
+		next := len(src)
+		if i := strings.IndexByte(src[pos:], '\n'); i >= 0 {
+			next = pos + i + 1
+		}
+		line := strings.TrimSpace(src[pos:next])
+		last := len(found) - 1
+		switch {
+		case !strings.Contains(line, "|"):
+			head = -1
+		case last >= 0 && found[last].end == pos:
+			found[last].end = next
+		case head >= 0 && strings.Trim(line, "-:| \t") == "" &&
+			delimiters(line) == columns(src[head:pos]):
+			found = append(found, tableSource{head, next, next})
+			head = -1
+		case line[0] == '>' || listMarker(line) > 0:
+			head = -1
+		default:
+			head = pos
+		}
+		pos = next
+	}
+	return found
+}
+
+// columns returns the number of columns that a line names.
+func columns(line string) int {
+	line = strings.Trim(strings.ReplaceAll(line, `\|`, ""), "| \t\r\n")
+	return strings.Count(line, "|") + 1
+}
+
+// tableAt returns the table that begins before pos and ends after it, or nil.
+func (s *splitter) tableAt(pos int) *tableSource {
+	i := sort.Search(len(s.tables), func(i int) bool { return s.tables[i].end > pos })
+	if i == len(s.tables) || s.tables[i].head >= pos {
+		return nil
+	}
+	return &s.tables[i]
+}
+
+// header returns the head of the table of which a row begins at pos, or "". Without it the rows of
+// a piece would be no table.
+func (s *splitter) header(pos int) string {
+	t := s.tableAt(pos)
+	if t == nil || pos < t.body || t.body-t.head > s.limit/4 {
+		return ""
+	}
+	line := strings.LastIndexByte(s.src[:pos], '\n') + 1
+	if strings.TrimSpace(s.src[line:pos]) != "" {
+		return "" // the rest of a row
+	}
+	var b strings.Builder
+	for line := range strings.Lines(s.src[t.head:t.body]) {
+		b.WriteString(strings.TrimSpace(line) + "\n")
+	}
+	return b.String()
+}
 
 // maxColumn is the maximum width to which a column is padded, in terminal columns. A longer cell
 // sticks out, because padding each row to its width would not help.
