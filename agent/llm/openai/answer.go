@@ -44,9 +44,12 @@ func (a *answer) add(c *chunk) llm.Event {
 		if choice.FinishReason != "" {
 			a.finish = choice.FinishReason
 		}
-		for _, d := range []*delta{&choice.Delta, &choice.Message} {
-			a.addDelta(d, &event)
+		// Perplexity repeats the answer so far beside each delta, as a message.
+		d := choice.Delta
+		if d == nil || d.size() == 0 && a.size == 0 {
+			d = &choice.Message
 		}
+		a.addDelta(d, &event)
 	}
 	return event
 }

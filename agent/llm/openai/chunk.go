@@ -21,7 +21,7 @@ type chunk struct {
 
 type choice struct {
 	Index        int    `json:"index"`
-	Delta        delta  `json:"delta"`
+	Delta        *delta `json:"delta"`
 	Message      delta  `json:"message"` // replaces Delta in a complete answer
 	FinishReason string `json:"finish_reason"`
 	Usage        *usage `json:"usage"` // Moonshot sends the usage here

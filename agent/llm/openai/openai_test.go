@@ -251,6 +251,27 @@ func TestReasoning(t *testing.T) {
 	}
 }
 
+// Perplexity sends each piece as a delta, and beside it all pieces so far as a message. See
+// https://github.com/open-webui/open-webui/issues/9927.
+func TestMessageBesideDelta(t *testing.T) {
+	frame := func(whole, piece, finish string) string {
+		return fmt.Sprintf(`data: {"choices":[{"index":0,"finish_reason":%s,"message":{"role":`+
+			`"assistant","content":%q},"delta":{"role":"assistant","content":%q}}]}`,
+			finish, whole, piece)
+	}
+	_, m := start(t, frames(frame("", "", "null"), frame("one", "one", "null"),
+		frame("one two", " two", "null"), frame("one two", "", `"stop"`), done))
+	text, resp, err := collect(t.Context(), m, ask("x"))
+	if err != nil || text != "one two" || resp.Message.Text != "one two" {
+		t.Errorf("shown %q, message %+v, %v", text, resp, err)
+	}
+	m = raw(t, 200, "application/json", `{"choices":[{"index":0,"delta":{},"finish_reason":"stop",`+
+		`"message":{"role":"assistant","content":"whole"}}]}`)
+	if text, _, err := collect(t.Context(), m, ask("x")); err != nil || text != "whole" {
+		t.Errorf("shown %q, %v", text, err)
+	}
+}
+
 func TestUsage(t *testing.T) {
 	tests := map[string]struct {
 		frame string
