@@ -20,6 +20,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"mime"
 	"net/http"
 	"net/url"
 	"strings"
@@ -160,7 +161,32 @@ func (m *Model) read(ctx context.Context, cancel context.CancelCauseFunc, req ll
 	}
 	// The body was read to its end, or the rest does not matter.
 	defer func() { _ = resp.Body.Close() }()
-	return events(wire.WatchedReader{Source: resp.Body, Watch: watch}, handle)
+	stream, err := streamOf(resp, wire.WatchedReader{Source: resp.Body, Watch: watch})
+	if err != nil {
+		return err
+	}
+	return events(stream, handle)
+}
+
+// streamOf returns the body of resp. If that is a JSON value, it returns the failure that the value
+// describes: some providers report failures with a status of success.
+func streamOf(resp *http.Response, body io.Reader) (io.Reader, error) {
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")) // "" if it is malformed
+	if kind != "application/json" {
+		return body, nil
+	}
+	whole, err := io.ReadAll(io.LimitReader(body, maxAnswer))
+	if err != nil {
+		return nil, err
+	}
+	var answer struct{ Type string }
+	switch {
+	case !json.Valid(whole):
+		return bytes.NewReader(whole), nil // a stream with a wrong Content-Type
+	case json.Unmarshal(whole, &answer) == nil && answer.Type == "message":
+		return nil, &wire.Failure{Message: "the provider does not stream its answers"}
+	}
+	return nil, wire.BodyFailure(whole)
 }
 
 // version is the version of the API.

@@ -86,3 +86,37 @@ func TestContextLimit(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A failure that comes as JSON with a status of success says what happened.
+func TestFailureWithoutStatus(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"type":"error","error":{"type":"authentication_error","message":"no such key"}}`: "" +
+			"unauthorized: authentication_error: no such key",
+		`{"code":500,"msg":"404 NOT_FOUND","success":false}`: "unavailable: status 500: 404 NOT_FOUND",
+		`{"type":"message","content":[{"type":"text","text":"private"}]}`: "" +
+			"unavailable: the provider does not stream its answers",
+	} {
+		want = "llm: claude: " + want
+		m := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json; charset=utf-8")
+			_, _ = io.WriteString(w, body)
+		})
+		if _, _, err := collect(t.Context(), m, ask("hello")); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", body, err, want)
+		}
+	}
+}
+
+// A stream is read even if it has the Content-Type of JSON.
+func TestStreamAsJSON(t *testing.T) {
+	m := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `data: {"type":"content_block_start","content_block":{"type":"text"}}
+data: {"type":"content_block_delta","delta":{"text":"hi"}}
+data: {"type":"message_stop"}
+`)
+	})
+	if text, _, err := collect(t.Context(), m, ask("hello")); err != nil || text != "hi" {
+		t.Errorf("got %q, %v", text, err)
+	}
+}

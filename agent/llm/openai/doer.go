@@ -97,6 +97,10 @@ func stream(resp *http.Response, body io.Reader) (io.Reader, error) {
 		if json.Compact(&frame, whole) != nil {
 			return bytes.NewReader(whole), nil // a stream with a wrong Content-Type
 		}
+		var a struct{ Choices, Error json.RawMessage }
+		if json.Unmarshal(whole, &a) != nil || wire.IsEmpty(a.Choices) && wire.IsEmpty(a.Error) {
+			return nil, wire.BodyFailure(frame.Bytes())
+		}
 		frame.WriteString("\n\ndata: [DONE]\n\n")
 		return &frame, nil
 	}

@@ -229,3 +229,19 @@ func TestEndlessAnswer(t *testing.T) {
 		})
 	}
 }
+
+// A failure that comes as JSON with a status of success says what happened.
+func TestFailureWithoutStatus(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"code":401,"msg":"token expired","success":false}`: "unauthorized: status 401: token expired",
+		"{\n \"base_resp\": {\"status_msg\": \"no login\"},\n \"choices\": null\n}": "" +
+			`unavailable: {"base_resp":{"status_msg":"no login"},"choices":null}`,
+		`["no"]`: "unavailable: no",
+	} {
+		m := raw(t, 200, "application/json", body)
+		want = "llm: test: " + want
+		if _, _, err := collect(t.Context(), m, ask("x")); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", body, err, want)
+		}
+	}
+}

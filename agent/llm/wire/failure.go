@@ -84,6 +84,16 @@ func ParseFailure(body []byte) *Failure {
 	return f
 }
 
+// BodyFailure returns the failure that body describes: a JSON value that came instead of an answer,
+// with a status of success.
+func BodyFailure(body []byte) *Failure {
+	f := ParseFailure(body)
+	if f.Message == "" {
+		f.Message = string(body)
+	}
+	return f
+}
+
 // read sets the fields of f from an error object.
 func (f *Failure) read(object map[string]json.RawMessage) {
 	var metadata map[string]json.RawMessage
