@@ -433,3 +433,19 @@ func BenchmarkWorkbook(b *testing.B) {
 		})
 	}
 }
+
+// A page has the encoding that it declares.
+func TestDeclaredEncoding(t *testing.T) {
+	for page, want := range map[string]string{
+		"<meta charset=windows-1251><p>\xcf\xf0\xe8\xe2\xe5\xf2": "Привет",
+		"<html><head><meta charset='Shift_JIS'><p>\x93\xfa\x96{": "日本",
+		"<html><meta http-equiv=Content-Type content='text/html; charset=gbk'>" +
+			"<p>\xc4\xe3\xba\xc3": "你好",
+		"<html><meta charset=utf-8><p>größer, but \xff is damaged": "größer, but \uFFFD is damaged",
+		"<html><p>gr\xf6\xdfer": "größer",
+	} {
+		if got, err := read([]byte(page), "text/html", 1000); err != nil || got != want {
+			t.Errorf("%q is %q, %v, want %q", page, got, err, want)
+		}
+	}
+}

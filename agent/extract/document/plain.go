@@ -41,7 +41,7 @@ func WholeRunes(raw []byte) []byte {
 func decode(raw []byte) (string, bool) {
 	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
 	switch {
-	case bytes.HasPrefix(raw, []byte("\xff\xfe")), bytes.HasPrefix(raw, []byte("\xfe\xff")):
+	case hasUTF16Mark(raw):
 		text, err := unicode.UTF16(unicode.LittleEndian, unicode.UseBOM).NewDecoder().Bytes(raw)
 		return string(text), err == nil
 	case isBinary(raw):
@@ -52,6 +52,11 @@ func decode(raw []byte) (string, bool) {
 	// Most text that claims to be Latin-1 is in Windows-1252, a superset of it.
 	text, err := charmap.Windows1252.NewDecoder().Bytes(raw)
 	return string(text), err == nil
+}
+
+// hasUTF16Mark reports whether raw begins with the byte order mark of UTF-16.
+func hasUTF16Mark(raw []byte) bool {
+	return bytes.HasPrefix(raw, []byte("\xff\xfe")) || bytes.HasPrefix(raw, []byte("\xfe\xff"))
 }
 
 // isBinary reports whether raw has control characters that do not occur in text. One NUL byte is
