@@ -2,6 +2,7 @@ package document
 
 import (
 	"encoding/xml"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -21,6 +22,8 @@ type openText struct {
 	gap    int             // empty cells to write if another cell follows
 	repeat int             // how often the cell is repeated
 	cell   strings.Builder // text of the cell so far
+	rows   int             // how often the row is repeated
+	filled bool            // the row has text
 	skip   int             // depth of elements that are not text of the document
 }
 
@@ -70,6 +73,9 @@ func (o *openText) start(e *xml.StartElement) error {
 	case "table-row":
 		// The first cell has no tab before it.
 		o.gap = -1
+		if o.tables == 1 {
+			o.rows, o.filled = number(e, "number-rows-repeated", math.MaxInt), false
+		}
 	case "table-cell", "covered-table-cell":
 		o.repeat = number(e, "number-columns-repeated", math.MaxInt)
 		o.cell.Reset()
@@ -111,6 +117,12 @@ func (o *openText) end(name string) error {
 		o.tables--
 		o.paragraph()
 	case "table-row":
+		// Spreadsheets store equal rows that follow one another once.
+		if o.tables == 1 && o.filled && o.rows > 1 {
+			if err := o.write(fmt.Sprintf(" [this row occurs %d times]", o.rows)); err != nil {
+				return err
+			}
+		}
 		o.line()
 	case "table-cell", "covered-table-cell":
 		return o.endCell()
@@ -132,6 +144,7 @@ func (o *openText) endCell() error {
 		}
 		o.gap = 0
 	}
+	o.filled = true
 	return nil
 }
 
