@@ -111,6 +111,10 @@ func (m *Model) body(req llm.Request) (outgoing, error) {
 // noMessages is the empty list that the messages replace.
 const noMessages = `"messages":[]`
 
+// bridge is the message that Mistral's models require between the results of tools and a message of
+// the user. Without it they refuse this request and all later ones of the conversation.
+const bridge = `,{"role":"assistant","content":"I have the results."}`
+
 // messages encodes the elements of the list of messages. It returns a plain system message at the
 // beginning separately, because many requests share it.
 func (m *Model) messages(list []llm.Message) (system, rest []byte, err error) {
@@ -130,6 +134,9 @@ func (m *Model) messages(list []llm.Message) (system, rest []byte, err error) {
 			continue
 		}
 		if i > 0 {
+			if m.quirks.bridged && msg.Role == llm.User && list[i-1].Role == llm.ToolRole {
+				rest = append(rest, bridge...)
+			}
 			rest = append(rest, ',')
 		}
 		if m.isPlain(&msg) {
@@ -281,6 +288,7 @@ type quirks struct {
 	toolsWithoutReasoning bool // accepts tools only with reasoning switched off
 	cacheMarks            bool // caches only marked parts
 	strict                bool // refuses stream_options and long call ids
+	bridged               bool // see bridge
 }
 
 // guessQuirks derives the quirks from host and model id.
@@ -293,11 +301,15 @@ func guessQuirks(host, id string) quirks {
 		toolsWithoutReasoning: official &&
 			(bare == "gpt-6-sol" || bare == "gpt-6-luna" || strings.HasPrefix(bare, "gpt-5.6")),
 		// It sends the usage without stream_options: https://docs.mistral.ai/api.
-		strict: host == "api.mistral.ai",
+		strict:  host == "api.mistral.ai",
+		bridged: host == "api.mistral.ai" || wire.ContainsAny(strings.ToLower(id), mistralModels...),
 		// OpenRouter passes the marks to Anthropic. Models of other makers need none.
 		cacheMarks: host == "openrouter.ai" && strings.HasPrefix(id, "anthropic/"),
 	}
 }
+
+// mistralModels are parts of the ids of Mistral's models, which many hosts offer.
+var mistralModels = []string{"mistral", "mixtral", "magistral", "codestral", "devstral", "pixtral"}
 
 func hasAnyPrefix(s string, prefixes ...string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })

@@ -254,6 +254,44 @@ func TestIDsThatMeanSomething(t *testing.T) {
 	}
 }
 
+// Mistral's models require an answer between the results of tools and a message of the user. A
+// person may write one while tools run. See
+// https://github.com/zed-industries/zed/issues/37021.
+func TestUserAfterResults(t *testing.T) {
+	call := llm.ToolCall{ID: "abcdefghi", Name: "f", Arguments: "{}"}
+	result := llm.Message{Role: llm.ToolRole, ToolCallID: call.ID, Text: "r"}
+	req := llm.Request{Messages: []llm.Message{{Role: llm.System, Text: "s"},
+		{Role: llm.User, Text: "u"}, {Role: llm.Assistant, ToolCalls: []llm.ToolCall{call, call}},
+		result, result, {Role: llm.User, Text: "hurry"}}}
+	for model, want := range map[string]string{
+		"https://api.mistral.ai/v1 m":                       "user assistant tool tool assistant user",
+		"https://openrouter.ai/api/v1 mistralai/Devstral-2": "user assistant tool tool assistant user",
+		"https://api.openai.com/v1 gpt-5.4-mini":            "user assistant tool tool user",
+	} {
+		base, id, _ := strings.Cut(model, " ")
+		pieces, err := New("test", id, &Options{BaseURL: base}).body(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var body struct {
+			Messages []struct{ Role, Content string }
+		}
+		if err := json.Unmarshal(bytes.Join(pieces, nil), &body); err != nil {
+			t.Fatal(err)
+		}
+		var roles []string
+		for _, m := range body.Messages[1:] {
+			roles = append(roles, m.Role)
+			if m.Content == "" && m.Role != "assistant" {
+				t.Errorf("%s: %s has no content", model, m.Role)
+			}
+		}
+		if got := strings.Join(roles, " "); got != want {
+			t.Errorf("%s: sent %s, want %s", model, got, want)
+		}
+	}
+}
+
 // A body can be read in pieces of any size, and more than once.
 func TestOutgoing(t *testing.T) {
 	p := outgoing{[]byte("ab"), nil, []byte("cde"), []byte("f")}
