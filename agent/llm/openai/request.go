@@ -308,8 +308,9 @@ func guessQuirks(host, id string) quirks {
 	}
 }
 
-// mistralModels are parts of the ids of Mistral's models, which many hosts offer.
-var mistralModels = []string{"mistral", "mixtral", "magistral", "codestral", "devstral", "pixtral"}
+// mistralModels are parts of the ids of Mistral's models, such as ministral, devstral and pixtral.
+// Many hosts offer these models.
+var mistralModels = []string{"stral", "xtral"}
 
 func hasAnyPrefix(s string, prefixes ...string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })

@@ -266,6 +266,7 @@ func TestUserAfterResults(t *testing.T) {
 	for model, want := range map[string]string{
 		"https://api.mistral.ai/v1 m":                       "user assistant tool tool assistant user",
 		"https://openrouter.ai/api/v1 mistralai/Devstral-2": "user assistant tool tool assistant user",
+		"http://localhost/v1 ai/ministral3":                 "user assistant tool tool assistant user",
 		"https://api.openai.com/v1 gpt-5.4-mini":            "user assistant tool tool user",
 	} {
 		base, id, _ := strings.Cut(model, " ")
