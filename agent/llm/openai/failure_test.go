@@ -49,6 +49,13 @@ func TestStatus(t *testing.T) {
 		"too long, words": {400, `{"error":"This model's maximum context length is 8192 tokens"}`,
 			llm.ContextTooLong},
 		"too large": {413, `too large`, llm.ContextTooLong},
+		"too long for a minute": {429, `{"error":{"message":"Request too large for gpt-4o in ` +
+			`organization org-1 on tokens per min (TPM): Limit 30000, Requested 31538. The input ` +
+			`or output tokens must be reduced in order to run successfully.","type":"tokens",` +
+			`"param":null,"code":"rate_limit_exceeded"}}`, llm.ContextTooLong},
+		"too many in a minute": {429, `{"error":{"message":"Rate limit reached for gpt-4o on tokens ` +
+			`per min (TPM): Limit 30000, Used 29937, Requested 385. Please try again in 644ms.",` +
+			`"type":"tokens","param":null,"code":"rate_limit_exceeded"}}`, llm.RateLimited},
 		"filter": {400, `{"error":{"code":"content_filter","message":"x"}}`,
 			llm.ContentRefused},
 		"flagged": {403, `{"error":{"message":"Input was flagged"}}`, llm.ContentRefused},

@@ -182,7 +182,7 @@ var (
 	contextWords = []string{
 		"context_length_exceeded", "context length", "context window", "context size", "context limit",
 		"maximum context", "prompt is too long", "input is too long", "input token count",
-		"reduce the length", "request too large", "string_above_max_length",
+		"reduce the length", "string_above_max_length",
 	}
 	quotaWords = []string{
 		"insufficient_quota", "insufficient balance", "insufficient_balance",
@@ -215,7 +215,9 @@ var (
 func (f *Failure) Kind() llm.Kind {
 	words := strings.ToLower(f.Code + " " + f.Message)
 	switch {
-	case f.Status == http.StatusRequestEntityTooLarge,
+	// OpenAI answers 429 if a single request has more tokens than the account may use in a minute.
+	// Such a request fails however long one waits.
+	case f.Status == http.StatusRequestEntityTooLarge, strings.Contains(words, "request too large"),
 		f.Status != http.StatusTooManyRequests && ContainsAny(words, contextWords...):
 		return llm.ContextTooLong
 	case f.Status == http.StatusPaymentRequired, f.quota(words):
