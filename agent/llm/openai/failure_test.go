@@ -49,6 +49,11 @@ func TestStatus(t *testing.T) {
 		"too long, words": {400, `{"error":"This model's maximum context length is 8192 tokens"}`,
 			llm.ContextTooLong},
 		"too large": {413, `too large`, llm.ContextTooLong},
+		"too long for xAI": {400, `{"code":"Client specified an invalid argument","error":"This ` +
+			`model's maximum prompt length is 131072 but the request contains 136973 tokens."}`,
+			llm.ContextTooLong},
+		"too long for Moonshot": {400, `{"error":{"message":"Invalid request: Your request exceeded ` +
+			`model token limit: 262144","type":"invalid_request_error"}}`, llm.ContextTooLong},
 		"too long for a minute": {429, `{"error":{"message":"Request too large for gpt-4o in ` +
 			`organization org-1 on tokens per min (TPM): Limit 30000, Requested 31538. The input ` +
 			`or output tokens must be reduced in order to run successfully.","type":"tokens",` +

@@ -183,6 +183,8 @@ var (
 		"context_length_exceeded", "context length", "context window", "context size", "context limit",
 		"maximum context", "prompt is too long", "input is too long", "input token count",
 		"reduce the length", "string_above_max_length",
+		"maximum prompt length",      // xAI
+		"exceeded model token limit", // Moonshot
 	}
 	quotaWords = []string{
 		"insufficient_quota", "insufficient balance", "insufficient_balance",
