@@ -11,8 +11,7 @@ const (
 // A thinkSplitter separates visible text and reasoning in streamed content. A tag may be split over
 // any number of pieces.
 //
-// An answer may also be about these tags. So an opening tag counts only at the beginning of a line
-// outside of a code block, where models write it.
+// An answer may also be about these tags. So an opening tag does not count within code.
 type thinkSplitter struct {
 	held   string // end of the content so far; may be the beginning of a tag
 	inside bool   // within the tags
@@ -23,6 +22,7 @@ type thinkSplitter struct {
 	line      string // first characters of its last line, without blanks
 	last      byte   // its last byte
 	fenced    bool   // it ends within a code block
+	coded     bool   // its last line ends within inline code
 	mentioned bool   // it has an opening tag that does not count
 }
 
@@ -62,7 +62,7 @@ func (t *thinkSplitter) push(piece string) split {
 		}
 		if tag == thinkClose && !t.inside {
 			s = split{thought: s.text, retract: true}
-			t.shown, t.fenced, t.last = false, false, 0
+			t.shown, t.fenced, t.coded, t.last = false, false, false, 0
 		}
 		t.inside = tag == thinkOpen
 		t.seen, t.line = true, ""
@@ -75,7 +75,9 @@ func (t *thinkSplitter) counts(tag, rest string) bool {
 	switch {
 	case t.inside:
 		return true
-	case tag == thinkOpen || t.mentioned:
+	case tag == thinkOpen:
+		return !t.fenced && !t.coded
+	case t.mentioned:
 		return t.line == "" && !t.fenced
 	}
 	// The opening tag may be in the prompt, and not every model writes this one on a line of its own.
@@ -105,7 +107,6 @@ func (t *thinkSplitter) emit(s *split, text string) {
 	}
 	t.shown = true
 	s.text += text
-	t.last = text[len(text)-1]
 	for line := range strings.Lines(text) {
 		t.follow(line)
 	}
@@ -118,9 +119,15 @@ func (t *thinkSplitter) follow(part string) {
 		t.line = strings.TrimLeft(t.line+strings.TrimRight(part, "\r\n"), " \t")
 		t.line = t.line[:min(len(t.line), fence)]
 	}
-	if strings.HasSuffix(part, "\n") {
+	for _, b := range []byte(part) {
+		if b == '`' && t.last != '`' { // a sequence of backquotes begins or ends inline code
+			t.coded = !t.coded
+		}
+		t.last = b
+	}
+	if t.last == '\n' {
 		t.fenced = t.fenced != (t.line == "```" || t.line == "~~~")
-		t.line = ""
+		t.line, t.coded = "", false
 	}
 }
 

@@ -31,17 +31,17 @@ func TestThink(t *testing.T) {
 		{"  plain\n", "  plain\n", ""},
 		{"<think>a</think>b", "b", "a"},
 		{"<think>\na\n</think>\n\nb\n", "b\n", "\na\n"},
-		{"x\n<think>a</think>y\n <think>b</think>z", "x\ny\n z", "ab"},
+		{"x<think>a</think>y<think>b</think>z", "xyz", "ab"},
 		{"<think>never closed", "", "never closed"},
 		{"thought</think>text", "text", "thought"},
 		{"<think>a</think>text </think> on", "text </think> on", "a"},
 		{"a < b <thin c", "a < b <thin c", ""},
 		{"ends with <thi", "ends with <thi", ""},
 		{"<think>ends with </thi", "", "ends with </thi"},
-		{"<think>a<</think>b", "b", "a<"},
+		{"<<think>a<</think>b", "<b", "a<"},
 		{"a `b`</think>c", "c", "a `b`"},
 		{"```\na\n</think>c", "c", "```\na\n"},
-		{"say <think>\nor\n</think>c", "c", "say <think>\nor\n"},
+		{"say `<think>`\nor\n</think>c", "c", "say `<think>`\nor\n"},
 	}
 	for _, tt := range tests {
 		for n := 1; n <= len(tt.in)+1; n++ {
@@ -61,7 +61,7 @@ func TestThinkMentioned(t *testing.T) {
 		"The template:\n\n```\n<think>\n{thoughts}\n</think>\n```\nThen the answer.",
 		"~~~xml\n<think>\n</think>\n~~~\n",
 		"The thoughts end with `</think>`, and the answer follows.",
-		"Split at `</think>`", "<<think>a</think>b", "the <think> tag and the </think> tag",
+		"Split at `</think>`", "the `<think>` tag and the `</think>` tag", "``a <think> b``",
 	} {
 		for n := 1; n <= len(in)+1; n++ {
 			if text, thought := think(in, n); text != in || thought != "" {
