@@ -89,6 +89,10 @@ func TestJobsCommand(t *testing.T) {
 		if got := w.lastSay("a").Text; got != "Drink!" {
 			t.Errorf("told %q, want what the job says", got)
 		}
+		w.wantSay("a", "/halt", "Halted")
+		w.wantSay("a", "/jobs run 2",
+			"Job 2, **drink**, runs when somebody ends the halt with `/resume`.")
+		w.wantSay("a", "/resume", "I answer again")
 		w.wantSay("a", "/jobs remove 1", "Job 1, **drink**, is removed.")
 		w.wantSay("a", "/jobs remove 1", "There is no job 1 here")
 		for _, args := range []string{"remove", "remove x", "delete 2", "show 2 3"} {

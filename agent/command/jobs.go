@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"gateway/agent/background"
+	"gateway/agent/policy"
 	"gateway/agent/prompt"
 	"gateway/agent/schedule"
 	"gateway/bus"
@@ -165,7 +166,12 @@ func (j jobs) altered(tx *store.Tx, action string, job *schedule.Job) (Reply, er
 	case "remove":
 		return Reply{Text: fmt.Sprintf("Job %d, **%s**, is removed.", job.ID, job.Name)}, nil
 	case "run":
-		return Reply{Text: fmt.Sprintf("Job %d, **%s**, runs now.", job.ID, job.Name)}, nil
+		when := "now"
+		halted, err := policy.IsHalted(tx)
+		if halted {
+			when = "when somebody ends the halt with `/resume`"
+		}
+		return Reply{Text: fmt.Sprintf("Job %d, **%s**, runs %s.", job.ID, job.Name, when)}, err
 	}
 	changed, err := schedule.Find(tx, job.ID)
 	if err != nil {
