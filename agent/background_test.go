@@ -337,6 +337,48 @@ func TestMergeMovesAllFiles(t *testing.T) {
 	})
 }
 
+// A merge also moves documents whose texts it can't join, and files that people have put beside the
+// documents. Those that it can't join get a number if there is already such a document.
+func TestMergeMovesWhatItCantJoin(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.atLength()
+		w.start()
+		w.say("a", "hello")
+		const from, to = "chat-test+a", "person-5"
+		write := func(scope, name, text string) {
+			name = filepath.Join(w.opts.MemoryPath, scope, name)
+			w.must(os.MkdirAll(filepath.Dir(name), 0o700))
+			w.must(os.WriteFile(name, []byte(text), 0o600))
+		}
+		const utf16 = "\xff\xfeA\x00d\x00a\x00"
+		write(from, document.User, utf16)
+		write(to, document.User, "- Name: Bob\n")
+		write(from, document.Memory, "plays the violin\n")
+		write(to, document.Memory, "\xff\xfeB\x00o\x00b\x00")
+		write(from, document.Heartbeat, strings.Repeat("- tea\n", 100_000))
+		write(to, document.Heartbeat, strings.Repeat("- bread\n", 100_000))
+		write(from, "skills/tea/SKILL.md", utf16)
+		write(from, "plans.md", "a garden")
+		write(from, "recipes/bread.txt", "flour")
+		w.tells(5, "a", "now you know me")
+		w.sleep(time.Minute)
+		for name, want := range map[string]string{document.User: "- Name: Bob\n", "USER-2.md": utf16,
+			document.Memory: "\xff\xfeB\x00o\x00b\x00", "MEMORY-2.md": "plays the violin\n",
+			document.Heartbeat: strings.Repeat("- bread\n", 100_000),
+			"HEARTBEAT-2.md":   strings.Repeat("- tea\n", 100_000), "skills/tea/SKILL.md": utf16,
+			"plans.md": "a garden", "recipes/bread.txt": "flour"} {
+			got, err := os.ReadFile(filepath.Join(w.opts.MemoryPath, to, name))
+			if err != nil || string(got) != want {
+				t.Errorf("%s is %.40q, %v, want %.40q", name, got, err, want)
+			}
+		}
+		if n := w.count("SELECT count(*) FROM chores"); n != 0 {
+			t.Errorf("%d chores are left, want none", n)
+		}
+	})
+}
+
 // A turn of another conversation can write into a scope after the scope was merged. What the turn
 // writes is merged, too.
 func TestMergeOfWhatComesLate(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"gateway/store"
 )
 
-// historyFile is the name of the history in the folder of a scope.
-const historyFile = "history.jsonl"
+// HistoryFile is the name of the history in the folder of a scope.
+const HistoryFile = "history.jsonl"
 
 // line is the JSON form of an entry in the history file.
 type line struct {
@@ -99,7 +99,7 @@ type folder struct {
 func (m *Memory) folder(s Scope) folder { return folder{m.db, m.dir, m.In(s)} }
 
 // history returns the name of the history file in dir.
-func (d folder) history() string { return path.Join(string(d.space.scope), historyFile) }
+func (d folder) history() string { return path.Join(string(d.space.scope), HistoryFile) }
 
 // sync implements [Memory.Sync]. If taken is set, entries that the file once had and now
 // lacks were removed on purpose and are not written again.

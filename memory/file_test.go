@@ -261,7 +261,7 @@ func TestRebuildBesideSync(t *testing.T) {
 	r := rebuild{m: f.Memory, s: anna, space: f.In(anna)}
 	st, err := r.space.state(f.q())
 	f.ok(err)
-	f.ok(r.read(t.Context(), string(anna)+"/"+historyFile))
+	f.ok(r.read(t.Context(), string(anna)+"/"+HistoryFile))
 	f.add(anna, "two")
 	f.ok(f.Sync(t.Context(), anna))
 	f.ok(r.compare(t.Context(), st.synced))

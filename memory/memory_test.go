@@ -152,7 +152,7 @@ func (f *fixture) file(s Scope) string {
 }
 
 func (f *fixture) path(s Scope) string {
-	return filepath.Join(f.dir, "memory", string(s), historyFile)
+	return filepath.Join(f.dir, "memory", string(s), HistoryFile)
 }
 
 func (f *fixture) write(s Scope, text string) {

@@ -33,7 +33,7 @@ func TestTrim(t *testing.T) {
 		})
 		f.ok(f.Sync(t.Context(), s))
 	}
-	file := filepath.Join(f.dir, "memory", string(ann), historyFile)
+	file := filepath.Join(f.dir, "memory", string(ann), HistoryFile)
 	note := func(text string) {
 		data, err := os.ReadFile(file)
 		f.ok(err)
@@ -48,7 +48,7 @@ func TestTrim(t *testing.T) {
 			t.Fatalf("%s has %d entries from %d, want %d from %d", s, len(list), list[0].Cursor,
 				entries, first)
 		}
-		data, err := os.ReadFile(filepath.Join(f.dir, "memory", string(s), historyFile))
+		data, err := os.ReadFile(filepath.Join(f.dir, "memory", string(s), HistoryFile))
 		f.ok(err)
 		if n := int64(strings.Count(string(data), `"cursor":`)); n != entries {
 			t.Errorf("the file of %s has %d entries, want %d", s, n, entries)

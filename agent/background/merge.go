@@ -123,9 +123,8 @@ func (m *Merger) Do(ctx context.Context, t *Task) (o Outcome, err error) {
 	return o, m.mergeFiles(ctx, t, o.ContinueAt.IsZero())
 }
 
-// mergeFiles moves the files of a scope. It does not add files that exist already, and leaves files
-// that can't be read where they are. last says that no turn writes into the scope any more: then
-// mergeFiles removes the folder of the scope.
+// mergeFiles moves the files of a scope. It does not add files that exist already. last says that
+// no turn writes into the scope any more: then mergeFiles removes the folder of the scope.
 func (m *Merger) mergeFiles(ctx context.Context, t *Task, last bool) error {
 	from, err := memory.ParseScope(t.Session)
 	if err != nil {
@@ -149,15 +148,19 @@ func (m *Merger) mergeFiles(ctx context.Context, t *Task, last bool) error {
 	if err != nil || m.Versions.Documents == nil {
 		return err
 	}
+	kept := make(map[string]bool) // documents that can't be joined
 	for _, name := range mergedDocuments {
-		if err := m.mergeDocument(from, t.Scope, name); err != nil {
+		switch err := m.mergeDocument(from, t.Scope, name); {
+		case errors.Is(err, document.ErrUnfit):
+			kept[name] = true
+		case err != nil:
 			return err
 		}
 		fault.Point("merging")
 	}
-	folders, hashes, err := m.mergeSkills(from, t.Scope)
+	folders, hashes, err := m.mergeSkills(from, t.Scope, kept)
 	if err == nil {
-		err = m.moveOthers(from, t.Scope, folders)
+		err = m.moveOthers(from, t.Scope, folders, kept)
 	}
 	for name, hash := range hashes { // only now: without the text, the new folder is not known
 		if err == nil {
@@ -186,16 +189,18 @@ func (m *Merger) mergeFiles(ctx context.Context, t *Task, last bool) error {
 var mergedDocuments = []string{document.User, document.Memory, document.Soul, document.Heartbeat}
 
 // mergeDocument adds the text of a document to that of another scope. It leaves the first document
-// empty, so that it is not added again later, unless a turn has changed it in the meantime.
+// empty, so that it is not added again later, unless a turn has changed it in the meantime. If one
+// of the files can't be a document, or if both together are too long, mergeDocument changes nothing
+// and returns an error that wraps [document.ErrUnfit].
 func (m *Merger) mergeDocument(from, to memory.Scope, name string) error {
 	documents := m.Versions.Documents
 	text, before, err := documents.Read(from, name)
-	if err != nil {
+	text = strings.TrimSpace(text)
+	if err != nil || text == "" {
 		return err
 	}
 	now, hash, err := documents.Read(to, name)
-	text = strings.TrimSpace(text)
-	if err != nil || text == "" {
+	if err != nil {
 		return err
 	}
 	if !strings.Contains(now, text) {
@@ -218,9 +223,10 @@ func (m *Merger) empty(s memory.Scope, name, hash string) error {
 
 // mergeSkills writes the SKILL.md of each skill of a scope into another one. If both have different
 // skills with the same name, the moved one gets a folder with a number. mergeSkills returns the new
-// folder of each skill, and the hash of each SKILL.md that it has read.
+// folder of each skill, and the hash of each SKILL.md that it has read. It adds to kept each
+// SKILL.md that can't be a document.
 func (m *Merger) mergeSkills(
-	from, to memory.Scope,
+	from, to memory.Scope, kept map[string]bool,
 ) (folders, hashes map[string]string, err error) {
 	list, err := os.ReadDir(filepath.Join(m.Versions.Path, string(from), document.SkillsFolder))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -235,7 +241,12 @@ func (m *Merger) mergeSkills(
 			hashes[name] = hash
 			folders[f.Name()], err = m.mergeSkill(to, f.Name(), text)
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, document.ErrUnfit):
+			kept[name] = true
+			folders[f.Name()] = f.Name()
+			delete(hashes, name)
+		case err != nil:
 			return nil, nil, err
 		}
 	}
@@ -258,16 +269,18 @@ func (m *Merger) mergeSkill(to memory.Scope, folder, text string) (string, error
 		}
 		// If an earlier attempt was killed, the file may already be there.
 		there, _, err := m.Versions.Documents.Read(to, skillFile(name))
-		if err != nil || there == text {
+		if !errors.Is(err, document.ErrUnfit) && (err != nil || there == text) {
 			return name, err
 		}
 	}
 }
 
-// moveOthers moves the files of a scope that remain: further documents, and the files beside the
-// SKILL.md of a skill, whose new folder is in folders. If the other scope has a different file with
-// the same name, the moved one gets a number.
-func (m *Merger) moveOthers(from, to memory.Scope, folders map[string]string) error {
+// moveOthers moves the files of a scope that remain: further documents and other files, those that
+// are kept, and the files beside the SKILL.md of a skill, whose new folder is in folders. If the
+// other scope has a different file with the same name, the moved one gets a number.
+func (m *Merger) moveOthers(
+	from, to memory.Scope, folders map[string]string, kept map[string]bool,
+) error {
 	root, err := os.OpenRoot(m.Versions.Path)
 	if err != nil {
 		return fmt.Errorf("background: merge %s into %s: %w", from, to, err)
@@ -278,20 +291,26 @@ func (m *Merger) moveOthers(from, to memory.Scope, folders map[string]string) er
 			return nil
 		}
 		rel := strings.TrimPrefix(name, string(from)+"/")
-		elements := strings.Split(rel, "/")
-		if err != nil || !f.Type().IsRegular() || !document.IsVersioned(rel) ||
-			slices.Contains(mergedDocuments, rel) {
+		if err != nil || !f.Type().IsRegular() || !kept[rel] && isMerged(rel) {
 			return err
 		}
-		if len(elements) > 2 {
-			if rel == skillFile(elements[1]) {
-				return nil
-			}
+		elements := strings.Split(rel, "/")
+		if len(elements) > 2 && elements[0] == document.SkillsFolder {
 			elements[1] = cmp.Or(folders[elements[1]], elements[1])
 		}
 		return moveFile(root, name, path.Join(append([]string{string(to)}, elements...)...))
 	})
 	return store.Wrap(err, "background: merge %s into %s", from, to)
+}
+
+// isMerged reports whether a file of a scope is joined with that of another one, or is the history
+// or a temporary file.
+func isMerged(rel string) bool {
+	elements := strings.Split(rel, "/")
+	base := elements[len(elements)-1]
+	return slices.Contains(mergedDocuments, rel) || strings.HasPrefix(base, ".gateway-") ||
+		len(elements) == 3 && rel == skillFile(elements[1]) ||
+		len(elements) == 1 && strings.HasPrefix(rel, memory.HistoryFile)
 }
 
 // maxNames is the maximum number of names that are tried for a file.

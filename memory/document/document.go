@@ -51,6 +51,19 @@ var ErrChanged = errors.New("the document was changed meanwhile")
 // ErrExists means that the file exists already.
 var ErrExists = errors.New("the file is there already")
 
+// ErrUnfit means that a file can't be a document: its text is too long or not UTF-8, or it is not a
+// regular file.
+var ErrUnfit = errors.New("the file can't be a document")
+
+// An unfitError says why a file can't be a document. It wraps [ErrUnfit].
+type unfitError string
+
+// Error implements error.
+func (e unfitError) Error() string { return string(e) }
+
+// Unwrap returns [ErrUnfit].
+func (unfitError) Unwrap() error { return ErrUnfit }
+
 // Options are the optional settings of [New].
 type Options struct {
 	Now    func() time.Time // by default the time of the system

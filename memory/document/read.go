@@ -194,7 +194,9 @@ func (d *Documents) loadOnce(k key, root *os.Root, path string) ([]byte, fs.File
 	return data, info, err
 }
 
-var errTooLarge = fmt.Errorf("it is larger than %d bytes", maxFile)
+const errNoText = unfitError("it is not text in UTF-8")
+
+var errTooLarge = unfitError(fmt.Sprintf("it is larger than %d bytes", maxFile))
 
 func wantFolder(root *os.Root, name string) error {
 	info, err := root.Lstat(name)
@@ -210,11 +212,11 @@ func wantPlain(info fs.FileInfo, err error) error {
 	case err != nil:
 		return err
 	case info.IsDir():
-		return errors.New("it is a directory")
+		return unfitError("it is a directory")
 	case info.Mode()&fs.ModeSymlink != 0:
-		return errors.New("it is a symbolic link, and these are not followed")
+		return unfitError("it is a symbolic link, and these are not followed")
 	case !info.Mode().IsRegular():
-		return errors.New("it is not a regular file")
+		return unfitError("it is not a regular file")
 	case info.Size() > maxFile:
 		return errTooLarge
 	}
@@ -296,8 +298,8 @@ func (d *Documents) forget(k key) {
 }
 
 // Read returns the full content of a document on disk and its hash, or "" for both if it
-// does not exist. A text that is not UTF-8 is an error. The scope "" stands for the shared
-// documents. name is a slash-separated path.
+// does not exist. A text that is not UTF-8 is an error, which wraps [ErrUnfit]. The scope "" stands
+// for the shared documents. name is a slash-separated path.
 func (d *Documents) Read(s memory.Scope, name string) (text, hash string, err error) {
 	k := key{s, name}
 	root, path, err := d.place(k)
@@ -309,7 +311,7 @@ func (d *Documents) Read(s memory.Scope, name string) (text, hash string, err er
 	case isNone(err):
 		return "", "", nil
 	case err == nil && (!utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0):
-		err = errors.New("it is not text in UTF-8")
+		err = errNoText
 	}
 	if err != nil {
 		return "", "", fmt.Errorf("document: read %s: %w", name, err)

@@ -25,9 +25,9 @@ const (
 const maxSave = 1 << 20
 
 // Save replaces a document if its hash is still base; otherwise it returns [ErrChanged]. A
-// base of "" means that the document must not exist yet. The scope "" stands for the
-// shared documents. name is a Markdown file, or a slash-separated path below
-// [SkillsFolder].
+// base of "" means that the document must not exist yet. If text or the present file can't be
+// a document, the error wraps [ErrUnfit]. The scope "" stands for the shared documents. name is
+// a Markdown file, or a slash-separated path below [SkillsFolder].
 func (d *Documents) Save(s memory.Scope, name, text, base string) error {
 	if err := d.save(key{s, name}, text, base); err != nil {
 		return fmt.Errorf("document: save %s: %w", name, err)
@@ -54,9 +54,9 @@ func checkSave(name, text string) error {
 		len(elements) > 1 && elements[0] != SkillsFolder:
 		return errors.New("it is not a document's name")
 	case len(text) > maxSave:
-		return fmt.Errorf("it has more than %d bytes", maxSave)
+		return unfitError(fmt.Sprintf("it has more than %d bytes", maxSave))
 	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
-		return errors.New("it is not text in UTF-8")
+		return errNoText
 	}
 	return nil
 }
