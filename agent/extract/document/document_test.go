@@ -439,6 +439,10 @@ func TestDeclaredEncoding(t *testing.T) {
 	for page, want := range map[string]string{
 		"<meta charset=windows-1251><p>\xcf\xf0\xe8\xe2\xe5\xf2": "Привет",
 		"<html><head><meta charset='Shift_JIS'><p>\x93\xfa\x96{": "日本",
+		"<?xml version='1.0' encoding='windows-1251'?><!DOCTYPE html><html " +
+			"xmlns='http://www.w3.org/1999/xhtml'><p>\xcf\xf0\xe8</p></html>": "При",
+		"<?xml version='1.0' encoding='windows-1251'?><a>\xcf\xf0\xe8": "" +
+			"<?xml version='1.0' encoding='windows-1251'?><a>При",
 		"<html><meta http-equiv=Content-Type content='text/html; charset=gbk'>" +
 			"<p>\xc4\xe3\xba\xc3": "你好",
 		"<html><meta charset=utf-8><p>größer, but \xff is damaged": "größer, but \uFFFD is damaged",

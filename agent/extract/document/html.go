@@ -15,7 +15,7 @@ func (f *file) html() error {
 	if !ok {
 		return ErrUnsupported
 	}
-	if !utf8.Valid(f.raw) && !hasUTF16Mark(f.raw) {
+	if !utf8.Valid(f.raw) && !hasUTF16Mark(f.raw) && XMLEncoding(f.raw) == nil {
 		// The page says in its head which encoding it has. Without that it is Windows-1252.
 		encoding, _, _ := charset.DetermineEncoding(f.raw, "")
 		if declared, err := encoding.NewDecoder().Bytes(f.raw); err == nil {

@@ -2,8 +2,12 @@ package document
 
 import (
 	"bytes"
+	"regexp"
+	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/net/html/charset"
+	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/unicode"
 )
@@ -49,9 +53,32 @@ func decode(raw []byte) (string, bool) {
 	case utf8.Valid(raw):
 		return string(raw), true
 	}
+	if declared := XMLEncoding(raw); declared != nil {
+		text, err := declared.NewDecoder().Bytes(raw)
+		return string(text), err == nil
+	}
 	// Most text that claims to be Latin-1 is in Windows-1252, a superset of it.
 	text, err := charmap.Windows1252.NewDecoder().Bytes(raw)
 	return string(text), err == nil
+}
+
+// xmlEncoding matches an XML declaration that names an encoding.
+var xmlEncoding = regexp.MustCompile(
+	`^\s*<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([A-Za-z][A-Za-z0-9._-]*)["']`)
+
+// XMLEncoding returns the encoding that the XML declaration at the beginning of raw names. It
+// returns nil if there is none, or if the encoding is not known or is one of several bytes per
+// character, in which the declaration could not be read.
+func XMLEncoding(raw []byte) encoding.Encoding {
+	m := xmlEncoding.FindSubmatch(raw[:min(len(raw), 1024)])
+	if m == nil {
+		return nil
+	}
+	e, name := charset.Lookup(string(m[1]))
+	if strings.HasPrefix(name, "utf-16") {
+		return nil
+	}
+	return e
 }
 
 // hasUTF16Mark reports whether raw begins with the byte order mark of UTF-16.

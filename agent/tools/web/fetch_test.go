@@ -96,6 +96,9 @@ func TestFetchText(t *testing.T) {
 	s.serve("/plain", "text/plain", "<p>not HTML</p> \u200b*x*")
 	s.serve("/markdown", "text/markdown", "# Title")
 	s.serve("/latin", "text/plain; charset=iso-8859-1", "gr\xfc\xdfe")
+	s.serve("/feed", "application/rss+xml", "<?xml version=\"1.0\" encoding=\"windows-1251\"?>"+
+		"<rss><title>\xcf\xf0\xe8</title></rss>")
+	s.serve("/escaped", "text/html", "<meta charset=iso-2022-jp><p>\x1b$B$\"\x1b(B")
 	s.serve("/empty", "text/html", "")
 	s.mux.Handle("/old", http.RedirectHandler("/page", http.StatusMovedPermanently))
 	for _, tt := range []struct{ path, at, want string }{
@@ -108,6 +111,9 @@ func TestFetchText(t *testing.T) {
 		{"/plain", "/plain", "\n<p>not HTML</p> *x*"},
 		{"/markdown", "/markdown", "\n# Title"},
 		{"/latin", "/latin", "\ngrüße"},
+		{"/feed", "/feed", "\n<?xml version=\"1.0\" encoding=\"windows-1251\"?>" +
+			"<rss><title>При</title></rss>"},
+		{"/escaped", "/escaped", "\nあ"},
 		{"/empty", "/empty", "\n(the page is empty)"},
 	} {
 		got, err := s.fetch(tt.path)

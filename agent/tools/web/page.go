@@ -18,6 +18,8 @@ import (
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/charset"
+
+	"gateway/agent/extract/document"
 )
 
 // Limits of the conversion of a page.
@@ -31,12 +33,17 @@ const (
 	unhurried   = 64 << 10 // bytes that the parser reads without a time limit
 )
 
-// decode returns a body as UTF-8. The encoding comes from the header, a byte order mark or a meta
-// element. Without any of these, valid UTF-8 is taken as UTF-8.
+// decode returns a body as UTF-8. The encoding comes from the header, a byte order mark, a meta
+// element or an XML declaration. If neither of the first two is there, valid UTF-8 is taken as
+// UTF-8, unless the page declares ISO-2022-JP, whose characters are escape sequences in ASCII.
 func decode(body []byte, contentType string) string {
-	enc, _, certain := charset.DetermineEncoding(body, contentType)
-	if !certain && utf8.Valid(body) {
+	enc, name, certain := charset.DetermineEncoding(body, contentType)
+	escaped := name == "iso-2022-jp" && bytes.IndexByte(body, 0x1b) >= 0
+	if !certain && !escaped && utf8.Valid(body) {
 		return strings.TrimPrefix(string(body), "\ufeff")
+	}
+	if declared := document.XMLEncoding(body); declared != nil && !certain {
+		enc = declared
 	}
 	text, err := enc.NewDecoder().Bytes(body)
 	if err != nil {

@@ -158,6 +158,14 @@ func TestDecode(t *testing.T) {
 		{"\xe4", "text/html", "ä"},
 		{"ä", "text/html; charset=no-such", "ä"},
 		{"a\xe4", "text/plain; charset=utf-8", "a\ufffd"},
+		{"<?xml version='1.0' encoding='windows-1251'?>\n<p>\xcf\xf0\xe8", "text/xml",
+			"<?xml version='1.0' encoding='windows-1251'?>\n<p>При"},
+		{"<?xml version=\"1.0\" encoding=\"utf-16\"?><p>\xe4", "text/xml",
+			"<?xml version=\"1.0\" encoding=\"utf-16\"?><p>ä"},
+		{"<?xml version='1.0' encoding='windows-1251'?>При", "text/xml",
+			"<?xml version='1.0' encoding='windows-1251'?>При"},
+		{"<meta charset=iso-2022-jp>\x1b$B$\"\x1b(B", "text/html", "<meta charset=iso-2022-jp>あ"},
+		{"<meta charset=iso-2022-jp>あ", "text/html", "<meta charset=iso-2022-jp>あ"},
 	} {
 		if got := decode([]byte(tt.body), tt.contentType); got != tt.want {
 			t.Errorf("decode(%q, %s) = %q, want %q", tt.body, tt.contentType, got, tt.want)
