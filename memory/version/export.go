@@ -39,18 +39,19 @@ func (t *Tree) Export(ctx context.Context, w io.Writer) error {
 func (t *Tree) exportFiles(ctx context.Context, out *bufio.Writer, id int64) error {
 	return store.Each(t.store.db.Read(ctx), "version: export "+t.name, func(scan store.Scan) error {
 		var file, text []byte
-		if err := scan(&file, &text); err != nil {
+		var removed bool // an empty text may be nil, too
+		if err := scan(&file, &text, &removed); err != nil {
 			return err
 		}
 		name := quotePath(string(file))
-		if text == nil {
+		if removed {
 			fmt.Fprintf(out, "D %s\n", name)
 			return nil
 		}
 		fmt.Fprintf(out, "M 100644 inline %s\ndata %d\n%s\n", name, len(text), text)
 		return nil
-	}, "SELECT file, text FROM version_files WHERE version = $1 AND tree = $2 ORDER BY file", id,
-		t.name)
+	}, "SELECT file, text, text IS NULL FROM version_files WHERE version = $1 AND tree = $2 "+
+		"ORDER BY file", id, t.name)
 }
 
 // quotePath quotes a path for fast-import, which requires escapes for these three

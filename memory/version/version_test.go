@@ -397,7 +397,7 @@ func TestExport(t *testing.T) {
 	h.write(`odd "name" \n`, "a\x00b")
 	h.write("MEMORY.md", "1\n")
 	h.commit("Dream", "learned\n\nmuch")
-	h.write("MEMORY.md", "2\n")
+	h.write("MEMORY.md", "")
 	if err := os.Remove(filepath.Join(h.folder, `odd "name" \n`)); err != nil {
 		t.Fatal(err)
 	}
