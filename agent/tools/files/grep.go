@@ -82,7 +82,7 @@ func (a *grepArgs) check() error {
 			strings.Join(slices.Sorted(maps.Keys(typePatterns)), ", "))
 	}
 	if a.Glob != "" {
-		return checkPattern(a.Glob)
+		return checkPattern(strings.TrimPrefix(a.Glob, "!"))
 	}
 	return nil
 }
@@ -146,7 +146,8 @@ func (b *browser) gather(ctx context.Context, c tool.Call, s *search) ([]string,
 		s.parts = []part{{names: []string{""}}}
 		return nil, f.Close()
 	}
-	g := gatherer{globs: s.args.patterns()}
+	g := gatherer{}
+	g.globs, g.without = s.args.patterns()
 	k := newWalk(b.trees, c, s.start, g.visit)
 	k.all = s.args.Ignored
 	err = k.run(ctx)
@@ -162,19 +163,26 @@ func (b *browser) gather(ctx context.Context, c tool.Call, s *search) ([]string,
 	return notes, err
 }
 
-// patterns returns the patterns that a path must match, all of them.
-func (a *grepArgs) patterns() []string {
-	var list []string
+// patterns returns the patterns that a path must match, all of them, and the pattern of the paths
+// to leave out, or "". As in ripgrep, a glob after "!" says what to leave out.
+func (a *grepArgs) patterns() (list []string, without string) {
 	for _, p := range []string{a.Glob, typePatterns[a.Type]} {
+		p, negated := strings.CutPrefix(p, "!")
 		switch {
 		case p == "":
+			continue
 		case strings.Contains(p, "/"):
-			list = append(list, strings.TrimPrefix(p, "/"))
+			p = strings.TrimPrefix(strings.TrimPrefix(p, "./"), "/") // "./*.go" stays at the top
 		default:
-			list = append(list, "**/"+p)
+			p = "**/" + p
+		}
+		if negated {
+			without = p
+		} else {
+			list = append(list, p)
 		}
 	}
-	return list
+	return list, without
 }
 
 // part is a set of files in one directory, searched by one worker. A single part with the
@@ -190,7 +198,8 @@ const partSize = 64
 
 // gatherer collects the files found by a walk.
 type gatherer struct {
-	globs []string
+	globs   []string
+	without string
 
 	mu    sync.Mutex
 	parts []part
@@ -219,5 +228,5 @@ func (g *gatherer) visit(dir string, entries []fs.DirEntry) {
 func (g *gatherer) wants(rel string) bool {
 	return !slices.ContainsFunc(g.globs, func(pattern string) bool {
 		return !doublestar.MatchUnvalidated(pattern, rel)
-	})
+	}) && (g.without == "" || !doublestar.MatchUnvalidated(g.without, rel))
 }
