@@ -52,6 +52,7 @@ func (s search) history(kind Kind, o HistoryOptions) ([]Hit, error) {
 		h.Kind, h.Time = kind, time.UnixMilli(ms)
 		weight, has, at := weightOf(text, lists, weights[id])
 		h.Excerpt = excerpt(text, at)
+		h.Foreign = kind == KindEntry && Entry{Text: text}.IsForeign()
 		h.Score = weight * coverage(has, total) * decay(s.now.Sub(h.Time), fadeEntry, 3)
 		return h, err
 	}, selectRows(kind, rowKinds[kind].hit), ids, s.scope.number)

@@ -18,6 +18,7 @@ type Hit struct {
 	Time    time.Time
 	Session string // "" for a fact
 	Speaker string // for a message: "user" or "assistant"
+	Foreign bool   // the entry is derived from foreign text: see [MarkForeign]
 	Excerpt string // text around the match of an entry or message: one line, at most 300 characters
 	Score   float64
 }

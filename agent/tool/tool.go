@@ -164,7 +164,7 @@ type Limits struct {
 type Result struct {
 	Text string // for the model
 
-	// Foreign names the source of Text if people outside the conversation may have written it,
+	// Foreign names the source of the text if people outside the conversation may have written it,
 	// such as `the page https://…`; otherwise it is "". The model sees such a text in a frame
 	// that marks it as information.
 	Foreign string

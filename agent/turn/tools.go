@@ -367,6 +367,8 @@ func (t *toolRound) conclude(ctx context.Context, c llm.ToolCall, d callResult) 
 		text, err := r.Commit(tx)
 		if refusal, ok := errors.AsType[*tool.RefusedError](err); ok {
 			text, err = ToolError(refusal, ""), nil
+		} else {
+			text = prompt.Frame(r.Foreign, text)
 		}
 		if err != nil {
 			return err
@@ -374,6 +376,9 @@ func (t *toolRound) conclude(ctx context.Context, c llm.ToolCall, d callResult) 
 		// Store no file here, because other writers wait for this transaction: the text of a Commit
 		// is short.
 		m = prompt.ToolResult(c, cutResult(cmp.Or(text, noOutput), "the rest is not kept"))
+		if !r.Trusted {
+			m.Foreign = r.Foreign
+		}
 		return t.append(tx, &t.Turn, nil, []llm.Message{m})
 	})
 	if err != nil {
