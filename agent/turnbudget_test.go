@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -139,6 +141,30 @@ func TestTurnLimitOfAChain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A sub-agent may use a quarter of the limit for tools that cost money, too.
+func TestTurnLimitOfPayingTool(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		var refused []error
+		paint := act("paint", tool.Once, nil)
+		paint.Run = func(ctx context.Context, c tool.Call) (tool.Result, error) {
+			err := c.Pay(ctx, "pictures", 0.20)
+			refused = append(refused, err)
+			return tool.Result{Text: "painted"}, err
+		}
+		sub := w.spawning(paint)
+		w.opts.Usage = budget.New(&budget.Options{Turn: budget.Limit{Dollars: 1}})
+		sub.Queue(uses("paint"), uses("paint"), llmtest.Say("done"))
+		w.model.Queue(spawns(true, "paint two pictures"), llmtest.Say("told"))
+		w.start()
+		w.say("a", "hello")
+		w.wantAnswers("a", "told")
+		if len(refused) != 2 || refused[0] != nil || !errors.Is(refused[1], budget.ErrExceeded) {
+			t.Errorf("the calls of the tool end with %v", refused)
+		}
+	})
 }
 
 // A turn that waits for its sub-agents can use only the tokens that they leave.

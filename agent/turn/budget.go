@@ -49,6 +49,15 @@ func (t *costs) spender() budget.Spender {
 	return who
 }
 
+// limit returns the limit of the turn itself, without its sub-agents.
+func (t *costs) limit() budget.Limit {
+	limit := t.env.Calls.Ledger.TurnLimit()
+	if t.isTask() {
+		limit = limit.Share(taskShare)
+	}
+	return limit
+}
+
 // reserve asks the budgets to allow a model call.
 func (t *costs) reserve(ctx context.Context, req llm.Request) (*budget.Reservation, error) {
 	estimates := t.env.Calls.Estimates
@@ -59,11 +68,8 @@ func (t *costs) reserve(ctx context.Context, req llm.Request) (*budget.Reservati
 	}
 	ledger := t.env.Calls.Ledger
 	amount := budget.Amount{Tokens: u.Input + u.Output, Cost: ledger.Price(t.settings.ModelID, u)}
-	limit := ledger.TurnLimit()
-	if t.isTask() {
-		limit = limit.Share(taskShare)
-	}
-	if limit.Exceeded(budget.Amount{Tokens: t.Tokens + amount.Tokens, Cost: t.Cost + amount.Cost}) {
+	sum := budget.Amount{Tokens: t.Tokens + amount.Tokens, Cost: t.Cost + amount.Cost}
+	if t.limit().Exceeded(sum) {
 		return nil, fmt.Errorf("%w: the limit of the turn", budget.ErrExceeded)
 	}
 	return ledger.Reserve(t.env.DB.Read(context.WithoutCancel(ctx)), t.spender(), amount)
@@ -72,8 +78,7 @@ func (t *costs) reserve(ctx context.Context, req llm.Request) (*budget.Reservati
 // payer returns a function that counts the costs of a tool call. The call may run concurrently with
 // the turn.
 func (t *costs) payer() func(ctx context.Context, what string, dollars float64) error {
-	who, limit, used := t.spender(), t.env.Calls.Ledger.TurnLimit(),
-		budget.Amount{Tokens: t.Tokens, Cost: t.Cost}
+	who, limit, used := t.spender(), t.limit(), budget.Amount{Tokens: t.Tokens, Cost: t.Cost}
 	return func(ctx context.Context, what string, dollars float64) error {
 		now := used
 		now.Cost += float64(t.paid.Load())/millionths + dollars
