@@ -24,7 +24,9 @@ func JoinParts(batch []bus.Received) []bus.InboundMessage {
 		m := r.Message
 		last := len(list) - 1
 		i := slices.IndexFunc(list, func(o bus.InboundMessage) bool {
-			return m.Edits != "" && o.ID == m.Edits
+			// The chats of a person may be one conversation. Their messages can have equal IDs.
+			return m.Edits != "" && o.ID == m.Edits && o.From.Account == m.From.Account &&
+				o.From.Chat == m.From.Chat
 		})
 		switch {
 		case i >= 0:

@@ -15,6 +15,25 @@ var messageTime = time.Date(2026, time.February, 16, 12, 51, 7, 0, time.UTC)
 // stamp is the beginning of the envelope of a message with messageTime.
 const stamp = "[Monday 2026-02-16 12:51 +00:00] "
 
+// An edited message takes the place of the original, and not of a message with the same ID in
+// another chat of the conversation.
+func TestJoinEdited(t *testing.T) {
+	var batch []bus.Received
+	for _, m := range []struct{ account, id, edits, text string }{
+		{"telegram", "12", "", "tea"}, {"work", "12", "", "bread"}, {"work", "12#1", "12", "cake"},
+	} {
+		batch = append(batch, bus.Received{Message: bus.InboundMessage{ID: m.id, Edits: m.edits,
+			From: bus.Address{Account: m.account, Chat: "5"}, Text: m.text}})
+	}
+	got := ""
+	for _, m := range JoinParts(batch) {
+		got += m.From.Account + ": " + m.Text + "\n"
+	}
+	if want := "telegram: tea\nwork: cake\n"; got != want {
+		t.Errorf("joined to %q, want %q", got, want)
+	}
+}
+
 func TestEnvelope(t *testing.T) {
 	t.Parallel()
 	zone := time.FixedZone("", 8*3600)
