@@ -62,7 +62,7 @@ func (l *Library) files(s Skill) (files []File, sum string, err error) {
 		if err != nil {
 			return nil, "", err
 		}
-		return survey(folder{FS: sub, open: sub.Open})
+		return survey(folder{FS: sub, open: sub.Open}, "")
 	}
 	skillsDir, err := l.open(s)
 	if err != nil {
@@ -74,12 +74,12 @@ func (l *Library) files(s Skill) (files []File, sum string, err error) {
 		return nil, "", err
 	}
 	defer root.Close()
-	return survey(folderOf(root))
+	return survey(folderOf(root), "")
 }
 
-// survey lists and hashes the files of a folder.
-func survey(f folder) ([]File, string, error) {
-	files, err := walk(f)
+// survey lists and hashes the files of a folder, except the file or folder with the name without.
+func survey(f folder, without string) ([]File, string, error) {
+	files, err := walk(f, without)
 	if err != nil {
 		return nil, "", err
 	}
@@ -93,13 +93,17 @@ func survey(f folder) ([]File, string, error) {
 	return files, "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// walk lists the files of a folder by name.
-func walk(f folder) ([]File, error) {
+// walk lists the files of a folder by name, except the file or folder with the name without.
+func walk(f folder, without string) ([]File, error) {
 	var files []File
 	err := fs.WalkDir(f, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
+		case name == without && d.IsDir():
+			return fs.SkipDir
+		case name == without:
+			return nil
 		case strings.Count(name, "/") >= maxLevel:
 			return fmt.Errorf("more than %d folders in each other", maxLevel)
 		case d.IsDir():

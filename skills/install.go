@@ -35,7 +35,7 @@ func (l *Library) Check(dir string) (Package, error) {
 		return Package{}, fmt.Errorf("skills: check: %w", err)
 	}
 	defer root.Close()
-	return l.check(root, name, dir), nil
+	return l.check(root, name, dir, repository), nil
 }
 
 // Inspect examines a skill of [Library.List].
@@ -60,8 +60,12 @@ func openFolder(dir string) (*os.Root, string, error) {
 	return root, filepath.Base(full), err
 }
 
-// check examines the skill in root, whose folder is called name.
-func (l *Library) check(root *os.Root, name, dir string) Package {
+// repository is the author's Git history, which is not part of a skill that is installed.
+const repository = ".git"
+
+// check examines the skill in root, whose folder is called name, except the file or folder with the
+// name without.
+func (l *Library) check(root *os.Root, name, dir, without string) Package {
 	b := readSkill(root, ".", name, dir, l.opts.Now())
 	p := Package{Skill: b.skill}
 	p.Skill.Location = filepath.Join(dir, b.skill.file)
@@ -70,7 +74,7 @@ func (l *Library) check(root *os.Root, name, dir string) Package {
 		p.Problems = append(p.Problems, b.skill.Problem)
 	}
 	var err error
-	p.Files, p.Hash, err = survey(folderOf(root))
+	p.Files, p.Hash, err = survey(folderOf(root), without)
 	p.Problems = append(p.Problems, fileProblems(p.Files, err)...)
 	return p
 }
@@ -112,7 +116,7 @@ func (l *Library) Install(dir string, force bool) (Package, error) {
 		return Package{}, fmt.Errorf("skills: install: %w", err)
 	}
 	defer from.Close()
-	p := l.check(from, name, dir)
+	p := l.check(from, name, dir, repository)
 	if len(p.Problems) > 0 {
 		return p, nil
 	}
@@ -148,7 +152,9 @@ func (l *Library) put(skillsDir, from *os.Root, p Package, force bool) (Package,
 	if !isShowable(name) || !isPortable(name) {
 		return p, fmt.Errorf("%q is not a name for its folder", displayName(name))
 	}
-	if isIn(skillsDir, name, from) {
+	if isIn(skillsDir, name, from) { // the skill stays there with all its files
+		p = l.check(from, name, filepath.Dir(p.Skill.Location), "")
+		p.Skill.Folder = name
 		return p, nil
 	}
 	if _, err := skillsDir.Lstat(name); err == nil && !force {
@@ -262,14 +268,11 @@ func (l *Library) stage(
 	defer to.Close()
 	left := int64(maxBytes)
 	for _, f := range p.Files {
-		if strings.HasPrefix(f.Name, ".git/") {
-			continue // the author's Git history is not part of the skill
-		}
 		if err := copyFile(to, from, f, &left); err != nil {
 			return p, err
 		}
 	}
-	done := l.check(to, p.Skill.Folder, staged)
+	done := l.check(to, p.Skill.Folder, staged, "")
 	done.Skill.Folder = p.Skill.Folder
 	return done, nil
 }

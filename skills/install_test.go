@@ -220,6 +220,39 @@ func TestInspect(t *testing.T) {
 
 // TestInstallRefuses checks that folders that nobody should install are refused, and that nothing
 // of them is copied.
+// What the author's .git has does not matter: it is not installed.
+func TestInstallFromRepository(t *testing.T) {
+	f := newFixture(t, Options{})
+	files := map[string]string{"SKILL.md": text("tea", "Make tea.", "Boil.")}
+	for i := range maxFiles {
+		files[fmt.Sprintf(".git/objects/%d", i)] = "x"
+	}
+	dir := source(t, "tea", files)
+	check(t, os.Symlink("objects", filepath.Join(dir, ".git", "link")))
+	if p, err := f.Check(dir); err != nil || len(p.Problems) > 0 || len(p.Files) != 1 {
+		t.Errorf("Check: %v, %q, %d files", err, p.Problems, len(p.Files))
+	}
+	p, err := f.Install(dir, false)
+	if err != nil || len(p.Problems) > 0 {
+		t.Fatalf("Install: %v, %q", err, p.Problems)
+	}
+	if got := tree(t, filepath.Join(f.workspace, "skills")); len(got) != 1 {
+		t.Errorf("%d files are installed, want 1", len(got))
+	}
+	// The hash of a skill that is installed from where it is has all its files, as Inspect has.
+	own := filepath.Join(f.workspace, "skills", "tea")
+	check(t, os.Mkdir(filepath.Join(own, ".git"), 0o700))
+	check(t, os.WriteFile(filepath.Join(own, ".git", "x"), []byte("x"), 0o600))
+	if p, err = f.Install(own, false); err != nil || len(p.Problems) > 0 {
+		t.Fatalf("Install in place: %v, %q", err, p.Problems)
+	}
+	if there := f.Inspect(f.List("")[slices.IndexFunc(f.List(""), func(s Skill) bool {
+		return s.Name == "tea"
+	})]); there.Hash != p.Hash {
+		t.Errorf("installed with %s, Inspect returns %s", p.Hash, there.Hash)
+	}
+}
+
 func TestInstallRefuses(t *testing.T) {
 	good := text("tea", "Make tea.", "b")
 	tests := []struct {
