@@ -58,7 +58,16 @@ func (e *editor) editNotebook(
 		return tool.Result{}, err
 	}
 	return e.rewrite(ctx, c, a.Path, "", func(old string) (text, report string, err error) {
-		return changeNotebook(old, a)
+		// JSON has neither a byte order mark nor line ends of its own: the file keeps what it has.
+		old, bom := strings.CutPrefix(old, string(byteOrderMark))
+		_, crlf, _ := lineEnds(strings.NewReader(old)) // a string can always be read
+		if text, report, err = changeNotebook(old, a); crlf {
+			text = strings.ReplaceAll(text, "\n", "\r\n")
+		}
+		if bom {
+			text = string(byteOrderMark) + text
+		}
+		return text, report, err
 	})
 }
 

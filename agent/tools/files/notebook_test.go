@@ -157,3 +157,16 @@ func TestNotebookGrows(t *testing.T) {
 		f.wantFile(t, name+".ipynb", text)
 	}
 }
+
+// A notebook keeps its byte order mark and its line ends.
+func TestNotebookKeepsForm(t *testing.T) {
+	f := newFixture(t)
+	crlf := func(s string) string { return "\ufeff" + strings.ReplaceAll(s, "\n", "\r\n") }
+	f.write(t, "n.ipynb", crlf(tidy))
+	_, err := f.call(t, "notebook_edit", "path", "n.ipynb", "cell", "intro", "source", "new")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(tidy, "\"# <Title> & ä\\n\",\n    \"text\"", `"new"`, 1)
+	f.wantFile(t, "n.ipynb", crlf(changed))
+}
