@@ -393,3 +393,32 @@ func TestForgetDuringATurn(t *testing.T) {
 		}
 	})
 }
+
+// /memory counts the notes that there are, not those that were removed because of their age.
+func TestMemoryCountsNotes(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		const scope = memory.Scope("person-5")
+		w.start()
+		w.tx(func(tx *store.Tx) error {
+			space := w.deps.Memory.In(scope)
+			for i := range 3 {
+				at := time.Now().Add(time.Duration(i-2) * time.Hour)
+				if _, err := space.Append(tx, memory.Entry{Time: at, Text: "tea"}); err != nil {
+					return err
+				}
+			}
+			return space.SetDreamed(tx, 3)
+		})
+		w.must(memory.Trim(context.Background(), w.deps.Memory, scope, time.Now().Add(-time.Minute)))
+		w.tells(5, "a", "/memory")
+		if got := w.outbox("a"); len(got) != 1 || !strings.Contains(got[0].Text, "I have one note of") {
+			t.Errorf("/memory answers %+v", got)
+		}
+		w.must(memory.Trim(context.Background(), w.deps.Memory, scope, time.Now().Add(time.Minute)))
+		w.tells(5, "a", "/memory")
+		if got := w.outbox("a"); len(got) != 2 || !strings.Contains(got[1].Text, "I remember nothing") {
+			t.Errorf("/memory answers %+v", got)
+		}
+	})
+}

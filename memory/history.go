@@ -141,6 +141,16 @@ func (s *ScopedStore) Last(q store.Queryer) (int64, error) {
 	return st.last, err
 }
 
+// CountEntries returns the number of entries.
+func (s *ScopedStore) CountEntries(q store.Queryer) (n int, err error) {
+	st, err := s.state(q)
+	if err != nil || st.number == 0 {
+		return 0, err
+	}
+	err = q.QueryRow("SELECT count(*) FROM memory_entries WHERE scope = $1", st.number).Scan(&n)
+	return n, s.scope.wrap("read the history of", err)
+}
+
 // Dreamed returns the cursor up to which Dream has read the entries.
 func (s *ScopedStore) Dreamed(q store.Queryer) (int64, error) {
 	st, err := s.state(q)

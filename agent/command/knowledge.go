@@ -89,7 +89,7 @@ func (k knowledge) show(ctx context.Context, r *Request) (Reply, error) {
 	if err != nil {
 		return Reply{}, err
 	}
-	last, err := space.Last(read)
+	notes, err := space.CountEntries(read)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -97,11 +97,11 @@ func (k knowledge) show(ctx context.Context, r *Request) (Reply, error) {
 	if len(facts) > 0 {
 		text += "**Facts**\n\n" + strings.TrimSpace(memory.Render(facts)) + "\n\n"
 	}
-	if text == "" && last == 0 {
+	if text == "" && notes == 0 {
 		return Reply{Text: "I remember nothing beyond this conversation yet."}, nil
 	}
 	return Reply{Text: text + fmt.Sprintf("I have %s of earlier conversations: `/history`. "+
-		"`/forget me` erases all of it.", background.Count(int(last), "note"))}, nil
+		"`/forget me` erases all of it.", background.Count(notes, "note"))}, nil
 }
 
 // documents returns the beginnings of a scope's documents.
