@@ -197,10 +197,16 @@ func (s *ScopedStore) Facts(q store.Queryer, category string, limit int) ([]Fact
 	if err != nil || st.number == 0 {
 		return nil, err
 	}
+	most := limit
+	if category = oneLine(category); category != "" {
+		most = -1 // no limit: the database folds the case of ASCII letters only
+	}
 	list, err := factTable{st.number}.list(q, `SELECT `+factColumns+` FROM memory_facts
-		WHERE scope = $1 AND ($2 = '' OR lower(category) = lower($3))
-		ORDER BY used_ms DESC, id DESC LIMIT $4`, oneLine(category), oneLine(category), limit)
-	return list, s.scope.wrap("read facts of", err)
+		WHERE scope = $1 ORDER BY used_ms DESC, id DESC LIMIT $2`, most)
+	list = slices.DeleteFunc(list, func(f Fact) bool {
+		return category != "" && !strings.EqualFold(f.Category, category)
+	})
+	return list[:min(len(list), limit)], s.scope.wrap("read facts of", err)
 }
 
 // A Category is a category with its number of facts.
@@ -215,10 +221,22 @@ func (s *ScopedStore) Categories(q store.Queryer) ([]Category, error) {
 	if err != nil || st.number == 0 {
 		return nil, err
 	}
-	list, err := collect(q, func(scan store.Scan) (c Category, err error) {
+	found, err := collect(q, func(scan store.Scan) (c Category, err error) {
 		return c, scan(&c.Name, &c.Facts)
-	}, "SELECT min(category), count(*) FROM memory_facts WHERE scope = $1 "+
-		"GROUP BY lower(category) ORDER BY count(*) DESC, lower(category)", st.number)
+	}, "SELECT category, count(*) FROM memory_facts WHERE scope = $1 GROUP BY category "+
+		"ORDER BY category", st.number)
+	var list []Category
+	for _, c := range found { // the database folds the case of ASCII letters only
+		i := slices.IndexFunc(list, func(l Category) bool { return strings.EqualFold(l.Name, c.Name) })
+		if i < 0 {
+			list = append(list, c)
+		} else {
+			list[i].Facts += c.Facts
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Category) int {
+		return cmp.Or(cmp.Compare(b.Facts, a.Facts), strings.Compare(foldKey(a.Name), foldKey(b.Name)))
+	})
 	return list, s.scope.wrap("read categories of", err)
 }
 

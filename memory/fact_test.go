@@ -3,6 +3,7 @@ package memory
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -232,4 +233,28 @@ func TestRender(t *testing.T) {
 - g: "- list"
 `
 	same(t, "rendered", Render(facts), want)
+}
+
+// Categories differ by more than letter case, in all alphabets.
+func TestCategoryCase(t *testing.T) {
+	f := newFixture(t)
+	f.tx(func(tx *store.Tx) error {
+		for i, category := range []string{"Ärzte", "ärzte", "Sport", "ärzte"} {
+			err := f.In(anna).Set(tx, Fact{Key: fmt.Sprint(i), Value: "v", Category: category})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	q := f.db.Read(t.Context())
+	for limit, want := range map[int]int{10: 3, 2: 2} {
+		if list, err := f.In(anna).Facts(q, "ÄRZTE", limit); err != nil || len(list) != want {
+			t.Errorf("up to %d facts of the category are %v, %v", limit, list, err)
+		}
+	}
+	got, err := f.In(anna).Categories(q)
+	if want := []Category{{"Ärzte", 3}, {"Sport", 1}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("the categories are %v, %v, want %v", got, err, want)
+	}
 }
