@@ -28,6 +28,7 @@ type reloader struct {
 	load    Loader
 	hangup  <-chan os.Signal
 	current *config.Config // in use; only run accesses it
+	gone    bool           // the file was missing at the last reload; only run accesses it
 	apply   func(*config.Config)
 	log     *slog.Logger
 
@@ -65,11 +66,21 @@ func (r *reloader) run(ctx context.Context) error {
 		})
 	})
 	for {
+		var again <-chan time.Time
+		if r.gone {
+			again = time.After(time.Second)
+		}
 		select {
 		case <-changed:
 			r.reload(ctx, false)
 		case <-r.hangup:
 			r.reload(ctx, true)
+		case <-again:
+			// A file that comes back with its earlier content is no change for the watch. An empty
+			// file is still being written.
+			if info, err := os.Stat(path); err == nil && info.Size() > 0 {
+				r.reload(ctx, false)
+			}
 		case <-ctx.Done():
 			return nil
 		}
@@ -82,7 +93,8 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	next, err := r.load()
 	// Some editors move a file away before they write it anew. Without this check all settings
 	// would become the defaults meanwhile.
-	if err == nil && r.current.FileExists && !next.FileExists {
+	r.gone = err == nil && r.current.FileExists && !next.FileExists
+	if r.gone {
 		err = errors.New(r.current.File + " is gone; write it again")
 	}
 	if err != nil {

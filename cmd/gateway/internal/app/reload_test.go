@@ -1,8 +1,14 @@
 package app
 
 import (
+	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"gateway/cmd/gateway/internal/config"
 )
@@ -42,4 +48,52 @@ func TestReloadKeepsLocalModel(t *testing.T) {
 			t.Errorf("reload %d: the model is %s of %v, want %s", i+1, a.Model, applied.Models, test.want)
 		}
 	}
+}
+
+// A configuration file that was missing during a reload, and comes back as it was, is read again.
+func TestReloadFindsFileAgain(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "config.toml")
+	write := func() {
+		if err := os.WriteFile(path, []byte("[log]\nlevel = \"warn\"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	load := func() (*config.Config, error) {
+		return config.Load("", []string{"GATEWAY_HOME=" + dir})
+	}
+	write()
+	current, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		hangup := make(chan os.Signal)
+		r := &reloader{load: load, hangup: hangup, current: current,
+			apply: func(*config.Config) {}, log: slog.New(slog.DiscardHandler)}
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		wg.Go(func() {
+			if err := r.run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(time.Minute)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		hangup <- os.Interrupt // any signal
+		synctest.Wait()
+		if _, _, trouble := r.state(); trouble == nil {
+			t.Fatal("a missing file is no trouble")
+		}
+		write()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if _, _, trouble := r.state(); trouble != nil {
+			t.Errorf("the file is there again, but: %v", trouble)
+		}
+	})
 }
