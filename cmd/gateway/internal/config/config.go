@@ -86,16 +86,16 @@ type Log struct {
 	Level  slog.Level `key:"level" live:"yes"`
 	Format string     `key:"format" allowed:"auto text json"`
 
-	File     string        `key:"file"`              // absolute path; "": standard error
-	FileMB   int           `key:"file_mb" min:"1"`   // maximum size of a file before rotation
-	FileKeep int           `key:"file_keep" min:"0"` // number of old files; 0: all within FileAge
-	FileAge  time.Duration `key:"file_age" min:"0s"` // maximum age of old files; 0: any
+	File     string        `key:"file"`                             // absolute; "": standard error
+	FileMB   int           `key:"file_mb" min:"1" max:"1000000000"` // at which the next file begins
+	FileKeep int           `key:"file_keep" min:"0"`                // old files; 0: all within FileAge
+	FileAge  time.Duration `key:"file_age" min:"0s"`                // of old files; 0: any
 }
 
 // Agent has the limits and settings of the agent.
 type Agent struct {
 	Model       string        `key:"model" live:"yes"`                 // a key of Config.Models
-	Slots       int           `key:"slots" min:"1"`                    // concurrent model calls
+	Slots       int           `key:"slots" min:"1" max:"1000000"`      // concurrent model calls
 	MaxRounds   int           `key:"max_rounds" min:"1" live:"yes"`    // model calls per turn
 	TaskModel   string        `key:"task_model" live:"yes"`            // of sub-agents; "": Model
 	TaskRounds  int           `key:"task_rounds" min:"1" live:"yes"`   // model calls per sub-agent
@@ -123,9 +123,9 @@ type Skills struct {
 
 // Media has the limits of received files, and the settings of generated ones.
 type Media struct {
-	MaxFileMB  int           `key:"max_file_mb" min:"1"`  // maximum size of a received file
-	MaxTotalMB int           `key:"max_total_mb" min:"1"` // of all files; the oldest go first
-	Retention  time.Duration `key:"retention" min:"1h"`   // how long files are kept
+	MaxFileMB  int           `key:"max_file_mb" min:"1" max:"1000000000"`  // of a received file
+	MaxTotalMB int           `key:"max_total_mb" min:"1" max:"1000000000"` // of all files
+	Retention  time.Duration `key:"retention" min:"1h"`                    // how long files are kept
 
 	Speech Speech `key:"speech"`
 	Images Images `key:"images"`

@@ -240,3 +240,21 @@ func TestProviders(t *testing.T) {
 		t.Errorf("with all keys the agent has %q", c.Agent.Model)
 	}
 }
+
+// A size so large that it can't be counted in bytes is a mistake. The sizes would be negative, and
+// the gateway would remove all files of conversations at once.
+func TestSizesFitInBytes(t *testing.T) {
+	const tooLarge = "9223372036854775807"
+	for table, keys := range map[string][]string{
+		"log": {"file_mb"}, "media": {"max_file_mb", "max_total_mb"}, "retention": {"max_total_mb"},
+		"exec": {"memory_mb", "disk_mb", "keep_free_mb"}, "hooks.x": {"max_kb"}, "agent": {"slots"},
+	} {
+		for _, key := range keys {
+			_, err := load(t, "["+table+"]\n"+key+" = "+tooLarge+"\n", environ(t))
+			if want := table + "." + key + ": want at most 1000000"; err == nil ||
+				!strings.Contains(err.Error(), want) {
+				t.Errorf("%s.%s = %s: got the error %v, want %q", table, key, tooLarge, err, want)
+			}
+		}
+	}
+}

@@ -32,14 +32,14 @@ type HTTP struct {
 
 // Retention says how long finished data is kept; 0 means for ever.
 type Retention struct {
-	Messages    time.Duration `key:"messages" min:"0s"`    // received and sent, after the answer
-	Transcripts time.Duration `key:"transcripts" min:"0s"` // of conversations without new messages
-	History     time.Duration `key:"history" min:"0s"`     // notes, once Dream has read them
-	Offloads    time.Duration `key:"offloads" min:"0s"`    // long tool results
-	Runs        time.Duration `key:"runs" min:"0s"`        // of jobs
-	Usage       time.Duration `key:"usage" min:"0s"`       // usage counts per day
-	Audit       time.Duration `key:"audit" min:"0s"`       // audit entries
-	MaxTotalMB  int           `key:"max_total_mb" min:"0"` // of the database; 0: no limit
+	Messages    time.Duration `key:"messages" min:"0s"`                     // after the answer
+	Transcripts time.Duration `key:"transcripts" min:"0s"`                  // of idle conversations
+	History     time.Duration `key:"history" min:"0s"`                      // notes, after Dream
+	Offloads    time.Duration `key:"offloads" min:"0s"`                     // long tool results
+	Runs        time.Duration `key:"runs" min:"0s"`                         // of jobs
+	Usage       time.Duration `key:"usage" min:"0s"`                        // usage counts per day
+	Audit       time.Duration `key:"audit" min:"0s"`                        // audit entries
+	MaxTotalMB  int           `key:"max_total_mb" min:"0" max:"1000000000"` // database; 0: no limit
 }
 
 // A Hook makes messages to the agent from posts to /hooks/NAME.
@@ -52,8 +52,8 @@ type Hook struct {
 	Template string `key:"template"`                              // "": the body unchanged
 	Role     string `key:"role" allowed:"guest user admin owner"` // role of the message
 	Session  string `key:"session" allowed:"own chat"`
-	Rate     int    `key:"rate" min:"1"`   // posts per minute
-	MaxKB    int    `key:"max_kb" min:"1"` // maximum size of a post
+	Rate     int    `key:"rate" min:"1"`                    // posts per minute
+	MaxKB    int    `key:"max_kb" min:"1" max:"1000000000"` // maximum size of a post
 }
 
 // Address splits To into its parts.

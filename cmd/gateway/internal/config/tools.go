@@ -73,12 +73,12 @@ type Exec struct {
 	Sandbox   string        `key:"sandbox" allowed:"auto bubblewrap landlock none off"`
 	Network   bool          `key:"network"`
 	Timeout   time.Duration `key:"timeout" min:"1s"` // maximum duration of a command
-	MemoryMB  int           `key:"memory_mb" min:"16"`
+	MemoryMB  int           `key:"memory_mb" min:"16" max:"1000000000"`
 	Processes int           `key:"processes" min:"1"`
-	DiskMB    int           `key:"disk_mb" min:"1"` // maximum that a command can write
+	DiskMB    int           `key:"disk_mb" min:"1" max:"1000000000"` // written by a command
 
-	ProcessesTotal int `key:"processes_total" min:"1"` // of all commands together
-	KeepFreeMB     int `key:"keep_free_mb" min:"0"`    // kept free; 0: none
+	ProcessesTotal int `key:"processes_total" min:"1"`               // of all commands together
+	KeepFreeMB     int `key:"keep_free_mb" min:"0" max:"1000000000"` // kept free; 0: none
 
 	Env []string `key:"env"` // variables that commands see
 }
