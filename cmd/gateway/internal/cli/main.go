@@ -68,6 +68,7 @@ var errNoData = errors.New("no data")
 // Patterns of the library's errors about missing flags.
 var (
 	missingFlag   = regexp.MustCompile(`^at least one of the flags in the group \[(.*)\] is required`)
+	manyFlags     = regexp.MustCompile(`^if any flags in the group .* \[(.*)\] were all set$`)
 	requiredFlags = regexp.MustCompile(`^required flag\(s\) "(.*)" not set`)
 )
 
@@ -79,6 +80,10 @@ func plainUsage(err error) error {
 	}
 	if m := missingFlag.FindStringSubmatch(err.Error()); m != nil {
 		return app.NewUsageError(fmt.Errorf("want one of --%s",
+			strings.Join(strings.Fields(m[1]), ", --")))
+	}
+	if m := manyFlags.FindStringSubmatch(err.Error()); m != nil {
+		return app.NewUsageError(fmt.Errorf("want only one of --%s",
 			strings.Join(strings.Fields(m[1]), ", --")))
 	}
 	if m := requiredFlags.FindStringSubmatch(err.Error()); m != nil {

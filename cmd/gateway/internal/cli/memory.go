@@ -315,7 +315,7 @@ func memoryLogCommand(load app.Loader) *cobra.Command {
 			columns := []string{"VERSION", "TIME", "BY", "REASON"}
 			return table{columns, rows, "Nothing was changed yet."}.print(cmd)
 		})
-	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of changes")
+	countVar(cmd.Flags(), &limit, "limit", 50, "maximum number of changes")
 	return withJSONFlag(cmd)
 }
 
@@ -416,7 +416,7 @@ func memorySearchCommand(load app.Loader) *cobra.Command {
 			}
 			return table{[]string{"KIND", "TIME", "TEXT"}, rows, "Nothing was found."}.print(cmd)
 		})
-	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of results per kind")
+	countVar(cmd.Flags(), &limit, "limit", 20, "maximum number of results per kind")
 	return withJSONFlag(cmd)
 }
 

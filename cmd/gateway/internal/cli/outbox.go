@@ -65,7 +65,7 @@ func outboxListCommand(load app.Loader) *cobra.Command {
 			columns := []string{"ID", "STATE", "TO", "AGE", "TRIES", "TEXT", "ERROR"}
 			return table{columns, rows, "No message waits, and all others were delivered."}.print(cmd)
 		})
-	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of messages per state")
+	countVar(cmd.Flags(), &limit, "limit", 100, "maximum number of messages per state")
 	return withJSONFlag(cmd)
 }
 
@@ -229,8 +229,14 @@ func queue(ctx context.Context, db *store.DB, m bus.OutboundMessage) (id int64, 
 // checkMessage returns an error if no message with these files can be sent. It replaces the chat in
 // m.To by the address that the platform uses, such as that of a phone number.
 func checkMessage(cfg *config.Config, m *bus.OutboundMessage, files []string) error {
-	if _, ok := cfg.Channels[m.To.Account]; !ok {
+	c, ok := cfg.Channels[m.To.Account]
+	if !ok {
 		return fmt.Errorf("there is no account %q: see gateway channels", m.To.Account)
+	}
+	// The message would wait until somebody switches the account on.
+	if !c.Enabled {
+		return fmt.Errorf("the account %q is switched off: set enabled = true in [channels.%[1]s] and "+
+			"restart the gateway", m.To.Account)
 	}
 	if m.To.Chat == "" {
 		return errors.New("want a chat: see gateway sessions list")

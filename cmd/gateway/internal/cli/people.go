@@ -209,9 +209,6 @@ func auditCommand(load app.Loader) *cobra.Command {
 		table{columns: []string{"TIME", "WHAT", "ABOUT", "BY", "WHERE"},
 			empty: "There are no decisions on this page."},
 		func(d data) (rows [][]any, err error) {
-			if page < 1 {
-				return nil, app.NewUsageError(fmt.Errorf("--page: want 1 or more, not %d", page))
-			}
 			list, err := audit.List(d.q, auditLines, (page-1)*auditLines)
 			for _, e := range list {
 				where := ""
@@ -223,7 +220,7 @@ func auditCommand(load app.Loader) *cobra.Command {
 			}
 			return rows, err
 		})
-	cmd.Flags().IntVar(&page, "page", 1, "which page to show, of 50 lines each")
+	countVar(cmd.Flags(), &page, "page", 1, "which page to show, of 50 lines each")
 	return cmd
 }
 

@@ -49,7 +49,7 @@ func sessionsListCommand(load app.Loader) *cobra.Command {
 			}
 			return rows, err
 		})
-	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of conversations")
+	countVar(cmd.Flags(), &limit, "limit", 50, "maximum number of conversations")
 	return cmd
 }
 
@@ -475,7 +475,7 @@ func usageCommand(load app.Loader) *cobra.Command {
 			return rows, err
 		})
 	cmd.Flags().StringVar(&by, "by", "day", "sum up by day, model, person or session")
-	cmd.Flags().IntVar(&days, "days", 30, "days to look back, today included")
+	countVar(cmd.Flags(), &days, "days", 30, "days to look back, today included")
 	return cmd
 }
 

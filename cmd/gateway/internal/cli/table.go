@@ -1,13 +1,16 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/rivo/uniseg"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"gateway/cmd/gateway/internal/app"
 	"gateway/cmd/gateway/internal/display"
@@ -156,3 +159,29 @@ func align(lines [][]string) string {
 	}
 	return b.String()
 }
+
+// A count is the value of a flag that is a positive number.
+type count int
+
+// countVar defines a flag that is a positive number. With 0 a list would be empty and say that
+// there is nothing, and the database takes a negative limit for none.
+func countVar(flags *pflag.FlagSet, p *int, name string, value int, usage string) {
+	*p = value
+	flags.Var((*count)(p), name, usage)
+}
+
+// String implements [pflag.Value].
+func (c *count) String() string { return strconv.Itoa(int(*c)) }
+
+// Set implements [pflag.Value].
+func (c *count) Set(s string) error {
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || n < 1 {
+		return errors.New("want a number, 1 or more")
+	}
+	*c = count(n)
+	return nil
+}
+
+// Type implements [pflag.Value].
+func (*count) Type() string { return "int" }
