@@ -158,7 +158,8 @@ func writeBackup(cmd *cobra.Command, cfg *config.Config, file string, with backu
 func backupParts(
 	cfg *config.Config, with backupOptions, filter func(name string, w io.Writer, r io.Reader) error,
 ) (parts []backup.Part, err error) {
-	phones, err := filepath.Glob(filepath.Join(cfg.Gateway.Home, whatsappPrefix+"*"+whatsappSuffix))
+	// The path of the home is not a pattern: it may contain brackets.
+	phones, err := fs.Glob(os.DirFS(cfg.Gateway.Home), whatsappPrefix+"*"+whatsappSuffix)
 	if err != nil {
 		return nil, err
 	}
@@ -177,8 +178,8 @@ func backupParts(
 		// WhatsApp's databases come directly after the gateway's and before the many files, so that
 		// little time lies between their copies.
 		if p.Kind == backup.Database {
-			for _, path := range phones {
-				if phone, ok := partOf(cfg, filepath.Base(path)); ok { // the name has an account
+			for _, name := range phones {
+				if phone, ok := partOf(cfg, name); ok { // the name has an account
 					parts = append(parts, phone)
 				}
 			}

@@ -203,8 +203,10 @@ func (a *auditor) opens(files ...string) (list []violation) {
 func (a *auditor) backups() (list []string) {
 	home := a.cfg.Gateway.Home
 	for _, pattern := range []string{"*.tar.gz", "*.tgz", "*.bak", "backups/*"} {
-		found, _ := filepath.Glob(filepath.Join(home, pattern)) // the patterns are valid
-		for _, f := range found {
+		// The patterns are valid. The path of the home is not a pattern: it may contain brackets.
+		found, _ := fs.Glob(os.DirFS(home), pattern)
+		for _, name := range found {
+			f := filepath.Join(home, name)
 			if info, err := os.Stat(f); err == nil && info.Mode().IsRegular() {
 				list = append(list, f)
 			}

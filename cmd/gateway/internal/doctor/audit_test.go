@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"gateway/cmd/gateway/internal/config"
 	"gateway/store"
 )
 
@@ -365,5 +366,23 @@ func TestPolicyAnswersFinding(t *testing.T) {
 				t.Errorf("%s is found: %v; want %v with\n%s", id, got, want, policy)
 			}
 		}
+	}
+}
+
+// Backups are found also if the path of the home looks like a pattern.
+func TestBackupsInBrackets(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "bots [home]")
+	if err := os.MkdirAll(filepath.Join(home, "backups"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{filepath.Join(home, "a.tar.gz"), filepath.Join(home, "backups", "b")}
+	for _, path := range want {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := auditor{cfg: &config.Config{Gateway: config.Gateway{Home: home}}}
+	if got := a.backups(); !slices.Equal(got, want) {
+		t.Errorf("the backups in %s are %q, want %q", home, got, want)
 	}
 }
