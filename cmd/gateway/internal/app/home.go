@@ -83,6 +83,23 @@ func (h *home) close() error {
 	return errors.Join(append(errs, h.db.Close(), h.workspace.Close())...)
 }
 
+// abandon closes h because the start failed with err. If the reason is that somebody has stopped
+// the gateway, that is no error, and the next start must not take it for a crash.
+func (h *home) abandon(ctx context.Context, err error) error {
+	if isStopped(ctx, err) {
+		err = nil
+		if h.life != nil {
+			err = h.life.End(context.WithoutCancel(ctx), time.Now())
+		}
+	}
+	return errors.Join(err, h.close())
+}
+
+// isStopped reports whether a start failed with err because ctx has ended.
+func isStopped(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && errors.Is(err, context.Canceled)
+}
+
 // build builds a gateway in its home. After an error the caller closes h.
 func build(
 	ctx context.Context, cfg *config.Config, h *home, restart *command.Restart, log *slog.Logger,

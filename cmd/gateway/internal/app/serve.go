@@ -48,6 +48,9 @@ func Serve(ctx context.Context, cfg *config.Config, load Loader, screen *termina
 	hangup, ignore := watchHangup()
 	defer ignore()
 	h, err := openHome(ctx, cfg)
+	if isStopped(ctx, err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -69,7 +72,7 @@ func Serve(ctx context.Context, cfg *config.Config, load Loader, screen *termina
 	}
 	g, err := build(ctx, cfg, h, newRestart(ctx, cfg, end, log), log)
 	if err != nil {
-		return errors.Join(err, h.close())
+		return h.abandon(ctx, err)
 	}
 	setLevel := func() { level.Set(logLevel(g.settings.Load().Log, !alone.Load())) }
 	g.reload = &reloader{load: load, hangup: hangup, current: cfg, log: log,
