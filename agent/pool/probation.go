@@ -55,16 +55,18 @@ func (pr *probation) blame(tx *store.Tx, turns []session.Turn) error {
 	}
 	for i := range turns {
 		t := &turns[i]
+		attempts := t.Attempts
 		if blamed(t.Session) {
 			err = session.TakeOver(tx, t, pr.Lease, pr.env.Now())
-			t.Attempts++
+			attempts++
 		} else {
 			err = session.WakeTurn(tx, t, pr.Lease, pr.env.Now())
 		}
 		if err != nil {
 			return err
 		}
-		t.Epoch = pr.Lease.Epoch
+		// Not before the commit: if the transaction is repeated, t must still be as it is stored.
+		tx.After(func() { t.Attempts, t.Epoch = attempts, pr.Lease.Epoch })
 	}
 	return nil
 }
