@@ -258,3 +258,15 @@ func TestSizesFitInBytes(t *testing.T) {
 		}
 	}
 }
+
+// An address to listen on whose port does not exist is a mistake. The gateway would otherwise try
+// for ever to listen there.
+func TestListenPorts(t *testing.T) {
+	for port, valid := range map[string]bool{"0": true, "8790": true, "65535": true, "65536": false,
+		"99999": false, "-1": false, "http2go": false} {
+		_, err := load(t, "[http]\nlisten = \"127.0.0.1:"+port+"\"\n", environ(t))
+		if ok := err == nil; ok != valid {
+			t.Errorf("port %s: got the error %v, want one: %t", port, err, !valid)
+		}
+	}
+}

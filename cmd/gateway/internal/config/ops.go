@@ -106,7 +106,7 @@ func (v validator) validateHTTP(h HTTP) {
 	if h.Listen == "" {
 		return
 	}
-	host, _, err := net.SplitHostPort(h.Listen)
+	host, err := listenHost(h.Listen)
 	if err != nil {
 		v.report([]string{"http", "listen"}, `want an address such as "127.0.0.1:8790", or ""`)
 		return
@@ -115,6 +115,16 @@ func (v validator) validateHTTP(h HTTP) {
 		v.report([]string{"http", "token"}, fmt.Sprintf(
 			"others can reach %s: want a token here, or a listen address on 127.0.0.1", h.Listen))
 	}
+}
+
+// listenHost returns the host of an address to listen on. The port must be a number up to 65535, or
+// the name of a service.
+func listenHost(address string) (host string, err error) {
+	host, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	return host, err
 }
 
 // IsLoopback reports whether a host is reachable only from this machine.

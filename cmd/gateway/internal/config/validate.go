@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -253,7 +252,7 @@ func (v validator) validateTransport(path func(string) []string, ch Channel) {
 		v.report(path("webhook_secret"),
 			`want 16 to 256 letters, digits, "_" and "-", which only Telegram and this gateway know`)
 	}
-	if _, _, err := net.SplitHostPort(ch.WebhookListen); err != nil {
+	if _, err := listenHost(ch.WebhookListen); err != nil {
 		v.report(path("webhook_listen"), `want an address such as "127.0.0.1:8443"`)
 	}
 }
