@@ -415,6 +415,10 @@ func TestMemoryCountsNotes(t *testing.T) {
 		if got := w.outbox("a"); len(got) != 1 || !strings.Contains(got[0].Text, "I have one note of") {
 			t.Errorf("/memory answers %+v", got)
 		}
+		list, err := w.deps.Memory.Scopes(w.deps.DB.Read(context.Background()))
+		if err != nil || len(list) != 1 || list[0].Entries != 1 {
+			t.Errorf("Scopes = %+v, %v; want one entry", list, err)
+		}
 		w.must(memory.Trim(context.Background(), w.deps.Memory, scope, time.Now().Add(time.Minute)))
 		w.tells(5, "a", "/memory")
 		if got := w.outbox("a"); len(got) != 2 || !strings.Contains(got[1].Text, "I remember nothing") {

@@ -182,6 +182,7 @@ func (s *ScopedStore) number(tx *store.Tx) (int64, error) {
 type ScopeInfo struct {
 	Scope    Scope
 	Facts    int
+	Entries  int   // of the history
 	Messages int   // archived messages
 	Last     int64 // cursor of the newest history entry
 	Synced   int64 // cursor of the last entry in the history file
@@ -191,9 +192,10 @@ type ScopeInfo struct {
 // Scopes returns all scopes, ordered by name.
 func (m *Memory) Scopes(q store.Queryer) ([]ScopeInfo, error) {
 	return collect(q, func(scan store.Scan) (i ScopeInfo, err error) {
-		return i, scan(&i.Scope, &i.Last, &i.Synced, &i.Dreamed, &i.Messages, &i.Facts)
+		return i, scan(&i.Scope, &i.Last, &i.Synced, &i.Dreamed, &i.Messages, &i.Facts, &i.Entries)
 	}, `SELECT name, last, synced, dreamed, messages,
-		(SELECT count(*) FROM memory_facts f WHERE f.scope = s.id)
+		(SELECT count(*) FROM memory_facts f WHERE f.scope = s.id),
+		(SELECT count(*) FROM memory_entries e WHERE e.scope = s.id)
 		FROM memory_scopes s ORDER BY name`)
 }
 

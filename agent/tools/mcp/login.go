@@ -214,9 +214,9 @@ func (g *grant) secrets() (list []string) {
 // StoredSecrets returns the tokens and client secrets of the logins in dir, a directory such as
 // [Options.Cache]. It fails if it can't read or parse one of the files.
 func StoredSecrets(dir string) (list []string, err error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.login"))
+	files, err := fs.Glob(os.DirFS(dir), "*.login") // dir is not a pattern: it may contain brackets
 	for _, file := range files {
-		g, err := readGrant(file)
+		g, err := readGrant(filepath.Join(dir, file))
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +26,21 @@ func TestLoginWithoutURL(t *testing.T) {
 		if link, err := c.Login(t.Context(), "s"); err == nil {
 			t.Errorf("the link is %q, want an error", link)
 		}
+	}
+}
+
+// StoredSecrets finds the logins in a folder whose path looks like a pattern.
+func TestStoredSecrets(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "bots [home]")
+	file := filepath.Join(dir, "tracker.login")
+	err := errors.Join(os.Mkdir(dir, 0o700),
+		os.WriteFile(file, []byte(`{"token":{"access_token":"a-long-access-token"}}`), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := StoredSecrets(dir); err != nil || !slices.Contains(got, "a-long-access-token") {
+		t.Errorf("StoredSecrets = %q, %v; want the token", got, err)
 	}
 }
 

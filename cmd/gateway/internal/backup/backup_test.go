@@ -255,7 +255,9 @@ func TestLeftovers(t *testing.T) {
 }
 
 func testLeftovers(t *testing.T, prefix string, again func(h home) error) {
-	h := newHome(t).fill()
+	h := home{t, filepath.Join(t.TempDir(), "bots [home]")} // not a pattern
+	h.mkdir("")
+	h.fill()
 	dir := h.dir
 	old := time.Now().Add(-time.Hour)
 	for _, name := range []string{"dead", "alive"} {
@@ -276,8 +278,8 @@ func testLeftovers(t *testing.T, prefix string, again func(h home) error) {
 	if err := again(h); err != nil {
 		t.Fatal(err)
 	}
-	left, err := filepath.Glob(filepath.Join(dir, ".gateway-*"))
-	if err != nil || !slices.Equal(left, []string{alive}) {
+	left, err := fs.Glob(os.DirFS(dir), ".gateway-*")
+	if err != nil || !slices.Equal(left, []string{prefix + "alive"}) {
 		t.Errorf("left %v, %v; want %s", left, err, alive)
 	}
 }

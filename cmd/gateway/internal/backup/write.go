@@ -215,11 +215,12 @@ func newStage(dir string) (*stage, error) {
 
 // sweep removes the stages in dir that match pattern and whose processes have ended.
 func sweep(dir, pattern string) error {
-	list, err := filepath.Glob(filepath.Join(dir, pattern))
+	list, err := fs.Glob(os.DirFS(dir), pattern) // dir is not a pattern: it may contain brackets
 	if err != nil {
 		return err
 	}
-	for _, old := range list {
+	for _, name := range list {
+		old := filepath.Join(dir, name)
 		info, err := os.Lstat(old)
 		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < staleAge {
 			continue

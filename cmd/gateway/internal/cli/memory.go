@@ -207,7 +207,7 @@ func (r memoryData) list() ([][]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, []any{i.Scope, excerpt(names[i.Scope.Person()]), i.Facts, i.Last,
+		rows = append(rows, []any{i.Scope, excerpt(names[i.Scope.Person()]), i.Facts, i.Entries,
 			i.Messages, len(files)})
 	}
 	return rows, nil

@@ -17,8 +17,8 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -286,7 +286,7 @@ func examinePersonas(c Case) (list []Finding) {
 	for name, p := range config.Sorted(c.Config.Personas) {
 		skills["personas."+name] = p.Skills
 		about := subject{"personas", "[personas." + name + "]"}
-		docs, _ := filepath.Glob(filepath.Join(c.Persona(name), "*.md")) // a valid pattern
+		docs, _ := fs.Glob(os.DirFS(c.Persona(name)), "*.md") // a valid pattern
 		switch {
 		case !chosen[name]:
 			list = append(list, about.note("no policy chooses it")...)

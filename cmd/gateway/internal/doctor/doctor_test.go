@@ -425,12 +425,13 @@ func TestLockHolder(t *testing.T) {
 // skills. It also tries the models that policies and personas use.
 func TestPersonas(t *testing.T) {
 	p := newHealthyCase(t)
-	p.Persona = func(name string) string { return filepath.Join(p.home, "personas", name) }
+	// The brackets are no pattern.
+	p.Persona = func(name string) string { return filepath.Join(p.home, "personas [all]", name) }
 	p.SkillNames = func() ([]string, error) { return []string{"cook", "weather"}, nil }
 	if err := os.MkdirAll(p.Persona("tutor"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	p.file("personas/tutor/SOUL.md", "You are a tutor.", 0o600)
+	p.file("personas [all]/tutor/SOUL.md", "You are a tutor.", 0o600)
 	p.more("[models.other]\nmodel = \"m7\"\nbase_url = \"" + p.Config.Models["m"].BaseURL + "\"\n" +
 		"[personas.tutor]\nskills = [\"cok\", \"wea*\"]\nmodel = \"other\"\n[personas.bare]\n" +
 		"[personas.idle]\n[policies.a]\naccounts = [\"discord\"]\npersona = \"tutor\"\n" +
@@ -443,7 +444,7 @@ func TestPersonas(t *testing.T) {
 	}
 	text := strings.Join(got, "\n")
 	for _, want := range []string{"[personas.tutor] ok documents of its own: 1",
-		"[personas.bare] note no documents of its own in /personas/bare",
+		"[personas.bare] note no documents of its own in /personas [all]/bare",
 		"[personas.idle] note no policy chooses it",
 		`[personas.tutor] skills: there is no skill "cok"; did you mean "cook"?`,
 		`[policies.b] skills: there is no skill "none"`, "other"} {
